@@ -1,0 +1,1 @@
+# filled in when the room is built

@@ -1,0 +1,69 @@
+#include <gtest/gtest.h>
+
+#include "partita/base/box.h"
+#include "partita/base/dtype.h"
+#include "partita/base/error.h"
+#include "partita/base/rng.h"
+
+namespace partita {
+
+TEST(Cut, PartsCoverTheExtentInOrderAndDifferByAtMostOne) {
+  for (int64_t n = 0; n <= 12; ++n)
+    for (int64_t p = 1; p <= 8; ++p) {
+      int64_t at = 0, least = n, most = 0;
+      for (int64_t r = 0; r < p; ++r) {
+        Interval part = cut(n, p, r);
+        EXPECT_EQ(part.lo, at);
+        at = part.hi;
+        least = std::min(least, part.size());
+        most = std::max(most, part.size());
+      }
+      EXPECT_EQ(at, n);
+      EXPECT_LE(most - least, 1);
+    }
+}
+
+TEST(Cut, NestedSplitsRefineEachOther) {
+  for (int64_t n = 1; n <= 30; ++n)
+    for (int64_t r = 0; r < 6; ++r) EXPECT_TRUE(cut(n, 2, r / 3).contains(cut(n, 6, r))) << n << " " << r;
+}
+
+TEST(Box, SubtractLeavesDisjointBoxesOfTheRestsVolume) {
+  Box a = {{0, 5}, {2, 9}}, b = {{1, 3}, {0, 4}};
+  int64_t rest = 0;
+  std::vector<Box> parts = subtract(a, b);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    rest += volume(parts[i]);
+    EXPECT_TRUE(is_empty(intersect(parts[i], b)));
+    for (size_t j = i + 1; j < parts.size(); ++j) EXPECT_TRUE(is_empty(intersect(parts[i], parts[j])));
+  }
+  EXPECT_EQ(rest, volume(a) - volume(intersect(a, b)));
+  EXPECT_TRUE(subtract({}, {}).empty());
+  EXPECT_EQ(to_string(b), "[1,3)x[0,4)");
+}
+
+TEST(Philox, MatchesTheKnownAnswers) {  // Random123's kat_vectors, philox4x32-10
+  EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  uint32_t f = 0xffffffff;
+  EXPECT_EQ(philox({f, f, f, f}, {f, f}), (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+}
+
+TEST(Rng, TheSameSeedGivesTheSameNumbers) {
+  Rng a(7), b(7), c(8);
+  uint64_t x = a.next();
+  EXPECT_EQ(x, b.next());
+  EXPECT_NE(x, c.next());
+  for (int i = 0; i < 1000; ++i) EXPECT_LT(a.below(3), 3u);
+}
+
+TEST(DType, NamesRoundTripAndUnknownOnesAreBadInput) {
+  for (DType d : {DType::kFloat32, DType::kFloat64, DType::kInt64, DType::kBool}) EXPECT_EQ(parse_dtype(name_of(d)), d);
+  try {
+    parse_dtype("int4");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::kBadInput);
+  }
+}
+
+}  // namespace partita

@@ -1,0 +1,54 @@
+// Half-open integer intervals, boxes of them, and `cut`, the one function that splits an extent.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace partita {
+
+using Shape = std::vector<int64_t>;
+
+// Number of elements; 1 for a scalar.
+int64_t volume(const Shape& shape);
+
+// The integers lo <= i < hi; empty when hi <= lo.
+struct Interval {
+  int64_t lo = 0, hi = 0;
+
+  int64_t size() const { return hi > lo ? hi - lo : 0; }
+  bool empty() const { return hi <= lo; }
+  bool contains(const Interval& other) const { return other.empty() || (lo <= other.lo && other.hi <= hi); }
+  bool operator==(const Interval&) const = default;
+};
+
+inline Interval intersect(Interval a, Interval b) { return {std::max(a.lo, b.lo), std::min(a.hi, b.hi)}; }
+// The smallest interval that holds both; an empty one adds nothing.
+inline Interval hull(Interval a, Interval b) {
+  if (a.empty()) return b;
+  if (b.empty()) return a;
+  return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)};
+}
+
+// Part r of p of an extent n: [floor(r n / p), floor((r+1) n / p)) (DESIGN section 4), so that nested splits refine
+// each other. With n < p some parts are empty.
+Interval cut(int64_t extent, int64_t parts, int64_t part);
+
+// One interval per axis; a box without axes is a scalar's one element. Empty if any axis is.
+using Box = std::vector<Interval>;
+
+Box full_box(const Shape& shape);
+Shape extents(const Box& box);
+int64_t volume(const Box& box);
+bool is_empty(const Box& box);
+bool contains(const Box& outer, const Box& inner);
+Box intersect(const Box& a, const Box& b);
+Box hull(const Box& a, const Box& b);
+// `inner` in coordinates whose origin is outer's lowest corner.
+Box relative_to(const Box& inner, const Box& outer);
+// a without b, as disjoint boxes in ascending order; {a} where they do not meet.
+std::vector<Box> subtract(const Box& a, const Box& b);
+// "[0,3)x[4,9)"; "[]" for a scalar.
+std::string to_string(const Box& box);
+
+}  // namespace partita
