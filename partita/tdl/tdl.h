@@ -1,0 +1,215 @@
+// The description language: parse a formula, bind it to shapes, derive every way to split it. The rules are in
+// docs/TDL.md; numbers in comments here are that page's rule numbers.
+//
+//   Definition def = parse("matmul(a, b)[i, j] = sum(k) a[i, k] * b[k, j]");
+//   Bound bound    = bind(def, {{8, 4}, {4, 6}});
+//   for (const AxisStrategy& s : strategies(bound, 2)) print(derive(bound, {2}, {s}));
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "partita/base/box.h"
+
+namespace partita::tdl {
+
+enum class Reducer { kSum, kMax, kMin, kProd };
+std::string_view name_of(Reducer reducer);  // "sum"
+double identity_of(Reducer reducer);        // 0, -inf, inf, 1
+
+// ---------------------------------------------------------------- expressions
+
+// An affine or quasi-affine index form: constant + sum of coefficient * atom, equal atoms collected (6).
+struct Affine {
+  struct Atom {  // an index, or (inner // divisor), or (inner % divisor)
+    enum class Kind { kIndex, kFloorDiv, kMod } kind = Kind::kIndex;
+    int index = -1;                       // kIndex: position in Bound::indices
+    std::shared_ptr<const Affine> inner;  // else
+    int64_t divisor = 0;
+  };
+  struct Term {
+    int64_t coefficient;
+    Atom atom;
+  };
+  std::vector<Term> terms;
+  int64_t constant = 0;
+
+  // The position of the one index that this is, or -1.
+  int plain_index() const;
+};
+
+enum class ExprKind {
+  kNumber,  // number
+  kIndex,   // an index's GLOBAL value (20)
+  kRead,    // tensor[subscripts] else number
+  kUnary,   // function of args[0]: neg not exp log sqrt tanh sigmoid erf sin cos abs sign stop floor
+  kBinary,  // function of args[0], args[1]: + - * / // % ^ < <= == != >= > and or max min
+  kIf,      // if(args[0], args[1], args[2]): selects, never multiplies
+  kReduce,  // reducer over `reduced` of args[0]; after binding only the root of a stage is one (3)
+  kRng,     // rng(args..): uniform in [0, 1), a function of its arguments
+  kOpaque,  // opaque function(slices)[subscripts]; args are kReads, a `:` subscript is `whole`
+};
+
+struct Expr {
+  ExprKind kind = ExprKind::kNumber;
+  double number = 0;       // kNumber; kRead: the `else` value
+  bool has_else = false;   // kRead
+  std::string function;    // kUnary, kBinary, kOpaque
+  Reducer reducer = Reducer::kSum;
+  int index = -1;          // kIndex
+  int tensor = -1;         // kRead: position in Bound::tensors
+  std::vector<Affine> subscripts;  // kRead, kOpaque: one an axis of the (factored) tensor
+  std::vector<bool> whole;         // kRead below kOpaque: the axis is read whole
+  std::vector<int> reduced;        // kReduce
+  std::vector<Expr> args;
+};
+
+// ---------------------------------------------------------------- bound formulas
+
+struct Index {
+  std::string name;  // a group ..b gives b.0, b.1
+  int64_t extent = 0;
+  bool splittable = true;  // false where an opaque's result is indexed by it, or nothing uses it (10)
+};
+
+// An operand or a stage. Shapes are over factored axes (4): axis a of the tensor as it is stored has radices[a], whose
+// product is its extent; an axis that is not factored has one radix.
+struct BoundTensor {
+  std::string name;
+  bool is_operand = false;
+  Shape shape;                  // as stored
+  std::vector<Shape> radices;   // per stored axis
+  Shape factored;               // radices, joined
+};
+
+struct Stage {
+  int tensor = -1;               // what it defines, a position in Bound::tensors
+  std::vector<Affine> lhs;       // per factored axis
+  Expr body;                     // kReduce only at the root
+  bool anonymous = false;        // hoisted out of an expression (3)
+};
+
+using Attributes = std::map<std::string, double>;  // ints and floats; "..a" fixes a group's rank
+
+struct Definition;  // a parsed formula, not bound yet
+using DefinitionPtr = std::shared_ptr<const Definition>;
+
+// A formula bound to shapes and attributes; immutable, shared by every op with the same ones.
+struct Bound {
+  std::string name;
+  std::string text;
+  std::vector<Index> indices;
+  std::vector<BoundTensor> tensors;  // the operands in order, then the stages' tensors
+  int operand_count = 0;
+  std::vector<Stage> stages;         // in order of evaluation
+  std::vector<int> results;          // positions in tensors
+
+  int find_index(std::string_view name) const;   // -1 if there is none
+  int find_tensor(std::string_view name) const;  // -1 if there is none
+  int stage_of(int tensor) const;                // -1 for an operand
+};
+
+// ---------------------------------------------------------------- strategies
+
+// What one mesh axis does: split index names (mostly one), or nothing (`replicate`), with the operands that join as
+// partial values (14, 15). Text: "k", "k partial{b}", "replicate", "partial{a,b}", "partial:max{a}", "{j m}" for two names.
+struct AxisStrategy {
+  std::vector<std::string> names;    // sorted; empty: replicate, or partial only
+  std::vector<std::string> partial;  // operand names, in operand order
+  Reducer reducer = Reducer::kSum;   // of `partial`
+
+  bool replicate() const { return names.empty() && partial.empty(); }
+  auto operator<=>(const AxisStrategy&) const = default;
+};
+std::string to_string(const AxisStrategy& strategy);
+AxisStrategy parse_strategy(std::string_view text);
+
+// A value on one mesh axis: true wherever it is computed (nullopt), or partial under a reducer (11).
+using Kind = std::optional<Reducer>;
+
+// What must happen between stages, in order of occurrence.
+struct InnerStep {
+  int before_stage = -1;  // done before this stage runs; stages.size(): after the last, for a result
+  int tensor = -1;        // the stage tensor it acts on
+  // Made whole: all-reduced over these mesh axes with `reducer` (17). Empty for a pure fetch.
+  std::vector<int> axes;
+  Reducer reducer = Reducer::kSum;
+  // Inner halo (17): the box of `tensor` that each mesh position must hold before the stage. Empty: no fetch.
+  std::vector<Box> needed;
+};
+
+// A strategy on a mesh, derived: what every mesh position computes, reads and owns. Positions are row-major over `mesh`.
+struct Derived {
+  std::vector<int> mesh;            // extents
+  std::vector<AxisStrategy> axes;   // one a mesh axis
+  std::vector<std::vector<Interval>> ranges;  // [position][index]: its part of the iteration space (5)
+  // [position][tensor], over factored axes. Operands: the region read, the hull over all accesses (8), empty boxes if
+  // nothing is read. Stages: what the position owns (9).
+  std::vector<std::vector<Box>> boxes;
+  std::vector<std::vector<Kind>> kinds;  // [mesh axis][tensor]: operand or stage, as first computed
+  std::vector<std::vector<Kind>> final_kinds;  // the same after all inner steps: what a result leaves as
+  std::vector<InnerStep> inner;
+  int positions() const { return static_cast<int>(ranges.size()); }
+};
+
+DefinitionPtr parse(std::string_view text);
+// Shapes are one an operand, in order. Throws bad input with line, column and caret.
+Bound bind(const DefinitionPtr& definition, const std::vector<Shape>& shapes, const Attributes& attributes = {});
+Bound bind(std::string_view text, const std::vector<Shape>& shapes, const Attributes& attributes = {});
+std::vector<std::string> operand_names(const Definition& definition);
+std::vector<std::string> result_names(const Definition& definition);
+
+// Why a strategy does not exist, for messages; derive's answer is empty then.
+struct NotDerived {
+  std::string why;
+};
+// One AxisStrategy a mesh axis. Empty where the strategy does not exist (rules 10 to 18), or a result is not one box per
+// position (DESIGN section 4); `why`, if given, says which.
+std::optional<Derived> derive(const Bound& bound, const std::vector<int>& mesh, const std::vector<AxisStrategy>& axes,
+                              NotDerived* why = nullptr);
+
+// Every strategy on one mesh axis of extent p, in a fixed order: index names in the formula's order (each with its
+// partial offers), sets of two names, partial{..} for each reducer, replicate last.
+std::vector<AxisStrategy> strategies(const Bound& bound, int p);
+
+// The name of a tensor's part on a one-axis mesh (19): "B", "S(1)", "P(sum)", "H(2)" for overlapping boxes, "U(1)" for
+// disjoint ones that are not the cut, "S(0.1)" on a factored axis.
+std::string part_name(const Bound& bound, const Derived& derived, int tensor);
+// "k: S(1), S(0) -> P(sum)", with inner steps, as prototypes/tdl/strategies.txt prints them.
+std::string to_string(const Bound& bound, const Derived& derived);
+
+// Floating point operations of one position, or of the whole formula (21).
+double flops(const Bound& bound, const std::vector<Interval>& ranges);
+double flops(const Bound& bound);
+// Per stage, in order; their sum is flops().
+std::vector<double> stage_flops(const Bound& bound, const std::vector<Interval>& ranges);
+// Bytes read and written by a position, in elements per tensor (23).
+std::vector<int64_t> touched_elements(const Bound& bound, const Derived& derived, int position);
+// The full range of every index.
+std::vector<Interval> full_ranges(const Bound& bound);
+
+// Element-wise: every operand is read at the result's own index, in one stage each (Tofu section 5.1).
+bool is_elementwise(const Bound& bound);
+
+// The formula's text with its indices and tensors renamed and its sums sorted: equal for equal formulas. The iteration
+// extents are part of it.
+std::string canonical(const Bound& bound);
+
+// The formula as TDL text again, with attributes and extents folded in; parses and binds to the same canonical form.
+std::string to_text(const Bound& bound);
+
+// The gradient of operand `operand` as one formula of its own (25): operands are those of the forward formula that it
+// reads, then g_RESULT for each result whose cotangent reaches it. Empty if the gradient is zero everywhere. Throws bad
+// input where a declared gradient is needed (prod, opaque).
+struct Gradient {
+  std::string text;                     // TDL, to be parsed and bound like any other
+  std::vector<std::string> operands;    // of the new formula, in order: forward operand names and g_RESULT names
+};
+std::optional<Gradient> gradient(const Bound& bound, int operand);
+
+}  // namespace partita::tdl
