@@ -1,0 +1,34 @@
+// From a forward graph to a training step: loss, backward ops, updates.
+#pragma once
+#include <string>
+
+#include "partita/graph/graph.h"
+
+namespace partita {
+
+struct Loss {
+  // "cross_entropy": mean over samples against an int64 input `labels` of the output's shape without its last axis.
+  // "mse": mean of (y - t)^2 against an input `labels` of y's shape.
+  // "elementwise": the cotangent of the output is the output itself (SoyBean's MLP: no loss product to communicate); the
+  // loss tensor is half the mean square of the output.
+  std::string kind = "cross_entropy";
+  TensorId output;  // none: the graph's first output
+};
+
+struct Optimizer {
+  std::string kind = "sgd";
+  double lr = 0.01, momentum = 0.0, weight_decay = 0.0;
+};
+
+// Adds the loss, the backward ops of every op on a path from a parameter to it (each links to its forward op and keeps its
+// index names), one `add` for a parameter or activation with several readers, and an update for each parameter. The
+// learning rate is a scalar constant operand `lr`. A forward graph's batch-norm running statistics are updated too.
+Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& optimizer);
+
+// The forward graph for evaluation: ops of the same names, batch norm with its running statistics, dropout gone.
+Graph evaluation_graph(const Graph& forward);
+
+// Ops whose operands are all constant are evaluated and dropped.
+Graph fold_constants(const Graph& graph);
+
+}  // namespace partita

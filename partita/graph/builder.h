@@ -1,0 +1,65 @@
+// Builds a graph op by op; shapes, dtypes and sample axes are inferred from the formulas. The public C++ way to a model:
+//
+//   GraphBuilder b("mlp", registry);
+//   TensorId x = b.input("x", {24, 32}), w = b.parameter("w", {32, 64});
+//   TensorId y = b.op("tanh", {b.op("matmul", {x, w})});
+//   Graph g = b.finish({y});
+#pragma once
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "partita/graph/graph.h"
+
+namespace partita {
+
+class GraphBuilder {
+ public:
+  GraphBuilder(std::string name, std::shared_ptr<const OpRegistry> registry);
+  explicit GraphBuilder(Graph graph);  // goes on building
+
+  // Axis 0 of an input is its sample axis unless said otherwise.
+  TensorId input(std::string name, Shape shape, DType dtype = DType::kFloat32, int sample_axis = 0);
+  // Starts uniform in [-bound, bound]; bound < 0 takes 1/sqrt(fan in) with fan in = product of all extents but the first.
+  TensorId parameter(std::string name, Shape shape, double bound = -1, double fill = 0, DType dtype = DType::kFloat32);
+  TensorId parameter(std::string name, Values values);
+  TensorId state(std::string name, Shape shape, double fill, DType dtype = DType::kFloat32);
+  TensorId state(std::string name, Values values);
+  TensorId constant(std::string name, Values values);
+  TensorId scalar(std::string name, double value, DType dtype = DType::kFloat32);
+
+  // One op of a registered definition; `name` is made unique, empty: the definition's. Results are named NAME, or
+  // NAME.RESULT where there are several. Bad input names the op, the operands' shapes and the rule.
+  std::vector<TensorId> ops(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes = {},
+                            std::string name = "");
+  // The same for an op with one result.
+  TensorId op(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes = {}, std::string name = "");
+  // An op given by its formula alone (a derived gradient).
+  std::vector<TensorId> formula(std::string_view definition, const std::string& text, std::vector<TensorId> operands, std::string name = "");
+
+  // What following ops are marked with.
+  void set_phase(Phase phase) { phase_ = phase; }
+  void set_forward(OpId forward) { forward_ = forward; }
+  void set_source(Source source) { source_ = std::move(source); }
+  void set_cell(int time_step, int cell) { time_step_ = time_step, cell_ = cell; }
+
+  const Graph& graph() const { return graph_; }
+  Graph& graph() { return graph_; }
+  const Shape& shape(TensorId id) const { return graph_.tensor(id).shape; }
+  Graph finish(std::vector<TensorId> outputs);  // verifies
+
+ private:
+  Graph graph_;
+  Phase phase_ = Phase::kForward;
+  OpId forward_;
+  Source source_;
+  int time_step_ = -1, cell_ = -1;
+  std::map<std::string, int> taken_;  // names
+  // (formula text, shapes, attributes) -> bound, so that equal ops share one
+  std::map<std::tuple<std::string, std::vector<Shape>, tdl::Attributes>, std::shared_ptr<const tdl::Bound>> bound_;
+};
+
+}  // namespace partita

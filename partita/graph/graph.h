@@ -1,0 +1,103 @@
+// The single-device training step: tensors and ops, in one topological order. A value: copy it, print it, parse it.
+//
+// Every later representation speaks of ops and tensors by these ids and names.
+#pragma once
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "partita/base/box.h"
+#include "partita/base/dtype.h"
+#include "partita/base/ids.h"
+#include "partita/graph/registry.h"
+#include "partita/tdl/tdl.h"
+
+namespace partita {
+
+enum class Role { kInput, kParameter, kActivation, kGradient, kState, kConstant };
+enum class Phase { kForward, kBackward, kUpdate };
+std::string_view name_of(Role role);    // "parameter"
+std::string_view name_of(Phase phase);  // "backward"
+
+// Values of a constant tensor, row-major. Integers and booleans are exact.
+struct Values {
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  std::vector<double> real;      // floating dtypes
+  std::vector<int64_t> integer;  // kInt64, kBool
+  bool operator==(const Values&) const = default;
+};
+
+struct Tensor {
+  std::string name;  // unique in the graph
+  Shape shape;
+  DType dtype = DType::kFloat32;
+  Role role = Role::kActivation;
+  OpId producer;         // none for inputs, parameters, state and constants
+  TensorId replaces;     // w' := w: this result is written into w's buffer and read as w by the next step
+  int sample_axis = -1;  // the axis along which samples lie, propagated from axis 0 of the inputs; -1: none
+  std::shared_ptr<const Values> values;  // constants, and parameters or state with an initial value from the model file
+  // How a parameter or state without `values` starts: uniform in [-bound, bound] by counter-based random numbers keyed by
+  // (seed, name, element), plus `fill`.
+  double initial_bound = 0, initial_fill = 0;
+
+  int64_t bytes() const { return volume(shape) * bytes_of(dtype); }
+};
+
+// Where an op came from, for messages: "model.layers.3.conv1", "train.py:41".
+struct Source {
+  std::string module, location;
+  bool operator==(const Source&) const = default;
+};
+
+struct Op {
+  std::string name;        // unique in the graph
+  std::string definition;  // a name in the registry; for a derived gradient without one, "FORWARD.grad.OPERAND"
+  tdl::Attributes attributes;
+  std::vector<TensorId> operands, results;
+  Phase phase = Phase::kForward;
+  OpId forward;            // the forward op that a backward op belongs to
+  int time_step = -1, cell = -1;  // of an unrolled recurrence
+  Source source;
+  std::string formula;     // TDL text, set where the registry has none for `definition` (derived gradients)
+  // The formula bound to the operands' shapes; shared by all ops with the same one.
+  std::shared_ptr<const tdl::Bound> bound;
+};
+
+struct Graph {
+  std::string name;
+  std::shared_ptr<const OpRegistry> registry;
+  std::vector<Tensor> tensors;
+  std::vector<Op> ops;               // every op after the producers of its operands, and after the readers of what it replaces
+  std::vector<TensorId> inputs;      // fed every step: data, labels
+  std::vector<TensorId> outputs;     // given back every step; the loss first in a training graph
+  TensorId loss;                     // none in a forward graph
+
+  Tensor& tensor(TensorId id) { return tensors[id.index()]; }
+  const Tensor& tensor(TensorId id) const { return tensors[id.index()]; }
+  Op& op(OpId id) { return ops[id.index()]; }
+  const Op& op(OpId id) const { return ops[id.index()]; }
+  TensorId find_tensor(std::string_view name) const;  // invalid if there is none
+  OpId find_op(std::string_view name) const;          // invalid if there is none
+  // The tensor that replaces w this step (w'), or none.
+  TensorId replacement_of(TensorId w) const;
+};
+
+// One operand of one op.
+struct Reader {
+  OpId op;
+  int operand;
+};
+// Readers of every tensor, in op order. Reading w' (a replacement) is reading the new value.
+std::vector<std::vector<Reader>> readers(const Graph& graph);
+
+std::string print(const Graph& graph);
+// Parses what `print` prints; bad input names the line.
+Graph parse_graph(std::string_view text, std::shared_ptr<const OpRegistry> registry);
+// Every invariant above, and that each op's shapes and dtypes are what its formula gives. Throws, naming op and rule.
+void verify(const Graph& graph);
+
+}  // namespace partita

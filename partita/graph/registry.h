@@ -1,0 +1,71 @@
+// What is known about an operation: one declaration, everything else derived. See partita/ops for the declarations.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "partita/base/box.h"
+#include "partita/base/dtype.h"
+#include "partita/base/ids.h"
+#include "partita/tdl/tdl.h"
+
+namespace partita {
+
+class GraphBuilder;
+struct Op;
+
+// What a formula's text, and the dtypes of its results, may depend on.
+struct OpInstance {
+  const tdl::Attributes& attributes;  // the declaration's defaults filled in
+  const std::vector<Shape>& shapes;   // of the operands
+  const std::vector<DType>& dtypes;   // of the operands
+
+  int64_t integer(std::string_view attribute) const;
+  // attributes NAME.0, NAME.1, .. as a list
+  std::vector<int64_t> list(std::string_view name) const;
+};
+
+// A declared gradient: adds backward ops through `build`, and returns one gradient an operand (invalid: none).
+// result_gradients has one tensor a result of `forward`, invalid where no gradient reaches it.
+using DeclaredGradient = std::function<std::vector<TensorId>(GraphBuilder& build, const Op& forward,
+                                                            const std::vector<TensorId>& result_gradients)>;
+
+// One chained declaration:
+//   define("relu").formula("relu(x)[..i] = max(x[..i], 0)").example({{5, 7}})
+struct OpDefinition {
+  std::string name;
+  std::string summary;                                    // one line, for `partita ops`
+  std::function<std::string(const OpInstance&)> formula;  // TDL text of an instance
+  tdl::Attributes defaults;                               // every attribute that an instance may set, with its default
+  std::vector<std::string> required;                      // attributes without a default
+  // dtypes of the results; empty: the operands' promoted floating type for all of them
+  std::function<std::vector<DType>(const OpInstance&)> dtypes;
+  DeclaredGradient gradient;      // empty: derived from the formula (TDL.md rule 25)
+  bool differentiable = true;     // false: no gradient flows through (comparisons, optimizer steps)
+  std::vector<int> replaces;      // per result: the operand that it replaces in place, -1 for none. Empty: none
+  // FLOPs of one position, where its kernel is asymptotically better than the formula (24); else derived
+  std::function<double(const tdl::Bound&, const std::vector<Interval>&)> flops;
+  // Instances for tests and `partita ops`: shapes and attributes. Every definition has at least one.
+  struct Example {
+    std::vector<Shape> shapes;
+    tdl::Attributes attributes;
+    std::vector<DType> dtypes;  // empty: all float32
+  };
+  std::vector<Example> examples;
+};
+
+class OpRegistry {
+ public:
+  void add(OpDefinition definition);  // our bug if the name is taken
+  const OpDefinition* find(std::string_view name) const;
+  const OpDefinition& get(std::string_view name) const;  // bad input if unknown, with the nearest names
+  std::vector<const OpDefinition*> all() const;          // by name
+
+ private:
+  std::map<std::string, OpDefinition, std::less<>> definitions_;
+};
+
+}  // namespace partita
