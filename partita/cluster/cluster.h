@@ -1,0 +1,68 @@
+// A cluster: devices, and the links that data moves over. Made from YAML: nested levels, and explicit links beside them
+// (docs/cluster.md), or a preset. A value.
+#pragma once
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "partita/base/dtype.h"
+#include "partita/base/ids.h"
+
+namespace partita {
+
+enum class DeviceKind { kGpu, kCpu };
+
+struct Device {
+  std::string name;  // unique: "node0.gpu3"
+  DeviceKind kind = DeviceKind::kGpu;
+  std::string model;  // "K80"
+  std::map<DType, double> peak_flops_per_s;
+  double memory_bandwidth_bytes_per_s = 0;
+  int64_t memory_bytes = 0;
+  double efficiency = 1;  // of the peaks, in what a good kernel reaches
+  double launch_overhead_us = 0;  // a kernel's fixed cost
+  DeviceId host;  // the CPU device that feeds a GPU; a CPU device is its own
+};
+
+// One direction of one wire: a queue that carries one transfer at a time.
+struct Link {
+  std::string name;
+  double bandwidth_bytes_per_s = 0;
+  double latency_us = 0;
+};
+
+struct Cluster {
+  std::string name;
+  std::string text;  // the YAML it was made from: a plan carries it
+  std::vector<Device> devices;  // compute devices first, in the order that plans number them; then the hosts
+  int compute_count = 0;        // devices[0 .. compute_count) run plans
+  std::vector<Link> links;
+  // The links between two devices, in order of travel; empty from a device to itself. [from][to]
+  std::vector<std::vector<std::vector<LinkId>>> routes;
+
+  const Device& device(DeviceId id) const { return devices[id.index()]; }
+  const Link& link(LinkId id) const { return links[id.index()]; }
+  const std::vector<LinkId>& route(DeviceId from, DeviceId to) const { return routes[from.index()][to.index()]; }
+  // The slowest link of the route; invalid from a device to itself.
+  LinkId narrowest(DeviceId from, DeviceId to) const;
+  // Bytes per second of the route's slowest link, infinity from a device to itself.
+  double bandwidth(DeviceId from, DeviceId to) const;
+  double latency_us(DeviceId from, DeviceId to) const;  // of the whole route
+  DeviceId find_device(std::string_view name) const;    // invalid if there is none
+};
+
+// A preset's name ("p2.8xlarge", "dgx-h100", "local:4") or the path of a YAML file. `devices`, if positive, keeps the
+// first so many compute devices. Bad input names file, line and remedy.
+Cluster load_cluster(std::string_view reference, int devices = 0);
+Cluster parse_cluster(std::string_view yaml, std::string_view origin, int devices = 0);
+
+struct ClusterPreset {
+  std::string name, summary;
+};
+std::vector<ClusterPreset> cluster_presets();
+
+// The compute devices ordered so that splitting the list in equal parts, outermost first, cuts the slowest links first.
+std::vector<DeviceId> slowest_link_first(const Cluster& cluster);
+
+}  // namespace partita

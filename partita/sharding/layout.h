@@ -1,0 +1,98 @@
+// Where a tensor's elements are: Sbp names (OneFlow section 3), meshes, and Layouts, which are the truth (DESIGN section 4).
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "partita/base/box.h"
+#include "partita/base/ids.h"
+#include "partita/tdl/tdl.h"
+
+namespace partita {
+
+// S(axis), S(axis.sub) on a factored axis, B, or P(reducer), on one mesh axis.
+struct Sbp {
+  enum class Kind { kSplit, kBroadcast, kPartial } kind = Kind::kBroadcast;
+  int axis = 0;      // kSplit: of the tensor as stored
+  int sub_axis = 0;  // kSplit: of that axis's radices; 0 where it is not factored
+  tdl::Reducer reducer = tdl::Reducer::kSum;  // kPartial
+
+  static Sbp split(int axis, int sub_axis = 0) { return {Kind::kSplit, axis, sub_axis, tdl::Reducer::kSum}; }
+  static Sbp broadcast() { return {}; }
+  static Sbp partial(tdl::Reducer r = tdl::Reducer::kSum) { return {Kind::kPartial, 0, 0, r}; }
+  auto operator<=>(const Sbp&) const = default;
+};
+std::string to_string(const Sbp& sbp);  // "S(1)", "S(0.1)", "B", "P(sum)"
+Sbp parse_sbp(std::string_view text);
+
+// One Sbp per mesh axis, applied outermost first. Never partial values of two reducers.
+using NdSbp = std::vector<Sbp>;
+std::string to_string(const NdSbp& sbp);  // "[S(0), P(sum)]"
+NdSbp parse_nd_sbp(std::string_view text);
+
+// A shape over an ordered list of distinct devices; position r (row-major) is devices[r].
+struct Mesh {
+  std::vector<int> extents;         // {} and one device: a mesh without axes
+  std::vector<DeviceId> devices;
+
+  int positions() const { return static_cast<int>(devices.size()); }
+  std::vector<int> coordinates(int position) const;
+  int position(const std::vector<int>& coordinates) const;
+  int position_of(DeviceId device) const;  // -1 if it is not in the mesh
+  bool operator==(const Mesh&) const = default;
+};
+std::string to_string(const Mesh& mesh);  // "2x2 [0, 1, 2, 3]"
+
+// One box per mesh position, over the factored axes, and on which mesh axes the values are partial.
+struct Layout {
+  Mesh mesh;
+  std::vector<Shape> radices;    // per stored axis; {extent} where it is not factored
+  std::vector<Box> boxes;        // per position, over all radices in order
+  std::vector<tdl::Kind> kinds;  // per mesh axis: nullopt, or the reducer of its partial values
+
+  Shape shape() const;           // as stored
+  Shape factored_shape() const;  // radices joined
+  bool is_partial() const;
+  tdl::Reducer reducer() const;  // of its partial values; our bug if there are none
+  // Positions that hold parts of the same partial value as `position`, itself included: they differ on partial axes only.
+  std::vector<int> partial_group(int position) const;
+  int64_t elements(int position) const { return volume(boxes[position]); }
+  bool operator==(const Layout&) const = default;
+};
+// "2x2 [0, 1, 2, 3] [S(0), B]", or the boxes where it has no name.
+std::string to_string(const Layout& layout);
+
+// The layout that a name says. Mesh axes that split one axis act as one split into their product, outermost most
+// significant; every split is `cut`. Splitting a sub-axis takes the tensor's radices. Bad input: an axis that the tensor
+// lacks, two reducers.
+Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const Shape& shape);
+Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const std::vector<Shape>& radices);
+// Its name, if it has one (the first in the order S before B before P, lower axes first, where several fit).
+std::optional<NdSbp> name_of(const Layout& layout);
+// The same boxes and kinds, axis by axis, over a common refinement of the two factorings; empty if there is none
+// ("two factorings refine to a common one or are dropped").
+bool same_placement(const Layout& a, const Layout& b);
+// The same layout over finer radices, where every box stays a box; empty otherwise.
+std::optional<Layout> refine(const Layout& layout, const std::vector<Shape>& radices);
+// The coarsest common refinement of two factorings of one shape; empty if there is none.
+std::optional<std::vector<Shape>> common_radices(const std::vector<Shape>& a, const std::vector<Shape>& b);
+// Where a box over factored axes lies in the tensor as stored: strided pieces, as boxes over the stored axes.
+std::vector<Box> stored_boxes(const Box& box, const std::vector<Shape>& radices);
+
+// ---------------------------------------------------------------- from strategies
+
+// The layouts of an op's operands (what each position must hold) and results (what it leaves), for one strategy on a mesh.
+struct OpLayouts {
+  std::vector<Layout> operands, results;
+};
+OpLayouts layouts_of(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh);
+
+// OneFlow's signature: one NdSbp an operand and a result; empty where one of them has no name.
+struct Signature {
+  std::vector<NdSbp> operands, results;
+};
+std::optional<Signature> signature_of(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh);
+std::string to_string(const Signature& signature);  // "S(0), B -> S(0)"; two axes: "[S(0),B], [B,S(1)] -> [S(0),S(1)]"
+
+}  // namespace partita
