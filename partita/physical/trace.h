@@ -1,0 +1,40 @@
+// What happened, or would: the simulator's and the runtime's common answer.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "partita/physical/physical.h"
+
+namespace partita {
+
+struct Event {
+  TaskId task;
+  int step = 0, act = 0;
+  int64_t start_ns = 0, end_ns = 0;
+  bool operator==(const Event&) const = default;
+};
+
+struct MemorySample {
+  DeviceId device;
+  int64_t time_ns = 0, bytes = 0;
+  bool operator==(const MemorySample&) const = default;
+};
+
+struct Trace {
+  std::vector<Event> events;          // by start, then task
+  std::vector<MemorySample> memory;   // bytes of registers between first write and last release
+  std::vector<int64_t> link_bytes;    // by LinkId, a step
+  int steps = 1;
+  int64_t step_time_ns = 0;           // of one step; of the median step where there are several
+
+  bool operator==(const Trace&) const = default;
+};
+
+// Chrome trace JSON (opens in Perfetto): one complete event ("ph":"X") a task act; pid is the device, tid the queue, ts and
+// dur in microseconds; memory as counter events.
+std::string chrome_trace(const Trace& trace, const PhysicalGraph& graph, const Cluster& cluster);
+std::string print(const Trace& trace, const PhysicalGraph& graph);
+Trace parse_trace(std::string_view text, const PhysicalGraph& graph);
+
+}  // namespace partita

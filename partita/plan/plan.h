@@ -1,0 +1,61 @@
+// What a search returns, and a person can read, pin, edit and diff: how every op is split and every tensor kept.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "partita/cluster/cluster.h"
+#include "partita/graph/graph.h"
+#include "partita/sharding/layout.h"
+
+namespace partita {
+
+// One op: its mesh, and on each mesh axis a strategy.
+struct OpChoice {
+  Mesh mesh;
+  std::vector<tdl::AxisStrategy> strategies;  // one a mesh axis
+  bool operator==(const OpChoice&) const = default;
+};
+
+// Where a tensor is kept.
+struct Placement {
+  Mesh mesh;
+  NdSbp sbp;                   // one a mesh axis
+  std::vector<Shape> radices;  // of a factored tensor, per stored axis; empty: not factored
+  bool operator==(const Placement&) const = default;
+};
+
+// What the plan was made for: enough to build the graph again and to notice that it is another.
+struct ModelReference {
+  std::string model;                      // path or zoo:NAME?options
+  std::map<std::string, int64_t> bindings;
+  std::string loss, optimizer;            // "cross_entropy"; "sgd?momentum=0.9"
+  double lr = 0.01;
+  DType dtype = DType::kFloat32;
+  std::string sha256;                     // of the printed training graph without initial values
+  bool operator==(const ModelReference&) const = default;
+};
+
+struct Plan {
+  ModelReference model;
+  std::string cluster;       // its name
+  std::string cluster_text;  // its YAML
+  std::string search;        // "soybean?tilings=all"
+  std::string objective = "comm";
+  std::vector<OpChoice> ops;  // by OpId
+  // Inputs, constants, parameters and state always; another tensor where it differs from its producer's layout.
+  std::map<TensorId, Placement> kept;
+  std::optional<double> paper_cost;  // in the search's own measure
+  bool operator==(const Plan&) const = default;
+};
+
+// JSON with schema_version, ops and tensors by name; docs/plan.md is the schema. The same plan gives the same bytes.
+std::string print(const Plan& plan, const Graph& graph);
+// Bad input names the place: another model, an op that the graph lacks, an unknown field.
+Plan parse_plan(std::string_view json, const Graph& graph);
+ModelReference parse_model_reference(std::string_view json);  // of a plan, before its graph is built
+std::string parse_cluster_text(std::string_view json);
+
+}  // namespace partita

@@ -1,0 +1,41 @@
+// What a task runs, seen from the runtime: buffers in, buffers out. Implemented in kernels/ (ATen), and in tests without it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "partita/base/box.h"
+#include "partita/base/dtype.h"
+#include "partita/physical/physical.h"
+
+namespace partita {
+
+// A box of a tensor in memory: a part of a register. Strides are in elements.
+struct View {
+  std::byte* data = nullptr;  // the box's lowest corner
+  DType dtype = DType::kFloat32;
+  Box box;        // global, over the register's (factored) axes
+  Shape strides;  // per axis
+  Shape axes;     // the whole tensor's extents over these axes
+};
+
+struct KernelCall {
+  const Task* task = nullptr;
+  const KernelWork* work = nullptr;
+  int act = 0;
+  uint64_t seed = 0, step = 0;        // with work->random_stream, the key of rng()
+  std::vector<View> reads, writes;    // as the task's accesses; tensor numbers are in task->reads[i].tensor
+  std::byte* scratch = nullptr;       // workspace_bytes(task) bytes
+  std::size_t scratch_bytes = 0;
+};
+
+class Kernels {
+ public:
+  virtual ~Kernels() = default;
+  virtual void run(const KernelCall& call) = 0;  // any thread; one call a compute queue at a time
+  virtual int64_t live_bytes() const { return 0; }   // allocated outside registers now
+  virtual int64_t peak_bytes() const { return 0; }   // and at most since reset_peak
+  virtual void reset_peak() {}
+};
+
+}  // namespace partita
