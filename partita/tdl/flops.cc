@@ -1,0 +1,344 @@
+// What a position computes and touches (21 to 23), counted from its ranges.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <set>
+
+#include "partita/base/error.h"
+#include "partita/tdl/tdl.h"
+
+namespace partita::tdl {
+
+namespace {
+
+bool reads_data(const Expr& e) {
+  if (e.kind == ExprKind::kRead || e.kind == ExprKind::kRng || e.kind == ExprKind::kOpaque) return true;
+  return std::any_of(e.args.begin(), e.args.end(), reads_data);
+}
+
+void indices_of(const Affine& form, std::set<int>& into) {
+  for (const Affine::Term& t : form.terms) {
+    if (t.atom.inner) indices_of(*t.atom.inner, into);
+    else into.insert(t.atom.index);
+  }
+}
+
+void indices_of(const Expr& e, std::set<int>& into) {
+  if (e.kind == ExprKind::kIndex) into.insert(e.index);
+  for (const Affine& s : e.subscripts) indices_of(s, into);
+  for (const Expr& a : e.args) indices_of(a, into);
+}
+
+bool is_call(const Expr& e, std::string_view function) { return e.kind == ExprKind::kBinary && e.function == function; }
+bool is_number(const Expr& e, double value) { return e.kind == ExprKind::kNumber && e.number == value; }
+
+void conjuncts(const Expr& c, std::vector<const Expr*>& into) {
+  if (is_call(c, "and")) {
+    conjuncts(c.args[0], into);
+    conjuncts(c.args[1], into);
+  } else {
+    into.push_back(&c);
+  }
+}
+
+// Arithmetic on values; index arithmetic and guards are free, of the two sides of an `if` the dearer one counts.
+int64_t operations(const Expr& e) {
+  if (!reads_data(e)) return 0;
+  if (e.kind == ExprKind::kIf) return std::max(operations(e.args[1]), operations(e.args[2]));
+  int64_t n = 0;
+  for (const Expr& a : e.args) n += operations(a);
+  if (e.kind == ExprKind::kRng) return n + 1;
+  if (e.kind == ExprKind::kUnary) return n + (e.function != "stop" && e.function != "neg" && e.function != "not");
+  static const std::set<std::string> kCounted = {"+", "-", "*", "/", "^", "max", "min"};
+  if (e.kind == ExprKind::kBinary) return n + kCounted.contains(e.function);
+  return e.kind == ExprKind::kOpaque ? 0 : n;  // an opaque's cost is declared (24)
+}
+
+// What stands around a stage's body: the body within all guards whose other side adds nothing, the guards on index
+// values alone, and the indices that a guard `v == data` determines, with that data.
+struct Guarded {
+  const Expr* body;
+  std::vector<const Expr*> guards;
+  std::map<int, const Expr*> determined;
+};
+
+Guarded unwrap(const Stage& stage) {
+  bool reduces = stage.body.kind == ExprKind::kReduce;
+  Guarded g{reduces ? &stage.body.args[0] : &stage.body, {}, {}};
+  double nothing = reduces ? identity_of(stage.body.reducer) : 0;
+  while (g.body->kind == ExprKind::kIf && is_number(g.body->args[2], nothing)) {
+    std::vector<const Expr*> all;
+    conjuncts(g.body->args[0], all);
+    for (const Expr* c : all) {
+      if (!reads_data(*c)) {
+        g.guards.push_back(c);
+        continue;
+      }
+      if (!is_call(*c, "==")) continue;
+      for (int side : {0, 1}) {
+        const Expr &index = c->args[side], &data = c->args[1 - side];
+        std::set<int> in_data;
+        indices_of(data, in_data);
+        if (index.kind == ExprKind::kIndex && reads_data(data) && !in_data.contains(index.index)) {
+          g.determined.emplace(index.index, &data);
+          break;
+        }
+      }
+    }
+    g.body = &g.body->args[1];
+  }
+  return g;
+}
+
+// The stage's own indices: of its left side, and reduced.
+std::set<int> stage_indices(const Stage& stage) {
+  std::set<int> own;
+  for (const Affine& form : stage.lhs) indices_of(form, own);
+  if (stage.body.kind == ExprKind::kReduce) own.insert(stage.body.reduced.begin(), stage.body.reduced.end());
+  return own;
+}
+
+using Point = std::map<int, int64_t>;
+
+double value_of(const Expr& e, const Point& at) {  // of an expression that reads no data
+  auto arg = [&](int i) { return value_of(e.args[i], at); };
+  if (e.kind == ExprKind::kNumber) return e.number;
+  if (e.kind == ExprKind::kIndex) return static_cast<double>(at.at(e.index));
+  if (e.kind == ExprKind::kIf) return arg(0) != 0 ? arg(1) : arg(2);
+  const std::string& f = e.function;
+  if (e.kind == ExprKind::kUnary) {
+    if (f == "neg") return -arg(0);
+    if (f == "not") return arg(0) == 0;
+    if (f == "floor") return std::floor(arg(0));
+    if (f == "abs") return std::abs(arg(0));
+    return arg(0);
+  }
+  double x = arg(0), y = arg(1);
+  if (f == "+") return x + y;
+  if (f == "-") return x - y;
+  if (f == "*") return x * y;
+  if (f == "/") return x / y;
+  if (f == "//") return std::floor(x / y);
+  if (f == "%") return x - y * std::floor(x / y);
+  if (f == "^") return std::pow(x, y);
+  if (f == "<") return x < y;
+  if (f == "<=") return x <= y;
+  if (f == "==") return x == y;
+  if (f == "!=") return x != y;
+  if (f == ">=") return x >= y;
+  if (f == ">") return x > y;
+  if (f == "and") return x != 0 && y != 0;
+  if (f == "or") return x != 0 || y != 0;
+  if (f == "max") return std::max(x, y);
+  return std::min(x, y);
+}
+
+// The coefficient of an index in an expression that is affine in it.
+std::optional<double> coefficient(const Expr& e, int index) {
+  std::set<int> in;
+  indices_of(e, in);
+  if (!in.contains(index)) return 0;
+  if (e.kind == ExprKind::kIndex) return 1;
+  if (e.kind == ExprKind::kUnary && e.function == "neg") {
+    std::optional<double> a = coefficient(e.args[0], index);
+    return a ? std::optional(-*a) : std::nullopt;
+  }
+  if (e.kind != ExprKind::kBinary) return std::nullopt;
+  std::optional<double> a = coefficient(e.args[0], index), b = coefficient(e.args[1], index);
+  if (!a || !b) return std::nullopt;
+  if (e.function == "+") return *a + *b;
+  if (e.function == "-") return *a - *b;
+  if (e.function == "*" && e.args[0].kind == ExprKind::kNumber) return e.args[0].number * *b;
+  if (e.function == "*" && e.args[1].kind == ExprKind::kNumber) return e.args[1].number * *a;
+  return std::nullopt;
+}
+
+// Whether a guard, the others' values fixed, is an interval of this index.
+bool is_interval_of(const Expr& guard, int index) {
+  static const std::set<std::string> kSolvable = {"<", "<=", "==", ">=", ">"};
+  return guard.kind == ExprKind::kBinary && kSolvable.contains(guard.function) &&
+         coefficient(guard.args[0], index).has_value() && coefficient(guard.args[1], index).has_value();
+}
+
+// Narrows `range` of `index` to where the guard holds at a point of the other indices.
+void narrow(const Expr& guard, int index, Point& at, Interval& range) {
+  at[index] = 0;
+  double c = *coefficient(guard.args[0], index) - *coefficient(guard.args[1], index);
+  double rest = value_of(guard.args[0], at) - value_of(guard.args[1], at);  // c * index + rest  OP  0
+  std::string op = guard.function;
+  if (c == 0) {
+    if (value_of(guard, at) == 0) range.hi = range.lo;
+    return;
+  }
+  if (c < 0) op = op == "<" ? ">" : op == "<=" ? ">=" : op == ">" ? "<" : op == ">=" ? "<=" : op;
+  double root = -rest / c;
+  if (op == "<") range.hi = std::min(range.hi, static_cast<int64_t>(std::ceil(root)));
+  if (op == "<=" || op == "==") range.hi = std::min(range.hi, static_cast<int64_t>(std::floor(root)) + 1);
+  if (op == ">") range.lo = std::max(range.lo, static_cast<int64_t>(std::floor(root)) + 1);
+  if (op == ">=" || op == "==") range.lo = std::max(range.lo, static_cast<int64_t>(std::ceil(root)));
+}
+
+// How many points of `indices` (a set that the guards tie together) satisfy all of them. One index, if the guards are
+// intervals of it, is solved; the others are enumerated.
+double count_points(const std::vector<int>& indices, const std::vector<const Expr*>& guards,
+                    const std::vector<Interval>& ranges) {
+  int solved = -1;
+  for (int i : indices)
+    if (std::all_of(guards.begin(), guards.end(), [&](const Expr* g) { return is_interval_of(*g, i); }))
+      if (solved < 0 || ranges[i].size() > ranges[solved].size()) solved = i;
+  std::vector<int> walked;
+  for (int i : indices) {
+    if (ranges[i].empty()) return 0;
+    if (i != solved) walked.push_back(i);
+  }
+  Point at;
+  for (int i : walked) at[i] = ranges[i].lo;
+  double count = 0;
+  while (true) {
+    if (solved >= 0) {
+      Interval range = ranges[solved];
+      for (const Expr* g : guards) narrow(*g, solved, at, range);
+      count += static_cast<double>(range.size());
+    } else {
+      count += std::all_of(guards.begin(), guards.end(), [&](const Expr* g) { return value_of(*g, at) != 0; });
+    }
+    size_t k = walked.size();
+    while (k > 0 && ++at[walked[k - 1]] == ranges[walked[k - 1]].hi) {
+      at[walked[k - 1]] = ranges[walked[k - 1]].lo;
+      --k;
+    }
+    if (k == 0) return count;
+  }
+}
+
+double points(const std::set<int>& own, const Guarded& guarded, const std::vector<Interval>& ranges) {
+  // Groups of indices that share guards; a guard on a determined index restricts nothing that is counted.
+  struct Group {
+    std::set<int> indices;
+    std::vector<const Expr*> guards;
+  };
+  std::vector<Group> groups;
+  for (const Expr* g : guarded.guards) {
+    Group merged{{}, {g}};
+    indices_of(*g, merged.indices);
+    if (std::any_of(merged.indices.begin(), merged.indices.end(), [&](int i) { return guarded.determined.contains(i); }))
+      continue;
+    std::vector<Group> rest;
+    for (Group& other : groups) {
+      bool meet = std::any_of(other.indices.begin(), other.indices.end(), [&](int i) { return merged.indices.contains(i); });
+      if (meet) {
+        merged.indices.insert(other.indices.begin(), other.indices.end());
+        merged.guards.insert(merged.guards.end(), other.guards.begin(), other.guards.end());
+      } else {
+        rest.push_back(std::move(other));
+      }
+    }
+    rest.push_back(std::move(merged));
+    groups = std::move(rest);
+  }
+  double n = 1;
+  std::set<int> counted;
+  for (const Group& g : groups) {
+    n *= count_points({g.indices.begin(), g.indices.end()}, g.guards, ranges);
+    counted.insert(g.indices.begin(), g.indices.end());
+  }
+  for (int i : own)
+    if (!counted.contains(i) && !guarded.determined.contains(i)) n *= static_cast<double>(ranges[i].size());
+  return n;
+}
+
+// Reads of a stage, each with the guards' determined indices.
+void each_read(const Expr& e, const std::function<void(const Expr&)>& f) {
+  if (e.kind == ExprKind::kRead) f(e);
+  for (const Expr& a : e.args) each_read(a, f);
+}
+
+}  // namespace
+
+std::vector<Interval> full_ranges(const Bound& bound) {
+  std::vector<Interval> ranges;
+  for (const Index& i : bound.indices) ranges.push_back({0, i.extent});
+  return ranges;
+}
+
+std::vector<double> stage_flops(const Bound& bound, const std::vector<Interval>& ranges) {
+  std::vector<double> result;
+  for (const Stage& stage : bound.stages) {
+    Guarded guarded = unwrap(stage);
+    std::set<int> own = stage_indices(stage);
+    double share = 1;  // of the values that data can name, the part that falls to these ranges
+    for (const auto& [index, data] : guarded.determined)
+      share *= static_cast<double>(ranges[index].size()) / static_cast<double>(std::max<int64_t>(1, bound.indices[index].extent));
+    bool reduces = stage.body.kind == ExprKind::kReduce &&
+                   !std::all_of(stage.body.reduced.begin(), stage.body.reduced.end(),
+                                [&](int i) { return guarded.determined.contains(i); });
+    double per_point = static_cast<double>(operations(*guarded.body)) + (reduces ? 1 : 0);
+    result.push_back(per_point == 0 ? 0 : per_point * share * points(own, guarded, ranges));
+  }
+  return result;
+}
+
+double flops(const Bound& bound, const std::vector<Interval>& ranges) {
+  std::vector<double> stages = stage_flops(bound, ranges);
+  return std::accumulate(stages.begin(), stages.end(), 0.0);
+}
+
+double flops(const Bound& bound) { return flops(bound, full_ranges(bound)); }
+
+std::vector<int64_t> touched_elements(const Bound& bound, const Derived& derived, int position) {
+  const std::vector<Box>& boxes = derived.boxes.at(position);
+  const std::vector<Interval>& ranges = derived.ranges.at(position);
+  std::vector<int64_t> result;
+  for (size_t t = 0; t < bound.tensors.size(); ++t) {
+    const BoundTensor& tensor = bound.tensors[t];
+    if (!tensor.is_operand) {
+      result.push_back(volume(boxes[t]));
+      continue;
+    }
+    size_t rank = tensor.factored.size();
+    std::vector<int64_t> step(rank, 0);      // gcd of the distances between elements read
+    std::vector<int64_t> at_most(rank, 0);   // points of the data that determine a subscript; 0: none does
+    std::vector<bool> first(rank, true);
+    std::vector<int64_t> origin(rank, 0);
+    for (const Stage& stage : bound.stages) {
+      std::map<int, const Expr*> determined = unwrap(stage).determined;
+      each_read(stage.body, [&](const Expr& read) {
+        if (read.tensor != static_cast<int>(t)) return;
+        for (size_t a = 0; a < rank; ++a) {
+          if (a < read.whole.size() && read.whole[a]) {
+            step[a] = 1;
+            continue;
+          }
+          const Affine& form = read.subscripts[a];
+          for (const Affine::Term& term : form.terms)
+            step[a] = term.atom.inner || ranges[term.atom.index].size() > 1 ? std::gcd(step[a], term.coefficient) : step[a];
+          if (first[a]) origin[a] = form.constant;
+          step[a] = std::gcd(step[a], form.constant - origin[a]);
+          auto it = determined.find(form.plain_index());
+          if (it != determined.end() && (first[a] || at_most[a] > 0)) {
+            std::set<int> in_data;
+            indices_of(*it->second, in_data);
+            int64_t n = 1;
+            for (int i : in_data) n *= ranges[i].size();
+            at_most[a] += n;
+          } else {
+            at_most[a] = 0;
+          }
+          first[a] = false;
+        }
+      });
+    }
+    int64_t count = 1;
+    for (size_t a = 0; a < rank; ++a) {
+      int64_t size = boxes[t][a].size();
+      if (step[a] > 1) size = (size + step[a] - 1) / step[a];
+      if (at_most[a] > 0) size = std::min(size, at_most[a]);
+      count *= size;
+    }
+    result.push_back(count);
+  }
+  return result;
+}
+
+}  // namespace partita::tdl
