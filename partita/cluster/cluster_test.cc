@@ -1,0 +1,228 @@
+#include "partita/cluster/cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "partita/base/error.h"
+
+namespace partita {
+
+namespace {
+
+std::string route_text(const Cluster& c, std::string_view from, std::string_view to) {
+  std::string text;
+  for (LinkId l : c.route(c.find_device(from), c.find_device(to))) text += (text.empty() ? "" : " ") + c.link(l).name;
+  return text;
+}
+
+std::string names(const Cluster& c, const std::vector<DeviceId>& ids) {
+  std::string text;
+  for (DeviceId d : ids) text += (text.empty() ? "" : " ") + c.device(d).name;
+  return text;
+}
+
+// A small valid file; each line has a number of its own, so that errors can be placed.
+const std::string kSmall =
+    "name: small\n"                                                                   // 1
+    "device_types:\n"                                                                 // 2
+    "  core:\n"                                                                       // 3
+    "    kind: cpu\n"                                                                 // 4
+    "    peak_tflop_per_s: {float32: 1, float64: 0.5}\n"                              // 5
+    "    memory_gibytes: 1.5\n"                                                       // 6
+    "    memory_bandwidth_gbytes_per_s: 10\n"                                         // 7
+    "    efficiency: 0.5\n"                                                           // 8
+    "    launch_overhead_us: 0\n"                                                     // 9
+    "topology:\n"                                                                     // 10
+    "  link: {bandwidth_gbytes_per_s: 2, latency_us: 5}\n"                            // 11
+    "  children:\n"                                                                   // 12
+    "    - {name: cpu, count: 3, type: core}\n"                                       // 13
+    "links:\n"                                                                        // 14
+    "  - {between: [cpu0, cpu1], bandwidth_gbytes_per_s: 4, latency_us: 1}\n";        // 15
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+std::string error_of(const std::string& yaml, int devices = 0) {
+  try {
+    parse_cluster(yaml, "f.yaml", devices);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::kBadInput) << e.what();
+    return e.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST(Cluster, FiguresAreReadInTheUnitsOfTheirKeys) {
+  Cluster c = parse_cluster(kSmall, "f.yaml");
+  ASSERT_EQ(c.compute_count, 3);
+  ASSERT_EQ(c.devices.size(), 3u);
+  const Device& d = c.devices[1];
+  EXPECT_EQ(d.name, "cpu1");
+  EXPECT_EQ(d.model, "core");
+  EXPECT_EQ(d.host, DeviceId(1));
+  EXPECT_DOUBLE_EQ(d.peak_flops_per_s.at(DType::kFloat32), 1e12);
+  EXPECT_DOUBLE_EQ(d.peak_flops_per_s.at(DType::kFloat64), 5e11);
+  EXPECT_DOUBLE_EQ(d.peak_flops_per_s.at(DType::kInt64), 1e12);
+  EXPECT_EQ(d.memory_bytes, 3LL << 29);
+  EXPECT_DOUBLE_EQ(d.memory_bandwidth_bytes_per_s, 1e10);
+  EXPECT_EQ(c.text, kSmall);
+}
+
+TEST(Cluster, RoutesGoOverTheLowestCommonSwitchAndExplicitLinksReplaceThem) {
+  Cluster c = parse_cluster(kSmall, "f.yaml");
+  EXPECT_EQ(route_text(c, "cpu0", "cpu2"), "cpu0->top top->cpu2");
+  EXPECT_EQ(route_text(c, "cpu0", "cpu1"), "cpu0=>cpu1");
+  EXPECT_EQ(route_text(c, "cpu1", "cpu0"), "cpu1=>cpu0");
+  EXPECT_DOUBLE_EQ(c.bandwidth(DeviceId(0), DeviceId(1)), 4e9);
+  EXPECT_DOUBLE_EQ(c.latency_us(DeviceId(0), DeviceId(2)), 10);
+  EXPECT_TRUE(std::isinf(c.bandwidth(DeviceId(2), DeviceId(2))));
+  EXPECT_FALSE(c.narrowest(DeviceId(2), DeviceId(2)).valid());
+  // Two transfers that end at one device share its down link.
+  EXPECT_EQ(c.route(DeviceId(0), DeviceId(2)).back(), c.route(DeviceId(1), DeviceId(2)).back());
+}
+
+TEST(Cluster, PresetP2HasTwoHalvesABoard) {
+  Cluster c = load_cluster("p2.8xlarge");
+  ASSERT_EQ(c.compute_count, 8);
+  ASSERT_EQ(c.devices.size(), 9u);
+  EXPECT_EQ(c.devices[3].name, "board1.gpu1");
+  EXPECT_EQ(c.devices[3].memory_bytes, 12LL << 30);
+  EXPECT_EQ(c.device(c.devices[3].host).name, "host");
+  EXPECT_EQ(route_text(c, "board0.gpu0", "board0.gpu1"), "board0.gpu0->board0 board0->board0.gpu1");
+  EXPECT_EQ(route_text(c, "board0.gpu0", "board2.gpu1"), "board0.gpu0->board0 board0->top top->board2 board2->board2.gpu1");
+  EXPECT_EQ(route_text(c, "board0.gpu0", "host"), "board0.gpu0->board0 board0->top top->host");
+  EXPECT_DOUBLE_EQ(c.bandwidth(DeviceId(0), DeviceId(1)), 10.5e9);
+  EXPECT_DOUBLE_EQ(c.bandwidth(DeviceId(0), DeviceId(2)), 10e9);
+  EXPECT_EQ(c.link(c.narrowest(DeviceId(0), DeviceId(2))).name, "board0->top");
+}
+
+TEST(Cluster, PresetDgxHasALevelInTheNodeAndOneBetweenNodes) {
+  Cluster one = load_cluster("dgx-h100");
+  EXPECT_EQ(one.compute_count, 8);
+  EXPECT_EQ(one.name, "dgx-h100");
+  Cluster c = load_cluster("dgx-h100:2");
+  ASSERT_EQ(c.compute_count, 16);
+  ASSERT_EQ(c.devices.size(), 18u);
+  EXPECT_EQ(route_text(c, "node0.gpu1", "node0.gpu2"), "node0.gpu1->node0 node0->node0.gpu2");
+  EXPECT_EQ(route_text(c, "node0.gpu1", "node1.gpu2"), "node0.gpu1->top top->node1.gpu2");
+  EXPECT_EQ(route_text(c, "node0.gpu1", "node0.host"), "node0.gpu1->node0.host");
+  EXPECT_EQ(route_text(c, "node1.host", "node1.gpu0"), "node1.host->node1.gpu0");
+  EXPECT_EQ(route_text(c, "node0.host", "node1.gpu0"), "node0.host->top top->node1.gpu0");
+  EXPECT_DOUBLE_EQ(c.bandwidth(DeviceId(0), DeviceId(7)), 450e9);
+  EXPECT_DOUBLE_EQ(c.bandwidth(DeviceId(0), DeviceId(8)), 50e9);
+  EXPECT_EQ(c.device(c.devices[12].host).name, "node1.host");
+}
+
+TEST(Cluster, FewerDevicesKeepTheHostsThatTheyNeedAndTheTextSaysSo) {
+  Cluster c = load_cluster("dgx-h100:2", 6);
+  EXPECT_EQ(c.compute_count, 6);
+  ASSERT_EQ(c.devices.size(), 7u);
+  EXPECT_EQ(c.devices[6].name, "node0.host");
+  Cluster again = parse_cluster(c.text, "plan");
+  EXPECT_EQ(again.text, c.text);
+  EXPECT_EQ(again.compute_count, 6);
+  EXPECT_EQ(again.links.size(), c.links.size());
+  EXPECT_EQ(again.routes, c.routes);
+  EXPECT_EQ(load_cluster("local:4", 3).compute_count, 3);
+  EXPECT_NE(error_of(kSmall, 4).find("has 3 devices, 4 are asked for"), std::string::npos);
+}
+
+TEST(Cluster, PresetsAreListedAndUnknownOnesAreBadInput) {
+  EXPECT_EQ(cluster_presets().size(), 3u);
+  for (const ClusterPreset& p : cluster_presets()) EXPECT_GT(load_cluster(p.name == "local:N" ? "local:5" : p.name).compute_count, 0);
+  EXPECT_EQ(load_cluster("local:5").devices[4].kind, DeviceKind::kCpu);
+  for (std::string bad : {"local", "local:0", "local:x", "local:4x", "p2.8xlarge:2", "p3.8xlarge", "/nowhere.yaml"})
+    EXPECT_THROW(load_cluster(bad), Error) << bad;
+  try {
+    load_cluster("p3.8xlarge");
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(),
+                 "cluster 'p3.8xlarge' is neither a file that can be read nor a preset (p2.8xlarge, dgx-h100, local:N)");
+  }
+}
+
+TEST(Cluster, BadFilesGetOneErrorWithLineAndRemedy) {
+  struct Case {
+    std::string from, to, message;
+  };
+  const Case cases[] = {
+      {"bandwidth_gbytes_per_s: 2", "bandwidth_gbps: 2",
+       "f.yaml:11: topology: link: unknown key 'bandwidth_gbps'; did you mean 'bandwidth_gbytes_per_s'?"},
+      {"bandwidth_gbytes_per_s: 2", "bandwith_gbytes_per_s: 2",
+       "f.yaml:11: topology: link: unknown key 'bandwith_gbytes_per_s'; did you mean 'bandwidth_gbytes_per_s'?"},
+      {"latency_us: 5", "latency_ms: 5", "f.yaml:11: topology: link: unknown key 'latency_ms'; did you mean 'latency_us'?"},
+      {"latency_us: 5", "speed: 5",
+       "f.yaml:11: topology: link: unknown key 'speed'; known are bandwidth_gbytes_per_s, latency_us, per_device"},
+      {", latency_us: 5", "", "f.yaml:11: topology: link lacks 'latency_us'; add it (docs/cluster.md has an example)"},
+      {"latency_us: 5", "latency_us: 5us",
+       "f.yaml:11: topology: link: latency_us is '5us', which is not a number; the unit stands in the key, give only the figure"},
+      {"latency_us: 5", "latency_us: -5", "f.yaml:11: topology: link: latency_us is -5; it must be zero or more"},
+      {"latency_us: 5", "latency_us: [5]", "f.yaml:11: topology: link: latency_us must be one number"},
+      {"latency_us: 5", "latency_us: 5, latency_us: 6", "f.yaml:11: topology: link: 'latency_us' is given twice; remove one"},
+      {"memory_gibytes: 1.5", "memory_gbytes: 1.5",
+       "f.yaml:6: device type 'core': unknown key 'memory_gbytes'; did you mean 'memory_gibytes'?"},
+      {"memory_gibytes: 1.5", "memory_gibytes: 8589934592",
+       "f.yaml:6: device type 'core': memory_gibytes is 8589934592; the figure is in GiB, not bytes"},
+      {"    memory_gibytes: 1.5\n", "", "f.yaml:4: device type 'core' lacks 'memory_gibytes'; add it (docs/cluster.md has an example)"},
+      {"float64: 0.5", "bfloat16: 1",
+       "f.yaml:5: device type 'core': peak_tflop_per_s: unknown key 'bfloat16'; known are float32, float64, int64, bool"},
+      {"efficiency: 0.5", "efficiency: 50", "f.yaml:8: device type 'core': efficiency is 50; it is a fraction, at most 1"},
+      {"kind: cpu", "kind: tpu", "f.yaml:4: device type 'core': kind is 'tpu'; it must be gpu or cpu"},
+      {"kind: cpu", "kind: gpu", "f.yaml:13: level 'cpu0' is a GPU, but no level above it has a 'host'; add one: {type: .., link: {..}}"},
+      {"type: core}", "type: cor}", "f.yaml:13: level 'cpu0': type is 'cor', which device_types does not have; did you mean 'core'?"},
+      {"count: 3", "count: 2.5", "f.yaml:13: topology: count of 'cpu' is 2.5; it must be a whole number from 1 to 1024"},
+      {"name: cpu,", "name: c.u,",
+       "f.yaml:13: topology: name of a child 'c.u' may not hold dots, blanks, commas, brackets or stars: dots join the names of levels"},
+      {"type: core}\n", "type: core}\n    - {name: cpu0, type: core}\n", "f.yaml:14: the name 'cpu0' is given to two places; rename one"},
+      {"cpu1]", "cpu9]", "f.yaml:15: link: no device is named 'cpu9'; did you mean 'cpu0'?"},
+      {"cpu1]", "cpu0]", "f.yaml:15: link: both ends are 'cpu0'"},
+      {"[cpu0, cpu1]", "[cpu0]", "f.yaml:15: link: between must be a list of two devices"},
+      {"name: small", "name: [small", "f.yaml:2: not YAML: end of sequence flow not found"},
+      {"links:", "link:", "f.yaml:14: cluster: unknown key 'link'; did you mean 'links'?"},
+  };
+  for (const Case& c : cases) EXPECT_EQ(error_of(replaced(kSmall, c.from, c.to)), c.message);
+  EXPECT_EQ(error_of(""), "f.yaml:1: cluster must be a map of keys and values");
+  EXPECT_EQ(error_of(replaced(kSmall, "between: [cpu0, cpu1]", "from: cpu0, to: cpu1")), "no error");
+}
+
+TEST(Cluster, TheSlowestLinkIsCutFirst) {
+  Cluster c = load_cluster("p2.8xlarge");
+  EXPECT_EQ(names(c, slowest_link_first(c)),
+            "board0.gpu0 board0.gpu1 board1.gpu0 board1.gpu1 board2.gpu0 board2.gpu1 board3.gpu0 board3.gpu1");
+  // Fast pairs that do not stand side by side in the file are put side by side.
+  std::string yaml = replaced(kSmall, "count: 3", "count: 4");
+  yaml = replaced(yaml, "[cpu0, cpu1]", "[cpu0, cpu2]");
+  yaml += "  - {between: [cpu1, cpu3], bandwidth_gbytes_per_s: 4, latency_us: 1}\n";
+  Cluster pairs = parse_cluster(yaml, "f.yaml");
+  EXPECT_EQ(names(pairs, slowest_link_first(pairs)), "cpu0 cpu2 cpu1 cpu3");
+  // Groups of 1, 2 and 1: the halves fall between groups.
+  std::string uneven = replaced(replaced(kSmall, "count: 3", "count: 4"), "[cpu0, cpu1]", "[cpu1, cpu2]");
+  Cluster mixed = parse_cluster(uneven, "f.yaml");
+  EXPECT_EQ(names(mixed, slowest_link_first(mixed)), "cpu1 cpu2 cpu0 cpu3");
+}
+
+TEST(Cluster, TheExampleOfTheDocumentationIsValid) {
+  std::ifstream file(PARTITA_SOURCE_DIR "/docs/cluster.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  std::string doc = text.str();
+  size_t begin = doc.find("```yaml\n");
+  ASSERT_NE(begin, std::string::npos);
+  begin += 8;
+  Cluster c = parse_cluster(doc.substr(begin, doc.find("```", begin) - begin), "docs/cluster.md");
+  EXPECT_EQ(c.compute_count, 8);
+  EXPECT_EQ(c.devices.size(), 10u);
+  EXPECT_EQ(route_text(c, "node0.gpu0", "node0.gpu1"), "node0.gpu0=>node0.gpu1");
+  EXPECT_EQ(route_text(c, "node0.gpu0", "node1.gpu1"), "node0.gpu0->top top->node1.gpu1");
+  EXPECT_EQ(route_text(c, "node0.gpu2", "node0.gpu3"), "node0.gpu2->node0 node0->node0.gpu3");
+}
+
+}  // namespace partita
