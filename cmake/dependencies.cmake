@@ -1,4 +1,75 @@
+# What Partita stands on. The distribution's packages come first; then torch and onnx.proto, which tools/setup.sh puts in .deps/.
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(Threads REQUIRED)
 find_package(GTest REQUIRED)
+find_package(benchmark REQUIRED)
 include(GoogleTest)
+
+# The next two are functions, called where a room needs them, so that the rooms before it build without.
+
+# partita_aten: ATen's headers and libraries, from the torch or libtorch that CMAKE_PREFIX_PATH names, else from .deps/.
+# Only kernels/ and its tests link it. It is put together by hand, since find_package(Torch) wants a CUDA toolkit beside a CUDA
+# build, and adds every include directory of the wheel. The wheel carries an old protobuf: this target never goes near onnx/.
+function(partita_find_aten)
+  set(folders ${CMAKE_PREFIX_PATH})
+  string(REPLACE ":" ";" from_environment "$ENV{CMAKE_PREFIX_PATH}")
+  list(APPEND folders ${from_environment})
+  foreach(folder IN LISTS folders)  # torch.utils.cmake_prefix_path is TORCH/share/cmake
+    list(APPEND folders ${folder}/../..)
+  endforeach()
+  find_path(PARTITA_ATEN_INCLUDE ATen/ATen.h
+    HINTS ${folders} ${CMAKE_SOURCE_DIR}/.deps/torch/torch PATH_SUFFIXES include NO_DEFAULT_PATH)
+  if(NOT PARTITA_ATEN_INCLUDE)
+    message(FATAL_ERROR "No torch was found. Run tools/setup.sh, which installs one into .deps/, or point to one that is on this "
+      "machine: -DCMAKE_PREFIX_PATH=FOLDER, where FOLDER/include/ATen/ATen.h exists.")
+  endif()
+  file(REAL_PATH ${PARTITA_ATEN_INCLUDE}/.. root)
+
+  set(version_header ${root}/include/torch/headeronly/version.h)
+  if(EXISTS ${version_header})
+    file(STRINGS ${version_header} lines REGEX "define TORCH_VERSION_(MAJOR|MINOR) ")
+    string(REGEX MATCHALL "[0-9]+" numbers "${lines}")
+    list(JOIN numbers "." version)
+  endif()
+  if(NOT version OR version VERSION_LESS 2.11)
+    message(FATAL_ERROR "The torch at ${root} is version '${version}'; Partita needs 2.11 or newer.")
+  endif()
+
+  foreach(name c10 torch_cpu)
+    if(NOT EXISTS ${root}/lib/lib${name}.so)
+      message(FATAL_ERROR "The torch at ${root} has no lib/lib${name}.so.")
+    endif()
+    add_library(partita_${name} SHARED IMPORTED)
+    set_target_properties(partita_${name} PROPERTIES
+      IMPORTED_LOCATION ${root}/lib/lib${name}.so
+      INTERFACE_INCLUDE_DIRECTORIES ${root}/include)  # an imported target's: system headers, without warnings
+  endforeach()
+  add_library(partita_aten INTERFACE)
+  target_link_libraries(partita_aten INTERFACE partita_torch_cpu partita_c10)
+  message(STATUS "ATen: torch ${version} at ${root}")
+endfunction()
+
+# partita_onnx_proto: ONNX's messages, compiled from onnx.proto. protobuf is linked statically, and a program that links this
+# hides its symbols, so that libtorch's own protobuf and this one never meet.
+function(partita_make_onnx_proto)
+  find_path(PARTITA_ONNX_FOLDER onnx.proto HINTS ${CMAKE_SOURCE_DIR}/.deps/onnx/onnx NO_DEFAULT_PATH)
+  if(NOT PARTITA_ONNX_FOLDER)
+    message(FATAL_ERROR "onnx.proto was not found. Run tools/setup.sh, or name the folder that has it: -DPARTITA_ONNX_FOLDER=FOLDER")
+  endif()
+  find_program(PARTITA_PROTOC protoc REQUIRED)
+  find_library(PARTITA_PROTOBUF libprotobuf.a REQUIRED)
+  set(generated ${CMAKE_BINARY_DIR}/generated/onnx)
+  file(MAKE_DIRECTORY ${generated})
+  add_custom_command(OUTPUT ${generated}/onnx.pb.cc ${generated}/onnx.pb.h
+    COMMAND ${PARTITA_PROTOC} --proto_path=${PARTITA_ONNX_FOLDER} --cpp_out=${generated} ${PARTITA_ONNX_FOLDER}/onnx.proto
+    DEPENDS ${PARTITA_ONNX_FOLDER}/onnx.proto VERBATIM)
+  add_library(partita_onnx_proto STATIC ${generated}/onnx.pb.cc ${generated}/onnx.pb.h)
+  target_include_directories(partita_onnx_proto SYSTEM PUBLIC ${CMAKE_BINARY_DIR}/generated)  # <onnx/onnx.pb.h>
+  target_link_libraries(partita_onnx_proto PUBLIC ${PARTITA_PROTOBUF} Threads::Threads)
+  target_link_options(partita_onnx_proto INTERFACE -Wl,--exclude-libs,ALL)
+  set_target_properties(partita_onnx_proto PROPERTIES EXCLUDE_FROM_ALL ON)
+endfunction()

@@ -1,0 +1,34 @@
+# The commands of a person at a terminal. CMake does the building (CMakePresets.json); tools/setup.sh installs what is missing.
+.PHONY: build test long asan tsan format setup clean
+.DEFAULT_GOAL := build
+
+CTEST = ctest --output-on-failure -j $(shell nproc)
+
+build: setup           ## build/release/partita
+	@cmake --preset release --log-level=WARNING
+	cmake --build --preset release
+
+test: build            ## the tests, without those labelled long
+	$(CTEST) --test-dir build/release -LE long
+
+long: build            ## the tests labelled long (hours)
+	$(CTEST) --test-dir build/release -L long
+
+asan: setup            ## the quick tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@cmake --preset asan --log-level=WARNING
+	cmake --build --preset asan
+	$(CTEST) --test-dir build/asan -L quick
+
+tsan: setup            ## the runtime's quick tests under ThreadSanitizer
+	@cmake --preset tsan --log-level=WARNING
+	cmake --build --preset tsan
+	$(CTEST) --test-dir build/tsan -L quick
+
+format:                ## needs clang-format
+	git ls-files '*.h' '*.cc' | xargs clang-format -i
+
+setup:
+	@tools/setup.sh
+
+clean:                 ## removes what was built, keeps .deps/
+	rm -rf build

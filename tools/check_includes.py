@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Includes run downwards: a file of partita/ROOM includes only from ROOM and from the rooms that its USES names.
+
+The rooms and their USES are read from CMakeLists.txt, which alone states them. Besides: a room uses only rooms listed before it,
+and only kernels/ includes ATen's headers, only onnx/ protobuf's. Exits 1 if anything is wrong, naming file and line.
+"""
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+OWNERS = {"ATen": "kernels", "c10": "kernels", "torch": "kernels", "google": "onnx", "onnx": "onnx", "CLI": "cli"}
+
+
+def read_rooms(text):
+    """{room: rooms it may include from}, in the order of CMakeLists.txt; partita_program's room is `cli`."""
+    rooms, errors = {}, []
+    for kind, arguments in re.findall(r"^partita_(room|program)\(([^)]*)\)", text, re.M):
+        words = arguments.split()
+        name = words.pop(0) if kind == "room" else "cli"
+        used = words[words.index("USES") + 1:] if "USES" in words else []
+        if "LINKS" in used:
+            used = used[:used.index("LINKS")]
+        errors += [f"CMakeLists.txt: {name} uses {room}, which is not listed before it" for room in used if room not in rooms]
+        rooms[name] = set(used)
+    return rooms, errors
+
+
+def check_file(path, room, rooms):
+    errors = []
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            include = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
+            if not include:
+                continue
+            parts = include.group(2).split("/")
+            place = f"{path}:{number}"
+            if parts[0] == "partita":
+                target = parts[1] if len(parts) > 2 else "cli"  # partita/pipeline.h belongs to the program
+                if target != room and target not in rooms[room]:
+                    errors.append(f"{place}: {room}/ includes {include.group(2)}, but its USES names {', '.join(sorted(rooms[room])) or 'no room'}")
+                elif not os.path.exists(os.path.join(ROOT, include.group(2))):
+                    errors.append(f"{place}: {include.group(2)} does not exist")
+            elif include.group(1) == '"':
+                errors.append(f'{place}: "{include.group(2)}" is not a path from the repository\'s root')
+            elif len(parts) > 1 and OWNERS.get(parts[0], room) != room:
+                errors.append(f"{place}: only {OWNERS[parts[0]]}/ includes <{parts[0]}/..>")
+    return errors
+
+
+def main():
+    with open(os.path.join(ROOT, "CMakeLists.txt"), encoding="utf-8") as file:
+        rooms, errors = read_rooms(file.read())
+    files = 0
+    for folder, _, names in sorted(os.walk(os.path.join(ROOT, "partita"))):
+        room = os.path.relpath(folder, os.path.join(ROOT, "partita")).split(os.sep)[0]
+        room = "cli" if room == "." else room
+        for name in sorted(names):
+            if not name.endswith((".h", ".cc")):
+                continue
+            path = os.path.relpath(os.path.join(folder, name), ROOT)
+            if room not in rooms:
+                errors.append(f"{path}: CMakeLists.txt lists no room {room}")
+                continue
+            files += 1
+            errors += check_file(path, room, rooms)
+    if not rooms or not files:
+        errors.append("no rooms or no files were found: this check reads partita_room(..) lines and partita/*/*.{h,cc}")
+    print("\n".join(errors) or f"{files} files in {len(rooms)} rooms: every include runs downwards")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
