@@ -1,0 +1,50 @@
+// Quasi-affine index forms: their algebra, interval analysis (6) and what guards say about them (7).
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "partita/tdl/tdl.h"
+
+namespace partita::tdl {
+
+int64_t floor_divide(int64_t a, int64_t b);  // rounds towards minus infinity; b > 0
+
+Affine affine_constant(int64_t value);
+Affine affine_index(int index);
+// Equal atoms are collected, and terms keep one fixed order: two forms are equal exactly when they are written the same.
+Affine operator+(const Affine& a, const Affine& b);
+Affine operator-(const Affine& a, const Affine& b);
+Affine scaled(const Affine& a, int64_t factor);
+// divisor > 0. What the divisor divides leaves the atom: (6 i + j) // 6 = i + j // 6.
+Affine floor_div(const Affine& a, int64_t divisor);
+Affine modulo(const Affine& a, int64_t divisor);
+std::strong_ordering compare(const Affine& a, const Affine& b);
+inline bool operator==(const Affine& a, const Affine& b) { return compare(a, b) == 0; }
+inline bool operator<(const Affine& a, const Affine& b) { return compare(a, b) < 0; }
+
+// Adds the indices of a that are not in `indices` yet.
+void collect_indices(const Affine& a, std::vector<int>& indices);
+bool uses_index(const Affine& a, int index);
+// The form with `index` replaced.
+Affine substituted(const Affine& a, int index, const Affine& replacement);
+
+// The smallest interval that holds all values; exact where each index occurs once. No range may be empty.
+Interval range_of(const Affine& a, const std::vector<Interval>& ranges);
+// With atoms that these ranges decide resolved: j // 8 is 0 and j % 8 is j where j < 8.
+Affine simplified(const Affine& a, const std::vector<Interval>& ranges);
+
+enum class NotAffine { kNo, kProduct, kDivisor, kOther };  // kNo: it is affine
+// An expression over indices and integers as a form; empty, and why, if it is none.
+std::optional<Affine> affine_of(const Expr& expr, NotAffine* why = nullptr);
+Expr expr_of(const Affine& a);
+
+// Forms that are >= 0 wherever the condition (negated: its negation) holds.
+void collect_constraints(const Expr& condition, bool negated, std::vector<Affine>& nonnegative);
+// Narrows ranges to where all forms can be >= 0; false if that is nowhere.
+bool tighten(std::vector<Interval>& ranges, const std::vector<Affine>& nonnegative);
+
+// "2*y + r - 1", with the given names of indices.
+std::string to_string(const Affine& a, const std::vector<std::string>& names);
+
+}  // namespace partita::tdl
