@@ -1,6 +1,7 @@
 // From a forward graph to a training step: loss, backward ops, updates.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "partita/graph/graph.h"
 
@@ -19,6 +20,10 @@ struct Optimizer {
   std::string kind = "sgd";
   double lr = 0.01, momentum = 0.0, weight_decay = 0.0;
 };
+
+// The loss functions by name, and the optimizers.
+std::vector<std::string> loss_names();
+std::vector<std::string> optimizer_names();
 
 // Adds the loss, the backward ops of every op on a path from a parameter to it (each links to its forward op and keeps its
 // index names), one `add` for a parameter or activation with several readers, and an update for each parameter. The

@@ -29,16 +29,19 @@ class GraphBuilder {
   TensorId state(std::string name, Shape shape, double fill, DType dtype = DType::kFloat32);
   TensorId state(std::string name, Values values);
   TensorId constant(std::string name, Values values);
+  // A constant; its name is made unique.
   TensorId scalar(std::string name, double value, DType dtype = DType::kFloat32);
 
   // One op of a registered definition; `name` is made unique, empty: the definition's. Results are named NAME, or
   // NAME.RESULT where there are several. Bad input names the op, the operands' shapes and the rule.
   std::vector<TensorId> ops(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes = {},
                             std::string name = "");
-  // The same for an op with one result.
+  // The same; its first result.
   TensorId op(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes = {}, std::string name = "");
-  // An op given by its formula alone (a derived gradient).
-  std::vector<TensorId> formula(std::string_view definition, const std::string& text, std::vector<TensorId> operands, std::string name = "");
+  // An op given by its formula (a derived gradient). Where the registry has `definition` too, the two must be equal, and
+  // `attributes` are those of the definition's instance.
+  std::vector<TensorId> formula(std::string_view definition, const std::string& text, std::vector<TensorId> operands, std::string name = "",
+                                tdl::Attributes attributes = {});
 
   // What following ops are marked with.
   void set_phase(Phase phase) { phase_ = phase; }
@@ -52,14 +55,18 @@ class GraphBuilder {
   Graph finish(std::vector<TensorId> outputs);  // verifies
 
  private:
+  TensorId source_tensor(Tensor tensor);
+  TensorId with_values(std::string name, Role role, Values values);
+  std::vector<TensorId> add(Op op);
+
   Graph graph_;
   Phase phase_ = Phase::kForward;
   OpId forward_;
   Source source_;
   int time_step_ = -1, cell_ = -1;
-  std::map<std::string, int> taken_;  // names
-  // (formula text, shapes, attributes) -> bound, so that equal ops share one
-  std::map<std::tuple<std::string, std::vector<Shape>, tdl::Attributes>, std::shared_ptr<const tdl::Bound>> bound_;
+  std::map<std::string, int> taken_;  // names, and how many were made of each
+  // (definition or formula with the operands' dtypes, their shapes, attributes as given) -> bound, attributes with defaults: equal ops share one
+  std::map<std::tuple<std::string, std::vector<Shape>, tdl::Attributes>, std::pair<std::shared_ptr<const tdl::Bound>, tdl::Attributes>> bound_;
 };
 
 }  // namespace partita

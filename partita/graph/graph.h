@@ -37,7 +37,7 @@ struct Tensor {
   DType dtype = DType::kFloat32;
   Role role = Role::kActivation;
   OpId producer;         // none for inputs, parameters, state and constants
-  TensorId replaces;     // w' := w: this result is written into w's buffer and read as w by the next step
+  TensorId replaces;     // w' := w: this result is written into w's buffer and read as w by the next step; its own role is kActivation
   int sample_axis = -1;  // the axis along which samples lie, propagated from axis 0 of the inputs; -1: none
   std::shared_ptr<const Values> values;  // constants, and parameters or state with an initial value from the model file
   // How a parameter or state without `values` starts: uniform in [-bound, bound] by counter-based random numbers keyed by
@@ -62,7 +62,9 @@ struct Op {
   OpId forward;            // the forward op that a backward op belongs to
   int time_step = -1, cell = -1;  // of an unrolled recurrence
   Source source;
-  std::string formula;     // TDL text, set where the registry has none for `definition` (derived gradients)
+  // TDL text of a derived gradient, with the forward's index names. The registry may have `definition` as well: then the
+  // two formulas are equal, and the definition's kernel runs.
+  std::string formula;
   // The formula bound to the operands' shapes; shared by all ops with the same one.
   std::shared_ptr<const tdl::Bound> bound;
 };

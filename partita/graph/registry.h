@@ -15,6 +15,7 @@
 namespace partita {
 
 class GraphBuilder;
+struct Graph;
 struct Op;
 
 // What a formula's text, and the dtypes of its results, may depend on.
@@ -33,7 +34,12 @@ struct OpInstance {
 using DeclaredGradient = std::function<std::vector<TensorId>(GraphBuilder& build, const Op& forward,
                                                             const std::vector<TensorId>& result_gradients)>;
 
-// One chained declaration:
+// What takes an op's place in the evaluation graph: adds ops through `build`, where the forward op's operands are already
+// there as `operands`, and returns its results (invalid: gone). `name` of the op that stands for it is the forward's.
+using EvaluationForm = std::function<std::vector<TensorId>(GraphBuilder& build, const Graph& graph, const Op& forward,
+                                                          const std::vector<TensorId>& operands)>;
+
+// One chained declaration (partita/ops/declare.h):
 //   define("relu").formula("relu(x)[..i] = max(x[..i], 0)").example({{5, 7}})
 struct OpDefinition {
   std::string name;
@@ -41,9 +47,14 @@ struct OpDefinition {
   std::function<std::string(const OpInstance&)> formula;  // TDL text of an instance
   tdl::Attributes defaults;                               // every attribute that an instance may set, with its default
   std::vector<std::string> required;                      // attributes without a default
+  std::vector<std::string> lists;                         // attributes that are lists, given as NAME.0, NAME.1, ..
   // dtypes of the results; empty: the operands' promoted floating type for all of them
   std::function<std::vector<DType>(const OpInstance&)> dtypes;
   DeclaredGradient gradient;      // empty: derived from the formula (TDL.md rule 25)
+  // A formula that a derived gradient may turn out to equal, so that it takes this definition's name and kernel: the
+  // attributes that an instance then has, given the forward op's attributes and the gradient's shape. Empty: never.
+  std::function<tdl::Attributes(const tdl::Attributes& forward, const Shape& result)> match;
+  EvaluationForm evaluation;      // empty: the op itself
   bool differentiable = true;     // false: no gradient flows through (comparisons, optimizer steps)
   std::vector<int> replaces;      // per result: the operand that it replaces in place, -1 for none. Empty: none
   // FLOPs of one position, where its kernel is asymptotically better than the formula (24); else derived
@@ -56,6 +67,11 @@ struct OpDefinition {
   };
   std::vector<Example> examples;
 };
+
+// A definition's formula at these shapes and attributes, bound. Fills in the defaults of `attributes`; bad input names an
+// attribute that is unknown or missing.
+std::shared_ptr<const tdl::Bound> bind_instance(const OpDefinition& definition, tdl::Attributes& attributes,
+                                                const std::vector<Shape>& shapes, const std::vector<DType>& dtypes);
 
 class OpRegistry {
  public:

@@ -1,0 +1,291 @@
+#include "partita/graph/autodiff.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+
+#include "partita/base/error.h"
+#include "partita/graph/builder.h"
+
+namespace partita {
+namespace {
+
+// A derived gradient, under the name of the registered definition that it equals if there is one.
+struct DerivedOp {
+  std::string definition, text;
+  tdl::Attributes attributes;
+  std::vector<std::string> operands;  // names: the forward op's operands, g_RESULT
+};
+
+// The gradient's text with its operands in another order: "f(b, g)[i] = .." -> "f(g, b)[i] = ..".
+std::string with_operands(const std::string& text, const std::vector<std::string>& operands) {
+  const std::size_t open = text.find('('), close = text.find(')');
+  return fmt::format("{}({}{}", text.substr(0, open), fmt::join(operands, ", "), text.substr(close));
+}
+
+// Finds the definition whose instance at these shapes has the same canonical form, for some order of the operands.
+// Definitions are tried by name, orders lexicographically.
+class DefinitionFinder {
+ public:
+  explicit DefinitionFinder(const OpRegistry& registry) {
+    for (const OpDefinition* definition : registry.all())
+      if (definition->match) candidates_.push_back(definition);
+  }
+
+  DerivedOp find(DerivedOp gradient, const std::vector<Shape>& shapes, const std::vector<DType>& dtypes, const tdl::Attributes& forward) {
+    const std::tuple key(gradient.text, shapes, forward);
+    if (auto known = found_.find(key); known != found_.end()) return known->second;
+    return found_.emplace(key, search(std::move(gradient), shapes, dtypes, forward)).first->second;
+  }
+
+ private:
+  DerivedOp search(DerivedOp gradient, const std::vector<Shape>& shapes, const std::vector<DType>& dtypes, const tdl::Attributes& forward) const {
+    if (shapes.size() > 3) return gradient;
+    std::vector<std::size_t> order(shapes.size());
+    std::iota(order.begin(), order.end(), 0);
+    do {
+      DerivedOp permuted = gradient;
+      std::vector<Shape> permuted_shapes;
+      std::vector<DType> permuted_dtypes;
+      for (std::size_t k = 0; k < order.size(); ++k) {
+        permuted.operands[k] = gradient.operands[order[k]];
+        permuted_shapes.push_back(shapes[order[k]]);
+        permuted_dtypes.push_back(dtypes[order[k]]);
+      }
+      permuted.text = with_operands(gradient.text, permuted.operands);
+      const tdl::Bound bound = tdl::bind(permuted.text, permuted_shapes);
+      const std::string form = tdl::canonical(bound);
+      const Shape& result = bound.tensors[bound.results[0]].shape;
+      for (const OpDefinition* candidate : candidates_) {
+        tdl::Attributes attributes = candidate->match(forward, result);
+        const auto instance = instance_of(*candidate, attributes, permuted_shapes, permuted_dtypes);
+        if (!instance || tdl::canonical(*instance) != form) continue;
+        permuted.definition = candidate->name;
+        permuted.attributes = std::move(attributes);
+        return permuted;
+      }
+    } while (std::next_permutation(order.begin(), order.end()));
+    return gradient;
+  }
+
+  // Nothing where these shapes do not fit the definition.
+  static std::shared_ptr<const tdl::Bound> instance_of(const OpDefinition& candidate, tdl::Attributes& attributes,
+                                                       const std::vector<Shape>& shapes, const std::vector<DType>& dtypes) {
+    try {
+      return bind_instance(candidate, attributes, shapes, dtypes);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kBadInput) throw;
+      return nullptr;
+    }
+  }
+
+  std::vector<const OpDefinition*> candidates_;
+  std::map<std::tuple<std::string, std::vector<Shape>, tdl::Attributes>, DerivedOp> found_;
+};
+
+// Adds the backward ops of one graph, from the last op to the first.
+class Backward {
+ public:
+  explicit Backward(GraphBuilder& build) : build_(build), finder_(*build.graph().registry) {
+    const Graph& graph = build.graph();
+    forward_ops_ = graph.ops.size();
+    wanted_.resize(graph.tensors.size());
+    for (std::size_t i = 0; i < graph.tensors.size(); ++i)
+      wanted_[i] = graph.tensors[i].role == Role::kParameter && is_float(graph.tensors[i].dtype);
+    for (const Op& op : graph.ops) {
+      if (op.phase != Phase::kForward || !differentiable(op)) continue;
+      const bool reached = std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId t) { return wanted_[t.index()]; });
+      for (TensorId result : op.results)
+        if (reached && is_float(graph.tensor(result).dtype)) wanted_[result.index()] = true;
+    }
+    parts_.resize(graph.tensors.size());
+  }
+
+  bool wanted(TensorId tensor) const { return wanted_[tensor.index()]; }
+  void seed(TensorId tensor, TensorId gradient) { parts_[tensor.index()].push_back(gradient); }
+
+  void run() {
+    build_.set_phase(Phase::kBackward);
+    for (std::size_t i = forward_ops_; i-- > 0;) {
+      const Op op = build_.graph().ops[i];  // a copy: the graph grows
+      if (op.phase != Phase::kForward || !differentiable(op)) continue;
+      if (std::none_of(op.operands.begin(), op.operands.end(), [&](TensorId t) { return wanted(t); })) continue;
+      std::vector<TensorId> result_gradients;
+      bool reached = false;
+      build_.set_forward(OpId(i));
+      build_.set_cell(op.time_step, op.cell);
+      build_.set_source(op.source);
+      for (TensorId result : op.results) {
+        result_gradients.push_back(whole(result));
+        reached |= result_gradients.back().valid();
+      }
+      if (reached) differentiate(op, result_gradients);
+    }
+  }
+
+  // The gradient of a parameter, marked as belonging to its first reader. None if nothing reaches it.
+  TensorId of_parameter(TensorId parameter, OpId first_reader) {
+    build_.set_forward(first_reader);
+    build_.set_cell(-1, -1);
+    return whole(parameter);
+  }
+
+ private:
+  bool differentiable(const Op& op) const {
+    const OpDefinition* definition = build_.graph().registry->find(op.definition);
+    return !definition || definition->differentiable;
+  }
+
+  // The sum of what has come in for a tensor, by one `add` for each further contribution.
+  TensorId whole(TensorId tensor) {
+    std::vector<TensorId>& parts = parts_[tensor.index()];
+    while (parts.size() > 1) {
+      const TensorId sum = build_.op("add", {parts[0], parts[1]}, {}, build_.graph().tensor(tensor).name + ".grad");
+      parts.erase(parts.begin());
+      parts[0] = sum;
+    }
+    return parts.empty() ? TensorId() : parts[0];
+  }
+
+  void differentiate(const Op& op, const std::vector<TensorId>& result_gradients) {
+    const OpDefinition* definition = build_.graph().registry->find(op.definition);
+    if (definition && definition->gradient) {
+      const std::vector<TensorId> gradients = definition->gradient(build_, op, result_gradients);
+      ensure(gradients.size() == op.operands.size(), "the declared gradient of {} gives {} gradients for {} operands", op.definition,
+             gradients.size(), op.operands.size());
+      for (std::size_t k = 0; k < gradients.size(); ++k)
+        if (gradients[k].valid() && wanted(op.operands[k])) seed(op.operands[k], gradients[k]);
+      return;
+    }
+    for (std::size_t k = 0; k < op.operands.size(); ++k)
+      if (wanted(op.operands[k])) derive(op, static_cast<int>(k), result_gradients);
+  }
+
+  void derive(const Op& op, int operand, const std::vector<TensorId>& result_gradients) {
+    const tdl::Bound& bound = *op.bound;
+    const std::string& name = bound.tensors[operand].name;
+    std::optional<tdl::Gradient> gradient;
+    try {
+      gradient = tdl::gradient(bound, operand);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kBadInput) throw;
+      fail("{} '{}': no gradient of operand '{}': {}", op.definition, op.name, name, error.what());
+    }
+    if (!gradient) return;
+    std::map<std::string, TensorId> given;
+    for (std::size_t k = 0; k < op.operands.size(); ++k) given[bound.tensors[k].name] = op.operands[k];
+    for (std::size_t r = 0; r < op.results.size(); ++r) {
+      const std::string cotangent = "g_" + bound.tensors[bound.results[r]].name;
+      const bool read = std::find(gradient->operands.begin(), gradient->operands.end(), cotangent) != gradient->operands.end();
+      if (read) given[cotangent] = result_gradients[r].valid() ? result_gradients[r] : zeros(op.results[r]);
+    }
+    const Graph& graph = build_.graph();
+    std::vector<Shape> shapes;
+    std::vector<DType> dtypes;
+    for (const std::string& o : gradient->operands) {
+      ensure(given.contains(o), "the gradient of {} reads an unknown '{}'", op.definition, o);
+      shapes.push_back(graph.tensor(given.at(o)).shape);
+      dtypes.push_back(graph.tensor(given.at(o)).dtype);
+    }
+    DerivedOp derived{op.definition + ".grad." + name, gradient->text, {}, gradient->operands};
+    derived = finder_.find(std::move(derived), shapes, dtypes, op.attributes);
+    std::vector<TensorId> operands;
+    for (const std::string& o : derived.operands) operands.push_back(given.at(o));
+    seed(op.operands[operand], build_.formula(derived.definition, derived.text, operands, op.name + ".grad." + name, derived.attributes)[0]);
+  }
+
+  // The cotangent of a result that nothing reads.
+  TensorId zeros(TensorId like) {
+    const Tensor t = build_.graph().tensor(like);
+    Values values{.dtype = t.dtype, .shape = t.shape, .real = std::vector<double>(static_cast<std::size_t>(volume(t.shape)), 0.0)};
+    return build_.constant(t.name + ".grad.zero", std::move(values));
+  }
+
+  GraphBuilder& build_;
+  DefinitionFinder finder_;
+  std::size_t forward_ops_ = 0;
+  std::vector<bool> wanted_;                  // a parameter lies behind the tensor
+  std::vector<std::vector<TensorId>> parts_;  // contributions to each tensor's gradient
+};
+
+struct LossAndSeed {
+  TensorId loss;
+  TensorId tensor, gradient;  // where the backward pass starts, and with what
+};
+
+LossAndSeed add_loss(GraphBuilder& build, const Loss& loss, TensorId output) {
+  const Tensor y = build.graph().tensor(output);
+  if (!is_float(y.dtype)) fail("graph '{}': the output '{}' is {}; a loss needs a floating output", build.graph().name, y.name, name_of(y.dtype));
+  if (loss.kind == "elementwise") {
+    const TensorId value = build.op("half_mean_square", {output}, {}, "loss");
+    return {value, output, output};
+  }
+  TensorId value;
+  if (loss.kind == "cross_entropy") {
+    if (y.shape.empty()) fail("graph '{}': cross_entropy needs an output with a class axis, '{}' is a scalar", build.graph().name, y.name);
+    const TensorId labels = build.input("labels", Shape(y.shape.begin(), y.shape.end() - 1), DType::kInt64);
+    value = build.op("cross_entropy", {output, labels}, {}, "loss");
+  } else if (loss.kind == "mse") {
+    const TensorId labels = build.input("labels", y.shape, y.dtype);
+    value = build.op("mse", {output, labels}, {}, "loss");
+  } else {
+    fail("unknown loss '{}'; there are: {}", loss.kind, fmt::join(loss_names(), ", "));
+  }
+  const DType dtype = build.graph().tensor(value).dtype;
+  return {value, value, build.scalar("loss.grad", 1, dtype)};
+}
+
+void add_update(GraphBuilder& build, const Optimizer& optimizer, TensorId parameter, TensorId gradient, TensorId lr) {
+  const Tensor w = build.graph().tensor(parameter);
+  tdl::Attributes attributes{{"weight_decay", optimizer.weight_decay}};
+  const std::string name = w.name + ".update";
+  if (optimizer.momentum == 0) {
+    build.op("sgd", {parameter, gradient, lr}, attributes, name);
+    return;
+  }
+  const TensorId momentum = build.state(w.name + ".momentum", w.shape, 0, w.dtype);
+  attributes["momentum"] = optimizer.momentum;
+  build.ops("sgd_momentum", {parameter, gradient, momentum, lr}, attributes, name);
+}
+
+}  // namespace
+
+std::vector<std::string> loss_names() { return {"cross_entropy", "elementwise", "mse"}; }
+std::vector<std::string> optimizer_names() { return {"sgd"}; }
+
+Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& optimizer) {
+  if (forward.outputs.empty() && !loss.output.valid()) fail("graph '{}' has no output to compute a loss of", forward.name);
+  if (forward.loss.valid()) fail("graph '{}' is a training graph already", forward.name);
+  if (optimizer.kind != "sgd") fail("unknown optimizer '{}'; there are: {}", optimizer.kind, fmt::join(optimizer_names(), ", "));
+  const TensorId output = loss.output.valid() ? loss.output : forward.outputs[0];
+
+  GraphBuilder build{Graph(forward)};
+  const LossAndSeed start = add_loss(build, loss, output);
+  Backward backward(build);
+  if (!backward.wanted(start.tensor)) fail("graph '{}': no parameter lies behind the output '{}'", forward.name, forward.tensor(output).name);
+  backward.seed(start.tensor, start.gradient);
+  backward.run();
+
+  const auto read_by = readers(build.graph());
+  std::vector<std::pair<TensorId, TensorId>> gradients;
+  for (std::size_t i = 0; i < forward.tensors.size(); ++i) {
+    const TensorId parameter(i);
+    if (forward.tensors[i].role != Role::kParameter || read_by[i].empty()) continue;
+    const TensorId gradient = backward.of_parameter(parameter, read_by[i][0].op);
+    if (gradient.valid()) gradients.emplace_back(parameter, gradient);
+  }
+  build.set_phase(Phase::kUpdate);
+  build.set_forward({});
+  build.set_cell(-1, -1);
+  build.set_source({});
+  std::map<DType, TensorId> lr;
+  for (const auto& [parameter, gradient] : gradients) {
+    const DType dtype = build.graph().tensor(parameter).dtype;
+    if (!lr.contains(dtype)) lr[dtype] = build.scalar("lr", optimizer.lr, dtype);
+    add_update(build, optimizer, parameter, gradient, lr[dtype]);
+  }
+  build.graph().loss = start.loss;
+  return build.finish({start.loss});
+}
+
+}  // namespace partita

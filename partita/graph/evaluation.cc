@@ -1,0 +1,59 @@
+#include <map>
+
+#include "partita/base/error.h"
+#include "partita/graph/autodiff.h"
+#include "partita/graph/builder.h"
+
+namespace partita {
+
+Graph evaluation_graph(const Graph& forward) {
+  if (forward.loss.valid()) fail("graph '{}' is a training graph: the evaluation graph is made of the forward graph", forward.name);
+  const auto read_by = readers(forward);
+  GraphBuilder build(forward.name, forward.registry);
+  std::map<TensorId, TensorId> now;  // forward tensor -> the tensor that stands for it
+  auto source = [&](TensorId id) {
+    const Tensor& t = forward.tensor(id);
+    if (now.contains(id) || t.producer.valid()) return;
+    if (t.role == Role::kInput) {
+      now[id] = build.input(t.name, t.shape, t.dtype, t.sample_axis);
+      return;
+    }
+    now[id] = build.parameter(t.name, t.shape, t.initial_bound, t.initial_fill, t.dtype);
+    Tensor& copy = build.graph().tensor(now[id]);
+    copy.role = t.role;
+    copy.values = t.values;
+    copy.sample_axis = t.sample_axis;
+  };
+  for (TensorId id : forward.inputs) source(id);
+  for (std::size_t i = 0; i < forward.ops.size(); ++i) {
+    const Op& op = forward.ops[i];
+    if (op.phase != Phase::kForward) continue;  // running statistics are written in training only
+    std::vector<TensorId> operands;
+    for (TensorId id : op.operands) {
+      source(id);
+      if (!now.at(id).valid()) fail("graph '{}': '{}' reads '{}', which does not exist in evaluation", forward.name, op.name, forward.tensor(id).name);
+      operands.push_back(now.at(id));
+    }
+    build.set_source(op.source);
+    build.set_cell(op.time_step, op.cell);
+    const OpDefinition* definition = forward.registry->find(op.definition);
+    std::vector<TensorId> results;
+    if (definition && definition->evaluation) {
+      results = definition->evaluation(build, forward, op, operands);
+      ensure(results.size() == op.results.size(), "the evaluation form of {} has {} results, not {}", op.definition, results.size(), op.results.size());
+    } else if (op.formula.empty()) {
+      results = build.ops(op.definition, operands, op.attributes, op.name);
+    } else {
+      results = build.formula(op.definition, op.formula, operands, op.name, op.attributes);
+    }
+    for (std::size_t r = 0; r < results.size(); ++r) now[op.results[r]] = results[r];
+  }
+  std::vector<TensorId> outputs;
+  for (TensorId id : forward.outputs) {
+    source(id);
+    outputs.push_back(now.at(id));
+  }
+  return build.finish(outputs);
+}
+
+}  // namespace partita

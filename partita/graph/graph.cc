@@ -1,0 +1,56 @@
+#include "partita/graph/graph.h"
+
+#include <algorithm>
+
+namespace partita {
+
+std::string_view name_of(Role role) {
+  switch (role) {
+    case Role::kInput: return "input";
+    case Role::kParameter: return "parameter";
+    case Role::kActivation: return "activation";
+    case Role::kGradient: return "gradient";
+    case Role::kState: return "state";
+    case Role::kConstant: return "constant";
+  }
+  return "?";
+}
+
+std::string_view name_of(Phase phase) {
+  switch (phase) {
+    case Phase::kForward: return "forward";
+    case Phase::kBackward: return "backward";
+    case Phase::kUpdate: return "update";
+  }
+  return "?";
+}
+
+TensorId Graph::find_tensor(std::string_view name) const {
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].name == name) return TensorId(i);
+  return {};
+}
+
+OpId Graph::find_op(std::string_view name) const {
+  for (std::size_t i = 0; i < ops.size(); ++i)
+    if (ops[i].name == name) return OpId(i);
+  return {};
+}
+
+TensorId Graph::replacement_of(TensorId w) const {
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].replaces == w) return TensorId(i);
+  return {};
+}
+
+std::vector<std::vector<Reader>> readers(const Graph& graph) {
+  std::vector<std::vector<Reader>> result(graph.tensors.size());
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    const Op& op = graph.ops[i];
+    for (std::size_t k = 0; k < op.operands.size(); ++k)
+      result[op.operands[k].index()].push_back({OpId(i), static_cast<int>(k)});
+  }
+  return result;
+}
+
+}  // namespace partita

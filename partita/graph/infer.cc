@@ -1,0 +1,108 @@
+#include "partita/graph/infer.h"
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+
+namespace partita {
+namespace {
+
+// The indices that `expr` reads plainly along one factored axis of a tensor.
+void plain_reads(const tdl::Expr& expr, int tensor, std::size_t axis, std::vector<int>& found) {
+  if (expr.kind == tdl::ExprKind::kRead && expr.tensor == tensor && axis < expr.subscripts.size()) {
+    const int index = expr.subscripts[axis].plain_index();
+    if (index >= 0) found.push_back(index);
+  }
+  for (const tdl::Expr& argument : expr.args) plain_reads(argument, tensor, axis, found);
+}
+
+// The first factored axis of each stored axis: the most significant one.
+std::vector<std::size_t> leading_factors(const tdl::BoundTensor& tensor) {
+  std::vector<std::size_t> first;
+  std::size_t at = 0;
+  for (const Shape& radices : tensor.radices) {
+    first.push_back(at);
+    at += radices.size();
+  }
+  return first;
+}
+
+}  // namespace
+
+DType promoted(const std::vector<DType>& dtypes) {
+  DType widest = DType::kInt64;
+  for (DType dtype : dtypes) {
+    if (dtype == DType::kFloat64) return dtype;
+    if (dtype == DType::kFloat32) widest = dtype;
+  }
+  return dtypes.empty() ? DType::kFloat32 : widest;
+}
+
+std::vector<DType> result_dtypes(const OpDefinition& definition, const OpInstance& instance, std::size_t results) {
+  if (!definition.dtypes) return std::vector<DType>(results, promoted(instance.dtypes));
+  std::vector<DType> dtypes = definition.dtypes(instance);
+  ensure(dtypes.size() == results, "{}: {} dtypes for {} results", definition.name, dtypes.size(), results);
+  return dtypes;
+}
+
+std::string describe(const Graph& graph, const Op& op) {
+  std::vector<std::string> operands;
+  for (TensorId id : op.operands) {
+    const Tensor& t = graph.tensor(id);
+    operands.push_back(fmt::format("{} {}[{}]", t.name, name_of(t.dtype), fmt::join(t.shape, "x")));
+  }
+  std::string where = op.source.module.empty() ? "" : fmt::format(", {}", op.source.module);
+  if (!op.source.location.empty()) where += fmt::format(", {}", op.source.location);
+  return fmt::format("{} '{}' ({}){}", op.definition, op.name, fmt::join(operands, ", "), where);
+}
+
+std::shared_ptr<const tdl::Bound> bind_op(const Graph& graph, Op& op) {
+  std::vector<Shape> shapes;
+  std::vector<DType> dtypes;
+  for (TensorId id : op.operands) {
+    shapes.push_back(graph.tensor(id).shape);
+    dtypes.push_back(graph.tensor(id).dtype);
+  }
+  try {
+    if (!op.formula.empty()) return std::make_shared<const tdl::Bound>(tdl::bind(op.formula, shapes));
+    return bind_instance(graph.registry->get(op.definition), op.attributes, shapes, dtypes);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kBadInput) throw;
+    fail("{}: {}", describe(graph, op), error.what());
+  }
+}
+
+Inferred infer(const Graph& graph, const Op& op) {
+  const tdl::Bound& bound = *op.bound;
+  std::vector<Shape> shapes;
+  std::vector<DType> dtypes;
+  std::vector<int> samples;  // the indices that run along some operand's samples
+  for (std::size_t k = 0; k < op.operands.size(); ++k) {
+    const Tensor& t = graph.tensor(op.operands[k]);
+    shapes.push_back(t.shape);
+    dtypes.push_back(t.dtype);
+    if (t.sample_axis < 0) continue;
+    const std::size_t axis = leading_factors(bound.tensors[k])[t.sample_axis];
+    for (const tdl::Stage& stage : bound.stages) plain_reads(stage.body, static_cast<int>(k), axis, samples);
+  }
+  Inferred result;
+  for (int position : bound.results) {
+    const tdl::BoundTensor& tensor = bound.tensors[position];
+    result.shapes.push_back(tensor.shape);
+    result.names.push_back(tensor.name);
+    int sample_axis = -1;
+    const tdl::Stage& stage = bound.stages[bound.stage_of(position)];
+    const std::vector<std::size_t> leading = leading_factors(tensor);
+    for (std::size_t a = 0; a < leading.size() && sample_axis < 0; ++a) {
+      const int index = stage.lhs[leading[a]].plain_index();
+      if (index >= 0 && std::find(samples.begin(), samples.end(), index) != samples.end()) sample_axis = static_cast<int>(a);
+    }
+    result.sample_axes.push_back(sample_axis);
+  }
+  const OpDefinition* definition = graph.registry->find(op.definition);
+  result.dtypes = definition ? result_dtypes(*definition, OpInstance{op.attributes, shapes, dtypes}, bound.results.size())
+                             : std::vector<DType>(bound.results.size(), promoted(dtypes));
+  return result;
+}
+
+}  // namespace partita

@@ -1,0 +1,38 @@
+// What a family of models is made of; one file a family.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+
+#include "partita/base/error.h"
+#include "partita/graph/builder.h"
+#include "partita/models/models.h"
+
+namespace partita {
+
+// The options of one model, defaults filled in.
+class ModelOptions {
+ public:
+  ModelOptions(std::string model, std::map<std::string, std::string> values) : model_(std::move(model)), values_(std::move(values)) {}
+  const std::string& text(const std::string& name) const { return values_.at(name); }
+  // An integer of at least `least`.
+  int64_t integer(const std::string& name, int64_t least = 1) const;
+  bool flag(const std::string& name) const { return integer(name, 0) != 0; }
+  // One of `allowed`.
+  const std::string& choice(const std::string& name, const std::vector<std::string>& allowed) const;
+  DType dtype() const { return parse_dtype(text("dtype")); }
+  const std::string& model() const { return model_; }
+
+ private:
+  std::string model_;
+  std::map<std::string, std::string> values_;
+};
+
+struct ModelFamily {
+  ModelInfo info;
+  Model (*build)(const ModelOptions& options, std::shared_ptr<const OpRegistry> registry);
+};
+
+ModelFamily mlp_family();
+
+}  // namespace partita

@@ -1,0 +1,39 @@
+// The zoo: models built in, by reference.
+//
+//   Model m = build_model("zoo:mlp?layers=5,width=300,batch=400,bias=0,loss=elementwise", {}, standard_ops());
+//   Graph training = add_backward(m.graph, m.loss, {.lr = 0.01, .momentum = 0.9});
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "partita/graph/autodiff.h"
+#include "partita/graph/graph.h"
+
+namespace partita {
+
+struct Model {
+  Graph graph;  // forward
+  Loss loss;    // what it is trained with unless the user says otherwise
+};
+
+struct ModelOption {
+  std::string name, value, meaning;  // `value` is the default; `a|b` in the meaning lists all
+};
+
+struct ModelInfo {
+  std::string name, summary;
+  std::vector<ModelOption> options;
+};
+
+// Every model has the options `batch` and `dtype`.
+std::vector<ModelInfo> list_models();
+
+// `reference` is NAME, zoo:NAME or zoo:NAME?option=value,option=value. `bindings` are further options (--bind batch=32) and win
+// over those of the reference. Bad input names the unknown model or option and lists what there is.
+Model build_model(std::string_view reference, const std::map<std::string, std::string>& bindings, std::shared_ptr<const OpRegistry> registry);
+
+}  // namespace partita

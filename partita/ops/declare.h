@@ -1,0 +1,101 @@
+// Declares one operation in one chain:
+//
+//   declare(registry, "sgd", "w' = w - lr g")
+//       .formula("sgd(w, g, lr)[..i] = w[..i] - lr[] * g[..i]")
+//       .not_differentiable()
+//       .replaces({0})
+//       .example({{3, 5}, {3, 5}, {}});
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "partita/graph/registry.h"
+
+namespace partita {
+
+// Collects a declaration and adds it to the registry at the end of the statement.
+class Declaration {
+ public:
+  Declaration(OpRegistry& registry, std::string name, std::string summary) : registry_(registry) {
+    op_.name = std::move(name);
+    op_.summary = std::move(summary);
+  }
+  ~Declaration() noexcept(false) { registry_.add(std::move(op_)); }
+  Declaration(const Declaration&) = delete;
+  Declaration& operator=(const Declaration&) = delete;
+
+  Declaration& formula(std::string text) {
+    op_.formula = [text = std::move(text)](const OpInstance&) { return text; };
+    return *this;
+  }
+  Declaration& formula(std::function<std::string(const OpInstance&)> text) {
+    op_.formula = std::move(text);
+    return *this;
+  }
+  Declaration& attribute(std::string name, double value) {
+    op_.defaults.emplace(std::move(name), value);
+    return *this;
+  }
+  Declaration& required(std::string name) {
+    op_.required.push_back(std::move(name));
+    return *this;
+  }
+  Declaration& list(std::string name) {
+    op_.lists.push_back(std::move(name));
+    return *this;
+  }
+  Declaration& dtypes(std::function<std::vector<DType>(const OpInstance&)> dtypes) {
+    op_.dtypes = std::move(dtypes);
+    return *this;
+  }
+  Declaration& gradient(DeclaredGradient gradient) {
+    op_.gradient = std::move(gradient);
+    return *this;
+  }
+  Declaration& evaluation(EvaluationForm form) {
+    op_.evaluation = std::move(form);
+    return *this;
+  }
+  // A derived gradient equal to this definition takes its name; attributes as OpDefinition::match gives them.
+  Declaration& match(std::function<tdl::Attributes(const tdl::Attributes& forward, const Shape& result)> attributes) {
+    op_.match = std::move(attributes);
+    return *this;
+  }
+  // The same for a definition whose instances have no attributes.
+  Declaration& match() {
+    return match([](const tdl::Attributes&, const Shape&) { return tdl::Attributes(); });
+  }
+  Declaration& not_differentiable() {
+    op_.differentiable = false;
+    return *this;
+  }
+  Declaration& replaces(std::vector<int> operands) {
+    op_.replaces = std::move(operands);
+    return *this;
+  }
+  Declaration& example(std::vector<Shape> shapes, tdl::Attributes attributes = {}, std::vector<DType> dtypes = {}) {
+    op_.examples.push_back({std::move(shapes), std::move(attributes), std::move(dtypes)});
+    return *this;
+  }
+
+ private:
+  OpRegistry& registry_;
+  OpDefinition op_;
+};
+
+inline Declaration declare(OpRegistry& registry, std::string name, std::string summary) { return {registry, std::move(name), std::move(summary)}; }
+
+// One function a file of operations; standard_ops() calls them all.
+void declare_elementwise(OpRegistry& registry);
+void declare_matmul(OpRegistry& registry);
+void declare_conv(OpRegistry& registry);
+void declare_pooling(OpRegistry& registry);
+void declare_normalization(OpRegistry& registry);
+void declare_softmax(OpRegistry& registry);
+void declare_loss(OpRegistry& registry);
+void declare_shape(OpRegistry& registry);
+void declare_reduce(OpRegistry& registry);
+void declare_optimizer(OpRegistry& registry);
+
+}  // namespace partita

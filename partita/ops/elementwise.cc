@@ -1,0 +1,118 @@
+// One value of the result from one value of each operand; two operands broadcast as in NumPy.
+#include "partita/base/error.h"
+#include "partita/ops/declare.h"
+
+namespace partita {
+namespace {
+
+std::vector<DType> boolean(const OpInstance&) { return {DType::kBool}; }
+std::vector<DType> of_first(const OpInstance& op) { return {op.dtypes.at(0)}; }
+
+// The value of a cast: towards zero to integers, different from zero to booleans.
+std::string cast_formula(const OpInstance& op) {
+  switch (static_cast<DType>(op.integer("to"))) {
+    case DType::kInt64:
+      if (is_float(op.dtypes.at(0))) return "cast(x)[..i] = if(x[..i] < 0, -floor(-x[..i]), floor(x[..i]))";
+      break;
+    case DType::kBool: return "cast(x)[..i] = if(x[..i] != 0, 1, 0)";
+    case DType::kFloat32:
+    case DType::kFloat64: break;
+    default: fail("cast: `to` is {}, no dtype", op.integer("to"));
+  }
+  return "cast(x)[..i] = x[..i]";
+}
+
+void declare_unary(OpRegistry& registry) {
+  const Shape shape{5, 7};
+  declare(registry, "identity", "x").formula("identity(x)[..i] = x[..i]").dtypes(of_first).match().example({shape});
+  declare(registry, "neg", "-x").formula("neg(x)[..i] = -x[..i]").match().example({shape});
+  declare(registry, "abs", "|x|").formula("abs_(x)[..i] = abs(x[..i])").example({shape});
+  declare(registry, "sign", "-1, 0 or 1").formula("sign_(x)[..i] = sign(x[..i])").not_differentiable().example({shape});
+  declare(registry, "floor", "the largest integer not above x").formula("floor_(x)[..i] = floor(x[..i])").not_differentiable().example({shape});
+  declare(registry, "exp", "e^x").formula("exp_(x)[..i] = exp(x[..i])").example({shape});
+  declare(registry, "log", "natural logarithm").formula("log_(x)[..i] = log(x[..i])").example({shape});
+  declare(registry, "sqrt", "square root").formula("sqrt_(x)[..i] = sqrt(x[..i])").example({shape});
+  declare(registry, "square", "x^2").formula("square(x)[..i] = x[..i]^2").example({shape});
+  declare(registry, "reciprocal", "1/x").formula("reciprocal(x)[..i] = 1 / x[..i]").example({shape});
+  declare(registry, "sin", "sine").formula("sin_(x)[..i] = sin(x[..i])").example({shape});
+  declare(registry, "cos", "cosine").formula("cos_(x)[..i] = cos(x[..i])").example({shape});
+  declare(registry, "tanh", "hyperbolic tangent").formula("tanh_(x)[..i] = tanh(x[..i])").example({shape});
+  declare(registry, "sigmoid", "1/(1 + e^-x)").formula("sigmoid_(x)[..i] = sigmoid(x[..i])").example({shape});
+  declare(registry, "relu", "x where positive, else 0").formula("relu(x)[..i] = max(x[..i], 0)").example({shape});
+  declare(registry, "leaky_relu", "x where positive, else alpha x")
+      .formula("leaky_relu(x)[..i] = if(x[..i] > 0, x[..i], alpha * x[..i])")
+      .attribute("alpha", 0.01)
+      .example({shape});
+  declare(registry, "erf", "error function").formula("erf_(x)[..i] = erf(x[..i])").example({shape});
+  declare(registry, "gelu", "x times the normal distribution function of x")
+      .formula("gelu(x)[..i] = 0.5 * x[..i] * (1 + erf(x[..i] * 0.7071067811865476))")
+      .example({shape});
+  declare(registry, "gelu_tanh", "gelu with the tanh approximation")
+      .formula("gelu_tanh(x)[..i] = 0.5 * x[..i] * (1 + tanh(0.7978845608028654 * (x[..i] + 0.044715 * x[..i]^3)))")
+      .example({shape});
+  declare(registry, "silu", "x sigmoid(x)").formula("silu(x)[..i] = x[..i] * sigmoid(x[..i])").example({shape});
+  declare(registry, "clip", "x, not below lo and not above hi")
+      .formula("clip(x)[..i] = if(x[..i] < lo, lo, if(x[..i] > hi, hi, x[..i]))")
+      .attribute("lo", -std::numeric_limits<double>::infinity())
+      .attribute("hi", std::numeric_limits<double>::infinity())
+      .example({shape}, {{"lo", -0.5}, {"hi", 0.75}});
+  declare(registry, "cast", "x as dtype `to` (0 float32, 1 float64, 2 int64, 3 bool); to integers towards zero")
+      .formula(cast_formula)
+      .required("to")
+      .dtypes([](const OpInstance& op) { return std::vector<DType>{static_cast<DType>(op.integer("to"))}; })
+      .example({shape}, {{"to", static_cast<double>(DType::kInt64)}})
+      .example({shape}, {{"to", static_cast<double>(DType::kFloat64)}})
+      .example({shape}, {{"to", static_cast<double>(DType::kBool)}});
+  declare(registry, "logical_not", "1 where x is 0").formula("logical_not(x)[..i] = if(x[..i] == 0, 1, 0)").dtypes(boolean).not_differentiable().example({shape}, {}, {DType::kBool});
+}
+
+void declare_binary(OpRegistry& registry) {
+  const std::vector<Shape> same{{5, 7}, {5, 7}}, broadcast{{4, 1, 5}, {3, 1}};
+  declare(registry, "add", "a + b").formula("add(a, b)[..i] = a[..i] + b[..i]").match().example(same).example(broadcast);
+  declare(registry, "sub", "a - b").formula("sub(a, b)[..i] = a[..i] - b[..i]").match().example(same).example(broadcast);
+  declare(registry, "mul", "a b").formula("mul(a, b)[..i] = a[..i] * b[..i]").match().example(same).example(broadcast);
+  declare(registry, "div", "a / b; of integers rounded down")
+      .formula([](const OpInstance& op) {
+        const bool floats = is_float(op.dtypes.at(0)) || is_float(op.dtypes.at(1));
+        return std::string(floats ? "div(a, b)[..i] = a[..i] / b[..i]" : "div(a, b)[..i] = floor(a[..i] / b[..i])");
+      })
+      .match()
+      .example(same)
+      .example(broadcast);
+  declare(registry, "pow", "a^b").formula("pow(a, b)[..i] = a[..i]^b[..i]").example(same).example(broadcast);
+  declare(registry, "maximum", "the larger of a and b").formula("maximum(a, b)[..i] = max(a[..i], b[..i])").example(same).example(broadcast);
+  declare(registry, "minimum", "the smaller of a and b").formula("minimum(a, b)[..i] = min(a[..i], b[..i])").example(same).example(broadcast);
+
+  struct Comparison {
+    const char *name, *sign, *summary;
+  };
+  for (const auto& [name, sign, summary] : {Comparison{"equal", "==", "1 where a = b"}, {"not_equal", "!=", "1 where a and b differ"},
+                                            {"less", "<", "1 where a < b"}, {"less_equal", "<=", "1 where a <= b"},
+                                            {"greater", ">", "1 where a > b"}, {"greater_equal", ">=", "1 where a >= b"}})
+    declare(registry, name, summary)
+        .formula(fmt::format("{}(a, b)[..i] = if(a[..i] {} b[..i], 1, 0)", name, sign))
+        .dtypes(boolean)
+        .not_differentiable()
+        .example(same)
+        .example(broadcast);
+  for (const auto& [name, sign, summary] : {Comparison{"logical_and", "and", "1 where neither is 0"}, {"logical_or", "or", "1 where not both are 0"}})
+    declare(registry, name, summary)
+        .formula(fmt::format("{}(a, b)[..i] = if(a[..i] != 0 {} b[..i] != 0, 1, 0)", name, sign))
+        .dtypes(boolean)
+        .not_differentiable()
+        .example(same, {}, {DType::kBool, DType::kBool});
+  declare(registry, "where", "a where c is not 0, else b")
+      .formula("select(c, a, b)[..i] = if(c[..i] != 0, a[..i], b[..i])")
+      .dtypes([](const OpInstance& op) { return std::vector<DType>{op.dtypes.at(1)}; })
+      .example({{5, 7}, {5, 7}, {5, 7}}, {}, {DType::kBool, DType::kFloat32, DType::kFloat32})
+      .example({{4, 3, 1}, {1, 5}, {3, 1}}, {}, {DType::kBool, DType::kFloat32, DType::kFloat32});
+}
+
+}  // namespace
+
+void declare_elementwise(OpRegistry& registry) {
+  declare_unary(registry);
+  declare_binary(registry);
+}
+
+}  // namespace partita

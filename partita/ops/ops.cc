@@ -1,0 +1,17 @@
+#include "partita/ops/ops.h"
+
+#include "partita/ops/declare.h"
+
+namespace partita {
+
+std::shared_ptr<const OpRegistry> standard_ops() {
+  auto registry = std::make_shared<OpRegistry>();
+  declare_elementwise(*registry);
+  declare_matmul(*registry);
+  declare_softmax(*registry);
+  declare_loss(*registry);
+  declare_optimizer(*registry);
+  return registry;
+}
+
+}  // namespace partita
