@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "partita/cluster/cluster.h"
@@ -20,12 +21,11 @@ enum class StepKind {
 };
 std::string_view name_of(StepKind kind);  // "all-reduce"
 
-// One box moved, or one local piece used, by a fetch. From a partial layout, the reader combines, with the reducer, the
-// pieces that cover the same elements: one from each member of a partial group.
+// One box that a position takes from another, or from what its own device holds. A box over Step::radices.
 struct Piece {
   int source = 0;  // position in `from`
   int target = 0;  // position in `to`
-  Box box;         // over the factored axes of the step (from.radices == to.radices)
+  Box box;
   bool operator==(const Piece&) const = default;
 };
 
@@ -35,8 +35,15 @@ struct Step {
   // Collectives: the positions of each group, in ring order; each group runs by itself. Position r holds the shard that
   // the layouts say.
   std::vector<std::vector<int>> groups;
-  std::vector<Piece> pieces;  // kFetch: also those that are local to a device (source and target on one device: no bytes)
-  int64_t bytes = 0;          // moved between devices, all together
+  // kFetch and kLocal: all that a target is made of, ordered by target. Where source and target are on one device nothing
+  // moves; for kLocal that is all of them. The first piece on an element is copied, a later one combined with
+  // from.reducer() (one piece from each member of a partial group, in the group's order); an element without a piece is the
+  // identity of to.reducer().
+  std::vector<Piece> pieces;
+  // The factoring that the pieces' boxes are over: both layouts' own if they agree, else a common refinement, else one digit
+  // a stored axis. In either shard a piece is one strided box.
+  std::vector<Shape> radices;
+  int64_t bytes = 0;  // moved between devices, all together
 };
 
 struct Conversion {
@@ -47,6 +54,8 @@ struct Conversion {
 
 // The cheapest conversion in bytes, then in number of steps, then collectives before fetches. On one mesh: a path of
 // steps over its axes; between two: steps on the first, one fetch, steps on the second, whichever is cheapest.
+// What isn't partial is always one step, since nobody can receive less than what it lacks.
+// The members of a partial group of either layout hold equal boxes.
 Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster);
 // One fetch, whatever the layouts: over one mesh, disjoint or overlapping ones. A box comes from the holder with the
 // fastest route; ties are spread by the reader's position modulo the number tied.
@@ -54,7 +63,24 @@ Step fetch(const Layout& from, const Layout& to, int64_t element_bytes, const Cl
 // What convert() would move, without building the steps; for searches.
 int64_t conversion_bytes(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster);
 
-// Bytes that a strategy's own inner steps move: its stages made whole (all-reduce), and inner halos.
+// convert() and conversion_bytes() with a memory, for searches: the same two layouts are looked at once. Not thread-safe.
+class Converter {
+ public:
+  explicit Converter(const Cluster& cluster) : cluster_(&cluster) {}
+  const Conversion& convert(const Layout& from, const Layout& to, int64_t element_bytes);
+  int64_t bytes(const Layout& from, const Layout& to, int64_t element_bytes);
+
+ private:
+  const Cluster* cluster_;
+  std::unordered_map<std::string, Conversion> conversions_;
+  std::unordered_map<std::string, int64_t> bytes_;  // for elements of one byte
+};
+
+// A strategy's own inner steps, one conversion for each of derived.inner, in order: a stage made whole (all-reduce), then
+// the inner halo, if any.
+std::vector<Conversion> inner_conversions(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh,
+                                          int64_t element_bytes, const Cluster& cluster);
+// What they move, all together.
 int64_t inner_bytes(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes,
                     const Cluster& cluster);
 

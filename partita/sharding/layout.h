@@ -11,7 +11,7 @@
 
 namespace partita {
 
-// S(axis), S(axis.sub) on a factored axis, B, or P(reducer), on one mesh axis.
+// S(axis), S(axis.sub) on a factored axis (S(axis) is its sub-axis 0), B, or P(reducer), on one mesh axis.
 struct Sbp {
   enum class Kind { kSplit, kBroadcast, kPartial } kind = Kind::kBroadcast;
   int axis = 0;      // kSplit: of the tensor as stored
@@ -70,13 +70,14 @@ Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const Shape& shape);
 Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const std::vector<Shape>& radices);
 // Its name, if it has one (the first in the order S before B before P, lower axes first, where several fit).
 std::optional<NdSbp> name_of(const Layout& layout);
-// The same boxes and kinds, axis by axis, over a common refinement of the two factorings; empty if there is none
-// ("two factorings refine to a common one or are dropped").
+// The same mesh, boxes and kinds, the boxes compared over a common refinement of the two factorings; empty boxes are equal.
 bool same_placement(const Layout& a, const Layout& b);
 // The same layout over finer radices, where every box stays a box; empty otherwise.
 std::optional<Layout> refine(const Layout& layout, const std::vector<Shape>& radices);
-// The coarsest common refinement of two factorings of one shape; empty if there is none.
+// The coarsest common refinement of two factorings of one shape; empty if there is none, as for 3.4 and 4.3.
 std::optional<std::vector<Shape>> common_radices(const std::vector<Shape>& a, const std::vector<Shape>& b);
+// The same elements as boxes over finer radices: several where an end falls inside a coarse digit.
+std::vector<Box> refined_boxes(const Box& box, const std::vector<Shape>& radices, const std::vector<Shape>& fine);
 // Where a box over factored axes lies in the tensor as stored: strided pieces, as boxes over the stored axes.
 std::vector<Box> stored_boxes(const Box& box, const std::vector<Shape>& radices);
 

@@ -1,0 +1,460 @@
+#include "partita/sharding/layout.h"
+
+#include <charconv>
+#include <numeric>
+
+#include "partita/base/error.h"
+
+namespace partita {
+
+namespace {
+
+constexpr tdl::Reducer kReducers[] = {tdl::Reducer::kSum, tdl::Reducer::kMax, tdl::Reducer::kMin, tdl::Reducer::kProd};
+
+// Where each stored axis's radices begin among the factored axes.
+std::vector<int> first_factored_axis(const std::vector<Shape>& radices) {
+  std::vector<int> first;
+  int at = 0;
+  for (const Shape& r : radices) {
+    first.push_back(at);
+    at += static_cast<int>(r.size());
+  }
+  return first;
+}
+
+Shape joined(const std::vector<Shape>& radices) {
+  Shape all;
+  for (const Shape& r : radices) all.insert(all.end(), r.begin(), r.end());
+  return all;
+}
+
+bool same_box(const Box& a, const Box& b) { return a == b || (is_empty(a) && is_empty(b)); }
+
+// The digits, most significant first, of the numbers in `range` below the product of `radices`, as boxes.
+void split_range(Interval range, const int64_t* radices, size_t count, Box prefix, std::vector<Box>& out) {
+  if (range.empty()) return;
+  if (count <= 1) {
+    if (count == 1) prefix.push_back(range);
+    out.push_back(std::move(prefix));
+    return;
+  }
+  int64_t inner = 1;
+  for (size_t i = 1; i < count; ++i) inner *= radices[i];
+  int64_t first = range.lo / inner, last = (range.hi - 1) / inner;  // the leading digits that are met
+  auto descend = [&](Interval digit, Interval rest) {
+    Box head = prefix;
+    head.push_back(digit);
+    split_range(rest, radices + 1, count - 1, std::move(head), out);
+  };
+  if (first == last) return descend({first, first + 1}, {range.lo - first * inner, range.hi - first * inner});
+  if (range.lo % inner) descend({first, first + 1}, {range.lo - first * inner, inner}), ++first;
+  bool ragged = range.hi % inner;
+  if (int64_t end = ragged ? last : last + 1; first < end) descend({first, end}, {0, inner});
+  if (ragged) descend({last, last + 1}, {0, range.hi - last * inner});
+}
+
+// The reverse: the numbers whose digits lie in `digits`, as ranges in ascending order.
+void join_digits(const Interval* digits, const int64_t* radices, size_t count, int64_t base, std::vector<Interval>& out) {
+  if (count == 0) {
+    out.push_back({base, base + 1});
+    return;
+  }
+  int64_t inner = 1;
+  bool rest_full = true;
+  for (size_t i = 1; i < count; ++i) {
+    inner *= radices[i];
+    rest_full = rest_full && digits[i] == Interval{0, radices[i]};
+  }
+  if (rest_full) {
+    out.push_back({base + digits[0].lo * inner, base + digits[0].hi * inner});
+    return;
+  }
+  for (int64_t d = digits[0].lo; d < digits[0].hi; ++d) join_digits(digits + 1, radices + 1, count - 1, base + d * inner, out);
+}
+
+// Every choice of one part per axis, first axis outermost.
+template <typename Part, typename Append>
+std::vector<Box> product_of(const std::vector<std::vector<Part>>& parts, Append append) {
+  std::vector<Box> all = {{}};
+  for (const std::vector<Part>& axis : parts) {
+    std::vector<Box> next;
+    for (const Box& head : all)
+      for (const Part& part : axis) {
+        next.push_back(head);
+        append(next.back(), part);
+      }
+    all = std::move(next);
+  }
+  return all;
+}
+
+// Radices of one coarse digit within a finer factoring: how many fine radices make each coarse one. Empty if `fine` is
+// not a refinement of `coarse`.
+std::optional<std::vector<size_t>> radices_within(const Shape& coarse, const Shape& fine) {
+  std::vector<size_t> counts;
+  size_t at = 0;
+  for (int64_t r : coarse) {
+    int64_t product = 1;
+    size_t begin = at;  // a digit of extent 1 may have none
+    while (at < fine.size() && product * fine[at] <= r && (product < r || fine[at] == 1)) product *= fine[at++];
+    if (r == 0 && at < fine.size() && fine[at] == 0) product = 0, ++at;
+    if (product != r) return std::nullopt;
+    counts.push_back(at - begin);
+  }
+  // Radices of 1 that are left over belong to the last digit.
+  while (at < fine.size() && fine[at] == 1 && !counts.empty()) ++at, ++counts.back();
+  if (at != fine.size()) return std::nullopt;
+  return counts;
+}
+
+void check_mesh(const Mesh& mesh) {
+  int64_t n = 1;
+  for (int e : mesh.extents) n *= e;
+  ensure(n == mesh.positions(), "mesh of extents {} with {} devices", fmt::join(mesh.extents, "x"), mesh.positions());
+}
+
+}  // namespace
+
+std::string to_string(const Sbp& sbp) {
+  if (sbp.kind == Sbp::Kind::kBroadcast) return "B";
+  if (sbp.kind == Sbp::Kind::kPartial) return fmt::format("P({})", tdl::name_of(sbp.reducer));
+  return sbp.sub_axis ? fmt::format("S({}.{})", sbp.axis, sbp.sub_axis) : fmt::format("S({})", sbp.axis);
+}
+
+Sbp parse_sbp(std::string_view text) {
+  if (text == "B") return Sbp::broadcast();
+  auto bad = [&]() { fail("'{}' is not a part; write S(axis), S(axis.sub), B, or P(sum), P(max), P(min), P(prod)", text); };
+  if (text.size() < 4 || text[1] != '(' || text.back() != ')') bad();
+  std::string_view inside = text.substr(2, text.size() - 3);
+  if (text[0] == 'P') {
+    for (tdl::Reducer r : kReducers)
+      if (tdl::name_of(r) == inside) return Sbp::partial(r);
+    bad();
+  }
+  if (text[0] != 'S') bad();
+  auto number = [&](std::string_view digits) {
+    int value = 0;
+    auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error != std::errc() || end != digits.data() + digits.size() || value < 0) bad();
+    return value;
+  };
+  size_t dot = inside.find('.');
+  return Sbp::split(number(inside.substr(0, dot)), dot == inside.npos ? 0 : number(inside.substr(dot + 1)));
+}
+
+std::string to_string(const NdSbp& sbp) {
+  std::string text;
+  for (const Sbp& s : sbp) text += (text.empty() ? "" : ", ") + to_string(s);
+  return "[" + text + "]";
+}
+
+NdSbp parse_nd_sbp(std::string_view text) {
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') fail("'{}' is not a list of parts; write for example [S(0), B]", text);
+  std::string_view rest = text.substr(1, text.size() - 2);
+  NdSbp sbp;
+  while (!rest.empty()) {
+    size_t comma = rest.find(',');
+    std::string_view part = rest.substr(0, comma);
+    while (!part.empty() && part.front() == ' ') part.remove_prefix(1);
+    while (!part.empty() && part.back() == ' ') part.remove_suffix(1);
+    sbp.push_back(parse_sbp(part));
+    if (comma == rest.npos) break;
+    rest.remove_prefix(comma + 1);
+    if (rest.empty()) fail("'{}' ends in a comma; write for example [S(0), B]", text);
+  }
+  return sbp;
+}
+
+std::vector<int> Mesh::coordinates(int position) const {
+  std::vector<int> c(extents.size());
+  for (size_t a = extents.size(); a-- > 0; position /= extents[a]) c[a] = position % extents[a];
+  return c;
+}
+
+int Mesh::position(const std::vector<int>& coordinates) const {
+  int p = 0;
+  for (size_t a = 0; a < extents.size(); ++a) p = p * extents[a] + coordinates[a];
+  return p;
+}
+
+int Mesh::position_of(DeviceId device) const {
+  for (size_t i = 0; i < devices.size(); ++i)
+    if (devices[i] == device) return static_cast<int>(i);
+  return -1;
+}
+
+std::string to_string(const Mesh& mesh) {
+  std::vector<int> ids;
+  for (DeviceId d : mesh.devices) ids.push_back(d.value);
+  return fmt::format("{} [{}]", mesh.extents.empty() ? "1" : fmt::format("{}", fmt::join(mesh.extents, "x")), fmt::join(ids, ", "));
+}
+
+Shape Layout::shape() const {
+  Shape s;
+  for (const Shape& r : radices) s.push_back(volume(r));
+  return s;
+}
+
+Shape Layout::factored_shape() const { return joined(radices); }
+
+bool Layout::is_partial() const {
+  for (const tdl::Kind& k : kinds)
+    if (k) return true;
+  return false;
+}
+
+tdl::Reducer Layout::reducer() const {
+  for (const tdl::Kind& k : kinds)
+    if (k) return *k;
+  ensure(false, "the reducer of a layout without partial values: {}", to_string(*this));
+  return tdl::Reducer::kSum;
+}
+
+std::vector<int> Layout::partial_group(int position) const {
+  std::vector<int> group, own = mesh.coordinates(position);
+  for (int p = 0; p < mesh.positions(); ++p) {
+    std::vector<int> c = mesh.coordinates(p);
+    bool same = true;
+    for (size_t a = 0; a < c.size(); ++a) same = same && (kinds[a] || c[a] == own[a]);
+    if (same) group.push_back(p);
+  }
+  return group;
+}
+
+std::string to_string(const Layout& layout) {
+  if (auto name = name_of(layout)) return to_string(layout.mesh) + " " + to_string(*name);
+  std::string text;
+  for (const Box& b : layout.boxes) text += (text.empty() ? "" : ", ") + to_string(b);
+  std::string kinds;
+  if (layout.is_partial())
+    for (const tdl::Kind& k : layout.kinds) kinds += (kinds.empty() ? " " : ",") + (k ? fmt::format("P({})", tdl::name_of(*k)) : "-");
+  return fmt::format("{} {{{}}}{}", to_string(layout.mesh), text, kinds);
+}
+
+Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const Shape& shape) {
+  std::vector<Shape> radices;
+  for (int64_t e : shape) radices.push_back({e});
+  return make_layout(mesh, sbp, radices);
+}
+
+Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const std::vector<Shape>& radices) {
+  check_mesh(mesh);
+  if (sbp.size() != mesh.extents.size())
+    fail("{} has {} parts, but the mesh {} has {} axes; give one part an axis", to_string(sbp), sbp.size(), to_string(mesh), mesh.extents.size());
+  std::vector<int> first = first_factored_axis(radices);
+  Layout layout{mesh, radices, {}, {}};
+  layout.kinds.resize(sbp.size());
+  std::vector<int> splits(sbp.size(), -1);  // per mesh axis: the factored axis that it splits
+  for (size_t a = 0; a < sbp.size(); ++a) {
+    if (sbp[a].kind == Sbp::Kind::kPartial) {
+      if (layout.is_partial() && layout.reducer() != sbp[a].reducer)
+        fail("{} holds partial values of two reducers; make one of them whole first", to_string(sbp));
+      layout.kinds[a] = sbp[a].reducer;
+    }
+    if (sbp[a].kind != Sbp::Kind::kSplit) continue;
+    if (sbp[a].axis < 0 || sbp[a].axis >= static_cast<int>(radices.size()))
+      fail("{}: {} splits axis {} of a tensor of {} axes", to_string(sbp), to_string(sbp[a]), sbp[a].axis, radices.size());
+    if (sbp[a].sub_axis < 0 || sbp[a].sub_axis >= static_cast<int>(radices[sbp[a].axis].size()))
+      fail("{}: {} splits sub-axis {} of an axis with {} factors", to_string(sbp), to_string(sbp[a]), sbp[a].sub_axis, radices[sbp[a].axis].size());
+    splits[a] = first[sbp[a].axis] + sbp[a].sub_axis;
+  }
+  Shape shape = joined(radices);
+  Box full = full_box(shape);
+  layout.boxes.assign(mesh.positions(), full);
+  for (size_t f = 0; f < shape.size(); ++f) {
+    int parts = 1;
+    for (size_t a = 0; a < splits.size(); ++a)
+      if (splits[a] == static_cast<int>(f)) parts *= mesh.extents[a];
+    if (parts == 1) continue;
+    for (int p = 0; p < mesh.positions(); ++p) {
+      std::vector<int> c = mesh.coordinates(p);
+      int part = 0;
+      for (size_t a = 0; a < splits.size(); ++a)
+        if (splits[a] == static_cast<int>(f)) part = part * mesh.extents[a] + c[a];
+      layout.boxes[p][f] = cut(shape[f], parts, part);
+    }
+  }
+  return layout;
+}
+
+std::optional<NdSbp> name_of(const Layout& layout) {
+  int axes = static_cast<int>(layout.mesh.extents.size()), positions = layout.mesh.positions();
+  Shape shape = layout.factored_shape();
+  std::vector<Sbp> split_of;  // per factored axis
+  for (size_t a = 0; a < layout.radices.size(); ++a)
+    for (size_t s = 0; s < layout.radices[a].size(); ++s) split_of.push_back(Sbp::split(static_cast<int>(a), static_cast<int>(s)));
+  int choices = static_cast<int>(shape.size()) + 1;  // S on each axis, then B
+  std::vector<int> choice(axes, 0), parts(shape.size()), part(shape.size());
+  for (int a = 0; a < axes; ++a)
+    if (layout.kinds[a]) choice[a] = choices;
+  auto fits = [&]() {
+    std::fill(parts.begin(), parts.end(), 1);
+    for (int a = 0; a < axes; ++a)
+      if (choice[a] < choices - 1) parts[choice[a]] *= layout.mesh.extents[a];
+    for (int p = 0; p < positions; ++p) {
+      std::fill(part.begin(), part.end(), 0);
+      int stride = positions;
+      for (int a = 0; a < axes; ++a) {
+        stride /= layout.mesh.extents[a];
+        if (choice[a] < choices - 1) part[choice[a]] = part[choice[a]] * layout.mesh.extents[a] + p / stride % layout.mesh.extents[a];
+      }
+      bool same = true, empty = false;
+      for (size_t f = 0; f < shape.size(); ++f) {
+        Interval want = cut(shape[f], parts[f], part[f]);
+        same = same && want == layout.boxes[p][f];
+        empty = empty || want.empty();
+      }
+      if (!same && !(empty && is_empty(layout.boxes[p]))) return false;
+    }
+    return true;
+  };
+  for (;;) {
+    if (fits()) break;
+    int a = axes - 1;
+    for (; a >= 0; --a) {  // the next choice, last mesh axis fastest
+      if (layout.kinds[a]) continue;
+      if (++choice[a] < choices) break;
+      choice[a] = 0;
+    }
+    if (a < 0) return std::nullopt;
+  }
+  NdSbp sbp(axes);
+  for (int a = 0; a < axes; ++a)
+    sbp[a] = layout.kinds[a] ? Sbp::partial(*layout.kinds[a]) : choice[a] < choices - 1 ? split_of[choice[a]] : Sbp::broadcast();
+  return sbp;
+}
+
+bool same_placement(const Layout& a, const Layout& b) {
+  if (a.mesh != b.mesh || a.kinds != b.kinds) return false;
+  if (a.radices == b.radices) {
+    for (size_t p = 0; p < a.boxes.size(); ++p)
+      if (!same_box(a.boxes[p], b.boxes[p])) return false;
+    return true;
+  }
+  auto common = common_radices(a.radices, b.radices);
+  if (!common) return false;
+  auto fine_a = refine(a, *common), fine_b = refine(b, *common);
+  return fine_a && fine_b && same_placement(*fine_a, *fine_b);
+}
+
+std::vector<Box> refined_boxes(const Box& box, const std::vector<Shape>& radices, const std::vector<Shape>& fine) {
+  if (is_empty(box)) return {};
+  std::vector<std::vector<Box>> parts;  // per factored axis of `box`: its digits
+  size_t f = 0;
+  for (size_t a = 0; a < radices.size(); ++a) {
+    auto counts = radices_within(radices[a], fine[a]);
+    ensure(counts.has_value(), "{} does not refine {}", fmt::join(fine[a], "."), fmt::join(radices[a], "."));
+    size_t at = 0;
+    for (size_t count : *counts) {
+      parts.emplace_back();
+      split_range(box[f++], fine[a].data() + at, count, {}, parts.back());
+      at += count;
+    }
+  }
+  return product_of(parts, [](Box& head, const Box& part) { head.insert(head.end(), part.begin(), part.end()); });
+}
+
+std::optional<Layout> refine(const Layout& layout, const std::vector<Shape>& radices) {
+  if (layout.radices == radices) return layout;
+  if (layout.radices.size() != radices.size()) return std::nullopt;
+  for (size_t a = 0; a < radices.size(); ++a)
+    if (!radices_within(layout.radices[a], radices[a])) return std::nullopt;
+  Layout fine{layout.mesh, radices, {}, layout.kinds};
+  Box nothing(joined(radices).size());
+  for (const Box& box : layout.boxes) {
+    std::vector<Box> boxes = refined_boxes(box, layout.radices, radices);
+    if (boxes.size() > 1) return std::nullopt;
+    fine.boxes.push_back(boxes.empty() ? nothing : boxes[0]);
+  }
+  return fine;
+}
+
+std::optional<std::vector<Shape>> common_radices(const std::vector<Shape>& a, const std::vector<Shape>& b) {
+  if (a.size() != b.size()) return std::nullopt;
+  std::vector<Shape> common;
+  for (size_t axis = 0; axis < a.size(); ++axis) {
+    int64_t extent = volume(a[axis]);
+    if (extent != volume(b[axis])) return std::nullopt;
+    if (a[axis] == b[axis]) {
+      common.push_back(a[axis]);
+      continue;
+    }
+    if (radices_within(a[axis], b[axis]) && radices_within(b[axis], a[axis])) {  // they differ in radices of 1 only
+      common.push_back(a[axis].size() > b[axis].size() ? a[axis] : b[axis]);
+      continue;
+    }
+    if (extent == 0) return std::nullopt;
+    std::vector<int64_t> strides = {extent};  // of the digits, most significant first; each must divide the one before
+    for (const Shape* s : {&a[axis], &b[axis]}) {
+      int64_t stride = extent;
+      for (int64_t r : *s) strides.push_back(stride /= r);
+    }
+    std::sort(strides.rbegin(), strides.rend());
+    strides.erase(std::unique(strides.begin(), strides.end()), strides.end());
+    Shape radices;
+    for (size_t i = 1; i < strides.size(); ++i) {
+      if (strides[i - 1] % strides[i]) return std::nullopt;
+      radices.push_back(strides[i - 1] / strides[i]);
+    }
+    common.push_back(radices);
+  }
+  for (size_t axis = 0; axis < a.size(); ++axis)
+    if (!radices_within(a[axis], common[axis]) || !radices_within(b[axis], common[axis])) return std::nullopt;
+  return common;
+}
+
+std::vector<Box> stored_boxes(const Box& box, const std::vector<Shape>& radices) {
+  if (is_empty(box)) return {};
+  std::vector<std::vector<Interval>> parts;
+  size_t f = 0;
+  for (const Shape& r : radices) {
+    parts.emplace_back();
+    join_digits(box.data() + f, r.data(), r.size(), 0, parts.back());
+    f += r.size();
+  }
+  return product_of(parts, [](Box& head, const Interval& part) { head.push_back(part); });
+}
+
+OpLayouts layouts_of(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh) {
+  ensure(mesh.extents == derived.mesh, "layouts of '{}': derived for mesh {}, asked for {}", bound.name, fmt::join(derived.mesh, "x"),
+         to_string(mesh));
+  check_mesh(mesh);
+  auto layout = [&](int tensor, const std::vector<std::vector<tdl::Kind>>& kinds) {
+    Layout l{mesh, bound.tensors[tensor].radices, {}, {}};
+    for (int p = 0; p < mesh.positions(); ++p) l.boxes.push_back(derived.boxes[p][tensor]);
+    for (size_t a = 0; a < mesh.extents.size(); ++a) l.kinds.push_back(kinds[a][tensor]);
+    return l;
+  };
+  OpLayouts all;
+  for (int t = 0; t < bound.operand_count; ++t) all.operands.push_back(layout(t, derived.kinds));
+  for (int t : bound.results) all.results.push_back(layout(t, derived.final_kinds));
+  return all;
+}
+
+std::optional<Signature> signature_of(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh) {
+  OpLayouts layouts = layouts_of(bound, derived, mesh);
+  Signature signature;
+  for (auto [from, to] : {std::pair(&layouts.operands, &signature.operands), std::pair(&layouts.results, &signature.results)})
+    for (const Layout& l : *from) {
+      auto name = name_of(l);
+      if (!name) return std::nullopt;
+      to->push_back(*name);
+    }
+  return signature;
+}
+
+std::string to_string(const Signature& signature) {
+  auto list = [](const std::vector<NdSbp>& all) {
+    std::string text;
+    for (const NdSbp& sbp : all) {
+      std::vector<std::string> parts;
+      for (const Sbp& s : sbp) parts.push_back(to_string(s));
+      text += text.empty() ? "" : ", ";
+      text += parts.size() == 1 ? parts[0] : fmt::format("[{}]", fmt::join(parts, ","));
+    }
+    return text;
+  };
+  return list(signature.operands) + " -> " + list(signature.results);
+}
+
+}  // namespace partita
