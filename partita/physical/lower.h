@@ -3,17 +3,23 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "partita/physical/physical.h"
 #include "partita/plan/plan.h"
 
 namespace partita {
 
+// Which micro-batch a stage takes next (section 2). kDefault: forward and backward of one, then of the next.
+enum class Schedule { kDefault, kGpipe, k1F1B };
+
 struct LowerOptions {
   bool share_bytes = true;     // false: no two registers share bytes
   // Tofu section 6: a parameter's update waits for nothing and stands as soon as its gradient is whole; transfers just before
-  // their first reader. false: eager transfers, for comparison.
+  // their first reader. false, for comparison: updates after everything else, transfers as soon as they are ready.
   bool control_edges = true;
+  Schedule schedule = Schedule::kDefault;  // of micro-batches
+  bool transfer_slack = false;  // one count more for registers on either side of a transfer (section 3)
 };
 
 PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster, const LowerOptions& options = {});
@@ -21,7 +27,7 @@ PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster
 // The passes, in order; each takes what the one before left.
 PhysicalGraph lower_local(const Graph& graph, const Plan& plan, const Cluster& cluster);
 void make_order(PhysicalGraph& graph, const LowerOptions& options = {});  // section 2: fills `order`
-void make_counts(PhysicalGraph& graph);                                   // section 3: `count`
+void make_counts(PhysicalGraph& graph, const LowerOptions& options = {}); // section 3: `count`
 void plan_memory(PhysicalGraph& graph, const LowerOptions& options = {}); // section 4: `offset`, `peak_bytes`
 void make_edges(PhysicalGraph& graph);                                    // section 5: `edges`, without implied ones
 
@@ -39,8 +45,28 @@ struct Use {
 };
 // Every use of every register: uses[register][number].
 std::vector<std::vector<Use>> all_uses(const PhysicalGraph& graph);
-// The node of (task, act): its collective's first participant stands for all.
+// Which uses act `act` of a task of that rate touches: numbers [first, last). A task that acts once a step reads all.
+struct UseRange {
+  int first = 0, last = 0;
+};
+UseRange uses_of(const Register& reg, int rate, int act, bool is_new);  // is_new: writes, or reads what this step wrote
+
+// Nodes by dense numbers: the acts of a task are consecutive, the participants of a collective share theirs.
+struct NodeTable {
+  std::vector<Node> nodes;                    // by number; a collective is named by its participant of the lowest TaskId
+  std::vector<int> first;                     // by TaskId: the number of its act 0
+  std::vector<std::vector<TaskId>> members;   // by number: the participants of a collective, or the task alone
+  int size() const { return static_cast<int>(nodes.size()); }
+  int number(TaskId task, int act) const { return first[task.index()] + act; }
+  int number(const Node& node) const { return number(node.task, node.act); }
+};
+NodeTable number_nodes(const PhysicalGraph& graph);
+// The node of (task, act), without a table.
 Node node_of(const PhysicalGraph& graph, TaskId task, int act);
+// Places in `order` by node number. Bad input if `order` is not each node once.
+std::vector<int> places(const PhysicalGraph& graph, const NodeTable& table);
+std::string to_string(const PhysicalGraph& graph, const Node& node);  // "mm@0", "mm@0#2" where the task acts several times
+
 // Bytes that a kernel needs beside its operands and results; kernels may use no more (PHYSICAL.md: everything is a register).
 int64_t workspace_bytes(const Task& task, const PhysicalGraph& graph);
 

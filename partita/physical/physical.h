@@ -36,6 +36,8 @@ struct Queue {
   bool operator==(const Queue&) const = default;
 };
 
+constexpr int64_t kAlignBytes = 64;  // of every slot in its device's memory: a cache line
+
 // A piece of memory that holds one box of one tensor, `count` times.
 struct Register {
   std::string name;       // unique: "h1@2", "W0>k@3"
@@ -52,6 +54,10 @@ struct Register {
   bool constant = false;  // written before the first step, never after
   bool accumulated = false;  // P on time: acts add to it
   const Box& box(int use) const { return boxes[boxes.size() == 1 ? 0 : static_cast<std::size_t>(use)]; }
+  int64_t stride_bytes() const { return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes; }  // slot to slot
+  // Use n of a step lies in slot n mod count; old and new of a carried register in slot 0.
+  int slot(int use) const { return carried ? 0 : use % count; }
+  int64_t slot_offset(int slot) const { return offset + slot * stride_bytes(); }
   bool operator==(const Register&) const = default;
 };
 
@@ -122,6 +128,8 @@ struct Node {  // one act of a task; participants of one collective act are one 
   auto operator<=>(const Node&) const = default;
 };
 
+// An edge never joins a node to itself: the acts of one task, in one step and from step to step, run one after another
+// because the task has one counter (section 7), and that needs no edge.
 enum class EdgeKind { kData, kAct, kQueue, kReuse, kPlan };  // sections 5.1 to 5.5
 struct Edge {
   Node from, to;

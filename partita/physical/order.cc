@@ -1,0 +1,195 @@
+// The one order over all nodes of a step (docs/PHYSICAL.md section 2).
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <queue>
+#include <tuple>
+
+#include "partita/base/error.h"
+#include "partita/physical/lower.h"
+
+namespace partita {
+namespace {
+
+// When (stage, phase, micro-batch) runs, in ticks of a unit-time run of the stages.
+class Ticks {
+ public:
+  Ticks(const PhysicalGraph& graph, Schedule schedule) : micro_batches_(graph.micro_batches), schedule_(schedule) {
+    for (const Task& task : graph.tasks) stages_ = std::max(stages_, task.stage + 1);
+    if (schedule_ == Schedule::kDefault) {
+      end_ = 2 * micro_batches_;
+      return;
+    }
+    forward_.assign(stages_, std::vector<int>(micro_batches_));
+    backward_ = forward_;
+    run();
+  }
+
+  int of(int stage, Phase phase, int act) const {
+    if (phase == Phase::kUpdate) return end_;
+    const bool backward = phase == Phase::kBackward;
+    if (schedule_ == Schedule::kDefault) return 2 * act + backward;
+    return (backward ? backward_ : forward_)[stage][act];
+  }
+  int end() const { return end_; }  // after every tick
+
+ private:
+  void run() {
+    const int m = micro_batches_, stages = stages_;
+    std::vector<int> forwards(stages, 0), backwards(stages, 0);
+    for (int tick = 0; backwards[0] < m; ++tick, end_ = tick) {
+      const std::vector<int> f = forwards, b = backwards;  // as they stood when the tick began
+      for (int s = 0; s < stages; ++s) {
+        bool can_backward = b[s] < f[s] && (s == stages - 1 || b[s + 1] > b[s]);
+        const bool room = schedule_ == Schedule::kGpipe || f[s] - b[s] < stages - s;
+        const bool can_forward = f[s] < m && (s == 0 || f[s - 1] > f[s]) && room;
+        if (schedule_ == Schedule::kGpipe && can_forward) can_backward = false;
+        if (can_backward)
+          backward_[s][backwards[s]++] = tick;
+        else if (can_forward)
+          forward_[s][forwards[s]++] = tick;
+      }
+      ensure(tick <= 4 * (m + stages), "the schedule of {} stages and {} micro-batches does not end", stages, m);
+    }
+  }
+
+  int micro_batches_, stages_ = 1, end_ = 0;
+  Schedule schedule_;
+  std::vector<std::vector<int>> forward_, backward_;  // [stage][micro-batch]
+};
+
+// (tick, the op's place in the graph, - distance to its reader)
+using Key = std::tuple<int, int, int>;
+
+
+// Successors of each node, without repetitions.
+using Successors = std::vector<std::vector<int>>;
+
+void sort_unique(Successors& successors) {
+  for (auto& list : successors) {
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+  }
+}
+
+bool is_transfer(const Task& task) {
+  return std::holds_alternative<CopyWork>(task.work) || std::holds_alternative<CombineWork>(task.work) ||
+         std::holds_alternative<CollectiveWork>(task.work);
+}
+
+std::vector<int> indegrees(const Successors& successors) {
+  std::vector<int> result(successors.size(), 0);
+  for (const auto& list : successors)
+    for (int to : list) ++result[to];
+  return result;
+}
+
+// A cycle among the nodes that no topological order can hold, for the message.
+std::string describe_cycle(const PhysicalGraph& graph, const NodeTable& table, const Successors& successors, const std::vector<int>& left) {
+  int at = 0;
+  while (left[at] == 0) ++at;
+  // Every node left has a predecessor left, so walking backwards repeats a node.
+  std::vector<int> predecessor(table.size(), -1), seen(table.size(), -1), walk;
+  for (int v = 0; v < table.size(); ++v)
+    if (left[v] > 0)
+      for (int to : successors[v]) predecessor[to] = v;
+  while (seen[at] < 0) {
+    seen[at] = static_cast<int>(walk.size());
+    walk.push_back(at);
+    at = predecessor[at];
+  }
+  std::string text = to_string(graph, table.nodes[at]);
+  for (std::size_t i = walk.size(); i-- > static_cast<std::size_t>(seen[at]);) text += " -> " + to_string(graph, table.nodes[walk[i]]);
+  return text;
+}
+
+}  // namespace
+
+void make_order(PhysicalGraph& graph, const LowerOptions& options) {
+  const NodeTable table = number_nodes(graph);
+  const auto uses = all_uses(graph);
+  const int size = table.size();
+
+  Successors data(size), all(size);
+  for (std::size_t r = 0; r < uses.size(); ++r) {
+    for (const Use& use : uses[r])
+      for (const Node& writer : use.writers)
+        for (const Node& reader : use.readers)
+          if (writer != reader) data[table.number(writer)].push_back(table.number(reader));
+    if (graph.registers[r].carried)
+      for (const Node& reader : uses[r][0].readers)
+        for (const Node& writer : uses[r][1].writers)
+          if (writer != reader) all[table.number(reader)].push_back(table.number(writer));
+  }
+  sort_unique(data);
+  for (int v = 0; v < size; ++v) {
+    all[v].insert(all[v].end(), data[v].begin(), data[v].end());
+    if (table.nodes[v].act + 1 < graph.task(table.nodes[v].task).rate) all[v].push_back(v + 1);
+  }
+  sort_unique(all);
+
+  // Some order, to work out the keys of lazy tasks from their readers'.
+  std::vector<int> left = indegrees(all), plain;
+  plain.reserve(size);
+  for (int v = 0; v < size; ++v)
+    if (left[v] == 0) plain.push_back(v);
+  for (std::size_t i = 0; i < plain.size(); ++i)
+    for (int to : all[plain[i]])
+      if (--left[to] == 0) plain.push_back(to);
+  if (static_cast<int>(plain.size()) < size)
+    fail("physical graph '{}': tasks wait for each other: {}", graph.name, describe_cycle(graph, table, all, left));
+
+  const Ticks ticks(graph, options.schedule);
+  std::vector<Key> keys(size);
+  for (std::size_t i = plain.size(); i-- > 0;) {
+    const int v = plain[i];
+    const Node& node = table.nodes[v];
+    const Task& task = graph.task(node.task);
+    const int place = task.op.value;
+    Task::Turn turn = task.turn;
+    if (task.phase == Phase::kUpdate && turn == Task::Turn::kInPlace) turn = Task::Turn::kEager;
+    if (!options.control_edges && turn == Task::Turn::kLazy && is_transfer(task)) turn = Task::Turn::kEager;
+    const Key as_ready{-1, place, 0};
+    switch (turn) {
+      case Task::Turn::kInPlace:
+        keys[v] = {ticks.of(task.stage, task.phase, node.act), place, 0};
+        break;
+      case Task::Turn::kEager:
+        keys[v] = !options.control_edges && task.phase == Phase::kUpdate && !is_transfer(task) ? Key{ticks.end(), place, 0} : as_ready;
+        break;
+      case Task::Turn::kLazy: {
+        Key first{std::numeric_limits<int>::max(), 0, 0};
+        for (int reader : data[v]) {
+          const auto& [tick, op, distance] = keys[reader];
+          first = std::min(first, Key{tick, op, distance - 1});
+        }
+        keys[v] = data[v].empty() ? as_ready : first;
+      }
+    }
+  }
+
+  std::vector<int> by_name(size), rank(size);
+  std::iota(by_name.begin(), by_name.end(), 0);
+  std::sort(by_name.begin(), by_name.end(), [&](int a, int b) {
+    const Node &x = table.nodes[a], &y = table.nodes[b];
+    return std::tie(graph.task(x.task).name, x.act) < std::tie(graph.task(y.task).name, y.act);
+  });
+  for (int i = 0; i < size; ++i) rank[by_name[i]] = i;
+
+  using Entry = std::tuple<Key, int, int>;  // key, rank of the name, node
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
+  left = indegrees(all);
+  for (int v = 0; v < size; ++v)
+    if (left[v] == 0) ready.push({keys[v], rank[v], v});
+  graph.order.clear();
+  graph.order.reserve(size);
+  while (!ready.empty()) {
+    const int v = std::get<2>(ready.top());
+    ready.pop();
+    graph.order.push_back(table.nodes[v]);
+    for (int to : all[v])
+      if (--left[to] == 0) ready.push({keys[to], rank[to], to});
+  }
+}
+
+}  // namespace partita
