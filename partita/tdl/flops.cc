@@ -256,12 +256,6 @@ void each_read(const Expr& e, const std::function<void(const Expr&)>& f) {
 
 }  // namespace
 
-std::vector<Interval> full_ranges(const Bound& bound) {
-  std::vector<Interval> ranges;
-  for (const Index& i : bound.indices) ranges.push_back({0, i.extent});
-  return ranges;
-}
-
 std::vector<double> stage_flops(const Bound& bound, const std::vector<Interval>& ranges) {
   std::vector<double> result;
   for (const Stage& stage : bound.stages) {
