@@ -180,8 +180,10 @@ std::vector<AxisStrategy> strategies(const Bound& bound, int p);
 // The name of a tensor's part on a one-axis mesh (19): "B", "S(1)", "P(sum)", "H(2)" for overlapping boxes, "U(1)" for
 // disjoint ones that are not the cut, "S(0.1)" on a factored axis.
 std::string part_name(const Bound& bound, const Derived& derived, int tensor);
-// "k: S(1), S(0) -> P(sum)", with inner steps, as prototypes/tdl/strategies.txt prints them.
+// "k: S(1), S(0) -> P(sum)", or "j: S(1) -> S(1)   [inner m:max->B, s:sum->B]"; "-" stands for no names.
 std::string to_string(const Bound& bound, const Derived& derived);
+// A box for people, both ends included: "[2,6]x[0,3]".
+std::string closed_text(const Box& box);
 
 // Floating point operations of one position, or of the whole formula (21).
 double flops(const Bound& bound, const std::vector<Interval>& ranges);

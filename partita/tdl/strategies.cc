@@ -1,0 +1,320 @@
+// Strategies: docs/TDL.md, section 4.
+#include <algorithm>
+#include <set>
+
+#include "partita/base/error.h"
+#include "partita/tdl/analysis.h"
+#include "partita/tdl/mutant.h"
+
+namespace partita::tdl {
+namespace {
+
+constexpr size_t kMostSets = 64;  // sets of partial operands tried for one strategy
+
+struct AxisPlan {
+  std::vector<int> split;      // indices
+  std::vector<Kind> partial;   // per operand
+};
+
+// The indices and operands that a strategy names; why not, if it can't exist for its names alone.
+std::string resolve(const Analysis& analysis, const AxisStrategy& strategy, AxisPlan& plan) {
+  const Bound& bound = *analysis.bound;
+  plan.partial.assign(bound.operand_count, std::nullopt);
+  for (const std::string& name : strategy.names) {
+    const int index = bound.find_index(name);
+    if (index < 0) return fmt::format("there is no index {}", name);
+    if (!bound.indices[index].splittable) return fmt::format("{} can't be split", name);
+    if (std::find(plan.split.begin(), plan.split.end(), index) != plan.split.end()) return fmt::format("{} is named twice", name);
+    plan.split.push_back(index);
+  }
+  for (const std::string& name : strategy.partial) {
+    const int tensor = bound.find_tensor(name);
+    if (tensor < 0 || tensor >= bound.operand_count) return fmt::format("there is no operand {}", name);
+    plan.partial[tensor] = strategy.reducer;
+  }
+  for (const StageAnalysis& s : analysis.stages) {  // (10)
+    int met = 0;
+    for (int i : plan.split) met += s.has(i);
+    if (met > 1 && !MUTANT("set_meets")) return "two of the names meet in one stage";
+  }
+  return "";
+}
+
+// What a strategy must satisfy beyond its kinds (15).
+std::string refused(const Bound& bound, const AxisStrategy& strategy, const AxisKinds& kinds) {
+  if (!kinds.exists) return kinds.why;
+  if (!strategy.names.empty() || strategy.partial.empty()) return "";
+  if (kinds.conversions > 0) return "partial operands would need a conversion inside";
+  const bool leaves = std::any_of(bound.results.begin(), bound.results.end(), [&](int r) { return kinds.first[r].has_value(); });
+  return leaves ? "" : "no result would be partial";
+}
+
+bool boxes_exist(const Analysis& analysis, const std::vector<std::vector<Interval>>& ranges, std::string& why) {
+  Box box;
+  for (size_t s = 0; s < analysis.stages.size(); ++s)
+    for (const auto& r : ranges)
+      if (!owned_box(analysis, static_cast<int>(s), r, box)) {
+        why = fmt::format("a position's part of {} is not one box", analysis.bound->tensors[analysis.bound->stages[s].tensor].name);
+        return false;
+      }
+  return true;
+}
+
+std::optional<Derived> derive(const Analysis& analysis, const std::vector<int>& mesh, const std::vector<AxisStrategy>& axes, std::string& why) {
+  const Bound& bound = *analysis.bound;
+  Derived d;
+  d.mesh = mesh;
+  d.axes = axes;
+  std::vector<std::vector<int>> split;
+  std::vector<AxisKinds> kinds;
+  for (const AxisStrategy& axis : axes) {
+    AxisPlan plan;
+    why = resolve(analysis, axis, plan);
+    if (!why.empty()) return std::nullopt;
+    kinds.push_back(kinds_on_axis(analysis, plan.split, plan.partial));
+    why = refused(bound, axis, kinds.back());
+    if (!why.empty()) return std::nullopt;
+    split.push_back(std::move(plan.split));
+  }
+  for (size_t t = 0; t < bound.tensors.size(); ++t) {  // (12)
+    Kind seen;
+    for (const AxisKinds& k : kinds) {
+      if (seen && k.first[t] && k.first[t] != seen) {
+        why = fmt::format("{} would be partial under two reducers", bound.tensors[t].name);
+        return std::nullopt;
+      }
+      if (k.first[t]) seen = k.first[t];
+    }
+  }
+  d.ranges = ranges_on_mesh(bound, mesh, split);
+  if (!boxes_exist(analysis, d.ranges, why)) return std::nullopt;
+  for (const AxisKinds& k : kinds) {
+    d.kinds.push_back(k.first);
+    d.final_kinds.push_back(k.first);
+    for (size_t t = 0; t < bound.tensors.size(); ++t)
+      if (k.whole_before[t] >= 0) d.final_kinds.back()[t] = std::nullopt;
+  }
+
+  std::vector<Box> nothing;
+  for (const BoundTensor& t : bound.tensors) nothing.push_back(empty_box(t.factored.size()));
+  d.boxes.assign(d.ranges.size(), nothing);
+  for (int s = 0; s < static_cast<int>(bound.stages.size()); ++s) {
+    for (int t = bound.operand_count; t < static_cast<int>(bound.tensors.size()); ++t) {
+      InnerStep whole{s, t, {}, Reducer::kSum, {}};
+      for (size_t axis = 0; axis < kinds.size(); ++axis) {
+        if (kinds[axis].whole_before[t] != s) continue;
+        whole.axes.push_back(static_cast<int>(axis));
+        whole.reducer = *kinds[axis].first[t];
+      }
+      if (!whole.axes.empty()) d.inner.push_back(std::move(whole));
+    }
+    std::vector<std::vector<Box>> reads;  // [position][tensor]
+    for (const auto& ranges : d.ranges) reads.push_back(stage_reads(analysis, s, ranges));
+    for (int t = 0; t < static_cast<int>(bound.tensors.size()); ++t) {
+      bool missing = false;
+      for (size_t w = 0; w < d.ranges.size(); ++w) {
+        if (t < bound.operand_count)
+          d.boxes[w][t] = hull(d.boxes[w][t], reads[w][t]);
+        else
+          missing |= !contains(d.boxes[w][t], reads[w][t]);
+      }
+      if (!missing) continue;
+      InnerStep fetch{s, t, {}, Reducer::kSum, {}};
+      for (size_t w = 0; w < d.ranges.size(); ++w) fetch.needed.push_back(std::move(reads[w][t]));
+      d.inner.push_back(std::move(fetch));
+    }
+    for (size_t w = 0; w < d.ranges.size(); ++w) owned_box(analysis, s, d.ranges[w], d.boxes[w][bound.stages[s].tensor]);
+  }
+  return d;
+}
+
+// ------------------------------------------------------------ enumeration
+
+AxisStrategy strategy_of(const Bound& bound, const std::vector<int>& split, const std::vector<Kind>& partial) {
+  AxisStrategy s;
+  for (int i : split) s.names.push_back(bound.indices[i].name);
+  std::sort(s.names.begin(), s.names.end());
+  for (int t = 0; t < bound.operand_count; ++t) {
+    if (!partial[t]) continue;
+    s.partial.push_back(bound.tensors[t].name);
+    s.reducer = *partial[t];
+  }
+  return s;
+}
+
+int count(const std::vector<Kind>& partial) { return static_cast<int>(std::count_if(partial.begin(), partial.end(), [](Kind k) { return k.has_value(); })); }
+
+// Adds the sets that joining leads to from one; a strategy has one reducer.
+void add_joined(const AxisKinds& kinds, const std::vector<Kind>& partial, std::vector<std::vector<Kind>>& queue) {
+  for (const AxisKinds::Join& join : kinds.joins) {
+    if (std::any_of(partial.begin(), partial.end(), [&](Kind k) { return k && *k != join.reducer; })) continue;
+    std::vector<Kind> more = partial;
+    for (int t : join.operands) more[t] = join.reducer;
+    if (std::find(queue.begin(), queue.end(), more) == queue.end()) queue.push_back(std::move(more));
+  }
+}
+
+// A split's offers (14): the operands joined that leave the fewest conversions, then none joined.
+void add_split(const Analysis& analysis, const std::vector<int>& split, std::vector<AxisStrategy>& out) {
+  const Bound& bound = *analysis.bound;
+  struct Offer {
+    int conversions, size;
+    std::vector<Kind> partial;
+  };
+  const std::vector<Kind> none(bound.operand_count, std::nullopt);
+  std::optional<Offer> best, plain;
+  std::vector<std::vector<Kind>> queue = {none};
+  for (size_t i = 0; i < queue.size() && queue.size() < kMostSets; ++i) {
+    const std::vector<Kind> partial = queue[i];
+    const AxisKinds kinds = kinds_on_axis(analysis, split, partial);
+    if (kinds.exists) {
+      Offer offer{kinds.conversions, count(partial), partial};
+      if (i == 0) plain = offer;
+      if (!best || std::pair(offer.conversions, offer.size) < std::pair(best->conversions, best->size)) best = offer;
+      if (kinds.conversions == 0) continue;
+    }
+    add_joined(kinds, partial, queue);
+  }
+  if (best) out.push_back(strategy_of(bound, split, best->partial));
+  if (plain && plain->partial != best->partial) out.push_back(strategy_of(bound, split, plain->partial));
+}
+
+// The smallest sets of partial operands that are closed (15), by size, then by position.
+void add_partial(const Analysis& analysis, Reducer r, std::vector<AxisStrategy>& out) {
+  const Bound& bound = *analysis.bound;
+  const std::vector<Kind> none(bound.operand_count, std::nullopt);
+  std::vector<std::vector<Kind>> queue, closed;
+  for (int t = 0; t < bound.operand_count; ++t) {
+    queue.push_back(none);
+    queue.back()[t] = r;
+  }
+  for (size_t i = 0; i < queue.size() && queue.size() < kMostSets + 4 * bound.operand_count; ++i) {
+    const std::vector<Kind> partial = queue[i];
+    const AxisKinds kinds = kinds_on_axis(analysis, {}, partial);
+    if (refused(bound, strategy_of(bound, {}, partial), kinds).empty()) {
+      closed.push_back(partial);
+      continue;
+    }
+    add_joined(kinds, partial, queue);
+  }
+  auto positions = [](const std::vector<Kind>& partial) {
+    std::vector<size_t> p;
+    for (size_t t = 0; t < partial.size(); ++t)
+      if (partial[t]) p.push_back(t);
+    return p;
+  };
+  std::sort(closed.begin(), closed.end(), [&](const auto& a, const auto& b) {
+    return std::pair(count(a), positions(a)) < std::pair(count(b), positions(b));
+  });
+  std::vector<std::vector<size_t>> kept;
+  for (const auto& partial : closed) {
+    const std::vector<size_t> set = positions(partial);
+    if (std::any_of(kept.begin(), kept.end(), [&](const auto& k) { return std::includes(set.begin(), set.end(), k.begin(), k.end()); })) continue;
+    kept.push_back(set);
+    out.push_back(strategy_of(bound, {}, partial));
+  }
+}
+
+}  // namespace
+
+std::optional<Derived> derive(const Bound& bound, const std::vector<int>& mesh, const std::vector<AxisStrategy>& axes, NotDerived* why) {
+  ensure(mesh.size() == axes.size(), "derive: {} mesh axes and {} strategies", mesh.size(), axes.size());
+  ensure(std::all_of(mesh.begin(), mesh.end(), [](int p) { return p > 0; }), "derive: a mesh axis without positions");
+  std::string reason;
+  auto derived = derive(analyze(bound), mesh, axes, reason);
+  if (!derived && why) why->why = reason;
+  return derived;
+}
+
+std::vector<AxisStrategy> strategies(const Bound& bound, int p) {
+  const Analysis analysis = analyze(bound);
+  std::vector<AxisStrategy> out;
+  std::vector<int> names;
+  std::string why;
+  for (int i = 0; i < static_cast<int>(bound.indices.size()); ++i) {
+    if (!bound.indices[i].splittable || bound.indices[i].extent < 2) continue;
+    if (boxes_exist(analysis, ranges_on_mesh(bound, {p}, {{i}}), why)) names.push_back(i);
+  }
+  for (int i : names) add_split(analysis, {i}, out);
+  for (size_t a = 0; a < names.size(); ++a)
+    for (size_t b = a + 1; b < names.size(); ++b) {
+      const bool meet = std::any_of(analysis.stages.begin(), analysis.stages.end(), [&](const StageAnalysis& s) { return s.has(names[a]) && s.has(names[b]); });
+      if (!meet && boxes_exist(analysis, ranges_on_mesh(bound, {p}, {{names[a], names[b]}}), why)) add_split(analysis, {names[a], names[b]}, out);
+    }
+  for (Reducer r : {Reducer::kSum, Reducer::kMax, Reducer::kMin, Reducer::kProd}) add_partial(analysis, r, out);
+  out.push_back({});
+  return out;
+}
+
+std::string to_string(const AxisStrategy& s) {
+  if (s.replicate()) return "replicate";
+  std::string text;
+  if (s.names.size() == 1) text = s.names[0];
+  if (s.names.size() > 1) text = fmt::format("{{{}}}", fmt::join(s.names, " "));
+  if (s.partial.empty()) return text;
+  const std::string reducer = s.reducer == Reducer::kSum ? "" : fmt::format(":{}", name_of(s.reducer));
+  return fmt::format("{}{}partial{}{{{}}}", text, text.empty() ? "" : " ", reducer, fmt::join(s.partial, ","));
+}
+
+AxisStrategy parse_strategy(std::string_view text) {
+  AxisStrategy s;
+  size_t i = 0;
+  auto error = [&](const char* expected) { fail("strategy '{}': expected {} at column {}", text, expected, i + 1); };
+  auto skip = [&] {
+    while (i < text.size() && text[i] == ' ') ++i;
+  };
+  auto word = [&](std::string_view more) {
+    const size_t begin = i;
+    while (i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) || more.find(text[i]) != std::string_view::npos)) ++i;
+    if (i == begin) error("a name");
+    return std::string(text.substr(begin, i - begin));
+  };
+  auto parse_partial = [&] {
+    i += std::string_view("partial").size();
+    if (i < text.size() && text[i] == ':') {
+      ++i;
+      const std::string name = word("");
+      bool known = false;
+      for (Reducer r : {Reducer::kSum, Reducer::kMax, Reducer::kMin, Reducer::kProd})
+        if (name == name_of(r)) s.reducer = r, known = true;
+      if (!known) fail("strategy '{}': there is no reducer {}", text, name);
+    }
+    if (i >= text.size() || text[i] != '{') error("'{'");
+    do {
+      ++i;
+      skip();
+      s.partial.push_back(word("_"));
+      skip();
+    } while (i < text.size() && text[i] == ',');
+    if (i >= text.size() || text[i] != '}') error("'}'");
+    ++i;
+  };
+  auto at_partial = [&] { return text.substr(i).starts_with("partial{") || text.substr(i).starts_with("partial:"); };
+  skip();
+  if (text.substr(i) == "replicate") return s;
+  if (!at_partial()) {
+    if (i < text.size() && text[i] == '{') {
+      ++i;
+      skip();
+      while (i < text.size() && text[i] != '}') {
+        s.names.push_back(word("_."));
+        skip();
+      }
+      if (i >= text.size()) error("'}'");
+      ++i;
+    } else {
+      s.names.push_back(word("_."));
+    }
+    std::sort(s.names.begin(), s.names.end());
+    skip();
+  }
+  if (i < text.size()) {
+    if (!at_partial()) error("'partial{'");
+    parse_partial();
+    skip();
+  }
+  if (i < text.size()) error("the end");
+  return s;
+}
+
+}  // namespace partita::tdl
