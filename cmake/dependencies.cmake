@@ -21,8 +21,11 @@ function(partita_find_aten)
   foreach(folder IN LISTS folders)  # torch.utils.cmake_prefix_path is TORCH/share/cmake
     list(APPEND folders ${folder}/../..)
   endforeach()
-  find_path(PARTITA_ATEN_INCLUDE ATen/ATen.h
-    HINTS ${folders} ${CMAKE_SOURCE_DIR}/.deps/torch/torch PATH_SUFFIXES include NO_DEFAULT_PATH)
+  find_path(pointed_to ATen/ATen.h HINTS ${folders} PATH_SUFFIXES include NO_DEFAULT_PATH NO_CACHE)
+  if(pointed_to)  # also where an earlier run found another one
+    set(PARTITA_ATEN_INCLUDE ${pointed_to} CACHE PATH "The folder that has ATen/ATen.h" FORCE)
+  endif()
+  find_path(PARTITA_ATEN_INCLUDE ATen/ATen.h HINTS ${CMAKE_SOURCE_DIR}/.deps/torch/torch/include NO_DEFAULT_PATH)
   if(NOT PARTITA_ATEN_INCLUDE)
     message(FATAL_ERROR "No torch was found. Run tools/setup.sh, which installs one into .deps/, or point to one that is on this "
       "machine: -DCMAKE_PREFIX_PATH=FOLDER, where FOLDER/include/ATen/ATen.h exists.")

@@ -67,7 +67,7 @@ fi
 
 say "the build needs what is not here yet, and will install"
 [ ${#missing[@]} -eq 0 ] || say "  with apt-get: ${missing[*]}"
-[ ${#wheels[@]} -eq 0 ] || say "  with pip, into .deps/ of this folder: ${wheels[*]} (torch takes 0.7 GB, its CUDA build 5 GB and more)"
+[ ${#wheels[@]} -eq 0 ] || say "  with pip, into .deps/ of this folder: ${wheels[*]} (torch takes 0.7 GB, its CUDA build 4 GB)"
 if [ -z "${CI:-}" ]; then
   [ -t 0 ] || refuse "there is no terminal to ask on: run it again with CI=1 to agree"
   read -r -p "Go on? [Y/n] " answer || answer=n
