@@ -58,4 +58,11 @@ Plan parse_plan(std::string_view json, const Graph& graph);
 ModelReference parse_model_reference(std::string_view json);  // of a plan, before its graph is built
 std::string parse_cluster_text(std::string_view json);
 
+// A part of a plan that a person fixes; a search fills in the rest. The same JSON as a plan's meshes, ops and kept.
+struct Pins {
+  std::map<OpId, OpChoice> ops;
+  std::map<TensorId, Placement> kept;
+};
+Pins parse_pins(std::string_view json, const Graph& graph);
+
 }  // namespace partita

@@ -1,0 +1,155 @@
+#include "partita/plan/check.h"
+
+#include <set>
+
+#include "partita/base/error.h"
+#include "partita/plan/resolve.h"
+
+namespace partita {
+
+namespace {
+
+void check_mesh(const Mesh& mesh, const Cluster& cluster, const std::string& where) {
+  int64_t positions = 1;
+  for (int extent : mesh.extents) {
+    if (extent < 1) fail("{}: mesh extent {} is not positive", where, extent);
+    positions *= extent;
+  }
+  if (positions != static_cast<int64_t>(mesh.devices.size()))
+    fail("{}: a mesh of {} positions lists {} devices", where, positions, mesh.devices.size());
+  std::set<DeviceId> seen;
+  for (DeviceId d : mesh.devices) {
+    if (d.value < 0 || d.value >= cluster.compute_count)
+      fail("{}: device {} is unknown; cluster '{}' has devices 0 to {}", where, d.value, cluster.name, cluster.compute_count - 1);
+    if (!seen.insert(d).second) fail("{}: device {} is listed twice", where, d.value);
+  }
+}
+
+// No index is cut into more parts than it has values, taking all mesh axes together.
+void check_parts(const Op& op, const OpChoice& choice, const std::string& where) {
+  std::map<std::string, int64_t> parts;
+  for (size_t a = 0; a < choice.strategies.size(); ++a)
+    for (const std::string& name : choice.strategies[a].names) parts.try_emplace(name, 1).first->second *= choice.mesh.extents[a];
+  for (const auto& [name, count] : parts) {
+    int index = op.bound->find_index(name);
+    if (index < 0) {
+      std::vector<std::string> known;
+      for (const tdl::Index& i : op.bound->indices) known.push_back(i.name);
+      fail("{}: the formula has no index '{}'; it has {}", where, name, fmt::join(known, ", "));
+    }
+    if (count > op.bound->indices[index].extent)
+      fail("{}: index '{}' of extent {} can't be split in {} parts", where, name, op.bound->indices[index].extent, count);
+  }
+}
+
+void check_op(const Op& op, const OpChoice& choice, const Cluster& cluster) {
+  std::string where = fmt::format("plan: op '{}' ({})", op.name, op.definition);
+  check_mesh(choice.mesh, cluster, where);
+  if (choice.strategies.size() != choice.mesh.extents.size())
+    fail("{}: {} strategies for a mesh of {} axes", where, choice.strategies.size(), choice.mesh.extents.size());
+  for (const tdl::AxisStrategy& s : choice.strategies)
+    for (const std::string& operand : s.partial) {
+      int tensor = op.bound->find_tensor(operand);
+      if (tensor < 0 || tensor >= op.bound->operand_count) fail("{}: no operand '{}' can be partial: the formula has none", where, operand);
+    }
+  check_parts(op, choice, where);
+}
+
+void check_placement(const Tensor& tensor, const Placement& placement, const Cluster& cluster) {
+  std::string where = fmt::format("plan: tensor '{}'", tensor.name);
+  check_mesh(placement.mesh, cluster, where);
+  if (placement.sbp.size() != placement.mesh.extents.size())
+    fail("{}: {} Sbp for a mesh of {} axes", where, placement.sbp.size(), placement.mesh.extents.size());
+  std::vector<Shape> radices = placement.radices;
+  if (radices.empty())
+    for (int64_t e : tensor.shape) radices.push_back({e});
+  if (radices.size() != tensor.shape.size()) fail("{}: radices for {} axes, it has {}", where, radices.size(), tensor.shape.size());
+  for (size_t a = 0; a < radices.size(); ++a)
+    if (volume(radices[a]) != tensor.shape[a]) fail("{}: the radices of axis {} make {}, its extent is {}", where, a, volume(radices[a]), tensor.shape[a]);
+  std::optional<tdl::Reducer> reducer;
+  std::map<std::pair<int, int>, int64_t> parts;
+  for (size_t a = 0; a < placement.sbp.size(); ++a) {
+    const Sbp& sbp = placement.sbp[a];
+    if (sbp.kind == Sbp::Kind::kPartial) {
+      if (reducer && *reducer != sbp.reducer)
+        fail("{}: two reducers on one value, {} and {}", where, tdl::name_of(*reducer), tdl::name_of(sbp.reducer));
+      reducer = sbp.reducer;
+      if (!tensor.producer.valid()) fail("{}: {} can't be kept partial", where, name_of(tensor.role));
+    }
+    if (sbp.kind == Sbp::Kind::kSplit) {
+      if (sbp.axis < 0 || sbp.axis >= static_cast<int>(tensor.shape.size()) || sbp.sub_axis < 0 ||
+          sbp.sub_axis >= static_cast<int>(radices[sbp.axis].size()))
+        fail("{}: {} names an axis that shape [{}] lacks", where, to_string(sbp), fmt::join(tensor.shape, ", "));
+      int64_t& count = parts.try_emplace({sbp.axis, sbp.sub_axis}, 1).first->second;
+      count *= placement.mesh.extents[a];
+      if (count > radices[sbp.axis][sbp.sub_axis])
+        fail("{}: axis {} of extent {} can't be split in {} parts", where, sbp.axis, radices[sbp.axis][sbp.sub_axis], count);
+    }
+  }
+}
+
+// The bytes of a step, counted from its boxes, without looking at what boxing said.
+int64_t counted_bytes(const Step& step, int64_t element) {
+  int64_t elements = 0;
+  if (step.kind == StepKind::kFetch) {
+    for (const Piece& piece : step.pieces)
+      if (step.from.mesh.devices[piece.source] != step.to.mesh.devices[piece.target]) elements += volume(piece.box);
+    return elements * element;
+  }
+  for (const std::vector<int>& group : step.groups) {
+    int64_t p = static_cast<int64_t>(group.size()), held = 0, got = 0;
+    for (int r : group) held += step.from.elements(r), got += step.to.elements(r);
+    switch (step.kind) {
+      case StepKind::kLocal: break;
+      // Reduce-scatter and all-gather of the group's shard: 2 (p-1) times its size, which each member holds whole.
+      case StepKind::kAllReduce: elements += 2 * (p - 1) * held / p; break;
+      // Each result element takes p-1 contributions from elsewhere.
+      case StepKind::kReduceScatter: elements += (p - 1) * got; break;
+      // What each member gets and did not hold.
+      case StepKind::kAllGather: elements += got - held; break;
+      case StepKind::kAllToAll:
+        for (int r : group) {
+          int64_t own = is_empty(step.to.boxes[r]) ? 0 : volume(intersect(step.from.boxes[r], step.to.boxes[r]));
+          elements += step.to.elements(r) - own;
+        }
+        break;
+      case StepKind::kFetch: break;
+    }
+  }
+  return elements * element;
+}
+
+}  // namespace
+
+CheckReport check(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+  if (plan.ops.size() != graph.ops.size())
+    fail("plan: it has {} ops, model '{}' has {}: the plan is for another model", plan.ops.size(), graph.name, graph.ops.size());
+  for (size_t i = 0; i < graph.ops.size(); ++i) check_op(graph.ops[i], plan.ops[i], cluster);
+  for (const auto& [id, placement] : plan.kept) {
+    if (id.index() >= graph.tensors.size()) fail("plan: kept tensor {} is unknown", id.value);
+    const Tensor& tensor = graph.tensor(id);
+    check_placement(tensor, placement, cluster);
+    if (tensor.replaces.valid())
+      fail("plan: tensor '{}' replaces '{}' and can't be kept elsewhere: give '{}' the layout", tensor.name, graph.tensor(tensor.replaces).name,
+           graph.tensor(tensor.replaces).name);
+  }
+  Resolved resolved = resolve(graph, plan, cluster);
+  CheckReport report;
+  for (const ResolvedConversion& c : resolved.conversions) {
+    int64_t element = bytes_of(graph.tensor(c.tensor).dtype), bytes = 0;
+    for (const Step& step : c.conversion.steps) bytes += counted_bytes(step, element);
+    ensure(bytes == c.conversion.bytes, "conversion of '{}': {} bytes from the boxes, boxing says {}", graph.tensor(c.tensor).name, bytes,
+           c.conversion.bytes);
+    report.comm_bytes += bytes;
+    report.conversions += 1;
+  }
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const Op& op = graph.ops[i];
+    if (resolved.ops[i].derived->inner.empty()) continue;
+    report.inner_bytes += inner_bytes(*op.bound, *resolved.ops[i].derived, plan.ops[i].mesh, bytes_of(inner_dtype(graph, op)), cluster);
+  }
+  report.comm_bytes += report.inner_bytes;
+  return report;
+}
+
+}  // namespace partita

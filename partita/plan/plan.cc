@@ -1,0 +1,268 @@
+#include "partita/plan/plan.h"
+
+#include <nlohmann/json.hpp>
+
+#include "partita/base/error.h"
+
+namespace partita {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr int kSchemaVersion = 1;
+
+// Meshes are listed once, by name, since most ops share one.
+class MeshTable {
+ public:
+  std::string name_of(const Mesh& mesh) {
+    for (size_t i = 0; i < meshes_.size(); ++i)
+      if (meshes_[i] == mesh) return fmt::format("m{}", i);
+    meshes_.push_back(mesh);
+    return fmt::format("m{}", meshes_.size() - 1);
+  }
+  const std::vector<Mesh>& meshes() const { return meshes_; }
+
+ private:
+  std::vector<Mesh> meshes_;
+};
+
+Json mesh_json(const Mesh& mesh) {
+  Json devices = Json::array();
+  for (DeviceId d : mesh.devices) devices.push_back(d.value);
+  return {{"extents", mesh.extents}, {"devices", devices}};
+}
+
+Json choice_json(const OpChoice& choice, MeshTable& meshes) {
+  Json strategies = Json::array();
+  for (const tdl::AxisStrategy& s : choice.strategies) strategies.push_back(tdl::to_string(s));
+  return {{"mesh", meshes.name_of(choice.mesh)}, {"strategy", strategies}};
+}
+
+Json placement_json(const Placement& placement, MeshTable& meshes) {
+  Json sbp = Json::array();
+  for (const Sbp& s : placement.sbp) sbp.push_back(to_string(s));
+  Json json = {{"mesh", meshes.name_of(placement.mesh)}, {"sbp", sbp}};
+  if (!placement.radices.empty()) json["radices"] = placement.radices;
+  return json;
+}
+
+Json model_json(const ModelReference& model) {
+  Json json = {{"model", model.model}};
+  if (!model.bindings.empty()) json["bindings"] = model.bindings;
+  json["loss"] = model.loss;
+  json["optimizer"] = model.optimizer;
+  json["lr"] = model.lr;
+  json["dtype"] = std::string(name_of(model.dtype));
+  json["sha256"] = model.sha256;
+  return json;
+}
+
+// An object's entries, one a line, so that two plans can be compared by diff.
+std::string object_lines(const Json& object) {
+  std::string text = "{";
+  bool first = true;
+  for (const auto& [key, value] : object.items()) {
+    text += fmt::format("{}\n    {}: {}", first ? "" : ",", Json(key).dump(), value.dump());
+    first = false;
+  }
+  return text + (first ? "}" : "\n  }");
+}
+
+// Reads one object strictly: every key must be asked for.
+class Fields {
+ public:
+  Fields(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
+    if (!json.is_object()) fail("{}: expected an object, found {}", where_, json.type_name());
+  }
+  const Json* optional(const std::string& key) {
+    known_.push_back(key);
+    auto found = json_.find(key);
+    return found == json_.end() ? nullptr : &*found;
+  }
+  const Json& get(const std::string& key) {
+    const Json* found = optional(key);
+    if (!found) fail("{}: the field '{}' is missing", where_, key);
+    return *found;
+  }
+  template <typename T>
+  T value(const std::string& key) {
+    try {
+      return get(key).get<T>();
+    } catch (const nlohmann::json::exception&) {
+      fail("{}: the field '{}' has the wrong type ({})", where_, key, json_[key].type_name());
+    }
+  }
+  void done() {
+    for (const auto& [key, value] : json_.items())
+      if (std::find(known_.begin(), known_.end(), key) == known_.end())
+        fail("{}: unknown field '{}'; known are: {}", where_, key, fmt::join(known_, ", "));
+  }
+
+ private:
+  const Json& json_;
+  std::string where_;
+  std::vector<std::string> known_;
+};
+
+Json parse_json(std::string_view text) {
+  try {
+    Json json = Json::parse(text);
+    if (!json.is_object()) fail("plan: not a JSON object");
+    return json;
+  } catch (const nlohmann::json::parse_error& e) {
+    fail("plan: not JSON: {}", e.what());
+  }
+}
+
+ModelReference read_model(const Json& json) {
+  Fields in(json, "plan: model");
+  ModelReference model;
+  model.model = in.value<std::string>("model");
+  if (in.optional("bindings")) model.bindings = in.value<std::map<std::string, int64_t>>("bindings");
+  model.loss = in.value<std::string>("loss");
+  model.optimizer = in.value<std::string>("optimizer");
+  model.lr = in.value<double>("lr");
+  model.dtype = parse_dtype(in.value<std::string>("dtype"));
+  model.sha256 = in.value<std::string>("sha256");
+  in.done();
+  return model;
+}
+
+std::map<std::string, Mesh> read_meshes(const Json& json) {
+  std::map<std::string, Mesh> meshes;
+  if (!json.is_object()) fail("plan: meshes: expected an object");
+  for (const auto& [name, value] : json.items()) {
+    Fields in(value, fmt::format("plan: mesh '{}'", name));
+    Mesh mesh;
+    mesh.extents = in.value<std::vector<int>>("extents");
+    for (int d : in.value<std::vector<int>>("devices")) {
+      DeviceId id;
+      id.value = d;
+      mesh.devices.push_back(id);
+    }
+    in.done();
+    meshes[name] = mesh;
+  }
+  return meshes;
+}
+
+const Mesh& find_mesh(const std::map<std::string, Mesh>& meshes, const std::string& name, const std::string& where) {
+  auto found = meshes.find(name);
+  if (found == meshes.end()) fail("{}: unknown mesh '{}'", where, name);
+  return found->second;
+}
+
+OpChoice read_choice(const Json& json, const std::map<std::string, Mesh>& meshes, const std::string& where) {
+  Fields in(json, where);
+  OpChoice choice;
+  choice.mesh = find_mesh(meshes, in.value<std::string>("mesh"), where);
+  for (const std::string& s : in.value<std::vector<std::string>>("strategy")) choice.strategies.push_back(tdl::parse_strategy(s));
+  in.done();
+  return choice;
+}
+
+Placement read_placement(const Json& json, const std::map<std::string, Mesh>& meshes, const std::string& where) {
+  Fields in(json, where);
+  Placement placement;
+  placement.mesh = find_mesh(meshes, in.value<std::string>("mesh"), where);
+  for (const std::string& s : in.value<std::vector<std::string>>("sbp")) placement.sbp.push_back(parse_sbp(s));
+  if (in.optional("radices")) placement.radices = in.value<std::vector<Shape>>("radices");
+  in.done();
+  return placement;
+}
+
+void check_version(Fields& in) {
+  int version = in.value<int>("schema_version");
+  if (version != kSchemaVersion)
+    fail("plan: schema_version {} is not {}, the one that this program reads; plan again with this program", version, kSchemaVersion);
+}
+
+}  // namespace
+
+std::string print(const Plan& plan, const Graph& graph) {
+  MeshTable meshes;
+  Json ops = Json::object(), kept = Json::object(), mesh_list = Json::object();
+  for (size_t i = 0; i < plan.ops.size(); ++i) ops[graph.ops[i].name] = choice_json(plan.ops[i], meshes);
+  for (const auto& [id, placement] : plan.kept) kept[graph.tensor(id).name] = placement_json(placement, meshes);
+  for (const Mesh& mesh : meshes.meshes()) mesh_list[meshes.name_of(mesh)] = mesh_json(mesh);
+  std::string text = "{\n";
+  text += fmt::format("  \"schema_version\": {},\n", kSchemaVersion);
+  text += fmt::format("  \"model\": {},\n", model_json(plan.model).dump());
+  text += fmt::format("  \"cluster\": {},\n", Json{{"name", plan.cluster}, {"text", plan.cluster_text}}.dump());
+  text += fmt::format("  \"search\": {},\n", Json(plan.search).dump());
+  text += fmt::format("  \"objective\": {},\n", Json(plan.objective).dump());
+  if (plan.paper_cost) text += fmt::format("  \"paper_cost\": {},\n", Json(*plan.paper_cost).dump());
+  text += fmt::format("  \"meshes\": {},\n", object_lines(mesh_list));
+  text += fmt::format("  \"ops\": {},\n", object_lines(ops));
+  text += fmt::format("  \"kept\": {}\n", object_lines(kept));
+  return text + "}\n";
+}
+
+Plan parse_plan(std::string_view text, const Graph& graph) {
+  Json json = parse_json(text);
+  Fields in(json, "plan");
+  check_version(in);
+  Plan plan;
+  plan.model = read_model(in.get("model"));
+  Fields cluster(in.get("cluster"), "plan: cluster");
+  plan.cluster = cluster.value<std::string>("name");
+  plan.cluster_text = cluster.value<std::string>("text");
+  cluster.done();
+  plan.search = in.value<std::string>("search");
+  plan.objective = in.value<std::string>("objective");
+  if (in.optional("paper_cost")) plan.paper_cost = in.value<double>("paper_cost");
+  auto meshes = read_meshes(in.get("meshes"));
+  plan.ops.resize(graph.ops.size());
+  std::vector<bool> seen(graph.ops.size());
+  for (const auto& [name, value] : in.get("ops").items()) {
+    OpId id = graph.find_op(name);
+    if (!id.valid()) fail("plan: op '{}' is not in model '{}': the plan is for another model", name, graph.name);
+    plan.ops[id.index()] = read_choice(value, meshes, fmt::format("plan: op '{}'", name));
+    seen[id.index()] = true;
+  }
+  for (size_t i = 0; i < seen.size(); ++i)
+    if (!seen[i]) fail("plan: op '{}' of model '{}' has no entry: the plan is for another model, or was cut", graph.ops[i].name, graph.name);
+  for (const auto& [name, value] : in.get("kept").items()) {
+    TensorId id = graph.find_tensor(name);
+    if (!id.valid()) fail("plan: tensor '{}' is not in model '{}': the plan is for another model", name, graph.name);
+    plan.kept[id] = read_placement(value, meshes, fmt::format("plan: tensor '{}'", name));
+  }
+  in.done();
+  return plan;
+}
+
+ModelReference parse_model_reference(std::string_view text) {
+  Json json = parse_json(text);
+  if (!json.contains("model")) fail("plan: the field 'model' is missing: this is not a plan file");
+  return read_model(json["model"]);
+}
+
+std::string parse_cluster_text(std::string_view text) {
+  Json json = parse_json(text);
+  if (!json.contains("cluster")) fail("plan: the field 'cluster' is missing: this is not a plan file");
+  Fields in(json["cluster"], "plan: cluster");
+  return in.value<std::string>("text");
+}
+
+Pins parse_pins(std::string_view text, const Graph& graph) {
+  Json json = parse_json(text);
+  Pins pins;
+  std::map<std::string, Mesh> meshes;
+  if (json.contains("meshes")) meshes = read_meshes(json["meshes"]);
+  if (json.contains("ops"))
+    for (const auto& [name, value] : json["ops"].items()) {
+      OpId id = graph.find_op(name);
+      if (!id.valid()) fail("pins: op '{}' is not in model '{}'", name, graph.name);
+      pins.ops[id] = read_choice(value, meshes, fmt::format("pins: op '{}'", name));
+    }
+  if (json.contains("kept"))
+    for (const auto& [name, value] : json["kept"].items()) {
+      TensorId id = graph.find_tensor(name);
+      if (!id.valid()) fail("pins: tensor '{}' is not in model '{}'", name, graph.name);
+      pins.kept[id] = read_placement(value, meshes, fmt::format("pins: tensor '{}'", name));
+    }
+  if (pins.ops.empty() && pins.kept.empty()) fail("pins: neither 'ops' nor 'kept' pins anything");
+  return pins;
+}
+
+}  // namespace partita
