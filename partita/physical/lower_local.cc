@@ -1,0 +1,652 @@
+// The local part of lowering: the tasks and registers of every op, and of every conversion. What comes out has neither
+// order, counts, offsets nor edges.
+#include <functional>
+#include <set>
+
+#include "partita/base/error.h"
+#include "partita/base/rng.h"
+#include "partita/physical/lower.h"
+#include "partita/plan/resolve.h"
+
+namespace partita {
+
+namespace {
+
+// A tensor as it lies in registers: one a mesh position, or a part of one.
+struct Placed {
+  Layout layout;
+  std::vector<RegisterId> regs;
+  std::vector<Box> boxes;  // over the registers' axes; the whole register's box where it is not a part
+  bool fresh = false;      // the new value of a carried register
+};
+
+// Where the tasks of a conversion stand, and what they are called.
+struct Context {
+  std::string name;  // prefix of tasks and registers
+  OpId op;
+  Phase phase = Phase::kForward;
+  Task::Turn turn = Task::Turn::kLazy;
+  TensorId tensor;   // none: an inner stage
+  DType dtype = DType::kFloat32;
+};
+
+void collect_reads(const tdl::Expr& e, std::set<int>& tensors) {
+  if (e.kind == tdl::ExprKind::kRead) tensors.insert(e.tensor);
+  for (const tdl::Expr& arg : e.args) collect_reads(arg, tensors);
+}
+
+bool reads_only_at(const tdl::Expr& e, int tensor, const std::vector<tdl::Affine>& lhs) {
+  if (e.kind == tdl::ExprKind::kRead && e.tensor == tensor) {
+    if (e.subscripts.size() != lhs.size()) return false;
+    for (size_t a = 0; a < lhs.size(); ++a)
+      if (lhs[a].plain_index() < 0 || e.subscripts[a].plain_index() != lhs[a].plain_index()) return false;
+  }
+  for (const tdl::Expr& arg : e.args)
+    if (!reads_only_at(arg, tensor, lhs)) return false;
+  return true;
+}
+
+// The result may be written over the operand: no stage after the result's reads the operand, and the result's own reads it
+// at its own index.
+bool in_place_safe(const tdl::Bound& bound, int operand, int result) {
+  int stage = bound.stage_of(bound.results[result]);
+  for (size_t s = stage; s < bound.stages.size(); ++s) {
+    std::set<int> reads;
+    collect_reads(bound.stages[s].body, reads);
+    if (!reads.contains(operand)) continue;
+    if (static_cast<int>(s) > stage || bound.stages[s].body.kind == tdl::ExprKind::kReduce ||
+        !reads_only_at(bound.stages[s].body, operand, bound.stages[s].lhs))
+      return false;
+  }
+  return true;
+}
+
+class Lowering {
+ public:
+  Lowering(const Graph& graph, const Plan& plan, const Cluster& cluster)
+      : graph_(graph), plan_(plan), cluster_(cluster), resolved_(resolve(graph, plan, cluster)) {
+    out_.name = graph.name;
+    out_.device_count = static_cast<int>(cluster.devices.size());
+    out_.compute_count = cluster.compute_count;
+  }
+
+  PhysicalGraph run() {
+    make_queues();
+    choose_radices();
+    placed_.resize(graph_.tensors.size());
+    converted_.resize(resolved_.conversions.size());
+    for (size_t t = 0; t < graph_.tensors.size(); ++t)
+      if (!graph_.tensors[t].producer.valid()) place_source(TensorId(t));
+    for (size_t i = 0; i < graph_.ops.size(); ++i) lower_op(OpId(i));
+    for (TensorId output : graph_.outputs) lower_output(output);
+    add_scratch();
+    return std::move(out_);
+  }
+
+ private:
+  // ------------------------------------------------------------------ queues, registers, tasks
+
+  void make_queues() {
+    for (size_t d = 0; d < cluster_.devices.size(); ++d) {
+      const Device& device = cluster_.devices[d];
+      bool compute = static_cast<int>(d) < cluster_.compute_count;
+      compute_queue_.push_back(add_queue({compute ? QueueKind::kCompute : QueueKind::kHost, DeviceId(d), LinkId(),
+                                          device.name + (compute ? ".compute" : ".host")}));
+      collective_queue_.push_back(compute ? add_queue({QueueKind::kCollective, DeviceId(d), LinkId(), device.name + ".collective"}) : QueueId());
+    }
+    for (size_t l = 0; l < cluster_.links.size(); ++l)
+      link_queue_.push_back(add_queue({QueueKind::kLink, DeviceId(), LinkId(l), cluster_.links[l].name}));
+  }
+
+  QueueId add_queue(Queue queue) {
+    out_.queues.push_back(std::move(queue));
+    return QueueId(out_.queues.size() - 1);
+  }
+
+  RegisterId add_register(std::string name, DeviceId device, TensorId tensor, DType dtype, const std::vector<Shape>& radices, const Box& box) {
+    Register reg;
+    reg.name = std::move(name);
+    reg.device = device;
+    reg.tensor = tensor;
+    reg.dtype = dtype;
+    for (const Shape& axis : radices) reg.axes.insert(reg.axes.end(), axis.begin(), axis.end());
+    reg.boxes = {box};
+    reg.bytes = volume(box) * bytes_of(dtype);
+    out_.registers.push_back(std::move(reg));
+    return RegisterId(out_.registers.size() - 1);
+  }
+
+  Task new_task(std::string name, const Context& at, DeviceId device, Work work) {
+    Task task;
+    task.name = std::move(name);
+    task.op = at.op;
+    task.phase = at.phase;
+    task.device = device;
+    task.queue = compute_queue_[device.index()];
+    task.turn = at.turn;
+    task.work = std::move(work);
+    return task;
+  }
+
+  void add_task(Task task) { out_.tasks.push_back(std::move(task)); }
+
+  Access access(RegisterId reg, const Box& box, bool fresh = false, int tensor = -1) const {
+    Access a{reg, fresh, {}, tensor};
+    if (box != out_.reg(reg).boxes[0]) a.boxes = {box};
+    return a;
+  }
+  Access access(const Placed& placed, int position, int tensor = -1) const {
+    return access(placed.regs[position], placed.boxes[position], placed.fresh, tensor);
+  }
+  int64_t bytes_at(const Placed& placed, int position) const {
+    return volume(placed.boxes[position]) * bytes_of(out_.reg(placed.regs[position]).dtype);
+  }
+  const std::string& device_name(DeviceId d) const { return cluster_.device(d).name; }
+
+  // ------------------------------------------------------------------ factored axes
+
+  // Registers of a tensor have the coarsest axes on which every layout that it takes is made of boxes.
+  void choose_radices() {
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) radices_.push_back(resolved_.home[t].radices);
+    auto merge = [&](TensorId t, const Layout& layout) {
+      auto common = common_radices(radices_[t.index()], layout.radices);
+      if (!common)
+        fail("lowering: tensor '{}': two ops see its axes factored in ways that have no common refinement", graph_.tensor(t).name);
+      radices_[t.index()] = *common;
+    };
+    for (const ResolvedConversion& c : resolved_.conversions) {
+      merge(c.tensor, c.conversion.from);
+      merge(c.tensor, c.conversion.to);
+      for (const Step& step : c.conversion.steps) merge(c.tensor, step.from), merge(c.tensor, step.to);
+    }
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      const Op& op = graph_.ops[i];
+      for (size_t k = 0; k < op.operands.size(); ++k) merge(op.operands[k], resolved_.ops[i].layouts.operands[k]);
+      for (size_t r = 0; r < op.results.size(); ++r) merge(op.results[r], resolved_.ops[i].layouts.results[r]);
+    }
+    for (size_t t = 0; t < graph_.tensors.size(); ++t)  // one buffer, one set of axes
+      if (TensorId w = graph_.tensors[t].replaces; w.valid()) merge(w, layout_over(resolved_.home[t], radices_[t]));
+    for (size_t t = 0; t < graph_.tensors.size(); ++t)
+      if (TensorId w = graph_.tensors[t].replaces; w.valid()) radices_[t] = radices_[w.index()];
+  }
+
+  Layout layout_over(const Layout& layout, const std::vector<Shape>& radices) const {
+    auto refined = refine(layout, radices);
+    ensure(refined.has_value(), "layout {} is not made of boxes over its tensor's refined axes", to_string(layout));
+    return *refined;
+  }
+  Layout of_tensor(const Layout& layout, TensorId t) const { return layout_over(layout, radices_[t.index()]); }
+
+  // ------------------------------------------------------------------ sources
+
+  Placed new_registers(const Context& at, const Layout& layout, const std::string& suffix = "") {
+    Placed placed{layout, {}, layout.boxes, false};
+    for (int p = 0; p < layout.mesh.positions(); ++p)
+      placed.regs.push_back(add_register(fmt::format("{}{}@{}", at.name, suffix, device_name(layout.mesh.devices[p])), layout.mesh.devices[p],
+                                         at.tensor, at.dtype, layout.radices, layout.boxes[p]));
+    return placed;
+  }
+
+  void place_source(TensorId id) {
+    const Tensor& tensor = graph_.tensor(id);
+    Context at{tensor.name, OpId(), Phase::kForward, Task::Turn::kLazy, id, tensor.dtype};
+    Layout home = of_tensor(resolved_.home[id.index()], id);
+    if (tensor.role == Role::kInput) {
+      placed_[id.index()] = load_input(id, home);
+      return;
+    }
+    Placed placed = new_registers(at, home);
+    bool carried = graph_.replacement_of(id).valid();
+    for (RegisterId r : placed.regs) {
+      out_.reg(r).carried = carried;
+      out_.reg(r).constant = !carried;
+    }
+    placed_[id.index()] = std::move(placed);
+  }
+
+  // Loaded whole on every host that feeds a device of its mesh, and fetched from there.
+  Placed load_input(TensorId id, const Layout& home) {
+    const Tensor& tensor = graph_.tensor(id);
+    Context at{tensor.name + ".load", first_reader(id), Phase::kForward, Task::Turn::kLazy, id, tensor.dtype};
+    Mesh hosts;
+    for (DeviceId d : home.mesh.devices) {
+      DeviceId host = cluster_.device(d).host;
+      if (hosts.position_of(host) < 0) hosts.devices.push_back(host);
+    }
+    hosts.extents = {hosts.positions()};
+    Layout loaded = layout_over(make_layout(hosts, {Sbp::broadcast()}, tensor.shape), home.radices);
+    Placed on_host = new_registers(at, loaded);
+    for (int p = 0; p < hosts.positions(); ++p) {
+      Task task = new_task(fmt::format("{}@{}", at.name, device_name(hosts.devices[p])), at, hosts.devices[p], LoadWork{id});
+      task.writes = {access(on_host, p)};
+      task.bytes = bytes_at(on_host, p);
+      add_task(std::move(task));
+    }
+    at.name = tensor.name;
+    return run_step(on_host, fetch(loaded, home, bytes_of(tensor.dtype), cluster_), at, nullptr);
+  }
+
+  OpId first_reader(TensorId id) const {
+    for (size_t i = 0; i < graph_.ops.size(); ++i)
+      for (TensorId t : graph_.ops[i].operands)
+        if (t == id) return OpId(i);
+    return OpId(graph_.ops.size() - 1);
+  }
+
+  // ------------------------------------------------------------------ conversions
+
+  // `into`: where the last step's result has to end.
+  Placed run_conversion(Placed from, const Conversion& conversion, const Context& at, const Placed* into) {
+    for (size_t s = 0; s < conversion.steps.size(); ++s) {
+      Step step = conversion.steps[s];
+      step.from = layout_over(step.from, from.layout.radices);
+      step.to = layout_over(step.to, from.layout.radices);
+      if (step.from.radices != conversion.steps[s].from.radices)
+        for (Piece& piece : step.pieces) piece.box = refine_box(piece.box, conversion.steps[s].from.radices, step.from.radices);
+      Context here = at;
+      if (conversion.steps.size() > 1) here.name += fmt::format(".{}", s);
+      from = run_step(from, step, here, s + 1 == conversion.steps.size() ? into : nullptr);
+    }
+    if (conversion.steps.empty() && into) from = copy_into(from, at, *into);
+    return from;
+  }
+
+  Box refine_box(const Box& box, const std::vector<Shape>& coarse, const std::vector<Shape>& fine) const {
+    Layout one{Mesh{{}, {DeviceId(0)}}, coarse, {box}, {}};
+    return layout_over(one, fine).boxes[0];
+  }
+
+  Placed run_step(const Placed& from, const Step& step, const Context& at, const Placed* into) {
+    switch (step.kind) {
+      case StepKind::kLocal: return run_local(from, step, at, into);
+      case StepKind::kFetch: return run_fetch(from, step, at, into);
+      default: return run_collective(from, step, at, into);
+    }
+  }
+
+  Placed targets(const Step& step, const Context& at, const Placed* into) {
+    if (into) return *into;
+    return new_registers(at, step.to);
+  }
+
+  Placed copy_into(const Placed& from, const Context& at, const Placed& into) {
+    for (int p = 0; p < into.layout.mesh.positions(); ++p) {
+      Task task = new_task(fmt::format("{}.copy@{}", at.name, device_name(into.layout.mesh.devices[p])), at, into.layout.mesh.devices[p], CopyWork{});
+      task.reads = {access(from, p)};
+      task.writes = {access(into.regs[p], into.boxes[p])};
+      task.bytes = 2 * bytes_at(into, p);
+      add_task(std::move(task));
+    }
+    return into;
+  }
+
+  // A slice is a view. A step to partial values puts the reducer's identity where a position has nothing to say: of equal
+  // copies along an axis that becomes partial, the first speaks (sum, prod); under max and min all may.
+  Placed run_local(const Placed& from, const Step& step, const Context& at, const Placed* into) {
+    const Layout &a = step.from, &b = step.to;
+    Placed view{b, from.regs, b.boxes, from.fresh};
+    std::vector<bool> speaks(b.mesh.positions(), true), is_view(b.mesh.positions());
+    for (size_t axis = 0; axis < b.kinds.size(); ++axis) {
+      bool becomes_partial = b.kinds[axis] && !a.kinds[axis];
+      if (!becomes_partial || *b.kinds[axis] == tdl::Reducer::kMax || *b.kinds[axis] == tdl::Reducer::kMin) continue;
+      for (int p = 0; p < b.mesh.positions(); ++p) {
+        std::vector<int> at0 = b.mesh.coordinates(p);
+        bool first = at0[axis] == 0;
+        at0[axis] = 0;
+        bool copies = a.boxes[p] == a.boxes[b.mesh.position(at0)];
+        if (copies && !first) speaks[p] = false;
+      }
+    }
+    bool all_views = true;
+    for (int p = 0; p < b.mesh.positions(); ++p) {
+      is_view[p] = speaks[p] && contains(a.boxes[p], b.boxes[p]);
+      all_views &= is_view[p];
+    }
+    if (all_views) return into ? copy_into(view, at, *into) : view;
+    Placed to = view;
+    for (int p = 0; p < b.mesh.positions(); ++p) {
+      if (is_view[p] && !into) continue;
+      DeviceId device = b.mesh.devices[p];
+      to.regs[p] = into ? into->regs[p] : add_register(fmt::format("{}@{}", at.name, device_name(device)), device, at.tensor, at.dtype, b.radices, b.boxes[p]);
+      Task task = new_task(fmt::format("{}.fill@{}", at.name, device_name(device)), at, device, CombineWork{b.reducer()});
+      Box own = intersect(a.boxes[p], b.boxes[p]);
+      if (speaks[p] && !is_empty(own)) task.reads = {access(from.regs[p], own, from.fresh)};
+      task.writes = {access(to.regs[p], b.boxes[p])};
+      task.bytes = bytes_at(to, p);
+      add_task(std::move(task));
+    }
+    // Positions that stayed views of a carried register read it as before; the others are ordinary registers.
+    if (from.fresh && !into) ensure(false, "a new value of a carried register becomes partial in '{}'", at.name);
+    to.fresh = into != nullptr;
+    return to;
+  }
+
+  Placed run_collective(const Placed& from, const Step& step, const Context& at, const Placed* into) {
+    Placed to = targets(step, at, into);
+    for (const std::vector<int>& group : step.groups) {
+      CollectiveId id(collectives_++);
+      int64_t group_bytes = step.bytes / static_cast<int64_t>(step.groups.size());
+      for (size_t r = 0; r < group.size(); ++r) {
+        int p = group[r], after = group[(r + 1) % group.size()];
+        DeviceId device = step.to.mesh.devices[p];
+        CollectiveWork work{step.kind, id, static_cast<int>(r), static_cast<int>(group.size()), step.from.is_partial(), tdl::Reducer::kSum};
+        // Partial on an axis that this step leaves alone: the group's values are whole among themselves.
+        work.partial = step.kind == StepKind::kAllReduce || step.kind == StepKind::kReduceScatter;
+        if (work.partial) work.reducer = step.from.reducer();
+        Task task = new_task(fmt::format("{}.{}@{}", at.name, name_of(step.kind), device_name(device)), at, device, work);
+        task.queue = collective_queue_[device.index()];
+        task.route = cluster_.route(device, step.to.mesh.devices[after]);
+        task.reads = {access(from, p)};
+        task.writes = {access(to.regs[p], to.boxes[p])};
+        task.bytes = group_bytes / static_cast<int64_t>(group.size());
+        add_task(std::move(task));
+      }
+    }
+    return to;
+  }
+
+  void add_transfer(const std::string& name, const Context& at, DeviceId source, DeviceId target, Access read, Access write, int64_t bytes) {
+    Task task = new_task(name, at, target, CopyWork{});
+    task.route = cluster_.route(source, target);
+    if (source != target) task.queue = link_queue_[cluster_.narrowest(source, target).index()];
+    task.reads = {std::move(read)};
+    task.writes = {std::move(write)};
+    task.bytes = source == target ? 2 * bytes : bytes;
+    add_task(std::move(task));
+  }
+
+  Placed run_fetch(const Placed& from, const Step& step, const Context& at, const Placed* into) {
+    bool combine = step.from.is_partial() || step.to.is_partial();
+    std::vector<std::vector<const Piece*>> pieces(step.to.mesh.positions());
+    for (const Piece& piece : step.pieces)
+      if (!is_empty(piece.box)) pieces[piece.target].push_back(&piece);
+    Placed to{step.to, {}, step.to.boxes, into != nullptr};
+    for (int p = 0; p < step.to.mesh.positions(); ++p) {
+      DeviceId device = step.to.mesh.devices[p];
+      const Box& box = step.to.boxes[p];
+      auto source_of = [&](const Piece& piece) { return step.from.mesh.devices[piece.source]; };
+      // All that it needs lies in one register here: a view.
+      if (!into && !from.fresh && pieces[p].size() == 1 && source_of(*pieces[p][0]) == device && pieces[p][0]->box == box) {
+        to.regs.push_back(from.regs[pieces[p][0]->source]);
+        continue;
+      }
+      to.regs.push_back(into ? into->regs[p]
+                             : add_register(fmt::format("{}@{}", at.name, device_name(device)), device, at.tensor, at.dtype, step.to.radices, box));
+      RegisterId target = to.regs.back();
+      Task gather = new_task(fmt::format("{}.combine@{}", at.name, device_name(device)), at, device, CombineWork{combine_reducer(step)});
+      int number = 0;
+      for (const Piece* piece : pieces[p]) {
+        DeviceId source = source_of(*piece);
+        Access read = access(from.regs[piece->source], piece->box, from.fresh);
+        int64_t bytes = volume(piece->box) * bytes_of(at.dtype);
+        std::string name = fmt::format("{}@{}<{}", at.name, device_name(device), device_name(source));
+        if (pieces_from(pieces[p], piece->source) > 1) name += fmt::format(".{}", number++);
+        if (!combine) {
+          add_transfer(name, at, source, device, read, access(target, piece->box), bytes);
+        } else if (source == device) {
+          gather.reads.push_back(read);
+        } else {
+          RegisterId staged = add_register(name, device, at.tensor, at.dtype, step.from.radices, piece->box);
+          add_transfer(name, at, source, device, read, access(staged, piece->box), bytes);
+          gather.reads.push_back(access(staged, piece->box));
+        }
+      }
+      if (combine) {
+        gather.writes = {access(target, box)};
+        gather.bytes = volume(box) * bytes_of(at.dtype) * static_cast<int64_t>(1 + gather.reads.size());
+        gather.flops = static_cast<double>(volume(box)) * static_cast<double>(gather.reads.size());
+        add_task(std::move(gather));
+      }
+    }
+    return to;
+  }
+
+  static int pieces_from(const std::vector<const Piece*>& pieces, int source) {
+    int n = 0;
+    for (const Piece* piece : pieces) n += piece->source == source;
+    return n;
+  }
+  static tdl::Reducer combine_reducer(const Step& step) {
+    if (step.from.is_partial()) return step.from.reducer();
+    return step.to.is_partial() ? step.to.reducer() : tdl::Reducer::kSum;
+  }
+
+  // ------------------------------------------------------------------ ops
+
+  Context context_of(OpId id, std::string name, TensorId tensor, DType dtype, Task::Turn turn) const {
+    return {std::move(name), id, graph_.op(id).phase, turn, tensor, dtype};
+  }
+
+  Placed operand(OpId id, size_t k) {
+    const Op& op = graph_.op(id);
+    TensorId t = op.operands[k];
+    int c = resolved_.operand_conversion[id.index()][k];
+    if (c < 0) return *placed_[t.index()];
+    if (!converted_[c]) {
+      // Gradients go to their updates as soon as they are whole; everything else is brought just before its first reader.
+      Task::Turn turn = op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kLazy;
+      const Tensor& tensor = graph_.tensor(t);
+      Context at = context_of(id, fmt::format("{}>{}.{}", tensor.name, op.name, k), t, tensor.dtype, turn);
+      converted_[c] = run_conversion(*placed_[t.index()], resolved_.conversions[c].conversion, at, nullptr);
+    }
+    return *converted_[c];
+  }
+
+  // Stages between two inner steps are one kernel a position.
+  struct Segment {
+    int first, last;
+  };
+  static std::vector<Segment> segments_of(const tdl::Bound& bound, const tdl::Derived& derived) {
+    std::set<int> starts = {0};
+    for (const tdl::InnerStep& step : derived.inner)
+      if (step.before_stage < static_cast<int>(bound.stages.size())) starts.insert(step.before_stage);
+    std::vector<Segment> segments;
+    for (auto it = starts.begin(); it != starts.end(); ++it)
+      segments.push_back({*it, std::next(it) == starts.end() ? static_cast<int>(bound.stages.size()) : *std::next(it)});
+    return segments;
+  }
+
+  void lower_op(OpId id) {
+    const Op& op = graph_.op(id);
+    const tdl::Bound& bound = *op.bound;
+    const tdl::Derived& derived = *resolved_.ops[id.index()].derived;
+    const Mesh& mesh = plan_.ops[id.index()].mesh;
+    Task::Turn turn = op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kInPlace;
+    std::vector<Segment> segments = segments_of(bound, derived);
+
+    std::vector<std::set<int>> read_by_stage(bound.stages.size());
+    for (size_t s = 0; s < bound.stages.size(); ++s) collect_reads(bound.stages[s].body, read_by_stage[s]);
+    // Stage tensors that leave their kernel: results, and what a later segment or an inner step reads.
+    std::vector<bool> leaves(bound.tensors.size());
+    for (int r : bound.results) leaves[r] = true;
+    for (const tdl::InnerStep& step : derived.inner) leaves[step.tensor] = true;
+    for (const Segment& segment : segments)
+      for (int s = segment.first; s < segment.last; ++s)
+        for (int t : read_by_stage[s])
+          if (int made = bound.stage_of(t); made >= 0 && made < segment.first) leaves[t] = true;
+
+    std::vector<std::optional<Placed>> current(bound.tensors.size());
+    for (size_t k = 0; k < op.operands.size(); ++k) current[k] = operand(id, k);
+    std::vector<std::vector<tdl::Kind>> kinds = derived.kinds;
+    size_t next_inner = 0;
+    for (size_t g = 0; g < segments.size(); ++g) {
+      const Segment& segment = segments[g];
+      while (next_inner < derived.inner.size() && derived.inner[next_inner].before_stage <= segment.first)
+        run_inner(id, derived.inner[next_inner++], current, kinds);
+      for (int s = segment.first; s < segment.last; ++s) {
+        int t = bound.stages[s].tensor;
+        if (leaves[t]) current[t] = stage_registers(id, t, kinds, current);
+      }
+      for (int p = 0; p < mesh.positions(); ++p) {
+        std::string name = segments.size() > 1 ? fmt::format("{}.{}@{}", op.name, g, device_name(mesh.devices[p]))
+                                               : fmt::format("{}@{}", op.name, device_name(mesh.devices[p]));
+        Context at = context_of(id, name, TensorId(), inner_dtype(graph_, op), turn);
+        KernelWork work{op.definition, op.attributes, op.bound, segment.first, segment.last, {derived.ranges[p]},
+                        hash_name(op.forward.valid() ? graph_.op(op.forward).name : op.name)};
+        std::vector<double> flops = tdl::stage_flops(bound, derived.ranges[p]);
+        Task task = new_task(name, at, mesh.devices[p], std::move(work));
+        std::set<int> reads;
+        for (int s = segment.first; s < segment.last; ++s) {
+          task.flops += flops[s];
+          for (int t : read_by_stage[s])
+            if (int made = bound.stage_of(t); made < segment.first) reads.insert(t);
+        }
+        for (int t : reads) task.reads.push_back(access(*current[t], p, t));
+        for (int s = segment.first; s < segment.last; ++s)
+          if (int t = bound.stages[s].tensor; leaves[t]) task.writes.push_back(access(current[t]->regs[p], current[t]->boxes[p], false, t));
+        for (const Access& a : task.reads) task.bytes += access_bytes(a);
+        for (const Access& a : task.writes) task.bytes += access_bytes(a);
+        task.elementwise = segments.size() == 1 && tdl::is_elementwise(bound);
+        add_task(std::move(task));
+      }
+    }
+    while (next_inner < derived.inner.size()) run_inner(id, derived.inner[next_inner++], current, kinds);
+    for (size_t r = 0; r < op.results.size(); ++r) settle_result(id, r, *current[bound.results[r]]);
+  }
+
+  int64_t access_bytes(const Access& a) const {
+    const Register& reg = out_.reg(a.reg);
+    return volume(a.boxes.empty() ? reg.boxes[0] : a.boxes[0]) * bytes_of(reg.dtype);
+  }
+
+  // The registers that a stage writes: a result's, or its own. A result that replaces an operand goes straight into the
+  // operand's registers where they are laid out alike.
+  Placed stage_registers(OpId id, int tensor, const std::vector<std::vector<tdl::Kind>>& kinds, const std::vector<std::optional<Placed>>& current) {
+    const Op& op = graph_.op(id);
+    const tdl::Bound& bound = *op.bound;
+    const tdl::Derived& derived = *resolved_.ops[id.index()].derived;
+    const Mesh& mesh = plan_.ops[id.index()].mesh;
+    Layout layout{mesh, bound.tensors[tensor].radices, {}, {}};
+    for (int p = 0; p < mesh.positions(); ++p) layout.boxes.push_back(derived.boxes[p][tensor]);
+    for (size_t a = 0; a < mesh.extents.size(); ++a) layout.kinds.push_back(kinds[a][tensor]);
+    auto result = std::find(bound.results.begin(), bound.results.end(), tensor) - bound.results.begin();
+    if (result == static_cast<std::ptrdiff_t>(bound.results.size())) {
+      Context at = context_of(id, fmt::format("{}.{}", op.name, bound.tensors[tensor].name), TensorId(), inner_dtype(graph_, op), Task::Turn::kLazy);
+      return new_registers(at, layout);
+    }
+    TensorId t = op.results[result];
+    layout = of_tensor(layout, t);
+    bool remade = std::any_of(derived.inner.begin(), derived.inner.end(), [&](const tdl::InnerStep& s) { return s.tensor == tensor; });
+    if (TensorId w = graph_.tensor(t).replaces; w.valid() && !remade && same_placement(layout, placed_[w.index()]->layout)) {
+      bool safe = true;
+      for (size_t k = 0; k < op.operands.size(); ++k)
+        if (current[k]->regs == placed_[w.index()]->regs) safe &= in_place_safe(bound, static_cast<int>(k), static_cast<int>(result));
+      if (safe) return *placed_[w.index()];
+    }
+    const Tensor& made = graph_.tensor(t);
+    return new_registers(context_of(id, made.name, t, made.dtype, Task::Turn::kLazy), layout, remade ? ".made" : "");
+  }
+
+  // A stage made whole over mesh axes, and the boxes that its readers lack brought to them (TDL.md rule 17).
+  void run_inner(OpId id, const tdl::InnerStep& inner, std::vector<std::optional<Placed>>& current, std::vector<std::vector<tdl::Kind>>& kinds) {
+    const Op& op = graph_.op(id);
+    const tdl::Bound& bound = *op.bound;
+    Placed& placed = *current[inner.tensor];
+    int64_t element = bytes_of(out_.reg(placed.regs[0]).dtype);
+    Context at = context_of(id, fmt::format("{}.{}", op.name, bound.tensors[inner.tensor].name), out_.reg(placed.regs[0]).tensor,
+                            out_.reg(placed.regs[0]).dtype, Task::Turn::kLazy);
+    if (!inner.axes.empty()) {
+      Step step;
+      step.kind = StepKind::kAllReduce;
+      step.from = step.to = placed.layout;
+      for (int a : inner.axes) {
+        step.to.kinds[a] = std::nullopt;
+        kinds[a][inner.tensor] = std::nullopt;
+      }
+      std::vector<bool> done(placed.layout.mesh.positions());
+      for (int p = 0; p < placed.layout.mesh.positions(); ++p) {
+        if (done[p]) continue;
+        std::vector<int> group;
+        for (int q = p; q < placed.layout.mesh.positions(); ++q)
+          if (differ_only_on(placed.layout.mesh, p, q, inner.axes)) group.push_back(q), done[q] = true;
+        step.bytes += 2 * static_cast<int64_t>(group.size() - 1) * placed.layout.elements(p) * element;
+        step.groups.push_back(std::move(group));
+      }
+      Context here = at;
+      here.name += ".whole";
+      placed = run_collective(placed, step, here, nullptr);
+    }
+    if (!inner.needed.empty()) {
+      Layout need = placed.layout;
+      need.radices = bound.tensors[inner.tensor].radices;
+      need.boxes = inner.needed;
+      need = layout_over(need, placed.layout.radices);
+      Context here = at;
+      here.name += fmt::format(".halo{}", inner.before_stage);
+      placed = run_step(placed, fetch(placed.layout, need, element, cluster_), here, nullptr);
+    }
+  }
+
+  static bool differ_only_on(const Mesh& mesh, int p, int q, const std::vector<int>& axes) {
+    std::vector<int> a = mesh.coordinates(p), b = mesh.coordinates(q);
+    for (size_t i = 0; i < a.size(); ++i)
+      if (a[i] != b[i] && std::find(axes.begin(), axes.end(), static_cast<int>(i)) == axes.end()) return false;
+    return true;
+  }
+
+  // The result into its home: as it fell, converted into its kept layout, or into the registers of what it replaces.
+  void settle_result(OpId id, size_t r, Placed made) {
+    const Op& op = graph_.op(id);
+    TensorId t = op.results[r];
+    const Tensor& tensor = graph_.tensor(t);
+    const Placed* into = tensor.replaces.valid() ? &*placed_[tensor.replaces.index()] : nullptr;
+    made.layout = of_tensor(resolved_.ops[id.index()].layouts.results[r], t);
+    made.boxes = made.layout.boxes;
+    for (size_t c = 0; c < resolved_.conversions.size(); ++c) {
+      const ResolvedConversion& conversion = resolved_.conversions[c];
+      if (conversion.tensor != t || !conversion.readers.empty()) continue;
+      Task::Turn turn = op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kLazy;
+      made = run_conversion(made, conversion.conversion, context_of(id, tensor.name + ">kept", t, tensor.dtype, turn), into);
+      break;
+    }
+    if (into && made.regs != into->regs) made = copy_into(made, context_of(id, tensor.name + ">kept", t, tensor.dtype, Task::Turn::kEager), *into);
+    made.fresh = into != nullptr;
+    placed_[t.index()] = std::move(made);
+  }
+
+  // ------------------------------------------------------------------ outputs, workspaces
+
+  void lower_output(TensorId id) {
+    const Tensor& tensor = graph_.tensor(id);
+    const Placed& home = *placed_[id.index()];
+    DeviceId host = cluster_.device(home.layout.mesh.devices[0]).host;
+    OpId last = tensor.producer.valid() ? tensor.producer : OpId(graph_.ops.size() - 1);
+    Context at{tensor.name + ".output", last, Phase::kUpdate, Task::Turn::kEager, id, tensor.dtype};
+    Layout on_host = layout_over(make_layout(Mesh{{}, {host}}, {}, tensor.shape), home.layout.radices);
+    Placed given = run_step(home, fetch(home.layout, on_host, bytes_of(tensor.dtype), cluster_), at, nullptr);
+    Task task = new_task(fmt::format("{}@{}", at.name, device_name(host)), at, host, OutputWork{id});
+    task.reads = {access(given, 0)};
+    task.bytes = bytes_at(given, 0);
+    add_task(std::move(task));
+  }
+
+  void add_scratch() {
+    for (Task& task : out_.tasks) {
+      int64_t bytes = workspace_bytes(task, out_);
+      if (bytes == 0) continue;
+      Register reg;
+      reg.name = task.name + ".scratch";
+      reg.device = task.device;
+      reg.bytes = bytes;
+      out_.registers.push_back(std::move(reg));
+      task.scratch = {RegisterId(out_.registers.size() - 1)};
+    }
+  }
+
+  const Graph& graph_;
+  const Plan& plan_;
+  const Cluster& cluster_;
+  Resolved resolved_;
+  PhysicalGraph out_;
+  std::vector<QueueId> compute_queue_, collective_queue_, link_queue_;
+  std::vector<std::vector<Shape>> radices_;             // of each tensor's registers
+  std::vector<std::optional<Placed>> placed_;           // each tensor at home
+  std::vector<std::optional<Placed>> converted_;        // each conversion's result, when made
+  size_t collectives_ = 0;
+};
+
+}  // namespace
+
+PhysicalGraph lower_local(const Graph& graph, const Plan& plan, const Cluster& cluster) { return Lowering(graph, plan, cluster).run(); }
+
+}  // namespace partita
