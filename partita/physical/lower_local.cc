@@ -148,24 +148,25 @@ class Lowering {
   // Registers of a tensor have the coarsest axes on which every layout that it takes is made of boxes.
   void choose_radices() {
     for (size_t t = 0; t < graph_.tensors.size(); ++t) radices_.push_back(resolved_.home[t].radices);
-    auto merge = [&](TensorId t, const Layout& layout) {
-      auto common = common_radices(radices_[t.index()], layout.radices);
+    auto merge = [&](TensorId t, const std::vector<Shape>& radices) {
+      if (radices.empty()) return;  // a collective's
+      auto common = common_radices(radices_[t.index()], radices);
       if (!common)
         fail("lowering: tensor '{}': two ops see its axes factored in ways that have no common refinement", graph_.tensor(t).name);
       radices_[t.index()] = *common;
     };
     for (const ResolvedConversion& c : resolved_.conversions) {
-      merge(c.tensor, c.conversion.from);
-      merge(c.tensor, c.conversion.to);
-      for (const Step& step : c.conversion.steps) merge(c.tensor, step.from), merge(c.tensor, step.to);
+      merge(c.tensor, c.conversion.from.radices);
+      merge(c.tensor, c.conversion.to.radices);
+      for (const Step& step : c.conversion.steps) merge(c.tensor, step.from.radices), merge(c.tensor, step.to.radices), merge(c.tensor, step.radices);
     }
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
       const Op& op = graph_.ops[i];
-      for (size_t k = 0; k < op.operands.size(); ++k) merge(op.operands[k], resolved_.ops[i].layouts.operands[k]);
-      for (size_t r = 0; r < op.results.size(); ++r) merge(op.results[r], resolved_.ops[i].layouts.results[r]);
+      for (size_t k = 0; k < op.operands.size(); ++k) merge(op.operands[k], resolved_.ops[i].layouts.operands[k].radices);
+      for (size_t r = 0; r < op.results.size(); ++r) merge(op.results[r], resolved_.ops[i].layouts.results[r].radices);
     }
     for (size_t t = 0; t < graph_.tensors.size(); ++t)  // one buffer, one set of axes
-      if (TensorId w = graph_.tensors[t].replaces; w.valid()) merge(w, layout_over(resolved_.home[t], radices_[t]));
+      if (TensorId w = graph_.tensors[t].replaces; w.valid()) merge(w, radices_[t]);
     for (size_t t = 0; t < graph_.tensors.size(); ++t)
       if (TensorId w = graph_.tensors[t].replaces; w.valid()) radices_[t] = radices_[w.index()];
   }
@@ -223,7 +224,7 @@ class Lowering {
       add_task(std::move(task));
     }
     at.name = tensor.name;
-    return run_step(on_host, fetch(loaded, home, bytes_of(tensor.dtype), cluster_), at, nullptr);
+    return fetch_to(on_host, home, at);
   }
 
   OpId first_reader(TensorId id) const {
@@ -241,8 +242,7 @@ class Lowering {
       Step step = conversion.steps[s];
       step.from = layout_over(step.from, from.layout.radices);
       step.to = layout_over(step.to, from.layout.radices);
-      if (step.from.radices != conversion.steps[s].from.radices)
-        for (Piece& piece : step.pieces) piece.box = refine_box(piece.box, conversion.steps[s].from.radices, step.from.radices);
+      refine_pieces(step, from.layout.radices);
       Context here = at;
       if (conversion.steps.size() > 1) here.name += fmt::format(".{}", s);
       from = run_step(from, step, here, s + 1 == conversion.steps.size() ? into : nullptr);
@@ -251,17 +251,24 @@ class Lowering {
     return from;
   }
 
-  Box refine_box(const Box& box, const std::vector<Shape>& coarse, const std::vector<Shape>& fine) const {
-    Layout one{Mesh{{}, {DeviceId(0)}}, coarse, {box}, {}};
-    return layout_over(one, fine).boxes[0];
+  Placed fetch_to(const Placed& from, const Layout& to, const Context& at) {
+    Step step = fetch(from.layout, to, bytes_of(at.dtype), cluster_);
+    refine_pieces(step, from.layout.radices);
+    return run_step(from, step, at, nullptr);
+  }
+
+  static void refine_pieces(Step& step, const std::vector<Shape>& fine) {
+    if (step.pieces.empty() || step.radices == fine) return;
+    std::vector<Piece> pieces;
+    for (const Piece& piece : step.pieces)
+      for (Box& box : refined_boxes(piece.box, step.radices, fine)) pieces.push_back({piece.source, piece.target, std::move(box)});
+    step.pieces = std::move(pieces);
+    step.radices = fine;
   }
 
   Placed run_step(const Placed& from, const Step& step, const Context& at, const Placed* into) {
-    switch (step.kind) {
-      case StepKind::kLocal: return run_local(from, step, at, into);
-      case StepKind::kFetch: return run_fetch(from, step, at, into);
-      default: return run_collective(from, step, at, into);
-    }
+    if (step.kind == StepKind::kLocal || step.kind == StepKind::kFetch) return run_pieces(from, step, at, into);
+    return run_collective(from, step, at, into);
   }
 
   Placed targets(const Step& step, const Context& at, const Placed* into) {
@@ -278,47 +285,6 @@ class Lowering {
       add_task(std::move(task));
     }
     return into;
-  }
-
-  // A slice is a view. A step to partial values puts the reducer's identity where a position has nothing to say: of equal
-  // copies along an axis that becomes partial, the first speaks (sum, prod); under max and min all may.
-  Placed run_local(const Placed& from, const Step& step, const Context& at, const Placed* into) {
-    const Layout &a = step.from, &b = step.to;
-    Placed view{b, from.regs, b.boxes, from.fresh};
-    std::vector<bool> speaks(b.mesh.positions(), true), is_view(b.mesh.positions());
-    for (size_t axis = 0; axis < b.kinds.size(); ++axis) {
-      bool becomes_partial = b.kinds[axis] && !a.kinds[axis];
-      if (!becomes_partial || *b.kinds[axis] == tdl::Reducer::kMax || *b.kinds[axis] == tdl::Reducer::kMin) continue;
-      for (int p = 0; p < b.mesh.positions(); ++p) {
-        std::vector<int> at0 = b.mesh.coordinates(p);
-        bool first = at0[axis] == 0;
-        at0[axis] = 0;
-        bool copies = a.boxes[p] == a.boxes[b.mesh.position(at0)];
-        if (copies && !first) speaks[p] = false;
-      }
-    }
-    bool all_views = true;
-    for (int p = 0; p < b.mesh.positions(); ++p) {
-      is_view[p] = speaks[p] && contains(a.boxes[p], b.boxes[p]);
-      all_views &= is_view[p];
-    }
-    if (all_views) return into ? copy_into(view, at, *into) : view;
-    Placed to = view;
-    for (int p = 0; p < b.mesh.positions(); ++p) {
-      if (is_view[p] && !into) continue;
-      DeviceId device = b.mesh.devices[p];
-      to.regs[p] = into ? into->regs[p] : add_register(fmt::format("{}@{}", at.name, device_name(device)), device, at.tensor, at.dtype, b.radices, b.boxes[p]);
-      Task task = new_task(fmt::format("{}.fill@{}", at.name, device_name(device)), at, device, CombineWork{b.reducer()});
-      Box own = intersect(a.boxes[p], b.boxes[p]);
-      if (speaks[p] && !is_empty(own)) task.reads = {access(from.regs[p], own, from.fresh)};
-      task.writes = {access(to.regs[p], b.boxes[p])};
-      task.bytes = bytes_at(to, p);
-      add_task(std::move(task));
-    }
-    // Positions that stayed views of a carried register read it as before; the others are ordinary registers.
-    if (from.fresh && !into) ensure(false, "a new value of a carried register becomes partial in '{}'", at.name);
-    to.fresh = into != nullptr;
-    return to;
   }
 
   Placed run_collective(const Placed& from, const Step& step, const Context& at, const Placed* into) {
@@ -355,24 +321,34 @@ class Lowering {
     add_task(std::move(task));
   }
 
-  Placed run_fetch(const Placed& from, const Step& step, const Context& at, const Placed* into) {
-    bool combine = step.from.is_partial() || step.to.is_partial();
+  // Local steps and fetches. What lies in one register of the reader's device is a view. Elements that one piece covers are
+  // copied into their place; where pieces overlap (partial sources) or leave gaps (partial results), remote ones are staged
+  // and all of them combined.
+  Placed run_pieces(const Placed& from, const Step& step, const Context& at, const Placed* into) {
     std::vector<std::vector<const Piece*>> pieces(step.to.mesh.positions());
     for (const Piece& piece : step.pieces)
       if (!is_empty(piece.box)) pieces[piece.target].push_back(&piece);
-    Placed to{step.to, {}, step.to.boxes, into != nullptr};
+    auto source_of = [&](const Piece& piece) { return step.from.mesh.devices[piece.source]; };
+    auto is_view = [&](int p) {
+      return pieces[p].size() == 1 && source_of(*pieces[p][0]) == step.to.mesh.devices[p] && pieces[p][0]->box == step.to.boxes[p];
+    };
+    bool all_views = !into, no_views = into != nullptr;
+    for (int p = 0; p < step.to.mesh.positions(); ++p) all_views &= is_view(p);
+    no_views |= from.fresh && !all_views;  // `fresh` holds for all positions or for none
+    Placed to{step.to, {}, step.to.boxes, into != nullptr || (all_views && from.fresh)};
     for (int p = 0; p < step.to.mesh.positions(); ++p) {
       DeviceId device = step.to.mesh.devices[p];
       const Box& box = step.to.boxes[p];
-      auto source_of = [&](const Piece& piece) { return step.from.mesh.devices[piece.source]; };
-      // All that it needs lies in one register here: a view.
-      if (!into && !from.fresh && pieces[p].size() == 1 && source_of(*pieces[p][0]) == device && pieces[p][0]->box == box) {
+      if (!no_views && is_view(p)) {
         to.regs.push_back(from.regs[pieces[p][0]->source]);
         continue;
       }
       to.regs.push_back(into ? into->regs[p]
                              : add_register(fmt::format("{}@{}", at.name, device_name(device)), device, at.tensor, at.dtype, step.to.radices, box));
       RegisterId target = to.regs.back();
+      int64_t covered = 0;
+      for (const Piece* piece : pieces[p]) covered += volume(piece->box);
+      bool combine = covered != volume(box);
       Task gather = new_task(fmt::format("{}.combine@{}", at.name, device_name(device)), at, device, CombineWork{combine_reducer(step)});
       int number = 0;
       for (const Piece* piece : pieces[p]) {
@@ -386,7 +362,7 @@ class Lowering {
         } else if (source == device) {
           gather.reads.push_back(read);
         } else {
-          RegisterId staged = add_register(name, device, at.tensor, at.dtype, step.from.radices, piece->box);
+          RegisterId staged = add_register(name, device, at.tensor, at.dtype, step.to.radices, piece->box);
           add_transfer(name, at, source, device, read, access(staged, piece->box), bytes);
           gather.reads.push_back(access(staged, piece->box));
         }
@@ -468,11 +444,12 @@ class Lowering {
     std::vector<std::optional<Placed>> current(bound.tensors.size());
     for (size_t k = 0; k < op.operands.size(); ++k) current[k] = operand(id, k);
     std::vector<std::vector<tdl::Kind>> kinds = derived.kinds;
+    std::vector<Conversion> conversions = inner_conversions(bound, derived, mesh, bytes_of(inner_dtype(graph_, op)), cluster_);
     size_t next_inner = 0;
     for (size_t g = 0; g < segments.size(); ++g) {
       const Segment& segment = segments[g];
       while (next_inner < derived.inner.size() && derived.inner[next_inner].before_stage <= segment.first)
-        run_inner(id, derived.inner[next_inner++], current, kinds);
+        run_inner(id, next_inner++, conversions, current, kinds);
       for (int s = segment.first; s < segment.last; ++s) {
         int t = bound.stages[s].tensor;
         if (leaves[t]) current[t] = stage_registers(id, t, kinds, current);
@@ -500,7 +477,7 @@ class Lowering {
         add_task(std::move(task));
       }
     }
-    while (next_inner < derived.inner.size()) run_inner(id, derived.inner[next_inner++], current, kinds);
+    while (next_inner < derived.inner.size()) run_inner(id, next_inner++, conversions, current, kinds);
     for (size_t r = 0; r < op.results.size(); ++r) settle_result(id, r, *current[bound.results[r]]);
   }
 
@@ -538,50 +515,15 @@ class Lowering {
   }
 
   // A stage made whole over mesh axes, and the boxes that its readers lack brought to them (TDL.md rule 17).
-  void run_inner(OpId id, const tdl::InnerStep& inner, std::vector<std::optional<Placed>>& current, std::vector<std::vector<tdl::Kind>>& kinds) {
+  void run_inner(OpId id, size_t number, const std::vector<Conversion>& conversions, std::vector<std::optional<Placed>>& current,
+                 std::vector<std::vector<tdl::Kind>>& kinds) {
     const Op& op = graph_.op(id);
-    const tdl::Bound& bound = *op.bound;
+    const tdl::InnerStep& inner = resolved_.ops[id.index()].derived->inner[number];
     Placed& placed = *current[inner.tensor];
-    int64_t element = bytes_of(out_.reg(placed.regs[0]).dtype);
-    Context at = context_of(id, fmt::format("{}.{}", op.name, bound.tensors[inner.tensor].name), out_.reg(placed.regs[0]).tensor,
-                            out_.reg(placed.regs[0]).dtype, Task::Turn::kLazy);
-    if (!inner.axes.empty()) {
-      Step step;
-      step.kind = StepKind::kAllReduce;
-      step.from = step.to = placed.layout;
-      for (int a : inner.axes) {
-        step.to.kinds[a] = std::nullopt;
-        kinds[a][inner.tensor] = std::nullopt;
-      }
-      std::vector<bool> done(placed.layout.mesh.positions());
-      for (int p = 0; p < placed.layout.mesh.positions(); ++p) {
-        if (done[p]) continue;
-        std::vector<int> group;
-        for (int q = p; q < placed.layout.mesh.positions(); ++q)
-          if (differ_only_on(placed.layout.mesh, p, q, inner.axes)) group.push_back(q), done[q] = true;
-        step.bytes += 2 * static_cast<int64_t>(group.size() - 1) * placed.layout.elements(p) * element;
-        step.groups.push_back(std::move(group));
-      }
-      Context here = at;
-      here.name += ".whole";
-      placed = run_collective(placed, step, here, nullptr);
-    }
-    if (!inner.needed.empty()) {
-      Layout need = placed.layout;
-      need.radices = bound.tensors[inner.tensor].radices;
-      need.boxes = inner.needed;
-      need = layout_over(need, placed.layout.radices);
-      Context here = at;
-      here.name += fmt::format(".halo{}", inner.before_stage);
-      placed = run_step(placed, fetch(placed.layout, need, element, cluster_), here, nullptr);
-    }
-  }
-
-  static bool differ_only_on(const Mesh& mesh, int p, int q, const std::vector<int>& axes) {
-    std::vector<int> a = mesh.coordinates(p), b = mesh.coordinates(q);
-    for (size_t i = 0; i < a.size(); ++i)
-      if (a[i] != b[i] && std::find(axes.begin(), axes.end(), static_cast<int>(i)) == axes.end()) return false;
-    return true;
+    const Register& reg = out_.reg(placed.regs[0]);
+    Context at = context_of(id, fmt::format("{}.{}.inner{}", op.name, op.bound->tensors[inner.tensor].name, number), reg.tensor, reg.dtype, Task::Turn::kLazy);
+    placed = run_conversion(placed, conversions[number], at, nullptr);
+    for (int a : inner.axes) kinds[a][inner.tensor] = std::nullopt;
   }
 
   // The result into its home: as it fell, converted into its kept layout, or into the registers of what it replaces.
@@ -613,7 +555,7 @@ class Lowering {
     OpId last = tensor.producer.valid() ? tensor.producer : OpId(graph_.ops.size() - 1);
     Context at{tensor.name + ".output", last, Phase::kUpdate, Task::Turn::kEager, id, tensor.dtype};
     Layout on_host = layout_over(make_layout(Mesh{{}, {host}}, {}, tensor.shape), home.layout.radices);
-    Placed given = run_step(home, fetch(home.layout, on_host, bytes_of(tensor.dtype), cluster_), at, nullptr);
+    Placed given = fetch_to(home, on_host, at);
     Task task = new_task(fmt::format("{}@{}", at.name, device_name(host)), at, host, OutputWork{id});
     task.reads = {access(given, 0)};
     task.bytes = bytes_at(given, 0);

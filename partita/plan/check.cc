@@ -91,7 +91,7 @@ void check_placement(const Tensor& tensor, const Placement& placement, const Clu
 // The bytes of a step, counted from its boxes, without looking at what boxing said.
 int64_t counted_bytes(const Step& step, int64_t element) {
   int64_t elements = 0;
-  if (step.kind == StepKind::kFetch) {
+  if (step.kind == StepKind::kFetch || step.kind == StepKind::kLocal) {
     for (const Piece& piece : step.pieces)
       if (step.from.mesh.devices[piece.source] != step.to.mesh.devices[piece.target]) elements += volume(piece.box);
     return elements * element;
@@ -100,7 +100,6 @@ int64_t counted_bytes(const Step& step, int64_t element) {
     int64_t p = static_cast<int64_t>(group.size()), held = 0, got = 0;
     for (int r : group) held += step.from.elements(r), got += step.to.elements(r);
     switch (step.kind) {
-      case StepKind::kLocal: break;
       // Reduce-scatter and all-gather of the group's shard: 2 (p-1) times its size, which each member holds whole.
       case StepKind::kAllReduce: elements += 2 * (p - 1) * held / p; break;
       // Each result element takes p-1 contributions from elsewhere.
@@ -113,6 +112,7 @@ int64_t counted_bytes(const Step& step, int64_t element) {
           elements += step.to.elements(r) - own;
         }
         break;
+      case StepKind::kLocal:
       case StepKind::kFetch: break;
     }
   }
