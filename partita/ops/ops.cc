@@ -8,8 +8,13 @@ std::shared_ptr<const OpRegistry> standard_ops() {
   auto registry = std::make_shared<OpRegistry>();
   declare_elementwise(*registry);
   declare_matmul(*registry);
+  declare_conv(*registry);
+  declare_pooling(*registry);
+  declare_normalization(*registry);
   declare_softmax(*registry);
   declare_loss(*registry);
+  declare_shape(*registry);
+  declare_reduce(*registry);
   declare_optimizer(*registry);
   return registry;
 }
