@@ -1,0 +1,40 @@
+// What an act does to the bytes: kernels, copies, combinations, a participant's part of a collective, loading and giving out.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "partita/runtime/kernel.h"
+#include "partita/runtime/memory.h"
+
+namespace partita {
+
+// Fills the view with the step's samples of an input: view.box says which part.
+using LoadInput = std::function<void(TensorId input, int64_t step, const View& into)>;
+// Takes a graph output of a step.
+using TakeOutput = std::function<void(TensorId output, int64_t step, const View& value)>;
+
+struct Hooks {
+  Kernels* kernels = nullptr;  // may be none if the graph has no KernelWork
+  LoadInput load;
+  TakeOutput take;
+  uint64_t seed = 0;           // of counter-based random numbers
+  int64_t first_step = 0;      // number of the first step, for random numbers and for load and take
+};
+
+class Executor {
+ public:
+  Executor(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks);
+  // Does one act. A collective: this participant's part, reading what the others hold; each participant's part may run at
+  // the same time, once all have come and before any has left.
+  void run(TaskId task, int64_t step, int act) const;
+
+ private:
+  void run_kernel(const Task& task, const KernelWork& work, int64_t step, int act) const;
+  void run_collective(const Task& task, const CollectiveWork& work, int act) const;
+  const PhysicalGraph& graph_;
+  const Memory& memory_;
+  const Hooks& hooks_;
+  std::vector<std::vector<TaskId>> participants_;  // by CollectiveId, in rank order
+};
+
+}  // namespace partita

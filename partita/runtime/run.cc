@@ -1,0 +1,177 @@
+#include "partita/runtime/run.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "partita/base/error.h"
+#include "partita/runtime/actor.h"
+
+namespace partita {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A queue's letters. Its own thread reads them; any thread may add.
+class Mailbox {
+ public:
+  void put(Message message) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      letters_.push_back(message);
+    }
+    came_.notify_one();
+  }
+  // Moves all letters into `out`; waits for one if there is none. Empty when told to stop.
+  void take(std::vector<Message>& out) {
+    out.clear();
+    std::unique_lock<std::mutex> lock(mutex_);
+    came_.wait(lock, [&] { return stop_ || !letters_.empty(); });
+    if (!stop_) out.swap(letters_);
+  }
+  void stop() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      stop_ = true;
+    }
+    came_.notify_one();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::vector<Message> letters_;
+  bool stop_ = false;
+};
+
+class ThreadEngine final : public Engine {
+ public:
+  ThreadEngine(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks, const RunOptions& options)
+      : graph_(graph), hooks_(hooks), options_(options), table_(graph, options.steps), executor_(graph, memory, hooks), rendezvous_(table_.collectives.size()),
+        liveness_(graph), mailboxes_(table_.queues.size()), logs_(table_.queues.size()), began_(graph.tasks.size()) {
+    for (size_t q = 0; q < table_.queues.size(); ++q) workers_.emplace_back(table_, static_cast<int>(q), rendezvous_, *this);
+  }
+
+  RunReport run() {
+    start_ = Clock::now();
+    std::vector<std::thread> threads;
+    for (size_t q = 0; q < workers_.size(); ++q) threads.emplace_back([this, q] { serve(static_cast<int>(q)); });
+    for (std::thread& t : threads) t.join();
+    if (error_) std::rethrow_exception(error_);
+    RunReport report;
+    for (size_t d = 0; d < graph_.peak_bytes.size(); ++d) report.peak_bytes.push_back(liveness_.peak_bytes(DeviceId(d)));
+    for (Log& log : logs_) {
+      report.trace.events.insert(report.trace.events.end(), log.events.begin(), log.events.end());
+      report.trace.memory.insert(report.trace.memory.end(), log.memory.begin(), log.memory.end());
+    }
+    auto by_start = [](const Event& a, const Event& b) { return std::tie(a.start_ns, a.task, a.step, a.act) < std::tie(b.start_ns, b.task, b.step, b.act); };
+    std::sort(report.trace.events.begin(), report.trace.events.end(), by_start);
+    std::stable_sort(report.trace.memory.begin(), report.trace.memory.end(), [](const MemorySample& a, const MemorySample& b) { return a.time_ns < b.time_ns; });
+    report.trace.steps = static_cast<int>(options_.steps);
+    report.trace.step_time_ns = now() / std::max<int64_t>(1, options_.steps);
+    return report;
+  }
+
+  void send(int worker, Message message) override {
+    if (worker == current_worker_) local_.push_back(message);  // OneFlow's local message queue
+    else mailboxes_[worker].put(message);
+  }
+
+  bool execute(TaskId task, int64_t step, int act) override {
+    executor_.run(task, step, act);
+    return true;
+  }
+
+  void began(TaskId task, int64_t, int act) override {
+    liveness_.began(task, act);
+    if (hooks_.kernels) hooks_.kernels->reset_peak();
+    began_[task.index()] = now();
+    sample(task);
+  }
+
+  void finished(TaskId task, int64_t step, int act) override {
+    if (hooks_.kernels && std::holds_alternative<KernelWork>(graph_.task(task).work))
+      liveness_.note(graph_.task(task).device, hooks_.kernels->peak_bytes());
+    liveness_.finished(task, act);
+    if (options_.trace) logs_[current_worker_].events.push_back({task, static_cast<int>(step), act, began_[task.index()], now()});
+    sample(task);
+  }
+
+ private:
+  struct Log {
+    std::vector<Event> events;
+    std::vector<MemorySample> memory;
+  };
+
+  int64_t now() const { return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count(); }
+
+  void sample(TaskId task) {
+    if (!options_.trace) return;
+    DeviceId device = graph_.task(task).device;
+    logs_[current_worker_].memory.push_back({device, now(), liveness_.live_bytes(device)});
+  }
+
+  void serve(int q) {
+    current_worker_ = q;
+    local_.clear();
+    try {
+      Worker& worker = workers_[q];
+      worker.receive({Message::Kind::kStart, {}, {}});
+      std::vector<Message> letters;
+      drain(worker);
+      while (!worker.finished()) {
+        mailboxes_[q].take(letters);
+        if (letters.empty()) break;  // told to stop
+        for (const Message& m : letters) {
+          worker.receive(m);
+          drain(worker);
+        }
+      }
+    } catch (...) {
+      std::lock_guard<std::mutex> lock(error_mutex_);
+      if (!error_) error_ = std::current_exception();
+      for (Mailbox& m : mailboxes_) m.stop();
+    }
+    current_worker_ = -1;
+  }
+
+  void drain(Worker& worker) {
+    while (!local_.empty()) {
+      Message m = local_.front();
+      local_.pop_front();
+      worker.receive(m);
+    }
+  }
+
+  const PhysicalGraph& graph_;
+  const Hooks& hooks_;
+  const RunOptions& options_;
+  ActorTable table_;
+  Executor executor_;
+  Rendezvous rendezvous_;
+  Liveness liveness_;
+  std::deque<Worker> workers_;
+  std::vector<Mailbox> mailboxes_;
+  std::vector<Log> logs_;
+  std::vector<int64_t> began_;
+  Clock::time_point start_;
+  std::mutex error_mutex_;
+  std::exception_ptr error_;
+  static thread_local int current_worker_;
+  static thread_local std::deque<Message> local_;
+};
+
+thread_local int ThreadEngine::current_worker_ = -1;
+thread_local std::deque<Message> ThreadEngine::local_;
+
+}  // namespace
+
+RunReport run_threads(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks, const RunOptions& options) {
+  return ThreadEngine(graph, memory, hooks, options).run();
+}
+
+}  // namespace partita

@@ -1,0 +1,25 @@
+// Engine `threads`: runs a PhysicalGraph with N devices in one process, one thread per hardware queue.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "partita/physical/trace.h"
+#include "partita/runtime/execute.h"
+
+namespace partita {
+
+struct RunOptions {
+  int64_t steps = 1;
+  bool trace = false;  // record events and memory
+};
+
+struct RunReport {
+  Trace trace;                              // events only if asked for; times from the start of the run
+  std::vector<int64_t> peak_bytes;          // per device: registers between first write and last release, and kernels' own
+};
+
+// Runs whole steps to their end. What a kernel or hook throws stops every thread and is thrown here.
+RunReport run_threads(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks, const RunOptions& options);
+
+}  // namespace partita
