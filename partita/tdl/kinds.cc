@@ -1,6 +1,5 @@
 // Kinds: which values are true and which partial on one mesh axis. docs/TDL.md, rules 11 to 16.
 #include <algorithm>
-#include <set>
 
 #include "partita/tdl/analysis.h"
 #include "partita/tdl/mutant.h"

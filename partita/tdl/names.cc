@@ -1,6 +1,5 @@
 // Names of parts, given after the boxes are known (rule 19), and strategies as text.
 #include <algorithm>
-#include <set>
 
 #include "partita/base/error.h"
 #include "partita/tdl/tdl.h"
@@ -55,34 +54,34 @@ std::vector<Split> splits_of(const BoundTensor& tensor) {
 
 std::string name_of_split(const Split& s) { return s.digit < 0 ? fmt::format("S({})", s.axis) : fmt::format("S({}.{})", s.axis, s.digit); }
 
-// Whether the boxes are exactly those of splits, one a mesh axis (none: whole); axes that split the same are one split.
-bool is_cut(const BoundTensor& tensor, const Derived& d, const std::vector<Box>& boxes, const std::vector<std::optional<Split>>& splits) {
-  for (size_t w = 0; w < boxes.size(); ++w) {
-    for (const Split& s : splits_of(tensor)) {
-      if (s.digit < 0 && tensor.radices[s.axis].size() > 1) {
-        const bool by_digit = std::any_of(splits.begin(), splits.end(), [&](const auto& x) { return x && x->axis == s.axis && x->digit >= 0; });
-        if (by_digit) continue;
-      }
-      if (s.digit >= 0) {
-        const bool as_whole = std::none_of(splits.begin(), splits.end(), [&](const auto& x) { return x && x->axis == s.axis && x->digit >= 0; });
-        if (as_whole) continue;
-      }
-      int64_t parts = 1, part = 0;
-      int below = d.positions();
-      for (size_t axis = 0; axis < d.mesh.size(); ++axis) {
-        below /= d.mesh[axis];
-        const auto& x = splits[axis];
-        if (!x || x->axis != s.axis || x->digit != s.digit) continue;
-        parts *= d.mesh[axis], part = part * d.mesh[axis] + static_cast<int>(w) / below % d.mesh[axis];
-      }
-      const Shape& radices = tensor.radices[s.axis];
-      const Interval wanted = cut(s.digit < 0 ? tensor.shape[s.axis] : radices[s.digit], parts, part);
-      const auto found = s.digit < 0 ? stored_interval(boxes[w], radices, s.first) : std::optional(boxes[w][s.first + s.digit]);
-      if (wanted.empty() && is_empty(boxes[w])) goto next_position;  // an empty part is empty whatever its other axes say
-      if (!found || *found != wanted) return false;
+// Whether one position's box is that of splits, one a mesh axis (none: whole); axes that split the same are one split.
+bool is_cut_at(const BoundTensor& tensor, const Derived& d, const Box& box, const std::vector<std::optional<Split>>& splits, int position) {
+  auto by_digit = [&](size_t stored) {
+    return std::any_of(splits.begin(), splits.end(), [&](const auto& x) { return x && x->axis == stored && x->digit >= 0; });
+  };
+  bool agrees = true;
+  for (const Split& s : splits_of(tensor)) {
+    const Shape& radices = tensor.radices[s.axis];
+    if (radices.size() > 1 && (s.digit >= 0) != by_digit(s.axis)) continue;  // said by the other form
+    int64_t parts = 1, part = 0;
+    int below = d.positions();
+    for (size_t axis = 0; axis < d.mesh.size(); ++axis) {
+      below /= d.mesh[axis];
+      const auto& x = splits[axis];
+      if (!x || x->axis != s.axis || x->digit != s.digit) continue;
+      parts *= d.mesh[axis], part = part * d.mesh[axis] + position / below % d.mesh[axis];
     }
-  next_position:;
+    const Interval wanted = cut(s.digit < 0 ? tensor.shape[s.axis] : radices[s.digit], parts, part);
+    if (wanted.empty() && is_empty(box)) return true;  // an empty part is empty whatever its other axes say
+    const auto found = s.digit < 0 ? stored_interval(box, radices, s.first) : std::optional(box[s.first + s.digit]);
+    agrees = agrees && found && *found == wanted;
   }
+  return agrees;
+}
+
+bool is_cut(const BoundTensor& tensor, const Derived& d, const std::vector<Box>& boxes, const std::vector<std::optional<Split>>& splits) {
+  for (size_t w = 0; w < boxes.size(); ++w)
+    if (!is_cut_at(tensor, d, boxes[w], splits, static_cast<int>(w))) return false;
   return true;
 }
 

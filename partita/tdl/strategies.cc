@@ -1,6 +1,6 @@
 // Strategies: docs/TDL.md, section 4.
 #include <algorithm>
-#include <set>
+#include <cctype>
 
 #include "partita/base/error.h"
 #include "partita/tdl/analysis.h"

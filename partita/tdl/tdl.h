@@ -173,8 +173,9 @@ struct NotDerived {
 std::optional<Derived> derive(const Bound& bound, const std::vector<int>& mesh, const std::vector<AxisStrategy>& axes,
                               NotDerived* why = nullptr);
 
-// Every strategy on one mesh axis of extent p, in a fixed order: index names in the formula's order (each with its
-// partial offers), sets of two names, partial{..} for each reducer, replicate last.
+// Every strategy on one mesh axis of extent p, in a fixed order: index names in the formula's order (each with the operands
+// that join as partial where that saves conversions, then with none), sets of two names, partial{..} for each reducer,
+// replicate last. Indices shorter than p are among them: a search leaves those out.
 std::vector<AxisStrategy> strategies(const Bound& bound, int p);
 
 // The name of a tensor's part on a one-axis mesh (19): "B", "S(1)", "P(sum)", "H(2)" for overlapping boxes, "U(1)" for
@@ -195,8 +196,11 @@ std::vector<int64_t> touched_elements(const Bound& bound, const Derived& derived
 // The full range of every index.
 std::vector<Interval> full_ranges(const Bound& bound);
 
-// Element-wise: every operand is read at the result's own index, in one stage each (Tofu section 5.1).
+// Element-wise (Tofu section 5.1): every stage has the same left side and reads everything at its own index; scalars may
+// be read besides. Nothing is reduced.
 bool is_elementwise(const Bound& bound);
+// What is right but loses strategies: an operand's axis that two stages read under two names.
+std::vector<std::string> lints(const Bound& bound);
 
 // The formula's text with its indices and tensors renamed and its sums sorted: equal for equal formulas. The iteration
 // extents are part of it.

@@ -1,0 +1,308 @@
+// Canonical forms: a formula with its names taken away and what commutes put in one order.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "partita/base/error.h"
+#include "partita/base/rng.h"
+#include "partita/tdl/affine.h"
+#include "partita/tdl/analysis.h"
+#include "partita/tdl/text.h"
+
+namespace partita::tdl {
+namespace {
+
+using Key = uint64_t;  // equal for things that differ in names and order alone
+
+Key mix(Key a, Key b) {
+  a ^= b + 0x9E3779B97F4A7C15u + (a << 6) + (a >> 2);
+  a *= 0xBF58476D1CE4E5B9u;
+  return a ^ (a >> 29);
+}
+Key mix(Key a, const std::string& text) { return mix(a, hash_name(text)); }
+
+bool chains(const std::string& f) { return f == "+" || f == "*" || f == "and" || f == "or" || f == "max" || f == "min"; }
+bool commutes(const std::string& f) { return chains(f) || f == "==" || f == "!="; }
+
+// (a + b) + c as its three terms.
+void flatten(const Expr& e, const std::string& f, std::vector<const Expr*>& terms) {
+  if (e.kind == ExprKind::kBinary && e.function == f && chains(f)) {
+    for (const Expr& a : e.args) flatten(a, f, terms);
+  } else {
+    terms.push_back(&e);
+  }
+}
+
+std::vector<const Expr*> children(const Expr& e) {
+  std::vector<const Expr*> list;
+  if (e.kind == ExprKind::kBinary && chains(e.function)) {
+    flatten(e, e.function, list);
+  } else {
+    for (const Expr& a : e.args) list.push_back(&a);
+  }
+  return list;
+}
+
+// Colours indices by where they occur, refined until nothing is told apart any more, as in testing graphs for isomorphism
+// (Weisfeiler and Leman): indices of one colour play the same part, or differ only in name.
+class Colours {
+ public:
+  explicit Colours(const Bound& bound) : bound_(bound) {
+    for (const Index& index : bound.indices) colour_.push_back(mix(1, static_cast<Key>(index.extent)));
+    for (size_t classes = 0; classes < distinct();) {
+      classes = distinct();
+      refine();
+    }
+  }
+
+  Key of(int index) const { return colour_[index]; }
+
+  Key of(const Affine& a) const {
+    std::vector<Key> terms;
+    for (const auto& term : a.terms) terms.push_back(of(term));
+    std::sort(terms.begin(), terms.end());
+    Key key = mix(2, static_cast<Key>(a.constant));
+    for (Key t : terms) key = mix(key, t);
+    return key;
+  }
+
+  Key of(const Affine::Term& term) const {
+    Key key = mix(3, static_cast<Key>(term.coefficient));
+    key = mix(key, static_cast<Key>(term.atom.kind));
+    if (term.atom.kind == Affine::Atom::Kind::kIndex) return mix(key, colour_[term.atom.index]);
+    return mix(mix(key, static_cast<Key>(term.atom.divisor)), of(*term.atom.inner));
+  }
+
+  Key of(const Expr& e) const {
+    Key key = mix(4, static_cast<Key>(e.kind));
+    key = mix(key, std::bit_cast<Key>(e.number));
+    key = mix(key, e.function);
+    key = mix(key, static_cast<Key>(e.has_else));
+    key = mix(key, static_cast<Key>(e.tensor));
+    if (e.kind == ExprKind::kReduce) key = mix(key, static_cast<Key>(e.reducer));
+    if (e.kind == ExprKind::kIndex) key = mix(key, colour_[e.index]);
+    for (size_t a = 0; a < e.subscripts.size(); ++a) key = mix(key, !e.whole.empty() && e.whole[a] ? 5 : of(e.subscripts[a]));
+    std::vector<Key> reduced;
+    for (int i : e.reduced) reduced.push_back(colour_[i]);
+    std::sort(reduced.begin(), reduced.end());
+    for (Key r : reduced) key = mix(key, r);
+    std::vector<Key> below;
+    for (const Expr* a : children(e)) below.push_back(of(*a));
+    if (commutes(e.function)) std::sort(below.begin(), below.end());
+    for (Key b : below) key = mix(key, b);
+    return key;
+  }
+
+ private:
+  size_t distinct() const {
+    std::vector<Key> sorted = colour_;
+    std::sort(sorted.begin(), sorted.end());
+    return static_cast<size_t>(std::unique(sorted.begin(), sorted.end()) - sorted.begin());
+  }
+
+  void occurs(int index, Key where) { seen_[index].push_back(where); }
+
+  void walk(const Affine& a, Key where) {
+    for (const auto& term : a.terms) {
+      const Key here = mix(mix(where, of(a)), static_cast<Key>(term.coefficient));
+      if (term.atom.kind == Affine::Atom::Kind::kIndex)
+        occurs(term.atom.index, here);
+      else
+        walk(*term.atom.inner, here);
+    }
+  }
+
+  void walk(const Expr& e, Key where) {
+    where = mix(where, of(e));
+    if (e.kind == ExprKind::kIndex) occurs(e.index, where);
+    for (int i : e.reduced) occurs(i, where);
+    for (size_t a = 0; a < e.subscripts.size(); ++a) walk(e.subscripts[a], mix(where, a));
+    size_t slot = 0;
+    for (const Expr* child : children(e)) walk(*child, mix(where, commutes(e.function) ? 0 : ++slot));
+  }
+
+  void refine() {
+    seen_.assign(colour_.size(), {});
+    for (size_t s = 0; s < bound_.stages.size(); ++s) {
+      const Stage& stage = bound_.stages[s];
+      for (size_t a = 0; a < stage.lhs.size(); ++a) walk(stage.lhs[a], mix(mix(6, s), a));
+      walk(stage.body, mix(7, s));
+    }
+    for (size_t i = 0; i < colour_.size(); ++i) {
+      std::sort(seen_[i].begin(), seen_[i].end());
+      for (Key k : seen_[i]) colour_[i] = mix(colour_[i], k);
+    }
+  }
+
+  const Bound& bound_;
+  std::vector<Key> colour_;
+  std::vector<std::vector<Key>> seen_;
+};
+
+class Canonical {
+ public:
+  explicit Canonical(const Bound& bound) : bound_(bound), colours_(bound), number_(bound.indices.size(), -1) {}
+
+  Bound run() {
+    Bound out;
+    out.name = "f";
+    out.operand_count = bound_.operand_count;
+    out.results = bound_.results;
+    out.tensors = bound_.tensors;
+    for (size_t t = 0; t < out.tensors.size(); ++t)
+      out.tensors[t].name = fmt::format("{}{}", out.tensors[t].is_operand ? "o" : "s", out.tensors[t].is_operand ? t : t - bound_.operand_count);
+    out.stages = bound_.stages;
+    for (Stage& stage : out.stages) {
+      sort(stage.body);
+      for (const Affine& a : stage.lhs) number(a);
+      number(stage.body);
+    }
+    for (Stage& stage : out.stages) {
+      for (Affine& a : stage.lhs) a = renumbered(a);
+      renumber(stage.body);
+    }
+    out.indices.resize(order_.size());
+    for (size_t i = 0; i < order_.size(); ++i) out.indices[i] = {fmt::format("i{}", i), bound_.indices[order_[i]].extent, true};
+    return out;
+  }
+
+ private:
+  void sort(Expr& e) {
+    if (e.kind == ExprKind::kBinary && commutes(e.function)) {
+      std::vector<std::pair<Key, Expr>> terms;
+      for (const Expr* a : children(e)) terms.emplace_back(colours_.of(*a), *a);
+      std::stable_sort(terms.begin(), terms.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+      for (auto& [key, term] : terms) sort(term);
+      Expr chain = std::move(terms[0].second);
+      for (size_t i = 1; i < terms.size(); ++i) {
+        Expr pair;
+        pair.kind = ExprKind::kBinary;
+        pair.function = e.function;
+        pair.args.push_back(std::move(chain));
+        pair.args.push_back(std::move(terms[i].second));
+        chain = std::move(pair);
+      }
+      e = std::move(chain);
+    } else {
+      for (Expr& a : e.args) sort(a);
+    }
+    std::stable_sort(e.reduced.begin(), e.reduced.end(), [&](int a, int b) { return colours_.of(a) < colours_.of(b); });
+  }
+
+  void number(int index) {
+    if (number_[index] >= 0) return;
+    number_[index] = static_cast<int>(order_.size());
+    order_.push_back(index);
+  }
+  void number(const Affine& a) {
+    std::vector<const Affine::Term*> terms;
+    for (const auto& term : a.terms) terms.push_back(&term);
+    std::stable_sort(terms.begin(), terms.end(), [&](const auto* x, const auto* y) { return colours_.of(*x) < colours_.of(*y); });
+    for (const auto* term : terms) {
+      if (term->atom.kind == Affine::Atom::Kind::kIndex)
+        number(term->atom.index);
+      else
+        number(*term->atom.inner);
+    }
+  }
+  void number(const Expr& e) {
+    if (e.kind == ExprKind::kIndex) number(e.index);
+    for (const Affine& a : e.subscripts) number(a);
+    for (const Expr& a : e.args) number(a);
+    for (int i : e.reduced) number(i);
+  }
+
+  Affine renumbered(const Affine& a) const {
+    Affine out = affine_constant(a.constant);
+    for (const auto& term : a.terms) {
+      Affine part;
+      if (term.atom.kind == Affine::Atom::Kind::kIndex) {
+        part = affine_index(number_[term.atom.index]);
+      } else {
+        const Affine inner = renumbered(*term.atom.inner);
+        part = term.atom.kind == Affine::Atom::Kind::kMod ? modulo(inner, term.atom.divisor) : floor_div(inner, term.atom.divisor);
+      }
+      out = out + scaled(part, term.coefficient);
+    }
+    return out;
+  }
+  void renumber(Expr& e) const {
+    if (e.kind == ExprKind::kIndex) e.index = number_[e.index];
+    for (int& i : e.reduced) i = number_[i];
+    std::sort(e.reduced.begin(), e.reduced.end());
+    for (Affine& a : e.subscripts) a = renumbered(a);
+    for (Expr& a : e.args) renumber(a);
+  }
+
+  const Bound& bound_;
+  const Colours colours_;
+  std::vector<int> number_;  // of an index, in order of occurrence; -1: it does not occur
+  std::vector<int> order_;
+};
+
+}  // namespace
+
+std::string canonical(const Bound& bound) {
+  const Bound c = Canonical(bound).run();
+  std::string shapes;
+  for (int t = 0; t < c.operand_count; ++t) shapes += fmt::format("{}o{}[{}]", t ? " " : "", t, fmt::join(c.tensors[t].shape, ","));
+  return shapes + "\n" + to_text(c);
+}
+
+bool is_elementwise(const Bound& bound) {
+  if (bound.stages.empty()) return false;
+  std::vector<int> own;
+  for (size_t s = 0; s < bound.stages.size(); ++s) {
+    const Stage& stage = bound.stages[s];
+    if (stage.body.kind == ExprKind::kReduce) return false;
+    std::vector<int> indices;
+    for (const Affine& a : stage.lhs) {
+      if (a.plain_index() < 0) return false;
+      indices.push_back(a.plain_index());
+    }
+    if (s > 0 && indices != own) return false;
+    own = indices;
+  }
+  const Analysis analysis = analyze(bound);
+  for (const StageAnalysis& s : analysis.stages)
+    for (const Read& read : s.reads) {
+      const Expr& e = *read.access;
+      if (!e.whole.empty()) return false;
+      if (volume(bound.tensors[e.tensor].shape) == 1 && volume(bound.tensors[bound.results[0]].shape) != 1) {
+        const bool fixed = std::all_of(e.subscripts.begin(), e.subscripts.end(), [](const Affine& a) { return a.terms.empty(); });
+        if (!fixed) return false;
+        continue;
+      }
+      if (e.subscripts.size() != own.size()) return false;
+      for (size_t a = 0; a < own.size(); ++a)
+        if (e.subscripts[a].plain_index() != own[a]) return false;
+    }
+  return true;
+}
+
+std::vector<std::string> lints(const Bound& bound) {
+  const Analysis analysis = analyze(bound);
+  std::vector<std::string> found;
+  auto meet = [&](int a, int b) {
+    return std::any_of(analysis.stages.begin(), analysis.stages.end(), [&](const StageAnalysis& s) { return s.has(a) && s.has(b); });
+  };
+  for (int t = 0; t < bound.operand_count; ++t)
+    for (size_t axis = 0; axis < bound.tensors[t].factored.size(); ++axis) {
+      std::vector<int> names;
+      for (const StageAnalysis& s : analysis.stages)
+        for (const Read& read : s.reads) {
+          if (read.access->tensor != t || (!read.access->whole.empty() && read.access->whole[axis])) continue;
+          const int index = read.access->subscripts[axis].plain_index();
+          if (index >= 0 && std::find(names.begin(), names.end(), index) == names.end()) names.push_back(index);
+        }
+      for (size_t a = 0; a < names.size(); ++a)
+        for (size_t b = a + 1; b < names.size(); ++b) {
+          if (meet(names[a], names[b])) continue;
+          found.push_back(fmt::format("axis {} of {} is read by {} and by {}, which never meet: under one name, a split would reach both", axis,
+                                      bound.tensors[t].name, bound.indices[names[a]].name, bound.indices[names[b]].name));
+        }
+    }
+  return found;
+}
+
+}  // namespace partita::tdl
