@@ -76,6 +76,8 @@ Expr make_folded(ExprKind kind, const std::string& function, std::vector<Expr> a
   return node(kind, function, std::move(args));
 }
 
+std::string axes_text(size_t n) { return n == 1 ? "1 axis" : fmt::format("{} axes", n); }
+
 class Binder {
  public:
   Binder(const Definition& definition, const std::vector<Shape>& shapes, const Attributes& attributes)
@@ -154,7 +156,7 @@ class Binder {
       total += widths.back();
     }
     if (total != free || free < 0 || (groups.size() == 1 && ranks_.contains(groups[0]) && free > ranks_.at(groups[0])))
-      error(access.at, fmt::format("{} has {} axes, and is read with {}", access.name, shape.size(),
+      error(access.at, fmt::format("{} has {}, and is read with {}", access.name, axes_text(shape.size()),
                                    static_cast<int>(access.args.size() - groups.size()) +
                                        (groups.size() == 1 && ranks_.contains(groups[0]) ? ranks_.at(groups[0]) : total)));
     return widths;
@@ -203,7 +205,7 @@ class Binder {
         if (s.kind == Kind::kGroup && !ranks_.contains(s.name))
           error(s.at, fmt::format("nothing fixes how many axes ..{} has: give the attribute ..{}", s.name, s.name));
       if (groups_of(*read).empty() && shape.size() != read->args.size())
-        error(read->at, fmt::format("{} has {} axes, and is read with {}", read->name, shape.size(), read->args.size()));
+        error(read->at, fmt::format("{} has {}, and is read with {}", read->name, axes_text(shape.size()), read->args.size()));
       group_widths(*read, shape);
     }
   }
@@ -404,7 +406,7 @@ class Binder {
     const Shape shape = b_.tensors[tensor].shape;
     Subscripts subs = subscripts(s, s.args, is_operand ? &shape : nullptr);
     if (subs.forms.size() != shape.size())
-      error(s.at, fmt::format("{} has {} axes, and is read with {}", s.name, shape.size(), subs.forms.size()));
+      error(s.at, fmt::format("{} has {}, and is read with {}", s.name, axes_text(shape.size()), subs.forms.size()));
     Expr e;
     e.kind = ExprKind::kRead;
     e.tensor = tensor;
@@ -459,7 +461,7 @@ class Binder {
       case Kind::kExtent: {
         const Shape& shape = shapes_[operand(s.name)];
         const int axis = s.axis < 0 ? s.axis + static_cast<int>(shape.size()) : s.axis;
-        if (axis < 0 || axis >= static_cast<int>(shape.size())) error(s.at, fmt::format("{} has {} axes, so there is no {}.{}", s.name, shape.size(), s.name, s.axis));
+        if (axis < 0 || axis >= static_cast<int>(shape.size())) error(s.at, fmt::format("{} has {}, so there is no {}.{}", s.name, axes_text(shape.size()), s.name, s.axis));
         return number_expr(static_cast<double>(shape[axis]));
       }
       case Kind::kAccess: return read(s, false);

@@ -26,7 +26,9 @@ struct Token {
 };
 
 constexpr std::array<std::string_view, 7> kKeywords = {"if", "else", "and", "or", "not", "inf", "opaque"};
-constexpr int kDeepest = 200;  // nested expressions
+constexpr int kDeepest = 1500;  // nested calls of the parser: 500 parentheses
+constexpr size_t kShownBefore = 100;  // characters of the line that an error shows before the place
+constexpr int kLongest = 1000;  // terms of one sum
 
 bool is_keyword(std::string_view name) { return std::find(kKeywords.begin(), kKeywords.end(), name) != kKeywords.end(); }
 bool starts_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
@@ -183,6 +185,7 @@ class Parser {
       } else {
         if (!single) error(here().at, "expected `stage[..] = ..`: with named results every line defines a stage");
         stage.name = d.results[0];
+        stage.at = result_at;
         stage.lhs = lhs;
         stage.body = expression();
         if (here().kind != TokenKind::kEnd) error(here().at, fmt::format("expected the end of the formula after its result, found {}", found()));
@@ -294,7 +297,7 @@ class Parser {
     Syntax a = sub();
     int chain = 0;
     while (continues() && std::any_of(signs.begin(), signs.end(), [&](std::string_view s) { return peek(s); })) {
-      if (++chain > 5 * kDeepest) error(here().at, "the expression is too long");
+      if (++chain > kLongest) error(here().at, "the expression is too long");
       const Token& t = next();
       std::vector<Syntax> sides;
       sides.push_back(std::move(a));
@@ -517,10 +520,13 @@ void fail_at(std::string_view name, std::string_view text, size_t at, const std:
   const size_t begin = before == std::string_view::npos ? 0 : before + 1;
   const size_t end = std::min(text.find('\n', at), text.size());
   const auto line = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(begin), '\n') + 1;
-  std::string shown(text.substr(begin, end - begin));
+  // Of a long line, what is around the place.
+  const size_t from = at - begin > kShownBefore + 20 ? at - kShownBefore : begin;
+  std::string shown(text.substr(from, std::min(end - from, 2 * kShownBefore)));
   std::replace(shown.begin(), shown.end(), '\t', ' ');
-  fail("{}, line {}, column {}: {}\n    {}\n    {:>{}}", name.empty() ? "formula" : name, line, at - begin + 1, message, shown, '^',
-       at - begin + 1);
+  const std::string_view cut = from > begin ? ".." : "";
+  fail("{}, line {}, column {}: {}\n    {}{}\n    {:>{}}", name.empty() ? "formula" : name, line, at - begin + 1, message, cut, shown, '^',
+       at - from + cut.size() + 1);
 }
 
 std::optional<Reducer> find_reducer(std::string_view name) {

@@ -11,6 +11,19 @@ namespace {
 
 std::string text_of(const Expr& e, const Bound& bound, const Names& names);
 
+bool same_precedence(const std::string& a, const std::string& b) {
+  auto level = [](const std::string& f) { return f == "+" || f == "-" ? 1 : f == "*" || f == "/" || f == "//" || f == "%" ? 2 : 0; };
+  return a == b ? a == "and" || a == "or" || level(a) > 0 : level(a) > 0 && level(a) == level(b);
+}
+
+// a + b + c without the parentheses that reading from the left makes needless.
+std::string chain_text(const Expr& e, const Bound& bound, const Names& names) {
+  const Expr& left = e.args[0];
+  const bool bare = left.kind == ExprKind::kBinary && same_precedence(left.function, e.function);
+  return fmt::format("{} {} {}", bare ? chain_text(left, bound, names) : text_of(left, bound, names), e.function,
+                     text_of(e.args[1], bound, names));
+}
+
 std::string list_of(const std::vector<Expr>& args, const Bound& bound, const Names& names) {
   std::string text;
   for (const Expr& a : args) text += (text.empty() ? "" : ", ") + text_of(a, bound, names);
@@ -41,7 +54,7 @@ std::string text_of(const Expr& e, const Bound& bound, const Names& names) {
       return fmt::format("{}({})", e.function, text_of(e.args[0], bound, names));
     case ExprKind::kBinary:
       if (e.function == "max" || e.function == "min") return fmt::format("{}({})", e.function, list_of(e.args, bound, names));
-      return fmt::format("({} {} {})", text_of(e.args[0], bound, names), e.function, text_of(e.args[1], bound, names));
+      return fmt::format("({})", chain_text(e, bound, names));
     case ExprKind::kIf: return fmt::format("if({})", list_of(e.args, bound, names));
     case ExprKind::kRng: return fmt::format("rng({})", list_of(e.args, bound, names));
     case ExprKind::kReduce: {
