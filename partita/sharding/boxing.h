@@ -48,12 +48,13 @@ struct Step {
 
 struct Conversion {
   Layout from, to;
-  std::vector<Step> steps;  // empty: nothing to do
+  std::vector<Step> steps;  // empty: each position already holds its box (`from` and `to` list the same devices)
   int64_t bytes = 0;
 };
 
-// The cheapest conversion in bytes, then in number of steps, then collectives before fetches. On one mesh: a path of
-// steps over its axes; between two: steps on the first, one fetch, steps on the second, whichever is cheapest.
+// The cheapest conversion in bytes, then in number of steps that move any, then collectives before fetches, then in number
+// of steps. On one mesh: a path of steps over its axes; between two: steps on the first, one fetch, steps on the second,
+// whichever is cheapest.
 // What isn't partial is always one step, since nobody can receive less than what it lacks.
 // The members of a partial group of either layout hold equal boxes.
 Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster);

@@ -1,0 +1,698 @@
+#include "partita/sharding/boxing.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "partita/base/error.h"
+
+namespace partita {
+
+namespace {
+
+constexpr int64_t kUnreachable = std::numeric_limits<int64_t>::max();
+
+int64_t overlap(const Box& a, const Box& b) {
+  int64_t n = 1;
+  for (size_t i = 0; i < a.size(); ++i) n *= intersect(a[i], b[i]).size();
+  return n;
+}
+
+// Partial over more than one position: an axis of extent 1 has the whole value.
+bool in_parts(const Layout& l) {
+  for (size_t a = 0; a < l.kinds.size(); ++a)
+    if (l.kinds[a] && l.mesh.extents[a] > 1) return true;
+  return false;
+}
+
+int member_count(const Layout& l) {
+  int n = 1;
+  for (size_t a = 0; a < l.kinds.size(); ++a)
+    if (l.kinds[a]) n *= l.mesh.extents[a];
+  return n;
+}
+
+// Which part of its partial values a position holds: its coordinate on the partial axes, row-major.
+int member_of(const Layout& l, int position) {
+  int member = 0, stride = l.mesh.positions();
+  for (size_t a = 0; a < l.kinds.size(); ++a) {
+    stride /= l.mesh.extents[a];
+    if (l.kinds[a]) member = member * l.mesh.extents[a] + position / stride % l.mesh.extents[a];
+  }
+  return member;
+}
+
+bool idempotent(tdl::Reducer r) { return r == tdl::Reducer::kMax || r == tdl::Reducer::kMin; }
+
+// ---------------------------------------------------------------- the fetch
+
+std::vector<Shape> step_radices(const Layout& from, const Layout& to) {
+  if (from.radices == to.radices) return from.radices;
+  if (auto common = common_radices(from.radices, to.radices)) return *common;
+  std::vector<Shape> plain;
+  for (int64_t e : from.shape()) plain.push_back({e});
+  return plain;
+}
+
+// What each position holds, as boxes over `radices` (from step_radices).
+std::vector<std::vector<Box>> contents(const Layout& l, const std::vector<Shape>& radices) {
+  std::vector<std::vector<Box>> all;
+  bool refines = false;
+  if (l.radices != radices) {
+    auto common = common_radices(l.radices, radices);
+    refines = common && *common == radices;
+  }
+  for (const Box& box : l.boxes) {
+    if (is_empty(box))
+      all.push_back({});
+    else if (l.radices == radices)
+      all.push_back({box});
+    else
+      all.push_back(refines ? refined_boxes(box, l.radices, radices) : stored_boxes(box, l.radices));
+  }
+  return all;
+}
+
+// The parts of `frags` outside `box`; those inside go to `inside`.
+std::vector<Box> split_by(const std::vector<Box>& frags, const Box& box, std::vector<Box>& inside) {
+  std::vector<Box> rest;
+  for (const Box& f : frags) {
+    Box meet = intersect(f, box);
+    if (is_empty(meet)) {
+      rest.push_back(f);
+      continue;
+    }
+    inside.push_back(std::move(meet));
+    for (Box& b : subtract(f, box)) rest.push_back(std::move(b));
+  }
+  return rest;
+}
+
+struct Fetcher {
+  const Layout& from;
+  const Layout& to;
+  const Cluster& cluster;
+  std::vector<Shape> radices;
+  std::vector<std::vector<Box>> have, want;  // by position
+  int members;
+  std::vector<int> local;  // by target: the position of `from` on the same device, or -1
+  // Per member: the different boxes of `from`, and who holds each.
+  struct Held {
+    Box box;
+    std::vector<int> positions;
+  };
+  std::vector<std::vector<Held>> held;
+  std::vector<Piece> pieces;
+  int64_t moved = 0;  // elements
+
+  Fetcher(const Layout& f, const Layout& t, const Cluster& c)
+      : from(f), to(t), cluster(c), radices(step_radices(f, t)), have(contents(f, radices)), want(contents(t, radices)),
+        members(member_count(f)), held(members) {
+    for (DeviceId d : to.mesh.devices) local.push_back(from.mesh.position_of(d));
+    for (int p = 0; p < from.mesh.positions(); ++p)
+      for (const Box& box : have[p]) {
+        std::vector<Held>& list = held[member_of(from, p)];
+        auto it = std::find_if(list.begin(), list.end(), [&](const Held& h) { return h.box == box; });
+        if (it == list.end()) it = list.insert(list.end(), {box, {}});
+        it->positions.push_back(p);
+      }
+    if (in_parts(to))
+      to_partial();
+    else
+      to_whole();
+    std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.target < b.target; });
+  }
+
+  void emit(int source, int target, Box box) {
+    if (source != local[target]) moved += volume(box);
+    pieces.push_back({source, target, std::move(box)});
+  }
+
+  // Of the positions in `holders` the one with the fastest route to the target.
+  int fastest(const std::vector<int>& holders, int target) const {
+    DeviceId reader = to.mesh.devices[target];
+    std::vector<int> tied;
+    double bandwidth = -1, latency = 0;
+    for (int h : holders) {
+      DeviceId device = from.mesh.devices[h];
+      double b = cluster.bandwidth(device, reader), l = cluster.latency_us(device, reader);
+      if (b > bandwidth || (b == bandwidth && l < latency)) {
+        tied.clear();
+        bandwidth = b;
+        latency = l;
+      }
+      if (b == bandwidth && l == latency) tied.push_back(h);
+    }
+    return tied[target % tied.size()];
+  }
+
+  // The target takes `box` of one member: what its device holds from there, the rest from others.
+  void take(int member, int target, const Box& box) {
+    std::vector<Box> rest = {box};
+    if (int s = local[target]; s >= 0 && member_of(from, s) == member)
+      for (const Box& own : have[s]) {
+        std::vector<Box> inside;
+        rest = split_by(rest, own, inside);
+        for (Box& b : inside) emit(s, target, std::move(b));
+      }
+    // Cut so that each fragment is held whole, or not at all, by everyone.
+    struct Fragment {
+      Box box;
+      std::vector<int> holders;
+    };
+    std::vector<Fragment> fragments;
+    for (Box& b : rest) fragments.push_back({std::move(b), {}});
+    for (const Held& h : held[member]) {
+      std::vector<Fragment> next;
+      for (Fragment& f : fragments) {
+        Box meet = intersect(f.box, h.box);
+        if (is_empty(meet)) {
+          next.push_back(std::move(f));
+          continue;
+        }
+        for (Box& b : subtract(f.box, h.box)) next.push_back({std::move(b), f.holders});
+        f.holders.insert(f.holders.end(), h.positions.begin(), h.positions.end());
+        next.push_back({std::move(meet), std::move(f.holders)});
+      }
+      fragments = std::move(next);
+    }
+    for (Fragment& f : fragments) {
+      ensure(!f.holders.empty(), "no position of {} holds {}, which position {} of {} needs", to_string(from), to_string(f.box), target,
+             to_string(to));
+      std::sort(f.holders.begin(), f.holders.end());
+      emit(fastest(f.holders, target), target, std::move(f.box));
+    }
+  }
+
+  void to_whole() {
+    for (int t = 0; t < to.mesh.positions(); ++t)
+      for (int m = 0; m < members; ++m)
+        for (const Box& box : want[t]) take(m, t, box);
+  }
+
+  // Each member's values go to one member of the target's groups, the same wherever the target has replicas of it; the
+  // other members keep the identity. For each stretch of elements the choice that moves least.
+  void to_partial() {
+    for (int t = 0; t < to.mesh.positions(); ++t)
+      for (int other : to.partial_group(t))
+        ensure(want[other] == want[t], "a partial group of {} has different boxes", to_string(to));
+    std::vector<Box> fragments;  // disjoint, each inside or outside every box of either side
+    auto refine_by = [&](const Box& box) {
+      std::vector<Box> inside, rest = split_by(fragments, box, inside);
+      rest.insert(rest.end(), inside.begin(), inside.end());
+      fragments = std::move(rest);
+    };
+    for (int t = 0; t < to.mesh.positions(); ++t) {
+      if (member_of(to, t) != 0) continue;
+      for (const Box& box : want[t]) {
+        std::vector<Box> fresh = {box};
+        for (const Box& f : fragments) {
+          std::vector<Box> known;
+          fresh = split_by(fresh, f, known);
+        }
+        refine_by(box);
+        fragments.insert(fragments.end(), fresh.begin(), fresh.end());
+      }
+    }
+    for (const std::vector<Held>& list : held)
+      for (const Held& h : list) refine_by(h.box);
+    std::sort(fragments.begin(), fragments.end(), [](const Box& a, const Box& b) {
+      return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](const Interval& x, const Interval& y) { return std::tie(x.lo, x.hi) < std::tie(y.lo, y.hi); });
+    });
+
+    int target_members = member_count(to);
+    auto holds = [](const std::vector<Box>& boxes, const Box& f) {
+      return std::any_of(boxes.begin(), boxes.end(), [&](const Box& b) { return contains(b, f); });
+    };
+    bool whole_first = in_parts(from) && from.reducer() != to.reducer();  // all members must meet in one place
+    std::vector<int64_t> cost(target_members);
+    for (const Box& f : fragments)
+      for (int m = 0; m < members; m += whole_first ? members : 1) {
+        std::fill(cost.begin(), cost.end(), 0);
+        for (int t = 0; t < to.mesh.positions(); ++t) {
+          if (!holds(want[t], f)) continue;
+          int s = local[t];
+          bool has = s >= 0 && holds(have[s], f);
+          if (whole_first)
+            cost[member_of(to, t)] += members - has;
+          else
+            cost[member_of(to, t)] += !(has && member_of(from, s) == m);
+        }
+        int chosen = m % target_members;
+        for (int t = 0; t < target_members; ++t)
+          if (cost[t] < cost[chosen]) chosen = t;
+        // max and min may take a value twice: then whoever has it keeps it.
+        bool all_keep = !in_parts(from) && idempotent(to.reducer());
+        for (int t = 0; t < to.mesh.positions(); ++t) {
+          int member = member_of(to, t);
+          if (!(member == chosen || (all_keep && cost[member] == 0)) || !holds(want[t], f)) continue;
+          if (whole_first)
+            for (int each = 0; each < members; ++each) take(each, t, f);
+          else
+            take(m, t, f);
+        }
+      }
+  }
+};
+
+// Elements that a fetch moves; without pieces where no part of the answer depends on them.
+int64_t fetch_elements(const Layout& from, const Layout& to, const Cluster& cluster) {
+  if (in_parts(to) || from.radices != to.radices) return Fetcher(from, to, cluster).moved;
+  int64_t members = member_count(from), moved = 0;
+  bool same_devices = from.mesh.devices == to.mesh.devices;
+  for (int t = 0; t < to.mesh.positions(); ++t) {
+    int s = same_devices ? t : from.mesh.position_of(to.mesh.devices[t]);
+    moved += members * volume(to.boxes[t]) - (s >= 0 ? overlap(to.boxes[t], from.boxes[s]) : 0);
+  }
+  return moved;
+}
+
+// ---------------------------------------------------------------- one step that is not a fetch
+
+struct NamedStep {
+  StepKind kind;
+  std::vector<int> axes;  // the mesh axes that change, which act as one
+};
+
+// The mesh axes that differ must all go from one Sbp to one Sbp; S(i) is added or removed only where no axis further in
+// splits i. Axes of extent 1 do nothing.
+std::optional<NamedStep> named_step(const NdSbp& from, const NdSbp& to, const std::vector<int>& extents) {
+  NamedStep step{StepKind::kLocal, {}};
+  for (size_t a = 0; a < from.size(); ++a)
+    if (extents[a] > 1 && from[a] != to[a]) step.axes.push_back(static_cast<int>(a));
+  if (step.axes.empty()) return step;
+  Sbp x = from[step.axes[0]], y = to[step.axes[0]];
+  for (int a : step.axes)
+    if (from[a] != x || to[a] != y) return std::nullopt;
+  for (const Sbp& s : {x, y}) {
+    if (s.kind != Sbp::Kind::kSplit) continue;
+    for (size_t a = step.axes[0] + 1; a < from.size(); ++a)
+      if (extents[a] > 1 && from[a] == to[a] && from[a] == s) return std::nullopt;
+  }
+  using K = Sbp::Kind;
+  if (x.kind == K::kPartial) {
+    if (y.kind == K::kPartial) return std::nullopt;
+    step.kind = y.kind == K::kBroadcast ? StepKind::kAllReduce : StepKind::kReduceScatter;
+  } else if (x.kind == K::kSplit && y.kind != K::kPartial) {
+    step.kind = y.kind == K::kBroadcast ? StepKind::kAllGather : StepKind::kAllToAll;
+  }
+  return step;
+}
+
+// Positions that differ on `axes` only, in row-major order.
+std::vector<std::vector<int>> groups_over(const Mesh& mesh, const std::vector<int>& axes) {
+  std::vector<std::vector<int>> groups;
+  std::vector<int> group_of(mesh.positions(), -1);
+  for (int p = 0; p < mesh.positions(); ++p) {
+    std::vector<int> c = mesh.coordinates(p);
+    for (int a : axes) c[a] = 0;
+    int first = mesh.position(c);
+    if (first == p) {
+      group_of[p] = static_cast<int>(groups.size());
+      groups.emplace_back();
+    }
+    groups[group_of[first]].push_back(p);
+  }
+  return groups;
+}
+
+// Elements that a named step on one mesh moves: the table's figure for one group's shard, times the groups.
+int64_t named_elements(const NamedStep& step, const Layout& from, const Layout& to) {
+  int64_t sum = 0, group = 1;
+  for (int a : step.axes) group *= from.mesh.extents[a];
+  int positions = from.mesh.positions();
+  switch (step.kind) {
+    case StepKind::kLocal: return 0;
+    case StepKind::kAllReduce:
+      for (int p = 0; p < positions; ++p) sum += volume(to.boxes[p]);
+      return 2 * (group - 1) * sum / group;
+    case StepKind::kReduceScatter:
+      for (int p = 0; p < positions; ++p) sum += volume(to.boxes[p]);
+      return (group - 1) * sum;
+    default:
+      for (int p = 0; p < positions; ++p) sum += volume(to.boxes[p]) - overlap(to.boxes[p], from.boxes[p]);
+      return sum;
+  }
+}
+
+// A layout with its name, if it has one.
+struct Named {
+  Layout layout;
+  std::optional<NdSbp> name;
+};
+
+std::optional<NamedStep> step_between(const Named& from, const Named& to) {
+  if (from.layout.mesh != to.layout.mesh || from.layout.radices != to.layout.radices) return std::nullopt;
+  if (from.name && to.name) return named_step(*from.name, *to.name, from.layout.mesh.extents);
+  // Without names: the boxes stay, and some of the partial axes are made whole.
+  NamedStep step{StepKind::kAllReduce, {}};
+  for (size_t a = 0; a < from.layout.kinds.size(); ++a) {
+    if (from.layout.kinds[a] == to.layout.kinds[a]) continue;
+    if (to.layout.kinds[a]) return std::nullopt;
+    if (from.layout.mesh.extents[a] > 1) step.axes.push_back(static_cast<int>(a));
+  }
+  if (step.axes.empty() || from.layout.boxes != to.layout.boxes) return std::nullopt;
+  return step;
+}
+
+int64_t direct_elements(const Named& from, const Named& to, const Cluster& cluster) {
+  if (auto step = step_between(from, to)) return named_elements(*step, from.layout, to.layout);
+  return fetch_elements(from.layout, to.layout, cluster);
+}
+
+Step fetch_step(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster) {
+  Fetcher fetcher(from, to, cluster);
+  return {StepKind::kFetch, from, to, {}, std::move(fetcher.pieces), std::move(fetcher.radices), fetcher.moved * element_bytes};
+}
+
+Step direct_step(const Named& from, const Named& to, int64_t element_bytes, const Cluster& cluster) {
+  auto step = step_between(from, to);
+  if (step && step->kind != StepKind::kLocal)
+    return {step->kind, from.layout, to.layout, groups_over(from.layout.mesh, step->axes), {}, from.layout.radices,
+            named_elements(*step, from.layout, to.layout) * element_bytes};
+  Step made = fetch_step(from.layout, to.layout, element_bytes, cluster);
+  ensure(!step || made.bytes == 0, "a local step from {} to {} moves {} bytes", to_string(from.layout), to_string(to.layout), made.bytes);
+  if (made.bytes == 0) made.kind = StepKind::kLocal;
+  return made;
+}
+
+// ---------------------------------------------------------------- paths of steps
+
+struct Cost {
+  int64_t elements = kUnreachable;
+  int moving = 0, fetches = 0, steps = 0;  // steps that move anything, fetches among them, all steps
+  auto operator<=>(const Cost&) const = default;
+};
+
+struct Node {
+  Named at;
+  Cost cost;
+  int before = -1;
+  bool done = false;
+};
+
+Cost cost_of(int64_t elements, bool is_fetch) {
+  if (elements == kUnreachable) return {};
+  return {elements, elements > 0, elements > 0 && is_fetch, 1};
+}
+
+// The cost of going straight from one node to another, unreachable if that is not one of the steps that a path is made of:
+// any move that keeps what is partial, and the named ones.
+Cost edge(const Named& from, const Named& to) {
+  auto step = step_between(from, to);
+  if (from.layout.kinds == to.layout.kinds) {
+    int64_t sum = 0;
+    for (size_t p = 0; p < to.layout.boxes.size(); ++p) sum += volume(to.layout.boxes[p]) - overlap(to.layout.boxes[p], from.layout.boxes[p]);
+    return cost_of(sum, !step);
+  }
+  if (!step) return {};
+  return cost_of(named_elements(*step, from.layout, to.layout), false);
+}
+
+Cost plus(const Cost& a, const Cost& b) {
+  if (a.elements == kUnreachable || b.elements == kUnreachable) return {};
+  return {a.elements + b.elements, a.moving + b.moving, a.fetches + b.fetches, a.steps + b.steps};
+}
+
+// The named layouts of a mesh that a path may pass through: B, S on any axis that can be split, and P where one of the ends
+// is partial.
+std::vector<Named> named_layouts(const Layout& from, const Layout* to) {
+  Shape shape = from.factored_shape();
+  int64_t axes = static_cast<int64_t>(from.mesh.extents.size());
+  tdl::Reducer reducer = from.reducer();
+  bool join = to && in_parts(*to) && to->reducer() == reducer;
+  std::vector<std::vector<Sbp>> choices(axes);
+  for (int64_t a = 0; a < axes; ++a) {
+    for (size_t s = 0, f = 0; s < from.radices.size(); ++s)
+      for (size_t sub = 0; sub < from.radices[s].size(); ++sub, ++f)
+        if (shape[f] > 1 && from.mesh.extents[a] > 1) choices[a].push_back(Sbp::split(static_cast<int>(s), static_cast<int>(sub)));
+    choices[a].push_back(Sbp::broadcast());
+    if (from.kinds[a] || (join && to->kinds[a])) choices[a].push_back(Sbp::partial(reducer));
+  }
+  std::vector<Named> all;
+  std::vector<size_t> at(axes, 0);
+  for (;;) {
+    NdSbp sbp;
+    for (int64_t a = 0; a < axes; ++a) sbp.push_back(choices[a][at[a]]);
+    all.push_back({make_layout(from.mesh, sbp, from.radices), sbp});
+    int64_t a = axes - 1;
+    while (a >= 0 && ++at[a] == choices[a].size()) at[a--] = 0;
+    if (a < 0) return all;
+  }
+}
+
+// Where a path from a partial layout passes, both ends included.
+struct Path {
+  std::vector<Named> through;
+  Cost cost;
+};
+
+Path cheapest_path(const Named& from, const Named& to, const Cluster& cluster) {
+  const Layout* same_mesh_to = from.layout.mesh == to.layout.mesh ? &to.layout : nullptr;
+  std::vector<Node> nodes = {{from, {0, 0, 0, 0}}};
+  for (Named& n : named_layouts(from.layout, same_mesh_to)) nodes.push_back({std::move(n), {}});
+  if (!from.name) {  // its partial values made whole where they are
+    Named whole{from.layout, std::nullopt};
+    for (tdl::Kind& k : whole.layout.kinds) k.reset();
+    nodes.push_back({std::move(whole), {}});
+  }
+  // Dijkstra's algorithm. From a layout without partial values the straight way to the end is the cheapest.
+  Cost best;
+  int last = 0;
+  for (;;) {
+    int u = -1;
+    for (size_t i = 0; i < nodes.size(); ++i)
+      if (!nodes[i].done && nodes[i].cost.elements != kUnreachable && (u < 0 || nodes[i].cost < nodes[u].cost)) u = static_cast<int>(i);
+    if (u < 0 || nodes[u].cost.elements > best.elements) break;
+    nodes[u].done = true;
+    Cost end = {0, 0, 0, 0};
+    if (!same_placement(nodes[u].at.layout, to.layout))
+      end = cost_of(direct_elements(nodes[u].at, to, cluster), !step_between(nodes[u].at, to));
+    end = plus(nodes[u].cost, end);
+    if (end < best) {
+      best = end;
+      last = u;
+    }
+    if (!in_parts(nodes[u].at.layout)) continue;
+    for (size_t v = 1; v < nodes.size(); ++v) {
+      if (nodes[v].done) continue;
+      Cost c = plus(nodes[u].cost, edge(nodes[u].at, nodes[v].at));
+      if (c < nodes[v].cost) {
+        nodes[v].cost = c;
+        nodes[v].before = u;
+      }
+    }
+  }
+  Path path;
+  path.cost = best;
+  for (int u = last; u >= 0; u = nodes[u].before) path.through.insert(path.through.begin(), nodes[u].at);
+  if (!same_placement(path.through.back().layout, to.layout)) path.through.push_back(to);
+  return path;
+}
+
+// Meshes that share devices: the parts may also travel as they are, and be made whole at the end.
+Path cheapest_path_between_meshes(const Named& from, const Named& to, const Cluster& cluster) {
+  Path best = cheapest_path(from, to, cluster);
+  if (from.layout.mesh == to.layout.mesh || in_parts(to.layout) || !to.name) return best;
+  bool share = false;
+  for (DeviceId d : to.layout.mesh.devices) share = share || from.layout.mesh.position_of(d) >= 0;
+  if (!share) return best;
+  size_t axes = to.name->size();
+  for (size_t which = 0; which <= axes; ++which) {  // partial on one axis, then on all
+    NdSbp name = *to.name;
+    for (size_t a = 0; a < axes; ++a)
+      if (a == which || which == axes) name[a] = Sbp::partial(from.layout.reducer());
+    Named middle{make_layout(to.layout.mesh, name, to.layout.radices), name};
+    if (!in_parts(middle.layout)) continue;
+    int64_t moved = fetch_elements(from.layout, middle.layout, cluster);
+    if (moved > best.cost.elements) continue;
+    Path rest = cheapest_path(middle, to, cluster);
+    Cost cost = plus(cost_of(moved, true), rest.cost);
+    if (cost < best.cost) {
+      rest.through.insert(rest.through.begin(), from);
+      rest.cost = cost;
+      best = std::move(rest);
+    }
+  }
+  return best;
+}
+
+// Both over a common factoring where they have one.
+std::pair<Layout, Layout> over_common_radices(const Layout& from, const Layout& to) {
+  if (from.radices != to.radices)
+    if (auto common = common_radices(from.radices, to.radices)) {
+      auto f = refine(from, *common), t = refine(to, *common);
+      if (f && t) return {std::move(*f), std::move(*t)};
+    }
+  return {from, to};
+}
+
+// Nobody can receive less than what it lacks: one step is the cheapest if nothing has to be combined.
+bool straight(const Layout& from, const Layout& to) {
+  return !in_parts(from) || (from.mesh == to.mesh && from.kinds == to.kinds);
+}
+
+// The same devices in the same order, with the same boxes of whole values: whatever the meshes' extents.
+bool in_place(const Layout& from, const Layout& to) {
+  if (same_placement(from, to)) return true;
+  if (in_parts(from) || in_parts(to) || from.mesh.devices != to.mesh.devices || from.radices != to.radices) return false;
+  for (size_t p = 0; p < from.boxes.size(); ++p)
+    if (from.boxes[p] != to.boxes[p] && !(is_empty(from.boxes[p]) && is_empty(to.boxes[p]))) return false;
+  return true;
+}
+
+int64_t conversion_elements(const Layout& from, const Layout& to, const Cluster& cluster) {
+  if (from.radices == to.radices && straight(from, to)) {
+    bool same_devices = from.mesh.devices == to.mesh.devices;
+    if (!in_parts(to) || (from.mesh == to.mesh && from.kinds == to.kinds)) {
+      int64_t moved = 0;
+      for (int t = 0; t < to.mesh.positions(); ++t) {
+        int s = same_devices ? t : from.mesh.position_of(to.mesh.devices[t]);
+        moved += volume(to.boxes[t]) - (s >= 0 ? overlap(to.boxes[t], from.boxes[s]) : 0);
+      }
+      return moved;
+    }
+    // All positions are one partial group: each keeps what it has.
+    if (same_devices && member_count(to) == to.mesh.positions()) return 0;
+    return fetch_elements(from, to, cluster);
+  }
+  if (from.radices == to.radices && from.mesh == to.mesh && from.mesh.extents.size() == 1 && !in_parts(to)) {
+    // One group, made whole by reduce-scatter into a split and a gather of what is lacking, or by all-reduce.
+    const Box& whole = from.boxes[0];
+    int64_t p = from.mesh.extents[0], t = volume(whole), own = 0, wanted = 0;
+    bool full = true;
+    size_t f = 0;
+    for (const Shape& axis : from.radices)
+      for (int64_t r : axis) full = full && whole[f++] == Interval{0, r};
+    if (full) {
+      for (const Box& b : to.boxes) wanted += volume(b), own += overlap(b, whole);
+      int64_t best = std::min(p * wanted - own, 2 * (p - 1) * t + wanted - own);
+      f = 0;
+      for (const Shape& axis : from.radices)
+        for (int64_t r : axis) {
+          if (r > 1) {
+            int64_t scattered = (p - 1) * t;
+            for (int64_t q = 0; q < p; ++q) {
+              const Box& b = to.boxes[q];
+              int64_t v = volume(b);
+              if (v) scattered += v - v / b[f].size() * intersect(b[f], cut(r, p, q)).size();
+            }
+            best = std::min(best, scattered);
+          }
+          ++f;
+        }
+      return best;
+    }
+  }
+  auto [f, t] = over_common_radices(from, to);
+  if (straight(f, t)) return fetch_elements(f, t, cluster);
+  return cheapest_path_between_meshes({f, name_of(f)}, {t, name_of(t)}, cluster).cost.elements;
+}
+
+// Layouts as a key: everything that a conversion depends on.
+void append_key(std::string& key, const Layout& l) {
+  auto put = [&](int64_t v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
+  put(static_cast<int64_t>(l.mesh.extents.size()));
+  for (size_t a = 0; a < l.mesh.extents.size(); ++a) {
+    put(l.mesh.extents[a]);
+    put(l.kinds[a] ? static_cast<int64_t>(*l.kinds[a]) : -1);
+  }
+  for (DeviceId d : l.mesh.devices) put(d.value);
+  for (const Shape& r : l.radices) {
+    put(static_cast<int64_t>(r.size()));
+    for (int64_t e : r) put(e);
+  }
+  put(-1);
+  for (const Box& b : l.boxes)
+    for (const Interval& i : b) put(i.lo), put(i.hi);
+}
+
+}  // namespace
+
+std::string_view name_of(StepKind kind) {
+  constexpr std::string_view names[] = {"local", "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "fetch"};
+  static_assert(std::size(names) == static_cast<size_t>(StepKind::kFetch) + 1);
+  return names[static_cast<size_t>(kind)];
+}
+
+Step fetch(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster) {
+  ensure(from.shape() == to.shape(), "fetch between shapes {} and {}", fmt::join(from.shape(), "x"), fmt::join(to.shape(), "x"));
+  auto [f, t] = over_common_radices(from, to);
+  return fetch_step(f, t, element_bytes, cluster);
+}
+
+Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster) {
+  ensure(from.shape() == to.shape(), "conversion between shapes {} and {}", fmt::join(from.shape(), "x"), fmt::join(to.shape(), "x"));
+  Conversion conversion{from, to, {}, 0};
+  auto [f, t] = over_common_radices(from, to);
+  if (in_place(f, t)) return conversion;
+  Path path;
+  path.through = {{f, name_of(f)}, {t, name_of(t)}};
+  if (!straight(f, t)) path = cheapest_path_between_meshes(path.through[0], path.through[1], cluster);
+  for (size_t i = 1; i < path.through.size(); ++i) {
+    conversion.steps.push_back(direct_step(path.through[i - 1], path.through[i], element_bytes, cluster));
+    conversion.bytes += conversion.steps.back().bytes;
+  }
+  return conversion;
+}
+
+int64_t conversion_bytes(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster) {
+  return conversion_elements(from, to, cluster) * element_bytes;
+}
+
+const Conversion& Converter::convert(const Layout& from, const Layout& to, int64_t element_bytes) {
+  std::string key(reinterpret_cast<const char*>(&element_bytes), sizeof element_bytes);
+  append_key(key, from);
+  append_key(key, to);
+  auto it = conversions_.find(key);
+  if (it == conversions_.end()) it = conversions_.emplace(std::move(key), partita::convert(from, to, element_bytes, *cluster_)).first;
+  return it->second;
+}
+
+int64_t Converter::bytes(const Layout& from, const Layout& to, int64_t element_bytes) {
+  // Looking it up costs more than counting it, where nothing has to be combined.
+  if (from.radices == to.radices && straight(from, to) && !in_parts(to)) return conversion_bytes(from, to, element_bytes, *cluster_);
+  std::string key;
+  append_key(key, from);
+  append_key(key, to);
+  auto [it, fresh] = bytes_.try_emplace(std::move(key));
+  if (fresh) it->second = conversion_elements(from, to, *cluster_);
+  return it->second * element_bytes;
+}
+
+std::vector<Conversion> inner_conversions(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes,
+                                          const Cluster& cluster) {
+  ensure(mesh.extents == derived.mesh, "inner steps of '{}': derived for mesh {}, asked for {}", bound.name, fmt::join(derived.mesh, "x"), to_string(mesh));
+  auto kinds = derived.kinds;  // as the steps leave them
+  std::vector<Conversion> all;
+  for (const tdl::InnerStep& inner : derived.inner) {
+    Layout at{mesh, bound.tensors[inner.tensor].radices, {}, {}};
+    for (int p = 0; p < mesh.positions(); ++p) at.boxes.push_back(derived.boxes[p][inner.tensor]);
+    for (size_t a = 0; a < mesh.extents.size(); ++a) at.kinds.push_back(kinds[a][inner.tensor]);
+    Conversion conversion{at, at, {}, 0};
+    auto go = [&](const Layout& to) {
+      Conversion part = convert(conversion.to, to, element_bytes, cluster);
+      conversion.steps.insert(conversion.steps.end(), part.steps.begin(), part.steps.end());
+      conversion.bytes += part.bytes;
+      conversion.to = to;
+    };
+    if (!inner.axes.empty()) {
+      for (int a : inner.axes) kinds[a][inner.tensor].reset(), at.kinds[a].reset();
+      go(at);
+    }
+    if (!inner.needed.empty()) {
+      at.boxes = inner.needed;
+      go(at);
+    }
+    all.push_back(std::move(conversion));
+  }
+  return all;
+}
+
+int64_t inner_bytes(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes, const Cluster& cluster) {
+  int64_t bytes = 0;
+  for (const Conversion& c : inner_conversions(bound, derived, mesh, element_bytes, cluster)) bytes += c.bytes;
+  return bytes;
+}
+
+}  // namespace partita
