@@ -83,6 +83,20 @@ int64_t floor_div(int64_t a, int64_t b) {
   if (b == 0) fail("integer division by zero in a formula");
   return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0);
 }
+// Saturating, so that the largest and least int64, the identities of min and max, stay beyond all values.
+constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kMost = std::numeric_limits<int64_t>::max();
+int64_t add(int64_t a, int64_t b) {
+  int64_t r;
+  return __builtin_add_overflow(a, b, &r) ? (a < 0 ? kLeast : kMost) : r;
+}
+int64_t subtract(int64_t a, int64_t b) {
+  int64_t r;
+  return __builtin_sub_overflow(a, b, &r) ? (a < 0 ? kLeast : kMost) : r;
+}
+int64_t multiply(int64_t a, int64_t b) {
+  int64_t r;
+  return __builtin_mul_overflow(a, b, &r) ? ((a < 0) != (b < 0) ? kLeast : kMost) : r;
+}
 int64_t floor_mod(int64_t a, int64_t b) { return a - b * floor_div(a, b); }
 
 int64_t value_of(const Affine& form, const std::vector<int64_t>& at) {
@@ -297,8 +311,8 @@ class StageEvaluator {
         if (n.op == '!') return !truth(n.args[0]);
         int64_t x = integer(n.args[0]);
         switch (n.op) {
-          case '-': return -x;
-          case 'a': return std::abs(x);
+          case '-': return subtract(0, x);
+          case 'a': return x < 0 ? subtract(0, x) : x;
           case 'n': return (x > 0) - (x < 0);
           default: return x;  // stop, floor
         }
@@ -311,16 +325,16 @@ class StageEvaluator {
         if (n.type == Type::kBool) return compare(n);
         int64_t x = integer(n.args[0]), y = integer(n.args[1]);
         switch (n.op) {
-          case '+': return x + y;
-          case '-': return x - y;
-          case '*': return x * y;
+          case '+': return add(x, y);
+          case '-': return subtract(x, y);
+          case '*': return multiply(x, y);
           case 'd': return floor_div(x, y);
           case '%': return floor_mod(x, y);
           case 'M': return std::max(x, y);
           case 'm': return std::min(x, y);
           default: {
             int64_t power = 1;
-            for (int64_t i = 0; i < y; ++i) power *= x;
+            for (int64_t i = 0; i < y; ++i) power = multiply(power, x);
             return power;
           }
         }
@@ -408,7 +422,14 @@ class StageEvaluator {
     return 0;
   }
 
+  // A value that is not finite has no rounding error to bound.
   Real terms(const Node& n) {
+    Real r = terms_of(n);
+    if (!std::isfinite(r.value)) r.terms = 0;
+    return r;
+  }
+
+  Real terms_of(const Node& n) {
     if (n.type != Type::kReal) {
       double v = static_cast<double>(integer(n));
       return {v, std::abs(v)};
@@ -462,14 +483,13 @@ class StageEvaluator {
   }
 
   int64_t reduce_ints(const Node& body, const Expr& reduce, const Box& reduced) {
-    int64_t least_int = std::numeric_limits<int64_t>::min(), largest_int = std::numeric_limits<int64_t>::max();
     Reducer r = reduce.reducer;
-    int64_t total = r == Reducer::kSum ? 0 : r == Reducer::kProd ? 1 : r == Reducer::kMax ? least_int : largest_int;
+    int64_t total = r == Reducer::kSum ? 0 : r == Reducer::kProd ? 1 : r == Reducer::kMax ? kLeast : kMost;
     each_reduced(reduce, reduced, [&] {
       int64_t v = integer(body);
       switch (r) {
-        case Reducer::kSum: total += v; break;
-        case Reducer::kProd: total *= v; break;
+        case Reducer::kSum: total = add(total, v); break;
+        case Reducer::kProd: total = multiply(total, v); break;
         case Reducer::kMax: total = std::max(total, v); break;
         case Reducer::kMin: total = std::min(total, v); break;
       }

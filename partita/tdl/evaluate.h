@@ -1,5 +1,6 @@
 // The reference evaluator: a bound formula run point by point, as it is written. Slow and obvious on purpose; kernels,
-// sharded runs and folded constants are judged by it. Real values are float64; int64 and bool are exact.
+// sharded runs and folded constants are judged by it. Real values are float64; int64 and bool are exact (what does
+// not fit saturates).
 #pragma once
 #include <cstdint>
 #include <functional>
