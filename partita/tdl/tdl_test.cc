@@ -230,7 +230,7 @@ TEST(Bind, TextOfManyFormulasKeepsTheirCanonicalForm) {
       {"chol(a)[..b, i, j] = opaque chol(a[..b, :, :])[i, j]", {{5, 3, 3}}, {}},
       {"drop(x)[..i] = if(rng(seed, 3, lin(..i)) < 0.5 and not (x[..i] > 2e-3), 0, -x[..i] ^ 2)", {{5, 7}}, {{"seed", 7}}},
       {"f(x)[i] = max(x[i], -inf) - (x[i] - (1 - x[i])) / 3", {{4}}, {}},
-      {"f(x)[i] where r < 3 = max(r) (x[i + r] * max(r, t))", {{4}}, {{"t", 2}}},
+      {"f(x)[i] where i < 2, r < 3 = max(r) (x[i + r] * max(r, t))", {{4}}, {{"t", 2}}},
   };
   for (const Case& c : cases) {
     const Bound b = tdl::bind(c.text, c.shapes, c.attributes);
