@@ -11,6 +11,12 @@ build: setup           ## build/release/partita
 test: build            ## the tests, without those labelled long
 	$(CTEST) --test-dir build/release -LE long
 
+ifneq ($(wildcard tools/demo.sh),)
+.PHONY: demo
+demo: build            ## plans, simulates and trains a real model on 4 devices
+	@tools/demo.sh
+endif
+
 long: build            ## the tests labelled long (hours)
 	$(CTEST) --test-dir build/release -L long
 
