@@ -1,0 +1,396 @@
+#include "partita/sharding/boxing.h"
+
+#include <gtest/gtest.h>
+
+#include "partita/base/error.h"
+#include "partita/base/rng.h"
+#include "partita/sharding/testing/execute.h"
+
+namespace partita {
+
+namespace {
+
+Mesh mesh_of(std::vector<int> extents, std::vector<int> devices = {}) {
+  Mesh mesh{extents, {}};
+  int n = 1;
+  for (int e : extents) n *= e;
+  for (int i = 0; i < n; ++i) mesh.devices.push_back(DeviceId(size_t(devices.empty() ? i : devices[i])));
+  return mesh;
+}
+
+const Cluster& machine() {  // two nodes of eight: routes of two speeds
+  static const Cluster cluster = load_cluster("dgx-h100:2");
+  return cluster;
+}
+
+NdSbp name(std::string_view text) { return parse_nd_sbp(text); }
+
+std::vector<double> random_values(int64_t n, Rng& rng) {
+  std::vector<double> v(n);
+  for (double& x : v) x = (rng.below(2) ? 1 : -1) * (0.1 + rng.uniform());
+  return v;
+}
+
+std::string steps_text(const Conversion& c) {
+  std::string text;
+  for (const Step& s : c.steps) text += (text.empty() ? "" : ", ") + std::string(name_of(s.kind));
+  return text;
+}
+
+// The least that devices must receive: for every reader and element, one value from each part, but for what it holds.
+int64_t lacking(const Layout& from, const Layout& to) {
+  std::map<std::vector<int>, int> parts;
+  for (int p = 0; p < from.mesh.positions(); ++p) parts[testing::part_of(from, p)];
+  int64_t n = 0;
+  for (int t = 0; t < to.mesh.positions(); ++t)
+    testing::for_each_element(to.boxes[t], to.factored_shape(), [&](int64_t i) {
+      int s = from.mesh.position_of(to.mesh.devices[t]);
+      n += static_cast<int64_t>(parts.size()) - (s >= 0 && testing::offset_in(from, s, i) ? 1 : 0);
+    });
+  return n;
+}
+
+// Elements of pieces that go from one device to another, counted one by one.
+int64_t crossing(const Step& step) {
+  int64_t n = 0;
+  for (const Piece& p : step.pieces) {
+    Shape shape;
+    for (const Shape& r : step.radices) shape.insert(shape.end(), r.begin(), r.end());
+    if (step.from.mesh.devices[p.source] != step.to.mesh.devices[p.target])
+      testing::for_each_element(p.box, shape, [&](int64_t) { ++n; });
+  }
+  return n;
+}
+
+// What a collective moves, from its groups: every member receives what it lacks; a reduction sends one part of each box
+// around the ring for every other member, an all-reduce does so twice.
+int64_t collective_elements(const Step& step) {
+  int64_t n = 0;
+  for (const std::vector<int>& group : step.groups)
+    for (int p : group) {
+      int64_t k = static_cast<int64_t>(group.size()), box = volume(step.to.boxes[p]);
+      if (step.kind == StepKind::kReduceScatter) n += (k - 1) * box;
+      if (step.kind == StepKind::kAllReduce) n += 2 * (k - 1) * box;  // divided by k below: each of k has the box
+      if (step.kind == StepKind::kAllGather || step.kind == StepKind::kAllToAll)
+        testing::for_each_element(step.to.boxes[p], step.to.factored_shape(), [&](int64_t i) { n += !testing::offset_in(step.from, p, i); });
+    }
+  return step.kind == StepKind::kAllReduce ? n / static_cast<int64_t>(step.groups[0].size()) : n;
+}
+
+// Values, bytes and promises of one conversion.
+void check_conversion(const Layout& from, const Layout& to, Rng& rng, const std::string& context) {
+  SCOPED_TRACE(context + ": " + to_string(from) + " -> " + to_string(to));
+  std::vector<double> whole = random_values(volume(from.factored_shape()), rng);
+  testing::Sharded value = testing::scatter(whole, from, rng);
+  auto expect_whole = [&](const testing::Sharded& got) {
+    std::vector<double> result = testing::gather(got);
+    ASSERT_EQ(result.size(), whole.size());
+    for (size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(result[i], whole[i], 1e-9) << "element " << i;
+  };
+  Step single = fetch(from, to, 4, machine());
+  ASSERT_EQ(single.bytes, 4 * crossing(single));
+  if (!to.is_partial()) {
+    ASSERT_EQ(single.bytes, 4 * lacking(from, to));
+  }
+  testing::Sharded fetched = value;
+  fetched.layout = single.from;
+  fetched = testing::execute(single, fetched);
+  fetched.layout = to;
+  expect_whole(fetched);
+
+  Conversion conversion = convert(from, to, 4, machine());
+  expect_whole(testing::execute(conversion, value));
+  ASSERT_LE(conversion.bytes, single.bytes);
+  ASSERT_EQ(conversion.bytes, conversion_bytes(from, to, 4, machine())) << steps_text(conversion);
+  int64_t bytes = 0;
+  for (const Step& s : conversion.steps) {
+    ASSERT_EQ(s.bytes, 4 * (s.groups.empty() ? crossing(s) : collective_elements(s))) << name_of(s.kind);
+    bytes += s.bytes;
+  }
+  ASSERT_EQ(bytes, conversion.bytes);
+  Conversion again = convert(from, to, 4, machine());
+  ASSERT_EQ(steps_text(again), steps_text(conversion));
+  for (size_t i = 0; i < conversion.steps.size(); ++i) {
+    ASSERT_EQ(again.steps[i].pieces, conversion.steps[i].pieces);
+    ASSERT_EQ(again.steps[i].to, conversion.steps[i].to);
+  }
+}
+
+int64_t bytes_between(const Layout& from, const Layout& to) { return convert(from, to, 1, machine()).bytes; }
+
+}  // namespace
+
+// DESIGN section 4's table (OneFlow's Table 2), every row, where extents divide. The tensor has |T| = p^2 x 12 elements.
+TEST(ConversionTable, OneMesh) {
+  for (int p : {2, 3, 4, 8}) {
+    Shape shape = {2 * p, 6 * p};
+    int64_t T = volume(shape);
+    struct Row {
+      const char *from, *to;
+      int64_t elements;
+      const char* steps;
+    };
+    for (std::string r : {"sum", "max", "min", "prod"}) {
+      std::string P = "[P(" + r + ")]";
+      const Row rows[] = {
+          {"[S(0)]", "[S(0)]", 0, ""},
+          {"[S(0)]", "[S(1)]", (p - 1) * T / p, "all-to-all"},
+          {"[S(0)]", "[B]", (p - 1) * T, "all-gather"},
+          {"[S(1)]", P.c_str(), 0, "local"},
+          {"[B]", "[S(1)]", 0, "local"},
+          {"[B]", "[B]", 0, ""},
+          {"[B]", P.c_str(), 0, "local"},
+          {P.c_str(), "[S(0)]", (p - 1) * T, "reduce-scatter"},
+          {P.c_str(), "[B]", 2 * (p - 1) * T, "all-reduce"},
+          {P.c_str(), P.c_str(), 0, ""},
+      };
+      for (const Row& row : rows) {
+        Conversion c = convert(make_layout(mesh_of({p}), name(row.from), shape), make_layout(mesh_of({p}), name(row.to), shape), 1, machine());
+        EXPECT_EQ(c.bytes, row.elements) << row.from << " -> " << row.to << " on " << p;
+        EXPECT_EQ(steps_text(c), row.steps) << row.from << " -> " << row.to << " on " << p;
+      }
+    }
+  }
+}
+
+TEST(ConversionTable, NoDeviceInCommon) {
+  for (int p1 : {2, 3, 4, 8})
+    for (int p2 : {2, 3, 4, 8}) {
+      Shape shape = {24, 24};
+      int64_t T = volume(shape);
+      std::vector<int> others;
+      for (int i = 0; i < p2; ++i) others.push_back(8 + i);
+      struct Row {
+        const char *from, *to;
+        int64_t elements;
+      };
+      const Row rows[] = {
+          {"[S(0)]", "[S(0)]", T},       {"[S(0)]", "[S(1)]", T},           {"[S(0)]", "[B]", p2 * T},
+          {"[S(1)]", "[P(sum)]", T},     {"[B]", "[S(0)]", T},              {"[B]", "[B]", p2 * T},
+          {"[B]", "[P(max)]", T},        {"[P(sum)]", "[S(1)]", p1 * T},    {"[P(sum)]", "[B]", (p1 + p2 - 1) * T},
+          {"[P(sum)]", "[P(sum)]", p1 * T},
+      };
+      for (const Row& row : rows)
+        EXPECT_EQ(bytes_between(make_layout(mesh_of({p1}), name(row.from), shape), make_layout(mesh_of({p2}, others), name(row.to), shape)), row.elements)
+            << row.from << " -> " << row.to << " from " << p1 << " to " << p2;
+    }
+}
+
+TEST(Conversion, TwoMeshAxes) {
+  Shape shape = {8, 8};
+  int64_t T = 64;
+  struct Row {
+    std::vector<int> mesh;
+    const char *from, *to;
+    int64_t elements;
+    const char* steps;
+  };
+  const Row rows[] = {
+      {{2, 2}, "[S(0), S(0)]", "[B, S(0)]", 3 * T / 2, "fetch"},  // box-counted: not T
+      {{2, 2}, "[S(0), S(0)]", "[S(0), B]", T, "all-gather"},
+      {{2, 2}, "[S(0), S(0)]", "[B, B]", 3 * T, "all-gather"},
+      {{2, 2}, "[S(0), S(0)]", "[S(1), S(1)]", 3 * T / 4, "all-to-all"},
+      {{2, 2}, "[S(0), S(1)]", "[B, S(1)]", T, "all-gather"},
+      {{2, 2}, "[S(0), B]", "[B, S(0)]", T, "fetch"},
+      {{2, 2}, "[B, S(0)]", "[S(0), S(0)]", T / 2, "fetch"},
+      {{2, 2}, "[S(0), B]", "[S(0), S(0)]", 0, "local"},
+      {{2, 4}, "[P(sum), P(sum)]", "[B, B]", 14 * T, "all-reduce"},
+      {{2, 4}, "[P(sum), P(sum)]", "[S(0), S(0)]", 7 * T, "reduce-scatter"},
+      {{2, 4}, "[P(sum), S(1)]", "[B, S(1)]", 2 * T, "all-reduce"},
+      {{2, 4}, "[P(sum), S(1)]", "[S(0), S(1)]", T, "reduce-scatter"},
+      {{2, 4}, "[P(max), S(1)]", "[P(max), B]", 6 * T, "all-gather"},
+      {{2, 4}, "[B, S(1)]", "[P(sum), S(1)]", 0, "local"},
+      // An axis that changes its kind and one that is sliced: the slice first, then the smaller reduction.
+      {{4, 2}, "[P(sum), B]", "[B, S(0)]", 6 * T, "local, all-reduce"},
+      {{2, 2}, "[P(sum), B]", "[S(0), S(1)]", T, "local, reduce-scatter"},
+  };
+  for (const Row& row : rows) {
+    Conversion c = convert(make_layout(mesh_of(row.mesh), name(row.from), shape), make_layout(mesh_of(row.mesh), name(row.to), shape), 1, machine());
+    EXPECT_EQ(c.bytes, row.elements) << row.from << " -> " << row.to;
+    EXPECT_EQ(steps_text(c), row.steps) << row.from << " -> " << row.to;
+  }
+}
+
+TEST(Conversion, GroupsAreInRingOrder) {
+  Conversion c = convert(make_layout(mesh_of({2, 3}), name("[P(sum), S(0)]"), Shape{6}), make_layout(mesh_of({2, 3}), name("[B, S(0)]"), Shape{6}), 4, machine());
+  ASSERT_EQ(c.steps.size(), 1u);
+  EXPECT_EQ(c.steps[0].groups, (std::vector<std::vector<int>>{{0, 3}, {1, 4}, {2, 5}}));
+  EXPECT_EQ(c.bytes, 4 * 3 * 2 * 2);
+}
+
+TEST(Fetch, TakesFromTheFastestHolderAndSpreadsTies) {
+  // Replicas at 0, 1 and 8; the readers 2..5 are in the node of 0 and 1, reader 9 in that of 8.
+  Layout from = make_layout(mesh_of({3}, {0, 1, 8}), name("[B]"), Shape{4});
+  Layout to = make_layout(mesh_of({5}, {2, 3, 4, 5, 9}), name("[B]"), Shape{4});
+  std::vector<int> sources;
+  for (const Piece& p : fetch(from, to, 4, machine()).pieces) sources.push_back(p.source);
+  EXPECT_EQ(sources, (std::vector<int>{0, 1, 0, 1, 2}));
+}
+
+TEST(Fetch, AHaloMovesOnlyWhatIsMissing) {
+  Layout from = make_layout(mesh_of({2}), name("[S(0)]"), Shape{10, 3});
+  Layout to = from;
+  to.boxes = {{{0, 6}, {0, 3}}, {{4, 10}, {0, 3}}};
+  Conversion c = convert(from, to, 4, machine());
+  EXPECT_EQ(steps_text(c), "fetch");
+  EXPECT_EQ(c.bytes, 4 * 2 * 3);
+  std::string pieces;
+  for (const Piece& p : c.steps[0].pieces) pieces += fmt::format("{}>{} {}; ", p.source, p.target, to_string(p.box));
+  EXPECT_EQ(pieces, "0>0 [0,5)x[0,3); 1>0 [5,6)x[0,3); 1>1 [5,10)x[0,3); 0>1 [4,5)x[0,3); ");
+}
+
+TEST(Fetch, APartialSourceUnderAHaloIsScatteredFirst) {
+  Layout from = make_layout(mesh_of({4}), name("[P(sum)]"), Shape{16});
+  Layout to = make_layout(mesh_of({4}), name("[S(0)]"), Shape{16});
+  to.boxes[1] = {{3, 9}};
+  Conversion c = convert(from, to, 1, machine());
+  EXPECT_EQ(steps_text(c), "reduce-scatter, fetch");
+  EXPECT_EQ(c.bytes, 3 * 16 + 2);
+}
+
+TEST(Conversion, TheSameBoxesUnderOtherMeshExtentsStayWhereTheyAre) {
+  Layout a = make_layout(mesh_of({4}), name("[S(0)]"), Shape{8}), b = make_layout(mesh_of({2, 2}), name("[S(0), S(0)]"), Shape{8});
+  EXPECT_TRUE(convert(a, b, 4, machine()).steps.empty());
+  Layout reversed = make_layout(mesh_of({4}, {3, 2, 1, 0}), name("[S(0)]"), Shape{8});
+  EXPECT_EQ(convert(a, reversed, 4, machine()).bytes, 4 * 8);
+}
+
+TEST(Conversion, FactoringsWithoutACommonOneAreFetchedPieceByPiece) {
+  using R = std::vector<Shape>;
+  Layout plain = make_layout(mesh_of({2}), name("[S(0)]"), R{{12}}), inside = make_layout(mesh_of({2}), name("[S(0.1)]"), R{{3, 4}});
+  Conversion c = convert(plain, inside, 1, machine());
+  EXPECT_EQ(steps_text(c), "fetch");
+  EXPECT_EQ(c.bytes, 4);  // position 0 holds 0..5 and needs 0 1 4 5 8 9, position 1 needs 2 3 of it
+  EXPECT_EQ(bytes_between(make_layout(mesh_of({3}), name("[S(0)]"), R{{12}}), make_layout(mesh_of({3}), name("[S(0)]"), R{{3, 4}})), 0);
+  Rng rng(3);
+  check_conversion(plain, inside, rng, "plain to factored");
+  check_conversion(inside, plain, rng, "factored to plain");
+  check_conversion(make_layout(mesh_of({3}), name("[S(0.1)]"), R{{4, 3}}), inside, rng, "4.3 to 3.4");
+}
+
+namespace {
+
+std::vector<Shape> random_radices(Rng& rng) {
+  std::vector<Shape> radices;
+  for (int64_t a = rng.between(0, 3); a > 0; --a) {
+    radices.push_back({rng.between(1, 7)});
+    if (rng.below(4) == 0) radices.back().push_back(rng.between(1, 3));
+  }
+  return radices;
+}
+
+Mesh random_mesh(Rng& rng) {
+  std::vector<int> extents, devices;
+  int n = 1;
+  for (int64_t a = rng.between(0, 3); a > 0; --a) {
+    int e = static_cast<int>(rng.between(1, 4));
+    if (n * e > 8) break;
+    extents.push_back(e);
+    n *= e;
+  }
+  std::vector<int> all = {0, 1, 2, 3, 4, 8, 9, 10, 11};
+  rng.shuffle(all);
+  devices.assign(all.begin(), all.begin() + n);
+  return mesh_of(extents, devices);
+}
+
+Layout random_layout(const Mesh& mesh, const std::vector<Shape>& radices, tdl::Reducer reducer, Rng& rng) {
+  NdSbp sbp;
+  bool partial = rng.below(2);
+  for (size_t a = 0; a < mesh.extents.size(); ++a) {
+    uint64_t kind = rng.below(4);
+    if (kind == 0 && partial)
+      sbp.push_back(Sbp::partial(reducer));
+    else if (kind == 1 || radices.empty())
+      sbp.push_back(Sbp::broadcast());
+    else {
+      int axis = static_cast<int>(rng.below(radices.size()));
+      sbp.push_back(Sbp::split(axis, static_cast<int>(rng.below(radices[axis].size()))));
+    }
+  }
+  Layout layout = make_layout(mesh, sbp, radices);
+  if (rng.below(3)) return layout;
+  // No name: each box grows or stays at each end, the same for a partial group, so that every element stays somewhere.
+  Shape shape = layout.factored_shape();
+  for (int p = 0; p < mesh.positions(); ++p) {
+    int first = layout.partial_group(p)[0];
+    if (first < p) {
+      layout.boxes[p] = layout.boxes[first];
+      continue;
+    }
+    if (is_empty(layout.boxes[p])) continue;
+    for (size_t f = 0; f < shape.size(); ++f) {
+      layout.boxes[p][f].lo = std::max<int64_t>(0, layout.boxes[p][f].lo - rng.between(0, 2));
+      layout.boxes[p][f].hi = std::min<int64_t>(shape[f], layout.boxes[p][f].hi + rng.between(0, 2));
+    }
+  }
+  return layout;
+}
+
+void random_conversions(int rounds, uint64_t seed) {
+  Rng rng(seed);
+  constexpr tdl::Reducer reducers[] = {tdl::Reducer::kSum, tdl::Reducer::kMax, tdl::Reducer::kMin, tdl::Reducer::kProd};
+  for (int round = 0; round < rounds && !::testing::Test::HasFatalFailure(); ++round) {
+    std::vector<Shape> radices = random_radices(rng), other = radices;
+    if (rng.below(6) == 0)  // another factoring of the same tensor
+      for (Shape& r : other) r = rng.below(2) && r.size() == 2 ? Shape{r[1], r[0]} : Shape{volume(r)};
+    Mesh mesh = random_mesh(rng), second = rng.below(2) ? mesh : random_mesh(rng);
+    tdl::Reducer reducer = reducers[rng.below(4)], target = rng.below(4) ? reducer : reducers[rng.below(4)];
+    Layout from = random_layout(mesh, radices, reducer, rng), to = random_layout(second, other, target, rng);
+    check_conversion(from, to, rng, fmt::format("seed {} round {}", seed, round));
+  }
+}
+
+}  // namespace
+
+TEST(Conversion, RandomOnesKeepTheValuesAndCountWhatCrosses) { random_conversions(1500, 20240611); }
+TEST(LongConversion, RandomOnesKeepTheValuesAndCountWhatCrosses) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) random_conversions(3000, seed);
+}
+
+TEST(Converter, RemembersTheSameAnswers) {
+  Converter converter(machine());
+  Rng rng(9);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<Shape> radices = {{rng.between(1, 3)}, {rng.between(1, 3)}};
+    Mesh mesh = mesh_of({2, 2});
+    Layout from = random_layout(mesh, radices, tdl::Reducer::kSum, rng), to = random_layout(mesh, radices, tdl::Reducer::kSum, rng);
+    Conversion plain = convert(from, to, 4, machine());
+    const Conversion& kept = converter.convert(from, to, 4);
+    EXPECT_EQ(kept.bytes, plain.bytes);
+    EXPECT_EQ(kept.from, from);
+    EXPECT_EQ(kept.to, to);
+    EXPECT_EQ(converter.bytes(from, to, 8), 2 * plain.bytes);
+    EXPECT_EQ(converter.bytes(from, to, 1) * 4, plain.bytes);
+  }
+}
+
+// A softmax split on its inner index: the maximum and the sum are each made whole, one all-reduce of a row vector.
+TEST(InnerConversions, SoftmaxSplitInsideMakesTwoStagesWhole) {
+  tdl::Bound bound = tdl::bind("softmax(x)[b, j] =\n  m[b] = max(j) x[b, j]\n  e[b, j] = exp(x[b, j] - m[b])\n  s[b] = sum(j) e[b, j]\n  e[b, j] / s[b]\n", {{6, 9}});
+  auto derived = tdl::derive(bound, {3}, {tdl::parse_strategy("j")});
+  ASSERT_TRUE(derived);
+  std::vector<Conversion> inner = inner_conversions(bound, *derived, mesh_of({3}), 4, machine());
+  ASSERT_EQ(inner.size(), 2u);
+  for (const Conversion& c : inner) {
+    EXPECT_EQ(steps_text(c), "all-reduce");
+    EXPECT_EQ(c.bytes, 4 * 2 * 2 * 6);
+  }
+  EXPECT_EQ(inner[0].from.reducer(), tdl::Reducer::kMax);
+  EXPECT_EQ(inner[1].from.reducer(), tdl::Reducer::kSum);
+  EXPECT_EQ(inner_bytes(bound, *derived, mesh_of({3}), 4, machine()), 2 * 4 * 2 * 2 * 6);
+  // With the rows split on another axis, each group does so for its rows.
+  auto both = tdl::derive(bound, {2, 3}, {tdl::parse_strategy("b"), tdl::parse_strategy("j")});
+  ASSERT_TRUE(both);
+  EXPECT_EQ(inner_bytes(bound, *both, mesh_of({2, 3}), 4, machine()), 2 * 4 * 2 * 2 * 6);
+}
+
+// A stage read beyond what its owner has: an inner halo.
+TEST(InnerConversions, AnInnerHaloFetchesWhatIsMissing) {
+  tdl::Bound bound = tdl::bind("blur(x)[i] =\n  a[i] = x[i] * x[i]\n  a[i - 1] + a[i + 1]\n", {{12}});
+  auto derived = tdl::derive(bound, {3}, {tdl::parse_strategy("i")});
+  ASSERT_TRUE(derived);
+  EXPECT_EQ(inner_bytes(bound, *derived, mesh_of({3}), 4, machine()), 4 * 4);  // four neighbours' elements
+}
+
+}  // namespace partita
