@@ -143,6 +143,24 @@ TEST(Gradient, OfAConvolutionsDataIsAHaloedReadWithoutRangeGuards) {
             "    d_x[n, c, x_2] = sum(o, r) (g_out[n, o, -r + x_2 + 1] * w[o, c, r])");
 }
 
+TEST(Gradient, EqualsARegisteredDefinitionsCanonicalForm) {
+  Bound strided = tdl::bind("conv(x, w)[n,o,y] where y < 5 = sum(c,r) x[n, c, y*2 + r - 1] * w[o,c,r]", {{2, 3, 9}, {4, 3, 3}});
+  std::optional<Gradient> dx = gradient(strided, 0), dw = gradient(strided, 1);
+  ASSERT_TRUE(dx && dw);
+  EXPECT_EQ(dw->operands, (std::vector<std::string>{"x", "g_out"}));
+  Bound weight = tdl::bind("cwg(x, g)[o,c,r] where r < 3 = sum(n,y) g[n,o,y] * x[n, c, y*2 + r - 1]", {{2, 3, 9}, {2, 4, 5}});
+  EXPECT_EQ(canonical(tdl::bind(dw->text, {{2, 3, 9}, {2, 4, 5}})), canonical(weight));
+  Bound data = tdl::bind("cdg(w, g)[n,c,u] where u < 9 = sum(o,r) if((u + 1 - r) % 2 == 0, g[n, o, (u + 1 - r)//2] * w[o,c,r], 0)",
+                         {{4, 3, 3}, {2, 4, 5}});
+  EXPECT_EQ(canonical(tdl::bind(dx->text, {{4, 3, 3}, {2, 4, 5}})), canonical(data));
+  // da of matmul is matmul with b transposed.
+  Bound matmul = tdl::bind("matmul(a, b)[i,j] = sum(k) a[i,k] * b[k,j]", {{5, 7}, {7, 3}});
+  std::optional<Gradient> da = gradient(matmul, 0);
+  ASSERT_TRUE(da);
+  EXPECT_EQ(canonical(tdl::bind(da->text, {{7, 3}, {5, 3}})),
+            canonical(tdl::bind("nt(b, g)[i,k] = sum(j) g[i,j] * b[k,j]", {{7, 3}, {5, 3}})));
+}
+
 TEST(Gradient, AsksForADeclaredOneWhereNoneIsDerived) {
   for (const Instance& instance : instances()) {
     if (!is_declared(instance)) continue;

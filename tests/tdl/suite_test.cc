@@ -67,7 +67,7 @@ TEST(Suite, EveryStrategyOfEveryInstanceIsRight) {
         partial += !run.strategy.partial.empty();
         sets += run.strategy.names.size() > 1;
       }
-  EXPECT_EQ(instances().size(), 92u);
+  EXPECT_EQ(instances().size(), 93u);
   fmt::print("{} runs of {} instances: {} with inner conversions, {} with inner fetches, {} with partial operands, {} with two names\n",
              runs, instances().size(), conversions, fetches, partial, sets);
   EXPECT_GT(runs, 1500u);
@@ -99,12 +99,14 @@ TEST(Suite, StrategiesAreThePrototypesButForTheListedDifferences) {
       ASSERT_TRUE(reason != std::string::npos && line.size() > reason + 12) << name << ": no reason is given for " << line;
       listed[name].insert(line.substr(0, reason));
     }
-  ASSERT_EQ(oracle.size(), instances().size());
-  size_t same = 0;
+  ASSERT_EQ(oracle.size(), 92u);
+  size_t same = 0, compared = 0;
   for (size_t i = 0; i < instances().size(); ++i) {
     const std::string& name = instances()[i].name;
-    ASSERT_TRUE(oracle.contains(name)) << name;
-    std::multiset<std::string> rest = oracle[name];
+    auto section = oracle.find(name);
+    if (section == oracle.end()) continue;
+    ++compared;
+    std::multiset<std::string> rest = section->second;
     for (const StrategyRun& run : all_runs()[i][0]) {
       const AxisStrategy& s = run.strategy;
       // What the prototype did not enumerate: replication, sets of names (its sets.py), partial minima and products.
@@ -120,6 +122,7 @@ TEST(Suite, StrategiesAreThePrototypesButForTheListedDifferences) {
     }
     for (const std::string& line : rest) found[name].insert("- " + line);
   }
+  EXPECT_EQ(compared, oracle.size());
   for (const auto& [name, lines] : found)
     for (const std::string& line : lines) EXPECT_TRUE(listed[name].contains(line)) << name << "\n    " << line;
   for (const auto& [name, lines] : listed)
