@@ -240,10 +240,75 @@ class Canonical {
   std::vector<int> order_;
 };
 
+Expr call(const char* function, Expr a, Expr b) {
+  Expr e;
+  e.kind = ExprKind::kBinary;
+  e.function = function;
+  e.args.push_back(std::move(a));
+  e.args.push_back(std::move(b));
+  return e;
+}
+
+bool is_zero(const Expr& e) { return e.kind == ExprKind::kNumber && e.number == 0; }
+
+// A form as a sum of products, signs in the coefficients: nothing of it but the order of terms depends on indices' numbers.
+Expr sum_of(const Affine& form) {
+  std::optional<Expr> sum;
+  auto add = [&](Expr term) { sum = sum ? call("+", std::move(*sum), std::move(term)) : std::move(term); };
+  for (const Affine::Term& term : form.terms) {
+    Expr atom;
+    if (term.atom.kind == Affine::Atom::Kind::kIndex)
+      atom = expr_of(affine_index(term.atom.index));
+    else
+      atom = call(term.atom.kind == Affine::Atom::Kind::kMod ? "%" : "//", sum_of(*term.atom.inner), expr_of(affine_constant(term.atom.divisor)));
+    add(term.coefficient == 1 ? std::move(atom) : call("*", expr_of(affine_constant(term.coefficient)), std::move(atom)));
+  }
+  if (!sum || form.constant != 0) add(expr_of(affine_constant(form.constant)));
+  return std::move(*sum);
+}
+
+// A comparison of two index forms as `form >= 0`, `form == 0` or `form != 0`; empty if it is none.
+std::optional<Expr> compared_with_zero(const Expr& e) {
+  const auto a = affine_of(e.args[0]), b = affine_of(e.args[1]);
+  if (!a || !b) return std::nullopt;
+  const std::string& op = e.function;
+  const Affine one = affine_constant(1);
+  if (op == "<") return call(">=", sum_of(*b - *a - one), sum_of({}));
+  if (op == "<=") return call(">=", sum_of(*b - *a), sum_of({}));
+  if (op == ">") return call(">=", sum_of(*a - *b - one), sum_of({}));
+  if (op == ">=") return call(">=", sum_of(*a - *b), sum_of({}));
+  if (op != "==" && op != "!=") return std::nullopt;
+  // Of the two signs, that of which more terms, and then the constant, are positive.
+  const Affine down = *a - *b;
+  int64_t sign = 0;
+  for (const auto& term : down.terms) sign += term.coefficient > 0 ? 1 : -1;
+  if (sign == 0) sign = down.constant;
+  return call(op == "==" ? "==" : "!=", sum_of(sign < 0 ? *b - *a : down), sum_of({}));
+}
+
+// Index arithmetic as sums of terms, comparisons of it with 0, and guards one inside the other as one.
+Expr plain(Expr e) {
+  const bool operation = e.kind == ExprKind::kBinary || e.kind == ExprKind::kUnary;
+  if (operation)
+    if (const auto form = affine_of(e)) return sum_of(*form);
+  if (e.kind == ExprKind::kBinary)
+    if (auto comparison = compared_with_zero(e)) return *comparison;
+  for (Expr& a : e.args) a = plain(std::move(a));
+  if (e.kind == ExprKind::kIf && is_zero(e.args[2]) && e.args[1].kind == ExprKind::kIf && is_zero(e.args[1].args[2])) {
+    Expr inner = std::move(e.args[1]);
+    e.args[0] = call("and", std::move(e.args[0]), std::move(inner.args[0]));
+    Expr value = std::move(inner.args[1]);
+    e.args[1] = std::move(value);
+  }
+  return e;
+}
+
 }  // namespace
 
 std::string canonical(const Bound& bound) {
-  const Bound c = Canonical(bound).run();
+  Bound plain_bound = bound;
+  for (Stage& stage : plain_bound.stages) stage.body = plain(std::move(stage.body));
+  const Bound c = Canonical(plain_bound).run();
   std::string shapes;
   for (int t = 0; t < c.operand_count; ++t) shapes += fmt::format("{}o{}[{}]", t ? " " : "", t, fmt::join(c.tensors[t].shape, ","));
   return shapes + "\n" + to_text(c);
