@@ -12,6 +12,15 @@ namespace {
 using Atom = Affine::Atom;
 using Term = Affine::Term;
 
+__extension__ using Wide = __int128;
+constexpr int64_t kFarthest = int64_t{1} << 61;     // ends of intervals stay within
+constexpr int64_t kLargest = int64_t{1} << 50;      // numbers in a form; larger ones are left to the evaluator
+
+bool fits(const Affine& a, int64_t factor = 1) {
+  auto within = [&](int64_t x) { return static_cast<Wide>(x) * factor <= kLargest && static_cast<Wide>(x) * factor >= -kLargest; };
+  return within(a.constant) && std::all_of(a.terms.begin(), a.terms.end(), [&](const Term& t) { return within(t.coefficient); });
+}
+
 std::strong_ordering compare(const Atom& a, const Atom& b) {
   if (a.kind != b.kind) return a.kind <=> b.kind;
   if (a.kind == Atom::Kind::kIndex) return a.index <=> b.index;
@@ -148,7 +157,7 @@ Affine substituted(const Affine& a, int index, const Affine& replacement) {
 }
 
 Interval range_of(const Affine& a, const std::vector<Interval>& ranges) {
-  int64_t lo = a.constant, hi = a.constant;  // both ends included
+  Wide lo = a.constant, hi = a.constant;  // both ends included
   for (const Term& term : a.terms) {
     const Atom& atom = term.atom;
     Interval r = atom.kind == Atom::Kind::kIndex ? ranges[atom.index] : range_of(*atom.inner, ranges);
@@ -167,9 +176,10 @@ Interval range_of(const Affine& a, const std::vector<Interval>& ranges) {
         x = 0, y = d - 1;
     }
     if (term.coefficient < 0 && !MUTANT("neg_no_swap")) std::swap(x, y);
-    lo += term.coefficient * x, hi += term.coefficient * y;
+    lo += static_cast<Wide>(term.coefficient) * x, hi += static_cast<Wide>(term.coefficient) * y;
   }
-  return {lo, hi + 1};
+  auto clamped = [](Wide x) { return static_cast<int64_t>(std::clamp<Wide>(x, -kFarthest, kFarthest)); };
+  return {clamped(lo), clamped(hi) + 1};
 }
 
 Affine simplified(const Affine& a, const std::vector<Interval>& ranges) {
@@ -204,7 +214,7 @@ std::optional<Affine> affine_of(const Expr& e, NotAffine* why) {
   };
   if (why) *why = NotAffine::kNo;
   if (e.kind == ExprKind::kNumber) {
-    if (std::floor(e.number) != e.number || std::abs(e.number) > 0x1p53) return none(NotAffine::kOther);
+    if (std::floor(e.number) != e.number || std::abs(e.number) > static_cast<double>(kLargest)) return none(NotAffine::kOther);
     return affine_constant(static_cast<int64_t>(e.number));
   }
   if (e.kind == ExprKind::kIndex) return affine_index(e.index);
@@ -220,12 +230,14 @@ std::optional<Affine> affine_of(const Expr& e, NotAffine* why) {
   if (!a) return a;
   auto b = affine_of(e.args[1], why);
   if (!b) return b;
-  if (op == "+") return *a + *b;
-  if (op == "-") return *a - *b;
+  if (op == "+" || op == "-") {
+    Affine sum = op == "+" ? *a + *b : *a - *b;
+    return fits(sum) ? std::optional(std::move(sum)) : none(NotAffine::kOther);
+  }
   if (op == "*") {
-    if (a->terms.empty()) return scaled(*b, a->constant);
-    if (b->terms.empty()) return scaled(*a, b->constant);
-    return none(NotAffine::kProduct);
+    if (!a->terms.empty() && !b->terms.empty()) return none(NotAffine::kProduct);
+    if (a->terms.empty()) std::swap(a, b);
+    return fits(*a, b->constant) ? std::optional(scaled(*a, b->constant)) : none(NotAffine::kOther);
   }
   if (!b->terms.empty() || b->constant <= 0) return none(NotAffine::kDivisor);
   return op == "//" ? floor_div(*a, b->constant) : modulo(*a, b->constant);

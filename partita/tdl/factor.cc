@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <functional>
 
+#include "partita/base/error.h"
 #include "partita/tdl/affine.h"
+#include "partita/tdl/text.h"
 
 namespace partita::tdl {
 namespace {
@@ -117,6 +119,95 @@ void factor_axes(Bound& bound) {
     subscripts = std::move(digits);
     if (whole && !whole->empty()) *whole = std::move(digits_whole);
   });
+}
+
+namespace {
+
+// An index replaced by a form over the new indices, and all others by their new numbers.
+struct Renaming {
+  std::vector<Affine> forms;       // per old index
+  std::vector<Interval> full;      // of the new ones
+
+  Affine apply(const Affine& a) const {
+    Affine out = affine_constant(a.constant);
+    for (const auto& term : a.terms) {
+      Affine part;
+      if (term.atom.kind == Affine::Atom::Kind::kIndex) {
+        part = forms[term.atom.index];
+      } else {
+        const Affine inner = apply(*term.atom.inner);
+        part = term.atom.kind == Affine::Atom::Kind::kMod ? modulo(inner, term.atom.divisor) : floor_div(inner, term.atom.divisor);
+      }
+      out = out + scaled(part, term.coefficient);
+    }
+    return simplified(out, full);
+  }
+
+  void apply(Expr& e) const {
+    if (e.kind == ExprKind::kIndex) {
+      e = expr_of(forms[e.index]);
+      return;
+    }
+    for (Affine& a : e.subscripts) a = apply(a);
+    std::vector<int> reduced;
+    for (int i : e.reduced) collect_indices(forms[i], reduced);
+    e.reduced = reduced;
+    for (Expr& a : e.args) apply(a);
+  }
+};
+
+}  // namespace
+
+Bound factor_index(const Bound& bound, std::string_view name, const Shape& radices) {
+  const int factored = bound.find_index(name);
+  if (factored < 0) fail("{}: there is no index {}", bound.name, name);
+  if (radices.empty() || volume(radices) != bound.indices[factored].extent)
+    fail("{}: {} has extent {}, and can't be factored into {}", bound.name, name, bound.indices[factored].extent, fmt::join(radices, " x "));
+  Bound out = bound;
+  // Axes as stored: they are factored again below.
+  for_each_access(out, [&](int tensor, std::vector<Affine>& subscripts, std::vector<bool>* whole) {
+    const std::vector<Shape>& axes = bound.tensors[tensor].radices;
+    if (whole && !whole->empty()) {
+      std::vector<bool> stored;  // an axis that is read whole has one radix
+      size_t digit = 0;
+      for (const Shape& r : axes) stored.push_back((*whole)[digit]), digit += r.size();
+      *whole = stored;
+    }
+    subscripts = joined(subscripts, axes);
+  });
+  for (BoundTensor& t : out.tensors) {
+    t.radices.clear();
+    for (int64_t extent : t.shape) t.radices.push_back({extent});
+    t.factored = t.shape;
+  }
+
+  out.indices.clear();
+  Renaming renaming;
+  for (int i = 0; i < static_cast<int>(bound.indices.size()); ++i) {
+    if (i != factored) {
+      renaming.forms.push_back(affine_index(static_cast<int>(out.indices.size())));
+      out.indices.push_back(bound.indices[i]);
+      continue;
+    }
+    Affine form;
+    for (size_t digit = 0; digit < radices.size(); ++digit) {
+      std::string fresh(name);
+      std::replace(fresh.begin(), fresh.end(), '.', '_');
+      fresh += fmt::format("{}{}", fresh == name ? "." : "_", digit);
+      while (bound.find_index(fresh) >= 0) fresh = fmt::format("_{}", fresh);
+      form = scaled(form, radices[digit]) + affine_index(static_cast<int>(out.indices.size()));
+      out.indices.push_back({fresh, radices[digit], bound.indices[i].splittable});
+    }
+    renaming.forms.push_back(form);
+  }
+  renaming.full = full_ranges(out);
+  for (Stage& stage : out.stages) {
+    for (Affine& a : stage.lhs) a = renaming.apply(a);
+    renaming.apply(stage.body);
+  }
+  factor_axes(out);
+  out.text = to_text(out);
+  return out;
 }
 
 }  // namespace partita::tdl

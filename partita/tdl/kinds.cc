@@ -1,5 +1,6 @@
 // Kinds: which values are true and which partial on one mesh axis. docs/TDL.md, rules 11 to 16.
 #include <algorithm>
+#include <cmath>
 
 #include "partita/tdl/analysis.h"
 #include "partita/tdl/mutant.h"
@@ -16,7 +17,7 @@ Kind flipped(Kind k) { return k == kPMax ? kPMin : k == kPMin ? kPMax : k; }
 // Sums and products of a fill value are not the fill value; maxima are.
 bool counts_fill(Kind k) { return k == kPSum || k == kPProd; }
 
-int sign_of_literal(const Expr& e) { return e.kind != ExprKind::kNumber ? 0 : e.number > 0 ? 1 : e.number < 0 ? -1 : 0; }
+int sign_of_literal(const Expr& e) { return e.kind != ExprKind::kNumber || std::isinf(e.number) ? 0 : e.number > 0 ? 1 : e.number < 0 ? -1 : 0; }
 bool is_identity(const Expr& e, Reducer r) { return e.kind == ExprKind::kNumber && e.number == identity_of(r); }
 
 // Functions f with f(max(x, y)) = max(f(x), f(y)), on all of the reals: log and sqrt are not, a part may lie outside

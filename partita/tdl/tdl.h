@@ -114,6 +114,10 @@ struct Bound {
   int stage_of(int tensor) const;                // -1 for an operand
 };
 
+// The same formula with an index as a mixed-radix number of new ones, most significant first (4): the axes that it runs
+// along become factored, and can be split inside their parts. The index's extent is the radices' product.
+Bound factor_index(const Bound& bound, std::string_view index, const Shape& radices);
+
 // ---------------------------------------------------------------- strategies
 
 // What one mesh axis does: split index names (mostly one), or nothing (`replicate`), with the operands that join as

@@ -285,6 +285,28 @@ TEST(Bind, AxesAreFactoredWhereEveryAccessSplits) {
   EXPECT_EQ(shifted.tensors[shifted.find_tensor("t")].radices, (std::vector<Shape>{{12}}));  // r + 2 leaves its digit
 }
 
+TEST(Bind, AnIndexCanBeFactored) {
+  // The product before a split into q, k and v, each of 4: o is split inside each part.
+  const Bound b = tdl::bind("linear(x, w, c)[..n, o] = sum(k) (x[..n, k] * w[k, o]) + c[o]", {{2, 5, 6}, {6, 12}, {12}});
+  const Bound f = factor_index(b, "o", {3, 4});
+  EXPECT_EQ(f.tensors[f.results[0]].radices, (std::vector<Shape>{{2}, {5}, {3, 4}}));
+  EXPECT_EQ(f.tensors[f.results[0]].shape, b.tensors[b.results[0]].shape);
+  EXPECT_EQ(to_string(f, must_derive(f, {2}, {"o.1"})), "o.1: B, S(1.1), S(0.1) -> S(2.1)");
+  EXPECT_EQ(to_string(f, must_derive(f, {3}, {"o.0"})), "o.0: B, S(1), S(0) -> S(2)");
+  const Bound again = tdl::bind(f.text, {{2, 5, 6}, {6, 12}, {12}});
+  EXPECT_EQ(canonical(again), canonical(f));
+  EXPECT_EQ(canonical(factor_index(b, "n.1", {5})), canonical(b));
+  EXPECT_THROW(factor_index(b, "o", {3, 5}), Error);
+  EXPECT_THROW(factor_index(b, "p", {3, 4}), Error);
+}
+
+TEST(Bind, HugeNumbersAreNoOverflow) {
+  EXPECT_NE(error_of("f(x)[i] where i < 4 = x[i * 1000000000000 * 1000000000000]", {{4}}), "accepted");
+  EXPECT_NE(error_of("f(x)[i] where i < 1000000000000000000 = x[i]", {{4}}), "accepted");
+  const Bound b = tdl::bind("f(x)[i] where i < 1000000000000 = if(i * 1000000000000 < 1e30, x[i * 1000000000000 - 5] else 2, 0)", {{4}});
+  EXPECT_EQ(closed_text(must_derive(b, {2}, {"i"}).boxes[1][0]), "nothing");
+}
+
 // ------------------------------------------------------------ regions
 
 TEST(Regions, TofuShiftTwo) {
