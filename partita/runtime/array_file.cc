@@ -1,0 +1,140 @@
+#include "partita/runtime/array_file.h"
+
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "partita/base/error.h"
+
+namespace partita {
+
+static_assert(std::endian::native == std::endian::little, "arrays are copied as they lie in memory");
+
+std::string read_file(const std::string& path) {
+  if (std::filesystem::is_directory(path)) fail("{}: is a folder, not a file", path);
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail("{}: cannot be read: {}", path, std::strerror(errno));
+  std::string bytes(std::istreambuf_iterator<char>(in), {});
+  if (in.bad()) fail("{}: reading it failed after {} bytes", path, bytes.size());
+  return bytes;
+}
+
+void write_file(const std::string& path, std::string_view bytes) {
+  const std::string partial = path + ".partial";
+  std::ofstream out(partial, std::ios::binary);
+  if (!out) fail("{}: cannot be written: {}", path, std::strerror(errno));
+  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  out.close();
+  if (!out) {
+    std::remove(partial.c_str());
+    fail("{}: writing {} bytes failed: is the disk full?", path, bytes.size());
+  }
+  if (std::rename(partial.c_str(), path.c_str()) != 0) fail("{}: cannot be written: {}", path, std::strerror(errno));
+}
+
+int64_t bytes_of(StoredType type) {
+  switch (type) {
+    case StoredType::kInt8:
+    case StoredType::kUint8:
+    case StoredType::kBool: return 1;
+    case StoredType::kInt16:
+    case StoredType::kUint16: return 2;
+    case StoredType::kFloat32:
+    case StoredType::kInt32:
+    case StoredType::kUint32: return 4;
+    case StoredType::kFloat64:
+    case StoredType::kInt64: return 8;
+  }
+  return 0;
+}
+
+StoredType stored_type(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32: return StoredType::kFloat32;
+    case DType::kFloat64: return StoredType::kFloat64;
+    case DType::kInt64: return StoredType::kInt64;
+    case DType::kBool: return StoredType::kBool;
+  }
+  ensure(false, "a dtype that no file can hold");
+  return {};
+}
+
+DType dtype_of(StoredType type) {
+  switch (type) {
+    case StoredType::kFloat32: return DType::kFloat32;
+    case StoredType::kFloat64: return DType::kFloat64;
+    case StoredType::kBool: return DType::kBool;
+    default: return DType::kInt64;
+  }
+}
+
+std::optional<int64_t> stored_bytes(const Shape& shape, StoredType type) {
+  int64_t bytes = bytes_of(type);
+  bool empty = false;
+  for (int64_t extent : shape) {
+    if (extent < 0) return {};
+    if (extent == 0) empty = true;
+    else if (__builtin_mul_overflow(bytes, extent, &bytes)) return {};
+  }
+  return empty ? 0 : bytes;
+}
+
+namespace {
+
+template <typename Stored, typename Ours>
+void widen(std::string_view bytes, std::vector<Ours>& values) {
+  values.resize(bytes.size() / sizeof(Stored));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    Stored value;
+    std::memcpy(&value, bytes.data() + i * sizeof(Stored), sizeof(Stored));
+    values[i] = static_cast<Ours>(value);
+  }
+}
+
+template <typename Stored, typename Ours>
+std::string narrow(const std::vector<Ours>& values) {
+  std::string bytes(values.size() * sizeof(Stored), '\0');
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Stored value = static_cast<Stored>(values[i]);
+    std::memcpy(bytes.data() + i * sizeof(Stored), &value, sizeof(Stored));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Values from_bytes(const Shape& shape, StoredType type, std::string_view bytes) {
+  ensure(stored_bytes(shape, type) == static_cast<int64_t>(bytes.size()), "{} bytes for an array [{}]", bytes.size(), fmt::join(shape, "x"));
+  Values values{.dtype = dtype_of(type), .shape = shape};
+  switch (type) {
+    case StoredType::kFloat32: widen<float>(bytes, values.real); break;
+    case StoredType::kFloat64: widen<double>(bytes, values.real); break;
+    case StoredType::kInt8: widen<int8_t>(bytes, values.integer); break;
+    case StoredType::kUint8: widen<uint8_t>(bytes, values.integer); break;
+    case StoredType::kInt16: widen<int16_t>(bytes, values.integer); break;
+    case StoredType::kUint16: widen<uint16_t>(bytes, values.integer); break;
+    case StoredType::kInt32: widen<int32_t>(bytes, values.integer); break;
+    case StoredType::kUint32: widen<uint32_t>(bytes, values.integer); break;
+    case StoredType::kInt64: widen<int64_t>(bytes, values.integer); break;
+    case StoredType::kBool:
+      widen<uint8_t>(bytes, values.integer);
+      for (int64_t& v : values.integer) v = v != 0;
+      break;
+  }
+  return values;
+}
+
+std::string to_bytes(const Values& values) {
+  switch (values.dtype) {
+    case DType::kFloat32: return narrow<float>(values.real);
+    case DType::kFloat64: return narrow<double>(values.real);
+    case DType::kInt64: return narrow<int64_t>(values.integer);
+    case DType::kBool: return narrow<uint8_t>(values.integer);
+  }
+  return {};
+}
+
+}  // namespace partita

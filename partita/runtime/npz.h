@@ -1,0 +1,20 @@
+// NumPy's array files: .npy (one array) and .npz (a zip archive of them, stored or deflated).
+// Formats: numpy.org/doc/stable/reference/generated/numpy.lib.format.html, and PKWARE's APPNOTE.TXT.
+#pragma once
+#include <string>
+#include <string_view>
+
+#include "partita/runtime/array_file.h"
+
+namespace partita {
+
+// The arrays of a .npz file; of a .npy file the one array, named as the file is without its ending. The content decides, not the
+// file's name. Bad input names the file and the array.
+Arrays read_arrays(const std::string& path);
+// The same of a file's bytes; `path` is for messages and the name of a .npy file's array.
+Arrays parse_arrays(const std::string& path, std::string_view bytes);
+
+// Writes a .npz file with its arrays stored, not deflated; NumPy reads it.
+void write_npz(const std::string& path, const Arrays& arrays);
+
+}  // namespace partita

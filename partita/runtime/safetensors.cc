@@ -1,0 +1,93 @@
+#include "partita/runtime/safetensors.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "partita/base/error.h"
+
+namespace partita {
+namespace {
+
+using nlohmann::json;
+
+const std::map<std::string, StoredType, std::less<>> kTypes{
+    {"F32", StoredType::kFloat32}, {"F64", StoredType::kFloat64}, {"I8", StoredType::kInt8},   {"U8", StoredType::kUint8}, {"I16", StoredType::kInt16},
+    {"U16", StoredType::kUint16},  {"I32", StoredType::kInt32},   {"U32", StoredType::kUint32}, {"I64", StoredType::kInt64}, {"BOOL", StoredType::kBool}};
+
+// A list of numbers that are not negative; empty if it is something else.
+std::optional<std::vector<int64_t>> numbers(const json& entry, const char* key) {
+  const auto found = entry.find(key);
+  if (found == entry.end() || !found->is_array()) return {};
+  std::vector<int64_t> list;
+  for (const json& item : *found) {
+    if (!item.is_number_integer() || item < 0 || item > INT64_MAX) return {};
+    list.push_back(item.get<int64_t>());
+  }
+  return list;
+}
+
+}  // namespace
+
+Arrays parse_safetensors(const std::string& path, std::string_view bytes) {
+  if (bytes.size() < 8) fail("{}: not a safetensors file: {} bytes have no room for a header", path, bytes.size());
+  uint64_t length = 0;
+  for (int i = 0; i < 8; ++i) length |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
+  if (length > bytes.size() - 8) fail("{}: not a safetensors file, or cut short: a header of {} bytes in a file of {}", path, length, bytes.size());
+  const json header = json::parse(bytes.substr(8, length), nullptr, false);
+  if (!header.is_object()) fail("{}: not a safetensors file: its header is not a JSON object", path);
+  const std::string_view data = bytes.substr(8 + length);
+
+  Arrays arrays;
+  std::vector<std::pair<int64_t, int64_t>> used;  // [begin, end) of each array
+  for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") continue;
+    const std::string where = fmt::format("{}, array '{}'", path, name);
+    const auto shape = entry.is_object() ? numbers(entry, "shape") : std::nullopt;
+    const auto offsets = entry.is_object() ? numbers(entry, "data_offsets") : std::nullopt;
+    if (!shape || !offsets || offsets->size() != 2 || !entry.contains("dtype") || !entry["dtype"].is_string())
+      fail("{}: the header's entry needs dtype, shape and data_offsets", where);
+    const auto type = kTypes.find(entry["dtype"].get<std::string>());
+    if (type == kTypes.end()) fail("{}: element type {} is not supported; use F32, F64, an integer type or BOOL", where, entry["dtype"].get<std::string>());
+    const int64_t begin = (*offsets)[0], end = (*offsets)[1];
+    if (begin > end || end > static_cast<int64_t>(data.size())) fail("{}: its bytes [{}, {}) are not in the file, which has {} after the header", where, begin, end, data.size());
+    const auto size = stored_bytes(*shape, type->second);
+    if (!size || *size != end - begin) fail("{}: [{}] of {} is not {} bytes", where, fmt::join(*shape, "x"), type->first, end - begin);
+    used.emplace_back(begin, end);
+    arrays[name] = from_bytes(*shape, type->second, data.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
+  }
+  std::sort(used.begin(), used.end());
+  int64_t at = 0;
+  for (const auto& [begin, end] : used) {
+    if (begin != at) fail("{}: its arrays overlap or leave a gap at byte {} of the data", path, std::min(at, begin));
+    at = end;
+  }
+  if (at != static_cast<int64_t>(data.size())) fail("{}: {} bytes after the last array", path, static_cast<int64_t>(data.size()) - at);
+  return arrays;
+}
+
+Arrays read_safetensors(const std::string& path) { return parse_safetensors(path, read_file(path)); }
+
+void write_safetensors(const std::string& path, const Arrays& arrays) {
+  std::vector<const Arrays::value_type*> order;  // wide elements first, so that all are aligned
+  for (const auto& item : arrays) order.push_back(&item);
+  std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) { return bytes_of(a->second.dtype) > bytes_of(b->second.dtype); });
+  json header = json::object();
+  std::string data;
+  for (const auto* item : order) {
+    const Values& values = item->second;
+    if (item->first == "__metadata__") fail("{}: no array can be named __metadata__", path);
+    const std::size_t begin = data.size();
+    data += to_bytes(values);
+    const StoredType type = stored_type(values.dtype);
+    const auto name = std::find_if(kTypes.begin(), kTypes.end(), [&](const auto& entry) { return entry.second == type; });
+    header[item->first] = {{"dtype", name->first}, {"shape", values.shape}, {"data_offsets", {begin, data.size()}}};
+  }
+  std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);
+  while (text.size() % 8) text += ' ';
+  std::string out;
+  for (int i = 0; i < 8; ++i) out += static_cast<char>(text.size() >> (8 * i));
+  write_file(path, out + text + data);
+}
+
+}  // namespace partita
