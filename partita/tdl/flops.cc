@@ -99,12 +99,12 @@ std::set<int> stage_indices(const Stage& stage) {
   return own;
 }
 
-using Point = std::map<int, int64_t>;
+using Point = std::vector<int64_t>;  // the value of every index
 
 double value_of(const Expr& e, const Point& at) {  // of an expression that reads no data
   auto arg = [&](int i) { return value_of(e.args[i], at); };
   if (e.kind == ExprKind::kNumber) return e.number;
-  if (e.kind == ExprKind::kIndex) return static_cast<double>(at.at(e.index));
+  if (e.kind == ExprKind::kIndex) return static_cast<double>(at[e.index]);
   if (e.kind == ExprKind::kIf) return arg(0) != 0 ? arg(1) : arg(2);
   const std::string& f = e.function;
   if (e.kind == ExprKind::kUnary) {
@@ -179,38 +179,52 @@ void narrow(const Expr& guard, int index, Point& at, Interval& range) {
   if (op == ">=" || op == "==") range.lo = std::max(range.lo, static_cast<int64_t>(std::ceil(root)));
 }
 
-// How many points of `indices` (a set that the guards tie together) satisfy all of them. One index, if the guards are
-// intervals of it, is solved; the others are enumerated.
-double count_points(const std::vector<int>& indices, const std::vector<const Expr*>& guards,
-                    const std::vector<Interval>& ranges) {
-  int solved = -1;
-  for (int i : indices)
-    if (std::all_of(guards.begin(), guards.end(), [&](const Expr* g) { return is_interval_of(*g, i); }))
-      if (solved < 0 || ranges[i].size() > ranges[solved].size()) solved = i;
-  std::vector<int> walked;
-  for (int i : indices) {
-    if (ranges[i].empty()) return 0;
-    if (i != solved) walked.push_back(i);
-  }
-  Point at;
-  for (int i : walked) at[i] = ranges[i].lo;
-  double count = 0;
-  while (true) {
-    if (solved >= 0) {
-      Interval range = ranges[solved];
-      for (const Expr* g : guards) narrow(*g, solved, at, range);
-      count += static_cast<double>(range.size());
-    } else {
-      count += std::all_of(guards.begin(), guards.end(), [&](const Expr* g) { return value_of(*g, at) != 0; });
+// Counts the points of some indices that guards tie together. Indices are given values one after the other; each is
+// narrowed by the guards that are intervals of it once those before it are known, and the last is counted, not walked.
+class PointCounter {
+ public:
+  PointCounter(std::vector<int> indices, const std::vector<const Expr*>& guards, const std::vector<Interval>& ranges)
+      : ranges_(ranges), at_(ranges.size(), 0) {
+    auto is_solved = [&](int i) {
+      return std::any_of(guards.begin(), guards.end(), [&](const Expr* g) { return g->function == "==" && is_interval_of(*g, i); });
+    };
+    std::stable_sort(indices.begin(), indices.end(), [&](int a, int b) {
+      return std::pair(is_solved(a), ranges[a].size()) < std::pair(is_solved(b), ranges[b].size());
+    });
+    for (int i : indices) levels_.push_back({i, {}, {}});
+    for (const Expr* g : guards) {
+      std::set<int> used;
+      indices_of(*g, used);
+      size_t last = 0;
+      for (size_t k = 0; k < levels_.size(); ++k)
+        if (used.contains(levels_[k].index)) last = k;
+      (is_interval_of(*g, levels_[last].index) ? levels_[last].narrowing : levels_[last].tested).push_back(g);
     }
-    size_t k = walked.size();
-    while (k > 0 && ++at[walked[k - 1]] == ranges[walked[k - 1]].hi) {
-      at[walked[k - 1]] = ranges[walked[k - 1]].lo;
-      --k;
-    }
-    if (k == 0) return count;
   }
-}
+
+  double count(size_t level = 0) {
+    if (level == levels_.size()) return 1;
+    const Level& l = levels_[level];
+    Interval range = ranges_[l.index];
+    for (const Expr* g : l.narrowing) narrow(*g, l.index, at_, range);
+    if (level + 1 == levels_.size() && l.tested.empty()) return static_cast<double>(range.size());
+    double n = 0;
+    for (int64_t x = range.lo; x < range.hi; ++x) {
+      at_[l.index] = x;
+      if (std::all_of(l.tested.begin(), l.tested.end(), [&](const Expr* g) { return value_of(*g, at_) != 0; })) n += count(level + 1);
+    }
+    return n;
+  }
+
+ private:
+  struct Level {
+    int index;
+    std::vector<const Expr*> narrowing, tested;  // the guards whose last index this is
+  };
+  const std::vector<Interval>& ranges_;
+  Point at_;
+  std::vector<Level> levels_;
+};
 
 double points(const std::set<int>& own, const Guarded& guarded, const std::vector<Interval>& ranges) {
   // Groups of indices that share guards; a guard on a determined index restricts nothing that is counted.
@@ -240,7 +254,7 @@ double points(const std::set<int>& own, const Guarded& guarded, const std::vecto
   double n = 1;
   std::set<int> counted;
   for (const Group& g : groups) {
-    n *= count_points({g.indices.begin(), g.indices.end()}, g.guards, ranges);
+    n *= PointCounter({g.indices.begin(), g.indices.end()}, g.guards, ranges).count();
     counted.insert(g.indices.begin(), g.indices.end());
   }
   for (int i : own)

@@ -270,6 +270,29 @@ bool asks_divisible(const Expr& e, const Affine& inner, int64_t divisor) {
   return std::any_of(e.args.begin(), e.args.end(), [&](const Expr& a) { return asks_divisible(a, inner, divisor); });
 }
 
+// The form without %, as q % d = q - d * (q // d), and with (q // a) // b as q // (a * b).
+Affine without_mod(const Affine& form) {
+  Affine result = affine_constant(form.constant);
+  for (const Affine::Term& t : form.terms) {
+    if (t.atom.kind == Affine::Atom::Kind::kIndex) {
+      result = result + scaled(affine_index(t.atom.index), t.coefficient);
+      continue;
+    }
+    Affine inner = without_mod(*t.atom.inner);
+    bool nested = inner.constant == 0 && inner.terms.size() == 1 && inner.terms[0].coefficient == 1 &&
+                  inner.terms[0].atom.kind == Affine::Atom::Kind::kFloorDiv;
+    Affine quotient = nested ? floor_div(*inner.terms[0].atom.inner, inner.terms[0].atom.divisor * t.atom.divisor)
+                             : floor_div(inner, t.atom.divisor);
+    Affine value = t.atom.kind == Affine::Atom::Kind::kMod ? inner - scaled(quotient, t.atom.divisor) : quotient;
+    result = result + scaled(value, t.coefficient);
+  }
+  return result;
+}
+
+bool has_quotient(const Affine& form) {
+  return std::any_of(form.terms.begin(), form.terms.end(), [](const Affine::Term& t) { return t.atom.inner != nullptr; });
+}
+
 // ---------------------------------------------------------------- transposition
 
 constexpr int kZero = -1;  // in a Part's left side: the axis has extent 1 and is written at 0
@@ -443,9 +466,15 @@ class Transposer {
     for (const Affine& s : access.subscripts)
       for (const Affine::Term& t : s.terms) has_mod = has_mod || t.atom.kind == Affine::Atom::Kind::kMod;
 
+    std::vector<bool> solved = has_mod ? solve_digits(access, left, replace) : std::vector<bool>(access.subscripts.size(), false);
+
     for (size_t axis = 0; axis < access.subscripts.size(); ++axis) {
       const Affine& form = access.subscripts[axis];
       int64_t extent = tensor.factored[axis];
+      if (solved[axis]) {
+        part.lhs.push_back(extent == 1 ? kZero : axis_index(access.tensor, axis));
+        continue;
+      }
       int plain = form.plain_index();
       if (plain >= 0 && is_left(plain) && g_.indices[plain].extent == extent) {
         part.lhs.push_back(plain);
@@ -484,6 +513,46 @@ class Transposer {
     part.summed = std::move(left);
     part.body = std::move(flow);
     return part;
+  }
+
+  // A reshape: the subscripts with quotients are the digits of one number, x[L // 6, L % 6], and so are the indices in it,
+  // L = 8 i + j. Then i and j are digits of 6 u + v: i = (6 u + v) // 8, j = (6 u + v) % 8. Which axes that solves.
+  template <typename Replace>
+  std::vector<bool> solve_digits(const Expr& access, std::vector<int>& left, Replace replace) {
+    const Shape& extents = f_.tensors[access.tensor].factored;
+    std::vector<bool> none(extents.size(), false), solved = none;
+    for (size_t axis = 0; axis < extents.size(); ++axis)  // named in the axes' order
+      if (has_quotient(access.subscripts[axis]) && extents[axis] > 1) axis_index(access.tensor, axis);
+    Affine number, target;
+    int64_t size = 1;
+    for (size_t axis = extents.size(); axis-- > 0;) {
+      const Affine& form = access.subscripts[axis];
+      if (!has_quotient(form)) continue;
+      Interval range = range_of(form, all_ranges());
+      if (range.lo < 0 || range.hi > extents[axis]) return none;
+      number = number + scaled(form, size);
+      if (extents[axis] > 1) target = target + scaled(affine_index(axis_index(access.tensor, axis)), size);
+      size *= extents[axis];
+      solved[axis] = true;
+    }
+    number = without_mod(number);
+    if (number.constant != 0 || has_quotient(number)) return none;
+    std::vector<Affine::Term> digits = number.terms;
+    std::sort(digits.begin(), digits.end(), [](const auto& a, const auto& b) { return a.coefficient < b.coefficient; });
+    int64_t weight = 1;
+    for (const Affine::Term& t : digits) {
+      if (t.coefficient != weight || std::find(left.begin(), left.end(), t.atom.index) == left.end()) return none;
+      weight *= g_.indices[t.atom.index].extent;
+    }
+    if (weight != size) return none;
+    for (const Affine::Term& t : digits) {
+      int64_t extent = g_.indices[t.atom.index].extent;
+      Affine digit = floor_div(target, t.coefficient);
+      if (t.coefficient * extent < size) digit = modulo(digit, extent);
+      replace(t.atom.index, digit);
+      left.erase(std::find(left.begin(), left.end(), t.atom.index));
+    }
+    return solved;
   }
 
   // x[inner // d]: inner = d * u + rho, with rho = 0 where the body asks for inner % d == 0, else summed over.

@@ -48,6 +48,11 @@ TEST(Flops, GuardsOnLargeExtentsAreSolvedNotEnumerated) {
   EXPECT_EQ(flops(tdl::bind(kGuarded, shapes, {{"O", 0}})), 256.0 * (half * (4 * 128 + 6) + static_cast<double>(n * 128)));
 }
 
+TEST(Flops, IndicesThatGuardsEquateAreSolved) {
+  Bound b = tdl::bind("f(g)[x, y] where x < 300, y < 400 = sum(i, j) if(y == (800*i + j) % 400, if(x == (800*i + j)//400, g[i, j], 0), 0)", {{150, 800}});
+  EXPECT_EQ(flops(b), 150 * 800);
+}
+
 TEST(Flops, ATransposedConvolutionCountsOnlyWhatItsStrideHits) {
   // every (input position, tap) pair hits one output, except where the padding is cut off
   Bound b = testing::bind(named("conv transpose"));

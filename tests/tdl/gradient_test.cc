@@ -131,6 +131,18 @@ TEST(Gradient, PushesFactorsIntoSelections) {
             "    d_x[i.0, i.1] = if((x[i.0, i.1] > 0), g_out[i.0, i.1], 0)");
 }
 
+TEST(Gradient, OfAReshapeIsAReshape) {
+  EXPECT_EQ(text_of("reshape 4x6->3x8", "x"),
+            "resh_dx(g_out) -> d_x where x_0 < 4, x_1 < 6 =\n"
+            "    d_x[x_0, x_1] = g_out[((6*x_0 + x_1) // 8), ((6*x_0 + x_1) % 8)]");
+  Bound b = tdl::bind("f(x)[n, i] where n < 2, i < 105 = x[n, i//35, i//7 % 5, i % 7]", {{2, 3, 5, 7}});
+  std::optional<Gradient> g = gradient(b, 0);
+  ASSERT_TRUE(g);
+  Array cotangent = testing::normal_array({2, 105}, 3);
+  EXPECT_EQ(evaluate(tdl::bind(g->text, {{2, 105}}), {cotangent})[0].reals, cotangent.reals) << g->text;
+  EXPECT_EQ(g->text.find("sum"), std::string::npos) << g->text;
+}
+
 TEST(Gradient, SumsOverBroadcastAxes) {
   EXPECT_EQ(text_of("add", "a"),
             "add_da(g_out) -> d_a where i.0 < 3, i.1 < 4, i.2 < 5 =\n"
