@@ -274,8 +274,8 @@ struct NamedStep {
   std::vector<int> axes;  // the mesh axes that change, which act as one
 };
 
-// The mesh axes that differ must all go from one Sbp to one Sbp; S(i) is added or removed only where no axis further in
-// splits i. Axes of extent 1 do nothing.
+// The mesh axes that differ must all go from one Sbp to one Sbp. Where S(i) is added or removed while an axis further in
+// splits i, the step is a fetch. Axes of extent 1 do nothing.
 std::optional<NamedStep> named_step(const NdSbp& from, const NdSbp& to, const std::vector<int>& extents) {
   NamedStep step{StepKind::kLocal, {}};
   for (size_t a = 0; a < from.size(); ++a)
@@ -287,11 +287,14 @@ std::optional<NamedStep> named_step(const NdSbp& from, const NdSbp& to, const st
   for (const Sbp& s : {x, y}) {
     if (s.kind != Sbp::Kind::kSplit) continue;
     for (size_t a = step.axes[0] + 1; a < from.size(); ++a)
-      if (extents[a] > 1 && from[a] == to[a] && from[a] == s) return std::nullopt;
+      if (extents[a] > 1 && from[a] == to[a] && from[a] == s) {
+        step.kind = StepKind::kFetch;
+        return step;
+      }
   }
   using K = Sbp::Kind;
   if (x.kind == K::kPartial) {
-    if (y.kind == K::kPartial) return std::nullopt;
+    if (y.kind == K::kPartial) return std::nullopt;  // another reducer
     step.kind = y.kind == K::kBroadcast ? StepKind::kAllReduce : StepKind::kReduceScatter;
   } else if (x.kind == K::kSplit && y.kind != K::kPartial) {
     step.kind = y.kind == K::kBroadcast ? StepKind::kAllGather : StepKind::kAllToAll;
@@ -341,6 +344,7 @@ struct Named {
   std::optional<NdSbp> name;
 };
 
+// Of the steps between two layouts that change one thing, the one there is, if any.
 std::optional<NamedStep> step_between(const Named& from, const Named& to) {
   if (from.layout.mesh != to.layout.mesh || from.layout.radices != to.layout.radices) return std::nullopt;
   if (from.name && to.name) return named_step(*from.name, *to.name, from.layout.mesh.extents);
@@ -355,8 +359,10 @@ std::optional<NamedStep> step_between(const Named& from, const Named& to) {
   return step;
 }
 
+bool is_fetch(const std::optional<NamedStep>& step) { return !step || step->kind == StepKind::kFetch; }
+
 int64_t direct_elements(const Named& from, const Named& to, const Cluster& cluster) {
-  if (auto step = step_between(from, to)) return named_elements(*step, from.layout, to.layout);
+  if (auto step = step_between(from, to); !is_fetch(step)) return named_elements(*step, from.layout, to.layout);
   return fetch_elements(from.layout, to.layout, cluster);
 }
 
@@ -367,11 +373,11 @@ Step fetch_step(const Layout& from, const Layout& to, int64_t element_bytes, con
 
 Step direct_step(const Named& from, const Named& to, int64_t element_bytes, const Cluster& cluster) {
   auto step = step_between(from, to);
-  if (step && step->kind != StepKind::kLocal)
+  if (!is_fetch(step) && step->kind != StepKind::kLocal)
     return {step->kind, from.layout, to.layout, groups_over(from.layout.mesh, step->axes), {}, from.layout.radices,
             named_elements(*step, from.layout, to.layout) * element_bytes};
   Step made = fetch_step(from.layout, to.layout, element_bytes, cluster);
-  ensure(!step || made.bytes == 0, "a local step from {} to {} moves {} bytes", to_string(from.layout), to_string(to.layout), made.bytes);
+  ensure(is_fetch(step) || made.bytes == 0, "a local step from {} to {} moves {} bytes", to_string(from.layout), to_string(to.layout), made.bytes);
   if (made.bytes == 0) made.kind = StepKind::kLocal;
   return made;
 }
@@ -397,16 +403,16 @@ Cost cost_of(int64_t elements, bool is_fetch) {
 }
 
 // The cost of going straight from one node to another, unreachable if that is not one of the steps that a path is made of:
-// any move that keeps what is partial, and the named ones.
-Cost edge(const Named& from, const Named& to) {
+// those that change one thing, any move that keeps what is partial, and any fetch that leaves nothing partial.
+Cost edge(const Named& from, const Named& to, const Cluster& cluster) {
   auto step = step_between(from, to);
   if (from.layout.kinds == to.layout.kinds) {
     int64_t sum = 0;
     for (size_t p = 0; p < to.layout.boxes.size(); ++p) sum += volume(to.layout.boxes[p]) - overlap(to.layout.boxes[p], from.layout.boxes[p]);
-    return cost_of(sum, !step);
+    return cost_of(sum, is_fetch(step));
   }
-  if (!step) return {};
-  return cost_of(named_elements(*step, from.layout, to.layout), false);
+  if (!step && in_parts(to.layout)) return {};
+  return cost_of(direct_elements(from, to, cluster), is_fetch(step));
 }
 
 Cost plus(const Cost& a, const Cost& b) {
@@ -467,7 +473,7 @@ Path cheapest_path(const Named& from, const Named& to, const Cluster& cluster) {
     nodes[u].done = true;
     Cost end = {0, 0, 0, 0};
     if (!same_placement(nodes[u].at.layout, to.layout))
-      end = cost_of(direct_elements(nodes[u].at, to, cluster), !step_between(nodes[u].at, to));
+      end = cost_of(direct_elements(nodes[u].at, to, cluster), is_fetch(step_between(nodes[u].at, to)));
     end = plus(nodes[u].cost, end);
     if (end < best) {
       best = end;
@@ -476,7 +482,7 @@ Path cheapest_path(const Named& from, const Named& to, const Cluster& cluster) {
     if (!in_parts(nodes[u].at.layout)) continue;
     for (size_t v = 1; v < nodes.size(); ++v) {
       if (nodes[v].done) continue;
-      Cost c = plus(nodes[u].cost, edge(nodes[u].at, nodes[v].at));
+      Cost c = plus(nodes[u].cost, edge(nodes[u].at, nodes[v].at, cluster));
       if (c < nodes[v].cost) {
         nodes[v].cost = c;
         nodes[v].before = u;
@@ -500,8 +506,10 @@ Path cheapest_path_between_meshes(const Named& from, const Named& to, const Clus
   size_t axes = to.name->size();
   for (size_t which = 0; which <= axes; ++which) {  // partial on one axis, then on all
     NdSbp name = *to.name;
-    for (size_t a = 0; a < axes; ++a)
+    for (size_t a = 0; a < axes; ++a) {
+      if (name[a].kind == Sbp::Kind::kPartial) name[a] = Sbp::broadcast();  // on one position
       if (a == which || which == axes) name[a] = Sbp::partial(from.layout.reducer());
+    }
     Named middle{make_layout(to.layout.mesh, name, to.layout.radices), name};
     if (!in_parts(middle.layout)) continue;
     int64_t moved = fetch_elements(from.layout, middle.layout, cluster);
@@ -527,11 +535,6 @@ std::pair<Layout, Layout> over_common_radices(const Layout& from, const Layout& 
   return {from, to};
 }
 
-// Nobody can receive less than what it lacks: one step is the cheapest if nothing has to be combined.
-bool straight(const Layout& from, const Layout& to) {
-  return !in_parts(from) || (from.mesh == to.mesh && from.kinds == to.kinds);
-}
-
 // The same devices in the same order, with the same boxes of whole values: whatever the meshes' extents.
 bool in_place(const Layout& from, const Layout& to) {
   if (same_placement(from, to)) return true;
@@ -542,9 +545,9 @@ bool in_place(const Layout& from, const Layout& to) {
 }
 
 int64_t conversion_elements(const Layout& from, const Layout& to, const Cluster& cluster) {
-  if (from.radices == to.radices && straight(from, to)) {
+  if (from.radices == to.radices && !in_parts(from)) {
     bool same_devices = from.mesh.devices == to.mesh.devices;
-    if (!in_parts(to) || (from.mesh == to.mesh && from.kinds == to.kinds)) {
+    if (!in_parts(to)) {
       int64_t moved = 0;
       for (int t = 0; t < to.mesh.positions(); ++t) {
         int s = same_devices ? t : from.mesh.position_of(to.mesh.devices[t]);
@@ -554,6 +557,7 @@ int64_t conversion_elements(const Layout& from, const Layout& to, const Cluster&
     }
     // All positions are one partial group: each keeps what it has.
     if (same_devices && member_count(to) == to.mesh.positions()) return 0;
+    if (auto step = step_between({from, name_of(from)}, {to, name_of(to)}); !is_fetch(step)) return named_elements(*step, from, to);
     return fetch_elements(from, to, cluster);
   }
   if (from.radices == to.radices && from.mesh == to.mesh && from.mesh.extents.size() == 1 && !in_parts(to)) {
@@ -585,7 +589,8 @@ int64_t conversion_elements(const Layout& from, const Layout& to, const Cluster&
     }
   }
   auto [f, t] = over_common_radices(from, to);
-  if (straight(f, t)) return fetch_elements(f, t, cluster);
+  if (in_place(f, t)) return 0;
+  if (!in_parts(f)) return fetch_elements(f, t, cluster);
   return cheapest_path_between_meshes({f, name_of(f)}, {t, name_of(t)}, cluster).cost.elements;
 }
 
@@ -628,7 +633,8 @@ Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, 
   if (in_place(f, t)) return conversion;
   Path path;
   path.through = {{f, name_of(f)}, {t, name_of(t)}};
-  if (!straight(f, t)) path = cheapest_path_between_meshes(path.through[0], path.through[1], cluster);
+  // Nobody can receive less than what it lacks: one step is the cheapest if nothing has to be combined.
+  if (in_parts(f)) path = cheapest_path_between_meshes(path.through[0], path.through[1], cluster);
   for (size_t i = 1; i < path.through.size(); ++i) {
     conversion.steps.push_back(direct_step(path.through[i - 1], path.through[i], element_bytes, cluster));
     conversion.bytes += conversion.steps.back().bytes;
@@ -651,7 +657,7 @@ const Conversion& Converter::convert(const Layout& from, const Layout& to, int64
 
 int64_t Converter::bytes(const Layout& from, const Layout& to, int64_t element_bytes) {
   // Looking it up costs more than counting it, where nothing has to be combined.
-  if (from.radices == to.radices && straight(from, to) && !in_parts(to)) return conversion_bytes(from, to, element_bytes, *cluster_);
+  if (from.radices == to.radices && !in_parts(from) && !in_parts(to)) return conversion_bytes(from, to, element_bytes, *cluster_);
   std::string key;
   append_key(key, from);
   append_key(key, to);
