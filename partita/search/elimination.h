@@ -1,0 +1,46 @@
+// Variable elimination over a cost network: the exact minimum of a sum of unary and pairwise costs (Bertele and Brioschi,
+// Nonserial Dynamic Programming, 1972). Written once, for every search whose choices interact locally.
+#pragma once
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace partita {
+
+// Compared first by bytes moved, then by bytes stored.
+struct Cost {
+  int64_t moved = 0, stored = 0;
+  auto operator<=>(const Cost&) const = default;
+  Cost operator+(const Cost& o) const { return {moved + o.moved, stored + o.stored}; }
+};
+
+struct CostNetwork {
+  struct Pair {
+    int a = 0, b = 0;
+    std::vector<Cost> cost;  // [value of a][value of b], row-major
+  };
+  std::vector<std::vector<Cost>> unary;  // per variable, per value: its size is the domain's
+  std::vector<Pair> pairs;               // several on the same two variables add up
+
+  int variables() const { return static_cast<int>(unary.size()); }
+  int domain(int v) const { return static_cast<int>(unary[v].size()); }
+  Cost evaluate(const std::vector<int>& values) const;
+};
+
+struct Elimination {
+  Cost cost;
+  std::vector<std::vector<int>> solutions;  // of minimal cost, all different
+  int64_t largest_table = 0;                // entries
+  int width = 0;                            // most variables that one table is over
+};
+
+// Eliminates in this order. Empty if a table would have more than max_table entries.
+std::optional<Elimination> eliminate(const CostNetwork& network, const std::vector<int>& order, int max_solutions = 1,
+                                     int64_t max_table = int64_t{1} << 24);
+// Greedy order by smallest next table, ties by index.
+std::vector<int> small_table_order(const CostNetwork& network);
+// Tries every assignment; the slow obvious version, for tests.
+Elimination brute_force(const CostNetwork& network, int max_solutions = 1);
+
+}  // namespace partita

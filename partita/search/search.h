@@ -1,0 +1,57 @@
+// One small interface for every search: a Problem in, a Plan and what is known about it out.
+#pragma once
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "partita/base/rng.h"
+#include "partita/plan/plan.h"
+
+namespace partita {
+
+struct Problem {
+  const Graph& graph;
+  const Cluster& cluster;
+  std::string objective = "comm";  // bytes
+  Pins pins;
+  std::map<std::string, std::string> options;  // of --search 'NAME?key=value,..'
+};
+
+// A search stops at whichever comes first; without either it runs to its end.
+struct Budget {
+  std::optional<double> seconds;
+  std::optional<int64_t> steps;
+};
+
+struct SearchResult {
+  std::optional<Plan> plan;
+  std::string reason;                         // why there is no plan
+  std::map<std::string, double> counters;     // what it looked at, by name
+  std::vector<std::string> notes;             // lines for the reader, "cut 1 over 2: delta 7.2 MB"
+};
+
+class Searcher {
+ public:
+  virtual ~Searcher() = default;
+  virtual SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) const = 0;
+};
+
+struct SearchEntry {
+  std::string name, source, summary;
+  std::map<std::string, std::vector<std::string>> options;  // option -> its values, the default first
+  std::unique_ptr<Searcher> (*make)();
+};
+// Every search that there is, by name.
+const std::vector<SearchEntry>& searches();
+// "soybean?tilings=all" -> its entry and options, defaults filled in. Usage error (exit 2) for an unknown name, option or
+// value, naming the known ones.
+struct SearchChoice {
+  const SearchEntry* entry = nullptr;
+  std::map<std::string, std::string> options;
+};
+SearchChoice parse_search(std::string_view text);
+
+}  // namespace partita
