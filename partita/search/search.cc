@@ -1,0 +1,75 @@
+#include "partita/search/search.h"
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+#include "partita/plan/rules.h"
+#include "partita/search/soybean.h"
+
+namespace partita {
+
+namespace {
+
+// A plan made by a rule, seen as a search.
+template <Plan (*rule)(const Graph&, const Cluster&, const Pins&)>
+class RuleSearcher final : public Searcher {
+ public:
+  SearchResult search(const Problem& problem, const Budget&, Rng&) const override {
+    SearchResult result;
+    result.plan = rule(problem.graph, problem.cluster, problem.pins);
+    return result;
+  }
+};
+
+template <typename T>
+std::unique_ptr<Searcher> make() {
+  return std::make_unique<T>();
+}
+
+}  // namespace
+
+const std::vector<SearchEntry>& searches() {
+  static const std::vector<SearchEntry> kSearches = [] {
+    std::vector<SearchEntry> list;
+    list.push_back({"data-parallel", "rule", "every op that sees samples is split along them, parameters are whole everywhere", {}, make<RuleSearcher<data_parallel_plan>>});
+    list.push_back({"model-parallel", "SoyBean section 4.1", "every parameter is split along its contracted dimension", {}, make<RuleSearcher<model_parallel_plan>>});
+    list.push_back({"single", "rule", "everything on the first device", {}, make<RuleSearcher<single_plan>>});
+    list.push_back({"soybean", "SoyBean", "one-cut tiling program and k-cuts recursion, slowest link first", {{"tilings", {"paper", "all"}}}, make_soybean});
+    return list;
+  }();
+  return kSearches;
+}
+
+SearchChoice parse_search(std::string_view text) {
+  auto usage = [](std::string message) { throw Error(ExitCode::kUsage, std::move(message)); };
+  size_t mark = text.find('?');
+  std::string name(text.substr(0, mark));
+  SearchChoice choice;
+  std::vector<std::string> known;
+  for (const SearchEntry& entry : searches()) {
+    known.push_back(entry.name);
+    if (entry.name == name) choice.entry = &entry;
+  }
+  if (!choice.entry) usage(fmt::format("unknown search '{}'; there are: {}", name, fmt::join(known, ", ")));
+  for (const auto& [option, values] : choice.entry->options) choice.options[option] = values[0];
+  std::string rest(mark == std::string_view::npos ? "" : text.substr(mark + 1));
+  while (!rest.empty()) {
+    size_t comma = rest.find(',');
+    std::string item = rest.substr(0, comma);
+    rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+    size_t equals = item.find('=');
+    std::string key = item.substr(0, equals), value = equals == std::string::npos ? "" : item.substr(equals + 1);
+    auto option = choice.entry->options.find(key);
+    if (option == choice.entry->options.end()) {
+      std::vector<std::string> names;
+      for (const auto& [n, v] : choice.entry->options) names.push_back(n);
+      usage(fmt::format("search '{}' has no option '{}'{}", name, key, names.empty() ? std::string("; it takes none") : fmt::format("; it has: {}", fmt::join(names, ", "))));
+    }
+    if (std::find(option->second.begin(), option->second.end(), value) == option->second.end())
+      usage(fmt::format("search '{}': option '{}' is one of {}, not '{}'", name, key, fmt::join(option->second, ", "), value));
+    choice.options[key] = value;
+  }
+  return choice;
+}
+
+}  // namespace partita

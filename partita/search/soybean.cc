@@ -1,0 +1,469 @@
+#include "partita/search/soybean.h"
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <numeric>
+#include <set>
+
+#include "partita/base/error.h"
+#include "partita/plan/resolve.h"
+#include "partita/plan/rules.h"
+
+namespace partita {
+
+namespace {
+
+constexpr int kFollowed = 4;                     // cuts of equal cost that are followed one cut further
+constexpr int64_t kLevelTable = int64_t{1} << 16;  // states of a breadth-first level that are still tabulated
+
+// What a tensor's part is on the axis of one cut. kOther: boxes without a name, brought by a fetch.
+struct Tiling {
+  enum class Kind { kSplit, kWhole, kPartial, kOther } kind = Kind::kWhole;
+  int axis = -1;
+  auto operator<=>(const Tiling&) const = default;
+};
+
+// The conversion table of DESIGN section 4 on one mesh of p positions, times p so that it is whole: T is the tensor's bytes.
+int64_t conversion_cost(const Tiling& from, const Tiling& to, int64_t p, int64_t bytes) {
+  using K = Tiling::Kind;
+  if (from == to && from.kind != K::kOther) return 0;
+  if (to.kind == K::kPartial || from.kind == K::kWhole) return 0;
+  if (from.kind == K::kPartial) return (to.kind == K::kWhole ? 2 : 1) * p * (p - 1) * bytes;
+  return (to.kind == K::kWhole ? p : 1) * (p - 1) * bytes;
+}
+
+// One aligned strategy of an op on the axis of this cut.
+struct Aligned {
+  tdl::AxisStrategy strategy;
+  std::vector<Tiling> operands, results;
+  int64_t inner_cost = 0;  // of making stages whole: p times bytes
+};
+
+// What one op looks like to a cut: its strategies, and what it sees of its tensors inside a group of the cuts so far.
+struct OpView {
+  std::vector<Aligned> aligned;
+  std::vector<int64_t> operand_bytes, result_bytes;
+};
+
+// The choices so far: one entry a cut in each list.
+struct State {
+  std::vector<int> extents;
+  std::vector<std::vector<tdl::AxisStrategy>> strategies;  // by op
+  std::vector<std::vector<Tiling>> tilings;                // by tensor
+  std::vector<double> deltas;                              // bytes, outermost cut first
+};
+
+bool reads_plainly(const tdl::Expr& e) {
+  if (e.kind == tdl::ExprKind::kRead)
+    for (const tdl::Affine& s : e.subscripts)
+      if (s.plain_index() < 0 && !s.terms.empty()) return false;
+  return std::all_of(e.args.begin(), e.args.end(), reads_plainly);
+}
+
+int count_reads(const tdl::Expr& e) {
+  int n = e.kind == tdl::ExprKind::kRead;
+  for (const tdl::Expr& arg : e.args) n += count_reads(arg);
+  return n;
+}
+
+void indices_of(const tdl::Affine& a, std::set<int>& out) {
+  for (const tdl::Affine::Term& t : a.terms) {
+    if (t.atom.kind == tdl::Affine::Atom::Kind::kIndex) out.insert(t.atom.index);
+    else indices_of(*t.atom.inner, out);
+  }
+}
+
+// Indices that stand in a subscript of several terms, or in a guard.
+void entangled(const tdl::Expr& e, bool in_guard, std::set<int>& out) {
+  if (in_guard && e.kind == tdl::ExprKind::kIndex) out.insert(e.index);
+  if (e.kind == tdl::ExprKind::kRead)
+    for (const tdl::Affine& s : e.subscripts)
+      if (s.plain_index() < 0 || in_guard) indices_of(s, out);
+  for (size_t i = 0; i < e.args.size(); ++i) entangled(e.args[i], in_guard || (e.kind == tdl::ExprKind::kIf && i == 0), out);
+}
+
+// A product of two reads, maybe under guards.
+bool is_product(const tdl::Expr& e) {
+  if (e.kind == tdl::ExprKind::kIf) return e.args[2].kind == tdl::ExprKind::kNumber && e.args[2].number == 0 && is_product(e.args[1]);
+  return e.kind == tdl::ExprKind::kBinary && e.function == "*" && count_reads(e) == 2 && e.args[0].kind == tdl::ExprKind::kRead &&
+         e.args[1].kind == tdl::ExprKind::kRead;
+}
+
+std::vector<int> prime_factors(int n) {  // largest first
+  std::vector<int> factors;
+  for (int f = 2; n > 1; ++f)
+    for (; n % f == 0; n /= f) factors.push_back(f);
+  return {factors.rbegin(), factors.rend()};
+}
+
+class KCuts {
+ public:
+  KCuts(const Problem& problem, bool all_tilings) : graph_(problem.graph), problem_(problem), all_(all_tilings), read_by_(readers(problem.graph)) {
+    for (const Op& op : graph_.ops) {
+      std::vector<std::string> names = paper_indices(graph_, op);
+      paper_.emplace_back(names.begin(), names.end());
+    }
+  }
+
+  SearchResult run() {
+    std::vector<DeviceId> devices = slowest_link_first(problem_.cluster);
+    std::vector<int> factors = prime_factors(static_cast<int>(devices.size()));
+    mesh_ = {factors, devices};
+    State state{{}, std::vector<std::vector<tdl::AxisStrategy>>(graph_.ops.size()), std::vector<std::vector<Tiling>>(graph_.tensors.size()), {}};
+    for (size_t c = 0; c < factors.size(); ++c) {
+      std::vector<State> equal = one_cut(state, factors[c], kFollowed, true);
+      size_t best = 0;
+      double best_delta = 0;
+      for (size_t i = 0; equal.size() > 1 && c + 1 < factors.size() && i < equal.size(); ++i) {
+        double delta = one_cut(equal[i], factors[c + 1], 1, false)[0].deltas.back();
+        if (i == 0 || delta < best_delta) best = i, best_delta = delta;
+      }
+      state = equal[best];
+      result_.notes.push_back(fmt::format("cut {} into {}: delta_{} = {:.6g} bytes, {} of equal cost followed", c + 1, factors[c], factors.size() - c,
+                                          state.deltas.back(), equal.size()));
+    }
+    double total = 0;  // c_k = delta_k + p c_(k-1)
+    for (size_t c = factors.size(); c-- > 0;) total = state.deltas[c] + factors[c] * total;
+    result_.plan = make_plan(state);
+    result_.plan->paper_cost = total;
+    result_.notes.push_back(fmt::format("c_{} = {:.6g} bytes", factors.size(), total));
+    return std::move(result_);
+  }
+
+  // The cost network of one cut, after the cuts in `state`.
+  OneCut problem_of(const State& state, int p) {
+    views_.clear();
+    domains_.assign(graph_.tensors.size(), {});
+    for (size_t i = 0; i < graph_.ops.size(); ++i) views_.push_back(view(i, state, p));
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) domains_[t] = domain(TensorId(t), state, p);
+    OneCut cut;
+    size_t tensors = graph_.tensors.size();
+    for (size_t t = 0; t < tensors; ++t) {
+      std::vector<Cost> unary;
+      for (const Tiling& tiling : domains_[t]) unary.push_back({0, stored(TensorId(t), state, p, tiling)});
+      cut.network.unary.push_back(std::move(unary));
+    }
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      const OpView& v = *views_[i];
+      std::vector<Cost> unary;
+      for (const Aligned& a : v.aligned) unary.push_back({a.inner_cost, 0});
+      cut.network.unary.push_back(std::move(unary));
+      int op = static_cast<int>(tensors + i);
+      auto pair = [&](TensorId id, const std::function<int64_t(const Aligned&, const Tiling&)>& cost) {
+        TensorId keeper = keeper_of(id);
+        CostNetwork::Pair pair{static_cast<int>(keeper.index()), op, {}};
+        for (const Tiling& tiling : domains_[keeper.index()])
+          for (const Aligned& a : v.aligned) pair.cost.push_back({cost(a, tiling), 0});
+        cut.network.pairs.push_back(std::move(pair));
+      };
+      const Op& o = graph_.ops[i];
+      for (size_t k = 0; k < o.operands.size(); ++k) {
+        // Read twice at the same place by the same op: converted once.
+        bool again = std::find(o.operands.begin(), o.operands.begin() + static_cast<std::ptrdiff_t>(k), o.operands[k]) != o.operands.begin() + static_cast<std::ptrdiff_t>(k);
+        if (again) continue;
+        pair(o.operands[k], [&](const Aligned& a, const Tiling& t) { return conversion_cost(t, a.operands[k], p, v.operand_bytes[k]); });
+      }
+      for (size_t r = 0; r < o.results.size(); ++r)
+        pair(o.results[r], [&](const Aligned& a, const Tiling& t) { return conversion_cost(a.results[r], t, p, v.result_bytes[r]); });
+    }
+    level_order(cut);
+    return cut;
+  }
+
+ private:
+  // A replaced tensor and its new value are kept alike.
+  TensorId keeper_of(TensorId id) const {
+    TensorId w = graph_.tensor(id).replaces;
+    return w.valid() ? w : id;
+  }
+
+  std::vector<State> one_cut(const State& state, int p, int max_solutions, bool count) {
+    OneCut cut = problem_of(state, p);
+    auto solved = eliminate(cut.network, cut.level_order, max_solutions, kLevelTable);
+    bool levels = solved.has_value();
+    if (!solved) solved = eliminate(cut.network, small_table_order(cut.network), max_solutions);
+    if (!solved) throw Error(ExitCode::kInfeasible, "soybean: no elimination order has tables that fit in memory");
+    if (count) {
+      std::string prefix = fmt::format("cut{}_", state.extents.size() + 1);
+      result_.counters[prefix + "levels"] = cut.levels;
+      result_.counters[prefix + "by_levels"] = levels;
+      result_.counters[prefix + "width"] = solved->width;
+      result_.counters[prefix + "largest_table"] = static_cast<double>(solved->largest_table);
+    }
+    std::vector<State> out;
+    for (const std::vector<int>& values : solved->solutions) {
+      State next = state;
+      next.extents.push_back(p);
+      for (size_t t = 0; t < graph_.tensors.size(); ++t) next.tilings[t].push_back(domains_[t][values[t]]);
+      for (size_t i = 0; i < graph_.ops.size(); ++i)
+        next.strategies[i].push_back(views_[i]->aligned[values[graph_.tensors.size() + i]].strategy);
+      next.deltas.push_back(static_cast<double>(solved->cost.moved) / p);
+      out.push_back(std::move(next));
+    }
+    return out;
+  }
+
+  // ------------------------------------------------------------------ what a cut may do to an op
+
+  std::shared_ptr<const OpView> view(size_t i, const State& state, int p) {
+    const Op& op = graph_.ops[i];
+    auto pinned = problem_.pins.ops.find(OpId(i));
+    std::vector<int64_t> element;
+    for (TensorId t : op.operands) element.push_back(bytes_of(graph_.tensor(t).dtype));
+    for (TensorId t : op.results) element.push_back(bytes_of(graph_.tensor(t).dtype));
+    auto key = std::make_tuple(op.bound.get(), state.strategies[i], state.extents, p, paper_[i], element);
+    if (pinned == problem_.pins.ops.end())
+      if (auto found = known_.find(key); found != known_.end()) return found->second;
+    auto v = std::make_shared<OpView>();
+    const tdl::Bound& bound = *op.bound;
+    auto before = derivations_.get(op.bound, state.extents, state.strategies[i]);
+    ensure(before != nullptr, "op '{}': the cuts so far do not exist together", op.name);
+    auto seen = [&](int tensor) {  // elements of a tensor inside one group
+      int64_t most = 0;
+      for (int q = 0; q < before->positions(); ++q) most = std::max(most, volume(before->boxes[q][tensor]));
+      return most;
+    };
+    for (size_t k = 0; k < op.operands.size(); ++k) v->operand_bytes.push_back(seen(static_cast<int>(k)) * element[k]);
+    for (size_t r = 0; r < op.results.size(); ++r) v->result_bytes.push_back(seen(bound.results[r]) * element[op.operands.size() + r]);
+
+    if (pinned != problem_.pins.ops.end()) {
+      if (pinned->second.mesh != mesh_)
+        fail("pins: op '{}': soybean cuts {} devices as mesh {}, the pin has {}", op.name, mesh_.devices.size(), to_string(mesh_), to_string(pinned->second.mesh));
+      add_aligned(op, state, p, *before, pinned->second.strategies[state.extents.size()], *v);
+      if (v->aligned.empty()) fail("pins: op '{}': the pinned strategy does not exist", op.name);
+      return v;
+    }
+    std::vector<tdl::AxisStrategy> offered;
+    for (const tdl::AxisStrategy& s : tdl::strategies(bound, p)) {
+      if (s.names.empty()) continue;
+      bool in_space = all_ || (s.names.size() == 1 && paper_[i].contains(s.names[0]));
+      for (const std::string& name : s.names) in_space &= left(bound, name, state, i) >= p;
+      if (in_space) add_aligned(op, state, p, *before, s, *v);
+    }
+    if (v->aligned.empty()) add_aligned(op, state, p, *before, {}, *v);  // nothing else is left
+    ensure(!v->aligned.empty(), "op '{}' can't even be replicated", op.name);
+    known_[key] = v;
+    return v;
+  }
+
+  // How many values of an index the smallest part of the cuts so far has.
+  int64_t left(const tdl::Bound& bound, const std::string& name, const State& state, size_t i) const {
+    int64_t parts = 1;
+    for (size_t c = 0; c < state.extents.size(); ++c)
+      for (const std::string& n : state.strategies[i][c].names)
+        if (n == name) parts *= state.extents[c];
+    return bound.indices[bound.find_index(name)].extent / parts;
+  }
+
+  void add_aligned(const Op& op, const State& state, int p, const tdl::Derived& before, const tdl::AxisStrategy& s, OpView& v) {
+    std::vector<int> extents = state.extents;
+    extents.push_back(p);
+    std::vector<tdl::AxisStrategy> strategies = before.axes;
+    strategies.push_back(s);
+    auto derived = derivations_.get(op.bound, extents, strategies);
+    if (!derived) return;
+    Mesh mesh{extents, {}};
+    for (int d = 0; d < derived->positions(); ++d) mesh.devices.push_back(DeviceId(static_cast<size_t>(d)));
+    OpLayouts layouts = layouts_of(*op.bound, *derived, mesh);
+    Aligned a{s, {}, {}, 0};
+    bool named = true;
+    auto tiling = [&](const Layout& layout) {
+      int axis = static_cast<int>(extents.size()) - 1;
+      if (layout.kinds[axis]) return Tiling{Tiling::Kind::kPartial, -1};
+      auto name = name_of(layout);
+      Tiling other{Tiling::Kind::kOther, -1};
+      if (!name) {
+        named = false;
+        return other;
+      }
+      const Sbp& sbp = (*name)[axis];
+      if (sbp.kind == Sbp::Kind::kBroadcast) return Tiling{};
+      if (layout.radices[sbp.axis].size() > 1) {
+        named = false;
+        return other;
+      }
+      return Tiling{Tiling::Kind::kSplit, sbp.axis};
+    };
+    for (const Layout& layout : layouts.operands) a.operands.push_back(tiling(layout));
+    for (const Layout& layout : layouts.results) a.results.push_back(tiling(layout));
+    if (!named && !all_ && !s.replicate()) return;
+    int64_t element = bytes_of(inner_dtype(graph_, op));
+    for (const tdl::InnerStep& step : derived->inner) {
+      int64_t held = volume(derived->boxes[0][step.tensor]);
+      bool here = std::find(step.axes.begin(), step.axes.end(), static_cast<int>(extents.size()) - 1) != step.axes.end();
+      if (here) a.inner_cost += 2 * int64_t{p} * (p - 1) * held * element;
+      if (!step.needed.empty())
+        for (int q = 0; q < derived->positions(); ++q)
+          for (const Box& missing : subtract(step.needed[q], derived->boxes[q][step.tensor])) a.inner_cost += p * volume(missing) * element / before.positions();
+    }
+    v.aligned.push_back(std::move(a));
+  }
+
+  // ------------------------------------------------------------------ what a cut may do to a tensor
+
+  // Replicated, or split on an axis that some op wants split: another axis would only be converted again.
+  std::vector<Tiling> domain(TensorId id, const State& state, int p) const {
+    const Tensor& tensor = graph_.tensor(id);
+    if (tensor.replaces.valid()) return {Tiling{}};  // stands for nothing: its keeper is asked
+    if (auto pin = problem_.pins.kept.find(id); pin != problem_.pins.kept.end()) {
+      if (pin->second.mesh != mesh_) fail("pins: tensor '{}': soybean cuts the devices as mesh {}, the pin has {}", tensor.name, to_string(mesh_), to_string(pin->second.mesh));
+      const Sbp& sbp = pin->second.sbp[state.extents.size()];
+      if (sbp.kind == Sbp::Kind::kPartial) fail("pins: tensor '{}': soybean keeps no partial values", tensor.name);
+      return {sbp.kind == Sbp::Kind::kSplit ? Tiling{Tiling::Kind::kSplit, sbp.axis} : Tiling{}};
+    }
+    std::set<int> wanted;
+    auto want = [&](const Tiling& t) {
+      if (t.kind == Tiling::Kind::kSplit) wanted.insert(t.axis);
+    };
+    auto ask = [&](TensorId t) {
+      for (const Reader& reader : read_by_[t.index()])
+        for (const Aligned& a : views_[reader.op.index()]->aligned) want(a.operands[reader.operand]);
+      if (!graph_.tensor(t).producer.valid()) return;
+      const Op& op = graph_.op(graph_.tensor(t).producer);
+      size_t r = static_cast<size_t>(std::find(op.results.begin(), op.results.end(), t) - op.results.begin());
+      for (const Aligned& a : views_[graph_.tensor(t).producer.index()]->aligned) want(a.results[r]);
+    };
+    ask(id);
+    if (TensorId next = graph_.replacement_of(id); next.valid()) ask(next);
+    std::vector<Tiling> out;
+    for (int axis : wanted) {
+      int64_t parts = 1;
+      for (size_t c = 0; c < state.extents.size(); ++c)
+        if (state.tilings[id.index()][c] == Tiling{Tiling::Kind::kSplit, axis}) parts *= state.extents[c];
+      if (tensor.shape[axis] / parts >= p) out.push_back({Tiling::Kind::kSplit, axis});
+    }
+    out.push_back({});
+    return out;
+  }
+
+  int64_t stored(TensorId id, const State& state, int p, const Tiling& tiling) const {
+    int64_t bytes = graph_.tensor(id).bytes();
+    for (size_t c = 0; c < state.extents.size(); ++c)
+      if (state.tilings[id.index()][c].kind == Tiling::Kind::kSplit) bytes /= state.extents[c];
+    return tiling.kind == Tiling::Kind::kWhole ? bytes * p : bytes;
+  }
+
+  // ------------------------------------------------------------------ breadth-first levels
+
+  // Section 4.2.2: ops that share a tensor stand in adjacent levels. Variables go level by level: first the ops of a level,
+  // then the tensors that no later level uses; the tables left between are the states tau_l of equation (5).
+  void level_order(OneCut& cut) const {
+    size_t tensors = graph_.tensors.size(), n = graph_.ops.size();
+    std::vector<std::vector<int>> ops_of(tensors);  // by keeper
+    for (size_t i = 0; i < n; ++i) {
+      std::set<size_t> mine;
+      for (TensorId t : graph_.ops[i].operands) mine.insert(keeper_of(t).index());
+      for (TensorId t : graph_.ops[i].results) mine.insert(keeper_of(t).index());
+      for (size_t t : mine) ops_of[t].push_back(static_cast<int>(i));
+    }
+    std::vector<int> level(n, -1);
+    int deepest = 0;
+    for (size_t start = 0; start < n; ++start) {
+      if (level[start] >= 0) continue;
+      std::deque<size_t> queue = {start};
+      level[start] = 0;
+      while (!queue.empty()) {
+        size_t i = queue.front();
+        queue.pop_front();
+        deepest = std::max(deepest, level[i]);
+        auto spread = [&](TensorId id) {
+          // A scalar is whole everywhere: it ties no tilings together.
+          if (domains_[keeper_of(id).index()].size() < 2) return;
+          for (int j : ops_of[keeper_of(id).index()])
+            if (level[j] < 0) level[j] = level[i] + 1, queue.push_back(static_cast<size_t>(j));
+        };
+        for (TensorId t : graph_.ops[i].operands) spread(t);
+        for (TensorId t : graph_.ops[i].results) spread(t);
+      }
+    }
+    cut.levels = deepest + 1;
+    std::vector<std::vector<int>> gone(deepest + 1);
+    for (size_t i = 0; i < n; ++i) gone[level[i]].push_back(static_cast<int>(tensors + i));
+    for (size_t t = 0; t < tensors; ++t) {
+      int last = 0;
+      if (domains_[t].size() > 1)
+        for (int i : ops_of[t]) last = std::max(last, level[i]);
+      gone[last].push_back(static_cast<int>(t));
+    }
+    for (std::vector<int>& level_vars : gone) {
+      std::stable_partition(level_vars.begin(), level_vars.end(), [&](int v) { return v >= static_cast<int>(tensors); });
+      cut.level_order.insert(cut.level_order.end(), level_vars.begin(), level_vars.end());
+    }
+  }
+
+  Plan make_plan(const State& state) const {
+    Plan plan;
+    for (size_t i = 0; i < graph_.ops.size(); ++i) plan.ops.push_back({mesh_, state.strategies[i]});
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+      if (graph_.tensors[t].replaces.valid()) continue;
+      Placement kept{mesh_, {}, {}};
+      for (const Tiling& tiling : state.tilings[t]) kept.sbp.push_back(tiling.kind == Tiling::Kind::kSplit ? Sbp::split(tiling.axis) : Sbp::broadcast());
+      plan.kept[TensorId(t)] = std::move(kept);
+    }
+    plan.search = all_ ? "soybean?tilings=all" : "soybean";
+    return plan;
+  }
+
+  const Graph& graph_;
+  const Problem& problem_;
+  bool all_;
+  Mesh mesh_;
+  std::vector<std::vector<Reader>> read_by_;
+  std::vector<std::set<std::string>> paper_;  // by op: the indices of section 4.5
+  std::vector<std::shared_ptr<const OpView>> views_;
+  std::vector<std::vector<Tiling>> domains_;
+  DerivationCache derivations_;
+  std::map<std::tuple<const tdl::Bound*, std::vector<tdl::AxisStrategy>, std::vector<int>, int, std::set<std::string>, std::vector<int64_t>>,
+           std::shared_ptr<const OpView>>
+      known_;
+  SearchResult result_;
+};
+
+class SoyBean final : public Searcher {
+ public:
+  SearchResult search(const Problem& problem, const Budget&, Rng&) const override {
+    auto tilings = problem.options.find("tilings");
+    return KCuts(problem, tilings != problem.options.end() && tilings->second == "all").run();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Searcher> make_soybean() { return std::make_unique<SoyBean>(); }
+
+std::vector<std::string> paper_indices(const Graph& graph, const Op& op) {
+  const tdl::Bound& bound = *op.bound;
+  bool product = false, convolution = false, other = false;
+  std::set<int> tangled;
+  for (const tdl::Stage& stage : bound.stages) {
+    bool plain_lhs = std::all_of(stage.lhs.begin(), stage.lhs.end(), [](const tdl::Affine& a) { return a.plain_index() >= 0; });
+    if (stage.body.kind == tdl::ExprKind::kReduce) {
+      const tdl::Expr& body = stage.body.args[0];
+      if (stage.body.reducer != tdl::Reducer::kSum || !is_product(body) || !plain_lhs) other = true;
+      else if (body.kind != tdl::ExprKind::kIf && reads_plainly(body)) product = true;
+      else convolution = true;
+      entangled(body, false, tangled);
+    } else if (!reads_plainly(stage.body) || !plain_lhs) {
+      other = true;
+    }
+  }
+  std::vector<std::string> names;
+  bool all = tdl::is_elementwise(bound) || (product && !convolution && !other);
+  if (all || (convolution && !other)) {
+    for (size_t i = 0; i < bound.indices.size(); ++i)
+      if (bound.indices[i].splittable && (all || !tangled.contains(static_cast<int>(i)))) names.push_back(bound.indices[i].name);
+  } else if (std::string batch = sample_index(graph, op); !batch.empty()) {
+    names.push_back(batch);
+  }
+  return names;
+}
+
+OneCut one_cut_problem(const Graph& graph, int p, bool all_tilings) {
+  Cluster none;
+  Problem problem{graph, none};
+  KCuts cuts(problem, all_tilings);
+  return cuts.problem_of({{}, std::vector<std::vector<tdl::AxisStrategy>>(graph.ops.size()), std::vector<std::vector<Tiling>>(graph.tensors.size()), {}}, p);
+}
+
+}  // namespace partita
