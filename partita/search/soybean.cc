@@ -17,33 +17,22 @@ namespace {
 constexpr int kFollowed = 4;                     // cuts of equal cost that are followed one cut further
 constexpr int64_t kLevelTable = int64_t{1} << 16;  // states of a breadth-first level that are still tabulated
 
-// What a tensor's part is on the axis of one cut. kOther: boxes without a name, brought by a fetch.
-struct Tiling {
-  enum class Kind { kSplit, kWhole, kPartial, kOther } kind = Kind::kWhole;
-  int axis = -1;
-  auto operator<=>(const Tiling&) const = default;
-};
+// A tensor's tiling on the axis of one cut: split on `axis`, or replicated (-1).
+using Tiling = int;
+constexpr Tiling kWhole = -1;
 
-// The conversion table of DESIGN section 4 on one mesh of p positions, times p so that it is whole: T is the tensor's bytes.
-int64_t conversion_cost(const Tiling& from, const Tiling& to, int64_t p, int64_t bytes) {
-  using K = Tiling::Kind;
-  if (from == to && from.kind != K::kOther) return 0;
-  if (to.kind == K::kPartial || from.kind == K::kWhole) return 0;
-  if (from.kind == K::kPartial) return (to.kind == K::kWhole ? 2 : 1) * p * (p - 1) * bytes;
-  return (to.kind == K::kWhole ? p : 1) * (p - 1) * bytes;
-}
-
-// One aligned strategy of an op on the axis of this cut.
+// One aligned strategy of an op on the axis of this cut: the layouts that the op then has on all cuts so far.
 struct Aligned {
   tdl::AxisStrategy strategy;
-  std::vector<Tiling> operands, results;
-  int64_t inner_cost = 0;  // of making stages whole: p times bytes
+  OpLayouts layouts;
+  std::vector<Tiling> operands, results;  // kWhole also where the part is partial, or has no name
+  int64_t inner_cost = 0;                 // what its inner steps move beyond those of the cuts before
 };
 
-// What one op looks like to a cut: its strategies, and what it sees of its tensors inside a group of the cuts so far.
+// What one op looks like to a cut.
 struct OpView {
+  OpLayouts before;  // on the cuts before this one: its own ranges
   std::vector<Aligned> aligned;
-  std::vector<int64_t> operand_bytes, result_bytes;
 };
 
 // The choices so far: one entry a cut in each list.
@@ -99,7 +88,9 @@ std::vector<int> prime_factors(int n) {  // largest first
 
 class KCuts {
  public:
-  KCuts(const Problem& problem, bool all_tilings) : graph_(problem.graph), problem_(problem), all_(all_tilings), read_by_(readers(problem.graph)) {
+  KCuts(const Problem& problem, bool all_tilings) : graph_(problem.graph), problem_(problem), all_(all_tilings), read_by_(readers(problem.graph)), converter_(problem.cluster) {
+    std::vector<DeviceId> devices = slowest_link_first(problem.cluster);
+    mesh_ = {prime_factors(static_cast<int>(devices.size())), devices};
     for (const Op& op : graph_.ops) {
       std::vector<std::string> names = paper_indices(graph_, op);
       paper_.emplace_back(names.begin(), names.end());
@@ -107,9 +98,7 @@ class KCuts {
   }
 
   SearchResult run() {
-    std::vector<DeviceId> devices = slowest_link_first(problem_.cluster);
-    std::vector<int> factors = prime_factors(static_cast<int>(devices.size()));
-    mesh_ = {factors, devices};
+    const std::vector<int>& factors = mesh_.extents;
     State state{{}, std::vector<std::vector<tdl::AxisStrategy>>(graph_.ops.size()), std::vector<std::vector<Tiling>>(graph_.tensors.size()), {}};
     for (size_t c = 0; c < factors.size(); ++c) {
       std::vector<State> equal = one_cut(state, factors[c], kFollowed, true);
@@ -135,13 +124,24 @@ class KCuts {
   OneCut problem_of(const State& state, int p) {
     views_.clear();
     domains_.assign(graph_.tensors.size(), {});
+    tile_layouts_.assign(graph_.tensors.size(), {});
     for (size_t i = 0; i < graph_.ops.size(); ++i) views_.push_back(view(i, state, p));
-    for (size_t t = 0; t < graph_.tensors.size(); ++t) domains_[t] = domain(TensorId(t), state, p);
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+      domains_[t] = domain(TensorId(t), state, p);
+      tile_layouts_[t].clear();
+      State next = state;
+      next.extents.push_back(p);
+      next.tilings[t].push_back(kWhole);
+      for (Tiling tiling : domains_[t]) {
+        next.tilings[t].back() = tiling;
+        tile_layouts_[t].push_back(kept_layout(TensorId(t), next, next.extents.size()));
+      }
+    }
     OneCut cut;
     size_t tensors = graph_.tensors.size();
     for (size_t t = 0; t < tensors; ++t) {
       std::vector<Cost> unary;
-      for (const Tiling& tiling : domains_[t]) unary.push_back({0, stored(TensorId(t), state, p, tiling)});
+      for (Tiling tiling : domains_[t]) unary.push_back({0, stored(TensorId(t), state, p, tiling)});
       cut.network.unary.push_back(std::move(unary));
     }
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
@@ -150,22 +150,27 @@ class KCuts {
       for (const Aligned& a : v.aligned) unary.push_back({a.inner_cost, 0});
       cut.network.unary.push_back(std::move(unary));
       int op = static_cast<int>(tensors + i);
-      auto pair = [&](TensorId id, const std::function<int64_t(const Aligned&, const Tiling&)>& cost) {
+      const Op& o = graph_.ops[i];
+      auto pair = [&](TensorId id, const std::function<int64_t(const Layout&)>& before, const std::function<int64_t(const Layout&, const Aligned&)>& after) {
         TensorId keeper = keeper_of(id);
+        int64_t paid = before(kept_layout(keeper, state, state.extents.size()));
         CostNetwork::Pair pair{static_cast<int>(keeper.index()), op, {}};
-        for (const Tiling& tiling : domains_[keeper.index()])
-          for (const Aligned& a : v.aligned) pair.cost.push_back({cost(a, tiling), 0});
+        for (size_t d = 0; d < domains_[keeper.index()].size(); ++d)
+          for (const Aligned& a : v.aligned) pair.cost.push_back({after(tile_layouts_[keeper.index()][d], a) - paid, 0});
         cut.network.pairs.push_back(std::move(pair));
       };
-      const Op& o = graph_.ops[i];
       for (size_t k = 0; k < o.operands.size(); ++k) {
-        // Read twice at the same place by the same op: converted once.
-        bool again = std::find(o.operands.begin(), o.operands.begin() + static_cast<std::ptrdiff_t>(k), o.operands[k]) != o.operands.begin() + static_cast<std::ptrdiff_t>(k);
-        if (again) continue;
-        pair(o.operands[k], [&](const Aligned& a, const Tiling& t) { return conversion_cost(t, a.operands[k], p, v.operand_bytes[k]); });
+        auto first = std::find(o.operands.begin(), o.operands.end(), o.operands[k]);
+        if (first != o.operands.begin() + static_cast<std::ptrdiff_t>(k)) continue;  // read twice: converted once
+        int64_t element = bytes_of(graph_.tensor(o.operands[k]).dtype);
+        pair(o.operands[k], [&](const Layout& kept) { return converter_.bytes(kept, v.before.operands[k], element); },
+             [&](const Layout& kept, const Aligned& a) { return converter_.bytes(kept, a.layouts.operands[k], element); });
       }
-      for (size_t r = 0; r < o.results.size(); ++r)
-        pair(o.results[r], [&](const Aligned& a, const Tiling& t) { return conversion_cost(a.results[r], t, p, v.result_bytes[r]); });
+      for (size_t r = 0; r < o.results.size(); ++r) {
+        int64_t element = bytes_of(graph_.tensor(o.results[r]).dtype);
+        pair(o.results[r], [&](const Layout& kept) { return converter_.bytes(v.before.results[r], kept, element); },
+             [&](const Layout& kept, const Aligned& a) { return converter_.bytes(a.layouts.results[r], kept, element); });
+      }
     }
     level_order(cut);
     return cut;
@@ -198,7 +203,8 @@ class KCuts {
       for (size_t t = 0; t < graph_.tensors.size(); ++t) next.tilings[t].push_back(domains_[t][values[t]]);
       for (size_t i = 0; i < graph_.ops.size(); ++i)
         next.strategies[i].push_back(views_[i]->aligned[values[graph_.tensors.size() + i]].strategy);
-      next.deltas.push_back(static_cast<double>(solved->cost.moved) / p);
+      // The network counts all groups of the cuts before; delta is one group's share.
+      next.deltas.push_back(static_cast<double>(solved->cost.moved) / groups(state));
       out.push_back(std::move(next));
     }
     return out;
@@ -209,24 +215,14 @@ class KCuts {
   std::shared_ptr<const OpView> view(size_t i, const State& state, int p) {
     const Op& op = graph_.ops[i];
     auto pinned = problem_.pins.ops.find(OpId(i));
-    std::vector<int64_t> element;
-    for (TensorId t : op.operands) element.push_back(bytes_of(graph_.tensor(t).dtype));
-    for (TensorId t : op.results) element.push_back(bytes_of(graph_.tensor(t).dtype));
-    auto key = std::make_tuple(op.bound.get(), state.strategies[i], state.extents, p, paper_[i], element);
+    auto key = std::make_tuple(op.bound.get(), state.strategies[i], state.extents, p, paper_[i], inner_dtype(graph_, op));
     if (pinned == problem_.pins.ops.end())
       if (auto found = known_.find(key); found != known_.end()) return found->second;
     auto v = std::make_shared<OpView>();
     const tdl::Bound& bound = *op.bound;
     auto before = derivations_.get(op.bound, state.extents, state.strategies[i]);
     ensure(before != nullptr, "op '{}': the cuts so far do not exist together", op.name);
-    auto seen = [&](int tensor) {  // elements of a tensor inside one group
-      int64_t most = 0;
-      for (int q = 0; q < before->positions(); ++q) most = std::max(most, volume(before->boxes[q][tensor]));
-      return most;
-    };
-    for (size_t k = 0; k < op.operands.size(); ++k) v->operand_bytes.push_back(seen(static_cast<int>(k)) * element[k]);
-    for (size_t r = 0; r < op.results.size(); ++r) v->result_bytes.push_back(seen(bound.results[r]) * element[op.operands.size() + r]);
-
+    v->before = layouts_of(bound, *before, mesh_of(state.extents));
     if (pinned != problem_.pins.ops.end()) {
       if (pinned->second.mesh != mesh_)
         fail("pins: op '{}': soybean cuts {} devices as mesh {}, the pin has {}", op.name, mesh_.devices.size(), to_string(mesh_), to_string(pinned->second.mesh));
@@ -263,41 +259,44 @@ class KCuts {
     strategies.push_back(s);
     auto derived = derivations_.get(op.bound, extents, strategies);
     if (!derived) return;
-    Mesh mesh{extents, {}};
-    for (int d = 0; d < derived->positions(); ++d) mesh.devices.push_back(DeviceId(static_cast<size_t>(d)));
-    OpLayouts layouts = layouts_of(*op.bound, *derived, mesh);
-    Aligned a{s, {}, {}, 0};
+    Mesh mesh = mesh_of(extents);
+    Aligned a{s, layouts_of(*op.bound, *derived, mesh), {}, {}, 0};
     bool named = true;
+    size_t axis = state.extents.size();
     auto tiling = [&](const Layout& layout) {
-      int axis = static_cast<int>(extents.size()) - 1;
-      if (layout.kinds[axis]) return Tiling{Tiling::Kind::kPartial, -1};
+      if (layout.kinds[axis]) return kWhole;
       auto name = name_of(layout);
-      Tiling other{Tiling::Kind::kOther, -1};
-      if (!name) {
+      bool factored = name && (*name)[axis].kind == Sbp::Kind::kSplit && layout.radices[(*name)[axis].axis].size() > 1;
+      if (!name || factored) {
         named = false;
-        return other;
+        return kWhole;
       }
-      const Sbp& sbp = (*name)[axis];
-      if (sbp.kind == Sbp::Kind::kBroadcast) return Tiling{};
-      if (layout.radices[sbp.axis].size() > 1) {
-        named = false;
-        return other;
-      }
-      return Tiling{Tiling::Kind::kSplit, sbp.axis};
+      return (*name)[axis].kind == Sbp::Kind::kSplit ? (*name)[axis].axis : kWhole;
     };
-    for (const Layout& layout : layouts.operands) a.operands.push_back(tiling(layout));
-    for (const Layout& layout : layouts.results) a.results.push_back(tiling(layout));
+    for (const Layout& layout : a.layouts.operands) a.operands.push_back(tiling(layout));
+    for (const Layout& layout : a.layouts.results) a.results.push_back(tiling(layout));
     if (!named && !all_ && !s.replicate()) return;
     int64_t element = bytes_of(inner_dtype(graph_, op));
-    for (const tdl::InnerStep& step : derived->inner) {
-      int64_t held = volume(derived->boxes[0][step.tensor]);
-      bool here = std::find(step.axes.begin(), step.axes.end(), static_cast<int>(extents.size()) - 1) != step.axes.end();
-      if (here) a.inner_cost += 2 * int64_t{p} * (p - 1) * held * element;
-      if (!step.needed.empty())
-        for (int q = 0; q < derived->positions(); ++q)
-          for (const Box& missing : subtract(step.needed[q], derived->boxes[q][step.tensor])) a.inner_cost += p * volume(missing) * element / before.positions();
-    }
+    if (!derived->inner.empty()) a.inner_cost = inner_bytes(*op.bound, *derived, mesh, element, problem_.cluster);
+    if (!before.inner.empty()) a.inner_cost -= inner_bytes(*op.bound, before, mesh_of(state.extents), element, problem_.cluster);
     v.aligned.push_back(std::move(a));
+  }
+
+  static int groups(const State& state) { return std::accumulate(state.extents.begin(), state.extents.end(), 1, std::multiplies<>()); }
+
+  // The mesh of the first few cuts: one device stands for each group.
+  Mesh mesh_of(const std::vector<int>& extents) const {
+    Mesh mesh{extents, {}};
+    size_t positions = 1;
+    for (int e : extents) positions *= static_cast<size_t>(e);
+    for (size_t g = 0; g < positions; ++g) mesh.devices.push_back(mesh_.devices[g * (mesh_.devices.size() / positions)]);
+    return mesh;
+  }
+
+  Layout kept_layout(TensorId id, const State& state, size_t cuts) const {
+    NdSbp sbp;
+    for (size_t c = 0; c < cuts; ++c) sbp.push_back(state.tilings[id.index()][c] == kWhole ? Sbp::broadcast() : Sbp::split(state.tilings[id.index()][c]));
+    return make_layout(mesh_of({state.extents.begin(), state.extents.begin() + static_cast<std::ptrdiff_t>(cuts)}), sbp, graph_.tensor(id).shape);
   }
 
   // ------------------------------------------------------------------ what a cut may do to a tensor
@@ -305,16 +304,16 @@ class KCuts {
   // Replicated, or split on an axis that some op wants split: another axis would only be converted again.
   std::vector<Tiling> domain(TensorId id, const State& state, int p) const {
     const Tensor& tensor = graph_.tensor(id);
-    if (tensor.replaces.valid()) return {Tiling{}};  // stands for nothing: its keeper is asked
+    if (tensor.replaces.valid()) return {kWhole};  // stands for nothing: its keeper is asked
     if (auto pin = problem_.pins.kept.find(id); pin != problem_.pins.kept.end()) {
       if (pin->second.mesh != mesh_) fail("pins: tensor '{}': soybean cuts the devices as mesh {}, the pin has {}", tensor.name, to_string(mesh_), to_string(pin->second.mesh));
       const Sbp& sbp = pin->second.sbp[state.extents.size()];
       if (sbp.kind == Sbp::Kind::kPartial) fail("pins: tensor '{}': soybean keeps no partial values", tensor.name);
-      return {sbp.kind == Sbp::Kind::kSplit ? Tiling{Tiling::Kind::kSplit, sbp.axis} : Tiling{}};
+      return {sbp.kind == Sbp::Kind::kSplit ? sbp.axis : kWhole};
     }
     std::set<int> wanted;
-    auto want = [&](const Tiling& t) {
-      if (t.kind == Tiling::Kind::kSplit) wanted.insert(t.axis);
+    auto want = [&](Tiling t) {
+      if (t != kWhole) wanted.insert(t);
     };
     auto ask = [&](TensorId t) {
       for (const Reader& reader : read_by_[t.index()])
@@ -330,18 +329,18 @@ class KCuts {
     for (int axis : wanted) {
       int64_t parts = 1;
       for (size_t c = 0; c < state.extents.size(); ++c)
-        if (state.tilings[id.index()][c] == Tiling{Tiling::Kind::kSplit, axis}) parts *= state.extents[c];
-      if (tensor.shape[axis] / parts >= p) out.push_back({Tiling::Kind::kSplit, axis});
+        if (state.tilings[id.index()][c] == axis) parts *= state.extents[c];
+      if (tensor.shape[axis] / parts >= p) out.push_back(axis);
     }
-    out.push_back({});
+    out.push_back(kWhole);
     return out;
   }
 
-  int64_t stored(TensorId id, const State& state, int p, const Tiling& tiling) const {
+  int64_t stored(TensorId id, const State& state, int p, Tiling tiling) const {
     int64_t bytes = graph_.tensor(id).bytes();
     for (size_t c = 0; c < state.extents.size(); ++c)
-      if (state.tilings[id.index()][c].kind == Tiling::Kind::kSplit) bytes /= state.extents[c];
-    return tiling.kind == Tiling::Kind::kWhole ? bytes * p : bytes;
+      if (state.tilings[id.index()][c] != kWhole) bytes /= state.extents[c];
+    return tiling == kWhole ? bytes * p : bytes;
   }
 
   // ------------------------------------------------------------------ breadth-first levels
@@ -398,7 +397,7 @@ class KCuts {
     for (size_t t = 0; t < graph_.tensors.size(); ++t) {
       if (graph_.tensors[t].replaces.valid()) continue;
       Placement kept{mesh_, {}, {}};
-      for (const Tiling& tiling : state.tilings[t]) kept.sbp.push_back(tiling.kind == Tiling::Kind::kSplit ? Sbp::split(tiling.axis) : Sbp::broadcast());
+      for (Tiling tiling : state.tilings[t]) kept.sbp.push_back(tiling == kWhole ? Sbp::broadcast() : Sbp::split(tiling));
       plan.kept[TensorId(t)] = std::move(kept);
     }
     plan.search = all_ ? "soybean?tilings=all" : "soybean";
@@ -414,7 +413,9 @@ class KCuts {
   std::vector<std::shared_ptr<const OpView>> views_;
   std::vector<std::vector<Tiling>> domains_;
   DerivationCache derivations_;
-  std::map<std::tuple<const tdl::Bound*, std::vector<tdl::AxisStrategy>, std::vector<int>, int, std::set<std::string>, std::vector<int64_t>>,
+  std::vector<std::vector<Layout>> tile_layouts_;  // by tensor, by value of its domain
+  Converter converter_;
+  std::map<std::tuple<const tdl::Bound*, std::vector<tdl::AxisStrategy>, std::vector<int>, int, std::set<std::string>, DType>,
            std::shared_ptr<const OpView>>
       known_;
   SearchResult result_;
@@ -459,11 +460,11 @@ std::vector<std::string> paper_indices(const Graph& graph, const Op& op) {
   return names;
 }
 
-OneCut one_cut_problem(const Graph& graph, int p, bool all_tilings) {
-  Cluster none;
-  Problem problem{graph, none};
+OneCut one_cut_problem(const Graph& graph, const Cluster& cluster, bool all_tilings) {
+  Problem problem{graph, cluster, "comm", {}, {}};
   KCuts cuts(problem, all_tilings);
-  return cuts.problem_of({{}, std::vector<std::vector<tdl::AxisStrategy>>(graph.ops.size()), std::vector<std::vector<Tiling>>(graph.tensors.size()), {}}, p);
+  State state{{}, std::vector<std::vector<tdl::AxisStrategy>>(graph.ops.size()), std::vector<std::vector<Tiling>>(graph.tensors.size()), {}};
+  return cuts.problem_of(state, prime_factors(cluster.compute_count)[0]);
 }
 
 }  // namespace partita

@@ -12,20 +12,20 @@ namespace partita {
 
 // Cuts the devices one prime factor at a time, largest first, the slowest links first. Each cut gives every tensor one tiling
 // (split on an axis, or replicated) and every op one aligned strategy, so that the conversions between them cost least. The
-// next cut sees each op's own ranges and each tensor's kept tile.
+// next cut sees each op's own ranges and each tensor's kept tile: what a conversion costs in a cut is what it moves, counted
+// from the boxes (the ghost area, section 4.2.1), beyond what it moved in the cuts before.
 //
 // Options: tilings=paper (section 4.5: all indices of matrix products and element-wise operations, batch and channels of
 // convolutions, the batch alone elsewhere) or all (every derived strategy).
 std::unique_ptr<Searcher> make_soybean();
 
-// The one-cut problem of a graph over p groups, from scratch: for tests. Variables are the tensors' tilings, then the ops'
-// strategies; costs are p times bytes.
+// The first cut's problem, for tests: variables are the tensors' tilings, then the ops' strategies; costs are bytes.
 struct OneCut {
   CostNetwork network;
   std::vector<int> level_order;  // breadth-first levels, as in section 4.2.2
   int levels = 0;
 };
-OneCut one_cut_problem(const Graph& graph, int p, bool all_tilings);
+OneCut one_cut_problem(const Graph& graph, const Cluster& cluster, bool all_tilings);
 
 // The index names that SoyBean's section 4.5 lets an op be tiled along.
 std::vector<std::string> paper_indices(const Graph& graph, const Op& op);
