@@ -1,0 +1,401 @@
+// The passes and admission on graphs made by hand.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+#include "partita/physical/lower.h"
+#include "partita/physical/testing/builder.h"
+
+namespace partita {
+namespace {
+
+using testing::PhysicalBuilder;
+using testing::run_passes;
+
+std::string order_text(const PhysicalGraph& graph) {
+  std::string text;
+  for (const Node& node : graph.order) text += (text.empty() ? "" : " ") + to_string(graph, node);
+  return text;
+}
+
+std::vector<std::string> edges_text(const PhysicalGraph& graph) {
+  std::vector<std::string> lines;
+  for (const Edge& e : graph.edges) lines.push_back(to_string(graph, e.from) + (e.next ? " => " : " -> ") + to_string(graph, e.to));
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+void expect_part(const std::string& text, const std::string& part) { EXPECT_NE(text.find(part), std::string::npos) << text; }
+
+std::string refusal(const PhysicalGraph& graph) { return refuse(graph).value_or("admitted"); }
+
+// Forward and backward of two micro-batches on two stages, one activation each.
+PhysicalBuilder pipeline(int micro_batches, int stages = 2) {
+  PhysicalBuilder b(stages, micro_batches);
+  const int m = micro_batches;
+  std::vector<RegisterId> input(stages), kept(stages);
+  for (int s = 0; s < stages; ++s) {
+    const std::string id = std::to_string(s);
+    if (s > 0) {
+      input[s] = b.reg("in" + id, s, 16, m);
+      b.graph.task(b.copy("send" + id, kept[s - 1], input[s], m)).stage = s;
+      kept[s] = b.reg("act" + id, s, 16, m);
+      b.graph.task(b.add("f" + id, s, {input[s]}, {kept[s]}, m)).stage = s;
+    } else {
+      kept[0] = b.reg("act0", 0, 16, m);
+      b.add("f0", 0, {}, {kept[0]}, m);
+    }
+  }
+  RegisterId grad = b.reg("loss", stages - 1, 16, m);
+  for (int s = stages - 1; s >= 0; --s) {
+    const std::string id = std::to_string(s);
+    if (s < stages - 1) {
+      const RegisterId moved = b.reg("gin" + id, s, 16, m);
+      Task& copy = b.graph.task(b.copy("back" + id, grad, moved, m));
+      copy.stage = s;
+      copy.phase = Phase::kBackward;
+      grad = b.reg("g" + id, s, 16, m);
+      Task& task = b.graph.task(b.add("b" + id, s, {kept[s], moved}, {grad}, m));
+      task.stage = s;
+      task.phase = Phase::kBackward;
+    } else {
+      Task& task = b.graph.task(b.add("b" + id, s, {kept[s]}, {grad}, m));
+      task.stage = s;
+      task.phase = Phase::kBackward;
+    }
+  }
+  return b;
+}
+
+TEST(Order, FollowsTheGraphAndPutsLazyTasksBeforeTheirReader) {
+  PhysicalBuilder b(2);
+  const RegisterId w = b.reg("w", 1, 8), moved = b.reg("moved", 0, 8), x = b.reg("x", 0, 8), y = b.reg("y", 0, 8), z = b.reg("z", 0, 8);
+  b.add("make_w", 1, {}, {w});
+  b.copy("fetch_w", w, moved);
+  b.add("make_x", 0, {}, {x});
+  b.add("make_y", 0, {x}, {y});
+  b.add("join", 0, {y, moved}, {z});
+  make_order(b.graph);
+  EXPECT_EQ(order_text(b.graph), "make_w make_x make_y fetch_w join");
+  make_order(b.graph, {.control_edges = false});
+  EXPECT_EQ(order_text(b.graph), "make_w fetch_w make_x make_y join");
+}
+
+TEST(Order, AnUpdateStandsAsSoonAsItsGradientIsWhole) {
+  PhysicalBuilder b(1);
+  const RegisterId w = b.carried("w", 0, 8), v = b.carried("v", 0, 8), g = b.reg("g", 0, 8), h = b.reg("h", 0, 8);
+  b.graph.task(b.add("grad_w", 0, {w}, {g})).phase = Phase::kBackward;
+  b.graph.task(b.add("grad_v", 0, {v}, {h})).phase = Phase::kBackward;
+  b.graph.task(b.add("update_w", 0, {g, w}, {w})).phase = Phase::kUpdate;
+  b.graph.task(b.add("update_v", 0, {h, v}, {v})).phase = Phase::kUpdate;
+  make_order(b.graph);
+  EXPECT_EQ(order_text(b.graph), "grad_w update_w grad_v update_v");
+  make_order(b.graph, {.control_edges = false});
+  EXPECT_EQ(order_text(b.graph), "grad_w grad_v update_w update_v");
+}
+
+TEST(Order, AReaderOfTheOldValueStandsBeforeItsReplacement) {
+  PhysicalBuilder b(1);
+  const RegisterId w = b.carried("w", 0, 8), a = b.reg("a", 0, 8);
+  b.graph.task(b.add("update", 0, {w}, {w})).phase = Phase::kUpdate;
+  b.add("read", 0, {w}, {a});
+  make_order(b.graph);
+  EXPECT_EQ(order_text(b.graph), "read update");
+}
+
+TEST(Order, NamesACycle) {
+  PhysicalBuilder b(1);
+  const RegisterId x = b.reg("x", 0, 8), y = b.reg("y", 0, 8);
+  b.add("a", 0, {y}, {x});
+  b.add("b", 0, {x}, {y});
+  try {
+    make_order(b.graph);
+    FAIL() << "ordered a cycle";
+  } catch (const Error& error) {
+    expect_part(error.what(), "a -> b -> a");
+  }
+}
+
+// The unit-time runs of three stages and four micro-batches, as drawn in the papers: what the last and the first stage do.
+TEST(Order, Schedules) {
+  const auto share = [](Schedule schedule, int stage) {
+    PhysicalBuilder b = pipeline(4, 3);
+    make_order(b.graph, {.schedule = schedule});
+    std::string text;
+    for (const Node& node : b.graph.order) {
+      const Task& task = b.graph.task(node.task);
+      if (task.device == DeviceId(stage) && task.route.empty()) text += fmt::format("{}{} ", task.name[0], node.act);
+    }
+    return text;
+  };
+  EXPECT_EQ(share(Schedule::kGpipe, 0), "f0 f1 f2 f3 b0 b1 b2 b3 ");
+  EXPECT_EQ(share(Schedule::k1F1B, 0), "f0 f1 f2 b0 f3 b1 b2 b3 ");
+  EXPECT_EQ(share(Schedule::k1F1B, 1), "f0 f1 b0 f2 b1 f3 b2 b3 ");
+  EXPECT_EQ(share(Schedule::k1F1B, 2), "f0 b0 f1 b1 f2 b2 f3 b3 ");
+  EXPECT_EQ(share(Schedule::kDefault, 0), "f0 b0 f1 b1 f2 b2 f3 b3 ");
+}
+
+TEST(Counts, AreTheLeastThatTheOrderAllows) {
+  const auto count = [](PhysicalBuilder& b, Schedule schedule, const std::string& name) {
+    make_order(b.graph, {.schedule = schedule});
+    make_counts(b.graph);
+    for (const Register& reg : b.graph.registers)
+      if (reg.name == name) return reg.count;
+    return -1;
+  };
+  PhysicalBuilder b = pipeline(6, 3);
+  EXPECT_EQ(count(b, Schedule::kGpipe, "act0"), 6);
+  EXPECT_EQ(count(b, Schedule::k1F1B, "act0"), 3);
+  EXPECT_EQ(count(b, Schedule::k1F1B, "act1"), 2);
+  EXPECT_EQ(count(b, Schedule::k1F1B, "act2"), 1);
+  EXPECT_EQ(count(b, Schedule::kDefault, "act0"), 1);
+}
+
+TEST(Counts, ARegisterReadOnceAStepHoldsAllItsUses) {
+  PhysicalBuilder b(1, 3);
+  const RegisterId x = b.reg("x", 0, 8, 3), y = b.reg("y", 0, 8);
+  b.add("make", 0, {}, {x}, 3);
+  b.add("gather", 0, {x}, {y});
+  run_passes(b.graph);
+  EXPECT_EQ(b.graph.reg(x).count, 3);
+  EXPECT_EQ(refusal(b.graph), "admitted");
+}
+
+TEST(Counts, Slack) {
+  PhysicalBuilder b = pipeline(6, 3);
+  const LowerOptions options{.schedule = Schedule::k1F1B, .transfer_slack = true};
+  run_passes(b.graph, options);
+  EXPECT_EQ(b.graph.registers[0].count, 4);
+  EXPECT_EQ(refusal(b.graph), "admitted");
+}
+
+TEST(Memory, SharesBytesOfUsesThatDoNotMeet) {
+  PhysicalBuilder b(1);
+  std::vector<RegisterId> chain;
+  for (int i = 0; i < 6; ++i) {
+    chain.push_back(b.reg("r" + std::to_string(i), 0, 16));
+    b.add("t" + std::to_string(i), 0, i ? std::vector{chain[i - 1]} : std::vector<RegisterId>{}, {chain[i]});
+  }
+  run_passes(b.graph);
+  EXPECT_EQ(b.graph.peak_bytes, std::vector<int64_t>{128});
+  EXPECT_EQ(refusal(b.graph), "admitted");
+  run_passes(b.graph, {.share_bytes = false});
+  EXPECT_EQ(b.graph.peak_bytes, std::vector<int64_t>{6 * 64});
+  EXPECT_EQ(refusal(b.graph), "admitted");
+}
+
+TEST(Memory, AnElementwiseResultLiesOnItsLastOperand) {
+  for (const bool elementwise : {false, true}) {
+    PhysicalBuilder b(1);
+    const RegisterId x = b.reg("x", 0, 16), y = b.reg("y", 0, 16);
+    b.add("make", 0, {}, {x});
+    b.graph.task(b.add("relu", 0, {x}, {y})).elementwise = elementwise;
+    run_passes(b.graph);
+    EXPECT_EQ(b.graph.peak_bytes[0], elementwise ? 64 : 128);
+    EXPECT_EQ(refusal(b.graph), "admitted");
+    if (elementwise) b.graph.tasks[1].elementwise = false;
+    b.graph.reg(y).offset = 0;
+    if (elementwise) expect_part(refusal(b.graph), "relu writes 'y' over its operand 'x'");
+  }
+}
+
+TEST(Memory, CarriedAndConstantRegistersShareWithNone) {
+  PhysicalBuilder b(1);
+  const RegisterId w = b.carried("w", 0, 16), c = b.constant("c", 0, 16), x = b.reg("x", 0, 16), y = b.reg("y", 0, 16), z = b.reg("z", 0, 16);
+  b.add("first", 0, {c}, {x});
+  b.add("second", 0, {x}, {y});
+  b.add("third", 0, {y, w}, {z});
+  run_passes(b.graph);
+  EXPECT_EQ(b.graph.peak_bytes[0], 4 * 64);  // z on x
+  EXPECT_EQ(b.graph.reg(z).offset, b.graph.reg(x).offset);
+  EXPECT_EQ(refusal(b.graph), "admitted");
+  b.graph.reg(z).offset = b.graph.reg(c).offset;
+  make_edges(b.graph);
+  expect_part(refusal(b.graph), "'c' lives from step to step");
+}
+
+TEST(Memory, PlacesSlotAgainstSlot) {
+  PhysicalBuilder b = pipeline(4, 2);
+  run_passes(b.graph, {.schedule = Schedule::k1F1B});
+  EXPECT_EQ(refusal(b.graph), "admitted");
+  const int64_t shared = b.graph.peak_bytes[0];
+  run_passes(b.graph, {.share_bytes = false, .schedule = Schedule::k1F1B});
+  EXPECT_EQ(refusal(b.graph), "admitted");
+  EXPECT_LT(shared, b.graph.peak_bytes[0]);
+}
+
+TEST(Edges, OfTheTableOfSectionFive) {
+  {  // m to m, count 2 of 4 uses
+    PhysicalBuilder b(2, 3);
+    const RegisterId x = b.reg("x", 0, 8, 3), y = b.reg("y", 1, 8, 3);
+    b.add("w", 0, {}, {x}, 3);
+    b.copy("r", x, y, 3);
+    make_order(b.graph);
+    make_counts(b.graph);
+    b.graph.reg(x).count = 2;
+    plan_memory(b.graph);
+    make_edges(b.graph);
+    EXPECT_EQ(edges_text(b.graph), (std::vector<std::string>{
+                                       "r#0 -> r#1", "r#0 -> w#2", "r#1 -> r#2", "r#1 => w#1", "r#2 => w#0", "w#0 -> r#0", "w#0 -> w#1", "w#1 -> r#1",
+                                       "w#1 -> w#2", "w#2 -> r#2",
+                                   }));
+    EXPECT_EQ(refusal(b.graph), "admitted");
+  }
+  {  // 1 to m
+    PhysicalBuilder b(1, 2);
+    const RegisterId x = b.reg("x", 0, 8), y = b.reg("y", 0, 8, 2);
+    b.add("w", 0, {}, {x});
+    b.add("r", 0, {x}, {y}, 2);
+    run_passes(b.graph, {.share_bytes = false});
+    EXPECT_EQ(edges_text(b.graph), (std::vector<std::string>{"r#0 -> r#1", "r#1 => r#0", "r#1 => w", "w -> r#0"}));
+  }
+  {  // m to 1, accumulated
+    PhysicalBuilder b(1, 2);
+    const RegisterId x = b.reg("x", 0, 8), y = b.reg("y", 0, 8);
+    b.graph.reg(x).accumulated = true;
+    b.add("w", 0, {}, {x}, 2);
+    b.add("r", 0, {x}, {y});
+    run_passes(b.graph, {.share_bytes = false});
+    EXPECT_EQ(edges_text(b.graph), (std::vector<std::string>{"r => w#0", "w#0 -> w#1", "w#1 -> r"}));
+  }
+  {  // carried: readers of old and new, one update that reads it too
+    PhysicalBuilder b(1);
+    const RegisterId w = b.carried("w", 0, 8), x = b.reg("x", 0, 8), y = b.reg("y", 0, 8);
+    b.add("old", 0, {w}, {x});
+    b.add("update", 0, {w}, {w});
+    const TaskId reader = b.add("new", 0, {w}, {y});
+    b.graph.task(reader).reads[0].fresh = true;
+    run_passes(b.graph, {.share_bytes = false});
+    EXPECT_EQ(edges_text(b.graph), (std::vector<std::string>{"new => update", "old -> update", "update -> new", "update => old"}));
+    EXPECT_EQ(refusal(b.graph), "admitted");
+  }
+}
+
+TEST(Edges, EachOneIsNeeded) {
+  for (const Schedule schedule : {Schedule::kDefault, Schedule::kGpipe, Schedule::k1F1B}) {
+    PhysicalBuilder b = pipeline(3, 3);
+    run_passes(b.graph, {.schedule = schedule});
+    ASSERT_EQ(refusal(b.graph), "admitted");
+    for (std::size_t e = 0; e < b.graph.edges.size(); ++e) {
+      PhysicalGraph without = b.graph;
+      without.edges.erase(without.edges.begin() + static_cast<std::ptrdiff_t>(e));
+      expect_part(refusal(without), "no edges make");
+    }
+  }
+}
+
+// Collectives of {0,1}, {1,2}, {2,0}, each queue in another order: every group waits for the next.
+TEST(Admission, RefusesCrossedCollectivesOfThreeOverlappingGroups) {
+  PhysicalBuilder b(3);
+  std::vector<RegisterId> out;
+  const std::vector<std::pair<int, int>> groups{{0, 1}, {1, 2}, {2, 0}};
+  const std::vector<std::string> names{"A", "B", "C"};
+  for (int g = 0; g < 3; ++g) {
+    const auto [d, e] = groups[g];
+    const RegisterId x = b.reg(names[g] + "x", d, 8), y = b.reg(names[g] + "y", e, 8);
+    const RegisterId p = b.reg(names[g] + "p", d, 8), q = b.reg(names[g] + "q", e, 8);
+    b.add(names[g] + "makex", d, {}, {x});
+    b.add(names[g] + "makey", e, {}, {y});
+    b.all_reduce(names[g], {x, y}, {p, q});
+  }
+  run_passes(b.graph);
+  ASSERT_EQ(refusal(b.graph), "admitted");
+  // Device 1 runs A before B, device 2 B before C; device 0 is made to run C before A.
+  const Node a = b.node("A@0"), c = b.node("C@2");
+  std::erase_if(b.graph.edges, [&](const Edge& e) { return e.kind == EdgeKind::kQueue && e.from == a && e.to == c; });
+  b.graph.edges.push_back({c, a, false, EdgeKind::kQueue});
+  EXPECT_EQ(refusal(b.graph), "edge C@2 -> A@0 points backwards in the order: no one can begin in the cycle A@0 -> B@1 -> C@2 -> A@0");
+}
+
+// The second stage's backward needs two forwards in flight; with one slot the second forward waits for the first backward.
+TEST(Admission, RefusesACreditCycle) {
+  PhysicalBuilder b = pipeline(2, 2);
+  run_passes(b.graph, {.share_bytes = false, .schedule = Schedule::kGpipe});
+  ASSERT_EQ(refusal(b.graph), "admitted");
+  for (Register& reg : b.graph.registers)
+    if (reg.name == "act1") reg.count = 1;
+  // Credit: b1#0 gives the slot back to f1#1; and GPipe's order, as a plan may ask: all forwards before the first backward.
+  b.graph.edges.push_back({b.node("f1", 1), b.node("b1", 0), false, EdgeKind::kPlan});
+  b.graph.edges.push_back({b.node("b1", 0), b.node("f1", 1), false, EdgeKind::kReuse});
+  EXPECT_EQ(refusal(b.graph), "edge b1#0 -> f1#1 points backwards in the order: no one can begin in the cycle f1#1 -> b1#0 -> f1#1");
+}
+
+TEST(Admission, RefusesSharedBytesWithoutControlEdges) {
+  PhysicalBuilder b(1);
+  const RegisterId x = b.reg("x", 0, 16), y = b.reg("y", 0, 16), z = b.reg("z", 0, 16);
+  b.add("make_x", 0, {}, {x});
+  b.add("read_x", 0, {x}, {y});
+  b.add("make_z", 0, {}, {z});
+  run_passes(b.graph);
+  EXPECT_EQ(b.graph.reg(z).offset, b.graph.reg(x).offset);
+  ASSERT_EQ(refusal(b.graph), "admitted");
+  std::erase_if(b.graph.edges, [](const Edge& e) { return e.kind == EdgeKind::kReuse && !e.next; });
+  EXPECT_EQ(refusal(b.graph), "no edges make make_z wait for read_x: 'x' and 'z' share bytes on device 0");
+}
+
+TEST(Admission, RefusesAnOrderThatIsNotEachNodeOnce) {
+  PhysicalBuilder b = pipeline(2, 2);
+  run_passes(b.graph);
+  PhysicalGraph twice = b.graph, missing = b.graph;
+  twice.order.push_back(twice.order[0]);
+  expect_part(refusal(twice), "stands twice");
+  missing.order.pop_back();
+  expect_part(refusal(missing), "is missing");
+}
+
+TEST(Admission, Capacity) {
+  PhysicalBuilder b(2);
+  const RegisterId x = b.reg("x", 0, 16), y = b.reg("y", 1, 100);
+  b.add("make_x", 0, {}, {x});
+  b.add("make_y", 1, {}, {y});
+  run_passes(b.graph);
+  Cluster cluster;
+  cluster.name = "small";
+  cluster.devices.resize(2);
+  cluster.devices[0] = {.name = "a", .memory_bytes = 64};
+  cluster.devices[1] = {.name = "b", .memory_bytes = 399};
+  try {
+    admit(b.graph, cluster);
+    FAIL() << "admitted what does not fit";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kInfeasible);
+    expect_part(error.what(), "b needs 400 bytes and has 399 (1 missing)");
+  }
+  cluster.devices[1].memory_bytes = 400;
+  admit(b.graph, cluster);
+}
+
+TEST(Text, PrintsAndParsesTheSame) {
+  PhysicalBuilder b = pipeline(3, 3);
+  b.graph.name = "with \"quotes\" and spaces";
+  b.graph.tasks[0].name = "odd name#1";
+  b.graph.registers[0].name = "a\\b";
+  b.all_reduce("ar", {RegisterId(1), RegisterId(3)}, {RegisterId(2), RegisterId(4)}, 3);
+  b.graph.tasks[1].flops = 0.1 + 0.2;
+  make_order(b.graph);
+  const std::string text = print(b.graph);
+  const PhysicalGraph again = parse_physical(text);
+  EXPECT_EQ(print(again), text);
+  EXPECT_EQ(again.tasks[1].flops, b.graph.tasks[1].flops);
+  EXPECT_EQ(again.registers, b.graph.registers);
+}
+
+TEST(Text, ErrorsNameTheLine) {
+  const auto error_of = [](const char* text) -> std::string {
+    try {
+      parse_physical(text);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "parsed";
+  };
+  EXPECT_EQ(error_of("physical a\nqueue q compute 0\n"), "physical graph, line 2: device 0 is not one of 0");
+  EXPECT_EQ(error_of("physical a\ndevices 1 compute 1\nqueue q slow 0\n"), "physical graph, line 3: 'slow' is no kind of queue");
+  EXPECT_EQ(error_of("physical a\n\nedge x -> y data\n"), "physical graph, line 3: there is no task 'x'");
+  expect_part(error_of("physical a\nformula 0 shapes [2,3]\n  f(x)[i] = x[i]\n"), "physical graph, line 2: formula: ");
+  EXPECT_EQ(error_of(""), "physical graph: the text is empty");
+}
+
+}  // namespace
+}  // namespace partita

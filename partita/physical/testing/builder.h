@@ -1,0 +1,37 @@
+// Small PhysicalGraphs by hand, for tests: registers of float32 elements along one axis, tasks that add up what they read.
+#pragma once
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "partita/physical/lower.h"
+
+namespace partita::testing {
+
+class PhysicalBuilder {
+ public:
+  // Each device has the queues "gpuD.compute" and "gpuD.collective", each ordered pair of devices a link "D-E".
+  explicit PhysicalBuilder(int devices, int micro_batches = 1);
+
+  RegisterId reg(const std::string& name, int device, int64_t elements, int uses = 1);
+  RegisterId carried(const std::string& name, int device, int64_t elements);
+  RegisterId constant(const std::string& name, int device, int64_t elements);
+  // A kernel: writes the sum of its reads. Its op is its number, so that the order follows that of the calls.
+  TaskId add(const std::string& name, int device, const std::vector<RegisterId>& reads, const std::vector<RegisterId>& writes, int rate = 1);
+  // On the link from the read register's device to the written one's.
+  TaskId copy(const std::string& name, RegisterId from, RegisterId to, int rate = 1);
+  // Sums over the participants' reads, one result each; tasks are NAME@DEVICE.
+  std::vector<TaskId> all_reduce(const std::string& name, const std::vector<RegisterId>& reads, const std::vector<RegisterId>& writes, int rate = 1);
+  Node node(const std::string& task, int act = 0) const;  // a collective's by its first participant
+
+  PhysicalGraph graph;
+
+ private:
+  TaskId push(Task task);
+  int devices_, collectives_ = 0;
+};
+
+// All passes after lower_local.
+void run_passes(PhysicalGraph& graph, const LowerOptions& options = {});
+
+}  // namespace partita::testing
