@@ -219,7 +219,7 @@ class Admission {
   void may_touch(const Use& operand, const Use& result, const Node& node) const {
     const Register &a = graph_.reg(operand.reg), &b = graph_.reg(result.reg);
     const Task& task = graph_.task(node.task);
-    const bool same_place = a.bytes == b.bytes && a.dtype == b.dtype && a.axes == b.axes && a.box(operand.number) == b.box(result.number) &&
+    const bool same_place = a.bytes == b.bytes && a.dtype == b.dtype && a.axes == b.axes && !a.boxes.empty() && !b.boxes.empty() && a.box(operand.number) == b.box(result.number) &&
                             a.slot_offset(a.slot(operand.number)) == b.slot_offset(b.slot(result.number));
     bool writes_it = std::binary_search(operand.writers.begin(), operand.writers.end(), node);
     bool whole = true;

@@ -299,7 +299,7 @@ class Parser {
     l.expect("axes");
     reg.axes = l.shape();
     l.expect("box");
-    reg.boxes = l.boxes();
+    while (l.at_box()) reg.boxes.push_back(l.box());  // scratch has none
     l.expect("bytes");
     reg.bytes = l.integer();
     l.expect("offset");
