@@ -1,0 +1,31 @@
+// Random training nets with random plans, as PhysicalGraphs: micro-batches under GPipe, 1F1B and the default schedule, tied
+// parameters, ZeRO 1 and 3, recompute, offload, clipping, parameters gathered again for each micro-batch, uneven meshes,
+// collectives and fetches. More than lowering can make yet, so that the passes, admission and the runtime are tested on it.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "partita/base/rng.h"
+#include "partita/physical/lower.h"
+
+namespace partita::testing {
+
+// What is set is fixed, the rest is drawn.
+struct NetOptions {
+  std::optional<int> micro_batches, stages, devices_per_stage, layers;
+  std::optional<int> zero;  // 0, 1 or 3
+  std::optional<Schedule> schedule;
+  std::optional<bool> tied, clip, momentum, recompute, offload, cast, gather_again, ragged, mixed_updates, scratch;
+  std::optional<double> fetches;  // how many of the conversions that could be collectives are fetches
+};
+
+struct RandomNet {
+  PhysicalGraph graph;  // as lower_local leaves one: no order, counts, offsets, edges
+  Schedule schedule = Schedule::kDefault;
+  std::string features;  // for messages
+};
+
+// Devices are numbered 0 ..; the last one is the host. Every register is of float32 over two axes.
+RandomNet random_net(Rng& rng, const NetOptions& options = {});
+
+}  // namespace partita::testing
