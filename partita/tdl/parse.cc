@@ -26,7 +26,7 @@ struct Token {
 };
 
 constexpr std::array<std::string_view, 7> kKeywords = {"if", "else", "and", "or", "not", "inf", "opaque"};
-constexpr int kDeepest = 1500;  // nested calls of the parser: 500 parentheses
+constexpr int kDeepest = 600;  // nested calls of the parser: 200 parentheses
 constexpr size_t kShownBefore = 100;  // characters of the line that an error shows before the place
 constexpr int kLongest = 1000;  // terms of one sum
 

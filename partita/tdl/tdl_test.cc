@@ -300,6 +300,18 @@ TEST(Bind, AnIndexCanBeFactored) {
   EXPECT_THROW(factor_index(b, "p", {3, 4}), Error);
 }
 
+TEST(Bind, LongSumsAndDeepParentheses) {
+  std::string sum = "x[i]", nested = "x[i]";
+  for (int i = 1; i < 900; ++i) sum += fmt::format(" + x[i - {}]", i);
+  for (int i = 0; i < 190; ++i) nested = fmt::format("({} - {})", i, nested);
+  for (const std::string& expression : {sum, nested}) {
+    const Bound b = tdl::bind("f(x)[i] = " + expression, {{1000}});
+    EXPECT_EQ(to_text(tdl::bind(to_text(b), {{1000}})), to_text(b));
+    EXPECT_EQ(part_name(b, must_derive(b, {2}, {"i"}), b.results[0]), "S(0)");
+    EXPECT_FALSE(canonical(b).empty());
+  }
+}
+
 TEST(Bind, HugeNumbersAreNoOverflow) {
   EXPECT_NE(error_of("f(x)[i] where i < 4 = x[i * 1000000000000 * 1000000000000]", {{4}}), "accepted");
   EXPECT_NE(error_of("f(x)[i] where i < 1000000000000000000 = x[i]", {{4}}), "accepted");
