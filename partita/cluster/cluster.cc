@@ -168,7 +168,6 @@ Device read_type(const Reader& r, const YAML::Node& node, const std::string& mod
 struct Place {
   std::string name;
   int parent = -1, depth = 0;
-  int device = -1;       // position among `leaves`
   bool is_host = false;
   Wire to_parent;        // its link pair to the parent's switch
   int host_place = -1;   // the nearest host: its own, or of a level above
@@ -182,8 +181,6 @@ struct Builder {
   std::vector<Device> compute, hosts;
   std::vector<int> compute_place, hosts_place;
   std::set<std::string> names;
-  int limit = kMostDevices;  // compute devices to keep
-  bool full() const { return static_cast<int>(compute.size()) >= limit; }
 
   const Device& type(const YAML::Node& node, const std::string& what) {
     std::string model = read_word(r, node, what);
@@ -204,14 +201,13 @@ struct Builder {
   void expand(const YAML::Node& node, const std::string& name, int parent, Wire wire, int host_place) {
     std::string what = name.empty() ? "topology" : fmt::format("level '{}'", name);
     int at = static_cast<int>(places.size());
-    places.push_back({name, parent, parent < 0 ? 0 : places[parent].depth + 1, -1, false, wire, host_place});
+    places.push_back({name, parent, parent < 0 ? 0 : places[parent].depth + 1, false, wire, host_place});
     if (parent >= 0) claim(node, name);
     if (node["type"]) {
       Device d = type(node["type"], what + ": type");
       d.name = name;
       if (d.kind == DeviceKind::kGpu && host_place < 0)
         r.fail_at(node, "{} is a GPU, but no level above it has a 'host'; add one: {{type: .., link: {{..}}}}", what);
-      places[at].device = static_cast<int>(compute.size());
       compute.push_back(d);
       compute_place.push_back(at);
       return;
@@ -225,7 +221,7 @@ struct Builder {
       d.name = name.empty() ? own : name + "." + own;
       claim(host, d.name);
       host_place = static_cast<int>(places.size());
-      places.push_back({d.name, at, places[at].depth + 1, static_cast<int>(hosts.size()), true,
+      places.push_back({d.name, at, places[at].depth + 1, true,
                         read_wire(r, host["link"], what + ": host: link"), host_place});
       places[at].host_place = host_place;
       hosts.push_back(d);
