@@ -1,0 +1,334 @@
+// Every operation: its formula against plain loops and published values, its gradient against numeric ones, its strategies
+// against golden text.
+#include "partita/ops/ops.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "partita/base/error.h"
+#include "partita/base/rng.h"
+#include "partita/graph/autodiff.h"
+#include "partita/graph/infer.h"
+#include "partita/graph/reference.h"
+
+namespace partita {
+namespace {
+
+using tdl::Array;
+
+std::vector<DType> dtypes_of(const OpDefinition::Example& example) {
+  return example.dtypes.empty() ? std::vector<DType>(example.shapes.size(), DType::kFloat32) : example.dtypes;
+}
+
+std::string describe(const OpDefinition& definition, const OpDefinition::Example& example) {
+  std::vector<std::string> shapes, attributes;
+  for (const Shape& shape : example.shapes) shapes.push_back(fmt::format("[{}]", fmt::join(shape, "x")));
+  for (const auto& [name, value] : example.attributes) attributes.push_back(fmt::format(" {}={}", name, value));
+  return fmt::format("{}({}){}", definition.name, fmt::join(shapes, ", "), fmt::join(attributes, ""));
+}
+
+Array random_array(const Shape& shape, Rng& rng, double lo, double hi) {
+  std::vector<double> values(static_cast<std::size_t>(volume(shape)));
+  for (double& v : values) v = lo + (hi - lo) * rng.uniform();
+  return tdl::real_array(shape, std::move(values));
+}
+
+// The op's one-op graph; operands are named a0, a1, ..; floating ones are parameters if `trained`.
+struct OneOp {
+  Graph graph;
+  std::vector<TensorId> operands, results;
+};
+
+OneOp one_op(const std::shared_ptr<const OpRegistry>& registry, const OpDefinition& definition, const OpDefinition::Example& example, bool trained) {
+  GraphBuilder build("one", registry);
+  OneOp one;
+  const std::vector<DType> dtypes = dtypes_of(example);
+  for (std::size_t k = 0; k < example.shapes.size(); ++k) {
+    const std::string name = fmt::format("a{}", k);
+    const bool replaced = std::find(definition.replaces.begin(), definition.replaces.end(), static_cast<int>(k)) != definition.replaces.end();
+    const bool parameter = replaced || (trained && is_float(dtypes[k]));
+    one.operands.push_back(parameter ? build.parameter(name, example.shapes[k], 1, 0, dtypes[k]) : build.input(name, example.shapes[k], dtypes[k]));
+  }
+  one.results = build.ops(definition.name, one.operands, example.attributes);
+  one.graph = build.finish({one.results[0]});
+  return one;
+}
+
+// Where a function is not defined, or not smooth, everywhere: the range of its operands.
+std::pair<double, double> range_of(const std::string& definition) {
+  static const std::set<std::string> positive{"log", "sqrt", "pow", "div", "reciprocal", "batch_norm_inference", "batch_norm_grad"};
+  return positive.contains(definition) ? std::pair(0.4, 1.9) : std::pair(-1.5, 1.5);
+}
+
+Array operand_values(const OpDefinition& definition, const Tensor& t, Rng& rng, int64_t indices) {
+  const auto [lo, hi] = range_of(definition.name);
+  if (is_float(t.dtype)) return random_array(t.shape, rng, lo, hi);
+  std::vector<int64_t> values(static_cast<std::size_t>(volume(t.shape)));
+  for (int64_t& v : values) v = static_cast<int64_t>(rng.below(static_cast<uint64_t>(t.dtype == DType::kBool ? 2 : indices)));
+  Array array = tdl::int_array(t.shape, std::move(values));
+  array.dtype = t.dtype;
+  return array;
+}
+
+// The values that an int64 operand may have: class numbers, or positions along an axis.
+int64_t index_range(const OpDefinition& definition, const OpDefinition::Example& example) {
+  if (definition.name == "gather") return example.shapes[0][example.attributes.contains("axis") ? 1 : 0];
+  return definition.name == "max_pool_grad" ? 4 : example.shapes[0].back();
+}
+
+TEST(Ops, EveryExampleBindsAndRuns) {
+  const auto registry = standard_ops();
+  for (const OpDefinition* definition : registry->all())
+    for (const auto& example : definition->examples) {
+      SCOPED_TRACE(describe(*definition, example));
+      const OneOp one = one_op(registry, *definition, example, false);
+      Rng rng(7);
+      std::map<TensorId, Array> values;
+      for (TensorId id : one.operands) values[id] = operand_values(*definition, one.graph.tensor(id), rng, index_range(*definition, example));
+      reference_run(one.graph, values);
+      for (TensorId id : one.results) EXPECT_EQ(values.at(id).shape, one.graph.tensor(id).shape);
+      EXPECT_FALSE(definition->summary.empty());
+      EXPECT_EQ(print(parse_graph(print(one.graph), registry)), print(one.graph));
+    }
+}
+
+// ---------------------------------------------------------------- values
+
+Array run(const std::string& definition, const std::vector<Array>& operands, const tdl::Attributes& attributes = {}, std::size_t result = 0) {
+  GraphBuilder build("one", standard_ops());
+  std::vector<TensorId> ids;
+  std::map<TensorId, Array> values;
+  for (const Array& operand : operands) {
+    ids.push_back(build.input(fmt::format("a{}", ids.size()), operand.shape, operand.dtype));
+    values[ids.back()] = operand;
+  }
+  const std::vector<TensorId> results = build.ops(definition, ids, attributes);
+  reference_run(build.graph(), values);
+  return values.at(results.at(result));
+}
+
+void expect_near(const Array& array, const Shape& shape, const std::vector<double>& expected, double tolerance = 1e-12) {
+  ASSERT_EQ(array.shape, shape);
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(array.at(static_cast<int64_t>(i)), expected[i], tolerance) << "element " << i;
+}
+
+std::vector<double> iota(int64_t n) {
+  std::vector<double> values(static_cast<std::size_t>(n));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
+  return values;
+}
+
+TEST(Ops, ConvolutionEqualsLoops) {
+  struct Case {
+    Shape x, w;
+    int64_t sh, sw, dh, dw, pt, pl, pb, pr, groups;
+  };
+  Rng rng(11);
+  for (const Case& c : {Case{{2, 3, 9, 5}, {4, 3, 3, 3}, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {{2, 3, 11, 9}, {3, 3, 3, 2}, 2, 3, 2, 1, 1, 0, 2, 1, 1}, {{1, 6, 5, 4}, {6, 2, 3, 3}, 1, 1, 1, 1, 1, 1, 1, 1, 3}}) {
+    const Array x = random_array(c.x, rng, -1, 1), w = random_array(c.w, rng, -1, 1), b = random_array({c.w[0]}, rng, -1, 1);
+    const int64_t Y = (c.x[2] + c.pt + c.pb - c.dh * (c.w[2] - 1) - 1) / c.sh + 1, Z = (c.x[3] + c.pl + c.pr - c.dw * (c.w[3] - 1) - 1) / c.sw + 1;
+    std::vector<double> expected;
+    for (int64_t n = 0; n < c.x[0]; ++n)
+      for (int64_t o = 0; o < c.w[0]; ++o)
+        for (int64_t y = 0; y < Y; ++y)
+          for (int64_t z = 0; z < Z; ++z) {
+            double sum = b.reals[o];
+            const int64_t group = o / (c.w[0] / c.groups);
+            for (int64_t i = 0; i < c.w[1]; ++i)
+              for (int64_t r = 0; r < c.w[2]; ++r)
+                for (int64_t t = 0; t < c.w[3]; ++t) {
+                  const int64_t u = y * c.sh + r * c.dh - c.pt, v = z * c.sw + t * c.dw - c.pl;
+                  if (u < 0 || v < 0 || u >= c.x[2] || v >= c.x[3]) continue;
+                  sum += x.reals[((n * c.x[1] + group * c.w[1] + i) * c.x[2] + u) * c.x[3] + v] * w.reals[((o * c.w[1] + i) * c.w[2] + r) * c.w[3] + t];
+                }
+            expected.push_back(sum);
+          }
+    const auto d = [](int64_t v) { return static_cast<double>(v); };
+    expect_near(run("conv2d", {x, w, b}, {{"sh", d(c.sh)}, {"sw", d(c.sw)}, {"dh", d(c.dh)}, {"dw", d(c.dw)}, {"pt", d(c.pt)}, {"pl", d(c.pl)}, {"pb", d(c.pb)}, {"pr", d(c.pr)}, {"groups", d(c.groups)}}),
+                {c.x[0], c.w[0], Y, Z}, expected);
+  }
+}
+
+TEST(Ops, PoolingTakesTheFirstWinner) {
+  const Array x = tdl::real_array({1, 1, 3, 4}, {1, 5, 5, 2, 5, 0, 5, 1, 3, 3, -1, 9});
+  const tdl::Attributes windows{{"kh", 2}, {"kw", 2}, {"sh", 1}, {"sw", 2}};
+  expect_near(run("max_pool", {x}, windows), {1, 1, 2, 2}, {5, 5, 5, 9});
+  expect_near(run("max_pool", {x}, windows, 1), {1, 1, 2, 2}, {1, 0, 0, 3});
+  // PyTorch's `ceil` drops a window that would begin in the padding behind the input.
+  const tdl::Attributes ceil{{"kh", 2}, {"kw", 2}, {"sh", 2}, {"sw", 2}, {"ceil", 1}};
+  expect_near(run("max_pool", {x}, ceil), {1, 1, 2, 2}, {5, 5, 3, 9});
+  expect_near(run("average_pool", {x}, ceil), {1, 1, 2, 2}, {11 / 4.0, 13 / 4.0, 3, 4});
+  const tdl::Attributes padded{{"kh", 3}, {"kw", 3}, {"sh", 2}, {"sw", 2}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}};
+  expect_near(run("average_pool", {x}, padded), {1, 1, 2, 2}, {11 / 9.0, 18 / 9.0, 11 / 9.0, 17 / 9.0});
+  tdl::Attributes counted = padded;
+  counted["count_padding"] = 0;
+  expect_near(run("average_pool", {x}, counted), {1, 1, 2, 2}, {11 / 4.0, 18 / 6.0, 11 / 4.0, 17 / 6.0});
+  expect_near(run("global_average_pool", {x}), {1, 1, 1, 1}, {38 / 12.0});
+}
+
+TEST(Ops, SoftmaxFamily) {
+  const Array x = tdl::real_array({2, 3}, {1, 2, 3, 1000, 1000, 1000});
+  const double s = std::exp(-2) + std::exp(-1) + 1;
+  expect_near(run("softmax", {x}), {2, 3}, {std::exp(-2) / s, std::exp(-1) / s, 1 / s, 1 / 3.0, 1 / 3.0, 1 / 3.0});
+  expect_near(run("log_softmax", {x}), {2, 3}, {-2 - std::log(s), -1 - std::log(s), -std::log(s), -std::log(3), -std::log(3), -std::log(3)});
+  expect_near(run("softmax", {x}, {{"axis", 0}}), {2, 3}, {0, 0, 0, 1, 1, 1});
+  const Array labels = tdl::int_array({2}, {0, 2});
+  expect_near(run("cross_entropy", {x, labels}), {}, {(2 + std::log(s) + std::log(3)) / 2});
+}
+
+TEST(Ops, BatchNormAndRunningStatistics) {
+  // PyTorch 2.11, torch.nn.BatchNorm1d(1), eps=1e-5, momentum=0.1 on [1, 2, 4, 7]: running_mean 0.35, running_var 1.6 (unbiased).
+  GraphBuilder build("bn", standard_ops());
+  const TensorId x = build.input("x", {4, 1}, DType::kFloat64), w = build.parameter("w", {1}, 0, 1, DType::kFloat64), b = build.parameter("b", {1}, 0, 0, DType::kFloat64);
+  const TensorId mean = build.state("mean", {1}, 0, DType::kFloat64), variance = build.state("variance", {1}, 1, DType::kFloat64);
+  const TensorId y = batch_norm_training(build, x, w, b, mean, variance, 1e-5, 0.1, "norm");
+  const Graph graph = build.finish({y});
+  std::map<TensorId, Array> values{{x, tdl::real_array({4, 1}, {1, 2, 4, 7})}, {w, tdl::real_array({1}, {1})}, {b, tdl::real_array({1}, {0})}, {mean, tdl::real_array({1}, {0})}, {variance, tdl::real_array({1}, {1})}};
+  reference_run(graph, values);
+  const double deviation = std::sqrt(5.25 + 1e-5);
+  expect_near(values.at(y), {4, 1}, {-2.5 / deviation, -1.5 / deviation, 0.5 / deviation, 3.5 / deviation});
+  expect_near(values.at(graph.replacement_of(mean)), {1}, {0.35});
+  expect_near(values.at(graph.replacement_of(variance)), {1}, {0.9 + 0.1 * 7});
+  EXPECT_EQ(graph.tensor(y).sample_axis, 0);
+
+  const Graph evaluation = evaluation_graph(graph);
+  ASSERT_EQ(evaluation.ops.size(), 1u);
+  EXPECT_EQ(evaluation.ops[0].name, "norm");
+  EXPECT_EQ(evaluation.ops[0].definition, "batch_norm_inference");
+  std::map<TensorId, Array> given;
+  for (const char* name : {"x", "w", "b", "mean", "variance"}) given[evaluation.find_tensor(name)] = values.at(graph.find_tensor(name));
+  reference_run(evaluation, given);
+  expect_near(given.at(evaluation.outputs[0]), {4, 1}, {1 / std::sqrt(1 + 1e-5), 2 / std::sqrt(1 + 1e-5), 4 / std::sqrt(1 + 1e-5), 7 / std::sqrt(1 + 1e-5)});
+}
+
+TEST(Ops, ShapesMoveValues) {
+  for (const auto& [from, to] : std::vector<std::pair<Shape, Shape>>{{{4, 6}, {8, 3}}, {{4, 6}, {3, 8}}, {{6, 4}, {4, 6}}, {{2, 3, 4}, {24}}, {{24}, {2, 1, 3, 4}}, {{6, 10, 2}, {4, 15, 2}}, {{1, 5}, {5, 1, 1}}, {{9, 10}, {6, 15}}, {{}, {1, 1}}, {{8, 9, 5}, {12, 30}}}) {
+    tdl::Attributes shape;
+    for (std::size_t a = 0; a < to.size(); ++a) shape[fmt::format("shape.{}", a)] = static_cast<double>(to[a]);
+    SCOPED_TRACE(fmt::format("[{}] -> [{}]", fmt::join(from, "x"), fmt::join(to, "x")));
+    expect_near(run("reshape", {tdl::real_array(from, iota(volume(from)))}, shape), to, iota(volume(to)), 0);
+  }
+  const Array x = tdl::real_array({2, 3}, iota(6));
+  expect_near(run("flatten", {tdl::real_array({2, 3, 2}, iota(12))}), {2, 6}, iota(12), 0);
+  expect_near(run("transpose", {x}), {3, 2}, {0, 3, 1, 4, 2, 5}, 0);
+  expect_near(run("slice", {x}, {{"starts.0", 1}, {"starts.1", 2}, {"sizes.0", 1}, {"sizes.1", 2}, {"steps.0", 1}, {"steps.1", -2}}), {1, 2}, {5, 3}, 0);
+  expect_near(run("pad", {x}, {{"before.0", 0}, {"before.1", 1}, {"after.0", 1}, {"after.1", -1}, {"value", 7}}), {3, 3}, {7, 0, 1, 7, 3, 4, 7, 7, 7}, 0);
+  expect_near(run("concat", {x, x}, {{"axis", 1}}), {2, 6}, {0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5}, 0);
+  expect_near(run("split", {x}, {{"axis", 1}, {"sizes.0", 1}, {"sizes.1", 2}}, 1), {2, 2}, {1, 2, 4, 5}, 0);
+  expect_near(run("expand", {tdl::real_array({2, 1}, {3, 4})}, {{"shape.0", 2}, {"shape.1", 2}, {"shape.2", 2}}), {2, 2, 2}, {3, 3, 4, 4, 3, 3, 4, 4}, 0);
+  expect_near(run("gather", {x, tdl::int_array({2}, {2, 0})}, {{"axis", 1}}), {2, 2}, {2, 0, 5, 3}, 0);
+}
+
+TEST(Ops, ReductionsCastsAndIntegers) {
+  const Array x = tdl::real_array({2, 3}, {3, -1, 2, 5, 0, 5});
+  expect_near(run("reduce_sum", {x}), {}, {14});
+  expect_near(run("reduce_mean", {x}, {{"axes.0", 0}, {"keepdims", 1}}), {1, 3}, {4, -0.5, 3.5});
+  expect_near(run("reduce_max", {x}, {{"axes.0", -1}}), {2}, {3, 5});
+  expect_near(run("reduce_min", {x}, {{"axes.0", 1}}), {2}, {-1, 0});
+  expect_near(run("reduce_prod", {x}, {{"axes.0", 0}}), {3}, {15, 0, 10});
+  expect_near(run("argmax", {x}), {2}, {0, 0});
+  expect_near(run("cast", {tdl::real_array({4}, {-1.5, 1.5, 0, -0.2})}, {{"to", static_cast<double>(DType::kInt64)}}), {4}, {-1, 1, 0, 0}, 0);
+  expect_near(run("cast", {tdl::real_array({3}, {-1.5, 0, 0.2})}, {{"to", static_cast<double>(DType::kBool)}}), {3}, {1, 0, 1}, 0);
+  expect_near(run("clip", {x}, {{"lo", 0}, {"hi", 4}}), {2, 3}, {3, 0, 2, 4, 0, 4}, 0);
+  const Array big = tdl::int_array({1}, {(int64_t{1} << 60) + 1});
+  EXPECT_EQ(run("add", {big, big}).ints, (std::vector<int64_t>{(int64_t{1} << 61) + 2}));
+  EXPECT_EQ(run("div", {tdl::int_array({2}, {7, -7}), tdl::int_array({1}, {2})}).ints, (std::vector<int64_t>{3, -4}));
+}
+
+TEST(Ops, MomentumIsPyTorchs) {
+  // torch.optim.SGD(lr=0.1, momentum=0.9, weight_decay=0.5), w = 2, g = 1, second step with buffer 3: buf = 0.9*3 + (1 + 0.5*2).
+  const Array w = tdl::real_array({1}, {2}), g = tdl::real_array({1}, {1}), m = tdl::real_array({1}, {3}), lr = tdl::real_array({}, {0.1});
+  expect_near(run("sgd", {w, g, lr}, {{"weight_decay", 0.5}}), {1}, {2 - 0.1 * 2});
+}
+
+// ---------------------------------------------------------------- gradients
+
+double loss_of(const Graph& graph, std::map<TensorId, Array> values) {
+  reference_run(graph, values);
+  return values.at(graph.loss).reals[0];
+}
+
+// Central differences of the loss in every element of every parameter against the gradient that its update reads.
+void check_gradients(const Graph& training, std::map<TensorId, Array> values, double tolerance) {
+  std::map<TensorId, Array> all = values;
+  reference_run(training, all);
+  int checked = 0;
+  for (const Op& op : training.ops) {
+    if (op.definition != "sgd") continue;
+    const TensorId parameter = op.operands[0], gradient = op.operands[1];
+    for (std::size_t i = 0; i < values.at(parameter).reals.size(); ++i) {
+      const double h = 1e-5, x = values.at(parameter).reals[i];
+      values.at(parameter).reals[i] = x + h;
+      const double above = loss_of(training, values);
+      values.at(parameter).reals[i] = x - h;
+      const double below = loss_of(training, values);
+      values.at(parameter).reals[i] = x;
+      EXPECT_NEAR(all.at(gradient).reals[i], (above - below) / (2 * h), tolerance) << training.tensor(parameter).name << " element " << i;
+      ++checked;
+    }
+  }
+  EXPECT_GT(checked, 0);
+}
+
+TEST(Ops, GradientsEqualNumericOnes) {
+  const auto registry = standard_ops();
+  int gradients = 0;
+  for (const OpDefinition* definition : registry->all()) {
+    if (!definition->differentiable) continue;
+    for (const auto& example : definition->examples) {
+      SCOPED_TRACE(describe(*definition, example));
+      const OneOp one = one_op(registry, *definition, example, true);
+      if (!is_float(one.graph.tensor(one.results[0]).dtype)) continue;
+      const Graph training = add_backward(one.graph, {.kind = "mse"}, {});
+      EXPECT_EQ(print(parse_graph(print(training), registry)), print(training));
+      Rng rng(13);
+      std::map<TensorId, Array> values;
+      for (TensorId id : one.operands) values[id] = operand_values(*definition, training.tensor(id), rng, index_range(*definition, example));
+      const TensorId labels = training.find_tensor("labels");
+      values[labels] = random_array(training.tensor(labels).shape, rng, -1, 1);
+      check_gradients(training, values, 1e-6);
+      ++gradients;
+    }
+  }
+  EXPECT_GT(gradients, 60);
+}
+
+// ---------------------------------------------------------------- strategies
+
+// tests/golden/ops_strategies.txt, rewritten where PARTITA_UPDATE_GOLDEN is set.
+TEST(Ops, StrategiesAreGolden) {
+  const auto registry = standard_ops();
+  std::string text;
+  for (const OpDefinition* definition : registry->all())
+    for (const auto& example : definition->examples) {
+      text += describe(*definition, example) + "\n";
+      tdl::Attributes attributes = example.attributes;
+      const auto bound = bind_instance(*definition, attributes, example.shapes, dtypes_of(example));
+      for (const tdl::AxisStrategy& strategy : tdl::strategies(*bound, 2)) {
+        const auto derived = tdl::derive(*bound, {2}, {strategy});
+        ASSERT_TRUE(derived.has_value()) << describe(*definition, example) << ": " << tdl::to_string(strategy);
+        text += "    " + tdl::to_string(*bound, *derived) + "\n";
+      }
+    }
+  const std::string path = PARTITA_SOURCE_DIR "/tests/golden/ops_strategies.txt";
+  if (std::getenv("PARTITA_UPDATE_GOLDEN")) std::ofstream(path) << text;
+  std::ifstream file(path);
+  std::stringstream golden;
+  golden << file.rdbuf();
+  std::istringstream now(text), then(golden.str());
+  std::string a, b;
+  for (int line = 1;; ++line) {
+    const bool more = static_cast<bool>(std::getline(now, a)), expected = static_cast<bool>(std::getline(then, b));
+    ASSERT_EQ(more, expected) << "line " << line;
+    if (!more) break;
+    ASSERT_EQ(a, b) << "line " << line << " of " << path << "; PARTITA_UPDATE_GOLDEN=1 writes it anew";
+  }
+}
+
+}  // namespace
+}  // namespace partita
