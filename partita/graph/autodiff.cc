@@ -191,7 +191,11 @@ class Backward {
     derived = finder_.find(std::move(derived), shapes, dtypes, op.attributes);
     std::vector<TensorId> operands;
     for (const std::string& o : derived.operands) operands.push_back(given.at(o));
-    seed(op.operands[operand], build_.formula(derived.definition, derived.text, operands, op.name + ".grad." + name, derived.attributes)[0]);
+    const std::string result = op.name + ".grad." + name;
+    TensorId value = build_.formula(derived.definition, derived.text, operands, result, derived.attributes)[0];
+    const DType dtype = graph.tensor(op.operands[operand]).dtype;
+    if (graph.tensor(value).dtype != dtype) value = build_.op("cast", {value}, {{"to", static_cast<double>(dtype)}}, result);
+    seed(op.operands[operand], value);
   }
 
   // The cotangent of a result that nothing reads.

@@ -34,5 +34,7 @@ struct ModelFamily {
 };
 
 ModelFamily mlp_family();
+ModelFamily lenet_family();
+ModelFamily resnet18_family();
 
 }  // namespace partita

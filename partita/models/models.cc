@@ -9,10 +9,8 @@ namespace partita {
 namespace {
 
 std::vector<ModelFamily> families() {
-  std::vector<ModelFamily> all{mlp_family()};
-  for (ModelFamily& family : all) {
-    family.info.options.push_back({"dtype", "float32", "dtype of parameters and activations: float32|float64"});
-  }
+  std::vector<ModelFamily> all{mlp_family(), lenet_family(), resnet18_family()};
+  for (ModelFamily& family : all) family.info.options.push_back({"dtype", "float32", "of parameters and activations: float32|float64"});
   return all;
 }
 

@@ -17,7 +17,7 @@ struct Reduction {
   std::string again;    // `reduced` and `all` under second names: "a1"
   std::string all_again;
   std::string number_again;
-  std::string where_again;  // extents of the second names
+  std::string where_again;  // extents of both names
   int64_t count = 1;    // elements reduced to one
 };
 
@@ -42,7 +42,7 @@ Reduction reduction(const OpInstance& op) {
     }
     reduced.push_back(all.back());
     again.push_back(all_again.back());
-    where_again.push_back(fmt::format("a{} < {}", a, x[a]));
+    where_again.push_back(fmt::format("r{0} < {1}, a{0} < {1}", a, x[a]));
     if (!keepdims) continue;
     kept.push_back(fmt::format("u{}", a));
     where.push_back(fmt::format("u{} < 1", a));

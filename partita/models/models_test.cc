@@ -1,0 +1,167 @@
+#include "partita/models/models.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "partita/base/error.h"
+#include "partita/base/rng.h"
+#include "partita/graph/reference.h"
+#include "partita/ops/ops.h"
+
+namespace partita {
+namespace {
+
+int64_t parameters(const Graph& graph) {
+  int64_t count = 0;
+  for (const Tensor& t : graph.tensors)
+    if (t.role == Role::kParameter) count += volume(t.shape);
+  return count;
+}
+
+int count(const Graph& graph, std::string_view definition, Phase phase) {
+  int n = 0;
+  for (const Op& op : graph.ops) n += op.definition == definition && op.phase == phase;
+  return n;
+}
+
+Graph training(const std::string& reference, double momentum = 0.9) {
+  const Model model = build_model(reference, {}, standard_ops());
+  return add_backward(model.graph, model.loss, {.lr = 0.01, .momentum = momentum});
+}
+
+TEST(Models, ParameterCounts) {
+  const auto registry = standard_ops();
+  EXPECT_EQ(parameters(build_model("zoo:mlp?layers=5,width=300,batch=400,bias=0,loss=elementwise", {}, registry).graph), 5 * 300 * 300);
+  EXPECT_EQ(parameters(build_model("mlp", {{"layers", "2"}, {"width", "8"}, {"input", "3"}, {"classes", "5"}}, registry).graph), 3 * 8 + 8 + 8 * 5 + 5);
+  EXPECT_EQ(parameters(build_model("zoo:lenet", {}, registry).graph), 61'706);
+  EXPECT_EQ(parameters(build_model("zoo:resnet-18?batch=2", {}, registry).graph), 11'689'512);
+  EXPECT_EQ(parameters(build_model("zoo:resnet-18?image=32,classes=10,batch=24", {}, registry).graph), 11'689'512 - 990 * 513);
+}
+
+// SoyBean section 2.2 counts the conversions of forward, weight-gradient and data-gradient products, and of nothing else.
+TEST(Models, SoyBeansMlpHasItsProductsAlone) {
+  const Graph graph = training("zoo:mlp?layers=5,width=300,batch=400,bias=0,loss=elementwise");
+  EXPECT_EQ(count(graph, "matmul", Phase::kForward), 5);
+  EXPECT_EQ(count(graph, "matmul_tn", Phase::kBackward), 5);
+  EXPECT_EQ(count(graph, "matmul_nt", Phase::kBackward), 4);
+  EXPECT_EQ(count(graph, "sgd_momentum", Phase::kUpdate), 5);
+  int others = 0;
+  for (const Op& op : graph.ops) {
+    if (op.definition.starts_with("matmul") || op.definition == "half_mean_square") continue;
+    EXPECT_TRUE(tdl::is_elementwise(*op.bound)) << op.name;
+    ++others;
+  }
+  EXPECT_EQ(others, 4 + 4 + 5);
+}
+
+TEST(Models, TextRoundTripsAndBackwardOpsAreLinked) {
+  const auto registry = standard_ops();
+  for (const char* reference : {"zoo:mlp", "zoo:mlp?bias=0,activation=relu,loss=mse", "zoo:lenet", "zoo:resnet-18?image=32,batch=4,classes=10"}) {
+    SCOPED_TRACE(reference);
+    const Model model = build_model(reference, {}, registry);
+    EXPECT_EQ(print(parse_graph(print(model.graph), registry)), print(model.graph));
+    const Graph graph = training(reference);
+    const std::string text = print(graph);
+    const Graph again = parse_graph(text, registry);
+    EXPECT_EQ(print(again), text);
+    for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
+      EXPECT_EQ(again.tensors[i].replaces, graph.tensors[i].replaces);
+      EXPECT_EQ(again.tensors[i].producer, graph.tensors[i].producer);
+    }
+    for (const Op& op : graph.ops) EXPECT_EQ(op.forward.valid(), op.phase == Phase::kBackward) << op.name;
+    verify(evaluation_graph(model.graph));
+  }
+}
+
+TEST(Models, GradientsHaveKernelBackedDefinitions) {
+  const Graph graph = training("zoo:resnet-18?image=32,batch=4,classes=10");
+  EXPECT_EQ(count(graph, "conv2d", Phase::kForward), 20);
+  EXPECT_EQ(count(graph, "conv2d_weight_grad", Phase::kBackward), 20);
+  EXPECT_EQ(count(graph, "conv2d_data_grad", Phase::kBackward), 19);
+  EXPECT_EQ(count(graph, "batch_norm_grad", Phase::kBackward), 20);
+  EXPECT_EQ(count(graph, "max_pool_grad", Phase::kBackward), 1);
+  EXPECT_EQ(count(graph, "running_average", Phase::kUpdate), 40);
+  EXPECT_EQ(count(graph, "sgd_momentum", Phase::kUpdate), 62);
+  for (const Op& op : graph.ops)
+    if (op.phase == Phase::kBackward) EXPECT_TRUE(graph.registry->find(op.definition)) << op.name << " is " << op.definition << ": " << op.formula;
+}
+
+// The gradient that each update reads, against central differences of the loss, in float64 throughout.
+TEST(Models, GradientsEqualNumericOnes) {
+  for (const char* reference : {"zoo:mlp?layers=3,width=5,batch=4", "zoo:lenet?batch=2,image=12,classes=3"}) {
+    SCOPED_TRACE(reference);
+    const Graph graph = training(reference, 0);
+    Rng rng(5);
+    std::map<TensorId, tdl::Array> values;
+    for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
+      const Tensor& t = graph.tensors[i];
+      if (t.producer.valid() || t.values) continue;
+      if (is_float(t.dtype)) {
+        std::vector<double> numbers(static_cast<std::size_t>(volume(t.shape)));
+        const double bound = t.role == Role::kInput ? 1 : t.initial_bound;
+        for (double& v : numbers) v = bound * (2 * rng.uniform() - 1);
+        values[TensorId(i)] = tdl::real_array(t.shape, numbers);
+      } else {
+        std::vector<int64_t> labels(static_cast<std::size_t>(volume(t.shape)));
+        for (int64_t& v : labels) v = static_cast<int64_t>(rng.below(3));
+        values[TensorId(i)] = tdl::int_array(t.shape, labels);
+      }
+    }
+    auto loss = [&] {
+      std::map<TensorId, tdl::Array> run = values;
+      reference_run(graph, run);
+      return run.at(graph.loss).reals[0];
+    };
+    std::map<TensorId, tdl::Array> all = values;
+    reference_run(graph, all);
+    int checked = 0;
+    for (const Op& op : graph.ops) {
+      if (op.definition != "sgd") continue;
+      std::vector<double>& w = values.at(op.operands[0]).reals;
+      const std::size_t i = rng.below(w.size());  // one element of each parameter, drawn from the seed
+      const double h = 1e-5, x = w[i];
+      w[i] = x + h;
+      const double above = loss();
+      w[i] = x - h;
+      const double below = loss();
+      w[i] = x;
+      EXPECT_NEAR(all.at(op.operands[1]).reals[i], (above - below) / (2 * h), 1e-7) << graph.tensor(op.operands[0]).name;
+      ++checked;
+    }
+    EXPECT_GE(checked, 6);
+  }
+}
+
+// tests/golden/mlp_training.txt, rewritten where PARTITA_UPDATE_GOLDEN is set.
+TEST(Models, AnMlpsTrainingGraphIsGolden) {
+  const std::string text = print(training("zoo:mlp?layers=2,width=6,batch=4,classes=3"));
+  const std::string path = PARTITA_SOURCE_DIR "/tests/golden/mlp_training.txt";
+  if (std::getenv("PARTITA_UPDATE_GOLDEN")) std::ofstream(path) << text;
+  std::ifstream file(path);
+  std::stringstream golden;
+  golden << file.rdbuf();
+  EXPECT_EQ(text, golden.str()) << "PARTITA_UPDATE_GOLDEN=1 writes " << path << " anew";
+}
+
+TEST(Models, BadReferencesNameWhatThereIs) {
+  auto message = [](const std::string& reference) {
+    try {
+      build_model(reference, {}, standard_ops());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kBadInput);
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(message("zoo:lenot"), "unknown model 'zoo:lenot'; there are: zoo:mlp, zoo:lenet, zoo:resnet-18");
+  EXPECT_NE(message("zoo:mlp?depth=3").find("zoo:mlp has no option 'depth'; it has: layers=4"), std::string::npos);
+  EXPECT_EQ(message("zoo:mlp?layers=x"), "zoo:mlp: layers=x is not an integer");
+  EXPECT_EQ(message("zoo:mlp?layers=0"), "zoo:mlp: layers=0 must be at least 1");
+  EXPECT_EQ(message("zoo:mlp?activation=cube"), "zoo:mlp: activation=cube is none of tanh, relu, sigmoid");
+}
+
+}  // namespace
+}  // namespace partita
