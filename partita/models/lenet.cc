@@ -7,7 +7,7 @@ namespace partita {
 namespace {
 
 Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> registry) {
-  const int64_t batch = options.integer("batch"), image = options.integer("image", 12), channels = options.integer("channels"), classes = options.integer("classes");
+  const int64_t batch = options.integer("batch"), image = options.integer("image", 16), channels = options.integer("channels"), classes = options.integer("classes");
   const DType dtype = options.dtype();
   GraphBuilder b("lenet", std::move(registry));
   TensorId x = b.input("x", {batch, channels, image, image}, dtype);

@@ -91,7 +91,7 @@ TEST(Models, GradientsHaveKernelBackedDefinitions) {
 
 // The gradient that each update reads, against central differences of the loss, in float64 throughout.
 TEST(Models, GradientsEqualNumericOnes) {
-  for (const char* reference : {"zoo:mlp?layers=3,width=5,batch=4", "zoo:lenet?batch=2,image=12,classes=3"}) {
+  for (const char* reference : {"zoo:mlp?layers=3,width=5,batch=4", "zoo:lenet?batch=2,image=16,classes=3"}) {
     SCOPED_TRACE(reference);
     const Graph graph = training(reference, 0);
     Rng rng(5);

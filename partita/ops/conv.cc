@@ -55,7 +55,7 @@ std::string conv2d_data_grad(const OpInstance& op) {
   const std::string o = channel(groups, w[0] / groups, "o");
   std::string product = fmt::format("g[n, {0}, {1}, {2}] * w[{0}, c, r, t]", o, sh == 1 ? row : fmt::format("({})//sh", row),
                                     sw == 1 ? column : fmt::format("({})//sw", column));
-  std::vector<std::string> guards;
+  std::vector<std::string> guards;  // the others are 0
   if (sh > 1) guards.push_back(fmt::format("({}) % sh == 0", row));
   if (sw > 1) guards.push_back(fmt::format("({}) % sw == 0", column));
   if (!guards.empty()) product = fmt::format("if({}, {}, 0)", fmt::join(guards, " and "), product);

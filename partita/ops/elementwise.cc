@@ -39,6 +39,13 @@ void declare_unary(OpRegistry& registry) {
   declare(registry, "tanh", "hyperbolic tangent").formula("tanh_(x)[..i] = tanh(x[..i])").example({shape});
   declare(registry, "sigmoid", "1/(1 + e^-x)").formula("sigmoid_(x)[..i] = sigmoid(x[..i])").example({shape});
   declare(registry, "relu", "x where positive, else 0").formula("relu(x)[..i] = max(x[..i], 0)").example({shape});
+  // Gradients that have kernels of their own; the derived formulas are equal to these.
+  declare(registry, "relu_grad", "gradient of relu: g where x is positive").formula("relu_grad(x, g)[..i] = if(x[..i] > 0, g[..i], 0)").match().example({shape, shape});
+  declare(registry, "tanh_grad", "gradient of tanh: g (1 - tanh(x)^2)").formula("tanh_grad(x, g)[..i] = g[..i] * (1 - tanh(x[..i]) * tanh(x[..i]))").match().example({shape, shape});
+  declare(registry, "sigmoid_grad", "gradient of sigmoid: g s (1 - s) with s = sigmoid(x)")
+      .formula("sigmoid_grad(x, g)[..i] = g[..i] * (sigmoid(x[..i]) * (1 - sigmoid(x[..i])))")
+      .match()
+      .example({shape, shape});
   declare(registry, "leaky_relu", "x where positive, else alpha x")
       .formula("leaky_relu(x)[..i] = if(x[..i] > 0, x[..i], alpha * x[..i])")
       .attribute("alpha", 0.01)

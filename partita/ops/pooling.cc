@@ -136,6 +136,21 @@ void declare_pooling(OpRegistry& registry) {
   declare(registry, "global_average_pool", "mean over the last two axes, kept with extent 1")
       .formula("global_average_pool(x)[n, c, y, z] where y < 1, z < 1 = (sum(r, t) x[n, c, r, t]) / (ext(r) * ext(t))")
       .example({{3, 4, 5, 2}});
+  declare(registry, "global_average_pool_grad", "gradient of global_average_pool for x [.., height, width]")
+      .formula([](const OpInstance& op) {
+        return fmt::format(
+            "global_average_pool_grad(g) -> dx where r < height, t < width =\n"
+            "d[n, c] = g[n, c, 0, 0] / {}\n"
+            "dx[n, c, r, t] = d[n, c]",
+            op.integer("height") * op.integer("width"));
+      })
+      .required("height")
+      .required("width")
+      .match([](const tdl::Attributes&, const Shape& result) {
+        if (result.size() != 4) return tdl::Attributes();
+        return tdl::Attributes{{"height", static_cast<double>(result[2])}, {"width", static_cast<double>(result[3])}};
+      })
+      .example({{3, 4, 1, 1}}, {{"height", 5}, {"width", 2}});
 }
 
 }  // namespace partita

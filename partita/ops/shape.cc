@@ -1,4 +1,5 @@
 // Ops that move values and compute nothing. Lists are attributes NAME.0, NAME.1, ..
+#include <algorithm>
 #include <numeric>
 
 #include "partita/base/error.h"

@@ -38,6 +38,8 @@ enum class NotAffine { kNo, kProduct, kDivisor, kOther };  // kNo: it is affine
 // An expression over indices and integers as a form; empty, and why, if it is none.
 std::optional<Affine> affine_of(const Expr& expr, NotAffine* why = nullptr);
 Expr expr_of(const Affine& a);
+// Index arithmetic of an expression in its normal form, and comparisons of it that the ranges decide taken out.
+Expr tidied(Expr e, const std::vector<Interval>& ranges);
 
 // Forms that are >= 0 wherever the condition (negated: its negation) holds.
 void collect_constraints(const Expr& condition, bool negated, std::vector<Affine>& nonnegative);

@@ -303,11 +303,50 @@ Expr plain(Expr e) {
   return e;
 }
 
+// Indices of extent 1 replaced by 0, which is all they are, and what the ranges then decide taken out.
+class WithoutUnits {
+ public:
+  explicit WithoutUnits(const Bound& bound) : bound_(bound), ranges_(full_ranges(bound)) {}
+
+  Affine form(Affine a) const {
+    std::vector<int> used;
+    collect_indices(a, used);
+    for (int i : used)
+      if (unit(i)) a = substituted(a, i, affine_constant(0));
+    return simplified(a, ranges_);
+  }
+
+  Expr expr(Expr e) const { return tidied(substituted_units(std::move(e)), ranges_); }
+
+ private:
+  bool unit(int index) const { return bound_.indices[index].extent == 1; }
+
+  Expr substituted_units(Expr e) const {
+    if (e.kind == ExprKind::kIndex && unit(e.index)) return expr_of(affine_constant(0));
+    for (Affine& a : e.subscripts) a = form(a);
+    for (Expr& a : e.args) a = substituted_units(std::move(a));
+    if (e.kind != ExprKind::kReduce) return e;
+    std::erase_if(e.reduced, [&](int i) { return unit(i); });
+    return e.reduced.empty() ? Expr(e.args[0]) : e;
+  }
+
+  const Bound& bound_;
+  const std::vector<Interval> ranges_;
+};
+
 }  // namespace
 
 std::string canonical(const Bound& bound) {
   Bound plain_bound = bound;
-  for (Stage& stage : plain_bound.stages) stage.body = plain(std::move(stage.body));
+  const bool empty = std::any_of(bound.indices.begin(), bound.indices.end(), [](const Index& i) { return i.extent == 0; });
+  const WithoutUnits units(bound);
+  for (Stage& stage : plain_bound.stages) {
+    if (!empty) {  // ranges decide nothing where nothing is computed
+      for (Affine& a : stage.lhs) a = units.form(a);
+      stage.body = units.expr(std::move(stage.body));
+    }
+    stage.body = plain(std::move(stage.body));
+  }
   const Bound c = Canonical(plain_bound).run();
   std::string shapes;
   for (int t = 0; t < c.operand_count; ++t) shapes += fmt::format("{}o{}[{}]", t ? " " : "", t, fmt::join(c.tensors[t].shape, ","));

@@ -98,7 +98,8 @@ Expr over(Expr x, const Expr& y) {
   });
 }
 
-// Index arithmetic in its normal form, and comparisons of it that the ranges decide taken out.
+}  // namespace
+
 Expr tidied(Expr e, const std::vector<Interval>& ranges) {
   static const std::set<std::string> kComparisons = {"<", "<=", "==", "!=", ">=", ">"};
   if (e.kind != ExprKind::kBinary && e.kind != ExprKind::kUnary && e.kind != ExprKind::kIf) {
@@ -134,6 +135,8 @@ Expr tidied(Expr e, const std::vector<Interval>& ranges) {
   if (e.function == "==") return decided(lo == 0 && hi == 0, lo > 0 || hi < 0);
   return decided(lo > 0 || hi < 0, lo == 0 && hi == 0);
 }
+
+namespace {
 
 Expr plus(Expr x, Expr y) {
   if (y.kind == ExprKind::kUnary && y.function == "neg") return binary("-", std::move(x), Expr(y.args[0]));
@@ -486,10 +489,11 @@ class Transposer {
       Affine target = u == kZero ? affine_constant(0) : affine_index(u);
       if (!has_mod && solve_quotient(form, target, body, left, reduced, guard_range, replace)) continue;
 
-      // coefficient * v = rest, for the index v that is cheapest to solve for.
+      // coefficient * v = rest, for the index v that is cheapest to solve for: an index of the left side first, since what
+      // is left over is summed, and what the formula sums (a convolution's kernel) is mostly shorter.
       const Affine::Term* best = nullptr;
       auto rank = [&](const Affine::Term& t) {
-        return std::tuple(std::abs(t.coefficient) != 1, reduced.contains(t.atom.index), g_.indices[t.atom.index].extent == 1);
+        return std::tuple(reduced.contains(t.atom.index), std::abs(t.coefficient) != 1, g_.indices[t.atom.index].extent == 1);
       };
       for (const Affine::Term& t : form.terms)
         if (t.atom.kind == Affine::Atom::Kind::kIndex && is_left(t.atom.index) && (!best || rank(t) < rank(*best))) best = &t;
