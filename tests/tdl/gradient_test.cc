@@ -6,6 +6,7 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/tdl/testing/check.h"
+#include "partita/tdl/testing/golden.h"
 #include "partita/tdl/testing/instances.h"
 
 namespace partita::tdl {
@@ -114,6 +115,25 @@ std::string text_of(std::string_view name, std::string_view operand) {
   Bound b = testing::bind(named(name));
   std::optional<Gradient> g = gradient(b, b.find_tensor(operand));
   return g ? g->text : "";
+}
+
+TEST(Gradient, TextsAreTheGoldenText) {
+  std::string text = "# The derived gradient of every operand of every operator instance (partita/tdl/testing/instances.txt).\n";
+  for (const Instance& instance : instances()) {
+    text += instance.name + "\n";
+    Bound forward = testing::bind(instance);
+    for (int o = 0; o < forward.operand_count; ++o) {
+      std::string line = "none";
+      try {
+        if (std::optional<Gradient> g = gradient(forward, o)) line = g->text;
+      } catch (const Error& e) {
+        line = e.what();
+      }
+      for (size_t at = 0; (at = line.find('\n', at)) != std::string::npos; ++at) line.insert(at + 1, "    ");
+      text += fmt::format("    {}: {}\n", forward.tensors[o].name, line);
+    }
+  }
+  EXPECT_EQ(testing::golden_difference("tdl_gradients.txt", text), "");
 }
 
 TEST(Gradient, KeepsTheForwardsIndexNames) {

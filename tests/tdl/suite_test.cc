@@ -2,12 +2,12 @@
 // against the prototype's.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
+#include "partita/tdl/testing/golden.h"
 #include "partita/tdl/testing/suite.h"
 
 namespace partita::tdl {
@@ -17,7 +17,6 @@ using testing::Instance;
 using testing::instances;
 using testing::StrategyRun;
 
-constexpr const char* kGolden = PARTITA_SOURCE_DIR "/tests/golden/tdl_strategies.txt";
 constexpr const char* kOracle = PARTITA_SOURCE_DIR "/tests/golden/tdl_oracle_strategies.txt";
 constexpr const char* kDifferences = PARTITA_SOURCE_DIR "/tests/golden/tdl_oracle_differences.txt";
 
@@ -73,20 +72,11 @@ TEST(Suite, EveryStrategyOfEveryInstanceIsRight) {
   EXPECT_GT(runs, 1500u);
 }
 
-// PARTITA_UPDATE_GOLDEN=1 writes the file anew.
 TEST(Suite, StrategiesAreTheGoldenText) {
   std::string text = "# Strategies of every operator instance (partita/tdl/testing/instances.txt) as derived: on 2 workers, then what differs on\n"
                      "# 3 and 4. `loose`: operands of which less was read than the region says, because data or a guard decide.\n";
   for (size_t i = 0; i < instances().size(); ++i) text += testing::golden_text(instances()[i], all_runs()[i]);
-  if (std::getenv("PARTITA_UPDATE_GOLDEN")) std::ofstream(kGolden) << text;
-  std::istringstream got(text), want(contents(kGolden));
-  std::string a, b, name;
-  while (std::getline(got, a)) {
-    if (!a.empty() && a[0] != ' ') name = a;
-    ASSERT_TRUE(std::getline(want, b)) << "a line more: " << a;
-    ASSERT_EQ(a, b) << "in " << name << "; PARTITA_UPDATE_GOLDEN=1 writes " << kGolden << " anew";
-  }
-  EXPECT_FALSE(std::getline(want, b)) << "a line is missing: " << b;
+  EXPECT_EQ(testing::golden_difference("tdl_strategies.txt", text), "");
 }
 
 // The difference file has, below an instance's name, "+ line # reason" for a strategy of ours that the prototype has not,
