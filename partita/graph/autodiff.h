@@ -1,4 +1,4 @@
-// From a forward graph to a training step: loss, backward ops, updates.
+// Passes over graphs, first of all from a forward graph to a training step: loss, backward ops, updates.
 #pragma once
 #include <string>
 #include <vector>
@@ -35,5 +35,8 @@ Graph evaluation_graph(const Graph& forward);
 
 // Ops whose operands are all constant are evaluated and dropped.
 Graph fold_constants(const Graph& graph);
+
+// The same graph with every floating tensor, and every cast to a floating dtype, of this dtype.
+Graph with_dtype(const Graph& graph, DType dtype);
 
 }  // namespace partita
