@@ -266,6 +266,12 @@ bool mentions(const Expr& e, int index) {
   return std::any_of(e.args.begin(), e.args.end(), [&](const Expr& a) { return mentions(a, index); });
 }
 
+// Where `tensor` is read at `form` on an axis, reads it at `value`, which form is known to equal.
+void set_subscript(Expr& e, int tensor, size_t axis, const Affine& form, const Affine& value) {
+  if (e.kind == ExprKind::kRead && e.tensor == tensor && e.subscripts[axis] == form) e.subscripts[axis] = value;
+  for (Expr& a : e.args) set_subscript(a, tensor, axis, form, value);
+}
+
 // Whether e asks for `inner % divisor == 0` somewhere.
 bool asks_divisible(const Expr& e, const Affine& inner, int64_t divisor) {
   if (e.kind == ExprKind::kBinary && e.function == "==" && is_number(e.args[1], 0))
@@ -487,6 +493,7 @@ class Transposer {
       int u = extent == 1 ? kZero : axis_index(access.tensor, axis);
       part.lhs.push_back(u);
       Affine target = u == kZero ? affine_constant(0) : affine_index(u);
+      set_subscript(flow, access.tensor, axis, form, target);
       if (!has_mod && solve_quotient(form, target, body, left, reduced, guard_range, replace)) continue;
 
       // coefficient * v = rest, for the index v that is cheapest to solve for: an index of the left side first, since what
