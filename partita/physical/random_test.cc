@@ -35,6 +35,7 @@ void run_nets(uint64_t first, uint64_t last, int schedules) {
   for (uint64_t seed = first; seed < last; ++seed) {
     const RandomNet net = lowered(seed);
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, net.features));
+    ASSERT_NO_THROW(verify(net.graph));
     const auto why = refuse(net.graph);
     ASSERT_FALSE(why.has_value()) << *why;
     for (int k = 0; k < schedules; ++k) {
