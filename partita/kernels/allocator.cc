@@ -1,0 +1,110 @@
+#include "partita/kernels/allocator.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+
+namespace partita {
+namespace {
+
+constexpr std::size_t kAlign = 64;
+std::size_t rounded(std::size_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+
+std::atomic<int64_t> live{0}, peak{0};
+thread_local ScratchScope* scope = nullptr;
+
+void count(int64_t change) {
+  const int64_t now = live.fetch_add(change) + change;
+  int64_t before = peak.load();
+  while (now > before && !peak.compare_exchange_weak(before, now)) {
+  }
+}
+
+// Outside scratch, the bytes before a block hold its size.
+void* allocate_outside(std::size_t bytes) {
+  void* block = std::aligned_alloc(kAlign, rounded(bytes) + kAlign);
+  if (!block) throw std::bad_alloc();
+  std::memcpy(block, &bytes, sizeof bytes);
+  count(static_cast<int64_t>(bytes));
+  return static_cast<std::byte*>(block) + kAlign;
+}
+
+void release(void* pointer) {
+  if (!pointer || (scope && scope->free(pointer))) return;
+  std::byte* block = static_cast<std::byte*>(pointer) - kAlign;
+  std::size_t bytes;
+  std::memcpy(&bytes, block, sizeof bytes);
+  count(-static_cast<int64_t>(bytes));
+  if (scope) scope->count_outside(-static_cast<int64_t>(bytes));
+  std::free(block);
+}
+
+class CountingAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    const c10::Device cpu(c10::DeviceType::CPU);
+    if (bytes == 0) return {nullptr, nullptr, &release, cpu};
+    void* pointer = scope ? scope->allocate(bytes) : nullptr;
+    if (!pointer) {
+      pointer = allocate_outside(bytes);
+      if (scope) scope->count_outside(static_cast<int64_t>(bytes));
+    }
+    return {pointer, pointer, &release, cpu};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { default_copy_data(to, from, bytes); }
+};
+
+}  // namespace
+
+void install_allocator() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    static CountingAllocator allocator;
+    c10::SetCPUAllocator(&allocator, 255);
+  });
+}
+
+int64_t outside_bytes() { return live.load(); }
+int64_t outside_peak_bytes() { return peak.load(); }
+void reset_outside_peak() { peak.store(live.load()); }
+
+ScratchScope::ScratchScope(std::byte* memory, std::size_t bytes) : memory_(memory), bytes_(bytes), outer_(scope) { scope = this; }
+ScratchScope::~ScratchScope() { scope = outer_; }
+
+void ScratchScope::note(int64_t change) {
+  live_ += change;
+  if (live_ > peak_) peak_ = live_;
+}
+void ScratchScope::count_outside(int64_t bytes) { note(bytes); }
+
+void* ScratchScope::allocate(std::size_t bytes) {
+  const std::size_t size = rounded(bytes);
+  std::size_t at = (kAlign - reinterpret_cast<std::uintptr_t>(memory_) % kAlign) % kAlign;
+  auto next = used_.begin();
+  while (next != used_.end() && next->first < at + size) {
+    at = next->second;
+    ++next;
+  }
+  if (at + size > bytes_) return nullptr;
+  used_.emplace(at, at + size);
+  note(static_cast<int64_t>(size));
+  return memory_ + at;
+}
+
+bool ScratchScope::free(void* pointer) {
+  std::byte* p = static_cast<std::byte*>(pointer);
+  if (p < memory_ || p >= memory_ + bytes_) return false;
+  const auto found = used_.find(static_cast<std::size_t>(p - memory_));
+  if (found == used_.end()) return false;
+  note(-static_cast<int64_t>(found->second - found->first));
+  used_.erase(found);
+  return true;
+}
+
+}  // namespace partita

@@ -1,0 +1,74 @@
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "partita/base/error.h"
+#include "partita/kernels/allocator.h"
+#include "partita/kernels/generic.h"
+#include "partita/kernels/kernels.h"
+
+namespace partita {
+namespace {
+
+class AtenKernels final : public Kernels {
+ public:
+  explicit AtenKernels(const AtenOptions& options) : options_(options) {
+    install_allocator();
+    at::set_num_threads(1);
+    if (options_.budget_bytes <= 0) options_.budget_bytes = kGenericBudgetBytes;
+  }
+
+  void run(const KernelCall& call) override {
+    const KernelWork& work = *call.work;
+    const tdl::Bound& bound = *work.bound;
+    const std::vector<Interval>& ranges = work.ranges[work.ranges.size() == 1 ? 0 : static_cast<size_t>(call.act)];
+    ensure(call.reads.size() == call.task->reads.size() && call.writes.size() == call.task->writes.size(), "{}: {} reads and {} writes are given",
+           call.task->name, call.reads.size(), call.writes.size());
+    std::vector<PlacedPart> reads, writes;
+    std::vector<std::byte*> data(bound.tensors.size(), nullptr);
+    auto place = [&](const View& view, const Access& access, std::vector<PlacedPart>& into) {
+      into.push_back({access.tensor, {view.dtype, view.box, view.strides}, view.axes});
+      data[access.tensor] = view.data;
+    };
+    for (size_t i = 0; i < call.reads.size(); ++i) place(call.reads[i], call.task->reads[i], reads);
+    for (size_t i = 0; i < call.writes.size(); ++i) place(call.writes[i], call.task->writes[i], writes);
+    const KernelParts parts = kernel_parts(bound, reads, writes);
+    std::vector<Held> held(bound.tensors.size());
+    for (size_t t = 0; t < held.size(); ++t)
+      if (parts.parts[t]) held[t] = {*parts.parts[t], data[t]};
+
+    const c10::InferenceMode no_autograd;
+    at::init_num_threads();
+    ScratchScope scratch(call.scratch, call.scratch ? call.scratch_bytes : 0);
+    const GenericPlan plan = plan_generic(bound, work.first_stage, work.last_stage, ranges, parts, options_.budget_bytes);
+    run_generic(bound, plan, ranges, held, {call.seed, work.random_stream, call.step});
+    int64_t before = scratch_peak_.load();
+    while (scratch.peak_bytes() > before && !scratch_peak_.compare_exchange_weak(before, scratch.peak_bytes())) {
+    }
+  }
+
+  int64_t live_bytes() const override { return outside_bytes(); }
+  int64_t peak_bytes() const override { return outside_peak_bytes(); }
+  void reset_peak() override {
+    reset_outside_peak();
+    scratch_peak_ = 0;
+  }
+  int64_t scratch_peak() const { return scratch_peak_.load(); }
+
+ private:
+  AtenOptions options_;
+  std::atomic<int64_t> scratch_peak_{0};
+};
+
+}  // namespace
+
+std::unique_ptr<Kernels> make_aten_kernels(const AtenOptions& options) { return std::make_unique<AtenKernels>(options); }
+
+int64_t scratch_peak_bytes(const Kernels& kernels) { return dynamic_cast<const AtenKernels&>(kernels).scratch_peak(); }
+
+}  // namespace partita
+
+extern "C" partita::Kernels* partita_make_aten_kernels() { return partita::make_aten_kernels().release(); }

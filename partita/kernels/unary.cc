@@ -1,0 +1,34 @@
+#include <ATen/ops/abs.h>
+#include <ATen/ops/cos.h>
+#include <ATen/ops/erf.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/floor.h>
+#include <ATen/ops/log.h>
+#include <ATen/ops/logical_not.h>
+#include <ATen/ops/neg.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/sign.h>
+#include <ATen/ops/sin.h>
+#include <ATen/ops/sqrt.h>
+#include <ATen/ops/tanh.h>
+
+#include <map>
+#include <string>
+
+#include "partita/base/error.h"
+#include "partita/kernels/tensors.h"
+
+namespace partita {
+
+void unary_into(at::Tensor& out, const std::string& function, const at::Tensor& a) {
+  using Into = at::Tensor& (*)(at::Tensor&, const at::Tensor&);
+  static const std::map<std::string, Into> kFunctions = {
+      {"neg", at::neg_out},   {"not", at::logical_not_out}, {"exp", at::exp_out}, {"log", at::log_out}, {"sqrt", at::sqrt_out},
+      {"tanh", at::tanh_out}, {"sigmoid", at::sigmoid_out}, {"erf", at::erf_out}, {"sin", at::sin_out}, {"cos", at::cos_out},
+      {"abs", at::abs_out},   {"sign", at::sign_out},       {"floor", at::floor_out}};
+  const auto found = kFunctions.find(function);
+  ensure(found != kFunctions.end(), "there is no kernel for the function '{}'", function);
+  found->second(out, a);
+}
+
+}  // namespace partita

@@ -1,0 +1,832 @@
+#include "partita/physical/stage_program.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "partita/base/error.h"
+#include "partita/tdl/affine.h"
+
+namespace partita {
+
+using tdl::Affine;
+using tdl::Expr;
+using tdl::ExprKind;
+using Kind = StageInstr::Kind;
+using Finish = StageProgram::Finish;
+
+Shape dense_strides(const Shape& shape) {
+  Shape strides(shape.size(), 1);
+  for (size_t a = shape.size(); a-- > 1;) strides[a - 1] = strides[a] * std::max<int64_t>(shape[a], 1);
+  return strides;
+}
+
+// ---------------------------------------------------------------- factors of axes
+
+namespace {
+
+struct Axis {
+  int64_t extent;
+  Interval box;
+  int64_t stride;
+};
+
+int64_t product(const Shape& shape, size_t from, size_t to) {
+  int64_t p = 1;
+  for (size_t a = from; a < to; ++a) p *= shape[a];
+  return p;
+}
+
+// One axis as axes of these radices, most significant first; empty if its interval is no box over them.
+std::vector<Axis> split(Axis axis, const Shape& radices) {
+  std::vector<Axis> digits;
+  for (size_t i = 0; i < radices.size(); ++i) {
+    int64_t inner = product(radices, i + 1, radices.size());
+    if (axis.box.lo / inner == (axis.box.hi - 1) / inner) {
+      int64_t q = axis.box.lo / inner;
+      digits.push_back({radices[i], {q, q + 1}, axis.stride * inner});
+      axis.box = {axis.box.lo - q * inner, axis.box.hi - q * inner};
+    } else if (axis.box.lo % inner == 0 && axis.box.hi % inner == 0) {
+      digits.push_back({radices[i], {axis.box.lo / inner, axis.box.hi / inner}, axis.stride * inner});
+      axis.box = {0, inner};
+    } else {
+      return {};
+    }
+  }
+  return digits;
+}
+
+// Two neighbouring axes as one; false if their box is no interval of it, or its elements have no one stride.
+bool merge(Axis& outer, const Axis& inner) {
+  if (outer.box.size() == 1) {
+    outer.box = {outer.box.lo * inner.extent + inner.box.lo, outer.box.lo * inner.extent + inner.box.hi};
+  } else if (inner.box.size() == inner.extent && (inner.extent == 1 || outer.stride == inner.stride * inner.extent)) {
+    outer.box = {outer.box.lo * inner.extent, outer.box.hi * inner.extent};
+    if (inner.extent == 1) {
+      outer.extent *= inner.extent;
+      return true;
+    }
+  } else {
+    return false;
+  }
+  outer.stride = inner.stride;
+  outer.extent *= inner.extent;
+  return true;
+}
+
+// Axes [first, last) as axes of extents `to`; false if that is not possible.
+bool refactor(const std::vector<Axis>& from, const Shape& to, std::vector<Axis>& out) {
+  // the common refinement: all products of trailing extents, each dividing the next
+  std::vector<int64_t> ends{1};
+  int64_t p = 1;
+  for (size_t a = from.size(); a-- > 0;) ends.push_back(p *= from[a].extent);
+  p = 1;
+  for (size_t a = to.size(); a-- > 0;) ends.push_back(p *= to[a]);
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  for (size_t i = 1; i < ends.size(); ++i)
+    if (ends[i] % ends[i - 1] != 0) return false;
+  std::vector<Axis> fine;
+  int64_t end = p;
+  for (const Axis& axis : from) {
+    Shape radices;
+    const int64_t inner = end / axis.extent;
+    for (size_t i = ends.size(); i-- > 1;)
+      if (ends[i] <= end && ends[i] > inner) radices.push_back(ends[i] / ends[i - 1]);
+    if (radices.empty()) {
+      if (axis.extent != 1) return false;
+    } else {
+      std::vector<Axis> digits = split(axis, radices);
+      if (digits.empty()) return false;
+      fine.insert(fine.end(), digits.begin(), digits.end());
+    }
+    end = inner;
+  }
+  size_t next = 0;
+  for (int64_t extent : to) {
+    Axis axis{1, {0, 1}, 0};
+    bool first = true;
+    while (axis.extent < extent) {
+      if (next == fine.size()) return false;
+      if (first) axis = fine[next++];
+      else if (!merge(axis, fine[next++])) return false;
+      first = false;
+    }
+    if (axis.extent != extent) return false;
+    out.push_back(axis);
+  }
+  return true;
+}
+
+}  // namespace
+
+Part over_axes(const Part& part, const Shape& from, const Shape& to) {
+  if (from == to) return part;
+  Part result{part.dtype, {}, {}};
+  if (is_empty(part.box)) {
+    result.box = Box(to.size(), Interval{0, 0});
+    result.strides = Shape(to.size(), 0);
+    return result;
+  }
+  size_t v = 0, f = 0;
+  std::vector<Axis> out;
+  while (v < from.size() || f < to.size()) {  // groups of axes with equal products
+    size_t v_end = v, f_end = f;
+    int64_t pv = 1, pf = 1;
+    if (v_end < from.size()) pv *= from[v_end++];
+    if (f_end < to.size()) pf *= to[f_end++];
+    while (pv != pf) {
+      ensure(pv < pf ? v_end < from.size() : f_end < to.size(), "axes {} and {} have different extents", from, to);
+      if (pv < pf) pv *= from[v_end++];
+      else pf *= to[f_end++];
+    }
+    std::vector<Axis> axes;
+    for (size_t a = v; a < v_end; ++a) axes.push_back({from[a], part.box[a], part.strides[a]});
+    bool ok = refactor(axes, Shape(to.begin() + f, to.begin() + f_end), out);
+    ensure(ok, "the box {} over axes {} is no box over axes {}", to_string(part.box), from, to);
+    v = v_end;
+    f = f_end;
+  }
+  for (const Axis& axis : out) {
+    result.box.push_back(axis.box);
+    result.strides.push_back(axis.stride);
+  }
+  return result;
+}
+
+// ---------------------------------------------------------------- reads in a block
+
+Box read_hull(const StageInstr& read, const std::vector<int>& dims, const std::vector<Interval>& block) {
+  Box hull;
+  for (const Affine& form : read.subscripts) {
+    Interval axis{form.constant, form.constant + 1};
+    for (const Affine::Term& t : form.terms) {
+      const size_t d = std::find(dims.begin(), dims.end(), t.atom.index) - dims.begin();
+      const int64_t a = t.coefficient * block[d].lo, b = t.coefficient * (block[d].hi - 1);
+      axis.lo += std::min(a, b);
+      axis.hi += std::max(a, b);
+    }
+    hull.push_back(axis);
+  }
+  return hull;
+}
+
+Shape read_strides(const StageInstr& read, const std::vector<int>& dims, const Shape& axis_strides) {
+  Shape strides(dims.size(), 0);
+  for (size_t a = 0; a < read.subscripts.size(); ++a)
+    for (const Affine::Term& t : read.subscripts[a].terms)
+      strides[std::find(dims.begin(), dims.end(), t.atom.index) - dims.begin()] += t.coefficient * axis_strides[a];
+  return strides;
+}
+
+// ---------------------------------------------------------------- types and boxes
+
+namespace {
+
+bool is_integer(double x) { return std::floor(x) == x && std::abs(x) <= 9007199254740992.0; }
+
+// bool < int64 < real
+int type_rank(DType dtype) { return is_float(dtype) ? 2 : dtype == DType::kInt64 ? 1 : 0; }
+
+enum class Function { kComparison, kLogic, kArithmetic, kReal, kPower, kSame };
+Function function_of(const Expr& e) {
+  const std::string& f = e.function;
+  if (e.kind == ExprKind::kUnary) {
+    if (f == "not") return Function::kLogic;
+    if (f == "stop") return Function::kSame;
+    if (f == "neg" || f == "abs" || f == "sign" || f == "floor") return Function::kArithmetic;
+    return Function::kReal;
+  }
+  if (f == "<" || f == "<=" || f == "==" || f == "!=" || f == ">=" || f == ">") return Function::kComparison;
+  if (f == "and" || f == "or") return Function::kLogic;
+  if (f == "/") return Function::kReal;
+  if (f == "^") return Function::kPower;
+  return Function::kArithmetic;
+}
+
+// The type of an expression, as the reference evaluator has it.
+int rank_of(const Expr& e, const std::vector<std::optional<Part>>& parts) {
+  switch (e.kind) {
+    case ExprKind::kNumber: return is_integer(e.number) ? 1 : 2;
+    case ExprKind::kIndex: return 1;
+    case ExprKind::kRead: {
+      const int type = parts[e.tensor] ? type_rank(parts[e.tensor]->dtype) : 2;
+      return e.has_else && e.number != 0 ? std::max(type, is_integer(e.number) ? 1 : 2) : type;
+    }
+    case ExprKind::kUnary:
+    case ExprKind::kBinary: {
+      int widest = 0;
+      for (const Expr& a : e.args) widest = std::max(widest, rank_of(a, parts));
+      switch (function_of(e)) {
+        case Function::kComparison:
+        case Function::kLogic: return 0;
+        case Function::kSame: return widest;
+        case Function::kArithmetic: return std::max(widest, 1);
+        case Function::kReal: return 2;
+        case Function::kPower: return e.args[1].kind == ExprKind::kNumber && e.args[1].number >= 0 ? std::max(widest, 1) : 2;
+      }
+      return 2;
+    }
+    case ExprKind::kIf: return std::max(rank_of(e.args[1], parts), rank_of(e.args[2], parts));
+    case ExprKind::kReduce: {
+      const int type = rank_of(e.args[0], parts);
+      return e.reducer == tdl::Reducer::kSum || e.reducer == tdl::Reducer::kProd ? std::max(type, 1) : type;
+    }
+    case ExprKind::kRng:
+    case ExprKind::kOpaque: return 2;
+  }
+  return 2;
+}
+
+DType dtype_of_rank(int rank, DType real) { return rank == 2 ? real : rank == 1 ? DType::kInt64 : DType::kBool; }
+
+}  // namespace
+
+DType stage_dtype(const tdl::Bound& bound, int stage, const std::vector<std::optional<Part>>& parts, DType real) {
+  return dtype_of_rank(rank_of(bound.stages[stage].body, parts), real);
+}
+
+Box stage_box(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges) {
+  const tdl::Stage& s = bound.stages[stage];
+  std::vector<int> indices;
+  for (const Affine& form : s.lhs) tdl::collect_indices(form, indices);
+  for (int i : indices)
+    if (ranges[i].empty()) return Box(s.lhs.size(), Interval{0, 0});
+  Box box;
+  for (const Affine& form : s.lhs) box.push_back(tdl::range_of(form, ranges));
+  return box;
+}
+
+// ---------------------------------------------------------------- compiling
+
+namespace {
+
+class Compiler {
+ public:
+  Compiler(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges, const std::vector<std::optional<Part>>& parts, DType real)
+      : bound_(bound), stage_(bound.stages[stage]), ranges_(ranges), parts_(parts), real_(real) {
+    program_.stage = stage;
+    for (const Affine& form : stage_.lhs) tdl::collect_indices(form, program_.dims);
+    program_.lhs_count = static_cast<int>(program_.dims.size());
+    if (stage_.body.kind == ExprKind::kReduce)
+      program_.dims.insert(program_.dims.end(), stage_.body.reduced.begin(), stage_.body.reduced.end());
+    ensure(program_.dims.size() <= 60, "stage {} has {} indices", bound_.tensors[stage_.tensor].name, program_.dims.size());
+    for (int i : program_.dims) program_.ranges.push_back(ranges_[i]);
+  }
+
+  StageProgram run() {
+    const Expr& body = stage_.body;
+    const bool reduces = body.kind == ExprKind::kReduce;
+    program_.dtype = dtype_of_rank(rank_of(body, parts_), real_);
+    if (reduces) {
+      program_.reducer = body.reducer;
+      if (!as_product(body)) {
+        program_.finish = Finish::kReduce;
+        program_.a = as(compile(body.args[0]), program_.dtype);
+      }
+    } else {
+      program_.finish = Finish::kStore;
+      program_.a = as(compile(body), program_.dtype);
+    }
+    lifetimes();
+    return std::move(program_);
+  }
+
+ private:
+  // sum of f1 * f2 * .., perhaps under guards, where neither half depends on all indices: a matrix product.
+  bool as_product(const Expr& body) {
+    if (body.reducer != tdl::Reducer::kSum || program_.dtype != real_) return false;
+    std::vector<const Expr*> factors, guards;
+    if (!flatten(body.args[0], factors, guards) || factors.size() < 2) return false;
+    std::vector<uint64_t> dims;
+    for (const Expr* f : factors) dims.push_back(dims_of(*f));
+    // The last factor makes one side, with all that depend on no more; the others make the other side.
+    uint64_t all = 0, second = dims.back(), first = 0;
+    std::vector<bool> in_second(factors.size());
+    for (size_t i = 0; i < factors.size(); ++i) {
+      in_second[i] = i + 1 == factors.size() || (i > 0 && (dims[i] & ~second) == 0);
+      if (!in_second[i]) first |= dims[i];
+      all |= dims[i];
+    }
+    std::vector<bool> guard_second;
+    for (const Expr* g : guards) {
+      const uint64_t d = dims_of(*g);
+      all |= d;
+      const bool fits_second = (d & ~second) == 0;
+      if ((d & ~first) != 0 && !fits_second) first |= d;
+      guard_second.push_back(fits_second && (d & ~first) != 0);
+    }
+    uint64_t reduced = 0;
+    int64_t rows = 1, columns = 1, batch = 1, summed = 1;
+    for (size_t d = 0; d < program_.dims.size(); ++d) {
+      const uint64_t bit = uint64_t{1} << d;
+      const int64_t n = program_.ranges[d].size();
+      if (static_cast<int>(d) >= program_.lhs_count) {
+        reduced |= bit;
+        if ((all & bit) == 0 && n != 1) return false;
+        summed *= n;
+      } else if ((first & bit) && (second & bit)) batch *= n;
+      else if (first & bit) rows *= n;
+      else if (second & bit) columns *= n;
+    }
+    if ((first & second & reduced) == 0) return false;
+    if (rows == 1 || columns == 1) {
+      if (batch != 1 || (rows == 1 && columns == 1)) return false;
+    }
+    int a = -1, b = -1;
+    auto multiply = [&](int& side, int value) {
+      value = as(value, real_);
+      side = side < 0 ? value : binary("*", side, value, real_);
+    };
+    for (size_t i = 0; i < factors.size(); ++i) multiply(in_second[i] ? b : a, compile(*factors[i]));
+    for (size_t i = 0; i < guards.size(); ++i) {
+      int& side = guard_second[i] ? b : a;
+      side = select(as(compile(*guards[i]), DType::kBool), side, constant(0, real_));
+    }
+    program_.finish = Finish::kProduct;
+    program_.a = a;
+    program_.b = b;
+    return true;
+  }
+
+  // product or if(guard, product, 0) as factors and guards; false where it is neither.
+  bool flatten(const Expr& e, std::vector<const Expr*>& factors, std::vector<const Expr*>& guards) {
+    if (e.kind == ExprKind::kBinary && e.function == "*") return flatten(e.args[0], factors, guards) && flatten(e.args[1], factors, guards);
+    if (e.kind == ExprKind::kIf && e.args[2].kind == ExprKind::kNumber && e.args[2].number == 0) {
+      guards.push_back(&e.args[0]);
+      return flatten(e.args[1], factors, guards);
+    }
+    factors.push_back(&e);
+    return true;
+  }
+
+  uint64_t bit_of(int index) const {
+    for (size_t d = 0; d < program_.dims.size(); ++d)
+      if (program_.dims[d] == index) return program_.ranges[d].size() == 1 ? 0 : uint64_t{1} << d;
+    ensure(false, "stage {}: index {} is neither on the left nor reduced", bound_.tensors[stage_.tensor].name, bound_.indices[index].name);
+    return 0;
+  }
+  uint64_t dims_of(const Affine& form) const {
+    std::vector<int> indices;
+    tdl::collect_indices(form, indices);
+    uint64_t dims = 0;
+    for (int i : indices) dims |= bit_of(i);
+    return dims;
+  }
+  uint64_t dims_of(const Expr& e) const {
+    uint64_t dims = e.kind == ExprKind::kIndex ? bit_of(e.index) : 0;
+    for (const Affine& s : e.subscripts) dims |= dims_of(s);
+    for (const Expr& a : e.args) dims |= dims_of(a);
+    return dims;
+  }
+
+  int emit(StageInstr instr) {
+    for (int a : instr.args) instr.dims |= program_.code[a].dims;
+    for (size_t i = 0; i < program_.code.size(); ++i) {  // computed already
+      const StageInstr& c = program_.code[i];
+      if (c.kind == instr.kind && c.dtype == instr.dtype && c.args == instr.args && c.number == instr.number && c.dim == instr.dim &&
+          c.tensor == instr.tensor && c.function == instr.function && c.subscripts == instr.subscripts && c.expr == instr.expr)
+        return static_cast<int>(i);
+    }
+    program_.code.push_back(std::move(instr));
+    return static_cast<int>(program_.code.size()) - 1;
+  }
+  int constant(double number, DType dtype) {
+    StageInstr i{Kind::kConst, dtype};
+    i.number = number;
+    return emit(std::move(i));
+  }
+  int as(int value, DType dtype) {
+    const StageInstr& v = program_.code[value];
+    if (v.dtype == dtype) return value;
+    if (v.kind == Kind::kConst) return constant(dtype == DType::kBool ? v.number != 0 : v.number, dtype);
+    StageInstr i{Kind::kCast, dtype};
+    i.args = {value};
+    return emit(std::move(i));
+  }
+  int unary(const std::string& function, int a, DType dtype) {
+    StageInstr i{Kind::kUnary, dtype};
+    i.function = function;
+    i.args = {a};
+    return emit(std::move(i));
+  }
+  int binary(const std::string& function, int a, int b, DType dtype) {
+    StageInstr i{Kind::kBinary, dtype};
+    i.function = function;
+    i.args = {a, b};
+    return emit(std::move(i));
+  }
+  int select(int condition, int a, int b) {
+    StageInstr i{Kind::kSelect, program_.code[a].dtype};
+    i.args = {condition, a, b};
+    return emit(std::move(i));
+  }
+  int rank(int value) const { return type_rank(program_.code[value].dtype); }
+  DType dtype(int rank) const { return dtype_of_rank(rank, real_); }
+
+  int compile(const Expr& e) {
+    switch (e.kind) {
+      case ExprKind::kNumber: return constant(e.number, is_integer(e.number) ? DType::kInt64 : real_);
+      case ExprKind::kIndex: {
+        StageInstr i{Kind::kGrid, DType::kInt64};
+        i.dim = static_cast<int>(std::find(program_.dims.begin(), program_.dims.end(), e.index) - program_.dims.begin());
+        i.dims = bit_of(e.index);
+        return emit(std::move(i));
+      }
+      case ExprKind::kRead: return read(e);
+      case ExprKind::kUnary: {
+        const int x = compile(e.args[0]);
+        switch (function_of(e)) {
+          case Function::kLogic: return unary(e.function, as(x, DType::kBool), DType::kBool);
+          case Function::kSame: return x;
+          case Function::kReal: return unary(e.function, as(x, real_), real_);
+          default: break;
+        }
+        const DType type = dtype(std::max(rank(x), 1));
+        if (e.function == "floor" && type == DType::kInt64) return as(x, type);
+        return unary(e.function, as(x, type), type);
+      }
+      case ExprKind::kBinary: {
+        const int x = compile(e.args[0]), y = compile(e.args[1]);
+        const int widest = std::max(rank(x), rank(y));
+        switch (function_of(e)) {
+          case Function::kComparison: return binary(e.function, as(x, dtype(widest)), as(y, dtype(widest)), DType::kBool);
+          case Function::kLogic: return binary(e.function, as(x, DType::kBool), as(y, DType::kBool), DType::kBool);
+          case Function::kReal: return binary(e.function, as(x, real_), as(y, real_), real_);
+          default: break;
+        }
+        const DType type = dtype(rank_of(e, parts_));
+        if (e.function == "^" && e.args[1].kind == ExprKind::kNumber && e.args[1].number == 2)
+          return binary("*", as(x, type), as(x, type), type);
+        return binary(e.function, as(x, type), as(y, type), type);
+      }
+      case ExprKind::kIf: {
+        const int c = as(compile(e.args[0]), DType::kBool), x = compile(e.args[1]), y = compile(e.args[2]);
+        const DType type = dtype(std::max(rank(x), rank(y)));
+        return select(c, as(x, type), as(y, type));
+      }
+      case ExprKind::kRng: {
+        StageInstr i{Kind::kRng, real_};
+        for (const Expr& a : e.args) i.args.push_back(as(compile(a), DType::kInt64));
+        return emit(std::move(i));
+      }
+      case ExprKind::kOpaque: fail("{}: there is no kernel for the opaque function '{}'", bound_.name, e.function);
+      case ExprKind::kReduce: break;
+    }
+    ensure(false, "stage {}: a reducer below the root", bound_.tensors[stage_.tensor].name);
+    return -1;
+  }
+
+  int read(const Expr& e) {
+    const std::optional<Part>& part = parts_[e.tensor];
+    ensure(part.has_value(), "stage {} reads {}, which the task does not hold", bound_.tensors[stage_.tensor].name, bound_.tensors[e.tensor].name);
+    const double otherwise = e.has_else ? e.number : 0;
+    // An `else` that the tensor's type can't hold widens it.
+    const DType type = dtype_of_rank(rank_of(e, parts_), is_float(part->dtype) ? part->dtype : real_);
+    if (is_empty(part->box)) return constant(otherwise, type);
+    std::vector<Affine> forms;
+    bool strided = true;
+    for (const Affine& s : e.subscripts) {
+      forms.push_back(tdl::simplified(s, ranges_));
+      for (const Affine::Term& t : forms.back().terms) strided &= t.atom.kind == Affine::Atom::Kind::kIndex;
+    }
+    std::vector<bool> inside;
+    for (size_t a = 0; a < forms.size(); ++a) inside.push_back(part->box[a].contains(tdl::range_of(forms[a], ranges_)));
+    const bool all_inside = std::all_of(inside.begin(), inside.end(), [](bool b) { return b; });
+    if (strided) {
+      StageInstr i{Kind::kRead, part->dtype};
+      i.tensor = e.tensor;
+      i.padded = !all_inside;
+      i.subscripts = forms;
+      if (i.padded) {
+        i.dtype = type;
+        i.number = otherwise;
+      }
+      for (const Affine& f : forms) i.dims |= dims_of(f);
+      return emit(std::move(i));
+    }
+    Affine offset;
+    for (size_t a = 0; a < forms.size(); ++a)
+      offset = offset + tdl::scaled(forms[a] - tdl::affine_constant(part->box[a].lo), part->strides[a]);
+    int place = compile(tdl::expr_of(offset)), valid = -1;
+    for (size_t a = 0; a < forms.size(); ++a) {
+      if (inside[a]) continue;
+      const int form = compile(tdl::expr_of(forms[a]));
+      const Interval range = tdl::range_of(forms[a], ranges_);
+      auto require = [&](const char* comparison, int64_t bound) {
+        const int holds = binary(comparison, form, constant(static_cast<double>(bound), DType::kInt64), DType::kBool);
+        valid = valid < 0 ? holds : binary("and", valid, holds, DType::kBool);
+      };
+      if (range.lo < part->box[a].lo) require(">=", part->box[a].lo);
+      if (range.hi > part->box[a].hi) require("<", part->box[a].hi);
+    }
+    if (valid >= 0) place = select(valid, place, constant(0, DType::kInt64));
+    StageInstr i{Kind::kGather, part->dtype};
+    i.tensor = e.tensor;
+    i.args = {place};
+    const int value = as(emit(std::move(i)), type);
+    return valid < 0 ? value : select(valid, value, constant(otherwise, type));
+  }
+
+  // Which values end where, and which instruction can overwrite one that ends there.
+  void lifetimes() {
+    std::vector<StageInstr>& code = program_.code;
+    std::vector<int> last(code.size(), -1);
+    for (size_t i = 0; i < code.size(); ++i)
+      for (int a : code[i].args) last[a] = static_cast<int>(i);
+    for (int end : {program_.a, program_.b})
+      if (end >= 0) last[end] = static_cast<int>(code.size());
+    for (size_t i = 0; i < code.size(); ++i) {
+      for (int a : code[i].args)
+        if (last[a] == static_cast<int>(i) && std::find(code[i].dead.begin(), code[i].dead.end(), a) == code[i].dead.end()) code[i].dead.push_back(a);
+      if (last[i] < 0) code[i].dead.push_back(static_cast<int>(i));
+      if (code[i].kind != Kind::kUnary && code[i].kind != Kind::kBinary && code[i].kind != Kind::kSelect) continue;
+      for (size_t k = 0; k < code[i].args.size() && !code[i].in_place; ++k) {
+        const StageInstr& arg = code[code[i].args[k]];
+        const bool owned = arg.kind != Kind::kConst && arg.kind != Kind::kRead;
+        if (!owned || last[code[i].args[k]] != static_cast<int>(i) || arg.dims != code[i].dims || arg.dtype != code[i].dtype) continue;
+        code[i].in_place = true;
+        code[i].reuse = code[i].args[k];
+      }
+    }
+  }
+
+  const tdl::Bound& bound_;
+  const tdl::Stage& stage_;
+  const std::vector<Interval>& ranges_;
+  const std::vector<std::optional<Part>>& parts_;
+  DType real_;
+  StageProgram program_;
+};
+
+}  // namespace
+
+// ---------------------------------------------------------------- products
+
+ProductDims product_dims(const StageProgram& program) {
+  ProductDims result;
+  const uint64_t a = program.code[program.a].dims, b = program.code[program.b].dims;
+  for (int d = 0; d < static_cast<int>(program.dims.size()); ++d) {
+    const bool in_a = a >> d & 1, in_b = b >> d & 1;
+    if (!in_a && !in_b) continue;
+    if (d >= program.lhs_count) result.summed.push_back(d);
+    else if (in_a && in_b) result.batch.push_back(d);
+    else if (in_a) result.rows.push_back(d);
+    else result.columns.push_back(d);
+  }
+  return result;
+}
+
+namespace {
+
+// One stride for several dimensions; empty if there is none. 0 where they have one element.
+std::optional<int64_t> merged_stride(const Shape& sizes, const Shape& strides, const std::vector<int>& dims) {
+  int64_t stride = 0, extent = 1;
+  for (size_t i = dims.size(); i-- > 0;) {
+    const int d = dims[i];
+    if (sizes[d] == 1) continue;
+    if (extent == 1) stride = strides[d];
+    else if (strides[d] != stride * extent) return std::nullopt;
+    extent *= sizes[d];
+  }
+  return stride;
+}
+
+int64_t extent_of(const Shape& sizes, const std::vector<int>& dims) {
+  int64_t n = 1;
+  for (int d : dims) n *= sizes[d];
+  return n;
+}
+
+}  // namespace
+
+std::optional<MatrixStrides> matrix_strides(const Shape& sizes, const Shape& strides, const std::vector<int>& batch,
+                                            const std::vector<int>& rows, const std::vector<int>& columns) {
+  const auto b = merged_stride(sizes, strides, batch), r = merged_stride(sizes, strides, rows), c = merged_stride(sizes, strides, columns);
+  if (!b || !r || !c || *b < 0 || *r < 0 || *c < 0) return std::nullopt;
+  const int64_t m = extent_of(sizes, rows), n = extent_of(sizes, columns);
+  MatrixStrides s{*b, *r, *c};
+  // One of the two strides is 1, and the other at least its extent: what a matrix product takes as it is. That of an extent of 1 is free.
+  if ((n == 1 || s.columns == 1) && (m == 1 || s.rows >= n)) {
+    if (n == 1 && m > 1 && s.rows == 0) return std::nullopt;
+    return MatrixStrides{s.batch, m == 1 ? std::max<int64_t>(n, 1) : s.rows, 1};
+  }
+  if ((m == 1 || s.rows == 1) && (n == 1 || s.columns >= m)) return MatrixStrides{s.batch, 1, n == 1 ? std::max<int64_t>(m, 1) : s.columns};
+  return std::nullopt;
+}
+
+// ---------------------------------------------------------------- bytes of a block
+
+namespace {
+
+class Sizer {
+ public:
+  Sizer(const tdl::Bound& bound, const StageProgram& program, const std::vector<std::optional<Part>>& parts, const Shape& block)
+      : program_(program), parts_(parts), block_(block) {
+    for (size_t d = 0; d < block.size(); ++d) at_.push_back({program.ranges[d].lo, program.ranges[d].lo + block[d]});
+    const Part& out = *parts[bound.stages[program.stage].tensor];
+    StageInstr lhs;
+    lhs.subscripts = bound.stages[program.stage].lhs;
+    out_strides_ = read_strides(lhs, program.dims, out.strides);
+    for (int d = 0; d < program.lhs_count; ++d) flips_out_ |= out_strides_[d] < 0 && block[d] > 1;
+    same_dtype_ = out.dtype == program.dtype;
+    for (size_t d = program.lhs_count; d < block.size(); ++d) one_pass_ &= block[d] == program.ranges[d].size();
+  }
+
+  bool direct() const {
+    if (flips_out_ || !same_dtype_ || !one_pass_) return false;
+    switch (program_.finish) {
+      case Finish::kStore: {
+        const StageInstr& last = program_.code[program_.a];
+        return program_.a + 1 == static_cast<int>(program_.code.size()) && last.dims == wanted_dims() &&
+               (last.kind == Kind::kUnary || last.kind == Kind::kBinary || last.kind == Kind::kSelect || last.kind == Kind::kCast);
+      }
+      case Finish::kReduce: return program_.reducer != tdl::Reducer::kProd && (program_.code[program_.a].dims & lhs_mask()) == wanted_dims();
+      case Finish::kProduct: {
+        const ProductDims d = product_dims(program_);
+        const auto m = matrix_strides(block_, out_strides_, d.batch, d.rows, d.columns);
+        return m && m->columns == 1 && (extent_of(block_, d.batch) == 1 || m->batch > 0) &&
+               ((program_.code[program_.a].dims | program_.code[program_.b].dims) & lhs_mask()) == wanted_dims();
+      }
+    }
+    return false;
+  }
+
+  int64_t peak() {
+    const bool is_direct = direct();
+    for (size_t i = 0; i < program_.code.size(); ++i) {
+      const StageInstr& instr = program_.code[i];
+      bytes_.push_back(0);
+      const int64_t value = volume_of(instr.dims) * bytes_of(instr.dtype);
+      switch (instr.kind) {
+        case Kind::kConst: take(i, bytes_of(instr.dtype)); break;
+        case Kind::kRead: {
+          Shape axis_strides = parts_[instr.tensor]->strides;
+          int64_t padding = 0;
+          if (instr.padded) {
+            const Shape hull = extents(read_hull(instr, program_.dims, at_));
+            padding = rounded(volume(hull) * bytes_of(instr.dtype));
+            axis_strides = dense_strides(hull);
+          }
+          Shape strides = read_strides(instr, program_.dims, axis_strides);
+          bool flips = false;
+          for (size_t d = 0; d < strides.size(); ++d) flips |= strides[d] < 0 && block_[d] > 1;
+          live_ += padding;
+          if (flips) {
+            take(i, value);
+            live_ -= padding;
+            strides = dense_of(instr.dims);
+          } else {
+            bytes_[i] = padding;
+            note();
+          }
+          strides_.resize(i + 1);
+          strides_[i] = strides;
+          break;
+        }
+        case Kind::kRng:
+          live_ += static_cast<int64_t>(instr.args.size()) * rounded(volume_of(instr.dims) * 8);
+          take(i, value);
+          live_ -= static_cast<int64_t>(instr.args.size()) * rounded(volume_of(instr.dims) * 8);
+          break;
+        default:
+          if (is_direct && program_.finish == Finish::kStore && static_cast<int>(i) == program_.a) break;
+          if (instr.in_place) std::swap(bytes_[i], bytes_[instr.reuse]);
+          else take(i, value);
+      }
+      strides_.resize(i + 1);
+      if (instr.kind != Kind::kRead) strides_[i] = dense_of(instr.dims);
+      for (int d : instr.dead) drop(d);
+    }
+    switch (program_.finish) {
+      case Finish::kStore:
+        if (flips_out_) extra(volume_of(program_.code[program_.a].dims) * bytes_of(program_.dtype));
+        break;
+      case Finish::kReduce: reduce(is_direct); break;
+      case Finish::kProduct: multiply(is_direct); break;
+    }
+    return peak_;
+  }
+
+ private:
+  uint64_t lhs_mask() const { return (uint64_t{1} << program_.lhs_count) - 1; }
+  uint64_t wanted_dims() const {
+    uint64_t dims = 0;
+    for (int d = 0; d < program_.lhs_count; ++d)
+      if (program_.ranges[d].size() != 1) dims |= uint64_t{1} << d;
+    return dims;
+  }
+  int64_t volume_of(uint64_t dims) const {
+    int64_t n = 1;
+    for (size_t d = 0; d < block_.size(); ++d)
+      if (dims >> d & 1) n *= block_[d];
+    return n;
+  }
+  Shape dense_of(uint64_t dims) const {
+    Shape strides(block_.size(), 0);
+    int64_t stride = 1;
+    for (size_t d = block_.size(); d-- > 0;)
+      if (dims >> d & 1) {
+        strides[d] = stride;
+        stride *= block_[d];
+      }
+    return strides;
+  }
+  void note() { peak_ = std::max(peak_, live_); }
+  void take(size_t i, int64_t bytes) {
+    bytes_[i] = rounded(bytes);
+    live_ += bytes_[i];
+    note();
+  }
+  void drop(int i) {
+    live_ -= bytes_[i];
+    bytes_[i] = 0;
+  }
+  void extra(int64_t bytes) {
+    live_ += rounded(bytes);
+    note();
+  }
+
+  void reduce(bool is_direct) {
+    const StageInstr& value = program_.code[program_.a];
+    const int64_t element = bytes_of(program_.dtype);
+    const int64_t result = volume_of(value.dims & lhs_mask()) * element;
+    if (program_.reducer == tdl::Reducer::kProd) {  // one dimension after another
+      uint64_t left = value.dims;
+      for (size_t d = program_.lhs_count; d < block_.size(); ++d) {
+        left &= ~(uint64_t{1} << d);
+        extra(volume_of(left) * element);
+      }
+    } else if (!is_direct) {
+      extra(result);
+    }
+    after(result);
+  }
+  // What the temporary result still needs.
+  void after(int64_t result) {
+    if (flips_out_) extra(result);
+    if (!one_pass_ && !same_dtype_) extra(result);
+  }
+
+  void multiply(bool is_direct) {
+    const ProductDims d = product_dims(program_);
+    const int64_t element = bytes_of(program_.dtype);
+    for (const auto& [side, rows, columns] : {std::tuple{program_.a, d.rows, d.summed}, std::tuple{program_.b, d.summed, d.columns}}) {
+      Shape sizes = block_;
+      const uint64_t dims = program_.code[side].dims;
+      bool spread = false;  // along summed dimensions that this side lacks
+      for (int s : d.summed) spread |= !(dims >> s & 1) && block_[s] > 1;
+      if (!spread && matrix_strides(sizes, strides_[side], d.batch, rows, columns)) continue;
+      extra(extent_of(block_, d.batch) * extent_of(block_, rows) * extent_of(block_, columns) * element);
+      drop(side);
+    }
+    const int64_t result = extent_of(block_, d.batch) * extent_of(block_, d.rows) * extent_of(block_, d.columns) * element;
+    if (!is_direct) extra(result);
+    after(result);
+  }
+
+  const StageProgram& program_;
+  const std::vector<std::optional<Part>>& parts_;
+  Shape block_;
+  std::vector<Interval> at_;
+  Shape out_strides_;
+  bool flips_out_ = false, same_dtype_ = true, one_pass_ = true;
+  std::vector<int64_t> bytes_;
+  std::vector<Shape> strides_;
+  int64_t live_ = 0, peak_ = 0;
+};
+
+}  // namespace
+
+StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges,
+                           const std::vector<std::optional<Part>>& parts, DType real, int64_t budget_bytes) {
+  StageProgram program = Compiler(bound, stage, ranges, parts, real).run();
+  Shape block;
+  for (const Interval& r : program.ranges) block.push_back(r.size());
+  auto peak_of = [&](const Shape& b) { return Sizer(bound, program, parts, b).peak(); };
+  int64_t peak = peak_of(block);
+  while (peak > budget_bytes) {
+    // The first dimension that helps by a tenth; one of the left side before a reduced one, whose blocks must be combined.
+    Shape best;
+    int64_t best_peak = peak;
+    for (size_t d = 0; d < block.size(); ++d) {
+      if (block[d] == 1) continue;
+      Shape smaller = block;
+      smaller[d] = (block[d] + 1) / 2;
+      const int64_t p = peak_of(smaller);
+      if (p < best_peak) {
+        best = smaller;
+        best_peak = p;
+        if (p * 10 <= peak * 9) break;
+      }
+    }
+    if (best.empty()) break;
+    block = best;
+    peak = best_peak;
+  }
+  program.block = block;
+  program.peak_bytes = peak;
+  program.direct = Sizer(bound, program, parts, block).direct();
+  return program;
+}
+
+}  // namespace partita

@@ -1,0 +1,109 @@
+// A stage of a formula as a straight-line program over blocks of its iteration space: what the generic stage kernel
+// (kernels/generic.cc) executes. It is made here, without ATen, so that lowering knows the kernel's workspace before
+// anything runs: both walk the same instructions.
+//
+// A block is one interval for each dimension. The dimensions are the indices of the stage's left side, then those of its
+// reducer. A value has extent 1 along the dimensions that it does not depend on.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "partita/base/box.h"
+#include "partita/base/dtype.h"
+#include "partita/tdl/tdl.h"
+
+namespace partita {
+
+// A part of a tensor in memory: a box over its axes, and a stride for each, in elements. An element of the tensor at p lies at
+// sum (p[a] - box[a].lo) * strides[a] from the first.
+struct Part {
+  DType dtype = DType::kFloat32;
+  Box box;
+  Shape strides;
+};
+// Strides of a dense row-major array.
+Shape dense_strides(const Shape& shape);
+// The same part over other factors of the same axes: a register may be factored more finely than the formula needs, or less
+// (TDL.md rule 4). Our bug if the box is no box over `to`.
+Part over_axes(const Part& part, const Shape& from, const Shape& to);
+
+struct StageInstr {
+  enum class Kind {
+    kConst,   // number
+    kGrid,    // the global values of index dims[dim]
+    kRead,    // tensor[subscripts]: one stride a dimension, padded with `number` where the box lacks elements
+    kGather,  // elements of tensor at the offsets args[0] in memory
+    kCast,    // args[0] as dtype
+    kUnary,   // function(args[0])
+    kBinary,  // function(args[0], args[1])
+    kSelect,  // args[0] ? args[1] : args[2]
+    kRng,     // rng(args)
+    kOpaque,  // see Expr
+  } kind = Kind::kConst;
+  DType dtype = DType::kFloat32;  // of the value
+  uint64_t dims = 0;              // bit d: it depends on dimension d
+  std::vector<int> args;          // earlier instructions
+  double number = 0;
+  int dim = -1;                   // kGrid
+  int tensor = -1;                // kRead, kGather
+  std::vector<tdl::Affine> subscripts;  // kRead
+  bool padded = false;            // kRead: some subscript can leave the box
+  bool in_place = false;          // the value overwrites that of instruction `reuse`, which nothing else needs
+  int reuse = -1;
+  const tdl::Expr* expr = nullptr;      // kOpaque
+  std::string function;           // kUnary, kBinary
+  std::vector<int> dead;          // values that nothing needs after this instruction
+};
+
+struct StageProgram {
+  int stage = -1;
+  std::vector<int> dims;           // indices of the bound formula
+  int lhs_count = 0;               // the first dims: those of the left side
+  std::vector<StageInstr> code;
+  // What becomes of the last values. kStore: value a is written. kReduce: it is reduced first. kProduct: the sum of the
+  // products of a and b, as a batched matrix product.
+  enum class Finish { kStore, kReduce, kProduct } finish = Finish::kStore;
+  int a = -1, b = -1;
+  tdl::Reducer reducer = tdl::Reducer::kSum;
+  DType dtype = DType::kFloat32;   // of the result before it is converted to that of its part
+  bool direct = false;             // the last step writes into the result's part
+  std::vector<Interval> ranges;    // per dimension
+  Shape block;                     // extents of a whole block
+  int64_t peak_bytes = 0;          // at most live at any time, for one block
+};
+
+// parts: per tensor of the formula, what is held; the stage's own is where it is written. real: the type of real arithmetic.
+// The block is the largest, halved as often as needed, whose peak is within `budget_bytes` (or that can't be halved further).
+StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges,
+                           const std::vector<std::optional<Part>>& parts, DType real, int64_t budget_bytes);
+// The type that a stage's values have by its formula: bool of comparisons, int64 of integers, else `real`.
+DType stage_dtype(const tdl::Bound& bound, int stage, const std::vector<std::optional<Part>>& parts, DType real);
+// The box that ranges own of a stage; all axes empty where that is nothing (rule 9).
+Box stage_box(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges);
+
+// How a group of a product lies in memory as [batch, rows, columns], over the given dimensions; empty: it must be copied.
+struct MatrixStrides {
+  int64_t batch, rows, columns;
+};
+// sizes and strides are per dimension of the block. `rows` and `columns` are dimensions, most significant first.
+std::optional<MatrixStrides> matrix_strides(const Shape& sizes, const Shape& strides, const std::vector<int>& batch,
+                                            const std::vector<int>& rows, const std::vector<int>& columns);
+// The dimensions of a product: in both and kept, in a and kept, in b and kept, summed.
+struct ProductDims {
+  std::vector<int> batch, rows, columns, summed;
+};
+ProductDims product_dims(const StageProgram& program);
+
+// Where a read lies for one block: the hull of its subscripts, per axis, and its strides per dimension in a part with these
+// strides. A negative one is counted from the dimension's end.
+Box read_hull(const StageInstr& read, const std::vector<int>& dims, const std::vector<Interval>& block);
+Shape read_strides(const StageInstr& read, const std::vector<int>& dims, const Shape& axis_strides);
+
+// ATen's allocator rounds to this (c10::gAlignment).
+constexpr int64_t kScratchAlign = 64;
+inline int64_t rounded(int64_t bytes) { return (bytes + kScratchAlign - 1) / kScratchAlign * kScratchAlign; }
+
+}  // namespace partita

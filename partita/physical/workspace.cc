@@ -1,0 +1,110 @@
+#include "partita/physical/workspace.h"
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+#include "partita/physical/lower.h"
+
+namespace partita {
+
+using tdl::Bound;
+using tdl::Expr;
+using tdl::ExprKind;
+
+KernelParts kernel_parts(const Bound& bound, const std::vector<PlacedPart>& reads, const std::vector<PlacedPart>& writes) {
+  KernelParts held{std::vector<std::optional<Part>>(bound.tensors.size()), std::vector<bool>(bound.tensors.size()), DType::kBool};
+  auto add = [&](const PlacedPart& placed) {
+    ensure(placed.tensor >= 0 && placed.tensor < static_cast<int>(bound.tensors.size()), "{}: a kernel's access without a tensor", bound.name);
+    std::optional<Part>& part = held.parts[placed.tensor];
+    ensure(!part, "{}: two accesses to {}", bound.name, bound.tensors[placed.tensor].name);
+    part = over_axes(placed.part, placed.axes, bound.tensors[placed.tensor].factored);
+    if (placed.part.dtype == DType::kFloat64 || (placed.part.dtype == DType::kFloat32 && held.real == DType::kBool)) held.real = placed.part.dtype;
+  };
+  for (const PlacedPart& p : reads) add(p);
+  for (const PlacedPart& p : writes) {
+    add(p);
+    held.written[p.tensor] = true;
+  }
+  if (held.real == DType::kBool) held.real = DType::kFloat64;
+  return held;
+}
+
+namespace {
+
+bool reads_tensor(const Expr& e, int tensor) {
+  if (e.kind == ExprKind::kRead && e.tensor == tensor) return true;
+  return std::any_of(e.args.begin(), e.args.end(), [&](const Expr& a) { return reads_tensor(a, tensor); });
+}
+
+}  // namespace
+
+GenericPlan plan_generic(const Bound& bound, int first, int last, const std::vector<Interval>& ranges, const KernelParts& held, int64_t budget_bytes) {
+  GenericPlan plan;
+  plan.parts = held.parts;
+  std::vector<int> last_reader(bound.tensors.size(), -1);
+  for (int s = first; s < last; ++s)
+    for (size_t t = 0; t < bound.tensors.size(); ++t)
+      if (reads_tensor(bound.stages[s].body, static_cast<int>(t))) last_reader[t] = s;
+  int64_t internal_bytes = 0;
+  std::vector<int64_t> bytes(bound.tensors.size(), 0);
+  for (int s = first; s < last; ++s) {
+    const tdl::Stage& stage = bound.stages[s];
+    GenericStep step;
+    step.stage = s;
+    const Box box = stage_box(bound, s, ranges);
+    if (!held.written[stage.tensor]) {
+      step.internal = true;
+      plan.parts[stage.tensor] = Part{stage_dtype(bound, s, plan.parts, held.real), box, dense_strides(extents(box))};
+      bytes[stage.tensor] = rounded(volume(box) * bytes_of(plan.parts[stage.tensor]->dtype));
+      internal_bytes += bytes[stage.tensor];
+    }
+    bool reduces_nothing = false;
+    if (stage.body.kind == ExprKind::kReduce)
+      for (int i : stage.body.reduced) reduces_nothing |= ranges[i].empty();
+    if (is_empty(box)) {
+      step.what = GenericStep::What::kNothing;
+    } else {
+      ensure(contains(plan.parts[stage.tensor]->box, box), "{}: stage {} owns {}, it is given {}", bound.name, bound.tensors[stage.tensor].name,
+             to_string(box), to_string(plan.parts[stage.tensor]->box));
+      if (reduces_nothing) step.what = GenericStep::What::kIdentity;
+      else step.program = compile_stage(bound, s, ranges, plan.parts, held.real, budget_bytes);
+    }
+    plan.workspace_bytes = std::max(plan.workspace_bytes, internal_bytes + step.program.peak_bytes);
+    for (int t = 0; t < static_cast<int>(bound.tensors.size()); ++t)
+      if (bytes[t] > 0 && last_reader[t] <= s) {
+        step.dead.push_back(t);
+        internal_bytes -= bytes[t];
+        bytes[t] = 0;
+      }
+    plan.steps.push_back(std::move(step));
+  }
+  return plan;
+}
+
+int64_t generic_workspace_bytes(const KernelWork& work, const std::vector<Interval>& ranges, const std::vector<PlacedPart>& reads,
+                                const std::vector<PlacedPart>& writes) {
+  const KernelParts held = kernel_parts(*work.bound, reads, writes);
+  return plan_generic(*work.bound, work.first_stage, work.last_stage, ranges, held).workspace_bytes;
+}
+
+int64_t workspace_bytes(const Task& task, const PhysicalGraph& graph) {
+  const KernelWork* work = std::get_if<KernelWork>(&task.work);
+  if (!work) return 0;
+  auto placed = [&](const Access& access, int act) {
+    const Register& reg = graph.reg(access.reg);
+    const Box& whole = reg.box(reg.boxes.size() == 1 ? 0 : act);
+    const Box& box = access.boxes.empty() ? whole : access.boxes[access.boxes.size() == 1 ? 0 : act];
+    return PlacedPart{access.tensor, {reg.dtype, box, dense_strides(extents(whole))}, reg.axes};
+  };
+  int64_t bytes = 0;
+  for (int act = 0; act < task.rate; ++act) {
+    std::vector<PlacedPart> reads, writes;
+    for (const Access& a : task.reads) reads.push_back(placed(a, act));
+    for (const Access& a : task.writes) writes.push_back(placed(a, act));
+    bytes = std::max(bytes, generic_workspace_bytes(*work, work->ranges[work->ranges.size() == 1 ? 0 : act], reads, writes));
+    if (work->ranges.size() == 1) break;
+  }
+  return bytes;
+}
+
+}  // namespace partita

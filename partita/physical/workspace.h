@@ -1,0 +1,51 @@
+// What kernels need beside their operands and results. kernels/ makes its plan of a call with the same functions.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "partita/physical/physical.h"
+#include "partita/physical/stage_program.h"
+
+namespace partita {
+
+// A block's temporaries in the generic stage kernel stay below this where they can. Small enough for a core's cache to
+// hold much of it, large enough that an instruction's own cost does not show (bench/kernels).
+constexpr int64_t kGenericBudgetBytes = int64_t{4} << 20;
+
+// One read or write of a kernel: a part of a tensor over its register's (factored) axes.
+struct PlacedPart {
+  int tensor = -1;  // of the bound formula
+  Part part;
+  Shape axes;       // the whole tensor's extents over the axes of `part`
+};
+
+// What a run of stages holds, per tensor of the formula and over its factored axes.
+struct KernelParts {
+  std::vector<std::optional<Part>> parts;
+  std::vector<bool> written;
+  DType real = DType::kFloat64;  // of real arithmetic: the widest floating type held, float64 where there is none
+};
+KernelParts kernel_parts(const tdl::Bound& bound, const std::vector<PlacedPart>& reads, const std::vector<PlacedPart>& writes);
+
+// How the generic stage kernel runs stages [first, last) over these ranges. A stage that is not written lies in memory of its own
+// until the last stage that reads it has run.
+struct GenericStep {
+  enum class What { kNothing, kIdentity, kProgram } what = What::kProgram;  // an empty result; an empty reduction
+  int stage = -1;
+  StageProgram program;
+  bool internal = false;     // its tensor is not written
+  std::vector<int> dead;     // internal tensors that end here
+};
+struct GenericPlan {
+  std::vector<std::optional<Part>> parts;  // of internal tensors too
+  std::vector<GenericStep> steps;
+  int64_t workspace_bytes = 0;
+};
+GenericPlan plan_generic(const tdl::Bound& bound, int first, int last, const std::vector<Interval>& ranges, const KernelParts& held,
+                         int64_t budget_bytes = kGenericBudgetBytes);
+
+int64_t generic_workspace_bytes(const KernelWork& work, const std::vector<Interval>& ranges, const std::vector<PlacedPart>& reads,
+                                const std::vector<PlacedPart>& writes);
+
+}  // namespace partita
