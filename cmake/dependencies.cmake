@@ -50,7 +50,7 @@ function(partita_find_aten)
     add_library(partita_${name} SHARED IMPORTED)
     set_target_properties(partita_${name} PROPERTIES
       IMPORTED_LOCATION ${root}/lib/lib${name}.so
-      INTERFACE_INCLUDE_DIRECTORIES ${root}/include)  # an imported target's: system headers, without warnings
+      INTERFACE_COMPILE_OPTIONS "SHELL:-idirafter ${root}/include")  # after the system's: the wheel carries its own fmt, too
   endforeach()
   add_library(partita_aten INTERFACE)
   target_link_libraries(partita_aten INTERFACE partita_torch_cpu partita_c10)

@@ -13,7 +13,6 @@ namespace partita {
 namespace {
 
 constexpr std::size_t kAlign = 64;
-std::size_t rounded(std::size_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
 
 std::atomic<int64_t> live{0}, peak{0};
 thread_local ScratchScope* scope = nullptr;
@@ -27,7 +26,7 @@ void count(int64_t change) {
 
 // Outside scratch, the bytes before a block hold its size.
 void* allocate_outside(std::size_t bytes) {
-  void* block = std::aligned_alloc(kAlign, rounded(bytes) + kAlign);
+  void* block = std::aligned_alloc(kAlign, static_cast<std::size_t>(rounded(static_cast<int64_t>(bytes))) + kAlign);
   if (!block) throw std::bad_alloc();
   std::memcpy(block, &bytes, sizeof bytes);
   count(static_cast<int64_t>(bytes));
@@ -40,7 +39,6 @@ void release(void* pointer) {
   std::size_t bytes;
   std::memcpy(&bytes, block, sizeof bytes);
   count(-static_cast<int64_t>(bytes));
-  if (scope) scope->count_outside(-static_cast<int64_t>(bytes));
   std::free(block);
 }
 
@@ -50,10 +48,7 @@ class CountingAllocator final : public c10::Allocator {
     const c10::Device cpu(c10::DeviceType::CPU);
     if (bytes == 0) return {nullptr, nullptr, &release, cpu};
     void* pointer = scope ? scope->allocate(bytes) : nullptr;
-    if (!pointer) {
-      pointer = allocate_outside(bytes);
-      if (scope) scope->count_outside(static_cast<int64_t>(bytes));
-    }
+    if (!pointer) pointer = allocate_outside(bytes);
     return {pointer, pointer, &release, cpu};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -74,37 +69,17 @@ int64_t outside_bytes() { return live.load(); }
 int64_t outside_peak_bytes() { return peak.load(); }
 void reset_outside_peak() { peak.store(live.load()); }
 
-ScratchScope::ScratchScope(std::byte* memory, std::size_t bytes) : memory_(memory), bytes_(bytes), outer_(scope) { scope = this; }
+ScratchScope::ScratchScope(std::byte* memory, std::size_t bytes) : memory_(memory), bytes_(static_cast<int64_t>(bytes)), outer_(scope) { scope = this; }
 ScratchScope::~ScratchScope() { scope = outer_; }
 
-void ScratchScope::note(int64_t change) {
-  live_ += change;
-  if (live_ > peak_) peak_ = live_;
-}
-void ScratchScope::count_outside(int64_t bytes) { note(bytes); }
-
 void* ScratchScope::allocate(std::size_t bytes) {
-  const std::size_t size = rounded(bytes);
-  std::size_t at = (kAlign - reinterpret_cast<std::uintptr_t>(memory_) % kAlign) % kAlign;
-  auto next = used_.begin();
-  while (next != used_.end() && next->first < at + size) {
-    at = next->second;
-    ++next;
-  }
-  if (at + size > bytes_) return nullptr;
-  used_.emplace(at, at + size);
-  note(static_cast<int64_t>(size));
-  return memory_ + at;
+  const int64_t offset = places_.allocate(static_cast<int64_t>(bytes), bytes_);
+  return offset < 0 ? nullptr : memory_ + offset;
 }
 
 bool ScratchScope::free(void* pointer) {
   std::byte* p = static_cast<std::byte*>(pointer);
-  if (p < memory_ || p >= memory_ + bytes_) return false;
-  const auto found = used_.find(static_cast<std::size_t>(p - memory_));
-  if (found == used_.end()) return false;
-  note(-static_cast<int64_t>(found->second - found->first));
-  used_.erase(found);
-  return true;
+  return p >= memory_ && p < memory_ + bytes_ && places_.free(p - memory_);
 }
 
 }  // namespace partita

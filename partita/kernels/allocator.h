@@ -2,7 +2,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <map>
+
+#include "partita/physical/first_fit.h"
 
 namespace partita {
 
@@ -13,8 +14,8 @@ int64_t outside_bytes();
 int64_t outside_peak_bytes();
 void reset_outside_peak();
 
-// While it lives, what this thread allocates through ATen comes from `memory`: first fit, aligned to 64 bytes. All of it must be
-// freed before the end.
+// While it lives, what this thread allocates through ATen comes from `memory` (64-byte aligned), where physical/first_fit.h puts
+// it. All of it must be freed before the end.
 class ScratchScope {
  public:
   ScratchScope(std::byte* memory, std::size_t bytes);
@@ -24,15 +25,12 @@ class ScratchScope {
 
   void* allocate(std::size_t bytes);  // null: no gap is large enough
   bool free(void* pointer);           // false: not ours
-  int64_t peak_bytes() const { return peak_; }  // live bytes, at most, with what did not fit
-  void count_outside(int64_t bytes);            // of this scope's thread, beside its memory
+  int64_t used_bytes() const { return places_.end(); }  // the end of the highest byte ever used
 
  private:
-  void note(int64_t change);
   std::byte* memory_;
-  std::size_t bytes_;
-  std::map<std::size_t, std::size_t> used_;  // offset -> end
-  int64_t live_ = 0, peak_ = 0;
+  int64_t bytes_;
+  FirstFit places_;
   ScratchScope* outer_;
 };
 

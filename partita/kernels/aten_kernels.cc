@@ -46,7 +46,7 @@ class AtenKernels final : public Kernels {
     const GenericPlan plan = plan_generic(bound, work.first_stage, work.last_stage, ranges, parts, options_.budget_bytes);
     run_generic(bound, plan, ranges, held, {call.seed, work.random_stream, call.step});
     int64_t before = scratch_peak_.load();
-    while (scratch.peak_bytes() > before && !scratch_peak_.compare_exchange_weak(before, scratch.peak_bytes())) {
+    while (scratch.used_bytes() > before && !scratch_peak_.compare_exchange_weak(before, scratch.used_bytes())) {
     }
   }
 

@@ -19,6 +19,8 @@ class StageRunner {
   StageRunner(const StageProgram& program, const tdl::Stage& stage, const std::vector<Held>& held, const RandomKey& key)
       : program_(program), held_(held), out_(held[stage.tensor]), key_(key), rank_(program.dims.size()) {
     lhs_.subscripts = stage.lhs;
+    for (int d = 0; d < program.lhs_count; ++d)
+      if (program.ranges[d].size() != 1) lhs_.dims |= uint64_t{1} << d;
     out_strides_ = read_strides(lhs_, program.dims, out_.part.strides);
   }
 
@@ -41,10 +43,11 @@ class StageRunner {
   void run_block(bool first) {
     block_ = extents(at_);
     values_.assign(program_.code.size(), {});
+    flipped_.assign(program_.code.size(), false);
     for (size_t i = 0; i < program_.code.size(); ++i) {
       const StageInstr& instr = program_.code[i];
       evaluate(static_cast<int>(i), instr);
-      for (int dead : instr.dead) values_[dead].reset();
+      for (int dead : instr.dead) release(dead);
     }
     switch (program_.finish) {
       case Finish::kStore:
@@ -55,6 +58,8 @@ class StageRunner {
     }
     values_.clear();
   }
+
+  void release(int i) { values_[i].reset(); }
 
   Shape sizes_of(uint64_t dims) const {
     Shape sizes(rank_, 1);
@@ -89,19 +94,19 @@ class StageRunner {
     }
     return value;
   }
-  std::vector<int64_t> negative(const Shape& strides, const at::Tensor& t) const {
+  static std::vector<int64_t> negative(const Shape& strides) {
     std::vector<int64_t> dims;
-    for (size_t d = 0; d < rank_; ++d)
-      if (strides[d] < 0 && t.dim() == static_cast<int64_t>(rank_) && t.size(static_cast<int64_t>(d)) > 1) dims.push_back(static_cast<int64_t>(d));
+    for (size_t d = 0; d < strides.size(); ++d)
+      if (strides[d] < 0) dims.push_back(static_cast<int64_t>(d));
     return dims;
   }
 
-  at::Tensor read(const StageInstr& instr) {
+  at::Tensor read(int i, const StageInstr& instr) {
     const Held& source = held_[instr.tensor];
     const Box hull = read_hull(instr, program_.dims, at_);
     Held from = source;
     at::Tensor padding;
-    if (instr.padded && (!contains(source.part.box, hull) || instr.dtype != source.part.dtype)) {
+    if (instr.padded) {  // in every block, so that all are placed alike
       padding = new_tensor(instr.dtype, extents(hull));
       padding.fill_(instr.number);
       const Box inside = intersect(hull, source.part.box);
@@ -114,10 +119,11 @@ class StageRunner {
     for (size_t a = 0; a < hull.size(); ++a) offset += (lowest(instr.subscripts[a], strides) - from.part.box[a].lo) * from.part.strides[a];
     Shape positive = strides;
     for (int64_t& s : positive) s = std::abs(s);
-    at::Tensor value = padding.defined() ? padding.as_strided(sizes, positive, offset)
+    at::Tensor value = instr.padded ? padding.as_strided(sizes, positive, offset)
                                          : tensor_over(from.data + offset * bytes_of(instr.dtype), instr.dtype, sizes, positive);
-    const auto flips = negative(strides, value);
-    return flips.empty() ? value : value.flip(flips);
+    flipped_[i] = is_flipped(instr, strides);
+    if (flipped_[i]) return value.flip(negative(strides));
+    return value;
   }
 
   at::Tensor gather(const StageInstr& instr) {
@@ -132,7 +138,10 @@ class StageRunner {
     const Shape sizes = sizes_of(instr.dims);
     at::Tensor value = new_tensor(instr.dtype, sizes);
     std::vector<at::Tensor> keys;
-    for (int a : instr.args) keys.push_back(values_[a].expand(sizes).contiguous());
+    for (int a : instr.args) {
+      keys.push_back(new_tensor(DType::kInt64, sizes));
+      keys.back().copy_(values_[a]);
+    }
     const size_t n = keys.size();
     ensure(n >= 2 && n <= 4, "rng() has {} arguments", n);
     auto key = [&](size_t from_end, int64_t i, uint64_t otherwise) {
@@ -151,7 +160,7 @@ class StageRunner {
     at::Tensor& value = values_[i];
     const auto& args = instr.args;
     switch (instr.kind) {
-      case Kind::kConst: value = constant_tensor(instr.dtype, instr.number); break;
+      case Kind::kConst: value = constant_tensor(instr.dtype, instr.number).view(Shape(rank_, 1)); break;
       case Kind::kGrid: {
         const Interval r = at_[instr.dim];
         Shape sizes(rank_, 1);
@@ -161,7 +170,7 @@ class StageRunner {
         value = value.view(sizes);
         break;
       }
-      case Kind::kRead: value = read(instr); break;
+      case Kind::kRead: value = read(i, instr); break;
       case Kind::kGather: value = gather(instr); break;
       case Kind::kCast: {
         at::Tensor out = place(i, instr);
@@ -196,8 +205,7 @@ class StageRunner {
 
   // Writes, or combines with what the blocks before wrote.
   void store(at::Tensor value, bool first) {
-    const auto flips = negative(out_strides_, value);
-    if (!flips.empty()) value = value.flip(flips);
+    if (is_flipped(lhs_, out_strides_) && value.dim() > 0) value = value.flip(negative(out_strides_));
     at::Tensor out = out_tensor();
     if (first) {
       out.copy_(value);
@@ -209,7 +217,7 @@ class StageRunner {
 
   void reduce(bool first) {
     at::Tensor value = values_[program_.a];
-    values_[program_.a].reset();
+    release(program_.a);
     const uint64_t dims = program_.code[program_.a].dims;
     Shape sizes = sizes_of(dims);
     std::vector<int64_t> reduced;
@@ -263,7 +271,8 @@ class StageRunner {
         spread |= !(dims >> d & 1) && block_[d] > 1;
         if (value.dim() > 0) strides[d] = value.stride(d);
       }
-    if (const auto m = matrix_strides(block_, strides, batch, rows, columns); m && !spread)
+    // A flipped value is a copy in an order that ATen chose.
+    if (const auto m = matrix_strides(block_, strides, batch, rows, columns); m && !spread && !flipped_[side])
       return value.as_strided(sizes, {m->batch, m->rows, m->columns}, value.storage_offset());
     at::Tensor dense = new_tensor(program_.dtype, sizes);
     std::vector<int64_t> order;
@@ -275,15 +284,14 @@ class StageRunner {
     Shape target;
     for (int64_t d : order) target.push_back(full[d]);
     dense.view(target).copy_(value.expand(full).permute(order));
+    release(side);
     return dense;
   }
 
   void multiply(bool first) {
     const ProductDims d = product_dims(program_);
     at::Tensor a = matrices(program_.a, d.batch, d.rows, d.summed);
-    values_[program_.a].reset();
     at::Tensor b = matrices(program_.b, d.batch, d.summed, d.columns);
-    values_[program_.b].reset();
     const Shape sizes{extent(d.batch), extent(d.rows), extent(d.columns)};
     if (program_.direct && first) {
       at::Tensor out = out_tensor();
@@ -307,6 +315,8 @@ class StageRunner {
     }
     a.reset();
     b.reset();
+    release(program_.a);
+    release(program_.b);
     store(result.as_strided(full, strides), first);
   }
 
@@ -319,7 +329,8 @@ class StageRunner {
   Shape out_strides_;
   std::vector<Interval> at_;
   Shape block_;
-  std::vector<at::Tensor> values_;
+  std::vector<at::Tensor> values_;    // per instruction
+  std::vector<bool> flipped_;
 };
 
 }  // namespace

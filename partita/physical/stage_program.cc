@@ -618,17 +618,20 @@ std::optional<MatrixStrides> matrix_strides(const Shape& sizes, const Shape& str
 
 namespace {
 
+// Repeats what kernels/generic.cc allocates and frees, in the same order.
 class Sizer {
  public:
   Sizer(const tdl::Bound& bound, const StageProgram& program, const std::vector<std::optional<Part>>& parts, const Shape& block)
-      : program_(program), parts_(parts), block_(block) {
+      : program_(program), parts_(parts), block_(block), offsets_(program.code.size(), -1), strides_(program.code.size()) {
     for (size_t d = 0; d < block.size(); ++d) at_.push_back({program.ranges[d].lo, program.ranges[d].lo + block[d]});
     const Part& out = *parts[bound.stages[program.stage].tensor];
     StageInstr lhs;
     lhs.subscripts = bound.stages[program.stage].lhs;
     out_strides_ = read_strides(lhs, program.dims, out.strides);
-    for (int d = 0; d < program.lhs_count; ++d) flips_out_ |= out_strides_[d] < 0 && block[d] > 1;
+    lhs.dims = wanted_dims();
+    flips_out_ = is_flipped(lhs, out_strides_);
     same_dtype_ = out.dtype == program.dtype;
+    out_bytes_ = bytes_of(out.dtype);
     for (size_t d = program.lhs_count; d < block.size(); ++d) one_pass_ &= block[d] == program.ranges[d].size();
   }
 
@@ -651,63 +654,58 @@ class Sizer {
     return false;
   }
 
-  int64_t peak() {
-    const bool is_direct = direct();
+  void place(FirstFit& scratch) {
+    scratch_ = &scratch;
     for (size_t i = 0; i < program_.code.size(); ++i) {
-      const StageInstr& instr = program_.code[i];
-      bytes_.push_back(0);
-      const int64_t value = volume_of(instr.dims) * bytes_of(instr.dtype);
-      switch (instr.kind) {
-        case Kind::kConst: take(i, bytes_of(instr.dtype)); break;
-        case Kind::kRead: {
-          Shape axis_strides = parts_[instr.tensor]->strides;
-          int64_t padding = 0;
-          if (instr.padded) {
-            const Shape hull = extents(read_hull(instr, program_.dims, at_));
-            padding = rounded(volume(hull) * bytes_of(instr.dtype));
-            axis_strides = dense_strides(hull);
-          }
-          Shape strides = read_strides(instr, program_.dims, axis_strides);
-          bool flips = false;
-          for (size_t d = 0; d < strides.size(); ++d) flips |= strides[d] < 0 && block_[d] > 1;
-          live_ += padding;
-          if (flips) {
-            take(i, value);
-            live_ -= padding;
-            strides = dense_of(instr.dims);
-          } else {
-            bytes_[i] = padding;
-            note();
-          }
-          strides_.resize(i + 1);
-          strides_[i] = strides;
-          break;
-        }
-        case Kind::kRng:
-          live_ += static_cast<int64_t>(instr.args.size()) * rounded(volume_of(instr.dims) * 8);
-          take(i, value);
-          live_ -= static_cast<int64_t>(instr.args.size()) * rounded(volume_of(instr.dims) * 8);
-          break;
-        default:
-          if (is_direct && program_.finish == Finish::kStore && static_cast<int>(i) == program_.a) break;
-          if (instr.in_place) std::swap(bytes_[i], bytes_[instr.reuse]);
-          else take(i, value);
-      }
-      strides_.resize(i + 1);
-      if (instr.kind != Kind::kRead) strides_[i] = dense_of(instr.dims);
-      for (int d : instr.dead) drop(d);
+      evaluate(i);
+      for (int d : program_.code[i].dead) drop(offsets_[d]);
     }
     switch (program_.finish) {
       case Finish::kStore:
-        if (flips_out_) extra(volume_of(program_.code[program_.a].dims) * bytes_of(program_.dtype));
+        if (!program_.direct) store(offsets_[program_.a], volume_of(program_.code[program_.a].dims));
         break;
-      case Finish::kReduce: reduce(is_direct); break;
-      case Finish::kProduct: multiply(is_direct); break;
+      case Finish::kReduce: reduce(); break;
+      case Finish::kProduct: multiply(); break;
     }
-    return peak_;
+    for (int64_t& o : offsets_) drop(o);
   }
 
  private:
+  void evaluate(size_t i) {
+    const StageInstr& instr = program_.code[i];
+    const int64_t value = volume_of(instr.dims) * bytes_of(instr.dtype);
+    strides_[i] = dense_of(instr.dims);
+    switch (instr.kind) {
+      case Kind::kConst: offsets_[i] = take(bytes_of(instr.dtype)); break;
+      case Kind::kRead: {
+        Shape axis_strides = parts_[instr.tensor]->strides;
+        if (instr.padded) {
+          const Shape hull = extents(read_hull(instr, program_.dims, at_));
+          offsets_[i] = take(volume(hull) * bytes_of(instr.dtype));
+          axis_strides = dense_strides(hull);
+        }
+        strides_[i] = read_strides(instr, program_.dims, axis_strides);
+        if (!is_flipped(instr, strides_[i])) break;
+        int64_t flipped = take(value);
+        drop(offsets_[i]);
+        offsets_[i] = flipped;
+        strides_[i].clear();
+        break;
+      }
+      case Kind::kRng: {
+        offsets_[i] = take(value);
+        std::vector<int64_t> keys;
+        for (size_t a = 0; a < instr.args.size(); ++a) keys.push_back(take(volume_of(instr.dims) * 8));
+        for (int64_t& k : keys) drop(k);
+        break;
+      }
+      default:
+        if (program_.direct && program_.finish == Finish::kStore && static_cast<int>(i) == program_.a) break;
+        if (instr.in_place) std::swap(offsets_[i], offsets_[instr.reuse]);
+        else offsets_[i] = take(value);
+    }
+  }
+
   uint64_t lhs_mask() const { return (uint64_t{1} << program_.lhs_count) - 1; }
   uint64_t wanted_dims() const {
     uint64_t dims = 0;
@@ -731,57 +729,65 @@ class Sizer {
       }
     return strides;
   }
-  void note() { peak_ = std::max(peak_, live_); }
-  void take(size_t i, int64_t bytes) {
-    bytes_[i] = rounded(bytes);
-    live_ += bytes_[i];
-    note();
-  }
-  void drop(int i) {
-    live_ -= bytes_[i];
-    bytes_[i] = 0;
-  }
-  void extra(int64_t bytes) {
-    live_ += rounded(bytes);
-    note();
+  int64_t take(int64_t bytes) { return scratch_->allocate(bytes); }
+  void drop(int64_t& offset) {
+    if (offset >= 0) scratch_->free(offset);
+    offset = -1;
   }
 
-  void reduce(bool is_direct) {
+  // A value of the program's type is written into the result, or combined with it.
+  void store(int64_t& offset, int64_t elements) {
+    auto replace = [&](int64_t bytes) {
+      int64_t copy = take(bytes);
+      drop(offset);
+      offset = copy;
+    };
+    if (flips_out_) replace(elements * bytes_of(program_.dtype));
+    if (!one_pass_ && !same_dtype_) replace(elements * out_bytes_);
+    drop(offset);
+  }
+
+  void reduce() {
     const StageInstr& value = program_.code[program_.a];
-    const int64_t element = bytes_of(program_.dtype);
-    const int64_t result = volume_of(value.dims & lhs_mask()) * element;
+    const int64_t element = bytes_of(program_.dtype), elements = volume_of(value.dims & lhs_mask());
+    int64_t& offset = offsets_[program_.a];
+    auto replace = [&](int64_t bytes) {
+      int64_t reduced = take(bytes);
+      drop(offset);
+      offset = reduced;
+    };
+    if (program_.lhs_count == static_cast<int>(block_.size())) return store(offset, elements);
+    if (program_.direct) return;
     if (program_.reducer == tdl::Reducer::kProd) {  // one dimension after another
-      uint64_t left = value.dims;
       for (size_t d = program_.lhs_count; d < block_.size(); ++d) {
-        left &= ~(uint64_t{1} << d);
-        extra(volume_of(left) * element);
+        int64_t left = elements;
+        for (size_t later = d + 1; later < block_.size(); ++later) left *= block_[later];
+        replace(left * element);
       }
-    } else if (!is_direct) {
-      extra(result);
+    } else {
+      replace(elements * element);
     }
-    after(result);
-  }
-  // What the temporary result still needs.
-  void after(int64_t result) {
-    if (flips_out_) extra(result);
-    if (!one_pass_ && !same_dtype_) extra(result);
+    store(offset, elements);
   }
 
-  void multiply(bool is_direct) {
+  void multiply() {
     const ProductDims d = product_dims(program_);
     const int64_t element = bytes_of(program_.dtype);
     for (const auto& [side, rows, columns] : {std::tuple{program_.a, d.rows, d.summed}, std::tuple{program_.b, d.summed, d.columns}}) {
-      Shape sizes = block_;
       const uint64_t dims = program_.code[side].dims;
       bool spread = false;  // along summed dimensions that this side lacks
       for (int s : d.summed) spread |= !(dims >> s & 1) && block_[s] > 1;
-      if (!spread && matrix_strides(sizes, strides_[side], d.batch, rows, columns)) continue;
-      extra(extent_of(block_, d.batch) * extent_of(block_, rows) * extent_of(block_, columns) * element);
-      drop(side);
+      if (!spread && !strides_[side].empty() && matrix_strides(block_, strides_[side], d.batch, rows, columns)) continue;
+      int64_t copy = take(extent_of(block_, d.batch) * extent_of(block_, rows) * extent_of(block_, columns) * element);
+      drop(offsets_[side]);
+      offsets_[side] = copy;
     }
-    const int64_t result = extent_of(block_, d.batch) * extent_of(block_, d.rows) * extent_of(block_, d.columns) * element;
-    if (!is_direct) extra(result);
-    after(result);
+    const int64_t elements = extent_of(block_, d.batch) * extent_of(block_, d.rows) * extent_of(block_, d.columns);
+    if (program_.direct) return;
+    int64_t result = take(elements * element);
+    drop(offsets_[program_.a]);
+    drop(offsets_[program_.b]);
+    store(result, elements);
   }
 
   const StageProgram& program_;
@@ -790,19 +796,49 @@ class Sizer {
   std::vector<Interval> at_;
   Shape out_strides_;
   bool flips_out_ = false, same_dtype_ = true, one_pass_ = true;
-  std::vector<int64_t> bytes_;
-  std::vector<Shape> strides_;
-  int64_t live_ = 0, peak_ = 0;
+  int64_t out_bytes_ = 0;         // of an element of the result's part
+  std::vector<int64_t> offsets_;  // of the values that have memory, else -1
+  std::vector<Shape> strides_;    // of the values; empty: a flipped copy
+  FirstFit* scratch_ = nullptr;
 };
 
 }  // namespace
+
+bool is_flipped(const StageInstr& read, const Shape& strides) {
+  for (size_t d = 0; d < strides.size(); ++d)
+    if (strides[d] < 0 && (read.dims >> d & 1)) return true;
+  return false;
+}
+
+void place_block(const tdl::Bound& bound, const StageProgram& program, const std::vector<std::optional<Part>>& parts, const Shape& block, FirstFit& scratch) {
+  Sizer(bound, program, parts, block).place(scratch);
+}
+
+void place_blocks(const tdl::Bound& bound, const StageProgram& program, const std::vector<std::optional<Part>>& parts, FirstFit& scratch) {
+  std::vector<Shape> blocks{program.block};
+  for (size_t d = 0; d < program.block.size(); ++d) {
+    const int64_t rest = program.ranges[d].size() % program.block[d];
+    if (rest == 0) continue;
+    const size_t n = blocks.size();
+    for (size_t i = 0; i < n; ++i) {
+      blocks.push_back(blocks[i]);
+      blocks.back()[d] = rest;
+    }
+  }
+  for (const Shape& block : blocks) place_block(bound, program, parts, block, scratch);
+}
 
 StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges,
                            const std::vector<std::optional<Part>>& parts, DType real, int64_t budget_bytes) {
   StageProgram program = Compiler(bound, stage, ranges, parts, real).run();
   Shape block;
   for (const Interval& r : program.ranges) block.push_back(r.size());
-  auto peak_of = [&](const Shape& b) { return Sizer(bound, program, parts, b).peak(); };
+  auto peak_of = [&](const Shape& b) {
+    program.direct = Sizer(bound, program, parts, b).direct();
+    FirstFit scratch;
+    place_block(bound, program, parts, b, scratch);
+    return scratch.end();
+  };
   int64_t peak = peak_of(block);
   while (peak > budget_bytes) {
     // The first dimension that helps by a tenth; one of the left side before a reduced one, whose blocks must be combined.
@@ -824,7 +860,6 @@ StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector
     peak = best_peak;
   }
   program.block = block;
-  program.peak_bytes = peak;
   program.direct = Sizer(bound, program, parts, block).direct();
   return program;
 }

@@ -13,6 +13,7 @@
 
 #include "partita/base/box.h"
 #include "partita/base/dtype.h"
+#include "partita/physical/first_fit.h"
 #include "partita/tdl/tdl.h"
 
 namespace partita {
@@ -72,11 +73,10 @@ struct StageProgram {
   bool direct = false;             // the last step writes into the result's part
   std::vector<Interval> ranges;    // per dimension
   Shape block;                     // extents of a whole block
-  int64_t peak_bytes = 0;          // at most live at any time, for one block
 };
 
 // parts: per tensor of the formula, what is held; the stage's own is where it is written. real: the type of real arithmetic.
-// The block is the largest, halved as often as needed, whose peak is within `budget_bytes` (or that can't be halved further).
+// The block is the largest, halved as often as needed, whose temporaries fit into `budget_bytes` (or which can't be halved further).
 StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges,
                            const std::vector<std::optional<Part>>& parts, DType real, int64_t budget_bytes);
 // The type that a stage's values have by its formula: bool of comparisons, int64 of integers, else `real`.
@@ -102,8 +102,12 @@ ProductDims product_dims(const StageProgram& program);
 Box read_hull(const StageInstr& read, const std::vector<int>& dims, const std::vector<Interval>& block);
 Shape read_strides(const StageInstr& read, const std::vector<int>& dims, const Shape& axis_strides);
 
-// ATen's allocator rounds to this (c10::gAlignment).
-constexpr int64_t kScratchAlign = 64;
-inline int64_t rounded(int64_t bytes) { return (bytes + kScratchAlign - 1) / kScratchAlign * kScratchAlign; }
+// Whether a read has a negative stride along a dimension that it depends on: its value is then a copy.
+bool is_flipped(const StageInstr& read, const Shape& strides);
+
+// Runs a program's requests for one block of these extents through `scratch`, as the kernel does.
+void place_block(const tdl::Bound& bound, const StageProgram& program, const std::vector<std::optional<Part>>& parts, const Shape& block, FirstFit& scratch);
+// The same for whole blocks and for the smaller ones at the ends of ranges.
+void place_blocks(const tdl::Bound& bound, const StageProgram& program, const std::vector<std::optional<Part>>& parts, FirstFit& scratch);
 
 }  // namespace partita

@@ -45,8 +45,8 @@ GenericPlan plan_generic(const Bound& bound, int first, int last, const std::vec
   for (int s = first; s < last; ++s)
     for (size_t t = 0; t < bound.tensors.size(); ++t)
       if (reads_tensor(bound.stages[s].body, static_cast<int>(t))) last_reader[t] = s;
-  int64_t internal_bytes = 0;
-  std::vector<int64_t> bytes(bound.tensors.size(), 0);
+  FirstFit scratch;
+  std::vector<int64_t> offsets(bound.tensors.size(), -1);  // of internal tensors
   for (int s = first; s < last; ++s) {
     const tdl::Stage& stage = bound.stages[s];
     GenericStep step;
@@ -55,8 +55,7 @@ GenericPlan plan_generic(const Bound& bound, int first, int last, const std::vec
     if (!held.written[stage.tensor]) {
       step.internal = true;
       plan.parts[stage.tensor] = Part{stage_dtype(bound, s, plan.parts, held.real), box, dense_strides(extents(box))};
-      bytes[stage.tensor] = rounded(volume(box) * bytes_of(plan.parts[stage.tensor]->dtype));
-      internal_bytes += bytes[stage.tensor];
+      if (const int64_t bytes = volume(box) * bytes_of(plan.parts[stage.tensor]->dtype); bytes > 0) offsets[stage.tensor] = scratch.allocate(bytes);
     }
     bool reduces_nothing = false;
     if (stage.body.kind == ExprKind::kReduce)
@@ -69,22 +68,23 @@ GenericPlan plan_generic(const Bound& bound, int first, int last, const std::vec
       if (reduces_nothing) step.what = GenericStep::What::kIdentity;
       else step.program = compile_stage(bound, s, ranges, plan.parts, held.real, budget_bytes);
     }
-    plan.workspace_bytes = std::max(plan.workspace_bytes, internal_bytes + step.program.peak_bytes);
+    if (!is_empty(box) && !reduces_nothing) place_blocks(bound, step.program, plan.parts, scratch);
     for (int t = 0; t < static_cast<int>(bound.tensors.size()); ++t)
-      if (bytes[t] > 0 && last_reader[t] <= s) {
+      if (offsets[t] >= 0 && last_reader[t] <= s) {
         step.dead.push_back(t);
-        internal_bytes -= bytes[t];
-        bytes[t] = 0;
+        scratch.free(offsets[t]);
+        offsets[t] = -1;
       }
     plan.steps.push_back(std::move(step));
   }
+  plan.workspace_bytes = scratch.end();
   return plan;
 }
 
-int64_t generic_workspace_bytes(const KernelWork& work, const std::vector<Interval>& ranges, const std::vector<PlacedPart>& reads,
-                                const std::vector<PlacedPart>& writes) {
+int64_t workspace_bytes(const KernelWork& work, const std::vector<Interval>& ranges, const std::vector<PlacedPart>& reads,
+                        const std::vector<PlacedPart>& writes, int64_t budget_bytes) {
   const KernelParts held = kernel_parts(*work.bound, reads, writes);
-  return plan_generic(*work.bound, work.first_stage, work.last_stage, ranges, held).workspace_bytes;
+  return plan_generic(*work.bound, work.first_stage, work.last_stage, ranges, held, budget_bytes).workspace_bytes;
 }
 
 int64_t workspace_bytes(const Task& task, const PhysicalGraph& graph) {
@@ -101,7 +101,7 @@ int64_t workspace_bytes(const Task& task, const PhysicalGraph& graph) {
     std::vector<PlacedPart> reads, writes;
     for (const Access& a : task.reads) reads.push_back(placed(a, act));
     for (const Access& a : task.writes) writes.push_back(placed(a, act));
-    bytes = std::max(bytes, generic_workspace_bytes(*work, work->ranges[work->ranges.size() == 1 ? 0 : act], reads, writes));
+    bytes = std::max(bytes, workspace_bytes(*work, work->ranges[work->ranges.size() == 1 ? 0 : act], reads, writes));
     if (work->ranges.size() == 1) break;
   }
   return bytes;

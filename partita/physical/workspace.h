@@ -45,7 +45,8 @@ struct GenericPlan {
 GenericPlan plan_generic(const tdl::Bound& bound, int first, int last, const std::vector<Interval>& ranges, const KernelParts& held,
                          int64_t budget_bytes = kGenericBudgetBytes);
 
-int64_t generic_workspace_bytes(const KernelWork& work, const std::vector<Interval>& ranges, const std::vector<PlacedPart>& reads,
-                                const std::vector<PlacedPart>& writes);
+// What a call needs, whichever kernel runs it.
+int64_t workspace_bytes(const KernelWork& work, const std::vector<Interval>& ranges, const std::vector<PlacedPart>& reads,
+                        const std::vector<PlacedPart>& writes, int64_t budget_bytes = kGenericBudgetBytes);
 
 }  // namespace partita

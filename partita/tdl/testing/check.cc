@@ -138,8 +138,9 @@ bool same_box(const Box& a, const Box& b) { return a == b || (is_empty(a) && is_
 // One run: [position][tensor], what each holds.
 class Run {
  public:
-  Run(const Bound& bound, const Derived& derived, const std::vector<Array>& operands, uint64_t seed, double tolerance)
-      : bound_(bound), derived_(derived), mesh_{derived.mesh}, tolerance_(tolerance),
+  Run(const Bound& bound, const Derived& derived, const std::vector<Array>& operands, uint64_t seed, double tolerance,
+      const StagesRunner& runner)
+      : bound_(bound), derived_(derived), mesh_{derived.mesh}, tolerance_(tolerance), runner_(runner),
         held_(mesh_.positions(), std::vector<Piece>(bound.tensors.size())),
         kinds_(derived.kinds), reads_(mesh_.positions()) {
     Rng rng(seed);
@@ -167,7 +168,7 @@ class Run {
   CheckResult result() {
     CheckResult out;
     out.wrong = run();
-    if (out.wrong.empty()) find_loose(out.loose);
+    if (out.wrong.empty() && !runner_) find_loose(out.loose);
     return out;
   }
 
@@ -186,12 +187,63 @@ class Run {
         if (!wrong.empty()) return wrong;
       }
       if (s == bound_.stages.size()) break;
+      if (runner_) {
+        const int first = static_cast<int>(s), last = segment_end(first);
+        for (int w = 0; w < mesh_.positions(); ++w) {
+          std::string wrong = run_stages(first, last, w, fetched);
+          if (!wrong.empty()) return wrong;
+        }
+        s = static_cast<size_t>(last) - 1;
+        continue;
+      }
       for (int w = 0; w < mesh_.positions(); ++w) {
         std::string wrong = run_stage(static_cast<int>(s), w, fetched);
         if (!wrong.empty()) return wrong;
       }
     }
     return compare();
+  }
+
+  // Stages run together up to the next inner step. What is fetched for a stage is for that one only.
+  int segment_end(int first) const {
+    int last = static_cast<int>(bound_.stages.size());
+    for (const InnerStep& step : derived_.inner) {
+      if (step.before_stage > first) last = std::min(last, step.before_stage);
+      else if (step.before_stage == first && !step.needed.empty()) last = first + 1;
+    }
+    return last;
+  }
+
+  static bool reads(const Expr& e, int tensor) {
+    if (e.kind == ExprKind::kRead && e.tensor == tensor) return true;
+    return std::any_of(e.args.begin(), e.args.end(), [&](const Expr& a) { return reads(a, tensor); });
+  }
+
+  std::string run_stages(int first, int last, int w, const std::map<int, std::vector<Piece>>& fetched) {
+    std::vector<const Piece*> pieces(bound_.tensors.size(), nullptr);
+    for (int q = 0; q < static_cast<int>(pieces.size()); ++q) {
+      if (bound_.stage_of(q) >= first) continue;
+      auto it = fetched.find(q);
+      pieces[q] = it == fetched.end() ? &held_[w][q] : &it->second[w];
+    }
+    std::vector<int> wanted;  // results, and what later stages read
+    for (int s = first; s < last; ++s) {
+      int t = bound_.stages[s].tensor;
+      bool leaves = std::find(bound_.results.begin(), bound_.results.end(), t) != bound_.results.end();
+      for (size_t later = last; later < bound_.stages.size(); ++later) leaves |= reads(bound_.stages[later].body, t);
+      if (leaves) wanted.push_back(t);
+    }
+    try {
+      std::vector<Piece> made = runner_(first, last, derived_.ranges[w], pieces, wanted);
+      for (size_t i = 0; i < wanted.size(); ++i) held_[w][wanted[i]] = std::move(made[i]);
+    } catch (const Error& e) {
+      return fmt::format("position {}: {}", w, e.what());
+    }
+    for (int t : wanted)
+      if (!same_box(held_[w][t].box, derived_.boxes[w][t]))
+        return fmt::format("position {}: owns {} of {}, the strategy says {}", w, to_string(held_[w][t].box), bound_.tensors[t].name,
+                           to_string(derived_.boxes[w][t]));
+    return "";
   }
 
   std::string run_stage(int s, int w, const std::map<int, std::vector<Piece>>& fetched) {
@@ -330,6 +382,7 @@ class Run {
   const Derived& derived_;
   MeshView mesh_;
   double tolerance_;
+  const StagesRunner& runner_;
   std::vector<Array> scaled_;                      // the operands, their terms those of their partial values
   std::vector<std::vector<Piece>> held_;           // [position][tensor]
   std::vector<std::vector<Kind>> kinds_;           // [mesh axis][tensor], as they are now
@@ -352,9 +405,9 @@ std::string difference(const Array& got, const Array& expected, double tolerance
 }
 
 CheckResult check(const Bound& bound, const Derived& derived, const std::vector<Array>& operands, uint64_t seed,
-                  double tolerance) {
+                  double tolerance, const StagesRunner& runner) {
   ensure(static_cast<int>(operands.size()) == bound.operand_count, "check: {} operands", operands.size());
-  return Run(bound, derived, operands, seed, tolerance).result();
+  return Run(bound, derived, operands, seed, tolerance, runner).result();
 }
 
 }  // namespace partita::tdl::testing

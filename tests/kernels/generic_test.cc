@@ -1,0 +1,173 @@
+// The generic stage kernel against the reference evaluator: every operator instance, its gradients, random formulas; whole,
+// and under every derived strategy.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "partita/base/error.h"
+#include "partita/base/rng.h"
+#include "partita/tdl/testing/formulas.h"
+#include "partita/tdl/testing/instances.h"
+#include "tests/kernels/runner.h"
+
+namespace partita::testing {
+namespace {
+
+using namespace tdl::testing;
+using tdl::Array;
+using tdl::Bound;
+
+const std::unique_ptr<Kernels>& generic(int64_t budget_bytes) {
+  static std::map<int64_t, std::unique_ptr<Kernels>> kernels;
+  auto& k = kernels[budget_bytes];
+  if (!k) k = make_aten_kernels({false, budget_bytes});
+  return k;
+}
+
+bool has_opaque(const tdl::Expr& e) {
+  return e.kind == tdl::ExprKind::kOpaque || std::any_of(e.args.begin(), e.args.end(), has_opaque);
+}
+bool has_opaque(const Bound& bound) {
+  return std::any_of(bound.stages.begin(), bound.stages.end(), [](const tdl::Stage& s) { return has_opaque(s.body); });
+}
+
+// Empty: the whole formula is right, in blocks of this size.
+std::string check_whole(const Bound& bound, const std::vector<Array>& operands, int64_t budget, DType real = DType::kFloat64, double tolerance = 1e-11) {
+  ScratchUse use;
+  const std::vector<Array> got = run_whole(*generic(budget), {&bound, bound.name, {}, {}, real, budget}, operands, &use);
+  tdl::Evaluation options;
+  options.with_terms = true;
+  const std::vector<Array> expected = tdl::evaluate(bound, operands, options);
+  for (size_t r = 0; r < got.size(); ++r)
+    if (std::string d = difference(got[r], expected[r], tolerance); !d.empty()) return d;
+  return use.above;
+}
+
+std::string check_strategies(const Bound& bound, const std::vector<Array>& operands, int workers, int64_t budget, int& count) {
+  ScratchUse use;
+  const KernelOp op{&bound, bound.name, {}, {}, DType::kFloat64, budget};
+  for (const tdl::AxisStrategy& s : tdl::strategies(bound, workers)) {
+    const auto derived = tdl::derive(bound, {workers}, {s});
+    if (!derived) continue;
+    ++count;
+    const CheckResult result = check(bound, *derived, operands, 7, 1e-11, kernel_runner(*generic(budget), op, &use));
+    if (!result.wrong.empty()) return fmt::format("{} on {}: {}", to_string(s), workers, result.wrong);
+  }
+  return use.above;
+}
+
+TEST(Generic, EveryInstanceWhole) {
+  int count = 0;
+  for (const Instance& instance : instances()) {
+    const Bound bound = tdl::testing::bind(instance);
+    if (has_opaque(bound)) continue;
+    const auto operands = tdl::testing::operands(instance, 3);
+    for (int64_t budget : {kGenericBudgetBytes, int64_t{1} << 11}) EXPECT_EQ(check_whole(bound, operands, budget), "") << instance.name << ", blocks of " << budget;
+    EXPECT_EQ(check_whole(bound, operands, kGenericBudgetBytes, DType::kFloat32, 1e-5), "") << instance.name << ", float32";
+    ++count;
+  }
+  EXPECT_GT(count, 85);
+}
+
+TEST(Generic, EveryStrategyOfEveryInstance) {
+  int count = 0;
+  for (const Instance& instance : instances()) {
+    const Bound bound = tdl::testing::bind(instance);
+    if (has_opaque(bound)) continue;
+    const auto operands = tdl::testing::operands(instance, 3);
+    EXPECT_EQ(check_strategies(bound, operands, 3, kGenericBudgetBytes, count), "") << instance.name;
+  }
+  EXPECT_GT(count, 400);
+}
+
+TEST(LongGeneric, EveryStrategyOfEveryInstanceOn2And4) {
+  int count = 0;
+  for (const Instance& instance : instances()) {
+    const Bound bound = tdl::testing::bind(instance);
+    if (has_opaque(bound)) continue;
+    const auto operands = tdl::testing::operands(instance, 3);
+    for (int workers : {2, 3, 4})
+      for (int64_t budget : {kGenericBudgetBytes, int64_t{1} << 11}) EXPECT_EQ(check_strategies(bound, operands, workers, budget, count), "") << instance.name;
+  }
+  EXPECT_GT(count, 2400);
+}
+
+TEST(Generic, DerivedGradients) {
+  int count = 0;
+  for (const Instance& instance : instances()) {
+    const Bound bound = tdl::testing::bind(instance);
+    if (has_opaque(bound)) continue;
+    for (int t = 0; t < bound.operand_count; ++t) {
+      std::optional<tdl::Gradient> gradient;
+      try {
+        gradient = tdl::gradient(bound, t);
+      } catch (const std::exception&) {
+        continue;  // a declared one is needed
+      }
+      if (!gradient) continue;
+      std::vector<Shape> shapes;
+      std::vector<Array> operands;
+      const auto forward = tdl::testing::operands(instance, 5);
+      for (const std::string& name : gradient->operands) {
+        const int q = bound.find_tensor(name);
+        if (q >= 0 && q < bound.operand_count) {
+          shapes.push_back(bound.tensors[q].shape);
+          operands.push_back(forward[q]);
+        } else {
+          const int r = bound.find_tensor(name.substr(2));
+          shapes.push_back(bound.tensors[r >= 0 ? r : bound.results[0]].shape);
+          operands.push_back(normal_array(shapes.back(), 11 + operands.size()));
+        }
+      }
+      const Bound g = tdl::bind(gradient->text, shapes);
+      EXPECT_EQ(check_whole(g, operands, kGenericBudgetBytes), "") << instance.name << " by " << bound.tensors[t].name << "\n" << gradient->text;
+      EXPECT_EQ(check_whole(g, operands, int64_t{1} << 11), "") << instance.name << " by " << bound.tensors[t].name << ", small blocks\n" << gradient->text;
+      ++count;
+    }
+  }
+  EXPECT_GT(count, 100);
+}
+
+TEST(Generic, RandomFormulas) {
+  const char* text = std::getenv("PARTITA_SEED");
+  const uint64_t seed = text ? std::strtoull(text, nullptr, 10) : 1;
+  std::printf("seed %llu (PARTITA_SEED)\n", static_cast<unsigned long long>(seed));
+  Rng rng(seed);
+  int bound_count = 0, strategy_count = 0;
+  for (int n = 0; n < 300; ++n) {
+    const Formula formula = random_formula(rng);
+    std::optional<Bound> bound;
+    try {
+      bound = tdl::bind(formula.text, formula.shapes);
+    } catch (const Error&) {
+      continue;
+    }
+    ++bound_count;
+    std::vector<Array> operands;
+    for (const Shape& s : formula.shapes) operands.push_back(normal_array(s, rng.next()));
+    const int64_t budget = n % 2 ? 1 << 10 : kGenericBudgetBytes;
+    EXPECT_EQ(check_whole(*bound, operands, budget), "") << formula.text;
+    if (n % 3 != 0) continue;
+    EXPECT_EQ(check_strategies(*bound, operands, 2 + n % 2, budget, strategy_count), "") << formula.text;
+  }
+  EXPECT_GT(bound_count, 100);
+  EXPECT_GT(strategy_count, 100);
+}
+
+TEST(Generic, RandomNumbersAreTheEvaluators) {
+  const Bound bound = tdl::bind("drop(x)[..i] = if(rng(5, 7, lin(..i)) < 0.5, 2 * x[..i], 0)", {{37, 5}});
+  EXPECT_EQ(check_whole(bound, {normal_array({37, 5}, 1)}, 1 << 10), "");
+}
+
+TEST(Generic, BlocksBoundTheScratch) {
+  const Bound bound = tdl::bind("f(a, b)[i, j] = exp(a[i, j]) * (b[j, i] + 1) - a[i, j]", {{2048, 1024}, {1024, 2048}});
+  ScratchUse use;
+  const std::vector<Array> operands{normal_array({2048, 1024}, 1), normal_array({1024, 2048}, 2)};
+  run_whole(*generic(kGenericBudgetBytes), {&bound, "f", {}, {}, DType::kFloat64, kGenericBudgetBytes}, operands, &use);
+  EXPECT_EQ(use.above, "");
+  EXPECT_LE(use.declared_bytes, kGenericBudgetBytes);
+  EXPECT_GE(use.used_bytes * 10, use.declared_bytes * 8);
+}
+
+}  // namespace
+}  // namespace partita::testing
