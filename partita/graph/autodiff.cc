@@ -54,18 +54,26 @@ class DefinitionFinder {
       }
       permuted.text = with_operands(gradient.text, permuted.operands);
       const tdl::Bound bound = tdl::bind(permuted.text, permuted_shapes);
-      const std::string form = tdl::canonical(bound);
       const Shape& result = bound.tensors[bound.results[0]].shape;
+      std::string form;
       for (const OpDefinition* candidate : candidates_) {
+        if (!takes(*candidate, permuted_shapes)) continue;
         tdl::Attributes attributes = candidate->match(forward, result);
         const auto instance = instance_of(*candidate, attributes, permuted_shapes, permuted_dtypes);
-        if (!instance || tdl::canonical(*instance) != form) continue;
+        if (!instance || instance->tensors[instance->results[0]].shape != result || instance->stages.size() != bound.stages.size()) continue;
+        if (form.empty()) form = tdl::canonical(bound);
+        if (tdl::canonical(*instance) != form) continue;
         permuted.definition = candidate->name;
         permuted.attributes = std::move(attributes);
         return permuted;
       }
     } while (std::next_permutation(order.begin(), order.end()));
     return gradient;
+  }
+
+  // Whether some example has as many operands: what has not is not worth binding.
+  static bool takes(const OpDefinition& candidate, const std::vector<Shape>& shapes) {
+    return std::any_of(candidate.examples.begin(), candidate.examples.end(), [&](const auto& example) { return example.shapes.size() == shapes.size(); });
   }
 
   // Nothing where these shapes do not fit the definition.

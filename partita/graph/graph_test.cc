@@ -204,6 +204,8 @@ TEST(Verify, OrderAndReplacements) {
   Graph other = graph;
   other.op(other.find_op("fc1")).formula = "f(a, b)[i, j] = sum(k) a[i, k] * b[j, k]";
   EXPECT_NE(message_of([&] { verify(other); }).find("its formula is not that of its definition"), std::string::npos);
+  other.op(other.find_op("fc1")).bound = std::make_shared<const tdl::Bound>(tdl::bind(other.op(other.find_op("fc1")).formula, {{4, 3}, {3, 3}}));
+  EXPECT_NE(message_of([&] { verify(other); }).find("its formula is not equal to that of the definition"), std::string::npos);
 }
 
 TEST(Autodiff, BackwardOpsAreLinkedAndKeepIndexNames) {

@@ -216,6 +216,9 @@ TEST(Ops, ShapesMoveValues) {
   }
   const Array x = tdl::real_array({2, 3}, counted(6));
   expect_near(run("flatten", {tdl::real_array({2, 3, 2}, counted(12))}), {2, 6}, counted(12), 0);
+  expect_near(run("squeeze", {tdl::real_array({1, 2, 1, 3}, counted(6))}), {2, 3}, counted(6), 0);
+  expect_near(run("squeeze", {tdl::real_array({1, 2, 1, 3}, counted(6))}, {{"axes.0", 2}}), {1, 2, 3}, counted(6), 0);
+  expect_near(run("unsqueeze", {x}, {{"axes.0", 0}, {"axes.1", -2}}), {1, 2, 1, 3}, counted(6), 0);
   expect_near(run("transpose", {x}), {3, 2}, {0, 3, 1, 4, 2, 5}, 0);
   expect_near(run("slice", {x}, {{"starts.0", 1}, {"starts.1", 2}, {"sizes.0", 1}, {"sizes.1", 2}, {"steps.0", 1}, {"steps.1", -2}}), {1, 2}, {5, 3}, 0);
   expect_near(run("pad", {x}, {{"before.0", 0}, {"before.1", 1}, {"after.0", 1}, {"after.1", -1}, {"value", 7}}), {3, 3}, {7, 0, 1, 7, 3, 4, 7, 7, 7}, 0);

@@ -140,6 +140,41 @@ std::string flatten(const OpInstance& op) {
   return reshape_text(x, to);
 }
 
+// Without the axes `axes` of extent 1; none given: without all of them.
+std::string squeeze(const OpInstance& op) {
+  const Shape& x = op.shapes.at(0);
+  const int64_t rank = static_cast<int64_t>(x.size());
+  std::vector<bool> gone(x.size());
+  for (int64_t axis : op.list("axes")) {
+    if (axis < -rank || axis >= rank) fail("axis {} of {} axes", axis, rank);
+    const std::size_t a = static_cast<std::size_t>(axis < 0 ? axis + rank : axis);
+    if (x[a] != 1) fail("axis {} has extent {}, so it cannot be squeezed", axis, x[a]);
+    gone[a] = true;
+  }
+  Shape to;
+  for (std::size_t a = 0; a < x.size(); ++a)
+    if (op.list("axes").empty() ? x[a] != 1 : !gone[a]) to.push_back(x[a]);
+  return reshape_text(x, to);
+}
+
+// With axes of extent 1 at the positions `axes` of the result.
+std::string unsqueeze(const OpInstance& op) {
+  const Shape& x = op.shapes.at(0);
+  const std::vector<int64_t> axes = op.list("axes");
+  const int64_t rank = static_cast<int64_t>(x.size() + axes.size());
+  std::vector<bool> fresh(static_cast<std::size_t>(rank));
+  for (int64_t axis : axes) {
+    if (axis < -rank || axis >= rank) fail("axis {} of {} axes", axis, rank);
+    auto&& is_fresh = fresh[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)];
+    if (is_fresh) fail("axis {} is given twice", axis);
+    is_fresh = true;
+  }
+  Shape to;
+  std::size_t next = 0;
+  for (bool one : fresh) to.push_back(one ? 1 : x[next++]);
+  return reshape_text(x, to);
+}
+
 // ---------------------------------------------------------------- others
 
 // Axis k of the result is axis perm.k of x.
@@ -297,6 +332,16 @@ void declare_shape(OpRegistry& registry) {
       .example({{4, 6}}, list("shape", {3, 8}))
       .example({{5, 1, 4}}, list("shape", {1, 5, 2, 2, 1}));
   declare(registry, "flatten", "[the axes before `axis`, the others]").formula(flatten).attribute("axis", 1).dtypes(of_first).example({{3, 2, 5}}).example({{3, 2, 5}}, {{"axis", 2}});
+  declare(registry, "squeeze", "without the axes `axes` of extent 1; without all such axes if none are given")
+      .formula(squeeze)
+      .list("axes")
+      .dtypes(of_first)
+      .example({{3, 1, 5, 1}}, {{"axes.0", -1}});
+  declare(registry, "unsqueeze", "with axes of extent 1 at the positions `axes` of the result")
+      .formula(unsqueeze)
+      .list("axes")
+      .dtypes(of_first)
+      .example({{3, 5}}, {{"axes.0", 1}, {"axes.1", -1}});
   declare(registry, "transpose", "axes in the order `perm`; reversed if there is none")
       .formula(transpose)
       .list("perm")
