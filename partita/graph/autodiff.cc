@@ -32,14 +32,16 @@ class DefinitionFinder {
       if (definition->match) candidates_.push_back(definition);
   }
 
-  DerivedOp find(DerivedOp gradient, const std::vector<Shape>& shapes, const std::vector<DType>& dtypes, const tdl::Attributes& forward) {
+  DerivedOp find(DerivedOp gradient, const std::vector<Shape>& shapes, const std::vector<DType>& dtypes,
+                 const tdl::Attributes& forward) {
     const std::tuple key(gradient.text, shapes, forward);
     if (auto known = found_.find(key); known != found_.end()) return known->second;
     return found_.emplace(key, search(std::move(gradient), shapes, dtypes, forward)).first->second;
   }
 
  private:
-  DerivedOp search(DerivedOp gradient, const std::vector<Shape>& shapes, const std::vector<DType>& dtypes, const tdl::Attributes& forward) const {
+  DerivedOp search(DerivedOp gradient, const std::vector<Shape>& shapes, const std::vector<DType>& dtypes,
+                   const tdl::Attributes& forward) const {
     if (shapes.size() > 3) return gradient;
     std::vector<std::size_t> order(shapes.size());
     std::iota(order.begin(), order.end(), 0);
@@ -60,7 +62,9 @@ class DefinitionFinder {
         if (!takes(*candidate, permuted_shapes)) continue;
         tdl::Attributes attributes = candidate->match(forward, result);
         const auto instance = instance_of(*candidate, attributes, permuted_shapes, permuted_dtypes);
-        if (!instance || instance->tensors[instance->results[0]].shape != result || instance->stages.size() != bound.stages.size()) continue;
+        if (!instance || instance->tensors[instance->results[0]].shape != result ||
+            instance->stages.size() != bound.stages.size())
+          continue;
         if (form.empty()) form = tdl::canonical(bound);
         if (tdl::canonical(*instance) != form) continue;
         permuted.definition = candidate->name;
@@ -73,12 +77,14 @@ class DefinitionFinder {
 
   // Whether some example has as many operands: what has not is not worth binding.
   static bool takes(const OpDefinition& candidate, const std::vector<Shape>& shapes) {
-    return std::any_of(candidate.examples.begin(), candidate.examples.end(), [&](const auto& example) { return example.shapes.size() == shapes.size(); });
+    return std::any_of(candidate.examples.begin(), candidate.examples.end(),
+                       [&](const auto& example) { return example.shapes.size() == shapes.size(); });
   }
 
   // Nothing where these shapes do not fit the definition.
   static std::shared_ptr<const tdl::Bound> instance_of(const OpDefinition& candidate, tdl::Attributes& attributes,
-                                                       const std::vector<Shape>& shapes, const std::vector<DType>& dtypes) {
+                                                       const std::vector<Shape>& shapes,
+                                                       const std::vector<DType>& dtypes) {
     try {
       return bind_instance(candidate, attributes, shapes, dtypes);
     } catch (const Error& error) {
@@ -102,7 +108,8 @@ class Backward {
       wanted_[i] = graph.tensors[i].role == Role::kParameter && is_float(graph.tensors[i].dtype);
     for (const Op& op : graph.ops) {
       if (op.phase != Phase::kForward || !differentiable(op)) continue;
-      const bool reached = std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId t) { return wanted_[t.index()]; });
+      const bool reached =
+          std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId t) { return wanted_[t.index()]; });
       for (TensorId result : op.results)
         if (reached && is_float(graph.tensor(result).dtype)) wanted_[result.index()] = true;
     }
@@ -159,8 +166,8 @@ class Backward {
     const OpDefinition* definition = build_.graph().registry->find(op.definition);
     if (definition && definition->gradient) {
       const std::vector<TensorId> gradients = definition->gradient(build_, op, result_gradients);
-      ensure(gradients.size() == op.operands.size(), "the declared gradient of {} gives {} gradients for {} operands", op.definition,
-             gradients.size(), op.operands.size());
+      ensure(gradients.size() == op.operands.size(), "the declared gradient of {} gives {} gradients for {} operands",
+             op.definition, gradients.size(), op.operands.size());
       for (std::size_t k = 0; k < gradients.size(); ++k)
         if (gradients[k].valid() && wanted(op.operands[k])) seed(op.operands[k], gradients[k]);
       return;
@@ -184,7 +191,8 @@ class Backward {
     for (std::size_t k = 0; k < op.operands.size(); ++k) given[bound.tensors[k].name] = op.operands[k];
     for (std::size_t r = 0; r < op.results.size(); ++r) {
       const std::string cotangent = "g_" + bound.tensors[bound.results[r]].name;
-      const bool read = std::find(gradient->operands.begin(), gradient->operands.end(), cotangent) != gradient->operands.end();
+      const bool read =
+          std::find(gradient->operands.begin(), gradient->operands.end(), cotangent) != gradient->operands.end();
       if (read) given[cotangent] = result_gradients[r].valid() ? result_gradients[r] : zeros(op.results[r]);
     }
     const Graph& graph = build_.graph();
@@ -202,14 +210,17 @@ class Backward {
     const std::string result = op.name + ".grad." + name;
     TensorId value = build_.formula(derived.definition, derived.text, operands, result, derived.attributes)[0];
     const DType dtype = graph.tensor(op.operands[operand]).dtype;
-    if (graph.tensor(value).dtype != dtype) value = build_.op("cast", {value}, {{"to", static_cast<double>(dtype)}}, result);
+    if (graph.tensor(value).dtype != dtype)
+      value = build_.op("cast", {value}, {{"to", static_cast<double>(dtype)}}, result);
     seed(op.operands[operand], value);
   }
 
   // The cotangent of a result that nothing reads.
   TensorId zeros(TensorId like) {
     const Tensor t = build_.graph().tensor(like);
-    Values values{.dtype = t.dtype, .shape = t.shape, .real = std::vector<double>(static_cast<std::size_t>(volume(t.shape)), 0.0)};
+    Values values{.dtype = t.dtype,
+                  .shape = t.shape,
+                  .real = std::vector<double>(static_cast<std::size_t>(volume(t.shape)), 0.0)};
     return build_.constant(t.name + ".grad.zero", std::move(values));
   }
 
@@ -227,14 +238,17 @@ struct LossAndSeed {
 
 LossAndSeed add_loss(GraphBuilder& build, const Loss& loss, TensorId output) {
   const Tensor y = build.graph().tensor(output);
-  if (!is_float(y.dtype)) fail("graph '{}': the output '{}' is {}; a loss needs a floating output", build.graph().name, y.name, name_of(y.dtype));
+  if (!is_float(y.dtype))
+    fail("graph '{}': the output '{}' is {}; a loss needs a floating output", build.graph().name, y.name,
+         name_of(y.dtype));
   if (loss.kind == "elementwise") {
     const TensorId value = build.op("half_mean_square", {output}, {}, "loss");
     return {value, output, output};
   }
   TensorId value;
   if (loss.kind == "cross_entropy") {
-    if (y.shape.empty()) fail("graph '{}': cross_entropy needs an output with a class axis, '{}' is a scalar", build.graph().name, y.name);
+    if (y.shape.empty())
+      fail("graph '{}': cross_entropy needs an output with a class axis, '{}' is a scalar", build.graph().name, y.name);
     const TensorId labels = build.input("labels", Shape(y.shape.begin(), y.shape.end() - 1), DType::kInt64);
     value = build.op("cross_entropy", {output, labels}, {}, "loss");
   } else if (loss.kind == "mse") {
@@ -266,15 +280,18 @@ std::vector<std::string> loss_names() { return {"cross_entropy", "elementwise", 
 std::vector<std::string> optimizer_names() { return {"sgd"}; }
 
 Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& optimizer) {
-  if (forward.outputs.empty() && !loss.output.valid()) fail("graph '{}' has no output to compute a loss of", forward.name);
+  if (forward.outputs.empty() && !loss.output.valid())
+    fail("graph '{}' has no output to compute a loss of", forward.name);
   if (forward.loss.valid()) fail("graph '{}' is a training graph already", forward.name);
-  if (optimizer.kind != "sgd") fail("unknown optimizer '{}'; there are: {}", optimizer.kind, fmt::join(optimizer_names(), ", "));
+  if (optimizer.kind != "sgd")
+    fail("unknown optimizer '{}'; there are: {}", optimizer.kind, fmt::join(optimizer_names(), ", "));
   const TensorId output = loss.output.valid() ? loss.output : forward.outputs[0];
 
   GraphBuilder build{Graph(forward)};
   const LossAndSeed start = add_loss(build, loss, output);
   Backward backward(build);
-  if (!backward.wanted(start.tensor)) fail("graph '{}': no parameter lies behind the output '{}'", forward.name, forward.tensor(output).name);
+  if (!backward.wanted(start.tensor))
+    fail("graph '{}': no parameter lies behind the output '{}'", forward.name, forward.tensor(output).name);
   backward.seed(start.tensor, start.gradient);
   backward.run();
 

@@ -10,8 +10,8 @@ namespace partita {
 struct Loss {
   // "cross_entropy": mean over samples against an int64 input `labels` of the output's shape without its last axis.
   // "mse": mean of (y - t)^2 against an input `labels` of y's shape.
-  // "elementwise": the cotangent of the output is the output itself (SoyBean's MLP: no loss product to communicate); the
-  // loss tensor is half the mean square of the output.
+  // "elementwise": the cotangent of the output is the output itself (SoyBean's MLP: no loss product to communicate);
+  // the loss tensor is half the mean square of the output.
   std::string kind = "cross_entropy";
   TensorId output;  // none: the graph's first output
 };
@@ -25,8 +25,8 @@ struct Optimizer {
 std::vector<std::string> loss_names();
 std::vector<std::string> optimizer_names();
 
-// Adds the loss, the backward ops of every op on a path from a parameter to it (each links to its forward op and keeps its
-// index names), one `add` for a parameter or activation with several readers, and an update for each parameter. The
+// Adds the loss, the backward ops of every op on a path from a parameter to it (each links to its forward op and keeps
+// its index names), one `add` for a parameter or activation with several readers, and an update for each parameter. The
 // learning rate is a scalar constant operand `lr`. A forward graph's batch-norm running statistics are updated too.
 Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& optimizer);
 

@@ -38,14 +38,20 @@ TensorId GraphBuilder::source_tensor(Tensor tensor) {
   if (tensor.name.empty()) fail("graph '{}': a {} without a name", graph_.name, name_of(tensor.role));
   if (taken_[tensor_key(tensor.name)]++ > 0) fail("graph '{}': two tensors are named '{}'", graph_.name, tensor.name);
   for (int64_t extent : tensor.shape)
-    if (extent < 0) fail("graph '{}': {} '{}' has a negative extent: [{}]", graph_.name, name_of(tensor.role), tensor.name, fmt::join(tensor.shape, "x"));
+    if (extent < 0)
+      fail("graph '{}': {} '{}' has a negative extent: [{}]", graph_.name, name_of(tensor.role), tensor.name,
+           fmt::join(tensor.shape, "x"));
   graph_.tensors.push_back(std::move(tensor));
   return TensorId(graph_.tensors.size() - 1);
 }
 
 TensorId GraphBuilder::input(std::string name, Shape shape, DType dtype, int sample_axis) {
   if (sample_axis >= static_cast<int>(shape.size())) sample_axis = -1;
-  const TensorId id = source_tensor({.name = std::move(name), .shape = std::move(shape), .dtype = dtype, .role = Role::kInput, .sample_axis = sample_axis});
+  const TensorId id = source_tensor({.name = std::move(name),
+                                     .shape = std::move(shape),
+                                     .dtype = dtype,
+                                     .role = Role::kInput,
+                                     .sample_axis = sample_axis});
   graph_.inputs.push_back(id);
   return id;
 }
@@ -55,7 +61,12 @@ TensorId GraphBuilder::parameter(std::string name, Shape shape, double bound, do
     const int64_t fan_in = shape.empty() ? 1 : volume(Shape(shape.begin() + 1, shape.end()));
     bound = 1 / std::sqrt(static_cast<double>(std::max<int64_t>(fan_in, 1)));
   }
-  return source_tensor({.name = std::move(name), .shape = std::move(shape), .dtype = dtype, .role = Role::kParameter, .initial_bound = bound, .initial_fill = fill});
+  return source_tensor({.name = std::move(name),
+                        .shape = std::move(shape),
+                        .dtype = dtype,
+                        .role = Role::kParameter,
+                        .initial_bound = bound,
+                        .initial_fill = fill});
 }
 
 TensorId GraphBuilder::with_values(std::string name, Role role, Values values) {
@@ -64,24 +75,34 @@ TensorId GraphBuilder::with_values(std::string name, Role role, Values values) {
   return source_tensor(std::move(tensor));
 }
 
-TensorId GraphBuilder::parameter(std::string name, Values values) { return with_values(std::move(name), Role::kParameter, std::move(values)); }
-TensorId GraphBuilder::state(std::string name, Values values) { return with_values(std::move(name), Role::kState, std::move(values)); }
-TensorId GraphBuilder::constant(std::string name, Values values) { return with_values(std::move(name), Role::kConstant, std::move(values)); }
+TensorId GraphBuilder::parameter(std::string name, Values values) {
+  return with_values(std::move(name), Role::kParameter, std::move(values));
+}
+TensorId GraphBuilder::state(std::string name, Values values) {
+  return with_values(std::move(name), Role::kState, std::move(values));
+}
+TensorId GraphBuilder::constant(std::string name, Values values) {
+  return with_values(std::move(name), Role::kConstant, std::move(values));
+}
 
 TensorId GraphBuilder::state(std::string name, Shape shape, double fill, DType dtype) {
-  return source_tensor({.name = std::move(name), .shape = std::move(shape), .dtype = dtype, .role = Role::kState, .initial_fill = fill});
+  return source_tensor(
+      {.name = std::move(name), .shape = std::move(shape), .dtype = dtype, .role = Role::kState, .initial_fill = fill});
 }
 
 TensorId GraphBuilder::scalar(std::string name, double value, DType dtype) {
   Values values{.dtype = dtype, .shape = {}};
-  if (is_float(dtype)) values.real = {value};
-  else values.integer = {static_cast<int64_t>(value)};
+  if (is_float(dtype))
+    values.real = {value};
+  else
+    values.integer = {static_cast<int64_t>(value)};
   return constant(unique(taken_, tensor_key, name), std::move(values));
 }
 
 std::vector<TensorId> GraphBuilder::add(Op op) {
   for (TensorId id : op.operands)
-    if (!id.valid() || id.index() >= graph_.tensors.size()) fail("{} '{}': an operand is missing", op.definition, op.name);
+    if (!id.valid() || id.index() >= graph_.tensors.size())
+      fail("{} '{}': an operand is missing", op.definition, op.name);
   op.name = unique(taken_, op_key, op.name.empty() ? op.definition : op.name);
   taken_[op_key(op.name)] = 1;
   op.phase = phase_;
@@ -118,7 +139,8 @@ std::vector<TensorId> GraphBuilder::add(Op op) {
     t.sample_axis = inferred.sample_axes[r];
     t.role = phase_ == Phase::kBackward ? Role::kGradient : Role::kActivation;
     t.producer = id;
-    if (definition && r < definition->replaces.size() && definition->replaces[r] >= 0) t.replaces = op.operands.at(definition->replaces[r]);
+    if (definition && r < definition->replaces.size() && definition->replaces[r] >= 0)
+      t.replaces = op.operands.at(definition->replaces[r]);
     results.push_back(TensorId(graph_.tensors.size()));
     graph_.tensors.push_back(std::move(t));
   }
@@ -127,7 +149,8 @@ std::vector<TensorId> GraphBuilder::add(Op op) {
   return results;
 }
 
-std::vector<TensorId> GraphBuilder::ops(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes, std::string name) {
+std::vector<TensorId> GraphBuilder::ops(std::string_view definition, std::vector<TensorId> operands,
+                                        tdl::Attributes attributes, std::string name) {
   graph_.registry->get(definition);
   Op op;
   op.name = std::move(name);
@@ -137,11 +160,13 @@ std::vector<TensorId> GraphBuilder::ops(std::string_view definition, std::vector
   return add(std::move(op));
 }
 
-TensorId GraphBuilder::op(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes, std::string name) {
+TensorId GraphBuilder::op(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes,
+                          std::string name) {
   return ops(definition, std::move(operands), std::move(attributes), std::move(name)).front();
 }
 
-std::vector<TensorId> GraphBuilder::formula(std::string_view definition, const std::string& text, std::vector<TensorId> operands, std::string name,
+std::vector<TensorId> GraphBuilder::formula(std::string_view definition, const std::string& text,
+                                            std::vector<TensorId> operands, std::string name,
                                             tdl::Attributes attributes) {
   Op op;
   op.name = std::move(name);

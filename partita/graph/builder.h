@@ -1,4 +1,5 @@
-// Builds a graph op by op; shapes, dtypes and sample axes are inferred from the formulas. The public C++ way to a model:
+// Builds a graph op by op; shapes, dtypes and sample axes are inferred from the formulas. The public C++ way to a
+// model:
 //
 //   GraphBuilder b("mlp", registry);
 //   TensorId x = b.input("x", {24, 32}), w = b.parameter("w", {32, 64});
@@ -23,7 +24,8 @@ class GraphBuilder {
 
   // Axis 0 of an input is its sample axis unless said otherwise.
   TensorId input(std::string name, Shape shape, DType dtype = DType::kFloat32, int sample_axis = 0);
-  // Starts uniform in [-bound, bound]; bound < 0 takes 1/sqrt(fan in) with fan in = product of all extents but the first.
+  // Starts uniform in [-bound, bound]; bound < 0 takes 1/sqrt(fan in) with fan in = product of all extents but the
+  // first.
   TensorId parameter(std::string name, Shape shape, double bound = -1, double fill = 0, DType dtype = DType::kFloat32);
   TensorId parameter(std::string name, Values values);
   TensorId state(std::string name, Shape shape, double fill, DType dtype = DType::kFloat32);
@@ -34,14 +36,15 @@ class GraphBuilder {
 
   // One op of a registered definition; `name` is made unique, empty: the definition's. Results are named NAME, or
   // NAME.RESULT where there are several. Bad input names the op, the operands' shapes and the rule.
-  std::vector<TensorId> ops(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes = {},
-                            std::string name = "");
+  std::vector<TensorId> ops(std::string_view definition, std::vector<TensorId> operands,
+                            tdl::Attributes attributes = {}, std::string name = "");
   // The same; its first result.
-  TensorId op(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes = {}, std::string name = "");
-  // An op given by its formula (a derived gradient). Where the registry has `definition` too, the two must be equal, and
-  // `attributes` are those of the definition's instance.
-  std::vector<TensorId> formula(std::string_view definition, const std::string& text, std::vector<TensorId> operands, std::string name = "",
-                                tdl::Attributes attributes = {});
+  TensorId op(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes = {},
+              std::string name = "");
+  // An op given by its formula (a derived gradient). Where the registry has `definition` too, the two must be equal,
+  // and `attributes` are those of the definition's instance.
+  std::vector<TensorId> formula(std::string_view definition, const std::string& text, std::vector<TensorId> operands,
+                                std::string name = "", tdl::Attributes attributes = {});
 
   // What following ops are marked with.
   void set_phase(Phase phase) { phase_ = phase; }
@@ -65,8 +68,11 @@ class GraphBuilder {
   Source source_;
   int time_step_ = -1, cell_ = -1;
   std::map<std::string, int> taken_;  // names, and how many were made of each
-  // (definition or formula with the operands' dtypes, their shapes, attributes as given) -> bound, attributes with defaults: equal ops share one
-  std::map<std::tuple<std::string, std::vector<Shape>, tdl::Attributes>, std::pair<std::shared_ptr<const tdl::Bound>, tdl::Attributes>> bound_;
+  // (definition or formula with the operands' dtypes, their shapes, attributes as given) -> bound, attributes with
+  // defaults: equal ops share one
+  std::map<std::tuple<std::string, std::vector<Shape>, tdl::Attributes>,
+           std::pair<std::shared_ptr<const tdl::Bound>, tdl::Attributes>>
+      bound_;
 };
 
 }  // namespace partita

@@ -7,7 +7,8 @@
 namespace partita {
 
 Graph evaluation_graph(const Graph& forward) {
-  if (forward.loss.valid()) fail("graph '{}' is a training graph: the evaluation graph is made of the forward graph", forward.name);
+  if (forward.loss.valid())
+    fail("graph '{}' is a training graph: the evaluation graph is made of the forward graph", forward.name);
   const auto read_by = readers(forward);
   GraphBuilder build(forward.name, forward.registry);
   std::map<TensorId, TensorId> now;  // forward tensor -> the tensor that stands for it
@@ -31,7 +32,9 @@ Graph evaluation_graph(const Graph& forward) {
     std::vector<TensorId> operands;
     for (TensorId id : op.operands) {
       source(id);
-      if (!now.at(id).valid()) fail("graph '{}': '{}' reads '{}', which does not exist in evaluation", forward.name, op.name, forward.tensor(id).name);
+      if (!now.at(id).valid())
+        fail("graph '{}': '{}' reads '{}', which does not exist in evaluation", forward.name, op.name,
+             forward.tensor(id).name);
       operands.push_back(now.at(id));
     }
     build.set_source(op.source);
@@ -40,7 +43,8 @@ Graph evaluation_graph(const Graph& forward) {
     std::vector<TensorId> results;
     if (definition && definition->evaluation) {
       results = definition->evaluation(build, forward, op, operands);
-      ensure(results.size() == op.results.size(), "the evaluation form of {} has {} results, not {}", op.definition, results.size(), op.results.size());
+      ensure(results.size() == op.results.size(), "the evaluation form of {} has {} results, not {}", op.definition,
+             results.size(), op.results.size());
     } else if (op.formula.empty()) {
       results = build.ops(op.definition, operands, op.attributes, op.name);
     } else {

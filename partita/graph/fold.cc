@@ -7,8 +7,8 @@
 
 namespace partita {
 
-// Every op whose operands are known is evaluated; the others are kept, and read its result as a constant. Constants that
-// nothing reads any more are dropped, those that the graph gives back are kept.
+// Every op whose operands are known is evaluated; the others are kept, and read its result as a constant. Constants
+// that nothing reads any more are dropped, those that the graph gives back are kept.
 Graph fold_constants(const Graph& graph) {
   std::map<TensorId, tdl::Array> known;
   std::vector<bool> folded(graph.ops.size());
@@ -16,7 +16,9 @@ Graph fold_constants(const Graph& graph) {
     if (graph.tensors[i].role == Role::kConstant) known[TensorId(i)] = to_array(*graph.tensors[i].values);
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
-    if (op.phase != Phase::kForward || !std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId t) { return known.contains(t); })) continue;
+    if (op.phase != Phase::kForward ||
+        !std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId t) { return known.contains(t); }))
+      continue;
     std::vector<tdl::Array> operands;
     for (TensorId id : op.operands) operands.push_back(known.at(id));
     std::vector<tdl::Array> results = reference_op(graph, op, operands);

@@ -6,21 +6,30 @@ namespace partita {
 
 std::string_view name_of(Role role) {
   switch (role) {
-    case Role::kInput: return "input";
-    case Role::kParameter: return "parameter";
-    case Role::kActivation: return "activation";
-    case Role::kGradient: return "gradient";
-    case Role::kState: return "state";
-    case Role::kConstant: return "constant";
+    case Role::kInput:
+      return "input";
+    case Role::kParameter:
+      return "parameter";
+    case Role::kActivation:
+      return "activation";
+    case Role::kGradient:
+      return "gradient";
+    case Role::kState:
+      return "state";
+    case Role::kConstant:
+      return "constant";
   }
   return "?";
 }
 
 std::string_view name_of(Phase phase) {
   switch (phase) {
-    case Phase::kForward: return "forward";
-    case Phase::kBackward: return "backward";
-    case Phase::kUpdate: return "update";
+    case Phase::kForward:
+      return "forward";
+    case Phase::kBackward:
+      return "backward";
+    case Phase::kUpdate:
+      return "update";
   }
   return "?";
 }

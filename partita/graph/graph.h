@@ -36,12 +36,13 @@ struct Tensor {
   Shape shape;
   DType dtype = DType::kFloat32;
   Role role = Role::kActivation;
-  OpId producer;         // none for inputs, parameters, state and constants
-  TensorId replaces;     // w' := w: this result is written into w's buffer and read as w by the next step; its own role is kActivation
+  OpId producer;      // none for inputs, parameters, state and constants
+  TensorId replaces;  // w' := w: this result is written into w's buffer and read as w by the next step; its own role is
+                      // kActivation
   int sample_axis = -1;  // the axis along which samples lie, propagated from axis 0 of the inputs; -1: none
   std::shared_ptr<const Values> values;  // constants, and parameters or state with an initial value from the model file
-  // How a parameter or state without `values` starts: uniform in [-bound, bound] by counter-based random numbers keyed by
-  // (seed, name, element), plus `fill`.
+  // How a parameter or state without `values` starts: uniform in [-bound, bound] by counter-based random numbers keyed
+  // by (seed, name, element), plus `fill`.
   double initial_bound = 0, initial_fill = 0;
 
   int64_t bytes() const { return volume(shape) * bytes_of(dtype); }
@@ -59,11 +60,11 @@ struct Op {
   tdl::Attributes attributes;
   std::vector<TensorId> operands, results;
   Phase phase = Phase::kForward;
-  OpId forward;            // the forward op that a backward op belongs to
+  OpId forward;                   // the forward op that a backward op belongs to
   int time_step = -1, cell = -1;  // of an unrolled recurrence
   Source source;
-  // TDL text of a derived gradient, with the forward's index names. The registry may have `definition` as well: then the
-  // two formulas are equal, and the definition's kernel runs.
+  // TDL text of a derived gradient, with the forward's index names. The registry may have `definition` as well: then
+  // the two formulas are equal, and the definition's kernel runs.
   std::string formula;
   // The formula bound to the operands' shapes; shared by all ops with the same one.
   std::shared_ptr<const tdl::Bound> bound;
@@ -73,10 +74,10 @@ struct Graph {
   std::string name;
   std::shared_ptr<const OpRegistry> registry;
   std::vector<Tensor> tensors;
-  std::vector<Op> ops;               // every op after the producers of its operands, and after the readers of what it replaces
-  std::vector<TensorId> inputs;      // fed every step: data, labels
-  std::vector<TensorId> outputs;     // given back every step; the loss first in a training graph
-  TensorId loss;                     // none in a forward graph
+  std::vector<Op> ops;  // every op after the producers of its operands, and after the readers of what it replaces
+  std::vector<TensorId> inputs;   // fed every step: data, labels
+  std::vector<TensorId> outputs;  // given back every step; the loss first in a training graph
+  TensorId loss;                  // none in a forward graph
 
   Tensor& tensor(TensorId id) { return tensors[id.index()]; }
   const Tensor& tensor(TensorId id) const { return tensors[id.index()]; }

@@ -33,14 +33,16 @@ std::shared_ptr<const OpRegistry> small_registry() {
   registry->add(definition("add", "add(a, b)[..i] = a[..i] + b[..i]", {{2}, {2}}));
   registry->add(definition("mul", "mul(a, b)[..i] = a[..i] * b[..i]", {{2}, {2}}));
   registry->add(definition("transpose", "t(x)[j, i] = x[i, j]", {{2, 3}}));
-  registry->add(definition("halves", "h(x) -> lo, hi where i < x.0//2, j < x.0 - x.0//2 =\nlo[i] = x[i]\nhi[j] = x[j + x.0//2]", {{5}}));
+  registry->add(definition(
+      "halves", "h(x) -> lo, hi where i < x.0//2, j < x.0 - x.0//2 =\nlo[i] = x[i]\nhi[j] = x[j + x.0//2]", {{5}}));
   registry->add(definition("mse", "mse(y, t)[] = (sum(..i) (y[..i] - t[..i])^2) / ext(..i)", {{2}, {2}}));
   registry->add(definition("half_mean_square", "hms(y)[] = 0.5 * (sum(..i) y[..i]^2) / ext(..i)", {{2}}));
   OpDefinition scale = definition("scale", "scale(x)[..i] = by * x[..i]", {{2}});
   scale.required = {"by"};
   scale.examples[0].attributes = {{"by", 2}};
   registry->add(scale);
-  OpDefinition sgd = definition("sgd", "sgd(w, g, lr)[..i] = w[..i] - lr[] * (g[..i] + weight_decay * w[..i])", {{2}, {2}, {}});
+  OpDefinition sgd =
+      definition("sgd", "sgd(w, g, lr)[..i] = w[..i] - lr[] * (g[..i] + weight_decay * w[..i])", {{2}, {2}, {}});
   sgd.defaults = {{"weight_decay", 0}};
   sgd.differentiable = false;
   sgd.replaces = {0};
@@ -66,7 +68,8 @@ Graph two_layers(bool shared = false) {
 }
 
 TEST(Registry, AnUnknownNameGetsTheNearest) {
-  EXPECT_EQ(message_of([] { small_registry()->get("matmull"); }), "unknown operation 'matmull'; nearest: matmul, matmul_nt, mul");
+  EXPECT_EQ(message_of([] { small_registry()->get("matmull"); }),
+            "unknown operation 'matmull'; nearest: matmul, matmul_nt, mul");
 }
 
 TEST(Builder, NamesAreUniqueAndShapesFollowTheFormula) {
@@ -88,9 +91,15 @@ TEST(Builder, NamesAreUniqueAndShapesFollowTheFormula) {
 TEST(Builder, BadOpsAreNamedWithTheirShapes) {
   GraphBuilder b("g", small_registry());
   const TensorId x = b.input("x", {4, 3}), w = b.parameter("w", {5, 2});
-  EXPECT_NE(message_of([&] { b.op("matmul", {x, w}, {}, "fc"); }).find("matmul 'fc' (x float32[4x3], w float32[5x2])"), std::string::npos);
+  EXPECT_NE(message_of([&] {
+              b.op("matmul", {x, w}, {}, "fc");
+            }).find("matmul 'fc' (x float32[4x3], w float32[5x2])"),
+            std::string::npos);
   EXPECT_NE(message_of([&] { b.op("scale", {x}); }).find("attribute 'by' is missing"), std::string::npos);
-  EXPECT_NE(message_of([&] { b.op("scale", {x}, {{"by", 2}, {"to", 1}}); }).find("unknown attribute 'to'; it has: by"), std::string::npos);
+  EXPECT_NE(message_of([&] {
+              b.op("scale", {x}, {{"by", 2}, {"to", 1}});
+            }).find("unknown attribute 'to'; it has: by"),
+            std::string::npos);
   EXPECT_NE(message_of([&] { b.input("x", {2}); }).find("two tensors are named 'x'"), std::string::npos);
   EXPECT_NE(message_of([&] { b.op("tanh", {TensorId()}); }).find("an operand is missing"), std::string::npos);
 }
@@ -102,7 +111,9 @@ TEST(Text, EverythingRoundTrips) {
   const double inf = std::numeric_limits<double>::infinity();
   Values values{.dtype = DType::kFloat64, .shape = {2, 3}, .real = {0.1, -0.0, inf, -inf, 1e-310, 5}};
   b.constant("list", values);
-  b.constant("ints", {.dtype = DType::kInt64, .shape = {2}, .integer = {std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()}});
+  b.constant("ints", {.dtype = DType::kInt64,
+                      .shape = {2},
+                      .integer = {std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()}});
   b.constant("bits", {.dtype = DType::kBool, .shape = {3}, .integer = {1, 1, 1}});
   b.constant("nothing", {.dtype = DType::kFloat32, .shape = {0, 4}});
   Values wide{.dtype = DType::kFloat64, .shape = {100}}, narrow{.dtype = DType::kFloat32, .shape = {100}};
@@ -162,14 +173,20 @@ TEST(Text, ErrorsNameTheLine) {
   EXPECT_EQ(with("matmul(x, w)", "matmul(x, v)"), "graph text, line 5: no tensor 'v' in the lines before");
   EXPECT_EQ(with("matmul(x, w)", "matmul(x, w"), "graph text, line 5: expected ',' before '->'");
   EXPECT_EQ(with("matmul(x", "matmol(x").substr(0, 54), "graph text, line 5: matmol 'y' (x float32[4x3], w floa");
-  EXPECT_EQ(with("inputs", "input"), "graph text, line 6: a line begins with graph, tensor, op, inputs, outputs or loss, not 'input'");
+  EXPECT_EQ(with("inputs", "input"),
+            "graph text, line 6: a line begins with graph, tensor, op, inputs, outputs or loss, not 'input'");
   EXPECT_EQ(with("bound=0.5", "bound=half"), "graph text, line 3: 'half' is not a number");
   EXPECT_EQ(with("bound=0.5", "values=list:1;2"), "graph text, line 3: 2 values for a shape of 9 elements");
   EXPECT_EQ(with("tensor w", "tensor x"), "graph text, line 3: a second tensor 'x'");
   // What the lines say is checked against the formulas.
-  EXPECT_NE(with("y float32[4x3]", "y float32[3x4]").find("result 'y' is float32[3x4], by the formula it is float32[4x3]"), std::string::npos);
-  EXPECT_NE(with("activation sample=0", "activation").find("result 'y' has sample axis -1, by the formula it is 0"), std::string::npos);
-  EXPECT_NE(with("y float32[4x3] activation", "y float32[4x3] state").find("only activations and gradients are an op's results"), std::string::npos);
+  EXPECT_NE(
+      with("y float32[4x3]", "y float32[3x4]").find("result 'y' is float32[3x4], by the formula it is float32[4x3]"),
+      std::string::npos);
+  EXPECT_NE(with("activation sample=0", "activation").find("result 'y' has sample axis -1, by the formula it is 0"),
+            std::string::npos);
+  EXPECT_NE(with("y float32[4x3] activation", "y float32[4x3] state")
+                .find("only activations and gradients are an op's results"),
+            std::string::npos);
   EXPECT_NE(with("inputs x\n", "").find("'x' is input and must be among the graph's inputs"), std::string::npos);
 }
 
@@ -179,7 +196,8 @@ TEST(Verify, OrderAndReplacements) {
   Graph cyclic = graph;
   std::swap(cyclic.ops[0], cyclic.ops[1]);
   for (std::size_t i : {0, 1}) cyclic.tensor(cyclic.ops[i].results[0]).producer = OpId(i);
-  EXPECT_NE(message_of([&] { verify(cyclic); }).find("ops stand after the producers of their operands"), std::string::npos);
+  EXPECT_NE(message_of([&] { verify(cyclic); }).find("ops stand after the producers of their operands"),
+            std::string::npos);
 
   Graph late = graph;  // fc2 reads w2 once more after its update
   Op again = late.op(late.find_op("fc2"));
@@ -190,7 +208,8 @@ TEST(Verify, OrderAndReplacements) {
   result.producer = OpId(late.ops.size());
   late.tensors.push_back(result);
   late.ops.push_back(again);
-  EXPECT_NE(message_of([&] { verify(late); }).find("'late' reads 'w2' after 'w2.update' has replaced it"), std::string::npos);
+  EXPECT_NE(message_of([&] { verify(late); }).find("'late' reads 'w2' after 'w2.update' has replaced it"),
+            std::string::npos);
 
   Graph unlinked = graph;
   for (Op& op : unlinked.ops)
@@ -199,13 +218,16 @@ TEST(Verify, OrderAndReplacements) {
 
   Graph kept = graph;
   kept.tensor(kept.find_tensor("w2.update")).replaces = {};
-  EXPECT_NE(message_of([&] { verify(kept); }).find("replaces another tensor than its definition says"), std::string::npos);
+  EXPECT_NE(message_of([&] { verify(kept); }).find("replaces another tensor than its definition says"),
+            std::string::npos);
 
   Graph other = graph;
   other.op(other.find_op("fc1")).formula = "f(a, b)[i, j] = sum(k) a[i, k] * b[j, k]";
   EXPECT_NE(message_of([&] { verify(other); }).find("its formula is not that of its definition"), std::string::npos);
-  other.op(other.find_op("fc1")).bound = std::make_shared<const tdl::Bound>(tdl::bind(other.op(other.find_op("fc1")).formula, {{4, 3}, {3, 3}}));
-  EXPECT_NE(message_of([&] { verify(other); }).find("its formula is not equal to that of the definition"), std::string::npos);
+  other.op(other.find_op("fc1")).bound =
+      std::make_shared<const tdl::Bound>(tdl::bind(other.op(other.find_op("fc1")).formula, {{4, 3}, {3, 3}}));
+  EXPECT_NE(message_of([&] { verify(other); }).find("its formula is not equal to that of the definition"),
+            std::string::npos);
 }
 
 TEST(Autodiff, BackwardOpsAreLinkedAndKeepIndexNames) {
@@ -255,11 +277,20 @@ TEST(Autodiff, BadRequests) {
   GraphBuilder b("g", small_registry());
   const TensorId x = b.input("x", {3});
   const Graph plain = b.finish({b.op("tanh", {x})});
-  EXPECT_NE(message_of([&] { add_backward(plain, {.kind = "mse"}, {}); }).find("no parameter lies behind the output 'tanh'"), std::string::npos);
-  EXPECT_NE(message_of([&] { add_backward(two_layers(), {.kind = "l1"}, {}); }).find("unknown loss 'l1'; there are: cross_entropy"), std::string::npos);
-  EXPECT_NE(message_of([&] { add_backward(two_layers(), {.kind = "mse"}, {.kind = "lion"}); }).find("unknown optimizer 'lion'"), std::string::npos);
+  EXPECT_NE(
+      message_of([&] { add_backward(plain, {.kind = "mse"}, {}); }).find("no parameter lies behind the output 'tanh'"),
+      std::string::npos);
+  EXPECT_NE(message_of([&] {
+              add_backward(two_layers(), {.kind = "l1"}, {});
+            }).find("unknown loss 'l1'; there are: cross_entropy"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              add_backward(two_layers(), {.kind = "mse"}, {.kind = "lion"});
+            }).find("unknown optimizer 'lion'"),
+            std::string::npos);
   const Graph training = add_backward(two_layers(), {.kind = "mse"}, {});
-  EXPECT_NE(message_of([&] { add_backward(training, {.kind = "mse"}, {}); }).find("is a training graph already"), std::string::npos);
+  EXPECT_NE(message_of([&] { add_backward(training, {.kind = "mse"}, {}); }).find("is a training graph already"),
+            std::string::npos);
   EXPECT_NE(message_of([&] { evaluation_graph(training); }).find("is a training graph"), std::string::npos);
 }
 

@@ -95,13 +95,15 @@ Inferred infer(const Graph& graph, const Op& op) {
     const std::vector<std::size_t> leading = leading_factors(tensor);
     for (std::size_t a = 0; a < leading.size() && sample_axis < 0; ++a) {
       const int index = stage.lhs[leading[a]].plain_index();
-      if (index >= 0 && std::find(samples.begin(), samples.end(), index) != samples.end()) sample_axis = static_cast<int>(a);
+      if (index >= 0 && std::find(samples.begin(), samples.end(), index) != samples.end())
+        sample_axis = static_cast<int>(a);
     }
     result.sample_axes.push_back(sample_axis);
   }
   const OpDefinition* definition = graph.registry->find(op.definition);
-  result.dtypes = definition ? result_dtypes(*definition, OpInstance{op.attributes, shapes, dtypes}, bound.results.size())
-                             : std::vector<DType>(bound.results.size(), promoted(dtypes));
+  result.dtypes = definition
+                      ? result_dtypes(*definition, OpInstance{op.attributes, shapes, dtypes}, bound.results.size())
+                      : std::vector<DType>(bound.results.size(), promoted(dtypes));
   return result;
 }
 

@@ -8,10 +8,10 @@
 namespace partita {
 
 struct Inferred {
-  std::vector<Shape> shapes;      // one a result
+  std::vector<Shape> shapes;  // one a result
   std::vector<DType> dtypes;
-  std::vector<int> sample_axes;   // -1: none
-  std::vector<std::string> names; // of the results, in the formula
+  std::vector<int> sample_axes;    // -1: none
+  std::vector<std::string> names;  // of the results, in the formula
 };
 
 // Binds op.formula, or else the definition's at the operands' shapes, and fills in the defaults of op.attributes.

@@ -94,7 +94,8 @@ std::vector<double> from_hex(const std::string& text) {
   if (bytes.size() % (2 * sizeof(T))) fail("{} hexadecimal digits are not whole numbers", bytes.size());
   for (std::size_t i = 0; i < bytes.size(); i += 2 * sizeof(T)) {
     unsigned char raw[sizeof(T)];
-    for (std::size_t b = 0; b < sizeof(T); ++b) raw[b] = static_cast<unsigned char>(bytes[i + 2 * b] << 4 | bytes[i + 2 * b + 1]);
+    for (std::size_t b = 0; b < sizeof(T); ++b)
+      raw[b] = static_cast<unsigned char>(bytes[i + 2 * b] << 4 | bytes[i + 2 * b + 1]);
     T value;
     std::memcpy(&value, raw, sizeof(T));
     values.push_back(value);
@@ -108,12 +109,16 @@ Values parse_values(const std::string& text, DType dtype, const Shape& shape) {
   const std::size_t colon = text.find(':');
   const std::string form = text.substr(0, colon), body = colon == std::string::npos ? "" : text.substr(colon + 1);
   if (form == "splat") {
-    if (is_float(dtype)) values.real.assign(n, number(body));
-    else values.integer.assign(n, integer(body));
+    if (is_float(dtype))
+      values.real.assign(n, number(body));
+    else
+      values.integer.assign(n, integer(body));
   } else if (form == "list") {
     for (const std::string& item : split(body, ';')) {
-      if (is_float(dtype)) values.real.push_back(number(item));
-      else values.integer.push_back(integer(item));
+      if (is_float(dtype))
+        values.real.push_back(number(item));
+      else
+        values.integer.push_back(integer(item));
     }
   } else if (form == "f32") {
     values.real = from_hex<float>(body);
@@ -122,7 +127,8 @@ Values parse_values(const std::string& text, DType dtype, const Shape& shape) {
   } else if (form != "none") {
     fail("values '{}' are none of none, splat:, list:, f32:, f64:", form);
   }
-  if (values.real.size() + values.integer.size() != n) fail("{} values for a shape of {} elements", values.real.size() + values.integer.size(), n);
+  if (values.real.size() + values.integer.size() != n)
+    fail("{} values for a shape of {} elements", values.real.size() + values.integer.size(), n);
   return values;
 }
 
@@ -148,13 +154,20 @@ class TextReader {
     at_ = 0;
     if (tokens_.empty()) return;
     const std::string keyword = take();
-    if (keyword == "graph") graph_.name = take();
-    else if (keyword == "tensor") tensor();
-    else if (keyword == "op") op();
-    else if (keyword == "inputs") while (!done()) graph_.inputs.push_back(tensor_named(take()));
-    else if (keyword == "outputs") while (!done()) graph_.outputs.push_back(tensor_named(take()));
-    else if (keyword == "loss") graph_.loss = tensor_named(take());
-    else fail("a line begins with graph, tensor, op, inputs, outputs or loss, not '{}'", keyword);
+    if (keyword == "graph")
+      graph_.name = take();
+    else if (keyword == "tensor")
+      tensor();
+    else if (keyword == "op")
+      op();
+    else if (keyword == "inputs")
+      while (!done()) graph_.inputs.push_back(tensor_named(take()));
+    else if (keyword == "outputs")
+      while (!done()) graph_.outputs.push_back(tensor_named(take()));
+    else if (keyword == "loss")
+      graph_.loss = tensor_named(take());
+    else
+      fail("a line begins with graph, tensor, op, inputs, outputs or loss, not '{}'", keyword);
     if (!done()) fail("'{}' is too much", tokens_[at_].text);
   }
 
@@ -168,7 +181,8 @@ class TextReader {
     return tokens_[at_++].text;
   }
   void expect(std::string_view text) {
-    if (!peek(text)) fail("expected '{}' {}", text, done() ? "at the end" : fmt::format("before '{}'", tokens_[at_].text));
+    if (!peek(text))
+      fail("expected '{}' {}", text, done() ? "at the end" : fmt::format("before '{}'", tokens_[at_].text));
     ++at_;
   }
   TensorId tensor_named(const std::string& name) const {
@@ -186,12 +200,18 @@ class TextReader {
       const std::string key = take();
       expect("=");
       const std::string value = take();
-      if (key == "sample") t.sample_axis = static_cast<int>(integer(value));
-      else if (key == "replaces") t.replaces = tensor_named(value);
-      else if (key == "bound") t.initial_bound = number(value);
-      else if (key == "fill") t.initial_fill = number(value);
-      else if (key == "values") t.values = std::make_shared<const Values>(parse_values(value, t.dtype, t.shape));
-      else fail("a tensor has no '{}'", key);
+      if (key == "sample")
+        t.sample_axis = static_cast<int>(integer(value));
+      else if (key == "replaces")
+        t.replaces = tensor_named(value);
+      else if (key == "bound")
+        t.initial_bound = number(value);
+      else if (key == "fill")
+        t.initial_fill = number(value);
+      else if (key == "values")
+        t.values = std::make_shared<const Values>(parse_values(value, t.dtype, t.shape));
+      else
+        fail("a tensor has no '{}'", key);
     }
     if (!tensors_.emplace(t.name, TensorId(graph_.tensors.size())).second) fail("a second tensor '{}'", t.name);
     graph_.tensors.push_back(std::move(t));
@@ -224,14 +244,22 @@ class TextReader {
       const std::string key = take();
       expect("=");
       const std::string value = take();
-      if (key == "phase") op.phase = parse_phase(value);
-      else if (key == "forward") op.forward = op_named(value);
-      else if (key == "step") op.time_step = static_cast<int>(integer(value));
-      else if (key == "cell") op.cell = static_cast<int>(integer(value));
-      else if (key == "module") op.source.module = value;
-      else if (key == "at") op.source.location = value;
-      else if (key == "formula") op.formula = value;
-      else fail("an op has no '{}'", key);
+      if (key == "phase")
+        op.phase = parse_phase(value);
+      else if (key == "forward")
+        op.forward = op_named(value);
+      else if (key == "step")
+        op.time_step = static_cast<int>(integer(value));
+      else if (key == "cell")
+        op.cell = static_cast<int>(integer(value));
+      else if (key == "module")
+        op.source.module = value;
+      else if (key == "at")
+        op.source.location = value;
+      else if (key == "formula")
+        op.formula = value;
+      else
+        fail("an op has no '{}'", key);
     }
     const OpId id(graph_.ops.size());
     for (TensorId result : op.results) {

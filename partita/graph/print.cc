@@ -8,8 +8,9 @@
 //   inputs x
 //   outputs y
 //
-// A name with other characters than [A-Za-z0-9_./:+-] is quoted as in JSON. Numbers are printed so that they read back the
-// same. Values are `splat:V`, `list:V;V;..`, or, from 65 elements on, the bytes of float32 or float64 numbers in hex.
+// A name with other characters than [A-Za-z0-9_./:+-] is quoted as in JSON. Numbers are printed so that they read back
+// the same. Values are `splat:V`, `list:V;V;..`, or, from 65 elements on, the bytes of float32 or float64 numbers in
+// hex.
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -23,11 +24,15 @@ namespace {
 std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
 
 std::string word(const std::string& name) {
-  const bool plain = !name.empty() && name != "->" && name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:+-") == std::string::npos;
+  const bool plain = !name.empty() && name != "->" &&
+                     name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:+-") ==
+                         std::string::npos;
   return plain ? name : quoted(name);
 }
 
-std::string type(DType dtype, const Shape& shape) { return fmt::format("{}[{}]", name_of(dtype), fmt::join(shape, "x")); }
+std::string type(DType dtype, const Shape& shape) {
+  return fmt::format("{}[{}]", name_of(dtype), fmt::join(shape, "x"));
+}
 
 template <typename T>
 std::string hex(const std::vector<double>& values) {
@@ -51,14 +56,17 @@ std::string print_values(const Values& values) {
   const std::size_t n = values.real.size() + values.integer.size();
   if (n == 0) return "none";
   if (!is_float(values.dtype)) {
-    if (n > 1 && std::all_of(values.integer.begin(), values.integer.end(), [&](int64_t v) { return v == values.integer[0]; }))
+    if (n > 1 &&
+        std::all_of(values.integer.begin(), values.integer.end(), [&](int64_t v) { return v == values.integer[0]; }))
       return fmt::format("splat:{}", values.integer[0]);
     return fmt::format("list:{}", fmt::join(values.integer, ";"));
   }
-  if (n > 1 && std::all_of(values.real.begin(), values.real.end(), [&](double v) { return same_bits(v, values.real[0]); }))
+  if (n > 1 &&
+      std::all_of(values.real.begin(), values.real.end(), [&](double v) { return same_bits(v, values.real[0]); }))
     return fmt::format("splat:{}", values.real[0]);
   if (n <= 64) return fmt::format("list:{}", fmt::join(values.real, ";"));
-  const bool narrow = std::all_of(values.real.begin(), values.real.end(), [](double v) { return same_bits(static_cast<double>(static_cast<float>(v)), v); });
+  const bool narrow = std::all_of(values.real.begin(), values.real.end(),
+                                  [](double v) { return same_bits(static_cast<double>(static_cast<float>(v)), v); });
   return narrow ? "f32:" + hex<float>(values.real) : "f64:" + hex<double>(values.real);
 }
 

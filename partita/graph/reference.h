@@ -1,5 +1,5 @@
-// A graph run op by op by the reference evaluator: the slow, obvious oracle. Real values are float64 whatever the dtype,
-// integers and booleans exact.
+// A graph run op by op by the reference evaluator: the slow, obvious oracle. Real values are float64 whatever the
+// dtype, integers and booleans exact.
 #pragma once
 #include <map>
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace partita {
 
-// `values` holds every input, parameter and state (constants and tensors with initial `values` may be left out); afterwards it
-// holds every result as well.
+// `values` holds every input, parameter and state (constants and tensors with initial `values` may be left out);
+// afterwards it holds every result as well.
 void reference_run(const Graph& graph, std::map<TensorId, tdl::Array>& values);
 
 // `array` as its dtype says: integers rounded towards zero from reals, booleans 0 or 1.

@@ -31,11 +31,13 @@ bool is_one_of(const std::vector<std::string>& names, std::string_view name) {
 void fill_in(const OpDefinition& definition, tdl::Attributes& attributes) {
   for (const auto& [name, value] : attributes) {
     const std::string base = name.substr(0, name.find('.'));
-    if (definition.defaults.contains(name) || is_one_of(definition.required, name) || is_one_of(definition.lists, base)) continue;
+    if (definition.defaults.contains(name) || is_one_of(definition.required, name) || is_one_of(definition.lists, base))
+      continue;
     std::vector<std::string> known = definition.required;
     for (const auto& [key, unused] : definition.defaults) known.push_back(key);
     for (const std::string& list : definition.lists) known.push_back(list + ".0..");
-    fail("{}: unknown attribute '{}'; it has: {}", definition.name, name, known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
+    fail("{}: unknown attribute '{}'; it has: {}", definition.name, name,
+         known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
   }
   for (const std::string& name : definition.required)
     if (!attributes.contains(name)) fail("{}: attribute '{}' is missing", definition.name, name);

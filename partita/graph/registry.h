@@ -32,12 +32,13 @@ struct OpInstance {
 // A declared gradient: adds backward ops through `build`, and returns one gradient an operand (invalid: none).
 // result_gradients has one tensor a result of `forward`, invalid where no gradient reaches it.
 using DeclaredGradient = std::function<std::vector<TensorId>(GraphBuilder& build, const Op& forward,
-                                                            const std::vector<TensorId>& result_gradients)>;
+                                                             const std::vector<TensorId>& result_gradients)>;
 
-// What takes an op's place in the evaluation graph: adds ops through `build`, where the forward op's operands are already
-// there as `operands`, and returns its results (invalid: gone). `name` of the op that stands for it is the forward's.
+// What takes an op's place in the evaluation graph: adds ops through `build`, where the forward op's operands are
+// already there as `operands`, and returns its results (invalid: gone). `name` of the op that stands for it is the
+// forward's.
 using EvaluationForm = std::function<std::vector<TensorId>(GraphBuilder& build, const Graph& graph, const Op& forward,
-                                                          const std::vector<TensorId>& operands)>;
+                                                           const std::vector<TensorId>& operands)>;
 
 // One chained declaration (partita/ops/declare.h):
 //   define("relu").formula("relu(x)[..i] = max(x[..i], 0)").example({{5, 7}})
@@ -50,13 +51,13 @@ struct OpDefinition {
   std::vector<std::string> lists;                         // attributes that are lists, given as NAME.0, NAME.1, ..
   // dtypes of the results; empty: the operands' promoted floating type for all of them
   std::function<std::vector<DType>(const OpInstance&)> dtypes;
-  DeclaredGradient gradient;      // empty: derived from the formula (TDL.md rule 25)
+  DeclaredGradient gradient;  // empty: derived from the formula (TDL.md rule 25)
   // A formula that a derived gradient may turn out to equal, so that it takes this definition's name and kernel: the
   // attributes that an instance then has, given the forward op's attributes and the gradient's shape. Empty: never.
   std::function<tdl::Attributes(const tdl::Attributes& forward, const Shape& result)> match;
-  EvaluationForm evaluation;      // empty: the op itself
-  bool differentiable = true;     // false: no gradient flows through (comparisons, optimizer steps)
-  std::vector<int> replaces;      // per result: the operand that it replaces in place, -1 for none. Empty: none
+  EvaluationForm evaluation;   // empty: the op itself
+  bool differentiable = true;  // false: no gradient flows through (comparisons, optimizer steps)
+  std::vector<int> replaces;   // per result: the operand that it replaces in place, -1 for none. Empty: none
   // FLOPs of one position, where its kernel is asymptotically better than the formula (24); else derived
   std::function<double(const tdl::Bound&, const std::vector<Interval>&)> flops;
   // Instances for tests and `partita ops`: shapes and attributes. Every definition has at least one.
@@ -68,8 +69,8 @@ struct OpDefinition {
   std::vector<Example> examples;
 };
 
-// A definition's formula at these shapes and attributes, bound. Fills in the defaults of `attributes`; bad input names an
-// attribute that is unknown or missing.
+// A definition's formula at these shapes and attributes, bound. Fills in the defaults of `attributes`; bad input names
+// an attribute that is unknown or missing.
 std::shared_ptr<const tdl::Bound> bind_instance(const OpDefinition& definition, tdl::Attributes& attributes,
                                                 const std::vector<Shape>& shapes, const std::vector<DType>& dtypes);
 

@@ -13,7 +13,8 @@ void verify_tensor(const Graph& graph, const Tensor& t) {
   const bool produced = t.producer.valid();
   const bool result = t.role == Role::kActivation || t.role == Role::kGradient;
   if (produced != result)
-    fail("graph '{}', {} '{}': {}", graph.name, name_of(t.role), t.name, produced ? "only activations and gradients are an op's results" : "no op makes it");
+    fail("graph '{}', {} '{}': {}", graph.name, name_of(t.role), t.name,
+         produced ? "only activations and gradients are an op's results" : "no op makes it");
   for (int64_t extent : t.shape)
     if (extent < 0) fail("graph '{}', tensor '{}': extent {} is negative", graph.name, t.name, extent);
   if (t.sample_axis < -1 || t.sample_axis >= static_cast<int>(t.shape.size()))
@@ -22,21 +23,23 @@ void verify_tensor(const Graph& graph, const Tensor& t) {
   if (t.values) {
     const std::size_t n = is_float(t.dtype) ? t.values->real.size() : t.values->integer.size();
     if (t.values->dtype != t.dtype || t.values->shape != t.shape || static_cast<int64_t>(n) != volume(t.shape))
-      fail("graph '{}', tensor '{}': its values are {}[{}] with {} elements, it is {}[{}]", graph.name, t.name, name_of(t.values->dtype),
-           fmt::join(t.values->shape, "x"), n, name_of(t.dtype), fmt::join(t.shape, "x"));
+      fail("graph '{}', tensor '{}': its values are {}[{}] with {} elements, it is {}[{}]", graph.name, t.name,
+           name_of(t.values->dtype), fmt::join(t.values->shape, "x"), n, name_of(t.dtype), fmt::join(t.shape, "x"));
   }
   if (t.replaces.valid()) {
     const Tensor& old = graph.tensor(t.replaces);
     if (old.role != Role::kParameter && old.role != Role::kState)
-      fail("graph '{}', '{}' replaces {} '{}': only parameters and state are replaced", graph.name, t.name, name_of(old.role), old.name);
+      fail("graph '{}', '{}' replaces {} '{}': only parameters and state are replaced", graph.name, t.name,
+           name_of(old.role), old.name);
     if (old.shape != t.shape || old.dtype != t.dtype)
-      fail("graph '{}', '{}' {}[{}] replaces '{}' {}[{}]: shape and dtype must be equal", graph.name, t.name, name_of(t.dtype), fmt::join(t.shape, "x"),
-           old.name, name_of(old.dtype), fmt::join(old.shape, "x"));
+      fail("graph '{}', '{}' {}[{}] replaces '{}' {}[{}]: shape and dtype must be equal", graph.name, t.name,
+           name_of(t.dtype), fmt::join(t.shape, "x"), old.name, name_of(old.dtype), fmt::join(old.shape, "x"));
   }
 }
 
 // What was bound already: equal ops share a bound formula.
-using Known = std::set<std::tuple<const tdl::Bound*, std::string, std::string, tdl::Attributes, std::vector<Shape>, std::vector<DType>>>;
+using Known = std::set<
+    std::tuple<const tdl::Bound*, std::string, std::string, tdl::Attributes, std::vector<Shape>, std::vector<DType>>>;
 
 void verify_op(const Graph& graph, OpId id, Known& known) {
   const Op& op = graph.op(id);
@@ -44,12 +47,13 @@ void verify_op(const Graph& graph, OpId id, Known& known) {
   for (TensorId operand : op.operands) {
     const OpId producer = graph.tensor(operand).producer;
     if (producer.valid() && producer >= id)
-      fail("{} reads '{}' before '{}' has made it: ops stand after the producers of their operands", describe(graph, op), graph.tensor(operand).name,
-           graph.op(producer).name);
+      fail("{} reads '{}' before '{}' has made it: ops stand after the producers of their operands",
+           describe(graph, op), graph.tensor(operand).name, graph.op(producer).name);
   }
   if (op.forward.valid() && (op.forward >= id || graph.op(op.forward).phase != Phase::kForward))
     fail("{}: its forward op must be a forward op before it", describe(graph, op));
-  if (op.phase == Phase::kBackward && !op.forward.valid()) fail("{}: a backward op belongs to a forward op", describe(graph, op));
+  if (op.phase == Phase::kBackward && !op.forward.valid())
+    fail("{}: a backward op belongs to a forward op", describe(graph, op));
 
   std::vector<Shape> shapes;
   std::vector<DType> dtypes;
@@ -60,7 +64,8 @@ void verify_op(const Graph& graph, OpId id, Known& known) {
   if (known.emplace(op.bound.get(), op.definition, op.formula, op.attributes, shapes, dtypes).second) {
     Op again = op;
     const auto bound = bind_op(graph, again);
-    if (tdl::to_text(*bound) != tdl::to_text(*op.bound)) fail("{}: its formula is not that of its definition at these shapes", describe(graph, op));
+    if (tdl::to_text(*bound) != tdl::to_text(*op.bound))
+      fail("{}: its formula is not that of its definition at these shapes", describe(graph, op));
     if (!op.formula.empty() && graph.registry->find(op.definition)) {
       again.formula.clear();
       if (tdl::canonical(*bind_op(graph, again)) != tdl::canonical(*bound))
@@ -68,16 +73,18 @@ void verify_op(const Graph& graph, OpId id, Known& known) {
     }
   }
   const Inferred inferred = infer(graph, op);
-  if (inferred.shapes.size() != op.results.size()) fail("{}: {} results, its formula has {}", describe(graph, op), op.results.size(), inferred.shapes.size());
+  if (inferred.shapes.size() != op.results.size())
+    fail("{}: {} results, its formula has {}", describe(graph, op), op.results.size(), inferred.shapes.size());
   const OpDefinition* definition = graph.registry->find(op.definition);
   for (std::size_t r = 0; r < op.results.size(); ++r) {
     const Tensor& t = graph.tensor(op.results[r]);
     if (t.producer != id) fail("{}: '{}' is not known as its result", describe(graph, op), t.name);
     if (t.shape != inferred.shapes[r] || t.dtype != inferred.dtypes[r])
-      fail("{}: result '{}' is {}[{}], by the formula it is {}[{}]", describe(graph, op), t.name, name_of(t.dtype), fmt::join(t.shape, "x"),
-           name_of(inferred.dtypes[r]), fmt::join(inferred.shapes[r], "x"));
+      fail("{}: result '{}' is {}[{}], by the formula it is {}[{}]", describe(graph, op), t.name, name_of(t.dtype),
+           fmt::join(t.shape, "x"), name_of(inferred.dtypes[r]), fmt::join(inferred.shapes[r], "x"));
     if (t.sample_axis != inferred.sample_axes[r])
-      fail("{}: result '{}' has sample axis {}, by the formula it is {}", describe(graph, op), t.name, t.sample_axis, inferred.sample_axes[r]);
+      fail("{}: result '{}' has sample axis {}, by the formula it is {}", describe(graph, op), t.name, t.sample_axis,
+           inferred.sample_axes[r]);
     const int replaced = definition && r < definition->replaces.size() ? definition->replaces[r] : -1;
     if (t.replaces != (replaced < 0 ? TensorId() : op.operands[replaced]))
       fail("{}: result '{}' replaces another tensor than its definition says", describe(graph, op), t.name);
@@ -99,7 +106,8 @@ void verify(const Graph& graph) {
   names.clear();
   Known known;
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    if (!names.insert(graph.ops[i].name).second) fail("graph '{}': two ops are named '{}'", graph.name, graph.ops[i].name);
+    if (!names.insert(graph.ops[i].name).second)
+      fail("graph '{}': two ops are named '{}'", graph.name, graph.ops[i].name);
     verify_op(graph, OpId(i), known);
   }
   const auto read_by = readers(graph);
@@ -108,20 +116,22 @@ void verify(const Graph& graph) {
     if (!t.replaces.valid()) continue;
     for (const partita::Reader& reader : read_by[t.replaces.index()])
       if (reader.op > t.producer)
-        fail("graph '{}': '{}' reads '{}' after '{}' has replaced it", graph.name, graph.op(reader.op).name, graph.tensor(t.replaces).name,
-             graph.op(t.producer).name);
+        fail("graph '{}': '{}' reads '{}' after '{}' has replaced it", graph.name, graph.op(reader.op).name,
+             graph.tensor(t.replaces).name, graph.op(t.producer).name);
   }
   std::set<TensorId> inputs(graph.inputs.begin(), graph.inputs.end());
   for (std::size_t i = 0; i < graph.tensors.size(); ++i)
     if ((graph.tensors[i].role == Role::kInput) != inputs.contains(TensorId(i)))
-      fail("graph '{}': '{}' is {} and must {}be among the graph's inputs", graph.name, graph.tensors[i].name, name_of(graph.tensors[i].role),
-           graph.tensors[i].role == Role::kInput ? "" : "not ");
+      fail("graph '{}': '{}' is {} and must {}be among the graph's inputs", graph.name, graph.tensors[i].name,
+           name_of(graph.tensors[i].role), graph.tensors[i].role == Role::kInput ? "" : "not ");
   if (inputs.size() != graph.inputs.size()) fail("graph '{}': an input is listed twice", graph.name);
   for (TensorId id : graph.outputs)
     if (!id.valid() || id.index() >= graph.tensors.size()) fail("graph '{}': an output is missing", graph.name);
   if (graph.loss.valid()) {
-    if (!graph.tensor(graph.loss).shape.empty()) fail("graph '{}': the loss '{}' is not a scalar", graph.name, graph.tensor(graph.loss).name);
-    if (graph.outputs.empty() || graph.outputs[0] != graph.loss) fail("graph '{}': the loss is not the first output", graph.name);
+    if (!graph.tensor(graph.loss).shape.empty())
+      fail("graph '{}': the loss '{}' is not a scalar", graph.name, graph.tensor(graph.loss).name);
+    if (graph.outputs.empty() || graph.outputs[0] != graph.loss)
+      fail("graph '{}': the loss is not the first output", graph.name);
   }
 }
 

@@ -6,7 +6,8 @@
 namespace partita {
 
 Graph with_dtype(const Graph& graph, DType dtype) {
-  if (!is_float(dtype)) fail("graph '{}' cannot be computed in {}: it takes a floating dtype", graph.name, name_of(dtype));
+  if (!is_float(dtype))
+    fail("graph '{}' cannot be computed in {}: it takes a floating dtype", graph.name, name_of(dtype));
   Graph result = graph;
   for (Tensor& t : result.tensors) {
     if (!is_float(t.dtype)) continue;
@@ -20,7 +21,8 @@ Graph with_dtype(const Graph& graph, DType dtype) {
   }
   for (Op& op : result.ops) {
     auto to = op.attributes.find("to");
-    if (op.definition == "cast" && to != op.attributes.end() && is_float(static_cast<DType>(static_cast<int>(to->second))))
+    if (op.definition == "cast" && to != op.attributes.end() &&
+        is_float(static_cast<DType>(static_cast<int>(to->second))))
       to->second = static_cast<double>(dtype);
   }
   verify(result);

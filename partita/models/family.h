@@ -13,7 +13,8 @@ namespace partita {
 // The options of one model, defaults filled in.
 class ModelOptions {
  public:
-  ModelOptions(std::string model, std::map<std::string, std::string> values) : model_(std::move(model)), values_(std::move(values)) {}
+  ModelOptions(std::string model, std::map<std::string, std::string> values)
+      : model_(std::move(model)), values_(std::move(values)) {}
   const std::string& text(const std::string& name) const { return values_.at(name); }
   // An integer of at least `least`.
   int64_t integer(const std::string& name, int64_t least = 1) const;

@@ -7,7 +7,8 @@ namespace partita {
 namespace {
 
 Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> registry) {
-  const int64_t batch = options.integer("batch"), image = options.integer("image", 16), channels = options.integer("channels"), classes = options.integer("classes");
+  const int64_t batch = options.integer("batch"), image = options.integer("image", 16),
+                channels = options.integer("channels"), classes = options.integer("classes");
   const DType dtype = options.dtype();
   GraphBuilder b("lenet", std::move(registry));
   TensorId x = b.input("x", {batch, channels, image, image}, dtype);
@@ -18,7 +19,8 @@ Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> regis
   auto convolution = [&](const std::string& name, int64_t outputs, double padding) {
     const int64_t inputs = b.shape(x)[1];
     b.set_source({name, ""});
-    const TensorId w = parameter(name + ".weight", {outputs, inputs, 5, 5}, inputs * 25), bias = parameter(name + ".bias", {outputs}, inputs * 25);
+    const TensorId w = parameter(name + ".weight", {outputs, inputs, 5, 5}, inputs * 25),
+                   bias = parameter(name + ".bias", {outputs}, inputs * 25);
     x = b.op("conv2d", {x, w, bias}, {{"pt", padding}, {"pl", padding}, {"pb", padding}, {"pr", padding}}, name);
     x = b.op("relu", {x}, {}, name + ".relu");
     x = b.op("max_pool", {x}, {{"kh", 2}, {"kw", 2}, {"sh", 2}, {"sw", 2}}, name + ".pool");
@@ -26,7 +28,9 @@ Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> regis
   auto full = [&](const std::string& name, int64_t outputs, bool relu) {
     const int64_t inputs = b.shape(x)[1];
     b.set_source({name, ""});
-    x = b.op("linear", {x, parameter(name + ".weight", {outputs, inputs}, inputs), parameter(name + ".bias", {outputs}, inputs)}, {{"transposed", 1}}, name);
+    x = b.op("linear",
+             {x, parameter(name + ".weight", {outputs, inputs}, inputs), parameter(name + ".bias", {outputs}, inputs)},
+             {{"transposed", 1}}, name);
     if (relu) x = b.op("relu", {x}, {}, name + ".relu");
   };
   // 28x28 images are padded to the paper's 32x32.

@@ -10,7 +10,8 @@ namespace {
 
 std::vector<ModelFamily> families() {
   std::vector<ModelFamily> all{mlp_family(), lenet_family(), resnet18_family()};
-  for (ModelFamily& family : all) family.info.options.push_back({"dtype", "float32", "of parameters and activations: float32|float64"});
+  for (ModelFamily& family : all)
+    family.info.options.push_back({"dtype", "float32", "of parameters and activations: float32|float64"});
   return all;
 }
 
@@ -26,7 +27,8 @@ int64_t ModelOptions::integer(const std::string& name, int64_t least) const {
   const std::string& value = text(name);
   int64_t result = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);
-  if (error != std::errc() || end != value.data() + value.size()) fail("zoo:{}: {}={} is not an integer", model_, name, value);
+  if (error != std::errc() || end != value.data() + value.size())
+    fail("zoo:{}: {}={} is not an integer", model_, name, value);
   if (result < least) fail("zoo:{}: {}={} must be at least {}", model_, name, value, least);
   return result;
 }
@@ -44,7 +46,8 @@ std::vector<ModelInfo> list_models() {
   return infos;
 }
 
-Model build_model(std::string_view reference, const std::map<std::string, std::string>& bindings, std::shared_ptr<const OpRegistry> registry) {
+Model build_model(std::string_view reference, const std::map<std::string, std::string>& bindings,
+                  std::shared_ptr<const OpRegistry> registry) {
   std::string_view name = reference;
   if (name.starts_with("zoo:")) name.remove_prefix(4);
   std::string_view given;

@@ -32,8 +32,9 @@ struct ModelInfo {
 // Every model has the options `batch` and `dtype`.
 std::vector<ModelInfo> list_models();
 
-// `reference` is NAME, zoo:NAME or zoo:NAME?option=value,option=value. `bindings` are further options (--bind batch=32) and win
-// over those of the reference. Bad input names the unknown model or option and lists what there is.
-Model build_model(std::string_view reference, const std::map<std::string, std::string>& bindings, std::shared_ptr<const OpRegistry> registry);
+// `reference` is NAME, zoo:NAME or zoo:NAME?option=value,option=value. `bindings` are further options (--bind batch=32)
+// and win over those of the reference. Bad input names the unknown model or option and lists what there is.
+Model build_model(std::string_view reference, const std::map<std::string, std::string>& bindings,
+                  std::shared_ptr<const OpRegistry> registry);
 
 }  // namespace partita

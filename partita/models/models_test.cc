@@ -34,14 +34,20 @@ Graph training(const std::string& reference, double momentum = 0.9) {
 
 TEST(Models, ParameterCounts) {
   const auto registry = standard_ops();
-  EXPECT_EQ(parameters(build_model("zoo:mlp?layers=5,width=300,batch=400,bias=0,loss=elementwise", {}, registry).graph), 5 * 300 * 300);
-  EXPECT_EQ(parameters(build_model("mlp", {{"layers", "2"}, {"width", "8"}, {"input", "3"}, {"classes", "5"}}, registry).graph), 3 * 8 + 8 + 8 * 5 + 5);
+  EXPECT_EQ(parameters(build_model("zoo:mlp?layers=5,width=300,batch=400,bias=0,loss=elementwise", {}, registry).graph),
+            5 * 300 * 300);
+  EXPECT_EQ(
+      parameters(
+          build_model("mlp", {{"layers", "2"}, {"width", "8"}, {"input", "3"}, {"classes", "5"}}, registry).graph),
+      3 * 8 + 8 + 8 * 5 + 5);
   EXPECT_EQ(parameters(build_model("zoo:lenet", {}, registry).graph), 61'706);
   EXPECT_EQ(parameters(build_model("zoo:resnet-18?batch=2", {}, registry).graph), 11'689'512);
-  EXPECT_EQ(parameters(build_model("zoo:resnet-18?image=32,classes=10,batch=24", {}, registry).graph), 11'689'512 - 990 * 513);
+  EXPECT_EQ(parameters(build_model("zoo:resnet-18?image=32,classes=10,batch=24", {}, registry).graph),
+            11'689'512 - 990 * 513);
 }
 
-// SoyBean section 2.2 counts the conversions of forward, weight-gradient and data-gradient products, and of nothing else.
+// SoyBean section 2.2 counts the conversions of forward, weight-gradient and data-gradient products, and of nothing
+// else.
 TEST(Models, SoyBeansMlpHasItsProductsAlone) {
   const Graph graph = training("zoo:mlp?layers=5,width=300,batch=400,bias=0,loss=elementwise");
   EXPECT_EQ(count(graph, "matmul", Phase::kForward), 5);
@@ -59,7 +65,8 @@ TEST(Models, SoyBeansMlpHasItsProductsAlone) {
 
 TEST(Models, TextRoundTripsAndBackwardOpsAreLinked) {
   const auto registry = standard_ops();
-  for (const char* reference : {"zoo:mlp", "zoo:mlp?bias=0,activation=relu,loss=mse", "zoo:lenet", "zoo:resnet-18?image=32,batch=4,classes=10"}) {
+  for (const char* reference : {"zoo:mlp", "zoo:mlp?bias=0,activation=relu,loss=mse", "zoo:lenet",
+                                "zoo:resnet-18?image=32,batch=4,classes=10"}) {
     SCOPED_TRACE(reference);
     const Model model = build_model(reference, {}, registry);
     EXPECT_EQ(print(parse_graph(print(model.graph), registry)), print(model.graph));
@@ -86,12 +93,14 @@ TEST(Models, GradientsHaveKernelBackedDefinitions) {
   EXPECT_EQ(count(graph, "running_average", Phase::kUpdate), 40);
   EXPECT_EQ(count(graph, "sgd_momentum", Phase::kUpdate), 62);
   for (const Op& op : graph.ops)
-    if (op.phase == Phase::kBackward) EXPECT_TRUE(graph.registry->find(op.definition)) << op.name << " is " << op.definition << ": " << op.formula;
+    if (op.phase == Phase::kBackward)
+      EXPECT_TRUE(graph.registry->find(op.definition)) << op.name << " is " << op.definition << ": " << op.formula;
 }
 
 // The gradient that each update reads, against central differences of the loss, in float64 throughout.
 TEST(Models, GradientsEqualNumericOnes) {
-  for (const char* reference : {"zoo:mlp?layers=3,width=5,batch=4", "zoo:lenet?batch=2,image=16,classes=3", "zoo:resnet-18?batch=4,image=32,width=1,classes=3"}) {
+  for (const char* reference : {"zoo:mlp?layers=3,width=5,batch=4", "zoo:lenet?batch=2,image=16,classes=3",
+                                "zoo:resnet-18?batch=4,image=32,width=1,classes=3"}) {
     SCOPED_TRACE(reference);
     const Graph graph = training(reference, 0);
     Rng rng(5);
@@ -130,7 +139,8 @@ TEST(Models, GradientsEqualNumericOnes) {
       w[i] = x - h;
       const double below = loss();
       w[i] = x;
-      EXPECT_NEAR(all.at(op.operands[1]).reals[i], (above - below) / (2 * h), 1e-6) << graph.tensor(op.operands[0]).name;
+      EXPECT_NEAR(all.at(op.operands[1]).reals[i], (above - below) / (2 * h), 1e-6)
+          << graph.tensor(op.operands[0]).name;
       ++checked;
     }
     EXPECT_GE(checked, 6);

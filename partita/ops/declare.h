@@ -84,7 +84,9 @@ class Declaration {
   OpDefinition op_;
 };
 
-inline Declaration declare(OpRegistry& registry, std::string name, std::string summary) { return {registry, std::move(name), std::move(summary)}; }
+inline Declaration declare(OpRegistry& registry, std::string name, std::string summary) {
+  return {registry, std::move(name), std::move(summary)};
+}
 
 // One function a file of operations; standard_ops() calls them all.
 void declare_elementwise(OpRegistry& registry);

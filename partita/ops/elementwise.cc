@@ -14,10 +14,13 @@ std::string cast_formula(const OpInstance& op) {
     case DType::kInt64:
       if (is_float(op.dtypes.at(0))) return "cast(x)[..i] = if(x[..i] < 0, -floor(-x[..i]), floor(x[..i]))";
       break;
-    case DType::kBool: return "cast(x)[..i] = if(x[..i] != 0, 1, 0)";
+    case DType::kBool:
+      return "cast(x)[..i] = if(x[..i] != 0, 1, 0)";
     case DType::kFloat32:
-    case DType::kFloat64: break;
-    default: fail("cast: `to` is {}, no dtype", op.integer("to"));
+    case DType::kFloat64:
+      break;
+    default:
+      fail("cast: `to` is {}, no dtype", op.integer("to"));
   }
   return "cast(x)[..i] = x[..i]";
 }
@@ -28,7 +31,10 @@ void declare_unary(OpRegistry& registry) {
   declare(registry, "neg", "-x").formula("neg(x)[..i] = -x[..i]").match().example({shape});
   declare(registry, "abs", "|x|").formula("abs_(x)[..i] = abs(x[..i])").example({shape});
   declare(registry, "sign", "-1, 0 or 1").formula("sign_(x)[..i] = sign(x[..i])").not_differentiable().example({shape});
-  declare(registry, "floor", "the largest integer not above x").formula("floor_(x)[..i] = floor(x[..i])").not_differentiable().example({shape});
+  declare(registry, "floor", "the largest integer not above x")
+      .formula("floor_(x)[..i] = floor(x[..i])")
+      .not_differentiable()
+      .example({shape});
   declare(registry, "exp", "e^x").formula("exp_(x)[..i] = exp(x[..i])").example({shape});
   declare(registry, "log", "natural logarithm").formula("log_(x)[..i] = log(x[..i])").example({shape});
   declare(registry, "sqrt", "square root").formula("sqrt_(x)[..i] = sqrt(x[..i])").example({shape});
@@ -40,8 +46,14 @@ void declare_unary(OpRegistry& registry) {
   declare(registry, "sigmoid", "1/(1 + e^-x)").formula("sigmoid_(x)[..i] = sigmoid(x[..i])").example({shape});
   declare(registry, "relu", "x where positive, else 0").formula("relu(x)[..i] = max(x[..i], 0)").example({shape});
   // Gradients that have kernels of their own; the derived formulas are equal to these.
-  declare(registry, "relu_grad", "gradient of relu: g where x is positive").formula("relu_grad(x, g)[..i] = if(x[..i] > 0, g[..i], 0)").match().example({shape, shape});
-  declare(registry, "tanh_grad", "gradient of tanh: g (1 - tanh(x)^2)").formula("tanh_grad(x, g)[..i] = g[..i] * (1 - tanh(x[..i]) * tanh(x[..i]))").match().example({shape, shape});
+  declare(registry, "relu_grad", "gradient of relu: g where x is positive")
+      .formula("relu_grad(x, g)[..i] = if(x[..i] > 0, g[..i], 0)")
+      .match()
+      .example({shape, shape});
+  declare(registry, "tanh_grad", "gradient of tanh: g (1 - tanh(x)^2)")
+      .formula("tanh_grad(x, g)[..i] = g[..i] * (1 - tanh(x[..i]) * tanh(x[..i]))")
+      .match()
+      .example({shape, shape});
   declare(registry, "sigmoid_grad", "gradient of sigmoid: g s (1 - s) with s = sigmoid(x)")
       .formula("sigmoid_grad(x, g)[..i] = g[..i] * (sigmoid(x[..i]) * (1 - sigmoid(x[..i])))")
       .match()
@@ -70,13 +82,25 @@ void declare_unary(OpRegistry& registry) {
       .example({shape}, {{"to", static_cast<double>(DType::kInt64)}})
       .example({shape}, {{"to", static_cast<double>(DType::kFloat64)}})
       .example({shape}, {{"to", static_cast<double>(DType::kBool)}});
-  declare(registry, "logical_not", "1 where x is 0").formula("logical_not(x)[..i] = if(x[..i] == 0, 1, 0)").dtypes(boolean).not_differentiable().example({shape}, {}, {DType::kBool});
+  declare(registry, "logical_not", "1 where x is 0")
+      .formula("logical_not(x)[..i] = if(x[..i] == 0, 1, 0)")
+      .dtypes(boolean)
+      .not_differentiable()
+      .example({shape}, {}, {DType::kBool});
 }
 
 void declare_binary(OpRegistry& registry) {
   const std::vector<Shape> same{{5, 7}, {5, 7}}, broadcast{{4, 1, 5}, {3, 1}};
-  declare(registry, "add", "a + b").formula("add(a, b)[..i] = a[..i] + b[..i]").match().example(same).example(broadcast);
-  declare(registry, "sub", "a - b").formula("sub(a, b)[..i] = a[..i] - b[..i]").match().example(same).example(broadcast);
+  declare(registry, "add", "a + b")
+      .formula("add(a, b)[..i] = a[..i] + b[..i]")
+      .match()
+      .example(same)
+      .example(broadcast);
+  declare(registry, "sub", "a - b")
+      .formula("sub(a, b)[..i] = a[..i] - b[..i]")
+      .match()
+      .example(same)
+      .example(broadcast);
   declare(registry, "mul", "a b").formula("mul(a, b)[..i] = a[..i] * b[..i]").match().example(same).example(broadcast);
   declare(registry, "div", "a / b; of integers rounded down")
       .formula([](const OpInstance& op) {
@@ -87,22 +111,32 @@ void declare_binary(OpRegistry& registry) {
       .example(same)
       .example(broadcast);
   declare(registry, "pow", "a^b").formula("pow(a, b)[..i] = a[..i]^b[..i]").example(same).example(broadcast);
-  declare(registry, "maximum", "the larger of a and b").formula("maximum(a, b)[..i] = max(a[..i], b[..i])").example(same).example(broadcast);
-  declare(registry, "minimum", "the smaller of a and b").formula("minimum(a, b)[..i] = min(a[..i], b[..i])").example(same).example(broadcast);
+  declare(registry, "maximum", "the larger of a and b")
+      .formula("maximum(a, b)[..i] = max(a[..i], b[..i])")
+      .example(same)
+      .example(broadcast);
+  declare(registry, "minimum", "the smaller of a and b")
+      .formula("minimum(a, b)[..i] = min(a[..i], b[..i])")
+      .example(same)
+      .example(broadcast);
 
   struct Comparison {
     const char *name, *sign, *summary;
   };
-  for (const auto& [name, sign, summary] : {Comparison{"equal", "==", "1 where a = b"}, {"not_equal", "!=", "1 where a and b differ"},
-                                            {"less", "<", "1 where a < b"}, {"less_equal", "<=", "1 where a <= b"},
-                                            {"greater", ">", "1 where a > b"}, {"greater_equal", ">=", "1 where a >= b"}})
+  for (const auto& [name, sign, summary] : {Comparison{"equal", "==", "1 where a = b"},
+                                            {"not_equal", "!=", "1 where a and b differ"},
+                                            {"less", "<", "1 where a < b"},
+                                            {"less_equal", "<=", "1 where a <= b"},
+                                            {"greater", ">", "1 where a > b"},
+                                            {"greater_equal", ">=", "1 where a >= b"}})
     declare(registry, name, summary)
         .formula(fmt::format("{}(a, b)[..i] = if(a[..i] {} b[..i], 1, 0)", name, sign))
         .dtypes(boolean)
         .not_differentiable()
         .example(same)
         .example(broadcast);
-  for (const auto& [name, sign, summary] : {Comparison{"logical_and", "and", "1 where neither is 0"}, {"logical_or", "or", "1 where not both are 0"}})
+  for (const auto& [name, sign, summary] :
+       {Comparison{"logical_and", "and", "1 where neither is 0"}, {"logical_or", "or", "1 where not both are 0"}})
     declare(registry, name, summary)
         .formula(fmt::format("{}(a, b)[..i] = if(a[..i] != 0 {} b[..i] != 0, 1, 0)", name, sign))
         .dtypes(boolean)

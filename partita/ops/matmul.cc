@@ -11,7 +11,8 @@ struct Batch {
 };
 
 Batch batch(const OpInstance& op) {
-  if (op.shapes.size() != 2 || op.shapes[0].size() < 2 || op.shapes[1].size() < 2) fail("a matrix product takes two operands of two or more axes");
+  if (op.shapes.size() != 2 || op.shapes[0].size() < 2 || op.shapes[1].size() < 2)
+    fail("a matrix product takes two operands of two or more axes");
   const bool a = op.shapes[0].size() > 2, b = op.shapes[1].size() > 2;
   return {a ? "..n, " : "", b ? "..n, " : "", a || b ? "..n, " : ""};
 }
@@ -38,7 +39,8 @@ std::string matmul_tn_sum(const OpInstance& op) {
 }
 
 std::string linear(const OpInstance& op) {
-  if (op.shapes.size() != 2 && op.shapes.size() != 3) fail("linear takes x, w and perhaps a bias, not {} operands", op.shapes.size());
+  if (op.shapes.size() != 2 && op.shapes.size() != 3)
+    fail("linear takes x, w and perhaps a bias, not {} operands", op.shapes.size());
   const char* w = op.integer("transposed") ? "w[o, k]" : "w[k, o]";
   if (op.shapes.size() == 2) return fmt::format("linear(x, w)[..n, o] = sum(k) x[..n, k] * {}", w);
   return fmt::format("linear(x, w, b)[..n, o] = sum(k) (x[..n, k] * {}) + b[o]", w);
@@ -53,9 +55,21 @@ void declare_matmul(OpRegistry& registry) {
       .example({{5, 7}, {7, 6}})
       .example({{3, 1, 5, 4}, {2, 4, 6}})
       .example({{3, 5, 4}, {4, 6}});
-  declare(registry, "matmul_nt", "matrix product with b transposed").formula(matmul_nt).match().example({{5, 7}, {6, 7}}).example({{3, 5, 7}, {3, 6, 7}}).example({{3, 5, 7}, {6, 7}});
-  declare(registry, "matmul_tn", "matrix product with a transposed").formula(matmul_tn).match().example({{7, 5}, {7, 6}}).example({{3, 7, 5}, {3, 7, 6}});
-  declare(registry, "matmul_tn_sum", "matrix product with a transposed, summed over the batch").formula(matmul_tn_sum).match().example({{3, 7, 5}, {3, 7, 6}});
+  declare(registry, "matmul_nt", "matrix product with b transposed")
+      .formula(matmul_nt)
+      .match()
+      .example({{5, 7}, {6, 7}})
+      .example({{3, 5, 7}, {3, 6, 7}})
+      .example({{3, 5, 7}, {6, 7}});
+  declare(registry, "matmul_tn", "matrix product with a transposed")
+      .formula(matmul_tn)
+      .match()
+      .example({{7, 5}, {7, 6}})
+      .example({{3, 7, 5}, {3, 7, 6}});
+  declare(registry, "matmul_tn_sum", "matrix product with a transposed, summed over the batch")
+      .formula(matmul_tn_sum)
+      .match()
+      .example({{3, 7, 5}, {3, 7, 6}});
   declare(registry, "linear", "x w + b, the bias where there is one; `transposed`: w is [o, k]")
       .formula(linear)
       .attribute("transposed", 0)
@@ -63,7 +77,11 @@ void declare_matmul(OpRegistry& registry) {
       .example({{3, 5, 7}, {7, 6}, {6}})
       .example({{5, 7}, {6, 7}, {6}}, {{"transposed", 1}})
       .example({{5, 7}, {6, 7}}, {{"transposed", 1}});
-  declare(registry, "bias_grad", "sum over all axes but the last").formula("bias_grad(g)[o] = sum(..n) g[..n, o]").match().example({{5, 7}}).example({{3, 5, 7}});
+  declare(registry, "bias_grad", "sum over all axes but the last")
+      .formula("bias_grad(g)[o] = sum(..n) g[..n, o]")
+      .match()
+      .example({{5, 7}})
+      .example({{3, 5, 7}});
 }
 
 }  // namespace partita

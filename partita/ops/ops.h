@@ -10,11 +10,12 @@ namespace partita {
 
 std::shared_ptr<const OpRegistry> standard_ops();
 
-// Batch norm for training, with running statistics: an op `batch_norm` and, as update ops, two `running_average`s that write
-// the running mean and variance (both states or parameters [c]). `momentum` is PyTorch's, the weight of the new value (ONNX's is
-// 1 - momentum); the running variance takes the unbiased variance of the batch, as PyTorch does. In the evaluation graph the op of
-// this name is `batch_norm_inference`. Returns y.
-TensorId batch_norm_training(GraphBuilder& build, TensorId x, TensorId scale, TensorId bias, TensorId running_mean, TensorId running_variance,
-                             double eps = 1e-5, double momentum = 0.1, std::string name = "");
+// Batch norm for training, with running statistics: an op `batch_norm` and, as update ops, two `running_average`s that
+// write the running mean and variance (both states or parameters [c]). `momentum` is PyTorch's, the weight of the new
+// value (ONNX's is 1 - momentum); the running variance takes the unbiased variance of the batch, as PyTorch does. In
+// the evaluation graph the op of this name is `batch_norm_inference`. Returns y.
+TensorId batch_norm_training(GraphBuilder& build, TensorId x, TensorId scale, TensorId bias, TensorId running_mean,
+                             TensorId running_variance, double eps = 1e-5, double momentum = 0.1,
+                             std::string name = "");
 
 }  // namespace partita

@@ -1,5 +1,5 @@
-// Every operation: its formula against plain loops and published values, its gradient against numeric ones, its strategies
-// against golden text.
+// Every operation: its formula against plain loops and published values, its gradient against numeric ones, its
+// strategies against golden text.
 #include "partita/ops/ops.h"
 
 #include <gtest/gtest.h>
@@ -45,15 +45,18 @@ struct OneOp {
   std::vector<TensorId> operands, results;
 };
 
-OneOp one_op(const std::shared_ptr<const OpRegistry>& registry, const OpDefinition& definition, const OpDefinition::Example& example, bool trained) {
+OneOp one_op(const std::shared_ptr<const OpRegistry>& registry, const OpDefinition& definition,
+             const OpDefinition::Example& example, bool trained) {
   GraphBuilder build("one", registry);
   OneOp one;
   const std::vector<DType> dtypes = dtypes_of(example);
   for (std::size_t k = 0; k < example.shapes.size(); ++k) {
     const std::string name = fmt::format("a{}", k);
-    const bool replaced = std::find(definition.replaces.begin(), definition.replaces.end(), static_cast<int>(k)) != definition.replaces.end();
+    const bool replaced = std::find(definition.replaces.begin(), definition.replaces.end(), static_cast<int>(k)) !=
+                          definition.replaces.end();
     const bool parameter = replaced || (trained && is_float(dtypes[k]));
-    one.operands.push_back(parameter ? build.parameter(name, example.shapes[k], 1, 0, dtypes[k]) : build.input(name, example.shapes[k], dtypes[k]));
+    one.operands.push_back(parameter ? build.parameter(name, example.shapes[k], 1, 0, dtypes[k])
+                                     : build.input(name, example.shapes[k], dtypes[k]));
   }
   one.results = build.ops(definition.name, one.operands, example.attributes);
   one.graph = build.finish({one.results[0]});
@@ -62,7 +65,8 @@ OneOp one_op(const std::shared_ptr<const OpRegistry>& registry, const OpDefiniti
 
 // Where a function is not defined, or not smooth, everywhere: the range of its operands.
 std::pair<double, double> range_of(const std::string& definition) {
-  static const std::set<std::string> positive{"log", "sqrt", "pow", "div", "reciprocal", "batch_norm_inference", "batch_norm_grad"};
+  static const std::set<std::string> positive{
+      "log", "sqrt", "pow", "div", "reciprocal", "batch_norm_inference", "batch_norm_grad"};
   return positive.contains(definition) ? std::pair(0.4, 1.9) : std::pair(-1.5, 1.5);
 }
 
@@ -70,7 +74,8 @@ Array operand_values(const OpDefinition& definition, const Tensor& t, Rng& rng, 
   const auto [lo, hi] = range_of(definition.name);
   if (is_float(t.dtype)) return random_array(t.shape, rng, lo, hi);
   std::vector<int64_t> values(static_cast<std::size_t>(volume(t.shape)));
-  for (int64_t& v : values) v = static_cast<int64_t>(rng.below(static_cast<uint64_t>(t.dtype == DType::kBool ? 2 : indices)));
+  for (int64_t& v : values)
+    v = static_cast<int64_t>(rng.below(static_cast<uint64_t>(t.dtype == DType::kBool ? 2 : indices)));
   Array array = tdl::int_array(t.shape, std::move(values));
   array.dtype = t.dtype;
   return array;
@@ -90,7 +95,8 @@ TEST(Ops, EveryExampleBindsAndRuns) {
       const OneOp one = one_op(registry, *definition, example, false);
       Rng rng(7);
       std::map<TensorId, Array> values;
-      for (TensorId id : one.operands) values[id] = operand_values(*definition, one.graph.tensor(id), rng, index_range(*definition, example));
+      for (TensorId id : one.operands)
+        values[id] = operand_values(*definition, one.graph.tensor(id), rng, index_range(*definition, example));
       reference_run(one.graph, values);
       for (TensorId id : one.results) EXPECT_EQ(values.at(id).shape, one.graph.tensor(id).shape);
       EXPECT_FALSE(definition->summary.empty());
@@ -100,7 +106,8 @@ TEST(Ops, EveryExampleBindsAndRuns) {
 
 // ---------------------------------------------------------------- values
 
-Array run(const std::string& definition, const std::vector<Array>& operands, const tdl::Attributes& attributes = {}, std::size_t result = 0) {
+Array run(const std::string& definition, const std::vector<Array>& operands, const tdl::Attributes& attributes = {},
+          std::size_t result = 0) {
   GraphBuilder build("one", standard_ops());
   std::vector<TensorId> ids;
   std::map<TensorId, Array> values;
@@ -113,9 +120,11 @@ Array run(const std::string& definition, const std::vector<Array>& operands, con
   return values.at(results.at(result));
 }
 
-void expect_near(const Array& array, const Shape& shape, const std::vector<double>& expected, double tolerance = 1e-12) {
+void expect_near(const Array& array, const Shape& shape, const std::vector<double>& expected,
+                 double tolerance = 1e-12) {
   ASSERT_EQ(array.shape, shape);
-  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(array.at(static_cast<int64_t>(i)), expected[i], tolerance) << "element " << i;
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(array.at(static_cast<int64_t>(i)), expected[i], tolerance) << "element " << i;
 }
 
 std::vector<double> counted(int64_t n) {
@@ -130,9 +139,13 @@ TEST(Ops, ConvolutionEqualsLoops) {
     int64_t sh, sw, dh, dw, pt, pl, pb, pr, groups;
   };
   Rng rng(11);
-  for (const Case& c : {Case{{2, 3, 9, 5}, {4, 3, 3, 3}, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {{2, 3, 11, 9}, {3, 3, 3, 2}, 2, 3, 2, 1, 1, 0, 2, 1, 1}, {{1, 6, 5, 4}, {6, 2, 3, 3}, 1, 1, 1, 1, 1, 1, 1, 1, 3}}) {
-    const Array x = random_array(c.x, rng, -1, 1), w = random_array(c.w, rng, -1, 1), b = random_array({c.w[0]}, rng, -1, 1);
-    const int64_t Y = (c.x[2] + c.pt + c.pb - c.dh * (c.w[2] - 1) - 1) / c.sh + 1, Z = (c.x[3] + c.pl + c.pr - c.dw * (c.w[3] - 1) - 1) / c.sw + 1;
+  for (const Case& c : {Case{{2, 3, 9, 5}, {4, 3, 3, 3}, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+                        {{2, 3, 11, 9}, {3, 3, 3, 2}, 2, 3, 2, 1, 1, 0, 2, 1, 1},
+                        {{1, 6, 5, 4}, {6, 2, 3, 3}, 1, 1, 1, 1, 1, 1, 1, 1, 3}}) {
+    const Array x = random_array(c.x, rng, -1, 1), w = random_array(c.w, rng, -1, 1),
+                b = random_array({c.w[0]}, rng, -1, 1);
+    const int64_t Y = (c.x[2] + c.pt + c.pb - c.dh * (c.w[2] - 1) - 1) / c.sh + 1,
+                  Z = (c.x[3] + c.pl + c.pr - c.dw * (c.w[3] - 1) - 1) / c.sw + 1;
     std::vector<double> expected;
     for (int64_t n = 0; n < c.x[0]; ++n)
       for (int64_t o = 0; o < c.w[0]; ++o)
@@ -145,12 +158,22 @@ TEST(Ops, ConvolutionEqualsLoops) {
                 for (int64_t t = 0; t < c.w[3]; ++t) {
                   const int64_t u = y * c.sh + r * c.dh - c.pt, v = z * c.sw + t * c.dw - c.pl;
                   if (u < 0 || v < 0 || u >= c.x[2] || v >= c.x[3]) continue;
-                  sum += x.reals[((n * c.x[1] + group * c.w[1] + i) * c.x[2] + u) * c.x[3] + v] * w.reals[((o * c.w[1] + i) * c.w[2] + r) * c.w[3] + t];
+                  sum += x.reals[((n * c.x[1] + group * c.w[1] + i) * c.x[2] + u) * c.x[3] + v] *
+                         w.reals[((o * c.w[1] + i) * c.w[2] + r) * c.w[3] + t];
                 }
             expected.push_back(sum);
           }
     const auto d = [](int64_t v) { return static_cast<double>(v); };
-    expect_near(run("conv2d", {x, w, b}, {{"sh", d(c.sh)}, {"sw", d(c.sw)}, {"dh", d(c.dh)}, {"dw", d(c.dw)}, {"pt", d(c.pt)}, {"pl", d(c.pl)}, {"pb", d(c.pb)}, {"pr", d(c.pr)}, {"groups", d(c.groups)}}),
+    expect_near(run("conv2d", {x, w, b},
+                    {{"sh", d(c.sh)},
+                     {"sw", d(c.sw)},
+                     {"dh", d(c.dh)},
+                     {"dw", d(c.dw)},
+                     {"pt", d(c.pt)},
+                     {"pl", d(c.pl)},
+                     {"pb", d(c.pb)},
+                     {"pr", d(c.pr)},
+                     {"groups", d(c.groups)}}),
                 {c.x[0], c.w[0], Y, Z}, expected);
   }
 }
@@ -176,20 +199,28 @@ TEST(Ops, SoftmaxFamily) {
   const Array x = tdl::real_array({2, 3}, {1, 2, 3, 1000, 1000, 1000});
   const double s = std::exp(-2) + std::exp(-1) + 1;
   expect_near(run("softmax", {x}), {2, 3}, {std::exp(-2) / s, std::exp(-1) / s, 1 / s, 1 / 3.0, 1 / 3.0, 1 / 3.0});
-  expect_near(run("log_softmax", {x}), {2, 3}, {-2 - std::log(s), -1 - std::log(s), -std::log(s), -std::log(3), -std::log(3), -std::log(3)});
+  expect_near(run("log_softmax", {x}), {2, 3},
+              {-2 - std::log(s), -1 - std::log(s), -std::log(s), -std::log(3), -std::log(3), -std::log(3)});
   expect_near(run("softmax", {x}, {{"axis", 0}}), {2, 3}, {0, 0, 0, 1, 1, 1});
   const Array labels = tdl::int_array({2}, {0, 2});
   expect_near(run("cross_entropy", {x, labels}), {}, {(2 + std::log(s) + std::log(3)) / 2});
 }
 
 TEST(Ops, BatchNormAndRunningStatistics) {
-  // PyTorch 2.11, torch.nn.BatchNorm1d(1), eps=1e-5, momentum=0.1 on [1, 2, 4, 7]: running_mean 0.35, running_var 1.6 (unbiased).
+  // PyTorch 2.11, torch.nn.BatchNorm1d(1), eps=1e-5, momentum=0.1 on [1, 2, 4, 7]: running_mean 0.35, running_var 1.6
+  // (unbiased).
   GraphBuilder build("bn", standard_ops());
-  const TensorId x = build.input("x", {4, 1}, DType::kFloat64), w = build.parameter("w", {1}, 0, 1, DType::kFloat64), b = build.parameter("b", {1}, 0, 0, DType::kFloat64);
-  const TensorId mean = build.state("mean", {1}, 0, DType::kFloat64), variance = build.state("variance", {1}, 1, DType::kFloat64);
+  const TensorId x = build.input("x", {4, 1}, DType::kFloat64), w = build.parameter("w", {1}, 0, 1, DType::kFloat64),
+                 b = build.parameter("b", {1}, 0, 0, DType::kFloat64);
+  const TensorId mean = build.state("mean", {1}, 0, DType::kFloat64),
+                 variance = build.state("variance", {1}, 1, DType::kFloat64);
   const TensorId y = batch_norm_training(build, x, w, b, mean, variance, 1e-5, 0.1, "norm");
   const Graph graph = build.finish({y});
-  std::map<TensorId, Array> values{{x, tdl::real_array({4, 1}, {1, 2, 4, 7})}, {w, tdl::real_array({1}, {1})}, {b, tdl::real_array({1}, {0})}, {mean, tdl::real_array({1}, {0})}, {variance, tdl::real_array({1}, {1})}};
+  std::map<TensorId, Array> values{{x, tdl::real_array({4, 1}, {1, 2, 4, 7})},
+                                   {w, tdl::real_array({1}, {1})},
+                                   {b, tdl::real_array({1}, {0})},
+                                   {mean, tdl::real_array({1}, {0})},
+                                   {variance, tdl::real_array({1}, {1})}};
   reference_run(graph, values);
   const double deviation = std::sqrt(5.25 + 1e-5);
   expect_near(values.at(y), {4, 1}, {-2.5 / deviation, -1.5 / deviation, 0.5 / deviation, 3.5 / deviation});
@@ -202,13 +233,24 @@ TEST(Ops, BatchNormAndRunningStatistics) {
   EXPECT_EQ(evaluation.ops[0].name, "norm");
   EXPECT_EQ(evaluation.ops[0].definition, "batch_norm_inference");
   std::map<TensorId, Array> given;
-  for (const char* name : {"x", "w", "b", "mean", "variance"}) given[evaluation.find_tensor(name)] = values.at(graph.find_tensor(name));
+  for (const char* name : {"x", "w", "b", "mean", "variance"})
+    given[evaluation.find_tensor(name)] = values.at(graph.find_tensor(name));
   reference_run(evaluation, given);
-  expect_near(given.at(evaluation.outputs[0]), {4, 1}, {1 / std::sqrt(1 + 1e-5), 2 / std::sqrt(1 + 1e-5), 4 / std::sqrt(1 + 1e-5), 7 / std::sqrt(1 + 1e-5)});
+  expect_near(given.at(evaluation.outputs[0]), {4, 1},
+              {1 / std::sqrt(1 + 1e-5), 2 / std::sqrt(1 + 1e-5), 4 / std::sqrt(1 + 1e-5), 7 / std::sqrt(1 + 1e-5)});
 }
 
 TEST(Ops, ShapesMoveValues) {
-  for (const auto& [from, to] : std::vector<std::pair<Shape, Shape>>{{{4, 6}, {8, 3}}, {{4, 6}, {3, 8}}, {{6, 4}, {4, 6}}, {{2, 3, 4}, {24}}, {{24}, {2, 1, 3, 4}}, {{6, 10, 2}, {4, 15, 2}}, {{1, 5}, {5, 1, 1}}, {{9, 10}, {6, 15}}, {{}, {1, 1}}, {{8, 9, 5}, {12, 30}}}) {
+  for (const auto& [from, to] : std::vector<std::pair<Shape, Shape>>{{{4, 6}, {8, 3}},
+                                                                     {{4, 6}, {3, 8}},
+                                                                     {{6, 4}, {4, 6}},
+                                                                     {{2, 3, 4}, {24}},
+                                                                     {{24}, {2, 1, 3, 4}},
+                                                                     {{6, 10, 2}, {4, 15, 2}},
+                                                                     {{1, 5}, {5, 1, 1}},
+                                                                     {{9, 10}, {6, 15}},
+                                                                     {{}, {1, 1}},
+                                                                     {{8, 9, 5}, {12, 30}}}) {
     tdl::Attributes shape;
     for (std::size_t a = 0; a < to.size(); ++a) shape[fmt::format("shape.{}", a)] = static_cast<double>(to[a]);
     SCOPED_TRACE(fmt::format("[{}] -> [{}]", fmt::join(from, "x"), fmt::join(to, "x")));
@@ -220,11 +262,15 @@ TEST(Ops, ShapesMoveValues) {
   expect_near(run("squeeze", {tdl::real_array({1, 2, 1, 3}, counted(6))}, {{"axes.0", 2}}), {1, 2, 3}, counted(6), 0);
   expect_near(run("unsqueeze", {x}, {{"axes.0", 0}, {"axes.1", -2}}), {1, 2, 1, 3}, counted(6), 0);
   expect_near(run("transpose", {x}), {3, 2}, {0, 3, 1, 4, 2, 5}, 0);
-  expect_near(run("slice", {x}, {{"starts.0", 1}, {"starts.1", 2}, {"sizes.0", 1}, {"sizes.1", 2}, {"steps.0", 1}, {"steps.1", -2}}), {1, 2}, {5, 3}, 0);
-  expect_near(run("pad", {x}, {{"before.0", 0}, {"before.1", 1}, {"after.0", 1}, {"after.1", -1}, {"value", 7}}), {3, 3}, {7, 0, 1, 7, 3, 4, 7, 7, 7}, 0);
+  expect_near(run("slice", {x},
+                  {{"starts.0", 1}, {"starts.1", 2}, {"sizes.0", 1}, {"sizes.1", 2}, {"steps.0", 1}, {"steps.1", -2}}),
+              {1, 2}, {5, 3}, 0);
+  expect_near(run("pad", {x}, {{"before.0", 0}, {"before.1", 1}, {"after.0", 1}, {"after.1", -1}, {"value", 7}}),
+              {3, 3}, {7, 0, 1, 7, 3, 4, 7, 7, 7}, 0);
   expect_near(run("concat", {x, x}, {{"axis", 1}}), {2, 6}, {0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5}, 0);
   expect_near(run("split", {x}, {{"axis", 1}, {"sizes.0", 1}, {"sizes.1", 2}}, 1), {2, 2}, {1, 2, 4, 5}, 0);
-  expect_near(run("expand", {tdl::real_array({2, 1}, {3, 4})}, {{"shape.0", 2}, {"shape.1", 2}, {"shape.2", 2}}), {2, 2, 2}, {3, 3, 4, 4, 3, 3, 4, 4}, 0);
+  expect_near(run("expand", {tdl::real_array({2, 1}, {3, 4})}, {{"shape.0", 2}, {"shape.1", 2}, {"shape.2", 2}}),
+              {2, 2, 2}, {3, 3, 4, 4, 3, 3, 4, 4}, 0);
   expect_near(run("gather", {x, tdl::int_array({2}, {2, 0})}, {{"axis", 1}}), {2, 2}, {2, 0, 5, 3}, 0);
 }
 
@@ -236,8 +282,10 @@ TEST(Ops, ReductionsCastsAndIntegers) {
   expect_near(run("reduce_min", {x}, {{"axes.0", 1}}), {2}, {-1, 0});
   expect_near(run("reduce_prod", {x}, {{"axes.0", 0}}), {3}, {15, 0, 10});
   expect_near(run("argmax", {x}), {2}, {0, 0});
-  expect_near(run("cast", {tdl::real_array({4}, {-1.5, 1.5, 0, -0.2})}, {{"to", static_cast<double>(DType::kInt64)}}), {4}, {-1, 1, 0, 0}, 0);
-  expect_near(run("cast", {tdl::real_array({3}, {-1.5, 0, 0.2})}, {{"to", static_cast<double>(DType::kBool)}}), {3}, {1, 0, 1}, 0);
+  expect_near(run("cast", {tdl::real_array({4}, {-1.5, 1.5, 0, -0.2})}, {{"to", static_cast<double>(DType::kInt64)}}),
+              {4}, {-1, 1, 0, 0}, 0);
+  expect_near(run("cast", {tdl::real_array({3}, {-1.5, 0, 0.2})}, {{"to", static_cast<double>(DType::kBool)}}), {3},
+              {1, 0, 1}, 0);
   expect_near(run("clip", {x}, {{"lo", 0}, {"hi", 4}}), {2, 3}, {3, 0, 2, 4, 0, 4}, 0);
   const Array big = tdl::int_array({1}, {(int64_t{1} << 60) + 1});
   EXPECT_EQ(run("add", {big, big}).ints, (std::vector<int64_t>{(int64_t{1} << 61) + 2}));
@@ -245,14 +293,17 @@ TEST(Ops, ReductionsCastsAndIntegers) {
 }
 
 TEST(Ops, MomentumIsPyTorchs) {
-  // torch.optim.SGD(lr=0.1, momentum=0.9, weight_decay=0.5), w = 2, g = 1, second step with buffer 3: buf = 0.9*3 + (1 + 0.5*2).
-  const Array w = tdl::real_array({1}, {2}), g = tdl::real_array({1}, {1}), m = tdl::real_array({1}, {3}), lr = tdl::real_array({}, {0.1});
+  // torch.optim.SGD(lr=0.1, momentum=0.9, weight_decay=0.5), w = 2, g = 1, second step with buffer 3: buf = 0.9*3 + (1
+  // + 0.5*2).
+  const Array w = tdl::real_array({1}, {2}), g = tdl::real_array({1}, {1}), m = tdl::real_array({1}, {3}),
+              lr = tdl::real_array({}, {0.1});
   expect_near(run("sgd", {w, g, lr}, {{"weight_decay", 0.5}}), {1}, {2 - 0.1 * 2});
 }
 
 // ---------------------------------------------------------------- gradients
 
-// Central differences of the loss against the gradient that each update reads, in up to ten elements of every parameter.
+// Central differences of the loss against the gradient that each update reads, in up to ten elements of every
+// parameter.
 void check_gradients(const Graph& training, std::map<TensorId, Array> values, Rng& rng, double tolerance) {
   std::map<TensorId, Array> all = values;
   reference_run(training, all);
@@ -279,7 +330,8 @@ void check_gradients(const Graph& training, std::map<TensorId, Array> values, Rn
       w[i] = x - h;
       const double below = loss();
       w[i] = x;
-      EXPECT_NEAR(all.at(gradient).reals[i], (above - below) / (2 * h), tolerance) << training.tensor(parameter).name << " element " << i;
+      EXPECT_NEAR(all.at(gradient).reals[i], (above - below) / (2 * h), tolerance)
+          << training.tensor(parameter).name << " element " << i;
       ++checked;
     }
   }
@@ -299,7 +351,8 @@ TEST(Ops, GradientsEqualNumericOnes) {
       EXPECT_EQ(print(parse_graph(print(training), registry)), print(training));
       Rng rng(13);
       std::map<TensorId, Array> values;
-      for (TensorId id : one.operands) values[id] = operand_values(*definition, training.tensor(id), rng, index_range(*definition, example));
+      for (TensorId id : one.operands)
+        values[id] = operand_values(*definition, training.tensor(id), rng, index_range(*definition, example));
       const TensorId labels = training.find_tensor("labels");
       values[labels] = random_array(training.tensor(labels).shape, rng, -1, 1);
       check_gradients(training, values, rng, 1e-6);

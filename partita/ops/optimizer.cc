@@ -7,7 +7,8 @@ void declare_optimizer(OpRegistry& registry) {
   declare(registry, "sgd", "w' = w - lr (g + weight_decay w)")
       .formula([](const OpInstance& op) {
         const bool decay = op.attributes.at("weight_decay") != 0;
-        return std::string(decay ? "sgd(w, g, lr)[..i] = w[..i] - lr[] * (g[..i] + weight_decay * w[..i])" : "sgd(w, g, lr)[..i] = w[..i] - lr[] * g[..i]");
+        return std::string(decay ? "sgd(w, g, lr)[..i] = w[..i] - lr[] * (g[..i] + weight_decay * w[..i])"
+                                 : "sgd(w, g, lr)[..i] = w[..i] - lr[] * g[..i]");
       })
       .attribute("weight_decay", 0)
       .not_differentiable()
@@ -19,7 +20,8 @@ void declare_optimizer(OpRegistry& registry) {
       .formula([](const OpInstance& op) {
         const bool decay = op.attributes.at("weight_decay") != 0;
         return std::string("sgd_momentum(w, g, m, lr) -> wn, mn =\n") +
-               (decay ? "mn[..i] = momentum * m[..i] + (g[..i] + weight_decay * w[..i])\n" : "mn[..i] = momentum * m[..i] + g[..i]\n") +
+               (decay ? "mn[..i] = momentum * m[..i] + (g[..i] + weight_decay * w[..i])\n"
+                      : "mn[..i] = momentum * m[..i] + g[..i]\n") +
                "wn[..i] = w[..i] - lr[] * mn[..i]";
       })
       .required("momentum")

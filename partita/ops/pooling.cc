@@ -1,5 +1,5 @@
-// Pooling over windows of kh x kw, NCHW. Attributes: kh, kw; stride sh, sw; dilation dh, dw; padding pt, pl, pb, pr; `ceil`: a
-// last window that begins inside the input or its padding but runs over the edge counts, as in PyTorch.
+// Pooling over windows of kh x kw, NCHW. Attributes: kh, kw; stride sh, sw; dilation dh, dw; padding pt, pl, pb, pr;
+// `ceil`: a last window that begins inside the input or its padding but runs over the edge counts, as in PyTorch.
 #include "partita/base/error.h"
 #include "partita/graph/builder.h"
 #include "partita/ops/declare.h"
@@ -13,12 +13,17 @@ struct Windows {
 };
 
 Windows windows(const OpInstance& op, int64_t height, int64_t width) {
-  auto count = [&](int64_t extent, const char* kernel, const char* stride, const char* dilation, const char* before, const char* after, bool& cut) {
+  auto count = [&](int64_t extent, const char* kernel, const char* stride, const char* dilation, const char* before,
+                   const char* after, bool& cut) {
     const int64_t s = op.integer(stride), p = op.integer(before), padded = extent + p + op.integer(after);
-    if (op.integer(kernel) < 1 || s < 1 || op.integer(dilation) < 1) fail("{}, {} and {} must be at least 1", kernel, stride, dilation);
+    if (op.integer(kernel) < 1 || s < 1 || op.integer(dilation) < 1)
+      fail("{}, {} and {} must be at least 1", kernel, stride, dilation);
     const int64_t span = op.integer(dilation) * (op.integer(kernel) - 1) + 1;
-    if (padded < span) fail("the window ({} = {}) is larger than the padded input ({})", kernel, op.integer(kernel), padded);
-    if (2 * p > span || 2 * op.integer(after) > span) fail("padding {} is more than half the window ({} = {})", std::max(p, op.integer(after)), kernel, op.integer(kernel));
+    if (padded < span)
+      fail("the window ({} = {}) is larger than the padded input ({})", kernel, op.integer(kernel), padded);
+    if (2 * p > span || 2 * op.integer(after) > span)
+      fail("padding {} is more than half the window ({} = {})", std::max(p, op.integer(after)), kernel,
+           op.integer(kernel));
     int64_t n = (padded - span) / s + 1;
     if (op.integer("ceil") && (padded - span) % s && n * s < extent + p) ++n;
     cut = cut || (n - 1) * s + span > padded;
@@ -37,7 +42,8 @@ void check(const OpInstance& op, std::size_t operands) {
 constexpr const char* kRow = "y*sh + r*dh - pt";
 constexpr const char* kColumn = "z*sw + t*dw - pl";
 
-// The winner is the first of equals in the window's row-major order, as in PyTorch; `ix` is its number there, kept for the gradient.
+// The winner is the first of equals in the window's row-major order, as in PyTorch; `ix` is its number there, kept for
+// the gradient.
 std::string max_pool(const OpInstance& op) {
   check(op, 1);
   const Windows w = windows(op, op.shapes[0][2], op.shapes[0][3]);
@@ -80,10 +86,12 @@ std::string average_pool(const OpInstance& op) {
   const int64_t height = op.shapes[0][2], width = op.shapes[0][3];
   const Windows w = windows(op, height, width);
   const bool padded = op.integer("pt") || op.integer("pl") || op.integer("pb") || op.integer("pr");
-  const std::string head = fmt::format("average_pool(x)[n, c, y, z] where y < {}, z < {}, r < kh, t < kw =", w.rows, w.columns);
+  const std::string head =
+      fmt::format("average_pool(x)[n, c, y, z] where y < {}, z < {}, r < kh, t < kw =", w.rows, w.columns);
   const std::string sum = fmt::format("(sum(r, t) x[n, c, {}, {}])", kRow, kColumn);
   const bool count_padding = op.integer("count_padding") != 0;
-  if (!w.cut && (count_padding || !padded)) return fmt::format("{} {} / {}", head, sum, op.integer("kh") * op.integer("kw"));
+  if (!w.cut && (count_padding || !padded))
+    return fmt::format("{} {} / {}", head, sum, op.integer("kh") * op.integer("kw"));
   const int64_t top = count_padding ? op.integer("pt") : 0, left = count_padding ? op.integer("pl") : 0;
   const int64_t bottom = count_padding ? op.integer("pb") : 0, right = count_padding ? op.integer("pr") : 0;
   return fmt::format(
@@ -111,7 +119,9 @@ void declare_pooling(OpRegistry& registry) {
   };
   with_attributes(declare(registry, "max_pool", "largest value of each window, and which it is"))
       .formula(max_pool)
-      .dtypes([](const OpInstance& op) { return std::vector<DType>{op.dtypes.at(0), DType::kInt64}; })
+      .dtypes([](const OpInstance& op) {
+        return std::vector<DType>{op.dtypes.at(0), DType::kInt64};
+      })
       .gradient(max_pool_gradient)
       .example({{2, 3, 9, 6}}, odd)
       .example({{3, 2, 6, 8}}, even)

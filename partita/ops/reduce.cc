@@ -18,7 +18,7 @@ struct Reduction {
   std::string all_again;
   std::string number_again;
   std::string where_again;  // extents of both names
-  int64_t count = 1;    // elements reduced to one
+  int64_t count = 1;        // elements reduced to one
 };
 
 Reduction reduction(const OpInstance& op) {
@@ -58,10 +58,13 @@ Reduction reduction(const OpInstance& op) {
     number_again.insert(number_again.begin(), fmt::format("a{}{}", a, stride));
     r.count *= x[a];
   }
-  auto list = [](const std::vector<std::string>& items, const char* separator = ", ") { return fmt::format("{}", fmt::join(items, separator)); };
+  auto list = [](const std::vector<std::string>& items, const char* separator = ", ") {
+    return fmt::format("{}", fmt::join(items, separator));
+  };
   r.all = list(all), r.kept = list(kept), r.reduced = list(reduced), r.others = list(others), r.read = list(read);
   r.where = where.empty() ? "" : " where " + list(where);
-  r.number = list(number, " + "), r.again = list(again), r.all_again = list(all_again), r.number_again = list(number_again, " + ");
+  r.number = list(number, " + "), r.again = list(again), r.all_again = list(all_again),
+  r.number_again = list(number_again, " + ");
   r.where_again = list(where_again);
   return r;
 }
@@ -101,7 +104,8 @@ void declare_reduce(OpRegistry& registry) {
     bool mean;
     const char* gradient;
   };
-  for (const Kind& kind : {Kind{"reduce_sum", "sum over `axes`", "sum", false, ""}, Kind{"reduce_mean", "mean over `axes`", "sum", true, ""},
+  for (const Kind& kind : {Kind{"reduce_sum", "sum over `axes`", "sum", false, ""},
+                           Kind{"reduce_mean", "mean over `axes`", "sum", true, ""},
                            Kind{"reduce_max", "largest over `axes`", "max", false, "extremum_grad"},
                            Kind{"reduce_min", "smallest over `axes`", "min", false, "extremum_grad"},
                            Kind{"reduce_prod", "product over `axes`", "prod", false, "prod_grad"}}) {
@@ -109,16 +113,18 @@ void declare_reduce(OpRegistry& registry) {
     declaration.list("axes").attribute("keepdims", 0).formula([kind](const OpInstance& op) {
       const Reduction r = reduction(op);
       const std::string body = fmt::format("{}({}) x[{}]", kind.reducer, r.reduced, r.all);
-      return fmt::format("{}(x)[{}]{} = {}", kind.name, r.kept, r.where, kind.mean ? fmt::format("({}) / {}", body, r.count) : body);
+      return fmt::format("{}(x)[{}]{} = {}", kind.name, r.kept, r.where,
+                         kind.mean ? fmt::format("({}) / {}", body, r.count) : body);
     });
     const std::string gradient = kind.gradient;
     if (!gradient.empty())
-      declaration.gradient([gradient](GraphBuilder& build, const Op& forward, const std::vector<TensorId>& g) -> std::vector<TensorId> {
-        std::vector<TensorId> operands{forward.operands[0]};
-        if (gradient == "extremum_grad") operands.push_back(forward.results[0]);
-        operands.push_back(g[0]);
-        return {build.op(gradient, operands, forward.attributes, forward.name + ".grad.x")};
-      });
+      declaration.gradient(
+          [gradient](GraphBuilder& build, const Op& forward, const std::vector<TensorId>& g) -> std::vector<TensorId> {
+            std::vector<TensorId> operands{forward.operands[0]};
+            if (gradient == "extremum_grad") operands.push_back(forward.results[0]);
+            operands.push_back(g[0]);
+            return {build.op(gradient, operands, forward.attributes, forward.name + ".grad.x")};
+          });
     for (const auto& [shape, attributes] : examples) declaration.example({shape}, attributes);
   }
   declare(registry, "extremum_grad", "gradient of reduce_max and reduce_min: to the first of the winners")

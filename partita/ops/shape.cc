@@ -10,7 +10,9 @@ namespace {
 
 std::vector<DType> of_first(const OpInstance& op) { return {op.dtypes.at(0)}; }
 
-std::string join(const std::vector<std::string>& items, const char* separator = ", ") { return fmt::format("{}", fmt::join(items, separator)); }
+std::string join(const std::vector<std::string>& items, const char* separator = ", ") {
+  return fmt::format("{}", fmt::join(items, separator));
+}
 
 std::string where(const std::vector<std::string>& bounds) { return bounds.empty() ? "" : " where " + join(bounds); }
 
@@ -47,9 +49,9 @@ std::string mixed_radix(const std::vector<Digit>& digits) {
 
 // One side of a reshape while common factors are taken off its front and its back.
 struct Side {
-  Shape left;                             // what is left of each axis
+  Shape left;  // what is left of each axis
   std::vector<std::vector<Digit>> front, back;
-  std::size_t first = 0, last = 0;        // the axes between which something may be left: [first, last)
+  std::size_t first = 0, last = 0;  // the axes between which something may be left: [first, last)
 
   explicit Side(const Shape& shape) : left(shape), front(shape.size()), back(shape.size()), last(shape.size()) {}
   void skip_ones() {
@@ -58,10 +60,11 @@ struct Side {
   }
 };
 
-// The factors that both shapes have at the front, and at the back, become indices of their own, which can be split; what
-// remains between them without a common factor is one row-major number, divided anew.
+// The factors that both shapes have at the front, and at the back, become indices of their own, which can be split;
+// what remains between them without a common factor is one row-major number, divided anew.
 std::string reshape_text(const Shape& from, const Shape& to) {
-  if (volume(from) != volume(to)) fail("[{}] has {} elements, [{}] has {}", fmt::join(from, "x"), volume(from), fmt::join(to, "x"), volume(to));
+  if (volume(from) != volume(to))
+    fail("[{}] has {} elements, [{}] has {}", fmt::join(from, "x"), volume(from), fmt::join(to, "x"), volume(to));
   Side x(from), y(to);
   std::vector<std::string> bounds;
   int count = 0;
@@ -186,7 +189,8 @@ std::string transpose(const OpInstance& op) {
   std::vector<int64_t> sorted = order;
   std::sort(sorted.begin(), sorted.end());
   for (std::size_t a = 0; a < sorted.size(); ++a)
-    if (sorted.size() != rank || sorted[a] != static_cast<int64_t>(a)) fail("perm [{}] is no order of {} axes", fmt::join(order, ", "), rank);
+    if (sorted.size() != rank || sorted[a] != static_cast<int64_t>(a))
+      fail("perm [{}] is no order of {} axes", fmt::join(order, ", "), rank);
   const std::vector<std::string> names = index_names(rank);
   std::vector<std::string> result;
   for (int64_t axis : order) result.push_back(names[static_cast<std::size_t>(axis)]);
@@ -213,14 +217,16 @@ std::string expand(const OpInstance& op) {
 std::string pad(const OpInstance& op) {
   const Shape& x = op.shapes.at(0);
   const std::vector<int64_t> before = op.list("before"), after = op.list("after");
-  if (before.size() != x.size() || after.size() != x.size()) fail("pad needs before.k and after.k for each of {} axes", x.size());
+  if (before.size() != x.size() || after.size() != x.size())
+    fail("pad needs before.k and after.k for each of {} axes", x.size());
   const std::vector<std::string> names = index_names(x.size());
   std::vector<std::string> read, bounds;
   for (std::size_t a = 0; a < x.size(); ++a) {
     const int64_t extent = x[a] + before[a] + after[a];
     if (extent < 0) fail("axis {}: extent {} padded by {} and {}", a, x[a], before[a], after[a]);
     if (before[a] || after[a]) bounds.push_back(fmt::format("{} < {}", names[a], extent));
-    read.push_back(before[a] == 0 ? names[a] : fmt::format("{} {} {}", names[a], before[a] < 0 ? "+" : "-", std::abs(before[a])));
+    read.push_back(before[a] == 0 ? names[a]
+                                  : fmt::format("{} {} {}", names[a], before[a] < 0 ? "+" : "-", std::abs(before[a])));
   }
   const double value = op.attributes.at("value");
   const std::string otherwise = value == 0 ? "" : fmt::format(" else {}", value);
@@ -233,21 +239,26 @@ std::string slice(const OpInstance& op) {
   const std::vector<int64_t> starts = op.list("starts"), sizes = op.list("sizes");
   std::vector<int64_t> steps = op.list("steps");
   if (steps.empty()) steps.assign(x.size(), 1);
-  if (starts.size() != x.size() || sizes.size() != x.size() || steps.size() != x.size()) fail("slice needs starts.k and sizes.k for each of {} axes", x.size());
+  if (starts.size() != x.size() || sizes.size() != x.size() || steps.size() != x.size())
+    fail("slice needs starts.k and sizes.k for each of {} axes", x.size());
   const std::vector<std::string> names = index_names(x.size());
   std::vector<std::string> read, bounds;
   for (std::size_t a = 0; a < x.size(); ++a) {
     const int64_t end = starts[a] + (sizes[a] - 1) * steps[a];
     if (sizes[a] < 0 || (sizes[a] > 0 && (starts[a] < 0 || starts[a] >= x[a] || end < 0 || end >= x[a])))
-      fail("axis {} of extent {}: {} values from {} on, {} apart, are not all inside", a, x[a], sizes[a], starts[a], steps[a]);
+      fail("axis {} of extent {}: {} values from {} on, {} apart, are not all inside", a, x[a], sizes[a], starts[a],
+           steps[a]);
     if (starts[a] == 0 && steps[a] == 1 && sizes[a] == x[a]) {
       read.push_back(names[a]);
       continue;
     }
     bounds.push_back(fmt::format("{} < {}", names[a], sizes[a]));
     std::string position = steps[a] == 1 ? names[a] : fmt::format("{}*{}", names[a], steps[a]);
-    if (steps[a] < 0) position = steps[a] == -1 ? fmt::format("{} - {}", starts[a], names[a]) : fmt::format("{} - {}*{}", starts[a], names[a], -steps[a]);
-    else if (starts[a]) position += fmt::format(" + {}", starts[a]);
+    if (steps[a] < 0)
+      position = steps[a] == -1 ? fmt::format("{} - {}", starts[a], names[a])
+                                : fmt::format("{} - {}*{}", starts[a], names[a], -steps[a]);
+    else if (starts[a])
+      position += fmt::format(" + {}", starts[a]);
     read.push_back(position);
   }
   return fmt::format("slice(x)[{}]{} = x[{}]", join(names), where(bounds), join(read));
@@ -262,14 +273,16 @@ std::string concat(const OpInstance& op) {
   for (std::size_t k = 0; k < op.shapes.size(); ++k) {
     for (std::size_t a = 0; a < rank; ++a)
       if (op.shapes[k].size() != rank || (a != axis && op.shapes[k][a] != op.shapes[0][a]))
-        fail("operand {} is [{}], the first is [{}]: all axes but axis {} must be equal", k, fmt::join(op.shapes[k], "x"), fmt::join(op.shapes[0], "x"), axis);
+        fail("operand {} is [{}], the first is [{}]: all axes but axis {} must be equal", k,
+             fmt::join(op.shapes[k], "x"), fmt::join(op.shapes[0], "x"), axis);
     operands.push_back(fmt::format("x{}", k));
     std::vector<std::string> read = names;
     if (offset) read[axis] += fmt::format(" - {}", offset);
     terms.push_back(fmt::format("x{}[{}]", k, join(read)));
     offset += op.shapes[k][axis];
   }
-  return fmt::format("concat({})[{}] where {} < {} = {}", join(operands), join(names), names[axis], offset, join(terms, " + "));
+  return fmt::format("concat({})[{}] where {} < {} = {}", join(operands), join(names), names[axis], offset,
+                     join(terms, " + "));
 }
 
 std::string split(const OpInstance& op) {
@@ -299,8 +312,10 @@ std::string gather(const OpInstance& op) {
   std::vector<std::string> result, read = index_names(rank), ids;
   for (std::size_t b = 0; b < op.shapes[1].size(); ++b) ids.push_back(fmt::format("b{}", b));
   for (std::size_t a = 0; a < rank; ++a) {
-    if (a == axis) result.insert(result.end(), ids.begin(), ids.end());
-    else result.push_back(read[a]);
+    if (a == axis)
+      result.insert(result.end(), ids.begin(), ids.end());
+    else
+      result.push_back(read[a]);
   }
   read[axis] = fmt::format("v = ids[{}]", join(ids));
   return fmt::format("gather(x, ids)[{}] = x[{}]", join(result), join(read));
@@ -324,14 +339,21 @@ void declare_shape(OpRegistry& registry) {
       .formula(reshape)
       .list("shape")
       .dtypes(of_first)
-      .match([](const tdl::Attributes&, const Shape& result) { return list("shape", {result.begin(), result.end()}); })
+      .match([](const tdl::Attributes&, const Shape& result) {
+        return list("shape", {result.begin(), result.end()});
+      })
       .example({{3, 5, 4}}, list("shape", {3, 20}))
       .example({{3, 20}}, list("shape", {3, 5, 4}))
       .example({{4, 6}}, list("shape", {8, 3}))
       .example({{6, 4}}, list("shape", {4, 6}))
       .example({{4, 6}}, list("shape", {3, 8}))
       .example({{5, 1, 4}}, list("shape", {1, 5, 2, 2, 1}));
-  declare(registry, "flatten", "[the axes before `axis`, the others]").formula(flatten).attribute("axis", 1).dtypes(of_first).example({{3, 2, 5}}).example({{3, 2, 5}}, {{"axis", 2}});
+  declare(registry, "flatten", "[the axes before `axis`, the others]")
+      .formula(flatten)
+      .attribute("axis", 1)
+      .dtypes(of_first)
+      .example({{3, 2, 5}})
+      .example({{3, 2, 5}}, {{"axis", 2}});
   declare(registry, "squeeze", "without the axes `axes` of extent 1; without all such axes if none are given")
       .formula(squeeze)
       .list("axes")
@@ -348,7 +370,11 @@ void declare_shape(OpRegistry& registry) {
       .dtypes(of_first)
       .example({{3, 5, 4}}, list("perm", {1, 0, 2}))
       .example({{3, 5}});
-  declare(registry, "expand", "broadcast to `shape`").formula(expand).list("shape").dtypes(of_first).example({{3, 1}}, list("shape", {2, 3, 5}));
+  declare(registry, "expand", "broadcast to `shape`")
+      .formula(expand)
+      .list("shape")
+      .dtypes(of_first)
+      .example({{3, 1}}, list("shape", {2, 3, 5}));
   declare(registry, "pad", "`before` and `after` values of `value` around each axis")
       .formula(pad)
       .list("before")

@@ -1,4 +1,5 @@
-// Softmax and what is made of it. Their gradients are declared: the derived ones are correct, but compute the exponentials again.
+// Softmax and what is made of it. Their gradients are declared: the derived ones are correct, but compute the
+// exponentials again.
 #include "partita/base/error.h"
 #include "partita/graph/builder.h"
 #include "partita/ops/declare.h"
@@ -6,8 +7,8 @@
 namespace partita {
 namespace {
 
-// The operand's subscripts with `j` at the attribute `axis`, and those without it: "..b, j" and "..b" for the last axis, else
-// "i0, j, i2" and "i0, i2".
+// The operand's subscripts with `j` at the attribute `axis`, and those without it: "..b, j" and "..b" for the last
+// axis, else "i0, j, i2" and "i0, i2".
 struct Along {
   std::string all, others;
 };
@@ -68,13 +69,17 @@ std::string log_softmax_grad(const OpInstance& op) {
 // The gradient of an op with one operand, by an op that reads the result and its gradient.
 DeclaredGradient from_result(std::string definition) {
   return [definition](GraphBuilder& build, const Op& forward, const std::vector<TensorId>& g) {
-    return std::vector<TensorId>{build.op(definition, {forward.results[0], g[0]}, forward.attributes, forward.name + ".grad.x")};
+    return std::vector<TensorId>{
+        build.op(definition, {forward.results[0], g[0]}, forward.attributes, forward.name + ".grad.x")};
   };
 }
 
 std::vector<TensorId> cross_entropy_gradient(GraphBuilder& build, const Op& forward, const std::vector<TensorId>& g) {
-  if (g[1].valid()) fail("cross_entropy '{}': no gradient flows through lse, which is kept for the backward pass", forward.name);
-  return {build.op("cross_entropy_grad", {forward.operands[0], forward.operands[1], forward.results[1], g[0]}, {}, forward.name + ".grad.x"), {}};
+  if (g[1].valid())
+    fail("cross_entropy '{}': no gradient flows through lse, which is kept for the backward pass", forward.name);
+  return {build.op("cross_entropy_grad", {forward.operands[0], forward.operands[1], forward.results[1], g[0]}, {},
+                   forward.name + ".grad.x"),
+          {}};
 }
 
 }  // namespace
@@ -111,12 +116,16 @@ void declare_softmax(OpRegistry& registry) {
           "lse[..b] = log(s[..b]) + m[..b]\n"
           "p[..b] = sum(j) if(t[..b] == j, x[..b, j], 0)\n"
           "loss[] = (sum(..b) (lse[..b] - p[..b])) / ext(..b)")
-      .dtypes([](const OpInstance& op) { return std::vector<DType>{op.dtypes.at(0), op.dtypes.at(0)}; })
+      .dtypes([](const OpInstance& op) {
+        return std::vector<DType>{op.dtypes.at(0), op.dtypes.at(0)};
+      })
       .gradient(cross_entropy_gradient)
       .example({{5, 7}, {5}}, {}, {DType::kFloat32, DType::kInt64})
       .example({{3, 2, 5}, {3, 2}}, {}, {DType::kFloat32, DType::kInt64});
   declare(registry, "cross_entropy_grad", "gradient of cross_entropy with respect to x")
-      .formula("cross_entropy_grad(x, t, lse, g)[..b, j] = (exp(x[..b, j] - lse[..b]) - if(t[..b] == j, 1, 0)) * g[] / ext(..b)")
+      .formula(
+          "cross_entropy_grad(x, t, lse, g)[..b, j] = (exp(x[..b, j] - lse[..b]) - if(t[..b] == j, 1, 0)) * g[] / "
+          "ext(..b)")
       .dtypes([](const OpInstance& op) { return std::vector<DType>{op.dtypes.at(0)}; })
       .not_differentiable()
       .example({{5, 7}, {5}, {5}, {}}, {}, {DType::kFloat32, DType::kInt64, DType::kFloat32, DType::kFloat32})
