@@ -1,0 +1,36 @@
+// The small evaluator that computes what is constant once the inputs' shapes are: shape arithmetic, and the tensors that PyTorch's
+// exporter builds node by node (a zero bias as Shape, CastLike, Expand). Integers and booleans are exact; float32 is rounded.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "partita/onnx/model.h"
+
+namespace partita::onnx_model {
+
+// Whether evaluate_constant knows the operator.
+bool can_evaluate(const std::string& operation);
+// The node's first result from constant operands (null: absent). Bad input says what is wrong, without file and node.
+Values evaluate_constant(const Node& node, const std::vector<const Values*>& operands);
+
+// Attributes, with their defaults.
+int64_t integer(const Node& node, const char* name, int64_t otherwise);
+double real(const Node& node, const char* name, double otherwise);
+std::string text(const Node& node, const char* name, const char* otherwise);
+std::vector<int64_t> integers(const Node& node, const char* name);  // empty if absent
+bool has(const Node& node, const char* name);
+
+// Shapes as ONNX's operators define them.
+int64_t axis_of(int64_t axis, std::size_t rank);                               // counted from the front
+Shape reshaped(const Shape& from, std::vector<int64_t> target, bool allow_zero);  // with 0 and -1 filled in
+Shape broadcast(const Shape& a, const Shape& b);
+Shape squeezed(const Shape& from, const std::vector<int64_t>& axes);           // no axes: all of extent 1
+Shape unsqueezed(const Shape& from, const std::vector<int64_t>& axes);
+
+// starts, sizes and steps of every axis.
+struct SliceRange {
+  std::vector<int64_t> starts, sizes, steps;
+};
+SliceRange slice_range(const Shape& from, const std::vector<int64_t>& starts, const std::vector<int64_t>& ends, std::vector<int64_t> axes, std::vector<int64_t> steps);
+
+}  // namespace partita::onnx_model

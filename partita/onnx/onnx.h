@@ -1,0 +1,47 @@
+// ONNX files to forward graphs: what PyTorch's exporters write of convolutional and fully connected networks.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "partita/graph/graph.h"
+
+namespace partita {
+
+struct OnnxOptions {
+  // Extents of symbolic dimensions, by the name that the file gives them; a nameless one is INPUT.AXIS.
+  std::map<std::string, int64_t> bindings;
+  // Replaces axis 0 of every input; 0: as in the file.
+  int64_t batch = 0;
+};
+
+// The forward graph, ready for training and evaluation:
+// - Floating initializers are parameters, with their values; scalars, integers and buffers are constants.
+// - BatchNormalization is put into training form, whichever form the file has (PyTorch writes the inference form for models in
+//   training mode too): its running statistics are state, updated with the file's momentum; evaluation_graph() uses them.
+// - What is constant once the inputs' shapes are (chains of Shape, Gather, Concat, ..) is computed here and gone.
+// - Dropout is gone, as in evaluation.
+// - Inputs and outputs keep the file's names; ops are named after the module they come from, where the file says so.
+// Bad input, in one error: a file that cannot be read or is no ONNX model, an input whose shape is not bound, a cycle, and all
+// nodes that cannot be imported, with file, node, operator and opset.
+Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry);
+
+// What became of one node.
+struct OnnxNode {
+  enum class Fate {
+    kImported,     // became one or more ops
+    kFolded,       // constant, or nothing at all (Identity): computed on import
+    kUnused,       // no output depends on it
+    kBlocked,      // behind an unsupported node
+    kUnsupported,
+  } fate = Fate::kImported;
+  std::string name, operation;  // "node_conv2d", "Conv"
+  Source source;
+  std::string why;  // of kUnsupported: the reason; of kImported: the ops' definitions
+};
+std::string_view name_of(OnnxNode::Fate fate);  // "imported"
+// Every node of the file, in order of execution, without an error for those that cannot be imported.
+std::vector<OnnxNode> describe_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry);
+
+}  // namespace partita
