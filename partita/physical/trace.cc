@@ -1,0 +1,100 @@
+#include "partita/physical/trace.h"
+
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "partita/base/error.h"
+
+namespace partita {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kSchemaVersion = 1;
+
+Json micro_seconds(int64_t ns) { return static_cast<double>(ns) / 1000; }
+
+Json metadata(const char* what, int pid, int tid, const std::string& name) {
+  return {{"name", what}, {"ph", "M"}, {"pid", pid}, {"tid", tid}, {"args", {{"name", name}}}};
+}
+
+}  // namespace
+
+std::string chrome_trace(const Trace& trace, const PhysicalGraph& graph, const Cluster& cluster) {
+  // A process a device; the links, which belong to none, are one more.
+  const int links = graph.device_count;
+  const auto pid_of = [&](const Queue& queue) { return queue.kind == QueueKind::kLink ? links : queue.device.value; };
+  std::vector<bool> used(graph.queues.size(), false);
+  for (const Event& event : trace.events) used[graph.task(event.task).queue.index()] = true;
+
+  Json events = Json::array();
+  for (int d = 0; d < graph.device_count; ++d)
+    events.push_back(metadata("process_name", d, 0, d < static_cast<int>(cluster.devices.size()) ? cluster.devices[d].name : fmt::format("device {}", d)));
+  events.push_back(metadata("process_name", links, 0, "links"));
+  for (std::size_t q = 0; q < graph.queues.size(); ++q)
+    if (used[q]) events.push_back(metadata("thread_name", pid_of(graph.queues[q]), static_cast<int>(q), graph.queues[q].name));
+  for (const Event& event : trace.events) {
+    const Task& task = graph.task(event.task);
+    events.push_back({{"name", task.name},
+                      {"cat", name_of(task.phase)},
+                      {"ph", "X"},
+                      {"ts", micro_seconds(event.start_ns)},
+                      {"dur", micro_seconds(event.end_ns - event.start_ns)},
+                      {"pid", pid_of(graph.queues[task.queue.index()])},
+                      {"tid", task.queue.value},
+                      {"args", {{"step", event.step}, {"act", event.act}, {"flops", task.flops}, {"bytes", task.bytes}}}});
+  }
+  for (const MemorySample& sample : trace.memory)
+    events.push_back(
+        {{"name", "memory"}, {"ph", "C"}, {"ts", micro_seconds(sample.time_ns)}, {"pid", sample.device.value}, {"tid", 0}, {"args", {{"bytes", sample.bytes}}}});
+  return Json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}.dump();
+}
+
+std::string print(const Trace& trace, const PhysicalGraph& graph) {
+  Json events = Json::array(), memory = Json::array();
+  for (const Event& e : trace.events)
+    events.push_back({{"task", graph.task(e.task).name}, {"step", e.step}, {"act", e.act}, {"start_ns", e.start_ns}, {"end_ns", e.end_ns}});
+  for (const MemorySample& m : trace.memory) memory.push_back({{"device", m.device.value}, {"time_ns", m.time_ns}, {"bytes", m.bytes}});
+  return Json{{"schema_version", kSchemaVersion},
+              {"graph", graph.name},
+              {"steps", trace.steps},
+              {"step_time_ns", trace.step_time_ns},
+              {"events", std::move(events)},
+              {"memory", std::move(memory)},
+              {"link_bytes", trace.link_bytes}}
+             .dump(1) +
+         "\n";
+}
+
+Trace parse_trace(std::string_view text, const PhysicalGraph& graph) {
+  std::unordered_map<std::string, TaskId> tasks;
+  for (std::size_t t = 0; t < graph.tasks.size(); ++t) tasks.emplace(graph.tasks[t].name, TaskId(t));
+  try {
+    const Json json = Json::parse(text);
+    if (const int version = json.at("schema_version"); version != kSchemaVersion)
+      fail("trace: schema_version {}, this program reads {}", version, kSchemaVersion);
+    Trace trace;
+    trace.steps = json.at("steps");
+    trace.step_time_ns = json.at("step_time_ns");
+    for (const Json& e : json.at("events")) {
+      const std::string name = e.at("task");
+      const auto task = tasks.find(name);
+      if (task == tasks.end()) fail("trace: physical graph '{}' has no task '{}'", graph.name, name);
+      const Event event{task->second, e.at("step"), e.at("act"), e.at("start_ns"), e.at("end_ns")};
+      if (event.act < 0 || event.act >= graph.task(event.task).rate || event.end_ns < event.start_ns)
+        fail("trace: task '{}' acts {} times a step; act {} from {} to {} ns", name, graph.task(event.task).rate, event.act, event.start_ns, event.end_ns);
+      trace.events.push_back(event);
+    }
+    for (const Json& m : json.at("memory")) {
+      const int device = m.at("device");
+      if (device < 0 || device >= graph.device_count) fail("trace: device {} of {}", device, graph.device_count);
+      trace.memory.push_back({DeviceId(device), m.at("time_ns"), m.at("bytes")});
+    }
+    trace.link_bytes = json.at("link_bytes").get<std::vector<int64_t>>();
+    return trace;
+  } catch (const Json::exception& error) {
+    fail("trace: {}", error.what());
+  }
+}
+
+}  // namespace partita
