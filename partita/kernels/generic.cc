@@ -244,6 +244,7 @@ class StageRunner {
       reduce_into(out, program_.reducer, value, reduced);
       value = out;
     }
+    if (program_.dtype != DType::kInt64 && out_.part.dtype == DType::kInt64) value.clamp_(-kLargestInt, kLargestInt);
     store(value, first);
   }
 

@@ -286,6 +286,8 @@ class Compiler {
     } else {
       program_.finish = Finish::kStore;
       program_.a = as(compile(body), program_.dtype);
+      if (program_.dtype == real_ && parts_[stage_.tensor]->dtype == DType::kInt64)
+        program_.a = binary("max", binary("min", program_.a, constant(kLargestInt, real_), real_), constant(-kLargestInt, real_), real_);
     }
     lifetimes();
     return std::move(program_);

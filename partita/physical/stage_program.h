@@ -75,6 +75,10 @@ struct StageProgram {
   Shape block;                     // extents of a whole block
 };
 
+// Real values that go into an int64 tensor are clamped to this, the largest float32 below 2^63: infinity, the identity of a minimum,
+// stays larger than any number that is really there.
+constexpr double kLargestInt = 9223371487098961920.0;
+
 // parts: per tensor of the formula, what is held; the stage's own is where it is written. real: the type of real arithmetic.
 // The block is the largest, halved as often as needed, whose temporaries fit into `budget_bytes` (or which can't be halved further).
 StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges,

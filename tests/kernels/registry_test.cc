@@ -1,0 +1,141 @@
+// Every definition of the registry, every example, every derived strategy on 1 to 4 workers: sharded kernels equal the
+// unsharded formula, and kernels use no more scratch than they declare. The list of what was covered is printed, and it is everything.
+#include <gtest/gtest.h>
+
+#include "partita/base/error.h"
+#include "partita/base/rng.h"
+#include "partita/graph/infer.h"
+#include "partita/ops/ops.h"
+#include "partita/tdl/testing/instances.h"
+#include "tests/kernels/runner.h"
+
+namespace partita::testing {
+namespace {
+
+using namespace tdl::testing;
+using tdl::Array;
+
+struct Instance {
+  std::string name;
+  std::shared_ptr<const tdl::Bound> bound;
+  tdl::Attributes attributes;
+  std::vector<DType> results;
+  std::vector<Array> operands;
+};
+
+// Operands have both signs, except where the formula needs positive values (a logarithm, a root, a divisor).
+bool needs_positive(const tdl::Expr& e) {
+  const bool here = (e.kind == tdl::ExprKind::kUnary && (e.function == "log" || e.function == "sqrt")) ||
+                    (e.kind == tdl::ExprKind::kBinary && (e.function == "^" || e.function == "/") && e.args[1].kind != tdl::ExprKind::kNumber);
+  return here || std::any_of(e.args.begin(), e.args.end(), needs_positive);
+}
+
+std::vector<Instance> instances_of(const OpDefinition& definition, const std::shared_ptr<const OpRegistry>& registry) {
+  std::vector<Instance> result;
+  int number = 0;
+  for (const auto& example : definition.examples) {
+    GraphBuilder build("one", registry);
+    std::vector<TensorId> ids;
+    std::vector<DType> dtypes = example.dtypes.empty() ? std::vector<DType>(example.shapes.size(), DType::kFloat32) : example.dtypes;
+    for (size_t k = 0; k < example.shapes.size(); ++k) {
+      const bool replaced = std::find(definition.replaces.begin(), definition.replaces.end(), static_cast<int>(k)) != definition.replaces.end();
+      const std::string name = fmt::format("a{}", k);
+      ids.push_back(replaced ? build.parameter(name, example.shapes[k], 1, 0, dtypes[k]) : build.input(name, example.shapes[k], dtypes[k]));
+    }
+    const std::vector<TensorId> results = build.ops(definition.name, ids, example.attributes);
+    const Op op = build.graph().ops.back();
+    Instance instance{fmt::format("{} #{}", definition.name, number++), op.bound, op.attributes, {}, {}};
+    for (TensorId r : results) instance.results.push_back(build.graph().tensor(r).dtype);
+    bool positive = false;
+    for (const tdl::Stage& s : op.bound->stages) positive |= needs_positive(s.body);
+    Rng rng(5 + number);
+    const int64_t below = definition.name == "gather" ? example.shapes[0][example.attributes.contains("axis") ? 1 : 0]
+                          : definition.name == "max_pool_grad" ? 4 : example.shapes[0].empty() ? 2 : example.shapes[0].back();
+    for (size_t k = 0; k < example.shapes.size(); ++k) {
+      Array a{is_float(dtypes[k]) ? DType::kFloat64 : dtypes[k], example.shapes[k], {}, {}, {}};
+      for (int64_t i = 0; i < volume(a.shape); ++i) {
+        if (is_float(dtypes[k])) a.reals.push_back(positive ? 0.4 + rng.uniform() : rng.normal());
+        else a.ints.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(dtypes[k] == DType::kBool ? 2 : below))));
+      }
+      instance.operands.push_back(std::move(a));
+    }
+    result.push_back(std::move(instance));
+  }
+  return result;
+}
+
+std::string whole(Kernels& kernels, const Instance& instance, DType real, double tolerance, ScratchUse& use) {
+  const KernelOp op{instance.bound.get(), instance.name.substr(0, instance.name.find(' ')), instance.attributes, instance.results, real};
+  const std::vector<Array> got = run_whole(kernels, op, instance.operands, &use);
+  tdl::Evaluation options;
+  options.with_terms = true;
+  const std::vector<Array> expected = tdl::evaluate(*instance.bound, instance.operands, options);
+  for (size_t r = 0; r < got.size(); ++r)
+    if (std::string d = difference(got[r], expected[r], tolerance); !d.empty()) return d;
+  return use.above;
+}
+
+
+// The first strategy that goes wrong.
+std::string sharded(Kernels& kernels, const Instance& instance, int workers, int& count, ScratchUse& use) {
+  const KernelOp op{instance.bound.get(), instance.name.substr(0, instance.name.find(' ')), instance.attributes, instance.results, DType::kFloat64};
+  for (const tdl::AxisStrategy& s : tdl::strategies(*instance.bound, workers)) {
+    const auto derived = tdl::derive(*instance.bound, {workers}, {s});
+    if (!derived) continue;
+    ++count;
+    const CheckResult result = check(*instance.bound, *derived, instance.operands, 3, 1e-11, kernel_runner(kernels, op, &use));
+    if (!result.wrong.empty()) return fmt::format("{} on {}: {}", to_string(s), workers, result.wrong);
+  }
+  return use.above;
+}
+
+void every_strategy(bool registered, bool print) {
+  const auto registry = standard_ops();
+  const auto kernels = make_aten_kernels({registered, 0});
+  int definitions = 0, strategies = 0;
+  for (const OpDefinition* definition : registry->all()) {
+    ++definitions;
+    ASSERT_FALSE(definition->examples.empty()) << definition->name;
+    for (const Instance& instance : instances_of(*definition, registry)) {
+      ScratchUse use;
+      int count = 0;
+      EXPECT_EQ(whole(*kernels, instance, DType::kFloat64, 1e-11, use), "") << instance.name;
+      EXPECT_EQ(whole(*kernels, instance, DType::kFloat32, 3e-5, use), "") << instance.name << ", float32";
+      for (int workers : {1, 2, 3, 4}) EXPECT_EQ(sharded(*kernels, instance, workers, count, use), "") << instance.name;
+      EXPECT_GT(count, 0) << instance.name;
+      if (print) std::printf("  %-26s %4d strategies, %5d calls\n", instance.name.c_str(), count, use.calls);
+      strategies += count;
+    }
+  }
+  std::printf("%d definitions, %d strategies\n", definitions, strategies);
+  EXPECT_EQ(definitions, static_cast<int>(registry->all().size()));
+}
+
+TEST(Registry, EveryStrategyOnRegisteredKernels) { every_strategy(true, true); }
+TEST(Registry, EveryStrategyOnTheGenericKernel) { every_strategy(false, false); }
+
+// Two mesh axes: pairs of strategies, on 2 x 3.
+TEST(LongRegistry, PairsOfStrategies) {
+  const auto registry = standard_ops();
+  const auto kernels = make_aten_kernels();
+  int count = 0;
+  for (const OpDefinition* definition : registry->all())
+    for (const Instance& instance : instances_of(*definition, registry)) {
+      const KernelOp op{instance.bound.get(), definition->name, instance.attributes, instance.results, DType::kFloat64};
+      for (const tdl::AxisStrategy& a : tdl::strategies(*instance.bound, 2))
+        for (const tdl::AxisStrategy& b : tdl::strategies(*instance.bound, 3)) {
+          const auto derived = tdl::derive(*instance.bound, {2, 3}, {a, b});
+          if (!derived) continue;
+          ++count;
+          ScratchUse use;
+          const CheckResult result = check(*instance.bound, *derived, instance.operands, 3, 1e-11, kernel_runner(*kernels, op, &use));
+          EXPECT_EQ(result.wrong, "") << instance.name << ": " << to_string(a) << ", " << to_string(b);
+          EXPECT_EQ(use.above, "") << instance.name;
+        }
+    }
+  std::printf("%d pairs\n", count);
+  EXPECT_GT(count, 1000);
+}
+
+}  // namespace
+}  // namespace partita::testing
