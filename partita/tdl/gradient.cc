@@ -457,10 +457,13 @@ class Transposer {
     std::vector<int> left = own;
     auto is_left = [&](int i) { return std::find(left.begin(), left.end(), i) != left.end(); };
     auto remove_left = [&](int i) { left.erase(std::find(left.begin(), left.end(), i)); };
+    std::vector<Affine> forms = access.subscripts;  // of what is not solved yet
     Part part;
+    part.lhs.resize(forms.size());
     std::vector<Expr> guards;
     auto replace = [&](int index, const Affine& by) {
       Substitution one = {{index, by}};
+      for (Affine& form : forms) form = substituted_all(form, one);
       flow = substituted_all(std::move(flow), one);
       for (Expr& g : guards) g = substituted_all(std::move(g), one);
     };
@@ -475,23 +478,24 @@ class Transposer {
     for (const Affine& s : access.subscripts)
       for (const Affine::Term& t : s.terms) has_mod = has_mod || t.atom.kind == Affine::Atom::Kind::kMod;
 
-    std::vector<bool> solved = has_mod ? solve_digits(access, left, replace) : std::vector<bool>(access.subscripts.size(), false);
-
-    for (size_t axis = 0; axis < access.subscripts.size(); ++axis) {
-      const Affine& form = access.subscripts[axis];
+    std::vector<bool> solved = has_mod ? solve_digits(access, left, replace) : std::vector<bool>(forms.size(), false);
+    for (size_t axis = 0; axis < forms.size(); ++axis) {
+      int plain = forms[axis].plain_index();
       int64_t extent = tensor.factored[axis];
       if (solved[axis]) {
-        part.lhs.push_back(extent == 1 ? kZero : axis_index(access.tensor, axis));
-        continue;
-      }
-      int plain = form.plain_index();
-      if (plain >= 0 && is_left(plain) && g_.indices[plain].extent == extent) {
-        part.lhs.push_back(plain);
+        part.lhs[axis] = extent == 1 ? kZero : axis_index(access.tensor, axis);
+      } else if (plain >= 0 && is_left(plain) && g_.indices[plain].extent == extent) {
+        part.lhs[axis] = plain;
         remove_left(plain);
-        continue;
+        solved[axis] = true;
       }
-      int u = extent == 1 ? kZero : axis_index(access.tensor, axis);
-      part.lhs.push_back(u);
+    }
+
+    for (size_t axis = 0; axis < forms.size(); ++axis) {
+      if (solved[axis]) continue;
+      const Affine form = forms[axis];
+      int u = tensor.factored[axis] == 1 ? kZero : axis_index(access.tensor, axis);
+      part.lhs[axis] = u;
       Affine target = u == kZero ? affine_constant(0) : affine_index(u);
       set_subscript(flow, access.tensor, axis, form, target);
       if (!has_mod && solve_quotient(form, target, body, left, reduced, guard_range, replace)) continue;

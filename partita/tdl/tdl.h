@@ -195,7 +195,8 @@ double flops(const Bound& bound, const std::vector<Interval>& ranges);
 double flops(const Bound& bound);
 // Per stage, in order; their sum is flops().
 std::vector<double> stage_flops(const Bound& bound, const std::vector<Interval>& ranges);
-// Bytes read and written by a position, in elements per tensor (23).
+// What a position reads and writes, in elements per tensor (23): of an operand what it reads, of a stage the box it owns
+// (a stage that is no result moves only where the stages run as kernels of their own).
 std::vector<int64_t> touched_elements(const Bound& bound, const Derived& derived, int position);
 // The full range of every index.
 std::vector<Interval> full_ranges(const Bound& bound);

@@ -2,6 +2,7 @@
 // unsharded formula. PARTITA_FUZZ_SEED sets the seed.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 
 #include "partita/base/error.h"
@@ -79,6 +80,84 @@ void run(uint64_t seed, int formulas) {
   EXPECT_GT(n.partial, formulas / 4);
   EXPECT_GT(n.pairs, formulas);
 }
+
+// <cotangents, results>, and the sum of its absolute terms.
+struct Weighted {
+  double value = 0, terms = 0;
+};
+Weighted weighted(const Bound& bound, const std::vector<Array>& in, const std::vector<Array>& cotangents) {
+  std::vector<Array> out = evaluate(bound, in, {nullptr, true, nullptr});
+  Weighted w;
+  for (size_t r = 0; r < out.size(); ++r)
+    for (int64_t i = 0; i < volume(out[r].shape); ++i) {
+      w.value += out[r].at(i) * cotangents[r].reals[i];
+      w.terms += out[r].term(i) * std::abs(cotangents[r].reals[i]);
+    }
+  return w;
+}
+
+// The difference between a derived and a numeric derivative in a random direction, relative to the sum of absolute terms.
+double gradient_error(const Bound& bound, int operand, const std::vector<Array>& in, const std::vector<Array>& cotangents, uint64_t seed) {
+  constexpr double kStep = 1e-6;
+  Array direction = testing::normal_array(in[operand].shape, seed);
+  std::vector<Array> up = in, down = in;
+  for (size_t i = 0; i < direction.reals.size(); ++i) {
+    up[operand].reals[i] += kStep * direction.reals[i];
+    down[operand].reals[i] -= kStep * direction.reals[i];
+  }
+  Weighted above = weighted(bound, up, cotangents), below = weighted(bound, down, cotangents);
+  double numeric = (above.value - below.value) / (2 * kStep), derived = 0, size = 1 + std::abs(numeric);
+  size += 0x1p-50 * (above.terms + below.terms) / kStep * 1e6;  // what rounding does to the difference
+  std::optional<Gradient> g = gradient(bound, operand);
+  if (!g) return std::abs(numeric) / size;
+  std::vector<Array> given;
+  std::vector<Shape> shapes;
+  for (const std::string& name : g->operands) {
+    if (int t = bound.find_tensor(name); t >= 0 && t < bound.operand_count) given.push_back(in[t]);
+    for (size_t r = 0; r < bound.results.size(); ++r)
+      if ("g_" + bound.tensors[bound.results[r]].name == name) given.push_back(cotangents[r]);
+    shapes.push_back(given.back().shape);
+  }
+  Array d = evaluate(tdl::bind(g->text, shapes), given)[0];
+  for (size_t i = 0; i < direction.reals.size(); ++i) {
+    derived += d.at(i) * direction.reals[i];
+    size += std::abs(d.at(i) * direction.reals[i]);
+  }
+  return std::abs(numeric - derived) / size;
+}
+
+// Whether a reducer is max or min: where terms tie, each gets the whole gradient, which no numeric derivative shows.
+bool may_tie(const Bound& bound) {
+  for (const Stage& stage : bound.stages)
+    if (stage.body.kind == ExprKind::kReduce && stage.body.reducer != Reducer::kSum) return true;
+  return false;
+}
+
+void fuzz_gradients(uint64_t seed, int wanted) {
+  fmt::print("seed {}\n", seed);
+  int checked = 0;
+  for (; checked < wanted; ++seed) {
+    Rng rng(seed);
+    testing::Formula f = testing::random_formula(rng);
+    Bound bound = tdl::bind(f.text, f.shapes);
+    EXPECT_EQ(canonical(tdl::bind(to_text(bound), f.shapes)), canonical(bound)) << "seed " << seed << "\n" << f.text;
+    if (may_tie(bound)) continue;
+    std::vector<Array> in, cotangents;
+    for (const Shape& shape : f.shapes) in.push_back(testing::normal_array(shape, rng.next()));
+    for (int r : bound.results) cotangents.push_back(testing::normal_array(bound.tensors[r].shape, rng.next()));
+    for (int o = 0; o < bound.operand_count; ++o) {
+      double error = 1;  // the least of three directions: a step can cross a kink, but not in all
+      for (int attempt = 0; attempt < 3 && error > 1e-6; ++attempt)
+        error = std::min(error, gradient_error(bound, o, in, cotangents, rng.next()));
+      ASSERT_LE(error, 1e-6) << "seed " << seed << ", operand " << bound.tensors[o].name << ", shapes " << fmt::format("{}", fmt::join(f.shapes, " "))
+                             << "\n" << f.text << "\n" << (gradient(bound, o) ? gradient(bound, o)->text : "none");
+      ++checked;
+    }
+  }
+}
+
+TEST(Fuzz, GradientsOfRandomFormulas) { fuzz_gradients(5000, 400); }
+TEST(LongFuzz, GradientsOfRandomFormulas) { fuzz_gradients(100000, 20000); }
 
 TEST(Fuzz, RandomFormulas) { run(20260, 250); }
 TEST(LongFuzz, RandomFormulas) { run(1, 20000); }
