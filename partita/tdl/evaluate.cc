@@ -115,8 +115,10 @@ int64_t value_of(const Affine& form, const std::vector<int64_t>& at) {
 
 void collect_indices(const Affine& form, std::vector<int>& into) {
   for (const Affine::Term& t : form.terms) {
-    if (t.atom.inner) collect_indices(*t.atom.inner, into);
-    else if (std::find(into.begin(), into.end(), t.atom.index) == into.end()) into.push_back(t.atom.index);
+    if (t.atom.inner)
+      collect_indices(*t.atom.inner, into);
+    else if (std::find(into.begin(), into.end(), t.atom.index) == into.end())
+      into.push_back(t.atom.index);
   }
 }
 
@@ -139,13 +141,13 @@ struct Node {
   std::vector<Node> args;
 };
 
-const std::map<std::string, char> kBinaryOps = {{"+", '+'},  {"-", '-'},  {"*", '*'},  {"/", '/'},   {"//", 'd'},
-                                                {"%", '%'},  {"^", '^'},  {"<", '<'},  {"<=", 'l'},  {"==", '='},
-                                                {"!=", '!'}, {">=", 'g'}, {">", '>'},  {"and", '&'}, {"or", '|'},
+const std::map<std::string, char> kBinaryOps = {{"+", '+'},   {"-", '-'},  {"*", '*'}, {"/", '/'},   {"//", 'd'},
+                                                {"%", '%'},   {"^", '^'},  {"<", '<'}, {"<=", 'l'},  {"==", '='},
+                                                {"!=", '!'},  {">=", 'g'}, {">", '>'}, {"and", '&'}, {"or", '|'},
                                                 {"max", 'M'}, {"min", 'm'}};
-const std::map<std::string, char> kUnaryOps = {{"neg", '-'},  {"not", '!'}, {"exp", 'e'},     {"log", 'l'}, {"sqrt", 'q'},
-                                               {"tanh", 't'}, {"sigmoid", 'g'}, {"erf", 'f'}, {"sin", 's'}, {"cos", 'c'},
-                                               {"abs", 'a'},  {"sign", 'n'},    {"stop", '='}, {"floor", '_'}};
+const std::map<std::string, char> kUnaryOps = {
+    {"neg", '-'}, {"not", '!'}, {"exp", 'e'}, {"log", 'l'}, {"sqrt", 'q'}, {"tanh", 't'}, {"sigmoid", 'g'},
+    {"erf", 'f'}, {"sin", 's'}, {"cos", 'c'}, {"abs", 'a'}, {"sign", 'n'}, {"stop", '='}, {"floor", '_'}};
 
 char lookup(const std::map<std::string, char>& table, const std::string& name) {
   auto it = table.find(name);
@@ -159,7 +161,11 @@ class StageEvaluator {
  public:
   StageEvaluator(const Bound& bound, int stage, const std::vector<Interval>& ranges,
                  const std::vector<const Piece*>& pieces, const Evaluation& options)
-      : bound_(bound), stage_(bound.stages[stage]), ranges_(ranges), pieces_(pieces), options_(options),
+      : bound_(bound),
+        stage_(bound.stages[stage]),
+        ranges_(ranges),
+        pieces_(pieces),
+        options_(options),
         at_(bound.indices.size()) {}
 
   Piece run() {
@@ -200,8 +206,10 @@ class StageEvaluator {
            to_string(piece.box));
     piece.data.shape = extents(piece.box);
     int64_t n = volume(piece.box);
-    if (type == Type::kReal) piece.data.reals.resize(n);
-    else piece.data.ints.resize(n);
+    if (type == Type::kReal)
+      piece.data.reals.resize(n);
+    else
+      piece.data.ints.resize(n);
     if (type == Type::kReal && options_.with_terms) piece.data.terms.resize(n);
 
     for_each_point(points, [&](std::span<const int64_t> point) {
@@ -229,32 +237,49 @@ class StageEvaluator {
     for (const Node& a : node.args) widest = std::max(widest, a.type);
     Type arithmetic = std::max(widest, Type::kInt);
     switch (e.kind) {
-      case ExprKind::kNumber: node.type = is_integer(e.number) ? Type::kInt : Type::kReal; break;
-      case ExprKind::kIndex: node.type = Type::kInt; break;
+      case ExprKind::kNumber:
+        node.type = is_integer(e.number) ? Type::kInt : Type::kReal;
+        break;
+      case ExprKind::kIndex:
+        node.type = Type::kInt;
+        break;
       case ExprKind::kRead: {
         const Piece* piece = pieces_[e.tensor];
         node.type = piece ? type_of(piece->data.dtype) : Type::kReal;
-        if (e.has_else && e.number != 0) node.type = std::max(node.type, is_integer(e.number) ? Type::kInt : Type::kReal);
+        if (e.has_else && e.number != 0)
+          node.type = std::max(node.type, is_integer(e.number) ? Type::kInt : Type::kReal);
         break;
       }
       case ExprKind::kUnary:
         node.op = lookup(kUnaryOps, e.function);
-        if (node.op == '!') node.type = Type::kBool;
-        else if (node.op == '=') node.type = widest;
-        else if (std::string("-an_").find(node.op) != std::string::npos) node.type = arithmetic;
+        if (node.op == '!')
+          node.type = Type::kBool;
+        else if (node.op == '=')
+          node.type = widest;
+        else if (std::string("-an_").find(node.op) != std::string::npos)
+          node.type = arithmetic;
         break;
       case ExprKind::kBinary:
         node.op = lookup(kBinaryOps, e.function);
-        if (std::string("<l=!g>&|").find(node.op) != std::string::npos) node.type = Type::kBool;
+        if (std::string("<l=!g>&|").find(node.op) != std::string::npos)
+          node.type = Type::kBool;
         else if (node.op == '^') {
           bool natural = e.args[1].kind == ExprKind::kNumber && e.args[1].number >= 0;
           node.type = natural ? arithmetic : Type::kReal;
-        } else if (node.op != '/') node.type = arithmetic;
+        } else if (node.op != '/')
+          node.type = arithmetic;
         break;
-      case ExprKind::kIf: node.type = std::max(node.args[1].type, node.args[2].type); break;
-      case ExprKind::kRng: node.type = Type::kReal; break;
-      case ExprKind::kOpaque: node.type = Type::kReal; break;
-      case ExprKind::kReduce: ensure(false, "stage {}: a reducer below the root", bound_.tensors[stage_.tensor].name);
+      case ExprKind::kIf:
+        node.type = std::max(node.args[1].type, node.args[2].type);
+        break;
+      case ExprKind::kRng:
+        node.type = Type::kReal;
+        break;
+      case ExprKind::kOpaque:
+        node.type = Type::kReal;
+        break;
+      case ExprKind::kReduce:
+        ensure(false, "stage {}: a reducer below the root", bound_.tensors[stage_.tensor].name);
     }
     return node;
   }
@@ -270,7 +295,8 @@ class StageEvaluator {
     }
     const Piece* piece = pieces_[e.tensor];
     bool held = piece != nullptr;
-    for (size_t a = 0; held && a < point.size(); ++a) held = piece->box[a].lo <= point[a] && point[a] < piece->box[a].hi;
+    for (size_t a = 0; held && a < point.size(); ++a)
+      held = piece->box[a].lo <= point[a] && point[a] < piece->box[a].hi;
     if (!held)
       throw Error(ExitCode::kBug, fmt::format("stage {} reads {}{} outside the part it was given, {}",
                                               bound_.tensors[stage_.tensor].name, tensor.name, point,
@@ -286,12 +312,18 @@ class StageEvaluator {
     const Node &x = n.args[0], &y = n.args[1];
     auto decide = [&](auto a, auto b) {
       switch (n.op) {
-        case '<': return a < b;
-        case 'l': return a <= b;
-        case '=': return a == b;
-        case '!': return a != b;
-        case 'g': return a >= b;
-        default: return a > b;
+        case '<':
+          return a < b;
+        case 'l':
+          return a <= b;
+        case '=':
+          return a == b;
+        case '!':
+          return a != b;
+        case 'g':
+          return a >= b;
+        default:
+          return a > b;
       }
     };
     if (x.type == Type::kReal || y.type == Type::kReal) return decide(real(x), real(y));
@@ -301,8 +333,10 @@ class StageEvaluator {
   int64_t integer(const Node& n) {  // of a node that is not real
     const Expr& e = *n.expr;
     switch (n.kind) {
-      case ExprKind::kNumber: return static_cast<int64_t>(e.number);
-      case ExprKind::kIndex: return MUTANT("local_iota") ? at_[e.index] - ranges_[e.index].lo : at_[e.index];
+      case ExprKind::kNumber:
+        return static_cast<int64_t>(e.number);
+      case ExprKind::kIndex:
+        return MUTANT("local_iota") ? at_[e.index] - ranges_[e.index].lo : at_[e.index];
       case ExprKind::kRead: {
         int64_t i = locate(e);
         return i < 0 ? static_cast<int64_t>(fill(e)) : pieces_[e.tensor]->data.ints[i];
@@ -311,10 +345,14 @@ class StageEvaluator {
         if (n.op == '!') return !truth(n.args[0]);
         int64_t x = integer(n.args[0]);
         switch (n.op) {
-          case '-': return subtract(0, x);
-          case 'a': return x < 0 ? subtract(0, x) : x;
-          case 'n': return (x > 0) - (x < 0);
-          default: return x;  // stop, floor
+          case '-':
+            return subtract(0, x);
+          case 'a':
+            return x < 0 ? subtract(0, x) : x;
+          case 'n':
+            return (x > 0) - (x < 0);
+          default:
+            return x;  // stop, floor
         }
       }
       case ExprKind::kBinary: {
@@ -325,13 +363,20 @@ class StageEvaluator {
         if (n.type == Type::kBool) return compare(n);
         int64_t x = integer(n.args[0]), y = integer(n.args[1]);
         switch (n.op) {
-          case '+': return add(x, y);
-          case '-': return subtract(x, y);
-          case '*': return multiply(x, y);
-          case 'd': return floor_div(x, y);
-          case '%': return floor_mod(x, y);
-          case 'M': return std::max(x, y);
-          case 'm': return std::min(x, y);
+          case '+':
+            return add(x, y);
+          case '-':
+            return subtract(x, y);
+          case '*':
+            return multiply(x, y);
+          case 'd':
+            return floor_div(x, y);
+          case '%':
+            return floor_mod(x, y);
+          case 'M':
+            return std::max(x, y);
+          case 'm':
+            return std::min(x, y);
           default: {
             int64_t power = 1;
             for (int64_t i = 0; i < y; ++i) power = multiply(power, x);
@@ -339,8 +384,10 @@ class StageEvaluator {
           }
         }
       }
-      case ExprKind::kIf: return truth(n.args[0]) ? integer(n.args[1]) : integer(n.args[2]);
-      default: break;
+      case ExprKind::kIf:
+        return truth(n.args[0]) ? integer(n.args[1]) : integer(n.args[2]);
+      default:
+        break;
     }
     ensure(false, "no integer value of a node of kind {}", static_cast<int>(n.kind));
     return 0;
@@ -348,50 +395,82 @@ class StageEvaluator {
 
   static double unary(char op, double x) {
     switch (op) {
-      case '-': return -x;
-      case 'e': return std::exp(x);
-      case 'l': return std::log(x);
-      case 'q': return std::sqrt(x);
-      case 't': return std::tanh(x);
-      case 'g': return 1 / (1 + std::exp(-x));
-      case 'f': return std::erf(x);
-      case 's': return std::sin(x);
-      case 'c': return std::cos(x);
-      case 'a': return std::abs(x);
-      case 'n': return std::isnan(x) ? x : (x > 0) - (x < 0);
-      case '_': return std::floor(x);
-      default: return x;
+      case '-':
+        return -x;
+      case 'e':
+        return std::exp(x);
+      case 'l':
+        return std::log(x);
+      case 'q':
+        return std::sqrt(x);
+      case 't':
+        return std::tanh(x);
+      case 'g':
+        return 1 / (1 + std::exp(-x));
+      case 'f':
+        return std::erf(x);
+      case 's':
+        return std::sin(x);
+      case 'c':
+        return std::cos(x);
+      case 'a':
+        return std::abs(x);
+      case 'n':
+        return std::isnan(x) ? x : (x > 0) - (x < 0);
+      case '_':
+        return std::floor(x);
+      default:
+        return x;
     }
   }
   // |derivative| of a unary function whose value is f; 0 for the stepwise ones.
   static double slope(char op, double x, double f) {
     switch (op) {
-      case 'e': return std::abs(f);
-      case 'l': return 1 / std::abs(x);
-      case 'q': return f == 0 ? 0 : 0.5 / std::abs(f);
-      case 't': return 1 - f * f;
-      case 'g': return f * (1 - f);
-      case 'f': return 1.1283791670955126 * std::exp(-x * x);  // 2 / sqrt(pi)
-      case 's': return std::abs(std::cos(x));
-      case 'c': return std::abs(std::sin(x));
+      case 'e':
+        return std::abs(f);
+      case 'l':
+        return 1 / std::abs(x);
+      case 'q':
+        return f == 0 ? 0 : 0.5 / std::abs(f);
+      case 't':
+        return 1 - f * f;
+      case 'g':
+        return f * (1 - f);
+      case 'f':
+        return 1.1283791670955126 * std::exp(-x * x);  // 2 / sqrt(pi)
+      case 's':
+        return std::abs(std::cos(x));
+      case 'c':
+        return std::abs(std::sin(x));
       case 'n':
-      case '_': return 0;
-      default: return 1;
+      case '_':
+        return 0;
+      default:
+        return 1;
     }
   }
   static double largest(double a, double b) { return std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b); }
   static double least(double a, double b) { return std::isnan(a) ? a : std::isnan(b) ? b : std::min(a, b); }
   static double binary(char op, double x, double y) {
     switch (op) {
-      case '+': return x + y;
-      case '-': return x - y;
-      case '*': return x * y;
-      case '/': return x / y;
-      case 'd': return std::floor(x / y);
-      case '%': return x - y * std::floor(x / y);
-      case '^': return std::pow(x, y);
-      case 'M': return largest(x, y);
-      default: return least(x, y);
+      case '+':
+        return x + y;
+      case '-':
+        return x - y;
+      case '*':
+        return x * y;
+      case '/':
+        return x / y;
+      case 'd':
+        return std::floor(x / y);
+      case '%':
+        return x - y * std::floor(x / y);
+      case '^':
+        return std::pow(x, y);
+      case 'M':
+        return largest(x, y);
+      default:
+        return least(x, y);
     }
   }
 
@@ -399,24 +478,29 @@ class StageEvaluator {
     if (n.type != Type::kReal) return static_cast<double>(integer(n));
     const Expr& e = *n.expr;
     switch (n.kind) {
-      case ExprKind::kNumber: return e.number;
+      case ExprKind::kNumber:
+        return e.number;
       case ExprKind::kRead: {
         int64_t i = locate(e);
         return i < 0 ? fill(e) : pieces_[e.tensor]->data.at(i);
       }
-      case ExprKind::kUnary: return unary(n.op, real(n.args[0]));
+      case ExprKind::kUnary:
+        return unary(n.op, real(n.args[0]));
       case ExprKind::kBinary: {
         double x = real(n.args[0]);
         return binary(n.op, x, real(n.args[1]));
       }
-      case ExprKind::kIf: return truth(n.args[0]) ? real(n.args[1]) : real(n.args[2]);
+      case ExprKind::kIf:
+        return truth(n.args[0]) ? real(n.args[1]) : real(n.args[2]);
       case ExprKind::kRng: {
         std::vector<int64_t> arguments;
         for (const Node& a : n.args) arguments.push_back(a.type == Type::kReal ? std::llround(real(a)) : integer(a));
         return rng_value(arguments);
       }
-      case ExprKind::kOpaque: return opaque(e);
-      default: break;
+      case ExprKind::kOpaque:
+        return opaque(e);
+      default:
+        break;
     }
     ensure(false, "no real value of a node of kind {}", static_cast<int>(n.kind));
     return 0;
@@ -452,20 +536,26 @@ class StageEvaluator {
         double f = binary(n.op, x.value, y.value), ax = std::abs(x.value), ay = std::abs(y.value);
         switch (n.op) {
           case '+':
-          case '-': return {f, x.terms + y.terms};
-          case '*': return {f, ax * y.terms + x.terms * ay - ax * ay};
-          case '/': return {f, x.terms / ay + std::abs(f) * (y.terms / ay - 1)};
+          case '-':
+            return {f, x.terms + y.terms};
+          case '*':
+            return {f, ax * y.terms + x.terms * ay - ax * ay};
+          case '/':
+            return {f, x.terms / ay + std::abs(f) * (y.terms / ay - 1)};
           case '^': {
             double by_x = f == 0 ? 0 : std::abs(f * y.value) * x.terms / ax;
             double by_y = f == 0 || x.value <= 0 ? 0 : std::abs(f * std::log(ax)) * y.terms;
             return {f, std::abs(f) + by_x + by_y};
           }
           case 'M':
-          case 'm': return {f, std::max(x.terms, y.terms)};
-          default: return {f, std::abs(f)};
+          case 'm':
+            return {f, std::max(x.terms, y.terms)};
+          default:
+            return {f, std::abs(f)};
         }
       }
-      case ExprKind::kIf: return truth(n.args[0]) ? terms(n.args[1]) : terms(n.args[2]);
+      case ExprKind::kIf:
+        return truth(n.args[0]) ? terms(n.args[1]) : terms(n.args[2]);
       default: {
         double v = real(n);
         return {v, std::abs(v)};
@@ -488,10 +578,18 @@ class StageEvaluator {
     each_reduced(reduce, reduced, [&] {
       int64_t v = integer(body);
       switch (r) {
-        case Reducer::kSum: total = add(total, v); break;
-        case Reducer::kProd: total = multiply(total, v); break;
-        case Reducer::kMax: total = std::max(total, v); break;
-        case Reducer::kMin: total = std::min(total, v); break;
+        case Reducer::kSum:
+          total = add(total, v);
+          break;
+        case Reducer::kProd:
+          total = multiply(total, v);
+          break;
+        case Reducer::kMax:
+          total = std::max(total, v);
+          break;
+        case Reducer::kMin:
+          total = std::min(total, v);
+          break;
       }
     });
     return total;
@@ -499,10 +597,14 @@ class StageEvaluator {
 
   static double combine(Reducer r, double total, double v) {
     switch (r) {
-      case Reducer::kSum: return total + v;
-      case Reducer::kProd: return total * v;
-      case Reducer::kMax: return largest(total, v);
-      case Reducer::kMin: return least(total, v);
+      case Reducer::kSum:
+        return total + v;
+      case Reducer::kProd:
+        return total * v;
+      case Reducer::kMax:
+        return largest(total, v);
+      case Reducer::kMin:
+        return least(total, v);
     }
     return v;
   }
@@ -523,11 +625,13 @@ class StageEvaluator {
     Real total{start(r), r == Reducer::kProd ? 1.0 : 0.0};
     each_reduced(reduce, reduced, [&] {
       Real x = terms(body);
-      if (r == Reducer::kSum) total.terms += x.terms;
+      if (r == Reducer::kSum)
+        total.terms += x.terms;
       else if (r == Reducer::kProd) {
         double ax = std::abs(x.value), at = std::abs(total.value);
         total.terms = at * x.terms + total.terms * ax - at * ax;
-      } else total.terms = std::max(total.terms, x.terms);
+      } else
+        total.terms = std::max(total.terms, x.terms);
       total.value = combine(r, total.value, x.value);
     });
     return total;
@@ -552,7 +656,8 @@ class StageEvaluator {
       std::vector<Array> arguments;
       for (size_t i = 0; i < e.args.size(); ++i) arguments.push_back(slice(e.args[i], slices[i]));
       const OpaqueRegistry* registry = options_.opaques;
-      if (!registry || !registry->contains(e.function)) fail("no evaluator is given for the opaque function '{}'", e.function);
+      if (!registry || !registry->contains(e.function))
+        fail("no evaluator is given for the opaque function '{}'", e.function);
       it->second = registry->at(e.function)(arguments);
     }
     const Array& result = it->second;
@@ -609,7 +714,8 @@ std::vector<Array> evaluate(const Bound& bound, const std::vector<Array>& operan
   for (int t = 0; t < bound.operand_count; ++t) {
     const BoundTensor& tensor = bound.tensors[t];
     if (operands[t].shape != tensor.shape && operands[t].shape != tensor.factored)
-      fail("{}: operand {} has shape {}, the formula was bound to {}", bound.name, tensor.name, operands[t].shape, tensor.shape);
+      fail("{}: operand {} has shape {}, the formula was bound to {}", bound.name, tensor.name, operands[t].shape,
+           tensor.shape);
     held[t] = {full_box(tensor.factored), operands[t]};
     held[t].data.shape = tensor.factored;
     pieces[t] = &held[t];

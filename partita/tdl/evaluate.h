@@ -59,9 +59,9 @@ struct Evaluation {
 // rng(seed, n), rng(seed, step, n), rng(seed, stream, step, n): base/rng.h's philox_uniform, 0 for what is not given.
 double rng_value(std::span<const int64_t> arguments);
 
-// One stage over ranges (20): `pieces` has one entry a tensor, null where nothing of it is held. Reading outside a piece
-// is our bug and throws; out of range, which reads `else`, is judged on the whole tensor. The result's box is what the
-// ranges own of the stage, which must be one box; its axes are all empty where that is nothing.
+// One stage over ranges (20): `pieces` has one entry a tensor, null where nothing of it is held. Reading outside a
+// piece is our bug and throws; out of range, which reads `else`, is judged on the whole tensor. The result's box is
+// what the ranges own of the stage, which must be one box; its axes are all empty where that is nothing.
 Piece evaluate_stage(const Bound& bound, int stage, const std::vector<Interval>& ranges,
                      const std::vector<const Piece*>& pieces, const Evaluation& options = {});
 

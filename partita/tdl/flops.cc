@@ -19,8 +19,10 @@ bool reads_data(const Expr& e) {
 
 void indices_of(const Affine& form, std::set<int>& into) {
   for (const Affine::Term& t : form.terms) {
-    if (t.atom.inner) indices_of(*t.atom.inner, into);
-    else into.insert(t.atom.index);
+    if (t.atom.inner)
+      indices_of(*t.atom.inner, into);
+    else
+      into.insert(t.atom.index);
   }
 }
 
@@ -186,7 +188,8 @@ class PointCounter {
   PointCounter(std::vector<int> indices, const std::vector<const Expr*>& guards, const std::vector<Interval>& ranges)
       : ranges_(ranges), at_(ranges.size(), 0) {
     auto is_solved = [&](int i) {
-      return std::any_of(guards.begin(), guards.end(), [&](const Expr* g) { return g->function == "==" && is_interval_of(*g, i); });
+      return std::any_of(guards.begin(), guards.end(),
+                         [&](const Expr* g) { return g->function == "==" && is_interval_of(*g, i); });
     };
     std::stable_sort(indices.begin(), indices.end(), [&](int a, int b) {
       return std::pair(is_solved(a), ranges[a].size()) < std::pair(is_solved(b), ranges[b].size());
@@ -211,7 +214,8 @@ class PointCounter {
     double n = 0;
     for (int64_t x = range.lo; x < range.hi; ++x) {
       at_[l.index] = x;
-      if (std::all_of(l.tested.begin(), l.tested.end(), [&](const Expr* g) { return value_of(*g, at_) != 0; })) n += count(level + 1);
+      if (std::all_of(l.tested.begin(), l.tested.end(), [&](const Expr* g) { return value_of(*g, at_) != 0; }))
+        n += count(level + 1);
     }
     return n;
   }
@@ -236,11 +240,13 @@ double points(const std::set<int>& own, const Guarded& guarded, const std::vecto
   for (const Expr* g : guarded.guards) {
     Group merged{{}, {g}};
     indices_of(*g, merged.indices);
-    if (std::any_of(merged.indices.begin(), merged.indices.end(), [&](int i) { return guarded.determined.contains(i); }))
+    if (std::any_of(merged.indices.begin(), merged.indices.end(),
+                    [&](int i) { return guarded.determined.contains(i); }))
       continue;
     std::vector<Group> rest;
     for (Group& other : groups) {
-      bool meet = std::any_of(other.indices.begin(), other.indices.end(), [&](int i) { return merged.indices.contains(i); });
+      bool meet =
+          std::any_of(other.indices.begin(), other.indices.end(), [&](int i) { return merged.indices.contains(i); });
       if (meet) {
         merged.indices.insert(other.indices.begin(), other.indices.end());
         merged.guards.insert(merged.guards.end(), other.guards.begin(), other.guards.end());
@@ -277,10 +283,11 @@ std::vector<double> stage_flops(const Bound& bound, const std::vector<Interval>&
     std::set<int> own = stage_indices(stage);
     double share = 1;  // of the values that data can name, the part that falls to these ranges
     for (const auto& [index, data] : guarded.determined)
-      share *= static_cast<double>(ranges[index].size()) / static_cast<double>(std::max<int64_t>(1, bound.indices[index].extent));
-    bool reduces = stage.body.kind == ExprKind::kReduce &&
-                   !std::all_of(stage.body.reduced.begin(), stage.body.reduced.end(),
-                                [&](int i) { return guarded.determined.contains(i); });
+      share *= static_cast<double>(ranges[index].size()) /
+               static_cast<double>(std::max<int64_t>(1, bound.indices[index].extent));
+    bool reduces =
+        stage.body.kind == ExprKind::kReduce && !std::all_of(stage.body.reduced.begin(), stage.body.reduced.end(),
+                                                             [&](int i) { return guarded.determined.contains(i); });
     double per_point = static_cast<double>(operations(*guarded.body)) + (reduces ? 1 : 0);
     result.push_back(per_point == 0 ? 0 : per_point * share * points(own, guarded, ranges));
   }
@@ -305,8 +312,8 @@ std::vector<int64_t> touched_elements(const Bound& bound, const Derived& derived
       continue;
     }
     size_t rank = tensor.factored.size();
-    std::vector<int64_t> step(rank, 0);      // gcd of the distances between elements read
-    std::vector<int64_t> at_most(rank, 0);   // points of the data that determine a subscript; 0: none does
+    std::vector<int64_t> step(rank, 0);     // gcd of the distances between elements read
+    std::vector<int64_t> at_most(rank, 0);  // points of the data that determine a subscript; 0: none does
     std::vector<bool> first(rank, true);
     std::vector<int64_t> origin(rank, 0);
     for (const Stage& stage : bound.stages) {
@@ -320,7 +327,8 @@ std::vector<int64_t> touched_elements(const Bound& bound, const Derived& derived
           }
           const Affine& form = read.subscripts[a];
           for (const Affine::Term& term : form.terms)
-            step[a] = term.atom.inner || ranges[term.atom.index].size() > 1 ? std::gcd(step[a], term.coefficient) : step[a];
+            step[a] =
+                term.atom.inner || ranges[term.atom.index].size() > 1 ? std::gcd(step[a], term.coefficient) : step[a];
           if (first[a]) origin[a] = form.constant;
           step[a] = std::gcd(step[a], form.constant - origin[a]);
           auto it = determined.find(form.plain_index());

@@ -1,6 +1,6 @@
 // Derived gradients (25): each access x[f(I)] of a stage gives dx[u] = sum over the unsolved indices of
-// G[lhs(I)] * d body / d access, with u = f(I) solved for one index an axis. The gradient is built as a bound formula and
-// written as text, so that it goes through parser and binder like a formula that a person wrote.
+// G[lhs(I)] * d body / d access, with u = f(I) solved for one index an axis. The gradient is built as a bound formula
+// and written as text, so that it goes through parser and binder like a formula that a person wrote.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -108,7 +108,8 @@ Expr tidied(Expr e, const std::vector<Interval>& ranges) {
   }
   if (std::optional<Affine> form = affine_of(e)) return expr_of(simplified(*form, ranges));
   for (Expr& a : e.args) a = tidied(std::move(a), ranges);
-  if (e.kind == ExprKind::kIf && e.args[0].kind == ExprKind::kNumber) return Expr(e.args[e.args[0].number != 0 ? 1 : 2]);
+  if (e.kind == ExprKind::kIf && e.args[0].kind == ExprKind::kNumber)
+    return Expr(e.args[e.args[0].number != 0 ? 1 : 2]);
   if (e.kind != ExprKind::kBinary) return e;
   if (e.function == "and" || e.function == "or") {
     double neutral = e.function == "and" ? 1 : 0;
@@ -195,7 +196,8 @@ std::optional<Expr> derivative_of_unary(const Expr& e, const Expr* access) {
   if (f == "sigmoid") return times(*d, binary("*", e, binary("-", number(1), e)));
   if (f == "sin") return times(*d, unary("cos", x));
   if (f == "cos") return negated(times(*d, unary("sin", x)));
-  if (f == "erf") return times(*d, times(number(2 / std::sqrt(std::acos(-1.0))), unary("exp", unary("neg", binary("*", x, x)))));
+  if (f == "erf")
+    return times(*d, times(number(2 / std::sqrt(std::acos(-1.0))), unary("exp", unary("neg", binary("*", x, x)))));
   ensure(false, "no derivative of the function '{}'", f);
   return std::nullopt;
 }
@@ -204,14 +206,17 @@ std::optional<Expr> derivative_of_unary(const Expr& e, const Expr* access) {
 std::optional<Expr> derivative(const Expr& e, const Expr* access) {
   if (&e == access) return number(1);
   switch (e.kind) {
-    case ExprKind::kUnary: return derivative_of_unary(e, access);
-    case ExprKind::kBinary: return derivative_of_binary(e, access);
+    case ExprKind::kUnary:
+      return derivative_of_unary(e, access);
+    case ExprKind::kBinary:
+      return derivative_of_binary(e, access);
     case ExprKind::kIf: {
       if (std::optional<Expr> yes = derivative(e.args[1], access)) return select(e.args[0], *yes, number(0));
       if (std::optional<Expr> no = derivative(e.args[2], access)) return select(e.args[0], number(0), *no);
       return std::nullopt;
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -219,13 +224,20 @@ std::optional<Expr> derivative(const Expr& e, const Expr* access) {
 bool is_polynomial(const Expr& e) {
   static const std::set<std::string> kRing = {"+", "-", "*"};
   switch (e.kind) {
-    case ExprKind::kNumber: return std::isfinite(e.number);
-    case ExprKind::kIndex: return true;
-    case ExprKind::kRead: return std::isfinite(e.number);
-    case ExprKind::kUnary: return e.function == "neg" && is_polynomial(e.args[0]);
-    case ExprKind::kBinary: return kRing.contains(e.function) && is_polynomial(e.args[0]) && is_polynomial(e.args[1]);
-    case ExprKind::kIf: return is_polynomial(e.args[1]) && is_polynomial(e.args[2]);
-    default: return false;
+    case ExprKind::kNumber:
+      return std::isfinite(e.number);
+    case ExprKind::kIndex:
+      return true;
+    case ExprKind::kRead:
+      return std::isfinite(e.number);
+    case ExprKind::kUnary:
+      return e.function == "neg" && is_polynomial(e.args[0]);
+    case ExprKind::kBinary:
+      return kRing.contains(e.function) && is_polynomial(e.args[0]) && is_polynomial(e.args[1]);
+    case ExprKind::kIf:
+      return is_polynomial(e.args[1]) && is_polynomial(e.args[2]);
+    default:
+      return false;
   }
 }
 
@@ -299,14 +311,16 @@ Affine without_mod(const Affine& form) {
 }
 
 bool has_quotient(const Affine& form) {
-  return std::any_of(form.terms.begin(), form.terms.end(), [](const Affine::Term& t) { return t.atom.inner != nullptr; });
+  return std::any_of(form.terms.begin(), form.terms.end(),
+                     [](const Affine::Term& t) { return t.atom.inner != nullptr; });
 }
 
 // ---------------------------------------------------------------- transposition
 
 constexpr int kZero = -1;  // in a Part's left side: the axis has extent 1 and is written at 0
 
-// One contribution to a tensor's cotangent: at lhs (an index, or kZero, a factored axis), the sum of body over `summed`.
+// One contribution to a tensor's cotangent: at lhs (an index, or kZero, a factored axis), the sum of body over
+// `summed`.
 struct Part {
   std::vector<int> lhs;
   std::vector<int> summed;
@@ -392,7 +406,8 @@ class Transposer {
   // The index that runs along an axis of a tensor where none of the forward formula can.
   int axis_index(int tensor, size_t axis) {
     auto [it, fresh] = axis_indices_.try_emplace({tensor, axis}, -1);
-    if (fresh) it->second = add_index(fmt::format("{}_{}", f_.tensors[tensor].name, axis), f_.tensors[tensor].factored[axis]);
+    if (fresh)
+      it->second = add_index(fmt::format("{}_{}", f_.tensors[tensor].name, axis), f_.tensors[tensor].factored[axis]);
     return it->second;
   }
   std::vector<Interval> all_ranges() const {
@@ -413,10 +428,11 @@ class Transposer {
     const Expr* reduce = stage.body.kind == ExprKind::kReduce ? &stage.body : nullptr;
     const Expr& body = reduce ? reduce->args[0] : stage.body;
     if (reduce && reduce->reducer == Reducer::kProd)
-      fail("{}: the gradient of {} goes through prod(..) in stage {}, which has no derived gradient: declare one", f_.name,
-           f_.tensors[operand_].name, tensor.name);
+      fail("{}: the gradient of {} goes through prod(..) in stage {}, which has no derived gradient: declare one",
+           f_.name, f_.tensors[operand_].name, tensor.name);
     if (body.kind == ExprKind::kOpaque)
-      fail("{}: the gradient of {} goes through opaque {}: declare a gradient", f_.name, f_.tensors[operand_].name, body.function);
+      fail("{}: the gradient of {} goes through opaque {}: declare a gradient", f_.name, f_.tensors[operand_].name,
+           body.function);
 
     std::vector<int> own;  // the stage's indices, those of the left side first
     for (const Affine& form : stage.lhs) collect_indices(form, own);
@@ -445,8 +461,10 @@ class Transposer {
   }
 
   void reject_opaque(const Expr& e, const Expr* access) const {
-    if (e.kind == ExprKind::kOpaque && std::any_of(e.args.begin(), e.args.end(), [&](const Expr& a) { return &a == access; }))
-      fail("{}: the gradient of {} goes through opaque {}: declare a gradient", f_.name, f_.tensors[operand_].name, e.function);
+    if (e.kind == ExprKind::kOpaque &&
+        std::any_of(e.args.begin(), e.args.end(), [&](const Expr& a) { return &a == access; }))
+      fail("{}: the gradient of {} goes through opaque {}: declare a gradient", f_.name, f_.tensors[operand_].name,
+           e.function);
     for (const Expr& a : e.args) reject_opaque(a, access);
   }
 
@@ -500,14 +518,16 @@ class Transposer {
       set_subscript(flow, access.tensor, axis, form, target);
       if (!has_mod && solve_quotient(form, target, body, left, reduced, guard_range, replace)) continue;
 
-      // coefficient * v = rest, for the index v that is cheapest to solve for: an index of the left side first, since what
-      // is left over is summed, and what the formula sums (a convolution's kernel) is mostly shorter.
+      // coefficient * v = rest, for the index v that is cheapest to solve for: an index of the left side first, since
+      // what is left over is summed, and what the formula sums (a convolution's kernel) is mostly shorter.
       const Affine::Term* best = nullptr;
       auto rank = [&](const Affine::Term& t) {
-        return std::tuple(reduced.contains(t.atom.index), std::abs(t.coefficient) != 1, g_.indices[t.atom.index].extent == 1);
+        return std::tuple(reduced.contains(t.atom.index), std::abs(t.coefficient) != 1,
+                          g_.indices[t.atom.index].extent == 1);
       };
       for (const Affine::Term& t : form.terms)
-        if (t.atom.kind == Affine::Atom::Kind::kIndex && is_left(t.atom.index) && (!best || rank(t) < rank(*best))) best = &t;
+        if (t.atom.kind == Affine::Atom::Kind::kIndex && is_left(t.atom.index) && (!best || rank(t) < rank(*best)))
+          best = &t;
       if (!best) {
         if (!(form == target)) guards.push_back(binary("==", expr_of(target), expr_of(form)));
         continue;
@@ -530,8 +550,8 @@ class Transposer {
     return part;
   }
 
-  // A reshape: the subscripts with quotients are the digits of one number, x[L // 6, L % 6], and so are the indices in it,
-  // L = 8 i + j. Then i and j are digits of 6 u + v: i = (6 u + v) // 8, j = (6 u + v) % 8. Which axes that solves.
+  // A reshape: the subscripts with quotients are the digits of one number, x[L // 6, L % 6], and so are the indices in
+  // it, L = 8 i + j. Then i and j are digits of 6 u + v: i = (6 u + v) // 8, j = (6 u + v) % 8. Which axes that solves.
   template <typename Replace>
   std::vector<bool> solve_digits(const Expr& access, std::vector<int>& left, Replace replace) {
     const Shape& extents = f_.tensors[access.tensor].factored;
@@ -602,14 +622,15 @@ class Transposer {
     return true;
   }
 
-  // Whether the stage's left side is read at `index` alone along an axis that it fills, so that a value out of its range
-  // reads 0 there.
+  // Whether the stage's left side is read at `index` alone along an axis that it fills, so that a value out of its
+  // range reads 0 there.
   bool zero_outside(const Stage& stage, int index) const {
     const BoundTensor& tensor = f_.tensors[stage.tensor];
     size_t axis = 0;
     for (size_t stored = 0; stored < tensor.shape.size(); ++stored) {
       size_t radices = tensor.radices[stored].size();
-      if (radices == 1 && stage.lhs[axis].plain_index() == index && tensor.shape[stored] == f_.indices[index].extent) return true;
+      if (radices == 1 && stage.lhs[axis].plain_index() == index && tensor.shape[stored] == f_.indices[index].extent)
+        return true;
       axis += radices;
     }
     return false;
@@ -633,8 +654,10 @@ class Transposer {
       int from = part.lhs[a], to = wanted[a];
       if (from == to) continue;
       if (from == kZero || to == kZero) {  // extent 1 either way
-        if (from != kZero) by[from] = affine_constant(0);
-        else std::erase(part.summed, to);
+        if (from != kZero)
+          by[from] = affine_constant(0);
+        else
+          std::erase(part.summed, to);
         continue;
       }
       if (g_.indices[from].extent != g_.indices[to].extent || names.contains(from) || targets.contains(to)) return;
@@ -643,13 +666,15 @@ class Transposer {
     }
     for (int to : targets) {
       if (names.contains(to)) continue;
-      bool used = mentions(part.body, to) || std::find(part.summed.begin(), part.summed.end(), to) != part.summed.end() ||
+      bool used = mentions(part.body, to) ||
+                  std::find(part.summed.begin(), part.summed.end(), to) != part.summed.end() ||
                   std::find(part.lhs.begin(), part.lhs.end(), to) != part.lhs.end();
       if (!used) continue;
       // The name that has become free, if it is of the same extent, else a new one.
       int other = -1;
       for (const auto& [from, target] : names) {
-        bool taken = targets.contains(from) || std::any_of(names.begin(), names.end(), [&](auto& n) { return n.second == from; });
+        bool taken = targets.contains(from) ||
+                     std::any_of(names.begin(), names.end(), [&](auto& n) { return n.second == from; });
         if (!taken && g_.indices[from].extent == g_.indices[to].extent) other = from;
       }
       names[to] = other >= 0 ? other : add_index(g_.indices[to].name, g_.indices[to].extent);
@@ -661,7 +686,8 @@ class Transposer {
     part.lhs = wanted;
   }
 
-  int add_stage(const std::string& name, int like, const std::vector<int>& lhs, const std::vector<int>& summed, Expr body) {
+  int add_stage(const std::string& name, int like, const std::vector<int>& lhs, const std::vector<int>& summed,
+                Expr body) {
     BoundTensor tensor = f_.tensors[like];
     tensor.name = fresh_name(name);
     tensor.is_operand = false;
@@ -709,7 +735,8 @@ class Transposer {
     if (e.subscripts.size() != part.lhs.size()) return false;
     std::vector<Affine> lhs = forms(part.lhs);
     for (size_t a = 0; a < lhs.size(); ++a)
-      if (!(e.subscripts[a] == lhs[a]) || shape[a] != (part.lhs[a] == kZero ? 1 : g_.indices[part.lhs[a]].extent)) return false;
+      if (!(e.subscripts[a] == lhs[a]) || shape[a] != (part.lhs[a] == kZero ? 1 : g_.indices[part.lhs[a]].extent))
+        return false;
     return true;
   }
 

@@ -45,11 +45,15 @@ TEST(Flops, GuardsOnLargeExtentsAreSolvedNotEnumerated) {
   int64_t n = 4096;
   std::vector<Shape> shapes(3, Shape{8, 32, n, 128});
   double half = static_cast<double>(n) * static_cast<double>(n + 1) / 2;
-  EXPECT_EQ(flops(tdl::bind(kGuarded, shapes, {{"O", 0}})), 256.0 * (half * (4 * 128 + 6) + static_cast<double>(n * 128)));
+  EXPECT_EQ(flops(tdl::bind(kGuarded, shapes, {{"O", 0}})),
+            256.0 * (half * (4 * 128 + 6) + static_cast<double>(n * 128)));
 }
 
 TEST(Flops, IndicesThatGuardsEquateAreSolved) {
-  Bound b = tdl::bind("f(g)[x, y] where x < 300, y < 400 = sum(i, j) if(y == (800*i + j) % 400, if(x == (800*i + j)//400, g[i, j], 0), 0)", {{150, 800}});
+  Bound b = tdl::bind(
+      "f(g)[x, y] where x < 300, y < 400 = sum(i, j) if(y == (800*i + j) % 400, if(x == (800*i + j)//400, g[i, j], 0), "
+      "0)",
+      {{150, 800}});
   EXPECT_EQ(flops(b), 150 * 800);
 }
 
@@ -76,7 +80,8 @@ TEST(Flops, PartsOfAnEvenSplitAddUpToTheWhole) {
         for (size_t i = 0; i < sum.size(); ++i) sum[i] += copied[i];
       }
       for (size_t i = 0; i < sum.size(); ++i)
-        EXPECT_TRUE(std::abs(sum[i] - whole[i]) < 1e-6 || std::abs(sum[i] - 3 * whole[i]) < 1e-6) << name << " " << to_string(s) << " stage " << i;
+        EXPECT_TRUE(std::abs(sum[i] - whole[i]) < 1e-6 || std::abs(sum[i] - 3 * whole[i]) < 1e-6)
+            << name << " " << to_string(s) << " stage " << i;
     }
   }
 }

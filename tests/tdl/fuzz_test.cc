@@ -70,9 +70,11 @@ void run(uint64_t seed, int formulas) {
   fmt::print("seed {}\n", seed);
   Counts n;
   fuzz(seed, formulas, n);
-  fmt::print("{} formulas ({} did not bind), {} runs: {} with inner conversions, {} with inner fetches, {} with partial operands, "
-             "{} with two names; {} pairs on two mesh axes, {} pairs refused\n",
-             n.formulas, n.unbound, n.runs, n.conversions, n.fetches, n.partial, n.sets, n.pairs, n.refused);
+  fmt::print(
+      "{} formulas ({} did not bind), {} runs: {} with inner conversions, {} with inner fetches, {} with partial "
+      "operands, "
+      "{} with two names; {} pairs on two mesh axes, {} pairs refused\n",
+      n.formulas, n.unbound, n.runs, n.conversions, n.fetches, n.partial, n.sets, n.pairs, n.refused);
   if (::testing::Test::HasFailure()) return;
   EXPECT_LT(n.unbound, n.formulas);
   EXPECT_GT(n.conversions, formulas / 2);
@@ -96,8 +98,10 @@ Weighted weighted(const Bound& bound, const std::vector<Array>& in, const std::v
   return w;
 }
 
-// The difference between a derived and a numeric derivative in a random direction, relative to the sum of absolute terms.
-double gradient_error(const Bound& bound, int operand, const std::vector<Array>& in, const std::vector<Array>& cotangents, uint64_t seed) {
+// The difference between a derived and a numeric derivative in a random direction, relative to the sum of absolute
+// terms.
+double gradient_error(const Bound& bound, int operand, const std::vector<Array>& in,
+                      const std::vector<Array>& cotangents, uint64_t seed) {
   constexpr double kStep = 1e-6;
   Array direction = testing::normal_array(in[operand].shape, seed);
   std::vector<Array> up = in, down = in;
@@ -149,8 +153,10 @@ void fuzz_gradients(uint64_t seed, int wanted) {
       double error = 1;  // the least of three directions: a step can cross a kink, but not in all
       for (int attempt = 0; attempt < 3 && error > 1e-6; ++attempt)
         error = std::min(error, gradient_error(bound, o, in, cotangents, rng.next()));
-      ASSERT_LE(error, 1e-6) << "seed " << seed << ", operand " << bound.tensors[o].name << ", shapes " << fmt::format("{}", fmt::join(f.shapes, " "))
-                             << "\n" << f.text << "\n" << (gradient(bound, o) ? gradient(bound, o)->text : "none");
+      ASSERT_LE(error, 1e-6) << "seed " << seed << ", operand " << bound.tensors[o].name << ", shapes "
+                             << fmt::format("{}", fmt::join(f.shapes, " ")) << "\n"
+                             << f.text << "\n"
+                             << (gradient(bound, o) ? gradient(bound, o)->text : "none");
       ++checked;
     }
   }

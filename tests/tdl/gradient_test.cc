@@ -118,7 +118,8 @@ std::string text_of(std::string_view name, std::string_view operand) {
 }
 
 TEST(Gradient, TextsAreTheGoldenText) {
-  std::string text = "# The derived gradient of every operand of every operator instance (partita/tdl/testing/instances.txt).\n";
+  std::string text =
+      "# The derived gradient of every operand of every operator instance (partita/tdl/testing/instances.txt).\n";
   for (const Instance& instance : instances()) {
     text += instance.name + "\n";
     Bound forward = testing::bind(instance);
@@ -176,15 +177,18 @@ TEST(Gradient, OfAConvolutionsDataIsAHaloedReadWithoutRangeGuards) {
 }
 
 TEST(Gradient, EqualsARegisteredDefinitionsCanonicalForm) {
-  Bound strided = tdl::bind("conv(x, w)[n,o,y] where y < 5 = sum(c,r) x[n, c, y*2 + r - 1] * w[o,c,r]", {{2, 3, 9}, {4, 3, 3}});
+  Bound strided =
+      tdl::bind("conv(x, w)[n,o,y] where y < 5 = sum(c,r) x[n, c, y*2 + r - 1] * w[o,c,r]", {{2, 3, 9}, {4, 3, 3}});
   std::optional<Gradient> dx = gradient(strided, 0), dw = gradient(strided, 1);
   ASSERT_TRUE(dx && dw);
   EXPECT_EQ(dw->operands, (std::vector<std::string>{"x", "g_out"}));
-  Bound weight = tdl::bind("cwg(x, g)[o,c,r] where r < 3 = sum(n,y) g[n,o,y] * x[n, c, y*2 + r - 1]", {{2, 3, 9}, {2, 4, 5}});
+  Bound weight =
+      tdl::bind("cwg(x, g)[o,c,r] where r < 3 = sum(n,y) g[n,o,y] * x[n, c, y*2 + r - 1]", {{2, 3, 9}, {2, 4, 5}});
   EXPECT_EQ(canonical(tdl::bind(dw->text, {{2, 3, 9}, {2, 4, 5}})), canonical(weight));
   // The output position y is solved for, and the taps r are summed over where the stride divides.
-  Bound data = tdl::bind("cdg(w, g)[n,c,u] where u < 9 = sum(o,r) if((u + 1 - r) % 2 == 0, g[n,o,(u + 1 - r)//2] * w[o,c,r], 0)",
-                         {{4, 3, 3}, {2, 4, 5}});
+  Bound data =
+      tdl::bind("cdg(w, g)[n,c,u] where u < 9 = sum(o,r) if((u + 1 - r) % 2 == 0, g[n,o,(u + 1 - r)//2] * w[o,c,r], 0)",
+                {{4, 3, 3}, {2, 4, 5}});
   EXPECT_EQ(canonical(tdl::bind(dx->text, {{4, 3, 3}, {2, 4, 5}})), canonical(data));
   EXPECT_LE(flops(data), 2.0 * 2 * 3 * 4 * 14);  // of 27 (position, tap) pairs about half
   // da of matmul is matmul with b transposed.

@@ -1,11 +1,12 @@
 // Wrong rules, each of which the checks must catch: a test of the tests. The library is built with PARTITA_TDL_MUTANTS,
 // and partita/tdl/mutant.h switches one rule at a time.
+#include "partita/tdl/mutant.h"
+
 #include <gtest/gtest.h>
 
 #include <utility>
 
 #include "partita/base/error.h"
-#include "partita/tdl/mutant.h"
 #include "partita/tdl/testing/suite.h"
 
 namespace partita::tdl {
@@ -81,13 +82,14 @@ const std::vector<Baseline>& baselines() {
   return kBaselines;
 }
 
-// What shows that an instance goes wrong: its unsharded value, a strategy that is not right, a region that is loose where
-// it was not, or another strategy list. Empty if nothing does. `by_golden`: only the list does.
+// What shows that an instance goes wrong: its unsharded value, a strategy that is not right, a region that is loose
+// where it was not, or another strategy list. Empty if nothing does. `by_golden`: only the list does.
 std::string complaint(const Instance& instance, const Baseline& base, bool& by_golden) {
   by_golden = false;
   std::vector<Array> results = evaluate_instance(instance);
   for (size_t r = 0; r < results.size(); ++r)
-    if (std::string d = testing::difference(results[r], base.results[r], 1e-11); !d.empty()) return "the unsharded formula: " + d;
+    if (std::string d = testing::difference(results[r], base.results[r], 1e-11); !d.empty())
+      return "the unsharded formula: " + d;
   std::string golden;
   for (int p : {2, 3, 4}) {
     std::vector<StrategyRun> runs = testing::run_strategies(instance, p);
@@ -101,7 +103,8 @@ std::string complaint(const Instance& instance, const Baseline& base, bool& by_g
     }
     if (!golden.empty()) continue;
     for (size_t i = 0; i < std::max(runs.size(), before.size()); ++i) {
-      std::string now = i < runs.size() ? runs[i].text : "nothing", then = i < before.size() ? before[i].text : "nothing";
+      std::string now = i < runs.size() ? runs[i].text : "nothing",
+                  then = i < before.size() ? before[i].text : "nothing";
       if (now != then) {
         golden = fmt::format("golden text on {}: {} instead of {}", p, now, then);
         break;

@@ -1,5 +1,7 @@
 // Every operator instance, every derived strategy, on 2, 3 and 4 workers; the strategies as golden text; and that text
 // against the prototype's.
+#include "partita/tdl/testing/suite.h"
+
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -8,7 +10,6 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/tdl/testing/golden.h"
-#include "partita/tdl/testing/suite.h"
 
 namespace partita::tdl {
 namespace {
@@ -48,8 +49,10 @@ std::map<std::string, std::multiset<std::string>> sections(const std::string& pa
   std::string name;
   for (std::string line; std::getline(lines, line);) {
     if (line.empty() || line[0] == '#') continue;
-    if (line[0] != ' ') result[name = line];
-    else result[name].insert(line.substr(4));
+    if (line[0] != ' ')
+      result[name = line];
+    else
+      result[name].insert(line.substr(4));
   }
   return result;
 }
@@ -59,7 +62,8 @@ TEST(Suite, EveryStrategyOfEveryInstanceIsRight) {
   for (size_t i = 0; i < instances().size(); ++i)
     for (size_t q = 0; q < 3; ++q)
       for (const StrategyRun& run : all_runs()[i][q]) {
-        EXPECT_EQ(run.wrong, "") << instances()[i].name << " on " << q + 2 << ": " << run.text << "\n" << instances()[i].text;
+        EXPECT_EQ(run.wrong, "") << instances()[i].name << " on " << q + 2 << ": " << run.text << "\n"
+                                 << instances()[i].text;
         ++runs;
         conversions += run.text.find("->B") != std::string::npos;
         fetches += run.text.find(":fetch") != std::string::npos;
@@ -67,26 +71,31 @@ TEST(Suite, EveryStrategyOfEveryInstanceIsRight) {
         sets += run.strategy.names.size() > 1;
       }
   EXPECT_EQ(instances().size(), 93u);
-  fmt::print("{} runs of {} instances: {} with inner conversions, {} with inner fetches, {} with partial operands, {} with two names\n",
-             runs, instances().size(), conversions, fetches, partial, sets);
+  fmt::print(
+      "{} runs of {} instances: {} with inner conversions, {} with inner fetches, {} with partial operands, {} with "
+      "two names\n",
+      runs, instances().size(), conversions, fetches, partial, sets);
   EXPECT_GT(runs, 1500u);
 }
 
 TEST(Suite, StrategiesAreTheGoldenText) {
-  std::string text = "# Strategies of every operator instance (partita/tdl/testing/instances.txt) as derived: on 2 workers, then what differs on\n"
-                     "# 3 and 4. `loose`: operands of which less was read than the region says, because data or a guard decide.\n";
+  std::string text =
+      "# Strategies of every operator instance (partita/tdl/testing/instances.txt) as derived: on 2 workers, then what "
+      "differs on\n"
+      "# 3 and 4. `loose`: operands of which less was read than the region says, because data or a guard decide.\n";
   for (size_t i = 0; i < instances().size(); ++i) text += testing::golden_text(instances()[i], all_runs()[i]);
   EXPECT_EQ(testing::golden_difference("tdl_strategies.txt", text), "");
 }
 
-// The difference file has, below an instance's name, "+ line # reason" for a strategy of ours that the prototype has not,
-// and "- line # reason" for one that it has and we have not.
+// The difference file has, below an instance's name, "+ line # reason" for a strategy of ours that the prototype has
+// not, and "- line # reason" for one that it has and we have not.
 TEST(Suite, StrategiesAreThePrototypesButForTheListedDifferences) {
   std::map<std::string, std::multiset<std::string>> oracle = sections(kOracle), listed, found;
   for (const auto& [name, lines] : sections(kDifferences))
     for (const std::string& line : lines) {
       size_t reason = line.find(" # ");
-      ASSERT_TRUE(reason != std::string::npos && line.size() > reason + 12) << name << ": no reason is given for " << line;
+      ASSERT_TRUE(reason != std::string::npos && line.size() > reason + 12)
+          << name << ": no reason is given for " << line;
       listed[name].insert(line.substr(0, reason));
     }
   ASSERT_EQ(oracle.size(), 92u);
@@ -116,7 +125,8 @@ TEST(Suite, StrategiesAreThePrototypesButForTheListedDifferences) {
   for (const auto& [name, lines] : found)
     for (const std::string& line : lines) EXPECT_TRUE(listed[name].contains(line)) << name << "\n    " << line;
   for (const auto& [name, lines] : listed)
-    for (const std::string& line : lines) EXPECT_TRUE(found[name].contains(line)) << name << " no longer differs in\n    " << line;
+    for (const std::string& line : lines)
+      EXPECT_TRUE(found[name].contains(line)) << name << " no longer differs in\n    " << line;
   fmt::print("{} strategies equal the prototype's\n", same);
 }
 
@@ -149,7 +159,8 @@ TEST(LongSuite, EveryPairOfStrategiesOnTwoMeshAxes) {
 // Extents shorter than the workers: empty parts.
 TEST(Suite, MoreWorkersThanExtents) {
   int runs = 0;
-  for (const char* name : {"matmul", "linear", "conv1d", "softmax", "attention guarded", "max pool", "embedding grad", "layer norm", "concat 3", "two-stage same name"}) {
+  for (const char* name : {"matmul", "linear", "conv1d", "softmax", "attention guarded", "max pool", "embedding grad",
+                           "layer norm", "concat 3", "two-stage same name"}) {
     const Instance& instance = testing::named(name);
     for (int p : {5, 7, 11})
       for (const StrategyRun& run : testing::run_strategies(instance, p)) {

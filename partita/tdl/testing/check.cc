@@ -14,20 +14,28 @@ namespace {
 
 double combine(Reducer r, double a, double b) {
   switch (r) {
-    case Reducer::kSum: return a + b;
-    case Reducer::kProd: return a * b;
-    case Reducer::kMax: return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b);
-    case Reducer::kMin: return std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b);
+    case Reducer::kSum:
+      return a + b;
+    case Reducer::kProd:
+      return a * b;
+    case Reducer::kMax:
+      return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b);
+    case Reducer::kMin:
+      return std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b);
   }
   return a;
 }
 
 int64_t combine(Reducer r, int64_t a, int64_t b) {
   switch (r) {
-    case Reducer::kSum: return a + b;
-    case Reducer::kProd: return a * b;
-    case Reducer::kMax: return std::max(a, b);
-    case Reducer::kMin: return std::min(a, b);
+    case Reducer::kSum:
+      return a + b;
+    case Reducer::kProd:
+      return a * b;
+    case Reducer::kMax:
+      return std::max(a, b);
+    case Reducer::kMin:
+      return std::min(a, b);
   }
   return a;
 }
@@ -119,16 +127,20 @@ void copy_overlap(const Piece& from, Piece& into, std::vector<bool>& filled) {
   if (is_empty(meet)) return;
   for_each_point(meet, [&](std::span<const int64_t> point) {
     int64_t i = offset_in(into.box, point), j = offset_in(from.box, point);
-    if (is_float(into.data.dtype)) into.data.reals[i] = from.data.reals[j];
-    else into.data.ints[i] = from.data.ints[j];
+    if (is_float(into.data.dtype))
+      into.data.reals[i] = from.data.reals[j];
+    else
+      into.data.ints[i] = from.data.ints[j];
     filled[i] = true;
   });
 }
 
 Piece blank(DType dtype, const Box& box) {
   Piece piece{box, {dtype, extents(box), {}, {}, {}}};
-  if (is_float(dtype)) piece.data.reals.assign(volume(box), NAN);
-  else piece.data.ints.assign(volume(box), std::numeric_limits<int64_t>::min() / 2);
+  if (is_float(dtype))
+    piece.data.reals.assign(volume(box), NAN);
+  else
+    piece.data.ints.assign(volume(box), std::numeric_limits<int64_t>::min() / 2);
   return piece;
 }
 
@@ -140,9 +152,14 @@ class Run {
  public:
   Run(const Bound& bound, const Derived& derived, const std::vector<Array>& operands, uint64_t seed, double tolerance,
       const StagesRunner& runner)
-      : bound_(bound), derived_(derived), mesh_{derived.mesh}, tolerance_(tolerance), runner_(runner),
+      : bound_(bound),
+        derived_(derived),
+        mesh_{derived.mesh},
+        tolerance_(tolerance),
+        runner_(runner),
         held_(mesh_.positions(), std::vector<Piece>(bound.tensors.size())),
-        kinds_(derived.kinds), reads_(mesh_.positions()) {
+        kinds_(derived.kinds),
+        reads_(mesh_.positions()) {
     Rng rng(seed);
     scaled_ = operands;
     for (int t = 0; t < bound.operand_count; ++t) {
@@ -208,8 +225,10 @@ class Run {
   int segment_end(int first) const {
     int last = static_cast<int>(bound_.stages.size());
     for (const InnerStep& step : derived_.inner) {
-      if (step.before_stage > first) last = std::min(last, step.before_stage);
-      else if (step.before_stage == first && !step.needed.empty()) last = first + 1;
+      if (step.before_stage > first)
+        last = std::min(last, step.before_stage);
+      else if (step.before_stage == first && !step.needed.empty())
+        last = first + 1;
     }
     return last;
   }
@@ -241,8 +260,8 @@ class Run {
     }
     for (int t : wanted)
       if (!same_box(held_[w][t].box, derived_.boxes[w][t]))
-        return fmt::format("position {}: owns {} of {}, the strategy says {}", w, to_string(held_[w][t].box), bound_.tensors[t].name,
-                           to_string(derived_.boxes[w][t]));
+        return fmt::format("position {}: owns {} of {}, the strategy says {}", w, to_string(held_[w][t].box),
+                           bound_.tensors[t].name, to_string(derived_.boxes[w][t]));
     return "";
   }
 
@@ -272,7 +291,8 @@ class Run {
   std::string make_whole(const InnerStep& step) {
     Reducer reducer = MUTANT("conv_wrong_r") ? Reducer::kSum : step.reducer;
     for (int axis : step.axes) {
-      if (!kinds_[axis][step.tensor]) return fmt::format("{} is converted on axis {}, but is whole there", bound_.tensors[step.tensor].name, axis);
+      if (!kinds_[axis][step.tensor])
+        return fmt::format("{} is converted on axis {}, but is whole there", bound_.tensors[step.tensor].name, axis);
       kinds_[axis][step.tensor] = std::nullopt;
       if (MUTANT("no_conversion")) continue;
       for (const std::vector<int>& group : mesh_.groups(axis)) {
@@ -336,7 +356,8 @@ class Run {
       for (int w = 0; w < mesh_.positions(); ++w) parts.push_back(held_[w][t]);
       for (size_t a = 0; a < mesh_.extents.size(); ++a) {
         if (derived_.final_kinds[a][t] != kinds_[a][t])
-          return fmt::format("{} leaves as another kind on axis {} than its conversions make it", bound_.tensors[t].name, a);
+          return fmt::format("{} leaves as another kind on axis {} than its conversions make it",
+                             bound_.tensors[t].name, a);
         if (!kinds_[a][t]) continue;
         for (const std::vector<int>& group : mesh_.groups(static_cast<int>(a))) {
           Piece sum = parts[group[0]];
@@ -352,9 +373,12 @@ class Run {
       expected.shape = factored;
       std::vector<bool> covered(volume(factored), false);
       for (int w = 0; w < mesh_.positions(); ++w) {
-        for_each_point(parts[w].box, [&](std::span<const int64_t> point) { covered[offset_in(full_box(factored), point)] = true; });
+        for_each_point(parts[w].box,
+                       [&](std::span<const int64_t> point) { covered[offset_in(full_box(factored), point)] = true; });
         std::string wrong = difference(parts[w].data, piece_of(expected, factored, parts[w].box).data, tolerance_);
-        if (!wrong.empty()) return fmt::format("result {}, position {}, part {}: {}", bound_.tensors[t].name, w, to_string(parts[w].box), wrong);
+        if (!wrong.empty())
+          return fmt::format("result {}, position {}, part {}: {}", bound_.tensors[t].name, w, to_string(parts[w].box),
+                             wrong);
       }
       if (std::find(covered.begin(), covered.end(), false) != covered.end())
         return fmt::format("result {} is not covered", bound_.tensors[t].name);
@@ -383,9 +407,9 @@ class Run {
   MeshView mesh_;
   double tolerance_;
   const StagesRunner& runner_;
-  std::vector<Array> scaled_;                      // the operands, their terms those of their partial values
-  std::vector<std::vector<Piece>> held_;           // [position][tensor]
-  std::vector<std::vector<Kind>> kinds_;           // [mesh axis][tensor], as they are now
+  std::vector<Array> scaled_;                          // the operands, their terms those of their partial values
+  std::vector<std::vector<Piece>> held_;               // [position][tensor]
+  std::vector<std::vector<Kind>> kinds_;               // [mesh axis][tensor], as they are now
   std::vector<std::vector<std::vector<bool>>> reads_;  // [position][tensor][offset]
 };
 

@@ -24,14 +24,16 @@ struct CheckResult {
   std::vector<Loose> loose;  // operands' regions
 };
 
-// Runs stages [first, last) over ranges and returns what they leave of the tensors in `wanted`, in that order. `pieces` as for
-// evaluate_stage. There is no inner step between these stages.
-using StagesRunner = std::function<std::vector<Piece>(int first, int last, const std::vector<Interval>& ranges,
-                                                      const std::vector<const Piece*>& pieces, const std::vector<int>& wanted)>;
+// Runs stages [first, last) over ranges and returns what they leave of the tensors in `wanted`, in that order. `pieces`
+// as for evaluate_stage. There is no inner step between these stages.
+using StagesRunner =
+    std::function<std::vector<Piece>(int first, int last, const std::vector<Interval>& ranges,
+                                     const std::vector<const Piece*>& pieces, const std::vector<int>& wanted)>;
 
 // An operand that the strategy takes as partial is decomposed at random (from the seed, with both signs) over its axes;
-// copies along the other axes are equal. Results must agree to `tolerance` relative to the sum of absolute terms. With a runner,
-// it computes the stages in place of the reference evaluator; what it reads is not known then, so no region is called loose.
+// copies along the other axes are equal. Results must agree to `tolerance` relative to the sum of absolute terms. With
+// a runner, it computes the stages in place of the reference evaluator; what it reads is not known then, so no region
+// is called loose.
 CheckResult check(const Bound& bound, const Derived& derived, const std::vector<Array>& operands, uint64_t seed,
                   double tolerance = 1e-11, const StagesRunner& runner = {});
 

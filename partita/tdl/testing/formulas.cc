@@ -62,7 +62,9 @@ class Generator {
     from.resize(static_cast<size_t>(n));
     return from;
   }
-  static bool has(const Names& names, const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); }
+  static bool has(const Names& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  }
   static Names others(const Names& names) {
     Names left;
     for (const char* i : {"i", "j", "k"})
@@ -86,15 +88,23 @@ class Generator {
         continue;
       }
       std::string y = pick(free);
-      if (has(free, x) && z < 0.7) subscripts.push_back(x);
-      else if (z < 0.8 && chance(0.6)) subscripts.push_back(fmt::format("{} + {}", y, rng_.between(-2, 2)));
-      else if (z < 0.8) subscripts.push_back(fmt::format("{} - {}", rng_.between(1, 4), y));
-      else if (z < 0.87) subscripts.push_back(fmt::format("{}*2 - 1", y));
-      else if (z < 0.93) subscripts.push_back(fmt::format("({} + {})//2", y, rng_.between(-2, 2)));
-      else if (z < 0.97) subscripts.push_back(fmt::format("({} + 1) % {}", y, rng_.between(2, 3)));
-      else subscripts.push_back(y);
+      if (has(free, x) && z < 0.7)
+        subscripts.push_back(x);
+      else if (z < 0.8 && chance(0.6))
+        subscripts.push_back(fmt::format("{} + {}", y, rng_.between(-2, 2)));
+      else if (z < 0.8)
+        subscripts.push_back(fmt::format("{} - {}", rng_.between(1, 4), y));
+      else if (z < 0.87)
+        subscripts.push_back(fmt::format("{}*2 - 1", y));
+      else if (z < 0.93)
+        subscripts.push_back(fmt::format("({} + {})//2", y, rng_.between(-2, 2)));
+      else if (z < 0.97)
+        subscripts.push_back(fmt::format("({} + 1) % {}", y, rng_.between(2, 3)));
+      else
+        subscripts.push_back(y);
     }
-    std::string fill = pick(in_first_stage_ ? Names{"", "", "", " else 0.5", " else -inf"} : Names{"", "", " else 0.5"});
+    std::string fill =
+        pick(in_first_stage_ ? Names{"", "", "", " else 0.5", " else -inf"} : Names{"", "", " else 0.5"});
     std::string text = fmt::format("{}[{}]{}", name, fmt::join(subscripts, ", "), fill);
     return fill == " else -inf" ? fmt::format("max({}, -3)", text) : text;
   }
@@ -102,7 +112,8 @@ class Generator {
   std::string condition(const Names& free) {
     if (free.empty() || chance(0.3)) return access(free) + " > 0";
     std::string x = pick(free), y = pick(joined(free, {"2"}));
-    std::string c = fmt::format("{} {} {} + {}", x, pick(Names{"<", "<=", "==", ">", ">=", "!="}), y, rng_.between(-1, 2));
+    std::string c =
+        fmt::format("{} {} {} + {}", x, pick(Names{"<", "<=", "==", ">", ">=", "!="}), y, rng_.between(-1, 2));
     return chance(0.7) ? c : fmt::format("{} {} {}*2 <= {} + 3", c, pick(Names{"and", "or"}), x, y);
   }
 

@@ -23,8 +23,8 @@ std::string golden_difference(const std::string& name, const std::string& text) 
     if (!more && !more_wanted) return "";
     if (more && !got.empty() && got[0] != ' ') section = got;
     if (more && more_wanted && got == want) continue;
-    return fmt::format("{}:{} (in '{}')\n  is now:   {}\n  the file: {}\nPARTITA_UPDATE_GOLDEN=1 writes the file anew", path, number,
-                       section, more ? got : "nothing", more_wanted ? want : "nothing");
+    return fmt::format("{}:{} (in '{}')\n  is now:   {}\n  the file: {}\nPARTITA_UPDATE_GOLDEN=1 writes the file anew",
+                       path, number, section, more ? got : "nothing", more_wanted ? want : "nothing");
   }
 }
 

@@ -54,7 +54,8 @@ std::vector<Instance> read_instances(const std::string& path) {
 }
 
 const std::vector<Instance>& instances() {
-  static const std::vector<Instance> kInstances = read_instances(PARTITA_SOURCE_DIR "/partita/tdl/testing/instances.txt");
+  static const std::vector<Instance> kInstances =
+      read_instances(PARTITA_SOURCE_DIR "/partita/tdl/testing/instances.txt");
   return kInstances;
 }
 
