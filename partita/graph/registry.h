@@ -64,9 +64,13 @@ struct OpDefinition {
   struct Example {
     std::vector<Shape> shapes;
     tdl::Attributes attributes;
-    std::vector<DType> dtypes;  // empty: all float32
+    std::vector<DType> dtypes;   // empty: all float32
+    int64_t integers_below = 2;  // int64 operands are class numbers, positions, ..: 0 <= value < integers_below
   };
   std::vector<Example> examples;
+  // What floating operands of the examples are drawn from: where the formula is defined, and its rounding errors are
+  // small.
+  double domain_lo = -1.5, domain_hi = 1.5;
 };
 
 // A definition's formula at these shapes and attributes, bound. Fills in the defaults of `attributes`; bad input names

@@ -75,7 +75,19 @@ class Declaration {
     return *this;
   }
   Declaration& example(std::vector<Shape> shapes, tdl::Attributes attributes = {}, std::vector<DType> dtypes = {}) {
-    op_.examples.push_back({std::move(shapes), std::move(attributes), std::move(dtypes)});
+    op_.examples.push_back(
+        {.shapes = std::move(shapes), .attributes = std::move(attributes), .dtypes = std::move(dtypes)});
+    return *this;
+  }
+
+  // Of the example before.
+  Declaration& integers_below(int64_t limit) {
+    op_.examples.back().integers_below = limit;
+    return *this;
+  }
+  // Of floating operands in all examples.
+  Declaration& domain(double lo, double hi) {
+    op_.domain_lo = lo, op_.domain_hi = hi;
     return *this;
   }
 

@@ -36,10 +36,10 @@ void declare_unary(OpRegistry& registry) {
       .not_differentiable()
       .example({shape});
   declare(registry, "exp", "e^x").formula("exp_(x)[..i] = exp(x[..i])").example({shape});
-  declare(registry, "log", "natural logarithm").formula("log_(x)[..i] = log(x[..i])").example({shape});
-  declare(registry, "sqrt", "square root").formula("sqrt_(x)[..i] = sqrt(x[..i])").example({shape});
+  declare(registry, "log", "natural logarithm").formula("log_(x)[..i] = log(x[..i])").domain(0.4, 1.9).example({shape});
+  declare(registry, "sqrt", "square root").formula("sqrt_(x)[..i] = sqrt(x[..i])").domain(0.4, 1.9).example({shape});
   declare(registry, "square", "x^2").formula("square(x)[..i] = x[..i]^2").example({shape});
-  declare(registry, "reciprocal", "1/x").formula("reciprocal(x)[..i] = 1 / x[..i]").example({shape});
+  declare(registry, "reciprocal", "1/x").formula("reciprocal(x)[..i] = 1 / x[..i]").domain(0.4, 1.9).example({shape});
   declare(registry, "sin", "sine").formula("sin_(x)[..i] = sin(x[..i])").example({shape});
   declare(registry, "cos", "cosine").formula("cos_(x)[..i] = cos(x[..i])").example({shape});
   declare(registry, "tanh", "hyperbolic tangent").formula("tanh_(x)[..i] = tanh(x[..i])").example({shape});
@@ -108,9 +108,14 @@ void declare_binary(OpRegistry& registry) {
         return std::string(floats ? "div(a, b)[..i] = a[..i] / b[..i]" : "div(a, b)[..i] = floor(a[..i] / b[..i])");
       })
       .match()
+      .domain(0.4, 1.9)
       .example(same)
       .example(broadcast);
-  declare(registry, "pow", "a^b").formula("pow(a, b)[..i] = a[..i]^b[..i]").example(same).example(broadcast);
+  declare(registry, "pow", "a^b")
+      .formula("pow(a, b)[..i] = a[..i]^b[..i]")
+      .domain(0.4, 1.9)
+      .example(same)
+      .example(broadcast);
   declare(registry, "maximum", "the larger of a and b")
       .formula("maximum(a, b)[..i] = max(a[..i], b[..i])")
       .example(same)

@@ -62,12 +62,14 @@ void declare_normalization(OpRegistry& registry) {
           "ext(..s)))")
       .attribute("eps", 1e-5)
       .not_differentiable()
+      .domain(0.4, 1.9)
       .example({{5, 3, 2, 4}, {3}, {3}, {3}, {5, 3, 2, 4}})
       .example({{5, 7}, {7}, {7}, {7}, {5, 7}});
   declare(registry, "batch_norm_inference", "(x - rm) / sqrt(rv + eps) * w + b with given statistics")
       .formula(
           "batch_norm_inference(x, w, b, rm, rv)[n, c, ..s] = (x[n, c, ..s] - rm[c]) / sqrt(rv[c] + eps) * w[c] + b[c]")
       .attribute("eps", 1e-5)
+      .domain(0.4, 1.9)
       .example({{5, 3, 2, 4}, {3}, {3}, {3}, {3}});
   declare(registry, "running_average", "r' = (1 - momentum) r + momentum scale s, in place")
       .formula("running_average(r, s)[..i] = (1 - momentum) * r[..i] + momentum * scale * s[..i]")

@@ -16,15 +16,12 @@
 #include "partita/graph/autodiff.h"
 #include "partita/graph/infer.h"
 #include "partita/graph/reference.h"
+#include "partita/ops/examples.h"
 
 namespace partita {
 namespace {
 
 using tdl::Array;
-
-std::vector<DType> dtypes_of(const OpDefinition::Example& example) {
-  return example.dtypes.empty() ? std::vector<DType>(example.shapes.size(), DType::kFloat32) : example.dtypes;
-}
 
 std::string describe(const OpDefinition& definition, const OpDefinition::Example& example) {
   std::vector<std::string> shapes, attributes;
@@ -49,7 +46,7 @@ OneOp one_op(const std::shared_ptr<const OpRegistry>& registry, const OpDefiniti
              const OpDefinition::Example& example, bool trained) {
   GraphBuilder build("one", registry);
   OneOp one;
-  const std::vector<DType> dtypes = dtypes_of(example);
+  const std::vector<DType> dtypes = operand_dtypes(example);
   for (std::size_t k = 0; k < example.shapes.size(); ++k) {
     const std::string name = fmt::format("a{}", k);
     const bool replaced = std::find(definition.replaces.begin(), definition.replaces.end(), static_cast<int>(k)) !=
@@ -63,28 +60,12 @@ OneOp one_op(const std::shared_ptr<const OpRegistry>& registry, const OpDefiniti
   return one;
 }
 
-// Where a function is not defined, or not smooth, everywhere: the range of its operands.
-std::pair<double, double> range_of(const std::string& definition) {
-  static const std::set<std::string> positive{
-      "log", "sqrt", "pow", "div", "reciprocal", "batch_norm_inference", "batch_norm_grad"};
-  return positive.contains(definition) ? std::pair(0.4, 1.9) : std::pair(-1.5, 1.5);
-}
-
-Array operand_values(const OpDefinition& definition, const Tensor& t, Rng& rng, int64_t indices) {
-  const auto [lo, hi] = range_of(definition.name);
-  if (is_float(t.dtype)) return random_array(t.shape, rng, lo, hi);
-  std::vector<int64_t> values(static_cast<std::size_t>(volume(t.shape)));
-  for (int64_t& v : values)
-    v = static_cast<int64_t>(rng.below(static_cast<uint64_t>(t.dtype == DType::kBool ? 2 : indices)));
-  Array array = tdl::int_array(t.shape, std::move(values));
-  array.dtype = t.dtype;
-  return array;
-}
-
-// The values that an int64 operand may have: class numbers, or positions along an axis.
-int64_t index_range(const OpDefinition& definition, const OpDefinition::Example& example) {
-  if (definition.name == "gather") return example.shapes[0][example.attributes.contains("axis") ? 1 : 0];
-  return definition.name == "max_pool_grad" ? 4 : example.shapes[0].back();
+std::map<TensorId, Array> operand_values(const OneOp& one, const OpDefinition& definition,
+                                         const OpDefinition::Example& example, Rng& rng) {
+  std::map<TensorId, Array> values;
+  const std::vector<Array> arrays = random_operands(definition, example, rng);
+  for (std::size_t k = 0; k < arrays.size(); ++k) values[one.operands[k]] = arrays[k];
+  return values;
 }
 
 TEST(Ops, EveryExampleBindsAndRuns) {
@@ -94,9 +75,7 @@ TEST(Ops, EveryExampleBindsAndRuns) {
       SCOPED_TRACE(describe(*definition, example));
       const OneOp one = one_op(registry, *definition, example, false);
       Rng rng(7);
-      std::map<TensorId, Array> values;
-      for (TensorId id : one.operands)
-        values[id] = operand_values(*definition, one.graph.tensor(id), rng, index_range(*definition, example));
+      std::map<TensorId, Array> values = operand_values(one, *definition, example, rng);
       reference_run(one.graph, values);
       for (TensorId id : one.results) EXPECT_EQ(values.at(id).shape, one.graph.tensor(id).shape);
       EXPECT_FALSE(definition->summary.empty());
@@ -350,9 +329,7 @@ TEST(Ops, GradientsEqualNumericOnes) {
       const Graph training = add_backward(one.graph, {.kind = "mse"}, {});
       EXPECT_EQ(print(parse_graph(print(training), registry)), print(training));
       Rng rng(13);
-      std::map<TensorId, Array> values;
-      for (TensorId id : one.operands)
-        values[id] = operand_values(*definition, training.tensor(id), rng, index_range(*definition, example));
+      std::map<TensorId, Array> values = operand_values(one, *definition, example, rng);
       const TensorId labels = training.find_tensor("labels");
       values[labels] = random_array(training.tensor(labels).shape, rng, -1, 1);
       check_gradients(training, values, rng, 1e-6);
@@ -372,7 +349,7 @@ TEST(Ops, StrategiesAreGolden) {
     for (const auto& example : definition->examples) {
       text += describe(*definition, example) + "\n";
       tdl::Attributes attributes = example.attributes;
-      const auto bound = bind_instance(*definition, attributes, example.shapes, dtypes_of(example));
+      const auto bound = bind_instance(*definition, attributes, example.shapes, operand_dtypes(example));
       for (const tdl::AxisStrategy& strategy : tdl::strategies(*bound, 2)) {
         const auto derived = tdl::derive(*bound, {2}, {strategy});
         ASSERT_TRUE(derived.has_value()) << describe(*definition, example) << ": " << tdl::to_string(strategy);

@@ -408,7 +408,9 @@ void declare_shape(OpRegistry& registry) {
       .attribute("axis", 0)
       .dtypes(of_first)
       .example({{7, 5}, {3, 2}}, {}, {DType::kFloat32, DType::kInt64})
-      .example({{3, 7}, {4}}, {{"axis", 1}}, {DType::kFloat32, DType::kInt64});
+      .integers_below(7)
+      .example({{3, 7}, {4}}, {{"axis", 1}}, {DType::kFloat32, DType::kInt64})
+      .integers_below(7);
 }
 
 }  // namespace partita

@@ -121,7 +121,9 @@ void declare_softmax(OpRegistry& registry) {
       })
       .gradient(cross_entropy_gradient)
       .example({{5, 7}, {5}}, {}, {DType::kFloat32, DType::kInt64})
-      .example({{3, 2, 5}, {3, 2}}, {}, {DType::kFloat32, DType::kInt64});
+      .integers_below(7)
+      .example({{3, 2, 5}, {3, 2}}, {}, {DType::kFloat32, DType::kInt64})
+      .integers_below(5);
   declare(registry, "cross_entropy_grad", "gradient of cross_entropy with respect to x")
       .formula(
           "cross_entropy_grad(x, t, lse, g)[..b, j] = (exp(x[..b, j] - lse[..b]) - if(t[..b] == j, 1, 0)) * g[] / "
@@ -129,7 +131,9 @@ void declare_softmax(OpRegistry& registry) {
       .dtypes([](const OpInstance& op) { return std::vector<DType>{op.dtypes.at(0)}; })
       .not_differentiable()
       .example({{5, 7}, {5}, {5}, {}}, {}, {DType::kFloat32, DType::kInt64, DType::kFloat32, DType::kFloat32})
-      .example({{3, 2, 5}, {3, 2}, {3, 2}, {}}, {}, {DType::kFloat32, DType::kInt64, DType::kFloat32, DType::kFloat32});
+      .integers_below(7)
+      .example({{3, 2, 5}, {3, 2}, {3, 2}, {}}, {}, {DType::kFloat32, DType::kInt64, DType::kFloat32, DType::kFloat32})
+      .integers_below(5);
 }
 
 }  // namespace partita
