@@ -394,7 +394,8 @@ class Verifier {
       for (int index : stage.body.reduced) {
         int64_t done = 0;
         for (const auto& ranges : work.ranges) done += ranges[index].size();
-        const bool all_acts = work.ranges.size() > 1 && done == bound.indices[index].extent;  // whole once it is accumulated
+        // Micro-batches along the index: whole once it is accumulated.
+        const bool all_acts = work.ranges.size() > 1 && work.ranges[0][index] != work.ranges[1][index] && done == bound.indices[index].extent;
         if (work.ranges[0][index].size() < bound.indices[index].extent && !all_acts) kind = stage.body.reducer;
       }
     }
@@ -459,7 +460,7 @@ class Verifier {
         for (std::size_t j = 0; j < i; ++j)
           expect(reg, is_empty(intersect(parts[i], parts[j])), "'{}' and '{}' both write {}", graph_.task(writers[j].task).name, graph_.task(writers[i].task).name,
                  to_string(intersect(parts[i], parts[j])));
-      if (!reg.carried || parts.empty()) continue;
+      if (!reg.carried) continue;
       const auto left = without(reg.box(0), parts);
       expect(reg, left.empty(), "is carried into the next step, and nothing writes {}", left.empty() ? "" : to_string(left[0]));
     }
