@@ -189,7 +189,7 @@ def main():
     resnet, x = stir(ResNet18()).eval(), torch.randn(6, 3, 32, 32)
     export("resnet18", copy.deepcopy(resnet).train(), x, optimize=False)
     export("resnet18-optimized", resnet, x, optimize=True)
-    export("resnet18-torchscript", resnet, x, dynamo=False, do_constant_folding=False,
+    export("resnet18-torchscript", copy.deepcopy(resnet), x, dynamo=False, do_constant_folding=False,
            training=torch.onnx.TrainingMode.TRAINING)
     reference("resnet18", resnet, x, 10)
 

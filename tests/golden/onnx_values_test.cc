@@ -41,7 +41,7 @@ void evaluate(const std::string& name, const OnnxOptions& options, double tolera
 }
 
 // Five steps of SGD by the reference evaluator; losses, weights and running statistics against PyTorch's in float64.
-void train(const std::string& name, const OnnxOptions& options) {
+void train(const std::string& name, const OnnxOptions& options, bool with_statistics = true) {
   SCOPED_TRACE(name);
   const Arrays reference = reference_of(name);
   const Graph g = add_backward(import(name, options), {}, {.lr = 0.01});
@@ -56,7 +56,7 @@ void train(const std::string& name, const OnnxOptions& options) {
   }
   int compared = 0;
   for (const auto& [key, value] : reference) {
-    if (!key.starts_with("final.")) continue;
+    if (!key.starts_with("final.") || (!with_statistics && key.find(".running_") != std::string::npos)) continue;
     const TensorId id = g.find_tensor(key.substr(6));
     ASSERT_TRUE(id.valid()) << key;
     EXPECT_LT(largest_difference(kept.at(id), value), 1e-11) << key;
@@ -86,11 +86,11 @@ TEST(OnnxValues, Digits) {
   evaluate("digits-optimized", {}, 1e-5);  // folded in float32
 }
 TEST(LongOnnxValues, Digits) { train("digits", {}); }
-TEST(LongOnnxValues, ResNet18) {
+TEST(OnnxValues, ResNet18) {
   evaluate("resnet18", {}, 1e-13);
-  evaluate("resnet18-torchscript", {}, 1e-13);
   evaluate("resnet18-optimized", {}, 1e-4);
   train("resnet18", {});
+  train("resnet18-torchscript", {}, false);  // that exporter runs the model in training mode first, which moves its statistics
 }
 
 }  // namespace
