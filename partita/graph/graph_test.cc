@@ -141,7 +141,9 @@ TEST(Text, EverythingRoundTrips) {
     EXPECT_EQ(a.initial_bound, c.initial_bound);
     EXPECT_EQ(a.initial_fill, c.initial_fill);
     ASSERT_EQ(a.values != nullptr, c.values != nullptr);
-    if (a.values) EXPECT_EQ(*a.values, *c.values) << a.name;
+    if (a.values) {
+      EXPECT_EQ(*a.values, *c.values) << a.name;
+    }
   }
   EXPECT_TRUE(std::signbit(again.tensor(again.find_tensor("list")).values->real[1]));
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {

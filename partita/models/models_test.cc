@@ -92,9 +92,10 @@ TEST(Models, GradientsHaveKernelBackedDefinitions) {
   EXPECT_EQ(count(graph, "max_pool_grad", Phase::kBackward), 1);
   EXPECT_EQ(count(graph, "running_average", Phase::kUpdate), 40);
   EXPECT_EQ(count(graph, "sgd_momentum", Phase::kUpdate), 62);
-  for (const Op& op : graph.ops)
-    if (op.phase == Phase::kBackward)
-      EXPECT_TRUE(graph.registry->find(op.definition)) << op.name << " is " << op.definition << ": " << op.formula;
+  for (const Op& op : graph.ops) {
+    if (op.phase != Phase::kBackward) continue;
+    EXPECT_TRUE(graph.registry->find(op.definition)) << op.name << " is " << op.definition << ": " << op.formula;
+  }
 }
 
 // The gradient that each update reads, against central differences of the loss, in float64 throughout.
