@@ -10,7 +10,6 @@
 namespace partita {
 
 namespace {
-constexpr size_t kAlignment = 64;
 
 Shape dense_strides(const Shape& extents) {
   Shape strides(extents.size());
@@ -63,8 +62,8 @@ int use_of(const Register& reg, int act, int rate) { return reg.carried || reg.u
 
 Memory::Memory(const PhysicalGraph& graph) : graph_(graph) {
   for (int64_t bytes : graph.peak_bytes) {
-    size_t size = (static_cast<size_t>(bytes) + kAlignment - 1) / kAlignment * kAlignment;
-    void* p = size ? std::aligned_alloc(kAlignment, size) : nullptr;
+    size_t size = static_cast<size_t>((bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes);
+    void* p = size ? std::aligned_alloc(kAlignBytes, size) : nullptr;
     if (size && !p) throw Error(ExitCode::kInfeasible, fmt::format("this machine has no {} bytes for one device's memory", size));
     if (p) std::memset(p, 0, size);
     arenas_.emplace_back(static_cast<std::byte*>(p));
@@ -74,7 +73,7 @@ Memory::Memory(const PhysicalGraph& graph) : graph_(graph) {
 std::byte* Memory::address(RegisterId id, int use) const {
   const Register& reg = graph_.reg(id);
   ensure(reg.offset >= 0, "register '{}' has no place in memory", reg.name);
-  return arenas_[reg.device.index()].get() + reg.offset + (reg.carried ? 0 : use % reg.count) * reg.bytes;
+  return arenas_[reg.device.index()].get() + reg.slot_offset(reg.slot(use));
 }
 
 View Memory::view(const Access& a, int act, int rate) const {
@@ -241,6 +240,7 @@ Liveness::Liveness(const PhysicalGraph& graph) : graph_(graph), live_(graph.peak
       };
       for (const Access& a : task.reads) touch(a, false);
       for (const Access& a : task.writes) touch(a, true);
+      for (RegisterId r : task.scratch) touch({r, false, {}, -1}, true);
       for (auto& [use, entry] : mine) {
         users_[use] += 1;
         const Register& reg = graph.reg(uses_[use].reg);
