@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "partita/base/error.h"
 
@@ -41,21 +42,21 @@ int64_t CostModel::task_ns(const PhysicalGraph& graph, const Task& task) const {
 
 int64_t CostModel::collective_ns(const PhysicalGraph& graph, const std::vector<TaskId>& participants) const {
   if (participants.size() < 2) return 1;
-  double latency = 0, slowest = INFINITY;
-  int64_t bytes = 0;
+  double latency = 0, busiest = 0;
+  std::map<LinkId, double> busy_s;
   for (TaskId p : participants) {
     const Task& task = graph.task(p);
     double hop = 0;
     for (LinkId l : task.route) {
       hop += cluster_.link(l).latency_us;
-      slowest = std::min(slowest, cluster_.link(l).bandwidth_bytes_per_s);
+      busy_s[l] += static_cast<double>(task.bytes) / cluster_.link(l).bandwidth_bytes_per_s;
+      busiest = std::max(busiest, busy_s[l]);
     }
     latency = std::max(latency, hop);
-    bytes = std::max(bytes, task.bytes);
   }
   bool all_reduce = std::get<CollectiveWork>(graph.task(participants[0]).work).kind == StepKind::kAllReduce;
   double rounds = static_cast<double>(participants.size() - 1) * (all_reduce ? 2 : 1);
-  return whole_ns(rounds * latency * kNsPerUs + static_cast<double>(bytes) / slowest * kNsPerS);
+  return whole_ns(rounds * latency * kNsPerUs + busiest * kNsPerS);
 }
 
 }  // namespace partita

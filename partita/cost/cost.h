@@ -16,7 +16,8 @@ class CostModel {
   // the route's latency + bytes over its narrowest link. At least 1 ns. Not for collectives.
   int64_t task_ns(const PhysicalGraph& graph, const Task& task) const;
   // All participants together, in rank order. A ring of p sends its bytes in p-1 rounds (all-reduce: 2(p-1)), each of which
-  // waits for the slowest hop: rounds x latency + bytes of one participant over the narrowest bandwidth.
+  // waits for the slowest hop: rounds x latency + the time of the link that is longest busy. A link carries the bytes of every
+  // participant whose hop passes over it.
   int64_t collective_ns(const PhysicalGraph& graph, const std::vector<TaskId>& participants) const;
 
   const Cluster& cluster() const { return cluster_; }

@@ -56,13 +56,11 @@ Worker::Worker(const ActorTable& table, int queue, Rendezvous& rendezvous, Engin
     states_.push_back({0, std::vector<int64_t>(table.actors[task.index()].predecessors.size(), 0), false});
     left_ += table.actors[task.index()].rate * table.steps;
   }
+  for (TaskId task : queue_.tasks) look(task);
 }
 
 void Worker::receive(Message message) {
   switch (message.kind) {
-    case Message::Kind::kStart:
-      for (TaskId task : queue_.tasks) look(task);
-      break;
     case Message::Kind::kDone: {
       const auto& predecessors = table_.actors[message.to.index()].predecessors;
       auto at = std::find(predecessors.begin(), predecessors.end(), message.from) - predecessors.begin();
@@ -74,7 +72,6 @@ void Worker::receive(Message message) {
     case Message::Kind::kFinished: over(message.to); break;
     case Message::Kind::kCompleted: part_done(message.to); break;
   }
-  pump();
 }
 
 bool Worker::is_ready(TaskId task) const {
@@ -98,53 +95,60 @@ void Worker::look(TaskId task) {
   ready_.insert({s.acts / actor.rate * table_.nodes + actor.place[s.acts % actor.rate], task.value});
 }
 
-void Worker::pump() {
-  while (!busy_) {
-    TaskId next;
-    if (queue_.is_static) {
-      int64_t n = static_cast<int64_t>(queue_.order.size());
-      if (cursor_ >= n * table_.steps) return;
-      const Node& node = queue_.order[cursor_ % n];
-      const ActorTable::Actor& actor = table_.actors[node.task.index()];
-      if (state(node.task).acts != cursor_ / n * actor.rate + node.act || !is_ready(node.task)) return;
-      next = node.task;
-      ++cursor_;
-    } else {
-      if (ready_.empty()) return;
-      next.value = ready_.begin()->second;
-      ready_.erase(ready_.begin());
-    }
-    begin(next);
+bool Worker::advance() {
+  if (busy_) return false;
+  TaskId next;
+  if (queue_.is_static) {
+    int64_t n = static_cast<int64_t>(queue_.order.size());
+    if (cursor_ >= n * table_.steps) return false;
+    const Node& node = queue_.order[cursor_ % n];
+    if (state(node.task).acts != cursor_ / n * table_.actors[node.task.index()].rate + node.act || !is_ready(node.task)) return false;
+    next = node.task;
+    ++cursor_;
+  } else {
+    if (ready_.empty()) return false;
+    next.value = ready_.begin()->second;
+    ready_.erase(ready_.begin());
   }
+  begin(next);
+  return true;
 }
 
 void Worker::begin(TaskId task) {
   busy_ = true;
   int collective = table_.actors[task.index()].collective;
-  if (collective < 0) return work(task);
+  int64_t acts = state(task).acts, rate = table_.actors[task.index()].rate;
+  if (collective < 0) {
+    engine_.began(task, acts / rate, static_cast<int>(acts % rate));
+    return work(task);
+  }
   const auto& participants = table_.collectives[collective].participants;
-  if (rendezvous_.come(collective, static_cast<int>(participants.size())))
-    for (TaskId p : participants) engine_.send(table_.actors[p.index()].worker, {Message::Kind::kGo, task, p});
+  if (!rendezvous_.come(collective, static_cast<int>(participants.size()))) return;
+  for (TaskId p : participants) engine_.began(p, acts / rate, static_cast<int>(acts % rate));
+  for (TaskId p : participants) engine_.send(table_.actors[p.index()].worker, {Message::Kind::kGo, task, p});
 }
 
 void Worker::work(TaskId task) {
   int64_t acts = state(task).acts, rate = table_.actors[task.index()].rate;
-  engine_.began(task, acts / rate, static_cast<int>(acts % rate));
   if (engine_.execute(task, acts / rate, static_cast<int>(acts % rate))) part_done(task);
 }
 
 void Worker::part_done(TaskId task) {
   int collective = table_.actors[task.index()].collective;
-  if (collective < 0) return over(task);
+  int64_t acts = state(task).acts, rate = table_.actors[task.index()].rate;
+  if (collective < 0) {
+    engine_.finished(task, acts / rate, static_cast<int>(acts % rate));
+    return over(task);
+  }
   const auto& participants = table_.collectives[collective].participants;
-  if (rendezvous_.done(collective, static_cast<int>(participants.size())))
-    for (TaskId p : participants) engine_.send(table_.actors[p.index()].worker, {Message::Kind::kFinished, task, p});
+  if (!rendezvous_.done(collective, static_cast<int>(participants.size()))) return;
+  for (TaskId p : participants) engine_.finished(p, acts / rate, static_cast<int>(acts % rate));
+  for (TaskId p : participants) engine_.send(table_.actors[p.index()].worker, {Message::Kind::kFinished, task, p});
 }
 
 void Worker::over(TaskId task) {
   State& s = state(task);
   const ActorTable::Actor& actor = table_.actors[task.index()];
-  engine_.finished(task, s.acts / actor.rate, static_cast<int>(s.acts % actor.rate));
   ++s.acts;
   --left_;
   s.listed = false;

@@ -20,12 +20,11 @@ namespace partita {
 
 struct Message {
   enum class Kind {
-    kStart,      // begin working
     kDone,       // `from` has acted once more; for the actor `to`
     kGo,         // every participant of `to`'s collective has come: do your part
     kFinished,   // every participant of `to`'s collective has done its part
     kCompleted,  // `to`'s act, begun by execute(), is done
-  } kind = Kind::kStart;
+  } kind = Kind::kDone;
   TaskId from, to;
 };
 
@@ -88,14 +87,20 @@ class Engine {
   // Does one act of a task (of a collective: this participant's part). True: it is done on return. False: the engine sends
   // kCompleted when it is.
   virtual bool execute(TaskId task, int64_t step, int act) = 0;
-  virtual void began(TaskId, int64_t /*step*/, int /*act*/) {}     // before execute; a collective: when the last has come
-  virtual void finished(TaskId, int64_t /*step*/, int /*act*/) {}  // the act is over, and before anyone hears of it
+  // Before execute, and when the act is over, before anyone hears of it. Of a collective, the worker of the participant that
+  // came last says so for all of them before any begins, and that of the one that was done last, before any goes on.
+  virtual void began(TaskId, int64_t /*step*/, int /*act*/) {}
+  virtual void finished(TaskId, int64_t /*step*/, int /*act*/) {}
 };
 
 class Worker {
  public:
   Worker(const ActorTable& table, int queue, Rendezvous& rendezvous, Engine& engine);
   void receive(Message message);
+  // If the queue is free, begins the next act that may: of a dynamic queue the ready one that is lowest in `order`, of a static
+  // queue the next in order, once it is ready. False: there is none before another message comes. Whoever drives a worker
+  // hands it all its messages first, so that it chooses among all that are ready.
+  bool advance();
   // All acts of all its actors are over.
   bool finished() const { return left_ == 0; }
   // What it waits for, for a report of a hang.
@@ -111,7 +116,6 @@ class Worker {
   const State& state(TaskId task) const { return states_[local_[task.index()]]; }
   bool is_ready(TaskId task) const;
   void look(TaskId task);  // lists it if it is ready
-  void pump();             // begins the next act, if the queue is free
   void begin(TaskId task);
   void work(TaskId task);
   void part_done(TaskId task);

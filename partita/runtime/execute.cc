@@ -1,5 +1,7 @@
 #include "partita/runtime/execute.h"
 
+#include <algorithm>
+
 #include "partita/base/error.h"
 
 namespace partita {
@@ -14,32 +16,78 @@ Executor::Executor(const PhysicalGraph& graph, const Memory& memory, const Hooks
     }
 }
 
-void Executor::run(TaskId id, int64_t step, int act) const {
-  const Task& task = graph_.task(id);
-  auto read = [&](size_t i) { return memory_.view(task.reads[i], act, task.rate); };
-  auto write = [&](size_t i) { return memory_.view(task.writes[i], act, task.rate); };
-  if (auto* kernel = std::get_if<KernelWork>(&task.work)) return run_kernel(task, *kernel, step, act);
-  if (auto* collective = std::get_if<CollectiveWork>(&task.work)) return run_collective(task, *collective, act);
-  if (std::holds_alternative<CopyWork>(task.work)) {
-    View from = read(0), to = write(0);
-    if (from.axes != to.axes) {
-      auto same = regroup(from, to.axes);
-      ensure(same.has_value(), "task '{}' copies between axes that have no common view", task.name);
-      from = *same;
-    }
-    return copy_box(from, to);
-  }
-  if (auto* combine = std::get_if<CombineWork>(&task.work)) {
-    View to = write(0);
-    fill(to, tdl::identity_of(combine->reducer));
-    for (size_t i = 0; i < task.reads.size(); ++i) combine_box(combine->reducer, read(i), to);
-    return;
-  }
-  if (auto* load = std::get_if<LoadWork>(&task.work)) return hooks_.load(load->input, hooks_.first_step + step, write(0));
-  if (auto* output = std::get_if<OutputWork>(&task.work)) return hooks_.take(output->output, hooks_.first_step + step, read(0));
+namespace {
+
+// A dense view of the same box in `bytes`.
+View buffer_for(const View& view, std::vector<std::byte>& bytes) {
+  View buffer = view;
+  int64_t elements = 1;
+  for (size_t a = view.box.size(); a-- > 0;) buffer.strides[a] = elements, elements *= view.box[a].size();
+  bytes.resize(static_cast<size_t>(elements * bytes_of(view.dtype)));
+  buffer.data = bytes.data();
+  return buffer;
 }
 
-void Executor::run_kernel(const Task& task, const KernelWork& work, int64_t step, int act) const {
+// Part of a view. `box` lies in it.
+View part_of(View view, const Box& box) {
+  for (size_t a = 0; a < box.size(); ++a) view.data += (box[a].lo - view.box[a].lo) * view.strides[a] * bytes_of(view.dtype);
+  view.box = box;
+  return view;
+}
+
+}  // namespace
+
+void Executor::run(TaskId id, int64_t step, int act) const {
+  const Task& task = graph_.task(id);
+  std::vector<View> in_place, writes;
+  std::vector<std::vector<std::byte>> buffers(task.writes.size());
+  for (size_t i = 0; i < task.writes.size(); ++i) {
+    const Access& write = task.writes[i];
+    bool adds = graph_.reg(write.reg).accumulated && act > 0;
+    bool over = std::holds_alternative<CombineWork>(task.work) &&
+                (task.elementwise || std::any_of(task.reads.begin(), task.reads.end(), [&](const Access& read) { return read.reg == write.reg; }));
+    in_place.push_back(memory_.view(write, act, task.rate));
+    writes.push_back(adds || over ? buffer_for(in_place[i], buffers[i]) : in_place[i]);
+  }
+  run_into(task, step, act, writes);
+  for (size_t i = 0; i < writes.size(); ++i) {
+    if (writes[i].data == in_place[i].data) continue;
+    if (graph_.reg(task.writes[i].reg).accumulated && act > 0) combine_box(tdl::Reducer::kSum, writes[i], in_place[i]);
+    else copy_box(writes[i], in_place[i]);
+  }
+}
+
+void Executor::run_into(const Task& task, int64_t step, int act, const std::vector<View>& writes) const {
+  if (auto* kernel = std::get_if<KernelWork>(&task.work)) return run_kernel(task, *kernel, step, act, writes);
+  if (auto* collective = std::get_if<CollectiveWork>(&task.work)) return run_collective(task, *collective, act, writes[0]);
+  if (auto* load = std::get_if<LoadWork>(&task.work)) return hooks_.load(load->input, hooks_.first_step + step, writes[0]);
+  // What a task reads once a step of a register with several uses, it reads use by use.
+  auto each = [&](const Access& read, auto f) {
+    const UseRange range = uses_of(graph_.reg(read.reg), task.rate, act, read.fresh);
+    for (int use = range.first; use < range.last; ++use) f(range.last - range.first == 1 ? memory_.view(read, act, task.rate) : memory_.view_of_use(read, use));
+  };
+  if (std::holds_alternative<CopyWork>(task.work)) {
+    const View& to = writes[0];
+    each(task.reads[0], [&](View from) {
+      if (from.axes != to.axes) {
+        auto same = regroup(from, to.axes);
+        ensure(same.has_value(), "task '{}' copies between axes that have no common view", task.name);
+        from = *same;
+      }
+      Box common = intersect(from.box, to.box);
+      if (!is_empty(common)) copy_box(from, part_of(to, common));
+    });
+  } else if (auto* combine = std::get_if<CombineWork>(&task.work)) {
+    for (const View& to : writes) {
+      fill(to, tdl::identity_of(combine->reducer));
+      for (const Access& read : task.reads) each(read, [&](const View& from) { combine_box(combine->reducer, from, to); });
+    }
+  } else if (auto* output = std::get_if<OutputWork>(&task.work)) {
+    each(task.reads[0], [&](const View& value) { hooks_.take(output->output, hooks_.first_step + step, value); });
+  }
+}
+
+void Executor::run_kernel(const Task& task, const KernelWork& work, int64_t step, int act, const std::vector<View>& writes) const {
   ensure(hooks_.kernels != nullptr, "task '{}' needs kernels, and none are loaded", task.name);
   KernelCall call;
   call.task = &task;
@@ -47,14 +95,14 @@ void Executor::run_kernel(const Task& task, const KernelWork& work, int64_t step
   call.act = act;
   call.seed = hooks_.seed;
   call.step = static_cast<uint64_t>(hooks_.first_step + step);
-  auto over_formula_axes = [&](const Access& a) {  // the kernel sees the axes that its formula has
-    auto view = regroup(memory_.view(a, act, task.rate), work.bound->tensors[a.tensor].factored);
+  auto over_formula_axes = [&](const Access& a, const View& placed) {  // the kernel sees the axes that its formula has
+    auto view = regroup(placed, work.bound->tensors[a.tensor].factored);
     ensure(view.has_value(), "task '{}': operand '{}' lies in memory in a way that its kernel's axes can't express", task.name,
            work.bound->tensors[a.tensor].name);
     return *view;
   };
-  for (const Access& a : task.reads) call.reads.push_back(over_formula_axes(a));
-  for (const Access& a : task.writes) call.writes.push_back(over_formula_axes(a));
+  for (const Access& a : task.reads) call.reads.push_back(over_formula_axes(a, memory_.view(a, act, task.rate)));
+  for (size_t i = 0; i < writes.size(); ++i) call.writes.push_back(over_formula_axes(task.writes[i], writes[i]));
   if (!task.scratch.empty()) {
     call.scratch = memory_.address(task.scratch[0], use_of(graph_.reg(task.scratch[0]), act, task.rate));
     call.scratch_bytes = static_cast<size_t>(graph_.reg(task.scratch[0]).bytes);
@@ -62,8 +110,7 @@ void Executor::run_kernel(const Task& task, const KernelWork& work, int64_t step
   hooks_.kernels->run(call);
 }
 
-void Executor::run_collective(const Task& task, const CollectiveWork& work, int act) const {
-  View to = memory_.view(task.writes[0], act, task.rate);
+void Executor::run_collective(const Task& task, const CollectiveWork& work, int act, View to) const {
   if (work.partial) {
     fill(to, tdl::identity_of(work.reducer));
     for (TaskId p : participants_[work.collective.index()])
@@ -81,10 +128,7 @@ void Executor::run_collective(const Task& task, const CollectiveWork& work, int 
         rest.push_back(box);
         continue;
       }
-      View part = to;
-      part.box = common;
-      for (size_t i = 0; i < common.size(); ++i) part.data += (common[i].lo - to.box[i].lo) * to.strides[i] * bytes_of(to.dtype);
-      copy_box(from, part);
+      copy_box(from, part_of(to, common));
       for (Box& left : subtract(box, common)) rest.push_back(std::move(left));
     }
     missing = std::move(rest);

@@ -21,6 +21,8 @@ struct Hooks {
   int64_t first_step = 0;      // number of the first step, for random numbers and for load and take
 };
 
+// Acts after the first add to an accumulated register: what they compute lies in a buffer of the act's own first. So does the
+// result of a combination that is written over one of its operands.
 class Executor {
  public:
   Executor(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks);
@@ -29,8 +31,9 @@ class Executor {
   void run(TaskId task, int64_t step, int act) const;
 
  private:
-  void run_kernel(const Task& task, const KernelWork& work, int64_t step, int act) const;
-  void run_collective(const Task& task, const CollectiveWork& work, int act) const;
+  void run_into(const Task& task, int64_t step, int act, const std::vector<View>& writes) const;
+  void run_kernel(const Task& task, const KernelWork& work, int64_t step, int act, const std::vector<View>& writes) const;
+  void run_collective(const Task& task, const CollectiveWork& work, int act, View to) const;
   const PhysicalGraph& graph_;
   const Memory& memory_;
   const Hooks& hooks_;

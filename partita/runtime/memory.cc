@@ -77,13 +77,18 @@ std::byte* Memory::address(RegisterId id, int use) const {
 }
 
 View Memory::view(const Access& a, int act, int rate) const {
+  const int use = use_of(graph_.reg(a.reg), act, rate);
+  if (a.boxes.size() < 2) return view_of_use(a, use);
+  return view_of_use({a.reg, a.fresh, {a.boxes[act]}, a.tensor}, use);
+}
+
+View Memory::view_of_use(const Access& a, int use) const {
   const Register& reg = graph_.reg(a.reg);
-  int use = use_of(reg, act, rate);
   const Box& whole = reg.box(use);
   View view;
   view.dtype = reg.dtype;
   view.axes = reg.axes;
-  view.box = a.boxes.empty() ? whole : a.boxes[a.boxes.size() == 1 ? 0 : act];
+  view.box = a.boxes.empty() ? whole : a.boxes.size() == 1 ? intersect(whole, a.boxes[0]) : a.boxes[use];
   view.strides = dense_strides(extents(whole));
   view.data = address(a.reg, use);
   if (!is_empty(view.box))
@@ -97,6 +102,11 @@ std::optional<View> regroup(const View& view, const Shape& axes) {
   out.axes = axes;
   out.box.clear();
   out.strides.clear();
+  if (is_empty(view.box)) {  // no elements, whatever the axes
+    out.box.assign(axes.size(), {0, 0});
+    out.strides.assign(axes.size(), 1);
+    return out;
+  }
   // Walk both lists of axes; each round takes the fewest of both that have the same extent.
   size_t i = 0, j = 0;
   while (i < view.axes.size() || j < axes.size()) {
@@ -127,7 +137,6 @@ std::optional<View> regroup(const View& view, const Shape& axes) {
     for (size_t k = i0; k < i; ++k) {
       int64_t extent = view.axes[k];
       Interval here = view.box[k];
-      if (here.empty()) return std::nullopt;
       if (partial && (here.lo != 0 || here.hi != extent)) return std::nullopt;
       if (whole.size() > 1 && (here.lo != 0 || here.hi != extent)) return std::nullopt;
       whole = {whole.lo * extent + here.lo, (whole.hi - 1) * extent + here.hi};

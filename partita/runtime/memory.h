@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "partita/graph/graph.h"
@@ -19,6 +20,8 @@ class Memory {
   std::byte* address(RegisterId reg, int use) const;
   // The box that access `a` reads or writes in act `act` of a task of rate `rate`, and where it is.
   View view(const Access& a, int act, int rate) const;
+  // The box of use `use` that access `a` reads or writes.
+  View view_of_use(const Access& a, int use) const;
   const PhysicalGraph& graph() const { return graph_; }
 
  private:
@@ -33,7 +36,7 @@ class Memory {
 int use_of(const Register& reg, int act, int rate);
 
 // The same memory seen over other axes: `axes` joins or splits the view's axes (a factored axis, TDL.md rule 4). Empty where
-// that needs strides that one axis can't have.
+// that needs strides that one axis can't have, or elements that are not one box over them.
 std::optional<View> regroup(const View& view, const Shape& axes);
 
 // Element by element, with conversion between floating dtypes: to.box must lie in from.box, over the same axes.

@@ -1,6 +1,7 @@
 #include "partita/runtime/run.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -16,22 +17,45 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A queue's letters. Its own thread reads them; any thread may add.
+// A queue's letters. Its own thread reads them; any thread may add. `stirring` counts the threads that are awake and the
+// letters that nobody has taken: at none, nothing can happen any more.
 class Mailbox {
  public:
+  explicit Mailbox(std::atomic<int64_t>& stirring) : stirring_(stirring) {}
+
   void put(Message message) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
+      if (closed_) return;
+      stirring_.fetch_add(1, std::memory_order_acq_rel);
       letters_.push_back(message);
     }
     came_.notify_one();
   }
-  // Moves all letters into `out`; waits for one if there is none. Empty when told to stop.
-  void take(std::vector<Message>& out) {
+  // Moves all letters into `out`. False: told to stop.
+  bool take(std::vector<Message>& out) {
     out.clear();
+    std::lock_guard<std::mutex> lock(mutex_);
+    out.swap(letters_);
+    stirring_.fetch_sub(static_cast<int64_t>(out.size()), std::memory_order_acq_rel);
+    return !stop_;
+  }
+  // Until there is a letter, or the word to stop. False: there will be none, nobody is awake.
+  bool wait() {
     std::unique_lock<std::mutex> lock(mutex_);
+    if (stop_ || !letters_.empty()) return true;
+    if (stirring_.fetch_sub(1, std::memory_order_acq_rel) == 1) return false;
     came_.wait(lock, [&] { return stop_ || !letters_.empty(); });
-    if (!stop_) out.swap(letters_);
+    stirring_.fetch_add(1, std::memory_order_acq_rel);
+    return true;
+  }
+  // The reader needs no more letters. False: nobody else is awake.
+  bool close() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+    int64_t gone = static_cast<int64_t>(letters_.size()) + 1;
+    letters_.clear();
+    return stirring_.fetch_sub(gone, std::memory_order_acq_rel) != gone;
   }
   void stop() {
     {
@@ -42,18 +66,23 @@ class Mailbox {
   }
 
  private:
+  std::atomic<int64_t>& stirring_;
   std::mutex mutex_;
   std::condition_variable came_;
   std::vector<Message> letters_;
-  bool stop_ = false;
+  bool stop_ = false, closed_ = false;
 };
 
 class ThreadEngine final : public Engine {
  public:
   ThreadEngine(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks, const RunOptions& options)
       : graph_(graph), hooks_(hooks), options_(options), table_(graph, options.steps), executor_(graph, memory, hooks), rendezvous_(table_.collectives.size()),
-        liveness_(graph), mailboxes_(table_.queues.size()), logs_(table_.queues.size()), began_(graph.tasks.size()) {
-    for (size_t q = 0; q < table_.queues.size(); ++q) workers_.emplace_back(table_, static_cast<int>(q), rendezvous_, *this);
+        liveness_(graph), stirring_(static_cast<int64_t>(table_.queues.size())), unfinished_(stirring_.load()), logs_(table_.queues.size()),
+        began_(graph.tasks.size()) {
+    for (size_t q = 0; q < table_.queues.size(); ++q) {
+      mailboxes_.emplace_back(stirring_);
+      workers_.emplace_back(table_, static_cast<int>(q), rendezvous_, *this);
+    }
   }
 
   RunReport run() {
@@ -88,7 +117,7 @@ class ThreadEngine final : public Engine {
 
   void began(TaskId task, int64_t, int act) override {
     liveness_.began(task, act);
-    if (hooks_.kernels) hooks_.kernels->reset_peak();
+    if (hooks_.kernels && std::holds_alternative<KernelWork>(graph_.task(task).work)) hooks_.kernels->reset_peak();
     began_[task.index()] = now();
     sample(task);
   }
@@ -120,16 +149,20 @@ class ThreadEngine final : public Engine {
     local_.clear();
     try {
       Worker& worker = workers_[q];
-      worker.receive({Message::Kind::kStart, {}, {}});
       std::vector<Message> letters;
-      drain(worker);
-      while (!worker.finished()) {
-        mailboxes_[q].take(letters);
-        if (letters.empty()) break;  // told to stop
-        for (const Message& m : letters) {
+      while (mailboxes_[q].take(letters)) {
+        for (const Message& m : letters) worker.receive(m);
+        while (!local_.empty()) {
+          Message m = local_.front();
+          local_.pop_front();
           worker.receive(m);
-          drain(worker);
         }
+        if (worker.finished()) {
+          bool last = unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+          if (!mailboxes_[q].close() && !last) report_hang();
+          break;
+        }
+        if (!worker.advance() && !mailboxes_[q].wait()) report_hang();
       }
     } catch (...) {
       std::lock_guard<std::mutex> lock(error_mutex_);
@@ -139,12 +172,11 @@ class ThreadEngine final : public Engine {
     current_worker_ = -1;
   }
 
-  void drain(Worker& worker) {
-    while (!local_.empty()) {
-      Message m = local_.front();
-      local_.pop_front();
-      worker.receive(m);
-    }
+  // Called when no other thread is awake.
+  [[noreturn]] void report_hang() const {
+    std::string text;
+    for (const Worker& worker : workers_) text += worker.waiting();
+    throw Error(ExitCode::kBug, fmt::format("internal error: the run of '{}' stands still, so the graph was not admitted:\n{}", graph_.name, text));
   }
 
   const PhysicalGraph& graph_;
@@ -155,7 +187,9 @@ class ThreadEngine final : public Engine {
   Rendezvous rendezvous_;
   Liveness liveness_;
   std::deque<Worker> workers_;
-  std::vector<Mailbox> mailboxes_;
+  std::atomic<int64_t> stirring_;    // see Mailbox
+  std::atomic<int64_t> unfinished_;  // workers
+  std::deque<Mailbox> mailboxes_;
   std::vector<Log> logs_;
   std::vector<int64_t> began_;
   Clock::time_point start_;

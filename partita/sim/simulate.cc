@@ -22,24 +22,22 @@ struct SimNode {
   int waits_now = 0, waits_next = 0;
 };
 
+// In the order of a step.
 std::vector<SimNode> make_nodes(const PhysicalGraph& graph, const CostModel& cost) {
-  std::map<int32_t, std::vector<TaskId>> participants;
-  for (size_t t = 0; t < graph.tasks.size(); ++t)
-    if (auto* work = std::get_if<CollectiveWork>(&graph.tasks[t].work)) {
-      auto& members = participants[work->collective.value];
-      members.resize(work->size);
-      members[work->rank] = TaskId(t);
-    }
-  std::map<int32_t, int> queue_of_link;
+  const NodeTable table = number_nodes(graph);
+  const std::vector<int> place = places(graph, table);
+  std::map<LinkId, int> queue_of_link;
   for (size_t q = 0; q < graph.queues.size(); ++q)
-    if (graph.queues[q].kind == QueueKind::kLink) queue_of_link[graph.queues[q].link.value] = static_cast<int>(q);
+    if (graph.queues[q].kind == QueueKind::kLink) queue_of_link[graph.queues[q].link] = static_cast<int>(q);
   std::vector<SimNode> nodes;
-  std::map<Node, int> place;
   for (const Node& n : graph.order) {
     SimNode node;
     const Task& task = graph.task(n.task);
-    if (auto* work = std::get_if<CollectiveWork>(&task.work)) {
-      node.tasks = participants[work->collective.value];
+    if (std::holds_alternative<CollectiveWork>(task.work)) {
+      node.tasks = table.members[table.number(n)];
+      std::sort(node.tasks.begin(), node.tasks.end(), [&](TaskId a, TaskId b) {
+        return std::get<CollectiveWork>(graph.task(a).work).rank < std::get<CollectiveWork>(graph.task(b).work).rank;
+      });
       std::set<int> queues;
       for (TaskId p : node.tasks) {
         const Task& part = graph.task(p);
@@ -49,7 +47,7 @@ std::vector<SimNode> make_nodes(const PhysicalGraph& graph, const CostModel& cos
         LinkId narrowest = *std::min_element(part.route.begin(), part.route.end(), [&](LinkId a, LinkId b) {
           return cost.cluster().link(a).bandwidth_bytes_per_s < cost.cluster().link(b).bandwidth_bytes_per_s;
         });
-        queues.insert(queue_of_link.at(narrowest.value));
+        queues.insert(queue_of_link.at(narrowest));
       }
       node.queues.assign(queues.begin(), queues.end());
       node.duration_ns = cost.collective_ns(graph, node.tasks);
@@ -58,13 +56,20 @@ std::vector<SimNode> make_nodes(const PhysicalGraph& graph, const CostModel& cos
       node.queues = {task.queue.value};
       node.duration_ns = cost.task_ns(graph, task);
     }
-    place[n] = static_cast<int>(nodes.size());
     nodes.push_back(std::move(node));
   }
   for (const Edge& e : graph.edges) {
-    int from = place.at(e.from), to = place.at(e.to);
+    int from = place[table.number(e.from)], to = place[table.number(e.to)];
     (e.next ? nodes[from].next : nodes[from].now).push_back(to);
     (e.next ? nodes[to].waits_next : nodes[to].waits_now) += 1;
+  }
+  // A task has one counter: its acts run one after another, edge or not (physical.h).
+  for (const Node& n : graph.order) {
+    const int rate = graph.task(n.task).rate;
+    const int from = place[table.number(n)], to = place[table.number(n.task, (n.act + 1) % rate)];
+    const bool next = n.act + 1 == rate;
+    (next ? nodes[from].next : nodes[from].now).push_back(to);
+    (next ? nodes[to].waits_next : nodes[to].waits_now) += 1;
   }
   return nodes;
 }
@@ -81,10 +86,16 @@ Trace simulate(const PhysicalGraph& graph, const CostModel& cost, int steps) {
   std::vector<size_t> cursor(graph.queues.size(), 0);
   std::vector<bool> busy(graph.queues.size(), false);
   std::vector<int> waits(n * steps);
-  std::set<int64_t> ready;  // (step, place): the lowest in the order first
+  // Numbers are step * n + place: the lowest in the order first. What is ready stands at each of its queues.
+  std::vector<std::set<int64_t>> ready(graph.queues.size());
+  std::set<int64_t> candidates;  // what might start now, as far as is known
+  auto arrive = [&](int64_t x) {
+    for (int q : nodes[x % n].queues) ready[q].insert(x);
+    candidates.insert(x);
+  };
   for (int64_t x = 0; x < n * steps; ++x) {
     waits[x] = nodes[x % n].waits_now + (x >= n ? nodes[x % n].waits_next : 0);
-    if (waits[x] == 0) ready.insert(x);
+    if (waits[x] == 0) arrive(x);
   }
 
   Trace trace;
@@ -93,17 +104,23 @@ Trace simulate(const PhysicalGraph& graph, const CostModel& cost, int steps) {
   using End = std::pair<int64_t, int64_t>;  // (time, node)
   std::priority_queue<End, std::vector<End>, std::greater<>> running;
   int64_t now = 0, done = 0;
+  // As if all that is ready were tried, in order: what can't start gives way to the next at each of its free queues.
   auto start_what_can = [&] {
-    for (auto it = ready.begin(); it != ready.end();) {
-      int64_t x = *it;
+    while (!candidates.empty()) {
+      int64_t x = *candidates.begin();
+      candidates.erase(candidates.begin());
       const SimNode& node = nodes[x % n];
       bool can = std::none_of(node.queues.begin(), node.queues.end(), [&](int q) { return busy[q]; }) &&
                  std::all_of(node.static_queues.begin(), node.static_queues.end(), [&](int q) { return static_order[q][cursor[q]] == x; });
       if (!can) {
-        ++it;
+        for (int q : node.queues)
+          if (auto after = ready[q].upper_bound(x); !busy[q] && after != ready[q].end()) candidates.insert(*after);
         continue;
       }
-      for (int q : node.queues) busy[q] = true;
+      for (int q : node.queues) {
+        busy[q] = true;
+        ready[q].erase(x);
+      }
       for (int q : node.static_queues) ++cursor[q];
       running.push({now + node.duration_ns, x});
       int act = graph.order[x % n].act;
@@ -112,25 +129,30 @@ Trace simulate(const PhysicalGraph& graph, const CostModel& cost, int steps) {
         if (x < n)
           for (LinkId l : graph.task(t).route) trace.link_bytes[l.index()] += graph.task(t).bytes;
       }
-      it = ready.erase(it);
     }
   };
   start_what_can();
   while (!running.empty()) {
     now = running.top().first;
+    std::vector<int> freed;
     while (!running.empty() && running.top().first == now) {
       int64_t x = running.top().second;
       running.pop();
       ++done;
       const SimNode& node = nodes[x % n];
-      for (int q : node.queues) busy[q] = false;
-      auto arrive = [&](int64_t y) {
-        if (--waits[y] == 0) ready.insert(y);
+      for (int q : node.queues) {
+        busy[q] = false;
+        freed.push_back(q);
+      }
+      auto heard = [&](int64_t y) {
+        if (--waits[y] == 0) arrive(y);
       };
-      for (int y : node.now) arrive(x / n * n + y);
+      for (int y : node.now) heard(x / n * n + y);
       if (x / n + 1 < steps)
-        for (int y : node.next) arrive((x / n + 1) * n + y);
+        for (int y : node.next) heard((x / n + 1) * n + y);
     }
+    for (int q : freed)
+      if (!ready[q].empty()) candidates.insert(*ready[q].begin());
     start_what_can();
   }
   ensure(done == n * steps, "simulation stopped after {} of {} nodes: the graph was not admitted", done, n * steps);
@@ -143,32 +165,44 @@ Trace simulate(const PhysicalGraph& graph, const CostModel& cost, int steps) {
 }
 
 std::vector<MemorySample> memory_over_time(const PhysicalGraph& graph, const std::vector<Event>& events) {
-  // (task, act) -> representative node, so that uses can be looked up by what ran.
-  std::map<std::pair<Node, int>, std::pair<int64_t, int64_t>> span;  // (node, step) -> (start, end)
+  const NodeTable table = number_nodes(graph);
+  struct Span {
+    int64_t from = INT64_MAX, to = 0;  // start of the first participant, end of the last
+  };
   int steps = 0;
+  for (const Event& e : events) steps = std::max(steps, e.step + 1);
+  std::vector<Span> spans(static_cast<size_t>(table.size()) * steps);
+  auto span = [&](int node, int step) -> Span& { return spans[static_cast<size_t>(step) * table.size() + node]; };
   for (const Event& e : events) {
-    Node node = node_of(graph, e.task, e.act);
-    auto [it, fresh] = span.try_emplace({node, e.step}, e.start_ns, e.end_ns);
-    if (!fresh) it->second = {std::min(it->second.first, e.start_ns), std::max(it->second.second, e.end_ns)};
-    steps = std::max(steps, e.step + 1);
+    Span& s = span(table.number(e.task, e.act), e.step);
+    s = {std::min(s.from, e.start_ns), std::max(s.to, e.end_ns)};
   }
+  // A result that is written over its operand takes its place when the task ends.
+  auto over_operand = [&](const Node& writer, const Register& reg) {
+    const Task& task = graph.task(writer.task);
+    return task.elementwise && std::any_of(task.reads.begin(), task.reads.end(), [&](const Access& read) {
+      const Register& operand = graph.reg(read.reg);
+      return operand.device == reg.device && operand.offset == reg.offset && operand.bytes == reg.bytes && &operand != &reg;
+    });
+  };
   std::map<std::pair<int64_t, int32_t>, int64_t> change;  // (time, device) -> bytes
-  std::vector<std::vector<Use>> uses = all_uses(graph);
   for (const Register& reg : graph.registers)
     if (reg.carried || reg.constant) change[{0, reg.device.value}] += reg.bytes;
-  for (const auto& of_register : uses)
+  for (const auto& of_register : all_uses(graph))
     for (const Use& use : of_register) {
       const Register& reg = graph.reg(use.reg);
-      if (reg.carried || reg.constant || use.writers.empty()) continue;
+      if (reg.carried || reg.constant) continue;
       for (int s = 0; s < steps; ++s) {
-        int64_t from = INT64_MAX, to = 0;
-        for (const Node& w : use.writers)
-          if (auto it = span.find({w, s}); it != span.end()) from = std::min(from, it->second.first), to = std::max(to, it->second.second);
-        for (const Node& r : use.readers)
-          if (auto it = span.find({r, s}); it != span.end()) to = std::max(to, it->second.second);
-        if (from == INT64_MAX) continue;
-        change[{from, reg.device.value}] += reg.bytes;
-        change[{to, reg.device.value}] -= reg.bytes;
+        Span live;
+        for (const Node& w : use.writers) {
+          const Span& at = span(table.number(w), s);
+          if (at.to == 0) continue;  // it did not run
+          live = {std::min(live.from, over_operand(w, reg) ? at.to : at.from), std::max(live.to, at.to)};
+        }
+        for (const Node& r : use.readers) live.to = std::max(live.to, span(table.number(r), s).to);
+        if (live.from == INT64_MAX) continue;
+        change[{live.from, reg.device.value}] += reg.bytes;
+        change[{live.to, reg.device.value}] -= reg.bytes;
       }
     }
   std::vector<MemorySample> samples;
