@@ -346,6 +346,7 @@ void run_generic(const tdl::Bound& bound, const GenericPlan& plan, const std::ve
       internal[stage.tensor] = new_tensor(out.part.dtype, extents(out.part.box));
       out.data = static_cast<std::byte*>(internal[stage.tensor].data_ptr());
     }
+    if (step.shares >= 0) out = held[step.shares];
     switch (step.what) {
       case GenericStep::What::kNothing: break;
       case GenericStep::What::kIdentity: {

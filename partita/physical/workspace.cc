@@ -4,6 +4,7 @@
 
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
+#include "partita/tdl/affine.h"
 
 namespace partita {
 
@@ -36,6 +37,33 @@ bool reads_tensor(const Expr& e, int tensor) {
   return std::any_of(e.args.begin(), e.args.end(), [&](const Expr& a) { return reads_tensor(a, tensor); });
 }
 
+bool reads_only_at(const Expr& e, int tensor, const std::vector<tdl::Affine>& subscripts) {
+  if (e.kind == ExprKind::kRead && e.tensor == tensor && e.subscripts != subscripts) return false;
+  return std::all_of(e.args.begin(), e.args.end(), [&](const Expr& a) { return reads_only_at(a, tensor, subscripts); });
+}
+
+// The written tensor in whose memory an internal one can lie until it is overwritten there, element by element; -1 if there is none.
+// A result's memory may be an operand's (PHYSICAL.md section 4), so no operand of its size may be read after the internal
+// tensor is written.
+int shared_result(const Bound& bound, int stage, int last, const std::vector<Interval>& ranges, const KernelParts& held, DType dtype) {
+  const tdl::Stage& made = bound.stages[stage];
+  const Box box = stage_box(bound, stage, ranges);
+  for (int r = stage + 1; r < last; ++r) {
+    const tdl::Stage& result = bound.stages[r];
+    for (int t = 0; t < bound.operand_count; ++t)
+      if (reads_tensor(result.body, t) && bound.tensors[t].factored == bound.tensors[made.tensor].factored) return -1;
+    if (!held.written[result.tensor]) continue;
+    const Part& part = *held.parts[result.tensor];
+    if (result.body.kind == ExprKind::kReduce || !reads_tensor(result.body, made.tensor) || result.lhs != made.lhs || part.dtype != dtype ||
+        part.box != box || !reads_only_at(result.body, made.tensor, result.lhs))
+      continue;
+    for (int later = r + 1; later < last; ++later)
+      if (reads_tensor(bound.stages[later].body, made.tensor)) return -1;
+    return result.tensor;
+  }
+  return -1;
+}
+
 }  // namespace
 
 GenericPlan plan_generic(const Bound& bound, int first, int last, const std::vector<Interval>& ranges, const KernelParts& held, int64_t budget_bytes) {
@@ -53,9 +81,14 @@ GenericPlan plan_generic(const Bound& bound, int first, int last, const std::vec
     step.stage = s;
     const Box box = stage_box(bound, s, ranges);
     if (!held.written[stage.tensor]) {
-      step.internal = true;
-      plan.parts[stage.tensor] = Part{stage_dtype(bound, s, plan.parts, held.real), box, dense_strides(extents(box))};
-      if (const int64_t bytes = volume(box) * bytes_of(plan.parts[stage.tensor]->dtype); bytes > 0) offsets[stage.tensor] = scratch.allocate(bytes);
+      const DType dtype = stage_dtype(bound, s, plan.parts, held.real);
+      int shared = shared_result(bound, s, last, ranges, held, dtype);
+      for (const GenericStep& before : plan.steps)
+        if (before.shares >= 0 && before.shares == shared) shared = -1;
+      step.shares = shared;
+      step.internal = shared < 0;
+      plan.parts[stage.tensor] = shared >= 0 ? plan.parts[shared] : Part{dtype, box, dense_strides(extents(box))};
+      if (const int64_t bytes = volume(box) * bytes_of(plan.parts[stage.tensor]->dtype); step.internal && bytes > 0) offsets[stage.tensor] = scratch.allocate(bytes);
     }
     bool reduces_nothing = false;
     if (stage.body.kind == ExprKind::kReduce)
@@ -82,8 +115,10 @@ GenericPlan plan_generic(const Bound& bound, int first, int last, const std::vec
 }
 
 int64_t workspace_bytes(const KernelWork& work, const std::vector<Interval>& ranges, const std::vector<PlacedPart>& reads,
-                        const std::vector<PlacedPart>& writes, int64_t budget_bytes) {
+                        const std::vector<PlacedPart>& writes, int64_t budget_bytes, bool registered) {
   const KernelParts held = kernel_parts(*work.bound, reads, writes);
+  if (registered)
+    if (const auto bytes = registered_workspace_bytes(work, ranges, held)) return *bytes;
   return plan_generic(*work.bound, work.first_stage, work.last_stage, ranges, held, budget_bytes).workspace_bytes;
 }
 

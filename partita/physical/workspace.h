@@ -34,7 +34,8 @@ struct GenericStep {
   enum class What { kNothing, kIdentity, kProgram } what = What::kProgram;  // an empty result; an empty reduction
   int stage = -1;
   StageProgram program;
-  bool internal = false;     // its tensor is not written
+  bool internal = false;     // its tensor is not written, and has memory of its own
+  int shares = -1;           // its tensor is not written, and lies where this result will: the result reads it at its own index only
   std::vector<int> dead;     // internal tensors that end here
 };
 struct GenericPlan {
@@ -45,8 +46,13 @@ struct GenericPlan {
 GenericPlan plan_generic(const tdl::Bound& bound, int first, int last, const std::vector<Interval>& ranges, const KernelParts& held,
                          int64_t budget_bytes = kGenericBudgetBytes);
 
-// What a call needs, whichever kernel runs it.
+// Whether kernels/ has a kernel of its own for a definition.
+bool is_registered(const std::string& definition);
+// The scratch of that kernel for a call; empty where there is none, or where it declines the call and the generic stage kernel runs.
+std::optional<int64_t> registered_workspace_bytes(const KernelWork& work, const std::vector<Interval>& ranges, const KernelParts& held);
+
+// What a call needs, whichever kernel runs it. registered: those of definitions are used.
 int64_t workspace_bytes(const KernelWork& work, const std::vector<Interval>& ranges, const std::vector<PlacedPart>& reads,
-                        const std::vector<PlacedPart>& writes, int64_t budget_bytes = kGenericBudgetBytes);
+                        const std::vector<PlacedPart>& writes, int64_t budget_bytes = kGenericBudgetBytes, bool registered = true);
 
 }  // namespace partita
