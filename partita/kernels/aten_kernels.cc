@@ -9,9 +9,24 @@
 #include "partita/kernels/allocator.h"
 #include "partita/kernels/generic.h"
 #include "partita/kernels/kernels.h"
+#include "partita/kernels/windows.h"
 
 namespace partita {
 namespace {
+
+// False: there is none for the definition, or it declines the call.
+bool run_registered(const KernelWork& work, const std::vector<Interval>& ranges, const KernelParts& parts, const std::vector<Held>& held) {
+  const auto plan = plan_windows(work, ranges, parts);
+  if (!plan) return false;
+  const std::string& name = work.definition;
+  if (name == "conv2d") run_conv2d(*plan, held);
+  else if (name == "conv2d_data_grad") run_conv2d_data_grad(*plan, held);
+  else if (name == "conv2d_weight_grad") run_conv2d_weight_grad(*plan, held);
+  else if (name == "max_pool") run_max_pool(*plan, held);
+  else if (name == "max_pool_grad") run_max_pool_grad(*plan, held, static_cast<int64_t>(work.attributes.at("kw")));
+  else ensure(false, "{} has a plan and no kernel", name);
+  return true;
+}
 
 class AtenKernels final : public Kernels {
  public:
@@ -43,8 +58,10 @@ class AtenKernels final : public Kernels {
     const c10::InferenceMode no_autograd;
     at::init_num_threads();
     ScratchScope scratch(call.scratch, call.scratch ? call.scratch_bytes : 0);
-    const GenericPlan plan = plan_generic(bound, work.first_stage, work.last_stage, ranges, parts, options_.budget_bytes);
-    run_generic(bound, plan, ranges, held, {call.seed, work.random_stream, call.step});
+    if (!options_.registered || !run_registered(work, ranges, parts, held)) {
+      const GenericPlan plan = plan_generic(bound, work.first_stage, work.last_stage, ranges, parts, options_.budget_bytes);
+      run_generic(bound, plan, ranges, held, {call.seed, work.random_stream, call.step});
+    }
     int64_t before = scratch_peak_.load();
     while (scratch.used_bytes() > before && !scratch_peak_.compare_exchange_weak(before, scratch.used_bytes())) {
     }

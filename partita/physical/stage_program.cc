@@ -120,6 +120,12 @@ bool refactor(const std::vector<Axis>& from, const Shape& to, std::vector<Axis>&
 }  // namespace
 
 Part over_axes(const Part& part, const Shape& from, const Shape& to) {
+  const auto result = try_over_axes(part, from, to);
+  ensure(result.has_value(), "the box {} over axes {} is no box over axes {}", to_string(part.box), from, to);
+  return *result;
+}
+
+std::optional<Part> try_over_axes(const Part& part, const Shape& from, const Shape& to) {
   if (from == to) return part;
   Part result{part.dtype, {}, {}};
   if (is_empty(part.box)) {
@@ -141,8 +147,7 @@ Part over_axes(const Part& part, const Shape& from, const Shape& to) {
     }
     std::vector<Axis> axes;
     for (size_t a = v; a < v_end; ++a) axes.push_back({from[a], part.box[a], part.strides[a]});
-    bool ok = refactor(axes, Shape(to.begin() + f, to.begin() + f_end), out);
-    ensure(ok, "the box {} over axes {} is no box over axes {}", to_string(part.box), from, to);
+    if (!refactor(axes, Shape(to.begin() + f, to.begin() + f_end), out)) return std::nullopt;
     v = v_end;
     f = f_end;
   }

@@ -34,7 +34,7 @@ bool has_opaque(const Bound& bound) {
 // Empty: the whole formula is right, in blocks of this size.
 std::string check_whole(const Bound& bound, const std::vector<Array>& operands, int64_t budget, DType real = DType::kFloat64, double tolerance = 1e-11) {
   ScratchUse use;
-  const std::vector<Array> got = run_whole(*generic(budget), {&bound, bound.name, {}, {}, real, budget}, operands, &use);
+  const std::vector<Array> got = run_whole(*generic(budget), {&bound, bound.name, {}, {}, real, budget, false}, operands, &use);
   tdl::Evaluation options;
   options.with_terms = true;
   const std::vector<Array> expected = tdl::evaluate(bound, operands, options);
@@ -45,7 +45,7 @@ std::string check_whole(const Bound& bound, const std::vector<Array>& operands, 
 
 std::string check_strategies(const Bound& bound, const std::vector<Array>& operands, int workers, int64_t budget, int& count) {
   ScratchUse use;
-  const KernelOp op{&bound, bound.name, {}, {}, DType::kFloat64, budget};
+  const KernelOp op{&bound, bound.name, {}, {}, DType::kFloat64, budget, false};
   for (const tdl::AxisStrategy& s : tdl::strategies(bound, workers)) {
     const auto derived = tdl::derive(bound, {workers}, {s});
     if (!derived) continue;
@@ -163,7 +163,7 @@ TEST(Generic, BlocksBoundTheScratch) {
   const Bound bound = tdl::bind("f(a, b)[i, j] = exp(a[i, j]) * (b[j, i] + 1) - a[i, j]", {{2048, 1024}, {1024, 2048}});
   ScratchUse use;
   const std::vector<Array> operands{normal_array({2048, 1024}, 1), normal_array({1024, 2048}, 2)};
-  run_whole(*generic(kGenericBudgetBytes), {&bound, "f", {}, {}, DType::kFloat64, kGenericBudgetBytes}, operands, &use);
+  run_whole(*generic(kGenericBudgetBytes), {&bound, "f", {}, {}, DType::kFloat64, kGenericBudgetBytes, false}, operands, &use);
   EXPECT_EQ(use.above, "");
   EXPECT_LE(use.declared_bytes, kGenericBudgetBytes);
   EXPECT_GE(use.used_bytes * 10, use.declared_bytes * 8);

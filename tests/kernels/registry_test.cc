@@ -21,6 +21,7 @@ struct Instance {
   tdl::Attributes attributes;
   std::vector<DType> results;
   std::vector<Array> operands;
+  bool registered = true;
 };
 
 // Operands have both signs, except where the formula needs positive values (a logarithm, a root, a divisor).
@@ -65,7 +66,7 @@ std::vector<Instance> instances_of(const OpDefinition& definition, const std::sh
 }
 
 std::string whole(Kernels& kernels, const Instance& instance, DType real, double tolerance, ScratchUse& use) {
-  const KernelOp op{instance.bound.get(), instance.name.substr(0, instance.name.find(' ')), instance.attributes, instance.results, real};
+  const KernelOp op{instance.bound.get(), instance.name.substr(0, instance.name.find(' ')), instance.attributes, instance.results, real, kGenericBudgetBytes, instance.registered};
   const std::vector<Array> got = run_whole(kernels, op, instance.operands, &use);
   tdl::Evaluation options;
   options.with_terms = true;
@@ -78,7 +79,7 @@ std::string whole(Kernels& kernels, const Instance& instance, DType real, double
 
 // The first strategy that goes wrong.
 std::string sharded(Kernels& kernels, const Instance& instance, int workers, int& count, ScratchUse& use) {
-  const KernelOp op{instance.bound.get(), instance.name.substr(0, instance.name.find(' ')), instance.attributes, instance.results, DType::kFloat64};
+  const KernelOp op{instance.bound.get(), instance.name.substr(0, instance.name.find(' ')), instance.attributes, instance.results, DType::kFloat64, kGenericBudgetBytes, instance.registered};
   for (const tdl::AxisStrategy& s : tdl::strategies(*instance.bound, workers)) {
     const auto derived = tdl::derive(*instance.bound, {workers}, {s});
     if (!derived) continue;
@@ -96,14 +97,18 @@ void every_strategy(bool registered, bool print) {
   for (const OpDefinition* definition : registry->all()) {
     ++definitions;
     ASSERT_FALSE(definition->examples.empty()) << definition->name;
-    for (const Instance& instance : instances_of(*definition, registry)) {
+    for (Instance& instance : instances_of(*definition, registry)) {
+      instance.registered = registered;
       ScratchUse use;
       int count = 0;
       EXPECT_EQ(whole(*kernels, instance, DType::kFloat64, 1e-11, use), "") << instance.name;
       EXPECT_EQ(whole(*kernels, instance, DType::kFloat32, 3e-5, use), "") << instance.name << ", float32";
       for (int workers : {1, 2, 3, 4}) EXPECT_EQ(sharded(*kernels, instance, workers, count, use), "") << instance.name;
       EXPECT_GT(count, 0) << instance.name;
-      if (print) std::printf("  %-26s %4d strategies, %5d calls\n", instance.name.c_str(), count, use.calls);
+      if (registered && is_registered(definition->name)) {
+        EXPECT_GT(3 * use.registered_calls, use.calls) << instance.name;
+      }
+      if (print) std::printf("  %-26s %4d strategies, %5d calls, %5d on a registered kernel\n", instance.name.c_str(), count, use.calls, use.registered_calls);
       strategies += count;
     }
   }

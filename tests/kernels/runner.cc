@@ -93,8 +93,7 @@ tdl::testing::StagesRunner kernel_runner(Kernels& kernels, const KernelOp& op, S
     }
     for (int s = first; s < last; ++s) {
       const int t = bound.stages[s].tensor;
-      DType dtype = tdl::Array().dtype;
-      dtype = stage_dtype(bound, s, types, op.real);
+      DType dtype = stage_dtype(bound, s, types, op.real);
       const auto result = std::find(bound.results.begin(), bound.results.end(), t);
       if (result != bound.results.end() && !op.results.empty()) {
         dtype = op.results[result - bound.results.begin()];
@@ -103,7 +102,7 @@ tdl::testing::StagesRunner kernel_runner(Kernels& kernels, const KernelOp& op, S
       if (std::find(wanted.begin(), wanted.end(), t) != wanted.end()) place(t, dtype, stage_box(bound, s, ranges), false);
       else types[t] = Part{dtype, {}, {}};
     }
-    const int64_t declared = workspace_bytes(work, ranges, reads, writes, op.budget_bytes);
+    const int64_t declared = workspace_bytes(work, ranges, reads, writes, op.budget_bytes, op.registered);
     Buffer scratch(declared);
     call.task = &task;
     call.work = &work;
@@ -117,6 +116,7 @@ tdl::testing::StagesRunner kernel_runner(Kernels& kernels, const KernelOp& op, S
     if (use) {
       const int64_t used = scratch_peak_bytes(kernels);
       use->calls += 1;
+      use->registered_calls += op.registered && registered_workspace_bytes(work, ranges, kernel_parts(bound, reads, writes)).has_value();
       use->outside_bytes = std::max(use->outside_bytes, kernels.peak_bytes() - outside);
       if (used > declared || kernels.peak_bytes() > outside)
         use->above = fmt::format("{} stages [{},{}) use {} bytes of {}, {} elsewhere", op.definition, first, last, used, declared, kernels.peak_bytes() - outside);

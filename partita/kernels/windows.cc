@@ -1,0 +1,183 @@
+#include "partita/kernels/windows.h"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/eq.h>
+#include <ATen/ops/gt.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/where.h>
+
+#include <limits>
+
+namespace partita {
+namespace {
+
+// The part of a tensor in a box, group q and sample n of which are given where it has such axes.
+at::Tensor part_of(const Held& held, Box box, bool grouped, size_t group_axis, int64_t q) {
+  if (grouped) box.insert(box.begin() + static_cast<std::ptrdiff_t>(group_axis), Interval{q, q + 1});
+  at::Tensor t = held.tensor(box);
+  return grouped ? t.select(static_cast<int64_t>(group_axis), 0) : t;
+}
+
+// Elements of an input [.., rows, columns] (which begins at rows.at.lo, columns.at.lo) under element (r, t) of the windows
+// outs_r x outs_t.
+at::Tensor under(const at::Tensor& input, const WindowPlan& plan, Interval outs_r, int64_t r, Interval outs_t, int64_t t) {
+  const int64_t row = plan.rows.input(outs_r.lo, r) - plan.rows.at.lo, column = plan.columns.input(outs_t.lo, t) - plan.columns.at.lo;
+  return input.slice(-2, row, row + (outs_r.size() - 1) * plan.rows.stride + 1, plan.rows.stride)
+      .slice(-1, column, column + (outs_t.size() - 1) * plan.columns.stride + 1, plan.columns.stride);
+}
+
+// The windows' elements of the result [.., rows, columns], which begins at `rows`, `columns`.
+at::Tensor among(const at::Tensor& result, Interval rows, Interval outs_r, Interval columns, Interval outs_t) {
+  return result.slice(-2, outs_r.lo - rows.lo, outs_r.hi - rows.lo).slice(-1, outs_t.lo - columns.lo, outs_t.hi - columns.lo);
+}
+
+// f(r, t, the windows that have this element)
+template <typename F>
+void each_element(const WindowPlan& plan, Interval rows, F f) {
+  for (int64_t r = plan.rows.window.lo; r < plan.rows.window.hi; ++r) {
+    const Interval outs_r = intersect(plan.rows.outs(r), rows);
+    for (int64_t t = plan.columns.window.lo; t < plan.columns.window.hi; ++t) {
+      const Interval outs_t = plan.columns.outs(t);
+      f(r, t, outs_r, outs_t);
+    }
+  }
+}
+
+// columns [c, r, t, rows, columns]: the elements of x [c, height, width] under these rows of windows, 0 where it has none.
+void fill_columns(at::Tensor& columns, const at::Tensor& x, const WindowPlan& plan, Interval rows) {
+  const Interval all = plan.columns.out;
+  each_element(plan, rows, [&](int64_t r, int64_t t, Interval outs_r, Interval outs_t) {
+    at::Tensor to = columns.select(1, r - plan.rows.window.lo).select(1, t - plan.columns.window.lo);
+    if (outs_r.size() != rows.size() || outs_t.size() != all.size()) to.fill_(0);
+    if (outs_r.empty() || outs_t.empty()) return;
+    among(to, rows, outs_r, all, outs_t).copy_(under(x, plan, outs_r, r, outs_t, t));
+  });
+}
+
+int64_t window_size(const WindowPlan& plan) { return plan.rows.window.size() * plan.columns.window.size(); }
+
+// A matrix over the innermost axes of t, the last `inner` of which are one after another.
+at::Tensor matrix(const at::Tensor& t, int64_t rows, int64_t columns, int64_t row_stride) {
+  return t.as_strided({rows, columns}, {rows == 1 ? columns : std::max(row_stride, columns), 1}, t.storage_offset());
+}
+
+}  // namespace
+
+void run_conv2d(const WindowPlan& plan, const std::vector<Held>& held) {
+  const Interval all = plan.columns.out;
+  const int64_t depth = plan.c.size() * window_size(plan);
+  at::Tensor memory = new_tensor(held[plan.x].part.dtype, {depth * plan.block * all.size()});
+  for (int64_t n = plan.n.lo; n < plan.n.hi; ++n)
+    for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
+      const at::Tensor x = part_of(Held{plan.input, held[plan.x].data}, {{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}, plan.grouped, 1, q).select(0, 0);
+      const at::Tensor w = part_of(held[plan.w], {plan.o, plan.c, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
+      const at::Tensor out = part_of(held[plan.result], {{n, n + 1}, plan.o, plan.rows.out, all}, plan.grouped, 1, q).select(0, 0);
+      for (int64_t y = plan.rows.out.lo; y < plan.rows.out.hi; y += plan.block) {
+        const Interval rows{y, std::min(y + plan.block, plan.rows.out.hi)};
+        at::Tensor columns = memory.slice(0, 0, depth * rows.size() * all.size())
+                                 .view({plan.c.size(), plan.rows.window.size(), plan.columns.window.size(), rows.size(), all.size()});
+        fill_columns(columns, x, plan, rows);
+        at::Tensor block = matrix(among(out, plan.rows.out, rows, all, all), plan.o.size(), rows.size() * all.size(), out.stride(0));
+        at::mm_out(block, matrix(w, plan.o.size(), depth, w.stride(0)), columns.view({depth, rows.size() * all.size()}));
+      }
+      if (plan.b < 0) continue;
+      const at::Tensor b = part_of(held[plan.b], {plan.o}, plan.grouped, 0, q);
+      at::Tensor sum = out;
+      sum.add_(b.view({-1, 1, 1}));
+    }
+}
+
+void run_conv2d_data_grad(const WindowPlan& plan, const std::vector<Held>& held) {
+  const int64_t pixels = plan.rows.out.size() * plan.columns.out.size(), window = window_size(plan);
+  at::Tensor memory = new_tensor(held[plan.g].part.dtype, {plan.block * window * pixels});
+  for (int64_t n = plan.n.lo; n < plan.n.hi; ++n)
+    for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
+      const at::Tensor g = part_of(held[plan.g], {{n, n + 1}, plan.o, plan.rows.out, plan.columns.out}, plan.grouped, 1, q).select(0, 0);
+      for (int64_t c = plan.c.lo; c < plan.c.hi; c += plan.block) {
+        const Interval channels{c, std::min(c + plan.block, plan.c.hi)};
+        const at::Tensor w = part_of(held[plan.w], {plan.o, channels, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
+        at::Tensor columns = memory.slice(0, 0, channels.size() * window * pixels);
+        at::Tensor flat = columns.view({channels.size() * window, pixels});
+        at::mm_out(flat, matrix(w, plan.o.size(), channels.size() * window, w.stride(0)).t(), matrix(g, plan.o.size(), pixels, g.stride(0)));
+        columns = columns.view({channels.size(), plan.rows.window.size(), plan.columns.window.size(), plan.rows.out.size(), plan.columns.out.size()});
+        at::Tensor out = part_of(held[plan.result], {{n, n + 1}, channels, plan.rows.at, plan.columns.at}, plan.grouped, 1, q).select(0, 0);
+        out.fill_(0);
+        each_element(plan, plan.rows.out, [&](int64_t r, int64_t t, Interval outs_r, Interval outs_t) {
+          if (outs_r.empty() || outs_t.empty()) return;
+          const at::Tensor from = columns.select(1, r - plan.rows.window.lo).select(1, t - plan.columns.window.lo);
+          under(out, plan, outs_r, r, outs_t, t).add_(among(from, plan.rows.out, outs_r, plan.columns.out, outs_t));
+        });
+      }
+    }
+}
+
+void run_conv2d_weight_grad(const WindowPlan& plan, const std::vector<Held>& held) {
+  const Interval all = plan.columns.out;
+  const int64_t depth = plan.c.size() * window_size(plan);
+  at::Tensor memory = new_tensor(held[plan.x].part.dtype, {depth * plan.block * all.size()});
+  for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
+    const at::Tensor whole = part_of(held[plan.result], {plan.o, plan.c, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
+    at::Tensor out = matrix(whole, plan.o.size(), depth, whole.stride(0));
+    bool first = true;
+    for (int64_t n = plan.n.lo; n < plan.n.hi; ++n) {
+      const at::Tensor x = part_of(Held{plan.input, held[plan.x].data}, {{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}, plan.grouped, 1, q).select(0, 0);
+      const at::Tensor g = part_of(held[plan.g], {{n, n + 1}, plan.o, plan.rows.out, all}, plan.grouped, 1, q).select(0, 0);
+      for (int64_t y = plan.rows.out.lo; y < plan.rows.out.hi; y += plan.block) {
+        const Interval rows{y, std::min(y + plan.block, plan.rows.out.hi)};
+        at::Tensor columns = memory.slice(0, 0, depth * rows.size() * all.size())
+                                 .view({plan.c.size(), plan.rows.window.size(), plan.columns.window.size(), rows.size(), all.size()});
+        fill_columns(columns, x, plan, rows);
+        const at::Tensor part = matrix(among(g, plan.rows.out, rows, all, all), plan.o.size(), rows.size() * all.size(), g.stride(0));
+        const at::Tensor transposed = columns.view({depth, rows.size() * all.size()}).t();
+        if (first) at::mm_out(out, part, transposed);
+        else at::addmm_out(out, out, part, transposed);
+        first = false;
+      }
+    }
+  }
+}
+
+void run_max_pool(const WindowPlan& plan, const std::vector<Held>& held) {
+  const int64_t columns = plan.columns.window.hi;  // whole windows only (plan_max_pool)
+  at::Tensor memory = new_tensor(DType::kBool, {plan.c.size() * plan.rows.out.size() * plan.columns.out.size()});
+  for (int64_t n = plan.n.lo; n < plan.n.hi; ++n) {
+    const Box box{{n, n + 1}, plan.c, plan.rows.out, plan.columns.out};
+    const at::Tensor x = Held{plan.input, held[plan.x].data}.tensor({{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}).select(0, 0);
+    at::Tensor largest = held[plan.result].tensor(box).select(0, 0), index = held[plan.index].tensor(box).select(0, 0);
+    largest.fill_(-std::numeric_limits<double>::infinity());
+    index.fill_(0);
+    each_element(plan, plan.rows.out, [&](int64_t r, int64_t t, Interval outs_r, Interval outs_t) {
+      if (outs_r.empty() || outs_t.empty()) return;
+      const at::Tensor here = under(x, plan, outs_r, r, outs_t, t);
+      at::Tensor so_far = among(largest, plan.rows.out, outs_r, plan.columns.out, outs_t);
+      at::Tensor larger = memory.slice(0, 0, here.numel()).view(here.sizes());
+      at::gt_out(larger, here, so_far);
+      among(index, plan.rows.out, outs_r, plan.columns.out, outs_t).masked_fill_(larger, r * columns + t);
+      at::maximum_out(so_far, so_far, here);
+    });
+  }
+}
+
+void run_max_pool_grad(const WindowPlan& plan, const std::vector<Held>& held, int64_t window_columns) {
+  const DType dtype = held[plan.g].part.dtype;
+  const int64_t elements = plan.c.size() * plan.rows.out.size() * plan.columns.out.size();
+  at::Tensor masks = new_tensor(DType::kBool, {elements}), gradients = new_tensor(dtype, {elements});
+  const at::Tensor zero = constant_tensor(dtype, 0);
+  for (int64_t n = plan.n.lo; n < plan.n.hi; ++n) {
+    const Box box{{n, n + 1}, plan.c, plan.rows.out, plan.columns.out};
+    const at::Tensor g = held[plan.g].tensor(box).select(0, 0), index = held[plan.index].tensor(box).select(0, 0);
+    at::Tensor out = held[plan.result].tensor({{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}).select(0, 0);
+    out.fill_(0);
+    each_element(plan, plan.rows.out, [&](int64_t r, int64_t t, Interval outs_r, Interval outs_t) {
+      if (outs_r.empty() || outs_t.empty()) return;
+      const at::Tensor part = among(g, plan.rows.out, outs_r, plan.columns.out, outs_t);
+      at::Tensor won = masks.slice(0, 0, part.numel()).view(part.sizes()), gradient = gradients.slice(0, 0, part.numel()).view(part.sizes());
+      at::eq_out(won, among(index, plan.rows.out, outs_r, plan.columns.out, outs_t), r * window_columns + t);
+      at::where_out(gradient, won, part, zero);
+      under(out, plan, outs_r, r, outs_t, t).add_(gradient);
+    });
+  }
+}
+
+}  // namespace partita
