@@ -73,22 +73,76 @@ Meet meet(const std::vector<Life>& a, const std::vector<Life>& b) {
   return result;
 }
 
-// Offsets o with lo < o < hi are taken.
-struct Taken {
-  int64_t lo, hi;
-};
-
 int64_t align_up(int64_t bytes) { return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes; }
 
-int64_t first_fit(std::vector<Taken>& taken) {
-  std::sort(taken.begin(), taken.end(), [](const Taken& a, const Taken& b) { return a.lo < b.lo; });
-  int64_t offset = 0;
-  for (const Taken& t : taken) {
-    if (t.lo >= offset) break;
-    if (offset < t.hi) offset = align_up(t.hi);
+// One slot of a placed register.
+struct Slot {
+  int64_t begin;
+  const Block* block;
+  std::size_t number;
+};
+
+// The registers of one device that are placed, by the first bytes of their slots.
+class Placed {
+ public:
+  explicit Placed(const Touching& touching) : touching_(touching) {}
+
+  // The lowest offset where no slot of `block` meets, in bytes and in time, a slot that is placed.
+  int64_t first_fit(const Block& block) const {
+    int64_t offset = 0;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t x = 0; x < block.slots.size(); ++x) {
+        const int64_t shift = static_cast<int64_t>(x) * block.stride, free = lowest_free(block, x, offset + shift) - shift;
+        moved |= free != offset && block.slots.size() > 1;
+        offset = free;
+      }
+    }
+    return offset;
   }
-  return offset;
-}
+
+  void add(const Block& block) {
+    for (std::size_t x = 0; x < block.slots.size(); ++x) {
+      const Slot slot{block.offset + static_cast<int64_t>(x) * block.stride, &block, x};
+      slots_.insert(std::upper_bound(slots_.begin(), slots_.end(), slot, [](const Slot& a, const Slot& b) { return a.begin < b.begin; }), slot);
+    }
+  }
+
+ private:
+  // The lowest place from `at` on for slot x alone. Slots come by their first byte, so that one pass does: what was passed
+  // lies below, except where an operand's place was allowed and then left again.
+  int64_t lowest_free(const Block& block, std::size_t x, int64_t at) const {
+    std::vector<const Slot*> touched;
+    const auto move_to = [&](int64_t to) {
+      at = align_up(to);
+      for (bool moved = true; moved;) {
+        moved = false;
+        for (const Slot* slot : touched)
+          if (slot->begin < at && at < slot->begin + slot->block->bytes) {
+            at = align_up(slot->begin + slot->block->bytes);
+            moved = true;
+          }
+      }
+    };
+    for (const Slot& slot : slots_) {
+      if (slot.begin >= at + block.bytes) break;
+      const Block& placed = *slot.block;
+      if (slot.begin + placed.bytes <= at || block.hull.first > placed.hull.last || placed.hull.first > block.hull.last) continue;
+      const Meet met = meet(block.slots[x], placed.slots[slot.number]);
+      if (met == Meet::kNot) continue;
+      if (met == Meet::kTouch && at <= slot.begin && (touching_.allowed(block.id, placed.id) || touching_.allowed(placed.id, block.id))) {
+        touched.push_back(&slot);
+        if (at < slot.begin) move_to(slot.begin);
+      } else {
+        move_to(slot.begin + placed.bytes);
+      }
+    }
+    return at;
+  }
+
+  const Touching& touching_;
+  std::vector<Slot> slots_;
+};
 
 }  // namespace
 
@@ -126,34 +180,14 @@ void plan_memory(PhysicalGraph& graph, const LowerOptions& options) {
     std::stable_sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) {
       return a.bytes * static_cast<int64_t>(a.slots.size()) > b.bytes * static_cast<int64_t>(b.slots.size());
     });
-    std::vector<Taken> taken;
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
-      Block& block = blocks[i];
+    Placed placed(touching);
+    for (Block& block : blocks) {
       if (block.bytes == 0) {
         graph.reg(block.id).offset = 0;
         continue;
       }
-      taken.clear();
-      for (std::size_t j = 0; j < i; ++j) {
-        const Block& placed = blocks[j];
-        if (placed.bytes == 0 || block.hull.first > placed.hull.last || placed.hull.first > block.hull.last) continue;
-        int touch = -1;  // whether these two may touch: not asked yet
-        for (std::size_t x = 0; x < block.slots.size(); ++x)
-          for (std::size_t y = 0; y < placed.slots.size(); ++y) {
-            const Meet met = meet(block.slots[x], placed.slots[y]);
-            if (met == Meet::kNot) continue;
-            const int64_t there = placed.offset + static_cast<int64_t>(y) * placed.stride, shift = static_cast<int64_t>(x) * block.stride;
-            const Taken both{there - block.bytes - shift, there + placed.bytes - shift};
-            if (met == Meet::kTouch && touch < 0) touch = touching.allowed(block.id, placed.id) || touching.allowed(placed.id, block.id);
-            if (met == Meet::kTouch && touch > 0) {
-              taken.push_back({both.lo, there - shift});
-              taken.push_back({there - shift, both.hi});
-            } else {
-              taken.push_back(both);
-            }
-          }
-      }
-      block.offset = first_fit(taken);
+      block.offset = placed.first_fit(block);
+      placed.add(block);
       graph.reg(block.id).offset = block.offset;
       const int64_t end = block.offset + static_cast<int64_t>(block.slots.size() - 1) * block.stride + block.bytes;
       graph.peak_bytes[d] = std::max(graph.peak_bytes[d], end);
