@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "partita/base/error.h"
 #include "partita/tdl/affine.h"
@@ -284,7 +285,7 @@ class Compiler {
     program_.dtype = dtype_of_rank(rank_of(body, parts_), real_);
     if (reduces) {
       program_.reducer = body.reducer;
-      if (!as_product(body)) {
+      if (!as_lookup(body) && !as_product(body)) {
         program_.finish = Finish::kReduce;
         program_.a = as(compile(body.args[0]), program_.dtype);
       }
@@ -299,6 +300,55 @@ class Compiler {
   }
 
  private:
+  // sum(v) if(v == e, body, 0), where e does not depend on v: the body at v = e, where that is in v's range. An embedding reads
+  // the rows that it needs, and no others.
+  bool as_lookup(const Expr& reduce) {
+    const Expr& body = reduce.args[0];
+    if (reduce.reducer != tdl::Reducer::kSum || body.kind != ExprKind::kIf || body.args[2].kind != ExprKind::kNumber || body.args[2].number != 0) return false;
+    std::vector<const Expr*> conditions;
+    std::function<void(const Expr&)> collect = [&](const Expr& e) {
+      if (e.kind == ExprKind::kBinary && e.function == "and") collect(e.args[0]), collect(e.args[1]);
+      else conditions.push_back(&e);
+    };
+    collect(body.args[0]);
+    for (size_t i = 0; i < conditions.size(); ++i) {
+      const Expr& c = *conditions[i];
+      if (c.kind != ExprKind::kBinary || c.function != "==") continue;
+      for (int side : {0, 1}) {
+        const Expr &index = c.args[side], &value = c.args[1 - side];
+        if (index.kind != ExprKind::kIndex || rank_of(value, parts_) != 1 || uses(value, index.index)) continue;
+        const auto at = std::find(reduce.reduced.begin(), reduce.reduced.end(), index.index);
+        if (at == reduce.reduced.end() || !only_plain(body, index.index)) continue;
+        const size_t d = program_.lhs_count + (at - reduce.reduced.begin());
+        const Interval range = program_.ranges[d];
+        program_.dims.erase(program_.dims.begin() + d);
+        program_.ranges.erase(program_.ranges.begin() + d);
+        const int found = as(compile(value), DType::kInt64);
+        looked_up_ = index.index;
+        lookup_ = found;
+        int valid = binary("and", binary(">=", found, integer(range.lo), DType::kBool), binary("<", found, integer(range.hi), DType::kBool), DType::kBool);
+        for (size_t k = 0; k < conditions.size(); ++k)
+          if (k != i) valid = binary("and", valid, as(compile(*conditions[k]), DType::kBool), DType::kBool);
+        const int inside = as(compile(body.args[1]), program_.dtype);
+        program_.a = select(valid, inside, constant(0, program_.dtype));
+        program_.finish = reduce.reduced.size() == 1 ? Finish::kStore : Finish::kReduce;
+        return true;
+      }
+    }
+    return false;
+  }
+  static bool uses(const Expr& e, int index) {
+    if (e.kind == ExprKind::kIndex && e.index == index) return true;
+    return std::any_of(e.subscripts.begin(), e.subscripts.end(), [&](const Affine& s) { return tdl::uses_index(s, index); }) ||
+           std::any_of(e.args.begin(), e.args.end(), [&](const Expr& a) { return uses(a, index); });
+  }
+  // Subscripts use the index by itself, or not at all.
+  static bool only_plain(const Expr& e, int index) {
+    return std::all_of(e.subscripts.begin(), e.subscripts.end(), [&](const Affine& s) { return !tdl::uses_index(s, index) || s.plain_index() == index; }) &&
+           std::all_of(e.args.begin(), e.args.end(), [&](const Expr& a) { return only_plain(a, index); });
+  }
+  int integer(int64_t value) { return constant(static_cast<double>(value), DType::kInt64); }
+
   // sum of f1 * f2 * .., perhaps under guards, where neither half depends on all indices: a matrix product.
   bool as_product(const Expr& body) {
     if (body.reducer != tdl::Reducer::kSum || program_.dtype != real_) return false;
@@ -434,6 +484,7 @@ class Compiler {
     switch (e.kind) {
       case ExprKind::kNumber: return constant(e.number, is_integer(e.number) ? DType::kInt64 : real_);
       case ExprKind::kIndex: {
+        if (e.index == looked_up_) return lookup_;
         StageInstr i{Kind::kGrid, DType::kInt64};
         i.dim = static_cast<int>(std::find(program_.dims.begin(), program_.dims.end(), e.index) - program_.dims.begin());
         i.dims = bit_of(e.index);
@@ -491,13 +542,16 @@ class Compiler {
     const DType type = dtype_of_rank(rank_of(e, parts_), is_float(part->dtype) ? part->dtype : real_);
     if (is_empty(part->box)) return constant(otherwise, type);
     std::vector<Affine> forms;
+    std::vector<bool> from_data;
     bool strided = true;
     for (const Affine& s : e.subscripts) {
-      forms.push_back(tdl::simplified(s, ranges_));
+      from_data.push_back(looked_up_ >= 0 && tdl::uses_index(s, looked_up_));
+      forms.push_back(from_data.back() ? s : tdl::simplified(s, ranges_));
+      strided &= !from_data.back();
       for (const Affine::Term& t : forms.back().terms) strided &= t.atom.kind == Affine::Atom::Kind::kIndex;
     }
     std::vector<bool> inside;
-    for (size_t a = 0; a < forms.size(); ++a) inside.push_back(part->box[a].contains(tdl::range_of(forms[a], ranges_)));
+    for (size_t a = 0; a < forms.size(); ++a) inside.push_back(!from_data[a] && part->box[a].contains(tdl::range_of(forms[a], ranges_)));
     const bool all_inside = std::all_of(inside.begin(), inside.end(), [](bool b) { return b; });
     if (strided) {
       StageInstr i{Kind::kRead, part->dtype};
@@ -514,11 +568,12 @@ class Compiler {
     Affine offset;
     for (size_t a = 0; a < forms.size(); ++a)
       offset = offset + tdl::scaled(forms[a] - tdl::affine_constant(part->box[a].lo), part->strides[a]);
-    int place = compile(tdl::expr_of(offset)), valid = -1;
+    int place = as(compile(tdl::expr_of(offset)), DType::kInt64), valid = -1;
     for (size_t a = 0; a < forms.size(); ++a) {
       if (inside[a]) continue;
       const int form = compile(tdl::expr_of(forms[a]));
-      const Interval range = tdl::range_of(forms[a], ranges_);
+      // What data says may be anything.
+      const Interval range = from_data[a] ? Interval{INT64_MIN, INT64_MAX} : tdl::range_of(forms[a], ranges_);
       auto require = [&](const char* comparison, int64_t bound) {
         const int holds = binary(comparison, form, constant(static_cast<double>(bound), DType::kInt64), DType::kBool);
         valid = valid < 0 ? holds : binary("and", valid, holds, DType::kBool);
@@ -563,6 +618,7 @@ class Compiler {
   const std::vector<std::optional<Part>>& parts_;
   DType real_;
   StageProgram program_;
+  int looked_up_ = -1, lookup_ = -1;  // an index that is read from data, and its value
 };
 
 }  // namespace

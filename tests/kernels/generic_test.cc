@@ -159,6 +159,12 @@ TEST(Generic, RandomNumbersAreTheEvaluators) {
   EXPECT_EQ(check_whole(bound, {normal_array({37, 5}, 1)}, 1 << 10), "");
 }
 
+// Numbers in data that are no positions read nothing.
+TEST(Generic, LookupsOutOfRangeReadNothing) {
+  const Bound bound = tdl::bind("embedding(ids, t)[b, h] = t[v = ids[b], h]", {{6}, {5, 3}});
+  EXPECT_EQ(check_whole(bound, {tdl::int_array({6}, {4, -1, 0, 5, 1000000007, 2}), normal_array({5, 3}, 1)}, kGenericBudgetBytes), "");
+}
+
 TEST(Generic, BlocksBoundTheScratch) {
   const Bound bound = tdl::bind("f(a, b)[i, j] = exp(a[i, j]) * (b[j, i] + 1) - a[i, j]", {{2048, 1024}, {1024, 2048}});
   ScratchUse use;
