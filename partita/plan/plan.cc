@@ -52,6 +52,8 @@ Json model_json(const ModelReference& model) {
   json["loss"] = model.loss;
   json["optimizer"] = model.optimizer;
   json["lr"] = model.lr;
+  json["momentum"] = model.momentum;
+  json["weight_decay"] = model.weight_decay;
   json["dtype"] = std::string(name_of(model.dtype));
   json["sha256"] = model.sha256;
   return json;
@@ -118,10 +120,12 @@ ModelReference read_model(const Json& json) {
   Fields in(json, "plan: model");
   ModelReference model;
   model.model = in.value<std::string>("model");
-  if (in.optional("bindings")) model.bindings = in.value<std::map<std::string, int64_t>>("bindings");
+  if (in.optional("bindings")) model.bindings = in.value<std::map<std::string, std::string>>("bindings");
   model.loss = in.value<std::string>("loss");
   model.optimizer = in.value<std::string>("optimizer");
   model.lr = in.value<double>("lr");
+  model.momentum = in.value<double>("momentum");
+  model.weight_decay = in.value<double>("weight_decay");
   model.dtype = parse_dtype(in.value<std::string>("dtype"));
   model.sha256 = in.value<std::string>("sha256");
   in.done();

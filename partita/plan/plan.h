@@ -30,9 +30,9 @@ struct Placement {
 // What the plan was made for: enough to build the graph again and to notice that it is another.
 struct ModelReference {
   std::string model;                      // path or zoo:NAME?options
-  std::map<std::string, int64_t> bindings;
-  std::string loss, optimizer;            // "cross_entropy"; "sgd?momentum=0.9"
-  double lr = 0.01;
+  std::map<std::string, std::string> bindings;
+  std::string loss, optimizer;            // "cross_entropy"; "sgd"
+  double lr = 0.01, momentum = 0, weight_decay = 0;
   DType dtype = DType::kFloat32;
   std::string sha256;                     // of the printed training graph without initial values
   bool operator==(const ModelReference&) const = default;

@@ -1,0 +1,152 @@
+// The table of contents: what Partita does with a model, step by step.
+#include "partita/pipeline.h"
+
+#include <nettle/sha2.h>
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+#include "partita/models/models.h"
+#include "partita/onnx/onnx.h"
+#include "partita/ops/ops.h"
+#include "partita/plan/resolve.h"
+#include "partita/plan/rules.h"
+#include "partita/runtime/array_file.h"
+#include "partita/sim/simulate.h"
+
+namespace partita {
+
+LoadedModel load_model(const Request& request, Runner& runner) {
+  auto registry = standard_ops();
+  LoadedModel model;
+  bool onnx = request.model.ends_with(".onnx");
+  model.forward = runner.step(
+      "load", [&] {
+        if (onnx) return import_onnx(request.model, request.bindings, registry).graph;
+        Model built = build_model(request.model, request.bindings, registry);
+        model.loss = built.loss;
+        return std::move(built.graph);
+      },
+      [](const Graph& g) { verify(g); });
+  if (request.loss) model.loss.kind = *request.loss;
+  if (request.dtype != DType::kFloat32)
+    model.forward = runner.step("dtype", [&] { return with_dtype(std::move(model.forward), request.dtype); }, [](const Graph& g) { verify(g); });
+  return model;
+}
+
+Graph training_graph(const LoadedModel& model, const Request& request, Runner& runner) {
+  return runner.step("autodiff", [&] { return add_backward(model.forward, model.loss, request.optimizer); }, [](const Graph& g) { verify(g); });
+}
+
+void finish(Planned& p, std::optional<int64_t> memory_limit_bytes, Runner& runner) {
+  if (memory_limit_bytes)
+    for (int d = 0; d < p.cluster.compute_count; ++d) p.cluster.devices[d].memory_bytes = *memory_limit_bytes;
+  p.report = runner.step("check", [&] { return check(p.training, p.plan, p.cluster); }, [](const CheckReport&) {});
+  p.physical = runner.step("lower", [&] { return lower(p.training, p.plan, p.cluster); },
+                           [&](const PhysicalGraph& g) {
+                             verify(g);
+                             admit(g, p.cluster);
+                           });
+  p.predicted = runner.step("simulate", [&] { return simulate(p.physical, CostModel(p.cluster)); }, [](const Trace&) {});
+}
+
+Planned plan_model(const Request& request, Runner& runner) {
+  Planned p;
+  LoadedModel model = load_model(request, runner);
+  p.forward = model.forward;
+  p.training = training_graph(model, request, runner);
+  p.cluster = runner.step("cluster", [&] { return load_cluster(request.cluster, request.devices); }, [](const Cluster&) {});
+  SearchChoice choice = parse_search(request.search);
+  Problem problem{p.training, p.cluster, request.objective, {}, choice.options};
+  if (!request.pin_file.empty()) problem.pins = parse_pins(read_file(request.pin_file), p.training);
+  Rng rng(request.seed);
+  p.search = runner.step("search", [&] { return choice.entry->make()->search(problem, request.budget, rng); }, [](const SearchResult&) {});
+  p.search_seconds = runner.timings().back().seconds;
+  if (!p.search.plan) throw Error(ExitCode::kInfeasible, fmt::format("search '{}' found no plan: {}", request.search, p.search.reason));
+  p.plan = *p.search.plan;
+  p.plan.search = request.search;
+  p.plan.objective = request.objective;
+  p.plan.cluster = p.cluster.name;
+  p.plan.cluster_text = p.cluster.text;
+  const Optimizer& o = request.optimizer;
+  p.plan.model = {request.model, request.bindings, model.loss.kind, o.kind, o.lr, o.momentum, o.weight_decay, request.dtype, fingerprint(p.training)};
+  finish(p, request.memory_limit_bytes, runner);
+  return p;
+}
+
+Request request_of(const ModelReference& model) {
+  Request request;
+  request.model = model.model;
+  request.bindings = model.bindings;
+  request.loss = model.loss;
+  request.optimizer = {model.optimizer, model.lr, model.momentum, model.weight_decay};
+  request.dtype = model.dtype;
+  return request;
+}
+
+Planned open_plan(const std::string& path, Runner& runner) {
+  std::string text = read_file(path);
+  Request request = request_of(parse_model_reference(text));
+  Planned p;
+  LoadedModel model = load_model(request, runner);
+  p.forward = model.forward;
+  p.training = training_graph(model, request, runner);
+  p.plan = runner.step("read plan", [&] { return parse_plan(text, p.training); }, [](const Plan&) {});
+  if (fingerprint(p.training) != p.plan.model.sha256)
+    fail("{}: model '{}' is not the one that this plan was made for (its SHA-256 differs); plan again", path, request.model);
+  p.cluster = runner.step("cluster", [&] { return parse_cluster(p.plan.cluster_text, path); }, [](const Cluster&) {});
+  finish(p, std::nullopt, runner);
+  return p;
+}
+
+int64_t Planned::peak_memory_bytes() const {
+  return *std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.begin() + physical.compute_count);
+}
+
+Plan evaluation_plan(const Graph& evaluation, const Planned& training) {
+  Pins pins;
+  DerivationCache cache;
+  for (size_t i = 0; i < evaluation.ops.size(); ++i) {
+    OpId same = training.training.find_op(evaluation.ops[i].name);
+    if (!same.valid()) continue;
+    const OpChoice& choice = training.plan.ops[same.index()];
+    // Running statistics stand for batch statistics: an index that the evaluation form lacks can't be split.
+    if (cache.get(evaluation.ops[i].bound, choice.mesh.extents, choice.strategies)) pins.ops[OpId(i)] = choice;
+  }
+  for (size_t t = 0; t < evaluation.tensors.size(); ++t) {
+    TensorId same = training.training.find_tensor(evaluation.tensors[t].name);
+    if (!same.valid()) continue;
+    auto kept = training.plan.kept.find(same);
+    if (kept != training.plan.kept.end()) pins.kept[TensorId(t)] = kept->second;
+  }
+  return data_parallel_plan(evaluation, training.cluster, pins);
+}
+
+Graph with_dtype(Graph graph, DType dtype) {
+  for (Tensor& t : graph.tensors) {
+    if (t.dtype != DType::kFloat32) continue;
+    t.dtype = dtype;
+    if (!t.values) continue;
+    auto values = std::make_shared<Values>(*t.values);
+    values->dtype = dtype;
+    t.values = std::move(values);
+  }
+  return graph;
+}
+
+std::string fingerprint(const Graph& graph) {
+  Graph bare = graph;
+  for (Tensor& t : bare.tensors)
+    if (t.role == Role::kParameter || t.role == Role::kState) t.values = nullptr;
+  std::string text = print(bare);
+  sha256_ctx context;
+  sha256_init(&context);
+  sha256_update(&context, text.size(), reinterpret_cast<const uint8_t*>(text.data()));
+  uint8_t digest[SHA256_DIGEST_SIZE];
+  sha256_digest(&context, sizeof digest, digest);
+  std::string hex;
+  for (uint8_t byte : digest) hex += fmt::format("{:02x}", byte);
+  return hex;
+}
+
+}  // namespace partita

@@ -1,0 +1,103 @@
+// From a model and a cluster to a plan, a prediction and a run: the steps of docs/ARCHITECTURE.md, in their order.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "partita/cluster/cluster.h"
+#include "partita/graph/autodiff.h"
+#include "partita/physical/lower.h"
+#include "partita/physical/trace.h"
+#include "partita/plan/check.h"
+#include "partita/search/search.h"
+
+namespace partita {
+
+// Runs each step under its name: how long it took, and whether what it made is sound.
+class Runner {
+ public:
+  struct Timing {
+    std::string name;
+    double seconds = 0, verify_seconds = 0;
+  };
+  explicit Runner(bool verify = true) : verify_(verify) {}
+
+  // `verify` throws where the result breaks an invariant.
+  template <typename Make, typename Verify>
+  auto step(const char* name, Make make, Verify verify) {
+    auto start = Clock::now();
+    auto result = make();
+    auto made = Clock::now();
+    if (verify_) verify(result);
+    timings_.push_back({name, seconds(start, made), seconds(made, Clock::now())});
+    return result;
+  }
+  const std::vector<Timing>& timings() const { return timings_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static double seconds(Clock::time_point a, Clock::time_point b) { return std::chrono::duration<double>(b - a).count(); }
+  bool verify_;
+  std::vector<Timing> timings_;
+};
+
+// What a user asks for.
+struct Request {
+  std::string model;                          // path of an .onnx file, or zoo:NAME?options
+  std::map<std::string, std::string> bindings;  // --bind k=v, and --batch
+  std::optional<std::string> loss;            // none: the model's own
+  Optimizer optimizer;
+  DType dtype = DType::kFloat32;
+  std::string cluster = "local:1";
+  int devices = 0;                            // 0: all of the cluster
+  std::string search = "soybean";
+  std::string objective = "comm";
+  std::string pin_file;
+  std::optional<int64_t> memory_limit_bytes;  // per device; none: the cluster's
+  Budget budget;
+  uint64_t seed = 1;
+};
+
+struct LoadedModel {
+  Graph forward;
+  Loss loss;
+};
+
+// A model, planned, checked, lowered and simulated.
+struct Planned {
+  Graph forward;   // as loaded
+  Graph training;  // one step
+  Cluster cluster;
+  Plan plan;
+  CheckReport report;
+  PhysicalGraph physical;
+  Trace predicted;
+  SearchResult search;  // counters and notes
+  double search_seconds = 0;
+
+  int64_t peak_memory_bytes() const;  // of the compute device that needs most
+};
+
+LoadedModel load_model(const Request& request, Runner& runner);
+Graph training_graph(const LoadedModel& model, const Request& request, Runner& runner);
+Planned plan_model(const Request& request, Runner& runner);
+// A plan file needs nothing else: its model is built again, its cluster is in it. Bad input if the model has changed since.
+Planned open_plan(const std::string& path, Runner& runner);
+Request request_of(const ModelReference& model);
+
+// What follows a plan's choices: check, lower, simulate. Fills in the rest of `planned`.
+void finish(Planned& planned, std::optional<int64_t> memory_limit_bytes, Runner& runner);
+
+// The evaluation graph under a training plan: each op takes the choice of the training op of its name, each weight its layout.
+Plan evaluation_plan(const Graph& evaluation, const Planned& training);
+
+// The same graph with its float32 tensors in another floating type.
+Graph with_dtype(Graph graph, DType dtype);
+// Of the graph's text without initial values: hexadecimal SHA-256.
+std::string fingerprint(const Graph& graph);
+
+}  // namespace partita
