@@ -1,0 +1,168 @@
+#include "partita/cli/arguments.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "partita/base/error.h"
+
+namespace partita {
+
+namespace {
+
+[[noreturn]] void usage(const std::string& message) { throw Error(ExitCode::kUsage, message); }
+
+std::pair<std::string, std::string> key_value(const std::string& text, const char* option) {
+  size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) usage(fmt::format("{} takes NAME=VALUE, not '{}'", option, text));
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+// Options whose values need more than CLI11's own reading.
+struct Raw {
+  std::vector<std::string> bind;
+  std::string batch, dtype = "float32", searches;
+  std::optional<double> time_limit;
+  std::optional<int64_t> max_steps, memory_limit;
+  std::optional<std::string> loss;
+};
+
+void add_model_options(CLI::App& c, Arguments& a, Raw& raw) {
+  c.add_option("--bind", raw.bind, "bind a symbolic dimension or a model option: k=v")->allow_extra_args(false);
+  c.add_option("--batch", raw.batch, "samples a step, all devices together");
+  c.add_option("--loss", raw.loss, "cross_entropy or mse");
+  c.add_option("--optimizer", a.request.optimizer.kind, "sgd");
+  c.add_option("--lr", a.request.optimizer.lr, "learning rate");
+  c.add_option("--momentum", a.request.optimizer.momentum, "of sgd");
+  c.add_option("--weight-decay", a.request.optimizer.weight_decay, "of the optimizer");
+  c.add_option("--dtype", raw.dtype, "float32 or float64");
+}
+
+void add_plan_options(CLI::App& c, Arguments& a, Raw& raw, bool one_search) {
+  c.add_option("--cluster", a.request.cluster, "preset or YAML file; see `partita clusters`");
+  c.add_option("--devices", a.request.devices, "the first N devices of the cluster; without --cluster: local:N");
+  if (one_search) c.add_option("--search", a.request.search, "NAME or NAME?option=value; see `partita searches`");
+  c.add_option("--objective", a.request.objective, "comm: bytes moved")->check(CLI::IsMember({"comm"}));
+  c.add_option("--pin", a.request.pin_file, "a part of a plan that stays as it is");
+  c.add_option("--memory-limit", raw.memory_limit, "bytes a device may use");
+  c.add_option("--time-limit", raw.time_limit, "seconds for the search");
+  c.add_option("--max-steps", raw.max_steps, "steps for the search");
+  c.add_option("--seed", a.request.seed, "of everything random");
+}
+
+}  // namespace
+
+Arguments parse_arguments(int argc, const char* const* argv) {
+  Arguments a;
+  Raw raw;
+  CLI::App app("Partita turns one single-device model into one parallel training run.", "partita");
+  app.require_subcommand(1);
+  app.fallthrough(false);
+  auto command = [&](const char* name, const char* what) {
+    CLI::App* c = app.add_subcommand(name, what);
+    c->add_flag("--json", a.json, "print one JSON object");
+    c->add_flag("--verbose", a.verbose, "how long each step took");
+    return c;
+  };
+  CLI::App* show = command("show", "what a model is");
+  show->add_option("MODEL", a.target)->required();
+  show->add_flag("--nodes", a.nodes, "every node of the file: imported, folded, or not");
+  add_model_options(*show, a, raw);
+  CLI::App* plan = command("plan", "find how to split a model over a cluster");
+  plan->add_option("MODEL", a.target)->required();
+  add_model_options(*plan, a, raw);
+  add_plan_options(*plan, a, raw, true);
+  plan->add_option("-o", a.output, "write the plan here");
+  CLI::App* simulate = command("simulate", "predict a plan's step time and memory");
+  simulate->add_option("PLAN", a.target)->required();
+  simulate->add_option("--trace", a.trace, "write a Chrome trace here");
+  CLI::App* compare = command("compare", "several searches on one model");
+  compare->add_option("MODEL", a.target)->required();
+  compare->add_option("--search", raw.searches, "names with commas between")->required();
+  add_model_options(*compare, a, raw);
+  add_plan_options(*compare, a, raw, false);
+  CLI::App* run = command("run", "one forward pass");
+  run->add_option("MODEL|PLAN", a.target)->required();
+  run->add_option("--inputs", a.inputs, ".npz of arrays named as the inputs")->required();
+  run->add_option("--weights", a.weights, ".safetensors");
+  run->add_option("-o", a.output, "write the outputs here (.npz)");
+  add_model_options(*run, a, raw);
+  add_plan_options(*run, a, raw, true);
+  CLI::App* train = command("train", "train on this machine");
+  train->add_option("MODEL|PLAN", a.target)->required();
+  add_model_options(*train, a, raw);
+  add_plan_options(*train, a, raw, true);
+  train->add_option("--engine", [](const CLI::results_t& r) { return r[0] == "threads"; }, "threads: N devices in this process");
+  train->add_option("--data", a.data, ".npz: arrays named as the inputs; none: synthetic samples");
+  train->add_option("--test-data", a.test_data, ".npz");
+  train->add_option("--steps", a.steps, "training steps");
+  train->add_option("--epochs", a.epochs, "passes over the data");
+  train->add_flag("--no-shuffle", a.no_shuffle, "samples in file order");
+  train->add_option("--weights", a.weights, "start from these (.safetensors)");
+  train->add_option("--save", a.save, "write the weights here (.safetensors)");
+  train->add_option("--verify", a.verify, "serial: run unsharded too, and compare")->check(CLI::IsMember({"serial"}));
+  train->add_option("--log", a.log, "one JSON object a step");
+  train->add_option("--trace", a.trace, "Chrome trace of the first steps");
+  CLI::App* check = command("check", "judge a plan, independently of what made it");
+  check->add_option("PLAN", a.target)->required();
+  CLI::App* tdl = command("tdl", "analyse a description");
+  tdl->add_option("TEXT", a.target)->required();
+  tdl->add_option("--shape", a.shapes, "an operand's shape: a=8,4 (else small extents are chosen)")->allow_extra_args(false);
+  tdl->add_option("--attribute", a.attributes, "p=1")->allow_extra_args(false);
+  tdl->add_option("--workers", a.workers, "parts of a split")->check(CLI::Range(1, 64));
+  command("models", "the zoo");
+  command("clusters", "cluster presets");
+  command("searches", "what can make a plan");
+  CLI::App* ops = command("ops", "the operations; with a name: formula, strategies, signatures");
+  ops->add_option("NAME", a.target);
+  ops->add_option("--workers", a.workers, "parts of a split")->check(CLI::Range(1, 64));
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& e) {
+    app.exit(e, std::cout, std::cerr);
+    return {};
+  } catch (const CLI::ParseError& e) {
+    usage(fmt::format("{}\nRun with --help for the options.", e.what()));
+  }
+  a.command = app.get_subcommands()[0]->get_name();
+  a.request.model = a.target;
+  CLI::App* chosen = app.get_subcommands()[0];
+  auto given = [&](const char* option) {
+    CLI::Option* o = chosen->get_option_no_throw(option);
+    return o && o->count() > 0;
+  };
+  a.cluster_given = given("--cluster");
+  if (!a.cluster_given && a.request.devices > 0) a.request.cluster = fmt::format("local:{}", a.request.devices);
+  if (given("--devices") && a.request.devices < 1) usage("--devices takes a positive number");
+  for (const std::string& b : raw.bind) {
+    auto [key, value] = key_value(b, "--bind");
+    if (!a.request.bindings.emplace(key, value).second) usage(fmt::format("--bind names '{}' twice", key));
+  }
+  if (!raw.batch.empty() && !a.request.bindings.emplace("batch", raw.batch).second) usage("--batch and --bind batch=.. say the same twice");
+  a.request.loss = raw.loss;
+  if (raw.loss)
+    if (auto names = loss_names(); std::find(names.begin(), names.end(), *raw.loss) == names.end())
+      usage(fmt::format("unknown loss '{}'; there are: {}", *raw.loss, fmt::join(names, ", ")));
+  if (auto names = optimizer_names(); std::find(names.begin(), names.end(), a.request.optimizer.kind) == names.end())
+    usage(fmt::format("unknown optimizer '{}'; there are: {}", a.request.optimizer.kind, fmt::join(names, ", ")));
+  if (raw.dtype != "float32" && raw.dtype != "float64") usage(fmt::format("--dtype is float32 or float64, not '{}'", raw.dtype));
+  a.request.dtype = parse_dtype(raw.dtype);
+  a.request.budget = {raw.time_limit, raw.max_steps};
+  a.request.memory_limit_bytes = raw.memory_limit;
+  if (a.command == "compare") {
+    size_t from = 0;
+    while (from <= raw.searches.size()) {
+      size_t comma = std::min(raw.searches.find(',', from), raw.searches.size());
+      a.searches.push_back(raw.searches.substr(from, comma - from));
+      from = comma + 1;
+    }
+    for (const std::string& s : a.searches) parse_search(s);
+  } else {
+    parse_search(a.request.search);
+  }
+  if (a.command == "train" && a.steps && a.epochs > 0) usage("--steps and --epochs: give one");
+  if (a.steps && *a.steps < 1) usage("--steps takes a positive number");
+  return a;
+}
+
+}  // namespace partita

@@ -1,0 +1,33 @@
+// What the command line says, as plain values.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "partita/pipeline.h"
+
+namespace partita {
+
+struct Arguments {
+  std::string command;
+  std::string target;           // MODEL, PLAN, TDL text or name; may be empty where it is optional
+  Request request;
+  bool cluster_given = false;   // --cluster was on the line
+  bool json = false, nodes = false, verbose = false, no_shuffle = false;
+  std::string output;           // -o
+  std::string trace;            // --trace
+  std::string inputs;           // --inputs
+  std::string data, test_data, weights, save, log;
+  std::optional<int64_t> steps;
+  double epochs = 0;            // 0: not given
+  std::string verify;           // "serial" or empty
+  std::vector<std::string> shapes;  // tdl: --shape a=8,4
+  std::vector<std::string> attributes;  // tdl: --attribute p=1
+  int workers = 2;              // tdl, ops: parts of a split
+  std::vector<std::string> searches;  // compare
+};
+
+// Throws a usage error (exit 2) with the message to print. Empty command: help was asked for and printed.
+Arguments parse_arguments(int argc, const char* const* argv);
+
+}  // namespace partita

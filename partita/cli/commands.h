@@ -1,0 +1,35 @@
+// One function a command; each prints its result on standard output and returns the exit code.
+#pragma once
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+
+#include "partita/cli/arguments.h"
+#include "partita/runtime/kernel.h"
+
+namespace partita {
+
+int show_command(const Arguments& a);
+int plan_command(const Arguments& a);
+int simulate_command(const Arguments& a);
+int compare_command(const Arguments& a);
+int run_command(const Arguments& a);
+int train_command(const Arguments& a);
+int check_command(const Arguments& a);
+int tdl_command(const Arguments& a);
+int models_command(const Arguments& a);
+int clusters_command(const Arguments& a);
+int searches_command(const Arguments& a);
+int ops_command(const Arguments& a);
+
+// ---------------------------------------------------------------- shared
+
+// The keys of `partita plan --json` that have a figure (DESIGN section 7).
+nlohmann::ordered_json plan_json(const Planned& planned, const std::string& plan_file);
+void print_json(nlohmann::ordered_json json);  // with schema_version first
+std::string megabytes(double bytes);           // "12.3 MB"
+void print_timings(const Runner& runner, const Arguments& a);
+// The kernels' library, which lies beside the program, loaded on first use.
+Kernels& load_kernels();
+bool is_plan_file(const std::string& target);
+
+}  // namespace partita

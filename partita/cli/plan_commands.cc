@@ -1,0 +1,137 @@
+// plan, simulate, compare, check.
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "partita/base/error.h"
+#include "partita/cli/commands.h"
+#include "partita/runtime/array_file.h"
+
+namespace partita {
+
+using Json = nlohmann::ordered_json;
+
+std::string megabytes(double bytes) {
+  if (bytes >= 1e9) return fmt::format("{:.2f} GB", bytes / 1e9);
+  if (bytes >= 1e6) return fmt::format("{:.2f} MB", bytes / 1e6);
+  if (bytes >= 1e3) return fmt::format("{:.1f} kB", bytes / 1e3);
+  return fmt::format("{:.0f} B", bytes);
+}
+
+void print_json(Json json) {
+  Json out = {{"schema_version", 1}};
+  out.update(json);
+  fmt::print("{}\n", out.dump(2));
+}
+
+void print_timings(const Runner& runner, const Arguments& a) {
+  if (!a.verbose) return;
+  for (const Runner::Timing& t : runner.timings()) fmt::print(stderr, "{:<12} {:9.3f} ms, verified in {:.3f} ms\n", t.name, t.seconds * 1e3, t.verify_seconds * 1e3);
+}
+
+bool is_plan_file(const std::string& target) { return target.ends_with(".json"); }
+
+Json plan_json(const Planned& p, const std::string& plan_file) {
+  Json json = {{"model", p.plan.model.model},
+               {"cluster", p.cluster.name},
+               {"devices", p.cluster.compute_count},
+               {"search", p.plan.search},
+               {"objective", p.plan.objective},
+               {"comm_bytes", p.report.comm_bytes},
+               {"step_time_us", static_cast<double>(p.predicted.step_time_ns) / 1e3},
+               {"peak_memory_bytes", p.peak_memory_bytes()},
+               {"search_seconds", p.search_seconds}};
+  if (p.plan.paper_cost) json["paper_cost"] = *p.plan.paper_cost;
+  if (!p.search.counters.empty()) json["counters"] = p.search.counters;
+  if (!plan_file.empty()) json["plan"] = plan_file;
+  return json;
+}
+
+namespace {
+
+void print_plan(const Planned& p) {
+  fmt::print("model          {} ({} ops, {} parameters)\n", p.plan.model.model, p.training.ops.size(),
+             std::count_if(p.training.tensors.begin(), p.training.tensors.end(), [](const Tensor& t) { return t.role == Role::kParameter; }));
+  fmt::print("cluster        {}, {} devices\n", p.cluster.name, p.cluster.compute_count);
+  fmt::print("search         {} ({:.3f} s)\n", p.plan.search, p.search_seconds);
+  fmt::print("communication  {} a step, {} of it inside operations, {} conversions\n", megabytes(static_cast<double>(p.report.comm_bytes)),
+             megabytes(static_cast<double>(p.report.inner_bytes)), p.report.conversions);
+  fmt::print("step time      {:.1f} us (predicted)\n", static_cast<double>(p.predicted.step_time_ns) / 1e3);
+  fmt::print("peak memory    {} on the device that needs most\n", megabytes(static_cast<double>(p.peak_memory_bytes())));
+}
+
+}  // namespace
+
+int plan_command(const Arguments& a) {
+  Runner runner;
+  Planned p = plan_model(a.request, runner);
+  for (const std::string& note : p.search.notes) fmt::print(stderr, "{}\n", note);
+  if (!a.output.empty()) write_file(a.output, print(p.plan, p.training));
+  if (a.json) print_json(plan_json(p, a.output));
+  else {
+    print_plan(p);
+    if (!a.output.empty()) fmt::print("plan           {}\n", a.output);
+  }
+  print_timings(runner, a);
+  return 0;
+}
+
+int simulate_command(const Arguments& a) {
+  Runner runner;
+  Planned p = open_plan(a.target, runner);
+  if (!a.trace.empty()) write_file(a.trace, chrome_trace(p.predicted, p.physical, p.cluster));
+  std::map<std::string, double> busy;  // by queue: share of the step
+  for (const Event& e : p.predicted.events) busy[p.physical.queues[p.physical.task(e.task).queue.index()].name] += static_cast<double>(e.end_ns - e.start_ns);
+  for (auto& [queue, ns] : busy) ns /= static_cast<double>(std::max<int64_t>(1, p.predicted.step_time_ns));
+  double compute = 0;
+  for (int d = 0; d < p.cluster.compute_count; ++d) compute += busy[p.cluster.devices[d].name + ".compute"] / p.cluster.compute_count;
+  double seconds = 0;
+  for (const Runner::Timing& t : runner.timings())
+    if (t.name == "simulate") seconds = t.seconds;
+  if (a.json) {
+    print_json({{"step_time_us", static_cast<double>(p.predicted.step_time_ns) / 1e3},
+                {"comm_bytes", p.report.comm_bytes},
+                {"peak_memory_bytes", p.peak_memory_bytes()},
+                {"utilization", compute},
+                {"tasks", p.physical.tasks.size()},
+                {"simulate_seconds", seconds}});
+  } else {
+    print_plan(p);
+    fmt::print("tasks          {}, compute queues busy {:.0f}% of the step\n", p.physical.tasks.size(), 100 * compute);
+    if (!a.trace.empty()) fmt::print("trace          {}\n", a.trace);
+  }
+  print_timings(runner, a);
+  return 0;
+}
+
+int compare_command(const Arguments& a) {
+  Json rows = Json::array();
+  if (!a.json) fmt::print("{:<24} {:>14} {:>16} {:>14} {:>10}\n", "search", "communication", "step time (us)", "peak memory", "seconds");
+  for (const std::string& search : a.searches) {
+    Request request = a.request;
+    request.search = search;
+    Runner runner;
+    Planned p = plan_model(request, runner);
+    if (a.json) rows.push_back(plan_json(p, ""));
+    else
+      fmt::print("{:<24} {:>14} {:>16.1f} {:>14} {:>10.3f}\n", search, megabytes(static_cast<double>(p.report.comm_bytes)),
+                 static_cast<double>(p.predicted.step_time_ns) / 1e3, megabytes(static_cast<double>(p.peak_memory_bytes())), p.search_seconds);
+    std::fflush(stdout);
+  }
+  if (a.json) print_json({{"rows", rows}});
+  return 0;
+}
+
+int check_command(const Arguments& a) {
+  Runner runner;
+  Planned p = open_plan(a.target, runner);
+  if (a.json)
+    print_json({{"comm_bytes", p.report.comm_bytes}, {"inner_bytes", p.report.inner_bytes}, {"conversions", p.report.conversions}, {"peak_memory_bytes", p.peak_memory_bytes()}});
+  else
+    fmt::print("{}: sound; it moves {} a step in {} conversions, and needs {} on one device\n", a.target, megabytes(static_cast<double>(p.report.comm_bytes)),
+               p.report.conversions, megabytes(static_cast<double>(p.peak_memory_bytes())));
+  return 0;
+}
+
+}  // namespace partita

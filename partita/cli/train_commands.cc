@@ -1,0 +1,119 @@
+// train, run.
+#include <csignal>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "partita/base/error.h"
+#include "partita/cli/commands.h"
+#include "partita/runtime/npz.h"
+#include "partita/runtime/safetensors.h"
+#include "partita/train.h"
+
+namespace partita {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+constexpr double kFloat64Tolerance = 1e-10, kFirstLossTolerance = 1e-5;  // DESIGN section 7
+
+std::atomic<bool> interrupted{false};
+void on_interrupt(int) {
+  interrupted = true;
+  std::signal(SIGINT, SIG_DFL);  // a second Ctrl-C ends at once
+}
+
+// A plan's own settings stand unless the command line gives others.
+Planned planned_for(const Arguments& a, Runner& runner) { return is_plan_file(a.target) ? open_plan(a.target, runner) : plan_model(a.request, runner); }
+
+}  // namespace
+
+int train_command(const Arguments& a) {
+  Runner runner;
+  Planned p = planned_for(a, runner);
+  TrainOptions options;
+  options.data = a.data;
+  options.test_data = a.test_data;
+  options.weights = a.weights;
+  options.save = a.save;
+  options.shuffle = !a.no_shuffle;
+  options.verify_serial = a.verify == "serial";
+  options.trace = !a.trace.empty();
+  options.seed = a.request.seed;
+  options.stop = &interrupted;
+  int64_t batch = batch_of(p.training);
+  if (a.steps) options.steps = *a.steps;
+  else {
+    Dataset data = a.data.empty() ? Dataset::synthetic(p.training, a.request.seed) : Dataset::read(a.data, p.training);
+    options.steps = std::max<int64_t>(1, static_cast<int64_t>((a.epochs > 0 ? a.epochs : 1) * static_cast<double>(data.samples() / batch)));
+  }
+  std::string log;
+  bool terminal = isatty(STDERR_FILENO);
+  auto last = std::chrono::steady_clock::now();
+  options.progress = [&](int64_t step, double loss) {
+    log += Json{{"step", step}, {"loss", loss}}.dump() + "\n";
+    auto now = std::chrono::steady_clock::now();
+    bool end = step + 1 == options.steps;
+    if (!end && now - last < std::chrono::milliseconds(terminal ? 200 : 2000)) return;
+    last = now;
+    fmt::print(stderr, "{}step {}/{}  loss {:.6f}{}", terminal ? "\r" : "", step + 1, options.steps, loss, terminal && !end ? "   " : "\n");
+    std::fflush(stderr);
+  };
+  std::signal(SIGINT, on_interrupt);
+  TrainReport r = train(p, options, load_kernels());
+  std::signal(SIGINT, SIG_DFL);
+  if (!a.log.empty()) write_file(a.log, log);
+  if (!a.trace.empty()) write_file(a.trace, chrome_trace(r.trace, p.physical, p.cluster));
+  int64_t peak = *std::max_element(r.peak_bytes.begin(), r.peak_bytes.end());
+  Json json = {{"steps", r.steps}, {"loss_first", r.losses.front()}, {"loss_last", r.losses.back()}};
+  if (r.test_accuracy) json["test_accuracy"] = *r.test_accuracy;
+  json["samples_per_second"] = r.samples_per_second;
+  json["peak_memory_bytes"] = peak;
+  if (r.max_error_vs_serial) {
+    json["max_error_vs_serial"] = *r.max_error_vs_serial;
+    json["max_loss_error_vs_serial"] = *r.max_loss_error_vs_serial;
+  }
+  if (a.json) print_json(json);
+  else {
+    fmt::print("trained        {} steps of {} samples on {} devices, {:.0f} samples/s\n", r.steps, batch, p.cluster.compute_count, r.samples_per_second);
+    fmt::print("loss           {:.6f} -> {:.6f}\n", r.losses.front(), r.losses.back());
+    if (r.test_accuracy) fmt::print("test accuracy  {:.2f}%\n", 100 * *r.test_accuracy);
+    fmt::print("peak memory    {} measured, {} planned\n", megabytes(static_cast<double>(peak)), megabytes(static_cast<double>(p.peak_memory_bytes())));
+    if (r.max_error_vs_serial)
+      fmt::print("against serial largest weight difference {:.3g}, largest loss difference {:.3g}\n", *r.max_error_vs_serial, *r.max_loss_error_vs_serial);
+  }
+  print_timings(runner, a);
+  if (r.interrupted) {
+    fmt::print(stderr, "interrupted after step {}\n", r.steps);
+    return static_cast<int>(ExitCode::kInterrupted);
+  }
+  if (r.max_error_vs_serial) {
+    bool exact = p.plan.model.dtype == DType::kFloat64;
+    if (exact && !(*r.max_error_vs_serial <= kFloat64Tolerance))
+      fail("parallel differs from serial: largest weight difference {:.3g}, allowed {:.0e} in float64", *r.max_error_vs_serial, kFloat64Tolerance);
+    if (!exact && !(*r.first_loss_error_vs_serial <= kFirstLossTolerance))
+      fail("parallel differs from serial: the first step's loss by {:.3g}, allowed {:.0e} in float32", *r.first_loss_error_vs_serial, kFirstLossTolerance);
+  }
+  return 0;
+}
+
+int run_command(const Arguments& a) {
+  Runner runner;
+  Arrays inputs = read_arrays(a.inputs), weights;
+  if (!a.weights.empty()) weights = read_safetensors(a.weights);
+  Planned p = planned_for(a, runner);
+  Graph graph = evaluation_graph(p.forward);
+  Plan plan = evaluation_plan(graph, p);
+  check(graph, plan, p.cluster);
+  Arrays outputs = run_forward(graph, plan, p.cluster, inputs, weights, a.request.seed, load_kernels());
+  if (!a.output.empty()) write_npz(a.output, outputs);
+  Json json = Json::object();
+  for (const auto& [name, values] : outputs) json[name] = {{"shape", values.shape}, {"dtype", std::string(name_of(values.dtype))}};
+  if (a.json) print_json({{"outputs", json}});
+  else
+    for (const auto& [name, values] : outputs) fmt::print("{}: {} [{}]\n", name, name_of(values.dtype), fmt::join(values.shape, ", "));
+  return 0;
+}
+
+}  // namespace partita

@@ -1,0 +1,81 @@
+// Running what was planned: training, evaluation, and the comparison with the serial run.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "partita/pipeline.h"
+#include "partita/runtime/array_file.h"
+#include "partita/runtime/run.h"
+
+namespace partita {
+
+// Samples along axis 0 of arrays named as a graph's inputs.
+class Dataset {
+ public:
+  // Bad input names file and array: an input without one, a wrong shape or dtype, different numbers of samples, a label that
+  // is no class.
+  static Dataset read(const std::string& path, const Graph& graph);
+  // Normal numbers, and labels drawn from as many classes as the output has; a few batches of them.
+  static Dataset synthetic(const Graph& graph, uint64_t seed);
+
+  int64_t samples() const { return samples_; }
+  const Values& array(const std::string& name) const { return arrays_.at(name); }
+  bool has(const std::string& name) const { return arrays_.contains(name); }
+
+ private:
+  void check(const Graph& graph, const std::string& origin);
+  Arrays arrays_;
+  int64_t samples_ = 0;
+};
+
+// Which samples each step takes: whole batches of each epoch's order; what is left over joins another epoch's order.
+class Batches {
+ public:
+  Batches(int64_t samples, int64_t batch, uint64_t seed, bool shuffle);
+  int64_t per_epoch() const { return samples_ / batch_; }
+  const std::vector<int64_t>& order(int64_t epoch);
+  std::vector<int64_t> at(int64_t step);
+
+ private:
+  int64_t samples_, batch_;
+  uint64_t seed_;
+  bool shuffle_;
+  int64_t known_ = -1;
+  std::vector<int64_t> order_;
+};
+
+struct TrainOptions {
+  int64_t steps = 0;
+  std::string data, test_data;      // .npz; no data: synthetic samples
+  std::string weights, save;        // .safetensors
+  bool shuffle = true, verify_serial = false;
+  bool trace = false;               // of the first steps
+  uint64_t seed = 1;
+  std::function<void(int64_t step, double loss)> progress;  // after each step, in order
+  std::atomic<bool>* stop = nullptr;  // asked between a few steps
+};
+
+struct TrainReport {
+  int64_t steps = 0;
+  std::vector<double> losses;
+  std::optional<double> test_accuracy;
+  double samples_per_second = 0;
+  std::vector<int64_t> peak_bytes;  // measured, per compute device
+  std::optional<double> max_error_vs_serial, max_loss_error_vs_serial, first_loss_error_vs_serial;
+  Trace trace;
+  bool interrupted = false;
+  std::map<std::string, Values> weights;
+};
+
+// Number of samples in a step.
+int64_t batch_of(const Graph& graph);
+TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& kernels);
+
+// One forward pass: arrays by input name in, by output name out.
+Arrays run_forward(const Graph& forward, const Plan& plan, const Cluster& cluster, const Arrays& inputs, const Arrays& weights, uint64_t seed, Kernels& kernels);
+
+}  // namespace partita
