@@ -4,6 +4,7 @@
 #include <nettle/sha2.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "partita/base/error.h"
 #include "partita/models/models.h"
@@ -16,13 +17,26 @@
 
 namespace partita {
 
+OnnxOptions onnx_options(const Request& request) {
+  OnnxOptions options;
+  for (const auto& [name, value] : request.bindings) {
+    int64_t extent = 0;
+    auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), extent);
+    if (error != std::errc() || end != value.data() + value.size() || extent < 1)
+      fail("--bind {}={}: a dimension is bound to a positive integer", name, value);
+    if (name == "batch") options.batch = extent;
+    else options.bindings[name] = extent;
+  }
+  return options;
+}
+
 LoadedModel load_model(const Request& request, Runner& runner) {
   auto registry = standard_ops();
   LoadedModel model;
   bool onnx = request.model.ends_with(".onnx");
   model.forward = runner.step(
       "load", [&] {
-        if (onnx) return import_onnx(request.model, request.bindings, registry).graph;
+        if (onnx) return import_onnx(request.model, onnx_options(request), registry);
         Model built = build_model(request.model, request.bindings, registry);
         model.loss = built.loss;
         return std::move(built.graph);

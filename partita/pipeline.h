@@ -10,6 +10,7 @@
 
 #include "partita/cluster/cluster.h"
 #include "partita/graph/autodiff.h"
+#include "partita/onnx/onnx.h"
 #include "partita/physical/lower.h"
 #include "partita/physical/trace.h"
 #include "partita/plan/check.h"
@@ -82,6 +83,8 @@ struct Planned {
   int64_t peak_memory_bytes() const;  // of the compute device that needs most
 };
 
+// How a request's bindings are read for an .onnx file: `batch` replaces axis 0 of every input.
+OnnxOptions onnx_options(const Request& request);
 LoadedModel load_model(const Request& request, Runner& runner);
 Graph training_graph(const LoadedModel& model, const Request& request, Runner& runner);
 Planned plan_model(const Request& request, Runner& runner);

@@ -165,6 +165,9 @@ DefinitionPtr parse(std::string_view text);
 // Shapes are one an operand, in order. Throws bad input with line, column and caret.
 Bound bind(const DefinitionPtr& definition, const std::vector<Shape>& shapes, const Attributes& attributes = {});
 Bound bind(std::string_view text, const std::vector<Shape>& shapes, const Attributes& attributes = {});
+// Shapes to try a definition on: those given by operand name; elsewhere each index that an axis is read plainly at gets an
+// extent of its own (indices are 6, 8, 10, .. in order of appearance), any other axis 12, a group one axis.
+std::vector<Shape> example_shapes(const Definition& definition, const std::map<std::string, Shape>& given = {});
 std::vector<std::string> operand_names(const Definition& definition);
 std::vector<std::string> result_names(const Definition& definition);
 
