@@ -44,7 +44,7 @@ LoadedModel load_model(const Request& request, Runner& runner) {
       [](const Graph& g) { verify(g); });
   if (request.loss) model.loss.kind = *request.loss;
   if (request.dtype != DType::kFloat32)
-    model.forward = runner.step("dtype", [&] { return with_dtype(std::move(model.forward), request.dtype); }, [](const Graph& g) { verify(g); });
+    model.forward = runner.step("dtype", [&] { return with_dtype(model.forward, request.dtype); }, [](const Graph& g) { verify(g); });
   return model;
 }
 
@@ -134,18 +134,6 @@ Plan evaluation_plan(const Graph& evaluation, const Planned& training) {
     if (kept != training.plan.kept.end()) pins.kept[TensorId(t)] = kept->second;
   }
   return data_parallel_plan(evaluation, training.cluster, pins);
-}
-
-Graph with_dtype(Graph graph, DType dtype) {
-  for (Tensor& t : graph.tensors) {
-    if (t.dtype != DType::kFloat32) continue;
-    t.dtype = dtype;
-    if (!t.values) continue;
-    auto values = std::make_shared<Values>(*t.values);
-    values->dtype = dtype;
-    t.values = std::move(values);
-  }
-  return graph;
 }
 
 std::string fingerprint(const Graph& graph) {

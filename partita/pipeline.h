@@ -98,8 +98,6 @@ void finish(Planned& planned, std::optional<int64_t> memory_limit_bytes, Runner&
 // The evaluation graph under a training plan: each op takes the choice of the training op of its name, each weight its layout.
 Plan evaluation_plan(const Graph& evaluation, const Planned& training);
 
-// The same graph with its float32 tensors in another floating type.
-Graph with_dtype(Graph graph, DType dtype);
 // Of the graph's text without initial values: hexadecimal SHA-256.
 std::string fingerprint(const Graph& graph);
 
