@@ -61,6 +61,83 @@ bool in_place_safe(const tdl::Bound& bound, int operand, int result) {
   return true;
 }
 
+// ---------------------------------------------------------------- one axis over other radices
+
+// The integers lo <= i < hi as a box over mixed-radix digits, if they are one.
+std::optional<Box> digits_of(Interval part, const Shape& radices) {
+  Box box(radices.size());
+  for (size_t d = radices.size(); d-- > 0;) {
+    int64_t radix = radices[d];
+    if (part.lo / radix == (part.hi - 1) / radix) {
+      box[d] = {part.lo % radix, (part.hi - 1) % radix + 1};
+      part = {part.lo / radix, part.lo / radix + 1};
+    } else {
+      if (part.lo % radix != 0 || part.hi % radix != 0) return std::nullopt;
+      box[d] = {0, radix};
+      part = {part.lo / radix, part.hi / radix};
+    }
+  }
+  return box;
+}
+
+// A box over digits as one interval of the axis, if it is one: below the first digit with several values all are full.
+std::optional<Interval> interval_of(const Box& digits, const Shape& radices) {
+  Interval whole{0, 1};
+  for (size_t d = 0; d < digits.size(); ++d) {
+    if (whole.size() > 1 && (digits[d].lo != 0 || digits[d].hi != radices[d])) return std::nullopt;
+    whole = {whole.lo * radices[d] + digits[d].lo, (whole.hi - 1) * radices[d] + digits[d].hi};
+  }
+  return whole;
+}
+
+// A box over one axis's digits as a box over other digits of the same axis; empty where it is none.
+std::optional<Box> change_digits(const Box& part, const Shape& from, const Shape& to) {
+  if (from == to) return part;
+  if (is_empty(part)) return Box(to.size());
+  if (auto whole = interval_of(part, from)) return digits_of(*whole, to);
+  // Digit by digit, where each is a product of consecutive new ones.
+  Box out;
+  size_t t = 0;
+  for (size_t d = 0; d < from.size(); ++d) {
+    Shape run;
+    int64_t product = 1;
+    while (t < to.size() && (product < from[d] || run.empty())) run.push_back(to[t]), product *= to[t++];
+    if (product != from[d]) return std::nullopt;
+    auto digits = digits_of(part[d], run);
+    if (!digits) return std::nullopt;
+    out.insert(out.end(), digits->begin(), digits->end());
+  }
+  while (t < to.size()) {
+    if (to[t++] != 1) return std::nullopt;
+    out.push_back({0, 1});
+  }
+  return out;
+}
+
+std::optional<Box> change_axes(const Box& box, const std::vector<Shape>& from, const std::vector<Shape>& to) {
+  Box out;
+  size_t at = 0;
+  for (size_t a = 0; a < from.size(); ++a) {
+    auto first = box.begin() + static_cast<std::ptrdiff_t>(at);
+    auto part = change_digits(Box(first, first + static_cast<std::ptrdiff_t>(from[a].size())), from[a], to[a]);
+    if (!part) return std::nullopt;
+    out.insert(out.end(), part->begin(), part->end());
+    at += from[a].size();
+  }
+  return out;
+}
+
+std::optional<Layout> change_axes(const Layout& layout, const std::vector<Shape>& radices) {
+  Layout out = layout;
+  out.radices = radices;
+  for (Box& box : out.boxes) {
+    auto changed = change_axes(box, layout.radices, radices);
+    if (!changed) return std::nullopt;
+    box = *changed;
+  }
+  return out;
+}
+
 class Lowering {
  public:
   Lowering(const Graph& graph, const Plan& plan, const Cluster& cluster)
@@ -145,36 +222,62 @@ class Lowering {
 
   // ------------------------------------------------------------------ factored axes
 
-  // Registers of a tensor have the coarsest axes on which every layout that it takes is made of boxes.
+  // Registers of a tensor have axes on which every layout that it takes is made of boxes: of each stored axis the common
+  // refinement of its factorings, or else the axis itself.
   void choose_radices() {
-    for (size_t t = 0; t < graph_.tensors.size(); ++t) radices_.push_back(resolved_.home[t].radices);
-    auto merge = [&](TensorId t, const std::vector<Shape>& radices) {
-      if (radices.empty()) return;  // a collective's
-      auto common = common_radices(radices_[t.index()], radices);
-      if (!common)
-        fail("lowering: tensor '{}': two ops see its axes factored in ways that have no common refinement", graph_.tensor(t).name);
-      radices_[t.index()] = *common;
+    std::vector<std::vector<const Layout*>> layouts(graph_.tensors.size());
+    auto keeper = [&](TensorId t) {  // one buffer, one set of axes
+      TensorId w = graph_.tensor(t).replaces;
+      return w.valid() ? w.index() : t.index();
     };
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) layouts[keeper(TensorId(t))].push_back(&resolved_.home[t]);
     for (const ResolvedConversion& c : resolved_.conversions) {
-      merge(c.tensor, c.conversion.from.radices);
-      merge(c.tensor, c.conversion.to.radices);
-      for (const Step& step : c.conversion.steps) merge(c.tensor, step.from.radices), merge(c.tensor, step.to.radices), merge(c.tensor, step.radices);
+      layouts[keeper(c.tensor)].push_back(&c.conversion.from);
+      layouts[keeper(c.tensor)].push_back(&c.conversion.to);
+      for (const Step& step : c.conversion.steps) {
+        layouts[keeper(c.tensor)].push_back(&step.from);
+        layouts[keeper(c.tensor)].push_back(&step.to);
+      }
     }
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
       const Op& op = graph_.ops[i];
-      for (size_t k = 0; k < op.operands.size(); ++k) merge(op.operands[k], resolved_.ops[i].layouts.operands[k].radices);
-      for (size_t r = 0; r < op.results.size(); ++r) merge(op.results[r], resolved_.ops[i].layouts.results[r].radices);
+      for (size_t k = 0; k < op.operands.size(); ++k) layouts[keeper(op.operands[k])].push_back(&resolved_.ops[i].layouts.operands[k]);
+      for (size_t r = 0; r < op.results.size(); ++r) layouts[keeper(op.results[r])].push_back(&resolved_.ops[i].layouts.results[r]);
     }
-    for (size_t t = 0; t < graph_.tensors.size(); ++t)  // one buffer, one set of axes
-      if (TensorId w = graph_.tensors[t].replaces; w.valid()) merge(w, radices_[t]);
-    for (size_t t = 0; t < graph_.tensors.size(); ++t)
-      if (TensorId w = graph_.tensors[t].replaces; w.valid()) radices_[t] = radices_[w.index()];
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) radices_.push_back(choose_radices(graph_.tensors[t], layouts[t]));
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) radices_[t] = radices_[keeper(TensorId(t))];
+  }
+
+  static std::vector<Shape> choose_radices(const Tensor& tensor, const std::vector<const Layout*>& layouts) {
+    std::vector<Shape> chosen;
+    for (size_t a = 0; a < tensor.shape.size(); ++a) {
+      std::vector<Shape> candidates = {{tensor.shape[a]}};
+      std::optional<std::vector<Shape>> common = std::vector<Shape>{{tensor.shape[a]}};
+      for (const Layout* layout : layouts)
+        if (common) common = common_radices(*common, {layout->radices[a]});
+      if (common && common->front() != candidates[0]) candidates.insert(candidates.begin(), common->front());
+      auto fits = [&](const Shape& radices) {
+        return std::all_of(layouts.begin(), layouts.end(), [&](const Layout* layout) {
+          size_t at = 0;
+          for (size_t b = 0; b < a; ++b) at += layout->radices[b].size();
+          return std::all_of(layout->boxes.begin(), layout->boxes.end(), [&](const Box& box) {
+            auto first = box.begin() + static_cast<std::ptrdiff_t>(at);
+            return change_digits(Box(first, first + static_cast<std::ptrdiff_t>(layout->radices[a].size())), layout->radices[a], radices).has_value();
+          });
+        });
+      };
+      auto found = std::find_if(candidates.begin(), candidates.end(), fits);
+      if (found == candidates.end())
+        fail("lowering: tensor '{}' is split inside axis {} by one op and across it by another; pin one of them", tensor.name, a);
+      chosen.push_back(*found);
+    }
+    return chosen;
   }
 
   Layout layout_over(const Layout& layout, const std::vector<Shape>& radices) const {
-    auto refined = refine(layout, radices);
-    ensure(refined.has_value(), "layout {} is not made of boxes over its tensor's refined axes", to_string(layout));
-    return *refined;
+    auto changed = change_axes(layout, radices);
+    ensure(changed.has_value(), "layout {} is not made of boxes over its tensor's axes", to_string(layout));
+    return *changed;
   }
   Layout of_tensor(const Layout& layout, TensorId t) const { return layout_over(layout, radices_[t.index()]); }
 
@@ -257,13 +360,23 @@ class Lowering {
     return run_step(from, step, at, nullptr);
   }
 
-  static void refine_pieces(Step& step, const std::vector<Shape>& fine) {
-    if (step.pieces.empty() || step.radices == fine) return;
+  static void refine_pieces(Step& step, const std::vector<Shape>& axes) {
+    if (step.pieces.empty() || step.radices == axes) return;
     std::vector<Piece> pieces;
-    for (const Piece& piece : step.pieces)
-      for (Box& box : refined_boxes(piece.box, step.radices, fine)) pieces.push_back({piece.source, piece.target, std::move(box)});
+    for (const Piece& piece : step.pieces) {
+      std::vector<Box> boxes;
+      if (auto one = change_axes(piece.box, step.radices, axes)) {
+        boxes.push_back(*one);
+      } else {  // several runs of the stored axes
+        std::vector<Shape> stored;
+        for (const Shape& radices : axes) stored.push_back({volume(radices)});
+        for (const Box& run : stored_boxes(piece.box, step.radices))
+          for (Box& box : refined_boxes(run, stored, axes)) boxes.push_back(std::move(box));
+      }
+      for (Box& box : boxes) pieces.push_back({piece.source, piece.target, std::move(box)});
+    }
     step.pieces = std::move(pieces);
-    step.radices = fine;
+    step.radices = axes;
   }
 
   Placed run_step(const Placed& from, const Step& step, const Context& at, const Placed* into) {
