@@ -6,7 +6,7 @@ partita=build/release/partita
 model=examples/digits.onnx
 out=build/demo
 mkdir -p "$out"
-settings=(--loss cross_entropy --lr 0.05 --momentum 0.9)
+settings=(--loss cross_entropy --lr 0.02 --momentum 0.9)
 
 echo "The model: a convolutional classifier with batch norm, as PyTorch exports it, for 8x8 images of handwritten digits."
 "$partita" show "$model"
@@ -22,7 +22,7 @@ done
 cp "$out/$best.json" plan.json
 echo
 echo "Training with the plan of $best, on 1,437 images; 360 others are the test. The serial run is repeated to compare."
-"$partita" train plan.json --data examples/digits-train.npz --test-data examples/digits-test.npz --epochs 4 --verify serial --trace trace.json | tee "$out/train.txt"
+"$partita" train plan.json --data examples/digits-train.npz --test-data examples/digits-test.npz --epochs 16 --verify serial --trace trace.json | tee "$out/train.txt"
 accuracy=$(sed -n 's/^test accuracy *\([0-9]*\)\..*/\1/p' "$out/train.txt")
 if [ "$accuracy" -lt 95 ]; then
   echo "The test accuracy is below 95%: something is wrong. Please report this output." >&2
