@@ -19,7 +19,8 @@ double peak_flops(const Device& device, const PhysicalGraph& graph, const Task& 
   DType dtype = task.writes.empty() ? DType::kFloat32 : graph.reg(task.writes[0].reg).dtype;
   if (!is_float(dtype)) dtype = DType::kFloat32;
   auto found = device.peak_flops_per_s.find(dtype);
-  if (found == device.peak_flops_per_s.end()) fail("cluster: device '{}' has no peak FLOP/s for {}", device.name, name_of(dtype));
+  if (found == device.peak_flops_per_s.end())
+    fail("cluster: device '{}' has no peak FLOP/s for {}", device.name, name_of(dtype));
   return found->second;
 }
 

@@ -10,6 +10,7 @@
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
 #include "partita/physical/testing/builder.h"
+#include "partita/physical/testing/mutate.h"
 #include "partita/physical/testing/random_net.h"
 #include "partita/physical/testing/tagged_run.h"
 
@@ -56,73 +57,17 @@ void run_nets(uint64_t first, uint64_t last, int schedules) {
 TEST(RandomNets, AreAdmittedAndRun) { run_nets(0, 150, 3); }
 TEST(LongRandomNets, AreAdmittedAndRun) { run_nets(1000, 6000, 4); }
 
-// One change to an admitted graph; false where it does not apply.
-using Mutation = bool (*)(PhysicalGraph& graph, Rng& rng);
-
-bool drop_edge(PhysicalGraph& graph, Rng& rng) {
-  graph.edges.erase(graph.edges.begin() + static_cast<std::ptrdiff_t>(rng.below(graph.edges.size())));
-  return true;
-}
-
-bool add_edge(PhysicalGraph& graph, Rng& rng) {
-  const Node from = graph.order[rng.below(graph.order.size())], to = graph.order[rng.below(graph.order.size())];
-  if (from == to) return false;
-  graph.edges.push_back({from, to, rng.below(4) == 0, EdgeKind::kPlan});
-  return true;
-}
-
-bool swap_in_static_queue(PhysicalGraph& graph, Rng& rng) {
-  const NodeTable table = number_nodes(graph);
-  std::map<int, std::vector<std::size_t>> queues;  // places in the order
-  for (std::size_t i = 0; i < graph.order.size(); ++i)
-    for (TaskId member : table.members[table.number(graph.order[i])])
-      if (graph.queues[graph.task(member).queue.index()].is_static()) queues[graph.task(member).queue.value].push_back(i);
-  std::erase_if(queues, [](const auto& q) { return q.second.size() < 2; });
-  if (queues.empty()) return false;
-  const auto& queue = std::next(queues.begin(), static_cast<std::ptrdiff_t>(rng.below(queues.size())))->second;
-  const std::size_t i = rng.below(queue.size() - 1);
-  std::swap(graph.order[queue[i]], graph.order[queue[i + 1]]);
-  return true;
-}
-
-bool swap_in_order(PhysicalGraph& graph, Rng& rng) {
-  const std::size_t i = rng.below(graph.order.size() - 1), far[] = {1, 1, 3, 8};
-  std::swap(graph.order[i], graph.order[std::min(graph.order.size() - 1, i + far[rng.below(4)])]);
-  return true;
-}
-
-bool change_count(PhysicalGraph& graph, Rng& rng, int by) {
-  std::vector<Register*> fit;
-  for (Register& reg : graph.registers)
-    if (reg.count + by >= 1 && reg.count + by <= reg.uses && !reg.carried && reg.bytes > 0) fit.push_back(&reg);
-  if (fit.empty()) return false;
-  fit[rng.below(fit.size())]->count += by;
-  return true;
-}
-bool one_slot_less(PhysicalGraph& graph, Rng& rng) { return change_count(graph, rng, -1); }
-bool one_slot_more(PhysicalGraph& graph, Rng& rng) { return change_count(graph, rng, 1); }
-
-bool move_register(PhysicalGraph& graph, Rng& rng) {
-  Register& reg = graph.registers[rng.below(graph.registers.size())];
-  const Register& other = graph.registers[rng.below(graph.registers.size())];
-  if (reg.device != other.device || reg.offset == other.offset || reg.bytes == 0) return false;
-  reg.offset = other.offset;
-  return true;
-}
-
 struct Tally {
   int refused = 0, hang = 0, corrupt = 0, accepted = 0;  // hang and corrupt: of the refused
 };
 
 void run_mutants(uint64_t first, uint64_t last, int schedules) {
-  const std::vector<std::pair<const char*, Mutation>> mutations{
-      {"dropped edge", drop_edge},     {"added edge", add_edge},          {"swap in a static queue", swap_in_static_queue}, {"swap in the order", swap_in_order},
-      {"one slot less", one_slot_less}, {"one slot more", one_slot_more}, {"moved offset", move_register}};
+  const auto& mutations = testing::mutations();
   std::map<std::string, Tally> tallies;
   for (uint64_t seed = first; seed < last; ++seed) {
     const RandomNet net = lowered(seed);
     for (std::size_t i = 0; i < 2 * mutations.size(); ++i) {
-      const auto& [name, mutate] = mutations[i / 2];
+      const auto [name, mutate] = mutations[i / 2];
       Rng rng(seed * 1000 + i);
       PhysicalGraph mutant = net.graph;
       if (!mutate(mutant, rng)) continue;

@@ -7,7 +7,8 @@
 
 namespace partita {
 
-ActorTable::ActorTable(const PhysicalGraph& g, int64_t step_count) : graph(g), steps(step_count), nodes(static_cast<int64_t>(g.order.size())) {
+ActorTable::ActorTable(const PhysicalGraph& g, int64_t step_count)
+    : graph(g), steps(step_count), nodes(static_cast<int64_t>(g.order.size())) {
   actors.resize(g.tasks.size());
   std::map<int32_t, int> worker_of;  // queue -> worker
   for (size_t t = 0; t < g.tasks.size(); ++t) {
@@ -50,7 +51,11 @@ ActorTable::ActorTable(const PhysicalGraph& g, int64_t step_count) : graph(g), s
 }
 
 Worker::Worker(const ActorTable& table, int queue, Rendezvous& rendezvous, Engine& engine)
-    : table_(table), queue_(table.queues[queue]), rendezvous_(rendezvous), engine_(engine), local_(table.actors.size(), -1) {
+    : table_(table),
+      queue_(table.queues[queue]),
+      rendezvous_(rendezvous),
+      engine_(engine),
+      local_(table.actors.size(), -1) {
   for (TaskId task : queue_.tasks) {
     local_[task.index()] = static_cast<int>(states_.size());
     states_.push_back({0, std::vector<int64_t>(table.actors[task.index()].predecessors.size(), 0), false});
@@ -68,9 +73,15 @@ void Worker::receive(Message message) {
       look(message.to);
       break;
     }
-    case Message::Kind::kGo: work(message.to); break;
-    case Message::Kind::kFinished: over(message.to); break;
-    case Message::Kind::kCompleted: part_done(message.to); break;
+    case Message::Kind::kGo:
+      work(message.to);
+      break;
+    case Message::Kind::kFinished:
+      over(message.to);
+      break;
+    case Message::Kind::kCompleted:
+      part_done(message.to);
+      break;
   }
 }
 
@@ -102,7 +113,8 @@ bool Worker::advance() {
     int64_t n = static_cast<int64_t>(queue_.order.size());
     if (cursor_ >= n * table_.steps) return false;
     const Node& node = queue_.order[cursor_ % n];
-    if (state(node.task).acts != cursor_ / n * table_.actors[node.task.index()].rate + node.act || !is_ready(node.task)) return false;
+    if (state(node.task).acts != cursor_ / n * table_.actors[node.task.index()].rate + node.act || !is_ready(node.task))
+      return false;
     next = node.task;
     ++cursor_;
   } else {
@@ -153,7 +165,8 @@ void Worker::over(TaskId task) {
   --left_;
   s.listed = false;
   busy_ = false;
-  for (TaskId listener : actor.listeners) engine_.send(table_.actors[listener.index()].worker, {Message::Kind::kDone, task, listener});
+  for (TaskId listener : actor.listeners)
+    engine_.send(table_.actors[listener.index()].worker, {Message::Kind::kDone, task, listener});
   look(task);
 }
 
@@ -163,9 +176,11 @@ std::string Worker::waiting() const {
     const ActorTable::Actor& actor = table_.actors[task.index()];
     const State& s = state(task);
     if (s.acts >= actor.rate * table_.steps) continue;
-    text += fmt::format("{} step {} act {} waits for", table_.graph.task(task).name, s.acts / actor.rate, s.acts % actor.rate);
+    text += fmt::format("{} step {} act {} waits for", table_.graph.task(task).name, s.acts / actor.rate,
+                        s.acts % actor.rate);
     for (const ActorTable::Wait& wait : actor.waits[s.acts % actor.rate])
-      text += fmt::format(" {}({})", table_.graph.task(actor.predecessors[wait.predecessor]).name, s.seen[wait.predecessor]);
+      text += fmt::format(" {}({})", table_.graph.task(actor.predecessors[wait.predecessor]).name,
+                          s.seen[wait.predecessor]);
     text += "\n";
   }
   return text;

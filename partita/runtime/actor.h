@@ -1,9 +1,11 @@
-// Actors (OneFlow section 4): one a task, a small state machine that acts when its registers are ready and free. A worker
-// owns the actors of one hardware queue, and talks to other workers in messages alone; who carries the messages, and what
-// an act really does, is the engine's business. So the same code runs on threads and under a deterministic scheduler.
+// Actors (OneFlow section 4): one a task, a small state machine that acts when its registers are ready and free. A
+// worker owns the actors of one hardware queue, and talks to other workers in messages alone; who carries the messages,
+// and what an act really does, is the engine's business. So the same code runs on threads and under a deterministic
+// scheduler.
 //
-// The in, out and reference counters of OneFlow's registers are, per actor, how often each predecessor has acted: a data
-// edge's count is a request (`req`), a reuse edge's an acknowledgement (`ack`), and the comparison is PHYSICAL.md section 7's
+// The in, out and reference counters of OneFlow's registers are, per actor, how often each predecessor has acted: a
+// data edge's count is a request (`req`), a reuse edge's an acknowledgement (`ack`), and the comparison is PHYSICAL.md
+// section 7's
 //     done[X] >= (step - d) * rate(X) + act + 1        (d = 0 for `now`, 1 for `next`).
 #pragma once
 #include <atomic>
@@ -41,9 +43,9 @@ struct ActorTable {
     int worker = 0;
     int rate = 1;
     std::vector<TaskId> predecessors;
-    std::vector<std::vector<Wait>> waits;   // per act
-    std::vector<TaskId> listeners;          // actors with an edge from this one
-    std::vector<int64_t> place;             // per act: in `order`
+    std::vector<std::vector<Wait>> waits;  // per act
+    std::vector<TaskId> listeners;         // actors with an edge from this one
+    std::vector<int64_t> place;            // per act: in `order`
     int collective = -1;
   };
   struct Collective {
@@ -84,11 +86,12 @@ class Engine {
  public:
   virtual ~Engine() = default;
   virtual void send(int worker, Message message) = 0;
-  // Does one act of a task (of a collective: this participant's part). True: it is done on return. False: the engine sends
-  // kCompleted when it is.
+  // Does one act of a task (of a collective: this participant's part). True: it is done on return. False: the engine
+  // sends kCompleted when it is.
   virtual bool execute(TaskId task, int64_t step, int act) = 0;
-  // Before execute, and when the act is over, before anyone hears of it. Of a collective, the worker of the participant that
-  // came last says so for all of them before any begins, and that of the one that was done last, before any goes on.
+  // Before execute, and when the act is over, before anyone hears of it. Of a collective, the worker of the participant
+  // that came last says so for all of them before any begins, and that of the one that was done last, before any goes
+  // on.
   virtual void began(TaskId, int64_t /*step*/, int /*act*/) {}
   virtual void finished(TaskId, int64_t /*step*/, int /*act*/) {}
 };
@@ -97,9 +100,9 @@ class Worker {
  public:
   Worker(const ActorTable& table, int queue, Rendezvous& rendezvous, Engine& engine);
   void receive(Message message);
-  // If the queue is free, begins the next act that may: of a dynamic queue the ready one that is lowest in `order`, of a static
-  // queue the next in order, once it is ready. False: there is none before another message comes. Whoever drives a worker
-  // hands it all its messages first, so that it chooses among all that are ready.
+  // If the queue is free, begins the next act that may: of a dynamic queue the ready one that is lowest in `order`, of
+  // a static queue the next in order, once it is ready. False: there is none before another message comes. Whoever
+  // drives a worker hands it all its messages first, so that it chooses among all that are ready.
   bool advance();
   // All acts of all its actors are over.
   bool finished() const { return left_ == 0; }
@@ -108,9 +111,9 @@ class Worker {
 
  private:
   struct State {
-    int64_t acts = 0;               // begun and over
-    std::vector<int64_t> seen;      // per predecessor: acts that we heard of
-    bool listed = false;            // among the ready
+    int64_t acts = 0;           // begun and over
+    std::vector<int64_t> seen;  // per predecessor: acts that we heard of
+    bool listed = false;        // among the ready
   };
   State& state(TaskId task) { return states_[local_[task.index()]]; }
   const State& state(TaskId task) const { return states_[local_[task.index()]]; }

@@ -1,4 +1,5 @@
-// What an act does to the bytes: kernels, copies, combinations, a participant's part of a collective, loading and giving out.
+// What an act does to the bytes: kernels, copies, combinations, a participant's part of a collective, loading and
+// giving out.
 #pragma once
 #include <functional>
 #include <vector>
@@ -17,22 +18,23 @@ struct Hooks {
   Kernels* kernels = nullptr;  // may be none if the graph has no KernelWork
   LoadInput load;
   TakeOutput take;
-  uint64_t seed = 0;           // of counter-based random numbers
-  int64_t first_step = 0;      // number of the first step, for random numbers and for load and take
+  uint64_t seed = 0;       // of counter-based random numbers
+  int64_t first_step = 0;  // number of the first step, for random numbers and for load and take
 };
 
-// Acts after the first add to an accumulated register: what they compute lies in a buffer of the act's own first. So does the
-// result of a combination that is written over one of its operands.
+// Acts after the first add to an accumulated register: what they compute lies in a buffer of the act's own first. So
+// does the result of a combination that is written over one of its operands.
 class Executor {
  public:
   Executor(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks);
-  // Does one act. A collective: this participant's part, reading what the others hold; each participant's part may run at
-  // the same time, once all have come and before any has left.
+  // Does one act. A collective: this participant's part, reading what the others hold; each participant's part may run
+  // at the same time, once all have come and before any has left.
   void run(TaskId task, int64_t step, int act) const;
 
  private:
   void run_into(const Task& task, int64_t step, int act, const std::vector<View>& writes) const;
-  void run_kernel(const Task& task, const KernelWork& work, int64_t step, int act, const std::vector<View>& writes) const;
+  void run_kernel(const Task& task, const KernelWork& work, int64_t step, int act,
+                  const std::vector<View>& writes) const;
   void run_collective(const Task& task, const CollectiveWork& work, int act, View to) const;
   const PhysicalGraph& graph_;
   const Memory& memory_;

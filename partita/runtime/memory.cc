@@ -50,10 +50,14 @@ void for_each_element(const Box& box, const View& a, const View& b, F f) {
 template <typename F>
 void with_type(DType dtype, F f) {
   switch (dtype) {
-    case DType::kFloat32: return f(float{});
-    case DType::kFloat64: return f(double{});
-    case DType::kInt64: return f(int64_t{});
-    case DType::kBool: return f(uint8_t{});
+    case DType::kFloat32:
+      return f(float{});
+    case DType::kFloat64:
+      return f(double{});
+    case DType::kInt64:
+      return f(int64_t{});
+    case DType::kBool:
+      return f(uint8_t{});
   }
 }
 }  // namespace
@@ -64,7 +68,8 @@ Memory::Memory(const PhysicalGraph& graph) : graph_(graph) {
   for (int64_t bytes : graph.peak_bytes) {
     size_t size = static_cast<size_t>((bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes);
     void* p = size ? std::aligned_alloc(kAlignBytes, size) : nullptr;
-    if (size && !p) throw Error(ExitCode::kInfeasible, fmt::format("this machine has no {} bytes for one device's memory", size));
+    if (size && !p)
+      throw Error(ExitCode::kInfeasible, fmt::format("this machine has no {} bytes for one device's memory", size));
     if (p) std::memset(p, 0, size);
     arenas_.emplace_back(static_cast<std::byte*>(p));
   }
@@ -92,7 +97,8 @@ View Memory::view_of_use(const Access& a, int use) const {
   view.strides = dense_strides(extents(whole));
   view.data = address(a.reg, use);
   if (!is_empty(view.box))
-    for (size_t i = 0; i < whole.size(); ++i) view.data += (view.box[i].lo - whole[i].lo) * view.strides[i] * bytes_of(reg.dtype);
+    for (size_t i = 0; i < whole.size(); ++i)
+      view.data += (view.box[i].lo - whole[i].lo) * view.strides[i] * bytes_of(reg.dtype);
   return view;
 }
 
@@ -115,9 +121,12 @@ std::optional<View> regroup(const View& view, const Shape& axes) {
     if (i < view.axes.size()) a = view.axes[i++];
     if (j < axes.size()) b = axes[j++];
     while (a != b) {
-      if (a < b && i < view.axes.size()) a *= view.axes[i++];
-      else if (b < a && j < axes.size()) b *= axes[j++];
-      else return std::nullopt;
+      if (a < b && i < view.axes.size())
+        a *= view.axes[i++];
+      else if (b < a && j < axes.size())
+        b *= axes[j++];
+      else
+        return std::nullopt;
     }
     while (i < view.axes.size() && view.axes[i] == 1) ++i;
     while (j < axes.size() && axes[j] == 1) ++j;
@@ -129,8 +138,8 @@ std::optional<View> regroup(const View& view, const Shape& axes) {
         continue;
       }
     }
-    // A box over these view axes as one interval of their product, if it is one: full below its first partial axis, single
-    // above; then that interval as a box over the other axes.
+    // A box over these view axes as one interval of their product, if it is one: full below its first partial axis,
+    // single above; then that interval as a box over the other axes.
     Interval whole{0, 1};
     int64_t stride = 1;
     bool partial = false;
@@ -192,11 +201,19 @@ void combine_box(tdl::Reducer reducer, const View& from, const View& to) {
     T* b = reinterpret_cast<T*>(to.data);
     for_each_element(common, from, to, [&](int64_t i, int64_t j) {
       switch (reducer) {
-        case tdl::Reducer::kSum: b[j] = static_cast<T>(b[j] + a[i]); break;
-        case tdl::Reducer::kProd: b[j] = static_cast<T>(b[j] * a[i]); break;
+        case tdl::Reducer::kSum:
+          b[j] = static_cast<T>(b[j] + a[i]);
+          break;
+        case tdl::Reducer::kProd:
+          b[j] = static_cast<T>(b[j] * a[i]);
+          break;
         // A NaN stays one, as in the kernels.
-        case tdl::Reducer::kMax: b[j] = (a[i] > b[j] || a[i] != a[i]) ? a[i] : b[j]; break;
-        case tdl::Reducer::kMin: b[j] = (a[i] < b[j] || a[i] != a[i]) ? a[i] : b[j]; break;
+        case tdl::Reducer::kMax:
+          b[j] = (a[i] > b[j] || a[i] != a[i]) ? a[i] : b[j];
+          break;
+        case tdl::Reducer::kMin:
+          b[j] = (a[i] < b[j] || a[i] != a[i]) ? a[i] : b[j];
+          break;
       }
     });
   });
@@ -207,13 +224,18 @@ void fill(const View& to, double value) {
     using T = decltype(zero);
     T* b = reinterpret_cast<T*>(to.data);
     T v;
-    if constexpr (std::is_floating_point_v<T>) v = static_cast<T>(value);
-    else v = std::isfinite(value) ? static_cast<T>(value) : value > 0 ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
+    if constexpr (std::is_floating_point_v<T>)
+      v = static_cast<T>(value);
+    else
+      v = std::isfinite(value) ? static_cast<T>(value)
+          : value > 0          ? std::numeric_limits<T>::max()
+                               : std::numeric_limits<T>::lowest();
     for_each_element(to.box, to, to, [&](int64_t, int64_t j) { b[j] = v; });
   });
 }
 
-Liveness::Liveness(const PhysicalGraph& graph) : graph_(graph), live_(graph.peak_bytes.size()), peak_(graph.peak_bytes.size()) {
+Liveness::Liveness(const PhysicalGraph& graph)
+    : graph_(graph), live_(graph.peak_bytes.size()), peak_(graph.peak_bytes.size()) {
   touches_.resize(graph.tasks.size());
   std::vector<TaskId> first_participant;
   for (size_t t = 0; t < graph.tasks.size(); ++t) touches_[t].resize(graph.tasks[t].rate);
@@ -255,7 +277,8 @@ Liveness::Liveness(const PhysicalGraph& graph) : graph_(graph), live_(graph.peak
         const Register& reg = graph.reg(uses_[use].reg);
         for (auto& [other, read] : mine) {
           const Register& operand = graph.reg(uses_[other].reg);
-          entry.late |= entry.writes && !read.writes && operand.device == reg.device && operand.offset == reg.offset && operand.bytes == reg.bytes;
+          entry.late |= entry.writes && !read.writes && operand.device == reg.device && operand.offset == reg.offset &&
+                        operand.bytes == reg.bytes;
         }
         touches_[t][act].push_back(entry);
       }

@@ -35,8 +35,8 @@ class Memory {
 // The use of a register that act `act` touches: always 0 where U = 1 or the register is carried.
 int use_of(const Register& reg, int act, int rate);
 
-// The same memory seen over other axes: `axes` joins or splits the view's axes (a factored axis, TDL.md rule 4). Empty where
-// that needs strides that one axis can't have, or elements that are not one box over them.
+// The same memory seen over other axes: `axes` joins or splits the view's axes (a factored axis, TDL.md rule 4). Empty
+// where that needs strides that one axis can't have, or elements that are not one box over them.
 std::optional<View> regroup(const View& view, const Shape& axes);
 
 // Element by element, with conversion between floating dtypes: to.box must lie in from.box, over the same axes.
@@ -45,8 +45,8 @@ void copy_box(const View& from, const View& to);
 void combine_box(tdl::Reducer reducer, const View& from, const View& to);
 void fill(const View& to, double value);
 
-// Bytes of registers between first write and last release, per device: carried and constant ones always count; a result that
-// is written over the operand it takes the place of counts once.
+// Bytes of registers between first write and last release, per device: carried and constant ones always count; a result
+// that is written over the operand it takes the place of counts once.
 class Liveness {
  public:
   explicit Liveness(const PhysicalGraph& graph);
@@ -59,9 +59,9 @@ class Liveness {
 
  private:
   struct Touch {
-    int use;      // position in uses_
+    int use;  // position in uses_
     bool writes;
-    bool late;    // lies on an operand that this task releases: counted once that is gone
+    bool late;  // lies on an operand that this task releases: counted once that is gone
   };
   struct State {
     std::atomic<int> left{0};

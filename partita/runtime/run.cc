@@ -17,8 +17,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A queue's letters. Its own thread reads them; any thread may add. `stirring` counts the threads that are awake and the
-// letters that nobody has taken: at none, nothing can happen any more.
+// A queue's letters. Its own thread reads them; any thread may add. `stirring` counts the threads that are awake and
+// the letters that nobody has taken: at none, nothing can happen any more.
 class Mailbox {
  public:
   explicit Mailbox(std::atomic<int64_t>& stirring) : stirring_(stirring) {}
@@ -76,8 +76,16 @@ class Mailbox {
 class ThreadEngine final : public Engine {
  public:
   ThreadEngine(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks, const RunOptions& options)
-      : graph_(graph), hooks_(hooks), options_(options), table_(graph, options.steps), executor_(graph, memory, hooks), rendezvous_(table_.collectives.size()),
-        liveness_(graph), stirring_(static_cast<int64_t>(table_.queues.size())), unfinished_(stirring_.load()), logs_(table_.queues.size()),
+      : graph_(graph),
+        hooks_(hooks),
+        options_(options),
+        table_(graph, options.steps),
+        executor_(graph, memory, hooks),
+        rendezvous_(table_.collectives.size()),
+        liveness_(graph),
+        stirring_(static_cast<int64_t>(table_.queues.size())),
+        unfinished_(stirring_.load()),
+        logs_(table_.queues.size()),
         began_(graph.tasks.size()) {
     for (size_t q = 0; q < table_.queues.size(); ++q) {
       mailboxes_.emplace_back(stirring_);
@@ -92,22 +100,28 @@ class ThreadEngine final : public Engine {
     for (std::thread& t : threads) t.join();
     if (error_) std::rethrow_exception(error_);
     RunReport report;
-    for (size_t d = 0; d < graph_.peak_bytes.size(); ++d) report.peak_bytes.push_back(liveness_.peak_bytes(DeviceId(d)));
+    for (size_t d = 0; d < graph_.peak_bytes.size(); ++d)
+      report.peak_bytes.push_back(liveness_.peak_bytes(DeviceId(d)));
     for (Log& log : logs_) {
       report.trace.events.insert(report.trace.events.end(), log.events.begin(), log.events.end());
       report.trace.memory.insert(report.trace.memory.end(), log.memory.begin(), log.memory.end());
     }
-    auto by_start = [](const Event& a, const Event& b) { return std::tie(a.start_ns, a.task, a.step, a.act) < std::tie(b.start_ns, b.task, b.step, b.act); };
+    auto by_start = [](const Event& a, const Event& b) {
+      return std::tie(a.start_ns, a.task, a.step, a.act) < std::tie(b.start_ns, b.task, b.step, b.act);
+    };
     std::sort(report.trace.events.begin(), report.trace.events.end(), by_start);
-    std::stable_sort(report.trace.memory.begin(), report.trace.memory.end(), [](const MemorySample& a, const MemorySample& b) { return a.time_ns < b.time_ns; });
+    std::stable_sort(report.trace.memory.begin(), report.trace.memory.end(),
+                     [](const MemorySample& a, const MemorySample& b) { return a.time_ns < b.time_ns; });
     report.trace.steps = static_cast<int>(options_.steps);
     report.trace.step_time_ns = now() / std::max<int64_t>(1, options_.steps);
     return report;
   }
 
   void send(int worker, Message message) override {
-    if (worker == current_worker_) local_.push_back(message);  // OneFlow's local message queue
-    else mailboxes_[worker].put(message);
+    if (worker == current_worker_)
+      local_.push_back(message);  // OneFlow's local message queue
+    else
+      mailboxes_[worker].put(message);
   }
 
   bool execute(TaskId task, int64_t step, int act) override {
@@ -126,7 +140,8 @@ class ThreadEngine final : public Engine {
     if (hooks_.kernels && std::holds_alternative<KernelWork>(graph_.task(task).work))
       liveness_.note(graph_.task(task).device, hooks_.kernels->peak_bytes());
     liveness_.finished(task, act);
-    if (options_.trace) logs_[current_worker_].events.push_back({task, static_cast<int>(step), act, began_[task.index()], now()});
+    if (options_.trace)
+      logs_[current_worker_].events.push_back({task, static_cast<int>(step), act, began_[task.index()], now()});
     sample(task);
   }
 
@@ -176,7 +191,9 @@ class ThreadEngine final : public Engine {
   [[noreturn]] void report_hang() const {
     std::string text;
     for (const Worker& worker : workers_) text += worker.waiting();
-    throw Error(ExitCode::kBug, fmt::format("internal error: the run of '{}' stands still, so the graph was not admitted:\n{}", graph_.name, text));
+    throw Error(ExitCode::kBug,
+                fmt::format("internal error: the run of '{}' stands still, so the graph was not admitted:\n{}",
+                            graph_.name, text));
   }
 
   const PhysicalGraph& graph_;

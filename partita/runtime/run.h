@@ -15,8 +15,8 @@ struct RunOptions {
 };
 
 struct RunReport {
-  Trace trace;                              // events only if asked for; times from the start of the run
-  std::vector<int64_t> peak_bytes;          // per device: registers between first write and last release, and kernels' own
+  Trace trace;                      // events only if asked for; times from the start of the run
+  std::vector<int64_t> peak_bytes;  // per device: registers between first write and last release, and kernels' own
 };
 
 // Runs whole steps to their end. What a kernel or hook throws stops every thread and is thrown here.

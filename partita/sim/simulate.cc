@@ -18,7 +18,7 @@ struct SimNode {
   std::vector<int> queues;         // all that must be free
   std::vector<int> static_queues;  // of these, where it must be next in order
   int64_t duration_ns = 0;
-  std::vector<int> now, next;      // successors in this step and the next
+  std::vector<int> now, next;  // successors in this step and the next
   int waits_now = 0, waits_next = 0;
 };
 
@@ -111,7 +111,8 @@ Trace simulate(const PhysicalGraph& graph, const CostModel& cost, int steps) {
       candidates.erase(candidates.begin());
       const SimNode& node = nodes[x % n];
       bool can = std::none_of(node.queues.begin(), node.queues.end(), [&](int q) { return busy[q]; }) &&
-                 std::all_of(node.static_queues.begin(), node.static_queues.end(), [&](int q) { return static_order[q][cursor[q]] == x; });
+                 std::all_of(node.static_queues.begin(), node.static_queues.end(),
+                             [&](int q) { return static_order[q][cursor[q]] == x; });
       if (!can) {
         for (int q : node.queues)
           if (auto after = ready[q].upper_bound(x); !busy[q] && after != ready[q].end()) candidates.insert(*after);
@@ -181,9 +182,10 @@ std::vector<MemorySample> memory_over_time(const PhysicalGraph& graph, const std
   auto over_operand = [&](const Node& writer, const Register& reg) {
     const Task& task = graph.task(writer.task);
     return task.elementwise && std::any_of(task.reads.begin(), task.reads.end(), [&](const Access& read) {
-      const Register& operand = graph.reg(read.reg);
-      return operand.device == reg.device && operand.offset == reg.offset && operand.bytes == reg.bytes && &operand != &reg;
-    });
+             const Register& operand = graph.reg(read.reg);
+             return operand.device == reg.device && operand.offset == reg.offset && operand.bytes == reg.bytes &&
+                    &operand != &reg;
+           });
   };
   std::map<std::pair<int64_t, int32_t>, int64_t> change;  // (time, device) -> bytes
   for (const Register& reg : graph.registers)

@@ -63,6 +63,8 @@ class Maker {
     width_ = pick({3, 4, 5, 8});
     schedule_ = options.schedule.value_or(std::vector{Schedule::kGpipe, Schedule::k1F1B, Schedule::kDefault}[rng_.below(3)]);
     per_stage_ = options.devices_per_stage.value_or(stages_ == 1 ? pick({1, 2, 2, 3}) : pick({1, 2}));
+    samples_ += m_ * std::max(0, per_stage_ - 3);  // a micro-batch and a row have elements for every device
+    width_ = std::max(width_, per_stage_);
     devices_ = stages_ * per_stage_;
     host_ = devices_;
     tied_ = options.tied.value_or(chance(.3));

@@ -1,6 +1,6 @@
-// Runs a PhysicalGraph on tagged memory, one event at a time: every element of a device's memory carries which use of which
-// register, of which step, was written there last. The order of events is drawn from a seed, with random durations and
-// delays of messages, several steps overlapping. Shares no code with the runtime.
+// Runs a PhysicalGraph on tagged memory, one event at a time: every element of a device's memory carries which use of
+// which register, of which step, was written there last. The order of events is drawn from a seed, with random
+// durations and delays of messages, several steps overlapping. Shares no code with the runtime.
 #pragma once
 #include <string>
 
@@ -18,8 +18,8 @@ struct TaggedRun {
 
 struct TaggedOptions {
   int steps = 3;
-  bool in_order = false;           // dynamic queues take the ready task that is lowest in `order`, else any ready one
-  bool release_at_start = false;   // wrong on purpose: acknowledges when a task begins (section 7)
+  bool in_order = false;          // dynamic queues take the ready task that is lowest in `order`, else any ready one
+  bool release_at_start = false;  // wrong on purpose: acknowledges when a task begins (section 7)
 };
 
 TaggedRun run_tagged(const PhysicalGraph& graph, Rng& rng, const TaggedOptions& options = {});
