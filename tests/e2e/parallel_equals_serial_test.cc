@@ -1,7 +1,9 @@
 // What a plan computes is what one device computes: for every search, device count and model, in float64 to 1e-10.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
+#include <set>
 
 #include "partita/base/error.h"
 #include "partita/kernels/kernels.h"
@@ -35,7 +37,13 @@ TrainReport run(const Case& c) {
   TrainOptions options;
   options.steps = c.steps;
   options.verify_serial = true;
-  return train(planned, options, kernels());
+  TrainReport report = train(planned, options, kernels());
+  // What was measured is at most what was planned, and most of it was needed.
+  for (int d = 0; d < planned.cluster.compute_count; ++d) {
+    EXPECT_LE(report.peak_bytes[d], planned.physical.peak_bytes[d]) << "device " << d;
+    EXPECT_GE(static_cast<double>(report.peak_bytes[d]), 0.8 * static_cast<double>(planned.physical.peak_bytes[d])) << "device " << d;
+  }
+  return report;
 }
 
 void expect_equal(const Case& c) {
@@ -71,6 +79,23 @@ TEST(ParallelEqualsSerial, ResNet18) {
 TEST(ParallelEqualsSerial, Float32MlpWithTanh) {
   TrainReport report = run({kModels[0], "soybean", 3, 24, 20, DType::kFloat32});
   EXPECT_LE(*report.max_error_vs_serial, 1e-4);
+}
+
+TEST(Traces, PredictedAndMeasuredHaveTheSameTasks) {
+  Request request;
+  request.model = std::string(PARTITA_SOURCE_DIR) + "/examples/digits.onnx";
+  request.cluster = "local:4";
+  Runner runner;
+  Planned planned = plan_model(request, runner);
+  TrainOptions options;
+  options.steps = 1;
+  options.trace = true;
+  TrainReport report = train(planned, options, kernels());
+  std::set<std::string> predicted, measured;
+  for (const Event& e : planned.predicted.events) predicted.insert(planned.physical.task(e.task).name);
+  for (const Event& e : report.trace.events) measured.insert(planned.physical.task(e.task).name);
+  EXPECT_EQ(predicted, measured);
+  EXPECT_EQ(predicted.size(), planned.physical.tasks.size());
 }
 
 TEST(LongParallelEqualsSerial, EveryModelSearchAndDeviceCount) {
