@@ -17,6 +17,21 @@
 
 namespace partita {
 
+namespace {
+
+// Bad input inside `read` names the file.
+template <typename Read>
+auto in_file(const std::string& path, Read read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kBadInput) throw;
+    fail("{}: {}", path, error.what());
+  }
+}
+
+}  // namespace
+
 OnnxOptions onnx_options(const Request& request) {
   OnnxOptions options;
   for (const auto& [name, value] : request.bindings) {
@@ -72,7 +87,10 @@ Planned plan_model(const Request& request, Runner& runner) {
   p.cluster = runner.step("cluster", [&] { return load_cluster(request.cluster, request.devices); }, [](const Cluster&) {});
   SearchChoice choice = parse_search(request.search);
   Problem problem{p.training, p.cluster, request.objective, {}, choice.options};
-  if (!request.pin_file.empty()) problem.pins = parse_pins(read_file(request.pin_file), p.training);
+  if (!request.pin_file.empty()) {
+    std::string text = read_file(request.pin_file);
+    problem.pins = in_file(request.pin_file, [&] { return parse_pins(text, p.training); });
+  }
   Rng rng(request.seed);
   p.search = runner.step("search", [&] { return choice.entry->make()->search(problem, request.budget, rng); }, [](const SearchResult&) {});
   p.search_seconds = runner.timings().back().seconds;
@@ -100,17 +118,19 @@ Request request_of(const ModelReference& model) {
 
 Planned open_plan(const std::string& path, Runner& runner) {
   std::string text = read_file(path);
-  Request request = request_of(parse_model_reference(text));
-  Planned p;
-  LoadedModel model = load_model(request, runner);
-  p.forward = model.forward;
-  p.training = training_graph(model, request, runner);
-  p.plan = runner.step("read plan", [&] { return parse_plan(text, p.training); }, [](const Plan&) {});
-  if (fingerprint(p.training) != p.plan.model.sha256)
-    fail("{}: model '{}' is not the one that this plan was made for (its SHA-256 differs); plan again", path, request.model);
-  p.cluster = runner.step("cluster", [&] { return parse_cluster(p.plan.cluster_text, path); }, [](const Cluster&) {});
-  finish(p, std::nullopt, runner);
-  return p;
+  return in_file(path, [&] {
+    Request request = request_of(parse_model_reference(text));
+    Planned p;
+    LoadedModel model = load_model(request, runner);
+    p.forward = model.forward;
+    p.training = training_graph(model, request, runner);
+    p.plan = runner.step("read plan", [&] { return parse_plan(text, p.training); }, [](const Plan&) {});
+    if (fingerprint(p.training) != p.plan.model.sha256)
+      fail("model '{}' is not the one that this plan was made for (its SHA-256 differs); plan again", request.model);
+    p.cluster = runner.step("cluster", [&] { return parse_cluster(p.plan.cluster_text, "cluster"); }, [](const Cluster&) {});
+    finish(p, std::nullopt, runner);
+    return p;
+  });
 }
 
 int64_t Planned::peak_memory_bytes() const {

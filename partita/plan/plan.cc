@@ -1,6 +1,10 @@
 #include "partita/plan/plan.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <type_traits>
+#include <utility>
 
 #include "partita/base/error.h"
 
@@ -70,6 +74,23 @@ std::string object_lines(const Json& object) {
   return text + (first ? "}" : "\n  }");
 }
 
+// Whether a value is of a type as it stands: nlohmann's own conversion rounds 0.5 to 0, takes true for 1 and wraps what is too large.
+template <typename T>
+bool is_a(const Json& json) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return json.is_string();
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return json.is_number();
+  } else if constexpr (std::is_integral_v<T>) {
+    if (json.is_number_unsigned()) return std::in_range<T>(json.get<uint64_t>());
+    return json.is_number_integer() && std::in_range<T>(json.get<int64_t>());
+  } else if constexpr (requires { typename T::mapped_type; }) {
+    return json.is_object() && std::all_of(json.begin(), json.end(), [](const Json& e) { return is_a<typename T::mapped_type>(e); });
+  } else {
+    return json.is_array() && std::all_of(json.begin(), json.end(), [](const Json& e) { return is_a<typename T::value_type>(e); });
+  }
+}
+
 // Reads one object strictly: every key must be asked for.
 class Fields {
  public:
@@ -88,11 +109,14 @@ class Fields {
   }
   template <typename T>
   T value(const std::string& key) {
-    try {
-      return get(key).get<T>();
-    } catch (const nlohmann::json::exception&) {
-      fail("{}: the field '{}' has the wrong type ({})", where_, key, json_[key].type_name());
-    }
+    const Json& found = get(key);
+    if (!is_a<T>(found)) fail("{}: the field '{}' has the wrong type or range: {}", where_, key, found.dump(-1, ' ', false, Json::error_handler_t::replace));
+    return found.get<T>();
+  }
+  const Json& object(const std::string& key) {
+    const Json& found = get(key);
+    if (!found.is_object()) fail("{}: the field '{}' is an object, not {}", where_, key, found.type_name());
+    return found;
   }
   void done() {
     for (const auto& [key, value] : json_.items())
@@ -106,12 +130,21 @@ class Fields {
   std::vector<std::string> known_;
 };
 
+// Bad input too: an object with two entries of one name.
 Json parse_json(std::string_view text) {
+  std::vector<std::set<std::string>> open;  // keys of the objects that enclose the place
+  const auto once = [&](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) open.emplace_back();
+    if (event == Json::parse_event_t::object_end) open.pop_back();
+    if (event == Json::parse_event_t::key && !open.back().insert(parsed.get<std::string>()).second)
+      fail("plan: '{}' stands twice in one object", parsed.get<std::string>());
+    return true;
+  };
   try {
-    Json json = Json::parse(text);
+    Json json = Json::parse(text, once);
     if (!json.is_object()) fail("plan: not a JSON object");
     return json;
-  } catch (const nlohmann::json::parse_error& e) {
+  } catch (const nlohmann::json::exception& e) {
     fail("plan: not JSON: {}", e.what());
   }
 }
@@ -134,7 +167,6 @@ ModelReference read_model(const Json& json) {
 
 std::map<std::string, Mesh> read_meshes(const Json& json) {
   std::map<std::string, Mesh> meshes;
-  if (!json.is_object()) fail("plan: meshes: expected an object");
   for (const auto& [name, value] : json.items()) {
     Fields in(value, fmt::format("plan: mesh '{}'", name));
     Mesh mesh;
@@ -156,11 +188,21 @@ const Mesh& find_mesh(const std::map<std::string, Mesh>& meshes, const std::stri
   return found->second;
 }
 
+// What is read of a text inside `where`; its error names the place.
+template <typename Read>
+auto read_at(const std::string& where, Read read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    fail("{}: {}", where, error.what());
+  }
+}
+
 OpChoice read_choice(const Json& json, const std::map<std::string, Mesh>& meshes, const std::string& where) {
   Fields in(json, where);
   OpChoice choice;
   choice.mesh = find_mesh(meshes, in.value<std::string>("mesh"), where);
-  for (const std::string& s : in.value<std::vector<std::string>>("strategy")) choice.strategies.push_back(tdl::parse_strategy(s));
+  for (const std::string& s : in.value<std::vector<std::string>>("strategy")) choice.strategies.push_back(read_at(where, [&] { return tdl::parse_strategy(s); }));
   in.done();
   return choice;
 }
@@ -169,7 +211,7 @@ Placement read_placement(const Json& json, const std::map<std::string, Mesh>& me
   Fields in(json, where);
   Placement placement;
   placement.mesh = find_mesh(meshes, in.value<std::string>("mesh"), where);
-  for (const std::string& s : in.value<std::vector<std::string>>("sbp")) placement.sbp.push_back(parse_sbp(s));
+  for (const std::string& s : in.value<std::vector<std::string>>("sbp")) placement.sbp.push_back(read_at(where, [&] { return parse_sbp(s); }));
   if (in.optional("radices")) placement.radices = in.value<std::vector<Shape>>("radices");
   in.done();
   return placement;
@@ -215,10 +257,10 @@ Plan parse_plan(std::string_view text, const Graph& graph) {
   plan.search = in.value<std::string>("search");
   plan.objective = in.value<std::string>("objective");
   if (in.optional("paper_cost")) plan.paper_cost = in.value<double>("paper_cost");
-  auto meshes = read_meshes(in.get("meshes"));
+  auto meshes = read_meshes(in.object("meshes"));
   plan.ops.resize(graph.ops.size());
   std::vector<bool> seen(graph.ops.size());
-  for (const auto& [name, value] : in.get("ops").items()) {
+  for (const auto& [name, value] : in.object("ops").items()) {
     OpId id = graph.find_op(name);
     if (!id.valid()) fail("plan: op '{}' is not in model '{}': the plan is for another model", name, graph.name);
     plan.ops[id.index()] = read_choice(value, meshes, fmt::format("plan: op '{}'", name));
@@ -226,7 +268,7 @@ Plan parse_plan(std::string_view text, const Graph& graph) {
   }
   for (size_t i = 0; i < seen.size(); ++i)
     if (!seen[i]) fail("plan: op '{}' of model '{}' has no entry: the plan is for another model, or was cut", graph.ops[i].name, graph.name);
-  for (const auto& [name, value] : in.get("kept").items()) {
+  for (const auto& [name, value] : in.object("kept").items()) {
     TensorId id = graph.find_tensor(name);
     if (!id.valid()) fail("plan: tensor '{}' is not in model '{}': the plan is for another model", name, graph.name);
     plan.kept[id] = read_placement(value, meshes, fmt::format("plan: tensor '{}'", name));
@@ -237,8 +279,9 @@ Plan parse_plan(std::string_view text, const Graph& graph) {
 
 ModelReference parse_model_reference(std::string_view text) {
   Json json = parse_json(text);
-  if (!json.contains("model")) fail("plan: the field 'model' is missing: this is not a plan file");
-  return read_model(json["model"]);
+  Fields in(json, "plan");
+  check_version(in);  // first: another version may have other fields
+  return read_model(in.get("model"));
 }
 
 std::string parse_cluster_text(std::string_view text) {
@@ -250,21 +293,25 @@ std::string parse_cluster_text(std::string_view text) {
 
 Pins parse_pins(std::string_view text, const Graph& graph) {
   Json json = parse_json(text);
+  Fields in(json, "pins");
+  // A whole plan serves as well.
+  for (const char* other : {"schema_version", "model", "cluster", "search", "objective", "paper_cost"}) in.optional(other);
   Pins pins;
   std::map<std::string, Mesh> meshes;
-  if (json.contains("meshes")) meshes = read_meshes(json["meshes"]);
-  if (json.contains("ops"))
-    for (const auto& [name, value] : json["ops"].items()) {
+  if (in.optional("meshes")) meshes = read_meshes(in.object("meshes"));
+  if (in.optional("ops"))
+    for (const auto& [name, value] : in.object("ops").items()) {
       OpId id = graph.find_op(name);
       if (!id.valid()) fail("pins: op '{}' is not in model '{}'", name, graph.name);
       pins.ops[id] = read_choice(value, meshes, fmt::format("pins: op '{}'", name));
     }
-  if (json.contains("kept"))
-    for (const auto& [name, value] : json["kept"].items()) {
+  if (in.optional("kept"))
+    for (const auto& [name, value] : in.object("kept").items()) {
       TensorId id = graph.find_tensor(name);
       if (!id.valid()) fail("pins: tensor '{}' is not in model '{}'", name, graph.name);
       pins.kept[id] = read_placement(value, meshes, fmt::format("pins: tensor '{}'", name));
     }
+  in.done();
   if (pins.ops.empty() && pins.kept.empty()) fail("pins: neither 'ops' nor 'kept' pins anything");
   return pins;
 }
