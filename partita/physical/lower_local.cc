@@ -461,7 +461,7 @@ class Lowering {
       RegisterId target = to.regs.back();
       int64_t covered = 0;
       for (const Piece* piece : pieces[p]) covered += volume(piece->box);
-      bool combine = covered != volume(box);
+      bool combine = covered != volume(box) || pieces[p].empty();  // an empty box too has a task that readers wait for
       Task gather = new_task(fmt::format("{}.combine@{}", at.name, device_name(device)), at, device, CombineWork{combine_reducer(step)});
       int number = 0;
       for (const Piece* piece : pieces[p]) {
