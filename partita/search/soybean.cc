@@ -25,7 +25,7 @@ constexpr Tiling kWhole = -1;
 struct Aligned {
   tdl::AxisStrategy strategy;
   OpLayouts layouts;
-  std::vector<Tiling> operands, results;  // kWhole also where the part is partial, or has no name
+  std::vector<Tiling> operands, results;  // the axis that it splits; kWhole also where the part is partial
   int64_t inner_cost = 0;                 // what its inner steps move beyond those of the cuts before
 };
 
@@ -261,25 +261,24 @@ class KCuts {
     if (!derived) return;
     Mesh mesh = mesh_of(extents);
     Aligned a{s, layouts_of(*op.bound, *derived, mesh), {}, {}, 0};
-    bool named = true;
-    size_t axis = state.extents.size();
-    auto tiling = [&](const Layout& layout) {
-      if (layout.kinds[axis]) return kWhole;
-      auto name = name_of(layout);
-      bool factored = name && (*name)[axis].kind == Sbp::Kind::kSplit && layout.radices[(*name)[axis].axis].size() > 1;
-      if (!name || factored) {
-        named = false;
-        return kWhole;
-      }
-      return (*name)[axis].kind == Sbp::Kind::kSplit ? (*name)[axis].axis : kWhole;
-    };
-    for (const Layout& layout : a.layouts.operands) a.operands.push_back(tiling(layout));
-    for (const Layout& layout : a.layouts.results) a.results.push_back(tiling(layout));
-    if (!named && !all_ && !s.replicate()) return;
+    for (const Layout& layout : a.layouts.operands) a.operands.push_back(split_axis(layout));
+    for (const Layout& layout : a.layouts.results) a.results.push_back(split_axis(layout));
     int64_t element = bytes_of(inner_dtype(graph_, op));
     if (!derived->inner.empty()) a.inner_cost = inner_bytes(*op.bound, *derived, mesh, element, problem_.cluster);
     if (!before.inner.empty()) a.inner_cost -= inner_bytes(*op.bound, before, mesh_of(state.extents), element, problem_.cluster);
     v.aligned.push_back(std::move(a));
+  }
+
+  // The stored axis along which the last cut splits a layout, named or not: the one on which the boxes of its groups differ.
+  static Tiling split_axis(const Layout& layout) {
+    if (layout.kinds.back()) return kWhole;
+    int parts = layout.mesh.extents.back();
+    size_t at = 0;
+    for (size_t axis = 0; axis < layout.radices.size(); ++axis)
+      for (size_t digit = 0; digit < layout.radices[axis].size(); ++digit, ++at)
+        for (int p = 0; p < layout.mesh.positions(); ++p)
+          if (layout.boxes[p][at] != layout.boxes[p / parts * parts][at]) return static_cast<Tiling>(axis);
+    return kWhole;
   }
 
   static int groups(const State& state) { return std::accumulate(state.extents.begin(), state.extents.end(), 1, std::multiplies<>()); }

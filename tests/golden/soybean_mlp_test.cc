@@ -100,6 +100,17 @@ TEST(SoyBeanMlp, TheHybridOfFourGroupsOfFourIsAPin) {
   EXPECT_EQ(print(again, graph), print(plan, graph));
 }
 
+// Data parallelism is in its space, so one cut is never dearer; a 1x1 convolution with stride reads less than its whole input.
+TEST(SoyBeanOneCut, IsNoDearerThanDataParallelOnAConvolutionalNetwork) {
+  Model model = build_model("zoo:resnet-18?batch=256", {}, standard_ops());
+  Graph graph = add_backward(model.graph, model.loss, {});
+  Cluster cluster = load_cluster("local:2");
+  Problem problem{graph, cluster, "comm", {}, {}};
+  Rng rng(1);
+  SearchResult result = make_soybean()->search(problem, {}, rng);
+  EXPECT_LE(checked_mb(graph, *result.plan, cluster), checked_mb(graph, data_parallel_plan(graph, cluster), cluster));
+}
+
 TEST(SoyBeanOneCut, TheProgramFindsTheMinimumOfItsSpace) {
   int tried = 0;
   for (const char* options : {"layers=1,width=8,batch=6,loss=elementwise", "layers=1,width=6,batch=12,bias=0,loss=mse", "layers=2,width=4,batch=8,bias=0,loss=elementwise"}) {
