@@ -1,0 +1,121 @@
+// ONNX files, planned and run on 1 and 3 devices, compute what PyTorch computes: tests/data/make_models.py says what the reference
+// arrays are.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "partita/base/error.h"
+#include "partita/kernels/kernels.h"
+#include "partita/runtime/npz.h"
+#include "partita/train.h"
+
+namespace partita {
+namespace {
+
+Kernels& kernels() {
+  static auto kernels = make_aten_kernels();
+  return *kernels;
+}
+
+std::string model_file(const std::string& name) {
+  return fmt::format("{}/{}/{}.onnx", PARTITA_SOURCE_DIR, name == "digits" ? "examples" : "tests/data", name);
+}
+std::string reference_file(const std::string& name) { return fmt::format("{}/tests/data/{}-reference.npz", PARTITA_SOURCE_DIR, name.substr(0, name.find('-'))); }
+
+Planned plan(const std::string& name, const Arrays& reference, int devices, const std::string& search, DType dtype, double momentum = 0) {
+  Request request;
+  request.model = model_file(name);
+  request.bindings["batch"] = std::to_string(reference.at("x").shape[0]);
+  request.optimizer = {"sgd", 0.01, momentum, 0};
+  request.dtype = dtype;
+  request.cluster = fmt::format("local:{}", devices);
+  request.search = search;
+  Runner runner;
+  return plan_model(request, runner);
+}
+
+// max|a - b| / max|b|.
+double relative_error(const Values& a, const Values& b) {
+  EXPECT_EQ(a.shape, b.shape);
+  double difference = 0, scale = 0;
+  for (std::size_t i = 0; i < b.real.size(); ++i) {
+    const double d = std::abs(a.real.at(i) - b.real[i]);
+    difference = d == d ? std::max(difference, d) : INFINITY;
+    scale = std::max(scale, std::abs(b.real[i]));
+  }
+  return difference / scale;
+}
+
+void expect_forward(const std::string& name, double float32_tolerance, double float64_tolerance) {
+  const Arrays reference = read_arrays(reference_file(name));
+  for (int devices : {1, 3})
+    for (const auto& [dtype, tolerance] : {std::pair{DType::kFloat32, float32_tolerance}, std::pair{DType::kFloat64, float64_tolerance}}) {
+      SCOPED_TRACE(fmt::format("{} on {} devices in {}", name, devices, name_of(dtype)));
+      const Planned p = plan(name, reference, devices, "soybean", dtype);
+      const Graph graph = evaluation_graph(p.forward);
+      const Arrays outputs = run_forward(graph, evaluation_plan(graph, p), p.cluster, {{"x", reference.at("x")}}, {}, 1, kernels());
+      ASSERT_EQ(outputs.size(), 1u);
+      const double error = relative_error(outputs.begin()->second, reference.at("y"));
+      std::printf("%-22s %d devices, %s: forward %.2e\n", name.c_str(), devices, std::string(name_of(dtype)).c_str(), error);
+      EXPECT_LE(error, tolerance);
+    }
+}
+
+void expect_losses(const std::vector<double>& losses, const Values& expected) {
+  ASSERT_EQ(losses.size(), expected.real.size());
+  for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_LE(std::abs(losses[i] / expected.real[i] - 1), 1e-9) << "step " << i;
+}
+
+void expect_training(const std::string& name) {
+  const Arrays reference = read_arrays(reference_file(name));
+  TrainOptions options;
+  options.data = reference_file(name);
+  options.shuffle = false;
+  for (const auto& [devices, search] : {std::pair{1, "single"}, std::pair{3, "soybean"}, std::pair{3, "data-parallel"}}) {
+    SCOPED_TRACE(fmt::format("{} with {} on {} devices", name, search, devices));
+    options.steps = 5;
+    const TrainReport report = train(plan(name, reference, devices, search, DType::kFloat64), options, kernels());
+    expect_losses(report.losses, reference.at("losses"));
+    double worst = 0;
+    int compared = 0;
+    for (const auto& [key, value] : reference) {
+      if (!key.starts_with("final.")) continue;
+      const std::string weight = key.substr(6);
+      ASSERT_TRUE(report.weights.contains(weight)) << weight;
+      const double error = relative_error(report.weights.at(weight), value);
+      EXPECT_LE(error, 1e-8) << weight;
+      worst = std::max(worst, error);
+      ++compared;
+    }
+    EXPECT_GE(compared, 6);
+    std::printf("%-22s %d devices, %s: %d weights and statistics after five steps %.2e\n", name.c_str(), devices, search, compared, worst);
+  }
+  options.steps = 10;
+  expect_losses(train(plan(name, reference, 3, "soybean", DType::kFloat64, 0.9), options, kernels()).losses, reference.at("momentum_losses"));
+}
+
+TEST(OnnxRun, Mlp) {
+  for (const char* name : {"mlp", "mlp-optimized", "mlp-torchscript"}) expect_forward(name, 1e-5, 1e-10);
+  expect_training("mlp");
+}
+TEST(OnnxRun, LeNet) {
+  for (const char* name : {"lenet", "lenet-optimized", "lenet-torchscript"}) expect_forward(name, 1e-5, 1e-10);
+  expect_training("lenet");
+}
+TEST(OnnxRun, Mixed) {
+  for (const char* name : {"mixed", "mixed-torchscript"}) expect_forward(name, 1e-5, 1e-10);
+  expect_training("mixed");
+}
+TEST(OnnxRun, Digits) {
+  expect_forward("digits", 1e-5, 1e-10);
+  expect_forward("digits-optimized", 1e-5, 1e-5);  // the exporter folds batch norm into the weights in float32
+  expect_training("digits");
+}
+TEST(OnnxRun, ResNet18) {
+  expect_forward("resnet18", 1e-5, 1e-10);
+  expect_training("resnet18");
+}
+
+}  // namespace
+}  // namespace partita
