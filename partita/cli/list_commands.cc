@@ -90,6 +90,7 @@ namespace {
 struct Analysis {
   std::string strategy, text, signature;
   double flops = 0;  // of the position that has most
+  std::vector<std::vector<std::string>> regions;  // [position][operand]
 };
 
 std::vector<Analysis> analyse(const tdl::Bound& bound, int workers) {
@@ -99,20 +100,34 @@ std::vector<Analysis> analyse(const tdl::Bound& bound, int workers) {
   for (const tdl::AxisStrategy& s : tdl::strategies(bound, workers)) {
     auto derived = tdl::derive(bound, {workers}, {s});
     if (!derived) continue;
-    Analysis a{tdl::to_string(s), tdl::to_string(bound, *derived), "", 0};
+    Analysis a{tdl::to_string(s), tdl::to_string(bound, *derived), "", 0, {}};
     if (auto signature = signature_of(bound, *derived, mesh)) a.signature = to_string(*signature);
     for (const auto& ranges : derived->ranges) a.flops = std::max(a.flops, tdl::flops(bound, ranges));
+    for (const std::vector<Box>& boxes : derived->boxes) {
+      a.regions.emplace_back();
+      for (int k = 0; k < bound.operand_count; ++k) a.regions.back().push_back(is_empty(boxes[k]) ? "nothing" : tdl::closed_text(boxes[k]));
+    }
     out.push_back(std::move(a));
   }
   return out;
 }
 
-void print_analysis(const tdl::Bound& bound, int workers) {
+void print_analysis(const tdl::Bound& bound, int workers, bool with_regions) {
   fmt::print("{}\n", tdl::to_text(bound));
   for (const tdl::Index& i : bound.indices) fmt::print("  index {:<8} extent {}{}\n", i.name, i.extent, i.splittable ? "" : ", can't be split");
   fmt::print("  FLOPs {:.6g}{}\n", tdl::flops(bound), tdl::is_elementwise(bound) ? ", element-wise" : "");
   fmt::print("strategies on {} workers\n", workers);
-  for (const Analysis& a : analyse(bound, workers)) fmt::print("  {}\n", a.text);
+  for (const Analysis& a : analyse(bound, workers)) {
+    fmt::print("  {}\n", a.text);
+    if (!with_regions) continue;
+    for (int k = 0; k < bound.operand_count; ++k) {
+      std::vector<std::string> parts;
+      for (const auto& position : a.regions) parts.push_back(position[k]);
+      fmt::print("      reads {} {}\n", bound.tensors[k].name, fmt::join(parts, " | "));
+    }
+    fmt::print("      FLOPs {:.6g} on the worker that has most\n", a.flops);
+  }
+  for (const std::string& lint : tdl::lints(bound)) fmt::print("note: {}\n", lint);
 }
 
 Json analysis_json(const tdl::Bound& bound, int workers) {
@@ -120,6 +135,7 @@ Json analysis_json(const tdl::Bound& bound, int workers) {
   for (const tdl::Index& i : bound.indices) indices[i.name] = i.extent;
   for (const Analysis& a : analyse(bound, workers)) {
     Json row = {{"strategy", a.strategy}, {"text", a.text}, {"flops", a.flops}};
+    row["regions"] = a.regions;
     if (!a.signature.empty()) row["signature"] = a.signature;
     strategies.push_back(row);
   }
@@ -162,7 +178,7 @@ int ops_command(const Arguments& a) {
     std::vector<DType> dtypes = example.dtypes.empty() ? std::vector(example.shapes.size(), DType::kFloat32) : example.dtypes;
     auto bound = bind_instance(d, attributes, example.shapes, dtypes);
     if (a.json) list.push_back(analysis_json(*bound, a.workers));
-    else print_analysis(*bound, a.workers);
+    else print_analysis(*bound, a.workers, false);
   }
   if (a.json) print_json({{"name", d.name}, {"summary", d.summary}, {"instances", list}});
   return 0;
@@ -186,7 +202,8 @@ int tdl_command(const Arguments& a) {
   tdl::Bound bound = tdl::bind(definition, shapes, attributes);
   if (a.json) print_json(analysis_json(bound, a.workers));
   else {
-    print_analysis(bound, a.workers);
+    print_analysis(bound, a.workers, true);
+    fmt::print("canonical form\n  {}\n", tdl::canonical(bound));
     for (int k = 0; k < bound.operand_count; ++k) {
       try {
         auto gradient = tdl::gradient(bound, k);
