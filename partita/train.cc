@@ -245,9 +245,13 @@ std::vector<int64_t> Batches::at(int64_t step) {
   return {first, first + batch_};
 }
 
-TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& kernels) {
-  const Graph& graph = planned.training;
-  Dataset data = options.data.empty() ? Dataset::synthetic(graph, options.seed) : Dataset::read(options.data, graph);
+namespace {
+
+Dataset training_data(const Graph& graph, const TrainOptions& options) {
+  return options.data.empty() ? Dataset::synthetic(graph, options.seed) : Dataset::read(options.data, graph);
+}
+
+std::map<std::string, Values> starting_weights(const Graph& graph, const TrainOptions& options) {
   std::map<std::string, Values> start;
   if (!options.weights.empty()) start = read_safetensors(options.weights);
   for (const auto& [name, values] : start) {
@@ -256,6 +260,34 @@ TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& 
     if (values.shape != graph.tensor(id).shape)
       fail("{}: tensor '{}' has shape [{}], the model's has [{}]", options.weights, name, fmt::join(values.shape, ", "), fmt::join(graph.tensor(id).shape, ", "));
   }
+  return start;
+}
+
+}  // namespace
+
+SerialRun train_serial(const Graph& graph, const TrainOptions& options, Kernels& kernels) {
+  Cluster one = load_cluster("local:1");
+  PhysicalGraph physical = lower(graph, single_plan(graph, one), one);
+  Outcome serial = run_steps(graph, physical, training_data(graph, options), starting_weights(graph, options), options, kernels, false);
+  return {serial.losses, serial.weights};
+}
+
+void compare_with(const SerialRun& serial, TrainReport& report) {
+  report.max_error_vs_serial = largest_error(report.weights, serial.weights);
+  double worst = 0;
+  for (size_t i = 0; i < report.losses.size(); ++i) {
+    double e = std::abs(report.losses[i] - serial.losses[i]) / std::max(std::abs(serial.losses[i]), kSmallWeight);
+    if (e != e && !(report.losses[i] != report.losses[i] && serial.losses[i] != serial.losses[i])) e = INFINITY;
+    if (e == e) worst = std::max(worst, e);
+    if (i == 0) report.first_loss_error_vs_serial = e;
+  }
+  report.max_loss_error_vs_serial = worst;
+}
+
+TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& kernels) {
+  const Graph& graph = planned.training;
+  Dataset data = training_data(graph, options);
+  std::map<std::string, Values> start = starting_weights(graph, options);
   std::optional<Dataset> test;
   if (!options.test_data.empty()) test = Dataset::read(options.test_data, graph);
 
@@ -270,21 +302,7 @@ TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& 
   report.weights = out.weights;
   if (!options.save.empty()) write_safetensors(options.save, out.weights);
   if (report.interrupted) return report;
-  if (options.verify_serial) {
-    Cluster one = load_cluster("local:1");
-    // The same memory as all devices together: only the arithmetic is compared.
-    one.devices[0].memory_bytes = INT64_MAX / 4;
-    PhysicalGraph physical = lower(graph, single_plan(graph, one), one);
-    Outcome serial = run_steps(graph, physical, data, start, options, kernels, false);
-    report.max_error_vs_serial = largest_error(out.weights, serial.weights);
-    double worst = 0;
-    for (size_t i = 0; i < out.losses.size(); ++i) {
-      double e = std::abs(out.losses[i] - serial.losses[i]) / std::max(std::abs(serial.losses[i]), kSmallWeight);
-      if (e == e) worst = std::max(worst, e);
-      if (i == 0) report.first_loss_error_vs_serial = e;
-    }
-    report.max_loss_error_vs_serial = worst;
-  }
+  if (options.verify_serial) compare_with(train_serial(graph, options, kernels), report);
   if (test) report.test_accuracy = accuracy(planned, *test, out.weights, options.seed, kernels);
   return report;
 }

@@ -71,6 +71,16 @@ struct TrainReport {
   std::map<std::string, Values> weights;
 };
 
+// The same training on one device, unsharded.
+struct SerialRun {
+  std::vector<double> losses;
+  std::map<std::string, Values> weights;
+};
+SerialRun train_serial(const Graph& training, const TrainOptions& options, Kernels& kernels);
+// Fills in the three errors of a report. The largest over weight tensors of max|parallel - serial| / max(max|serial|, 0.01);
+// losses likewise. A value that is no number on one side only counts as infinite.
+void compare_with(const SerialRun& serial, TrainReport& report);
+
 // Number of samples in a step.
 int64_t batch_of(const Graph& graph);
 TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& kernels);
