@@ -527,8 +527,11 @@ class Lowering {
   };
   static std::vector<Segment> segments_of(const tdl::Bound& bound, const tdl::Derived& derived) {
     std::set<int> starts = {0};
-    for (const tdl::InnerStep& step : derived.inner)
+    for (const tdl::InnerStep& step : derived.inner) {
       if (step.before_stage < static_cast<int>(bound.stages.size())) starts.insert(step.before_stage);
+      // What is fetched is what this one stage reads: later stages read the stage tensor itself again.
+      if (!step.needed.empty() && step.before_stage + 1 < static_cast<int>(bound.stages.size())) starts.insert(step.before_stage + 1);
+    }
     std::vector<Segment> segments;
     for (auto it = starts.begin(); it != starts.end(); ++it)
       segments.push_back({*it, std::next(it) == starts.end() ? static_cast<int>(bound.stages.size()) : *std::next(it)});
@@ -561,8 +564,9 @@ class Lowering {
     size_t next_inner = 0;
     for (size_t g = 0; g < segments.size(); ++g) {
       const Segment& segment = segments[g];
+      std::map<int, Placed> fetched;  // stage tensors with the inner halos of this segment
       while (next_inner < derived.inner.size() && derived.inner[next_inner].before_stage <= segment.first)
-        run_inner(id, next_inner++, conversions, current, kinds);
+        run_inner(id, next_inner++, conversions, current, fetched, kinds);
       for (int s = segment.first; s < segment.last; ++s) {
         int t = bound.stages[s].tensor;
         if (leaves[t]) current[t] = stage_registers(id, t, kinds, current);
@@ -581,7 +585,7 @@ class Lowering {
           for (int t : read_by_stage[s])
             if (int made = bound.stage_of(t); made < segment.first) reads.insert(t);
         }
-        for (int t : reads) task.reads.push_back(access(*current[t], p, t));
+        for (int t : reads) task.reads.push_back(access(fetched.contains(t) ? fetched.at(t) : *current[t], p, t));
         for (int s = segment.first; s < segment.last; ++s)
           if (int t = bound.stages[s].tensor; leaves[t]) task.writes.push_back(access(current[t]->regs[p], current[t]->boxes[p], false, t));
         for (const Access& a : task.reads) task.bytes += access_bytes(a);
@@ -590,7 +594,8 @@ class Lowering {
         add_task(std::move(task));
       }
     }
-    while (next_inner < derived.inner.size()) run_inner(id, next_inner++, conversions, current, kinds);
+    std::map<int, Placed> after;  // a result is read by others only
+    while (next_inner < derived.inner.size()) run_inner(id, next_inner++, conversions, current, after, kinds);
     for (size_t r = 0; r < op.results.size(); ++r) settle_result(id, r, *current[bound.results[r]]);
   }
 
@@ -627,16 +632,27 @@ class Lowering {
     return new_registers(context_of(id, made.name, t, made.dtype, Task::Turn::kLazy), layout, remade ? ".made" : "");
   }
 
-  // A stage made whole over mesh axes, and the boxes that its readers lack brought to them (TDL.md rule 17).
+  // A stage made whole over mesh axes: it stays so. The boxes that its reader lacks, brought to it: for that reader alone
+  // (TDL.md rule 17).
   void run_inner(OpId id, size_t number, const std::vector<Conversion>& conversions, std::vector<std::optional<Placed>>& current,
-                 std::vector<std::vector<tdl::Kind>>& kinds) {
+                 std::map<int, Placed>& fetched, std::vector<std::vector<tdl::Kind>>& kinds) {
     const Op& op = graph_.op(id);
     const tdl::InnerStep& inner = resolved_.ops[id.index()].derived->inner[number];
     Placed& placed = *current[inner.tensor];
     const Register& reg = out_.reg(placed.regs[0]);
     Context at = context_of(id, fmt::format("{}.{}.inner{}", op.name, op.bound->tensors[inner.tensor].name, number), reg.tensor, reg.dtype, Task::Turn::kLazy);
-    placed = run_conversion(placed, conversions[number], at, nullptr);
     for (int a : inner.axes) kinds[a][inner.tensor] = std::nullopt;
+    Conversion whole = conversions[number], halo = conversions[number];
+    size_t first_fetch = 0;
+    if (!inner.axes.empty())
+      while (first_fetch < whole.steps.size() && (first_fetch == 0 || whole.steps[first_fetch - 1].to.kinds != conversions[number].to.kinds)) ++first_fetch;
+    if (inner.needed.empty()) first_fetch = whole.steps.size();
+    auto split = static_cast<std::ptrdiff_t>(first_fetch);
+    whole.steps.resize(first_fetch);
+    halo.steps.erase(halo.steps.begin(), halo.steps.begin() + split);
+    if (!whole.steps.empty()) placed = run_conversion(placed, whole, at, nullptr);
+    at.name += ".halo";
+    if (!inner.needed.empty()) fetched.insert_or_assign(inner.tensor, run_conversion(placed, halo, at, nullptr));
   }
 
   // The result into its home: as it fell, converted into its kept layout, or into the registers of what it replaces.
