@@ -31,7 +31,7 @@ struct Resolved {
   int64_t conversion_bytes() const;  // between compute devices
 };
 
-// The dtype of an op's inner stages: its first floating result, else its first result.
+// The dtype of an op's inner stages: of its first floating result, else of its first floating operand, else of its first result.
 DType inner_dtype(const Graph& graph, const Op& op);
 
 // Throws bad input, naming op or tensor and the rule, where a choice does not exist.

@@ -118,7 +118,9 @@ TEST(LongParallelEqualsSerial, EveryModelSearchAndDeviceCount) {
           TrainReport report = run({model, search, devices, batch, 20, DType::kFloat32});
           std::printf("    float32: first loss %.2e, weights %.2e\n", *report.first_loss_error_vs_serial, *report.max_error_vs_serial);
           EXPECT_LE(*report.first_loss_error_vs_serial, 1e-5);
-          if (model == kModels[0]) EXPECT_LE(*report.max_error_vs_serial, 1e-4);
+          if (model == kModels[0]) {
+            EXPECT_LE(*report.max_error_vs_serial, 1e-4);
+          }
         }
 }
 
