@@ -131,7 +131,7 @@ class RulePlanner {
       if (home_[t.index()]) continue;
       const Layout& need = layouts.operands[k];
       auto name = need.is_partial() ? std::nullopt : name_of(need);
-      if (name) {
+      if (name && !more_parts_than_extent(need, *name)) {
         bool factored = false;
         for (const Shape& r : need.radices) factored |= r.size() > 1;
         keep(t, {choice.mesh, *name, factored ? need.radices : std::vector<Shape>()});
@@ -144,6 +144,14 @@ class RulePlanner {
       if (plan_.kept.contains(t)) continue;
       home_[t.index()] = w.valid() && home_[w.index()] ? home_[w.index()] : layouts.results[r];
     }
+  }
+
+  // Some position keeps nothing: a plan doesn't offer that.
+  static bool more_parts_than_extent(const Layout& layout, const NdSbp& sbp) {
+    std::map<std::pair<int, int>, int64_t> parts;
+    for (size_t a = 0; a < sbp.size(); ++a)
+      if (sbp[a].kind == Sbp::Kind::kSplit) parts.try_emplace({sbp[a].axis, sbp[a].sub_axis}, 1).first->second *= layout.mesh.extents[a];
+    return std::any_of(parts.begin(), parts.end(), [&](const auto& p) { return p.second > layout.radices[p.first.first][p.first.second]; });
   }
 
   const Graph& graph_;
