@@ -277,8 +277,9 @@ Liveness::Liveness(const PhysicalGraph& graph)
         const Register& reg = graph.reg(uses_[use].reg);
         for (auto& [other, read] : mine) {
           const Register& operand = graph.reg(uses_[other].reg);
-          entry.late |= entry.writes && !read.writes && operand.device == reg.device && operand.offset == reg.offset &&
-                        operand.bytes == reg.bytes;
+          entry.late |=
+              entry.writes && !read.writes && operand.device == reg.device && operand.bytes == reg.bytes &&
+              operand.slot_offset(operand.slot(uses_[other].number)) == reg.slot_offset(reg.slot(uses_[use].number));
         }
         touches_[t][act].push_back(entry);
       }

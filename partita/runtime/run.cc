@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "partita/base/error.h"
@@ -96,7 +97,13 @@ class ThreadEngine final : public Engine {
   RunReport run() {
     start_ = Clock::now();
     std::vector<std::thread> threads;
-    for (size_t q = 0; q < workers_.size(); ++q) threads.emplace_back([this, q] { serve(static_cast<int>(q)); });
+    try {
+      for (size_t q = 0; q < workers_.size(); ++q) threads.emplace_back([this, q] { serve(static_cast<int>(q)); });
+    } catch (const std::system_error& e) {
+      fail_with(std::make_exception_ptr(
+          Error(ExitCode::kInfeasible, fmt::format("'{}' needs {} threads, and this machine started {}: {}",
+                                                   graph_.name, workers_.size(), threads.size(), e.what()))));
+    }
     for (std::thread& t : threads) t.join();
     if (error_) std::rethrow_exception(error_);
     RunReport report;
@@ -180,11 +187,16 @@ class ThreadEngine final : public Engine {
         if (!worker.advance() && !mailboxes_[q].wait()) report_hang();
       }
     } catch (...) {
-      std::lock_guard<std::mutex> lock(error_mutex_);
-      if (!error_) error_ = std::current_exception();
-      for (Mailbox& m : mailboxes_) m.stop();
+      fail_with(std::current_exception());
     }
     current_worker_ = -1;
+  }
+
+  // The first error stands; every thread stops.
+  void fail_with(std::exception_ptr error) {
+    std::lock_guard<std::mutex> lock(error_mutex_);
+    if (!error_) error_ = std::move(error);
+    for (Mailbox& m : mailboxes_) m.stop();
   }
 
   // Called when no other thread is awake.

@@ -179,12 +179,14 @@ std::vector<MemorySample> memory_over_time(const PhysicalGraph& graph, const std
     s = {std::min(s.from, e.start_ns), std::max(s.to, e.end_ns)};
   }
   // A result that is written over its operand takes its place when the task ends.
-  auto over_operand = [&](const Node& writer, const Register& reg) {
+  auto over_operand = [&](const Node& writer, const Use& use) {
     const Task& task = graph.task(writer.task);
+    const Register& reg = graph.reg(use.reg);
     return task.elementwise && std::any_of(task.reads.begin(), task.reads.end(), [&](const Access& read) {
              const Register& operand = graph.reg(read.reg);
-             return operand.device == reg.device && operand.offset == reg.offset && operand.bytes == reg.bytes &&
-                    &operand != &reg;
+             const int from = uses_of(operand, task.rate, writer.act, read.fresh).first;
+             return read.reg != use.reg && operand.device == reg.device && operand.bytes == reg.bytes &&
+                    operand.slot_offset(operand.slot(from)) == reg.slot_offset(reg.slot(use.number));
            });
   };
   std::map<std::pair<int64_t, int32_t>, int64_t> change;  // (time, device) -> bytes
@@ -199,7 +201,7 @@ std::vector<MemorySample> memory_over_time(const PhysicalGraph& graph, const std
         for (const Node& w : use.writers) {
           const Span& at = span(table.number(w), s);
           if (at.to == 0) continue;  // it did not run
-          live = {std::min(live.from, over_operand(w, reg) ? at.to : at.from), std::max(live.to, at.to)};
+          live = {std::min(live.from, over_operand(w, use) ? at.to : at.from), std::max(live.to, at.to)};
         }
         for (const Node& r : use.readers) live.to = std::max(live.to, span(table.number(r), s).to);
         if (live.from == INT64_MAX) continue;
