@@ -1,6 +1,7 @@
 #include "partita/cli/arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <iostream>
 
 #include "partita/base/error.h"
@@ -50,6 +51,8 @@ void add_plan_options(CLI::App& c, Arguments& a, Raw& raw, bool one_search) {
 }
 
 }  // namespace
+
+bool is_plan_file(const std::string& target) { return target.ends_with(".json"); }
 
 Arguments parse_arguments(int argc, const char* const* argv) {
   Arguments a;
@@ -138,6 +141,15 @@ Arguments parse_arguments(int argc, const char* const* argv) {
       if (given(option)) usage(fmt::format("{} is part of the plan in {}; plan again with it, or give the model instead of the plan", option, a.target));
   if (!a.cluster_given && a.request.devices > 0) a.request.cluster = fmt::format("local:{}", a.request.devices);
   if (given("--devices") && a.request.devices < 1) usage("--devices takes a positive number");
+  // A plan file holds its model's settings and what it was planned for; another choice is another plan.
+  if ((a.command == "train" || a.command == "run") && is_plan_file(a.target))
+    for (const char* fixed : {"--bind", "--batch", "--loss", "--optimizer", "--lr", "--momentum", "--weight-decay", "--dtype", "--cluster", "--devices", "--search",
+                              "--objective", "--pin", "--memory-limit", "--time-limit", "--max-steps"})
+      if (given(fixed)) usage(fmt::format("{} is fixed in the plan {}; plan again with it, or give the model", fixed, a.target));
+  const Optimizer& optimizer = a.request.optimizer;
+  for (const auto& [name, value] : {std::pair{"--lr", optimizer.lr}, {"--momentum", optimizer.momentum}, {"--weight-decay", optimizer.weight_decay}})
+    if (!std::isfinite(value)) usage(fmt::format("{} takes a finite number", name));
+  if (given("--epochs") && !(a.epochs > 0 && std::isfinite(a.epochs))) usage("--epochs takes a positive number");
   for (const std::string& b : raw.bind) {
     auto [key, value] = key_value(b, "--bind");
     if (!a.request.bindings.emplace(key, value).second) usage(fmt::format("--bind names '{}' twice", key));

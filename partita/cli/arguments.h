@@ -27,6 +27,9 @@ struct Arguments {
   std::vector<std::string> searches;  // compare
 };
 
+// A MODEL|PLAN that is a plan.
+bool is_plan_file(const std::string& target);
+
 // Throws a usage error (exit 2) with the message to print. Empty command: help was asked for and printed.
 Arguments parse_arguments(int argc, const char* const* argv);
 

@@ -30,6 +30,7 @@ std::string megabytes(double bytes);           // "12.3 MB"
 void print_timings(const Runner& runner, const Arguments& a);
 // The kernels' library, which lies beside the program, loaded on first use.
 Kernels& load_kernels();
-bool is_plan_file(const std::string& target);
+// Long work is not begun where its result cannot be written. Nothing is said of an empty path.
+void expect_writable(const std::string& path);
 
 }  // namespace partita

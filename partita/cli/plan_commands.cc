@@ -1,7 +1,10 @@
 // plan, simulate, compare, check.
-#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "partita/base/error.h"
@@ -30,7 +33,13 @@ void print_timings(const Runner& runner, const Arguments& a) {
   for (const Runner::Timing& t : runner.timings()) fmt::print(stderr, "{:<12} {:9.3f} ms, verified in {:.3f} ms\n", t.name, t.seconds * 1e3, t.verify_seconds * 1e3);
 }
 
-bool is_plan_file(const std::string& target) { return target.ends_with(".json"); }
+void expect_writable(const std::string& path) {
+  if (path.empty()) return;
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  if (std::filesystem::is_directory(path)) fail("{}: cannot be written: it is a folder", path);
+  if (access(folder.c_str(), W_OK) != 0) fail("{}: cannot be written: {}", path, std::strerror(errno));
+}
 
 Json plan_json(const Planned& p, const std::string& plan_file) {
   Json json = {{"model", p.plan.model.model},
@@ -64,6 +73,7 @@ void print_plan(const Planned& p) {
 }  // namespace
 
 int plan_command(const Arguments& a) {
+  expect_writable(a.output);
   Runner runner;
   Planned p = plan_model(a.request, runner);
   for (const std::string& note : p.search.notes) fmt::print(stderr, "{}\n", note);
@@ -78,6 +88,7 @@ int plan_command(const Arguments& a) {
 }
 
 int simulate_command(const Arguments& a) {
+  expect_writable(a.trace);
   Runner runner;
   Planned p = open_plan(a.target, runner);
   if (!a.trace.empty()) write_file(a.trace, chrome_trace(p.predicted, p.physical, p.cluster));

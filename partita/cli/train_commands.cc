@@ -24,12 +24,12 @@ void on_interrupt(int) {
   std::signal(SIGINT, SIG_DFL);  // a second Ctrl-C ends at once
 }
 
-// A plan's own settings stand unless the command line gives others.
 Planned planned_for(const Arguments& a, Runner& runner) { return is_plan_file(a.target) ? open_plan(a.target, runner) : plan_model(a.request, runner); }
 
 }  // namespace
 
 int train_command(const Arguments& a) {
+  for (const std::string& path : {a.save, a.log, a.trace}) expect_writable(path);
   Runner runner;
   Planned p = planned_for(a, runner);
   TrainOptions options;
@@ -99,6 +99,7 @@ int train_command(const Arguments& a) {
 }
 
 int run_command(const Arguments& a) {
+  expect_writable(a.output);
   Runner runner;
   Arrays inputs = read_arrays(a.inputs), weights;
   if (!a.weights.empty()) weights = read_safetensors(a.weights);

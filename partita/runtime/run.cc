@@ -180,8 +180,8 @@ class ThreadEngine final : public Engine {
           worker.receive(m);
         }
         if (worker.finished()) {
-          bool last = unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1;
-          if (!mailboxes_[q].close() && !last) report_hang();
+          unfinished_.fetch_sub(1, std::memory_order_acq_rel);  // first: whoever goes to sleep last sees all who are done
+          if (!mailboxes_[q].close() && unfinished_.load(std::memory_order_acquire) > 0) report_hang();
           break;
         }
         if (!worker.advance() && !mailboxes_[q].wait()) report_hang();

@@ -93,6 +93,7 @@ class Binder {
       for (const Syntax& s : stage.lhs) collect_reads(s);
       collect_reads(stage.body);
     }
+    refuse_products();
     fix_ranks();
     fix_group_extents();
     fix_where();
@@ -236,6 +237,34 @@ class Binder {
     }
     for (const std::string& g : order)
       for (size_t q = 0; q < extents[g].size(); ++q) add_index(fmt::format("{}.{}", g, q), extents[g][q]);
+  }
+
+  // A product of indices in a subscript, told by what can only be an index. Said before extents are looked for: such a subscript
+  // fixes none, and that would be the lesser complaint.
+  void refuse_products() const {
+    std::set<std::string> indices;
+    const std::function<void(const Syntax&)> under_reducers = [&](const Syntax& s) {
+      if (s.kind == Kind::kReduce)
+        for (const Syntax& name : s.names) indices.insert(name.name);
+      for (const Syntax& arg : s.args) under_reducers(arg);
+    };
+    for (const auto& extent : d_.where) indices.insert(extent.index);
+    for (const auto& stage : d_.stages) {
+      for (const Syntax& s : stage.lhs)
+        if (s.kind == Kind::kName) indices.insert(s.name);
+      under_reducers(stage.body);
+    }
+    const std::function<bool(const Syntax&)> has_index = [&](const Syntax& s) {
+      if (s.kind == Kind::kCall && s.name == "ext") return false;  // an extent: a constant
+      return (s.kind == Kind::kName && indices.contains(s.name) && !attributes_.contains(s.name)) || std::any_of(s.args.begin(), s.args.end(), has_index);
+    };
+    const std::function<void(const Syntax&)> look = [&](const Syntax& s) {
+      if (s.kind == Kind::kBinary && s.name == "*" && has_index(s.args[0]) && has_index(s.args[1])) error(s.at, "a product of two indices");
+      for (const Syntax& arg : s.args) look(arg);
+    };
+    for (const Syntax* read : reads_)
+      for (const Syntax& s : read->args)
+        if (!reads_data(s)) look(s);
   }
 
   int add_index(const std::string& name, int64_t extent) {

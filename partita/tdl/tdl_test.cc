@@ -86,6 +86,10 @@ INSTANTIATE_TEST_SUITE_P(
                  "f, line 1, column 36: a product of two indices\n"
                  "    f(x)[i, j] where i < 3, j < 3 = x[i*j]\n"
                  "                                       ^"},
+        BadInput{"ProductWithoutExtents", "f(a, b)[i] = sum(k) a[i*k] * b[k]", {{9}, {3}},
+                 "f, line 1, column 24: a product of two indices\n"
+                 "    f(a, b)[i] = sum(k) a[i*k] * b[k]\n"
+                 "                           ^"},
         BadInput{"NoExtent", "f(x)[y] where r < 3 = max(r) x[y*2+r]", {{9}},
                  "f, line 1, column 6: nothing fixes the extent of y: add `where y < ..`, or give an attribute y\n"
                  "    f(x)[y] where r < 3 = max(r) x[y*2+r]\n"
