@@ -102,6 +102,7 @@ class KCuts {
     State state{{}, std::vector<std::vector<tdl::AxisStrategy>>(graph_.ops.size()), std::vector<std::vector<Tiling>>(graph_.tensors.size()), {}};
     for (size_t c = 0; c < factors.size(); ++c) {
       std::vector<State> equal = one_cut(state, factors[c], kFollowed, true);
+      std::string method = method_;
       size_t best = 0;
       double best_delta = 0;
       for (size_t i = 0; equal.size() > 1 && c + 1 < factors.size() && i < equal.size(); ++i) {
@@ -109,8 +110,8 @@ class KCuts {
         if (i == 0 || delta < best_delta) best = i, best_delta = delta;
       }
       state = equal[best];
-      result_.notes.push_back(fmt::format("cut {} into {}: delta_{} = {:.6g} bytes, {} of equal cost followed", c + 1, factors[c], factors.size() - c,
-                                          state.deltas.back(), equal.size()));
+      result_.notes.push_back(fmt::format("cut {} into {}: delta_{} = {:.6g} bytes, {}; {} of equal cost followed", c + 1, factors[c], factors.size() - c,
+                                          state.deltas.back(), method, equal.size()));
     }
     double total = 0;  // c_k = delta_k + p c_(k-1)
     for (size_t c = factors.size(); c-- > 0;) total = state.deltas[c] + factors[c] * total;
@@ -189,6 +190,8 @@ class KCuts {
     bool levels = solved.has_value();
     if (!solved) solved = eliminate(cut.network, small_table_order(cut.network), max_solutions);
     if (!solved) throw Error(ExitCode::kInfeasible, "soybean: no elimination order has tables that fit in memory");
+    method_ = levels ? fmt::format("by {} breadth-first levels, tables of up to {} states", cut.levels, solved->largest_table)
+                     : fmt::format("by variable elimination, width {}, tables of up to {}", solved->width, solved->largest_table);
     if (count) {
       std::string prefix = fmt::format("cut{}_", state.extents.size() + 1);
       result_.counters[prefix + "levels"] = cut.levels;
@@ -418,6 +421,7 @@ class KCuts {
            std::shared_ptr<const OpView>>
       known_;
   SearchResult result_;
+  std::string method_;  // of the last cut, for the reader
 };
 
 class SoyBean final : public Searcher {
