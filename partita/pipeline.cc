@@ -74,7 +74,7 @@ void finish(Planned& p, std::optional<int64_t> memory_limit_bytes, Runner& runne
   p.physical = runner.step("lower", [&] { return lower(p.training, p.plan, p.cluster); },
                            [&](const PhysicalGraph& g) {
                              verify(g);
-                             admit(g, p.cluster);
+                             check_capacity(g, p.cluster);
                            });
   p.predicted = runner.step("simulate", [&] { return simulate(p.physical, CostModel(p.cluster)); }, [](const Trace&) {});
 }

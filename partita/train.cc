@@ -123,7 +123,7 @@ double accuracy(const Planned& planned, const Dataset& data, const std::map<std:
   Plan plan = evaluation_plan(graph, planned);
   check(graph, plan, planned.cluster);
   PhysicalGraph physical = lower(graph, plan, planned.cluster);
-  admit(physical, planned.cluster);
+  check_capacity(physical, planned.cluster);
   Memory memory(physical);
   write_initial(memory, graph, seed, weights);
   int64_t batch = batch_of(graph), steps = (data.samples() + batch - 1) / batch, right = 0;
@@ -309,7 +309,7 @@ TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& 
 
 Arrays run_forward(const Graph& graph, const Plan& plan, const Cluster& cluster, const Arrays& inputs, const Arrays& weights, uint64_t seed, Kernels& kernels) {
   PhysicalGraph physical = lower(graph, plan, cluster);
-  admit(physical, cluster);
+  check_capacity(physical, cluster);
   Memory memory(physical);
   write_initial(memory, graph, seed, weights);
   Arrays outputs;

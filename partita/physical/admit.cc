@@ -313,6 +313,10 @@ std::optional<std::string> refuse(const PhysicalGraph& graph) {
 
 void admit(const PhysicalGraph& graph, const Cluster& cluster) {
   if (const auto why = refuse(graph)) fail("physical graph '{}' is refused: {}", graph.name, *why);
+  check_capacity(graph, cluster);
+}
+
+void check_capacity(const PhysicalGraph& graph, const Cluster& cluster) {
   if (static_cast<std::size_t>(graph.device_count) != cluster.devices.size())
     fail("physical graph '{}' is for {} devices, cluster '{}' has {}", graph.name, graph.device_count, cluster.name, cluster.devices.size());
   std::vector<int64_t> end(graph.device_count, 0);

@@ -35,6 +35,8 @@ void make_edges(PhysicalGraph& graph);                                    // sec
 std::optional<std::string> refuse(const PhysicalGraph& graph);
 // refuse(), and the capacity of each device. Throws bad input, or infeasible with what is missing.
 void admit(const PhysicalGraph& graph, const Cluster& cluster);
+// The capacity alone: lower() has asked refuse() already.
+void check_capacity(const PhysicalGraph& graph, const Cluster& cluster);
 
 // ---------------------------------------------------------------- uses (section 1), shared by the passes
 
