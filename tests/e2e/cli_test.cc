@@ -1,0 +1,485 @@
+// The program as a user meets it: what it prints, what it writes, how it ends.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "partita/base/error.h"
+#include "partita/runtime/npz.h"
+#include "partita/runtime/safetensors.h"
+
+namespace partita {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Words = std::vector<std::string>;
+
+// A folder of this test case's own, since cases run at the same time.
+std::string scratch(const std::string& name) {
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const std::string folder = fmt::format("{}/cli_test/{}.{}", PARTITA_BINARY_DIR, test->test_suite_name(), test->name());
+  std::filesystem::create_directories(folder);
+  return folder + "/" + name;
+}
+std::string contents(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+std::string put(const std::string& name, const std::string& bytes) {
+  std::ofstream(scratch(name), std::ios::binary) << bytes;
+  return scratch(name);
+}
+std::string data(const std::string& name) { return std::string(PARTITA_SOURCE_DIR) + "/tests/data/" + name; }
+
+// ---------------------------------------------------------------- the program
+
+struct Child {
+  pid_t pid = -1;
+  std::string out_file, err_file;
+};
+struct Outcome {
+  int code = -1;  // 128 + signal where one ended it
+  std::string out, err;
+};
+
+Child start(const Words& words) {
+  static int number = 0;
+  Child child{-1, scratch(fmt::format("out.{}", number)), scratch(fmt::format("err.{}", number))};
+  ++number;
+  const std::string program = std::string(PARTITA_BINARY_DIR) + "/partita";
+  std::vector<char*> argv{const_cast<char*>(program.c_str())};
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, child.out_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, child.err_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  EXPECT_EQ(posix_spawn(&child.pid, program.c_str(), &files, nullptr, argv.data(), environ), 0) << program;
+  posix_spawn_file_actions_destroy(&files);
+  return child;
+}
+
+Outcome finish(const Child& child) {
+  int status = 0;
+  EXPECT_EQ(waitpid(child.pid, &status, 0), child.pid);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(child.out_file), contents(child.err_file)};
+}
+
+Outcome partita(const Words& words) { return finish(start(words)); }
+
+// What --json prints, of a command that succeeds.
+Json json_of(Words words) {
+  words.push_back("--json");
+  const Outcome o = partita(words);
+  EXPECT_EQ(o.code, 0) << fmt::format("{}: {}", fmt::join(words, " "), o.err);
+  Json json = Json::parse(o.out, nullptr, false);
+  EXPECT_FALSE(json.is_discarded()) << o.out;
+  if (json.is_discarded()) return Json::object();
+  EXPECT_EQ(json.value("schema_version", 0), 1);
+  return json;
+}
+
+// One message, on standard error alone, that holds all of `parts`.
+void expect_error(const Words& words, int code, const Words& parts) {
+  SCOPED_TRACE(fmt::format("partita {}", fmt::join(words, " ")));
+  const Outcome o = partita(words);
+  EXPECT_EQ(o.code, code);
+  EXPECT_EQ(o.out, "");
+  EXPECT_TRUE(o.err.starts_with("partita: ")) << o.err;
+  EXPECT_EQ(o.err.find("partita: ", 1), std::string::npos) << "more than one message: " << o.err;
+  EXPECT_EQ(o.err.find("internal error"), std::string::npos) << o.err;
+  for (const std::string& part : parts) EXPECT_NE(o.err.find(part), std::string::npos) << "'" << part << "' is not in: " << o.err;
+}
+
+// ---------------------------------------------------------------- ONNX files by hand
+
+// Protocol buffers' wire format: a number, and bytes with their length.
+std::string varint(uint64_t value) {
+  std::string bytes;
+  for (; value >= 128; value >>= 7) bytes += static_cast<char>(value | 128);
+  return bytes + static_cast<char>(value);
+}
+std::string number(int field, uint64_t value) { return varint(static_cast<uint64_t>(field) << 3) + varint(value); }
+std::string block(int field, const std::string& bytes) { return varint(static_cast<uint64_t>(field) << 3 | 2) + varint(bytes.size()) + bytes; }
+
+// Fields as onnx.proto numbers them. A dimension is an extent, or a name.
+std::string onnx_value(int field, const std::string& name, const Words& dimensions) {
+  std::string shape;
+  for (const std::string& d : dimensions) shape += block(1, std::isdigit(static_cast<unsigned char>(d[0])) ? number(1, std::stoull(d)) : block(2, d));
+  return block(field, block(1, name) + block(2, block(1, number(1, 1) + block(2, shape))));  // float32
+}
+std::string onnx_node(const std::string& operation, const Words& inputs, const std::string& output) {
+  std::string node;
+  for (const std::string& input : inputs) node += block(1, input);
+  return block(1, node + block(2, output) + block(3, "node_" + output) + block(4, operation));
+}
+std::string onnx_file(const std::string& name, const Words& dimensions, const std::string& nodes) {
+  const std::string graph = nodes + block(2, "made_by_hand") + onnx_value(11, "x", dimensions) + onnx_value(12, "y", dimensions);
+  return put(name, number(1, 10) + block(8, number(2, 20)) + block(7, graph));
+}
+
+// ---------------------------------------------------------------- wrong input
+
+TEST(CliErrors, ModelFiles) {
+  expect_error({"show", "no/such.onnx"}, 3, {"no/such.onnx", "cannot be read"});
+  const std::string garbage = put("garbage.onnx", std::string(500, '\xfe') + "not a model");
+  for (const char* command : {"show", "plan", "train"}) expect_error({command, garbage}, 3, {garbage, "not an ONNX file"});
+  expect_error({"show", put("empty.onnx", "")}, 3, {"empty.onnx", "not an ONNX file"});
+
+  const std::string unsupported = onnx_file("unsupported.onnx", {"2", "3"}, onnx_node("Relu", {"x"}, "h") + onnx_node("NoSuchOperator", {"h"}, "y"));
+  expect_error({"plan", unsupported}, 3, {unsupported, "node_y", "NoSuchOperator", "opset 20"});
+  const std::string unknown = onnx_file("unknown.onnx", {"rows", "3"}, onnx_node("Relu", {"x"}, "y"));
+  expect_error({"show", unknown}, 3, {unknown, "'x'", "'rows'", "--bind rows=N"});
+  expect_error({"show", unknown, "--bind", "rows=some"}, 3, {"rows=some", "positive integer"});
+  expect_error({"show", unknown, "--bind", "rows=4", "--bind", "columns=2"}, 3, {unknown, "columns=2"});
+  expect_error({"show", data("mlp.onnx")}, 3, {"mlp.onnx", "'batch'", "--bind batch=N"});
+  const std::string cyclic = onnx_file("cyclic.onnx", {"2", "3"}, onnx_node("Add", {"x", "b"}, "a") + onnx_node("Relu", {"a"}, "b") + onnx_node("Tanh", {"b"}, "y"));
+  expect_error({"show", cyclic}, 3, {cyclic, "cycle", "node_a", "node_b"});
+
+  expect_error({"show", "zoo:nothing"}, 3, {"zoo:nothing", "zoo:mlp"});
+  expect_error({"show", "zoo:mlp?depth=3"}, 3, {"depth", "layers"});
+  expect_error({"show", "zoo:mlp", "--batch", "0"}, 3, {"batch=0", "at least 1"});
+}
+
+TEST(CliErrors, Plans) {
+  const std::string file = scratch("plan.json");
+  ASSERT_EQ(partita({"plan", "zoo:mlp", "--devices", "2", "-o", file}).code, 0);
+  Json other = Json::parse(contents(file));
+  other["model"]["model"] = "zoo:mlp?width=32";
+  const std::string for_other = put("other.json", other.dump());
+  for (const char* command : {"simulate", "check", "train"}) expect_error({command, for_other}, 3, {for_other, "zoo:mlp?width=32", "plan again"});
+  other = Json::parse(contents(file));
+  other["ops"].erase(other["ops"].begin());
+  expect_error({"check", put("cut.json", other.dump())}, 3, {"cut.json", "'fc1'", "has no entry"});
+  other = Json::parse(contents(file));
+  other["meshes"]["m0"]["devices"] = {0, 0};
+  expect_error({"check", put("twice.json", other.dump())}, 3, {"twice.json", "device 0 is listed twice"});
+  expect_error({"simulate", put("text.json", "hello")}, 3, {"text.json", "not JSON"});
+  expect_error({"simulate", "none.json"}, 3, {"none.json", "cannot be read"});
+  expect_error({"plan", "zoo:mlp", "--pin", put("pins.json", R"({"ops": {"fc99": {}}})")}, 3, {"pins.json", "'fc99'"});
+  expect_error({"plan", "zoo:mlp", "-o", "/no/such/folder/plan.json"}, 3, {"/no/such/folder/plan.json", "cannot be written"});
+  // What a plan has fixed can't be changed beside it.
+  expect_error({"train", file, "--devices", "3"}, 2, {"--devices", file, "plan again"});
+  expect_error({"train", file, "--lr", "0.5"}, 2, {"--lr", file});
+}
+
+TEST(CliErrors, Clusters) {
+  const std::string text =
+      "name: mine\n"
+      "device_types:\n"
+      "  core:\n"
+      "    kind: cpu\n"
+      "    peak_tflop_per_s: {float32: 1, float64: 0.5}\n"
+      "    memory_gibytes: 1.5\n"
+      "    memory_bandwidth_gbytes_per_s: 10\n"
+      "    efficiency: 0.5\n"
+      "    launch_overhead_us: 0\n"
+      "topology:\n"
+      "  link: {bandwidth_gbytes_per_s: 2, latency_us: 5}\n"
+      "  children:\n"
+      "    - {name: cpu, count: 3, type: core}\n";
+  const std::string file = put("mine.yaml", text);
+  EXPECT_EQ(json_of({"plan", "zoo:mlp", "--cluster", file}).value("devices", 0), 3);
+  std::string typo = text;
+  typo.replace(typo.find("efficiency"), 10, "eficiency");
+  const std::string wrong = put("typo.yaml", typo);
+  expect_error({"plan", "zoo:mlp", "--cluster", wrong}, 3, {wrong + ":8", "'eficiency'", "did you mean 'efficiency'?"});
+  expect_error({"plan", "zoo:mlp", "--cluster", put("broken.yaml", "name: [mine\n")}, 3, {"broken.yaml:"});
+  expect_error({"plan", "zoo:mlp", "--cluster", "no-such-machine"}, 3, {"no-such-machine", "p2.8xlarge", "local:N"});
+  expect_error({"plan", "zoo:mlp", "--cluster", "p2.8xlarge", "--devices", "99"}, 3, {"99", "8"});
+}
+
+TEST(CliErrors, Descriptions) {
+  expect_error({"tdl", "f(a, b)[i, j] = a[i*j] + b[i, j]"}, 3, {"line 1, column 20: a product of two indices\n    f(a, b)[i, j] = a[i*j] + b[i, j]\n                       ^"});
+  expect_error({"tdl", "f(a, b)[i] =\n  sum(k) a[i*k] * b[k]"}, 3, {"line 2, column 13: a product of two indices\n      sum(k) a[i*k] * b[k]\n                ^"});
+  expect_error({"tdl", "f(a)[i] = a[i"}, 3, {"line 1, column"});
+  expect_error({"ops", "matmull"}, 3, {"'matmull'", "matmul"});
+}
+
+TEST(CliErrors, Data) {
+  expect_error({"train", "zoo:mlp", "--data", "none.npz", "--steps", "1"}, 3, {"none.npz", "cannot be read"});
+  expect_error({"train", "zoo:mlp", "--data", put("garbage.npz", "hello"), "--steps", "1"}, 3, {"garbage.npz"});
+  expect_error({"train", "zoo:mlp", "--data", data("lenet-reference.npz"), "--steps", "1"}, 3, {"lenet-reference.npz", "'x'", "shape"});
+  const std::string other = scratch("other.npz");
+  write_npz(other, {{"inputs", Values{DType::kFloat32, {2}, {1, 2}, {}}}});
+  expect_error({"train", "zoo:mlp", "--data", other, "--steps", "1"}, 3, {other, "no array 'x'", "inputs"});
+  expect_error({"run", "zoo:mlp", "--inputs", other}, 3, {"'x'"});
+  const std::string labels = scratch("labels.npz");
+  write_npz(labels, {{"x", Values{DType::kFloat32, {2, 4}, std::vector<double>(8), {}}}, {"labels", Values{DType::kInt64, {2}, {}, {0, 9}}}});
+  expect_error({"train", "zoo:mlp?width=4,batch=2", "--data", labels, "--steps", "1"}, 3, {labels, "'labels'", "class 9", "0 to 3"});
+  expect_error({"train", "zoo:mlp?width=4,batch=8", "--data", labels, "--steps", "1"}, 3, {"labels"});
+  expect_error({"train", "zoo:mlp", "--weights", put("garbage.safetensors", "hello"), "--steps", "1"}, 3, {"garbage.safetensors"});
+  expect_error({"train", "zoo:mlp", "--steps", "1", "--log", "/no/such/folder/log"}, 3, {"/no/such/folder/log", "cannot be written"});
+}
+
+TEST(CliErrors, Usage) {
+  for (const Words& words : std::vector<Words>{{}, {"dance"}, {"plan"}, {"plan", "zoo:mlp", "--no-such-option"}, {"plan", "zoo:mlp", "--search"},
+                                               {"train", "zoo:mlp", "--steps", "many"}, {"train", "zoo:mlp", "--steps", "0"}, {"train", "zoo:mlp", "--steps", "1", "--epochs", "1"},
+                                               {"train", "zoo:mlp", "--lr", "nan"}, {"train", "zoo:mlp", "--epochs", "-1"}, {"train", "zoo:mlp", "--engine", "smoke"},
+                                               {"plan", "zoo:mlp", "--bind", "batch"}, {"plan", "zoo:mlp", "--devices", "0"}})
+    expect_error(words, 2, {});
+  expect_error({"plan", "zoo:mlp", "--search", "sideways"}, 2, {"'sideways'", "soybean", "data-parallel"});
+  expect_error({"plan", "zoo:mlp", "--search", "soybean?tilings=some"}, 2, {"'tilings'", "paper, all"});
+  expect_error({"plan", "zoo:mlp", "--search", "single?tilings=all"}, 2, {"'single'", "'tilings'"});
+  expect_error({"compare", "zoo:mlp", "--search", "single,sideways"}, 2, {"'sideways'"});
+  expect_error({"train", "zoo:mlp", "--loss", "regret"}, 2, {"'regret'", "cross_entropy"});
+  expect_error({"train", "zoo:mlp", "--optimizer", "hope"}, 2, {"'hope'", "sgd"});
+  expect_error({"train", "zoo:mlp", "--dtype", "int64"}, 2, {"'int64'", "float32"});
+}
+
+TEST(CliErrors, NoPlanFits) {
+  for (const char* search : {"single", "data-parallel", "model-parallel"}) expect_error({"plan", "zoo:lenet", "--devices", "2", "--search", search, "--memory-limit", "100000"}, 4, {"has 100000", "missing"});
+  const Outcome o = partita({"plan", "zoo:lenet", "--devices", "2", "--memory-limit", "100000"});
+  EXPECT_EQ(o.code, 4);
+  EXPECT_NE(o.err.find("missing"), std::string::npos) << o.err;
+  // What is missing is exact: with so much more it fits.
+  const int64_t peak = json_of({"plan", "zoo:lenet", "--devices", "2"})["peak_memory_bytes"];
+  EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "2", "--memory-limit", std::to_string(peak)}).code, 0);
+  EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "2", "--memory-limit", std::to_string(peak - 1)}).code, 4);
+}
+
+// ---------------------------------------------------------------- results
+
+void expect_keys(const Json& json, const std::set<std::string>& needed, const std::set<std::string>& optional = {}) {
+  std::set<std::string> missing = needed;
+  for (const auto& [key, value] : json.items()) {
+    EXPECT_TRUE(needed.contains(key) || optional.contains(key)) << "unknown key " << key;
+    EXPECT_FALSE(value.is_null()) << key;
+    missing.erase(key);
+  }
+  EXPECT_TRUE(missing.empty()) << fmt::format("missing: {}", fmt::join(missing, ", "));
+}
+
+const std::set<std::string> kPlanKeys = {"model", "cluster", "devices", "search", "objective", "comm_bytes", "step_time_us", "peak_memory_bytes", "search_seconds"};
+// Where a search has a cost of its own, or counts.
+const std::set<std::string> kMorePlanKeys = {"schema_version", "plan", "lower_bound_us", "lower_bound_comm_bytes", "gap", "proposals", "paper_cost", "counters"};
+
+TEST(Cli, PlanningCommandsKeepTheirKeys) {
+  const Json show = json_of({"show", "zoo:lenet"});
+  expect_keys(show, {"schema_version", "name", "inputs", "outputs", "parameters", "parameter_bytes", "ops", "ops_forward", "flops_per_step", "activation_bytes"});
+  EXPECT_EQ(show["parameters"], 61706);
+  EXPECT_EQ(show["parameter_bytes"], 4 * 61706);
+  EXPECT_EQ(show["inputs"]["x"]["shape"], Json({32, 1, 28, 28}));
+
+  const std::string file = scratch("plan.json");
+  const Json plan = json_of({"plan", "zoo:lenet", "--devices", "3", "-o", file});
+  expect_keys(plan, kPlanKeys, kMorePlanKeys);
+  EXPECT_EQ(plan["plan"], file);
+  EXPECT_EQ(plan["devices"], 3);
+  EXPECT_EQ(plan["search"], "soybean");
+
+  const Json simulated = json_of({"simulate", file, "--trace", scratch("trace.json")});
+  expect_keys(simulated, {"schema_version", "step_time_us", "comm_bytes", "peak_memory_bytes", "utilization", "tasks", "simulate_seconds"});
+  const Json checked = json_of({"check", file});
+  for (const char* key : {"comm_bytes", "peak_memory_bytes"}) {
+    EXPECT_EQ(simulated[key], plan[key]) << key;
+    EXPECT_EQ(checked[key], plan[key]) << key;
+  }
+  EXPECT_EQ(simulated["step_time_us"], plan["step_time_us"]);
+  EXPECT_GT(simulated["utilization"].get<double>(), 0);
+  EXPECT_LE(simulated["utilization"].get<double>(), 1);
+  EXPECT_TRUE(Json::parse(contents(scratch("trace.json")))["traceEvents"].is_array());
+
+  const Json compared = json_of({"compare", "zoo:lenet", "--devices", "3", "--search", "single,data-parallel,model-parallel,soybean,soybean?tilings=all"});
+  expect_keys(compared, {"schema_version", "rows"});
+  ASSERT_EQ(compared["rows"].size(), 5u);
+  for (const Json& row : compared["rows"]) expect_keys(row, kPlanKeys, kMorePlanKeys);
+  EXPECT_EQ(compared["rows"][3]["comm_bytes"], plan["comm_bytes"]);
+
+  // The same seed, the same file; standard output is the same without --json but for the time taken.
+  const std::string again = scratch("again.json");
+  EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "3", "-o", again, "--seed", "1"}).code, 0);
+  EXPECT_EQ(contents(again), contents(file));
+  EXPECT_EQ(json_of({"plan", "zoo:lenet", "--cluster", "p2.8xlarge", "--devices", "4", "--pin", "", "--batch", "26"})["cluster"], "p2.8xlarge");
+}
+
+TEST(Cli, ListsAreSensible) {
+  const auto says = [](const Words& words, const Words& parts) {
+    const Outcome o = partita(words);
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_EQ(o.err, "");
+    for (const std::string& part : parts) EXPECT_NE(o.out.find(part), std::string::npos) << "'" << part << "' is not in: " << o.out;
+  };
+  says({"ops", "matmul"}, {"sum(k)", "i: S(0), B -> S(0)", "j: B, S(1) -> S(1)", "k: S(1), S(0) -> P(sum)"});
+  says({"ops"}, {"matmul", "conv2d", "batch_norm", "softmax"});
+  says({"models"}, {"zoo:mlp", "zoo:lenet", "zoo:resnet-18", "batch"});
+  says({"clusters"}, {"p2.8xlarge", "dgx-h100", "local:N"});
+  says({"searches"}, {"single", "data-parallel", "model-parallel", "soybean", "tilings=paper|all"});
+  says({"tdl", "f(a)[i] = a[i] * a[i]"}, {"element-wise", "i: S(0) -> S(0)", "gradient of a"});
+  says({"tdl", "f(x, w)[i] where i < 10 = sum(k) x[i+k] * w[k]", "--shape", "x=12", "--shape", "w=3"}, {"index i        extent 10", "strategies on 2 workers"});
+  says({"--help"}, {"plan", "simulate", "train"});
+  says({"plan", "--help"}, {"--search", "--cluster"});
+  says({"show", data("mlp.onnx"), "--nodes", "--batch", "7"}, {"Gemm", "imported"});
+  EXPECT_EQ(json_of({"models"})["models"].size(), 3u);
+  EXPECT_GE(json_of({"clusters"})["clusters"].size(), 3u);
+  EXPECT_EQ(json_of({"searches"})["searches"][3]["name"], "soybean");
+  EXPECT_EQ(json_of({"ops", "matmul", "--workers", "4"})["instances"][0]["workers"], 4);
+  EXPECT_TRUE(json_of({"tdl", "f(a)[i] = a[i]"})["elementwise"]);
+  EXPECT_GT(json_of({"ops"})["ops"].size(), 20u);
+}
+
+const std::set<std::string> kTrainKeys = {"schema_version", "steps", "loss_first", "loss_last", "samples_per_second", "peak_memory_bytes"};
+
+std::vector<double> logged(const std::string& file) {
+  std::vector<double> losses;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    const Json entry = Json::parse(line);
+    EXPECT_EQ(entry.size(), 2u) << line;
+    EXPECT_EQ(entry.at("step"), losses.size());
+    losses.push_back(entry.at("loss"));
+  }
+  return losses;
+}
+
+// Acts in a Chrome trace.
+int acts_in(const std::string& file) {
+  const Json trace = Json::parse(contents(file));
+  int acts = 0;
+  for (const Json& event : trace.at("traceEvents")) acts += event.at("ph") == "X";
+  return acts;
+}
+
+TEST(CliTrain, FromAModelAndFromItsPlan) {
+  const std::string plan = scratch("plan.json"), log = scratch("log.jsonl"), other = scratch("other.jsonl"), trace = scratch("trace.json");
+  const Json trained = json_of({"train", "zoo:mlp?width=12", "--devices", "2", "--steps", "12", "--momentum", "0.9", "--dtype", "float64", "--verify", "serial", "--log", log, "--trace", trace});
+  std::set<std::string> keys = kTrainKeys;
+  keys.insert({"max_error_vs_serial", "max_loss_error_vs_serial"});
+  expect_keys(trained, keys);
+  EXPECT_EQ(trained["steps"], 12);
+  EXPECT_LE(trained["max_error_vs_serial"].get<double>(), 1e-10);
+  const std::vector<double> losses = logged(log);
+  ASSERT_EQ(losses.size(), 12u);
+  EXPECT_EQ(losses.front(), trained["loss_first"].get<double>());
+  EXPECT_EQ(losses.back(), trained["loss_last"].get<double>());
+  const int events = acts_in(trace);
+  EXPECT_GT(events, 100);
+
+  ASSERT_EQ(partita({"plan", "zoo:mlp?width=12", "--devices", "2", "--momentum", "0.9", "--dtype", "float64", "-o", plan}).code, 0);
+  expect_keys(json_of({"train", plan, "--steps", "12", "--log", other}), kTrainKeys);
+  EXPECT_EQ(logged(other), losses);
+}
+
+TEST(CliTrain, EpochsTestDataAndText) {
+  const std::string digits = std::string(PARTITA_SOURCE_DIR) + "/examples/";
+  const Json trained = json_of({"train", digits + "digits.onnx", "--batch", "359", "--devices", "2", "--data", digits + "digits-train.npz", "--test-data", digits + "digits-test.npz", "--epochs", "1"});
+  std::set<std::string> keys = kTrainKeys;
+  keys.insert("test_accuracy");
+  expect_keys(trained, keys);
+  EXPECT_EQ(trained["steps"], 4);  // of 1,437 samples
+  EXPECT_GE(trained["test_accuracy"].get<double>(), 0.05);
+  EXPECT_LE(trained["test_accuracy"].get<double>(), 1);
+  const Outcome text = partita({"train", "zoo:mlp?width=12", "--steps", "2"});
+  EXPECT_EQ(text.code, 0);
+  EXPECT_NE(text.out.find("2 steps of 32 samples on 1 devices"), std::string::npos) << text.out;
+  EXPECT_NE(text.err.find("step 2/2"), std::string::npos) << text.err;
+}
+
+TEST(CliTrain, WeightsAreSavedAndReadAgain) {
+  const std::string half = scratch("half.safetensors"), whole = scratch("whole.safetensors"), resumed = scratch("resumed.safetensors");
+  const Words base = {"train", data("lenet.onnx"), "--batch", "5", "--data", data("lenet-reference.npz"), "--dtype", "float64", "--devices", "2"};
+  const auto train = [&](Words more) {
+    Words words = base;
+    words.insert(words.end(), more.begin(), more.end());
+    return json_of(words);
+  };
+  const Json all = train({"--steps", "5", "--save", whole});
+  train({"--steps", "3", "--save", half});
+  const Json rest = train({"--steps", "2", "--weights", half, "--save", resumed});
+  EXPECT_NEAR(rest["loss_last"].get<double>(), all["loss_last"].get<double>(), 1e-12);
+  const Arrays a = read_safetensors(whole), b = read_safetensors(resumed);
+  ASSERT_EQ(a.size(), 8u);
+  ASSERT_EQ(b.size(), a.size());
+  for (const auto& [name, values] : a) {
+    ASSERT_EQ(b.at(name).shape, values.shape) << name;
+    for (std::size_t i = 0; i < values.real.size(); ++i) ASSERT_NEAR(b.at(name).real[i], values.real[i], 1e-12) << name;
+  }
+  expect_error({"train", "zoo:mlp", "--weights", whole, "--steps", "1"}, 3, {whole, "is not in model 'mlp'"});
+}
+
+TEST(CliTrain, SamplesAreInFileOrderIfNotShuffled) {
+  // Three batches, whose losses tell them apart as long as no weight moves.
+  const Arrays one = read_arrays(data("mlp-reference.npz"));
+  Values x = one.at("x"), labels = one.at("labels");
+  const int64_t batch = x.shape[0];
+  for (int copy = 1; copy < 3; ++copy) {
+    for (double v : one.at("x").real) x.real.push_back(v * (copy == 1 ? 0.5 : -2));
+    labels.integer.insert(labels.integer.end(), one.at("labels").integer.begin(), one.at("labels").integer.end());
+  }
+  x.shape[0] = labels.shape[0] = 3 * batch;
+  const std::string file = scratch("data.npz"), log = scratch("log.jsonl");
+  write_npz(file, {{"x", x}, {"labels", labels}});
+  const auto losses = [&](const Words& more) {
+    Words words = {"train", data("mlp.onnx"), "--batch", std::to_string(batch), "--data", file, "--lr", "0", "--dtype", "float64", "--steps", "9", "--log", log};
+    words.insert(words.end(), more.begin(), more.end());
+    json_of(words);
+    return logged(log);
+  };
+  const std::vector<double> ordered = losses({"--no-shuffle"}), shuffled = losses({}), again = losses({}), seeded = losses({"--seed", "2"});
+  ASSERT_EQ(ordered.size(), 9u);
+  EXPECT_NEAR(ordered[0], one.at("losses").real[0], 1e-12);
+  EXPECT_NE(ordered[0], ordered[1]);
+  EXPECT_NE(ordered[1], ordered[2]);
+  for (std::size_t i = 3; i < 9; ++i) EXPECT_EQ(ordered[i], ordered[i - 3]);
+  EXPECT_NE(shuffled, ordered);
+  EXPECT_EQ(shuffled, again);
+  EXPECT_NE(shuffled, seeded);
+  // Each epoch takes every sample once.
+  for (const auto* run : {&ordered, &shuffled, &seeded})
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      double sum = 0, expected = 0;
+      for (int i = 0; i < 3; ++i) sum += (*run)[3 * epoch + i], expected += ordered[i];
+      EXPECT_NEAR(sum, expected, 1e-12);
+    }
+}
+
+TEST(CliTrain, InterruptedLeavesTraceAndLog) {
+  const std::string log = scratch("log.jsonl"), trace = scratch("trace.json"), weights = scratch("weights.safetensors");
+  const Child child = start({"train", "zoo:mlp?width=12", "--devices", "2", "--steps", "100000000", "--log", log, "--trace", trace, "--save", weights, "--json"});
+  // Once it tells of a step, it is training.
+  for (int i = 0; i < 1200 && contents(child.err_file).find("step ") == std::string::npos; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ASSERT_EQ(kill(child.pid, SIGINT), 0);
+  const Outcome o = finish(child);
+  EXPECT_EQ(o.code, 130) << o.err;
+  const Json json = Json::parse(o.out, nullptr, false);
+  ASSERT_FALSE(json.is_discarded()) << o.out;
+  const int64_t steps = json["steps"];
+  EXPECT_GT(steps, 0);
+  EXPECT_LT(steps, 100000000);
+  EXPECT_NE(o.err.find(fmt::format("interrupted after step {}", steps)), std::string::npos) << o.err;
+  EXPECT_EQ(static_cast<int64_t>(logged(log).size()), steps);
+  const int events = acts_in(trace);
+  EXPECT_GT(events, 100);
+  EXPECT_EQ(read_safetensors(weights).size(), 8u);
+}
+
+TEST(CliRun, OutputsAreTheModels) {
+  const std::string out = scratch("out.npz"), plan = scratch("plan.json");
+  const Values expected = read_arrays(data("mlp-reference.npz")).at("y");
+  const auto check = [&](const Words& words) {
+    std::filesystem::remove(out);
+    const Json json = json_of(words);
+    EXPECT_EQ(json["outputs"]["y"]["shape"], Json({7, 5}));
+    const Values y = read_arrays(out).at("y");
+    ASSERT_EQ(y.shape, expected.shape);
+    for (std::size_t i = 0; i < y.real.size(); ++i) EXPECT_NEAR(y.real[i], expected.real[i], 1e-5);
+  };
+  for (const char* devices : {"1", "3"}) check({"run", data("mlp.onnx"), "--batch", "7", "--inputs", data("mlp-reference.npz"), "-o", out, "--devices", devices});
+  ASSERT_EQ(partita({"plan", data("mlp.onnx"), "--bind", "batch=7", "--devices", "2", "-o", plan}).code, 0);
+  check({"run", plan, "--inputs", data("mlp-reference.npz"), "-o", out});
+  expect_error({"run", data("mlp.onnx"), "--batch", "6", "--inputs", data("mlp-reference.npz")}, 3, {"'x'", "[7, 12]", "[6, 12]", "--batch"});
+}
+
+}  // namespace
+}  // namespace partita
