@@ -56,6 +56,7 @@ class Verifier {
       if (std::holds_alternative<LoadWork>(task.work)) expect(task, task.reads.empty() && task.writes.size() == 1, "a load has no read and one write");
       if (std::holds_alternative<OutputWork>(task.work)) expect(task, task.reads.size() == 1 && task.writes.empty(), "an output has one read and no write");
     }
+    outputs();
     for (const auto& [id, group] : groups_) collective(group);
     for (std::size_t r = 0; r < graph_.registers.size(); ++r) written(RegisterId(r));
     for (const Task& task : graph_.tasks)
@@ -211,6 +212,7 @@ class Verifier {
       for (const Access& read : task.reads) {
         terms.push_back(part(read, task.rate, act));
         alike &= terms.back() == target;
+        expect(task, task.rate > 1 || is_empty(target) || !is_empty(terms.back()), "reads nothing of '{}'", graph_.reg(read.reg).name);
         expect(task, is_empty(terms.back()) || contains(target, terms.back()), "reads {} of '{}', more than the {} that it writes", to_string(terms.back()),
                graph_.reg(read.reg).name, to_string(target));
       }
@@ -255,6 +257,27 @@ class Verifier {
       if (a == 0) break;
     }
     expect(task, least == most || most <= 1, "makes some elements of {} terms and others of {}", least, most);
+  }
+
+  // The caller gets every element of an output, from one task or from several, in one act or in several.
+  void outputs() const {
+    std::map<TensorId, std::vector<Box>> given;
+    std::map<TensorId, const Task*> giver;
+    for (const Task& task : graph_.tasks) {
+      const auto* work = std::get_if<OutputWork>(&task.work);
+      if (!work) continue;
+      const Access& read = task.reads[0];
+      std::vector<Box>& parts = given[work->output];
+      giver[work->output] = &task;
+      const std::vector<Box>& boxes = read.boxes.empty() ? graph_.reg(read.reg).boxes : read.boxes;
+      parts.insert(parts.end(), boxes.begin(), boxes.end());
+    }
+    for (const auto& [output, parts] : given) {
+      const Task& task = *giver.at(output);
+      const Register& reg = graph_.reg(task.reads[0].reg);
+      const auto left = without(full_box(reg.axes), parts);
+      expect(task, left.empty(), "gives only a part of its output: {} of '{}' is left out", left.empty() ? "" : to_string(left[0]), reg.name);
+    }
   }
 
   void collective(const std::vector<TaskId>& group) const {
