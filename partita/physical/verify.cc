@@ -49,6 +49,8 @@ class Verifier {
       for (const Access& write : graph_.tasks[t].writes) writers_[write.reg.index()].push_back({TaskId(t), &write});
     kinds_.resize(graph_.registers.size());
     for (const Task& task : graph_.tasks)
+      if (const auto* work = std::get_if<CombineWork>(&task.work)) filled(task, *work);
+    for (const Task& task : graph_.tasks)
       if (const auto* work = std::get_if<KernelWork>(&task.work); work && work->bound) kernel(task, *work);
     for (const Task& task : graph_.tasks) {
       if (std::holds_alternative<CopyWork>(task.work)) copy(task);
@@ -231,6 +233,14 @@ class Verifier {
     }
   }
 
+  // Where no read covers an element it is the reducer's identity: the result is partial under it.
+  void filled(const Task& task, const CombineWork& work) {
+    expect(task, task.writes.size() == 1, "a combine has one write");
+    std::vector<Box> terms;
+    for (const Access& read : task.reads) terms.push_back(part(read, task.rate, 0));
+    if (!without(part(task.writes[0], task.rate, 0), terms).empty()) kinds_[task.writes[0].reg.index()] = work.reducer;
+  }
+
   void even(const Task& task, const Box& target, const std::vector<Box>& terms) const {
     // Cells between the cuts that the terms make on each axis.
     std::vector<std::vector<int64_t>> cuts(target.size());
@@ -404,15 +414,19 @@ class Verifier {
     }
   }
 
-  // A sum over a part of its index leaves a partial value, and what is linear in it is partial likewise.
+  // A sum over a part of its index leaves a partial value, and what carries one on is partial likewise. Tasks stand after those
+  // that write what they read, so that operands' kinds are known.
   void reducers(const Task& task, const KernelWork& work, const tdl::Analysis& analysis) {
     const tdl::Bound& bound = *work.bound;
     std::vector<tdl::Kind> kinds(bound.tensors.size());
+    for (const Access& read : task.reads)
+      for (RegisterId origin : origins(read.reg))
+        if (kinds_[origin.index()]) kinds[read.tensor] = kinds_[origin.index()];
     for (int s = work.first_stage; s < work.last_stage; ++s) {
       const tdl::Stage& stage = bound.stages[s];
       tdl::Kind& kind = kinds[stage.tensor];
       for (const tdl::Read& read : analysis.stages[s].reads)
-        if (kinds[read.access->tensor] == tdl::Reducer::kSum) kind = tdl::Reducer::kSum;
+        if (kinds[read.access->tensor]) kind = kinds[read.access->tensor];
       if (stage.body.kind != tdl::ExprKind::kReduce) continue;
       for (int index : stage.body.reduced) {
         int64_t done = 0;
@@ -515,7 +529,7 @@ class Verifier {
   const PhysicalGraph& graph_;
   std::map<CollectiveId, std::vector<TaskId>> groups_;
   std::vector<std::vector<Writer>> writers_;  // by register
-  std::vector<tdl::Kind> kinds_;              // by register: the reducer of the partial values that a kernel left there
+  std::vector<tdl::Kind> kinds_;              // by register: the reducer of the partial values that a kernel or a combine left there
   std::map<const tdl::Bound*, tdl::Analysis> analyses_;
 };
 
