@@ -108,21 +108,25 @@ TEST(Traces, PredictedAndMeasuredHaveTheSameTasks) {
   EXPECT_EQ(predicted.size(), planned.physical.tasks.size());
 }
 
-TEST(LongParallelEqualsSerial, EveryModelSearchAndDeviceCount) {
-  for (const char* model : kModels)
-    for (int devices : {1, 2, 3, 4, 8})
-      for (const char* search : kSearches)
-        for (int batch : {24, 26}) {
-          expect_equal({model, search, devices, batch, 20});
-          // In float32 rounding alone drives networks with ReLU and max pooling apart: the first loss is judged, the rest reported.
-          TrainReport report = run({model, search, devices, batch, 20, DType::kFloat32});
-          std::printf("    float32: first loss %.2e, weights %.2e\n", *report.first_loss_error_vs_serial, *report.max_error_vs_serial);
-          EXPECT_LE(*report.first_loss_error_vs_serial, 1e-5);
-          if (model == kModels[0]) {
-            EXPECT_LE(*report.max_error_vs_serial, 1e-4);
-          }
+// Every search, 1, 2, 3, 4 and 8 devices, batch 24 and 26, 20 steps.
+void whole_matrix(const std::string& model, bool smooth) {
+  for (int devices : {1, 2, 3, 4, 8})
+    for (const char* search : kSearches)
+      for (int batch : {24, 26}) {
+        expect_equal({model, search, devices, batch, 20});
+        // In float32 rounding alone drives networks with ReLU and max pooling apart: the first loss is judged, the rest reported.
+        TrainReport report = run({model, search, devices, batch, 20, DType::kFloat32});
+        std::printf("    float32: first loss %.2e, weights %.2e\n", *report.first_loss_error_vs_serial, *report.max_error_vs_serial);
+        EXPECT_LE(*report.first_loss_error_vs_serial, 1e-5);
+        if (smooth) {
+          EXPECT_LE(*report.max_error_vs_serial, 1e-4);
         }
+      }
 }
+
+TEST(LongParallelEqualsSerial, Mlp) { whole_matrix(kModels[0], true); }
+TEST(LongParallelEqualsSerial, LeNet) { whole_matrix(kModels[1], false); }
+TEST(LongParallelEqualsSerial, ResNet18) { whole_matrix(kModels[2], false); }
 
 }  // namespace
 }  // namespace partita
