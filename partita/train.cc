@@ -15,7 +15,7 @@ namespace partita {
 namespace {
 
 constexpr int64_t kStepsAtOnce = 10;  // run without a look at the stop flag; steps overlap inside
-constexpr double kSmallWeight = 0.01;  // DESIGN section 7: errors are relative to max(max|serial|, 0.01)
+constexpr double kSmallWeight = 0.01;  // docs/cli.md: errors are relative to max(max|serial|, 0.01)
 
 // Rows `rows` of an array, as values of the tensor's dtype.
 Values take_rows(const Values& array, const std::vector<int64_t>& rows, DType dtype) {

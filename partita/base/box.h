@@ -30,7 +30,7 @@ inline Interval hull(Interval a, Interval b) {
   return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)};
 }
 
-// Part r of p of an extent n: [floor(r n / p), floor((r+1) n / p)) (DESIGN section 4), so that nested splits refine
+// Part r of p of an extent n: [floor(r n / p), floor((r+1) n / p)) (docs/ARCHITECTURE.md section 4), so that nested splits refine
 // each other. With n < p some parts are empty.
 Interval cut(int64_t extent, int64_t parts, int64_t part);
 

@@ -23,7 +23,7 @@ int ops_command(const Arguments& a);
 
 // ---------------------------------------------------------------- shared
 
-// The keys of `partita plan --json` that have a figure (DESIGN section 7).
+// The keys of `partita plan --json` that have a figure (docs/cli.md).
 nlohmann::ordered_json plan_json(const Planned& planned, const std::string& plan_file);
 void print_json(nlohmann::ordered_json json);  // with schema_version first
 std::string megabytes(double bytes);           // "12.3 MB"

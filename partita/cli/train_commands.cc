@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-constexpr double kFloat64Tolerance = 1e-10, kFirstLossTolerance = 1e-5;  // DESIGN section 7
+constexpr double kFloat64Tolerance = 1e-10, kFirstLossTolerance = 1e-5;  // docs/cli.md
 
 std::atomic<bool> interrupted{false};
 void on_interrupt(int) {

@@ -1,5 +1,5 @@
 // The generic stage kernel: runs any stages of any formula over any ranges, from their StagePrograms. So every derived
-// strategy and every derived gradient runs from the day it is described (DESIGN section 4).
+// strategy and every derived gradient runs from the day it is described (docs/ARCHITECTURE.md section 4).
 #pragma once
 #include "partita/kernels/tensors.h"
 #include "partita/physical/workspace.h"

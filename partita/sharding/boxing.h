@@ -1,5 +1,5 @@
 // Boxing: conversions of a tensor from one Layout to another, as steps, with their bytes counted from the boxes
-// (DESIGN section 4's table and rules).
+// (the table and rules of docs/ARCHITECTURE.md section 4).
 #pragma once
 #include <cstdint>
 #include <string>

@@ -122,7 +122,7 @@ int64_t bytes_between(const Layout& from, const Layout& to) { return convert(fro
 
 }  // namespace
 
-// DESIGN section 4's table (OneFlow's Table 2), every row, where extents divide. The tensor has |T| = p^2 x 12 elements.
+// The table of docs/ARCHITECTURE.md section 4 (OneFlow's Table 2), every row, where extents divide. The tensor has |T| = p^2 x 12 elements.
 TEST(ConversionTable, OneMesh) {
   for (int p : {2, 3, 4, 8}) {
     Shape shape = {2 * p, 6 * p};

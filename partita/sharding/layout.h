@@ -1,4 +1,4 @@
-// Where a tensor's elements are: Sbp names (OneFlow section 3), meshes, and Layouts, which are the truth (DESIGN section 4).
+// Where a tensor's elements are: Sbp names (OneFlow section 3), meshes, and Layouts, which are the truth (docs/ARCHITECTURE.md section 4).
 #pragma once
 #include <optional>
 #include <string>

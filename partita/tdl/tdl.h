@@ -176,7 +176,7 @@ struct NotDerived {
   std::string why;
 };
 // One AxisStrategy a mesh axis. Empty where the strategy does not exist (rules 10 to 18), or a result is not one box per
-// position (DESIGN section 4); `why`, if given, says which.
+// position (docs/ARCHITECTURE.md section 4); `why`, if given, says which.
 std::optional<Derived> derive(const Bound& bound, const std::vector<int>& mesh, const std::vector<AxisStrategy>& axes,
                               NotDerived* why = nullptr);
 
