@@ -1,6 +1,7 @@
 #include "partita/search/soybean.h"
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <numeric>
@@ -88,7 +89,8 @@ std::vector<int> prime_factors(int n) {  // largest first
 
 class KCuts {
  public:
-  KCuts(const Problem& problem, bool all_tilings) : graph_(problem.graph), problem_(problem), all_(all_tilings), read_by_(readers(problem.graph)), converter_(problem.cluster) {
+  KCuts(const Problem& problem, const Budget& budget, bool all_tilings)
+      : graph_(problem.graph), problem_(problem), budget_(budget), start_(std::chrono::steady_clock::now()), all_(all_tilings), read_by_(readers(problem.graph)), converter_(problem.cluster) {
     std::vector<DeviceId> devices = slowest_link_first(problem.cluster);
     mesh_ = {prime_factors(static_cast<int>(devices.size())), devices};
     for (const Op& op : graph_.ops) {
@@ -184,7 +186,18 @@ class KCuts {
     return w.valid() ? w : id;
   }
 
+  // A step of the budget is one one-cut program. Before the last cut there is no solution to return.
+  void spend() {
+    double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    if (budget_.steps && solved_ >= *budget_.steps)
+      throw Error(ExitCode::kTimeLimit, fmt::format("soybean: {} one-cut programs were solved, as many as --max-steps allows, before the last cut", solved_));
+    if (budget_.seconds && seconds > *budget_.seconds)
+      throw Error(ExitCode::kTimeLimit, fmt::format("soybean: the time limit of {} s passed before the last cut; {} one-cut programs were solved", *budget_.seconds, solved_));
+    ++solved_;
+  }
+
   std::vector<State> one_cut(const State& state, int p, int max_solutions, bool count) {
+    spend();
     OneCut cut = problem_of(state, p);
     auto solved = eliminate(cut.network, cut.level_order, max_solutions, kLevelTable);
     bool levels = solved.has_value();
@@ -408,6 +421,9 @@ class KCuts {
 
   const Graph& graph_;
   const Problem& problem_;
+  const Budget budget_;
+  const std::chrono::steady_clock::time_point start_;
+  int64_t solved_ = 0;
   bool all_;
   Mesh mesh_;
   std::vector<std::vector<Reader>> read_by_;
@@ -426,9 +442,9 @@ class KCuts {
 
 class SoyBean final : public Searcher {
  public:
-  SearchResult search(const Problem& problem, const Budget&, Rng&) const override {
+  SearchResult search(const Problem& problem, const Budget& budget, Rng&) const override {
     auto tilings = problem.options.find("tilings");
-    return KCuts(problem, tilings != problem.options.end() && tilings->second == "all").run();
+    return KCuts(problem, budget, tilings != problem.options.end() && tilings->second == "all").run();
   }
 };
 
@@ -465,7 +481,7 @@ std::vector<std::string> paper_indices(const Graph& graph, const Op& op) {
 
 OneCut one_cut_problem(const Graph& graph, const Cluster& cluster, bool all_tilings) {
   Problem problem{graph, cluster, "comm", {}, {}};
-  KCuts cuts(problem, all_tilings);
+  KCuts cuts(problem, {}, all_tilings);
   State state{{}, std::vector<std::vector<tdl::AxisStrategy>>(graph.ops.size()), std::vector<std::vector<Tiling>>(graph.tensors.size()), {}};
   return cuts.problem_of(state, prime_factors(cluster.compute_count)[0]);
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "partita/base/error.h"
 #include "partita/graph/autodiff.h"
 #include "partita/models/models.h"
 #include "partita/ops/ops.h"
@@ -130,6 +131,21 @@ TEST(SoyBeanOneCut, TheProgramFindsTheMinimumOfItsSpace) {
     }
   }
   EXPECT_GE(tried, 3);
+}
+
+TEST(SoyBeanMlp, ABudgetThatEndsBeforeTheLastCutIsNoPlan) {
+  Graph graph = mlp("layers=2,width=8,batch=8");
+  Cluster cluster = load_cluster("local:8");
+  Problem problem{graph, cluster, "comm", {}, {}};
+  Rng rng(1);
+  for (const Budget& budget : {Budget{std::nullopt, 1}, Budget{0.0, std::nullopt}}) {
+    try {
+      make_soybean()->search(problem, budget, rng);
+      ADD_FAILURE() << "found a plan";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ExitCode::kTimeLimit);
+    }
+  }
 }
 
 TEST(Elimination, EqualsBruteForceOnRandomNetworks) {
