@@ -135,10 +135,6 @@ Arguments parse_arguments(int argc, const char* const* argv) {
     return o && o->count() > 0;
   };
   a.cluster_given = given("--cluster");
-  if ((a.command == "train" || a.command == "run") && a.target.ends_with(".json"))
-    for (const char* option : {"--bind", "--batch", "--loss", "--optimizer", "--lr", "--momentum", "--weight-decay", "--dtype", "--cluster", "--devices", "--search",
-                               "--objective", "--pin", "--memory-limit", "--time-limit", "--max-steps"})
-      if (given(option)) usage(fmt::format("{} is part of the plan in {}; plan again with it, or give the model instead of the plan", option, a.target));
   if (!a.cluster_given && a.request.devices > 0) a.request.cluster = fmt::format("local:{}", a.request.devices);
   if (given("--devices") && a.request.devices < 1) usage("--devices takes a positive number");
   // A plan file holds its model's settings and what it was planned for; another choice is another plan.

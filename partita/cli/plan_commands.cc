@@ -118,12 +118,25 @@ int simulate_command(const Arguments& a) {
 
 int compare_command(const Arguments& a) {
   Json rows = Json::array();
+  bool any = false;
+  std::optional<Error> without;
   if (!a.json) fmt::print("{:<24} {:>14} {:>16} {:>14} {:>10}\n", "search", "communication", "step time (us)", "peak memory", "seconds");
   for (const std::string& search : a.searches) {
     Request request = a.request;
     request.search = search;
     Runner runner;
-    Planned p = plan_model(request, runner);
+    Planned p;
+    try {
+      p = plan_model(request, runner);
+    } catch (const Error& e) {
+      // One search without a plan that fits is a row that says so; the others still count.
+      if (e.code() != ExitCode::kInfeasible && e.code() != ExitCode::kTimeLimit) throw;
+      without = e;
+      if (a.json) rows.push_back({{"search", search}, {"reason", e.what()}});
+      else fmt::print("{:<24} no plan: {}\n", search, e.what());
+      continue;
+    }
+    any = true;
     if (a.json) rows.push_back(plan_json(p, ""));
     else
       fmt::print("{:<24} {:>14} {:>16.1f} {:>14} {:>10.3f}\n", search, megabytes(static_cast<double>(p.report.comm_bytes)),
@@ -131,7 +144,7 @@ int compare_command(const Arguments& a) {
     std::fflush(stdout);
   }
   if (a.json) print_json({{"rows", rows}});
-  return 0;
+  return any || !without ? 0 : static_cast<int>(without->code());
 }
 
 int check_command(const Arguments& a) {

@@ -297,6 +297,14 @@ TEST(Cli, PlanningCommandsKeepTheirKeys) {
   for (const Json& row : compared["rows"]) expect_keys(row, kPlanKeys, kMorePlanKeys);
   EXPECT_EQ(compared["rows"][3]["comm_bytes"], plan["comm_bytes"]);
 
+  // A search that finds none is a row that says why.
+  const Json some = json_of({"compare", "zoo:mlp", "--batch", "6", "--devices", "8", "--search", "data-parallel,single"});
+  ASSERT_EQ(some["rows"].size(), 2u);
+  EXPECT_EQ(some["rows"][0]["search"], "data-parallel");
+  EXPECT_NE(some["rows"][0]["reason"].get<std::string>().find("too few"), std::string::npos);
+  expect_keys(some["rows"][1], kPlanKeys, kMorePlanKeys);
+  EXPECT_EQ(partita({"compare", "zoo:mlp", "--batch", "6", "--devices", "8", "--search", "data-parallel"}).code, 4);
+
   // The same seed, the same file; standard output is the same without --json but for the time taken.
   const std::string again = scratch("again.json");
   EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "3", "-o", again, "--seed", "1"}).code, 0);
