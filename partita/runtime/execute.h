@@ -14,6 +14,7 @@ using LoadInput = std::function<void(TensorId input, int64_t step, const View& i
 // Takes a graph output of a step.
 using TakeOutput = std::function<void(TensorId output, int64_t step, const View& value)>;
 
+// What a run calls. `kernels`, `load` and `take` are called by the threads of all queues, several at once.
 struct Hooks {
   Kernels* kernels = nullptr;  // may be none if the graph has no KernelWork
   LoadInput load;

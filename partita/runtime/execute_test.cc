@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <map>
+#include <mutex>
 
 #include "partita/base/error.h"
 #include "partita/physical/testing/builder.h"
@@ -241,11 +242,13 @@ TEST(Collective, AnElementThatSeveralHoldIsTheFirstOnes) {
 
 // What each output was given, in order; values of the first element.
 struct Taken {
+  std::mutex mutex;
   std::map<int32_t, std::vector<double>> values;
   Hooks hooks(const LoadInput& load) {
     Hooks hooks;
     hooks.load = load;
     hooks.take = [this](TensorId output, int64_t, const View& value) {
+      std::lock_guard<std::mutex> lock(mutex);
       values[output.value].push_back(numbers(value)[0]);
     };
     return hooks;
