@@ -109,6 +109,7 @@ void declare_normalization(OpRegistry& registry);
 void declare_softmax(OpRegistry& registry);
 void declare_loss(OpRegistry& registry);
 void declare_shape(OpRegistry& registry);
+void declare_indexing(OpRegistry& registry);
 void declare_reduce(OpRegistry& registry);
 void declare_optimizer(OpRegistry& registry);
 

@@ -1,5 +1,6 @@
 // One value of the result from one value of each operand; two operands broadcast as in NumPy.
 #include "partita/base/error.h"
+#include "partita/graph/builder.h"
 #include "partita/ops/declare.h"
 
 namespace partita {
@@ -23,6 +24,86 @@ std::string cast_formula(const OpInstance& op) {
       fail("cast: `to` is {}, no dtype", op.integer("to"));
   }
   return "cast(x)[..i] = x[..i]";
+}
+
+// Beside the commonest ones, those of ONNX and PyTorch.
+void declare_more_unary(OpRegistry& registry) {
+  const Shape shape{5, 7};
+  declare(registry, "ceil", "the smallest integer not below x")
+      .formula("ceil_(x)[..i] = -floor(-x[..i])")
+      .not_differentiable()
+      .example({shape});
+  declare(registry, "round", "the nearest integer, of two the even one")
+      .formula(
+          "round_(x)[..i] =\n"
+          "r[..i] = floor(x[..i] + 0.5)\n"
+          "if(r[..i] - x[..i] == 0.5 and 2 * floor(r[..i] / 2) != r[..i], r[..i] - 1, r[..i])")
+      .not_differentiable()
+      .example({shape});
+  declare(registry, "is_nan", "1 where x is no number")
+      .formula("is_nan(x)[..i] = if(x[..i] == x[..i], 0, 1)")
+      .dtypes(boolean)
+      .not_differentiable()
+      .example({shape});
+  declare(registry, "is_inf", "1 where x is infinite")
+      .formula("is_inf(x)[..i] = if(x[..i] == inf or x[..i] == -inf, 1, 0)")
+      .dtypes(boolean)
+      .not_differentiable()
+      .example({shape});
+  declare(registry, "rsqrt", "1/sqrt(x)").formula("rsqrt(x)[..i] = 1 / sqrt(x[..i])").domain(0.4, 1.9).example({shape});
+  declare(registry, "tan", "tangent").formula("tan_(x)[..i] = sin(x[..i]) / cos(x[..i])").domain(-1, 1).example({shape});
+  declare(registry, "elu", "x where positive, else alpha (e^x - 1)")
+      .formula("elu(x)[..i] = if(x[..i] > 0, x[..i], alpha * (exp(min(x[..i], 0)) - 1))")
+      .attribute("alpha", 1)
+      .example({shape}, {{"alpha", 1.5}});
+  declare(registry, "selu", "gamma x where positive, else gamma alpha (e^x - 1)")
+      .formula("selu(x)[..i] = if(x[..i] > 0, gamma * x[..i], gamma * alpha * (exp(min(x[..i], 0)) - 1))")
+      .attribute("alpha", 1.6732632423543772848170429916717)
+      .attribute("gamma", 1.0507009873554804934193349852946)
+      .example({shape});
+  declare(registry, "hard_sigmoid", "alpha x + beta, not below 0 and not above 1")
+      .formula(
+          "hard_sigmoid(x)[..i] = if(alpha * x[..i] + beta <= 0, 0, if(alpha * x[..i] + beta >= 1, 1, alpha * x[..i] + "
+          "beta))")
+      .attribute("alpha", 0.2)
+      .attribute("beta", 0.5)
+      .example({shape}, {{"alpha", 0.5}});
+  declare(registry, "hard_swish", "x min(max(x/6 + 1/2, 0), 1)")
+      .formula(
+          "hard_swish(x)[..i] = if(x[..i] <= -3, 0, if(x[..i] >= 3, x[..i], x[..i] * (x[..i] / 6 + 0.5)))")
+      .domain(-4, 4)
+      .example({shape});
+  // With sigmoid(|x|), so that nothing overflows.
+  declare(registry, "softplus", "log(1 + e^x)")
+      .formula("softplus(x)[..i] = if(x[..i] > 0, x[..i] - log(sigmoid(x[..i])), -log(sigmoid(-x[..i])))")
+      .example({shape});
+  declare(registry, "softsign", "x/(1 + |x|)").formula("softsign(x)[..i] = x[..i] / (1 + abs(x[..i]))").example({shape});
+  declare(registry, "mish", "x tanh(softplus(x))")
+      .formula("mish(x)[..i] = x[..i] * tanh(if(x[..i] > 0, x[..i] - log(sigmoid(x[..i])), -log(sigmoid(-x[..i]))))")
+      .example({shape});
+}
+
+// x scaled by 1/(1 - p), or 0 with probability p: a random number for each element's global number decides, under the
+// op's key, so that the gradient draws the same again and nothing is stored.
+std::string dropout_formula(const OpInstance& op) {
+  const double p = op.attributes.at("p");
+  if (!(p >= 0 && p < 1)) fail("p={} is no probability below 1", p);
+  return fmt::format("dropout(x)[..i] = if(rng(0, lin(..i)) < p, 0, x[..i] * {})", 1 / (1 - p));
+}
+
+void declare_dropout(OpRegistry& registry) {
+  declare(registry, "dropout", "in training 0 with probability p, else x/(1 - p); in evaluation x")
+      .formula(dropout_formula)
+      .attribute("p", 0.5)
+      .match([](const tdl::Attributes& forward, const Shape&) {
+        auto p = forward.find("p");
+        return p == forward.end() ? tdl::Attributes() : tdl::Attributes{{"p", p->second}};
+      })
+      .evaluation([](GraphBuilder&, const Graph&, const Op&, const std::vector<TensorId>& operands) {
+        return std::vector<TensorId>{operands[0]};
+      })
+      .example({{5, 7}})
+      .example({{2, 3, 4}}, {{"p", 0.25}});
 }
 
 void declare_unary(OpRegistry& registry) {
@@ -125,6 +206,17 @@ void declare_binary(OpRegistry& registry) {
       .example(same)
       .example(broadcast);
 
+  declare(registry, "prelu", "x where positive, else slope x")
+      .formula("prelu(x, s)[..i] = if(x[..i] > 0, x[..i], s[..i] * x[..i])")
+      .example(same)
+      .example({{4, 3, 5}, {3, 1}});
+  declare(registry, "mod", "a - b floor(a/b): the remainder, with the sign of b")
+      .formula("mod(a, b)[..i] = a[..i] - b[..i] * floor(a[..i] / b[..i])")
+      .not_differentiable()
+      .domain(0.4, 1.9)
+      .example(same)
+      .example(broadcast);
+
   struct Comparison {
     const char *name, *sign, *summary;
   };
@@ -140,6 +232,11 @@ void declare_binary(OpRegistry& registry) {
         .not_differentiable()
         .example(same)
         .example(broadcast);
+  declare(registry, "logical_xor", "1 where one of the two is 0")
+      .formula("logical_xor(a, b)[..i] = if(a[..i] != 0 and b[..i] == 0 or a[..i] == 0 and b[..i] != 0, 1, 0)")
+      .dtypes(boolean)
+      .not_differentiable()
+      .example(same, {}, {DType::kBool, DType::kBool});
   for (const auto& [name, sign, summary] :
        {Comparison{"logical_and", "and", "1 where neither is 0"}, {"logical_or", "or", "1 where not both are 0"}})
     declare(registry, name, summary)
@@ -158,6 +255,8 @@ void declare_binary(OpRegistry& registry) {
 
 void declare_elementwise(OpRegistry& registry) {
   declare_unary(registry);
+  declare_more_unary(registry);
+  declare_dropout(registry);
   declare_binary(registry);
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <numeric>
 #include <set>
 #include <sstream>
@@ -183,6 +184,107 @@ TEST(Ops, SoftmaxFamily) {
   expect_near(run("softmax", {x}, {{"axis", 0}}), {2, 3}, {0, 0, 0, 1, 1, 1});
   const Array labels = tdl::int_array({2}, {0, 2});
   expect_near(run("cross_entropy", {x, labels}), {}, {(2 + std::log(s) + std::log(3)) / 2});
+}
+
+TEST(Ops, MaskedSoftmaxRowsAreZero) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const Array x = tdl::real_array({2, 3}, {-inf, -inf, -inf, 0, -inf, 0});
+  expect_near(run("softmax", {x}, {{"masked", 1}}), {2, 3}, {0, 0, 0, 0.5, 0, 0.5});
+  EXPECT_TRUE(std::isnan(run("softmax", {x}).at(0)));
+}
+
+// Rows with means 3.5 and 0.5, variances 5.25 and 2.25.
+TEST(Ops, NormsWithinASample) {
+  const Array x = tdl::real_array({2, 4}, {1, 2, 4, 7, -1, 0, 0, 3}), w = tdl::real_array({4}, {1, 2, 3, 4}),
+              b = tdl::real_array({4}, {0.5, 0, 0, -1});
+  const double d0 = std::sqrt(5.25 + 0.1), d1 = std::sqrt(2.25 + 0.1);
+  const tdl::Attributes eps{{"eps", 0.1}};
+  expect_near(run("layer_norm", {x, w, b}, eps), {2, 4},
+              {-2.5 / d0 + 0.5, -3 / d0, 1.5 / d0, 14 / d0 - 1, -1.5 / d1 + 0.5, -1 / d1, -1.5 / d1, 10 / d1 - 1});
+  expect_near(run("layer_norm", {x}, eps, 1), {2}, {3.5, 0.5});
+  expect_near(run("layer_norm", {x}, eps, 2), {2}, {1 / d0, 1 / d1});
+  const double r0 = std::sqrt(17.5 + 0.1), r1 = std::sqrt(2.5 + 0.1);
+  expect_near(run("rms_norm", {x, w}, eps), {2, 4},
+              {1 / r0, 4 / r0, 12 / r0, 28 / r0, -1 / r1, 0, 0, 12 / r1});
+  const double g0 = std::sqrt(0.25 + 0.1), g1 = std::sqrt(2.25 + 0.1);  // pairs of channels
+  expect_near(run("group_norm", {x, w, b}, {{"eps", 0.1}, {"groups", 2}}), {2, 4},
+              {-0.5 / g0 + 0.5, 1 / g0, -4.5 / g1, 6 / g1 - 1, -0.5 / g0 + 0.5, 1 / g0, -4.5 / g1, 6 / g1 - 1});
+  const Array all = tdl::real_array({1, 2, 4}, x.reals);
+  Array whole = run("layer_norm", {all}, {{"axes", 2}});
+  double sum = 0, squares = 0;
+  for (double v : whole.reals) sum += v, squares += v * v;
+  EXPECT_NEAR(sum, 0, 1e-12);
+  EXPECT_NEAR(squares, 8, 1e-4);
+}
+
+TEST(Ops, DropoutKeepsTheMeanAndItsGradientTheMask) {
+  GraphBuilder build("drop", standard_ops());
+  const TensorId x = build.parameter("x", {100, 100}, 0, 1, DType::kFloat64);
+  const TensorId y = build.op("dropout", {x}, {{"p", 0.25}}, "drop");
+  const Graph forward = build.finish({y});
+  const Graph training = add_backward(forward, {.kind = "mse"}, {});
+  std::map<TensorId, Array> values{{x, tdl::real_array({100, 100}, std::vector<double>(10000, 1))},
+                                   {training.find_tensor("labels"), tdl::real_array({100, 100}, std::vector<double>(10000, -1))}};
+  reference_run(training, values);
+  int dropped = 0;
+  TensorId gradient;
+  for (const Op& op : training.ops) {
+    if (op.definition == "sgd") gradient = op.operands[1];
+    if (op.phase == Phase::kBackward && op.definition == "dropout") {
+      EXPECT_EQ(training.op(op.forward).name, "drop");
+    }
+  }
+  for (std::size_t i = 0; i < 10000; ++i) {
+    const double v = values.at(y).reals[i];
+    dropped += v == 0;
+    EXPECT_TRUE(v == 0 || std::abs(v - 4 / 3.0) < 1e-12) << v;
+    EXPECT_EQ(values.at(gradient).reals[i] == 0, v == 0);
+  }
+  EXPECT_NEAR(dropped, 2500, 150);
+  EXPECT_EQ(training.op(training.tensor(gradient).producer).definition, "dropout");
+  EXPECT_TRUE(evaluation_graph(forward).ops.empty());
+}
+
+TEST(Ops, AlongAnAxis) {
+  const Array x = tdl::real_array({2, 4}, {3, 1, 3, 2, 0, 5, -1, 5});
+  expect_near(run("cumsum", {x}, {{"axis", 1}}), {2, 4}, {3, 4, 7, 9, 0, 5, 4, 9});
+  expect_near(run("cumsum", {x}, {{"axis", 1}, {"exclusive", 1}}), {2, 4}, {0, 3, 4, 7, 0, 0, 5, 4});
+  expect_near(run("cumsum", {x}, {{"axis", 1}, {"reverse", 1}}), {2, 4}, {9, 6, 5, 2, 9, 9, 4, 5});
+  EXPECT_EQ(run("cumsum", {tdl::int_array({3}, {1, 2, 3})}).ints, (std::vector<int64_t>{1, 3, 6}));
+  expect_near(run("top_k", {x}, {{"k", 3}}), {2, 3}, {3, 3, 2, 5, 5, 0});
+  expect_near(run("top_k", {x}, {{"k", 3}}, 1), {2, 3}, {0, 2, 3, 1, 3, 0}, 0);
+  expect_near(run("top_k", {x}, {{"k", 1}, {"largest", 0}, {"axis", 0}}), {1, 4}, {0, 1, -1, 2});
+  const Array ids = tdl::int_array({2, 2}, {3, 0, 1, 1}), u = tdl::real_array({2, 2}, {10, 20, 30, 40});
+  expect_near(run("gather_elements", {x, ids}, {{"axis", 1}}), {2, 2}, {2, 3, 5, 5}, 0);
+  expect_near(run("scatter_elements", {x, ids, u}, {{"axis", 1}}), {2, 4}, {20, 1, 3, 10, 0, 40, -1, 5}, 0);
+  expect_near(run("scatter_add_elements", {x, ids, u}, {{"axis", 1}}), {2, 4}, {23, 1, 3, 12, 0, 75, -1, 5}, 0);
+}
+
+TEST(Ops, MoreOfOneValue) {
+  const Array x = tdl::real_array({6}, {-2.5, -0.5, 0.5, 1.5, 2.5, 0});
+  expect_near(run("round", {x}), {6}, {-2, 0, 0, 2, 2, 0}, 0);
+  expect_near(run("ceil", {x}), {6}, {-2, 0, 1, 2, 3, 0}, 0);
+  std::vector<double> softplus, mish, elu;
+  for (double v : x.reals) {
+    softplus.push_back(std::log1p(std::exp(v)));
+    mish.push_back(v * std::tanh(softplus.back()));
+    elu.push_back(v > 0 ? v : 0.5 * std::expm1(v));
+  }
+  expect_near(run("softplus", {x}), {6}, softplus);
+  expect_near(run("mish", {x}), {6}, mish);
+  expect_near(run("elu", {x}, {{"alpha", 0.5}}), {6}, elu);
+  const Array far = tdl::real_array({4}, {-800, -3, 3, 800});
+  expect_near(run("softplus", {far}), {4}, {0, std::log1p(std::exp(-3)), std::log1p(std::exp(3)), 800});
+  expect_near(run("hard_sigmoid", {far}), {4}, {0, 0, 1, 1});
+  expect_near(run("hard_swish", {x}), {6}, {-2.5 * 0.5 / 6, -0.5 * 2.5 / 6, 0.5 * 3.5 / 6, 1.5 * 4.5 / 6, 2.5 * 5.5 / 6, 0});
+  const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  const Array odd = tdl::real_array({4}, {nan, inf, -inf, 1});
+  expect_near(run("is_nan", {odd}), {4}, {1, 0, 0, 0}, 0);
+  expect_near(run("is_inf", {odd}), {4}, {0, 1, 1, 0}, 0);
+  const Array y = tdl::real_array({2}, {0.5, -800}), t = tdl::real_array({2}, {0.25, 0});
+  expect_near(run("bce_with_logits", {y, t}), {}, {(std::log1p(std::exp(0.5)) - 0.125) / 2});
+  expect_near(run("l1", {y, t}), {}, {800.25 / 2});
+  expect_near(run("huber", {y, t}), {}, {(0.03125 + 799.5) / 2});
 }
 
 TEST(Ops, BatchNormAndRunningStatistics) {

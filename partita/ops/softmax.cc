@@ -27,8 +27,17 @@ Along along(const OpInstance& op) {
   return {fmt::format("{}", fmt::join(all, ", ")), fmt::format("{}", fmt::join(others, ", "))};
 }
 
+// `masked`: e^-inf is 0 also where a whole row is masked, which then is 0 and not NaN.
 std::string softmax(const OpInstance& op) {
   const auto [x, b] = along(op);
+  if (op.integer("masked"))
+    return fmt::format(
+        "softmax(x)[{0}] =\n"
+        "m[{1}] = max(j) x[{0}]\n"
+        "e[{0}] = if(x[{0}] == -inf, 0, exp(x[{0}] - m[{1}]))\n"
+        "s[{1}] = sum(j) e[{0}]\n"
+        "if(s[{1}] == 0, 0, e[{0}] / s[{1}])",
+        x, b);
   return fmt::format(
       "softmax(x)[{0}] =\n"
       "m[{1}] = max(j) x[{0}]\n"
@@ -69,8 +78,8 @@ std::string log_softmax_grad(const OpInstance& op) {
 // The gradient of an op with one operand, by an op that reads the result and its gradient.
 DeclaredGradient from_result(std::string definition) {
   return [definition](GraphBuilder& build, const Op& forward, const std::vector<TensorId>& g) {
-    return std::vector<TensorId>{
-        build.op(definition, {forward.results[0], g[0]}, forward.attributes, forward.name + ".grad.x")};
+    return std::vector<TensorId>{build.op(definition, {forward.results[0], g[0]},
+                                          {{"axis", forward.attributes.at("axis")}}, forward.name + ".grad.x")};
   };
 }
 
@@ -85,11 +94,13 @@ std::vector<TensorId> cross_entropy_gradient(GraphBuilder& build, const Op& forw
 }  // namespace
 
 void declare_softmax(OpRegistry& registry) {
-  declare(registry, "softmax", "e^x over its sum along `axis`")
+  declare(registry, "softmax", "e^x over its sum along `axis`; `masked`: 0 where all of a row is -inf")
       .formula(softmax)
       .attribute("axis", -1)
+      .attribute("masked", 0)
       .gradient(from_result("softmax_grad"))
       .example({{5, 7}})
+      .example({{5, 7}}, {{"masked", 1}})
       .example({{3, 5, 4}}, {{"axis", 1}});
   declare(registry, "softmax_grad", "gradient of softmax from its result")
       .formula(softmax_grad)
