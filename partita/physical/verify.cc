@@ -1,11 +1,12 @@
 // Whether a PhysicalGraph means something: every field in range, and every element that is read was written by the task that
-// should have. Order and edges are admission's.
+// should have. What is whole and what partial is asked in shares.cc; order and edges are admission's.
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
+#include "partita/physical/shares.h"
 #include "partita/physical/text.h"
 #include "partita/tdl/analysis.h"
 
@@ -47,14 +48,11 @@ class Verifier {
     writers_.resize(graph_.registers.size());
     for (std::size_t t = 0; t < graph_.tasks.size(); ++t)
       for (const Access& write : graph_.tasks[t].writes) writers_[write.reg.index()].push_back({TaskId(t), &write});
-    kinds_.resize(graph_.registers.size());
-    for (const Task& task : graph_.tasks)
-      if (const auto* work = std::get_if<CombineWork>(&task.work)) filled(task, *work);
     for (const Task& task : graph_.tasks)
       if (const auto* work = std::get_if<KernelWork>(&task.work); work && work->bound) kernel(task, *work);
     for (const Task& task : graph_.tasks) {
       if (std::holds_alternative<CopyWork>(task.work)) copy(task);
-      if (const auto* work = std::get_if<CombineWork>(&task.work)) combine(task, *work);
+      if (std::holds_alternative<CombineWork>(task.work)) combine(task);
       if (std::holds_alternative<LoadWork>(task.work)) expect(task, task.reads.empty() && task.writes.size() == 1, "a load has no read and one write");
       if (std::holds_alternative<OutputWork>(task.work)) expect(task, task.reads.size() == 1 && task.writes.empty(), "an output has one read and no write");
     }
@@ -63,6 +61,7 @@ class Verifier {
     for (std::size_t r = 0; r < graph_.registers.size(); ++r) written(RegisterId(r));
     for (const Task& task : graph_.tasks)
       for (const Access& read : task.reads) covered(task, read);
+    check_shares(graph_);
     if (!graph_.order.empty()) order_and_edges();
   }
 
@@ -200,7 +199,7 @@ class Verifier {
 
   // Every element is made of as many terms as every other (partial values of so many members), or of at most one (the
   // identity elsewhere); and of each member once.
-  void combine(const Task& task, const CombineWork& work) const {
+  void combine(const Task& task) const {
     expect(task, task.writes.size() == 1, "a combine has one write");
     const Register& to = graph_.reg(task.writes[0].reg);
     for (const Access& read : task.reads) {
@@ -219,26 +218,14 @@ class Verifier {
                graph_.reg(read.reg).name, to_string(target));
       }
       if (!alike) even(task, target, terms);
-      bool combines = false;
       for (std::size_t i = 0; i < terms.size(); ++i)
         for (std::size_t j = 0; j < i; ++j) {
           if (is_empty(intersect(terms[i], terms[j]))) continue;
-          combines = true;
           for (RegisterId a : origins(task.reads[i].reg))
             for (RegisterId b : origins(task.reads[j].reg))
               expect(task, a != b, "counts '{}' twice", graph_.reg(a).name);
         }
-      if (!combines) continue;
-      for (const Access& read : task.reads) reduced_by(task, read, work.reducer);
     }
-  }
-
-  // Where no read covers an element it is the reducer's identity: the result is partial under it.
-  void filled(const Task& task, const CombineWork& work) {
-    expect(task, task.writes.size() == 1, "a combine has one write");
-    std::vector<Box> terms;
-    for (const Access& read : task.reads) terms.push_back(part(read, task.rate, 0));
-    if (!without(part(task.writes[0], task.rate, 0), terms).empty()) kinds_[task.writes[0].reg.index()] = work.reducer;
   }
 
   void even(const Task& task, const Box& target, const std::vector<Box>& terms) const {
@@ -313,7 +300,6 @@ class Verifier {
       const Register &from = graph_.reg(task.reads[0].reg), &to = graph_.reg(task.writes[0].reg), &other = graph_.reg(first.reads[0].reg);
       expect(task, from.dtype == to.dtype && from.axes == to.axes && from.dtype == other.dtype && from.axes == other.axes,
              "'{}' and '{}' differ in dtype or axes, among themselves or from the other participants'", from.name, to.name);
-      if (mine.partial) reduced_by(task, task.reads[0], mine.reducer);
     }
     for (int act = 0; act < first.rate; ++act) {
       std::vector<Box> held;
@@ -365,7 +351,6 @@ class Verifier {
       }
     }
     for (int s = work.first_stage; s < work.last_stage; ++s) missing_access(task, work, analysis, s);
-    reducers(task, work, analysis);
   }
 
   void kernel_read(const Task& task, const KernelWork& work, const Access& read, int act, const std::vector<Box>& operands, const std::vector<Box>& inner) const {
@@ -411,40 +396,6 @@ class Verifier {
       if (made >= work.first_stage && made < stage) continue;
       expect(task, std::any_of(task.reads.begin(), task.reads.end(), [&](const Access& a) { return a.tensor == tensor; }), "does not read '{}', its stage {} does",
              bound.tensors[tensor].name, stage);
-    }
-  }
-
-  // A sum over a part of its index leaves a partial value, and what carries one on is partial likewise. Tasks stand after those
-  // that write what they read, so that operands' kinds are known.
-  void reducers(const Task& task, const KernelWork& work, const tdl::Analysis& analysis) {
-    const tdl::Bound& bound = *work.bound;
-    std::vector<tdl::Kind> kinds(bound.tensors.size());
-    for (const Access& read : task.reads)
-      for (RegisterId origin : origins(read.reg))
-        if (kinds_[origin.index()]) kinds[read.tensor] = kinds_[origin.index()];
-    for (int s = work.first_stage; s < work.last_stage; ++s) {
-      const tdl::Stage& stage = bound.stages[s];
-      tdl::Kind& kind = kinds[stage.tensor];
-      for (const tdl::Read& read : analysis.stages[s].reads)
-        if (kinds[read.access->tensor]) kind = kinds[read.access->tensor];
-      if (stage.body.kind != tdl::ExprKind::kReduce) continue;
-      for (int index : stage.body.reduced) {
-        int64_t done = 0;
-        for (const auto& ranges : work.ranges) done += ranges[index].size();
-        // Micro-batches along the index: whole once it is accumulated.
-        const bool all_acts = work.ranges.size() > 1 && work.ranges[0][index] != work.ranges[1][index] && done == bound.indices[index].extent;
-        if (work.ranges[0][index].size() < bound.indices[index].extent && !all_acts) kind = stage.body.reducer;
-      }
-    }
-    for (const Access& write : task.writes)
-      if (kinds[write.tensor]) kinds_[write.reg.index()] = kinds[write.tensor];
-  }
-
-  void reduced_by(const Task& task, const Access& read, tdl::Reducer reducer) const {
-    for (RegisterId origin : origins(read.reg)) {
-      const tdl::Kind kind = kinds_[origin.index()];
-      expect(task, !kind || *kind == reducer, "reduces '{}' by {}, which holds partial values under {}", graph_.reg(origin).name, tdl::name_of(reducer),
-             kind ? tdl::name_of(*kind) : "");
     }
   }
 
@@ -529,7 +480,6 @@ class Verifier {
   const PhysicalGraph& graph_;
   std::map<CollectiveId, std::vector<TaskId>> groups_;
   std::vector<std::vector<Writer>> writers_;  // by register
-  std::vector<tdl::Kind> kinds_;              // by register: the reducer of the partial values that a kernel or a combine left there
   std::map<const tdl::Bound*, tdl::Analysis> analyses_;
 };
 

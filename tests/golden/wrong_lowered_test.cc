@@ -71,11 +71,20 @@ void shrink(const PhysicalGraph& graph, Access& access, Rng& rng) {
   rng.below(2) == 0 ? ++axis.lo : --axis.hi;
 }
 
+const Box& box_of(const PhysicalGraph& graph, const Access& access) { return access.boxes.empty() ? graph.reg(access.reg).box(0) : access.boxes[0]; }
+
 // A combine of several terms for the same elements, not one that puts pieces side by side.
 bool reduces(const PhysicalGraph& graph, const Task& task) {
   if (!is<CombineWork>(task) || task.reads.size() < 2) return false;
-  const auto box = [&](const Access& a) { return a.boxes.empty() ? graph.reg(a.reg).box(0) : a.boxes[0]; };
-  return box(task.reads[0]) == box(task.reads[1]) && has_elements(graph, task.reads[0]);
+  return box_of(graph, task.reads[0]) == box_of(graph, task.reads[1]) && has_elements(graph, task.reads[0]);
+}
+
+// A combine that leaves elements to the reducer's identity: it makes partial values of whole ones.
+bool pads(const PhysicalGraph& graph, const Task& task) {
+  if (!is<CombineWork>(task)) return false;
+  int64_t covered = 0;
+  for (const Access& read : task.reads) covered += volume(box_of(graph, read));
+  return covered < volume(box_of(graph, task.writes[0]));
 }
 
 void remove_task(PhysicalGraph& graph, int gone) {
@@ -192,6 +201,39 @@ const std::pair<const char*, Spoil> kSpoils[] = {
      }},
     {"a combine's box off by one",
      [](PhysicalGraph& g, Rng& rng) { return shrink_one(g, rng, [&](const Task& task) { return reduces(g, task); }); }},
+    {"a padded combine short of an element",
+     [](PhysicalGraph& g, Rng& rng) -> std::string {
+       const int t = any_task(g, rng, [&](const Task& task) { return pads(g, task) && !task.reads.empty() && is_read(g, task.writes[0].reg); });
+       if (t < 0) return "";
+       Task& task = g.tasks[t];
+       shrink(g, task.reads[rng.below(task.reads.size())], rng);
+       return task.name;
+     }},
+    {"a padded combine without one of its terms",
+     [](PhysicalGraph& g, Rng& rng) -> std::string {
+       const int t = any_task(g, rng, [&](const Task& task) { return pads(g, task) && !task.reads.empty() && is_read(g, task.writes[0].reg); });
+       if (t < 0) return "";
+       Task& task = g.tasks[t];
+       task.reads.erase(task.reads.begin() + static_cast<std::ptrdiff_t>(rng.below(task.reads.size())));
+       return task.name;
+     }},
+    {"a combine without one of its terms and its fetch",
+     [](PhysicalGraph& g, Rng& rng) -> std::string {
+       const int t = any_task(g, rng, [&](const Task& task) { return reduces(g, task) && is_read(g, task.writes[0].reg); });
+       if (t < 0) return "";
+       Task& task = g.tasks[t];
+       const std::string name = task.name;
+       const auto term = task.reads.begin() + static_cast<std::ptrdiff_t>(rng.below(task.reads.size()));
+       const RegisterId lost = term->reg;
+       task.reads.erase(term);
+       if (is_read(g, lost)) return name;  // its own device's term: others read it too
+       for (std::size_t c = 0; c < g.tasks.size(); ++c)
+         if (is<CopyWork>(g.tasks[c]) && g.tasks[c].writes[0].reg == lost) {
+           remove_task(g, static_cast<int>(c));
+           break;
+         }
+       return name;
+     }},
     {"a collective's box off by one",
      [](PhysicalGraph& g, Rng& rng) { return shrink_one(g, rng, is<CollectiveWork>); }},
     {"an output's box off by one",
