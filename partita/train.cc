@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "partita/base/error.h"
+#include "partita/graph/index_limit.h"
 #include "partita/plan/rules.h"
 #include "partita/runtime/safetensors.h"
 #include "partita/runtime/npz.h"
@@ -63,9 +64,10 @@ Outcome run_steps(const Graph& graph, const PhysicalGraph& physical, const Datas
   Memory memory(physical);
   write_initial(memory, graph, options.seed, start);
   Outcome out;
-  out.losses.assign(static_cast<size_t>(options.steps), NAN);
   std::mutex batches_mutex;
   Batches batches(data.samples(), batch_of(graph), options.seed, options.shuffle);
+  const int64_t steps = options.steps > 0 ? options.steps : static_cast<int64_t>(std::clamp(options.epochs * static_cast<double>(batches.per_epoch()), 1.0, 1e15));
+  out.losses.assign(static_cast<size_t>(steps), NAN);
   Feed feed{graph,
             [&](int64_t step) {
               std::lock_guard<std::mutex> lock(batches_mutex);
@@ -83,17 +85,17 @@ Outcome run_steps(const Graph& graph, const PhysicalGraph& physical, const Datas
   hooks.seed = options.seed;
   auto began = std::chrono::steady_clock::now();
   int64_t done = 0;
-  while (done < options.steps && !out.interrupted) {
-    int64_t now = std::min(kStepsAtOnce, options.steps - done);
+  while (done < steps && !out.interrupted) {
+    int64_t now = std::min(kStepsAtOnce, steps - done);
     hooks.first_step = done;
     RunReport report = run_threads(physical, memory, hooks, {now, visible && options.trace && done == 0});
     if (done == 0) out.trace = report.trace;
     out.peak_bytes.resize(report.peak_bytes.size());
     for (size_t d = 0; d < report.peak_bytes.size(); ++d) out.peak_bytes[d] = std::max(out.peak_bytes[d], report.peak_bytes[d]);
     for (int64_t s = done; s < done + now; ++s)
-      if (visible && options.progress) options.progress(s, out.losses[static_cast<size_t>(s)]);
+      if (visible && options.progress) options.progress(s, steps, out.losses[static_cast<size_t>(s)]);
     done += now;
-    out.interrupted = visible && options.stop && options.stop->load() && done < options.steps;
+    out.interrupted = visible && options.stop && options.stop->load() && done < steps;
   }
   out.losses.resize(static_cast<size_t>(done));
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
@@ -188,15 +190,11 @@ Dataset Dataset::read(const std::string& path, const Graph& graph) {
   Dataset data;
   data.arrays_ = read_arrays(path);
   data.check(graph, path);
-  auto labels = data.arrays_.find("labels");
-  if (labels != data.arrays_.end() && !is_float(labels->second.dtype) && !graph.outputs.empty()) {
-    TensorId logits = graph.loss.valid() ? TensorId() : graph.outputs[0];
-    for (size_t t = 0; !logits.valid() && t < graph.ops.size(); ++t)
-      for (size_t k = 0; k < graph.ops[t].operands.size(); ++k)
-        if (graph.tensor(graph.ops[t].operands[k]).name == "labels") logits = graph.ops[t].operands[0];
-    int64_t classes = logits.valid() && !graph.tensor(logits).shape.empty() ? graph.tensor(logits).shape.back() : INT64_MAX;
-    for (int64_t label : labels->second.integer)
-      if (label < 0 || label >= classes) fail("{}: array 'labels' has class {}, the model has classes 0 to {}", path, label, classes - 1);
+  for (TensorId id : graph.inputs) {
+    const std::optional<int64_t> limit = index_limit(graph, id);
+    if (!limit) continue;
+    for (int64_t value : data.array(graph.tensor(id).name).integer)
+      if (value < 0 || value >= *limit) fail("{}: array '{}' has the value {}; the model takes 0 to {}", path, graph.tensor(id).name, value, *limit - 1);
   }
   return data;
 }
@@ -209,13 +207,10 @@ Dataset Dataset::synthetic(const Graph& graph, uint64_t seed) {
     const Tensor& tensor = graph.tensor(id);
     Values values{tensor.dtype, tensor.shape, {}, {}};
     values.shape[0] = samples;
-    int64_t classes = 2;
-    for (const Op& op : graph.ops)
-      for (TensorId k : op.operands)
-        if (k == id && !graph.tensor(op.operands[0]).shape.empty()) classes = graph.tensor(op.operands[0]).shape.back();
+    const int64_t limit = index_limit(graph, id).value_or(2);
     for (int64_t i = 0; i < volume(values.shape); ++i) {
       if (is_float(tensor.dtype)) values.real.push_back(rng.normal());
-      else values.integer.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(classes))));
+      else values.integer.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(limit))));
     }
     data.arrays_[tensor.name] = std::move(values);
   }

@@ -16,10 +16,10 @@ namespace partita {
 // Samples along axis 0 of arrays named as a graph's inputs.
 class Dataset {
  public:
-  // Bad input names file and array: an input without one, a wrong shape or dtype, different numbers of samples, a label that
-  // is no class.
+  // Bad input names file and array: an input without one, a wrong shape or dtype, different numbers of samples, a label or
+  // token number that the model has no class or row for (index_limit).
   static Dataset read(const std::string& path, const Graph& graph);
-  // Normal numbers, and labels drawn from as many classes as the output has; a few batches of them.
+  // Normal numbers, and integers below index_limit (or 0 and 1); a few batches of them.
   static Dataset synthetic(const Graph& graph, uint64_t seed);
 
   int64_t samples() const { return samples_; }
@@ -49,13 +49,14 @@ class Batches {
 };
 
 struct TrainOptions {
-  int64_t steps = 0;
+  int64_t steps = 0;                // 0: as many as `epochs` passes over the data take, at least one
+  double epochs = 1;
   std::string data, test_data;      // .npz; no data: synthetic samples
   std::string weights, save;        // .safetensors
   bool shuffle = true, verify_serial = false;
   bool trace = false;               // of the first steps
   uint64_t seed = 1;
-  std::function<void(int64_t step, double loss)> progress;  // after each step, in order
+  std::function<void(int64_t step, int64_t steps, double loss)> progress;  // after each step, in order; steps: of the whole run
   std::atomic<bool>* stop = nullptr;  // asked between a few steps
 };
 

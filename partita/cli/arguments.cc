@@ -134,8 +134,7 @@ Arguments parse_arguments(int argc, const char* const* argv) {
     CLI::Option* o = chosen->get_option_no_throw(option);
     return o && o->count() > 0;
   };
-  a.cluster_given = given("--cluster");
-  if (!a.cluster_given && a.request.devices > 0) a.request.cluster = fmt::format("local:{}", a.request.devices);
+  if (!given("--cluster") && a.request.devices > 0) a.request.cluster = fmt::format("local:{}", a.request.devices);
   if (given("--devices") && a.request.devices < 1) usage("--devices takes a positive number");
   // A plan file holds its model's settings and what it was planned for; another choice is another plan.
   if ((a.command == "train" || a.command == "run") && is_plan_file(a.target))
@@ -145,7 +144,7 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   const Optimizer& optimizer = a.request.optimizer;
   for (const auto& [name, value] : {std::pair{"--lr", optimizer.lr}, {"--momentum", optimizer.momentum}, {"--weight-decay", optimizer.weight_decay}})
     if (!std::isfinite(value)) usage(fmt::format("{} takes a finite number", name));
-  if (given("--epochs") && !(a.epochs > 0 && std::isfinite(a.epochs))) usage("--epochs takes a positive number");
+  if (a.epochs && !(*a.epochs > 0 && std::isfinite(*a.epochs))) usage("--epochs takes a positive number");
   for (const std::string& b : raw.bind) {
     auto [key, value] = key_value(b, "--bind");
     if (!a.request.bindings.emplace(key, value).second) usage(fmt::format("--bind names '{}' twice", key));
@@ -172,7 +171,7 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   } else {
     parse_search(a.request.search);
   }
-  if (a.command == "train" && a.steps && a.epochs > 0) usage("--steps and --epochs: give one");
+  if (a.command == "train" && a.steps && a.epochs) usage("--steps and --epochs: give one");
   if (a.steps && *a.steps < 1) usage("--steps takes a positive number");
   return a;
 }

@@ -12,14 +12,13 @@ struct Arguments {
   std::string command;
   std::string target;           // MODEL, PLAN, TDL text or name; may be empty where it is optional
   Request request;
-  bool cluster_given = false;   // --cluster was on the line
   bool json = false, nodes = false, verbose = false, no_shuffle = false;
   std::string output;           // -o
   std::string trace;            // --trace
   std::string inputs;           // --inputs
   std::string data, test_data, weights, save, log;
   std::optional<int64_t> steps;
-  double epochs = 0;            // 0: not given
+  std::optional<double> epochs;
   std::string verify;           // "serial" or empty
   std::vector<std::string> shapes;  // tdl: --shape a=8,4
   std::vector<std::string> attributes;  // tdl: --attribute p=1

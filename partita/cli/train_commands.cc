@@ -43,21 +43,18 @@ int train_command(const Arguments& a) {
   options.seed = a.request.seed;
   options.stop = &interrupted;
   int64_t batch = batch_of(p.training);
-  if (a.steps) options.steps = *a.steps;
-  else {
-    Dataset data = a.data.empty() ? Dataset::synthetic(p.training, a.request.seed) : Dataset::read(a.data, p.training);
-    options.steps = std::max<int64_t>(1, static_cast<int64_t>((a.epochs > 0 ? a.epochs : 1) * static_cast<double>(data.samples() / batch)));
-  }
+  options.steps = a.steps.value_or(0);
+  options.epochs = a.epochs.value_or(1);
   std::string log;
   bool terminal = isatty(STDERR_FILENO);
   auto last = std::chrono::steady_clock::now();
-  options.progress = [&](int64_t step, double loss) {
+  options.progress = [&](int64_t step, int64_t steps, double loss) {
     log += Json{{"step", step}, {"loss", loss}}.dump() + "\n";
     auto now = std::chrono::steady_clock::now();
-    bool end = step + 1 == options.steps;
+    bool end = step + 1 == steps;
     if (!end && now - last < std::chrono::milliseconds(terminal ? 200 : 2000)) return;
     last = now;
-    fmt::print(stderr, "{}step {}/{}  loss {:.6f}{}", terminal ? "\r" : "", step + 1, options.steps, loss, terminal && !end ? "   " : "\n");
+    fmt::print(stderr, "{}step {}/{}  loss {:.6f}{}", terminal ? "\r" : "", step + 1, steps, loss, terminal && !end ? "   " : "\n");
     std::fflush(stderr);
   };
   std::signal(SIGINT, on_interrupt);

@@ -9,6 +9,7 @@
 #include "partita/base/error.h"
 #include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
+#include "partita/graph/index_limit.h"
 #include "partita/graph/reference.h"
 
 namespace partita {
@@ -37,6 +38,7 @@ std::shared_ptr<const OpRegistry> small_registry() {
       "halves", "h(x) -> lo, hi where i < x.0//2, j < x.0 - x.0//2 =\nlo[i] = x[i]\nhi[j] = x[j + x.0//2]", {{5}}));
   registry->add(definition("mse", "mse(y, t)[] = (sum(..i) (y[..i] - t[..i])^2) / ext(..i)", {{2}, {2}}));
   registry->add(definition("half_mean_square", "hms(y)[] = 0.5 * (sum(..i) y[..i]^2) / ext(..i)", {{2}}));
+  registry->add(definition("embedding", "embedding(t, ids)[..b, h] = t[v = ids[..b], h]", {{3, 2}, {4}}));
   OpDefinition scale = definition("scale", "scale(x)[..i] = by * x[..i]", {{2}});
   scale.required = {"by"};
   scale.examples[0].attributes = {{"by", 2}};
@@ -308,6 +310,18 @@ TEST(Fold, ConstantsAreEvaluatedExactly) {
   EXPECT_FALSE(folded.find_tensor("c").valid());
   EXPECT_EQ(folded.tensor(folded.find_tensor("d")).values->integer, (std::vector<int64_t>{2 * big, 2}));
   EXPECT_EQ(folded.tensor(folded.outputs[1]).role, Role::kConstant);
+}
+
+TEST(IndexLimit, TheSmallestExtentThatIsChosenFrom) {
+  GraphBuilder b("g", small_registry());
+  const TensorId ids = b.input("ids", {3, 4}, DType::kInt64), count = b.input("count", {3}, DType::kInt64),
+                 x = b.input("x", {3, 4});
+  const TensorId direct = b.op("embedding", {b.parameter("large", {9, 5}), ids});
+  const TensorId behind = b.op("embedding", {b.parameter("small", {7, 5}), b.op("transpose", {ids})});
+  const Graph graph = b.finish({direct, behind, b.op("add", {count, count}), b.op("tanh", {x})});
+  EXPECT_EQ(index_limit(graph, ids), 7);
+  EXPECT_EQ(index_limit(graph, count), std::nullopt);
+  EXPECT_EQ(index_limit(graph, x), std::nullopt);
 }
 
 TEST(WithDtype, EveryFloatingTensorChanges) {

@@ -26,7 +26,7 @@ struct Trace {
   std::vector<MemorySample> memory;   // bytes of registers between first write and last release
   std::vector<int64_t> link_bytes;    // by LinkId, a step
   int steps = 1;
-  int64_t step_time_ns = 0;           // of one step; of the median step where there are several
+  int64_t step_time_ns = 0;           // of one step: the mean over the steps
 
   bool operator==(const Trace&) const = default;
 };
