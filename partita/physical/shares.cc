@@ -1,8 +1,10 @@
 // Every element gets a weight, in the field of 2^61 - 1 elements: a whole value weighs 1, the reducer's identity 0, and the terms
-// of a partial value weigh random numbers that add up to 1. Sum over a part of an index weighs what a random measure gives to
+// of a partial value weigh random numbers that add up to 1. A sum over a part of an index weighs what a random measure gives to
 // that part; x + y weighs a random mean of the two; x * y their product. Combining adds weights. So a value that lacks a term,
 // or counts one twice, weighs 1 by an accident of probability 2^-61 or so, and the numbers are a hash: the verdict is the
 // same every time.
+// Under max and min a term may come twice, and a member may hold a part of what another holds. There a weight is a set: of 64
+// terms that are looked at, a bit each, so many that one is in any part of an index split in 64. Combining joins the sets.
 #include "partita/physical/shares.h"
 
 #include <algorithm>
@@ -37,30 +39,32 @@ uint64_t hashed(std::initializer_list<uint64_t> numbers) {
   return h % kPrime;
 }
 
+bool is_extremal(tdl::Kind k) { return k == tdl::Reducer::kMax || k == tdl::Reducer::kMin; }
+constexpr uint64_t kAllTerms = ~uint64_t{0};
+
 struct Share {
-  uint64_t weight = 1;
-  tdl::Kind kind;     // of what is not whole
-  bool known = true;  // not if a task without a formula made it
-  bool whole() const { return known && weight == 1; }
+  uint64_t weight = 1;  // under max and min the set of terms
+  tdl::Kind kind;       // of what is not whole
+  bool known = true;    // not if a task without a formula made it
+  bool whole() const { return known && !kind; }
+  uint64_t terms() const { return kind ? weight : kAllTerms; }  // under max and min
   bool operator==(const Share&) const = default;
 };
-Share share_of(uint64_t weight, tdl::Kind kind) { return {weight, weight == 1 ? std::nullopt : kind, true}; }
 const Share kUnknown{1, std::nullopt, false};
 
-bool is_extremal(tdl::Kind k) { return k == tdl::Reducer::kMax || k == tdl::Reducer::kMin; }
+Share share_of(uint64_t weight, tdl::Kind kind) {
+  if (weight == (is_extremal(kind) ? kAllTerms : 1)) return Share();
+  return {weight, kind, true};
+}
 tdl::Kind flipped(tdl::Kind k) {
   return k == tdl::Reducer::kMax ? tdl::Kind(tdl::Reducer::kMin) : k == tdl::Reducer::kMin ? tdl::Kind(tdl::Reducer::kMax) : k;
 }
 
-// Terms that are combined. The same term again changes nothing under max and min.
-Share combined(std::vector<Share> terms, tdl::Reducer reducer) {
+// Terms that are combined.
+Share combined(const std::vector<Share>& terms, tdl::Reducer reducer) {
   if (std::any_of(terms.begin(), terms.end(), [](const Share& s) { return !s.known; })) return kUnknown;
-  if (is_extremal(reducer)) {
-    std::sort(terms.begin(), terms.end(), [](const Share& a, const Share& b) { return a.weight < b.weight; });
-    terms.erase(std::unique(terms.begin(), terms.end(), [](const Share& a, const Share& b) { return a.weight == b.weight; }), terms.end());
-  }
   uint64_t weight = 0;
-  for (const Share& s : terms) weight = plus(weight, s.weight);
+  for (const Share& s : terms) weight = is_extremal(reducer) ? weight | s.terms() : plus(weight, s.weight);
   return share_of(weight, reducer);
 }
 
@@ -110,7 +114,7 @@ Patches combined(const Box& target, const std::vector<Patches>& terms, tdl::Redu
   Patches result;
   for (Cell& cell : cells) {
     if (first && cell.of.empty()) continue;
-    result.push_back({std::move(cell.box), first ? cell.of[0] : combined(std::move(cell.of), reducer)});
+    result.push_back({std::move(cell.box), first ? cell.of[0] : combined(cell.of, reducer)});
   }
   return result;
 }
@@ -212,14 +216,25 @@ class Formula {
   uint64_t drawn(uint64_t what, uint64_t a, uint64_t b) const {
     return hashed({static_cast<uint64_t>(task_.op.value), static_cast<uint64_t>(stage_), what, a, b});
   }
-  // A measure on an index: 1 on all of it.
+  // A random measure on an index: 1 on all of it.
   uint64_t measure(int index, Interval part) const {
     const auto below = [&](int64_t x) { return x <= 0 ? 0 : x >= bound_.indices[index].extent ? 1 : drawn(0, static_cast<uint64_t>(index), static_cast<uint64_t>(x)); };
     return minus(below(part.hi), below(part.lo));
   }
+  // The terms whose place on an index lies in the part; every place is some term's, or one in 64 of them.
+  uint64_t terms_in(int index, Interval part) const {
+    const uint64_t factor = 2 * drawn(2, static_cast<uint64_t>(index), 0) + 1, shift = drawn(3, static_cast<uint64_t>(index), 0);
+    uint64_t terms = 0;
+    for (uint64_t term = 0; term < 64; ++term) {
+      const int64_t place = static_cast<int64_t>((term * factor + shift) % 64) * bound_.indices[index].extent / 64;
+      if (part.lo <= place && place < part.hi) terms |= uint64_t{1} << term;
+    }
+    return terms;
+  }
   // Of the two sides of subexpression `number`.
   Share mean(uint64_t number, const Share& x, const Share& y, tdl::Kind kind) const {
     const uint64_t part = drawn(1, number, 0);
+    if (is_extremal(kind)) return share_of((x.terms() & part) | (y.terms() & ~part), kind);
     return share_of(plus(times(part, x.weight), times(minus(1, part), y.weight)), kind);
   }
 
@@ -230,6 +245,7 @@ class Formula {
       return value(body);
     }
     if (std::any_of(body.reduced.begin(), body.reduced.end(), [&](int i) { return ranges_[i].empty(); })) return share_of(0, body.reducer);
+    const bool extremal = is_extremal(body.reducer);
     uint64_t weight = 0;
     bool known = true;
     each_cell(body.reduced, [&] {
@@ -237,9 +253,9 @@ class Formula {
       Share share = value(body.args[0]);
       if (share.kind && share.kind != body.reducer) share = need(share, body.args[0]);
       known &= share.known;
-      uint64_t part = share.weight;
-      for (int i : body.reduced) part = times(part, measure(i, cell_[i]));
-      weight = plus(weight, part);
+      uint64_t part = extremal ? share.terms() : share.weight;
+      for (int i : body.reduced) part = extremal ? part & terms_in(i, cell_[i]) : times(part, measure(i, cell_[i]));
+      weight = extremal ? weight | part : plus(weight, part);
     });
     return known ? share_of(weight, body.reducer) : kUnknown;
   }
@@ -253,7 +269,7 @@ class Formula {
     return std::any_of(e.args.begin(), e.args.end(), [&](const tdl::Expr& arg) { return blame(arg); });
   }
   Share need(const Share& share, const tdl::Expr& e) {
-    if (share.known && share.weight != 1) blame(e);
+    if (share.known && share.kind) blame(e);
     return share.known ? Share() : share;
   }
 
@@ -331,7 +347,7 @@ class Formula {
     if (op == "max" || op == "min") {
       const tdl::Kind own = op == "max" ? tdl::Reducer::kMax : tdl::Reducer::kMin;
       if ((!x.kind || x.kind == own) && (!y.kind || y.kind == own))
-        return x.weight == y.weight || y.whole() ? x : x.whole() ? y : mean(number, x, y, own);
+        return y.whole() ? x : x.whole() ? y : mean(number, x, y, own);
     }
     need(y, ey);
     return need(x, ex);
@@ -345,7 +361,7 @@ class Formula {
     const tdl::Kind kind = x.kind ? x.kind : y.kind;
     if (is_identity(ey, kind)) return x;
     if (is_identity(ex, kind)) return y;
-    if (x.weight == y.weight && x.kind == y.kind) return x;
+    if (x == y) return x;
     if (is_extremal(kind)) return !y.kind ? x : !x.kind ? y : mean(number, x, y, kind);
     if (x.kind && y.kind && x.kind != y.kind) {
       need(x, ex);
@@ -379,6 +395,10 @@ class Checker {
     for (std::size_t t = 0; t < graph_.tasks.size(); ++t) {
       for (const Access& write : graph_.tasks[t].writes) writers_[write.reg.index()].push_back(TaskId(t));
       if (const auto* part = std::get_if<CollectiveWork>(&graph_.tasks[t].work)) groups[part->collective].push_back(TaskId(t));
+      if (combines(graph_.tasks[t]))
+        for (const auto* accesses : {&graph_.tasks[t].reads, &graph_.tasks[t].writes})
+          for (const Access& access : *accesses)
+            if (graph_.reg(access.reg).bytes > 0) combined_.insert(graph_.reg(access.reg).tensor);
     }
     // Units: tasks, and the participants of a collective together. Each after what writes what it reads.
     std::vector<std::vector<TaskId>> units;
@@ -412,6 +432,11 @@ class Checker {
   bool is_whole_before(const Access& read) const {
     const Register& reg = graph_.reg(read.reg);
     return reg.constant || (reg.carried && !read.fresh);
+  }
+
+  static bool combines(const Task& task) {
+    const auto* collective = std::get_if<CollectiveWork>(&task.work);
+    return std::holds_alternative<CombineWork>(task.work) || (collective && collective->partial);
   }
 
   const Box& part(const Access& access, int act, int use) const {
@@ -513,6 +538,7 @@ class Checker {
       Patches patches = read(task, access, act);
       for (const Patch& p : patches) all_whole &= p.share.whole();
       if (!is_uniform(patches)) patches = over_axes(patches, graph_.reg(access.reg).axes, work.bound->tensors[access.tensor].factored);
+      if (patches.empty() && is_never_partial(graph_.reg(access.reg).tensor)) patches = {{Box(work.bound->tensors[access.tensor].factored.size()), Share()}};
       Patches& all = held[access.tensor];
       all.insert(all.end(), std::make_move_iterator(patches.begin()), std::make_move_iterator(patches.end()));
     }
@@ -532,6 +558,9 @@ class Checker {
       write(task, to, act, std::move(made));
     }
   }
+
+  // Of what reads nothing of a tensor, its part there; nobody can tell of one that is partial somewhere.
+  bool is_never_partial(TensorId tensor) const { return tensor.valid() && !combined_.contains(tensor); }
 
   // A sum over a part of its index.
   static bool makes_partial(const KernelWork& work, int act) {
@@ -574,8 +603,7 @@ class Checker {
     is_read ? add_writers(id) : add_reads(*from);
     for (std::size_t i = 0; i < open.size(); ++i) {
       const Task& task = graph_.task(open[i]);
-      const auto* collective = std::get_if<CollectiveWork>(&task.work);
-      if (std::holds_alternative<CombineWork>(task.work) || (collective && collective->partial)) return task.name;
+      if (combines(task)) return task.name;
       add_reads(task);
     }
     return "";
@@ -584,6 +612,7 @@ class Checker {
   const PhysicalGraph& graph_;
   std::vector<std::vector<Patches>> content_;  // by register and use; of a carried one, what this step wrote
   std::vector<std::vector<TaskId>> writers_;   // by register
+  std::set<TensorId> combined_;                // tensors of which something is combined, or made to be
 };
 
 }  // namespace
