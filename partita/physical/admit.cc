@@ -31,10 +31,24 @@ struct Need {
   int32_t a = -1, b = -1;  // registers (kQueue: the queue) that it is about, for the message
 };
 
+// A use, and the places of the nodes that touch it.
+struct PlacedUse {
+  const Use* use = nullptr;
+  std::vector<int> writers, users;  // users: writers, then readers
+};
+
+// All users of a use are done before the node at place `to` writes another use of the same bytes.
+struct Wait {
+  const PlacedUse* earlier = nullptr;
+  int to = 0;
+  bool next = false;
+  RegisterId later;
+};
+
 class Admission {
  public:
   explicit Admission(const PhysicalGraph& graph)
-      : graph_(graph), table_(number_nodes(graph)), place_(places(graph, table_)), uses_(all_uses(graph)) {}
+      : graph_(graph), table_(number_nodes(graph)), place_(places(graph, table_)), uses_(all_uses(graph)), needs_(2 * table_.size() / kBlock + 1), waits_(needs_.size()) {}
 
   void check() {
     registers();
@@ -105,7 +119,10 @@ class Admission {
   // ---- what must stand before what
 
   void need(const Node& from, const Node& to, bool next, Rule rule, int32_t a, int32_t b = -1) {
-    if (from != to) needs_.push_back({place(from), place(to), next, rule, a, b});
+    if (from == to) return;
+    const int to_place = place(to);
+    const Need need{place(from), to_place, next, rule, a, b};
+    needs_[target(to_place, next) / kBlock].push_back(need);
   }
 
   void data() {
@@ -156,23 +173,30 @@ class Admission {
 
   struct Piece {  // the bytes of one use
     int64_t begin, end;
-    const Use* use;
+    const PlacedUse* placed;
     int first;  // place of its first write
+    const Use& use() const { return *placed->use; }
   };
 
   void shared_bytes() {
     std::vector<std::vector<Piece>> devices(graph_.device_count);
+    placed_.resize(uses_.size());
     for (std::size_t r = 0; r < uses_.size(); ++r) {
       const Register& reg = graph_.registers[r];
       if (reg.bytes == 0) continue;
       // old and new of a carried register were dealt with; here it stands for itself against all others.
       const std::size_t count = reg.carried ? 1 : uses_[r].size();
+      placed_[r].resize(count);
       for (std::size_t n = 0; n < count; ++n) {
-        const Use& use = uses_[r][n];
+        PlacedUse& placed = placed_[r][n];
+        placed.use = &uses_[r][n];
+        for (const Node& writer : placed.use->writers) placed.writers.push_back(place(writer));
+        placed.users = placed.writers;
+        for (const Node& reader : placed.use->readers) placed.users.push_back(place(reader));
         int first = std::numeric_limits<int>::max();
-        for (const Node& writer : use.writers) first = std::min(first, place(writer));
+        for (int writer : placed.writers) first = std::min(first, writer);
         const int64_t begin = reg.slot_offset(reg.slot(static_cast<int>(n)));
-        devices[reg.device.index()].push_back({begin, begin + reg.bytes, &use, first});
+        devices[reg.device.index()].push_back({begin, begin + reg.bytes, &placed, first});
       }
     }
     for (auto& pieces : devices) {
@@ -182,36 +206,35 @@ class Admission {
         std::erase_if(open, [&](const Piece* p) { return p->end <= piece.begin; });
         for (const Piece* other : open) pair(other->first <= piece.first ? *other : piece, other->first <= piece.first ? piece : *other);
         open.push_back(&piece);
-        if (!lives_on(piece)) before(*piece.use, *piece.use, true);
+        if (!lives_on(piece)) before(*piece.placed, *piece.placed, true);
       }
     }
   }
 
   bool lives_on(const Piece& piece) const {
-    const Register& reg = graph_.reg(piece.use->reg);
+    const Register& reg = graph_.reg(piece.use().reg);
     return reg.carried || reg.constant;
   }
 
   void pair(const Piece& earlier, const Piece& later) {
-    const Register &a = graph_.reg(earlier.use->reg), &b = graph_.reg(later.use->reg);
+    const Register &a = graph_.reg(earlier.use().reg), &b = graph_.reg(later.use().reg);
     if (lives_on(earlier) || lives_on(later))
       refuse_because("registers '{}' and '{}' share bytes, and '{}' lives from step to step", a.name, b.name, lives_on(earlier) ? a.name : b.name);
     if (earlier.first == later.first)
       refuse_because("{} writes '{}' and '{}', which share bytes", name(earlier.first), a.name, b.name);
-    before(*earlier.use, *later.use, false);
-    before(*later.use, *earlier.use, true);
+    before(*earlier.placed, *later.placed, false);
+    before(*later.placed, *earlier.placed, true);
   }
 
   // Every user of `earlier` is done before a writer of `later` begins.
-  void before(const Use& earlier, const Use& later, bool next) {
-    const bool accumulated = graph_.reg(later.reg).accumulated;
-    for (const Node& writer : later.writers) {
+  void before(const PlacedUse& earlier, const PlacedUse& later, bool next) {
+    const bool accumulated = graph_.reg(later.use->reg).accumulated;
+    for (std::size_t w = 0; w < later.writers.size(); ++w) {
+      const Node& writer = later.use->writers[w];
       if (accumulated && writer.act > 0) continue;  // its act 0 stands before
-      for (const auto* users : {&earlier.writers, &earlier.readers})
-        for (const Node& user : *users) {
-          if (user == writer && !next) may_touch(earlier, later, writer);
-          need(user, writer, next, Rule::kReuse, earlier.reg.value, later.reg.value);
-        }
+      const int to = later.writers[w];
+      if (!next && std::find(earlier.users.begin(), earlier.users.end(), to) != earlier.users.end()) may_touch(*earlier.use, *later.use, writer);
+      waits_[target(to, next) / kBlock].push_back({&earlier, to, next, later.use->reg});
     }
   }
 
@@ -236,22 +259,19 @@ class Admission {
 
   // Vertex p is place p of one step, size + p of the next. Targets are taken in blocks; each vertex holds which of the
   // block's targets it reaches.
-  void prove() {
+  static constexpr int kWords = 32, kBlock = kWords * 64;
+  int target(int to, bool next) const { return to + (next ? table_.size() : 0); }
+
+  void prove() const {
     const int size = table_.size();
     std::vector<std::vector<int>> now(size), next(size);
     for (const Edge& edge : graph_.edges) (edge.next ? next : now)[place(edge.from)].push_back(place(edge.to));
-    const auto target = [&](const Need& need) { return need.to + (need.next ? size : 0); };
-    std::sort(needs_.begin(), needs_.end(), [&](const Need& a, const Need& b) {
-      return target(a) != target(b) ? target(a) < target(b) : a.from < b.from;
-    });
 
-    constexpr int kWords = 32, kBlock = kWords * 64;
     std::vector<uint64_t> reached(static_cast<std::size_t>(2 * size) * kWords);
     const auto row = [&](int vertex) { return reached.data() + static_cast<std::size_t>(vertex) * kWords; };
-    auto need = needs_.begin();
-    for (int block = 0; block < 2 * size && need != needs_.end(); block += kBlock) {
-      const int block_end = std::min(2 * size, block + kBlock);
-      if (target(*need) >= block_end) continue;
+    for (std::size_t number = 0; number < needs_.size(); ++number) {
+      if (needs_[number].empty() && waits_[number].empty()) continue;
+      const int block = static_cast<int>(number) * kBlock, block_end = std::min(2 * size, block + kBlock);
       for (int vertex = block_end - 1; vertex >= 0; --vertex) {
         uint64_t* bits = row(vertex);
         std::fill(bits, bits + kWords, 0);
@@ -267,10 +287,19 @@ class Admission {
         for (int to : next[vertex]) gather(to + size);
         gather(vertex + size);  // a task's acts run one after another
       }
-      for (; need != needs_.end() && target(*need) < block_end; ++need) {
-        const int bit = target(*need) - block;
-        if (need->from >= block_end || !(row(need->from)[bit / 64] >> (bit % 64) & 1)) refuse_because("{}", missing(*need));
+      std::optional<Need> first;  // of those that no path meets: the earliest target, of that the earliest place
+      const auto meets = [&](int from, int to) { return from < block_end && (row(from)[(to - block) / 64] >> ((to - block) % 64) & 1); };
+      const auto lacks = [&](const Need& need) {
+        if (!first || std::pair(target(need.to, need.next), need.from) < std::pair(target(first->to, first->next), first->from)) first = need;
+      };
+      for (const Need& need : needs_[number])
+        if (!meets(need.from, target(need.to, need.next))) lacks(need);
+      for (const Wait& wait : waits_[number]) {
+        const int to = target(wait.to, wait.next);
+        for (int from : wait.earlier->users)
+          if (from != wait.to && !meets(from, to)) lacks({from, wait.to, wait.next, Rule::kReuse, wait.earlier->use->reg.value, wait.later.value});
       }
+      if (first) refuse_because("{}", missing(*first));
     }
   }
 
@@ -294,7 +323,10 @@ class Admission {
   NodeTable table_;
   std::vector<int> place_;
   std::vector<std::vector<Use>> uses_;
-  std::vector<Need> needs_;
+  std::vector<std::vector<PlacedUse>> placed_;  // by register and use, where it has bytes
+  // By block of their target.
+  std::vector<std::vector<Need>> needs_;
+  std::vector<std::vector<Wait>> waits_;
 };
 
 }  // namespace
