@@ -30,7 +30,7 @@ struct Raw {
 void add_model_options(CLI::App& c, Arguments& a, Raw& raw) {
   c.add_option("--bind", raw.bind, "bind a symbolic dimension or a model option: k=v")->allow_extra_args(false);
   c.add_option("--batch", raw.batch, "samples a step, all devices together");
-  c.add_option("--loss", raw.loss, "cross_entropy or mse");
+  c.add_option("--loss", raw.loss, fmt::format("{}", fmt::join(loss_names(), ", ")));
   c.add_option("--optimizer", a.request.optimizer.kind, "sgd");
   c.add_option("--lr", a.request.optimizer.lr, "learning rate");
   c.add_option("--momentum", a.request.optimizer.momentum, "of sgd");

@@ -236,6 +236,28 @@ struct LossAndSeed {
   TensorId tensor, gradient;  // where the backward pass starts, and with what
 };
 
+// A loss of an output and the graph input `labels`.
+struct LossDefinition {
+  const char* name;
+  const char* op;
+  bool classes;  // labels are int64 class numbers, one for each last axis of the output; else values of its shape and dtype
+};
+constexpr LossDefinition kLosses[] = {
+    {"bce_with_logits", "bce_with_logits", false}, {"cross_entropy", "cross_entropy", true}, {"mse", "mse", false}};
+
+// The loss of one output; `labels` is made by the first.
+TensorId loss_of(GraphBuilder& build, const LossDefinition& loss, TensorId output, TensorId& labels, std::string name) {
+  const Tensor y = build.graph().tensor(output);
+  if (loss.classes && y.shape.empty())
+    fail("graph '{}': {} needs an output with a class axis, '{}' is a scalar", build.graph().name, loss.name, y.name);
+  const Shape shape = loss.classes ? Shape(y.shape.begin(), y.shape.end() - 1) : y.shape;
+  if (!labels.valid()) labels = build.input("labels", shape, loss.classes ? DType::kInt64 : y.dtype);
+  if (build.shape(labels) != shape)
+    fail("graph '{}': output '{}' [{}] cannot be judged by labels [{}]", build.graph().name, y.name,
+         fmt::join(y.shape, "x"), fmt::join(build.shape(labels), "x"));
+  return build.op(loss.op, {output, labels}, {}, std::move(name));
+}
+
 LossAndSeed add_loss(GraphBuilder& build, const Loss& loss, TensorId output) {
   const Tensor y = build.graph().tensor(output);
   if (!is_float(y.dtype))
@@ -245,17 +267,18 @@ LossAndSeed add_loss(GraphBuilder& build, const Loss& loss, TensorId output) {
     const TensorId value = build.op("half_mean_square", {output}, {}, "loss");
     return {value, output, output};
   }
-  TensorId value;
-  if (loss.kind == "cross_entropy") {
-    if (y.shape.empty())
-      fail("graph '{}': cross_entropy needs an output with a class axis, '{}' is a scalar", build.graph().name, y.name);
-    const TensorId labels = build.input("labels", Shape(y.shape.begin(), y.shape.end() - 1), DType::kInt64);
-    value = build.op("cross_entropy", {output, labels}, {}, "loss");
-  } else if (loss.kind == "mse") {
-    const TensorId labels = build.input("labels", y.shape, y.dtype);
-    value = build.op("mse", {output, labels}, {}, "loss");
-  } else {
+  const auto definition = std::find_if(std::begin(kLosses), std::end(kLosses),
+                                       [&](const LossDefinition& d) { return d.name == loss.kind; });
+  if (definition == std::end(kLosses))
     fail("unknown loss '{}'; there are: {}", loss.kind, fmt::join(loss_names(), ", "));
+  TensorId labels;
+  TensorId value = loss_of(build, *definition, output, labels, loss.auxiliary.empty() ? "loss" : "loss.main");
+  for (size_t i = 0; i < loss.auxiliary.size(); ++i) {
+    const auto& [further, weight] = loss.auxiliary[i];
+    const TensorId term = loss_of(build, *definition, further, labels, fmt::format("loss.auxiliary{}", i));
+    const TensorId scaled =
+        build.op("mul", {term, build.scalar(fmt::format("loss.weight{}", i), weight, build.graph().tensor(term).dtype)});
+    value = build.op("add", {value, scaled}, {}, i + 1 == loss.auxiliary.size() ? "loss" : "loss.sum");
   }
   const DType dtype = build.graph().tensor(value).dtype;
   return {value, value, build.scalar("loss.grad", 1, dtype)};
@@ -276,7 +299,12 @@ void add_update(GraphBuilder& build, const Optimizer& optimizer, TensorId parame
 
 }  // namespace
 
-std::vector<std::string> loss_names() { return {"cross_entropy", "elementwise", "mse"}; }
+std::vector<std::string> loss_names() {
+  std::vector<std::string> names{"elementwise"};
+  for (const LossDefinition& loss : kLosses) names.push_back(loss.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
 std::vector<std::string> optimizer_names() { return {"sgd"}; }
 
 Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& optimizer) {

@@ -1,6 +1,7 @@
 // Passes over graphs, first of all from a forward graph to a training step: loss, backward ops, updates.
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "partita/graph/graph.h"
@@ -10,10 +11,13 @@ namespace partita {
 struct Loss {
   // "cross_entropy": mean over samples against an int64 input `labels` of the output's shape without its last axis.
   // "mse": mean of (y - t)^2 against an input `labels` of y's shape.
+  // "bce_with_logits": mean binary cross-entropy of sigmoid(y) against an input `labels` of y's shape.
   // "elementwise": the cotangent of the output is the output itself (SoyBean's MLP: no loss product to communicate);
   // the loss tensor is half the mean square of the output.
   std::string kind = "cross_entropy";
   TensorId output;  // none: the graph's first output
+  // Further outputs with the same labels, such as Inception's auxiliary head: each adds its weight times its loss.
+  std::vector<std::pair<TensorId, double>> auxiliary;
 };
 
 struct Optimizer {

@@ -1,28 +1,12 @@
 #include "partita/graph/registry.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "partita/base/error.h"
+#include "partita/base/nearest.h"
 
 namespace partita {
 namespace {
-
-// Levenshtein's distance.
-int edit_distance(std::string_view a, std::string_view b) {
-  std::vector<int> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    int diagonal = row[0];
-    row[0] = static_cast<int>(i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const int above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row.back();
-}
 
 bool is_one_of(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -85,13 +69,9 @@ const OpDefinition* OpRegistry::find(std::string_view name) const {
 
 const OpDefinition& OpRegistry::get(std::string_view name) const {
   if (const OpDefinition* definition = find(name)) return *definition;
-  std::vector<std::pair<int, std::string>> nearest;
-  for (const auto& [known, unused] : definitions_) nearest.emplace_back(edit_distance(name, known), known);
-  std::sort(nearest.begin(), nearest.end());
-  std::vector<std::string> names;
-  for (const auto& [distance, known] : nearest)
-    if (names.size() < 3) names.push_back(known);
-  fail("unknown operation '{}'; nearest: {}", name, fmt::join(names, ", "));
+  std::vector<std::string> known;
+  for (const auto& [definition, unused] : definitions_) known.push_back(definition);
+  fail("unknown operation '{}'; nearest: {}", name, fmt::join(nearest_names(name, known), ", "));
 }
 
 std::vector<const OpDefinition*> OpRegistry::all() const {

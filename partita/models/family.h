@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "partita/base/error.h"
 #include "partita/graph/builder.h"
@@ -18,6 +19,8 @@ class ModelOptions {
   const std::string& text(const std::string& name) const { return values_.at(name); }
   // An integer of at least `least`.
   int64_t integer(const std::string& name, int64_t least = 1) const;
+  // A number in [lo, hi).
+  double number(const std::string& name, double lo, double hi) const;
   bool flag(const std::string& name) const { return integer(name, 0) != 0; }
   // One of `allowed`.
   const std::string& choice(const std::string& name, const std::vector<std::string>& allowed) const;
@@ -36,6 +39,9 @@ struct ModelFamily {
 
 ModelFamily mlp_family();
 ModelFamily lenet_family();
-ModelFamily resnet18_family();
+ModelFamily cnn_family();
+ModelFamily inception_family();
+std::vector<ModelFamily> alexnet_families();
+std::vector<ModelFamily> resnet_families();
 
 }  // namespace partita

@@ -3,13 +3,15 @@
 #include <algorithm>
 #include <charconv>
 
+#include "partita/base/nearest.h"
 #include "partita/models/family.h"
 
 namespace partita {
 namespace {
 
 std::vector<ModelFamily> families() {
-  std::vector<ModelFamily> all{mlp_family(), lenet_family(), resnet18_family()};
+  std::vector<ModelFamily> all{mlp_family(), cnn_family(), lenet_family(), inception_family()};
+  for (const auto& several : {alexnet_families(), resnet_families()}) all.insert(all.end(), several.begin(), several.end());
   for (ModelFamily& family : all)
     family.info.options.push_back({"dtype", "float32", "of parameters and activations: float32|float64"});
   return all;
@@ -30,6 +32,15 @@ int64_t ModelOptions::integer(const std::string& name, int64_t least) const {
   if (error != std::errc() || end != value.data() + value.size())
     fail("zoo:{}: {}={} is not an integer", model_, name, value);
   if (result < least) fail("zoo:{}: {}={} must be at least {}", model_, name, value, least);
+  return result;
+}
+
+double ModelOptions::number(const std::string& name, double lo, double hi) const {
+  const std::string& value = text(name);
+  double result = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);
+  if (error != std::errc() || end != value.data() + value.size()) fail("zoo:{}: {}={} is not a number", model_, name, value);
+  if (!(result >= lo && result < hi)) fail("zoo:{}: {}={} is not in [{}, {})", model_, name, value, lo, hi);
   return result;
 }
 
@@ -60,7 +71,8 @@ Model build_model(std::string_view reference, const std::map<std::string, std::s
   if (family == all.end()) {
     std::vector<std::string> names;
     for (const ModelFamily& f : all) names.push_back("zoo:" + f.info.name);
-    fail("unknown model '{}'; there are: {}", reference, fmt::join(names, ", "));
+    fail("unknown model '{}'; nearest: {} (`partita models` lists all)", reference,
+         fmt::join(nearest_names(fmt::format("zoo:{}", name), names), ", "));
   }
   std::map<std::string, std::string> values;
   for (const ModelOption& option : family->info.options) values[option.name] = option.value;

@@ -46,6 +46,48 @@ TEST(Models, ParameterCounts) {
             11'689'512 - 990 * 513);
 }
 
+// torchvision's counts.
+TEST(Models, PublishedParameterCounts) {
+  const auto registry = standard_ops();
+  for (const auto& [reference, count] : {std::pair<const char*, int64_t>{"zoo:alexnet?batch=2", 61'100'840},
+                                         {"zoo:vgg-16?batch=2", 138'357'544},
+                                         {"zoo:resnet-18?batch=2", 11'689'512},
+                                         {"zoo:resnet-34?batch=2", 21'797'672},
+                                         {"zoo:resnet-50?batch=2", 25'557'032},
+                                         {"zoo:resnet-101?batch=2", 44'549'160},
+                                         {"zoo:resnet-152?batch=2", 60'192'808},
+                                         {"zoo:inception-v3?batch=2", 27'161'264},
+                                         {"zoo:inception-v3?batch=2,auxiliary=0", 23'834'568}})
+    EXPECT_EQ(parameters(build_model(reference, {}, registry).graph), count) << reference;
+}
+
+// Tofu, table 2: weight, gradient and history in float32, in units of 2^30 bytes.
+TEST(Models, TofusTable2) {
+  const auto registry = standard_ops();
+  const double published[3][4] = {{4.2, 9.6, 17.1, 26.7}, {7.8, 17.1, 30.6, 47.7}, {10.5, 23.4, 41.7, 65.1}};
+  const int layers[] = {50, 101, 152}, widen[] = {4, 6, 8, 10};
+  for (int l = 0; l < 3; ++l)
+    for (int w = 0; w < 4; ++w) {
+      const std::string reference = fmt::format("zoo:wresnet-{}-{}?batch=2", layers[l], widen[w]);
+      const double bytes = 3.0 * 4 * static_cast<double>(parameters(build_model(reference, {}, registry).graph));
+      EXPECT_NEAR(bytes / (1 << 30), published[l][w], 0.03 * published[l][w]) << reference;
+    }
+}
+
+// The auxiliary head's loss counts 0.4, against the same labels.
+TEST(Models, InceptionsAuxiliaryHeadIsPartOfTheLoss) {
+  const Graph graph = training("zoo:inception-v3?batch=2,classes=3");
+  EXPECT_EQ(count(graph, "cross_entropy", Phase::kForward), 2);
+  const Op& sum = graph.op(graph.tensor(graph.loss).producer);
+  EXPECT_EQ(sum.definition, "add");
+  const Op& scaled = graph.op(graph.tensor(sum.operands[1]).producer);
+  EXPECT_EQ(graph.tensor(scaled.operands[1]).values->real, std::vector<double>{0.4});
+  for (const Tensor& t : graph.tensors)
+    if (t.role == Role::kParameter) {
+      EXPECT_TRUE(graph.find_tensor(t.name + ".momentum").valid()) << t.name;
+    }
+}
+
 // SoyBean section 2.2 counts the conversions of forward, weight-gradient and data-gradient products, and of nothing
 // else.
 TEST(Models, SoyBeansMlpHasItsProductsAlone) {
@@ -169,7 +211,7 @@ TEST(Models, BadReferencesNameWhatThereIs) {
     }
     return std::string("no error");
   };
-  EXPECT_EQ(message("zoo:lenot"), "unknown model 'zoo:lenot'; there are: zoo:mlp, zoo:lenet, zoo:resnet-18");
+  EXPECT_EQ(message("zoo:lenot"), "unknown model 'zoo:lenot'; nearest: zoo:lenet, zoo:alexnet, zoo:cnn (`partita models` lists all)");
   EXPECT_NE(message("zoo:mlp?depth=3").find("zoo:mlp has no option 'depth'; it has: layers=4"), std::string::npos);
   EXPECT_EQ(message("zoo:mlp?layers=x"), "zoo:mlp: layers=x is not an integer");
   EXPECT_EQ(message("zoo:mlp?layers=0"), "zoo:mlp: layers=0 must be at least 1");

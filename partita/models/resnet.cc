@@ -1,91 +1,138 @@
-// ResNet-18 (He et al. 2015) as torchvision builds it, with torchvision's parameter names and layouts.
-#include <cmath>
+// ResNets (He et al. 2015) as torchvision builds them, with torchvision's parameter names and layouts, and the wide ones of
+// Tofu section 7.1: `widen` times the channels of every convolution, those of the stem and of the blocks' outputs included.
+#include <charconv>
 
 #include "partita/models/family.h"
-#include "partita/ops/ops.h"
+#include "partita/models/layers.h"
 
 namespace partita {
 namespace {
 
-class Builder {
+constexpr int kStages = 4;
+struct Depth {
+  int layers;
+  int blocks[kStages];
+  bool bottleneck;
+};
+constexpr Depth kDepths[] = {{18, {2, 2, 2, 2}, false},
+                             {34, {3, 4, 6, 3}, false},
+                             {50, {3, 4, 6, 3}, true},
+                             {101, {3, 4, 23, 3}, true},
+                             {152, {3, 8, 36, 3}, true}};
+
+class Network {
  public:
-  Builder(GraphBuilder& b, DType dtype) : b_(b), dtype_(dtype) {}
+  Network(GraphBuilder& b, DType dtype) : b_(b), layers_(b, dtype) {}
 
-  TensorId convolution(TensorId x, const std::string& name, int64_t outputs, int64_t kernel, double stride) {
-    const int64_t inputs = b_.shape(x)[1];
-    const double padding = static_cast<double>(kernel / 2);
-    // Kaiming's, fan out, as torchvision: the same deviation from a uniform distribution.
-    const double bound = std::sqrt(6.0 / static_cast<double>(outputs * kernel * kernel));
-    b_.set_source({name, ""});
-    const TensorId w = b_.parameter(name + ".weight", {outputs, inputs, kernel, kernel}, bound, 0, dtype_);
-    return b_.op("conv2d", {x, w},
-                 {{"sh", stride}, {"sw", stride}, {"pt", padding}, {"pl", padding}, {"pb", padding}, {"pr", padding}},
-                 name);
+  TensorId convolution_norm(TensorId x, const std::string& convolution, const std::string& norm, int64_t outputs,
+                            int64_t kernel, int64_t stride) {
+    return layers_.batch_norm(
+        layers_.convolution(x, convolution,
+                            {.outputs = outputs, .kernel = kernel, .stride = stride, .padding = kernel / 2}),
+        norm);
   }
 
-  TensorId norm(TensorId x, const std::string& name) {
-    const int64_t c = b_.shape(x)[1];
-    b_.set_source({name, ""});
-    const TensorId w = b_.parameter(name + ".weight", {c}, 0, 1, dtype_),
-                   bias = b_.parameter(name + ".bias", {c}, 0, 0, dtype_);
-    const TensorId mean = b_.state(name + ".running_mean", {c}, 0, dtype_),
-                   variance = b_.state(name + ".running_var", {c}, 1, dtype_);
-    return batch_norm_training(b_, x, w, bias, mean, variance, 1e-5, 0.1, name);
-  }
-
-  TensorId block(TensorId x, const std::string& name, int64_t outputs, double stride) {
-    TensorId y =
-        b_.op("relu", {norm(convolution(x, name + ".conv1", outputs, 3, stride), name + ".bn1")}, {}, name + ".relu1");
-    y = norm(convolution(y, name + ".conv2", outputs, 3, 1), name + ".bn2");
+  // The stride of a bottleneck lies in its 3x3 convolution (torchvision's "v1.5").
+  TensorId block(TensorId x, const std::string& name, int64_t width, int64_t stride, bool bottleneck) {
+    struct Convolution {
+      int64_t outputs, kernel, stride;
+    };
+    const std::vector<Convolution> plain{{width, 3, stride}, {width, 3, 1}},
+        narrowed{{width, 1, 1}, {width, 3, stride}, {4 * width, 1, 1}};
+    const std::vector<Convolution>& convolutions = bottleneck ? narrowed : plain;
+    TensorId y = x;
+    for (size_t i = 0; i < convolutions.size(); ++i) {
+      const auto& [outputs, kernel, step] = convolutions[i];
+      if (i) y = layers_.relu(y, fmt::format("{}.relu{}", name, i));
+      y = convolution_norm(y, fmt::format("{}.conv{}", name, i + 1), fmt::format("{}.bn{}", name, i + 1), outputs,
+                           kernel, step);
+    }
+    const int64_t outputs = convolutions.back().outputs;
     if (stride != 1 || b_.shape(x)[1] != outputs)
-      x = norm(convolution(x, name + ".downsample.0", outputs, 1, stride), name + ".downsample.1");
-    return b_.op("relu", {b_.op("add", {y, x}, {}, name + ".add")}, {}, name + ".relu2");
+      x = convolution_norm(x, name + ".downsample.0", name + ".downsample.1", outputs, 1, stride);
+    return layers_.relu(b_.op("add", {y, x}, {}, name + ".add"),
+                        fmt::format("{}.relu{}", name, convolutions.size()));
   }
+
+  // [n, 3, image, image] -> features [n, c]
+  TensorId features(TensorId x, const Depth& depth, int64_t width, bool imagenet_stem) {
+    x = layers_.relu(convolution_norm(x, "conv1", "bn1", width, imagenet_stem ? 7 : 3, imagenet_stem ? 2 : 1), "relu");
+    if (imagenet_stem) x = layers_.max_pool(x, "maxpool", 3, 2, 1);
+    for (int stage = 0; stage < kStages; ++stage)
+      for (int i = 0; i < depth.blocks[stage]; ++i)
+        x = block(x, fmt::format("layer{}.{}", stage + 1, i), width << stage, i == 0 && stage > 0 ? 2 : 1,
+                  depth.bottleneck);
+    return layers_.global_average(x, "avgpool");
+  }
+
+  TensorId linear(TensorId x, const std::string& name, int64_t outputs) { return layers_.linear(x, name, outputs); }
 
  private:
   GraphBuilder& b_;
-  DType dtype_;
+  Layers layers_;
 };
 
-Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> registry) {
+// The number after the n-th '-' of a model's name.
+int64_t number_in(const std::string& name, int n) {
+  size_t at = 0;
+  for (int i = 0; i < n; ++i) at = name.find('-', at) + 1;
+  int64_t value = 0;
+  std::from_chars(name.data() + at, name.data() + name.size(), value);
+  return value;
+}
+
+const Depth& depth_of(const std::string& name) {
+  const int64_t layers = number_in(name, 1);
+  for (const Depth& depth : kDepths)
+    if (depth.layers == layers) return depth;
+  fail("zoo:{}: no residual network of {} layers", name, layers);
+}
+
+Model build_with(const ModelOptions& options, std::shared_ptr<const OpRegistry> registry, int64_t width) {
   const int64_t batch = options.integer("batch"), image = options.integer("image", 32),
-                width = options.integer("width"), classes = options.integer("classes");
-  const DType dtype = options.dtype();
-  GraphBuilder b("resnet-18", std::move(registry));
-  Builder layer(b, dtype);
-  TensorId x = b.input("x", {batch, 3, image, image}, dtype);
-  if (options.choice("stem", {"imagenet", "cifar"}) == "imagenet") {
-    x = b.op("relu", {layer.norm(layer.convolution(x, "conv1", width, 7, 2), "bn1")}, {}, "relu");
-    x = b.op("max_pool", {x}, {{"kh", 3}, {"kw", 3}, {"sh", 2}, {"sw", 2}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}},
-             "maxpool");
-  } else {
-    x = b.op("relu", {layer.norm(layer.convolution(x, "conv1", width, 3, 1), "bn1")}, {}, "relu");
-  }
-  for (int64_t stage = 0; stage < 4; ++stage)
-    for (int64_t i = 0; i < 2; ++i)
-      x = layer.block(x, fmt::format("layer{}.{}", stage + 1, i), width << stage, i == 0 && stage > 0 ? 2 : 1);
-  b.set_source({"fc", ""});
-  x = b.op("flatten", {b.op("global_average_pool", {x}, {}, "avgpool")}, {}, "flatten");
-  const int64_t features = b.shape(x)[1];
-  const double bound = 1 / std::sqrt(static_cast<double>(features));
-  const TensorId w = b.parameter("fc.weight", {classes, features}, bound, 0, dtype),
-                 bias = b.parameter("fc.bias", {classes}, bound, 0, dtype);
-  x = b.op("linear", {x, w, bias}, {{"transposed", 1}}, "fc");
-  return {b.finish({x}), Loss{.kind = "cross_entropy"}};
+                classes = options.integer("classes");
+  const bool imagenet_stem = options.choice("stem", {"imagenet", "cifar"}) == "imagenet";
+  GraphBuilder b(options.model(), std::move(registry));
+  Network network(b, options.dtype());
+  const TensorId x = b.input("x", {batch, 3, image, image}, options.dtype());
+  const TensorId features = network.features(x, depth_of(options.model()), width, imagenet_stem);
+  return {b.finish({network.linear(features, "fc", classes)}), Loss{.kind = "cross_entropy"}};
+}
+
+Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> registry) {
+  return build_with(options, std::move(registry), options.integer("width"));
+}
+
+Model build_wide(const ModelOptions& options, std::shared_ptr<const OpRegistry> registry) {
+  return build_with(options, std::move(registry), 64 * number_in(options.model(), 2));
+}
+
+std::vector<ModelOption> common_options(int64_t batch) {
+  return {{"batch", std::to_string(batch), "samples a step"},
+          {"image", "224", "rows and columns, at least 32"},
+          {"classes", "1000", "columns of the output"},
+          {"stem", "imagenet",
+           "imagenet: torchvision's 7x7 convolution and pooling at every image size | cifar: one 3x3 convolution"}};
 }
 
 }  // namespace
 
-ModelFamily resnet18_family() {
-  return {{"resnet-18",
-           "ResNet-18 with batch norm in training form; 11,689,512 parameters as it stands",
-           {{"batch", "32", "samples a step"},
-            {"image", "224", "rows and columns, at least 32"},
-            {"width", "64", "channels of the first stage"},
-            {"classes", "1000", "columns of the output"},
-            {"stem", "imagenet",
-             "imagenet: torchvision's 7x7 convolution and pooling at every image size | cifar: one 3x3 convolution"}}},
-          build};
+std::vector<ModelFamily> resnet_families() {
+  std::vector<ModelFamily> families;
+  for (const Depth& depth : kDepths) {
+    std::vector<ModelOption> options = common_options(depth.layers == 18 ? 32 : 64);
+    options.push_back({"width", "64", "channels of the first stage"});
+    families.push_back({{fmt::format("resnet-{}", depth.layers),
+                         fmt::format("ResNet of {} layers with batch norm in training form", depth.layers), options},
+                        build});
+  }
+  for (int layers : {50, 101, 152})
+    for (int widen : {4, 6, 8, 10})
+      families.push_back({{fmt::format("wresnet-{}-{}", layers, widen),
+                           fmt::format("ResNet of {} layers, every convolution {} times as wide (Tofu)", layers, widen),
+                           common_options(32)},
+                          build_wide});
+  return families;
 }
 
 }  // namespace partita
