@@ -40,6 +40,9 @@ Graph evaluation_graph(const Graph& forward);
 // Ops whose operands are all constant are evaluated and dropped.
 Graph fold_constants(const Graph& graph);
 
+// Forward ops that no output and no update depends on are dropped, and constants that nothing reads.
+Graph drop_unread(const Graph& graph);
+
 // The same graph with every floating tensor, and every cast to a floating dtype, of this dtype.
 Graph with_dtype(const Graph& graph, DType dtype);
 

@@ -34,6 +34,8 @@ GraphBuilder::GraphBuilder(Graph graph) : graph_(std::move(graph)) {
   for (const Op& op : graph_.ops) taken_[op_key(op.name)] = 1;
 }
 
+bool GraphBuilder::has_tensor(const std::string& name) const { return taken_.contains(tensor_key(name)); }
+
 TensorId GraphBuilder::source_tensor(Tensor tensor) {
   if (tensor.name.empty()) fail("graph '{}': a {} without a name", graph_.name, name_of(tensor.role));
   if (taken_[tensor_key(tensor.name)]++ > 0) fail("graph '{}': two tensors are named '{}'", graph_.name, tensor.name);

@@ -6,6 +6,42 @@
 #include "partita/graph/reference.h"
 
 namespace partita {
+namespace {
+
+// The graph without some ops and tensors; what is left reads none of them. Verified.
+Graph without(const Graph& graph, const std::vector<bool>& ops_gone, const std::vector<bool>& tensors_gone) {
+  Graph result;
+  result.name = graph.name;
+  result.registry = graph.registry;
+  std::vector<TensorId> now(graph.tensors.size());
+  std::vector<OpId> op_now(graph.ops.size());
+  for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
+    if (tensors_gone[i]) continue;
+    now[i] = TensorId(result.tensors.size());
+    result.tensors.push_back(graph.tensors[i]);
+  }
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    if (ops_gone[i]) continue;
+    Op op = graph.ops[i];
+    op_now[i] = OpId(result.ops.size());
+    for (TensorId& id : op.operands) id = now[id.index()];
+    for (TensorId& id : op.results) {
+      id = now[id.index()];
+      result.tensor(id).producer = op_now[i];
+    }
+    if (op.forward.valid()) op.forward = op_now[op.forward.index()];
+    result.ops.push_back(std::move(op));
+  }
+  for (Tensor& t : result.tensors)
+    if (t.replaces.valid()) t.replaces = now[t.replaces.index()];
+  for (TensorId id : graph.inputs) result.inputs.push_back(now[id.index()]);
+  for (TensorId id : graph.outputs) result.outputs.push_back(now[id.index()]);
+  if (graph.loss.valid()) result.loss = now[graph.loss.index()];
+  verify(result);
+  return result;
+}
+
+}  // namespace
 
 // Every op whose operands are known is evaluated; the others are kept, and read its result as a constant. Constants
 // that nothing reads any more are dropped, those that the graph gives back are kept.
@@ -31,43 +67,35 @@ Graph fold_constants(const Graph& graph) {
       for (TensorId id : graph.ops[i].operands) needed[id.index()] = true;
   for (TensorId id : graph.outputs) needed[id.index()] = true;
 
-  Graph result;
-  result.name = graph.name;
-  result.registry = graph.registry;
-  std::vector<TensorId> now(graph.tensors.size());
-  std::vector<OpId> op_now(graph.ops.size());
-  for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
-    const TensorId old(i);
-    Tensor t = graph.tensors[i];
-    if (known.contains(old)) {
-      if (!needed[i]) continue;
-      t.role = Role::kConstant;
-      t.producer = {};
-      t.sample_axis = -1;
-      t.values = std::make_shared<const Values>(to_values(known.at(old), t.dtype));
-    }
-    now[i] = TensorId(result.tensors.size());
-    result.tensors.push_back(std::move(t));
+  Graph result = graph;
+  std::vector<bool> gone(graph.tensors.size());
+  for (const auto& [id, values] : known) {
+    Tensor& t = result.tensor(id);
+    gone[id.index()] = !needed[id.index()];
+    if (gone[id.index()] || t.role == Role::kConstant) continue;
+    t.role = Role::kConstant;
+    t.producer = {};
+    t.sample_axis = -1;
+    t.values = std::make_shared<const Values>(to_values(values, t.dtype));
   }
-  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    if (folded[i]) continue;
-    Op op = graph.ops[i];
-    op_now[i] = OpId(result.ops.size());
-    for (TensorId& id : op.operands) id = now[id.index()];
-    for (TensorId& id : op.results) {
-      id = now[id.index()];
-      result.tensor(id).producer = op_now[i];
-    }
-    if (op.forward.valid()) op.forward = op_now[op.forward.index()];
-    result.ops.push_back(std::move(op));
+  return without(result, folded, gone);
+}
+
+Graph drop_unread(const Graph& graph) {
+  std::vector<bool> needed(graph.tensors.size()), ops_gone(graph.ops.size()), tensors_gone(graph.tensors.size());
+  for (TensorId id : graph.outputs) needed[id.index()] = true;
+  for (std::size_t i = graph.ops.size(); i-- > 0;) {
+    const Op& op = graph.ops[i];
+    ops_gone[i] = op.phase == Phase::kForward && std::none_of(op.results.begin(), op.results.end(), [&](TensorId id) {
+      return needed[id.index()] || graph.tensor(id).replaces.valid();
+    });
+    for (TensorId id : op.results) tensors_gone[id.index()] = ops_gone[i];
+    if (ops_gone[i]) continue;
+    for (TensorId id : op.operands) needed[id.index()] = true;
   }
-  for (Tensor& t : result.tensors)
-    if (t.replaces.valid()) t.replaces = now[t.replaces.index()];
-  for (TensorId id : graph.inputs) result.inputs.push_back(now[id.index()]);
-  for (TensorId id : graph.outputs) result.outputs.push_back(now[id.index()]);
-  if (graph.loss.valid()) result.loss = now[graph.loss.index()];
-  verify(result);
-  return result;
+  for (std::size_t i = 0; i < graph.tensors.size(); ++i)
+    if (graph.tensors[i].role == Role::kConstant && !needed[i]) tensors_gone[i] = true;
+  return without(graph, ops_gone, tensors_gone);
 }
 
 }  // namespace partita

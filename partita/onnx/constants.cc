@@ -241,6 +241,10 @@ const std::map<std::string, Binary>& binaries() {
       {"GreaterOrEqual", {[](double a, double b) { return double(a >= b); }, [](int64_t a, int64_t b) { return int64_t(a >= b); }, true}},
       {"And", {nullptr, [](int64_t a, int64_t b) { return int64_t(a && b); }, true}},
       {"Or", {nullptr, [](int64_t a, int64_t b) { return int64_t(a || b); }, true}},
+      {"Xor", {nullptr, [](int64_t a, int64_t b) { return int64_t((a != 0) != (b != 0)); }, true}},
+      {"BitwiseAnd", {nullptr, [](int64_t a, int64_t b) { return a & b; }}},
+      {"BitwiseOr", {nullptr, [](int64_t a, int64_t b) { return a | b; }}},
+      {"BitwiseXor", {nullptr, [](int64_t a, int64_t b) { return a ^ b; }}},
   };
   return table;
 }
@@ -349,19 +353,29 @@ Values range(const Values& from, const Values& to, const Values& step) {
   return y;
 }
 
-// Product or sum over all axes, or over the one of a vector.
-Values reduced(const Node& node, const Values& x, const Values* axes_operand, bool product) {
-  std::vector<int64_t> axes = axes_operand ? axes_operand->integer : integers(node, "axes");
-  if (x.shape.size() > 1 && !axes.empty() && axes.size() != x.shape.size()) fail("a reduction of some axes of a constant");
-  if (axes.empty() && integer(node, "noop_with_empty_axes", 0)) return x;
-  Values y = filled(x.dtype, integer(node, "keepdims", 1) ? Shape(x.shape.size(), 1) : Shape{});
-  if (is_float(x.dtype)) {
-    y.real[0] = product;
-    for (double v : x.real) y.real[0] = rounded(product ? y.real[0] * v : y.real[0] + v, x.dtype);
-  } else {
-    y.integer[0] = product;
-    for (int64_t v : x.integer)
-      if (product ? __builtin_mul_overflow(y.integer[0], v, &y.integer[0]) : __builtin_add_overflow(y.integer[0], v, &y.integer[0])) fail("a number that is too large");
+// Places where x is not 0: [rank, count].
+Values nonzero(const Values& x) {
+  std::vector<int64_t> found;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(volume(x.shape)); ++i)
+    if (is_float(x.dtype) ? x.real[i] != 0 : x.integer[i] != 0) found.push_back(static_cast<int64_t>(i));
+  Values y = filled(DType::kInt64, {static_cast<int64_t>(x.shape.size()), static_cast<int64_t>(found.size())});
+  const std::vector<int64_t> strides = strides_of(x.shape);
+  for (std::size_t a = 0; a < x.shape.size(); ++a)
+    for (std::size_t i = 0; i < found.size(); ++i) y.integer[a * found.size() + i] = found[i] / strides[a] % x.shape[a];
+  return y;
+}
+
+Values eye_like(const Node& node, const Values& x) {
+  if (x.shape.size() != 2) fail("an operand of {} axes", x.shape.size());
+  const auto dtype = has(node, "dtype") ? dtype_of(integer(node, "dtype", 0)) : x.dtype;
+  if (!dtype) fail("a result of {}", type_name(integer(node, "dtype", 0)));
+  Values y = filled(*dtype, x.shape);
+  const int64_t k = integer(node, "k", 0);
+  for (int64_t i = 0; i < x.shape[0]; ++i) {
+    if (i + k < 0 || i + k >= x.shape[1]) continue;
+    const std::size_t at = static_cast<std::size_t>(i * x.shape[1] + i + k);
+    if (is_float(*dtype)) y.real[at] = 1;
+    else y.integer[at] = 1;
   }
   return y;
 }
@@ -453,8 +467,9 @@ const std::map<std::string, Evaluator>& evaluators() {
       {"Slice", {1, sliced}},
       {"Transpose", {1, [](const Node& node, In in) { return transposed(node, *in[0]); }}},
       {"Range", {3, [](const Node&, In in) { return range(*in[0], *in[1], *in[2]); }}},
-      {"ReduceProd", {1, [](const Node& node, In in) { return reduced(node, *in[0], in.size() > 1 ? in[1] : nullptr, true); }}},
-      {"ReduceSum", {1, [](const Node& node, In in) { return reduced(node, *in[0], in.size() > 1 ? in[1] : nullptr, false); }}},
+      {"NonZero", {1, [](const Node&, In in) { return nonzero(*in[0]); }}},
+      {"EyeLike", {1, [](const Node& node, In in) { return eye_like(node, *in[0]); }}},
+      {"BitwiseNot", {1, [](const Node&, In in) { return unary(*in[0], nullptr, [](int64_t v) { return ~v; }); }}},
       {"Neg", {1, [](const Node&, In in) { return unary(*in[0], [](double v) { return -v; }, [](int64_t v) { return wrapping(-static_cast<unsigned __int128>(v)); }); }}},
       {"Abs", {1, [](const Node&, In in) { return unary(*in[0], [](double v) { return std::abs(v); }, [](int64_t v) { return v < 0 ? wrapping(-static_cast<unsigned __int128>(v)) : v; }); }}},
       {"Floor", {1, [](const Node&, In in) { return unary(*in[0], [](double v) { return std::floor(v); }, nullptr); }}},

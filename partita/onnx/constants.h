@@ -1,5 +1,6 @@
-// The small evaluator that computes what is constant once the inputs' shapes are: shape arithmetic, and the tensors that PyTorch's
+// The small, fast evaluator of what is constant once the inputs' shapes are: shape arithmetic, and the tensors that PyTorch's
 // exporter builds node by node (a zero bias as Shape, CastLike, Expand). Integers and booleans are exact; float32 is rounded.
+// Other operators on constants go through their converter and the reference evaluator (import.cc).
 #pragma once
 #include <optional>
 #include <vector>

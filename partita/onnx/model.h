@@ -1,7 +1,9 @@
 // An ONNX file as plain structs, checked; protobuf stays inside model.cc.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -11,17 +13,28 @@
 
 namespace partita::onnx_model {
 
+struct Subgraph;
+
 // Floats as the shortest decimal that gives the file's float32: 1e-05, not 9.999999747378752e-06.
-using Attribute = std::variant<double, int64_t, std::string, std::vector<double>, std::vector<int64_t>, Values>;
+using Attribute = std::variant<double, int64_t, std::string, std::vector<double>, std::vector<int64_t>, Values, std::shared_ptr<const Subgraph>>;
 
 struct Node {
   std::string name;  // or its number and operator, "Conv #3", where the file has none
   std::string operation, domain;
+  int64_t opset = 0;  // of its domain: the model's, or that of the local function which it comes from
   std::vector<std::string> inputs, outputs;  // names of values; "": absent
+  std::vector<std::string> captured;         // what its subgraphs read from outside
   std::map<std::string, Attribute> attributes;
   std::string unreadable;  // why an attribute could not be read (subgraphs, strings, sparse tensors), or ""
   Source source;
   std::vector<std::string> scopes;  // PyTorch's: "", "layer1", "layer1.0", "conv2d"
+  std::string owner_class;          // PyTorch's class of the module: "torch.nn.modules.linear.Linear"
+};
+
+// A branch of an If. Its names are unique in the model, except that two branches of one If may use the same ones.
+struct Subgraph {
+  std::vector<Node> nodes;  // each after those that it reads; the first are Constants for its initializers
+  std::vector<std::string> outputs;
 };
 
 struct Dimension {
@@ -36,13 +49,20 @@ struct Input {
 };
 
 struct Initializer {
-  Values values;
+  DType dtype = DType::kFloat32;
+  Shape shape;
   std::string kind;  // PyTorch's: "PARAMETER", "BUFFER", or "" if the file does not say
+  // What the exporter's optimizer computed it from: names of values, parameters among them. Empty: it did not.
+  std::vector<std::string> folded_from;
+  // Reads the values; those in a file of their own are not read before. Bad input: that file is missing, too short, or not
+  // in the model's folder.
+  std::function<Values()> load;
 };
 
 struct Model {
   std::string path;
   int64_t opset = 0;
+  bool from_dynamo = false;   // PyTorch's newer exporter: it says which initializers are parameters
   std::vector<Input> inputs;  // without the initializers
   std::vector<std::string> outputs;
   std::map<std::string, Initializer> initializers;
@@ -50,10 +70,16 @@ struct Model {
   std::vector<Node> nodes;  // each after those that it reads
 };
 
-// Bad input: cannot be read, not an ONNX model, damaged, cyclic, a value with two producers or none.
+// Local functions are inlined. Bad input: cannot be read, not an ONNX model, damaged, cyclic, a value with two producers or
+// none, an opset or IR version that is too old or too new.
 Model read_model(const std::string& path);
 
-// A dtype by ONNX's number (TensorProto.DataType); int32 and its like become int64. Empty: not supported.
+// Why an operator of a newer opset than kNewestOpset is not what it was there; empty: it is. `opset` is the model's.
+std::string changed_since(const std::string& operation, int64_t opset);
+constexpr int64_t kOldestOpset = 7, kNewestOpset = 24, kNewestKnownOpset = 28;
+
+// A dtype by ONNX's number (TensorProto.DataType); int32 and its like become int64, float16 and bfloat16 float32. Empty: not
+// supported.
 std::optional<DType> dtype_of(int64_t onnx_type);
 std::string type_name(int64_t onnx_type);  // "FLOAT16"
 

@@ -1,4 +1,4 @@
-// ONNX files to forward graphs: what PyTorch's exporters write of convolutional and fully connected networks.
+// ONNX files to forward graphs: models as today's exporters write them, opset 7 to 24.
 #pragma once
 #include <map>
 #include <memory>
@@ -14,14 +14,19 @@ struct OnnxOptions {
   std::map<std::string, int64_t> bindings;
   // Replaces axis 0 of every input; 0: as in the file.
   int64_t batch = 0;
+  // Without: parameters and running statistics have their shapes, and start at random; what lies beside the file is not read.
+  bool load_weights = true;
 };
 
 // The forward graph, ready for training and evaluation:
-// - Floating initializers are parameters, with their values; scalars, integers and buffers are constants.
+// - Floating initializers are parameters, with their values; scalars, integers, buffers, and tables that the exporter's optimizer
+//   computed from several values are constants. A weight that several nodes read is one parameter.
 // - BatchNormalization is put into training form, whichever form the file has (PyTorch writes the inference form for models in
 //   training mode too): its running statistics are state, updated with the file's momentum; evaluation_graph() uses them.
 // - What is constant once the inputs' shapes are (chains of Shape, Gather, Concat, ..) is computed here and gone.
-// - Dropout is gone, as in evaluation.
+// - Local functions are inlined; an If with a constant condition is the branch that it names.
+// - float16 and bfloat16 tensors become float32, all integers int64.
+// - Dropout is gone, as in evaluation, unless the file says that it draws (training_mode).
 // - Inputs and outputs keep the file's names; ops are named after the module they come from, where the file says so.
 // Bad input, in one error: a file that cannot be read or is no ONNX model, an input whose shape is not bound, a cycle, and all
 // nodes that cannot be imported, with file, node, operator and opset.
@@ -37,8 +42,9 @@ struct OnnxNode {
     kUnsupported,
   } fate = Fate::kImported;
   std::string name, operation;  // "node_conv2d", "Conv"
+  int64_t opset = 0;
   Source source;
-  std::string why;  // of kUnsupported: the reason; of kImported: the ops' definitions
+  std::string why;  // of kImported: the ops' definitions; else the reason
 };
 std::string_view name_of(OnnxNode::Fate fate);  // "imported"
 // Every node of the file, in order of execution, without an error for those that cannot be imported.

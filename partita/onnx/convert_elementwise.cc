@@ -1,0 +1,201 @@
+// Operators that compute one value of the result from one value of each operand.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "partita/base/error.h"
+#include "partita/graph/infer.h"
+#include "partita/onnx/converter.h"
+
+namespace partita::onnx_model {
+namespace {
+
+Converter unary(const char* definition) {
+  return [definition](NodeContext& n) -> Results { return {n.op(definition, {n.tensor(0)})}; };
+}
+
+// With attributes that are numbers under the same names here and there.
+Converter unary_with(const char* definition, std::map<const char*, double> defaults) {
+  return [definition, defaults = std::move(defaults)](NodeContext& n) -> Results {
+    tdl::Attributes attributes;
+    for (const auto& [name, otherwise] : defaults) attributes[name] = n.real(name, otherwise);
+    return {n.op(definition, {n.tensor(0)}, std::move(attributes))};
+  };
+}
+
+Results two(NodeContext& n, const char* definition) {
+  if (n.dtype(0) != n.dtype(1)) fail("operands of {} and {}", name_of(n.dtype(0)), name_of(n.dtype(1)));
+  broadcast(n.shape(0), n.shape(1));
+  return {n.op(definition, {n.tensor(0), n.tensor(1)})};
+}
+Converter binary(const char* definition) {
+  return [definition](NodeContext& n) { return two(n, definition); };
+}
+
+// Of any number of operands, one by one.
+Converter chain(const char* definition) {
+  return [definition](NodeContext& n) -> Results {
+    if (n.count() == 0) fail("no operands");
+    if (n.count() == 1) return {n.same(0)};
+    TensorId sum = n.tensor(0);
+    for (std::size_t i = 1; i + 1 < n.count(); ++i) sum = n.before(definition, {sum, n.tensor(i)});
+    return {n.op(definition, {sum, n.tensor(n.count() - 1)})};
+  };
+}
+
+Results mean(NodeContext& n) {
+  if (n.count() == 0) fail("no operands");
+  if (n.count() == 1) return {n.same(0)};
+  TensorId total = n.tensor(0);
+  for (std::size_t i = 1; i < n.count(); ++i) total = n.before("add", {total, n.tensor(i)});
+  return {n.op("div", {total, n.scalar(static_cast<double>(n.count()), n.dtype_of(total))})};
+}
+
+// x + 0, x - 0, x * 1, x / 1 are x: exporters leave them behind.
+Converter binary_with_neutral(const char* definition, double neutral, bool either) {
+  return [=](NodeContext& n) -> Results {
+    if (n.dtype(0) == n.dtype(1)) {
+      const Shape both = broadcast(n.shape(0), n.shape(1));
+      if (n.is_filled_with(1, neutral) && both == n.shape(0)) return {n.same(0)};
+      if (either && n.is_filled_with(0, neutral) && both == n.shape(1)) return {n.same(1)};
+    }
+    return two(n, definition);
+  };
+}
+
+Results division(NodeContext& n) {
+  if (!is_float(n.dtype(0))) fail("a division of integers that are not constant");
+  return binary_with_neutral("div", 1, false)(n);
+}
+
+Results modulo(NodeContext& n) {
+  if (n.integer("fmod", 0)) fail("fmod=1 on operands that are not constant");
+  return two(n, "mod");
+}
+
+Results power(NodeContext& n) {
+  const Values* exponent = n.value(1).constant.get();
+  if (exponent && volume(exponent->shape) == 1 && exponent->shape.size() <= n.rank(0) && is_float(n.dtype(0))) {
+    const double e = *n.number(1, "exponent");
+    if (e == 1) return {n.same(0)};
+    if (e == 2) return {n.op("square", {n.tensor(0)})};
+    if (e == 0.5) return {n.op("sqrt", {n.tensor(0)})};
+    if (e == -1) return {n.op("reciprocal", {n.tensor(0)})};
+    if (e == 3) return {n.op("mul", {n.before("square", {n.tensor(0)}), n.tensor(0)})};
+    return {n.op("pow", {n.tensor(0), n.scalar(e, n.dtype(0))})};
+  }
+  return two(n, "pow");
+}
+
+// Where(IsNaN(s), 0, s) of s = Softmax(x) is how the exporter writes attention: rows that are masked as a whole are 0. The op
+// softmax does that itself.
+bool is_masked_softmax(NodeContext& n) {
+  const auto& producer = n.state.producer;
+  const auto nan = producer.find(n.name(0)), softmax = producer.find(n.name(2));
+  if (nan == producer.end() || softmax == producer.end() || nan->second->operation != "IsNaN" || softmax->second->operation != "Softmax") return false;
+  if (nan->second->inputs != std::vector<std::string>{n.name(2)} || !n.is_filled_with(1, 0) || n.state.readers.at(n.name(2)) != 2) return false;
+  const TensorId tensor = n.value(2).tensor;
+  return tensor.valid() && n.build.graph().tensor(tensor).producer.valid() && n.build.graph().op(n.build.graph().tensor(tensor).producer).definition == "softmax" &&
+         broadcast(n.shape(1), n.shape(2)) == n.shape(2);
+}
+
+Results where(NodeContext& n) {
+  if (n.dtype(1) != n.dtype(2)) fail("choices of {} and {}", name_of(n.dtype(1)), name_of(n.dtype(2)));
+  if (is_masked_softmax(n)) {
+    Op& softmax = n.build.graph().op(n.build.graph().tensor(n.value(2).tensor).producer);
+    softmax.attributes["masked"] = 1;
+    softmax.bound = bind_op(n.build.graph(), softmax);
+    return {n.same(2)};
+  }
+  // A condition that is the same everywhere, in a constant that says nothing else.
+  const Shape all = broadcast(broadcast(n.shape(0), n.shape(1)), n.shape(2));
+  if (n.is_filled_with(0, 1) && n.shape(1) == all) return {n.same(1)};
+  if (n.is_filled_with(0, 0) && n.shape(2) == all) return {n.same(2)};
+  return {n.op("where", {n.tensor(0), n.tensor(1), n.tensor(2)})};
+}
+
+Results clip(NodeContext& n) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  if (!is_float(n.dtype(0))) {
+    TensorId x = n.tensor(0);
+    if (n.present(1)) x = n.before("maximum", {x, n.tensor(1)});
+    if (n.present(2)) x = n.before("minimum", {x, n.tensor(2)});
+    return {n.made(x)};
+  }
+  return {n.op("clip", {n.tensor(0)}, {{"lo", n.number(1, "min").value_or(-infinity)}, {"hi", n.number(2, "max").value_or(infinity)}})};
+}
+
+Results gelu(NodeContext& n) { return {n.op(n.text("approximate", "none") == "tanh" ? "gelu_tanh" : "gelu", {n.tensor(0)})}; }
+
+// x sigmoid(alpha x).
+Results swish(NodeContext& n) {
+  const double alpha = n.real("alpha", 1);
+  if (alpha == 1) return {n.op("silu", {n.tensor(0)})};
+  const TensorId x = n.tensor(0), scaled = n.before("mul", {x, n.scalar(alpha, n.dtype(0))});
+  return {n.op("mul", {x, n.before("sigmoid", {scaled})})};
+}
+
+// A slope a channel [c, 1, 1], or of a shape that broadcasts to x.
+Results prelu(NodeContext& n) { return {n.op("prelu", {n.tensor(0), n.tensor(1)})}; }
+
+// max(0, x) + min(0, alpha (e^(x/alpha) - 1)) is elu for x/alpha, times alpha.
+Results celu(NodeContext& n) {
+  const double alpha = n.real("alpha", 1);
+  const DType dtype = n.dtype(0);
+  const TensorId scaled = n.before("div", {n.tensor(0), n.scalar(alpha, dtype)}), y = n.before("elu", {scaled}, {{"alpha", 1}});
+  return {n.op("mul", {y, n.scalar(alpha, dtype)})};
+}
+
+Results thresholded_relu(NodeContext& n) {
+  const DType dtype = n.dtype(0);
+  const TensorId above = n.before("greater", {n.tensor(0), n.scalar(n.real("alpha", 1), dtype)});
+  return {n.op("where", {above, n.tensor(0), n.scalar(0, dtype)})};
+}
+
+Results cast_to(NodeContext& n, DType to) {
+  if (n.dtype(0) == to) return {n.same(0)};
+  return {n.op("cast", {n.tensor(0)}, {{"to", static_cast<double>(to)}})};
+}
+Results cast(NodeContext& n) {
+  const auto to = onnx_model::dtype_of(n.integer("to", 0));
+  if (!to) fail("a cast to {}, which is not supported", type_name(n.integer("to", 0)));
+  return cast_to(n, *to);
+}
+
+}  // namespace
+
+void add_elementwise_converters(Converters& table) {
+  for (const auto& [operation, definition] :
+       {std::pair{"Relu", "relu"}, {"Tanh", "tanh"}, {"Sigmoid", "sigmoid"}, {"Erf", "erf"}, {"Exp", "exp"}, {"Log", "log"}, {"Sqrt", "sqrt"}, {"Neg", "neg"}, {"Abs", "abs"},
+        {"Sign", "sign"}, {"Floor", "floor"}, {"Ceil", "ceil"}, {"Round", "round"}, {"Reciprocal", "reciprocal"}, {"Sin", "sin"}, {"Cos", "cos"}, {"Tan", "tan"},
+        {"Not", "logical_not"}, {"IsNaN", "is_nan"}, {"IsInf", "is_inf"}, {"Softplus", "softplus"}, {"Softsign", "softsign"}, {"HardSwish", "hard_swish"}, {"Mish", "mish"}})
+    table[operation] = unary(definition);
+  table["LeakyRelu"] = unary_with("leaky_relu", {{"alpha", 0.01}});
+  table["Elu"] = unary_with("elu", {{"alpha", 1}});
+  table["Selu"] = unary_with("selu", {{"alpha", 1.67326319217681884765625}, {"gamma", 1.05070102214813232421875}});
+  table["HardSigmoid"] = unary_with("hard_sigmoid", {{"alpha", 0.2}, {"beta", 0.5}});
+  for (const auto& [operation, definition] : {std::pair{"Equal", "equal"}, {"Less", "less"}, {"LessOrEqual", "less_equal"}, {"Greater", "greater"}, {"GreaterOrEqual", "greater_equal"},
+                                              {"And", "logical_and"}, {"Or", "logical_or"}, {"Xor", "logical_xor"}})
+    table[operation] = binary(definition);
+  table["Add"] = binary_with_neutral("add", 0, true);
+  table["Sub"] = binary_with_neutral("sub", 0, false);
+  table["Mul"] = binary_with_neutral("mul", 1, true);
+  table["Div"] = division;
+  table["Mod"] = modulo;
+  table["Pow"] = power;
+  table["Sum"] = chain("add");
+  table["Max"] = chain("maximum");
+  table["Min"] = chain("minimum");
+  table["Mean"] = mean;
+  table["Where"] = where;
+  table["Clip"] = clip;
+  table["Gelu"] = gelu;
+  table["Swish"] = swish;
+  table["PRelu"] = prelu;
+  table["Celu"] = celu;
+  table["ThresholdedRelu"] = thresholded_relu;
+  table["Cast"] = cast;
+  table["CastLike"] = [](NodeContext& n) { return cast_to(n, n.dtype(1)); };
+}
+
+}  // namespace partita::onnx_model

@@ -1,0 +1,509 @@
+// Products, convolutions, pooling, normalization, reductions, attention: what is a composition is decomposed.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "partita/base/error.h"
+#include "partita/onnx/converter.h"
+#include "partita/ops/ops.h"
+
+namespace partita::onnx_model {
+namespace {
+
+double d(int64_t v) { return static_cast<double>(v); }
+
+// ---------------------------------------------------------------- products
+
+Results gemm(NodeContext& n) {
+  const double alpha = n.real("alpha", 1), beta = n.real("beta", 1);
+  if (n.rank(0) != 2 || n.rank(1) != 2) fail("operands {} and {}", shape_text(n.shape(0)), shape_text(n.shape(1)));
+  const bool bias = n.present(2) && beta != 0 && !n.is_filled_with(2, 0), transposed = n.integer("transB", 0) != 0;
+  TensorId x = n.tensor(0);
+  if (n.integer("transA", 0)) x = n.before("transpose", {x}, listed("perm", {1, 0}));
+  const tdl::Attributes attributes{{"transposed", transposed ? 1.0 : 0.0}};
+  const int64_t outputs = n.shape(1)[transposed ? 0 : 1];
+  if (alpha == 1 && !bias) return {n.op("linear", {x, n.tensor(1)}, attributes)};
+  if (alpha == 1 && beta == 1 && n.shape(2) == Shape{outputs}) return {n.op("linear", {x, n.tensor(1), n.tensor(2)}, attributes)};
+  TensorId y = n.before("linear", {x, n.tensor(1)}, attributes);
+  const DType dtype = n.dtype_of(y);
+  if (alpha != 1 && !bias) return {n.op("mul", {y, n.scalar(alpha, dtype)})};
+  if (alpha != 1) y = n.before("mul", {y, n.scalar(alpha, dtype)});
+  TensorId b = n.tensor(2);
+  if (beta != 1) b = n.before("mul", {b, n.scalar(beta, dtype)});
+  return {n.op("add", {y, b})};
+}
+
+Results matmul(NodeContext& n) {
+  const Shape a = n.shape(0), b = n.shape(1);
+  if (n.transposed_weight) {
+    if (a.size() >= 2 && b.size() == 2) return {n.op("linear", {n.tensor(0), n.tensor(1)}, {{"transposed", 1}})};
+    fail("operands {} and {} transposed", shape_text(a), shape_text(b));
+  }
+  if (a.empty() || b.empty()) fail("operands {} and {}", shape_text(a), shape_text(b));
+  if (a.size() == 1 || b.size() == 1) {  // a vector is a matrix with one row, or one column
+    const TensorId x = a.size() == 1 ? n.reshaped_before(n.tensor(0), {1, a[0]}) : n.tensor(0);
+    const TensorId y = b.size() == 1 ? n.reshaped_before(n.tensor(1), {b[0], 1}) : n.tensor(1);
+    const TensorId product = n.before("matmul", {x, y});
+    Shape shape = n.build.shape(product);
+    if (b.size() == 1) shape.pop_back();
+    if (a.size() == 1) shape.erase(shape.end() - (b.size() == 1 ? 1 : 2));
+    return {n.reshaped(product, shape)};
+  }
+  if (b.size() == 2 && n.build.graph().tensor(n.tensor(1)).role == Role::kParameter) return {n.op("linear", {n.tensor(0), n.tensor(1)})};
+  return {n.op("matmul", {n.tensor(0), n.tensor(1)})};
+}
+
+// One or two operands: letters that only one operand has and the result lacks are summed first; what is left is a batched
+// matrix product over the letters [in both and in the result | only in a | summed] and [.. | summed | only in b].
+Results einsum(NodeContext& n) {
+  std::string equation = n.text("equation", "");
+  equation.erase(std::remove(equation.begin(), equation.end(), ' '), equation.end());
+  if (equation.find('.') != std::string::npos) fail("equation '{}': an ellipsis is not supported", equation);
+  const std::size_t arrow = equation.find("->"), comma = equation.find(',');
+  const std::string inputs = equation.substr(0, arrow);
+  std::vector<std::string> letters{inputs.substr(0, comma)};
+  if (comma < inputs.size()) letters.push_back(inputs.substr(comma + 1));
+  if (letters.size() != n.count() || letters.back().find(',') != std::string::npos) fail("equation '{}' of {} operands: one or two are supported", equation, n.count());
+  std::string result;
+  if (arrow != std::string::npos) result = equation.substr(arrow + 2);
+  else
+    for (char c = 'A'; c <= 'z'; ++c)
+      if (std::count(inputs.begin(), inputs.end(), c) == 1) result += c;
+  std::map<char, int64_t> extent;
+  std::vector<TensorId> x;
+  for (std::size_t i = 0; i < letters.size(); ++i) {
+    if (letters[i].size() != n.rank(i)) fail("equation '{}': operand {} is {}", equation, i, shape_text(n.shape(i)));
+    for (std::size_t a = 0; a < letters[i].size(); ++a) {
+      if (letters[i].find(letters[i][a]) != a) fail("equation '{}': a diagonal is not supported", equation);
+      const auto [known, fresh] = extent.emplace(letters[i][a], n.shape(i)[a]);
+      if (!fresh && known->second != n.shape(i)[a]) fail("equation '{}': '{}' is {} and {}", equation, letters[i][a], known->second, n.shape(i)[a]);
+    }
+    x.push_back(n.tensor(i));
+  }
+  auto has = [](const std::string& list, char c) { return list.find(c) != std::string::npos; };
+  for (char c : result)
+    if (!extent.contains(c) || std::count(result.begin(), result.end(), c) != 1) fail("equation '{}'", equation);
+  for (std::size_t i = 0; i < letters.size(); ++i) {
+    std::vector<int64_t> gone;
+    std::string left;
+    for (std::size_t a = 0; a < letters[i].size(); ++a) {
+      const char c = letters[i][a];
+      if (has(result, c) || (letters.size() == 2 && has(letters[1 - i], c))) left += c;
+      else gone.push_back(static_cast<int64_t>(a));
+    }
+    if (!gone.empty()) x[i] = n.before("reduce_sum", {x[i]}, listed("axes", gone));
+    letters[i] = left;
+  }
+  auto arranged = [&](TensorId id, const std::string& from, const std::string& to) {
+    std::vector<int64_t> order;
+    for (char c : to) order.push_back(static_cast<int64_t>(from.find(c)));
+    return n.transposed_before(id, order);
+  };
+  auto count = [&](const std::string& list) {
+    int64_t product = 1;
+    for (char c : list) product *= extent.at(c);
+    return product;
+  };
+  if (letters.size() == 1) return {n.made(arranged(x[0], letters[0], result))};
+  std::string both, summed, only_a, only_b;
+  for (char c : letters[0]) (has(letters[1], c) ? (has(result, c) ? both : summed) : only_a) += c;
+  for (char c : letters[1])
+    if (!has(letters[0], c)) only_b += c;
+  const TensorId a = n.reshaped_before(arranged(x[0], letters[0], both + only_a + summed), {count(both), count(only_a), count(summed)});
+  const TensorId b = n.reshaped_before(arranged(x[1], letters[1], both + summed + only_b), {count(both), count(summed), count(only_b)});
+  Shape apart;
+  for (char c : both + only_a + only_b) apart.push_back(extent.at(c));
+  const TensorId y = n.reshaped_before(n.before("matmul", {a, b}), apart);
+  return {n.made(arranged(y, both + only_a + only_b, result))};
+}
+
+// ---------------------------------------------------------------- windows
+
+// Stride, dilation and padding of a window over the last two axes of x. A window over one axis is one of height 1.
+tdl::Attributes windows(NodeContext& n, const Shape& x, const std::array<int64_t, 2>& kernel) {
+  const bool flat = n.rank(0) == 3;
+  auto pair = [&](const char* name) {
+    std::vector<int64_t> values = n.integers(name);
+    if (flat && values.size() == 1) values.insert(values.begin(), 1);
+    if (!values.empty() && values.size() != 2) fail("{} of {} axes: only windows over one or two axes are supported", name, values.size());
+    return values.empty() ? std::vector<int64_t>{1, 1} : values;
+  };
+  const std::vector<int64_t> stride = pair("strides"), dilation = pair("dilations");
+  std::vector<int64_t> pads = n.integers("pads");
+  if (flat && pads.size() == 2) pads = {0, pads[0], 0, pads[1]};
+  if (pads.empty()) pads = {0, 0, 0, 0};
+  if (pads.size() != 4) fail("pads of {} numbers", pads.size());
+  const std::string automatic = n.text("auto_pad", "NOTSET");
+  if (automatic == "VALID") pads = {0, 0, 0, 0};
+  else if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
+    for (std::size_t a = 0; a < 2; ++a) {
+      if (stride[a] < 1) fail("a stride of {}", stride[a]);
+      const int64_t count = (x[2 + a] + stride[a] - 1) / stride[a];
+      const int64_t total = std::max<int64_t>(0, (count - 1) * stride[a] + dilation[a] * (kernel[a] - 1) + 1 - x[2 + a]);
+      pads[a] = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
+      pads[a + 2] = total - pads[a];
+    }
+  } else if (automatic != "NOTSET") {
+    fail("auto_pad {}", automatic);
+  }
+  return {{"sh", d(stride[0])}, {"sw", d(stride[1])}, {"dh", d(dilation[0])}, {"dw", d(dilation[1])},
+          {"pt", d(pads[0])},   {"pl", d(pads[1])},   {"pb", d(pads[2])},     {"pr", d(pads[3])}};
+}
+
+// [n, c, w] as [n, c, 1, w].
+Shape with_height(const Shape& shape) { return shape.size() == 3 ? Shape{shape[0], shape[1], 1, shape[2]} : shape; }
+Results without_height(NodeContext& n, TensorId y) {
+  const Shape& s = n.build.shape(y);
+  return {n.reshaped(y, {s[0], s[1], s[3]})};
+}
+
+Results convolution(NodeContext& n) {
+  const Shape x = with_height(n.shape(0)), w = with_height(n.shape(1));
+  if (x.size() != 4 || w.size() != 4 || n.rank(0) != n.rank(1))
+    fail("a convolution of {} with {}: only those over one or two axes are supported", shape_text(n.shape(0)), shape_text(n.shape(1)));
+  tdl::Attributes attributes = windows(n, x, {w[2], w[3]});
+  attributes["groups"] = d(n.integer("group", 1));
+  std::vector<TensorId> operands{n.reshaped_before(n.tensor(0), x), n.reshaped_before(n.tensor(1), w)};
+  if (n.present(2) && !n.is_filled_with(2, 0)) operands.push_back(n.tensor(2));
+  if (n.rank(0) == 3) return without_height(n, n.before("conv2d", std::move(operands), std::move(attributes)));
+  return {n.op("conv2d", std::move(operands), std::move(attributes))};
+}
+
+Results pool(NodeContext& n, const char* definition, tdl::Attributes more) {
+  const Shape x = with_height(n.shape(0));
+  std::vector<int64_t> kernel = n.integers("kernel_shape");
+  if (n.rank(0) == 3 && kernel.size() == 1) kernel.insert(kernel.begin(), 1);
+  if (x.size() != 4 || kernel.size() != 2) fail("pooling of {}: only pooling over one or two axes is supported", shape_text(n.shape(0)));
+  tdl::Attributes attributes = windows(n, x, {kernel[0], kernel[1]});
+  attributes["kh"] = d(kernel[0]);
+  attributes["kw"] = d(kernel[1]);
+  attributes["ceil"] = d(n.integer("ceil_mode", 0));
+  attributes.merge(more);
+  if (n.rank(0) == 3) return without_height(n, n.before(definition, {n.reshaped_before(n.tensor(0), x)}, std::move(attributes)));
+  return {n.op(definition, {n.tensor(0)}, std::move(attributes))};
+}
+
+Results max_pool(NodeContext& n) {
+  if (n.integer("storage_order", 0)) fail("storage_order 1");
+  return pool(n, "max_pool", {});
+}
+Results average_pool(NodeContext& n) { return pool(n, "average_pool", {{"count_padding", d(n.integer("count_include_pad", 0))}}); }
+
+std::vector<int64_t> spatial_axes(NodeContext& n) {
+  if (n.rank(0) < 3) fail("global pooling of {}", shape_text(n.shape(0)));
+  std::vector<int64_t> axes(n.rank(0) - 2);
+  std::iota(axes.begin(), axes.end(), 2);
+  return axes;
+}
+Results global_pool(NodeContext& n, const char* definition) {
+  tdl::Attributes attributes = listed("axes", spatial_axes(n));
+  if (n.rank(0) == 4 && std::string_view(definition) == "reduce_mean") return {n.op("global_average_pool", {n.tensor(0)})};
+  attributes["keepdims"] = 1;
+  return {n.op(definition, {n.tensor(0)}, std::move(attributes))};
+}
+
+// ---------------------------------------------------------------- normalization
+
+Results batch_norm(NodeContext& n) {
+  if (n.count() != 5) fail("{} operands instead of 5", n.count());
+  const double eps = n.real("epsilon", 1e-5), momentum = 1 - n.real("momentum", 0.9);
+  const TensorId x = n.tensor(0), scale = n.tensor(1), bias = n.tensor(2), mean = n.tensor(3), variance = n.tensor(4);
+  const auto role = [&](TensorId id) { return n.build.graph().tensor(id).role; };
+  if (role(mean) != Role::kState || role(variance) != Role::kState) fail("its running mean and variance are no initializers of the file");
+  if (!n.state.normalized.insert(mean).second || !n.state.normalized.insert(variance).second)
+    fail("its running statistics are shared with another BatchNormalization: a module that is used twice cannot be trained");
+  // The result must have the node's name, and batch_norm has three.
+  const auto& outputs = n.state.model.outputs;
+  const bool is_output = std::find(outputs.begin(), outputs.end(), n.op_name()) != outputs.end();
+  return {n.made(batch_norm_training(n.build, x, scale, bias, mean, variance, eps, momentum, is_output ? n.op_name() + ".norm" : n.op_name()))};
+}
+
+bool is_read(NodeContext& n, std::size_t result) { return result < n.node.outputs.size() && n.state.readers.contains(n.node.outputs[result]); }
+
+// Scale and bias over the last axes of x from `axis` on, of shapes that broadcast to those.
+TensorId over_last_axes(NodeContext& n, std::size_t operand, const Shape& last) {
+  if (n.shape(operand) == last) return n.tensor(operand);
+  if (broadcast(n.shape(operand), last) != last) fail("operand {} is {}, the normalized axes are {}", operand, shape_text(n.shape(operand)), shape_text(last));
+  return n.before("expand", {n.tensor(operand)}, listed("shape", last));
+}
+
+Results layer_norm(NodeContext& n) {
+  const Shape& x = n.shape(0);
+  const std::size_t axis = n.axis("axis", -1, x.size());
+  const Shape last(x.begin() + static_cast<std::ptrdiff_t>(axis), x.end());
+  std::vector<TensorId> operands{n.tensor(0)};
+  for (std::size_t i = 1; i < 3 && n.present(i); ++i) operands.push_back(over_last_axes(n, i, last));
+  const Results results = n.ops("layer_norm", std::move(operands), {{"eps", n.real("epsilon", 1e-5)}, {"axes", d(static_cast<int64_t>(last.size()))}});
+  Results all{results[0]};
+  Shape kept = x;
+  std::fill(kept.begin() + static_cast<std::ptrdiff_t>(axis), kept.end(), 1);
+  for (std::size_t r = 1; r < 3 && is_read(n, r); ++r) all.push_back(n.made(n.reshaped_before(results[r].tensor, kept)));
+  return all;
+}
+
+Results rms_norm(NodeContext& n) {
+  const Shape& x = n.shape(0);
+  const std::size_t axis = n.axis("axis", -1, x.size());
+  const Shape last(x.begin() + static_cast<std::ptrdiff_t>(axis), x.end());
+  std::vector<TensorId> operands{n.tensor(0)};
+  if (n.present(1)) operands.push_back(over_last_axes(n, 1, last));
+  return {n.op("rms_norm", std::move(operands), {{"eps", n.real("epsilon", 1e-5)}, {"axes", d(static_cast<int64_t>(last.size()))}})};
+}
+
+// Before opset 21 scale and bias were given by group.
+TensorId by_channel(NodeContext& n, std::size_t operand, int64_t channels, int64_t groups) {
+  if (n.shape(operand) == Shape{channels}) return n.tensor(operand);
+  if (n.shape(operand) != Shape{groups}) fail("operand {} is {} for {} channels in {} groups", operand, shape_text(n.shape(operand)), channels, groups);
+  const TensorId wide = n.before("expand", {n.reshaped_before(n.tensor(operand), {groups, 1})}, listed("shape", {groups, channels / groups}));
+  return n.reshaped_before(wide, {channels});
+}
+
+Results group_norm(NodeContext& n, int64_t groups) {
+  if (n.rank(0) < 2 || groups < 1) fail("{} groups of {}", groups, shape_text(n.shape(0)));
+  const int64_t channels = n.shape(0)[1];
+  return {n.op("group_norm", {n.tensor(0), by_channel(n, 1, channels, groups), by_channel(n, 2, channels, groups)}, {{"eps", n.real("epsilon", 1e-5)}, {"groups", d(groups)}})};
+}
+
+// (x - mean) / sqrt(mean of squares) without an epsilon of its own; ONNX's function body has 1e-9.
+Results mean_variance_norm(NodeContext& n) {
+  std::vector<int64_t> axes = n.integers("axes");
+  if (axes.empty()) axes = {0, 2, 3};
+  tdl::Attributes over = listed("axes", axes);
+  over["keepdims"] = 1;
+  const TensorId centred = n.before("sub", {n.tensor(0), n.before("reduce_mean", {n.tensor(0)}, over)});
+  const TensorId deviation = n.before("sqrt", {n.before("reduce_mean", {n.before("square", {centred})}, over)});
+  return {n.op("div", {centred, n.before("add", {deviation, n.scalar(1e-9, n.dtype(0))})})};
+}
+
+Results lp_norm(NodeContext& n) {
+  const int64_t p = n.integer("p", 2);
+  tdl::Attributes over = listed("axes", {axis_of(n.integer("axis", -1), n.rank(0))});
+  over["keepdims"] = 1;
+  if (p != 1 && p != 2) fail("p={}", p);
+  const TensorId x = n.tensor(0), sum = n.before("reduce_sum", {n.before(p == 1 ? "abs" : "square", {x})}, over);
+  return {n.op("div", {x, p == 1 ? sum : n.before("sqrt", {sum})})};
+}
+
+// ---------------------------------------------------------------- reductions
+
+std::vector<int64_t> reduced_axes(NodeContext& n) {
+  std::vector<int64_t> axes = n.list("axes", 1);
+  for (int64_t& axis : axes) axis = axis_of(axis, n.rank(0));
+  std::sort(axes.begin(), axes.end());
+  return axes;
+}
+
+// `before`: what is done to each value first; `after`: to the result.
+Converter reduction(const char* definition, const char* before = nullptr, const char* after = nullptr) {
+  return [=](NodeContext& n) -> Results {
+    const std::vector<int64_t> axes = reduced_axes(n);
+    const bool nothing = n.rank(0) == 0 || (axes.empty() && n.integer("noop_with_empty_axes", 0));
+    if (nothing && !before) return {n.same(0)};
+    TensorId x = n.tensor(0);
+    if (before) x = n.before(before, {x});
+    if (!nothing) {
+      const bool keepdims = n.integer("keepdims", 1) != 0;
+      if (std::string_view(definition) == "reduce_mean" && n.rank(0) == 4 && axes == std::vector<int64_t>{2, 3} && keepdims) return {n.op("global_average_pool", {x})};
+      tdl::Attributes attributes = listed("axes", axes);
+      attributes["keepdims"] = keepdims;
+      if (!after) return {n.op(definition, {x}, std::move(attributes))};
+      x = n.before(definition, {x}, std::move(attributes));
+    }
+    return {after ? n.op(after, {x}) : n.made(x)};
+  };
+}
+
+// With the largest taken out first, so that nothing overflows.
+Results log_sum_exp(NodeContext& n) {
+  const std::vector<int64_t> axes = reduced_axes(n);
+  tdl::Attributes kept = listed("axes", axes), reduced = kept;
+  kept["keepdims"] = 1;
+  reduced["keepdims"] = n.integer("keepdims", 1) != 0;
+  const TensorId x = n.tensor(0), largest = n.before("reduce_max", {x}, kept);
+  const TensorId sum = n.before("reduce_sum", {n.before("exp", {n.before("sub", {x, largest})})}, reduced);
+  const TensorId log = n.before("log", {sum});
+  return {n.op("add", {log, n.reshaped_before(largest, n.build.shape(log))})};
+}
+
+Results arg(NodeContext& n, bool largest) {
+  const Shape x = n.shape(0);
+  if (n.integer("select_last_index", 0)) fail("select_last_index=1: only the first of equals is supported");
+  const std::size_t axis = n.axis("axis", 0, x.size());
+  TensorId y = n.tensor(0);
+  std::vector<int64_t> order;
+  for (std::size_t a = 0; a < x.size(); ++a)
+    if (a != axis) order.push_back(static_cast<int64_t>(a));
+  order.push_back(static_cast<int64_t>(axis));
+  y = n.transposed_before(y, order);
+  if (!largest) y = n.before("neg", {y});
+  if (!n.integer("keepdims", 1)) return {n.op("argmax", {y})};
+  Shape shape = x;
+  shape[axis] = 1;
+  return {n.reshaped(n.before("argmax", {y}), shape)};
+}
+
+// ---------------------------------------------------------------- softmax, attention
+
+Converter softmax(const char* definition) {
+  return [definition](NodeContext& n) -> Results {
+    const Shape x = n.shape(0);
+    if (n.opset() >= 13) return {n.op(definition, {n.tensor(0)}, {{"axis", d(static_cast<int64_t>(n.axis("axis", -1, x.size())))}})};
+    // Before opset 13 all axes from `axis` on are one.
+    const std::size_t axis = n.axis("axis", 1, x.size());
+    if (axis + 1 == x.size()) return {n.op(definition, {n.tensor(0)}, {{"axis", d(static_cast<int64_t>(axis))}})};
+    Shape joined(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(axis));
+    joined.push_back(volume(Shape(x.begin() + static_cast<std::ptrdiff_t>(axis), x.end())));
+    return {n.reshaped(n.before(definition, {n.reshaped_before(n.tensor(0), joined)}, {{"axis", -1}}), x)};
+  };
+}
+
+// [b, s, h d] -> [b, h, s, d].
+TensorId with_heads(NodeContext& n, std::size_t operand, const char* attribute) {
+  const Shape& x = n.shape(operand);
+  if (x.size() == 4) return n.tensor(operand);
+  const int64_t heads = n.integer(attribute, 0);
+  if (x.size() != 3 || heads < 1 || x[2] % heads != 0) fail("operand {} is {}, with {}={}", operand, shape_text(x), attribute, heads);
+  return n.before("transpose", {n.reshaped_before(n.tensor(operand), {x[0], x[1], heads, x[2] / heads})}, listed("perm", {0, 2, 1, 3}));
+}
+
+// Every key and value head serves several query heads: [b, h, s, d] -> [b, h r, s, d].
+TensorId repeated_heads(NodeContext& n, TensorId x, int64_t heads) {
+  const Shape s = n.build.shape(x);
+  if (s[1] == heads) return x;
+  if (s[1] < 1 || heads % s[1] != 0) fail("{} heads of queries for {} of keys", heads, s[1]);
+  const TensorId wide = n.before("expand", {n.reshaped_before(x, {s[0], s[1], 1, s[2], s[3]})}, listed("shape", {s[0], s[1], heads / s[1], s[2], s[3]}));
+  return n.reshaped_before(wide, {s[0], heads, s[2], s[3]});
+}
+
+// softmax(scale q k' + mask) v, by ONNX's function body. Rows that are masked as a whole are 0.
+Results attention(NodeContext& n) {
+  for (std::size_t i : {4, 5, 6})
+    if (n.present(i)) fail("past keys and values are not supported; export the model without a cache (use_cache=False)");
+  for (std::size_t r : {1, 2, 3})
+    if (is_read(n, r)) fail("its result {} is read; only the first is supported", r);
+  const bool flat = n.rank(0) == 3;
+  const TensorId q = with_heads(n, 0, "q_num_heads");
+  const Shape qs = n.build.shape(q);
+  const TensorId k = repeated_heads(n, with_heads(n, 1, "kv_num_heads"), qs[1]), v = repeated_heads(n, with_heads(n, 2, "kv_num_heads"), qs[1]);
+  const int64_t keys = n.build.shape(k)[2];
+  const DType dtype = n.dtype_of(q);
+  const double scale = n.real("scale", 1 / std::sqrt(static_cast<double>(qs[3]))), cap = n.real("softcap", 0);
+  TensorId scores = n.before("matmul", {n.before("mul", {q, n.scalar(scale, dtype)}), n.before("transpose", {k}, listed("perm", {0, 1, 3, 2}))});
+  if (cap > 0) scores = n.before("mul", {n.before("tanh", {n.before("div", {scores, n.scalar(cap, dtype)})}), n.scalar(cap, dtype)});
+  bool masked = false;
+  const double never = -std::numeric_limits<double>::infinity();
+  if (n.present(3)) {
+    masked = true;
+    scores = n.dtype(3) == DType::kBool ? n.before("where", {n.tensor(3), scores, n.scalar(never, dtype)}) : n.before("add", {scores, n.tensor(3)});
+  }
+  if (n.integer("is_causal", 0)) {
+    masked = true;
+    Values mask{.dtype = DType::kBool, .shape = {qs[2], keys}};
+    for (int64_t i = 0; i < qs[2]; ++i)
+      for (int64_t j = 0; j < keys; ++j) mask.integer.push_back(j <= i);
+    scores = n.before("where", {n.constant_tensor(std::move(mask), "causal"), scores, n.scalar(never, dtype)});
+  }
+  const TensorId weights = n.before("softmax", {scores}, {{"masked", masked ? 1.0 : 0.0}});
+  if (!flat) return {n.op("matmul", {weights, v})};
+  const TensorId y = n.before("transpose", {n.before("matmul", {weights, v})}, listed("perm", {0, 2, 1, 3}));
+  const Shape s = n.build.shape(y);
+  return {n.reshaped(y, {s[0], s[1], s[2] * s[3]})};
+}
+
+// x cos + rotated(x) sin on the first `rotary_embedding_dim` values of each head, which go in pairs: of the two halves, or,
+// interleaved, side by side.
+Results rotary_embedding(NodeContext& n) {
+  const bool flat = n.rank(0) == 3, interleaved = n.integer("interleaved", 0) != 0;
+  const TensorId x = with_heads(n, 0, "num_heads");
+  const Shape s = n.build.shape(x);  // [b, h, s, d]
+  const int64_t width = n.integer("rotary_embedding_dim", 0) ? n.integer("rotary_embedding_dim", 0) : s[3], half = width / 2;
+  if (width < 2 || width % 2 || width > s[3]) fail("rotary_embedding_dim={} of {}", width, s[3]);
+  auto table = [&](std::size_t operand) {  // [b or 1, 1, s, d/2]
+    TensorId t = n.tensor(operand);
+    if (n.present(3)) t = n.before("gather", {t, n.tensor(3)}, {{"axis", 0}});
+    const Shape ts = n.build.shape(t);
+    if (ts.size() != 3 || ts[2] != half) fail("operand {} gives {}; [batch, sequence, {}] is needed", operand, shape_text(ts), half);
+    return n.reshaped_before(t, {ts[0], 1, ts[1], half});
+  };
+  const TensorId cos = table(1), sin = table(2);
+  auto part = [&](TensorId from, std::size_t axis, int64_t start, int64_t size) {
+    Shape sizes = n.build.shape(from);
+    if (start == 0 && size == sizes[axis]) return from;
+    std::vector<int64_t> starts(sizes.size());
+    starts[axis] = start, sizes[axis] = size;
+    tdl::Attributes attributes = listed("starts", starts);
+    attributes.merge(listed("sizes", sizes));
+    return n.before("slice", {from}, std::move(attributes));
+  };
+  const TensorId turned = part(x, 3, 0, width);
+  const Shape half_shape{s[0], s[1], s[2], half};
+  TensorId a, b;
+  if (interleaved) {
+    const TensorId pairs = n.reshaped_before(turned, {s[0], s[1], s[2], half, 2});
+    a = n.reshaped_before(part(pairs, 4, 0, 1), half_shape), b = n.reshaped_before(part(pairs, 4, 1, 1), half_shape);
+  } else {
+    a = part(turned, 3, 0, half), b = part(turned, 3, half, half);
+  }
+  TensorId real = n.before("sub", {n.before("mul", {a, cos}), n.before("mul", {b, sin})});
+  TensorId imaginary = n.before("add", {n.before("mul", {a, sin}), n.before("mul", {b, cos})});
+  TensorId y;
+  if (interleaved) {
+    const Shape one{s[0], s[1], s[2], half, 1};
+    y = n.reshaped_before(n.before("concat", {n.reshaped_before(real, one), n.reshaped_before(imaginary, one)}, {{"axis", 4}}), {s[0], s[1], s[2], width});
+  } else {
+    y = n.before("concat", {real, imaginary}, {{"axis", 3}});
+  }
+  if (width < s[3]) y = n.before("concat", {y, part(x, 3, width, s[3] - width)}, {{"axis", 3}});
+  if (!flat) return {n.made(y)};
+  return {n.reshaped(n.before("transpose", {y}, listed("perm", {0, 2, 1, 3})), {s[0], s[2], s[1] * s[3]})};
+}
+
+// In training mode an op that draws; otherwise nothing.
+Results dropout(NodeContext& n) {
+  const Values* training = n.constant(2, "mode");
+  const double ratio = n.number(1, "ratio").value_or(0.5);
+  if (is_read(n, 1)) fail("its mask ('{}') is read, which is not supported", n.node.outputs[1]);
+  if (!training || training->integer.empty() || !training->integer[0] || ratio == 0) return {n.same(0)};
+  return {n.op("dropout", {n.tensor(0)}, {{"p", ratio}})};
+}
+
+}  // namespace
+
+void add_layer_converters(Converters& table) {
+  table["Gemm"] = gemm;
+  table["MatMul"] = matmul;
+  table["Einsum"] = einsum;
+  table["Conv"] = convolution;
+  table["MaxPool"] = max_pool;
+  table["AveragePool"] = average_pool;
+  table["GlobalAveragePool"] = [](NodeContext& n) { return global_pool(n, "reduce_mean"); };
+  table["GlobalMaxPool"] = [](NodeContext& n) { return global_pool(n, "reduce_max"); };
+  table["BatchNormalization"] = batch_norm;
+  table["LayerNormalization"] = layer_norm;
+  table["RMSNormalization"] = rms_norm;
+  table["GroupNormalization"] = [](NodeContext& n) { return group_norm(n, n.integer("num_groups", 0)); };
+  table["InstanceNormalization"] = [](NodeContext& n) { return group_norm(n, n.rank(0) > 1 ? n.shape(0)[1] : 0); };
+  table["MeanVarianceNormalization"] = mean_variance_norm;
+  table["LpNormalization"] = lp_norm;
+  table["ReduceSum"] = reduction("reduce_sum");
+  table["ReduceMean"] = reduction("reduce_mean");
+  table["ReduceMax"] = reduction("reduce_max");
+  table["ReduceMin"] = reduction("reduce_min");
+  table["ReduceProd"] = reduction("reduce_prod");
+  table["ReduceL1"] = reduction("reduce_sum", "abs");
+  table["ReduceL2"] = reduction("reduce_sum", "square", "sqrt");
+  table["ReduceSumSquare"] = reduction("reduce_sum", "square");
+  table["ReduceLogSum"] = reduction("reduce_sum", nullptr, "log");
+  table["ReduceLogSumExp"] = log_sum_exp;
+  table["ArgMax"] = [](NodeContext& n) { return arg(n, true); };
+  table["ArgMin"] = [](NodeContext& n) { return arg(n, false); };
+  table["Softmax"] = softmax("softmax");
+  table["LogSoftmax"] = softmax("log_softmax");
+  table["Attention"] = attention;
+  table["RotaryEmbedding"] = rotary_embedding;
+  table["Dropout"] = dropout;
+}
+
+}  // namespace partita::onnx_model

@@ -1,0 +1,454 @@
+// Operators that move values: their shapes and places are constants, or the operator cannot be imported.
+#include <algorithm>
+#include <numeric>
+
+#include "partita/base/error.h"
+#include "partita/onnx/converter.h"
+
+namespace partita::onnx_model {
+namespace {
+
+std::vector<int64_t> from_to(std::size_t from, std::size_t to) {
+  std::vector<int64_t> numbers(to - from);
+  std::iota(numbers.begin(), numbers.end(), static_cast<int64_t>(from));
+  return numbers;
+}
+
+bool all_are(const std::vector<int64_t>& values, int64_t value) {
+  return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
+}
+
+tdl::Attributes slice_attributes(const std::vector<int64_t>& starts, const std::vector<int64_t>& sizes, const std::vector<int64_t>& steps) {
+  tdl::Attributes attributes = listed("starts", starts);
+  attributes.merge(listed("sizes", sizes));
+  if (!all_are(steps, 1)) attributes.merge(listed("steps", steps));
+  return attributes;
+}
+
+// A shape in the file may have the file's batch in it; under another batch that extent, or multiple of it, is the new one's.
+void rebatch(NodeContext& n, const Shape& x, std::vector<int64_t>& target) {
+  const int64_t from = n.state.file_batch, to = n.state.batch;
+  if (from <= 0 || target.empty() || x.empty()) return;
+  if (target[0] >= from && target[0] % from == 0 && x[0] % to == 0) target[0] = target[0] / from * to;
+}
+
+Results reshape(NodeContext& n) {
+  std::vector<int64_t> target = n.list("shape", 1);
+  rebatch(n, n.shape(0), target);
+  return {n.reshaped(n.tensor(0), reshaped(n.shape(0), target, n.integer("allowzero", 0) != 0))};
+}
+
+Results flatten(NodeContext& n) {
+  const Shape& x = n.shape(0);
+  const int64_t axis = n.integer("axis", 1);
+  const int64_t front = axis == static_cast<int64_t>(x.size()) ? axis : axis_of(axis, x.size());
+  return {n.reshaped(n.tensor(0), {volume(Shape(x.begin(), x.begin() + front)), volume(Shape(x.begin() + front, x.end()))})};
+}
+
+Results expand(NodeContext& n) {
+  const Values* shape = n.constant(1, "shape");
+  if (!shape) fail("its shape is missing");
+  std::vector<int64_t> target = shape->integer;
+  if (target.size() == n.rank(0)) rebatch(n, n.shape(0), target);
+  const Shape to = broadcast(n.shape(0), target);
+  return {to == n.shape(0) ? n.same(0) : n.op("expand", {n.tensor(0)}, listed("shape", to))};
+}
+
+Results transpose(NodeContext& n) {
+  std::vector<int64_t> order = n.integers("perm");
+  if (order.empty())
+    for (std::size_t a = n.rank(0); a-- > 0;) order.push_back(static_cast<int64_t>(a));
+  if (order == from_to(0, n.rank(0))) return {n.same(0)};
+  return {n.op("transpose", {n.tensor(0)}, listed("perm", order))};
+}
+
+Results concat(NodeContext& n) {
+  if (n.count() == 0) fail("no operands");
+  const std::size_t axis = n.axis("axis", 0, n.rank(0));
+  std::vector<std::size_t> parts;  // without the empty ones
+  for (std::size_t i = 0; i < n.count(); ++i)
+    if (n.shape(i).size() != n.rank(0) || n.shape(i)[axis] != 0) parts.push_back(i);
+  if (parts.size() <= 1) return {n.same(parts.empty() ? 0 : parts[0])};
+  std::vector<TensorId> operands;
+  for (std::size_t i : parts) operands.push_back(n.tensor(i));
+  return {n.op("concat", std::move(operands), {{"axis", static_cast<double>(axis)}})};
+}
+
+Results slice(NodeContext& n) {
+  const Shape& x = n.shape(0);
+  const SliceRange range = slice_range(x, n.list("starts", 1), n.list("ends", 2), n.list("axes", 3), n.list("steps", 4));
+  if (range.sizes == x && all_are(range.steps, 1)) return {n.same(0)};
+  return {n.op("slice", {n.tensor(0)}, slice_attributes(range.starts, range.sizes, range.steps))};
+}
+
+// The sizes of the parts along `axis`: as given, or `parts` equal ones, of which the last may be smaller.
+std::vector<int64_t> part_sizes(std::vector<int64_t> sizes, int64_t extent, int64_t parts) {
+  if (sizes.empty()) {
+    const int64_t each = (extent + parts - 1) / std::max<int64_t>(parts, 1);
+    for (int64_t left = extent; static_cast<int64_t>(sizes.size()) < parts; left -= each) sizes.push_back(std::clamp<int64_t>(left, 0, each));
+  }
+  return sizes;
+}
+
+Results split_into(NodeContext& n, std::size_t axis, const std::vector<int64_t>& sizes) {
+  if (sizes.size() == 1) return {n.same(0)};
+  tdl::Attributes attributes = listed("sizes", sizes);
+  attributes["axis"] = static_cast<double>(axis);
+  return n.ops("split", {n.tensor(0)}, std::move(attributes));
+}
+
+Results split(NodeContext& n) {
+  const std::size_t axis = n.axis("axis", 0, n.rank(0));
+  const int64_t parts = static_cast<int64_t>(n.node.outputs.size());
+  const std::vector<int64_t> sizes = part_sizes(n.list("split", 1), n.shape(0)[axis], parts);
+  if (static_cast<int64_t>(sizes.size()) != parts) fail("{} sizes for {} results", sizes.size(), parts);
+  return split_into(n, axis, sizes);
+}
+
+// ---------------------------------------------------------------- sequences, whose places are all constant
+
+Results split_to_sequence(NodeContext& n) {
+  const std::size_t axis = n.axis("axis", 0, n.rank(0));
+  const int64_t extent = n.shape(0)[axis];
+  std::vector<int64_t> sizes;
+  if (const Values* given = n.constant(1, "split"); !given) {
+    sizes.assign(static_cast<std::size_t>(extent), 1);
+  } else if (given->shape.empty()) {  // parts of this size, the last one smaller
+    const int64_t each = given->integer.at(0);
+    if (each < 1) fail("parts of {}", each);
+    for (int64_t left = extent; left > 0; left -= each) sizes.push_back(std::min(left, each));
+  } else {
+    sizes = given->integer;
+  }
+  Results parts = split_into(n, axis, sizes);
+  if (!n.present(1) && !n.integer("keepdims", 1))
+    for (Value& part : parts) part = n.made(n.reshaped_before(part.tensor, squeezed(part.shape, {static_cast<int64_t>(axis)})));
+  Value sequence;
+  sequence.sequence = std::make_shared<const std::vector<Value>>(std::move(parts));
+  return {sequence};
+}
+
+const std::vector<Value>& sequence_of(NodeContext& n, std::size_t operand) {
+  if (!n.value(operand).sequence) fail("'{}' is not a sequence", n.name(operand));
+  return *n.value(operand).sequence;
+}
+
+Results sequence_at(NodeContext& n) {
+  const std::vector<Value>& parts = sequence_of(n, 0);
+  const auto place = n.number(1, "position");
+  if (!place) fail("its position is missing");
+  return {parts[static_cast<std::size_t>(axis_of(static_cast<int64_t>(*place), parts.size()))]};
+}
+
+Results sequence_construct(NodeContext& n) {
+  std::vector<Value> parts;
+  for (std::size_t i = 0; i < n.count(); ++i) {
+    n.value(i).constant ? void() : void(n.tensor(i));
+    parts.push_back(n.value(i));
+  }
+  Value sequence;
+  sequence.sequence = std::make_shared<const std::vector<Value>>(std::move(parts));
+  return {sequence};
+}
+
+Results sequence_length(NodeContext& n) {
+  return {constant_value({.dtype = DType::kInt64, .shape = {}, .integer = {static_cast<int64_t>(sequence_of(n, 0).size())}})};
+}
+
+Results concat_from_sequence(NodeContext& n) {
+  std::vector<TensorId> operands;
+  for (const Value& part : sequence_of(n, 0)) operands.push_back(part.tensor.valid() ? part.tensor : n.constant_tensor(*part.constant, "part"));
+  if (operands.empty()) fail("an empty sequence");
+  const bool fresh = n.integer("new_axis", 0) != 0;
+  const std::size_t rank = n.build.shape(operands[0]).size() + fresh, axis = n.axis("axis", 0, rank);
+  if (fresh)
+    for (TensorId& id : operands) id = n.reshaped_before(id, unsqueezed(n.build.shape(id), {static_cast<int64_t>(axis)}));
+  if (operands.size() == 1) return {n.made(operands[0])};
+  return {n.op("concat", std::move(operands), {{"axis", static_cast<double>(axis)}})};
+}
+
+// ---------------------------------------------------------------- padding, repeating
+
+// Numbers of places before or behind each place of a padded axis, for the modes that repeat values of x.
+std::vector<int64_t> places(const std::string& mode, int64_t extent, int64_t before, int64_t after) {
+  std::vector<int64_t> from;
+  for (int64_t i = -before; i < extent + after; ++i) {
+    if (mode == "edge") from.push_back(std::clamp<int64_t>(i, 0, extent - 1));
+    else if (mode == "wrap") from.push_back(((i % extent) + extent) % extent);
+    else {  // reflect: without the edge itself
+      const int64_t period = std::max<int64_t>(1, 2 * (extent - 1)), at = ((i % period) + period) % period;
+      from.push_back(at < extent ? at : period - at);
+    }
+  }
+  return from;
+}
+
+Results pad(NodeContext& n) {
+  const Shape& x = n.shape(0);
+  const std::string mode = n.text("mode", "constant");
+  const std::vector<int64_t> pads = n.list("pads", 1);
+  std::vector<int64_t> axes = n.list("axes", 3), before(x.size()), after(x.size());
+  if (axes.empty()) axes = from_to(0, x.size());
+  if (pads.size() != 2 * axes.size()) fail("{} pads for {} axes", pads.size(), axes.size());
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const std::size_t a = static_cast<std::size_t>(axis_of(axes[i], x.size()));
+    before[a] = pads[i];
+    after[a] = pads[i + axes.size()];
+  }
+  if (all_are(before, 0) && all_are(after, 0)) return {n.same(0)};
+  if (mode == "constant") {
+    tdl::Attributes attributes = listed("before", before);
+    attributes.merge(listed("after", after));
+    attributes["value"] = n.number(2, "value").value_or(0);
+    return {n.op("pad", {n.tensor(0)}, std::move(attributes))};
+  }
+  if (mode != "edge" && mode != "reflect" && mode != "wrap") fail("mode {}", mode);
+  TensorId y = n.tensor(0);
+  for (std::size_t a = 0; a < x.size(); ++a) {
+    if (before[a] == 0 && after[a] == 0) continue;
+    if (x[a] < 1 || before[a] < 0 || after[a] < 0 || before[a] > (1 << 20) || after[a] > (1 << 20)) fail("pads {} and {} of an axis of {} in mode {}", before[a], after[a], x[a], mode);
+    std::vector<int64_t> from = places(mode, x[a], before[a], after[a]);
+    const Shape count{static_cast<int64_t>(from.size())};
+    const TensorId ids = n.constant_tensor({.dtype = DType::kInt64, .shape = count, .integer = std::move(from)}, fmt::format("places{}", a));
+    y = n.before("gather", {y, ids}, {{"axis", static_cast<double>(a)}});
+  }
+  return {n.made(y)};
+}
+
+// Repeats of an axis: [r, x] of every axis side by side, expanded, and joined again.
+Results tile(NodeContext& n) {
+  const Values* repeats = n.constant(1, "repeats");
+  const Shape& x = n.shape(0);
+  if (!repeats || repeats->integer.size() != x.size()) fail("repeats for {} axes are needed", x.size());
+  if (all_are(repeats->integer, 1)) return {n.same(0)};
+  Shape apart, wide, result;
+  for (std::size_t a = 0; a < x.size(); ++a) {
+    const int64_t times = repeats->integer[a];
+    if (times < 0 || times > (1 << 24)) fail("{} repeats", times);
+    if (times != 1) apart.push_back(1), wide.push_back(times);
+    apart.push_back(x[a]), wide.push_back(x[a]);
+    result.push_back(times * x[a]);
+  }
+  const TensorId y = n.before("expand", {n.reshaped_before(n.tensor(0), apart)}, listed("shape", wide));
+  return {n.reshaped(y, result)};
+}
+
+// ---------------------------------------------------------------- reading and writing at places
+
+// The operand's numbers with those below zero counted from the end, `extent` places there are; computed ones take an op.
+TensorId positive_ids(NodeContext& n, std::size_t operand, int64_t extent) {
+  const Value& ids = n.value(operand);
+  if (is_float(ids.dtype)) fail("ids of {}", name_of(ids.dtype));
+  if (!ids.constant || std::none_of(ids.constant->integer.begin(), ids.constant->integer.end(), [](int64_t v) { return v < 0; })) return n.tensor(operand);
+  Values positive = *ids.constant;
+  for (int64_t& id : positive.integer) id = axis_of(id, static_cast<std::size_t>(extent));
+  return n.constant_tensor(std::move(positive), "ids");
+}
+
+Results gather(NodeContext& n) {
+  const Shape& x = n.shape(0);
+  const std::size_t axis = n.axis("axis", 0, x.size());
+  const Value& ids = n.value(1);
+  if (is_float(ids.dtype)) fail("ids of {}", name_of(ids.dtype));
+  if (ids.constant && volume(ids.shape) == 1) {  // one place: a slice
+    std::vector<int64_t> starts(x.size());
+    starts[axis] = axis_of(ids.constant->integer[0], static_cast<std::size_t>(x[axis]));
+    Shape sizes = x, shape(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(axis));
+    sizes[axis] = 1;
+    shape.insert(shape.end(), ids.shape.begin(), ids.shape.end());
+    shape.insert(shape.end(), x.begin() + static_cast<std::ptrdiff_t>(axis) + 1, x.end());
+    if (sizes == x) return {n.reshaped(n.tensor(0), shape)};
+    if (shape == sizes) return {n.op("slice", {n.tensor(0)}, slice_attributes(starts, sizes, {}))};
+    return {n.reshaped(n.before("slice", {n.tensor(0)}, slice_attributes(starts, sizes, {})), shape)};
+  }
+  return {n.op("gather", {n.tensor(0), positive_ids(n, 1, x[axis])}, {{"axis", static_cast<double>(axis)}})};
+}
+
+// x and ids agree in all axes but `axis`: ids may be shorter in others, of which then only the front is read.
+Results gather_elements(NodeContext& n) {
+  const Shape &x = n.shape(0), &ids = n.shape(1);
+  const std::size_t axis = n.axis("axis", 0, x.size());
+  if (ids.size() != x.size()) fail("ids {} for {}", shape_text(ids), shape_text(x));
+  Shape front = ids;
+  front[axis] = x[axis];
+  for (std::size_t a = 0; a < x.size(); ++a)
+    if (front[a] > x[a]) fail("ids {} for {}", shape_text(ids), shape_text(x));
+  const TensorId read = front == x ? n.tensor(0) : n.before("slice", {n.tensor(0)}, slice_attributes(std::vector<int64_t>(x.size()), front, {}));
+  return {n.op("gather_elements", {read, positive_ids(n, 1, x[axis])}, {{"axis", static_cast<double>(axis)}})};
+}
+
+// x at the index tuples along the last axis of ids. Without batch axes the indexed axes of x are joined into one and read by
+// their row-major number; a batch axis is one more indexed axis, whose number is the batch's own.
+Results gather_nd(NodeContext& n) {
+  const Shape &x = n.shape(0), &ids = n.shape(1);
+  const std::size_t batch = static_cast<std::size_t>(n.integer("batch_dims", 0));
+  if (is_float(n.dtype(1)) || ids.empty() || n.integer("batch_dims", 0) < 0 || batch >= ids.size() || batch > x.size()) fail("x {} at ids {} with batch_dims={}", shape_text(x), shape_text(ids), batch);
+  const std::size_t depth = static_cast<std::size_t>(ids.back()), indexed = batch + depth;
+  if (ids.back() < 1 || indexed > x.size()) fail("x {} at ids {} with batch_dims={}", shape_text(x), shape_text(ids), batch);
+  const Shape tuples(ids.begin(), ids.end() - 1);
+  // The row-major number of each tuple among the indexed axes.
+  TensorId number;
+  if (const auto& constant = n.value(1).constant) {
+    Values numbers{.dtype = DType::kInt64, .shape = tuples};
+    const int64_t count = volume(tuples), per_batch = count / std::max<int64_t>(1, volume(Shape(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(batch))));
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t at = batch == 0 ? 0 : i / per_batch;
+      for (std::size_t d = 0; d < depth; ++d)
+        at = at * x[batch + d] + axis_of(constant->integer[static_cast<std::size_t>(i) * depth + d], static_cast<std::size_t>(x[batch + d]));
+      numbers.integer.push_back(at);
+    }
+    number = n.constant_tensor(std::move(numbers), "numbers");
+  } else {
+    int64_t place = 1;
+    for (std::size_t d = depth; d-- > 0; place *= x[batch + d]) {
+      std::vector<int64_t> starts(ids.size());
+      starts.back() = static_cast<int64_t>(d);
+      Shape one = ids;
+      one.back() = 1;
+      TensorId part = depth == 1 ? n.tensor(1) : n.before("slice", {n.tensor(1)}, slice_attributes(starts, one, {}));
+      part = n.reshaped_before(part, tuples);
+      if (place != 1) part = n.before("mul", {part, n.scalar(static_cast<double>(place), DType::kInt64)});
+      number = number.valid() ? n.before("add", {number, part}) : part;
+    }
+    if (batch > 0) {
+      Shape own(tuples.size(), 1);
+      std::copy(tuples.begin(), tuples.begin() + static_cast<std::ptrdiff_t>(batch), own.begin());
+      Values offsets{.dtype = DType::kInt64, .shape = own};
+      for (int64_t i = 0; i < volume(own); ++i) offsets.integer.push_back(i * place);
+      number = n.before("add", {number, n.constant_tensor(std::move(offsets), "offsets")});
+    }
+  }
+  Shape joined{volume(Shape(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(indexed)))};
+  joined.insert(joined.end(), x.begin() + static_cast<std::ptrdiff_t>(indexed), x.end());
+  return {n.op("gather", {n.reshaped_before(n.tensor(0), joined), number}, {{"axis", 0}})};
+}
+
+Results scatter_elements(NodeContext& n) {
+  const std::string reduction = n.text("reduction", "none");
+  const std::size_t axis = n.axis("axis", 0, n.rank(0));
+  if (reduction != "none" && reduction != "add") fail("reduction {}", reduction);
+  return {n.op(reduction == "add" ? "scatter_add_elements" : "scatter_elements", {n.tensor(0), positive_ids(n, 1, n.shape(0)[axis]), n.tensor(2)}, {{"axis", static_cast<double>(axis)}})};
+}
+
+// x with u written at constant index tuples: every place reads x, or the number of the tuple that names it last.
+Results scatter_nd(NodeContext& n) {
+  const Shape &x = n.shape(0), &ids = n.shape(1);
+  if (n.text("reduction", "none") != "none") fail("reduction {}", n.text("reduction", "none"));
+  const Values* places = n.constant(1, "ids");
+  if (ids.empty() || ids.back() < 1 || ids.back() > static_cast<int64_t>(x.size())) fail("x {} at ids {}", shape_text(x), shape_text(ids));
+  const std::size_t depth = static_cast<std::size_t>(ids.back());
+  const int64_t rows = volume(Shape(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(depth))), tuples = volume(Shape(ids.begin(), ids.end() - 1));
+  Values from{.dtype = DType::kInt64, .shape = {rows}};  // x's own row, or `rows` + the tuple's number
+  from.integer = from_to(0, static_cast<std::size_t>(rows));
+  for (int64_t i = 0; i < tuples; ++i) {
+    int64_t at = 0;
+    for (std::size_t d = 0; d < depth; ++d) at = at * x[d] + axis_of(places->integer[static_cast<std::size_t>(i) * depth + d], static_cast<std::size_t>(x[d]));
+    from.integer[static_cast<std::size_t>(at)] = rows + i;
+  }
+  Shape own{rows}, written{tuples};
+  own.insert(own.end(), x.begin() + static_cast<std::ptrdiff_t>(depth), x.end());
+  written.insert(written.end(), own.begin() + 1, own.end());
+  const TensorId both = n.before("concat", {n.reshaped_before(n.tensor(0), own), n.reshaped_before(n.tensor(2), written)}, {{"axis", 0}});
+  const TensorId y = n.before("gather", {both, n.constant_tensor(std::move(from), "rows")}, {{"axis", 0}});
+  return {n.reshaped(y, x)};
+}
+
+Results one_hot(NodeContext& n) {
+  const Shape& ids = n.shape(0);
+  const auto depth = n.number(1, "depth");
+  const std::size_t axis = n.axis("axis", -1, ids.size() + 1);
+  if (!depth || *depth < 1 || volume(n.shape(2)) != 2) fail("a depth of at least 1 and two values are needed");
+  Values counted{.dtype = DType::kInt64, .shape = Shape(ids.size() + 1, 1)};
+  counted.shape[axis] = static_cast<int64_t>(*depth);
+  counted.integer = from_to(0, static_cast<std::size_t>(*depth));
+  TensorId places = n.tensor(0);
+  if (is_float(n.dtype(0))) places = n.before("cast", {places}, {{"to", static_cast<double>(DType::kInt64)}});
+  places = n.reshaped_before(places, unsqueezed(ids, {static_cast<int64_t>(axis)}));
+  const TensorId hit = n.before("equal", {places, n.constant_tensor(std::move(counted), "classes")});
+  const Values* values = n.constant(2, "values");
+  auto value = [&](std::size_t i) { return n.scalar(is_float(values->dtype) ? values->real[i] : static_cast<double>(values->integer[i]), values->dtype); };
+  return {n.op("where", {hit, value(1), value(0)})};
+}
+
+// The places at or below (above) the k-th diagonal of the last two axes, as a constant mask.
+Results trilu(NodeContext& n) {
+  const Shape& x = n.shape(0);
+  if (x.size() < 2) fail("an operand {}", shape_text(x));
+  const int64_t rows = x[x.size() - 2], columns = x.back(), k = static_cast<int64_t>(n.number(1, "k").value_or(0));
+  const bool upper = n.integer("upper", 1) != 0;
+  Values mask{.dtype = DType::kBool, .shape = {rows, columns}};
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) mask.integer.push_back(upper ? j - i >= k : j - i <= k);
+  return {n.op("where", {n.constant_tensor(std::move(mask), "mask"), n.tensor(0), n.scalar(0, n.dtype(0))})};
+}
+
+Results cumulative_sum(NodeContext& n) {
+  const auto axis = n.number(1, "axis");
+  if (!axis) fail("its axis is missing");
+  return {n.op("cumsum", {n.tensor(0)},
+               {{"axis", static_cast<double>(axis_of(static_cast<int64_t>(*axis), n.rank(0)))},
+                {"exclusive", static_cast<double>(n.integer("exclusive", 0))},
+                {"reverse", static_cast<double>(n.integer("reverse", 0))}})};
+}
+
+Results top_k(NodeContext& n) {
+  const auto k = n.opset() >= 10 ? n.number(1, "k") : std::optional<double>(static_cast<double>(n.integer("k", 1)));
+  if (!k) fail("its k is missing");
+  return n.ops("top_k", {n.tensor(0)},
+               {{"axis", static_cast<double>(n.axis("axis", -1, n.rank(0)))}, {"k", *k}, {"largest", static_cast<double>(n.integer("largest", 1))}});
+}
+
+// Blocks of channels side by side: [n, c b b, h, w] -> [n, c, h b, w b].
+Results depth_to_space(NodeContext& n) {
+  const Shape& x = n.shape(0);
+  const int64_t b = n.integer("blocksize", 0);
+  if (x.size() != 4 || b < 1 || x[1] % (b * b) != 0) fail("blocks of {} of {}", b, shape_text(x));
+  const int64_t c = x[1] / (b * b);
+  const bool columns_first = n.text("mode", "DCR") == "CRD";
+  const TensorId apart = n.reshaped_before(n.tensor(0), columns_first ? Shape{x[0], c, b, b, x[2], x[3]} : Shape{x[0], b, b, c, x[2], x[3]});
+  const TensorId turned = n.transposed_before(apart, columns_first ? std::vector<int64_t>{0, 1, 4, 2, 5, 3} : std::vector<int64_t>{0, 3, 4, 1, 5, 2});
+  return {n.reshaped(turned, {x[0], c, x[2] * b, x[3] * b})};
+}
+
+Results space_to_depth(NodeContext& n) {
+  const Shape& x = n.shape(0);
+  const int64_t b = n.integer("blocksize", 0);
+  if (x.size() != 4 || b < 1 || x[2] % b != 0 || x[3] % b != 0) fail("blocks of {} of {}", b, shape_text(x));
+  const TensorId apart = n.reshaped_before(n.tensor(0), {x[0], x[1], x[2] / b, b, x[3] / b, b});
+  return {n.reshaped(n.transposed_before(apart, {0, 3, 5, 1, 2, 4}), {x[0], x[1] * b * b, x[2] / b, x[3] / b})};
+}
+
+}  // namespace
+
+void add_shape_converters(Converters& table) {
+  table["Reshape"] = reshape;
+  table["Flatten"] = flatten;
+  table["Squeeze"] = [](NodeContext& n) -> Results { return {n.reshaped(n.tensor(0), squeezed(n.shape(0), n.list("axes", 1)))}; };
+  table["Unsqueeze"] = [](NodeContext& n) -> Results { return {n.reshaped(n.tensor(0), unsqueezed(n.shape(0), n.list("axes", 1)))}; };
+  table["Expand"] = expand;
+  table["Transpose"] = transpose;
+  table["Concat"] = concat;
+  table["Slice"] = slice;
+  table["Split"] = split;
+  table["SplitToSequence"] = split_to_sequence;
+  table["SequenceAt"] = sequence_at;
+  table["SequenceConstruct"] = sequence_construct;
+  table["SequenceLength"] = sequence_length;
+  table["ConcatFromSequence"] = concat_from_sequence;
+  table["Pad"] = pad;
+  table["Tile"] = tile;
+  table["Gather"] = gather;
+  table["GatherElements"] = gather_elements;
+  table["GatherND"] = gather_nd;
+  table["ScatterElements"] = scatter_elements;
+  table["ScatterND"] = scatter_nd;
+  table["OneHot"] = one_hot;
+  table["Trilu"] = trilu;
+  table["CumSum"] = cumulative_sum;
+  table["TopK"] = top_k;
+  table["DepthToSpace"] = depth_to_space;
+  table["SpaceToDepth"] = space_to_depth;
+  table["Identity"] = [](NodeContext& n) -> Results { return {n.same(0)}; };
+}
+
+}  // namespace partita::onnx_model

@@ -1,0 +1,99 @@
+#include "partita/onnx/converter.h"
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+
+namespace partita::onnx_model {
+
+Value constant_value(Values values) {
+  Value value{values.shape, values.dtype, {}, nullptr, nullptr};
+  value.constant = std::make_shared<const Values>(std::move(values));
+  return value;
+}
+
+tdl::Attributes listed(const std::string& name, const std::vector<int64_t>& values) {
+  tdl::Attributes attributes;
+  for (std::size_t i = 0; i < values.size(); ++i) attributes[fmt::format("{}.{}", name, i)] = static_cast<double>(values[i]);
+  return attributes;
+}
+
+const Value& NodeContext::value(std::size_t operand) const {
+  if (!present(operand)) fail("operand {} is missing", operand);
+  return *operands_[operand];
+}
+
+TensorId NodeContext::tensor(std::size_t operand) {
+  value(operand);
+  Value& value = *operands_[operand];
+  if (value.sequence) fail("'{}' is a sequence, which this operator does not take", inputs_[operand]);
+  if (value.tensor.valid()) return value.tensor;
+  ensure(value.constant != nullptr, "'{}' is neither a tensor nor a constant", inputs_[operand]);
+  const std::string& name = inputs_[operand];
+  std::string free = state.model.initializers.contains(name) ? name : name + ".constant";
+  while (build.has_tensor(free) || (free != name && state.reserved.contains(free))) free += "_";
+  return value.tensor = build.constant(free, *value.constant);
+}
+
+const Values* NodeContext::constant(std::size_t operand, const char* what) const {
+  if (!present(operand)) return nullptr;
+  if (!value(operand).constant) fail("its {} ('{}') are computed from the data; only constant ones are supported", what, inputs_[operand]);
+  return value(operand).constant.get();
+}
+
+std::optional<double> NodeContext::number(std::size_t operand, const char* attribute) const {
+  const Values* values = constant(operand, attribute);
+  if (!values) return has(node, attribute) ? std::optional(real(attribute, 0)) : std::nullopt;
+  if (volume(values->shape) != 1) fail("its {} ('{}') is {}, not one number", attribute, inputs_[operand], shape_text(values->shape));
+  return is_float(values->dtype) ? values->real[0] : static_cast<double>(values->integer[0]);
+}
+
+std::vector<int64_t> NodeContext::list(const char* attribute, std::size_t operand) const {
+  const Values* values = constant(operand, attribute);
+  if (values && is_float(values->dtype)) fail("its {} ('{}') are {}", attribute, inputs_[operand], name_of(values->dtype));
+  return values ? values->integer : integers(attribute);
+}
+
+bool NodeContext::is_filled_with(std::size_t operand, double number) const {
+  const Values* values = present(operand) ? value(operand).constant.get() : nullptr;
+  return values && std::all_of(values->real.begin(), values->real.end(), [&](double v) { return v == number; }) &&
+         std::all_of(values->integer.begin(), values->integer.end(), [&](int64_t v) { return static_cast<double>(v) == number; });
+}
+
+Value NodeContext::op(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes) {
+  return ops(definition, std::move(operands), std::move(attributes)).front();
+}
+
+Results NodeContext::ops(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes) {
+  Results results;
+  for (TensorId id : build.ops(definition, std::move(operands), std::move(attributes), op_name_)) results.push_back(made(id));
+  return results;
+}
+
+TensorId NodeContext::before(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes) {
+  return several_before(definition, std::move(operands), std::move(attributes)).front();
+}
+
+std::vector<TensorId> NodeContext::several_before(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes) {
+  return build.ops(definition, std::move(operands), std::move(attributes), fmt::format("{}.{}", op_name_, definition));
+}
+
+TensorId NodeContext::reshaped_before(TensorId tensor, const Shape& shape) {
+  return build.shape(tensor) == shape ? tensor : before("reshape", {tensor}, listed("shape", shape));
+}
+
+TensorId NodeContext::transposed_before(TensorId tensor, const std::vector<int64_t>& order) {
+  return std::is_sorted(order.begin(), order.end()) ? tensor : before("transpose", {tensor}, listed("perm", order));
+}
+
+TensorId NodeContext::constant_tensor(Values values, const std::string& suffix) {
+  std::string name = fmt::format("{}.{}", op_name_, suffix);
+  while (build.has_tensor(name) || state.reserved.contains(name)) name += "_";
+  return build.constant(name, std::move(values));
+}
+
+Value NodeContext::reshaped(TensorId tensor, const Shape& shape) {
+  return build.shape(tensor) == shape ? made(tensor) : op("reshape", {tensor}, listed("shape", shape));
+}
+
+}  // namespace partita::onnx_model
