@@ -1,5 +1,6 @@
 // The import of an ONNX file: inputs and initializers, then node by node, each folded or by its converter.
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "partita/base/error.h"
@@ -80,7 +81,7 @@ class Importer {
     find_producers(model().nodes);
     find_weights();
     find_live();
-    for (const std::string& name : model().initializer_order) add_initializer(name);
+    add_initializers();
     for (std::size_t i = 0; i < model().nodes.size(); ++i) import_node(model().nodes[i], live_[i]);
   }
 
@@ -183,12 +184,7 @@ class Importer {
       const std::string& name = node.inputs[1];
       if (const auto found = model().initializers.find(name); found != model().initializers.end()) {
         const Initializer& w = found->second;
-        if (w.folded_from.size() != 1 || w.shape.size() != 2 || !is_float(w.dtype) || !node.owner_class.ends_with(".Linear") || w.folded_from[0] == name) continue;
-        const auto given = model().initializers.find(w.folded_from[0]);
-        // A tied weight has readers under its own name too; another's weight only counts if it is the same one.
-        if (given != model().initializers.end() && (given->second.shape != Shape{w.shape[1], w.shape[0]} || given->second.dtype != w.dtype || transposed(w.load()) != given->second.load())) continue;
-        if (given == model().initializers.end() && w.folded_from[0] != node.source.module + ".weight") continue;
-        untransposed_[name] = w.folded_from[0];
+        if (w.folded_from.size() == 1 && w.shape.size() == 2 && is_float(w.dtype) && node.target == "aten.linear.default" && !untransposed_.contains(name)) untransposed_[name] = untransposed_weight(name);
       } else if (const auto producer = state_.producer.find(name); producer != state_.producer.end()) {
         const Node& transpose = *producer->second;
         const auto perm = transpose.attributes.find("perm");
@@ -196,13 +192,88 @@ class Importer {
         if (transpose.operation == "Transpose" && transpose.domain.empty() && transpose.inputs.size() == 1 && order && *order == std::vector<int64_t>{1, 0}) untransposed_[name] = transpose.inputs[0];
       }
     }
+    find_clones();
+  }
+
+  // The parameter that a folded matrix is the transpose of: one of the file if it has the same values (a tied weight), unless
+  // it is the same layer's one repeat further, else the one that it was folded from.
+  std::string untransposed_weight(const std::string& name) {
+    const Initializer& w = model().initializers.at(name);
+    const std::string& from = w.folded_from[0];
+    std::optional<Values> values;
+    for (const std::string& other : model().initializer_order) {
+      const Initializer& candidate = model().initializers.at(other);
+      if (candidate.shape != Shape{w.shape[1], w.shape[0]} || candidate.dtype != w.dtype || candidate.kind != "PARAMETER" || (other != from && without_digits(other) == without_digits(from))) continue;
+      if (!load_weights_) {  // values are not looked at
+        if (other == from) return other;
+        continue;
+      }
+      if (!values) values = transposed(w.load());
+      if (candidate.load() == *values) return other;
+    }
+    folded_weights_[from] = name;
+    return from;
+  }
+
+  static std::string without_digits(const std::string& name) {
+    std::string result;
+    for (char c : name) {
+      const bool digit = c >= '0' && c <= '9';
+      if (!digit) result += c;
+      else if (result.empty() || result.back() != '#') result += '#';
+    }
+    return result;
+  }
+
+  // Exporters merge initializers that are equal, as those of layers that are copies of each other and all fresh scales and
+  // biases are. What only begins equal must be trained apart: a reader of `layers.0.norm.weight` in the module layers.1.norm
+  // has a weight of its own, and so has a reader in another module of one that is filled with one number. PyTorch's older
+  // exporter leaves an Identity under the merged one's name, the newer one only the module of the reading node, and only its
+  // optimizer merges.
+  void find_clones() {
+    const bool optimized = model().from_dynamo && std::none_of(model().nodes.begin(), model().nodes.end(), [](const Node& n) { return n.operation == "Constant"; });
+    for (const Node& node : model().nodes) {
+      if (node.operation == "Identity" && node.inputs.size() == 1 && node.outputs.size() == 1 && !model().from_dynamo) {
+        const std::string &from = node.inputs[0], &name = node.outputs[0];
+        if (is_own_weight(from, name) && name.find('/') == std::string::npos) clones_[name] = from;
+      } else if (optimized && !node.source.module.empty()) {
+        const std::vector<std::string> inputs = inputs_of(node);
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+          const std::string& from = inputs[i];
+          const std::size_t dot = from.rfind('.');
+          if (dot == std::string::npos) continue;
+          const std::string owner = from.substr(0, dot), &module = node.source.module;
+          const bool related = owner == module || owner.starts_with(module + ".") || module.starts_with(owner + ".");
+          if (related) continue;
+          const std::string name = module + from.substr(dot);
+          if (is_own_weight(from, name)) {
+            clones_[name] = from;
+            renamed_[{&node, i}] = name;
+          }
+        }
+      }
+    }
+  }
+
+  // Whether `name`, which reads the parameter `from`, is another parameter that only began equal.
+  bool is_own_weight(const std::string& from, const std::string& name) {
+    const auto folded = folded_weights_.find(from);
+    const auto found = model().initializers.find(folded == folded_weights_.end() ? from : folded->second);
+    if (found == model().initializers.end() || name == from || !is_weight(found->first, found->second) || model().initializers.contains(name)) return false;
+    if (without_digits(from) == without_digits(name)) return true;
+    if (found->second.shape.size() > 1 || !load_weights_) return false;
+    const Values values = found->second.load();
+    return !values.real.empty() && std::all_of(values.real.begin(), values.real.end(), [&](double v) { return v == values.real[0]; });
   }
 
   bool reads_transposed(const Node& node) const { return node.operation == "MatMul" && node.domain.empty() && node.inputs.size() == 2 && untransposed_.contains(node.inputs[1]); }
 
   std::vector<std::string> inputs_of(const Node& node) const {
-    if (reads_transposed(node)) return {node.inputs[0], untransposed_.at(node.inputs[1])};
-    return node.inputs;
+    std::vector<std::string> inputs = node.inputs;
+    if (reads_transposed(node)) inputs[1] = untransposed_.at(node.inputs[1]);
+    for (std::size_t i = 0; i < inputs.size() && !renamed_.empty(); ++i)
+      if (const auto found = renamed_.find({&node, i}); found != renamed_.end()) inputs[i] = found->second;
+    return inputs;
   }
 
   // Nodes that an output depends on, and how often each name is read.
@@ -230,29 +301,39 @@ class Importer {
     return owned || volume(initializer.shape) != 1;
   }
 
-  // Parameters and state in the file's order; constants when somebody reads them.
-  void add_initializer(const std::string& name) {
-    const Initializer& initializer = model().initializers.at(name);
+  void add_parameter(const std::string& name, const Initializer& initializer, bool transpose) {
+    const Shape shape = transpose ? Shape{initializer.shape[1], initializer.shape[0]} : initializer.shape;
     state_.reserved.insert(name);
-    if (const auto found = untransposed_.find(name); found != untransposed_.end() && !model().initializers.contains(found->second)) {
-      const std::string& weight = found->second;
-      state_.reserved.insert(weight);
-      if (state_.readers.contains(weight) && !state_.values.contains(weight)) {
-        const Shape shape{initializer.shape[1], initializer.shape[0]};
-        const TensorId id = load_weights_ ? build_.parameter(weight, transposed(initializer.load())) : build_.parameter(weight, shape, -1, 0, initializer.dtype);
-        state_.values[weight] = {shape, initializer.dtype, id, nullptr, nullptr};
+    TensorId id;
+    if (!load_weights_) id = build_.parameter(name, shape, -1, 0, initializer.dtype);
+    else id = build_.parameter(name, transpose ? transposed(initializer.load()) : initializer.load());
+    state_.values[name] = {shape, initializer.dtype, id, nullptr, nullptr};
+  }
+
+  // Parameters and state in the file's order; constants when somebody reads them. What nobody reads is not even loaded.
+  void add_initializers() {
+    std::set<std::string> read;
+    for (const auto& [name, count] : state_.readers) read.insert(name);
+    for (const std::string& name : model().initializer_order) {
+      const Initializer& initializer = model().initializers.at(name);
+      state_.reserved.insert(name);
+      const auto folded = std::find_if(folded_weights_.begin(), folded_weights_.end(), [&](const auto& entry) { return entry.second == name; });
+      if (folded != folded_weights_.end() && read.contains(folded->first)) add_parameter(folded->first, initializer, true);
+      if (!read.contains(name)) continue;
+      if (running_.contains(name) && is_float(initializer.dtype)) {
+        const TensorId id = load_weights_ ? build_.state(name, initializer.load()) : build_.state(name, initializer.shape, 0, initializer.dtype);
+        state_.values[name] = {initializer.shape, initializer.dtype, id, nullptr, nullptr};
+      } else if (is_weight(name, initializer)) {
+        add_parameter(name, initializer, false);
+      } else {
+        state_.values[name] = constant_value(initializer.load());
       }
     }
-    if (!state_.readers.contains(name)) return;  // never in the graph, and not even loaded
-    Value value{initializer.shape, initializer.dtype, {}, nullptr, nullptr};
-    if (running_.contains(name) && is_float(initializer.dtype)) {
-      value.tensor = load_weights_ ? build_.state(name, initializer.load()) : build_.state(name, initializer.shape, 0, initializer.dtype);
-    } else if (is_weight(name, initializer)) {
-      value.tensor = load_weights_ ? build_.parameter(name, initializer.load()) : build_.parameter(name, initializer.shape, -1, 0, initializer.dtype);
-    } else {
-      value.constant = std::make_shared<const Values>(initializer.load());
+    for (const auto& [name, from] : clones_) {
+      if (!read.contains(name)) continue;
+      const auto folded = folded_weights_.find(from);
+      add_parameter(name, model().initializers.at(folded == folded_weights_.end() ? from : folded->second), folded != folded_weights_.end());
     }
-    state_.values[name] = std::move(value);
   }
 
   // ---------------------------------------------------------------- nodes
@@ -327,6 +408,7 @@ class Importer {
     }
     Results results;
     std::string why = "constant";
+    if (node.operation == "Identity" && clones_.contains(node.outputs.at(0))) return "a parameter of its own, which the exporter has merged with an equal one";
     if (shape) {
       results = {shape_of(context(node, names, ""))};
       why = "known shape";
@@ -417,7 +499,10 @@ class Importer {
   ImportState state_;
   std::vector<bool> live_;
   std::set<std::string> running_;                   // names of running statistics
-  std::map<std::string, std::string> untransposed_;  // a matrix of the file -> the weight whose transpose it is
+  std::map<std::string, std::string> untransposed_;    // a matrix of the file -> the weight whose transpose it is
+  std::map<std::string, std::string> folded_weights_;  // such a weight that the file does not have -> the matrix
+  std::map<std::string, std::string> clones_;          // a parameter that the exporter has merged -> the one into which
+  std::map<std::pair<const Node*, std::size_t>, std::string> renamed_;  // an operand that reads a clone
   std::vector<OnnxNode> report_;
 };
 

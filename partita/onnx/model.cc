@@ -371,7 +371,7 @@ class NodeReader {
       if (entry.key() == "pkg.torch.onnx.stack_trace") node.source.location = location_of(entry.value());
       if (entry.key() == "pkg.torch.onnx.class_hierarchy") {
         const std::vector<std::string> classes = words_of(entry.value());
-        if (classes.size() >= 2) node.owner_class = classes[classes.size() - 2];
+        if (!classes.empty()) node.target = classes.back();
       }
     }
     if (node.scopes.empty() && from.name().starts_with('/')) node.scopes = scopes_of_path(from.name());
@@ -531,20 +531,20 @@ Model read_model(const std::string& path) {
     fail("{}: opset {} is newer than {}, the newest known; export the model with opset_version={}", path, model.opset, kNewestKnownOpset, kNewestOpset);
 
   const onnx::GraphProto& graph = proto.graph();
-  std::map<std::string, std::string> kinds;
+  std::map<std::string, std::string> kinds, folded;
   for (const auto& info : graph.value_info())
-    for (const auto& entry : info.metadata_props())
+    for (const auto& entry : info.metadata_props()) {
       if (entry.key() == "pkg.torch.export.graph_signature.InputSpec.kind") kinds[info.name()] = entry.value();
+      if (entry.key() == "pkg.onnxscript.optimizer.folded_from") folded[info.name()] = entry.value();
+    }
   for (const auto& node : graph.node())
     for (const auto& entry : node.metadata_props()) model.from_dynamo = model.from_dynamo || entry.key() == "pkg.torch.onnx.name_scopes";
   std::set<std::string> known;
   for (const auto& tensor : graph.initializer()) {
-    Initializer initializer{.kind = kinds[tensor.name()]};
+    Initializer initializer{.kind = kinds[tensor.name()], .folded_from = words_of(folded[tensor.name()])};
     int64_t count = 0, size = 0;
     initializer.shape = shape_of(tensor, path, count, size);
     initializer.dtype = *dtype_of(tensor.data_type());
-    for (const auto& entry : tensor.metadata_props())
-      if (entry.key().ends_with("folded_from")) initializer.folded_from = words_of(entry.value());
     if (tensor.data_location() == onnx::TensorProto::EXTERNAL) {
       external_data(tensor, path, size);  // its place is checked now, its values are read when they are wanted
       onnx::TensorProto place = tensor;

@@ -28,7 +28,7 @@ struct Node {
   std::string unreadable;  // why an attribute could not be read (subgraphs, strings, sparse tensors), or ""
   Source source;
   std::vector<std::string> scopes;  // PyTorch's: "", "layer1", "layer1.0", "conv2d"
-  std::string owner_class;          // PyTorch's class of the module: "torch.nn.modules.linear.Linear"
+  std::string target;               // PyTorch's function: "aten.linear.default"
 };
 
 // A branch of an If. Its names are unique in the model, except that two branches of one If may use the same ones.
