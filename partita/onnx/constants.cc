@@ -185,7 +185,7 @@ Values cast(const Values& x, DType to) {
     if (is_float(to)) y.real[i] = rounded(is_float(x.dtype) ? x.real[i] : static_cast<double>(x.integer[i]), to);
     else if (!is_float(x.dtype)) y.integer[i] = to == DType::kBool ? x.integer[i] != 0 : x.integer[i];
     else if (to == DType::kBool) y.integer[i] = x.real[i] != 0;
-    else if (!(std::abs(x.real[i]) < 9.2e18)) fail("{} cast to an integer", x.real[i]);
+    else if (!(std::abs(x.real[i]) < 9.2e18)) y.integer[i] = INT64_MIN;  // undefined in ONNX; what x86, and so PyTorch, gives
     else y.integer[i] = static_cast<int64_t>(x.real[i]);
   }
   return y;

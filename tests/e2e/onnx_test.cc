@@ -1,5 +1,5 @@
-// ONNX files, planned and run on 1 and 3 devices, compute what PyTorch computes: tests/data/make_models.py says what the reference
-// arrays are.
+// ONNX files, planned and run on 1 and 3 devices, compute what PyTorch computes: tests/data/make_models.py and
+// make_transformers.py say what the reference arrays are.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -93,6 +93,86 @@ void expect_training(const std::string& name) {
   }
   options.steps = 10;
   expect_losses(train(plan(name, reference, 3, "soybean", DType::kFloat64, 0.9), options, kernels()).losses, reference.at("momentum_losses"));
+}
+
+// ---------------------------------------------------------------- transformers, and models that no one here wrote
+
+// The forward pass in float32, on 1 device; the reference is PyTorch's in float64.
+void expect_forward_in_float32(const std::string& name) {
+  SCOPED_TRACE(name);
+  const Arrays reference = read_arrays(reference_file(name));
+  const Planned p = plan(name, reference, 1, "single", DType::kFloat32);
+  const Graph graph = evaluation_graph(p.forward);
+  const Arrays outputs = run_forward(graph, evaluation_plan(graph, p), p.cluster, {{"x", reference.at("x")}}, {}, 1, kernels());
+  ASSERT_EQ(outputs.size(), 1u);
+  const double error = relative_error(outputs.begin()->second, reference.at("y"));
+  std::printf("%-22s forward in float32 %.2e\n", name.c_str(), error);
+  EXPECT_LE(error, 1e-4);
+}
+
+// Five steps in float64. `complete`: the file has every parameter under PyTorch's name, but for `another_name`, a tied weight's
+// that the file does not use; else what it has is compared.
+void expect_five_steps(const std::string& name, int devices, const std::string& search, bool complete = true, const std::string& another_name = "") {
+  SCOPED_TRACE(fmt::format("{} with {} on {} devices", name, search, devices));
+  const Arrays reference = read_arrays(reference_file(name));
+  TrainOptions options;
+  options.data = reference_file(name);
+  options.shuffle = false;
+  options.steps = 5;
+  const TrainReport report = train(plan(name, reference, devices, search, DType::kFloat64), options, kernels());
+  const Values& losses = reference.at("losses");
+  ASSERT_EQ(report.losses.size(), losses.real.size());
+  double worst_loss = 0, worst = 0;
+  for (std::size_t i = 0; i < report.losses.size(); ++i) worst_loss = std::max(worst_loss, std::abs(report.losses[i] / losses.real[i] - 1));
+  EXPECT_LE(worst_loss, 1e-5);
+  int compared = 0;
+  for (const auto& [key, value] : reference) {
+    if (!key.starts_with("final.")) continue;
+    const std::string weight = key.substr(6);
+    if ((!complete || weight == another_name) && !report.weights.contains(weight)) continue;
+    ASSERT_TRUE(report.weights.contains(weight)) << weight;
+    const double error = relative_error(report.weights.at(weight), value);
+    EXPECT_LE(error, 1e-8) << weight;
+    worst = std::max(worst, error);
+    ++compared;
+  }
+  EXPECT_GE(compared, complete ? 12 : 6);
+  std::printf("%-22s %d devices, %s: losses %.1e, %d weights %.1e after five steps\n", name.c_str(), devices, search.c_str(), worst_loss, compared, worst);
+}
+
+TEST(OnnxRun, TransformerEncoder) {
+  for (const char* name : {"gelu_encoder", "gelu_encoder-optimized", "gelu_encoder-torchscript", "relu_encoder", "relu_encoder-optimized", "relu_encoder-torchscript"}) expect_forward_in_float32(name);
+  for (const char* name : {"gelu_encoder", "gelu_encoder-optimized", "relu_encoder"}) expect_five_steps(name, 1, "single");
+  expect_five_steps("gelu_encoder-torchscript", 1, "single", false);
+  expect_five_steps("gelu_encoder", 3, "data-parallel");
+}
+TEST(OnnxRun, Gpt2) {
+  for (const char* name : {"gpt2", "gpt2-optimized"}) expect_forward_in_float32(name);
+  expect_five_steps("gpt2", 1, "single", true, "model.transformer.wte.weight");
+}
+TEST(OnnxRun, Bert) {
+  for (const char* name : {"bert", "bert-optimized", "bert-torchscript"}) expect_forward_in_float32(name);
+  expect_five_steps("bert", 1, "single");
+  expect_five_steps("bert-torchscript", 1, "single", false);
+}
+TEST(OnnxRun, Llama) {
+  for (const char* name : {"llama", "llama-optimized"}) {
+    expect_forward_in_float32(name);
+    expect_five_steps(name, 1, "single");
+  }
+}
+TEST(OnnxRun, Mixtral) {
+  for (const char* name : {"mixtral", "mixtral-optimized"}) expect_forward_in_float32(name);
+  expect_five_steps("mixtral", 1, "single");
+  expect_five_steps("mixtral-optimized", 1, "single", false);  // the experts' weights, which are no linear layers', have the file's names
+}
+TEST(OnnxRun, Vit) {
+  for (const char* name : {"vit", "vit-optimized", "vit-torchscript"}) expect_forward_in_float32(name);
+  expect_five_steps("vit", 1, "single");
+}
+TEST(OnnxRun, ResNet) {
+  for (const char* name : {"resnet", "resnet-optimized", "resnet-torchscript"}) expect_forward_in_float32(name);
+  expect_five_steps("resnet", 1, "single");
 }
 
 TEST(OnnxRun, Mlp) {

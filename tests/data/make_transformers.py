@@ -1,0 +1,211 @@
+"""Writes the ONNX files and reference numbers of transformers, and of a ResNet that is not ours, in this folder.
+
+    pip install -r tests/data/requirements.txt
+    python tests/data/make_transformers.py [NAME..]   writes them
+    python tests/data/make_transformers.py --check    exports again, and compares with what is here; 77: other versions installed
+
+The models are PyTorch's own torch.nn.TransformerEncoder, and classes of the transformers package with small configurations, all
+dropout 0. For each NAME: NAME.onnx as the exporter writes it with optimize=False, NAME-optimized.onnx with optimize=True,
+NAME-torchscript.onnx by the older exporter where it can, and NAME-reference.npz, all in float64:
+    x, y, labels                 one batch, the model's answer in eval mode, and labels to train towards
+    losses, final.NAME           of five steps of SGD (lr 0.01) on that batch with the mean cross-entropy; the parameters and
+                                 running statistics after them, under PyTorch's names
+
+The transformers package computes a few places in float32 whatever the model's dtype is (normalization, rotary tables, routing);
+for the reference numbers these are computed in float64, except for tables that the file holds.
+"""
+import copy
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+import transformers
+from torch import nn
+
+HERE = Path(__file__).resolve().parent
+EXAMPLES = HERE.parent.parent / "examples"
+sys.path.insert(0, str(EXAMPLES))
+from relative_paths import make_paths_relative  # noqa: E402
+
+VERSIONS = {line.split("==")[0]: line.split("==")[1].strip() for line in open(HERE / "requirements.txt") if "==" in line}
+
+
+class Encoder(nn.Module):
+    """Two layers as torch.nn.TransformerEncoder makes them, and a classifier of each position."""
+
+    def __init__(self, activation):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, activation=activation, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2)
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x):
+        return self.head(self.encoder(x))
+
+
+class Logits(nn.Module):
+    """A model of the transformers package as a function of one input."""
+
+    def __init__(self, model, argument):
+        super().__init__()
+        self.model = model
+        self.argument = argument
+
+    def forward(self, x):
+        return self.model(**{self.argument: x}).logits
+
+
+TEXT = dict(vocab_size=40, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32, max_position_embeddings=16)
+
+
+def words():
+    return torch.randint(1, 40, (3, 8))
+
+
+def gpt2():
+    config = transformers.GPT2Config(vocab_size=40, n_positions=16, n_embd=16, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0,
+                                     attn_pdrop=0.0, bos_token_id=0, eos_token_id=0, use_cache=False)
+    return Logits(transformers.GPT2LMHeadModel(config), "input_ids"), words()
+
+
+def bert():
+    config = transformers.BertConfig(**TEXT, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=5)
+    return Logits(transformers.BertForSequenceClassification(config), "input_ids"), words()
+
+
+def llama():
+    config = transformers.LlamaConfig(**TEXT, num_key_value_heads=2, use_cache=False)
+    return Logits(transformers.LlamaForCausalLM(config), "input_ids"), words()
+
+
+def mixtral():
+    # One layer: the file of two is larger than it is worth.
+    config = transformers.MixtralConfig(**{**TEXT, "num_hidden_layers": 1}, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2, sliding_window=5,
+                                        use_cache=False)
+    config._experts_implementation = "batched_mm"
+    return Logits(transformers.MixtralForCausalLM(config), "input_ids"), words()
+
+
+def vit():
+    config = transformers.ViTConfig(hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32, image_size=16,
+                                    patch_size=4, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=5)
+    return Logits(transformers.ViTForImageClassification(config), "pixel_values"), torch.randn(3, 3, 16, 16)
+
+
+def resnet():
+    config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16, 16], depths=[1, 2, 1], layer_type="bottleneck", num_labels=5)
+    return Logits(transformers.ResNetForImageClassification(config), "pixel_values"), torch.randn(4, 3, 32, 32)
+
+
+# The model, and whether the older exporter knows all that it needs.
+MODELS = {
+    "gelu_encoder": (lambda: (Encoder("gelu"), torch.randn(3, 6, 16)), True),
+    "relu_encoder": (lambda: (Encoder("relu"), torch.randn(3, 6, 16)), True),
+    "gpt2": (gpt2, False),
+    "bert": (bert, True),
+    "llama": (llama, False),
+    "mixtral": (mixtral, False),
+    "vit": (vit, True),
+    "resnet": (resnet, True),
+}
+
+
+def stirred(make):
+    """The model with scales and biases that no accident leaves equal or unused: exporters merge equal ones."""
+    torch.manual_seed(3)
+    model, x = make()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_((torch.rand(p.shape) - 0.5) * 0.2)
+        for part in model.modules():
+            if isinstance(part, nn.BatchNorm2d):
+                nn.init.uniform_(part.running_mean, -0.2, 0.2)
+                nn.init.uniform_(part.running_var, 0.6, 1.5)
+    return model.eval(), x
+
+
+def rms_norm_in_double(self, x):
+    return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+
+
+def reference(folder, name, model, x):
+    model = copy.deepcopy(model).double()
+    for part in model.modules():
+        if type(part).__name__.endswith("RMSNorm"):
+            type(part).forward = rms_norm_in_double
+    x = x.double() if x.is_floating_point() else x
+    y = model(x).detach()
+    labels = torch.randint(0, y.shape[-1], y.shape[:-1])
+    out = {"x": x, "labels": labels, "y": y}
+    model.train()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(5):
+        sgd.zero_grad()
+        loss = nn.functional.cross_entropy(model(x).reshape(-1, y.shape[-1]), labels.reshape(-1))
+        loss.backward()
+        sgd.step()
+        losses.append(loss.item())
+    out["losses"] = torch.tensor(losses, dtype=torch.float64)
+    for key, value in model.named_parameters(remove_duplicate=False):  # a tied weight under each of its names
+        out["final." + key] = value.detach()
+    for key, value in model.named_buffers():
+        if "running_" in key:
+            out["final." + key] = value
+    np.savez_compressed(folder / f"{name}-reference.npz", **{key: value.numpy() for key, value in out.items()})
+
+
+def export(path, model, x, **options):
+    if options.get("dynamo", True):
+        torch.onnx.export(model, (x,), dynamo=True, input_names=["x"], output_names=["y"], verbose=False, **options).save(path, external_data=False)
+    else:
+        torch.onnx.export(model, (x,), path, input_names=["x"], output_names=["y"], **options)
+    make_paths_relative(path, EXAMPLES, HERE, Path(torch.__file__).parent.parent, Path(transformers.__file__).parent.parent)
+
+
+def write(folder, names=()):
+    for name, (make, older_exporter) in MODELS.items():
+        if names and name not in names:
+            continue
+        model, x = stirred(make)
+        export(folder / f"{name}.onnx", copy.deepcopy(model), x, optimize=False)
+        export(folder / f"{name}-optimized.onnx", copy.deepcopy(model), x, optimize=True)
+        if older_exporter:
+            export(folder / f"{name}-torchscript.onnx", copy.deepcopy(model), x, dynamo=False)
+        reference(folder, name, model, x)  # last: it changes classes
+
+
+def check():
+    """Exports into another folder; the nodes, and all numbers up to rounding, must be those that are here."""
+    import importlib.metadata
+    for package, version in VERSIONS.items():
+        found = importlib.metadata.version(package).split("+")[0]
+        if found != version:
+            print(f"{package} is {found}; the files here are of {version}")
+            raise SystemExit(77)
+    wrong = []
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder))
+        for path in sorted(Path(folder).iterdir()):
+            here = HERE / path.name
+            if path.suffix == ".npz":
+                ours, again = np.load(here), np.load(path)
+                same = sorted(ours) == sorted(again) and all(np.allclose(ours[k], again[k], rtol=1e-6, atol=1e-9) for k in ours)
+            else:
+                ours, again = onnx.load(here), onnx.load(path)
+                same = [(n.op_type, list(n.input), list(n.output)) for n in ours.graph.node] == [(n.op_type, list(n.input), list(n.output)) for n in again.graph.node]
+                same = same and all(a.name == b.name and np.allclose(onnx.numpy_helper.to_array(a), onnx.numpy_helper.to_array(b), rtol=1e-5, atol=1e-6)
+                                    for a, b in zip(ours.graph.initializer, again.graph.initializer, strict=True))
+            print(f"{path.name}: {'as it was' if same else 'DIFFERENT'}")
+            wrong += [] if same else [path.name]
+    if wrong:
+        raise SystemExit(f"exported differently: {', '.join(wrong)}")
+
+
+if __name__ == "__main__":
+    warnings.filterwarnings("ignore")
+    check() if "--check" in sys.argv else write(HERE, sys.argv[1:])
