@@ -115,11 +115,135 @@ std::optional<Elimination> eliminate(const CostNetwork& network, const std::vect
   return result;
 }
 
-std::vector<int> small_table_order(const CostNetwork& network) {
-  int n = network.variables();
-  std::vector<std::set<int>> around(n);
+namespace {
+
+std::vector<std::set<int>> neighbours(const CostNetwork& network) {
+  std::vector<std::set<int>> around(network.variables());
   for (const CostNetwork::Pair& p : network.pairs)
     if (p.a != p.b) around[p.a].insert(p.b), around[p.b].insert(p.a);
+  return around;
+}
+
+// Variables in order, each at its cheapest value given those before it and the best of those behind it.
+std::vector<int> greedy(const CostNetwork& network) {
+  std::vector<std::vector<const CostNetwork::Pair*>> pairs(network.variables());
+  for (const CostNetwork::Pair& p : network.pairs) pairs[p.a].push_back(&p), pairs[p.b].push_back(&p);
+  std::vector<int> value(network.variables(), -1);
+  for (int v = 0; v < network.variables(); ++v) {
+    std::vector<Cost> costs = network.unary[v];
+    for (const CostNetwork::Pair* p : pairs[v]) {
+      const int other = p->a == v ? p->b : p->a;
+      auto at = [&](int x, int y) { return p->cost[p->a == v ? static_cast<size_t>(x * network.domain(other) + y) : static_cast<size_t>(y * network.domain(v) + x)]; };
+      for (int x = 0; x < network.domain(v); ++x) {
+        if (other == v) {
+          costs[x] = costs[x] + p->cost[static_cast<size_t>(x * network.domain(v) + x)];
+          continue;
+        }
+        Cost best = at(x, std::max(value[other], 0));
+        if (value[other] < 0)
+          for (int y = 1; y < network.domain(other); ++y) best = std::min(best, at(x, y));
+        costs[x] = costs[x] + best;
+      }
+    }
+    value[v] = static_cast<int>(std::min_element(costs.begin(), costs.end()) - costs.begin());
+  }
+  return value;
+}
+
+// An elimination order of all variables but those that have to be held for its tables to fit. A variable that was held often
+// is held late.
+struct Cutset {
+  std::vector<int> order;
+  std::vector<bool> held;
+};
+Cutset choose_cutset(const CostNetwork& network, int64_t max_table, const std::vector<int>& times_held) {
+  std::vector<std::set<int>> around = neighbours(network);
+  const double limit = std::log2(static_cast<double>(max_table));
+  Cutset cutset{{}, std::vector<bool>(network.variables(), false)};
+  std::set<int> left;
+  for (int v = 0; v < network.variables(); ++v) left.insert(v);
+  auto leave = [&](int v) {
+    for (int u : around[v]) around[u].erase(v);
+    left.erase(v);
+  };
+  while (!left.empty()) {
+    int smallest = -1, hold = -1;
+    double smallest_weight = 0, hold_weight = 0;
+    for (int v : left) {
+      double weight = 0;
+      for (int u : around[v]) weight += std::log2(network.domain(u));
+      if (smallest < 0 || weight < smallest_weight) smallest = v, smallest_weight = weight;
+      const double held = weight / (1 + 2 * times_held[v]);
+      if (hold < 0 || held > hold_weight) hold = v, hold_weight = held;
+    }
+    if (smallest_weight > limit) {
+      cutset.held[hold] = true;
+      leave(hold);
+      continue;
+    }
+    cutset.order.push_back(smallest);
+    const std::vector<int> ring(around[smallest].begin(), around[smallest].end());
+    leave(smallest);
+    for (int a : ring)
+      for (int b : ring)
+        if (a != b) around[a].insert(b);
+  }
+  return cutset;
+}
+
+// The network of the variables that are not held; `order` in its numbers.
+CostNetwork condition(const CostNetwork& network, const Cutset& cutset, const std::vector<int>& value, std::vector<int>& number) {
+  CostNetwork rest;
+  number.assign(network.variables(), -1);
+  for (int v : cutset.order) {
+    number[v] = rest.variables();
+    rest.unary.push_back(network.unary[v]);
+  }
+  for (const CostNetwork::Pair& p : network.pairs) {
+    if (number[p.a] >= 0 && number[p.b] >= 0) {
+      rest.pairs.push_back({number[p.a], number[p.b], p.cost});
+    } else if (const int free = number[p.a] >= 0 ? p.a : p.b; number[free] >= 0) {
+      for (int x = 0; x < network.domain(free); ++x) {
+        const int a = free == p.a ? x : value[p.a], b = free == p.a ? value[p.b] : x;
+        Cost& cost = rest.unary[number[free]][x];
+        cost = cost + p.cost[static_cast<size_t>(a) * network.unary[p.b].size() + static_cast<size_t>(b)];
+      }
+    }
+  }
+  return rest;
+}
+
+}  // namespace
+
+Conditioned eliminate_around(const CostNetwork& network, int64_t max_table, int rounds) {
+  constexpr int kIdleRounds = 4;
+  Conditioned result;
+  result.solution = greedy(network);
+  result.cost = network.evaluate(result.solution);
+  std::vector<int> times_held(network.variables(), 0);
+  for (int idle = 0; result.rounds < rounds && idle < kIdleRounds; ++result.rounds) {
+    const Cutset cutset = choose_cutset(network, max_table, times_held);
+    std::vector<int> number, order(cutset.order.size());
+    const CostNetwork rest = condition(network, cutset, result.solution, number);
+    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
+    const auto solved = eliminate(rest, order, 1, max_table);
+    ensure(solved.has_value(), "the tables of {} conditioned variables do not fit", rest.variables());
+    for (int v : cutset.order) result.solution[v] = solved->solutions[0][number[v]];
+    const Cost before = result.cost;
+    result.cost = network.evaluate(result.solution);
+    idle = result.cost < before ? 0 : idle + 1;
+    int held = 0;
+    for (int v = 0; v < network.variables(); ++v)
+      if (cutset.held[v]) ++times_held[v], ++held;
+    if (result.rounds == 0) result.held = held;
+    if (held == 0) idle = kIdleRounds;
+  }
+  return result;
+}
+
+std::vector<int> small_table_order(const CostNetwork& network) {
+  int n = network.variables();
+  std::vector<std::set<int>> around = neighbours(network);
   auto weight = [&](int v) {  // log2 of the table that eliminating v makes
     double sum = 0;
     for (int u : around[v]) sum += std::log2(network.domain(u));

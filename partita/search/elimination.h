@@ -38,6 +38,16 @@ struct Elimination {
 // Eliminates in this order. Empty if a table would have more than max_table entries.
 std::optional<Elimination> eliminate(const CostNetwork& network, const std::vector<int>& order, int max_solutions = 1,
                                      int64_t max_table = int64_t{1} << 24);
+// Where no order's tables fit: a good assignment, not proved minimal. All but a few variables are eliminated exactly while those few
+// are held at their values so far (cutset conditioning, Dechter 1990); others are held in each round, until several rounds in a
+// row have changed nothing. Deterministic; `rounds` bounds the number of rounds.
+struct Conditioned {
+  Cost cost;
+  std::vector<int> solution;
+  int rounds = 0;
+  int held = 0;  // variables held in the first round; 0: the solution is a minimum
+};
+Conditioned eliminate_around(const CostNetwork& network, int64_t max_table = int64_t{1} << 16, int rounds = 100);
 // Greedy order by smallest next table, ties by index.
 std::vector<int> small_table_order(const CostNetwork& network);
 // Tries every assignment; the slow obvious version, for tests.

@@ -17,6 +17,7 @@ namespace {
 
 constexpr int kFollowed = 4;                     // cuts of equal cost that are followed one cut further
 constexpr int64_t kLevelTable = int64_t{1} << 16;  // states of a breadth-first level that are still tabulated
+constexpr int64_t kEliminationTable = int64_t{1} << 22;  // entries of a table of variable elimination
 
 // A tensor's tiling on the axis of one cut: split on `axis`, or replicated (-1).
 using Tiling = int;
@@ -201,10 +202,15 @@ class KCuts {
     OneCut cut = problem_of(state, p);
     auto solved = eliminate(cut.network, cut.level_order, max_solutions, kLevelTable);
     bool levels = solved.has_value();
-    if (!solved) solved = eliminate(cut.network, small_table_order(cut.network), max_solutions);
-    if (!solved) throw Error(ExitCode::kInfeasible, "soybean: no elimination order has tables that fit in memory");
+    if (!solved) solved = eliminate(cut.network, small_table_order(cut.network), max_solutions, kEliminationTable);
     method_ = levels ? fmt::format("by {} breadth-first levels, tables of up to {} states", cut.levels, solved->largest_table)
-                     : fmt::format("by variable elimination, width {}, tables of up to {}", solved->width, solved->largest_table);
+              : solved ? fmt::format("by variable elimination, width {}, tables of up to {}", solved->width, solved->largest_table)
+                       : "";
+    if (!solved) {
+      Conditioned near = eliminate_around(cut.network);
+      method_ = fmt::format("by elimination around {} of {} variables in {} rounds, not proved minimal", near.held, cut.network.variables(), near.rounds);
+      solved = Elimination{near.cost, {std::move(near.solution)}, 0, 0};
+    }
     if (count) {
       std::string prefix = fmt::format("cut{}_", state.extents.size() + 1);
       result_.counters[prefix + "levels"] = cut.levels;

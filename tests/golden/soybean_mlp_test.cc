@@ -148,6 +148,40 @@ TEST(SoyBeanMlp, ABudgetThatEndsBeforeTheLastCutIsNoPlan) {
   }
 }
 
+// Grids are too wide for small tables, and narrow enough to be solved with large ones.
+TEST(Elimination, AroundHeldVariablesIsNearTheMinimum) {
+  double worst = 1;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Rng rng(seed);
+    constexpr int kSide = 7, kDomain = 3;
+    CostNetwork network;
+    for (int v = 0; v < kSide * kSide; ++v) {
+      network.unary.emplace_back();
+      for (int x = 0; x < kDomain; ++x) network.unary.back().push_back({static_cast<int64_t>(rng.below(50)), 0});
+    }
+    for (int v = 0; v < kSide * kSide; ++v)
+      for (int next : {v % kSide + 1 < kSide ? v + 1 : -1, v + kSide}) {
+        if (next < 0 || next >= kSide * kSide) continue;
+        network.pairs.push_back({v, next, {}});
+        for (int x = 0; x < kDomain * kDomain; ++x) network.pairs.back().cost.push_back({static_cast<int64_t>(rng.below(50)), 0});
+      }
+    const auto exact = eliminate(network, small_table_order(network));
+    ASSERT_TRUE(exact);
+    const Conditioned near = eliminate_around(network, 81);
+    EXPECT_GT(near.held, 0);
+    EXPECT_EQ(near.cost, network.evaluate(near.solution));
+    EXPECT_GE(near.cost, exact->cost);
+    worst = std::max(worst, static_cast<double>(near.cost.moved) / static_cast<double>(exact->cost.moved));
+    // With tables that are large enough nothing is held, and it is the minimum.
+    const Conditioned whole = eliminate_around(network, int64_t{1} << 24);
+    EXPECT_EQ(whole.held, 0);
+    EXPECT_EQ(whole.cost, exact->cost);
+  }
+  std::printf("at worst %.4f of the minimum\n", worst);
+  EXPECT_LE(worst, 1.05);
+}
+
 TEST(Elimination, EqualsBruteForceOnRandomNetworks) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     Rng rng(seed);
