@@ -177,7 +177,11 @@ class Backward {
   }
 
   void derive(const Op& op, int operand, const std::vector<TensorId>& result_gradients) {
-    const tdl::Bound& bound = *op.bound;
+    // Results that nothing reads are none of the formula's: no term of the gradient comes from them.
+    tdl::Bound bound = *op.bound;
+    bound.results.clear();
+    for (std::size_t r = 0; r < op.results.size(); ++r)
+      if (result_gradients[r].valid()) bound.results.push_back(op.bound->results[r]);
     const std::string& name = bound.tensors[operand].name;
     std::optional<tdl::Gradient> gradient;
     try {
@@ -189,12 +193,8 @@ class Backward {
     if (!gradient) return;
     std::map<std::string, TensorId> given;
     for (std::size_t k = 0; k < op.operands.size(); ++k) given[bound.tensors[k].name] = op.operands[k];
-    for (std::size_t r = 0; r < op.results.size(); ++r) {
-      const std::string cotangent = "g_" + bound.tensors[bound.results[r]].name;
-      const bool read =
-          std::find(gradient->operands.begin(), gradient->operands.end(), cotangent) != gradient->operands.end();
-      if (read) given[cotangent] = result_gradients[r].valid() ? result_gradients[r] : zeros(op.results[r]);
-    }
+    for (std::size_t r = 0; r < op.results.size(); ++r)
+      given["g_" + bound.tensors[op.bound->results[r]].name] = result_gradients[r];
     const Graph& graph = build_.graph();
     std::vector<Shape> shapes;
     std::vector<DType> dtypes;
@@ -213,15 +213,6 @@ class Backward {
     if (graph.tensor(value).dtype != dtype)
       value = build_.op("cast", {value}, {{"to", static_cast<double>(dtype)}}, result);
     seed(op.operands[operand], value);
-  }
-
-  // The cotangent of a result that nothing reads.
-  TensorId zeros(TensorId like) {
-    const Tensor t = build_.graph().tensor(like);
-    Values values{.dtype = t.dtype,
-                  .shape = t.shape,
-                  .real = std::vector<double>(static_cast<std::size_t>(volume(t.shape)), 0.0)};
-    return build_.constant(t.name + ".grad.zero", std::move(values));
   }
 
   GraphBuilder& build_;

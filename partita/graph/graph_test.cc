@@ -286,7 +286,7 @@ TEST(Autodiff, BadRequests) {
       std::string::npos);
   EXPECT_NE(message_of([&] {
               add_backward(two_layers(), {.kind = "l1"}, {});
-            }).find("unknown loss 'l1'; there are: cross_entropy"),
+            }).find("unknown loss 'l1'; there are: bce_with_logits, cross_entropy"),
             std::string::npos);
   EXPECT_NE(message_of([&] {
               add_backward(two_layers(), {.kind = "mse"}, {.kind = "lion"});
