@@ -43,5 +43,7 @@ ModelFamily cnn_family();
 ModelFamily inception_family();
 std::vector<ModelFamily> alexnet_families();
 std::vector<ModelFamily> resnet_families();
+std::vector<ModelFamily> recurrent_families();
+ModelFamily wide_deep_family();
 
 }  // namespace partita

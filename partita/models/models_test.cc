@@ -74,6 +74,34 @@ TEST(Models, TofusTable2) {
     }
 }
 
+// The same for the recurrent networks: weights without biases; 28.5 for eight layers of 6K is a misprint of 25.5.
+TEST(Models, TofusTable2Recurrent) {
+  const auto registry = standard_ops();
+  const double published[3][3] = {{8.4, 11.4, 14.4}, {18.6, 25.5, 32.1}, {33.0, 45.3, 57.0}};
+  for (int h = 0; h < 3; ++h)
+    for (int l = 0; l < 3; ++l) {
+      const std::string reference = fmt::format("zoo:rnn-{}-{}K?batch=2,steps=1", 6 + 2 * l, 4 + 2 * h);
+      const double bytes = 3.0 * 4 * static_cast<double>(parameters(build_model(reference, {}, registry).graph));
+      EXPECT_NEAR(bytes / (1 << 30), published[h][l], 0.03 * published[h][l]) << reference;
+    }
+}
+
+// Every op of a cell knows its time step and its cell, in the backward pass too.
+TEST(Models, TimeStepsAndCellsAreRecorded) {
+  const Graph graph = training("zoo:rnnlm?batch=2,steps=3,hidden=4,vocabulary=5");
+  std::map<std::pair<int, int>, int> cells;
+  for (const Op& op : graph.ops)
+    if (op.definition.starts_with("lstm_cell")) ++cells[{op.time_step, op.cell}];
+  ASSERT_EQ(cells.size(), 6u);
+  for (const auto& [cell, ops] : cells) {
+    EXPECT_GE(cell.first, 0);
+    EXPECT_LT(cell.first, 3);
+    EXPECT_GE(cell.second, 0);
+    EXPECT_LT(cell.second, 2);
+    EXPECT_GE(ops, 2);
+  }
+}
+
 // The auxiliary head's loss counts 0.4, against the same labels.
 TEST(Models, InceptionsAuxiliaryHeadIsPartOfTheLoss) {
   const Graph graph = training("zoo:inception-v3?batch=2,classes=3");
@@ -108,7 +136,12 @@ TEST(Models, SoyBeansMlpHasItsProductsAlone) {
 TEST(Models, TextRoundTripsAndBackwardOpsAreLinked) {
   const auto registry = standard_ops();
   for (const char* reference : {"zoo:mlp", "zoo:mlp?bias=0,activation=relu,loss=mse", "zoo:lenet",
-                                "zoo:resnet-18?image=32,batch=4,classes=10"}) {
+                                "zoo:resnet-18?image=32,batch=4,classes=10", "zoo:cnn?filters=4,batch=2",
+                                "zoo:alexnet?batch=2,hidden=8", "zoo:vgg-16?batch=2,image=32,hidden=8",
+                                "zoo:resnet-50?batch=2,image=32,width=2", "zoo:inception-v3?batch=2",
+                                "zoo:rnn-4-4K?batch=2,steps=2", "zoo:rnnlm?batch=2,steps=2,hidden=4,vocabulary=5,cell=gru",
+                                "zoo:rnntc?batch=2,steps=2,hidden=4,vocabulary=5", "zoo:nmt?batch=2,steps=2,hidden=4,vocabulary=5",
+                                "zoo:wide-deep?batch=2,vocabulary=5,width=4", "zoo:insightface?batch=2,image=32,classes=5,width=2"}) {
     SCOPED_TRACE(reference);
     const Model model = build_model(reference, {}, registry);
     EXPECT_EQ(print(parse_graph(print(model.graph), registry)), print(model.graph));
@@ -143,7 +176,10 @@ TEST(Models, GradientsHaveKernelBackedDefinitions) {
 // The gradient that each update reads, against central differences of the loss, in float64 throughout.
 TEST(Models, GradientsEqualNumericOnes) {
   for (const char* reference : {"zoo:mlp?layers=3,width=5,batch=4", "zoo:lenet?batch=2,image=16,classes=3",
-                                "zoo:resnet-18?batch=4,image=32,width=1,classes=3"}) {
+                                "zoo:resnet-18?batch=4,image=32,width=1,classes=3",
+                                "zoo:rnnlm?batch=2,steps=2,hidden=3,vocabulary=3",
+                                "zoo:nmt?batch=2,steps=3,hidden=3,vocabulary=3,cell=gru",
+                                "zoo:wide-deep?batch=3,vocabulary=3,width=3,layers=2,fields=2,dense=2,embedding=2"}) {
     SCOPED_TRACE(reference);
     const Graph graph = training(reference, 0);
     Rng rng(5);
@@ -211,7 +247,7 @@ TEST(Models, BadReferencesNameWhatThereIs) {
     }
     return std::string("no error");
   };
-  EXPECT_EQ(message("zoo:lenot"), "unknown model 'zoo:lenot'; nearest: zoo:lenet, zoo:alexnet, zoo:cnn (`partita models` lists all)");
+  EXPECT_EQ(message("zoo:lenot"), "unknown model 'zoo:lenot'; nearest: zoo:lenet, zoo:alexnet, zoo:nmt (`partita models` lists all)");
   EXPECT_NE(message("zoo:mlp?depth=3").find("zoo:mlp has no option 'depth'; it has: layers=4"), std::string::npos);
   EXPECT_EQ(message("zoo:mlp?layers=x"), "zoo:mlp: layers=x is not an integer");
   EXPECT_EQ(message("zoo:mlp?layers=0"), "zoo:mlp: layers=0 must be at least 1");

@@ -107,6 +107,27 @@ Model build_wide(const ModelOptions& options, std::shared_ptr<const OpRegistry> 
   return build_with(options, std::move(registry), 64 * number_in(options.model(), 2));
 }
 
+// Face recognition as OneFlow section 6.3.1 splits it: the classes may be millions. Logits are `scale` times the cosine of the angle
+// between an embedding and a class's weights (normalised softmax; no margin).
+Model build_insightface(const ModelOptions& options, std::shared_ptr<const OpRegistry> registry) {
+  const int64_t batch = options.integer("batch"), image = options.integer("image", 32),
+                classes = options.integer("classes"), embedding = options.integer("embedding");
+  GraphBuilder b("insightface", std::move(registry));
+  Network network(b, options.dtype());
+  TensorId x = b.input("x", {batch, 3, image, image}, options.dtype());
+  x = network.linear(network.features(x, depth_of("resnet-50"), options.integer("width"), true), "embedding", embedding);
+  const TensorId w = b.parameter("classes.weight", {classes, embedding}, 0.01, 0, options.dtype());
+  auto normalised = [&](TensorId rows, const std::string& name) {
+    const TensorId squares = b.op("reduce_sum", {b.op("square", {rows}, {}, name + ".square")},
+                                  {{"axes.0", 1}, {"keepdims", 1}}, name + ".squares");
+    return b.op("mul", {rows, b.op("rsqrt", {squares}, {}, name + ".rsqrt")}, {}, name);
+  };
+  b.set_source({"classes", ""});
+  const TensorId cosine = b.op("matmul_nt", {normalised(x, "embedding.unit"), normalised(w, "classes.unit")}, {}, "cosine");
+  const TensorId scale = b.scalar("scale", options.number("scale", 1, 1000), options.dtype());
+  return {b.finish({b.op("mul", {cosine, scale}, {}, "logits")}), Loss{.kind = "cross_entropy"}};
+}
+
 std::vector<ModelOption> common_options(int64_t batch) {
   return {{"batch", std::to_string(batch), "samples a step"},
           {"image", "224", "rows and columns, at least 32"},
@@ -132,6 +153,15 @@ std::vector<ModelFamily> resnet_families() {
                            fmt::format("ResNet of {} layers, every convolution {} times as wide (Tofu)", layers, widen),
                            common_options(32)},
                           build_wide});
+  families.push_back({{"insightface",
+                       "face recognition: ResNet-50 and a normalised softmax over many classes (OneFlow)",
+                       {{"batch", "128", "samples a step"},
+                        {"image", "112", "rows and columns, at least 32"},
+                        {"classes", "85742", "columns of the output (MS1MV2's)"},
+                        {"embedding", "512", "numbers a face"},
+                        {"width", "64", "channels of the first stage"},
+                        {"scale", "64", "of the cosines"}}},
+                      build_insightface});
   return families;
 }
 

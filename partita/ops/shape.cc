@@ -264,6 +264,18 @@ std::string slice(const OpInstance& op) {
   return fmt::format("slice(x)[{}]{} = x[{}]", join(names), where(bounds), join(read));
 }
 
+// Element `index` along `axis`, which goes.
+std::string select(const OpInstance& op) {
+  const Shape& x = op.shapes.at(0);
+  const std::size_t axis = axis_of(op, "axis", x.size());
+  const int64_t index = op.integer("index");
+  if (index < 0 || index >= x[axis]) fail("element {} of axis {} of extent {}", index, axis, x[axis]);
+  std::vector<std::string> read = index_names(x.size()), result = read;
+  result.erase(result.begin() + static_cast<std::ptrdiff_t>(axis));
+  read[axis] = std::to_string(index);
+  return fmt::format("select(x)[{}] = x[{}]", join(result), join(read));
+}
+
 std::string concat(const OpInstance& op) {
   if (op.shapes.empty()) fail("concat needs operands");
   const std::size_t rank = op.shapes[0].size(), axis = axis_of(op, "axis", rank);
@@ -391,6 +403,13 @@ void declare_shape(OpRegistry& registry) {
       .dtypes(of_first)
       .example({{3, 11, 4}}, join(join(list("starts", {0, 1, 0}), list("sizes", {3, 5, 4})), list("steps", {1, 2, 1})))
       .example({{7, 3}}, join(join(list("starts", {6, 0}), list("sizes", {7, 2})), list("steps", {-1, 1})));
+  declare(registry, "select", "element `index` along `axis`, which goes")
+      .formula(select)
+      .required("axis")
+      .required("index")
+      .dtypes(of_first)
+      .example({{5, 3, 7}}, {{"axis", 1}, {"index", 2}})
+      .example({{5, 4}}, {{"axis", 0}, {"index", 0}}, {DType::kInt64});
   declare(registry, "concat", "operands one after another along `axis`")
       .formula(concat)
       .attribute("axis", 0)

@@ -69,7 +69,8 @@ void expect_equal(const Case& c) {
 }
 
 const char* const kSearches[] = {"single", "data-parallel", "model-parallel", "soybean", "soybean?tilings=all"};
-const char* const kModels[] = {"zoo:mlp?layers=3,width=20", "zoo:lenet", "zoo:resnet-18?image=32"};
+const char* const kModels[] = {"zoo:mlp?layers=3,width=20", "zoo:lenet", "zoo:resnet-18?image=32",
+                               "zoo:rnnlm?steps=4,hidden=10,vocabulary=7", "zoo:inception-v3?image=75,blocks=2"};
 
 TEST(ParallelEqualsSerial, Mlp) {
   for (int devices : {3, 8})
@@ -84,6 +85,17 @@ TEST(ParallelEqualsSerial, LeNet) {
 TEST(ParallelEqualsSerial, ResNet18) {
   for (int devices : {3, 8})
     for (const char* search : kSearches) expect_equal({kModels[2], search, devices, 24, 3});
+}
+
+TEST(ParallelEqualsSerial, RnnLm) {
+  for (int devices : {3, 8})
+    for (const char* search : kSearches) expect_equal({kModels[3], search, devices, 24, 3});
+}
+
+// The others are in the long matrix.
+TEST(ParallelEqualsSerial, Inception) {
+  expect_equal({kModels[4], "data-parallel", 8, 24, 2});
+  expect_equal({kModels[4], "soybean", 3, 24, 2});
 }
 
 TEST(ParallelEqualsSerial, Float32MlpWithTanh) {
@@ -127,6 +139,8 @@ void whole_matrix(const std::string& model, bool smooth) {
 TEST(LongParallelEqualsSerial, Mlp) { whole_matrix(kModels[0], true); }
 TEST(LongParallelEqualsSerial, LeNet) { whole_matrix(kModels[1], false); }
 TEST(LongParallelEqualsSerial, ResNet18) { whole_matrix(kModels[2], false); }
+TEST(LongParallelEqualsSerial, RnnLm) { whole_matrix(kModels[3], true); }
+TEST(LongParallelEqualsSerial, Inception) { whole_matrix(kModels[4], false); }
 
 }  // namespace
 }  // namespace partita
