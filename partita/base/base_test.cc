@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "partita/base/box.h"
 #include "partita/base/dtype.h"
 #include "partita/base/error.h"
@@ -40,6 +42,45 @@ TEST(Box, SubtractLeavesDisjointBoxesOfTheRestsVolume) {
   EXPECT_EQ(rest, volume(a) - volume(intersect(a, b)));
   EXPECT_TRUE(subtract({}, {}).empty());
   EXPECT_EQ(to_string(b), "[1,3)x[0,4)");
+}
+
+// The same elements, numbered row by row; and there is a box exactly where brute force finds one.
+TEST(Box, RegroupedOverOtherAxesHasTheSameElements) {
+  const auto numbers = [](const Box& box, const Shape& axes) {
+    std::set<int64_t> found;
+    for (int64_t n = 0; n < volume(axes); ++n) {
+      bool inside = true;
+      int64_t rest = n;
+      for (size_t a = axes.size(); a-- > 0; rest /= axes[a]) inside &= box[a].lo <= rest % axes[a] && rest % axes[a] < box[a].hi;
+      if (inside) found.insert(n);
+    }
+    return found;
+  };
+  const auto is_box = [&](const std::set<int64_t>& elements, const Shape& axes) {
+    Box hull(axes.size());
+    for (int64_t n : elements)
+      for (size_t a = axes.size(); a-- > 0; n /= axes[a]) hull[a] = partita::hull(hull[a], {n % axes[a], n % axes[a] + 1});
+    return volume(hull) == static_cast<int64_t>(elements.size());
+  };
+  const std::vector<Shape> shapes = {{24}, {4, 6}, {6, 4}, {2, 3, 4}, {2, 12}, {3, 8}, {2, 2, 2, 3}, {1, 24}, {4, 1, 6}, {8, 3, 1}};
+  int found = 0, none = 0;
+  for (uint64_t seed = 0; seed < 4000; ++seed) {
+    Rng rng(seed);
+    const Shape &from = shapes[rng.below(shapes.size())], &to = shapes[rng.below(shapes.size())];
+    Box box;
+    for (int64_t extent : from) {
+      const int64_t lo = rng.between(0, extent - 1);
+      box.push_back(rng.below(2) ? Interval{0, extent} : Interval{lo, rng.between(lo + 1, extent)});
+    }
+    const auto elements = numbers(box, from);
+    const auto other = regrouped(box, from, to);
+    ASSERT_EQ(other.has_value(), is_box(elements, to)) << "seed " << seed << ": " << to_string(box);
+    ASSERT_TRUE(!other || numbers(*other, to) == elements) << "seed " << seed << ": " << to_string(box) << " and " << to_string(*other);
+    ++(other ? found : none);
+  }
+  EXPECT_GT(found, 500);
+  EXPECT_GT(none, 500);
+  EXPECT_EQ(to_string(*regrouped(Box{{2, 4}}, {8}, {2, 4})), "[0,1)x[2,4)");
 }
 
 TEST(Philox, MatchesTheKnownAnswers) {  // Random123's kat_vectors, philox4x32-10

@@ -88,6 +88,89 @@ std::vector<Box> subtract(const Box& a, const Box& b) {
   return rest;
 }
 
+Shape dense_strides(const Shape& extents) {
+  Shape strides(extents.size());
+  int64_t stride = 1;
+  for (size_t a = extents.size(); a-- > 0;) strides[a] = stride, stride *= std::max<int64_t>(extents[a], 1);
+  return strides;
+}
+
+std::optional<StridedBox> regrouped(const StridedBox& part, const Shape& from, const Shape& to) {
+  if (from == to) return part;
+  if (is_empty(part.box)) return StridedBox{Box(to.size()), Shape(to.size(), 1)};
+  StridedBox out;
+  // Walk both lists of axes; each round takes the fewest of both that have the same extent.
+  size_t i = 0, j = 0;
+  while (i < from.size() || j < to.size()) {
+    size_t i0 = i, j0 = j;
+    int64_t a = 1, b = 1;
+    if (i < from.size()) a = from[i++];
+    if (j < to.size()) b = to[j++];
+    while (a != b) {
+      if (a < b && i < from.size())
+        a *= from[i++];
+      else if (b < a && j < to.size())
+        b *= to[j++];
+      else
+        return std::nullopt;
+    }
+    while (i < from.size() && from[i] == 1) ++i;
+    while (j < to.size() && to[j] == 1) ++j;
+    if (i - i0 == j - j0) {
+      bool same = true;
+      for (size_t k = 0; k < i - i0; ++k) same &= from[i0 + k] == to[j0 + k];
+      if (same) {
+        for (size_t k = i0; k < i; ++k) out.box.push_back(part.box[k]), out.strides.push_back(part.strides[k]);
+        continue;
+      }
+    }
+    // A box over these axes as one interval of their product, if it is one: full below its first axis with
+    // several; then that interval as a box over the other axes.
+    Interval whole{0, 1};
+    int64_t stride = 1;
+    for (size_t k = i0; k < i; ++k) {
+      int64_t extent = from[k];
+      Interval here = part.box[k];
+      if (whole.size() > 1 && (here.lo != 0 || here.hi != extent)) return std::nullopt;
+      whole = {whole.lo * extent + here.lo, (whole.hi - 1) * extent + here.hi};
+      if (extent > 1) stride = part.strides[k];
+    }
+    // Memory must run on without gaps.
+    int64_t run = 1;
+    for (size_t k = i; k-- > i0;) {
+      if (part.box[k].size() == 1) continue;
+      if (part.strides[k] != stride * run) return std::nullopt;
+      run *= part.box[k].size();
+    }
+    int64_t lo = whole.lo, hi = whole.hi;
+    Box group(j - j0);
+    Shape strides(j - j0);
+    int64_t below = 1;
+    for (size_t k = j; k-- > j0;) {
+      int64_t extent = to[k];
+      bool rest_single = lo / extent == (hi - 1) / extent;
+      if (rest_single) {
+        group[k - j0] = {lo % extent, (hi - 1) % extent + 1};
+        lo = lo / extent, hi = lo + 1;
+      } else {
+        if (lo % extent != 0 || hi % extent != 0) return std::nullopt;
+        group[k - j0] = {0, extent};
+        lo /= extent, hi /= extent;
+      }
+      strides[k - j0] = stride * below;
+      below *= group[k - j0].size();
+    }
+    out.box.insert(out.box.end(), group.begin(), group.end());
+    out.strides.insert(out.strides.end(), strides.begin(), strides.end());
+  }
+  return out;
+}
+
+std::optional<Box> regrouped(const Box& box, const Shape& from, const Shape& to) {
+  const auto out = regrouped(StridedBox{box, dense_strides(from)}, from, to);
+  return out ? std::optional(out->box) : std::nullopt;
+}
+
 std::string to_string(const Box& box) {
   if (box.empty()) return "[]";
   std::string text;

@@ -2,6 +2,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,22 @@ Box hull(const Box& a, const Box& b);
 Box relative_to(const Box& inner, const Box& outer);
 // a without b, as disjoint boxes in ascending order; {a} where they do not meet.
 std::vector<Box> subtract(const Box& a, const Box& b);
+
+// ---------------------------------------------------------------- other axes of the same elements
+
+// A box in memory: its element p lies at sum (p[a] - box[a].lo) * strides[a] from its lowest corner.
+struct StridedBox {
+  Box box;
+  Shape strides;
+};
+// The same elements where the axes `from` are joined or split into `to`, both row-major over as many elements: of 6x4 to 2x3x4, or
+// to 24. An interval of a split axis is a box over its digits where it is one: [2,4) of 8 is [0,1)x[2,4) of 2x4, and [2,6) is none.
+// Empty where the elements are no box over `to`, or have no one stride there. No elements are none over any axes.
+std::optional<StridedBox> regrouped(const StridedBox& part, const Shape& from, const Shape& to);
+std::optional<Box> regrouped(const Box& box, const Shape& from, const Shape& to);
+// Row-major, without gaps.
+Shape dense_strides(const Shape& extents);
+
 // "[0,3)x[4,9)"; "[]" for a scalar.
 std::string to_string(const Box& box);
 

@@ -7,15 +7,6 @@
 namespace partita {
 namespace {
 
-// The indices that `expr` reads plainly along one factored axis of a tensor.
-void plain_reads(const tdl::Expr& expr, int tensor, std::size_t axis, std::vector<int>& found) {
-  if (expr.kind == tdl::ExprKind::kRead && expr.tensor == tensor && axis < expr.subscripts.size()) {
-    const int index = expr.subscripts[axis].plain_index();
-    if (index >= 0) found.push_back(index);
-  }
-  for (const tdl::Expr& argument : expr.args) plain_reads(argument, tensor, axis, found);
-}
-
 // The first factored axis of each stored axis: the most significant one.
 std::vector<std::size_t> leading_factors(const tdl::BoundTensor& tensor) {
   std::vector<std::size_t> first;
@@ -83,7 +74,11 @@ Inferred infer(const Graph& graph, const Op& op) {
     dtypes.push_back(t.dtype);
     if (t.sample_axis < 0) continue;
     const std::size_t axis = leading_factors(bound.tensors[k])[t.sample_axis];
-    for (const tdl::Stage& stage : bound.stages) plain_reads(stage.body, static_cast<int>(k), axis, samples);
+    for (const tdl::Stage& stage : bound.stages)
+      tdl::for_each_read(stage.body, [&](const tdl::Expr& read) {
+        if (read.tensor != static_cast<int>(k) || axis >= read.subscripts.size()) return;
+        if (const int index = read.subscripts[axis].plain_index(); index >= 0) samples.push_back(index);
+      });
   }
   Inferred result;
   for (int position : bound.results) {

@@ -1,12 +1,13 @@
 // The local part of lowering: the tasks and registers of every op, and of every conversion. What comes out has neither
 // order, counts, offsets nor edges.
-#include <functional>
 #include <set>
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/physical/lower.h"
+#include "partita/physical/workspace.h"
 #include "partita/plan/resolve.h"
+#include "partita/tdl/affine.h"
 
 namespace partita {
 
@@ -30,112 +31,24 @@ struct Context {
   DType dtype = DType::kFloat32;
 };
 
-void collect_reads(const tdl::Expr& e, std::set<int>& tensors) {
-  if (e.kind == tdl::ExprKind::kRead) tensors.insert(e.tensor);
-  for (const tdl::Expr& arg : e.args) collect_reads(arg, tensors);
-}
-
-bool reads_only_at(const tdl::Expr& e, int tensor, const std::vector<tdl::Affine>& lhs) {
-  if (e.kind == tdl::ExprKind::kRead && e.tensor == tensor) {
-    if (e.subscripts.size() != lhs.size()) return false;
-    for (size_t a = 0; a < lhs.size(); ++a)
-      if (lhs[a].plain_index() < 0 || e.subscripts[a].plain_index() != lhs[a].plain_index()) return false;
-  }
-  for (const tdl::Expr& arg : e.args)
-    if (!reads_only_at(arg, tensor, lhs)) return false;
-  return true;
+std::set<int> tensors_read(const tdl::Expr& e) {
+  std::set<int> tensors;
+  tdl::for_each_read(e, [&](const tdl::Expr& read) { tensors.insert(read.tensor); });
+  return tensors;
 }
 
 // The result may be written over the operand: no stage after the result's reads the operand, and the result's own reads it
 // at its own index.
 bool in_place_safe(const tdl::Bound& bound, int operand, int result) {
-  int stage = bound.stage_of(bound.results[result]);
-  for (size_t s = stage; s < bound.stages.size(); ++s) {
-    std::set<int> reads;
-    collect_reads(bound.stages[s].body, reads);
-    if (!reads.contains(operand)) continue;
-    if (static_cast<int>(s) > stage || bound.stages[s].body.kind == tdl::ExprKind::kReduce ||
-        !reads_only_at(bound.stages[s].body, operand, bound.stages[s].lhs))
-      return false;
+  const int last = bound.stage_of(bound.results[result]);
+  const std::vector<tdl::Affine>& lhs = bound.stages[last].lhs;
+  const bool plain = std::all_of(lhs.begin(), lhs.end(), [](const tdl::Affine& a) { return a.plain_index() >= 0; });
+  for (size_t s = last; s < bound.stages.size(); ++s) {
+    const tdl::Expr& body = bound.stages[s].body;
+    if (!tensors_read(body).contains(operand)) continue;
+    if (static_cast<int>(s) > last || body.kind == tdl::ExprKind::kReduce || !plain || !reads_only_at(body, operand, lhs)) return false;
   }
   return true;
-}
-
-// ---------------------------------------------------------------- one axis over other radices
-
-// The integers lo <= i < hi as a box over mixed-radix digits, if they are one.
-std::optional<Box> digits_of(Interval part, const Shape& radices) {
-  Box box(radices.size());
-  for (size_t d = radices.size(); d-- > 0;) {
-    int64_t radix = radices[d];
-    if (part.lo / radix == (part.hi - 1) / radix) {
-      box[d] = {part.lo % radix, (part.hi - 1) % radix + 1};
-      part = {part.lo / radix, part.lo / radix + 1};
-    } else {
-      if (part.lo % radix != 0 || part.hi % radix != 0) return std::nullopt;
-      box[d] = {0, radix};
-      part = {part.lo / radix, part.hi / radix};
-    }
-  }
-  return box;
-}
-
-// A box over digits as one interval of the axis, if it is one: below the first digit with several values all are full.
-std::optional<Interval> interval_of(const Box& digits, const Shape& radices) {
-  Interval whole{0, 1};
-  for (size_t d = 0; d < digits.size(); ++d) {
-    if (whole.size() > 1 && (digits[d].lo != 0 || digits[d].hi != radices[d])) return std::nullopt;
-    whole = {whole.lo * radices[d] + digits[d].lo, (whole.hi - 1) * radices[d] + digits[d].hi};
-  }
-  return whole;
-}
-
-// A box over one axis's digits as a box over other digits of the same axis; empty where it is none.
-std::optional<Box> change_digits(const Box& part, const Shape& from, const Shape& to) {
-  if (from == to) return part;
-  if (is_empty(part)) return Box(to.size());
-  if (auto whole = interval_of(part, from)) return digits_of(*whole, to);
-  // Digit by digit, where each is a product of consecutive new ones.
-  Box out;
-  size_t t = 0;
-  for (size_t d = 0; d < from.size(); ++d) {
-    Shape run;
-    int64_t product = 1;
-    while (t < to.size() && (product < from[d] || run.empty())) run.push_back(to[t]), product *= to[t++];
-    if (product != from[d]) return std::nullopt;
-    auto digits = digits_of(part[d], run);
-    if (!digits) return std::nullopt;
-    out.insert(out.end(), digits->begin(), digits->end());
-  }
-  while (t < to.size()) {
-    if (to[t++] != 1) return std::nullopt;
-    out.push_back({0, 1});
-  }
-  return out;
-}
-
-std::optional<Box> change_axes(const Box& box, const std::vector<Shape>& from, const std::vector<Shape>& to) {
-  Box out;
-  size_t at = 0;
-  for (size_t a = 0; a < from.size(); ++a) {
-    auto first = box.begin() + static_cast<std::ptrdiff_t>(at);
-    auto part = change_digits(Box(first, first + static_cast<std::ptrdiff_t>(from[a].size())), from[a], to[a]);
-    if (!part) return std::nullopt;
-    out.insert(out.end(), part->begin(), part->end());
-    at += from[a].size();
-  }
-  return out;
-}
-
-std::optional<Layout> change_axes(const Layout& layout, const std::vector<Shape>& radices) {
-  Layout out = layout;
-  out.radices = radices;
-  for (Box& box : out.boxes) {
-    auto changed = change_axes(box, layout.radices, radices);
-    if (!changed) return std::nullopt;
-    box = *changed;
-  }
-  return out;
 }
 
 class Lowering {
@@ -262,7 +175,7 @@ class Lowering {
           for (size_t b = 0; b < a; ++b) at += layout->radices[b].size();
           return std::all_of(layout->boxes.begin(), layout->boxes.end(), [&](const Box& box) {
             auto first = box.begin() + static_cast<std::ptrdiff_t>(at);
-            return change_digits(Box(first, first + static_cast<std::ptrdiff_t>(layout->radices[a].size())), layout->radices[a], radices).has_value();
+            return regrouped(Box(first, first + static_cast<std::ptrdiff_t>(layout->radices[a].size())), layout->radices[a], radices).has_value();
           });
         });
       };
@@ -275,7 +188,7 @@ class Lowering {
   }
 
   Layout layout_over(const Layout& layout, const std::vector<Shape>& radices) const {
-    auto changed = change_axes(layout, radices);
+    auto changed = over_radices(layout, radices);
     ensure(changed.has_value(), "layout {} is not made of boxes over its tensor's axes", to_string(layout));
     return *changed;
   }
@@ -365,7 +278,7 @@ class Lowering {
     std::vector<Piece> pieces;
     for (const Piece& piece : step.pieces) {
       std::vector<Box> boxes;
-      if (auto one = change_axes(piece.box, step.radices, axes)) {
+      if (auto one = over_radices(piece.box, step.radices, axes)) {
         boxes.push_back(*one);
       } else {  // several runs of the stored axes
         std::vector<Shape> stored;
@@ -547,7 +460,7 @@ class Lowering {
     std::vector<Segment> segments = segments_of(bound, derived);
 
     std::vector<std::set<int>> read_by_stage(bound.stages.size());
-    for (size_t s = 0; s < bound.stages.size(); ++s) collect_reads(bound.stages[s].body, read_by_stage[s]);
+    for (size_t s = 0; s < bound.stages.size(); ++s) read_by_stage[s] = tensors_read(bound.stages[s].body);
     // Stage tensors that leave their kernel: results, and what a later segment or an inner step reads.
     std::vector<bool> leaves(bound.tensors.size());
     for (int r : bound.results) leaves[r] = true;

@@ -18,23 +18,15 @@ namespace partita {
 namespace {
 
 using testing::Outcome;
-using testing::random_net;
+using testing::lowered_net;
 using testing::RandomNet;
-using testing::run_passes;
 using testing::run_tagged;
 using testing::TaggedRun;
-
-RandomNet lowered(uint64_t seed) {
-  Rng rng(seed);
-  RandomNet net = random_net(rng);
-  run_passes(net.graph, {.schedule = net.schedule, .transfer_slack = seed % 2 == 1});
-  return net;
-}
 
 void run_nets(uint64_t first, uint64_t last, int schedules) {
   int collectives = 0, shared = 0;
   for (uint64_t seed = first; seed < last; ++seed) {
-    const RandomNet net = lowered(seed);
+    const RandomNet net = lowered_net(seed);
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, net.features));
     ASSERT_NO_THROW(verify(net.graph));
     const auto why = refuse(net.graph);
@@ -57,35 +49,9 @@ void run_nets(uint64_t first, uint64_t last, int schedules) {
 TEST(RandomNets, AreAdmittedAndRun) { run_nets(0, 150, 3); }
 TEST(LongRandomNets, AreAdmittedAndRun) { run_nets(1000, 6000, 4); }
 
-struct Tally {
-  int refused = 0, hang = 0, corrupt = 0, accepted = 0;  // hang and corrupt: of the refused
-};
-
 void run_mutants(uint64_t first, uint64_t last, int schedules) {
-  const auto& mutations = testing::mutations();
-  std::map<std::string, Tally> tallies;
-  for (uint64_t seed = first; seed < last; ++seed) {
-    const RandomNet net = lowered(seed);
-    for (std::size_t i = 0; i < 2 * mutations.size(); ++i) {
-      const auto [name, mutate] = mutations[i / 2];
-      Rng rng(seed * 1000 + i);
-      PhysicalGraph mutant = net.graph;
-      if (!mutate(mutant, rng)) continue;
-      Tally& tally = tallies[name];
-      const auto why = refuse(mutant);
-      why ? ++tally.refused : ++tally.accepted;
-      for (int k = 0; k < schedules; ++k) {
-        const TaggedRun run = run_tagged(mutant, rng);
-        if (run.outcome == Outcome::kDone) continue;
-        ASSERT_TRUE(why.has_value()) << "seed " << seed << ", mutant " << i << " (" << name << ") was admitted, and " << run.what << "\n" << net.features;
-        ++(run.outcome == Outcome::kHang ? tally.hang : tally.corrupt);
-        break;
-      }
-    }
-  }
-  for (const auto& [name, tally] : tallies)
-    fmt::print("{:24} {:4} accepted, all ran right; {:4} refused, of which {:3} hung and {:3} were corrupt in {} runs\n", name, tally.accepted, tally.refused,
-               tally.hang, tally.corrupt, schedules);
+  auto [tallies, wrong] = testing::run_mutants(first, last, 2, schedules, [](const PhysicalGraph& graph, Rng& rng) { return run_tagged(graph, rng); });
+  EXPECT_EQ(wrong, "");
   for (const char* name : {"dropped edge", "added edge", "swap in a static queue", "swap in the order", "one slot less", "moved offset"})
     EXPECT_GT(tallies[name].refused, 0) << name;
   EXPECT_GT(tallies["dropped edge"].corrupt, 0);
@@ -103,7 +69,7 @@ TEST(LongRandomNets, MutantsThatAreAdmittedRunRight) { run_mutants(1000, 3000, 4
 TEST(RandomNets, EarlyReleaseIsCorrupt) {
   int corrupt = 0;
   for (uint64_t seed = 0; seed < 10; ++seed) {
-    const RandomNet net = lowered(seed);
+    const RandomNet net = lowered_net(seed);
     Rng rng(seed);
     corrupt += run_tagged(net.graph, rng, {.release_at_start = true}).outcome == Outcome::kCorrupt;
   }
@@ -112,7 +78,7 @@ TEST(RandomNets, EarlyReleaseIsCorrupt) {
 
 TEST(RandomNets, PrintAndParseTheSame) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
-    const RandomNet net = lowered(seed);
+    const RandomNet net = lowered_net(seed);
     const std::string text = print(net.graph);
     const PhysicalGraph again = parse_physical(text);
     EXPECT_EQ(print(again), text) << "seed " << seed;

@@ -157,7 +157,7 @@ class Formula {
     for (const tdl::Affine& form : stage().lhs) tdl::collect_indices(form, left);
     if (std::any_of(left.begin(), left.end(), [&](int i) { return ranges_[i].empty(); })) return {};
     cuts_.assign(ranges_.size(), {});
-    cut_reads(stage().body);
+    tdl::for_each_read(stage().body, [&](const tdl::Expr& read) { cut_at(read); });
     for (const tdl::Affine& form : stage().lhs) {
       std::vector<int> used;
       tdl::collect_indices(form, used);
@@ -179,9 +179,8 @@ class Formula {
     for (int64_t x = ranges_[index].lo + 1; x < ranges_[index].hi; ++x) cuts_[index].insert(x);
   }
 
-  void cut_reads(const tdl::Expr& e) {
-    for (const tdl::Expr& arg : e.args) cut_reads(arg);
-    if (e.kind != tdl::ExprKind::kRead || is_uniform(held_[e.tensor])) return;
+  void cut_at(const tdl::Expr& e) {
+    if (is_uniform(held_[e.tensor])) return;
     for (std::size_t a = 0; a < e.subscripts.size(); ++a) {
       std::set<int64_t> edges;
       for (const Patch& p : held_[e.tensor]) edges.insert({p.box[a].lo, p.box[a].hi});
@@ -261,15 +260,11 @@ class Formula {
   }
 
   // The first tensor that is read and not whole is to blame.
-  bool blame(const tdl::Expr& e) {
-    if (e.kind == tdl::ExprKind::kRead && !at(e).whole()) {
-      refuse_(e.tensor);
-      return true;
-    }
-    return std::any_of(e.args.begin(), e.args.end(), [&](const tdl::Expr& arg) { return blame(arg); });
-  }
-  Share need(const Share& share, const tdl::Expr& e) {
-    if (share.known && share.kind) blame(e);
+  Share need(const Share& share, const tdl::Expr& e) const {
+    if (share.known && share.kind)
+      tdl::for_each_read(e, [&](const tdl::Expr& read) {
+        if (!at(read).whole()) refuse_(read.tensor);
+      });
     return share.known ? Share() : share;
   }
 

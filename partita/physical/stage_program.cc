@@ -15,110 +15,7 @@ using tdl::ExprKind;
 using Kind = StageInstr::Kind;
 using Finish = StageProgram::Finish;
 
-Shape dense_strides(const Shape& shape) {
-  Shape strides(shape.size(), 1);
-  for (size_t a = shape.size(); a-- > 1;) strides[a - 1] = strides[a] * std::max<int64_t>(shape[a], 1);
-  return strides;
-}
-
 // ---------------------------------------------------------------- factors of axes
-
-namespace {
-
-struct Axis {
-  int64_t extent;
-  Interval box;
-  int64_t stride;
-};
-
-int64_t product(const Shape& shape, size_t from, size_t to) {
-  int64_t p = 1;
-  for (size_t a = from; a < to; ++a) p *= shape[a];
-  return p;
-}
-
-// One axis as axes of these radices, most significant first; empty if its interval is no box over them.
-std::vector<Axis> split(Axis axis, const Shape& radices) {
-  std::vector<Axis> digits;
-  for (size_t i = 0; i < radices.size(); ++i) {
-    int64_t inner = product(radices, i + 1, radices.size());
-    if (axis.box.lo / inner == (axis.box.hi - 1) / inner) {
-      int64_t q = axis.box.lo / inner;
-      digits.push_back({radices[i], {q, q + 1}, axis.stride * inner});
-      axis.box = {axis.box.lo - q * inner, axis.box.hi - q * inner};
-    } else if (axis.box.lo % inner == 0 && axis.box.hi % inner == 0) {
-      digits.push_back({radices[i], {axis.box.lo / inner, axis.box.hi / inner}, axis.stride * inner});
-      axis.box = {0, inner};
-    } else {
-      return {};
-    }
-  }
-  return digits;
-}
-
-// Two neighbouring axes as one; false if their box is no interval of it, or its elements have no one stride.
-bool merge(Axis& outer, const Axis& inner) {
-  if (outer.box.size() == 1) {
-    outer.box = {outer.box.lo * inner.extent + inner.box.lo, outer.box.lo * inner.extent + inner.box.hi};
-  } else if (inner.box.size() == inner.extent && (inner.extent == 1 || outer.stride == inner.stride * inner.extent)) {
-    outer.box = {outer.box.lo * inner.extent, outer.box.hi * inner.extent};
-    if (inner.extent == 1) {
-      outer.extent *= inner.extent;
-      return true;
-    }
-  } else {
-    return false;
-  }
-  outer.stride = inner.stride;
-  outer.extent *= inner.extent;
-  return true;
-}
-
-// Axes [first, last) as axes of extents `to`; false if that is not possible.
-bool refactor(const std::vector<Axis>& from, const Shape& to, std::vector<Axis>& out) {
-  // the common refinement: all products of trailing extents, each dividing the next
-  std::vector<int64_t> ends{1};
-  int64_t p = 1;
-  for (size_t a = from.size(); a-- > 0;) ends.push_back(p *= from[a].extent);
-  p = 1;
-  for (size_t a = to.size(); a-- > 0;) ends.push_back(p *= to[a]);
-  std::sort(ends.begin(), ends.end());
-  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-  for (size_t i = 1; i < ends.size(); ++i)
-    if (ends[i] % ends[i - 1] != 0) return false;
-  std::vector<Axis> fine;
-  int64_t end = p;
-  for (const Axis& axis : from) {
-    Shape radices;
-    const int64_t inner = end / axis.extent;
-    for (size_t i = ends.size(); i-- > 1;)
-      if (ends[i] <= end && ends[i] > inner) radices.push_back(ends[i] / ends[i - 1]);
-    if (radices.empty()) {
-      if (axis.extent != 1) return false;
-    } else {
-      std::vector<Axis> digits = split(axis, radices);
-      if (digits.empty()) return false;
-      fine.insert(fine.end(), digits.begin(), digits.end());
-    }
-    end = inner;
-  }
-  size_t next = 0;
-  for (int64_t extent : to) {
-    Axis axis{1, {0, 1}, 0};
-    bool first = true;
-    while (axis.extent < extent) {
-      if (next == fine.size()) return false;
-      if (first) axis = fine[next++];
-      else if (!merge(axis, fine[next++])) return false;
-      first = false;
-    }
-    if (axis.extent != extent) return false;
-    out.push_back(axis);
-  }
-  return true;
-}
-
-}  // namespace
 
 Part over_axes(const Part& part, const Shape& from, const Shape& to) {
   const auto result = try_over_axes(part, from, to);
@@ -127,36 +24,9 @@ Part over_axes(const Part& part, const Shape& from, const Shape& to) {
 }
 
 std::optional<Part> try_over_axes(const Part& part, const Shape& from, const Shape& to) {
-  if (from == to) return part;
-  Part result{part.dtype, {}, {}};
-  if (is_empty(part.box)) {
-    result.box = Box(to.size(), Interval{0, 0});
-    result.strides = Shape(to.size(), 0);
-    return result;
-  }
-  size_t v = 0, f = 0;
-  std::vector<Axis> out;
-  while (v < from.size() || f < to.size()) {  // groups of axes with equal products
-    size_t v_end = v, f_end = f;
-    int64_t pv = 1, pf = 1;
-    if (v_end < from.size()) pv *= from[v_end++];
-    if (f_end < to.size()) pf *= to[f_end++];
-    while (pv != pf) {
-      ensure(pv < pf ? v_end < from.size() : f_end < to.size(), "axes {} and {} have different extents", from, to);
-      if (pv < pf) pv *= from[v_end++];
-      else pf *= to[f_end++];
-    }
-    std::vector<Axis> axes;
-    for (size_t a = v; a < v_end; ++a) axes.push_back({from[a], part.box[a], part.strides[a]});
-    if (!refactor(axes, Shape(to.begin() + f, to.begin() + f_end), out)) return std::nullopt;
-    v = v_end;
-    f = f_end;
-  }
-  for (const Axis& axis : out) {
-    result.box.push_back(axis.box);
-    result.strides.push_back(axis.stride);
-  }
-  return result;
+  auto regrouped_part = regrouped(StridedBox{part.box, part.strides}, from, to);
+  if (!regrouped_part) return std::nullopt;
+  return Part{part.dtype, std::move(regrouped_part->box), std::move(regrouped_part->strides)};
 }
 
 // ---------------------------------------------------------------- reads in a block

@@ -25,8 +25,6 @@ struct Part {
   Box box;
   Shape strides;
 };
-// Strides of a dense row-major array.
-Shape dense_strides(const Shape& shape);
 // The same part over other factors of the same axes: a register may be factored more finely than the formula needs, or less
 // (TDL.md rule 4). Our bug if the box is no box over `to`, or its elements have no strides there; empty in the second function.
 Part over_axes(const Part& part, const Shape& from, const Shape& to);

@@ -7,21 +7,13 @@
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
 #include "partita/physical/testing/builder.h"
+#include "partita/physical/testing/mutate.h"
 #include "partita/physical/testing/random_net.h"
 
 namespace partita {
 namespace {
 
-// What verify or admission say.
-std::string verdict(const PhysicalGraph& graph) {
-  try {
-    verify(graph);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::kBadInput) << error.what();
-    return error.what();
-  }
-  return refuse(graph).value_or("accepted");
-}
+using testing::verdict;
 
 template <typename F>
 std::vector<std::size_t> tasks_where(const PhysicalGraph& graph, F&& holds) {
@@ -29,18 +21,6 @@ std::vector<std::size_t> tasks_where(const PhysicalGraph& graph, F&& holds) {
   for (std::size_t t = 0; t < graph.tasks.size(); ++t)
     if (holds(graph.tasks[t])) found.push_back(t);
   return found;
-}
-
-void remove_task(PhysicalGraph& graph, std::size_t gone) {
-  const auto is_gone = [&](const Node& node) { return node.task.index() == gone; };
-  const auto moved = [&](Node& node) {
-    if (node.task.index() > gone) --node.task.value;
-  };
-  std::erase_if(graph.order, is_gone);
-  std::erase_if(graph.edges, [&](const Edge& e) { return is_gone(e.from) || is_gone(e.to); });
-  for (Node& node : graph.order) moved(node);
-  for (Edge& edge : graph.edges) moved(edge.from), moved(edge.to);
-  graph.tasks.erase(graph.tasks.begin() + static_cast<std::ptrdiff_t>(gone));
 }
 
 // What was changed; empty where the graph has no place for it.
@@ -51,7 +31,7 @@ std::string dropped_fetch(PhysicalGraph& graph, Rng& rng) {
   if (copies.empty()) return "";
   const std::size_t gone = copies[rng.below(copies.size())];
   const std::string name = graph.tasks[gone].name;
-  remove_task(graph, gone);
+  testing::remove_task(graph, TaskId(gone));
   return name;
 }
 

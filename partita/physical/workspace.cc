@@ -30,16 +30,18 @@ KernelParts kernel_parts(const Bound& bound, const std::vector<PlacedPart>& read
   return held;
 }
 
+bool reads_only_at(const Expr& e, int tensor, const std::vector<tdl::Affine>& subscripts) {
+  bool only = true;
+  tdl::for_each_read(e, [&](const Expr& read) { only &= read.tensor != tensor || read.subscripts == subscripts; });
+  return only;
+}
+
 namespace {
 
 bool reads_tensor(const Expr& e, int tensor) {
-  if (e.kind == ExprKind::kRead && e.tensor == tensor) return true;
-  return std::any_of(e.args.begin(), e.args.end(), [&](const Expr& a) { return reads_tensor(a, tensor); });
-}
-
-bool reads_only_at(const Expr& e, int tensor, const std::vector<tdl::Affine>& subscripts) {
-  if (e.kind == ExprKind::kRead && e.tensor == tensor && e.subscripts != subscripts) return false;
-  return std::all_of(e.args.begin(), e.args.end(), [&](const Expr& a) { return reads_only_at(a, tensor, subscripts); });
+  bool reads = false;
+  tdl::for_each_read(e, [&](const Expr& read) { reads |= read.tensor == tensor; });
+  return reads;
 }
 
 // The written tensor in whose memory an internal one can lie until it is overwritten there, element by element; -1 if there is none.

@@ -55,4 +55,7 @@ std::optional<int64_t> registered_workspace_bytes(const KernelWork& work, const 
 int64_t workspace_bytes(const KernelWork& work, const std::vector<Interval>& ranges, const std::vector<PlacedPart>& reads,
                         const std::vector<PlacedPart>& writes, int64_t budget_bytes = kGenericBudgetBytes, bool registered = true);
 
+// No read of the tensor in the expression is at other subscripts.
+bool reads_only_at(const tdl::Expr& e, int tensor, const std::vector<tdl::Affine>& subscripts);
+
 }  // namespace partita

@@ -1,6 +1,5 @@
 #include "partita/plan/rules.h"
 
-#include <functional>
 #include <optional>
 #include <set>
 
@@ -13,12 +12,6 @@ namespace {
 
 constexpr int64_t kNever = INT64_MAX;
 
-// Calls f(read, tensor position) for every read in an expression.
-void for_each_read(const tdl::Expr& e, const std::function<void(const tdl::Expr&)>& f) {
-  if (e.kind == tdl::ExprKind::kRead) f(e);
-  for (const tdl::Expr& arg : e.args) for_each_read(arg, f);
-}
-
 // Position of a stored axis's first factored axis.
 size_t first_factored_axis(const tdl::BoundTensor& tensor, int axis) {
   size_t at = 0;
@@ -30,7 +23,7 @@ size_t first_factored_axis(const tdl::BoundTensor& tensor, int axis) {
 std::vector<std::set<int>> plain_reads(const tdl::Bound& bound, int tensor) {
   std::vector<std::set<int>> names(bound.tensors[tensor].factored.size());
   for (const tdl::Stage& stage : bound.stages)
-    for_each_read(stage.body, [&](const tdl::Expr& read) {
+    tdl::for_each_read(stage.body, [&](const tdl::Expr& read) {
       if (read.tensor != tensor) return;
       for (size_t a = 0; a < read.subscripts.size() && a < names.size(); ++a) {
         int index = read.subscripts[a].plain_index();

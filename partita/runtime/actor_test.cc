@@ -15,6 +15,7 @@
 namespace partita {
 namespace {
 
+using testing::lowered_net;
 using testing::Outcome;
 using testing::PhysicalBuilder;
 using testing::RandomNet;
@@ -22,17 +23,10 @@ using testing::run_passes;
 using testing::run_scheduled;
 using testing::TaggedRun;
 
-RandomNet lowered(uint64_t seed) {
-  Rng rng(seed);
-  RandomNet net = testing::random_net(rng);
-  run_passes(net.graph, {.schedule = net.schedule, .transfer_slack = seed % 2 == 1});
-  return net;
-}
-
 // `schedules` seeds a net.
 void run_nets(uint64_t first, uint64_t last, int schedules) {
   for (uint64_t seed = first; seed < last; ++seed) {
-    const RandomNet net = lowered(seed);
+    const RandomNet net = lowered_net(seed);
     for (int k = 0; k < schedules; ++k) {
       Rng rng(seed * 1000 + static_cast<uint64_t>(k));
       const TaggedRun run = run_scheduled(net.graph, rng);
@@ -45,41 +39,9 @@ void run_nets(uint64_t first, uint64_t last, int schedules) {
 TEST(Actors, RunRandomNetsUnderRandomSchedules) { run_nets(0, 1000, 1); }
 TEST(LongActors, RunRandomNetsUnderRandomSchedules) { run_nets(1000, 6000, 10); }
 
-struct Tally {
-  int accepted = 0, refused = 0, hang = 0, corrupt = 0;  // the last two: of the refused
-};
-
 void run_mutants(uint64_t first, uint64_t last, int schedules) {
-  const auto& mutations = testing::mutations();
-  std::map<std::string, Tally> tallies;
-  Tally all;
-  for (uint64_t seed = first; seed < last; ++seed) {
-    const RandomNet net = lowered(seed);
-    for (std::size_t i = 0; i < mutations.size(); ++i) {
-      Rng rng(seed * 1000 + i);
-      PhysicalGraph mutant = net.graph;
-      if (!mutations[i].mutate(mutant, rng)) continue;
-      Tally& tally = tallies[mutations[i].name];
-      const auto why = refuse(mutant);
-      ++(why ? tally.refused : tally.accepted);
-      ++(why ? all.refused : all.accepted);
-      for (int k = 0; k < schedules; ++k) {
-        const TaggedRun run = run_scheduled(mutant, rng);
-        if (run.outcome == Outcome::kDone) continue;
-        ASSERT_TRUE(why.has_value()) << "net " << seed << ", " << mutations[i].name << ": admitted, and " << run.what
-                                     << "\n"
-                                     << net.features;
-        ++(run.outcome == Outcome::kHang ? tally.hang : tally.corrupt);
-        ++(run.outcome == Outcome::kHang ? all.hang : all.corrupt);
-        break;
-      }
-    }
-  }
-  tallies["all"] = all;
-  fmt::print("{:24} {:>8} {:>8} {:>8} {:>8}   (accepted ones all ran right; refused ones in {} schedules each)\n",
-             "mutant", "accepted", "refused", "hung", "corrupt", schedules);
-  for (const auto& [name, tally] : tallies)
-    fmt::print("{:24} {:8} {:8} {:8} {:8}\n", name, tally.accepted, tally.refused, tally.hang, tally.corrupt);
+  auto [tallies, wrong] = testing::run_mutants(first, last, 1, schedules, [](const PhysicalGraph& graph, Rng& rng) { return run_scheduled(graph, rng); });
+  EXPECT_EQ(wrong, "");
   // The scheduler finds what it must find, so that `ran right` says something.
   EXPECT_GT(tallies["added edge"].hang, 0);
   EXPECT_GT(tallies["added edge"].accepted, 0);

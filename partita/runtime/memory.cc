@@ -11,13 +11,6 @@ namespace partita {
 
 namespace {
 
-Shape dense_strides(const Shape& extents) {
-  Shape strides(extents.size());
-  int64_t stride = 1;
-  for (size_t a = extents.size(); a-- > 0;) strides[a] = stride, stride *= extents[a];
-  return strides;
-}
-
 // Calls f(offset in a, offset in b) for every element of `box`, offsets in elements; a and b have the box's axes.
 template <typename F>
 void for_each_element(const Box& box, const View& a, const View& b, F f) {
@@ -104,83 +97,9 @@ View Memory::view_of_use(const Access& a, int use) const {
 
 std::optional<View> regroup(const View& view, const Shape& axes) {
   if (view.axes == axes) return view;
-  View out = view;
-  out.axes = axes;
-  out.box.clear();
-  out.strides.clear();
-  if (is_empty(view.box)) {  // no elements, whatever the axes
-    out.box.assign(axes.size(), {0, 0});
-    out.strides.assign(axes.size(), 1);
-    return out;
-  }
-  // Walk both lists of axes; each round takes the fewest of both that have the same extent.
-  size_t i = 0, j = 0;
-  while (i < view.axes.size() || j < axes.size()) {
-    size_t i0 = i, j0 = j;
-    int64_t a = 1, b = 1;
-    if (i < view.axes.size()) a = view.axes[i++];
-    if (j < axes.size()) b = axes[j++];
-    while (a != b) {
-      if (a < b && i < view.axes.size())
-        a *= view.axes[i++];
-      else if (b < a && j < axes.size())
-        b *= axes[j++];
-      else
-        return std::nullopt;
-    }
-    while (i < view.axes.size() && view.axes[i] == 1) ++i;
-    while (j < axes.size() && axes[j] == 1) ++j;
-    if (i - i0 == j - j0) {
-      bool same = true;
-      for (size_t k = 0; k < i - i0; ++k) same &= view.axes[i0 + k] == axes[j0 + k];
-      if (same) {
-        for (size_t k = i0; k < i; ++k) out.box.push_back(view.box[k]), out.strides.push_back(view.strides[k]);
-        continue;
-      }
-    }
-    // A box over these view axes as one interval of their product, if it is one: full below its first partial axis,
-    // single above; then that interval as a box over the other axes.
-    Interval whole{0, 1};
-    int64_t stride = 1;
-    bool partial = false;
-    for (size_t k = i0; k < i; ++k) {
-      int64_t extent = view.axes[k];
-      Interval here = view.box[k];
-      if (partial && (here.lo != 0 || here.hi != extent)) return std::nullopt;
-      if (whole.size() > 1 && (here.lo != 0 || here.hi != extent)) return std::nullopt;
-      whole = {whole.lo * extent + here.lo, (whole.hi - 1) * extent + here.hi};
-      partial = here.size() > 1;
-      if (extent > 1) stride = view.strides[k];
-    }
-    // Memory must run on without gaps.
-    int64_t run = 1;
-    for (size_t k = i; k-- > i0;) {
-      if (view.box[k].size() == 1) continue;
-      if (view.strides[k] != stride * run) return std::nullopt;
-      run *= view.box[k].size();
-    }
-    int64_t lo = whole.lo, hi = whole.hi;
-    Box group(j - j0);
-    Shape strides(j - j0);
-    int64_t below = 1;
-    for (size_t k = j; k-- > j0;) {
-      int64_t extent = axes[k];
-      bool rest_single = lo / extent == (hi - 1) / extent;
-      if (rest_single) {
-        group[k - j0] = {lo % extent, (hi - 1) % extent + 1};
-        lo = lo / extent, hi = lo + 1;
-      } else {
-        if (lo % extent != 0 || hi % extent != 0) return std::nullopt;
-        group[k - j0] = {0, extent};
-        lo /= extent, hi /= extent;
-      }
-      strides[k - j0] = stride * below;
-      below *= group[k - j0].size();
-    }
-    out.box.insert(out.box.end(), group.begin(), group.end());
-    out.strides.insert(out.strides.end(), strides.begin(), strides.end());
-  }
-  return out;
+  auto part = regrouped(StridedBox{view.box, view.strides}, view.axes, axes);
+  if (!part) return std::nullopt;
+  return View{view.data, view.dtype, std::move(part->box), std::move(part->strides), axes};
 }
 
 void copy_box(const View& from, const View& to) {

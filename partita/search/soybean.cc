@@ -10,6 +10,7 @@
 #include "partita/base/error.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
+#include "partita/tdl/affine.h"
 
 namespace partita {
 
@@ -46,39 +47,26 @@ struct State {
 };
 
 bool reads_plainly(const tdl::Expr& e) {
-  if (e.kind == tdl::ExprKind::kRead)
-    for (const tdl::Affine& s : e.subscripts)
-      if (s.plain_index() < 0 && !s.terms.empty()) return false;
-  return std::all_of(e.args.begin(), e.args.end(), reads_plainly);
-}
-
-int count_reads(const tdl::Expr& e) {
-  int n = e.kind == tdl::ExprKind::kRead;
-  for (const tdl::Expr& arg : e.args) n += count_reads(arg);
-  return n;
-}
-
-void indices_of(const tdl::Affine& a, std::set<int>& out) {
-  for (const tdl::Affine::Term& t : a.terms) {
-    if (t.atom.kind == tdl::Affine::Atom::Kind::kIndex) out.insert(t.atom.index);
-    else indices_of(*t.atom.inner, out);
-  }
+  bool plainly = true;
+  tdl::for_each_read(e, [&](const tdl::Expr& read) {
+    for (const tdl::Affine& s : read.subscripts) plainly &= s.plain_index() >= 0 || s.terms.empty();
+  });
+  return plainly;
 }
 
 // Indices that stand in a subscript of several terms, or in a guard.
-void entangled(const tdl::Expr& e, bool in_guard, std::set<int>& out) {
-  if (in_guard && e.kind == tdl::ExprKind::kIndex) out.insert(e.index);
+void entangled(const tdl::Expr& e, bool in_guard, std::vector<int>& out) {
+  if (in_guard && e.kind == tdl::ExprKind::kIndex) out.push_back(e.index);
   if (e.kind == tdl::ExprKind::kRead)
     for (const tdl::Affine& s : e.subscripts)
-      if (s.plain_index() < 0 || in_guard) indices_of(s, out);
+      if (s.plain_index() < 0 || in_guard) tdl::collect_indices(s, out);
   for (size_t i = 0; i < e.args.size(); ++i) entangled(e.args[i], in_guard || (e.kind == tdl::ExprKind::kIf && i == 0), out);
 }
 
 // A product of two reads, maybe under guards.
 bool is_product(const tdl::Expr& e) {
   if (e.kind == tdl::ExprKind::kIf) return e.args[2].kind == tdl::ExprKind::kNumber && e.args[2].number == 0 && is_product(e.args[1]);
-  return e.kind == tdl::ExprKind::kBinary && e.function == "*" && count_reads(e) == 2 && e.args[0].kind == tdl::ExprKind::kRead &&
-         e.args[1].kind == tdl::ExprKind::kRead;
+  return e.kind == tdl::ExprKind::kBinary && e.function == "*" && e.args[0].kind == tdl::ExprKind::kRead && e.args[1].kind == tdl::ExprKind::kRead;
 }
 
 std::vector<int> prime_factors(int n) {  // largest first
@@ -461,7 +449,7 @@ std::unique_ptr<Searcher> make_soybean() { return std::make_unique<SoyBean>(); }
 std::vector<std::string> paper_indices(const Graph& graph, const Op& op) {
   const tdl::Bound& bound = *op.bound;
   bool product = false, convolution = false, other = false;
-  std::set<int> tangled;
+  std::vector<int> tangled;
   for (const tdl::Stage& stage : bound.stages) {
     bool plain_lhs = std::all_of(stage.lhs.begin(), stage.lhs.end(), [](const tdl::Affine& a) { return a.plain_index() >= 0; });
     if (stage.body.kind == tdl::ExprKind::kReduce) {
@@ -478,7 +466,7 @@ std::vector<std::string> paper_indices(const Graph& graph, const Op& op) {
   bool all = tdl::is_elementwise(bound) || (product && !convolution && !other);
   if (all || (convolution && !other)) {
     for (size_t i = 0; i < bound.indices.size(); ++i)
-      if (bound.indices[i].splittable && (all || !tangled.contains(static_cast<int>(i)))) names.push_back(bound.indices[i].name);
+      if (bound.indices[i].splittable && (all || std::find(tangled.begin(), tangled.end(), static_cast<int>(i)) == tangled.end())) names.push_back(bound.indices[i].name);
   } else if (std::string batch = sample_index(graph, op); !batch.empty()) {
     names.push_back(batch);
   }

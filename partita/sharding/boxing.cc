@@ -529,7 +529,7 @@ Path cheapest_path_between_meshes(const Named& from, const Named& to, const Clus
 std::pair<Layout, Layout> over_common_radices(const Layout& from, const Layout& to) {
   if (from.radices != to.radices)
     if (auto common = common_radices(from.radices, to.radices)) {
-      auto f = refine(from, *common), t = refine(to, *common);
+      auto f = over_radices(from, *common), t = over_radices(to, *common);
       if (f && t) return {std::move(*f), std::move(*t)};
     }
   return {from, to};

@@ -333,7 +333,7 @@ bool same_placement(const Layout& a, const Layout& b) {
   }
   auto common = common_radices(a.radices, b.radices);
   if (!common) return false;
-  auto fine_a = refine(a, *common), fine_b = refine(b, *common);
+  auto fine_a = over_radices(a, *common), fine_b = over_radices(b, *common);
   return fine_a && fine_b && same_placement(*fine_a, *fine_b);
 }
 
@@ -354,19 +354,20 @@ std::vector<Box> refined_boxes(const Box& box, const std::vector<Shape>& radices
   return product_of(parts, [](Box& head, const Box& part) { head.insert(head.end(), part.begin(), part.end()); });
 }
 
-std::optional<Layout> refine(const Layout& layout, const std::vector<Shape>& radices) {
+std::optional<Box> over_radices(const Box& box, const std::vector<Shape>& from, const std::vector<Shape>& to) {
+  return from == to ? box : regrouped(box, joined(from), joined(to));
+}
+
+std::optional<Layout> over_radices(const Layout& layout, const std::vector<Shape>& radices) {
   if (layout.radices == radices) return layout;
-  if (layout.radices.size() != radices.size()) return std::nullopt;
-  for (size_t a = 0; a < radices.size(); ++a)
-    if (!radices_within(layout.radices[a], radices[a])) return std::nullopt;
-  Layout fine{layout.mesh, radices, {}, layout.kinds};
-  Box nothing(joined(radices).size());
+  if (layout.shape() != Layout{layout.mesh, radices, {}, {}}.shape()) return std::nullopt;
+  Layout out{layout.mesh, radices, {}, layout.kinds};
   for (const Box& box : layout.boxes) {
-    std::vector<Box> boxes = refined_boxes(box, layout.radices, radices);
-    if (boxes.size() > 1) return std::nullopt;
-    fine.boxes.push_back(boxes.empty() ? nothing : boxes[0]);
+    auto changed = over_radices(box, layout.radices, radices);
+    if (!changed) return std::nullopt;
+    out.boxes.push_back(std::move(*changed));
   }
-  return fine;
+  return out;
 }
 
 std::optional<std::vector<Shape>> common_radices(const std::vector<Shape>& a, const std::vector<Shape>& b) {

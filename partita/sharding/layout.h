@@ -72,8 +72,9 @@ Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const std::vector<Shape>&
 std::optional<NdSbp> name_of(const Layout& layout);
 // The same mesh, boxes and kinds, the boxes compared over a common refinement of the two factorings; empty boxes are equal.
 bool same_placement(const Layout& a, const Layout& b);
-// The same layout over finer radices, where every box stays a box; empty otherwise.
-std::optional<Layout> refine(const Layout& layout, const std::vector<Shape>& radices);
+// The same layout, or box, over other radices of the same axes, where every box stays one; empty otherwise.
+std::optional<Layout> over_radices(const Layout& layout, const std::vector<Shape>& radices);
+std::optional<Box> over_radices(const Box& box, const std::vector<Shape>& from, const std::vector<Shape>& to);
 // The coarsest common refinement of two factorings of one shape; empty if there is none, as for 3.4 and 4.3.
 std::optional<std::vector<Shape>> common_radices(const std::vector<Shape>& a, const std::vector<Shape>& b);
 // The same elements as boxes over finer radices: several where an end falls inside a coarse digit.

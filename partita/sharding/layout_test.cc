@@ -156,8 +156,8 @@ TEST(Radices, RefineToACommonFactoringOrToNone) {
   Layout plain = make_layout(mesh_of({3}), {Sbp::split(0)}, R{{12}});
   EXPECT_TRUE(same_placement(plain, make_layout(mesh_of({3}), {Sbp::split(0)}, R{{3, 4}})));
   EXPECT_FALSE(same_placement(plain, make_layout(mesh_of({3}), {Sbp::split(0, 1)}, R{{3, 4}})));
-  EXPECT_EQ(boxes_text(*refine(plain, {{6, 2}})), "[0,2)x[0,2) [2,4)x[0,2) [4,6)x[0,2)");
-  EXPECT_FALSE(refine(make_layout(mesh_of({2}), {Sbp::split(0)}, R{{12}}), {{3, 4}}));  // [0,6) is one gate and a half
+  EXPECT_EQ(boxes_text(*over_radices(plain, {{6, 2}})), "[0,2)x[0,2) [2,4)x[0,2) [4,6)x[0,2)");
+  EXPECT_FALSE(over_radices(make_layout(mesh_of({2}), {Sbp::split(0)}, R{{12}}), {{3, 4}}));  // [0,6) is one gate and a half
 }
 
 TEST(Radices, RefinedAndStoredBoxesAreTheSameElements) {

@@ -42,20 +42,6 @@ void normalize(std::vector<Term>& terms) {
   terms = std::move(kept);
 }
 
-// a as divisor * whole + rest, the rest without what the divisor divides.
-std::pair<Affine, Affine> split_multiples(const Affine& a, int64_t divisor) {
-  Affine whole, rest;
-  for (const Term& term : a.terms) {
-    if (term.coefficient % divisor == 0)
-      whole.terms.push_back({term.coefficient / divisor, term.atom});
-    else
-      rest.terms.push_back(term);
-  }
-  whole.constant = floor_divide(a.constant, divisor);
-  rest.constant = a.constant - divisor * whole.constant;
-  return {whole, rest};
-}
-
 Affine atom_form(Atom::Kind kind, const Affine& inner, int64_t divisor) {
   Affine a;
   a.terms.push_back({1, {kind, -1, std::make_shared<const Affine>(inner), divisor}});
@@ -104,6 +90,19 @@ Affine scaled(const Affine& a, int64_t factor) {
   return product;
 }
 
+Multiples split_multiples(const Affine& a, int64_t divisor) {
+  Affine whole, rest;
+  for (const Term& term : a.terms) {
+    if (term.coefficient % divisor == 0)
+      whole.terms.push_back({term.coefficient / divisor, term.atom});
+    else
+      rest.terms.push_back(term);
+  }
+  whole.constant = floor_divide(a.constant, divisor);
+  rest.constant = a.constant - divisor * whole.constant;
+  return {whole, rest};
+}
+
 Affine floor_div(const Affine& a, int64_t divisor) {
   ensure(divisor > 0, "floor_div by {}", divisor);
   auto [whole, rest] = split_multiples(a, divisor);
@@ -112,7 +111,7 @@ Affine floor_div(const Affine& a, int64_t divisor) {
 
 Affine modulo(const Affine& a, int64_t divisor) {
   ensure(divisor > 0, "modulo by {}", divisor);
-  Affine rest = split_multiples(a, divisor).second;
+  Affine rest = split_multiples(a, divisor).rest;
   return rest.terms.empty() ? rest : atom_form(Atom::Kind::kMod, rest, divisor);
 }
 

@@ -19,6 +19,11 @@ Affine scaled(const Affine& a, int64_t factor);
 // divisor > 0. What the divisor divides leaves the atom: (6 i + j) // 6 = i + j // 6.
 Affine floor_div(const Affine& a, int64_t divisor);
 Affine modulo(const Affine& a, int64_t divisor);
+// a as divisor * whole + rest, the rest without what the divisor divides: 6 i + j + 7 is 6 (i + 1) + (j + 1).
+struct Multiples {
+  Affine whole, rest;
+};
+Multiples split_multiples(const Affine& a, int64_t divisor);
 std::strong_ordering compare(const Affine& a, const Affine& b);
 inline bool operator==(const Affine& a, const Affine& b) { return compare(a, b) == 0; }
 inline bool operator<(const Affine& a, const Affine& b) { return compare(a, b) < 0; }

@@ -35,15 +35,7 @@ std::vector<Affine> digits_of(const Affine& form, const Shape& radices, const st
   Affine rest = form;
   for (size_t i = radices.size() - 1; i > 0; --i) {
     const int64_t radix = radices[i];
-    Affine digit, above;
-    for (const auto& term : rest.terms) {
-      if (term.coefficient % radix == 0)
-        above.terms.push_back({term.coefficient / radix, term.atom});
-      else
-        digit.terms.push_back(term);
-    }
-    above.constant = floor_divide(rest.constant, radix);
-    digit.constant = rest.constant - radix * above.constant;
+    auto [above, digit] = split_multiples(rest, radix);
     const Interval range = range_of(digit, full);
     if (range.lo < 0 || range.hi > radix) return {};
     digits.insert(digits.begin(), digit);

@@ -268,12 +268,6 @@ double points(const std::set<int>& own, const Guarded& guarded, const std::vecto
   return n;
 }
 
-// Reads of a stage, each with the guards' determined indices.
-void each_read(const Expr& e, const std::function<void(const Expr&)>& f) {
-  if (e.kind == ExprKind::kRead) f(e);
-  for (const Expr& a : e.args) each_read(a, f);
-}
-
 }  // namespace
 
 std::vector<double> stage_flops(const Bound& bound, const std::vector<Interval>& ranges) {
@@ -318,7 +312,7 @@ std::vector<int64_t> touched_elements(const Bound& bound, const Derived& derived
     std::vector<int64_t> origin(rank, 0);
     for (const Stage& stage : bound.stages) {
       std::map<int, const Expr*> determined = unwrap(stage).determined;
-      each_read(stage.body, [&](const Expr& read) {
+      for_each_read(stage.body, [&](const Expr& read) {
         if (read.tensor != static_cast<int>(t)) return;
         for (size_t a = 0; a < rank; ++a) {
           if (a < read.whole.size() && read.whole[a]) {

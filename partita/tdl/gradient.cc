@@ -740,10 +740,6 @@ class Transposer {
     return true;
   }
 
-  static void mark_reads(const Expr& e, std::vector<bool>& needed) {
-    if (e.kind == ExprKind::kRead) needed[e.tensor] = true;
-    for (const Expr& a : e.args) mark_reads(a, needed);
-  }
   static void renumber(Expr& e, const std::vector<int>& tensors) {
     if (e.kind == ExprKind::kRead) e.tensor = tensors[e.tensor];
     for (Expr& a : e.args) renumber(a, tensors);
@@ -784,7 +780,7 @@ class Transposer {
     std::vector<bool> needed(g_.tensors.size(), false);
     needed[g_.results[0]] = true;
     for (auto s = all.rbegin(); s != all.rend(); ++s)
-      if (needed[s->tensor]) mark_reads(s->body, needed);
+      if (needed[s->tensor]) for_each_read(s->body, [&](const Expr& read) { needed[read.tensor] = true; });
     std::vector<int> position(g_.tensors.size(), -1);
     std::vector<BoundTensor> tensors;
     Gradient gradient;

@@ -69,6 +69,13 @@ struct Expr {
   std::vector<Expr> args;
 };
 
+// Calls f(read) for every read in an expression, what conditions and opaque functions read included, left to right.
+template <typename F>
+void for_each_read(const Expr& e, F&& f) {
+  if (e.kind == ExprKind::kRead) f(e);
+  for (const Expr& arg : e.args) for_each_read(arg, f);
+}
+
 // ---------------------------------------------------------------- bound formulas
 
 struct Index {

@@ -8,10 +8,13 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/physical/testing/mutate.h"
 #include "partita/pipeline.h"
 
 namespace partita {
 namespace {
+
+using testing::verdict;
 
 Planned make(const std::string& model, const std::string& search, const std::string& cluster) {
   Request request;
@@ -21,16 +24,6 @@ Planned make(const std::string& model, const std::string& search, const std::str
   request.optimizer = {"sgd", 0.01, 0.9, 0};
   Runner runner(false);
   return plan_model(request, runner);
-}
-
-std::string verdict(const PhysicalGraph& graph) {
-  try {
-    verify(graph);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::kBadInput) << error.what();
-    return error.what();
-  }
-  return refuse(graph).value_or("accepted");
 }
 
 // ---------------------------------------------------------------- where a mutation has its place
@@ -87,18 +80,6 @@ bool pads(const PhysicalGraph& graph, const Task& task) {
   return covered < volume(box_of(graph, task.writes[0]));
 }
 
-void remove_task(PhysicalGraph& graph, int gone) {
-  const auto is_gone = [&](const Node& node) { return node.task.value == gone; };
-  const auto moved = [&](Node& node) {
-    if (node.task.value > gone) --node.task.value;
-  };
-  std::erase_if(graph.order, is_gone);
-  std::erase_if(graph.edges, [&](const Edge& e) { return is_gone(e.from) || is_gone(e.to); });
-  for (Node& node : graph.order) moved(node);
-  for (Edge& edge : graph.edges) moved(edge.from), moved(edge.to);
-  graph.tasks.erase(graph.tasks.begin() + gone);
-}
-
 tdl::Reducer another(tdl::Reducer reducer, Rng& rng) {
   const tdl::Reducer all[] = {tdl::Reducer::kSum, tdl::Reducer::kMax, tdl::Reducer::kMin, tdl::Reducer::kProd};
   const auto at = std::find(std::begin(all), std::end(all), reducer) - std::begin(all);
@@ -148,7 +129,7 @@ const std::pair<const char*, Spoil> kSpoils[] = {
        const int t = any_task(g, rng, [&](const Task& task) { return is<CopyWork>(task) && has_elements(g, task.writes[0]) && is_read(g, task.writes[0].reg); });
        if (t < 0) return "";
        const std::string name = g.tasks[t].name;
-       remove_task(g, t);
+       testing::remove_task(g, TaskId(static_cast<std::size_t>(t)));
        return name;
      }},
     {"a dropped combine",
@@ -156,7 +137,7 @@ const std::pair<const char*, Spoil> kSpoils[] = {
        const int t = any_task(g, rng, [&](const Task& task) { return is<CombineWork>(task) && has_elements(g, task.writes[0]) && is_read(g, task.writes[0].reg); });
        if (t < 0) return "";
        const std::string name = g.tasks[t].name;
-       remove_task(g, t);
+       testing::remove_task(g, TaskId(static_cast<std::size_t>(t)));
        return name;
      }},
     {"a participant that does not come",
@@ -164,7 +145,7 @@ const std::pair<const char*, Spoil> kSpoils[] = {
        const int t = any_task(g, rng, is<CollectiveWork>);
        if (t < 0) return "";
        const std::string name = g.tasks[t].name;
-       remove_task(g, t);
+       testing::remove_task(g, TaskId(static_cast<std::size_t>(t)));
        return name;
      }},
     {"a kernel's box off by one",
@@ -229,7 +210,7 @@ const std::pair<const char*, Spoil> kSpoils[] = {
        if (is_read(g, lost)) return name;  // its own device's term: others read it too
        for (std::size_t c = 0; c < g.tasks.size(); ++c)
          if (is<CopyWork>(g.tasks[c]) && g.tasks[c].writes[0].reg == lost) {
-           remove_task(g, static_cast<int>(c));
+           testing::remove_task(g, TaskId(c));
            break;
          }
        return name;

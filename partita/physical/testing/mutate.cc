@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <map>
 
+#include "partita/base/error.h"
 #include "partita/physical/lower.h"
+#include "partita/physical/testing/builder.h"
 
 namespace partita::testing {
 namespace {
@@ -71,6 +73,63 @@ const std::vector<Mutation>& mutations() {
                                          {"one slot more", one_slot_more},
                                          {"moved offset", move_register}};
   return all;
+}
+
+std::string verdict(const PhysicalGraph& graph) {
+  try {
+    verify(graph);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kBadInput) throw;
+    return error.what();
+  }
+  return refuse(graph).value_or("accepted");
+}
+
+void remove_task(PhysicalGraph& graph, TaskId gone) {
+  const auto is_gone = [&](const Node& node) { return node.task == gone; };
+  const auto moved = [&](Node& node) {
+    if (node.task.value > gone.value) --node.task.value;
+  };
+  std::erase_if(graph.order, is_gone);
+  std::erase_if(graph.edges, [&](const Edge& e) { return is_gone(e.from) || is_gone(e.to); });
+  for (Node& node : graph.order) moved(node);
+  for (Edge& edge : graph.edges) moved(edge.from), moved(edge.to);
+  graph.tasks.erase(graph.tasks.begin() + static_cast<std::ptrdiff_t>(gone.index()));
+}
+
+RandomNet lowered_net(uint64_t seed) {
+  Rng rng(seed);
+  RandomNet net = random_net(rng);
+  run_passes(net.graph, {.schedule = net.schedule, .transfer_slack = seed % 2 == 1});
+  return net;
+}
+
+MutantRuns run_mutants(uint64_t first, uint64_t last, int draws, int schedules, const std::function<TaggedRun(const PhysicalGraph&, Rng&)>& run) {
+  MutantRuns result;
+  const std::size_t count = mutations().size() * static_cast<std::size_t>(draws);
+  for (uint64_t seed = first; seed < last && result.wrong.empty(); ++seed) {
+    const RandomNet net = lowered_net(seed);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto [name, mutate] = mutations()[i / static_cast<std::size_t>(draws)];
+      Rng rng(seed * 1000 + i);
+      PhysicalGraph mutant = net.graph;
+      if (!mutate(mutant, rng)) continue;
+      Tally& tally = result.tallies[name];
+      const auto why = refuse(mutant);
+      ++(why ? tally.refused : tally.accepted);
+      for (int k = 0; k < schedules; ++k) {
+        const TaggedRun ran = run(mutant, rng);
+        if (ran.outcome == Outcome::kDone) continue;
+        if (!why && result.wrong.empty()) result.wrong = fmt::format("seed {}, mutant {} ({}) was admitted, and {}\n{}", seed, i, name, ran.what, net.features);
+        ++(ran.outcome == Outcome::kHang ? tally.hang : tally.corrupt);
+        break;
+      }
+    }
+  }
+  for (const auto& [name, tally] : result.tallies)
+    fmt::print("{:24} {:4} accepted, all ran right; {:4} refused, of which {:3} hung and {:3} were corrupt in {} runs\n", name, tally.accepted, tally.refused,
+               tally.hang, tally.corrupt, schedules);
+  return result;
 }
 
 }  // namespace partita::testing
