@@ -56,6 +56,8 @@ Graph evaluation_graph(const Graph& forward) {
   for (TensorId id : forward.outputs) {
     source(id);
     outputs.push_back(now.at(id));
+    Tensor& output = build.graph().tensor(now.at(id));
+    if (output.producer.valid() && !build.has_tensor(forward.tensor(id).name)) output.name = forward.tensor(id).name;
   }
   return build.finish(outputs);
 }

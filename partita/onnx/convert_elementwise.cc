@@ -63,9 +63,30 @@ Converter binary_with_neutral(const char* definition, double neutral, bool eithe
   };
 }
 
+// Of integers it is towards zero: |a| / |b| with both signs.
 Results division(NodeContext& n) {
-  if (!is_float(n.dtype(0))) fail("a division of integers that are not constant");
-  return binary_with_neutral("div", 1, false)(n);
+  if (is_float(n.dtype(0)) || n.is_filled_with(1, 1)) return binary_with_neutral("div", 1, false)(n);
+  if (n.dtype(0) != n.dtype(1)) fail("operands of {} and {}", name_of(n.dtype(0)), name_of(n.dtype(1)));
+  const TensorId a = n.tensor(0), b = n.tensor(1);
+  const TensorId size = n.before("div", {n.before("abs", {a}), n.before("abs", {b})});
+  return {n.op("mul", {size, n.before("mul", {n.before("sign", {a}), n.before("sign", {b})})})};
+}
+
+Results is_infinite(NodeContext& n) {
+  const bool positive = n.integer("detect_positive", 1) != 0, negative = n.integer("detect_negative", 1) != 0;
+  if (positive && negative) return {n.op("is_inf", {n.tensor(0)})};
+  const double infinity = std::numeric_limits<double>::infinity();
+  if (!positive && !negative) return {n.op("not_equal", {n.tensor(0), n.tensor(0)})};
+  return {n.op("equal", {n.tensor(0), n.scalar(positive ? infinity : -infinity, n.dtype(0))})};
+}
+
+// 0 within [-lambd, lambd], else nearer to 0 by bias.
+Results shrink(NodeContext& n) {
+  const DType dtype = n.dtype(0);
+  const double lambda = n.real("lambd", 0.5), bias = n.real("bias", 0);
+  const TensorId x = n.tensor(0), zero = n.scalar(0, dtype);
+  const TensorId low = n.before("where", {n.before("less", {x, n.scalar(-lambda, dtype)}), n.before("add", {x, n.scalar(bias, dtype)}), zero});
+  return {n.op("where", {n.before("greater", {x, n.scalar(lambda, dtype)}), n.before("sub", {x, n.scalar(bias, dtype)}), low})};
 }
 
 Results modulo(NodeContext& n) {
@@ -84,7 +105,12 @@ Results power(NodeContext& n) {
     if (e == 3) return {n.op("mul", {n.before("square", {n.tensor(0)}), n.tensor(0)})};
     return {n.op("pow", {n.tensor(0), n.scalar(e, n.dtype(0))})};
   }
-  return two(n, "pow");
+  if (n.dtype(0) == n.dtype(1)) return two(n, "pow");
+  // Of different types: computed in the floating one, the result has the base's.
+  const DType in = is_float(n.dtype(0)) ? n.dtype(0) : n.dtype(1);
+  auto as = [&](TensorId x, DType to) { return n.dtype_of(x) == to ? x : n.before("cast", {x}, {{"to", static_cast<double>(to)}}); };
+  const TensorId y = n.before("pow", {as(n.tensor(0), in), as(n.tensor(1), in)});
+  return {n.made(as(y, n.dtype(0)))};
 }
 
 // Where(IsNaN(s), 0, s) of s = Softmax(x) is how the exporter writes attention: rows that are masked as a whole are 0. The op
@@ -122,7 +148,8 @@ Results clip(NodeContext& n) {
     if (n.present(2)) x = n.before("minimum", {x, n.tensor(2)});
     return {n.made(x)};
   }
-  return {n.op("clip", {n.tensor(0)}, {{"lo", n.number(1, "min").value_or(-infinity)}, {"hi", n.number(2, "max").value_or(infinity)}})};
+  const double hi = n.number(2, "max").value_or(infinity), lo = std::min(n.number(1, "min").value_or(-infinity), hi);
+  return {n.op("clip", {n.tensor(0)}, {{"lo", lo}, {"hi", hi}})};
 }
 
 Results gelu(NodeContext& n) { return {n.op(n.text("approximate", "none") == "tanh" ? "gelu_tanh" : "gelu", {n.tensor(0)})}; }
@@ -168,7 +195,7 @@ void add_elementwise_converters(Converters& table) {
   for (const auto& [operation, definition] :
        {std::pair{"Relu", "relu"}, {"Tanh", "tanh"}, {"Sigmoid", "sigmoid"}, {"Erf", "erf"}, {"Exp", "exp"}, {"Log", "log"}, {"Sqrt", "sqrt"}, {"Neg", "neg"}, {"Abs", "abs"},
         {"Sign", "sign"}, {"Floor", "floor"}, {"Ceil", "ceil"}, {"Round", "round"}, {"Reciprocal", "reciprocal"}, {"Sin", "sin"}, {"Cos", "cos"}, {"Tan", "tan"},
-        {"Not", "logical_not"}, {"IsNaN", "is_nan"}, {"IsInf", "is_inf"}, {"Softplus", "softplus"}, {"Softsign", "softsign"}, {"HardSwish", "hard_swish"}, {"Mish", "mish"}})
+        {"Not", "logical_not"}, {"IsNaN", "is_nan"}, {"Softplus", "softplus"}, {"Softsign", "softsign"}, {"HardSwish", "hard_swish"}, {"Mish", "mish"}})
     table[operation] = unary(definition);
   table["LeakyRelu"] = unary_with("leaky_relu", {{"alpha", 0.01}});
   table["Elu"] = unary_with("elu", {{"alpha", 1}});
@@ -191,6 +218,8 @@ void add_elementwise_converters(Converters& table) {
   table["Clip"] = clip;
   table["Gelu"] = gelu;
   table["Swish"] = swish;
+  table["IsInf"] = is_infinite;
+  table["Shrink"] = shrink;
   table["PRelu"] = prelu;
   table["Celu"] = celu;
   table["ThresholdedRelu"] = thresholded_relu;

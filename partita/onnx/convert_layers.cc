@@ -283,7 +283,9 @@ Results lp_norm(NodeContext& n) {
   over["keepdims"] = 1;
   if (p != 1 && p != 2) fail("p={}", p);
   const TensorId x = n.tensor(0), sum = n.before("reduce_sum", {n.before(p == 1 ? "abs" : "square", {x})}, over);
-  return {n.op("div", {x, p == 1 ? sum : n.before("sqrt", {sum})})};
+  const DType dtype = n.dtype(0);  // what has the norm 0 is 0
+  const TensorId nonzero = n.before("where", {n.before("equal", {sum, n.scalar(0, dtype)}), n.scalar(1, dtype), sum});
+  return {n.op("div", {x, p == 1 ? nonzero : n.before("sqrt", {nonzero})})};
 }
 
 // ---------------------------------------------------------------- reductions
@@ -327,21 +329,48 @@ Results log_sum_exp(NodeContext& n) {
   return {n.op("add", {log, n.reshaped_before(largest, n.build.shape(log))})};
 }
 
-Results arg(NodeContext& n, bool largest) {
-  const Shape x = n.shape(0);
-  if (n.integer("select_last_index", 0)) fail("select_last_index=1: only the first of equals is supported");
-  const std::size_t axis = n.axis("axis", 0, x.size());
-  TensorId y = n.tensor(0);
+// The number of the largest (smallest) along the axis, which is put last; `last`: of equals the last one, by reading backwards.
+TensorId largest_at(NodeContext& n, std::size_t axis, bool largest, bool last) {
+  const Shape& x = n.shape(0);
   std::vector<int64_t> order;
   for (std::size_t a = 0; a < x.size(); ++a)
     if (a != axis) order.push_back(static_cast<int64_t>(a));
   order.push_back(static_cast<int64_t>(axis));
-  y = n.transposed_before(y, order);
+  TensorId y = n.transposed_before(n.tensor(0), order);
+  if (last) {
+    const Shape sizes = n.build.shape(y);
+    std::vector<int64_t> starts(sizes.size()), steps(sizes.size(), 1);
+    starts.back() = sizes.back() - 1, steps.back() = -1;
+    tdl::Attributes attributes = listed("starts", starts);
+    attributes.merge(listed("sizes", sizes));
+    attributes.merge(listed("steps", steps));
+    y = n.before("slice", {y}, std::move(attributes));
+  }
   if (!largest) y = n.before("neg", {y});
-  if (!n.integer("keepdims", 1)) return {n.op("argmax", {y})};
-  Shape shape = x;
+  y = n.before("argmax", {y});
+  return last ? n.before("sub", {n.scalar(d(x[axis] - 1), DType::kInt64), y}) : y;
+}
+
+Results arg(NodeContext& n, bool largest) {
+  Shape shape = n.shape(0);
+  const std::size_t axis = n.axis("axis", 0, shape.size());
+  const TensorId y = largest_at(n, axis, largest, n.integer("select_last_index", 0) != 0);
   shape[axis] = 1;
-  return {n.reshaped(n.before("argmax", {y}), shape)};
+  if (n.integer("keepdims", 1)) return {n.reshaped(y, shape)};
+  return {n.made(y)};
+}
+
+// 1 at the first of the largest along the axis, else 0.
+Results hardmax(NodeContext& n) {
+  Shape shape = n.shape(0);
+  if (n.opset() < 13) fail("opset {}; export the model with opset 13 or newer", n.opset());
+  const std::size_t axis = n.axis("axis", -1, shape.size());
+  Values counted{.dtype = DType::kInt64, .shape = Shape(shape.size(), 1)};
+  counted.shape[axis] = shape[axis];
+  for (int64_t i = 0; i < shape[axis]; ++i) counted.integer.push_back(i);
+  shape[axis] = 1;
+  const TensorId hit = n.before("equal", {n.reshaped_before(largest_at(n, axis, true, false), shape), n.constant_tensor(std::move(counted), "places")});
+  return {n.op("cast", {hit}, {{"to", static_cast<double>(n.dtype(0))}})};
 }
 
 // ---------------------------------------------------------------- softmax, attention
@@ -464,8 +493,12 @@ Results rotary_embedding(NodeContext& n) {
 Results dropout(NodeContext& n) {
   const Values* training = n.constant(2, "mode");
   const double ratio = n.number(1, "ratio").value_or(0.5);
+  if (!training || training->integer.empty() || !training->integer[0] || ratio == 0) {
+    Results results{n.same(0)};
+    if (is_read(n, 1)) results.push_back(constant_value({.dtype = DType::kBool, .shape = n.shape(0), .integer = std::vector<int64_t>(static_cast<std::size_t>(volume(n.shape(0))), 1)}));
+    return results;
+  }
   if (is_read(n, 1)) fail("its mask ('{}') is read, which is not supported", n.node.outputs[1]);
-  if (!training || training->integer.empty() || !training->integer[0] || ratio == 0) return {n.same(0)};
   return {n.op("dropout", {n.tensor(0)}, {{"p", ratio}})};
 }
 
@@ -499,6 +532,7 @@ void add_layer_converters(Converters& table) {
   table["ReduceLogSumExp"] = log_sum_exp;
   table["ArgMax"] = [](NodeContext& n) { return arg(n, true); };
   table["ArgMin"] = [](NodeContext& n) { return arg(n, false); };
+  table["Hardmax"] = hardmax;
   table["Softmax"] = softmax("softmax");
   table["LogSoftmax"] = softmax("log_softmax");
   table["Attention"] = attention;

@@ -105,8 +105,11 @@ class Importer {
       if (found->second.sequence) fail("{}: output '{}' is a sequence; only tensors are supported", model().path, name);
       TensorId id = context({name}, name).tensor(0);
       // Each output is a result of its own, under the file's name.
+      const Tensor& t = build_.graph().tensor(id);
       const bool taken = std::find(outputs.begin(), outputs.end(), id) != outputs.end();
-      if (!build_.graph().tensor(id).producer.valid() || build_.graph().tensor(id).name != name || taken) {
+      if (!taken && t.producer.valid() && t.name != name && !build_.has_tensor(name)) {
+        build_.graph().tensor(id).name = name;
+      } else if (!t.producer.valid() || t.name != name || taken) {
         state_.reserved.erase(name);
         id = build_.op("identity", {id}, {}, name);
         if (build_.graph().tensor(id).name != name) fail("{}: output '{}' has the name of an input or initializer that it is not", model().path, name);

@@ -1,0 +1,142 @@
+// Single operators, imported and run by the reference evaluator, give what ONNX's own standard says (tests/data/make_nodes.py):
+// each with its operands as inputs, and once more with all operands constant, so that the whole model is folded.
+#include <gtest/gtest.h>
+
+#include <onnx/onnx.pb.h>
+
+#include <cmath>
+#include <fstream>
+#include <set>
+
+#include "partita/base/error.h"
+#include "partita/graph/autodiff.h"
+#include "partita/graph/reference.h"
+#include "partita/onnx/onnx.h"
+#include "partita/ops/ops.h"
+#include "partita/runtime/npz.h"
+
+namespace partita {
+namespace {
+
+struct Case {
+  std::string model;
+  std::map<std::string, Values> in, out;
+};
+
+std::map<std::string, Case> cases() {
+  std::map<std::string, Case> result;
+  for (auto& [key, values] : read_arrays(std::string(PARTITA_SOURCE_DIR) + "/tests/data/onnx_nodes.npz")) {
+    const std::size_t slash = key.find('/');
+    Case& c = result[key.substr(0, slash)];
+    const std::string kind = key.substr(slash + 1);
+    if (kind == "model")
+      for (int64_t byte : values.integer) c.model += static_cast<char>(byte);
+    else if (kind.starts_with("in/")) c.in[kind.substr(3)] = values;
+    else c.out[kind.substr(4)] = values;
+  }
+  return result;
+}
+
+onnx::TensorProto proto(const std::string& name, const Values& values, int type) {
+  onnx::TensorProto t;
+  t.set_name(name);
+  for (int64_t extent : values.shape) t.add_dims(extent);
+  t.set_data_type(type);
+  for (double v : values.real) type == onnx::TensorProto::DOUBLE ? t.add_double_data(v) : t.add_float_data(static_cast<float>(v));
+  for (int64_t v : values.integer) type == onnx::TensorProto::INT64 ? t.add_int64_data(v) : t.add_int32_data(static_cast<int32_t>(v));
+  return t;
+}
+
+// An operand that says where, how many or which way is constant in any model: those stay initializers in either way.
+bool is_setting(const std::string& operation, int operand) {
+  static const std::map<std::string, std::set<int>> settings{
+      {"Clip", {1, 2}},  {"ConstantOfShape", {0}}, {"CumSum", {1}}, {"Dropout", {1, 2}}, {"Expand", {1}},   {"If", {0}},          {"OneHot", {1, 2}},    {"Pad", {1, 2, 3}}, {"Range", {0, 1, 2}},
+      {"Reshape", {1}},  {"Slice", {1, 2, 3, 4}},  {"Split", {1}},  {"Squeeze", {1}},    {"Tile", {1}},     {"TopK", {1}},        {"Trilu", {1}},        {"Unsqueeze", {1}}, {"NonZero", {0}},
+      {"ReduceL1", {1}}, {"ReduceL2", {1}},        {"ReduceLogSum", {1}}, {"ReduceLogSumExp", {1}}, {"ReduceMax", {1}}, {"ReduceMean", {1}}, {"ReduceMin", {1}}, {"ReduceProd", {1}}, {"ReduceSum", {1}},
+      {"ReduceSumSquare", {1}}, {"ScatterND", {1}}, {"EyeLike", {0}}, {"BatchNormalization", {3, 4}}, {"BitwiseAnd", {0, 1}}, {"BitwiseOr", {0, 1}}, {"BitwiseXor", {0, 1}}, {"BitwiseNot", {0}}};
+  const auto found = settings.find(operation);
+  return found != settings.end() && found->second.contains(operand);
+}
+
+// The largest difference, relative to 1 or to the larger of the values; NaN equals NaN.
+double difference(const Values& found, const Values& expected) {
+  if (found.shape != expected.shape) return INFINITY;
+  double largest = 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(volume(expected.shape)); ++i) {
+    const double a = is_float(found.dtype) ? found.real[i] : static_cast<double>(found.integer[i]);
+    const double b = is_float(expected.dtype) ? expected.real[i] : static_cast<double>(expected.integer[i]);
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    const double d = std::abs(a - b) / std::max(1.0, std::abs(b));
+    largest = std::isnan(d) ? INFINITY : std::max(largest, d);
+  }
+  return largest;
+}
+
+// What is wrong, or nothing.
+std::string run(const std::string& name, const Case& c, bool all_constant) {
+  static const auto registry = standard_ops();
+  onnx::ModelProto model;
+  if (!model.ParseFromString(c.model)) return "its model cannot be parsed";
+  const onnx::NodeProto& node = model.graph().node(0);
+  std::map<std::string, Values> fed;
+  for (const auto& input : model.graph().input()) {
+    int operand = 0;
+    while (operand < node.input_size() && node.input(operand) != input.name()) ++operand;
+    if (all_constant || is_setting(node.op_type(), operand)) *model.mutable_graph()->add_initializer() = proto(input.name(), c.in.at(input.name()), input.type().tensor_type().elem_type());
+    else fed[input.name()] = c.in.at(input.name());
+  }
+  const std::string path = fmt::format("{}/onnx_nodes_test.onnx", PARTITA_BINARY_DIR);
+  std::ofstream(path, std::ios::binary) << model.SerializeAsString();
+  try {
+    const Graph graph = evaluation_graph(import_onnx(path, {}, registry));
+    std::map<TensorId, tdl::Array> values;
+    for (TensorId id : graph.inputs) {
+      Values v = fed.at(graph.tensor(id).name);
+      values[id] = to_array(v);
+    }
+    reference_run(graph, values);
+    for (const TensorId& id : graph.outputs) {
+      const Tensor& t = graph.tensor(id);
+      const double error = difference(to_values(values.at(id), t.dtype), c.out.at(model.graph().output(static_cast<int>(&id - graph.outputs.data())).name()));
+      if (!(error < (name == "test_averagepool_2d_ceil_last_window_starts_on_pad" ? 1e-4 : 1e-5))) return fmt::format("{} differs by {:.2e}", t.name, error);
+    }
+  } catch (const Error& error) {
+    std::string what = error.what();
+    const std::size_t at = what.rfind("): ");
+    return "ERROR " + what.substr(at == std::string::npos ? 0 : at + 3);
+  }
+  return "";
+}
+
+// What is known not to be imported: beginnings of the cases' names.
+bool is_unsupported(const std::string& name) {
+  for (const char* prefix : {
+           "test_attention_4d_with_qk_matmul", "test_attention_23_fullymasked_qk", "test_attention_24_fullymasked_qk",  // the scores as a result
+           "test_attention_4d_causal_nonpad", "test_attention_4d_diff_heads_mask4d_padded_kv", "test_attention_4d_gqa_causal_nonpad",  // lengths as data
+           "test_averagepool_3d", "test_maxpool_3d",                                   // windows over three axes
+           "test_batchnorm_epsilon_training_mode", "test_batchnorm_example_training_mode",  // the running statistics as results
+           "test_maxpool_with_argmax",                                                 // the winners' numbers
+           "test_scatter_elements_with_reduction_m", "test_scatternd_add", "test_scatternd_m",  // other reductions
+           "test_not_2d", "test_not_3d", "test_not_4d",                                // opset 1
+           "test_reduce_max_empty_set_bool",
+           "test_training_dropout",  // draws its own random numbers
+       })
+    if (name.starts_with(prefix)) return true;
+  // Numbers of places that are computed from the data count from 0.
+  return name == "test_gather_negative_indices" || name == "test_gather_elements_negative_indices" || name == "test_scatter_elements_with_negative_indices";
+}
+
+TEST(OnnxNodes, AreWhatTheStandardSays) {
+  const auto all = cases();
+  int right = 0;
+  for (const auto& [name, c] : all)
+    for (bool constant : {false, true}) {
+      const std::string wrong = run(name, c, constant);
+      if (wrong.empty()) ++right;
+      else if (!is_unsupported(name)) ADD_FAILURE() << name << (constant ? ", all constant: " : ": ") << wrong;
+    }
+  EXPECT_GE(right, 1000);
+}
+
+}  // namespace
+}  // namespace partita
