@@ -36,6 +36,13 @@ GraphBuilder::GraphBuilder(Graph graph) : graph_(std::move(graph)) {
 
 bool GraphBuilder::has_tensor(const std::string& name) const { return taken_.contains(tensor_key(name)); }
 
+// Every tensor's bytes are counted in 64 bits.
+static void check_size(const std::string& graph, const Tensor& tensor) {
+  int64_t bytes = bytes_of(tensor.dtype);
+  for (int64_t extent : tensor.shape)
+    if (extent > 0 && __builtin_mul_overflow(bytes, extent, &bytes)) fail("graph '{}': '{}' [{}] is too large", graph, tensor.name, fmt::join(tensor.shape, "x"));
+}
+
 TensorId GraphBuilder::source_tensor(Tensor tensor) {
   if (tensor.name.empty()) fail("graph '{}': a {} without a name", graph_.name, name_of(tensor.role));
   if (taken_[tensor_key(tensor.name)]++ > 0) fail("graph '{}': two tensors are named '{}'", graph_.name, tensor.name);
@@ -43,6 +50,7 @@ TensorId GraphBuilder::source_tensor(Tensor tensor) {
     if (extent < 0)
       fail("graph '{}': {} '{}' has a negative extent: [{}]", graph_.name, name_of(tensor.role), tensor.name,
            fmt::join(tensor.shape, "x"));
+  check_size(graph_.name, tensor);
   graph_.tensors.push_back(std::move(tensor));
   return TensorId(graph_.tensors.size() - 1);
 }
@@ -143,6 +151,7 @@ std::vector<TensorId> GraphBuilder::add(Op op) {
     t.producer = id;
     if (definition && r < definition->replaces.size() && definition->replaces[r] >= 0)
       t.replaces = op.operands.at(definition->replaces[r]);
+    check_size(graph_.name, t);
     results.push_back(TensorId(graph_.tensors.size()));
     graph_.tensors.push_back(std::move(t));
   }

@@ -264,6 +264,8 @@ Values binary(const Binary& f, const Values& a, const Values& b) {
 }
 
 Values concat(const std::vector<const Values*>& operands, int64_t axis) {
+  for (const Values* x : operands)
+    if (!x) fail("a part is missing");
   Shape shape = operands.at(0)->shape;
   const std::size_t a = static_cast<std::size_t>(axis_of(axis, shape.size()));
   shape[a] = 0;
@@ -372,7 +374,7 @@ Values eye_like(const Node& node, const Values& x) {
   Values y = filled(*dtype, x.shape);
   const int64_t k = integer(node, "k", 0);
   for (int64_t i = 0; i < x.shape[0]; ++i) {
-    if (i + k < 0 || i + k >= x.shape[1]) continue;
+    if (k >= x.shape[1] || k <= -x.shape[0] || i + k < 0 || i + k >= x.shape[1]) continue;
     const std::size_t at = static_cast<std::size_t>(i * x.shape[1] + i + k);
     if (is_float(*dtype)) y.real[at] = 1;
     else y.integer[at] = 1;

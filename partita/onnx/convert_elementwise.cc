@@ -119,7 +119,7 @@ bool is_masked_softmax(NodeContext& n) {
   const auto& producer = n.state.producer;
   const auto nan = producer.find(n.name(0)), softmax = producer.find(n.name(2));
   if (nan == producer.end() || softmax == producer.end() || nan->second->operation != "IsNaN" || softmax->second->operation != "Softmax") return false;
-  if (nan->second->inputs != std::vector<std::string>{n.name(2)} || !n.is_filled_with(1, 0) || n.state.readers.at(n.name(2)) != 2) return false;
+  if (nan->second->inputs != std::vector<std::string>{n.name(2)} || !n.is_filled_with(1, 0) || n.state.readers[n.name(2)] != 2) return false;
   const TensorId tensor = n.value(2).tensor;
   return tensor.valid() && n.build.graph().tensor(tensor).producer.valid() && n.build.graph().op(n.build.graph().tensor(tensor).producer).definition == "softmax" &&
          broadcast(n.shape(1), n.shape(2)) == n.shape(2);

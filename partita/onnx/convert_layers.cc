@@ -367,6 +367,7 @@ Results hardmax(NodeContext& n) {
   const std::size_t axis = n.axis("axis", -1, shape.size());
   Values counted{.dtype = DType::kInt64, .shape = Shape(shape.size(), 1)};
   counted.shape[axis] = shape[axis];
+  check_room(counted.shape);
   for (int64_t i = 0; i < shape[axis]; ++i) counted.integer.push_back(i);
   shape[axis] = 1;
   const TensorId hit = n.before("equal", {n.reshaped_before(largest_at(n, axis, true, false), shape), n.constant_tensor(std::move(counted), "places")});
@@ -429,6 +430,7 @@ Results attention(NodeContext& n) {
   }
   if (n.integer("is_causal", 0)) {
     masked = true;
+    check_room({qs[2], keys});
     Values mask{.dtype = DType::kBool, .shape = {qs[2], keys}};
     for (int64_t i = 0; i < qs[2]; ++i)
       for (int64_t j = 0; j < keys; ++j) mask.integer.push_back(j <= i);
@@ -495,6 +497,7 @@ Results dropout(NodeContext& n) {
   const double ratio = n.number(1, "ratio").value_or(0.5);
   if (!training || training->integer.empty() || !training->integer[0] || ratio == 0) {
     Results results{n.same(0)};
+    if (is_read(n, 1)) check_room(n.shape(0));
     if (is_read(n, 1)) results.push_back(constant_value({.dtype = DType::kBool, .shape = n.shape(0), .integer = std::vector<int64_t>(static_cast<std::size_t>(volume(n.shape(0))), 1)}));
     return results;
   }

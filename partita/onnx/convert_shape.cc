@@ -107,18 +107,19 @@ Results split(NodeContext& n) {
 
 // ---------------------------------------------------------------- sequences, whose places are all constant
 
+constexpr int64_t kMostParts = 1 << 16;
+
 Results split_to_sequence(NodeContext& n) {
   const std::size_t axis = n.axis("axis", 0, n.rank(0));
   const int64_t extent = n.shape(0)[axis];
   std::vector<int64_t> sizes;
-  if (const Values* given = n.constant(1, "split"); !given) {
-    sizes.assign(static_cast<std::size_t>(extent), 1);
-  } else if (given->shape.empty()) {  // parts of this size, the last one smaller
-    const int64_t each = given->integer.at(0);
-    if (each < 1) fail("parts of {}", each);
+  const Values* given = n.constant(1, "split");
+  if (!given || given->shape.empty()) {  // parts of one size, the last one smaller
+    const int64_t each = given ? *n.whole(1, "split") : 1;
+    if (each < 1 || extent / each > kMostParts) fail("parts of {} of {}", each, extent);
     for (int64_t left = extent; left > 0; left -= each) sizes.push_back(std::min(left, each));
   } else {
-    sizes = given->integer;
+    sizes = n.list("split", 1);
   }
   Results parts = split_into(n, axis, sizes);
   if (!n.present(1) && !n.integer("keepdims", 1))
@@ -135,9 +136,9 @@ const std::vector<Value>& sequence_of(NodeContext& n, std::size_t operand) {
 
 Results sequence_at(NodeContext& n) {
   const std::vector<Value>& parts = sequence_of(n, 0);
-  const auto place = n.number(1, "position");
+  const auto place = n.whole(1, "position");
   if (!place) fail("its position is missing");
-  return {parts[static_cast<std::size_t>(axis_of(static_cast<int64_t>(*place), parts.size()))]};
+  return {parts[static_cast<std::size_t>(axis_of(*place, parts.size()))]};
 }
 
 Results sequence_construct(NodeContext& n) {
@@ -219,12 +220,13 @@ Results pad(NodeContext& n) {
 Results tile(NodeContext& n) {
   const Values* repeats = n.constant(1, "repeats");
   const Shape& x = n.shape(0);
-  if (!repeats || repeats->integer.size() != x.size()) fail("repeats for {} axes are needed", x.size());
+  if (!repeats || is_float(repeats->dtype) || repeats->integer.size() != x.size()) fail("repeats for {} axes are needed", x.size());
   if (all_are(repeats->integer, 1)) return {n.same(0)};
   Shape apart, wide, result;
   for (std::size_t a = 0; a < x.size(); ++a) {
     const int64_t times = repeats->integer[a];
-    if (times < 0 || times > (1 << 24)) fail("{} repeats", times);
+    int64_t extent = 0;
+    if (times < 0 || __builtin_mul_overflow(times, x[a], &extent)) fail("{} repeats of {}", times, x[a]);
     if (times != 1) apart.push_back(1), wide.push_back(times);
     apart.push_back(x[a]), wide.push_back(x[a]);
     result.push_back(times * x[a]);
@@ -335,9 +337,10 @@ Results scatter_nd(NodeContext& n) {
   const Shape &x = n.shape(0), &ids = n.shape(1);
   if (n.text("reduction", "none") != "none") fail("reduction {}", n.text("reduction", "none"));
   const Values* places = n.constant(1, "ids");
-  if (ids.empty() || ids.back() < 1 || ids.back() > static_cast<int64_t>(x.size())) fail("x {} at ids {}", shape_text(x), shape_text(ids));
+  if (!places || is_float(places->dtype) || ids.empty() || ids.back() < 1 || ids.back() > static_cast<int64_t>(x.size())) fail("x {} at ids {}", shape_text(x), shape_text(ids));
   const std::size_t depth = static_cast<std::size_t>(ids.back());
   const int64_t rows = volume(Shape(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(depth))), tuples = volume(Shape(ids.begin(), ids.end() - 1));
+  check_room({rows});
   Values from{.dtype = DType::kInt64, .shape = {rows}};  // x's own row, or `rows` + the tuple's number
   from.integer = from_to(0, static_cast<std::size_t>(rows));
   for (int64_t i = 0; i < tuples; ++i) {
@@ -355,11 +358,12 @@ Results scatter_nd(NodeContext& n) {
 
 Results one_hot(NodeContext& n) {
   const Shape& ids = n.shape(0);
-  const auto depth = n.number(1, "depth");
+  const auto depth = n.whole(1, "depth");
   const std::size_t axis = n.axis("axis", -1, ids.size() + 1);
   if (!depth || *depth < 1 || volume(n.shape(2)) != 2) fail("a depth of at least 1 and two values are needed");
+  check_room({*depth});
   Values counted{.dtype = DType::kInt64, .shape = Shape(ids.size() + 1, 1)};
-  counted.shape[axis] = static_cast<int64_t>(*depth);
+  counted.shape[axis] = *depth;
   counted.integer = from_to(0, static_cast<std::size_t>(*depth));
   TensorId places = n.tensor(0);
   if (is_float(n.dtype(0))) places = n.before("cast", {places}, {{"to", static_cast<double>(DType::kInt64)}});
@@ -374,8 +378,9 @@ Results one_hot(NodeContext& n) {
 Results trilu(NodeContext& n) {
   const Shape& x = n.shape(0);
   if (x.size() < 2) fail("an operand {}", shape_text(x));
-  const int64_t rows = x[x.size() - 2], columns = x.back(), k = static_cast<int64_t>(n.number(1, "k").value_or(0));
+  const int64_t rows = x[x.size() - 2], columns = x.back(), k = n.whole(1, "k").value_or(0);
   const bool upper = n.integer("upper", 1) != 0;
+  check_room({rows, columns});
   Values mask{.dtype = DType::kBool, .shape = {rows, columns}};
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j) mask.integer.push_back(upper ? j - i >= k : j - i <= k);
@@ -383,26 +388,26 @@ Results trilu(NodeContext& n) {
 }
 
 Results cumulative_sum(NodeContext& n) {
-  const auto axis = n.number(1, "axis");
+  const auto axis = n.whole(1, "axis");
   if (!axis) fail("its axis is missing");
   return {n.op("cumsum", {n.tensor(0)},
-               {{"axis", static_cast<double>(axis_of(static_cast<int64_t>(*axis), n.rank(0)))},
+               {{"axis", static_cast<double>(axis_of(*axis, n.rank(0)))},
                 {"exclusive", static_cast<double>(n.integer("exclusive", 0))},
                 {"reverse", static_cast<double>(n.integer("reverse", 0))}})};
 }
 
 Results top_k(NodeContext& n) {
-  const auto k = n.opset() >= 10 ? n.number(1, "k") : std::optional<double>(static_cast<double>(n.integer("k", 1)));
+  const auto k = n.whole(1, "k");
   if (!k) fail("its k is missing");
   return n.ops("top_k", {n.tensor(0)},
-               {{"axis", static_cast<double>(n.axis("axis", -1, n.rank(0)))}, {"k", *k}, {"largest", static_cast<double>(n.integer("largest", 1))}});
+               {{"axis", static_cast<double>(n.axis("axis", -1, n.rank(0)))}, {"k", static_cast<double>(*k)}, {"largest", static_cast<double>(n.integer("largest", 1))}});
 }
 
 // Blocks of channels side by side: [n, c b b, h, w] -> [n, c, h b, w b].
 Results depth_to_space(NodeContext& n) {
   const Shape& x = n.shape(0);
   const int64_t b = n.integer("blocksize", 0);
-  if (x.size() != 4 || b < 1 || x[1] % (b * b) != 0) fail("blocks of {} of {}", b, shape_text(x));
+  if (x.size() != 4 || b < 1 || b > (1 << 15) || x[1] % (b * b) != 0) fail("blocks of {} of {}", b, shape_text(x));
   const int64_t c = x[1] / (b * b);
   const bool columns_first = n.text("mode", "DCR") == "CRD";
   const TensorId apart = n.reshaped_before(n.tensor(0), columns_first ? Shape{x[0], c, b, b, x[2], x[3]} : Shape{x[0], b, b, c, x[2], x[3]});
@@ -413,7 +418,7 @@ Results depth_to_space(NodeContext& n) {
 Results space_to_depth(NodeContext& n) {
   const Shape& x = n.shape(0);
   const int64_t b = n.integer("blocksize", 0);
-  if (x.size() != 4 || b < 1 || x[2] % b != 0 || x[3] % b != 0) fail("blocks of {} of {}", b, shape_text(x));
+  if (x.size() != 4 || b < 1 || b > (1 << 15) || x[2] % b != 0 || x[3] % b != 0) fail("blocks of {} of {}", b, shape_text(x));
   const TensorId apart = n.reshaped_before(n.tensor(0), {x[0], x[1], x[2] / b, b, x[3] / b, b});
   return {n.reshaped(n.transposed_before(apart, {0, 3, 5, 1, 2, 4}), {x[0], x[1] * b * b, x[2] / b, x[3] / b})};
 }

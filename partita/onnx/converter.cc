@@ -1,6 +1,7 @@
 #include "partita/onnx/converter.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "partita/base/error.h"
 
@@ -16,6 +17,12 @@ tdl::Attributes listed(const std::string& name, const std::vector<int64_t>& valu
   tdl::Attributes attributes;
   for (std::size_t i = 0; i < values.size(); ++i) attributes[fmt::format("{}.{}", name, i)] = static_cast<double>(values[i]);
   return attributes;
+}
+
+void check_room(const Shape& shape) {
+  int64_t count = 1;
+  for (int64_t extent : shape)
+    if (extent < 0 || __builtin_mul_overflow(count, extent, &count) || count > (int64_t{1} << 26)) fail("a constant of shape {}", shape_text(shape));
 }
 
 const Value& NodeContext::value(std::size_t operand) const {
@@ -46,6 +53,13 @@ std::optional<double> NodeContext::number(std::size_t operand, const char* attri
   if (!values) return has(node, attribute) ? std::optional(real(attribute, 0)) : std::nullopt;
   if (volume(values->shape) != 1) fail("its {} ('{}') is {}, not one number", attribute, inputs_[operand], shape_text(values->shape));
   return is_float(values->dtype) ? values->real[0] : static_cast<double>(values->integer[0]);
+}
+
+std::optional<int64_t> NodeContext::whole(std::size_t operand, const char* attribute) const {
+  if (!present(operand)) return has(node, attribute) ? std::optional(integer(attribute, 0)) : std::nullopt;
+  const auto value = number(operand, attribute);
+  if (!(std::abs(*value) < 1e15) || *value != std::floor(*value)) fail("its {} is {}, no whole number of sensible size", attribute, *value);
+  return static_cast<int64_t>(*value);
 }
 
 std::vector<int64_t> NodeContext::list(const char* attribute, std::size_t operand) const {

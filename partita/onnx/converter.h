@@ -64,6 +64,8 @@ class NodeContext {
   const Values* constant(std::size_t operand, const char* what) const;
   // A constant operand or attribute with one number.
   std::optional<double> number(std::size_t operand, const char* attribute) const;
+  // The same of a whole number.
+  std::optional<int64_t> whole(std::size_t operand, const char* attribute) const;
   // A list that is an attribute in old opsets and an operand in new ones; empty if absent.
   std::vector<int64_t> list(const char* attribute, std::size_t operand) const;
   bool is_filled_with(std::size_t operand, double number) const;  // a constant
@@ -103,6 +105,8 @@ void add_shape_converters(Converters& table);
 void add_layer_converters(Converters& table);
 
 Value constant_value(Values values);
+// Bad input if a constant of this shape would be larger than any sensible one.
+void check_room(const Shape& shape);
 // attributes NAME.0, NAME.1, ..
 tdl::Attributes listed(const std::string& name, const std::vector<int64_t>& values);
 inline std::string shape_text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, "x")); }

@@ -248,7 +248,7 @@ class Importer {
           const std::string owner = from.substr(0, dot), &module = node.source.module;
           const bool related = owner == module || owner.starts_with(module + ".") || module.starts_with(owner + ".");
           if (related) continue;
-          const std::string name = module + from.substr(dot);
+          const std::string name = counterpart(from, module);
           if (is_own_weight(from, name)) {
             clones_[name] = from;
             renamed_[{&node, i}] = name;
@@ -256,6 +256,15 @@ class Importer {
         }
       }
     }
+  }
+
+  // The parameter's name in another module: layers.0.attention.out.weight read in layers.1.attention is
+  // layers.1.attention.out.weight; a.norm.weight read in b.norm is b.norm.weight.
+  static std::string counterpart(const std::string& parameter, const std::string& module) {
+    std::size_t end = 0;
+    for (auto parts = std::count(module.begin(), module.end(), '.') + 1; parts > 0 && end != std::string::npos; --parts) end = parameter.find('.', end + 1);
+    if (end != std::string::npos && without_digits(parameter.substr(0, end)) == without_digits(module)) return module + parameter.substr(end);
+    return module + parameter.substr(parameter.rfind('.'));
   }
 
   // Whether `name`, which reads the parameter `from`, is another parameter that only began equal.
@@ -313,6 +322,16 @@ class Importer {
     state_.values[name] = {shape, initializer.dtype, id, nullptr, nullptr};
   }
 
+  // What the exporter's optimizer computed from a parameter, and from more than it, cannot be trained any more.
+  void report_frozen(const std::string& name, const Initializer& initializer) {
+    if (!is_float(initializer.dtype)) return;
+    for (const std::string& from : initializer.folded_from)
+      if (from.ends_with(".weight") || from.ends_with(".bias")) {
+        report_.push_back({.fate = Fate::kFolded, .name = name, .operation = "(initializer)", .why = fmt::format("the exporter computed it from '{}': not trained; export with optimize=False to train it", from)});
+        return;
+      }
+  }
+
   // Parameters and state in the file's order; constants when somebody reads them. What nobody reads is not even loaded.
   void add_initializers() {
     std::set<std::string> read;
@@ -330,6 +349,7 @@ class Importer {
         add_parameter(name, initializer, false);
       } else {
         state_.values[name] = constant_value(initializer.load());
+        report_frozen(name, initializer);
       }
     }
     for (const auto& [name, from] : clones_) {
@@ -411,7 +431,7 @@ class Importer {
     }
     Results results;
     std::string why = "constant";
-    if (node.operation == "Identity" && clones_.contains(node.outputs.at(0))) return "a parameter of its own, which the exporter has merged with an equal one";
+    if (node.operation == "Identity" && !node.outputs.empty() && clones_.contains(node.outputs[0])) return "a parameter of its own, which the exporter has merged with an equal one";
     if (shape) {
       results = {shape_of(context(node, names, ""))};
       why = "known shape";

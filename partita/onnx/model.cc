@@ -237,7 +237,7 @@ std::vector<std::string> scopes_of_path(const std::string& name) {
 std::vector<Node> sorted(std::vector<Node> nodes, const std::string& path, const std::set<std::string>& known, bool is_subgraph);
 
 constexpr int kDeepest = 64;             // functions or subgraphs in each other; more is a circle
-constexpr std::size_t kMostNodes = 4'000'000;  // after inlining
+constexpr std::size_t kMostNodes = 1'000'000;  // after inlining; and as many calls
 
 // What a node's names and attributes mean where it stands: at the top nothing changes; inside a function its values get a
 // prefix of their own, and its parameters are the caller's values and attributes.
@@ -290,6 +290,7 @@ class NodeReader {
   }
 
   void inline_call(const onnx::FunctionProto& function, const Node& call, const Scope& outer, std::vector<Node>& nodes) {
+    if (static_cast<std::size_t>(calls_) > kMostNodes) fail("{}: more than {} calls of local functions", path_, kMostNodes);
     if (outer.depth + 1 > kDeepest) fail("{}: local function '{}' calls itself, directly or through others", path_, function.name());
     if (static_cast<int>(call.inputs.size()) > function.input_size() || static_cast<int>(call.outputs.size()) > function.output_size())
       fail("{}: node '{}' calls local function '{}' with {} inputs and {} outputs; it has {} and {}", path_, call.name, function.name(), call.inputs.size(), call.outputs.size(),

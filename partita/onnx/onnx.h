@@ -47,7 +47,8 @@ struct OnnxNode {
   std::string why;  // of kImported: the ops' definitions; else the reason
 };
 std::string_view name_of(OnnxNode::Fate fate);  // "imported"
-// Every node of the file, in order of execution, without an error for those that cannot be imported.
+// Every node of the file, in order of execution, without an error for those that cannot be imported; before them, as
+// "(initializer)", those that the exporter's optimizer computed from parameters, which are lost to training.
 std::vector<OnnxNode> describe_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry);
 
 }  // namespace partita

@@ -112,6 +112,29 @@ TEST(Onnx, LeNetAndMlp) {
   }
 }
 
+// The optimizer transposes weights, merges those that are equal, and drops biases that are 0: what is there has PyTorch's names.
+TEST(Onnx, WeightsAreTheModulesOwn) {
+  const Graph whole = import("fresh_encoder"), optimized = import("fresh_encoder-optimized"), stirred = import("gelu_encoder-optimized");
+  int missing = 0, all = 0;
+  for (const Tensor& t : whole.tensors) {
+    if (t.role != Role::kParameter) continue;
+    ++all;
+    const TensorId same = optimized.find_tensor(t.name);
+    if (!same.valid()) {
+      EXPECT_TRUE(t.name.ends_with(".self_attn.out_proj.bias")) << t.name;
+      ++missing;
+      continue;
+    }
+    EXPECT_EQ(optimized.tensor(same).role, Role::kParameter) << t.name;
+    EXPECT_EQ(*optimized.tensor(same).values, *t.values) << t.name;
+    EXPECT_TRUE(stirred.find_tensor(t.name).valid()) << t.name;
+  }
+  EXPECT_EQ(all, 26);
+  EXPECT_EQ(missing, 2);
+  EXPECT_EQ(import("gpt2").find_tensor("model.transformer.wte.weight").valid() + import("gpt2").find_tensor("model.lm_head.weight").valid(), 1) << "tied";
+  EXPECT_EQ(parameters(import("gpt2-optimized")), parameters(import("gpt2")) - 16 * 16) << "tied, and position embeddings are a constant";
+}
+
 TEST(Onnx, AnotherBatch) {
   for (const char* name : {"digits", "digits-optimized", "digits-torchscript", "resnet18", "lenet-optimized", "mixed-optimized"}) {
     const Graph own = import(name);

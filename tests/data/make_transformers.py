@@ -15,10 +15,29 @@ The transformers package computes a few places in float32 whatever the model's d
 for the reference numbers these are computed in float64, except for tables that the file holds.
 """
 import copy
+import importlib.metadata
 import sys
 import tempfile
 import warnings
 from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+EXAMPLES = HERE.parent.parent / "examples"
+
+
+def check_versions():
+    for package, version in (line.strip().split("==") for line in open(HERE / "requirements.txt") if "==" in line):
+        try:
+            found = importlib.metadata.version(package).split("+")[0]
+        except importlib.metadata.PackageNotFoundError:
+            found = "not installed"
+        if found != version:
+            print(f"{package} is {found}; the files here are of {version}")
+            raise SystemExit(77)
+
+
+if "--check" in sys.argv:
+    check_versions()
 
 import numpy as np
 import onnx
@@ -26,12 +45,8 @@ import torch
 import transformers
 from torch import nn
 
-HERE = Path(__file__).resolve().parent
-EXAMPLES = HERE.parent.parent / "examples"
 sys.path.insert(0, str(EXAMPLES))
 from relative_paths import make_paths_relative  # noqa: E402
-
-VERSIONS = {line.split("==")[0]: line.split("==")[1].strip() for line in open(HERE / "requirements.txt") if "==" in line}
 
 
 class Encoder(nn.Module):
@@ -45,6 +60,15 @@ class Encoder(nn.Module):
 
     def forward(self, x):
         return self.head(self.encoder(x))
+
+
+class EncoderDecoder(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(input_ids=x, decoder_input_ids=x, use_cache=False).logits
 
 
 class Logits(nn.Module):
@@ -101,8 +125,38 @@ def resnet():
     return Logits(transformers.ResNetForImageClassification(config), "pixel_values"), torch.randn(4, 3, 32, 32)
 
 
+def t5():
+    config = transformers.T5Config(vocab_size=40, d_model=16, d_kv=4, d_ff=32, num_layers=1, num_heads=4, dropout_rate=0.0,
+                                   decoder_start_token_id=0, pad_token_id=0, use_cache=False)
+    return EncoderDecoder(transformers.T5ForConditionalGeneration(config)), words()
+
+
+def swin():
+    config = transformers.SwinConfig(image_size=16, patch_size=2, embed_dim=8, depths=[2, 2], num_heads=[2, 4], window_size=4,
+                                     drop_path_rate=0.0, hidden_dropout_prob=0.0, num_labels=5)
+    return Logits(transformers.SwinForImageClassification(config), "pixel_values"), torch.randn(3, 3, 16, 16)
+
+
+def convnext():
+    config = transformers.ConvNextConfig(hidden_sizes=[8, 16], depths=[1, 2], num_stages=2, patch_size=2, drop_path_rate=0.0, num_labels=5)
+    return Logits(transformers.ConvNextForImageClassification(config), "pixel_values"), torch.randn(3, 3, 16, 16)
+
+
+def mobilenet():
+    config = transformers.MobileNetV2Config(depth_multiplier=0.1, min_depth=4, depth_divisible_by=4, image_size=32, classifier_dropout_prob=0.0,
+                                            num_labels=5)
+    return Logits(transformers.MobileNetV2ForImageClassification(config), "pixel_values"), torch.randn(4, 3, 32, 32)
+
+
+# Of which only this one file is kept, exported without gradients, which the exporter does not take here.
+ONE_FILE = {"t5": False, "swin": True, "convnext": False, "mobilenet": True}  # optimized
+
+# Whose layers, scales and biases are equal at first: exporters merge those that are.
+FRESH = {"fresh_encoder"}
+
 # The model, and whether the older exporter knows all that it needs.
 MODELS = {
+    "fresh_encoder": (lambda: (Encoder("gelu"), torch.randn(3, 6, 16)), True),
     "gelu_encoder": (lambda: (Encoder("gelu"), torch.randn(3, 6, 16)), True),
     "relu_encoder": (lambda: (Encoder("relu"), torch.randn(3, 6, 16)), True),
     "gpt2": (gpt2, False),
@@ -111,13 +165,19 @@ MODELS = {
     "mixtral": (mixtral, False),
     "vit": (vit, True),
     "resnet": (resnet, True),
+    "t5": (t5, False),
+    "swin": (swin, False),
+    "convnext": (convnext, False),
+    "mobilenet": (mobilenet, False),
 }
 
 
-def stirred(make):
-    """The model with scales and biases that no accident leaves equal or unused: exporters merge equal ones."""
+def made(name, make):
+    """The model, unless it is fresh with scales and biases that no accident leaves equal or unused."""
     torch.manual_seed(3)
     model, x = make()
+    if name in FRESH:
+        return model.eval(), x
     with torch.no_grad():
         for p in model.parameters():
             p.add_((torch.rand(p.shape) - 0.5) * 0.2)
@@ -135,7 +195,7 @@ def rms_norm_in_double(self, x):
 def reference(folder, name, model, x):
     model = copy.deepcopy(model).double()
     for part in model.modules():
-        if type(part).__name__.endswith("RMSNorm"):
+        if type(part).__name__.endswith("RMSNorm") or type(part).__name__ == "T5LayerNorm":
             type(part).forward = rms_norm_in_double
     x = x.double() if x.is_floating_point() else x
     y = model(x).detach()
@@ -171,7 +231,13 @@ def write(folder, names=()):
     for name, (make, older_exporter) in MODELS.items():
         if names and name not in names:
             continue
-        model, x = stirred(make)
+        model, x = made(name, make)
+        if name in ONE_FILE:
+            with torch.no_grad():
+                export(folder / (f"{name}-optimized.onnx" if ONE_FILE[name] else f"{name}.onnx"), copy.deepcopy(model).requires_grad_(False), x,
+                       optimize=ONE_FILE[name])
+            reference(folder, name, model, x)
+            continue
         export(folder / f"{name}.onnx", copy.deepcopy(model), x, optimize=False)
         export(folder / f"{name}-optimized.onnx", copy.deepcopy(model), x, optimize=True)
         if older_exporter:
@@ -181,12 +247,6 @@ def write(folder, names=()):
 
 def check():
     """Exports into another folder; the nodes, and all numbers up to rounding, must be those that are here."""
-    import importlib.metadata
-    for package, version in VERSIONS.items():
-        found = importlib.metadata.version(package).split("+")[0]
-        if found != version:
-            print(f"{package} is {found}; the files here are of {version}")
-            raise SystemExit(77)
     wrong = []
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder))

@@ -146,6 +146,12 @@ TEST(OnnxRun, TransformerEncoder) {
   expect_five_steps("gelu_encoder-torchscript", 1, "single", false);
   expect_five_steps("gelu_encoder", 3, "data-parallel");
 }
+// Equal parameters that the exporters have merged are trained apart.
+TEST(OnnxRun, FreshTransformerEncoder) {
+  for (const char* name : {"fresh_encoder", "fresh_encoder-optimized", "fresh_encoder-torchscript"}) expect_forward_in_float32(name);
+  expect_five_steps("fresh_encoder", 1, "single");
+  expect_five_steps("fresh_encoder-torchscript", 1, "single", false);
+}
 TEST(OnnxRun, Gpt2) {
   for (const char* name : {"gpt2", "gpt2-optimized"}) expect_forward_in_float32(name);
   expect_five_steps("gpt2", 1, "single", true, "model.transformer.wte.weight");
@@ -173,6 +179,12 @@ TEST(OnnxRun, Vit) {
 TEST(OnnxRun, ResNet) {
   for (const char* name : {"resnet", "resnet-optimized", "resnet-torchscript"}) expect_forward_in_float32(name);
   expect_five_steps("resnet", 1, "single");
+}
+
+TEST(OnnxRun, OthersModels) {
+  for (const char* name : {"t5", "swin-optimized", "convnext", "mobilenet-optimized"}) expect_forward_in_float32(name);
+  expect_five_steps("convnext", 1, "single");
+  expect_five_steps("t5", 1, "single", false);
 }
 
 TEST(OnnxRun, Mlp) {
