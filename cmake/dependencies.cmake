@@ -73,7 +73,7 @@ function(partita_make_onnx_proto)
     COMMAND ${PARTITA_PROTOC} --proto_path=${PARTITA_ONNX_FOLDER} --cpp_out=${generated} ${PARTITA_ONNX_FOLDER}/onnx.proto
     DEPENDS ${PARTITA_ONNX_FOLDER}/onnx.proto VERBATIM)
   add_library(partita_onnx_proto STATIC ${generated}/onnx.pb.cc ${generated}/onnx.pb.h)
-  target_include_directories(partita_onnx_proto SYSTEM PUBLIC ${CMAKE_BINARY_DIR}/generated)  # <onnx/onnx.pb.h>
+  target_include_directories(partita_onnx_proto SYSTEM PUBLIC $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/generated>)  # <onnx/onnx.pb.h>
   target_link_libraries(partita_onnx_proto PUBLIC ${PARTITA_PROTOBUF} Threads::Threads)
   target_link_options(partita_onnx_proto INTERFACE -Wl,--exclude-libs,ALL)
   set_target_properties(partita_onnx_proto PROPERTIES EXCLUDE_FROM_ALL ON)

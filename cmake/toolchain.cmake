@@ -5,7 +5,7 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 add_library(partita_flags INTERFACE)
-target_compile_options(partita_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers)
+target_compile_options(partita_flags INTERFACE "$<BUILD_INTERFACE:-Wall;-Wextra;-Wno-missing-field-initializers>")
 
 find_program(MOLD mold)
 if(MOLD)

@@ -79,9 +79,10 @@ void finish(Planned& p, std::optional<int64_t> memory_limit_bytes, Runner& runne
   p.predicted = runner.step("simulate", [&] { return simulate(p.physical, CostModel(p.cluster)); }, [](const Trace&) {});
 }
 
-Planned plan_model(const Request& request, Runner& runner) {
+Planned plan_model(const Request& request, Runner& runner) { return plan_graph(load_model(request, runner), request, runner); }
+
+Planned plan_graph(LoadedModel model, const Request& request, Runner& runner) {
   Planned p;
-  LoadedModel model = load_model(request, runner);
   p.forward = model.forward;
   p.training = training_graph(model, request, runner);
   p.cluster = runner.step("cluster", [&] { return load_cluster(request.cluster, request.devices); }, [](const Cluster&) {});

@@ -88,6 +88,9 @@ OnnxOptions onnx_options(const Request& request);
 LoadedModel load_model(const Request& request, Runner& runner);
 Graph training_graph(const LoadedModel& model, const Request& request, Runner& runner);
 Planned plan_model(const Request& request, Runner& runner);
+// The same for a graph made in C++; of the request, what names and changes a model is not used. The plan can be written and read, but
+// `open_plan` cannot build the model again.
+Planned plan_graph(LoadedModel model, const Request& request, Runner& runner);
 // A plan file needs nothing else: its model is built again, its cluster is in it. Bad input if the model has changed since.
 Planned open_plan(const std::string& path, Runner& runner);
 Request request_of(const ModelReference& model);

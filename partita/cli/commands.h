@@ -28,8 +28,6 @@ nlohmann::ordered_json plan_json(const Planned& planned, const std::string& plan
 void print_json(nlohmann::ordered_json json);  // with schema_version first
 std::string megabytes(double bytes);           // "12.3 MB"
 void print_timings(const Runner& runner, const Arguments& a);
-// The kernels' library, which lies beside the program, loaded on first use.
-Kernels& load_kernels();
 // Long work is not begun where its result cannot be written. Nothing is said of an empty path.
 void expect_writable(const std::string& path);
 

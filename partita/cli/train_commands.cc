@@ -6,6 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/cli/commands.h"
+#include "partita/engine.h"
 #include "partita/runtime/npz.h"
 #include "partita/runtime/safetensors.h"
 #include "partita/train.h"

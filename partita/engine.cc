@@ -1,0 +1,36 @@
+#include "partita/engine.h"
+
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "partita/base/error.h"
+
+namespace partita {
+namespace {
+
+constexpr const char* kEngine = "libpartita_engine.so";
+
+std::string engine_file() {
+  const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  for (const auto& candidate : {folder / kEngine, folder.parent_path() / "lib" / kEngine})
+    if (std::filesystem::exists(candidate)) return candidate;
+  return kEngine;
+}
+
+}  // namespace
+
+Kernels& load_kernels() {
+  static const std::unique_ptr<Kernels> kKernels = [] {
+    const std::string file = engine_file();
+    void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) fail("can't load the kernels: {}; build all targets, or plan without running", dlerror());
+    auto make = reinterpret_cast<Kernels* (*)()>(dlsym(library, "partita_make_aten_kernels"));
+    if (!make) fail("{} is of another version: {}", file, dlerror());
+    return std::unique_ptr<Kernels>(make());
+  }();
+  return *kKernels;
+}
+
+}  // namespace partita
