@@ -101,8 +101,7 @@ Planned plan_graph(LoadedModel model, const Request& request, Runner& runner) {
   p.plan.objective = request.objective;
   p.plan.cluster = p.cluster.name;
   p.plan.cluster_text = p.cluster.text;
-  const Optimizer& o = request.optimizer;
-  p.plan.model = {request.model, request.bindings, model.loss.kind, o.kind, o.lr, o.momentum, o.weight_decay, request.dtype, fingerprint(p.training)};
+  p.plan.model = {request.model, request.bindings, model.loss.kind, request.optimizer, request.dtype, fingerprint(p.training)};
   finish(p, request.memory_limit_bytes, runner);
   return p;
 }
@@ -112,7 +111,7 @@ Request request_of(const ModelReference& model) {
   request.model = model.model;
   request.bindings = model.bindings;
   request.loss = model.loss;
-  request.optimizer = {model.optimizer, model.lr, model.momentum, model.weight_decay};
+  request.optimizer = model.optimizer;
   request.dtype = model.dtype;
   return request;
 }

@@ -119,7 +119,7 @@ double largest_error(const std::map<std::string, Values>& parallel, const std::m
   return worst;
 }
 
-// The share of samples whose largest output is the label's. The last batch is filled up with samples that don't count.
+// The share of labels that belong to the largest output. The last batch is filled up with samples that don't count.
 double accuracy(const Planned& planned, const Dataset& data, const std::map<std::string, Values>& weights, uint64_t seed, Kernels& kernels) {
   Graph graph = evaluation_graph(planned.forward);
   Plan plan = evaluation_plan(graph, planned);
@@ -130,6 +130,7 @@ double accuracy(const Planned& planned, const Dataset& data, const std::map<std:
   write_initial(memory, graph, seed, weights);
   int64_t batch = batch_of(graph), steps = (data.samples() + batch - 1) / batch, right = 0;
   const Values& labels = data.array("labels");
+  const int64_t each = volume(labels.shape) / std::max<int64_t>(data.samples(), 1);  // labels a sample
   TensorId output = graph.outputs[0];
   Feed feed{graph,
             [&](int64_t step) {
@@ -141,9 +142,9 @@ double accuracy(const Planned& planned, const Dataset& data, const std::map<std:
             [&](TensorId t, int64_t step, Values value) {
               if (t != output) return;
               int64_t classes = value.shape.back();
-              for (int64_t i = 0; i < batch && step * batch + i < data.samples(); ++i) {
+              for (int64_t i = 0; i < batch * each && step * batch * each + i < data.samples() * each; ++i) {
                 auto row = value.real.begin() + i * classes;
-                right += std::max_element(row, row + classes) - row == labels.integer[static_cast<size_t>(step * batch + i)];
+                right += std::max_element(row, row + classes) - row == labels.integer[static_cast<size_t>(step * batch * each + i)];
               }
             },
             {}};
@@ -153,7 +154,7 @@ double accuracy(const Planned& planned, const Dataset& data, const std::map<std:
   hooks.take = [&](TensorId t, int64_t step, const View& v) { feed.take(t, step, v); };
   hooks.seed = seed;
   run_threads(physical, memory, hooks, {steps, false});
-  return static_cast<double>(right) / static_cast<double>(data.samples());
+  return static_cast<double>(right) / static_cast<double>(data.samples() * each);
 }
 
 }  // namespace

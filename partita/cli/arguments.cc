@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "partita/base/error.h"
+#include "partita/ops/ops.h"
 
 namespace partita {
 
@@ -31,10 +32,14 @@ void add_model_options(CLI::App& c, Arguments& a, Raw& raw) {
   c.add_option("--bind", raw.bind, "bind a symbolic dimension or a model option: k=v")->allow_extra_args(false);
   c.add_option("--batch", raw.batch, "samples a step, all devices together");
   c.add_option("--loss", raw.loss, fmt::format("{}", fmt::join(loss_names(), ", ")));
-  c.add_option("--optimizer", a.request.optimizer.kind, "sgd");
+  const auto registry = standard_ops();
+  c.add_option("--optimizer", a.request.optimizer.kind, fmt::format("{}; NAME?option=value: see `partita ops NAME`", fmt::join(optimizer_names(*registry), ", ")));
   c.add_option("--lr", a.request.optimizer.lr, "learning rate");
   c.add_option("--momentum", a.request.optimizer.momentum, "of sgd");
   c.add_option("--weight-decay", a.request.optimizer.weight_decay, "of the optimizer");
+  c.add_option("--clip-norm", a.request.optimizer.clip_norm, "largest norm of all gradients together");
+  c.add_option("--schedule", a.request.optimizer.schedule,
+               fmt::format("of the learning rate: {}; NAME?warmup=N,steps=N", fmt::join(schedule_names(*registry), ", ")));
   c.add_option("--dtype", raw.dtype, "float32 or float64");
 }
 
@@ -138,7 +143,7 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   if (given("--devices") && a.request.devices < 1) usage("--devices takes a positive number");
   // A plan file holds its model's settings and what it was planned for; another choice is another plan.
   if ((a.command == "train" || a.command == "run") && is_plan_file(a.target))
-    for (const char* fixed : {"--bind", "--batch", "--loss", "--optimizer", "--lr", "--momentum", "--weight-decay", "--dtype", "--cluster", "--devices", "--search",
+    for (const char* fixed : {"--bind", "--batch", "--loss", "--optimizer", "--lr", "--momentum", "--weight-decay", "--clip-norm", "--schedule", "--dtype", "--cluster", "--devices", "--search",
                               "--objective", "--pin", "--memory-limit", "--time-limit", "--max-steps"})
       if (given(fixed)) usage(fmt::format("{} is fixed in the plan {}; plan again with it, or give the model", fixed, a.target));
   const Optimizer& optimizer = a.request.optimizer;
@@ -154,8 +159,15 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   if (raw.loss)
     if (auto names = loss_names(); std::find(names.begin(), names.end(), *raw.loss) == names.end())
       usage(fmt::format("unknown loss '{}'; there are: {}", *raw.loss, fmt::join(names, ", ")));
-  if (auto names = optimizer_names(); std::find(names.begin(), names.end(), a.request.optimizer.kind) == names.end())
-    usage(fmt::format("unknown optimizer '{}'; there are: {}", a.request.optimizer.kind, fmt::join(names, ", ")));
+  if (given("--clip-norm") && !(optimizer.clip_norm > 0)) usage("--clip-norm takes a positive number");
+  try {
+    const auto registry = standard_ops();
+    if (a.command == "train" && a.steps) a.request.optimizer = with_steps(a.request.optimizer, *a.steps, *registry);
+    check_optimizer(a.request.optimizer, *registry);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kBadInput) throw;
+    usage(error.what());
+  }
   if (raw.dtype != "float32" && raw.dtype != "float64") usage(fmt::format("--dtype is float32 or float64, not '{}'", raw.dtype));
   a.request.dtype = parse_dtype(raw.dtype);
   a.request.budget = {raw.time_limit, raw.max_steps};

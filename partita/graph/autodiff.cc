@@ -275,19 +275,6 @@ LossAndSeed add_loss(GraphBuilder& build, const Loss& loss, TensorId output) {
   return {value, value, build.scalar("loss.grad", 1, dtype)};
 }
 
-void add_update(GraphBuilder& build, const Optimizer& optimizer, TensorId parameter, TensorId gradient, TensorId lr) {
-  const Tensor w = build.graph().tensor(parameter);
-  tdl::Attributes attributes{{"weight_decay", optimizer.weight_decay}};
-  const std::string name = w.name + ".update";
-  if (optimizer.momentum == 0) {
-    build.op("sgd", {parameter, gradient, lr}, attributes, name);
-    return;
-  }
-  const TensorId momentum = build.state(w.name + ".momentum", w.shape, 0, w.dtype);
-  attributes["momentum"] = optimizer.momentum;
-  build.ops("sgd_momentum", {parameter, gradient, momentum, lr}, attributes, name);
-}
-
 }  // namespace
 
 std::vector<std::string> loss_names() {
@@ -296,14 +283,12 @@ std::vector<std::string> loss_names() {
   std::sort(names.begin(), names.end());
   return names;
 }
-std::vector<std::string> optimizer_names() { return {"sgd"}; }
 
 Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& optimizer) {
   if (forward.outputs.empty() && !loss.output.valid())
     fail("graph '{}' has no output to compute a loss of", forward.name);
   if (forward.loss.valid()) fail("graph '{}' is a training graph already", forward.name);
-  if (optimizer.kind != "sgd")
-    fail("unknown optimizer '{}'; there are: {}", optimizer.kind, fmt::join(optimizer_names(), ", "));
+  check_optimizer(optimizer, *forward.registry);
   const TensorId output = loss.output.valid() ? loss.output : forward.outputs[0];
 
   GraphBuilder build{Graph(forward)};
@@ -326,12 +311,7 @@ Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& opti
   build.set_forward({});
   build.set_cell(-1, -1);
   build.set_source({});
-  std::map<DType, TensorId> lr;
-  for (const auto& [parameter, gradient] : gradients) {
-    const DType dtype = build.graph().tensor(parameter).dtype;
-    if (!lr.contains(dtype)) lr[dtype] = build.scalar("lr", optimizer.lr, dtype);
-    add_update(build, optimizer, parameter, gradient, lr[dtype]);
-  }
+  add_updates(build, optimizer, gradients);
   build.graph().loss = start.loss;
   return build.finish({start.loss});
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "partita/graph/graph.h"
+#include "partita/graph/optimizer.h"
 
 namespace partita {
 
@@ -20,18 +21,12 @@ struct Loss {
   std::vector<std::pair<TensorId, double>> auxiliary;
 };
 
-struct Optimizer {
-  std::string kind = "sgd";
-  double lr = 0.01, momentum = 0.0, weight_decay = 0.0;
-};
-
-// The loss functions by name, and the optimizers.
+// The loss functions by name.
 std::vector<std::string> loss_names();
-std::vector<std::string> optimizer_names();
 
 // Adds the loss, the backward ops of every op on a path from a parameter to it (each links to its forward op and keeps
-// its index names), one `add` for a parameter or activation with several readers, and an update for each parameter. The
-// learning rate is a scalar constant operand `lr`. A forward graph's batch-norm running statistics are updated too.
+// its index names), one `add` for a parameter or activation with several readers, and an update for each parameter
+// (optimizer.h). The learning rate is a scalar constant `lr`. A forward graph's batch-norm running statistics are updated too.
 Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& optimizer);
 
 // The forward graph for evaluation: ops of the same names, batch norm with its running statistics, dropout gone.

@@ -46,6 +46,7 @@ std::shared_ptr<const OpRegistry> small_registry() {
   OpDefinition sgd =
       definition("sgd", "sgd(w, g, lr)[..i] = w[..i] - lr[] * (g[..i] + weight_decay * w[..i])", {{2}, {2}, {}});
   sgd.defaults = {{"weight_decay", 0}};
+  sgd.update = {"sgd", {}, false};
   sgd.differentiable = false;
   sgd.replaces = {0};
   registry->add(sgd);

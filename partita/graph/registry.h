@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +59,17 @@ struct OpDefinition {
   EvaluationForm evaluation;   // empty: the op itself
   bool differentiable = true;  // false: no gradient flows through (comparisons, optimizer steps)
   std::vector<int> replaces;   // per result: the operand that it replaces in place, -1 for none. Empty: none
+  // An optimizer's update of one parameter: operands w, g, its states, lr, and how many steps were done before where
+  // `steps`; results w' and the states' in their place. Its attributes are the optimizer's options.
+  struct Update {
+    std::string optimizer;            // "adam"
+    std::vector<std::string> states;  // "exp_avg", ..: of w's shape, 0 at first
+    bool steps = false;
+  };
+  std::optional<Update> update;
+  // The learning rate's schedule of this name: operands lr and how many steps were done before; its attributes are the
+  // schedule's options. Empty: it is none.
+  std::string schedule;
   // FLOPs of one position, where its kernel is asymptotically better than the formula (24); else derived
   std::function<double(const tdl::Bound&, const std::vector<Interval>&)> flops;
   // Instances for tests and `partita ops`: shapes and attributes. Every definition has at least one.

@@ -299,6 +299,7 @@ class StageRunner {
       if (const auto m = matrix_strides(block_, out_strides_, d.batch, d.rows, d.columns); m && m->columns == 1) {
         at::Tensor matrix = out.as_strided(sizes, {m->batch, m->rows, m->columns}, out.storage_offset());
         multiply_into(matrix, a, b);
+        hide(out);
         return;
       }
     }
@@ -318,7 +319,13 @@ class StageRunner {
     b.reset();
     release(program_.a);
     release(program_.b);
-    store(result.as_strided(full, strides), first);
+    at::Tensor value = result.as_strided(full, strides);
+    hide(value);
+    store(value, first);
+  }
+
+  void hide(at::Tensor& product) {
+    if (program_.hidden >= 0) product.masked_fill_(values_[program_.hidden], values_[program_.zero].view(at::IntArrayRef()));
   }
 
   const StageProgram& program_;

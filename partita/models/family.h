@@ -21,7 +21,7 @@ class ModelOptions {
   int64_t integer(const std::string& name, int64_t least = 1) const;
   // A number in [lo, hi).
   double number(const std::string& name, double lo, double hi) const;
-  bool flag(const std::string& name) const { return integer(name, 0) != 0; }
+  bool flag(const std::string& name) const;  // 0|1|false|true
   // One of `allowed`.
   const std::string& choice(const std::string& name, const std::vector<std::string>& allowed) const;
   DType dtype() const { return parse_dtype(text("dtype")); }
@@ -45,5 +45,6 @@ std::vector<ModelFamily> alexnet_families();
 std::vector<ModelFamily> resnet_families();
 std::vector<ModelFamily> recurrent_families();
 ModelFamily wide_deep_family();
+ModelFamily transformer_family();
 
 }  // namespace partita

@@ -10,7 +10,7 @@ namespace partita {
 namespace {
 
 std::vector<ModelFamily> families() {
-  std::vector<ModelFamily> all{mlp_family(), cnn_family(), lenet_family(), inception_family(), wide_deep_family()};
+  std::vector<ModelFamily> all{mlp_family(), cnn_family(), lenet_family(), inception_family(), wide_deep_family(), transformer_family()};
   for (const auto& several : {alexnet_families(), resnet_families(), recurrent_families()}) all.insert(all.end(), several.begin(), several.end());
   for (ModelFamily& family : all)
     family.info.options.push_back({"dtype", "float32", "of parameters and activations: float32|float64"});
@@ -42,6 +42,11 @@ double ModelOptions::number(const std::string& name, double lo, double hi) const
   if (error != std::errc() || end != value.data() + value.size()) fail("zoo:{}: {}={} is not a number", model_, name, value);
   if (!(result >= lo && result < hi)) fail("zoo:{}: {}={} is not in [{}, {})", model_, name, value, lo, hi);
   return result;
+}
+
+bool ModelOptions::flag(const std::string& name) const {
+  const std::string& value = choice(name, {"0", "1", "false", "true"});
+  return value == "1" || value == "true";
 }
 
 const std::string& ModelOptions::choice(const std::string& name, const std::vector<std::string>& allowed) const {

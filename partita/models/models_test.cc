@@ -44,6 +44,9 @@ TEST(Models, ParameterCounts) {
   EXPECT_EQ(parameters(build_model("zoo:resnet-18?batch=2", {}, registry).graph), 11'689'512);
   EXPECT_EQ(parameters(build_model("zoo:resnet-18?image=32,classes=10,batch=24", {}, registry).graph),
             11'689'512 - 990 * 513);
+  // GPT-2's sizes without the bias of the head, which is not tied here: 124,439,808 and another 50257 x 768.
+  EXPECT_EQ(parameters(build_model("zoo:transformer?layers=12,heads=12,hidden=768,steps=1024,vocabulary=50257", {}, registry).graph),
+            124'439'808 + 50'257 * 768);
 }
 
 // torchvision's counts.
@@ -133,6 +136,16 @@ TEST(Models, SoyBeansMlpHasItsProductsAlone) {
   EXPECT_EQ(others, 4 + 4 + 5);
 }
 
+// Forward, backward and update, at the granularity of the papers.
+TEST(Models, AFineTransformerIsElementary) {
+  const Graph coarse = training("zoo:transformer"), fine = training("zoo:transformer?layers=6,fine=true");
+  EXPECT_EQ(count(coarse, "attention", Phase::kForward), 2);
+  EXPECT_EQ(count(coarse, "attention_grad", Phase::kBackward), 2);
+  EXPECT_EQ(count(coarse, "layer_norm_grad", Phase::kBackward), 5);
+  EXPECT_EQ(count(fine, "attention", Phase::kForward) + count(fine, "layer_norm", Phase::kForward), 0);
+  EXPECT_GT(fine.ops.size(), 800u);
+}
+
 TEST(Models, TextRoundTripsAndBackwardOpsAreLinked) {
   const auto registry = standard_ops();
   for (const char* reference : {"zoo:mlp", "zoo:mlp?bias=0,activation=relu,loss=mse", "zoo:lenet",
@@ -141,7 +154,8 @@ TEST(Models, TextRoundTripsAndBackwardOpsAreLinked) {
                                 "zoo:resnet-50?batch=2,image=32,width=2", "zoo:inception-v3?batch=2",
                                 "zoo:rnn-4-4K?batch=2,steps=2", "zoo:rnnlm?batch=2,steps=2,hidden=4,vocabulary=5,cell=gru",
                                 "zoo:rnntc?batch=2,steps=2,hidden=4,vocabulary=5", "zoo:nmt?batch=2,steps=2,hidden=4,vocabulary=5",
-                                "zoo:wide-deep?batch=2,vocabulary=5,width=4", "zoo:insightface?batch=2,image=32,classes=5,width=2"}) {
+                                "zoo:wide-deep?batch=2,vocabulary=5,width=4", "zoo:insightface?batch=2,image=32,classes=5,width=2",
+                                "zoo:transformer", "zoo:transformer?fine=true,dropout=0.1,layers=1"}) {
     SCOPED_TRACE(reference);
     const Model model = build_model(reference, {}, registry);
     EXPECT_EQ(print(parse_graph(print(model.graph), registry)), print(model.graph));
@@ -179,7 +193,9 @@ TEST(Models, GradientsEqualNumericOnes) {
                                 "zoo:resnet-18?batch=4,image=32,width=1,classes=3",
                                 "zoo:rnnlm?batch=2,steps=2,hidden=3,vocabulary=3",
                                 "zoo:nmt?batch=2,steps=3,hidden=3,vocabulary=3,cell=gru",
-                                "zoo:wide-deep?batch=3,vocabulary=3,width=3,layers=2,fields=2,dense=2,embedding=2"}) {
+                                "zoo:wide-deep?batch=3,vocabulary=3,width=3,layers=2,fields=2,dense=2,embedding=2",
+                                "zoo:transformer?batch=2,steps=3,layers=1,heads=2,hidden=4,inner=6,vocabulary=3,dropout=0.2",
+                                "zoo:transformer?batch=1,steps=3,layers=1,heads=2,hidden=4,inner=4,vocabulary=3,fine=true"}) {
     SCOPED_TRACE(reference);
     const Graph graph = training(reference, 0);
     Rng rng(5);

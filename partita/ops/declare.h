@@ -2,8 +2,7 @@
 //
 //   declare(registry, "sgd", "w' = w - lr g")
 //       .formula("sgd(w, g, lr)[..i] = w[..i] - lr[] * g[..i]")
-//       .not_differentiable()
-//       .replaces({0})
+//       .updates("sgd")
 //       .example({{3, 5}, {3, 5}, {}});
 #pragma once
 #include <string>
@@ -74,6 +73,20 @@ class Declaration {
     op_.replaces = std::move(operands);
     return *this;
   }
+  // This is `optimizer`'s update of one parameter (OpDefinition::Update); of several, that with the fewest states which
+  // knows all options that are given.
+  Declaration& updates(std::string optimizer, std::vector<std::string> states = {}, bool steps = false) {
+    op_.update = {std::move(optimizer), std::move(states), steps};
+    op_.differentiable = false;
+    op_.replaces = {0};
+    for (std::size_t k = 0; k < op_.update->states.size(); ++k) op_.replaces.push_back(2 + static_cast<int>(k));
+    return *this;
+  }
+  Declaration& schedule(std::string name) {
+    op_.schedule = std::move(name);
+    op_.differentiable = false;
+    return *this;
+  }
   Declaration& example(std::vector<Shape> shapes, tdl::Attributes attributes = {}, std::vector<DType> dtypes = {}) {
     op_.examples.push_back(
         {.shapes = std::move(shapes), .attributes = std::move(attributes), .dtypes = std::move(dtypes)});
@@ -109,6 +122,7 @@ void declare_normalization(OpRegistry& registry);
 void declare_softmax(OpRegistry& registry);
 void declare_loss(OpRegistry& registry);
 void declare_shape(OpRegistry& registry);
+void declare_attention(OpRegistry& registry);
 void declare_indexing(OpRegistry& registry);
 void declare_reduce(OpRegistry& registry);
 void declare_recurrent(OpRegistry& registry);

@@ -14,6 +14,7 @@ std::shared_ptr<const OpRegistry> standard_ops() {
   declare_softmax(*registry);
   declare_loss(*registry);
   declare_shape(*registry);
+  declare_attention(*registry);
   declare_indexing(*registry);
   declare_reduce(*registry);
   declare_recurrent(*registry);

@@ -219,7 +219,8 @@ class Compiler {
   }
   int integer(int64_t value) { return constant(static_cast<double>(value), DType::kInt64); }
 
-  // sum of f1 * f2 * .., perhaps under guards, where neither half depends on all indices: a matrix product.
+  // sum of f1 * f2 * .., perhaps under guards, where neither half depends on all indices: a matrix product. A guard that depends
+  // on no summed index, and on both halves' own, is asked after it.
   bool as_product(const Expr& body) {
     if (body.reducer != tdl::Reducer::kSum || program_.dtype != real_) return false;
     std::vector<const Expr*> factors, guards;
@@ -235,6 +236,14 @@ class Compiler {
       all |= dims[i];
     }
     std::vector<bool> guard_second;
+    std::vector<const Expr*> after;
+    const uint64_t kept = (uint64_t{1} << program_.lhs_count) - 1;
+    std::erase_if(guards, [&](const Expr* g) {
+      const uint64_t d = dims_of(*g);
+      const bool both = (d & ~first) != 0 && (d & ~second) != 0 && (d & ~((first | second) & kept)) == 0;
+      if (both) after.push_back(g);
+      return both;
+    });
     for (const Expr* g : guards) {
       const uint64_t d = dims_of(*g);
       all |= d;
@@ -268,6 +277,19 @@ class Compiler {
     for (size_t i = 0; i < guards.size(); ++i) {
       int& side = guard_second[i] ? b : a;
       side = select(as(compile(*guards[i]), DType::kBool), side, constant(0, real_));
+    }
+    for (const Expr* g : after) {
+      const int guard = as(compile(*g), DType::kBool);
+      if ((program_.code[guard].dims & ~(program_.code[a].dims | program_.code[b].dims)) != 0) {  // a side holds nothing here
+        a = select(guard, a, constant(0, real_));
+        continue;
+      }
+      const int hidden = unary("not", guard, DType::kBool);
+      program_.hidden = program_.hidden < 0 ? hidden : binary("or", program_.hidden, hidden, DType::kBool);
+    }
+    if (program_.hidden >= 0) {  // a value of its own: a side that is the constant 0 ends with the product
+      program_.zero = static_cast<int>(program_.code.size());
+      program_.code.push_back({Kind::kConst, real_});
     }
     program_.finish = Finish::kProduct;
     program_.a = a;
@@ -465,7 +487,7 @@ class Compiler {
     std::vector<int> last(code.size(), -1);
     for (size_t i = 0; i < code.size(); ++i)
       for (int a : code[i].args) last[a] = static_cast<int>(i);
-    for (int end : {program_.a, program_.b})
+    for (int end : {program_.a, program_.b, program_.hidden, program_.zero})
       if (end >= 0) last[end] = static_cast<int>(code.size());
     for (size_t i = 0; i < code.size(); ++i) {
       for (int a : code[i].args)

@@ -67,6 +67,8 @@ struct StageProgram {
   // products of a and b, as a batched matrix product.
   enum class Finish { kStore, kReduce, kProduct } finish = Finish::kStore;
   int a = -1, b = -1;
+  // kProduct: where value `hidden` (a boolean of dimensions of the left side) is true, the product is value `zero`. -1: nowhere.
+  int hidden = -1, zero = -1;
   tdl::Reducer reducer = tdl::Reducer::kSum;
   DType dtype = DType::kFloat32;   // of the result before it is converted to that of its part
   bool direct = false;             // the last step writes into the result's part

@@ -8,6 +8,7 @@
 
 #include "partita/cluster/cluster.h"
 #include "partita/graph/graph.h"
+#include "partita/graph/optimizer.h"
 #include "partita/sharding/layout.h"
 
 namespace partita {
@@ -31,8 +32,8 @@ struct Placement {
 struct ModelReference {
   std::string model;                      // path or zoo:NAME?options
   std::map<std::string, std::string> bindings;
-  std::string loss, optimizer;            // "cross_entropy"; "sgd"
-  double lr = 0.01, momentum = 0, weight_decay = 0;
+  std::string loss;                       // "cross_entropy"
+  Optimizer optimizer;
   DType dtype = DType::kFloat32;
   std::string sha256;                     // of the printed training graph without initial values
   bool operator==(const ModelReference&) const = default;

@@ -236,6 +236,10 @@ TEST(CliErrors, Usage) {
   expect_error({"compare", "zoo:mlp", "--search", "single,sideways"}, 2, {"'sideways'"});
   expect_error({"train", "zoo:mlp", "--loss", "regret"}, 2, {"'regret'", "cross_entropy"});
   expect_error({"train", "zoo:mlp", "--optimizer", "hope"}, 2, {"'hope'", "sgd"});
+  expect_error({"train", "zoo:mlp", "--optimizer", "adam", "--momentum", "0.9"}, 2, {"'adam'", "beta1"});
+  expect_error({"train", "zoo:mlp", "--clip-norm", "0"}, 2, {"--clip-norm"});
+  expect_error({"plan", "zoo:mlp", "--schedule", "cosine"}, 2, {"'cosine'", "steps"});
+  expect_error({"train", "zoo:mlp", "--schedule", "jump"}, 2, {"'jump'", "linear"});
   expect_error({"train", "zoo:mlp", "--dtype", "int64"}, 2, {"'int64'", "float32"});
 }
 
@@ -322,7 +326,7 @@ TEST(Cli, ListsAreSensible) {
   };
   says({"ops", "matmul"}, {"sum(k)", "i: S(0), B -> S(0)", "j: B, S(1) -> S(1)", "k: S(1), S(0) -> P(sum)"});
   says({"ops"}, {"matmul", "conv2d", "batch_norm", "softmax"});
-  says({"models"}, {"zoo:mlp", "zoo:lenet", "zoo:resnet-18", "batch"});
+  says({"models"}, {"zoo:mlp", "zoo:lenet", "zoo:resnet-18", "zoo:transformer", "batch"});
   says({"clusters"}, {"p2.8xlarge", "dgx-h100", "local:N"});
   says({"searches"}, {"single", "data-parallel", "model-parallel", "soybean", "tilings=paper|all"});
   says({"tdl", "f(a)[i] = a[i] * a[i]"}, {"element-wise", "i: S(0) -> S(0)", "gradient of a"});
@@ -378,6 +382,22 @@ TEST(CliTrain, FromAModelAndFromItsPlan) {
   ASSERT_EQ(partita({"plan", "zoo:mlp?width=12", "--devices", "2", "--momentum", "0.9", "--dtype", "float64", "-o", plan}).code, 0);
   expect_keys(json_of({"train", plan, "--steps", "12", "--log", other}), kTrainKeys);
   EXPECT_EQ(logged(other), losses);
+}
+
+// The optimizer's settings travel in the plan: training from it is training from the model.
+TEST(CliTrain, OptimizersClippingAndSchedules) {
+  const std::string plan = scratch("adamw.json");
+  const Words settings{"--optimizer", "adamw?beta2=0.9", "--weight-decay", "0.1", "--clip-norm", "0.05", "--dtype", "float64", "--devices", "3"};
+  Words train{"train", "zoo:mlp?width=12", "--steps", "6", "--verify", "serial", "--schedule", "cosine?warmup=2"};
+  train.insert(train.end(), settings.begin(), settings.end());
+  const Json trained = json_of(train);
+  EXPECT_LE(trained["max_error_vs_serial"].get<double>(), 1e-10);
+  Words make{"plan", "zoo:mlp?width=12", "--schedule", "cosine?warmup=2,steps=6", "-o", plan};
+  make.insert(make.end(), settings.begin(), settings.end());
+  ASSERT_EQ(partita(make).code, 0);
+  EXPECT_EQ(json_of({"train", plan, "--steps", "6"})["loss_last"], trained["loss_last"]);
+  expect_error({"train", plan, "--clip-norm", "1"}, 2, {"--clip-norm"});
+  EXPECT_NE(json_of({"train", "zoo:mlp?width=12", "--steps", "6", "--dtype", "float64", "--devices", "3"})["loss_last"], trained["loss_last"]);
 }
 
 TEST(CliTrain, EpochsTestDataAndText) {

@@ -19,6 +19,7 @@ struct Case {
   int devices, batch;
   int64_t steps;
   DType dtype = DType::kFloat64;
+  Optimizer optimizer{"sgd", 0.01, 0.9, 0.0};
 };
 
 Kernels& kernels() {
@@ -26,10 +27,12 @@ Kernels& kernels() {
   return *kernels;
 }
 
-// What one device computes, by model, batch, steps and dtype: every plan is compared with the same run.
+// What one device computes, by model, batch, steps, dtype and optimizer: every plan is compared with the same run.
 const SerialRun& serial(const Case& c, const Graph& training, const TrainOptions& options) {
-  static std::map<std::tuple<std::string, int, int64_t, DType>, SerialRun> known;
-  auto [found, fresh] = known.try_emplace({c.model, c.batch, c.steps, c.dtype});
+  static std::map<std::tuple<std::string, int, int64_t, DType, std::string>, SerialRun> known;
+  const Optimizer& o = c.optimizer;
+  const std::string settings = fmt::format("{} {} {} {} {} {}", o.kind, o.lr, o.momentum, o.weight_decay, o.clip_norm, o.schedule);
+  auto [found, fresh] = known.try_emplace({c.model, c.batch, c.steps, c.dtype, settings});
   if (fresh) found->second = train_serial(training, options, kernels());
   return found->second;
 }
@@ -38,7 +41,7 @@ TrainReport run(const Case& c) {
   Request request;
   request.model = c.model;
   request.bindings["batch"] = std::to_string(c.batch);
-  request.optimizer = {"sgd", 0.01, 0.9, 0.0};
+  request.optimizer = c.optimizer;
   request.dtype = c.dtype;
   request.cluster = "local:" + std::to_string(c.devices);
   request.search = c.search;
@@ -70,7 +73,9 @@ void expect_equal(const Case& c) {
 
 const char* const kSearches[] = {"single", "data-parallel", "model-parallel", "soybean", "soybean?tilings=all"};
 const char* const kModels[] = {"zoo:mlp?layers=3,width=20", "zoo:lenet", "zoo:resnet-18?image=32",
-                               "zoo:rnnlm?steps=4,hidden=10,vocabulary=7", "zoo:inception-v3?image=75,blocks=2"};
+                               "zoo:rnnlm?steps=4,hidden=10,vocabulary=7", "zoo:inception-v3?image=75,blocks=2",
+                               "zoo:transformer?hidden=24,steps=10,vocabulary=40",
+                               "zoo:transformer?hidden=24,steps=10,vocabulary=40,dropout=0.1,fine=true"};
 
 TEST(ParallelEqualsSerial, Mlp) {
   for (int devices : {3, 8})
@@ -96,6 +101,22 @@ TEST(ParallelEqualsSerial, RnnLm) {
 TEST(ParallelEqualsSerial, Inception) {
   expect_equal({kModels[4], "data-parallel", 8, 24, 2});
   expect_equal({kModels[4], "soybean", 3, 24, 2});
+}
+
+TEST(ParallelEqualsSerial, Transformer) {
+  for (int devices : {3, 8})
+    for (const char* search : kSearches) expect_equal({kModels[5], search, devices, 24, 3});
+}
+
+TEST(ParallelEqualsSerial, TransformerOfElementaryOperations) {
+  for (const char* search : {"data-parallel", "soybean"}) expect_equal({kModels[6], search, 3, 24, 3});
+}
+
+TEST(ParallelEqualsSerial, Optimizers) {
+  for (const Optimizer& optimizer : {Optimizer{"adam", 0.01, 0, 0.01}, Optimizer{"adamw", 0.01, 0, 0.1, 0.05, "cosine?warmup=2,steps=5"},
+                                     Optimizer{"adagrad", 0.01}, Optimizer{"sgd?nesterov=1", 0.1, 0.9, 0, 0.01, "linear?steps=4"}})
+    for (int devices : {2, 3, 4})
+      for (const char* search : kSearches) expect_equal({kModels[0], search, devices, 24, 5, DType::kFloat64, optimizer});
 }
 
 TEST(ParallelEqualsSerial, Float32MlpWithTanh) {
@@ -141,6 +162,8 @@ TEST(LongParallelEqualsSerial, LeNet) { whole_matrix(kModels[1], false); }
 TEST(LongParallelEqualsSerial, ResNet18) { whole_matrix(kModels[2], false); }
 TEST(LongParallelEqualsSerial, RnnLm) { whole_matrix(kModels[3], true); }
 TEST(LongParallelEqualsSerial, Inception) { whole_matrix(kModels[4], false); }
+TEST(LongParallelEqualsSerial, Transformer) { whole_matrix(kModels[5], true); }
+TEST(LongParallelEqualsSerial, TransformerOfElementaryOperations) { whole_matrix(kModels[6], true); }
 
 }  // namespace
 }  // namespace partita

@@ -99,6 +99,22 @@ void expect_round_trip(const std::string& model, const std::string& search, cons
   EXPECT_FALSE(p.predicted.events.empty());
 }
 
+TEST(RoundTrip, Optimizers) {
+  for (const Optimizer& optimizer : {Optimizer{}, Optimizer{"adamw?beta2=0.95", 0.003, 0, 0.1, 1.5, "cosine?warmup=2,steps=9"}, Optimizer{"adagrad", 0.1}}) {
+    Request request;
+    request.model = "zoo:mlp";
+    request.cluster = "local:3";
+    request.optimizer = optimizer;
+    Runner runner(false);
+    const Planned p = plan_model(request, runner);
+    const std::string text = print(p.plan, p.training);
+    EXPECT_TRUE(parse_plan(text, p.training) == p.plan);
+    EXPECT_TRUE(request_of(parse_model_reference(text)).optimizer == optimizer);
+    EXPECT_EQ(text.find("clip_norm") == std::string::npos, optimizer.clip_norm == 0);
+    EXPECT_EQ(text.find("schedule\"") == std::string::npos, optimizer.schedule == "constant");
+  }
+}
+
 TEST(RoundTrip, Mlp) {
   for (const char* model : {"zoo:mlp", "zoo:mlp?layers=3,width=20,batch=26,classes=7,loss=mse,activation=relu,dtype=float64", "zoo:mlp?layers=2,width=12,bias=0,loss=elementwise"})
     for (const char* search : kSearches) expect_round_trip(model, search, "local:8");

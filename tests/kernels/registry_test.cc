@@ -132,6 +132,7 @@ TEST(LongRegistry, PairsOfStrategies) {
           const auto derived = tdl::derive(*instance.bound, {2, 3}, {a, b});
           if (!derived) continue;
           ++count;
+          SCOPED_TRACE(fmt::format("{}: {}, {}", instance.name, to_string(a), to_string(b)));
           ScratchUse use;
           const CheckResult result = check(*instance.bound, *derived, instance.operands, 3, 1e-11, kernel_runner(*kernels, op, &use));
           EXPECT_EQ(result.wrong, "") << instance.name << ": " << to_string(a) << ", " << to_string(b);

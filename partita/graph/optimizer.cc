@@ -1,0 +1,219 @@
+#include "partita/graph/optimizer.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "partita/base/error.h"
+
+namespace partita {
+namespace {
+
+// "NAME?option=value,option=value".
+struct Choice {
+  std::string name;
+  tdl::Attributes options;
+};
+
+Choice parse_choice(const std::string& text) {
+  const std::size_t question = std::min(text.find('?'), text.size());
+  Choice choice{text.substr(0, question), {}};
+  for (std::size_t from = question + 1; from <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', from), text.size());
+    const std::string item = text.substr(from, comma - from);
+    const std::size_t equals = std::min(item.find('='), item.size());
+    double value = 0;
+    const char* end = item.data() + item.size();
+    const auto read = equals < item.size() ? std::from_chars(item.data() + equals + 1, end, value)
+                                           : std::from_chars_result{nullptr, std::errc::invalid_argument};
+    if (equals == 0 || read.ec != std::errc() || read.ptr != end || !std::isfinite(value))
+      fail("{}: '{}' is not option=number", text, item);
+    if (!choice.options.emplace(item.substr(0, equals), value).second)
+      fail("{}: '{}' is given twice", text, item.substr(0, equals));
+    from = comma + 1;
+  }
+  return choice;
+}
+
+std::vector<std::string> option_names(const OpDefinition& definition) {
+  std::vector<std::string> names = definition.required;
+  for (const auto& [name, value] : definition.defaults) names.push_back(name);
+  return names;
+}
+
+bool knows(const OpDefinition& definition, const tdl::Attributes& options) {
+  const std::vector<std::string> names = option_names(definition);
+  return std::all_of(options.begin(), options.end(), [&](const auto& option) {
+    return std::find(names.begin(), names.end(), option.first) != names.end();
+  });
+}
+
+// One definition and its attributes.
+struct Chosen {
+  const OpDefinition* definition = nullptr;
+  tdl::Attributes options;
+};
+
+// The first of `candidates` that knows all options and is given what it requires. `what`: "optimizer".
+Chosen choose(const char* what, const Choice& choice, const std::vector<const OpDefinition*>& candidates,
+              const std::vector<std::string>& names) {
+  if (candidates.empty()) fail("unknown {} '{}'; there are: {}", what, choice.name, fmt::join(names, ", "));
+  std::vector<std::string> known;
+  for (const OpDefinition* candidate : candidates) {
+    for (const std::string& name : option_names(*candidate))
+      if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
+    if (!knows(*candidate, choice.options)) continue;
+    for (const std::string& name : candidate->required)
+      if (!choice.options.contains(name)) fail("{} '{}' needs `{}`: {}?{}=..", what, choice.name, name, choice.name, name);
+    return {candidate, choice.options};
+  }
+  std::vector<std::string> given;
+  for (const auto& [name, value] : choice.options) given.push_back(fmt::format("{}={}", name, value));
+  fail("{} '{}' has no such options together: {}; it has: {}", what, choice.name, fmt::join(given, ", "),
+       fmt::join(known, ", "));
+}
+
+Chosen chosen_update(const Optimizer& optimizer, const OpRegistry& registry) {
+  Choice choice = parse_choice(optimizer.kind);
+  for (const auto& [name, value] : {std::pair{"momentum", optimizer.momentum}, {"weight_decay", optimizer.weight_decay}})
+    if (value != 0 && !choice.options.emplace(name, value).second)
+      fail("optimizer '{}': {} is given twice", optimizer.kind, name);
+  std::vector<const OpDefinition*> candidates;
+  for (const OpDefinition* definition : registry.all())
+    if (definition->update && definition->update->optimizer == choice.name) candidates.push_back(definition);
+  std::stable_sort(candidates.begin(), candidates.end(), [](const OpDefinition* a, const OpDefinition* b) {
+    return a->update->states.size() < b->update->states.size();
+  });
+  return choose("optimizer", choice, candidates, optimizer_names(registry));
+}
+
+// No definition: the rate stays as it is.
+Chosen chosen_schedule(const Optimizer& optimizer, const OpRegistry& registry) {
+  if (optimizer.schedule == "constant") return {nullptr, {}};
+  const Choice choice = parse_choice(optimizer.schedule);
+  std::vector<const OpDefinition*> candidates;
+  for (const OpDefinition* definition : registry.all())
+    if (!definition->schedule.empty() && definition->schedule == choice.name) candidates.push_back(definition);
+  return choose("schedule", choice, candidates, schedule_names(registry));
+}
+
+void check_range(const tdl::Attributes& options, const char* name, double least, double below) {
+  auto found = options.find(name);
+  if (found != options.end() && !(found->second >= least && found->second < below))
+    fail("{}={} is not from {} up to, not including, {}", name, found->second, least, below);
+}
+
+std::vector<std::string> names_of(const OpRegistry& registry, std::string (*name)(const OpDefinition&)) {
+  std::vector<std::string> names;
+  for (const OpDefinition* definition : registry.all())
+    if (const std::string n = name(*definition); !n.empty() && std::find(names.begin(), names.end(), n) == names.end())
+      names.push_back(n);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// What the updates share, made once a dtype where dtypes differ.
+class Updates {
+ public:
+  Updates(GraphBuilder& build, const Optimizer& optimizer)
+      : build_(build),
+        optimizer_(optimizer),
+        update_(chosen_update(optimizer, *build.graph().registry)),
+        schedule_(chosen_schedule(optimizer, *build.graph().registry)) {}
+
+  void add(const std::vector<std::pair<TensorId, TensorId>>& gradients) {
+    const TensorId scale = optimizer_.clip_norm > 0 ? clip_scale(gradients) : TensorId();
+    for (const auto& [parameter, gradient] : gradients) {
+      const Tensor w = build_.graph().tensor(parameter);
+      TensorId g = gradient;
+      if (scale.valid()) g = build_.op("mul", {g, as(scale, w.dtype)}, {}, w.name + ".grad.clipped");
+      const TensorId rate = lr(w.dtype);
+      std::vector<TensorId> operands{parameter, g};
+      for (const std::string& state : update_.definition->update->states)
+        operands.push_back(build_.state(w.name + "." + state, w.shape, 0, w.dtype));
+      operands.push_back(rate);
+      if (update_.definition->update->steps) operands.push_back(steps());
+      build_.ops(update_.definition->name, operands, update_.options, w.name + ".update");
+    }
+    if (steps_.valid()) build_.op("count_step", {steps_}, {}, "optimizer.step.update");
+  }
+
+ private:
+  // How many steps were done before this one.
+  TensorId steps() {
+    if (!steps_.valid()) steps_ = build_.state("optimizer.step", {}, 0, DType::kInt64);
+    return steps_;
+  }
+
+  TensorId lr(DType dtype) {
+    TensorId& lr = lr_[dtype];
+    if (lr.valid()) return lr;
+    lr = build_.scalar("lr", optimizer_.lr, dtype);
+    if (schedule_.definition) lr = build_.op(schedule_.definition->name, {lr, steps()}, schedule_.options, "lr.scheduled");
+    return lr;
+  }
+
+  TensorId clip_scale(const std::vector<std::pair<TensorId, TensorId>>& gradients) {
+    TensorId sum;
+    for (const auto& [parameter, gradient] : gradients) {
+      const std::string name = build_.graph().tensor(parameter).name;
+      const TensorId square = build_.op("square_sum", {gradient}, {}, name + ".grad.square_sum");
+      sum = sum.valid() ? build_.op("add", {sum, square}, {}, "clip.square_sum") : square;
+    }
+    return build_.op("clip_scale", {sum}, {{"max_norm", optimizer_.clip_norm}}, "clip.scale");
+  }
+
+  TensorId as(TensorId scalar, DType dtype) {
+    if (build_.graph().tensor(scalar).dtype == dtype) return scalar;
+    TensorId& cast = cast_[dtype];
+    if (!cast.valid()) cast = build_.op("cast", {scalar}, {{"to", static_cast<double>(dtype)}}, "clip.scale");
+    return cast;
+  }
+
+  GraphBuilder& build_;
+  const Optimizer& optimizer_;
+  Chosen update_, schedule_;
+  std::map<DType, TensorId> lr_, cast_;
+  TensorId steps_;
+};
+
+}  // namespace
+
+std::vector<std::string> optimizer_names(const OpRegistry& registry) {
+  return names_of(registry, [](const OpDefinition& d) { return d.update ? d.update->optimizer : std::string(); });
+}
+
+std::vector<std::string> schedule_names(const OpRegistry& registry) {
+  return names_of(registry, [](const OpDefinition& d) { return d.schedule; });
+}
+
+void check_optimizer(const Optimizer& optimizer, const OpRegistry& registry) {
+  const Chosen update = chosen_update(optimizer, registry), schedule = chosen_schedule(optimizer, registry);
+  for (const char* name : {"beta1", "beta2"}) check_range(update.options, name, 0, 1);
+  const double infinity = std::numeric_limits<double>::infinity();
+  check_range(update.options, "eps", 0, infinity);
+  check_range(schedule.options, "warmup", 0, infinity);
+  check_range(schedule.options, "steps", 1, infinity);
+  if (!(optimizer.clip_norm >= 0 && std::isfinite(optimizer.clip_norm)))
+    fail("the gradients' norm is clipped to a positive number, not {}", optimizer.clip_norm);
+}
+
+Optimizer with_steps(Optimizer optimizer, int64_t steps, const OpRegistry& registry) {
+  const Choice choice = parse_choice(optimizer.schedule);
+  if (choice.options.contains("steps")) return optimizer;
+  for (const OpDefinition* definition : registry.all()) {
+    if (definition->schedule != choice.name || choice.name.empty()) continue;
+    const auto& required = definition->required;
+    if (std::find(required.begin(), required.end(), "steps") != required.end())
+      optimizer.schedule += fmt::format("{}steps={}", choice.options.empty() ? "?" : ",", steps);
+  }
+  return optimizer;
+}
+
+void add_updates(GraphBuilder& build, const Optimizer& optimizer,
+                 const std::vector<std::pair<TensorId, TensorId>>& gradients) {
+  check_optimizer(optimizer, *build.graph().registry);
+  Updates(build, optimizer).add(gradients);
+}
+
+}  // namespace partita

@@ -1,0 +1,37 @@
+// What a training step does with the gradients: clipping, the learning rate's schedule, the update of each parameter. All
+// of it is ops of the graph, so that it is planned, lowered and run like any other.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "partita/graph/builder.h"
+
+namespace partita {
+
+struct Optimizer {
+  // NAME, or NAME?option=value,..: an optimizer of the registry (OpDefinition::Update), options being its attributes:
+  // "adamw?beta2=0.95".
+  std::string kind = "sgd";
+  double lr = 0.01;
+  double momentum = 0.0, weight_decay = 0.0;  // options too; 0: not given
+  double clip_norm = 0.0;                     // of all gradients together; 0: they are not clipped
+  // NAME, or NAME?option=value,..: a schedule of the registry: "cosine?warmup=100,steps=1000".
+  std::string schedule = "constant";
+  bool operator==(const Optimizer&) const = default;
+};
+
+// What the registry has.
+std::vector<std::string> optimizer_names(const OpRegistry& registry);
+std::vector<std::string> schedule_names(const OpRegistry& registry);
+
+// Bad input: an unknown optimizer, schedule or option, a value that makes no sense.
+void check_optimizer(const Optimizer& optimizer, const OpRegistry& registry);
+// The same with its schedule's `steps`, where the schedule needs them and they are not given.
+Optimizer with_steps(Optimizer optimizer, int64_t steps, const OpRegistry& registry);
+
+// Adds the update ops for pairs of parameter and gradient.
+void add_updates(GraphBuilder& build, const Optimizer& optimizer,
+                 const std::vector<std::pair<TensorId, TensorId>>& gradients);
+
+}  // namespace partita

@@ -1,0 +1,120 @@
+// Optimizers, clipping and schedules: eight steps each against PyTorch's (tests/data/make_optimizers.py).
+#include "partita/graph/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "partita/base/error.h"
+#include "partita/graph/autodiff.h"
+#include "partita/graph/reference.h"
+#include "partita/ops/ops.h"
+
+namespace partita {
+namespace {
+
+using Json = nlohmann::json;
+using tdl::Array;
+
+Graph regression(const Optimizer& optimizer) {
+  GraphBuilder build("regression", standard_ops());
+  const DType real = DType::kFloat64;
+  const TensorId x = build.input("x", {4, 3}, real);
+  const TensorId y = build.op("linear", {x, build.parameter("w", {3, 2}, 0, 0, real), build.parameter("b", {2}, 0, 0, real)});
+  return add_backward(build.finish({y}), {.kind = "mse"}, optimizer);
+}
+
+void expect_near(const std::vector<double>& got, const Json& expected, const char* what) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i].get<double>(), 1e-13) << what << " " << i;
+}
+
+TEST(Optimizers, EqualPyTorchs) {
+  std::ifstream file(PARTITA_SOURCE_DIR "/tests/data/optimizers.json");
+  const Json data = Json::parse(file);
+  EXPECT_EQ(data["runs"].size(), 15u);
+  for (const Json& run : data["runs"]) {
+    const Optimizer optimizer{run["optimizer"],
+                              run["lr"],
+                              run.value("momentum", 0.0),
+                              run.value("weight_decay", 0.0),
+                              run.value("clip_norm", 0.0),
+                              run.value("schedule", "constant")};
+    SCOPED_TRACE(fmt::format("{}, momentum {}, clip {}, {}", optimizer.kind, optimizer.momentum, optimizer.clip_norm,
+                             optimizer.schedule));
+    const Graph graph = regression(optimizer);
+    std::map<TensorId, Array> carried;
+    for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
+      const Tensor& tensor = graph.tensors[t];
+      if (tensor.role == Role::kState)
+        carried[TensorId(t)] = tensor.dtype == DType::kInt64
+                                   ? tdl::int_array(tensor.shape, {0})
+                                   : tdl::real_array(tensor.shape, std::vector<double>(static_cast<std::size_t>(volume(tensor.shape))));
+      if (tensor.role == Role::kParameter || tensor.role == Role::kInput)
+        carried[TensorId(t)] = tdl::real_array(tensor.shape, data[tensor.name].get<std::vector<double>>());
+    }
+    std::vector<double> losses;
+    for (std::size_t step = 0; step < run["losses"].size(); ++step) {
+      std::map<TensorId, Array> values = carried;
+      reference_run(graph, values);
+      losses.push_back(values.at(graph.loss).reals[0]);
+      for (auto& [id, value] : carried)
+        if (const TensorId now = graph.replacement_of(id); now.valid()) value = values.at(now);
+    }
+    expect_near(losses, run["losses"], "loss");
+    expect_near(carried.at(graph.find_tensor("w")).reals, run["w"], "w");
+    expect_near(carried.at(graph.find_tensor("b")).reals, run["b"], "b");
+    EXPECT_EQ(print(parse_graph(print(graph), standard_ops())), print(graph));
+  }
+}
+
+std::string message_of(const Optimizer& optimizer) {
+  try {
+    check_optimizer(optimizer, *standard_ops());
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Optimizers, BadChoicesAreNamed) {
+  const auto registry = standard_ops();
+  EXPECT_EQ(optimizer_names(*registry), (std::vector<std::string>{"adagrad", "adam", "adamw", "sgd"}));
+  EXPECT_EQ(schedule_names(*registry), (std::vector<std::string>{"constant", "cosine", "linear"}));
+  EXPECT_EQ(message_of({}), "");
+  EXPECT_EQ(message_of({.kind = "adamw?beta2=0.95,eps=1e-6", .schedule = "cosine?steps=4"}), "");
+  EXPECT_EQ(message_of({.kind = "lion"}), "unknown optimizer 'lion'; there are: adagrad, adam, adamw, sgd");
+  EXPECT_NE(message_of({.kind = "adam", .momentum = 0.9}).find("no such options together: momentum=0.9; it has: beta1, beta2, eps"),
+            std::string::npos);
+  EXPECT_NE(message_of({.kind = "adam?beta1=x"}).find("'beta1=x' is not option=number"), std::string::npos);
+  EXPECT_NE(message_of({.kind = "adam?beta1=1"}).find("beta1=1 is not from 0"), std::string::npos);
+  EXPECT_NE(message_of({.kind = "sgd?momentum=0.5", .momentum = 0.9}).find("momentum is given twice"), std::string::npos);
+  EXPECT_EQ(message_of({.schedule = "sqrt"}), "unknown schedule 'sqrt'; there are: constant, cosine, linear");
+  EXPECT_EQ(message_of({.schedule = "linear?warmup=2"}), "schedule 'linear' needs `steps`: linear?steps=..");
+  EXPECT_NE(message_of({.clip_norm = -1}).find("not -1"), std::string::npos);
+  EXPECT_EQ(with_steps({.schedule = "cosine?warmup=2"}, 9, *registry).schedule, "cosine?warmup=2,steps=9");
+  EXPECT_EQ(with_steps({.schedule = "linear"}, 9, *registry).schedule, "linear?steps=9");
+  EXPECT_EQ(with_steps({.schedule = "linear?steps=3"}, 9, *registry).schedule, "linear?steps=3");
+  EXPECT_EQ(with_steps({}, 9, *registry).schedule, "constant");
+}
+
+TEST(Optimizers, NothingIsAddedUnlessAskedFor) {
+  for (const Op& op : regression({}).ops)
+    if (op.phase == Phase::kUpdate) EXPECT_EQ(op.definition, "sgd");
+  const Graph graph = regression({.kind = "adam", .clip_norm = 1, .schedule = "cosine?steps=9"});
+  std::map<std::string, int> count;
+  for (const Op& op : graph.ops) count[op.definition] += op.phase == Phase::kUpdate;
+  EXPECT_EQ(count["adam"], 2);
+  EXPECT_EQ(count["square_sum"], 2);
+  EXPECT_EQ(count["add"], 1);
+  EXPECT_EQ(count["clip_scale"], 1);
+  EXPECT_EQ(count["lr_cosine"], 1);
+  EXPECT_EQ(count["count_step"], 1);
+  const Tensor& step = graph.tensor(graph.find_tensor("optimizer.step"));
+  EXPECT_EQ(step.dtype, DType::kInt64);
+  EXPECT_EQ(step.role, Role::kState);
+}
+
+}  // namespace
+}  // namespace partita
