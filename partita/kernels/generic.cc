@@ -55,6 +55,7 @@ class StageRunner {
         break;
       case Finish::kReduce: reduce(first); break;
       case Finish::kProduct: multiply(first); break;
+      case Finish::kScatter: scatter(first); break;
     }
     values_.clear();
   }
@@ -246,6 +247,51 @@ class StageRunner {
     }
     if (program_.dtype != DType::kInt64 && out_.part.dtype == DType::kInt64) value.clamp_(-kLargestInt, kLargestInt);
     store(value, first);
+  }
+
+  void scatter(bool first) {
+    const int to = program_.scattered;
+    ensure(at_[to] == program_.ranges[to], "a dimension that values are scattered along is cut into blocks");
+    Shape summed, all, source, order;
+    for (int d = program_.lhs_count; d < static_cast<int>(rank_); ++d) {
+      summed.push_back(block_[d]);
+      order.push_back(d);
+    }
+    int64_t count = 1;
+    for (int64_t n : summed) count *= n;
+    source.push_back(count);
+    all = summed;
+    for (int d = 0; d < program_.lhs_count; ++d) {
+      if (d == to) continue;
+      order.push_back(d);
+      all.push_back(block_[d]);
+      source.push_back(block_[d]);
+    }
+    order.push_back(to);
+    all.push_back(1);
+    source.push_back(1);
+    at::Tensor places = new_tensor(DType::kInt64, {count}), values = new_tensor(program_.dtype, source);
+    Shape full(rank_, 1);
+    for (int d = program_.lhs_count; d < static_cast<int>(rank_); ++d) full[d] = block_[d];
+    Shape within = summed;
+    within.resize(rank_, 1);
+    places.view(within).copy_(values_[program_.b].expand(full).permute(order));
+    for (int d = 0; d < program_.lhs_count; ++d)
+      if (d != to) full[d] = block_[d];
+    values.view(all).copy_(values_[program_.a].expand(full).permute(order));
+    at::Tensor out = out_tensor();
+    if (first) out.zero_();
+    // [scattered, the rest, 1]
+    Shape front{to};
+    for (int d = 0; d < program_.lhs_count; ++d)
+      if (d != to) front.push_back(d);
+    for (int d = program_.lhs_count; d < static_cast<int>(rank_); ++d) front.push_back(d);
+    at::Tensor rows = out.permute(front);
+    Shape sizes{block_[to]}, strides{rows.stride(0)};
+    for (int i = 1; i < program_.lhs_count; ++i) sizes.push_back(rows.size(i)), strides.push_back(rows.stride(i));
+    sizes.push_back(1), strides.push_back(1);
+    at::Tensor target = out.as_strided(sizes, strides, out.storage_offset());
+    target.index_add_(0, places, values);
   }
 
   int64_t extent(const std::vector<int>& dims) const {

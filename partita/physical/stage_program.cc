@@ -155,7 +155,7 @@ class Compiler {
     program_.dtype = dtype_of_rank(rank_of(body, parts_), real_);
     if (reduces) {
       program_.reducer = body.reducer;
-      if (!as_lookup(body) && !as_product(body)) {
+      if (!as_lookup(body) && !as_scatter(body) && !as_product(body)) {
         program_.finish = Finish::kReduce;
         program_.a = as(compile(body.args[0]), program_.dtype);
       }
@@ -175,12 +175,7 @@ class Compiler {
   bool as_lookup(const Expr& reduce) {
     const Expr& body = reduce.args[0];
     if (reduce.reducer != tdl::Reducer::kSum || body.kind != ExprKind::kIf || body.args[2].kind != ExprKind::kNumber || body.args[2].number != 0) return false;
-    std::vector<const Expr*> conditions;
-    std::function<void(const Expr&)> collect = [&](const Expr& e) {
-      if (e.kind == ExprKind::kBinary && e.function == "and") collect(e.args[0]), collect(e.args[1]);
-      else conditions.push_back(&e);
-    };
-    collect(body.args[0]);
+    const std::vector<const Expr*> conditions = conjuncts(body.args[0]);
     for (size_t i = 0; i < conditions.size(); ++i) {
       const Expr& c = *conditions[i];
       if (c.kind != ExprKind::kBinary || c.function != "==") continue;
@@ -207,6 +202,50 @@ class Compiler {
     }
     return false;
   }
+  static std::vector<const Expr*> conjuncts(const Expr& e) {
+    if (e.kind != ExprKind::kBinary || e.function != "and") return {&e};
+    std::vector<const Expr*> all = conjuncts(e.args[0]), more = conjuncts(e.args[1]);
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  // sum(b) if(e == v, body, 0) for an index v of the left side that neither e nor the body depends on, e on summed indices alone:
+  // each body is added where it belongs. The gradient of an embedding touches each row of it once, not every row of the table.
+  bool as_scatter(const Expr& reduce) {
+    const Expr& body = reduce.args[0];
+    if (reduce.reducer != tdl::Reducer::kSum || body.kind != ExprKind::kIf || body.args[2].kind != ExprKind::kNumber || body.args[2].number != 0) return false;
+    if (program_.dtype != real_ || parts_[stage_.tensor]->dtype != real_) return false;
+    for (const Affine& form : stage_.lhs)
+      if (form.terms.size() > 1 || (form.terms.size() == 1 && (form.plain_index() < 0))) return false;
+    const uint64_t kept = (uint64_t{1} << program_.lhs_count) - 1;
+    const std::vector<const Expr*> conditions = conjuncts(body.args[0]);
+    for (size_t i = 0; i < conditions.size(); ++i) {
+      const Expr& c = *conditions[i];
+      if (c.kind != ExprKind::kBinary || c.function != "==") continue;
+      for (int side : {0, 1}) {
+        const Expr &index = c.args[side], &value = c.args[1 - side];
+        if (index.kind != ExprKind::kIndex || rank_of(value, parts_) != 1 || (dims_of(value) & kept) != 0) continue;
+        const auto at = std::find(program_.dims.begin(), program_.dims.begin() + program_.lhs_count, index.index);
+        if (at == program_.dims.begin() + program_.lhs_count || uses(body.args[1], index.index)) continue;
+        bool alone = true;
+        for (size_t k = 0; k < conditions.size(); ++k) alone = alone && (k == i || !uses(*conditions[k], index.index));
+        if (!alone) continue;
+        program_.scattered = static_cast<int>(at - program_.dims.begin());
+        const Interval range = program_.ranges[program_.scattered];
+        const int found = as(compile(value), DType::kInt64);
+        const int inside = binary("and", binary(">=", found, integer(range.lo), DType::kBool), binary("<", found, integer(range.hi), DType::kBool), DType::kBool);
+        program_.b = select(inside, binary("-", found, integer(range.lo), DType::kInt64), integer(0));
+        int counts = inside;
+        for (size_t k = 0; k < conditions.size(); ++k)
+          if (k != i) counts = binary("and", counts, as(compile(*conditions[k]), DType::kBool), DType::kBool);
+        program_.a = select(counts, as(compile(body.args[1]), real_), constant(0, real_));
+        program_.finish = Finish::kScatter;
+        return true;
+      }
+    }
+    return false;
+  }
+
   static bool uses(const Expr& e, int index) {
     if (e.kind == ExprKind::kIndex && e.index == index) return true;
     return std::any_of(e.subscripts.begin(), e.subscripts.end(), [&](const Affine& s) { return tdl::uses_index(s, index); }) ||
@@ -598,6 +637,7 @@ class Sizer {
         return program_.a + 1 == static_cast<int>(program_.code.size()) && last.dims == wanted_dims() &&
                (last.kind == Kind::kUnary || last.kind == Kind::kBinary || last.kind == Kind::kSelect || last.kind == Kind::kCast);
       }
+      case Finish::kScatter: return false;
       case Finish::kReduce: return program_.reducer != tdl::Reducer::kProd && (program_.code[program_.a].dims & lhs_mask()) == wanted_dims();
       case Finish::kProduct: {
         const ProductDims d = product_dims(program_);
@@ -621,6 +661,7 @@ class Sizer {
         break;
       case Finish::kReduce: reduce(); break;
       case Finish::kProduct: multiply(); break;
+      case Finish::kScatter: scatter(); break;
     }
     for (int64_t& o : offsets_) drop(o);
   }
@@ -723,6 +764,15 @@ class Sizer {
       replace(elements * element);
     }
     store(offset, elements);
+  }
+
+  // Places, and values as [summed, the rest].
+  void scatter() {
+    int64_t summed = 1, rest = 1;
+    for (size_t d = 0; d < block_.size(); ++d) (static_cast<int>(d) < program_.lhs_count ? rest : summed) *= block_[d];
+    int64_t places = take(summed * bytes_of(DType::kInt64));
+    int64_t values = take(summed * (rest / block_[program_.scattered]) * bytes_of(program_.dtype));
+    drop(values), drop(places);
   }
 
   void multiply() {

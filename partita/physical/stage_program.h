@@ -64,8 +64,10 @@ struct StageProgram {
   int lhs_count = 0;               // the first dims: those of the left side
   std::vector<StageInstr> code;
   // What becomes of the last values. kStore: value a is written. kReduce: it is reduced first. kProduct: the sum of the
-  // products of a and b, as a batched matrix product.
-  enum class Finish { kStore, kReduce, kProduct } finish = Finish::kStore;
+  // products of a and b, as a batched matrix product. kScatter: values a of the reduced dimensions are added to the elements at
+  // b (int64, from the range's beginning) of dimension `scattered`, which neither depends on.
+  enum class Finish { kStore, kReduce, kProduct, kScatter } finish = Finish::kStore;
+  int scattered = -1;
   int a = -1, b = -1;
   // kProduct: where value `hidden` (a boolean of dimensions of the left side) is true, the product is value `zero`. -1: nowhere.
   int hidden = -1, zero = -1;
