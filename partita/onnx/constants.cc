@@ -504,6 +504,11 @@ Values evaluate_constant(const Node& node, const std::vector<const Values*>& ope
   if (const auto found = binaries().find(node.operation); found != binaries().end()) {
     if (operands.empty() || !operands[0]) fail("an operand is missing");
     Values result = *operands[0];
+    if (node.operation == "Pow" && operands.size() == 2 && operands[1] && is_float(result.dtype) != is_float(operands[1]->dtype)) {
+      const DType base = result.dtype;  // which the result has; computed in the floating one
+      const auto real = [](const Values& x) { return is_float(x.dtype) ? x : cast(x, DType::kFloat64); };
+      return cast(binary(found->second, real(result), real(*operands[1])), base);
+    }
     for (std::size_t i = 1; i < operands.size(); ++i) {
       if (!operands[i]) fail("an operand is missing");
       result = binary(found->second, result, *operands[i]);

@@ -171,6 +171,111 @@ Results convolution(NodeContext& n) {
   return {n.op("conv2d", std::move(operands), std::move(attributes))};
 }
 
+// The gradient of a convolution with respect to its input, as an operation of its own: w is [inputs, outputs/groups, r, t].
+Results transposed_convolution(NodeContext& n) {
+  const Shape x = with_height(n.shape(0)), w = with_height(n.shape(1));
+  if (x.size() != 4 || w.size() != 4 || n.rank(0) != n.rank(1))
+    fail("a transposed convolution of {} with {}: only those over one or two axes are supported", shape_text(n.shape(0)), shape_text(n.shape(1)));
+  tdl::Attributes attributes = windows(n, x, {w[2], w[3]});
+  std::vector<int64_t> more = n.integers("output_padding");
+  if (n.rank(0) == 3 && more.size() == 1) more.insert(more.begin(), 0);
+  if (more.empty()) more = {0, 0};
+  if (more.size() != 2) fail("output_padding of {} numbers", more.size());
+  auto extent = [&](std::size_t a, const char* stride, const char* dilation, const char* before, const char* after) {
+    return d(x[2 + a] - 1) * attributes.at(stride) + attributes.at(dilation) * d(w[2 + a] - 1) + 1 + d(more[a]) - attributes.at(before) - attributes.at(after);
+  };
+  // The extents are as the pads leave them; where they are given, the pads follow, the odd one behind only for SAME_UPPER.
+  const std::string automatic = n.text("auto_pad", "NOTSET");
+  const std::vector<int64_t> given = n.integers("output_shape");
+  if (!given.empty() && given.size() + 2 != n.rank(0)) fail("output_shape of {} axes", given.size());
+  auto fit = [&](std::size_t a, const char* stride, const char* dilation, const char* before, const char* after, const char* result) {
+    if (given.empty() && !automatic.starts_with("SAME")) {
+      attributes[result] = extent(a, stride, dilation, before, after);
+      return;
+    }
+    attributes[before] = attributes[after] = 0;
+    attributes[result] = given.empty() ? d(x[2 + a]) * attributes.at(stride) : n.rank(0) == 3 ? (a == 0 ? 1 : d(given[0])) : d(given[a]);
+    const double total = std::max(0.0, extent(a, stride, dilation, before, after) - attributes.at(result)), half = std::floor(total / 2);
+    attributes[before] = automatic == "SAME_UPPER" ? half : total - half;
+    attributes[after] = total - attributes.at(before);
+  };
+  fit(0, "sh", "dh", "pt", "pb", "height");
+  fit(1, "sw", "dw", "pl", "pr", "width");
+  attributes["groups"] = d(n.integer("group", 1));
+  TensorId y = n.before("conv2d_data_grad", {n.reshaped_before(n.tensor(0), x), n.reshaped_before(n.tensor(1), w)}, std::move(attributes));
+  if (n.present(2) && !n.is_filled_with(2, 0)) y = n.before("add", {y, n.reshaped_before(n.tensor(2), {n.build.shape(y)[1], 1, 1})});
+  if (n.rank(0) == 3) return without_height(n, y);
+  return {n.made(y)};
+}
+
+// ---------------------------------------------------------------- resizing
+
+// Where place `i` of `to` lies among the `from` places, by ONNX's coordinate transformation.
+double source_place(const std::string& mode, int64_t i, int64_t from, int64_t to, double scale) {
+  const double at = static_cast<double>(i), length = scale * d(from);
+  if (mode == "asymmetric") return at / scale;
+  if (mode == "align_corners") return to == 1 ? 0 : at * d(from - 1) / (length - 1);
+  if (mode == "pytorch_half_pixel") return length > 1 ? (at + 0.5) / scale - 0.5 : 0;
+  if (mode == "half_pixel_symmetric") return d(from) / 2 * (1 - d(to) / length) + (at + 0.5) / scale - 0.5;
+  if (mode == "half_pixel") return (at + 0.5) / scale - 0.5;
+  fail("coordinate_transformation_mode {}", mode);
+}
+
+int64_t nearest(const std::string& mode, double place) {
+  if (mode == "floor") return static_cast<int64_t>(std::floor(place));
+  if (mode == "ceil") return static_cast<int64_t>(std::ceil(place));
+  if (mode == "round_prefer_ceil") return static_cast<int64_t>(std::floor(place + 0.5));
+  if (mode == "round_prefer_floor") return static_cast<int64_t>(std::ceil(place - 0.5));
+  fail("nearest_mode {}", mode);
+}
+
+// Axis by axis: the nearest place by a gather, two neighbours by two and a weighted sum.
+Results resize(NodeContext& n) {
+  const Shape& x = n.shape(0);
+  const std::string mode = n.text("mode", "nearest"), where = n.text("coordinate_transformation_mode", "half_pixel"), round = n.text("nearest_mode", "round_prefer_floor");
+  if (mode != "nearest" && mode != "linear") fail("mode {}: only nearest and linear are supported", mode);
+  if (n.integer("antialias", 0)) fail("antialias is not supported");
+  if (n.text("keep_aspect_ratio_policy", "stretch") != "stretch") fail("keep_aspect_ratio_policy {}", n.text("keep_aspect_ratio_policy", ""));
+  std::vector<int64_t> axes = n.integers("axes");
+  if (axes.empty()) {
+    axes.resize(x.size());
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  const Values* scales = n.constant(2, "scales");
+  const std::vector<int64_t> sizes = n.list("sizes", 3);
+  const bool by_size = !scales || scales->real.empty();
+  if ((by_size ? sizes.size() : scales->real.size()) != axes.size()) fail("scales or sizes for {} axes are needed", axes.size());
+  TensorId y = n.tensor(0);
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const std::size_t a = static_cast<std::size_t>(axis_of(axes[i], x.size()));
+    const int64_t from = x[a];
+    const double scale = by_size ? d(sizes[i]) / d(from) : scales->real[i];
+    if (!(scale > 0 && scale < 1e6) || from < 1) fail("a scale of {} for {} places", scale, from);
+    const int64_t to = by_size ? sizes[i] : static_cast<int64_t>(std::floor(scale * d(from)));
+    if (to == from && scale == 1) continue;
+    check_room({to});
+    Values low{.dtype = DType::kInt64, .shape = {to}}, high = low, part{.dtype = n.dtype(0), .shape = Shape(x.size() - a, 1)};
+    part.shape[0] = to;
+    for (int64_t t = 0; t < to; ++t) {
+      const double place = source_place(where, t, from, to, scale);
+      const int64_t first = mode == "nearest" ? nearest(round, place) : static_cast<int64_t>(std::floor(place));
+      low.integer.push_back(std::clamp<int64_t>(first, 0, from - 1));
+      high.integer.push_back(std::clamp<int64_t>(first + 1, 0, from - 1));
+      part.real.push_back(place - std::floor(place));
+    }
+    const tdl::Attributes along{{"axis", d(static_cast<int64_t>(a))}};
+    const TensorId lower = n.before("gather", {y, n.constant_tensor(std::move(low), fmt::format("places{}", a))}, along);
+    if (mode == "nearest") {
+      y = lower;
+      continue;
+    }
+    const TensorId upper = n.before("gather", {y, n.constant_tensor(std::move(high), fmt::format("next{}", a))}, along);
+    const TensorId weight = n.constant_tensor(std::move(part), fmt::format("weights{}", a));
+    y = n.before("add", {lower, n.before("mul", {n.before("sub", {upper, lower}), weight})});
+  }
+  return {n.made(y)};
+}
+
 Results pool(NodeContext& n, const char* definition, tdl::Attributes more) {
   const Shape x = with_height(n.shape(0));
   std::vector<int64_t> kernel = n.integers("kernel_shape");
@@ -512,6 +617,8 @@ void add_layer_converters(Converters& table) {
   table["MatMul"] = matmul;
   table["Einsum"] = einsum;
   table["Conv"] = convolution;
+  table["ConvTranspose"] = transposed_convolution;
+  table["Resize"] = resize;
   table["MaxPool"] = max_pool;
   table["AveragePool"] = average_pool;
   table["GlobalAveragePool"] = [](NodeContext& n) { return global_pool(n, "reduce_mean"); };

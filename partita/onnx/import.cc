@@ -176,6 +176,11 @@ class Importer {
       for (const std::string& name : node.outputs) state_.producer[name] = &node;
       if (node.operation == "BatchNormalization" && node.inputs.size() == 5)
         for (std::size_t i : {3, 4}) running_.insert(node.inputs[i]);
+      // Numbers that say how, and are no weights.
+      static const std::map<std::string, std::vector<std::size_t>> settings{{"Resize", {1, 2}}, {"Clip", {1, 2}}, {"Pad", {2}}, {"OneHot", {2}}, {"Dropout", {1}}, {"Range", {0, 1, 2}}};
+      if (const auto found = settings.find(node.operation); found != settings.end())
+        for (std::size_t i : found->second)
+          if (i < node.inputs.size()) settings_.insert(node.inputs[i]);
     }
   }
 
@@ -307,7 +312,7 @@ class Importer {
     if (!is_float(initializer.dtype) || initializer.kind == "BUFFER") return false;
     if (initializer.kind == "PARAMETER") return true;
     const bool owned = name.find('.') != std::string::npos && name.find('/') == std::string::npos;
-    if (initializer.shape.empty()) return false;
+    if (initializer.shape.empty() || settings_.contains(name)) return false;
     if (!initializer.folded_from.empty()) return initializer.folded_from.size() == 1 && initializer.folded_from[0].find('.') != std::string::npos;
     if (model().from_dynamo) return owned;
     return owned || volume(initializer.shape) != 1;
@@ -521,7 +526,7 @@ class Importer {
   GraphBuilder build_;
   ImportState state_;
   std::vector<bool> live_;
-  std::set<std::string> running_;                   // names of running statistics
+  std::set<std::string> running_, settings_;           // names of running statistics, and of numbers that say how
   std::map<std::string, std::string> untransposed_;    // a matrix of the file -> the weight whose transpose it is
   std::map<std::string, std::string> folded_weights_;  // such a weight that the file does not have -> the matrix
   std::map<std::string, std::string> clones_;          // a parameter that the exporter has merged -> the one into which
