@@ -285,6 +285,14 @@ Results pool(NodeContext& n, const char* definition, tdl::Attributes more) {
   attributes["kh"] = d(kernel[0]);
   attributes["kw"] = d(kernel[1]);
   attributes["ceil"] = d(n.integer("ceil_mode", 0));
+  // A window larger than all there is, rounded up to one: it has all there is.
+  const auto fit = [&](std::size_t a, const char* extent, const char* stride, const char* dilation, const char* before, const char* after) {
+    const double all = d(x[2 + a]) + attributes.at(before) + attributes.at(after), beyond = attributes.at(extent) - all;
+    if (!n.integer("ceil_mode", 0) || attributes.at(dilation) != 1 || beyond <= 0 || beyond >= attributes.at(stride) || all < 1) return;
+    attributes[extent] = attributes[stride] = all;
+  };
+  fit(0, "kh", "sh", "dh", "pt", "pb");
+  fit(1, "kw", "sw", "dw", "pl", "pr");
   attributes.merge(more);
   if (n.rank(0) == 3) return without_height(n, n.before(definition, {n.reshaped_before(n.tensor(0), x)}, std::move(attributes)));
   return {n.op(definition, {n.tensor(0)}, std::move(attributes))};
