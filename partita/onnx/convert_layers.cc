@@ -520,7 +520,8 @@ TensorId repeated_heads(NodeContext& n, TensorId x, int64_t heads) {
   return n.reshaped_before(wide, {s[0], heads, s[2], s[3]});
 }
 
-// softmax(scale q k' + mask) v, by ONNX's function body. Rows that are masked as a whole are 0.
+// softmax(scale q k' + mask) v: one operation, or with a cap on the scores by ONNX's function body. Rows that are masked as a
+// whole are 0.
 Results attention(NodeContext& n) {
   for (std::size_t i : {4, 5, 6})
     if (n.present(i)) fail("past keys and values are not supported; export the model without a cache (use_cache=False)");
@@ -529,6 +530,14 @@ Results attention(NodeContext& n) {
   const bool flat = n.rank(0) == 3;
   const TensorId q = with_heads(n, 0, "q_num_heads");
   const Shape qs = n.build.shape(q);
+  if (n.real("softcap", 0) <= 0) {
+    std::vector<TensorId> operands{q, with_heads(n, 1, "kv_num_heads"), with_heads(n, 2, "kv_num_heads")};
+    if (n.present(3)) operands.push_back(n.tensor(3));
+    const tdl::Attributes attributes{{"scale", n.real("scale", 0)}, {"causal", d(n.integer("is_causal", 0))}};
+    if (!flat) return {n.op("attention", std::move(operands), attributes)};
+    const TensorId heads = n.before("transpose", {n.before("attention", std::move(operands), attributes)}, listed("perm", {0, 2, 1, 3}));
+    return {n.reshaped(heads, {qs[0], qs[2], volume(n.build.shape(heads)) / std::max<int64_t>(1, qs[0] * qs[2])})};
+  }
   const TensorId k = repeated_heads(n, with_heads(n, 1, "kv_num_heads"), qs[1]), v = repeated_heads(n, with_heads(n, 2, "kv_num_heads"), qs[1]);
   const int64_t keys = n.build.shape(k)[2];
   const DType dtype = n.dtype_of(q);
