@@ -18,7 +18,9 @@ function(partita_installed)
   target_link_options(partita_library INTERFACE $<INSTALL_INTERFACE:LINKER:-rpath,$<INSTALL_PREFIX>/${CMAKE_INSTALL_LIBDIR}>)
   set_target_properties(partita_library PROPERTIES EXPORT_NAME partita)
 
-  set_target_properties(partita_engine PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  get_target_property(torch partita_torch_cpu IMPORTED_LOCATION)
+  cmake_path(GET torch PARENT_PATH torch)
+  set_target_properties(partita_engine PROPERTIES INSTALL_RPATH ${torch})
   install(TARGETS partita RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(TARGETS partita_engine LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(TARGETS partita_library partita_pipeline partita_flags partita_onnx_proto ${rooms} EXPORT partita
