@@ -46,5 +46,6 @@ std::vector<ModelFamily> resnet_families();
 std::vector<ModelFamily> recurrent_families();
 ModelFamily wide_deep_family();
 ModelFamily transformer_family();
+std::vector<ModelFamily> pretrained_families();
 
 }  // namespace partita

@@ -14,6 +14,12 @@ tdl::Attributes window(int64_t stride, Extent2 padding) {
   return {{"sh", s}, {"sw", s}, {"pt", rows}, {"pb", rows}, {"pl", columns}, {"pr", columns}};
 }
 
+tdl::Attributes listed(const char* name, const Shape& values) {
+  tdl::Attributes attributes;
+  for (size_t i = 0; i < values.size(); ++i) attributes[fmt::format("{}.{}", name, i)] = static_cast<double>(values[i]);
+  return attributes;
+}
+
 tdl::Attributes pooling(int64_t kernel, int64_t stride, int64_t padding) {
   tdl::Attributes attributes = window(stride, padding);
   attributes["kh"] = attributes["kw"] = static_cast<double>(kernel);
@@ -81,6 +87,19 @@ TensorId Layers::average_pool(TensorId x, const std::string& name, int64_t kerne
 
 TensorId Layers::global_average(TensorId x, const std::string& name) {
   return b.op("flatten", {b.op("global_average_pool", {x}, {}, name)}, {{"axis", 1}}, name + ".flatten");
+}
+
+TensorId Layers::split_heads(TensorId x, const std::string& name, int64_t heads) {
+  const Shape shape = b.shape(x);
+  if (shape.at(2) % heads) fail("'{}': {} columns are not {} equal heads", name, shape[2], heads);
+  const TensorId parts = b.op("reshape", {x}, listed("shape", {shape[0], shape[1], heads, shape[2] / heads}), name + ".heads");
+  return b.op("transpose", {parts}, listed("perm", {0, 2, 1, 3}), name + ".transpose");
+}
+
+TensorId Layers::merge_heads(TensorId x, const std::string& name) {
+  const Shape shape = b.shape(x);
+  const TensorId parts = b.op("transpose", {x}, listed("perm", {0, 2, 1, 3}), name + ".transpose");
+  return b.op("reshape", {parts}, listed("shape", {shape[0], shape[2], shape[1] * shape[3]}), name + ".merge");
 }
 
 TensorId Layers::concat(std::vector<TensorId> parts, const std::string& name, int64_t axis) {

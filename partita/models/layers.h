@@ -42,6 +42,9 @@ class Layers {
   // [n, c, height, width] -> [n, c]
   TensorId global_average(TensorId x, const std::string& name);
   TensorId concat(std::vector<TensorId> parts, const std::string& name, int64_t axis = 1);
+  // [batch, steps, heads size] -> [batch, heads, steps, size], and back.
+  TensorId split_heads(TensorId x, const std::string& name, int64_t heads);
+  TensorId merge_heads(TensorId x, const std::string& name);
   TensorId parameter(const std::string& name, Shape shape, double bound, double fill = 0);
 
   GraphBuilder& b;

@@ -49,7 +49,7 @@ TEST(Models, ParameterCounts) {
             124'439'808 + 50'257 * 768);
 }
 
-// torchvision's counts.
+// torchvision's and Hugging Face's counts.
 TEST(Models, PublishedParameterCounts) {
   const auto registry = standard_ops();
   for (const auto& [reference, count] : {std::pair<const char*, int64_t>{"zoo:alexnet?batch=2", 61'100'840},
@@ -60,7 +60,14 @@ TEST(Models, PublishedParameterCounts) {
                                          {"zoo:resnet-101?batch=2", 44'549'160},
                                          {"zoo:resnet-152?batch=2", 60'192'808},
                                          {"zoo:inception-v3?batch=2", 27'161'264},
-                                         {"zoo:inception-v3?batch=2,auxiliary=0", 23'834'568}})
+                                         {"zoo:inception-v3?batch=2,auxiliary=0", 23'834'568},
+                                         {"zoo:vit-b16?batch=2", 86'567'656},
+                                         {"zoo:bert-base?batch=2", 109'482'240},
+                                         {"zoo:gpt2?batch=2", 124'439'808},
+                                         {"zoo:gpt2-xl?batch=2", 1'557'611'200},
+                                         {"zoo:llama-3-8b", 8'030'261'248},
+                                         {"zoo:llama-3-70b", 70'553'706'496},
+                                         {"zoo:llama-3-405b", 405'853'388'800}})
     EXPECT_EQ(parameters(build_model(reference, {}, registry).graph), count) << reference;
 }
 
@@ -154,6 +161,10 @@ TEST(Models, TextRoundTripsAndBackwardOpsAreLinked) {
                                 "zoo:resnet-50?batch=2,image=32,width=2", "zoo:inception-v3?batch=2",
                                 "zoo:rnn-4-4K?batch=2,steps=2", "zoo:rnnlm?batch=2,steps=2,hidden=4,vocabulary=5,cell=gru",
                                 "zoo:rnntc?batch=2,steps=2,hidden=4,vocabulary=5", "zoo:nmt?batch=2,steps=2,hidden=4,vocabulary=5",
+                                "zoo:gpt2?batch=2,steps=3,layers=1,hidden=8,heads=2,vocabulary=5,positions=4",
+                                "zoo:bert-base?batch=2,steps=3,layers=1,hidden=8,heads=2,vocabulary=5,positions=4",
+                                "zoo:llama-3-8b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=6,vocabulary=5",
+                                "zoo:vit-b16?batch=2,image=32,layers=1,hidden=8,heads=2,classes=3",
                                 "zoo:wide-deep?batch=2,vocabulary=5,width=4", "zoo:insightface?batch=2,image=32,classes=5,width=2",
                                 "zoo:transformer", "zoo:transformer?fine=true,dropout=0.1,layers=1"}) {
     SCOPED_TRACE(reference);
@@ -193,6 +204,8 @@ TEST(Models, GradientsEqualNumericOnes) {
                                 "zoo:resnet-18?batch=4,image=32,width=1,classes=3",
                                 "zoo:rnnlm?batch=2,steps=2,hidden=3,vocabulary=3",
                                 "zoo:nmt?batch=2,steps=3,hidden=3,vocabulary=3,cell=gru",
+                                "zoo:gpt2?batch=2,steps=3,layers=1,hidden=4,heads=2,vocabulary=3,positions=4",
+                                "zoo:llama-3-8b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=3,vocabulary=3",
                                 "zoo:wide-deep?batch=3,vocabulary=3,width=3,layers=2,fields=2,dense=2,embedding=2",
                                 "zoo:transformer?batch=2,steps=3,layers=1,heads=2,hidden=4,inner=6,vocabulary=3,dropout=0.2",
                                 "zoo:transformer?batch=1,steps=3,layers=1,heads=2,hidden=4,inner=4,vocabulary=3,fine=true"}) {

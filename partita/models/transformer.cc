@@ -36,13 +36,13 @@ class Builder {
 
   TensorId attention(TensorId x, const std::string& name) {
     const int64_t hidden = b_.shape(x)[2];
-    const TensorId q = split_heads(layers.linear(x, name + ".q", hidden), name + ".q"),
-                   k = split_heads(layers.linear(x, name + ".k", hidden), name + ".k"),
-                   v = split_heads(layers.linear(x, name + ".v", hidden), name + ".v");
+    auto heads = [&](const std::string& part) {
+      return layers.split_heads(layers.linear(x, part, hidden), part, heads_);
+    };
+    const TensorId q = heads(name + ".q"), k = heads(name + ".k"), v = heads(name + ".v");
     b_.set_source({name, ""});
     const TensorId o = fine_ ? elementary_attention(q, k, v, name) : b_.op("attention", {q, k, v}, {{"causal", causal_}}, name);
-    const TensorId merged = b_.op("reshape", {b_.op("transpose", {o}, permuted(), name + ".transpose")},
-                                  shape_of(b_.shape(x)), name + ".merge");
+    const TensorId merged = layers.merge_heads(o, name);
     return layers.linear(merged, name + ".out", hidden);
   }
 
@@ -55,21 +55,6 @@ class Builder {
   Layers layers;
 
  private:
-  static tdl::Attributes shape_of(const Shape& shape) {
-    tdl::Attributes attributes;
-    for (std::size_t a = 0; a < shape.size(); ++a) attributes[fmt::format("shape.{}", a)] = static_cast<double>(shape[a]);
-    return attributes;
-  }
-  static tdl::Attributes permuted() { return {{"perm.0", 0}, {"perm.1", 2}, {"perm.2", 1}, {"perm.3", 3}}; }
-
-  // [batch, steps, hidden] to [batch, heads, steps, size].
-  TensorId split_heads(TensorId x, const std::string& name) {
-    const Shape shape = b_.shape(x);
-    const TensorId parts =
-        b_.op("reshape", {x}, shape_of({shape[0], shape[1], heads_, shape[2] / heads_}), name + ".heads");
-    return b_.op("transpose", {parts}, permuted(), name + ".transpose");
-  }
-
   TensorId elementary_attention(TensorId q, TensorId k, TensorId v, const std::string& name) {
     const int64_t steps = b_.shape(q)[2];
     const double size = static_cast<double>(b_.shape(q)[3]);
