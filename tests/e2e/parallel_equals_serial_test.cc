@@ -99,8 +99,8 @@ TEST(ParallelEqualsSerial, RnnLm) {
 
 // The others are in the long matrix.
 TEST(ParallelEqualsSerial, Inception) {
-  expect_equal({kModels[4], "data-parallel", 8, 24, 2});
-  expect_equal({kModels[4], "soybean", 3, 24, 2});
+  expect_equal({kModels[4], "data-parallel", 8, 8, 2});
+  expect_equal({kModels[4], "soybean", 3, 7, 2});
 }
 
 TEST(ParallelEqualsSerial, Transformer) {
