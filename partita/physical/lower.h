@@ -19,6 +19,7 @@ struct LowerOptions {
   // their first reader. false, for comparison: updates after everything else, transfers as soon as they are ready.
   bool control_edges = true;
   Schedule schedule = Schedule::kDefault;  // of micro-batches
+  std::vector<int> op_places;  // by OpId, of a plan that gives the order; empty: the graph's, and updates and stages as above
   bool transfer_slack = false;  // one count more for registers on either side of a transfer (section 3)
 };
 

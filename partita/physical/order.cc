@@ -145,14 +145,16 @@ void make_order(PhysicalGraph& graph, const LowerOptions& options) {
     const int v = plain[i];
     const Node& node = table.nodes[v];
     const Task& task = graph.task(node.task);
-    const int place = task.op.value;
+    const bool given = !options.op_places.empty() && task.op.valid();
+    const int place = given ? options.op_places[task.op.index()] : task.op.value;
     Task::Turn turn = task.turn;
     if (task.phase == Phase::kUpdate && turn == Task::Turn::kInPlace) turn = Task::Turn::kEager;
+    if (given && turn == Task::Turn::kEager && std::holds_alternative<KernelWork>(task.work)) turn = Task::Turn::kInPlace;
     if (!options.control_edges && turn == Task::Turn::kLazy && is_transfer(task)) turn = Task::Turn::kEager;
     const Key as_ready{-1, place, 0};
     switch (turn) {
       case Task::Turn::kInPlace:
-        keys[v] = {ticks.of(task.stage, task.phase, node.act), place, 0};
+        keys[v] = {given ? 0 : ticks.of(task.stage, task.phase, node.act), place, 0};
         break;
       case Task::Turn::kEager:
         keys[v] = !options.control_edges && task.phase == Phase::kUpdate && !is_transfer(task) ? Key{ticks.end(), place, 0} : as_ready;

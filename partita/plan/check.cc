@@ -88,6 +88,31 @@ void check_placement(const Tensor& tensor, const Placement& placement, const Clu
   }
 }
 
+// Rule: each op once, after all that it must follow. An order that breaks it asks for a cycle.
+void check_order(const Graph& graph, const std::vector<OpId>& order) {
+  if (order.empty()) return;
+  std::vector<int> place(graph.ops.size(), -1);
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (order[i].value < 0 || order[i].index() >= graph.ops.size()) fail("plan: order: op {} is unknown", order[i].value);
+    int& at = place[order[i].index()];
+    if (at >= 0) fail("plan: order: op '{}' stands twice", graph.op(order[i]).name);
+    at = static_cast<int>(i);
+  }
+  for (size_t i = 0; i < place.size(); ++i)
+    if (place[i] < 0) fail("plan: order: op '{}' is missing; the order names all ops or none", graph.ops[i].name);
+  auto expect_before = [&](OpId first, OpId then, const std::string& tensor, const char* why) {
+    if (first.valid() && first != then && place[first.index()] > place[then.index()])
+      fail("plan: order: op '{}' stands before '{}', which {} '{}': a cycle", graph.op(then).name, graph.op(first).name, why, tensor);
+  };
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    for (TensorId t : graph.ops[i].operands) {
+      expect_before(graph.tensor(t).producer, OpId(i), graph.tensor(t).name, "makes its operand");
+      if (TensorId next = graph.replacement_of(t); next.valid())
+        expect_before(OpId(i), graph.tensor(next).producer, graph.tensor(t).name, "reads what it replaces,");
+    }
+  }
+}
+
 // The bytes of a step, counted from its boxes, without looking at what boxing said.
 int64_t counted_bytes(const Step& step, int64_t element) {
   int64_t elements = 0;
@@ -125,6 +150,7 @@ CheckReport check(const Graph& graph, const Plan& plan, const Cluster& cluster) 
   if (plan.ops.size() != graph.ops.size())
     fail("plan: it has {} ops, model '{}' has {}: the plan is for another model", plan.ops.size(), graph.name, graph.ops.size());
   for (size_t i = 0; i < graph.ops.size(); ++i) check_op(graph.ops[i], plan.ops[i], cluster);
+  check_order(graph, plan.order);
   for (const auto& [id, placement] : plan.kept) {
     if (id.index() >= graph.tensors.size()) fail("plan: kept tensor {} is unknown", id.value);
     const Tensor& tensor = graph.tensor(id);

@@ -244,7 +244,13 @@ std::string print(const Plan& plan, const Graph& graph) {
   if (plan.paper_cost) text += fmt::format("  \"paper_cost\": {},\n", Json(*plan.paper_cost).dump());
   text += fmt::format("  \"meshes\": {},\n", object_lines(mesh_list));
   text += fmt::format("  \"ops\": {},\n", object_lines(ops));
-  text += fmt::format("  \"kept\": {}\n", object_lines(kept));
+  text += fmt::format("  \"kept\": {}", object_lines(kept));
+  if (!plan.order.empty()) {
+    Json order = Json::array();
+    for (OpId id : plan.order) order.push_back(graph.op(id).name);
+    text += fmt::format(",\n  \"order\": {}", order.dump());
+  }
+  text += "\n";
   return text + "}\n";
 }
 
@@ -277,6 +283,11 @@ Plan parse_plan(std::string_view text, const Graph& graph) {
     if (!id.valid()) fail("plan: tensor '{}' is not in model '{}': the plan is for another model", name, graph.name);
     plan.kept[id] = read_placement(value, meshes, fmt::format("plan: tensor '{}'", name));
   }
+  if (in.optional("order"))
+    for (const std::string& name : in.value<std::vector<std::string>>("order")) {
+      plan.order.push_back(graph.find_op(name));
+      if (!plan.order.back().valid()) fail("plan: order: op '{}' is not in model '{}'", name, graph.name);
+    }
   in.done();
   return plan;
 }
@@ -299,7 +310,7 @@ Pins parse_pins(std::string_view text, const Graph& graph) {
   Json json = parse_json(text);
   Fields in(json, "pins");
   // A whole plan serves as well.
-  for (const char* other : {"schema_version", "model", "cluster", "search", "objective", "paper_cost"}) in.optional(other);
+  for (const char* other : {"schema_version", "model", "cluster", "search", "objective", "paper_cost", "order"}) in.optional(other);
   Pins pins;
   std::map<std::string, Mesh> meshes;
   if (in.optional("meshes")) meshes = read_meshes(in.object("meshes"));

@@ -48,6 +48,9 @@ struct Plan {
   std::vector<OpChoice> ops;  // by OpId
   // Inputs, constants, parameters and state always; another tensor where it differs from its producer's layout.
   std::map<TensorId, Placement> kept;
+  // Every op once, each after those whose results it reads, and after the readers of what it replaces. Empty: the graph's own order, an
+  // update as soon as its gradient is whole.
+  std::vector<OpId> order;
   std::optional<double> paper_cost;  // in the search's own measure
   bool operator==(const Plan&) const = default;
 };

@@ -1,6 +1,7 @@
 // What a plan computes is what one device computes: for every search, device count and model, in float64 to 1e-10.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -117,6 +118,68 @@ TEST(ParallelEqualsSerial, Optimizers) {
                                      Optimizer{"adagrad", 0.01}, Optimizer{"sgd?nesterov=1", 0.1, 0.9, 0, 0.01, "linear?steps=4"}})
     for (int devices : {2, 3, 4})
       for (const char* search : kSearches) expect_equal({kModels[0], search, devices, 24, 5, DType::kFloat64, optimizer});
+}
+
+// An order drawn from all that the graph allows.
+std::vector<OpId> random_order(const Graph& graph, uint64_t seed) {
+  std::vector<std::vector<int>> followers(graph.ops.size());
+  std::vector<int> waits(graph.ops.size(), 0);
+  auto before = [&](int first, int then) {
+    if (first != then) followers[first].push_back(then), ++waits[then];
+  };
+  for (int i = 0; i < static_cast<int>(graph.ops.size()); ++i)
+    for (TensorId t : graph.ops[i].operands) {
+      if (OpId producer = graph.tensor(t).producer; producer.valid()) before(producer.value, i);
+      if (TensorId next = graph.replacement_of(t); next.valid()) before(i, graph.tensor(next).producer.value);
+    }
+  Rng rng(seed);
+  std::vector<int> ready;
+  for (int i = 0; i < static_cast<int>(waits.size()); ++i)
+    if (waits[i] == 0) ready.push_back(i);
+  std::vector<OpId> order;
+  while (!ready.empty()) {
+    std::swap(ready[rng.below(ready.size())], ready.back());
+    const int i = ready.back();
+    ready.pop_back();
+    order.push_back(OpId(static_cast<size_t>(i)));
+    for (int then : followers[i])
+      if (--waits[then] == 0) ready.push_back(then);
+  }
+  return order;
+}
+
+// A plan's own order is the order of each device's ops, and changes nothing of what is computed.
+TEST(ParallelEqualsSerial, UnderRandomOrders) {
+  for (const char* search : {"data-parallel", "soybean"})
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
+      SCOPED_TRACE(fmt::format("{}, seed {}", search, seed));
+      Request request;
+      request.model = kModels[1];
+      request.bindings["batch"] = "24";
+      request.optimizer = {"sgd", 0.01, 0.9, 0.0};
+      request.dtype = DType::kFloat64;
+      request.cluster = "local:3";
+      request.search = search;
+      Runner runner;
+      Planned planned = plan_model(request, runner);
+      planned.plan.order = random_order(planned.training, seed);
+      EXPECT_EQ(parse_plan(print(planned.plan, planned.training), planned.training), planned.plan);
+      finish(planned, std::nullopt, runner);
+      std::vector<OpId> first;  // of device 0
+      for (const Node& node : planned.physical.order) {
+        const Task& task = planned.physical.task(node.task);
+        if (std::holds_alternative<KernelWork>(task.work) && task.device.value == 0 && task.op.valid() && (first.empty() || first.back() != task.op)) first.push_back(task.op);
+      }
+      std::vector<OpId> expected = planned.plan.order;
+      std::erase_if(expected, [&](OpId op) { return std::find(first.begin(), first.end(), op) == first.end(); });
+      EXPECT_EQ(first, expected);
+      TrainOptions options;
+      options.steps = 3;
+      TrainReport report = train(planned, options, kernels());
+      compare_with(train_serial(planned.training, options, kernels()), report);
+      EXPECT_LE(*report.max_error_vs_serial, 1e-10);
+      EXPECT_LE(*report.max_loss_error_vs_serial, 1e-10);
+    }
 }
 
 TEST(ParallelEqualsSerial, Float32MlpWithTanh) {
