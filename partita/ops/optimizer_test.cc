@@ -101,7 +101,9 @@ TEST(Optimizers, BadChoicesAreNamed) {
 
 TEST(Optimizers, NothingIsAddedUnlessAskedFor) {
   for (const Op& op : regression({}).ops)
-    if (op.phase == Phase::kUpdate) EXPECT_EQ(op.definition, "sgd");
+    if (op.phase == Phase::kUpdate) {
+      EXPECT_EQ(op.definition, "sgd");
+    }
   const Graph graph = regression({.kind = "adam", .clip_norm = 1, .schedule = "cosine?steps=9"});
   std::map<std::string, int> count;
   for (const Op& op : graph.ops) count[op.definition] += op.phase == Phase::kUpdate;
