@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "partita/base/error.h"
@@ -150,43 +151,45 @@ std::vector<int> greedy(const CostNetwork& network) {
   return value;
 }
 
-// An elimination order of all variables but those that have to be held for its tables to fit. A variable that was held often
-// is held late.
+// An elimination order by smallest next table, ties by index, of all variables but those that have to be held for tables of at most
+// 2^limit entries. A variable that was held often is held late.
 struct Cutset {
   std::vector<int> order;
   std::vector<bool> held;
 };
-Cutset choose_cutset(const CostNetwork& network, int64_t max_table, const std::vector<int>& times_held) {
+Cutset choose_cutset(const CostNetwork& network, double limit, const std::vector<int>& times_held) {
   std::vector<std::set<int>> around = neighbours(network);
-  const double limit = std::log2(static_cast<double>(max_table));
   Cutset cutset{{}, std::vector<bool>(network.variables(), false)};
-  std::set<int> left;
-  for (int v = 0; v < network.variables(); ++v) left.insert(v);
-  auto leave = [&](int v) {
-    for (int u : around[v]) around[u].erase(v);
-    left.erase(v);
+  auto weight = [&](int v) {  // log2 of the table that eliminating v makes
+    double sum = 0;
+    for (int u : around[v]) sum += std::log2(network.domain(u));
+    return sum;
   };
-  while (!left.empty()) {
-    int smallest = -1, hold = -1;
-    double smallest_weight = 0, hold_weight = 0;
-    for (int v : left) {
-      double weight = 0;
-      for (int u : around[v]) weight += std::log2(network.domain(u));
-      if (smallest < 0 || weight < smallest_weight) smallest = v, smallest_weight = weight;
-      const double held = weight / (1 + 2 * times_held[v]);
-      if (hold < 0 || held > hold_weight) hold = v, hold_weight = held;
+  std::set<std::pair<double, int>> queue;
+  std::vector<double> known(network.variables());
+  for (int v = 0; v < network.variables(); ++v) queue.insert({known[v] = weight(v), v});
+  while (!queue.empty()) {
+    int v = queue.begin()->second;
+    const bool hold = known[v] > limit;
+    if (hold) {
+      auto gain = [&](int u) { return known[u] / (1 + 2 * times_held[u]); };
+      for (const auto& [unused, u] : queue)
+        if (gain(u) > gain(v) || (gain(u) == gain(v) && u < v)) v = u;
     }
-    if (smallest_weight > limit) {
-      cutset.held[hold] = true;
-      leave(hold);
-      continue;
-    }
-    cutset.order.push_back(smallest);
-    const std::vector<int> ring(around[smallest].begin(), around[smallest].end());
-    leave(smallest);
-    for (int a : ring)
+    queue.erase({known[v], v});
+    const std::vector<int> ring(around[v].begin(), around[v].end());
+    for (int a : ring) {
+      around[a].erase(v);
+      if (hold) continue;
       for (int b : ring)
         if (a != b) around[a].insert(b);
+    }
+    for (int a : ring) {
+      queue.erase({known[a], a});
+      queue.insert({known[a] = weight(a), a});
+    }
+    if (hold) cutset.held[v] = true;
+    else cutset.order.push_back(v);
   }
   return cutset;
 }
@@ -222,7 +225,7 @@ Conditioned eliminate_around(const CostNetwork& network, int64_t max_table, int 
   result.cost = network.evaluate(result.solution);
   std::vector<int> times_held(network.variables(), 0);
   for (int idle = 0; result.rounds < rounds && idle < kIdleRounds; ++result.rounds) {
-    const Cutset cutset = choose_cutset(network, max_table, times_held);
+    const Cutset cutset = choose_cutset(network, std::log2(static_cast<double>(max_table)), times_held);
     std::vector<int> number, order(cutset.order.size());
     const CostNetwork rest = condition(network, cutset, result.solution, number);
     for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
@@ -242,33 +245,7 @@ Conditioned eliminate_around(const CostNetwork& network, int64_t max_table, int 
 }
 
 std::vector<int> small_table_order(const CostNetwork& network) {
-  int n = network.variables();
-  std::vector<std::set<int>> around = neighbours(network);
-  auto weight = [&](int v) {  // log2 of the table that eliminating v makes
-    double sum = 0;
-    for (int u : around[v]) sum += std::log2(network.domain(u));
-    return sum;
-  };
-  std::set<std::pair<double, int>> queue;
-  std::vector<double> known(n);
-  for (int v = 0; v < n; ++v) queue.insert({known[v] = weight(v), v});
-  std::vector<int> order;
-  while (!queue.empty()) {
-    int v = queue.begin()->second;
-    queue.erase(queue.begin());
-    order.push_back(v);
-    std::vector<int> ring(around[v].begin(), around[v].end());
-    for (int a : ring) {
-      around[a].erase(v);
-      for (int b : ring)
-        if (a != b) around[a].insert(b);
-    }
-    for (int a : ring) {
-      queue.erase({known[a], a});
-      queue.insert({known[a] = weight(a), a});
-    }
-  }
-  return order;
+  return choose_cutset(network, std::numeric_limits<double>::infinity(), std::vector<int>(network.variables(), 0)).order;
 }
 
 Elimination brute_force(const CostNetwork& network, int max_solutions) {
