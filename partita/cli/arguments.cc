@@ -28,18 +28,17 @@ struct Raw {
   std::optional<std::string> loss;
 };
 
-void add_model_options(CLI::App& c, Arguments& a, Raw& raw) {
+void add_model_options(CLI::App& c, Arguments& a, Raw& raw, const OpRegistry& registry) {
   c.add_option("--bind", raw.bind, "bind a symbolic dimension or a model option: k=v")->allow_extra_args(false);
   c.add_option("--batch", raw.batch, "samples a step, all devices together");
   c.add_option("--loss", raw.loss, fmt::format("{}", fmt::join(loss_names(), ", ")));
-  const auto registry = standard_ops();
-  c.add_option("--optimizer", a.request.optimizer.kind, fmt::format("{}; NAME?option=value: see `partita ops NAME`", fmt::join(optimizer_names(*registry), ", ")));
+  c.add_option("--optimizer", a.request.optimizer.kind, fmt::format("{}; NAME?option=value: see `partita ops NAME`", fmt::join(optimizer_names(registry), ", ")));
   c.add_option("--lr", a.request.optimizer.lr, "learning rate");
   c.add_option("--momentum", a.request.optimizer.momentum, "of sgd");
   c.add_option("--weight-decay", a.request.optimizer.weight_decay, "of the optimizer");
   c.add_option("--clip-norm", a.request.optimizer.clip_norm, "largest norm of all gradients together");
   c.add_option("--schedule", a.request.optimizer.schedule,
-               fmt::format("of the learning rate: {}; NAME?warmup=N,steps=N", fmt::join(schedule_names(*registry), ", ")));
+               fmt::format("of the learning rate: {}; NAME?warmup=N,steps=N", fmt::join(schedule_names(registry), ", ")));
   c.add_option("--dtype", raw.dtype, "float32 or float64");
 }
 
@@ -62,6 +61,7 @@ bool is_plan_file(const std::string& target) { return target.ends_with(".json");
 Arguments parse_arguments(int argc, const char* const* argv) {
   Arguments a;
   Raw raw;
+  const auto registry = standard_ops();
   CLI::App app("Partita turns one single-device model into one parallel training run.", "partita");
   app.require_subcommand(1);
   app.fallthrough(false);
@@ -74,10 +74,10 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   CLI::App* show = command("show", "what a model is");
   show->add_option("MODEL", a.target)->required();
   show->add_flag("--nodes", a.nodes, "every node of the file: imported, folded, or not");
-  add_model_options(*show, a, raw);
+  add_model_options(*show, a, raw, *registry);
   CLI::App* plan = command("plan", "find how to split a model over a cluster");
   plan->add_option("MODEL", a.target)->required();
-  add_model_options(*plan, a, raw);
+  add_model_options(*plan, a, raw, *registry);
   add_plan_options(*plan, a, raw, true);
   plan->add_option("-o", a.output, "write the plan here");
   CLI::App* simulate = command("simulate", "predict a plan's step time and memory");
@@ -86,18 +86,18 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   CLI::App* compare = command("compare", "several searches on one model");
   compare->add_option("MODEL", a.target)->required();
   compare->add_option("--search", raw.searches, "names with commas between")->required();
-  add_model_options(*compare, a, raw);
+  add_model_options(*compare, a, raw, *registry);
   add_plan_options(*compare, a, raw, false);
   CLI::App* run = command("run", "one forward pass");
   run->add_option("MODEL|PLAN", a.target)->required();
   run->add_option("--inputs", a.inputs, ".npz of arrays named as the inputs")->required();
   run->add_option("--weights", a.weights, ".safetensors");
   run->add_option("-o", a.output, "write the outputs here (.npz)");
-  add_model_options(*run, a, raw);
+  add_model_options(*run, a, raw, *registry);
   add_plan_options(*run, a, raw, true);
   CLI::App* train = command("train", "train on this machine");
   train->add_option("MODEL|PLAN", a.target)->required();
-  add_model_options(*train, a, raw);
+  add_model_options(*train, a, raw, *registry);
   add_plan_options(*train, a, raw, true);
   train->add_option("--engine", [](const CLI::results_t& r) { return r[0] == "threads"; }, "threads: N devices in this process");
   train->add_option("--data", a.data, ".npz: arrays named as the inputs; none: synthetic samples");
@@ -161,7 +161,6 @@ Arguments parse_arguments(int argc, const char* const* argv) {
       usage(fmt::format("unknown loss '{}'; there are: {}", *raw.loss, fmt::join(names, ", ")));
   if (given("--clip-norm") && !(optimizer.clip_norm > 0)) usage("--clip-norm takes a positive number");
   try {
-    const auto registry = standard_ops();
     if (a.command == "train" && a.steps) a.request.optimizer = with_steps(a.request.optimizer, *a.steps, *registry);
     check_optimizer(a.request.optimizer, *registry);
   } catch (const Error& error) {
