@@ -46,6 +46,9 @@ std::vector<ModelFamily> resnet_families();
 std::vector<ModelFamily> recurrent_families();
 ModelFamily wide_deep_family();
 ModelFamily transformer_family();
-std::vector<ModelFamily> pretrained_families();
+std::vector<ModelFamily> gpt2_families();
+std::vector<ModelFamily> bert_families();
+std::vector<ModelFamily> llama_families();
+ModelFamily vit_family();
 
 }  // namespace partita
