@@ -250,8 +250,9 @@ class StageRunner {
   }
 
   void scatter(bool first) {
-    const int to = program_.scattered;
-    ensure(at_[to] == program_.ranges[to], "a dimension that values are scattered along is cut into blocks");
+    const std::vector<int>& to = program_.scattered;
+    auto scattered = [&](int d) { return std::find(to.begin(), to.end(), d) != to.end(); };
+    for (int d : to) ensure(at_[d] == program_.ranges[d], "a dimension that values are scattered along is cut into blocks");
     Shape summed, all, source, order;
     for (int d = program_.lhs_count; d < static_cast<int>(rank_); ++d) {
       summed.push_back(block_[d]);
@@ -262,13 +263,15 @@ class StageRunner {
     source.push_back(count);
     all = summed;
     for (int d = 0; d < program_.lhs_count; ++d) {
-      if (d == to) continue;
+      if (scattered(d)) continue;
       order.push_back(d);
       all.push_back(block_[d]);
       source.push_back(block_[d]);
     }
-    order.push_back(to);
-    all.push_back(1);
+    for (int d : to) {
+      order.push_back(d);
+      all.push_back(1);
+    }
     source.push_back(1);
     at::Tensor places = new_tensor(DType::kInt64, {count}), values = new_tensor(program_.dtype, source);
     Shape full(rank_, 1);
@@ -277,18 +280,16 @@ class StageRunner {
     within.resize(rank_, 1);
     places.view(within).copy_(values_[program_.b].expand(full).permute(order));
     for (int d = 0; d < program_.lhs_count; ++d)
-      if (d != to) full[d] = block_[d];
+      if (!scattered(d)) full[d] = block_[d];
     values.view(all).copy_(values_[program_.a].expand(full).permute(order));
     at::Tensor out = out_tensor();
     if (first) out.zero_();
-    // [scattered, the rest, 1]
-    Shape front{to};
+    // [the scattered as one, the rest, 1]
+    Shape sizes{extent(to)}, strides{1};
+    for (int d : to)  // the last of more than one element is the least significant
+      if (block_[d] != 1) strides[0] = out.stride(d);
     for (int d = 0; d < program_.lhs_count; ++d)
-      if (d != to) front.push_back(d);
-    for (int d = program_.lhs_count; d < static_cast<int>(rank_); ++d) front.push_back(d);
-    at::Tensor rows = out.permute(front);
-    Shape sizes{block_[to]}, strides{rows.stride(0)};
-    for (int i = 1; i < program_.lhs_count; ++i) sizes.push_back(rows.size(i)), strides.push_back(rows.stride(i));
+      if (!scattered(d)) sizes.push_back(block_[d]), strides.push_back(out.stride(d));
     sizes.push_back(1), strides.push_back(1);
     at::Tensor target = out.as_strided(sizes, strides, out.storage_offset());
     target.index_add_(0, places, values);

@@ -124,6 +124,7 @@ void declare_loss(OpRegistry& registry);
 void declare_shape(OpRegistry& registry);
 void declare_attention(OpRegistry& registry);
 void declare_indexing(OpRegistry& registry);
+void declare_experts(OpRegistry& registry);
 void declare_reduce(OpRegistry& registry);
 void declare_recurrent(OpRegistry& registry);
 void declare_optimizer(OpRegistry& registry);

@@ -16,6 +16,7 @@ std::shared_ptr<const OpRegistry> standard_ops() {
   declare_shape(*registry);
   declare_attention(*registry);
   declare_indexing(*registry);
+  declare_experts(*registry);
   declare_reduce(*registry);
   declare_recurrent(*registry);
   declare_optimizer(*registry);

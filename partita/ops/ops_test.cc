@@ -260,6 +260,69 @@ TEST(Ops, AlongAnAxis) {
   expect_near(run("scatter_add_elements", {x, ids, u}, {{"axis", 1}}), {2, 4}, {23, 1, 3, 12, 0, 75, -1, 5}, 0);
 }
 
+// Experts chosen, places given out, dispatched and combined by plain loops: several groups, ties, and more choices than places.
+TEST(Ops, ExpertsTakeTokensUpToTheirCapacity) {
+  struct Case {
+    int64_t groups, tokens, width, experts, choices, capacity;
+  };
+  Rng rng(23);
+  int dropped = 0, ties = 0;
+  for (const Case& c : {Case{1, 9, 3, 4, 2, 3}, Case{3, 7, 2, 3, 1, 2}, Case{2, 8, 2, 5, 3, 8}, Case{2, 6, 1, 2, 2, 1}}) {
+    std::vector<double> gates;  // of few different values: many are equal
+    for (int64_t i = 0; i < c.groups * c.tokens * c.experts; ++i) gates.push_back(0.25 * static_cast<double>(rng.below(4)));
+    const Array p = tdl::real_array({c.groups, c.tokens, c.experts}, gates);
+    const Array x = random_array({c.groups, c.tokens, c.width}, rng, -1, 1);
+    const Array y = random_array({c.groups, c.experts, c.capacity, c.width}, rng, -1, 1);
+    const tdl::Attributes choose{{"k", static_cast<double>(c.choices)}};
+    const Array w = run("top_k", {p}, choose), ix = run("top_k", {p}, choose, 1), place = run("expert_place", {ix});
+
+    std::vector<double> places(static_cast<std::size_t>(volume(ix.shape))), dispatched(static_cast<std::size_t>(volume(y.shape))),
+        combined(static_cast<std::size_t>(volume(x.shape)));
+    double balance = 0;
+    for (int64_t g = 0; g < c.groups; ++g) {
+      std::vector<std::vector<int64_t>> order;  // by token: its choices, best first, the lower expert of equals
+      std::vector<int64_t> first(static_cast<std::size_t>(c.experts));
+      for (int64_t t = 0; t < c.tokens; ++t) {
+        const double* gate = &gates[static_cast<std::size_t>((g * c.tokens + t) * c.experts)];
+        std::vector<int64_t> experts(static_cast<std::size_t>(c.experts));
+        std::iota(experts.begin(), experts.end(), 0);
+        std::stable_sort(experts.begin(), experts.end(), [&](int64_t a, int64_t b) { return gate[a] > gate[b]; });
+        for (int64_t k = 0; k + 1 < c.experts && k < c.choices; ++k) ties += gate[experts[k]] == gate[experts[k + 1]];
+        order.push_back(experts);
+        ++first[experts[0]];
+      }
+      for (int64_t e = 0; e < c.experts; ++e)
+        for (int64_t t = 0; t < c.tokens; ++t)
+          balance += static_cast<double>(first[e]) * gates[(g * c.tokens + t) * c.experts + e];
+      std::vector<int64_t> taken(static_cast<std::size_t>(c.experts));
+      for (int64_t k = 0; k < c.choices; ++k)
+        for (int64_t t = 0; t < c.tokens; ++t) {
+          const int64_t e = order[t][k], at = taken[e]++, choice = (g * c.tokens + t) * c.choices + k;
+          EXPECT_EQ(ix.ints[choice], e);
+          places[choice] = static_cast<double>(at);
+          if (at >= c.capacity) {
+            ++dropped;
+            continue;
+          }
+          const double weight = gates[(g * c.tokens + t) * c.experts + e];
+          for (int64_t d = 0; d < c.width; ++d) {
+            const int64_t token = (g * c.tokens + t) * c.width + d, slot = ((g * c.experts + e) * c.capacity + at) * c.width + d;
+            dispatched[slot] = x.reals[token];
+            combined[token] += weight * y.reals[slot];
+          }
+        }
+    }
+    expect_near(place, ix.shape, places);
+    expect_near(run("expert_dispatch", {x, ix, place}, {{"experts", static_cast<double>(c.experts)}, {"capacity", static_cast<double>(c.capacity)}}),
+                y.shape, dispatched);
+    expect_near(run("expert_combine", {y, ix, place, w}), x.shape, combined);
+    const double tokens = static_cast<double>(c.tokens);
+    expect_near(run("load_balance", {p, ix}), {}, {balance / (tokens * tokens) * static_cast<double>(c.experts) / static_cast<double>(c.groups)});
+  }
+  EXPECT_GT(dropped, 10);
+  EXPECT_GT(ties, 10);
+}
+
 TEST(Ops, MoreOfOneValue) {
   const Array x = tdl::real_array({6}, {-2.5, -0.5, 0.5, 1.5, 2.5, 0});
   expect_near(run("round", {x}), {6}, {-2, 0, 0, 2, 2, 0}, 0);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 
 #include "partita/base/error.h"
 #include "partita/tdl/affine.h"
@@ -136,6 +137,19 @@ Box stage_box(const tdl::Bound& bound, int stage, const std::vector<Interval>& r
 
 namespace {
 
+// One stride for several dimensions; empty if there is none. 0 where they have one element.
+std::optional<int64_t> merged_stride(const Shape& sizes, const Shape& strides, const std::vector<int>& dims) {
+  int64_t stride = 0, extent = 1;
+  for (size_t i = dims.size(); i-- > 0;) {
+    const int d = dims[i];
+    if (sizes[d] == 1) continue;
+    if (extent == 1) stride = strides[d];
+    else if (strides[d] != stride * extent) return std::nullopt;
+    extent *= sizes[d];
+  }
+  return stride;
+}
+
 class Compiler {
  public:
   Compiler(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges, const std::vector<std::optional<Part>>& parts, DType real)
@@ -170,37 +184,55 @@ class Compiler {
   }
 
  private:
+  // index == value, or value == index, where the value is of integers.
+  struct Equality {
+    int index;
+    const Expr* value;
+  };
+  std::optional<Equality> equality(const Expr& e) const {
+    if (e.kind != ExprKind::kBinary || e.function != "==") return std::nullopt;
+    for (int side : {0, 1})
+      if (e.args[side].kind == ExprKind::kIndex && rank_of(e.args[1 - side], parts_) == 1) return Equality{e.args[side].index, &e.args[1 - side]};
+    return std::nullopt;
+  }
+
   // sum(v) if(v == e, body, 0), where e does not depend on v: the body at v = e, where that is in v's range. An embedding reads
-  // the rows that it needs, and no others.
+  // the rows that it needs, and no others. The same for several such indices, none of whose values depends on another.
   bool as_lookup(const Expr& reduce) {
     const Expr& body = reduce.args[0];
     if (reduce.reducer != tdl::Reducer::kSum || body.kind != ExprKind::kIf || body.args[2].kind != ExprKind::kNumber || body.args[2].number != 0) return false;
-    const std::vector<const Expr*> conditions = conjuncts(body.args[0]);
-    for (size_t i = 0; i < conditions.size(); ++i) {
-      const Expr& c = *conditions[i];
-      if (c.kind != ExprKind::kBinary || c.function != "==") continue;
-      for (int side : {0, 1}) {
-        const Expr &index = c.args[side], &value = c.args[1 - side];
-        if (index.kind != ExprKind::kIndex || rank_of(value, parts_) != 1 || uses(value, index.index)) continue;
-        const auto at = std::find(reduce.reduced.begin(), reduce.reduced.end(), index.index);
-        if (at == reduce.reduced.end() || !only_plain(body, index.index)) continue;
-        const size_t d = program_.lhs_count + (at - reduce.reduced.begin());
-        const Interval range = program_.ranges[d];
-        program_.dims.erase(program_.dims.begin() + d);
-        program_.ranges.erase(program_.ranges.begin() + d);
-        const int found = as(compile(value), DType::kInt64);
-        looked_up_ = index.index;
-        lookup_ = found;
-        int valid = binary("and", binary(">=", found, integer(range.lo), DType::kBool), binary("<", found, integer(range.hi), DType::kBool), DType::kBool);
-        for (size_t k = 0; k < conditions.size(); ++k)
-          if (k != i) valid = binary("and", valid, as(compile(*conditions[k]), DType::kBool), DType::kBool);
-        const int inside = as(compile(body.args[1]), program_.dtype);
-        program_.a = select(valid, inside, constant(0, program_.dtype));
-        program_.finish = reduce.reduced.size() == 1 ? Finish::kStore : Finish::kReduce;
-        return true;
-      }
+    std::vector<const Expr*> conditions = conjuncts(body.args[0]);
+    std::vector<Equality> found;
+    std::erase_if(conditions, [&](const Expr* c) {
+      const auto e = equality(*c);
+      const bool reduced = e && std::find(reduce.reduced.begin(), reduce.reduced.end(), e->index) != reduce.reduced.end();
+      if (!reduced || uses(*e->value, e->index) || !only_plain(body, e->index)) return false;
+      for (const Equality& other : found)
+        if (other.index == e->index || uses(*e->value, other.index) || uses(*other.value, e->index)) return false;
+      found.push_back(*e);
+      return true;
+    });
+    if (found.empty()) return false;
+    std::vector<Interval> ranges;
+    for (const Equality& e : found) {
+      const size_t d = std::find(program_.dims.begin(), program_.dims.end(), e.index) - program_.dims.begin();
+      ranges.push_back(program_.ranges[d]);
+      program_.dims.erase(program_.dims.begin() + d);
+      program_.ranges.erase(program_.ranges.begin() + d);
     }
-    return false;
+    int valid = -1;
+    auto require = [&](int condition) { valid = valid < 0 ? condition : binary("and", valid, condition, DType::kBool); };
+    for (size_t i = 0; i < found.size(); ++i) {
+      const int value = as(compile(*found[i].value), DType::kInt64);
+      looked_up_[found[i].index] = value;
+      require(binary(">=", value, integer(ranges[i].lo), DType::kBool));
+      require(binary("<", value, integer(ranges[i].hi), DType::kBool));
+    }
+    for (const Expr* c : conditions) require(as(compile(*c), DType::kBool));
+    const int inside = as(compile(body.args[1]), program_.dtype);
+    program_.a = select(valid, inside, constant(0, program_.dtype));
+    program_.finish = reduce.reduced.size() == found.size() ? Finish::kStore : Finish::kReduce;
+    return true;
   }
   static std::vector<const Expr*> conjuncts(const Expr& e) {
     if (e.kind != ExprKind::kBinary || e.function != "and") return {&e};
@@ -209,8 +241,9 @@ class Compiler {
     return all;
   }
 
-  // sum(b) if(e == v, body, 0) for an index v of the left side that neither e nor the body depends on, e on summed indices alone:
-  // each body is added where it belongs. The gradient of an embedding touches each row of it once, not every row of the table.
+  // sum(b) if(e == v, body, 0) for an index v of the left side that neither e nor the body depends on: each body is added where it
+  // belongs. The gradient of an embedding touches each row of it once, not every row of the table. The same for several such
+  // indices that lie as one in the result; of other indices of the left side that an e depends on, a block has one value.
   bool as_scatter(const Expr& reduce) {
     const Expr& body = reduce.args[0];
     if (reduce.reducer != tdl::Reducer::kSum || body.kind != ExprKind::kIf || body.args[2].kind != ExprKind::kNumber || body.args[2].number != 0) return false;
@@ -219,31 +252,50 @@ class Compiler {
       if (form.terms.size() > 1 || (form.terms.size() == 1 && (form.plain_index() < 0))) return false;
     const uint64_t kept = (uint64_t{1} << program_.lhs_count) - 1;
     const std::vector<const Expr*> conditions = conjuncts(body.args[0]);
+    struct Place {
+      int dim;
+      size_t condition;
+      const Expr* value;
+    };
+    std::vector<Place> places;
     for (size_t i = 0; i < conditions.size(); ++i) {
-      const Expr& c = *conditions[i];
-      if (c.kind != ExprKind::kBinary || c.function != "==") continue;
-      for (int side : {0, 1}) {
-        const Expr &index = c.args[side], &value = c.args[1 - side];
-        if (index.kind != ExprKind::kIndex || rank_of(value, parts_) != 1 || (dims_of(value) & kept) != 0) continue;
-        const auto at = std::find(program_.dims.begin(), program_.dims.begin() + program_.lhs_count, index.index);
-        if (at == program_.dims.begin() + program_.lhs_count || uses(body.args[1], index.index)) continue;
-        bool alone = true;
-        for (size_t k = 0; k < conditions.size(); ++k) alone = alone && (k == i || !uses(*conditions[k], index.index));
-        if (!alone) continue;
-        program_.scattered = static_cast<int>(at - program_.dims.begin());
-        const Interval range = program_.ranges[program_.scattered];
-        const int found = as(compile(value), DType::kInt64);
-        const int inside = binary("and", binary(">=", found, integer(range.lo), DType::kBool), binary("<", found, integer(range.hi), DType::kBool), DType::kBool);
-        program_.b = select(inside, binary("-", found, integer(range.lo), DType::kInt64), integer(0));
-        int counts = inside;
-        for (size_t k = 0; k < conditions.size(); ++k)
-          if (k != i) counts = binary("and", counts, as(compile(*conditions[k]), DType::kBool), DType::kBool);
-        program_.a = select(counts, as(compile(body.args[1]), real_), constant(0, real_));
-        program_.finish = Finish::kScatter;
-        return true;
-      }
+      const auto e = equality(*conditions[i]);
+      if (!e) continue;
+      const auto at = std::find(program_.dims.begin(), program_.dims.begin() + program_.lhs_count, e->index);
+      if (at == program_.dims.begin() + program_.lhs_count || uses(body.args[1], e->index) || uses(*e->value, e->index)) continue;
+      bool alone = true;
+      for (size_t k = 0; k < conditions.size(); ++k) alone = alone && (k == i || !uses(*conditions[k], e->index));
+      if (alone) places.push_back({static_cast<int>(at - program_.dims.begin()), i, e->value});
     }
-    return false;
+    if (places.empty()) return false;
+    // As they lie in the result; where that is not as one, only the first.
+    StageInstr lhs;
+    lhs.subscripts = stage_.lhs;
+    const Shape strides = read_strides(lhs, program_.dims, parts_[stage_.tensor]->strides);
+    std::stable_sort(places.begin(), places.end(), [&](const Place& p, const Place& q) { return strides[p.dim] > strides[q.dim]; });
+    Shape extents;
+    for (const Interval& r : program_.ranges) extents.push_back(r.size());
+    std::vector<int> dims;
+    for (const Place& p : places) dims.push_back(p.dim);
+    if (!merged_stride(extents, strides, dims)) places.erase(places.begin() + 1, places.end());
+    int counts = -1;
+    auto require = [&](int condition) { counts = counts < 0 ? condition : binary("and", counts, condition, DType::kBool); };
+    for (const Place& p : places) {
+      const Interval range = program_.ranges[p.dim];
+      const int value = as(compile(*p.value), DType::kInt64);
+      program_.single |= program_.code[value].dims & kept;
+      require(binary(">=", value, integer(range.lo), DType::kBool));
+      require(binary("<", value, integer(range.hi), DType::kBool));
+      const int offset = binary("-", value, integer(range.lo), DType::kInt64);
+      program_.b = program_.b < 0 ? offset : binary("+", binary("*", program_.b, integer(range.size()), DType::kInt64), offset, DType::kInt64);
+      program_.scattered.push_back(p.dim);
+    }
+    program_.b = select(counts, program_.b, integer(0));
+    for (size_t k = 0; k < conditions.size(); ++k)
+      if (std::none_of(places.begin(), places.end(), [&](const Place& p) { return p.condition == k; })) require(as(compile(*conditions[k]), DType::kBool));
+    program_.a = select(counts, as(compile(body.args[1]), real_), constant(0, real_));
+    program_.finish = Finish::kScatter;
+    return true;
   }
 
   static bool uses(const Expr& e, int index) {
@@ -415,7 +467,7 @@ class Compiler {
     switch (e.kind) {
       case ExprKind::kNumber: return constant(e.number, is_integer(e.number) ? DType::kInt64 : real_);
       case ExprKind::kIndex: {
-        if (e.index == looked_up_) return lookup_;
+        if (const auto value = looked_up_.find(e.index); value != looked_up_.end()) return value->second;
         StageInstr i{Kind::kGrid, DType::kInt64};
         i.dim = static_cast<int>(std::find(program_.dims.begin(), program_.dims.end(), e.index) - program_.dims.begin());
         i.dims = bit_of(e.index);
@@ -476,7 +528,7 @@ class Compiler {
     std::vector<bool> from_data;
     bool strided = true;
     for (const Affine& s : e.subscripts) {
-      from_data.push_back(looked_up_ >= 0 && tdl::uses_index(s, looked_up_));
+      from_data.push_back(std::any_of(looked_up_.begin(), looked_up_.end(), [&](const auto& l) { return tdl::uses_index(s, l.first); }));
       forms.push_back(from_data.back() ? s : tdl::simplified(s, ranges_));
       strided &= !from_data.back();
       for (const Affine::Term& t : forms.back().terms) strided &= t.atom.kind == Affine::Atom::Kind::kIndex;
@@ -549,7 +601,7 @@ class Compiler {
   const std::vector<std::optional<Part>>& parts_;
   DType real_;
   StageProgram program_;
-  int looked_up_ = -1, lookup_ = -1;  // an index that is read from data, and its value
+  std::map<int, int> looked_up_;  // indices that are read from data, and their values
 };
 
 }  // namespace
@@ -571,19 +623,6 @@ ProductDims product_dims(const StageProgram& program) {
 }
 
 namespace {
-
-// One stride for several dimensions; empty if there is none. 0 where they have one element.
-std::optional<int64_t> merged_stride(const Shape& sizes, const Shape& strides, const std::vector<int>& dims) {
-  int64_t stride = 0, extent = 1;
-  for (size_t i = dims.size(); i-- > 0;) {
-    const int d = dims[i];
-    if (sizes[d] == 1) continue;
-    if (extent == 1) stride = strides[d];
-    else if (strides[d] != stride * extent) return std::nullopt;
-    extent *= sizes[d];
-  }
-  return stride;
-}
 
 int64_t extent_of(const Shape& sizes, const std::vector<int>& dims) {
   int64_t n = 1;
@@ -771,7 +810,8 @@ class Sizer {
     int64_t summed = 1, rest = 1;
     for (size_t d = 0; d < block_.size(); ++d) (static_cast<int>(d) < program_.lhs_count ? rest : summed) *= block_[d];
     int64_t places = take(summed * bytes_of(DType::kInt64));
-    int64_t values = take(summed * (rest / block_[program_.scattered]) * bytes_of(program_.dtype));
+    for (int d : program_.scattered) rest /= block_[d];
+    int64_t values = take(summed * rest * bytes_of(program_.dtype));
     drop(values), drop(places);
   }
 
@@ -837,7 +877,7 @@ StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector
                            const std::vector<std::optional<Part>>& parts, DType real, int64_t budget_bytes) {
   StageProgram program = Compiler(bound, stage, ranges, parts, real).run();
   Shape block;
-  for (const Interval& r : program.ranges) block.push_back(r.size());
+  for (size_t d = 0; d < program.ranges.size(); ++d) block.push_back(program.single >> d & 1 ? 1 : program.ranges[d].size());
   auto peak_of = [&](const Shape& b) {
     program.direct = Sizer(bound, program, parts, b).direct();
     FirstFit scratch;

@@ -65,9 +65,10 @@ struct StageProgram {
   std::vector<StageInstr> code;
   // What becomes of the last values. kStore: value a is written. kReduce: it is reduced first. kProduct: the sum of the
   // products of a and b, as a batched matrix product. kScatter: values a of the reduced dimensions are added to the elements at
-  // b (int64, from the range's beginning) of dimension `scattered`, which neither depends on.
+  // b (int64, from the ranges' beginnings) of the dimensions `scattered`, which neither depends on.
   enum class Finish { kStore, kReduce, kProduct, kScatter } finish = Finish::kStore;
-  int scattered = -1;
+  std::vector<int> scattered;      // the most significant first: in the result they lie as one
+  uint64_t single = 0;             // bit d: a block has one value of dimension d, of those of the left side that b depends on
   int a = -1, b = -1;
   // kProduct: where value `hidden` (a boolean of dimensions of the left side) is true, the product is value `zero`. -1: nowhere.
   int hidden = -1, zero = -1;
