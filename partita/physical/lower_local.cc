@@ -136,7 +136,8 @@ class Lowering {
   // ------------------------------------------------------------------ factored axes
 
   // Registers of a tensor have axes on which every layout that it takes is made of boxes: of each stored axis the common
-  // refinement of its factorings, or else the axis itself.
+  // refinement of its factorings, or else the axis itself. Where neither does (24 rows in three parts, and each half of 12 in
+  // three), each layout's registers have its own axes, and copies between them go by what is a box over both.
   void choose_radices() {
     std::vector<std::vector<const Layout*>> layouts(graph_.tensors.size());
     auto keeper = [&](TensorId t) {  // one buffer, one set of axes
@@ -157,11 +158,16 @@ class Lowering {
       for (size_t k = 0; k < op.operands.size(); ++k) layouts[keeper(op.operands[k])].push_back(&resolved_.ops[i].layouts.operands[k]);
       for (size_t r = 0; r < op.results.size(); ++r) layouts[keeper(op.results[r])].push_back(&resolved_.ops[i].layouts.results[r]);
     }
-    for (size_t t = 0; t < graph_.tensors.size(); ++t) radices_.push_back(choose_radices(graph_.tensors[t], layouts[t]));
-    for (size_t t = 0; t < graph_.tensors.size(); ++t) radices_[t] = radices_[keeper(TensorId(t))];
+    mixed_.resize(graph_.tensors.size());
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) radices_.push_back(choose_radices(TensorId(t), layouts[t]));
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+      radices_[t] = radices_[keeper(TensorId(t))];
+      mixed_[t] = mixed_[keeper(TensorId(t))];
+    }
   }
 
-  static std::vector<Shape> choose_radices(const Tensor& tensor, const std::vector<const Layout*>& layouts) {
+  std::vector<Shape> choose_radices(TensorId id, const std::vector<const Layout*>& layouts) {
+    const Tensor& tensor = graph_.tensor(id);
     std::vector<Shape> chosen;
     for (size_t a = 0; a < tensor.shape.size(); ++a) {
       std::vector<Shape> candidates = {{tensor.shape[a]}};
@@ -180,8 +186,10 @@ class Lowering {
         });
       };
       auto found = std::find_if(candidates.begin(), candidates.end(), fits);
-      if (found == candidates.end())
-        fail("lowering: tensor '{}' is split inside axis {} by one op and across it by another; pin one of them", tensor.name, a);
+      if (found == candidates.end()) {
+        mixed_[id.index()] = true;
+        return {};
+      }
       chosen.push_back(*found);
     }
     return chosen;
@@ -192,7 +200,7 @@ class Lowering {
     ensure(changed.has_value(), "layout {} is not made of boxes over its tensor's axes", to_string(layout));
     return *changed;
   }
-  Layout of_tensor(const Layout& layout, TensorId t) const { return layout_over(layout, radices_[t.index()]); }
+  Layout of_tensor(const Layout& layout, TensorId t) const { return mixed_[t.index()] ? layout : layout_over(layout, radices_[t.index()]); }
 
   // ------------------------------------------------------------------ sources
 
@@ -254,8 +262,15 @@ class Lowering {
 
   // `into`: where the last step's result has to end.
   Placed run_conversion(Placed from, const Conversion& conversion, const Context& at, const Placed* into) {
+    const bool mixed = at.tensor.valid() && mixed_[at.tensor.index()];
     for (size_t s = 0; s < conversion.steps.size(); ++s) {
       Step step = conversion.steps[s];
+      if (mixed) {
+        Context here = at;
+        if (conversion.steps.size() > 1) here.name += fmt::format(".{}", s);
+        from = run_mixed_step(from, step, here, s + 1 == conversion.steps.size() ? into : nullptr);
+        continue;
+      }
       step.from = layout_over(step.from, from.layout.radices);
       step.to = layout_over(step.to, from.layout.radices);
       refine_pieces(step, from.layout.radices);
@@ -302,7 +317,86 @@ class Lowering {
     return new_registers(at, step.to);
   }
 
+  // The same between registers of different axes.
+  Placed run_mixed_step(Placed from, const Step& step, const Context& at, const Placed* into) {
+    if (step.kind == StepKind::kLocal || step.kind == StepKind::kFetch) return copy_cut(from, step.pieces, step.radices, into ? into->layout : step.to, at, into);
+    if (from.layout.radices != step.from.radices) {
+      Context here = at;
+      here.name += ".axes";
+      from = copy_cut(from, own_pieces(step.from), step.from.radices, step.from, here, nullptr);
+    }
+    from = run_collective(from, step, at, nullptr);
+    if (!into) return from;
+    Context here = at;
+    here.name += ".axes";
+    return copy_cut(from, own_pieces(step.to), step.to.radices, into->layout, here, into);
+  }
+
+  static std::vector<Piece> own_pieces(const Layout& layout) {
+    std::vector<Piece> pieces;
+    for (int p = 0; p < layout.mesh.positions(); ++p) pieces.push_back({p, p, layout.boxes[p]});
+    return pieces;
+  }
+
+  // A part of a piece as a box over the axes of either side.
+  struct Cut {
+    int source;
+    Box read, write;
+  };
+
+  // A box over stored axes, cut until each part is a box over both factorings.
+  static void cut_for_both(const Box& run, int source, const std::vector<Shape>& from, const std::vector<Shape>& to, std::vector<Cut>& cuts) {
+    std::vector<Shape> stored;
+    for (const Shape& axis : from) stored.push_back({volume(axis)});
+    for (const Box& read : refined_boxes(run, stored, from))
+      for (const Box& write : refined_boxes(*over_radices(read, from, stored), stored, to)) {
+        const Box part = *over_radices(write, to, stored);
+        if (auto again = over_radices(part, stored, from)) cuts.push_back({source, *again, write});
+        else cut_for_both(part, source, from, to, cuts);
+      }
+  }
+
+  // Pieces over `radices` from where they are to registers over `to`'s axes.
+  Placed copy_cut(const Placed& from, const std::vector<Piece>& pieces, const std::vector<Shape>& radices, const Layout& to, const Context& at, const Placed* into) {
+    std::vector<std::vector<Cut>> cuts(to.mesh.positions());
+    for (const Piece& piece : pieces)
+      for (const Box& run : stored_boxes(piece.box, radices)) cut_for_both(run, piece.source, from.layout.radices, to.radices, cuts[piece.target]);
+    Placed made = into ? *into : new_registers(at, to);
+    made.fresh = into != nullptr;
+    const bool is_sum = from.layout.is_partial() || to.is_partial();
+    const tdl::Reducer reducer = from.layout.is_partial() ? from.layout.reducer() : to.is_partial() ? to.reducer() : tdl::Reducer::kSum;
+    for (int p = 0; p < to.mesh.positions(); ++p) {
+      const DeviceId device = to.mesh.devices[p];
+      int64_t covered = 0;
+      for (const Cut& cut : cuts[p]) covered += volume(cut.write);
+      const bool combine = covered != volume(made.boxes[p]) || cuts[p].empty();
+      ensure(!combine || is_sum || cuts[p].empty(), "{}: pieces do not cover {}", at.name, to_string(made.boxes[p]));
+      Task gather = new_task(fmt::format("{}.combine@{}", at.name, device_name(device)), at, device, CombineWork{reducer});
+      int number = 0;
+      for (const Cut& cut : cuts[p]) {
+        const DeviceId source = from.layout.mesh.devices[cut.source];
+        const std::string name = fmt::format("{}@{}<{}.{}", at.name, device_name(device), device_name(source), number++);
+        const Access read = access(from.regs[cut.source], cut.read, from.fresh);
+        const int64_t bytes = volume(cut.write) * bytes_of(at.dtype);
+        if (!combine) {
+          add_transfer(name, at, source, device, read, access(made.regs[p], cut.write), bytes);
+          continue;
+        }
+        const RegisterId staged = add_register(name, device, at.tensor, at.dtype, to.radices, cut.write);
+        add_transfer(name, at, source, device, read, access(staged, cut.write), bytes);
+        gather.reads.push_back(access(staged, cut.write));
+      }
+      if (!combine) continue;
+      gather.writes = {access(made.regs[p], made.boxes[p])};
+      gather.bytes = volume(made.boxes[p]) * bytes_of(at.dtype) * static_cast<int64_t>(1 + gather.reads.size());
+      gather.flops = static_cast<double>(volume(made.boxes[p])) * static_cast<double>(gather.reads.size());
+      add_task(std::move(gather));
+    }
+    return made;
+  }
+
   Placed copy_into(const Placed& from, const Context& at, const Placed& into) {
+    if (from.layout.radices != into.layout.radices) return copy_cut(from, own_pieces(from.layout), from.layout.radices, into.layout, at, &into);
     for (int p = 0; p < into.layout.mesh.positions(); ++p) {
       Task task = new_task(fmt::format("{}.copy@{}", at.name, device_name(into.layout.mesh.devices[p])), at, into.layout.mesh.devices[p], CopyWork{});
       task.reads = {access(from, p)};
@@ -574,8 +668,10 @@ class Lowering {
     TensorId t = op.results[r];
     const Tensor& tensor = graph_.tensor(t);
     const Placed* into = tensor.replaces.valid() ? &*placed_[tensor.replaces.index()] : nullptr;
-    made.layout = of_tensor(resolved_.ops[id.index()].layouts.results[r], t);
-    made.boxes = made.layout.boxes;
+    if (!into || made.regs != into->regs) {
+      made.layout = of_tensor(resolved_.ops[id.index()].layouts.results[r], t);
+      made.boxes = made.layout.boxes;
+    }
     for (size_t c = 0; c < resolved_.conversions.size(); ++c) {
       const ResolvedConversion& conversion = resolved_.conversions[c];
       if (conversion.tensor != t || !conversion.readers.empty()) continue;
@@ -623,7 +719,8 @@ class Lowering {
   Resolved resolved_;
   PhysicalGraph out_;
   std::vector<QueueId> compute_queue_, collective_queue_, link_queue_;
-  std::vector<std::vector<Shape>> radices_;             // of each tensor's registers
+  std::vector<std::vector<Shape>> radices_;             // of each tensor's registers, but for the mixed ones
+  std::vector<bool> mixed_;                             // each layout's registers have the layout's own radices
   std::vector<std::optional<Placed>> placed_;           // each tensor at home
   std::vector<std::optional<Placed>> converted_;        // each conversion's result, when made
   size_t collectives_ = 0;

@@ -484,7 +484,9 @@ class Checker {
         const Access& to = task.writes[0];
         write(task, to, act, combined(part(to, act, use_written(task, to, act)), terms, work->reducer));
       } else if (std::holds_alternative<CopyWork>(task.work)) {
-        write(task, task.writes[0], act, read(task, task.reads[0], act));
+        const Access& to = task.writes[0];
+        const Shape &from_axes = graph_.reg(task.reads[0].reg).axes, &to_axes = graph_.reg(to.reg).axes;
+        write(task, to, act, over_axes(read(task, task.reads[0], act), from_axes, to_axes));
       } else if (std::holds_alternative<LoadWork>(task.work)) {
         const Access& to = task.writes[0];
         write(task, to, act, {{part(to, act, use_written(task, to, act)), Share()}});

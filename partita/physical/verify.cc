@@ -188,11 +188,11 @@ class Verifier {
   void copy(const Task& task) const {
     expect(task, task.reads.size() == 1 && task.writes.size() == 1, "a copy has one read and one write");
     const Register &from = graph_.reg(task.reads[0].reg), &to = graph_.reg(task.writes[0].reg);
-    expect(task, from.dtype == to.dtype && from.axes == to.axes, "copies '{}' to '{}', of another dtype or other axes", from.name, to.name);
+    expect(task, from.dtype == to.dtype && volume(from.axes) == volume(to.axes), "copies '{}' to '{}', of another dtype or size", from.name, to.name);
     expect(task, (from.device == to.device) == task.route.empty(), "a copy has a route exactly if it goes to another device");
     for (int act = 0; act < task.rate; ++act) {
       const Box &read = part(task.reads[0], task.rate, act), &write = part(task.writes[0], task.rate, act);
-      expect(task, read == write || (is_empty(read) && is_empty(write)), "reads {} of '{}' and writes {} of '{}'", to_string(read), from.name, to_string(write),
+      expect(task, (from.axes == to.axes ? read == write : regrouped(read, from.axes, to.axes) == write) || (is_empty(read) && is_empty(write)), "reads {} of '{}' and writes {} of '{}'", to_string(read), from.name, to_string(write),
              to.name);
     }
   }

@@ -105,6 +105,57 @@ void every_operation(std::initializer_list<int> devices) {
 
 TEST(EveryStrategy, OfEveryOperation) { every_operation({2, 3, 4}); }
 
+// A tensor of 24 rows, made in one way, read as it is in another, and as 2 x 12 or 4 x 6 in a third, each split in its own way: parts that
+// need not be boxes over common axes, and may be partial.
+TEST(EveryStrategy, OfTwoReadersOverOtherAxes) {
+  auto registry = standard_ops();
+  int run = 0, mixed = 0;
+  for (const Shape& rows : {Shape{2, 12}, Shape{4, 6}})
+    for (bool trained : {false, true}) {
+      Rng rng(3);
+      auto values = [&](const Shape& shape) {
+        Values v{DType::kFloat64, shape, {}, {}};
+        for (int64_t i = 0; i < volume(shape); ++i) v.real.push_back(rng.normal());
+        return v;
+      };
+      GraphBuilder build("two", registry);
+      const TensorId x = build.state("x", values({24, 4})), w = build.state("w", values({4, 2}));
+      const TensorId y = trained ? build.op("sgd", {build.state("p", values({24, 2})), build.op("matmul", {x, w}), build.scalar("lr", 0.5, DType::kFloat64)})
+                                 : build.op("matmul", {x, w});
+      const TensorId z = build.op("tanh", {y});
+      const TensorId r = build.op("reshape", {y}, {{"shape.0", static_cast<double>(rows[0])}, {"shape.1", static_cast<double>(rows[1])}, {"shape.2", 2}});
+      const Graph graph = build.finish({z, r});
+      Cluster one = load_cluster("local:1");
+      const Arrays serial = run_forward(graph, single_plan(graph, one), one, {}, {}, 1, kernels());
+      Cluster cluster = load_cluster("local:3");
+      const Mesh mesh{{3}, slowest_link_first(cluster)};
+      const size_t last = graph.ops.size() - 1;
+      for (const tdl::AxisStrategy& a : allowed_strategies(graph.ops[0], 3))
+        for (const tdl::AxisStrategy& b : allowed_strategies(graph.ops[last - 1], 3))
+          for (const tdl::AxisStrategy& c : allowed_strategies(graph.ops[last], 3)) {
+            SCOPED_TRACE(fmt::format("{} {}: {}, {}, {}", fmt::join(rows, "x"), trained, tdl::to_string(a), tdl::to_string(b), tdl::to_string(c)));
+            Pins pins;
+            pins.ops[OpId(0)] = {mesh, {a}};
+            pins.ops[OpId(last - 1)] = {mesh, {b}};
+            pins.ops[OpId(last)] = {mesh, {c}};
+            const Plan plan = data_parallel_plan(graph, cluster, pins);
+            check(graph, plan, cluster);
+            const PhysicalGraph physical = lower(graph, plan, cluster);
+            verify(physical);
+            std::set<Shape> axes;
+            for (const Register& reg : physical.registers)
+              if (reg.tensor == y) axes.insert(reg.axes);
+            mixed += axes.size() > 1;
+            const Arrays parallel = run_forward(graph, plan, cluster, {}, {}, 1, kernels());
+            for (const auto& [output, expected] : serial)
+              for (size_t i = 0; i < expected.real.size(); ++i) ASSERT_NEAR(parallel.at(output).real[i], expected.real[i], 1e-13) << output << i;
+            ++run;
+          }
+    }
+  std::printf("%d plans, %d of them with a tensor over several axes\n", run, mixed);
+  EXPECT_GT(mixed, 20);
+}
+
 TEST(EveryStrategy, OfEveryInstanceOfTheLanguage) {
   auto registry = standard_ops();
   Tally tally;
