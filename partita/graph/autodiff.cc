@@ -255,6 +255,9 @@ LossAndSeed add_loss(GraphBuilder& build, const Loss& loss, TensorId output) {
     fail("graph '{}': the output '{}' is {}; a loss needs a floating output", build.graph().name, y.name,
          name_of(y.dtype));
   if (loss.kind == "elementwise") {
+    if (!loss.penalties.empty())
+      fail("graph '{}': loss elementwise has no place for '{}'; take another loss, or turn it off", build.graph().name,
+           build.graph().tensor(loss.penalties[0].first).name);
     const TensorId value = build.op("half_mean_square", {output}, {}, "loss");
     return {value, output, output};
   }
@@ -263,14 +266,18 @@ LossAndSeed add_loss(GraphBuilder& build, const Loss& loss, TensorId output) {
   if (definition == std::end(kLosses))
     fail("unknown loss '{}'; there are: {}", loss.kind, fmt::join(loss_names(), ", "));
   TensorId labels;
-  TensorId value = loss_of(build, *definition, output, labels, loss.auxiliary.empty() ? "loss" : "loss.main");
+  size_t left = loss.auxiliary.size() + loss.penalties.size();
+  TensorId value = loss_of(build, *definition, output, labels, left == 0 ? "loss" : "loss.main");
+  auto add = [&](TensorId term, double weight, const std::string& name) {
+    const DType dtype = build.graph().tensor(term).dtype;
+    const TensorId scaled = build.op("mul", {term, build.scalar(name, weight, dtype)});
+    value = build.op("add", {value, scaled}, {}, --left == 0 ? "loss" : "loss.sum");
+  };
   for (size_t i = 0; i < loss.auxiliary.size(); ++i) {
     const auto& [further, weight] = loss.auxiliary[i];
-    const TensorId term = loss_of(build, *definition, further, labels, fmt::format("loss.auxiliary{}", i));
-    const TensorId scaled =
-        build.op("mul", {term, build.scalar(fmt::format("loss.weight{}", i), weight, build.graph().tensor(term).dtype)});
-    value = build.op("add", {value, scaled}, {}, i + 1 == loss.auxiliary.size() ? "loss" : "loss.sum");
+    add(loss_of(build, *definition, further, labels, fmt::format("loss.auxiliary{}", i)), weight, fmt::format("loss.weight{}", i));
   }
+  for (size_t i = 0; i < loss.penalties.size(); ++i) add(loss.penalties[i].first, loss.penalties[i].second, fmt::format("loss.penalty{}", i));
   const DType dtype = build.graph().tensor(value).dtype;
   return {value, value, build.scalar("loss.grad", 1, dtype)};
 }

@@ -19,6 +19,9 @@ struct Loss {
   TensorId output;  // none: the graph's first output
   // Further outputs with the same labels, such as Inception's auxiliary head: each adds its weight times its loss.
   std::vector<std::pair<TensorId, double>> auxiliary;
+  // Scalars of the forward graph, such as the load-balancing loss of experts: each adds its weight times itself. Evaluation leaves
+  // them out.
+  std::vector<std::pair<TensorId, double>> penalties;
 };
 
 // The loss functions by name.
@@ -29,7 +32,8 @@ std::vector<std::string> loss_names();
 // (optimizer.h). The learning rate is a scalar constant `lr`. A forward graph's batch-norm running statistics are updated too.
 Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& optimizer);
 
-// The forward graph for evaluation: ops of the same names, batch norm with its running statistics, dropout gone.
+// The forward graph for evaluation: ops of the same names, batch norm with its running statistics, dropout gone, as is what no
+// output depends on.
 Graph evaluation_graph(const Graph& forward);
 
 // Ops whose operands are all constant are evaluated and dropped.

@@ -59,7 +59,7 @@ Graph evaluation_graph(const Graph& forward) {
     Tensor& output = build.graph().tensor(now.at(id));
     if (output.producer.valid() && !build.has_tensor(forward.tensor(id).name)) output.name = forward.tensor(id).name;
   }
-  return build.finish(outputs);
+  return drop_unread(build.finish(outputs));
 }
 
 }  // namespace partita

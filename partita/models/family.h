@@ -45,10 +45,11 @@ std::vector<ModelFamily> alexnet_families();
 std::vector<ModelFamily> resnet_families();
 std::vector<ModelFamily> recurrent_families();
 ModelFamily wide_deep_family();
-ModelFamily transformer_family();
+std::vector<ModelFamily> transformer_families();
 std::vector<ModelFamily> gpt2_families();
 std::vector<ModelFamily> bert_families();
 std::vector<ModelFamily> llama_families();
+ModelFamily mixtral_family();
 ModelFamily vit_family();
 
 }  // namespace partita

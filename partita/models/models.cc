@@ -10,9 +10,10 @@ namespace partita {
 namespace {
 
 std::vector<ModelFamily> families() {
-  std::vector<ModelFamily> all{mlp_family(), cnn_family(), lenet_family(), inception_family(), wide_deep_family(), transformer_family()};
-  for (const auto& several : {alexnet_families(), resnet_families(), recurrent_families(), gpt2_families(), bert_families(), llama_families()})
+  std::vector<ModelFamily> all{mlp_family(), cnn_family(), lenet_family(), inception_family(), wide_deep_family()};
+  for (const auto& several : {transformer_families(), alexnet_families(), resnet_families(), recurrent_families(), gpt2_families(), bert_families(), llama_families()})
     all.insert(all.end(), several.begin(), several.end());
+  all.push_back(mixtral_family());
   all.push_back(vit_family());
   for (ModelFamily& family : all)
     family.info.options.push_back({"dtype", "float32", "of parameters and activations: float32|float64"});

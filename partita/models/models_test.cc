@@ -67,7 +67,8 @@ TEST(Models, PublishedParameterCounts) {
                                          {"zoo:gpt2-xl?batch=2", 1'557'611'200},
                                          {"zoo:llama-3-8b", 8'030'261'248},
                                          {"zoo:llama-3-70b", 70'553'706'496},
-                                         {"zoo:llama-3-405b", 405'853'388'800}})
+                                         {"zoo:llama-3-405b", 405'853'388'800},
+                                         {"zoo:mixtral-8x7b", 46'702'792'704}})
     EXPECT_EQ(parameters(build_model(reference, {}, registry).graph), count) << reference;
 }
 
@@ -126,6 +127,37 @@ TEST(Models, InceptionsAuxiliaryHeadIsPartOfTheLoss) {
     }
 }
 
+// Experts can be split wherever there is one: the expert's index is called e, or n.1 in a product over [groups, experts, ..].
+TEST(Models, ExpertsAreOneMoreSplit) {
+  const Graph graph = training("zoo:moe?layers=1,groups=4");
+  std::map<std::string, int> split;
+  for (const Op& op : graph.ops) {
+    const bool product = op.name.find(".product") != std::string::npos;
+    if (!product && !op.definition.starts_with("expert_dispatch") && !op.definition.starts_with("expert_combine")) continue;
+    const std::vector<tdl::AxisStrategy> all = tdl::strategies(*op.bound, 2);
+    for (const char* index : {"e", "n.1"})
+      split[op.definition] += std::count(all.begin(), all.end(), tdl::AxisStrategy{.names = {index}});
+  }
+  const std::map<std::string, int> expected{{"expert_dispatch", 1},       {"expert_combine", 1},        {"matmul_nt", 2}, {"expert_dispatch.grad.x", 1},
+                                            {"expert_combine.grad.y", 1}, {"expert_combine.grad.w", 1}, {"matmul", 2}};
+  for (const auto& [definition, count] : expected) EXPECT_EQ(split[definition], count) << definition;
+}
+
+// The sum of the layers' load-balancing losses is weighed and added, and evaluation is without it.
+TEST(Models, BalanceOfExpertsIsPartOfTheLoss) {
+  const Model model = build_model("zoo:moe?balance=0.25,layers=4,every=2", {}, standard_ops());
+  EXPECT_EQ(count(model.graph, "load_balance", Phase::kForward), 2);
+  EXPECT_EQ(count(evaluation_graph(model.graph), "load_balance", Phase::kForward), 0);
+  const Graph graph = add_backward(model.graph, model.loss, {.lr = 0.01});
+  const Op& sum = graph.op(graph.tensor(graph.loss).producer);
+  const Op& scaled = graph.op(graph.tensor(sum.operands[1]).producer);
+  EXPECT_EQ(graph.op(graph.tensor(scaled.operands[0]).producer).definition, "add");
+  EXPECT_EQ(graph.tensor(scaled.operands[1]).values->real, std::vector<double>{0.25});
+  Loss other = model.loss;
+  other.kind = "elementwise";
+  EXPECT_THROW(add_backward(model.graph, other, {}), Error);
+}
+
 // SoyBean section 2.2 counts the conversions of forward, weight-gradient and data-gradient products, and of nothing
 // else.
 TEST(Models, SoyBeansMlpHasItsProductsAlone) {
@@ -164,6 +196,8 @@ TEST(Models, TextRoundTripsAndBackwardOpsAreLinked) {
                                 "zoo:gpt2?batch=2,steps=3,layers=1,hidden=8,heads=2,vocabulary=5,positions=4",
                                 "zoo:bert-base?batch=2,steps=3,layers=1,hidden=8,heads=2,vocabulary=5,positions=4",
                                 "zoo:llama-3-8b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=6,vocabulary=5",
+                                "zoo:mixtral-8x7b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=6,vocabulary=5,experts=3,balance=0.1",
+                                "zoo:moe?batch=2,steps=4,hidden=8,heads=2,vocabulary=5,experts=3,groups=1,every=2",
                                 "zoo:vit-b16?batch=2,image=32,layers=1,hidden=8,heads=2,classes=3",
                                 "zoo:wide-deep?batch=2,vocabulary=5,width=4", "zoo:insightface?batch=2,image=32,classes=5,width=2",
                                 "zoo:transformer", "zoo:transformer?fine=true,dropout=0.1,layers=1"}) {
@@ -206,6 +240,8 @@ TEST(Models, GradientsEqualNumericOnes) {
                                 "zoo:nmt?batch=2,steps=3,hidden=3,vocabulary=3,cell=gru",
                                 "zoo:gpt2?batch=2,steps=3,layers=1,hidden=4,heads=2,vocabulary=3,positions=4",
                                 "zoo:llama-3-8b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=3,vocabulary=3",
+                                "zoo:moe?batch=2,steps=4,layers=1,heads=1,hidden=4,inner=3,vocabulary=3,experts=3,groups=2,capacity=0.8,balance=0.3",
+                                "zoo:mixtral-8x7b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=3,vocabulary=3,experts=3,balance=0.2",
                                 "zoo:wide-deep?batch=3,vocabulary=3,width=3,layers=2,fields=2,dense=2,embedding=2",
                                 "zoo:transformer?batch=2,steps=3,layers=1,heads=2,hidden=4,inner=6,vocabulary=3,dropout=0.2",
                                 "zoo:transformer?batch=1,steps=3,layers=1,heads=2,hidden=4,inner=4,vocabulary=3,fine=true"}) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "partita/models/experts.h"
 #include "partita/models/models.h"
 #include "partita/models/network.h"
 
@@ -57,6 +58,14 @@ struct Llama : TextModel {
   std::function<TensorId(Network& net, TensorId x, const std::string& name)> feed_forward;
 };
 Model build_llama(const Llama& model, std::shared_ptr<const OpRegistry> registry);
+
+// Mixtral (2024): Llama with experts of gated layers for its feed-forward parts.
+struct Mixtral : Llama {
+  Experts experts;     // `inner` is the model's
+  double balance = 0;  // weight of the load-balancing loss, summed over layers
+};
+Model build_mixtral(const Mixtral& model, std::shared_ptr<const OpRegistry> registry);
+
 // theta^(-2 d/size) for d < size/2.
 std::vector<double> rotary_frequencies(double theta, int64_t size);
 

@@ -10,6 +10,7 @@
 
 #include "partita/base/error.h"
 #include "partita/kernels/kernels.h"
+#include "partita/plan/rules.h"
 #include "partita/train.h"
 
 namespace partita {
@@ -76,7 +77,8 @@ const char* const kSearches[] = {"single", "data-parallel", "model-parallel", "s
 const char* const kModels[] = {"zoo:mlp?layers=3,width=20", "zoo:lenet", "zoo:resnet-18?image=32",
                                "zoo:rnnlm?steps=4,hidden=10,vocabulary=7", "zoo:inception-v3?image=75,blocks=2",
                                "zoo:transformer?hidden=24,steps=10,vocabulary=40",
-                               "zoo:transformer?hidden=24,steps=10,vocabulary=40,dropout=0.1,fine=true"};
+                               "zoo:transformer?hidden=24,steps=10,vocabulary=40,dropout=0.1,fine=true",
+                               "zoo:moe?hidden=24,steps=5,vocabulary=40,experts=8,groups=2", "zoo:moe?hidden=24,steps=5,vocabulary=40,experts=5,groups=1,choices=1,capacity=0.6"};
 
 TEST(ParallelEqualsSerial, Mlp) {
   for (int devices : {3, 8})
@@ -111,6 +113,59 @@ TEST(ParallelEqualsSerial, Transformer) {
 
 TEST(ParallelEqualsSerial, TransformerOfElementaryOperations) {
   for (const char* search : {"data-parallel", "soybean"}) expect_equal({kModels[6], search, 3, 24, 3});
+}
+
+TEST(ParallelEqualsSerial, Moe) {
+  for (int devices : {3, 8})
+    for (const char* search : kSearches) expect_equal({kModels[7], search, devices, 24, 3});
+}
+
+// One group, one choice, and places for three fifths of the tokens: which token is dropped does not depend on the plan.
+TEST(ParallelEqualsSerial, MoeOfOneGroup) {
+  for (const char* search : {"data-parallel", "model-parallel", "soybean"}) expect_equal({kModels[8], search, 3, 24, 3});
+}
+
+// As many groups as devices and every op split along samples, but for the experts: each device has its own, and tokens go there and
+// back by all-to-all.
+TEST(ParallelEqualsSerial, ExpertParallel) {
+  for (int devices : {2, 4}) {
+    Request request;
+    request.model = fmt::format("zoo:moe?hidden=24,steps=5,vocabulary=40,experts=8,layers=1,groups={}", devices);
+    request.bindings["batch"] = "24";
+    request.optimizer = {"sgd", 0.01, 0.9, 0.0};
+    request.dtype = DType::kFloat64;
+    request.cluster = fmt::format("local:{}", devices);
+    request.search = "data-parallel";
+    Runner runner;
+    Planned planned = plan_model(request, runner);
+    const Mesh mesh{{devices}, slowest_link_first(planned.cluster)};
+    Pins pins;
+    for (size_t i = 0; i < planned.training.ops.size(); ++i) {
+      const Op& op = planned.training.ops[i];
+      if (op.name.find(".experts.") == std::string::npos || op.phase == Phase::kUpdate) continue;
+      const tdl::Bound& bound = *op.bound;  // over [groups, experts, ..]: the second index of the batch, or of all
+      for (const char* index : {"n.1", "i.1"})
+        if (bound.find_index(index) >= 0) pins.ops[OpId(i)] = {mesh, {tdl::AxisStrategy{.names = {index}}}};
+    }
+    EXPECT_EQ(pins.ops.size(), 8u);  // two products, the activation, and their gradients
+    planned.plan = data_parallel_plan(planned.training, planned.cluster, pins);
+    finish(planned, std::nullopt, runner);
+    for (size_t t = 0; t < planned.training.tensors.size(); ++t) {
+      const Tensor& tensor = planned.training.tensors[t];
+      if (tensor.role != Role::kParameter || tensor.name.find(".experts.") == std::string::npos) continue;
+      EXPECT_EQ(planned.plan.kept.at(TensorId(t)).sbp, NdSbp{Sbp::split(0)}) << tensor.name;
+    }
+    int exchanges = 0;
+    for (const Task& task : planned.physical.tasks)
+      if (const auto* work = std::get_if<CollectiveWork>(&task.work)) exchanges += work->kind == StepKind::kAllToAll;
+    EXPECT_EQ(exchanges, 4 * devices);  // there and back, forward and backward
+    TrainOptions options;
+    options.steps = 3;
+    TrainReport report = train(planned, options, kernels());
+    compare_with(train_serial(planned.training, options, kernels()), report);
+    EXPECT_LE(*report.max_error_vs_serial, 1e-10);
+    EXPECT_LE(*report.max_loss_error_vs_serial, 1e-10);
+  }
 }
 
 TEST(ParallelEqualsSerial, Optimizers) {
@@ -227,6 +282,8 @@ TEST(LongParallelEqualsSerial, RnnLm) { whole_matrix(kModels[3], true); }
 TEST(LongParallelEqualsSerial, Inception) { whole_matrix(kModels[4], false); }
 TEST(LongParallelEqualsSerial, Transformer) { whole_matrix(kModels[5], true); }
 TEST(LongParallelEqualsSerial, TransformerOfElementaryOperations) { whole_matrix(kModels[6], true); }
+TEST(LongParallelEqualsSerial, Moe) { whole_matrix(kModels[7], false); }
+TEST(LongParallelEqualsSerial, MoeOfOneGroup) { whole_matrix(kModels[8], false); }
 
 }  // namespace
 }  // namespace partita

@@ -1,0 +1,29 @@
+// A layer of experts in place of a feed-forward part.
+#pragma once
+#include <string>
+
+#include "partita/models/layers.h"
+
+namespace partita {
+
+struct Experts {
+  int64_t count = 8;
+  int64_t choices = 2;   // experts a token goes to
+  int64_t inner = 0;     // columns inside an expert
+  int64_t groups = 1;    // of tokens, each routed by itself; they divide batch * steps
+  double capacity = 0;   // places of an expert in a group, in units of choices * tokens / experts; 0: no token is dropped
+  bool gated = false;    // down(activation(gate(x)) * up(x)); else down(activation(up(x)))
+  std::string activation = "gelu";  // an element-wise operation
+};
+
+struct ExpertsResult {
+  TensorId y;        // of x's shape
+  TensorId balance;  // the load-balancing loss, one number
+};
+
+// x [batch, steps, hidden]. Weights NAME.gate.weight [experts, hidden] and, of all experts together, NAME.experts.up_proj (and
+// .gate_proj) [experts, inner, hidden] and NAME.experts.down_proj [experts, hidden, inner]. A token's result is the sum of its
+// choices' results by their probabilities, which are divided by their sum where there are several (GShard, algorithm 1).
+ExpertsResult experts(Layers& layers, TensorId x, const std::string& name, const Experts& options);
+
+}  // namespace partita

@@ -1,0 +1,69 @@
+// Mixtral, as Hugging Face has it: no token is dropped, since an expert has as many places as a group has tokens. So each expert
+// computes on as many rows as all of them together would in the dense form, of which choices/experts hold a token.
+#include "partita/base/error.h"
+#include "partita/models/family.h"
+#include "partita/models/transformers.h"
+
+namespace partita {
+
+Model build_mixtral(const Mixtral& m, std::shared_ptr<const OpRegistry> registry) {
+  TensorId unbalanced;
+  Llama llama = m;
+  llama.feed_forward = [&](Network& net, TensorId x, const std::string& name) {
+    Experts options = m.experts;
+    options.inner = m.inner;
+    options.gated = true;
+    options.activation = m.activation;
+    const ExpertsResult result = experts(net.layers, x, name + ".mlp", options);
+    unbalanced = unbalanced.valid() ? net.add(unbalanced, result.balance, name + ".mlp.balance.sum") : result.balance;
+    return result.y;
+  };
+  Model model = build_llama(llama, std::move(registry));
+  if (m.balance > 0 && unbalanced.valid()) model.loss.penalties.emplace_back(unbalanced, m.balance);
+  return model;
+}
+
+namespace {
+
+Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> registry) {
+  Mixtral m;
+  m.name = options.model();
+  m.dtype = options.dtype();
+  m.batch = options.integer("batch"), m.steps = options.integer("steps"), m.layers = options.integer("layers");
+  m.hidden = options.integer("hidden"), m.heads = options.integer("heads"), m.inner = options.integer("inner");
+  m.key_heads = options.integer("key_heads"), m.vocabulary = options.integer("vocabulary");
+  m.activation = "silu";
+  m.tied = false;
+  if (m.hidden % m.heads || m.heads % m.key_heads)
+    fail("zoo:{}: hidden={}, heads={}, key_heads={}: each must be a multiple of the next", m.name, m.hidden, m.heads, m.key_heads);
+  m.size = m.hidden / m.heads;
+  m.frequencies = rotary_frequencies(1e6, m.size);
+  m.experts.count = options.integer("experts"), m.experts.choices = options.integer("choices");
+  m.experts.groups = options.text("groups").empty() ? m.batch : options.integer("groups");
+  m.experts.capacity = options.number("capacity", 0, 1e9);
+  m.balance = options.number("balance", 0, 1e9);
+  return build_mixtral(m, std::move(registry));
+}
+
+}  // namespace
+
+ModelFamily mixtral_family() {
+  return {{"mixtral-8x7b",
+           "Mixtral 8x7B: Llama's layers with 8 experts, of which a token goes to 2; none is dropped",
+           {{"batch", "1", "sequences a step"},
+            {"steps", "4096", "tokens a sequence"},
+            {"layers", "32", "transformer layers"},
+            {"hidden", "4096", "columns of the residual stream"},
+            {"heads", "32", "heads of the queries"},
+            {"key_heads", "8", "heads of keys and values"},
+            {"inner", "14336", "columns inside an expert"},
+            {"vocabulary", "32000", "different tokens"},
+            {"experts", "8", "of a layer"},
+            {"choices", "2", "experts that a token goes to"},
+            {"groups", "", "of tokens, each routed by itself; they divide batch * steps; empty: batch"},
+            {"capacity", "0", "places of an expert, in units of its even share; 0: no token is dropped"},
+            {"balance", "0", "weight of the load-balancing loss"}}},
+          build};
+}
+
+}  // namespace partita
