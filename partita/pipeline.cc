@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 
 #include "partita/base/error.h"
+#include "partita/models/huggingface.h"
 #include "partita/models/models.h"
 #include "partita/onnx/onnx.h"
 #include "partita/ops/ops.h"
@@ -45,15 +47,26 @@ OnnxOptions onnx_options(const Request& request) {
   return options;
 }
 
+std::string config_file(const std::string& model) {
+  if (model.starts_with("zoo:")) return "";
+  if (model.ends_with(".json")) return model;
+  if (!std::filesystem::is_directory(model)) return "";
+  const std::filesystem::path file = std::filesystem::path(model) / "config.json";
+  if (!std::filesystem::exists(file)) fail("{}: the folder has no config.json", model);
+  return file.string();
+}
+
 LoadedModel load_model(const Request& request, Runner& runner) {
   auto registry = standard_ops();
   LoadedModel model;
-  bool onnx = request.model.ends_with(".onnx");
   model.forward = runner.step(
       "load", [&] {
-        if (onnx) return import_onnx(request.model, onnx_options(request), registry);
-        Model built = build_model(request.model, request.bindings, registry);
+        if (request.model.ends_with(".onnx")) return import_onnx(request.model, onnx_options(request), registry);
+        const std::string config = config_file(request.model);
+        Model built = config.empty() ? build_model(request.model, request.bindings, registry)
+                                     : build_huggingface(config, read_file(config), request.bindings, registry);
         model.loss = built.loss;
+        model.weight_names = std::move(built.weight_names);
         return std::move(built.graph);
       },
       [](const Graph& g) { verify(g); });
@@ -84,6 +97,7 @@ Planned plan_model(const Request& request, Runner& runner) { return plan_graph(l
 Planned plan_graph(LoadedModel model, const Request& request, Runner& runner) {
   Planned p;
   p.forward = model.forward;
+  p.weight_names = model.weight_names;
   p.training = training_graph(model, request, runner);
   p.cluster = runner.step("cluster", [&] { return load_cluster(request.cluster, request.devices); }, [](const Cluster&) {});
   SearchChoice choice = parse_search(request.search);
@@ -118,11 +132,13 @@ Request request_of(const ModelReference& model) {
 
 Planned open_plan(const std::string& path, Runner& runner) {
   std::string text = read_file(path);
+  if (is_huggingface_config(text)) fail("{}: a model's configuration, not a plan; `partita plan {} -o plan.json` makes one", path, path);
   return in_file(path, [&] {
     Request request = request_of(parse_model_reference(text));
     Planned p;
     LoadedModel model = load_model(request, runner);
     p.forward = model.forward;
+    p.weight_names = model.weight_names;
     p.training = training_graph(model, request, runner);
     p.plan = runner.step("read plan", [&] { return parse_plan(text, p.training); }, [](const Plan&) {});
     if (fingerprint(p.training) != p.plan.model.sha256)

@@ -10,6 +10,7 @@
 
 #include "partita/cluster/cluster.h"
 #include "partita/graph/autodiff.h"
+#include "partita/models/models.h"
 #include "partita/onnx/onnx.h"
 #include "partita/physical/lower.h"
 #include "partita/physical/trace.h"
@@ -48,7 +49,7 @@ class Runner {
 
 // What a user asks for.
 struct Request {
-  std::string model;                          // path of an .onnx file, or zoo:NAME?options
+  std::string model;                          // path of an .onnx file, of a config.json or its folder, or zoo:NAME?options
   std::map<std::string, std::string> bindings;  // --bind k=v, and --batch
   std::optional<std::string> loss;            // none: the model's own
   Optimizer optimizer;
@@ -66,12 +67,14 @@ struct Request {
 struct LoadedModel {
   Graph forward;
   Loss loss;
+  WeightNames weight_names;
 };
 
 // A model, planned, checked, lowered and simulated.
 struct Planned {
   Graph forward;   // as loaded
   Graph training;  // one step
+  WeightNames weight_names;
   Cluster cluster;
   Plan plan;
   CheckReport report;
@@ -85,6 +88,8 @@ struct Planned {
 
 // How a request's bindings are read for an .onnx file: `batch` replaces axis 0 of every input.
 OnnxOptions onnx_options(const Request& request);
+// The config.json that a model's reference means, itself or its folder; empty: another kind of reference.
+std::string config_file(const std::string& model);
 LoadedModel load_model(const Request& request, Runner& runner);
 Graph training_graph(const LoadedModel& model, const Request& request, Runner& runner);
 Planned plan_model(const Request& request, Runner& runner);

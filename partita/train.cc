@@ -10,6 +10,7 @@
 #include "partita/runtime/safetensors.h"
 #include "partita/runtime/npz.h"
 #include "partita/runtime/weights.h"
+#include "partita/weights_of_model.h"
 
 namespace partita {
 
@@ -247,25 +248,25 @@ Dataset training_data(const Graph& graph, const TrainOptions& options) {
   return options.data.empty() ? Dataset::synthetic(graph, options.seed) : Dataset::read(options.data, graph);
 }
 
-std::map<std::string, Values> starting_weights(const Graph& graph, const TrainOptions& options) {
-  std::map<std::string, Values> start;
-  if (!options.weights.empty()) start = read_safetensors(options.weights);
-  for (const auto& [name, values] : start) {
-    TensorId id = graph.find_tensor(name);
-    if (!id.valid()) fail("{}: tensor '{}' is not in model '{}'", options.weights, name, graph.name);
-    if (values.shape != graph.tensor(id).shape)
-      fail("{}: tensor '{}' has shape [{}], the model's has [{}]", options.weights, name, fmt::join(values.shape, ", "), fmt::join(graph.tensor(id).shape, ", "));
-  }
-  return start;
+Arrays starting_weights(const Graph& graph, const WeightNames& names, const TrainOptions& options) {
+  if (options.weights.empty()) return {};
+  ModelWeights weights = load_weights(options.weights, graph, names);
+  for (const std::string& note : weights.notes)
+    if (options.note) options.note(note);
+  return std::move(weights.values);
+}
+
+SerialRun serial_run(const Graph& graph, const Arrays& start, const TrainOptions& options, Kernels& kernels) {
+  Cluster one = load_cluster("local:1");
+  PhysicalGraph physical = lower(graph, single_plan(graph, one), one);
+  Outcome serial = run_steps(graph, physical, training_data(graph, options), start, options, kernels, false);
+  return {serial.losses, serial.weights};
 }
 
 }  // namespace
 
 SerialRun train_serial(const Graph& graph, const TrainOptions& options, Kernels& kernels) {
-  Cluster one = load_cluster("local:1");
-  PhysicalGraph physical = lower(graph, single_plan(graph, one), one);
-  Outcome serial = run_steps(graph, physical, training_data(graph, options), starting_weights(graph, options), options, kernels, false);
-  return {serial.losses, serial.weights};
+  return serial_run(graph, starting_weights(graph, {}, options), options, kernels);
 }
 
 void compare_with(const SerialRun& serial, TrainReport& report) {
@@ -283,7 +284,7 @@ void compare_with(const SerialRun& serial, TrainReport& report) {
 TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& kernels) {
   const Graph& graph = planned.training;
   Dataset data = training_data(graph, options);
-  std::map<std::string, Values> start = starting_weights(graph, options);
+  const Arrays start = starting_weights(graph, planned.weight_names, options);
   std::optional<Dataset> test;
   if (!options.test_data.empty()) test = Dataset::read(options.test_data, graph);
 
@@ -296,9 +297,9 @@ TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& 
   report.peak_bytes.assign(out.peak_bytes.begin(), out.peak_bytes.begin() + planned.cluster.compute_count);
   report.trace = std::move(out.trace);
   report.weights = out.weights;
-  if (!options.save.empty()) write_safetensors(options.save, out.weights);
+  if (!options.save.empty()) write_safetensors(options.save, as_in_files(out.weights, planned.weight_names));
   if (report.interrupted) return report;
-  if (options.verify_serial) compare_with(train_serial(graph, options, kernels), report);
+  if (options.verify_serial) compare_with(serial_run(graph, start, options, kernels), report);
   if (test) report.test_accuracy = accuracy(planned, *test, out.weights, options.seed, kernels);
   return report;
 }

@@ -52,11 +52,12 @@ struct TrainOptions {
   int64_t steps = 0;                // 0: as many as `epochs` passes over the data take, at least one
   double epochs = 1;
   std::string data, test_data;      // .npz; no data: synthetic samples
-  std::string weights, save;        // .safetensors
+  std::string weights, save;        // .safetensors; to start from, also several files (WeightFiles)
   bool shuffle = true, verify_serial = false;
   bool trace = false;               // of the first steps
   uint64_t seed = 1;
   std::function<void(int64_t step, int64_t steps, double loss)> progress;  // after each step, in order; steps: of the whole run
+  std::function<void(const std::string&)> note;  // what a user should know of the weights
   std::atomic<bool>* stop = nullptr;  // asked between a few steps
 };
 

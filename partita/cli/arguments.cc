@@ -2,10 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 
 #include "partita/base/error.h"
+#include "partita/models/huggingface.h"
 #include "partita/ops/ops.h"
+#include "partita/runtime/array_file.h"
 
 namespace partita {
 
@@ -56,7 +59,9 @@ void add_plan_options(CLI::App& c, Arguments& a, Raw& raw, bool one_search) {
 
 }  // namespace
 
-bool is_plan_file(const std::string& target) { return target.ends_with(".json"); }
+bool is_plan_file(const std::string& target) {
+  return target.ends_with(".json") && (!std::filesystem::is_regular_file(target) || !is_huggingface_config(read_file(target)));
+}
 
 Arguments parse_arguments(int argc, const char* const* argv) {
   Arguments a;
@@ -91,7 +96,7 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   CLI::App* run = command("run", "one forward pass");
   run->add_option("MODEL|PLAN", a.target)->required();
   run->add_option("--inputs", a.inputs, ".npz of arrays named as the inputs")->required();
-  run->add_option("--weights", a.weights, ".safetensors");
+  run->add_option("--weights", a.weights, ".safetensors, an index of several, or their folder");
   run->add_option("-o", a.output, "write the outputs here (.npz)");
   add_model_options(*run, a, raw, *registry);
   add_plan_options(*run, a, raw, true);
@@ -105,7 +110,7 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   train->add_option("--steps", a.steps, "training steps");
   train->add_option("--epochs", a.epochs, "passes over the data");
   train->add_flag("--no-shuffle", a.no_shuffle, "samples in file order");
-  train->add_option("--weights", a.weights, "start from these (.safetensors)");
+  train->add_option("--weights", a.weights, "start from these: .safetensors, an index of several, or their folder");
   train->add_option("--save", a.save, "write the weights here (.safetensors)");
   train->add_option("--verify", a.verify, "serial: run unsharded too, and compare")->check(CLI::IsMember({"serial"}));
   train->add_option("--log", a.log, "one JSON object a step");

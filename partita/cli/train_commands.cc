@@ -8,8 +8,8 @@
 #include "partita/cli/commands.h"
 #include "partita/engine.h"
 #include "partita/runtime/npz.h"
-#include "partita/runtime/safetensors.h"
 #include "partita/train.h"
+#include "partita/weights_of_model.h"
 
 namespace partita {
 
@@ -24,6 +24,8 @@ void on_interrupt(int) {
   interrupted = true;
   std::signal(SIGINT, SIG_DFL);  // a second Ctrl-C ends at once
 }
+
+void print_note(const std::string& note) { fmt::print(stderr, "{}\n", note); }
 
 Planned planned_for(const Arguments& a, Runner& runner) { return is_plan_file(a.target) ? open_plan(a.target, runner) : plan_model(a.request, runner); }
 
@@ -43,6 +45,7 @@ int train_command(const Arguments& a) {
   options.trace = !a.trace.empty();
   options.seed = a.request.seed;
   options.stop = &interrupted;
+  options.note = print_note;
   int64_t batch = batch_of(p.training);
   options.steps = a.steps.value_or(0);
   options.epochs = a.epochs.value_or(1);
@@ -99,13 +102,15 @@ int train_command(const Arguments& a) {
 int run_command(const Arguments& a) {
   expect_writable(a.output);
   Runner runner;
-  Arrays inputs = read_arrays(a.inputs), weights;
-  if (!a.weights.empty()) weights = read_safetensors(a.weights);
+  Arrays inputs = read_arrays(a.inputs);
   Planned p = planned_for(a, runner);
+  ModelWeights weights;
+  if (!a.weights.empty()) weights = load_weights(a.weights, p.forward, p.weight_names);
+  for (const std::string& note : weights.notes) print_note(note);
   Graph graph = evaluation_graph(p.forward);
   Plan plan = evaluation_plan(graph, p);
   check(graph, plan, p.cluster);
-  Arrays outputs = run_forward(graph, plan, p.cluster, inputs, weights, a.request.seed, load_kernels());
+  Arrays outputs = run_forward(graph, plan, p.cluster, inputs, weights.values, a.request.seed, load_kernels());
   if (!a.output.empty()) write_npz(a.output, outputs);
   Json json = Json::object();
   for (const auto& [name, values] : outputs) json[name] = {{"shape", values.shape}, {"dtype", std::string(name_of(values.dtype))}};

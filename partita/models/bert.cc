@@ -9,20 +9,24 @@ Model build_bert(const Bert& m, std::shared_ptr<const OpRegistry> registry) {
   Network net(m.name, m.dtype, std::move(registry));
   GraphBuilder& b = net.b;
   const std::string prefix = m.head == Bert::Head::kNone ? "" : "bert.", embeddings = prefix + "embeddings.";
-  const TensorId tokens = b.input(m.tokens, {m.batch, m.steps}, DType::kInt64), types = b.input(m.types, {m.batch, m.steps}, DType::kInt64);
+  const TensorId tokens = b.input(m.tokens, {m.batch, m.steps}, DType::kInt64),
+                 types = b.input(m.types, {m.batch, m.steps}, DType::kInt64);
   const TensorId words = net.table(embeddings + "word_embeddings.weight", {m.vocabulary, m.hidden});
   TensorId x = b.op("gather", {words, tokens}, {{"axis", 0}}, embeddings + "word_embeddings");
   const TensorId positions = net.table(embeddings + "position_embeddings.weight", {m.positions, m.hidden});
   x = net.add(x, net.first_rows(positions, m.steps, embeddings + "position_embeddings"), embeddings + "positions");
-  x = net.add(x, net.layers.embedding(types, embeddings + "token_type_embeddings", m.type_count, m.hidden), embeddings + "types");
+  x = net.add(x, net.layers.embedding(types, embeddings + "token_type_embeddings", m.type_count, m.hidden),
+              embeddings + "types");
   x = net.layers.dropout(net.norm(x, embeddings + "LayerNorm", m.eps), embeddings + "dropout", m.dropout);
   for (int64_t i = 0; i < m.layers; ++i) {
     const std::string name = fmt::format("{}encoder.layer.{}", prefix, i), self = name + ".attention.self";
     auto part = [&](const char* which, const char* heads) {
-      return net.layers.split_heads(net.layers.linear(x, fmt::format("{}.{}", self, which), m.hidden), self + heads, m.heads);
+      return net.layers.split_heads(net.layers.linear(x, fmt::format("{}.{}", self, which), m.hidden), self + heads,
+                                    m.heads);
     };
     const TensorId q = part("query", ".q"), k = part("key", ".k"), v = part("value", ".v");
-    TensorId y = net.layers.linear(net.attention(q, k, v, self, {.dropout = m.attention_dropout}), name + ".attention.output.dense", m.hidden);
+    TensorId y = net.layers.linear(net.attention(q, k, v, self, {.dropout = m.attention_dropout}),
+                                   name + ".attention.output.dense", m.hidden);
     y = net.layers.dropout(y, name + ".attention.output.dropout", m.dropout);
     x = net.norm(net.add(y, x, name + ".attention.add"), name + ".attention.output.LayerNorm", m.eps);
     y = net.layers.linear(x, name + ".intermediate.dense", m.inner);
@@ -32,7 +36,8 @@ Model build_bert(const Bert& m, std::shared_ptr<const OpRegistry> registry) {
   }
   if (m.head == Bert::Head::kMaskedLm) {
     const std::string cls = "cls.predictions", transform = cls + ".transform";
-    TensorId y = b.op(m.activation, {net.layers.linear(x, transform + ".dense", m.hidden)}, {}, transform + ".activation");
+    TensorId y =
+        b.op(m.activation, {net.layers.linear(x, transform + ".dense", m.hidden)}, {}, transform + ".activation");
     y = net.norm(y, transform + ".LayerNorm", m.eps);
     b.set_source({cls, ""});
     const TensorId table = m.tied ? words : net.table(cls + ".decoder.weight", {m.vocabulary, m.hidden});
@@ -40,9 +45,11 @@ Model build_bert(const Bert& m, std::shared_ptr<const OpRegistry> registry) {
     return {b.finish({b.op("linear", {y, table, bias}, {{"transposed", 1}}, cls)}), Loss{.kind = "cross_entropy"}};
   }
   const TensorId first = b.op("select", {x}, {{"axis", 1}, {"index", 0}}, prefix + "pooler.first");
-  const TensorId pooled = b.op("tanh", {net.layers.linear(first, prefix + "pooler.dense", m.hidden)}, {}, prefix + "pooler");
+  const TensorId pooled =
+      b.op("tanh", {net.layers.linear(first, prefix + "pooler.dense", m.hidden)}, {}, prefix + "pooler");
   if (m.head == Bert::Head::kNone) return {b.finish({pooled, x}), Loss{.kind = "elementwise"}};
-  const TensorId logits = net.layers.linear(net.layers.dropout(pooled, "dropout", m.classifier_dropout), "classifier", m.classes);
+  const TensorId logits =
+      net.layers.linear(net.layers.dropout(pooled, "dropout", m.classifier_dropout), "classifier", m.classes);
   return {b.finish({logits}), Loss{.kind = "cross_entropy"}};
 }
 
@@ -52,7 +59,8 @@ Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> regis
   Bert model;
   model.name = options.model();
   model.dtype = options.dtype();
-  model.batch = options.integer("batch"), model.steps = options.integer("steps"), model.layers = options.integer("layers");
+  model.batch = options.integer("batch"), model.steps = options.integer("steps"),
+  model.layers = options.integer("layers");
   model.hidden = options.integer("hidden"), model.heads = options.integer("heads"), model.inner = 4 * model.hidden;
   model.vocabulary = options.integer("vocabulary"), model.positions = options.integer("positions");
   model.activation = "gelu";
@@ -77,6 +85,8 @@ ModelFamily family(const char* name, int64_t layers, int64_t hidden, int64_t hea
 
 }  // namespace
 
-std::vector<ModelFamily> bert_families() { return {family("bert-base", 12, 768, 12), family("bert-large", 24, 1024, 16)}; }
+std::vector<ModelFamily> bert_families() {
+  return {family("bert-base", 12, 768, 12), family("bert-large", 24, 1024, 16)};
+}
 
 }  // namespace partita

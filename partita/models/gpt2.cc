@@ -20,7 +20,9 @@ Model build_gpt2(const Gpt2& m, std::shared_ptr<const OpRegistry> registry) {
     const std::string name = fmt::format("transformer.h.{}", i);
     AttentionOptions attention{.causal = true, .dropout = m.attention_dropout};
     if (!m.scaled) attention.scale = 1;
-    if (m.scaled_by_layer) attention.scale = (m.scaled ? 1 / std::sqrt(static_cast<double>(m.hidden / m.heads)) : 1) / static_cast<double>(i + 1);
+    if (m.scaled_by_layer)
+      attention.scale =
+          (m.scaled ? 1 / std::sqrt(static_cast<double>(m.hidden / m.heads)) : 1) / static_cast<double>(i + 1);
     TensorId y = net.conv1d(net.norm(x, name + ".ln_1", m.eps), name + ".attn.c_attn", 3 * m.hidden);
     y = net.conv1d(net.packed_attention(y, name + ".attn", m.heads, attention), name + ".attn.c_proj", m.hidden);
     x = net.add(x, net.layers.dropout(y, name + ".attn.resid_dropout", m.residual_dropout), name + ".attn.add");
@@ -38,7 +40,8 @@ Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> regis
   Gpt2 model;
   model.name = options.model();
   model.dtype = options.dtype();
-  model.batch = options.integer("batch"), model.steps = options.integer("steps"), model.layers = options.integer("layers");
+  model.batch = options.integer("batch"), model.steps = options.integer("steps"),
+  model.layers = options.integer("layers");
   model.hidden = options.integer("hidden"), model.heads = options.integer("heads"), model.inner = 4 * model.hidden;
   model.vocabulary = options.integer("vocabulary"), model.positions = options.integer("positions");
   model.activation = "gelu_tanh";
@@ -63,7 +66,8 @@ ModelFamily family(const char* name, int64_t layers, int64_t hidden, int64_t hea
 }  // namespace
 
 std::vector<ModelFamily> gpt2_families() {
-  return {family("gpt2", 12, 768, 12), family("gpt2-medium", 24, 1024, 16), family("gpt2-large", 36, 1280, 20), family("gpt2-xl", 48, 1600, 25)};
+  return {family("gpt2", 12, 768, 12), family("gpt2-medium", 24, 1024, 16), family("gpt2-large", 36, 1280, 20),
+          family("gpt2-xl", 48, 1600, 25)};
 }
 
 }  // namespace partita

@@ -9,7 +9,8 @@ namespace partita {
 
 std::vector<double> rotary_frequencies(double theta, int64_t size) {
   std::vector<double> frequencies;
-  for (int64_t d = 0; d < size / 2; ++d) frequencies.push_back(std::pow(theta, -2.0 * static_cast<double>(d) / static_cast<double>(size)));
+  for (int64_t d = 0; d < size / 2; ++d)
+    frequencies.push_back(std::pow(theta, -2.0 * static_cast<double>(d) / static_cast<double>(size)));
   return frequencies;
 }
 
@@ -17,7 +18,8 @@ namespace {
 
 // Cosines and sines of rotary positions, [steps, size/2].
 std::pair<TensorId, TensorId> rotation(Network& net, int64_t steps, const std::vector<double>& frequencies) {
-  Values cosines{.dtype = net.layers.dtype, .shape = {steps, static_cast<int64_t>(frequencies.size())}}, sines = cosines;
+  Values cosines{.dtype = net.layers.dtype, .shape = {steps, static_cast<int64_t>(frequencies.size())}},
+      sines = cosines;
   for (int64_t t = 0; t < steps; ++t)
     for (const double frequency : frequencies) {
       const double angle = static_cast<double>(t) * frequency;
@@ -27,15 +29,18 @@ std::pair<TensorId, TensorId> rotation(Network& net, int64_t steps, const std::v
 }
 
 TensorId gated(Network& net, TensorId x, const std::string& mlp, const Llama& m) {
-  const TensorId gate = net.b.op(m.activation, {net.layers.linear(x, mlp + ".gate_proj", m.inner, m.feed_forward_bias)}, {}, mlp + ".silu");
+  const TensorId gate = net.b.op(m.activation, {net.layers.linear(x, mlp + ".gate_proj", m.inner, m.feed_forward_bias)},
+                                 {}, mlp + ".silu");
   const TensorId up = net.layers.linear(x, mlp + ".up_proj", m.inner, m.feed_forward_bias);
-  return net.layers.linear(net.b.op("mul", {gate, up}, {}, mlp + ".gated"), mlp + ".down_proj", m.hidden, m.feed_forward_bias);
+  return net.layers.linear(net.b.op("mul", {gate, up}, {}, mlp + ".gated"), mlp + ".down_proj", m.hidden,
+                           m.feed_forward_bias);
 }
 
 }  // namespace
 
 Model build_llama(const Llama& m, std::shared_ptr<const OpRegistry> registry) {
-  if (m.key_heads < 1 || m.heads % m.key_heads) fail("{}: {} heads of queries are not equal groups for {} of keys", m.name, m.heads, m.key_heads);
+  if (m.key_heads < 1 || m.heads % m.key_heads)
+    fail("{}: {} heads of queries are not equal groups for {} of keys", m.name, m.heads, m.key_heads);
   Network net(m.name, m.dtype, std::move(registry));
   GraphBuilder& b = net.b;
   const auto [cosines, sines] = rotation(net, m.steps, m.frequencies);
@@ -70,13 +75,16 @@ Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> regis
   Llama model;
   model.name = options.model();
   model.dtype = options.dtype();
-  model.batch = options.integer("batch"), model.steps = options.integer("steps"), model.layers = options.integer("layers");
-  model.hidden = options.integer("hidden"), model.heads = options.integer("heads"), model.inner = options.integer("inner");
+  model.batch = options.integer("batch"), model.steps = options.integer("steps"),
+  model.layers = options.integer("layers");
+  model.hidden = options.integer("hidden"), model.heads = options.integer("heads"),
+  model.inner = options.integer("inner");
   model.key_heads = options.integer("key_heads"), model.vocabulary = options.integer("vocabulary");
   model.activation = "silu";
   model.tied = false;
   if (model.hidden % model.heads || model.heads % model.key_heads)
-    fail("zoo:{}: hidden={}, heads={}, key_heads={}: each must be a multiple of the next", model.name, model.hidden, model.heads, model.key_heads);
+    fail("zoo:{}: hidden={}, heads={}, key_heads={}: each must be a multiple of the next", model.name, model.hidden,
+         model.heads, model.key_heads);
   model.size = model.hidden / model.heads;
   model.frequencies = rotary_frequencies(500000, model.size);
   return build_llama(model, std::move(registry));
@@ -99,7 +107,8 @@ ModelFamily family(const char* name, int64_t layers, int64_t hidden, int64_t hea
 }  // namespace
 
 std::vector<ModelFamily> llama_families() {
-  return {family("llama-3-8b", 32, 4096, 32, 14336), family("llama-3-70b", 80, 8192, 64, 28672), family("llama-3-405b", 126, 16384, 128, 53248)};
+  return {family("llama-3-8b", 32, 4096, 32, 14336), family("llama-3-70b", 80, 8192, 64, 28672),
+          family("llama-3-405b", 126, 16384, 128, 53248)};
 }
 
 }  // namespace partita

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "partita/graph/autodiff.h"
@@ -15,9 +16,20 @@
 
 namespace partita {
 
+// How files of weights name a model's tensors, where that is not as the graph does.
+struct WeightNames {
+  std::string prefix;                                       // a beginning that the files may lack, or have where the graph lacks it: "bert."
+  std::vector<std::pair<std::string, std::string>> endings;  // theirs, ours: old names of the same
+  std::map<std::string, std::vector<std::string>> parts;    // a tensor of the graph -> its parts along axis 0, an array each: experts
+  std::map<std::string, std::string> same;                  // another name -> the tensor: tied weights
+  std::vector<std::string> unused;                          // endings of arrays that are no weights: masks, numbers of positions
+  std::vector<std::string> heads;  // beginnings: a model may lack these arrays, or have them fresh for another task
+};
+
 struct Model {
   Graph graph;  // forward
   Loss loss;    // what it is trained with unless the user says otherwise
+  WeightNames weight_names;
 };
 
 struct ModelOption {

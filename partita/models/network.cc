@@ -22,7 +22,8 @@ tdl::Attributes shaped(const Shape& shape) {
 TensorId Network::norm(TensorId x, const std::string& name, double eps) {
   const int64_t n = b.shape(x).back();
   b.set_source({name, ""});
-  return b.op("layer_norm", {x, layers.parameter(name + ".weight", {n}, 0, 1), layers.parameter(name + ".bias", {n}, 0)},
+  return b.op("layer_norm",
+              {x, layers.parameter(name + ".weight", {n}, 0, 1), layers.parameter(name + ".bias", {n}, 0)},
               {{"eps", eps}}, name);
 }
 
@@ -37,7 +38,8 @@ TensorId Network::conv1d(TensorId x, const std::string& name, int64_t outputs) {
   return b.op("linear", {x, w, layers.parameter(name + ".bias", {outputs}, 0)}, {}, name);
 }
 
-TensorId Network::attention(TensorId q, TensorId k, TensorId v, const std::string& name, const AttentionOptions& options) {
+TensorId Network::attention(TensorId q, TensorId k, TensorId v, const std::string& name,
+                            const AttentionOptions& options) {
   b.set_source({name, ""});
   if (options.dropout > 0) return layers.merge_heads(elementary_attention(q, k, v, name, options), name);
   tdl::Attributes attributes{{"causal", options.causal}};
@@ -46,7 +48,8 @@ TensorId Network::attention(TensorId q, TensorId k, TensorId v, const std::strin
   return layers.merge_heads(b.op("attention", {q, k, v}, attributes, name), name);
 }
 
-TensorId Network::elementary_attention(TensorId q, TensorId k, TensorId v, const std::string& name, const AttentionOptions& options) {
+TensorId Network::elementary_attention(TensorId q, TensorId k, TensorId v, const std::string& name,
+                                       const AttentionOptions& options) {
   const Shape queries = b.shape(q), keys = b.shape(k);
   const DType dtype = layers.dtype;
   // Heads that several queries' heads share, once for each.
@@ -73,15 +76,18 @@ TensorId Network::elementary_attention(TensorId q, TensorId k, TensorId v, const
     scores = b.op("add", {scores, mask_}, {}, name + ".masked");
   }
   const TensorId weights = b.op("softmax", {scores}, {{"axis", -1}}, name + ".weights");
-  return b.op("matmul", {layers.dropout(weights, name + ".dropout", options.dropout), repeated(v, name + ".v")}, {}, name);
+  return b.op("matmul", {layers.dropout(weights, name + ".dropout", options.dropout), repeated(v, name + ".v")}, {},
+              name);
 }
 
-TensorId Network::packed_attention(TensorId qkv, const std::string& name, int64_t heads, const AttentionOptions& options) {
+TensorId Network::packed_attention(TensorId qkv, const std::string& name, int64_t heads,
+                                   const AttentionOptions& options) {
   const double third = static_cast<double>(b.shape(qkv).back() / 3);
   b.set_source({name, ""});
   const std::vector<TensorId> parts =
       b.ops("split", {qkv}, {{"axis", 2}, {"sizes.0", third}, {"sizes.1", third}, {"sizes.2", third}}, name + ".split");
-  const TensorId q = layers.split_heads(parts[0], name + ".q", heads), k = layers.split_heads(parts[1], name + ".k", heads),
+  const TensorId q = layers.split_heads(parts[0], name + ".q", heads),
+                 k = layers.split_heads(parts[1], name + ".k", heads),
                  v = layers.split_heads(parts[2], name + ".v", heads);
   return attention(q, k, v, name, options);
 }
@@ -101,7 +107,12 @@ TensorId Network::first_rows(TensorId table, int64_t steps, const std::string& n
   const Shape shape = b.shape(table);
   if (steps > shape[0]) fail("{}: steps={}, there are {} positions", b.graph().name, steps, shape[0]);
   if (steps == shape[0]) return table;
-  return b.op("slice", {table}, {{"starts.0", 0}, {"starts.1", 0}, {"sizes.0", static_cast<double>(steps)}, {"sizes.1", static_cast<double>(shape[1])}}, name);
+  return b.op("slice", {table},
+              {{"starts.0", 0},
+               {"starts.1", 0},
+               {"sizes.0", static_cast<double>(steps)},
+               {"sizes.1", static_cast<double>(shape[1])}},
+              name);
 }
 
 }  // namespace partita

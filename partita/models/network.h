@@ -13,9 +13,9 @@ extern const double kNormalBound;  // of a uniform distribution of deviation 0.0
 // How queries look at keys.
 struct AttentionOptions {
   bool causal = false;
-  int64_t window = 0;   // of so many keys, the query's own the last; 0: all
-  double scale = 0;     // of the products; 0: 1/sqrt(size of a head)
-  double dropout = 0;   // of the weights; they are then elementary operations, else one operation
+  int64_t window = 0;  // of so many keys, the query's own the last; 0: all
+  double scale = 0;    // of the products; 0: 1/sqrt(size of a head)
+  double dropout = 0;  // of the weights; they are then elementary operations, else one operation
 };
 
 class Network {
@@ -32,7 +32,8 @@ class Network {
   TensorId attention(TensorId q, TensorId k, TensorId v, const std::string& name, const AttentionOptions& options);
   // The same of one product's q, k and v, [batch, steps, 3 heads size].
   TensorId packed_attention(TensorId qkv, const std::string& name, int64_t heads, const AttentionOptions& options);
-  // x [.., width] to the logits [.., words] of a vocabulary: times a table's rows, or, without a table, NAME.weight [words, width].
+  // x [.., width] to the logits [.., words] of a vocabulary: times a table's rows, or, without a table, NAME.weight
+  // [words, width].
   TensorId head(TensorId x, TensorId table, const std::string& name, int64_t words);
   // A trained tensor without a layer: a table of positions, a class token.
   TensorId table(const std::string& name, Shape shape);
@@ -43,7 +44,8 @@ class Network {
   Layers layers;
 
  private:
-  TensorId elementary_attention(TensorId q, TensorId k, TensorId v, const std::string& name, const AttentionOptions& options);
+  TensorId elementary_attention(TensorId q, TensorId k, TensorId v, const std::string& name,
+                                const AttentionOptions& options);
   TensorId mask_;  // one for all layers: 0 where a query sees a key, else -inf
 };
 

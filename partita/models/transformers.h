@@ -1,5 +1,5 @@
-// Transformers of text as they are published, with the parameter names and layouts of Hugging Face's weights. One builder a family,
-// which the zoo and Hugging Face's configurations (huggingface.cc) have in common.
+// Transformers of text as they are published, with the parameter names and layouts of Hugging Face's weights. One
+// builder a family, which the zoo and Hugging Face's configurations (huggingface.cc) have in common.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -15,8 +15,8 @@ namespace partita {
 
 // What all of them have.
 struct TextModel {
-  std::string name;              // of the graph, and in messages
-  std::string tokens = "tokens"; // the input's name
+  std::string name;               // of the graph, and in messages
+  std::string tokens = "tokens";  // the input's name
   DType dtype = DType::kFloat32;
   int64_t batch = 1, steps = 1;
   int64_t layers = 1, hidden = 1, heads = 1, inner = 1, vocabulary = 1;
@@ -54,7 +54,8 @@ struct Llama : TextModel {
   std::vector<double> frequencies;  // of the rotary positions: radians a step, size/2 of them
   int64_t window = 0;               // of keys that a query sees, its own the last; 0: all before it
   bool attention_bias = false, feed_forward_bias = false;
-  // In place of the gated layer: from the normalised [batch, steps, hidden] of layer NAME to what is added. Empty: the gated layer.
+  // In place of the gated layer: from the normalised [batch, steps, hidden] of layer NAME to what is added. Empty: the
+  // gated layer.
   std::function<TensorId(Network& net, TensorId x, const std::string& name)> feed_forward;
 };
 Model build_llama(const Llama& model, std::shared_ptr<const OpRegistry> registry);

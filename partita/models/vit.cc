@@ -9,8 +9,9 @@ Model build_vit(const ModelOptions& options, std::shared_ptr<const OpRegistry> r
   constexpr int64_t kPatch = 16;
   Network net(options.model(), options.dtype(), std::move(registry));
   GraphBuilder& b = net.b;
-  const int64_t hidden = options.integer("hidden"), heads = options.integer("heads"), image = options.integer("image", kPatch),
-                batch = options.integer("batch"), count = options.integer("layers");
+  const int64_t hidden = options.integer("hidden"), heads = options.integer("heads"),
+                image = options.integer("image", kPatch), batch = options.integer("batch"),
+                count = options.integer("layers");
   const double dropout = options.number("dropout", 0, 1);
   TensorId x = b.input("x", {batch, 3, image, image}, options.dtype());
   x = net.layers.convolution(x, "conv_proj", {.outputs = hidden, .kernel = kPatch, .stride = kPatch, .bias = true});
@@ -22,7 +23,8 @@ Model build_vit(const ModelOptions& options, std::shared_ptr<const OpRegistry> r
   };
   x = b.op("reshape", {x}, extents({batch, hidden, patches}), "patches.flat");
   x = b.op("transpose", {x}, {{"perm.0", 0}, {"perm.1", 2}, {"perm.2", 1}}, "patches");
-  const TensorId token = b.op("expand", {net.table("class_token", {1, 1, hidden})}, extents({batch, 1, hidden}), "class_token.expand");
+  const TensorId token =
+      b.op("expand", {net.table("class_token", {1, 1, hidden})}, extents({batch, 1, hidden}), "class_token.expand");
   x = net.layers.concat({token, x}, "tokens");
   x = net.add(x, net.table("encoder.pos_embedding", {1, patches + 1, hidden}), "encoder.positions");
   x = net.layers.dropout(x, "encoder.dropout", dropout);

@@ -1,6 +1,10 @@
 #include "partita/runtime/safetensors.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -27,18 +31,12 @@ std::optional<std::vector<int64_t>> numbers(const json& entry, const char* key) 
   return list;
 }
 
-}  // namespace
-
-Arrays parse_safetensors(const std::string& path, std::string_view bytes) {
-  if (bytes.size() < 8) fail("{}: not a safetensors file: {} bytes have no room for a header", path, bytes.size());
-  uint64_t length = 0;
-  for (int i = 0; i < 8; ++i) length |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
-  if (length > bytes.size() - 8) fail("{}: not a safetensors file, or cut short: a header of {} bytes in a file of {}", path, length, bytes.size());
-  const json header = json::parse(bytes.substr(8, length), nullptr, false);
+// The arrays that a header tells of, where the data begins at `data_at` and the file ends at `size`.
+StoredArrays parse_header(const std::string& path, std::string_view text, int64_t data_at, int64_t size) {
+  const json header = json::parse(text, nullptr, false);
   if (!header.is_object()) fail("{}: not a safetensors file: its header is not a JSON object", path);
-  const std::string_view data = bytes.substr(8 + length);
-
-  Arrays arrays;
+  const int64_t data = size - data_at;
+  StoredArrays arrays;
   std::vector<std::pair<int64_t, int64_t>> used;  // [begin, end) of each array
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
@@ -50,11 +48,11 @@ Arrays parse_safetensors(const std::string& path, std::string_view bytes) {
     const auto type = kTypes.find(entry["dtype"].get<std::string>());
     if (type == kTypes.end()) fail("{}: element type {} is not supported; use F32, F64, an integer type or BOOL", where, entry["dtype"].get<std::string>());
     const int64_t begin = (*offsets)[0], end = (*offsets)[1];
-    if (begin > end || end > static_cast<int64_t>(data.size())) fail("{}: its bytes [{}, {}) are not in the file, which has {} after the header", where, begin, end, data.size());
-    const auto size = stored_bytes(*shape, type->second);
-    if (!size || *size != end - begin) fail("{}: [{}] of {} is not {} bytes", where, fmt::join(*shape, "x"), type->first, end - begin);
+    if (begin > end || end > data) fail("{}: its bytes [{}, {}) are not in the file, which has {} after the header", where, begin, end, data);
+    const auto needed = stored_bytes(*shape, type->second);
+    if (!needed || *needed != end - begin) fail("{}: [{}] of {} is not {} bytes", where, fmt::join(*shape, "x"), type->first, end - begin);
     used.emplace_back(begin, end);
-    arrays[name] = from_bytes(*shape, type->second, data.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
+    arrays[name] = {path, type->second, *shape, data_at + begin, end - begin};
   }
   std::sort(used.begin(), used.end());
   int64_t at = 0;
@@ -62,11 +60,57 @@ Arrays parse_safetensors(const std::string& path, std::string_view bytes) {
     if (begin != at) fail("{}: its arrays overlap or leave a gap at byte {} of the data", path, std::min(at, begin));
     at = end;
   }
-  if (at != static_cast<int64_t>(data.size())) fail("{}: {} bytes after the last array", path, static_cast<int64_t>(data.size()) - at);
+  if (at != data) fail("{}: {} bytes after the last array", path, data - at);
   return arrays;
 }
 
-Arrays read_safetensors(const std::string& path) { return parse_safetensors(path, read_file(path)); }
+// Of the first 8 bytes of a file of `size`.
+int64_t header_length(const std::string& path, std::string_view bytes, int64_t size) {
+  if (bytes.size() < 8) fail("{}: not a safetensors file: {} bytes have no room for a header", path, bytes.size());
+  uint64_t length = 0;
+  for (int i = 0; i < 8; ++i) length |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
+  if (length > static_cast<uint64_t>(size - 8)) fail("{}: not a safetensors file, or cut short: a header of {} bytes in a file of {}", path, length, size);
+  return static_cast<int64_t>(length);
+}
+
+std::string read_range(const std::string& path, int64_t offset, int64_t bytes) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail("{}: cannot be read: {}", path, std::strerror(errno));
+  std::string data(static_cast<std::size_t>(bytes), '\0');
+  in.seekg(offset);
+  in.read(data.data(), bytes);
+  if (!in) fail("{}: reading bytes {} to {} failed", path, offset, offset + bytes);
+  return data;
+}
+
+}  // namespace
+
+StoredArrays list_safetensors(const std::string& path) {
+  if (std::filesystem::is_directory(path)) fail("{}: is a folder, not a file", path);
+  std::error_code error;
+  const auto found = std::filesystem::file_size(path, error);
+  if (error) fail("{}: cannot be read: {}", path, error.message());
+  const auto size = static_cast<int64_t>(found);
+  const int64_t length = header_length(path, read_range(path, 0, std::min<int64_t>(8, size)), size);
+  return parse_header(path, read_range(path, 8, length), 8 + length, size);
+}
+
+Values read_array(const StoredArray& array) { return from_bytes(array.shape, array.type, read_range(array.file, array.offset, array.bytes)); }
+
+Arrays parse_safetensors(const std::string& path, std::string_view bytes) {
+  const auto size = static_cast<int64_t>(bytes.size());
+  const int64_t length = header_length(path, bytes.substr(0, 8), size);
+  Arrays arrays;
+  for (const auto& [name, array] : parse_header(path, bytes.substr(8, static_cast<std::size_t>(length)), 8 + length, size))
+    arrays[name] = from_bytes(array.shape, array.type, bytes.substr(static_cast<std::size_t>(array.offset), static_cast<std::size_t>(array.bytes)));
+  return arrays;
+}
+
+Arrays read_safetensors(const std::string& path) {
+  Arrays arrays;
+  for (const auto& [name, array] : list_safetensors(path)) arrays[name] = read_array(array);
+  return arrays;
+}
 
 void write_safetensors(const std::string& path, const Arrays& arrays) {
   std::vector<const Arrays::value_type*> order;  // wide elements first, so that all are aligned

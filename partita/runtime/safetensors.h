@@ -13,6 +13,18 @@ Arrays read_safetensors(const std::string& path);
 // The same of a file's bytes; `path` is for messages.
 Arrays parse_safetensors(const std::string& path, std::string_view bytes);
 
+// Where an array's bytes lie in a file.
+struct StoredArray {
+  std::string file;
+  StoredType type = StoredType::kFloat32;
+  Shape shape;
+  int64_t offset = 0, bytes = 0;
+};
+using StoredArrays = std::map<std::string, StoredArray>;
+// A file's arrays, of which nothing but the header is read, and one of them.
+StoredArrays list_safetensors(const std::string& path);
+Values read_array(const StoredArray& array);
+
 void write_safetensors(const std::string& path, const Arrays& arrays);
 
 }  // namespace partita

@@ -15,25 +15,15 @@ The transformers package computes a few places in float32 whatever the model's d
 for the reference numbers these are computed in float64, except for tables that the file holds.
 """
 import copy
-import importlib.metadata
 import sys
 import tempfile
 import warnings
 from pathlib import Path
 
+from versions import check_versions
+
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parent.parent / "examples"
-
-
-def check_versions():
-    for package, version in (line.strip().split("==") for line in open(HERE / "requirements.txt") if "==" in line):
-        try:
-            found = importlib.metadata.version(package).split("+")[0]
-        except importlib.metadata.PackageNotFoundError:
-            found = "not installed"
-        if found != version:
-            print(f"{package} is {found}; the files here are of {version}")
-            raise SystemExit(77)
 
 
 if "--check" in sys.argv:

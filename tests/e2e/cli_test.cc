@@ -148,6 +148,15 @@ TEST(CliErrors, ModelFiles) {
   const std::string cyclic = onnx_file("cyclic.onnx", {"2", "3"}, onnx_node("Add", {"x", "b"}, "a") + onnx_node("Relu", {"a"}, "b") + onnx_node("Tanh", {"b"}, "y"));
   expect_error({"show", cyclic}, 3, {cyclic, "cycle", "node_a", "node_b"});
 
+  // Hugging Face's configurations, by their file or its folder.
+  expect_error({"plan", put("broken.json", "{\"model_type\": ")}, 3, {"broken.json", "not JSON"});
+  expect_error({"show", put("other.json", R"({"model_type": "t5"})")}, 3, {"other.json", "model_type='t5'", "bert, gpt2", "llama"});
+  expect_error({"train", put("none.json", R"({"architectures": [], "hidden_size": 8})")}, 3, {"none.json", "model_type is missing"});
+  expect_error({"train", put("sizes.json", R"({"model_type": "llama", "hidden_size": 10, "num_attention_heads": 4, "num_key_value_heads": 3, "hidden_act": "no"})")}, 3,
+               {"sizes.json", "hidden_size=10", "num_key_value_heads=3", "hidden_act=\"no\"", "3 fields"});
+  expect_error({"plan", std::string(PARTITA_SOURCE_DIR) + "/tests"}, 3, {"/tests", "no config.json"});
+  expect_error({"simulate", data("huggingface/gpt2/config.json")}, 3, {"gpt2/config.json", "model's configuration", "partita plan"});
+
   expect_error({"show", "zoo:nothing"}, 3, {"zoo:nothing", "zoo:nmt", "partita models"});
   expect_error({"show", "zoo:mlp?depth=3"}, 3, {"depth", "layers"});
   expect_error({"show", "zoo:mlp", "--batch", "0"}, 3, {"batch=0", "at least 1"});
@@ -222,6 +231,46 @@ TEST(CliErrors, Data) {
   expect_error({"train", "zoo:mlp?width=4,batch=8", "--data", labels, "--steps", "1"}, 3, {"labels"});
   expect_error({"train", "zoo:mlp", "--weights", put("garbage.safetensors", "hello"), "--steps", "1"}, 3, {"garbage.safetensors"});
   expect_error({"train", "zoo:mlp", "--steps", "1", "--log", "/no/such/folder/log"}, 3, {"/no/such/folder/log", "cannot be written"});
+}
+
+TEST(CliErrors, Weights) {
+  namespace fs = std::filesystem;
+  const std::string model = data("huggingface/tiny-llama"), index = model + "/model.safetensors.index.json";
+  const auto refused = [&](const std::string& weights, const Words& parts, const std::string& of = "") {
+    expect_error({"train", of.empty() ? model : of, "--bind", "steps=4", "--steps", "1", "--weights", weights}, 3, parts);
+  };
+  refused(std::string(PARTITA_SOURCE_DIR) + "/tests", {"/tests", "neither model.safetensors nor"});
+  refused("no/such.safetensors", {"no/such.safetensors", "cannot be read"});
+  refused(put("a.index.json", "{}"), {"a.index.json", "weight_map"});
+  for (const char* outside : {"../w.safetensors", "/tmp/w.safetensors", "a/../../w.safetensors", ""})
+    refused(put("b.index.json", Json{{"weight_map", {{"model.norm.weight", outside}}}}.dump()), {"b.index.json", "'model.norm.weight'", "in the index's folder"});
+  // Two of three files are missing, and one lacks an array that the index names.
+  const std::string part = "model-00001-of-00003.safetensors";
+  fs::copy_file(index, scratch("c.index.json"), fs::copy_options::overwrite_existing);
+  fs::copy_file(model + "/" + part, scratch(part), fs::copy_options::overwrite_existing);
+  refused(scratch("c.index.json"), {"files are missing", "model-00002-of-00003.safetensors", "model-00003-of-00003.safetensors"});
+  Json one = Json::parse(contents(index));
+  for (auto& [name, file] : one["weight_map"].items()) file = part;
+  refused(put("d.index.json", one.dump()), {"'model.norm.weight' in", "not where the index says"});
+  // What is missing, superfluous and of another shape, all at once.
+  Arrays arrays;
+  for (const char* file : {"1", "2", "3"})
+    for (auto& [name, values] : read_safetensors(fmt::format("{}/model-0000{}-of-00003.safetensors", model, file))) arrays[name] = values;
+  arrays["model.layers.7.extra.weight"] = arrays.at("model.norm.weight");
+  arrays["model.layers.1.self_attn.rotary_emb.inv_freq"] = arrays.at("model.norm.weight");  // nothing that matters
+  arrays.at("lm_head.weight").shape = {16, 40};
+  arrays.erase("model.norm.weight");
+  arrays.erase("model.layers.1.mlp.up_proj.weight");
+  write_safetensors(scratch("e.safetensors"), arrays);
+  refused(scratch("e.safetensors"), {"e.safetensors", "missing: model.layers.1.mlp.up_proj.weight, model.norm.weight", "not in the model: model.layers.7.extra.weight\n",
+                                     "lm_head.weight [40, 16], not [16, 40]"});
+  Arrays tied = read_safetensors(data("huggingface/tiny-llama-tied/model.safetensors"));
+  tied["lm_head.weight"] = tied.at("model.embed_tokens.weight");
+  write_safetensors(scratch("f.safetensors"), tied);
+  EXPECT_EQ(partita({"train", data("huggingface/tiny-llama-tied"), "--bind", "steps=4", "--steps", "1", "--weights", scratch("f.safetensors")}).code, 0);
+  tied.at("lm_head.weight").real[3] += 1;
+  write_safetensors(scratch("f.safetensors"), tied);
+  refused(scratch("f.safetensors"), {"'model.embed_tokens.weight'", "'lm_head.weight'", "differ"}, data("huggingface/tiny-llama-tied"));
 }
 
 TEST(CliErrors, Usage) {
@@ -434,7 +483,71 @@ TEST(CliTrain, WeightsAreSavedAndReadAgain) {
     ASSERT_EQ(b.at(name).shape, values.shape) << name;
     for (std::size_t i = 0; i < values.real.size(); ++i) ASSERT_NEAR(b.at(name).real[i], values.real[i], 1e-12) << name;
   }
-  expect_error({"train", "zoo:mlp", "--weights", whole, "--steps", "1"}, 3, {whole, "is not in model 'mlp'"});
+  expect_error({"train", "zoo:mlp", "--weights", whole, "--steps", "1"}, 3, {whole, "model 'mlp'", "missing: fc3.bias, fc3.weight", "not in the model: conv1.bias", "fc1.bias [64], not [20]"});
+}
+
+// Files of another task, or of an older time, as they are found.
+TEST(CliTrain, WeightsOfAnotherHead) {
+  const std::string lm = data("huggingface/tiny-bert-lm"), classifier = scratch("classifier.safetensors");
+  Arrays arrays = read_safetensors(lm + "/model.safetensors");
+  for (const char* name : {"bert.embeddings.LayerNorm", "bert.encoder.layer.1.output.LayerNorm"}) {
+    for (const auto& [now, then] : {std::pair{".weight", ".gamma"}, {".bias", ".beta"}}) {
+      auto node = arrays.extract(std::string(name) + now);
+      node.key() = std::string(name) + then;
+      arrays.insert(std::move(node));
+    }
+  }
+  const std::string old = scratch("old.safetensors");
+  write_safetensors(old, arrays);
+  const Words words{"train", lm, "--bind", "architecture=BertForSequenceClassification", "--bind", "steps=8", "--steps", "1", "--lr", "0", "--weights", old, "--save", classifier};
+  const Outcome o = partita(words);
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.err.find("of a head that the model lacks: cls.predictions.bias"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("started at random: bert.pooler.dense.bias, bert.pooler.dense.weight, classifier.bias, classifier.weight"), std::string::npos) << o.err;
+  const Arrays saved = read_safetensors(classifier);
+  EXPECT_EQ(saved.at("bert.embeddings.LayerNorm.weight"), arrays.at("bert.embeddings.LayerNorm.gamma"));
+  EXPECT_EQ(saved.at("bert.encoder.layer.0.intermediate.dense.weight"), arrays.at("bert.encoder.layer.0.intermediate.dense.weight"));
+  // GPT-2's file has no prefix, and its masks beside the weights; a run of momentum goes on, without it where there is none.
+  Arrays bare;
+  for (const auto& [name, values] : read_safetensors(data("huggingface/tiny-gpt2/model.safetensors"))) bare[name.substr(std::string("transformer.").size())] = values;
+  bare["h.0.attn.bias"] = Values{DType::kFloat32, {1, 1, 2, 2}, {1, 0, 1, 1}, {}};
+  write_safetensors(scratch("bare.safetensors"), bare);
+  const Words gpt2{"train", data("huggingface/tiny-gpt2/config.json"), "--bind", "steps=8", "--batch", "3", "--data", data("huggingface/tiny-gpt2/reference.npz"), "--steps", "1"};
+  const auto trained = [&](const Words& more) {
+    Words all = gpt2;
+    all.insert(all.end(), more.begin(), more.end());
+    return json_of(all)["loss_first"].get<double>();
+  };
+  const double expected = read_arrays(data("huggingface/tiny-gpt2/reference.npz")).at("losses").real[0];
+  EXPECT_NEAR(trained({"--weights", scratch("bare.safetensors"), "--momentum", "0.9", "--save", scratch("momentum.safetensors")}), expected, 1e-5);
+  EXPECT_TRUE(read_safetensors(scratch("momentum.safetensors")).contains("transformer.wte.weight.momentum"));
+  EXPECT_LT(trained({"--weights", scratch("momentum.safetensors")}), expected);
+}
+
+TEST(CliTrain, FromAConfigurationAndItsPlan) {
+  const std::string model = data("huggingface/tiny-llama"), plan = scratch("plan.json"), out = scratch("out.npz");
+  const Json show = json_of({"show", model, "--bind", "steps=8"});
+  EXPECT_EQ(show["name"], "llama");
+  EXPECT_EQ(show["inputs"]["input_ids"]["shape"], Json({1, 8}));
+  const Words options{"--batch", "3", "--bind", "steps=8", "--devices", "2", "--dtype", "float64"};
+  Words words{"plan", model + "/config.json", "-o", plan};
+  words.insert(words.end(), options.begin(), options.end());
+  ASSERT_EQ(partita(words).code, 0);
+  const Words data_options{"--weights", model, "--data", model + "/reference.npz", "--no-shuffle", "--steps", "5", "--json"};
+  Words from_plan{"train", plan}, from_model{"train", model + "/config.json"};
+  from_plan.insert(from_plan.end(), data_options.begin(), data_options.end());
+  from_model.insert(from_model.end(), data_options.begin(), data_options.end());
+  from_model.insert(from_model.end(), options.begin(), options.end());
+  const Arrays reference = read_arrays(model + "/reference.npz");
+  for (const Words& train : {from_plan, from_model}) {
+    const Outcome o = partita(train);
+    ASSERT_EQ(o.code, 0) << o.err;
+    EXPECT_NEAR(Json::parse(o.out)["loss_last"].get<double>(), reference.at("losses").real[4], 1e-9);
+  }
+  ASSERT_EQ(partita({"run", plan, "--inputs", model + "/reference.npz", "--weights", model + "/model.safetensors.index.json", "-o", out}).code, 0);
+  const Values y = read_arrays(out).begin()->second;
+  ASSERT_EQ(y.shape, reference.at("y").shape);
+  for (std::size_t i = 0; i < y.real.size(); ++i) EXPECT_NEAR(y.real[i], reference.at("y").real[i], 1e-9);
 }
 
 TEST(CliTrain, SamplesAreInFileOrderIfNotShuffled) {

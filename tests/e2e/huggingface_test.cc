@@ -1,0 +1,114 @@
+// Models by their config.json, with weights as the transformers package saves them, compute what it computes, and are
+// saved as it saves them: tests/data/make_huggingface.py says what the reference arrays are.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+
+#include "partita/base/error.h"
+#include "partita/kernels/kernels.h"
+#include "partita/runtime/npz.h"
+#include "partita/runtime/weight_files.h"
+#include "partita/train.h"
+#include "partita/weights_of_model.h"
+
+namespace partita {
+namespace {
+
+Kernels& kernels() {
+  static auto kernels = make_aten_kernels();
+  return *kernels;
+}
+
+std::string folder(const std::string& name) {
+  return fmt::format("{}/tests/data/huggingface/{}", PARTITA_SOURCE_DIR, name);
+}
+
+Planned plan(const std::string& name, int devices, const std::string& search, DType dtype) {
+  Request request;
+  request.model = folder(name);
+  request.bindings = {{"batch", "3"}, {"steps", "8"}};
+  request.optimizer = {"sgd", 0.01, 0, 0};
+  request.dtype = dtype;
+  request.cluster = fmt::format("local:{}", devices);
+  request.search = search;
+  Runner runner;
+  return plan_model(request, runner);
+}
+
+// max|a - b| / max|b|.
+double relative_error(const Values& a, const Values& b) {
+  EXPECT_EQ(a.shape, b.shape);
+  double difference = 0, scale = 0;
+  for (std::size_t i = 0; i < b.real.size(); ++i) {
+    const double d = std::abs(a.real.at(i) - b.real[i]);
+    difference = d == d ? std::max(difference, d) : INFINITY;
+    scale = std::max(scale, std::abs(b.real[i]));
+  }
+  return difference / scale;
+}
+
+void expect_forward_in_float32(const std::string& name) {
+  SCOPED_TRACE(name);
+  const Arrays reference = read_arrays(folder(name) + "/reference.npz");
+  const Planned p = plan(name, 1, "single", DType::kFloat32);
+  const Graph graph = evaluation_graph(p.forward);
+  const Arrays weights = load_weights(folder(name), p.forward, p.weight_names).values;
+  const Arrays outputs = run_forward(graph, evaluation_plan(graph, p), p.cluster, reference, weights, 1, kernels());
+  ASSERT_EQ(outputs.size(), 1u);
+  const double error = relative_error(outputs.begin()->second, reference.at("y"));
+  std::printf("%-22s forward in float32 %.2e\n", name.c_str(), error);
+  EXPECT_LE(error, 1e-4);
+}
+
+// Five steps in float64, from the files and into a file: losses, and what is saved.
+void expect_five_steps(const std::string& name, int devices, const std::string& search) {
+  SCOPED_TRACE(fmt::format("{} with {} on {} devices", name, search, devices));
+  const Arrays reference = read_arrays(folder(name) + "/reference.npz");
+  const std::string saved = fmt::format("{}/huggingface-{}-{}.safetensors", ::testing::TempDir(), name, devices);
+  TrainOptions options;
+  options.data = folder(name) + "/reference.npz";
+  options.weights = folder(name);
+  options.save = saved;
+  options.shuffle = false;
+  options.steps = 5;
+  const TrainReport report = train(plan(name, devices, search, DType::kFloat64), options, kernels());
+  const Values& losses = reference.at("losses");
+  ASSERT_EQ(report.losses.size(), losses.real.size());
+  double worst_loss = 0, worst = 0;
+  for (std::size_t i = 0; i < report.losses.size(); ++i)
+    worst_loss = std::max(worst_loss, std::abs(report.losses[i] / losses.real[i] - 1));
+  EXPECT_LE(worst_loss, 1e-5);
+  const Arrays weights = read_safetensors(saved);
+  std::filesystem::remove(saved);
+  std::size_t compared = 0;
+  for (const auto& [key, value] : reference) {
+    if (!key.starts_with("final.")) continue;
+    ASSERT_TRUE(weights.contains(key.substr(6))) << key;
+    const double error = relative_error(weights.at(key.substr(6)), value);
+    EXPECT_LE(error, 1e-8) << key;
+    worst = std::max(worst, error);
+    ++compared;
+  }
+  EXPECT_EQ(compared, weights.size());
+  EXPECT_GE(compared, 20u);
+  std::printf("%-22s %d devices, %s: losses %.1e, %zu weights %.1e after five steps\n", name.c_str(), devices,
+              search.c_str(), worst_loss, compared, worst);
+}
+
+void expect_all(const std::string& name) {
+  expect_forward_in_float32(name);
+  expect_five_steps(name, 1, "single");
+  expect_five_steps(name, 3, "soybean");
+}
+
+TEST(HuggingfaceRun, Llama) { expect_all("tiny-llama"); }
+TEST(HuggingfaceRun, LlamaWithATiedHead) { expect_all("tiny-llama-tied"); }
+TEST(HuggingfaceRun, Gpt2) { expect_all("tiny-gpt2"); }
+TEST(HuggingfaceRun, Gpt2WithItsOptions) { expect_all("tiny-gpt2-untied"); }
+TEST(HuggingfaceRun, BertForMaskedLm) { expect_all("tiny-bert-lm"); }
+TEST(HuggingfaceRun, BertForSequenceClassification) { expect_all("tiny-bert-classifier"); }
+
+}  // namespace
+}  // namespace partita
