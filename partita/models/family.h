@@ -50,6 +50,7 @@ std::vector<ModelFamily> gpt2_families();
 std::vector<ModelFamily> bert_families();
 std::vector<ModelFamily> llama_families();
 ModelFamily mixtral_family();
+std::vector<ModelFamily> nasnet_families();
 ModelFamily vit_family();
 
 }  // namespace partita

@@ -11,7 +11,7 @@ namespace {
 
 std::vector<ModelFamily> families() {
   std::vector<ModelFamily> all{mlp_family(), cnn_family(), lenet_family(), inception_family(), wide_deep_family()};
-  for (const auto& several : {transformer_families(), alexnet_families(), resnet_families(), recurrent_families(), gpt2_families(), bert_families(), llama_families()})
+  for (const auto& several : {transformer_families(), alexnet_families(), resnet_families(), nasnet_families(), recurrent_families(), gpt2_families(), bert_families(), llama_families()})
     all.insert(all.end(), several.begin(), several.end());
   all.push_back(mixtral_family());
   all.push_back(vit_family());

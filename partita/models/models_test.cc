@@ -72,6 +72,21 @@ TEST(Models, PublishedParameterCounts) {
     EXPECT_EQ(parameters(build_model(reference, {}, registry).graph), count) << reference;
 }
 
+// Keras counts the running statistics too, PyTorch does not: 88,753,150 and 5,289,978 are what is trained.
+TEST(Models, NasNetsParameterCounts) {
+  const auto registry = standard_ops();
+  for (const auto& [reference, trained, all] : {std::tuple<const char*, int64_t, int64_t>{"zoo:nasnet?batch=2", 88'753'150, 88'949'818},
+                                                {"zoo:nasnet-mobile?batch=2", 5'289'978, 5'326'716},
+                                                {"zoo:nasnet?batch=2,cells=4,filters=1056,image=224,stem=32,skip=0", 5'289'978, 5'326'716}}) {
+    const Graph graph = build_model(reference, {}, registry).graph;
+    int64_t states = 0;
+    for (const Tensor& t : graph.tensors)
+      if (t.role == Role::kState && !t.producer.valid()) states += volume(t.shape);
+    EXPECT_EQ(parameters(graph), trained) << reference;
+    EXPECT_EQ(parameters(graph) + states, all) << reference;
+  }
+}
+
 // Tofu, table 2: weight, gradient and history in float32, in units of 2^30 bytes.
 TEST(Models, TofusTable2) {
   const auto registry = standard_ops();
@@ -190,7 +205,7 @@ TEST(Models, TextRoundTripsAndBackwardOpsAreLinked) {
   for (const char* reference : {"zoo:mlp", "zoo:mlp?bias=0,activation=relu,loss=mse", "zoo:lenet",
                                 "zoo:resnet-18?image=32,batch=4,classes=10", "zoo:cnn?filters=4,batch=2",
                                 "zoo:alexnet?batch=2,hidden=8", "zoo:vgg-16?batch=2,image=32,hidden=8",
-                                "zoo:resnet-50?batch=2,image=32,width=2", "zoo:inception-v3?batch=2",
+                                "zoo:resnet-50?batch=2,image=32,width=2", "zoo:inception-v3?batch=2", "zoo:nasnet?batch=2,cells=1,filters=96,image=32,stem=2,classes=3",
                                 "zoo:rnn-4-4K?batch=2,steps=2", "zoo:rnnlm?batch=2,steps=2,hidden=4,vocabulary=5,cell=gru",
                                 "zoo:rnntc?batch=2,steps=2,hidden=4,vocabulary=5", "zoo:nmt?batch=2,steps=2,hidden=4,vocabulary=5",
                                 "zoo:gpt2?batch=2,steps=3,layers=1,hidden=8,heads=2,vocabulary=5,positions=4",

@@ -120,6 +120,12 @@ TEST(ParallelEqualsSerial, Moe) {
     for (const char* search : kSearches) expect_equal({kModels[7], search, devices, 24, 3});
 }
 
+TEST(ParallelEqualsSerial, NasNet) {
+  const char* model = "zoo:nasnet?cells=1,filters=96,image=32,stem=2,classes=5";
+  expect_equal({model, "data-parallel", 2, 6, 2});
+  expect_equal({model, "soybean", 3, 6, 2});
+}
+
 // One group, one choice, and places for three fifths of the tokens: which token is dropped does not depend on the plan.
 TEST(ParallelEqualsSerial, MoeOfOneGroup) {
   for (const char* search : {"data-parallel", "model-parallel", "soybean"}) expect_equal({kModels[8], search, 3, 24, 3});
