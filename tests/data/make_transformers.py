@@ -10,11 +10,14 @@ NAME-torchscript.onnx by the older exporter where it can, and NAME-reference.npz
     x, y, labels                 one batch, the model's answer in eval mode, and labels to train towards
     losses, final.NAME           of five steps of SGD (lr 0.01) on that batch with the mean cross-entropy; the parameters and
                                  running statistics after them, under PyTorch's names
+and for some NAME-optimizers.npz, of five steps from the same start, RUN being one of OPTIMIZERS:
+    RUN.losses, RUN.weights      the losses; of each parameter and running statistic, by name, what `summary` tells, one after another
 
 The transformers package computes a few places in float32 whatever the model's dtype is (normalization, rotary tables, routing);
 for the reference numbers these are computed in float64, except for tables that the file holds.
 """
 import copy
+import math
 import sys
 import tempfile
 import warnings
@@ -209,6 +212,61 @@ def reference(folder, name, model, x):
     np.savez_compressed(folder / f"{name}-reference.npz", **{key: value.numpy() for key, value in out.items()})
 
 
+# With Partita's settings, which tests/e2e/onnx_test.cc has too.
+OPTIMIZERS = {
+    "momentum": (lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9, weight_decay=0.01), None),
+    "adam": (lambda p: torch.optim.Adam(p, lr=0.01), None),
+    "adamw": (lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1), None),
+    "adagrad": (lambda p: torch.optim.Adagrad(p, lr=0.01), None),
+    "clipped": (lambda p: torch.optim.SGD(p, lr=0.01), 0.5),
+}
+OPTIMIZED = {"gpt2", "resnet"}
+SAMPLES = 24
+
+
+def summary(value):
+    """SAMPLES of its numbers, evenly apart, or all; then two sums of all of them by factors cos(1 + i) and cos(0.3 i^2)."""
+    v = value.detach().flatten()
+    n, i = len(v), torch.arange(len(v), dtype=torch.float64)
+    few = v if n <= SAMPLES else v[torch.arange(SAMPLES) * n // SAMPLES]
+    return torch.cat([few, (v * torch.cos(1 + i)).sum()[None], (v * torch.cos(0.3 * i * i)).sum()[None]])
+
+
+def with_constants_as_exported(model):
+    """GPT-2 with the float32 constants of its file: Adam's and Adagrad's first steps, of one size whatever the gradient, show them."""
+    inner, outer = (float(np.float32(c)) for c in (0.044715, math.sqrt(2 / math.pi)))
+    for part in model.modules():
+        if type(part).__name__ == "NewGELUActivation":
+            part.forward = lambda x: 0.5 * x * (1 + torch.tanh(outer * (x + inner * x**3)))
+        elif type(part).__name__ == "GPT2Attention":
+            part.scaling = float(np.float32(math.sqrt(part.scaling))) ** 2  # half of it in the queries, half in the keys
+    return model
+
+
+def optimizers(folder, name, model, x):
+    labels = torch.from_numpy(np.load(folder / f"{name}-reference.npz")["labels"])
+    x = x.double() if x.is_floating_point() else x
+    out = {}
+    for run, (make, clip_norm) in OPTIMIZERS.items():
+        trained = with_constants_as_exported(copy.deepcopy(model).double().train())
+        optimizer = make(trained.parameters())
+        losses = []
+        for _ in range(5):
+            optimizer.zero_grad()
+            y = trained(x)
+            loss = nn.functional.cross_entropy(y.reshape(-1, y.shape[-1]), labels.reshape(-1))
+            loss.backward()
+            if clip_norm:
+                norm = nn.utils.clip_grad_norm_(trained.parameters(), clip_norm)
+                assert norm > clip_norm
+            optimizer.step()
+            losses.append(loss.item())
+        values = dict(trained.named_parameters(remove_duplicate=False)) | {key: value for key, value in trained.named_buffers() if "running_" in key}
+        out[run + ".losses"] = np.array(losses)
+        out[run + ".weights"] = torch.cat([summary(values[key]) for key in sorted(values)]).numpy()
+    np.savez_compressed(folder / f"{name}-optimizers.npz", **out)
+
+
 def export(path, model, x, **options):
     if options.get("dynamo", True):
         torch.onnx.export(model, (x,), dynamo=True, input_names=["x"], output_names=["y"], verbose=False, **options).save(path, external_data=False)
@@ -232,7 +290,9 @@ def write(folder, names=()):
         export(folder / f"{name}-optimized.onnx", copy.deepcopy(model), x, optimize=True)
         if older_exporter:
             export(folder / f"{name}-torchscript.onnx", copy.deepcopy(model), x, dynamo=False)
-        reference(folder, name, model, x)  # last: it changes classes
+        reference(folder, name, model, x)  # changes classes
+        if name in OPTIMIZED:
+            optimizers(folder, name, model, x)
 
 
 def check():

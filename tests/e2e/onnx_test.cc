@@ -23,11 +23,11 @@ std::string model_file(const std::string& name) {
 }
 std::string reference_file(const std::string& name) { return fmt::format("{}/tests/data/{}-reference.npz", PARTITA_SOURCE_DIR, name.substr(0, name.find('-'))); }
 
-Planned plan(const std::string& name, const Arrays& reference, int devices, const std::string& search, DType dtype, double momentum = 0) {
+Planned plan(const std::string& name, const Arrays& reference, int devices, const std::string& search, DType dtype, const Optimizer& optimizer = {}) {
   Request request;
   request.model = model_file(name);
   request.bindings["batch"] = std::to_string(reference.at("x").shape[0]);
-  request.optimizer = {"sgd", 0.01, momentum, 0};
+  request.optimizer = optimizer;
   request.dtype = dtype;
   request.cluster = fmt::format("local:{}", devices);
   request.search = search;
@@ -92,7 +92,7 @@ void expect_training(const std::string& name) {
     std::printf("%-22s %d devices, %s: %d weights and statistics after five steps %.2e\n", name.c_str(), devices, search, compared, worst);
   }
   options.steps = 10;
-  expect_losses(train(plan(name, reference, 3, "soybean", DType::kFloat64, 0.9), options, kernels()).losses, reference.at("momentum_losses"));
+  expect_losses(train(plan(name, reference, 3, "soybean", DType::kFloat64, {.momentum = 0.9}), options, kernels()).losses, reference.at("momentum_losses"));
 }
 
 // ---------------------------------------------------------------- transformers, and models that no one here wrote
@@ -140,6 +140,75 @@ void expect_five_steps(const std::string& name, int devices, const std::string& 
   std::printf("%-22s %d devices, %s: losses %.1e, %d weights %.1e after five steps\n", name.c_str(), devices, search.c_str(), worst_loss, compared, worst);
 }
 
+// As make_transformers.py's `summary`.
+std::vector<double> summary(const Values& values) {
+  constexpr std::size_t kSamples = 24;
+  const std::size_t n = values.real.size();
+  std::vector<double> out;
+  for (std::size_t i = 0; i < std::min(n, kSamples); ++i) out.push_back(values.real[n <= kSamples ? i : i * n / kSamples]);
+  double first = 0, second = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double x = static_cast<double>(i);
+    first += values.real[i] * std::cos(1 + x), second += values.real[i] * std::cos(0.3 * x * x);
+  }
+  out.insert(out.end(), {first, second});
+  return out;
+}
+
+// Five steps in float64 of each of make_transformers.py's OPTIMIZERS. `another_name`: see expect_five_steps.
+void expect_optimizers(const std::string& name, int devices, const std::string& search, const std::string& another_name = "") {
+  const Arrays reference = read_arrays(reference_file(name)), runs = read_arrays(fmt::format("{}/tests/data/{}-optimizers.npz", PARTITA_SOURCE_DIR, name));
+  for (const auto& [run, optimizer] : {std::pair<const char*, Optimizer>{"momentum", {.kind = "sgd", .momentum = 0.9, .weight_decay = 0.01}},
+                                       {"adam", {.kind = "adam"}},
+                                       {"adamw", {.kind = "adamw", .weight_decay = 0.1}},
+                                       {"adagrad", {.kind = "adagrad"}},
+                                       {"clipped", {.kind = "sgd", .clip_norm = 0.5}}}) {
+    SCOPED_TRACE(fmt::format("{} by {} with {} on {} devices", name, run, search, devices));
+    TrainOptions options;
+    options.data = reference_file(name);
+    options.shuffle = false;
+    options.steps = 5;
+    const TrainReport report = train(plan(name, reference, devices, search, DType::kFloat64, optimizer), options, kernels());
+    const Values &losses = runs.at(fmt::format("{}.losses", run)), &weights = runs.at(fmt::format("{}.weights", run));
+    ASSERT_EQ(report.losses.size(), losses.real.size());
+    double worst_loss = 0, worst = 0;
+    for (std::size_t i = 0; i < report.losses.size(); ++i) worst_loss = std::max(worst_loss, std::abs(report.losses[i] / losses.real[i] - 1));
+    EXPECT_LE(worst_loss, 1e-5);
+    std::size_t at = 0;
+    int compared = 0;
+    for (const auto& [key, value] : reference) {
+      if (!key.starts_with("final.")) continue;
+      const std::string weight = key.substr(6);
+      const std::size_t numbers = std::min<std::size_t>(value.real.size(), 24) + 2;
+      ASSERT_LE(at + numbers, weights.real.size());
+      if (weight != another_name || report.weights.contains(weight)) {
+        ASSERT_TRUE(report.weights.contains(weight)) << weight;
+        const std::vector<double> ours = summary(report.weights.at(weight));
+        ASSERT_EQ(ours.size(), numbers) << weight;
+        double scale = 0, difference = 0;
+        for (double v : report.weights.at(weight).real) scale = std::max(scale, std::abs(v));
+        for (std::size_t i = 0; i < numbers; ++i) {
+          const double d = std::abs(ours[i] - weights.real[at + i]);
+          difference = d == d ? std::max(difference, d) : INFINITY;
+        }
+        EXPECT_LE(difference, 1e-8 * scale) << weight;
+        worst = std::max(worst, difference / scale);
+        ++compared;
+      }
+      at += numbers;
+    }
+    EXPECT_EQ(at, weights.real.size());
+    EXPECT_GE(compared, 12);
+    std::printf("%-22s %d devices, %s, %s: losses %.1e, %d weights %.1e after five steps\n", name.c_str(), devices, search.c_str(), run, worst_loss, compared, worst);
+  }
+}
+
+TEST(OnnxRun, Optimizers) {
+  expect_optimizers("gpt2", 1, "single", "model.transformer.wte.weight");
+  expect_optimizers("gpt2", 3, "soybean", "model.transformer.wte.weight");
+  expect_optimizers("resnet", 1, "single");
+  expect_optimizers("resnet", 2, "data-parallel");
+}
 TEST(OnnxRun, TransformerEncoder) {
   for (const char* name : {"gelu_encoder", "gelu_encoder-optimized", "gelu_encoder-torchscript", "relu_encoder", "relu_encoder-optimized", "relu_encoder-torchscript"}) expect_forward_in_float32(name);
   for (const char* name : {"gelu_encoder", "gelu_encoder-optimized", "relu_encoder"}) expect_five_steps(name, 1, "single");
