@@ -8,10 +8,12 @@
 #include <filesystem>
 
 #include "partita/base/error.h"
+#include "partita/graph/factors.h"
 #include "partita/models/huggingface.h"
 #include "partita/models/models.h"
 #include "partita/onnx/onnx.h"
 #include "partita/ops/ops.h"
+#include "partita/physical/registered.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
 #include "partita/runtime/array_file.h"
@@ -31,6 +33,9 @@ auto in_file(const std::string& path, Read read) {
     fail("{}: {}", path, error.what());
   }
 }
+
+// A kernel of its own knows an op's indices by name.
+bool may_factor(const Op& op) { return !is_registered(op.definition); }
 
 }  // namespace
 
@@ -77,7 +82,13 @@ LoadedModel load_model(const Request& request, Runner& runner) {
 }
 
 Graph training_graph(const LoadedModel& model, const Request& request, Runner& runner) {
-  return runner.step("autodiff", [&] { return add_backward(model.forward, model.loss, request.optimizer); }, [](const Graph& g) { verify(g); });
+  Graph graph = runner.step("autodiff", [&] { return add_backward(cut_parts_alike(model.forward, may_factor), model.loss, request.optimizer); },
+                            [](const Graph& g) { verify(g); });
+  return runner.step("factor", [&] { return carry_factors(std::move(graph), may_factor); }, [](const Graph& g) { verify(g); });
+}
+
+Graph evaluation_of(const Planned& planned) {
+  return carry_factors(evaluation_graph(cut_parts_alike(planned.forward, may_factor)), may_factor);
 }
 
 void finish(Planned& p, std::optional<int64_t> memory_limit_bytes, Runner& runner) {

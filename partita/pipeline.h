@@ -100,6 +100,9 @@ Planned plan_graph(LoadedModel model, const Request& request, Runner& runner);
 Planned open_plan(const std::string& path, Runner& runner);
 Request request_of(const ModelReference& model);
 
+// The forward graph for evaluation, its axes factored as the training graph's are.
+Graph evaluation_of(const Planned& planned);
+
 // What follows a plan's choices: check, lower, simulate. Fills in the rest of `planned`.
 void finish(Planned& planned, std::optional<int64_t> memory_limit_bytes, Runner& runner);
 

@@ -122,7 +122,7 @@ double largest_error(const std::map<std::string, Values>& parallel, const std::m
 
 // The share of labels that belong to the largest output. The last batch is filled up with samples that don't count.
 double accuracy(const Planned& planned, const Dataset& data, const std::map<std::string, Values>& weights, uint64_t seed, Kernels& kernels) {
-  Graph graph = evaluation_graph(planned.forward);
+  Graph graph = evaluation_of(planned);
   Plan plan = evaluation_plan(graph, planned);
   check(graph, plan, planned.cluster);
   PhysicalGraph physical = lower(graph, plan, planned.cluster);

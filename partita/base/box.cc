@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "partita/base/error.h"
 
 namespace partita {
@@ -169,6 +171,45 @@ std::optional<StridedBox> regrouped(const StridedBox& part, const Shape& from, c
 std::optional<Box> regrouped(const Box& box, const Shape& from, const Shape& to) {
   const auto out = regrouped(StridedBox{box, dense_strides(from)}, from, to);
   return out ? std::optional(out->box) : std::nullopt;
+}
+
+std::optional<std::vector<size_t>> radices_within(const Shape& coarse, const Shape& fine) {
+  std::vector<size_t> counts;
+  size_t at = 0;
+  for (int64_t r : coarse) {
+    int64_t product = 1;
+    size_t begin = at;  // a digit of extent 1 may have none
+    while (at < fine.size() && product * fine[at] <= r && (product < r || fine[at] == 1)) product *= fine[at++];
+    if (r == 0 && at < fine.size() && fine[at] == 0) product = 0, ++at;
+    if (product != r) return std::nullopt;
+    counts.push_back(at - begin);
+  }
+  // Radices of 1 that are left over belong to the last digit.
+  while (at < fine.size() && fine[at] == 1 && !counts.empty()) ++at, ++counts.back();
+  if (at != fine.size()) return std::nullopt;
+  return counts;
+}
+
+std::optional<Shape> common_factoring(const Shape& a, const Shape& b) {
+  const int64_t extent = volume(a);
+  if (extent != volume(b)) return std::nullopt;
+  if (a == b) return a;
+  if (radices_within(a, b) && radices_within(b, a)) return a.size() > b.size() ? a : b;  // they differ in radices of 1 only
+  if (extent == 0) return std::nullopt;
+  std::vector<int64_t> strides = {extent};  // of the digits, most significant first; each must divide the one before
+  for (const Shape* s : {&a, &b}) {
+    int64_t stride = extent;
+    for (int64_t r : *s) strides.push_back(stride /= r);
+  }
+  std::sort(strides.rbegin(), strides.rend());
+  strides.erase(std::unique(strides.begin(), strides.end()), strides.end());
+  Shape radices;
+  for (size_t i = 1; i < strides.size(); ++i) {
+    if (strides[i - 1] % strides[i]) return std::nullopt;
+    radices.push_back(strides[i - 1] / strides[i]);
+  }
+  if (!radices_within(a, radices) || !radices_within(b, radices)) return std::nullopt;
+  return radices;
 }
 
 std::string to_string(const Box& box) {

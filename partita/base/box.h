@@ -65,6 +65,12 @@ std::optional<Box> regrouped(const Box& box, const Shape& from, const Shape& to)
 // Row-major, without gaps.
 Shape dense_strides(const Shape& extents);
 
+// Factorings of one extent into radices, most significant first. How many of `fine` make each radix of `coarse`; empty if `fine` is
+// not a refinement of it.
+std::optional<std::vector<size_t>> radices_within(const Shape& coarse, const Shape& fine);
+// The coarsest factoring that refines both; empty if there is none, as for 3x4 and 4x3.
+std::optional<Shape> common_factoring(const Shape& a, const Shape& b);
+
 // "[0,3)x[4,9)"; "[]" for a scalar.
 std::string to_string(const Box& box);
 

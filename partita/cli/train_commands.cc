@@ -107,7 +107,7 @@ int run_command(const Arguments& a) {
   ModelWeights weights;
   if (!a.weights.empty()) weights = load_weights(a.weights, p.forward, p.weight_names);
   for (const std::string& note : weights.notes) print_note(note);
-  Graph graph = evaluation_graph(p.forward);
+  Graph graph = evaluation_of(p);
   Plan plan = evaluation_plan(graph, p);
   check(graph, plan, p.cluster);
   Arrays outputs = run_forward(graph, plan, p.cluster, inputs, weights.values, a.request.seed, load_kernels());

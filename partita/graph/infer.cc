@@ -55,8 +55,14 @@ std::shared_ptr<const tdl::Bound> bind_op(const Graph& graph, Op& op) {
     dtypes.push_back(graph.tensor(id).dtype);
   }
   try {
-    if (!op.formula.empty()) return std::make_shared<const tdl::Bound>(tdl::bind(op.formula, shapes));
-    return bind_instance(graph.registry->get(op.definition), op.attributes, shapes, dtypes);
+    std::shared_ptr<const tdl::Bound> bound;
+    if (op.formula.empty())
+      bound = bind_instance(graph.registry->get(op.definition), op.attributes, shapes, dtypes);
+    else
+      bound = std::make_shared<const tdl::Bound>(tdl::bind(op.formula, shapes));
+    for (const auto& [index, radices] : op.factors)
+      bound = std::make_shared<const tdl::Bound>(tdl::factor_index(*bound, index, radices));
+    return bound;
   } catch (const Error& error) {
     if (error.code() != ExitCode::kBadInput) throw;
     fail("{}: {}", describe(graph, op), error.what());

@@ -14,7 +14,8 @@ struct Inferred {
   std::vector<std::string> names;  // of the results, in the formula
 };
 
-// Binds op.formula, or else the definition's at the operands' shapes, and fills in the defaults of op.attributes.
+// Binds op.formula, or else the definition's at the operands' shapes, applies op.factors, and fills in the defaults of
+// op.attributes.
 std::shared_ptr<const tdl::Bound> bind_op(const Graph& graph, Op& op);
 
 // Of an op that is bound.

@@ -71,15 +71,19 @@ std::vector<std::string> split(const std::string& text, char separator) {
   }
 }
 
+// "4x3"; a scalar's is empty.
+Shape parse_shape(const std::string& text) {
+  Shape shape;
+  if (!text.empty())
+    for (const std::string& extent : split(text, 'x')) shape.push_back(integer(extent));
+  return shape;
+}
+
 // "float32[4x3]"
 std::pair<DType, Shape> parse_type(const std::string& text) {
   const std::size_t open = text.find('[');
   if (open == std::string::npos || text.back() != ']') fail("'{}' is not a type such as float32[4x3]", text);
-  Shape shape;
-  const std::string inside = text.substr(open + 1, text.size() - open - 2);
-  if (!inside.empty())
-    for (const std::string& extent : split(inside, 'x')) shape.push_back(integer(extent));
-  return {parse_dtype(text.substr(0, open)), shape};
+  return {parse_dtype(text.substr(0, open)), parse_shape(text.substr(open + 1, text.size() - open - 2))};
 }
 
 template <typename T>
@@ -258,6 +262,8 @@ class TextReader {
         op.source.location = value;
       else if (key == "formula")
         op.formula = value;
+      else if (key.starts_with("factor:"))
+        op.factors[key.substr(7)] = parse_shape(value);
       else
         fail("an op has no '{}'", key);
     }
@@ -286,7 +292,7 @@ class TextReader {
       shapes.push_back(graph_.tensor(id).shape);
       form += fmt::format(" {}", name_of(graph_.tensor(id).dtype));
     }
-    auto& known = bound_[{form, shapes, op.attributes}];
+    auto& known = bound_[{form, shapes, op.attributes, op.factors}];
     if (!known) known = bind_op(graph_, op);
     op.bound = known;
   }
@@ -296,7 +302,8 @@ class TextReader {
   std::size_t at_ = 0;
   std::map<std::string, TensorId> tensors_;
   std::map<std::string, OpId> ops_;
-  std::map<std::tuple<std::string, std::vector<Shape>, tdl::Attributes>, std::shared_ptr<const tdl::Bound>> bound_;
+  std::map<std::tuple<std::string, std::vector<Shape>, tdl::Attributes, std::map<std::string, Shape>>, std::shared_ptr<const tdl::Bound>>
+      bound_;
 };
 
 }  // namespace

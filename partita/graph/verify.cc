@@ -39,7 +39,7 @@ void verify_tensor(const Graph& graph, const Tensor& t) {
 
 // What was bound already: equal ops share a bound formula.
 using Known = std::set<
-    std::tuple<const tdl::Bound*, std::string, std::string, tdl::Attributes, std::vector<Shape>, std::vector<DType>>>;
+    std::tuple<const tdl::Bound*, std::string, std::string, tdl::Attributes, std::map<std::string, Shape>, std::vector<Shape>, std::vector<DType>>>;
 
 void verify_op(const Graph& graph, OpId id, Known& known) {
   const Op& op = graph.op(id);
@@ -61,14 +61,16 @@ void verify_op(const Graph& graph, OpId id, Known& known) {
     shapes.push_back(graph.tensor(operand).shape);
     dtypes.push_back(graph.tensor(operand).dtype);
   }
-  if (known.emplace(op.bound.get(), op.definition, op.formula, op.attributes, shapes, dtypes).second) {
+  if (known.emplace(op.bound.get(), op.definition, op.formula, op.attributes, op.factors, shapes, dtypes).second) {
     Op again = op;
     const auto bound = bind_op(graph, again);
     if (tdl::to_text(*bound) != tdl::to_text(*op.bound))
       fail("{}: its formula is not that of its definition at these shapes", describe(graph, op));
     if (!op.formula.empty() && graph.registry->find(op.definition)) {
+      again.factors.clear();  // by the formula's names of indices
+      const auto derived = bind_op(graph, again);
       again.formula.clear();
-      if (tdl::canonical(*bind_op(graph, again)) != tdl::canonical(*bound))
+      if (tdl::canonical(*bind_op(graph, again)) != tdl::canonical(*derived))
         fail("{}: its formula is not equal to that of the definition", describe(graph, op));
     }
   }

@@ -276,10 +276,20 @@ std::string select(const OpInstance& op) {
   return fmt::format("select(x)[{}] = x[{}]", join(result), join(read));
 }
 
+// Whether `together` is asked for; `sizes` must then be equal.
+bool together(const OpInstance& op, const std::vector<int64_t>& sizes) {
+  if (op.attributes.at("together") == 0) return false;
+  for (int64_t size : sizes)
+    if (size != sizes[0]) fail("together: parts of [{}] are not equal", fmt::join(sizes, ", "));
+  return true;
+}
+
+// With `together`, the result's axis is (part c, place s), so that a cut of s cuts every part alike (TDL.md rule 4).
 std::string concat(const OpInstance& op) {
   if (op.shapes.empty()) fail("concat needs operands");
   const std::size_t rank = op.shapes[0].size(), axis = axis_of(op, "axis", rank);
-  const std::vector<std::string> names = index_names(rank);
+  std::vector<std::string> names = index_names(rank);
+  std::vector<int64_t> sizes;
   std::vector<std::string> operands, terms;
   int64_t offset = 0;
   for (std::size_t k = 0; k < op.shapes.size(); ++k) {
@@ -291,25 +301,34 @@ std::string concat(const OpInstance& op) {
     std::vector<std::string> read = names;
     if (offset) read[axis] += fmt::format(" - {}", offset);
     terms.push_back(fmt::format("x{}[{}]", k, join(read)));
+    sizes.push_back(op.shapes[k][axis]);
     offset += op.shapes[k][axis];
+  }
+  if (together(op, sizes)) {
+    names[axis] = "s";
+    for (std::size_t k = 0; k < terms.size(); ++k) terms[k] = fmt::format("if(c == {}, x{}[{}], 0)", k, k, join(names));
+    names[axis] = fmt::format("{}*c + s", sizes[0]);
+    return fmt::format("concat({})[{}] where c < {}, s < {} = {}", join(operands), join(names), sizes.size(), sizes[0], join(terms, " + "));
   }
   return fmt::format("concat({})[{}] where {} < {} = {}", join(operands), join(names), names[axis], offset,
                      join(terms, " + "));
 }
 
+// With `together`, the parts have one index s along the axis, so that a cut of s cuts all of them alike (TDL.md rule 4).
 std::string split(const OpInstance& op) {
   const Shape& x = op.shapes.at(0);
   const std::size_t axis = axis_of(op, "axis", x.size());
   const std::vector<int64_t> sizes = op.list("sizes");
+  const bool alike = together(op, sizes);
   int64_t total = 0;
   std::vector<std::string> results, bounds, stages;
   for (std::size_t k = 0; k < sizes.size(); ++k) {
     std::vector<std::string> names = index_names(x.size());
-    names[axis] = fmt::format("s{}", k);
+    names[axis] = alike ? "s" : fmt::format("s{}", k);
     std::vector<std::string> read = names;
     if (total) read[axis] += fmt::format(" + {}", total);
     results.push_back(fmt::format("y{}", k));
-    bounds.push_back(fmt::format("s{} < {}", k, sizes[k]));
+    if (!alike || k == 0) bounds.push_back(fmt::format("{} < {}", names[axis], sizes[k]));
     stages.push_back(fmt::format("y{}[{}] = x[{}]", k, join(names), join(read)));
     total += sizes[k];
   }
@@ -413,15 +432,19 @@ void declare_shape(OpRegistry& registry) {
   declare(registry, "concat", "operands one after another along `axis`")
       .formula(concat)
       .attribute("axis", 0)
+      .attribute("together", 0)
       .example({{2, 3}, {5, 3}, {3, 3}})
-      .example({{3, 2}, {3, 4}}, {{"axis", 1}});
+      .example({{3, 2}, {3, 4}}, {{"axis", 1}})
+      .example({{5, 3}, {5, 3}, {5, 3}}, {{"together", 1}});
   declare(registry, "split", "`sizes` values of `axis` each")
       .formula(split)
       .attribute("axis", 0)
+      .attribute("together", 0)
       .list("sizes")
       .dtypes([](const OpInstance& op) { return std::vector<DType>(op.list("sizes").size(), op.dtypes.at(0)); })
       .example({{7, 3}}, list("sizes", {3, 4}))
-      .example({{3, 6}}, join(list("sizes", {1, 3, 2}), {{"axis", 1}}));
+      .example({{3, 6}}, join(list("sizes", {1, 3, 2}), {{"axis", 1}}))
+      .example({{3, 15}}, join(list("sizes", {5, 5, 5}), {{"axis", 1}, {"together", 1}}));
   declare(registry, "gather", "x at the numbers in ids along `axis`")
       .formula(gather)
       .attribute("axis", 0)

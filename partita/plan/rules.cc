@@ -1,5 +1,6 @@
 #include "partita/plan/rules.h"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 
@@ -11,6 +12,10 @@ namespace partita {
 namespace {
 
 constexpr int64_t kNever = INT64_MAX;
+
+bool is_factored(const std::vector<Shape>& radices) {
+  return std::any_of(radices.begin(), radices.end(), [](const Shape& r) { return r.size() > 1; });
+}
 
 // Position of a stored axis's first factored axis.
 size_t first_factored_axis(const tdl::BoundTensor& tensor, int axis) {
@@ -68,9 +73,11 @@ class RulePlanner {
   // Keeps a result split along `axis` if it came out partial there, or whole if the axis is too short.
   void keep_partial_result(TensorId id, int axis) {
     if (!home_[id.index()]->is_partial() || plan_.kept.contains(id)) return;
-    const Shape& shape = graph_.tensor(id).shape;
-    bool fits = axis >= 0 && shape[axis] >= mesh_.positions();
-    keep(id, {mesh_, NdSbp(mesh_.extents.size(), fits ? Sbp::split(axis) : Sbp::broadcast()), {}});
+    const std::vector<Shape> radices = home_[id.index()]->radices;
+    int digit = 0;  // of a factored axis, the longest
+    if (axis >= 0) digit = static_cast<int>(std::max_element(radices[axis].begin(), radices[axis].end()) - radices[axis].begin());
+    bool fits = axis >= 0 && radices[axis][digit] >= mesh_.positions();
+    keep(id, {mesh_, NdSbp(mesh_.extents.size(), fits ? Sbp::split(axis, digit) : Sbp::broadcast()), is_factored(radices) ? radices : std::vector<Shape>()});
   }
 
   Plan finish() {
@@ -125,9 +132,7 @@ class RulePlanner {
       const Layout& need = layouts.operands[k];
       auto name = need.is_partial() ? std::nullopt : name_of(need);
       if (name && !more_parts_than_extent(need, *name)) {
-        bool factored = false;
-        for (const Shape& r : need.radices) factored |= r.size() > 1;
-        keep(t, {choice.mesh, *name, factored ? need.radices : std::vector<Shape>()});
+        keep(t, {choice.mesh, *name, is_factored(need.radices) ? need.radices : std::vector<Shape>()});
       } else {
         keep(t, {choice.mesh, NdSbp(choice.mesh.extents.size(), Sbp::broadcast()), {}});
       }

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/graph/factors.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
 #include "partita/tdl/affine.h"
@@ -20,15 +21,22 @@ constexpr int kFollowed = 4;                     // cuts of equal cost that are 
 constexpr int64_t kLevelTable = int64_t{1} << 16;  // states of a breadth-first level that are still tabulated
 constexpr int64_t kEliminationTable = int64_t{1} << 22;  // entries of a table of variable elimination
 
-// A tensor's tiling on the axis of one cut: split on `axis`, or replicated (-1).
+// A tensor's tiling on the axis of one cut: split on one of its axes, each counted as often as it has radices (factored_radices), or
+// replicated (-1).
 using Tiling = int;
 constexpr Tiling kWhole = -1;
+
+// Where a cut splits a layout: a stored axis, and of that axis's radices in the layout the one. axis -1: nowhere.
+struct SplitAt {
+  int axis = -1;
+  size_t digit = 0;
+};
 
 // One aligned strategy of an op on the axis of this cut: the layouts that the op then has on all cuts so far.
 struct Aligned {
   tdl::AxisStrategy strategy;
   OpLayouts layouts;
-  std::vector<Tiling> operands, results;  // the axis that it splits; kWhole also where the part is partial
+  std::vector<SplitAt> operands, results;  // nowhere also where the part is partial
   int64_t inner_cost = 0;                 // what its inner steps move beyond those of the cuts before
 };
 
@@ -82,6 +90,15 @@ class KCuts {
       : graph_(problem.graph), problem_(problem), budget_(budget), start_(std::chrono::steady_clock::now()), all_(all_tilings), read_by_(readers(problem.graph)), converter_(problem.cluster) {
     std::vector<DeviceId> devices = slowest_link_first(problem.cluster);
     mesh_ = {prime_factors(static_cast<int>(devices.size())), devices};
+    radices_ = factored_radices(graph_);
+    for (const auto& [id, placement] : problem.pins.kept) {
+      if (!placement.radices.empty()) {
+        radices_[id.index()] = placement.radices;
+      } else {
+        radices_[id.index()].clear();
+        for (int64_t extent : graph_.tensor(id).shape) radices_[id.index()].push_back({extent});
+      }
+    }
     for (const Op& op : graph_.ops) {
       std::vector<std::string> names = paper_indices(graph_, op);
       paper_.emplace_back(names.begin(), names.end());
@@ -271,24 +288,56 @@ class KCuts {
     if (!derived) return;
     Mesh mesh = mesh_of(extents);
     Aligned a{s, layouts_of(*op.bound, *derived, mesh), {}, {}, 0};
-    for (const Layout& layout : a.layouts.operands) a.operands.push_back(split_axis(layout));
-    for (const Layout& layout : a.layouts.results) a.results.push_back(split_axis(layout));
+    for (const Layout& layout : a.layouts.operands) a.operands.push_back(split_at(layout));
+    for (const Layout& layout : a.layouts.results) a.results.push_back(split_at(layout));
     int64_t element = bytes_of(inner_dtype(graph_, op));
     if (!derived->inner.empty()) a.inner_cost = inner_bytes(*op.bound, *derived, mesh, element, problem_.cluster);
     if (!before.inner.empty()) a.inner_cost -= inner_bytes(*op.bound, before, mesh_of(state.extents), element, problem_.cluster);
     v.aligned.push_back(std::move(a));
   }
 
-  // The stored axis along which the last cut splits a layout, named or not: the one on which the boxes of its groups differ.
-  static Tiling split_axis(const Layout& layout) {
-    if (layout.kinds.back()) return kWhole;
+  // Where the last cut splits a layout, named or not: the axis on which the boxes of its groups differ.
+  static SplitAt split_at(const Layout& layout) {
+    if (layout.kinds.back()) return {};
     int parts = layout.mesh.extents.back();
     size_t at = 0;
     for (size_t axis = 0; axis < layout.radices.size(); ++axis)
       for (size_t digit = 0; digit < layout.radices[axis].size(); ++digit, ++at)
         for (int p = 0; p < layout.mesh.positions(); ++p)
-          if (layout.boxes[p][at] != layout.boxes[p / parts * parts][at]) return static_cast<Tiling>(axis);
+          if (layout.boxes[p][at] != layout.boxes[p / parts * parts][at]) return {static_cast<int>(axis), digit};
+    return {};
+  }
+
+  // The tiling of a tensor that this split of one of its layouts comes to.
+  Tiling tiling_of(TensorId id, const Layout& layout, const SplitAt& split) const {
+    if (split.axis < 0) return kWhole;
+    const std::vector<Shape>& radices = radices_[id.index()];
+    Tiling first = 0;
+    for (int axis = 0; axis < split.axis; ++axis) first += static_cast<Tiling>(radices[axis].size());
+    if (radices[split.axis].size() == 1) return first;
+    const auto counts = radices_within(radices[split.axis], layout.radices[split.axis]);
+    if (!counts) return kWhole;
+    size_t past = 0;
+    for (size_t digit = 0; digit < counts->size(); ++digit)
+      if (past += (*counts)[digit]; split.digit < past) return first + static_cast<Tiling>(digit);
     return kWhole;
+  }
+
+  // A tiling as a name, and how many values it divides.
+  Sbp sbp_of(TensorId id, Tiling tiling) const {
+    if (tiling == kWhole) return Sbp::broadcast();
+    int axis = 0;
+    for (const Shape& radices : radices_[id.index()]) {
+      if (tiling < static_cast<Tiling>(radices.size())) return Sbp::split(axis, tiling);
+      tiling -= static_cast<Tiling>(radices.size());
+      ++axis;
+    }
+    ensure(false, "tensor '{}' has no such tiling", graph_.tensor(id).name);
+    return {};
+  }
+  int64_t extent_of(TensorId id, Tiling tiling) const {
+    const Sbp sbp = sbp_of(id, tiling);
+    return radices_[id.index()][sbp.axis][sbp.sub_axis];
   }
 
   static int groups(const State& state) { return std::accumulate(state.extents.begin(), state.extents.end(), 1, std::multiplies<>()); }
@@ -304,8 +353,8 @@ class KCuts {
 
   Layout kept_layout(TensorId id, const State& state, size_t cuts) const {
     NdSbp sbp;
-    for (size_t c = 0; c < cuts; ++c) sbp.push_back(state.tilings[id.index()][c] == kWhole ? Sbp::broadcast() : Sbp::split(state.tilings[id.index()][c]));
-    return make_layout(mesh_of({state.extents.begin(), state.extents.begin() + static_cast<std::ptrdiff_t>(cuts)}), sbp, graph_.tensor(id).shape);
+    for (size_t c = 0; c < cuts; ++c) sbp.push_back(sbp_of(id, state.tilings[id.index()][c]));
+    return make_layout(mesh_of({state.extents.begin(), state.extents.begin() + static_cast<std::ptrdiff_t>(cuts)}), sbp, radices_[id.index()]);
   }
 
   // ------------------------------------------------------------------ what a cut may do to a tensor
@@ -318,28 +367,32 @@ class KCuts {
       if (pin->second.mesh != mesh_) fail("pins: tensor '{}': soybean cuts the devices as mesh {}, the pin has {}", tensor.name, to_string(mesh_), to_string(pin->second.mesh));
       const Sbp& sbp = pin->second.sbp[state.extents.size()];
       if (sbp.kind == Sbp::Kind::kPartial) fail("pins: tensor '{}': soybean keeps no partial values", tensor.name);
-      return {sbp.kind == Sbp::Kind::kSplit ? sbp.axis : kWhole};
+      if (sbp.kind != Sbp::Kind::kSplit) return {kWhole};
+      Tiling tiling = sbp.sub_axis;
+      for (int axis = 0; axis < sbp.axis; ++axis) tiling += static_cast<Tiling>(radices_[id.index()][axis].size());
+      return {tiling};
     }
-    std::set<int> wanted;
+    std::set<Tiling> wanted;
     auto want = [&](Tiling t) {
       if (t != kWhole) wanted.insert(t);
     };
     auto ask = [&](TensorId t) {
       for (const Reader& reader : read_by_[t.index()])
-        for (const Aligned& a : views_[reader.op.index()]->aligned) want(a.operands[reader.operand]);
+        for (const Aligned& a : views_[reader.op.index()]->aligned)
+          want(tiling_of(id, a.layouts.operands[reader.operand], a.operands[reader.operand]));
       if (!graph_.tensor(t).producer.valid()) return;
       const Op& op = graph_.op(graph_.tensor(t).producer);
       size_t r = static_cast<size_t>(std::find(op.results.begin(), op.results.end(), t) - op.results.begin());
-      for (const Aligned& a : views_[graph_.tensor(t).producer.index()]->aligned) want(a.results[r]);
+      for (const Aligned& a : views_[graph_.tensor(t).producer.index()]->aligned) want(tiling_of(id, a.layouts.results[r], a.results[r]));
     };
     ask(id);
     if (TensorId next = graph_.replacement_of(id); next.valid()) ask(next);
     std::vector<Tiling> out;
-    for (int axis : wanted) {
+    for (Tiling tiling : wanted) {
       int64_t parts = 1;
       for (size_t c = 0; c < state.extents.size(); ++c)
-        if (state.tilings[id.index()][c] == axis) parts *= state.extents[c];
-      if (tensor.shape[axis] / parts >= p) out.push_back(axis);
+        if (state.tilings[id.index()][c] == tiling) parts *= state.extents[c];
+      if (extent_of(id, tiling) / parts >= p) out.push_back(tiling);
     }
     out.push_back(kWhole);
     return out;
@@ -406,7 +459,8 @@ class KCuts {
     for (size_t t = 0; t < graph_.tensors.size(); ++t) {
       if (graph_.tensors[t].replaces.valid()) continue;
       Placement kept{mesh_, {}, {}};
-      for (Tiling tiling : state.tilings[t]) kept.sbp.push_back(tiling == kWhole ? Sbp::broadcast() : Sbp::split(tiling));
+      for (Tiling tiling : state.tilings[t]) kept.sbp.push_back(sbp_of(TensorId(t), tiling));
+      if (std::any_of(radices_[t].begin(), radices_[t].end(), [](const Shape& r) { return r.size() > 1; })) kept.radices = radices_[t];
       plan.kept[TensorId(t)] = std::move(kept);
     }
     plan.search = all_ ? "soybean?tilings=all" : "soybean";
@@ -424,6 +478,7 @@ class KCuts {
   std::vector<std::set<std::string>> paper_;  // by op: the indices of section 4.5
   std::vector<std::shared_ptr<const OpView>> views_;
   std::vector<std::vector<Tiling>> domains_;
+  std::vector<std::vector<Shape>> radices_;  // by tensor, per stored axis: what a tiling may split
   DerivationCache derivations_;
   std::vector<std::vector<Layout>> tile_layouts_;  // by tensor, by value of its domain
   Converter converter_;

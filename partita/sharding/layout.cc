@@ -88,25 +88,6 @@ std::vector<Box> product_of(const std::vector<std::vector<Part>>& parts, Append 
   return all;
 }
 
-// Radices of one coarse digit within a finer factoring: how many fine radices make each coarse one. Empty if `fine` is
-// not a refinement of `coarse`.
-std::optional<std::vector<size_t>> radices_within(const Shape& coarse, const Shape& fine) {
-  std::vector<size_t> counts;
-  size_t at = 0;
-  for (int64_t r : coarse) {
-    int64_t product = 1;
-    size_t begin = at;  // a digit of extent 1 may have none
-    while (at < fine.size() && product * fine[at] <= r && (product < r || fine[at] == 1)) product *= fine[at++];
-    if (r == 0 && at < fine.size() && fine[at] == 0) product = 0, ++at;
-    if (product != r) return std::nullopt;
-    counts.push_back(at - begin);
-  }
-  // Radices of 1 that are left over belong to the last digit.
-  while (at < fine.size() && fine[at] == 1 && !counts.empty()) ++at, ++counts.back();
-  if (at != fine.size()) return std::nullopt;
-  return counts;
-}
-
 void check_mesh(const Mesh& mesh) {
   int64_t n = 1;
   for (int e : mesh.extents) n *= e;
@@ -374,33 +355,10 @@ std::optional<std::vector<Shape>> common_radices(const std::vector<Shape>& a, co
   if (a.size() != b.size()) return std::nullopt;
   std::vector<Shape> common;
   for (size_t axis = 0; axis < a.size(); ++axis) {
-    int64_t extent = volume(a[axis]);
-    if (extent != volume(b[axis])) return std::nullopt;
-    if (a[axis] == b[axis]) {
-      common.push_back(a[axis]);
-      continue;
-    }
-    if (radices_within(a[axis], b[axis]) && radices_within(b[axis], a[axis])) {  // they differ in radices of 1 only
-      common.push_back(a[axis].size() > b[axis].size() ? a[axis] : b[axis]);
-      continue;
-    }
-    if (extent == 0) return std::nullopt;
-    std::vector<int64_t> strides = {extent};  // of the digits, most significant first; each must divide the one before
-    for (const Shape* s : {&a[axis], &b[axis]}) {
-      int64_t stride = extent;
-      for (int64_t r : *s) strides.push_back(stride /= r);
-    }
-    std::sort(strides.rbegin(), strides.rend());
-    strides.erase(std::unique(strides.begin(), strides.end()), strides.end());
-    Shape radices;
-    for (size_t i = 1; i < strides.size(); ++i) {
-      if (strides[i - 1] % strides[i]) return std::nullopt;
-      radices.push_back(strides[i - 1] / strides[i]);
-    }
-    common.push_back(radices);
+    auto radices = common_factoring(a[axis], b[axis]);
+    if (!radices) return std::nullopt;
+    common.push_back(std::move(*radices));
   }
-  for (size_t axis = 0; axis < a.size(); ++axis)
-    if (!radices_within(a[axis], common[axis]) || !radices_within(b[axis], common[axis])) return std::nullopt;
   return common;
 }
 

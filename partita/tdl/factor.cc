@@ -29,6 +29,35 @@ Shape radices_of(const Affine& form, const Bound& bound, int64_t extent) {
   return filled == extent ? radices : Shape{};
 }
 
+// Reads of the parts of an axis, all alike: every form is a multiple of n plus the same form, which fills n, as x[s] and
+// x[s + n] where s < n (packed gates; the parts of a fused projection). The number of parts, then the factoring of one. Else
+// empty.
+Shape radices_of_parts(const std::vector<Affine>& forms, const Bound& bound, int64_t extent) {
+  if (forms.size() < 2) return {};
+  Affine part = forms[0];
+  part.constant = 0;
+  int64_t size = 1;
+  for (const auto& term : part.terms) {
+    if (term.atom.kind != Affine::Atom::Kind::kIndex) return {};
+    size *= bound.indices[term.atom.index].extent;
+  }
+  if (size < 2 || size >= extent || extent % size != 0) return {};
+  Shape radices{size};
+  if (part.terms.size() > 1) radices = radices_of(part, bound, size);
+  else if (part.terms[0].coefficient != 1) return {};
+  if (radices.empty()) return {};
+  bool differ = false;
+  for (const Affine& form : forms) {
+    Affine rest = form;
+    rest.constant = 0;
+    if (!(rest == part) || form.constant < 0 || form.constant % size != 0 || form.constant >= extent) return {};
+    differ |= form.constant != forms[0].constant;
+  }
+  if (!differ) return {};
+  radices.insert(radices.begin(), extent / size);
+  return radices;
+}
+
 // The digits of a form in these radices; empty where a digit's value can leave its radix.
 std::vector<Affine> digits_of(const Affine& form, const Shape& radices, const std::vector<Interval>& full) {
   std::vector<Affine> digits;
@@ -90,6 +119,11 @@ void factor_axes(Bound& bound) {
         tensor.radices[a] = radices;
         any = true;
         break;
+      }
+      if (tensor.radices[a].size() > 1) continue;
+      if (Shape radices = radices_of_parts(axis.forms, bound, tensor.shape[a]); !radices.empty()) {
+        tensor.radices[a] = std::move(radices);
+        any = true;
       }
     }
     tensor.factored.clear();
