@@ -107,15 +107,17 @@ class Carrier {
     return finish();
   }
 
-  // Every axis that some op has in few parts.
+  // Every axis that some op cuts in equal parts, or has in few parts.
   Graph carry() {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
       const Op& op = graph_.ops[i];
       const std::shared_ptr<const tdl::Bound> bound = op.bound;
+      const auto together = op.attributes.find("together");
+      const bool parts = together != op.attributes.end() && together->second != 0;
       for_each_tensor(OpId(i), [&](TensorId tensor, int position) {
         for (std::size_t a = 0; a < bound->tensors[position].radices.size(); ++a) {
           const Shape radices = without_ones(bound->tensors[position].radices[a]);
-          if (radices.size() < 2 || radices[0] >= kFewParts || seen_.contains({tensor, a})) continue;
+          if (radices.size() < 2 || (!parts && radices[0] > kFewParts) || seen_.contains({tensor, a})) continue;
           const Component found = explore({tensor, a});
           if (!found.closed) continue;
           for (const auto& [along, index] : found.indices) {
@@ -256,20 +258,25 @@ class Carrier {
 }  // namespace
 
 std::vector<std::vector<Shape>> factored_radices(const Graph& graph) {
-  std::vector<std::vector<std::optional<Shape>>> common;
+  struct Common {
+    std::optional<Shape> radices;  // empty: ops differ
+    bool carried = false;
+  };
+  std::vector<std::vector<Common>> common;
   for (const Tensor& t : graph.tensors) common.emplace_back(t.shape.size());
-  auto ask = [&](TensorId id, const std::vector<Shape>& radices) {
+  auto ask = [&](const Op& op, TensorId id, const std::vector<Shape>& radices) {
     const TensorId w = graph.tensor(id).replaces;
     auto& known = common[(w.valid() ? w : id).index()];
     for (std::size_t a = 0; a < radices.size(); ++a) {
       const Shape asked = without_ones(radices[a]);
-      if (!known[a]) known[a] = asked;
-      if (*known[a] != asked) known[a] = Shape{};  // they differ: the axis as it is stored
+      if (!known[a].radices) known[a].radices = asked;
+      if (*known[a].radices != asked) known[a].radices = Shape{};
+      for (const auto& [index, factors] : op.factors) known[a].carried |= factors == asked;
     }
   };
   for (const Op& op : graph.ops) {
-    for (std::size_t k = 0; k < op.operands.size(); ++k) ask(op.operands[k], op.bound->tensors[k].radices);
-    for (std::size_t r = 0; r < op.results.size(); ++r) ask(op.results[r], op.bound->tensors[op.bound->results[r]].radices);
+    for (std::size_t k = 0; k < op.operands.size(); ++k) ask(op, op.operands[k], op.bound->tensors[k].radices);
+    for (std::size_t r = 0; r < op.results.size(); ++r) ask(op, op.results[r], op.bound->tensors[op.bound->results[r]].radices);
   }
   std::vector<std::vector<Shape>> radices;
   for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
@@ -277,8 +284,8 @@ std::vector<std::vector<Shape>> factored_radices(const Graph& graph) {
     const auto& known = common[w.valid() ? w.index() : t];
     radices.emplace_back();
     for (std::size_t a = 0; a < known.size(); ++a) {
-      const bool parts = known[a] && known[a]->size() > 1 && known[a]->front() < kFewParts;
-      radices.back().push_back(parts ? *known[a] : Shape{graph.tensors[t].shape[a]});
+      const bool parts = known[a].carried && known[a].radices->size() > 1;
+      radices.back().push_back(parts ? *known[a].radices : Shape{graph.tensors[t].shape[a]});
     }
   }
   return radices;

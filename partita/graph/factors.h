@@ -16,14 +16,14 @@ using MayFactor = std::function<bool(const Op& op)>;
 // cut one by one. Of a forward graph, so that the backward ops follow.
 Graph cut_parts_alike(Graph graph, const MayFactor& may);
 
-// Gives every op (Op::factors) the factoring that another op has of an axis along which it runs, parameters' updates included. Only
-// where the most significant radix is below kFewParts: above it, whole parts can be dealt out, and S(a) already says so. A factoring
-// that some op along the axis can't take is carried nowhere.
+// Gives every op (Op::factors) the factoring that another op has of an axis along which it runs, parameters' updates included: that of
+// parts that are cut together, and any other (a reshape to [3, heads, ..]) of at most kFewParts parts. More can be dealt out whole,
+// and S(a) already says so. A factoring that some op along the axis can't take is carried nowhere.
 Graph carry_factors(Graph graph, const MayFactor& may);
-constexpr int64_t kFewParts = 8;
+constexpr int64_t kFewParts = 3;
 
-// Per tensor, of each stored axis: the radices that all ops along it have, where these are few parts; else its extent alone. A new
-// value has those of the tensor that it replaces.
+// Per tensor, of each stored axis: the radices that all ops along it have, where they were carried to one of them; else its extent
+// alone. A new value has those of the tensor that it replaces.
 std::vector<std::vector<Shape>> factored_radices(const Graph& graph);
 
 }  // namespace partita
