@@ -34,8 +34,11 @@ class Matcher {
     for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
       const Tensor& t = graph.tensors[i];
       if (t.role != Role::kParameter && t.role != Role::kState) continue;
+      own_.insert(t.name);
       const auto parts = names.parts.find(t.name);
-      if (parts == names.parts.end())
+      if (const auto renamed = names.renamed.find(t.name); renamed != names.renamed.end())
+        places_[renamed->second] = {TensorId(i), -1};
+      else if (parts == names.parts.end())
         places_[t.name] = {TensorId(i), -1};
       else
         for (std::size_t p = 0; p < parts->second.size(); ++p)
@@ -72,11 +75,13 @@ class Matcher {
   // "fc.weight.momentum" of "fc.weight".
   bool is_state_of_parameter(const std::string& name) const {
     const std::size_t dot = name.rfind('.');
-    return name == "optimizer.step" || (dot != std::string::npos && !own_name(name.substr(0, dot)).empty());
+    return name == "optimizer.step" ||
+           (dot != std::string::npos && (own_.contains(name.substr(0, dot)) || !own_name(name.substr(0, dot)).empty()));
   }
 
  private:
   const WeightNames& names_;
+  std::set<std::string> own_;            // the graph's names
   std::map<std::string, Place> places_;  // by the files' names, as the model has them
 };
 
@@ -181,7 +186,8 @@ Arrays as_in_files(const Arrays& values, const WeightNames& names) {
   for (const auto& [name, whole] : values) {
     const auto parts = names.parts.find(name);
     if (parts == names.parts.end()) {
-      out[name] = whole;
+      const auto renamed = names.renamed.find(name);
+      out[renamed != names.renamed.end() ? renamed->second : name] = whole;
       continue;
     }
     const std::size_t count = parts->second.size(), each = whole.real.size() / count;

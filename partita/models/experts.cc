@@ -39,7 +39,7 @@ ExpertsResult experts(Layers& layers, TensorId x, const std::string& name, const
   const std::vector<TensorId> top = b.ops("top_k", {p}, {{"k", static_cast<double>(o.choices)}}, name + ".choice");
   const TensorId ix = top[1];
   TensorId w = top[0];
-  if (o.choices > 1) {
+  if (o.choices > 1 || o.one_is_all) {
     const TensorId sum = b.op("reduce_sum", {w}, {{"axes.0", -1}, {"keepdims", 1}}, name + ".chosen");
     w = b.op("div", {w, sum}, {}, name + ".weights");
   }
@@ -66,7 +66,7 @@ ExpertsResult experts(Layers& layers, TensorId x, const std::string& name, const
   y = product(y, "down_proj", hidden);
   y = b.op("expert_combine", {y, ix, place, w}, {}, name + ".combine");
   if (!as_it_is) y = b.op("reshape", {y}, shaped(shape), name);
-  return {y, balance};
+  return {y, balance, p, ix};
 }
 
 }  // namespace partita

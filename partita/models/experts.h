@@ -14,16 +14,20 @@ struct Experts {
   double capacity = 0;   // places of an expert in a group, in units of choices * tokens / experts; 0: no token is dropped
   bool gated = false;    // down(activation(gate(x)) * up(x)); else down(activation(up(x)))
   std::string activation = "gelu";  // an element-wise operation
+  bool one_is_all = false;          // a token's only choice counts 1, not its probability
 };
 
 struct ExpertsResult {
-  TensorId y;        // of x's shape
-  TensorId balance;  // the load-balancing loss, one number
+  TensorId y;              // of x's shape
+  TensorId balance;        // the load-balancing loss, one number
+  TensorId probabilities;  // [groups, tokens, experts]
+  TensorId chosen;         // [groups, tokens, choices]: numbers of experts
 };
 
 // x [batch, steps, hidden]. Weights NAME.gate.weight [experts, hidden] and, of all experts together, NAME.experts.up_proj (and
 // .gate_proj) [experts, inner, hidden] and NAME.experts.down_proj [experts, hidden, inner]. A token's result is the sum of its
-// choices' results by their probabilities, which are divided by their sum where there are several (GShard, algorithm 1).
+// choices' results by their probabilities, which are divided by their sum where there are several (GShard, algorithm 1) or
+// `one_is_all`.
 ExpertsResult experts(Layers& layers, TensorId x, const std::string& name, const Experts& options);
 
 }  // namespace partita

@@ -25,11 +25,9 @@ struct Architecture {
   const char *family, *name;  // model_type, and transformers' class
 };
 // The first of a family is meant where a configuration names none.
-constexpr Architecture kArchitectures[] = {{"llama", "LlamaForCausalLM"},
-                                           {"gpt2", "GPT2LMHeadModel"},
-                                           {"bert", "BertForMaskedLM"},
-                                           {"bert", "BertForSequenceClassification"},
-                                           {"bert", "BertModel"}};
+constexpr Architecture kArchitectures[] = {{"llama", "LlamaForCausalLM"}, {"gpt2", "GPT2LMHeadModel"},
+                                           {"bert", "BertForMaskedLM"},   {"bert", "BertForSequenceClassification"},
+                                           {"bert", "BertModel"},         {"mixtral", "MixtralForCausalLM"}};
 
 // transformers' name of an activation -> an operation.
 const std::map<std::string, std::string, std::less<>> kActivations{{"gelu", "gelu"},
@@ -213,21 +211,24 @@ std::vector<double> read_rotary(Fields& f, const json& config, int64_t size, int
   return frequencies;
 }
 
-Model llama(const json& config, Fields& f, const Options& options, std::vector<std::string>& problems,
-            const std::function<void()>& stop, std::shared_ptr<const OpRegistry> registry) {
-  Llama m;
-  read_common(m, f, options, "llama",
+struct LlamaDefaults {
+  int64_t inner, key_heads, positions;  // key_heads: 0 for as many as heads
+  double eps, theta;
+};
+
+void read_llama(Llama& m, const json& config, Fields& f, const Options& options, std::vector<std::string>& problems,
+                const std::string& family, const LlamaDefaults& defaults) {
+  read_common(m, f, options, family,
               {"hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"}, 4096, 32, 32,
-              2048);
+              defaults.positions);
   m.vocabulary = f.integer("vocab_size", 32000);
-  m.inner = f.integer("intermediate_size", 11008);
-  m.key_heads = f.integer("num_key_value_heads", m.heads);
+  m.inner = f.integer("intermediate_size", defaults.inner);
+  const bool stated = config.contains("num_key_value_heads");  // null: one for each of the queries' heads
+  m.key_heads = f.integer("num_key_value_heads", stated || defaults.key_heads == 0 ? m.heads : defaults.key_heads);
   m.size = f.integer("head_dim", std::max<int64_t>(m.hidden / m.heads, 1));
-  m.eps = f.positive("rms_norm_eps", 1e-6);
+  m.eps = f.positive("rms_norm_eps", defaults.eps);
   m.activation = f.activation("hidden_act", "silu");
   m.tied = f.flag("tie_word_embeddings", false);
-  m.attention_bias = f.flag("attention_bias", false);
-  m.feed_forward_bias = f.flag("mlp_bias", false);
   m.attention_dropout = f.probability("attention_dropout", 0);
   if (options.dropout) m.attention_dropout = *options.dropout;
   if (!f.has("head_dim") && m.hidden % m.heads)
@@ -236,11 +237,55 @@ Model llama(const json& config, Fields& f, const Options& options, std::vector<s
   if (m.heads % m.key_heads)
     f.problem("num_attention_heads={} is not a multiple of num_key_value_heads={}", m.heads, m.key_heads);
   if (m.size % 2) f.problem("heads of {} numbers: rotary positions need an even number", m.size);
-  m.frequencies = read_rotary(f, config, m.size, f.integer("max_position_embeddings", 2048), 10000, problems);
+  const int64_t positions = f.integer("max_position_embeddings", defaults.positions);
+  m.frequencies = read_rotary(f, config, m.size, positions, defaults.theta, problems);
+}
+
+void name_llama_weights(const Llama& m, WeightNames& names) {
+  if (m.tied) names.same["lm_head.weight"] = "model.embed_tokens.weight";
+  names.unused = {".rotary_emb.inv_freq"};
+}
+
+Model llama(const json& config, Fields& f, const Options& options, std::vector<std::string>& problems,
+            const std::function<void()>& stop, std::shared_ptr<const OpRegistry> registry) {
+  Llama m;
+  read_llama(m, config, f, options, problems, "llama", {11008, 0, 2048, 1e-6, 10000});
+  m.attention_bias = f.flag("attention_bias", false);
+  m.feed_forward_bias = f.flag("mlp_bias", false);
   stop();
   Model model = build_llama(m, std::move(registry));
-  if (m.tied) model.weight_names.same["lm_head.weight"] = "model.embed_tokens.weight";
-  model.weight_names.unused = {".rotary_emb.inv_freq"};
+  name_llama_weights(m, model.weight_names);
+  return model;
+}
+
+Model mixtral(const json& config, Fields& f, const Options& options, std::vector<std::string>& problems,
+              const std::function<void()>& stop, std::shared_ptr<const OpRegistry> registry) {
+  Mixtral m;
+  read_llama(m, config, f, options, problems, "mixtral", {14336, 8, 131072, 1e-5, 1e6});
+  m.window = f.integer("sliding_window", 0);
+  const char* experts = f.has("num_experts") ? "num_experts" : "num_local_experts";  // either is taken
+  m.experts.count = f.integer(experts, 8, 4096);
+  m.experts.choices = f.integer("num_experts_per_tok", 2);
+  m.experts.groups = m.batch;
+  m.experts.one_is_all = true;
+  f.only("router_jitter_noise", 0.0, "noise on what the router sees");
+  const double balance = f.number("router_aux_loss_coef", 0.001, 0, 1e300);
+  if (f.flag("output_router_logits", false)) m.balance = balance;  // transformers adds the loss then only
+  m.balance_together = true;
+  if (m.experts.choices > m.experts.count)
+    f.problem("num_experts_per_tok={} is more than {}={}", m.experts.choices, experts, m.experts.count);
+  stop();
+  Model model = build_mixtral(m, std::move(registry));
+  name_llama_weights(m, model.weight_names);
+  for (int64_t i = 0; i < m.layers; ++i) {
+    const std::string ours = fmt::format("model.layers.{}.mlp", i),
+                      theirs = fmt::format("model.layers.{}.block_sparse_moe", i);
+    model.weight_names.renamed[ours + ".gate.weight"] = theirs + ".gate.weight";
+    for (const auto& [part, number] : {std::pair{"gate_proj", 1}, {"down_proj", 2}, {"up_proj", 3}})
+      for (int64_t e = 0; e < m.experts.count; ++e)
+        model.weight_names.parts[fmt::format("{}.experts.{}", ours, part)].push_back(
+            fmt::format("{}.experts.{}.w{}.weight", theirs, e, number));
+  }
   return model;
 }
 
@@ -427,7 +472,7 @@ Model build_huggingface(const std::string& path, std::string_view text,
     if (!problems.empty())
       fail("{}: {} fields are wrong or not supported:\n  {}", path, problems.size(), fmt::join(problems, "\n  "));
   };
-  const auto build = family == "llama" ? llama : family == "gpt2" ? gpt2 : bert;
+  const auto build = family == "llama" ? llama : family == "mixtral" ? mixtral : family == "gpt2" ? gpt2 : bert;
   return build(config, fields, options, problems, stop, std::move(registry));
 }
 

@@ -61,7 +61,8 @@ TEST(Huggingface, ParameterCounts) {
                                        {"llama-3-70b", 70'553'706'496},
                                        {"llama-3.1-405b", 405'853'388'800},
                                        {"gpt2", 124'439'808},
-                                       {"bert-base-uncased", 109'514'298}})
+                                       {"bert-base-uncased", 109'514'298},
+                                       {"mixtral-8x7b", 46'702'792'704}})
     EXPECT_EQ(parameters(build(config(name), {{"steps", "16"}}).graph), expected) << name;
   EXPECT_EQ(parameters(build(config("bert-base-uncased"), {{"architecture", "BertModel"}, {"steps", "16"}}).graph),
             109'482'240);
@@ -75,6 +76,7 @@ TEST(Huggingface, ParameterCounts) {
 TEST(Huggingface, DefaultsAreTransformersOwn) {
   EXPECT_EQ(parameters(build(R"({"model_type": "llama"})").graph), 6'738'415'616);
   EXPECT_EQ(parameters(build(R"({"model_type": "gpt2"})").graph), 124'439'808);
+  EXPECT_EQ(parameters(build(R"({"model_type": "mixtral"})", {{"steps", "16"}}).graph), 46'702'792'704);
   EXPECT_EQ(parameters(build(R"({"architectures": ["BertForMaskedLM"]})").graph), 109'514'298);
   EXPECT_EQ(parameters(build(R"({"model_type": "gpt2", "tie_word_embeddings": false, "n_inner": null})").graph),
             124'439'808 + 50257 * 768);
@@ -146,9 +148,9 @@ TEST(Huggingface, ElementaryAttentionIsAttention) {
 TEST(Huggingface, ErrorsNameTheFieldAndTheRemedy) {
   EXPECT_EQ(error_of("{"), "config.json: not JSON");
   EXPECT_EQ(error_of("[1]"), "config.json: not a model's configuration: a JSON object is needed");
-  EXPECT_EQ(error_of("{}"), "config.json: model_type is missing; there are: bert, gpt2, llama");
+  EXPECT_EQ(error_of("{}"), "config.json: model_type is missing; there are: bert, gpt2, llama, mixtral");
   EXPECT_EQ(error_of(R"({"model_type": "t5"})"),
-            "config.json: model_type='t5' is not supported; there are: bert, gpt2, llama");
+            "config.json: model_type='t5' is not supported; there are: bert, gpt2, llama, mixtral");
   EXPECT_EQ(error_of(R"({"schema_version": 1})"),
             "config.json: a plan, not a model; simulate, check, train and run take it");
   EXPECT_EQ(error_of(changed("llama-3-8b", {{"architectures", {"LlamaForTokenClassification"}}})),
@@ -201,6 +203,21 @@ TEST(Huggingface, AllThatIsWrongIsInOneError) {
             "no error");
 }
 
+// transformers adds the load-balancing loss where the router's logits are asked for.
+TEST(Huggingface, MixtralsBalanceIsAsked) {
+  const Bindings small{{"steps", "16"}, {"num_hidden_layers", "2"}};
+  EXPECT_TRUE(build(config("mixtral-8x7b"), small).loss.penalties.empty());
+  const Model model = build(changed("mixtral-8x7b", {{"output_router_logits", true}, {"sliding_window", 4}}), small);
+  ASSERT_EQ(model.loss.penalties.size(), 1u);
+  EXPECT_EQ(model.loss.penalties[0].second, 0.02);
+  for (const Op& op : model.graph.ops)
+    if (op.definition == "attention") {
+      EXPECT_EQ(op.attributes.at("window"), 4);
+    }
+  EXPECT_EQ(error_of(changed("mixtral-8x7b", {{"num_experts_per_tok", 9}})),
+            "config.json: num_experts_per_tok=9 is more than num_local_experts=8");
+}
+
 // A field of any kind and size is read, or is one error of bad input.
 TEST(Huggingface, AnyValueOfAnyField) {
   const std::vector<json> values{nullptr,
@@ -220,7 +237,7 @@ TEST(Huggingface, AnyValueOfAnyField) {
                                  {1, 2},
                                  {{"factor", "x"}, {"type", "linear"}}};
   int built = 0, refused = 0;
-  for (const char* name : {"tiny-llama", "tiny-gpt2", "tiny-bert-classifier"}) {
+  for (const char* name : {"tiny-llama", "tiny-gpt2", "tiny-bert-classifier", "tiny-mixtral"}) {
     const json fields = json::parse(config(name));
     for (const auto& [field, given] : fields.items())
       for (const json& value : values) {

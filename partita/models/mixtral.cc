@@ -1,13 +1,48 @@
-// Mixtral, as Hugging Face has it: no token is dropped, since an expert has as many places as a group has tokens. So each expert
-// computes on as many rows as all of them together would in the dense form, of which choices/experts hold a token.
+// Mixtral, as Hugging Face has it: no token is dropped, since an expert has as many places as a group has tokens. So
+// each expert computes on as many rows as all of them together would in the dense form, of which choices/experts hold a
+// token.
 #include "partita/base/error.h"
 #include "partita/models/family.h"
 #include "partita/models/transformers.h"
 
 namespace partita {
+namespace {
+
+// experts * sum over them of their share of all choices, times `choices`, and their mean probability.
+TensorId balance_of_all(Network& net, const std::vector<ExpertsResult>& layers) {
+  GraphBuilder& b = net.b;
+  TensorId chosen, probability;  // [experts], sums over layers and tokens
+  double rows = 0;
+  int64_t experts = 0;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const std::string name = fmt::format("balance.{}", i);
+    const Shape p = b.shape(layers[i].probabilities);
+    experts = p[2];
+    rows += static_cast<double>(p[0] * p[1]);
+    Values numbers{.dtype = DType::kInt64, .shape = {experts}};
+    for (int64_t e = 0; e < experts; ++e) numbers.integer.push_back(e);
+    const TensorId number = b.constant(name + ".experts", std::move(numbers));
+    const TensorId each = b.op("unsqueeze", {layers[i].chosen}, {{"axes.0", 3}}, name + ".each");
+    const TensorId hit = b.op("cast", {b.op("equal", {each, number}, {}, name + ".equal")},
+                              {{"to", static_cast<double>(net.layers.dtype)}}, name + ".hit");
+    const TensorId c =
+        b.op("reduce_sum", {hit}, {{"axes.0", 0}, {"axes.1", 1}, {"axes.2", 2}, {"keepdims", 0}}, name + ".chosen");
+    const TensorId s = b.op("reduce_sum", {layers[i].probabilities}, {{"axes.0", 0}, {"axes.1", 1}, {"keepdims", 0}},
+                            name + ".probability");
+    chosen = i ? net.add(chosen, c, name + ".chosen.sum") : c;
+    probability = i ? net.add(probability, s, name + ".probability.sum") : s;
+  }
+  const TensorId product = b.op("mul", {chosen, probability}, {}, "balance.product");
+  const TensorId sum = b.op("reduce_sum", {product}, {{"axes.0", 0}, {"keepdims", 0}}, "balance.sum");
+  return b.op("mul", {sum, b.scalar("balance.scale", static_cast<double>(experts) / (rows * rows), net.layers.dtype)},
+              {}, "balance");
+}
+
+}  // namespace
 
 Model build_mixtral(const Mixtral& m, std::shared_ptr<const OpRegistry> registry) {
   TensorId unbalanced;
+  std::vector<ExpertsResult> all;
   Llama llama = m;
   llama.feed_forward = [&](Network& net, TensorId x, const std::string& name) {
     Experts options = m.experts;
@@ -15,7 +50,11 @@ Model build_mixtral(const Mixtral& m, std::shared_ptr<const OpRegistry> registry
     options.gated = true;
     options.activation = m.activation;
     const ExpertsResult result = experts(net.layers, x, name + ".mlp", options);
-    unbalanced = unbalanced.valid() ? net.add(unbalanced, result.balance, name + ".mlp.balance.sum") : result.balance;
+    all.push_back(result);
+    if (!m.balance_together)
+      unbalanced = unbalanced.valid() ? net.add(unbalanced, result.balance, name + ".mlp.balance.sum") : result.balance;
+    else if (static_cast<int64_t>(all.size()) == m.layers && m.balance > 0)
+      unbalanced = balance_of_all(net, all);
     return result.y;
   };
   Model model = build_llama(llama, std::move(registry));
@@ -35,7 +74,8 @@ Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> regis
   m.activation = "silu";
   m.tied = false;
   if (m.hidden % m.heads || m.heads % m.key_heads)
-    fail("zoo:{}: hidden={}, heads={}, key_heads={}: each must be a multiple of the next", m.name, m.hidden, m.heads, m.key_heads);
+    fail("zoo:{}: hidden={}, heads={}, key_heads={}: each must be a multiple of the next", m.name, m.hidden, m.heads,
+         m.key_heads);
   m.size = m.hidden / m.heads;
   m.frequencies = rotary_frequencies(1e6, m.size);
   m.experts.count = options.integer("experts"), m.experts.choices = options.integer("choices");

@@ -64,6 +64,8 @@ Model build_llama(const Llama& model, std::shared_ptr<const OpRegistry> registry
 struct Mixtral : Llama {
   Experts experts;     // `inner` is the model's
   double balance = 0;  // weight of the load-balancing loss, summed over layers
+  // In its place the one that transformers computes, which counts all choices of all layers together.
+  bool balance_together = false;
 };
 Model build_mixtral(const Mixtral& model, std::shared_ptr<const OpRegistry> registry);
 

@@ -10,7 +10,7 @@ sharded), and reference.npz, all in float64:
     y                                   the model's answer in eval mode
     losses, final.NAME                  of five steps of SGD (lr 0.01) on that batch; the weights after them, under the names and in the
                                         layouts of the files
-Dropout is 0. The loss is the mean over all labels, which are not shifted. What transformers computes in float32 whatever the model's
+Dropout is 0. The loss is the mean over all labels, which are not shifted, plus the load-balancing loss where the model has one. What transformers computes in float32 whatever the model's
 dtype (norms, rotary tables, routing) is computed in float64 here.
 """
 import contextlib
@@ -74,24 +74,31 @@ def bert_classifier():
     return transformers.BertForSequenceClassification(bert_config(num_labels=3, hidden_act="gelu_new"))
 
 
+def mixtral():
+    return transformers.MixtralForCausalLM(transformers.MixtralConfig(**SIZES, num_key_value_heads=2, num_local_experts=4, num_experts_per_tok=2,
+                                                                      sliding_window=5, use_cache=False))
+
+
+def mixtral_balanced():
+    return transformers.MixtralForCausalLM(transformers.MixtralConfig(**SIZES, num_key_value_heads=4, num_local_experts=3, num_experts_per_tok=1,
+                                                                      output_router_logits=True, router_aux_loss_coef=0.3, use_cache=False))
+
+
 # The model, and the largest size of a file of its weights.
 MODELS = {"tiny-llama": (llama, "12KB"), "tiny-llama-tied": (llama_tied, "1GB"), "tiny-gpt2": (gpt2, "1GB"), "tiny-gpt2-untied": (gpt2_untied, "1GB"),
-          "tiny-bert-lm": (bert_lm, "1GB"), "tiny-bert-classifier": (bert_classifier, "1GB")}
-
-
-def rms_norm_in_double(self, x):
-    return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+          "tiny-bert-lm": (bert_lm, "1GB"), "tiny-bert-classifier": (bert_classifier, "1GB"),
+          "tiny-mixtral": (mixtral, "1GB"), "tiny-mixtral-balanced": (mixtral_balanced, "1GB")}
 
 
 @contextlib.contextmanager
 def in_double():
     """What asks for float32 gets float64."""
-    kept = torch.float, torch.Tensor.float
-    torch.float, torch.Tensor.float = torch.float64, torch.Tensor.double
+    kept = torch.float, torch.float32, torch.Tensor.float
+    torch.float, torch.float32, torch.Tensor.float = torch.float64, torch.float64, torch.Tensor.double
     try:
         yield
     finally:
-        torch.float, torch.Tensor.float = kept
+        torch.float, torch.float32, torch.Tensor.float = kept
 
 
 def saved_weights(model):
@@ -112,6 +119,7 @@ def write(folder, names=()):
                 p.add_((torch.rand(p.shape) - 0.5) * 0.2)
         model.save_pretrained(folder / name, max_shard_size=shard)
         (folder / name / "generation_config.json").unlink(missing_ok=True)
+        model.config._experts_implementation = "eager"  # which knows float64
         with in_double():
             double = type(model)(model.config)  # with its tables in float64
         double.load_state_dict(model.state_dict())
@@ -119,9 +127,6 @@ def write(folder, names=()):
 
 
 def reference(folder, model):
-    for part in model.modules():
-        if type(part).__name__.endswith("RMSNorm"):
-            type(part).forward = rms_norm_in_double
     inputs = {"input_ids": torch.randint(1, 40, (3, 8))}
     if model.config.model_type == "bert":
         inputs["token_type_ids"] = torch.randint(0, model.config.type_vocab_size, (3, 8))
@@ -134,7 +139,10 @@ def reference(folder, model):
         losses = []
         for _ in range(5):
             sgd.zero_grad()
-            loss = nn.functional.cross_entropy(model(**inputs).logits.reshape(-1, y.shape[-1]), labels.reshape(-1))
+            answer = model(**inputs)
+            loss = nn.functional.cross_entropy(answer.logits.reshape(-1, y.shape[-1]), labels.reshape(-1))
+            if getattr(answer, "aux_loss", None) is not None:
+                loss = loss + model.config.router_aux_loss_coef * answer.aux_loss
             loss.backward()
             sgd.step()
             losses.append(loss.item())

@@ -109,6 +109,8 @@ TEST(HuggingfaceRun, Gpt2) { expect_all("tiny-gpt2"); }
 TEST(HuggingfaceRun, Gpt2WithItsOptions) { expect_all("tiny-gpt2-untied"); }
 TEST(HuggingfaceRun, BertForMaskedLm) { expect_all("tiny-bert-lm"); }
 TEST(HuggingfaceRun, BertForSequenceClassification) { expect_all("tiny-bert-classifier"); }
+TEST(HuggingfaceRun, Mixtral) { expect_all("tiny-mixtral"); }
+TEST(HuggingfaceRun, MixtralWithItsBalance) { expect_all("tiny-mixtral-balanced"); }
 
 }  // namespace
 }  // namespace partita
