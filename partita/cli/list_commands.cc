@@ -34,7 +34,7 @@ int show_command(const Arguments& a) {
     if (t.producer.valid()) activation_bytes += t.bytes();
   }
   double flops = 0;
-  for (const Op& op : training.ops) flops += tdl::flops(*op.bound);
+  for (const Op& op : training.ops) flops += op_flops(training.registry->find(op.definition), *op.bound);
   if (a.json) {
     print_json({{"name", model.forward.name}, {"inputs", inputs}, {"outputs", outputs}, {"parameters", parameters}, {"parameter_bytes", parameter_bytes},
                 {"ops", training.ops.size()}, {"ops_forward", model.forward.ops.size()}, {"flops_per_step", flops}, {"activation_bytes", activation_bytes}});
@@ -94,7 +94,8 @@ struct Analysis {
   std::vector<std::vector<std::string>> regions;  // [position][operand]
 };
 
-std::vector<Analysis> analyse(const tdl::Bound& bound, int workers) {
+// definition: whose instance this is, if any.
+std::vector<Analysis> analyse(const tdl::Bound& bound, const OpDefinition* definition, int workers) {
   std::vector<Analysis> out;
   Mesh mesh{{workers}, {}};
   for (int d = 0; d < workers; ++d) mesh.devices.push_back(DeviceId(static_cast<size_t>(d)));
@@ -103,7 +104,7 @@ std::vector<Analysis> analyse(const tdl::Bound& bound, int workers) {
     if (!derived) continue;
     Analysis a{tdl::to_string(s), tdl::to_string(bound, *derived), "", 0, {}};
     if (auto signature = signature_of(bound, *derived, mesh)) a.signature = to_string(*signature);
-    for (const auto& ranges : derived->ranges) a.flops = std::max(a.flops, tdl::flops(bound, ranges));
+    for (const auto& ranges : derived->ranges) a.flops = std::max(a.flops, op_flops(definition, bound, ranges));
     for (const std::vector<Box>& boxes : derived->boxes) {
       a.regions.emplace_back();
       for (int k = 0; k < bound.operand_count; ++k) a.regions.back().push_back(is_empty(boxes[k]) ? "nothing" : tdl::closed_text(boxes[k]));
@@ -113,12 +114,12 @@ std::vector<Analysis> analyse(const tdl::Bound& bound, int workers) {
   return out;
 }
 
-void print_analysis(const tdl::Bound& bound, int workers, bool with_regions) {
+void print_analysis(const tdl::Bound& bound, const OpDefinition* definition, int workers, bool with_regions) {
   fmt::print("{}\n", tdl::to_text(bound));
   for (const tdl::Index& i : bound.indices) fmt::print("  index {:<8} extent {}{}\n", i.name, i.extent, i.splittable ? "" : ", can't be split");
-  fmt::print("  FLOPs {:.6g}{}\n", tdl::flops(bound), tdl::is_elementwise(bound) ? ", element-wise" : "");
+  fmt::print("  FLOPs {:.6g}{}\n", op_flops(definition, bound), tdl::is_elementwise(bound) ? ", element-wise" : "");
   fmt::print("strategies on {} workers\n", workers);
-  for (const Analysis& a : analyse(bound, workers)) {
+  for (const Analysis& a : analyse(bound, definition, workers)) {
     fmt::print("  {}\n", a.text);
     if (!with_regions) continue;
     for (int k = 0; k < bound.operand_count; ++k) {
@@ -131,16 +132,16 @@ void print_analysis(const tdl::Bound& bound, int workers, bool with_regions) {
   for (const std::string& lint : tdl::lints(bound)) fmt::print("note: {}\n", lint);
 }
 
-Json analysis_json(const tdl::Bound& bound, int workers) {
+Json analysis_json(const tdl::Bound& bound, const OpDefinition* definition, int workers) {
   Json indices = Json::object(), strategies = Json::array();
   for (const tdl::Index& i : bound.indices) indices[i.name] = i.extent;
-  for (const Analysis& a : analyse(bound, workers)) {
+  for (const Analysis& a : analyse(bound, definition, workers)) {
     Json row = {{"strategy", a.strategy}, {"text", a.text}, {"flops", a.flops}};
     row["regions"] = a.regions;
     if (!a.signature.empty()) row["signature"] = a.signature;
     strategies.push_back(row);
   }
-  return {{"formula", tdl::to_text(bound)}, {"indices", indices}, {"flops", tdl::flops(bound)}, {"elementwise", tdl::is_elementwise(bound)},
+  return {{"formula", tdl::to_text(bound)}, {"indices", indices}, {"flops", op_flops(definition, bound)}, {"elementwise", tdl::is_elementwise(bound)},
           {"workers", workers}, {"strategies", strategies}};
 }
 
@@ -178,8 +179,8 @@ int ops_command(const Arguments& a) {
     tdl::Attributes attributes = example.attributes;
     std::vector<DType> dtypes = example.dtypes.empty() ? std::vector(example.shapes.size(), DType::kFloat32) : example.dtypes;
     auto bound = bind_instance(d, attributes, example.shapes, dtypes);
-    if (a.json) list.push_back(analysis_json(*bound, a.workers));
-    else print_analysis(*bound, a.workers, false);
+    if (a.json) list.push_back(analysis_json(*bound, &d, a.workers));
+    else print_analysis(*bound, &d, a.workers, false);
   }
   if (a.json) print_json({{"name", d.name}, {"summary", d.summary}, {"instances", list}});
   return 0;
@@ -201,9 +202,9 @@ int tdl_command(const Arguments& a) {
   }
   std::vector<Shape> shapes = tdl::example_shapes(*definition, given);
   tdl::Bound bound = tdl::bind(definition, shapes, attributes);
-  if (a.json) print_json(analysis_json(bound, a.workers));
+  if (a.json) print_json(analysis_json(bound, nullptr, a.workers));
   else {
-    print_analysis(bound, a.workers, true);
+    print_analysis(bound, nullptr, a.workers, true);
     fmt::print("canonical form\n  {}\n", tdl::canonical(bound));
     for (int k = 0; k < bound.operand_count; ++k) {
       try {

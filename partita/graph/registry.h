@@ -70,7 +70,7 @@ struct OpDefinition {
   // The learning rate's schedule of this name: operands lr and how many steps were done before; its attributes are the
   // schedule's options. Empty: it is none.
   std::string schedule;
-  // FLOPs of one position, where its kernel is asymptotically better than the formula (24); else derived
+  // FLOPs of one position that runs all stages, where its kernel is asymptotically better than the formula (24); else derived
   std::function<double(const tdl::Bound&, const std::vector<Interval>&)> flops;
   // Instances for tests and `partita ops`: shapes and attributes. Every definition has at least one.
   struct Example {
@@ -89,6 +89,10 @@ struct OpDefinition {
 // an attribute that is unknown or missing.
 std::shared_ptr<const tdl::Bound> bind_instance(const OpDefinition& definition, tdl::Attributes& attributes,
                                                 const std::vector<Shape>& shapes, const std::vector<DType>& dtypes);
+
+// FLOPs of one position: derived from the formula, or as declared. `definition` may be null.
+double op_flops(const OpDefinition* definition, const tdl::Bound& bound, const std::vector<Interval>& ranges);
+double op_flops(const OpDefinition* definition, const tdl::Bound& bound);
 
 class OpRegistry {
  public:

@@ -7,6 +7,7 @@
 
 #include "partita/base/error.h"
 #include "partita/kernels/allocator.h"
+#include "partita/kernels/experts.h"
 #include "partita/kernels/generic.h"
 #include "partita/kernels/kernels.h"
 #include "partita/kernels/windows.h"
@@ -16,6 +17,10 @@ namespace {
 
 // False: there is none for the definition, or it declines the call.
 bool run_registered(const KernelWork& work, const std::vector<Interval>& ranges, const KernelParts& parts, const std::vector<Held>& held) {
+  if (const auto places = plan_expert_place(work, ranges, parts)) {
+    run_expert_place(*places, held);
+    return true;
+  }
   const auto plan = plan_windows(work, ranges, parts);
   if (!plan) return false;
   const std::string& name = work.definition;

@@ -65,6 +65,10 @@ class Declaration {
   Declaration& match() {
     return match([](const tdl::Attributes&, const Shape&) { return tdl::Attributes(); });
   }
+  Declaration& flops(std::function<double(const tdl::Bound&, const std::vector<Interval>&)> flops) {
+    op_.flops = std::move(flops);
+    return *this;
+  }
   Declaration& not_differentiable() {
     op_.differentiable = false;
     return *this;

@@ -21,6 +21,12 @@ std::string expert_dispatch(const OpInstance& op) {
       experts, capacity);
 }
 
+// Counting: one addition for each choice that is seen, and one for each whose place is wanted.
+double place_flops(const tdl::Bound& bound, const std::vector<Interval>& ranges) {
+  auto size = [&](const char* index) { return static_cast<double>(ranges[static_cast<std::size_t>(bound.find_index(index))].size()); };
+  return size("g") * (size("u") * size("l") + size("t") * size("k"));
+}
+
 }  // namespace
 
 void declare_experts(OpRegistry& registry) {
@@ -32,6 +38,7 @@ void declare_experts(OpRegistry& registry) {
           "before[g, t, k] = sum(u, l) if(l < k and ix[g, u, l] == ix[g, t, k], 1, 0)\n"
           "same[g, t, k] + before[g, t, k]")
       .dtypes(of_first)
+      .flops(place_flops)
       .not_differentiable()
       .example({{2, 7, 2}}, {}, {integer})
       .integers_below(3)

@@ -584,11 +584,15 @@ class Lowering {
         Context at = context_of(id, name, TensorId(), inner_dtype(graph_, op), turn);
         KernelWork work{op.definition, op.attributes, op.bound, segment.first, segment.last, {derived.ranges[p]},
                         hash_name(op.forward.valid() ? graph_.op(op.forward).name : op.name)};
-        std::vector<double> flops = tdl::stage_flops(bound, derived.ranges[p]);
+        const OpDefinition* definition = graph_.registry->find(op.definition);
+        const bool declared = definition && definition->flops && segments.size() == 1;
+        std::vector<double> flops;
+        if (!declared) flops = tdl::stage_flops(bound, derived.ranges[p]);
         Task task = new_task(name, at, mesh.devices[p], std::move(work));
+        if (declared) task.flops = definition->flops(bound, derived.ranges[p]);
         std::set<int> reads;
         for (int s = segment.first; s < segment.last; ++s) {
-          task.flops += flops[s];
+          if (!declared) task.flops += flops[s];
           for (int t : read_by_stage[s])
             if (int made = bound.stage_of(t); made < segment.first) reads.insert(t);
         }

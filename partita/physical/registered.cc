@@ -220,9 +220,22 @@ std::optional<WindowPlan> plan_windows(const KernelWork& work, const std::vector
   return planner(work, ranges, held);
 }
 
-bool is_registered(const std::string& definition) { return window_planner(definition) != nullptr; }
+std::optional<PlacePlan> plan_expert_place(const KernelWork& work, const std::vector<Interval>& ranges, const KernelParts& held) {
+  const tdl::Bound& bound = *work.bound;
+  if (work.definition != "expert_place" || work.first_stage != 0 || work.last_stage != 3) return std::nullopt;
+  auto range = [&](const char* name) { return ranges[static_cast<size_t>(bound.find_index(name))]; };
+  const PlacePlan plan{0, bound.results[0], range("g"), range("t"), range("k"), range("u"), range("l")};
+  for (int t : {plan.ix, plan.result})
+    if (!held.parts[t] || held.parts[t]->dtype != DType::kInt64) return std::nullopt;
+  for (int s : {0, 1})  // stages that others want
+    if (held.written[bound.stages[s].tensor]) return std::nullopt;
+  return plan;
+}
+
+bool is_registered(const std::string& definition) { return definition == "expert_place" || window_planner(definition) != nullptr; }
 
 std::optional<int64_t> registered_workspace_bytes(const KernelWork& work, const std::vector<Interval>& ranges, const KernelParts& held) {
+  if (plan_expert_place(work, ranges, held)) return 0;
   const auto plan = plan_windows(work, ranges, held);
   if (!plan) return std::nullopt;
   return plan->scratch_bytes;

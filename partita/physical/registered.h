@@ -1,5 +1,5 @@
 // What the registered kernels make of a call: shared by the declaration of their scratch (registered.cc) and by themselves
-// (kernels/windows.cc). A plan is empty where there is no kernel, or where it declines the call; the generic stage kernel runs it then.
+// (kernels/windows.cc, kernels/experts.cc). A plan is empty where there is no kernel, or where it declines the call; the generic stage kernel runs it then.
 #pragma once
 #include <optional>
 
@@ -29,6 +29,13 @@ struct WindowPlan {
   int64_t scratch_bytes = 0;
 };
 
+// Of expert_place: [g, t, k] over these ranges, counting the choices [g, u, l].
+struct PlacePlan {
+  int ix = -1, result = -1;
+  Interval g, t, k, u, l;
+};
+
+std::optional<PlacePlan> plan_expert_place(const KernelWork& work, const std::vector<Interval>& ranges, const KernelParts& held);
 std::optional<WindowPlan> plan_windows(const KernelWork& work, const std::vector<Interval>& ranges, const KernelParts& held);
 
 }  // namespace partita
