@@ -135,15 +135,17 @@ class KCuts {
     domains_.assign(graph_.tensors.size(), {});
     tile_layouts_.assign(graph_.tensors.size(), {});
     for (size_t i = 0; i < graph_.ops.size(); ++i) views_.push_back(view(i, state, p));
+    std::vector<int> extents = state.extents;
+    extents.push_back(p);
+    const Mesh mesh = mesh_of(extents), mesh_before = mesh_of(state.extents);
     for (size_t t = 0; t < graph_.tensors.size(); ++t) {
       domains_[t] = domain(TensorId(t), state, p);
       tile_layouts_[t].clear();
-      State next = state;
-      next.extents.push_back(p);
-      next.tilings[t].push_back(kWhole);
+      std::vector<Tiling> tilings = state.tilings[t];
+      tilings.push_back(kWhole);
       for (Tiling tiling : domains_[t]) {
-        next.tilings[t].back() = tiling;
-        tile_layouts_[t].push_back(kept_layout(TensorId(t), next, next.extents.size()));
+        tilings.back() = tiling;
+        tile_layouts_[t].push_back(kept_layout(TensorId(t), mesh, tilings));
       }
     }
     OneCut cut;
@@ -162,7 +164,7 @@ class KCuts {
       const Op& o = graph_.ops[i];
       auto pair = [&](TensorId id, const std::function<int64_t(const Layout&)>& before, const std::function<int64_t(const Layout&, const Aligned&)>& after) {
         TensorId keeper = keeper_of(id);
-        int64_t paid = before(kept_layout(keeper, state, state.extents.size()));
+        int64_t paid = before(kept_layout(keeper, mesh_before, state.tilings[keeper.index()]));
         CostNetwork::Pair pair{static_cast<int>(keeper.index()), op, {}};
         for (size_t d = 0; d < domains_[keeper.index()].size(); ++d)
           for (const Aligned& a : v.aligned) pair.cost.push_back({after(tile_layouts_[keeper.index()][d], a) - paid, 0});
@@ -351,10 +353,11 @@ class KCuts {
     return mesh;
   }
 
-  Layout kept_layout(TensorId id, const State& state, size_t cuts) const {
+  // A tensor by its tiling on each of a mesh's axes.
+  Layout kept_layout(TensorId id, const Mesh& mesh, const std::vector<Tiling>& tilings) const {
     NdSbp sbp;
-    for (size_t c = 0; c < cuts; ++c) sbp.push_back(sbp_of(id, state.tilings[id.index()][c]));
-    return make_layout(mesh_of({state.extents.begin(), state.extents.begin() + static_cast<std::ptrdiff_t>(cuts)}), sbp, radices_[id.index()]);
+    for (Tiling tiling : tilings) sbp.push_back(sbp_of(id, tiling));
+    return make_layout(mesh, sbp, radices_[id.index()]);
   }
 
   // ------------------------------------------------------------------ what a cut may do to a tensor
