@@ -1,5 +1,6 @@
 // show, models, clusters, searches, ops, tdl.
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "partita/base/error.h"
@@ -34,7 +35,12 @@ int show_command(const Arguments& a) {
     if (t.producer.valid()) activation_bytes += t.bytes();
   }
   double flops = 0;
-  for (const Op& op : training.ops) flops += op_flops(training.registry->find(op.definition), *op.bound);
+  std::map<std::pair<std::string, const tdl::Bound*>, double> known;  // equal ops share one
+  for (const Op& op : training.ops) {
+    const auto [found, fresh] = known.emplace(std::pair(op.definition, op.bound.get()), 0);
+    if (fresh) found->second = op_flops(training.registry->find(op.definition), *op.bound);
+    flops += found->second;
+  }
   if (a.json) {
     print_json({{"name", model.forward.name}, {"inputs", inputs}, {"outputs", outputs}, {"parameters", parameters}, {"parameter_bytes", parameter_bytes},
                 {"ops", training.ops.size()}, {"ops_forward", model.forward.ops.size()}, {"flops_per_step", flops}, {"activation_bytes", activation_bytes}});

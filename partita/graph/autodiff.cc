@@ -1,6 +1,7 @@
 #include "partita/graph/autodiff.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
 
@@ -227,7 +228,7 @@ struct LossAndSeed {
   TensorId tensor, gradient;  // where the backward pass starts, and with what
 };
 
-// A loss of an output and the graph input `labels`.
+// A loss of an output and a graph input, `labels` unless it says otherwise.
 struct LossDefinition {
   const char* name;
   const char* op;
@@ -236,13 +237,15 @@ struct LossDefinition {
 constexpr LossDefinition kLosses[] = {
     {"bce_with_logits", "bce_with_logits", false}, {"cross_entropy", "cross_entropy", true}, {"mse", "mse", false}};
 
-// The loss of one output; `labels` is made by the first.
-TensorId loss_of(GraphBuilder& build, const LossDefinition& loss, TensorId output, TensorId& labels, std::string name) {
+// The loss of one output; an input of labels is made by the first that reads it.
+TensorId loss_of(GraphBuilder& build, const LossDefinition& loss, TensorId output, const std::string& labels_name,
+                 std::map<std::string, TensorId>& inputs, std::string name) {
   const Tensor y = build.graph().tensor(output);
   if (loss.classes && y.shape.empty())
     fail("graph '{}': {} needs an output with a class axis, '{}' is a scalar", build.graph().name, loss.name, y.name);
   const Shape shape = loss.classes ? Shape(y.shape.begin(), y.shape.end() - 1) : y.shape;
-  if (!labels.valid()) labels = build.input("labels", shape, loss.classes ? DType::kInt64 : y.dtype);
+  TensorId& labels = inputs[labels_name];
+  if (!labels.valid()) labels = build.input(labels_name, shape, loss.classes ? DType::kInt64 : y.dtype);
   if (build.shape(labels) != shape)
     fail("graph '{}': output '{}' [{}] cannot be judged by labels [{}]", build.graph().name, y.name,
          fmt::join(y.shape, "x"), fmt::join(build.shape(labels), "x"));
@@ -265,17 +268,18 @@ LossAndSeed add_loss(GraphBuilder& build, const Loss& loss, TensorId output) {
                                        [&](const LossDefinition& d) { return d.name == loss.kind; });
   if (definition == std::end(kLosses))
     fail("unknown loss '{}'; there are: {}", loss.kind, fmt::join(loss_names(), ", "));
-  TensorId labels;
+  std::map<std::string, TensorId> labels;
   size_t left = loss.auxiliary.size() + loss.penalties.size();
-  TensorId value = loss_of(build, *definition, output, labels, left == 0 ? "loss" : "loss.main");
+  TensorId value = loss_of(build, *definition, output, "labels", labels, left == 0 ? "loss" : "loss.main");
   auto add = [&](TensorId term, double weight, const std::string& name) {
     const DType dtype = build.graph().tensor(term).dtype;
     const TensorId scaled = build.op("mul", {term, build.scalar(name, weight, dtype)});
     value = build.op("add", {value, scaled}, {}, --left == 0 ? "loss" : "loss.sum");
   };
   for (size_t i = 0; i < loss.auxiliary.size(); ++i) {
-    const auto& [further, weight] = loss.auxiliary[i];
-    add(loss_of(build, *definition, further, labels, fmt::format("loss.auxiliary{}", i)), weight, fmt::format("loss.weight{}", i));
+    const Loss::Auxiliary& further = loss.auxiliary[i];
+    const TensorId term = loss_of(build, *definition, further.output, further.labels, labels, fmt::format("loss.auxiliary{}", i));
+    add(term, further.weight, fmt::format("loss.weight{}", i));
   }
   for (size_t i = 0; i < loss.penalties.size(); ++i) add(loss.penalties[i].first, loss.penalties[i].second, fmt::format("loss.penalty{}", i));
   const DType dtype = build.graph().tensor(value).dtype;

@@ -17,8 +17,13 @@ struct Loss {
   // the loss tensor is half the mean square of the output.
   std::string kind = "cross_entropy";
   TensorId output;  // none: the graph's first output
-  // Further outputs with the same labels, such as Inception's auxiliary head: each adds its weight times its loss.
-  std::vector<std::pair<TensorId, double>> auxiliary;
+  // Further outputs with the same labels, such as Inception's auxiliary head, or with others: each adds its weight times its loss.
+  struct Auxiliary {
+    TensorId output;
+    double weight = 1;
+    std::string labels = "labels";  // the input's name
+  };
+  std::vector<Auxiliary> auxiliary;
   // Scalars of the forward graph, such as the load-balancing loss of experts: each adds its weight times itself. Evaluation leaves
   // them out.
   std::vector<std::pair<TensorId, double>> penalties;

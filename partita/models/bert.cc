@@ -34,7 +34,11 @@ Model build_bert(const Bert& m, std::shared_ptr<const OpRegistry> registry) {
     y = net.layers.dropout(y, name + ".output.dropout", m.dropout);
     x = net.norm(net.add(y, x, name + ".add"), name + ".output.LayerNorm", m.eps);
   }
-  if (m.head == Bert::Head::kMaskedLm) {
+  auto pooled = [&] {
+    const TensorId first = b.op("select", {x}, {{"axis", 1}, {"index", 0}}, prefix + "pooler.first");
+    return b.op("tanh", {net.layers.linear(first, prefix + "pooler.dense", m.hidden)}, {}, prefix + "pooler");
+  };
+  auto words_of = [&] {  // the logits of each token
     const std::string cls = "cls.predictions", transform = cls + ".transform";
     TensorId y =
         b.op(m.activation, {net.layers.linear(x, transform + ".dense", m.hidden)}, {}, transform + ".activation");
@@ -42,15 +46,26 @@ Model build_bert(const Bert& m, std::shared_ptr<const OpRegistry> registry) {
     b.set_source({cls, ""});
     const TensorId table = m.tied ? words : net.table(cls + ".decoder.weight", {m.vocabulary, m.hidden});
     const TensorId bias = net.layers.parameter(cls + ".bias", {m.vocabulary}, 0);
-    return {b.finish({b.op("linear", {y, table, bias}, {{"transposed", 1}}, cls)}), Loss{.kind = "cross_entropy"}};
+    return b.op("linear", {y, table, bias}, {{"transposed", 1}}, cls);
+  };
+  Loss loss{.kind = "cross_entropy"};
+  switch (m.head) {
+    case Bert::Head::kMaskedLm:
+      return {b.finish({words_of()}), loss};
+    case Bert::Head::kPretraining: {
+      const TensorId logits = words_of(), next = net.layers.linear(pooled(), "cls.seq_relationship", 2);
+      loss.auxiliary.push_back({next, 1, "next_sentence_label"});
+      return {b.finish({logits, next}), loss};
+    }
+    case Bert::Head::kClassifier: {
+      const TensorId y = net.layers.dropout(pooled(), "dropout", m.classifier_dropout);
+      return {b.finish({net.layers.linear(y, "classifier", m.classes)}), loss};
+    }
+    case Bert::Head::kNone:
+      break;
   }
-  const TensorId first = b.op("select", {x}, {{"axis", 1}, {"index", 0}}, prefix + "pooler.first");
-  const TensorId pooled =
-      b.op("tanh", {net.layers.linear(first, prefix + "pooler.dense", m.hidden)}, {}, prefix + "pooler");
-  if (m.head == Bert::Head::kNone) return {b.finish({pooled, x}), Loss{.kind = "elementwise"}};
-  const TensorId logits =
-      net.layers.linear(net.layers.dropout(pooled, "dropout", m.classifier_dropout), "classifier", m.classes);
-  return {b.finish({logits}), Loss{.kind = "cross_entropy"}};
+  loss.kind = "elementwise";
+  return {b.finish({pooled(), x}), loss};
 }
 
 namespace {

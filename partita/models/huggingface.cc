@@ -25,9 +25,13 @@ struct Architecture {
   const char *family, *name;  // model_type, and transformers' class
 };
 // The first of a family is meant where a configuration names none.
-constexpr Architecture kArchitectures[] = {{"llama", "LlamaForCausalLM"}, {"gpt2", "GPT2LMHeadModel"},
-                                           {"bert", "BertForMaskedLM"},   {"bert", "BertForSequenceClassification"},
-                                           {"bert", "BertModel"},         {"mixtral", "MixtralForCausalLM"}};
+constexpr Architecture kArchitectures[] = {{"llama", "LlamaForCausalLM"},
+                                           {"gpt2", "GPT2LMHeadModel"},
+                                           {"bert", "BertForMaskedLM"},
+                                           {"bert", "BertForPreTraining"},
+                                           {"bert", "BertForSequenceClassification"},
+                                           {"bert", "BertModel"},
+                                           {"mixtral", "MixtralForCausalLM"}};
 
 // transformers' name of an activation -> an operation.
 const std::map<std::string, std::string, std::less<>> kActivations{{"gelu", "gelu"},
@@ -348,6 +352,7 @@ Model bert(const json&, Fields& f, const Options& options, std::vector<std::stri
   check_steps(f, m, "max_position_embeddings", m.positions);
   std::string loss;
   if (options.architecture == "BertForMaskedLM") m.head = Bert::Head::kMaskedLm;
+  if (options.architecture == "BertForPreTraining") m.head = Bert::Head::kPretraining;
   if (options.architecture == "BertForSequenceClassification") {
     m.head = Bert::Head::kClassifier;
     const json* labels = f.find("id2label");

@@ -66,6 +66,9 @@ TEST(Huggingface, ParameterCounts) {
     EXPECT_EQ(parameters(build(config(name), {{"steps", "16"}}).graph), expected) << name;
   EXPECT_EQ(parameters(build(config("bert-base-uncased"), {{"architecture", "BertModel"}, {"steps", "16"}}).graph),
             109'482'240);
+  EXPECT_EQ(
+      parameters(build(config("bert-base-uncased"), {{"architecture", "BertForPreTraining"}, {"steps", "16"}}).graph),
+      110'106'428);
   EXPECT_EQ(parameters(build(config("bert-base-uncased"),
                              {{"architecture", "BertForSequenceClassification"}, {"num_labels", "5"}})
                            .graph),

@@ -141,7 +141,7 @@ Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> regis
     if (b.shape(before_auxiliary)[2] < 17)
       fail("zoo:inception-v3: the auxiliary head needs images of at least 299 rows; image={} with auxiliary=0", image);
     outputs.push_back(network.auxiliary(before_auxiliary, classes));
-    loss.auxiliary.emplace_back(outputs.back(), 0.4);
+    loss.auxiliary.push_back({outputs.back(), 0.4});
   }
   return {b.finish(outputs), loss};
 }

@@ -37,9 +37,11 @@ Model build_gpt2(const Gpt2& model, std::shared_ptr<const OpRegistry> registry);
 // BERT (Devlin et al. 2018).
 struct Bert : TextModel {
   enum class Head {
-    kNone,        // outputs: the pooler's [batch, hidden], the hidden states [batch, steps, hidden]
-    kMaskedLm,    // the logits of each token [batch, steps, vocabulary]
-    kClassifier,  // the logits of `classes` [batch, classes]
+    kNone,         // outputs: the pooler's [batch, hidden], the hidden states [batch, steps, hidden]
+    kMaskedLm,     // the logits of each token [batch, steps, vocabulary]
+    kPretraining,  // the same, and those of two sentences' belonging together [batch, 2], with labels
+                   // next_sentence_label
+    kClassifier,   // the logits of `classes` [batch, classes]
   } head = Head::kNone;
   std::string types = "types";  // the input's name
   int64_t positions = 512, type_count = 2, classes = 2;

@@ -8,6 +8,7 @@ For each NAME, in huggingface/NAME: config.json and the weights, as save_pretrai
 sharded), and reference.npz, all in float64:
     input_ids, token_type_ids, labels   one batch, and labels to train towards: of each position, or of each sequence
     y                                   the model's answer in eval mode
+    y2, next_sentence_label             of BertForPreTraining's second head
     losses, final.NAME                  of five steps of SGD (lr 0.01) on that batch; the weights after them, under the names and in the
                                         layouts of the files
 Dropout is 0. The loss is the mean over all labels, which are not shifted, plus the load-balancing loss where the model has one. What transformers computes in float32 whatever the model's
@@ -70,6 +71,10 @@ def bert_lm():
     return transformers.BertForMaskedLM(bert_config(type_vocab_size=3))
 
 
+def bert_pretraining():
+    return transformers.BertForPreTraining(bert_config())
+
+
 def bert_classifier():
     return transformers.BertForSequenceClassification(bert_config(num_labels=3, hidden_act="gelu_new"))
 
@@ -86,7 +91,7 @@ def mixtral_balanced():
 
 # The model, and the largest size of a file of its weights.
 MODELS = {"tiny-llama": (llama, "12KB"), "tiny-llama-tied": (llama_tied, "1GB"), "tiny-gpt2": (gpt2, "1GB"), "tiny-gpt2-untied": (gpt2_untied, "1GB"),
-          "tiny-bert-lm": (bert_lm, "1GB"), "tiny-bert-classifier": (bert_classifier, "1GB"),
+          "tiny-bert-lm": (bert_lm, "1GB"), "tiny-bert-pretraining": (bert_pretraining, "1GB"), "tiny-bert-classifier": (bert_classifier, "1GB"),
           "tiny-mixtral": (mixtral, "1GB"), "tiny-mixtral-balanced": (mixtral_balanced, "1GB")}
 
 
@@ -126,23 +131,33 @@ def write(folder, names=()):
         reference(folder / name, double.double().eval())
 
 
+def answers(model, inputs):
+    """The logits, and those of a second head, or None."""
+    out = model(**inputs)
+    return (out.prediction_logits, out.seq_relationship_logits) if "prediction_logits" in out else (out.logits, None)
+
+
 def reference(folder, model):
     inputs = {"input_ids": torch.randint(1, 40, (3, 8))}
     if model.config.model_type == "bert":
         inputs["token_type_ids"] = torch.randint(0, model.config.type_vocab_size, (3, 8))
     with in_double():
-        y = model(**inputs).logits.detach()
+        y, y2 = answers(model, inputs)
         labels = torch.randint(0, y.shape[-1], y.shape[:-1])
-        out = {**inputs, "labels": labels, "y": y}
+        out = {**inputs, "labels": labels, "y": y.detach()}
+        if y2 is not None:
+            out.update(y2=y2.detach(), next_sentence_label=torch.randint(0, 2, (3,)))
         model.train()
         sgd = torch.optim.SGD(model.parameters(), lr=0.01)
         losses = []
         for _ in range(5):
             sgd.zero_grad()
-            answer = model(**inputs)
-            loss = nn.functional.cross_entropy(answer.logits.reshape(-1, y.shape[-1]), labels.reshape(-1))
-            if getattr(answer, "aux_loss", None) is not None:
-                loss = loss + model.config.router_aux_loss_coef * answer.aux_loss
+            y, y2 = answers(model, inputs)
+            loss = nn.functional.cross_entropy(y.reshape(-1, y.shape[-1]), labels.reshape(-1))
+            if y2 is not None:
+                loss = loss + nn.functional.cross_entropy(y2, out["next_sentence_label"])
+            if model.config.model_type == "mixtral" and model.config.output_router_logits:
+                loss = loss + model.config.router_aux_loss_coef * model(**inputs).aux_loss
             loss.backward()
             sgd.step()
             losses.append(loss.item())
