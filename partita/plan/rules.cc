@@ -219,22 +219,33 @@ std::optional<ParameterSplit> parameter_split(const Graph& graph, const Op& op, 
 
 }  // namespace
 
-std::string sample_index(const Graph& graph, const Op& op) {
+std::vector<std::string> sample_indices(const Graph& graph, const Op& op) {
   const tdl::Bound& bound = *op.bound;
+  // Of the factors of a tensor's sample axis, the first splittable index of each.
+  auto along = [&](const tdl::BoundTensor& tensor, int axis, auto indices_of) {
+    std::vector<std::string> names;
+    const size_t first = first_factored_axis(tensor, axis);
+    for (size_t f = first; f < first + tensor.radices[axis].size(); ++f)
+      for (int index : indices_of(f))
+        if (index >= 0 && bound.indices[index].splittable) {
+          names.push_back(bound.indices[index].name);
+          break;
+        }
+    return names;
+  };
   for (size_t k = 0; k < op.operands.size(); ++k) {
     int axis = graph.tensor(op.operands[k]).sample_axis;
     if (axis < 0) continue;
-    auto names = plain_reads(bound, static_cast<int>(k));
-    for (int index : names[first_factored_axis(bound.tensors[k], axis)])
-      if (bound.indices[index].splittable) return bound.indices[index].name;
+    auto read = plain_reads(bound, static_cast<int>(k));
+    if (auto names = along(bound.tensors[k], axis, [&](size_t f) { return read[f]; }); !names.empty()) return names;
   }
   for (size_t r = 0; r < op.results.size(); ++r) {
     int axis = graph.tensor(op.results[r]).sample_axis;
     if (axis < 0) continue;
-    int index = result_indices(bound, static_cast<int>(r))[first_factored_axis(bound.tensors[bound.results[r]], axis)];
-    if (index >= 0 && bound.indices[index].splittable) return bound.indices[index].name;
+    const std::vector<int> written = result_indices(bound, static_cast<int>(r));
+    if (auto names = along(bound.tensors[bound.results[r]], axis, [&](size_t f) { return std::set{written[f]}; }); !names.empty()) return names;
   }
-  return "";
+  return {};
 }
 
 std::vector<tdl::AxisStrategy> allowed_strategies(const Op& op, int p) {
@@ -266,9 +277,10 @@ Plan data_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins& 
   }
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
-    std::string index = sample_index(graph, op);
+    const std::vector<tdl::AxisStrategy> all = allowed_strategies(op, p);
     std::vector<tdl::AxisStrategy> candidates;
-    if (!index.empty()) candidates = with_name(allowed_strategies(op, p), index);
+    for (const std::string& index : sample_indices(graph, op))
+      if (candidates.empty()) candidates = with_name(all, index);
     if (candidates.empty()) candidates = {kReplicate};
     planner.choose(OpId(i), candidates);
   }

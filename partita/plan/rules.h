@@ -20,8 +20,9 @@ Plan data_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins& 
 // the strategy whose operands are cheapest to bring, splits before replication.
 Plan model_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = {});
 
-// The index along which an op sees samples, from its tensors' sample axes; empty where it sees none.
-std::string sample_index(const Graph& graph, const Op& op);
+// The indices along which an op sees samples, from its tensors' sample axes: one, or those of the axis's factors, the most significant
+// first; empty where it sees none.
+std::vector<std::string> sample_indices(const Graph& graph, const Op& op);
 
 // The strategies of one op on an axis of p positions that a plan may take: index names no shorter than p, partial, replicate.
 std::vector<tdl::AxisStrategy> allowed_strategies(const Op& op, int p);

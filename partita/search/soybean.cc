@@ -525,8 +525,8 @@ std::vector<std::string> paper_indices(const Graph& graph, const Op& op) {
   if (all || (convolution && !other)) {
     for (size_t i = 0; i < bound.indices.size(); ++i)
       if (bound.indices[i].splittable && (all || std::find(tangled.begin(), tangled.end(), static_cast<int>(i)) == tangled.end())) names.push_back(bound.indices[i].name);
-  } else if (std::string batch = sample_index(graph, op); !batch.empty()) {
-    names.push_back(batch);
+  } else {
+    names = sample_indices(graph, op);
   }
   return names;
 }

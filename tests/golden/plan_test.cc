@@ -515,6 +515,18 @@ const std::pair<const char*, SpoilPlan> kWrongPlans[] = {
      }},
 };
 
+// 24 sequences in 2 groups: the batch is 2 x 12 to all that runs along it, and 3 devices take 4 of each 12.
+TEST(DataParallel, SplitsSamplesWhoseAxisIsFactored) {
+  const Planned planned = make("zoo:moe?groups=2,layers=1,batch=24", "data-parallel", "local:3");
+  for (const char* name : {"embedding", "layers.0.attention", "layers.0.norm2", "head"}) {
+    const OpId op = planned.training.find_op(name);
+    ASSERT_TRUE(op.valid()) << name;
+    const std::vector<tdl::AxisStrategy>& strategies = planned.plan.ops[op.index()].strategies;
+    ASSERT_EQ(strategies.size(), 1u);
+    EXPECT_EQ(strategies[0].names.size(), 1u) << name;
+  }
+}
+
 TEST(WrongPlans, TwoHundredAreRefusedWithPlaceAndRule) {
   std::vector<Planned> plans;
   for (const char* search : kSearches) plans.push_back(make("zoo:mlp?layers=3,width=20,classes=3,batch=12,activation=relu", search, "local:4"));
