@@ -1,5 +1,5 @@
 # The commands of a person at a terminal. CMake does the building (CMakePresets.json); tools/setup.sh installs what is missing.
-.PHONY: build test long asan tsan format setup clean
+.PHONY: build test long examples asan tsan format setup clean
 .DEFAULT_GOAL := build
 
 CTEST = ctest --output-on-failure -j $(shell nproc)
@@ -19,6 +19,9 @@ endif
 
 long: build            ## the tests labelled long (hours)
 	$(CTEST) --test-dir build/release -L long
+
+examples: build        ## runs the exporting scripts of examples/, and trains what they write for a few steps
+	tools/examples.sh
 
 asan: setup            ## the quick tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@cmake --preset asan --log-level=WARNING

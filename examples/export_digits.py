@@ -1,7 +1,8 @@
 """A small convolutional classifier of 8x8 digits, exported to digits.onnx beside this file.
 
-Needs torch, onnx and onnxscript:  python export_digits.py
+Needs torch, onnx and onnxscript:  python export_digits.py [FOLDER]
 """
+import sys
 from pathlib import Path
 
 import torch
@@ -43,13 +44,14 @@ class Digits(nn.Module):
 
 
 def main():
+    file = Path(sys.argv[1] if len(sys.argv) > 1 else HERE) / "digits.onnx"
     torch.manual_seed(0)
     model = Digits().eval()  # with .train() the exporter writes the same nodes; batch norm is put into training form on import
     # optimize=False keeps batch norm; the optimizer would fold it into the convolution before it, which is no model to train.
     program = torch.onnx.export(model, (torch.zeros(BATCH, 1, 8, 8),), dynamo=True, optimize=False,
                                 input_names=["x"], output_names=["logits"])
-    program.save(HERE / "digits.onnx", external_data=False)
-    make_paths_relative(HERE / "digits.onnx", HERE)
+    program.save(file, external_data=False)
+    make_paths_relative(file, HERE)
 
 
 if __name__ == "__main__":

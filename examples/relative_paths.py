@@ -1,5 +1,6 @@
 """The exporter writes the absolute path of every source file into the nodes' metadata; this makes them relative."""
 import re
+import sys
 from pathlib import Path
 
 import onnx
@@ -21,6 +22,8 @@ def make_paths_relative(model_file, *folders):
         for folder in folders:
             entry.value = entry.value.replace(f"{Path(folder).resolve()}/", "")
         entry.value = re.sub(r'"/[^"]*/site-packages/', '"', entry.value)
+        for folder in sorted(filter(None, sys.path), key=len, reverse=True):  # packages that lie elsewhere, and Python's own files
+            entry.value = entry.value.replace(f'"{folder}/', '"')
         if re.search(r'"/', entry.value):
             raise SystemExit(f"{model_file}: {entry.key} still has an absolute path: {entry.value}")
     onnx.save(model, model_file)

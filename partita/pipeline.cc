@@ -37,6 +37,11 @@ auto in_file(const std::string& path, Read read) {
 // A kernel of its own knows an op's indices by name.
 bool may_factor(const Op& op) { return !is_registered(op.definition); }
 
+// The user's descriptions of operations.
+std::string described_in(const Request& request) {
+  return request.tdl.empty() && !request.tdl_file.empty() ? read_file(request.tdl_file) : request.tdl;
+}
+
 }  // namespace
 
 OnnxOptions onnx_options(const Request& request) {
@@ -61,8 +66,14 @@ std::string config_file(const std::string& model) {
   return file.string();
 }
 
+std::shared_ptr<const OpRegistry> registry_for(const Request& request) {
+  const std::string text = described_in(request);
+  if (text.empty()) return standard_ops();
+  return in_file(request.tdl_file.empty() ? "tdl" : request.tdl_file, [&] { return ops_with(text); });
+}
+
 LoadedModel load_model(const Request& request, Runner& runner) {
-  auto registry = standard_ops();
+  auto registry = registry_for(request);
   LoadedModel model;
   model.forward = runner.step(
       "load", [&] {
@@ -126,7 +137,7 @@ Planned plan_graph(LoadedModel model, const Request& request, Runner& runner) {
   p.plan.objective = request.objective;
   p.plan.cluster = p.cluster.name;
   p.plan.cluster_text = p.cluster.text;
-  p.plan.model = {request.model, request.bindings, model.loss.kind, request.optimizer, request.dtype, fingerprint(p.training)};
+  p.plan.model = {request.model, request.bindings, described_in(request), model.loss.kind, request.optimizer, request.dtype, fingerprint(p.training)};
   finish(p, request.memory_limit_bytes, runner);
   return p;
 }
@@ -135,6 +146,7 @@ Request request_of(const ModelReference& model) {
   Request request;
   request.model = model.model;
   request.bindings = model.bindings;
+  request.tdl = model.tdl;
   request.loss = model.loss;
   request.optimizer = model.optimizer;
   request.dtype = model.dtype;

@@ -51,6 +51,8 @@ class Runner {
 struct Request {
   std::string model;                          // path of an .onnx file, of a config.json or its folder, or zoo:NAME?options
   std::map<std::string, std::string> bindings;  // --bind k=v, and --batch
+  std::string tdl_file;                       // the user's descriptions of operations; read where `tdl` is empty
+  std::string tdl;                            // their text
   std::optional<std::string> loss;            // none: the model's own
   Optimizer optimizer;
   DType dtype = DType::kFloat32;
@@ -86,6 +88,8 @@ struct Planned {
   int64_t peak_memory_bytes() const;  // of the compute device that needs most
 };
 
+// The standard operations, and those that the request describes.
+std::shared_ptr<const OpRegistry> registry_for(const Request& request);
 // How a request's bindings are read for an .onnx file: `batch` replaces axis 0 of every input.
 OnnxOptions onnx_options(const Request& request);
 // The config.json that a model's reference means, itself or its folder; empty: another kind of reference.

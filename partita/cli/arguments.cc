@@ -34,6 +34,7 @@ struct Raw {
 void add_model_options(CLI::App& c, Arguments& a, Raw& raw, const OpRegistry& registry) {
   c.add_option("--bind", raw.bind, "bind a symbolic dimension or a model option: k=v")->allow_extra_args(false);
   c.add_option("--batch", raw.batch, "samples a step, all devices together");
+  c.add_option("--tdl", a.request.tdl_file, "descriptions of operations that the model has and Partita has not");
   c.add_option("--loss", raw.loss, fmt::format("{}", fmt::join(loss_names(), ", ")));
   c.add_option("--optimizer", a.request.optimizer.kind, fmt::format("{}; NAME?option=value: see `partita ops NAME`", fmt::join(optimizer_names(registry), ", ")));
   c.add_option("--lr", a.request.optimizer.lr, "learning rate");
@@ -148,7 +149,7 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   if (given("--devices") && a.request.devices < 1) usage("--devices takes a positive number");
   // A plan file holds its model's settings and what it was planned for; another choice is another plan.
   if ((a.command == "train" || a.command == "run") && is_plan_file(a.target))
-    for (const char* fixed : {"--bind", "--batch", "--loss", "--optimizer", "--lr", "--momentum", "--weight-decay", "--clip-norm", "--schedule", "--dtype", "--cluster", "--devices", "--search",
+    for (const char* fixed : {"--bind", "--batch", "--tdl", "--loss", "--optimizer", "--lr", "--momentum", "--weight-decay", "--clip-norm", "--schedule", "--dtype", "--cluster", "--devices", "--search",
                               "--objective", "--pin", "--memory-limit", "--time-limit", "--max-steps"})
       if (given(fixed)) usage(fmt::format("{} is fixed in the plan {}; plan again with it, or give the model", fixed, a.target));
   const Optimizer& optimizer = a.request.optimizer;

@@ -18,7 +18,7 @@ int show_command(const Arguments& a) {
   Runner runner;
   if (a.nodes) {
     if (!a.request.model.ends_with(".onnx")) fail("--nodes lists the nodes of an .onnx file; '{}' is none", a.request.model);
-    for (const OnnxNode& node : describe_onnx(a.request.model, onnx_options(a.request), standard_ops()))
+    for (const OnnxNode& node : describe_onnx(a.request.model, onnx_options(a.request), registry_for(a.request)))
       fmt::print("{:<12} {:<24} {}{}{}{}\n", name_of(node.fate), node.operation, node.name, node.source.module.empty() ? "" : " in " + node.source.module,
                  node.source.location.empty() ? "" : " from " + node.source.location, node.why.empty() ? "" : ": " + node.why);
     return 0;

@@ -57,6 +57,7 @@ struct OpDefinition {
   // attributes that an instance then has, given the forward op's attributes and the gradient's shape. Empty: never.
   std::function<tdl::Attributes(const tdl::Attributes& forward, const Shape& result)> match;
   EvaluationForm evaluation;   // empty: the op itself
+  bool described = false;      // by the user, in a file of descriptions
   bool differentiable = true;  // false: no gradient flows through (comparisons, optimizer steps)
   std::vector<int> replaces;   // per result: the operand that it replaces in place, -1 for none. Empty: none
   // An optimizer's update of one parameter: operands w, g, its states, lr, and how many steps were done before where

@@ -416,15 +416,44 @@ class Importer {
   }
 
   // Bad input: a node that cannot be imported, whatever its operands are.
-  static void check_operator(const Node& node) {
+  void check_operator(const Node& node) const {
     const std::string& o = node.operation;
-    if (!node.domain.empty() || (!converters().contains(o) && !can_evaluate(o) && o != "Shape" && o != "Size" && o != "If")) fail("no operation of ours stands for it");
+    if (is_described(node)) {
+      if (!node.unreadable.empty()) fail("{}", node.unreadable);
+      return;
+    }
+    if (!node.domain.empty()) fail("no operation of ours stands for it; a file given with --tdl can describe '{}'", o);
+    if (!converters().contains(o) && !can_evaluate(o) && o != "Shape" && o != "Size" && o != "If") fail("no operation of ours stands for it");
     if (const std::string change = changed_since(o, node.opset); !change.empty()) fail("{}", change);
     if (!node.unreadable.empty()) fail("{}", node.unreadable);
   }
 
+  // An operator of another domain than ONNX's that the user has described (ops_with).
+  bool is_described(const Node& node) const {
+    const OpDefinition* definition = node.domain.empty() ? nullptr : registry_->find(node.operation);
+    return definition && definition->described;
+  }
+
+  static Results convert_described(NodeContext& n) {
+    std::vector<TensorId> operands;
+    for (std::size_t k = 0; k < n.count(); ++k) operands.push_back(n.tensor(k));
+    tdl::Attributes attributes;
+    for (const auto& [name, value] : n.node.attributes) {
+      if (const auto* whole = std::get_if<int64_t>(&value)) attributes[name] = static_cast<double>(*whole);
+      else if (const auto* real = std::get_if<double>(&value)) attributes[name] = *real;
+      else fail("its attribute '{}' is no number: a description's attributes are numbers", name);
+    }
+    return n.ops(n.node.operation, std::move(operands), std::move(attributes));
+  }
+
   // Why it was folded, if it was. Bad input says why it cannot be imported.
   std::string convert(const Node& node) {
+    if (is_described(node)) {
+      build_.set_source(node.source);
+      const std::vector<std::string> names = inputs_of(node);
+      NodeContext site = context(node, names, chosen_name(node, names));
+      return settle(node, convert_described(site), "");
+    }
     const auto converter = converters().find(node.operation);
     const bool shape = node.operation == "Shape" || node.operation == "Size";
     const std::vector<std::string> names = inputs_of(node);
@@ -455,6 +484,11 @@ class Importer {
       results = converter->second(site);
       why = "nothing to do";
     }
+    return settle(node, results, why);
+  }
+
+  // Gives a node's results to their names.
+  std::string settle(const Node& node, const Results& results, std::string why) {
     for (std::size_t r = 0; r < node.outputs.size(); ++r) {
       const std::string& name = node.outputs[r];
       if (name.empty()) continue;

@@ -27,6 +27,7 @@ struct OnnxOptions {
 // - Local functions are inlined; an If with a constant condition is the branch that it names.
 // - float16 and bfloat16 tensors become float32, all integers int64.
 // - Dropout is gone, as in evaluation, unless the file says that it draws (training_mode).
+// - An operator of another domain than ONNX's is the described operation of its name (ops_with), its attributes those of the node.
 // - Inputs and outputs keep the file's names; ops are named after the module they come from, where the file says so.
 // Bad input, in one error: a file that cannot be read or is no ONNX model, an input whose shape is not bound, a cycle, and all
 // nodes that cannot be imported, with file, node, operator and opset.

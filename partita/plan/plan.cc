@@ -53,6 +53,7 @@ Json placement_json(const Placement& placement, MeshTable& meshes) {
 Json model_json(const ModelReference& model) {
   Json json = {{"model", model.model}};
   if (!model.bindings.empty()) json["bindings"] = model.bindings;
+  if (!model.tdl.empty()) json["tdl"] = model.tdl;
   json["loss"] = model.loss;
   json["optimizer"] = model.optimizer.kind;
   json["lr"] = model.optimizer.lr;
@@ -156,6 +157,7 @@ ModelReference read_model(const Json& json) {
   ModelReference model;
   model.model = in.value<std::string>("model");
   if (in.optional("bindings")) model.bindings = in.value<std::map<std::string, std::string>>("bindings");
+  if (in.optional("tdl")) model.tdl = in.value<std::string>("tdl");
   model.loss = in.value<std::string>("loss");
   model.optimizer.kind = in.value<std::string>("optimizer");
   model.optimizer.lr = in.value<double>("lr");

@@ -32,6 +32,7 @@ struct Placement {
 struct ModelReference {
   std::string model;                      // path or zoo:NAME?options
   std::map<std::string, std::string> bindings;
+  std::string tdl;                        // the user's descriptions of operations, as text; mostly empty
   std::string loss;                       // "cross_entropy"
   Optimizer optimizer;
   DType dtype = DType::kFloat32;

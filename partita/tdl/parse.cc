@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <set>
 
 #include "partita/base/error.h"
 #include "partita/tdl/syntax.h"
@@ -565,5 +566,44 @@ DefinitionPtr parse(std::string_view text) { return std::make_shared<const Defin
 
 std::vector<std::string> operand_names(const Definition& definition) { return definition.operands; }
 std::vector<std::string> result_names(const Definition& definition) { return definition.results; }
+const std::string& name_of(const Definition& definition) { return definition.name; }
+
+namespace {
+
+// Names that stand somewhere, and those of them that must be indices: written at plainly, reduced, bounded, read from data, or
+// read at plainly.
+void collect_names(const Syntax& s, std::set<std::string>& names, std::set<std::string>& indices) {
+  if (s.kind == Syntax::Kind::kName) names.insert(s.name);
+  if (s.kind == Syntax::Kind::kNamed) indices.insert(s.name);
+  if (s.kind == Syntax::Kind::kReduce)
+    for (const Syntax& index : s.names) indices.insert(index.name);
+  if (s.kind == Syntax::Kind::kAccess || s.kind == Syntax::Kind::kCall)
+    for (const Syntax& subscript : s.args)
+      if (subscript.kind == Syntax::Kind::kName && (s.kind == Syntax::Kind::kAccess || s.name == "ext" || s.name == "lin")) indices.insert(subscript.name);
+  for (const Syntax& arg : s.args) collect_names(arg, names, indices);
+  for (const Syntax& name : s.names)
+    if (s.kind != Syntax::Kind::kReduce) collect_names(name, names, indices);
+}
+
+}  // namespace
+
+std::vector<std::string> attribute_names(const Definition& definition) {
+  std::set<std::string> names, indices;
+  for (const Definition::Extent& extent : definition.where) {
+    indices.insert(extent.index);
+    collect_names(extent.value, names, indices);
+  }
+  for (const Definition::StageText& stage : definition.stages) {
+    for (const Syntax& s : stage.lhs) {
+      if (s.kind == Syntax::Kind::kName) indices.insert(s.name);
+      collect_names(s, names, indices);
+    }
+    collect_names(stage.body, names, indices);
+  }
+  std::vector<std::string> attributes;
+  for (const std::string& name : names)
+    if (!indices.contains(name) && name != "inf" && name.find('.') == std::string::npos) attributes.push_back(name);
+  return attributes;
+}
 
 }  // namespace partita::tdl

@@ -177,6 +177,9 @@ Bound bind(std::string_view text, const std::vector<Shape>& shapes, const Attrib
 std::vector<Shape> example_shapes(const Definition& definition, const std::map<std::string, Shape>& given = {});
 std::vector<std::string> operand_names(const Definition& definition);
 std::vector<std::string> result_names(const Definition& definition);
+// What a definition takes besides its operands: names that are no index, in alphabetical order.
+std::vector<std::string> attribute_names(const Definition& definition);
+const std::string& name_of(const Definition& definition);
 
 // Why a strategy does not exist, for messages; derive's answer is empty then.
 struct NotDerived {
