@@ -217,6 +217,20 @@ TEST(CliErrors, Descriptions) {
   expect_error({"ops", "matmull"}, 3, {"'matmull'", "matmul"});
 }
 
+TEST(CliErrors, DescribedOperators) {
+  const std::string model = std::string(PARTITA_SOURCE_DIR) + "/examples/custom_op.onnx";
+  expect_error({"plan", model}, 3, {"custom_op.onnx", "examples::swish_gate", "--tdl", "'swish_gate'"});
+  expect_error({"plan", model, "--tdl", "none.tdl"}, 3, {"none.tdl", "cannot be read"});
+  const std::string broken = put("broken.tdl", "# two lines of comment\n\nswish_gate(a, g)[..i] =\n  a[..i] * * g[..i]\n");
+  expect_error({"plan", model, "--tdl", broken}, 3, {broken, "in line 3", "line 2, column"});
+  const std::string taken = put("taken.tdl", "relu(x)[..i] = max(x[..i], 0)\n");
+  expect_error({"plan", model, "--tdl", taken}, 3, {taken, "line 1", "'relu'", "another name"});
+  const std::string other = put("other.tdl", "swish_gate(a, g)[..i] = a[..i] * g[..i] ^ power\n");
+  expect_error({"plan", model, "--tdl", other}, 3, {"swish_gate", "'beta'", "power"});
+  const std::string fewer = put("fewer.tdl", "swish_gate(a)[..i] = a[..i] * beta\n");
+  expect_error({"plan", model, "--tdl", fewer}, 3, {"swish_gate"});
+}
+
 TEST(CliErrors, Data) {
   expect_error({"train", "zoo:mlp", "--data", "none.npz", "--steps", "1"}, 3, {"none.npz", "cannot be read"});
   expect_error({"train", "zoo:mlp", "--data", put("garbage.npz", "hello"), "--steps", "1"}, 3, {"garbage.npz"});
@@ -434,6 +448,16 @@ TEST(CliTrain, FromAModelAndFromItsPlan) {
 }
 
 // The optimizer's settings travel in the plan: training from it is training from the model.
+// The plan keeps the description, and is all that training needs.
+TEST(CliTrain, AnOperatorThatTheUserDescribes) {
+  const std::string examples = std::string(PARTITA_SOURCE_DIR) + "/examples/", file = scratch("plan.json");
+  const Json plan = json_of({"plan", examples + "custom_op.onnx", "--tdl", examples + "swish_gate.tdl", "--devices", "3", "--dtype", "float64", "-o", file});
+  EXPECT_GT(plan["comm_bytes"], 0);
+  EXPECT_NE(contents(file).find("sigmoid(beta"), std::string::npos);
+  const Json trained = json_of({"train", file, "--data", examples + "digits-train.npz", "--steps", "4", "--verify", "serial"});
+  EXPECT_LE(trained["max_error_vs_serial"], 1e-10);
+}
+
 TEST(CliTrain, OptimizersClippingAndSchedules) {
   const std::string plan = scratch("adamw.json");
   const Words settings{"--optimizer", "adamw?beta2=0.9", "--weight-decay", "0.1", "--clip-norm", "0.05", "--dtype", "float64", "--devices", "3"};
