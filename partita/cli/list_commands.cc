@@ -5,6 +5,7 @@
 
 #include "partita/base/error.h"
 #include "partita/cli/commands.h"
+#include "partita/graph/repeats.h"
 #include "partita/models/models.h"
 #include "partita/onnx/onnx.h"
 #include "partita/ops/ops.h"
@@ -41,8 +42,11 @@ int show_command(const Arguments& a) {
     if (fresh) found->second = op_flops(training.registry->find(op.definition), *op.bound);
     flops += found->second;
   }
+  const std::vector<Repeat> repeats = repeated_layers(model.forward);
   if (a.json) {
-    print_json({{"name", model.forward.name}, {"inputs", inputs}, {"outputs", outputs}, {"parameters", parameters}, {"parameter_bytes", parameter_bytes},
+    Json layers = Json::array();
+    for (const Repeat& r : repeats) layers.push_back({{"name", r.name}, {"copies", r.copies}, {"ops", r.ops}});
+    print_json({{"name", model.forward.name}, {"inputs", inputs}, {"outputs", outputs}, {"parameters", parameters}, {"parameter_bytes", parameter_bytes}, {"repeats", layers},
                 {"ops", training.ops.size()}, {"ops_forward", model.forward.ops.size()}, {"flops_per_step", flops}, {"activation_bytes", activation_bytes}});
     return 0;
   }
@@ -51,6 +55,8 @@ int show_command(const Arguments& a) {
   fmt::print("  {:.4g} FLOPs a step, {} of activations\n", flops, megabytes(static_cast<double>(activation_bytes)));
   for (auto& [name, what] : inputs.items()) fmt::print("  input  {} {} {}\n", name, what["dtype"].get<std::string>(), what["shape"].dump());
   for (auto& [name, what] : outputs.items()) fmt::print("  output {} {} {}\n", name, what["dtype"].get<std::string>(), what["shape"].dump());
+  for (const Repeat& r : repeats)
+    if (20 * (r.copies - 1) * r.ops >= static_cast<int>(model.forward.ops.size())) fmt::print("  {} times {} ({} ops each)\n", r.copies, r.name, r.ops);
   print_timings(runner, a);
   return 0;
 }

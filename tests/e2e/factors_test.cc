@@ -117,8 +117,9 @@ TEST(CarriedFactors, CutInsideThePartsNothingMovesAndItComputesTheSame) {
         const OpId producer = p.training.tensor(c.tensor).producer;
         // `out` is read by the loss, which the pin leaves as it was.
         if (producer.valid() && p.training.op(producer).phase == Phase::kForward && p.training.op(producer).name != "out" &&
-            p.training.tensor(c.tensor).shape.size() > 1)
+            p.training.tensor(c.tensor).shape.size() > 1) {
           EXPECT_EQ(c.conversion.bytes, 0) << p.training.tensor(c.tensor).name;
+        }
       }
       TrainOptions options;
       options.steps = 3;
