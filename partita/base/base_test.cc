@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <set>
 
 #include "partita/base/box.h"
 #include "partita/base/dtype.h"
 #include "partita/base/error.h"
+#include "partita/base/float16.h"
 #include "partita/base/rng.h"
 
 namespace partita {
@@ -105,6 +107,55 @@ TEST(DType, NamesRoundTripAndUnknownOnesAreBadInput) {
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ExitCode::kBadInput);
   }
+}
+
+// Every number of two bytes is a float32 that reads back the same, and what lies between two is rounded to the nearer, a tie to the
+// even one: both ways to round agree.
+template <typename T>
+void every_number(DType dtype, uint16_t infinity) {
+  auto value = [](uint16_t bits) {
+    T t;
+    t.bits = bits;
+    return static_cast<float>(t);
+  };
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const uint16_t magnitude = bits & 0x7fff;
+    const float here = value(static_cast<uint16_t>(bits));
+    if (magnitude > infinity) {
+      EXPECT_TRUE(std::isnan(here));
+      EXPECT_TRUE(std::isnan(static_cast<float>(T(here))));
+      continue;
+    }
+    ASSERT_EQ(T(here).bits, bits) << here;
+    ASSERT_EQ(rounded_to(dtype, here), here);
+    if (magnitude + 1 >= infinity) continue;
+    const double next = value(static_cast<uint16_t>(bits + 1)), middle = (here + next) / 2;
+    const double even = bits % 2 == 0 ? here : next;
+    ASSERT_EQ(rounded_to(dtype, middle), even) << here;
+    const float tie = static_cast<float>(middle);  // has room for one more digit, if it is no subnormal float32
+    if (tie == middle) {
+      ASSERT_EQ(T(tie).bits, bits % 2 == 0 ? bits : bits + 1) << here;
+      ASSERT_EQ(static_cast<float>(T(std::nextafter(tie, here))), here);
+      ASSERT_EQ(static_cast<float>(T(std::nextafter(tie, static_cast<float>(next)))), next);
+    }
+    ASSERT_EQ(rounded_to(dtype, std::nextafter(middle, static_cast<double>(here))), here);
+    ASSERT_EQ(rounded_to(dtype, std::nextafter(middle, next)), next);
+  }
+}
+
+TEST(DType, NumbersOfTwoBytes) {
+  every_number<Float16>(DType::kFloat16, 0x7c00);
+  every_number<BFloat16>(DType::kBFloat16, 0x7f80);
+  EXPECT_EQ(static_cast<float>(Float16(65519.0f)), 65504.0f);
+  EXPECT_TRUE(std::isinf(static_cast<float>(Float16(65520.0f))));
+  EXPECT_EQ(static_cast<float>(Float16(0x1p-24f)), 0x1p-24f);
+  EXPECT_EQ(static_cast<float>(Float16(0x1p-25f)), 0.0f);
+  EXPECT_EQ(rounded_to(DType::kFloat16, 65519.0), 65504.0);
+  EXPECT_EQ(rounded_to(DType::kFloat16, -65520.0), -INFINITY);
+  EXPECT_EQ(rounded_to(DType::kBFloat16, 3.4e38), INFINITY);
+  EXPECT_EQ(rounded_to(DType::kFloat32, 0.1), static_cast<double>(0.1f));
+  EXPECT_EQ(epsilon_of(DType::kBFloat16), 0x1p-7);
+  EXPECT_EQ(epsilon_of(DType::kFloat16), 0x1p-10);
 }
 
 }  // namespace partita

@@ -148,11 +148,11 @@ Device read_type(const Reader& r, const YAML::Node& node, const std::string& mod
   if (kind != "gpu" && kind != "cpu") r.fail_at(node["kind"], "{}: kind is '{}'; it must be gpu or cpu", what, kind);
   d.kind = kind == "gpu" ? DeviceKind::kGpu : DeviceKind::kCpu;
   const YAML::Node peaks = node["peak_tflop_per_s"];
-  check_map(r, peaks, what + ": peak_tflop_per_s", {"float32", "float64"}, {"int64", "bool"});
+  check_map(r, peaks, what + ": peak_tflop_per_s", {"float32", "float64"}, {"float16", "bfloat16", "int64", "bool"});
   for (const auto& entry : peaks)
     d.peak_flops_per_s[parse_dtype(entry.first.Scalar())] =
         1e12 * read_figure(r, entry.second, what + ": peak_tflop_per_s: " + entry.first.Scalar(), Sign::kPositive);
-  for (DType t : {DType::kInt64, DType::kBool}) d.peak_flops_per_s.emplace(t, d.peak_flops_per_s[DType::kFloat32]);
+  for (DType t : {DType::kInt64, DType::kBool, DType::kFloat16, DType::kBFloat16}) d.peak_flops_per_s.emplace(t, d.peak_flops_per_s[DType::kFloat32]);
   double gibytes = read_figure(r, node["memory_gibytes"], what + ": memory_gibytes", Sign::kPositive);
   if (gibytes > 1e9) r.fail_at(node["memory_gibytes"], "{}: memory_gibytes is {}; the figure is in GiB, not bytes", what, gibytes);
   d.memory_bytes = static_cast<int64_t>(gibytes * 0x1p30);

@@ -23,14 +23,23 @@ std::vector<std::size_t> leading_factors(const tdl::BoundTensor& tensor) {
 DType promoted(const std::vector<DType>& dtypes) {
   DType widest = DType::kInt64;
   for (DType dtype : dtypes) {
-    if (dtype == DType::kFloat64) return dtype;
-    if (dtype == DType::kFloat32) widest = dtype;
+    if (!is_float(dtype)) continue;
+    if (!is_float(widest)) widest = dtype;
+    else if (widest != dtype) widest = widest == DType::kFloat64 || dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   }
   return dtypes.empty() ? DType::kFloat32 : widest;
 }
 
+DType promoted(const std::vector<DType>& dtypes, const std::vector<Shape>& shapes) {
+  std::vector<DType> arrays;
+  for (std::size_t k = 0; k < dtypes.size(); ++k)
+    if (!shapes[k].empty()) arrays.push_back(dtypes[k]);
+  const bool enough = std::any_of(arrays.begin(), arrays.end(), is_float) || std::none_of(dtypes.begin(), dtypes.end(), is_float);
+  return promoted(enough && !arrays.empty() ? arrays : dtypes);
+}
+
 std::vector<DType> result_dtypes(const OpDefinition& definition, const OpInstance& instance, std::size_t results) {
-  if (!definition.dtypes) return std::vector<DType>(results, promoted(instance.dtypes));
+  if (!definition.dtypes) return std::vector<DType>(results, promoted(instance.dtypes, instance.shapes));
   std::vector<DType> dtypes = definition.dtypes(instance);
   ensure(dtypes.size() == results, "{}: {} dtypes for {} results", definition.name, dtypes.size(), results);
   return dtypes;
@@ -104,7 +113,7 @@ Inferred infer(const Graph& graph, const Op& op) {
   const OpDefinition* definition = graph.registry->find(op.definition);
   result.dtypes = definition
                       ? result_dtypes(*definition, OpInstance{op.attributes, shapes, dtypes}, bound.results.size())
-                      : std::vector<DType>(bound.results.size(), promoted(dtypes));
+                      : std::vector<DType>(bound.results.size(), promoted(dtypes, shapes));
   return result;
 }
 

@@ -21,8 +21,10 @@ std::shared_ptr<const tdl::Bound> bind_op(const Graph& graph, Op& op);
 // Of an op that is bound.
 Inferred infer(const Graph& graph, const Op& op);
 
-// The widest floating type among the operands; without one int64, also for booleans.
+// The widest floating type among the operands, of float16 and bfloat16 float32; without one int64, also for booleans.
 DType promoted(const std::vector<DType>& dtypes);
+// The same, where an operand without axes (a number) widens no other's floating type, as in PyTorch.
+DType promoted(const std::vector<DType>& dtypes, const std::vector<Shape>& shapes);
 
 // The results' dtypes of an instance of a definition.
 std::vector<DType> result_dtypes(const OpDefinition& definition, const OpInstance& instance, std::size_t results);

@@ -9,8 +9,7 @@ Values to_values(const tdl::Array& array, DType dtype) {
   const int64_t n = volume(array.shape);
   for (int64_t i = 0; i < n; ++i) {
     if (is_float(dtype)) {
-      const double value = array.at(i);
-      values.real.push_back(dtype == DType::kFloat32 ? static_cast<double>(static_cast<float>(value)) : value);
+      values.real.push_back(rounded_to(dtype, array.at(i)));
     } else {
       const int64_t value = is_float(array.dtype) ? static_cast<int64_t>(array.reals[i]) : array.ints[i];
       values.integer.push_back(dtype == DType::kBool ? (array.at(i) != 0) : value);
@@ -35,6 +34,8 @@ std::vector<tdl::Array> reference_op(const Graph& graph, const Op& op, const std
     const DType dtype = graph.tensor(op.results[r]).dtype;
     const DType held = is_float(dtype) ? DType::kFloat64 : dtype;
     if (results[r].dtype != held) results[r] = to_array(to_values(results[r], held));
+    if (is_low(dtype))
+      for (double& value : results[r].reals) value = rounded_to(dtype, value);
   }
   return results;
 }

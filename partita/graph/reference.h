@@ -1,5 +1,5 @@
-// A graph run op by op by the reference evaluator: the slow, obvious oracle. Real values are float64 whatever the
-// dtype, integers and booleans exact.
+// A graph run op by op by the reference evaluator: the slow, obvious oracle. Real values are float64, those of float16
+// and bfloat16 tensors rounded to that when an op is done; integers and booleans are exact.
 #pragma once
 #include <map>
 #include <vector>

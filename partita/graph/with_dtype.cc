@@ -15,8 +15,7 @@ Graph with_dtype(const Graph& graph, DType dtype) {
     if (!t.values) continue;
     Values values = *t.values;
     values.dtype = dtype;
-    if (dtype == DType::kFloat32)
-      for (double& v : values.real) v = static_cast<double>(static_cast<float>(v));
+    for (double& v : values.real) v = rounded_to(dtype, v);
     t.values = std::make_shared<const Values>(std::move(values));
   }
   for (Op& op : result.ops) {

@@ -33,6 +33,16 @@ class StageRunner {
   // All blocks, those of reduced dimensions innermost.
   void blocks(size_t d, bool first) {
     if (d == rank_) return run_block(first);
+    if (program_.accumulates && static_cast<int>(d) == program_.lhs_count && !sum_.defined()) {
+      Shape sizes(rank_, 1);
+      for (int i = 0; i < program_.lhs_count; ++i) sizes[i] = at_[i].size();
+      sum_ = new_tensor(program_.dtype, sizes);
+      blocks(d, true);
+      const at::Tensor sum = std::move(sum_);
+      sum_.reset();
+      out_memory().copy_(sum);
+      return;
+    }
     const Interval range = program_.ranges[d];
     for (int64_t lo = range.lo; lo < range.hi; lo += program_.block[d]) {
       at_[d] = {lo, std::min(lo + program_.block[d], range.hi)};
@@ -76,10 +86,12 @@ class StageRunner {
     return new_tensor(instr.dtype, sizes_of(instr.dims));
   }
 
+  // What this block's values are written to or combined with.
+  at::Tensor out_tensor() const { return sum_.defined() ? sum_ : out_memory(); }
   // The result's elements of this block, over all dimensions; a negative stride is left positive, from the other end.
-  at::Tensor out_tensor() const {
-    Shape sizes = block_, strides = out_strides_;
-    for (size_t d = program_.lhs_count; d < rank_; ++d) sizes[d] = 1;
+  at::Tensor out_memory() const {
+    Shape sizes(rank_, 1), strides = out_strides_;
+    for (int d = 0; d < program_.lhs_count; ++d) sizes[d] = at_[d].size();
     for (size_t d = 0; d < rank_; ++d) strides[d] = std::abs(strides[d]);
     const Box box = read_hull(lhs_, program_.dims, at_);
     int64_t offset = 0;
@@ -386,6 +398,7 @@ class StageRunner {
   Shape block_;
   std::vector<at::Tensor> values_;    // per instruction
   std::vector<bool> flipped_;
+  at::Tensor sum_;                    // StageProgram::accumulates
 };
 
 }  // namespace

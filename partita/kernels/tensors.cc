@@ -16,6 +16,8 @@ at::ScalarType scalar_type(DType dtype) {
     case DType::kFloat64: return at::kDouble;
     case DType::kInt64: return at::kLong;
     case DType::kBool: return at::kBool;
+    case DType::kFloat16: return at::kHalf;
+    case DType::kBFloat16: return at::kBFloat16;
   }
   return at::kFloat;
 }

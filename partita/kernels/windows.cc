@@ -55,6 +55,18 @@ void fill_columns(at::Tensor& columns, const at::Tensor& x, const WindowPlan& pl
   });
 }
 
+// The part of a tensor in a box, in the dtype that is computed in: its own memory, or a copy.
+Held computed(const Held& held, const Box& box, DType real, at::Tensor& memory) {
+  if (held.part.dtype == real) return held;
+  memory = new_tensor(real, extents(box));
+  memory.copy_(held.tensor(box));
+  return {{real, box, dense_strides(extents(box))}, static_cast<std::byte*>(memory.data_ptr())};
+}
+Box with_groups(Box box, const WindowPlan& plan, size_t axis) {
+  if (plan.grouped) box.insert(box.begin() + static_cast<std::ptrdiff_t>(axis), plan.q);
+  return box;
+}
+
 int64_t window_size(const WindowPlan& plan) { return plan.rows.window.size() * plan.columns.window.size(); }
 
 // A matrix over the innermost axes of t, the last `inner` of which are one after another.
@@ -67,47 +79,61 @@ at::Tensor matrix(const at::Tensor& t, int64_t rows, int64_t columns, int64_t ro
 void run_conv2d(const WindowPlan& plan, const std::vector<Held>& held) {
   const Interval all = plan.columns.out;
   const int64_t depth = plan.c.size() * window_size(plan);
-  at::Tensor memory = new_tensor(held[plan.x].part.dtype, {depth * plan.block * all.size()});
+  at::Tensor memory = new_tensor(plan.real, {depth * plan.block * all.size()}), w_copy, copy, b_copy;
+  const Held weights = computed(held[plan.w], with_groups({plan.o, plan.c, plan.rows.window, plan.columns.window}, plan, 0), plan.real, w_copy);
+  const bool wide = held[plan.result].part.dtype != plan.real;
+  if (wide) copy = new_tensor(plan.real, {plan.o.size() * plan.block * all.size()});
+  if (plan.b >= 0 && held[plan.b].part.dtype != plan.real) b_copy = new_tensor(plan.real, {plan.o.size()});
   for (int64_t n = plan.n.lo; n < plan.n.hi; ++n)
     for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
       const at::Tensor x = part_of(Held{plan.input, held[plan.x].data}, {{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}, plan.grouped, 1, q).select(0, 0);
-      const at::Tensor w = part_of(held[plan.w], {plan.o, plan.c, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
+      const at::Tensor w = part_of(weights, {plan.o, plan.c, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
       const at::Tensor out = part_of(held[plan.result], {{n, n + 1}, plan.o, plan.rows.out, all}, plan.grouped, 1, q).select(0, 0);
+      at::Tensor b;
+      if (plan.b >= 0) b = part_of(held[plan.b], {plan.o}, plan.grouped, 0, q);
+      if (b_copy.defined()) b = b_copy.copy_(b);
       for (int64_t y = plan.rows.out.lo; y < plan.rows.out.hi; y += plan.block) {
         const Interval rows{y, std::min(y + plan.block, plan.rows.out.hi)};
         at::Tensor columns = memory.slice(0, 0, depth * rows.size() * all.size())
                                  .view({plan.c.size(), plan.rows.window.size(), plan.columns.window.size(), rows.size(), all.size()});
         fill_columns(columns, x, plan, rows);
-        at::Tensor block = matrix(among(out, plan.rows.out, rows, all, all), plan.o.size(), rows.size() * all.size(), out.stride(0));
-        at::mm_out(block, matrix(w, plan.o.size(), depth, w.stride(0)), columns.view({depth, rows.size() * all.size()}));
+        const int64_t pixels = rows.size() * all.size();
+        at::Tensor result = among(out, plan.rows.out, rows, all, all);
+        at::Tensor block = wide ? copy.slice(0, 0, plan.o.size() * pixels).view({plan.o.size(), pixels}) : matrix(result, plan.o.size(), pixels, out.stride(0));
+        at::mm_out(block, matrix(w, plan.o.size(), depth, w.stride(0)), columns.view({depth, pixels}));
+        if (b.defined()) block.add_(b.view({-1, 1}));
+        if (wide) result.copy_(block.view({plan.o.size(), rows.size(), all.size()}));
       }
-      if (plan.b < 0) continue;
-      const at::Tensor b = part_of(held[plan.b], {plan.o}, plan.grouped, 0, q);
-      at::Tensor sum = out;
-      sum.add_(b.view({-1, 1, 1}));
     }
 }
 
 void run_conv2d_data_grad(const WindowPlan& plan, const std::vector<Held>& held) {
   const int64_t pixels = plan.rows.out.size() * plan.columns.out.size(), window = window_size(plan);
-  at::Tensor memory = new_tensor(held[plan.g].part.dtype, {plan.block * window * pixels});
+  at::Tensor memory = new_tensor(plan.real, {plan.block * window * pixels}), w_copy, g_copy, copy;
+  const Held weights = computed(held[plan.w], with_groups({plan.o, plan.c, plan.rows.window, plan.columns.window}, plan, 0), plan.real, w_copy);
+  if (held[plan.g].part.dtype != plan.real) g_copy = new_tensor(plan.real, {plan.o.size(), plan.rows.out.size(), plan.columns.out.size()});
+  const bool wide = held[plan.result].part.dtype != plan.real;
+  if (wide) copy = new_tensor(plan.real, {plan.block * plan.rows.at.size() * plan.columns.at.size()});
   for (int64_t n = plan.n.lo; n < plan.n.hi; ++n)
     for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
-      const at::Tensor g = part_of(held[plan.g], {{n, n + 1}, plan.o, plan.rows.out, plan.columns.out}, plan.grouped, 1, q).select(0, 0);
+      at::Tensor g = part_of(held[plan.g], {{n, n + 1}, plan.o, plan.rows.out, plan.columns.out}, plan.grouped, 1, q).select(0, 0);
+      if (g_copy.defined()) g = g_copy.copy_(g);
       for (int64_t c = plan.c.lo; c < plan.c.hi; c += plan.block) {
         const Interval channels{c, std::min(c + plan.block, plan.c.hi)};
-        const at::Tensor w = part_of(held[plan.w], {plan.o, channels, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
+        const at::Tensor w = part_of(weights, {plan.o, channels, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
         at::Tensor columns = memory.slice(0, 0, channels.size() * window * pixels);
         at::Tensor flat = columns.view({channels.size() * window, pixels});
         at::mm_out(flat, matrix(w, plan.o.size(), channels.size() * window, w.stride(0)).t(), matrix(g, plan.o.size(), pixels, g.stride(0)));
         columns = columns.view({channels.size(), plan.rows.window.size(), plan.columns.window.size(), plan.rows.out.size(), plan.columns.out.size()});
-        at::Tensor out = part_of(held[plan.result], {{n, n + 1}, channels, plan.rows.at, plan.columns.at}, plan.grouped, 1, q).select(0, 0);
+        at::Tensor result = part_of(held[plan.result], {{n, n + 1}, channels, plan.rows.at, plan.columns.at}, plan.grouped, 1, q).select(0, 0);
+        at::Tensor out = wide ? copy.slice(0, 0, result.numel()).view(result.sizes()) : result;
         out.fill_(0);
         each_element(plan, plan.rows.out, [&](int64_t r, int64_t t, Interval outs_r, Interval outs_t) {
           if (outs_r.empty() || outs_t.empty()) return;
           const at::Tensor from = columns.select(1, r - plan.rows.window.lo).select(1, t - plan.columns.window.lo);
           under(out, plan, outs_r, r, outs_t, t).add_(among(from, plan.rows.out, outs_r, plan.columns.out, outs_t));
         });
+        if (wide) result.copy_(out);
       }
     }
 }
@@ -115,10 +141,13 @@ void run_conv2d_data_grad(const WindowPlan& plan, const std::vector<Held>& held)
 void run_conv2d_weight_grad(const WindowPlan& plan, const std::vector<Held>& held) {
   const Interval all = plan.columns.out;
   const int64_t depth = plan.c.size() * window_size(plan);
-  at::Tensor memory = new_tensor(held[plan.x].part.dtype, {depth * plan.block * all.size()});
+  at::Tensor memory = new_tensor(plan.real, {depth * plan.block * all.size()}), g_copy, copy;
+  if (held[plan.g].part.dtype != plan.real) g_copy = new_tensor(plan.real, {plan.o.size() * plan.block * all.size()});
+  const bool wide = held[plan.result].part.dtype != plan.real;
+  if (wide) copy = new_tensor(plan.real, {plan.o.size(), depth});
   for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
     const at::Tensor whole = part_of(held[plan.result], {plan.o, plan.c, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
-    at::Tensor out = matrix(whole, plan.o.size(), depth, whole.stride(0));
+    at::Tensor out = wide ? copy : matrix(whole, plan.o.size(), depth, whole.stride(0));
     bool first = true;
     for (int64_t n = plan.n.lo; n < plan.n.hi; ++n) {
       const at::Tensor x = part_of(Held{plan.input, held[plan.x].data}, {{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}, plan.grouped, 1, q).select(0, 0);
@@ -128,13 +157,17 @@ void run_conv2d_weight_grad(const WindowPlan& plan, const std::vector<Held>& hel
         at::Tensor columns = memory.slice(0, 0, depth * rows.size() * all.size())
                                  .view({plan.c.size(), plan.rows.window.size(), plan.columns.window.size(), rows.size(), all.size()});
         fill_columns(columns, x, plan, rows);
-        const at::Tensor part = matrix(among(g, plan.rows.out, rows, all, all), plan.o.size(), rows.size() * all.size(), g.stride(0));
-        const at::Tensor transposed = columns.view({depth, rows.size() * all.size()}).t();
+        const int64_t pixels = rows.size() * all.size();
+        at::Tensor part = among(g, plan.rows.out, rows, all, all);
+        if (g_copy.defined()) part = g_copy.slice(0, 0, plan.o.size() * pixels).view(part.sizes()).copy_(part).view({plan.o.size(), pixels});
+        else part = matrix(part, plan.o.size(), pixels, g.stride(0));
+        const at::Tensor transposed = columns.view({depth, pixels}).t();
         if (first) at::mm_out(out, part, transposed);
         else at::addmm_out(out, out, part, transposed);
         first = false;
       }
     }
+    if (wide) at::Tensor(whole).copy_(copy.view(whole.sizes()));
   }
 }
 
@@ -160,23 +193,27 @@ void run_max_pool(const WindowPlan& plan, const std::vector<Held>& held) {
 }
 
 void run_max_pool_grad(const WindowPlan& plan, const std::vector<Held>& held, int64_t window_columns) {
-  const DType dtype = held[plan.g].part.dtype;
   const int64_t elements = plan.c.size() * plan.rows.out.size() * plan.columns.out.size();
-  at::Tensor masks = new_tensor(DType::kBool, {elements}), gradients = new_tensor(dtype, {elements});
-  const at::Tensor zero = constant_tensor(dtype, 0);
+  at::Tensor masks = new_tensor(DType::kBool, {elements}), gradients = new_tensor(plan.real, {elements}), copy;
+  const at::Tensor zero = constant_tensor(plan.real, 0);
+  const bool copied = held[plan.g].part.dtype != plan.real, wide = held[plan.result].part.dtype != plan.real;
+  if (wide) copy = new_tensor(plan.real, {plan.c.size(), plan.rows.at.size(), plan.columns.at.size()});
   for (int64_t n = plan.n.lo; n < plan.n.hi; ++n) {
     const Box box{{n, n + 1}, plan.c, plan.rows.out, plan.columns.out};
     const at::Tensor g = held[plan.g].tensor(box).select(0, 0), index = held[plan.index].tensor(box).select(0, 0);
-    at::Tensor out = held[plan.result].tensor({{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}).select(0, 0);
+    at::Tensor result = held[plan.result].tensor({{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}).select(0, 0);
+    at::Tensor out = wide ? copy : result;
     out.fill_(0);
     each_element(plan, plan.rows.out, [&](int64_t r, int64_t t, Interval outs_r, Interval outs_t) {
       if (outs_r.empty() || outs_t.empty()) return;
-      const at::Tensor part = among(g, plan.rows.out, outs_r, plan.columns.out, outs_t);
+      at::Tensor part = among(g, plan.rows.out, outs_r, plan.columns.out, outs_t);
       at::Tensor won = masks.slice(0, 0, part.numel()).view(part.sizes()), gradient = gradients.slice(0, 0, part.numel()).view(part.sizes());
       at::eq_out(won, among(index, plan.rows.out, outs_r, plan.columns.out, outs_t), r * window_columns + t);
+      if (copied) part = gradient.copy_(part);
       at::where_out(gradient, won, part, zero);
       under(out, plan, outs_r, r, outs_t, t).add_(gradient);
     });
+    if (wide) result.copy_(out);
   }
 }
 

@@ -16,7 +16,7 @@ std::vector<ModelFamily> families() {
   all.push_back(mixtral_family());
   all.push_back(vit_family());
   for (ModelFamily& family : all)
-    family.info.options.push_back({"dtype", "float32", "of parameters and activations: float32|float64"});
+    family.info.options.push_back({"dtype", "float32", "of parameters and activations: float32|float64|float16|bfloat16"});
   return all;
 }
 

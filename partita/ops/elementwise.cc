@@ -1,6 +1,7 @@
 // One value of the result from one value of each operand; two operands broadcast as in NumPy.
 #include "partita/base/error.h"
 #include "partita/graph/builder.h"
+#include "partita/graph/infer.h"
 #include "partita/ops/declare.h"
 
 namespace partita {
@@ -19,6 +20,8 @@ std::string cast_formula(const OpInstance& op) {
       return "cast(x)[..i] = if(x[..i] != 0, 1, 0)";
     case DType::kFloat32:
     case DType::kFloat64:
+    case DType::kFloat16:
+    case DType::kBFloat16:
       break;
     default:
       fail("cast: `to` is {}, no dtype", op.integer("to"));
@@ -156,7 +159,7 @@ void declare_unary(OpRegistry& registry) {
       .attribute("lo", -std::numeric_limits<double>::infinity())
       .attribute("hi", std::numeric_limits<double>::infinity())
       .example({shape}, {{"lo", -0.5}, {"hi", 0.75}});
-  declare(registry, "cast", "x as dtype `to` (0 float32, 1 float64, 2 int64, 3 bool); to integers towards zero")
+  declare(registry, "cast", "x as dtype `to` (0 float32, 1 float64, 2 int64, 3 bool, 4 float16, 5 bfloat16); to integers towards zero")
       .formula(cast_formula)
       .required("to")
       .dtypes([](const OpInstance& op) { return std::vector<DType>{static_cast<DType>(op.integer("to"))}; })
@@ -246,7 +249,10 @@ void declare_binary(OpRegistry& registry) {
         .example(same, {}, {DType::kBool, DType::kBool});
   declare(registry, "where", "a where c is not 0, else b")
       .formula("select(c, a, b)[..i] = if(c[..i] != 0, a[..i], b[..i])")
-      .dtypes([](const OpInstance& op) { return std::vector<DType>{op.dtypes.at(1)}; })
+      .dtypes([](const OpInstance& op) {
+        const DType a = op.dtypes.at(1), b = op.dtypes.at(2);
+        return std::vector<DType>{a == b ? a : promoted({a, b}, {op.shapes[1], op.shapes[2]})};
+      })
       .example({{5, 7}, {5, 7}, {5, 7}}, {}, {DType::kBool, DType::kFloat32, DType::kFloat32})
       .example({{4, 3, 1}, {1, 5}, {3, 1}}, {}, {DType::kBool, DType::kFloat32, DType::kFloat32});
 }

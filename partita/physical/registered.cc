@@ -25,16 +25,19 @@ class Planner {
     return i < 0 ? Interval{0, 1} : ranges_[i];
   }
   bool has_index(const char* name) const { return bound_.find_index(name) >= 0; }
-  // A tensor of this kernel's real type and rank; -1 where it is not one.
+  // A tensor of real numbers and this rank, stored as the kernel computes or in two bytes; -1 where it is not one.
   int real_tensor(const char* name, size_t rank) const {
     const int t = bound_.find_tensor(name);
     return t >= 0 && is_real(t, rank) ? t : -1;
   }
-  bool is_real(int t, size_t rank) const { return held_.parts[t] && held_.parts[t]->dtype == held_.real && held_.parts[t]->box.size() == rank; }
+  bool is_real(int t, size_t rank) const { return held_.parts[t] && is_real(held_.parts[t]->dtype) && held_.parts[t]->box.size() == rank; }
+  bool is_real(DType dtype) const { return is_float(dtype) && computed_in(dtype) == held_.real; }
+  // Scratch for `elements` of a tensor where it must be copied to be computed with.
+  int64_t copy_bytes(int t, int64_t elements) const { return held_.parts[t]->dtype == held_.real ? 0 : rounded(elements * element()); }
   // x, over its axes as stored, but for its channels in groups. False where that is no box, or nothing is held.
   bool input(WindowPlan& plan) const {
     plan.x = bound_.find_tensor("x");
-    if (plan.x < 0 || !held_.parts[plan.x] || held_.parts[plan.x]->dtype != held_.real || is_empty(held_.parts[plan.x]->box)) return false;
+    if (plan.x < 0 || !held_.parts[plan.x] || !is_real(held_.parts[plan.x]->dtype) || is_empty(held_.parts[plan.x]->box)) return false;
     Shape axes = bound_.tensors[plan.x].shape;
     if (plan.grouped) {
       const int64_t groups = bound_.indices[bound_.find_index("q")].extent;
@@ -97,7 +100,10 @@ std::optional<WindowPlan> plan_conv2d(const KernelWork& work, const std::vector<
   if (!Planner::dense(w, w_box, 1, 4) || !Planner::dense(out, {plan.n, plan.o, plan.rows.out, plan.columns.out}, 2, 4)) return std::nullopt;
   const int64_t row = plan.c.size() * plan.rows.window.size() * plan.columns.window.size() * plan.columns.out.size() * p.element();
   plan.block = std::clamp<int64_t>(kBudgetBytes / row, 1, plan.rows.out.size());
-  plan.scratch_bytes = rounded(row * plan.block);
+  plan.real = held.real;
+  plan.scratch_bytes = rounded(row * plan.block) + p.copy_bytes(plan.w, volume(w_box) * plan.q.size()) +
+                       p.copy_bytes(plan.result, plan.o.size() * plan.block * plan.columns.out.size()) +
+                       (plan.b < 0 ? 0 : p.copy_bytes(plan.b, plan.o.size()));
   return plan;
 }
 
@@ -125,7 +131,10 @@ std::optional<WindowPlan> plan_conv2d_data_grad(const KernelWork& work, const st
   if (!Planner::dense(g, g_box, 2, 4) || !Planner::dense(w, w_box, 1, 4)) return std::nullopt;
   const int64_t channel = plan.rows.window.size() * plan.columns.window.size() * plan.rows.out.size() * plan.columns.out.size() * p.element();
   plan.block = std::clamp<int64_t>(kBudgetBytes / channel, 1, plan.c.size());
-  plan.scratch_bytes = rounded(channel * plan.block);
+  plan.real = held.real;
+  plan.scratch_bytes = rounded(channel * plan.block) + p.copy_bytes(plan.w, volume(w_box) * plan.q.size()) +
+                       p.copy_bytes(plan.g, plan.o.size() * plan.rows.out.size() * plan.columns.out.size()) +
+                       p.copy_bytes(plan.result, plan.block * plan.rows.at.size() * plan.columns.at.size());
   return plan;
 }
 
@@ -150,9 +159,12 @@ std::optional<WindowPlan> plan_conv2d_weight_grad(const KernelWork& work, const 
   }
   if (!Planner::dense(g, {plan.n, plan.o, plan.rows.out, plan.columns.out}, 2, 4)) return std::nullopt;
   if (!Planner::dense(out, {plan.o, plan.c, plan.rows.window, plan.columns.window}, 1, 4)) return std::nullopt;
-  const int64_t row = plan.c.size() * plan.rows.window.size() * plan.columns.window.size() * plan.columns.out.size() * p.element();
+  const int64_t depth = plan.c.size() * plan.rows.window.size() * plan.columns.window.size();
+  const int64_t row = depth * plan.columns.out.size() * p.element();
   plan.block = std::clamp<int64_t>(kBudgetBytes / row, 1, plan.rows.out.size());
-  plan.scratch_bytes = rounded(row * plan.block);
+  plan.real = held.real;
+  plan.scratch_bytes = rounded(row * plan.block) + p.copy_bytes(plan.g, plan.o.size() * plan.block * plan.columns.out.size()) +
+                       p.copy_bytes(plan.result, plan.o.size() * depth);
   return plan;
 }
 
@@ -163,7 +175,7 @@ std::optional<WindowPlan> plan_max_pool(const KernelWork& work, const std::vecto
   if (p.any_empty() || work.first_stage != 0 || work.last_stage != 2) return std::nullopt;
   plan.result = p.bound_.stages[0].tensor;
   plan.index = p.bound_.stages[1].tensor;
-  if (!p.input(plan) || !p.is_real(plan.result, 4) || !held.written[plan.result] || !held.written[plan.index] || p.part(plan.index).dtype != DType::kInt64)
+  if (!p.input(plan) || !p.is_real(plan.result, 4) || p.part(plan.result).dtype != plan.input.dtype || !held.written[plan.result] || !held.written[plan.index] || p.part(plan.index).dtype != DType::kInt64)
     return std::nullopt;
   plan.n = p.range("n"), plan.c = p.range("c");
   plan.rows = p.axis("sh", "dh", "pt", p.range("y"), plan.input.box[2], p.range("r"));
@@ -189,7 +201,9 @@ std::optional<WindowPlan> plan_max_pool_grad(const KernelWork& work, const std::
   plan.rows = p.axis("sh", "dh", "pt", box[2], p.range("u"), p.range("r"));
   plan.columns = p.axis("sw", "dw", "pl", box[3], p.range("v"), p.range("t"));
   const int64_t elements = plan.c.size() * plan.rows.out.size() * plan.columns.out.size();
-  plan.scratch_bytes = rounded(elements) + rounded(elements * p.element()) + 2 * rounded(p.element());  // and two numbers
+  plan.real = held.real;
+  plan.scratch_bytes = rounded(elements) + rounded(elements * p.element()) + 2 * rounded(p.element()) +  // and two numbers
+                       p.copy_bytes(plan.result, plan.c.size() * plan.rows.at.size() * plan.columns.at.size());
   return plan;
 }
 

@@ -26,6 +26,7 @@ struct WindowPlan {
   Interval n, q, c, o;                  // q: groups, [0, 1) where there are none
   bool grouped = false;
   int64_t block = 1;                    // rows of the result, or channels, that are done at once
+  DType real = DType::kFloat32;         // what is computed in: operands of another dtype are copied, so is the result
   int64_t scratch_bytes = 0;
 };
 

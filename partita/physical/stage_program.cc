@@ -175,7 +175,10 @@ class Compiler {
       }
     } else {
       program_.finish = Finish::kStore;
-      program_.a = as(compile(body), program_.dtype);
+      program_.a = compile(body);
+      const DType stored = parts_[stage_.tensor]->dtype;
+      if (is_low(stored) && program_.code[program_.a].dtype == stored) program_.dtype = stored;  // it is only moved
+      program_.a = as(program_.a, program_.dtype);
       if (program_.dtype == real_ && parts_[stage_.tensor]->dtype == DType::kInt64)
         program_.a = binary("max", binary("min", program_.a, constant(kLargestInt, real_), real_), constant(-kLargestInt, real_), real_);
     }
@@ -247,7 +250,7 @@ class Compiler {
   bool as_scatter(const Expr& reduce) {
     const Expr& body = reduce.args[0];
     if (reduce.reducer != tdl::Reducer::kSum || body.kind != ExprKind::kIf || body.args[2].kind != ExprKind::kNumber || body.args[2].number != 0) return false;
-    if (program_.dtype != real_ || parts_[stage_.tensor]->dtype != real_) return false;
+    if (program_.dtype != real_ || !is_float(parts_[stage_.tensor]->dtype)) return false;
     for (const Affine& form : stage_.lhs)
       if (form.terms.size() > 1 || (form.terms.size() == 1 && (form.plain_index() < 0))) return false;
     const uint64_t kept = (uint64_t{1} << program_.lhs_count) - 1;
@@ -522,7 +525,8 @@ class Compiler {
     ensure(part.has_value(), "stage {} reads {}, which the task does not hold", bound_.tensors[stage_.tensor].name, bound_.tensors[e.tensor].name);
     const double otherwise = e.has_else ? e.number : 0;
     // An `else` that the tensor's type can't hold widens it.
-    const DType type = dtype_of_rank(rank_of(e, parts_), is_float(part->dtype) ? part->dtype : real_);
+    const bool holds = is_float(part->dtype) && rounded_to(part->dtype, otherwise) == otherwise;
+    const DType type = dtype_of_rank(rank_of(e, parts_), holds ? part->dtype : real_);
     if (is_empty(part->box)) return constant(otherwise, type);
     std::vector<Affine> forms;
     std::vector<bool> from_data;
@@ -666,8 +670,11 @@ class Sizer {
     same_dtype_ = out.dtype == program.dtype;
     out_bytes_ = bytes_of(out.dtype);
     for (size_t d = program.lhs_count; d < block.size(); ++d) one_pass_ &= block[d] == program.ranges[d].size();
+    accumulates_ = !same_dtype_ && is_float(out.dtype) && is_float(program.dtype) &&
+                   (program.finish == Finish::kScatter || (program.finish != Finish::kStore && !one_pass_));
   }
 
+  bool accumulates() const { return accumulates_; }
   bool direct() const {
     if (flips_out_ || !same_dtype_ || !one_pass_) return false;
     switch (program_.finish) {
@@ -690,6 +697,12 @@ class Sizer {
 
   void place(FirstFit& scratch) {
     scratch_ = &scratch;
+    int64_t sum = -1;
+    if (accumulates_) {
+      int64_t elements = 1;
+      for (int d = 0; d < program_.lhs_count; ++d) elements *= block_[d];
+      sum = take(elements * bytes_of(program_.dtype));
+    }
     for (size_t i = 0; i < program_.code.size(); ++i) {
       evaluate(i);
       for (int d : program_.code[i].dead) drop(offsets_[d]);
@@ -703,6 +716,7 @@ class Sizer {
       case Finish::kScatter: scatter(); break;
     }
     for (int64_t& o : offsets_) drop(o);
+    drop(sum);
   }
 
  private:
@@ -778,7 +792,7 @@ class Sizer {
       offset = copy;
     };
     if (flips_out_) replace(elements * bytes_of(program_.dtype));
-    if (!one_pass_ && !same_dtype_) replace(elements * out_bytes_);
+    if (!one_pass_ && !same_dtype_ && !accumulates_) replace(elements * out_bytes_);
     drop(offset);
   }
 
@@ -840,7 +854,7 @@ class Sizer {
   Shape block_;
   std::vector<Interval> at_;
   Shape out_strides_;
-  bool flips_out_ = false, same_dtype_ = true, one_pass_ = true;
+  bool flips_out_ = false, same_dtype_ = true, one_pass_ = true, accumulates_ = false;
   int64_t out_bytes_ = 0;         // of an element of the result's part
   std::vector<int64_t> offsets_;  // of the values that have memory, else -1
   std::vector<Shape> strides_;    // of the values; empty: a flipped copy
@@ -890,7 +904,7 @@ StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector
     Shape best;
     int64_t best_peak = peak;
     for (size_t d = 0; d < block.size(); ++d) {
-      if (block[d] == 1) continue;
+      if (block[d] == 1 || static_cast<int>(d) == program.scattered) continue;
       Shape smaller = block;
       smaller[d] = (block[d] + 1) / 2;
       const int64_t p = peak_of(smaller);
@@ -906,6 +920,7 @@ StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector
   }
   program.block = block;
   program.direct = Sizer(bound, program, parts, block).direct();
+  program.accumulates = Sizer(bound, program, parts, block).accumulates();
   return program;
 }
 

@@ -75,6 +75,9 @@ struct StageProgram {
   tdl::Reducer reducer = tdl::Reducer::kSum;
   DType dtype = DType::kFloat32;   // of the result before it is converted to that of its part
   bool direct = false;             // the last step writes into the result's part
+  // What several passes over the reduced dimensions add to is a value of `dtype`, which is then written into the result's part
+  // of another floating dtype.
+  bool accumulates = false;
   std::vector<Interval> ranges;    // per dimension
   Shape block;                     // extents of a whole block
 };

@@ -32,7 +32,12 @@ constexpr Words<StepKind, 6> kSteps{{{StepKind::kLocal, "local"},
                                      {StepKind::kAllGather, "all-gather"},
                                      {StepKind::kAllToAll, "all-to-all"},
                                      {StepKind::kFetch, "fetch"}}};
-constexpr Words<DType, 4> kDTypes{{{DType::kFloat32, "float32"}, {DType::kFloat64, "float64"}, {DType::kInt64, "int64"}, {DType::kBool, "bool"}}};
+constexpr Words<DType, 6> kDTypes{{{DType::kFloat32, "float32"},
+                                    {DType::kFloat64, "float64"},
+                                    {DType::kInt64, "int64"},
+                                    {DType::kBool, "bool"},
+                                    {DType::kFloat16, "float16"},
+                                    {DType::kBFloat16, "bfloat16"}}};
 
 template <typename E, std::size_t N>
 std::string_view word(const Words<E, N>& words, E value) {

@@ -19,7 +19,8 @@ KernelParts kernel_parts(const Bound& bound, const std::vector<PlacedPart>& read
     std::optional<Part>& part = held.parts[placed.tensor];
     ensure(!part, "{}: two accesses to {}", bound.name, bound.tensors[placed.tensor].name);
     part = over_axes(placed.part, placed.axes, bound.tensors[placed.tensor].factored);
-    if (placed.part.dtype == DType::kFloat64 || (placed.part.dtype == DType::kFloat32 && held.real == DType::kBool)) held.real = placed.part.dtype;
+    const DType real = computed_in(placed.part.dtype);
+    if (real == DType::kFloat64 || (real == DType::kFloat32 && held.real == DType::kBool)) held.real = real;
   };
   for (const PlacedPart& p : reads) add(p);
   for (const PlacedPart& p : writes) {

@@ -24,7 +24,8 @@ struct PlacedPart {
 struct KernelParts {
   std::vector<std::optional<Part>> parts;
   std::vector<bool> written;
-  DType real = DType::kFloat64;  // of real arithmetic: the widest floating type held, float64 where there is none
+  // Of real arithmetic: the widest floating type held, at least float32; float64 where there is none.
+  DType real = DType::kFloat64;
 };
 KernelParts kernel_parts(const tdl::Bound& bound, const std::vector<PlacedPart>& reads, const std::vector<PlacedPart>& writes);
 

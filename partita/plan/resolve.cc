@@ -23,9 +23,9 @@ int64_t Resolved::conversion_bytes() const {
 
 DType inner_dtype(const Graph& graph, const Op& op) {
   for (TensorId t : op.results)
-    if (is_float(graph.tensor(t).dtype)) return graph.tensor(t).dtype;
+    if (is_float(graph.tensor(t).dtype)) return computed_in(graph.tensor(t).dtype);
   for (TensorId t : op.operands)
-    if (is_float(graph.tensor(t).dtype)) return graph.tensor(t).dtype;
+    if (is_float(graph.tensor(t).dtype)) return computed_in(graph.tensor(t).dtype);
   return graph.tensor(op.results[0]).dtype;
 }
 

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "partita/base/error.h"
+#include "partita/base/float16.h"
 
 namespace partita {
 
@@ -41,7 +42,9 @@ int64_t bytes_of(StoredType type) {
     case StoredType::kUint8:
     case StoredType::kBool: return 1;
     case StoredType::kInt16:
-    case StoredType::kUint16: return 2;
+    case StoredType::kUint16:
+    case StoredType::kFloat16:
+    case StoredType::kBFloat16: return 2;
     case StoredType::kFloat32:
     case StoredType::kInt32:
     case StoredType::kUint32: return 4;
@@ -57,6 +60,8 @@ StoredType stored_type(DType dtype) {
     case DType::kFloat64: return StoredType::kFloat64;
     case DType::kInt64: return StoredType::kInt64;
     case DType::kBool: return StoredType::kBool;
+    case DType::kFloat16: return StoredType::kFloat16;
+    case DType::kBFloat16: return StoredType::kBFloat16;
   }
   ensure(false, "a dtype that no file can hold");
   return {};
@@ -67,6 +72,8 @@ DType dtype_of(StoredType type) {
     case StoredType::kFloat32: return DType::kFloat32;
     case StoredType::kFloat64: return DType::kFloat64;
     case StoredType::kBool: return DType::kBool;
+    case StoredType::kFloat16: return DType::kFloat16;
+    case StoredType::kBFloat16: return DType::kBFloat16;
     default: return DType::kInt64;
   }
 }
@@ -98,7 +105,9 @@ template <typename Stored, typename Ours>
 std::string narrow(const std::vector<Ours>& values) {
   std::string bytes(values.size() * sizeof(Stored), '\0');
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const Stored value = static_cast<Stored>(values[i]);
+    Stored value;
+    if constexpr (sizeof(Stored) == 2) value = Stored(static_cast<float>(values[i]));
+    else value = static_cast<Stored>(values[i]);
     std::memcpy(bytes.data() + i * sizeof(Stored), &value, sizeof(Stored));
   }
   return bytes;
@@ -112,6 +121,8 @@ Values from_bytes(const Shape& shape, StoredType type, std::string_view bytes) {
   switch (type) {
     case StoredType::kFloat32: widen<float>(bytes, values.real); break;
     case StoredType::kFloat64: widen<double>(bytes, values.real); break;
+    case StoredType::kFloat16: widen<Float16>(bytes, values.real); break;
+    case StoredType::kBFloat16: widen<BFloat16>(bytes, values.real); break;
     case StoredType::kInt8: widen<int8_t>(bytes, values.integer); break;
     case StoredType::kUint8: widen<uint8_t>(bytes, values.integer); break;
     case StoredType::kInt16: widen<int16_t>(bytes, values.integer); break;
@@ -133,6 +144,8 @@ std::string to_bytes(const Values& values) {
     case DType::kFloat64: return narrow<double>(values.real);
     case DType::kInt64: return narrow<int64_t>(values.integer);
     case DType::kBool: return narrow<uint8_t>(values.integer);
+    case DType::kFloat16: return narrow<Float16>(values.real);
+    case DType::kBFloat16: return narrow<BFloat16>(values.real);
   }
   return {};
 }

@@ -29,6 +29,18 @@ View buffer_for(const View& view, std::vector<std::byte>& bytes) {
   return buffer;
 }
 
+// combine(to), in float32 where that is wider.
+template <typename Combine>
+void combine_wide(const View& to, Combine combine) {
+  if (!is_low(to.dtype)) return combine(to);
+  View wide = to;
+  wide.dtype = computed_in(to.dtype);
+  std::vector<std::byte> bytes;
+  wide = buffer_for(wide, bytes);
+  combine(wide);
+  copy_box(wide, to);
+}
+
 // Part of a view. `box` lies in it.
 View part_of(View view, const Box& box) {
   for (size_t a = 0; a < box.size(); ++a)
@@ -86,11 +98,12 @@ void Executor::run_into(const Task& task, int64_t step, int act, const std::vect
       if (!is_empty(common)) copy_box(from, part_of(to, common));
     });
   } else if (auto* combine = std::get_if<CombineWork>(&task.work)) {
-    for (const View& to : writes) {
-      fill(to, tdl::identity_of(combine->reducer));
-      for (const Access& read : task.reads)
-        each(read, [&](const View& from) { combine_box(combine->reducer, from, to); });
-    }
+    for (const View& written : writes)
+      combine_wide(written, [&](const View& to) {
+        fill(to, tdl::identity_of(combine->reducer));
+        for (const Access& read : task.reads)
+          each(read, [&](const View& from) { combine_box(combine->reducer, from, to); });
+      });
   } else if (auto* output = std::get_if<OutputWork>(&task.work)) {
     each(task.reads[0], [&](const View& value) { hooks_.take(output->output, hooks_.first_step + step, value); });
   }
@@ -122,10 +135,11 @@ void Executor::run_kernel(const Task& task, const KernelWork& work, int64_t step
 
 void Executor::run_collective(const Task& task, const CollectiveWork& work, int act, View to) const {
   if (work.partial) {
-    fill(to, tdl::identity_of(work.reducer));
-    for (TaskId p : participants_[work.collective.index()])
-      combine_box(work.reducer, memory_.view(graph_.task(p).reads[0], act, task.rate), to);
-    return;
+    return combine_wide(to, [&](const View& into) {
+      fill(into, tdl::identity_of(work.reducer));
+      for (TaskId p : participants_[work.collective.index()])
+        combine_box(work.reducer, memory_.view(graph_.task(p).reads[0], act, task.rate), into);
+    });
   }
   // Not partial: every element from the first participant that holds it.
   std::vector<Box> missing = {to.box};

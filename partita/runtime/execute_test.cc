@@ -100,7 +100,7 @@ constexpr tdl::Reducer kReducers[] = {tdl::Reducer::kSum, tdl::Reducer::kProd, t
 
 // Boxes that overlap and leave a gap: where none reads, the identity.
 TEST(Combine, EveryReducerAndDType) {
-  for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt64})
+  for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kInt64, DType::kFloat16, DType::kBFloat16})
     for (tdl::Reducer reducer : kReducers) {
       PhysicalGraph graph = empty_graph(1);
       const RegisterId a = place(graph, "a", 0, {6}, {{0, 3}}, dtype), b = place(graph, "b", 0, {6}, {{2, 5}}, dtype),
@@ -123,6 +123,20 @@ TEST(Combine, EveryReducerAndDType) {
                                                           : tdl::identity_of(reducer));
       }
     }
+}
+
+// 256 and eight halves: each half alone is lost in bfloat16, whose numbers are 2 apart there.
+TEST(Combine, ValuesOfTwoBytesAreRoundedOnce) {
+  PhysicalGraph graph = empty_graph(1);
+  std::vector<Access> reads;
+  for (int i = 0; i < 9; ++i) reads.push_back({place(graph, fmt::format("a{}", i), 0, {1}, {{0, 1}}, DType::kBFloat16)});
+  const RegisterId to = place(graph, "to", 0, {1}, {{0, 1}}, DType::kBFloat16);
+  graph.tasks = {task_of(CombineWork{tdl::Reducer::kSum}, reads, {{to}})};
+  const Memory memory(graph);
+  for (int i = 0; i < 9; ++i) put_all(memory.view(reads[i], 0, 1), {i == 0 ? 256.0 : 0.5});
+  const Hooks hooks;
+  Executor(graph, memory, hooks).run(TaskId(0), 0, 0);
+  EXPECT_EQ(numbers(memory.view({to}, 0, 1)), std::vector<double>{260});
 }
 
 TEST(Combine, WithNoReadsItFills) {

@@ -22,6 +22,8 @@ Arrays some_arrays() {
   arrays["ids"] = {.dtype = DType::kInt64, .shape = {1, 3}, .integer = {INT64_MIN, 0, INT64_MAX}};
   arrays["mask"] = {.dtype = DType::kBool, .shape = {3}, .integer = {1, 0, 1}};
   arrays["scalar"] = {.dtype = DType::kFloat64, .shape = {}, .real = {0.1}};
+  arrays["halves"] = {.dtype = DType::kFloat16, .shape = {4}, .real = {1, -0.099975586, 65504, 0x1p-24}};
+  arrays["halves"].real[1] = rounded_to(DType::kFloat16, -0.1);
   arrays["empty"] = {.dtype = DType::kFloat32, .shape = {0, 4}};
   return arrays;
 }
@@ -110,6 +112,13 @@ TEST(Npz, Errors) {
 TEST(Safetensors, RoundTrip) {
   write_safetensors(scratch("a.safetensors"), some_arrays());
   EXPECT_EQ(read_safetensors(scratch("a.safetensors")), some_arrays());
+  const Arrays brain{{"w", {.dtype = DType::kBFloat16, .shape = {3}, .real = {1, -0x1.8p-100, 0x1.02p120}}}};
+  write_safetensors(scratch("b.safetensors"), brain);
+  EXPECT_EQ(read_safetensors(scratch("b.safetensors")), brain);
+  write_npz(scratch("brain.npz"), brain);  // as float32: NumPy has no such type
+  const Values back = read_arrays(scratch("brain.npz")).at("w");
+  EXPECT_EQ(back.dtype, DType::kFloat32);
+  EXPECT_EQ(back.real, brain.at("w").real);
 }
 
 std::string safetensors(const std::string& header, const std::string& data) {
@@ -136,7 +145,7 @@ TEST(Safetensors, Errors) {
             "w: not a safetensors file, or cut short: a header of 8680820740569200760 bytes in a file of 100");
   EXPECT_EQ(error("[1]"), "w.safetensors: not a safetensors file: its header is not a JSON object");
   EXPECT_EQ(error(R"({"a":{"dtype":"F8","shape":[8],"data_offsets":[0,8]}})"),
-            "w.safetensors, array 'a': element type F8 is not supported; use F32, F64, an integer type or BOOL");
+            "w.safetensors, array 'a': element type F8 is not supported; use F32, F64, F16, BF16, an integer type or BOOL");
   EXPECT_EQ(error(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})"), "w.safetensors, array 'a': [3] of F32 is not 8 bytes");
   EXPECT_EQ(error(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}})"),
             "w.safetensors, array 'a': its bytes [0, 12) are not in the file, which has 8 after the header");

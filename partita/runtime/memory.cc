@@ -6,6 +6,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/base/float16.h"
 
 namespace partita {
 
@@ -51,7 +52,21 @@ void with_type(DType dtype, F f) {
       return f(int64_t{});
     case DType::kBool:
       return f(uint8_t{});
+    case DType::kFloat16:
+      return f(Float16{});
+    case DType::kBFloat16:
+      return f(BFloat16{});
   }
+}
+// f(zero of from's type, zero of to's): the same, or one of both float32 and the other float16 or bfloat16.
+template <typename F>
+void with_types(const View& from, const View& to, F f) {
+  if (from.dtype == to.dtype) return with_type(to.dtype, [&](auto zero) { f(zero, zero); });
+  if (to.dtype == DType::kFloat32 && from.dtype == DType::kFloat16) return f(Float16{}, float{});
+  if (to.dtype == DType::kFloat32 && from.dtype == DType::kBFloat16) return f(BFloat16{}, float{});
+  if (from.dtype == DType::kFloat32 && to.dtype == DType::kFloat16) return f(float{}, Float16{});
+  if (from.dtype == DType::kFloat32 && to.dtype == DType::kBFloat16) return f(float{}, BFloat16{});
+  ensure(false, "from {} to {}", name_of(from.dtype), name_of(to.dtype));
 }
 }  // namespace
 
@@ -103,20 +118,19 @@ std::optional<View> regroup(const View& view, const Shape& axes) {
 }
 
 void copy_box(const View& from, const View& to) {
-  ensure(from.dtype == to.dtype, "copy between dtypes {} and {}", name_of(from.dtype), name_of(to.dtype));
-  with_type(to.dtype, [&](auto zero) {
+  with_types(from, to, [&](auto given, auto zero) {
     using T = decltype(zero);
-    const T* a = reinterpret_cast<const T*>(from.data);
+    const auto* a = reinterpret_cast<const decltype(given)*>(from.data);
     T* b = reinterpret_cast<T*>(to.data);
-    for_each_element(to.box, from, to, [&](int64_t i, int64_t j) { b[j] = a[i]; });
+    for_each_element(to.box, from, to, [&](int64_t i, int64_t j) { b[j] = static_cast<T>(a[i]); });
   });
 }
 
 void combine_box(tdl::Reducer reducer, const View& from, const View& to) {
   Box common = intersect(from.box, to.box);
-  with_type(to.dtype, [&](auto zero) {
+  with_types(from, to, [&](auto given, auto zero) {
     using T = decltype(zero);
-    const T* a = reinterpret_cast<const T*>(from.data);
+    const auto* a = reinterpret_cast<const decltype(given)*>(from.data);
     T* b = reinterpret_cast<T*>(to.data);
     for_each_element(common, from, to, [&](int64_t i, int64_t j) {
       switch (reducer) {
@@ -128,10 +142,10 @@ void combine_box(tdl::Reducer reducer, const View& from, const View& to) {
           break;
         // A NaN stays one, as in the kernels.
         case tdl::Reducer::kMax:
-          b[j] = (a[i] > b[j] || a[i] != a[i]) ? a[i] : b[j];
+          if (a[i] > b[j] || a[i] != a[i]) b[j] = static_cast<T>(a[i]);
           break;
         case tdl::Reducer::kMin:
-          b[j] = (a[i] < b[j] || a[i] != a[i]) ? a[i] : b[j];
+          if (a[i] < b[j] || a[i] != a[i]) b[j] = static_cast<T>(a[i]);
           break;
       }
     });
@@ -145,6 +159,8 @@ void fill(const View& to, double value) {
     T v;
     if constexpr (std::is_floating_point_v<T>)
       v = static_cast<T>(value);
+    else if constexpr (!std::is_integral_v<T>)
+      v = T(static_cast<float>(value));
     else
       v = std::isfinite(value) ? static_cast<T>(value)
           : value > 0          ? std::numeric_limits<T>::max()

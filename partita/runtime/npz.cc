@@ -19,7 +19,8 @@ constexpr std::string_view kNpyMagic = "\x93NUMPY";
 
 const std::map<std::string, StoredType, std::less<>> kTypes{
     {"f4", StoredType::kFloat32}, {"f8", StoredType::kFloat64}, {"i1", StoredType::kInt8},  {"u1", StoredType::kUint8}, {"i2", StoredType::kInt16},
-    {"u2", StoredType::kUint16},  {"i4", StoredType::kInt32},   {"u4", StoredType::kUint32}, {"i8", StoredType::kInt64}, {"b1", StoredType::kBool}};
+    {"u2", StoredType::kUint16},  {"i4", StoredType::kInt32},   {"u4", StoredType::kUint32}, {"i8", StoredType::kInt64}, {"b1", StoredType::kBool},
+    {"f2", StoredType::kFloat16}};
 
 // The header: a Python dictionary such as {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
 class NpyHeader {
@@ -116,7 +117,7 @@ Values parse_npy(std::string_view bytes, const std::string& where) {
   const std::string_view descr = *header.descr;
   const auto type = descr.empty() ? kTypes.end() : kTypes.find(descr.substr(1));
   if (type == kTypes.end())
-    fail("{}: element type '{}' is not supported: convert it with numpy.astype to float32, float64, an integer or bool", where, descr);
+    fail("{}: element type '{}' is not supported: convert it with numpy.astype to float16, float32, float64, an integer or bool", where, descr);
   if (descr[0] == '>' && bytes_of(type->second) > 1) fail("{}: '{}' is big-endian: convert it with numpy.astype('<{}')", where, descr, type->first);
   if (descr[0] != '<' && descr[0] != '|' && descr[0] != '=' && descr[0] != '>') fail("{}: element type '{}' is not supported", where, descr);
   if (*header.fortran_order && header.shape->size() > 1) fail("{}: the array is in column-major order: convert it with numpy.ascontiguousarray", where);
@@ -126,8 +127,11 @@ Values parse_npy(std::string_view bytes, const std::string& where) {
   return from_bytes(*header.shape, type->second, bytes);
 }
 
-std::string npy_of(const Values& values) {
-  const char* descr = values.dtype == DType::kFloat32 ? "<f4" : values.dtype == DType::kFloat64 ? "<f8" : values.dtype == DType::kInt64 ? "<i8" : "|b1";
+// NumPy has no bfloat16: it is written as float32, which holds each of its numbers.
+std::string npy_of(const Values& given) {
+  Values values = given;
+  if (values.dtype == DType::kBFloat16) values.dtype = DType::kFloat32;
+  const char* descr = values.dtype == DType::kFloat16 ? "<f2" : values.dtype == DType::kFloat32 ? "<f4" : values.dtype == DType::kFloat64 ? "<f8" : values.dtype == DType::kInt64 ? "<i8" : "|b1";
   std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", descr, fmt::join(values.shape, ", "), values.shape.size() == 1 ? "," : "");
   while ((kNpyMagic.size() + 4 + header.size() + 1) % 64) header += ' ';  // the data begins at a multiple of 64
   header += '\n';

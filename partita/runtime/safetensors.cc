@@ -17,7 +17,8 @@ using nlohmann::json;
 
 const std::map<std::string, StoredType, std::less<>> kTypes{
     {"F32", StoredType::kFloat32}, {"F64", StoredType::kFloat64}, {"I8", StoredType::kInt8},   {"U8", StoredType::kUint8}, {"I16", StoredType::kInt16},
-    {"U16", StoredType::kUint16},  {"I32", StoredType::kInt32},   {"U32", StoredType::kUint32}, {"I64", StoredType::kInt64}, {"BOOL", StoredType::kBool}};
+    {"U16", StoredType::kUint16},  {"I32", StoredType::kInt32},   {"U32", StoredType::kUint32}, {"I64", StoredType::kInt64}, {"BOOL", StoredType::kBool},
+    {"F16", StoredType::kFloat16}, {"BF16", StoredType::kBFloat16}};
 
 // A list of numbers that are not negative; empty if it is something else.
 std::optional<std::vector<int64_t>> numbers(const json& entry, const char* key) {
@@ -46,7 +47,7 @@ StoredArrays parse_header(const std::string& path, std::string_view text, int64_
     if (!shape || !offsets || offsets->size() != 2 || !entry.contains("dtype") || !entry["dtype"].is_string())
       fail("{}: the header's entry needs dtype, shape and data_offsets", where);
     const auto type = kTypes.find(entry["dtype"].get<std::string>());
-    if (type == kTypes.end()) fail("{}: element type {} is not supported; use F32, F64, an integer type or BOOL", where, entry["dtype"].get<std::string>());
+    if (type == kTypes.end()) fail("{}: element type {} is not supported; use F32, F64, F16, BF16, an integer type or BOOL", where, entry["dtype"].get<std::string>());
     const int64_t begin = (*offsets)[0], end = (*offsets)[1];
     if (begin > end || end > data) fail("{}: its bytes [{}, {}) are not in the file, which has {} after the header", where, begin, end, data);
     const auto needed = stored_bytes(*shape, type->second);

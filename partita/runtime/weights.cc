@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "partita/base/error.h"
+#include "partita/base/float16.h"
 #include "partita/base/rng.h"
 
 namespace partita {
@@ -31,6 +32,8 @@ View view_of(const Values& values, const Shape& axes, std::vector<std::byte>& by
       case DType::kFloat64: reinterpret_cast<double*>(bytes.data())[i] = values.real[i]; break;
       case DType::kInt64: reinterpret_cast<int64_t*>(bytes.data())[i] = values.integer[i]; break;
       case DType::kBool: reinterpret_cast<uint8_t*>(bytes.data())[i] = values.integer[i] != 0; break;
+      case DType::kFloat16: reinterpret_cast<Float16*>(bytes.data())[i] = Float16(static_cast<float>(values.real[i])); break;
+      case DType::kBFloat16: reinterpret_cast<BFloat16*>(bytes.data())[i] = BFloat16(static_cast<float>(values.real[i])); break;
     }
   View view;
   view.data = bytes.data();
@@ -57,6 +60,8 @@ Values values_of(const View& view, const Shape& shape) {
       case DType::kFloat64: values.real.push_back(reinterpret_cast<double*>(bytes.data())[i]); break;
       case DType::kInt64: values.integer.push_back(reinterpret_cast<int64_t*>(bytes.data())[i]); break;
       case DType::kBool: values.integer.push_back(reinterpret_cast<uint8_t*>(bytes.data())[i]); break;
+      case DType::kFloat16: values.real.push_back(reinterpret_cast<Float16*>(bytes.data())[i]); break;
+      case DType::kBFloat16: values.real.push_back(reinterpret_cast<BFloat16*>(bytes.data())[i]); break;
     }
   return values;
 }

@@ -37,9 +37,11 @@ std::string check_whole(const Bound& bound, const std::vector<Array>& operands, 
   const std::vector<Array> got = run_whole(*generic(budget), {&bound, bound.name, {}, {}, real, budget, false}, operands, &use);
   tdl::Evaluation options;
   options.with_terms = true;
-  const std::vector<Array> expected = tdl::evaluate(bound, operands, options);
-  for (size_t r = 0; r < got.size(); ++r)
+  std::vector<Array> expected = tdl::evaluate(bound, operands, options);
+  for (size_t r = 0; r < got.size(); ++r) {
+    for (double& value : expected[r].reals) value = rounded_to(real, value);
     if (std::string d = difference(got[r], expected[r], tolerance); !d.empty()) return d;
+  }
   return use.above;
 }
 
@@ -64,6 +66,14 @@ TEST(Generic, EveryInstanceWhole) {
     const auto operands = tdl::testing::operands(instance, 3);
     for (int64_t budget : {kGenericBudgetBytes, int64_t{1} << 11}) EXPECT_EQ(check_whole(bound, operands, budget), "") << instance.name << ", blocks of " << budget;
     EXPECT_EQ(check_whole(bound, operands, kGenericBudgetBytes, DType::kFloat32, 1e-5), "") << instance.name << ", float32";
+    // Two bytes: whatever the blocks, one rounding a result, and one more where a later stage reads it.
+    for (DType low : {DType::kBFloat16, DType::kFloat16}) {
+      auto few = operands;
+      for (Array& a : few)
+        for (double& value : a.reals) value = rounded_to(low, value);
+      for (int64_t budget : {kGenericBudgetBytes, int64_t{1} << 11})
+        EXPECT_EQ(check_whole(bound, few, budget, low, 2 * epsilon_of(low)), "") << instance.name << ", " << name_of(low) << ", blocks of " << budget;
+    }
     ++count;
   }
   EXPECT_GT(count, 85);
@@ -157,6 +167,22 @@ TEST(Generic, RandomFormulas) {
 TEST(Generic, RandomNumbersAreTheEvaluators) {
   const Bound bound = tdl::bind("drop(x)[..i] = if(rng(5, 7, lin(..i)) < 0.5, 2 * x[..i], 0)", {{37, 5}});
   EXPECT_EQ(check_whole(bound, {normal_array({37, 5}, 1)}, 1 << 10), "");
+}
+
+// Sums of float16 and bfloat16 are float32's to their end: these are exact, where adding in two bytes would stand still at 2^8 or
+// 2^11.
+TEST(Generic, SumsOfTwoBytesAreRoundedOnce) {
+  std::vector<double> ones(4096, 1);
+  for (DType low : {DType::kBFloat16, DType::kFloat16})
+    for (const char* text : {"f(x)[] = sum(k) x[k]", "f(x)[i] where i < 3 = sum(k) if(x[k] == i, x[k], 0)", "f(x, y)[i, j] where i < 2, j < 2 = sum(k) x[k] * y[k]"}) {
+      const bool two = std::string(text).find('y') != std::string::npos;
+      const Bound bound = two ? tdl::bind(text, {{4096}, {4096}}) : tdl::bind(text, {{4096}});
+      std::vector<Array> operands(two ? 2 : 1, tdl::real_array({4096}, ones));
+      EXPECT_EQ(check_whole(bound, operands, 1 << 10, low, 0), "") << text << ", " << name_of(low);
+    }
+  // An embedding's gradient adds rows where they belong.
+  const Bound scatter = tdl::bind("f(ids, g)[v, h] where v < 2 = sum(b) if(ids[b] == v, g[b, h], 0)", {{4096}, {4096, 3}});
+  EXPECT_EQ(check_whole(scatter, {tdl::int_array({4096}, std::vector<int64_t>(4096, 1)), tdl::real_array({4096, 3}, std::vector<double>(3 * 4096, 1))}, 1 << 12, DType::kBFloat16, 0), "");
 }
 
 // Numbers in data that are no positions read nothing.

@@ -65,26 +65,39 @@ std::vector<Instance> instances_of(const OpDefinition& definition, const std::sh
   return result;
 }
 
+// With operands that a floating type holds.
+Instance rounded(Instance instance, DType dtype) {
+  for (Array& a : instance.operands)
+    for (double& value : a.reals) value = rounded_to(dtype, value);
+  return instance;
+}
+
+// float16 and bfloat16: computed in float32, and rounded when stored, so that a result is off by half a unit in its last place.
+// A stage that is a result is read by later stages as it is stored; its error counts once more, and through a division by it
+// or a root of it a few times.
+constexpr double kLowUnits = 4;
+
 std::string whole(Kernels& kernels, const Instance& instance, DType real, double tolerance, ScratchUse& use) {
   const KernelOp op{instance.bound.get(), instance.name.substr(0, instance.name.find(' ')), instance.attributes, instance.results, real, kGenericBudgetBytes, instance.registered};
   const std::vector<Array> got = run_whole(kernels, op, instance.operands, &use);
   tdl::Evaluation options;
   options.with_terms = true;
-  const std::vector<Array> expected = tdl::evaluate(*instance.bound, instance.operands, options);
-  for (size_t r = 0; r < got.size(); ++r)
+  std::vector<Array> expected = tdl::evaluate(*instance.bound, instance.operands, options);
+  for (size_t r = 0; r < got.size(); ++r) {
+    for (double& value : expected[r].reals) value = rounded_to(real, value);
     if (std::string d = difference(got[r], expected[r], tolerance); !d.empty()) return d;
+  }
   return use.above;
 }
 
-
 // The first strategy that goes wrong.
-std::string sharded(Kernels& kernels, const Instance& instance, int workers, int& count, ScratchUse& use) {
-  const KernelOp op{instance.bound.get(), instance.name.substr(0, instance.name.find(' ')), instance.attributes, instance.results, DType::kFloat64, kGenericBudgetBytes, instance.registered};
+std::string sharded(Kernels& kernels, const Instance& instance, int workers, int& count, ScratchUse& use, DType real = DType::kFloat64, double tolerance = 1e-11) {
+  const KernelOp op{instance.bound.get(), instance.name.substr(0, instance.name.find(' ')), instance.attributes, instance.results, real, kGenericBudgetBytes, instance.registered};
   for (const tdl::AxisStrategy& s : tdl::strategies(*instance.bound, workers)) {
     const auto derived = tdl::derive(*instance.bound, {workers}, {s});
     if (!derived) continue;
     ++count;
-    const CheckResult result = check(*instance.bound, *derived, instance.operands, 3, 1e-11, kernel_runner(kernels, op, &use));
+    const CheckResult result = check(*instance.bound, *derived, instance.operands, 3, tolerance, kernel_runner(kernels, op, &use));
     if (!result.wrong.empty()) return fmt::format("{} on {}: {}", to_string(s), workers, result.wrong);
   }
   return use.above;
@@ -103,6 +116,8 @@ void every_strategy(bool registered, bool print) {
       int count = 0;
       EXPECT_EQ(whole(*kernels, instance, DType::kFloat64, 1e-11, use), "") << instance.name;
       EXPECT_EQ(whole(*kernels, instance, DType::kFloat32, 3e-5, use), "") << instance.name << ", float32";
+      for (DType low : {DType::kBFloat16, DType::kFloat16})
+        EXPECT_EQ(whole(*kernels, rounded(instance, low), low, kLowUnits * epsilon_of(low) / 2, use), "") << instance.name << ", " << name_of(low);
       for (int workers : {1, 2, 3, 4}) EXPECT_EQ(sharded(*kernels, instance, workers, count, use), "") << instance.name;
       EXPECT_GT(count, 0) << instance.name;
       if (registered && is_registered(definition->name)) {
@@ -114,6 +129,25 @@ void every_strategy(bool registered, bool print) {
   }
   std::printf("%d definitions, %d strategies\n", definitions, strategies);
   EXPECT_EQ(definitions, static_cast<int>(registry->all().size()));
+}
+
+// In two bytes, for what networks spend their time in. A partial value is rounded too, whatever its sum.
+TEST(Registry, StrategiesInTwoBytes) {
+  const auto registry = standard_ops();
+  const auto kernels = make_aten_kernels();
+  int count = 0;
+  for (const char* name : {"matmul", "linear", "matmul_tn_sum", "conv2d", "conv2d_data_grad", "conv2d_weight_grad", "max_pool", "max_pool_grad", "add", "gelu", "cast",
+                           "softmax", "layer_norm", "batch_norm", "attention", "embedding", "embedding_grad", "reshape", "split", "lstm_cell"}) {
+    const OpDefinition* definition = registry->find(name);
+    if (!definition) continue;
+    for (const Instance& instance : instances_of(*definition, registry))
+      for (DType low : {DType::kBFloat16, DType::kFloat16}) {
+        ScratchUse use;
+        EXPECT_EQ(sharded(*kernels, rounded(instance, low), 3, count, use, low, 4 * kLowUnits * epsilon_of(low)), "") << instance.name << ", " << name_of(low);
+      }
+  }
+  std::printf("%d strategies in two bytes\n", count);
+  EXPECT_GT(count, 200);
 }
 
 TEST(Registry, EveryStrategyOnRegisteredKernels) { every_strategy(true, true); }

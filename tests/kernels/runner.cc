@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "partita/base/error.h"
+#include "partita/base/float16.h"
 #include "partita/physical/lower.h"
 
 namespace partita::testing {
@@ -38,6 +39,8 @@ void put(const Array& array, DType dtype, std::byte* to) {
       case DType::kFloat64: reinterpret_cast<double*>(to)[i] = real; break;
       case DType::kInt64: reinterpret_cast<int64_t*>(to)[i] = integer; break;
       case DType::kBool: reinterpret_cast<uint8_t*>(to)[i] = integer != 0; break;
+      case DType::kFloat16: reinterpret_cast<Float16*>(to)[i] = Float16(static_cast<float>(real)); break;
+      case DType::kBFloat16: reinterpret_cast<BFloat16*>(to)[i] = BFloat16(static_cast<float>(real)); break;
     }
   }
 }
@@ -50,6 +53,8 @@ Array get(const Shape& shape, DType dtype, const std::byte* from) {
       case DType::kFloat64: array.reals.push_back(reinterpret_cast<const double*>(from)[i]); break;
       case DType::kInt64: array.ints.push_back(reinterpret_cast<const int64_t*>(from)[i]); break;
       case DType::kBool: array.ints.push_back(reinterpret_cast<const uint8_t*>(from)[i]); break;
+      case DType::kFloat16: array.reals.push_back(reinterpret_cast<const Float16*>(from)[i]); break;
+      case DType::kBFloat16: array.reals.push_back(reinterpret_cast<const BFloat16*>(from)[i]); break;
     }
   return array;
 }
@@ -93,12 +98,12 @@ tdl::testing::StagesRunner kernel_runner(Kernels& kernels, const KernelOp& op, S
     }
     for (int s = first; s < last; ++s) {
       const int t = bound.stages[s].tensor;
-      DType dtype = stage_dtype(bound, s, types, op.real);
+      DType dtype = stage_dtype(bound, s, types, computed_in(op.real));
       const auto result = std::find(bound.results.begin(), bound.results.end(), t);
       if (result != bound.results.end() && !op.results.empty()) {
         dtype = op.results[result - bound.results.begin()];
-        if (is_float(dtype)) dtype = op.real;
       }
+      if (result != bound.results.end() && is_float(dtype)) dtype = op.real;
       if (std::find(wanted.begin(), wanted.end(), t) != wanted.end()) place(t, dtype, stage_box(bound, s, ranges), false);
       else types[t] = Part{dtype, {}, {}};
     }

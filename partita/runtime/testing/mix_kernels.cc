@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "partita/base/float16.h"
 #include "partita/base/rng.h"
 
 namespace partita::testing {
@@ -31,6 +32,10 @@ double number_at(const View& view, const std::byte* element) {
       return static_cast<double>(*reinterpret_cast<const int64_t*>(element));
     case DType::kBool:
       return static_cast<double>(*reinterpret_cast<const uint8_t*>(element));
+    case DType::kFloat16:
+      return *reinterpret_cast<const Float16*>(element);
+    case DType::kBFloat16:
+      return *reinterpret_cast<const BFloat16*>(element);
   }
   return 0;
 }
@@ -48,6 +53,12 @@ void put(const View& view, std::byte* element, double value) {
       break;
     case DType::kBool:
       *reinterpret_cast<uint8_t*>(element) = value != 0;
+      break;
+    case DType::kFloat16:
+      *reinterpret_cast<Float16*>(element) = Float16(static_cast<float>(value));
+      break;
+    case DType::kBFloat16:
+      *reinterpret_cast<BFloat16*>(element) = BFloat16(static_cast<float>(value));
       break;
   }
 }
