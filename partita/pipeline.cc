@@ -42,6 +42,21 @@ std::string described_in(const Request& request) {
   return request.tdl.empty() && !request.tdl_file.empty() ? read_file(request.tdl_file) : request.tdl;
 }
 
+// float16 and bfloat16 mean mixed precision.
+LoadedModel in_dtype(const LoadedModel& model, DType dtype) {
+  LoadedModel result = model;
+  if (!is_low(dtype)) {
+    result.forward = with_dtype(model.forward, dtype);
+    return result;
+  }
+  result.forward = mixed_precision(model.forward, dtype);
+  auto same_name = [&](TensorId id) { return id.valid() ? result.forward.find_tensor(model.forward.tensor(id).name) : id; };
+  result.loss.output = same_name(model.loss.output);
+  for (Loss::Auxiliary& further : result.loss.auxiliary) further.output = same_name(further.output);
+  for (auto& [penalty, weight] : result.loss.penalties) penalty = same_name(penalty);
+  return result;
+}
+
 }  // namespace
 
 OnnxOptions onnx_options(const Request& request) {
@@ -87,8 +102,9 @@ LoadedModel load_model(const Request& request, Runner& runner) {
       },
       [](const Graph& g) { verify(g); });
   if (request.loss) model.loss.kind = *request.loss;
+  model.loss.scale = request.loss_scale.value_or(default_loss_scale(request.dtype));
   if (request.dtype != DType::kFloat32)
-    model.forward = runner.step("dtype", [&] { return with_dtype(model.forward, request.dtype); }, [](const Graph& g) { verify(g); });
+    model = runner.step("dtype", [&] { return in_dtype(model, request.dtype); }, [](const LoadedModel& m) { verify(m.forward); });
   return model;
 }
 
@@ -137,7 +153,7 @@ Planned plan_graph(LoadedModel model, const Request& request, Runner& runner) {
   p.plan.objective = request.objective;
   p.plan.cluster = p.cluster.name;
   p.plan.cluster_text = p.cluster.text;
-  p.plan.model = {request.model, request.bindings, described_in(request), model.loss.kind, request.optimizer, request.dtype, fingerprint(p.training)};
+  p.plan.model = {request.model, request.bindings, described_in(request), model.loss.kind, request.optimizer, request.dtype, model.loss.scale, fingerprint(p.training)};
   finish(p, request.memory_limit_bytes, runner);
   return p;
 }
@@ -150,6 +166,7 @@ Request request_of(const ModelReference& model) {
   request.loss = model.loss;
   request.optimizer = model.optimizer;
   request.dtype = model.dtype;
+  request.loss_scale = model.loss_scale;
   return request;
 }
 

@@ -55,7 +55,8 @@ struct Request {
   std::string tdl;                            // their text
   std::optional<std::string> loss;            // none: the model's own
   Optimizer optimizer;
-  DType dtype = DType::kFloat32;
+  DType dtype = DType::kFloat32;              // float16, bfloat16: mixed precision with float32 weights
+  std::optional<double> loss_scale;           // none: default_loss_scale(dtype)
   std::string cluster = "local:1";
   int devices = 0;                            // 0: all of the cluster
   std::string search = "soybean";

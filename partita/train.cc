@@ -69,6 +69,9 @@ Outcome run_steps(const Graph& graph, const PhysicalGraph& physical, const Datas
   Batches batches(data.samples(), batch_of(graph), options.seed, options.shuffle);
   const int64_t steps = options.steps > 0 ? options.steps : static_cast<int64_t>(std::clamp(options.epochs * static_cast<double>(batches.per_epoch()), 1.0, 1e15));
   out.losses.assign(static_cast<size_t>(steps), NAN);
+  // The second output, where there is one, is finite where all gradients are (Loss::scale).
+  int64_t overflowed = INT64_MAX;
+  const TensorId gradients = graph.outputs.size() > 1 ? graph.outputs[1] : TensorId();
   Feed feed{graph,
             [&](int64_t step) {
               std::lock_guard<std::mutex> lock(batches_mutex);
@@ -77,6 +80,7 @@ Outcome run_steps(const Graph& graph, const PhysicalGraph& physical, const Datas
             [&](const std::string& name) -> const Values& { return data.array(name); },
             [&](TensorId output, int64_t step, Values value) {
               if (output == graph.loss) out.losses[static_cast<size_t>(step)] = value.real.at(0);
+              else if (output == gradients && !std::isfinite(value.real.at(0))) overflowed = std::min(overflowed, step);
             },
             {}};
   Hooks hooks;
@@ -93,8 +97,11 @@ Outcome run_steps(const Graph& graph, const PhysicalGraph& physical, const Datas
     if (done == 0) out.trace = report.trace;
     out.peak_bytes.resize(report.peak_bytes.size());
     for (size_t d = 0; d < report.peak_bytes.size(); ++d) out.peak_bytes[d] = std::max(out.peak_bytes[d], report.peak_bytes[d]);
-    for (int64_t s = done; s < done + now; ++s)
+    for (int64_t s = done; s < std::min(done + now, overflowed); ++s)
       if (visible && options.progress) options.progress(s, steps, out.losses[static_cast<size_t>(s)]);
+    if (overflowed < INT64_MAX)
+      fail("model '{}': the gradients of step {} are not finite, so the weights are lost; use a smaller --loss-scale or learning rate, or bfloat16 in "
+           "place of float16, whose largest number is 65504", graph.name, overflowed + 1);
     done += now;
     out.interrupted = visible && options.stop && options.stop->load() && done < steps;
   }

@@ -43,7 +43,8 @@ void add_model_options(CLI::App& c, Arguments& a, Raw& raw, const OpRegistry& re
   c.add_option("--clip-norm", a.request.optimizer.clip_norm, "largest norm of all gradients together");
   c.add_option("--schedule", a.request.optimizer.schedule,
                fmt::format("of the learning rate: {}; NAME?warmup=N,steps=N", fmt::join(schedule_names(registry), ", ")));
-  c.add_option("--dtype", raw.dtype, "float32 or float64");
+  c.add_option("--dtype", raw.dtype, "float32, float64, or bfloat16 or float16 with float32 weights");
+  c.add_option("--loss-scale", a.request.loss_scale, "the backward pass starts from the loss times this (float16: 1024)");
 }
 
 void add_plan_options(CLI::App& c, Arguments& a, Raw& raw, bool one_search) {
@@ -149,7 +150,7 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   if (given("--devices") && a.request.devices < 1) usage("--devices takes a positive number");
   // A plan file holds its model's settings and what it was planned for; another choice is another plan.
   if ((a.command == "train" || a.command == "run") && is_plan_file(a.target))
-    for (const char* fixed : {"--bind", "--batch", "--tdl", "--loss", "--optimizer", "--lr", "--momentum", "--weight-decay", "--clip-norm", "--schedule", "--dtype", "--cluster", "--devices", "--search",
+    for (const char* fixed : {"--bind", "--batch", "--tdl", "--loss", "--optimizer", "--lr", "--momentum", "--weight-decay", "--clip-norm", "--schedule", "--dtype", "--loss-scale", "--cluster", "--devices", "--search",
                               "--objective", "--pin", "--memory-limit", "--time-limit", "--max-steps"})
       if (given(fixed)) usage(fmt::format("{} is fixed in the plan {}; plan again with it, or give the model", fixed, a.target));
   const Optimizer& optimizer = a.request.optimizer;
@@ -173,7 +174,9 @@ Arguments parse_arguments(int argc, const char* const* argv) {
     if (error.code() != ExitCode::kBadInput) throw;
     usage(error.what());
   }
-  if (raw.dtype != "float32" && raw.dtype != "float64") usage(fmt::format("--dtype is float32 or float64, not '{}'", raw.dtype));
+  if (raw.dtype != "float32" && raw.dtype != "float64" && raw.dtype != "bfloat16" && raw.dtype != "float16")
+    usage(fmt::format("--dtype is float32, float64, bfloat16 or float16, not '{}'", raw.dtype));
+  if (const auto& scale = a.request.loss_scale; scale && !(*scale > 0 && std::isfinite(*scale))) usage("--loss-scale takes a positive number");
   a.request.dtype = parse_dtype(raw.dtype);
   a.request.budget = {raw.time_limit, raw.max_steps};
   a.request.memory_limit_bytes = raw.memory_limit;

@@ -1,6 +1,7 @@
 #include "partita/graph/autodiff.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -170,7 +171,7 @@ class Backward {
       ensure(gradients.size() == op.operands.size(), "the declared gradient of {} gives {} gradients for {} operands",
              op.definition, gradients.size(), op.operands.size());
       for (std::size_t k = 0; k < gradients.size(); ++k)
-        if (gradients[k].valid() && wanted(op.operands[k])) seed(op.operands[k], gradients[k]);
+        if (gradients[k].valid() && wanted(op.operands[k])) seed(op.operands[k], as(gradients[k], build_.graph().tensor(op.operands[k]).dtype));
       return;
     }
     for (std::size_t k = 0; k < op.operands.size(); ++k)
@@ -209,11 +210,18 @@ class Backward {
     std::vector<TensorId> operands;
     for (const std::string& o : derived.operands) operands.push_back(given.at(o));
     const std::string result = op.name + ".grad." + name;
-    TensorId value = build_.formula(derived.definition, derived.text, operands, result, derived.attributes)[0];
     const DType dtype = graph.tensor(op.operands[operand]).dtype;
-    if (graph.tensor(value).dtype != dtype)
-      value = build_.op("cast", {value}, {{"to", static_cast<double>(dtype)}}, result);
-    seed(op.operands[operand], value);
+    if (derived.definition == "identity" && graph.tensor(operands[0]).dtype != dtype) {  // of a cast: the cast back
+      seed(op.operands[operand], build_.op("cast", operands, {{"to", static_cast<double>(dtype)}}, result));
+      return;
+    }
+    TensorId value = build_.formula(derived.definition, derived.text, operands, result, derived.attributes)[0];
+    seed(op.operands[operand], as(value, dtype));
+  }
+
+  TensorId as(TensorId value, DType dtype) {
+    const Tensor t = build_.graph().tensor(value);
+    return t.dtype == dtype ? value : build_.op("cast", {value}, {{"to", static_cast<double>(dtype)}}, t.name);
   }
 
   GraphBuilder& build_;
@@ -237,9 +245,17 @@ struct LossDefinition {
 constexpr LossDefinition kLosses[] = {
     {"bce_with_logits", "bce_with_logits", false}, {"cross_entropy", "cross_entropy", true}, {"mse", "mse", false}};
 
+// A loss is made in float32 at least.
+TensorId wide(GraphBuilder& build, TensorId output) {
+  const Tensor y = build.graph().tensor(output);
+  if (!is_low(y.dtype)) return output;
+  return build.op("cast", {output}, {{"to", static_cast<double>(DType::kFloat32)}}, y.name + ".float32");
+}
+
 // The loss of one output; an input of labels is made by the first that reads it.
-TensorId loss_of(GraphBuilder& build, const LossDefinition& loss, TensorId output, const std::string& labels_name,
+TensorId loss_of(GraphBuilder& build, const LossDefinition& loss, TensorId given, const std::string& labels_name,
                  std::map<std::string, TensorId>& inputs, std::string name) {
+  const TensorId output = wide(build, given);
   const Tensor y = build.graph().tensor(output);
   if (loss.classes && y.shape.empty())
     fail("graph '{}': {} needs an output with a class axis, '{}' is a scalar", build.graph().name, loss.name, y.name);
@@ -261,8 +277,9 @@ LossAndSeed add_loss(GraphBuilder& build, const Loss& loss, TensorId output) {
     if (!loss.penalties.empty())
       fail("graph '{}': loss elementwise has no place for '{}'; take another loss, or turn it off", build.graph().name,
            build.graph().tensor(loss.penalties[0].first).name);
-    const TensorId value = build.op("half_mean_square", {output}, {}, "loss");
-    return {value, output, output};
+    const TensorId y32 = wide(build, output), value = build.op("half_mean_square", {y32}, {}, "loss");
+    const TensorId scale = loss.scale == 1 ? TensorId() : build.scalar("loss.grad", loss.scale, build.graph().tensor(y32).dtype);
+    return {value, y32, scale.valid() ? build.op("mul", {y32, scale}, {}, "loss.scaled") : y32};
   }
   const auto definition = std::find_if(std::begin(kLosses), std::end(kLosses),
                                        [&](const LossDefinition& d) { return d.name == loss.kind; });
@@ -271,7 +288,8 @@ LossAndSeed add_loss(GraphBuilder& build, const Loss& loss, TensorId output) {
   std::map<std::string, TensorId> labels;
   size_t left = loss.auxiliary.size() + loss.penalties.size();
   TensorId value = loss_of(build, *definition, output, "labels", labels, left == 0 ? "loss" : "loss.main");
-  auto add = [&](TensorId term, double weight, const std::string& name) {
+  auto add = [&](TensorId given, double weight, const std::string& name) {
+    const TensorId term = wide(build, given);
     const DType dtype = build.graph().tensor(term).dtype;
     const TensorId scaled = build.op("mul", {term, build.scalar(name, weight, dtype)});
     value = build.op("add", {value, scaled}, {}, --left == 0 ? "loss" : "loss.sum");
@@ -283,10 +301,12 @@ LossAndSeed add_loss(GraphBuilder& build, const Loss& loss, TensorId output) {
   }
   for (size_t i = 0; i < loss.penalties.size(); ++i) add(loss.penalties[i].first, loss.penalties[i].second, fmt::format("loss.penalty{}", i));
   const DType dtype = build.graph().tensor(value).dtype;
-  return {value, value, build.scalar("loss.grad", 1, dtype)};
+  return {value, value, build.scalar("loss.grad", loss.scale, dtype)};
 }
 
 }  // namespace
+
+double default_loss_scale(DType dtype) { return dtype == DType::kFloat16 ? 1024 : 1; }
 
 std::vector<std::string> loss_names() {
   std::vector<std::string> names{"elementwise"};
@@ -300,6 +320,7 @@ Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& opti
     fail("graph '{}' has no output to compute a loss of", forward.name);
   if (forward.loss.valid()) fail("graph '{}' is a training graph already", forward.name);
   check_optimizer(optimizer, *forward.registry);
+  if (!(loss.scale > 0 && std::isfinite(loss.scale))) fail("the loss is scaled by a positive number, not {}", loss.scale);
   const TensorId output = loss.output.valid() ? loss.output : forward.outputs[0];
 
   GraphBuilder build{Graph(forward)};
@@ -322,9 +343,22 @@ Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& opti
   build.set_forward({});
   build.set_cell(-1, -1);
   build.set_source({});
-  add_updates(build, optimizer, gradients);
+  const Graph& graph = build.graph();
+  const bool watched = loss.scale != 1 || std::any_of(graph.tensors.begin(), graph.tensors.end(), [](const Tensor& t) {
+                         return t.dtype == DType::kFloat16 && t.role == Role::kGradient;
+                       });
+  if (loss.scale != 1) {
+    std::map<DType, TensorId> factors;
+    for (auto& [parameter, gradient] : gradients) {
+      const Tensor w = graph.tensor(parameter);
+      TensorId& factor = factors[w.dtype];
+      if (!factor.valid()) factor = build.scalar("loss.unscale", 1 / loss.scale, w.dtype);
+      gradient = build.op("mul", {gradient, factor}, {}, w.name + ".grad.unscaled");
+    }
+  }
+  const TensorId sum = add_updates(build, optimizer, gradients, watched);
   build.graph().loss = start.loss;
-  return build.finish({start.loss});
+  return watched ? build.finish({start.loss, sum}) : build.finish({start.loss});
 }
 
 }  // namespace partita

@@ -17,6 +17,10 @@ struct Loss {
   // the loss tensor is half the mean square of the output.
   std::string kind = "cross_entropy";
   TensorId output;  // none: the graph's first output
+  // Loss scaling: the backward pass starts from the loss times this, and gradients are divided by it before they are clipped and
+  // used. Where it is not 1, or gradients are made in float16, the training graph's second output is the sum of the squares of all
+  // gradients: it is finite where all of them are.
+  double scale = 1;
   // Further outputs with the same labels, such as Inception's auxiliary head, or with others: each adds its weight times its loss.
   struct Auxiliary {
     TensorId output;
@@ -28,6 +32,9 @@ struct Loss {
   // them out.
   std::vector<std::pair<TensorId, double>> penalties;
 };
+
+// float16: 1024, so that small gradients keep their digits; no more, as nothing lowers it. Others: 1.
+double default_loss_scale(DType dtype);
 
 // The loss functions by name.
 std::vector<std::string> loss_names();
@@ -49,5 +56,10 @@ Graph drop_unread(const Graph& graph);
 
 // The same graph with every floating tensor, and every cast to a floating dtype, of this dtype.
 Graph with_dtype(const Graph& graph, DType dtype);
+
+// The same forward graph in mixed precision: inputs, parameters, constants and states are float32; operands are cast to `low`
+// (float16 or bfloat16) or to float32 where OpDefinition::precision says so, once a tensor; other ops take what comes. To be done
+// before add_backward.
+Graph mixed_precision(const Graph& forward, DType low);
 
 }  // namespace partita

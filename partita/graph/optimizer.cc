@@ -121,8 +121,10 @@ class Updates {
         update_(chosen_update(optimizer, *build.graph().registry)),
         schedule_(chosen_schedule(optimizer, *build.graph().registry)) {}
 
-  void add(const std::vector<std::pair<TensorId, TensorId>>& gradients) {
-    const TensorId scale = optimizer_.clip_norm > 0 ? clip_scale(gradients) : TensorId();
+  TensorId add(const std::vector<std::pair<TensorId, TensorId>>& gradients, bool wanted) {
+    const bool clips = optimizer_.clip_norm > 0;
+    const TensorId sum = clips || wanted ? square_sum(gradients) : TensorId();
+    const TensorId scale = clips ? build_.op("clip_scale", {sum}, {{"max_norm", optimizer_.clip_norm}}, "clip.scale") : TensorId();
     for (const auto& [parameter, gradient] : gradients) {
       const Tensor w = build_.graph().tensor(parameter);
       TensorId g = gradient;
@@ -136,6 +138,7 @@ class Updates {
       build_.ops(update_.definition->name, operands, update_.options, w.name + ".update");
     }
     if (steps_.valid()) build_.op("count_step", {steps_}, {}, "optimizer.step.update");
+    return sum;
   }
 
  private:
@@ -153,14 +156,14 @@ class Updates {
     return lr;
   }
 
-  TensorId clip_scale(const std::vector<std::pair<TensorId, TensorId>>& gradients) {
+  TensorId square_sum(const std::vector<std::pair<TensorId, TensorId>>& gradients) {
     TensorId sum;
     for (const auto& [parameter, gradient] : gradients) {
       const std::string name = build_.graph().tensor(parameter).name;
       const TensorId square = build_.op("square_sum", {gradient}, {}, name + ".grad.square_sum");
       sum = sum.valid() ? build_.op("add", {sum, square}, {}, "clip.square_sum") : square;
     }
-    return build_.op("clip_scale", {sum}, {{"max_norm", optimizer_.clip_norm}}, "clip.scale");
+    return sum;
   }
 
   TensorId as(TensorId scalar, DType dtype) {
@@ -210,10 +213,10 @@ Optimizer with_steps(Optimizer optimizer, int64_t steps, const OpRegistry& regis
   return optimizer;
 }
 
-void add_updates(GraphBuilder& build, const Optimizer& optimizer,
-                 const std::vector<std::pair<TensorId, TensorId>>& gradients) {
+TensorId add_updates(GraphBuilder& build, const Optimizer& optimizer,
+                     const std::vector<std::pair<TensorId, TensorId>>& gradients, bool wanted) {
   check_optimizer(optimizer, *build.graph().registry);
-  Updates(build, optimizer).add(gradients);
+  return Updates(build, optimizer).add(gradients, wanted);
 }
 
 }  // namespace partita

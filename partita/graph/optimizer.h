@@ -30,8 +30,9 @@ void check_optimizer(const Optimizer& optimizer, const OpRegistry& registry);
 // The same with its schedule's `steps`, where the schedule needs them and they are not given.
 Optimizer with_steps(Optimizer optimizer, int64_t steps, const OpRegistry& registry);
 
-// Adds the update ops for pairs of parameter and gradient.
-void add_updates(GraphBuilder& build, const Optimizer& optimizer,
-                 const std::vector<std::pair<TensorId, TensorId>>& gradients);
+// Adds the update ops for pairs of parameter and gradient. Returns the sum of the squares of all gradients where they are clipped, or
+// where it is `wanted`; else none.
+TensorId add_updates(GraphBuilder& build, const Optimizer& optimizer,
+                     const std::vector<std::pair<TensorId, TensorId>>& gradients, bool wanted = false);
 
 }  // namespace partita

@@ -58,6 +58,10 @@ struct OpDefinition {
   std::function<tdl::Attributes(const tdl::Attributes& forward, const Shape& result)> match;
   EvaluationForm evaluation;   // empty: the op itself
   bool described = false;      // by the user, in a file of descriptions
+  // In mixed precision: the first `low_operands` floating operands are cast to float16 or bfloat16; all to float32; or what comes
+  // is taken. As in PyTorch's autocast.
+  enum class Precision { kOperands, kLow, kFloat32 } precision = Precision::kOperands;
+  std::size_t low_operands = 0;
   bool differentiable = true;  // false: no gradient flows through (comparisons, optimizer steps)
   std::vector<int> replaces;   // per result: the operand that it replaces in place, -1 for none. Empty: none
   // An optimizer's update of one parameter: operands w, g, its states, lr, and how many steps were done before where

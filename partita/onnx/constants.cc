@@ -449,7 +449,10 @@ const std::map<std::string, Evaluator>& evaluators() {
         [](const Node& node, In in) {
           const auto to = dtype_of(integer(node, "to", 0));
           if (!to) fail("a cast to {}, which is not supported", type_name(integer(node, "to", 0)));
-          return cast(*in[0], *to);
+          Values y = cast(*in[0], *to);
+          if (const auto low = low_dtype_of(integer(node, "to", 0)))
+            for (double& value : y.real) value = rounded_to(*low, value);
+          return y;
         }}},
       {"CastLike", {2, [](const Node&, In in) { return cast(*in[0], in[1]->dtype); }}},
       {"Reshape", {2, [](const Node& node, In in) { return with_shape(*in[0], reshaped(in[0]->shape, in[1]->integer, integer(node, "allowzero", 0) != 0)); }}},

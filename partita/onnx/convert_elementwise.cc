@@ -186,6 +186,8 @@ Results cast_to(NodeContext& n, DType to) {
 Results cast(NodeContext& n) {
   const auto to = onnx_model::dtype_of(n.integer("to", 0));
   if (!to) fail("a cast to {}, which is not supported", type_name(n.integer("to", 0)));
+  if (const auto low = low_dtype_of(n.integer("to", 0)); low && n.count() > 0 && is_float(n.dtype(0)))
+    return {n.op("cast", {n.before("cast", {n.tensor(0)}, {{"to", static_cast<double>(*low)}})}, {{"to", static_cast<double>(*to)}})};
   return cast_to(n, *to);
 }
 

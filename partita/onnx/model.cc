@@ -481,6 +481,12 @@ std::shared_ptr<const Subgraph> NodeReader::subgraph(const onnx::GraphProto& gra
 
 }  // namespace
 
+std::optional<DType> low_dtype_of(int64_t type) {
+  if (type == onnx::TensorProto::FLOAT16) return DType::kFloat16;
+  if (type == onnx::TensorProto::BFLOAT16) return DType::kBFloat16;
+  return {};
+}
+
 std::optional<DType> dtype_of(int64_t type) {
   switch (type) {
     case onnx::TensorProto::FLOAT16:

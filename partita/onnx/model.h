@@ -81,6 +81,8 @@ constexpr int64_t kOldestOpset = 7, kNewestOpset = 24, kNewestKnownOpset = 28;
 // A dtype by ONNX's number (TensorProto.DataType); int32 and its like become int64, float16 and bfloat16 float32. Empty: not
 // supported.
 std::optional<DType> dtype_of(int64_t onnx_type);
+// float16 or bfloat16, whose tensors are float32 here: a cast to it rounds. Empty: another type.
+std::optional<DType> low_dtype_of(int64_t onnx_type);
 std::string type_name(int64_t onnx_type);  // "FLOAT16"
 
 }  // namespace partita::onnx_model

@@ -233,6 +233,19 @@ TEST(OnnxModel, HalfFloats) {
   EXPECT_EQ((std::vector<double>(y.begin(), y.begin() + 6)), (std::vector<double>{0 + 1 + 1, 1 - 2 - 4, 2 + std::ldexp(1, -24), 3 + 65504, INFINITY, 5}));
 }
 
+// Tensors of two bytes are float32 here, and a cast to such a type rounds: 2 + 2^-9 is 2 in bfloat16, 2 + 2^-10 and more in float16 not.
+TEST(OnnxModel, CastsToHalfFloatsRound) {
+  onnx::TensorProto seven;
+  seven.set_name("seven");
+  seven.set_data_type(onnx::TensorProto::FLOAT);
+  seven.add_float_data(7);
+  const std::vector<double> y = answer(import(model({node("Mul", {"x", "x"}, {"s"}), node("Div", {"s", "seven"}, {"q"}), node("Cast", {"q"}, {"h"}, {{"to", 10}}),
+                                                     node("Cast", {"h"}, {"f"}, {{"to", 1}}), node("Cast", {"q"}, {"b"}, {{"to", 16}}), node("Cast", {"b"}, {"c"}, {{"to", 1}}),
+                                                     node("Sub", {"f", "c"}, {"y"})}, {seven})));
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(y[i], rounded_to(DType::kFloat16, i * i / 7.0) - rounded_to(DType::kBFloat16, i * i / 7.0)) << i;
+  EXPECT_NE(y[1], 0);
+}
+
 onnx::ModelProto with_external(const std::string& location, int64_t offset = 4, int64_t length = 24) {
   onnx::TensorProto t;
   t.set_name("layer.weight");

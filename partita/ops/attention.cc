@@ -6,6 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/graph/builder.h"
+#include "partita/graph/infer.h"
 #include "partita/ops/declare.h"
 
 namespace partita {
@@ -211,7 +212,12 @@ void declare_attention(OpRegistry& registry) {
                           "softmax of q k^T scale + mask, times v, [.., heads, length, size]; scale 0: 1/sqrt(size); causal: "
                           "keys up to i + offset; window: the last of them; k and v may have fewer heads; a boolean mask says "
                           "which count"))
+      .low_precision(3)
       .formula(attention)
+      .dtypes([](const OpInstance& op) {
+        const DType o = promoted({op.dtypes.begin(), op.dtypes.begin() + 3});
+        return std::vector<DType>{o, computed_in(o)};
+      })
       .gradient(attention_gradient)
       .example({q, k, v})
       .example({q, k, v}, {{"causal", 1}, {"offset", 2}, {"scale", 0.5}})
@@ -221,6 +227,11 @@ void declare_attention(OpRegistry& registry) {
       .example({gq, gk, gk}, {{"causal", 1}});
   with_attributes(declare(registry, "attention_grad", "gradients of attention from its result and log-sum-exp"))
       .formula(attention_grad)
+      .dtypes([](const OpInstance& op) {
+        std::vector<DType> dtypes(3, promoted({op.dtypes.begin(), op.dtypes.begin() + 3}));
+        if (op.integer("mask_grad")) dtypes.push_back(op.dtypes.at(3));
+        return dtypes;
+      })
       .attribute("mask_grad", 0)
       .not_differentiable()
       .example({q, k, v, o, lse, o})

@@ -109,6 +109,7 @@ void declare_conv(OpRegistry& registry) {
   with_attributes(
       declare(registry, "conv2d",
               "convolution of x [n, c, h, w] with w [o, c/groups, r, t], plus a bias [o] where there is one"))
+      .low_precision()
       .formula(conv2d)
       .example({{3, 3, 9, 5}, {4, 3, 3, 3}}, {{"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}})
       .example({{2, 3, 11, 9}, {3, 3, 3, 3}},
@@ -116,6 +117,7 @@ void declare_conv(OpRegistry& registry) {
       .example({{3, 2, 6, 7}, {3, 2, 2, 3}, {3}}, {{"sh", 2}, {"pt", 1}, {"pr", 2}})
       .example({{2, 6, 5, 4}, {6, 2, 3, 3}}, {{"groups", 3}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}});
   with_attributes(declare(registry, "conv2d_data_grad", "gradient of conv2d with respect to x [.., height, width]"))
+      .low_precision()
       .formula(conv2d_data_grad)
       .required("height")
       .required("width")

@@ -69,6 +69,16 @@ class Declaration {
     op_.flops = std::move(flops);
     return *this;
   }
+  // In mixed precision: the first so many operands in float16 or bfloat16.
+  Declaration& low_precision(std::size_t operands = 16) {
+    op_.precision = OpDefinition::Precision::kLow, op_.low_operands = operands;
+    return *this;
+  }
+  // In mixed precision: in float32.
+  Declaration& full_precision() {
+    op_.precision = OpDefinition::Precision::kFloat32;
+    return *this;
+  }
   Declaration& not_differentiable() {
     op_.differentiable = false;
     return *this;

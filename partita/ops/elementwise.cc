@@ -53,8 +53,10 @@ void declare_more_unary(OpRegistry& registry) {
       .dtypes(boolean)
       .not_differentiable()
       .example({shape});
-  declare(registry, "rsqrt", "1/sqrt(x)").formula("rsqrt(x)[..i] = 1 / sqrt(x[..i])").domain(0.4, 1.9).example({shape});
-  declare(registry, "tan", "tangent").formula("tan_(x)[..i] = sin(x[..i]) / cos(x[..i])").domain(-1, 1).example({shape});
+  declare(registry, "rsqrt", "1/sqrt(x)").full_precision()
+      .formula("rsqrt(x)[..i] = 1 / sqrt(x[..i])").domain(0.4, 1.9).example({shape});
+  declare(registry, "tan", "tangent").full_precision()
+      .formula("tan_(x)[..i] = sin(x[..i]) / cos(x[..i])").domain(-1, 1).example({shape});
   declare(registry, "elu", "x where positive, else alpha (e^x - 1)")
       .formula("elu(x)[..i] = if(x[..i] > 0, x[..i], alpha * (exp(min(x[..i], 0)) - 1))")
       .attribute("alpha", 1)
@@ -78,6 +80,7 @@ void declare_more_unary(OpRegistry& registry) {
       .example({shape});
   // With sigmoid(|x|), so that nothing overflows.
   declare(registry, "softplus", "log(1 + e^x)")
+      .full_precision()
       .formula("softplus(x)[..i] = if(x[..i] > 0, x[..i] - log(sigmoid(x[..i])), -log(sigmoid(-x[..i])))")
       .example({shape});
   declare(registry, "softsign", "x/(1 + |x|)").formula("softsign(x)[..i] = x[..i] / (1 + abs(x[..i]))").example({shape});
@@ -119,11 +122,15 @@ void declare_unary(OpRegistry& registry) {
       .formula("floor_(x)[..i] = floor(x[..i])")
       .not_differentiable()
       .example({shape});
-  declare(registry, "exp", "e^x").formula("exp_(x)[..i] = exp(x[..i])").example({shape});
-  declare(registry, "log", "natural logarithm").formula("log_(x)[..i] = log(x[..i])").domain(0.4, 1.9).example({shape});
+  declare(registry, "exp", "e^x").full_precision()
+      .formula("exp_(x)[..i] = exp(x[..i])").example({shape});
+  declare(registry, "log", "natural logarithm").full_precision()
+      .formula("log_(x)[..i] = log(x[..i])").domain(0.4, 1.9).example({shape});
   declare(registry, "sqrt", "square root").formula("sqrt_(x)[..i] = sqrt(x[..i])").domain(0.4, 1.9).example({shape});
-  declare(registry, "square", "x^2").formula("square(x)[..i] = x[..i]^2").example({shape});
-  declare(registry, "reciprocal", "1/x").formula("reciprocal(x)[..i] = 1 / x[..i]").domain(0.4, 1.9).example({shape});
+  declare(registry, "square", "x^2").full_precision()
+      .formula("square(x)[..i] = x[..i]^2").example({shape});
+  declare(registry, "reciprocal", "1/x").full_precision()
+      .formula("reciprocal(x)[..i] = 1 / x[..i]").domain(0.4, 1.9).example({shape});
   declare(registry, "sin", "sine").formula("sin_(x)[..i] = sin(x[..i])").example({shape});
   declare(registry, "cos", "cosine").formula("cos_(x)[..i] = cos(x[..i])").example({shape});
   declare(registry, "tanh", "hyperbolic tangent").formula("tanh_(x)[..i] = tanh(x[..i])").example({shape});
@@ -196,6 +203,7 @@ void declare_binary(OpRegistry& registry) {
       .example(same)
       .example(broadcast);
   declare(registry, "pow", "a^b")
+      .full_precision()
       .formula("pow(a, b)[..i] = a[..i]^b[..i]")
       .domain(0.4, 1.9)
       .example(same)
@@ -210,6 +218,7 @@ void declare_binary(OpRegistry& registry) {
       .example(broadcast);
 
   declare(registry, "prelu", "x where positive, else slope x")
+      .low_precision()
       .formula("prelu(x, s)[..i] = if(x[..i] > 0, x[..i], s[..i] * x[..i])")
       .example(same)
       .example({{4, 3, 5}, {3, 1}});

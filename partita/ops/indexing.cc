@@ -2,12 +2,18 @@
 // running sums, the largest k. All have an attribute `axis`.
 #include "partita/base/error.h"
 #include "partita/graph/builder.h"
+#include "partita/graph/infer.h"
 #include "partita/ops/declare.h"
 
 namespace partita {
 namespace {
 
 std::vector<DType> of_first(const OpInstance& op) { return {op.dtypes.at(0)}; }
+// Of x and u, not of the numbers between.
+std::vector<DType> widest_value(const OpInstance& op) {
+  const DType x = op.dtypes.at(0), u = op.dtypes.at(2);
+  return {x == u ? x : promoted({x, u}, {op.shapes[0], op.shapes[2]})};
+}
 
 // Subscripts of operand 0 with `name` at the axis: "i0, j, i2".
 struct Axis {
@@ -123,7 +129,7 @@ void declare_indexing(OpRegistry& registry) {
   declare(registry, "scatter_elements", "x with u at the numbers in ids along `axis`; of several the last")
       .formula(scatter_elements)
       .attribute("axis", 0)
-      .dtypes(of_first)
+      .dtypes(widest_value)
       .example({{5, 3}, {4, 3}, {4, 3}}, {}, {real, integer, real})
       .integers_below(5)
       .example({{3, 7}, {3, 4}, {3, 4}}, {{"axis", 1}}, {real, integer, real})
@@ -131,12 +137,13 @@ void declare_indexing(OpRegistry& registry) {
   declare(registry, "scatter_add_elements", "x with u added at the numbers in ids along `axis`")
       .formula(scatter_add_elements)
       .attribute("axis", 0)
-      .dtypes(of_first)
+      .dtypes(widest_value)
       .example({{5, 3}, {4, 3}, {4, 3}}, {}, {real, integer, real})
       .integers_below(5)
       .example({{3, 7}, {3, 4}, {3, 4}}, {{"axis", 1}}, {real, integer, real})
       .integers_below(7);
   declare(registry, "cumsum", "running sum along `axis`; `exclusive`: without the value itself; `reverse`: from the end")
+      .full_precision()
       .formula(cumsum)
       .attribute("axis", 0)
       .attribute("exclusive", 0)

@@ -50,27 +50,32 @@ std::string linear(const OpInstance& op) {
 
 void declare_matmul(OpRegistry& registry) {
   declare(registry, "matmul", "matrix product, batched over the axes before the last two")
+      .low_precision()
       .formula(matmul)
       .match()
       .example({{5, 7}, {7, 6}})
       .example({{3, 1, 5, 4}, {2, 4, 6}})
       .example({{3, 5, 4}, {4, 6}});
   declare(registry, "matmul_nt", "matrix product with b transposed")
+      .low_precision()
       .formula(matmul_nt)
       .match()
       .example({{5, 7}, {6, 7}})
       .example({{3, 5, 7}, {3, 6, 7}})
       .example({{3, 5, 7}, {6, 7}});
   declare(registry, "matmul_tn", "matrix product with a transposed")
+      .low_precision()
       .formula(matmul_tn)
       .match()
       .example({{7, 5}, {7, 6}})
       .example({{3, 7, 5}, {3, 7, 6}});
   declare(registry, "matmul_tn_sum", "matrix product with a transposed, summed over the batch")
+      .low_precision()
       .formula(matmul_tn_sum)
       .match()
       .example({{3, 7, 5}, {3, 7, 6}});
   declare(registry, "linear", "x w + b, the bias where there is one; `transposed`: w is [o, k]")
+      .low_precision()
       .formula(linear)
       .attribute("transposed", 0)
       .example({{5, 7}, {7, 6}, {6}})

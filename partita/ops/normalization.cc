@@ -3,6 +3,7 @@
 // deviation `rd`, where derived ones would compute the statistics again.
 #include "partita/base/error.h"
 #include "partita/graph/builder.h"
+#include "partita/graph/infer.h"
 #include "partita/ops/declare.h"
 #include "partita/ops/ops.h"
 
@@ -161,6 +162,7 @@ void declare_within_samples(OpRegistry& registry) {
   declare(registry, "layer_norm",
           "(x - mean) / sqrt(variance + eps) * w + b over the last `axes` axes, w and b where there are; mean and "
           "reciprocal deviation are results too")
+      .full_precision()
       .formula([](const OpInstance& op) { return centred_norm("layer_norm", op, last_axes(op)); })
       .attribute("eps", 1e-5)
       .attribute("axes", 1)
@@ -181,6 +183,7 @@ void declare_within_samples(OpRegistry& registry) {
   declare(registry, "rms_norm",
           "x / sqrt(mean of x^2 + eps) * w over the last `axes` axes, w where there is one; the reciprocal root is a "
           "result too")
+      .full_precision()
       .formula(rms_norm)
       .attribute("eps", 1e-5)
       .attribute("axes", 1)
@@ -198,6 +201,7 @@ void declare_within_samples(OpRegistry& registry) {
   declare(registry, "group_norm",
           "layer norm over each of `groups` groups of channels of x [n, c, ..], scale and bias by channel; as many groups "
           "as channels is instance norm")
+      .full_precision()
       .formula([](const OpInstance& op) { return centred_norm("group_norm", op, channel_groups(op)); })
       .required("groups")
       .attribute("eps", 1e-5)
@@ -225,6 +229,10 @@ void declare_normalization(OpRegistry& registry) {
           "mu[c] = (sum(n, ..s) x[n, c, ..s]) / (ext(n) * ext(..s))\n"
           "va[c] = (sum(n, ..s) (x[n, c, ..s] - mu[c])^2) / (ext(n) * ext(..s))\n"
           "y[n, c, ..s] = (x[n, c, ..s] - mu[c]) / sqrt(va[c] + eps) * w[c] + b[c]")
+      .dtypes([](const OpInstance& op) {  // x's, and statistics in float32 at least
+        const DType statistics = computed_in(promoted({op.dtypes.at(0), op.dtypes.at(1)}));
+        return std::vector<DType>{op.dtypes.at(0), statistics, statistics};
+      })
       .attribute("eps", 1e-5)
       .gradient(batch_norm_gradient)
       .evaluation(batch_norm_evaluation)
@@ -238,6 +246,7 @@ void declare_normalization(OpRegistry& registry) {
           "dw[c] = sum(n, ..s) g[n, c, ..s] * z[n, c, ..s]\n"
           "dx[n, c, ..s] = w[c] / sqrt(va[c] + eps) * (g[n, c, ..s] - (db[c] + z[n, c, ..s] * dw[c]) / (ext(n) * "
           "ext(..s)))")
+      .dtypes([](const OpInstance& op) { return std::vector<DType>{op.dtypes.at(0), op.dtypes.at(1), op.dtypes.at(1)}; })
       .attribute("eps", 1e-5)
       .not_differentiable()
       .domain(0.4, 1.9)
@@ -246,11 +255,13 @@ void declare_normalization(OpRegistry& registry) {
   declare(registry, "batch_norm_inference", "(x - rm) / sqrt(rv + eps) * w + b with given statistics")
       .formula(
           "batch_norm_inference(x, w, b, rm, rv)[n, c, ..s] = (x[n, c, ..s] - rm[c]) / sqrt(rv[c] + eps) * w[c] + b[c]")
+      .dtypes([](const OpInstance& op) { return std::vector<DType>{op.dtypes.at(0)}; })
       .attribute("eps", 1e-5)
       .domain(0.4, 1.9)
       .example({{5, 3, 2, 4}, {3}, {3}, {3}, {3}});
   declare(registry, "running_average", "r' = (1 - momentum) r + momentum scale s, in place")
       .formula("running_average(r, s)[..i] = (1 - momentum) * r[..i] + momentum * scale * s[..i]")
+      .dtypes([](const OpInstance& op) { return std::vector<DType>{op.dtypes.at(0)}; })
       .attribute("momentum", 0.1)
       .attribute("scale", 1)
       .not_differentiable()

@@ -95,6 +95,7 @@ std::vector<TensorId> cross_entropy_gradient(GraphBuilder& build, const Op& forw
 
 void declare_softmax(OpRegistry& registry) {
   declare(registry, "softmax", "e^x over its sum along `axis`; `masked`: 0 where all of a row is -inf")
+      .full_precision()
       .formula(softmax)
       .attribute("axis", -1)
       .attribute("masked", 0)
@@ -108,6 +109,7 @@ void declare_softmax(OpRegistry& registry) {
       .example({{5, 7}, {5, 7}})
       .example({{3, 5, 4}, {3, 5, 4}}, {{"axis", 1}});
   declare(registry, "log_softmax", "logarithm of softmax along `axis`")
+      .full_precision()
       .formula(log_softmax)
       .attribute("axis", -1)
       .gradient(from_result("log_softmax_grad"))
@@ -120,6 +122,7 @@ void declare_softmax(OpRegistry& registry) {
       .example({{3, 5, 4}, {3, 5, 4}}, {{"axis", 1}});
   // loss is one number; lse, the logarithm of the sum of e^x for each label, is kept for the gradient.
   declare(registry, "cross_entropy", "mean over all labels t of -log softmax(x)[t], classes along the last axis of x")
+      .full_precision()
       .formula(
           "cross_entropy(x, t) -> loss, lse =\n"
           "m[..b] = max(j) x[..b, j]\n"

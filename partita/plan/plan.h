@@ -36,6 +36,7 @@ struct ModelReference {
   std::string loss;                       // "cross_entropy"
   Optimizer optimizer;
   DType dtype = DType::kFloat32;
+  double loss_scale = 1;
   std::string sha256;                     // of the printed training graph without initial values
   bool operator==(const ModelReference&) const = default;
 };
