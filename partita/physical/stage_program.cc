@@ -904,7 +904,8 @@ StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector
     Shape best;
     int64_t best_peak = peak;
     for (size_t d = 0; d < block.size(); ++d) {
-      if (block[d] == 1 || static_cast<int>(d) == program.scattered) continue;
+      const auto& whole = program.scattered;
+      if (block[d] == 1 || std::find(whole.begin(), whole.end(), static_cast<int>(d)) != whole.end()) continue;
       Shape smaller = block;
       smaller[d] = (block[d] + 1) / 2;
       const int64_t p = peak_of(smaller);
