@@ -158,7 +158,7 @@ TEST(MixedPrecision, ParallelEqualsSerialTransformer) {
   expect_parallel_equals_serial("zoo:transformer?hidden=24,steps=10,vocabulary=40", 3, two_units);
 }
 // Many layers deep; and one step, as each multiplies the difference, in float32 too.
-TEST(MixedPrecision, ParallelEqualsSerialResNet18) {
+TEST(LongMixedPrecision, ParallelEqualsSerialResNet18) {
   expect_parallel_equals_serial("zoo:resnet-18?image=32", 1, [](double epsilon) { return 6 * root(epsilon); });
 }
 
