@@ -57,7 +57,7 @@ TEST(Onnx, Digits) {
   EXPECT_EQ(g.tensor(g.outputs[0]).name, "logits");
   const OpId conv = g.find_op("stem.conv"), norm = g.find_op("stem.norm");
   ASSERT_TRUE(conv.valid() && norm.valid());
-  EXPECT_EQ(g.op(conv).source, (Source{"stem.conv", "export_digits.py:25"}));
+  EXPECT_EQ(g.op(conv).source, (Source{"stem.conv", "export_digits.py:26"}));
   EXPECT_EQ(g.op(conv).operands.size(), 2u) << "the exporter's zero bias is gone";
   EXPECT_EQ(g.op(norm).attributes.at("eps"), 1e-5);
   const TensorId mean = g.find_tensor("stem.norm.running_mean");
