@@ -2,6 +2,9 @@
 // unsharded formula, and kernels use no more scratch than they declare. The list of what was covered is printed, and it is everything.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <map>
+
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/graph/infer.h"
@@ -31,36 +34,41 @@ bool needs_positive(const tdl::Expr& e) {
   return here || std::any_of(e.args.begin(), e.args.end(), needs_positive);
 }
 
+Instance instance_of(const OpDefinition& definition, const OpDefinition::Example& example, int number, uint64_t seed,
+                     const std::shared_ptr<const OpRegistry>& registry) {
+  GraphBuilder build("one", registry);
+  std::vector<TensorId> ids;
+  std::vector<DType> dtypes = example.dtypes.empty() ? std::vector<DType>(example.shapes.size(), DType::kFloat32) : example.dtypes;
+  for (size_t k = 0; k < example.shapes.size(); ++k) {
+    const bool replaced = std::find(definition.replaces.begin(), definition.replaces.end(), static_cast<int>(k)) != definition.replaces.end();
+    const std::string name = fmt::format("a{}", k);
+    ids.push_back(replaced ? build.parameter(name, example.shapes[k], 1, 0, dtypes[k]) : build.input(name, example.shapes[k], dtypes[k]));
+  }
+  const std::vector<TensorId> results = build.ops(definition.name, ids, example.attributes);
+  const Op op = build.graph().ops.back();
+  Instance instance{fmt::format("{} #{}", definition.name, number), op.bound, op.attributes, {}, {}};
+  for (TensorId r : results) instance.results.push_back(build.graph().tensor(r).dtype);
+  bool positive = false;
+  for (const tdl::Stage& s : op.bound->stages) positive |= needs_positive(s.body);
+  Rng rng(seed);
+  const int64_t below = definition.name == "gather" ? example.shapes[0][example.attributes.contains("axis") ? 1 : 0]
+                        : definition.name == "max_pool_grad" ? 4 : example.shapes[0].empty() ? 2 : example.shapes[0].back();
+  for (size_t k = 0; k < example.shapes.size(); ++k) {
+    Array a{is_float(dtypes[k]) ? DType::kFloat64 : dtypes[k], example.shapes[k], {}, {}, {}};
+    for (int64_t i = 0; i < volume(a.shape); ++i) {
+      if (is_float(dtypes[k])) a.reals.push_back(positive ? 0.4 + rng.uniform() : rng.normal());
+      else a.ints.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(dtypes[k] == DType::kBool ? 2 : below))));
+    }
+    instance.operands.push_back(std::move(a));
+  }
+  return instance;
+}
+
 std::vector<Instance> instances_of(const OpDefinition& definition, const std::shared_ptr<const OpRegistry>& registry) {
   std::vector<Instance> result;
-  int number = 0;
   for (const auto& example : definition.examples) {
-    GraphBuilder build("one", registry);
-    std::vector<TensorId> ids;
-    std::vector<DType> dtypes = example.dtypes.empty() ? std::vector<DType>(example.shapes.size(), DType::kFloat32) : example.dtypes;
-    for (size_t k = 0; k < example.shapes.size(); ++k) {
-      const bool replaced = std::find(definition.replaces.begin(), definition.replaces.end(), static_cast<int>(k)) != definition.replaces.end();
-      const std::string name = fmt::format("a{}", k);
-      ids.push_back(replaced ? build.parameter(name, example.shapes[k], 1, 0, dtypes[k]) : build.input(name, example.shapes[k], dtypes[k]));
-    }
-    const std::vector<TensorId> results = build.ops(definition.name, ids, example.attributes);
-    const Op op = build.graph().ops.back();
-    Instance instance{fmt::format("{} #{}", definition.name, number++), op.bound, op.attributes, {}, {}};
-    for (TensorId r : results) instance.results.push_back(build.graph().tensor(r).dtype);
-    bool positive = false;
-    for (const tdl::Stage& s : op.bound->stages) positive |= needs_positive(s.body);
-    Rng rng(5 + number);
-    const int64_t below = definition.name == "gather" ? example.shapes[0][example.attributes.contains("axis") ? 1 : 0]
-                          : definition.name == "max_pool_grad" ? 4 : example.shapes[0].empty() ? 2 : example.shapes[0].back();
-    for (size_t k = 0; k < example.shapes.size(); ++k) {
-      Array a{is_float(dtypes[k]) ? DType::kFloat64 : dtypes[k], example.shapes[k], {}, {}, {}};
-      for (int64_t i = 0; i < volume(a.shape); ++i) {
-        if (is_float(dtypes[k])) a.reals.push_back(positive ? 0.4 + rng.uniform() : rng.normal());
-        else a.ints.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(dtypes[k] == DType::kBool ? 2 : below))));
-      }
-      instance.operands.push_back(std::move(a));
-    }
-    result.push_back(std::move(instance));
+    const int number = static_cast<int>(result.size());
+    result.push_back(instance_of(definition, example, number, static_cast<uint64_t>(6 + number), registry));
   }
   return result;
 }
@@ -152,6 +160,50 @@ TEST(Registry, StrategiesInTwoBytes) {
 
 TEST(Registry, EveryStrategyOnRegisteredKernels) { every_strategy(true, true); }
 TEST(Registry, EveryStrategyOnTheGenericKernel) { every_strategy(false, false); }
+
+// The extents of the examples, each grown by 0 to 3 wherever it stands, so that what was equal stays equal; attributes stay. What a
+// formula does not take so (a reshape, a list of sizes) is left out, and said.
+TEST(Registry, RandomShapes) {
+  const char* text = std::getenv("PARTITA_SEED");
+  const uint64_t seed = text ? std::strtoull(text, nullptr, 10) : 1;
+  std::printf("seed %llu (PARTITA_SEED)\n", static_cast<unsigned long long>(seed));
+  Rng rng(seed);
+  const auto registry = standard_ops();
+  const auto kernels = make_aten_kernels();
+  int instances = 0, strategies = 0;
+  std::vector<std::string> fixed;
+  for (const OpDefinition* definition : registry->all()) {
+    int varied = 0;
+    for (const OpDefinition::Example& example : definition->examples)
+      for (int attempt = 0; attempt < 2; ++attempt) {
+        std::map<int64_t, int64_t> grown;
+        OpDefinition::Example other = example;
+        for (Shape& shape : other.shapes)
+          for (int64_t& extent : shape)
+            if (extent > 1) extent = grown.emplace(extent, extent + static_cast<int64_t>(rng.below(4))).first->second;
+        const uint64_t values = rng.next();
+        if (other.shapes == example.shapes) continue;
+        Instance instance;
+        try {
+          instance = instance_of(*definition, other, varied, values, registry);
+        } catch (const Error& error) {
+          ASSERT_EQ(error.code(), ExitCode::kBadInput) << definition->name << ": " << error.what();
+          continue;
+        }
+        ++varied;
+        std::vector<std::string> shapes;
+        for (const Shape& shape : other.shapes) shapes.push_back(fmt::format("[{}]", fmt::join(shape, "x")));
+        SCOPED_TRACE(fmt::format("{} {}", definition->name, fmt::join(shapes, " ")));
+        ScratchUse use;
+        EXPECT_EQ(whole(*kernels, instance, DType::kFloat64, 1e-11, use), "");
+        EXPECT_EQ(sharded(*kernels, instance, 2 + static_cast<int>(rng.below(3)), strategies, use), "");
+      }
+    instances += varied;
+    if (varied == 0) fixed.push_back(definition->name);
+  }
+  std::printf("%d instances, %d strategies; as in the examples only: %s\n", instances, strategies, fmt::format("{}", fmt::join(fixed, " ")).c_str());
+  EXPECT_LE(fixed.size(), 20u);
+}
 
 // Two mesh axes: pairs of strategies, on 2 x 3.
 TEST(LongRegistry, PairsOfStrategies) {
