@@ -78,9 +78,8 @@ struct Axis {  // of a tensor, as stored
   auto operator<=>(const Axis&) const = default;
 };
 
-// All axes that share one factoring, and the indices that run along them.
+// What shares one factoring.
 struct Component {
-  std::vector<Axis> axes;
   std::set<std::pair<OpId, int>> indices;
   std::vector<OpId> parted;  // splits and concats of equal parts that cut them one by one
   std::vector<Shape> asked;  // the factorings that ops have of it, and want
@@ -170,9 +169,7 @@ class Carrier {
     Component found;
     std::deque<Axis> next;
     auto reach = [&](Axis axis) {
-      if (!seen_.insert(axis).second) return;
-      found.axes.push_back(axis);
-      next.push_back(axis);
+      if (seen_.insert(axis).second) next.push_back(axis);
     };
     reach(from);
     while (!next.empty()) {
