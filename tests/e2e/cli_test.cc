@@ -335,7 +335,7 @@ const std::set<std::string> kMorePlanKeys = {"schema_version", "plan", "lower_bo
 
 TEST(Cli, PlanningCommandsKeepTheirKeys) {
   const Json show = json_of({"show", "zoo:lenet"});
-  expect_keys(show, {"schema_version", "name", "inputs", "outputs", "parameters", "parameter_bytes", "ops", "ops_forward", "flops_per_step", "activation_bytes"});
+  expect_keys(show, {"schema_version", "name", "inputs", "outputs", "parameters", "parameter_bytes", "repeats", "ops", "ops_forward", "flops_per_step", "activation_bytes"});
   EXPECT_EQ(show["parameters"], 61706);
   EXPECT_EQ(show["parameter_bytes"], 4 * 61706);
   EXPECT_EQ(show["inputs"]["x"]["shape"], Json({32, 1, 28, 28}));

@@ -79,8 +79,9 @@ TEST(MixedPrecision, WhatRunsInWhat) {
       for (TensorId id : op.operands) EXPECT_EQ(dtype(id), DType::kBFloat16) << op.name;
       EXPECT_EQ(dtype(op.results[0]), DType::kBFloat16) << op.name;
     }
-    if (op.definition == "softmax" || op.definition == "layer_norm" || op.definition == "cross_entropy" || op.definition == "layer_norm_grad" || op.definition == "square_sum")
+    if (op.definition == "softmax" || op.definition == "layer_norm" || op.definition == "cross_entropy" || op.definition == "layer_norm_grad" || op.definition == "square_sum") {
       for (TensorId id : op.operands) EXPECT_TRUE(dtype(id) == DType::kFloat32 || dtype(id) == DType::kInt64) << op.name;
+    }
     if (op.definition == "adamw") {
       ++updates;
       for (TensorId id : op.operands) EXPECT_TRUE(dtype(id) == DType::kFloat32 || dtype(id) == DType::kInt64) << op.name;
