@@ -1,5 +1,6 @@
 // What a converter sees of the import: one node with its operands, and the graph that is being built. There is one converter an
-// operator, in the tables of convert_elementwise.cc, convert_shape.cc and convert_layers.cc.
+// operator, in the tables of convert_elementwise.cc, convert_shape.cc, convert_layers.cc and
+// convert_recurrent.cc.
 #pragma once
 #include <functional>
 #include <map>
@@ -103,6 +104,7 @@ using Converters = std::map<std::string, Converter>;
 void add_elementwise_converters(Converters& table);
 void add_shape_converters(Converters& table);
 void add_layer_converters(Converters& table);
+void add_recurrent_converters(Converters& table);
 
 Value constant_value(Values values);
 // Bad input if a constant of this shape would be larger than any sensible one.

@@ -20,6 +20,7 @@ const Converters& converters() {
     add_elementwise_converters(all);
     add_shape_converters(all);
     add_layer_converters(all);
+    add_recurrent_converters(all);
     return all;
   }();
   return table;

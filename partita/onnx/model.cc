@@ -345,6 +345,7 @@ class NodeReader {
         break;
       }
       case onnx::AttributeProto::INTS: node.attributes[a.name()] = std::vector<int64_t>(a.ints().begin(), a.ints().end()); break;
+      case onnx::AttributeProto::STRINGS: node.attributes[a.name()] = fmt::format("{}", fmt::join(a.strings(), ",")); break;
       case onnx::AttributeProto::TENSOR:
         if (dtype_of(a.t().data_type())) node.attributes[a.name()] = values_of(a.t(), path_);
         else unreadable(fmt::format("attribute '{}' has elements of type {}", a.name(), type_name(a.t().data_type())));

@@ -15,7 +15,8 @@ namespace partita::onnx_model {
 
 struct Subgraph;
 
-// Floats as the shortest decimal that gives the file's float32: 1e-05, not 9.999999747378752e-06.
+// Floats as the shortest decimal that gives the file's float32: 1e-05, not 9.999999747378752e-06. A list of strings is one, with
+// commas between.
 using Attribute = std::variant<double, int64_t, std::string, std::vector<double>, std::vector<int64_t>, Values, std::shared_ptr<const Subgraph>>;
 
 struct Node {

@@ -123,6 +123,26 @@ class Mixed(nn.Module):
         return torch.log_softmax(self.out(x), dim=-1)
 
 
+class Recurrent(nn.Module):
+    """Sequences [batch, 5, 5] through two bidirectional LSTM layers, a GRU with a state of its own, an RNN of each kind."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(5, 4, num_layers=2, bidirectional=True, batch_first=True)
+        self.gru = nn.GRU(8, 6)
+        self.start = nn.Linear(4, 6)
+        self.rnn = nn.RNN(6, 5)
+        self.relu = nn.RNN(5, 5, nonlinearity="relu", bias=False, bidirectional=True)
+        self.out = nn.Linear(14, 4)
+
+    def forward(self, x):
+        y, (h, c) = self.lstm(x)
+        y, last = self.gru(y.transpose(0, 1), torch.tanh(self.start(h[0] * c[3])).unsqueeze(0))
+        y, _ = self.rnn(y)
+        y, end = self.relu(y)
+        return self.out(torch.cat([y[-1], c[2] + h[1]], dim=1) + last.sum())
+
+
 def stir(model):
     """Statistics and scales that no accident leaves unused."""
     for part in model.modules():
@@ -211,6 +231,13 @@ def main():
     export("mixed-optimized", mixed, x, optimize=True)
     export("mixed-torchscript", mixed, x, dynamo=False, dynamic_axes={"x": {0: "batch"}})
     reference("mixed", mixed, x, 6)
+
+    torch.manual_seed(7)
+    recurrent, x = Recurrent().eval(), torch.randn(6, 5, 5)
+    export("recurrent", recurrent, x, optimize=False)
+    export("recurrent-optimized", recurrent, x, optimize=True)
+    export("recurrent-torchscript", recurrent, x, dynamo=False)
+    reference("recurrent", recurrent, x, 4)
 
 
 if __name__ == "__main__":

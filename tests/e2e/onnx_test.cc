@@ -264,6 +264,12 @@ TEST(OnnxRun, LeNet) {
   for (const char* name : {"lenet", "lenet-optimized", "lenet-torchscript"}) expect_forward(name, 1e-5, 1e-10);
   expect_training("lenet");
 }
+// Its values are in golden/ too; here on 1 and 3 devices, where the search of 1,506 ops takes its time.
+TEST(LongOnnxRun, Recurrent) {
+  for (const char* name : {"recurrent", "recurrent-torchscript"}) expect_forward(name, 1e-5, 1e-10);
+  expect_training("recurrent");
+}
+
 TEST(OnnxRun, Mixed) {
   for (const char* name : {"mixed", "mixed-torchscript"}) expect_forward(name, 1e-5, 1e-10);
   expect_training("mixed");

@@ -54,7 +54,7 @@ bool is_setting(const std::string& operation, int operand) {
       {"Clip", {1, 2}},  {"ConstantOfShape", {0}}, {"CumSum", {1}}, {"Dropout", {1, 2}}, {"Expand", {1}},   {"If", {0}},          {"OneHot", {1, 2}},    {"Pad", {1, 2, 3}}, {"Range", {0, 1, 2}},
       {"Reshape", {1}},  {"Resize", {1, 2, 3}},  {"Slice", {1, 2, 3, 4}},  {"Split", {1}},  {"Squeeze", {1}},    {"Tile", {1}},     {"TopK", {1}},        {"Trilu", {1}},        {"Unsqueeze", {1}}, {"NonZero", {0}},
       {"ReduceL1", {1}}, {"ReduceL2", {1}},        {"ReduceLogSum", {1}}, {"ReduceLogSumExp", {1}}, {"ReduceMax", {1}}, {"ReduceMean", {1}}, {"ReduceMin", {1}}, {"ReduceProd", {1}}, {"ReduceSum", {1}},
-      {"ReduceSumSquare", {1}}, {"ScatterND", {1}}, {"EyeLike", {0}}, {"BatchNormalization", {3, 4}}, {"BitwiseAnd", {0, 1}}, {"BitwiseOr", {0, 1}}, {"BitwiseXor", {0, 1}}, {"BitwiseNot", {0}}};
+      {"ReduceSumSquare", {1}}, {"ScatterND", {1}}, {"EyeLike", {0}}, {"BatchNormalization", {3, 4}}, {"LSTM", {4, 7}}, {"GRU", {4}}, {"RNN", {4}}, {"BitwiseAnd", {0, 1}}, {"BitwiseOr", {0, 1}}, {"BitwiseXor", {0, 1}}, {"BitwiseNot", {0}}};
   const auto found = settings.find(operation);
   return found != settings.end() && found->second.contains(operand);
 }
@@ -130,6 +130,7 @@ bool is_unsupported(const std::string& name) {
            "test_attention_4d_causal_nonpad", "test_attention_4d_diff_heads_mask4d_padded_kv", "test_attention_4d_gqa_causal_nonpad",  // lengths as data
            "test_averagepool_3d", "test_maxpool_3d", "test_convtranspose_3d",          // windows over three axes
            "test_resize_tf_crop",
+           "test_lstm_with_peepholes",
            "test_batchnorm_epsilon_training_mode", "test_batchnorm_example_training_mode",  // the running statistics as results
            "test_maxpool_with_argmax",                                                 // the winners' numbers
            "test_scatter_elements_with_reduction_m", "test_scatternd_add", "test_scatternd_m",  // other reductions

@@ -75,6 +75,11 @@ TEST(OnnxValues, LeNet) {
   evaluate("lenet-optimized", {}, 1e-13);
   train("lenet", {.bindings = {{"batch", 5}}});
 }
+TEST(OnnxValues, Recurrent) {
+  for (const char* name : {"recurrent", "recurrent-optimized", "recurrent-torchscript"}) evaluate(name, {}, 1e-13);
+  train("recurrent", {});
+}
+
 TEST(OnnxValues, Mixed) {
   evaluate("mixed", {.bindings = {{"batch", 4}}}, 1e-13);
   evaluate("mixed-torchscript", {.bindings = {{"batch", 4}}}, 1e-13);
