@@ -10,6 +10,8 @@ namespace {
 
 double d(int64_t v) { return static_cast<double>(v); }
 
+constexpr int64_t kMostSteps = 10000;
+
 struct Kind {
   int64_t gates;
   std::vector<int64_t> order;  // of ONNX's gates, for the cell's
@@ -42,6 +44,7 @@ class Recurrence {
   };
 
   void check() const {
+    if (steps_ < 1 || steps_ > kMostSteps) fail("{} steps: between 1 and {} are unrolled", steps_, kMostSteps);
     const std::string direction = n_.text("direction", "forward");
     if (directions_ != (direction == "bidirectional" ? 2 : 1)) fail("direction '{}', and weights of {} directions", direction, directions_);
     if (n_.shape(1)[1] != kind_.gates * hidden_ || n_.shape(2)[1] != kind_.gates * hidden_)
