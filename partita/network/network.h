@@ -1,0 +1,66 @@
+// A cost network: variables with finite domains, costs on values and on pairs of values, and a limit on what the chosen values use
+// at any one time. It knows nothing of graphs, operations or plans.
+//
+//   minimise    sum_v costs[v][x_v] + sum_e table_e[x of e's variables]
+//   subject to  for every integer t: sum over uses u with lower <= t < upper of amounts_u[x of u's variable] <= limit
+//
+// A cost of kForbidden or more is none: an assignment that takes one is no solution. Sums are of 128 bits.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace partita::solver {
+
+__extension__ typedef __int128 Wide;
+
+inline constexpr int64_t kForbidden = 1'000'000'000'000'000'000;
+
+using Table = std::vector<int64_t>;
+using Assignment = std::vector<int>;  // a value for each variable
+
+struct Network {
+  struct Edge {
+    std::vector<int> variables;          // two as a rule, any number will do; edges over the same variables add up
+    std::shared_ptr<const Table> table;  // row-major, the last variable fastest; edges with equal tables share one
+  };
+  struct Use {
+    int variable = 0;
+    int64_t lower = 0, upper = 0;   // half-open; lower >= upper uses nothing
+    std::vector<int64_t> amounts;   // per value, not negative
+  };
+  std::vector<Table> costs;  // per variable, per value: its size is the domain's
+  std::vector<Edge> edges;
+  std::vector<Use> uses;     // any number per variable
+  std::optional<int64_t> limit;
+
+  int variables() const { return static_cast<int>(costs.size()); }
+  int domain(int v) const { return static_cast<int>(costs[v].size()); }
+};
+
+// Throws (bad input) if sizes, variables, or the signs of amounts are wrong, naming the place.
+void validate(const Network& network);
+
+struct Evaluation {
+  Wide cost = 0;               // forbidden costs left out
+  int forbidden = 0;           // how many forbidden costs are taken
+  std::optional<Wide> peak;    // the largest use at any one time; empty without uses
+  bool feasible = false;       // nothing forbidden, and the peak within the limit
+};
+// Throws (bad input) if the assignment's length or a value is out of range.
+Evaluation evaluate(const Network& network, const Assignment& assignment);
+
+struct BruteForce {
+  std::optional<Assignment> solution;  // the first of least cost in lexicographic order
+  Wide cost = 0;
+};
+// Tries every assignment; the slow obvious version, for tests.
+BruteForce brute_force(const Network& network);
+
+std::string to_string(Wide value);
+std::optional<Wide> parse_wide(std::string_view text);  // decimal; empty if it is none or does not fit
+
+}  // namespace partita::solver
