@@ -121,6 +121,48 @@ TEST(Cluster, PresetDgxHasALevelInTheNodeAndOneBetweenNodes) {
   EXPECT_EQ(c.device(c.devices[12].host).name, "node1.host");
 }
 
+TEST(Cluster, PresetFlexFlowP100HasNvlinkInTheNodeAndOnePortBetween) {
+  Cluster c = load_cluster("flexflow-p100");
+  ASSERT_EQ(c.compute_count, 16);
+  ASSERT_EQ(c.devices.size(), 20u);
+  EXPECT_EQ(c.devices[0].memory_bytes, 16LL << 30);
+  EXPECT_EQ(route_text(c, "node3.gpu0", "node3.gpu3"), "node3.gpu0=>node3.gpu3");
+  EXPECT_DOUBLE_EQ(c.bandwidth(DeviceId(12), DeviceId(15)), 20e9);
+  EXPECT_EQ(route_text(c, "node0.gpu1", "node2.gpu0"), "node0.gpu1->node0 node0->top top->node2 node2->node2.gpu0");
+  EXPECT_EQ(c.link(c.narrowest(DeviceId(1), DeviceId(8))).name, "node0->top");
+  EXPECT_DOUBLE_EQ(c.bandwidth(DeviceId(1), DeviceId(8)), 100e9 / 8);  // 100 Gb/s
+  EXPECT_EQ(c.device(c.devices[5].host).name, "node1.host");
+  EXPECT_EQ(load_cluster("flexflow-p100", 6).devices.size(), 8u);  // links of those that are gone go too
+}
+
+TEST(Cluster, PresetFlexFlowK80HasASwitchForAdjacentGpus) {
+  Cluster c = load_cluster("flexflow-k80");
+  ASSERT_EQ(c.compute_count, 64);
+  ASSERT_EQ(c.devices.size(), 80u);
+  EXPECT_EQ(route_text(c, "node1.board0.gpu0", "node1.board0.gpu1"), "node1.board0.gpu0->node1.board0 node1.board0->node1.board0.gpu1");
+  EXPECT_EQ(c.route(DeviceId(0), DeviceId(2)).size(), 4u);  // over the shared switch
+  EXPECT_EQ(c.link(c.narrowest(DeviceId(0), DeviceId(4))).name, "node0->top");
+  EXPECT_DOUBLE_EQ(c.bandwidth(DeviceId(0), DeviceId(63)), 56e9 / 8);  // 56 Gb/s
+}
+
+TEST(Cluster, PresetDgx1IsTheHybridCubeMesh) {
+  Cluster c = load_cluster("dgx-1");
+  ASSERT_EQ(c.compute_count, 8);
+  EXPECT_EQ(c.devices[7].memory_bytes, 16LL << 30);
+  EXPECT_EQ(load_cluster("dgx-1-32gb").devices[7].memory_bytes, 32LL << 30);
+  for (int a = 0; a < 8; ++a) {
+    double out = 0;  // of every GPU's own links: six of 25 GB/s
+    int peers = 0;
+    for (int b = 0; b < 8; ++b)
+      if (c.route(DeviceId(a), DeviceId(b)).size() == 1) out += c.bandwidth(DeviceId(a), DeviceId(b)), ++peers;
+    EXPECT_DOUBLE_EQ(out, 150e9) << a;
+    EXPECT_EQ(peers, 4) << a;                                                    // three in the quad, one across
+    EXPECT_EQ(c.route(DeviceId(a), DeviceId((a + 4) % 8)).size(), 1u) << a;
+  }
+  EXPECT_EQ(c.link(c.narrowest(DeviceId(0), DeviceId(5))).name, "socket0.switch0.gpu0->socket0.switch0");  // no NVLink: PCIe and QPI
+  EXPECT_EQ(c.device(c.devices[6].host).name, "host");
+}
+
 TEST(Cluster, FewerDevicesKeepTheHostsThatTheyNeedAndTheTextSaysSo) {
   Cluster c = load_cluster("dgx-h100:2", 6);
   EXPECT_EQ(c.compute_count, 6);
@@ -136,16 +178,16 @@ TEST(Cluster, FewerDevicesKeepTheHostsThatTheyNeedAndTheTextSaysSo) {
 }
 
 TEST(Cluster, PresetsAreListedAndUnknownOnesAreBadInput) {
-  EXPECT_EQ(cluster_presets().size(), 3u);
+  EXPECT_EQ(cluster_presets().size(), 7u);
   for (const ClusterPreset& p : cluster_presets()) EXPECT_GT(load_cluster(p.name == "local:N" ? "local:5" : p.name).compute_count, 0);
   EXPECT_EQ(load_cluster("local:5").devices[4].kind, DeviceKind::kCpu);
-  for (std::string bad : {"local", "local:0", "local:x", "local:4x", "p2.8xlarge:2", "p3.8xlarge", "/nowhere.yaml"})
+  for (std::string bad : {"local", "local:0", "local:x", "local:4x", "p2.8xlarge:2", "dgx-1:2", "p3.8xlarge", "/nowhere.yaml"})
     EXPECT_THROW(load_cluster(bad), Error) << bad;
   try {
     load_cluster("p3.8xlarge");
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(),
-                 "cluster 'p3.8xlarge' is neither a file that can be read nor a preset (p2.8xlarge, dgx-h100, local:N)");
+                 "cluster 'p3.8xlarge' is neither a file that can be read nor a preset (p2.8xlarge, flexflow-p100, flexflow-k80, dgx-1, dgx-1-32gb, dgx-h100, local:N)");
   }
 }
 

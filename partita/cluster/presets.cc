@@ -69,6 +69,108 @@ topology:
         - {name: gpu, count: 8, type: H100}
 )";
 
+// FlexFlow section 8.1 and figure 6a: 4 nodes of two 10-core E5-2600 CPUs, 256 GB and four P100; NVLink in a node, InfiniBand EDR
+// between nodes (100 Gb/s, where the paper prints GB/s). NVIDIA's Tesla P100 white paper: SXM2, 16 GB at 732 GB/s, 5.3, 10.6 and 21.2
+// TFLOP/s, links of 20 GB/s each way, four GPUs joined one link a pair. PCIe 3 x16: 15.75 GB/s. The CPU is E5-2640 v4 (the paper does
+// not say which): 20 cores, 2.4 GHz, 32 float32 operations a cycle, 68.3 GB/s a socket.
+constexpr std::string_view kFlexFlowP100 = R"(name: flexflow-p100
+device_types:
+  P100:
+    kind: gpu
+    peak_tflop_per_s: {float32: 10.6, float64: 5.3, float16: 21.2}
+    memory_gibytes: 16
+    memory_bandwidth_gbytes_per_s: 732
+    efficiency: 0.7        # nominal
+    launch_overhead_us: 5  # nominal
+  E5-2640v4:
+    kind: cpu
+    peak_tflop_per_s: {float32: 1.54, float64: 0.77}
+    memory_gibytes: 256
+    memory_bandwidth_gbytes_per_s: 136.6
+    efficiency: 0.6
+    launch_overhead_us: 1
+topology:
+  link: {bandwidth_gbytes_per_s: 12.5, latency_us: 2}  # InfiniBand, one port a node
+  children:
+    - name: node
+      count: 4
+      link: {bandwidth_gbytes_per_s: 15.75, latency_us: 5}  # PCIe
+      host: {type: E5-2640v4, link: {bandwidth_gbytes_per_s: 15.75, latency_us: 5}}
+      children:
+        - {name: gpu, count: 4, type: P100}
+links:  # NVLink
+)";
+
+// FlexFlow section 8.1 and figure 6b: 16 nodes of two 10-core E5-2680 CPUs, 256 GB and four K80; adjacent GPUs on a PCIe switch of
+// their own, all four on another that they share; InfiniBand between nodes (56 Gb/s, where the paper prints GB/s). The GPU is half a
+// board, as in p2.8xlarge. PCIe 3 x16: 15.75 GB/s. E5-2680 v2: 20 cores, 2.8 GHz, 16 float32 operations a cycle, 59.7 GB/s a socket.
+constexpr std::string_view kFlexFlowK80 = R"(name: flexflow-k80
+device_types:
+  K80:  # one of the two GK210 of a board
+    kind: gpu
+    peak_tflop_per_s: {float32: 4.37, float64: 1.46}
+    memory_gibytes: 12
+    memory_bandwidth_gbytes_per_s: 240
+    efficiency: 0.6        # nominal
+    launch_overhead_us: 5  # nominal
+  E5-2680v2:
+    kind: cpu
+    peak_tflop_per_s: {float32: 0.9, float64: 0.45}
+    memory_gibytes: 256
+    memory_bandwidth_gbytes_per_s: 119.4
+    efficiency: 0.6
+    launch_overhead_us: 1
+topology:
+  link: {bandwidth_gbytes_per_s: 7, latency_us: 2}  # InfiniBand, one port a node
+  children:
+    - name: node
+      count: 16
+      link: {bandwidth_gbytes_per_s: 15.75, latency_us: 5}
+      host: {type: E5-2680v2, link: {bandwidth_gbytes_per_s: 15.75, latency_us: 5}}
+      children:
+        - name: board
+          count: 2
+          link: {bandwidth_gbytes_per_s: 15.75, latency_us: 5}
+          children:
+            - {name: gpu, count: 2, type: K80}
+)";
+
+// NVIDIA's DGX-1 with Tesla V100 system architecture white paper: two E5-2698 v4 (20 cores, 2.2 GHz, 32 float32 operations a cycle,
+// 76.8 GB/s each; 512 GB together) joined by two QPI links of 19.2 GB/s each way, two PCIe 3 x16 switches a socket, two GPUs a switch;
+// the two sockets are one host here. Tesla V100 SXM2 data sheet: 7.8, 15.7 and, with tensor cores, 125 TFLOP/s, 16 or 32 GB at 900 GB/s,
+// NVLinks of 25 GB/s each way.
+constexpr std::string_view kDgx1 = R"(name: {name}
+device_types:
+  V100:
+    kind: gpu
+    peak_tflop_per_s: {float32: 15.7, float64: 7.8, float16: 125}
+    memory_gibytes: {count}
+    memory_bandwidth_gbytes_per_s: 900
+    efficiency: 0.7        # nominal
+    launch_overhead_us: 4  # nominal
+  E5-2698v4:
+    kind: cpu
+    peak_tflop_per_s: {float32: 2.82, float64: 1.41}
+    memory_gibytes: 512
+    memory_bandwidth_gbytes_per_s: 153.6
+    efficiency: 0.6
+    launch_overhead_us: 1
+topology:
+  link: {bandwidth_gbytes_per_s: 38.4, latency_us: 1}  # QPI
+  host: {type: E5-2698v4, link: {bandwidth_gbytes_per_s: 63, latency_us: 1}}  # four PCIe links
+  children:
+    - name: socket
+      count: 2
+      link: {bandwidth_gbytes_per_s: 15.75, latency_us: 5}
+      children:
+        - name: switch
+          count: 2
+          link: {bandwidth_gbytes_per_s: 15.75, latency_us: 5}
+          children:
+            - {name: gpu, count: 2, type: V100}
+links:  # NVLink, the hybrid cube mesh: one or two links a pair
+)";
+
 // Nominal figures, the same on every machine, so that plans are; `partita profile` is there to measure.
 constexpr std::string_view kLocal = R"(name: local:{count}
 device_types:
@@ -95,23 +197,55 @@ std::string fill(std::string_view text, std::string_view name, int count) {
   return out;
 }
 
+std::string wire(const std::string& a, const std::string& b, int gbytes_per_s) {
+  return fmt::format("  - {{between: [{}, {}], bandwidth_gbytes_per_s: {}, latency_us: 1}}\n", a, b, gbytes_per_s);
+}
+
+std::string flexflow_p100() {
+  std::string out(kFlexFlowP100);
+  for (int node = 0; node < 4; ++node)
+    for (int a = 0; a < 4; ++a)
+      for (int b = a + 1; b < 4; ++b) out += wire(fmt::format("node{}.gpu{}", node, a), fmt::format("node{}.gpu{}", node, b), 20);
+  return out;
+}
+
+std::string dgx1(std::string_view name, int memory_gibytes) {
+  // Links between GPUs a and b: the white paper's figure of the topology, as `nvidia-smi topo -m` prints it. Six a GPU.
+  struct {
+    int a, b, links;
+  } constexpr kMesh[] = {{0, 1, 1}, {0, 2, 1}, {0, 3, 2}, {0, 4, 2}, {1, 2, 2}, {1, 3, 1}, {1, 5, 2}, {2, 3, 2},
+                         {2, 6, 1}, {3, 7, 1}, {4, 5, 1}, {4, 6, 1}, {4, 7, 2}, {5, 6, 2}, {5, 7, 1}, {6, 7, 2}};
+  auto gpu = [](int i) { return fmt::format("socket{}.switch{}.gpu{}", i / 4, i / 2 % 2, i % 2); };
+  std::string out = fill(kDgx1, name, memory_gibytes);
+  for (const auto& pair : kMesh) out += wire(gpu(pair.a), gpu(pair.b), 25 * pair.links);
+  return out;
+}
+
+// Those that take no count.
+std::optional<std::string> fixed_preset(std::string_view name) {
+  if (name == "p2.8xlarge") return std::string(kP2);
+  if (name == "flexflow-p100") return flexflow_p100();
+  if (name == "flexflow-k80") return std::string(kFlexFlowK80);
+  if (name == "dgx-1") return dgx1(name, 16);
+  if (name == "dgx-1-32gb") return dgx1(name, 32);
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> preset_text(std::string_view reference) {
   size_t colon = reference.find(':');
   std::string_view base = reference.substr(0, colon);
-  if (base != "p2.8xlarge" && base != "dgx-h100" && base != "local") return std::nullopt;
+  std::optional<std::string> fixed = fixed_preset(base);
+  if (fixed && colon != std::string_view::npos) fail("cluster '{}': {} takes no count; use --devices to keep fewer devices", reference, base);
+  if (fixed) return fixed;
+  if (base != "dgx-h100" && base != "local") return std::nullopt;
   int count = 1;
   if (colon != std::string_view::npos) {
     std::string_view digits = reference.substr(colon + 1);
     auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
     if (error != std::errc() || end != digits.data() + digits.size() || count < 1 || count > 1024)
       fail("cluster '{}': '{}' is not a count from 1 to 1024; write for example {}:4", reference, digits, base);
-  }
-  if (base == "p2.8xlarge") {
-    if (colon != std::string_view::npos)
-      fail("cluster '{}': p2.8xlarge takes no count; use --devices to keep fewer than its 8 devices", reference);
-    return std::string(kP2);
   }
   if (base == "dgx-h100") return fill(kDgx, reference, count);
   if (colon == std::string_view::npos) fail("cluster 'local' needs a number of devices; write for example local:4");
@@ -120,6 +254,10 @@ std::optional<std::string> preset_text(std::string_view reference) {
 
 std::vector<ClusterPreset> cluster_presets() {
   return {{"p2.8xlarge", "Amazon EC2: 8 K80 halves, 2 a board, on PCIe switches (Tofu's and SoyBean's machine)"},
+          {"flexflow-p100", "4 nodes of 4 P100 on NVLink, 100 Gb/s InfiniBand (FlexFlow's)"},
+          {"flexflow-k80", "16 nodes of 4 K80 halves on PCIe switches, 56 Gb/s InfiniBand (FlexFlow's)"},
+          {"dgx-1", "8 V100 of 16 GB in NVLink's hybrid cube mesh"},
+          {"dgx-1-32gb", "the same with 32 GB"},
           {"dgx-h100", "8 H100 on NVLink; dgx-h100:N is N nodes, joined by InfiniBand"},
           {"local:N", "N devices on this machine, with nominal figures"}};
 }

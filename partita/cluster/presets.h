@@ -6,8 +6,8 @@
 
 namespace partita {
 
-// The YAML of "p2.8xlarge", "dgx-h100", "dgx-h100:N" or "local:N"; empty if `reference` is none of them. Bad input if the
-// count is not a positive number.
+// The YAML of a preset of cluster_presets(); empty if `reference` is none of them. Bad input if the count (dgx-h100:N, local:N) is
+// not a positive number, or stands where none is taken.
 std::optional<std::string> preset_text(std::string_view reference);
 
 }  // namespace partita
