@@ -117,8 +117,16 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   train->add_option("--verify", a.verify, "serial: run unsharded too, and compare")->check(CLI::IsMember({"serial"}));
   train->add_option("--log", a.log, "one JSON object a step");
   train->add_option("--trace", a.trace, "Chrome trace of the first steps");
-  CLI::App* check = command("check", "judge a plan, independently of what made it");
-  check->add_option("PLAN", a.target)->required();
+  CLI::App* check = command("check", "judge a plan, or the proof of a bound, independently of what made it");
+  check->add_option("PLAN|PROBLEM", a.target)->required();
+  check->add_option("--bound", a.bound, "a proof that `solve PROBLEM --write-bound` wrote");
+  CLI::App* solve = command("solve", "a sharding problem in the public IOPDDL format");
+  solve->add_option("PROBLEM", a.target, ".json or .json.gz")->required();
+  solve->add_option("--time-limit", raw.time_limit, "seconds from the start of the program")->check(CLI::PositiveNumber);
+  solve->add_option("--max-steps", raw.max_steps, "steps for the search")->check(CLI::NonNegativeNumber);
+  solve->add_option("--seed", a.request.seed, "of everything random");
+  solve->add_option("-o", a.output, "write the list of choices here");
+  solve->add_option("--write-bound", a.write_bound, "write the lower bound's proof here: .json or .json.gz; see `check --bound`");
   CLI::App* tdl = command("tdl", "analyse a description");
   tdl->add_option("TEXT", a.target)->required();
   tdl->add_option("--shape", a.shapes, "an operand's shape: a=8,4 (else small extents are chosen)")->allow_extra_args(false);

@@ -14,6 +14,7 @@ struct Arguments {
   Request request;
   bool json = false, nodes = false, verbose = false, no_shuffle = false;
   std::string output;           // -o
+  std::string write_bound, bound;  // certificates: solve --write-bound, check --bound
   std::string trace;            // --trace
   std::string inputs;           // --inputs
   std::string data, test_data, weights, save, log;

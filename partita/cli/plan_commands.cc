@@ -148,6 +148,7 @@ int compare_command(const Arguments& a) {
 }
 
 int check_command(const Arguments& a) {
+  if (!a.bound.empty()) return check_bound_command(a);
   Runner runner;
   Planned p = open_plan(a.target, runner);
   if (a.json)

@@ -1,0 +1,138 @@
+// solve, and check --bound.
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "partita/base/error.h"
+#include "partita/cli/commands.h"
+#include "partita/network/problem.h"
+#include "partita/runtime/array_file.h"
+#include "partita/solver/solver.h"
+
+namespace partita {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+const Clock::time_point kProcessStart = Clock::now();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kToFinish_s = 0.3;  // of the time limit, for what comes after the search
+
+std::atomic<bool> interrupted{false};
+void on_interrupt(int) {
+  interrupted = true;
+  std::signal(SIGINT, SIG_DFL);  // a second Ctrl-C ends at once
+}
+
+double seconds() { return std::chrono::duration<double>(Clock::now() - kProcessStart).count(); }
+
+std::string list_of(const std::optional<solver::Assignment>& solution) {
+  return solution ? fmt::format("[{}]", fmt::join(*solution, ", ")) : "[]";
+}
+
+std::string or_dash(const std::optional<solver::Wide>& value) { return value ? solver::to_string(*value) : "-"; }
+
+// Relative; infinite without a bound.
+double gap_of(const solver::Wide& cost, const std::optional<solver::Wide>& bound) {
+  if (!bound) return kInfinity;
+  if (cost <= *bound) return 0;
+  return static_cast<double>(cost - *bound) / std::max(1.0, std::abs(static_cast<double>(cost)));
+}
+
+// A line a second, and one for what changed last.
+class ProgressLines {
+ public:
+  void operator()(const solver::Progress& p) {
+    const double now = seconds();
+    if (now - last_ < 1) return;
+    last_ = now;
+    const double gap = p.cost ? gap_of(*p.cost, p.bound) : kInfinity;
+    fmt::print(stderr, "{:7.1f} s  cost {}  bound {}  gap {}\n", now, or_dash(p.cost), or_dash(p.bound), gap < kInfinity ? fmt::format("{:.2f}%", 100 * gap) : "-");
+  }
+
+ private:
+  double last_ = -1;
+};
+
+// A number of JSON where it fits one, else its digits.
+Json number(const solver::Wide& value) {
+  if (value >= INT64_MIN && value <= INT64_MAX) return static_cast<int64_t>(value);
+  return solver::to_string(value);
+}
+
+void print_result(const Arguments& a, const solver::Network& network, const solver::Result& r) {
+  const bool found = r.solution.has_value();
+  std::optional<solver::Wide> peak;
+  double gap = kInfinity;
+  if (found) {
+    peak = solver::evaluate(network, *r.solution).peak;
+    gap = gap_of(r.cost, r.bound);
+  }
+  if (a.json) {
+    Json json = {{"problem", a.target}, {"status", std::string(name_of(r.status))}};
+    if (found) json["cost"] = number(r.cost);
+    if (peak) json["peak_usage"] = number(*peak);
+    if (network.limit) json["usage_limit"] = *network.limit;
+    if (r.bound) json["lower_bound"] = number(*r.bound);
+    if (gap < kInfinity) json["gap"] = gap;
+    json["seconds"] = seconds();
+    json["counters"] = r.counters;
+    json["solution"] = r.solution.value_or(solver::Assignment{});
+    print_json(std::move(json));
+    return;
+  }
+  if (found) {
+    fmt::print("cost   {}\n", solver::to_string(r.cost));
+    if (peak) fmt::print("peak   {}{}\n", solver::to_string(*peak), network.limit ? fmt::format(" of {}", *network.limit) : "");
+  }
+  if (r.bound) fmt::print("bound  {}{}\n", solver::to_string(*r.bound), gap < kInfinity ? fmt::format(", gap {:.4f}%", 100 * gap) : "");
+  fmt::print("{} after {:.1f} s\n{}\n", name_of(r.status), seconds(), list_of(r.solution));
+}
+
+}  // namespace
+
+int solve_command(const Arguments& a) {
+  for (const std::string& path : {a.output, a.write_bound}) expect_writable(path);
+  const solver::Network network = solver::read_problem(a.target);
+  solver::Options options;
+  const auto& budget = a.request.budget;
+  if (budget.seconds) options.deadline = kProcessStart + std::chrono::microseconds(static_cast<int64_t>(1e6 * std::max(0.0, *budget.seconds - std::min(kToFinish_s, 0.1 * *budget.seconds))));
+  options.max_steps = budget.steps;
+  options.seed = a.request.seed;
+  options.stop = &interrupted;
+  options.progress = ProgressLines();
+  std::signal(SIGINT, on_interrupt);
+  const solver::Result r = solver::solve(network, options);
+  std::signal(SIGINT, SIG_DFL);
+  if (!a.output.empty()) write_file(a.output, list_of(r.solution) + "\n");
+  if (!a.write_bound.empty()) {
+    if (r.certificate.leaves.empty()) fmt::print(stderr, "no bound was proved: {} is not written\n", a.write_bound);
+    else solver::write_text(a.write_bound, print_certificate(r.certificate));
+  }
+  print_result(a, network, r);
+  if (r.solution) return 0;
+  if (r.status == solver::Status::kInfeasible) return static_cast<int>(ExitCode::kInfeasible);
+  return static_cast<int>(interrupted ? ExitCode::kInterrupted : ExitCode::kTimeLimit);
+}
+
+int check_bound_command(const Arguments& a) {
+  const solver::Network network = solver::read_problem(a.target);
+  const auto bound = solver::check(network, solver::parse_certificate(solver::read_text(a.bound), a.bound));
+  if (a.json) {
+    Json json = {{"problem", a.target}, {"infeasible", !bound}};
+    if (bound) json["lower_bound"] = number(*bound);
+    print_json(std::move(json));
+  } else if (bound) {
+    fmt::print("{}: proved; no solution of {} costs less than {}\n", a.bound, a.target, solver::to_string(*bound));
+  } else {
+    fmt::print("{}: proved; {} has no solution\n", a.bound, a.target);
+  }
+  return 0;
+}
+
+}  // namespace partita

@@ -1,0 +1,214 @@
+#include "partita/network/problem.h"
+
+#include <zlib.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "partita/base/error.h"
+
+namespace partita::solver {
+
+namespace {
+
+using Rows = std::vector<std::vector<int64_t>>;
+
+// The parser's events, into rows by path. What is under other keys is passed over.
+class Reader : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit Reader(const std::string& file) : file_(file) {
+    for (const char* path : {kIntervals, kCosts, kUsages, kEdgeNodes, kEdgeCosts}) rows_[path];
+  }
+
+  Network network() {
+    for (const auto& [path, found] : rows_)
+      if (!found.seen) fail("{}: the key {} is missing", file_, path);
+    Rows &intervals = rows_[kIntervals].rows, &costs = rows_[kCosts].rows, &usages = rows_[kUsages].rows;
+    Rows &nodes = rows_[kEdgeNodes].rows, &tables = rows_[kEdgeCosts].rows;
+    expect_length(kIntervals, intervals.size(), costs.size(), "nodes");
+    expect_length(kUsages, usages.size(), costs.size(), "nodes");
+    expect_length(kEdgeCosts, tables.size(), nodes.size(), "edges");
+    Network n;
+    n.limit = limit_;
+    for (size_t v = 0; v < costs.size(); ++v) {
+      if (costs[v].empty()) fail("{}: {}[{}] is empty: every node needs a strategy", file_, kCosts, v);
+      if (intervals[v].size() != 2) fail("{}: {}[{}] has {} numbers, not 2", file_, kIntervals, v, intervals[v].size());
+      if (usages[v].size() != costs[v].size()) fail("{}: {}[{}] has {} values, {}[{}] has {}", file_, kUsages, v, usages[v].size(), kCosts, v, costs[v].size());
+      for (size_t s = 0; s < usages[v].size(); ++s)
+        if (usages[v][s] < 0) fail("{}: {}[{}][{}] is negative: {}", file_, kUsages, v, s, usages[v][s]);
+      n.uses.push_back({static_cast<int>(v), intervals[v][0], intervals[v][1], std::move(usages[v])});
+    }
+    n.costs = std::move(costs);
+    for (size_t e = 0; e < nodes.size(); ++e) add_edge(n, e, nodes[e], std::move(tables[e]));
+    return n;
+  }
+
+  bool null() override { return at_limit() ? set_limit(std::nullopt) : scalar("null"); }
+  bool boolean(bool) override { return scalar("a truth value"); }
+  bool number_integer(number_integer_t value) override { return number(value); }
+  bool number_unsigned(number_unsigned_t value) override {
+    if (value > static_cast<uint64_t>(INT64_MAX)) return scalar(fmt::format("{}, which does not fit into 64 bits", value));
+    return number(static_cast<int64_t>(value));
+  }
+  bool number_float(number_float_t, const string_t& text) override { return scalar(text + ", not an integer"); }
+  bool string(string_t&) override { return scalar("a string"); }
+  bool binary(binary_t&) override { return scalar("binary"); }
+  bool key(string_t& name) override {
+    keys_.back() = name;
+    path_.clear();
+    for (const std::string& k : keys_) path_ += (path_.empty() ? "" : ".") + k;
+    auto it = arrays_ == 0 ? rows_.find(path_) : rows_.end();
+    current_ = it == rows_.end() ? nullptr : &it->second;
+    if (current_ && current_->seen) fail("{}: the key {} comes twice", file_, path_);
+    if (at_limit() && std::exchange(limit_seen_, true)) fail("{}: the key {} comes twice", file_, path_);
+    return true;
+  }
+  bool start_object(size_t) override {
+    if (current_ || at_limit()) scalar("an object");
+    if (keys_.empty() && arrays_ > 0) fail("{}: the file is a list, not an object with the key problem", file_);
+    keys_.push_back("");
+    return true;
+  }
+  bool end_object() override {
+    keys_.pop_back();
+    current_ = nullptr;
+    path_.clear();
+    return true;
+  }
+  bool start_array(size_t) override {
+    if (at_limit()) scalar("a list");
+    ++arrays_;
+    if (!current_) return true;
+    current_->seen = true;
+    if (arrays_ == 2) current_->rows.emplace_back();
+    if (arrays_ > 2) scalar("a list");
+    return true;
+  }
+  bool end_array() override {
+    if (--arrays_ == 0) current_ = nullptr;
+    return true;
+  }
+  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception& e) override {
+    fail("{}: is not JSON: byte {}: {}", file_, position, e.what());
+  }
+
+ private:
+  static constexpr const char* kIntervals = "problem.nodes.intervals";
+  static constexpr const char* kCosts = "problem.nodes.costs";
+  static constexpr const char* kUsages = "problem.nodes.usages";
+  static constexpr const char* kEdgeNodes = "problem.edges.nodes";
+  static constexpr const char* kEdgeCosts = "problem.edges.costs";
+
+  bool at_limit() const { return arrays_ == 0 && path_ == "problem.usage_limit"; }
+  bool set_limit(std::optional<int64_t> limit) {
+    limit_ = limit;
+    path_.clear();
+    return true;
+  }
+  std::string place() const {
+    if (!current_) return path_;
+    const Rows& rows = current_->rows;
+    if (arrays_ == 0) return path_;
+    if (arrays_ == 1) return fmt::format("{}[{}]", path_, rows.size());
+    return fmt::format("{}[{}][{}]", path_, rows.size() - 1, rows.back().size());
+  }
+  bool number(int64_t value) {
+    if (at_limit()) return set_limit(value);
+    if (!current_) return true;
+    if (arrays_ != 2) return scalar(fmt::to_string(value));
+    current_->rows.back().push_back(value);
+    return true;
+  }
+  // Something that is not what belongs here; elsewhere it is passed over.
+  bool scalar(const std::string& what) const {
+    if (current_ || at_limit()) fail("{}: {} is {}; {} belongs there", file_, place(), what, at_limit() || arrays_ >= 2 ? "an integer" : "a list");
+    return true;
+  }
+  void expect_length(const char* path, size_t length, size_t expected, const char* what) const {
+    if (length != expected) fail("{}: {} has {} rows for {} {}", file_, path, length, expected, what);
+  }
+  void add_edge(Network& n, size_t e, const std::vector<int64_t>& nodes, Table table) {
+    Network::Edge edge;
+    if (nodes.empty()) fail("{}: {}[{}] is empty", file_, kEdgeNodes, e);
+    size_t size = 1;
+    for (int64_t v : nodes) {
+      if (v < 0 || v >= n.variables()) fail("{}: {}[{}] names node {}; there are {}", file_, kEdgeNodes, e, v, n.variables());
+      if (__builtin_mul_overflow(size, n.costs[v].size(), &size)) fail("{}: {}[{}] is over too many strategies", file_, kEdgeNodes, e);
+      edge.variables.push_back(static_cast<int>(v));
+    }
+    if (table.size() != size) fail("{}: {}[{}] has {} costs; its nodes' strategies make {}", file_, kEdgeCosts, e, table.size(), size);
+    const size_t hash = std::hash<std::string_view>()({reinterpret_cast<const char*>(table.data()), table.size() * sizeof(int64_t)});
+    for (auto [it, end] = tables_.equal_range(hash); it != end && !edge.table; ++it)
+      if (*it->second == table) edge.table = it->second;
+    if (!edge.table) tables_.emplace(hash, edge.table = std::make_shared<const Table>(std::move(table)));
+    n.edges.push_back(std::move(edge));
+  }
+
+  struct Found {
+    bool seen = false;
+    Rows rows;
+  };
+  std::string file_;
+  std::map<std::string, Found> rows_;
+  std::vector<std::string> keys_;  // of the objects that are open
+  std::string path_;
+  Found* current_ = nullptr;
+  int arrays_ = 0;                 // that are open
+  std::optional<int64_t> limit_;
+  bool limit_seen_ = false;
+  std::unordered_multimap<size_t, std::shared_ptr<const Table>> tables_;
+};
+
+}  // namespace
+
+Network parse_problem(const std::string& json, const std::string& file) {
+  Reader reader(file);
+  nlohmann::json::sax_parse(json, &reader);
+  return reader.network();
+}
+
+Network read_problem(const std::string& path) { return parse_problem(read_text(path), path); }
+
+std::string read_text(const std::string& path) {
+  if (FILE* file = std::fopen(path.c_str(), "rb")) std::fclose(file);
+  else fail("{}: cannot be read: {}", path, std::strerror(errno));
+  gzFile file = gzopen(path.c_str(), "rb");
+  if (!file) fail("{}: cannot be read", path);
+  gzbuffer(file, 1 << 18);
+  std::string text;
+  constexpr size_t kPiece = 1 << 20;
+  int got = 0;
+  do {
+    const size_t before = text.size();
+    text.resize(before + kPiece);
+    got = gzread(file, text.data() + before, kPiece);
+    text.resize(before + std::max(got, 0));
+  } while (got > 0);
+  int error = Z_OK;
+  gzerror(file, &error);
+  if (gzclose(file) != Z_OK || got < 0 || (error != Z_OK && error != Z_STREAM_END)) fail("{}: is cut off, or broken: it does not unpack beyond byte {}", path, text.size());
+  return text;
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  const std::string partial = path + ".partial";
+  gzFile file = gzopen(partial.c_str(), path.ends_with(".gz") ? "wb" : "wbT");
+  if (!file) fail("{}: cannot be written: {}", path, std::strerror(errno));
+  bool good = true;
+  constexpr size_t kPiece = 1 << 24;
+  for (size_t at = 0; at < text.size() && good; at += kPiece) {
+    const auto length = static_cast<unsigned>(std::min(kPiece, text.size() - at));
+    good = gzwrite(file, text.data() + at, length) == static_cast<int>(length);
+  }
+  good = gzclose(file) == Z_OK && good;
+  if (!good || std::rename(partial.c_str(), path.c_str()) != 0) {
+    std::remove(partial.c_str());
+    fail("{}: cannot be written", path);
+  }
+}
+
+}  // namespace partita::solver

@@ -1,0 +1,79 @@
+// Local search by blocks: a block of variables that the network's pairs join to trees is set to its exact minimum while the others
+// stay (tree-structured block coordinate descent), the limit being kept by prices on the times that a block would break.
+#pragma once
+#include <functional>
+
+#include "partita/base/rng.h"
+#include "partita/solver/model.h"
+#include "partita/solver/profile.h"
+
+namespace partita::solver {
+
+class Blocks {
+ public:
+  // Values that are not alive are never taken; every variable has one that is. `model` must stay.
+  Blocks(const Model& model, const Alive& alive, uint64_t seed);
+
+  const Assignment& assignment() const { return x_; }
+  double cost() const { return cost_; }  // forbidden costs count as a large penalty
+  bool feasible() const { return cost_ < penalty_ / 2 && (!m_.limited || profile_.most() <= m_.limit); }
+  int64_t work() const { return work_; }  // table entries looked at
+
+  void set(const Assignment& x);
+  // Per kept time: what a move reckons a unit of use with.
+  void set_prices(const std::vector<double>& prices);
+  // One random forest that spans as much of the network as it can, set to its minimum, prices included, the limit not.
+  void forest_move();
+  // Forest moves, while prices rise where the limit is broken and fall elsewhere, from the prices that are set. Stops at the first
+  // feasible state, after `rounds`, or when told to.
+  bool find_feasible(int rounds, const std::function<bool()>& stop);
+  // From a feasible state to better ones: blocks of up to `size` variables, until `work` entries have been looked at. A block
+  // may make the cost worse by less than `tolerance`.
+  void improve(int size, int64_t work, double tolerance, const std::function<bool()>& stop);
+
+ private:
+  struct Member {
+    int variable = 0;
+    int parent = -1;             // member
+    Model::Neighbour up;         // towards the parent
+    size_t at = 0;               // of its beliefs
+  };
+  struct Overlay {
+    int time = 0;
+    double price = 0;
+  };
+
+  double price(int v, int x) const;
+  const double* rows(const Model::Neighbour& n) const;  // [own][other] of the softened table
+  double pair_cost(const Model::Neighbour& n, int own, int other) const;
+  void start_block();
+  void join(int v, int parent, const Model::Neighbour& up);
+  void grow(int seed, size_t size);
+  int companion();
+  void fill_base(double price_weight);
+  void minimise(const std::vector<Overlay>& overlay);
+  double change() const;
+  void load(int sign);
+  bool try_block(double price_weight, double tolerance);
+
+  const Model& m_;
+  std::vector<double> unary_;
+  std::vector<PairTable> tables_;
+  double penalty_ = 1;
+  Rng rng_;
+  Assignment x_;
+  double cost_ = 0;
+  Profile profile_;
+  std::vector<double> prices_, price_sums_;
+  int64_t work_ = 0;
+
+  // The block in hand.
+  std::vector<Member> members_;          // parents first
+  std::vector<int> member_of_, touched_; // [variable]: its member or -1; how many members it neighbours
+  std::vector<int> touched_list_;
+  std::vector<std::pair<int, Model::Neighbour>> frontier_;  // (member, the way from the candidate to it)
+  std::vector<double> base_, belief_, scratch_;
+  std::vector<int> choice_;              // [member]
+};
+
+}  // namespace partita::solver

@@ -1,0 +1,207 @@
+#include "partita/solver/branch.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "partita/base/error.h"
+
+namespace partita::solver {
+
+namespace {
+
+constexpr int64_t kStoredMost = 60'000'000;  // numbers in all parts' messages
+constexpr int kStalePasses = 20;
+
+}  // namespace
+
+Branch::Branch(const Model& model, const LeafJudge& judge, const Alive& alive) : m_(model), judge_(judge), dual_(model) {
+  Part root;
+  root.alive = alive;
+  root.state = dual_.state();
+  stored_ = static_cast<int64_t>(root.state.messages.size());
+  open_.push_back(std::move(root));
+  loaded_ = open_.end();
+}
+
+double Branch::bound() const {
+  double bound = closed_bound_ ? static_cast<double>(*closed_bound_) : kInfinity;
+  for (const Part& p : open_) bound = std::min(bound, p.bound);
+  return bound;
+}
+
+void Branch::load(Parts::iterator part) {
+  if (loaded_ == part) return;
+  dual_.set(part->state, part->alive);
+  loaded_ = part;
+}
+
+void Branch::one_pass(Part& part, const std::optional<Wide>& incumbent) {
+  constexpr int kBeforePrices = 15;  // passes, so that messages tell prices where to go
+  constexpr double kShrink = 0.7, kShrinkAfterFall = 0.6, kNextToNothing = 1e-3, kFall = 0.2, kGuessedGap = 0.1;
+  const double bound = dual_.pass();
+  ++passes_, ++part.passes;
+  work_ += 2 * m_.entries + m_.offset.back();
+  const double target = incumbent ? static_cast<double>(*incumbent) : std::max(part.bound, bound) + kGuessedGap * std::max(1.0, std::abs(bound));
+  const double gap = std::max(target - std::max(part.bound, bound), 1e-3 * std::max(1.0, std::abs(target)));
+  if (bound > part.bound) {
+    if (bound > part.bound + kNextToNothing * gap) part.stale = 0;
+    else ++part.stale;
+    part.bound = bound;
+    part.state = dual_.state();
+  } else {
+    ++part.stale;
+  }
+  if (part.passes <= kBeforePrices && part.decisions.empty()) return;
+  if (part.bound - bound > kFall * gap) {
+    dual_.set(part.state, part.alive);
+    part.rate *= kShrinkAfterFall;
+    return;
+  }
+  if (part.stale > kStalePasses) part.rate *= kShrink, part.stale = 0, ++part.shrinks;
+  dual_.move_prices(target, part.bound, part.rate);
+}
+
+bool Branch::stalled(const Part& part) const {
+  const int most_shrinks = !m_.limited ? 1 : part.decisions.empty() ? 10 : 3;
+  return part.shrinks >= most_shrinks;
+}
+
+// Whether the part is proved to hold nothing better. It is only tried where the bound in doubles is near, unless it must be.
+bool Branch::closes(const Part& part, const std::optional<Wide>& incumbent, bool must) {
+  constexpr double kRounding = 1e-9;
+  constexpr int kTryNearEvery = 8;
+  const double needed = static_cast<double>(incumbent.value_or(m_.most)) - 1, near = kRounding * std::max(1.0, std::abs(needed));
+  if (!must && (part.bound < needed - near || (part.bound < needed + near && part.passes % kTryNearEvery != 0))) return false;
+  const Dual::State now = dual_.state();
+  dual_.set(part.state, part.alive);
+  Certificate::Leaf leaf = dual_.leaf();
+  leaf.decisions = part.decisions;
+  if (must) leaf.multipliers.clear();  // nothing is open: prices only take from what the one choice costs
+  dual_.set(now, part.alive);
+  const std::optional<Wide> bound = judge_.bound(leaf);
+  if (bound && (!incumbent || *bound < *incumbent)) return false;
+  if (bound && (!closed_bound_ || *bound < *closed_bound_)) closed_bound_ = bound;
+  closed_.push_back(std::move(leaf));
+  return true;
+}
+
+int Branch::branching_variable(const Part& part) const {
+  auto open = [&](int v) { return std::count(&part.alive[m_.offset[v]], &part.alive[m_.offset[v]] + m_.domain(v), 1) > 1; };
+  const std::vector<double> slacks = dual_.slacks();
+  double total = 0;
+  int best = -1;
+  for (int v = 0; v < m_.originals; ++v) {
+    total += slacks[v];
+    if (open(v) && (best < 0 || slacks[v] > slacks[best])) best = v;
+  }
+  if (best < 0 || !m_.limited || slacks[best] > 1e-6 * std::max(1.0, std::abs(part.bound)) / m_.originals) return best;
+  // The choice agrees with itself: it is the limit that it breaks, or the prices that it does not use up.
+  std::vector<double> load(m_.times.size() + 1, 0);
+  for (int v = 0; v < m_.variables(); ++v)
+    for (const Model::Use& u : m_.uses[v]) {
+      const auto amount = static_cast<double>(u.amounts[dual_.rounded()[v]]);
+      load[u.lower] += amount, load[u.upper] -= amount;
+    }
+  size_t time = 0;
+  double worst = -kInfinity, now = 0;
+  for (size_t t = 0; t < m_.times.size(); ++t) {
+    now += load[t];
+    const double excess = now - static_cast<double>(m_.limit), score = excess > 0 ? 1e30 + excess : -excess * dual_.state().prices[t];
+    if (score > worst) worst = score, time = t;
+  }
+  double widest = -1;
+  for (int v = 0; v < m_.originals; ++v) {
+    if (!open(v)) continue;
+    for (const Model::Use& u : m_.uses[v]) {
+      if (static_cast<size_t>(u.lower) > time || static_cast<size_t>(u.upper) <= time) continue;
+      int64_t least = INT64_MAX, most = 0;
+      for (size_t x = 0; x < u.amounts.size(); ++x)
+        if (part.alive[m_.offset[v] + x]) least = std::min(least, u.amounts[x]), most = std::max(most, u.amounts[x]);
+      if (static_cast<double>(most - least) > widest && most > least) widest = static_cast<double>(most - least), best = v;
+    }
+  }
+  return best;
+}
+
+bool Branch::split(Parts::iterator part) {
+  dual_.set(part->state, part->alive);
+  loaded_ = part;
+  const double bound = dual_.pass();
+  ++passes_;
+  work_ += 2 * m_.entries + m_.offset.back();
+  if (bound > part->bound) part->bound = bound, part->state = dual_.state();
+  const int v = branching_variable(*part);
+  if (v < 0) return false;
+  const int chosen = dual_.rounded()[v];
+  std::vector<int> rest;  // values that are not alive too: the children partition the domain
+  for (int x = 0; x < m_.domain(v); ++x)
+    if (x != chosen) rest.push_back(x);
+  for (const std::vector<int>& values : {std::vector<int>{chosen}, rest}) {
+    Part child;
+    child.decisions = part->decisions;
+    child.decisions.push_back({v, values});
+    child.alive = part->alive;
+    for (int x = 0; x < m_.domain(v); ++x)
+      if (std::find(values.begin(), values.end(), x) == values.end()) child.alive[m_.offset[v] + x] = 0;
+    ++parts_;
+    if (!propagate(m_, child.alive)) {
+      closed_.push_back({1, child.decisions, {}, {}});
+      continue;
+    }
+    child.state = part->state;
+    child.bound = part->bound;
+    child.rate = std::max(part->rate, 0.05);
+    stored_ += static_cast<int64_t>(child.state.messages.size());
+    open_.push_back(std::move(child));
+  }
+  open_.erase(part);
+  loaded_ = open_.end();
+  full_ = stored_ > kStoredMost;
+  return true;
+}
+
+void Branch::close(Parts::iterator part) {
+  stored_ += static_cast<int64_t>(part->state.messages.size());
+  open_.erase(part);
+  loaded_ = open_.end();
+}
+
+void Branch::advance(int64_t work, std::optional<Wide> incumbent, const std::function<std::optional<Wide>(const Assignment&)>& found,
+                     const std::function<bool()>& stop) {
+  const int64_t end = work_ + work;
+  do {
+    auto worst = std::min_element(open_.begin(), open_.end(), [](const Part& a, const Part& b) { return a.bound < b.bound; });
+    if (worst == open_.end()) return;
+    load(worst);
+    for (int i = 0; i < kStalePasses && !stop() && (i == 0 || work_ < end); ++i) {
+      one_pass(*worst, incumbent);
+      incumbent = found(dual_.rounded());
+      if (closes(*worst, incumbent, false)) {
+        close(worst);
+        break;
+      }
+      if (!stalled(*worst)) continue;
+      worst->shrinks = 0;
+      if (full_ || split(worst)) break;
+      ensure(closes(*worst, incumbent, true), "a part with nothing open holds neither a solution nor a proof that it has none");
+      close(worst);
+      break;
+    }
+  } while (work_ < end && !stop() && !done());
+}
+
+Certificate Branch::certificate() {
+  Certificate c;
+  c.leaves = closed_;
+  c.bound = closed_bound_;
+  for (const Part& p : open_) {
+    dual_.set(p.state, p.alive);
+    c.leaves.push_back(dual_.leaf());
+    c.leaves.back().decisions = p.decisions;
+    if (const auto bound = judge_.bound(c.leaves.back()); bound && (!c.bound || *bound < *c.bound)) c.bound = bound;
+  }
+  loaded_ = open_.end();
+  return c;
+}
+
+}  // namespace partita::solver

@@ -1,0 +1,66 @@
+// Branch and bound on the dual: the part of the space that bounds the whole is worked on until passes bring next to nothing, then split.
+#pragma once
+#include <functional>
+#include <list>
+
+#include "partita/solver/dual.h"
+
+namespace partita::solver {
+
+class Branch {
+ public:
+  // Of one network; `alive` is what propagate() left. All must stay.
+  Branch(const Model& model, const LeafJudge& judge, const Alive& alive);
+
+  // Works for about `work` table entries, at least for one pass. `incumbent`: what a solution must be better than. Solutions that
+  // passes come by are given to `found`, which returns the incumbent then.
+  void advance(int64_t work, std::optional<Wide> incumbent, const std::function<std::optional<Wide>(const Assignment&)>& found,
+               const std::function<bool()>& stop);
+  // No part is open any more: the incumbent is the optimum; without one there is no solution.
+  bool done() const { return open_.empty(); }
+  size_t open_parts() const { return open_.size(); }
+  // A lower bound, up to rounding.
+  double bound() const;
+  // The latest pass's choice, and its prices.
+  const Assignment& rounded() const { return dual_.rounded(); }
+  const std::vector<double>& prices() const { return dual_.state().prices; }
+  int64_t parts() const { return parts_; }
+  int64_t passes() const { return passes_; }
+  int64_t work() const { return work_; }
+
+  // The proof as it stands: leaves of closed parts and of open ones, with the bound that the judge gives it.
+  Certificate certificate();
+
+ private:
+  struct Part {
+    std::vector<Certificate::Decision> decisions;
+    Alive alive;
+    Dual::State state;            // of the largest bound so far
+    double bound = -kInfinity;
+    double rate = 0.5;            // of steps of the prices
+    int passes = 0;
+    int stale = 0;                // passes in a row that brought next to nothing
+    int shrinks = 0;              // of the rate
+  };
+  using Parts = std::list<Part>;
+
+  void load(Parts::iterator part);
+  void one_pass(Part& part, const std::optional<Wide>& incumbent);
+  bool stalled(const Part& part) const;
+  bool closes(const Part& part, const std::optional<Wide>& incumbent, bool must);
+  void close(Parts::iterator part);
+  bool split(Parts::iterator part);
+  int branching_variable(const Part& part) const;
+
+  const Model& m_;
+  const LeafJudge& judge_;
+  Dual dual_;
+  Parts open_;
+  Parts::iterator loaded_;
+  std::vector<Certificate::Leaf> closed_;
+  std::optional<Wide> closed_bound_;  // the least of theirs
+  bool full_ = false;
+  int64_t parts_ = 1, passes_ = 0, work_ = 0, stored_ = 0;
+};
+
+}  // namespace partita::solver

@@ -1,0 +1,171 @@
+#include "partita/solver/dual.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace partita::solver {
+
+Dual::Dual(const Model& model) : m_(model), alive_(model.unary.size(), 1), rounded_(model.variables(), 0) {
+  std::vector<std::pair<size_t, size_t>> at;  // [pair]: of its messages at a and at b
+  size_t size = 0;
+  for (const Model::Pair& p : m_.pairs) {
+    at.push_back({size, size + m_.domain(p.a)});
+    size = at.back().second + m_.domain(p.b);
+  }
+  state_.messages.assign(size, 0);
+  state_.prices.assign(m_.times.size(), 0);
+  for (int v = 0; v < m_.variables(); ++v) {
+    first_end_.push_back(ends_.size());
+    backward_count_.push_back(0);
+    for (const Model::Neighbour& n : m_.neighbours[v]) {  // ascending: backward ones come first
+      const PairTable& t = m_.table(n.pair);
+      const auto [a, b] = at[n.pair];
+      ends_.push_back({n.first ? t.by_column.data() : t.by_row.data(), m_.domain(n.variable), n.first ? a : b, n.first ? b : a, n.variable, n.variable < v});
+      backward_count_[v] += n.variable < v;
+    }
+  }
+  first_end_.push_back(ends_.size());
+  base_ = beliefs_ = m_.unary;
+  direction_.assign(m_.times.size(), 0);
+}
+
+void Dual::set(State state, const Alive& alive) {
+  state_ = std::move(state);
+  alive_ = alive;
+  std::fill(direction_.begin(), direction_.end(), 0);
+}
+
+// Takes in what the pairs on the near side say, and hands an even share of all that is known to those on the far side.
+void Dual::sweep(int v, bool forwards) {
+  const int values = m_.domain(v), all = static_cast<int>(first_end_[v + 1] - first_end_[v]);
+  const int behind = forwards ? backward_count_[v] : all - backward_count_[v], ahead = all - behind;
+  double* belief = &beliefs_[m_.offset[v]];
+  const double* base = &base_[m_.offset[v]];
+  const char* alive = &alive_[m_.offset[v]];
+  for (int x = 0; x < values; ++x) belief[x] = alive[x] ? base[x] : kInfinity;
+  const End* ends = &ends_[first_end_[v]];
+  if (forwards) {  // the choice, beside choices already made
+    scratch_.assign(belief, belief + values);
+    for (int i = 0; i < all; ++i) {
+      const End& e = ends[i];
+      const double* add = e.backward ? e.table + static_cast<size_t>(rounded_[e.variable]) * values : &state_.messages[e.own];
+      for (int x = 0; x < values; ++x) scratch_[x] += add[x];
+    }
+    rounded_[v] = static_cast<int>(std::min_element(scratch_.begin(), scratch_.end()) - scratch_.begin());
+    if (!alive[rounded_[v]]) rounded_[v] = static_cast<int>(std::find(alive, alive + values, 1) - alive);
+  }
+  for (int i = 0; i < all; ++i) {
+    const End& e = ends[i];
+    double* own = &state_.messages[e.own];
+    if (e.backward == forwards) min_minus(e.table, &state_.messages[e.other], e.other_size, values, own);
+    for (int x = 0; x < values; ++x) belief[x] += own[x];
+  }
+  const double share = 1.0 / std::max({behind, ahead, 1});
+  for (int i = 0; i < all; ++i) {
+    const End& e = ends[i];
+    if (e.backward == forwards) continue;
+    double* own = &state_.messages[e.own];
+    for (int x = 0; x < values; ++x) own[x] = alive[x] ? own[x] - share * belief[x] : -kInfinity;
+  }
+  const int best = static_cast<int>(std::min_element(belief, belief + values) - belief);
+  bound_ += (1 - share * ahead) * belief[best];
+  for (const Model::Use& u : m_.uses[v]) {
+    load_[u.lower] += static_cast<double>(u.amounts[best]);
+    load_[u.upper] -= static_cast<double>(u.amounts[best]);
+  }
+}
+
+double Dual::pass() {
+  std::vector<double> sums(m_.times.size() + 1, 0);
+  for (size_t t = 0; t < m_.times.size(); ++t) sums[t + 1] = sums[t] + state_.prices[t];
+  base_ = m_.unary;
+  for (int v = 0; v < m_.variables(); ++v)
+    for (const Model::Use& u : m_.uses[v]) {
+      const double price = sums[u.upper] - sums[u.lower];
+      if (price > 0)
+        for (size_t x = 0; x < u.amounts.size(); ++x) base_[m_.offset[v] + x] += price * static_cast<double>(u.amounts[x]);
+    }
+  load_.assign(m_.times.size() + 1, 0);
+  for (int v = 0; v < m_.variables(); ++v) sweep(v, true);
+  bound_ = 0;
+  for (int v = m_.variables(); v-- > 0;) sweep(v, false);
+  return bound_ -= sums.back() * static_cast<double>(m_.limit);
+}
+
+void Dual::move_prices(double target, double best, double rate) {
+  constexpr double kMemory = 0.7;
+  double norm = 0, now = 0;
+  for (size_t t = 0; t < m_.times.size(); ++t) {
+    now += load_[t];
+    direction_[t] = kMemory * direction_[t] + (1 - kMemory) * (0.5 * now - static_cast<double>(m_.limit));
+    if (direction_[t] > 0 || state_.prices[t] > 0) norm += direction_[t] * direction_[t];
+  }
+  if (norm == 0 || target <= best) return;
+  const double step = rate * (target - best) / norm;
+  for (size_t t = 0; t < m_.times.size(); ++t) state_.prices[t] = std::max(0.0, state_.prices[t] + step * direction_[t]);
+}
+
+std::vector<double> Dual::slacks() const {
+  std::vector<double> slacks(m_.variables(), 0);
+  for (int v = 0; v < m_.variables(); ++v) {
+    const int values = m_.domain(v), x = rounded_[v];
+    std::vector<double> own(base_.begin() + m_.offset[v], base_.begin() + m_.offset[v + 1]);
+    for (size_t i = first_end_[v]; i < first_end_[v + 1]; ++i) {
+      const End& e = ends_[i];
+      for (int y = 0; y < values; ++y) own[y] += state_.messages[e.own + y];
+      if (e.backward) {  // after a pass the least of a pair's reparametrised costs is 0
+        const int other = rounded_[e.variable];
+        const double slack = e.table[static_cast<size_t>(other) * values + x] - state_.messages[e.own + x] - state_.messages[e.other + other];
+        slacks[v] += slack, slacks[e.variable] += slack;
+      }
+    }
+    double least = kInfinity;
+    for (int y = 0; y < values; ++y)
+      if (alive_[m_.offset[v] + y]) least = std::min(least, own[y]);
+    slacks[v] += own[x] - least;
+  }
+  return slacks;
+}
+
+int64_t Dual::scale() const {
+  constexpr double kRoom = 1.15e18;  // 2^60
+  double largest = 1;
+  for (double m : state_.messages)
+    if (std::isfinite(m)) largest = std::max(largest, std::abs(m));
+  for (double p : state_.prices) largest = std::max(largest, p);
+  int64_t scale = int64_t{1} << 20;
+  while (scale > 1 && largest * static_cast<double>(scale) > kRoom) scale /= 2;
+  return scale;
+}
+
+Certificate::Leaf Dual::leaf() const {
+  const int64_t scale = this->scale();
+  constexpr double kLargest = 4e18;
+  auto integer = [&](double value) { return std::isfinite(value) ? std::llrint(std::clamp(value * static_cast<double>(scale), -kLargest, kLargest)) : 0; };
+  Certificate::Leaf leaf;
+  leaf.scale = scale;
+  std::vector<Certificate::Message> joints;
+  for (const Model::Joint& j : m_.joints) joints.push_back({j.variables, std::vector<std::vector<int64_t>>(j.variables.size())});
+  auto end_of = [&](const End& e, int v) {
+    std::vector<int64_t> end(m_.domain(v));
+    for (int x = 0; x < m_.domain(v); ++x) end[x] = alive_[m_.offset[v] + x] ? integer(state_.messages[e.own + x]) : 0;
+    return end;
+  };
+  for (int v = 0; v < m_.originals; ++v)
+    for (size_t i = first_end_[v]; i < first_end_[v + 1]; ++i) {
+      const End& e = ends_[i];
+      if (e.variable >= m_.originals) {  // one of the factor's messages is the one to its tuples' variable at this end
+        const Model::Joint& j = m_.joints[e.variable - m_.originals];
+        joints[e.variable - m_.originals].ends[std::find(j.variables.begin(), j.variables.end(), v) - j.variables.begin()] = end_of(e, v);
+      } else if (!e.backward) {
+        End other{nullptr, 0, e.other, e.own, v, true};
+        leaf.messages.push_back({{v, e.variable}, {end_of(e, v), end_of(other, e.variable)}});
+      }
+    }
+  leaf.messages.insert(leaf.messages.end(), joints.begin(), joints.end());
+  for (size_t t = 0; t < m_.times.size(); ++t)
+    if (const int64_t price = integer(state_.prices[t]); price > 0) leaf.multipliers.push_back({m_.times[t], price});
+  return leaf;
+}
+
+}  // namespace partita::solver

@@ -1,0 +1,60 @@
+// The dual of a cost network's linear relaxation, by sequential reweighted message passing (Kolmogorov, "A new look at reweighted
+// message passing", 2015: TRW-S for pairs), with a multiplier per kept time for the limit (a price of use), raised and lowered along
+// smoothed subgradients. Every state proves a bound: messages and prices become a leaf of a certificate.
+#pragma once
+#include "partita/network/certificate.h"
+#include "partita/solver/model.h"
+
+namespace partita::solver {
+
+class Dual {
+ public:
+  explicit Dual(const Model& model);
+
+  // What may be carried over from one problem to another with fewer values alive.
+  struct State {
+    std::vector<double> messages, prices;
+  };
+  const State& state() const { return state_; }
+  void set(State state, const Alive& alive);
+
+  // A pass forwards and one backwards. Returns the bound then proved, up to rounding; infinite if nothing is alive.
+  double pass();
+  // Moves the prices, towards a bound of `target` at most. Call after pass().
+  void move_prices(double target, double best, double rate);
+
+  // The last pass's choice, each variable's beside those before it and the messages of those behind it.
+  const Assignment& rounded() const { return rounded_; }
+  // Of the last pass: how much dearer each value makes the bound at the least, as its own belief tells.
+  const std::vector<double>& beliefs() const { return beliefs_; }
+
+  // The proof as integers, at the largest power of two as scale, 2^20 at most, at which messages and prices fit comfortably.
+  Certificate::Leaf leaf() const;
+  // How far the last pass's choice is from what the bound reckons with, by variable: its own slack and that of its pairs.
+  std::vector<double> slacks() const;
+
+ private:
+  struct End {
+    const double* table = nullptr;  // [other][own]
+    int other_size = 0;
+    size_t own = 0, other = 0;      // of the messages at this end and at the other
+    int variable = 0;               // the other
+    bool backward = false;          // the other comes first
+  };
+  void sweep(int v, bool forwards);
+  int64_t scale() const;
+
+  const Model& m_;
+  Alive alive_;
+  State state_;
+  std::vector<size_t> first_end_;       // [variable]
+  std::vector<End> ends_;               // by variable, backward ones first
+  std::vector<int> backward_count_;     // [variable]
+  std::vector<double> base_, beliefs_;  // [value]: cost and price; all that is known of it
+  std::vector<double> direction_;       // [kept time]: smoothed use beyond the limit
+  std::vector<double> load_, scratch_;  // [kept time]; [a variable's value]
+  Assignment rounded_;
+  double bound_ = 0;
+};
+
+}  // namespace partita::solver

@@ -1,0 +1,300 @@
+#include "partita/solver/model.h"
+
+#include <algorithm>
+#include <map>
+
+namespace partita::solver {
+
+namespace {
+
+// An edge with each variable once, ascending; its table summed up anew unless it is as it stands, or turned over.
+struct Canonical {
+  std::vector<int> variables;
+  std::shared_ptr<const Table> table;
+  bool turned = false;
+};
+
+Canonical canonical(const Network& n, const Network::Edge& e) {
+  if (e.variables.size() == 2 && e.variables[0] != e.variables[1]) {
+    const bool turned = e.variables[0] > e.variables[1];
+    return {turned ? std::vector<int>{e.variables[1], e.variables[0]} : e.variables, e.table, turned};
+  }
+  Canonical c;
+  c.variables = e.variables;
+  std::sort(c.variables.begin(), c.variables.end());
+  c.variables.erase(std::unique(c.variables.begin(), c.variables.end()), c.variables.end());
+  Table table;
+  Assignment x(c.variables.size(), 0);
+  while (true) {
+    size_t index = 0;
+    for (int v : e.variables) index = index * n.costs[v].size() + x[std::lower_bound(c.variables.begin(), c.variables.end(), v) - c.variables.begin()];
+    table.push_back((*e.table)[index]);
+    int i = static_cast<int>(x.size()) - 1;
+    while (i >= 0 && ++x[i] == n.domain(c.variables[i])) x[i--] = 0;
+    if (i < 0) break;
+  }
+  c.table = std::make_shared<const Table>(std::move(table));
+  return c;
+}
+
+double as_double(int64_t cost) { return cost >= kForbidden ? kInfinity : static_cast<double>(cost); }
+
+Wide most_of(const Table& table) {
+  Wide most = 0;
+  bool any = false;
+  for (int64_t c : table)
+    if (c < kForbidden && (!any || c > most)) most = c, any = true;
+  return most;
+}
+
+class Compiler {
+ public:
+  explicit Compiler(const Network& network) : n_(network) {}
+
+  Model compile() {
+    m_.originals = n_.variables();
+    m_.offset = {0};
+    for (const Table& costs : n_.costs) add_variable(costs);
+    std::map<std::pair<int, int>, std::vector<std::pair<const Table*, bool>>> pairs;
+    for (const Network::Edge& e : n_.edges) {
+      m_.most += most_of(*e.table);
+      Canonical c = canonical(n_, e);
+      if (c.variables.size() == 1)
+        for (size_t x = 0; x < c.table->size(); ++x) m_.unary[m_.offset[c.variables[0]] + x] += as_double((*c.table)[x]);
+      else if (c.variables.size() == 2) pairs[{c.variables[0], c.variables[1]}].push_back({c.table.get(), c.turned});
+      else add_joint(c);
+      if (c.table != e.table) held_.push_back(c.table);
+    }
+    std::map<std::vector<std::pair<const Table*, bool>>, int> known;
+    for (auto& [ends, sources] : pairs) {
+      std::sort(sources.begin(), sources.end());
+      auto [it, fresh] = known.emplace(sources, static_cast<int>(m_.tables.size()));
+      if (fresh) m_.tables.push_back(merged(n_.domain(ends.first), n_.domain(ends.second), sources));
+      m_.pairs.push_back({ends.first, ends.second, it->second});
+    }
+    for (const Model::Joint& j : m_.joints) tie(j);
+    finish_pairs();
+    compile_uses();
+    return std::move(m_);
+  }
+
+ private:
+  void add_variable(const Table& costs) {
+    m_.offset.push_back(m_.offset.back() + static_cast<int>(costs.size()));
+    for (int64_t c : costs) m_.unary.push_back(as_double(c));
+    m_.most += most_of(costs);
+  }
+
+  void add_joint(const Canonical& c) {
+    for (Model::Joint& j : m_.joints)
+      if (j.variables == c.variables) {  // its tuples that this edge forbids become infinite
+        size_t k = m_.offset[j.joint];
+        for (const Assignment& x : j.tuples) {
+          size_t index = 0;
+          for (size_t i = 0; i < x.size(); ++i) index = index * n_.domain(c.variables[i]) + x[i];
+          m_.unary[k++] += as_double((*c.table)[index]);
+        }
+        return;
+      }
+    Model::Joint j{c.variables, static_cast<int>(m_.offset.size()) - 1, {}};
+    Assignment x(c.variables.size(), 0);
+    for (int64_t cost : *c.table) {
+      if (cost < kForbidden) {
+        j.tuples.push_back(x);
+        m_.unary.push_back(as_double(cost));
+      }
+      for (int i = static_cast<int>(x.size()) - 1; i >= 0 && ++x[i] == n_.domain(c.variables[i]); --i) x[i] = 0;
+    }
+    if (j.tuples.empty()) {  // a domain is never empty
+      j.tuples.push_back(Assignment(c.variables.size(), 0));
+      m_.unary.push_back(kInfinity);
+    }
+    m_.offset.push_back(static_cast<int>(m_.unary.size()));
+    m_.joints.push_back(std::move(j));
+  }
+
+  void tie(const Model::Joint& j) {
+    for (size_t i = 0; i < j.variables.size(); ++i) {
+      PairTable t{n_.domain(j.variables[i]), static_cast<int>(j.tuples.size()), {}, {}};
+      t.by_row.assign(static_cast<size_t>(t.rows) * t.columns, kInfinity);
+      for (size_t k = 0; k < j.tuples.size(); ++k) t.by_row[static_cast<size_t>(j.tuples[k][i]) * t.columns + k] = 0;
+      m_.pairs.push_back({j.variables[i], j.joint, static_cast<int>(m_.tables.size())});
+      m_.tables.push_back(std::move(t));
+    }
+  }
+
+  static PairTable merged(int rows, int columns, const std::vector<std::pair<const Table*, bool>>& sources) {
+    PairTable t{rows, columns, std::vector<double>(static_cast<size_t>(rows) * columns, 0), {}};
+    for (const auto& [table, turned] : sources)
+      for (int i = 0; i < rows; ++i)
+        for (int j = 0; j < columns; ++j)
+          t.by_row[static_cast<size_t>(i) * columns + j] += as_double((*table)[turned ? static_cast<size_t>(j) * rows + i : static_cast<size_t>(i) * columns + j]);
+    return t;
+  }
+
+  void finish_pairs() {
+    for (PairTable& t : m_.tables) {
+      t.by_column.resize(t.by_row.size());
+      for (int i = 0; i < t.rows; ++i)
+        for (int j = 0; j < t.columns; ++j) t.by_column[static_cast<size_t>(j) * t.rows + i] = t.by_row[static_cast<size_t>(i) * t.columns + j];
+    }
+    m_.neighbours.resize(m_.variables());
+    for (size_t p = 0; p < m_.pairs.size(); ++p) {
+      const auto& [a, b, table] = m_.pairs[p];
+      m_.neighbours[a].push_back({b, static_cast<int>(p), true});
+      m_.neighbours[b].push_back({a, static_cast<int>(p), false});
+      m_.entries += static_cast<int64_t>(m_.tables[table].by_row.size());
+    }
+    for (auto& list : m_.neighbours) std::sort(list.begin(), list.end(), [](const auto& x, const auto& y) { return x.variable < y.variable; });
+  }
+
+  // Of the times between two changes of what is in use, those are kept at which something has begun and after which something ends:
+  // all others are dominated by a neighbour (Moreover, times at which even the largest amounts fit are dropped).
+  void compile_uses() {
+    m_.uses.resize(m_.variables());
+    if (!n_.limit) return;
+    m_.limit = *n_.limit;
+    std::map<int64_t, std::pair<Wide, Wide>> changes;  // time -> the largest amounts that begin, that end
+    for (const Network::Use& u : n_.uses) {
+      const int64_t largest = *std::max_element(u.amounts.begin(), u.amounts.end());
+      if (u.lower >= u.upper || largest == 0) continue;
+      changes[u.lower].first += largest;
+      changes[u.upper].second += largest;
+    }
+    Wide load = 0;
+    m_.limited = m_.limit < 0;
+    for (auto it = changes.begin(); it != changes.end(); ++it) {
+      load += it->second.first - it->second.second;
+      auto next = std::next(it);
+      if (next != changes.end() && it->second.first > 0 && next->second.second > 0 && load > m_.limit) m_.times.push_back(it->first);
+    }
+    if (!m_.times.empty()) m_.limited = true;
+    for (const Network::Use& u : n_.uses) {
+      const auto lower = std::lower_bound(m_.times.begin(), m_.times.end(), u.lower), upper = std::lower_bound(m_.times.begin(), m_.times.end(), u.upper);
+      if (lower < upper && *std::max_element(u.amounts.begin(), u.amounts.end()) > 0)
+        m_.uses[u.variable].push_back({static_cast<int>(lower - m_.times.begin()), static_cast<int>(upper - m_.times.begin()), u.amounts});
+    }
+  }
+
+  const Network& n_;
+  Model m_;
+  std::vector<std::shared_ptr<const Table>> held_;  // while their addresses are keys
+};
+
+class Propagation {
+ public:
+  Propagation(const Model& m, Alive& alive, const std::vector<int>& changed) : m_(m), alive_(alive), queued_(m.variables(), changed.empty()), queue_(changed) {
+    if (changed.empty())
+      for (int v = 0; v < m.variables(); ++v) queue_.push_back(v);
+    for (int v : changed) queued_[v] = 1;
+  }
+
+  bool run() {
+    for (int v = 0; v < m_.variables(); ++v) {
+      bool any = false;
+      for (int i = m_.offset[v]; i < m_.offset[v + 1]; ++i) {
+        if (alive_[i] && m_.unary[i] == kInfinity) drop(v, i);
+        any |= alive_[i];
+      }
+      if (!any) return false;
+    }
+    do {
+      while (!queue_.empty()) {
+        const int v = queue_.back();
+        queue_.pop_back();
+        queued_[v] = 0;
+        for (const Model::Neighbour& nb : m_.neighbours[v])
+          if (!support(nb)) return false;
+      }
+      if (!uses()) return false;
+    } while (!queue_.empty());
+    return true;
+  }
+
+ private:
+  void drop(int v, int index) {
+    alive_[index] = 0;
+    if (!queued_[v]) queued_[v] = 1, queue_.push_back(v);
+  }
+
+  // Values of the neighbour that have no partner left at this end.
+  bool support(const Model::Neighbour& nb) {
+    const int w = nb.variable, v = nb.first ? m_.pairs[nb.pair].a : m_.pairs[nb.pair].b;
+    const PairTable& t = m_.table(nb.pair);
+    const int columns = m_.domain(v);
+    const double* rows = nb.first ? t.by_column.data() : t.by_row.data();  // [w][v]
+    bool any = false;
+    for (int y = 0; y < m_.domain(w); ++y) {
+      if (!alive_[m_.offset[w] + y]) continue;
+      const double* row = rows + static_cast<size_t>(y) * columns;
+      const char* partners = &alive_[m_.offset[v]];
+      bool supported = false;
+      for (int x = 0; x < columns && !supported; ++x) supported = partners[x] && row[x] < kInfinity;
+      if (supported) any = true;
+      else drop(w, m_.offset[w] + y);
+    }
+    return any;
+  }
+
+  int64_t least(int v, const Model::Use& u) const {
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (size_t x = 0; x < u.amounts.size(); ++x)
+      if (alive_[m_.offset[v] + x]) least = std::min(least, u.amounts[x]);
+    return least;
+  }
+
+  bool uses() {
+    if (!m_.limited) return true;
+    if (m_.limit < 0) return false;
+    std::vector<Wide> load(m_.times.size() + 1, 0);
+    for (int v = 0; v < m_.variables(); ++v)
+      for (const Model::Use& u : m_.uses[v]) {
+        const int64_t amount = least(v, u);
+        load[u.lower] += amount;
+        load[u.upper] -= amount;
+      }
+    for (size_t t = 1; t < load.size(); ++t) load[t] += load[t - 1];
+    Wide peak = 0;
+    for (Wide l : load) peak = std::max(peak, l);
+    for (int v = 0; v < m_.variables(); ++v)
+      for (const Model::Use& u : m_.uses[v]) {
+        const int64_t amount = least(v, u);
+        const int64_t largest = *std::max_element(u.amounts.begin(), u.amounts.end());
+        if (largest - amount + peak <= m_.limit) continue;
+        const Wide room = m_.limit - *std::max_element(load.begin() + u.lower, load.begin() + u.upper);
+        if (room < 0) return false;
+        for (size_t x = 0; x < u.amounts.size(); ++x)
+          if (alive_[m_.offset[v] + x] && u.amounts[x] - Wide{amount} > room) drop(v, m_.offset[v] + static_cast<int>(x));
+      }
+    return true;
+  }
+
+  const Model& m_;
+  Alive& alive_;
+  std::vector<char> queued_;
+  std::vector<int> queue_;
+};
+
+}  // namespace
+
+Model compile(const Network& network) { return Compiler(network).compile(); }
+
+bool propagate(const Model& model, Alive& alive, std::vector<int> changed) { return Propagation(model, alive, changed).run(); }
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+__attribute__((target_clones("avx2", "default"), optimize("O3")))
+#endif
+void min_minus(const double* __restrict table, const double* __restrict minus, int rows, int columns, double* __restrict out) {
+  const double first = minus[0];
+  for (int j = 0; j < columns; ++j) out[j] = table[j] - first;
+  for (int i = 1; i < rows; ++i) {
+    const double* row = table + static_cast<size_t>(i) * columns;
+    const double m = minus[i];
+    for (int j = 0; j < columns; ++j) {
+      const double cost = row[j] - m;
+      out[j] = cost < out[j] ? cost : out[j];
+    }
+  }
+}
+
+}  // namespace partita::solver

@@ -1,0 +1,80 @@
+// A Network as the solver works on it: at most two variables a factor, edges over the same pair merged, tables shared, times that can
+// matter only. Costs are doubles, infinite where forbidden: exact while sums stay below 2^53, and beyond that only a guide, since
+// solutions are judged by evaluate() and bounds by the certificate's integers.
+#pragma once
+#include <limits>
+#include <vector>
+
+#include "partita/network/network.h"
+
+namespace partita::solver {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+struct PairTable {
+  int rows = 0, columns = 0;
+  std::vector<double> by_row;     // [a][b]
+  std::vector<double> by_column;  // [b][a]
+};
+
+struct Model {
+  struct Pair {
+    int a = 0, b = 0;  // a < b
+    int table = 0;
+  };
+  struct Neighbour {
+    int variable = 0, pair = 0;
+    bool first = false;  // this end is the pair's a
+  };
+  struct Use {
+    int lower = 0, upper = 0;     // half-open, in kept times; never empty
+    std::vector<int64_t> amounts; // per value
+  };
+  // A factor over three variables or more is a variable whose values are the factor's allowed tuples, tied to each of its variables.
+  struct Joint {
+    std::vector<int> variables;  // ascending
+    int joint = 0;               // the variable that stands for them
+    std::vector<Assignment> tuples;
+  };
+
+  int originals = 0;                               // the network's own variables come first
+  std::vector<int> offset;                         // [variable]: index of its first value; one more at the end
+  std::vector<double> unary;                       // [value index]
+  std::vector<Pair> pairs;
+  std::vector<PairTable> tables;
+  std::vector<std::vector<Neighbour>> neighbours;  // [variable], by the other variable's index
+  std::vector<std::vector<Use>> uses;              // [variable]
+  std::vector<int64_t> times;                      // [kept time]
+  std::vector<Joint> joints;
+  bool limited = false;                            // some time can break the limit
+  int64_t limit = 0;
+  Wide most = 0;                                   // no solution costs more
+  int64_t entries = 0;                             // of all pairs' tables: the work of one pass
+
+  int variables() const { return static_cast<int>(offset.size()) - 1; }
+  int domain(int v) const { return offset[v + 1] - offset[v]; }
+  const PairTable& table(int pair) const { return tables[pairs[pair].table]; }
+  double cost(const Neighbour& n, int own, int other) const {
+    const PairTable& t = table(n.pair);
+    return n.first ? t.by_row[static_cast<size_t>(own) * t.columns + other] : t.by_column[static_cast<size_t>(own) * t.rows + other];
+  }
+  // [other] for one's own value.
+  const double* row(const Neighbour& n, int own) const {
+    const PairTable& t = table(n.pair);
+    return n.first ? &t.by_row[static_cast<size_t>(own) * t.columns] : &t.by_column[static_cast<size_t>(own) * t.rows];
+  }
+};
+
+Model compile(const Network& network);
+
+// The allowed values of all variables, by value index.
+using Alive = std::vector<char>;
+// Leaves out what no solution within `alive` can take: forbidden values, values without a partner in some factor, and values that break
+// the limit though every other use is as small as it can be. Only variables in `changed` have lost values since it last held, all of
+// them where it is empty. False if a variable has no value left.
+bool propagate(const Model& model, Alive& alive, std::vector<int> changed = {});
+
+// out[j] = min_i (table[i][j] - minus[i]); table is row-major.
+void min_minus(const double* table, const double* minus, int rows, int columns, double* out);
+
+}  // namespace partita::solver

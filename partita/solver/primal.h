@@ -1,0 +1,35 @@
+// Solutions by restarts: from the dual's choice, or from the best so far, forest moves under the dual's prices, then repair of the limit,
+// then blocks within the limit until they bring next to nothing.
+#pragma once
+#include "partita/solver/blocks.h"
+
+namespace partita::solver {
+
+class Primal {
+ public:
+  Primal(const Model& model, const Alive& alive, uint64_t seed) : model_(model), blocks_(model, alive, seed) {}
+
+  // What restarts begin with.
+  void guide(const Assignment& choice, const std::vector<double>& prices);
+  void best(const Assignment& solution) { best_ = solution; }
+
+  // Works for about `work` table entries. `found` is given every state that is feasible and may be better than those before.
+  void advance(int64_t work, const std::function<void(const Assignment&)>& found, const std::function<bool()>& stop);
+  int64_t restarts() const { return restarts_; }
+
+ private:
+  enum class Phase { kStart, kDescend, kRepair, kPolish };
+  void start();
+
+  const Model& model_;
+  Blocks blocks_;
+  Assignment choice_, best_;
+  std::vector<double> prices_;
+  Phase phase_ = Phase::kStart;
+  int moves_ = 0;           // left in this phase
+  double mark_cost_ = 0;    // when polishing was last judged
+  int64_t mark_work_ = 0;
+  int64_t restarts_ = 0;
+};
+
+}  // namespace partita::solver

@@ -1,0 +1,179 @@
+#include <algorithm>
+#include <future>
+
+#include "partita/base/error.h"
+#include "partita/solver/branch.h"
+#include "partita/solver/primal.h"
+#include "partita/solver/solver.h"
+
+namespace partita::solver {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Of an assignment of all the model's variables; infinite where it takes what is forbidden or breaks the limit.
+double model_cost(const Model& m, const Assignment& x) {
+  double cost = 0;
+  for (int v = 0; v < m.variables(); ++v) cost += m.unary[m.offset[v] + x[v]];
+  if (cost == kInfinity) return cost;
+  for (const Model::Pair& p : m.pairs) {
+    const PairTable& t = m.tables[p.table];
+    cost += t.by_row[static_cast<size_t>(x[p.a]) * t.columns + x[p.b]];
+  }
+  if (cost == kInfinity || !m.limited) return cost;
+  std::vector<Wide> load(m.times.size() + 1, 0);
+  for (int v = 0; v < m.variables(); ++v)
+    for (const Model::Use& u : m.uses[v]) load[u.lower] += u.amounts[x[v]], load[u.upper] -= u.amounts[x[v]];
+  Wide now = 0;
+  for (Wide change : load)
+    if ((now += change) > m.limit) return kInfinity;
+  return cost;
+}
+
+// What the two sides of a round share when it ends.
+struct Best {
+  std::optional<Assignment> solution;  // of the model's variables
+  Wide cost = 0;
+  std::optional<Wide> known() const { return solution ? std::optional<Wide>(cost) : std::nullopt; }
+};
+
+class Solver {
+ public:
+  Solver(const Network& network, const Options& options)
+      : n_(network), o_(options), model_(compile(network)), judge_(network), alive_(model_.unary.size(), 1), rng_(options.seed) {}
+
+  Result run() {
+    if (!propagate(model_, alive_)) {
+      result_.certificate.leaves.emplace_back();
+      return finish();
+    }
+    Branch branch(model_, judge_, alive_);
+    Primal primal(model_, alive_, rng_.next());
+    if (o_.start) consider(best_, completed(*o_.start));
+    int64_t round = 0;
+    for (; !branch.done() && !stop() && !close_enough(branch); ++round) {
+      if (o_.max_steps && round >= *o_.max_steps) break;
+      Best below = best_, above = best_;
+      const int64_t work = std::clamp<int64_t>(8 * model_.entries, 1 << 18, 1 << 26);
+      auto dual = [&] {
+        branch.advance(work, below.known(), [&](const Assignment& x) { consider(below, x); return below.known(); }, [&] { return stop(); });
+      };
+      auto improve = [&] { primal.advance(work / 3, [&](const Assignment& x) { consider(above, x); }, [&] { return stop(); }); };
+      if (round == 0) {
+        dual();
+      } else if (o_.threads < 2) {
+        dual();
+        improve();
+      } else {
+        auto other = std::async(std::launch::async, improve);
+        dual();
+        other.get();
+      }
+      for (const Best& b : {below, above})
+        if (b.solution && (!best_.solution || b.cost < best_.cost)) best_ = b;
+      primal.guide(branch.rounded(), branch.prices());
+      if (best_.solution) primal.best(*best_.solution);
+      if (o_.progress || o_.deadline) prove(branch);
+      report();
+    }
+    result_.counters = {{"rounds", static_cast<double>(round)}, {"parts", static_cast<double>(branch.parts())}, {"passes", static_cast<double>(branch.passes())},
+                         {"restarts", static_cast<double>(primal.restarts())}};
+    result_.certificate = branch.certificate();
+    return finish();
+  }
+
+ private:
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
+  bool stop() const {
+    if (o_.stop && *o_.stop) return true;
+    return o_.deadline && Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(reserve_)) >= *o_.deadline;
+  }
+
+  // A solution of the network, with the tuple that each joint factor then takes.
+  std::optional<Assignment> completed(Assignment x) const {
+    evaluate(n_, x);
+    for (const Model::Joint& j : model_.joints) {
+      Assignment tuple;
+      for (int v : j.variables) tuple.push_back(x[v]);
+      const auto at = std::lower_bound(j.tuples.begin(), j.tuples.end(), tuple);
+      if (at == j.tuples.end() || *at != tuple) return std::nullopt;
+      x.push_back(static_cast<int>(at - j.tuples.begin()));
+    }
+    return x;
+  }
+
+  void consider(Best& best, const std::optional<Assignment>& x) const {
+    if (!x) return;
+    const double cost = model_cost(model_, *x);
+    if (cost == kInfinity || (best.solution && cost > static_cast<double>(best.cost) * (1 + 1e-9) + 1)) return;
+    const Evaluation e = evaluate(n_, Assignment(x->begin(), x->begin() + n_.variables()));
+    if (e.feasible && (!best.solution || e.cost < best.cost)) best = {x, e.cost};
+  }
+
+  bool close_enough(const Branch& branch) const {
+    return o_.gap > 0 && best_.solution && static_cast<double>(best_.cost) - branch.bound() <= o_.gap * std::abs(static_cast<double>(best_.cost));
+  }
+
+  // Proves what there is so far, now and then, and keeps so much time for doing so in the end.
+  void prove(Branch& branch) {
+    constexpr double kShare = 0.05, kMargin = 1.5;  // of the time; of the time that the last one took
+    if (proving_seconds_ > kShare * (seconds() - proved_at_)) return;
+    const double before = seconds();
+    if (const auto bound = branch.certificate().bound; bound && (!proved_ || *bound > *proved_)) proved_ = bound;
+    proved_at_ = seconds();
+    proving_seconds_ = proved_at_ - before;
+    reserve_ = kMargin * proving_seconds_;
+  }
+
+  void report() {
+    if (!o_.progress || seconds() - reported_ < 1) return;
+    reported_ = seconds();
+    o_.progress({best_.known(), proved_, seconds()});
+  }
+
+  Result finish() {
+    result_.bound = result_.certificate.bound;
+    if (!best_.solution) {
+      result_.status = result_.bound ? Status::kUnknown : Status::kInfeasible;
+      return std::move(result_);
+    }
+    ensure(result_.bound.has_value() && *result_.bound <= best_.cost, "a bound of {} above a solution of {}", to_string(result_.bound.value_or(0)), to_string(best_.cost));
+    result_.solution = Assignment(best_.solution->begin(), best_.solution->begin() + n_.variables());
+    result_.cost = best_.cost;
+    result_.status = *result_.bound == best_.cost ? Status::kOptimal : Status::kFeasible;
+    return std::move(result_);
+  }
+
+  const Network& n_;
+  const Options& o_;
+  const Clock::time_point began_ = Clock::now();
+  Model model_;
+  LeafJudge judge_;
+  Alive alive_;
+  Rng rng_;
+  Best best_;
+  std::optional<Wide> proved_;
+  double reported_ = -1, proved_at_ = -1, proving_seconds_ = 0;
+  std::atomic<double> reserve_ = 0;  // seconds before the deadline
+  Result result_;
+};
+
+}  // namespace
+
+Result solve(const Network& network, const Options& options) {
+  validate(network);
+  return Solver(network, options).run();
+}
+
+std::string_view name_of(Status status) {
+  switch (status) {
+    case Status::kOptimal: return "optimal";
+    case Status::kFeasible: return "feasible";
+    case Status::kInfeasible: return "infeasible";
+    case Status::kUnknown: return "unknown";
+  }
+  return "";
+}
+
+}  // namespace partita::solver

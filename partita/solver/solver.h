@@ -1,0 +1,54 @@
+// Solves a cost network: reduction without loss, message passing on the dual with multipliers for the limit, local search by exact
+// moves of blocks, branch and bound. Anytime: it can be stopped at any moment and keeps the best (docs/solve.md).
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "partita/network/certificate.h"
+#include "partita/network/network.h"
+
+namespace partita::solver {
+
+struct Progress {
+  std::optional<Wide> cost;   // of the best solution so far
+  std::optional<Wide> bound;  // proved so far
+  double seconds = 0;
+};
+
+struct Options {
+  std::optional<std::chrono::steady_clock::time_point> deadline;
+  std::optional<int64_t> max_steps;   // rounds of work; with it and without a deadline the answer is the same everywhere
+  uint64_t seed = 0;
+  int threads = 2;                    // at most; their number changes no answer
+  std::optional<Assignment> start;    // a solution to begin with; it need not be feasible
+  double gap = 0;                     // relative: stop when (cost - bound) <= gap * |cost|
+  std::function<void(const Progress&)> progress;
+  const std::atomic<bool>* stop = nullptr;
+};
+
+enum class Status {
+  kOptimal,     // the solution's cost is the bound (within the gap that was asked for)
+  kFeasible,    // a solution; stopped before the proof was done
+  kInfeasible,  // proved: there is no solution
+  kUnknown,     // stopped before any solution
+};
+
+struct Result {
+  Status status = Status::kUnknown;
+  std::optional<Assignment> solution;  // judged by evaluate()
+  Wide cost = 0;                       // of the solution
+  std::optional<Wide> bound;           // proved by the certificate; empty: none yet
+  Certificate certificate;             // check() accepts it; no leaves: none
+  std::map<std::string, double> counters;
+};
+
+Result solve(const Network& network, const Options& options);
+
+std::string_view name_of(Status status);
+
+}  // namespace partita::solver

@@ -1,0 +1,176 @@
+// The solver against brute force, and its certificates before their judge, on random small networks.
+#include "partita/solver/solver.h"
+
+#include <gtest/gtest.h>
+
+#include "partita/base/error.h"
+#include "partita/base/rng.h"
+
+namespace partita::solver {
+namespace {
+
+struct Shape {
+  int variables = 5, values = 3;
+  double density = 0.6, forbidden = 0.15;
+  int64_t largest = 20;
+  bool limited = true, wide = false;
+};
+
+// Parallel and turned edges, edges over one variable, over three, and over one variable twice; uses that are empty, several per
+// variable; limits from those nothing fits to those that never matter.
+Network random_network(Rng& rng, const Shape& s) {
+  Network n;
+  auto cost = [&]() -> int64_t {
+    if (rng.uniform() < s.forbidden) return kForbidden;
+    return rng.between(rng.below(4) == 0 ? -s.largest : 0, s.largest);
+  };
+  auto any = [&] { return static_cast<int>(rng.below(s.variables)); };
+  for (int v = 0; v < s.variables; ++v) {
+    n.costs.emplace_back(1 + rng.below(s.values));
+    for (int64_t& c : n.costs.back()) c = cost();
+  }
+  const int edges = static_cast<int>(s.density * s.variables * (s.variables - 1) / 2);
+  for (int e = 0; e < edges; ++e) {
+    Network::Edge edge;
+    const uint64_t kind = rng.below(20);
+    const int count = kind == 0 ? 1 : s.wide && kind < 6 ? 3 : 2;
+    for (int i = 0; i < count; ++i) edge.variables.push_back(any());
+    if (!s.wide && count == 2)
+      while (edge.variables[1] == edge.variables[0]) edge.variables[1] = any();
+    size_t size = 1;
+    for (int v : edge.variables) size *= n.costs[v].size();
+    Table table(size);
+    for (int64_t& c : table) c = cost();
+    edge.table = std::make_shared<const Table>(table);
+    if (!n.edges.empty() && rng.below(5) == 0 && n.edges.back().table->size() == size) edge.table = n.edges.back().table;
+    n.edges.push_back(std::move(edge));
+  }
+  if (!s.limited) return n;
+  int64_t all = 0;
+  for (int u = 0; u < s.variables + 2; ++u) {
+    Network::Use use{any(), rng.between(-5, 10), 0, {}};
+    use.upper = use.lower + rng.between(-1, 8);
+    use.amounts.resize(n.costs[use.variable].size());
+    for (int64_t& a : use.amounts) a = rng.between(0, 9), all += a;
+    n.uses.push_back(use);
+  }
+  n.limit = rng.between(-1, std::max<int64_t>(2, all / 3));
+  return n;
+}
+
+// Solves, and holds the result against brute force and the judge.
+Result expect_solved(const Network& n, const std::string& which) {
+  SCOPED_TRACE(which);
+  const BruteForce truth = brute_force(n);
+  Options options;
+  options.max_steps = 100000;
+  Result r = solve(n, options);
+  EXPECT_EQ(r.status, truth.solution ? Status::kOptimal : Status::kInfeasible);
+  EXPECT_EQ(r.solution.has_value(), truth.solution.has_value());
+  if (r.solution && truth.solution) {
+    const Evaluation e = evaluate(n, *r.solution);
+    EXPECT_TRUE(e.feasible);
+    EXPECT_TRUE(e.cost == r.cost);
+    EXPECT_EQ(to_string(r.cost), to_string(truth.cost));
+    EXPECT_EQ(to_string(r.bound.value_or(-1)), to_string(truth.cost));
+  }
+  const auto proved = check(n, r.certificate);
+  EXPECT_EQ(proved.has_value(), truth.solution.has_value());
+  if (proved && truth.solution) {
+    EXPECT_EQ(to_string(*proved), to_string(truth.cost));
+  }
+  return r;
+}
+
+TEST(Solver, EqualsBruteForce) {
+  int feasible = 0, split = 0;
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    Rng rng(seed);
+    Shape s;
+    s.variables = static_cast<int>(rng.between(1, 6));
+    s.values = static_cast<int>(rng.between(1, 4));
+    s.density = 0.3 + rng.uniform();
+    s.forbidden = rng.below(3) == 0 ? 0 : 0.25 * rng.uniform();
+    s.largest = seed % 5 == 0 ? kForbidden - 1 : seed % 5 == 1 ? 1'000'000'000'000 : 20;
+    s.limited = rng.below(4) != 0;
+    s.wide = rng.below(4) == 0;
+    const Network n = random_network(rng, s);
+    const Result r = expect_solved(n, fmt::format("seed {}", seed));
+    feasible += r.solution.has_value();
+    split += r.certificate.leaves.size() > 1;
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(feasible, 600);
+  EXPECT_GT(split, 60);
+}
+
+TEST(Solver, ThreadsChangeNothing) {
+  Rng rng(7);
+  Shape s;
+  s.variables = 40;
+  s.values = 5;
+  s.density = 0.1;
+  s.forbidden = 0.05;
+  s.largest = 1000;
+  const Network n = random_network(rng, s);
+  Options options;
+  options.max_steps = 12;
+  options.threads = 1;
+  const Result one = solve(n, options);
+  options.threads = 2;
+  const Result two = solve(n, options);
+  EXPECT_EQ(one.solution, two.solution);
+  EXPECT_EQ(print_certificate(one.certificate), print_certificate(two.certificate));
+}
+
+TEST(Certificates, ReadAsTheyWerePrinted) {
+  Rng rng(3);
+  const Network n = random_network(rng, {.variables = 6, .density = 1, .largest = 1000});
+  const Result r = solve(n, {.max_steps = 1000});
+  const std::string text = print_certificate(r.certificate);
+  EXPECT_EQ(print_certificate(parse_certificate(text, "file")), text);
+}
+
+// Every change that could raise the bound is refused, or does not raise it.
+TEST(Certificates, MutantsAreRefused) {
+  int refused = 0, tried = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    Rng rng(seed);
+    const Network n = random_network(rng, {.variables = 6, .values = 4, .density = 0.8, .forbidden = 0.05, .largest = 100});
+    const Result r = solve(n, {.max_steps = 100000});
+    if (!r.solution) continue;
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    auto expect_refused = [&](const Certificate& c) { EXPECT_THROW(check(n, c), Error); };
+    Certificate c = r.certificate;
+    *c.bound += 1;
+    expect_refused(c);
+    c.bound.reset();
+    expect_refused(c);
+    for (size_t l = 0; l < r.certificate.leaves.size() && r.certificate.leaves.size() > 1; ++l) {
+      c = r.certificate;
+      c.leaves.erase(c.leaves.begin() + static_cast<long>(l));
+      expect_refused(c);
+    }
+    // A message that is raised takes from the factor what it gives to the variable: it never proves more than the truth.
+    c = r.certificate;
+    for (Certificate::Leaf& leaf : c.leaves)
+      for (Certificate::Message& m : leaf.messages)
+        for (auto& end : m.ends)
+          for (int64_t& value : end) value += rng.between(-50, 50) * leaf.scale;
+    ++tried;
+    try {
+      const auto proved = check(n, c);
+      EXPECT_TRUE(proved && *proved <= r.cost);
+    } catch (const Error&) {
+      ++refused;
+    }
+    for (Certificate::Leaf& leaf : c.leaves)
+      for (Certificate::Multiplier& m : leaf.multipliers) m.value = -m.value;
+    if (std::any_of(c.leaves.begin(), c.leaves.end(), [](const auto& l) { return !l.multipliers.empty(); })) expect_refused(c);
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(refused, tried / 2);
+}
+
+}  // namespace
+}  // namespace partita::solver
