@@ -20,12 +20,11 @@ namespace partita {
 std::unique_ptr<Searcher> make_soybean();
 
 // The first cut's problem, for tests: variables are the tensors' tilings, then the ops' strategies; costs are bytes.
-struct OneCut {
+struct FirstCut {
   CostNetwork network;
   std::vector<int> level_order;  // breadth-first levels, as in section 4.2.2
-  int levels = 0;
 };
-OneCut one_cut_problem(const Graph& graph, const Cluster& cluster, bool all_tilings);
+FirstCut soybean_first_cut(const Graph& graph, const Cluster& cluster, bool all_tilings);
 
 // The index names that SoyBean's section 4.5 lets an op be tiled along.
 std::vector<std::string> paper_indices(const Graph& graph, const Op& op);

@@ -117,7 +117,7 @@ TEST(SoyBeanOneCut, TheProgramFindsTheMinimumOfItsSpace) {
   for (const char* options : {"layers=1,width=8,batch=6,loss=elementwise", "layers=1,width=6,batch=12,bias=0,loss=mse", "layers=2,width=4,batch=8,bias=0,loss=elementwise"}) {
     Graph graph = mlp(options);
     for (const char* devices : {"local:2", "local:3"}) {
-      OneCut cut = one_cut_problem(graph, load_cluster(devices), false);
+      FirstCut cut = soybean_first_cut(graph, load_cluster(devices), false);
       double assignments = 1;
       for (int v = 0; v < cut.network.variables(); ++v) assignments *= cut.network.domain(v);
       if (assignments > 3e7) continue;
