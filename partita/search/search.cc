@@ -4,7 +4,12 @@
 
 #include "partita/base/error.h"
 #include "partita/plan/rules.h"
+#include "partita/search/allrow_greedy.h"
+#include "partita/search/equal_chop.h"
+#include "partita/search/icml18.h"
 #include "partita/search/soybean.h"
+#include "partita/search/spartan.h"
+#include "partita/search/tofu.h"
 
 namespace partita {
 
@@ -35,6 +40,12 @@ const std::vector<SearchEntry>& searches() {
     list.push_back({"model-parallel", "SoyBean section 4.1", "every parameter is split along its contracted dimension", {}, make<RuleSearcher<model_parallel_plan>>});
     list.push_back({"single", "rule", "everything on the first device", {}, make<RuleSearcher<single_plan>>});
     list.push_back({"soybean", "SoyBean", "one-cut tiling program and k-cuts recursion, slowest link first", {{"tilings", {"paper", "all"}}}, make_soybean});
+    list.push_back({"tofu", "Tofu", "dynamic program over the coarsened graph, recursion over the factors of the device count; no tensor stays whole that can be split",
+                    {{"coarsening", {"on", "off"}}, {"recursion", {"on", "off"}}}, make_tofu});
+    list.push_back({"allrow-greedy", "Tofu section 7.3", "every tensor is split along its first dimension, then every op as is best for it", {}, make_allrow_greedy});
+    list.push_back({"spartan", "Tofu section 7.3", "largest tensor first, along its best dimension, then the ops around it", {}, make_spartan});
+    list.push_back({"equal-chop", "Tofu section 7.3", "Tofu's program in one step: every tensor is split along one dimension only", {}, make_equal_chop});
+    list.push_back({"icml18", "Jia et al. 2018", "dynamic program over layers in one step, along several dimensions, without output reduction, as Tofu section 7.3 compares", {}, make_icml18});
     return list;
   }();
   return kSearches;

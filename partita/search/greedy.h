@@ -1,0 +1,32 @@
+// Searches that settle one tensor and one op after another, in one step over all devices.
+#pragma once
+#include <functional>
+
+#include "partita/search/one_cut.h"
+
+namespace partita {
+
+// Variables of a network that are given values one by one.
+class Settling {
+ public:
+  explicit Settling(const CostNetwork& network);
+  void settle(int v, int value);  // unless it has one
+  // At the least of its own cost, that of its pairs with settled variables, and, for each of the others around it, the least that the
+  // other can then come to with all that is settled around it. The first of equals.
+  void settle_best(int v);
+  const std::vector<int>& around(int v) const { return around_[v]; }  // ascending
+  const std::vector<int>& values() const { return value_; }           // -1: none yet
+
+ private:
+  Cost cost(int v, int x) const;  // with what is settled
+
+  const CostNetwork& network_;
+  std::vector<std::vector<const CostNetwork::Pair*>> pairs_;
+  std::vector<std::vector<int>> around_;
+  std::vector<int> value_;
+};
+
+// `settle` gives every variable of the one cut its value.
+SearchResult one_step_greedily(const Problem& problem, const Budget& budget, const CutSpace& space, const std::function<void(const Cuts&, Settling&)>& settle);
+
+}  // namespace partita

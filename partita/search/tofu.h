@@ -1,0 +1,35 @@
+// Tofu (Wang, Huang, Li: Supporting Very Large Models using Automatic Dataflow Graph Partitioning, EuroSys 2019): the dynamic
+// program over the coarsened graph (section 5.1), step by step over the factors of the device count (section 5.2).
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "partita/search/coarsen.h"
+#include "partita/search/search.h"
+
+namespace partita {
+
+// Factors k1 >= k2 >= ..: at each step every tensor is split along one dimension into k_i, every op along one index, a reduced one
+// included (partition-n-reduce); what a scalar or a tensor too short for it cannot do, it does not, and is whole. The least total
+// communication in every step, counted from the boxes.
+//
+// Options: coarsening=on|off; recursion=on, or off: all factors in one step, a tensor split along several dimensions at once
+// (the two rows of table 1).
+std::unique_ptr<Searcher> make_tofu();
+
+// Tofu's program over any space, and with any number of the mesh's axes in one step: for the searches that it is compared with.
+struct TofuProgram {
+  CutSpace space;
+  std::vector<int> extents;
+  bool axes_together = false;
+  bool coarse = true;
+  CoarseningRules rules;
+};
+SearchResult run_tofu(const Problem& problem, const Budget& budget, const TofuProgram& program);
+
+// Partition-n-reduce: an op is split along one index.
+CutSpace tofu_space(std::string search);
+// The mesh of one step into all devices.
+std::vector<int> one_step(const Cluster& cluster);
+
+}  // namespace partita
