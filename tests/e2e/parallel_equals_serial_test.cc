@@ -80,6 +80,23 @@ const char* const kModels[] = {"zoo:mlp?layers=3,width=20", "zoo:lenet", "zoo:re
                                "zoo:transformer?hidden=24,steps=10,vocabulary=40,dropout=0.1,fine=true",
                                "zoo:moe?hidden=24,steps=5,vocabulary=40,experts=8,groups=2", "zoo:moe?hidden=24,steps=5,vocabulary=40,experts=5,groups=1,choices=1,capacity=0.6"};
 
+// All that there is, and soybean over all tilings.
+std::vector<std::string> every_search() {
+  std::vector<std::string> all{"soybean?tilings=all"};
+  for (const SearchEntry& entry : searches()) all.push_back(entry.name);
+  return all;
+}
+
+// The searches that the tests below do not name.
+TEST(ParallelEqualsSerial, EverySearch) {
+  for (const std::string& search : every_search()) {
+    if (std::find(std::begin(kSearches), std::end(kSearches), search) != std::end(kSearches)) continue;
+    expect_equal({kModels[0], search, 8, 24, 3});
+    expect_equal({kModels[1], search, 3, 26, 2});
+    expect_equal({kModels[3], search, 6, 24, 2});
+  }
+}
+
 TEST(ParallelEqualsSerial, Mlp) {
   for (int devices : {3, 8})
     for (const char* search : kSearches) expect_equal({kModels[0], search, devices, 24, 3});
@@ -268,7 +285,7 @@ TEST(Traces, PredictedAndMeasuredHaveTheSameTasks) {
 // Every search, 1, 2, 3, 4 and 8 devices, batch 24 and 26, 20 steps.
 void whole_matrix(const std::string& model, bool smooth) {
   for (int devices : {1, 2, 3, 4, 8})
-    for (const char* search : kSearches)
+    for (const std::string& search : every_search())
       for (int batch : {24, 26}) {
         expect_equal({model, search, devices, batch, 20});
         // In float32 rounding alone drives networks with ReLU and max pooling apart: the first loss is judged, the rest reported.
