@@ -21,7 +21,8 @@ namespace {
 
 const Clock::time_point kProcessStart = Clock::now();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kToFinish_s = 0.3;  // of the time limit, for what comes after the search
+// Of the time limit, for what comes after the search: printing, and with a proof to write, writing it.
+constexpr double kToFinish_s = 0.5, kToWrite = 0.04, kAtMost = 0.1;
 
 std::atomic<bool> interrupted{false};
 void on_interrupt(int) {
@@ -101,7 +102,10 @@ int solve_command(const Arguments& a) {
   const solver::Network network = solver::read_problem(a.target);
   solver::Options options;
   const auto& budget = a.request.budget;
-  if (budget.seconds) options.deadline = kProcessStart + std::chrono::microseconds(static_cast<int64_t>(1e6 * std::max(0.0, *budget.seconds - std::min(kToFinish_s, 0.1 * *budget.seconds))));
+  if (budget.seconds) {
+    const double seconds = std::min(*budget.seconds, 1e9), rest = std::min(kToFinish_s, kAtMost * seconds) + (a.write_bound.empty() ? 0 : kToWrite * seconds);
+    options.deadline = kProcessStart + std::chrono::microseconds(static_cast<int64_t>(1e6 * (seconds - rest)));
+  }
   options.max_steps = budget.steps;
   options.seed = a.request.seed;
   options.stop = &interrupted;

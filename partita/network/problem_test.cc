@@ -22,6 +22,14 @@ std::string with(const std::string& from, const std::string& to) {
   return text.replace(at, from.size(), to);
 }
 
+// All that a network holds.
+std::string print_of(const Network& n) {
+  std::string text = fmt::format("{} {}", n.limit.value_or(-1), n.costs);
+  for (const Network::Edge& e : n.edges) text += fmt::format(" {} {}", e.variables, *e.table);
+  for (const Network::Use& u : n.uses) text += fmt::format(" {} {} {} {}", u.variable, u.lower, u.upper, u.amounts);
+  return text;
+}
+
 std::string error_of(const std::string& json) {
   try {
     parse_problem(json, "p.json");
@@ -39,6 +47,31 @@ TEST(Problem, KeysInAnyOrderAndUnknownOnes) {
   EXPECT_EQ(best.cost, 445);
   EXPECT_FALSE(parse_problem(with("\"usage_limit\": 50, ", ""), "p.json").limit);
   EXPECT_FALSE(parse_problem(with("\"usage_limit\": 50, ", "\"usage_limit\": null, "), "p.json").limit);
+}
+
+// Files without fractions take a path of their own; broken ones come back to the library's.
+TEST(Problem, PlainFiles) {
+  const std::string plain = with("1.5", "-1");
+  const Network n = parse_problem(plain, "p.json");
+  EXPECT_EQ(brute_force(n).cost, 445);
+  EXPECT_EQ(n.limit, 50);
+  for (size_t length = 0; length < plain.size(); ++length) EXPECT_THROW(parse_problem(plain.substr(0, length), "p.json"), Error) << length;
+  for (size_t at = 0; at < plain.size(); ++at)
+    for (char c : {',', ']', '}', '"', '-', '0'}) {
+      std::string broken = plain;
+      broken[at] = c;
+      auto judged = [&](const std::string& text) {
+        try {
+          return print_of(parse_problem(text, "p.json"));
+        } catch (const Error&) {
+          return std::string("refused");
+        }
+      };
+      const std::string slow = broken.find("\"also\": [1, 2]") == std::string::npos ? "" : std::string(broken).replace(broken.find("\"also\": [1, 2]"), 14, "\"also\": [1.5]");
+      if (!slow.empty()) {
+        EXPECT_EQ(judged(broken), judged(slow)) << at << c;
+      }
+    }
 }
 
 TEST(Problem, EdgesOverAnyNumberOfNodes) {

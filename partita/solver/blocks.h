@@ -16,6 +16,7 @@ class Blocks {
 
   const Assignment& assignment() const { return x_; }
   double cost() const { return cost_; }  // forbidden costs count as a large penalty
+  double penalty() const { return penalty_; }
   bool feasible() const { return cost_ < penalty_ / 2 && (!m_.limited || profile_.most() <= m_.limit); }
   int64_t work() const { return work_; }  // table entries looked at
 

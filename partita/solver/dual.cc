@@ -3,7 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "partita/solver/vectors.h"
+
 namespace partita::solver {
+
+namespace {
+
+inline __attribute__((always_inline)) void add(const double* __restrict from, int count, double* __restrict to) {
+  for (int x = 0; x < count; ++x) to[x] += from[x];
+}
+
+}  // namespace
 
 Dual::Dual(const Model& model) : m_(model), alive_(model.unary.size(), 1), rounded_(model.variables(), 0) {
   std::vector<std::pair<size_t, size_t>> at;  // [pair]: of its messages at a and at b
@@ -26,6 +36,9 @@ Dual::Dual(const Model& model) : m_(model), alive_(model.unary.size(), 1), round
   }
   first_end_.push_back(ends_.size());
   base_ = beliefs_ = m_.unary;
+  int widest = 0;
+  for (int v = 0; v < m_.variables(); ++v) widest = std::max(widest, m_.domain(v));
+  scratch_.resize(widest);
   direction_.assign(m_.times.size(), 0);
 }
 
@@ -36,7 +49,7 @@ void Dual::set(State state, const Alive& alive) {
 }
 
 // Takes in what the pairs on the near side say, and hands an even share of all that is known to those on the far side.
-void Dual::sweep(int v, bool forwards) {
+PARTITA_VECTORISED void Dual::sweep(int v, bool forwards) {
   const int values = m_.domain(v), all = static_cast<int>(first_end_[v + 1] - first_end_[v]);
   const int behind = forwards ? backward_count_[v] : all - backward_count_[v], ahead = all - behind;
   double* belief = &beliefs_[m_.offset[v]];
@@ -45,27 +58,28 @@ void Dual::sweep(int v, bool forwards) {
   for (int x = 0; x < values; ++x) belief[x] = alive[x] ? base[x] : kInfinity;
   const End* ends = &ends_[first_end_[v]];
   if (forwards) {  // the choice, beside choices already made
-    scratch_.assign(belief, belief + values);
+    double* scratch = scratch_.data();
+    std::copy(belief, belief + values, scratch);
     for (int i = 0; i < all; ++i) {
       const End& e = ends[i];
-      const double* add = e.backward ? e.table + static_cast<size_t>(rounded_[e.variable]) * values : &state_.messages[e.own];
-      for (int x = 0; x < values; ++x) scratch_[x] += add[x];
+      const double* known = e.backward ? e.table + static_cast<size_t>(rounded_[e.variable]) * values : &state_.messages[e.own];
+      add(known, values, scratch);
     }
-    rounded_[v] = static_cast<int>(std::min_element(scratch_.begin(), scratch_.end()) - scratch_.begin());
+    rounded_[v] = static_cast<int>(std::min_element(scratch, scratch + values) - scratch);
     if (!alive[rounded_[v]]) rounded_[v] = static_cast<int>(std::find(alive, alive + values, 1) - alive);
   }
   for (int i = 0; i < all; ++i) {
     const End& e = ends[i];
     double* own = &state_.messages[e.own];
     if (e.backward == forwards) min_minus(e.table, &state_.messages[e.other], e.other_size, values, own);
-    for (int x = 0; x < values; ++x) belief[x] += own[x];
+    add(own, values, belief);
   }
   const double share = 1.0 / std::max({behind, ahead, 1});
   for (int i = 0; i < all; ++i) {
     const End& e = ends[i];
     if (e.backward == forwards) continue;
     double* own = &state_.messages[e.own];
-    for (int x = 0; x < values; ++x) own[x] = alive[x] ? own[x] - share * belief[x] : -kInfinity;
+    for (int x = 0; x < values; ++x) own[x] = belief[x] < kInfinity ? own[x] - share * belief[x] : -kInfinity;  // the latter where not alive
   }
   const int best = static_cast<int>(std::min_element(belief, belief + values) - belief);
   bound_ += (1 - share * ahead) * belief[best];

@@ -67,8 +67,9 @@ class Compiler {
     }
     std::map<std::vector<std::pair<const Table*, bool>>, int> known;
     for (auto& [ends, sources] : pairs) {
-      std::sort(sources.begin(), sources.end());
-      auto [it, fresh] = known.emplace(sources, static_cast<int>(m_.tables.size()));
+      auto key = sources;  // its order is that of addresses: only to tell equal ones
+      std::sort(key.begin(), key.end());
+      auto [it, fresh] = known.emplace(key, static_cast<int>(m_.tables.size()));
       if (fresh) m_.tables.push_back(merged(n_.domain(ends.first), n_.domain(ends.second), sources));
       m_.pairs.push_back({ends.first, ends.second, it->second});
     }
@@ -143,7 +144,7 @@ class Compiler {
       const auto& [a, b, table] = m_.pairs[p];
       m_.neighbours[a].push_back({b, static_cast<int>(p), true});
       m_.neighbours[b].push_back({a, static_cast<int>(p), false});
-      m_.entries += static_cast<int64_t>(m_.tables[table].by_row.size());
+      m_.entries += static_cast<int64_t>(m_.domain(a)) * m_.domain(b);
     }
     for (auto& list : m_.neighbours) std::sort(list.begin(), list.end(), [](const auto& x, const auto& y) { return x.variable < y.variable; });
   }
@@ -280,21 +281,5 @@ class Propagation {
 Model compile(const Network& network) { return Compiler(network).compile(); }
 
 bool propagate(const Model& model, Alive& alive, std::vector<int> changed) { return Propagation(model, alive, changed).run(); }
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-__attribute__((target_clones("avx2", "default"), optimize("O3")))
-#endif
-void min_minus(const double* __restrict table, const double* __restrict minus, int rows, int columns, double* __restrict out) {
-  const double first = minus[0];
-  for (int j = 0; j < columns; ++j) out[j] = table[j] - first;
-  for (int i = 1; i < rows; ++i) {
-    const double* row = table + static_cast<size_t>(i) * columns;
-    const double m = minus[i];
-    for (int j = 0; j < columns; ++j) {
-      const double cost = row[j] - m;
-      out[j] = cost < out[j] ? cost : out[j];
-    }
-  }
-}
 
 }  // namespace partita::solver

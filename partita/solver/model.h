@@ -74,7 +74,4 @@ using Alive = std::vector<char>;
 // them where it is empty. False if a variable has no value left.
 bool propagate(const Model& model, Alive& alive, std::vector<int> changed = {});
 
-// out[j] = min_i (table[i][j] - minus[i]); table is row-major.
-void min_minus(const double* table, const double* minus, int rows, int columns, double* out);
-
 }  // namespace partita::solver

@@ -7,7 +7,8 @@ namespace partita::solver {
 
 class Primal {
  public:
-  Primal(const Model& model, const Alive& alive, uint64_t seed) : model_(model), blocks_(model, alive, seed) {}
+  // `model` and `alive` (propagated) must stay.
+  Primal(const Model& model, const Alive& alive, uint64_t seed);
 
   // What restarts begin with.
   void guide(const Assignment& choice, const std::vector<double>& prices);
@@ -20,9 +21,13 @@ class Primal {
  private:
   enum class Phase { kStart, kDescend, kRepair, kPolish };
   void start();
+  Assignment lean() const;
+  Assignment reconciled(const Assignment& choice, const std::vector<double>& prices) const;
 
   const Model& model_;
+  const Alive& alive_;
   Blocks blocks_;
+  std::vector<int> by_degree_;  // variables with most neighbours first
   Assignment choice_, best_;
   std::vector<double> prices_;
   Phase phase_ = Phase::kStart;
@@ -30,6 +35,8 @@ class Primal {
   double mark_cost_ = 0;    // when polishing was last judged
   int64_t mark_work_ = 0;
   int64_t restarts_ = 0;
+  bool from_best_ = false, paid_ = true;
+  double least_ = kInfinity;  // cost after polishing
 };
 
 }  // namespace partita::solver

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <future>
 
 #include "partita/base/error.h"
@@ -31,6 +32,18 @@ double model_cost(const Model& m, const Assignment& x) {
   return cost;
 }
 
+// How far model_cost() can be from the truth.
+double rounding_of(const Model& m) {
+  constexpr double kUnit = 1e-13;  // of each sum of two numbers, relative, with room to spare
+  double largest = 0;
+  for (double c : m.unary)
+    if (c < kInfinity) largest = std::max(largest, std::abs(c));
+  for (const PairTable& t : m.tables)
+    for (double c : t.by_row)
+      if (c < kInfinity) largest = std::max(largest, std::abs(c));
+  return kUnit * largest * static_cast<double>(m.variables() + static_cast<int>(m.pairs.size()));
+}
+
 // What the two sides of a round share when it ends.
 struct Best {
   std::optional<Assignment> solution;  // of the model's variables
@@ -41,7 +54,7 @@ struct Best {
 class Solver {
  public:
   Solver(const Network& network, const Options& options)
-      : n_(network), o_(options), model_(compile(network)), judge_(network), alive_(model_.unary.size(), 1), rng_(options.seed) {}
+      : n_(network), o_(options), model_(compile(network)), judge_(network), rounding_(rounding_of(model_)), alive_(model_.unary.size(), 1), rng_(options.seed) {}
 
   Result run() {
     if (!propagate(model_, alive_)) {
@@ -55,11 +68,12 @@ class Solver {
     for (; !branch.done() && !stop() && !close_enough(branch); ++round) {
       if (o_.max_steps && round >= *o_.max_steps) break;
       Best below = best_, above = best_;
-      const int64_t work = std::clamp<int64_t>(8 * model_.entries, 1 << 18, 1 << 26);
+      constexpr int kPasses = 4;  // about so many a round
+      const int64_t work = std::clamp<int64_t>(2 * kPasses * model_.entries, 1 << 18, 1 << 26);
       auto dual = [&] {
         branch.advance(work, below.known(), [&](const Assignment& x) { consider(below, x); return below.known(); }, [&] { return stop(); });
       };
-      auto improve = [&] { primal.advance(work / 3, [&](const Assignment& x) { consider(above, x); }, [&] { return stop(); }); };
+      auto improve = [&] { primal.advance(work, [&](const Assignment& x) { consider(above, x); }, [&] { return stop(); }); };
       if (round == 0) {
         dual();
       } else if (o_.threads < 2) {
@@ -106,7 +120,7 @@ class Solver {
   void consider(Best& best, const std::optional<Assignment>& x) const {
     if (!x) return;
     const double cost = model_cost(model_, *x);
-    if (cost == kInfinity || (best.solution && cost > static_cast<double>(best.cost) * (1 + 1e-9) + 1)) return;
+    if (cost == kInfinity || (best.solution && cost > static_cast<double>(best.cost) + rounding_ + 1)) return;
     const Evaluation e = evaluate(n_, Assignment(x->begin(), x->begin() + n_.variables()));
     if (e.feasible && (!best.solution || e.cost < best.cost)) best = {x, e.cost};
   }
@@ -117,7 +131,7 @@ class Solver {
 
   // Proves what there is so far, now and then, and keeps so much time for doing so in the end.
   void prove(Branch& branch) {
-    constexpr double kShare = 0.05, kMargin = 1.5;  // of the time; of the time that the last one took
+    constexpr double kShare = 0.05, kMargin = 2.5;  // of the time; of the time that the last one took
     if (proving_seconds_ > kShare * (seconds() - proved_at_)) return;
     const double before = seconds();
     if (const auto bound = branch.certificate().bound; bound && (!proved_ || *bound > *proved_)) proved_ = bound;
@@ -150,6 +164,7 @@ class Solver {
   const Clock::time_point began_ = Clock::now();
   Model model_;
   LeafJudge judge_;
+  double rounding_;
   Alive alive_;
   Rng rng_;
   Best best_;
