@@ -209,7 +209,7 @@ Plan evaluation_plan(const Graph& evaluation, const Planned& training) {
     auto kept = training.plan.kept.find(same);
     if (kept != training.plan.kept.end()) pins.kept[TensorId(t)] = kept->second;
   }
-  return data_parallel_plan(evaluation, training.cluster, pins);
+  return filled_in_plan(evaluation, training.cluster, pins);
 }
 
 std::string fingerprint(const Graph& graph) {

@@ -150,6 +150,7 @@ void make_order(PhysicalGraph& graph, const LowerOptions& options) {
     Task::Turn turn = task.turn;
     if (task.phase == Phase::kUpdate && turn == Task::Turn::kInPlace) turn = Task::Turn::kEager;
     if (given && turn == Task::Turn::kEager && std::holds_alternative<KernelWork>(task.work)) turn = Task::Turn::kInPlace;
+    if (given && turn == Task::Turn::kEager && is_transfer(task)) turn = Task::Turn::kLazy;
     if (!options.control_edges && turn == Task::Turn::kLazy && is_transfer(task)) turn = Task::Turn::kEager;
     const Key as_ready{-1, place, 0};
     switch (turn) {

@@ -1,5 +1,6 @@
 #include "partita/plan/check.h"
 
+#include <algorithm>
 #include <set>
 
 #include "partita/base/error.h"
@@ -113,6 +114,17 @@ void check_order(const Graph& graph, const std::vector<OpId>& order) {
   }
 }
 
+// Rule: there is something to convert again, and for an op of the backward pass.
+void check_refetched(const Graph& graph, const Plan& plan) {
+  for (TensorId t : plan.refetched) {
+    if (t.value < 0 || t.index() >= graph.tensors.size()) fail("plan: refetched: tensor {} is unknown", t.value);
+    const bool backward = std::any_of(graph.ops.begin(), graph.ops.end(), [&](const Op& op) {
+      return op.phase == Phase::kBackward && std::find(op.operands.begin(), op.operands.end(), t) != op.operands.end();
+    });
+    if (!backward) fail("plan: refetched: no op of the backward pass reads tensor '{}'", graph.tensor(t).name);
+  }
+}
+
 // The bytes of a step, counted from its boxes, without looking at what boxing said.
 int64_t counted_bytes(const Step& step, int64_t element) {
   int64_t elements = 0;
@@ -151,6 +163,7 @@ CheckReport check(const Graph& graph, const Plan& plan, const Cluster& cluster) 
     fail("plan: it has {} ops, model '{}' has {}: the plan is for another model", plan.ops.size(), graph.name, graph.ops.size());
   for (size_t i = 0; i < graph.ops.size(); ++i) check_op(graph.ops[i], plan.ops[i], cluster);
   check_order(graph, plan.order);
+  check_refetched(graph, plan);
   for (const auto& [id, placement] : plan.kept) {
     if (id.index() >= graph.tensors.size()) fail("plan: kept tensor {} is unknown", id.value);
     const Tensor& tensor = graph.tensor(id);

@@ -249,6 +249,11 @@ std::string print(const Plan& plan, const Graph& graph) {
   text += fmt::format("  \"meshes\": {},\n", object_lines(mesh_list));
   text += fmt::format("  \"ops\": {},\n", object_lines(ops));
   text += fmt::format("  \"kept\": {}", object_lines(kept));
+  if (!plan.refetched.empty()) {
+    Json names = Json::array();
+    for (TensorId id : plan.refetched) names.push_back(graph.tensor(id).name);
+    text += fmt::format(",\n  \"refetched\": {}", names.dump());
+  }
   if (!plan.order.empty()) {
     Json order = Json::array();
     for (OpId id : plan.order) order.push_back(graph.op(id).name);
@@ -287,6 +292,12 @@ Plan parse_plan(std::string_view text, const Graph& graph) {
     if (!id.valid()) fail("plan: tensor '{}' is not in model '{}': the plan is for another model", name, graph.name);
     plan.kept[id] = read_placement(value, meshes, fmt::format("plan: tensor '{}'", name));
   }
+  if (in.optional("refetched"))
+    for (const std::string& name : in.value<std::vector<std::string>>("refetched")) {
+      const TensorId id = graph.find_tensor(name);
+      if (!id.valid()) fail("plan: refetched: tensor '{}' is not in model '{}'", name, graph.name);
+      if (!plan.refetched.insert(id).second) fail("plan: refetched: tensor '{}' stands twice", name);
+    }
   if (in.optional("order"))
     for (const std::string& name : in.value<std::vector<std::string>>("order")) {
       plan.order.push_back(graph.find_op(name));
@@ -314,7 +325,7 @@ Pins parse_pins(std::string_view text, const Graph& graph) {
   Json json = parse_json(text);
   Fields in(json, "pins");
   // A whole plan serves as well.
-  for (const char* other : {"schema_version", "model", "cluster", "search", "objective", "paper_cost", "order"}) in.optional(other);
+  for (const char* other : {"schema_version", "model", "cluster", "search", "objective", "paper_cost", "refetched", "order"}) in.optional(other);
   Pins pins;
   std::map<std::string, Mesh> meshes;
   if (in.optional("meshes")) meshes = read_meshes(in.object("meshes"));

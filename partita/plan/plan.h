@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,8 @@ struct Plan {
   std::vector<OpChoice> ops;  // by OpId
   // Inputs, constants, parameters and state always; another tensor where it differs from its producer's layout.
   std::map<TensorId, Placement> kept;
+  // Converted for its readers in the backward pass once more, so that what the forward pass converted need not wait for them.
+  std::set<TensorId> refetched;
   // Every op once, each after those whose results it reads, and after the readers of what it replaces. Empty: the graph's own order, an
   // update as soon as its gradient is whole.
   std::vector<OpId> order;

@@ -90,12 +90,13 @@ Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster) {
         out.conversions.push_back({TensorId(t), convert(made, out.home[t], element, cluster), {}});
     }
     std::vector<int> made_here;  // conversions of this tensor from its home
+    auto again = [&](const Reader& reader) { return plan.refetched.contains(TensorId(t)) && graph.op(reader.op).phase == Phase::kBackward; };
     for (const Reader& reader : read_by[t]) {
       const Layout& need = out.ops[reader.op.index()].layouts.operands[reader.operand];
       if (same_placement(out.home[t], need)) continue;
       int found = -1;
       for (int c : made_here)
-        if (same_placement(out.conversions[c].conversion.to, need)) found = c;
+        if (same_placement(out.conversions[c].conversion.to, need) && again(out.conversions[c].readers[0]) == again(reader)) found = c;
       if (found < 0) {
         found = static_cast<int>(out.conversions.size());
         out.conversions.push_back({TensorId(t), convert(out.home[t], need, element, cluster), {}});

@@ -15,7 +15,8 @@ struct ResolvedOp {
   OpLayouts layouts;  // what its operands must be, what its results are
 };
 
-// One conversion of a tensor, made once for all readers that want the same layout.
+// One conversion of a tensor, made once for all readers that want the same layout; of a refetched tensor, once for those in the
+// backward pass and once for all others.
 struct ResolvedConversion {
   TensorId tensor;
   Conversion conversion;

@@ -1,5 +1,6 @@
 // Plans made by a rule: the published baselines. Each is what a search could return, made without searching.
 #pragma once
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -14,11 +15,28 @@ Plan single_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = 
 // (SoyBean section 4.1's T_data). Infeasible where there are fewer samples than devices.
 Plan data_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = {});
 
+// What pins leave open: as in data parallelism where there are samples enough, else replicated.
+Plan filled_in_plan(const Graph& graph, const Cluster& cluster, const Pins& pins);
+
 // SoyBean section 4.1's T_model, for any operation with a parameter: the parameter's contracted dimension is split; if there
 // is none, or it is shorter than the device count, its output dimension; else the op is replicated. Its backward ops split
 // the same index. Results that come out partial are kept split along the parameter's output dimension. Every other op takes
 // the strategy whose operands are cheapest to bring, splits before replication.
 Plan model_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = {});
+
+// One weird trick (Krizhevsky 2014): convolutions are split along samples, fully connected layers along their units; what lies between
+// takes what comes. Infeasible where there are fewer samples than devices.
+Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = {});
+
+// Megatron-LM's tensor parallelism inside groups of `tensor` devices, data parallelism over the groups: mesh [data, tensor]. Without a
+// degree, the divisor of a node's devices at which most weights are split. Infeasible where the degree does not divide the devices,
+// where nothing can be split so, or where there are fewer samples than groups.
+Plan megatron_plan(const Graph& graph, const Cluster& cluster, std::optional<int> tensor = {}, const Pins& pins = {});
+
+// ZeRO: data parallelism where of the optimizer's states (stage 1), of the gradients (2) and of the parameters (3) each device keeps one
+// part; a tensor without an axis as long as there are devices is kept whole. Stage 1 has all gradients until the backward pass is
+// over, stage 3 gathers parameters again for the backward pass. Infeasible where there are fewer samples than devices.
+Plan zero_plan(const Graph& graph, const Cluster& cluster, int stage, const Pins& pins = {});
 
 // The indices along which an op sees samples, from its tensors' sample axes: one, or those of the axis's factors, the most significant
 // first; empty where it sees none.

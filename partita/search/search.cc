@@ -1,12 +1,14 @@
 #include "partita/search/search.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "partita/base/error.h"
 #include "partita/plan/rules.h"
 #include "partita/search/allrow_greedy.h"
 #include "partita/search/equal_chop.h"
 #include "partita/search/icml18.h"
+#include "partita/search/layer_placement.h"
 #include "partita/search/soybean.h"
 #include "partita/search/spartan.h"
 #include "partita/search/tofu.h"
@@ -26,6 +28,28 @@ class RuleSearcher final : public Searcher {
   }
 };
 
+// A rule with options: a function of the problem.
+template <Plan (*rule)(const Problem&)>
+class OptionRuleSearcher final : public Searcher {
+ public:
+  SearchResult search(const Problem& problem, const Budget&, Rng&) const override {
+    SearchResult result;
+    result.plan = rule(problem);
+    return result;
+  }
+};
+
+Plan megatron(const Problem& problem) {
+  const std::string& tensor = problem.options.at("tensor");
+  return megatron_plan(problem.graph, problem.cluster, tensor == "node" ? std::nullopt : std::optional(std::stoi(tensor)), problem.pins);
+}
+
+Plan zero(const Problem& problem) { return zero_plan(problem.graph, problem.cluster, std::stoi(problem.options.at("stage")), problem.pins); }
+
+bool is_count(const std::string& value) {
+  return !value.empty() && value.size() < 7 && value[0] != '0' && std::all_of(value.begin(), value.end(), [](unsigned char c) { return std::isdigit(c); });
+}
+
 template <typename T>
 std::unique_ptr<Searcher> make() {
   return std::make_unique<T>();
@@ -37,7 +61,10 @@ const std::vector<SearchEntry>& searches() {
   static const std::vector<SearchEntry> kSearches = [] {
     std::vector<SearchEntry> list;
     list.push_back({"data-parallel", "rule", "every op that sees samples is split along them, parameters are whole everywhere", {}, make<RuleSearcher<data_parallel_plan>>});
+    list.push_back({"layer-placement", "Tofu section 7.1", "whole layers on devices, time steps as a pipeline; nothing is split, so one layer must fit on a device", {{"assign", {"round-robin", "contiguous"}}}, make_layer_placement});
+    list.push_back({"megatron", "Megatron-LM", "tensor parallelism of transformers in groups of devices, data parallelism over the groups; recurrent cells are not split", {{"tensor", {"node", "N"}}}, make<OptionRuleSearcher<megatron>>});
     list.push_back({"model-parallel", "SoyBean section 4.1", "every parameter is split along its contracted dimension", {}, make<RuleSearcher<model_parallel_plan>>});
+    list.push_back({"owt", "Krizhevsky 2014", "one weird trick: convolutions are split along samples, fully connected layers along their units", {}, make<RuleSearcher<owt_plan>>});
     list.push_back({"single", "rule", "everything on the first device", {}, make<RuleSearcher<single_plan>>});
     list.push_back({"soybean", "SoyBean", "one-cut tiling program and k-cuts recursion, slowest link first", {{"tilings", {"paper", "all"}}}, make_soybean});
     list.push_back({"tofu", "Tofu", "dynamic program over the coarsened graph, recursion over the factors of the device count; no tensor stays whole that can be split",
@@ -46,6 +73,7 @@ const std::vector<SearchEntry>& searches() {
     list.push_back({"spartan", "Tofu section 7.3", "largest tensor first, along its best dimension, then the ops around it", {}, make_spartan});
     list.push_back({"equal-chop", "Tofu section 7.3", "Tofu's program in one step: every tensor is split along one dimension only", {}, make_equal_chop});
     list.push_back({"icml18", "Jia et al. 2018", "dynamic program over layers in one step, along several dimensions, without output reduction, as Tofu section 7.3 compares", {}, make_icml18});
+    list.push_back({"zero", "ZeRO", "data parallelism; states (stage 1), gradients (2) and parameters (3) are kept split, those without an axis long enough whole", {{"stage", {"1", "2", "3"}}}, make<OptionRuleSearcher<zero>>});
     return list;
   }();
   return kSearches;
@@ -76,7 +104,8 @@ SearchChoice parse_search(std::string_view text) {
       for (const auto& [n, v] : choice.entry->options) names.push_back(n);
       usage(fmt::format("search '{}' has no option '{}'{}", name, key, names.empty() ? std::string("; it takes none") : fmt::format("; it has: {}", fmt::join(names, ", "))));
     }
-    if (std::find(option->second.begin(), option->second.end(), value) == option->second.end())
+    const bool counted = option->second.back() == "N" && is_count(value);
+    if (!counted && (value == "N" || std::find(option->second.begin(), option->second.end(), value) == option->second.end()))
       usage(fmt::format("search '{}': option '{}' is one of {}, not '{}'", name, key, fmt::join(option->second, ", "), value));
     choice.options[key] = value;
   }

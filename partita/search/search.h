@@ -41,7 +41,7 @@ class Searcher {
 
 struct SearchEntry {
   std::string name, source, summary;
-  std::map<std::string, std::vector<std::string>> options;  // option -> its values, the default first
+  std::map<std::string, std::vector<std::string>> options;  // option -> its values, the default first; "N", the last: or a positive number
   std::unique_ptr<Searcher> (*make)();
 };
 // Every search that there is, by name.

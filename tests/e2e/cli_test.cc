@@ -295,6 +295,7 @@ TEST(CliErrors, Usage) {
     expect_error(words, 2, {});
   expect_error({"plan", "zoo:mlp", "--search", "sideways"}, 2, {"'sideways'", "soybean", "data-parallel"});
   expect_error({"plan", "zoo:mlp", "--search", "soybean?tilings=some"}, 2, {"'tilings'", "paper, all"});
+  expect_error({"plan", "zoo:mlp", "--search", "megatron?tensor=0"}, 2, {"'tensor'", "node, N"});
   expect_error({"plan", "zoo:mlp", "--search", "single?tilings=all"}, 2, {"'single'", "'tilings'"});
   expect_error({"compare", "zoo:mlp", "--search", "single,sideways"}, 2, {"'sideways'"});
   expect_error({"train", "zoo:mlp", "--loss", "regret"}, 2, {"'regret'", "cross_entropy"});
@@ -391,7 +392,7 @@ TEST(Cli, ListsAreSensible) {
   says({"ops"}, {"matmul", "conv2d", "batch_norm", "softmax"});
   says({"models"}, {"zoo:mlp", "zoo:lenet", "zoo:resnet-18", "zoo:transformer", "batch"});
   says({"clusters"}, {"p2.8xlarge", "dgx-h100", "local:N"});
-  says({"searches"}, {"single", "data-parallel", "model-parallel", "soybean", "tilings=paper|all"});
+  says({"searches"}, {"single", "data-parallel", "model-parallel", "owt", "megatron", "tensor=node|N", "zero", "stage=1|2|3", "soybean", "tilings=paper|all"});
   says({"tdl", "f(a)[i] = a[i] * a[i]"}, {"element-wise", "i: S(0) -> S(0)", "gradient of a"});
   says({"tdl", "f(x, w)[i] where i < 10 = sum(k) x[i+k] * w[k]", "--shape", "x=12", "--shape", "w=3"}, {"index i        extent 10", "strategies on 2 workers"});
   says({"--help"}, {"plan", "simulate", "train"});
@@ -399,7 +400,7 @@ TEST(Cli, ListsAreSensible) {
   says({"show", data("mlp.onnx"), "--nodes", "--batch", "7"}, {"Gemm", "imported"});
   EXPECT_EQ(json_of({"models"})["models"].size(), list_models().size());
   EXPECT_GE(json_of({"clusters"})["clusters"].size(), 3u);
-  EXPECT_EQ(json_of({"searches"})["searches"][3]["name"], "soybean");
+  EXPECT_EQ(json_of({"searches"})["searches"][0]["name"], "data-parallel");
   EXPECT_EQ(json_of({"ops", "matmul", "--workers", "4"})["instances"][0]["workers"], 4);
   EXPECT_TRUE(json_of({"tdl", "f(a)[i] = a[i]"})["elementwise"]);
   EXPECT_GT(json_of({"ops"})["ops"].size(), 20u);

@@ -82,7 +82,7 @@ const char* const kModels[] = {"zoo:mlp?layers=3,width=20", "zoo:lenet", "zoo:re
 
 // All that there is, and soybean over all tilings.
 std::vector<std::string> every_search() {
-  std::vector<std::string> all{"soybean?tilings=all"};
+  std::vector<std::string> all{"soybean?tilings=all", "zero?stage=2", "zero?stage=3"};
   for (const SearchEntry& entry : searches()) all.push_back(entry.name);
   return all;
 }
@@ -146,6 +146,30 @@ TEST(ParallelEqualsSerial, NasNet) {
 // One group, one choice, and places for three fifths of the tokens: which token is dropped does not depend on the plan.
 TEST(ParallelEqualsSerial, MoeOfOneGroup) {
   for (const char* search : {"data-parallel", "model-parallel", "soybean"}) expect_equal({kModels[8], search, 3, 24, 3});
+}
+
+// Plans made by a rule, and layers on devices, where they have most to do. All models are in the long matrix.
+TEST(ParallelEqualsSerial, Rules) {
+  for (const char* search : {"megatron", "zero?stage=3", "layer-placement"}) expect_equal({kModels[5], search, 3, 24, 2});
+  expect_equal({kModels[7], "megatron", 2, 24, 2});
+  for (const char* search : {"zero", "zero?stage=2", "zero?stage=3"}) expect_equal({kModels[0], search, 3, 24, 2, DType::kFloat64, {"adamw", 0.01, 0, 0.1, 0.05}});
+}
+
+// GPT-2 as exported: one product for q, k and v.
+TEST(ParallelEqualsSerial, MegatronOfGpt2AsExported) {
+  Request request;
+  request.model = std::string(PARTITA_SOURCE_DIR) + "/tests/data/gpt2.onnx";
+  request.dtype = DType::kFloat64;
+  request.cluster = "local:2";
+  request.search = "megatron";
+  Runner runner;
+  const Planned planned = plan_model(request, runner);
+  TrainOptions options;
+  options.steps = 2;
+  TrainReport report = train(planned, options, kernels());
+  compare_with(train_serial(planned.training, options, kernels()), report);
+  EXPECT_LE(*report.max_error_vs_serial, 1e-10);
+  EXPECT_LE(*report.max_loss_error_vs_serial, 1e-10);
 }
 
 // As many groups as devices and every op split along samples, but for the experts: each device has its own, and tokens go there and

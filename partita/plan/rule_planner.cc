@@ -1,0 +1,233 @@
+#include "partita/plan/rule_planner.h"
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+
+namespace partita {
+
+namespace {
+
+constexpr int64_t kNever = INT64_MAX;
+
+bool is_factored(const std::vector<Shape>& radices) {
+  return std::any_of(radices.begin(), radices.end(), [](const Shape& r) { return r.size() > 1; });
+}
+
+std::vector<Shape> radices_if_factored(const Layout& layout) { return is_factored(layout.radices) ? layout.radices : std::vector<Shape>(); }
+
+// Some position keeps nothing: a plan doesn't offer that.
+bool more_parts_than_extent(const Layout& layout, const NdSbp& sbp) {
+  std::map<std::pair<int, int>, int64_t> parts;
+  for (size_t a = 0; a < sbp.size(); ++a)
+    if (sbp[a].kind == Sbp::Kind::kSplit) parts.try_emplace({sbp[a].axis, sbp[a].sub_axis}, 1).first->second *= layout.mesh.extents[a];
+  return std::any_of(parts.begin(), parts.end(), [&](const auto& p) { return p.second > layout.radices[p.first.first][p.first.second]; });
+}
+
+}  // namespace
+
+RulePlanner::RulePlanner(const Graph& graph, const Cluster& cluster, const Pins& pins, Mesh mesh)
+    : graph_(graph), cluster_(cluster), pins_(pins), mesh_(std::move(mesh)), home_(graph.tensors.size()) {
+  plan_.ops.resize(graph.ops.size());
+  for (const auto& [id, placement] : pins.kept) keep(id, placement);
+}
+
+bool RulePlanner::try_choose(OpId id, const std::vector<std::vector<tdl::AxisStrategy>>& axes) {
+  ensure(axes.size() == mesh_.extents.size(), "{} lists of strategies for a mesh of {} axes", axes.size(), mesh_.extents.size());
+  auto pin = pins_.ops.find(id);
+  if (pin != pins_.ops.end()) return settle(id, pin->second), true;
+  int64_t best = kNever;
+  std::optional<OpChoice> choice;
+  for (const std::vector<tdl::AxisStrategy>& axis : axes)
+    if (axis.empty()) return false;
+  std::vector<size_t> at(axes.size(), 0);  // one strategy an axis, the last axis fastest
+  for (bool more = true; more;) {
+    OpChoice option{mesh_, {}};
+    for (size_t a = 0; a < axes.size(); ++a) option.strategies.push_back(axes[a][at[a]]);
+    int64_t bytes = cost(graph_.op(id), option);
+    if (bytes < best) best = bytes, choice = option;
+    more = false;
+    for (size_t a = axes.size(); a-- > 0 && !more;) {
+      more = ++at[a] < axes[a].size();
+      if (!more) at[a] = 0;
+    }
+  }
+  if (!choice) return false;
+  settle(id, *choice);
+  return true;
+}
+
+void RulePlanner::choose(OpId id, const std::vector<std::vector<tdl::AxisStrategy>>& axes) {
+  const Op& op = graph_.op(id);
+  if (!try_choose(id, axes)) fail("op '{}' ({}): none of the rule's strategies exists on {} devices", op.name, op.definition, mesh_.positions());
+}
+
+void RulePlanner::place(OpId id, const OpChoice& choice) {
+  auto pin = pins_.ops.find(id);
+  settle(id, pin != pins_.ops.end() ? pin->second : choice);
+}
+
+void RulePlanner::keep_partial_result(TensorId id, int axis) {
+  if (!home_[id.index()]->is_partial() || plan_.kept.contains(id)) return;
+  const std::vector<Shape> radices = home_[id.index()]->radices;
+  int digit = 0;  // of a factored axis, the longest
+  if (axis >= 0) digit = static_cast<int>(std::max_element(radices[axis].begin(), radices[axis].end()) - radices[axis].begin());
+  bool fits = axis >= 0 && radices[axis][digit] >= mesh_.positions();
+  keep(id, {mesh_, NdSbp(mesh_.extents.size(), fits ? Sbp::split(axis, digit) : Sbp::broadcast()), is_factored(radices) ? radices : std::vector<Shape>()});
+}
+
+void RulePlanner::keep_whole(TensorId id, int mesh_axis) {
+  const Layout& home = *home_[id.index()];
+  if (!home.kinds[mesh_axis] || plan_.kept.contains(id)) return;
+  std::optional<NdSbp> name = name_of(home);
+  if (!name) return;
+  (*name)[mesh_axis] = Sbp::broadcast();
+  const Mesh mesh = home.mesh;
+  keep(id, {mesh, *name, radices_if_factored(home)});
+}
+
+Plan RulePlanner::finish(std::string_view search) {
+  for (size_t t = 0; t < graph_.tensors.size(); ++t)  // what nobody reads
+    if (!home_[t] && !graph_.tensors[t].producer.valid()) keep(TensorId(t), {mesh_, NdSbp(mesh_.extents.size(), Sbp::broadcast()), {}});
+  plan_.search = search;
+  return std::move(plan_);
+}
+
+void RulePlanner::keep(TensorId id, const Placement& placement) {
+  plan_.kept[id] = placement;
+  const Tensor& tensor = graph_.tensor(id);
+  home_[id.index()] = placement.radices.empty() ? make_layout(placement.mesh, placement.sbp, tensor.shape)
+                                                : make_layout(placement.mesh, placement.sbp, placement.radices);
+}
+
+int64_t RulePlanner::cost(const Op& op, const OpChoice& choice) {
+  auto derived = cache_.get(op.bound, choice.mesh.extents, choice.strategies);
+  if (!derived) return kNever;
+  OpLayouts layouts = layouts_of(*op.bound, *derived, choice.mesh);
+  int64_t bytes = derived->inner.empty() ? 0 : inner_bytes(*op.bound, *derived, choice.mesh, bytes_of(inner_dtype(graph_, op)), cluster_);
+  for (size_t k = 0; k < op.operands.size(); ++k) {
+    const Tensor& tensor = graph_.tensor(op.operands[k]);
+    // What no one has read yet is kept as its first reader wants it, but never partial.
+    if (home_[op.operands[k].index()])
+      bytes += conversion_bytes(*home_[op.operands[k].index()], layouts.operands[k], bytes_of(tensor.dtype), cluster_);
+    else if (layouts.operands[k].is_partial() || !name_of(layouts.operands[k]))
+      bytes += tensor.bytes();
+  }
+  for (size_t r = 0; r < op.results.size(); ++r) {
+    const Tensor& tensor = graph_.tensor(op.results[r]);
+    if (tensor.replaces.valid() && home_[tensor.replaces.index()])
+      bytes += conversion_bytes(layouts.results[r], *home_[tensor.replaces.index()], bytes_of(tensor.dtype), cluster_);
+  }
+  return bytes;
+}
+
+void RulePlanner::settle(OpId id, const OpChoice& choice) {
+  const Op& op = graph_.op(id);
+  plan_.ops[id.index()] = choice;
+  auto derived = cache_.get(op.bound, choice.mesh.extents, choice.strategies);
+  if (!derived) return;  // a wrong pin: the checker says why
+  OpLayouts layouts = layouts_of(*op.bound, *derived, choice.mesh);
+  for (size_t k = 0; k < op.operands.size(); ++k) {
+    TensorId t = op.operands[k];
+    if (home_[t.index()]) continue;
+    const Layout& need = layouts.operands[k];
+    auto name = need.is_partial() ? std::nullopt : name_of(need);
+    if (name && !more_parts_than_extent(need, *name)) {
+      keep(t, {choice.mesh, *name, is_factored(need.radices) ? need.radices : std::vector<Shape>()});
+    } else {
+      keep(t, {choice.mesh, NdSbp(choice.mesh.extents.size(), Sbp::broadcast()), {}});
+    }
+  }
+  for (size_t r = 0; r < op.results.size(); ++r) {
+    TensorId t = op.results[r], w = graph_.tensor(t).replaces;
+    if (plan_.kept.contains(t)) continue;
+    home_[t.index()] = w.valid() && home_[w.index()] ? home_[w.index()] : layouts.results[r];
+  }
+}
+
+Mesh all_devices(const Cluster& cluster) {
+  std::vector<DeviceId> devices = slowest_link_first(cluster);
+  return {{static_cast<int>(devices.size())}, devices};
+}
+
+void require_samples(std::string_view rule, const Graph& graph, int parts) {
+  for (TensorId input : graph.inputs) {
+    const Tensor& t = graph.tensor(input);
+    if (t.sample_axis >= 0 && t.shape[t.sample_axis] < parts)
+      throw Error(ExitCode::kInfeasible, fmt::format("{}: input '{}' has {} samples, too few for {} devices; use a larger batch or fewer devices",
+                                                     rule, t.name, t.shape[t.sample_axis], parts));
+  }
+}
+
+std::vector<tdl::AxisStrategy> with_name(const std::vector<tdl::AxisStrategy>& strategies, const std::string& name) {
+  std::vector<tdl::AxisStrategy> out;
+  for (const tdl::AxisStrategy& s : strategies)
+    if (s.names.size() == 1 && s.names[0] == name) out.push_back(s);
+  return out;
+}
+
+std::vector<tdl::AxisStrategy> sample_strategies(const Graph& graph, const Op& op, const std::vector<tdl::AxisStrategy>& allowed) {
+  for (const std::string& index : sample_indices(graph, op))
+    if (std::vector<tdl::AxisStrategy> found = with_name(allowed, index); !found.empty()) return found;
+  return {};
+}
+
+std::vector<bool> weights(const Graph& graph) {
+  std::vector<bool> weight(graph.tensors.size(), false);
+  for (size_t t = 0; t < weight.size(); ++t) weight[t] = graph.tensors[t].role == Role::kParameter;
+  for (const Op& op : graph.ops) {
+    if (op.phase != Phase::kForward) continue;
+    bool any = false, all = true;
+    for (TensorId t : op.operands) any |= weight[t.index()], all &= weight[t.index()] || graph.tensor(t).role == Role::kConstant;
+    for (TensorId t : op.results) weight[t.index()] = any && all;
+  }
+  return weight;
+}
+
+std::optional<WeightProduct> weight_product(const Graph& graph, const std::vector<bool>& weights, const Op& op) {
+  const tdl::Bound& bound = *op.bound;
+  const std::vector<int> result = result_indices(bound, 0);
+  auto in_result = [&](int index) { return std::find(result.begin(), result.end(), index) != result.end(); };
+  std::set<int> activation_indices;
+  bool windows = false;
+  for (size_t k = 0; k < op.operands.size(); ++k) {
+    if (weights[op.operands[k].index()] || !is_float(graph.tensor(op.operands[k]).dtype)) continue;
+    for (const std::set<int>& axis : plain_reads(bound, static_cast<int>(k))) {
+      activation_indices.insert(axis.begin(), axis.end());
+      windows |= axis.empty();
+    }
+  }
+  for (size_t k = 0; k < op.operands.size(); ++k) {
+    if (!weights[op.operands[k].index()]) continue;
+    WeightProduct product{static_cast<int>(k), {}, windows};
+    bool contracted = false;
+    for (const std::set<int>& axis : plain_reads(bound, static_cast<int>(k)))
+      for (int i : axis) {
+        contracted |= activation_indices.contains(i) && !in_result(i);
+        if (in_result(i) && !activation_indices.contains(i)) product.outputs.push_back(i);
+      }
+    if (contracted) return product;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::set<int>> plain_reads(const tdl::Bound& bound, int tensor) {
+  std::vector<std::set<int>> names(bound.tensors[tensor].factored.size());
+  for (const tdl::Stage& stage : bound.stages)
+    tdl::for_each_read(stage.body, [&](const tdl::Expr& read) {
+      if (read.tensor != tensor) return;
+      for (size_t a = 0; a < read.subscripts.size() && a < names.size(); ++a) {
+        int index = read.subscripts[a].plain_index();
+        if (index >= 0) names[a].insert(index);
+      }
+    });
+  return names;
+}
+
+std::vector<int> result_indices(const tdl::Bound& bound, int result) {
+  std::vector<int> indices;
+  for (const tdl::Affine& lhs : bound.stages[bound.stage_of(bound.results[result])].lhs) indices.push_back(lhs.plain_index());
+  return indices;
+}
+
+}  // namespace partita

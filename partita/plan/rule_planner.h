@@ -1,0 +1,76 @@
+// What rule-made plans share: a plan built op by op in graph order, knowing where every tensor is so far.
+#pragma once
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "partita/plan/resolve.h"
+#include "partita/plan/rules.h"
+
+namespace partita {
+
+inline const tdl::AxisStrategy kReplicate{};
+
+// Pinned ops and tensors are as pinned, whatever the rule says. What no one has read yet is kept as its first reader wants it.
+class RulePlanner {
+ public:
+  RulePlanner(const Graph& graph, const Cluster& cluster, const Pins& pins, Mesh mesh);
+
+  // Per mesh axis the strategies that the rule allows: of all combinations, in lexicographic order, the one with the fewest bytes to
+  // bring its operands and to put what it replaces back; the first of equals. False: none of them exists.
+  bool try_choose(OpId id, const std::vector<std::vector<tdl::AxisStrategy>>& axes);
+  void choose(OpId id, const std::vector<std::vector<tdl::AxisStrategy>>& axes);  // fails where none exists
+
+  void place(OpId id, const OpChoice& choice);  // the one choice that the rule allows
+
+  // Keeps a result split along `axis` if it came out partial there, or whole if the axis is too short. For a mesh of one axis.
+  void keep_partial_result(TensorId id, int axis);
+  // Keeps a result that came out partial on this mesh axis whole there.
+  void keep_whole(TensorId id, int mesh_axis);
+  // For a tensor without a home so far.
+  void keep(TensorId id, const Placement& placement);
+
+  Plan finish(std::string_view search);
+
+  const Mesh& mesh() const { return mesh_; }
+  const Layout* home(TensorId id) const { return home_[id.index()] ? &*home_[id.index()] : nullptr; }
+
+ private:
+  int64_t cost(const Op& op, const OpChoice& choice);
+  void settle(OpId id, const OpChoice& choice);
+
+  const Graph& graph_;
+  const Cluster& cluster_;
+  const Pins& pins_;
+  Mesh mesh_;
+  Plan plan_;
+  std::vector<std::optional<Layout>> home_;
+  DerivationCache cache_;
+};
+
+// One axis over all devices, the slowest links cut first.
+Mesh all_devices(const Cluster& cluster);
+// Infeasible (exit 4) where an input has fewer samples than `parts`.
+void require_samples(std::string_view rule, const Graph& graph, int parts);
+// Those that split the index of this name alone.
+std::vector<tdl::AxisStrategy> with_name(const std::vector<tdl::AxisStrategy>& strategies, const std::string& name);
+// Those that split the op along samples; empty where it sees none.
+std::vector<tdl::AxisStrategy> sample_strategies(const Graph& graph, const Op& op, const std::vector<tdl::AxisStrategy>& allowed);
+
+// By tensor: a parameter, or made of parameters and constants alone (cast, transposed).
+std::vector<bool> weights(const Graph& graph);
+// A product of an activation and a weight, such as `linear` or a convolution.
+struct WeightProduct {
+  int weight = -1;         // the operand
+  std::vector<int> outputs;  // indices of the result that the weight is read at
+  bool windows = false;    // the activation is read in overlapping windows: a convolution
+};
+std::optional<WeightProduct> weight_product(const Graph& graph, const std::vector<bool>& weights, const Op& op);
+
+// Per factored axis of an operand, the indices that it is read at plainly, in all stages.
+std::vector<std::set<int>> plain_reads(const tdl::Bound& bound, int operand);
+// Per factored axis of a result, the index that it is written at.
+std::vector<int> result_indices(const tdl::Bound& bound, int result);
+
+}  // namespace partita

@@ -1,0 +1,150 @@
+// ZeRO (Rajbhandari et al., SC 2020, section 5): data parallelism that keeps no state twice. Stage 1 splits the optimizer's states, stage 2
+// the gradients as well, stage 3 the parameters too. The update of a parameter runs on each device's part of it.
+#include <algorithm>
+
+#include "partita/base/error.h"
+#include "partita/plan/rule_planner.h"
+
+namespace partita {
+
+namespace {
+
+// How the update of one parameter is split: the strategy of its op, and the layout that parameter, gradient and states then have.
+struct UpdateSplit {
+  tdl::AxisStrategy strategy;
+  Layout layout;
+};
+
+// The strategy whose largest part of the parameter is smallest; empty where no axis is as long as there are devices.
+std::optional<UpdateSplit> update_split(const Op& op, const Mesh& mesh) {
+  std::optional<UpdateSplit> best;
+  int64_t fewest = volume(op.bound->tensors[0].shape);
+  for (const tdl::AxisStrategy& s : allowed_strategies(op, mesh.positions())) {
+    if (s.names.size() != 1) continue;
+    const auto derived = tdl::derive(*op.bound, mesh.extents, {s});
+    if (!derived) continue;
+    const Layout layout = layouts_of(*op.bound, *derived, mesh).operands[0];
+    int64_t most = 0;
+    for (int r = 0; r < mesh.positions(); ++r) most = std::max(most, layout.elements(r));
+    if (most < fewest && !layout.is_partial() && name_of(layout)) fewest = most, best = {s, layout};
+  }
+  return best;
+}
+
+Placement placement_of(const Layout& layout) {
+  const bool factored = std::any_of(layout.radices.begin(), layout.radices.end(), [](const Shape& r) { return r.size() > 1; });
+  return {layout.mesh, *name_of(layout), factored ? layout.radices : std::vector<Shape>()};
+}
+
+class ZeroRule {
+ public:
+  ZeroRule(const Graph& graph, const Mesh& mesh) : graph_(graph), mesh_(mesh), splits_(graph.ops.size()), wanted_(graph.tensors.size()) {
+    for (size_t i = 0; i < graph.ops.size(); ++i) {
+      const Op& op = graph.ops[i];
+      const OpDefinition* definition = graph.registry->find(op.definition);
+      if (op.phase != Phase::kUpdate || !definition || !definition->update) continue;
+      splits_[i] = update_split(op, mesh);
+      if (!splits_[i]) continue;
+      split_parameters_.emplace_back(op.operands[0], splits_[i]->layout);
+      // Back through what clips and unscales it, to the gradient as the backward pass leaves it.
+      for (TensorId g = op.operands[1]; g.valid() && !wanted_[g.index()];) {
+        wanted_[g.index()] = splits_[i]->layout;
+        const OpId producer = graph.tensor(g).producer;
+        if (!producer.valid() || graph.op(producer).phase != Phase::kUpdate) break;
+        const Shape shape = graph.tensor(g).shape;
+        g = {};
+        for (TensorId t : graph.op(producer).operands)
+          if (!g.valid() && graph.tensor(t).shape == shape) g = t;
+      }
+    }
+  }
+
+  const std::vector<std::pair<TensorId, Layout>>& split_parameters() const { return split_parameters_; }
+  const Layout* gradient(TensorId t) const { return wanted_[t.index()] ? &*wanted_[t.index()] : nullptr; }
+
+  // What an op may do: samples where it sees them; an update, its split; what reads a gradient that updates read split, the same.
+  std::vector<tdl::AxisStrategy> strategies(OpId id) const {
+    const Op& op = graph_.op(id);
+    if (splits_[id.index()]) return {splits_[id.index()]->strategy};
+    const std::vector<tdl::AxisStrategy> all = allowed_strategies(op, mesh_.positions());
+    if (std::vector<tdl::AxisStrategy> samples = sample_strategies(graph_, op, all); !samples.empty()) return samples;
+    std::vector<tdl::AxisStrategy> out{kReplicate};
+    if (op.phase == Phase::kUpdate) {
+      if (std::vector<tdl::AxisStrategy> same = as_gradients(op, all); !same.empty()) return same;
+      return out;
+    }
+    out.insert(out.end(), all.begin(), all.end());  // of weights alone, or sums of gradients: what is cheapest
+    return out;
+  }
+
+ private:
+  std::vector<tdl::AxisStrategy> as_gradients(const Op& op, const std::vector<tdl::AxisStrategy>& all) const {
+    std::vector<tdl::AxisStrategy> out;
+    for (const tdl::AxisStrategy& s : all) {
+      const auto derived = s.names.size() == 1 ? tdl::derive(*op.bound, mesh_.extents, {s}) : std::nullopt;
+      if (!derived) continue;
+      const OpLayouts layouts = layouts_of(*op.bound, *derived, mesh_);
+      for (size_t k = 0; k < op.operands.size(); ++k)
+        if (const Layout* layout = gradient(op.operands[k]); layout && same_placement(*layout, layouts.operands[k])) {
+          out.push_back(s);
+          break;
+        }
+    }
+    return out;
+  }
+
+  const Graph& graph_;
+  Mesh mesh_;
+  std::vector<std::optional<UpdateSplit>> splits_;  // by op
+  std::vector<std::optional<Layout>> wanted_;       // by tensor: of gradients, how their updates read them
+  std::vector<std::pair<TensorId, Layout>> split_parameters_;
+};
+
+// Updates after everything else: stage 1 has all gradients whole until then.
+std::vector<OpId> updates_last(const Graph& graph) {
+  std::vector<OpId> order;
+  for (const bool updates : {false, true})
+    for (size_t i = 0; i < graph.ops.size(); ++i)
+      if ((graph.ops[i].phase == Phase::kUpdate) == updates) order.push_back(OpId(i));
+  return order;
+}
+
+// Weights that are gathered for forward and for backward ops alike.
+std::set<TensorId> gathered_twice(const Graph& graph, const RulePlanner& planner) {
+  std::set<TensorId> out;
+  const std::vector<bool> weight = weights(graph);
+  const std::vector<std::vector<Reader>> read_by = readers(graph);
+  for (size_t t = 0; t < weight.size(); ++t) {
+    const Layout* home = planner.home(TensorId(t));
+    const auto name = home ? name_of(*home) : std::nullopt;
+    if (!weight[t] || !name || name->empty() || (*name)[0].kind != Sbp::Kind::kSplit) continue;
+    for (const Reader& reader : read_by[t])
+      if (graph.op(reader.op).phase == Phase::kBackward) out.insert(TensorId(t));
+  }
+  return out;
+}
+
+}  // namespace
+
+Plan zero_plan(const Graph& graph, const Cluster& cluster, int stage, const Pins& pins) {
+  RulePlanner planner(graph, cluster, pins, all_devices(cluster));
+  require_samples("zero", graph, planner.mesh().positions());
+  const ZeroRule rule(graph, planner.mesh());
+  for (const auto& [parameter, layout] : rule.split_parameters())
+    if (stage == 3 && !planner.home(parameter)) planner.keep(parameter, placement_of(layout));
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const Op& op = graph.ops[i];
+    planner.choose(OpId(i), {rule.strategies(OpId(i))});
+    for (TensorId r : op.results)
+      if (const Layout* layout = rule.gradient(r); layout && stage >= 2 && op.phase == Phase::kBackward && !pins.kept.contains(r))
+        planner.keep(r, placement_of(*layout));
+  }
+  std::set<TensorId> again;
+  if (stage == 3) again = gathered_twice(graph, planner);
+  Plan plan = planner.finish(fmt::format("zero?stage={}", stage));
+  plan.refetched = std::move(again);
+  if (stage == 1) plan.order = updates_last(graph);
+  return plan;
+}
+
+}  // namespace partita

@@ -1,0 +1,151 @@
+#include "partita/search/layer_placement.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "partita/base/error.h"
+#include "partita/plan/rule_planner.h"
+
+namespace partita {
+
+namespace {
+
+// By forward op; -1 elsewhere, and where nothing before it is in a layer.
+std::vector<int> forward_layers(const Graph& graph) {
+  const bool cells = std::any_of(graph.ops.begin(), graph.ops.end(), [](const Op& op) { return op.cell >= 0; });
+  const std::vector<bool> weight = weights(graph);
+  std::map<int, int> rank;  // of cells, by first appearance
+  std::vector<int> layer(graph.ops.size(), -1);
+  int products = 0;
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const Op& op = graph.ops[i];
+    if (op.phase != Phase::kForward) continue;
+    for (TensorId t : op.operands)
+      if (const OpId producer = graph.tensor(t).producer; producer.valid()) layer[i] = std::max(layer[i], layer[producer.index()]);
+    if (cells && op.cell >= 0) layer[i] = rank.try_emplace(op.cell, static_cast<int>(rank.size())).first->second;
+    if (!cells && weight_product(graph, weight, op)) layer[i] = products++;
+  }
+  return layer;
+}
+
+}  // namespace
+
+std::vector<int> layers_of(const Graph& graph) {
+  std::vector<int> layer = forward_layers(graph);
+  const std::vector<std::vector<Reader>> read_by = readers(graph);
+  constexpr int kNone = std::numeric_limits<int>::max();
+  auto first_reader = [&](TensorId t) {  // the lowest layer of the forward ops that read it
+    int first = kNone;
+    for (const Reader& r : read_by[t.index()])
+      if (graph.op(r.op).phase == Phase::kForward && layer[r.op.index()] >= 0) first = std::min(first, layer[r.op.index()]);
+    return first;
+  };
+  for (size_t i = graph.ops.size(); i-- > 0;) {
+    if (graph.ops[i].phase != Phase::kForward || layer[i] >= 0) continue;
+    int first = kNone;
+    for (TensorId t : graph.ops[i].results) first = std::min(first, first_reader(t));
+    layer[i] = first == kNone ? 0 : first;
+  }
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const Op& op = graph.ops[i];
+    if (op.phase == Phase::kForward) continue;
+    if (op.phase == Phase::kBackward && op.forward.valid()) {
+      layer[i] = layer[op.forward.index()];
+      continue;
+    }
+    int at = kNone;  // an update, where its parameter is; else with what it reads
+    for (TensorId r : op.results)
+      if (graph.tensor(r).replaces.valid()) at = std::min(at, first_reader(graph.tensor(r).replaces));
+    if (at == kNone)
+      for (TensorId t : op.operands)
+        if (const OpId producer = graph.tensor(t).producer; producer.valid()) at = std::min(at, layer[producer.index()]);
+    layer[i] = at == kNone ? 0 : at;
+  }
+  return layer;
+}
+
+std::vector<int> contiguous_parts(const std::vector<double>& costs, int parts) {
+  const size_t n = costs.size();
+  std::vector<double> sum(n + 1, 0);
+  for (size_t i = 0; i < n; ++i) sum[i + 1] = sum[i] + costs[i];
+  // best[k][i]: the largest run of the first i in at most k + 1 runs; from[k][i]: where the last of them begins.
+  std::vector<std::vector<double>> best(parts, std::vector<double>(n + 1, 0));
+  std::vector<std::vector<size_t>> from(parts, std::vector<size_t>(n + 1, 0));
+  for (size_t i = 0; i <= n; ++i) best[0][i] = sum[i];
+  for (int k = 1; k < parts; ++k)
+    for (size_t i = 0; i <= n; ++i) {
+      best[k][i] = std::numeric_limits<double>::infinity();
+      for (size_t j = 0; j <= i; ++j) {
+        const double largest = std::max(best[k - 1][j], sum[i] - sum[j]);
+        if (largest < best[k][i]) best[k][i] = largest, from[k][i] = j;
+      }
+    }
+  std::vector<int> run(n, 0);
+  size_t end = n;
+  for (int k = parts - 1; k > 0; --k) {
+    for (size_t i = from[k][end]; i < end; ++i) run[i] = k;
+    end = from[k][end];
+  }
+  return run;
+}
+
+namespace {
+
+// The graph's order, but gradients of a weight from several time steps are added as they come (Tofu section 7.2: MXNet aggregates them in
+// place), and an update stands as soon as its gradient is whole.
+std::vector<OpId> sums_at_once(const Graph& graph) {
+  const std::vector<std::vector<Reader>> read_by = readers(graph);
+  std::vector<std::pair<size_t, size_t>> key(graph.ops.size());  // after which op, then the graph's order
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const Op& op = graph.ops[i];
+    size_t ready = 0;
+    bool sum = op.phase == Phase::kBackward && op.operands.size() > 1 && tdl::is_elementwise(*op.bound);
+    for (TensorId t : op.operands) {
+      const OpId producer = graph.tensor(t).producer;
+      sum &= producer.valid() && graph.op(producer).phase == Phase::kBackward;
+      if (producer.valid()) ready = std::max(ready, key[producer.index()].first);
+    }
+    for (TensorId result : op.results)  // an update stands after the readers of the old value
+      if (const TensorId old = graph.tensor(result).replaces; old.valid())
+        for (const Reader& r : read_by[old.index()])
+          if (r.op.index() < i) ready = std::max(ready, key[r.op.index()].first);
+    key[i] = {sum || op.phase == Phase::kUpdate ? ready : i, i};
+  }
+  std::vector<OpId> order;
+  std::sort(key.begin(), key.end());
+  for (const auto& [after, op] : key) order.push_back(OpId(op));
+  return order;
+}
+
+class LayerPlacement final : public Searcher {
+ public:
+  SearchResult search(const Problem& problem, const Budget&, Rng&) const override {
+    const Graph& graph = problem.graph;
+    const std::vector<DeviceId> devices = slowest_link_first(problem.cluster);
+    const int p = static_cast<int>(devices.size());
+    const std::vector<int> layer = layers_of(graph);
+    const int layers = graph.ops.empty() ? 0 : 1 + *std::max_element(layer.begin(), layer.end());
+    std::vector<int> place(layers);
+    for (int l = 0; l < layers; ++l) place[l] = l % p;
+    if (problem.options.at("assign") == "contiguous") {
+      std::vector<double> flops(layers, 0);
+      for (size_t i = 0; i < graph.ops.size(); ++i)
+        flops[layer[i]] += op_flops(graph.registry->find(graph.ops[i].definition), *graph.ops[i].bound);
+      place = contiguous_parts(flops, p);
+    }
+    RulePlanner planner(graph, problem.cluster, problem.pins, Mesh{{}, {devices[0]}});
+    for (size_t i = 0; i < graph.ops.size(); ++i) planner.place(OpId(i), {Mesh{{}, {devices[place[layer[i]]]}}, {}});
+    SearchResult result;
+    result.plan = planner.finish("layer-placement");
+    result.plan->order = sums_at_once(graph);
+    result.counters["layers"] = layers;
+    result.notes.push_back(fmt::format("{} layers on {} devices", layers, std::min(layers, p)));
+    return result;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Searcher> make_layer_placement() { return std::make_unique<LayerPlacement>(); }
+
+}  // namespace partita

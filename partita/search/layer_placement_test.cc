@@ -1,0 +1,41 @@
+#include "partita/search/layer_placement.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "partita/base/rng.h"
+
+namespace partita {
+namespace {
+
+// The largest sum over all ways to cut.
+double brute_force(const std::vector<double>& costs, size_t from, int parts) {
+  if (from == costs.size()) return 0;
+  if (parts == 0) return 1e30;
+  double best = 1e30, sum = 0;
+  for (size_t end = from; end < costs.size(); ++end) {
+    sum += costs[end];
+    best = std::min(best, std::max(sum, brute_force(costs, end + 1, parts - 1)));
+  }
+  return best;
+}
+
+TEST(LayerPlacement, ContiguousPartsAreAsEvenAsCanBe) {
+  Rng rng(7);
+  for (int n = 1; n <= 9; ++n)
+    for (int parts = 1; parts <= 4; ++parts) {
+      std::vector<double> costs;
+      for (int i = 0; i < n; ++i) costs.push_back(static_cast<double>(1 + rng.below(20)));
+      const std::vector<int> run = contiguous_parts(costs, parts);
+      std::vector<double> sums(parts, 0);
+      for (int i = 0; i < n; ++i) {
+        ASSERT_TRUE(i == 0 || run[i] >= run[i - 1]);
+        sums[run[i]] += costs[i];
+      }
+      EXPECT_EQ(*std::max_element(sums.begin(), sums.end()), brute_force(costs, 0, parts)) << "seed 7, " << n << " in " << parts;
+    }
+}
+
+}  // namespace
+}  // namespace partita
