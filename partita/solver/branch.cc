@@ -29,6 +29,14 @@ double Branch::bound() const {
   return bound;
 }
 
+Assignment Branch::believed() const {
+  const auto& beliefs = dual_.beliefs();
+  Assignment x(m_.variables());
+  for (int v = 0; v < m_.variables(); ++v)
+    x[v] = static_cast<int>(std::min_element(beliefs.begin() + m_.offset[v], beliefs.begin() + m_.offset[v + 1]) - (beliefs.begin() + m_.offset[v]));
+  return x;
+}
+
 void Branch::load(Parts::iterator part) {
   if (loaded_ == part) return;
   dual_.set(part->state, part->alive);

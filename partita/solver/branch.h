@@ -21,8 +21,9 @@ class Branch {
   size_t open_parts() const { return open_.size(); }
   // A lower bound, up to rounding.
   double bound() const;
-  // The latest pass's choice, and its prices.
+  // The latest pass's choice, each variable's cheapest value by its own belief then, and the prices.
   const Assignment& rounded() const { return dual_.rounded(); }
+  Assignment believed() const;
   const std::vector<double>& prices() const { return dual_.state().prices; }
   int64_t parts() const { return parts_; }
   int64_t passes() const { return passes_; }

@@ -25,7 +25,7 @@ class Dual {
 
   // The last pass's choice, each variable's beside those before it and the messages of those behind it.
   const Assignment& rounded() const { return rounded_; }
-  // Of the last pass: how much dearer each value makes the bound at the least, as its own belief tells.
+  // Per value, of the last pass: its cost, price and all messages to it; infinite where it is not alive.
   const std::vector<double>& beliefs() const { return beliefs_; }
 
   // The proof as integers, at the largest power of two as scale, 2^20 at most, at which messages and prices fit comfortably.

@@ -65,11 +65,11 @@ class Compiler {
       else add_joint(c);
       if (c.table != e.table) held_.push_back(c.table);
     }
-    std::map<std::vector<std::pair<const Table*, bool>>, int> known;
+    std::map<std::pair<int, std::vector<std::pair<const Table*, bool>>>, int> known;  // with the number of rows: equal lists may be of two shapes
     for (auto& [ends, sources] : pairs) {
       auto key = sources;  // its order is that of addresses: only to tell equal ones
       std::sort(key.begin(), key.end());
-      auto [it, fresh] = known.emplace(key, static_cast<int>(m_.tables.size()));
+      auto [it, fresh] = known.emplace(std::pair(n_.domain(ends.first), key), static_cast<int>(m_.tables.size()));
       if (fresh) m_.tables.push_back(merged(n_.domain(ends.first), n_.domain(ends.second), sources));
       m_.pairs.push_back({ends.first, ends.second, it->second});
     }

@@ -9,11 +9,10 @@ namespace partita::solver {
 
 namespace {
 
-constexpr int kFromChoice = 30, kFromBest = 4;  // forest moves
-constexpr int kRepairs = 120;                   // rounds of prices, before another start
+constexpr int kFromDual = 12, kFromBest = 4;  // forest moves
+constexpr int kRepairs = 60;                    // rounds of prices, before another start
 constexpr int kBlockSize = 40;                  // variables
 constexpr double kEnough = 5e-3, kLeast = 1e-4;  // relative gain of a window, below which polishing ends: at first, and in the end
-constexpr double kPaid = 2e-3;                   // a start from the choice that gains so much is followed by another
 
 // Values left to each variable while one after another is fixed: those with a partner across every pair.
 class Fixing {
@@ -93,8 +92,9 @@ Primal::Primal(const Model& model, const Alive& alive, uint64_t seed) : model_(m
   std::stable_sort(by_degree_.begin(), by_degree_.end(), [&](int v, int w) { return model.neighbours[v].size() > model.neighbours[w].size(); });
 }
 
-void Primal::guide(const Assignment& choice, const std::vector<double>& prices) {
+void Primal::guide(const Assignment& choice, const Assignment& believed, const std::vector<double>& prices) {
   choice_ = choice;
+  believed_ = believed;
   prices_ = prices;
 }
 
@@ -120,11 +120,12 @@ void Primal::start() {
     phase_ = Phase::kRepair;
     return;
   }
-  const bool from_best = !best_.empty() && !paid_ && !from_best_;
-  from_best_ = from_best;
-  blocks_.set(from_best ? best_ : choice_);
+  const int64_t turn = restarts_ % 3;
+  if (turn == 2) blocks_.set(reconciled(believed_, prices_));
+  else if (turn == 0 || best_.empty()) blocks_.set(choice_);
+  else blocks_.set(best_);
   blocks_.set_prices(prices_);
-  moves_ = from_best ? kFromBest : kFromChoice;
+  moves_ = turn == 1 ? kFromBest : kFromDual;
   phase_ = Phase::kDescend;
 }
 
@@ -158,11 +159,7 @@ void Primal::advance(int64_t work, const std::function<void(const Assignment&)>&
         blocks_.improve(kBlockSize, std::min(end - blocks_.work(), window), 0, stop);
         found(blocks_.assignment());
         if (blocks_.work() - mark_work_ < window) break;
-        if (mark_cost_ - blocks_.cost() < std::max(kLeast, kEnough / static_cast<double>(restarts_)) * std::abs(blocks_.cost())) {
-          paid_ = !from_best_ && blocks_.cost() < least_ - kPaid * std::abs(blocks_.cost());
-          least_ = std::min(least_, blocks_.cost());
-          phase_ = Phase::kStart;
-        }
+        if (mark_cost_ - blocks_.cost() < std::max(kLeast, kEnough / static_cast<double>(restarts_)) * std::abs(blocks_.cost())) phase_ = Phase::kStart;
         mark_cost_ = blocks_.cost(), mark_work_ = blocks_.work();
         break;
     }

@@ -1,5 +1,5 @@
-// Solutions by restarts: from the dual's choice, or from the best so far, forest moves under the dual's prices, then repair of the limit,
-// then blocks within the limit until they bring next to nothing.
+// Solutions by restarts: in turn from what the dual believes, from its choice, and from the best so far. Forest moves under the dual's prices,
+// then repair of the limit, then blocks within the limit until they bring next to nothing.
 #pragma once
 #include "partita/solver/blocks.h"
 
@@ -10,8 +10,8 @@ class Primal {
   // `model` and `alive` (propagated) must stay.
   Primal(const Model& model, const Alive& alive, uint64_t seed);
 
-  // What restarts begin with.
-  void guide(const Assignment& choice, const std::vector<double>& prices);
+  // What restarts begin with: a choice made one variable beside the other, and one made for each variable alone.
+  void guide(const Assignment& choice, const Assignment& believed, const std::vector<double>& prices);
   void best(const Assignment& solution) { best_ = solution; }
 
   // Works for about `work` table entries. `found` is given every state that is feasible and may be better than those before.
@@ -28,15 +28,13 @@ class Primal {
   const Alive& alive_;
   Blocks blocks_;
   std::vector<int> by_degree_;  // variables with most neighbours first
-  Assignment choice_, best_;
+  Assignment choice_, believed_, best_;
   std::vector<double> prices_;
   Phase phase_ = Phase::kStart;
   int moves_ = 0;           // left in this phase
   double mark_cost_ = 0;    // when polishing was last judged
   int64_t mark_work_ = 0;
   int64_t restarts_ = 0;
-  bool from_best_ = false, paid_ = true;
-  double least_ = kInfinity;  // cost after polishing
 };
 
 }  // namespace partita::solver

@@ -86,7 +86,7 @@ class Solver {
       }
       for (const Best& b : {below, above})
         if (b.solution && (!best_.solution || b.cost < best_.cost)) best_ = b;
-      primal.guide(branch.rounded(), branch.prices());
+      primal.guide(branch.rounded(), branch.believed(), branch.prices());
       if (best_.solution) primal.best(*best_.solution);
       if (o_.progress || o_.deadline) prove(branch);
       report();

@@ -104,6 +104,15 @@ TEST(Solver, EqualsBruteForce) {
   EXPECT_GT(split, 60);
 }
 
+// One table for two pairs of different shapes.
+TEST(Solver, SharedTablesOfTwoShapes) {
+  Network n;
+  n.costs = {{0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0}};
+  const auto table = std::make_shared<const Table>(Table{5, 3, 9, 2, 8, 1});
+  n.edges = {{{0, 1}, table}, {{2, 3}, table}, {{1, 3}, table}, {{2, 0}, table}};
+  expect_solved(n, "shapes");
+}
+
 TEST(Solver, ThreadsChangeNothing) {
   Rng rng(7);
   Shape s;
