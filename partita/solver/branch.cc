@@ -80,12 +80,9 @@ bool Branch::closes(const Part& part, const std::optional<Wide>& incumbent, bool
   constexpr int kTryNearEvery = 8;
   const double needed = static_cast<double>(incumbent.value_or(m_.most)) - 1, near = kRounding * std::max(1.0, std::abs(needed));
   if (!must && (part.bound < needed - near || (part.bound < needed + near && part.passes % kTryNearEvery != 0))) return false;
-  const Dual::State now = dual_.state();
-  dual_.set(part.state, part.alive);
-  Certificate::Leaf leaf = dual_.leaf();
+  Certificate::Leaf leaf = dual_.leaf(part.state, part.alive);
   leaf.decisions = part.decisions;
   if (must) leaf.multipliers.clear();  // nothing is open: prices only take from what the one choice costs
-  dual_.set(now, part.alive);
   const std::optional<Wide> bound = judge_.bound(leaf);
   if (bound && (!incumbent || *bound < *incumbent)) return false;
   if (bound && (!closed_bound_ || *bound < *closed_bound_)) closed_bound_ = bound;
@@ -198,17 +195,15 @@ void Branch::advance(int64_t work, std::optional<Wide> incumbent, const std::fun
   } while (work_ < end && !stop() && !done());
 }
 
-Certificate Branch::certificate() {
+Certificate Branch::certificate() const {
   Certificate c;
   c.leaves = closed_;
   c.bound = closed_bound_;
   for (const Part& p : open_) {
-    dual_.set(p.state, p.alive);
-    c.leaves.push_back(dual_.leaf());
+    c.leaves.push_back(dual_.leaf(p.state, p.alive));
     c.leaves.back().decisions = p.decisions;
     if (const auto bound = judge_.bound(c.leaves.back()); bound && (!c.bound || *bound < *c.bound)) c.bound = bound;
   }
-  loaded_ = open_.end();
   return c;
 }
 

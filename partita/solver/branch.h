@@ -30,7 +30,7 @@ class Branch {
   int64_t work() const { return work_; }
 
   // The proof as it stands: leaves of closed parts and of open ones, with the bound that the judge gives it.
-  Certificate certificate();
+  Certificate certificate() const;
 
  private:
   struct Part {

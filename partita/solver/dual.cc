@@ -141,19 +141,23 @@ std::vector<double> Dual::slacks() const {
   return slacks;
 }
 
-int64_t Dual::scale() const {
+namespace {
+
+int64_t scale_of(const Dual::State& state) {
   constexpr double kRoom = 1.15e18;  // 2^60
   double largest = 1;
-  for (double m : state_.messages)
+  for (double m : state.messages)
     if (std::isfinite(m)) largest = std::max(largest, std::abs(m));
-  for (double p : state_.prices) largest = std::max(largest, p);
+  for (double p : state.prices) largest = std::max(largest, p);
   int64_t scale = int64_t{1} << 20;
   while (scale > 1 && largest * static_cast<double>(scale) > kRoom) scale /= 2;
   return scale;
 }
 
-Certificate::Leaf Dual::leaf() const {
-  const int64_t scale = this->scale();
+}  // namespace
+
+Certificate::Leaf Dual::leaf(const State& state, const Alive& alive) const {
+  const int64_t scale = scale_of(state);
   constexpr double kLargest = 4e18;
   auto integer = [&](double value) { return std::isfinite(value) ? std::llrint(std::clamp(value * static_cast<double>(scale), -kLargest, kLargest)) : 0; };
   Certificate::Leaf leaf;
@@ -162,7 +166,7 @@ Certificate::Leaf Dual::leaf() const {
   for (const Model::Joint& j : m_.joints) joints.push_back({j.variables, std::vector<std::vector<int64_t>>(j.variables.size())});
   auto end_of = [&](const End& e, int v) {
     std::vector<int64_t> end(m_.domain(v));
-    for (int x = 0; x < m_.domain(v); ++x) end[x] = alive_[m_.offset[v] + x] ? integer(state_.messages[e.own + x]) : 0;
+    for (int x = 0; x < m_.domain(v); ++x) end[x] = alive[m_.offset[v] + x] ? integer(state.messages[e.own + x]) : 0;
     return end;
   };
   for (int v = 0; v < m_.originals; ++v)
@@ -178,7 +182,7 @@ Certificate::Leaf Dual::leaf() const {
     }
   leaf.messages.insert(leaf.messages.end(), joints.begin(), joints.end());
   for (size_t t = 0; t < m_.times.size(); ++t)
-    if (const int64_t price = integer(state_.prices[t]); price > 0) leaf.multipliers.push_back({m_.times[t], price});
+    if (const int64_t price = integer(state.prices[t]); price > 0) leaf.multipliers.push_back({m_.times[t], price});
   return leaf;
 }
 

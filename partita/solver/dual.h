@@ -28,8 +28,8 @@ class Dual {
   // Per value, of the last pass: its cost, price and all messages to it; infinite where it is not alive.
   const std::vector<double>& beliefs() const { return beliefs_; }
 
-  // The proof as integers, at the largest power of two as scale, 2^20 at most, at which messages and prices fit comfortably.
-  Certificate::Leaf leaf() const;
+  // What a state proves of these values, as integers, at the largest power of two as scale, 2^20 at most, at which they fit comfortably.
+  Certificate::Leaf leaf(const State& state, const Alive& alive) const;
   // How far the last pass's choice is from what the bound reckons with, by variable: its own slack and that of its pairs.
   std::vector<double> slacks() const;
 
@@ -42,7 +42,6 @@ class Dual {
     bool backward = false;          // the other comes first
   };
   void sweep(int v, bool forwards);
-  int64_t scale() const;
 
   const Model& m_;
   Alive alive_;

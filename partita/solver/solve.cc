@@ -130,7 +130,7 @@ class Solver {
   }
 
   // Proves what there is so far, now and then, and keeps so much time for doing so in the end.
-  void prove(Branch& branch) {
+  void prove(const Branch& branch) {
     constexpr double kShare = 0.05, kMargin = 2.5;  // of the time; of the time that the last one took
     if (proving_seconds_ > kShare * (seconds() - proved_at_)) return;
     const double before = seconds();
