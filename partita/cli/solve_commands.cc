@@ -99,6 +99,7 @@ void print_result(const Arguments& a, const solver::Network& network, const solv
 
 int solve_command(const Arguments& a) {
   for (const std::string& path : {a.output, a.write_bound}) expect_writable(path);
+  std::signal(SIGINT, on_interrupt);
   const solver::Network network = solver::read_problem(a.target);
   solver::Options options;
   const auto& budget = a.request.budget;
@@ -110,7 +111,6 @@ int solve_command(const Arguments& a) {
   options.seed = a.request.seed;
   options.stop = &interrupted;
   options.progress = ProgressLines();
-  std::signal(SIGINT, on_interrupt);
   const solver::Result r = solver::solve(network, options);
   std::signal(SIGINT, SIG_DFL);
   if (!a.output.empty()) write_file(a.output, list_of(r.solution) + "\n");
