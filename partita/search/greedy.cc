@@ -60,11 +60,10 @@ void Settling::settle_best(int v) {
 }
 
 SearchResult one_step_greedily(const Problem& problem, const Budget& budget, const CutSpace& space, const std::function<void(const Cuts&, Settling&)>& settle) {
-  Cuts cuts(problem, space, one_step(problem.cluster));
+  Cuts cuts(problem, space, one_step(problem.cluster), budget);
   SearchResult result;
   CutState state = cuts.start();
   if (!cuts.mesh().extents.empty()) {
-    CutBudget(space.search, budget).spend();
     const OneCut cut = cuts.next(state);
     Settling settling(cut.network);
     settle(cuts, settling);

@@ -68,17 +68,8 @@ std::vector<int> prime_factors(int n) {
 
 int groups_of(const std::vector<int>& extents) { return std::accumulate(extents.begin(), extents.end(), 1, std::multiplies<>()); }
 
-void CutBudget::spend() {
-  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  if (budget_.steps && solved_ >= *budget_.steps)
-    throw Error(ExitCode::kTimeLimit, fmt::format("{}: {} one-cut programs were solved, as many as --max-steps allows, before the last cut", search_, solved_));
-  if (budget_.seconds && seconds > *budget_.seconds)
-    throw Error(ExitCode::kTimeLimit, fmt::format("{}: the time limit of {} s passed before the last cut; {} one-cut programs were solved", search_, *budget_.seconds, solved_));
-  ++solved_;
-}
-
-Cuts::Cuts(const Problem& problem, CutSpace space, std::vector<int> extents)
-    : graph_(problem.graph), problem_(problem), space_(std::move(space)), name_(space_.search.substr(0, space_.search.find('?'))), read_by_(readers(problem.graph)), converter_(problem.cluster) {
+Cuts::Cuts(const Problem& problem, CutSpace space, std::vector<int> extents, const Budget& budget)
+    : graph_(problem.graph), problem_(problem), space_(std::move(space)), name_(space_.search.substr(0, space_.search.find('?'))), budget_(budget), read_by_(readers(problem.graph)), converter_(problem.cluster) {
   mesh_ = {std::move(extents), slowest_link_first(problem.cluster)};
   radices_ = factored_radices(graph_);
   for (const auto& [id, placement] : problem.pins.kept) {
@@ -95,12 +86,24 @@ CutState Cuts::start() const {
   return {{}, std::vector<Choice>(graph_.ops.size()), std::vector<std::vector<Tiling>>(graph_.tensors.size()), {}};
 }
 
+void Cuts::check_time() const {
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  if (budget_.seconds && seconds > *budget_.seconds)
+    throw Error(ExitCode::kTimeLimit, fmt::format("{}: the time limit of {} s passed before the last cut; {} one-cut programs were begun", name_, *budget_.seconds, steps_));
+}
+
 OneCut Cuts::next(const CutState& state, int axes) {
+  if (budget_.steps && steps_ >= *budget_.steps)
+    throw Error(ExitCode::kTimeLimit, fmt::format("{}: {} one-cut programs were solved, as many as --max-steps allows, before the last cut", name_, steps_));
+  ++steps_;
   OneCut cut;
   const auto first = mesh_.extents.begin() + static_cast<std::ptrdiff_t>(state.extents.size());
   cut.parts.assign(first, first + axes);
   const size_t tensors = graph_.tensors.size();
-  for (size_t i = 0; i < graph_.ops.size(); ++i) cut.ops.push_back(view(OpId(i), state, cut.parts));
+  for (size_t i = 0; i < graph_.ops.size(); ++i) {
+    check_time();
+    cut.ops.push_back(view(OpId(i), state, cut.parts));
+  }
   std::vector<std::shared_ptr<const Tiles>> tiles_of;
   for (size_t t = 0; t < tensors; ++t) {
     cut.tilings.push_back(domain(TensorId(t), state, cut));
@@ -110,6 +113,7 @@ OneCut Cuts::next(const CutState& state, int axes) {
     cut.network.unary.push_back(std::move(unary));
   }
   for (size_t i = 0; i < graph_.ops.size(); ++i) {
+    check_time();
     const Op& op = graph_.ops[i];
     std::vector<Cost> unary;
     for (const Aligned& a : cut.ops[i]->aligned) unary.push_back({a.inner_cost, 0});

@@ -70,10 +70,11 @@ struct OneCut {
 class Cuts {
  public:
   // The mesh has these extents, over all devices, slowest link first.
-  Cuts(const Problem& problem, CutSpace space, std::vector<int> extents);
+  Cuts(const Problem& problem, CutSpace space, std::vector<int> extents, const Budget& budget = {});
 
   CutState start() const;
   // Cuts along the mesh's next `axes` axes at once. Of choices that differ only in the order of axes of equal extents, the sorted one.
+  // This is a step of the budget. Before the last cut there is no solution to return: when it is spent, throws, exit code 5.
   OneCut next(const CutState& state, int axes = 1);
   CutState after(const CutState& state, const OneCut& cut, const std::vector<int>& values) const;
   // After the last cut; paper_cost is all that the cuts moved.
@@ -95,6 +96,7 @@ class Cuts {
   using Choice = std::vector<tdl::AxisStrategy>;
   using PairCosts = std::vector<Cost>;
 
+  void check_time() const;
   std::shared_ptr<const OpView> view(OpId id, const CutState& state, const std::vector<int>& parts);
   void add_aligned(const Op& op, const CutState& state, const std::vector<int>& parts, const tdl::Derived& before, const Choice& choice, OpView& v);
   std::vector<std::vector<Tiling>> domain(TensorId id, const CutState& state, const OneCut& cut) const;
@@ -110,6 +112,9 @@ class Cuts {
   const Problem& problem_;
   CutSpace space_;
   std::string name_;  // of the search, without its options
+  const Budget budget_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  int64_t steps_ = 0;  // of the budget, so far
   Mesh mesh_;
   std::vector<std::vector<Reader>> read_by_;
   std::vector<std::vector<Shape>> radices_;  // by tensor, per stored axis: what a tiling may split
@@ -120,19 +125,6 @@ class Cuts {
   std::map<std::tuple<std::vector<Shape>, std::vector<int>, std::vector<int>, std::vector<Tiling>, std::vector<std::vector<Tiling>>>, std::shared_ptr<const Tiles>> tiles_;
   // Keys hold what they point to.
   std::map<std::tuple<std::shared_ptr<const Tiles>, std::shared_ptr<const OpView>, size_t, bool, int64_t>, PairCosts> pair_costs_;
-};
-
-// A step of a search's budget is one program of one cut. Before the last cut there is no solution to return: throws, exit code 5.
-class CutBudget {
- public:
-  CutBudget(std::string search, const Budget& budget) : search_(std::move(search)), budget_(budget), start_(std::chrono::steady_clock::now()) {}
-  void spend();
-
- private:
-  std::string search_;
-  Budget budget_;
-  std::chrono::steady_clock::time_point start_;
-  int64_t solved_ = 0;
 };
 
 // Largest first; empty for 1.

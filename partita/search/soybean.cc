@@ -106,7 +106,7 @@ Levels breadth_first(const Cuts& cuts, const OneCut& cut) {
 class KCuts {
  public:
   KCuts(const Problem& problem, const Budget& budget, bool all_tilings)
-      : cuts_(problem, space_of(problem.graph, all_tilings), prime_factors(problem.cluster.compute_count)), budget_("soybean", budget) {}
+      : cuts_(problem, space_of(problem.graph, all_tilings), prime_factors(problem.cluster.compute_count), budget) {}
 
   SearchResult run() {
     const std::vector<int>& factors = cuts_.mesh().extents;
@@ -139,7 +139,6 @@ class KCuts {
   };
 
   std::vector<State> one_cut(const State& state, int max_solutions, bool count) {
-    budget_.spend();
     const OneCut cut = cuts_.next(state.cuts);
     const Levels order = breadth_first(cuts_, cut);
     auto solved = eliminate(cut.network, order.order, max_solutions, kLevelTable);
@@ -171,7 +170,6 @@ class KCuts {
   }
 
   Cuts cuts_;
-  CutBudget budget_;
   SearchResult result_;
   std::string method_;  // of the last cut, for the reader
 };

@@ -46,13 +46,11 @@ class Tofu final : public Searcher {
 }  // namespace
 
 SearchResult run_tofu(const Problem& problem, const Budget& budget, const TofuProgram& program) {
-  Cuts cuts(problem, program.space, program.extents);
-  CutBudget steps(program.space.search.substr(0, program.space.search.find('?')), budget);
+  Cuts cuts(problem, program.space, program.extents, budget);
   SearchResult result;
   CutState state = cuts.start();
   const size_t axes = program.extents.size();
   for (size_t step = 1; state.extents.size() < axes; ++step) {
-    steps.spend();
     const OneCut cut = cuts.next(state, program.axes_together ? static_cast<int>(axes) : 1);
     const Coarsened coarse = program.coarse ? coarsen(cuts, cut, program.rules) : uncoarsened(cuts, cut);
     const Solved solved = solve(coarse, problem.graph.tensors.size());
