@@ -37,11 +37,6 @@ auto in_file(const std::string& path, Read read) {
 // A kernel of its own knows an op's indices by name.
 bool may_factor(const Op& op) { return !is_registered(op.definition); }
 
-// The user's descriptions of operations.
-std::string described_in(const Request& request) {
-  return request.tdl.empty() && !request.tdl_file.empty() ? read_file(request.tdl_file) : request.tdl;
-}
-
 // float16 and bfloat16 mean mixed precision.
 LoadedModel in_dtype(const LoadedModel& model, DType dtype) {
   LoadedModel result = model;
@@ -82,9 +77,8 @@ std::string config_file(const std::string& model) {
 }
 
 std::shared_ptr<const OpRegistry> registry_for(const Request& request) {
-  const std::string text = described_in(request);
-  if (text.empty()) return standard_ops();
-  return in_file(request.tdl_file.empty() ? "tdl" : request.tdl_file, [&] { return ops_with(text); });
+  if (request.tdl.empty()) return standard_ops();
+  return in_file(request.tdl_file, [&] { return ops_with(request.tdl); });
 }
 
 LoadedModel load_model(const Request& request, Runner& runner) {
@@ -153,7 +147,7 @@ Planned plan_graph(LoadedModel model, const Request& request, Runner& runner) {
   p.plan.objective = request.objective;
   p.plan.cluster = p.cluster.name;
   p.plan.cluster_text = p.cluster.text;
-  p.plan.model = {request.model, request.bindings, described_in(request), model.loss.kind, request.optimizer, request.dtype, model.loss.scale, fingerprint(p.training)};
+  p.plan.model = {request.model, request.bindings, request.tdl, model.loss.kind, request.optimizer, request.dtype, model.loss.scale, fingerprint(p.training)};
   finish(p, request.memory_limit_bytes, runner);
   return p;
 }

@@ -51,8 +51,8 @@ class Runner {
 struct Request {
   std::string model;                          // path of an .onnx file, of a config.json or its folder, or zoo:NAME?options
   std::map<std::string, std::string> bindings;  // --bind k=v, and --batch
-  std::string tdl_file;                       // the user's descriptions of operations; read where `tdl` is empty
-  std::string tdl;                            // their text
+  std::string tdl;                            // the user's descriptions of operations, as text
+  std::string tdl_file = "tdl";               // what messages call them
   std::optional<std::string> loss;            // none: the model's own
   Optimizer optimizer;
   DType dtype = DType::kFloat32;              // float16, bfloat16: mixed precision with float32 weights

@@ -59,11 +59,12 @@ void add_plan_options(CLI::App& c, Arguments& a, Raw& raw, bool one_search) {
   c.add_option("--seed", a.request.seed, "of everything random");
 }
 
-}  // namespace
-
+// A MODEL|PLAN that is a plan.
 bool is_plan_file(const std::string& target) {
   return target.ends_with(".json") && (!std::filesystem::is_regular_file(target) || !is_huggingface_config(read_file(target)));
 }
+
+}  // namespace
 
 Arguments parse_arguments(int argc, const char* const* argv) {
   Arguments a;
@@ -157,10 +158,12 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   if (!given("--cluster") && a.request.devices > 0) a.request.cluster = fmt::format("local:{}", a.request.devices);
   if (given("--devices") && a.request.devices < 1) usage("--devices takes a positive number");
   // A plan file holds its model's settings and what it was planned for; another choice is another plan.
-  if ((a.command == "train" || a.command == "run") && is_plan_file(a.target))
+  a.is_plan = (a.command == "train" || a.command == "run") && is_plan_file(a.target);
+  if (a.is_plan)
     for (const char* fixed : {"--bind", "--batch", "--tdl", "--loss", "--optimizer", "--lr", "--momentum", "--weight-decay", "--clip-norm", "--schedule", "--dtype", "--loss-scale", "--cluster", "--devices", "--search",
                               "--objective", "--pin", "--memory-limit", "--time-limit", "--max-steps"})
       if (given(fixed)) usage(fmt::format("{} is fixed in the plan {}; plan again with it, or give the model", fixed, a.target));
+  if (given("--tdl")) a.request.tdl = read_file(a.request.tdl_file);
   const Optimizer& optimizer = a.request.optimizer;
   for (const auto& [name, value] : {std::pair{"--lr", optimizer.lr}, {"--momentum", optimizer.momentum}, {"--weight-decay", optimizer.weight_decay}})
     if (!std::isfinite(value)) usage(fmt::format("{} takes a finite number", name));

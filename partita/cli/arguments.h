@@ -11,6 +11,7 @@ namespace partita {
 struct Arguments {
   std::string command;
   std::string target;           // MODEL, PLAN, TDL text or name; may be empty where it is optional
+  bool is_plan = false;         // train, run: the target is a plan
   Request request;
   bool json = false, nodes = false, verbose = false, no_shuffle = false;
   std::string output;           // -o
@@ -26,9 +27,6 @@ struct Arguments {
   int workers = 2;              // tdl, ops: parts of a split
   std::vector<std::string> searches;  // compare
 };
-
-// A MODEL|PLAN that is a plan.
-bool is_plan_file(const std::string& target);
 
 // Throws a usage error (exit 2) with the message to print. Empty command: help was asked for and printed.
 Arguments parse_arguments(int argc, const char* const* argv);

@@ -27,7 +27,7 @@ void on_interrupt(int) {
 
 void print_note(const std::string& note) { fmt::print(stderr, "{}\n", note); }
 
-Planned planned_for(const Arguments& a, Runner& runner) { return is_plan_file(a.target) ? open_plan(a.target, runner) : plan_model(a.request, runner); }
+Planned planned_for(const Arguments& a, Runner& runner) { return a.is_plan ? open_plan(a.target, runner) : plan_model(a.request, runner); }
 
 }  // namespace
 

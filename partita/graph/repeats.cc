@@ -49,6 +49,7 @@ class Finder {
     while (const auto best = largest()) {
       for (int i = best->first.value; i < best->first.value + best->ops * best->copies; ++i) taken_[i] = true;
       found.push_back(*best);
+      found.back().name = name_of(best->first.value, best->ops);
     }
     std::sort(found.begin(), found.end(), [](const Repeat& a, const Repeat& b) { return a.first < b.first; });
     return found;
@@ -98,7 +99,7 @@ class Finder {
       int first = from, copies = (end - from) / period;
       if (precedes(first, period)) first -= period, ++copies;
       if (copies < 2 || std::none_of(has_parameter_.begin() + first, has_parameter_.begin() + first + period, [](bool has) { return has; })) continue;
-      const Repeat found{OpId(static_cast<std::size_t>(first)), period, copies, name_of(first, period)};
+      const Repeat found{OpId(static_cast<std::size_t>(first)), period, copies, {}};
       if (!best || rank(found) > rank(*best)) best = found;
     }
   }

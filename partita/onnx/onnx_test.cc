@@ -4,10 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <functional>
 
-#include "partita/base/error.h"
 #include "partita/base/rng.h"
+#include "partita/base/testing/error_of.h"
 #include "partita/graph/autodiff.h"
 #include "partita/ops/ops.h"
 
@@ -162,16 +161,6 @@ TEST(Onnx, Describe) {
 }
 
 // ---------------------------------------------------------------- bad input
-
-std::string error_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ExitCode::kBadInput) << e.what();
-    return e.what();
-  }
-  return "no error";
-}
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);

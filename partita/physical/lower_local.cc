@@ -288,6 +288,12 @@ class Lowering {
     return run_step(from, step, at, nullptr);
   }
 
+  static std::vector<Shape> stored_axes(const std::vector<Shape>& radices) {
+    std::vector<Shape> stored;
+    for (const Shape& axis : radices) stored.push_back({volume(axis)});
+    return stored;
+  }
+
   static void refine_pieces(Step& step, const std::vector<Shape>& axes) {
     if (step.pieces.empty() || step.radices == axes) return;
     std::vector<Piece> pieces;
@@ -296,8 +302,7 @@ class Lowering {
       if (auto one = over_radices(piece.box, step.radices, axes)) {
         boxes.push_back(*one);
       } else {  // several runs of the stored axes
-        std::vector<Shape> stored;
-        for (const Shape& radices : axes) stored.push_back({volume(radices)});
+        const std::vector<Shape> stored = stored_axes(axes);
         for (const Box& run : stored_boxes(piece.box, step.radices))
           for (Box& box : refined_boxes(run, stored, axes)) boxes.push_back(std::move(box));
       }
@@ -346,8 +351,7 @@ class Lowering {
 
   // A box over stored axes, cut until each part is a box over both factorings.
   static void cut_for_both(const Box& run, int source, const std::vector<Shape>& from, const std::vector<Shape>& to, std::vector<Cut>& cuts) {
-    std::vector<Shape> stored;
-    for (const Shape& axis : from) stored.push_back({volume(axis)});
+    const std::vector<Shape> stored = stored_axes(from);
     for (const Box& read : refined_boxes(run, stored, from))
       for (const Box& write : refined_boxes(*over_radices(read, from, stored), stored, to)) {
         const Box part = *over_radices(write, to, stored);

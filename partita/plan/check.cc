@@ -4,6 +4,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/base/radices.h"
 #include "partita/plan/resolve.h"
 
 namespace partita {
@@ -61,9 +62,7 @@ void check_placement(const Tensor& tensor, const Placement& placement, const Clu
   check_mesh(placement.mesh, cluster, where);
   if (placement.sbp.size() != placement.mesh.extents.size())
     fail("{}: {} Sbp for a mesh of {} axes", where, placement.sbp.size(), placement.mesh.extents.size());
-  std::vector<Shape> radices = placement.radices;
-  if (radices.empty())
-    for (int64_t e : tensor.shape) radices.push_back({e});
+  const std::vector<Shape> radices = placement.radices.empty() ? unfactored(tensor.shape) : placement.radices;
   if (radices.size() != tensor.shape.size()) fail("{}: radices for {} axes, it has {}", where, radices.size(), tensor.shape.size());
   for (size_t a = 0; a < radices.size(); ++a)
     if (volume(radices[a]) != tensor.shape[a]) fail("{}: the radices of axis {} make {}, its extent is {}", where, a, volume(radices[a]), tensor.shape[a]);

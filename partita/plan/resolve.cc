@@ -1,6 +1,7 @@
 #include "partita/plan/resolve.h"
 
 #include "partita/base/error.h"
+#include "partita/base/radices.h"
 
 namespace partita {
 
@@ -32,8 +33,7 @@ DType inner_dtype(const Graph& graph, const Op& op) {
 namespace {
 
 Layout placement_layout(const Placement& placement, const Tensor& tensor) {
-  return placement.radices.empty() ? make_layout(placement.mesh, placement.sbp, tensor.shape)
-                                   : make_layout(placement.mesh, placement.sbp, placement.radices);
+  return make_layout(placement.mesh, placement.sbp, placement.radices.empty() ? unfactored(tensor.shape) : placement.radices);
 }
 
 Layout home_of(const Graph& graph, const Plan& plan, const std::vector<ResolvedOp>& ops, TensorId id) {

@@ -5,8 +5,8 @@
 #include <functional>
 #include <limits>
 
-#include "partita/base/error.h"
 #include "partita/base/rng.h"
+#include "partita/base/testing/error_of.h"
 #include "partita/runtime/npz.h"
 #include "partita/runtime/safetensors.h"
 
@@ -26,17 +26,6 @@ Arrays some_arrays() {
   arrays["halves"].real[1] = rounded_to(DType::kFloat16, -0.1);
   arrays["empty"] = {.dtype = DType::kFloat32, .shape = {0, 4}};
   return arrays;
-}
-
-// The message of the error that `run` throws; it must be bad input, not a bug of ours.
-std::string error_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ExitCode::kBadInput) << e.what();
-    return e.what();
-  }
-  return "no error";
 }
 
 std::string npy(const std::string& header, const std::string& data, char version = 1) {

@@ -128,9 +128,12 @@ Values parse_npy(std::string_view bytes, const std::string& where) {
 }
 
 // NumPy has no bfloat16: it is written as float32, which holds each of its numbers.
-std::string npy_of(const Values& given) {
-  Values values = given;
-  if (values.dtype == DType::kBFloat16) values.dtype = DType::kFloat32;
+std::string npy_of(const Values& values) {
+  if (values.dtype == DType::kBFloat16) {
+    Values wider = values;
+    wider.dtype = DType::kFloat32;
+    return npy_of(wider);
+  }
   const char* descr = values.dtype == DType::kFloat16 ? "<f2" : values.dtype == DType::kFloat32 ? "<f4" : values.dtype == DType::kFloat64 ? "<f8" : values.dtype == DType::kInt64 ? "<i8" : "|b1";
   std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", descr, fmt::join(values.shape, ", "), values.shape.size() == 1 ? "," : "");
   while ((kNpyMagic.size() + 4 + header.size() + 1) % 64) header += ' ';  // the data begins at a multiple of 64

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "partita/base/error.h"
+#include "partita/base/radices.h"
 
 namespace partita {
 
@@ -49,9 +50,7 @@ bool idempotent(tdl::Reducer r) { return r == tdl::Reducer::kMax || r == tdl::Re
 std::vector<Shape> step_radices(const Layout& from, const Layout& to) {
   if (from.radices == to.radices) return from.radices;
   if (auto common = common_radices(from.radices, to.radices)) return *common;
-  std::vector<Shape> plain;
-  for (int64_t e : from.shape()) plain.push_back({e});
-  return plain;
+  return unfactored(from.shape());
 }
 
 // What each position holds, as boxes over `radices` (from step_radices).

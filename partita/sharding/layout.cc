@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "partita/base/error.h"
+#include "partita/base/radices.h"
 
 namespace partita {
 
@@ -213,9 +214,7 @@ std::string to_string(const Layout& layout) {
 }
 
 Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const Shape& shape) {
-  std::vector<Shape> radices;
-  for (int64_t e : shape) radices.push_back({e});
-  return make_layout(mesh, sbp, radices);
+  return make_layout(mesh, sbp, unfactored(shape));
 }
 
 Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const std::vector<Shape>& radices) {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "partita/base/error.h"
 #include "partita/base/rng.h"
+#include "partita/base/testing/error_of.h"
 
 namespace partita {
 
@@ -21,16 +21,6 @@ std::string boxes_text(const Layout& layout) {
   std::string text;
   for (const Box& b : layout.boxes) text += (text.empty() ? "" : " ") + to_string(b);
   return text;
-}
-
-std::string error_of(auto&& call) {
-  try {
-    call();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ExitCode::kBadInput) << e.what();
-    return e.what();
-  }
-  return "no error";
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/base/radices.h"
 #include "partita/tdl/affine.h"
 #include "partita/tdl/factor.h"
 #include "partita/tdl/mutant.h"
@@ -113,7 +114,7 @@ class Binder {
     t.name = name;
     t.is_operand = is_operand;
     t.shape = t.factored = shape;
-    for (int64_t e : shape) t.radices.push_back({e});
+    t.radices = unfactored(shape);
     b_.tensors.push_back(std::move(t));
     return static_cast<int>(b_.tensors.size()) - 1;
   }

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "partita/base/error.h"
+#include "partita/base/radices.h"
 #include "partita/tdl/affine.h"
 #include "partita/tdl/text.h"
 
@@ -202,8 +203,7 @@ Bound factor_index(const Bound& bound, std::string_view name, const Shape& radic
     subscripts = joined(subscripts, axes);
   });
   for (BoundTensor& t : out.tensors) {
-    t.radices.clear();
-    for (int64_t extent : t.shape) t.radices.push_back({extent});
+    t.radices = unfactored(t.shape);
     t.factored = t.shape;
   }
 

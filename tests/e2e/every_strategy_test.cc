@@ -8,21 +8,16 @@
 
 #include "partita/base/error.h"
 #include "partita/graph/builder.h"
-#include "partita/kernels/kernels.h"
 #include "partita/ops/examples.h"
 #include "partita/ops/ops.h"
 #include "partita/plan/check.h"
 #include "partita/plan/rules.h"
 #include "partita/tdl/testing/instances.h"
 #include "partita/train.h"
+#include "tests/e2e/runs.h"
 
 namespace partita {
 namespace {
-
-Kernels& kernels() {
-  static auto kernels = make_aten_kernels();
-  return *kernels;
-}
 
 Values values_of_array(const tdl::Array& array) {
   Values values{is_float(array.dtype) ? DType::kFloat64 : array.dtype, array.shape, {}, {}};

@@ -6,19 +6,14 @@
 #include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
 #include "partita/graph/factors.h"
-#include "partita/kernels/kernels.h"
 #include "partita/ops/ops.h"
 #include "partita/physical/registered.h"
 #include "partita/plan/resolve.h"
 #include "partita/train.h"
+#include "tests/e2e/runs.h"
 
 namespace partita {
 namespace {
-
-Kernels& kernels() {
-  static auto kernels = make_aten_kernels();
-  return *kernels;
-}
 
 bool anything(const Op&) { return true; }
 

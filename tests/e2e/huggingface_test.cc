@@ -7,19 +7,14 @@
 #include <filesystem>
 
 #include "partita/base/error.h"
-#include "partita/kernels/kernels.h"
 #include "partita/runtime/npz.h"
 #include "partita/runtime/weight_files.h"
 #include "partita/train.h"
 #include "partita/weights_of_model.h"
+#include "tests/e2e/runs.h"
 
 namespace partita {
 namespace {
-
-Kernels& kernels() {
-  static auto kernels = make_aten_kernels();
-  return *kernels;
-}
 
 std::string folder(const std::string& name) {
   return fmt::format("{}/tests/data/huggingface/{}", PARTITA_SOURCE_DIR, name);
@@ -35,18 +30,6 @@ Planned plan(const std::string& name, int devices, const std::string& search, DT
   request.search = search;
   Runner runner;
   return plan_model(request, runner);
-}
-
-// max|a - b| / max|b|.
-double relative_error(const Values& a, const Values& b) {
-  EXPECT_EQ(a.shape, b.shape);
-  double difference = 0, scale = 0;
-  for (std::size_t i = 0; i < b.real.size(); ++i) {
-    const double d = std::abs(a.real.at(i) - b.real[i]);
-    difference = d == d ? std::max(difference, d) : INFINITY;
-    scale = std::max(scale, std::abs(b.real[i]));
-  }
-  return difference / scale;
 }
 
 void expect_forward_in_float32(const std::string& name) {

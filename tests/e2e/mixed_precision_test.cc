@@ -6,21 +6,16 @@
 #include <cstdio>
 #include <functional>
 
-#include "partita/base/error.h"
-#include "partita/kernels/kernels.h"
+#include "partita/base/testing/error_of.h"
 #include "partita/models/models.h"
 #include "partita/ops/ops.h"
 #include "partita/runtime/npz.h"
 #include "partita/runtime/weights.h"
 #include "partita/train.h"
+#include "tests/e2e/runs.h"
 
 namespace partita {
 namespace {
-
-Kernels& kernels() {
-  static auto kernels = make_aten_kernels();
-  return *kernels;
-}
 
 Request request_of(const std::string& model, DType dtype, int devices = 1, const std::string& search = "data-parallel", const std::string& batch = "24") {
   Request request;
@@ -41,16 +36,6 @@ TrainReport trained(const Planned& planned, int64_t steps) {
   TrainOptions options;
   options.steps = steps;
   return train(planned, options, kernels());
-}
-
-std::string error_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ExitCode::kBadInput) << e.what();
-    return e.what();
-  }
-  return "no error";
 }
 
 const Op& op_named(const Graph& graph, const std::string& name) {

@@ -6,17 +6,12 @@
 #include <cstdio>
 
 #include "partita/base/error.h"
-#include "partita/kernels/kernels.h"
 #include "partita/runtime/npz.h"
 #include "partita/train.h"
+#include "tests/e2e/runs.h"
 
 namespace partita {
 namespace {
-
-Kernels& kernels() {
-  static auto kernels = make_aten_kernels();
-  return *kernels;
-}
 
 std::string model_file(const std::string& name) {
   return fmt::format("{}/{}/{}.onnx", PARTITA_SOURCE_DIR, name == "digits" ? "examples" : "tests/data", name);
@@ -33,18 +28,6 @@ Planned plan(const std::string& name, const Arrays& reference, int devices, cons
   request.search = search;
   Runner runner;
   return plan_model(request, runner);
-}
-
-// max|a - b| / max|b|.
-double relative_error(const Values& a, const Values& b) {
-  EXPECT_EQ(a.shape, b.shape);
-  double difference = 0, scale = 0;
-  for (std::size_t i = 0; i < b.real.size(); ++i) {
-    const double d = std::abs(a.real.at(i) - b.real[i]);
-    difference = d == d ? std::max(difference, d) : INFINITY;
-    scale = std::max(scale, std::abs(b.real[i]));
-  }
-  return difference / scale;
 }
 
 void expect_forward(const std::string& name, double float32_tolerance, double float64_tolerance) {

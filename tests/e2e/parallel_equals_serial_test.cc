@@ -9,9 +9,9 @@
 #include <tuple>
 
 #include "partita/base/error.h"
-#include "partita/kernels/kernels.h"
 #include "partita/plan/rules.h"
 #include "partita/train.h"
+#include "tests/e2e/runs.h"
 
 namespace partita {
 namespace {
@@ -23,11 +23,6 @@ struct Case {
   DType dtype = DType::kFloat64;
   Optimizer optimizer{"sgd", 0.01, 0.9, 0.0};
 };
-
-Kernels& kernels() {
-  static auto kernels = make_aten_kernels();
-  return *kernels;
-}
 
 // What one device computes, by model, batch, steps, dtype and optimizer: every plan is compared with the same run.
 const SerialRun& serial(const Case& c, const Graph& training, const TrainOptions& options) {
