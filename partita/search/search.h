@@ -29,6 +29,7 @@ struct Budget {
 struct SearchResult {
   std::optional<Plan> plan;
   std::string reason;                         // why there is no plan
+  std::optional<int64_t> lower_bound_comm_bytes;  // proved for every plan of the search's space
   std::map<std::string, double> counters;     // what it looked at, by name
   std::vector<std::string> notes;             // lines for the reader, "cut 1 over 2: delta 7.2 MB"
 };

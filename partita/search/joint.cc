@@ -1,0 +1,427 @@
+#include "partita/search/joint.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "partita/base/error.h"
+#include "partita/base/radices.h"
+#include "partita/plan/resolve.h"
+#include "partita/plan/rules.h"
+
+namespace partita {
+
+namespace {
+
+using solver::kForbidden;
+using solver::Table;
+
+std::vector<int> prime_factors(int n) {  // largest first
+  std::vector<int> factors;
+  for (int f = 2; n > 1; ++f)
+    for (; n % f == 0; n /= f) factors.push_back(f);
+  return {factors.rbegin(), factors.rend()};
+}
+
+// Calls `visit` with one choice of each list, the last fastest.
+template <typename T>
+void for_each_combination(const std::vector<std::vector<T>>& lists, const std::function<void(const std::vector<size_t>&)>& visit) {
+  std::vector<size_t> at(lists.size(), 0);
+  for (const auto& list : lists)
+    if (list.empty()) return;
+  for (;;) {
+    visit(at);
+    size_t a = lists.size();
+    while (a > 0 && ++at[a - 1] == lists[a - 1].size()) at[--a] = 0;
+    if (a == 0) return;
+  }
+}
+
+// One who reads a tensor: an op's operands, all that read it.
+struct ReadingOp {
+  OpId op;
+  std::vector<int> operands;
+};
+
+class Builder {
+ public:
+  Builder(const Problem& problem, const JointLimits& limits) : problem_(problem), graph_(problem.graph), limits_(limits), converter_(problem.cluster) {
+    const std::vector<DeviceId> devices = slowest_link_first(problem.cluster);
+    joint_.mesh = {prime_factors(static_cast<int>(devices.size())), devices};
+    readers_.resize(graph_.tensors.size());
+    for (size_t i = 0; i < graph_.ops.size(); ++i)
+      for (size_t k = 0; k < graph_.ops[i].operands.size(); ++k) {
+        std::vector<ReadingOp>& list = readers_[graph_.ops[i].operands[k].index()];
+        if (list.empty() || list.back().op != OpId(i)) list.push_back({OpId(i), {}});
+        list.back().operands.push_back(static_cast<int>(k));
+      }
+  }
+
+  JointProblem build() {
+    solver::Network& network = joint_.network;
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      joint_.ops.push_back(op_space(OpId(i)));
+      joint_.op_variable.push_back(network.variables());
+      network.costs.push_back(joint_.ops.back()->inner_bytes);
+    }
+    joint_.tensors.resize(graph_.tensors.size());
+    joint_.tensor_variable.assign(graph_.tensors.size(), -1);
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+      if (graph_.tensors[t].replaces.valid()) continue;
+      if (goes_straight(TensorId(t))) connect_straight(TensorId(t));
+      else add_tensor(TensorId(t));
+    }
+    return std::move(joint_);
+  }
+
+ private:
+  TensorId replacement(TensorId id) const { return graph_.replacement_of(id); }
+  int64_t element(TensorId id) const { return bytes_of(graph_.tensor(id).dtype); }
+  int result_position(TensorId id) const {
+    const std::vector<TensorId>& results = graph_.op(graph_.tensor(id).producer).results;
+    return static_cast<int>(std::find(results.begin(), results.end(), id) - results.begin());
+  }
+
+  // ------------------------------------------------------------------ ops
+
+  std::shared_ptr<const OpSpace> op_space(OpId id) {
+    const Op& op = graph_.op(id);
+    if (auto pin = problem_.pins.ops.find(id); pin != problem_.pins.ops.end()) {
+      if (pin->second.mesh != joint_.mesh)
+        fail("pins: op '{}': exact splits over mesh {}, the pin has {}", op.name, to_string(joint_.mesh), to_string(pin->second.mesh));
+      OpSpace space;
+      if (!add_strategy(op, pin->second.strategies, space)) fail("pins: op '{}': the pinned strategy does not exist", op.name);
+      return std::make_shared<OpSpace>(std::move(space));
+    }
+    auto [found, fresh] = op_spaces_.try_emplace({op.bound.get(), inner_dtype(graph_, op)});
+    if (fresh) found->second = std::make_shared<OpSpace>(make_op_space(op));
+    return found->second;
+  }
+
+  OpSpace make_op_space(const Op& op) {
+    const std::vector<int>& extents = joint_.mesh.extents;
+    const bool elementwise = tdl::is_elementwise(*op.bound);
+    std::vector<std::vector<tdl::AxisStrategy>> offered;
+    for (int p : extents) {
+      offered.emplace_back();
+      for (tdl::AxisStrategy& s : allowed_strategies(op, p))
+        if (elementwise || !s.names.empty() || s.partial.empty()) offered.back().push_back(std::move(s));
+    }
+    OpSpace all;
+    std::map<std::vector<size_t>, size_t> value_of;  // by place in `offered`
+    for_each_combination(offered, [&](const std::vector<size_t>& at) {
+      std::vector<tdl::AxisStrategy> strategies;
+      for (size_t a = 0; a < at.size(); ++a) strategies.push_back(offered[a][at[a]]);
+      if (fits(*op.bound, strategies) && add_strategy(op, strategies, all)) value_of[at] = all.strategies.size() - 1;
+    });
+    // Replicated on an axis only where nothing divides the work there, the other axes being as they are.
+    OpSpace space;
+    for (const auto& [at, value] : value_of) {
+      bool idle = false;
+      for (size_t a = 0; a < at.size() && !idle; ++a) {
+        if (!is_replicate(offered[a][at[a]])) continue;
+        std::vector<size_t> other = at;
+        for (other[a] = 0; other[a] < offered[a].size() && !idle; ++other[a]) idle = !offered[a][other[a]].names.empty() && value_of.contains(other);
+      }
+      if (idle) continue;
+      space.strategies.push_back(all.strategies[value]);
+      space.layouts.push_back(all.layouts[value]);
+      space.inner_bytes.push_back(all.inner_bytes[value]);
+    }
+    ensure(!space.strategies.empty(), "op '{}' can't even be replicated", op.name);
+    return space;
+  }
+
+  static bool is_replicate(const tdl::AxisStrategy& s) { return s.names.empty() && s.partial.empty(); }
+
+  // No index is split into more parts than it has values.
+  bool fits(const tdl::Bound& bound, const std::vector<tdl::AxisStrategy>& strategies) const {
+    std::map<std::string, int64_t> parts;
+    for (size_t a = 0; a < strategies.size(); ++a)
+      for (const std::string& name : strategies[a].names) {
+        int64_t& count = parts.try_emplace(name, 1).first->second;
+        count *= joint_.mesh.extents[a];
+        if (count > bound.indices[bound.find_index(name)].extent) return false;
+      }
+    return true;
+  }
+
+  bool add_strategy(const Op& op, const std::vector<tdl::AxisStrategy>& strategies, OpSpace& space) const {
+    if (strategies.size() != joint_.mesh.extents.size()) return false;
+    const auto derived = tdl::derive(*op.bound, joint_.mesh.extents, strategies);
+    if (!derived) return false;
+    space.strategies.push_back(strategies);
+    space.layouts.push_back(layouts_of(*op.bound, *derived, joint_.mesh));
+    space.inner_bytes.push_back(derived->inner.empty() ? 0 : inner_bytes(*op.bound, *derived, joint_.mesh, bytes_of(inner_dtype(graph_, op)), problem_.cluster));
+    return true;
+  }
+
+  // ------------------------------------------------------------------ tensors
+
+  // Made for one reader, that takes it from where its producer leaves it: on the way it is kept nowhere else.
+  bool goes_straight(TensorId id) const {
+    return graph_.tensor(id).producer.valid() && !replacement(id).valid() && !problem_.pins.kept.contains(id) && readers_[id.index()].size() <= 1;
+  }
+
+  void connect_straight(TensorId id) {
+    if (readers_[id.index()].empty()) return;
+    const OpId producer = graph_.tensor(id).producer;
+    const ReadingOp& reader = readers_[id.index()][0];
+    const auto &made = joint_.ops[producer.index()], &reads = joint_.ops[reader.op.index()];
+    const int result = result_position(id);
+    auto [found, fresh] = straight_tables_.try_emplace({made.get(), result, reads.get(), reader.operands, element(id)});
+    if (fresh) {
+      std::vector<Layout> layouts;
+      std::vector<int> from;
+      for (const OpLayouts& l : made->layouts) from.push_back(place(l.results[result], layouts));
+      std::vector<std::vector<int>> needs = needs_of(*reads, reader.operands, layouts);
+      Table table;
+      for (int f : from)
+        for (const std::vector<int>& need : needs) {
+          int64_t bytes = 0;
+          for (int n : need) bytes += n == f ? 0 : converter_.bytes(layouts[f], layouts[n], element(id));
+          table.push_back(bytes);
+        }
+      found->second = std::make_shared<const Table>(std::move(table));
+    }
+    joint_.network.edges.push_back({{joint_.op_variable[producer.index()], joint_.op_variable[reader.op.index()]}, found->second});
+  }
+
+  // The position of a layout in a list; the list grows where it is not there yet.
+  static int place(const Layout& layout, std::vector<Layout>& list) {
+    for (size_t i = 0; i < list.size(); ++i)
+      if (same_placement(list[i], layout)) return static_cast<int>(i);
+    list.push_back(layout);
+    return static_cast<int>(list.size()) - 1;
+  }
+
+  // Per value of an op, the different layouts in which it wants what these operands read.
+  static std::vector<std::vector<int>> needs_of(const OpSpace& op, const std::vector<int>& operands, std::vector<Layout>& layouts) {
+    std::vector<std::vector<int>> needs;
+    for (const OpLayouts& l : op.layouts) {
+      std::set<int> mine;
+      for (int k : operands) mine.insert(place(l.operands[k], layouts));
+      needs.emplace_back(mine.begin(), mine.end());
+    }
+    return needs;
+  }
+
+  // What a tensor's variable and its tables depend on.
+  struct TensorKind {
+    const OpSpace* made = nullptr;  // by an op, as its result; null: an input, a parameter, ..
+    int result = 0;
+    const OpSpace* remade = nullptr;  // what replaces it
+    int remade_result = 0;
+    std::vector<std::pair<const OpSpace*, std::vector<int>>> read;
+    Shape shape;
+    int64_t element = 0;
+    bool pinned = false;
+    auto operator<=>(const TensorKind&) const = default;
+  };
+  struct KnownTensor {
+    std::shared_ptr<const TensorSpace> space;
+    std::shared_ptr<const Table> cost, from_made, from_remade;
+    std::vector<std::shared_ptr<const Table>> to_reader;
+    bool counted_above = false;
+  };
+
+  TensorKind kind_of(TensorId id) const {
+    TensorKind kind;
+    kind.shape = graph_.tensor(id).shape;
+    kind.element = element(id);
+    if (const OpId op = graph_.tensor(id).producer; op.valid()) kind.made = joint_.ops[op.index()].get(), kind.result = result_position(id);
+    if (const TensorId next = replacement(id); next.valid())
+      kind.remade = joint_.ops[graph_.tensor(next).producer.index()].get(), kind.remade_result = result_position(next);
+    for (const ReadingOp& r : readers_[id.index()]) kind.read.push_back({joint_.ops[r.op.index()].get(), r.operands});
+    if (const TensorId next = replacement(id); next.valid())
+      for (const ReadingOp& r : readers_[next.index()]) kind.read.push_back({joint_.ops[r.op.index()].get(), r.operands});
+    return kind;
+  }
+
+  void add_tensor(TensorId id) {
+    TensorKind kind = kind_of(id);
+    const auto pin = problem_.pins.kept.find(id);
+    kind.pinned = pin != problem_.pins.kept.end();
+    KnownTensor made;
+    if (kind.pinned) made = make_tensor(id, kind, &pin->second);
+    else {
+      auto [found, fresh] = known_.try_emplace(kind);
+      if (fresh) found->second = make_tensor(id, kind, nullptr);
+      made = found->second;
+    }
+    if (made.counted_above) joint_.counted_above.push_back(id);
+    solver::Network& network = joint_.network;
+    const int variable = network.variables();
+    joint_.tensors[id.index()] = made.space;
+    joint_.tensor_variable[id.index()] = variable;
+    network.costs.push_back(*made.cost);
+    auto connect = [&](OpId op, const std::shared_ptr<const Table>& table) { network.edges.push_back({{variable, joint_.op_variable[op.index()]}, table}); };
+    if (kind.made) connect(graph_.tensor(id).producer, made.from_made);
+    const TensorId next = replacement(id);
+    if (next.valid()) connect(graph_.tensor(next).producer, made.from_remade);
+    size_t r = 0;
+    for (const ReadingOp& reader : readers_[id.index()]) connect(reader.op, made.to_reader[r++]);
+    if (next.valid())
+      for (const ReadingOp& reader : readers_[next.index()]) connect(reader.op, made.to_reader[r++]);
+  }
+
+  KnownTensor make_tensor(TensorId id, const TensorKind& kind, const Placement* pin) {
+    auto space = std::make_shared<TensorSpace>();
+    std::vector<Layout>& layouts = space->layouts;
+    std::vector<int> made, remade;
+    if (kind.made)
+      for (const OpLayouts& l : kind.made->layouts) made.push_back(place(l.results[kind.result], layouts));
+    if (kind.remade)
+      for (const OpLayouts& l : kind.remade->layouts) remade.push_back(place(l.results[kind.remade_result], layouts));
+    std::vector<std::vector<std::vector<int>>> needs;  // [reader][its value]
+    for (const auto& [op, operands] : kind.read) needs.push_back(needs_of(*op, operands, layouts));
+    std::vector<int> homes;
+    if (pin) {
+      if (pin->mesh != joint_.mesh)
+        fail("pins: tensor '{}': exact splits over mesh {}, the pin has {}", graph_.tensor(id).name, to_string(joint_.mesh), to_string(pin->mesh));
+      homes = {place(make_layout(pin->mesh, pin->sbp, pin->radices.empty() ? unfactored(graph_.tensor(id).shape) : pin->radices), layouts)};
+    } else {
+      homes = homes_of(id, std::set<int>(made.begin(), made.end()), layouts);
+    }
+    KnownTensor known;
+    known.counted_above = list_values(*space, homes, wanted_together(needs), kind);
+    const std::vector<std::vector<int64_t>> bytes = conversion_table(*space, needs, kind.element);
+
+    Table cost;
+    for (const TensorSpace::Value& v : space->values) {
+      int64_t sum = 0;
+      for (int a : v.also) sum += bytes[v.home][a];
+      cost.push_back(sum);
+    }
+    known.cost = std::make_shared<const Table>(std::move(cost));
+    if (kind.made) known.from_made = arrival_table(*space, kind.element, made);
+    if (kind.remade) known.from_remade = arrival_table(*space, kind.element, remade);
+    for (const auto& per_value : needs) {
+      Table table;
+      for (const TensorSpace::Value& v : space->values)
+        for (const std::vector<int>& need : per_value) {
+          int64_t sum = 0;
+          for (int n : need)
+            if (n != v.home && !std::binary_search(v.also.begin(), v.also.end(), n)) sum += bytes[v.home][n];
+          table.push_back(sum);
+        }
+      known.to_reader.push_back(std::make_shared<const Table>(std::move(table)));
+    }
+    known.space = std::move(space);
+    return known;
+  }
+
+  // Where the tensor may be kept: as its producer leaves it, or under the name of a layout that someone makes or wants. Partial values
+  // are kept only as they were made.
+  std::vector<int> homes_of(TensorId id, const std::set<int>& made, std::vector<Layout>& layouts) const {
+    if (!graph_.tensor(id).producer.valid())
+      place(make_layout(joint_.mesh, NdSbp(joint_.mesh.extents.size(), Sbp::broadcast()), unfactored(graph_.tensor(id).shape)), layouts);
+    std::vector<int> homes;
+    for (size_t l = 0; l < layouts.size(); ++l)
+      if (made.contains(static_cast<int>(l)) || (!layouts[l].is_partial() && name_of(layouts[l]))) homes.push_back(static_cast<int>(l));
+    return homes;
+  }
+
+  // The layouts that at least two readers may want.
+  static std::vector<int> wanted_together(const std::vector<std::vector<std::vector<int>>>& needs) {
+    std::map<int, int> wanted;
+    for (const auto& per_value : needs) {
+      std::set<int> mine;
+      for (const std::vector<int>& need : per_value) mine.insert(need.begin(), need.end());
+      for (int n : mine) ++wanted[n];
+    }
+    std::vector<int> out;
+    for (const auto& [layout, readers] : wanted)
+      if (readers > 1) out.push_back(layout);
+    return out;
+  }
+
+  // Homes, each with every set of layouts that readers may share, as large as the limit allows. True where it stopped short of what
+  // the readers could share. Two readers need no set for a layout that may as well be the home.
+  bool list_values(TensorSpace& space, const std::vector<int>& homes, std::vector<int> shared, const TensorKind& kind) const {
+    const size_t most = kind.read.size() / 2;
+    if (kind.read.size() <= 2 && !kind.remade && !kind.pinned) std::erase_if(shared, [&](int s) { return std::binary_search(homes.begin(), homes.end(), s); });
+    for (int h : homes) space.values.push_back({h, {}});
+    size_t before = 0;
+    for (size_t size = 1; size <= std::min(most, shared.size()); ++size) {
+      std::vector<TensorSpace::Value> larger;
+      for (size_t v = before; v < space.values.size(); ++v)
+        for (int s : shared) {
+          const TensorSpace::Value& smaller = space.values[v];
+          if (s == smaller.home || (!smaller.also.empty() && s <= smaller.also.back())) continue;
+          larger.push_back(smaller);
+          larger.back().also.push_back(s);
+        }
+      if (static_cast<int64_t>(space.values.size() + larger.size()) > limits_.tensor_values) return true;
+      before = space.values.size();
+      space.values.insert(space.values.end(), larger.begin(), larger.end());
+    }
+    return false;
+  }
+
+  // Bytes from each home to each layout that is wanted; elsewhere 0.
+  std::vector<std::vector<int64_t>> conversion_table(const TensorSpace& space, const std::vector<std::vector<std::vector<int>>>& needs, int64_t element) {
+    std::set<int> homes, wanted;
+    for (const TensorSpace::Value& v : space.values) homes.insert(v.home);
+    for (const auto& per_value : needs)
+      for (const std::vector<int>& need : per_value) wanted.insert(need.begin(), need.end());
+    std::vector<std::vector<int64_t>> bytes(space.layouts.size(), std::vector<int64_t>(space.layouts.size(), 0));
+    for (int h : homes)
+      for (int w : wanted)
+        if (h != w) bytes[h][w] = converter_.bytes(space.layouts[h], space.layouts[w], element);
+    return bytes;
+  }
+
+  // From what each value of the op that makes it leaves to each home. A home without a name is only where the producer leaves it.
+  std::shared_ptr<const Table> arrival_table(const TensorSpace& space, int64_t element, const std::vector<int>& made) {
+    std::vector<bool> named;
+    for (const Layout& l : space.layouts) named.push_back(!l.is_partial() && name_of(l).has_value());
+    std::map<std::pair<int, int>, int64_t> known;
+    Table table;
+    for (const TensorSpace::Value& v : space.values)
+      for (int m : made) {
+        auto [found, fresh] = known.try_emplace({m, v.home}, 0);
+        if (fresh && m != v.home) found->second = named[v.home] ? converter_.bytes(space.layouts[m], space.layouts[v.home], element) : kForbidden;
+        table.push_back(found->second);
+      }
+    return std::make_shared<const Table>(std::move(table));
+  }
+
+  const Problem& problem_;
+  const Graph& graph_;
+  const JointLimits limits_;
+  Converter converter_;
+  JointProblem joint_;
+  std::vector<std::vector<ReadingOp>> readers_;  // by tensor
+  std::map<std::pair<const tdl::Bound*, DType>, std::shared_ptr<const OpSpace>> op_spaces_;
+  std::map<std::tuple<const OpSpace*, int, const OpSpace*, std::vector<int>, int64_t>, std::shared_ptr<const Table>> straight_tables_;
+  std::map<TensorKind, KnownTensor> known_;
+};
+
+}  // namespace
+
+JointProblem joint_problem(const Problem& problem, const JointLimits& limits) { return Builder(problem, limits).build(); }
+
+Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assignment& values) {
+  Plan plan;
+  plan.search = "exact";
+  for (size_t i = 0; i < graph.ops.size(); ++i) plan.ops.push_back({joint.mesh, joint.ops[i]->strategies[values[joint.op_variable[i]]]});
+  for (size_t t = 0; t < graph.tensors.size(); ++t) {
+    if (!joint.tensors[t]) continue;
+    const TensorSpace& space = *joint.tensors[t];
+    const Layout& home = space.layouts[space.values[values[joint.tensor_variable[t]]].home];
+    if (const OpId producer = graph.tensors[t].producer; producer.valid()) {
+      const std::vector<TensorId>& results = graph.op(producer).results;
+      const size_t r = static_cast<size_t>(std::find(results.begin(), results.end(), TensorId(t)) - results.begin());
+      if (same_placement(home, joint.ops[producer.index()]->layouts[values[joint.op_variable[producer.index()]]].results[r])) continue;
+    }
+    const auto name = name_of(home);
+    ensure(name.has_value(), "tensor '{}' is to be kept in a layout without a name", graph.tensors[t].name);
+    plan.kept[TensorId(t)] = {joint.mesh, *name, is_factored(home.radices) ? home.radices : std::vector<Shape>()};
+  }
+  return plan;
+}
+
+}  // namespace partita
