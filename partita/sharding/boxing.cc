@@ -645,6 +645,59 @@ int64_t conversion_bytes(const Layout& from, const Layout& to, int64_t element_b
   return conversion_elements(from, to, cluster) * element_bytes;
 }
 
+// Where a named partial layout can get to by steps on its mesh, and for how many elements: what cheapest_path() finds its way
+// through, worked out once for all ends.
+struct Converter::Reach {
+  std::vector<Named> nodes;       // nearest first
+  std::vector<int64_t> elements;  // to each
+
+  Reach(const Named& from, const Layout* to, const Cluster& cluster) {
+    std::vector<Named> all = {from};
+    for (Named& n : named_layouts(from.layout, to)) all.push_back(std::move(n));
+    std::vector<int64_t> cost(all.size(), kUnreachable);
+    std::vector<bool> done(all.size(), false);
+    cost[0] = 0;
+    for (;;) {
+      size_t u = all.size();
+      for (size_t i = 0; i < all.size(); ++i)
+        if (!done[i] && cost[i] != kUnreachable && (u == all.size() || cost[i] < cost[u])) u = i;
+      if (u == all.size()) return;
+      done[u] = true;
+      nodes.push_back(all[u]);
+      elements.push_back(cost[u]);
+      if (!in_parts(all[u].layout)) continue;
+      for (size_t v = 0; v < all.size(); ++v) {
+        if (done[v]) continue;
+        const Cost step = edge(all[u], all[v], cluster);
+        if (step.elements != kUnreachable) cost[v] = std::min(cost[v], cost[u] + step.elements);
+      }
+    }
+  }
+};
+
+Converter::Converter(const Cluster& cluster) : cluster_(&cluster) {}
+Converter::~Converter() = default;
+
+int64_t Converter::elements_from_parts(const Layout& from, const Layout& to) {
+  const Named start{from, name_of(from)};
+  if (!start.name) return conversion_elements(from, to, *cluster_);
+  if (in_place(from, to)) return 0;
+  std::string key;
+  append_key(key, from);
+  if (in_parts(to) && to.reducer() == from.reducer())
+    for (const tdl::Kind& kind : to.kinds) key += kind ? 'P' : '-';
+  std::unique_ptr<Reach>& reach = reaches_[key];
+  if (!reach) reach = std::make_unique<Reach>(start, &to, *cluster_);
+  const Named end{to, name_of(to)};
+  int64_t best = kUnreachable;
+  for (size_t i = 0; i < reach->nodes.size() && reach->elements[i] < best; ++i) {
+    const Named& last = reach->nodes[i];
+    const int64_t rest = same_placement(last.layout, to) ? 0 : direct_elements(last, end, *cluster_);
+    if (rest != kUnreachable) best = std::min(best, reach->elements[i] + rest);
+  }
+  return best;
+}
+
 const Conversion& Converter::convert(const Layout& from, const Layout& to, int64_t element_bytes) {
   std::string key(reinterpret_cast<const char*>(&element_bytes), sizeof element_bytes);
   append_key(key, from);
@@ -661,7 +714,10 @@ int64_t Converter::bytes(const Layout& from, const Layout& to, int64_t element_b
   append_key(key, from);
   append_key(key, to);
   auto [it, fresh] = bytes_.try_emplace(std::move(key));
-  if (fresh) it->second = conversion_elements(from, to, *cluster_);
+  if (fresh) {
+    const bool on_one_mesh = from.radices == to.radices && from.mesh == to.mesh && from.mesh.extents.size() > 1;
+    it->second = on_one_mesh && in_parts(from) ? elements_from_parts(from, to) : conversion_elements(from, to, *cluster_);
+  }
   return it->second * element_bytes;
 }
 

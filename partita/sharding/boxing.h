@@ -2,6 +2,7 @@
 // (the table and rules of docs/ARCHITECTURE.md section 4).
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -67,14 +68,19 @@ int64_t conversion_bytes(const Layout& from, const Layout& to, int64_t element_b
 // convert() and conversion_bytes() with a memory, for searches: the same two layouts are looked at once. Not thread-safe.
 class Converter {
  public:
-  explicit Converter(const Cluster& cluster) : cluster_(&cluster) {}
+  explicit Converter(const Cluster& cluster);
+  ~Converter();
   const Conversion& convert(const Layout& from, const Layout& to, int64_t element_bytes);
   int64_t bytes(const Layout& from, const Layout& to, int64_t element_bytes);
 
  private:
+  struct Reach;
+  int64_t elements_from_parts(const Layout& from, const Layout& to);
+
   const Cluster* cluster_;
   std::unordered_map<std::string, Conversion> conversions_;
   std::unordered_map<std::string, int64_t> bytes_;  // for elements of one byte
+  std::unordered_map<std::string, std::unique_ptr<Reach>> reaches_;  // by a partial layout, and where else parts may be
 };
 
 // A strategy's own inner steps, one conversion for each of derived.inner, in order: a stage made whole (all-reduce), then

@@ -423,6 +423,7 @@ void expect_shortest_paths(const std::vector<int>& extents, const Shape& shape) 
           distance[i][j] = distance[i][k] + distance[k][j];
           via[i][j] = static_cast<int>(k);
         }
+  Converter converter(machine());
   std::function<std::string(size_t, size_t)> path = [&](size_t i, size_t j) {
     return via[i][j] < 0 ? to_string(names[j]) : path(i, via[i][j]) + " -> " + path(via[i][j], j);
   };
@@ -431,6 +432,7 @@ void expect_shortest_paths(const std::vector<int>& extents, const Shape& shape) 
       int64_t best = distance[i][j];
       for (size_t k = 0; k < n; ++k) best = std::min(best, distance[i][k] + direct[k][j]);
       EXPECT_EQ(conversion_bytes(layouts[i], layouts[j], 1, machine()), best) << to_string(names[i]) << " -> " << path(i, j);
+      EXPECT_EQ(converter.bytes(layouts[i], layouts[j], 1), best) << to_string(names[i]) << " -> " << path(i, j);
     }
 }
 
@@ -441,6 +443,7 @@ TEST(Conversion, IsAShortestPathOverTheNamedLayouts) {
   expect_shortest_paths({2, 2}, {4, 8});
   expect_shortest_paths({2, 3}, {7, 5});
   expect_shortest_paths({3, 2}, {12, 6});
+  expect_shortest_paths({2, 1, 2}, {5, 4});
 }
 TEST(LongConversion, IsAShortestPathOverTheNamedLayouts) {
   expect_shortest_paths({2, 2, 2}, {8, 8});
