@@ -37,6 +37,11 @@ auto in_file(const std::string& path, Read read) {
 // A kernel of its own knows an op's indices by name.
 bool may_factor(const Op& op) { return !is_registered(op.definition); }
 
+void limit_memory(Cluster& cluster, std::optional<int64_t> bytes) {
+  if (!bytes) return;
+  for (int d = 0; d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = *bytes;
+}
+
 // float16 and bfloat16 mean mixed precision.
 LoadedModel in_dtype(const LoadedModel& model, DType dtype) {
   LoadedModel result = model;
@@ -113,8 +118,7 @@ Graph evaluation_of(const Planned& planned) {
 }
 
 void finish(Planned& p, std::optional<int64_t> memory_limit_bytes, Runner& runner) {
-  if (memory_limit_bytes)
-    for (int d = 0; d < p.cluster.compute_count; ++d) p.cluster.devices[d].memory_bytes = *memory_limit_bytes;
+  limit_memory(p.cluster, memory_limit_bytes);
   p.report = runner.step("check", [&] { return check(p.training, p.plan, p.cluster); }, [](const CheckReport&) {});
   p.physical = runner.step("lower", [&] { return lower(p.training, p.plan, p.cluster); },
                            [&](const PhysicalGraph& g) {
@@ -132,6 +136,7 @@ Planned plan_graph(LoadedModel model, const Request& request, Runner& runner) {
   p.weight_names = model.weight_names;
   p.training = training_graph(model, request, runner);
   p.cluster = runner.step("cluster", [&] { return load_cluster(request.cluster, request.devices); }, [](const Cluster&) {});
+  limit_memory(p.cluster, request.memory_limit_bytes);
   SearchChoice choice = parse_search(request.search);
   Problem problem{p.training, p.cluster, request.objective, {}, choice.options};
   if (!request.pin_file.empty()) {

@@ -73,6 +73,7 @@ class Builder {
       if (goes_straight(TensorId(t))) connect_straight(TensorId(t));
       else add_tensor(TensorId(t));
     }
+    add_uses();
     return std::move(joint_);
   }
 
@@ -387,6 +388,53 @@ class Builder {
         table.push_back(found->second);
       }
     return std::make_shared<const Table>(std::move(table));
+  }
+
+  // ------------------------------------------------------------------ memory
+
+  // When each op acts in the default order: the graph's own, an update as soon as what it reads is there.
+  std::vector<int64_t> times() const {
+    std::vector<size_t> after(graph_.ops.size()), order(graph_.ops.size());
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      after[i] = i;
+      order[i] = i;
+      if (graph_.ops[i].phase != Phase::kUpdate) continue;
+      after[i] = 0;
+      for (TensorId t : graph_.ops[i].operands)
+        if (const OpId made_by = graph_.tensor(t).producer; made_by.valid()) after[i] = std::max(after[i], after[made_by.index()]);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return after[a] < after[b]; });
+    std::vector<int64_t> time(order.size());
+    for (size_t place = 0; place < order.size(); ++place) time[order[place]] = static_cast<int64_t>(place);
+    return time;
+  }
+
+  // What is certain to lie on the last of the mesh's devices, whose part of every split is the largest: parameters, states and inputs
+  // always, a result from its op to its last reader. Copies for readers come on top of it.
+  void add_uses() {
+    const std::vector<int64_t> time = times();
+    const auto end = static_cast<int64_t>(time.size());
+    const auto last = static_cast<size_t>(joint_.mesh.positions() - 1);
+    auto bytes_at_last = [&](const Layout& layout, TensorId id) { return layout.elements(static_cast<int>(last)) * element(id); };
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+      const TensorId id(t);
+      if (graph_.tensors[t].replaces.valid()) continue;
+      solver::Network::Use use{joint_.tensor_variable[t], 0, end, {}};
+      const OpId producer = graph_.tensors[t].producer;
+      if (producer.valid()) {
+        use.lower = time[producer.index()];
+        use.upper = use.lower + 1;
+        for (const ReadingOp& reader : readers_[t]) use.upper = std::max(use.upper, time[reader.op.index()] + 1);
+      }
+      if (joint_.tensors[t]) {
+        for (const TensorSpace::Value& v : joint_.tensors[t]->values) use.amounts.push_back(bytes_at_last(joint_.tensors[t]->layouts[v.home], id));
+      } else {
+        use.variable = joint_.op_variable[producer.index()];
+        for (const OpLayouts& l : joint_.ops[producer.index()]->layouts) use.amounts.push_back(bytes_at_last(l.results[result_position(id)], id));
+      }
+      joint_.network.uses.push_back(std::move(use));
+    }
+    joint_.network.limit = problem_.cluster.device(joint_.mesh.devices[last]).memory_bytes;
   }
 
   const Problem& problem_;

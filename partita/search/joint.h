@@ -1,5 +1,6 @@
 // The joint sharding problem of a graph on one mesh: every op's strategies over all mesh axes at once, and where every tensor is
-// kept, as one cost network. Its cost is what the checker counts, byte for byte.
+// kept, as one cost network. Its cost is what the checker counts, byte for byte; its uses are a part of what a device holds, so
+// that what they do not allow, no plan does.
 #pragma once
 #include <memory>
 #include <string>

@@ -257,16 +257,47 @@ Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const std::vector<Shape>&
   return layout;
 }
 
+namespace {
+
+// Per mesh axis, which factored axes it may split, in order, and then whether it may split none: where no box is empty, the boxes
+// along a mesh axis that splits something differ on just that.
+std::vector<std::vector<int>> possible_splits(const Layout& layout, int factored_axes) {
+  const Mesh& mesh = layout.mesh;
+  std::vector<int> all(factored_axes + 1);
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<std::vector<int>> possible(mesh.extents.size(), all);
+  if (std::any_of(layout.boxes.begin(), layout.boxes.end(), [](const Box& box) { return is_empty(box); })) return possible;
+  int stride = mesh.positions();
+  for (size_t a = 0; a < mesh.extents.size(); ++a) {
+    stride /= mesh.extents[a];
+    if (mesh.extents[a] == 1) continue;
+    const Box &first = layout.boxes[0], &next = layout.boxes[stride];
+    std::vector<int> differing;
+    for (int f = 0; f < factored_axes; ++f)
+      if (first[f] != next[f]) differing.push_back(f);
+    if (differing.empty()) differing.push_back(factored_axes);
+    if (differing.size() > 1) differing.clear();
+    possible[a] = differing;
+  }
+  return possible;
+}
+
+}  // namespace
+
 std::optional<NdSbp> name_of(const Layout& layout) {
   int axes = static_cast<int>(layout.mesh.extents.size()), positions = layout.mesh.positions();
   Shape shape = layout.factored_shape();
   std::vector<Sbp> split_of;  // per factored axis
   for (size_t a = 0; a < layout.radices.size(); ++a)
     for (size_t s = 0; s < layout.radices[a].size(); ++s) split_of.push_back(Sbp::split(static_cast<int>(a), static_cast<int>(s)));
-  int choices = static_cast<int>(shape.size()) + 1;  // S on each axis, then B
-  std::vector<int> choice(axes, 0), parts(shape.size()), part(shape.size());
-  for (int a = 0; a < axes; ++a)
-    if (layout.kinds[a]) choice[a] = choices;
+  const int choices = static_cast<int>(shape.size()) + 1;  // S on each axis, then B
+  const std::vector<std::vector<int>> possible = possible_splits(layout, choices - 1);
+  std::vector<int> at(axes, 0), choice(axes, choices), parts(shape.size()), part(shape.size());
+  for (int a = 0; a < axes; ++a) {
+    if (layout.kinds[a]) continue;
+    if (possible[a].empty()) return std::nullopt;
+    choice[a] = possible[a][0];
+  }
   auto fits = [&]() {
     std::fill(parts.begin(), parts.end(), 1);
     for (int a = 0; a < axes; ++a)
@@ -293,8 +324,10 @@ std::optional<NdSbp> name_of(const Layout& layout) {
     int a = axes - 1;
     for (; a >= 0; --a) {  // the next choice, last mesh axis fastest
       if (layout.kinds[a]) continue;
-      if (++choice[a] < choices) break;
-      choice[a] = 0;
+      const bool more = ++at[a] < static_cast<int>(possible[a].size());
+      if (!more) at[a] = 0;
+      choice[a] = possible[a][at[a]];
+      if (more) break;
     }
     if (a < 0) return std::nullopt;
   }

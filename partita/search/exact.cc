@@ -1,0 +1,99 @@
+#include "partita/search/exact.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "partita/base/error.h"
+#include "partita/physical/lower.h"
+#include "partita/search/joint.h"
+#include "partita/solver/solver.h"
+
+namespace partita {
+
+namespace {
+
+constexpr int kTightenings = 12;     // how often a plan that does not fit lowers the network's limit
+constexpr int64_t kDefaultSteps = 2000;  // of the solver, where no budget is given
+
+// By how much the fullest compute device is over its memory; zero or less: the plan fits.
+int64_t missing_bytes(const Problem& problem, const Plan& plan) {
+  const PhysicalGraph physical = lower(problem.graph, plan, problem.cluster);
+  int64_t missing = std::numeric_limits<int64_t>::min();
+  for (int d = 0; d < problem.cluster.compute_count; ++d) missing = std::max(missing, physical.peak_bytes[d] - problem.cluster.devices[d].memory_bytes);
+  return missing;
+}
+
+class Exact final : public Searcher {
+ public:
+  SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) const override {
+    const auto start = std::chrono::steady_clock::now();
+    solver::Options options;
+    if (budget.seconds) options.deadline = start + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(*budget.seconds));
+    if (budget.steps || !budget.seconds) options.max_steps = budget.steps.value_or(kDefaultSteps);
+    options.seed = rng.next();
+    JointProblem joint = joint_problem(problem);
+    const std::chrono::duration<double> built = std::chrono::steady_clock::now() - start;
+
+    SearchResult result;
+    // The uses leave copies and scratch out: where the memory planner finds that a plan needs more, the network gets less. The bound is
+    // the first network's.
+    int64_t missing = 0;
+    for (int tightened = 0; tightened <= kTightenings; ++tightened) {
+      const solver::Result solved = solver::solve(joint.network, options);
+      if (tightened == 0) describe(joint, solved, built.count(), result);
+      if (!solved.solution) {
+        if (solved.status != solver::Status::kInfeasible) throw Error(ExitCode::kTimeLimit, "exact: the budget ended before any solution was found");
+        result.reason = tightened > 0 ? fmt::format("of {} plans looked at, the last needs {} bytes more than a device has", tightened, missing) : nothing_fits(joint);
+        return result;
+      }
+      Plan plan = plan_of(joint, problem.graph, *solved.solution);
+      const bool in_doubt = 4 * *solver::evaluate(joint.network, *solved.solution).peak > *joint.network.limit;
+      missing = in_doubt ? missing_bytes(problem, plan) : 0;
+      if (missing <= 0) {
+        result.plan = std::move(plan);
+        result.counters["memory_tightenings"] = tightened;
+        return result;
+      }
+      joint.network.limit = *joint.network.limit - missing;
+    }
+    result.reason = fmt::format("of {} plans looked at, the last needs {} bytes more than a device has", kTightenings + 1, missing);
+    return result;
+  }
+
+ private:
+  static std::string nothing_fits(const JointProblem& joint) {
+    solver::Network free = joint.network;
+    free.limit.reset();
+    for (solver::Network::Use& use : free.uses)  // as little as each can
+      use.amounts.assign(use.amounts.size(), *std::min_element(use.amounts.begin(), use.amounts.end()));
+    const solver::Wide least = *solver::evaluate(free, solver::Assignment(free.costs.size(), 0)).peak;
+    if (least > *joint.network.limit)
+      return fmt::format("proved: at some time every plan of the space needs {} bytes on one device, {} more than it has", solver::to_string(least), solver::to_string(least - *joint.network.limit));
+    return "proved: no plan of the space fits, or what is pinned contradicts itself";
+  }
+
+  static void describe(const JointProblem& joint, const solver::Result& solved, double built_seconds, SearchResult& result) {
+    size_t values = 0;
+    for (const solver::Table& costs : joint.network.costs) values = std::max(values, costs.size());
+    result.counters = solved.counters;
+    result.counters["variables"] = joint.network.variables();
+    result.counters["edges"] = static_cast<double>(joint.network.edges.size());
+    result.counters["largest_domain"] = static_cast<double>(values);
+    result.counters["network_seconds"] = built_seconds;
+    result.notes.push_back(fmt::format("{} variables of at most {} values, {} edges, built in {:.3f} s", joint.network.variables(), values, joint.network.edges.size(), built_seconds));
+    if (solved.solution) result.notes.push_back(fmt::format("cost {} bytes, {}", solver::to_string(solved.cost), solver::name_of(solved.status)));
+    if (!joint.counted_above.empty()) {
+      result.notes.push_back(fmt::format("no lower bound: the readers of {} tensors could share more layouts than are looked at together", joint.counted_above.size()));
+    } else if (solved.bound) {
+      result.lower_bound_comm_bytes = static_cast<int64_t>(*solved.bound);
+      result.notes.push_back(fmt::format("no plan of the space moves less than {} bytes", *result.lower_bound_comm_bytes));
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Searcher> make_exact() { return std::make_unique<Exact>(); }
+
+}  // namespace partita

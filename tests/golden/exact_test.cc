@@ -1,0 +1,167 @@
+// `exact` against brute force over plans, against the other searches, and under a memory limit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+
+#include "partita/base/error.h"
+#include "partita/base/rng.h"
+#include "partita/graph/autodiff.h"
+#include "partita/graph/builder.h"
+#include "partita/models/models.h"
+#include "partita/ops/ops.h"
+#include "partita/physical/lower.h"
+#include "partita/plan/check.h"
+#include "partita/search/search.h"
+
+namespace partita {
+namespace {
+
+Graph training(const std::string& model) {
+  Model built = build_model("zoo:" + model, {}, standard_ops());
+  return add_backward(built.graph, built.loss, {"sgd", 0.01, 0.9, 0.0});
+}
+
+SearchResult searched(const std::string& name, const Graph& graph, const Cluster& cluster, const Budget& budget = {}) {
+  const SearchChoice choice = parse_search(name);
+  const Problem problem{graph, cluster, "comm", {}, choice.options};
+  Rng rng(1);
+  return choice.entry->make()->search(problem, budget, rng);
+}
+
+// A few products of one or two inputs, element-wise functions and sums of what there is so far, on extents that do not all divide.
+Graph random_graph(Rng& rng) {
+  GraphBuilder b("random", standard_ops());
+  const int64_t batch = rng.between(2, 5);
+  auto extent = [&] { return rng.between(2, 6); };
+  std::vector<TensorId> values = {b.input("x", {batch, extent()})};
+  for (int i = 0; i < 3; ++i) {
+    const TensorId x = values[rng.below(values.size())];
+    switch (rng.below(3)) {
+      case 0: values.push_back(b.op("matmul", {x, b.parameter(fmt::format("w{}", i), {b.shape(x)[1], extent()})})); break;
+      case 1: values.push_back(b.op("tanh", {x})); break;
+      default: values.push_back(b.op("mul", {x, x}));
+    }
+  }
+  return b.finish({values.back()});
+}
+
+// Every strategy that divides an op's work, and element-wise ones that pass partial values on; `replicate` where no other is left.
+std::vector<tdl::AxisStrategy> strategies_of(const Op& op, int p) {
+  std::vector<tdl::AxisStrategy> dividing, passing, whole;
+  for (const tdl::AxisStrategy& s : tdl::strategies(*op.bound, p)) {
+    bool fits = tdl::derive(*op.bound, {p}, {s}).has_value();
+    for (const std::string& name : s.names) fits &= op.bound->indices[op.bound->find_index(name)].extent >= p;
+    if (!fits) continue;
+    if (!s.names.empty()) dividing.push_back(s);
+    else if (s.partial.empty()) whole.push_back(s);
+    else if (tdl::is_elementwise(*op.bound)) passing.push_back(s);
+  }
+  if (dividing.empty()) dividing = whole;
+  dividing.insert(dividing.end(), passing.begin(), passing.end());
+  return dividing;
+}
+
+// The fewest bytes of all plans: every strategy of every op, every tensor that is read kept in every way, judged by the checker.
+int64_t fewest_bytes(const Graph& graph, const Cluster& cluster) {
+  const int p = cluster.compute_count;
+  Mesh mesh{{p}, slowest_link_first(cluster)};
+  std::vector<std::vector<OpChoice>> ops;
+  for (const Op& op : graph.ops) {
+    ops.emplace_back();
+    for (const tdl::AxisStrategy& s : strategies_of(op, p)) ops.back().push_back({mesh, {s}});
+  }
+  std::vector<std::pair<TensorId, std::vector<std::optional<Placement>>>> kept;
+  const auto read_by = readers(graph);
+  for (size_t t = 0; t < graph.tensors.size(); ++t) {
+    const Tensor& tensor = graph.tensors[t];
+    if (read_by[t].empty() && tensor.producer.valid()) continue;
+    std::vector<std::optional<Placement>> ways;
+    if (tensor.producer.valid()) ways.push_back(std::nullopt);
+    ways.push_back(Placement{mesh, {Sbp::broadcast()}, {}});
+    for (size_t axis = 0; axis < tensor.shape.size(); ++axis)
+      if (tensor.shape[axis] >= p) ways.push_back(Placement{mesh, {Sbp::split(static_cast<int>(axis))}, {}});
+    kept.emplace_back(TensorId(t), std::move(ways));
+  }
+  std::vector<size_t> at(ops.size() + kept.size(), 0);
+  int64_t best = std::numeric_limits<int64_t>::max();
+  for (;;) {
+    Plan plan;
+    for (size_t i = 0; i < ops.size(); ++i) plan.ops.push_back(ops[i][at[i]]);
+    for (size_t k = 0; k < kept.size(); ++k)
+      if (const auto& placement = kept[k].second[at[ops.size() + k]]) plan.kept[kept[k].first] = *placement;
+    best = std::min(best, check(graph, plan, cluster).comm_bytes);
+    size_t a = at.size();
+    while (a > 0 && ++at[a - 1] == (a <= ops.size() ? ops[a - 1].size() : kept[a - 1 - ops.size()].second.size())) at[--a] = 0;
+    if (a == 0) return best;
+  }
+}
+
+TEST(Exact, EqualsBruteForceOverPlans) {
+  constexpr uint64_t kSeed = 5;
+  std::printf("seed %d\n", static_cast<int>(kSeed));
+  Rng rng(kSeed);
+  for (int i = 0; i < 20; ++i) {
+    const Graph graph = random_graph(rng);
+    const Cluster cluster = load_cluster(fmt::format("local:{}", 2 + i % 2));
+    SCOPED_TRACE(print(graph));
+    const SearchResult found = searched("exact", graph, cluster);
+    ASSERT_TRUE(found.plan);
+    const int64_t bytes = check(graph, *found.plan, cluster).comm_bytes;
+    EXPECT_EQ(bytes, fewest_bytes(graph, cluster));
+    ASSERT_TRUE(found.lower_bound_comm_bytes);
+    EXPECT_EQ(*found.lower_bound_comm_bytes, bytes);
+  }
+}
+
+TEST(Exact, IsNoDearerThanAnyOtherSearchThatDividesTheWork) {
+  for (const char* model : {"mlp?layers=3,width=48,batch=24", "lenet?batch=12", "transformer?layers=1,hidden=24,heads=2,steps=6,vocabulary=30,batch=6"}) {
+    const Graph graph = training(model);
+    for (int devices : {2, 3, 4}) {
+      const Cluster cluster = load_cluster(fmt::format("local:{}", devices));
+      SCOPED_TRACE(fmt::format("{} on {}", model, devices));
+      const SearchResult found = searched("exact", graph, cluster, {.steps = 60});
+      ASSERT_TRUE(found.plan);
+      const int64_t bytes = check(graph, *found.plan, cluster).comm_bytes;
+      if (found.lower_bound_comm_bytes) EXPECT_LE(*found.lower_bound_comm_bytes, bytes);
+      std::printf("%s on %d: exact %lld, bound %lld", model, devices, static_cast<long long>(bytes), static_cast<long long>(found.lower_bound_comm_bytes.value_or(-1)));
+      for (const SearchEntry& other : searches()) {
+        if (other.name == "exact" || other.name == "single") continue;  // a single device moves nothing
+        const SearchResult theirs = searched(other.name, graph, cluster);
+        if (!theirs.plan) continue;
+        const int64_t dearer = check(graph, *theirs.plan, cluster).comm_bytes;
+        std::printf(", %s %lld", other.name.c_str(), static_cast<long long>(dearer));
+        EXPECT_LE(bytes, dearer) << other.name;
+      }
+      std::printf("\n");
+    }
+  }
+}
+
+TEST(Exact, KeepsWithinTheMemoryOrSaysThatNothingFits) {
+  const Graph graph = training("mlp?layers=4,width=64,batch=32");
+  Cluster cluster = load_cluster("local:4");
+  auto peak = [&](const Plan& plan) {
+    const PhysicalGraph physical = lower(graph, plan, cluster);
+    return *std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.begin() + cluster.compute_count);
+  };
+  const SearchResult free = searched("exact", graph, cluster);
+  ASSERT_TRUE(free.plan);
+  const int64_t needed = peak(*free.plan), bytes = check(graph, *free.plan, cluster).comm_bytes;
+  for (double share : {0.95, 0.8}) {
+    for (int d = 0; d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = static_cast<int64_t>(share * static_cast<double>(needed));
+    const SearchResult tight = searched("exact", graph, cluster, {.steps = 100});
+    std::printf("%.0f%% of %lld bytes: %s\n", 100 * share, static_cast<long long>(needed), tight.plan ? "fits" : tight.reason.c_str());
+    if (!tight.plan) continue;
+    EXPECT_LE(peak(*tight.plan), cluster.devices[0].memory_bytes);
+    EXPECT_GE(check(graph, *tight.plan, cluster).comm_bytes, bytes);
+  }
+  for (int d = 0; d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = needed / 20;
+  const SearchResult none = searched("exact", graph, cluster);
+  EXPECT_FALSE(none.plan);
+  EXPECT_NE(none.reason.find("more than it has"), std::string::npos) << none.reason;
+}
+
+}  // namespace
+}  // namespace partita
