@@ -51,6 +51,10 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
                {"step_time_us", static_cast<double>(p.predicted.step_time_ns) / 1e3},
                {"peak_memory_bytes", p.peak_memory_bytes()},
                {"search_seconds", p.search_seconds}};
+  if (const auto bound = p.search.lower_bound_comm_bytes) {
+    json["lower_bound_comm_bytes"] = *bound;
+    json["gap"] = p.report.comm_bytes > 0 ? 1 - static_cast<double>(*bound) / static_cast<double>(p.report.comm_bytes) : 0.0;
+  }
   if (p.plan.paper_cost) json["paper_cost"] = *p.plan.paper_cost;
   if (!p.search.counters.empty()) json["counters"] = p.search.counters;
   if (!plan_file.empty()) json["plan"] = plan_file;

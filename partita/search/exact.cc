@@ -14,7 +14,7 @@ namespace partita {
 namespace {
 
 constexpr int kTightenings = 12;     // how often a plan that does not fit lowers the network's limit
-constexpr int64_t kDefaultSteps = 2000;  // of the solver, where no budget is given
+constexpr int64_t kDefaultSteps = 200;  // of the solver, where no budget is given
 
 // By how much the fullest compute device is over its memory; zero or less: the plan fits.
 int64_t missing_bytes(const Problem& problem, const Plan& plan) {
