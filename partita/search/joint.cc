@@ -149,13 +149,13 @@ class Builder {
     return true;
   }
 
-  bool add_strategy(const Op& op, const std::vector<tdl::AxisStrategy>& strategies, OpSpace& space) const {
+  bool add_strategy(const Op& op, const std::vector<tdl::AxisStrategy>& strategies, OpSpace& space) {
     if (strategies.size() != joint_.mesh.extents.size()) return false;
     const auto derived = tdl::derive(*op.bound, joint_.mesh.extents, strategies);
     if (!derived) return false;
     space.strategies.push_back(strategies);
     space.layouts.push_back(layouts_of(*op.bound, *derived, joint_.mesh));
-    space.inner_bytes.push_back(derived->inner.empty() ? 0 : inner_bytes(*op.bound, *derived, joint_.mesh, bytes_of(inner_dtype(graph_, op)), problem_.cluster));
+    space.inner_bytes.push_back(converter_.inner_bytes(*op.bound, *derived, joint_.mesh, bytes_of(inner_dtype(graph_, op))));
     return true;
   }
 

@@ -176,8 +176,8 @@ struct Fetcher {
       fragments = std::move(next);
     }
     for (Fragment& f : fragments) {
-      ensure(!f.holders.empty(), "no position of {} holds {}, which position {} of {} needs", to_string(from), to_string(f.box), target,
-             to_string(to));
+      if (f.holders.empty())
+        ensure(false, "no position of {} holds {}, which position {} of {} needs", to_string(from), to_string(f.box), target, to_string(to));
       std::sort(f.holders.begin(), f.holders.end());
       emit(fastest(f.holders, target), target, std::move(f.box));
     }
@@ -194,7 +194,7 @@ struct Fetcher {
   void to_partial() {
     for (int t = 0; t < to.mesh.positions(); ++t)
       for (int other : to.partial_group(t))
-        ensure(want[other] == want[t], "a partial group of {} has different boxes", to_string(to));
+        if (want[other] != want[t]) ensure(false, "a partial group of {} has different boxes", to_string(to));
     std::vector<Box> fragments;  // disjoint, each inside or outside every box of either side
     auto refine_by = [&](const Box& box) {
       std::vector<Box> inside, rest = split_by(fragments, box, inside);
@@ -376,7 +376,7 @@ Step direct_step(const Named& from, const Named& to, int64_t element_bytes, cons
     return {step->kind, from.layout, to.layout, groups_over(from.layout.mesh, step->axes), {}, from.layout.radices,
             named_elements(*step, from.layout, to.layout) * element_bytes};
   Step made = fetch_step(from.layout, to.layout, element_bytes, cluster);
-  ensure(is_fetch(step) || made.bytes == 0, "a local step from {} to {} moves {} bytes", to_string(from.layout), to_string(to.layout), made.bytes);
+  if (!is_fetch(step) && made.bytes != 0) ensure(false, "a local step from {} to {} moves {} bytes", to_string(from.layout), to_string(to.layout), made.bytes);
   if (made.bytes == 0) made.kind = StepKind::kLocal;
   return made;
 }
@@ -721,33 +721,50 @@ int64_t Converter::bytes(const Layout& from, const Layout& to, int64_t element_b
   return it->second * element_bytes;
 }
 
-std::vector<Conversion> inner_conversions(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes,
-                                          const Cluster& cluster) {
+namespace {
+
+// Calls go(which, from, to) for each conversion that the inner steps are made of; `which`: the place in derived.inner.
+template <typename Go>
+void for_each_inner_conversion(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, Go go) {
   ensure(mesh.extents == derived.mesh, "inner steps of '{}': derived for mesh {}, asked for {}", bound.name, fmt::join(derived.mesh, "x"), to_string(mesh));
   auto kinds = derived.kinds;  // as the steps leave them
-  std::vector<Conversion> all;
-  for (const tdl::InnerStep& inner : derived.inner) {
+  for (size_t i = 0; i < derived.inner.size(); ++i) {
+    const tdl::InnerStep& inner = derived.inner[i];
     Layout at{mesh, bound.tensors[inner.tensor].radices, {}, {}};
     for (int p = 0; p < mesh.positions(); ++p) at.boxes.push_back(derived.boxes[p][inner.tensor]);
     for (size_t a = 0; a < mesh.extents.size(); ++a) at.kinds.push_back(kinds[a][inner.tensor]);
-    Conversion conversion{at, at, {}, 0};
-    auto go = [&](const Layout& to) {
-      Conversion part = convert(conversion.to, to, element_bytes, cluster);
-      conversion.steps.insert(conversion.steps.end(), part.steps.begin(), part.steps.end());
-      conversion.bytes += part.bytes;
-      conversion.to = to;
-    };
+    Layout before = at;
     if (!inner.axes.empty()) {
       for (int a : inner.axes) kinds[a][inner.tensor].reset(), at.kinds[a].reset();
-      go(at);
+      go(i, before, at);
+      before = at;
     }
     if (!inner.needed.empty()) {
       at.boxes = inner.needed;
-      go(at);
+      go(i, before, at);
     }
-    all.push_back(std::move(conversion));
   }
+}
+
+}  // namespace
+
+std::vector<Conversion> inner_conversions(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes,
+                                          const Cluster& cluster) {
+  std::vector<Conversion> all(derived.inner.size());
+  for_each_inner_conversion(bound, derived, mesh, [&](size_t i, const Layout& from, const Layout& to) {
+    Conversion part = partita::convert(from, to, element_bytes, cluster);
+    if (all[i].from.boxes.empty()) all[i].from = from;
+    all[i].steps.insert(all[i].steps.end(), part.steps.begin(), part.steps.end());
+    all[i].bytes += part.bytes;
+    all[i].to = to;
+  });
   return all;
+}
+
+int64_t Converter::inner_bytes(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes) {
+  int64_t sum = 0;
+  for_each_inner_conversion(bound, derived, mesh, [&](size_t, const Layout& from, const Layout& to) { sum += bytes(from, to, element_bytes); });
+  return sum;
 }
 
 int64_t inner_bytes(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes, const Cluster& cluster) {
