@@ -10,6 +10,7 @@
 #include "partita/base/radices.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
+#include "partita/search/one_cut.h"
 
 namespace partita {
 
@@ -17,13 +18,6 @@ namespace {
 
 using solver::kForbidden;
 using solver::Table;
-
-std::vector<int> prime_factors(int n) {  // largest first
-  std::vector<int> factors;
-  for (int f = 2; n > 1; ++f)
-    for (; n % f == 0; n /= f) factors.push_back(f);
-  return {factors.rbegin(), factors.rend()};
-}
 
 // Calls `visit` with one choice of each list, the last fastest.
 template <typename T>

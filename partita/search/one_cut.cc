@@ -5,6 +5,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/base/radices.h"
 #include "partita/graph/factors.h"
 
 namespace partita {
@@ -72,14 +73,8 @@ Cuts::Cuts(const Problem& problem, CutSpace space, std::vector<int> extents, con
     : graph_(problem.graph), problem_(problem), space_(std::move(space)), name_(space_.search.substr(0, space_.search.find('?'))), budget_(budget), read_by_(readers(problem.graph)), converter_(problem.cluster) {
   mesh_ = {std::move(extents), slowest_link_first(problem.cluster)};
   radices_ = factored_radices(graph_);
-  for (const auto& [id, placement] : problem.pins.kept) {
-    if (!placement.radices.empty()) {
-      radices_[id.index()] = placement.radices;
-    } else {
-      radices_[id.index()].clear();
-      for (int64_t extent : graph_.tensor(id).shape) radices_[id.index()].push_back({extent});
-    }
-  }
+  for (const auto& [id, placement] : problem.pins.kept)
+    radices_[id.index()] = placement.radices.empty() ? unfactored(graph_.tensor(id).shape) : placement.radices;
 }
 
 CutState Cuts::start() const {
@@ -154,7 +149,7 @@ Plan Cuts::plan(const CutState& state) const {
     if (graph_.tensors[t].replaces.valid()) continue;
     Placement kept{mesh_, {}, {}};
     for (Tiling tiling : state.tilings[t]) kept.sbp.push_back(sbp_of(TensorId(t), tiling));
-    if (std::any_of(radices_[t].begin(), radices_[t].end(), [](const Shape& r) { return r.size() > 1; })) kept.radices = radices_[t];
+    if (is_factored(radices_[t])) kept.radices = radices_[t];
     plan.kept[TensorId(t)] = std::move(kept);
   }
   plan.search = space_.search;
