@@ -3,16 +3,13 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
+#include "partita/base/radices.h"
 
 namespace partita {
 
 namespace {
 
 constexpr int64_t kNever = INT64_MAX;
-
-bool is_factored(const std::vector<Shape>& radices) {
-  return std::any_of(radices.begin(), radices.end(), [](const Shape& r) { return r.size() > 1; });
-}
 
 std::vector<Shape> radices_if_factored(const Layout& layout) { return is_factored(layout.radices) ? layout.radices : std::vector<Shape>(); }
 
@@ -96,8 +93,7 @@ Plan RulePlanner::finish(std::string_view search) {
 void RulePlanner::keep(TensorId id, const Placement& placement) {
   plan_.kept[id] = placement;
   const Tensor& tensor = graph_.tensor(id);
-  home_[id.index()] = placement.radices.empty() ? make_layout(placement.mesh, placement.sbp, tensor.shape)
-                                                : make_layout(placement.mesh, placement.sbp, placement.radices);
+  home_[id.index()] = make_layout(placement.mesh, placement.sbp, placement.radices.empty() ? unfactored(tensor.shape) : placement.radices);
 }
 
 int64_t RulePlanner::cost(const Op& op, const OpChoice& choice) {

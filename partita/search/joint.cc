@@ -10,7 +10,6 @@
 #include "partita/base/radices.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
-#include "partita/search/one_cut.h"
 
 namespace partita {
 
@@ -33,6 +32,15 @@ void for_each_combination(const std::vector<std::vector<T>>& lists, const std::f
   }
 }
 
+// n as a product of two numbers as near to each other as can be, the larger first; one axis where n is prime.
+std::vector<int> nearly_square(int n) {
+  int inner = 1;
+  for (int f = 2; f * f <= n; ++f)
+    if (n % f == 0) inner = f;
+  if (inner == 1) return n == 1 ? std::vector<int>{} : std::vector<int>{n};
+  return {n / inner, inner};
+}
+
 // One who reads a tensor: an op's operands, all that read it.
 struct ReadingOp {
   OpId op;
@@ -43,7 +51,7 @@ class Builder {
  public:
   Builder(const Problem& problem, const JointLimits& limits) : problem_(problem), graph_(problem.graph), limits_(limits), converter_(problem.cluster) {
     const std::vector<DeviceId> devices = slowest_link_first(problem.cluster);
-    joint_.mesh = {prime_factors(static_cast<int>(devices.size())), devices};
+    joint_.mesh = {nearly_square(static_cast<int>(devices.size())), devices};
     readers_.resize(graph_.tensors.size());
     for (size_t i = 0; i < graph_.ops.size(); ++i)
       for (size_t k = 0; k < graph_.ops[i].operands.size(); ++k) {

@@ -45,8 +45,8 @@ struct JointLimits {
   int64_t tensor_values = 2048;  // of one tensor's variable
 };
 
-// The mesh: one axis a prime factor of the number of devices, largest first, the slowest links first. Bad input where a pin is for
-// another mesh or does not exist.
+// The mesh: at most two axes, their extents as near to each other as can be, the larger first, the slowest links first: domains grow
+// with the power of the number of axes. Bad input where a pin is for another mesh or does not exist.
 JointProblem joint_problem(const Problem& problem, const JointLimits& limits = {});
 Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assignment& values);
 
