@@ -56,7 +56,7 @@ PARTITA_VECTORISED void Dual::sweep(int v, bool forwards) {
   const double* base = &base_[m_.offset[v]];
   const char* alive = &alive_[m_.offset[v]];
   for (int x = 0; x < values; ++x) belief[x] = alive[x] ? base[x] : kInfinity;
-  const End* ends = &ends_[first_end_[v]];
+  const End* ends = ends_.data() + first_end_[v];  // may be none
   if (forwards) {  // the choice, beside choices already made
     double* scratch = scratch_.data();
     std::copy(belief, belief + values, scratch);
