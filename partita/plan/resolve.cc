@@ -30,18 +30,22 @@ DType inner_dtype(const Graph& graph, const Op& op) {
   return graph.tensor(op.results[0]).dtype;
 }
 
-namespace {
-
-Layout placement_layout(const Placement& placement, const Tensor& tensor) {
-  return make_layout(placement.mesh, placement.sbp, placement.radices.empty() ? unfactored(tensor.shape) : placement.radices);
+Layout layout_of(const Placement& placement, const Shape& shape) {
+  return make_layout(placement.mesh, placement.sbp, placement.radices.empty() ? unfactored(shape) : placement.radices);
 }
+
+Placement placement_of(const Layout& layout, NdSbp name) {
+  return {layout.mesh, std::move(name), is_factored(layout.radices) ? layout.radices : std::vector<Shape>()};
+}
+
+namespace {
 
 Layout home_of(const Graph& graph, const Plan& plan, const std::vector<ResolvedOp>& ops, TensorId id) {
   const Tensor& tensor = graph.tensor(id);
   // A replacement is in the layout of what it replaces: one buffer.
   TensorId keeper = tensor.replaces.valid() ? tensor.replaces : id;
   auto kept = plan.kept.find(keeper);
-  if (kept != plan.kept.end()) return placement_layout(kept->second, graph.tensor(keeper));
+  if (kept != plan.kept.end()) return layout_of(kept->second, graph.tensor(keeper).shape);
   if (!graph.tensor(keeper).producer.valid())
     fail("plan: {} '{}' has no kept layout; inputs, constants, parameters and state need one", name_of(graph.tensor(keeper).role),
          graph.tensor(keeper).name);

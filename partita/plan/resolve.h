@@ -35,6 +35,10 @@ struct Resolved {
 // The dtype of an op's inner stages: of its first floating result, else of its first floating operand, else of its first result.
 DType inner_dtype(const Graph& graph, const Op& op);
 
+// A placement of a tensor of this shape, and a layout that has this name as one.
+Layout layout_of(const Placement& placement, const Shape& shape);
+Placement placement_of(const Layout& layout, NdSbp name);
+
 // Throws bad input, naming op or tensor and the rule, where a choice does not exist.
 Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster);
 

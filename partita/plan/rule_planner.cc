@@ -3,15 +3,13 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
-#include "partita/base/radices.h"
+#include "partita/base/tuples.h"
 
 namespace partita {
 
 namespace {
 
 constexpr int64_t kNever = INT64_MAX;
-
-std::vector<Shape> radices_if_factored(const Layout& layout) { return is_factored(layout.radices) ? layout.radices : std::vector<Shape>(); }
 
 // Some position keeps nothing: a plan doesn't offer that.
 bool more_parts_than_extent(const Layout& layout, const NdSbp& sbp) {
@@ -35,20 +33,14 @@ bool RulePlanner::try_choose(OpId id, const std::vector<std::vector<tdl::AxisStr
   if (pin != pins_.ops.end()) return settle(id, pin->second), true;
   int64_t best = kNever;
   std::optional<OpChoice> choice;
-  for (const std::vector<tdl::AxisStrategy>& axis : axes)
-    if (axis.empty()) return false;
-  std::vector<size_t> at(axes.size(), 0);  // one strategy an axis, the last axis fastest
-  for (bool more = true; more;) {
+  std::vector<size_t> counts;
+  for (const std::vector<tdl::AxisStrategy>& axis : axes) counts.push_back(axis.size());
+  for_each_tuple(counts, [&](const std::vector<size_t>& at) {
     OpChoice option{mesh_, {}};
     for (size_t a = 0; a < axes.size(); ++a) option.strategies.push_back(axes[a][at[a]]);
     int64_t bytes = cost(graph_.op(id), option);
     if (bytes < best) best = bytes, choice = option;
-    more = false;
-    for (size_t a = axes.size(); a-- > 0 && !more;) {
-      more = ++at[a] < axes[a].size();
-      if (!more) at[a] = 0;
-    }
-  }
+  });
   if (!choice) return false;
   settle(id, *choice);
   return true;
@@ -66,11 +58,14 @@ void RulePlanner::place(OpId id, const OpChoice& choice) {
 
 void RulePlanner::keep_partial_result(TensorId id, int axis) {
   if (!home_[id.index()]->is_partial() || plan_.kept.contains(id)) return;
-  const std::vector<Shape> radices = home_[id.index()]->radices;
+  const Layout home = *home_[id.index()];
+  const std::vector<Shape>& radices = home.radices;
   int digit = 0;  // of a factored axis, the longest
   if (axis >= 0) digit = static_cast<int>(std::max_element(radices[axis].begin(), radices[axis].end()) - radices[axis].begin());
   bool fits = axis >= 0 && radices[axis][digit] >= mesh_.positions();
-  keep(id, {mesh_, NdSbp(mesh_.extents.size(), fits ? Sbp::split(axis, digit) : Sbp::broadcast()), is_factored(radices) ? radices : std::vector<Shape>()});
+  Placement placement = placement_of(home, NdSbp(mesh_.extents.size(), fits ? Sbp::split(axis, digit) : Sbp::broadcast()));
+  placement.mesh = mesh_;
+  keep(id, placement);
 }
 
 void RulePlanner::keep_whole(TensorId id, int mesh_axis) {
@@ -79,8 +74,7 @@ void RulePlanner::keep_whole(TensorId id, int mesh_axis) {
   std::optional<NdSbp> name = name_of(home);
   if (!name) return;
   (*name)[mesh_axis] = Sbp::broadcast();
-  const Mesh mesh = home.mesh;
-  keep(id, {mesh, *name, radices_if_factored(home)});
+  keep(id, placement_of(home, *name));
 }
 
 Plan RulePlanner::finish(std::string_view search) {
@@ -92,8 +86,7 @@ Plan RulePlanner::finish(std::string_view search) {
 
 void RulePlanner::keep(TensorId id, const Placement& placement) {
   plan_.kept[id] = placement;
-  const Tensor& tensor = graph_.tensor(id);
-  home_[id.index()] = make_layout(placement.mesh, placement.sbp, placement.radices.empty() ? unfactored(tensor.shape) : placement.radices);
+  home_[id.index()] = layout_of(placement, graph_.tensor(id).shape);
 }
 
 int64_t RulePlanner::cost(const Op& op, const OpChoice& choice) {
@@ -129,7 +122,7 @@ void RulePlanner::settle(OpId id, const OpChoice& choice) {
     const Layout& need = layouts.operands[k];
     auto name = need.is_partial() ? std::nullopt : name_of(need);
     if (name && !more_parts_than_extent(need, *name)) {
-      keep(t, {choice.mesh, *name, is_factored(need.radices) ? need.radices : std::vector<Shape>()});
+      keep(t, placement_of(need, *name));
     } else {
       keep(t, {choice.mesh, NdSbp(choice.mesh.extents.size(), Sbp::broadcast()), {}});
     }

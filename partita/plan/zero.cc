@@ -31,11 +31,6 @@ std::optional<UpdateSplit> update_split(const Op& op, const Mesh& mesh) {
   return best;
 }
 
-Placement placement_of(const Layout& layout) {
-  const bool factored = std::any_of(layout.radices.begin(), layout.radices.end(), [](const Shape& r) { return r.size() > 1; });
-  return {layout.mesh, *name_of(layout), factored ? layout.radices : std::vector<Shape>()};
-}
-
 class ZeroRule {
  public:
   ZeroRule(const Graph& graph, const Mesh& mesh) : graph_(graph), mesh_(mesh), splits_(graph.ops.size()), wanted_(graph.tensors.size()) {
@@ -131,13 +126,13 @@ Plan zero_plan(const Graph& graph, const Cluster& cluster, int stage, const Pins
   require_samples("zero", graph, planner.mesh().positions());
   const ZeroRule rule(graph, planner.mesh());
   for (const auto& [parameter, layout] : rule.split_parameters())
-    if (stage == 3 && !planner.home(parameter)) planner.keep(parameter, placement_of(layout));
+    if (stage == 3 && !planner.home(parameter)) planner.keep(parameter, placement_of(layout, *name_of(layout)));
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
     planner.choose(OpId(i), {rule.strategies(OpId(i))});
     for (TensorId r : op.results)
       if (const Layout* layout = rule.gradient(r); layout && stage >= 2 && op.phase == Phase::kBackward && !pins.kept.contains(r))
-        planner.keep(r, placement_of(*layout));
+        planner.keep(r, placement_of(*layout, *name_of(*layout)));
   }
   std::set<TensorId> again;
   if (stage == 3) again = gathered_twice(graph, planner);

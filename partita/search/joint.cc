@@ -1,13 +1,13 @@
 #include "partita/search/joint.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
 
 #include "partita/base/error.h"
 #include "partita/base/radices.h"
+#include "partita/base/tuples.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
 
@@ -17,20 +17,6 @@ namespace {
 
 using solver::kForbidden;
 using solver::Table;
-
-// Calls `visit` with one choice of each list, the last fastest.
-template <typename T>
-void for_each_combination(const std::vector<std::vector<T>>& lists, const std::function<void(const std::vector<size_t>&)>& visit) {
-  std::vector<size_t> at(lists.size(), 0);
-  for (const auto& list : lists)
-    if (list.empty()) return;
-  for (;;) {
-    visit(at);
-    size_t a = lists.size();
-    while (a > 0 && ++at[a - 1] == lists[a - 1].size()) at[--a] = 0;
-    if (a == 0) return;
-  }
-}
 
 // n as a product of two numbers as near to each other as can be, the larger first; one axis where n is prime.
 std::vector<int> nearly_square(int n) {
@@ -52,6 +38,9 @@ class Builder {
   Builder(const Problem& problem, const JointLimits& limits) : problem_(problem), graph_(problem.graph), limits_(limits), converter_(problem.cluster) {
     const std::vector<DeviceId> devices = slowest_link_first(problem.cluster);
     joint_.mesh = {nearly_square(static_cast<int>(devices.size())), devices};
+    replacements_.resize(graph_.tensors.size());
+    for (size_t t = 0; t < graph_.tensors.size(); ++t)
+      if (const TensorId w = graph_.tensors[t].replaces; w.valid()) replacements_[w.index()] = TensorId(t);
     readers_.resize(graph_.tensors.size());
     for (size_t i = 0; i < graph_.ops.size(); ++i)
       for (size_t k = 0; k < graph_.ops[i].operands.size(); ++k) {
@@ -80,7 +69,7 @@ class Builder {
   }
 
  private:
-  TensorId replacement(TensorId id) const { return graph_.replacement_of(id); }
+  TensorId replacement(TensorId id) const { return replacements_[id.index()]; }
   int64_t element(TensorId id) const { return bytes_of(graph_.tensor(id).dtype); }
   int result_position(TensorId id) const {
     const std::vector<TensorId>& results = graph_.op(graph_.tensor(id).producer).results;
@@ -107,14 +96,16 @@ class Builder {
     const std::vector<int>& extents = joint_.mesh.extents;
     const bool elementwise = tdl::is_elementwise(*op.bound);
     std::vector<std::vector<tdl::AxisStrategy>> offered;
+    std::vector<size_t> counts;
     for (int p : extents) {
       offered.emplace_back();
       for (tdl::AxisStrategy& s : allowed_strategies(op, p))
         if (elementwise || !s.names.empty() || s.partial.empty()) offered.back().push_back(std::move(s));
+      counts.push_back(offered.back().size());
     }
     OpSpace all;
     std::map<std::vector<size_t>, size_t> value_of;  // by place in `offered`
-    for_each_combination(offered, [&](const std::vector<size_t>& at) {
+    for_each_tuple(counts, [&](const std::vector<size_t>& at) {
       std::vector<tdl::AxisStrategy> strategies;
       for (size_t a = 0; a < at.size(); ++a) strategies.push_back(offered[a][at[a]]);
       if (fits(*op.bound, strategies) && add_strategy(op, strategies, all)) value_of[at] = all.strategies.size() - 1;
@@ -284,7 +275,7 @@ class Builder {
     if (pin) {
       if (pin->mesh != joint_.mesh)
         fail("pins: tensor '{}': exact splits over mesh {}, the pin has {}", graph_.tensor(id).name, to_string(joint_.mesh), to_string(pin->mesh));
-      homes = {place(make_layout(pin->mesh, pin->sbp, pin->radices.empty() ? unfactored(graph_.tensor(id).shape) : pin->radices), layouts)};
+      homes = {place(layout_of(*pin, graph_.tensor(id).shape), layouts)};
     } else {
       homes = homes_of(id, std::set<int>(made.begin(), made.end()), layouts);
     }
@@ -444,6 +435,7 @@ class Builder {
   const JointLimits limits_;
   Converter converter_;
   JointProblem joint_;
+  std::vector<TensorId> replacements_;           // by tensor: what replaces it, or none
   std::vector<std::vector<ReadingOp>> readers_;  // by tensor
   std::map<std::pair<const tdl::Bound*, DType>, std::shared_ptr<const OpSpace>> op_spaces_;
   std::map<std::tuple<const OpSpace*, int, const OpSpace*, std::vector<int>, int64_t>, std::shared_ptr<const Table>> straight_tables_;
@@ -469,7 +461,7 @@ Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assign
     }
     const auto name = name_of(home);
     ensure(name.has_value(), "tensor '{}' is to be kept in a layout without a name", graph.tensors[t].name);
-    plan.kept[TensorId(t)] = {joint.mesh, *name, is_factored(home.radices) ? home.radices : std::vector<Shape>()};
+    plan.kept[TensorId(t)] = placement_of(home, *name);
   }
   return plan;
 }

@@ -240,8 +240,7 @@ void Cuts::add_aligned(const Op& op, const CutState& state, const std::vector<in
   for (const Layout& layout : a.layouts.operands) a.operands.push_back(splits_of(layout));
   for (const Layout& layout : a.layouts.results) a.results.push_back(splits_of(layout));
   int64_t element = bytes_of(inner_dtype(graph_, op));
-  if (!derived->inner.empty()) a.inner_cost = inner_bytes(*op.bound, *derived, mesh, element, problem_.cluster);
-  if (!before.inner.empty()) a.inner_cost -= inner_bytes(*op.bound, before, mesh_of(state.extents), element, problem_.cluster);
+  a.inner_cost = converter_.inner_bytes(*op.bound, *derived, mesh, element) - converter_.inner_bytes(*op.bound, before, mesh_of(state.extents), element);
   v.aligned.push_back(std::move(a));
 }
 
