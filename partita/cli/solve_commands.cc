@@ -1,13 +1,12 @@
 // solve, and check --bound.
-#include <atomic>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "partita/base/error.h"
 #include "partita/cli/commands.h"
+#include "partita/cli/interrupt.h"
 #include "partita/network/problem.h"
 #include "partita/runtime/array_file.h"
 #include "partita/solver/solver.h"
@@ -23,12 +22,6 @@ const Clock::time_point kProcessStart = Clock::now();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Of the time limit, for what comes after the search: printing, and with a proof to write, writing it.
 constexpr double kToFinish_s = 0.5, kToWrite = 0.04, kAtMost = 0.1;
-
-std::atomic<bool> interrupted{false};
-void on_interrupt(int) {
-  interrupted = true;
-  std::signal(SIGINT, SIG_DFL);  // a second Ctrl-C ends at once
-}
 
 double seconds() { return std::chrono::duration<double>(Clock::now() - kProcessStart).count(); }
 
@@ -99,7 +92,7 @@ void print_result(const Arguments& a, const solver::Network& network, const solv
 
 int solve_command(const Arguments& a) {
   for (const std::string& path : {a.output, a.write_bound}) expect_writable(path);
-  std::signal(SIGINT, on_interrupt);
+  std::optional<CatchInterrupt> caught(std::in_place);
   const solver::Network network = solver::read_problem(a.target);
   solver::Options options;
   const auto& budget = a.request.budget;
@@ -112,7 +105,7 @@ int solve_command(const Arguments& a) {
   options.stop = &interrupted;
   options.progress = ProgressLines();
   const solver::Result r = solver::solve(network, options);
-  std::signal(SIGINT, SIG_DFL);
+  caught.reset();
   if (!a.output.empty()) write_file(a.output, list_of(r.solution) + "\n");
   if (!a.write_bound.empty()) {
     if (r.certificate.leaves.empty()) fmt::print(stderr, "no bound was proved: {} is not written\n", a.write_bound);

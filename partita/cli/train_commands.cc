@@ -1,11 +1,11 @@
 // train, run.
-#include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include "partita/base/error.h"
 #include "partita/cli/commands.h"
+#include "partita/cli/interrupt.h"
 #include "partita/engine.h"
 #include "partita/runtime/npz.h"
 #include "partita/train.h"
@@ -18,12 +18,6 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr double kFloat64Tolerance = 1e-10, kFirstLossTolerance = 1e-5, kLowUnits = 2;  // docs/cli.md
-
-std::atomic<bool> interrupted{false};
-void on_interrupt(int) {
-  interrupted = true;
-  std::signal(SIGINT, SIG_DFL);  // a second Ctrl-C ends at once
-}
 
 void print_note(const std::string& note) { fmt::print(stderr, "{}\n", note); }
 
@@ -61,9 +55,11 @@ int train_command(const Arguments& a) {
     fmt::print(stderr, "{}step {}/{}  loss {:.6f}{}", terminal ? "\r" : "", step + 1, steps, loss, terminal && !end ? "   " : "\n");
     std::fflush(stderr);
   };
-  std::signal(SIGINT, on_interrupt);
-  TrainReport r = train(p, options, load_kernels());
-  std::signal(SIGINT, SIG_DFL);
+  TrainReport r;
+  {
+    const CatchInterrupt caught;
+    r = train(p, options, load_kernels());
+  }
   if (!a.log.empty()) write_file(a.log, log);
   if (!a.trace.empty()) write_file(a.trace, chrome_trace(r.trace, p.physical, p.cluster));
   int64_t peak = *std::max_element(r.peak_bytes.begin(), r.peak_bytes.end());
