@@ -24,7 +24,7 @@ std::shared_ptr<const OpRegistry> registry() {
 
 // A folder of this test's own.
 std::filesystem::path folder() {
-  const auto path = std::filesystem::path(PARTITA_BINARY_DIR) / "onnx_model_test";
+  const auto path = std::filesystem::path(PARTITA_BINARY_DIR) / "onnx_model_test" / ::testing::UnitTest::GetInstance()->current_test_info()->name();
   std::filesystem::create_directories(path);
   return path;
 }
@@ -276,7 +276,7 @@ TEST(OnnxModel, ExternalData) {
   // A link inside is followed, one that leads out is not.
   std::filesystem::remove(folder() / "inside.bin");
   std::filesystem::remove(folder() / "outside.bin");
-  std::ofstream(std::filesystem::path(PARTITA_BINARY_DIR) / "onnx_model_test_secret.bin", std::ios::binary).write(reinterpret_cast<const char*>(data), sizeof data);
+  std::ofstream(folder().parent_path() / "onnx_model_test_secret.bin", std::ios::binary).write(reinterpret_cast<const char*>(data), sizeof data);
   std::filesystem::create_symlink("weights.bin", folder() / "inside.bin");
   std::filesystem::create_symlink("../onnx_model_test_secret.bin", folder() / "outside.bin");
   EXPECT_EQ(answer(import(with_external("inside.bin")))[0], 1);
