@@ -115,11 +115,19 @@ class Backward {
       for (TensorId result : op.results)
         if (reached && is_float(graph.tensor(result).dtype)) wanted_[result.index()] = true;
     }
-    parts_.resize(graph.tensors.size());
+    gradients_.resize(graph.tensors.size());
   }
 
   bool wanted(TensorId tensor) const { return wanted_[tensor.index()]; }
-  void seed(TensorId tensor, TensorId gradient) { parts_[tensor.index()].push_back(gradient); }
+  // The sum of the contributions so far; none if there are none.
+  TensorId gradient(TensorId tensor) const { return gradients_[tensor.index()]; }
+
+  // A contribution is added to the earlier ones right behind the op that makes it, so that of one tensor no more than the sum and one
+  // contribution need be in memory (Tofu section 7.2: MXNet aggregates gradients of time steps in place).
+  void contribute(TensorId tensor, TensorId contribution) {
+    TensorId& sum = gradients_[tensor.index()];
+    sum = sum.valid() ? build_.op("add", {sum, contribution}, {}, build_.graph().tensor(tensor).name + ".grad") : contribution;
+  }
 
   void run() {
     build_.set_phase(Phase::kBackward);
@@ -133,35 +141,17 @@ class Backward {
       build_.set_cell(op.time_step, op.cell);
       build_.set_source(op.source);
       for (TensorId result : op.results) {
-        result_gradients.push_back(whole(result));
+        result_gradients.push_back(gradient(result));
         reached |= result_gradients.back().valid();
       }
       if (reached) differentiate(op, result_gradients);
     }
   }
 
-  // The gradient of a parameter, marked as belonging to its first reader. None if nothing reaches it.
-  TensorId of_parameter(TensorId parameter, OpId first_reader) {
-    build_.set_forward(first_reader);
-    build_.set_cell(-1, -1);
-    return whole(parameter);
-  }
-
  private:
   bool differentiable(const Op& op) const {
     const OpDefinition* definition = build_.graph().registry->find(op.definition);
     return !definition || definition->differentiable;
-  }
-
-  // The sum of what has come in for a tensor, by one `add` for each further contribution.
-  TensorId whole(TensorId tensor) {
-    std::vector<TensorId>& parts = parts_[tensor.index()];
-    while (parts.size() > 1) {
-      const TensorId sum = build_.op("add", {parts[0], parts[1]}, {}, build_.graph().tensor(tensor).name + ".grad");
-      parts.erase(parts.begin());
-      parts[0] = sum;
-    }
-    return parts.empty() ? TensorId() : parts[0];
   }
 
   void differentiate(const Op& op, const std::vector<TensorId>& result_gradients) {
@@ -171,7 +161,7 @@ class Backward {
       ensure(gradients.size() == op.operands.size(), "the declared gradient of {} gives {} gradients for {} operands",
              op.definition, gradients.size(), op.operands.size());
       for (std::size_t k = 0; k < gradients.size(); ++k)
-        if (gradients[k].valid() && wanted(op.operands[k])) seed(op.operands[k], as(gradients[k], build_.graph().tensor(op.operands[k]).dtype));
+        if (gradients[k].valid() && wanted(op.operands[k])) contribute(op.operands[k], as(gradients[k], build_.graph().tensor(op.operands[k]).dtype));
       return;
     }
     for (std::size_t k = 0; k < op.operands.size(); ++k)
@@ -212,11 +202,11 @@ class Backward {
     const std::string result = op.name + ".grad." + name;
     const DType dtype = graph.tensor(op.operands[operand]).dtype;
     if (derived.definition == "identity" && graph.tensor(operands[0]).dtype != dtype) {  // of a cast: the cast back
-      seed(op.operands[operand], build_.op("cast", operands, {{"to", static_cast<double>(dtype)}}, result));
+      contribute(op.operands[operand], build_.op("cast", operands, {{"to", static_cast<double>(dtype)}}, result));
       return;
     }
     TensorId value = build_.formula(derived.definition, derived.text, operands, result, derived.attributes)[0];
-    seed(op.operands[operand], as(value, dtype));
+    contribute(op.operands[operand], as(value, dtype));
   }
 
   TensorId as(TensorId value, DType dtype) {
@@ -227,8 +217,8 @@ class Backward {
   GraphBuilder& build_;
   DefinitionFinder finder_;
   std::size_t forward_ops_ = 0;
-  std::vector<bool> wanted_;                  // a parameter lies behind the tensor
-  std::vector<std::vector<TensorId>> parts_;  // contributions to each tensor's gradient
+  std::vector<bool> wanted_;         // a parameter lies behind the tensor
+  std::vector<TensorId> gradients_;  // by tensor: the sum of the contributions so far
 };
 
 struct LossAndSeed {
@@ -328,16 +318,13 @@ Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& opti
   Backward backward(build);
   if (!backward.wanted(start.tensor))
     fail("graph '{}': no parameter lies behind the output '{}'", forward.name, forward.tensor(output).name);
-  backward.seed(start.tensor, start.gradient);
+  backward.contribute(start.tensor, start.gradient);
   backward.run();
 
-  const auto read_by = readers(build.graph());
   std::vector<std::pair<TensorId, TensorId>> gradients;
   for (std::size_t i = 0; i < forward.tensors.size(); ++i) {
-    const TensorId parameter(i);
-    if (forward.tensors[i].role != Role::kParameter || read_by[i].empty()) continue;
-    const TensorId gradient = backward.of_parameter(parameter, read_by[i][0].op);
-    if (gradient.valid()) gradients.emplace_back(parameter, gradient);
+    const TensorId parameter(i), gradient = backward.gradient(parameter);
+    if (forward.tensors[i].role == Role::kParameter && gradient.valid()) gradients.emplace_back(parameter, gradient);
   }
   build.set_phase(Phase::kUpdate);
   build.set_forward({});

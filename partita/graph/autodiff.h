@@ -40,8 +40,8 @@ double default_loss_scale(DType dtype);
 std::vector<std::string> loss_names();
 
 // Adds the loss, the backward ops of every op on a path from a parameter to it (each links to its forward op and keeps
-// its index names), one `add` for a parameter or activation with several readers, and an update for each parameter
-// (optimizer.h). The learning rate is a scalar constant `lr`. A forward graph's batch-norm running statistics are updated too.
+// its index names), for a parameter or activation with several readers a running sum, one `add` behind each contribution but the
+// first, and an update for each parameter (optimizer.h). The learning rate is a scalar constant `lr`. A forward graph's batch-norm running statistics are updated too.
 Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& optimizer);
 
 // The forward graph for evaluation: ops of the same names, batch norm with its running statistics, dropout gone, as is what no

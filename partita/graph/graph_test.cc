@@ -269,6 +269,41 @@ TEST(Autodiff, SeveralReadersAreAddedOnce) {
   EXPECT_EQ(values.at(square.loss).reals, std::vector<double>{(1 + 16 + 81) / 6.0});
 }
 
+// A weight and the state of an unrolled recurrence, each with several readers.
+TEST(Autodiff, ContributionsAreAddedAsTheyCome) {
+  constexpr int kSteps = 5;
+  GraphBuilder b("unrolled", small_registry());
+  const TensorId w = b.parameter("w", {3, 3}), u = b.parameter("u", {3, 3});
+  TensorId h = b.input("x", {4, 3});
+  for (int t = 0; t < kSteps; ++t) {
+    b.set_cell(t, 0);
+    h = b.op("tanh", {b.op("add", {b.op("matmul", {h, w}), b.op("mul", {h, b.op("matmul", {h, u})})})});
+  }
+  const Graph graph = add_backward(b.finish({h}), {.kind = "mse"}, {});
+  const auto read_by = readers(graph);
+  std::map<std::string, std::vector<int>> steps;  // by the first sum's name, of its chain
+  std::map<TensorId, std::string> chain;          // by sum
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    const Op& sum = graph.ops[i];
+    if (sum.phase != Phase::kBackward || sum.definition != "add") continue;
+    const OpId contribution = graph.tensor(sum.operands[1]).producer;
+    EXPECT_EQ(contribution.index() + 1, i) << sum.name;
+    EXPECT_EQ(sum.forward, graph.op(contribution).forward) << sum.name;
+    EXPECT_EQ(sum.time_step, graph.op(contribution).time_step) << sum.name;
+    EXPECT_EQ(sum.cell, graph.op(contribution).cell) << sum.name;
+    EXPECT_EQ(read_by[sum.operands[0].index()].size(), 1u) << "the sum so far is read by the next only: " << sum.name;
+    const std::string& first = chain.try_emplace(sum.operands[0], sum.name).first->second;
+    steps[chain[sum.results[0]] = first].push_back(sum.time_step);
+  }
+  EXPECT_EQ(steps.at("w.grad"), (std::vector<int>{3, 2, 1, 0}));
+  EXPECT_EQ(steps.at("u.grad"), (std::vector<int>{3, 2, 1, 0}));
+  for (const char* name : {"w", "u"})
+    EXPECT_EQ(graph.op(graph.find_op(std::string(name) + ".update")).operands[1], graph.find_tensor(std::string(name) + ".grad_3"));
+  for (int t = 1; t < kSteps; ++t)  // three readers of each state; the input of the first step needs no gradient
+    EXPECT_EQ(steps.at(fmt::format("tanh{}.grad", t == 1 ? "" : fmt::format("_{}", t - 1))), (std::vector<int>{t, t}));
+  EXPECT_EQ(steps.size(), 2u + kSteps - 1);
+}
+
 TEST(Autodiff, AResultThatNothingReadsHasGradientZero) {
   GraphBuilder b("halves", small_registry());
   const TensorId w = b.parameter("w", {5});

@@ -32,6 +32,16 @@ Graph training(const std::string& reference, double momentum = 0.9) {
   return add_backward(model.graph, model.loss, {.lr = 0.01, .momentum = momentum});
 }
 
+// Between a contribution to a gradient and its addition stand at most other backward ops of the same forward op.
+void expect_sums_beside_contributions(const Graph& graph) {
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    const Op& sum = graph.ops[i];
+    if (sum.phase != Phase::kBackward || sum.definition != "add") continue;
+    for (std::size_t j = graph.tensor(sum.operands[1]).producer.index(); j < i; ++j)
+      ASSERT_EQ(graph.ops[j].forward, sum.forward) << sum.name << " waits for " << graph.ops[j].name;
+  }
+}
+
 TEST(Models, ParameterCounts) {
   const auto registry = standard_ops();
   EXPECT_EQ(parameters(build_model("zoo:mlp?layers=5,width=300,batch=400,bias=0,loss=elementwise", {}, registry).graph),
@@ -228,6 +238,7 @@ TEST(Models, TextRoundTripsAndBackwardOpsAreLinked) {
       EXPECT_EQ(again.tensors[i].producer, graph.tensors[i].producer);
     }
     for (const Op& op : graph.ops) EXPECT_EQ(op.forward.valid(), op.phase == Phase::kBackward) << op.name;
+    expect_sums_beside_contributions(graph);
     verify(evaluation_graph(model.graph));
   }
 }

@@ -91,32 +91,6 @@ std::vector<int> contiguous_parts(const std::vector<double>& costs, int parts) {
 
 namespace {
 
-// The graph's order, but gradients of a weight from several time steps are added as they come (Tofu section 7.2: MXNet aggregates them in
-// place), and an update stands as soon as its gradient is whole.
-std::vector<OpId> sums_at_once(const Graph& graph) {
-  const std::vector<std::vector<Reader>> read_by = readers(graph);
-  std::vector<std::pair<size_t, size_t>> key(graph.ops.size());  // after which op, then the graph's order
-  for (size_t i = 0; i < graph.ops.size(); ++i) {
-    const Op& op = graph.ops[i];
-    size_t ready = 0;
-    bool sum = op.phase == Phase::kBackward && op.operands.size() > 1 && tdl::is_elementwise(*op.bound);
-    for (TensorId t : op.operands) {
-      const OpId producer = graph.tensor(t).producer;
-      sum &= producer.valid() && graph.op(producer).phase == Phase::kBackward;
-      if (producer.valid()) ready = std::max(ready, key[producer.index()].first);
-    }
-    for (TensorId result : op.results)  // an update stands after the readers of the old value
-      if (const TensorId old = graph.tensor(result).replaces; old.valid())
-        for (const Reader& r : read_by[old.index()])
-          if (r.op.index() < i) ready = std::max(ready, key[r.op.index()].first);
-    key[i] = {sum || op.phase == Phase::kUpdate ? ready : i, i};
-  }
-  std::vector<OpId> order;
-  std::sort(key.begin(), key.end());
-  for (const auto& [after, op] : key) order.push_back(OpId(op));
-  return order;
-}
-
 class LayerPlacement final : public Searcher {
  public:
   SearchResult search(const Problem& problem, const Budget&, Rng&) const override {
@@ -137,7 +111,6 @@ class LayerPlacement final : public Searcher {
     for (size_t i = 0; i < graph.ops.size(); ++i) planner.place(OpId(i), {Mesh{{}, {devices[place[layer[i]]]}}, {}});
     SearchResult result;
     result.plan = planner.finish("layer-placement");
-    result.plan->order = sums_at_once(graph);
     result.counters["layers"] = layers;
     result.notes.push_back(fmt::format("{} layers on {} devices", layers, std::min(layers, p)));
     return result;

@@ -2,6 +2,10 @@
 // whole and transfers stand just before their readers.
 #include <gtest/gtest.h>
 
+#include "partita/base/error.h"
+#include "partita/graph/autodiff.h"
+#include "partita/models/models.h"
+#include "partita/ops/ops.h"
 #include "partita/pipeline.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
@@ -11,6 +15,21 @@ namespace {
 
 int64_t largest(const PhysicalGraph& graph) {
   return *std::max_element(graph.peak_bytes.begin(), graph.peak_bytes.begin() + graph.compute_count);
+}
+
+// On one device, and the bytes of the forward results.
+struct SerialMemory {
+  int64_t peak_bytes = 0, activation_bytes = 0;
+};
+SerialMemory serial_memory(const std::string& name) {
+  const Model model = build_model(name, {}, standard_ops());
+  const Graph graph = add_backward(model.graph, model.loss, {});
+  const Cluster one = load_cluster("local:1");
+  SerialMemory out{largest(lower(graph, single_plan(graph, one), one)), 0};
+  for (const Op& op : graph.ops)
+    if (op.phase == Phase::kForward)
+      for (TensorId result : op.results) out.activation_bytes += graph.tensor(result).bytes();
+  return out;
 }
 
 // What one position holds of one conversion at most: its result, and what it takes from others to make it.
@@ -44,6 +63,20 @@ TEST(PlannedMemory, EightDevicesNeedAnEighthEach) {
   EXPECT_GT(loose, largest(planned.physical));
   std::printf("serial %.1f MB; of 8 devices at most %.1f MB, allowed %.1f MB; without control edges %.1f MB\n", static_cast<double>(serial) / 1e6,
               static_cast<double>(largest(planned.physical)) / 1e6, static_cast<double>(allowed) / 1e6, static_cast<double>(loose) / 1e6);
+}
+
+// Tofu section 7.2: contributions of time steps to a weight's gradient are added in place.
+TEST(PlannedMemory, UnrollingFurtherTakesActivationsOnly) {
+  for (const char* cell : {"lstm", "gru"}) {
+    SCOPED_TRACE(cell);
+    auto memory = [&](int steps) { return serial_memory(fmt::format("zoo:rnnlm?batch=2,layers=2,hidden=128,vocabulary=40,cell={},steps={}", cell, steps)); };
+    const SerialMemory few = memory(4), many = memory(16);
+    const int64_t activations = many.activation_bytes - few.activation_bytes, weights = 12 * int64_t{3 * 128 * 128 * 4};  // of one matrix, at least
+    ASSERT_LT(activations, weights / 4) << "the weights outweigh the activations";
+    EXPECT_LE(many.peak_bytes - few.peak_bytes, activations);
+    std::printf("%s: 4 steps %.2f MB, 16 steps %.2f MB; activations %.2f and %.2f MB\n", cell, static_cast<double>(few.peak_bytes) / 1e6,
+                static_cast<double>(many.peak_bytes) / 1e6, static_cast<double>(few.activation_bytes) / 1e6, static_cast<double>(many.activation_bytes) / 1e6);
+  }
 }
 
 }  // namespace
