@@ -25,19 +25,22 @@ class Planner {
     return i < 0 ? Interval{0, 1} : ranges_[i];
   }
   bool has_index(const char* name) const { return bound_.find_index(name) >= 0; }
-  // A tensor of real numbers and this rank, stored as the kernel computes or in two bytes; -1 where it is not one.
-  int real_tensor(const char* name, size_t rank) const {
-    const int t = bound_.find_tensor(name);
-    return t >= 0 && is_real(t, rank) ? t : -1;
+  // Of the index along an axis of the first stage's result. A gradient that was derived has names of its own for what its forward
+  // formula has no name for; so do its operands, which are therefore found by their places.
+  Interval range_along(size_t axis) const {
+    const int i = bound_.stages[0].lhs[axis].plain_index();
+    return i < 0 ? Interval{0, 1} : ranges_[i];
   }
+  // An operand of real numbers and this rank, stored as the kernel computes or in two bytes; -1 where it is not one.
+  int real_operand(int t, size_t rank) const { return t < bound_.operand_count && is_real(t, rank) ? t : -1; }
   bool is_real(int t, size_t rank) const { return held_.parts[t] && is_real(held_.parts[t]->dtype) && held_.parts[t]->box.size() == rank; }
   bool is_real(DType dtype) const { return is_float(dtype) && computed_in(dtype) == held_.real; }
   // Scratch for `elements` of a tensor where it must be copied to be computed with.
   int64_t copy_bytes(int t, int64_t elements) const { return held_.parts[t]->dtype == held_.real ? 0 : rounded(elements * element()); }
   // x, over its axes as stored, but for its channels in groups. False where that is no box, or nothing is held.
-  bool input(WindowPlan& plan) const {
-    plan.x = bound_.find_tensor("x");
-    if (plan.x < 0 || !held_.parts[plan.x] || !is_real(held_.parts[plan.x]->dtype) || is_empty(held_.parts[plan.x]->box)) return false;
+  bool input(WindowPlan& plan, int operand) const {
+    plan.x = operand;
+    if (!held_.parts[plan.x] || !is_real(held_.parts[plan.x]->dtype) || is_empty(held_.parts[plan.x]->box)) return false;
     Shape axes = bound_.tensors[plan.x].shape;
     if (plan.grouped) {
       const int64_t groups = bound_.indices[bound_.find_index("q")].extent;
@@ -82,10 +85,10 @@ std::optional<WindowPlan> plan_conv2d(const KernelWork& work, const std::vector<
   plan.grouped = p.has_index("q");
   const size_t rank = plan.grouped ? 5 : 4;
   if (p.any_empty() || work.first_stage != 0) return std::nullopt;
-  plan.w = p.real_tensor("w", rank);
+  plan.w = p.real_operand(1, rank);
   plan.result = p.bound_.stages[work.last_stage - 1].tensor;
-  if (work.last_stage == 2) plan.b = p.real_tensor("b", rank - 3);
-  if (!p.input(plan) || plan.w < 0 || !p.is_real(plan.result, rank) || (work.last_stage == 2 && plan.b < 0) || work.last_stage > 2) return std::nullopt;
+  if (work.last_stage == 2) plan.b = p.real_operand(2, rank - 3);
+  if (!p.input(plan, 0) || plan.w < 0 || !p.is_real(plan.result, rank) || (work.last_stage == 2 && plan.b < 0) || work.last_stage > 2) return std::nullopt;
   if (work.last_stage == 2 && held.written[p.bound_.stages[0].tensor]) return std::nullopt;
   plan.n = p.range("n"), plan.q = p.range("q"), plan.c = p.range("c"), plan.o = p.range("o");
   const Part& x = plan.input;
@@ -114,15 +117,15 @@ std::optional<WindowPlan> plan_conv2d_data_grad(const KernelWork& work, const st
   plan.grouped = p.has_index("q");
   const size_t rank = plan.grouped ? 5 : 4;
   if (p.any_empty() || work.first_stage != 0 || work.last_stage != 1) return std::nullopt;
-  plan.g = p.real_tensor("g", rank);
-  plan.w = p.real_tensor("w", rank);
+  plan.g = p.real_operand(0, rank);
+  plan.w = p.real_operand(1, rank);
   plan.result = p.bound_.stages[0].tensor;
   if (plan.g < 0 || plan.w < 0 || !p.is_real(plan.result, rank)) return std::nullopt;
   plan.n = p.range("n"), plan.q = p.range("q"), plan.c = p.range("c"), plan.o = p.range("o");
   Part g = p.part(plan.g), w = p.part(plan.w);
   if (is_empty(g.box)) return std::nullopt;
-  plan.rows = p.axis("sh", "dh", "pt", g.box[rank - 2], p.range("u"), p.range("r"));
-  plan.columns = p.axis("sw", "dw", "pl", g.box[rank - 1], p.range("v"), p.range("t"));
+  plan.rows = p.axis("sh", "dh", "pt", g.box[rank - 2], p.range_along(rank - 2), p.range("r"));
+  plan.columns = p.axis("sw", "dw", "pl", g.box[rank - 1], p.range_along(rank - 1), p.range("t"));
   const Box g_box{plan.n, plan.o, plan.rows.out, plan.columns.out}, w_box{plan.o, plan.c, plan.rows.window, plan.columns.window};
   if (plan.grouped) {
     g.strides.erase(g.strides.begin());
@@ -145,9 +148,9 @@ std::optional<WindowPlan> plan_conv2d_weight_grad(const KernelWork& work, const 
   plan.grouped = p.has_index("q");
   const size_t rank = plan.grouped ? 5 : 4;
   if (p.any_empty() || work.first_stage != 0 || work.last_stage != 1) return std::nullopt;
-  plan.g = p.real_tensor("g", rank);
+  plan.g = p.real_operand(0, rank);
   plan.result = p.bound_.stages[0].tensor;
-  if (plan.g < 0 || !p.input(plan) || !p.is_real(plan.result, rank)) return std::nullopt;
+  if (plan.g < 0 || !p.input(plan, 1) || !p.is_real(plan.result, rank)) return std::nullopt;
   plan.n = p.range("n"), plan.q = p.range("q"), plan.c = p.range("c"), plan.o = p.range("o");
   const Part& x = plan.input;
   Part g = p.part(plan.g), out = p.part(plan.result);
@@ -175,7 +178,7 @@ std::optional<WindowPlan> plan_max_pool(const KernelWork& work, const std::vecto
   if (p.any_empty() || work.first_stage != 0 || work.last_stage != 2) return std::nullopt;
   plan.result = p.bound_.stages[0].tensor;
   plan.index = p.bound_.stages[1].tensor;
-  if (!p.input(plan) || !p.is_real(plan.result, 4) || p.part(plan.result).dtype != plan.input.dtype || !held.written[plan.result] || !held.written[plan.index] || p.part(plan.index).dtype != DType::kInt64)
+  if (!p.input(plan, 0) || !p.is_real(plan.result, 4) || p.part(plan.result).dtype != plan.input.dtype || !held.written[plan.result] || !held.written[plan.index] || p.part(plan.index).dtype != DType::kInt64)
     return std::nullopt;
   plan.n = p.range("n"), plan.c = p.range("c");
   plan.rows = p.axis("sh", "dh", "pt", p.range("y"), plan.input.box[2], p.range("r"));
@@ -191,15 +194,15 @@ std::optional<WindowPlan> plan_max_pool_grad(const KernelWork& work, const std::
   const Planner p(work, ranges, held);
   WindowPlan plan;
   if (p.any_empty() || work.first_stage != 0 || work.last_stage != 1) return std::nullopt;
-  plan.g = p.real_tensor("g", 4);
-  plan.index = p.bound_.find_tensor("ix");
+  plan.g = p.real_operand(1, 4);
+  plan.index = 0;
   plan.result = p.bound_.stages[0].tensor;
-  if (plan.g < 0 || plan.index < 0 || !held.parts[plan.index] || held.parts[plan.index]->dtype != DType::kInt64 || !p.is_real(plan.result, 4)) return std::nullopt;
+  if (plan.g < 0 || !held.parts[plan.index] || held.parts[plan.index]->dtype != DType::kInt64 || !p.is_real(plan.result, 4)) return std::nullopt;
   const Box box = intersect(p.part(plan.g).box, held.parts[plan.index]->box);
   if (is_empty(box)) return std::nullopt;
   plan.n = p.range("n"), plan.c = p.range("c");
-  plan.rows = p.axis("sh", "dh", "pt", box[2], p.range("u"), p.range("r"));
-  plan.columns = p.axis("sw", "dw", "pl", box[3], p.range("v"), p.range("t"));
+  plan.rows = p.axis("sh", "dh", "pt", box[2], p.range_along(2), p.range("r"));
+  plan.columns = p.axis("sw", "dw", "pl", box[3], p.range_along(3), p.range("t"));
   const int64_t elements = plan.c.size() * plan.rows.out.size() * plan.columns.out.size();
   plan.real = held.real;
   plan.scratch_bytes = rounded(elements) + rounded(elements * p.element()) + 2 * rounded(p.element()) +  // and two numbers

@@ -7,6 +7,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
+#include "partita/graph/autodiff.h"
 #include "partita/graph/infer.h"
 #include "partita/ops/ops.h"
 #include "partita/tdl/testing/instances.h"
@@ -156,6 +157,38 @@ TEST(Registry, StrategiesInTwoBytes) {
   }
   std::printf("%d strategies in two bytes\n", count);
   EXPECT_GT(count, 200);
+}
+
+// Gradients as a training graph has them: derived from the forward formula, with operands and indices of other names than those of the
+// definition whose name they take.
+TEST(Registry, DerivedConvolutionGradientsRunOnRegisteredKernels) {
+  const auto registry = standard_ops();
+  const auto kernels = make_aten_kernels();
+  int gradients = 0, strategies = 0;
+  for (const OpDefinition::Example& example : registry->find("conv2d")->examples) {
+    GraphBuilder build("one", registry);
+    std::vector<TensorId> operands;
+    for (size_t k = 0; k < example.shapes.size(); ++k) operands.push_back(build.parameter(fmt::format("a{}", k), example.shapes[k], 1, 0, DType::kFloat64));
+    const Graph training = add_backward(build.finish({build.op("conv2d", operands, example.attributes)}), {.kind = "elementwise"}, {"sgd", 0.01});
+    for (const Op& op : training.ops) {
+      if (op.definition != "conv2d_data_grad" && op.definition != "conv2d_weight_grad") continue;
+      SCOPED_TRACE(fmt::format("{} #{}", op.definition, gradients++));
+      Instance instance{op.definition, op.bound, op.attributes, {DType::kFloat64}, {}};
+      Rng rng(static_cast<uint64_t>(gradients));
+      for (TensorId t : op.operands) {
+        Array a{DType::kFloat64, training.tensor(t).shape, {}, {}, {}};
+        for (int64_t i = 0; i < volume(a.shape); ++i) a.reals.push_back(rng.normal());
+        instance.operands.push_back(std::move(a));
+      }
+      ScratchUse use;
+      EXPECT_EQ(whole(*kernels, instance, DType::kFloat64, 1e-11, use), "");
+      EXPECT_EQ(use.registered_calls, use.calls);
+      for (int workers : {2, 3}) EXPECT_EQ(sharded(*kernels, instance, workers, strategies, use), "");
+      EXPECT_GT(3 * use.registered_calls, use.calls);
+    }
+  }
+  std::printf("%d gradients, %d strategies\n", gradients, strategies);
+  EXPECT_EQ(gradients, 8);
 }
 
 TEST(Registry, EveryStrategyOnRegisteredKernels) { every_strategy(true, true); }
