@@ -12,33 +12,53 @@ namespace partita {
 
 namespace {
 
-// Calls f(offset in a, offset in b) for every element of `box`, offsets in elements; a and b have the box's axes.
+// Calls f(offset in a, offset in b, count, step in a, step in b), in elements, for runs that make up `box`; a and b have the box's axes.
+// Axes that lie one inside the next in both are one: what is dense in both is a single run.
 template <typename F>
-void for_each_element(const Box& box, const View& a, const View& b, F f) {
+void for_each_run(const Box& box, const View& a, const View& b, F f) {
   if (is_empty(box)) return;
-  size_t rank = box.size();
-  std::vector<int64_t> at(rank);
+  struct Axis {
+    int64_t size = 1, in_a = 1, in_b = 1, at = 0;
+  };
+  std::vector<Axis> axes;
   int64_t pa = 0, pb = 0;
-  for (size_t i = 0; i < rank; ++i) {
-    at[i] = box[i].lo;
+  for (size_t i = 0; i < box.size(); ++i) {
     pa += (box[i].lo - a.box[i].lo) * a.strides[i];
     pb += (box[i].lo - b.box[i].lo) * b.strides[i];
+    const Axis axis{box[i].size(), a.strides[i], b.strides[i]};
+    if (axis.size == 1) continue;
+    if (!axes.empty() && axes.back().in_a == axis.size * axis.in_a && axes.back().in_b == axis.size * axis.in_b)
+      axes.back() = {axes.back().size * axis.size, axis.in_a, axis.in_b};
+    else
+      axes.push_back(axis);
   }
-  if (rank == 0) return f(int64_t{0}, int64_t{0});
-  size_t last = rank - 1;
+  if (axes.empty()) axes.emplace_back();
+  const Axis inner = axes.back();
+  axes.pop_back();
   for (;;) {
-    int64_t n = box[last].size(), sa = a.strides[last], sb = b.strides[last];
-    for (int64_t i = 0; i < n; ++i) f(pa + i * sa, pb + i * sb);
-    size_t axis = last;
-    for (;;) {
-      if (axis == 0) return;
-      --axis;
-      pa += a.strides[axis], pb += b.strides[axis];
-      if (++at[axis] < box[axis].hi) break;
-      pa -= box[axis].size() * a.strides[axis], pb -= box[axis].size() * b.strides[axis];
-      at[axis] = box[axis].lo;
+    f(pa, pb, inner.size, inner.in_a, inner.in_b);
+    auto axis = axes.rbegin();
+    for (; axis != axes.rend(); ++axis) {
+      pa += axis->in_a, pb += axis->in_b;
+      if (++axis->at < axis->size) break;
+      pa -= axis->size * axis->in_a, pb -= axis->size * axis->in_b;
+      axis->at = 0;
     }
+    if (axis == axes.rend()) return;
   }
+}
+
+// f(element of a, element of b) for every element of `box`.
+template <typename A, typename B, typename F>
+void for_each_element(const Box& box, const View& a, const View& b, F f) {
+  const A* from = reinterpret_cast<const A*>(a.data);
+  B* to = reinterpret_cast<B*>(b.data);
+  for_each_run(box, a, b, [&](int64_t i, int64_t j, int64_t count, int64_t in_a, int64_t in_b) {
+    if (in_a == 1 && in_b == 1)
+      for (int64_t k = 0; k < count; ++k) f(from[i + k], to[j + k]);
+    else
+      for (int64_t k = 0; k < count; ++k) f(from[i + k * in_a], to[j + k * in_b]);
+  });
 }
 
 template <typename F>
@@ -119,43 +139,36 @@ std::optional<View> regroup(const View& view, const Shape& axes) {
 
 void copy_box(const View& from, const View& to) {
   with_types(from, to, [&](auto given, auto zero) {
-    using T = decltype(zero);
-    const auto* a = reinterpret_cast<const decltype(given)*>(from.data);
-    T* b = reinterpret_cast<T*>(to.data);
-    for_each_element(to.box, from, to, [&](int64_t i, int64_t j) { b[j] = static_cast<T>(a[i]); });
+    using A = decltype(given);
+    using B = decltype(zero);
+    for_each_element<A, B>(to.box, from, to, [](const A& a, B& b) { b = static_cast<B>(a); });
   });
 }
 
 void combine_box(tdl::Reducer reducer, const View& from, const View& to) {
-  Box common = intersect(from.box, to.box);
+  const Box common = intersect(from.box, to.box);
   with_types(from, to, [&](auto given, auto zero) {
-    using T = decltype(zero);
-    const auto* a = reinterpret_cast<const decltype(given)*>(from.data);
-    T* b = reinterpret_cast<T*>(to.data);
-    for_each_element(common, from, to, [&](int64_t i, int64_t j) {
-      switch (reducer) {
-        case tdl::Reducer::kSum:
-          b[j] = static_cast<T>(b[j] + a[i]);
-          break;
-        case tdl::Reducer::kProd:
-          b[j] = static_cast<T>(b[j] * a[i]);
-          break;
-        // A NaN stays one, as in the kernels.
-        case tdl::Reducer::kMax:
-          if (a[i] > b[j] || a[i] != a[i]) b[j] = static_cast<T>(a[i]);
-          break;
-        case tdl::Reducer::kMin:
-          if (a[i] < b[j] || a[i] != a[i]) b[j] = static_cast<T>(a[i]);
-          break;
-      }
-    });
+    using A = decltype(given);
+    using B = decltype(zero);
+    switch (reducer) {
+      case tdl::Reducer::kSum: return for_each_element<A, B>(common, from, to, [](const A& a, B& b) { b = static_cast<B>(b + a); });
+      case tdl::Reducer::kProd: return for_each_element<A, B>(common, from, to, [](const A& a, B& b) { b = static_cast<B>(b * a); });
+      // A NaN stays one, as in the kernels.
+      case tdl::Reducer::kMax:
+        return for_each_element<A, B>(common, from, to, [](const A& a, B& b) {
+          if (a > b || a != a) b = static_cast<B>(a);
+        });
+      case tdl::Reducer::kMin:
+        return for_each_element<A, B>(common, from, to, [](const A& a, B& b) {
+          if (a < b || a != a) b = static_cast<B>(a);
+        });
+    }
   });
 }
 
 void fill(const View& to, double value) {
   with_type(to.dtype, [&](auto zero) {
     using T = decltype(zero);
-    T* b = reinterpret_cast<T*>(to.data);
     T v;
     if constexpr (std::is_floating_point_v<T>)
       v = static_cast<T>(value);
@@ -165,7 +178,7 @@ void fill(const View& to, double value) {
       v = std::isfinite(value) ? static_cast<T>(value)
           : value > 0          ? std::numeric_limits<T>::max()
                                : std::numeric_limits<T>::lowest();
-    for_each_element(to.box, to, to, [&](int64_t, int64_t j) { b[j] = v; });
+    for_each_element<T, T>(to.box, to, to, [v](const T&, T& b) { b = v; });
   });
 }
 
