@@ -47,7 +47,8 @@ function(partita_room name)
 endfunction()
 
 # partita_test(NAME SOURCES files.. LINKS libraries..)
-# A GoogleTest program; each case is a ctest of its own (partita_tdl_test's are named tdl.Suite.Case). Suites whose name begins with Long are labelled `long`, the others `quick`.
+# A GoogleTest program; each case is a ctest of its own (partita_tdl_test's are named tdl.Suite.Case). Suites whose name begins with Long are labelled
+# `long`, those with Many (many cases of what quick ones show in a few) `many`, the others `quick`: what the sanitizers run.
 function(partita_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
   if(PARTITA_SANITIZE MATCHES "thread" AND NOT name STREQUAL partita_runtime_test)
@@ -57,6 +58,7 @@ function(partita_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LINKS} partita_flags GTest::gtest GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE PARTITA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" PARTITA_BINARY_DIR="${CMAKE_BINARY_DIR}")
   string(REGEX REPLACE "^partita_(.*)_test$" "\\1." prefix ${name})
-  gtest_discover_tests(${name} TEST_PREFIX ${prefix} TEST_FILTER "-Long*" DISCOVERY_TIMEOUT 60 PROPERTIES LABELS quick TIMEOUT 900)
+  gtest_discover_tests(${name} TEST_PREFIX ${prefix} TEST_FILTER "-Long*:Many*" DISCOVERY_TIMEOUT 60 PROPERTIES LABELS quick TIMEOUT 900)
+  gtest_discover_tests(${name} TEST_PREFIX ${prefix} TEST_FILTER "Many*" TEST_LIST ${name}_many DISCOVERY_TIMEOUT 60 PROPERTIES LABELS many TIMEOUT 900)
   gtest_discover_tests(${name} TEST_PREFIX ${prefix} TEST_FILTER "Long*" TEST_LIST ${name}_long DISCOVERY_TIMEOUT 60 PROPERTIES LABELS long TIMEOUT 7200)
 endfunction()

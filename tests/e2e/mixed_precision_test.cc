@@ -140,7 +140,7 @@ double root(double epsilon) { return std::sqrt(epsilon); }
 
 TEST(MixedPrecision, ParallelEqualsSerialMlp) { expect_parallel_equals_serial("zoo:mlp?layers=3,width=20", 3, two_units); }
 TEST(MixedPrecision, ParallelEqualsSerialLeNet) { expect_parallel_equals_serial("zoo:lenet", 3, root); }
-TEST(MixedPrecision, ParallelEqualsSerialTransformer) {
+TEST(ManyMixedPrecision, ParallelEqualsSerialTransformer) {
   expect_parallel_equals_serial("zoo:transformer?hidden=24,steps=10,vocabulary=40", 3, two_units);
 }
 // Many layers deep; and one step, as each multiplies the difference, in float32 too.

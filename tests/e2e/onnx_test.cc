@@ -186,7 +186,7 @@ void expect_optimizers(const std::string& name, int devices, const std::string& 
   }
 }
 
-TEST(OnnxRun, Optimizers) {
+TEST(ManyOnnxRun, Optimizers) {
   expect_optimizers("gpt2", 1, "single", "model.transformer.wte.weight");
   expect_optimizers("gpt2", 3, "soybean", "model.transformer.wte.weight");
   expect_optimizers("resnet", 1, "single");

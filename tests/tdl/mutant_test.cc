@@ -148,9 +148,9 @@ struct Switched {
   ~Switched() { active_mutant = {}; }
 };
 
-TEST(Mutant, WithoutAnyNothingIsCaught) { EXPECT_EQ(caught(), ""); }
+TEST(ManyMutants, WithoutAnyNothingIsCaught) { EXPECT_EQ(caught(), ""); }
 
-TEST(Mutant, EachWrongRuleIsCaught) {
+TEST(ManyMutants, EachWrongRuleIsCaught) {
   EXPECT_EQ(std::size(kMutants), 39u);
   baselines();  // before any switch
   int missed = 0;
