@@ -24,13 +24,17 @@ class Planner {
     const int i = bound_.find_index(name);
     return i < 0 ? Interval{0, 1} : ranges_[i];
   }
-  bool has_index(const char* name) const { return bound_.find_index(name) >= 0; }
-  // Of the index along an axis of the first stage's result. A gradient that was derived has names of its own for what its forward
-  // formula has no name for; so do its operands, which are therefore found by their places.
-  Interval range_along(size_t axis) const {
-    const int i = bound_.stages[0].lhs[axis].plain_index();
-    return i < 0 ? Interval{0, 1} : ranges_[i];
+  // A gradient that was derived has names of its own for its operands and for some of its indices: they are found by their places.
+  // The ranges of the indices along the first stage's result, and along an operand; nothing where they are not plain indices.
+  std::vector<Interval> along_result() const { return ranges_of(bound_.stages[0].lhs); }
+  std::vector<Interval> along(int operand) const {
+    std::vector<Interval> result;
+    tdl::for_each_read(bound_.stages[0].body, [&](const tdl::Expr& read) {
+      if (read.tensor == operand) result = ranges_of(read.subscripts);
+    });
+    return result;
   }
+  bool grouped() const { return work_.attributes.contains("groups") && attribute("groups") > 1; }
   // An operand of real numbers and this rank, stored as the kernel computes or in two bytes; -1 where it is not one.
   int real_operand(int t, size_t rank) const { return t < bound_.operand_count && is_real(t, rank) ? t : -1; }
   bool is_real(int t, size_t rank) const { return held_.parts[t] && is_real(held_.parts[t]->dtype) && held_.parts[t]->box.size() == rank; }
@@ -43,7 +47,7 @@ class Planner {
     if (!held_.parts[plan.x] || !is_real(held_.parts[plan.x]->dtype) || is_empty(held_.parts[plan.x]->box)) return false;
     Shape axes = bound_.tensors[plan.x].shape;
     if (plan.grouped) {
-      const int64_t groups = bound_.indices[bound_.find_index("q")].extent;
+      const int64_t groups = attribute("groups");
       axes[1] /= groups;
       axes.insert(axes.begin() + 1, groups);
     }
@@ -66,6 +70,15 @@ class Planner {
     }
     return true;
   }
+  std::vector<Interval> ranges_of(const std::vector<tdl::Affine>& forms) const {
+    std::vector<Interval> result;
+    for (const tdl::Affine& form : forms) {
+      const int i = form.plain_index();
+      if (i < 0 && (!form.terms.empty() || form.constant != 0)) return {};
+      result.push_back(i < 0 ? Interval{0, 1} : ranges_[i]);
+    }
+    return result;
+  }
   bool any_empty() const {
     return std::any_of(ranges_.begin(), ranges_.end(), [](Interval i) { return i.empty(); });
   }
@@ -82,7 +95,7 @@ constexpr int64_t kBudgetBytes = int64_t{1} << 20;  // of a block of columns: a 
 std::optional<WindowPlan> plan_conv2d(const KernelWork& work, const std::vector<Interval>& ranges, const KernelParts& held) {
   const Planner p(work, ranges, held);
   WindowPlan plan;
-  plan.grouped = p.has_index("q");
+  plan.grouped = p.grouped();
   const size_t rank = plan.grouped ? 5 : 4;
   if (p.any_empty() || work.first_stage != 0) return std::nullopt;
   plan.w = p.real_operand(1, rank);
@@ -90,10 +103,12 @@ std::optional<WindowPlan> plan_conv2d(const KernelWork& work, const std::vector<
   if (work.last_stage == 2) plan.b = p.real_operand(2, rank - 3);
   if (!p.input(plan, 0) || plan.w < 0 || !p.is_real(plan.result, rank) || (work.last_stage == 2 && plan.b < 0) || work.last_stage > 2) return std::nullopt;
   if (work.last_stage == 2 && held.written[p.bound_.stages[0].tensor]) return std::nullopt;
-  plan.n = p.range("n"), plan.q = p.range("q"), plan.c = p.range("c"), plan.o = p.range("o");
+  const std::vector<Interval> of_result = p.along_result(), of_w = p.along(plan.w);  // [n, (q), o, y, z], [(q), o, c, r, t]
+  if (of_result.size() != rank || of_w.size() != rank) return std::nullopt;
+  plan.n = of_result[0], plan.q = plan.grouped ? of_w[0] : Interval{0, 1}, plan.o = of_w[rank - 4], plan.c = of_w[rank - 3];
   const Part& x = plan.input;
-  plan.rows = p.axis("sh", "dh", "pt", p.range("y"), x.box[rank - 2], p.range("r"));
-  plan.columns = p.axis("sw", "dw", "pl", p.range("z"), x.box[rank - 1], p.range("t"));
+  plan.rows = p.axis("sh", "dh", "pt", of_result[rank - 2], x.box[rank - 2], of_w[rank - 2]);
+  plan.columns = p.axis("sw", "dw", "pl", of_result[rank - 1], x.box[rank - 1], of_w[rank - 1]);
   const Box w_box{plan.o, plan.c, plan.rows.window, plan.columns.window};
   Part w = p.part(plan.w), out = p.part(plan.result);
   if (plan.grouped) {
@@ -114,18 +129,20 @@ std::optional<WindowPlan> plan_conv2d(const KernelWork& work, const std::vector<
 std::optional<WindowPlan> plan_conv2d_data_grad(const KernelWork& work, const std::vector<Interval>& ranges, const KernelParts& held) {
   const Planner p(work, ranges, held);
   WindowPlan plan;
-  plan.grouped = p.has_index("q");
+  plan.grouped = p.grouped();
   const size_t rank = plan.grouped ? 5 : 4;
   if (p.any_empty() || work.first_stage != 0 || work.last_stage != 1) return std::nullopt;
   plan.g = p.real_operand(0, rank);
   plan.w = p.real_operand(1, rank);
   plan.result = p.bound_.stages[0].tensor;
   if (plan.g < 0 || plan.w < 0 || !p.is_real(plan.result, rank)) return std::nullopt;
-  plan.n = p.range("n"), plan.q = p.range("q"), plan.c = p.range("c"), plan.o = p.range("o");
+  const std::vector<Interval> of_result = p.along_result(), of_w = p.along(plan.w);  // [n, (q), c, u, v], [(q), o, c, r, t]
+  if (of_result.size() != rank || of_w.size() != rank) return std::nullopt;
+  plan.n = of_result[0], plan.q = plan.grouped ? of_w[0] : Interval{0, 1}, plan.o = of_w[rank - 4], plan.c = of_w[rank - 3];
   Part g = p.part(plan.g), w = p.part(plan.w);
   if (is_empty(g.box)) return std::nullopt;
-  plan.rows = p.axis("sh", "dh", "pt", g.box[rank - 2], p.range_along(rank - 2), p.range("r"));
-  plan.columns = p.axis("sw", "dw", "pl", g.box[rank - 1], p.range_along(rank - 1), p.range("t"));
+  plan.rows = p.axis("sh", "dh", "pt", g.box[rank - 2], of_result[rank - 2], of_w[rank - 2]);
+  plan.columns = p.axis("sw", "dw", "pl", g.box[rank - 1], of_result[rank - 1], of_w[rank - 1]);
   const Box g_box{plan.n, plan.o, plan.rows.out, plan.columns.out}, w_box{plan.o, plan.c, plan.rows.window, plan.columns.window};
   if (plan.grouped) {
     g.strides.erase(g.strides.begin());
@@ -145,17 +162,19 @@ std::optional<WindowPlan> plan_conv2d_data_grad(const KernelWork& work, const st
 std::optional<WindowPlan> plan_conv2d_weight_grad(const KernelWork& work, const std::vector<Interval>& ranges, const KernelParts& held) {
   const Planner p(work, ranges, held);
   WindowPlan plan;
-  plan.grouped = p.has_index("q");
+  plan.grouped = p.grouped();
   const size_t rank = plan.grouped ? 5 : 4;
   if (p.any_empty() || work.first_stage != 0 || work.last_stage != 1) return std::nullopt;
   plan.g = p.real_operand(0, rank);
   plan.result = p.bound_.stages[0].tensor;
   if (plan.g < 0 || !p.input(plan, 1) || !p.is_real(plan.result, rank)) return std::nullopt;
-  plan.n = p.range("n"), plan.q = p.range("q"), plan.c = p.range("c"), plan.o = p.range("o");
+  const std::vector<Interval> of_result = p.along_result(), of_g = p.along(plan.g);  // [(q), o, c, r, t], [n, (q), o, y, z]
+  if (of_result.size() != rank || of_g.size() != rank) return std::nullopt;
+  plan.n = of_g[0], plan.q = plan.grouped ? of_result[0] : Interval{0, 1}, plan.o = of_result[rank - 4], plan.c = of_result[rank - 3];
   const Part& x = plan.input;
   Part g = p.part(plan.g), out = p.part(plan.result);
-  plan.rows = p.axis("sh", "dh", "pt", p.range("y"), x.box[rank - 2], p.range("r"));
-  plan.columns = p.axis("sw", "dw", "pl", p.range("z"), x.box[rank - 1], p.range("t"));
+  plan.rows = p.axis("sh", "dh", "pt", of_g[rank - 2], x.box[rank - 2], of_result[rank - 2]);
+  plan.columns = p.axis("sw", "dw", "pl", of_g[rank - 1], x.box[rank - 1], of_result[rank - 1]);
   if (plan.grouped) {
     g.strides.erase(g.strides.begin());
     out.strides.erase(out.strides.begin());
@@ -201,8 +220,8 @@ std::optional<WindowPlan> plan_max_pool_grad(const KernelWork& work, const std::
   const Box box = intersect(p.part(plan.g).box, held.parts[plan.index]->box);
   if (is_empty(box)) return std::nullopt;
   plan.n = p.range("n"), plan.c = p.range("c");
-  plan.rows = p.axis("sh", "dh", "pt", box[2], p.range_along(2), p.range("r"));
-  plan.columns = p.axis("sw", "dw", "pl", box[3], p.range_along(3), p.range("t"));
+  plan.rows = p.axis("sh", "dh", "pt", box[2], p.range("u"), p.range("r"));
+  plan.columns = p.axis("sw", "dw", "pl", box[3], p.range("v"), p.range("t"));
   const int64_t elements = plan.c.size() * plan.rows.out.size() * plan.columns.out.size();
   plan.real = held.real;
   plan.scratch_bytes = rounded(elements) + rounded(elements * p.element()) + 2 * rounded(p.element()) +  // and two numbers
