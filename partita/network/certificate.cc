@@ -213,7 +213,12 @@ struct LeafJudge::Inside {
   Wide most = 0;                                 // no solution costs more
 };
 
-LeafJudge::LeafJudge(const Network& network) : inside_(std::make_unique<Inside>(network)) {}
+LeafJudge::LeafJudge(const Network& network, std::optional<Wide> most) {
+  auto inside = std::make_unique<Inside>(network);
+  if (most) inside->most = std::max(inside->most, *most);
+  inside_ = std::move(inside);
+}
+Wide LeafJudge::most() const { return inside_->most; }
 LeafJudge::~LeafJudge() = default;
 
 std::optional<Wide> LeafJudge::bound(const Certificate::Leaf& leaf) const {

@@ -46,7 +46,9 @@ struct Certificate {
 // The bound of one leaf after another on one network, which must stay; empty: there is no solution in the leaf. Throws as check() does.
 class LeafJudge {
  public:
-  explicit LeafJudge(const Network& network);
+  // `most`, at least the sum of all largest costs: a bound above it proves that there is no solution.
+  explicit LeafJudge(const Network& network, std::optional<Wide> most = std::nullopt);
+  Wide most() const;
   ~LeafJudge();
   std::optional<Wide> bound(const Certificate::Leaf& leaf) const;
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/network/elimination_order.h"
 
 namespace partita {
 
@@ -158,38 +159,22 @@ struct Cutset {
   std::vector<bool> held;
 };
 Cutset choose_cutset(const CostNetwork& network, double limit, const std::vector<int>& times_held) {
-  std::vector<std::set<int>> around = neighbours(network);
   Cutset cutset{{}, std::vector<bool>(network.variables(), false)};
-  auto weight = [&](int v) {  // log2 of the table that eliminating v makes
-    double sum = 0;
-    for (int u : around[v]) sum += std::log2(network.domain(u));
-    return sum;
-  };
-  std::set<std::pair<double, int>> queue;
-  std::vector<double> known(network.variables());
-  for (int v = 0; v < network.variables(); ++v) queue.insert({known[v] = weight(v), v});
-  while (!queue.empty()) {
-    int v = queue.begin()->second;
-    const bool hold = known[v] > limit;
-    if (hold) {
-      auto gain = [&](int u) { return known[u] / (1 + 2 * times_held[u]); };
-      for (const auto& [unused, u] : queue)
-        if (gain(u) > gain(v) || (gain(u) == gain(v) && u < v)) v = u;
+  std::vector<int> domains;
+  for (int v = 0; v < network.variables(); ++v) domains.push_back(network.domain(v));
+  EliminationGame game(std::move(domains), neighbours(network));
+  while (!game.done()) {
+    int v = game.next();
+    if (game.table_bits(v) <= limit) {
+      game.eliminate(v);
+      cutset.order.push_back(v);
+      continue;
     }
-    queue.erase({known[v], v});
-    const std::vector<int> ring(around[v].begin(), around[v].end());
-    for (int a : ring) {
-      around[a].erase(v);
-      if (hold) continue;
-      for (int b : ring)
-        if (a != b) around[a].insert(b);
-    }
-    for (int a : ring) {
-      queue.erase({known[a], a});
-      queue.insert({known[a] = weight(a), a});
-    }
-    if (hold) cutset.held[v] = true;
-    else cutset.order.push_back(v);
+    auto gain = [&](int u) { return game.table_bits(u) / (1 + 2 * times_held[u]); };
+    for (const auto& [unused, u] : game.left())
+      if (gain(u) > gain(v) || (gain(u) == gain(v) && u < v)) v = u;
+    game.remove(v);
+    cutset.held[v] = true;
   }
   return cutset;
 }

@@ -143,11 +143,12 @@ std::vector<double> Dual::slacks() const {
 
 namespace {
 
-int64_t scale_of(const Dual::State& state) {
+int64_t scale_of(const Dual::State& state, double headroom) {
   constexpr double kRoom = 1.15e18;  // 2^60
   double largest = 1;
   for (double m : state.messages)
     if (std::isfinite(m)) largest = std::max(largest, std::abs(m));
+  largest += headroom;
   for (double p : state.prices) largest = std::max(largest, p);
   int64_t scale = int64_t{1} << 20;
   while (scale > 1 && largest * static_cast<double>(scale) > kRoom) scale /= 2;
@@ -157,7 +158,7 @@ int64_t scale_of(const Dual::State& state) {
 }  // namespace
 
 Certificate::Leaf Dual::leaf(const State& state, const Alive& alive) const {
-  const int64_t scale = scale_of(state);
+  const int64_t scale = scale_of(state, m_.headroom);
   constexpr double kLargest = 4e18;
   auto integer = [&](double value) { return std::isfinite(value) ? std::llrint(std::clamp(value * static_cast<double>(scale), -kLargest, kLargest)) : 0; };
   Certificate::Leaf leaf;
@@ -166,7 +167,7 @@ Certificate::Leaf Dual::leaf(const State& state, const Alive& alive) const {
   for (const Model::Joint& j : m_.joints) joints.push_back({j.variables, std::vector<std::vector<int64_t>>(j.variables.size())});
   auto end_of = [&](const End& e, int v) {
     std::vector<int64_t> end(m_.domain(v));
-    for (int x = 0; x < m_.domain(v); ++x) end[x] = alive[m_.offset[v] + x] ? integer(state.messages[e.own + x]) : 0;
+    for (int x = 0; x < m_.domain(v); ++x) end[x] = alive[m_.offset[v] + x] ? integer(state.messages[e.own + x]) : kNotThere;
     return end;
   };
   for (int v = 0; v < m_.originals; ++v)

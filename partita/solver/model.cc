@@ -56,8 +56,8 @@ class Compiler {
     m_.offset = {0};
     for (const Table& costs : n_.costs) add_variable(costs);
     std::map<std::pair<int, int>, std::vector<std::pair<const Table*, bool>>> pairs;
+    m_.most = partita::solver::most_of(n_);
     for (const Network::Edge& e : n_.edges) {
-      m_.most += most_of(*e.table);
       Canonical c = canonical(n_, e);
       if (c.variables.size() == 1)
         for (size_t x = 0; x < c.table->size(); ++x) m_.unary[m_.offset[c.variables[0]] + x] += as_double((*c.table)[x]);
@@ -83,7 +83,6 @@ class Compiler {
   void add_variable(const Table& costs) {
     m_.offset.push_back(m_.offset.back() + static_cast<int>(costs.size()));
     for (int64_t c : costs) m_.unary.push_back(as_double(c));
-    m_.most += most_of(costs);
   }
 
   void add_joint(const Canonical& c) {
@@ -149,27 +148,12 @@ class Compiler {
     for (auto& list : m_.neighbours) std::sort(list.begin(), list.end(), [](const auto& x, const auto& y) { return x.variable < y.variable; });
   }
 
-  // Of the times between two changes of what is in use, those are kept at which something has begun and after which something ends:
-  // all others are dominated by a neighbour (Moreover, times at which even the largest amounts fit are dropped).
   void compile_uses() {
     m_.uses.resize(m_.variables());
     if (!n_.limit) return;
     m_.limit = *n_.limit;
-    std::map<int64_t, std::pair<Wide, Wide>> changes;  // time -> the largest amounts that begin, that end
-    for (const Network::Use& u : n_.uses) {
-      const int64_t largest = *std::max_element(u.amounts.begin(), u.amounts.end());
-      if (u.lower >= u.upper || largest == 0) continue;
-      changes[u.lower].first += largest;
-      changes[u.upper].second += largest;
-    }
-    Wide load = 0;
-    m_.limited = m_.limit < 0;
-    for (auto it = changes.begin(); it != changes.end(); ++it) {
-      load += it->second.first - it->second.second;
-      auto next = std::next(it);
-      if (next != changes.end() && it->second.first > 0 && next->second.second > 0 && load > m_.limit) m_.times.push_back(it->first);
-    }
-    if (!m_.times.empty()) m_.limited = true;
+    m_.times = kept_times(n_);
+    m_.limited = m_.limit < 0 || !m_.times.empty();
     for (const Network::Use& u : n_.uses) {
       const auto lower = std::lower_bound(m_.times.begin(), m_.times.end(), u.lower), upper = std::lower_bound(m_.times.begin(), m_.times.end(), u.upper);
       if (lower < upper && *std::max_element(u.amounts.begin(), u.amounts.end()) > 0)
@@ -277,6 +261,34 @@ class Propagation {
 };
 
 }  // namespace
+
+Wide most_of(const Network& network) {
+  Wide most = 0;
+  for (const Table& costs : network.costs) most += most_of(costs);
+  for (const Network::Edge& e : network.edges) most += most_of(*e.table);
+  return most;
+}
+
+// Of the times between two changes of what is in use, those are kept at which something has begun and after which something ends:
+// all others are dominated by a neighbour. Moreover, times at which even the largest amounts fit are dropped.
+std::vector<int64_t> kept_times(const Network& n) {
+  std::vector<int64_t> times;
+  if (!n.limit) return times;
+  std::map<int64_t, std::pair<Wide, Wide>> changes;  // time -> the largest amounts that begin, that end
+  for (const Network::Use& u : n.uses) {
+    const int64_t largest = *std::max_element(u.amounts.begin(), u.amounts.end());
+    if (u.lower >= u.upper || largest == 0) continue;
+    changes[u.lower].first += largest;
+    changes[u.upper].second += largest;
+  }
+  Wide load = 0;
+  for (auto it = changes.begin(); it != changes.end(); ++it) {
+    load += it->second.first - it->second.second;
+    auto next = std::next(it);
+    if (next != changes.end() && it->second.first > 0 && next->second.second > 0 && load > *n.limit) times.push_back(it->first);
+  }
+  return times;
+}
 
 Model compile(const Network& network) { return Compiler(network).compile(); }
 

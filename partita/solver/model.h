@@ -9,6 +9,9 @@
 
 namespace partita::solver {
 
+// In a leaf's messages: the value cannot be taken there.
+inline constexpr int64_t kNotThere = std::numeric_limits<int64_t>::min();
+
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct PairTable {
@@ -50,6 +53,7 @@ struct Model {
   int64_t limit = 0;
   Wide most = 0;                                   // no solution costs more
   int64_t entries = 0;                             // of all pairs' tables: the work of one pass
+  double headroom = 0;                             // by how much messages may grow after they were made, over the scale
 
   int variables() const { return static_cast<int>(offset.size()) - 1; }
   int domain(int v) const { return offset[v + 1] - offset[v]; }
@@ -66,6 +70,9 @@ struct Model {
 };
 
 Model compile(const Network& network);
+Wide most_of(const Network& network);  // as Model::most
+// The times at which the limit can be broken, without those that another one dominates.
+std::vector<int64_t> kept_times(const Network& network);
 
 // The allowed values of all variables, by value index.
 using Alive = std::vector<char>;

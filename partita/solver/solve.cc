@@ -4,7 +4,9 @@
 
 #include "partita/base/error.h"
 #include "partita/solver/branch.h"
+#include "partita/solver/eliminate.h"
 #include "partita/solver/primal.h"
+#include "partita/solver/reduce.h"
 #include "partita/solver/solver.h"
 
 namespace partita::solver {
@@ -51,16 +53,23 @@ struct Best {
   std::optional<Wide> known() const { return solution ? std::optional<Wide>(cost) : std::nullopt; }
 };
 
+// Solves a reduced network. Its solutions, bounds and leaves are those of the reduced network too; `most`, of the original.
 class Solver {
  public:
-  Solver(const Network& network, const Options& options)
-      : n_(network), o_(options), model_(compile(network)), judge_(network), rounding_(rounding_of(model_)), alive_(model_.unary.size(), 1), rng_(options.seed) {}
+  Solver(const Network& network, const Options& options, double headroom, Wide most)
+      : n_(network), o_(options), model_(compile(network)), judge_(network, most), rounding_(rounding_of(model_)), alive_(model_.unary.size(), 1), rng_(options.seed) {
+    model_.headroom = headroom;
+    model_.most = judge_.most();
+  }
 
   Result run() {
     if (!propagate(model_, alive_)) {
       result_.certificate.leaves.emplace_back();
       return finish();
     }
+    const auto plan = plan_elimination(n_, o_.elimination_bytes);
+    bool planned = plan.has_value();
+    if (planned) result_.counters["width"] = plan->width;
     Branch branch(model_, judge_, alive_);
     Primal primal(model_, alive_, rng_.next());
     if (o_.start) consider(best_, completed(*o_.start));
@@ -70,11 +79,18 @@ class Solver {
       Best below = best_, above = best_;
       constexpr int kPasses = 4;  // about so many a round
       const int64_t work = std::clamp<int64_t>(2 * kPasses * model_.entries, 1 << 18, 1 << 26);
+      // Once the rest has worked as much as elimination would.
+      if (planned && branch.work() + work >= plan->work) {
+        planned = false;
+        eliminated(*plan);
+        if (settled() && !o_.certify) break;
+        below = above = best_;
+      }
       auto dual = [&] {
         branch.advance(work, below.known(), [&](const Assignment& x) { consider(below, x); return below.known(); }, [&] { return stop(); });
       };
       auto improve = [&] { primal.advance(work, [&](const Assignment& x) { consider(above, x); }, [&] { return stop(); }); };
-      if (round == 0) {
+      if (round == 0 || settled()) {  // a second side has nothing to begin with yet, or nothing to find any more
         dual();
       } else if (o_.threads < 2) {
         dual();
@@ -91,8 +107,10 @@ class Solver {
       if (o_.progress || o_.deadline) prove(branch);
       report();
     }
-    result_.counters = {{"rounds", static_cast<double>(round)}, {"parts", static_cast<double>(branch.parts())}, {"passes", static_cast<double>(branch.passes())},
-                         {"restarts", static_cast<double>(primal.restarts())}};
+    result_.counters["rounds"] = static_cast<double>(round);
+    result_.counters["parts"] = static_cast<double>(branch.parts());
+    result_.counters["passes"] = static_cast<double>(branch.passes());
+    result_.counters["restarts"] = static_cast<double>(primal.restarts());
     result_.certificate = branch.certificate();
     return finish();
   }
@@ -103,6 +121,23 @@ class Solver {
     if (o_.stop && *o_.stop) return true;
     return o_.deadline && Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(reserve_)) >= *o_.deadline;
   }
+
+  // The optimum without the limit: a bound, and the solution if it keeps the limit.
+  void eliminated(const EliminationPlan& plan) {
+    const double before = seconds();
+    const auto found = eliminate(n_, plan, [&] { return stop(); });
+    if (!found) return;
+    ++result_.counters["eliminated"];
+    if (found->solution) consider(best_, completed(*found->solution));
+    if (found->solution) computed_ = found->cost;
+    else nothing_ = true;
+    if (o_.tell)
+      o_.tell(fmt::format("eliminated: width {}, largest table {} entries, {:.2f} s{}", plan.width, plan.largest_table, seconds() - before,
+                          settled() ? "" : fmt::format("; the least without the limit is {}", to_string(found->cost))));
+  }
+
+  // Nothing better can be found any more.
+  bool settled() const { return nothing_ || (computed_ && best_.solution && best_.cost == *computed_); }
 
   // A solution of the network, with the tuple that each joint factor then takes.
   std::optional<Assignment> completed(Assignment x) const {
@@ -148,7 +183,9 @@ class Solver {
 
   Result finish() {
     result_.bound = result_.certificate.bound;
+    if (computed_ && (!result_.bound || *computed_ > *result_.bound) && !result_.certificate.leaves.empty()) result_.bound = computed_;
     if (!best_.solution) {
+      if (nothing_) result_.bound.reset();
       result_.status = result_.bound ? Status::kUnknown : Status::kInfeasible;
       return std::move(result_);
     }
@@ -168,7 +205,8 @@ class Solver {
   Alive alive_;
   Rng rng_;
   Best best_;
-  std::optional<Wide> proved_;
+  std::optional<Wide> proved_, computed_;  // bounds: by a certificate, by elimination
+  bool nothing_ = false;                   // elimination has found that everything is forbidden
   double reported_ = -1, proved_at_ = -1, proving_seconds_ = 0;
   std::atomic<double> reserve_ = 0;  // seconds before the deadline
   Result result_;
@@ -176,9 +214,38 @@ class Solver {
 
 }  // namespace
 
+namespace {
+
+Result solve_reduced(const Network& network, const Options& options) {
+  const Reduction reduction(network);
+  Options inside = options;
+  if (options.start) {
+    evaluate(network, *options.start);
+    inside.start = reduction.lowered(*options.start);
+  }
+  const auto& counts = reduction.counts();
+  auto count = [&](const char* rule) { return counts.contains(rule) ? counts.at(rule) : 0; };
+  const Network& reduced = reduction.reduced();
+  if (options.tell && !counts.empty())
+    options.tell(fmt::format("reduced: {} variables to {} ({} of degree one, {} of degree two), {} edges to {}, {} values dominated", network.variables(),
+                             reduced.variables(), count("degree_one"), count("degree_two"), network.edges.size(), reduced.edges.size(), count("dominated")));
+  Result r = Solver(reduced, inside, reduction.headroom(), most_of(network)).run();
+  for (const auto& [rule, times] : counts) r.counters[rule] = times;
+  r.counters["reduced_variables"] = reduced.variables();
+  if (r.solution) {
+    r.solution = reduction.lifted(*r.solution);
+    const Evaluation e = evaluate(network, *r.solution);
+    ensure(e.feasible && e.cost == r.cost, "a solution of {} becomes one of {} in the network that was reduced", to_string(r.cost), to_string(e.cost));
+  }
+  for (Certificate::Leaf& leaf : r.certificate.leaves) leaf = reduction.lifted(leaf);
+  return r;
+}
+
+}  // namespace
+
 Result solve(const Network& network, const Options& options) {
   validate(network);
-  return Solver(network, options).run();
+  return solve_reduced(network, options);
 }
 
 std::string_view name_of(Status status) {

@@ -1,5 +1,6 @@
-// Solves a cost network: reduction without loss, message passing on the dual with multipliers for the limit, local search by exact
-// moves of blocks, branch and bound. Anytime: it can be stopped at any moment and keeps the best (docs/solve.md).
+// Solves a cost network: reduction without loss, variable elimination where its tables fit, message passing on the dual with multipliers for
+// the limit, local search by exact moves of blocks, branch and bound. Anytime: it can be stopped at any moment and keeps the best
+// (docs/solve.md).
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -27,6 +28,9 @@ struct Options {
   int threads = 2;                    // at most; their number changes no answer
   std::optional<Assignment> start;    // a solution to begin with; it need not be feasible
   double gap = 0;                     // relative: stop when (cost - bound) <= gap * |cost|
+  bool certify = true;                // go on until the certificate proves the optimum, though elimination has computed it
+  int64_t elimination_bytes = int64_t{1} << 30;  // of its tables; 0: none
+  std::function<void(const std::string&)> tell;  // what was reduced and eliminated, in words
   std::function<void(const Progress&)> progress;
   const std::atomic<bool>* stop = nullptr;
 };
@@ -42,8 +46,8 @@ struct Result {
   Status status = Status::kUnknown;
   std::optional<Assignment> solution;  // judged by evaluate()
   Wide cost = 0;                       // of the solution
-  std::optional<Wide> bound;           // proved by the certificate; empty: none yet
-  Certificate certificate;             // check() accepts it; no leaves: none
+  std::optional<Wide> bound;           // proved by the certificate, or computed by elimination; empty: none yet
+  Certificate certificate;             // check() accepts it; no leaves: none. Its bound may be below `bound`
   std::map<std::string, double> counters;
 };
 

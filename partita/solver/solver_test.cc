@@ -3,8 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
+#include "partita/network/testing/random_networks.h"
+#include "partita/solver/eliminate.h"
+#include "partita/solver/model.h"
+#include "partita/solver/reduce.h"
 
 namespace partita::solver {
 namespace {
@@ -102,6 +108,97 @@ TEST(Solver, EqualsBruteForce) {
   }
   EXPECT_GT(feasible, 600);
   EXPECT_GT(split, 60);
+}
+
+// A leaf with random decisions, messages and prices; messages only where propagation leaves values.
+Certificate::Leaf random_leaf(Rng& rng, const Network& n) {
+  Certificate::Leaf leaf{static_cast<int64_t>(1 + rng.below(8)), {}, {}, {}};
+  for (int v = 0; v < n.variables(); ++v) {
+    if (rng.below(4) != 0) continue;
+    leaf.decisions.push_back({v, {}});
+    for (int x = 0; x < n.domain(v); ++x)
+      if (rng.below(3) != 0) leaf.decisions.back().values.push_back(x);
+  }
+  const Model model = compile(n);
+  Alive alive(model.unary.size(), 1);
+  for (const Certificate::Decision& d : leaf.decisions)
+    for (int x = 0; x < n.domain(d.variable); ++x) alive[model.offset[d.variable] + x] = std::binary_search(d.values.begin(), d.values.end(), x);
+  if (!propagate(model, alive)) return leaf;
+  std::set<std::vector<int>> over;
+  for (const Network::Edge& e : n.edges) over.insert({std::min(e.variables[0], e.variables[1]), std::max(e.variables[0], e.variables[1])});
+  for (const std::vector<int>& variables : over) {
+    Certificate::Message m{variables, {}};
+    for (int v : variables) {
+      m.ends.emplace_back();
+      for (int x = 0; x < n.domain(v); ++x) m.ends.back().push_back(alive[model.offset[v] + x] ? rng.between(-200, 200) : kNotThere);
+    }
+    leaf.messages.push_back(std::move(m));
+  }
+  for (int64_t t : kept_times(n))
+    if (rng.below(2) == 0) leaf.multipliers.push_back({t, rng.between(1, 20)});
+  return leaf;
+}
+
+// The reduced network has the same optimum, every leaf proves the same in both, and elimination finds the optimum without the limit.
+TEST(Solver, ReductionsAndEliminationLoseNothing) {
+  std::map<std::string, int> fired;
+  int eliminated = 0, whole = 0;
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
+    Rng rng(seed);
+    Recipe recipe{kFamilies[seed % 5], static_cast<int>(rng.between(2, 8)), static_cast<int>(rng.between(2, 3)), 0, 100, rng.below(2) == 0};
+    if (rng.below(2) == 0) recipe.forbidden = 0.3 * rng.uniform();
+    if (rng.below(3) == 0) recipe.largest = rng.below(2) == 0 ? 3 : 1'000'000'000'000;
+    if (recipe.family == Family::kLayered) recipe.values = 2;
+    const Network n = random_network(recipe, seed);
+    SCOPED_TRACE(fmt::format("{}, seed {}", name_of(recipe.family), seed));
+    const Reduction reduction(n);
+    for (const auto& [rule, times] : reduction.counts()) fired[rule] += times;
+    const Network& reduced = reduction.reduced();
+    validate(reduced);
+    const BruteForce truth = brute_force(n), small = brute_force(reduced);
+    ASSERT_EQ(truth.solution.has_value(), small.solution.has_value());
+    if (truth.solution) {
+      EXPECT_EQ(to_string(truth.cost), to_string(small.cost));
+      const Evaluation e = evaluate(n, reduction.lifted(*small.solution)), lowered = evaluate(reduced, reduction.lowered(*truth.solution));
+      EXPECT_TRUE(e.feasible && e.cost == truth.cost);
+      EXPECT_TRUE(lowered.feasible && lowered.cost == truth.cost);
+    }
+    const LeafJudge judge(n), judge_of_reduced(reduced, judge.most());
+    for (int i = 0; i < 3; ++i) {
+      const Certificate::Leaf leaf = random_leaf(rng, reduced);
+      EXPECT_EQ(judge_of_reduced.bound(leaf), judge.bound(reduction.lifted(leaf)));
+    }
+    const auto plan = plan_elimination(reduced, 1 << 20);
+    ASSERT_TRUE(plan);
+    const auto found = eliminate(reduced, *plan);
+    ASSERT_TRUE(found);
+    Network free = n;
+    free.limit.reset();
+    const BruteForce least = n.limit ? brute_force(free) : truth;
+    ASSERT_EQ(found->solution.has_value(), least.solution.has_value());
+    if (least.solution && !n.limit) {
+      EXPECT_EQ(to_string(found->cost), to_string(least.cost));
+      EXPECT_EQ(evaluate(n, reduction.lifted(*found->solution)).cost, least.cost);
+    }
+    EXPECT_FALSE(plan_elimination(n, 8));
+    expect_solved(n, "whole");
+    Options without_proof;
+    without_proof.certify = false;
+    const Result r = solve(n, without_proof);
+    EXPECT_EQ(r.status, truth.solution ? Status::kOptimal : Status::kInfeasible);
+    if (truth.solution) {
+      EXPECT_TRUE(r.solution && r.cost == truth.cost && r.bound == truth.cost);
+    }
+    if (!r.certificate.leaves.empty()) check(n, r.certificate);
+    eliminated += r.counters.contains("eliminated");
+    whole += static_cast<int>(r.counters.at("reduced_variables")) == n.variables();
+    if (HasFailure()) return;
+  }
+  RecordProperty("eliminated", eliminated);
+  for (const auto& [rule, times] : fired) RecordProperty(rule, times);
+  for (const char* rule : {"fixed", "degree_one", "degree_two", "dominated"}) EXPECT_GT(fired[rule], 300) << rule;
+  EXPECT_GT(eliminated, 150);
+  EXPECT_GT(whole, 30);
 }
 
 // One table for two pairs of different shapes.
