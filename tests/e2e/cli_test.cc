@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 #include <thread>
 
@@ -640,6 +641,40 @@ TEST(CliTrain, InterruptedLeavesTraceAndLog) {
   const int events = acts_in(trace);
   EXPECT_GT(events, 100);
   EXPECT_EQ(read_safetensors(weights).size(), 8u);
+}
+
+// Every two of `variables` differ, in a problem of the public format; so many values each, with costs that make the best hard to prove.
+std::string all_different(int variables, int values) {
+  Json costs = Json::array(), usages = Json::array(), pairs = Json::array(), tables = Json::array();
+  int64_t next = 1;
+  auto cost = [&] { return (next = next * 48271 % 2147483647) % 1000; };
+  for (int v = 0; v < variables; ++v) {
+    usages.push_back(std::vector<int>(values, 0));
+    costs.push_back(std::vector<int>(values, 0));
+    for (int w = v + 1; w < variables; ++w) {
+      pairs.push_back({v, w});
+      tables.push_back(Json::array());
+      for (int k = 0; k < values * values; ++k) tables.back().push_back(k % (values + 1) == 0 ? 1'000'000'000'000'000'000 : cost());
+    }
+  }
+  return Json{{"problem", {{"nodes", {{"intervals", std::vector<std::vector<int>>(variables, {0, 0})}, {"costs", costs}, {"usages", usages}}},
+                           {"edges", {{"nodes", pairs}, {"costs", tables}}}}}}.dump();
+}
+
+TEST(CliSolve, InterruptedKeepsTheBest) {
+  auto interrupted = [](const std::string& problem, const std::string& until) {
+    const Child child = start({"solve", problem});
+    for (int i = 0; i < 1200 && !std::regex_search(contents(child.err_file), std::regex(until)); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(kill(child.pid, SIGINT), 0);
+    return finish(child);
+  };
+  Outcome o = interrupted(put("pigeons.json", all_different(14, 13)), "cost -");
+  EXPECT_EQ(o.code, 130) << o.err;
+  EXPECT_TRUE(o.out.ends_with("\n[]\n")) << o.out;
+  o = interrupted(put("all_different.json", all_different(14, 14)), "cost [0-9]");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("feasible after"), std::string::npos) << o.out;
+  EXPECT_EQ(o.out.find("[]"), std::string::npos) << o.out;
 }
 
 TEST(CliRun, OutputsAreTheModels) {

@@ -1,0 +1,222 @@
+// The joint solver beside elimination alone, CBC on the usual integer program, and toulbar2, on the same cost networks in one run.
+//
+//   partita_search_bench [--limit SECONDS] PROBLEM.json[.gz].. FAMILY:SIZE:VALUES:SEED[:limited]..
+//
+// Each is given the limit to prove an optimum. The programs `cbc` and `toulbar2` are run on files; one that is not installed is a dash.
+// toulbar2 has no memory limit to keep, so it is asked only where there is none.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+
+#include "partita/base/error.h"
+#include "partita/network/problem.h"
+#include "partita/network/testing/random_networks.h"
+#include "partita/solver/eliminate.h"
+#include "partita/solver/model.h"
+#include "partita/solver/solver.h"
+
+namespace partita::solver {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+struct Outcome {
+  double seconds = 0;
+  bool asked = true, proved = false;
+  std::string cost;  // of what is proved
+};
+
+// Tables over pairs and single variables, those over the same ones summed up; files are written from it.
+struct Pairwise {
+  std::vector<Table> unary;
+  std::map<std::pair<int, int>, Table> pairs;  // [first][second]
+};
+
+std::optional<Pairwise> pairwise(const Network& n) {
+  Pairwise p{n.costs, {}};
+  for (const Network::Edge& e : n.edges) {
+    if (e.variables.size() != 2 || e.variables[0] == e.variables[1]) return std::nullopt;
+    const auto [a, b] = std::minmax(e.variables[0], e.variables[1]);
+    const size_t rows = n.costs[a].size(), columns = n.costs[b].size();
+    Table& t = p.pairs.try_emplace({a, b}, Table(rows * columns, 0)).first->second;
+    for (size_t x = 0; x < rows; ++x)
+      for (size_t y = 0; y < columns; ++y) {
+        const int64_t cost = (*e.table)[e.variables[0] == a ? x * columns + y : y * rows + x];
+        int64_t& to = t[x * columns + y];
+        to = to >= kForbidden || cost >= kForbidden ? kForbidden : to + cost;
+      }
+  }
+  return p;
+}
+
+// The 0/1 program with a variable per value and per pair of values: a pair's variables sum to those of its ends; a row per time of memory.
+void write_lp(const Network& n, const Pairwise& p, const std::string& path) {
+  std::ofstream out(path);
+  std::string rows, zeros, binaries;
+  out << "Minimize\nobj:";
+  auto term = [&](int64_t cost, const std::string& name) {
+    if (cost >= kForbidden) zeros += name + " = 0\n";
+    else if (cost != 0) out << fmt::format(" {}{} {}\n", cost < 0 ? "" : "+", cost, name);
+  };
+  for (int v = 0; v < n.variables(); ++v) {
+    rows += " ";
+    for (int x = 0; x < n.domain(v); ++x) {
+      const std::string name = fmt::format("x{}_{}", v, x);
+      term(p.unary[v][x], name);
+      rows += " + " + name;
+      binaries += name + "\n";
+    }
+    rows += " = 1\n";
+  }
+  int number = 0;
+  for (const auto& [ends, table] : p.pairs) {
+    const auto [a, b] = ends;
+    auto name = [&](int x, int y) { return fmt::format("y{}_{}_{}", number, x, y); };
+    for (int x = 0; x < n.domain(a); ++x) {
+      for (int y = 0; y < n.domain(b); ++y) {
+        term(table[static_cast<size_t>(x) * n.costs[b].size() + y], name(x, y));
+        rows += " + " + name(x, y);
+      }
+      rows += fmt::format(" - x{}_{} = 0\n", a, x);
+    }
+    for (int y = 0; y < n.domain(b); ++y) {
+      for (int x = 0; x < n.domain(a); ++x) rows += " + " + name(x, y);
+      rows += fmt::format(" - x{}_{} = 0\n", b, y);
+    }
+    ++number;
+  }
+  for (int64_t t : kept_times(n)) {
+    for (const Network::Use& u : n.uses)
+      if (u.lower <= t && t < u.upper)
+        for (size_t x = 0; x < u.amounts.size(); ++x)
+          if (u.amounts[x] > 0) rows += fmt::format(" + {} x{}_{}\n", u.amounts[x], u.variable, x);
+    rows += fmt::format(" <= {}\n", *n.limit);
+  }
+  out << "Subject To\n" << rows << "Bounds\n" << zeros << "Binary\n" << binaries << "End\n";
+}
+
+// toulbar2's format of weighted constraint problems: natural costs, from `top` on forbidden. Returns what was taken off all costs.
+Wide write_wcsp(const Network& n, const Pairwise& p, const std::string& path) {
+  std::ofstream out(path);
+  size_t widest = 0;
+  Wide taken = 0, top = 1;
+  auto least = [](const Table& t) { return std::min(int64_t{0}, *std::min_element(t.begin(), t.end())); };
+  auto span = [&](const Table& t) {
+    int64_t most = 0;
+    for (int64_t c : t)
+      if (c < kForbidden) most = std::max(most, c);
+    return most - least(t);
+  };
+  for (const Table& t : p.unary) widest = std::max(widest, t.size()), top += span(t), taken += least(t);
+  for (const auto& [ends, t] : p.pairs) top += span(t), taken += least(t);
+  out << fmt::format("problem {} {} {} {}\n", n.variables(), widest, n.variables() + p.pairs.size(), to_string(top));
+  for (int v = 0; v < n.variables(); ++v) out << n.domain(v) << ' ';
+  auto cost = [&](const Table& t, size_t i) { return t[i] >= kForbidden ? to_string(top) : std::to_string(t[i] - least(t)); };
+  for (int v = 0; v < n.variables(); ++v) {
+    out << fmt::format("\n1 {} 0 {}\n", v, n.domain(v));
+    for (int x = 0; x < n.domain(v); ++x) out << x << ' ' << cost(p.unary[v], x) << '\n';
+  }
+  for (const auto& [ends, t] : p.pairs) {
+    out << fmt::format("2 {} {} 0 {}\n", ends.first, ends.second, t.size());
+    for (size_t i = 0; i < t.size(); ++i) out << fmt::format("{} {} {}\n", i / n.costs[ends.second].size(), i % n.costs[ends.second].size(), cost(t, i));
+  }
+  return taken;
+}
+
+// What a program prints; its time counts, not that of writing its file.
+Outcome run(const std::string& program, const std::string& words, double limit, const std::regex& proof) {
+  Outcome o;
+  if (std::system(("command -v " + program + " >/dev/null").c_str()) != 0) return {0, false, false, ""};
+  const auto start = Clock::now();
+  FILE* pipe = popen(fmt::format("timeout {} {} {} 2>&1", limit + 5, program, words).c_str(), "r");
+  std::string text;
+  char piece[4096];
+  while (size_t got = std::fread(piece, 1, sizeof piece, pipe)) text.append(piece, got);
+  pclose(pipe);
+  o.seconds = since(start);
+  std::smatch match;
+  o.proved = std::regex_search(text, match, proof);
+  if (o.proved) o.cost = match[1];
+  return o;
+}
+
+Outcome joint(const Network& n, double limit) {
+  const auto start = Clock::now();
+  Options options;
+  options.deadline = start + std::chrono::milliseconds(static_cast<int64_t>(1000 * limit));
+  const Result r = solve(n, options);
+  return {since(start), true, r.certificate.bound && r.solution && *r.certificate.bound == r.cost, to_string(r.cost)};
+}
+
+Outcome elimination(const Network& n, double limit) {
+  const auto start = Clock::now();
+  const auto plan = plan_elimination(n, int64_t{2} << 30);
+  if (!plan) return {0, false, false, ""};
+  const auto found = eliminate(n, *plan, [&] { return since(start) > limit; });
+  if (found && !(found->solution && evaluate(n, *found->solution).feasible)) return {0, false, false, ""};  // it leaves the limit aside
+  return {since(start), true, found.has_value(), found ? to_string(found->cost) : ""};
+}
+
+// Their seconds, and how many times ours that is; what was not proved in time took at least as long.
+std::string beside(const Outcome& other, const Outcome& ours) {
+  if (!other.asked) return fmt::format("{:>22}", "-");
+  const bool bound = !other.proved;
+  return fmt::format("{:>10} {:>11}", fmt::format("{}{:.3f}", bound ? ">" : "", other.seconds), ours.proved ? fmt::format("{}{:.1f}x", bound ? ">" : "", other.seconds / ours.seconds) : "-");
+}
+
+// A problem file, or FAMILY:SIZE:VALUES:SEED[:limited].
+Network network_of(const std::string& word) {
+  std::smatch m;
+  if (!std::regex_match(word, m, std::regex("([a-z-]+):(\\d+):(\\d+):(\\d+)(:limited)?"))) return read_problem(word);
+  for (Family f : kFamilies)
+    if (std::regex_replace(std::string(name_of(f)), std::regex(" "), "-") == m[1])
+      return random_network({f, std::stoi(m[2]), std::stoi(m[3]), 0, 1'000'000, m[5].matched}, std::stoull(m[4]));
+  fail("{}: no such family of networks", word);
+}
+
+void compare(const std::string& word, double limit) {
+  const Network n = network_of(word);
+  const Outcome ours = joint(n, limit), eliminated = elimination(n, limit);
+  Outcome cbc{0, false, false, ""}, toulbar2 = cbc;
+  if (const auto p = pairwise(n)) {
+    const std::string lp = "search_bench.lp", wcsp = "search_bench.wcsp";
+    write_lp(n, *p, lp);
+    cbc = run("cbc", fmt::format("{} ratio 0 allow 0 sec {} solve", lp, limit), limit, std::regex("Optimal solution found[^]*?Objective value: +(-?[0-9.]+)"));
+    std::filesystem::remove(lp);
+    if (kept_times(n).empty()) {
+      const Wide taken = write_wcsp(n, *p, wcsp);
+      toulbar2 = run("toulbar2", fmt::format("{} -timer={:.0f}", wcsp, limit), limit, std::regex("Optimum: (\\d+)"));
+      if (toulbar2.proved) toulbar2.cost = to_string(*parse_wide(toulbar2.cost) + taken);
+      std::filesystem::remove(wcsp);
+    }
+  }
+  fmt::print("{:<28}{:>10} {} {} {}\n", std::filesystem::path(word).filename().string(), fmt::format("{}{:.3f}", ours.proved ? "" : ">", ours.seconds), beside(eliminated, ours),
+             beside(cbc, ours), beside(toulbar2, ours));
+  for (const Outcome* o : std::initializer_list<const Outcome*>{&eliminated, &cbc, &toulbar2})
+    if (const double mine = ours.proved && o->proved ? std::stod(ours.cost) : 0, theirs = mine != 0 ? std::stod(o->cost) : 0; std::abs(mine - theirs) > 1e-6 * std::abs(mine))
+      fail("{}: optima of {} and {}", word, ours.cost, o->cost);
+  std::fflush(stdout);
+}
+
+}  // namespace
+}  // namespace partita::solver
+
+int main(int argc, char** argv) try {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  double limit = 600;
+  if (words.size() > 1 && words[0] == "--limit") {
+    limit = std::stod(words[1]);
+    words.erase(words.begin(), words.begin() + 2);
+  }
+  fmt::print("seconds, and times the joint solver's; limit {} s\n{:<28}{:>10} {:>22} {:>22} {:>22}\n", limit, "network", "joint", "elimination alone", "CBC", "toulbar2");
+  for (const std::string& word : words) partita::solver::compare(word, limit);
+} catch (const std::exception& e) {
+  fmt::print(stderr, "{}\n", e.what());
+  return 1;
+}
