@@ -27,6 +27,28 @@ std::vector<int> nearly_square(int n) {
   return {n / inner, inner};
 }
 
+// What conversions between some layouts of a list move.
+class ConversionBytes {
+ public:
+  // From each of `from` to each of `to`, places in the list, in any order and any number of times.
+  ConversionBytes(Converter& converter, const std::vector<Layout>& layouts, const std::vector<int>& from, const std::vector<int>& to, int64_t element) {
+    const std::set<int> rows(from.begin(), from.end()), columns(to.begin(), to.end());
+    row_ = column_ = std::vector<size_t>(layouts.size(), 0);
+    size_t next = 0;
+    for (int r : rows) row_[r] = next++;
+    next = 0;
+    for (int c : columns) column_[c] = next++;
+    columns_ = next;
+    bytes_ = converter.table(layouts, {rows.begin(), rows.end()}, {columns.begin(), columns.end()}, element);
+  }
+  int64_t operator()(int from, int to) const { return bytes_[row_[from] * columns_ + column_[to]]; }
+
+ private:
+  std::vector<size_t> row_, column_;
+  size_t columns_ = 0;
+  std::vector<int64_t> bytes_;
+};
+
 // One who reads a tensor: an op's operands, all that read it.
 struct ReadingOp {
   OpId op;
@@ -171,12 +193,13 @@ class Builder {
       std::vector<int> from;
       for (const OpLayouts& l : made->layouts) from.push_back(place(l.results[result], layouts));
       std::vector<std::vector<int>> needs = needs_of(*reads, reader.operands, layouts);
+      const ConversionBytes bytes(converter_, layouts, from, joined(needs), element(id));
       Table table;
       for (int f : from)
         for (const std::vector<int>& need : needs) {
-          int64_t bytes = 0;
-          for (int n : need) bytes += n == f ? 0 : converter_.bytes(layouts[f], layouts[n], element(id));
-          table.push_back(bytes);
+          int64_t sum = 0;
+          for (int n : need) sum += bytes(f, n);
+          table.push_back(sum);
         }
       found->second = std::make_shared<const Table>(std::move(table));
     }
@@ -200,6 +223,12 @@ class Builder {
       needs.emplace_back(mine.begin(), mine.end());
     }
     return needs;
+  }
+
+  static std::vector<int> joined(const std::vector<std::vector<int>>& lists) {
+    std::vector<int> all;
+    for (const std::vector<int>& l : lists) all.insert(all.end(), l.begin(), l.end());
+    return all;
   }
 
   // What a tensor's variable and its tables depend on.
@@ -281,12 +310,15 @@ class Builder {
     }
     KnownTensor known;
     known.counted_above = list_values(*space, homes, wanted_together(needs), kind);
-    const std::vector<std::vector<int64_t>> bytes = conversion_table(*space, needs, kind.element);
+    std::vector<int> wanted;
+    for (const auto& per_value : needs)
+      for (int n : joined(per_value)) wanted.push_back(n);
+    const ConversionBytes bytes(converter_, layouts, homes, wanted, kind.element);
 
     Table cost;
     for (const TensorSpace::Value& v : space->values) {
       int64_t sum = 0;
-      for (int a : v.also) sum += bytes[v.home][a];
+      for (int a : v.also) sum += bytes(v.home, a);
       cost.push_back(sum);
     }
     known.cost = std::make_shared<const Table>(std::move(cost));
@@ -298,7 +330,7 @@ class Builder {
         for (const std::vector<int>& need : per_value) {
           int64_t sum = 0;
           for (int n : need)
-            if (n != v.home && !std::binary_search(v.also.begin(), v.also.end(), n)) sum += bytes[v.home][n];
+            if (!std::binary_search(v.also.begin(), v.also.end(), n)) sum += bytes(v.home, n);
           table.push_back(sum);
         }
       known.to_reader.push_back(std::make_shared<const Table>(std::move(table)));
@@ -355,31 +387,17 @@ class Builder {
     return false;
   }
 
-  // Bytes from each home to each layout that is wanted; elsewhere 0.
-  std::vector<std::vector<int64_t>> conversion_table(const TensorSpace& space, const std::vector<std::vector<std::vector<int>>>& needs, int64_t element) {
-    std::set<int> homes, wanted;
-    for (const TensorSpace::Value& v : space.values) homes.insert(v.home);
-    for (const auto& per_value : needs)
-      for (const std::vector<int>& need : per_value) wanted.insert(need.begin(), need.end());
-    std::vector<std::vector<int64_t>> bytes(space.layouts.size(), std::vector<int64_t>(space.layouts.size(), 0));
-    for (int h : homes)
-      for (int w : wanted)
-        if (h != w) bytes[h][w] = converter_.bytes(space.layouts[h], space.layouts[w], element);
-    return bytes;
-  }
-
   // From what each value of the op that makes it leaves to each home. A home without a name is only where the producer leaves it.
   std::shared_ptr<const Table> arrival_table(const TensorSpace& space, int64_t element, const std::vector<int>& made) {
     std::vector<bool> named;
     for (const Layout& l : space.layouts) named.push_back(!l.is_partial() && name_of(l).has_value());
-    std::map<std::pair<int, int>, int64_t> known;
+    std::vector<int> homes;
+    for (const TensorSpace::Value& v : space.values)
+      if (named[v.home]) homes.push_back(v.home);
+    const ConversionBytes bytes(converter_, space.layouts, made, homes, element);
     Table table;
     for (const TensorSpace::Value& v : space.values)
-      for (int m : made) {
-        auto [found, fresh] = known.try_emplace({m, v.home}, 0);
-        if (fresh && m != v.home) found->second = named[v.home] ? converter_.bytes(space.layouts[m], space.layouts[v.home], element) : kForbidden;
-        table.push_back(found->second);
-      }
+      for (int m : made) table.push_back(m == v.home ? 0 : named[v.home] ? bytes(m, v.home) : kForbidden);
     return std::make_shared<const Table>(std::move(table));
   }
 

@@ -1,7 +1,9 @@
 #include "partita/sharding/boxing.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
+#include <map>
 #include <tuple>
 
 #include "partita/base/error.h"
@@ -254,9 +256,86 @@ struct Fetcher {
   }
 };
 
+constexpr int kMaskBits = 64;
+
+// What Fetcher::to_partial() moves, over one factoring, counted cell by cell of the grid that the boxes' ends make: per cell and member
+// what the member of the target's groups lacks that lacks least. Meshes of at most kMaskBits positions.
+class ElementsIntoParts {
+ public:
+  ElementsIntoParts(const Layout& from, const Layout& to) : members_(member_count(from)), from_member_(members_, 0), to_member_(member_count(to), 0) {
+    whole_first_ = in_parts(from) && from.reducer() != to.reducer();
+    uint64_t have = 0, want = 0;  // by position of the target
+    const int positions = to.mesh.positions();
+    std::vector<int> local;
+    for (int t = 0; t < positions; ++t) {
+      const uint64_t bit = uint64_t{1} << t;
+      local.push_back(from.mesh.position_of(to.mesh.devices[t]));
+      if (!is_empty(to.boxes[t])) want |= bit;
+      to_member_[member_of(to, t)] |= bit;
+      if (local[t] < 0) continue;
+      from_member_[member_of(from, local[t])] |= bit;
+      if (!is_empty(from.boxes[local[t]])) have |= bit;
+    }
+    axes_.resize(to.boxes[0].size());
+    for (size_t f = 0; f < axes_.size(); ++f) {
+      std::vector<int64_t> ends;
+      for (int t = 0; t < positions; ++t) {
+        ends.insert(ends.end(), {to.boxes[t][f].lo, to.boxes[t][f].hi});
+        if (local[t] >= 0) ends.insert(ends.end(), {from.boxes[local[t]][f].lo, from.boxes[local[t]][f].hi});
+      }
+      std::sort(ends.begin(), ends.end());
+      ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+      for (size_t e = 0; e + 1 < ends.size(); ++e) {
+        const Interval range{ends[e], ends[e + 1]};
+        Segment segment{range.size(), 0, 0};
+        for (int t = 0; t < positions; ++t) {
+          const uint64_t bit = uint64_t{1} << t;
+          if (to.boxes[t][f].contains(range)) segment.want |= bit;
+          if (local[t] >= 0 && from.boxes[local[t]][f].contains(range)) segment.have |= bit;
+        }
+        axes_[f].push_back(segment);
+      }
+    }
+    add(0, 1, have, want);
+  }
+  int64_t count() const { return sum_; }
+
+ private:
+  struct Segment {
+    int64_t size;
+    uint64_t have, want;
+  };
+
+  void add(size_t axis, int64_t volume, uint64_t have, uint64_t want) {
+    if (want == 0) return;
+    if (axis < axes_.size()) {
+      for (const Segment& s : axes_[axis]) add(axis + 1, volume * s.size, have & s.have, want & s.want);
+      return;
+    }
+    for (int m = 0; m < members_; m += whole_first_ ? members_ : 1) {
+      int64_t least = kUnreachable;
+      for (const uint64_t group : to_member_) {
+        const int64_t all = std::popcount(want & group);
+        least = std::min(least, whole_first_ ? members_ * all - std::popcount(want & group & have) : all - std::popcount(want & group & have & from_member_[m]));
+      }
+      sum_ += least * volume;
+    }
+  }
+
+  int members_;
+  bool whole_first_ = false;
+  std::vector<uint64_t> from_member_, to_member_;  // positions of the target: whose own device has, and who is, each member
+  std::vector<std::vector<Segment>> axes_;
+  int64_t sum_ = 0;
+};
+
 // Elements that a fetch moves; without pieces where no part of the answer depends on them.
 int64_t fetch_elements(const Layout& from, const Layout& to, const Cluster& cluster) {
-  if (in_parts(to) || from.radices != to.radices) return Fetcher(from, to, cluster).moved;
+  if (from.radices != to.radices) return Fetcher(from, to, cluster).moved;
+  if (in_parts(to)) {
+    const bool few = from.mesh.positions() <= kMaskBits && to.mesh.positions() <= kMaskBits;
+    return few ? ElementsIntoParts(from, to).count() : Fetcher(from, to, cluster).moved;
+  }
   int64_t members = member_count(from), moved = 0;
   bool same_devices = from.mesh.devices == to.mesh.devices;
   for (int t = 0; t < to.mesh.positions(); ++t) {
@@ -645,57 +724,234 @@ int64_t conversion_bytes(const Layout& from, const Layout& to, int64_t element_b
   return conversion_elements(from, to, cluster) * element_bytes;
 }
 
-// Where a named partial layout can get to by steps on its mesh, and for how many elements: what cheapest_path() finds its way
-// through, worked out once for all ends.
-struct Converter::Reach {
-  std::vector<Named> nodes;       // nearest first
-  std::vector<int64_t> elements;  // to each
-
-  Reach(const Named& from, const Layout* to, const Cluster& cluster) {
-    std::vector<Named> all = {from};
-    for (Named& n : named_layouts(from.layout, to)) all.push_back(std::move(n));
-    std::vector<int64_t> cost(all.size(), kUnreachable);
-    std::vector<bool> done(all.size(), false);
-    cost[0] = 0;
-    for (;;) {
-      size_t u = all.size();
-      for (size_t i = 0; i < all.size(); ++i)
-        if (!done[i] && cost[i] != kUnreachable && (u == all.size() || cost[i] < cost[u])) u = i;
-      if (u == all.size()) return;
-      done[u] = true;
-      nodes.push_back(all[u]);
-      elements.push_back(cost[u]);
-      if (!in_parts(all[u].layout)) continue;
-      for (size_t v = 0; v < all.size(); ++v) {
-        if (done[v]) continue;
-        const Cost step = edge(all[u], all[v], cluster);
-        if (step.elements != kUnreachable) cost[v] = std::min(cost[v], cost[u] + step.elements);
-      }
+// The named layouts of one mesh over one factoring, and what the steps between them move: what cheapest_path() finds its way through,
+// worked out once for all ends, each step when it is first asked for.
+class Converter::Ways {
+ public:
+  // Of `partial`: the mesh, the factoring and the reducer.
+  Ways(const Layout& partial, const Cluster& cluster) : cluster_(&cluster) {
+    Layout anywhere = partial;
+    for (size_t a = 0; a < anywhere.kinds.size(); ++a) anywhere.kinds[a] = partial.reducer();
+    nodes_ = named_layouts(anywhere, nullptr);
+    edges_.resize(nodes_.size());
+    for (const Named& n : nodes_) {
+      uint64_t axes = 0;
+      for (size_t a = 0; a < n.name->size(); ++a)
+        if ((*n.name)[a].kind == Sbp::Kind::kPartial) axes |= uint64_t{1} << a;
+      partial_axes_.push_back(axes);
     }
   }
+
+  // Where a partial layout gets to by steps: first over the named layouts that are partial on some of `axes` only.
+  struct Reach {
+    Named start;
+    std::vector<std::pair<int64_t, int>> nodes;  // elements, and the node; nearest first. Node -1 is `start`, -2 `whole`
+    Named whole;                                 // start without a name: made whole where it is
+  };
+
+  const Reach& reach(const std::string& key, const Named& from, uint64_t axes) {
+    std::unique_ptr<Reach>& reach = reaches_[{key, axes}];
+    if (!reach) reach = std::make_unique<Reach>(from_start(from, axes));
+    return *reach;
+  }
+
+  // The fewest elements from a start to `to`, whose key it is.
+  int64_t fewest(const Reach& reach, const std::string& key, const Named& to) {
+    std::vector<int64_t>& last = ends_[key];
+    last.resize(nodes_.size(), kUnknown);
+    int64_t best = kUnreachable;
+    for (const auto& [elements, node] : reach.nodes) {
+      if (elements >= best) break;
+      int64_t rest = node < 0 ? straight(node == -1 ? reach.start : reach.whole, to) : last[node];
+      if (rest == kUnknown) rest = last[node] = straight(nodes_[node], to);
+      if (rest != kUnreachable) best = std::min(best, elements + rest);
+    }
+    return best;
+  }
+
+ private:
+  static constexpr int64_t kUnknown = -1;
+
+  int64_t straight(const Named& from, const Named& to) const { return same_placement(from.layout, to.layout) ? 0 : direct_elements(from, to, *cluster_); }
+
+  int64_t step(int from, int to) {
+    std::vector<int64_t>& row = edges_[from];
+    row.resize(nodes_.size(), kUnknown);
+    if (row[to] == kUnknown) row[to] = edge(nodes_[from], nodes_[to], *cluster_).elements;
+    return row[to];
+  }
+
+  Reach from_start(const Named& from, uint64_t axes) {
+    Reach reach{from, {}, {}};
+    if (!from.name) {
+      reach.whole = from;
+      for (tdl::Kind& k : reach.whole.layout.kinds) k.reset();
+    }
+    const size_t n = nodes_.size();
+    std::vector<int64_t> cost(n + 1, kUnreachable);  // the last: whole
+    std::vector<bool> done(n + 1, false);
+    for (size_t v = 0; v < n; ++v)
+      if (!(partial_axes_[v] & ~axes)) cost[v] = edge(from, nodes_[v], *cluster_).elements;
+    reach.nodes.push_back({0, -1});
+    if (!from.name) cost[n] = edge(from, reach.whole, *cluster_).elements;
+    for (;;) {  // Dijkstra's algorithm
+      size_t u = n + 1;
+      for (size_t i = 0; i <= n; ++i)
+        if (!done[i] && cost[i] != kUnreachable && (u > n || cost[i] < cost[u])) u = i;
+      if (u > n) return reach;
+      done[u] = true;
+      reach.nodes.push_back({cost[u], u < n ? static_cast<int>(u) : -2});
+      if (u == n || !in_parts(nodes_[u].layout)) continue;
+      for (size_t v = 0; v < n; ++v) {
+        if (done[v] || (partial_axes_[v] & ~axes)) continue;
+        if (const int64_t more = step(static_cast<int>(u), static_cast<int>(v)); more != kUnreachable) cost[v] = std::min(cost[v], cost[u] + more);
+      }
+      if (from.name || done[n]) continue;
+      if (const int64_t more = edge(nodes_[u], reach.whole, *cluster_).elements; more != kUnreachable) cost[n] = std::min(cost[n], cost[u] + more);
+    }
+  }
+
+  const Cluster* cluster_;
+  std::vector<Named> nodes_;
+  std::vector<uint64_t> partial_axes_;               // by node: bits, the mesh axes on which it is partial
+  std::vector<std::vector<int64_t>> edges_;          // elements; rows and entries as they are asked for
+  std::unordered_map<std::string, std::vector<int64_t>> ends_;  // by an end's key: elements from each node straight there
+  std::map<std::pair<std::string, uint64_t>, std::unique_ptr<Reach>> reaches_;
 };
+
+namespace {
+
+std::string key_of(const Layout& l) {
+  std::string key;
+  append_key(key, l);
+  return key;
+}
+
+// Makes every axis as short as the mesh has positions where that divides it, and all boxes' ends on it: whatever a conversion between
+// these layouts cuts, it cuts evenly there, so that what it moves is as many times less as the product of what was divided by: returned.
+int64_t shorten(std::vector<Layout>& layouts) {
+  const std::vector<Shape> radices = layouts[0].radices;
+  const int64_t positions = layouts[0].mesh.positions();
+  int64_t product = 1;
+  size_t f = 0;
+  for (size_t a = 0; a < radices.size(); ++a)
+    for (size_t s = 0; s < radices[a].size(); ++s, ++f) {
+      const int64_t part = radices[a][s] / positions;
+      if (part < 2 || radices[a][s] % positions != 0) continue;
+      auto even = [&](const Box& b) { return b[f].lo % part == 0 && b[f].hi % part == 0; };
+      if (!std::all_of(layouts.begin(), layouts.end(), [&](const Layout& l) { return std::all_of(l.boxes.begin(), l.boxes.end(), even); })) continue;
+      product *= part;
+      for (Layout& l : layouts) {
+        l.radices[a][s] = positions;
+        for (Box& b : l.boxes) b[f] = {b[f].lo / part, b[f].hi / part};
+      }
+    }
+  return product;
+}
+
+// Of layouts of whole values on one mesh and over one factoring: elements that each position lacks of one and has of another, all
+// together. Equal intervals of all positions along an axis are looked at once.
+class Overlaps {
+ public:
+  explicit Overlaps(const std::vector<Layout>& layouts) : positions_(static_cast<size_t>(layouts[0].mesh.positions())), axes_(layouts[0].boxes[0].size()) {
+    for (const Layout& l : layouts) {
+      int64_t sum = 0;
+      for (const Box& b : l.boxes) sum += volume(b);
+      volume_.push_back(sum);
+      rows_.emplace_back();
+    }
+    for (size_t f = 0; f < axes_.size(); ++f) {
+      std::map<std::vector<std::pair<int64_t, int64_t>>, int> known;
+      std::vector<std::vector<Interval>> distinct;
+      for (size_t l = 0; l < layouts.size(); ++l) {
+        std::vector<std::pair<int64_t, int64_t>> key;
+        std::vector<Interval> along;
+        for (const Box& b : layouts[l].boxes) key.emplace_back(b[f].lo, b[f].hi), along.push_back(b[f]);
+        auto [found, fresh] = known.try_emplace(std::move(key), static_cast<int>(distinct.size()));
+        if (fresh) distinct.push_back(std::move(along));
+        rows_[l].push_back(found->second);
+      }
+      axes_[f].count = distinct.size();
+      for (const auto& a : distinct)
+        for (const auto& b : distinct)
+          for (size_t p = 0; p < positions_; ++p) axes_[f].sizes.push_back(intersect(a[p], b[p]).size());
+    }
+  }
+
+  int64_t missing(int from, int to) const {
+    common_.assign(positions_, 1);
+    for (size_t f = 0; f < axes_.size(); ++f) {
+      const int64_t* sizes = &axes_[f].sizes[(static_cast<size_t>(rows_[from][f]) * axes_[f].count + static_cast<size_t>(rows_[to][f])) * positions_];
+      for (size_t p = 0; p < positions_; ++p) common_[p] *= sizes[p];
+    }
+    int64_t moved = volume_[to];
+    for (int64_t c : common_) moved -= c;
+    return moved;
+  }
+
+ private:
+  struct AxisSizes {
+    size_t count = 0;            // of different intervals of all positions
+    std::vector<int64_t> sizes;  // [one][other][position]: of what they have in common
+  };
+  size_t positions_;
+  std::vector<AxisSizes> axes_;
+  std::vector<std::vector<int>> rows_;  // [layout][axis]
+  std::vector<int64_t> volume_;         // of all positions
+  mutable std::vector<int64_t> common_;  // by position
+};
+
+}  // namespace
 
 Converter::Converter(const Cluster& cluster) : cluster_(&cluster) {}
 Converter::~Converter() = default;
 
-int64_t Converter::elements_from_parts(const Layout& from, const Layout& to) {
-  const Named start{from, name_of(from)};
-  if (!start.name) return conversion_elements(from, to, *cluster_);
-  if (in_place(from, to)) return 0;
-  std::string key;
-  append_key(key, from);
-  if (in_parts(to) && to.reducer() == from.reducer())
-    for (const tdl::Kind& kind : to.kinds) key += kind ? 'P' : '-';
-  std::unique_ptr<Reach>& reach = reaches_[key];
-  if (!reach) reach = std::make_unique<Reach>(start, &to, *cluster_);
-  const Named end{to, name_of(to)};
-  int64_t best = kUnreachable;
-  for (size_t i = 0; i < reach->nodes.size() && reach->elements[i] < best; ++i) {
-    const Named& last = reach->nodes[i];
-    const int64_t rest = same_placement(last.layout, to) ? 0 : direct_elements(last, end, *cluster_);
-    if (rest != kUnreachable) best = std::min(best, reach->elements[i] + rest);
+Converter::Ways& Converter::ways_of(const Layout& partial) {
+  std::unique_ptr<Ways>& ways = ways_[key_of({partial.mesh, partial.radices, {}, std::vector<tdl::Kind>(partial.kinds.size(), partial.reducer())})];
+  if (!ways) ways = std::make_unique<Ways>(partial, *cluster_);
+  return *ways;
+}
+
+std::vector<int64_t> Converter::table(const std::vector<Layout>& layouts, const std::vector<int>& from, const std::vector<int>& to, int64_t element_bytes) {
+  std::vector<int64_t> out;
+  if (from.empty() || to.empty()) return out;
+  const bool alike = std::all_of(layouts.begin(), layouts.end(), [&](const Layout& l) { return l.radices == layouts[0].radices && l.mesh == layouts[0].mesh; });
+  if (!alike) {
+    for (int f : from)
+      for (int t : to) out.push_back(bytes(layouts[f], layouts[t], element_bytes));
+    return out;
   }
-  return best;
+  std::vector<Named> at;
+  std::vector<std::string> keys;
+  std::vector<uint64_t> axes;
+  std::vector<Layout> all = layouts;
+  const int64_t scale = shorten(all) * element_bytes;
+  const Overlaps overlaps(all);
+  const bool partials = std::any_of(all.begin(), all.end(), in_parts);
+  for (Layout& l : all) {
+    axes.push_back(0);
+    for (size_t a = 0; a < l.kinds.size(); ++a) axes.back() |= static_cast<uint64_t>(l.kinds[a].has_value()) << a;
+    if (!partials) continue;
+    keys.push_back(key_of(l));
+    auto name = name_of(l);
+    at.push_back({std::move(l), std::move(name)});
+  }
+  for (int f : from) {
+    Ways* ways = partials && in_parts(at[f].layout) ? &ways_of(at[f].layout) : nullptr;
+    for (int t : to) {
+      int64_t elements = 0;
+      if (!partials || (!ways && !in_parts(at[t].layout))) {
+        elements = overlaps.missing(f, t);
+      } else if (ways) {
+        const bool join = in_parts(at[t].layout) && at[t].layout.reducer() == at[f].layout.reducer();
+        elements = ways->fewest(ways->reach(keys[f], at[f], axes[f] | (join ? axes[t] : 0)), keys[t], at[t]);
+      } else if (member_count(at[t].layout) != at[t].layout.mesh.positions()) {  // else each keeps what it has
+        elements = direct_elements(at[f], at[t], *cluster_);
+      }
+      out.push_back(elements * scale);
+    }
+  }
+  return out;
 }
 
 const Conversion& Converter::convert(const Layout& from, const Layout& to, int64_t element_bytes) {
@@ -715,8 +971,9 @@ int64_t Converter::bytes(const Layout& from, const Layout& to, int64_t element_b
   append_key(key, to);
   auto [it, fresh] = bytes_.try_emplace(std::move(key));
   if (fresh) {
-    const bool on_one_mesh = from.radices == to.radices && from.mesh == to.mesh && from.mesh.extents.size() > 1;
-    it->second = on_one_mesh && in_parts(from) ? elements_from_parts(from, to) : conversion_elements(from, to, *cluster_);
+    auto [f, t] = over_common_radices(from, to);
+    const bool on_one_mesh = f.radices == t.radices && f.mesh == t.mesh && f.mesh.extents.size() > 1;
+    it->second = on_one_mesh && (in_parts(f) || in_parts(t)) ? table({f, t}, {0}, {1}, 1)[0] : conversion_elements(f, t, *cluster_);
   }
   return it->second * element_bytes;
 }

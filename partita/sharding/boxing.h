@@ -72,16 +72,19 @@ class Converter {
   ~Converter();
   const Conversion& convert(const Layout& from, const Layout& to, int64_t element_bytes);
   int64_t bytes(const Layout& from, const Layout& to, int64_t element_bytes);
+  // From each of `from` to each of `to`, places in `layouts`: row-major. What layouts of one mesh and one factoring have in common is
+  // looked at once for all of them, and once for all shapes that differ in nothing but how long their evenly split axes are.
+  std::vector<int64_t> table(const std::vector<Layout>& layouts, const std::vector<int>& from, const std::vector<int>& to, int64_t element_bytes);
   int64_t inner_bytes(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes);  // as below
 
  private:
-  struct Reach;
-  int64_t elements_from_parts(const Layout& from, const Layout& to);
+  class Ways;
+  Ways& ways_of(const Layout& partial);
 
   const Cluster* cluster_;
   std::unordered_map<std::string, Conversion> conversions_;
   std::unordered_map<std::string, int64_t> bytes_;  // for elements of one byte
-  std::unordered_map<std::string, std::unique_ptr<Reach>> reaches_;  // by a partial layout, and where else parts may be
+  std::unordered_map<std::string, std::unique_ptr<Ways>> ways_;  // by mesh, factoring and reducer
 };
 
 // A strategy's own inner steps, one conversion for each of derived.inner, in order: a stage made whole (all-reduce), then

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <functional>
+#include <numeric>
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
@@ -466,6 +468,34 @@ TEST(Converter, RemembersTheSameAnswers) {
     EXPECT_EQ(converter.bytes(from, to, 8), 2 * plain.bytes);
     EXPECT_EQ(converter.bytes(from, to, 1) * 4, plain.bytes);
   }
+}
+
+// Splits along two mesh axes of one tensor axis, halos and partial values included; on axes of 16 and 18 all cuts may be even.
+TEST(Converter, TablesAreWhatEachConversionMoves) {
+  constexpr uint64_t kSeed = 21;
+  std::printf("seed %d\n", static_cast<int>(kSeed));
+  Rng rng(kSeed);
+  Converter converter(machine());
+  const std::vector<std::pair<std::vector<int>, std::vector<Shape>>> cases = {
+      {{2, 2, 2}, {{16}, {5}}}, {{2, 2, 2}, {{16}, {2, 8}}}, {{2, 2, 2}, {{3}, {32}}}, {{2, 2}, {{8}, {4}}}, {{3, 2}, {{18}, {4}}}, {{3, 2}, {{12}, {6}}}, {{4}, {{8}, {7}}}};
+  for (const auto& [extents, radices] : cases)
+    for (int round = 0; round < 4; ++round) {
+      std::vector<Layout> layouts;
+      while (layouts.size() < 6) {
+        Layout drawn = random_layout(mesh_of(extents), radices, layouts.size() % 2 ? tdl::Reducer::kSum : tdl::Reducer::kMax, rng);
+        if (round < 2 || name_of(drawn)) layouts.push_back(std::move(drawn));
+      }
+      for (NdSbp sbp : {NdSbp(extents.size(), Sbp::split(0)), NdSbp(extents.size(), Sbp::broadcast()), NdSbp(extents.size(), Sbp::partial())}) {
+        sbp.back() = round % 2 ? Sbp::split(1) : sbp.back();
+        layouts.push_back(make_layout(mesh_of(extents), sbp, radices));
+      }
+      std::vector<int> all(layouts.size());
+      std::iota(all.begin(), all.end(), 0);
+      const std::vector<int64_t> table = converter.table(layouts, all, all, 4);
+      for (size_t f = 0; f < layouts.size(); ++f)
+        for (size_t t = 0; t < layouts.size(); ++t)
+          EXPECT_EQ(table[f * layouts.size() + t], convert(layouts[f], layouts[t], 4, machine()).bytes) << to_string(layouts[f]) << " -> " << to_string(layouts[t]);
+    }
 }
 
 // A softmax split on its inner index: the maximum and the sum are each made whole, one all-reduce of a row vector.
