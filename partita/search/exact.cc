@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <map>
 
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
 #include "partita/search/joint.h"
+#include "partita/search/one_cut.h"
 #include "partita/solver/solver.h"
 
 namespace partita {
@@ -15,6 +17,9 @@ namespace {
 
 constexpr int kTightenings = 12;     // how often a plan that does not fit lowers the network's limit
 constexpr int64_t kDefaultSteps = 200;  // of the solver, where no budget is given
+
+constexpr int kAxes = 2;                // of the mesh, at most, where no number is given
+constexpr int64_t kEntries = int64_t{1} << 28;  // of all edges' tables, on more than two axes
 
 // By how much the fullest compute device is over its memory; zero or less: the plan fits.
 int64_t missing_bytes(const Problem& problem, const Plan& plan) {
@@ -32,7 +37,7 @@ class Exact final : public Searcher {
     if (budget.seconds) options.deadline = start + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(*budget.seconds));
     if (budget.steps || !budget.seconds) options.max_steps = budget.steps.value_or(kDefaultSteps);
     options.seed = rng.next();
-    JointProblem joint = joint_problem(problem);
+    JointProblem joint = build(problem, options);
     const std::chrono::duration<double> built = std::chrono::steady_clock::now() - start;
 
     SearchResult result;
@@ -62,6 +67,21 @@ class Exact final : public Searcher {
   }
 
  private:
+  // On a mesh of at most the axes that are asked for: of fewer, but two, where the tables would be too large; of fewer, where half of the
+  // time that is left goes by without them.
+  static JointProblem build(const Problem& problem, const solver::Options& options) {
+    using Clock = std::chrono::steady_clock;
+    const auto chosen = problem.options.find("axes");
+    const int most = static_cast<int>(prime_factors(problem.cluster.compute_count).size());
+    for (int axes = std::clamp(chosen == problem.options.end() ? kAxes : std::stoi(chosen->second), 1, std::max(1, most)); axes > 0; --axes) {
+      JointLimits limits{.deadline = options.deadline};
+      if (axes > 2) limits.entries = kEntries;
+      if (axes > 1 && options.deadline) limits.deadline = Clock::now() + (*options.deadline - Clock::now()) / 2;
+      if (auto joint = joint_problem(problem, axes, limits)) return std::move(*joint);
+    }
+    throw Error(ExitCode::kTimeLimit, "exact: the time limit passed while the cost network was built, even on one mesh axis");
+  }
+
   static std::string nothing_fits(const JointProblem& joint) {
     solver::Network free = joint.network;
     free.limit.reset();
@@ -74,14 +94,23 @@ class Exact final : public Searcher {
   }
 
   static void describe(const JointProblem& joint, const solver::Result& solved, double built_seconds, SearchResult& result) {
-    size_t values = 0;
+    size_t values = 0, strategies = 0;
+    std::map<const solver::Table*, size_t> tables;
+    for (const auto& op : joint.ops) strategies += op->strategies.size();
+    for (const solver::Network::Edge& e : joint.network.edges) tables[e.table.get()] = e.table->size();
+    size_t entries = 0;
+    for (const auto& [table, size] : tables) entries += size;
     for (const solver::Table& costs : joint.network.costs) values = std::max(values, costs.size());
     result.counters = solved.counters;
     result.counters["variables"] = joint.network.variables();
     result.counters["edges"] = static_cast<double>(joint.network.edges.size());
     result.counters["largest_domain"] = static_cast<double>(values);
     result.counters["network_seconds"] = built_seconds;
-    result.notes.push_back(fmt::format("{} variables of at most {} values, {} edges, built in {:.3f} s", joint.network.variables(), values, joint.network.edges.size(), built_seconds));
+    result.counters["strategies"] = static_cast<double>(strategies);
+    result.counters["tables"] = static_cast<double>(tables.size());
+    result.counters["table_entries"] = static_cast<double>(entries);
+    result.notes.push_back(fmt::format("mesh {}: {} variables of at most {} values, {} strategies; {} edges, {} different tables of {} entries, built in {:.3f} s",
+                                       fmt::join(joint.mesh.extents, "x"), joint.network.variables(), values, strategies, joint.network.edges.size(), tables.size(), entries, built_seconds));
     if (solved.solution) result.notes.push_back(fmt::format("cost {} bytes, {}", solver::to_string(solved.cost), solver::name_of(solved.status)));
     if (!joint.counted_above.empty()) {
       result.notes.push_back(fmt::format("no lower bound: the readers of {} tensors could share more layouts than are looked at together", joint.counted_above.size()));

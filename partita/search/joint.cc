@@ -4,12 +4,14 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 
 #include "partita/base/error.h"
 #include "partita/base/radices.h"
 #include "partita/base/tuples.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
+#include "partita/search/one_cut.h"
 
 namespace partita {
 
@@ -17,15 +19,6 @@ namespace {
 
 using solver::kForbidden;
 using solver::Table;
-
-// n as a product of two numbers as near to each other as can be, the larger first; one axis where n is prime.
-std::vector<int> nearly_square(int n) {
-  int inner = 1;
-  for (int f = 2; f * f <= n; ++f)
-    if (n % f == 0) inner = f;
-  if (inner == 1) return n == 1 ? std::vector<int>{} : std::vector<int>{n};
-  return {n / inner, inner};
-}
 
 // What conversions between some layouts of a list move.
 class ConversionBytes {
@@ -57,9 +50,9 @@ struct ReadingOp {
 
 class Builder {
  public:
-  Builder(const Problem& problem, const JointLimits& limits) : problem_(problem), graph_(problem.graph), limits_(limits), converter_(problem.cluster) {
+  Builder(const Problem& problem, int axes, const JointLimits& limits) : problem_(problem), graph_(problem.graph), limits_(limits), converter_(problem.cluster) {
     const std::vector<DeviceId> devices = slowest_link_first(problem.cluster);
-    joint_.mesh = {nearly_square(static_cast<int>(devices.size())), devices};
+    joint_.mesh = {joint_extents(static_cast<int>(devices.size()), axes), devices};
     replacements_.resize(graph_.tensors.size());
     for (size_t t = 0; t < graph_.tensors.size(); ++t)
       if (const TensorId w = graph_.tensors[t].replaces; w.valid()) replacements_[w.index()] = TensorId(t);
@@ -72,9 +65,10 @@ class Builder {
       }
   }
 
-  JointProblem build() {
+  std::optional<JointProblem> build() try {
     solver::Network& network = joint_.network;
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      check_time();
       joint_.ops.push_back(op_space(OpId(i)));
       joint_.op_variable.push_back(network.variables());
       network.costs.push_back(joint_.ops.back()->inner_bytes);
@@ -82,15 +76,37 @@ class Builder {
     joint_.tensors.resize(graph_.tensors.size());
     joint_.tensor_variable.assign(graph_.tensors.size(), -1);
     for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+      check_time();
       if (graph_.tensors[t].replaces.valid()) continue;
       if (goes_straight(TensorId(t))) connect_straight(TensorId(t));
       else add_tensor(TensorId(t));
     }
     add_uses();
     return std::move(joint_);
+  } catch (const GivenUp&) {
+    return std::nullopt;
   }
 
  private:
+  struct GivenUp {};  // over a limit
+
+  void check_time() const {
+    if (limits_.deadline && std::chrono::steady_clock::now() > *limits_.deadline) throw GivenUp();
+  }
+  void check_size(size_t entries) {
+    entries_ += static_cast<int64_t>(entries);
+    if (entries_ > limits_.entries) throw GivenUp();
+  }
+
+  // Equal tables are one.
+  std::shared_ptr<const Table> shared(Table table) {
+    size_t hash = table.size();
+    for (int64_t x : table) hash = (hash ^ static_cast<size_t>(x)) * 0x9E3779B97F4A7C15u;
+    for (const auto& same : tables_[hash])
+      if (*same == table) return same;
+    return tables_[hash].emplace_back(std::make_shared<const Table>(std::move(table)));
+  }
+
   TensorId replacement(TensorId id) const { return replacements_[id.index()]; }
   int64_t element(TensorId id) const { return bytes_of(graph_.tensor(id).dtype); }
   int result_position(TensorId id) const {
@@ -187,6 +203,7 @@ class Builder {
     const ReadingOp& reader = readers_[id.index()][0];
     const auto &made = joint_.ops[producer.index()], &reads = joint_.ops[reader.op.index()];
     const int result = result_position(id);
+    check_size(made->layouts.size() * reads->layouts.size());
     auto [found, fresh] = straight_tables_.try_emplace({made.get(), result, reads.get(), reader.operands, element(id)});
     if (fresh) {
       std::vector<Layout> layouts;
@@ -201,7 +218,7 @@ class Builder {
           for (int n : need) sum += bytes(f, n);
           table.push_back(sum);
         }
-      found->second = std::make_shared<const Table>(std::move(table));
+      found->second = shared(std::move(table));
     }
     joint_.network.edges.push_back({{joint_.op_variable[producer.index()], joint_.op_variable[reader.op.index()]}, found->second});
   }
@@ -248,6 +265,7 @@ class Builder {
     std::shared_ptr<const Table> cost, from_made, from_remade;
     std::vector<std::shared_ptr<const Table>> to_reader;
     bool counted_above = false;
+    size_t entries = 0;  // of its tables
   };
 
   TensorKind kind_of(TensorId id) const {
@@ -272,6 +290,7 @@ class Builder {
     else {
       auto [found, fresh] = known_.try_emplace(kind);
       if (fresh) found->second = make_tensor(id, kind, nullptr);
+      else check_size(found->second.entries);
       made = found->second;
     }
     if (made.counted_above) joint_.counted_above.push_back(id);
@@ -310,6 +329,10 @@ class Builder {
     }
     KnownTensor known;
     known.counted_above = list_values(*space, homes, wanted_together(needs), kind);
+    size_t columns = made.size() + remade.size();
+    for (const auto& per_value : needs) columns += per_value.size();
+    known.entries = space->values.size() * columns;
+    check_size(known.entries);
     std::vector<int> wanted;
     for (const auto& per_value : needs)
       for (int n : joined(per_value)) wanted.push_back(n);
@@ -333,7 +356,7 @@ class Builder {
             if (!std::binary_search(v.also.begin(), v.also.end(), n)) sum += bytes(v.home, n);
           table.push_back(sum);
         }
-      known.to_reader.push_back(std::make_shared<const Table>(std::move(table)));
+      known.to_reader.push_back(shared(std::move(table)));
     }
     known.space = std::move(space);
     return known;
@@ -398,7 +421,7 @@ class Builder {
     Table table;
     for (const TensorSpace::Value& v : space.values)
       for (int m : made) table.push_back(m == v.home ? 0 : named[v.home] ? bytes(m, v.home) : kForbidden);
-    return std::make_shared<const Table>(std::move(table));
+    return shared(std::move(table));
   }
 
   // ------------------------------------------------------------------ memory
@@ -453,6 +476,8 @@ class Builder {
   const JointLimits limits_;
   Converter converter_;
   JointProblem joint_;
+  int64_t entries_ = 0;  // of all edges' tables so far
+  std::unordered_map<size_t, std::vector<std::shared_ptr<const Table>>> tables_;  // by hash
   std::vector<TensorId> replacements_;           // by tensor: what replaces it, or none
   std::vector<std::vector<ReadingOp>> readers_;  // by tensor
   std::map<std::pair<const tdl::Bound*, DType>, std::shared_ptr<const OpSpace>> op_spaces_;
@@ -462,7 +487,15 @@ class Builder {
 
 }  // namespace
 
-JointProblem joint_problem(const Problem& problem, const JointLimits& limits) { return Builder(problem, limits).build(); }
+std::vector<int> joint_extents(int devices, int axes) {
+  std::vector<int> extents(static_cast<size_t>(axes), 1);
+  for (int f : prime_factors(devices)) *std::min_element(extents.begin(), extents.end()) *= f;
+  std::erase(extents, 1);
+  std::sort(extents.rbegin(), extents.rend());
+  return extents;
+}
+
+std::optional<JointProblem> joint_problem(const Problem& problem, int axes, const JointLimits& limits) { return Builder(problem, axes, limits).build(); }
 
 Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assignment& values) {
   Plan plan;

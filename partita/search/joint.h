@@ -2,7 +2,10 @@
 // kept, as one cost network. Its cost is what the checker counts, byte for byte; its uses are a part of what a device holds, so
 // that what they do not allow, no plan does.
 #pragma once
+#include <chrono>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,12 +45,18 @@ struct JointProblem {
 };
 
 struct JointLimits {
-  int64_t tensor_values = 2048;  // of one tensor's variable
+  int64_t tensor_values = 2048;                        // of one tensor's variable
+  int64_t entries = std::numeric_limits<int64_t>::max();  // of the tables of all edges
+  std::optional<std::chrono::steady_clock::time_point> deadline;
 };
 
-// The mesh: at most two axes, their extents as near to each other as can be, the larger first, the slowest links first: domains grow
-// with the power of the number of axes. Bad input where a pin is for another mesh or does not exist.
-JointProblem joint_problem(const Problem& problem, const JointLimits& limits = {});
+// The extents of a mesh of all devices with so many axes, or as many as there are prime factors: each, the largest first, goes to the
+// smallest axis. 8 over 3 axes is 2x2x2, over 2 it is 4x2.
+std::vector<int> joint_extents(int devices, int axes);
+
+// On the mesh of these axes, the slowest links first: domains grow with the power of their number. Empty where the tables would have
+// more entries than the limit, or the deadline comes before they are built. Bad input where a pin is for another mesh or does not exist.
+std::optional<JointProblem> joint_problem(const Problem& problem, int axes, const JointLimits& limits = {});
 Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assignment& values);
 
 }  // namespace partita
