@@ -98,7 +98,7 @@ void every_operation(std::initializer_list<int> devices) {
   report("operations", tally);
 }
 
-TEST(EveryStrategy, OfEveryOperation) { every_operation({2, 3, 4}); }
+TEST(ManyEveryStrategy, OfEveryOperation) { every_operation({2, 3, 4}); }
 
 // A tensor of 24 rows, made in one way, read as it is in another, and as 2 x 12 or 4 x 6 in a third, each split in its own way: parts that
 // need not be boxes over common axes, and may be partial.

@@ -115,7 +115,7 @@ TEST(Exact, EqualsBruteForceOverPlans) {
   }
 }
 
-TEST(Exact, IsNoDearerThanAnyOtherSearchThatDividesTheWork) {
+TEST(ManyExact, IsNoDearerThanAnyOtherSearchThatDividesTheWork) {
   for (const char* model : {"mlp?layers=3,width=48,batch=24", "lenet?batch=12", "transformer?layers=1,hidden=24,heads=2,steps=6,vocabulary=30,batch=6"}) {
     const Graph graph = training(model);
     for (int devices : {2, 3, 4}) {

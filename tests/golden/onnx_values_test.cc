@@ -86,12 +86,12 @@ TEST(OnnxValues, Mixed) {
   evaluate("mixed-optimized", {}, 1e-13);
   train("mixed", {.bindings = {{"batch", 4}}});
 }
-TEST(OnnxValues, Digits) {
+TEST(ManyOnnxValues, Digits) {
   evaluate("digits", {}, 1e-13);
   evaluate("digits-optimized", {}, 1e-5);  // folded in float32
 }
 TEST(LongOnnxValues, Digits) { train("digits", {}); }
-TEST(OnnxValues, ResNet18) {
+TEST(ManyOnnxValues, ResNet18) {
   evaluate("resnet18", {}, 1e-13);
   evaluate("resnet18-optimized", {}, 1e-4);
   train("resnet18", {});

@@ -124,7 +124,7 @@ TEST(RoundTrip, LeNet) {
   for (const char* search : kSearches) expect_round_trip("zoo:lenet?batch=24", search, "local:3");
   expect_round_trip("zoo:lenet?image=32,channels=3,classes=5,dtype=float64", "soybean", "p2.8xlarge");
 }
-TEST(RoundTrip, ResNet18) {
+TEST(ManyRoundTrip, ResNet18) {
   for (const char* search : kSearches) expect_round_trip("zoo:resnet-18?image=32", search, "local:3");
   expect_round_trip("zoo:resnet-18?image=32,stem=cifar,width=8,classes=10,batch=8", "soybean?tilings=all", "local:4");
 }

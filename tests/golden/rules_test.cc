@@ -258,7 +258,7 @@ const char* const kModels[] = {"zoo:mlp?layers=4,width=20",
 const char* const kRules[] = {"owt", "megatron", "megatron?tensor=2", "zero?stage=1", "zero?stage=2", "zero?stage=3", "layer-placement", "layer-placement?assign=contiguous"};
 
 // Every rule gives a plan that the checker takes, whatever the extents.
-TEST(Rules, EveryModelOnThreeAndEightDevices) {
+TEST(ManyRules, EveryModelOnThreeAndEightDevices) {
   for (const char* model : kModels) {
     const Graph graph = make(model, "single", "local:1", 9).planned.training;
     for (const char* devices : {"local:3", "local:8"})
