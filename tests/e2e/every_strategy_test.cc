@@ -102,7 +102,7 @@ TEST(ManyEveryStrategy, OfEveryOperation) { every_operation({2, 3, 4}); }
 
 // A tensor of 24 rows, made in one way, read as it is in another, and as 2 x 12 or 4 x 6 in a third, each split in its own way: parts that
 // need not be boxes over common axes, and may be partial.
-TEST(EveryStrategy, OfTwoReadersOverOtherAxes) {
+TEST(ManyEveryStrategy, OfTwoReadersOverOtherAxes) {
   auto registry = standard_ops();
   int run = 0, mixed = 0;
   for (const Shape& rows : {Shape{2, 12}, Shape{4, 6}})
@@ -151,7 +151,7 @@ TEST(EveryStrategy, OfTwoReadersOverOtherAxes) {
   EXPECT_GT(mixed, 20);
 }
 
-TEST(EveryStrategy, OfEveryInstanceOfTheLanguage) {
+TEST(ManyEveryStrategy, OfEveryInstanceOfTheLanguage) {
   auto registry = standard_ops();
   Tally tally;
   for (const tdl::testing::Instance& instance : tdl::testing::instances()) {

@@ -262,7 +262,7 @@ TEST(OnnxRun, Digits) {
   expect_forward("digits-optimized", 1e-5, 1e-5);  // the exporter folds batch norm into the weights in float32
   expect_training("digits");
 }
-TEST(OnnxRun, ResNet18) {
+TEST(ManyOnnxRun, ResNet18) {
   expect_forward("resnet18", 1e-5, 1e-10);
   expect_training("resnet18");
 }
