@@ -214,13 +214,12 @@ class Solver {
 
 }  // namespace
 
-namespace {
-
-Result solve_reduced(const Network& network, const Options& options) {
+Result solve(const Network& network, const Options& options) {
+  validate(network);
   const Reduction reduction(network);
   Options inside = options;
   if (options.start) {
-    evaluate(network, *options.start);
+    evaluate(network, *options.start);  // throws if it is none of this network
     inside.start = reduction.lowered(*options.start);
   }
   const auto& counts = reduction.counts();
@@ -239,13 +238,6 @@ Result solve_reduced(const Network& network, const Options& options) {
   }
   for (Certificate::Leaf& leaf : r.certificate.leaves) leaf = reduction.lifted(leaf);
   return r;
-}
-
-}  // namespace
-
-Result solve(const Network& network, const Options& options) {
-  validate(network);
-  return solve_reduced(network, options);
 }
 
 std::string_view name_of(Status status) {
