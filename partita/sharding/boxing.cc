@@ -926,7 +926,9 @@ std::vector<int64_t> Converter::table(const std::vector<Layout>& layouts, const 
   std::vector<uint64_t> axes;
   std::vector<Layout> all = layouts;
   const int64_t scale = shorten(all) * element_bytes;
-  const Overlaps overlaps(all);
+  auto whole = [&](int i) { return !in_parts(layouts[i]); };
+  std::optional<Overlaps> overlaps;
+  if (std::any_of(from.begin(), from.end(), whole) && std::any_of(to.begin(), to.end(), whole)) overlaps.emplace(all);
   const bool partials = std::any_of(all.begin(), all.end(), in_parts);
   for (Layout& l : all) {
     axes.push_back(0);
@@ -941,7 +943,7 @@ std::vector<int64_t> Converter::table(const std::vector<Layout>& layouts, const 
     for (int t : to) {
       int64_t elements = 0;
       if (!partials || (!ways && !in_parts(at[t].layout))) {
-        elements = overlaps.missing(f, t);
+        elements = overlaps->missing(f, t);
       } else if (ways) {
         const bool join = in_parts(at[t].layout) && at[t].layout.reducer() == at[f].layout.reducer();
         elements = ways->fewest(ways->reach(keys[f], at[f], axes[f] | (join ? axes[t] : 0)), keys[t], at[t]);
