@@ -82,10 +82,12 @@ std::vector<std::string> every_search() {
   return all;
 }
 
+bool among_few(const std::string& search) { return std::find(std::begin(kSearches), std::end(kSearches), search) != std::end(kSearches); }
+
 // The searches that kSearches has not.
 std::vector<std::string> other_searches() {
   std::vector<std::string> others = every_search();
-  std::erase_if(others, [](const std::string& search) { return std::find(std::begin(kSearches), std::end(kSearches), search) != std::end(kSearches); });
+  std::erase_if(others, among_few);
   return others;
 }
 
@@ -307,7 +309,7 @@ void whole_matrix(const std::string& model, bool smooth, int even_batch = 24, in
   for (int devices : {1, 2, 3, 4, 8})
     for (const std::string& search : every_search()) {
       expect_equal({model, search, devices, even_batch, 20});
-      if (std::find(std::begin(kSearches), std::end(kSearches), search) == std::end(kSearches)) continue;
+      if (!among_few(search)) continue;
       expect_equal({model, search, devices, uneven_batch, 20});
       for (int batch : {even_batch, uneven_batch}) {
         // In float32 rounding alone drives networks with ReLU and max pooling apart: the first loss is judged, the rest reported.
