@@ -138,7 +138,7 @@ Planned plan_graph(LoadedModel model, const Request& request, Runner& runner) {
   p.cluster = runner.step("cluster", [&] { return load_cluster(request.cluster, request.devices); }, [](const Cluster&) {});
   limit_memory(p.cluster, request.memory_limit_bytes);
   SearchChoice choice = parse_search(request.search);
-  Problem problem{p.training, p.cluster, request.objective, {}, choice.options};
+  Problem problem{p.training, p.cluster, request.objective, {}, choice.options, request.progress};
   if (!request.pin_file.empty()) {
     std::string text = read_file(request.pin_file);
     problem.pins = in_file(request.pin_file, [&] { return parse_pins(text, p.training); });

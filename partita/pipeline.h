@@ -64,6 +64,7 @@ struct Request {
   std::string pin_file;
   std::optional<int64_t> memory_limit_bytes;  // per device; none: the cluster's
   Budget budget;
+  std::function<void(const SearchProgress&)> progress;
   uint64_t seed = 1;
 };
 

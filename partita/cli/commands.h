@@ -30,6 +30,9 @@ nlohmann::ordered_json plan_json(const Planned& planned, const std::string& plan
 void print_json(nlohmann::ordered_json json);  // with schema_version first
 std::string megabytes(double bytes);           // "12.3 MB"
 void print_timings(const Runner& runner, const Arguments& a);
+// plan_model(), with what its search has so far on standard error. Ctrl-C ends the search, which keeps its best; throws, exit code 130,
+// where there is none yet.
+Planned plan_watched(const Request& request, Runner& runner);
 // Long work is not begun where its result cannot be written. Nothing is said of an empty path.
 void expect_writable(const std::string& path);
 

@@ -9,6 +9,8 @@
 
 #include "partita/base/error.h"
 #include "partita/cli/commands.h"
+#include "partita/cli/interrupt.h"
+#include "partita/cli/progress.h"
 #include "partita/runtime/array_file.h"
 
 namespace partita {
@@ -41,6 +43,18 @@ void expect_writable(const std::string& path) {
   if (access(folder.c_str(), W_OK) != 0) fail("{}: cannot be written: {}", path, std::strerror(errno));
 }
 
+Planned plan_watched(const Request& request, Runner& runner) {
+  const CatchInterrupt caught;
+  Request watched = request;
+  watched.budget.stop = &interrupted;
+  watched.progress = [lines = ProgressLines("communication", [](const solver::Wide& bytes) { return megabytes(static_cast<double>(bytes)); })](const SearchProgress& p) mutable {
+    lines(p.comm_bytes, p.bound_bytes);
+  };
+  Planned p = plan_model(watched, runner);
+  if (interrupted) fmt::print(stderr, "interrupted: this is the best plan so far\n");
+  return p;
+}
+
 Json plan_json(const Planned& p, const std::string& plan_file) {
   Json json = {{"model", p.plan.model.model},
                {"cluster", p.cluster.name},
@@ -53,7 +67,7 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
                {"search_seconds", p.search_seconds}};
   if (const auto bound = p.search.lower_bound_comm_bytes) {
     json["lower_bound_comm_bytes"] = *bound;
-    json["gap"] = p.report.comm_bytes > 0 ? 1 - static_cast<double>(*bound) / static_cast<double>(p.report.comm_bytes) : 0.0;
+    json["gap"] = gap_of(p.report.comm_bytes, *bound);
   }
   if (p.plan.paper_cost) json["paper_cost"] = *p.plan.paper_cost;
   if (!p.search.counters.empty()) json["counters"] = p.search.counters;
@@ -70,6 +84,8 @@ void print_plan(const Planned& p) {
   fmt::print("search         {} ({:.3f} s)\n", p.plan.search, p.search_seconds);
   fmt::print("communication  {} a step, {} of it inside operations, {} conversions\n", megabytes(static_cast<double>(p.report.comm_bytes)),
              megabytes(static_cast<double>(p.report.inner_bytes)), p.report.conversions);
+  if (const auto bound = p.search.lower_bound_comm_bytes)
+    fmt::print("lower bound    {} (gap {:.2f}%)\n", megabytes(static_cast<double>(*bound)), 100 * gap_of(p.report.comm_bytes, *bound));
   fmt::print("step time      {:.1f} us (predicted)\n", static_cast<double>(p.predicted.step_time_ns) / 1e3);
   fmt::print("peak memory    {} on the device that needs most\n", megabytes(static_cast<double>(p.peak_memory_bytes())));
 }
@@ -79,7 +95,7 @@ void print_plan(const Planned& p) {
 int plan_command(const Arguments& a) {
   expect_writable(a.output);
   Runner runner;
-  Planned p = plan_model(a.request, runner);
+  Planned p = plan_watched(a.request, runner);
   for (const std::string& note : p.search.notes) fmt::print(stderr, "{}\n", note);
   if (!a.output.empty()) write_file(a.output, print(p.plan, p.training));
   if (a.json) print_json(plan_json(p, a.output));
@@ -131,10 +147,11 @@ int compare_command(const Arguments& a) {
     Runner runner;
     Planned p;
     try {
-      p = plan_model(request, runner);
+      if (interrupted) throw Error(ExitCode::kInterrupted, "interrupted before this search began");
+      p = plan_watched(request, runner);
     } catch (const Error& e) {
       // One search without a plan that fits is a row that says so; the others still count.
-      if (e.code() != ExitCode::kInfeasible && e.code() != ExitCode::kTimeLimit) throw;
+      if (e.code() == ExitCode::kBug || e.code() == ExitCode::kUsage || e.code() == ExitCode::kBadInput) throw;
       without = e;
       if (a.json) rows.push_back({{"search", search}, {"reason", e.what()}});
       else fmt::print("{:<24} no plan: {}\n", search, e.what());
@@ -148,7 +165,7 @@ int compare_command(const Arguments& a) {
     std::fflush(stdout);
   }
   if (a.json) print_json({{"rows", rows}});
-  return any || !without ? 0 : static_cast<int>(without->code());
+  return !without || (any && !interrupted) ? 0 : static_cast<int>(without->code());
 }
 
 int check_command(const Arguments& a) {

@@ -1,12 +1,13 @@
 // solve, and check --bound.
 #include <chrono>
-#include <cmath>
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "partita/base/error.h"
 #include "partita/cli/commands.h"
 #include "partita/cli/interrupt.h"
+#include "partita/cli/progress.h"
 #include "partita/network/problem.h"
 #include "partita/runtime/array_file.h"
 #include "partita/solver/solver.h"
@@ -18,40 +19,13 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-const Clock::time_point kProcessStart = Clock::now();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Of the time limit, for what comes after the search: printing, and with a proof to write, writing it.
 constexpr double kToFinish_s = 0.5, kToWrite = 0.04, kAtMost = 0.1;
 
-double seconds() { return std::chrono::duration<double>(Clock::now() - kProcessStart).count(); }
-
 std::string list_of(const std::optional<solver::Assignment>& solution) {
   return solution ? fmt::format("[{}]", fmt::join(*solution, ", ")) : "[]";
 }
-
-std::string or_dash(const std::optional<solver::Wide>& value) { return value ? solver::to_string(*value) : "-"; }
-
-// Relative; infinite without a bound.
-double gap_of(const solver::Wide& cost, const std::optional<solver::Wide>& bound) {
-  if (!bound) return kInfinity;
-  if (cost <= *bound) return 0;
-  return static_cast<double>(cost - *bound) / std::max(1.0, std::abs(static_cast<double>(cost)));
-}
-
-// A line a second, and one for what changed last.
-class ProgressLines {
- public:
-  void operator()(const solver::Progress& p) {
-    const double now = seconds();
-    if (now - last_ < 1) return;
-    last_ = now;
-    const double gap = p.cost ? gap_of(*p.cost, p.bound) : kInfinity;
-    fmt::print(stderr, "{:7.1f} s  cost {}  bound {}  gap {}\n", now, or_dash(p.cost), or_dash(p.bound), gap < kInfinity ? fmt::format("{:.2f}%", 100 * gap) : "-");
-  }
-
- private:
-  double last_ = -1;
-};
 
 // A number of JSON where it fits one, else its digits.
 Json number(const solver::Wide& value) {
@@ -74,7 +48,7 @@ void print_result(const Arguments& a, const solver::Network& network, const solv
     if (network.limit) json["usage_limit"] = *network.limit;
     if (r.bound) json["lower_bound"] = number(*r.bound);
     if (gap < kInfinity) json["gap"] = gap;
-    json["seconds"] = seconds();
+    json["seconds"] = seconds_of_process();
     json["counters"] = r.counters;
     json["solution"] = r.solution.value_or(solver::Assignment{});
     print_json(std::move(json));
@@ -85,7 +59,7 @@ void print_result(const Arguments& a, const solver::Network& network, const solv
     if (peak) fmt::print("peak   {}{}\n", solver::to_string(*peak), network.limit ? fmt::format(" of {}", *network.limit) : "");
   }
   if (r.bound) fmt::print("bound  {}{}\n", solver::to_string(*r.bound), gap < kInfinity ? fmt::format(", gap {:.4f}%", 100 * gap) : "");
-  fmt::print("{} after {:.1f} s\n{}\n", name_of(r.status), seconds(), list_of(r.solution));
+  fmt::print("{} after {:.1f} s\n{}\n", name_of(r.status), seconds_of_process(), list_of(r.solution));
 }
 
 }  // namespace
@@ -103,7 +77,7 @@ int solve_command(const Arguments& a) {
   options.max_steps = budget.steps;
   options.seed = a.request.seed;
   options.stop = &interrupted;
-  options.progress = ProgressLines();
+  options.progress = [lines = ProgressLines("cost", solver::to_string)](const solver::Progress& p) mutable { lines(p.cost, p.bound); };
   options.tell = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   options.certify = !a.write_bound.empty();
   const solver::Result r = solver::solve(network, options);

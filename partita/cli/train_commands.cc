@@ -21,7 +21,13 @@ constexpr double kFloat64Tolerance = 1e-10, kFirstLossTolerance = 1e-5, kLowUnit
 
 void print_note(const std::string& note) { fmt::print(stderr, "{}\n", note); }
 
-Planned planned_for(const Arguments& a, Runner& runner) { return a.is_plan ? open_plan(a.target, runner) : plan_model(a.request, runner); }
+// Ctrl-C while it is planned ends the search, and the best plan so far is used.
+Planned planned_for(const Arguments& a, Runner& runner) {
+  if (a.is_plan) return open_plan(a.target, runner);
+  Planned p = plan_watched(a.request, runner);
+  interrupted = false;
+  return p;
+}
 
 }  // namespace
 

@@ -37,18 +37,24 @@ class Exact final : public Searcher {
     if (budget.seconds) options.deadline = start + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(*budget.seconds));
     if (budget.steps || !budget.seconds) options.max_steps = budget.steps.value_or(kDefaultSteps);
     options.seed = rng.next();
-    JointProblem joint = build(problem, options);
-    const std::chrono::duration<double> built = std::chrono::steady_clock::now() - start;
+    options.stop = budget.stop;
+    const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+    JointProblem joint = build(problem, budget, options.deadline);
+    const double built_seconds = seconds();
 
     SearchResult result;
     // The uses leave copies and scratch out: where the memory planner finds that a plan needs more, the network gets less. The bound is
     // the first network's.
     int64_t missing = 0;
     for (int tightened = 0; tightened <= kTightenings; ++tightened) {
+      if (problem.progress) {
+        const bool proves = tightened == 0 && joint.counted_above.empty();
+        options.progress = [&, proves](const solver::Progress& p) { problem.progress({narrowed(p.cost), proves ? narrowed(p.bound) : result.lower_bound_comm_bytes, seconds()}); };
+      }
       const solver::Result solved = solver::solve(joint.network, options);
-      if (tightened == 0) describe(joint, solved, built.count(), result);
+      if (tightened == 0) describe(joint, solved, built_seconds, result);
       if (!solved.solution) {
-        if (solved.status != solver::Status::kInfeasible) throw Error(ExitCode::kTimeLimit, "exact: the budget ended before any solution was found");
+        if (solved.status != solver::Status::kInfeasible) throw_ended(budget, tightened == 0 ? "before any solution was found" : "before a solution was found that fits");
         result.reason = tightened > 0 ? fmt::format("of {} plans looked at, the last needs {} bytes more than a device has", tightened, missing) : nothing_fits(joint);
         return result;
       }
@@ -60,6 +66,7 @@ class Exact final : public Searcher {
         result.counters["memory_tightenings"] = tightened;
         return result;
       }
+      if (budget.stopped() || (options.deadline && std::chrono::steady_clock::now() > *options.deadline)) throw_ended(budget, "before a solution was found that fits");
       joint.network.limit = *joint.network.limit - missing;
     }
     result.reason = fmt::format("of {} plans looked at, the last needs {} bytes more than a device has", kTightenings + 1, missing);
@@ -67,19 +74,30 @@ class Exact final : public Searcher {
   }
 
  private:
+  static std::optional<int64_t> narrowed(const std::optional<solver::Wide>& bytes) {
+    if (!bytes) return std::nullopt;
+    return static_cast<int64_t>(*bytes);
+  }
+
+  [[noreturn]] static void throw_ended(const Budget& budget, const char* when) {
+    if (budget.stopped()) throw Error(ExitCode::kInterrupted, fmt::format("exact: interrupted {}", when));
+    throw Error(ExitCode::kTimeLimit, fmt::format("exact: the budget ended {}", when));
+  }
+
   // On a mesh of at most the axes that are asked for: of fewer, but two, where the tables would be too large; of fewer, where half of the
   // time that is left goes by without them.
-  static JointProblem build(const Problem& problem, const solver::Options& options) {
+  static JointProblem build(const Problem& problem, const Budget& budget, const std::optional<std::chrono::steady_clock::time_point>& deadline) {
     using Clock = std::chrono::steady_clock;
     const auto chosen = problem.options.find("axes");
     const int most = static_cast<int>(prime_factors(problem.cluster.compute_count).size());
     for (int axes = std::clamp(chosen == problem.options.end() ? kAxes : std::stoi(chosen->second), 1, std::max(1, most)); axes > 0; --axes) {
-      JointLimits limits{.deadline = options.deadline};
+      JointLimits limits{.deadline = deadline, .stop = budget.stop};
       if (axes > 2) limits.entries = kEntries;
-      if (axes > 1 && options.deadline) limits.deadline = Clock::now() + (*options.deadline - Clock::now()) / 2;
+      if (axes > 1 && deadline) limits.deadline = Clock::now() + (*deadline - Clock::now()) / 2;
       if (auto joint = joint_problem(problem, axes, limits)) return std::move(*joint);
+      if (budget.stopped()) break;
     }
-    throw Error(ExitCode::kTimeLimit, "exact: the time limit passed while the cost network was built, even on one mesh axis");
+    throw_ended(budget, "while the cost network was built");
   }
 
   static std::string nothing_fits(const JointProblem& joint) {

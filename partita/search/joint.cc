@@ -91,6 +91,7 @@ class Builder {
   struct GivenUp {};  // over a limit
 
   void check_time() const {
+    if (limits_.stop && *limits_.stop) throw GivenUp();
     if (limits_.deadline && std::chrono::steady_clock::now() > *limits_.deadline) throw GivenUp();
   }
   void check_size(size_t entries) {

@@ -2,6 +2,7 @@
 // kept, as one cost network. Its cost is what the checker counts, byte for byte; its uses are a part of what a device holds, so
 // that what they do not allow, no plan does.
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <limits>
 #include <memory>
@@ -48,6 +49,7 @@ struct JointLimits {
   int64_t tensor_values = 2048;                        // of one tensor's variable
   int64_t entries = std::numeric_limits<int64_t>::max();  // of the tables of all edges
   std::optional<std::chrono::steady_clock::time_point> deadline;
+  const std::atomic<bool>* stop = nullptr;
 };
 
 // The extents of a mesh of all devices with so many axes, or as many as there are prime factors: each, the largest first, goes to the
@@ -55,7 +57,7 @@ struct JointLimits {
 std::vector<int> joint_extents(int devices, int axes);
 
 // On the mesh of these axes, the slowest links first: domains grow with the power of their number. Empty where the tables would have
-// more entries than the limit, or the deadline comes before they are built. Bad input where a pin is for another mesh or does not exist.
+// more entries than the limit, or the deadline or the stop comes before they are built. Bad input where a pin is for another mesh or does not exist.
 std::optional<JointProblem> joint_problem(const Problem& problem, int axes, const JointLimits& limits = {});
 Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assignment& values);
 

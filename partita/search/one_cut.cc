@@ -82,6 +82,7 @@ CutState Cuts::start() const {
 }
 
 void Cuts::check_time() const {
+  if (budget_.stopped()) throw Error(ExitCode::kInterrupted, fmt::format("{}: interrupted before the last cut; {} one-cut programs were begun", name_, steps_));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   if (budget_.seconds && seconds > *budget_.seconds)
     throw Error(ExitCode::kTimeLimit, fmt::format("{}: the time limit of {} s passed before the last cut; {} one-cut programs were begun", name_, *budget_.seconds, steps_));

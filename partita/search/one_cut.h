@@ -74,7 +74,7 @@ class Cuts {
 
   CutState start() const;
   // Cuts along the mesh's next `axes` axes at once. Of choices that differ only in the order of axes of equal extents, the sorted one.
-  // This is a step of the budget. Before the last cut there is no solution to return: when it is spent, throws, exit code 5.
+  // This is a step of the budget. Before the last cut there is no solution to return: when it is spent, throws.
   OneCut next(const CutState& state, int axes = 1);
   CutState after(const CutState& state, const OneCut& cut, const std::vector<int>& values) const;
   // After the last cut; paper_cost is all that the cuts moved.

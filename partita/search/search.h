@@ -1,5 +1,7 @@
 // One small interface for every search: a Problem in, a Plan and what is known about it out.
 #pragma once
+#include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,18 +14,30 @@
 
 namespace partita {
 
+// Of a search that can say what it has so far.
+struct SearchProgress {
+  std::optional<int64_t> comm_bytes;   // of the best plan so far
+  std::optional<int64_t> bound_bytes;  // proved so far, for every plan of the search's space
+  double seconds = 0;                  // since the search began
+};
+
 struct Problem {
   const Graph& graph;
   const Cluster& cluster;
   std::string objective = "comm";  // bytes
   Pins pins;
   std::map<std::string, std::string> options;  // of --search 'NAME?key=value,..'
+  std::function<void(const SearchProgress&)> progress = nullptr;  // called now and then, from the search's own thread
 };
 
-// A search stops at whichever comes first; without either it runs to its end.
+// A search stops at whichever comes first, with the best plan so far; without any it runs to its end. Where there is none yet it throws:
+// exit code 130 after `stop`, else 5.
 struct Budget {
   std::optional<double> seconds;
   std::optional<int64_t> steps;
+  const std::atomic<bool>* stop = nullptr;  // becomes true, say by Ctrl-C
+
+  bool stopped() const { return stop && *stop; }
 };
 
 struct SearchResult {

@@ -80,6 +80,14 @@ Outcome finish(const Child& child) {
 
 Outcome partita(const Words& words) { return finish(start(words)); }
 
+// The program, interrupted once its standard error says this.
+Outcome interrupted(const Words& words, const std::string& until) {
+  const Child child = start(words);
+  for (int i = 0; i < 1200 && !std::regex_search(contents(child.err_file), std::regex(until)); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(kill(child.pid, SIGINT), 0);
+  return finish(child);
+}
+
 // What --json prints, of a command that succeeds.
 Json json_of(Words words) {
   words.push_back("--json");
@@ -662,19 +670,39 @@ std::string all_different(int variables, int values) {
 }
 
 TEST(CliSolve, InterruptedKeepsTheBest) {
-  auto interrupted = [](const std::string& problem, const std::string& until) {
-    const Child child = start({"solve", problem});
-    for (int i = 0; i < 1200 && !std::regex_search(contents(child.err_file), std::regex(until)); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    EXPECT_EQ(kill(child.pid, SIGINT), 0);
-    return finish(child);
-  };
-  Outcome o = interrupted(put("pigeons.json", all_different(14, 13)), "cost -");
+  Outcome o = interrupted({"solve", put("pigeons.json", all_different(14, 13))}, "cost -");
   EXPECT_EQ(o.code, 130) << o.err;
   EXPECT_TRUE(o.out.ends_with("\n[]\n")) << o.out;
-  o = interrupted(put("all_different.json", all_different(14, 14)), "cost [0-9]");
+  o = interrupted({"solve", put("all_different.json", all_different(14, 14))}, "cost [0-9]");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("feasible after"), std::string::npos) << o.out;
   EXPECT_EQ(o.out.find("[]"), std::string::npos) << o.out;
+}
+
+TEST(CliPlan, InterruptedWithoutAPlan) {
+  // The network's solutions are a little too large for the memory planner, so that there is an end to none of the rounds.
+  const Words tight = {"zoo:mlp?layers=12", "--devices", "8", "--memory-limit", "70000", "--max-steps", "100000000"};
+  Words words = {"plan", "--search", "exact"};
+  words.insert(words.end(), tight.begin(), tight.end());
+  Outcome o = interrupted(words, "communication [0-9]");
+  EXPECT_EQ(o.code, 130) << o.err;
+  EXPECT_EQ(o.out, "");
+  EXPECT_NE(o.err.find("exact: interrupted before a solution was found that fits"), std::string::npos) << o.err;
+  words = {"compare", "--search", "exact,soybean"};
+  words.insert(words.end(), tight.begin(), tight.end());
+  o = interrupted(words, "communication [0-9]");
+  EXPECT_EQ(o.code, 130) << o.err;
+  for (const char* row : {"exact .* no plan: exact: interrupted", "soybean .* no plan: interrupted before this search began"})
+    EXPECT_TRUE(std::regex_search(o.out, std::regex(row))) << o.out;
+}
+
+TEST(ManyCliPlan, InterruptedKeepsTheBest) {
+  const std::string plan = scratch("plan.json");
+  const Outcome o = interrupted({"plan", "zoo:resnet-18?image=32", "--devices", "4", "--search", "exact", "--max-steps", "100000000", "-o", plan}, "communication [0-9]");
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.err.find("interrupted: this is the best plan so far"), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("bytes, feasible"), std::string::npos) << o.err;
+  EXPECT_EQ(partita({"check", plan}).code, 0);
 }
 
 TEST(CliRun, OutputsAreTheModels) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <limits>
 
@@ -162,6 +163,38 @@ TEST(Exact, KeepsWithinTheMemoryOrSaysThatNothingFits) {
   const SearchResult none = searched("exact", graph, cluster);
   EXPECT_FALSE(none.plan);
   EXPECT_NE(none.reason.find("more than it has"), std::string::npos) << none.reason;
+}
+
+TEST(Exact, StoppedItKeepsTheBestSoFar) {
+  const Graph graph = training("mlp?layers=12,width=64,batch=32");
+  const Cluster cluster = load_cluster("local:8");
+  std::atomic<bool> stop = false;
+  std::optional<SearchProgress> last;
+  const SearchChoice choice = parse_search("exact");
+  const Problem problem{graph, cluster, "comm", {}, choice.options, [&](const SearchProgress& p) {
+                          last = p;
+                          stop = p.comm_bytes.has_value();
+                        }};
+  Rng rng(1);
+  const SearchResult best = choice.entry->make()->search(problem, {.stop = &stop}, rng);
+  ASSERT_TRUE(best.plan && last && last->comm_bytes && last->bound_bytes && best.lower_bound_comm_bytes);
+  const int64_t bytes = check(graph, *best.plan, cluster).comm_bytes;
+  std::printf("stopped at %lld, bound %lld\n", static_cast<long long>(bytes), static_cast<long long>(*best.lower_bound_comm_bytes));
+  EXPECT_LE(bytes, *last->comm_bytes);
+  EXPECT_GE(*best.lower_bound_comm_bytes, *last->bound_bytes);
+  EXPECT_LT(*best.lower_bound_comm_bytes, bytes) << "it had ended by itself";
+}
+
+TEST(EverySearchOfCutsAndExact, StoppedBeforeAnyPlanIsInterrupted) {
+  const Graph graph = training("mlp?layers=2,width=12,batch=10");
+  const Cluster cluster = load_cluster("local:4");
+  const std::atomic<bool> stop = true;
+  for (const char* name : {"exact", "soybean", "tofu", "icml18", "allrow-greedy", "spartan", "equal-chop"}) try {
+      searched(name, graph, cluster, {.stop = &stop});
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kInterrupted) << error.what();
+    }
 }
 
 }  // namespace

@@ -1,0 +1,32 @@
+#include "partita/cli/progress.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+namespace partita {
+
+using Clock = std::chrono::steady_clock;
+
+const Clock::time_point kProcessStart = Clock::now();
+
+double seconds_of_process() { return std::chrono::duration<double>(Clock::now() - kProcessStart).count(); }
+
+double gap_of(const solver::Wide& cost, const std::optional<solver::Wide>& bound) {
+  if (!bound) return std::numeric_limits<double>::infinity();
+  if (cost <= *bound) return 0;
+  return static_cast<double>(cost - *bound) / std::max(1.0, std::abs(static_cast<double>(cost)));
+}
+
+void ProgressLines::operator()(const std::optional<solver::Wide>& best, const std::optional<solver::Wide>& bound) {
+  const double now = seconds_of_process();
+  if (now - last_ < 1) return;
+  last_ = now;
+  auto or_dash = [&](const std::optional<solver::Wide>& value) { return value ? text_(*value) : "-"; };
+  const std::string gap = best && bound ? fmt::format("{:.2f}%", 100 * gap_of(*best, bound)) : "-";
+  fmt::print(stderr, "{:7.1f} s  {} {}  bound {}  gap {}\n", now, what_, or_dash(best), or_dash(bound), gap);
+}
+
+}  // namespace partita

@@ -1,0 +1,30 @@
+// What a search says on standard error while it runs.
+#pragma once
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "partita/network/network.h"
+
+namespace partita {
+
+extern const std::chrono::steady_clock::time_point kProcessStart;
+double seconds_of_process();
+
+// (cost - bound) / |cost|; infinite without a bound.
+double gap_of(const solver::Wide& cost, const std::optional<solver::Wide>& bound);
+
+// A line a second at most: the best so far, what is proved, and how far they are apart.
+class ProgressLines {
+ public:
+  ProgressLines(std::string what, std::function<std::string(const solver::Wide&)> text) : what_(std::move(what)), text_(std::move(text)) {}
+  void operator()(const std::optional<solver::Wide>& best, const std::optional<solver::Wide>& bound);
+
+ private:
+  std::string what_;
+  std::function<std::string(const solver::Wide&)> text_;
+  double last_ = -1;
+};
+
+}  // namespace partita
