@@ -57,7 +57,32 @@ LoadedModel in_dtype(const LoadedModel& model, DType dtype) {
   return result;
 }
 
+Plan plan_to_begin_with(const std::string& text, const Graph& graph, const Cluster& cluster) {
+  const ModelReference model = parse_model_reference(text);
+  if (model.sha256 != fingerprint(graph))
+    fail("a plan to begin with is of the same model with the same settings; this one was made for '{}' and its SHA-256 differs", model.model);
+  const Plan plan = parse_plan(text, graph);
+  if (const int devices = parse_cluster(plan.cluster_text, "cluster").compute_count; devices != cluster.compute_count)
+    fail("a plan to begin with is for as many devices; this one is for {}, '{}' has {}", devices, cluster.name, cluster.compute_count);
+  check(graph, plan, cluster);
+  return plan;
+}
+
 }  // namespace
+
+SearchChoice search_of(const Request& request) {
+  SearchChoice choice = parse_search(request.search);
+  auto expect = [&](bool can, bool SearchEntry::*those, const char* what) {
+    if (can) return;
+    std::vector<std::string> names;
+    for (const SearchEntry& entry : searches())
+      if (entry.*those) names.push_back(entry.name);
+    throw Error(ExitCode::kUsage, fmt::format("search '{}' {}; those that can: {}", choice.entry->name, what, fmt::join(names, ", ")));
+  };
+  expect(request.from_file.empty() || choice.entry->warm, &SearchEntry::warm, "cannot begin with a plan (--from)");
+  expect(!request.prove || choice.entry->proves, &SearchEntry::proves, "cannot prove a lower bound (--write-bound)");
+  return choice;
+}
 
 OnnxOptions onnx_options(const Request& request) {
   OnnxOptions options;
@@ -137,12 +162,14 @@ Planned plan_graph(LoadedModel model, const Request& request, Runner& runner) {
   p.training = training_graph(model, request, runner);
   p.cluster = runner.step("cluster", [&] { return load_cluster(request.cluster, request.devices); }, [](const Cluster&) {});
   limit_memory(p.cluster, request.memory_limit_bytes);
-  SearchChoice choice = parse_search(request.search);
-  Problem problem{p.training, p.cluster, request.objective, {}, choice.options, request.progress};
+  const SearchChoice choice = search_of(request);
+  Problem problem{p.training, p.cluster, request.objective, {}, choice.options, nullptr, request.prove, request.progress};
   if (!request.pin_file.empty()) {
     std::string text = read_file(request.pin_file);
     problem.pins = in_file(request.pin_file, [&] { return parse_pins(text, p.training); });
   }
+  std::optional<Plan> from;
+  if (!request.from_file.empty()) problem.from = &from.emplace(in_file(request.from_file, [&] { return plan_to_begin_with(read_file(request.from_file), p.training, p.cluster); }));
   Rng rng(request.seed);
   p.search = runner.step("search", [&] { return choice.entry->make()->search(problem, request.budget, rng); }, [](const SearchResult&) {});
   p.search_seconds = runner.timings().back().seconds;

@@ -62,7 +62,9 @@ struct Request {
   std::string search = "soybean";
   std::string objective = "comm";
   std::string pin_file;
+  std::string from_file;                      // a plan to begin the search with
   std::optional<int64_t> memory_limit_bytes;  // per device; none: the cluster's
+  bool prove = false;                         // the lower bound too
   Budget budget;
   std::function<void(const SearchProgress&)> progress;
   uint64_t seed = 1;
@@ -91,6 +93,8 @@ struct Planned {
 };
 
 // The standard operations, and those that the request describes.
+// What `search` says. Usage error where it is none, or cannot do what is asked of it.
+SearchChoice search_of(const Request& request);
 std::shared_ptr<const OpRegistry> registry_for(const Request& request);
 // How a request's bindings are read for an .onnx file: `batch` replaces axis 0 of every input.
 OnnxOptions onnx_options(const Request& request);

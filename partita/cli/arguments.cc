@@ -50,6 +50,7 @@ void add_model_options(CLI::App& c, Arguments& a, Raw& raw, const OpRegistry& re
 void add_plan_options(CLI::App& c, Arguments& a, Raw& raw, bool one_search) {
   c.add_option("--cluster", a.request.cluster, "preset or YAML file; see `partita clusters`");
   c.add_option("--devices", a.request.devices, "the first N devices of the cluster; without --cluster: local:N");
+  if (c.get_name() == "plan" || c.get_name() == "compare") c.add_option("--from", a.request.from_file, "a plan of the same model to begin the search with");
   if (one_search) c.add_option("--search", a.request.search, "NAME or NAME?option=value; see `partita searches`");
   c.add_option("--objective", a.request.objective, "comm: bytes moved")->check(CLI::IsMember({"comm"}));
   c.add_option("--pin", a.request.pin_file, "a part of a plan that stays as it is");
@@ -88,6 +89,7 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   add_model_options(*plan, a, raw, *registry);
   add_plan_options(*plan, a, raw, true);
   plan->add_option("-o", a.output, "write the plan here");
+  plan->add_option("--write-bound", a.write_bound, "write the lower bound's proof here: .json or .json.gz; see `check --bound`");
   CLI::App* simulate = command("simulate", "predict a plan's step time and memory");
   simulate->add_option("PLAN", a.target)->required();
   simulate->add_option("--trace", a.trace, "write a Chrome trace here");
@@ -120,7 +122,10 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   train->add_option("--trace", a.trace, "Chrome trace of the first steps");
   CLI::App* check = command("check", "judge a plan, or the proof of a bound, independently of what made it");
   check->add_option("PLAN|PROBLEM", a.target)->required();
-  check->add_option("--bound", a.bound, "a proof that `solve PROBLEM --write-bound` wrote");
+  check->add_option("--bound", a.bound, "a proof that `plan` or `solve` wrote with --write-bound");
+  CLI::App* explain = command("explain", "why a plan is as it is, and what the alternatives would move");
+  explain->add_option("PLAN", a.target)->required();
+  explain->add_option("OP|TENSOR", a.name, "of the training graph; none: the dearest of the plan");
   CLI::App* solve = command("solve", "a sharding problem in the public IOPDDL format");
   solve->add_option("PROBLEM", a.target, ".json or .json.gz")->required();
   solve->add_option("--time-limit", raw.time_limit, "seconds from the start of the program")->check(CLI::PositiveNumber);
@@ -200,7 +205,8 @@ Arguments parse_arguments(int argc, const char* const* argv) {
     }
     for (const std::string& s : a.searches) parse_search(s);
   } else {
-    parse_search(a.request.search);
+    a.request.prove = a.command == "plan" && !a.write_bound.empty();
+    search_of(a.request);
   }
   if (a.command == "train" && a.steps && a.epochs) usage("--steps and --epochs: give one");
   if (a.steps && *a.steps < 1) usage("--steps takes a positive number");

@@ -11,6 +11,7 @@ namespace partita {
 struct Arguments {
   std::string command;
   std::string target;           // MODEL, PLAN, TDL text or name; may be empty where it is optional
+  std::string name;             // explain: of an op or a tensor; may be empty
   bool is_plan = false;         // train, run: the target is a plan
   Request request;
   bool json = false, nodes = false, verbose = false, no_shuffle = false;

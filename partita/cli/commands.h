@@ -15,6 +15,7 @@ int compare_command(const Arguments& a);
 int run_command(const Arguments& a);
 int train_command(const Arguments& a);
 int check_command(const Arguments& a);
+int explain_command(const Arguments& a);
 int solve_command(const Arguments& a);
 int check_bound_command(const Arguments& a);  // of a problem and a certificate
 int tdl_command(const Arguments& a);

@@ -11,7 +11,9 @@
 #include "partita/cli/commands.h"
 #include "partita/cli/interrupt.h"
 #include "partita/cli/progress.h"
+#include "partita/network/problem.h"
 #include "partita/runtime/array_file.h"
+#include "partita/search/bound_proof.h"
 
 namespace partita {
 
@@ -93,11 +95,20 @@ void print_plan(const Planned& p) {
 }  // namespace
 
 int plan_command(const Arguments& a) {
-  expect_writable(a.output);
+  for (const std::string& path : {a.output, a.write_bound}) expect_writable(path);
   Runner runner;
   Planned p = plan_watched(a.request, runner);
   for (const std::string& note : p.search.notes) fmt::print(stderr, "{}\n", note);
   if (!a.output.empty()) write_file(a.output, print(p.plan, p.training));
+  if (!a.write_bound.empty()) {
+    if (!p.search.proof) {
+      fmt::print(stderr, "no bound was proved: {} is not written\n", a.write_bound);
+    } else {
+      BoundProof proof = *p.search.proof;
+      proof.model_sha256 = p.plan.model.sha256;
+      solver::write_text(a.write_bound, print_proof(proof));
+    }
+  }
   if (a.json) print_json(plan_json(p, a.output));
   else {
     print_plan(p);
@@ -144,6 +155,10 @@ int compare_command(const Arguments& a) {
   for (const std::string& search : a.searches) {
     Request request = a.request;
     request.search = search;
+    if (!request.from_file.empty() && !parse_search(search).entry->warm) {
+      fmt::print(stderr, "{} cannot begin with a plan: it makes its own without {}\n", search, request.from_file);
+      request.from_file.clear();
+    }
     Runner runner;
     Planned p;
     try {
@@ -168,8 +183,44 @@ int compare_command(const Arguments& a) {
   return !without || (any && !interrupted) ? 0 : static_cast<int>(without->code());
 }
 
+namespace {
+
+// Plan files begin with their version; problems have none.
+bool is_plan(const std::string& file) { return solver::read_text(file).substr(0, 4096).find("\"schema_version\"") != std::string::npos; }
+
+int check_plan_bound(const Arguments& a) {
+  Runner runner;
+  const Planned p = open_plan(a.target, runner);
+  const BoundProof proof = parse_proof(solver::read_text(a.bound), a.bound);
+  int64_t bound = 0;
+  try {
+    bound = check_proof(proof, p.training, p.cluster, p.plan);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kBadInput) throw;
+    fail("{}: {}", a.bound, error.what());
+  }
+  const int64_t bytes = p.report.comm_bytes;
+  const bool inside = bound <= bytes;
+  if (a.json) {
+    Json json = {{"comm_bytes", bytes}, {"lower_bound_comm_bytes", bound}};
+    if (inside) json["gap"] = gap_of(bytes, bound);
+    json["search"] = proof.search;
+    json["mesh"] = proof.mesh.extents;
+    json["memory_limit_bytes"] = proof.memory_limit_bytes;
+    print_json(std::move(json));
+    return 0;
+  }
+  fmt::print("{}: proved; no plan of {}'s space on mesh {} within {} a device moves less than {} ({} bytes)\n", a.bound, proof.search, fmt::join(proof.mesh.extents, "x"),
+             megabytes(static_cast<double>(proof.memory_limit_bytes)), megabytes(static_cast<double>(bound)), bound);
+  if (inside) fmt::print("{}: sound; it moves {}, gap {:.4f}%\n", a.target, megabytes(static_cast<double>(bytes)), 100 * gap_of(bytes, bound));
+  else fmt::print("{}: sound; it moves {}, less than that: it lies outside of this space\n", a.target, megabytes(static_cast<double>(bytes)));
+  return 0;
+}
+
+}  // namespace
+
 int check_command(const Arguments& a) {
-  if (!a.bound.empty()) return check_bound_command(a);
+  if (!a.bound.empty()) return is_plan(a.target) ? check_plan_bound(a) : check_bound_command(a);
   Runner runner;
   Planned p = open_plan(a.target, runner);
   if (a.json)

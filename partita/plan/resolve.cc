@@ -1,7 +1,10 @@
 #include "partita/plan/resolve.h"
 
+#include <algorithm>
+
 #include "partita/base/error.h"
 #include "partita/base/radices.h"
+#include "partita/plan/needs.h"
 
 namespace partita {
 
@@ -40,7 +43,15 @@ Placement placement_of(const Layout& layout, NdSbp name) {
 
 namespace {
 
-Layout home_of(const Graph& graph, const Plan& plan, const std::vector<ResolvedOp>& ops, TensorId id) {
+const Layout& made_layout(const Graph& graph, const std::vector<const OpLayouts*>& layouts, TensorId id) {
+  const OpId producer = graph.tensor(id).producer;
+  const std::vector<TensorId>& results = graph.op(producer).results;
+  const size_t r = static_cast<size_t>(std::find(results.begin(), results.end(), id) - results.begin());
+  ensure(r < results.size(), "op '{}' does not produce '{}'", graph.op(producer).name, graph.tensor(id).name);
+  return layouts[producer.index()]->results[r];
+}
+
+Layout home_of(const Graph& graph, const Plan& plan, const std::vector<const OpLayouts*>& layouts, TensorId id) {
   const Tensor& tensor = graph.tensor(id);
   // A replacement is in the layout of what it replaces: one buffer.
   TensorId keeper = tensor.replaces.valid() ? tensor.replaces : id;
@@ -49,14 +60,28 @@ Layout home_of(const Graph& graph, const Plan& plan, const std::vector<ResolvedO
   if (!graph.tensor(keeper).producer.valid())
     fail("plan: {} '{}' has no kept layout; inputs, constants, parameters and state need one", name_of(graph.tensor(keeper).role),
          graph.tensor(keeper).name);
-  const Op& op = graph.op(tensor.producer);
-  for (size_t r = 0; r < op.results.size(); ++r)
-    if (op.results[r] == id) return ops[tensor.producer.index()].layouts.results[r];
-  ensure(false, "op '{}' does not produce '{}'", op.name, tensor.name);
-  return {};
+  return made_layout(graph, layouts, id);
 }
 
 }  // namespace
+
+TensorNeeds needs_of(const Graph& graph, const Plan& plan, const std::vector<const OpLayouts*>& layouts, const std::vector<std::vector<Reader>>& read_by, TensorId id) {
+  TensorNeeds out{home_of(graph, plan, layouts, id), {}};
+  if (graph.tensor(id).producer.valid())
+    if (const Layout& made = made_layout(graph, layouts, id); !same_placement(made, out.home)) out.needs.push_back({made, out.home, {}});
+  const size_t first = out.needs.size();  // of those from the home
+  auto again = [&](const Reader& reader) { return plan.refetched.contains(id) && graph.op(reader.op).phase == Phase::kBackward; };
+  for (const Reader& reader : read_by[id.index()]) {
+    const Layout& need = layouts[reader.op.index()]->operands[reader.operand];
+    if (same_placement(out.home, need)) continue;
+    size_t found = out.needs.size();
+    for (size_t n = first; n < out.needs.size(); ++n)
+      if (same_placement(out.needs[n].to, need) && again(out.needs[n].readers[0]) == again(reader)) found = n;
+    if (found == out.needs.size()) out.needs.push_back({out.home, need, {}});
+    out.needs[found].readers.push_back(reader);
+  }
+  return out;
+}
 
 Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster) {
   if (plan.ops.size() != graph.ops.size())
@@ -78,36 +103,18 @@ Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster) {
     resolved.layouts = layouts_of(*op.bound, *resolved.derived, choice.mesh);
     out.ops.push_back(std::move(resolved));
   }
-  for (size_t t = 0; t < graph.tensors.size(); ++t) out.home.push_back(home_of(graph, plan, out.ops, TensorId(t)));
-
-  std::vector<std::vector<Reader>> read_by = readers(graph);
+  std::vector<const OpLayouts*> layouts;
+  for (const ResolvedOp& op : out.ops) layouts.push_back(&op.layouts);
+  const std::vector<std::vector<Reader>> read_by = readers(graph);
   out.operand_conversion.resize(graph.ops.size());
   for (size_t i = 0; i < graph.ops.size(); ++i) out.operand_conversion[i].assign(graph.ops[i].operands.size(), -1);
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
-    const Tensor& tensor = graph.tensors[t];
-    int64_t element = bytes_of(tensor.dtype);
-    if (tensor.producer.valid()) {
-      const Op& op = graph.op(tensor.producer);
-      size_t r = std::find(op.results.begin(), op.results.end(), TensorId(t)) - op.results.begin();
-      const Layout& made = out.ops[tensor.producer.index()].layouts.results[r];
-      if (!same_placement(made, out.home[t]))
-        out.conversions.push_back({TensorId(t), convert(made, out.home[t], element, cluster), {}});
-    }
-    std::vector<int> made_here;  // conversions of this tensor from its home
-    auto again = [&](const Reader& reader) { return plan.refetched.contains(TensorId(t)) && graph.op(reader.op).phase == Phase::kBackward; };
-    for (const Reader& reader : read_by[t]) {
-      const Layout& need = out.ops[reader.op.index()].layouts.operands[reader.operand];
-      if (same_placement(out.home[t], need)) continue;
-      int found = -1;
-      for (int c : made_here)
-        if (same_placement(out.conversions[c].conversion.to, need) && again(out.conversions[c].readers[0]) == again(reader)) found = c;
-      if (found < 0) {
-        found = static_cast<int>(out.conversions.size());
-        out.conversions.push_back({TensorId(t), convert(out.home[t], need, element, cluster), {}});
-        made_here.push_back(found);
-      }
-      out.conversions[found].readers.push_back(reader);
-      out.operand_conversion[reader.op.index()][reader.operand] = found;
+    const int64_t element = bytes_of(graph.tensors[t].dtype);
+    TensorNeeds tensor = needs_of(graph, plan, layouts, read_by, TensorId(t));
+    out.home.push_back(std::move(tensor.home));
+    for (TensorNeeds::Need& need : tensor.needs) {
+      for (const Reader& reader : need.readers) out.operand_conversion[reader.op.index()][reader.operand] = static_cast<int>(out.conversions.size());
+      out.conversions.push_back({TensorId(t), convert(need.from, need.to, element, cluster), std::move(need.readers)});
     }
   }
   return out;

@@ -7,6 +7,8 @@
 
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
+#include "partita/plan/check.h"
+#include "partita/search/bound_proof.h"
 #include "partita/search/joint.h"
 #include "partita/search/one_cut.h"
 #include "partita/solver/solver.h"
@@ -29,9 +31,36 @@ int64_t missing_bytes(const Problem& problem, const Plan& plan) {
   return missing;
 }
 
+bool keeps(const Pins& pins, const Plan& plan) {
+  return std::all_of(pins.ops.begin(), pins.ops.end(), [&](const auto& pin) { return plan.ops[pin.first.index()] == pin.second; }) &&
+         std::all_of(pins.kept.begin(), pins.kept.end(), [&](const auto& pin) { return plan.kept.contains(pin.first) && plan.kept.at(pin.first) == pin.second; });
+}
+
 class Exact final : public Searcher {
  public:
   SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) const override {
+    if (!problem.from || !keeps(problem.pins, *problem.from) || missing_bytes(problem, *problem.from) > 0) return solved(problem, budget, rng);
+    SearchResult result;
+    try {
+      result = solved(problem, budget, rng);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::kInterrupted && error.code() != ExitCode::kTimeLimit) throw;
+      result.notes.push_back(error.what());
+    }
+    const int64_t bytes = check(problem.graph, *problem.from, problem.cluster).comm_bytes;
+    if (result.plan && check(problem.graph, *result.plan, problem.cluster).comm_bytes <= bytes) return result;
+    result.plan = *problem.from;
+    result.plan->paper_cost.reset();  // another search's
+    result.notes.push_back(fmt::format("nothing cheaper was found than the {} bytes of the plan that it began with", bytes));
+    if (result.lower_bound_comm_bytes.value_or(0) > bytes) {
+      result.lower_bound_comm_bytes.reset();
+      result.notes.push_back("that plan lies outside of the space, and the lower bound does not hold for it");
+    }
+    return result;
+  }
+
+ private:
+  static SearchResult solved(const Problem& problem, const Budget& budget, Rng& rng) {
     const auto start = std::chrono::steady_clock::now();
     solver::Options options;
     if (budget.seconds) options.deadline = start + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(*budget.seconds));
@@ -43,6 +72,7 @@ class Exact final : public Searcher {
     const double built_seconds = seconds();
 
     SearchResult result;
+    if (problem.from) begin_with(*problem.from, joint, problem.graph, options, result);
     // The uses leave copies and scratch out: where the memory planner finds that a plan needs more, the network gets less. The bound is
     // the first network's.
     int64_t missing = 0;
@@ -53,6 +83,7 @@ class Exact final : public Searcher {
       }
       const solver::Result solved = solver::solve(joint.network, options);
       if (tightened == 0) describe(joint, solved, built_seconds, result);
+      if (tightened == 0 && problem.prove) prove(problem, joint, solved, result);
       if (!solved.solution) {
         if (solved.status != solver::Status::kInfeasible) throw_ended(budget, tightened == 0 ? "before any solution was found" : "before a solution was found that fits");
         result.reason = tightened > 0 ? fmt::format("of {} plans looked at, the last needs {} bytes more than a device has", tightened, missing) : nothing_fits(joint);
@@ -73,7 +104,22 @@ class Exact final : public Searcher {
     return result;
   }
 
- private:
+  static void prove(const Problem& problem, const JointProblem& joint, const solver::Result& solved, SearchResult& result) {
+    if (!joint.counted_above.empty() || solved.certificate.leaves.empty() || !solved.certificate.bound) return;
+    auto proof = std::make_shared<BoundProof>(BoundProof{"exact", problem.objective, joint.mesh, *joint.network.limit, {}, {}, "", joint.network.variables(), solved.certificate});
+    for (const auto& [op, choice] : problem.pins.ops) proof->pinned_ops.push_back(problem.graph.op(op).name);
+    for (const auto& [tensor, placement] : problem.pins.kept) proof->pinned_tensors.push_back(problem.graph.tensor(tensor).name);
+    if (*solved.certificate.bound < *solved.bound)
+      result.notes.push_back(fmt::format("its proof says {}; the rest was computed by elimination", solver::to_string(*solved.certificate.bound)));
+    result.proof = std::move(proof);
+  }
+
+  static void begin_with(const Plan& from, const JointProblem& joint, const Graph& graph, solver::Options& options, SearchResult& result) {
+    options.start = values_of(joint, graph, from);
+    if (options.start) result.notes.push_back(fmt::format("begun with {} bytes", solver::to_string(solver::evaluate(joint.network, *options.start).cost)));
+    else result.notes.push_back(fmt::format("nothing of the plan to begin with is in the space of mesh {}", fmt::join(joint.mesh.extents, "x")));
+  }
+
   static std::optional<int64_t> narrowed(const std::optional<solver::Wide>& bytes) {
     if (!bytes) return std::nullopt;
     return static_cast<int64_t>(*bytes);

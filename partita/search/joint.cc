@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 #include <unordered_map>
@@ -488,6 +489,71 @@ class Builder {
 
 }  // namespace
 
+namespace {
+
+// Per axis of `to`, what each of the axes of `from` says that lie across it, one of `values` an axis; empty where they differ. A mesh
+// numbers its positions in mixed radix: axes that are alike act as one.
+template <typename T>
+std::optional<std::vector<T>> on_axes(const Mesh& from, const std::vector<T>& values, const Mesh& to) {
+  if (from.devices != to.devices || values.size() != from.extents.size()) return std::nullopt;
+  std::vector<T> out;
+  int64_t begin = 1;
+  for (int extent : to.extents) {
+    const int64_t end = begin * extent;
+    std::optional<T> said;
+    int64_t first = 1;
+    for (size_t a = 0; a < values.size(); ++a) {
+      const int64_t last = first * from.extents[a];
+      if (first < last && first < end && last > begin) {
+        if (said && *said != values[a]) return std::nullopt;
+        said = values[a];
+      }
+      first = last;
+    }
+    if (!said) return std::nullopt;
+    out.push_back(*said);
+    begin = end;
+  }
+  return out;
+}
+
+// One of `may` for each variable of a network whose edges are pairs: in this order and twice, the cheapest beside what is settled
+// and the cheapest of what is not.
+solver::Assignment settled(const solver::Network& network, const std::vector<std::vector<int>>& may, const std::vector<int>& order) {
+  std::vector<std::vector<const solver::Network::Edge*>> edges(may.size());
+  for (const solver::Network::Edge& e : network.edges)
+    for (int v : e.variables) edges[v].push_back(&e);
+  solver::Assignment values(may.size(), -1);
+  auto beside = [&](const solver::Network::Edge& e, int v, int x) -> solver::Wide {
+    const bool first = e.variables[0] == v;
+    const int w = e.variables[first ? 1 : 0];
+    const size_t columns = network.costs[e.variables[1]].size();
+    auto at = [&](int y) { return (*e.table)[static_cast<size_t>(first ? x : y) * columns + static_cast<size_t>(first ? y : x)]; };
+    if (values[w] >= 0) return at(values[w]);
+    int64_t least = at(may[w][0]);
+    for (int y : may[w]) least = std::min(least, at(y));
+    return least;
+  };
+  for (int pass = 0; pass < 2; ++pass)
+    for (int v : order) {
+      if (may[v].size() == 1) {
+        values[v] = may[v][0];
+        continue;
+      }
+      std::optional<solver::Wide> least;
+      int best = -1;
+      for (int x : may[v]) {
+        solver::Wide cost = network.costs[v][x];
+        for (const solver::Network::Edge* e : edges[v]) cost += beside(*e, v, x);
+        if (!least || cost < *least) least = cost, best = x;
+      }
+      values[v] = best;
+    }
+  return values;
+}
+
+}  // namespace
+
 std::vector<int> joint_extents(int devices, int axes) {
   std::vector<int> extents(static_cast<size_t>(axes), 1);
   for (int f : prime_factors(devices)) *std::min_element(extents.begin(), extents.end()) *= f;
@@ -516,6 +582,57 @@ Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assign
     plan.kept[TensorId(t)] = placement_of(home, *name);
   }
   return plan;
+}
+
+std::optional<solver::Assignment> values_of(const JointProblem& joint, const Graph& graph, const Plan& plan) {
+  const solver::Network& network = joint.network;
+  std::vector<std::vector<int>> may;  // by variable
+  for (int v = 0; v < network.variables(); ++v) {
+    may.emplace_back(static_cast<size_t>(network.domain(v)));
+    std::iota(may.back().begin(), may.back().end(), 0);
+  }
+  std::vector<int> order, open;  // the ops that the plan settles, those that it does not
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const int v = joint.op_variable[i];
+    open.push_back(v);
+    const auto strategies = on_axes(plan.ops[i].mesh, plan.ops[i].strategies, joint.mesh);
+    if (!strategies) continue;
+    const auto& known = joint.ops[i]->strategies;
+    const auto found = std::find(known.begin(), known.end(), *strategies);
+    if (found == known.end()) continue;
+    may[v] = {static_cast<int>(found - known.begin())};
+    open.pop_back();
+    order.push_back(v);
+  }
+  if (order.empty()) return std::nullopt;
+  order.insert(order.end(), open.begin(), open.end());
+  std::vector<int> tensors;
+  for (size_t t = 0; t < graph.tensors.size(); ++t) {
+    if (!joint.tensors[t]) continue;
+    const int v = joint.tensor_variable[t];
+    tensors.push_back(v);
+    std::optional<Layout> home;
+    if (const auto kept = plan.kept.find(TensorId(t)); kept != plan.kept.end()) {
+      const Placement& placement = kept->second;
+      if (auto sbp = on_axes(placement.mesh, placement.sbp, joint.mesh)) home = layout_of({joint.mesh, std::move(*sbp), placement.radices}, graph.tensors[t].shape);
+    } else if (const OpId producer = graph.tensors[t].producer; producer.valid() && may[joint.op_variable[producer.index()]].size() == 1) {
+      const std::vector<TensorId>& results = graph.op(producer).results;
+      const size_t r = static_cast<size_t>(std::find(results.begin(), results.end(), TensorId(t)) - results.begin());
+      home = joint.ops[producer.index()]->layouts[may[joint.op_variable[producer.index()]][0]].results[r];
+    }
+    const TensorSpace& space = *joint.tensors[t];
+    std::vector<int> there;
+    for (size_t x = 0; home && x < space.values.size(); ++x)
+      if (same_placement(space.layouts[space.values[x].home], *home)) there.push_back(static_cast<int>(x));
+    if (!there.empty()) may[v] = std::move(there);
+  }
+  std::vector<bool> listed(may.size(), false);
+  for (const std::vector<int>& some : {order, tensors})
+    for (int v : some) listed[v] = true;
+  for (size_t v = 0; v < may.size(); ++v)  // where a tensor is brought, before where it is kept
+    if (!listed[v]) order.push_back(static_cast<int>(v));
+  order.insert(order.end(), tensors.begin(), tensors.end());
+  return settled(network, may, order);
 }
 
 }  // namespace partita

@@ -60,5 +60,8 @@ std::vector<int> joint_extents(int devices, int axes);
 // more entries than the limit, or the deadline or the stop comes before they are built. Bad input where a pin is for another mesh or does not exist.
 std::optional<JointProblem> joint_problem(const Problem& problem, int axes, const JointLimits& limits = {});
 Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assignment& values);
+// A plan in the network's values: what it says, where the space has it on this mesh or on another one over the same devices in the same
+// order (S(0) on [8] is S(0), S(0) on 4x2); everything else as is cheap beside that. Empty where the space has none of its strategies.
+std::optional<solver::Assignment> values_of(const JointProblem& joint, const Graph& graph, const Plan& plan);
 
 }  // namespace partita

@@ -75,7 +75,7 @@ const std::vector<SearchEntry>& searches() {
     list.push_back({"equal-chop", "Tofu section 7.3", "Tofu's program in one step: every tensor is split along one dimension only", {}, make_equal_chop});
     list.push_back({"icml18", "Jia et al. 2018", "dynamic program over layers in one step, along several dimensions, without output reduction, as Tofu section 7.3 compares", {}, make_icml18});
     list.push_back({"zero", "ZeRO", "data parallelism; states (stage 1), gradients (2) and parameters (3) are kept split, those without an axis long enough whole", {{"stage", {"1", "2", "3"}}}, make<OptionRuleSearcher<zero>>});
-    list.push_back({"exact", "ours", "all mesh axes at once, as one cost network: the fewest bytes within the memory, with a proved lower bound; over more than two axes slow", {{"axes", {"2", "N"}}}, make_exact});
+    list.push_back({"exact", "ours", "all mesh axes at once, as one cost network: the fewest bytes within the memory, with a proved lower bound; over more than two axes slow", {{"axes", {"2", "N"}}}, make_exact, true, true});
     return list;
   }();
   return kSearches;

@@ -14,6 +14,8 @@
 
 namespace partita {
 
+struct BoundProof;
+
 // Of a search that can say what it has so far.
 struct SearchProgress {
   std::optional<int64_t> comm_bytes;   // of the best plan so far
@@ -27,6 +29,10 @@ struct Problem {
   std::string objective = "comm";  // bytes
   Pins pins;
   std::map<std::string, std::string> options;  // of --search 'NAME?key=value,..'
+  // A plan to begin with, which the checker accepts: where it fits and keeps the pins, no dearer one is returned. Only for searches that
+  // say that they are `warm`.
+  const Plan* from = nullptr;
+  bool prove = false;  // give the lower bound's proof with it
   std::function<void(const SearchProgress&)> progress = nullptr;  // called now and then, from the search's own thread
 };
 
@@ -44,6 +50,7 @@ struct SearchResult {
   std::optional<Plan> plan;
   std::string reason;                         // why there is no plan
   std::optional<int64_t> lower_bound_comm_bytes;  // proved for every plan of the search's space
+  std::shared_ptr<const BoundProof> proof;    // of a bound, where Problem::prove asks for it and there is one (partita/search/bound_proof.h)
   std::map<std::string, double> counters;     // what it looked at, by name
   std::vector<std::string> notes;             // lines for the reader, "cut 1 over 2: delta 7.2 MB"
 };
@@ -58,6 +65,8 @@ struct SearchEntry {
   std::string name, source, summary;
   std::map<std::string, std::vector<std::string>> options;  // option -> its values, the default first; "N", the last: or a positive number
   std::unique_ptr<Searcher> (*make)();
+  bool warm = false;    // begins with Problem::from
+  bool proves = false;  // its lower bound has a proof
 };
 // Every search that there is, by name.
 const std::vector<SearchEntry>& searches();

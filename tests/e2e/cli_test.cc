@@ -17,6 +17,7 @@
 
 #include "partita/base/error.h"
 #include "partita/models/models.h"
+#include "partita/network/problem.h"
 #include "partita/runtime/npz.h"
 #include "partita/runtime/safetensors.h"
 
@@ -677,6 +678,93 @@ TEST(CliSolve, InterruptedKeepsTheBest) {
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("feasible after"), std::string::npos) << o.out;
   EXPECT_EQ(o.out.find("[]"), std::string::npos) << o.out;
+}
+
+TEST(CliPlan, BeginsWithAPlan) {
+  const Words mlp = {"plan", "zoo:mlp?layers=3", "--devices", "4"};
+  auto with = [](Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const std::string soybean = scratch("soybean.json"), exact = scratch("exact.json");
+  const int64_t begun = json_of(with(mlp, {"-o", soybean}))["comm_bytes"];
+  for (const char* steps : {"0", "50"}) {
+    const Json json = json_of(with(mlp, {"--search", "exact", "--from", soybean, "--max-steps", steps, "-o", exact}));
+    EXPECT_LE(json["comm_bytes"], begun);
+    EXPECT_EQ(json["search"], "exact");
+    EXPECT_EQ(json_of({"check", exact})["comm_bytes"], json["comm_bytes"]);
+  }
+  expect_error(with(mlp, {"--from", soybean}), 2, {"'soybean' cannot begin with a plan", "exact"});
+  expect_error(with(mlp, {"--search", "exact", "--from", "none.json"}), 3, {"none.json", "cannot be read"});
+  expect_error({"plan", "zoo:mlp?layers=2", "--devices", "4", "--search", "exact", "--from", soybean}, 3, {soybean, "'zoo:mlp?layers=3'", "SHA-256"});
+  expect_error({"plan", "zoo:mlp?layers=3", "--devices", "2", "--search", "exact", "--from", soybean}, 3, {soybean, "for 4", "'local:2' has 2"});
+  const Outcome o = partita({"compare", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact,soybean", "--from", soybean, "--max-steps", "2"});
+  EXPECT_EQ(o.code, 0);
+  EXPECT_NE(o.err.find("soybean cannot begin with a plan"), std::string::npos) << o.err;
+}
+
+TEST(CliExplain, SaysWhatTheAlternativesWouldMove) {
+  const std::string plan = scratch("plan.json"), changed = scratch("changed.json");
+  ASSERT_EQ(partita({"plan", "zoo:mlp?layers=2", "--devices", "4", "-o", plan}).code, 0);
+  const int64_t now = json_of({"check", plan})["comm_bytes"];
+  const Json summary = json_of({"explain", plan});
+  int64_t by_step = 0;
+  for (const auto& [step, bytes] : summary["bytes_by_step"].items()) by_step += bytes.get<int64_t>();
+  EXPECT_EQ(by_step, now);
+  EXPECT_EQ(summary["comm_bytes"], now);
+
+  // "fc1" is an op and its result; edited by hand, the plan moves what was said.
+  const Json both = json_of({"explain", plan, "fc1"});
+  const Json& op = both["op"]["alternatives"].back();
+  Json edited = Json::parse(contents(plan));
+  edited["ops"]["fc1"]["strategy"] = op["strategy"];
+  EXPECT_EQ(json_of({"check", put("changed.json", edited.dump())})["comm_bytes"], now + op["change_bytes"].get<int64_t>());
+  EXPECT_GT(op["change_bytes"], 0);
+  const Json weight = json_of({"explain", plan, "fc1.weight"});
+  EXPECT_FALSE(weight.contains("op"));
+  EXPECT_EQ(weight["tensor"]["home"], "[S(1), S(1)]");
+  EXPECT_GT(weight["tensor"]["alternatives"].size(), 4u);
+
+  const Outcome o = partita({"explain", plan, "fc1"});
+  EXPECT_EQ(o.code, 0);
+  for (const char* part : {"op fc1 (linear, forward)", "reads fc1.weight as [S(1), S(1)]", "parts along index o", "all-gather", "inside", "tensor fc1 (activation", "made by fc1"})
+    EXPECT_NE(o.out.find(part), std::string::npos) << part << " is not in " << o.out;
+  EXPECT_NE(partita({"explain", plan}).out.find("the dearest of"), std::string::npos);
+  expect_error({"explain", plan, "fc1.wieght"}, 3, {plan, "'fc1.wieght'", "fc1.weight"});
+}
+
+TEST(CliPlan, TheBoundsProofIsJudgedBesideAnyPlanOfTheModel) {
+  const std::string exact = scratch("exact.json"), other = scratch("other.json"), bound = scratch("bound.json.gz");
+  const Json json = json_of({"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact", "--memory-limit", "400000", "--write-bound", bound, "-o", exact});
+  const int64_t proved = json["lower_bound_comm_bytes"], bytes = json["comm_bytes"];
+  EXPECT_EQ(proved, bytes);
+  Json judged = json_of({"check", exact, "--bound", bound});
+  EXPECT_EQ(judged["lower_bound_comm_bytes"], proved);
+  EXPECT_EQ(judged["gap"], 0.0);
+  EXPECT_EQ(judged["memory_limit_bytes"], 400000);
+  ASSERT_EQ(partita({"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "equal-chop", "-o", other}).code, 0);
+  judged = json_of({"check", other, "--bound", bound});
+  EXPECT_EQ(judged["lower_bound_comm_bytes"], proved);
+  EXPECT_GT(judged["gap"], 0.0);
+
+  // It claims more than it proves; its numbers are others; it is of another model, cluster, space.
+  const std::string text = solver::read_text(bound), claimed = fmt::format("\"{}\"", proved);
+  auto edited = [&](const std::string& from, const std::string& to) {
+    std::string wrong = text;
+    EXPECT_NE(wrong.find(from), std::string::npos) << from;
+    wrong.replace(wrong.find(from), from.size(), to);
+    return put("edited.json", wrong);
+  };
+  expect_error({"check", exact, "--bound", edited(claimed, fmt::format("\"{}\"", proved + 1))}, 3, {"edited.json", fmt::format("claims a bound of {}", proved + 1), "proves"});
+  expect_error({"check", exact, "--bound", edited("\"memory_limit_bytes\":", "\"memory_limit_bytes\":1e30,\"before\":")}, 3, {"edited.json"});
+  expect_error({"check", exact, "--bound", edited("\"extents\":[2,2]", "\"extents\":[4]")}, 3, {"edited.json", "variable 0"});
+  expect_error({"check", exact, "--bound", edited("\"extents\":[2,2]", "\"extents\":[3,2]")}, 3, {"edited.json", "over mesh 3x2"});
+  expect_error({"check", exact, "--bound", edited("\"space\"", "\"spaces\"")}, 3, {"edited.json", "has no space"});
+  ASSERT_EQ(partita({"plan", "zoo:mlp?layers=2", "--devices", "4", "-o", other}).code, 0);
+  expect_error({"check", other, "--bound", bound}, 3, {bound, "another model than 'zoo:mlp?layers=2'"});
+  ASSERT_EQ(partita({"plan", "zoo:mlp?layers=3", "--devices", "2", "-o", other}).code, 0);
+  expect_error({"check", other, "--bound", bound}, 3, {bound, "2x2"});
+  expect_error({"plan", "zoo:mlp", "--write-bound", bound}, 2, {"'soybean' cannot prove a lower bound", "exact"});
 }
 
 TEST(CliPlan, InterruptedWithoutAPlan) {

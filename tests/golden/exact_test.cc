@@ -165,13 +165,38 @@ TEST(Exact, KeepsWithinTheMemoryOrSaysThatNothingFits) {
   EXPECT_NE(none.reason.find("more than it has"), std::string::npos) << none.reason;
 }
 
+TEST(Exact, IsNeverDearerThanThePlanItBeganWith) {
+  const Graph graph = training("mlp?layers=2,width=20,batch=24");
+  const Cluster cluster = load_cluster("local:8");
+  const std::atomic<bool> stop = true;
+  for (const SearchEntry& entry : searches()) {
+    SearchResult begun;
+    try {
+      begun = searched(entry.name, graph, cluster);
+    } catch (const Error&) {
+    }
+    if (!begun.plan) continue;  // it has none for this model
+    SCOPED_TRACE(entry.name);
+    const int64_t bytes = check(graph, *begun.plan, cluster).comm_bytes;
+    const SearchChoice choice = parse_search("exact");
+    const Problem problem{.graph = graph, .cluster = cluster, .pins = {}, .options = choice.options, .from = &*begun.plan};
+    for (const Budget& budget : {Budget{.steps = 1}, Budget{.stop = &stop}}) {
+      Rng rng(1);
+      const SearchResult warm = choice.entry->make()->search(problem, budget, rng);
+      ASSERT_TRUE(warm.plan);
+      EXPECT_LE(check(graph, *warm.plan, cluster).comm_bytes, bytes);
+      EXPECT_LE(warm.lower_bound_comm_bytes.value_or(0), bytes);
+    }
+  }
+}
+
 TEST(Exact, StoppedItKeepsTheBestSoFar) {
   const Graph graph = training("mlp?layers=12,width=64,batch=32");
   const Cluster cluster = load_cluster("local:8");
   std::atomic<bool> stop = false;
   std::optional<SearchProgress> last;
   const SearchChoice choice = parse_search("exact");
-  const Problem problem{graph, cluster, "comm", {}, choice.options, [&](const SearchProgress& p) {
+  const Problem problem{graph, cluster, "comm", {}, choice.options, nullptr, false, [&](const SearchProgress& p) {
                           last = p;
                           stop = p.comm_bytes.has_value();
                         }};

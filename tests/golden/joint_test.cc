@@ -105,5 +105,57 @@ TEST(Joint, ItsCostIsTheCheckersCount) {
   }
 }
 
+TEST(Joint, APlanInItsValuesMovesTheSame) {  // on another mesh too
+  constexpr uint64_t kSeed = 12;
+  std::printf("seed %d\n", static_cast<int>(kSeed));
+  Rng rng(kSeed);
+  for (const char* model : {"mlp?layers=2,width=12,batch=16", "rnnlm?steps=2,hidden=8,vocabulary=8,batch=4"}) {
+    SCOPED_TRACE(model);
+    const Graph graph = training(model);
+    const Cluster cluster = load_cluster("local:4");
+    const Problem problem{graph, cluster, "comm", {}, {}};
+    const auto one = joint_problem(problem, 1), two = joint_problem(problem, 2);
+    ASSERT_TRUE(one && two);
+    for (int i = 0; i < 5; ++i)
+      for (const auto& [made, on] : {std::pair(&*one, &*one), {&*two, &*two}, {&*one, &*two}}) {
+        const solver::Assignment drawn = random_values(*made, rng), best = with_best_homes(*made, drawn);
+        auto judged = [&](const JointProblem& joint, const Plan& p) {
+          const auto values = values_of(joint, graph, p);
+          EXPECT_TRUE(values);
+          const int64_t checked = check(graph, p, cluster).comm_bytes;
+          EXPECT_EQ(check(graph, plan_of(joint, graph, *values), cluster).comm_bytes, checked);
+          EXPECT_GE(static_cast<int64_t>(solver::evaluate(joint.network, *values).cost), checked);  // some shared conversions twice, where another home is as good
+          return *values;
+        };
+        const Plan plan = plan_of(*made, graph, drawn);
+        const solver::Assignment values = judged(*on, plan);
+        if (made != on) {
+          judged(*made, plan_of(*on, graph, values));  // and back
+          continue;
+        }
+        EXPECT_LE(solver::evaluate(on->network, values).cost, solver::evaluate(on->network, drawn).cost);
+        EXPECT_EQ(solver::evaluate(on->network, judged(*on, plan_of(*on, graph, best))).cost, solver::evaluate(on->network, best).cost);
+      }
+  }
+}
+
+TEST(Joint, APlanOutsideOfTheSpaceGivesValuesNearIt) {
+  const Graph graph = training("mlp?layers=3,width=12,batch=16");
+  const Cluster cluster = load_cluster("local:8");
+  const Problem problem{graph, cluster, "comm", {}, {}};
+  const auto joint = joint_problem(problem, 2);
+  ASSERT_TRUE(joint);
+  EXPECT_FALSE(values_of(*joint, graph, single_plan(graph, cluster)));
+  const Plan data_parallel = data_parallel_plan(graph, cluster);  // replicated updates are not in the space
+  const auto values = values_of(*joint, graph, data_parallel);
+  ASSERT_TRUE(values);
+  EXPECT_EQ(solver::evaluate(joint->network, *values).forbidden, 0);
+  const Plan near = plan_of(*joint, graph, *values);
+  for (size_t i = 0; i < graph.ops.size(); ++i)
+    if (const tdl::AxisStrategy& s = data_parallel.ops[i].strategies[0]; !s.replicate()) {
+      EXPECT_EQ(near.ops[i].strategies, (std::vector<tdl::AxisStrategy>{s, s})) << graph.ops[i].name;
+    }
+}
+
 }  // namespace
 }  // namespace partita

@@ -1,0 +1,219 @@
+#include "partita/plan/explain.h"
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+#include "partita/base/radices.h"
+#include "partita/base/tuples.h"
+#include "partita/plan/needs.h"
+
+namespace partita {
+
+namespace {
+
+int64_t bytes_of_all(const std::vector<Moved>& moved) {
+  int64_t bytes = 0;
+  for (const Moved& m : moved) bytes += m.bytes;
+  return bytes;
+}
+
+void dearest_first(std::vector<Moved>& moved) {
+  std::erase_if(moved, [](const Moved& m) { return m.bytes == 0; });
+  std::stable_sort(moved.begin(), moved.end(), [](const Moved& a, const Moved& b) { return a.bytes > b.bytes; });
+}
+
+Difference difference(const std::vector<Moved>& now, const std::vector<Moved>& then, int64_t inner_bytes) {
+  Difference d{bytes_of_all(then) - bytes_of_all(now) + inner_bytes, inner_bytes, then, now};
+  auto without = [](std::vector<Moved>& some, std::vector<Moved> others) {
+    std::erase_if(some, [&](const Moved& m) {
+      const auto found = std::find(others.begin(), others.end(), m);
+      if (found == others.end()) return false;
+      others.erase(found);
+      return true;
+    });
+    dearest_first(some);
+  };
+  without(d.more, now);
+  without(d.less, then);
+  return d;
+}
+
+// Why no index can be cut so, if one can't.
+std::optional<std::string> too_many_parts(const tdl::Bound& bound, const std::vector<int>& extents, const std::vector<tdl::AxisStrategy>& strategies) {
+  std::map<std::string, int64_t> parts;
+  for (size_t a = 0; a < strategies.size(); ++a)
+    for (const std::string& name : strategies[a].names) parts.try_emplace(name, 1).first->second *= extents[a];
+  for (const auto& [name, count] : parts)
+    if (const int64_t extent = bound.indices[bound.find_index(name)].extent; count > extent) return fmt::format("index '{}' of extent {} has no {} parts", name, extent, count);
+  return std::nullopt;
+}
+
+std::vector<TensorId> unique(std::vector<TensorId> tensors) {
+  std::sort(tensors.begin(), tensors.end());
+  tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
+  return tensors;
+}
+
+}  // namespace
+
+bool Moved::operator==(const Moved& other) const {
+  return tensor == other.tensor && bytes == other.bytes && readers.empty() == other.readers.empty() && same_placement(from, other.from) && same_placement(to, other.to);
+}
+
+Explainer::Explainer(const Graph& graph, const Plan& plan, const Cluster& cluster)
+    : graph_(graph), plan_(plan), cluster_(cluster), resolved_(resolve(graph, plan, cluster)), readers_(readers(graph)), converter_(cluster) {
+  for (const ResolvedOp& op : resolved_.ops) layouts_.push_back(&op.layouts);
+}
+
+int64_t Explainer::inner_bytes_of(OpId id, const tdl::Derived& derived) {
+  const Op& op = graph_.op(id);
+  Mesh mesh = plan_.ops[id.index()].mesh;
+  return converter_.inner_bytes(*op.bound, derived, mesh, bytes_of(inner_dtype(graph_, op)));
+}
+
+std::vector<Moved> Explainer::moved_of(TensorId id, const Layouts& layouts, const Plan& plan) {
+  const TensorNeeds needs = needs_of(graph_, plan, layouts, readers_, id);
+  const int64_t element = bytes_of(graph_.tensor(id).dtype);
+  std::vector<Moved> out;
+  for (const TensorNeeds::Need& need : needs.needs) out.push_back({id, need.from, need.to, converter_.bytes(need.from, need.to, element), need.readers});
+  return out;
+}
+
+std::vector<Moved> Explainer::moved_of(const std::vector<TensorId>& tensors, const Layouts& layouts, const Plan& plan) {
+  std::vector<Moved> out;
+  for (TensorId id : tensors)
+    for (Moved& m : moved_of(id, layouts, plan)) out.push_back(std::move(m));
+  return out;
+}
+
+OpExplanation Explainer::op(OpId id) {
+  const Op& op = graph_.op(id);
+  const OpChoice& choice = plan_.ops[id.index()];
+  OpExplanation out;
+  out.inner_bytes = inner_bytes_of(id, *resolved_.ops[id.index()].derived);
+  out.layouts = *layouts_[id.index()];
+  std::vector<TensorId> touched = op.operands;
+  touched.insert(touched.end(), op.results.begin(), op.results.end());
+  touched = unique(std::move(touched));
+  const std::vector<Moved> now = moved_of(touched, layouts_, plan_);
+  for (const Moved& m : now) {
+    const bool read = std::any_of(m.readers.begin(), m.readers.end(), [&](const Reader& r) { return r.op == id; });
+    if (read || graph_.tensor(m.tensor).producer == id) out.moved.push_back(m);
+  }
+  dearest_first(out.moved);
+
+  std::vector<std::vector<tdl::AxisStrategy>> offered;
+  std::vector<size_t> counts;
+  for (int p : choice.mesh.extents) {
+    offered.push_back(tdl::strategies(*op.bound, p));
+    counts.push_back(offered.back().size());
+  }
+  for_each_tuple(counts, [&](const std::vector<size_t>& at) {
+    OpAlternative other;
+    for (size_t a = 0; a < at.size(); ++a) other.strategies.push_back(offered[a][at[a]]);
+    if (other.strategies == choice.strategies) return;
+    if (const auto why = too_many_parts(*op.bound, choice.mesh.extents, other.strategies)) {
+      out.impossible[*why].push_back(other.strategies);
+      return;
+    }
+    tdl::NotDerived why;
+    const auto derived = tdl::derive(*op.bound, choice.mesh.extents, other.strategies, &why);
+    if (!derived) {
+      out.impossible[why.why].push_back(other.strategies);
+      return;
+    }
+    const OpLayouts changed = layouts_of(*op.bound, *derived, choice.mesh);
+    Layouts layouts = layouts_;
+    layouts[id.index()] = &changed;
+    other.inner_bytes = inner_bytes_of(id, *derived);
+    other.difference = difference(now, moved_of(touched, layouts, plan_), other.inner_bytes - out.inner_bytes);
+    out.alternatives.push_back(std::move(other));
+  });
+  std::stable_sort(out.alternatives.begin(), out.alternatives.end(), [](const OpAlternative& a, const OpAlternative& b) { return a.difference.bytes < b.difference.bytes; });
+  return out;
+}
+
+TensorExplanation Explainer::tensor(TensorId id) {
+  TensorExplanation out;
+  const TensorId replaced = graph_.tensor(id).replaces;
+  out.keeper = replaced.valid() ? replaced : id;
+  out.home = resolved_.home[id.index()];
+  const OpId producer = graph_.tensor(id).producer;
+  if (producer.valid()) {
+    const std::vector<TensorId>& results = graph_.op(producer).results;
+    out.made = layouts_[producer.index()]->results[static_cast<size_t>(std::find(results.begin(), results.end(), id) - results.begin())];
+  }
+  std::vector<TensorId> alike = {out.keeper};
+  if (const TensorId next = graph_.replacement_of(out.keeper); next.valid()) alike.push_back(next);
+  const std::vector<Moved> now = moved_of(alike, layouts_, plan_);
+  out.moved = moved_of(id, layouts_, plan_);
+  dearest_first(out.moved);
+
+  const auto kept = plan_.kept.find(out.keeper);
+  auto consider = [&](const std::optional<Placement>& other) {
+    out.alternatives.push_back({other, difference(now, moved_of(alike, layouts_, with(plan_, out.keeper, other)), 0)});
+  };
+  if (kept != plan_.kept.end() && graph_.tensor(out.keeper).producer.valid() && !(out.made && same_placement(*out.made, out.home))) consider(std::nullopt);
+  const std::vector<Shape> radices = out.home.radices;
+  std::vector<Sbp> offered;  // on each axis
+  for (size_t axis = 0; axis < radices.size(); ++axis)
+    for (size_t sub = 0; sub < radices[axis].size(); ++sub) offered.push_back(Sbp::split(static_cast<int>(axis), static_cast<int>(sub)));
+  offered.push_back(Sbp::broadcast());
+  const std::vector<int>& extents = out.home.mesh.extents;
+  for_each_tuple(std::vector<size_t>(extents.size(), offered.size()), [&](const std::vector<size_t>& at) {
+    Placement other{out.home.mesh, {}, is_factored(radices) ? radices : std::vector<Shape>()};
+    std::map<std::pair<int, int>, int64_t> parts;
+    for (size_t a = 0; a < at.size(); ++a) {
+      const Sbp& sbp = offered[at[a]];
+      other.sbp.push_back(sbp);
+      if (sbp.kind != Sbp::Kind::kSplit) continue;
+      if ((parts.try_emplace({sbp.axis, sbp.sub_axis}, 1).first->second *= extents[a]) > radices[sbp.axis][sbp.sub_axis]) return;
+    }
+    if (!same_placement(layout_of(other, graph_.tensor(id).shape), out.home)) consider(other);
+  });
+  std::stable_sort(out.alternatives.begin(), out.alternatives.end(), [](const TensorAlternative& a, const TensorAlternative& b) { return a.difference.bytes < b.difference.bytes; });
+  return out;
+}
+
+std::vector<Moved> Explainer::conversions() {
+  std::vector<TensorId> all;
+  for (size_t t = 0; t < graph_.tensors.size(); ++t) all.push_back(TensorId(t));
+  std::vector<Moved> moved = moved_of(all, layouts_, plan_);
+  dearest_first(moved);
+  return moved;
+}
+
+std::map<std::string, int64_t> Explainer::bytes_by_step() {
+  std::map<std::string, int64_t> bytes;
+  auto count = [&](const Conversion& c) {
+    for (const Step& step : c.steps)
+      if (step.bytes > 0) bytes[std::string(name_of(step.kind))] += step.bytes;
+  };
+  for (const ResolvedConversion& c : resolved_.conversions) count(c.conversion);
+  for (size_t i = 0; i < graph_.ops.size(); ++i) {
+    const ResolvedOp& op = resolved_.ops[i];
+    if (op.derived->inner.empty()) continue;
+    for (const Conversion& c : inner_conversions(*graph_.ops[i].bound, *op.derived, plan_.ops[i].mesh, bytes_of(inner_dtype(graph_, graph_.ops[i])), cluster_)) count(c);
+  }
+  return bytes;
+}
+
+std::string Explainer::steps_of(const Moved& moved) {
+  std::vector<std::string_view> names;
+  for (const Step& step : converter_.convert(moved.from, moved.to, bytes_of(graph_.tensor(moved.tensor).dtype)).steps)
+    if (step.bytes > 0) names.push_back(name_of(step.kind));
+  return fmt::format("{}", fmt::join(names, " + "));
+}
+
+Plan with(Plan plan, OpId op, const std::vector<tdl::AxisStrategy>& strategies) {
+  plan.ops[op.index()].strategies = strategies;
+  return plan;
+}
+
+Plan with(Plan plan, TensorId keeper, const std::optional<Placement>& kept) {
+  if (kept) plan.kept[keeper] = *kept;
+  else plan.kept.erase(keeper);
+  return plan;
+}
+
+}  // namespace partita
