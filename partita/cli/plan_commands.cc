@@ -210,8 +210,9 @@ int check_plan_bound(const Arguments& a) {
     print_json(std::move(json));
     return 0;
   }
-  fmt::print("{}: proved; no plan of {}'s space on mesh {} within {} a device moves less than {} ({} bytes)\n", a.bound, proof.search, fmt::join(proof.mesh.extents, "x"),
-             megabytes(static_cast<double>(proof.memory_limit_bytes)), megabytes(static_cast<double>(bound)), bound);
+  const size_t pins = proof.pinned_ops.size() + proof.pinned_tensors.size();
+  fmt::print("{}: proved; no plan of {}'s space on mesh {} within {} a device{} moves less than {} ({} bytes)\n", a.bound, proof.search, fmt::join(proof.mesh.extents, "x"),
+             megabytes(static_cast<double>(proof.memory_limit_bytes)), pins > 0 ? fmt::format(" (pins: {})", pins) : "", megabytes(static_cast<double>(bound)), bound);
   if (inside) fmt::print("{}: sound; it moves {}, gap {:.4f}%\n", a.target, megabytes(static_cast<double>(bytes)), 100 * gap_of(bytes, bound));
   else fmt::print("{}: sound; it moves {}, less than that: it lies outside of this space\n", a.target, megabytes(static_cast<double>(bytes)));
   return 0;

@@ -93,7 +93,16 @@ int64_t check_proof(const BoundProof& proof, const Graph& graph, const Cluster& 
   if (joint->network.variables() != proof.variables)
     fail("the proof is of a network of {} variables, this plan's has {}: another version of Partita wrote it", proof.variables, joint->network.variables());
   joint->network.limit = proof.memory_limit_bytes;
-  const std::optional<solver::Wide> bound = solver::check(joint->network, proof.certificate);
+  const auto bound = [&] {
+    try {
+      return solver::check(joint->network, proof.certificate);
+    } catch (const Error& error) {
+      const size_t pins = proof.pinned_ops.size() + proof.pinned_tensors.size();
+      if (error.code() != ExitCode::kBadInput || pins == 0) throw;
+      fail("{}; it is of plans with choices pinned (in all {}), such as '{}', which this plan has perhaps otherwise", error.what(), pins,
+           proof.pinned_ops.empty() ? proof.pinned_tensors[0] : proof.pinned_ops[0]);
+    }
+  }();
   if (!bound) fail("the proof says that no plan fits into {} bytes, but there is this one", proof.memory_limit_bytes);
   return static_cast<int64_t>(*bound);
 }

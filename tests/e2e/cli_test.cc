@@ -764,6 +764,13 @@ TEST(CliPlan, TheBoundsProofIsJudgedBesideAnyPlanOfTheModel) {
   expect_error({"check", other, "--bound", bound}, 3, {bound, "another model than 'zoo:mlp?layers=2'"});
   ASSERT_EQ(partita({"plan", "zoo:mlp?layers=3", "--devices", "2", "-o", other}).code, 0);
   expect_error({"check", other, "--bound", bound}, 3, {bound, "2x2"});
+
+  // With pins the proof is of plans that have the same.
+  const std::string pins = put("pins.json", R"({"meshes": {"m0": {"extents": [2, 2], "devices": [0, 1, 2, 3]}}, "kept": {"fc2.weight": {"mesh": "m0", "sbp": ["B", "B"]}}})");
+  const Json pinned = json_of({"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact", "--pin", pins, "--write-bound", bound, "-o", other});
+  EXPECT_GT(pinned["lower_bound_comm_bytes"], proved);
+  EXPECT_EQ(json_of({"check", other, "--bound", bound})["lower_bound_comm_bytes"], pinned["lower_bound_comm_bytes"]);
+  expect_error({"check", exact, "--bound", bound}, 3, {bound, "(in all 1), such as 'fc2.weight'"});
   expect_error({"plan", "zoo:mlp", "--write-bound", bound}, 2, {"'soybean' cannot prove a lower bound", "exact"});
 }
 
