@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "partita/base/error.h"
+#include "partita/graph/batch.h"
 #include "partita/graph/factors.h"
 #include "partita/models/huggingface.h"
 #include "partita/models/models.h"
@@ -153,9 +154,21 @@ void finish(Planned& p, std::optional<int64_t> memory_limit_bytes, Runner& runne
   p.predicted = runner.step("simulate", [&] { return simulate(p.physical, CostModel(p.cluster)); }, [](const Trace&) {});
 }
 
-Planned plan_model(const Request& request, Runner& runner) { return plan_graph(load_model(request, runner), request, runner); }
+namespace {
 
-Planned plan_graph(LoadedModel model, const Request& request, Runner& runner) {
+using WithBatch = decltype(Problem::with_batch);
+
+// The request's training graph, of another number of samples.
+WithBatch with_batch(const Request& request) {
+  return [request](int64_t samples) {
+    Request other = request;
+    other.bindings["batch"] = std::to_string(samples);
+    Runner runner;
+    return training_graph(load_model(other, runner), other, runner);
+  };
+}
+
+Planned plan_loaded(LoadedModel model, const Request& request, WithBatch with_batch, Runner& runner) {
   Planned p;
   p.forward = model.forward;
   p.weight_names = model.weight_names;
@@ -163,7 +176,7 @@ Planned plan_graph(LoadedModel model, const Request& request, Runner& runner) {
   p.cluster = runner.step("cluster", [&] { return load_cluster(request.cluster, request.devices); }, [](const Cluster&) {});
   limit_memory(p.cluster, request.memory_limit_bytes);
   const SearchChoice choice = search_of(request);
-  Problem problem{p.training, p.cluster, request.objective, {}, choice.options, nullptr, request.prove, request.progress};
+  Problem problem{p.training, p.cluster, request.objective, {}, choice.options, nullptr, request.prove, request.progress, std::move(with_batch)};
   if (!request.pin_file.empty()) {
     std::string text = read_file(request.pin_file);
     problem.pins = in_file(request.pin_file, [&] { return parse_pins(text, p.training); });
@@ -173,16 +186,22 @@ Planned plan_graph(LoadedModel model, const Request& request, Runner& runner) {
   Rng rng(request.seed);
   p.search = runner.step("search", [&] { return choice.entry->make()->search(problem, request.budget, rng); }, [](const SearchResult&) {});
   p.search_seconds = runner.timings().back().seconds;
-  if (!p.search.plan) throw Error(ExitCode::kInfeasible, fmt::format("search '{}' found no plan: {}", request.search, p.search.reason));
-  p.plan = *p.search.plan;
+  if (!p.search.plan && !p.search.estimate) throw Error(ExitCode::kInfeasible, fmt::format("search '{}' found no plan: {}", request.search, p.search.reason));
+  if (p.search.plan) p.plan = *p.search.plan;
   p.plan.search = request.search;
   p.plan.objective = request.objective;
   p.plan.cluster = p.cluster.name;
   p.plan.cluster_text = p.cluster.text;
   p.plan.model = {request.model, request.bindings, request.tdl, model.loss.kind, request.optimizer, request.dtype, model.loss.scale, fingerprint(p.training)};
-  finish(p, request.memory_limit_bytes, runner);
+  if (p.search.plan) finish(p, request.memory_limit_bytes, runner);
   return p;
 }
+
+}  // namespace
+
+Planned plan_model(const Request& request, Runner& runner) { return plan_loaded(load_model(request, runner), request, with_batch(request), runner); }
+
+Planned plan_graph(LoadedModel model, const Request& request, Runner& runner) { return plan_loaded(std::move(model), request, {}, runner); }
 
 Request request_of(const ModelReference& model) {
   Request request;
@@ -215,7 +234,17 @@ Planned open_plan(const std::string& path, Runner& runner) {
   });
 }
 
+std::optional<int64_t> Planned::batch() const { return search.estimate ? search.estimate->batch : find_batch(training); }
+
+int64_t Planned::step_time_ns() const { return search.estimate ? search.estimate->step_time_ns : predicted.step_time_ns; }
+
+std::optional<double> Planned::samples_per_second() const {
+  if (!batch() || step_time_ns() == 0) return std::nullopt;
+  return static_cast<double>(*batch()) / (static_cast<double>(step_time_ns()) / 1e9);
+}
+
 int64_t Planned::peak_memory_bytes() const {
+  if (search.estimate) return search.estimate->peak_memory_bytes;
   return *std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.begin() + physical.compute_count);
 }
 

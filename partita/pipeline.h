@@ -76,7 +76,8 @@ struct LoadedModel {
   WeightNames weight_names;
 };
 
-// A model, planned, checked, lowered and simulated.
+// A model, planned, checked, lowered and simulated. With `search.estimate`, by a search that estimates, plan, report, physical and
+// predicted are empty but for what the plan was asked of.
 struct Planned {
   Graph forward;   // as loaded
   Graph training;  // one step
@@ -89,6 +90,10 @@ struct Planned {
   SearchResult search;  // counters and notes
   double search_seconds = 0;
 
+  // Of the estimate, where there is one; predicted otherwise.
+  std::optional<int64_t> batch() const;  // samples a step, all devices together; none: no input has samples along axis 0
+  int64_t step_time_ns() const;
+  std::optional<double> samples_per_second() const;
   int64_t peak_memory_bytes() const;  // of the compute device that needs most
 };
 

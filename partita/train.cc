@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "partita/base/error.h"
+#include "partita/graph/batch.h"
 #include "partita/graph/index_limit.h"
 #include "partita/plan/rules.h"
 #include "partita/runtime/safetensors.h"
@@ -168,8 +169,7 @@ double accuracy(const Planned& planned, const Dataset& data, const std::map<std:
 }  // namespace
 
 int64_t batch_of(const Graph& graph) {
-  for (TensorId input : graph.inputs)
-    if (graph.tensor(input).sample_axis == 0) return graph.tensor(input).shape[0];
+  if (const auto batch = find_batch(graph)) return *batch;
   fail("model '{}' has no input with samples along axis 0", graph.name);
 }
 

@@ -206,7 +206,9 @@ Arguments parse_arguments(int argc, const char* const* argv) {
     for (const std::string& s : a.searches) parse_search(s);
   } else {
     a.request.prove = a.command == "plan" && !a.write_bound.empty();
-    search_of(a.request);
+    const bool estimates = search_of(a.request).entry->estimates;
+    if (estimates && (a.command != "plan" || !a.output.empty()))
+      usage(fmt::format("search '{}' is evaluated by the simulator and has no plan that could be written or run; `partita plan` and `partita compare` print its figures", a.request.search));
   }
   if (a.command == "train" && a.steps && a.epochs) usage("--steps and --epochs: give one");
   if (a.steps && *a.steps < 1) usage("--steps takes a positive number");

@@ -89,10 +89,10 @@ int clusters_command(const Arguments& a) {
 int searches_command(const Arguments& a) {
   Json list = Json::array();
   for (const SearchEntry& s : searches()) {
-    if (!a.json) fmt::print("{:<16} {:<22} {}{}\n", s.name, s.source, s.summary, s.warm ? "; can begin with a plan (--from)" : "");
+    if (!a.json) fmt::print("{:<16} {:<22} {}{}{}\n", s.name, s.source, s.summary, s.warm ? "; can begin with a plan (--from)" : "", s.estimates ? "; evaluated by the simulator, cannot be run" : "");
     for (const auto& [name, values] : s.options)
       if (!a.json) fmt::print("    ?{}={}\n", name, fmt::join(values, "|"));
-    list.push_back({{"name", s.name}, {"source", s.source}, {"summary", s.summary}, {"options", s.options}, {"warm", s.warm}});
+    list.push_back({{"name", s.name}, {"source", s.source}, {"summary", s.summary}, {"options", s.options}, {"warm", s.warm}, {"estimates", s.estimates}});
   }
   if (a.json) print_json({{"searches", list}});
   return 0;

@@ -64,9 +64,12 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
                {"search", p.plan.search},
                {"objective", p.plan.objective},
                {"comm_bytes", p.report.comm_bytes},
-               {"step_time_us", static_cast<double>(p.predicted.step_time_ns) / 1e3},
+               {"step_time_us", static_cast<double>(p.step_time_ns()) / 1e3},
                {"peak_memory_bytes", p.peak_memory_bytes()},
                {"search_seconds", p.search_seconds}};
+  if (const auto batch = p.batch()) json["batch"] = *batch;
+  if (const auto rate = p.samples_per_second()) json["samples_per_second"] = *rate;
+  if (p.search.estimate) json["host_bytes"] = p.search.estimate->host_bytes;
   if (const auto bound = p.search.lower_bound_comm_bytes) {
     json["lower_bound_comm_bytes"] = *bound;
     json["gap"] = gap_of(p.report.comm_bytes, *bound);
@@ -79,16 +82,25 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
 
 namespace {
 
+template <typename T>
+std::string or_dash(fmt::format_string<const T&> format, const std::optional<T>& value) {
+  return value ? fmt::format(format, *value) : "-";
+}
+
 void print_plan(const Planned& p) {
   fmt::print("model          {} ({} ops, {} parameters)\n", p.plan.model.model, p.training.ops.size(),
              std::count_if(p.training.tensors.begin(), p.training.tensors.end(), [](const Tensor& t) { return t.role == Role::kParameter; }));
   fmt::print("cluster        {}, {} devices\n", p.cluster.name, p.cluster.compute_count);
   fmt::print("search         {} ({:.3f} s)\n", p.plan.search, p.search_seconds);
-  fmt::print("communication  {} a step, {} of it inside operations, {} conversions\n", megabytes(static_cast<double>(p.report.comm_bytes)),
-             megabytes(static_cast<double>(p.report.inner_bytes)), p.report.conversions);
+  if (const auto& estimate = p.search.estimate)
+    fmt::print("communication  none between devices, {} a step with host memory; estimated, there is no plan to run\n", megabytes(static_cast<double>(estimate->host_bytes)));
+  else
+    fmt::print("communication  {} a step, {} of it inside operations, {} conversions\n", megabytes(static_cast<double>(p.report.comm_bytes)),
+               megabytes(static_cast<double>(p.report.inner_bytes)), p.report.conversions);
   if (const auto bound = p.search.lower_bound_comm_bytes)
     fmt::print("lower bound    {} (gap {:.2f}%)\n", megabytes(static_cast<double>(*bound)), 100 * gap_of(p.report.comm_bytes, *bound));
-  fmt::print("step time      {:.1f} us (predicted)\n", static_cast<double>(p.predicted.step_time_ns) / 1e3);
+  fmt::print("step time      {:.1f} us (predicted)\n", static_cast<double>(p.step_time_ns()) / 1e3);
+  if (const auto rate = p.samples_per_second()) fmt::print("throughput     {:.1f} samples/s, {} samples a step\n", *rate, *p.batch());
   fmt::print("peak memory    {} on the device that needs most\n", megabytes(static_cast<double>(p.peak_memory_bytes())));
 }
 
@@ -151,7 +163,7 @@ int compare_command(const Arguments& a) {
   Json rows = Json::array();
   bool any = false;
   std::optional<Error> without;
-  if (!a.json) fmt::print("{:<24} {:>14} {:>16} {:>14} {:>10}\n", "search", "communication", "step time (us)", "peak memory", "seconds");
+  if (!a.json) fmt::print("{:<24} {:>7} {:>14} {:>16} {:>10} {:>14} {:>10}\n", "search", "batch", "communication", "step time (us)", "samples/s", "peak memory", "seconds");
   for (const std::string& search : a.searches) {
     Request request = a.request;
     request.search = search;
@@ -175,8 +187,8 @@ int compare_command(const Arguments& a) {
     any = true;
     if (a.json) rows.push_back(plan_json(p, ""));
     else
-      fmt::print("{:<24} {:>14} {:>16.1f} {:>14} {:>10.3f}\n", search, megabytes(static_cast<double>(p.report.comm_bytes)),
-                 static_cast<double>(p.predicted.step_time_ns) / 1e3, megabytes(static_cast<double>(p.peak_memory_bytes())), p.search_seconds);
+      fmt::print("{:<24} {:>7} {:>14} {:>16.1f} {:>10} {:>14} {:>10.3f}\n", search, or_dash("{}", p.batch()), megabytes(static_cast<double>(p.report.comm_bytes)),
+                 static_cast<double>(p.step_time_ns()) / 1e3, or_dash("{:.2f}", p.samples_per_second()), megabytes(static_cast<double>(p.peak_memory_bytes())), p.search_seconds);
     std::fflush(stdout);
   }
   if (a.json) print_json({{"rows", rows}});

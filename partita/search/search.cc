@@ -10,6 +10,7 @@
 #include "partita/search/exact.h"
 #include "partita/search/icml18.h"
 #include "partita/search/layer_placement.h"
+#include "partita/search/small_batch.h"
 #include "partita/search/soybean.h"
 #include "partita/search/spartan.h"
 #include "partita/search/tofu.h"
@@ -67,6 +68,7 @@ const std::vector<SearchEntry>& searches() {
     list.push_back({"model-parallel", "SoyBean section 4.1", "every parameter is split along its contracted dimension", {}, make<RuleSearcher<model_parallel_plan>>});
     list.push_back({"owt", "Krizhevsky 2014", "one weird trick: convolutions are split along samples, fully connected layers along their units", {}, make<RuleSearcher<owt_plan>>});
     list.push_back({"single", "rule", "everything on the first device", {}, make<RuleSearcher<single_plan>>});
+    list.push_back({"small-batch", "Tofu section 7.1", "every device has the model to itself, at the largest batch that fits there; nothing is exchanged, so this bounds from above what such training could reach", {}, make_small_batch, false, false, true});
     list.push_back({"soybean", "SoyBean", "one-cut tiling program and k-cuts recursion, slowest link first", {{"tilings", {"paper", "all"}}}, make_soybean});
     list.push_back({"tofu", "Tofu", "dynamic program over the coarsened graph, recursion over the factors of the device count; no tensor stays whole that can be split",
                     {{"coarsening", {"on", "off"}}, {"recursion", {"on", "off"}}}, make_tofu});

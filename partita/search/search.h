@@ -34,6 +34,7 @@ struct Problem {
   const Plan* from = nullptr;
   bool prove = false;  // give the lower bound's proof with it
   std::function<void(const SearchProgress&)> progress = nullptr;  // called now and then, from the search's own thread
+  std::function<Graph(int64_t samples)> with_batch = nullptr;  // the same training step of so many samples; empty: it cannot be had
 };
 
 // A search stops at whichever comes first, with the best plan so far; without any it runs to its end. Where there is none yet it throws:
@@ -46,8 +47,17 @@ struct Budget {
   bool stopped() const { return stop && *stop; }
 };
 
+// What a way of training that no Plan can say comes to on the cluster, by the simulator.
+struct Estimate {
+  int64_t batch = 0;  // samples a step, all devices together
+  int64_t step_time_ns = 0;
+  int64_t peak_memory_bytes = 0;  // of the device that needs most
+  int64_t host_bytes = 0;         // between devices and the memory of their hosts in a step, all devices together and both ways; inputs are not in it
+};
+
 struct SearchResult {
   std::optional<Plan> plan;
+  std::optional<Estimate> estimate;  // in place of a plan
   std::string reason;                         // why there is no plan
   std::optional<int64_t> lower_bound_comm_bytes;  // proved for every plan of the search's space
   std::shared_ptr<const BoundProof> proof;    // of a bound, where Problem::prove asks for it and there is one (partita/search/bound_proof.h)
@@ -67,6 +77,7 @@ struct SearchEntry {
   std::unique_ptr<Searcher> (*make)();
   bool warm = false;    // begins with Problem::from
   bool proves = false;  // its lower bound has a proof
+  bool estimates = false;  // it has an Estimate where others have a plan: what it stands for cannot be written or run
 };
 // Every search that there is, by name.
 const std::vector<SearchEntry>& searches();

@@ -307,6 +307,8 @@ TEST(CliErrors, Usage) {
   expect_error({"plan", "zoo:mlp", "--search", "soybean?tilings=some"}, 2, {"'tilings'", "paper, all"});
   expect_error({"plan", "zoo:mlp", "--search", "megatron?tensor=0"}, 2, {"'tensor'", "node, N"});
   expect_error({"plan", "zoo:mlp", "--search", "single?tilings=all"}, 2, {"'single'", "'tilings'"});
+  expect_error({"plan", "zoo:mlp", "--search", "small-batch", "-o", scratch("none.json")}, 2, {"'small-batch'", "no plan"});
+  expect_error({"train", "zoo:mlp", "--steps", "1", "--search", "small-batch"}, 2, {"'small-batch'", "no plan"});
   expect_error({"compare", "zoo:mlp", "--search", "single,sideways"}, 2, {"'sideways'"});
   expect_error({"train", "zoo:mlp", "--loss", "regret"}, 2, {"'regret'", "cross_entropy"});
   expect_error({"train", "zoo:mlp", "--optimizer", "hope"}, 2, {"'hope'", "sgd"});
@@ -340,9 +342,9 @@ void expect_keys(const Json& json, const std::set<std::string>& needed, const st
   EXPECT_TRUE(missing.empty()) << fmt::format("missing: {}", fmt::join(missing, ", "));
 }
 
-const std::set<std::string> kPlanKeys = {"model", "cluster", "devices", "search", "objective", "comm_bytes", "step_time_us", "peak_memory_bytes", "search_seconds"};
+const std::set<std::string> kPlanKeys = {"model", "cluster", "devices", "search", "objective", "comm_bytes", "step_time_us", "peak_memory_bytes", "search_seconds", "batch", "samples_per_second"};
 // Where a search has a cost of its own, or counts.
-const std::set<std::string> kMorePlanKeys = {"schema_version", "plan", "lower_bound_us", "lower_bound_comm_bytes", "gap", "proposals", "paper_cost", "counters"};
+const std::set<std::string> kMorePlanKeys = {"schema_version", "plan", "lower_bound_us", "lower_bound_comm_bytes", "gap", "proposals", "paper_cost", "counters", "host_bytes"};
 
 TEST(Cli, PlanningCommandsKeepTheirKeys) {
   const Json show = json_of({"show", "zoo:lenet"});
@@ -376,6 +378,15 @@ TEST(Cli, PlanningCommandsKeepTheirKeys) {
   for (const Json& row : compared["rows"]) expect_keys(row, kPlanKeys, kMorePlanKeys);
   EXPECT_EQ(compared["rows"][3]["comm_bytes"], plan["comm_bytes"]);
 
+  // A search that estimates is a row like the others, of the batch that it takes.
+  const Json estimated = json_of({"compare", "zoo:lenet", "--batch", "24", "--cluster", "p2.8xlarge", "--memory-limit", "740000", "--search", "small-batch,soybean"});
+  for (const Json& row : estimated["rows"]) {
+    expect_keys(row, kPlanKeys, kMorePlanKeys);
+    EXPECT_NEAR(row["samples_per_second"].get<double>(), row["batch"].get<double>() / row["step_time_us"].get<double>() * 1e6, 1e-3);
+  }
+  EXPECT_LT(estimated["rows"][0]["batch"], 24);
+  EXPECT_EQ(estimated["rows"][1]["batch"], 24);
+
   // A search that finds none is a row that says why.
   const Json some = json_of({"compare", "zoo:mlp", "--batch", "6", "--devices", "8", "--search", "data-parallel,single"});
   ASSERT_EQ(some["rows"].size(), 2u);
@@ -402,7 +413,7 @@ TEST(Cli, ListsAreSensible) {
   says({"ops"}, {"matmul", "conv2d", "batch_norm", "softmax"});
   says({"models"}, {"zoo:mlp", "zoo:lenet", "zoo:resnet-18", "zoo:transformer", "batch"});
   says({"clusters"}, {"p2.8xlarge", "dgx-h100", "local:N"});
-  says({"searches"}, {"single", "data-parallel", "model-parallel", "owt", "megatron", "tensor=node|N", "zero", "stage=1|2|3", "soybean", "tilings=paper|all"});
+  says({"searches"}, {"single", "data-parallel", "model-parallel", "owt", "megatron", "tensor=node|N", "zero", "stage=1|2|3", "soybean", "tilings=paper|all", "cannot be run"});
   says({"tdl", "f(a)[i] = a[i] * a[i]"}, {"element-wise", "i: S(0) -> S(0)", "gradient of a"});
   says({"tdl", "f(x, w)[i] where i < 10 = sum(k) x[i+k] * w[k]", "--shape", "x=12", "--shape", "w=3"}, {"index i        extent 10", "strategies on 2 workers"});
   says({"--help"}, {"plan", "simulate", "train"});

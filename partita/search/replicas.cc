@@ -1,0 +1,63 @@
+#include "partita/search/replicas.h"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "partita/base/error.h"
+#include "partita/graph/batch.h"
+#include "partita/plan/rule_planner.h"
+
+namespace partita {
+
+Cluster own_share(const Cluster& cluster) {
+  std::vector<int> devices(cluster.links.size(), 0);  // by link: those whose routes pass it
+  for (int d = 0; d < cluster.compute_count; ++d) {
+    const DeviceId device(d), host = cluster.device(device).host;
+    for (const auto& route : {cluster.route(host, device), cluster.route(device, host)})
+      for (LinkId l : route) ++devices[l.index()];
+  }
+  Cluster share = cluster;
+  for (size_t l = 0; l < devices.size(); ++l) share.links[l].bandwidth_bytes_per_s /= std::max(1, devices[l]);
+  return share;
+}
+
+std::vector<DeviceId> unlike_devices(const Cluster& cluster) {
+  auto figures = [&](DeviceId id) {
+    const Device& d = cluster.device(id);
+    return std::tuple(d.peak_flops_per_s, d.memory_bandwidth_bytes_per_s, d.memory_bytes, d.efficiency, d.launch_overhead_us, cluster.bandwidth(d.host, id),
+                      cluster.latency_us(d.host, id), cluster.bandwidth(id, d.host), cluster.latency_us(id, d.host));
+  };
+  std::set<decltype(figures(DeviceId(0)))> seen;
+  std::vector<DeviceId> result;
+  for (int d = 0; d < cluster.compute_count; ++d)
+    if (seen.insert(figures(DeviceId(d))).second) result.push_back(DeviceId(d));
+  return result;
+}
+
+Plan plan_on(const Graph& graph, const Cluster& cluster, DeviceId device) {
+  const Pins none;
+  RulePlanner planner(graph, cluster, none, Mesh{{}, {device}});
+  for (size_t i = 0; i < graph.ops.size(); ++i) planner.choose(OpId(i), {});
+  return planner.finish("single");
+}
+
+int64_t samples_a_device(const Problem& problem) {
+  if (!problem.pins.ops.empty() || !problem.pins.kept.empty()) fail("every device has the whole model to itself: there is nothing that a pin could choose");
+  const auto batch = find_batch(problem.graph);
+  if (!batch) fail("model '{}' has no input with samples along axis 0", problem.graph.name);
+  const int devices = problem.cluster.compute_count;
+  if (*batch < devices) throw Error(ExitCode::kInfeasible, fmt::format("{} samples for {} devices, each of which takes one at least; give --batch", *batch, devices));
+  return *batch / devices;
+}
+
+Graph step_of(const Problem& problem, int64_t samples) {
+  const int64_t given = find_batch(problem.graph).value_or(0);
+  if (samples == given) return problem.graph;
+  if (!problem.with_batch) fail("model '{}': a step of {} samples is needed beside that of {}, and this graph cannot be built again; give it by a file or from the zoo", problem.graph.name, samples, given);
+  Graph graph = problem.with_batch(samples);
+  if (find_batch(graph) != samples) fail("model '{}': built again with batch={}, it has {} samples", graph.name, samples, find_batch(graph).value_or(0));
+  return graph;
+}
+
+}  // namespace partita

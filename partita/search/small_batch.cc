@@ -1,0 +1,73 @@
+#include "partita/search/small_batch.h"
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+#include "partita/physical/lower.h"
+#include "partita/search/replicas.h"
+#include "partita/sim/simulate.h"
+
+namespace partita {
+
+namespace {
+
+// One step of so many samples a device, on each device that is unlike the others.
+struct Step {
+  int64_t samples = 0, peak_memory_bytes = 0;
+  int64_t missing_bytes = 0;  // on the device that lacks most; at most 0: it fits
+  std::vector<PhysicalGraph> lowered;
+};
+
+Step lower_step(const Problem& problem, const Cluster& share, int64_t samples) {
+  const Graph graph = step_of(problem, samples);
+  Step step{samples, 0, INT64_MIN, {}};
+  for (DeviceId device : unlike_devices(share)) {
+    step.lowered.push_back(lower(graph, plan_on(graph, share, device), share));
+    const int64_t peak = step.lowered.back().peak_bytes[device.index()];
+    step.peak_memory_bytes = std::max(step.peak_memory_bytes, peak);
+    step.missing_bytes = std::max(step.missing_bytes, peak - share.device(device).memory_bytes);
+  }
+  return step;
+}
+
+class SmallBatch final : public Searcher {
+ public:
+  SearchResult search(const Problem& problem, const Budget&, Rng&) const override {
+    const int64_t most = samples_a_device(problem);
+    const Cluster share = own_share(problem.cluster);
+    SearchResult result;
+    int tried = 0;
+    auto lowered = [&](int64_t samples) {
+      ++tried;
+      return lower_step(problem, share, samples);
+    };
+    Step best = lowered(most);
+    if (best.missing_bytes > 0) {
+      int64_t too_many = most;
+      best = most == 1 ? std::move(best) : lowered(1);
+      if (best.missing_bytes > 0) {
+        result.reason = fmt::format("one sample a device needs {} bytes of memory, {} more than a device has", best.peak_memory_bytes, best.missing_bytes);
+        return result;
+      }
+      // best fits, too_many does not: doubled until one more is too many, then halved between the two.
+      while (best.samples + 1 < too_many) {
+        const bool doubling = too_many == most && 2 * best.samples < most;
+        Step next = lowered(doubling ? 2 * best.samples : (best.samples + too_many) / 2);
+        if (next.missing_bytes > 0) too_many = next.samples;
+        else best = std::move(next);
+      }
+    }
+    Estimate estimate{best.samples * problem.cluster.compute_count, 0, best.peak_memory_bytes, 0};
+    for (const PhysicalGraph& physical : best.lowered) estimate.step_time_ns = std::max(estimate.step_time_ns, simulate(physical, CostModel(share)).step_time_ns);
+    result.estimate = estimate;
+    result.counters["batches_tried"] = tried;
+    result.notes.push_back(fmt::format("{} of {} samples a device fit", best.samples, most));
+    return result;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Searcher> make_small_batch() { return std::make_unique<SmallBatch>(); }
+
+}  // namespace partita

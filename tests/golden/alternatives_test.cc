@@ -1,0 +1,92 @@
+// Tofu's alternatives that the simulator evaluates, against single-device plans.
+#include <gtest/gtest.h>
+
+#include "partita/base/error.h"
+#include "partita/pipeline.h"
+#include "partita/search/replicas.h"
+
+namespace partita {
+namespace {
+
+Planned planned(const std::string& search, const std::string& model, int64_t batch, int devices, std::optional<int64_t> memory_limit_bytes = {}) {
+  Request request;
+  request.model = model;
+  request.bindings["batch"] = std::to_string(batch);
+  request.search = search;
+  request.cluster = "p2.8xlarge";
+  request.devices = devices;
+  request.memory_limit_bytes = memory_limit_bytes;
+  Runner runner;
+  return plan_model(request, runner);
+}
+
+constexpr const char* kModel = "zoo:mlp?layers=2,width=20";
+
+TEST(SmallBatch, TakesTheLargestBatchThatFits) {
+  const auto alone_bytes = [](int64_t batch) { return planned("single", kModel, batch, 1).peak_memory_bytes(); };
+  for (int64_t limit : {alone_bytes(1), alone_bytes(6) + 1000, alone_bytes(23) - 1, alone_bytes(25)}) {
+    const Planned found = planned("small-batch", kModel, 4 * 25 + 3, 4, limit);
+    ASSERT_TRUE(found.search.estimate);
+    EXPECT_FALSE(found.search.plan);
+    EXPECT_EQ(*found.batch() % 4, 0);
+    const int64_t samples = *found.batch() / 4;
+    EXPECT_EQ(found.peak_memory_bytes(), alone_bytes(samples));
+    EXPECT_LE(found.peak_memory_bytes(), limit);
+    EXPECT_LE(samples, 25);
+    if (samples < 25) EXPECT_GT(alone_bytes(samples + 1), limit) << samples;
+  }
+  try {
+    planned("small-batch", kModel, 100, 4, alone_bytes(1) - 100);
+    FAIL() << "one sample does not fit";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kInfeasible);
+    EXPECT_NE(std::string(error.what()).find(" 100 more than"), std::string::npos) << error.what();
+  }
+}
+
+TEST(SmallBatch, TimeIsOneDevicesRateIsThatOfAll) {
+  const Planned alone = planned("single", kModel, 30, 1), one = planned("small-batch", kModel, 30, 1);
+  EXPECT_EQ(one.step_time_ns(), alone.step_time_ns());
+  EXPECT_EQ(one.peak_memory_bytes(), alone.peak_memory_bytes());
+  // Inputs come over links that the other devices load too.
+  const Planned eight = planned("small-batch", kModel, 8 * 30, 8);
+  EXPECT_EQ(eight.batch(), 240);
+  EXPECT_GE(eight.step_time_ns(), alone.step_time_ns());
+  int64_t input_bytes = 0;
+  for (TensorId input : alone.training.inputs) input_bytes += alone.training.tensor(input).bytes();
+  const double further_ns = 7 * static_cast<double>(input_bytes) / 10e9 * 1e9;  // 10 GB/s, an eighth for each
+  EXPECT_LE(static_cast<double>(eight.step_time_ns() - alone.step_time_ns()), further_ns + 10);
+  EXPECT_DOUBLE_EQ(*eight.samples_per_second(), 240 / (static_cast<double>(eight.step_time_ns()) / 1e9));
+}
+
+TEST(Replicas, SharedLinksAreDivided) {
+  // Two devices behind one host link of 8 GB/s, one of half the speed behind another of its own.
+  const Cluster cluster = parse_cluster(R"(name: uneven
+device_types:
+  A: {kind: gpu, peak_tflop_per_s: {float32: 4, float64: 1}, memory_gibytes: 1, memory_bandwidth_gbytes_per_s: 100, efficiency: 1, launch_overhead_us: 1}
+  B: {kind: gpu, peak_tflop_per_s: {float32: 2, float64: 1}, memory_gibytes: 1, memory_bandwidth_gbytes_per_s: 100, efficiency: 1, launch_overhead_us: 1}
+  H: {kind: cpu, peak_tflop_per_s: {float32: 1, float64: 1}, memory_gibytes: 64, memory_bandwidth_gbytes_per_s: 50, efficiency: 1, launch_overhead_us: 1}
+topology:
+  link: {bandwidth_gbytes_per_s: 2, latency_us: 3}
+  children:
+    - name: node
+      link: {bandwidth_gbytes_per_s: 30, latency_us: 1}
+      host: {type: H, link: {bandwidth_gbytes_per_s: 8, latency_us: 5}}
+      children: [{name: a, count: 2, type: A}]
+    - name: other
+      link: {bandwidth_gbytes_per_s: 30, latency_us: 1}
+      host: {type: H, link: {bandwidth_gbytes_per_s: 8, latency_us: 5}}
+      children: [{name: b, type: B}]
+)", "test");
+  const Cluster share = own_share(cluster);
+  const auto host_bandwidth = [](const Cluster& c, int d) { return c.bandwidth(c.devices[d].host, DeviceId(d)) / 1e9; };
+  EXPECT_DOUBLE_EQ(host_bandwidth(cluster, 0), 8);
+  EXPECT_DOUBLE_EQ(host_bandwidth(share, 0), 4);
+  EXPECT_DOUBLE_EQ(host_bandwidth(share, 1), 4);
+  EXPECT_DOUBLE_EQ(host_bandwidth(share, 2), 8);
+  EXPECT_DOUBLE_EQ(share.bandwidth(DeviceId(0), DeviceId(2)), cluster.bandwidth(DeviceId(0), DeviceId(2)));
+  EXPECT_EQ(unlike_devices(share), (std::vector<DeviceId>{DeviceId(0), DeviceId(2)}));
+}
+
+}  // namespace
+}  // namespace partita
