@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "partita/base/error.h"
+#include "partita/physical/in_place.h"
 #include "partita/physical/lower.h"
 
 namespace partita {
@@ -23,40 +24,6 @@ struct Block {
   int64_t bytes = 0, stride = 0, offset = 0;
   std::vector<std::vector<Life>> slots;
   Life hull{kForever, -1};
-};
-
-// An operand that an element-wise task reads last and a result that it writes first may be the same bytes.
-class Touching {
- public:
-  explicit Touching(const PhysicalGraph& graph) : graph_(graph), writer_(graph.registers.size(), -1) {
-    for (std::size_t t = 0; t < graph.tasks.size(); ++t)
-      for (const Access& write : graph.tasks[t].writes) {
-        int& writer = writer_[write.reg.index()];
-        writer = writer == -1 ? static_cast<int>(t) : kSeveral;
-      }
-  }
-
-  // `result` over `operand`, in every use.
-  bool allowed(RegisterId operand, RegisterId result) const {
-    const Register &a = graph_.reg(operand), &b = graph_.reg(result);
-    const int writer = writer_[result.index()];
-    if (writer < 0 || a.carried || b.carried || a.constant || b.constant || a.accumulated || b.accumulated) return false;
-    const Task& task = graph_.tasks[writer];
-    if (!task.elementwise || task.writes.size() != 1 || !task.writes[0].boxes.empty()) return false;
-    if (a.uses != b.uses || task.rate != a.uses || a.bytes != b.bytes || a.dtype != b.dtype || a.axes != b.axes || a.boxes != b.boxes) return false;
-    bool reads = false;
-    for (const Access& read : task.reads)
-      if (read.reg == operand) {
-        if (!read.boxes.empty()) return false;
-        reads = true;
-      }
-    return reads;
-  }
-
- private:
-  static constexpr int kSeveral = -2;
-  const PhysicalGraph& graph_;
-  std::vector<int> writer_;  // the one task that writes a register, or kSeveral
 };
 
 enum class Meet { kNot, kTouch, kOverlap };
@@ -85,7 +52,7 @@ struct Slot {
 // The registers of one device that are placed, by the first bytes of their slots.
 class Placed {
  public:
-  explicit Placed(const Touching& touching) : touching_(touching) {}
+  explicit Placed(const InPlace& in_place) : in_place_(in_place) {}
 
   // The lowest offset where no slot of `block` meets, in bytes and in time, a slot that is placed.
   int64_t first_fit(const Block& block) const {
@@ -130,7 +97,7 @@ class Placed {
       if (slot.begin + placed.bytes <= at || block.hull.first > placed.hull.last || placed.hull.first > block.hull.last) continue;
       const Meet met = meet(block.slots[x], placed.slots[slot.number]);
       if (met == Meet::kNot) continue;
-      if (met == Meet::kTouch && at <= slot.begin && (touching_.allowed(block.id, placed.id) || touching_.allowed(placed.id, block.id))) {
+      if (met == Meet::kTouch && at <= slot.begin && (in_place_.allowed(block.id, placed.id) || in_place_.allowed(placed.id, block.id))) {
         touched.push_back(&slot);
         if (at < slot.begin) move_to(slot.begin);
       } else {
@@ -140,7 +107,7 @@ class Placed {
     return at;
   }
 
-  const Touching& touching_;
+  const InPlace& in_place_;
   std::vector<Slot> slots_;
 };
 
@@ -150,7 +117,7 @@ void plan_memory(PhysicalGraph& graph, const LowerOptions& options) {
   const NodeTable table = number_nodes(graph);
   const std::vector<int> place = places(graph, table);
   const auto uses = all_uses(graph);
-  const Touching touching(graph);
+  const InPlace in_place(graph);
 
   std::vector<std::vector<Block>> devices(graph.device_count);
   for (std::size_t r = 0; r < graph.registers.size(); ++r) {
@@ -180,7 +147,7 @@ void plan_memory(PhysicalGraph& graph, const LowerOptions& options) {
     std::stable_sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) {
       return a.bytes * static_cast<int64_t>(a.slots.size()) > b.bytes * static_cast<int64_t>(b.slots.size());
     });
-    Placed placed(touching);
+    Placed placed(in_place);
     for (Block& block : blocks) {
       if (block.bytes == 0) {
         graph.reg(block.id).offset = 0;

@@ -1,7 +1,7 @@
 #include "partita/search/replicas.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <tuple>
 
 #include "partita/base/error.h"
@@ -22,16 +22,15 @@ Cluster own_share(const Cluster& cluster) {
   return share;
 }
 
-std::vector<DeviceId> unlike_devices(const Cluster& cluster) {
+std::vector<DeviceId> representatives(const Cluster& cluster) {
   auto figures = [&](DeviceId id) {
     const Device& d = cluster.device(id);
     return std::tuple(d.peak_flops_per_s, d.memory_bandwidth_bytes_per_s, d.memory_bytes, d.efficiency, d.launch_overhead_us, cluster.bandwidth(d.host, id),
                       cluster.latency_us(d.host, id), cluster.bandwidth(id, d.host), cluster.latency_us(id, d.host));
   };
-  std::set<decltype(figures(DeviceId(0)))> seen;
+  std::map<decltype(figures(DeviceId(0))), DeviceId> first;
   std::vector<DeviceId> result;
-  for (int d = 0; d < cluster.compute_count; ++d)
-    if (seen.insert(figures(DeviceId(d))).second) result.push_back(DeviceId(d));
+  for (int d = 0; d < cluster.compute_count; ++d) result.push_back(first.try_emplace(figures(DeviceId(d)), DeviceId(d)).first->second);
   return result;
 }
 

@@ -11,8 +11,8 @@ namespace partita {
 // left to each of the devices whose routes share it.
 Cluster own_share(const Cluster& cluster);
 
-// The compute devices of which none has the figures, and the routes to and from its host, of one before it.
-std::vector<DeviceId> unlike_devices(const Cluster& cluster);
+// By compute device the first with its figures and those of the routes between it and its host: what one does, the other does too.
+std::vector<DeviceId> representatives(const Cluster& cluster);
 
 // Everything on this device.
 Plan plan_on(const Graph& graph, const Cluster& cluster, DeviceId device);

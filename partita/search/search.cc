@@ -13,6 +13,7 @@
 #include "partita/search/small_batch.h"
 #include "partita/search/soybean.h"
 #include "partita/search/spartan.h"
+#include "partita/search/swap.h"
 #include "partita/search/tofu.h"
 
 namespace partita {
@@ -70,6 +71,7 @@ const std::vector<SearchEntry>& searches() {
     list.push_back({"single", "rule", "everything on the first device", {}, make<RuleSearcher<single_plan>>});
     list.push_back({"small-batch", "Tofu section 7.1", "every device has the model to itself, at the largest batch that fits there; nothing is exchanged, so this bounds from above what such training could reach", {}, make_small_batch, false, false, true});
     list.push_back({"soybean", "SoyBean", "one-cut tiling program and k-cuts recursion, slowest link first", {{"tilings", {"paper", "all"}}}, make_soybean});
+    list.push_back({"swap", "Tofu section 7.1", "every device has the model to itself, what does not fit is in host memory: the least recently used goes, what comes next is prefetched, all devices share the host's links; nothing is exchanged", {}, make_swap, false, false, true});
     list.push_back({"tofu", "Tofu", "dynamic program over the coarsened graph, recursion over the factors of the device count; no tensor stays whole that can be split",
                     {{"coarsening", {"on", "off"}}, {"recursion", {"on", "off"}}}, make_tofu});
     list.push_back({"allrow-greedy", "Tofu section 7.3", "every tensor is split along its first dimension, then every op as is best for it", {}, make_allrow_greedy});

@@ -1,6 +1,7 @@
 #include "partita/search/small_batch.h"
 
 #include <algorithm>
+#include <set>
 
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
@@ -11,7 +12,7 @@ namespace partita {
 
 namespace {
 
-// One step of so many samples a device, on each device that is unlike the others.
+// One step of so many samples a device, on each device that stands for others.
 struct Step {
   int64_t samples = 0, peak_memory_bytes = 0;
   int64_t missing_bytes = 0;  // on the device that lacks most; at most 0: it fits
@@ -21,7 +22,8 @@ struct Step {
 Step lower_step(const Problem& problem, const Cluster& share, int64_t samples) {
   const Graph graph = step_of(problem, samples);
   Step step{samples, 0, INT64_MIN, {}};
-  for (DeviceId device : unlike_devices(share)) {
+  const std::vector<DeviceId> alike = representatives(share);
+  for (DeviceId device : std::set(alike.begin(), alike.end())) {
     step.lowered.push_back(lower(graph, plan_on(graph, share, device), share));
     const int64_t peak = step.lowered.back().peak_bytes[device.index()];
     step.peak_memory_bytes = std::max(step.peak_memory_bytes, peak);
@@ -32,7 +34,7 @@ Step lower_step(const Problem& problem, const Cluster& share, int64_t samples) {
 
 class SmallBatch final : public Searcher {
  public:
-  SearchResult search(const Problem& problem, const Budget&, Rng&) const override {
+  SearchResult search(const Problem& problem, const Budget& budget, Rng&) const override {
     const int64_t most = samples_a_device(problem);
     const Cluster share = own_share(problem.cluster);
     SearchResult result;
@@ -50,7 +52,7 @@ class SmallBatch final : public Searcher {
         return result;
       }
       // best fits, too_many does not: doubled until one more is too many, then halved between the two.
-      while (best.samples + 1 < too_many) {
+      while (best.samples + 1 < too_many && !budget.stopped()) {
         const bool doubling = too_many == most && 2 * best.samples < most;
         Step next = lowered(doubling ? 2 * best.samples : (best.samples + too_many) / 2);
         if (next.missing_bytes > 0) too_many = next.samples;

@@ -4,6 +4,7 @@
 #include "partita/base/error.h"
 #include "partita/pipeline.h"
 #include "partita/search/replicas.h"
+#include "partita/sim/simulate.h"
 
 namespace partita {
 namespace {
@@ -33,7 +34,9 @@ TEST(SmallBatch, TakesTheLargestBatchThatFits) {
     EXPECT_EQ(found.peak_memory_bytes(), alone_bytes(samples));
     EXPECT_LE(found.peak_memory_bytes(), limit);
     EXPECT_LE(samples, 25);
-    if (samples < 25) EXPECT_GT(alone_bytes(samples + 1), limit) << samples;
+    if (samples < 25) {
+      EXPECT_GT(alone_bytes(samples + 1), limit) << samples;
+    }
   }
   try {
     planned("small-batch", kModel, 100, 4, alone_bytes(1) - 100);
@@ -57,6 +60,63 @@ TEST(SmallBatch, TimeIsOneDevicesRateIsThatOfAll) {
   const double further_ns = 7 * static_cast<double>(input_bytes) / 10e9 * 1e9;  // 10 GB/s, an eighth for each
   EXPECT_LE(static_cast<double>(eight.step_time_ns() - alone.step_time_ns()), further_ns + 10);
   EXPECT_DOUBLE_EQ(*eight.samples_per_second(), 240 / (static_cast<double>(eight.step_time_ns()) / 1e9));
+}
+
+const char* const kSwapped[] = {"zoo:mlp?layers=4,width=40", "zoo:lenet", "zoo:rnnlm?steps=4,hidden=20,vocabulary=7"};
+
+TEST(Swap, WhatFitsIsNotMoved) {
+  for (const char* model : kSwapped) {
+    SCOPED_TRACE(model);
+    // In the memory that the static planner needs, whole slots, nothing moves.
+    const Planned alone = planned("single", model, 4, 1);
+    const int64_t limit = (alone.peak_memory_bytes() + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
+    const Planned one = planned("swap", model, 4, 1, limit);
+    ASSERT_TRUE(one.search.estimate);
+    EXPECT_EQ(one.search.estimate->host_bytes, 0);
+    EXPECT_LE(one.peak_memory_bytes(), limit);
+    // In ample memory it takes the time of the plan whose registers share no bytes: nothing waits for room.
+    const Planned ample = planned("swap", model, 4, 1);
+    LowerOptions options;
+    options.share_bytes = false;
+    EXPECT_EQ(ample.step_time_ns(), simulate(lower(alone.training, alone.plan, alone.cluster, options), CostModel(alone.cluster)).step_time_ns);
+    EXPECT_EQ(ample.batch(), 4);
+  }
+}
+
+TEST(Swap, CopiesTakeTheirTimeOnSharedLinks) {
+  for (const char* model : kSwapped) {
+    SCOPED_TRACE(model);
+    const Planned alone = planned("single", model, 4, 1);
+    const int64_t limit = alone.peak_memory_bytes() * 3 / 4;
+    const Planned one = planned("swap", model, 4, 1, limit), eight = planned("swap", model, 32, 8, limit);
+    const auto in = [](const Planned& p) { return p.search.counters.at("swap_in_bytes"); };
+    const auto out = [](const Planned& p) { return p.search.counters.at("swap_out_bytes"); };
+    EXPECT_GT(in(one), 0);
+    EXPECT_EQ(in(eight), in(one));
+    EXPECT_EQ(static_cast<double>(eight.search.estimate->host_bytes), 8 * (in(one) + out(one)));
+    EXPECT_LE(one.peak_memory_bytes(), limit);
+    EXPECT_GE(one.step_time_ns(), alone.step_time_ns());
+    EXPECT_GE(eight.step_time_ns(), one.step_time_ns());
+    // 10 GB/s each way, an eighth for each of eight.
+    EXPECT_GE(static_cast<double>(one.step_time_ns()), std::max(in(one), out(one)) / 10);
+    EXPECT_GE(static_cast<double>(eight.step_time_ns()), std::max(in(one), out(one)) / 10 * 8);
+  }
+}
+
+TEST(Swap, SaysWhatOneOpLacks) {
+  try {
+    planned("swap", kModel, 100, 4, 200);
+    FAIL() << "no op has room";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kInfeasible);
+    EXPECT_NE(std::string(error.what()).find("at once"), std::string::npos) << error.what();
+  }
+  Request request;
+  request.model = kModel;
+  request.search = "swap";
+  request.cluster = "local:2";
+  Runner runner;
+  EXPECT_THROW(plan_model(request, runner), Error);  // its devices are their own hosts
 }
 
 TEST(Replicas, SharedLinksAreDivided) {
@@ -85,7 +145,7 @@ topology:
   EXPECT_DOUBLE_EQ(host_bandwidth(share, 1), 4);
   EXPECT_DOUBLE_EQ(host_bandwidth(share, 2), 8);
   EXPECT_DOUBLE_EQ(share.bandwidth(DeviceId(0), DeviceId(2)), cluster.bandwidth(DeviceId(0), DeviceId(2)));
-  EXPECT_EQ(unlike_devices(share), (std::vector<DeviceId>{DeviceId(0), DeviceId(2)}));
+  EXPECT_EQ(representatives(share), (std::vector<DeviceId>{DeviceId(0), DeviceId(0), DeviceId(2)}));
 }
 
 }  // namespace

@@ -1,0 +1,29 @@
+#include "partita/physical/in_place.h"
+
+namespace partita {
+
+InPlace::InPlace(const PhysicalGraph& graph) : graph_(graph), writer_(graph.registers.size(), -1) {
+  for (std::size_t t = 0; t < graph.tasks.size(); ++t)
+    for (const Access& write : graph.tasks[t].writes) {
+      int& writer = writer_[write.reg.index()];
+      writer = writer == -1 ? static_cast<int>(t) : kSeveral;
+    }
+}
+
+bool InPlace::allowed(RegisterId operand, RegisterId result) const {
+  const Register &a = graph_.reg(operand), &b = graph_.reg(result);
+  const int writer = writer_[result.index()];
+  if (writer < 0 || a.carried || b.carried || a.constant || b.constant || a.accumulated || b.accumulated) return false;
+  const Task& task = graph_.tasks[writer];
+  if (!task.elementwise || task.writes.size() != 1 || !task.writes[0].boxes.empty()) return false;
+  if (a.uses != b.uses || task.rate != a.uses || a.bytes != b.bytes || a.dtype != b.dtype || a.axes != b.axes || a.boxes != b.boxes) return false;
+  bool reads = false;
+  for (const Access& read : task.reads)
+    if (read.reg == operand) {
+      if (!read.boxes.empty()) return false;
+      reads = true;
+    }
+  return reads;
+}
+
+}  // namespace partita

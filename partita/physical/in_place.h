@@ -1,0 +1,22 @@
+// Which results may lie on an operand (docs/PHYSICAL.md section 4).
+#pragma once
+#include <vector>
+
+#include "partita/physical/physical.h"
+
+namespace partita {
+
+// An operand that an element-wise task reads last and a result that it writes first may be the same bytes.
+class InPlace {
+ public:
+  explicit InPlace(const PhysicalGraph& graph);
+  // `result` over `operand`, in every use. Whether anything reads the operand later is for the caller to know.
+  bool allowed(RegisterId operand, RegisterId result) const;
+
+ private:
+  static constexpr int kSeveral = -2;
+  const PhysicalGraph& graph_;
+  std::vector<int> writer_;  // the one task that writes a register, or kSeveral
+};
+
+}  // namespace partita
