@@ -5,7 +5,10 @@
 
 namespace partita {
 
-PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster, const LowerOptions& options) {
+namespace {
+
+// The passes that memory depends on.
+PhysicalGraph with_memory(const Graph& graph, const Plan& plan, const Cluster& cluster, const LowerOptions& options) {
   PhysicalGraph physical = lower_local(graph, plan, cluster);
   LowerOptions ordered = options;
   if (!plan.order.empty()) {
@@ -16,9 +19,20 @@ PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster
   make_order(physical, ordered);
   make_counts(physical, options);  // after the order, whose intervals it counts
   plan_memory(physical, options);  // after the counts: slots have sizes
+  return physical;
+}
+
+}  // namespace
+
+PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster, const LowerOptions& options) {
+  PhysicalGraph physical = with_memory(graph, plan, cluster, options);
   make_edges(physical);            // after memory: who follows whom on the same bytes
   if (const auto why = refuse(physical)) fail("plan for '{}' on '{}' is refused: {}", graph.name, cluster.name, *why);
   return physical;
+}
+
+std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+  return with_memory(graph, plan, cluster, {}).peak_bytes;
 }
 
 }  // namespace partita

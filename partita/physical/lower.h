@@ -24,6 +24,8 @@ struct LowerOptions {
 };
 
 PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster, const LowerOptions& options = {});
+// PhysicalGraph::peak_bytes of what lower() makes, by device, without making edges and asking for admission: for searches.
+std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster);
 
 // The passes, in order; each takes what the one before left.
 PhysicalGraph lower_local(const Graph& graph, const Plan& plan, const Cluster& cluster);

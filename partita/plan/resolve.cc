@@ -88,6 +88,7 @@ Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster) {
     fail("plan: it has {} ops, model '{}' has {}: the plan is for another model", plan.ops.size(), graph.name, graph.ops.size());
   Resolved out;
   DerivationCache cache;
+  Converter converter(cluster);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
     const OpChoice& choice = plan.ops[i];
@@ -114,7 +115,7 @@ Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster) {
     out.home.push_back(std::move(tensor.home));
     for (TensorNeeds::Need& need : tensor.needs) {
       for (const Reader& reader : need.readers) out.operand_conversion[reader.op.index()][reader.operand] = static_cast<int>(out.conversions.size());
-      out.conversions.push_back({TensorId(t), convert(need.from, need.to, element, cluster), std::move(need.readers)});
+      out.conversions.push_back({TensorId(t), converter.convert(need.from, need.to, element), std::move(need.readers)});
     }
   }
   return out;

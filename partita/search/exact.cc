@@ -25,9 +25,9 @@ constexpr int64_t kEntries = int64_t{1} << 28;  // of all edges' tables, on more
 
 // By how much the fullest compute device is over its memory; zero or less: the plan fits.
 int64_t missing_bytes(const Problem& problem, const Plan& plan) {
-  const PhysicalGraph physical = lower(problem.graph, plan, problem.cluster);
+  const std::vector<int64_t> peaks = planned_peak_bytes(problem.graph, plan, problem.cluster);
   int64_t missing = std::numeric_limits<int64_t>::min();
-  for (int d = 0; d < problem.cluster.compute_count; ++d) missing = std::max(missing, physical.peak_bytes[d] - problem.cluster.devices[d].memory_bytes);
+  for (int d = 0; d < problem.cluster.compute_count; ++d) missing = std::max(missing, peaks[d] - problem.cluster.devices[d].memory_bytes);
   return missing;
 }
 
@@ -140,7 +140,7 @@ class Exact final : public Searcher {
       JointLimits limits{.deadline = deadline, .stop = budget.stop};
       if (axes > 2) limits.entries = kEntries;
       if (axes > 1 && deadline) limits.deadline = Clock::now() + (*deadline - Clock::now()) / 2;
-      if (auto joint = joint_problem(problem, axes, limits)) return std::move(*joint);
+      if (auto joint = joint_problem(problem, {joint_mesh(problem.cluster, axes), {}}, limits)) return std::move(*joint);
       if (budget.stopped()) break;
     }
     throw_ended(budget, "while the cost network was built");
@@ -176,9 +176,7 @@ class Exact final : public Searcher {
     result.notes.push_back(fmt::format("mesh {}: {} variables of at most {} values, {} strategies; {} edges, {} different tables of {} entries, built in {:.3f} s",
                                        fmt::join(joint.mesh.extents, "x"), joint.network.variables(), values, strategies, joint.network.edges.size(), tables.size(), entries, built_seconds));
     if (solved.solution) result.notes.push_back(fmt::format("cost {} bytes, {}", solver::to_string(solved.cost), solver::name_of(solved.status)));
-    if (!joint.counted_above.empty()) {
-      result.notes.push_back(fmt::format("no lower bound: the readers of {} tensors could share more layouts than are looked at together", joint.counted_above.size()));
-    } else if (solved.bound) {
+    if (solved.bound) {
       result.lower_bound_comm_bytes = static_cast<int64_t>(*solved.bound);
       result.notes.push_back(fmt::format("no plan of the space moves less than {} bytes", *result.lower_bound_comm_bytes));
     }

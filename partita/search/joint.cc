@@ -49,11 +49,13 @@ struct ReadingOp {
   std::vector<int> operands;
 };
 
+using Choices = std::vector<std::vector<tdl::AxisStrategy>>;
+
 class Builder {
  public:
-  Builder(const Problem& problem, int axes, const JointLimits& limits) : problem_(problem), graph_(problem.graph), limits_(limits), converter_(problem.cluster) {
-    const std::vector<DeviceId> devices = slowest_link_first(problem.cluster);
-    joint_.mesh = {joint_extents(static_cast<int>(devices.size()), axes), devices};
+  Builder(const Problem& problem, const JointSpace& space, const JointLimits& limits)
+      : problem_(problem), graph_(problem.graph), space_(space), limits_(limits), converter_(problem.cluster) {
+    joint_.mesh = space.mesh;
     replacements_.resize(graph_.tensors.size());
     for (size_t t = 0; t < graph_.tensors.size(); ++t)
       if (const TensorId w = graph_.tensors[t].replaces; w.valid()) replacements_[w.index()] = TensorId(t);
@@ -127,9 +129,18 @@ class Builder {
       if (!add_strategy(op, pin->second.strategies, space)) fail("pins: op '{}': the pinned strategy does not exist", op.name);
       return std::make_shared<OpSpace>(std::move(space));
     }
-    auto [found, fresh] = op_spaces_.try_emplace({op.bound.get(), inner_dtype(graph_, op)});
-    if (fresh) found->second = std::make_shared<OpSpace>(make_op_space(op));
+    const Choices& given = space_.strategies.empty() ? Choices() : space_.strategies[id.index()];
+    auto [found, fresh] = op_spaces_.try_emplace({op.bound.get(), inner_dtype(graph_, op), given});
+    if (fresh) found->second = std::make_shared<OpSpace>(given.empty() ? make_op_space(op) : op_space_of(op, given));
     return found->second;
+  }
+
+  OpSpace op_space_of(const Op& op, const Choices& given) {
+    OpSpace space;
+    for (const std::vector<tdl::AxisStrategy>& strategies : given)
+      if (fits(*op.bound, strategies)) add_strategy(op, strategies, space);
+    ensure(!space.strategies.empty(), "op '{}': of what it may do nothing exists", op.name);
+    return space;
   }
 
   OpSpace make_op_space(const Op& op) {
@@ -266,7 +277,13 @@ class Builder {
     std::shared_ptr<const TensorSpace> space;
     std::shared_ptr<const Table> cost, from_made, from_remade;
     std::vector<std::shared_ptr<const Table>> to_reader;
-    bool counted_above = false;
+    // A variable of its own for a layout that readers may share: whether the tensor is brought there. What that costs from each home, and
+    // per reader that may want it, that it is.
+    struct Shared {
+      std::shared_ptr<const Table> from_home;
+      std::vector<std::pair<size_t, std::shared_ptr<const Table>>> readers;
+    };
+    std::vector<Shared> shared;
     size_t entries = 0;  // of its tables
   };
 
@@ -295,7 +312,6 @@ class Builder {
       else check_size(found->second.entries);
       made = found->second;
     }
-    if (made.counted_above) joint_.counted_above.push_back(id);
     solver::Network& network = joint_.network;
     const int variable = network.variables();
     joint_.tensors[id.index()] = made.space;
@@ -305,10 +321,17 @@ class Builder {
     if (kind.made) connect(graph_.tensor(id).producer, made.from_made);
     const TensorId next = replacement(id);
     if (next.valid()) connect(graph_.tensor(next).producer, made.from_remade);
-    size_t r = 0;
-    for (const ReadingOp& reader : readers_[id.index()]) connect(reader.op, made.to_reader[r++]);
+    std::vector<OpId> reading;
+    for (const ReadingOp& reader : readers_[id.index()]) reading.push_back(reader.op);
     if (next.valid())
-      for (const ReadingOp& reader : readers_[next.index()]) connect(reader.op, made.to_reader[r++]);
+      for (const ReadingOp& reader : readers_[next.index()]) reading.push_back(reader.op);
+    for (size_t r = 0; r < reading.size(); ++r) connect(reading[r], made.to_reader[r]);
+    for (const KnownTensor::Shared& shared : made.shared) {
+      const int brought = network.variables();
+      network.costs.push_back({0, 0});
+      network.edges.push_back({{variable, brought}, shared.from_home});
+      for (const auto& [r, table] : shared.readers) network.edges.push_back({{brought, joint_.op_variable[reading[r].index()]}, table});
+    }
   }
 
   KnownTensor make_tensor(TensorId id, const TensorKind& kind, const Placement* pin) {
@@ -330,7 +353,9 @@ class Builder {
       homes = homes_of(id, std::set<int>(made.begin(), made.end()), layouts);
     }
     KnownTensor known;
-    known.counted_above = list_values(*space, homes, wanted_together(needs), kind);
+    const std::vector<int> together = wanted_together(needs);
+    const bool listed = list_values(*space, homes, together, kind);
+    auto has_variable = [&](int layout) { return !listed && std::binary_search(together.begin(), together.end(), layout); };
     size_t columns = made.size() + remade.size();
     for (const auto& per_value : needs) columns += per_value.size();
     known.entries = space->values.size() * columns;
@@ -355,11 +380,13 @@ class Builder {
         for (const std::vector<int>& need : per_value) {
           int64_t sum = 0;
           for (int n : need)
-            if (!std::binary_search(v.also.begin(), v.also.end(), n)) sum += bytes(v.home, n);
+            if (!has_variable(n) && !std::binary_search(v.also.begin(), v.also.end(), n)) sum += bytes(v.home, n);
           table.push_back(sum);
         }
       known.to_reader.push_back(shared(std::move(table)));
     }
+    if (!listed)
+      for (int layout : together) known.shared.push_back(brought_to(layout, *space, needs, bytes));
     known.space = std::move(space);
     return known;
   }
@@ -389,8 +416,22 @@ class Builder {
     return out;
   }
 
-  // Homes, each with every set of layouts that readers may share, as large as the limit allows. True where it stopped short of what
-  // the readers could share. Two readers need no set for a layout that may as well be the home.
+  KnownTensor::Shared brought_to(int layout, const TensorSpace& space, const std::vector<std::vector<std::vector<int>>>& needs, const ConversionBytes& bytes) {
+    KnownTensor::Shared out;
+    Table from_home;
+    for (const TensorSpace::Value& v : space.values) from_home.insert(from_home.end(), {0, bytes(v.home, layout)});
+    out.from_home = shared(std::move(from_home));
+    for (size_t r = 0; r < needs.size(); ++r) {
+      Table table(2 * needs[r].size(), 0);
+      for (size_t x = 0; x < needs[r].size(); ++x)
+        if (std::find(needs[r][x].begin(), needs[r][x].end(), layout) != needs[r][x].end()) table[x] = kForbidden;
+      if (std::find(table.begin(), table.end(), kForbidden) != table.end()) out.readers.push_back({r, shared(std::move(table))});
+    }
+    return out;
+  }
+
+  // Homes, each with every set of layouts that readers may share; false, and the homes alone, where these are more than the limit allows.
+  // Two readers need no set for a layout that may as well be the home.
   bool list_values(TensorSpace& space, const std::vector<int>& homes, std::vector<int> shared, const TensorKind& kind) const {
     const size_t most = kind.read.size() / 2;
     if (kind.read.size() <= 2 && !kind.remade && !kind.pinned) std::erase_if(shared, [&](int s) { return std::binary_search(homes.begin(), homes.end(), s); });
@@ -405,11 +446,14 @@ class Builder {
           larger.push_back(smaller);
           larger.back().also.push_back(s);
         }
-      if (static_cast<int64_t>(space.values.size() + larger.size()) > limits_.tensor_values) return true;
+      if (static_cast<int64_t>(space.values.size() + larger.size()) > limits_.tensor_values) {
+        space.values.resize(homes.size());
+        return false;
+      }
       before = space.values.size();
       space.values.insert(space.values.end(), larger.begin(), larger.end());
     }
-    return false;
+    return true;
   }
 
   // From what each value of the op that makes it leaves to each home. A home without a name is only where the producer leaves it.
@@ -475,6 +519,7 @@ class Builder {
 
   const Problem& problem_;
   const Graph& graph_;
+  const JointSpace& space_;
   const JointLimits limits_;
   Converter converter_;
   JointProblem joint_;
@@ -482,7 +527,7 @@ class Builder {
   std::unordered_map<size_t, std::vector<std::shared_ptr<const Table>>> tables_;  // by hash
   std::vector<TensorId> replacements_;           // by tensor: what replaces it, or none
   std::vector<std::vector<ReadingOp>> readers_;  // by tensor
-  std::map<std::pair<const tdl::Bound*, DType>, std::shared_ptr<const OpSpace>> op_spaces_;
+  std::map<std::tuple<const tdl::Bound*, DType, Choices>, std::shared_ptr<const OpSpace>> op_spaces_;
   std::map<std::tuple<const OpSpace*, int, const OpSpace*, std::vector<int>, int64_t>, std::shared_ptr<const Table>> straight_tables_;
   std::map<TensorKind, KnownTensor> known_;
 };
@@ -552,6 +597,16 @@ solver::Assignment settled(const solver::Network& network, const std::vector<std
   return values;
 }
 
+// Behind the ops: where a tensor is brought, before where it is kept.
+void add_brought(std::vector<int>& order, const std::vector<int>& tensors, size_t variables) {
+  std::vector<bool> listed(variables, false);
+  for (const std::vector<int>& some : {order, tensors})
+    for (int v : some) listed[v] = true;
+  for (size_t v = 0; v < variables; ++v)
+    if (!listed[v]) order.push_back(static_cast<int>(v));
+  order.insert(order.end(), tensors.begin(), tensors.end());
+}
+
 }  // namespace
 
 std::vector<int> joint_extents(int devices, int axes) {
@@ -562,7 +617,9 @@ std::vector<int> joint_extents(int devices, int axes) {
   return extents;
 }
 
-std::optional<JointProblem> joint_problem(const Problem& problem, int axes, const JointLimits& limits) { return Builder(problem, axes, limits).build(); }
+Mesh joint_mesh(const Cluster& cluster, int axes) { return {joint_extents(cluster.compute_count, axes), slowest_link_first(cluster)}; }
+
+std::optional<JointProblem> joint_problem(const Problem& problem, const JointSpace& space, const JointLimits& limits) { return Builder(problem, space, limits).build(); }
 
 Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assignment& values) {
   Plan plan;
@@ -626,13 +683,22 @@ std::optional<solver::Assignment> values_of(const JointProblem& joint, const Gra
       if (same_placement(space.layouts[space.values[x].home], *home)) there.push_back(static_cast<int>(x));
     if (!there.empty()) may[v] = std::move(there);
   }
-  std::vector<bool> listed(may.size(), false);
-  for (const std::vector<int>& some : {order, tensors})
-    for (int v : some) listed[v] = true;
-  for (size_t v = 0; v < may.size(); ++v)  // where a tensor is brought, before where it is kept
-    if (!listed[v]) order.push_back(static_cast<int>(v));
-  order.insert(order.end(), tensors.begin(), tensors.end());
+  add_brought(order, tensors, may.size());
   return settled(network, may, order);
+}
+
+solver::Assignment with_best_tensors(const JointProblem& joint, const std::vector<int>& op_values) {
+  std::vector<std::vector<int>> may;
+  for (const Table& costs : joint.network.costs) {
+    may.emplace_back(costs.size());
+    std::iota(may.back().begin(), may.back().end(), 0);
+  }
+  std::vector<int> order = joint.op_variable, tensors;
+  for (size_t i = 0; i < op_values.size(); ++i) may[joint.op_variable[i]] = {op_values[i]};
+  for (int v : joint.tensor_variable)
+    if (v >= 0) tensors.push_back(v);
+  add_brought(order, tensors, may.size());
+  return settled(joint.network, may, order);
 }
 
 }  // namespace partita

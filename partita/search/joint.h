@@ -25,7 +25,8 @@ struct OpSpace {
 };
 
 // Where a tensor may be, one entry a value of its variable. A conversion to one layout is made once for all its readers, so a value
-// says into which layouts, besides its home, it is brought for several readers together.
+// says into which layouts, besides its home, it is brought for several readers together; where those sets are too many, each such layout
+// has a variable of its own instead (brought there or not), behind the tensor's.
 struct TensorSpace {
   struct Value {
     int home = 0;            // in layouts
@@ -41,12 +42,17 @@ struct JointProblem {
   std::vector<std::shared_ptr<const TensorSpace>> tensors;  // by TensorId; null: at home as its producer leaves it, or as what it replaces
   std::vector<int> op_variable, tensor_variable;            // tensor_variable: -1 where tensors is null
   solver::Network network;                                  // costs in bytes
-  // Tensors whose readers could share more layouts than a value names: there the network may count a conversion twice.
-  std::vector<TensorId> counted_above;
+};
+
+// What the network chooses from.
+struct JointSpace {
+  Mesh mesh;
+  // By OpId, what an op may do, one strategy a mesh axis; empty: everything that divides its work. What does not exist is passed over.
+  std::vector<std::vector<std::vector<tdl::AxisStrategy>>> strategies;
 };
 
 struct JointLimits {
-  int64_t tensor_values = 2048;                        // of one tensor's variable
+  int64_t tensor_values = 2048;                        // of one tensor's variable, as long as its homes allow
   int64_t entries = std::numeric_limits<int64_t>::max();  // of the tables of all edges
   std::optional<std::chrono::steady_clock::time_point> deadline;
   const std::atomic<bool>* stop = nullptr;
@@ -55,13 +61,17 @@ struct JointLimits {
 // The extents of a mesh of all devices with so many axes, or as many as there are prime factors: each, the largest first, goes to the
 // smallest axis. 8 over 3 axes is 2x2x2, over 2 it is 4x2.
 std::vector<int> joint_extents(int devices, int axes);
+// All devices of a cluster, the slowest links first.
+Mesh joint_mesh(const Cluster& cluster, int axes);
 
-// On the mesh of these axes, the slowest links first: domains grow with the power of their number. Empty where the tables would have
-// more entries than the limit, or the deadline or the stop comes before they are built. Bad input where a pin is for another mesh or does not exist.
-std::optional<JointProblem> joint_problem(const Problem& problem, int axes, const JointLimits& limits = {});
+// Domains grow with the power of the number of axes. Empty where the tables would have more entries than the limit, or the deadline or
+// the stop comes before they are built. Bad input where a pin is for another mesh or does not exist.
+std::optional<JointProblem> joint_problem(const Problem& problem, const JointSpace& space, const JointLimits& limits = {});
 Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assignment& values);
 // A plan in the network's values: what it says, where the space has it on this mesh or on another one over the same devices in the same
 // order (S(0) on [8] is S(0), S(0) on 4x2); everything else as is cheap beside that. Empty where the space has none of its strategies.
 std::optional<solver::Assignment> values_of(const JointProblem& joint, const Graph& graph, const Plan& plan);
+// The other variables' values where the ops have these, one an op: each tensor where it costs least then.
+solver::Assignment with_best_tensors(const JointProblem& joint, const std::vector<int>& op_values);
 
 }  // namespace partita

@@ -28,18 +28,10 @@ Graph training(const std::string& model) {
 }
 
 // Each tensor where it costs least, the ops being as they are.
-solver::Assignment with_best_homes(const JointProblem& joint, solver::Assignment values) {
-  for (size_t t = 0; t < joint.tensors.size(); ++t) {
-    if (!joint.tensors[t]) continue;
-    const int v = joint.tensor_variable[t];
-    solver::Table costs = joint.network.costs[v];
-    for (const solver::Network::Edge& e : joint.network.edges)
-      if (e.variables[0] == v)
-        for (size_t x = 0; x < costs.size(); ++x)
-          costs[x] = std::min(costs[x] + (*e.table)[x * joint.network.costs[e.variables[1]].size() + static_cast<size_t>(values[e.variables[1]])], solver::kForbidden);
-    values[v] = static_cast<int>(std::min_element(costs.begin(), costs.end()) - costs.begin());
-  }
-  return values;
+solver::Assignment with_best_homes(const JointProblem& joint, const solver::Assignment& values) {
+  std::vector<int> ops;
+  for (int v : joint.op_variable) ops.push_back(values[v]);
+  return with_best_tensors(joint, ops);
 }
 
 // Random choices, homes moved to where their producers leave them if the drawn one cannot be.
@@ -67,9 +59,9 @@ TEST(Joint, GivesUpAboveItsLimits) {
   const Graph graph = training("mlp?layers=2,width=12,batch=10");
   const Cluster cluster = load_cluster("local:4");
   const Problem problem{graph, cluster, "comm", {}, {}};
-  EXPECT_TRUE(joint_problem(problem, 2));
-  EXPECT_FALSE(joint_problem(problem, 2, {.entries = 10}));
-  EXPECT_FALSE(joint_problem(problem, 2, {.deadline = std::chrono::steady_clock::now()}));
+  EXPECT_TRUE(joint_problem(problem, {joint_mesh(cluster, 2), {}}));
+  EXPECT_FALSE(joint_problem(problem, {joint_mesh(cluster, 2), {}}, {.entries = 10}));
+  EXPECT_FALSE(joint_problem(problem, {joint_mesh(cluster, 2), {}}, {.deadline = std::chrono::steady_clock::now()}));
 }
 
 TEST(Joint, ItsCostIsTheCheckersCount) {
@@ -83,23 +75,23 @@ TEST(Joint, ItsCostIsTheCheckersCount) {
       if (axes == 3 && std::string_view(model).substr(0, 3) != "mlp") continue;  // slow
       SCOPED_TRACE(fmt::format("{} on {}", model, devices));
       const Cluster cluster = load_cluster(fmt::format("local:{}", devices));
-      const std::optional<JointProblem> built = joint_problem({graph, cluster, "comm", {}, {}}, axes, {.tensor_values = 600});
-      ASSERT_TRUE(built);
-      const JointProblem& joint = *built;
-      EXPECT_NO_THROW(validate(joint.network));
-      size_t largest = 0;
-      for (const solver::Table& costs : joint.network.costs) largest = std::max(largest, costs.size());
-      std::printf("%s on %d: %d variables of at most %zu values, %zu edges, %zu tensors counted above\n", model, devices, joint.network.variables(), largest,
-                  joint.network.edges.size(), joint.counted_above.size());
-      for (int i = 0; i < 3; ++i) {
-        const solver::Assignment drawn = random_values(joint, rng), best = with_best_homes(joint, drawn);
-        auto counted = [&](const solver::Assignment& values) { return static_cast<int64_t>(solver::evaluate(joint.network, values).cost); };
-        auto checked = [&](const solver::Assignment& values) { return check(graph, plan_of(joint, graph, values), cluster).comm_bytes; };
-        ASSERT_EQ(solver::evaluate(joint.network, drawn).forbidden, 0);
-        // Two readers that want one layout elsewhere than at home are counted twice where the home may as well be there.
-        EXPECT_GE(counted(drawn), checked(drawn));
-        if (joint.counted_above.empty()) EXPECT_EQ(counted(best), checked(best));
-        else EXPECT_GE(counted(best), checked(best));
+      for (const int64_t values : {600, 1}) {  // sets of layouts that readers share as values, and each such layout as a variable
+        const std::optional<JointProblem> built = joint_problem({graph, cluster, "comm", {}, {}}, {joint_mesh(cluster, axes), {}}, {.tensor_values = values});
+        ASSERT_TRUE(built);
+        const JointProblem& joint = *built;
+        EXPECT_NO_THROW(validate(joint.network));
+        size_t largest = 0;
+        for (const solver::Table& costs : joint.network.costs) largest = std::max(largest, costs.size());
+        std::printf("%s on %d: %d variables of at most %zu values, %zu edges\n", model, devices, joint.network.variables(), largest, joint.network.edges.size());
+        for (int i = 0; i < 3; ++i) {
+          const solver::Assignment drawn = random_values(joint, rng), best = with_best_homes(joint, drawn);
+          auto counted = [&](const solver::Assignment& values) { return static_cast<int64_t>(solver::evaluate(joint.network, values).cost); };
+          auto checked = [&](const solver::Assignment& values) { return check(graph, plan_of(joint, graph, values), cluster).comm_bytes; };
+          ASSERT_EQ(solver::evaluate(joint.network, drawn).forbidden, 0);
+          // Two readers that want one layout elsewhere than at home are counted twice where the home may as well be there.
+          EXPECT_GE(counted(drawn), checked(drawn));
+          EXPECT_EQ(counted(best), checked(best));
+        }
       }
     }
   }
