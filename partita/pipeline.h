@@ -59,7 +59,7 @@ struct Request {
   std::optional<double> loss_scale;           // none: default_loss_scale(dtype)
   std::string cluster = "local:1";
   int devices = 0;                            // 0: all of the cluster
-  std::string search = "soybean";
+  std::string search = "auto";
   std::string objective = "comm";
   std::string pin_file;
   std::string from_file;                      // a plan to begin the search with

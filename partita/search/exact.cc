@@ -6,35 +6,20 @@
 #include <map>
 
 #include "partita/base/error.h"
-#include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/search/bound_proof.h"
 #include "partita/search/joint.h"
 #include "partita/search/one_cut.h"
+#include "partita/search/refine.h"
 #include "partita/solver/solver.h"
 
 namespace partita {
 
 namespace {
 
-constexpr int kTightenings = 12;     // how often a plan that does not fit lowers the network's limit
 constexpr int64_t kDefaultSteps = 200;  // of the solver, where no budget is given
-
-constexpr int kAxes = 2;                // of the mesh, at most, where no number is given
-constexpr int64_t kEntries = int64_t{1} << 28;  // of all edges' tables, on more than two axes
-
-// By how much the fullest compute device is over its memory; zero or less: the plan fits.
-int64_t missing_bytes(const Problem& problem, const Plan& plan) {
-  const std::vector<int64_t> peaks = planned_peak_bytes(problem.graph, plan, problem.cluster);
-  int64_t missing = std::numeric_limits<int64_t>::min();
-  for (int d = 0; d < problem.cluster.compute_count; ++d) missing = std::max(missing, peaks[d] - problem.cluster.devices[d].memory_bytes);
-  return missing;
-}
-
-bool keeps(const Pins& pins, const Plan& plan) {
-  return std::all_of(pins.ops.begin(), pins.ops.end(), [&](const auto& pin) { return plan.ops[pin.first.index()] == pin.second; }) &&
-         std::all_of(pins.kept.begin(), pins.kept.end(), [&](const auto& pin) { return plan.kept.contains(pin.first) && plan.kept.at(pin.first) == pin.second; });
-}
+constexpr int kAxes = 2;                              // of the mesh, at most, where no number is given
+constexpr int64_t kEntries = int64_t{1} << 28;        // of all edges' tables, on more than two axes
 
 class Exact final : public Searcher {
  public:
@@ -73,39 +58,23 @@ class Exact final : public Searcher {
 
     SearchResult result;
     if (problem.from) begin_with(*problem.from, joint, problem.graph, options, result);
-    // The uses leave copies and scratch out: where the memory planner finds that a plan needs more, the network gets less. The bound is
-    // the first network's.
-    int64_t missing = 0;
-    for (int tightened = 0; tightened <= kTightenings; ++tightened) {
-      if (problem.progress) {
-        const bool proves = tightened == 0 && joint.counted_above.empty();
-        options.progress = [&, proves](const solver::Progress& p) { problem.progress({narrowed(p.cost), proves ? narrowed(p.bound) : result.lower_bound_comm_bytes, seconds()}); };
-      }
-      const solver::Result solved = solver::solve(joint.network, options);
-      if (tightened == 0) describe(joint, solved, built_seconds, result);
-      if (tightened == 0 && problem.prove) prove(problem, joint, solved, result);
-      if (!solved.solution) {
-        if (solved.status != solver::Status::kInfeasible) throw_ended(budget, tightened == 0 ? "before any solution was found" : "before a solution was found that fits");
-        result.reason = tightened > 0 ? fmt::format("of {} plans looked at, the last needs {} bytes more than a device has", tightened, missing) : nothing_fits(joint);
-        return result;
-      }
-      Plan plan = plan_of(joint, problem.graph, *solved.solution);
-      const bool in_doubt = 4 * *solver::evaluate(joint.network, *solved.solution).peak > *joint.network.limit;
-      missing = in_doubt ? missing_bytes(problem, plan) : 0;
-      if (missing <= 0) {
-        result.plan = std::move(plan);
-        result.counters["memory_tightenings"] = tightened;
-        return result;
-      }
-      if (budget.stopped() || (options.deadline && std::chrono::steady_clock::now() > *options.deadline)) throw_ended(budget, "before a solution was found that fits");
-      joint.network.limit = *joint.network.limit - missing;
-    }
-    result.reason = fmt::format("of {} plans looked at, the last needs {} bytes more than a device has", kTightenings + 1, missing);
+    if (problem.progress) options.progress = [&](const solver::Progress& p) { problem.progress({narrowed(p.cost), narrowed(p.bound), seconds()}); };
+    Fitting fitting = solve_fitting(problem, joint, options);
+    describe(joint, fitting.first, built_seconds, result);
+    if (problem.prove) prove(problem, joint, fitting.first, result);
+    result.counters["memory_tightenings"] = fitting.tightenings;
+    result.plan = std::move(fitting.plan);
+    if (result.plan) return result;
+    const bool ended = budget.stopped() || (options.deadline && std::chrono::steady_clock::now() > *options.deadline);
+    if (fitting.status == solver::Status::kUnknown || (ended && fitting.status != solver::Status::kInfeasible))
+      throw_ended(budget, fitting.tightenings == 0 ? "before any solution was found" : "before a solution was found that fits");
+    result.reason = fitting.tightenings == 0 ? nothing_fits(joint)
+                                             : fmt::format("of {} plans looked at, the last needs {} bytes more than a device has", fitting.tightenings, fitting.missing_bytes);
     return result;
   }
 
   static void prove(const Problem& problem, const JointProblem& joint, const solver::Result& solved, SearchResult& result) {
-    if (!joint.counted_above.empty() || solved.certificate.leaves.empty() || !solved.certificate.bound) return;
+    if (solved.certificate.leaves.empty() || !solved.certificate.bound) return;
     auto proof = std::make_shared<BoundProof>(BoundProof{"exact", problem.objective, joint.mesh, *joint.network.limit, {}, {}, "", joint.network.variables(), solved.certificate});
     for (const auto& [op, choice] : problem.pins.ops) proof->pinned_ops.push_back(problem.graph.op(op).name);
     for (const auto& [tensor, placement] : problem.pins.kept) proof->pinned_tensors.push_back(problem.graph.tensor(tensor).name);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
 
 #include "partita/base/error.h"
 #include "partita/plan/rules.h"
 #include "partita/search/allrow_greedy.h"
+#include "partita/search/auto.h"
 #include "partita/search/equal_chop.h"
 #include "partita/search/exact.h"
 #include "partita/search/icml18.h"
@@ -53,6 +55,8 @@ bool is_count(const std::string& value) {
   return !value.empty() && value.size() < 7 && value[0] != '0' && std::all_of(value.begin(), value.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
+constexpr int64_t kAlways = std::numeric_limits<int64_t>::max(), kFew = 400;  // ops, for SearchEntry::begins_auto
+
 template <typename T>
 std::unique_ptr<Searcher> make() {
   return std::make_unique<T>();
@@ -63,26 +67,33 @@ std::unique_ptr<Searcher> make() {
 const std::vector<SearchEntry>& searches() {
   static const std::vector<SearchEntry> kSearches = [] {
     std::vector<SearchEntry> list;
-    list.push_back({"data-parallel", "rule", "every op that sees samples is split along them, parameters are whole everywhere", {}, make<RuleSearcher<data_parallel_plan>>});
+    list.push_back({"data-parallel", "rule", "every op that sees samples is split along them, parameters are whole everywhere", {}, make<RuleSearcher<data_parallel_plan>>, kAlways});
     list.push_back({"layer-placement", "Tofu section 7.1", "whole layers on devices, time steps as a pipeline; nothing is split, so one layer must fit on a device", {{"assign", {"round-robin", "contiguous"}}}, make_layer_placement});
-    list.push_back({"megatron", "Megatron-LM", "tensor parallelism of transformers in groups of devices, data parallelism over the groups; recurrent cells are not split", {{"tensor", {"node", "N"}}}, make<OptionRuleSearcher<megatron>>});
-    list.push_back({"model-parallel", "SoyBean section 4.1", "every parameter is split along its contracted dimension", {}, make<RuleSearcher<model_parallel_plan>>});
-    list.push_back({"owt", "Krizhevsky 2014", "one weird trick: convolutions are split along samples, fully connected layers along their units", {}, make<RuleSearcher<owt_plan>>});
+    list.push_back({"megatron", "Megatron-LM", "tensor parallelism of transformers in groups of devices, data parallelism over the groups; recurrent cells are not split", {{"tensor", {"node", "N"}}}, make<OptionRuleSearcher<megatron>>, kAlways});
+    list.push_back({"model-parallel", "SoyBean section 4.1", "every parameter is split along its contracted dimension", {}, make<RuleSearcher<model_parallel_plan>>, kAlways});
+    list.push_back({"owt", "Krizhevsky 2014", "one weird trick: convolutions are split along samples, fully connected layers along their units", {}, make<RuleSearcher<owt_plan>>, kAlways});
     list.push_back({"single", "rule", "everything on the first device", {}, make<RuleSearcher<single_plan>>});
-    list.push_back({"small-batch", "Tofu section 7.1", "every device has the model to itself, at the largest batch that fits there; nothing is exchanged, so this bounds from above what such training could reach", {}, make_small_batch, false, false, true});
-    list.push_back({"soybean", "SoyBean", "one-cut tiling program and k-cuts recursion, slowest link first", {{"tilings", {"paper", "all"}}}, make_soybean});
-    list.push_back({"swap", "Tofu section 7.1", "every device has the model to itself, what does not fit is in host memory: the least recently used goes, what comes next is prefetched, all devices share the host's links; nothing is exchanged", {}, make_swap, false, false, true});
+    list.push_back({"small-batch", "Tofu section 7.1", "every device has the model to itself, at the largest batch that fits there; nothing is exchanged, so this bounds from above what such training could reach", {}, make_small_batch, 0, false, false, true});
+    list.push_back({"soybean", "SoyBean", "one-cut tiling program and k-cuts recursion, slowest link first", {{"tilings", {"paper", "all"}}}, make_soybean, kFew});
+    list.push_back({"swap", "Tofu section 7.1", "every device has the model to itself, what does not fit is in host memory: the least recently used goes, what comes next is prefetched, all devices share the host's links; nothing is exchanged", {}, make_swap, 0, false, false, true});
     list.push_back({"tofu", "Tofu", "dynamic program over the coarsened graph, recursion over the factors of the device count; no tensor stays whole that can be split",
-                    {{"coarsening", {"on", "off"}}, {"recursion", {"on", "off"}}}, make_tofu});
-    list.push_back({"allrow-greedy", "Tofu section 7.3", "every tensor is split along its first dimension, then every op as is best for it", {}, make_allrow_greedy});
-    list.push_back({"spartan", "Tofu section 7.3", "largest tensor first, along its best dimension, then the ops around it", {}, make_spartan});
-    list.push_back({"equal-chop", "Tofu section 7.3", "Tofu's program in one step: every tensor is split along one dimension only", {}, make_equal_chop});
-    list.push_back({"icml18", "Jia et al. 2018", "dynamic program over layers in one step, along several dimensions, without output reduction, as Tofu section 7.3 compares", {}, make_icml18});
-    list.push_back({"zero", "ZeRO", "data parallelism; states (stage 1), gradients (2) and parameters (3) are kept split, those without an axis long enough whole", {{"stage", {"1", "2", "3"}}}, make<OptionRuleSearcher<zero>>});
-    list.push_back({"exact", "ours", "all mesh axes at once, as one cost network: the fewest bytes within the memory, with a proved lower bound; over more than two axes slow", {{"axes", {"2", "N"}}}, make_exact, true, true});
+                    {{"coarsening", {"on", "off"}}, {"recursion", {"on", "off"}}}, make_tofu, kAlways});
+    list.push_back({"allrow-greedy", "Tofu section 7.3", "every tensor is split along its first dimension, then every op as is best for it", {}, make_allrow_greedy, kAlways});
+    list.push_back({"spartan", "Tofu section 7.3", "largest tensor first, along its best dimension, then the ops around it", {}, make_spartan, kAlways});
+    list.push_back({"equal-chop", "Tofu section 7.3", "Tofu's program in one step: every tensor is split along one dimension only", {}, make_equal_chop, kAlways});
+    list.push_back({"icml18", "Jia et al. 2018", "dynamic program over layers in one step, along several dimensions, without output reduction, as Tofu section 7.3 compares", {}, make_icml18, kAlways});
+    list.push_back({"zero", "ZeRO", "data parallelism; states (stage 1), gradients (2) and parameters (3) are kept split, those without an axis long enough whole", {{"stage", {"1", "2", "3"}}}, make<OptionRuleSearcher<zero>>, kAlways});
+    list.push_back({"exact", "ours", "all mesh axes at once, as one cost network: the fewest bytes within the memory, with a proved lower bound; over more than two axes slow", {{"axes", {"2", "N"}}}, make_exact, 0, true, true});
+    list.push_back({"auto", "ours", "the best of what is quick here and of the joint problem, refined on a mesh with an axis for every prime factor; with a proved lower bound where it has one", {}, make_auto, 0, true, true});
     return list;
   }();
   return kSearches;
+}
+
+std::map<std::string, std::string> default_options(const SearchEntry& entry) {
+  std::map<std::string, std::string> options;
+  for (const auto& [option, values] : entry.options) options[option] = values[0];
+  return options;
 }
 
 SearchChoice parse_search(std::string_view text) {
@@ -96,7 +107,7 @@ SearchChoice parse_search(std::string_view text) {
     if (entry.name == name) choice.entry = &entry;
   }
   if (!choice.entry) usage(fmt::format("unknown search '{}'; there are: {}", name, fmt::join(known, ", ")));
-  for (const auto& [option, values] : choice.entry->options) choice.options[option] = values[0];
+  choice.options = default_options(*choice.entry);
   std::string rest(mark == std::string_view::npos ? "" : text.substr(mark + 1));
   while (!rest.empty()) {
     size_t comma = rest.find(',');

@@ -75,6 +75,7 @@ struct SearchEntry {
   std::string name, source, summary;
   std::map<std::string, std::vector<std::string>> options;  // option -> its values, the default first; "N", the last: or a positive number
   std::unique_ptr<Searcher> (*make)();
+  int64_t begins_auto = 0;  // `auto` begins with its plan where the graph has at most so many ops
   bool warm = false;    // begins with Problem::from
   bool proves = false;  // its lower bound has a proof
   bool estimates = false;  // it has an Estimate where others have a plan: what it stands for cannot be written or run
@@ -83,6 +84,7 @@ struct SearchEntry {
 const std::vector<SearchEntry>& searches();
 // "soybean?tilings=all" -> its entry and options, defaults filled in. Usage error (exit 2) for an unknown name, option or
 // value, naming the known ones.
+std::map<std::string, std::string> default_options(const SearchEntry& entry);
 struct SearchChoice {
   const SearchEntry* entry = nullptr;
   std::map<std::string, std::string> options;

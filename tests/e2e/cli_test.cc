@@ -325,9 +325,9 @@ TEST(CliErrors, NoPlanFits) {
   EXPECT_EQ(o.code, 4);
   EXPECT_NE(o.err.find("missing"), std::string::npos) << o.err;
   // What is missing is exact: with so much more it fits.
-  const int64_t peak = json_of({"plan", "zoo:lenet", "--devices", "2"})["peak_memory_bytes"];
-  EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "2", "--memory-limit", std::to_string(peak)}).code, 0);
-  EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "2", "--memory-limit", std::to_string(peak - 1)}).code, 4);
+  const int64_t peak = json_of({"plan", "zoo:lenet", "--devices", "2", "--search", "soybean"})["peak_memory_bytes"];
+  EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "2", "--search", "soybean", "--memory-limit", std::to_string(peak)}).code, 0);
+  EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "2", "--search", "soybean", "--memory-limit", std::to_string(peak - 1)}).code, 4);
 }
 
 // ---------------------------------------------------------------- results
@@ -358,7 +358,7 @@ TEST(Cli, PlanningCommandsKeepTheirKeys) {
   expect_keys(plan, kPlanKeys, kMorePlanKeys);
   EXPECT_EQ(plan["plan"], file);
   EXPECT_EQ(plan["devices"], 3);
-  EXPECT_EQ(plan["search"], "soybean");
+  EXPECT_EQ(plan["search"], "auto");
 
   const Json simulated = json_of({"simulate", file, "--trace", scratch("trace.json")});
   expect_keys(simulated, {"schema_version", "step_time_us", "comm_bytes", "peak_memory_bytes", "utilization", "tasks", "simulate_seconds"});
@@ -372,7 +372,7 @@ TEST(Cli, PlanningCommandsKeepTheirKeys) {
   EXPECT_LE(simulated["utilization"].get<double>(), 1);
   EXPECT_TRUE(Json::parse(contents(scratch("trace.json")))["traceEvents"].is_array());
 
-  const Json compared = json_of({"compare", "zoo:lenet", "--devices", "3", "--search", "single,data-parallel,model-parallel,soybean,soybean?tilings=all"});
+  const Json compared = json_of({"compare", "zoo:lenet", "--devices", "3", "--search", "single,data-parallel,model-parallel,auto,soybean?tilings=all"});
   expect_keys(compared, {"schema_version", "rows"});
   ASSERT_EQ(compared["rows"].size(), 5u);
   for (const Json& row : compared["rows"]) expect_keys(row, kPlanKeys, kMorePlanKeys);
@@ -413,7 +413,7 @@ TEST(Cli, ListsAreSensible) {
   says({"ops"}, {"matmul", "conv2d", "batch_norm", "softmax"});
   says({"models"}, {"zoo:mlp", "zoo:lenet", "zoo:resnet-18", "zoo:transformer", "batch"});
   says({"clusters"}, {"p2.8xlarge", "dgx-h100", "local:N"});
-  says({"searches"}, {"single", "data-parallel", "model-parallel", "owt", "megatron", "tensor=node|N", "zero", "stage=1|2|3", "soybean", "tilings=paper|all", "cannot be run"});
+  says({"searches"}, {"single", "data-parallel", "model-parallel", "owt", "megatron", "tensor=node|N", "zero", "stage=1|2|3", "soybean", "tilings=paper|all", "cannot be run", "exact", "auto"});
   says({"tdl", "f(a)[i] = a[i] * a[i]"}, {"element-wise", "i: S(0) -> S(0)", "gradient of a"});
   says({"tdl", "f(x, w)[i] where i < 10 = sum(k) x[i+k] * w[k]", "--shape", "x=12", "--shape", "w=3"}, {"index i        extent 10", "strategies on 2 workers"});
   says({"--help"}, {"plan", "simulate", "train"});
@@ -698,14 +698,15 @@ TEST(CliPlan, BeginsWithAPlan) {
     return words;
   };
   const std::string soybean = scratch("soybean.json"), exact = scratch("exact.json");
-  const int64_t begun = json_of(with(mlp, {"-o", soybean}))["comm_bytes"];
+  const int64_t begun = json_of(with(mlp, {"--search", "soybean", "-o", soybean}))["comm_bytes"];
   for (const char* steps : {"0", "50"}) {
     const Json json = json_of(with(mlp, {"--search", "exact", "--from", soybean, "--max-steps", steps, "-o", exact}));
     EXPECT_LE(json["comm_bytes"], begun);
     EXPECT_EQ(json["search"], "exact");
     EXPECT_EQ(json_of({"check", exact})["comm_bytes"], json["comm_bytes"]);
   }
-  expect_error(with(mlp, {"--from", soybean}), 2, {"'soybean' cannot begin with a plan", "exact"});
+  EXPECT_LE(json_of(with(mlp, {"--from", soybean}))["comm_bytes"], begun);  // auto
+  expect_error(with(mlp, {"--search", "soybean", "--from", soybean}), 2, {"'soybean' cannot begin with a plan", "exact"});
   expect_error(with(mlp, {"--search", "exact", "--from", "none.json"}), 3, {"none.json", "cannot be read"});
   expect_error({"plan", "zoo:mlp?layers=2", "--devices", "4", "--search", "exact", "--from", soybean}, 3, {soybean, "'zoo:mlp?layers=3'", "SHA-256"});
   expect_error({"plan", "zoo:mlp?layers=3", "--devices", "2", "--search", "exact", "--from", soybean}, 3, {soybean, "for 4", "'local:2' has 2"});
@@ -782,7 +783,7 @@ TEST(CliPlan, TheBoundsProofIsJudgedBesideAnyPlanOfTheModel) {
   EXPECT_GT(pinned["lower_bound_comm_bytes"], proved);
   EXPECT_EQ(json_of({"check", other, "--bound", bound})["lower_bound_comm_bytes"], pinned["lower_bound_comm_bytes"]);
   expect_error({"check", exact, "--bound", bound}, 3, {bound, "(in all 1), such as 'fc2.weight'"});
-  expect_error({"plan", "zoo:mlp", "--write-bound", bound}, 2, {"'soybean' cannot prove a lower bound", "exact"});
+  expect_error({"plan", "zoo:mlp", "--search", "soybean", "--write-bound", bound}, 2, {"'soybean' cannot prove a lower bound", "exact"});
 }
 
 TEST(CliPlan, InterruptedWithoutAPlan) {

@@ -1,0 +1,171 @@
+#include "partita/search/refine.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "partita/base/error.h"
+#include "partita/physical/lower.h"
+#include "partita/plan/check.h"
+#include "partita/plan/rules.h"
+#include "partita/search/one_cut.h"
+
+namespace partita {
+
+namespace {
+
+constexpr int kTightenings = 12;  // how often a plan that does not fit lowers the network's limit
+
+// Per axis of the coarse mesh, the extents of its own axes.
+std::vector<std::vector<int>> factors_of(const Mesh& mesh) {
+  std::vector<std::vector<int>> factors;
+  for (int extent : mesh.extents) factors.push_back(prime_factors(extent));
+  return factors;
+}
+
+template <typename T>
+std::vector<T> repeated(const std::vector<T>& per_axis, const std::vector<std::vector<int>>& factors) {
+  std::vector<T> out;
+  for (size_t a = 0; a < per_axis.size(); ++a) out.insert(out.end(), factors[a].size(), per_axis[a]);
+  return out;
+}
+
+Mesh refined(const Mesh& mesh) {
+  Mesh out{{}, mesh.devices};
+  for (const std::vector<int>& f : factors_of(mesh)) out.extents.insert(out.extents.end(), f.begin(), f.end());
+  return out;
+}
+
+// Pins of tensors on the refined mesh; ops that are pinned keep what they have.
+std::optional<std::map<TensorId, Placement>> refined_pins(const Pins& pins, const Mesh& mesh) {
+  std::map<TensorId, Placement> out;
+  for (const auto& [tensor, placement] : pins.kept) {
+    if (refined(placement.mesh) != mesh) return std::nullopt;
+    out[tensor] = {mesh, repeated(placement.sbp, factors_of(placement.mesh)), placement.radices};
+  }
+  return out;
+}
+
+// On no axis replicated where the other is not.
+bool divides_as_much(const std::vector<tdl::AxisStrategy>& a, const std::vector<tdl::AxisStrategy>& b) {
+  for (size_t axis = 0; axis < a.size(); ++axis)
+    if (a[axis].replicate() && !b[axis].replicate()) return false;
+  return true;
+}
+
+// Every op: as it is, then what divides its work on this axis, then what others have it do.
+JointSpace neighbourhood(const Problem& problem, const Refined& now, size_t axis, const std::vector<Refined>& others) {
+  JointSpace space{now.mesh, {}};
+  for (size_t i = 0; i < problem.graph.ops.size(); ++i) {
+    const Op& op = problem.graph.ops[i];
+    std::vector<std::vector<tdl::AxisStrategy>> offered = {now.strategies[i]};
+    auto offer = [&](const std::vector<tdl::AxisStrategy>& strategies) {
+      if (std::find(offered.begin(), offered.end(), strategies) == offered.end()) offered.push_back(strategies);
+    };
+    if (!problem.pins.ops.contains(OpId(i))) {
+      std::vector<tdl::AxisStrategy> changed = now.strategies[i];
+      for (const tdl::AxisStrategy& s : allowed_strategies(op, now.mesh.extents[axis])) {
+        if (s.names.empty() && (s.partial.empty() || !tdl::is_elementwise(*op.bound))) continue;  // replicated only where it is already
+        changed[axis] = s;
+        offer(changed);
+      }
+      for (const Refined& other : others)
+        if (divides_as_much(other.strategies[i], now.strategies[i])) offer(other.strategies[i]);
+    }
+    space.strategies.push_back(std::move(offered));
+  }
+  return space;
+}
+
+}  // namespace
+
+bool keeps(const Pins& pins, const Plan& plan) {
+  return std::all_of(pins.ops.begin(), pins.ops.end(), [&](const auto& pin) { return plan.ops[pin.first.index()] == pin.second; }) &&
+         std::all_of(pins.kept.begin(), pins.kept.end(), [&](const auto& pin) { return plan.kept.contains(pin.first) && plan.kept.at(pin.first) == pin.second; });
+}
+
+int64_t missing_bytes(const Problem& problem, const Plan& plan) {
+  const std::vector<int64_t> peaks = planned_peak_bytes(problem.graph, plan, problem.cluster);
+  int64_t missing = std::numeric_limits<int64_t>::min();
+  for (int d = 0; d < problem.cluster.compute_count; ++d) missing = std::max(missing, peaks[d] - problem.cluster.devices[d].memory_bytes);
+  return missing;
+}
+
+Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options) {
+  solver::Network network = joint.network;
+  Fitting out;
+  while (out.tightenings <= kTightenings) {
+    const solver::Result solved = solver::solve(network, options);
+    out.status = solved.status;
+    if (out.tightenings == 0) {
+      out.first = solved;
+      if (options.progress)
+        options.progress = [tell = options.progress, bound = solved.bound](solver::Progress p) {
+          p.bound = bound;
+          tell(p);
+        };
+    }
+    if (!solved.solution) return out;
+    Plan plan = plan_of(joint, problem.graph, *solved.solution);
+    const bool in_doubt = 4 * *solver::evaluate(network, *solved.solution).peak > *network.limit;
+    const int64_t missing = in_doubt ? missing_bytes(problem, plan) : 0;
+    if (missing <= 0) {
+      out.plan = std::move(plan);
+      return out;
+    }
+    out.missing_bytes = missing;
+    ++out.tightenings;
+    network.limit = *network.limit - missing;
+    if ((options.stop && *options.stop) || (options.deadline && std::chrono::steady_clock::now() > *options.deadline)) return out;
+  }
+  return out;
+}
+
+std::optional<Refined> refined(const Plan& plan, const Cluster& cluster) {
+  if (plan.ops.empty()) return std::nullopt;
+  const Mesh& mesh = plan.ops[0].mesh;
+  if (mesh.positions() != cluster.compute_count) return std::nullopt;
+  Refined out{refined(mesh), {}};
+  const std::vector<std::vector<int>> factors = factors_of(mesh);
+  for (const OpChoice& choice : plan.ops) {
+    if (choice.mesh == mesh) out.strategies.push_back(repeated(choice.strategies, factors));
+    else if (refined(choice.mesh) == out.mesh) out.strategies.push_back(repeated(choice.strategies, factors_of(choice.mesh)));
+    else return std::nullopt;
+  }
+  return out;
+}
+
+Refinement refine(const Problem& problem, const Plan& plan, const std::vector<Plan>& others, const solver::Options& solving) {
+  Refinement out{std::nullopt, check(problem.graph, plan, problem.cluster).comm_bytes, 0};
+  std::optional<Refined> now = refined(plan, problem.cluster);
+  if (!now) return out;
+  Problem on_mesh = problem;
+  on_mesh.pins.ops.clear();
+  if (auto kept = refined_pins(problem.pins, now->mesh)) on_mesh.pins.kept = std::move(*kept);
+  else return out;
+  std::vector<Refined> alike;
+  for (const Plan& other : others)
+    if (auto r = refined(other, problem.cluster); r && r->mesh == now->mesh) alike.push_back(std::move(*r));
+  const size_t axes = now->mesh.extents.size();
+  for (size_t axis = 0, without = 0; without < axes; axis = (axis + 1) % axes) {
+    solver::Options options = solving;
+    JointLimits limits;
+    limits.deadline = options.deadline;
+    limits.stop = options.stop;
+    const auto joint = joint_problem(on_mesh, neighbourhood(problem, *now, axis, alike), limits);
+    if (!joint) return out;
+    ++out.neighbourhoods;
+    ++without;
+    options.start = with_best_tensors(*joint, std::vector<int>(problem.graph.ops.size(), 0));
+    Fitting fitting = solve_fitting(on_mesh, *joint, options);
+    if (!fitting.plan) continue;
+    const int64_t bytes = check(problem.graph, *fitting.plan, problem.cluster).comm_bytes;
+    if (bytes >= out.comm_bytes) continue;
+    out.comm_bytes = bytes;
+    out.plan = std::move(fitting.plan);
+    now = refined(*out.plan, problem.cluster);
+    without = 1;  // this axis is at its best
+  }
+  return out;
+}
+
+}  // namespace partita

@@ -1,0 +1,51 @@
+// Plans made better: the strategies of all operations change together on one mesh axis, the other axes being as they are.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "partita/search/joint.h"
+#include "partita/search/search.h"
+#include "partita/solver/solver.h"
+
+namespace partita {
+
+// The plan has what is pinned.
+bool keeps(const Pins& pins, const Plan& plan);
+// By how much the fullest compute device is over its memory; zero or less: the plan fits.
+int64_t missing_bytes(const Problem& problem, const Plan& plan);
+
+// The solution of a joint problem whose plan fits. The network's uses leave copies and scratch out: where the memory planner finds that
+// a plan needs more than there is, the limit is lowered by that, and the network is solved again.
+struct Fitting {
+  std::optional<Plan> plan;
+  solver::Result first;       // with the limit as it was: its bound holds
+  solver::Status status = solver::Status::kUnknown;  // of the last
+  int tightenings = 0;
+  int64_t missing_bytes = 0;  // of the last plan that did not fit
+};
+// Progress tells the first bound throughout.
+Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options);
+
+// A plan whose ops are all on one mesh of all devices, on the mesh that has an axis for every prime factor of an extent: what is split
+// over an axis of 4 is split over two of 2.
+struct Refined {
+  Mesh mesh;
+  std::vector<std::vector<tdl::AxisStrategy>> strategies;  // by OpId, one a mesh axis
+};
+// Empty for plans on several meshes, or on a part of the devices.
+std::optional<Refined> refined(const Plan& plan, const Cluster& cluster);
+
+struct Refinement {
+  std::optional<Plan> plan;  // none: nothing that fits and moves fewer bytes was found, or the plan cannot be refined
+  int64_t comm_bytes = 0;    // of the plan, as the checker counts
+  int neighbourhoods = 0;    // that were looked at
+};
+// From a plan to one that moves fewer bytes and fits: on each mesh axis in turn every op may do what divides its work there, or what the
+// plan and those of `others` on the same refined mesh have it do, all ops at once; until no axis brings anything. No op is replicated
+// along an axis where it was not: that moves fewer bytes, for more work. `solving` is of one neighbourhood, but its deadline and stop are
+// of all. Pins hold if they do in the plan.
+Refinement refine(const Problem& problem, const Plan& plan, const std::vector<Plan>& others, const solver::Options& solving);
+
+}  // namespace partita
