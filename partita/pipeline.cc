@@ -248,6 +248,15 @@ int64_t Planned::peak_memory_bytes() const {
   return *std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.begin() + physical.compute_count);
 }
 
+int64_t Planned::compute_time_ns() const {
+  std::vector<int64_t> busy_ns(physical.queues.size(), 0);
+  for (const Event& e : predicted.events) {
+    const QueueId queue = physical.task(e.task).queue;
+    if (physical.queues[queue.index()].kind == QueueKind::kCompute) busy_ns[queue.index()] += e.end_ns - e.start_ns;
+  }
+  return *std::max_element(busy_ns.begin(), busy_ns.end());
+}
+
 Plan evaluation_plan(const Graph& evaluation, const Planned& training) {
   Pins pins;
   DerivationCache cache;

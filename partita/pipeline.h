@@ -95,6 +95,7 @@ struct Planned {
   int64_t step_time_ns() const;
   std::optional<double> samples_per_second() const;
   int64_t peak_memory_bytes() const;  // of the compute device that needs most
+  int64_t compute_time_ns() const;    // of a step, while the compute queue is busy of the device where it is busy longest
 };
 
 // The standard operations, and those that the request describes.

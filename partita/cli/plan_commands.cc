@@ -70,6 +70,7 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
   if (const auto batch = p.batch()) json["batch"] = *batch;
   if (const auto rate = p.samples_per_second()) json["samples_per_second"] = *rate;
   if (p.search.estimate) json["host_bytes"] = p.search.estimate->host_bytes;
+  else json["compute_time_us"] = static_cast<double>(p.compute_time_ns()) / 1e3;
   if (const auto bound = p.search.lower_bound_comm_bytes) {
     json["lower_bound_comm_bytes"] = *bound;
     json["gap"] = gap_of(p.report.comm_bytes, *bound);
@@ -99,7 +100,9 @@ void print_plan(const Planned& p) {
                megabytes(static_cast<double>(p.report.inner_bytes)), p.report.conversions);
   if (const auto bound = p.search.lower_bound_comm_bytes)
     fmt::print("lower bound    {} (gap {:.2f}%)\n", megabytes(static_cast<double>(*bound)), 100 * gap_of(p.report.comm_bytes, *bound));
-  fmt::print("step time      {:.1f} us (predicted)\n", static_cast<double>(p.step_time_ns()) / 1e3);
+  fmt::print("step time      {:.1f} us (predicted)", static_cast<double>(p.step_time_ns()) / 1e3);
+  if (!p.search.estimate) fmt::print("; {:.1f} us of it the busiest device computes", static_cast<double>(p.compute_time_ns()) / 1e3);
+  fmt::print("\n");
   if (const auto rate = p.samples_per_second()) fmt::print("throughput     {:.1f} samples/s, {} samples a step\n", *rate, *p.batch());
   fmt::print("peak memory    {} on the device that needs most\n", megabytes(static_cast<double>(p.peak_memory_bytes())));
 }
@@ -145,6 +148,7 @@ int simulate_command(const Arguments& a) {
     if (t.name == "simulate") seconds = t.seconds;
   if (a.json) {
     print_json({{"step_time_us", static_cast<double>(p.predicted.step_time_ns) / 1e3},
+                {"compute_time_us", static_cast<double>(p.compute_time_ns()) / 1e3},
                 {"comm_bytes", p.report.comm_bytes},
                 {"peak_memory_bytes", p.peak_memory_bytes()},
                 {"utilization", compute},

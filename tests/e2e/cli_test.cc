@@ -344,7 +344,7 @@ void expect_keys(const Json& json, const std::set<std::string>& needed, const st
 
 const std::set<std::string> kPlanKeys = {"model", "cluster", "devices", "search", "objective", "comm_bytes", "step_time_us", "peak_memory_bytes", "search_seconds", "batch", "samples_per_second"};
 // Where a search has a cost of its own, or counts.
-const std::set<std::string> kMorePlanKeys = {"schema_version", "plan", "lower_bound_us", "lower_bound_comm_bytes", "gap", "proposals", "paper_cost", "counters", "host_bytes"};
+const std::set<std::string> kMorePlanKeys = {"schema_version", "plan", "compute_time_us", "lower_bound_us", "lower_bound_comm_bytes", "gap", "proposals", "paper_cost", "counters", "host_bytes"};
 
 TEST(Cli, PlanningCommandsKeepTheirKeys) {
   const Json show = json_of({"show", "zoo:lenet"});
@@ -361,13 +361,17 @@ TEST(Cli, PlanningCommandsKeepTheirKeys) {
   EXPECT_EQ(plan["search"], "auto");
 
   const Json simulated = json_of({"simulate", file, "--trace", scratch("trace.json")});
-  expect_keys(simulated, {"schema_version", "step_time_us", "comm_bytes", "peak_memory_bytes", "utilization", "tasks", "simulate_seconds"});
+  expect_keys(simulated, {"schema_version", "step_time_us", "compute_time_us", "comm_bytes", "peak_memory_bytes", "utilization", "tasks", "simulate_seconds"});
   const Json checked = json_of({"check", file});
   for (const char* key : {"comm_bytes", "peak_memory_bytes"}) {
     EXPECT_EQ(simulated[key], plan[key]) << key;
     EXPECT_EQ(checked[key], plan[key]) << key;
   }
   EXPECT_EQ(simulated["step_time_us"], plan["step_time_us"]);
+  EXPECT_EQ(simulated["compute_time_us"], plan["compute_time_us"]);
+  const double share = plan["compute_time_us"].get<double>() / plan["step_time_us"].get<double>();
+  EXPECT_GE(share, simulated["utilization"].get<double>());  // the busiest device's, and the mean
+  EXPECT_LE(share, 1);
   EXPECT_GT(simulated["utilization"].get<double>(), 0);
   EXPECT_LE(simulated["utilization"].get<double>(), 1);
   EXPECT_TRUE(Json::parse(contents(scratch("trace.json")))["traceEvents"].is_array());
