@@ -42,6 +42,18 @@ void expect_sums_beside_contributions(const Graph& graph) {
   }
 }
 
+// A block of a stage is what follows its first: three convolutions without a shortcut's.
+TEST(Models, ResNetsTakeFewerBlocks) {
+  const auto registry = standard_ops();
+  auto convolutions = [&](const std::string& options) { return count(build_model("zoo:" + options, {}, registry).graph, "conv2d", Phase::kForward); };
+  EXPECT_EQ(convolutions("resnet-50?batch=2,blocks=1"), 1 + 4 * (3 + 1));
+  EXPECT_EQ(convolutions("resnet-50?batch=2,blocks=3"), 1 + 4 * (3 + 1) + 2 * 4 * 3);
+  EXPECT_EQ(convolutions("wresnet-152-4?batch=2,blocks=1"), convolutions("resnet-50?batch=2,blocks=1"));
+  EXPECT_EQ(convolutions("insightface?batch=2,blocks=1"), convolutions("resnet-50?batch=2,blocks=1"));
+  EXPECT_EQ(convolutions("resnet-34?batch=2,blocks=99"), convolutions("resnet-34?batch=2"));
+  EXPECT_THROW(build_model("zoo:resnet-18?blocks=0", {}, registry), Error);
+}
+
 TEST(Models, ParameterCounts) {
   const auto registry = standard_ops();
   EXPECT_EQ(parameters(build_model("zoo:mlp?layers=5,width=300,batch=400,bias=0,loss=elementwise", {}, registry).graph),

@@ -1,6 +1,8 @@
 // ResNets (He et al. 2015) as torchvision builds them, with torchvision's parameter names and layouts, and the wide ones of
 // Tofu section 7.1: `widen` times the channels of every convolution, those of the stem and of the blocks' outputs included.
+#include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "partita/models/family.h"
 #include "partita/models/layers.h"
@@ -54,12 +56,12 @@ class Network {
                         fmt::format("{}.relu{}", name, convolutions.size()));
   }
 
-  // [n, 3, image, image] -> features [n, c]
-  TensorId features(TensorId x, const Depth& depth, int64_t width, bool imagenet_stem) {
+  // [n, 3, image, image] -> features [n, c]; of each stage at most so many blocks
+  TensorId features(TensorId x, const Depth& depth, int64_t most_blocks, int64_t width, bool imagenet_stem) {
     x = layers_.relu(convolution_norm(x, "conv1", "bn1", width, imagenet_stem ? 7 : 3, imagenet_stem ? 2 : 1), "relu");
     if (imagenet_stem) x = layers_.max_pool(x, "maxpool", 3, 2, 1);
     for (int stage = 0; stage < kStages; ++stage)
-      for (int i = 0; i < depth.blocks[stage]; ++i)
+      for (int64_t i = 0; i < std::min<int64_t>(depth.blocks[stage], most_blocks); ++i)
         x = block(x, fmt::format("layer{}.{}", stage + 1, i), width << stage, i == 0 && stage > 0 ? 2 : 1,
                   depth.bottleneck);
     return layers_.global_average(x, "avgpool");
@@ -88,6 +90,10 @@ const Depth& depth_of(const std::string& name) {
   fail("zoo:{}: no residual network of {} layers", name, layers);
 }
 
+int64_t most_blocks(const ModelOptions& options) {
+  return options.text("blocks").empty() ? std::numeric_limits<int64_t>::max() : options.integer("blocks");
+}
+
 Model build_with(const ModelOptions& options, std::shared_ptr<const OpRegistry> registry, int64_t width) {
   const int64_t batch = options.integer("batch"), image = options.integer("image", 32),
                 classes = options.integer("classes");
@@ -95,7 +101,7 @@ Model build_with(const ModelOptions& options, std::shared_ptr<const OpRegistry> 
   GraphBuilder b(options.model(), std::move(registry));
   Network network(b, options.dtype());
   const TensorId x = b.input("x", {batch, 3, image, image}, options.dtype());
-  const TensorId features = network.features(x, depth_of(options.model()), width, imagenet_stem);
+  const TensorId features = network.features(x, depth_of(options.model()), most_blocks(options), width, imagenet_stem);
   return {b.finish({network.linear(features, "fc", classes)}), Loss{.kind = "cross_entropy"}};
 }
 
@@ -115,7 +121,7 @@ Model build_insightface(const ModelOptions& options, std::shared_ptr<const OpReg
   GraphBuilder b("insightface", std::move(registry));
   Network network(b, options.dtype());
   TensorId x = b.input("x", {batch, 3, image, image}, options.dtype());
-  x = network.linear(network.features(x, depth_of("resnet-50"), options.integer("width"), true), "embedding", embedding);
+  x = network.linear(network.features(x, depth_of("resnet-50"), most_blocks(options), options.integer("width"), true), "embedding", embedding);
   const TensorId w = b.parameter("classes.weight", {classes, embedding}, 0.01, 0, options.dtype());
   auto normalised = [&](TensorId rows, const std::string& name) {
     const TensorId squares = b.op("reduce_sum", {b.op("square", {rows}, {}, name + ".square")},
@@ -128,12 +134,15 @@ Model build_insightface(const ModelOptions& options, std::shared_ptr<const OpReg
   return {b.finish({b.op("mul", {cosine, scale}, {}, "logits")}), Loss{.kind = "cross_entropy"}};
 }
 
+ModelOption blocks_option() { return {"blocks", "", "residual blocks of a stage, at most; empty: all"}; }
+
 std::vector<ModelOption> common_options(int64_t batch) {
   return {{"batch", std::to_string(batch), "samples a step"},
           {"image", "224", "rows and columns, at least 32"},
           {"classes", "1000", "columns of the output"},
           {"stem", "imagenet",
-           "imagenet: torchvision's 7x7 convolution and pooling at every image size | cifar: one 3x3 convolution"}};
+           "imagenet: torchvision's 7x7 convolution and pooling at every image size | cifar: one 3x3 convolution"},
+          blocks_option()};
 }
 
 }  // namespace
@@ -160,7 +169,8 @@ std::vector<ModelFamily> resnet_families() {
                         {"classes", "85742", "columns of the output (MS1MV2's)"},
                         {"embedding", "512", "numbers a face"},
                         {"width", "64", "channels of the first stage"},
-                        {"scale", "64", "of the cosines"}}},
+                        {"scale", "64", "of the cosines"},
+                        blocks_option()}},
                       build_insightface});
   return families;
 }
