@@ -68,7 +68,7 @@ class Exact final : public Searcher {
     const bool ended = budget.stopped() || (options.deadline && std::chrono::steady_clock::now() > *options.deadline);
     if (fitting.status == solver::Status::kUnknown || (ended && fitting.status != solver::Status::kInfeasible))
       throw_ended(budget, fitting.tightenings == 0 ? "before any solution was found" : "before a solution was found that fits");
-    result.reason = fitting.tightenings == 0 ? nothing_fits(joint)
+    result.reason = fitting.tightenings == 0 ? nothing_fits(problem, joint, options)
                                              : fmt::format("of {} plans looked at, the last needs {} bytes more than a device has", fitting.tightenings, fitting.missing_bytes);
     return result;
   }
@@ -115,7 +115,7 @@ class Exact final : public Searcher {
     throw_ended(budget, "while the cost network was built");
   }
 
-  static std::string nothing_fits(const JointProblem& joint) {
+  static std::string nothing_fits(const Problem& problem, const JointProblem& joint, const solver::Options& options) {
     solver::Network free = joint.network;
     free.limit.reset();
     for (solver::Network::Use& use : free.uses)  // as little as each can
@@ -123,7 +123,12 @@ class Exact final : public Searcher {
     const solver::Wide least = *solver::evaluate(free, solver::Assignment(free.costs.size(), 0)).peak;
     if (least > *joint.network.limit)
       return fmt::format("proved: at some time every plan of the space needs {} bytes on one device, {} more than it has", solver::to_string(least), solver::to_string(least - *joint.network.limit));
-    return "proved: no plan of the space fits, or what is pinned contradicts itself";
+    free = joint.network;
+    free.limit.reset();
+    const solver::Result cheapest = solver::solve(free, options);
+    if (!cheapest.solution) return cheapest.status == solver::Status::kInfeasible ? "proved: what is pinned contradicts itself" : "proved: no plan of the space fits";
+    return fmt::format("proved: no plan of the space fits; the one that moves least needs {} bytes more than a device has",
+                       missing_bytes(problem, plan_of(joint, problem.graph, *cheapest.solution)));
   }
 
   static void describe(const JointProblem& joint, const solver::Result& solved, double built_seconds, SearchResult& result) {
