@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kJointRounds = 60, kRefineRounds = 20;  // of the solver, where no budget is given
+constexpr int64_t kRefineRounds = 20;  // of the solver, for a neighbourhood
 constexpr double kGap = 1e-4;
 constexpr size_t kRefinedAxes = 3;  // of the mesh, at most: conversions on more take long to count
 constexpr double kBeginShare = 0.25, kJointShare = 0.5;  // of the time that is left
@@ -25,86 +25,122 @@ struct Candidate {
   int64_t comm_bytes = 0;
 };
 
+class Run {
+ public:
+  Run(const Problem& problem, const Budget& budget, Rng& rng) : problem_(problem), budget_(budget), rng_(rng) {
+    if (budget.seconds) deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*budget.seconds));
+  }
+
+  SearchResult search() {
+    begin();
+    const SearchResult joint = solve_jointly();
+    if (candidates_.empty() && budget_.stopped()) throw Error(ExitCode::kInterrupted, "auto: interrupted before any plan was found");
+    if (candidates_.empty()) throw *refusal_;
+    std::stable_sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) { return a.comm_bytes < b.comm_bytes; });
+    int64_t least_missing = std::numeric_limits<int64_t>::max();
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      const int64_t missing = missing_bytes(problem_, candidates_[i].plan);
+      if (missing <= 0) {
+        finish(i, joint);
+        return std::move(result_);
+      }
+      least_missing = std::min(least_missing, missing);
+    }
+    result_.reason = fmt::format("of {} plans looked at, for the leanest there are {} bytes missing on a device", candidates_.size(), least_missing);
+    if (!joint.reason.empty()) result_.reason += "; exact: " + joint.reason;
+    return std::move(result_);
+  }
+
+ private:
+  void begin() {
+    if (problem_.from && keeps(problem_.pins, *problem_.from)) {
+      add("the plan that it began with", *problem_.from);
+      candidates_.back().plan.paper_cost.reset();  // another search's
+    }
+    for (const SearchEntry& entry : searches()) {
+      if (static_cast<int64_t>(problem_.graph.ops.size()) > entry.begins_auto || budget_.stopped()) continue;
+      Budget part = left(kBeginShare);
+      part.steps.reset();  // theirs are others than the joint problem's
+      consider(entry, default_options(entry), part);
+    }
+  }
+
+  SearchResult solve_jointly() {
+    if (budget_.stopped()) return {};
+    const SearchChoice exact = parse_search("exact");
+    SearchResult solved = consider(*exact.entry, exact.options, left(kJointShare));
+    result_.notes.insert(result_.notes.end(), solved.notes.begin(), solved.notes.end());
+    result_.counters = solved.counters;
+    result_.proof = solved.proof;
+    return solved;
+  }
+
+  SearchResult consider(const SearchEntry& entry, const std::map<std::string, std::string>& options, const Budget& part) {
+    Problem its = problem_;
+    its.options = options;
+    Rng same = rng_;  // as if it were asked alone
+    SearchResult found;
+    try {
+      found = entry.make()->search(its, part, same);
+      if (!found.plan) refusal_ = Error(ExitCode::kInfeasible, found.reason);
+    } catch (const Error& e) {
+      if (e.code() == ExitCode::kBug) throw;
+      refusal_ = e;
+    }
+    if (found.plan) add(entry.name, *found.plan);
+    else result_.notes.push_back(fmt::format("{}: no plan: {}", entry.name, refusal_->what()));
+    return found;
+  }
+
+  void add(const std::string& from, const Plan& plan) {
+    candidates_.push_back({from, plan, check(problem_.graph, plan, problem_.cluster).comm_bytes});
+    result_.notes.push_back(fmt::format("{}: {} bytes", from, candidates_.back().comm_bytes));
+  }
+
+  // Refines the best, a candidate that fits.
+  void finish(size_t best, const SearchResult& joint) {
+    const Plan& plan = candidates_[best].plan;
+    Refinement refinement{std::nullopt, candidates_[best].comm_bytes, 0};
+    if (const auto fine = refined(plan, problem_.cluster); fine && fine->mesh.extents.size() <= kRefinedAxes) {
+      std::vector<Plan> others;
+      for (size_t i = 0; i < candidates_.size(); ++i)
+        if (i != best) others.push_back(candidates_[i].plan);
+      solver::Options solving;
+      solving.seed = rng_.next();
+      solving.stop = budget_.stop;
+      solving.deadline = deadline_;
+      solving.max_steps = kRefineRounds;
+      solving.gap = kGap;
+      solving.certify = false;
+      refinement = refine(problem_, plan, others, solving);
+    }
+    result_.notes.push_back(fmt::format("{} refined in {} neighbourhoods: {} bytes", candidates_[best].from, refinement.neighbourhoods, refinement.comm_bytes));
+    result_.plan = refinement.plan ? std::move(*refinement.plan) : plan;
+    if (!joint.lower_bound_comm_bytes) return;
+    if (*joint.lower_bound_comm_bytes <= refinement.comm_bytes) result_.lower_bound_comm_bytes = joint.lower_bound_comm_bytes;
+    else result_.notes.push_back("no lower bound: the plan lies outside of the space that exact's holds for");
+  }
+
+  Budget left(double share) const {
+    Budget part = budget_;
+    if (deadline_) part.seconds = share * std::max(0.0, std::chrono::duration<double>(*deadline_ - Clock::now()).count());
+    return part;
+  }
+
+  const Problem& problem_;
+  const Budget& budget_;
+  Rng& rng_;
+  std::optional<Clock::time_point> deadline_;
+  SearchResult result_;
+  std::vector<Candidate> candidates_;
+  std::optional<Error> refusal_;  // the last
+};
+
 class Auto final : public Searcher {
  public:
   SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) const override {
     if (problem.cluster.compute_count == 1) return parse_search("single").entry->make()->search(problem, budget, rng);
-    const auto start = Clock::now();
-    const auto deadline = [&]() -> std::optional<Clock::time_point> {
-      if (!budget.seconds) return std::nullopt;
-      return start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*budget.seconds));
-    }();
-    auto left = [&](double share) {  // of the budget
-      Budget part = budget;
-      if (deadline) part.seconds = share * std::max(0.0, std::chrono::duration<double>(*deadline - Clock::now()).count());
-      return part;
-    };
-    SearchResult result;
-    std::vector<Candidate> candidates;
-    std::optional<Error> refusal;
-    auto consider = [&](const SearchEntry& entry, const std::map<std::string, std::string>& options, const Budget& part) {
-      Problem its = problem;
-      its.options = options;
-      SearchResult found;
-      try {
-        found = entry.make()->search(its, part, rng);
-        if (!found.plan) refusal = Error(ExitCode::kInfeasible, found.reason);
-      } catch (const Error& e) {
-        if (e.code() == ExitCode::kBug) throw;
-        refusal = e;
-      }
-      if (found.plan) candidates.push_back({entry.name, *found.plan, check(problem.graph, *found.plan, problem.cluster).comm_bytes});
-      result.notes.push_back(found.plan ? fmt::format("{}: {} bytes", entry.name, candidates.back().comm_bytes) : fmt::format("{}: no plan: {}", entry.name, refusal->what()));
-      return found;
-    };
-    for (const SearchEntry& entry : searches())
-      if (static_cast<int64_t>(problem.graph.ops.size()) <= entry.begins_auto && !budget.stopped()) consider(entry, default_options(entry), left(kBeginShare));
-    if (problem.from && keeps(problem.pins, *problem.from)) {
-      candidates.push_back({"the plan that it began with", *problem.from, check(problem.graph, *problem.from, problem.cluster).comm_bytes});
-      candidates.back().plan.paper_cost.reset();
-    }
-    SearchResult solved;
-    if (!budget.stopped()) {
-      Budget joint = left(kJointShare);
-      if (!joint.steps && !joint.seconds) joint.steps = kJointRounds;
-      const SearchChoice exact = parse_search("exact");
-      solved = consider(*exact.entry, exact.options, joint);
-      result.counters = solved.counters;
-      result.proof = solved.proof;
-    }
-    if (candidates.empty()) throw *refusal;
-
-    std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) { return a.comm_bytes < b.comm_bytes; });
-    size_t best = 0;
-    int64_t least_missing = std::numeric_limits<int64_t>::max();
-    for (; best < candidates.size(); ++best) {
-      const int64_t missing = missing_bytes(problem, candidates[best].plan);
-      least_missing = std::min(least_missing, missing);
-      if (missing <= 0) break;
-    }
-    if (best == candidates.size()) {
-      result.reason = fmt::format("of {} plans looked at, for the leanest there are {} bytes missing on a device", candidates.size(), least_missing);
-      if (!solved.reason.empty()) result.reason += "; exact: " + solved.reason;
-      return result;
-    }
-    std::vector<Plan> others;
-    for (size_t i = 0; i < candidates.size(); ++i)
-      if (i != best) others.push_back(candidates[i].plan);
-    solver::Options solving;
-    solving.seed = rng.next();
-    solving.stop = budget.stop;
-    solving.deadline = deadline;
-    solving.max_steps = kRefineRounds;
-    solving.gap = kGap;
-    solving.certify = false;
-    Refinement refined{std::nullopt, candidates[best].comm_bytes, 0};
-    if (const auto fine = partita::refined(candidates[best].plan, problem.cluster); fine && fine->mesh.extents.size() <= kRefinedAxes)
-      refined = refine(problem, candidates[best].plan, others, solving);
-    result.notes.push_back(fmt::format("{} refined in {} neighbourhoods: {} bytes", candidates[best].from, refined.neighbourhoods, refined.comm_bytes));
-    result.plan = refined.plan ? std::move(*refined.plan) : candidates[best].plan;
-    if (solved.lower_bound_comm_bytes && *solved.lower_bound_comm_bytes <= refined.comm_bytes) result.lower_bound_comm_bytes = solved.lower_bound_comm_bytes;
-    else result.notes.push_back("no lower bound: the plan lies outside of the space that exact's holds for");
-    return result;
+    return Run(problem, budget, rng).search();
   }
 };
 

@@ -489,6 +489,14 @@ class Builder {
     return time;
   }
 
+  // An element-wise op may write its result over the operand that it reads last.
+  bool may_lie_under(TensorId operand, OpId reader) const {
+    const Op& op = graph_.op(reader);
+    if (op.results.size() != 1 || !tdl::is_elementwise(*op.bound)) return false;
+    const Tensor &from = graph_.tensor(operand), &to = graph_.tensor(op.results[0]);
+    return from.shape == to.shape && from.dtype == to.dtype;
+  }
+
   // What is certain to lie on the last of the mesh's devices, whose part of every split is the largest: parameters, states and inputs
   // always, a result from its op to its last reader. Copies for readers come on top of it.
   void add_uses() {
@@ -504,7 +512,7 @@ class Builder {
       if (producer.valid()) {
         use.lower = time[producer.index()];
         use.upper = use.lower + 1;
-        for (const ReadingOp& reader : readers_[t]) use.upper = std::max(use.upper, time[reader.op.index()] + 1);
+        for (const ReadingOp& reader : readers_[t]) use.upper = std::max(use.upper, time[reader.op.index()] + (may_lie_under(id, reader.op) ? 0 : 1));
       }
       if (joint_.tensors[t]) {
         for (const TensorSpace::Value& v : joint_.tensors[t]->values) use.amounts.push_back(bytes_at_last(joint_.tensors[t]->layouts[v.home], id));

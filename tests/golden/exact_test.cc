@@ -215,7 +215,7 @@ TEST(EverySearchOfCutsAndExact, StoppedBeforeAnyPlanIsInterrupted) {
   const Graph graph = training("mlp?layers=2,width=12,batch=10");
   const Cluster cluster = load_cluster("local:4");
   const std::atomic<bool> stop = true;
-  for (const char* name : {"exact", "soybean", "tofu", "icml18", "allrow-greedy", "spartan", "equal-chop"}) try {
+  for (const char* name : {"auto", "exact", "soybean", "tofu", "icml18", "allrow-greedy", "spartan", "equal-chop"}) try {
       searched(name, graph, cluster, {.stop = &stop});
       ADD_FAILURE() << name;
     } catch (const Error& error) {

@@ -15,6 +15,7 @@
 #include "partita/plan/check.h"
 #include "partita/search/refine.h"
 #include "partita/search/search.h"
+#include "small_zoo.h"
 
 namespace partita {
 namespace {
@@ -40,10 +41,9 @@ std::vector<std::string> others() {
   return names;
 }
 
-// Prints a row: model, devices, the best of the others and what it moves, `exact`, `auto`, its gap.
-void expect_cheapest(const std::string& model, const Cluster& cluster) {
+// Of the searches, those that begin `auto`, `exact`, and SoyBean's with all tilings. Prints a row: model, devices, the best of the others and what it moves, `exact`, `auto`, its gap.
+void expect_cheapest(const std::string& model, const Graph& graph, const Cluster& cluster) {
   SCOPED_TRACE(fmt::format("{} on {}", model, cluster.name));
-  const Graph graph = training(model);
   const Problem problem{graph, cluster, "comm", {}, {}};
   const SearchResult found = searched(parse_search("auto"), graph, cluster);
   ASSERT_TRUE(found.plan) << found.reason;
@@ -73,8 +73,22 @@ void expect_cheapest(const std::string& model, const Cluster& cluster) {
 TEST(ManyAuto, IsNeverDearer) {
   for (const char* model : {"mlp?layers=2,width=24,batch=12", "lenet?batch=8", "transformer?layers=1,hidden=16,heads=2,steps=6,vocabulary=20,batch=8", "rnnlm?steps=2,hidden=8,vocabulary=9,batch=8",
                             "cnn?layers=2,image=6,filters=12,batch=8"})
-    for (int devices : {3, 8}) expect_cheapest(model, load_cluster(fmt::format("local:{}", devices)));
+    for (int devices : {3, 8}) expect_cheapest(model, training(model), load_cluster(fmt::format("local:{}", devices)));
 }
+
+// The zoo, cut down: every model on as many devices.
+void expect_cheapest_on_the_zoo(int devices) {
+  Cluster cluster = load_cluster(fmt::format("local:{}", devices));
+  for (int d = 0; d < devices; ++d) cluster.devices[d].memory_bytes = int64_t{1} << 40;
+  for (const SmallModel& small : small_zoo()) expect_cheapest(small.reference, small.training, cluster);
+}
+TEST(LongZooAuto, IsNeverDearerOn2Devices) { expect_cheapest_on_the_zoo(2); }
+TEST(LongZooAuto, IsNeverDearerOn3Devices) { expect_cheapest_on_the_zoo(3); }
+TEST(LongZooAuto, IsNeverDearerOn4Devices) { expect_cheapest_on_the_zoo(4); }
+TEST(LongZooAuto, IsNeverDearerOn6Devices) { expect_cheapest_on_the_zoo(6); }
+TEST(LongZooAuto, IsNeverDearerOn8Devices) { expect_cheapest_on_the_zoo(8); }
+TEST(LongZooAuto, IsNeverDearerOn16Devices) { expect_cheapest_on_the_zoo(16); }
+TEST(LongZooAuto, IsNeverDearerOn64Devices) { expect_cheapest_on_the_zoo(64); }
 
 TEST(Auto, RefinesThePlansOfOthersAndKeepsPins) {
   const Graph graph = training("mlp?layers=2,width=24,batch=12");
