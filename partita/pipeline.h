@@ -98,9 +98,9 @@ struct Planned {
   int64_t compute_time_ns() const;    // of a step, while the compute queue is busy of the device where it is busy longest
 };
 
-// The standard operations, and those that the request describes.
 // What `search` says. Usage error where it is none, or cannot do what is asked of it.
 SearchChoice search_of(const Request& request);
+// The standard operations, and those that the request describes.
 std::shared_ptr<const OpRegistry> registry_for(const Request& request);
 // How a request's bindings are read for an .onnx file: `batch` replaces axis 0 of every input.
 OnnxOptions onnx_options(const Request& request);

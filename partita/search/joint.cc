@@ -540,10 +540,6 @@ class Builder {
   std::map<TensorKind, KnownTensor> known_;
 };
 
-}  // namespace
-
-namespace {
-
 // Per axis of `to`, what each of the axes of `from` says that lie across it, one of `values` an axis; empty where they differ. A mesh
 // numbers its positions in mixed radix: axes that are alike act as one.
 template <typename T>
@@ -605,6 +601,16 @@ solver::Assignment settled(const solver::Network& network, const std::vector<std
   return values;
 }
 
+// By variable, all of its values.
+std::vector<std::vector<int>> all_values(const solver::Network& network) {
+  std::vector<std::vector<int>> all;
+  for (int v = 0; v < network.variables(); ++v) {
+    all.emplace_back(static_cast<size_t>(network.domain(v)));
+    std::iota(all.back().begin(), all.back().end(), 0);
+  }
+  return all;
+}
+
 // Behind the ops: where a tensor is brought, before where it is kept.
 void add_brought(std::vector<int>& order, const std::vector<int>& tensors, size_t variables) {
   std::vector<bool> listed(variables, false);
@@ -651,11 +657,7 @@ Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assign
 
 std::optional<solver::Assignment> values_of(const JointProblem& joint, const Graph& graph, const Plan& plan) {
   const solver::Network& network = joint.network;
-  std::vector<std::vector<int>> may;  // by variable
-  for (int v = 0; v < network.variables(); ++v) {
-    may.emplace_back(static_cast<size_t>(network.domain(v)));
-    std::iota(may.back().begin(), may.back().end(), 0);
-  }
+  std::vector<std::vector<int>> may = all_values(network);
   std::vector<int> order, open;  // the ops that the plan settles, those that it does not
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const int v = joint.op_variable[i];
@@ -696,11 +698,7 @@ std::optional<solver::Assignment> values_of(const JointProblem& joint, const Gra
 }
 
 solver::Assignment with_best_tensors(const JointProblem& joint, const std::vector<int>& op_values) {
-  std::vector<std::vector<int>> may;
-  for (const Table& costs : joint.network.costs) {
-    may.emplace_back(costs.size());
-    std::iota(may.back().begin(), may.back().end(), 0);
-  }
+  std::vector<std::vector<int>> may = all_values(joint.network);
   std::vector<int> order = joint.op_variable, tensors;
   for (size_t i = 0; i < op_values.size(); ++i) may[joint.op_variable[i]] = {op_values[i]};
   for (int v : joint.tensor_variable)

@@ -82,9 +82,9 @@ struct SearchEntry {
 };
 // Every search that there is, by name.
 const std::vector<SearchEntry>& searches();
+std::map<std::string, std::string> default_options(const SearchEntry& entry);
 // "soybean?tilings=all" -> its entry and options, defaults filled in. Usage error (exit 2) for an unknown name, option or
 // value, naming the known ones.
-std::map<std::string, std::string> default_options(const SearchEntry& entry);
 struct SearchChoice {
   const SearchEntry* entry = nullptr;
   std::map<std::string, std::string> options;
