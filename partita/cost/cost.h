@@ -8,9 +8,27 @@
 
 namespace partita {
 
+// What does not depend on the bytes, and what is proportional to them.
+struct Duration {
+  double fixed_ns = 0, moving_ns = 0;
+  int64_t ns() const;  // together, whole; at least 1
+};
+
+// One participant of a ring: the route to the next one, and the bytes that it sends on it.
+struct Hop {
+  const std::vector<LinkId>* route = nullptr;
+  double bytes = 0;
+};
+
 class CostModel {
  public:
   explicit CostModel(const Cluster& cluster) : cluster_(cluster) {}
+
+  // The formulas, of what is not a task yet.
+  int64_t kernel_ns(DeviceId device, DType computes_in, double flops, int64_t bytes) const;
+  Duration copy(DeviceId device, double bytes) const;  // of a kernel that computes nothing; bytes: read and written
+  Duration transfer(const std::vector<LinkId>& route, double bytes) const;
+  Duration ring(StepKind kind, const std::vector<Hop>& hops) const;
 
   // A kernel or a local copy: launch + max(FLOPs / (peak x efficiency), bytes / (memory bandwidth x efficiency)); a
   // transfer: the route's latency + bytes over its narrowest link. At least 1 ns. Not for collectives.

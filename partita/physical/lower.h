@@ -34,6 +34,11 @@ void make_counts(PhysicalGraph& graph, const LowerOptions& options = {}); // sec
 void plan_memory(PhysicalGraph& graph, const LowerOptions& options = {}); // section 4: `offset`, `peak_bytes`
 void make_edges(PhysicalGraph& graph);                                    // section 5: `edges`, without implied ones
 
+// Where a step's inputs are loaded, and its outputs given: an input whole on every host that feeds a device of its home's mesh, an output
+// whole on the host of that mesh's first device; over the home's factoring.
+Layout layout_on_hosts(const Layout& home, const Cluster& cluster);
+Layout layout_on_first_host(const Layout& home, const Cluster& cluster);
+
 // Section 6. Empty: admitted. Else the reason, naming the edge and the cycle. Shares no code with make_edges.
 std::optional<std::string> refuse(const PhysicalGraph& graph);
 // refuse(), and the capacity of each device. Throws bad input, or infeasible with what is missing.

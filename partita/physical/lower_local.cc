@@ -1,10 +1,11 @@
 // The local part of lowering: the tasks and registers of every op, and of every conversion. What comes out has neither
 // order, counts, offsets nor edges.
-#include <set>
+#include <algorithm>
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/physical/lower.h"
+#include "partita/physical/segments.h"
 #include "partita/physical/workspace.h"
 #include "partita/plan/resolve.h"
 #include "partita/tdl/affine.h"
@@ -31,12 +32,6 @@ struct Context {
   DType dtype = DType::kFloat32;
 };
 
-std::set<int> tensors_read(const tdl::Expr& e) {
-  std::set<int> tensors;
-  tdl::for_each_read(e, [&](const tdl::Expr& read) { tensors.insert(read.tensor); });
-  return tensors;
-}
-
 // The result may be written over the operand: no stage after the result's reads the operand, and the result's own reads it
 // at its own index.
 bool in_place_safe(const tdl::Bound& bound, int operand, int result) {
@@ -45,7 +40,8 @@ bool in_place_safe(const tdl::Bound& bound, int operand, int result) {
   const bool plain = std::all_of(lhs.begin(), lhs.end(), [](const tdl::Affine& a) { return a.plain_index() >= 0; });
   for (size_t s = last; s < bound.stages.size(); ++s) {
     const tdl::Expr& body = bound.stages[s].body;
-    if (!tensors_read(body).contains(operand)) continue;
+    const std::vector<int> read = tensors_read(body);
+    if (std::find(read.begin(), read.end(), operand) == read.end()) continue;
     if (static_cast<int>(s) > last || body.kind == tdl::ExprKind::kReduce || !plain || !reads_only_at(body, operand, lhs)) return false;
   }
   return true;
@@ -233,13 +229,8 @@ class Lowering {
   Placed load_input(TensorId id, const Layout& home) {
     const Tensor& tensor = graph_.tensor(id);
     Context at{tensor.name + ".load", first_reader(id), Phase::kForward, Task::Turn::kLazy, id, tensor.dtype};
-    Mesh hosts;
-    for (DeviceId d : home.mesh.devices) {
-      DeviceId host = cluster_.device(d).host;
-      if (hosts.position_of(host) < 0) hosts.devices.push_back(host);
-    }
-    hosts.extents = {hosts.positions()};
-    Layout loaded = layout_over(make_layout(hosts, {Sbp::broadcast()}, tensor.shape), home.radices);
+    const Layout loaded = layout_on_hosts(home, cluster_);
+    const Mesh& hosts = loaded.mesh;
     Placed on_host = new_registers(at, loaded);
     for (int p = 0; p < hosts.positions(); ++p) {
       Task task = new_task(fmt::format("{}@{}", at.name, device_name(hosts.devices[p])), at, hosts.devices[p], LoadWork{id});
@@ -445,42 +436,32 @@ class Lowering {
     add_task(std::move(task));
   }
 
-  // Local steps and fetches. What lies in one register of the reader's device is a view. Elements that one piece covers are
-  // copied into their place; where pieces overlap (partial sources) or leave gaps (partial results), remote ones are staged
-  // and all of them combined.
+  // Local steps and fetches, as targets_of() says; a view is of the register that holds it.
   Placed run_pieces(const Placed& from, const Step& step, const Context& at, const Placed* into) {
-    std::vector<std::vector<const Piece*>> pieces(step.to.mesh.positions());
-    for (const Piece& piece : step.pieces)
-      if (!is_empty(piece.box)) pieces[piece.target].push_back(&piece);
+    const std::vector<Target> targets = targets_of(step);
     auto source_of = [&](const Piece& piece) { return step.from.mesh.devices[piece.source]; };
-    auto is_view = [&](int p) {
-      return pieces[p].size() == 1 && source_of(*pieces[p][0]) == step.to.mesh.devices[p] && pieces[p][0]->box == step.to.boxes[p];
-    };
-    bool all_views = !into, no_views = into != nullptr;
-    for (int p = 0; p < step.to.mesh.positions(); ++p) all_views &= is_view(p);
-    no_views |= from.fresh && !all_views;  // `fresh` holds for all positions or for none
+    const bool all_views = !into && std::all_of(targets.begin(), targets.end(), [](const Target& t) { return t.view; });
+    const bool no_views = into || (from.fresh && !all_views);  // `fresh` holds for all positions or for none
     Placed to{step.to, {}, step.to.boxes, into != nullptr || (all_views && from.fresh)};
     for (int p = 0; p < step.to.mesh.positions(); ++p) {
+      const auto& [pieces, view, combine] = targets[p];
       DeviceId device = step.to.mesh.devices[p];
       const Box& box = step.to.boxes[p];
-      if (!no_views && is_view(p)) {
-        to.regs.push_back(from.regs[pieces[p][0]->source]);
+      if (!no_views && view) {
+        to.regs.push_back(from.regs[pieces[0]->source]);
         continue;
       }
       to.regs.push_back(into ? into->regs[p]
                              : add_register(fmt::format("{}@{}", at.name, device_name(device)), device, at.tensor, at.dtype, step.to.radices, box));
       RegisterId target = to.regs.back();
-      int64_t covered = 0;
-      for (const Piece* piece : pieces[p]) covered += volume(piece->box);
-      bool combine = covered != volume(box) || pieces[p].empty();  // an empty box too has a task that readers wait for
       Task gather = new_task(fmt::format("{}.combine@{}", at.name, device_name(device)), at, device, CombineWork{combine_reducer(step)});
       int number = 0;
-      for (const Piece* piece : pieces[p]) {
+      for (const Piece* piece : pieces) {
         DeviceId source = source_of(*piece);
         Access read = access(from.regs[piece->source], piece->box, from.fresh);
         int64_t bytes = volume(piece->box) * bytes_of(at.dtype);
         std::string name = fmt::format("{}@{}<{}", at.name, device_name(device), device_name(source));
-        if (pieces_from(pieces[p], piece->source) > 1) name += fmt::format(".{}", number++);
+        if (pieces_from(pieces, piece->source) > 1) name += fmt::format(".{}", number++);
         if (!combine) {
           add_transfer(name, at, source, device, read, access(target, piece->box), bytes);
         } else if (source == device) {
@@ -532,41 +513,15 @@ class Lowering {
     return *converted_[c];
   }
 
-  // Stages between two inner steps are one kernel a position.
-  struct Segment {
-    int first, last;
-  };
-  static std::vector<Segment> segments_of(const tdl::Bound& bound, const tdl::Derived& derived) {
-    std::set<int> starts = {0};
-    for (const tdl::InnerStep& step : derived.inner) {
-      if (step.before_stage < static_cast<int>(bound.stages.size())) starts.insert(step.before_stage);
-      // What is fetched is what this one stage reads: later stages read the stage tensor itself again.
-      if (!step.needed.empty() && step.before_stage + 1 < static_cast<int>(bound.stages.size())) starts.insert(step.before_stage + 1);
-    }
-    std::vector<Segment> segments;
-    for (auto it = starts.begin(); it != starts.end(); ++it)
-      segments.push_back({*it, std::next(it) == starts.end() ? static_cast<int>(bound.stages.size()) : *std::next(it)});
-    return segments;
-  }
-
   void lower_op(OpId id) {
     const Op& op = graph_.op(id);
     const tdl::Bound& bound = *op.bound;
     const tdl::Derived& derived = *resolved_.ops[id.index()].derived;
     const Mesh& mesh = plan_.ops[id.index()].mesh;
     Task::Turn turn = op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kInPlace;
-    std::vector<Segment> segments = segments_of(bound, derived);
-
-    std::vector<std::set<int>> read_by_stage(bound.stages.size());
-    for (size_t s = 0; s < bound.stages.size(); ++s) read_by_stage[s] = tensors_read(bound.stages[s].body);
-    // Stage tensors that leave their kernel: results, and what a later segment or an inner step reads.
-    std::vector<bool> leaves(bound.tensors.size());
-    for (int r : bound.results) leaves[r] = true;
-    for (const tdl::InnerStep& step : derived.inner) leaves[step.tensor] = true;
-    for (const Segment& segment : segments)
-      for (int s = segment.first; s < segment.last; ++s)
-        for (int t : read_by_stage[s])
-          if (int made = bound.stage_of(t); made >= 0 && made < segment.first) leaves[t] = true;
+    const std::vector<Segment> segments = segments_of(bound, derived);
+    std::vector<std::vector<double>> flops;  // by position and segment
+    for (const std::vector<Interval>& ranges : derived.ranges) flops.push_back(segment_flops(graph_.registry->find(op.definition), bound, segments, ranges));
 
     std::vector<std::optional<Placed>> current(bound.tensors.size());
     for (size_t k = 0; k < op.operands.size(); ++k) current[k] = operand(id, k);
@@ -578,31 +533,17 @@ class Lowering {
       std::map<int, Placed> fetched;  // stage tensors with the inner halos of this segment
       while (next_inner < derived.inner.size() && derived.inner[next_inner].before_stage <= segment.first)
         run_inner(id, next_inner++, conversions, current, fetched, kinds);
-      for (int s = segment.first; s < segment.last; ++s) {
-        int t = bound.stages[s].tensor;
-        if (leaves[t]) current[t] = stage_registers(id, t, kinds, current);
-      }
+      for (int t : segment.writes) current[t] = stage_registers(id, t, kinds, current);
       for (int p = 0; p < mesh.positions(); ++p) {
         std::string name = segments.size() > 1 ? fmt::format("{}.{}@{}", op.name, g, device_name(mesh.devices[p]))
                                                : fmt::format("{}@{}", op.name, device_name(mesh.devices[p]));
         Context at = context_of(id, name, TensorId(), inner_dtype(graph_, op), turn);
         KernelWork work{op.definition, op.attributes, op.bound, segment.first, segment.last, {derived.ranges[p]},
                         hash_name(op.forward.valid() ? graph_.op(op.forward).name : op.name)};
-        const OpDefinition* definition = graph_.registry->find(op.definition);
-        const bool declared = definition && definition->flops && segments.size() == 1;
-        std::vector<double> flops;
-        if (!declared) flops = tdl::stage_flops(bound, derived.ranges[p]);
         Task task = new_task(name, at, mesh.devices[p], std::move(work));
-        if (declared) task.flops = definition->flops(bound, derived.ranges[p]);
-        std::set<int> reads;
-        for (int s = segment.first; s < segment.last; ++s) {
-          if (!declared) task.flops += flops[s];
-          for (int t : read_by_stage[s])
-            if (int made = bound.stage_of(t); made < segment.first) reads.insert(t);
-        }
-        for (int t : reads) task.reads.push_back(access(fetched.contains(t) ? fetched.at(t) : *current[t], p, t));
-        for (int s = segment.first; s < segment.last; ++s)
-          if (int t = bound.stages[s].tensor; leaves[t]) task.writes.push_back(access(current[t]->regs[p], current[t]->boxes[p], false, t));
+        task.flops = flops[p][g];
+        for (int t : segment.reads) task.reads.push_back(access(fetched.contains(t) ? fetched.at(t) : *current[t], p, t));
+        for (int t : segment.writes) task.writes.push_back(access(current[t]->regs[p], current[t]->boxes[p], false, t));
         for (const Access& a : task.reads) task.bytes += access_bytes(a);
         for (const Access& a : task.writes) task.bytes += access_bytes(a);
         task.elementwise = segments.size() == 1 && tdl::is_elementwise(bound);
@@ -697,10 +638,10 @@ class Lowering {
   void lower_output(TensorId id) {
     const Tensor& tensor = graph_.tensor(id);
     const Placed& home = *placed_[id.index()];
-    DeviceId host = cluster_.device(home.layout.mesh.devices[0]).host;
     OpId last = tensor.producer.valid() ? tensor.producer : OpId(graph_.ops.size() - 1);
     Context at{tensor.name + ".output", last, Phase::kUpdate, Task::Turn::kEager, id, tensor.dtype};
-    Layout on_host = layout_over(make_layout(Mesh{{}, {host}}, {}, tensor.shape), home.layout.radices);
+    const Layout on_host = layout_on_first_host(home.layout, cluster_);
+    const DeviceId host = on_host.mesh.devices[0];
     Placed given = fetch_to(home, on_host, at);
     Task task = new_task(fmt::format("{}@{}", at.name, device_name(host)), at, host, OutputWork{id});
     task.reads = {access(given, 0)};
@@ -735,6 +676,18 @@ class Lowering {
 };
 
 }  // namespace
+
+Layout layout_on_hosts(const Layout& home, const Cluster& cluster) {
+  Mesh hosts;
+  for (DeviceId d : home.mesh.devices)
+    if (const DeviceId host = cluster.device(d).host; hosts.position_of(host) < 0) hosts.devices.push_back(host);
+  hosts.extents = {hosts.positions()};
+  return make_layout(hosts, {Sbp::broadcast()}, home.radices);
+}
+
+Layout layout_on_first_host(const Layout& home, const Cluster& cluster) {
+  return make_layout(Mesh{{}, {cluster.device(home.mesh.devices[0]).host}}, {}, home.radices);
+}
 
 PhysicalGraph lower_local(const Graph& graph, const Plan& plan, const Cluster& cluster) { return Lowering(graph, plan, cluster).run(); }
 

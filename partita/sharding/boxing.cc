@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <deque>
 #include <limits>
 #include <map>
 #include <tuple>
@@ -704,6 +705,21 @@ Step fetch(const Layout& from, const Layout& to, int64_t element_bytes, const Cl
   return fetch_step(f, t, element_bytes, cluster);
 }
 
+std::vector<Target> targets_of(const Step& step) {
+  std::vector<Target> targets(step.to.boxes.size());
+  for (const Piece& piece : step.pieces)
+    if (!is_empty(piece.box)) targets[piece.target].pieces.push_back(&piece);
+  for (size_t p = 0; p < targets.size(); ++p) {
+    Target& t = targets[p];
+    const Box& box = step.to.boxes[p];
+    int64_t covered = 0;
+    for (const Piece* piece : t.pieces) covered += volume(piece->box);
+    t.view = t.pieces.size() == 1 && step.from.mesh.devices[t.pieces[0]->source] == step.to.mesh.devices[p] && t.pieces[0]->box == box;
+    t.combine = covered != volume(box) || t.pieces.empty();
+  }
+  return targets;
+}
+
 Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster) {
   ensure(from.shape() == to.shape(), "conversion between shapes {} and {}", fmt::join(from.shape(), "x"), fmt::join(to.shape(), "x"));
   Conversion conversion{from, to, {}, 0};
@@ -744,9 +760,14 @@ class Converter::Ways {
 
   // Where a partial layout gets to by steps: first over the named layouts that are partial on some of `axes` only.
   struct Reach {
+    struct Stop {
+      Cost cost;
+      int node;    // kStart, kWhole, or in nodes_
+      int before;  // the stop before it, in stops
+    };
     Named start;
-    std::vector<std::pair<int64_t, int>> nodes;  // elements, and the node; nearest first. Node -1 is `start`, -2 `whole`
-    Named whole;                                 // start without a name: made whole where it is
+    std::vector<Stop> stops;  // nearest first
+    Named whole;              // start without a name: made whole where it is
   };
 
   const Reach& reach(const std::string& key, const Named& from, uint64_t axes) {
@@ -760,25 +781,47 @@ class Converter::Ways {
     std::vector<int64_t>& last = ends_[key];
     last.resize(nodes_.size(), kUnknown);
     int64_t best = kUnreachable;
-    for (const auto& [elements, node] : reach.nodes) {
-      if (elements >= best) break;
-      int64_t rest = node < 0 ? straight(node == -1 ? reach.start : reach.whole, to) : last[node];
+    for (const auto& [cost, node, before] : reach.stops) {
+      if (cost.elements >= best) break;
+      int64_t rest = node < 0 ? straight(at(reach, node), to) : last[node];
       if (rest == kUnknown) rest = last[node] = straight(nodes_[node], to);
-      if (rest != kUnreachable) best = std::min(best, elements + rest);
+      if (rest != kUnreachable) best = std::min(best, cost.elements + rest);
     }
     return best;
   }
 
+  // What cheapest_path() finds from a start to `to`.
+  std::vector<Layout> through(const Reach& reach, const Named& to) const {
+    Cost best;
+    int last = 0;
+    for (size_t i = 0; i < reach.stops.size() && reach.stops[i].cost.elements <= best.elements; ++i) {
+      const Named& from = at(reach, reach.stops[i].node);
+      Cost rest{0, 0, 0, 0};
+      if (!same_placement(from.layout, to.layout)) rest = cost_of(direct_elements(from, to, *cluster_), is_fetch(step_between(from, to)));
+      if (const Cost all = plus(reach.stops[i].cost, rest); all < best) best = all, last = static_cast<int>(i);
+    }
+    std::vector<Layout> path;
+    for (int i = last; i >= 0; i = reach.stops[i].before) path.insert(path.begin(), at(reach, reach.stops[i].node).layout);
+    if (!same_placement(path.back(), to.layout)) path.push_back(to.layout);
+    return path;
+  }
+
  private:
   static constexpr int64_t kUnknown = -1;
+  static constexpr int kStart = -1, kWhole = -2;  // nodes of a Reach
+
+  const Named& at(const Reach& reach, int node) const { return node == kStart ? reach.start : node == kWhole ? reach.whole : nodes_[node]; }
 
   int64_t straight(const Named& from, const Named& to) const { return same_placement(from.layout, to.layout) ? 0 : direct_elements(from, to, *cluster_); }
 
-  int64_t step(int from, int to) {
+  Cost step(int from, int to) {
     std::vector<int64_t>& row = edges_[from];
     row.resize(nodes_.size(), kUnknown);
-    if (row[to] == kUnknown) row[to] = edge(nodes_[from], nodes_[to], *cluster_).elements;
-    return row[to];
+    if (row[to] == kUnknown) {
+      const Cost cost = edge(nodes_[from], nodes_[to], *cluster_);
+      row[to] = cost.elements == kUnreachable ? kUnreachable : 2 * cost.elements + cost.fetches;
+    }
+    return row[to] == kUnreachable ? Cost() : cost_of(row[to] / 2, row[to] % 2 == 1);
   }
 
   Reach from_start(const Named& from, uint64_t axes) {
@@ -788,47 +831,54 @@ class Converter::Ways {
       for (tdl::Kind& k : reach.whole.layout.kinds) k.reset();
     }
     const size_t n = nodes_.size();
-    std::vector<int64_t> cost(n + 1, kUnreachable);  // the last: whole
+    std::vector<Cost> cost(n + 1);  // the last: whole
+    std::vector<int> before(n + 1, 0);
     std::vector<bool> done(n + 1, false);
     for (size_t v = 0; v < n; ++v)
-      if (!(partial_axes_[v] & ~axes)) cost[v] = edge(from, nodes_[v], *cluster_).elements;
-    reach.nodes.push_back({0, -1});
-    if (!from.name) cost[n] = edge(from, reach.whole, *cluster_).elements;
+      if (!(partial_axes_[v] & ~axes)) cost[v] = edge(from, nodes_[v], *cluster_);
+    reach.stops.push_back({{0, 0, 0, 0}, kStart, -1});
+    if (!from.name) cost[n] = edge(from, reach.whole, *cluster_);
     for (;;) {  // Dijkstra's algorithm
       size_t u = n + 1;
       for (size_t i = 0; i <= n; ++i)
-        if (!done[i] && cost[i] != kUnreachable && (u > n || cost[i] < cost[u])) u = i;
+        if (!done[i] && cost[i].elements != kUnreachable && (u > n || cost[i] < cost[u])) u = i;
       if (u > n) return reach;
       done[u] = true;
-      reach.nodes.push_back({cost[u], u < n ? static_cast<int>(u) : -2});
+      const int stop = static_cast<int>(reach.stops.size());
+      reach.stops.push_back({cost[u], u < n ? static_cast<int>(u) : kWhole, before[u]});
       if (u == n || !in_parts(nodes_[u].layout)) continue;
-      for (size_t v = 0; v < n; ++v) {
-        if (done[v] || (partial_axes_[v] & ~axes)) continue;
-        if (const int64_t more = step(static_cast<int>(u), static_cast<int>(v)); more != kUnreachable) cost[v] = std::min(cost[v], cost[u] + more);
-      }
-      if (from.name || done[n]) continue;
-      if (const int64_t more = edge(nodes_[u], reach.whole, *cluster_).elements; more != kUnreachable) cost[n] = std::min(cost[n], cost[u] + more);
+      auto relax = [&](size_t v, const Cost& more) {
+        if (const Cost all = plus(cost[u], more); all < cost[v]) cost[v] = all, before[v] = stop;
+      };
+      for (size_t v = 0; v < n; ++v)
+        if (!done[v] && !(partial_axes_[v] & ~axes)) relax(v, step(static_cast<int>(u), static_cast<int>(v)));
+      if (!from.name && !done[n]) relax(n, edge(nodes_[u], reach.whole, *cluster_));
     }
   }
 
   const Cluster* cluster_;
   std::vector<Named> nodes_;
   std::vector<uint64_t> partial_axes_;               // by node: bits, the mesh axes on which it is partial
-  std::vector<std::vector<int64_t>> edges_;          // elements; rows and entries as they are asked for
+  std::vector<std::vector<int64_t>> edges_;          // twice the elements, and one for a fetch; rows and entries as they are asked for
   std::unordered_map<std::string, std::vector<int64_t>> ends_;  // by an end's key: elements from each node straight there
   std::map<std::pair<std::string, uint64_t>, std::unique_ptr<Reach>> reaches_;
 };
 
 namespace {
 
-std::string key_of(const Layout& l) {
+std::string key_of(const Layout& layout) {
   std::string key;
-  append_key(key, l);
+  append_key(key, layout);
   return key;
 }
 
-// Makes every axis as short as the mesh has positions where that divides it, and all boxes' ends on it: whatever a conversion between
-// these layouts cuts, it cuts evenly there, so that what it moves is as many times less as the product of what was divided by: returned.
+}  // namespace
+
+struct Converter::Numbered {
+  std::unordered_map<std::string, int> numbers;  // by key
+  std::deque<Named> at;
+};
+
 int64_t shorten(std::vector<Layout>& layouts) {
   const std::vector<Shape> radices = layouts[0].radices;
   const int64_t positions = layouts[0].mesh.positions();
@@ -848,6 +898,8 @@ int64_t shorten(std::vector<Layout>& layouts) {
     }
   return product;
 }
+
+namespace {
 
 // Of layouts of whole values on one mesh and over one factoring: elements that each position lacks of one and has of another, all
 // together. Equal intervals of all positions along an axis are looked at once.
@@ -903,7 +955,7 @@ class Overlaps {
 
 }  // namespace
 
-Converter::Converter(const Cluster& cluster) : cluster_(&cluster) {}
+Converter::Converter(const Cluster& cluster) : cluster_(&cluster), numbered_(std::make_unique<Numbered>()) {}
 Converter::~Converter() = default;
 
 Converter::Ways& Converter::ways_of(const Layout& partial) {
@@ -956,6 +1008,35 @@ std::vector<int64_t> Converter::table(const std::vector<Layout>& layouts, const 
   return out;
 }
 
+int Converter::number(const Layout& layout) {
+  const auto [found, fresh] = numbered_->numbers.try_emplace(key_of(layout), static_cast<int>(numbered_->at.size()));
+  if (fresh) numbered_->at.push_back({layout, name_of(layout)});
+  return found->second;
+}
+
+std::vector<int> Converter::through(int from, int to) {
+  const Named &f = numbered_->at[from], &t = numbered_->at[to];
+  if (f.layout.radices != t.layout.radices) {
+    const auto [fine_from, fine_to] = over_common_radices(f.layout, t.layout);
+    if (fine_from.radices == fine_to.radices) return through(number(fine_from), number(fine_to));
+  }
+  if (in_place(f.layout, t.layout)) return {};
+  if (!in_parts(f.layout)) return {from, to};
+  std::vector<int> path;
+  if (f.layout.mesh == t.layout.mesh && f.layout.radices == t.layout.radices) {
+    uint64_t axes = 0;
+    const bool join = in_parts(t.layout) && t.layout.reducer() == f.layout.reducer();
+    for (size_t a = 0; a < f.layout.kinds.size(); ++a) axes |= static_cast<uint64_t>(f.layout.kinds[a] || (join && t.layout.kinds[a])) << a;
+    Ways& ways = ways_of(f.layout);
+    for (const Layout& layout : ways.through(ways.reach(key_of(f.layout), f, axes), t)) path.push_back(number(layout));
+  } else {
+    for (const Named& n : cheapest_path_between_meshes(f, t, *cluster_).through) path.push_back(number(n.layout));
+  }
+  return path;
+}
+
+Step Converter::step(int from, int to, int64_t element_bytes) const { return direct_step(numbered_->at[from], numbered_->at[to], element_bytes, *cluster_); }
+
 const Conversion& Converter::convert(const Layout& from, const Layout& to, int64_t element_bytes) {
   std::string key(reinterpret_cast<const char*>(&element_bytes), sizeof element_bytes);
   append_key(key, from);
@@ -980,11 +1061,8 @@ int64_t Converter::bytes(const Layout& from, const Layout& to, int64_t element_b
   return it->second * element_bytes;
 }
 
-namespace {
-
-// Calls go(which, from, to) for each conversion that the inner steps are made of; `which`: the place in derived.inner.
-template <typename Go>
-void for_each_inner_conversion(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, Go go) {
+void for_each_inner_conversion(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh,
+                               const std::function<void(size_t which, const Layout& from, const Layout& to)>& go) {
   ensure(mesh.extents == derived.mesh, "inner steps of '{}': derived for mesh {}, asked for {}", bound.name, fmt::join(derived.mesh, "x"), to_string(mesh));
   auto kinds = derived.kinds;  // as the steps leave them
   for (size_t i = 0; i < derived.inner.size(); ++i) {
@@ -1004,8 +1082,6 @@ void for_each_inner_conversion(const tdl::Bound& bound, const tdl::Derived& deri
     }
   }
 }
-
-}  // namespace
 
 std::vector<Conversion> inner_conversions(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes,
                                           const Cluster& cluster) {

@@ -2,6 +2,7 @@
 // (the table and rules of docs/ARCHITECTURE.md section 4).
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -62,8 +63,22 @@ Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, 
 // One fetch, whatever the layouts: over one mesh, disjoint or overlapping ones. A box comes from the holder with the
 // fastest route; ties are spread by the reader's position modulo the number tied.
 Step fetch(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster);
+// How a position of a local step or a fetch gets its box: nothing is done where it is a view of what the reader's device holds in one
+// piece. Elements that one piece covers are copied into their place; where pieces overlap (partial sources) or leave gaps (partial
+// results; an empty box too has a task that readers wait for), remote ones are staged and all of them combined.
+struct Target {
+  std::vector<const Piece*> pieces;  // of the step; those that are not empty
+  bool view = false, combine = false;
+};
+std::vector<Target> targets_of(const Step& step);  // by position of step.to, whose boxes are over step.radices
+
 // What convert() would move, without building the steps; for searches.
 int64_t conversion_bytes(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster);
+
+// Of layouts on one mesh and over one factoring. Makes every axis as short as the mesh has positions where that divides it, and all
+// boxes' ends on it: whatever a conversion between these layouts cuts, it cuts evenly there, so that what it moves is as many times less
+// as the product of what was divided by: returned.
+int64_t shorten(std::vector<Layout>& layouts);
 
 // convert() and conversion_bytes() with a memory, for searches: the same two layouts are looked at once. Not thread-safe.
 class Converter {
@@ -72,6 +87,11 @@ class Converter {
   ~Converter();
   const Conversion& convert(const Layout& from, const Layout& to, int64_t element_bytes);
   int64_t bytes(const Layout& from, const Layout& to, int64_t element_bytes);
+  // Layouts by number, equal ones by the same; those that convert() goes through, both ends included, over a common factoring (empty:
+  // nothing to do); and the step from one of these to the next.
+  int number(const Layout& layout);
+  std::vector<int> through(int from, int to);
+  Step step(int from, int to, int64_t element_bytes) const;
   // From each of `from` to each of `to`, places in `layouts`: row-major. What layouts of one mesh and one factoring have in common is
   // looked at once for all of them, and once for all shapes that differ in nothing but how long their evenly split axes are.
   std::vector<int64_t> table(const std::vector<Layout>& layouts, const std::vector<int>& from, const std::vector<int>& to, int64_t element_bytes);
@@ -79,14 +99,19 @@ class Converter {
 
  private:
   class Ways;
+  struct Numbered;
   Ways& ways_of(const Layout& partial);
 
   const Cluster* cluster_;
   std::unordered_map<std::string, Conversion> conversions_;
   std::unordered_map<std::string, int64_t> bytes_;  // for elements of one byte
   std::unordered_map<std::string, std::unique_ptr<Ways>> ways_;  // by mesh, factoring and reducer
+  std::unique_ptr<Numbered> numbered_;
 };
 
+// Calls go(which, from, to) for each conversion that a strategy's own inner steps are made of, in order; `which`: the place in derived.inner.
+void for_each_inner_conversion(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh,
+                               const std::function<void(size_t which, const Layout& from, const Layout& to)>& go);
 // A strategy's own inner steps, one conversion for each of derived.inner, in order: a stage made whole (all-reduce), then
 // the inner halo, if any.
 std::vector<Conversion> inner_conversions(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh,

@@ -471,7 +471,7 @@ TEST(Converter, RemembersTheSameAnswers) {
 }
 
 // Splits along two mesh axes of one tensor axis, halos and partial values included; on axes of 16 and 18 all cuts may be even.
-TEST(Converter, TablesAreWhatEachConversionMoves) {
+TEST(Converter, TablesAndWaysAreThoseOfEachConversion) {
   constexpr uint64_t kSeed = 21;
   std::printf("seed %d\n", static_cast<int>(kSeed));
   Rng rng(kSeed);
@@ -493,8 +493,19 @@ TEST(Converter, TablesAreWhatEachConversionMoves) {
       std::iota(all.begin(), all.end(), 0);
       const std::vector<int64_t> table = converter.table(layouts, all, all, 4);
       for (size_t f = 0; f < layouts.size(); ++f)
-        for (size_t t = 0; t < layouts.size(); ++t)
-          EXPECT_EQ(table[f * layouts.size() + t], convert(layouts[f], layouts[t], 4, machine()).bytes) << to_string(layouts[f]) << " -> " << to_string(layouts[t]);
+        for (size_t t = 0; t < layouts.size(); ++t) {
+          const Conversion plain = convert(layouts[f], layouts[t], 4, machine());
+          EXPECT_EQ(table[f * layouts.size() + t], plain.bytes) << to_string(layouts[f]) << " -> " << to_string(layouts[t]);
+          const std::vector<int> through = converter.through(converter.number(layouts[f]), converter.number(layouts[t]));
+          ASSERT_EQ(through.size(), plain.steps.empty() ? 0 : plain.steps.size() + 1) << to_string(layouts[f]) << " -> " << to_string(layouts[t]);
+          for (size_t s = 0; s < plain.steps.size(); ++s) {
+            const Step &step = plain.steps[s], again = converter.step(through[s], through[s + 1], 4);
+            EXPECT_EQ(again.from, step.from);
+            EXPECT_EQ(again.to, step.to);
+            EXPECT_EQ(again.kind, step.kind);
+            EXPECT_EQ(again.bytes, step.bytes);
+          }
+        }
     }
 }
 

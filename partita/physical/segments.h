@@ -1,0 +1,25 @@
+// An op's kernels under a strategy: runs of stages between its inner steps, and what each reads, writes and computes.
+#pragma once
+#include <vector>
+
+#include "partita/graph/registry.h"
+#include "partita/tdl/tdl.h"
+
+namespace partita {
+
+// Stages [first, last), one kernel a position.
+struct Segment {
+  int first = 0, last = 0;
+  std::vector<int> reads;   // tensors of the formula that no stage of the segment makes; ascending
+  std::vector<int> writes;  // its stages' tensors that leave the kernel: results, and what a later segment or an inner step reads
+};
+std::vector<Segment> segments_of(const tdl::Bound& bound, const tdl::Derived& derived);
+
+// The tensors that a formula's expression reads.
+std::vector<int> tensors_read(const tdl::Expr& e);  // ascending
+
+// FLOPs of each segment's kernel over a part of the iteration space: what the definition declares for an op of one segment, else
+// counted from the stages. `definition` may be null.
+std::vector<double> segment_flops(const OpDefinition* definition, const tdl::Bound& bound, const std::vector<Segment>& segments, const std::vector<Interval>& ranges);
+
+}  // namespace partita
