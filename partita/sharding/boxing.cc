@@ -9,6 +9,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/radices.h"
+#include "partita/base/tuples.h"
 
 namespace partita {
 
@@ -499,31 +500,42 @@ Cost plus(const Cost& a, const Cost& b) {
   return {a.elements + b.elements, a.moving + b.moving, a.fetches + b.fetches, a.steps + b.steps};
 }
 
+// S on every axis that can be split.
+std::vector<Sbp> splits_of(const Layout& layout) {
+  std::vector<Sbp> splits;
+  const Shape shape = layout.factored_shape();
+  for (size_t s = 0, f = 0; s < layout.radices.size(); ++s)
+    for (size_t sub = 0; sub < layout.radices[s].size(); ++sub, ++f)
+      if (shape[f] > 1) splits.push_back(Sbp::split(static_cast<int>(s), static_cast<int>(sub)));
+  return splits;
+}
+
+// Calls go(name) for every name with one of `choices` on each mesh axis, the last axis fastest.
+template <typename Go>
+void for_each_choice(const std::vector<std::vector<Sbp>>& choices, Go go) {
+  std::vector<size_t> counts;
+  for (const std::vector<Sbp>& c : choices) counts.push_back(c.size());
+  for_each_tuple(counts, [&](const std::vector<size_t>& at) {
+    NdSbp name;
+    for (size_t a = 0; a < at.size(); ++a) name.push_back(choices[a][at[a]]);
+    go(name);
+  });
+}
+
 // The named layouts of a mesh that a path may pass through: B, S on any axis that can be split, and P where one of the ends
 // is partial.
 std::vector<Named> named_layouts(const Layout& from, const Layout* to) {
-  Shape shape = from.factored_shape();
-  int64_t axes = static_cast<int64_t>(from.mesh.extents.size());
   tdl::Reducer reducer = from.reducer();
   bool join = to && in_parts(*to) && to->reducer() == reducer;
-  std::vector<std::vector<Sbp>> choices(axes);
-  for (int64_t a = 0; a < axes; ++a) {
-    for (size_t s = 0, f = 0; s < from.radices.size(); ++s)
-      for (size_t sub = 0; sub < from.radices[s].size(); ++sub, ++f)
-        if (shape[f] > 1 && from.mesh.extents[a] > 1) choices[a].push_back(Sbp::split(static_cast<int>(s), static_cast<int>(sub)));
+  std::vector<std::vector<Sbp>> choices;
+  for (size_t a = 0; a < from.mesh.extents.size(); ++a) {
+    choices.push_back(from.mesh.extents[a] > 1 ? splits_of(from) : std::vector<Sbp>());
     choices[a].push_back(Sbp::broadcast());
     if (from.kinds[a] || (join && to->kinds[a])) choices[a].push_back(Sbp::partial(reducer));
   }
   std::vector<Named> all;
-  std::vector<size_t> at(axes, 0);
-  for (;;) {
-    NdSbp sbp;
-    for (int64_t a = 0; a < axes; ++a) sbp.push_back(choices[a][at[a]]);
-    all.push_back({make_layout(from.mesh, sbp, from.radices), sbp});
-    int64_t a = axes - 1;
-    while (a >= 0 && ++at[a] == choices[a].size()) at[a--] = 0;
-    if (a < 0) return all;
-  }
+  for_each_choice(choices, [&](const NdSbp& sbp) { all.push_back({make_layout(from.mesh, sbp, from.radices), sbp}); });
+  return all;
 }
 
 // Where a path from a partial layout passes, both ends included.
@@ -532,7 +544,195 @@ struct Path {
   Cost cost;
 };
 
+// Volume of what the boxes cover together; empty where counting it would take long.
+std::optional<int64_t> covered(std::vector<Box> boxes) {
+  constexpr int64_t kCells = 1 << 16;
+  std::sort(boxes.begin(), boxes.end(), [](const Box& a, const Box& b) {
+    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](const Interval& x, const Interval& y) { return std::tie(x.lo, x.hi) < std::tie(y.lo, y.hi); });
+  });
+  boxes.erase(std::unique(boxes.begin(), boxes.end()), boxes.end());
+  std::vector<std::vector<int64_t>> ends(boxes[0].size());  // of the cells, by axis
+  int64_t cells = 1;
+  for (size_t f = 0; f < ends.size() && cells <= kCells; ++f) {
+    for (const Box& b : boxes) ends[f].insert(ends[f].end(), {b[f].lo, b[f].hi});
+    std::sort(ends[f].begin(), ends[f].end());
+    ends[f].erase(std::unique(ends[f].begin(), ends[f].end()), ends[f].end());
+    cells *= static_cast<int64_t>(ends[f].size());
+  }
+  if (cells > kCells) return std::nullopt;
+  int64_t sum = 0;
+  std::vector<size_t> at(ends.size(), 0);
+  Box cell(ends.size());
+  for (;;) {
+    for (size_t f = 0; f < at.size(); ++f) cell[f] = {ends[f][at[f]], ends[f][std::min(at[f] + 1, ends[f].size() - 1)]};
+    if (const int64_t v = volume(cell); v > 0 && std::any_of(boxes.begin(), boxes.end(), [&](const Box& b) { return contains(b, cell); })) sum += v;
+    size_t f = at.size();
+    while (f > 0 && ++at[f - 1] >= ends[f - 1].size()) at[--f] = 0;
+    if (f == 0) return sum;
+  }
+}
+
+// cheapest_path() on a mesh of many axes, whose named layouts are too many to look at: best first (A*; Hart, Nilsson and Raphael 1968).
+// Partial values are cut further, for nothing, along an axis on which they are whole, reduced along one axis or along all, or fetched into
+// something finer than the end; they are not moved elsewhere. After kExpanded layouts it is the best so far that counts.
+class GuidedPath {
+ public:
+  GuidedPath(const Named& from, const Named& to, const Cluster& cluster) : to_(to), cluster_(cluster) {
+    for (const Box& b : to.layout.boxes) wanted_by_all_ += volume(b), wanted_ = std::max(wanted_, volume(b));
+    wanted_at_most_ = wanted_by_all_;
+    if (const auto exactly = covered(to.layout.boxes)) wanted_ = wanted_at_most_ = *exactly;
+    add(from, {0, 0, 0, 0}, -1);
+    list_finer();
+  }
+
+  Path run() {
+    constexpr int kExpanded = 200;
+    for (int expanded = 0; expanded < kExpanded; ++expanded) {
+      int u = -1;
+      for (size_t i = 0; i < nodes_.size(); ++i)
+        if (!nodes_[i].done && nodes_[i].cost.elements != kUnreachable && promise_[i] < best_ && (u < 0 || promise_[i] < promise_[u])) u = static_cast<int>(i);
+      if (u < 0) break;
+      nodes_[u].done = true;
+      expand(u);
+    }
+    Path path;
+    path.cost = best_;
+    for (int u = last_; u >= 0; u = nodes_[u].before) path.through.insert(path.through.begin(), nodes_[u].at);
+    if (!same_placement(path.through.back().layout, to_.layout)) path.through.push_back(to_);
+    return path;
+  }
+
+ private:
+  // No path from there is cheaper: of each element wanted all parts but one move to where it is summed up, and from there it moves to
+  // everyone who wants it; one of those may be where that is, if a part was there.
+  Cost least(const Layout& at) const {
+    const int64_t parts = member_count(at);
+    int64_t elements = 0;
+    if (in_parts(to_.layout)) {
+      elements = std::max<int64_t>(0, parts - member_count(to_.layout)) * wanted_;
+    } else {
+      int64_t there = wanted_at_most_;
+      if (at.mesh.devices == to_.layout.mesh.devices && at.radices == to_.layout.radices) {
+        there = 0;
+        for (size_t p = 0; p < at.boxes.size(); ++p) there += overlap(to_.layout.boxes[p], at.boxes[p]);
+      }
+      elements = (parts - 1) * wanted_ + wanted_by_all_ - std::min(wanted_at_most_, there);
+    }
+    return {elements, elements > 0, 0, elements > 0};
+  }
+
+  // What the end is gathered from: on axes where it is whole, split.
+  void list_finer() {
+    constexpr size_t kMost = 64;
+    if (in_parts(to_.layout) || to_.layout.mesh != nodes_[0].at.layout.mesh || to_.layout.radices != nodes_[0].at.layout.radices) return;
+    const std::vector<Sbp> splits = splits_of(to_.layout);
+    auto list = [&](const NdSbp& name) { finer_.push_back({make_layout(to_.layout.mesh, name, to_.layout.radices), name}); };
+    if (!to_.name) {
+      if (!splits.empty()) list(closest(splits));
+      return;
+    }
+    std::vector<std::vector<Sbp>> choices;
+    size_t count = 1;
+    auto whole = [&](size_t a) { return (*to_.name)[a].kind == Sbp::Kind::kBroadcast && to_.layout.mesh.extents[a] > 1; };
+    for (size_t a = 0; a < to_.name->size(); ++a) {
+      choices.push_back({(*to_.name)[a]});
+      if (whole(a)) choices[a].insert(choices[a].end(), splits.begin(), splits.end());
+      count *= choices[a].size();
+    }
+    if (count <= kMost) return for_each_choice(choices, list);
+    for (const Sbp& split : splits) {  // on all of those axes
+      NdSbp name = *to_.name;
+      for (size_t a = 0; a < name.size(); ++a)
+        if (whole(a)) name[a] = split;
+      list(name);
+    }
+  }
+
+  // Split on all axes, so that what is there has most of what the end wants: one axis after another, twice.
+  NdSbp closest(const std::vector<Sbp>& splits) const {
+    NdSbp name(to_.layout.mesh.extents.size(), splits[0]);
+    for (size_t i = 0; i < 2 * name.size(); ++i) {
+      Sbp best = splits[0];
+      int64_t most = -1;
+      for (const Sbp& split : splits) {
+        name[i % name.size()] = split;
+        const Layout at = make_layout(to_.layout.mesh, name, to_.layout.radices);
+        int64_t there = 0;
+        for (size_t p = 0; p < at.boxes.size(); ++p) there += overlap(at.boxes[p], to_.layout.boxes[p]);
+        if (there > most) most = there, best = split;
+      }
+      name[i % name.size()] = best;
+    }
+    return name;
+  }
+
+  void add(const Named& at, const Cost& cost, int before) {
+    Cost end = {0, 0, 0, 0};
+    if (!same_placement(at.layout, to_.layout)) end = cost_of(direct_elements(at, to_, cluster_), is_fetch(step_between(at, to_)));
+    const Cost promise = plus(cost, in_parts(at.layout) ? least(at.layout) : end);
+    const size_t i = at.name ? place_.try_emplace(*at.name, nodes_.size()).first->second : nodes_.size();
+    if (i == nodes_.size()) nodes_.push_back({at, cost, before}), promise_.push_back(promise);
+    else if (!(cost < nodes_[i].cost) || (nodes_[i].done && in_parts(at.layout))) return;  // what was expanded stays as it is
+    else nodes_[i].cost = cost, nodes_[i].before = before, promise_[i] = promise;
+    nodes_[i].done = !in_parts(at.layout);  // from a layout without partial values the straight way to the end is the cheapest
+    if (const Cost all = plus(cost, end); all < best_) best_ = all, last_ = static_cast<int>(i);
+  }
+
+  void go(int u, const NdSbp& name) { go(u, {make_layout(nodes_[u].at.layout.mesh, name, nodes_[u].at.layout.radices), name}); }
+  void go(int u, const Named& next) {
+    const Cost cost = plus(nodes_[u].cost, edge(nodes_[u].at, next, cluster_));
+    if (cost.elements != kUnreachable && cost < best_) add(next, cost, u);
+  }
+
+  void expand(int u) {
+    const Layout at = nodes_[u].at.layout;
+    const std::vector<Sbp> splits = splits_of(at);
+    for (const Named& finer : finer_) go(u, finer);
+    if (!nodes_[u].at.name) {
+      Named whole{at, std::nullopt};
+      for (tdl::Kind& k : whole.layout.kinds) k.reset();
+      add(whole, plus(nodes_[u].cost, edge(nodes_[u].at, whole, cluster_)), u);
+      std::vector<std::vector<Sbp>> choices;  // its parts where they are
+      for (size_t a = 0; a < at.kinds.size(); ++a) {
+        choices.push_back({at.kinds[a] ? Sbp::partial(*at.kinds[a]) : Sbp::broadcast()});
+        if (!at.kinds[a] && at.mesh.extents[a] > 1) choices[a].insert(choices[a].end(), splits.begin(), splits.end());
+      }
+      for_each_choice(choices, [&](const NdSbp& name) { go(u, name); });
+      return;
+    }
+    const NdSbp name = *nodes_[u].at.name;
+    auto changed = [&](auto which, const Sbp& sbp) {
+      NdSbp next = name;
+      for (size_t a = 0; a < next.size(); ++a)
+        if (at.mesh.extents[a] > 1 && which(a)) next[a] = sbp;
+      if (next != name) go(u, next);
+    };
+    auto partial = [&](size_t a) { return at.kinds[a].has_value(); };
+    for (const Sbp& split : splits) changed(partial, split);
+    changed(partial, Sbp::broadcast());
+    for (size_t a = 0; a < name.size(); ++a) {
+      auto this_one = [&](size_t other) { return other == a; };
+      if (name[a].kind == Sbp::Kind::kSplit) continue;
+      for (const Sbp& split : splits) changed(this_one, split);
+      if (partial(a)) changed(this_one, Sbp::broadcast());
+    }
+  }
+
+  const Named& to_;
+  const Cluster& cluster_;
+  int64_t wanted_ = 0, wanted_at_most_ = 0, wanted_by_all_ = 0;  // elements: those that anyone wants, and the sum of what each position does
+  std::vector<Named> finer_;
+  std::vector<Node> nodes_;
+  std::vector<Cost> promise_;  // by node
+  std::map<NdSbp, size_t> place_;
+  Cost best_;
+  int last_ = 0;
+};
+
+constexpr size_t kAllAxes = 3;  // of a mesh, at most, whose named layouts are all looked at
+
 Path cheapest_path(const Named& from, const Named& to, const Cluster& cluster) {
+  if (from.layout.mesh.extents.size() > kAllAxes) return GuidedPath(from, to, cluster).run();
   const Layout* same_mesh_to = from.layout.mesh == to.layout.mesh ? &to.layout : nullptr;
   std::vector<Node> nodes = {{from, {0, 0, 0, 0}}};
   for (Named& n : named_layouts(from.layout, same_mesh_to)) nodes.push_back({std::move(n), {}});
@@ -991,11 +1191,16 @@ std::vector<int64_t> Converter::table(const std::vector<Layout>& layouts, const 
     at.push_back({std::move(l), std::move(name)});
   }
   for (int f : from) {
-    Ways* ways = partials && in_parts(at[f].layout) ? &ways_of(at[f].layout) : nullptr;
+    const bool in_parts_first = partials && in_parts(at[f].layout);
+    Ways* ways = in_parts_first && at[f].layout.mesh.extents.size() <= kAllAxes ? &ways_of(at[f].layout) : nullptr;
     for (int t : to) {
       int64_t elements = 0;
-      if (!partials || (!ways && !in_parts(at[t].layout))) {
+      if (!in_parts_first && (!partials || !in_parts(at[t].layout))) {
         elements = overlaps->missing(f, t);
+      } else if (in_parts_first && !ways) {
+        auto [found, fresh] = guided_.try_emplace(keys[f] + keys[t]);
+        if (fresh) found->second = GuidedPath(at[f], at[t], *cluster_).run().cost.elements;
+        elements = found->second;
       } else if (ways) {
         const bool join = in_parts(at[t].layout) && at[t].layout.reducer() == at[f].layout.reducer();
         elements = ways->fewest(ways->reach(keys[f], at[f], axes[f] | (join ? axes[t] : 0)), keys[t], at[t]);

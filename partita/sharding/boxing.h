@@ -55,8 +55,8 @@ struct Conversion {
 };
 
 // The cheapest conversion in bytes, then in number of steps that move any, then collectives before fetches, then in number
-// of steps. On one mesh: a path of steps over its axes; between two: steps on the first, one fetch, steps on the second,
-// whichever is cheapest.
+// of steps. On one mesh: a path of steps over its axes (over more than three axes: the cheapest that a bounded search finds); between
+// two: steps on the first, one fetch, steps on the second, whichever is cheapest.
 // What isn't partial is always one step, since nobody can receive less than what it lacks.
 // The members of a partial group of either layout hold equal boxes.
 Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster);
@@ -105,6 +105,7 @@ class Converter {
   const Cluster* cluster_;
   std::unordered_map<std::string, Conversion> conversions_;
   std::unordered_map<std::string, int64_t> bytes_;  // for elements of one byte
+  std::unordered_map<std::string, int64_t> guided_;  // elements, of those that table() has on meshes of many axes
   std::unordered_map<std::string, std::unique_ptr<Ways>> ways_;  // by mesh, factoring and reducer
   std::unique_ptr<Numbered> numbered_;
 };

@@ -332,14 +332,21 @@ Layout random_layout(const Mesh& mesh, const std::vector<Shape>& radices, tdl::R
   return layout;
 }
 
-void random_conversions(int rounds, uint64_t seed) {
+// With axes of extent 1 between its own: the same positions.
+Mesh padded(Mesh mesh, size_t axes, Rng& rng) {
+  while (mesh.extents.size() < axes) mesh.extents.insert(mesh.extents.begin() + static_cast<int64_t>(rng.below(mesh.extents.size() + 1)), 1);
+  return mesh;
+}
+
+// On meshes of at least so many axes.
+void random_conversions(int rounds, uint64_t seed, size_t axes = 0) {
   Rng rng(seed);
   constexpr tdl::Reducer reducers[] = {tdl::Reducer::kSum, tdl::Reducer::kMax, tdl::Reducer::kMin, tdl::Reducer::kProd};
   for (int round = 0; round < rounds && !::testing::Test::HasFatalFailure(); ++round) {
     std::vector<Shape> radices = random_radices(rng), other = radices;
     if (rng.below(6) == 0)  // another factoring of the same tensor
       for (Shape& r : other) r = rng.below(2) && r.size() == 2 ? Shape{r[1], r[0]} : Shape{volume(r)};
-    Mesh mesh = random_mesh(rng), second = rng.below(2) ? mesh : random_mesh(rng);
+    Mesh mesh = padded(random_mesh(rng), axes, rng), second = rng.below(2) ? mesh : padded(random_mesh(rng), axes, rng);
     tdl::Reducer reducer = reducers[rng.below(4)], target = rng.below(4) ? reducer : reducers[rng.below(4)];
     Layout from = random_layout(mesh, radices, reducer, rng), to = random_layout(second, other, target, rng);
     check_conversion(from, to, rng, fmt::format("seed {} round {}", seed, round));
@@ -349,6 +356,7 @@ void random_conversions(int rounds, uint64_t seed) {
 }  // namespace
 
 TEST(Conversion, RandomOnesKeepTheValuesAndCountWhatCrosses) { random_conversions(1500, 20240611); }
+TEST(Conversion, RandomOnesOnManyAxesKeepTheValuesAndCountWhatCrosses) { random_conversions(500, 20261122, 4); }
 TEST(LongConversion, RandomOnesKeepTheValuesAndCountWhatCrosses) {
   for (uint64_t seed = 1; seed <= 20; ++seed) random_conversions(3000, seed);
 }
@@ -453,6 +461,33 @@ TEST(LongConversion, IsAShortestPathOverTheNamedLayouts) {
   expect_shortest_paths({4, 2}, {3, 8, 5});
 }
 
+// Meshes of more than three axes are not looked through whole. An axis of extent 1 changes nothing but that.
+TEST(Conversion, OnManyAxesIsSeldomFarFromTheShortestPath) {
+  constexpr uint64_t kSeed = 22;
+  std::printf("seed %d\n", static_cast<int>(kSeed));
+  Rng rng(kSeed);
+  const std::vector<std::pair<std::vector<int>, std::vector<Shape>>> cases = {{{2, 2, 2}, {{16}, {8}}}, {{2, 2, 2}, {{16}, {5}}}, {{3, 2, 2}, {{18}, {12}}}, {{2, 2}, {{16}, {2, 8}}}, {{4, 2}, {{7}, {8}, {3}}}};
+  for (const auto& [extents, radices] : cases) {
+    int64_t shortest = 0, found = 0;
+    for (int round = 0; round < 200; ++round) {
+      const Mesh few = mesh_of(extents), many = padded(few, 4, rng);
+      const Layout from = random_layout(many, radices, tdl::Reducer::kSum, rng), to = random_layout(many, radices, tdl::Reducer::kSum, rng);
+      auto without = [&](Layout l) {
+        std::vector<tdl::Kind> kinds;
+        for (size_t a = 0; a < l.kinds.size(); ++a)
+          if (many.extents[a] > 1) kinds.push_back(l.kinds[a]);
+        l.mesh = few, l.kinds = kinds;
+        return l;
+      };
+      const int64_t least = conversion_bytes(without(from), without(to), 1, machine()), guided = conversion_bytes(from, to, 1, machine());
+      EXPECT_GE(guided, least) << to_string(from) << " -> " << to_string(to);
+      EXPECT_LE(guided, least + least / 4) << to_string(from) << " -> " << to_string(to);
+      shortest += least, found += guided;
+    }
+    EXPECT_LE(static_cast<double>(found), 1.005 * static_cast<double>(shortest));
+  }
+}
+
 TEST(Converter, RemembersTheSameAnswers) {
   Converter converter(machine());
   Rng rng(9);
@@ -477,7 +512,7 @@ TEST(Converter, TablesAndWaysAreThoseOfEachConversion) {
   Rng rng(kSeed);
   Converter converter(machine());
   const std::vector<std::pair<std::vector<int>, std::vector<Shape>>> cases = {
-      {{2, 2, 2}, {{16}, {5}}}, {{2, 2, 2}, {{16}, {2, 8}}}, {{2, 2, 2}, {{3}, {32}}}, {{2, 2}, {{8}, {4}}}, {{3, 2}, {{18}, {4}}}, {{3, 2}, {{12}, {6}}}, {{4}, {{8}, {7}}}};
+      {{2, 2, 2}, {{16}, {5}}}, {{2, 2, 2}, {{16}, {2, 8}}}, {{2, 2, 2}, {{3}, {32}}}, {{2, 2}, {{8}, {4}}}, {{3, 2}, {{18}, {4}}}, {{3, 2}, {{12}, {6}}}, {{4}, {{8}, {7}}}, {{2, 2, 1, 2}, {{16}, {5}}}};
   for (const auto& [extents, radices] : cases)
     for (int round = 0; round < 4; ++round) {
       std::vector<Layout> layouts;
