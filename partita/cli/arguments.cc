@@ -52,7 +52,7 @@ void add_plan_options(CLI::App& c, Arguments& a, Raw& raw, bool one_search) {
   c.add_option("--devices", a.request.devices, "the first N devices of the cluster; without --cluster: local:N");
   if (c.get_name() == "plan" || c.get_name() == "compare") c.add_option("--from", a.request.from_file, "a plan of the same model to begin the search with");
   if (one_search) c.add_option("--search", a.request.search, "NAME or NAME?option=value; see `partita searches`");
-  c.add_option("--objective", a.request.objective, "comm: bytes moved")->check(CLI::IsMember({"comm"}));
+  c.add_option("--objective", a.request.objective, "comm: bytes moved; time: of the simulated step")->check(CLI::IsMember({"comm", "time"}));
   c.add_option("--pin", a.request.pin_file, "a part of a plan that stays as it is");
   c.add_option("--memory-limit", raw.memory_limit, "bytes a device may use");
   c.add_option("--time-limit", raw.time_limit, "seconds for the search");

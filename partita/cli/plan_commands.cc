@@ -11,6 +11,7 @@
 #include "partita/cli/commands.h"
 #include "partita/cli/interrupt.h"
 #include "partita/cli/progress.h"
+#include "partita/cost/alone.h"
 #include "partita/network/problem.h"
 #include "partita/runtime/array_file.h"
 #include "partita/search/bound_proof.h"
@@ -45,13 +46,21 @@ void expect_writable(const std::string& path) {
   if (access(folder.c_str(), W_OK) != 0) fail("{}: cannot be written: {}", path, std::strerror(errno));
 }
 
+std::string microseconds(double ns) { return fmt::format("{:.1f} us", ns / 1e3); }
+
+// Of a plan made for the objective `time`: its parts one after another.
+std::optional<int64_t> serial_time_ns(const Planned& p) {
+  if (p.search.estimate || p.plan.objective != "time") return std::nullopt;
+  return serial_ns(p.training, p.plan, p.cluster);
+}
+
 Planned plan_watched(const Request& request, Runner& runner) {
   const CatchInterrupt caught;
   Request watched = request;
   watched.budget.stop = &interrupted;
-  watched.progress = [lines = ProgressLines("communication", [](const solver::Wide& bytes) { return megabytes(static_cast<double>(bytes)); })](const SearchProgress& p) mutable {
-    lines(p.comm_bytes, p.bound_bytes);
-  };
+  const bool in_time = request.objective == "time";
+  auto text = [in_time](const solver::Wide& cost) { return in_time ? microseconds(static_cast<double>(cost)) : megabytes(static_cast<double>(cost)); };
+  watched.progress = [lines = ProgressLines(in_time ? "serial time" : "communication", text)](const SearchProgress& p) mutable { lines(p.cost, p.bound); };
   Planned p = plan_model(watched, runner);
   if (interrupted) fmt::print(stderr, "interrupted: this is the best plan so far\n");
   return p;
@@ -75,6 +84,8 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
     json["lower_bound_comm_bytes"] = *bound;
     json["gap"] = gap_of(p.report.comm_bytes, *bound);
   }
+  if (const auto serial = serial_time_ns(p)) json["serial_time_us"] = static_cast<double>(*serial) / 1e3;
+  if (const auto bound = p.search.lower_bound_serial_ns) json["lower_bound_serial_time_us"] = static_cast<double>(*bound) / 1e3;
   if (p.plan.paper_cost) json["paper_cost"] = *p.plan.paper_cost;
   if (!p.search.counters.empty()) json["counters"] = p.search.counters;
   if (!plan_file.empty()) json["plan"] = plan_file;
@@ -103,6 +114,12 @@ void print_plan(const Planned& p) {
   fmt::print("step time      {:.1f} us (predicted)", static_cast<double>(p.step_time_ns()) / 1e3);
   if (!p.search.estimate) fmt::print("; {:.1f} us of it the busiest device computes", static_cast<double>(p.compute_time_ns()) / 1e3);
   fmt::print("\n");
+  if (const auto serial = serial_time_ns(p)) {
+    fmt::print("serial time    {} if nothing overlapped", microseconds(static_cast<double>(*serial)));
+    if (const auto bound = p.search.lower_bound_serial_ns)
+      fmt::print("; lower bound {} (gap {:.2f}%)", microseconds(static_cast<double>(*bound)), 100 * gap_of(*serial, *bound));
+    fmt::print("\n");
+  }
   if (const auto rate = p.samples_per_second()) fmt::print("throughput     {:.1f} samples/s, {} samples a step\n", *rate, *p.batch());
   fmt::print("peak memory    {} on the device that needs most\n", megabytes(static_cast<double>(p.peak_memory_bytes())));
 }
@@ -215,11 +232,13 @@ int check_plan_bound(const Arguments& a) {
     if (error.code() != ExitCode::kBadInput) throw;
     fail("{}: {}", a.bound, error.what());
   }
-  const int64_t bytes = p.report.comm_bytes;
-  const bool inside = bound <= bytes;
+  const bool in_time = proof.objective == "time";
+  const int64_t cost = in_time ? serial_ns(p.training, p.plan, p.cluster) : p.report.comm_bytes;
+  const bool inside = bound <= cost;
   if (a.json) {
-    Json json = {{"comm_bytes", bytes}, {"lower_bound_comm_bytes", bound}};
-    if (inside) json["gap"] = gap_of(bytes, bound);
+    Json json = in_time ? Json{{"serial_time_us", static_cast<double>(cost) / 1e3}, {"lower_bound_serial_time_us", static_cast<double>(bound) / 1e3}}
+                        : Json{{"comm_bytes", cost}, {"lower_bound_comm_bytes", bound}};
+    if (inside) json["gap"] = gap_of(cost, bound);
     json["search"] = proof.search;
     json["mesh"] = proof.mesh.extents;
     json["memory_limit_bytes"] = proof.memory_limit_bytes;
@@ -227,10 +246,13 @@ int check_plan_bound(const Arguments& a) {
     return 0;
   }
   const size_t pins = proof.pinned_ops.size() + proof.pinned_tensors.size();
-  fmt::print("{}: proved; no plan of {}'s space on mesh {} within {} a device{} moves less than {} ({} bytes)\n", a.bound, proof.search, fmt::join(proof.mesh.extents, "x"),
-             megabytes(static_cast<double>(proof.memory_limit_bytes)), pins > 0 ? fmt::format(" (pins: {})", pins) : "", megabytes(static_cast<double>(bound)), bound);
-  if (inside) fmt::print("{}: sound; it moves {}, gap {:.4f}%\n", a.target, megabytes(static_cast<double>(bytes)), 100 * gap_of(bytes, bound));
-  else fmt::print("{}: sound; it moves {}, less than that: it lies outside of this space\n", a.target, megabytes(static_cast<double>(bytes)));
+  auto text = [&](int64_t x) { return in_time ? microseconds(static_cast<double>(x)) : megabytes(static_cast<double>(x)); };
+  fmt::print("{}: proved; no plan of {}'s space on mesh {} within {} a device{} {}\n", a.bound, proof.search, fmt::join(proof.mesh.extents, "x"),
+             megabytes(static_cast<double>(proof.memory_limit_bytes)), pins > 0 ? fmt::format(" (pins: {})", pins) : "",
+             in_time ? fmt::format("takes less than {} if nothing overlapped", text(bound)) : fmt::format("moves less than {} ({} bytes)", text(bound), bound));
+  const char* does = in_time ? "takes" : "moves";
+  if (inside) fmt::print("{}: sound; it {} {}, gap {:.4f}%\n", a.target, does, text(cost), 100 * gap_of(cost, bound));
+  else fmt::print("{}: sound; it {} {}, less than that: it lies outside of this space\n", a.target, does, text(cost));
   return 0;
 }
 

@@ -84,6 +84,19 @@ double makespan(const std::vector<Job>& jobs, double element_bytes) {
   return now;
 }
 
+// Over as few factors an axis as it can be: layouts that place alike are then the same.
+Layout coarse(const Layout& layout) {
+  Layout out = layout;
+  const Shape shape = layout.shape();
+  for (size_t a = 0; a < shape.size(); ++a) {
+    if (out.radices[a].size() == 1) continue;
+    std::vector<Shape> radices = out.radices;
+    radices[a] = {shape[a]};
+    if (auto fewer = over_radices(out, radices)) out = std::move(*fewer);
+  }
+  return out;
+}
+
 uint64_t both(int a, int b) { return static_cast<uint64_t>(a) << 32 | static_cast<uint32_t>(b); }
 
 int64_t whole(double ns) { return std::llround(ns); }
@@ -178,8 +191,8 @@ const ConversionTimes::Time& ConversionTimes::time(int from, int to) {
 }
 
 int64_t ConversionTimes::ns(const Layout& from, const Layout& to, int64_t element_bytes) {
-  std::vector<Layout> ends = {from, to};
-  const int64_t scale = from.mesh == to.mesh && from.radices == to.radices ? shorten(ends) : 1;
+  std::vector<Layout> ends = {coarse(from), coarse(to)};
+  const int64_t scale = ends[0].mesh == ends[1].mesh && ends[0].radices == ends[1].radices ? shorten(ends) : 1;
   const int f = converter_.number(ends[0]), t = converter_.number(ends[1]);
   return time(f, t).ns(static_cast<double>(scale * element_bytes));
 }
@@ -188,13 +201,14 @@ std::vector<int64_t> ConversionTimes::table(const std::vector<Layout>& layouts, 
   std::vector<int64_t> out;
   if (from.empty() || to.empty()) return out;
   out.reserve(from.size() * to.size());
-  const bool alike = std::all_of(layouts.begin(), layouts.end(), [&](const Layout& l) { return l.radices == layouts[0].radices && l.mesh == layouts[0].mesh; });
+  std::vector<Layout> all;
+  for (const Layout& l : layouts) all.push_back(coarse(l));
+  const bool alike = std::all_of(all.begin(), all.end(), [&](const Layout& l) { return l.radices == all[0].radices && l.mesh == all[0].mesh; });
   if (!alike) {
     for (int f : from)
-      for (int t : to) out.push_back(ns(layouts[f], layouts[t], element_bytes));
+      for (int t : to) out.push_back(ns(all[f], all[t], element_bytes));
     return out;
   }
-  std::vector<Layout> all = layouts;
   const auto scale = static_cast<double>(shorten(all) * element_bytes);
   std::vector<int> numbers;
   for (const Layout& l : all) numbers.push_back(converter_.number(l));

@@ -42,7 +42,8 @@ class StepTime {
 };
 
 // Conversions in ns, with a memory: the same two layouts are looked at once, and once for all shapes that differ in nothing but how long
-// their evenly split axes are. The way is the one that convert() goes, which moves the fewest bytes. Not thread-safe.
+// their evenly split axes are. The way is the one that convert() goes, which moves the fewest bytes, between layouts over as few factors
+// as they can be: where a reader sees an unevenly split axis in factors, lowering may have to fetch instead. Not thread-safe.
 class ConversionTimes {
  public:
   explicit ConversionTimes(const Cluster& cluster);

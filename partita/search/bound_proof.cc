@@ -84,8 +84,8 @@ BoundProof parse_proof(const std::string& text, const std::string& file) {
 
 int64_t check_proof(const BoundProof& proof, const Graph& graph, const Cluster& cluster, const Plan& plan) {
   if (proof.model_sha256 != plan.model.sha256) fail("the proof is of another model than '{}', or of other settings of it (its SHA-256 differs)", plan.model.model);
-  if (proof.objective != "comm") fail("the proof is of the objective '{}'; there is only comm", proof.objective);
-  const Problem problem{.graph = graph, .cluster = cluster, .pins = pins_of(proof, graph, plan), .options = {}};
+  if (proof.objective != "comm" && proof.objective != "time") fail("the proof is of the objective '{}'; there are comm and time", proof.objective);
+  const Problem problem{.graph = graph, .cluster = cluster, .objective = proof.objective, .pins = pins_of(proof, graph, plan), .options = {}};
   std::optional<JointProblem> joint = joint_problem(problem, {joint_mesh(cluster, static_cast<int>(proof.mesh.extents.size())), {}});
   if (!joint || joint->mesh != proof.mesh)
     fail("the proof is of plans over mesh {}, this plan's cluster has {}", to_string(proof.mesh), joint ? to_string(joint->mesh) : "no such mesh");

@@ -6,9 +6,10 @@
 #include <map>
 
 #include "partita/base/error.h"
-#include "partita/plan/check.h"
+#include "partita/cost/alone.h"
 #include "partita/search/bound_proof.h"
 #include "partita/search/joint.h"
+#include "partita/search/judge.h"
 #include "partita/search/one_cut.h"
 #include "partita/search/refine.h"
 #include "partita/solver/solver.h"
@@ -32,13 +33,14 @@ class Exact final : public Searcher {
       if (error.code() != ExitCode::kInterrupted && error.code() != ExitCode::kTimeLimit) throw;
       result.notes.push_back(error.what());
     }
-    const int64_t bytes = check(problem.graph, *problem.from, problem.cluster).comm_bytes;
-    if (result.plan && check(problem.graph, *result.plan, problem.cluster).comm_bytes <= bytes) return result;
+    const int64_t cost = cost_of(problem, *problem.from);
+    if (result.plan && cost_of(problem, *result.plan) <= cost) return result;
     result.plan = *problem.from;
     result.plan->paper_cost.reset();  // another search's
-    result.notes.push_back(fmt::format("nothing cheaper was found than the {} bytes of the plan that it began with", bytes));
-    if (result.lower_bound_comm_bytes.value_or(0) > bytes) {
-      result.lower_bound_comm_bytes.reset();
+    result.notes.push_back(fmt::format("nothing cheaper was found than the {} of the plan that it began with", cost_text(problem, cost)));
+    auto& bound = problem.in_time() ? result.lower_bound_serial_ns : result.lower_bound_comm_bytes;
+    if (bound.value_or(0) > (problem.in_time() ? serial_ns(problem.graph, *problem.from, problem.cluster) : cost)) {
+      bound.reset();
       result.notes.push_back("that plan lies outside of the space, and the lower bound does not hold for it");
     }
     return result;
@@ -57,10 +59,10 @@ class Exact final : public Searcher {
     const double built_seconds = seconds();
 
     SearchResult result;
-    if (problem.from) begin_with(*problem.from, joint, problem.graph, options, result);
+    if (problem.from) begin_with(problem, joint, options, result);
     if (problem.progress) options.progress = [&](const solver::Progress& p) { problem.progress({narrowed(p.cost), narrowed(p.bound), seconds()}); };
     Fitting fitting = solve_fitting(problem, joint, options);
-    describe(joint, fitting.first, built_seconds, result);
+    describe(problem, joint, fitting.first, built_seconds, result);
     if (problem.prove) prove(problem, joint, fitting.first, result);
     result.counters["memory_tightenings"] = fitting.tightenings;
     result.plan = std::move(fitting.plan);
@@ -79,19 +81,19 @@ class Exact final : public Searcher {
     for (const auto& [op, choice] : problem.pins.ops) proof->pinned_ops.push_back(problem.graph.op(op).name);
     for (const auto& [tensor, placement] : problem.pins.kept) proof->pinned_tensors.push_back(problem.graph.tensor(tensor).name);
     if (*solved.certificate.bound < *solved.bound)
-      result.notes.push_back(fmt::format("its proof says {}; the rest was computed by elimination", solver::to_string(*solved.certificate.bound)));
+      result.notes.push_back(fmt::format("its proof says {}; the rest was computed by elimination", cost_text(problem, *narrowed(solved.certificate.bound))));
     result.proof = std::move(proof);
   }
 
-  static void begin_with(const Plan& from, const JointProblem& joint, const Graph& graph, solver::Options& options, SearchResult& result) {
-    options.start = values_of(joint, graph, from);
-    if (options.start) result.notes.push_back(fmt::format("begun with {} bytes", solver::to_string(solver::evaluate(joint.network, *options.start).cost)));
+  static void begin_with(const Problem& problem, const JointProblem& joint, solver::Options& options, SearchResult& result) {
+    options.start = values_of(joint, problem.graph, *problem.from);
+    if (options.start) result.notes.push_back(fmt::format("begun with {}", cost_text(problem, *narrowed(solver::evaluate(joint.network, *options.start).cost))));
     else result.notes.push_back(fmt::format("nothing of the plan to begin with is in the space of mesh {}", fmt::join(joint.mesh.extents, "x")));
   }
 
-  static std::optional<int64_t> narrowed(const std::optional<solver::Wide>& bytes) {
-    if (!bytes) return std::nullopt;
-    return static_cast<int64_t>(*bytes);
+  static std::optional<int64_t> narrowed(const std::optional<solver::Wide>& cost) {
+    if (!cost) return std::nullopt;
+    return static_cast<int64_t>(*cost);
   }
 
   [[noreturn]] static void throw_ended(const Budget& budget, const char* when) {
@@ -127,11 +129,11 @@ class Exact final : public Searcher {
     free.limit.reset();
     const solver::Result cheapest = solver::solve(free, options);
     if (!cheapest.solution) return cheapest.status == solver::Status::kInfeasible ? "proved: what is pinned contradicts itself" : "proved: no plan of the space fits";
-    return fmt::format("proved: no plan of the space fits; the one that moves least needs {} bytes more than a device has",
+    return fmt::format("proved: no plan of the space fits; the cheapest needs {} bytes more than a device has",
                        missing_bytes(problem, plan_of(joint, problem.graph, *cheapest.solution)));
   }
 
-  static void describe(const JointProblem& joint, const solver::Result& solved, double built_seconds, SearchResult& result) {
+  static void describe(const Problem& problem, const JointProblem& joint, const solver::Result& solved, double built_seconds, SearchResult& result) {
     size_t values = 0, strategies = 0;
     std::map<const solver::Table*, size_t> tables;
     for (const auto& op : joint.ops) strategies += op->strategies.size();
@@ -149,10 +151,11 @@ class Exact final : public Searcher {
     result.counters["table_entries"] = static_cast<double>(entries);
     result.notes.push_back(fmt::format("mesh {}: {} variables of at most {} values, {} strategies; {} edges, {} different tables of {} entries, built in {:.3f} s",
                                        fmt::join(joint.mesh.extents, "x"), joint.network.variables(), values, strategies, joint.network.edges.size(), tables.size(), entries, built_seconds));
-    if (solved.solution) result.notes.push_back(fmt::format("cost {} bytes, {}", solver::to_string(solved.cost), solver::name_of(solved.status)));
+    const char* serial = problem.in_time() ? " if nothing overlapped" : "";
+    if (solved.solution) result.notes.push_back(fmt::format("cost {}{}, {}", cost_text(problem, *narrowed(solved.cost)), serial, solver::name_of(solved.status)));
     if (solved.bound) {
-      result.lower_bound_comm_bytes = static_cast<int64_t>(*solved.bound);
-      result.notes.push_back(fmt::format("no plan of the space moves less than {} bytes", *result.lower_bound_comm_bytes));
+      (problem.in_time() ? result.lower_bound_serial_ns : result.lower_bound_comm_bytes) = narrowed(solved.bound);
+      result.notes.push_back(fmt::format("no plan of the space {} less than {}{}", problem.in_time() ? "takes" : "moves", cost_text(problem, *narrowed(solved.bound)), serial));
     }
   }
 };

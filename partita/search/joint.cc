@@ -1,6 +1,7 @@
 #include "partita/search/joint.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <set>
@@ -10,6 +11,7 @@
 #include "partita/base/error.h"
 #include "partita/base/radices.h"
 #include "partita/base/tuples.h"
+#include "partita/cost/alone.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
 #include "partita/search/one_cut.h"
@@ -21,11 +23,31 @@ namespace {
 using solver::kForbidden;
 using solver::Table;
 
-// What conversions between some layouts of a list move.
-class ConversionBytes {
+// What conversions cost on a cluster: bytes, or ns.
+class Costs {
+ public:
+  Costs(const Cluster& cluster, bool in_time) : converter_(cluster) {
+    if (in_time) times_.emplace(cluster);
+  }
+  bool in_time() const { return times_.has_value(); }
+  ConversionTimes& times() { return *times_; }
+  std::vector<int64_t> table(const std::vector<Layout>& layouts, const std::vector<int>& from, const std::vector<int>& to, int64_t element) {
+    return times_ ? times_->table(layouts, from, to, element) : converter_.table(layouts, from, to, element);
+  }
+  int64_t inner(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element) {
+    return times_ ? times_->inner_ns(bound, derived, mesh, element) : converter_.inner_bytes(bound, derived, mesh, element);
+  }
+
+ private:
+  Converter converter_;
+  std::optional<ConversionTimes> times_;
+};
+
+// What conversions between some layouts of a list cost.
+class ConversionCosts {
  public:
   // From each of `from` to each of `to`, places in the list, in any order and any number of times.
-  ConversionBytes(Converter& converter, const std::vector<Layout>& layouts, const std::vector<int>& from, const std::vector<int>& to, int64_t element) {
+  ConversionCosts(Costs& costs, const std::vector<Layout>& layouts, const std::vector<int>& from, const std::vector<int>& to, int64_t element) {
     const std::set<int> rows(from.begin(), from.end()), columns(to.begin(), to.end());
     row_ = column_ = std::vector<size_t>(layouts.size(), 0);
     size_t next = 0;
@@ -33,14 +55,14 @@ class ConversionBytes {
     next = 0;
     for (int c : columns) column_[c] = next++;
     columns_ = next;
-    bytes_ = converter.table(layouts, {rows.begin(), rows.end()}, {columns.begin(), columns.end()}, element);
+    table_ = costs.table(layouts, {rows.begin(), rows.end()}, {columns.begin(), columns.end()}, element);
   }
-  int64_t operator()(int from, int to) const { return bytes_[row_[from] * columns_ + column_[to]]; }
+  int64_t operator()(int from, int to) const { return table_[row_[from] * columns_ + column_[to]]; }
 
  private:
   std::vector<size_t> row_, column_;
   size_t columns_ = 0;
-  std::vector<int64_t> bytes_;
+  std::vector<int64_t> table_;
 };
 
 // One who reads a tensor: an op's operands, all that read it.
@@ -54,7 +76,7 @@ using Choices = std::vector<std::vector<tdl::AxisStrategy>>;
 class Builder {
  public:
   Builder(const Problem& problem, const JointSpace& space, const JointLimits& limits)
-      : problem_(problem), graph_(problem.graph), space_(space), limits_(limits), converter_(problem.cluster) {
+      : problem_(problem), graph_(problem.graph), space_(space), limits_(limits), cost_(problem.cluster), costs_(problem.cluster, problem.in_time()) {
     joint_.mesh = space.mesh;
     replacements_.resize(graph_.tensors.size());
     for (size_t t = 0; t < graph_.tensors.size(); ++t)
@@ -74,9 +96,10 @@ class Builder {
       check_time();
       joint_.ops.push_back(op_space(OpId(i)));
       joint_.op_variable.push_back(network.variables());
-      network.costs.push_back(joint_.ops.back()->inner_bytes);
+      network.costs.push_back(joint_.ops.back()->costs);
     }
     joint_.tensors.resize(graph_.tensors.size());
+    joint_.straight.resize(graph_.tensors.size());
     joint_.tensor_variable.assign(graph_.tensors.size(), -1);
     for (size_t t = 0; t < graph_.tensors.size(); ++t) {
       check_time();
@@ -130,7 +153,11 @@ class Builder {
       return std::make_shared<OpSpace>(std::move(space));
     }
     const Choices& given = space_.strategies.empty() ? Choices() : space_.strategies[id.index()];
-    auto [found, fresh] = op_spaces_.try_emplace({op.bound.get(), inner_dtype(graph_, op), given});
+    std::vector<DType> dtypes = {inner_dtype(graph_, op)};
+    if (costs_.in_time())  // kernels read and write their tensors'
+      for (const std::vector<TensorId>* list : {&op.operands, &op.results})
+        for (TensorId t : *list) dtypes.push_back(graph_.tensor(t).dtype);
+    auto [found, fresh] = op_spaces_.try_emplace({op.bound.get(), dtypes, given});
     if (fresh) found->second = std::make_shared<OpSpace>(given.empty() ? make_op_space(op) : op_space_of(op, given));
     return found->second;
   }
@@ -161,6 +188,10 @@ class Builder {
       for (size_t a = 0; a < at.size(); ++a) strategies.push_back(offered[a][at[a]]);
       if (fits(*op.bound, strategies) && add_strategy(op, strategies, all)) value_of[at] = all.strategies.size() - 1;
     });
+    if (costs_.in_time()) {
+      ensure(!all.strategies.empty(), "op '{}' can't even be replicated", op.name);
+      return all;
+    }
     // Replicated on an axis only where nothing divides the work there, the other axes being as they are.
     OpSpace space;
     for (const auto& [at, value] : value_of) {
@@ -173,7 +204,7 @@ class Builder {
       if (idle) continue;
       space.strategies.push_back(all.strategies[value]);
       space.layouts.push_back(all.layouts[value]);
-      space.inner_bytes.push_back(all.inner_bytes[value]);
+      space.costs.push_back(all.costs[value]);
     }
     ensure(!space.strategies.empty(), "op '{}' can't even be replicated", op.name);
     return space;
@@ -199,7 +230,8 @@ class Builder {
     if (!derived) return false;
     space.strategies.push_back(strategies);
     space.layouts.push_back(layouts_of(*op.bound, *derived, joint_.mesh));
-    space.inner_bytes.push_back(converter_.inner_bytes(*op.bound, *derived, joint_.mesh, bytes_of(inner_dtype(graph_, op))));
+    space.costs.push_back(costs_.inner(*op.bound, *derived, joint_.mesh, bytes_of(inner_dtype(graph_, op))));
+    if (costs_.in_time()) space.costs.back() += kernels_ns(cost_, graph_, op, *derived, joint_.mesh);
     return true;
   }
 
@@ -210,30 +242,64 @@ class Builder {
     return graph_.tensor(id).producer.valid() && !replacement(id).valid() && !problem_.pins.kept.contains(id) && readers_[id.index()].size() <= 1;
   }
 
+  bool is_output(TensorId id) const { return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end(); }
+
   void connect_straight(TensorId id) {
-    if (readers_[id.index()].empty()) return;
     const OpId producer = graph_.tensor(id).producer;
-    const ReadingOp& reader = readers_[id.index()][0];
-    const auto &made = joint_.ops[producer.index()], &reads = joint_.ops[reader.op.index()];
+    const auto& made = joint_.ops[producer.index()];
     const int result = result_position(id);
-    check_size(made->layouts.size() * reads->layouts.size());
-    auto [found, fresh] = straight_tables_.try_emplace({made.get(), result, reads.get(), reader.operands, element(id)});
-    if (fresh) {
-      std::vector<Layout> layouts;
-      std::vector<int> from;
-      for (const OpLayouts& l : made->layouts) from.push_back(place(l.results[result], layouts));
-      std::vector<std::vector<int>> needs = needs_of(*reads, reader.operands, layouts);
-      const ConversionBytes bytes(converter_, layouts, from, joined(needs), element(id));
-      Table table;
-      for (int f : from)
-        for (const std::vector<int>& need : needs) {
-          int64_t sum = 0;
-          for (int n : need) sum += bytes(f, n);
-          table.push_back(sum);
-        }
-      found->second = shared(std::move(table));
+    const bool output = costs_.in_time() && is_output(id);
+    if (output) {
+      Table& costs = joint_.network.costs[joint_.op_variable[producer.index()]];
+      for (size_t x = 0; x < costs.size(); ++x) costs[x] += costs_.times().give_ns(made->layouts[x].results[result], element(id));
     }
-    joint_.network.edges.push_back({{joint_.op_variable[producer.index()], joint_.op_variable[reader.op.index()]}, found->second});
+    if (readers_[id.index()].empty()) return;
+    const ReadingOp& reader = readers_[id.index()][0];
+    const auto& reads = joint_.ops[reader.op.index()];
+    check_size(made->layouts.size() * reads->layouts.size());
+    auto [found, fresh] = straight_.try_emplace({made.get(), result, reads.get(), reader.operands, element(id), output});
+    if (fresh) found->second = make_straight(*made, result, *reads, reader.operands, element(id), output);
+    joint_.straight[id.index()] = found->second.space;
+    joint_.network.edges.push_back({{joint_.op_variable[producer.index()], joint_.op_variable[reader.op.index()]}, found->second.table});
+  }
+
+  struct KnownStraight {
+    std::shared_ptr<const Table> table;
+    std::shared_ptr<const StraightSpace> space;  // null: always kept as it was made
+  };
+
+  KnownStraight make_straight(const OpSpace& made, int result, const OpSpace& reads, const std::vector<int>& operands, int64_t element, bool as_made) {
+    StraightSpace space;
+    std::vector<Layout>& layouts = space.layouts;
+    std::vector<int> from;
+    for (const OpLayouts& l : made.layouts) from.push_back(place(l.results[result], layouts));
+    const std::vector<std::vector<int>> needs = needs_of(reads, operands, layouts);
+    std::vector<int> starts = from, homes;
+    if (costs_.in_time() && !as_made)
+      for (size_t l = 0; l < layouts.size(); ++l)
+        if (is_named(layouts[l])) homes.push_back(static_cast<int>(l));
+    starts.insert(starts.end(), homes.begin(), homes.end());
+    std::vector<int> ends = joined(needs);
+    ends.insert(ends.end(), homes.begin(), homes.end());
+    const ConversionCosts costs(costs_, layouts, starts, ends, element);
+    auto to_all = [&](int at, const std::vector<int>& need) {
+      int64_t sum = 0;
+      for (int n : need) sum += costs(at, n);
+      return sum;
+    };
+    Table table;
+    std::map<std::pair<int, std::vector<int>>, std::pair<int64_t, int>> known;  // cost, and home
+    bool kept = false;
+    for (int f : from)
+      for (const std::vector<int>& need : needs) {
+        const auto [best, fresh] = known.try_emplace({f, need}, to_all(f, need), -1);
+        if (fresh)
+          for (int h : homes)
+            if (const int64_t cost = costs(f, h) + to_all(h, need); h != f && cost < best->second.first) best->second = {cost, h}, kept = true;
+        table.push_back(best->second.first);
+        space.homes.push_back(best->second.second);
+      }
+    return {shared(std::move(table)), kept ? std::make_shared<const StraightSpace>(std::move(space)) : nullptr};
   }
 
   // The position of a layout in a list; the list grows where it is not there yet.
@@ -271,6 +337,7 @@ class Builder {
     Shape shape;
     int64_t element = 0;
     bool pinned = false;
+    bool loaded = false, given = false;  // in time: from hosts, to one
     auto operator<=>(const TensorKind&) const = default;
   };
   struct KnownTensor {
@@ -291,6 +358,8 @@ class Builder {
     TensorKind kind;
     kind.shape = graph_.tensor(id).shape;
     kind.element = element(id);
+    kind.loaded = costs_.in_time() && graph_.tensor(id).role == Role::kInput;
+    kind.given = costs_.in_time() && is_output(id);
     if (const OpId op = graph_.tensor(id).producer; op.valid()) kind.made = joint_.ops[op.index()].get(), kind.result = result_position(id);
     if (const TensorId next = replacement(id); next.valid())
       kind.remade = joint_.ops[graph_.tensor(next).producer.index()].get(), kind.remade_result = result_position(next);
@@ -352,23 +421,28 @@ class Builder {
     } else {
       homes = homes_of(id, std::set<int>(made.begin(), made.end()), layouts);
     }
+    std::vector<int> wanted;
+    for (const auto& per_value : needs)
+      for (int n : joined(per_value)) wanted.push_back(n);
+    const ConversionCosts costs(costs_, layouts, homes, wanted, kind.element);
+    std::vector<int64_t> arrivals(layouts.size(), 0);  // by home: of an input from its hosts, of an output to its own
+    for (int h : homes) {
+      if (kind.loaded) arrivals[h] += costs_.times().load_ns(layouts[h], kind.element);
+      if (kind.given) arrivals[h] += costs_.times().give_ns(layouts[h], kind.element);
+    }
+
     KnownTensor known;
     const std::vector<int> together = wanted_together(needs);
-    const bool listed = list_values(*space, homes, together, kind);
+    const bool listed = list_values(*space, homes, together, kind, never_shared(layouts, homes, together, made, arrivals, costs, kind));
     auto has_variable = [&](int layout) { return !listed && std::binary_search(together.begin(), together.end(), layout); };
     size_t columns = made.size() + remade.size();
     for (const auto& per_value : needs) columns += per_value.size();
     known.entries = space->values.size() * columns;
     check_size(known.entries);
-    std::vector<int> wanted;
-    for (const auto& per_value : needs)
-      for (int n : joined(per_value)) wanted.push_back(n);
-    const ConversionBytes bytes(converter_, layouts, homes, wanted, kind.element);
-
     Table cost;
     for (const TensorSpace::Value& v : space->values) {
-      int64_t sum = 0;
-      for (int a : v.also) sum += bytes(v.home, a);
+      int64_t sum = arrivals[v.home];
+      for (int a : v.also) sum += costs(v.home, a);
       cost.push_back(sum);
     }
     known.cost = std::make_shared<const Table>(std::move(cost));
@@ -380,13 +454,13 @@ class Builder {
         for (const std::vector<int>& need : per_value) {
           int64_t sum = 0;
           for (int n : need)
-            if (!has_variable(n) && !std::binary_search(v.also.begin(), v.also.end(), n)) sum += bytes(v.home, n);
+            if (!has_variable(n) && !std::binary_search(v.also.begin(), v.also.end(), n)) sum += costs(v.home, n);
           table.push_back(sum);
         }
       known.to_reader.push_back(shared(std::move(table)));
     }
     if (!listed)
-      for (int layout : together) known.shared.push_back(brought_to(layout, *space, needs, bytes));
+      for (int layout : together) known.shared.push_back(brought_to(layout, *space, needs, costs));
     known.space = std::move(space);
     return known;
   }
@@ -398,7 +472,7 @@ class Builder {
       place(make_layout(joint_.mesh, NdSbp(joint_.mesh.extents.size(), Sbp::broadcast()), unfactored(graph_.tensor(id).shape)), layouts);
     std::vector<int> homes;
     for (size_t l = 0; l < layouts.size(); ++l)
-      if (made.contains(static_cast<int>(l)) || (!layouts[l].is_partial() && name_of(layouts[l]))) homes.push_back(static_cast<int>(l));
+      if (made.contains(static_cast<int>(l)) || is_named(layouts[l])) homes.push_back(static_cast<int>(l));
     return homes;
   }
 
@@ -416,10 +490,10 @@ class Builder {
     return out;
   }
 
-  KnownTensor::Shared brought_to(int layout, const TensorSpace& space, const std::vector<std::vector<std::vector<int>>>& needs, const ConversionBytes& bytes) {
+  KnownTensor::Shared brought_to(int layout, const TensorSpace& space, const std::vector<std::vector<std::vector<int>>>& needs, const ConversionCosts& costs) {
     KnownTensor::Shared out;
     Table from_home;
-    for (const TensorSpace::Value& v : space.values) from_home.insert(from_home.end(), {0, bytes(v.home, layout)});
+    for (const TensorSpace::Value& v : space.values) from_home.insert(from_home.end(), {0, costs(v.home, layout)});
     out.from_home = shared(std::move(from_home));
     for (size_t r = 0; r < needs.size(); ++r) {
       Table table(2 * needs[r].size(), 0);
@@ -430,11 +504,41 @@ class Builder {
     return out;
   }
 
+  using NeverShared = std::function<bool(int home, int layout)>;
+
+  // Whether it is never better that two readers share a layout than that it is the home: in bytes always where it can be one, since no
+  // detour is shorter; in time where bringing the tensor there straight takes no longer than by way of this home.
+  NeverShared never_shared(const std::vector<Layout>& layouts, const std::vector<int>& homes, const std::vector<int>& shared, const std::vector<int>& made,
+                           const std::vector<int64_t>& arrivals, const ConversionCosts& costs, const TensorKind& kind) {
+    if (kind.read.size() > 2 || kind.remade || kind.pinned) return [](int, int) { return false; };
+    if (!costs_.in_time()) return [&homes](int, int layout) { return std::binary_search(homes.begin(), homes.end(), layout); };
+    const ConversionCosts from_made(costs_, layouts, made, homes, kind.element);
+    std::set<std::pair<int, int>> never;
+    std::vector<bool> named;
+    for (const Layout& l : layouts) named.push_back(is_named(l));
+    for (int h : homes)
+      for (int s : shared) {
+        if (s == h) continue;
+        bool needed = costs(h, s) > 0;
+        if (needed && std::binary_search(homes.begin(), homes.end(), s) && named[s]) {
+          auto longer = [&](int64_t straight, int64_t to_home) { return arrivals[s] + straight > arrivals[h] + to_home + costs(h, s); };
+          needed = made.empty() && longer(0, 0);
+          for (int m : made)
+            if (m == h || named[h]) needed = needed || longer(m == s ? 0 : from_made(m, s), m == h ? 0 : from_made(m, h));
+        }
+        if (!needed) never.insert({h, s});
+      }
+    return [never = std::move(never)](int home, int layout) { return never.contains({home, layout}); };
+  }
+
+  // Whoever makes a tensor, it can be kept there: in a layout with a name, and none that splits an axis into more parts than it has values.
+  static bool is_named(const Layout& layout) {
+    return !layout.is_partial() && std::none_of(layout.boxes.begin(), layout.boxes.end(), [](const Box& b) { return is_empty(b); }) && name_of(layout).has_value();
+  }
+
   // Homes, each with every set of layouts that readers may share; false, and the homes alone, where these are more than the limit allows.
-  // Two readers need no set for a layout that may as well be the home.
-  bool list_values(TensorSpace& space, const std::vector<int>& homes, std::vector<int> shared, const TensorKind& kind) const {
+  bool list_values(TensorSpace& space, const std::vector<int>& homes, const std::vector<int>& shared, const TensorKind& kind, const NeverShared& never) const {
     const size_t most = kind.read.size() / 2;
-    if (kind.read.size() <= 2 && !kind.remade && !kind.pinned) std::erase_if(shared, [&](int s) { return std::binary_search(homes.begin(), homes.end(), s); });
     for (int h : homes) space.values.push_back({h, {}});
     size_t before = 0;
     for (size_t size = 1; size <= std::min(most, shared.size()); ++size) {
@@ -442,7 +546,7 @@ class Builder {
       for (size_t v = before; v < space.values.size(); ++v)
         for (int s : shared) {
           const TensorSpace::Value& smaller = space.values[v];
-          if (s == smaller.home || (!smaller.also.empty() && s <= smaller.also.back())) continue;
+          if (s == smaller.home || (!smaller.also.empty() && s <= smaller.also.back()) || never(smaller.home, s)) continue;
           larger.push_back(smaller);
           larger.back().also.push_back(s);
         }
@@ -459,14 +563,14 @@ class Builder {
   // From what each value of the op that makes it leaves to each home. A home without a name is only where the producer leaves it.
   std::shared_ptr<const Table> arrival_table(const TensorSpace& space, int64_t element, const std::vector<int>& made) {
     std::vector<bool> named;
-    for (const Layout& l : space.layouts) named.push_back(!l.is_partial() && name_of(l).has_value());
+    for (const Layout& l : space.layouts) named.push_back(is_named(l));
     std::vector<int> homes;
     for (const TensorSpace::Value& v : space.values)
       if (named[v.home]) homes.push_back(v.home);
-    const ConversionBytes bytes(converter_, space.layouts, made, homes, element);
+    const ConversionCosts costs(costs_, space.layouts, made, homes, element);
     Table table;
     for (const TensorSpace::Value& v : space.values)
-      for (int m : made) table.push_back(m == v.home ? 0 : named[v.home] ? bytes(m, v.home) : kForbidden);
+      for (int m : made) table.push_back(m == v.home ? 0 : named[v.home] ? costs(m, v.home) : kForbidden);
     return shared(std::move(table));
   }
 
@@ -519,6 +623,11 @@ class Builder {
       } else {
         use.variable = joint_.op_variable[producer.index()];
         for (const OpLayouts& l : joint_.ops[producer.index()]->layouts) use.amounts.push_back(bytes_at_last(l.results[result_position(id)], id));
+        if (const StraightSpace* straight = joint_.straight[t].get()) {  // or less, in a home on the way
+          const size_t columns = straight->homes.size() / use.amounts.size();
+          for (size_t at = 0; at < straight->homes.size(); ++at)
+            if (const int home = straight->homes[at]; home >= 0) use.amounts[at / columns] = std::min(use.amounts[at / columns], bytes_at_last(straight->layouts[home], id));
+        }
       }
       joint_.network.uses.push_back(std::move(use));
     }
@@ -529,14 +638,15 @@ class Builder {
   const Graph& graph_;
   const JointSpace& space_;
   const JointLimits limits_;
-  Converter converter_;
+  const CostModel cost_;
+  Costs costs_;
   JointProblem joint_;
   int64_t entries_ = 0;  // of all edges' tables so far
   std::unordered_map<size_t, std::vector<std::shared_ptr<const Table>>> tables_;  // by hash
   std::vector<TensorId> replacements_;           // by tensor: what replaces it, or none
   std::vector<std::vector<ReadingOp>> readers_;  // by tensor
-  std::map<std::tuple<const tdl::Bound*, DType, Choices>, std::shared_ptr<const OpSpace>> op_spaces_;
-  std::map<std::tuple<const OpSpace*, int, const OpSpace*, std::vector<int>, int64_t>, std::shared_ptr<const Table>> straight_tables_;
+  std::map<std::tuple<const tdl::Bound*, std::vector<DType>, Choices>, std::shared_ptr<const OpSpace>> op_spaces_;
+  std::map<std::tuple<const OpSpace*, int, const OpSpace*, std::vector<int>, int64_t, bool>, KnownStraight> straight_;
   std::map<TensorKind, KnownTensor> known_;
 };
 
@@ -639,7 +749,18 @@ Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assign
   Plan plan;
   plan.search = "exact";
   for (size_t i = 0; i < graph.ops.size(); ++i) plan.ops.push_back({joint.mesh, joint.ops[i]->strategies[values[joint.op_variable[i]]]});
+  auto keep = [&](size_t t, const Layout& home) {
+    const auto name = name_of(home);
+    ensure(name.has_value(), "tensor '{}' is to be kept in a layout without a name", graph.tensors[t].name);
+    plan.kept[TensorId(t)] = placement_of(home, *name);
+  };
+  const auto read_by = readers(graph);
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
+    if (const StraightSpace* straight = joint.straight[t].get()) {
+      const size_t reader = read_by[t][0].op.index(), columns = joint.ops[reader]->strategies.size();
+      const auto made = static_cast<size_t>(values[joint.op_variable[graph.tensors[t].producer.index()]]), read = static_cast<size_t>(values[joint.op_variable[reader]]);
+      if (const int home = straight->homes[made * columns + read]; home >= 0) keep(t, straight->layouts[home]);
+    }
     if (!joint.tensors[t]) continue;
     const TensorSpace& space = *joint.tensors[t];
     const Layout& home = space.layouts[space.values[values[joint.tensor_variable[t]]].home];
@@ -648,9 +769,7 @@ Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assign
       const size_t r = static_cast<size_t>(std::find(results.begin(), results.end(), TensorId(t)) - results.begin());
       if (same_placement(home, joint.ops[producer.index()]->layouts[values[joint.op_variable[producer.index()]]].results[r])) continue;
     }
-    const auto name = name_of(home);
-    ensure(name.has_value(), "tensor '{}' is to be kept in a layout without a name", graph.tensors[t].name);
-    plan.kept[TensorId(t)] = placement_of(home, *name);
+    keep(t, home);
   }
   return plan;
 }

@@ -1,6 +1,7 @@
 // The joint sharding problem of a graph on one mesh: every op's strategies over all mesh axes at once, and where every tensor is
-// kept, as one cost network. Its cost is what the checker counts, byte for byte; its uses are a part of what a device holds, so
-// that what they do not allow, no plan does.
+// kept, as one cost network. Its cost is what the checker counts, byte for byte; or, where the problem's objective is time, the ns of
+// all parts one after another (serial_ns, partita/cost/alone.h). Its uses are a part of what a device holds, so that what they do not
+// allow, no plan does.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -16,12 +17,12 @@
 namespace partita {
 
 // What an op may do, one entry a value of its variable; ops of one formula share it. Every strategy that divides the op's work on
-// every mesh axis: bytes are what is counted, and replicated work moves none. On an axis where nothing divides it, it is
-// replicated; element-wise ops may also pass partial values on.
+// every mesh axis; element-wise ops may also pass partial values on. In bytes, replicated work costs nothing: there it is offered on an
+// axis only where nothing divides it. In time it costs what it takes, and is always offered.
 struct OpSpace {
   std::vector<std::vector<tdl::AxisStrategy>> strategies;  // per value, one a mesh axis
   std::vector<OpLayouts> layouts;                          // per value
-  std::vector<int64_t> inner_bytes;                        // per value
+  std::vector<int64_t> costs;                              // per value: its inner conversions; in time its kernels too
 };
 
 // Where a tensor may be, one entry a value of its variable. A conversion to one layout is made once for all its readers, so a value
@@ -36,12 +37,20 @@ struct TensorSpace {
   std::vector<Value> values;
 };
 
+// A tensor without a variable, from each value of the op that makes it to each of the one that reads it. In bytes no way is cheaper than
+// the straight one; in time the tensor may be kept in a layout on the way.
+struct StraightSpace {
+  std::vector<Layout> layouts;
+  std::vector<int> homes;  // row-major; in layouts, -1: kept as it was made
+};
+
 struct JointProblem {
   Mesh mesh;
   std::vector<std::shared_ptr<const OpSpace>> ops;          // by OpId
-  std::vector<std::shared_ptr<const TensorSpace>> tensors;  // by TensorId; null: at home as its producer leaves it, or as what it replaces
+  std::vector<std::shared_ptr<const TensorSpace>> tensors;  // by TensorId; null: without a variable, or at home as what it replaces
+  std::vector<std::shared_ptr<const StraightSpace>> straight;  // by TensorId; null: at home as its producer leaves it
   std::vector<int> op_variable, tensor_variable;            // tensor_variable: -1 where tensors is null
-  solver::Network network;                                  // costs in bytes
+  solver::Network network;                                  // costs in bytes, or ns
 };
 
 // What the network chooses from.

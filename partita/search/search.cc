@@ -68,11 +68,11 @@ const std::vector<SearchEntry>& searches() {
   static const std::vector<SearchEntry> kSearches = [] {
     std::vector<SearchEntry> list;
     list.push_back({"data-parallel", "rule", "every op that sees samples is split along them, parameters are whole everywhere", {}, make<RuleSearcher<data_parallel_plan>>, kAlways});
-    list.push_back({"layer-placement", "Tofu section 7.1", "whole layers on devices, time steps as a pipeline; nothing is split, so one layer must fit on a device", {{"assign", {"round-robin", "contiguous"}}}, make_layer_placement});
+    list.push_back({"layer-placement", "Tofu section 7.1", "whole layers on devices, time steps as a pipeline; nothing is split, so one layer must fit on a device", {{"assign", {"round-robin", "contiguous"}}}, make_layer_placement, 0, false, false, false, true});
     list.push_back({"megatron", "Megatron-LM", "tensor parallelism of transformers in groups of devices, data parallelism over the groups; recurrent cells are not split", {{"tensor", {"node", "N"}}}, make<OptionRuleSearcher<megatron>>, kAlways});
     list.push_back({"model-parallel", "SoyBean section 4.1", "every parameter is split along its contracted dimension", {}, make<RuleSearcher<model_parallel_plan>>, kAlways});
     list.push_back({"owt", "Krizhevsky 2014", "one weird trick: convolutions are split along samples, fully connected layers along their units", {}, make<RuleSearcher<owt_plan>>, kAlways});
-    list.push_back({"single", "rule", "everything on the first device", {}, make<RuleSearcher<single_plan>>});
+    list.push_back({"single", "rule", "everything on the first device", {}, make<RuleSearcher<single_plan>>, 0, false, false, false, true});
     list.push_back({"small-batch", "Tofu section 7.1", "every device has the model to itself, at the largest batch that fits there; nothing is exchanged, so this bounds from above what such training could reach", {}, make_small_batch, 0, false, false, true});
     list.push_back({"soybean", "SoyBean", "one-cut tiling program and k-cuts recursion, slowest link first", {{"tilings", {"paper", "all"}}}, make_soybean, kFew});
     list.push_back({"swap", "Tofu section 7.1", "every device has the model to itself, what does not fit is in host memory: the least recently used goes, what comes next is prefetched, all devices share the host's links; nothing is exchanged", {}, make_swap, 0, false, false, true});

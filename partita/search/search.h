@@ -16,17 +16,17 @@ namespace partita {
 
 struct BoundProof;
 
-// Of a search that can say what it has so far.
+// Of a search that can say what it has so far: bytes, or ns of a plan's parts one after another where the objective is time.
 struct SearchProgress {
-  std::optional<int64_t> comm_bytes;   // of the best plan so far
-  std::optional<int64_t> bound_bytes;  // proved so far, for every plan of the search's space
+  std::optional<int64_t> cost;   // of the best plan so far
+  std::optional<int64_t> bound;  // proved so far, for every plan of the search's space
   double seconds = 0;                  // since the search began
 };
 
 struct Problem {
   const Graph& graph;
   const Cluster& cluster;
-  std::string objective = "comm";  // bytes
+  std::string objective = "comm";  // or "time"
   Pins pins;
   std::map<std::string, std::string> options;  // of --search 'NAME?key=value,..'
   // A plan to begin with, which the checker accepts: where it fits and keeps the pins, no dearer one is returned. Only for searches that
@@ -35,6 +35,8 @@ struct Problem {
   bool prove = false;  // give the lower bound's proof with it
   std::function<void(const SearchProgress&)> progress = nullptr;  // called now and then, from the search's own thread
   std::function<Graph(int64_t samples)> with_batch = nullptr;  // the same training step of so many samples; empty: it cannot be had
+
+  bool in_time() const { return objective == "time"; }
 };
 
 // A search stops at whichever comes first, with the best plan so far; without any it runs to its end. Where there is none yet it throws:
@@ -60,6 +62,7 @@ struct SearchResult {
   std::optional<Estimate> estimate;  // in place of a plan
   std::string reason;                         // why there is no plan
   std::optional<int64_t> lower_bound_comm_bytes;  // proved for every plan of the search's space
+  std::optional<int64_t> lower_bound_serial_ns;   // the same where the objective is time: of serial_ns (partita/cost/alone.h), not of the step
   std::shared_ptr<const BoundProof> proof;    // of a bound, where Problem::prove asks for it and there is one (partita/search/bound_proof.h)
   std::map<std::string, double> counters;     // what it looked at, by name
   std::vector<std::string> notes;             // lines for the reader, "cut 1 over 2: delta 7.2 MB"
@@ -79,6 +82,7 @@ struct SearchEntry {
   bool warm = false;    // begins with Problem::from
   bool proves = false;  // its lower bound has a proof
   bool estimates = false;  // it has an Estimate where others have a plan: what it stands for cannot be written or run
+  bool idles = false;  // its plans leave devices idle, which costs no bytes: begins `auto` where the objective is time
 };
 // Every search that there is, by name.
 const std::vector<SearchEntry>& searches();

@@ -344,7 +344,7 @@ void expect_keys(const Json& json, const std::set<std::string>& needed, const st
 
 const std::set<std::string> kPlanKeys = {"model", "cluster", "devices", "search", "objective", "comm_bytes", "step_time_us", "peak_memory_bytes", "search_seconds", "batch", "samples_per_second"};
 // Where a search has a cost of its own, or counts.
-const std::set<std::string> kMorePlanKeys = {"schema_version", "plan", "compute_time_us", "lower_bound_us", "lower_bound_comm_bytes", "gap", "proposals", "paper_cost", "counters", "host_bytes"};
+const std::set<std::string> kMorePlanKeys = {"schema_version", "plan", "compute_time_us", "lower_bound_us", "lower_bound_comm_bytes", "gap", "proposals", "paper_cost", "counters", "host_bytes", "serial_time_us", "lower_bound_serial_time_us"};
 
 TEST(Cli, PlanningCommandsKeepTheirKeys) {
   const Json show = json_of({"show", "zoo:lenet"});
@@ -788,6 +788,32 @@ TEST(CliPlan, TheBoundsProofIsJudgedBesideAnyPlanOfTheModel) {
   EXPECT_EQ(json_of({"check", other, "--bound", bound})["lower_bound_comm_bytes"], pinned["lower_bound_comm_bytes"]);
   expect_error({"check", exact, "--bound", bound}, 3, {bound, "(in all 1), such as 'fc2.weight'"});
   expect_error({"plan", "zoo:mlp", "--search", "soybean", "--write-bound", bound}, 2, {"'soybean' cannot prove a lower bound", "exact"});
+}
+
+TEST(CliPlan, TheObjectiveTime) {
+  const Words model = {"zoo:mlp?layers=3", "--cluster", "p2.8xlarge", "--objective", "time"};
+  auto with = [&](Words words, const Words& more) {
+    words.insert(words.end(), model.begin(), model.end());
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const std::string exact = scratch("exact.json"), bound = scratch("bound.json.gz");
+  const Json json = json_of(with({"plan"}, {"--search", "exact", "--write-bound", bound, "-o", exact}));
+  expect_keys(json, kPlanKeys, kMorePlanKeys);
+  EXPECT_EQ(json["objective"], "time");
+  EXPECT_FALSE(json.contains("lower_bound_comm_bytes"));
+  EXPECT_EQ(json["serial_time_us"], json["lower_bound_serial_time_us"]);
+  const Json judged = json_of({"check", exact, "--bound", bound});
+  EXPECT_EQ(judged["lower_bound_serial_time_us"], json["lower_bound_serial_time_us"]);
+  EXPECT_EQ(judged["serial_time_us"], json["serial_time_us"]);
+  EXPECT_EQ(judged["gap"], 0.0);
+
+  const Json rows = json_of(with({"compare"}, {"--search", "auto,exact,tofu,single"}))["rows"];
+  ASSERT_EQ(rows.size(), 4u);
+  for (const Json& row : rows) EXPECT_LE(rows[0]["step_time_us"], row["step_time_us"]) << row["search"];
+  const Outcome o = partita(with({"plan"}, {"--search", "auto"}));
+  EXPECT_NE(o.out.find("if nothing overlapped"), std::string::npos) << o.out;
+  expect_error({"plan", "zoo:mlp", "--devices", "2", "--objective", "speed"}, 2, {"speed"});
 }
 
 TEST(CliPlan, InterruptedWithoutAPlan) {

@@ -15,6 +15,7 @@
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/search/search.h"
+#include "plain_serial.h"
 
 namespace partita {
 namespace {
@@ -24,20 +25,20 @@ Graph training(const std::string& model) {
   return add_backward(built.graph, built.loss, {"sgd", 0.01, 0.9, 0.0});
 }
 
-SearchResult searched(const std::string& name, const Graph& graph, const Cluster& cluster, const Budget& budget = {}) {
+SearchResult searched(const std::string& name, const Graph& graph, const Cluster& cluster, const Budget& budget = {}, const std::string& objective = "comm") {
   const SearchChoice choice = parse_search(name);
-  const Problem problem{graph, cluster, "comm", {}, choice.options};
+  const Problem problem{graph, cluster, objective, {}, choice.options};
   Rng rng(1);
   return choice.entry->make()->search(problem, budget, rng);
 }
 
 // A few products of one or two inputs, element-wise functions and sums of what there is so far, on extents that do not all divide.
-Graph random_graph(Rng& rng) {
+Graph random_graph(Rng& rng, int ops = 3) {
   GraphBuilder b("random", standard_ops());
   const int64_t batch = rng.between(2, 5);
   auto extent = [&] { return rng.between(2, 6); };
   std::vector<TensorId> values = {b.input("x", {batch, extent()})};
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < ops; ++i) {
     const TensorId x = values[rng.below(values.size())];
     switch (rng.below(3)) {
       case 0: values.push_back(b.op("matmul", {x, b.parameter(fmt::format("w{}", i), {b.shape(x)[1], extent()})})); break;
@@ -48,8 +49,8 @@ Graph random_graph(Rng& rng) {
   return b.finish({values.back()});
 }
 
-// Every strategy that divides an op's work, and element-wise ones that pass partial values on; `replicate` where no other is left.
-std::vector<tdl::AxisStrategy> strategies_of(const Op& op, int p) {
+// Every strategy that divides an op's work, and element-wise ones that pass partial values on; `replicate` where no other is left, or always.
+std::vector<tdl::AxisStrategy> strategies_of(const Op& op, int p, bool also_replicated) {
   std::vector<tdl::AxisStrategy> dividing, passing, whole;
   for (const tdl::AxisStrategy& s : tdl::strategies(*op.bound, p)) {
     bool fits = tdl::derive(*op.bound, {p}, {s}).has_value();
@@ -59,19 +60,20 @@ std::vector<tdl::AxisStrategy> strategies_of(const Op& op, int p) {
     else if (s.partial.empty()) whole.push_back(s);
     else if (tdl::is_elementwise(*op.bound)) passing.push_back(s);
   }
-  if (dividing.empty()) dividing = whole;
+  if (dividing.empty() || also_replicated) dividing.insert(dividing.end(), whole.begin(), whole.end());
   dividing.insert(dividing.end(), passing.begin(), passing.end());
   return dividing;
 }
 
-// The fewest bytes of all plans: every strategy of every op, every tensor that is read kept in every way, judged by the checker.
-int64_t fewest_bytes(const Graph& graph, const Cluster& cluster) {
+// The least cost of all plans: every strategy of every op, every tensor that is read kept in every way.
+template <typename CostOf>
+auto least_cost(const Graph& graph, const Cluster& cluster, bool also_replicated, const CostOf& cost_of) {
   const int p = cluster.compute_count;
   Mesh mesh{{p}, slowest_link_first(cluster)};
   std::vector<std::vector<OpChoice>> ops;
   for (const Op& op : graph.ops) {
     ops.emplace_back();
-    for (const tdl::AxisStrategy& s : strategies_of(op, p)) ops.back().push_back({mesh, {s}});
+    for (const tdl::AxisStrategy& s : strategies_of(op, p, also_replicated)) ops.back().push_back({mesh, {s}});
   }
   std::vector<std::pair<TensorId, std::vector<std::optional<Placement>>>> kept;
   const auto read_by = readers(graph);
@@ -86,13 +88,13 @@ int64_t fewest_bytes(const Graph& graph, const Cluster& cluster) {
     kept.emplace_back(TensorId(t), std::move(ways));
   }
   std::vector<size_t> at(ops.size() + kept.size(), 0);
-  int64_t best = std::numeric_limits<int64_t>::max();
+  auto best = std::numeric_limits<decltype(cost_of(Plan()))>::max();
   for (;;) {
     Plan plan;
     for (size_t i = 0; i < ops.size(); ++i) plan.ops.push_back(ops[i][at[i]]);
     for (size_t k = 0; k < kept.size(); ++k)
       if (const auto& placement = kept[k].second[at[ops.size() + k]]) plan.kept[kept[k].first] = *placement;
-    best = std::min(best, check(graph, plan, cluster).comm_bytes);
+    best = std::min(best, cost_of(plan));
     size_t a = at.size();
     while (a > 0 && ++at[a - 1] == (a <= ops.size() ? ops[a - 1].size() : kept[a - 1 - ops.size()].second.size())) at[--a] = 0;
     if (a == 0) return best;
@@ -110,9 +112,32 @@ TEST(Exact, EqualsBruteForceOverPlans) {
     const SearchResult found = searched("exact", graph, cluster);
     ASSERT_TRUE(found.plan);
     const int64_t bytes = check(graph, *found.plan, cluster).comm_bytes;
-    EXPECT_EQ(bytes, fewest_bytes(graph, cluster));
+    EXPECT_EQ(bytes, least_cost(graph, cluster, false, [&](const Plan& plan) { return check(graph, plan, cluster).comm_bytes; }));
     ASSERT_TRUE(found.lower_bound_comm_bytes);
     EXPECT_EQ(*found.lower_bound_comm_bytes, bytes);
+  }
+}
+
+// In time: what each part takes alone, summed up by another way.
+TEST(Exact, InTimeEqualsBruteForceOverPlans) {
+  constexpr uint64_t kSeed = 6;
+  std::printf("seed %d\n", static_cast<int>(kSeed));
+  Rng rng(kSeed);
+  for (int i = 0; i < 10; ++i) {
+    const Graph graph = random_graph(rng, i < 8 ? 2 : 3);
+    Cluster cluster = load_cluster("p2.8xlarge", 2 + i % 2);
+    if (i % 4 > 1)  // so that bytes count beside latencies
+      for (Link& l : cluster.links) l.bandwidth_bytes_per_s = 1e6;
+    SCOPED_TRACE(print(graph));
+    const SearchResult found = searched("exact", graph, cluster, {}, "time");
+    ASSERT_TRUE(found.plan);
+    PlainSerial serial(graph, cluster);
+    const double least = least_cost(graph, cluster, true, [&](const Plan& plan) { return serial.ns(plan); }), slack = 10;  // parts are whole ns
+    EXPECT_NEAR(serial.ns(*found.plan), least, slack);
+    EXPECT_NEAR(static_cast<double>(serial_ns(graph, *found.plan, cluster)), least, slack);
+    EXPECT_FALSE(found.lower_bound_comm_bytes);
+    ASSERT_TRUE(found.lower_bound_serial_ns);
+    EXPECT_NEAR(static_cast<double>(*found.lower_bound_serial_ns), least, slack);
   }
 }
 
@@ -199,15 +224,15 @@ TEST(Exact, StoppedItKeepsTheBestSoFar) {
   const SearchChoice choice = parse_search("exact");
   const Problem problem{graph, cluster, "comm", {}, choice.options, nullptr, false, [&](const SearchProgress& p) {
                           last = p;
-                          stop = p.comm_bytes.has_value();
+                          stop = p.cost.has_value();
                         }};
   Rng rng(1);
   const SearchResult best = choice.entry->make()->search(problem, {.stop = &stop}, rng);
-  ASSERT_TRUE(best.plan && last && last->comm_bytes && last->bound_bytes && best.lower_bound_comm_bytes);
+  ASSERT_TRUE(best.plan && last && last->cost && last->bound && best.lower_bound_comm_bytes);
   const int64_t bytes = check(graph, *best.plan, cluster).comm_bytes;
   std::printf("stopped at %lld, bound %lld\n", static_cast<long long>(bytes), static_cast<long long>(*best.lower_bound_comm_bytes));
-  EXPECT_LE(bytes, *last->comm_bytes);
-  EXPECT_GE(*best.lower_bound_comm_bytes, *last->bound_bytes);
+  EXPECT_LE(bytes, *last->cost);
+  EXPECT_GE(*best.lower_bound_comm_bytes, *last->bound);
   EXPECT_LT(*best.lower_bound_comm_bytes, bytes) << "it had ended by itself";
 }
 
