@@ -5,7 +5,8 @@
 #include <limits>
 
 #include "partita/base/error.h"
-#include "partita/plan/check.h"
+#include "partita/cost/alone.h"
+#include "partita/search/judge.h"
 #include "partita/search/refine.h"
 
 namespace partita {
@@ -22,7 +23,7 @@ constexpr double kBeginShare = 0.25, kJointShare = 0.5;  // of the time that is 
 struct Candidate {
   std::string from;
   Plan plan;
-  int64_t comm_bytes = 0;
+  int64_t cost = 0;
 };
 
 class Run {
@@ -36,7 +37,7 @@ class Run {
     const SearchResult joint = solve_jointly();
     if (candidates_.empty() && budget_.stopped()) throw Error(ExitCode::kInterrupted, "auto: interrupted before any plan was found");
     if (candidates_.empty()) throw *refusal_;
-    std::stable_sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) { return a.comm_bytes < b.comm_bytes; });
+    std::stable_sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
     int64_t least_missing = std::numeric_limits<int64_t>::max();
     for (size_t i = 0; i < candidates_.size(); ++i) {
       const int64_t missing = missing_bytes(problem_, candidates_[i].plan);
@@ -58,7 +59,8 @@ class Run {
       candidates_.back().plan.paper_cost.reset();  // another search's
     }
     for (const SearchEntry& entry : searches()) {
-      if (static_cast<int64_t>(problem_.graph.ops.size()) > entry.begins_auto || budget_.stopped()) continue;
+      const bool begins = static_cast<int64_t>(problem_.graph.ops.size()) <= entry.begins_auto || (entry.idles && problem_.in_time());
+      if (!begins || budget_.stopped()) continue;
       Budget part = left(kBeginShare);
       part.steps.reset();  // theirs are others than the joint problem's
       consider(entry, default_options(entry), part);
@@ -68,6 +70,8 @@ class Run {
   SearchResult solve_jointly() {
     if (budget_.stopped()) return {};
     const SearchChoice exact = parse_search("exact");
+    // In time, where nothing overlaps in the network, the plan of fewest bytes may be faster.
+    if (problem_.in_time()) consider(*exact.entry, exact.options, left(kBeginShare), "comm");
     SearchResult solved = consider(*exact.entry, exact.options, left(kJointShare));
     result_.notes.insert(result_.notes.end(), solved.notes.begin(), solved.notes.end());
     result_.counters = solved.counters;
@@ -75,9 +79,15 @@ class Run {
     return solved;
   }
 
-  SearchResult consider(const SearchEntry& entry, const std::map<std::string, std::string>& options, const Budget& part) {
+  SearchResult consider(const SearchEntry& entry, const std::map<std::string, std::string>& options, const Budget& part, const std::string& objective = "") {
     Problem its = problem_;
     its.options = options;
+    if (!objective.empty()) {  // another than the problem's
+      its.objective = objective;
+      its.prove = false;
+      its.progress = nullptr;
+    }
+    const std::string name = objective.empty() ? entry.name : fmt::format("{} of {}", entry.name, objective);
     Rng same = rng_;  // as if it were asked alone
     SearchResult found;
     try {
@@ -87,20 +97,20 @@ class Run {
       if (e.code() == ExitCode::kBug) throw;
       refusal_ = e;
     }
-    if (found.plan) add(entry.name, *found.plan);
-    else result_.notes.push_back(fmt::format("{}: no plan: {}", entry.name, refusal_->what()));
+    if (found.plan) add(name, *found.plan);
+    else result_.notes.push_back(fmt::format("{}: no plan: {}", name, refusal_->what()));
     return found;
   }
 
   void add(const std::string& from, const Plan& plan) {
-    candidates_.push_back({from, plan, check(problem_.graph, plan, problem_.cluster).comm_bytes});
-    result_.notes.push_back(fmt::format("{}: {} bytes", from, candidates_.back().comm_bytes));
+    candidates_.push_back({from, plan, cost_of(problem_, plan)});
+    result_.notes.push_back(fmt::format("{}: {}", from, cost_text(problem_, candidates_.back().cost)));
   }
 
   // Refines the best, a candidate that fits.
   void finish(size_t best, const SearchResult& joint) {
     const Plan& plan = candidates_[best].plan;
-    Refinement refinement{std::nullopt, candidates_[best].comm_bytes, 0};
+    Refinement refinement{std::nullopt, candidates_[best].cost, 0};
     if (const auto fine = refined(plan, problem_.cluster); fine && fine->mesh.extents.size() <= kRefinedAxes) {
       std::vector<Plan> others;
       for (size_t i = 0; i < candidates_.size(); ++i)
@@ -114,10 +124,12 @@ class Run {
       solving.certify = false;
       refinement = refine(problem_, plan, others, solving);
     }
-    result_.notes.push_back(fmt::format("{} refined in {} neighbourhoods: {} bytes", candidates_[best].from, refinement.neighbourhoods, refinement.comm_bytes));
+    result_.notes.push_back(fmt::format("{} refined in {} neighbourhoods: {}", candidates_[best].from, refinement.neighbourhoods, cost_text(problem_, refinement.cost)));
     result_.plan = refinement.plan ? std::move(*refinement.plan) : plan;
-    if (!joint.lower_bound_comm_bytes) return;
-    if (*joint.lower_bound_comm_bytes <= refinement.comm_bytes) result_.lower_bound_comm_bytes = joint.lower_bound_comm_bytes;
+    const auto& bound = problem_.in_time() ? joint.lower_bound_serial_ns : joint.lower_bound_comm_bytes;
+    if (!bound) return;
+    const int64_t bounded = problem_.in_time() ? serial_ns(problem_.graph, *result_.plan, problem_.cluster) : refinement.cost;
+    if (*bound <= bounded) (problem_.in_time() ? result_.lower_bound_serial_ns : result_.lower_bound_comm_bytes) = bound;
     else result_.notes.push_back("no lower bound: the plan lies outside of the space that exact's holds for");
   }
 

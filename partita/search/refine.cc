@@ -5,8 +5,8 @@
 
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
-#include "partita/plan/check.h"
 #include "partita/plan/rules.h"
+#include "partita/search/judge.h"
 #include "partita/search/one_cut.h"
 
 namespace partita {
@@ -64,12 +64,12 @@ JointSpace neighbourhood(const Problem& problem, const Refined& now, size_t axis
     if (!problem.pins.ops.contains(OpId(i))) {
       std::vector<tdl::AxisStrategy> changed = now.strategies[i];
       for (const tdl::AxisStrategy& s : allowed_strategies(op, now.mesh.extents[axis])) {
-        if (s.names.empty() && (s.partial.empty() || !tdl::is_elementwise(*op.bound))) continue;  // replicated only where it is already
+        if (s.names.empty() && (s.partial.empty() ? !problem.in_time() : !tdl::is_elementwise(*op.bound))) continue;  // in bytes replicated only where it is already
         changed[axis] = s;
         offer(changed);
       }
       for (const Refined& other : others)
-        if (divides_as_much(other.strategies[i], now.strategies[i])) offer(other.strategies[i]);
+        if (problem.in_time() || divides_as_much(other.strategies[i], now.strategies[i])) offer(other.strategies[i]);
     }
     space.strategies.push_back(std::move(offered));
   }
@@ -135,7 +135,7 @@ std::optional<Refined> refined(const Plan& plan, const Cluster& cluster) {
 }
 
 Refinement refine(const Problem& problem, const Plan& plan, const std::vector<Plan>& others, const solver::Options& solving) {
-  Refinement out{std::nullopt, check(problem.graph, plan, problem.cluster).comm_bytes, 0};
+  Refinement out{std::nullopt, cost_of(problem, plan), 0};
   std::optional<Refined> now = refined(plan, problem.cluster);
   if (!now) return out;
   Problem on_mesh = problem;
@@ -158,9 +158,9 @@ Refinement refine(const Problem& problem, const Plan& plan, const std::vector<Pl
     options.start = with_best_tensors(*joint, std::vector<int>(problem.graph.ops.size(), 0));
     Fitting fitting = solve_fitting(on_mesh, *joint, options);
     if (!fitting.plan) continue;
-    const int64_t bytes = check(problem.graph, *fitting.plan, problem.cluster).comm_bytes;
-    if (bytes >= out.comm_bytes) continue;
-    out.comm_bytes = bytes;
+    const int64_t cost = cost_of(problem, *fitting.plan);
+    if (cost >= out.cost) continue;
+    out.cost = cost;
     out.plan = std::move(fitting.plan);
     now = refined(*out.plan, problem.cluster);
     without = 1;  // this axis is at its best

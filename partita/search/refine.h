@@ -38,13 +38,13 @@ struct Refined {
 std::optional<Refined> refined(const Plan& plan, const Cluster& cluster);
 
 struct Refinement {
-  std::optional<Plan> plan;  // none: nothing that fits and moves fewer bytes was found, or the plan cannot be refined
-  int64_t comm_bytes = 0;    // of the plan, as the checker counts
+  std::optional<Plan> plan;  // none: nothing cheaper that fits was found, or the plan cannot be refined
+  int64_t cost = 0;          // of the plan (cost_of)
   int neighbourhoods = 0;    // that were looked at
 };
-// From a plan to one that moves fewer bytes and fits: on each mesh axis in turn every op may do what divides its work there, or what the
+// From a plan to a cheaper one that fits: on each mesh axis in turn every op may do what divides its work there, or what the
 // plan and those of `others` on the same refined mesh have it do, all ops at once; until no axis brings anything. No op is replicated
-// along an axis where it was not: that moves fewer bytes, for more work. `solving` is of one neighbourhood, but its deadline and stop are
+// along an axis where it was not: that moves fewer bytes, for more work; in time that counts, and it may be. `solving` is of one neighbourhood, but its deadline and stop are
 // of all. Pins hold if they do in the plan.
 Refinement refine(const Problem& problem, const Plan& plan, const std::vector<Plan>& others, const solver::Options& solving);
 
