@@ -333,13 +333,26 @@ class ElementsIntoParts {
 
 // Elements that a fetch moves; without pieces where no part of the answer depends on them.
 int64_t fetch_elements(const Layout& from, const Layout& to, const Cluster& cluster) {
-  if (from.radices != to.radices) return Fetcher(from, to, cluster).moved;
   if (in_parts(to)) {
+    if (from.radices != to.radices) return Fetcher(from, to, cluster).moved;
     const bool few = from.mesh.positions() <= kMaskBits && to.mesh.positions() <= kMaskBits;
     return few ? ElementsIntoParts(from, to).count() : Fetcher(from, to, cluster).moved;
   }
   int64_t members = member_count(from), moved = 0;
   bool same_devices = from.mesh.devices == to.mesh.devices;
+  if (from.radices != to.radices) {
+    const std::vector<Shape> radices = step_radices(from, to);
+    const std::vector<std::vector<Box>> have = contents(from, radices), want = contents(to, radices);
+    for (int t = 0; t < to.mesh.positions(); ++t) {
+      const int s = same_devices ? t : from.mesh.position_of(to.mesh.devices[t]);
+      for (const Box& wanted : want[t]) {
+        moved += members * volume(wanted);
+        if (s >= 0)
+          for (const Box& own : have[s]) moved -= overlap(wanted, own);
+      }
+    }
+    return moved;
+  }
   for (int t = 0; t < to.mesh.positions(); ++t) {
     int s = same_devices ? t : from.mesh.position_of(to.mesh.devices[t]);
     moved += members * volume(to.boxes[t]) - (s >= 0 ? overlap(to.boxes[t], from.boxes[s]) : 0);
