@@ -17,7 +17,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kRefineRounds = 20;  // of the solver, for a neighbourhood
 constexpr double kGap = 1e-4;
-constexpr size_t kRefinedAxes = 3;  // of the mesh, at most: conversions on more take long to count
 constexpr double kBeginShare = 0.25, kJointShare = 0.5;  // of the time that is left
 
 struct Candidate {
@@ -59,11 +58,12 @@ class Run {
       candidates_.back().plan.paper_cost.reset();  // another search's
     }
     for (const SearchEntry& entry : searches()) {
-      const bool begins = static_cast<int64_t>(problem_.graph.ops.size()) <= entry.begins_auto || (entry.idles && problem_.in_time());
-      if (!begins || budget_.stopped()) continue;
-      Budget part = left(kBeginShare);
-      part.steps.reset();  // theirs are others than the joint problem's
-      consider(entry, default_options(entry), part);
+      if (!entry.begins_auto.quick || budget_.stopped() || !entry.begins_auto.quick(problem_)) continue;
+      for (const auto& options : options_for_auto(entry, problem_.cluster)) {
+        Budget part = left(kBeginShare);
+        part.steps.reset();  // theirs are others than the joint problem's
+        consider(entry, options, part);
+      }
     }
   }
 
@@ -87,7 +87,7 @@ class Run {
       its.prove = false;
       its.progress = nullptr;
     }
-    const std::string name = objective.empty() ? entry.name : fmt::format("{} of {}", entry.name, objective);
+    const std::string name = text_of({&entry, options}) + (objective.empty() ? "" : " of " + objective);
     Rng same = rng_;  // as if it were asked alone
     SearchResult found;
     try {
@@ -111,7 +111,7 @@ class Run {
   void finish(size_t best, const SearchResult& joint) {
     const Plan& plan = candidates_[best].plan;
     Refinement refinement{std::nullopt, candidates_[best].cost, 0};
-    if (const auto fine = refined(plan, problem_.cluster); fine && fine->mesh.extents.size() <= kRefinedAxes) {
+    if (refined(plan, problem_.cluster)) {
       std::vector<Plan> others;
       for (size_t i = 0; i < candidates_.size(); ++i)
         if (i != best) others.push_back(candidates_[i].plan);

@@ -233,6 +233,10 @@ std::vector<int> small_table_order(const CostNetwork& network) {
   return choose_cutset(network, std::numeric_limits<double>::infinity(), std::vector<int>(network.variables(), 0)).order;
 }
 
+bool fits_elimination(const CostNetwork& network, int64_t max_table) {
+  return choose_cutset(network, std::log2(static_cast<double>(max_table)), std::vector<int>(network.variables(), 0)).order.size() == static_cast<size_t>(network.variables());
+}
+
 Elimination brute_force(const CostNetwork& network, int max_solutions) {
   std::vector<int> scope(network.variables()), value(network.variables(), 0);
   for (int v = 0; v < network.variables(); ++v) scope[v] = v;

@@ -50,6 +50,8 @@ struct Conditioned {
 Conditioned eliminate_around(const CostNetwork& network, int64_t max_table = int64_t{1} << 16, int rounds = 100);
 // Greedy order by smallest next table, ties by index.
 std::vector<int> small_table_order(const CostNetwork& network);
+// Whether no table of that order has more entries.
+bool fits_elimination(const CostNetwork& network, int64_t max_table);
 // Tries every assignment; the slow obvious version, for tests.
 Elimination brute_force(const CostNetwork& network, int max_solutions = 1);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <limits>
 
 #include "partita/base/error.h"
 #include "partita/plan/rules.h"
@@ -55,7 +54,8 @@ bool is_count(const std::string& value) {
   return !value.empty() && value.size() < 7 && value[0] != '0' && std::all_of(value.begin(), value.end(), [](unsigned char c) { return std::isdigit(c); });
 }
 
-constexpr int64_t kAlways = std::numeric_limits<int64_t>::max(), kFew = 400;  // ops, for SearchEntry::begins_auto
+bool always(const Problem&) { return true; }
+bool in_time(const Problem& problem) { return problem.in_time(); }  // idle devices cost no bytes
 
 template <typename T>
 std::unique_ptr<Searcher> make() {
@@ -67,24 +67,24 @@ std::unique_ptr<Searcher> make() {
 const std::vector<SearchEntry>& searches() {
   static const std::vector<SearchEntry> kSearches = [] {
     std::vector<SearchEntry> list;
-    list.push_back({"data-parallel", "rule", "every op that sees samples is split along them, parameters are whole everywhere", {}, make<RuleSearcher<data_parallel_plan>>, kAlways});
-    list.push_back({"layer-placement", "Tofu section 7.1", "whole layers on devices, time steps as a pipeline; nothing is split, so one layer must fit on a device", {{"assign", {"round-robin", "contiguous"}}}, make_layer_placement, 0, false, false, false, true});
-    list.push_back({"megatron", "Megatron-LM", "tensor parallelism of transformers in groups of devices, data parallelism over the groups; recurrent cells are not split", {{"tensor", {"node", "N"}}}, make<OptionRuleSearcher<megatron>>, kAlways});
-    list.push_back({"model-parallel", "SoyBean section 4.1", "every parameter is split along its contracted dimension", {}, make<RuleSearcher<model_parallel_plan>>, kAlways});
-    list.push_back({"owt", "Krizhevsky 2014", "one weird trick: convolutions are split along samples, fully connected layers along their units", {}, make<RuleSearcher<owt_plan>>, kAlways});
-    list.push_back({"single", "rule", "everything on the first device", {}, make<RuleSearcher<single_plan>>, 0, false, false, false, true});
-    list.push_back({"small-batch", "Tofu section 7.1", "every device has the model to itself, at the largest batch that fits there; nothing is exchanged, so this bounds from above what such training could reach", {}, make_small_batch, 0, false, false, true});
-    list.push_back({"soybean", "SoyBean", "one-cut tiling program and k-cuts recursion, slowest link first", {{"tilings", {"paper", "all"}}}, make_soybean, kFew});
-    list.push_back({"swap", "Tofu section 7.1", "every device has the model to itself, what does not fit is in host memory: the least recently used goes, what comes next is prefetched, all devices share the host's links; nothing is exchanged", {}, make_swap, 0, false, false, true});
+    list.push_back({"data-parallel", "rule", "every op that sees samples is split along them, parameters are whole everywhere", {}, make<RuleSearcher<data_parallel_plan>>, {always, {}}});
+    list.push_back({"layer-placement", "Tofu section 7.1", "whole layers on devices, time steps as a pipeline; nothing is split, so one layer must fit on a device", {{"assign", {"round-robin", "contiguous"}}}, make_layer_placement, {in_time, {"assign"}}});
+    list.push_back({"megatron", "Megatron-LM", "tensor parallelism of transformers in groups of devices, data parallelism over the groups; recurrent cells are not split", {{"tensor", {"node", "N"}}}, make<OptionRuleSearcher<megatron>>, {always, {"tensor"}}});
+    list.push_back({"model-parallel", "SoyBean section 4.1", "every parameter is split along its contracted dimension", {}, make<RuleSearcher<model_parallel_plan>>, {always, {}}});
+    list.push_back({"owt", "Krizhevsky 2014", "one weird trick: convolutions are split along samples, fully connected layers along their units", {}, make<RuleSearcher<owt_plan>>, {always, {}}});
+    list.push_back({"single", "rule", "everything on the first device", {}, make<RuleSearcher<single_plan>>, {in_time, {}}});
+    list.push_back({"small-batch", "Tofu section 7.1", "every device has the model to itself, at the largest batch that fits there; nothing is exchanged, so this bounds from above what such training could reach", {}, make_small_batch, {}, false, false, true});
+    list.push_back({"soybean", "SoyBean", "one-cut tiling program and k-cuts recursion, slowest link first", {{"tilings", {"paper", "all"}}}, make_soybean, {soybean_is_quick, {"tilings"}}});
+    list.push_back({"swap", "Tofu section 7.1", "every device has the model to itself, what does not fit is in host memory: the least recently used goes, what comes next is prefetched, all devices share the host's links; nothing is exchanged", {}, make_swap, {}, false, false, true});
     list.push_back({"tofu", "Tofu", "dynamic program over the coarsened graph, recursion over the factors of the device count; no tensor stays whole that can be split",
-                    {{"coarsening", {"on", "off"}}, {"recursion", {"on", "off"}}}, make_tofu, kAlways});
-    list.push_back({"allrow-greedy", "Tofu section 7.3", "every tensor is split along its first dimension, then every op as is best for it", {}, make_allrow_greedy, kAlways});
-    list.push_back({"spartan", "Tofu section 7.3", "largest tensor first, along its best dimension, then the ops around it", {}, make_spartan, kAlways});
-    list.push_back({"equal-chop", "Tofu section 7.3", "Tofu's program in one step: every tensor is split along one dimension only", {}, make_equal_chop, kAlways});
-    list.push_back({"icml18", "Jia et al. 2018", "dynamic program over layers in one step, along several dimensions, without output reduction, as Tofu section 7.3 compares", {}, make_icml18, kAlways});
-    list.push_back({"zero", "ZeRO", "data parallelism; states (stage 1), gradients (2) and parameters (3) are kept split, those without an axis long enough whole", {{"stage", {"1", "2", "3"}}}, make<OptionRuleSearcher<zero>>, kAlways});
-    list.push_back({"exact", "ours", "all mesh axes at once, as one cost network: the fewest bytes within the memory, with a proved lower bound; over more than two axes slow", {{"axes", {"2", "N"}}}, make_exact, 0, true, true});
-    list.push_back({"auto", "ours", "the best of what is quick here and of the joint problem, refined on a mesh with an axis for every prime factor; with a proved lower bound where it has one", {}, make_auto, 0, true, true});
+                    {{"coarsening", {"on", "off"}}, {"recursion", {"on", "off"}}}, make_tofu, {always, {}}});
+    list.push_back({"allrow-greedy", "Tofu section 7.3", "every tensor is split along its first dimension, then every op as is best for it", {}, make_allrow_greedy, {always, {}}});
+    list.push_back({"spartan", "Tofu section 7.3", "largest tensor first, along its best dimension, then the ops around it", {}, make_spartan, {always, {}}});
+    list.push_back({"equal-chop", "Tofu section 7.3", "Tofu's program in one step: every tensor is split along one dimension only", {}, make_equal_chop, {always, {}}});
+    list.push_back({"icml18", "Jia et al. 2018", "dynamic program over layers in one step, along several dimensions, without output reduction, as Tofu section 7.3 compares", {}, make_icml18, {always, {}}});
+    list.push_back({"zero", "ZeRO", "data parallelism; states (stage 1), gradients (2) and parameters (3) are kept split, those without an axis long enough whole", {{"stage", {"1", "2", "3"}}}, make<OptionRuleSearcher<zero>>, {always, {"stage"}}});
+    list.push_back({"exact", "ours", "all mesh axes at once, as one cost network: the fewest bytes within the memory, with a proved lower bound; over more than two axes slow", {{"axes", {"2", "N"}}}, make_exact, {}, true, true});
+    list.push_back({"auto", "ours", "the best of what is quick here and of the joint problem, refined on a mesh with an axis for every prime factor; with a proved lower bound where it has one", {}, make_auto, {}, true, true});
     return list;
   }();
   return kSearches;
@@ -94,6 +94,26 @@ std::map<std::string, std::string> default_options(const SearchEntry& entry) {
   std::map<std::string, std::string> options;
   for (const auto& [option, values] : entry.options) options[option] = values[0];
   return options;
+}
+
+std::vector<std::map<std::string, std::string>> options_for_auto(const SearchEntry& entry, const Cluster& cluster) {
+  std::vector<std::map<std::string, std::string>> all = {default_options(entry)};
+  for (const std::string& option : entry.begins_auto.every) {
+    std::vector<std::string> values = entry.options.at(option);
+    if (values.back() == "N") {
+      values.pop_back();
+      for (int n = 1; n <= cluster.compute_count; ++n)
+        if (cluster.compute_count % n == 0) values.push_back(std::to_string(n));
+    }
+    std::vector<std::map<std::string, std::string>> more;
+    for (const auto& options : all)
+      for (const std::string& value : values) {
+        more.push_back(options);
+        more.back()[option] = value;
+      }
+    all = std::move(more);
+  }
+  return all;
 }
 
 SearchChoice parse_search(std::string_view text) {
@@ -127,6 +147,13 @@ SearchChoice parse_search(std::string_view text) {
     choice.options[key] = value;
   }
   return choice;
+}
+
+std::string text_of(const SearchChoice& choice) {
+  std::vector<std::string> chosen;
+  for (const auto& [option, value] : choice.options)
+    if (value != choice.entry->options.at(option)[0]) chosen.push_back(option + "=" + value);
+  return choice.entry->name + (chosen.empty() ? "" : "?") + fmt::format("{}", fmt::join(chosen, ","));
 }
 
 }  // namespace partita

@@ -74,19 +74,26 @@ class Searcher {
   virtual SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) const = 0;
 };
 
+// How `auto` begins with a search.
+struct AutoBegin {
+  bool (*quick)(const Problem&) = nullptr;  // on this problem; null: it does not begin with it
+  std::vector<std::string> every;           // options of which it tries every value; "N": every divisor of the device count
+};
+
 struct SearchEntry {
   std::string name, source, summary;
   std::map<std::string, std::vector<std::string>> options;  // option -> its values, the default first; "N", the last: or a positive number
   std::unique_ptr<Searcher> (*make)();
-  int64_t begins_auto = 0;  // `auto` begins with its plan where the graph has at most so many ops
+  AutoBegin begins_auto = {};
   bool warm = false;    // begins with Problem::from
   bool proves = false;  // its lower bound has a proof
   bool estimates = false;  // it has an Estimate where others have a plan: what it stands for cannot be written or run
-  bool idles = false;  // its plans leave devices idle, which costs no bytes: begins `auto` where the objective is time
 };
 // Every search that there is, by name.
 const std::vector<SearchEntry>& searches();
 std::map<std::string, std::string> default_options(const SearchEntry& entry);
+// With every value of those options that AutoBegin names, defaults elsewhere.
+std::vector<std::map<std::string, std::string>> options_for_auto(const SearchEntry& entry, const Cluster& cluster);
 // "soybean?tilings=all" -> its entry and options, defaults filled in. Usage error (exit 2) for an unknown name, option or
 // value, naming the known ones.
 struct SearchChoice {
@@ -94,5 +101,6 @@ struct SearchChoice {
   std::map<std::string, std::string> options;
 };
 SearchChoice parse_search(std::string_view text);
+std::string text_of(const SearchChoice& choice);  // as parse_search() takes it, without defaults
 
 }  // namespace partita

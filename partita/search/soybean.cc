@@ -186,6 +186,11 @@ class SoyBean final : public Searcher {
 
 std::unique_ptr<Searcher> make_soybean() { return std::make_unique<SoyBean>(); }
 
+bool soybean_is_quick(const Problem& problem) {
+  constexpr int64_t kTable = int64_t{1} << 16;
+  return fits_elimination(soybean_first_cut(problem.graph, problem.cluster, true).network, kTable);
+}
+
 std::vector<std::string> paper_indices(const Graph& graph, const Op& op) {
   const tdl::Bound& bound = *op.bound;
   bool product = false, convolution = false, other = false;

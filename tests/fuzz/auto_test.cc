@@ -32,18 +32,17 @@ SearchResult searched(const SearchChoice& choice, const Graph& graph, const Clus
   return choice.entry->make()->search({graph, cluster, objective, {}, choice.options}, budget, rng);
 }
 
-// Placements leave devices idle, and move nothing for it: bytes do not compare them.
-bool divides_work(const SearchEntry& entry) { return entry.begins_auto > 0 || entry.name == "exact"; }
-
-// Every other search, and SoyBean's with all tilings.
-std::vector<std::string> others() {
-  std::vector<std::string> names = {"soybean?tilings=all"};
+// Every search that has a plan, with the options that `auto` tries too, SoyBean's also where `auto` leaves it out. Placements are not among
+// them where bytes are compared: they leave devices idle, and move nothing for it.
+std::vector<SearchChoice> others(const Problem& problem) {
+  std::vector<SearchChoice> all;
   for (const SearchEntry& entry : searches())
-    if (divides_work(entry)) names.push_back(entry.name);
-  return names;
+    if (entry.name == "soybean" || entry.name == "exact" || (entry.begins_auto.quick && entry.begins_auto.quick(problem)))
+      for (const auto& options : options_for_auto(entry, problem.cluster)) all.push_back({&entry, options});
+  return all;
 }
 
-// Of the searches, those that begin `auto`, `exact`, and SoyBean's with all tilings. Prints a row: model, devices, the best of the others and what it moves, `exact`, `auto`, its gap.
+// Prints a row: model, devices, the best of the others and what it moves, `exact`, `auto`, its gap.
 void expect_cheapest(const std::string& model, const Graph& graph, const Cluster& cluster) {
   SCOPED_TRACE(fmt::format("{} on {}", model, cluster.name));
   const Problem problem{graph, cluster, "comm", {}, {}};
@@ -54,10 +53,11 @@ void expect_cheapest(const std::string& model, const Graph& graph, const Cluster
   EXPECT_LE(found.lower_bound_comm_bytes.value_or(0), moved);
   int64_t exact = -1, least = -1;
   std::string best = "none";
-  for (const std::string& name : others()) {
+  for (const SearchChoice& choice : others(problem)) {
+    const std::string name = text_of(choice);
     SearchResult other;
     try {
-      other = searched(parse_search(name), graph, cluster);
+      other = searched(choice, graph, cluster);
     } catch (const Error& e) {
       ASSERT_EQ(e.code(), ExitCode::kInfeasible) << name << ": " << e.what();
     }
@@ -78,7 +78,7 @@ TEST(ManyAuto, IsNeverDearer) {
     for (int devices : {3, 8}) expect_cheapest(model, training(model), load_cluster(fmt::format("local:{}", devices)));
 }
 
-// Its step, as the simulator has it, beside those of all other searches that have a plan, SoyBean's with all tilings too.
+// Its step, as the simulator has it, beside those of all others, placements too.
 void expect_fastest(const std::string& model, const Graph& graph, const Cluster& cluster) {
   SCOPED_TRACE(fmt::format("{} on {} of {}", model, cluster.compute_count, cluster.name));
   auto step_ns = [&](const Plan& plan) { return simulate(lower(graph, plan, cluster), CostModel(cluster)).step_time_ns; };
@@ -89,21 +89,17 @@ void expect_fastest(const std::string& model, const Graph& graph, const Cluster&
   const int64_t mine = step_ns(*found.plan);
   int64_t least = -1;
   std::string best = "none";
-  std::vector<std::string> names = {"soybean?tilings=all"};
-  for (const SearchEntry& entry : searches())
-    if (!entry.estimates && entry.name != "auto") names.push_back(entry.name);
-  for (const std::string& name : names) {
+  for (const SearchChoice& choice : others({graph, cluster, "time", {}, {}})) {
+    const std::string name = text_of(choice);
     SearchResult other;
     try {
-      other = searched(parse_search(name), graph, cluster, {}, "time");
+      other = searched(choice, graph, cluster, {}, "time");
     } catch (const Error& e) {
       ASSERT_EQ(e.code(), ExitCode::kInfeasible) << name << ": " << e.what();
     }
     if (!other.plan) continue;
     const int64_t ns = step_ns(*other.plan);
-    if (name != "soybean?tilings=all") {  // it does not begin with that one
-      EXPECT_LE(mine, ns) << name;
-    }
+    EXPECT_LE(mine, ns) << name;
     if (least < 0 || ns < least) least = ns, best = name;
   }
   std::printf("| %s | %d of %s | %s | %.1f us | %.1f us |\n", model.c_str(), cluster.compute_count, cluster.name.c_str(), best.c_str(), static_cast<double>(least) / 1e3, static_cast<double>(mine) / 1e3);
