@@ -107,14 +107,22 @@ class Run {
     result_.notes.push_back(fmt::format("{}: {}", from, cost_text(problem_, candidates_.back().cost)));
   }
 
+  // The first candidate from `best` on that fits and can be refined: in time the best may leave devices idle. Else `best`.
+  size_t to_refine(size_t best) const {
+    for (size_t i = best; i < candidates_.size(); ++i)
+      if (refined(candidates_[i].plan, problem_.cluster) && (i == best || missing_bytes(problem_, candidates_[i].plan) <= 0)) return i;
+    return best;
+  }
+
   // Refines the best, a candidate that fits.
   void finish(size_t best, const SearchResult& joint) {
-    const Plan& plan = candidates_[best].plan;
-    Refinement refinement{std::nullopt, candidates_[best].cost, 0};
+    const size_t begun = to_refine(best);
+    const Plan& plan = candidates_[begun].plan;
+    Refinement refinement{std::nullopt, candidates_[begun].cost, 0};
     if (refined(plan, problem_.cluster)) {
       std::vector<Plan> others;
       for (size_t i = 0; i < candidates_.size(); ++i)
-        if (i != best) others.push_back(candidates_[i].plan);
+        if (i != begun) others.push_back(candidates_[i].plan);
       solver::Options solving;
       solving.seed = rng_.next();
       solving.stop = budget_.stop;
@@ -124,8 +132,9 @@ class Run {
       solving.certify = false;
       refinement = refine(problem_, plan, others, solving);
     }
-    result_.notes.push_back(fmt::format("{} refined in {} neighbourhoods: {}", candidates_[best].from, refinement.neighbourhoods, cost_text(problem_, refinement.cost)));
-    result_.plan = refinement.plan ? std::move(*refinement.plan) : plan;
+    result_.notes.push_back(fmt::format("{} refined in {} neighbourhoods: {}", candidates_[begun].from, refinement.neighbourhoods, cost_text(problem_, refinement.cost)));
+    if (!refinement.plan || refinement.cost > candidates_[best].cost) refinement = {candidates_[best].plan, candidates_[best].cost, 0};
+    result_.plan = std::move(refinement.plan);
     const auto& bound = problem_.in_time() ? joint.lower_bound_serial_ns : joint.lower_bound_comm_bytes;
     if (!bound) return;
     const int64_t bounded = problem_.in_time() ? serial_ns(problem_.graph, *result_.plan, problem_.cluster) : refinement.cost;

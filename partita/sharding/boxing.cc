@@ -166,6 +166,7 @@ struct Fetcher {
     std::vector<Fragment> fragments;
     for (Box& b : rest) fragments.push_back({std::move(b), {}});
     for (const Held& h : held[member]) {
+      if (std::none_of(fragments.begin(), fragments.end(), [&](const Fragment& f) { return overlap(f.box, h.box) > 0; })) continue;
       std::vector<Fragment> next;
       for (Fragment& f : fragments) {
         Box meet = intersect(f.box, h.box);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdio>
 #include <limits>
+#include <string_view>
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
@@ -169,26 +170,30 @@ TEST(ManyExact, IsNoDearerThanAnyOtherSearchThatDividesTheWork) {
 
 TEST(Exact, KeepsWithinTheMemoryOrSaysThatNothingFits) {
   const Graph graph = training("mlp?layers=4,width=64,batch=32");
-  Cluster cluster = load_cluster("local:4");
-  auto peak = [&](const Plan& plan) {
-    const PhysicalGraph physical = lower(graph, plan, cluster);
-    return *std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.begin() + cluster.compute_count);
-  };
-  const SearchResult free = searched("exact", graph, cluster);
-  ASSERT_TRUE(free.plan);
-  const int64_t needed = peak(*free.plan), bytes = check(graph, *free.plan, cluster).comm_bytes;
-  for (double share : {0.95, 0.8}) {
-    for (int d = 0; d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = static_cast<int64_t>(share * static_cast<double>(needed));
-    const SearchResult tight = searched("exact", graph, cluster, {.steps = 100});
-    std::printf("%.0f%% of %lld bytes: %s\n", 100 * share, static_cast<long long>(needed), tight.plan ? "fits" : tight.reason.c_str());
-    if (!tight.plan) continue;
-    EXPECT_LE(peak(*tight.plan), cluster.devices[0].memory_bytes);
-    EXPECT_GE(check(graph, *tight.plan, cluster).comm_bytes, bytes);
+  for (const char* objective : {"comm", "time"}) {
+    SCOPED_TRACE(objective);
+    Cluster cluster = load_cluster("local:4");
+    auto peak = [&](const Plan& plan) {
+      const PhysicalGraph physical = lower(graph, plan, cluster);
+      return *std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.begin() + cluster.compute_count);
+    };
+    auto cost = [&](const Plan& plan) { return std::string_view(objective) == "time" ? serial_ns(graph, plan, cluster) : check(graph, plan, cluster).comm_bytes; };
+    const SearchResult free = searched("exact", graph, cluster, {}, objective);
+    ASSERT_TRUE(free.plan);
+    const int64_t needed = peak(*free.plan), least = cost(*free.plan);
+    for (double share : {0.95, 0.8}) {
+      for (int d = 0; d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = static_cast<int64_t>(share * static_cast<double>(needed));
+      const SearchResult tight = searched("exact", graph, cluster, {.steps = 100}, objective);
+      std::printf("%s, %.0f%% of %lld bytes: %s\n", objective, 100 * share, static_cast<long long>(needed), tight.plan ? "fits" : tight.reason.c_str());
+      if (!tight.plan) continue;
+      EXPECT_LE(peak(*tight.plan), cluster.devices[0].memory_bytes);
+      EXPECT_GE(cost(*tight.plan), least);
+    }
+    for (int d = 0; d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = needed / 20;
+    const SearchResult none = searched("exact", graph, cluster, {}, objective);
+    EXPECT_FALSE(none.plan);
+    EXPECT_NE(none.reason.find("more than it has"), std::string::npos) << none.reason;
   }
-  for (int d = 0; d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = needed / 20;
-  const SearchResult none = searched("exact", graph, cluster);
-  EXPECT_FALSE(none.plan);
-  EXPECT_NE(none.reason.find("more than it has"), std::string::npos) << none.reason;
 }
 
 TEST(Exact, IsNeverDearerThanThePlanItBeganWith) {
