@@ -18,15 +18,9 @@
 
 namespace partita {
 
-namespace {
-
-using solver::kForbidden;
-using solver::Table;
-
-// What conversions cost on a cluster: bytes, or ns.
-class Costs {
+class JointCosts {
  public:
-  Costs(const Cluster& cluster, bool in_time) : converter_(cluster) {
+  JointCosts(const Cluster& cluster, bool in_time) : converter_(cluster) {
     if (in_time) times_.emplace(cluster);
   }
   bool in_time() const { return times_.has_value(); }
@@ -43,11 +37,16 @@ class Costs {
   std::optional<ConversionTimes> times_;
 };
 
+namespace {
+
+using solver::kForbidden;
+using solver::Table;
+
 // What conversions between some layouts of a list cost.
 class ConversionCosts {
  public:
   // From each of `from` to each of `to`, places in the list, in any order and any number of times.
-  ConversionCosts(Costs& costs, const std::vector<Layout>& layouts, const std::vector<int>& from, const std::vector<int>& to, int64_t element) {
+  ConversionCosts(JointCosts& costs, const std::vector<Layout>& layouts, const std::vector<int>& from, const std::vector<int>& to, int64_t element) {
     const std::set<int> rows(from.begin(), from.end()), columns(to.begin(), to.end());
     row_ = column_ = std::vector<size_t>(layouts.size(), 0);
     size_t next = 0;
@@ -76,7 +75,7 @@ using Choices = std::vector<std::vector<tdl::AxisStrategy>>;
 class Builder {
  public:
   Builder(const Problem& problem, const JointSpace& space, const JointLimits& limits)
-      : problem_(problem), graph_(problem.graph), space_(space), limits_(limits), cost_(problem.cluster), costs_(problem.cluster, problem.in_time()) {
+      : problem_(problem), graph_(problem.graph), space_(space), limits_(limits), cost_(problem.cluster), known_costs_(limits.costs ? limits.costs : joint_costs(problem)), costs_(*known_costs_) {
     joint_.mesh = space.mesh;
     replacements_.resize(graph_.tensors.size());
     for (size_t t = 0; t < graph_.tensors.size(); ++t)
@@ -639,7 +638,8 @@ class Builder {
   const JointSpace& space_;
   const JointLimits limits_;
   const CostModel cost_;
-  Costs costs_;
+  const std::shared_ptr<JointCosts> known_costs_;
+  JointCosts& costs_;
   JointProblem joint_;
   int64_t entries_ = 0;  // of all edges' tables so far
   std::unordered_map<size_t, std::vector<std::shared_ptr<const Table>>> tables_;  // by hash
@@ -742,6 +742,8 @@ std::vector<int> joint_extents(int devices, int axes) {
 }
 
 Mesh joint_mesh(const Cluster& cluster, int axes) { return {joint_extents(cluster.compute_count, axes), slowest_link_first(cluster)}; }
+
+std::shared_ptr<JointCosts> joint_costs(const Problem& problem) { return std::make_shared<JointCosts>(problem.cluster, problem.in_time()); }
 
 std::optional<JointProblem> joint_problem(const Problem& problem, const JointSpace& space, const JointLimits& limits) { return Builder(problem, space, limits).build(); }
 

@@ -60,11 +60,16 @@ struct JointSpace {
   std::vector<std::vector<std::vector<tdl::AxisStrategy>>> strategies;
 };
 
+// What conversions cost, bytes or ns, remembered from one joint problem to the next of the same objective and cluster. Not thread-safe.
+class JointCosts;
+std::shared_ptr<JointCosts> joint_costs(const Problem& problem);
+
 struct JointLimits {
   int64_t tensor_values = 2048;                        // of one tensor's variable, as long as its homes allow
   int64_t entries = std::numeric_limits<int64_t>::max();  // of the tables of all edges
   std::optional<std::chrono::steady_clock::time_point> deadline;
   const std::atomic<bool>* stop = nullptr;
+  std::shared_ptr<JointCosts> costs = nullptr;  // null: its own
 };
 
 // The extents of a mesh of all devices with so many axes, or as many as there are prime factors: each, the largest first, goes to the

@@ -146,9 +146,11 @@ Refinement refine(const Problem& problem, const Plan& plan, const std::vector<Pl
   for (const Plan& other : others)
     if (auto r = refined(other, problem.cluster); r && r->mesh == now->mesh) alike.push_back(std::move(*r));
   const size_t axes = now->mesh.extents.size();
+  const std::shared_ptr<JointCosts> costs = joint_costs(problem);
   for (size_t axis = 0, without = 0; without < axes; axis = (axis + 1) % axes) {
     solver::Options options = solving;
     JointLimits limits;
+    limits.costs = costs;
     limits.deadline = options.deadline;
     limits.stop = options.stop;
     const auto joint = joint_problem(on_mesh, neighbourhood(problem, *now, axis, alike), limits);
