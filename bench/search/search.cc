@@ -1,7 +1,8 @@
 // The joint solver beside elimination alone, CBC on the usual integer program, and toulbar2, on the same cost networks in one run.
 //
-//   partita_search_bench [--limit SECONDS] PROBLEM.json[.gz].. FAMILY:SIZE:VALUES:SEED[:limited]..
+//   partita_search_bench [--limit SECONDS] PROBLEM.json[.gz].. FAMILY:SIZE:VALUES:SEED[:limited].. MODEL@BATCH[@BYTES]..
 //
+// A model is the joint sharding problem of its training step on p2.8xlarge, 8 devices as 4x2, with so much memory a device.
 // Each is given the limit to prove an optimum. The programs `cbc` and `toulbar2` are run on files; one that is not installed is a dash.
 // toulbar2 has no memory limit to keep, so it is asked only where there is none.
 #include <fmt/format.h>
@@ -13,9 +14,11 @@
 #include <map>
 #include <regex>
 
+#include "models.h"
 #include "partita/base/error.h"
 #include "partita/network/problem.h"
 #include "partita/network/testing/random_networks.h"
+#include "partita/search/joint.h"
 #include "partita/solver/eliminate.h"
 #include "partita/solver/model.h"
 #include "partita/solver/solver.h"
@@ -170,8 +173,12 @@ std::string beside(const Outcome& other, const Outcome& ours) {
   return fmt::format("{:>10} {:>11}", fmt::format("{}{:.3f}", bound ? ">" : "", other.seconds), ours.proved ? fmt::format("{}{:.1f}x", bound ? ">" : "", other.seconds / ours.seconds) : "-");
 }
 
-// A problem file, or FAMILY:SIZE:VALUES:SEED[:limited].
+// A problem file, FAMILY:SIZE:VALUES:SEED[:limited], or MODEL@BATCH[@BYTES].
 Network network_of(const std::string& word) {
+  if (names_model(word)) {
+    const Asked asked = asked_for(word, "p2.8xlarge");
+    return joint_problem({asked.graph, asked.cluster}, {joint_mesh(asked.cluster, 2), {}})->network;
+  }
   std::smatch m;
   if (!std::regex_match(word, m, std::regex("([a-z-]+):(\\d+):(\\d+):(\\d+)(:limited)?"))) return read_problem(word);
   for (Family f : kFamilies)

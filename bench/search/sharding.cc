@@ -1,0 +1,86 @@
+// `auto` beside the published searches, and the joint problem's proof: bytes a step by the checker, and seconds of search, in one run.
+//
+//   partita_sharding_bench [--cluster C] [--limit SECONDS] MODEL@BATCH[@BYTES]..
+//
+// BYTES: the memory of a device; without them no plan is too large. `exact` goes on until the optimum is proved, or the limit.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "models.h"
+#include "partita/search/refine.h"
+
+namespace partita {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Outcome {
+  double seconds = 0;
+  std::optional<int64_t> bytes;  // of a plan that fits
+  std::optional<double> gap;     // to its own lower bound
+};
+
+Outcome run(const std::string& search, const Graph& graph, const Cluster& cluster, const Budget& budget) {
+  const SearchChoice choice = parse_search(search);
+  const Problem problem{graph, cluster, "comm", {}, choice.options};
+  Rng rng(1);
+  const auto start = Clock::now();
+  SearchResult found;
+  try {
+    found = choice.entry->make()->search(problem, budget, rng);
+  } catch (const Error& e) {
+    if (e.code() == ExitCode::kBug) throw;
+  }
+  Outcome o{std::chrono::duration<double>(Clock::now() - start).count(), {}, {}};
+  if (!found.plan || missing_bytes(problem, *found.plan) > 0) return o;
+  o.bytes = check(graph, *found.plan, cluster).comm_bytes;
+  if (found.lower_bound_comm_bytes) o.gap = *o.bytes == 0 ? 0 : 1 - static_cast<double>(*found.lower_bound_comm_bytes) / static_cast<double>(*o.bytes);
+  return o;
+}
+
+std::string cell(const Outcome& o, const Outcome& ours) {
+  if (!o.bytes) return fmt::format("{:>32}", fmt::format("does not fit {:7.2f} s", o.seconds));
+  return fmt::format("{:>32}", fmt::format("{:.3f} GB {:+6.1f}% {:7.2f} s", static_cast<double>(*o.bytes) / 1e9,
+                                           ours.bytes && *ours.bytes > 0 ? 100 * (static_cast<double>(*o.bytes) / static_cast<double>(*ours.bytes) - 1) : 0.0, o.seconds));
+}
+
+void compare(const std::string& word, const std::string& cluster_name, double limit) {
+  const auto [graph, cluster] = asked_for(word, cluster_name);
+  const Outcome ours = run("auto", graph, cluster, {}), exact = run("exact", graph, cluster, {.seconds = limit});
+  std::string row = fmt::format("{:<32}", word) + cell(ours, ours);
+  for (const char* search : {"tofu", "soybean?tilings=all"}) row += cell(run(search, graph, cluster, {}), ours);
+  fmt::print("{}{}{:>9}\n", row, cell(exact, ours), exact.gap ? fmt::format("{:.3f}%", 100 * *exact.gap) : "-");
+  std::fflush(stdout);
+}
+
+int main_of(int argc, char** argv) {
+  std::string cluster = "p2.8xlarge";
+  double limit = 60;
+  std::vector<std::string> words;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--cluster" && i + 1 < argc) cluster = argv[++i];
+    else if (word == "--limit" && i + 1 < argc) limit = std::stod(argv[++i]);
+    else words.push_back(word);
+  }
+  fmt::print("bytes a step, more than auto's, seconds of search; {}; exact stops after {:.0f} s\n", cluster, limit);
+  fmt::print("{:<32}{:>32}{:>32}{:>32}{:>32}{:>9}\n", "model@batch", "auto", "tofu", "soybean?tilings=all", "exact", "its gap");
+  for (const std::string& word : words) compare(word, cluster, limit);
+  return 0;
+}
+
+}  // namespace
+}  // namespace partita
+
+int main(int argc, char** argv) {
+  try {
+    return partita::main_of(argc, argv);
+  } catch (const partita::Error& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    return static_cast<int>(e.code());
+  }
+}
