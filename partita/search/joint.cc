@@ -505,16 +505,16 @@ class Builder {
 
   using NeverShared = std::function<bool(int home, int layout)>;
 
-  // Whether it is never better that two readers share a layout than that it is the home: in bytes always where it can be one, since no
-  // detour is shorter; in time where bringing the tensor there straight takes no longer than by way of this home.
+  // Whether it is never better that two readers share a layout than that it is the home: in bytes always where it can be one whoever
+  // makes the tensor, since no detour is shorter; in time where bringing the tensor there straight takes no longer than by way of this home.
   NeverShared never_shared(const std::vector<Layout>& layouts, const std::vector<int>& homes, const std::vector<int>& shared, const std::vector<int>& made,
                            const std::vector<int64_t>& arrivals, const ConversionCosts& costs, const TensorKind& kind) {
     if (kind.read.size() > 2 || kind.remade || kind.pinned) return [](int, int) { return false; };
-    if (!costs_.in_time()) return [&homes](int, int layout) { return std::binary_search(homes.begin(), homes.end(), layout); };
-    const ConversionCosts from_made(costs_, layouts, made, homes, kind.element);
-    std::set<std::pair<int, int>> never;
     std::vector<bool> named;
     for (const Layout& l : layouts) named.push_back(is_named(l));
+    if (!costs_.in_time()) return [&homes, named](int, int layout) { return named[layout] && std::binary_search(homes.begin(), homes.end(), layout); };
+    const ConversionCosts from_made(costs_, layouts, made, homes, kind.element);
+    std::set<std::pair<int, int>> never;
     for (int h : homes)
       for (int s : shared) {
         if (s == h) continue;
