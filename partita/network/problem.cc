@@ -263,7 +263,7 @@ std::string read_text(const std::string& path) {
 
 void write_text(const std::string& path, const std::string& text) {
   const std::string partial = path + ".partial";
-  gzFile file = gzopen(partial.c_str(), path.ends_with(".gz") ? "wb3" : "wbT");
+  gzFile file = gzopen(partial.c_str(), path.ends_with(".gz") ? "wb1" : "wbT");
   if (!file) fail("{}: cannot be written: {}", path, std::strerror(errno));
   bool good = true;
   constexpr size_t kPiece = 1 << 24;
