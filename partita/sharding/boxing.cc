@@ -47,6 +47,18 @@ int member_of(const Layout& l, int position) {
   return member;
 }
 
+// An order of boxes.
+bool before(const Box& a, const Box& b) {
+  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](const Interval& x, const Interval& y) { return std::tie(x.lo, x.hi) < std::tie(y.lo, y.hi); });
+}
+
+// Bits: the mesh axes on which values are partial.
+uint64_t partial_axes(const Layout& l) {
+  uint64_t axes = 0;
+  for (size_t a = 0; a < l.kinds.size(); ++a) axes |= static_cast<uint64_t>(l.kinds[a].has_value()) << a;
+  return axes;
+}
+
 bool idempotent(tdl::Reducer r) { return r == tdl::Reducer::kMax || r == tdl::Reducer::kMin; }
 
 // ---------------------------------------------------------------- the fetch
@@ -220,9 +232,7 @@ struct Fetcher {
     }
     for (const std::vector<Held>& list : held)
       for (const Held& h : list) refine_by(h.box);
-    std::sort(fragments.begin(), fragments.end(), [](const Box& a, const Box& b) {
-      return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](const Interval& x, const Interval& y) { return std::tie(x.lo, x.hi) < std::tie(y.lo, y.hi); });
-    });
+    std::sort(fragments.begin(), fragments.end(), before);
 
     int target_members = member_count(to);
     auto holds = [](const std::vector<Box>& boxes, const Box& f) {
@@ -561,9 +571,7 @@ struct Path {
 // Volume of what the boxes cover together; empty where counting it would take long.
 std::optional<int64_t> covered(std::vector<Box> boxes) {
   constexpr int64_t kCells = 1 << 16;
-  std::sort(boxes.begin(), boxes.end(), [](const Box& a, const Box& b) {
-    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](const Interval& x, const Interval& y) { return std::tie(x.lo, x.hi) < std::tie(y.lo, y.hi); });
-  });
+  std::sort(boxes.begin(), boxes.end(), before);
   boxes.erase(std::unique(boxes.begin(), boxes.end()), boxes.end());
   std::vector<std::vector<int64_t>> ends(boxes[0].size());  // of the cells, by axis
   int64_t cells = 1;
@@ -1197,8 +1205,7 @@ std::vector<int64_t> Converter::table(const std::vector<Layout>& layouts, const 
   if (std::any_of(from.begin(), from.end(), whole) && std::any_of(to.begin(), to.end(), whole)) overlaps.emplace(all);
   const bool partials = std::any_of(all.begin(), all.end(), in_parts);
   for (Layout& l : all) {
-    axes.push_back(0);
-    for (size_t a = 0; a < l.kinds.size(); ++a) axes.back() |= static_cast<uint64_t>(l.kinds[a].has_value()) << a;
+    axes.push_back(partial_axes(l));
     if (!partials) continue;
     keys.push_back(key_of(l));
     auto name = name_of(l);
@@ -1243,9 +1250,8 @@ std::vector<int> Converter::through(int from, int to) {
   if (!in_parts(f.layout)) return {from, to};
   std::vector<int> path;
   if (f.layout.mesh == t.layout.mesh && f.layout.radices == t.layout.radices && f.layout.mesh.extents.size() <= kAllAxes) {
-    uint64_t axes = 0;
     const bool join = in_parts(t.layout) && t.layout.reducer() == f.layout.reducer();
-    for (size_t a = 0; a < f.layout.kinds.size(); ++a) axes |= static_cast<uint64_t>(f.layout.kinds[a] || (join && t.layout.kinds[a])) << a;
+    const uint64_t axes = partial_axes(f.layout) | (join ? partial_axes(t.layout) : 0);
     Ways& ways = ways_of(f.layout);
     for (const Layout& layout : ways.through(ways.reach(key_of(f.layout), f, axes), t)) path.push_back(number(layout));
   } else {
