@@ -86,9 +86,11 @@ int64_t check_proof(const BoundProof& proof, const Graph& graph, const Cluster& 
   if (proof.model_sha256 != plan.model.sha256) fail("the proof is of another model than '{}', or of other settings of it (its SHA-256 differs)", plan.model.model);
   if (proof.objective != "comm" && proof.objective != "time") fail("the proof is of the objective '{}'; there are comm and time", proof.objective);
   const Problem problem{.graph = graph, .cluster = cluster, .objective = proof.objective, .pins = pins_of(proof, graph, plan), .options = {}};
-  std::optional<JointProblem> joint = joint_problem(problem, {joint_mesh(cluster, static_cast<int>(proof.mesh.extents.size())), {}});
-  if (!joint || joint->mesh != proof.mesh)
-    fail("the proof is of plans over mesh {}, this plan's cluster has {}", to_string(proof.mesh), joint ? to_string(joint->mesh) : "no such mesh");
+  int64_t positions = 1;
+  for (int extent : proof.mesh.extents) positions = extent > 0 && positions <= cluster.compute_count ? positions * extent : 0;
+  if (positions != cluster.compute_count || proof.mesh.devices != slowest_link_first(cluster))
+    fail("the proof is of plans over mesh {}, this plan's cluster has devices {}", to_string(proof.mesh), to_string(Mesh{{cluster.compute_count}, slowest_link_first(cluster)}));
+  std::optional<JointProblem> joint = joint_problem(problem, {proof.mesh, {}});
   if (joint->network.variables() != proof.variables)
     fail("the proof is of a network of {} variables, this plan's has {}: another version of Partita wrote it", proof.variables, joint->network.variables());
   joint->network.limit = proof.memory_limit_bytes;

@@ -101,10 +101,30 @@ class Exact final : public Searcher {
     throw Error(ExitCode::kTimeLimit, fmt::format("exact: the budget ended {}", when));
   }
 
-  // On a mesh of at most the axes that are asked for: of fewer, but two, where the tables would be too large; of fewer, where half of the
-  // time that is left goes by without them.
+  // The mesh that is asked for, if it is one of all devices.
+  static std::optional<Mesh> given_mesh(const Problem& problem) {
+    const auto given = problem.options.find("mesh"), axes = problem.options.find("axes");
+    if (given == problem.options.end() || given->second == "axes") return std::nullopt;
+    if (axes != problem.options.end() && axes->second != std::to_string(kAxes)) throw Error(ExitCode::kUsage, "exact: a mesh has its own number of axes; give axes or mesh");
+    Mesh mesh{extents_of(given->second), slowest_link_first(problem.cluster)};
+    double positions = 1;
+    for (int extent : mesh.extents) {
+      if (extent < 2) throw Error(ExitCode::kUsage, fmt::format("exact: mesh {} has an axis of {}; leave it out", given->second, extent));
+      positions *= extent;
+    }
+    if (positions != problem.cluster.compute_count)
+      throw Error(ExitCode::kUsage, fmt::format("exact: mesh {} is of {:.0f} devices, cluster '{}' has {}", given->second, positions, problem.cluster.name, problem.cluster.compute_count));
+    return mesh;
+  }
+
+  // On the mesh that is given, or one of at most the axes that are asked for: of fewer, but two, where the tables would be too large; of
+  // fewer, where half of the time that is left goes by without them.
   static JointProblem build(const Problem& problem, const Budget& budget, const std::optional<std::chrono::steady_clock::time_point>& deadline) {
     using Clock = std::chrono::steady_clock;
+    if (const auto mesh = given_mesh(problem)) {
+      if (auto joint = joint_problem(problem, {*mesh, {}}, {.deadline = deadline, .stop = budget.stop})) return std::move(*joint);
+      throw_ended(budget, "while the cost network was built");
+    }
     const auto chosen = problem.options.find("axes");
     const int most = static_cast<int>(prime_factors(problem.cluster.compute_count).size());
     for (int axes = std::clamp(chosen == problem.options.end() ? kAxes : std::stoi(chosen->second), 1, std::max(1, most)); axes > 0; --axes) {

@@ -83,7 +83,7 @@ const std::vector<SearchEntry>& searches() {
     list.push_back({"equal-chop", "Tofu section 7.3", "Tofu's program in one step: every tensor is split along one dimension only", {}, make_equal_chop, {always, {}}});
     list.push_back({"icml18", "Jia et al. 2018", "dynamic program over layers in one step, along several dimensions, without output reduction, as Tofu section 7.3 compares", {}, make_icml18, {always, {}}});
     list.push_back({"zero", "ZeRO", "data parallelism; states (stage 1), gradients (2) and parameters (3) are kept split, those without an axis long enough whole", {{"stage", {"1", "2", "3"}}}, make<OptionRuleSearcher<zero>>, {always, {"stage"}}});
-    list.push_back({"exact", "ours", "all mesh axes at once, as one cost network: the fewest bytes within the memory, with a proved lower bound; over more than two axes slow", {{"axes", {"2", "N"}}}, make_exact, {}, true, true});
+    list.push_back({"exact", "ours", "all mesh axes at once, as one cost network: the fewest bytes within the memory, with a proved lower bound; over more than two axes slow", {{"axes", {"2", "N"}}, {"mesh", {"axes", "PxQ"}}}, make_exact, {}, true, true});
     list.push_back({"auto", "ours", "the best of what is quick here and of the joint problem, refined on a mesh with an axis for every prime factor; with a proved lower bound where it has one", {}, make_auto, {}, true, true});
     return list;
   }();
@@ -141,12 +141,25 @@ SearchChoice parse_search(std::string_view text) {
       for (const auto& [n, v] : choice.entry->options) names.push_back(n);
       usage(fmt::format("search '{}' has no option '{}'{}", name, key, names.empty() ? std::string("; it takes none") : fmt::format("; it has: {}", fmt::join(names, ", "))));
     }
-    const bool counted = option->second.back() == "N" && is_count(value);
-    if (!counted && (value == "N" || std::find(option->second.begin(), option->second.end(), value) == option->second.end()))
+    const std::string& last = option->second.back();
+    const bool counted = (last == "N" && is_count(value)) || (last == "PxQ" && !extents_of(value).empty());
+    if (!counted && (value == "N" || value == "PxQ" || std::find(option->second.begin(), option->second.end(), value) == option->second.end()))
       usage(fmt::format("search '{}': option '{}' is one of {}, not '{}'", name, key, fmt::join(option->second, ", "), value));
     choice.options[key] = value;
   }
   return choice;
+}
+
+std::vector<int> extents_of(const std::string& value) {
+  std::vector<int> extents;
+  for (size_t begin = 0; begin <= value.size();) {
+    const size_t end = std::min(value.find('x', begin), value.size());
+    const std::string extent = value.substr(begin, end - begin);
+    if (!is_count(extent)) return {};
+    extents.push_back(std::stoi(extent));
+    begin = end + 1;
+  }
+  return extents;
 }
 
 std::string text_of(const SearchChoice& choice) {

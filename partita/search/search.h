@@ -82,7 +82,8 @@ struct AutoBegin {
 
 struct SearchEntry {
   std::string name, source, summary;
-  std::map<std::string, std::vector<std::string>> options;  // option -> its values, the default first; "N", the last: or a positive number
+  // option -> its values, the default first; the last: "N", or a positive number; "PxQ", or a mesh's extents, the innermost last
+  std::map<std::string, std::vector<std::string>> options;
   std::unique_ptr<Searcher> (*make)();
   AutoBegin begins_auto = {};
   bool warm = false;    // begins with Problem::from
@@ -101,6 +102,7 @@ struct SearchChoice {
   std::map<std::string, std::string> options;
 };
 SearchChoice parse_search(std::string_view text);
+std::vector<int> extents_of(const std::string& value);  // "16x128x8", of such an option; empty where it is none
 std::string text_of(const SearchChoice& choice);  // as parse_search() takes it, without defaults
 
 }  // namespace partita

@@ -763,6 +763,11 @@ TEST(CliPlan, TheBoundsProofIsJudgedBesideAnyPlanOfTheModel) {
   EXPECT_EQ(judged["lower_bound_comm_bytes"], proved);
   EXPECT_GT(judged["gap"], 0.0);
 
+  // It says over which mesh it is.
+  const Json one = json_of({"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact?mesh=4", "--write-bound", bound, "-o", other});
+  EXPECT_EQ(json_of({"check", exact, "--bound", bound})["lower_bound_comm_bytes"], one["lower_bound_comm_bytes"]);
+  ASSERT_EQ(partita({"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact", "--memory-limit", "400000", "--write-bound", bound, "-o", exact}).code, 0);
+
   // It claims more than it proves; its numbers are others; it is of another model, cluster, space.
   const std::string text = solver::read_text(bound), claimed = fmt::format("\"{}\"", proved);
   auto edited = [&](const std::string& from, const std::string& to) {

@@ -173,7 +173,7 @@ void checked(const std::vector<std::string>& models, const std::vector<int>& dev
         if (entry.estimates) continue;
         std::vector<std::string> texts{entry.name};
         for (const auto& [option, values] : entry.options)
-          for (size_t v = 1; options && v < values.size(); ++v) texts.push_back(fmt::format("{}?{}={}", entry.name, option, values[v] == "N" ? "2" : values[v]));  // N: any count
+          for (size_t v = 1; options && v < values.size(); ++v) texts.push_back(fmt::format("{}?{}={}", entry.name, option, values[v] == "N" ? "2" : values[v] == "PxQ" ? fmt::format("{}", d) : values[v]));  // N: any count
         for (const std::string& text : texts) {
           SCOPED_TRACE(fmt::format("{} by {} on {} devices", model, text, d));
           const SearchChoice choice = parse_search(text);

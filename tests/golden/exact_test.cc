@@ -221,6 +221,36 @@ TEST(Exact, IsNeverDearerThanThePlanItBeganWith) {
   }
 }
 
+TEST(Exact, PlansOverTheMeshThatIsGiven) {
+  const Graph graph = training("mlp?layers=2,width=20,batch=24");
+  const Cluster cluster = load_cluster("local:8");
+  for (const std::vector<int>& extents : {std::vector<int>{8}, {2, 4}, {4, 2}, {2, 2, 2}}) {
+    const std::string text = fmt::format("exact?mesh={}", fmt::join(extents, "x"));
+    SCOPED_TRACE(text);
+    EXPECT_EQ(text_of(parse_search(text)), text);
+    const SearchResult found = searched(text, graph, cluster);
+    ASSERT_TRUE(found.plan);
+    for (const OpChoice& choice : found.plan->ops) EXPECT_EQ(choice.mesh, (Mesh{extents, slowest_link_first(cluster)}));
+    EXPECT_LE(found.lower_bound_comm_bytes.value(), check(graph, *found.plan, cluster).comm_bytes);
+  }
+  EXPECT_EQ(searched("exact?mesh=4x2", graph, cluster).lower_bound_comm_bytes, searched("exact", graph, cluster).lower_bound_comm_bytes);
+  auto message = [&](const std::string& text) -> std::string {
+    try {
+      searched(text, graph, cluster);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kUsage) << error.what();
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message("exact?mesh=2x8"), "exact: mesh 2x8 is of 16 devices, cluster 'local:8' has 8");
+  EXPECT_EQ(message("exact?mesh=999999x999999"), "exact: mesh 999999x999999 is of 999998000001 devices, cluster 'local:8' has 8");
+  EXPECT_EQ(message("exact?mesh=1x8"), "exact: mesh 1x8 has an axis of 1; leave it out");
+  EXPECT_EQ(message("exact?mesh=4x2,axes=3"), "exact: a mesh has its own number of axes; give axes or mesh");
+  for (const char* bad : {"", "x", "4x", "x2", "4x-2", "4x0", "4xx2", "PxQ", "4*2", "4X2"})
+    EXPECT_EQ(message(fmt::format("exact?mesh={}", bad)), fmt::format("search 'exact': option 'mesh' is one of axes, PxQ, not '{}'", bad));
+}
+
 TEST(Exact, StoppedItKeepsTheBestSoFar) {
   const Graph graph = training("mlp?layers=12,width=64,batch=32");
   const Cluster cluster = load_cluster("local:8");
