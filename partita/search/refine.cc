@@ -76,6 +76,19 @@ JointSpace neighbourhood(const Problem& problem, const Refined& now, size_t axis
   return space;
 }
 
+// Every device could hold all tensors whole, for every reader and from every device, many times over. Asking the memory planner takes a
+// second where there are thousands of operations.
+bool holds_any_plan(const Problem& problem) {
+  constexpr double kTimes = 16;
+  double bytes = 0;
+  for (const Tensor& t : problem.graph.tensors) bytes += static_cast<double>(t.bytes());
+  for (const Op& op : problem.graph.ops)
+    for (TensorId t : op.operands) bytes += static_cast<double>(problem.graph.tensor(t).bytes());
+  bytes *= kTimes * problem.cluster.compute_count;
+  const auto begin = problem.cluster.devices.begin();
+  return std::all_of(begin, begin + problem.cluster.compute_count, [&](const Device& d) { return static_cast<double>(d.memory_bytes) > bytes; });
+}
+
 }  // namespace
 
 bool keeps(const Pins& pins, const Plan& plan) {
@@ -90,8 +103,9 @@ int64_t missing_bytes(const Problem& problem, const Plan& plan) {
   return missing;
 }
 
-Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options) {
+Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options, std::optional<int64_t> below) {
   solver::Network network = joint.network;
+  const bool in_doubt = !holds_any_plan(problem);
   Fitting out;
   while (out.tightenings <= kTightenings) {
     const solver::Result solved = solver::solve(network, options);
@@ -104,9 +118,8 @@ Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver:
           tell(p);
         };
     }
-    if (!solved.solution) return out;
+    if (!solved.solution || (below && solved.cost >= *below)) return out;
     Plan plan = plan_of(joint, problem.graph, *solved.solution);
-    const bool in_doubt = 4 * *solver::evaluate(network, *solved.solution).peak > *network.limit;
     const int64_t missing = in_doubt ? missing_bytes(problem, plan) : 0;
     if (missing <= 0) {
       out.plan = std::move(plan);
@@ -114,7 +127,9 @@ Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver:
     }
     out.missing_bytes = missing;
     ++out.tightenings;
-    network.limit = *network.limit - missing;
+    // So that this solution is over the limit, as its plan is.
+    const auto peak = static_cast<double>(solver::evaluate(network, *solved.solution).peak.value_or(0)), memory = static_cast<double>(*joint.network.limit);
+    network.limit = std::min(*network.limit - missing, static_cast<int64_t>(peak * memory / (memory + static_cast<double>(missing))));
     if ((options.stop && *options.stop) || (options.deadline && std::chrono::steady_clock::now() > *options.deadline)) return out;
   }
   return out;
@@ -158,7 +173,7 @@ Refinement refine(const Problem& problem, const Plan& plan, const std::vector<Pl
     ++out.neighbourhoods;
     ++without;
     options.start = with_best_tensors(*joint, std::vector<int>(problem.graph.ops.size(), 0));
-    Fitting fitting = solve_fitting(on_mesh, *joint, options);
+    Fitting fitting = solve_fitting(on_mesh, *joint, options, problem.in_time() ? std::nullopt : std::optional(out.cost));
     if (!fitting.plan) continue;
     const int64_t cost = cost_of(problem, *fitting.plan);
     if (cost >= out.cost) continue;

@@ -17,7 +17,7 @@ bool keeps(const Pins& pins, const Plan& plan);
 int64_t missing_bytes(const Problem& problem, const Plan& plan);
 
 // The solution of a joint problem whose plan fits. The network's uses leave copies and scratch out: where the memory planner finds that
-// a plan needs more than there is, the limit is lowered by that, and the network is solved again.
+// a plan needs more than there is, the limit is lowered by that, or so far that the solution breaks it, and the network is solved again.
 struct Fitting {
   std::optional<Plan> plan;
   solver::Result first;       // with the limit as it was: its bound holds
@@ -25,8 +25,8 @@ struct Fitting {
   int tightenings = 0;
   int64_t missing_bytes = 0;  // of the last plan that did not fit
 };
-// Progress tells the first bound throughout.
-Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options);
+// Progress tells the first bound throughout. No plan comes of a solution that costs `below` or more, in the network's costs.
+Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options, std::optional<int64_t> below = std::nullopt);
 
 // A plan whose ops are all on one mesh of all devices, on the mesh that has an axis for every prime factor of an extent: what is split
 // over an axis of 4 is split over two of 2.
