@@ -5,6 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/solver/branch.h"
 #include "partita/solver/eliminate.h"
+#include "partita/solver/fold.h"
 #include "partita/solver/primal.h"
 #include "partita/solver/reduce.h"
 #include "partita/solver/solver.h"
@@ -73,7 +74,9 @@ class Solver {
     Branch branch(model_, judge_, alive_);
     Primal primal(model_, alive_, rng_.next());
     if (o_.start) consider(best_, completed(*o_.start));
-    int64_t round = 0;
+    int64_t round = 0, without = 0;  // rounds; since the last better solution
+    double gap = kInfinity;
+    bool closing = false;            // the dual alone
     for (; !branch.done() && !stop() && !close_enough(branch); ++round) {
       if (o_.max_steps && round >= *o_.max_steps) break;
       Best below = best_, above = best_;
@@ -90,7 +93,10 @@ class Solver {
         branch.advance(work, below.known(), [&](const Assignment& x) { consider(below, x); return below.known(); }, [&] { return stop(); });
       };
       auto improve = [&] { primal.advance(work, [&](const Assignment& x) { consider(above, x); }, [&] { return stop(); }); };
-      if (round == 0 || settled()) {  // a second side has nothing to begin with yet, or nothing to find any more
+      // A second side has nothing to begin with yet, or nothing to find any more; or it has found nothing for long, while the first gets on,
+      // and would get on faster alone: they share what memory brings.
+      constexpr int kLong = 8, kNowAndThen = 4;
+      if (round == 0 || settled() || (closing && without > kLong && round % kNowAndThen != 0)) {
         dual();
       } else if (o_.threads < 2) {
         dual();
@@ -100,8 +106,13 @@ class Solver {
         dual();
         other.get();
       }
+      ++without;
       for (const Best& b : {below, above})
-        if (b.solution && (!best_.solution || b.cost < best_.cost)) best_ = b;
+        if (b.solution && (!best_.solution || b.cost < best_.cost)) best_ = b, without = 0;
+      constexpr double kGettingOn = 0.97;
+      const double now = best_.solution ? static_cast<double>(best_.cost) - branch.bound() : kInfinity;
+      closing = now < kGettingOn * gap;
+      gap = now;
       primal.guide(branch.rounded(), branch.believed(), branch.prices());
       if (best_.solution) primal.best(*best_.solution);
       if (o_.progress || o_.deadline) prove(branch);
@@ -214,14 +225,12 @@ class Solver {
 
 }  // namespace
 
-Result solve(const Network& network, const Options& options) {
-  validate(network);
+namespace {
+
+Result solve_reduced(const Network& network, const Options& options) {
   const Reduction reduction(network);
   Options inside = options;
-  if (options.start) {
-    evaluate(network, *options.start);  // throws if it is none of this network
-    inside.start = reduction.lowered(*options.start);
-  }
+  if (options.start) inside.start = reduction.lowered(*options.start);
   const auto& counts = reduction.counts();
   auto count = [&](const char* rule) { return counts.contains(rule) ? counts.at(rule) : 0; };
   const Network& reduced = reduction.reduced();
@@ -237,6 +246,65 @@ Result solve(const Network& network, const Options& options) {
     ensure(e.feasible && e.cost == r.cost, "a solution of {} becomes one of {} in the network that was reduced", to_string(r.cost), to_string(e.cost));
   }
   for (Certificate::Leaf& leaf : r.certificate.leaves) leaf = reduction.lifted(leaf);
+  return r;
+}
+
+// A solution where repeated parts choose alike (fold.h): folded ever less, each time from the last solution, as long as that pays. None where
+// little is repeated.
+std::optional<Assignment> solve_folded(const Network& network, const Options& options, std::map<std::string, double>& counters) {
+  constexpr int kLeastFolded = 3;         // as many variables
+  constexpr int64_t kSteps = 25;          // each time
+  constexpr int kWithoutGain = 2;         // times in a row
+  constexpr double kShareOfTime = 0.1;
+  Options inside = options;
+  inside.max_steps = std::min(kSteps, options.max_steps.value_or(kSteps));
+  inside.certify = false;
+  inside.tell = nullptr;
+  if (options.deadline) inside.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>((*options.deadline - Clock::now()) * kShareOfTime);
+  Clock::time_point told = Clock::now();
+  if (options.progress)
+    inside.progress = [&](Progress p) {
+      if (Clock::now() - told < std::chrono::seconds(1)) return;
+      told = Clock::now();
+      p.bound.reset();
+      options.progress(p);
+    };
+  Folding folding(network);
+  std::optional<Assignment> best;
+  Wide cost = 0;
+  for (int depth = 1, without = 0; without < kWithoutGain && folding.refine() && kLeastFolded * folding.classes() <= network.variables(); ++depth) {
+    const auto folded = folding.folded();
+    if (!folded) break;
+    inside.start.reset();
+    if (best) inside.start = folding.folded(*best);
+    const Result r = solve_reduced(*folded, inside);
+    ++counters["folded"];
+    ++without;
+    if (r.solution && (!best || r.cost < cost)) {
+      without = 0, cost = r.cost;
+      best = folding.unfolded(*r.solution);
+      counters["folded_variables"] = folding.classes();
+      if (options.tell) options.tell(fmt::format("folded {} edges deep: {} variables for {}, cost {}", depth, folding.classes(), network.variables(), to_string(cost)));
+    }
+    if ((options.stop && *options.stop) || (inside.deadline && Clock::now() > *inside.deadline)) break;
+  }
+  return best;
+}
+
+}  // namespace
+
+Result solve(const Network& network, const Options& options) {
+  validate(network);
+  if (options.start) evaluate(network, *options.start);  // throws if it is none of this network
+  Options inside = options;
+  std::map<std::string, double> counters;
+  if (auto folded = solve_folded(network, options, counters)) {
+    const Evaluation with = evaluate(network, *folded);
+    const std::optional<Evaluation> without = options.start ? std::optional(evaluate(network, *options.start)) : std::nullopt;
+    if (with.feasible && (!without || !without->feasible || with.cost < without->cost)) inside.start = std::move(folded);
+  }
+  Result r = solve_reduced(network, inside);
+  r.counters.insert(counters.begin(), counters.end());
   return r;
 }
 

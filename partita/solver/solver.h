@@ -1,6 +1,6 @@
-// Solves a cost network: reduction without loss, variable elimination where its tables fit, message passing on the dual with multipliers for
-// the limit, local search by exact moves of blocks, branch and bound. Anytime: it can be stopped at any moment and keeps the best
-// (docs/solve.md).
+// Solves a cost network: repeated parts folded for a first solution, reduction without loss, variable elimination where its tables fit,
+// message passing on the dual with multipliers for the limit, local search by exact moves of blocks, branch and bound. Anytime: it can be
+// stopped at any moment and keeps the best (docs/solve.md).
 #pragma once
 #include <atomic>
 #include <chrono>

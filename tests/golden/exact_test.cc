@@ -259,7 +259,7 @@ TEST(Exact, StoppedItKeepsTheBestSoFar) {
   const SearchChoice choice = parse_search("exact");
   const Problem problem{graph, cluster, "comm", {}, choice.options, nullptr, false, [&](const SearchProgress& p) {
                           last = p;
-                          stop = p.cost.has_value();
+                          stop = p.cost && p.bound;
                         }};
   Rng rng(1);
   const SearchResult best = choice.entry->make()->search(problem, {.stop = &stop}, rng);

@@ -1,0 +1,131 @@
+#include "partita/solver/fold.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace partita::solver {
+
+namespace {
+
+// Numbers for keys, as they come.
+template <typename Key>
+class Numbers {
+ public:
+  int operator()(Key key) { return numbers_.try_emplace(std::move(key), static_cast<int>(numbers_.size())).first->second; }
+  int count() const { return static_cast<int>(numbers_.size()); }
+
+ private:
+  std::map<Key, int> numbers_;
+};
+
+using EdgeKey = std::pair<const Table*, std::vector<int>>;  // its table, its variables' classes
+
+EdgeKey key_of(const Network::Edge& e, const std::vector<int>& class_of) {
+  std::vector<int> classes;
+  for (int v : e.variables) classes.push_back(class_of[v]);
+  return {e.table.get(), std::move(classes)};
+}
+
+// Of what is not forbidden.
+Wide largest(const Table& table) {
+  Wide most = 0;
+  for (int64_t c : table)
+    if (c < kForbidden) most = std::max(most, c < 0 ? -Wide{c} : Wide{c});
+  return most;
+}
+
+void add(const Table& costs, int64_t times, Table& to) {
+  for (size_t x = 0; x < costs.size(); ++x) to[x] = to[x] >= kForbidden || costs[x] >= kForbidden ? kForbidden : to[x] + times * costs[x];
+}
+
+}  // namespace
+
+Folding::Folding(const Network& network) : n_(network), edges_of_(network.variables()) {
+  for (const Network::Edge& e : n_.edges) widest_ = std::max(widest_, static_cast<int>(e.variables.size()));
+  for (size_t e = 0; e < n_.edges.size(); ++e)
+    for (size_t i = 0; i < n_.edges[e].variables.size(); ++i) edges_of_[n_.edges[e].variables[i]].push_back(static_cast<int>(e) * widest_ + static_cast<int>(i));
+  std::vector<std::vector<std::vector<int64_t>>> own(n_.variables());
+  for (const Network::Use& u : n_.uses) own[u.variable].push_back(u.amounts);
+  Numbers<std::vector<std::vector<int64_t>>> numbers;
+  for (int v = 0; v < n_.variables(); ++v) {
+    std::sort(own[v].begin(), own[v].end());
+    own[v].push_back(n_.costs[v]);
+    class_of_.push_back(numbers(std::move(own[v])));
+  }
+  classes_ = numbers.count();
+}
+
+bool Folding::refine() {
+  Numbers<EdgeKey> edges;
+  std::vector<int> edge_class;
+  for (const Network::Edge& e : n_.edges) edge_class.push_back(edges(key_of(e, class_of_)));
+  Numbers<std::vector<int>> variables;
+  std::vector<int> next;
+  for (int v = 0; v < n_.variables(); ++v) {
+    std::vector<int> key;
+    for (int place : edges_of_[v]) key.push_back(edge_class[place / widest_] * widest_ + place % widest_);
+    std::sort(key.begin(), key.end());
+    key.push_back(class_of_[v]);
+    next.push_back(variables(std::move(key)));
+  }
+  const bool finer = variables.count() > classes_;
+  classes_ = variables.count();
+  class_of_ = std::move(next);
+  return finer;
+}
+
+std::optional<Network> Folding::folded() const {
+  Network out;
+  out.costs.resize(classes_);
+  Wide most = 0;
+  for (const Table& costs : n_.costs) most += largest(costs);
+  std::map<EdgeKey, std::pair<int, int64_t>> edges;  // an edge of each kind, and how many there are
+  std::map<const Table*, Wide> known;
+  for (size_t e = 0; e < n_.edges.size(); ++e) {
+    ++edges.try_emplace(key_of(n_.edges[e], class_of_), static_cast<int>(e), 0).first->second.second;
+    auto [at, fresh] = known.try_emplace(n_.edges[e].table.get(), 0);
+    if (fresh) at->second = largest(*at->first);
+    most += at->second;
+  }
+  if (most >= kForbidden) return std::nullopt;
+  for (int v = 0; v < n_.variables(); ++v) {
+    Table& costs = out.costs[class_of_[v]];
+    costs.resize(n_.costs[v].size(), 0);
+    add(n_.costs[v], 1, costs);
+  }
+  std::vector<std::pair<int, int64_t>> kinds;  // in the order of the edges, not of addresses
+  for (const auto& [key, kind] : edges) kinds.push_back(kind);
+  std::sort(kinds.begin(), kinds.end());
+  std::map<std::pair<const Table*, int64_t>, std::shared_ptr<const Table>> tables;
+  for (const auto& [e, times] : kinds) {
+    const Network::Edge& edge = n_.edges[e];
+    auto& table = tables[{edge.table.get(), times}];
+    if (!table && times == 1) table = edge.table;
+    if (!table) {
+      Table sum(edge.table->size(), 0);
+      add(*edge.table, times, sum);
+      table = std::make_shared<const Table>(std::move(sum));
+    }
+    out.edges.push_back({key_of(edge, class_of_).second, table});
+  }
+  out.uses = n_.uses;
+  for (Network::Use& u : out.uses) u.variable = class_of_[u.variable];
+  out.limit = n_.limit;
+  return out;
+}
+
+Assignment Folding::unfolded(const Assignment& of_folded) const {
+  Assignment whole;
+  for (int c : class_of_) whole.push_back(of_folded[c]);
+  return whole;
+}
+
+Assignment Folding::folded(const Assignment& whole) const {
+  Assignment out(classes_, -1);
+  for (size_t v = 0; v < whole.size(); ++v)
+    if (out[class_of_[v]] < 0) out[class_of_[v]] = whole[v];
+  return out;
+}
+
+}  // namespace partita::solver

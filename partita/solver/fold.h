@@ -1,0 +1,37 @@
+// Repeated parts of a network folded into one: variables that look alike as far as some edges away get one value, so that a model of many
+// equal layers becomes one of a few. What solves the folded network solves the whole one, at the same cost and use; whether there is
+// anything cheaper, the folded one does not know.
+//
+// Alike is told by colour refinement (Weisfeiler and Leman, 1968; Mladenov, Ahmadi and Kersting, Lifted linear programming, 2012), stopped
+// after some rounds: copies near the ends of a run differ in what is near them, those in between do not.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "partita/network/network.h"
+
+namespace partita::solver {
+
+class Folding {
+ public:
+  // Tells variables apart by their own costs and amounts. `network` must stay.
+  explicit Folding(const Network& network);
+
+  // Tells them apart by what lies one edge further away too. False if no more were told apart.
+  bool refine();
+  int classes() const { return classes_; }
+  // A variable for each class. Empty where its costs could be too large for what is no forbidden one.
+  std::optional<Network> folded() const;
+  Assignment unfolded(const Assignment& of_folded) const;
+  // Each class as its first variable.
+  Assignment folded(const Assignment& whole) const;
+
+ private:
+  const Network& n_;
+  std::vector<std::vector<int>> edges_of_;  // [variable]: an edge for each place in it, as edge * widest_ + place
+  int widest_ = 2;                          // variables of an edge, at most
+  std::vector<int> class_of_;               // [variable]; numbered as they come
+  int classes_ = 0;
+};
+
+}  // namespace partita::solver

@@ -1,0 +1,123 @@
+// Folded networks against the whole ones, assignment by assignment.
+#include "partita/solver/fold.h"
+
+#include <gtest/gtest.h>
+
+#include "partita/base/rng.h"
+#include "partita/network/testing/random_networks.h"
+#include "partita/solver/solver.h"
+
+namespace partita::solver {
+namespace {
+
+std::shared_ptr<const Table> table_of(Table t) { return std::make_shared<const Table>(std::move(t)); }
+
+// A run of equal variables, each tied to the next by one table.
+Network chain(int length) {
+  Network n;
+  const auto table = table_of({0, 3, 1, 2});
+  for (int v = 0; v < length; ++v) n.costs.push_back({1, 2});
+  for (int v = 0; v + 1 < length; ++v) n.edges.push_back({{v, v + 1}, table});
+  return n;
+}
+
+// Few different costs and tables, so that many variables look alike; edges over one, two and three variables, some over one twice.
+Network repeated_network(Rng& rng) {
+  Network n;
+  const int variables = 4 + static_cast<int>(rng.below(8)), values = 2;
+  auto cost = [&]() -> int64_t { return rng.below(8) == 0 ? kForbidden : rng.between(-5, 9); };
+  std::vector<Table> costs(2, Table(values));
+  for (Table& t : costs)
+    for (int64_t& c : t) c = cost();
+  for (int v = 0; v < variables; ++v) n.costs.push_back(costs[rng.below(costs.size())]);
+  std::vector<std::vector<std::shared_ptr<const Table>>> tables(4);
+  for (int count = 1; count <= 3; ++count)
+    for (int i = 0; i < 2; ++i) {
+      Table t(size_t{1} << count);
+      for (int64_t& c : t) c = cost();
+      tables[count].push_back(table_of(std::move(t)));
+    }
+  for (int e = 0; e < 2 * variables; ++e) {
+    const int count = rng.below(6) == 0 ? static_cast<int>(1 + rng.below(3)) : 2;
+    Network::Edge edge;
+    for (int i = 0; i < count; ++i) edge.variables.push_back(static_cast<int>(rng.below(variables)));
+    edge.table = tables[count][rng.below(2)];
+    n.edges.push_back(edge);
+  }
+  for (int u = 0; u < variables; ++u) {
+    const int64_t lower = rng.between(0, 6);
+    n.uses.push_back({static_cast<int>(rng.below(variables)), lower, lower + rng.between(0, 4), {rng.between(0, 1), rng.between(2, 4)}});
+  }
+  n.limit = rng.between(0, 30);
+  return n;
+}
+
+TEST(Folding, TellsTheCopiesNearTheEndsOfARunApart) {
+  const Network n = chain(12);
+  Folding folding(n);
+  EXPECT_EQ(folding.classes(), 1);
+  for (int depth = 1; depth <= 5; ++depth) {
+    EXPECT_TRUE(folding.refine());
+    EXPECT_EQ(folding.classes(), 2 * depth + 1) << depth;
+  }
+  EXPECT_TRUE(folding.refine());
+  EXPECT_EQ(folding.classes(), 12);
+  EXPECT_FALSE(folding.refine());
+}
+
+TEST(Folding, CostsAndUsesAreThoseOfTheWhole) {
+  const uint64_t seed = 20261122;
+  RecordProperty("seed", std::to_string(seed));
+  Rng rng(seed);
+  int shared = 0;
+  for (int i = 0; i < 500; ++i) {
+    const Network n = repeated_network(rng);
+    Folding folding(n);
+    for (bool finer = true; finer; finer = folding.refine()) {
+      const auto folded = folding.folded();
+      ASSERT_TRUE(folded);
+      validate(*folded);
+      ASSERT_EQ(folded->variables(), folding.classes());
+      shared += folding.classes() < n.variables();
+      for (int k = 0; k < 10; ++k) {
+        Assignment y;
+        for (int v = 0; v < folded->variables(); ++v) y.push_back(static_cast<int>(rng.below(folded->costs[v].size())));
+        const Assignment x = folding.unfolded(y);
+        EXPECT_EQ(folding.folded(x), y);
+        const Evaluation part = evaluate(*folded, y), whole = evaluate(n, x);
+        ASSERT_EQ(part.feasible, whole.feasible) << "seed " << seed << ", network " << i;
+        ASSERT_EQ(part.forbidden == 0, whole.forbidden == 0) << "seed " << seed << ", network " << i;
+        if (whole.forbidden == 0) {
+          ASSERT_EQ(to_string(part.cost), to_string(whole.cost)) << "seed " << seed << ", network " << i;
+        }
+        ASSERT_EQ(to_string(part.peak.value_or(-1)), to_string(whole.peak.value_or(-1))) << "seed " << seed << ", network " << i;
+      }
+    }
+  }
+  EXPECT_GT(shared, 300);
+}
+
+TEST(Folding, IsNotDoneWhereSumsCouldLookForbidden) {
+  Network n = chain(4);
+  n.costs[0] = {kForbidden / 4, 0};
+  EXPECT_TRUE(Folding(n).folded());
+  for (Table& costs : n.costs) costs = {kForbidden / 4, 0};
+  EXPECT_FALSE(Folding(n).folded());
+}
+
+TEST(Folding, FindsTheBestOfARunAtOnce) {
+  const Network n = random_network({.family = Family::kLayered, .size = 400, .values = 6}, 3);
+  Options options;
+  options.max_steps = 1;
+  const Result r = solve(n, options);
+  ASSERT_TRUE(r.solution);
+  EXPECT_GE(r.counters.at("folded"), 1);
+  EXPECT_LT(r.counters.at("folded_variables"), n.variables() / 3);
+  options.max_steps.reset();
+  const Result best = solve(n, options);
+  EXPECT_EQ(best.status, Status::kOptimal);
+  EXPECT_LE(static_cast<double>(r.cost), 1.02 * static_cast<double>(best.cost));
+}
+
+}  // namespace
+}  // namespace partita::solver
