@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "partita/base/error.h"
+#include "partita/base/tuples.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/rules.h"
 #include "partita/search/judge.h"
@@ -52,8 +53,8 @@ bool divides_as_much(const std::vector<tdl::AxisStrategy>& a, const std::vector<
   return true;
 }
 
-// Every op: as it is, then what divides its work on this axis, then what others have it do.
-JointSpace neighbourhood(const Problem& problem, const Refined& now, size_t axis, const std::vector<Refined>& others) {
+// Every op: as it is, then what divides its work on these axes, then what others have it do.
+JointSpace neighbourhood(const Problem& problem, const Refined& now, const std::vector<size_t>& axes, const std::vector<Refined>& others) {
   JointSpace space{now.mesh, {}};
   for (size_t i = 0; i < problem.graph.ops.size(); ++i) {
     const Op& op = problem.graph.ops[i];
@@ -62,18 +63,38 @@ JointSpace neighbourhood(const Problem& problem, const Refined& now, size_t axis
       if (std::find(offered.begin(), offered.end(), strategies) == offered.end()) offered.push_back(strategies);
     };
     if (!problem.pins.ops.contains(OpId(i))) {
-      std::vector<tdl::AxisStrategy> changed = now.strategies[i];
-      for (const tdl::AxisStrategy& s : allowed_strategies(op, now.mesh.extents[axis])) {
-        if (s.names.empty() && (s.partial.empty() ? !problem.in_time() : !tdl::is_elementwise(*op.bound))) continue;  // in bytes replicated only where it is already
-        changed[axis] = s;
-        offer(changed);
+      std::vector<std::vector<tdl::AxisStrategy>> on_axis;
+      std::vector<size_t> counts;
+      for (size_t axis : axes) {
+        on_axis.push_back({now.strategies[i][axis]});
+        for (tdl::AxisStrategy& s : allowed_strategies(op, now.mesh.extents[axis]))
+          if (!s.names.empty() || (s.partial.empty() ? problem.in_time() : tdl::is_elementwise(*op.bound))) on_axis.back().push_back(std::move(s));  // in bytes replicated only where it is already
+        counts.push_back(on_axis.back().size());
       }
+      for_each_tuple(counts, [&](const std::vector<size_t>& at) {
+        std::vector<tdl::AxisStrategy> changed = now.strategies[i];
+        for (size_t k = 0; k < axes.size(); ++k) changed[axes[k]] = on_axis[k][at[k]];
+        offer(changed);
+      });
       for (const Refined& other : others)
         if (problem.in_time() || divides_as_much(other.strategies[i], now.strategies[i])) offer(other.strategies[i]);
     }
     space.strategies.push_back(std::move(offered));
   }
   return space;
+}
+
+// Which axes change together: one after the other; then each two of them, where there are more than two and not so many that this takes
+// minutes.
+std::vector<std::vector<std::vector<size_t>>> subsets_of_axes(size_t axes) {
+  constexpr size_t kMostInPairs = 4;
+  std::vector<std::vector<std::vector<size_t>>> out(1);
+  for (size_t a = 0; a < axes; ++a) out[0].push_back({a});
+  if (axes <= 2 || axes > kMostInPairs) return out;
+  out.emplace_back();
+  for (size_t a = 0; a < axes; ++a)
+    for (size_t b = a + 1; b < axes; ++b) out[1].push_back({a, b});
+  return out;
 }
 
 // Every device could hold all tensors whole, for every reader and from every device, many times over. Asking the memory planner takes a
@@ -160,28 +181,28 @@ Refinement refine(const Problem& problem, const Plan& plan, const std::vector<Pl
   std::vector<Refined> alike;
   for (const Plan& other : others)
     if (auto r = refined(other, problem.cluster); r && r->mesh == now->mesh) alike.push_back(std::move(*r));
-  const size_t axes = now->mesh.extents.size();
   const std::shared_ptr<JointCosts> costs = joint_costs(problem);
-  for (size_t axis = 0, without = 0; without < axes; axis = (axis + 1) % axes) {
-    solver::Options options = solving;
-    JointLimits limits;
-    limits.costs = costs;
-    limits.deadline = options.deadline;
-    limits.stop = options.stop;
-    const auto joint = joint_problem(on_mesh, neighbourhood(problem, *now, axis, alike), limits);
-    if (!joint) return out;
-    ++out.neighbourhoods;
-    ++without;
-    options.start = with_best_tensors(*joint, std::vector<int>(problem.graph.ops.size(), 0));
-    Fitting fitting = solve_fitting(on_mesh, *joint, options, problem.in_time() ? std::nullopt : std::optional(out.cost));
-    if (!fitting.plan) continue;
-    const int64_t cost = cost_of(problem, *fitting.plan);
-    if (cost >= out.cost) continue;
-    out.cost = cost;
-    out.plan = std::move(fitting.plan);
-    now = refined(*out.plan, problem.cluster);
-    without = 1;  // this axis is at its best
-  }
+  for (const std::vector<std::vector<size_t>>& subsets : subsets_of_axes(now->mesh.extents.size()))
+    for (size_t next = 0, without = 0; without < subsets.size(); next = (next + 1) % subsets.size()) {
+      solver::Options options = solving;
+      JointLimits limits;
+      limits.costs = costs;
+      limits.deadline = options.deadline;
+      limits.stop = options.stop;
+      const auto joint = joint_problem(on_mesh, neighbourhood(problem, *now, subsets[next], alike), limits);
+      if (!joint) return out;
+      ++out.neighbourhoods;
+      ++without;
+      options.start = with_best_tensors(*joint, std::vector<int>(problem.graph.ops.size(), 0));
+      Fitting fitting = solve_fitting(on_mesh, *joint, options, problem.in_time() ? std::nullopt : std::optional(out.cost));
+      if (!fitting.plan) continue;
+      const int64_t cost = cost_of(problem, *fitting.plan);
+      if (cost >= out.cost) continue;
+      out.cost = cost;
+      out.plan = std::move(fitting.plan);
+      now = refined(*out.plan, problem.cluster);
+      without = 1;  // these axes are at their best
+    }
   return out;
 }
 

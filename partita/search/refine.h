@@ -42,8 +42,8 @@ struct Refinement {
   int64_t cost = 0;          // of the plan (cost_of)
   int neighbourhoods = 0;    // that were looked at
 };
-// From a plan to a cheaper one that fits: on each mesh axis in turn every op may do what divides its work there, or what the
-// plan and those of `others` on the same refined mesh have it do, all ops at once; until no axis brings anything. No op is replicated
+// From a plan to a cheaper one that fits: on each mesh axis in turn, then on each two of three or four, every op may do what divides its work
+// there, or what the plan and those of `others` on the same refined mesh have it do, all ops at once; until none brings anything. No op is replicated
 // along an axis where it was not: that moves fewer bytes, for more work; in time that counts, and it may be. `solving` is of one neighbourhood, but its deadline and stop are
 // of all. Pins hold if they do in the plan.
 Refinement refine(const Problem& problem, const Plan& plan, const std::vector<Plan>& others, const solver::Options& solving);

@@ -253,11 +253,11 @@ Result solve_reduced(const Network& network, const Options& options) {
 // little is repeated.
 std::optional<Assignment> solve_folded(const Network& network, const Options& options, std::map<std::string, double>& counters) {
   constexpr int kLeastFolded = 3;         // as many variables
-  constexpr int64_t kSteps = 25;          // each time
+  constexpr int64_t kSteps = 25, kOfSteps = 4;  // each time, at most; of all that there are, the quarter
   constexpr int kWithoutGain = 2;         // times in a row
   constexpr double kShareOfTime = 0.1;
   Options inside = options;
-  inside.max_steps = std::min(kSteps, options.max_steps.value_or(kSteps));
+  inside.max_steps = options.max_steps ? std::clamp<int64_t>(*options.max_steps / kOfSteps, 1, kSteps) : kSteps;
   inside.certify = false;
   inside.tell = nullptr;
   if (options.deadline) inside.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>((*options.deadline - Clock::now()) * kShareOfTime);
@@ -277,6 +277,7 @@ std::optional<Assignment> solve_folded(const Network& network, const Options& op
     if (!folded) break;
     inside.start.reset();
     if (best) inside.start = folding.folded(*best);
+    else if (options.start) inside.start = folding.folded(*options.start);
     const Result r = solve_reduced(*folded, inside);
     ++counters["folded"];
     ++without;
