@@ -140,6 +140,17 @@ TEST(LongZooAuto, IsNeverDearerOn8Devices) { expect_cheapest_on_the_zoo(8); }
 TEST(LongZooAuto, IsNeverDearerOn16Devices) { expect_cheapest_on_the_zoo(16); }
 TEST(LongZooAuto, IsNeverDearerOn64Devices) { expect_cheapest_on_the_zoo(64); }
 
+// The least of all plans of 2x2x2, proved by `exact`: one axis after the other does not get there, nor does 4x2.
+TEST(Auto, RefinesOnTwoAxesAtATime) {
+  const Graph graph = training("mlp?layers=3,width=64,batch=32");
+  const Cluster cluster = load_cluster("local:8");
+  auto bytes = [&](const SearchResult& found) { return check(graph, *found.plan, cluster).comm_bytes; };
+  const SearchResult least = searched(parse_search("exact?axes=3"), graph, cluster);
+  ASSERT_EQ(least.lower_bound_comm_bytes, bytes(least));
+  EXPECT_LT(bytes(least), bytes(searched(parse_search("exact"), graph, cluster)));
+  EXPECT_EQ(bytes(searched(parse_search("auto"), graph, cluster)), bytes(least));
+}
+
 TEST(Auto, RefinesThePlansOfOthersAndKeepsPins) {
   const Graph graph = training("mlp?layers=2,width=24,batch=12");
   const Cluster cluster = load_cluster("local:8");
