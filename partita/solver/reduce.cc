@@ -451,14 +451,26 @@ struct Reduction::Inside {
     return values;
   }
 
-  // min over the other end of s table - messages there.
-  std::vector<int64_t> transformed(const Side& s, const std::vector<int64_t>& messages, int64_t scale) const {
+  // [variable][value]: not forbidden, and not dominated by what has not been undone yet.
+  using There = std::vector<std::vector<char>>;
+  There there_at_the_end() const {
+    There there;
+    for (const Table& costs : unary) {
+      there.emplace_back();
+      for (int64_t c : costs) there.back().push_back(c < kForbidden);
+    }
+    return there;
+  }
+
+  // min over the other end of s table - messages there. Values that are gone have a message of their own only once their dominance is undone,
+  // and reckon with nothing that is gone either.
+  std::vector<int64_t> transformed(const Side& s, const std::vector<int64_t>& messages, int64_t scale, const There& there) const {
     std::vector<int64_t> out;
     for (int x = 0; x < n.domain(s.own); ++x) {
       bool any = false;
       Wide least = 0;
-      for (int z = 0; z < n.domain(s.other); ++z) {
-        if (messages[z] == kNotThere || s.at(x, z) >= kForbidden) continue;
+      for (int z = 0; there[s.own][x] && z < n.domain(s.other); ++z) {
+        if (!there[s.other][z] || messages[z] == kNotThere || s.at(x, z) >= kForbidden) continue;
         const Wide cost = Wide{scale} * s.at(x, z) - messages[z];
         if (!any || cost < least) least = cost, any = true;
       }
@@ -467,9 +479,10 @@ struct Reduction::Inside {
     return out;
   }
 
-  void undo(const Step& s, int64_t scale, std::vector<Ends>& ends) const {
+  void undo(const Step& s, int64_t scale, There& there, std::vector<Ends>& ends) const {
     const int v = s.variable;
     if (s.kind == Kind::kDominance) {
+      there[v][s.first] = 1;
       for (const auto& [e, difference] : s.differences) {
         std::vector<int64_t>& messages = end(ends, e, v);
         messages[s.first] = messages[s.second] == kNotThere ? kNotThere : clamped(messages[s.second] + Wide{scale} * difference);
@@ -481,8 +494,8 @@ struct Reduction::Inside {
       const Side second = side(s.second, v);
       end(ends, s.first, first.other) = end(ends, s.made, first.other);
       end(ends, s.second, second.other) = end(ends, s.made, second.other);
-      end(ends, s.first, v) = transformed(first, end(ends, s.first, first.other), scale);
-      end(ends, s.second, v) = transformed(second, end(ends, s.second, second.other), scale);
+      end(ends, s.first, v) = transformed(first, end(ends, s.first, first.other), scale, there);
+      end(ends, s.second, v) = transformed(second, end(ends, s.second, second.other), scale, there);
       ends[s.made] = {};
       return;
     }
@@ -492,7 +505,7 @@ struct Reduction::Inside {
     else
       for (int x = 0; x < n.domain(v); ++x) own[x] = x == s.own[0] ? 0 : kNotThere;
     Side back = side(s.first, first.other);
-    end(ends, s.first, first.other) = transformed(back, own, scale);
+    end(ends, s.first, first.other) = transformed(back, own, scale, there);
   }
 
   const Network& n;
@@ -576,7 +589,8 @@ Certificate::Leaf Reduction::lifted(const Certificate::Leaf& of_reduced) const {
         for (size_t x = 0; x < m.ends[i].size(); ++x) to[in.kept_values[r][x]] = m.ends[i][x];
       }
     }
-    for (size_t i = in.steps.size(); i-- > 0;) in.undo(in.steps[i], leaf.scale, ends);
+    Inside::There there = in.there_at_the_end();
+    for (size_t i = in.steps.size(); i-- > 0;) in.undo(in.steps[i], leaf.scale, there, ends);
     for (size_t e = 0; e < ends.size(); ++e)
       if (!ends[e].a.empty() || !ends[e].b.empty()) leaf.messages.push_back({{in.edges[e].a, in.edges[e].b}, {std::move(ends[e].a), std::move(ends[e].b)}});
   }
