@@ -54,6 +54,7 @@ class Exact final : public Searcher {
     if (budget.steps || !budget.seconds) options.max_steps = budget.steps.value_or(kDefaultSteps);
     options.seed = rng.next();
     options.stop = budget.stop;
+    options.certify = problem.prove;
     const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
     JointProblem joint = build(problem, budget, options.deadline);
     const double built_seconds = seconds();

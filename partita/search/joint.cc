@@ -432,10 +432,10 @@ class Builder {
 
     KnownTensor known;
     const std::vector<int> together = wanted_together(needs);
-    const bool listed = list_values(*space, homes, together, kind, never_shared(layouts, homes, together, made, arrivals, costs, kind));
-    auto has_variable = [&](int layout) { return !listed && std::binary_search(together.begin(), together.end(), layout); };
     size_t columns = made.size() + remade.size();
     for (const auto& per_value : needs) columns += per_value.size();
+    const bool listed = list_values(*space, homes, together, kind, never_shared(layouts, homes, together, made, arrivals, costs, kind), columns);
+    auto has_variable = [&](int layout) { return !listed && std::binary_search(together.begin(), together.end(), layout); };
     known.entries = space->values.size() * columns;
     check_size(known.entries);
     Table cost;
@@ -535,8 +535,9 @@ class Builder {
     return !layout.is_partial() && std::none_of(layout.boxes.begin(), layout.boxes.end(), [](const Box& b) { return is_empty(b); }) && name_of(layout).has_value();
   }
 
-  // Homes, each with every set of layouts that readers may share; false, and the homes alone, where these are more than the limit allows.
-  bool list_values(TensorSpace& space, const std::vector<int>& homes, const std::vector<int>& shared, const TensorKind& kind, const NeverShared& never) const {
+  // Homes, each with every set of layouts that readers may share; false, and the homes alone, where these, or their tables of so many columns,
+  // are more than the limits allow.
+  bool list_values(TensorSpace& space, const std::vector<int>& homes, const std::vector<int>& shared, const TensorKind& kind, const NeverShared& never, size_t columns) const {
     const size_t most = kind.read.size() / 2;
     for (int h : homes) space.values.push_back({h, {}});
     size_t before = 0;
@@ -549,7 +550,8 @@ class Builder {
           larger.push_back(smaller);
           larger.back().also.push_back(s);
         }
-      if (static_cast<int64_t>(space.values.size() + larger.size()) > limits_.tensor_values) {
+      const auto count = static_cast<int64_t>(space.values.size() + larger.size());
+      if (count > limits_.tensor_values || count * static_cast<int64_t>(columns) > limits_.tensor_entries) {
         space.values.resize(homes.size());
         return false;
       }

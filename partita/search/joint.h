@@ -65,7 +65,8 @@ class JointCosts;
 std::shared_ptr<JointCosts> joint_costs(const Problem& problem);
 
 struct JointLimits {
-  int64_t tensor_values = 2048;                        // of one tensor's variable, as long as its homes allow
+  int64_t tensor_values = 1 << 17;                     // of one tensor's variable, as long as its homes allow
+  int64_t tensor_entries = 1 << 24;                    // of the tables at one tensor's variable, likewise
   int64_t entries = std::numeric_limits<int64_t>::max();  // of the tables of all edges
   std::optional<std::chrono::steady_clock::time_point> deadline;
   const std::atomic<bool>* stop = nullptr;

@@ -25,6 +25,11 @@ class Branch {
   const Assignment& rounded() const { return dual_.rounded(); }
   Assignment believed() const;
   const std::vector<double>& prices() const { return dual_.state().prices; }
+  // A lower bound of the whole before it was split, up to rounding.
+  double root_bound() const { return parts_ == 1 && !open_.empty() ? open_.front().bound : root_bound_; }
+  // The values that a solution no dearer than the incumbent may take: by what the root's messages say, the others cost more than `margin`
+  // beyond it (reduced cost fixing). Makes two passes at the root.
+  Alive within(Wide incumbent, double margin);
   int64_t parts() const { return parts_; }
   int64_t passes() const { return passes_; }
   int64_t work() const { return work_; }
@@ -60,6 +65,9 @@ class Branch {
   Parts::iterator loaded_;
   std::vector<Certificate::Leaf> closed_;
   std::optional<Wide> closed_bound_;  // the least of theirs
+  Alive root_alive_;
+  Dual::State root_;                  // once it is split
+  double root_bound_ = -kInfinity;
   bool full_ = false;
   int64_t parts_ = 1, passes_ = 0, work_ = 0, stored_ = 0;
 };

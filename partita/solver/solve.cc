@@ -54,6 +54,8 @@ struct Best {
   std::optional<Wide> known() const { return solution ? std::optional<Wide>(cost) : std::nullopt; }
 };
 
+Result solve_reduced(const Network& network, const Options& options);
+
 // Solves a reduced network. Its solutions, bounds and leaves are those of the reduced network too; `most`, of the original.
 class Solver {
  public:
@@ -95,8 +97,8 @@ class Solver {
       auto improve = [&] { primal.advance(work, [&](const Assignment& x) { consider(above, x); }, [&] { return stop(); }); };
       // A second side has nothing to begin with yet, or nothing to find any more; or it has found nothing for long, while the first gets on,
       // and would get on faster alone: they share what memory brings.
-      constexpr int kLong = 8, kNowAndThen = 4;
-      if (round == 0 || settled() || (closing && without > kLong && round % kNowAndThen != 0)) {
+      constexpr int kNowAndThen = 8;
+      if (round == 0 || settled() || (closing && without > o_.patience && round % kNowAndThen != 0)) {
         dual();
       } else if (o_.threads < 2) {
         dual();
@@ -117,11 +119,16 @@ class Solver {
       if (best_.solution) primal.best(*best_.solution);
       if (o_.progress || o_.deadline) prove(branch);
       report();
+      if (const auto within = narrower(branch)) {
+        narrowed(*within, round + 1);
+        break;
+      }
     }
     result_.counters["rounds"] = static_cast<double>(round);
     result_.counters["parts"] = static_cast<double>(branch.parts());
     result_.counters["passes"] = static_cast<double>(branch.passes());
     result_.counters["restarts"] = static_cast<double>(primal.restarts());
+    for (const auto& [count, number] : inside_) result_.counters[count] += number;
     result_.certificate = branch.certificate();
     return finish();
   }
@@ -131,6 +138,51 @@ class Solver {
   bool stop() const {
     if (o_.stop && *o_.stop) return true;
     return o_.deadline && Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(reserve_)) >= *o_.deadline;
+  }
+
+  // The network with those values only that a better solution than the best may take, once that leaves little of it. Not where a
+  // certificate is asked for: messages to what is left prove nothing of the rest.
+  std::optional<Network> narrower(Branch& branch) {
+    constexpr double kNear = 0.03, kNearer = 0.75, kLittle = 0.5;
+    if (o_.certify || !best_.solution || branch.done() || settled()) return std::nullopt;
+    const double cost = static_cast<double>(best_.cost), gap = cost - branch.root_bound();
+    if (gap > std::min(kNear * std::abs(cost), kNearer * looked_at_)) return std::nullopt;
+    looked_at_ = gap;
+    const Alive alive = branch.within(best_.cost, 1 + rounding_);
+    std::vector<int64_t> values(model_.variables(), 0);
+    for (int v = 0; v < model_.variables(); ++v) values[v] = std::count(&alive[model_.offset[v]], &alive[model_.offset[v]] + model_.domain(v), 1);
+    int64_t entries = 0;
+    for (const Model::Pair& p : model_.pairs) entries += values[p.a] * values[p.b];
+    if (static_cast<double>(entries) > kLittle * static_cast<double>(model_.entries)) return std::nullopt;
+    Network out = n_;
+    for (int v = 0; v < n_.variables(); ++v)
+      for (int x = 0; x < n_.domain(v); ++x)
+        if (!alive[model_.offset[v] + x] && x != (*best_.solution)[v]) out.costs[v][x] = kForbidden;
+    if (o_.tell) o_.tell(fmt::format("narrowed: {} of {} table entries may be in a better solution", entries, model_.entries));
+    return out;
+  }
+
+  // Solves what is left, with the steps that are: what is better is there.
+  void narrowed(const Network& rest, int64_t steps) {
+    ++result_.counters["narrowed"];
+    Options inside = o_;
+    if (o_.max_steps) inside.max_steps = *o_.max_steps - steps;
+    inside.seed = rng_.next();
+    inside.start = Assignment(best_.solution->begin(), best_.solution->begin() + n_.variables());
+    inside.tell = nullptr;
+    if (o_.progress)
+      inside.progress = [&](Progress p) {
+        if (!p.cost || *p.cost > best_.cost) p.cost = best_.cost;
+        if (p.bound) p.bound = std::min(*p.bound, *p.cost);
+        if (proved_ && (!p.bound || *p.bound < *proved_)) p.bound = proved_;
+        o_.progress({p.cost, p.bound, seconds()});
+      };
+    const Result r = solve_reduced(rest, inside);
+    if (r.solution) consider(best_, completed(*r.solution));
+    const Wide bound = r.status == Status::kInfeasible ? best_.cost : std::min(r.bound.value_or(most_of(n_) * -1), best_.cost);
+    if (!computed_ || bound > *computed_) computed_ = bound;
+    for (const char* count : {"narrowed", "eliminated", "passes", "rounds", "parts", "restarts"})
+      if (r.counters.contains(count)) inside_[count] += r.counters.at(count);
   }
 
   // The optimum without the limit: a bound, and the solution if it keeps the limit.
@@ -218,6 +270,8 @@ class Solver {
   Best best_;
   std::optional<Wide> proved_, computed_;  // bounds: by a certificate, by elimination
   bool nothing_ = false;                   // elimination has found that everything is forbidden
+  double looked_at_ = kInfinity;           // the gap when values were last looked at
+  std::map<std::string, double> inside_;   // counters of what was solved within
   double reported_ = -1, proved_at_ = -1, proving_seconds_ = 0;
   std::atomic<double> reserve_ = 0;  // seconds before the deadline
   Result result_;
@@ -254,11 +308,11 @@ Result solve_reduced(const Network& network, const Options& options) {
 std::optional<Assignment> solve_folded(const Network& network, const Options& options, std::map<std::string, double>& counters) {
   constexpr int kLeastFolded = 3;         // as many variables
   constexpr int64_t kSteps = 25, kOfSteps = 4;  // each time, at most; of all that there are, the quarter
-  constexpr int kWithoutGain = 2;         // times in a row
   constexpr double kShareOfTime = 0.1;
   Options inside = options;
   inside.max_steps = options.max_steps ? std::clamp<int64_t>(*options.max_steps / kOfSteps, 1, kSteps) : kSteps;
   inside.certify = false;
+  inside.patience = static_cast<int>(kSteps);  // it is solutions that this is for
   inside.tell = nullptr;
   if (options.deadline) inside.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>((*options.deadline - Clock::now()) * kShareOfTime);
   Clock::time_point told = Clock::now();
@@ -272,7 +326,8 @@ std::optional<Assignment> solve_folded(const Network& network, const Options& op
   Folding folding(network);
   std::optional<Assignment> best;
   Wide cost = 0;
-  for (int depth = 1, without = 0; without < kWithoutGain && folding.refine() && kLeastFolded * folding.classes() <= network.variables(); ++depth) {
+  bool better = true;
+  for (int depth = 1; better && folding.refine() && kLeastFolded * folding.classes() <= network.variables(); ++depth) {
     const auto folded = folding.folded();
     if (!folded) break;
     inside.start.reset();
@@ -280,9 +335,9 @@ std::optional<Assignment> solve_folded(const Network& network, const Options& op
     else if (options.start) inside.start = folding.folded(*options.start);
     const Result r = solve_reduced(*folded, inside);
     ++counters["folded"];
-    ++without;
-    if (r.solution && (!best || r.cost < cost)) {
-      without = 0, cost = r.cost;
+    better = r.solution && (!best || r.cost < cost);
+    if (better) {
+      cost = r.cost;
       best = folding.unfolded(*r.solution);
       counters["folded_variables"] = folding.classes();
       if (options.tell) options.tell(fmt::format("folded {} edges deep: {} variables for {}, cost {}", depth, folding.classes(), network.variables(), to_string(cost)));

@@ -25,10 +25,11 @@ struct Options {
   std::optional<std::chrono::steady_clock::time_point> deadline;
   std::optional<int64_t> max_steps;   // rounds of work; with it and without a deadline the answer is the same everywhere
   uint64_t seed = 0;
+  int patience = 2;                   // rounds without a better solution, after which most of them are the dual's alone as long as it gets on
   int threads = 2;                    // at most; their number changes no answer
   std::optional<Assignment> start;    // a solution to begin with; it need not be feasible
   double gap = 0;                     // relative: stop when (cost - bound) <= gap * |cost|
-  bool certify = true;                // go on until the certificate proves the optimum, though elimination has computed it
+  bool certify = true;                // go on until the certificate proves the optimum, though it has been computed
   int64_t elimination_bytes = int64_t{1} << 30;  // of its tables; 0: none
   std::function<void(const std::string&)> tell;  // what was reduced and eliminated, in words
   std::function<void(const Progress&)> progress;
@@ -46,7 +47,7 @@ struct Result {
   Status status = Status::kUnknown;
   std::optional<Assignment> solution;  // judged by evaluate()
   Wide cost = 0;                       // of the solution
-  std::optional<Wide> bound;           // proved by the certificate, or computed by elimination; empty: none yet
+  std::optional<Wide> bound;           // proved by the certificate, or computed by elimination or narrowing; empty: none yet
   Certificate certificate;             // check() accepts it; no leaves: none. Its bound may be below `bound`
   std::map<std::string, double> counters;
 };

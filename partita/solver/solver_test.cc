@@ -201,6 +201,57 @@ TEST(Solver, ReductionsAndEliminationLoseNothing) {
   EXPECT_GT(whole, 30);
 }
 
+// What is proved after values were left out, since by the messages nothing better can take them: against elimination, and within a limit
+// against a certificate. Leaves of the reduced network prove the same in the whole one, where much of it is reduced too.
+TEST(Solver, NarrowingLosesNothing) {
+  int narrowed = 0, limited = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    Rng rng(seed);
+    const Recipe recipe{kFamilies[seed % 5], static_cast<int>(rng.between(12, 30)), static_cast<int>(rng.between(3, 5)), 0.1, 1000, seed % 3 == 0};
+    const Network n = random_network(recipe, seed);
+    SCOPED_TRACE(fmt::format("{}, seed {}", name_of(recipe.family), seed));
+    const Reduction reduction(n);
+    const LeafJudge judge(n), judge_of_reduced(reduction.reduced(), judge.most());
+    for (int i = 0; i < 3; ++i) {
+      const Certificate::Leaf leaf = random_leaf(rng, reduction.reduced());
+      ASSERT_EQ(judge_of_reduced.bound(leaf), judge.bound(reduction.lifted(leaf)));
+    }
+    Options options;
+    options.certify = false;
+    options.elimination_bytes = 0;
+    options.max_steps = 3000;
+    const Result r = solve(n, options);
+    if (r.solution) {
+      const Evaluation e = evaluate(n, *r.solution);
+      EXPECT_TRUE(e.feasible && e.cost == r.cost);
+    }
+    std::optional<Wide> truth;
+    if (n.limit) {
+      options.certify = true;
+      const Result proved = solve(n, options);
+      check(n, proved.certificate);
+      if (proved.status != Status::kOptimal || proved.certificate.bound != proved.cost) continue;
+      truth = proved.cost;
+    } else {
+      const auto plan = plan_elimination(n, 1 << 28);
+      ASSERT_TRUE(plan);
+      const auto found = eliminate(n, *plan);
+      ASSERT_TRUE(found);
+      if (found->solution) truth = found->cost;
+    }
+    ASSERT_EQ(r.solution.has_value(), truth.has_value());
+    if (!truth) continue;
+    EXPECT_EQ(r.status, Status::kOptimal);
+    EXPECT_EQ(to_string(r.cost), to_string(*truth));
+    EXPECT_EQ(to_string(r.bound.value_or(0)), to_string(*truth));
+    narrowed += r.counters.contains("narrowed");
+    limited += n.limit && r.counters.contains("narrowed");
+  }
+  RecordProperty("narrowed", narrowed);
+  EXPECT_GT(narrowed, 20);
+  EXPECT_GT(limited, 3);
+}
+
 // One table for two pairs of different shapes.
 TEST(Solver, SharedTablesOfTwoShapes) {
   Network n;
