@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
+#include <map>
 #include <set>
 
-#include "partita/base/box.h"
+#include "partita/base/boxes.h"
 #include "partita/base/dtype.h"
 #include "partita/base/error.h"
 #include "partita/base/float16.h"
@@ -83,6 +85,66 @@ TEST(Box, RegroupedOverOtherAxesHasTheSameElements) {
   EXPECT_GT(found, 500);
   EXPECT_GT(none, 500);
   EXPECT_EQ(to_string(*regrouped(Box{{2, 4}}, {8}, {2, 4})), "[0,1)x[2,4)");
+}
+
+// Boxes of every position, some of which depend on few of the axes, some on all, and some of which are empty.
+std::vector<Box> random_boxes(const std::vector<int>& extents, size_t rank, Rng& rng) {
+  size_t positions = 1;
+  for (int e : extents) positions *= static_cast<size_t>(e);
+  std::vector<Box> boxes(positions, Box(rank));
+  for (size_t f = 0; f < rank; ++f) {
+    std::vector<int> axes;
+    for (size_t a = 0; a < extents.size(); ++a)
+      if (rng.below(3) == 0) axes.push_back(static_cast<int>(a));
+    std::vector<Interval> along;
+    for (size_t i = 0; i < count_on(extents, axes); ++i) {
+      const int64_t lo = rng.between(0, 6);
+      along.push_back({lo, rng.below(12) ? lo + rng.between(1, 5) : lo});
+    }
+    for (size_t p = 0; p < positions; ++p) boxes[p][f] = along[index_on(extents, axes, p)];
+  }
+  return boxes;
+}
+
+// What is kept along each dimension by itself is what a list of boxes says.
+TEST(Boxes, EqualTheListOfThem) {
+  constexpr uint64_t kSeed = 31;
+  std::printf("seed %d\n", static_cast<int>(kSeed));
+  Rng rng(kSeed);
+  std::map<std::vector<int>, CommonVolumes> memories;
+  for (int round = 0; round < 2000; ++round) {
+    std::vector<int> extents;
+    for (int a = static_cast<int>(rng.between(0, 4)); a > 0; --a) extents.push_back(static_cast<int>(rng.between(1, 4)));
+    const auto rank = static_cast<size_t>(rng.between(0, 4));
+    const std::vector<Box> x = random_boxes(extents, rank, rng), y = random_boxes(extents, rank, rng);
+    const Boxes a(extents, x), b(extents, y);
+    EXPECT_EQ(a.list(), x);
+    ASSERT_EQ(a.size(), x.size());
+    EXPECT_EQ(a == b, x == y);
+    EXPECT_EQ(a, Boxes(extents, x));
+    EXPECT_EQ(Boxes({static_cast<int>(x.size())}, x), a);  // of another mesh of as many positions
+    EXPECT_EQ(a.any_empty(), std::any_of(x.begin(), x.end(), [](const Box& box) { return is_empty(box); }));
+    std::vector<Box> both, over;
+    int64_t total = 0, common = 0;
+    bool inside = true;
+    for (size_t p = 0; p < x.size(); ++p) {
+      both.push_back(hull(x[p], y[p]));
+      total += volume(x[p]);
+      common += volume(intersect(x[p], y[p]));
+      inside = inside && contains(x[p], y[p]);
+    }
+    const Boxes joined = hull(a, b);
+    for (size_t p = 0; p < x.size(); ++p) EXPECT_TRUE(joined[p] == both[p] || (is_empty(joined[p]) && is_empty(both[p])));
+    EXPECT_EQ(total_volume(a), total);
+    EXPECT_EQ(common_volume(a, b), common);
+    CommonVolumes& remembers = memories.try_emplace(extents, extents).first->second;
+    EXPECT_EQ(remembers.known(a), a);
+    EXPECT_EQ(remembers.of(a, b), common);
+    EXPECT_EQ(remembers.of(remembers.known(b), a), common);
+    EXPECT_EQ(remembers.of(a, a), total);
+    EXPECT_EQ(contains(a, b), inside);
+    EXPECT_TRUE(contains(joined, a) && contains(joined, b));
+  }
 }
 
 TEST(Philox, MatchesTheKnownAnswers) {  // Random123's kat_vectors, philox4x32-10

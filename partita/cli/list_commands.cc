@@ -116,10 +116,13 @@ std::vector<Analysis> analyse(const tdl::Bound& bound, const OpDefinition* defin
     if (!derived) continue;
     Analysis a{tdl::to_string(s), tdl::to_string(bound, *derived), "", 0, {}};
     if (auto signature = signature_of(bound, *derived, mesh)) a.signature = to_string(*signature);
-    for (const auto& ranges : derived->ranges) a.flops = std::max(a.flops, op_flops(definition, bound, ranges));
-    for (const std::vector<Box>& boxes : derived->boxes) {
+    for (const std::vector<Interval> ranges : derived->ranges) a.flops = std::max(a.flops, op_flops(definition, bound, ranges));
+    for (int w = 0; w < derived->positions(); ++w) {
       a.regions.emplace_back();
-      for (int k = 0; k < bound.operand_count; ++k) a.regions.back().push_back(is_empty(boxes[k]) ? "nothing" : tdl::closed_text(boxes[k]));
+      for (int k = 0; k < bound.operand_count; ++k) {
+        const Box box = derived->boxes[k][w];
+        a.regions.back().push_back(is_empty(box) ? "nothing" : tdl::closed_text(box));
+      }
     }
     out.push_back(std::move(a));
   }

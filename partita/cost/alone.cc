@@ -270,14 +270,14 @@ int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, cons
     const std::vector<double> flops = segment_flops(definition, bound, segments, derived.ranges[p]);
     for (size_t g = 0; g < segments.size(); ++g) {
       const Segment& segment = segments[g];
-      auto box = [&](int tensor) -> const Box& {
+      auto box = [&](int tensor) {
         for (const tdl::InnerStep& step : derived.inner)
           if (step.tensor == tensor && step.before_stage == segment.first && !step.needed.empty()) return step.needed[p];
-        return derived.boxes[p][tensor];
+        return derived.boxes[tensor][p];
       };
       int64_t bytes = 0;
       for (int t : segment.reads) bytes += volume(box(t)) * bytes_of(dtype_of(t));
-      for (int t : segment.writes) bytes += volume(derived.boxes[p][t]) * bytes_of(dtype_of(t));
+      for (int t : segment.writes) bytes += volume(derived.boxes[t][p]) * bytes_of(dtype_of(t));
       const DType computes_in = segment.writes.empty() ? DType::kFloat32 : dtype_of(segment.writes[0]);
       slowest[g] = std::max(slowest[g], cost.kernel_ns(mesh.devices[p], computes_in, flops[g], bytes));
     }

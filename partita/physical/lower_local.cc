@@ -201,7 +201,7 @@ class Lowering {
   // ------------------------------------------------------------------ sources
 
   Placed new_registers(const Context& at, const Layout& layout, const std::string& suffix = "") {
-    Placed placed{layout, {}, layout.boxes, false};
+    Placed placed{layout, {}, layout.boxes.list(), false};
     for (int p = 0; p < layout.mesh.positions(); ++p)
       placed.regs.push_back(add_register(fmt::format("{}{}@{}", at.name, suffix, device_name(layout.mesh.devices[p])), layout.mesh.devices[p],
                                          at.tensor, at.dtype, layout.radices, layout.boxes[p]));
@@ -442,7 +442,7 @@ class Lowering {
     auto source_of = [&](const Piece& piece) { return step.from.mesh.devices[piece.source]; };
     const bool all_views = !into && std::all_of(targets.begin(), targets.end(), [](const Target& t) { return t.view; });
     const bool no_views = into || (from.fresh && !all_views);  // `fresh` holds for all positions or for none
-    Placed to{step.to, {}, step.to.boxes, into != nullptr || (all_views && from.fresh)};
+    Placed to{step.to, {}, step.to.boxes.list(), into != nullptr || (all_views && from.fresh)};
     for (int p = 0; p < step.to.mesh.positions(); ++p) {
       const auto& [pieces, view, combine] = targets[p];
       DeviceId device = step.to.mesh.devices[p];
@@ -521,7 +521,7 @@ class Lowering {
     Task::Turn turn = op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kInPlace;
     const std::vector<Segment> segments = segments_of(bound, derived);
     std::vector<std::vector<double>> flops;  // by position and segment
-    for (const std::vector<Interval>& ranges : derived.ranges) flops.push_back(segment_flops(graph_.registry->find(op.definition), bound, segments, ranges));
+    for (const std::vector<Interval> ranges : derived.ranges) flops.push_back(segment_flops(graph_.registry->find(op.definition), bound, segments, ranges));
 
     std::vector<std::optional<Placed>> current(bound.tensors.size());
     for (size_t k = 0; k < op.operands.size(); ++k) current[k] = operand(id, k);
@@ -567,8 +567,7 @@ class Lowering {
     const tdl::Bound& bound = *op.bound;
     const tdl::Derived& derived = *resolved_.ops[id.index()].derived;
     const Mesh& mesh = plan_.ops[id.index()].mesh;
-    Layout layout{mesh, bound.tensors[tensor].radices, {}, {}};
-    for (int p = 0; p < mesh.positions(); ++p) layout.boxes.push_back(derived.boxes[p][tensor]);
+    Layout layout{mesh, bound.tensors[tensor].radices, derived.boxes[tensor], {}};
     for (size_t a = 0; a < mesh.extents.size(); ++a) layout.kinds.push_back(kinds[a][tensor]);
     auto result = std::find(bound.results.begin(), bound.results.end(), tensor) - bound.results.begin();
     if (result == static_cast<std::ptrdiff_t>(bound.results.size())) {
@@ -619,7 +618,7 @@ class Lowering {
     const Placed* into = tensor.replaces.valid() ? &*placed_[tensor.replaces.index()] : nullptr;
     if (!into || made.regs != into->regs) {
       made.layout = of_tensor(resolved_.ops[id.index()].layouts.results[r], t);
-      made.boxes = made.layout.boxes;
+      made.boxes = made.layout.boxes.list();
     }
     for (size_t c = 0; c < resolved_.conversions.size(); ++c) {
       const ResolvedConversion& conversion = resolved_.conversions[c];

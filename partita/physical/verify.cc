@@ -337,11 +337,11 @@ class Verifier {
       // The region of an operand is the hull over the whole formula, of a stage what these stages read of it.
       std::vector<Box> operands(bound.tensors.size()), inner(bound.tensors.size());
       for (int s = 0; s < stages; ++s) {
-        const std::vector<Box> read = tdl::stage_reads(analysis, s, work.ranges[set]);
-        for (std::size_t t = 0; t < read.size(); ++t) {
-          if (is_empty(read[t])) continue;
-          operands[t] = operands[t].empty() ? read[t] : hull(operands[t], read[t]);
-          if (s >= work.first_stage && s < work.last_stage) inner[t] = inner[t].empty() ? read[t] : hull(inner[t], read[t]);
+        for (std::size_t t = 0; t < bound.tensors.size(); ++t) {
+          const Box read = tdl::stage_reads(analysis, s, static_cast<int>(t), work.ranges[set]);
+          if (is_empty(read)) continue;
+          operands[t] = operands[t].empty() ? read : hull(operands[t], read);
+          if (s >= work.first_stage && s < work.last_stage) inner[t] = inner[t].empty() ? read : hull(inner[t], read);
         }
       }
       for (int act = 0; act < task.rate; ++act) {

@@ -28,11 +28,8 @@ struct Part {
 // An axis of which all positions read the same (one half of a rotary embedding, say) counts as whole.
 Part part_of(Layout layout) {
   const Shape extents = layout.factored_shape();
-  for (size_t a = 0; a < extents.size(); ++a) {
-    const bool same = std::all_of(layout.boxes.begin(), layout.boxes.end(), [&](const Box& box) { return box[a] == layout.boxes[0][a]; });
-    for (Box& box : layout.boxes)
-      if (same) box[a] = {0, extents[a]};
-  }
+  for (size_t a = 0; a < extents.size(); ++a)
+    if (layout.boxes.along(a).axes.empty()) layout.boxes = layout.boxes.with(a, {{}, {{0, extents[a]}}});
   const std::optional<NdSbp> name = name_of(layout);
   if (!name) return {Part::Kind::kOther};
   const Sbp& sbp = (*name)[0];

@@ -532,7 +532,7 @@ class Builder {
 
   // Whoever makes a tensor, it can be kept there: in a layout with a name, and none that splits an axis into more parts than it has values.
   static bool is_named(const Layout& layout) {
-    return !layout.is_partial() && std::none_of(layout.boxes.begin(), layout.boxes.end(), [](const Box& b) { return is_empty(b); }) && name_of(layout).has_value();
+    return !layout.is_partial() && !layout.boxes.any_empty() && name_of(layout).has_value();
   }
 
   // Homes, each with every set of layouts that readers may share; false, and the homes alone, where these, or their tables of so many columns,

@@ -38,14 +38,12 @@ void for_each_tuple(const std::vector<int>& parts, const std::vector<int>& value
 // Where one mesh axis splits a layout, named or not: the axis on which the boxes of its groups differ.
 Aligned::SplitAt split_at(const Layout& layout, size_t mesh_axis) {
   if (layout.kinds[mesh_axis]) return {};
-  const std::vector<int>& extents = layout.mesh.extents;
-  int stride = 1;
-  for (size_t a = mesh_axis + 1; a < extents.size(); ++a) stride *= extents[a];
   size_t at = 0;
   for (size_t axis = 0; axis < layout.radices.size(); ++axis)
-    for (size_t digit = 0; digit < layout.radices[axis].size(); ++digit, ++at)
-      for (int p = 0; p < layout.mesh.positions(); ++p)
-        if (layout.boxes[p][at] != layout.boxes[p - p / stride % extents[mesh_axis] * stride][at]) return {static_cast<int>(axis), digit};
+    for (size_t digit = 0; digit < layout.radices[axis].size(); ++digit, ++at) {
+      const std::vector<int>& axes = layout.boxes.along(at).axes;
+      if (std::find(axes.begin(), axes.end(), static_cast<int>(mesh_axis)) != axes.end()) return {static_cast<int>(axis), digit};
+    }
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 #include "partita/base/error.h"
@@ -16,6 +17,9 @@ namespace partita {
 namespace {
 
 constexpr int64_t kUnreachable = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMost = int64_t{1} << 60;  // where a count would be more, it is this: no path that is taken moves as much
+
+int64_t times(int64_t a, int64_t b) { return a != 0 && b > kMost / a ? kMost : a * b; }
 
 int64_t overlap(const Box& a, const Box& b) {
   int64_t n = 1;
@@ -342,10 +346,170 @@ class ElementsIntoParts {
   int64_t sum_ = 0;
 };
 
+// The same on one mesh of any size. Of what a position wants and its device has, the most that one member of the target's groups has; since
+// the boxes do not depend on the coordinates that number members, that is a product over groups of mesh axes and dimensions that
+// hang together. Boxes of a partial group are equal, on both sides.
+class ElementsIntoPartsOfOneMesh {
+ public:
+  using Known = std::unordered_map<std::string, int64_t>;  // by group
+
+  // With a memory, or null.
+  ElementsIntoPartsOfOneMesh(const Layout& from, const Layout& to, CommonVolumes* numbers, Known* known)
+      : from_(from), to_(to), extents_(to.mesh.extents), numbers_(numbers), known_(known) {
+    const bool whole_first = in_parts(from) && from.reducer() != to.reducer();
+    const int64_t members = member_count(from), wanted = (numbers ? numbers->of(to.boxes, to.boxes) : total_volume(to.boxes)) / member_count(to);
+    // Of each element once a member: what all positions of one of the target's members want, less what is there.
+    int64_t there = 1;
+    std::vector<bool> seen(extents_.size(), false);
+    for (size_t a = 0; a < extents_.size(); ++a)
+      if (!seen[a]) there *= most_there(group_of(a, seen), !whole_first);
+    for (size_t f = 0; f < to.boxes.rank(); ++f)
+      if (to.boxes.along(f).axes.empty() && from.boxes.along(f).axes.empty()) there *= intersect(to.boxes.at(0, f), from.boxes.at(0, f)).size();
+    count_ = times(members, wanted) - there;
+  }
+  int64_t count() const { return count_; }
+
+ private:
+  struct Group {
+    std::vector<int> axes;
+    std::vector<size_t> dimensions;
+  };
+
+  Group group_of(size_t first, std::vector<bool>& seen) const {
+    Group group{{static_cast<int>(first)}, {}};
+    seen[first] = true;
+    std::vector<bool> listed(to_.boxes.rank(), false);
+    for (size_t i = 0; i < group.axes.size(); ++i)
+      for (size_t f = 0; f < listed.size(); ++f) {
+        const std::vector<int> axes = joined_axes(to_.boxes.along(f).axes, from_.boxes.along(f).axes);
+        if (listed[f] || std::find(axes.begin(), axes.end(), group.axes[i]) == axes.end()) continue;
+        listed[f] = true;
+        group.dimensions.push_back(f);
+        for (int a : axes)
+          if (!seen[a]) seen[a] = true, group.axes.push_back(a);
+      }
+    std::sort(group.axes.begin(), group.axes.end());
+    return group;
+  }
+
+  // Over all cells of the grid that the boxes' ends make, and over the source's members where they count apart: the elements times how many
+  // of one of the target's members have them, of the one where these are most.
+  int64_t most_there(const Group& group, bool apart) const {
+    if (!known_) return counted(group, apart);
+    std::string key(1, static_cast<char>(apart));
+    auto put = [&](int v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
+    for (int a : group.axes) put(a << 2 | to_.kinds[a].has_value() << 1 | from_.kinds[a].has_value());
+    for (size_t f : group.dimensions) put(numbers_->number_of(to_.boxes, f)), put(numbers_->number_of(from_.boxes, f));
+    const auto [found, fresh] = known_->try_emplace(std::move(key));
+    if (fresh) found->second = counted(group, apart);
+    return found->second;
+  }
+
+  int64_t counted(const Group& group, bool apart) const {
+    std::vector<Box> boxes;  // what is there, by position
+    std::vector<int> target, source;  // members
+    for_each_on(extents_, group.axes, [&](size_t position) {
+      Box box;
+      for (size_t f : group.dimensions) box.push_back(intersect(to_.boxes.at(position, f), from_.boxes.at(position, f)));
+      if (is_empty(box)) return;
+      boxes.push_back(std::move(box));
+      target.push_back(member_on(to_, group.axes, position));
+      source.push_back(apart ? member_on(from_, group.axes, position) : 0);
+    });
+    std::vector<size_t> all(boxes.size());
+    std::iota(all.begin(), all.end(), 0);
+    return cells(boxes, target, source, all, 0, 1);
+  }
+
+  int64_t cells(const std::vector<Box>& boxes, const std::vector<int>& target, const std::vector<int>& source, const std::vector<size_t>& some, size_t axis, int64_t volume) const {
+    if (some.empty()) return 0;
+    if (axis == boxes[0].size()) {
+      std::map<std::pair<int, int>, int64_t> counts;
+      std::map<int, int64_t> most;
+      for (size_t i : some) {
+        int64_t& best = most[source[i]];
+        best = std::max(best, ++counts[{source[i], target[i]}]);
+      }
+      int64_t sum = 0;
+      for (const auto& [member, count] : most) sum += count;
+      return sum * volume;
+    }
+    std::vector<int64_t> ends;
+    std::map<int64_t, std::vector<size_t>> begin;
+    for (size_t i : some) {
+      ends.insert(ends.end(), {boxes[i][axis].lo, boxes[i][axis].hi});
+      begin[boxes[i][axis].lo].push_back(i);
+    }
+    std::sort(ends.begin(), ends.end());
+    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+    int64_t sum = 0;
+    std::vector<size_t> here;
+    for (size_t e = 0; e + 1 < ends.size(); ++e) {
+      std::erase_if(here, [&](size_t i) { return boxes[i][axis].hi <= ends[e]; });
+      if (const auto fresh = begin.find(ends[e]); fresh != begin.end()) here.insert(here.end(), fresh->second.begin(), fresh->second.end());
+      sum += cells(boxes, target, source, here, axis + 1, volume * (ends[e + 1] - ends[e]));
+    }
+    return sum;
+  }
+
+  // A position's coordinate on those of the axes on which the layout is partial, row-major.
+  int member_on(const Layout& layout, const std::vector<int>& axes, size_t position) const {
+    std::vector<int> partial;
+    for (int a : axes)
+      if (layout.kinds[a]) partial.push_back(a);
+    return static_cast<int>(index_on(extents_, partial, position));
+  }
+
+  const Layout &from_, &to_;
+  const std::vector<int>& extents_;
+  CommonVolumes* numbers_;
+  Known* known_;
+  int64_t count_ = 0;
+};
+
+}  // namespace
+
+// Counts elements, with a memory or without. Not thread-safe.
+class Counter {
+ public:
+  Counter(const Cluster& of, bool remembers) : cluster(of), remembers_(remembers) {}
+
+  int64_t total(const Boxes& boxes) const { return remembers_ ? memory(boxes.extents()).volumes.of(boxes, boxes) : total_volume(boxes); }
+  int64_t common(const Boxes& a, const Boxes& b) const { return remembers_ ? memory(a.extents()).volumes.of(a, b) : common_volume(a, b); }
+  int64_t into_parts(const Layout& from, const Layout& to) const {
+    if (!remembers_) return ElementsIntoPartsOfOneMesh(from, to, nullptr, nullptr).count();
+    Memory& m = memory(to.mesh.extents);
+    return ElementsIntoPartsOfOneMesh(from, to, &m.volumes, &m.most_there).count();
+  }
+  void make_known(Layout& layout) const {
+    if (remembers_) layout.boxes = memory(layout.mesh.extents).volumes.known(layout.boxes);
+  }
+
+  const Cluster& cluster;
+
+ private:
+  struct Memory {
+    CommonVolumes volumes;
+    ElementsIntoPartsOfOneMesh::Known most_there;
+  };
+  Memory& memory(const std::vector<int>& extents) const {
+    if (!last_ || last_->first != extents) last_ = &*memories_.try_emplace(extents, Memory{CommonVolumes(extents), {}}).first;
+    return last_->second;
+  }
+
+  bool remembers_;
+  mutable std::map<std::vector<int>, Memory> memories_;
+  mutable std::pair<const std::vector<int>, Memory>* last_ = nullptr;
+};
+
+namespace {
+
 // Elements that a fetch moves; without pieces where no part of the answer depends on them.
-int64_t fetch_elements(const Layout& from, const Layout& to, const Cluster& cluster) {
+int64_t fetch_elements(const Layout& from, const Layout& to, const Counter& counter) {
+  const Cluster& cluster = counter.cluster;
   if (in_parts(to)) {
     if (from.radices != to.radices) return Fetcher(from, to, cluster).moved;
+    if (from.mesh == to.mesh) return counter.into_parts(from, to);
     const bool few = from.mesh.positions() <= kMaskBits && to.mesh.positions() <= kMaskBits;
     return few ? ElementsIntoParts(from, to).count() : Fetcher(from, to, cluster).moved;
   }
@@ -364,6 +528,7 @@ int64_t fetch_elements(const Layout& from, const Layout& to, const Cluster& clus
     }
     return moved;
   }
+  if (from.mesh == to.mesh) return times(members, counter.total(to.boxes)) - counter.common(to.boxes, from.boxes);
   for (int t = 0; t < to.mesh.positions(); ++t) {
     int s = same_devices ? t : from.mesh.position_of(to.mesh.devices[t]);
     moved += members * volume(to.boxes[t]) - (s >= 0 ? overlap(to.boxes[t], from.boxes[s]) : 0);
@@ -424,21 +589,14 @@ std::vector<std::vector<int>> groups_over(const Mesh& mesh, const std::vector<in
 }
 
 // Elements that a named step on one mesh moves: the table's figure for one group's shard, times the groups.
-int64_t named_elements(const NamedStep& step, const Layout& from, const Layout& to) {
-  int64_t sum = 0, group = 1;
+int64_t named_elements(const NamedStep& step, const Layout& from, const Layout& to, const Counter& counter) {
+  int64_t group = 1;
   for (int a : step.axes) group *= from.mesh.extents[a];
-  int positions = from.mesh.positions();
   switch (step.kind) {
     case StepKind::kLocal: return 0;
-    case StepKind::kAllReduce:
-      for (int p = 0; p < positions; ++p) sum += volume(to.boxes[p]);
-      return 2 * (group - 1) * sum / group;
-    case StepKind::kReduceScatter:
-      for (int p = 0; p < positions; ++p) sum += volume(to.boxes[p]);
-      return (group - 1) * sum;
-    default:
-      for (int p = 0; p < positions; ++p) sum += volume(to.boxes[p]) - overlap(to.boxes[p], from.boxes[p]);
-      return sum;
+    case StepKind::kAllReduce: return times(2 * (group - 1), counter.total(to.boxes) / group);  // the members' boxes are equal
+    case StepKind::kReduceScatter: return times(group - 1, counter.total(to.boxes));
+    default: return counter.total(to.boxes) - counter.common(to.boxes, from.boxes);
   }
 }
 
@@ -465,9 +623,9 @@ std::optional<NamedStep> step_between(const Named& from, const Named& to) {
 
 bool is_fetch(const std::optional<NamedStep>& step) { return !step || step->kind == StepKind::kFetch; }
 
-int64_t direct_elements(const Named& from, const Named& to, const Cluster& cluster) {
-  if (auto step = step_between(from, to); !is_fetch(step)) return named_elements(*step, from.layout, to.layout);
-  return fetch_elements(from.layout, to.layout, cluster);
+int64_t direct_elements(const Named& from, const Named& to, const Counter& counter) {
+  if (auto step = step_between(from, to); !is_fetch(step)) return named_elements(*step, from.layout, to.layout, counter);
+  return fetch_elements(from.layout, to.layout, counter);
 }
 
 Step fetch_step(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster) {
@@ -475,12 +633,12 @@ Step fetch_step(const Layout& from, const Layout& to, int64_t element_bytes, con
   return {StepKind::kFetch, from, to, {}, std::move(fetcher.pieces), std::move(fetcher.radices), fetcher.moved * element_bytes};
 }
 
-Step direct_step(const Named& from, const Named& to, int64_t element_bytes, const Cluster& cluster) {
+Step direct_step(const Named& from, const Named& to, int64_t element_bytes, const Counter& counter) {
   auto step = step_between(from, to);
   if (!is_fetch(step) && step->kind != StepKind::kLocal)
     return {step->kind, from.layout, to.layout, groups_over(from.layout.mesh, step->axes), {}, from.layout.radices,
-            named_elements(*step, from.layout, to.layout) * element_bytes};
-  Step made = fetch_step(from.layout, to.layout, element_bytes, cluster);
+            named_elements(*step, from.layout, to.layout, counter) * element_bytes};
+  Step made = fetch_step(from.layout, to.layout, element_bytes, counter.cluster);
   if (!is_fetch(step) && made.bytes != 0) ensure(false, "a local step from {} to {} moves {} bytes", to_string(from.layout), to_string(to.layout), made.bytes);
   if (made.bytes == 0) made.kind = StepKind::kLocal;
   return made;
@@ -508,15 +666,11 @@ Cost cost_of(int64_t elements, bool is_fetch) {
 
 // The cost of going straight from one node to another, unreachable if that is not one of the steps that a path is made of:
 // those that change one thing, any move that keeps what is partial, and any fetch that leaves nothing partial.
-Cost edge(const Named& from, const Named& to, const Cluster& cluster) {
+Cost edge(const Named& from, const Named& to, const Counter& counter) {
   auto step = step_between(from, to);
-  if (from.layout.kinds == to.layout.kinds) {
-    int64_t sum = 0;
-    for (size_t p = 0; p < to.layout.boxes.size(); ++p) sum += volume(to.layout.boxes[p]) - overlap(to.layout.boxes[p], from.layout.boxes[p]);
-    return cost_of(sum, is_fetch(step));
-  }
+  if (from.layout.kinds == to.layout.kinds) return cost_of(counter.total(to.layout.boxes) - counter.common(to.layout.boxes, from.layout.boxes), is_fetch(step));
   if (!step && in_parts(to.layout)) return {};
-  return cost_of(direct_elements(from, to, cluster), is_fetch(step));
+  return cost_of(direct_elements(from, to, counter), is_fetch(step));
 }
 
 Cost plus(const Cost& a, const Cost& b) {
@@ -599,10 +753,10 @@ std::optional<int64_t> covered(std::vector<Box> boxes) {
 // something finer than the end; they are not moved elsewhere. After kExpanded layouts it is the best so far that counts.
 class GuidedPath {
  public:
-  GuidedPath(const Named& from, const Named& to, const Cluster& cluster) : to_(to), cluster_(cluster) {
+  GuidedPath(const Named& from, const Named& to, const Counter& counter) : to_(to), counter_(counter) {
     for (const Box& b : to.layout.boxes) wanted_by_all_ += volume(b), wanted_ = std::max(wanted_, volume(b));
     wanted_at_most_ = wanted_by_all_;
-    if (const auto exactly = covered(to.layout.boxes)) wanted_ = wanted_at_most_ = *exactly;
+    if (const auto exactly = covered(to.layout.boxes.list())) wanted_ = wanted_at_most_ = *exactly;
     add(from, {0, 0, 0, 0}, -1);
     list_finer();
   }
@@ -635,8 +789,7 @@ class GuidedPath {
     } else {
       int64_t there = wanted_at_most_;
       if (at.mesh.devices == to_.layout.mesh.devices && at.radices == to_.layout.radices) {
-        there = 0;
-        for (size_t p = 0; p < at.boxes.size(); ++p) there += overlap(to_.layout.boxes[p], at.boxes[p]);
+        there = counter_.common(to_.layout.boxes, at.boxes);
       }
       elements = (parts - 1) * wanted_ + wanted_by_all_ - std::min(wanted_at_most_, there);
     }
@@ -679,8 +832,7 @@ class GuidedPath {
       for (const Sbp& split : splits) {
         name[i % name.size()] = split;
         const Layout at = make_layout(to_.layout.mesh, name, to_.layout.radices);
-        int64_t there = 0;
-        for (size_t p = 0; p < at.boxes.size(); ++p) there += overlap(at.boxes[p], to_.layout.boxes[p]);
+        const int64_t there = counter_.common(at.boxes, to_.layout.boxes);
         if (there > most) most = there, best = split;
       }
       name[i % name.size()] = best;
@@ -690,7 +842,7 @@ class GuidedPath {
 
   void add(const Named& at, const Cost& cost, int before) {
     Cost end = {0, 0, 0, 0};
-    if (!same_placement(at.layout, to_.layout)) end = cost_of(direct_elements(at, to_, cluster_), is_fetch(step_between(at, to_)));
+    if (!same_placement(at.layout, to_.layout)) end = cost_of(direct_elements(at, to_, counter_), is_fetch(step_between(at, to_)));
     const Cost promise = plus(cost, in_parts(at.layout) ? least(at.layout) : end);
     const size_t i = at.name ? place_.try_emplace(*at.name, nodes_.size()).first->second : nodes_.size();
     if (i == nodes_.size()) nodes_.push_back({at, cost, before}), promise_.push_back(promise);
@@ -702,7 +854,7 @@ class GuidedPath {
 
   void go(int u, const NdSbp& name) { go(u, {make_layout(nodes_[u].at.layout.mesh, name, nodes_[u].at.layout.radices), name}); }
   void go(int u, const Named& next) {
-    const Cost cost = plus(nodes_[u].cost, edge(nodes_[u].at, next, cluster_));
+    const Cost cost = plus(nodes_[u].cost, edge(nodes_[u].at, next, counter_));
     if (cost.elements != kUnreachable && cost < best_) add(next, cost, u);
   }
 
@@ -713,7 +865,7 @@ class GuidedPath {
     if (!nodes_[u].at.name) {
       Named whole{at, std::nullopt};
       for (tdl::Kind& k : whole.layout.kinds) k.reset();
-      add(whole, plus(nodes_[u].cost, edge(nodes_[u].at, whole, cluster_)), u);
+      add(whole, plus(nodes_[u].cost, edge(nodes_[u].at, whole, counter_)), u);
       std::vector<std::vector<Sbp>> choices;  // its parts where they are
       for (size_t a = 0; a < at.kinds.size(); ++a) {
         choices.push_back({at.kinds[a] ? Sbp::partial(*at.kinds[a]) : Sbp::broadcast()});
@@ -741,7 +893,7 @@ class GuidedPath {
   }
 
   const Named& to_;
-  const Cluster& cluster_;
+  const Counter& counter_;
   int64_t wanted_ = 0, wanted_at_most_ = 0, wanted_by_all_ = 0;  // elements: those that anyone wants, and the sum of what each position does
   std::vector<Named> finer_;
   std::vector<Node> nodes_;
@@ -753,8 +905,8 @@ class GuidedPath {
 
 constexpr size_t kAllAxes = 3;  // of a mesh, at most, whose named layouts are all looked at
 
-Path cheapest_path(const Named& from, const Named& to, const Cluster& cluster) {
-  if (from.layout.mesh.extents.size() > kAllAxes) return GuidedPath(from, to, cluster).run();
+Path cheapest_path(const Named& from, const Named& to, const Counter& counter) {
+  if (from.layout.mesh.extents.size() > kAllAxes) return GuidedPath(from, to, counter).run();
   const Layout* same_mesh_to = from.layout.mesh == to.layout.mesh ? &to.layout : nullptr;
   std::vector<Node> nodes = {{from, {0, 0, 0, 0}}};
   for (Named& n : named_layouts(from.layout, same_mesh_to)) nodes.push_back({std::move(n), {}});
@@ -774,7 +926,7 @@ Path cheapest_path(const Named& from, const Named& to, const Cluster& cluster) {
     nodes[u].done = true;
     Cost end = {0, 0, 0, 0};
     if (!same_placement(nodes[u].at.layout, to.layout))
-      end = cost_of(direct_elements(nodes[u].at, to, cluster), is_fetch(step_between(nodes[u].at, to)));
+      end = cost_of(direct_elements(nodes[u].at, to, counter), is_fetch(step_between(nodes[u].at, to)));
     end = plus(nodes[u].cost, end);
     if (end < best) {
       best = end;
@@ -783,7 +935,7 @@ Path cheapest_path(const Named& from, const Named& to, const Cluster& cluster) {
     if (!in_parts(nodes[u].at.layout)) continue;
     for (size_t v = 1; v < nodes.size(); ++v) {
       if (nodes[v].done) continue;
-      Cost c = plus(nodes[u].cost, edge(nodes[u].at, nodes[v].at, cluster));
+      Cost c = plus(nodes[u].cost, edge(nodes[u].at, nodes[v].at, counter));
       if (c < nodes[v].cost) {
         nodes[v].cost = c;
         nodes[v].before = u;
@@ -798,8 +950,8 @@ Path cheapest_path(const Named& from, const Named& to, const Cluster& cluster) {
 }
 
 // Meshes that share devices: the parts may also travel as they are, and be made whole at the end.
-Path cheapest_path_between_meshes(const Named& from, const Named& to, const Cluster& cluster) {
-  Path best = cheapest_path(from, to, cluster);
+Path cheapest_path_between_meshes(const Named& from, const Named& to, const Counter& counter) {
+  Path best = cheapest_path(from, to, counter);
   if (from.layout.mesh == to.layout.mesh || in_parts(to.layout) || !to.name) return best;
   bool share = false;
   for (DeviceId d : to.layout.mesh.devices) share = share || from.layout.mesh.position_of(d) >= 0;
@@ -813,9 +965,9 @@ Path cheapest_path_between_meshes(const Named& from, const Named& to, const Clus
     }
     Named middle{make_layout(to.layout.mesh, name, to.layout.radices), name};
     if (!in_parts(middle.layout)) continue;
-    int64_t moved = fetch_elements(from.layout, middle.layout, cluster);
+    int64_t moved = fetch_elements(from.layout, middle.layout, counter);
     if (moved > best.cost.elements) continue;
-    Path rest = cheapest_path(middle, to, cluster);
+    Path rest = cheapest_path(middle, to, counter);
     Cost cost = plus(cost_of(moved, true), rest.cost);
     if (cost < best.cost) {
       rest.through.insert(rest.through.begin(), from);
@@ -840,15 +992,18 @@ std::pair<Layout, Layout> over_common_radices(const Layout& from, const Layout& 
 bool in_place(const Layout& from, const Layout& to) {
   if (same_placement(from, to)) return true;
   if (in_parts(from) || in_parts(to) || from.mesh.devices != to.mesh.devices || from.radices != to.radices) return false;
+  if (from.boxes == to.boxes) return true;
+  if (!from.boxes.any_empty() || !to.boxes.any_empty()) return false;
   for (size_t p = 0; p < from.boxes.size(); ++p)
     if (from.boxes[p] != to.boxes[p] && !(is_empty(from.boxes[p]) && is_empty(to.boxes[p]))) return false;
   return true;
 }
 
-int64_t conversion_elements(const Layout& from, const Layout& to, const Cluster& cluster) {
+int64_t conversion_elements(const Layout& from, const Layout& to, const Counter& counter) {
   if (from.radices == to.radices && !in_parts(from)) {
     bool same_devices = from.mesh.devices == to.mesh.devices;
     if (!in_parts(to)) {
+      if (from.mesh == to.mesh) return counter.total(to.boxes) - counter.common(to.boxes, from.boxes);
       int64_t moved = 0;
       for (int t = 0; t < to.mesh.positions(); ++t) {
         int s = same_devices ? t : from.mesh.position_of(to.mesh.devices[t]);
@@ -858,12 +1013,12 @@ int64_t conversion_elements(const Layout& from, const Layout& to, const Cluster&
     }
     // All positions are one partial group: each keeps what it has.
     if (same_devices && member_count(to) == to.mesh.positions()) return 0;
-    if (auto step = step_between({from, name_of(from)}, {to, name_of(to)}); !is_fetch(step)) return named_elements(*step, from, to);
-    return fetch_elements(from, to, cluster);
+    if (auto step = step_between({from, name_of(from)}, {to, name_of(to)}); !is_fetch(step)) return named_elements(*step, from, to, counter);
+    return fetch_elements(from, to, counter);
   }
   if (from.radices == to.radices && from.mesh == to.mesh && from.mesh.extents.size() == 1 && !in_parts(to)) {
     // One group, made whole by reduce-scatter into a split and a gather of what is lacking, or by all-reduce.
-    const Box& whole = from.boxes[0];
+    const Box whole = from.boxes[0];
     int64_t p = from.mesh.extents[0], t = volume(whole), own = 0, wanted = 0;
     bool full = true;
     size_t f = 0;
@@ -878,7 +1033,7 @@ int64_t conversion_elements(const Layout& from, const Layout& to, const Cluster&
           if (r > 1) {
             int64_t scattered = (p - 1) * t;
             for (int64_t q = 0; q < p; ++q) {
-              const Box& b = to.boxes[q];
+              const Box b = to.boxes[q];
               int64_t v = volume(b);
               if (v) scattered += v - v / b[f].size() * intersect(b[f], cut(r, p, q)).size();
             }
@@ -891,26 +1046,8 @@ int64_t conversion_elements(const Layout& from, const Layout& to, const Cluster&
   }
   auto [f, t] = over_common_radices(from, to);
   if (in_place(f, t)) return 0;
-  if (!in_parts(f)) return fetch_elements(f, t, cluster);
-  return cheapest_path_between_meshes({f, name_of(f)}, {t, name_of(t)}, cluster).cost.elements;
-}
-
-// Layouts as a key: everything that a conversion depends on.
-void append_key(std::string& key, const Layout& l) {
-  auto put = [&](int64_t v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
-  put(static_cast<int64_t>(l.mesh.extents.size()));
-  for (size_t a = 0; a < l.mesh.extents.size(); ++a) {
-    put(l.mesh.extents[a]);
-    put(l.kinds[a] ? static_cast<int64_t>(*l.kinds[a]) : -1);
-  }
-  for (DeviceId d : l.mesh.devices) put(d.value);
-  for (const Shape& r : l.radices) {
-    put(static_cast<int64_t>(r.size()));
-    for (int64_t e : r) put(e);
-  }
-  put(-1);
-  for (const Box& b : l.boxes)
-    for (const Interval& i : b) put(i.lo), put(i.hi);
+  if (!in_parts(f)) return fetch_elements(f, t, counter);
+  return cheapest_path_between_meshes({f, name_of(f)}, {t, name_of(t)}, counter).cost.elements;
 }
 
 }  // namespace
@@ -925,6 +1062,11 @@ Step fetch(const Layout& from, const Layout& to, int64_t element_bytes, const Cl
   ensure(from.shape() == to.shape(), "fetch between shapes {} and {}", fmt::join(from.shape(), "x"), fmt::join(to.shape(), "x"));
   auto [f, t] = over_common_radices(from, to);
   return fetch_step(f, t, element_bytes, cluster);
+}
+
+int64_t fetch_bytes(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster) {
+  auto [f, t] = over_common_radices(from, to);
+  return fetch_elements(f, t, Counter(cluster, false)) * element_bytes;
 }
 
 std::vector<Target> targets_of(const Step& step) {
@@ -950,16 +1092,17 @@ Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, 
   Path path;
   path.through = {{f, name_of(f)}, {t, name_of(t)}};
   // Nobody can receive less than what it lacks: one step is the cheapest if nothing has to be combined.
-  if (in_parts(f)) path = cheapest_path_between_meshes(path.through[0], path.through[1], cluster);
+  const Counter counter(cluster, false);
+  if (in_parts(f)) path = cheapest_path_between_meshes(path.through[0], path.through[1], counter);
   for (size_t i = 1; i < path.through.size(); ++i) {
-    conversion.steps.push_back(direct_step(path.through[i - 1], path.through[i], element_bytes, cluster));
+    conversion.steps.push_back(direct_step(path.through[i - 1], path.through[i], element_bytes, counter));
     conversion.bytes += conversion.steps.back().bytes;
   }
   return conversion;
 }
 
 int64_t conversion_bytes(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster) {
-  return conversion_elements(from, to, cluster) * element_bytes;
+  return conversion_elements(from, to, Counter(cluster, false)) * element_bytes;
 }
 
 // The named layouts of one mesh over one factoring, and what the steps between them move: what cheapest_path() finds its way through,
@@ -967,12 +1110,13 @@ int64_t conversion_bytes(const Layout& from, const Layout& to, int64_t element_b
 class Converter::Ways {
  public:
   // Of `partial`: the mesh, the factoring and the reducer.
-  Ways(const Layout& partial, const Cluster& cluster) : cluster_(&cluster) {
+  Ways(const Layout& partial, const Counter& counter) : counter_(&counter) {
     Layout anywhere = partial;
     for (size_t a = 0; a < anywhere.kinds.size(); ++a) anywhere.kinds[a] = partial.reducer();
     nodes_ = named_layouts(anywhere, nullptr);
     edges_.resize(nodes_.size());
-    for (const Named& n : nodes_) {
+    for (Named& n : nodes_) {
+      counter.make_known(n.layout);
       uint64_t axes = 0;
       for (size_t a = 0; a < n.name->size(); ++a)
         if ((*n.name)[a].kind == Sbp::Kind::kPartial) axes |= uint64_t{1} << a;
@@ -1019,7 +1163,7 @@ class Converter::Ways {
     for (size_t i = 0; i < reach.stops.size() && reach.stops[i].cost.elements <= best.elements; ++i) {
       const Named& from = at(reach, reach.stops[i].node);
       Cost rest{0, 0, 0, 0};
-      if (!same_placement(from.layout, to.layout)) rest = cost_of(direct_elements(from, to, *cluster_), is_fetch(step_between(from, to)));
+      if (!same_placement(from.layout, to.layout)) rest = cost_of(direct_elements(from, to, *counter_), is_fetch(step_between(from, to)));
       if (const Cost all = plus(reach.stops[i].cost, rest); all < best) best = all, last = static_cast<int>(i);
     }
     std::vector<Layout> path;
@@ -1034,13 +1178,13 @@ class Converter::Ways {
 
   const Named& at(const Reach& reach, int node) const { return node == kStart ? reach.start : node == kWhole ? reach.whole : nodes_[node]; }
 
-  int64_t straight(const Named& from, const Named& to) const { return same_placement(from.layout, to.layout) ? 0 : direct_elements(from, to, *cluster_); }
+  int64_t straight(const Named& from, const Named& to) const { return same_placement(from.layout, to.layout) ? 0 : direct_elements(from, to, *counter_); }
 
   Cost step(int from, int to) {
     std::vector<int64_t>& row = edges_[from];
     row.resize(nodes_.size(), kUnknown);
     if (row[to] == kUnknown) {
-      const Cost cost = edge(nodes_[from], nodes_[to], *cluster_);
+      const Cost cost = edge(nodes_[from], nodes_[to], *counter_);
       row[to] = cost.elements == kUnreachable ? kUnreachable : 2 * cost.elements + cost.fetches;
     }
     return row[to] == kUnreachable ? Cost() : cost_of(row[to] / 2, row[to] % 2 == 1);
@@ -1057,9 +1201,9 @@ class Converter::Ways {
     std::vector<int> before(n + 1, 0);
     std::vector<bool> done(n + 1, false);
     for (size_t v = 0; v < n; ++v)
-      if (!(partial_axes_[v] & ~axes)) cost[v] = edge(from, nodes_[v], *cluster_);
+      if (!(partial_axes_[v] & ~axes)) cost[v] = edge(from, nodes_[v], *counter_);
     reach.stops.push_back({{0, 0, 0, 0}, kStart, -1});
-    if (!from.name) cost[n] = edge(from, reach.whole, *cluster_);
+    if (!from.name) cost[n] = edge(from, reach.whole, *counter_);
     for (;;) {  // Dijkstra's algorithm
       size_t u = n + 1;
       for (size_t i = 0; i <= n; ++i)
@@ -1074,11 +1218,11 @@ class Converter::Ways {
       };
       for (size_t v = 0; v < n; ++v)
         if (!done[v] && !(partial_axes_[v] & ~axes)) relax(v, step(static_cast<int>(u), static_cast<int>(v)));
-      if (!from.name && !done[n]) relax(n, edge(nodes_[u], reach.whole, *cluster_));
+      if (!from.name && !done[n]) relax(n, edge(nodes_[u], reach.whole, *counter_));
     }
   }
 
-  const Cluster* cluster_;
+  const Counter* counter_;
   std::vector<Named> nodes_;
   std::vector<uint64_t> partial_axes_;               // by node: bits, the mesh axes on which it is partial
   std::vector<std::vector<int64_t>> edges_;          // twice the elements, and one for a fetch; rows and entries as they are asked for
@@ -1086,15 +1230,40 @@ class Converter::Ways {
   std::map<std::pair<std::string, uint64_t>, std::unique_ptr<Reach>> reaches_;
 };
 
-namespace {
+// Layouts as keys: everything that a conversion depends on. Meshes and what boxes are along one dimension have numbers here.
+class Converter::Keys {
+ public:
+  std::string of(const Layout& l) {
+    std::string key;
+    auto put = [&](int64_t v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
+    const auto mesh = std::find(meshes_.begin(), meshes_.end(), l.mesh);
+    put(static_cast<int64_t>(mesh - meshes_.begin()));
+    if (mesh == meshes_.end()) meshes_.push_back(l.mesh);
+    for (const tdl::Kind& k : l.kinds) put(k ? static_cast<int64_t>(*k) : -1);
+    for (const Shape& r : l.radices) {
+      put(static_cast<int64_t>(r.size()));
+      for (int64_t e : r) put(e);
+    }
+    put(-1);
+    for (size_t f = 0; f < l.boxes.rank(); ++f) put(number_of(l.boxes.along(f)));
+    return key;
+  }
 
-std::string key_of(const Layout& layout) {
-  std::string key;
-  append_key(key, layout);
-  return key;
-}
+ private:
+  int64_t number_of(const Along& along) {
+    size_t hash = along.intervals.size();
+    for (const Interval& i : along.intervals) hash = ((hash ^ static_cast<size_t>(i.lo)) * 0x9E3779B97F4A7C15u ^ static_cast<size_t>(i.hi)) * 0x9E3779B97F4A7C15u;
+    auto& alike = numbers_[hash];
+    for (const auto& [known, number] : alike)
+      if (known == along) return number;
+    alike.emplace_back(along, count_);
+    return count_++;
+  }
 
-}  // namespace
+  std::vector<Mesh> meshes_;
+  std::unordered_map<size_t, std::vector<std::pair<Along, int64_t>>> numbers_;
+  int64_t count_ = 0;
+};
 
 struct Converter::Numbered {
   std::unordered_map<std::string, int> numbers;  // by key
@@ -1110,123 +1279,114 @@ int64_t shorten(std::vector<Layout>& layouts) {
     for (size_t s = 0; s < radices[a].size(); ++s, ++f) {
       const int64_t part = radices[a][s] / positions;
       if (part < 2 || radices[a][s] % positions != 0) continue;
-      auto even = [&](const Box& b) { return b[f].lo % part == 0 && b[f].hi % part == 0; };
-      if (!std::all_of(layouts.begin(), layouts.end(), [&](const Layout& l) { return std::all_of(l.boxes.begin(), l.boxes.end(), even); })) continue;
+      auto even = [&](const Interval& i) { return i.lo % part == 0 && i.hi % part == 0; };
+      if (!std::all_of(layouts.begin(), layouts.end(), [&](const Layout& l) { return std::ranges::all_of(l.boxes.along(f).intervals, even); })) continue;
       product *= part;
       for (Layout& l : layouts) {
         l.radices[a][s] = positions;
-        for (Box& b : l.boxes) b[f] = {b[f].lo / part, b[f].hi / part};
+        Along along = l.boxes.along(f);
+        for (Interval& i : along.intervals) i = {i.lo / part, i.hi / part};
+        l.boxes = l.boxes.with(f, std::move(along));
       }
     }
   return product;
 }
 
-namespace {
-
-// Of layouts of whole values on one mesh and over one factoring: elements that each position lacks of one and has of another, all
-// together. Equal intervals of all positions along an axis are looked at once.
-class Overlaps {
- public:
-  explicit Overlaps(const std::vector<Layout>& layouts) : positions_(static_cast<size_t>(layouts[0].mesh.positions())), axes_(layouts[0].boxes[0].size()) {
-    for (const Layout& l : layouts) {
-      int64_t sum = 0;
-      for (const Box& b : l.boxes) sum += volume(b);
-      volume_.push_back(sum);
-      rows_.emplace_back();
-    }
-    for (size_t f = 0; f < axes_.size(); ++f) {
-      std::map<std::vector<std::pair<int64_t, int64_t>>, int> known;
-      std::vector<std::vector<Interval>> distinct;
-      for (size_t l = 0; l < layouts.size(); ++l) {
-        std::vector<std::pair<int64_t, int64_t>> key;
-        std::vector<Interval> along;
-        for (const Box& b : layouts[l].boxes) key.emplace_back(b[f].lo, b[f].hi), along.push_back(b[f]);
-        auto [found, fresh] = known.try_emplace(std::move(key), static_cast<int>(distinct.size()));
-        if (fresh) distinct.push_back(std::move(along));
-        rows_[l].push_back(found->second);
-      }
-      axes_[f].count = distinct.size();
-      for (const auto& a : distinct)
-        for (const auto& b : distinct)
-          for (size_t p = 0; p < positions_; ++p) axes_[f].sizes.push_back(intersect(a[p], b[p]).size());
-    }
-  }
-
-  int64_t missing(int from, int to) const {
-    common_.assign(positions_, 1);
-    for (size_t f = 0; f < axes_.size(); ++f) {
-      const int64_t* sizes = &axes_[f].sizes[(static_cast<size_t>(rows_[from][f]) * axes_[f].count + static_cast<size_t>(rows_[to][f])) * positions_];
-      for (size_t p = 0; p < positions_; ++p) common_[p] *= sizes[p];
-    }
-    int64_t moved = volume_[to];
-    for (int64_t c : common_) moved -= c;
-    return moved;
-  }
-
- private:
-  struct AxisSizes {
-    size_t count = 0;            // of different intervals of all positions
-    std::vector<int64_t> sizes;  // [one][other][position]: of what they have in common
-  };
-  size_t positions_;
-  std::vector<AxisSizes> axes_;
-  std::vector<std::vector<int>> rows_;  // [layout][axis]
-  std::vector<int64_t> volume_;         // of all positions
-  mutable std::vector<int64_t> common_;  // by position
-};
-
-}  // namespace
-
-Converter::Converter(const Cluster& cluster) : cluster_(&cluster), numbered_(std::make_unique<Numbered>()) {}
+Converter::Converter(const Cluster& cluster) : counter_(std::make_unique<Counter>(cluster, true)), keys_(std::make_unique<Keys>()), numbered_(std::make_unique<Numbered>()) {}
 Converter::~Converter() = default;
 
 Converter::Ways& Converter::ways_of(const Layout& partial) {
-  std::unique_ptr<Ways>& ways = ways_[key_of({partial.mesh, partial.radices, {}, std::vector<tdl::Kind>(partial.kinds.size(), partial.reducer())})];
-  if (!ways) ways = std::make_unique<Ways>(partial, *cluster_);
+  std::unique_ptr<Ways>& ways = ways_[keys_->of({partial.mesh, partial.radices, {}, std::vector<tdl::Kind>(partial.kinds.size(), partial.reducer())})];
+  if (!ways) ways = std::make_unique<Ways>(partial, *counter_);
   return *ways;
 }
 
 std::vector<int64_t> Converter::table(const std::vector<Layout>& layouts, const std::vector<int>& from, const std::vector<int>& to, int64_t element_bytes) {
+  std::vector<int64_t> out(from.size() * to.size(), 0);
+  // Those over one factoring together, each such group beside each, over what is common to both.
+  auto by_factoring = [&](const std::vector<int>& some) {
+    std::vector<std::vector<size_t>> groups;  // places in `some`
+    for (size_t i = 0; i < some.size(); ++i) {
+      const Layout& l = layouts[some[i]];
+      const auto alike = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return layouts[some[g[0]]].radices == l.radices && layouts[some[g[0]]].mesh == l.mesh; });
+      if (alike == groups.end()) groups.push_back({i});
+      else alike->push_back(i);
+    }
+    return groups;
+  };
+  for (const std::vector<size_t>& rows : by_factoring(from))
+    for (const std::vector<size_t>& columns : by_factoring(to)) {
+      const Layout &first = layouts[from[rows[0]]], &other = layouts[to[columns[0]]];
+      const auto common = first.mesh == other.mesh ? common_radices(first.radices, other.radices) : std::nullopt;
+      std::vector<Layout> alike;
+      auto take = [&](const std::vector<int>& some, const std::vector<size_t>& which) {
+        std::vector<int> places;  // in `alike`; -1: it is not made of boxes there
+        for (size_t i : which) {
+          auto over = common ? over_radices(layouts[some[i]], *common) : std::nullopt;
+          places.push_back(over ? static_cast<int>(alike.size()) : -1);
+          if (over) alike.push_back(std::move(*over));
+        }
+        return places;
+      };
+      const std::vector<int> f = take(from, rows), t = take(to, columns);
+      auto listed = [](std::vector<int> places) {
+        std::erase(places, -1);
+        return places;
+      };
+      const std::vector<int> all_f = listed(f), all_t = listed(t);
+      const std::vector<int64_t> counted = alike_table(std::move(alike), all_f, all_t, element_bytes);
+      size_t row = 0;
+      for (size_t r = 0; r < rows.size(); ++r) {
+        size_t column = 0;
+        for (size_t c = 0; c < columns.size(); ++c) {
+          int64_t& entry = out[rows[r] * to.size() + columns[c]];
+          if (f[r] >= 0 && t[c] >= 0) entry = counted[row * all_t.size() + column];
+          else entry = bytes(layouts[from[rows[r]]], layouts[to[columns[c]]], element_bytes);
+          column += t[c] >= 0;
+        }
+        row += f[r] >= 0;
+      }
+    }
+  return out;
+}
+
+std::vector<int64_t> Converter::alike_table(std::vector<Layout> all, const std::vector<int>& from, const std::vector<int>& to, int64_t element_bytes) {
   std::vector<int64_t> out;
   if (from.empty() || to.empty()) return out;
-  const bool alike = std::all_of(layouts.begin(), layouts.end(), [&](const Layout& l) { return l.radices == layouts[0].radices && l.mesh == layouts[0].mesh; });
-  if (!alike) {
-    for (int f : from)
-      for (int t : to) out.push_back(bytes(layouts[f], layouts[t], element_bytes));
-    return out;
-  }
+  const int64_t scale = shorten(all) * element_bytes;
   std::vector<Named> at;
   std::vector<std::string> keys;
   std::vector<uint64_t> axes;
-  std::vector<Layout> all = layouts;
-  const int64_t scale = shorten(all) * element_bytes;
-  auto whole = [&](int i) { return !in_parts(layouts[i]); };
-  std::optional<Overlaps> overlaps;
-  if (std::any_of(from.begin(), from.end(), whole) && std::any_of(to.begin(), to.end(), whole)) overlaps.emplace(all);
+  std::vector<int64_t> volumes;
   const bool partials = std::any_of(all.begin(), all.end(), in_parts);
   for (Layout& l : all) {
+    counter_->make_known(l);
+    volumes.push_back(counter_->total(l.boxes));
     axes.push_back(partial_axes(l));
     if (!partials) continue;
-    keys.push_back(key_of(l));
-    auto name = name_of(l);
-    at.push_back({std::move(l), std::move(name)});
+    keys.push_back(keys_->of(l));
+    at.push_back({l, name_of(l)});
   }
   for (int f : from) {
-    const bool in_parts_first = partials && in_parts(at[f].layout);
-    Ways* ways = in_parts_first && at[f].layout.mesh.extents.size() <= kAllAxes ? &ways_of(at[f].layout) : nullptr;
+    const bool in_parts_first = partials && in_parts(all[f]);
+    Ways* ways = in_parts_first && all[f].mesh.extents.size() <= kAllAxes ? &ways_of(all[f]) : nullptr;
+    std::map<uint64_t, const Ways::Reach*> reaches;
     for (int t : to) {
       int64_t elements = 0;
-      if (!in_parts_first && (!partials || !in_parts(at[t].layout))) {
-        elements = overlaps->missing(f, t);
+      if (!in_parts_first && (!partials || !in_parts(all[t]))) {
+        elements = volumes[t] - counter_->common(all[t].boxes, all[f].boxes);
       } else if (in_parts_first && !ways) {
         auto [found, fresh] = guided_.try_emplace(keys[f] + keys[t]);
-        if (fresh) found->second = GuidedPath(at[f], at[t], *cluster_).run().cost.elements;
+        if (fresh) found->second = GuidedPath(at[f], at[t], *counter_).run().cost.elements;
         elements = found->second;
       } else if (ways) {
-        const bool join = in_parts(at[t].layout) && at[t].layout.reducer() == at[f].layout.reducer();
-        elements = ways->fewest(ways->reach(keys[f], at[f], axes[f] | (join ? axes[t] : 0)), keys[t], at[t]);
-      } else if (member_count(at[t].layout) != at[t].layout.mesh.positions()) {  // else each keeps what it has
-        elements = direct_elements(at[f], at[t], *cluster_);
+        const bool join = in_parts(all[t]) && all[t].reducer() == all[f].reducer();
+        const uint64_t over = axes[f] | (join ? axes[t] : 0);
+        const Ways::Reach*& reach = reaches[over];
+        if (!reach) reach = &ways->reach(keys[f], at[f], over);
+        elements = ways->fewest(*reach, keys[t], at[t]);
+      } else if (member_count(all[t]) != all[t].mesh.positions()) {  // else each keeps what it has
+        elements = direct_elements(at[f], at[t], *counter_);
       }
       out.push_back(elements * scale);
     }
@@ -1235,7 +1395,7 @@ std::vector<int64_t> Converter::table(const std::vector<Layout>& layouts, const 
 }
 
 int Converter::number(const Layout& layout) {
-  const auto [found, fresh] = numbered_->numbers.try_emplace(key_of(layout), static_cast<int>(numbered_->at.size()));
+  const auto [found, fresh] = numbered_->numbers.try_emplace(keys_->of(layout), static_cast<int>(numbered_->at.size()));
   if (fresh) numbered_->at.push_back({layout, name_of(layout)});
   return found->second;
 }
@@ -1253,35 +1413,32 @@ std::vector<int> Converter::through(int from, int to) {
     const bool join = in_parts(t.layout) && t.layout.reducer() == f.layout.reducer();
     const uint64_t axes = partial_axes(f.layout) | (join ? partial_axes(t.layout) : 0);
     Ways& ways = ways_of(f.layout);
-    for (const Layout& layout : ways.through(ways.reach(key_of(f.layout), f, axes), t)) path.push_back(number(layout));
+    for (const Layout& layout : ways.through(ways.reach(keys_->of(f.layout), f, axes), t)) path.push_back(number(layout));
   } else {
-    for (const Named& n : cheapest_path_between_meshes(f, t, *cluster_).through) path.push_back(number(n.layout));
+    for (const Named& n : cheapest_path_between_meshes(f, t, *counter_).through) path.push_back(number(n.layout));
   }
   return path;
 }
 
-Step Converter::step(int from, int to, int64_t element_bytes) const { return direct_step(numbered_->at[from], numbered_->at[to], element_bytes, *cluster_); }
+Step Converter::step(int from, int to, int64_t element_bytes) const { return direct_step(numbered_->at[from], numbered_->at[to], element_bytes, *counter_); }
 
 const Conversion& Converter::convert(const Layout& from, const Layout& to, int64_t element_bytes) {
   std::string key(reinterpret_cast<const char*>(&element_bytes), sizeof element_bytes);
-  append_key(key, from);
-  append_key(key, to);
+  key += keys_->of(from) + keys_->of(to);
   auto it = conversions_.find(key);
-  if (it == conversions_.end()) it = conversions_.emplace(std::move(key), partita::convert(from, to, element_bytes, *cluster_)).first;
+  if (it == conversions_.end()) it = conversions_.emplace(std::move(key), partita::convert(from, to, element_bytes, counter_->cluster)).first;
   return it->second;
 }
 
 int64_t Converter::bytes(const Layout& from, const Layout& to, int64_t element_bytes) {
   // Looking it up costs more than counting it, where nothing has to be combined.
-  if (from.radices == to.radices && !in_parts(from) && !in_parts(to)) return conversion_bytes(from, to, element_bytes, *cluster_);
-  std::string key;
-  append_key(key, from);
-  append_key(key, to);
+  if (from.radices == to.radices && !in_parts(from) && !in_parts(to)) return conversion_elements(from, to, *counter_) * element_bytes;
+  std::string key = keys_->of(from) + keys_->of(to);
   auto [it, fresh] = bytes_.try_emplace(std::move(key));
   if (fresh) {
     auto [f, t] = over_common_radices(from, to);
     const bool on_one_mesh = f.radices == t.radices && f.mesh == t.mesh && f.mesh.extents.size() > 1;
-    it->second = on_one_mesh && (in_parts(f) || in_parts(t)) ? table({f, t}, {0}, {1}, 1)[0] : conversion_elements(f, t, *cluster_);
+    it->second = on_one_mesh && (in_parts(f) || in_parts(t)) ? alike_table({f, t}, {0}, {1}, 1)[0] : conversion_elements(f, t, *counter_);
   }
   return it->second * element_bytes;
 }
@@ -1292,8 +1449,7 @@ void for_each_inner_conversion(const tdl::Bound& bound, const tdl::Derived& deri
   auto kinds = derived.kinds;  // as the steps leave them
   for (size_t i = 0; i < derived.inner.size(); ++i) {
     const tdl::InnerStep& inner = derived.inner[i];
-    Layout at{mesh, bound.tensors[inner.tensor].radices, {}, {}};
-    for (int p = 0; p < mesh.positions(); ++p) at.boxes.push_back(derived.boxes[p][inner.tensor]);
+    Layout at{mesh, bound.tensors[inner.tensor].radices, derived.boxes[inner.tensor], {}};
     for (size_t a = 0; a < mesh.extents.size(); ++a) at.kinds.push_back(kinds[a][inner.tensor]);
     Layout before = at;
     if (!inner.axes.empty()) {

@@ -63,6 +63,7 @@ Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, 
 // One fetch, whatever the layouts: over one mesh, disjoint or overlapping ones. A box comes from the holder with the
 // fastest route; ties are spread by the reader's position modulo the number tied.
 Step fetch(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster);
+int64_t fetch_bytes(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster);  // without building it
 // How a position of a local step or a fetch gets its box: nothing is done where it is a view of what the reader's device holds in one
 // piece. Elements that one piece covers are copied into their place; where pieces overlap (partial sources) or leave gaps (partial
 // results; an empty box too has a task that readers wait for), remote ones are staged and all of them combined.
@@ -80,6 +81,8 @@ int64_t conversion_bytes(const Layout& from, const Layout& to, int64_t element_b
 // as the product of what was divided by: returned.
 int64_t shorten(std::vector<Layout>& layouts);
 
+class Counter;
+
 // convert() and conversion_bytes() with a memory, for searches: the same two layouts are looked at once. Not thread-safe.
 class Converter {
  public:
@@ -92,21 +95,25 @@ class Converter {
   int number(const Layout& layout);
   std::vector<int> through(int from, int to);
   Step step(int from, int to, int64_t element_bytes) const;
-  // From each of `from` to each of `to`, places in `layouts`: row-major. What layouts of one mesh and one factoring have in common is
-  // looked at once for all of them, and once for all shapes that differ in nothing but how long their evenly split axes are.
+  // From each of `from` to each of `to`, places in `layouts`: row-major. What layouts have in common is looked at once, and once for
+  // all shapes that differ in nothing but how long their evenly split axes are.
   std::vector<int64_t> table(const std::vector<Layout>& layouts, const std::vector<int>& from, const std::vector<int>& to, int64_t element_bytes);
   int64_t inner_bytes(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes);  // as below
 
  private:
   class Ways;
+  class Keys;
   struct Numbered;
+  // Of layouts of one mesh and one factoring.
+  std::vector<int64_t> alike_table(std::vector<Layout> layouts, const std::vector<int>& from, const std::vector<int>& to, int64_t element_bytes);
   Ways& ways_of(const Layout& partial);
 
-  const Cluster* cluster_;
+  std::unique_ptr<Counter> counter_;
   std::unordered_map<std::string, Conversion> conversions_;
   std::unordered_map<std::string, int64_t> bytes_;  // for elements of one byte
   std::unordered_map<std::string, int64_t> guided_;  // elements, of those that table() has on meshes of many axes
   std::unordered_map<std::string, std::unique_ptr<Ways>> ways_;  // by mesh, factoring and reducer
+  std::unique_ptr<Keys> keys_;
   std::unique_ptr<Numbered> numbered_;
 };
 

@@ -89,6 +89,13 @@ std::vector<Box> product_of(const std::vector<std::vector<Part>>& parts, Append 
   return all;
 }
 
+// An axis that mesh axes cut into so many parts together, outermost most significant.
+Along cut_along(int64_t extent, std::vector<int> axes, int parts) {
+  Along along{std::move(axes), {}};
+  for (int part = 0; part < parts; ++part) along.intervals.push_back(cut(extent, parts, part));
+  return along;
+}
+
 void check_mesh(const Mesh& mesh) {
   int64_t n = 1;
   for (int e : mesh.extents) n *= e;
@@ -193,13 +200,15 @@ tdl::Reducer Layout::reducer() const {
 }
 
 std::vector<int> Layout::partial_group(int position) const {
-  std::vector<int> group, own = mesh.coordinates(position);
-  for (int p = 0; p < mesh.positions(); ++p) {
-    std::vector<int> c = mesh.coordinates(p);
-    bool same = true;
-    for (size_t a = 0; a < c.size(); ++a) same = same && (kinds[a] || c[a] == own[a]);
-    if (same) group.push_back(p);
+  std::vector<int> group, axes;
+  int own = position, stride = mesh.positions();  // own: where the coordinates on the partial axes are 0
+  for (size_t a = 0; a < kinds.size(); ++a) {
+    stride /= mesh.extents[a];
+    if (!kinds[a]) continue;
+    axes.push_back(static_cast<int>(a));
+    own -= position / stride % mesh.extents[a] * stride;
   }
+  for_each_on(mesh.extents, axes, [&](size_t member) { group.push_back(own + static_cast<int>(member)); });
   return group;
 }
 
@@ -238,22 +247,15 @@ Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const std::vector<Shape>&
       fail("{}: {} splits sub-axis {} of an axis with {} factors", to_string(sbp), to_string(sbp[a]), sbp[a].sub_axis, radices[sbp[a].axis].size());
     splits[a] = first[sbp[a].axis] + sbp[a].sub_axis;
   }
-  Shape shape = joined(radices);
-  Box full = full_box(shape);
-  layout.boxes.assign(mesh.positions(), full);
-  for (size_t f = 0; f < shape.size(); ++f) {
+  std::vector<Along> along;
+  for (const int64_t extent : joined(radices)) {
+    std::vector<int> axes;
     int parts = 1;
     for (size_t a = 0; a < splits.size(); ++a)
-      if (splits[a] == static_cast<int>(f)) parts *= mesh.extents[a];
-    if (parts == 1) continue;
-    for (int p = 0; p < mesh.positions(); ++p) {
-      std::vector<int> c = mesh.coordinates(p);
-      int part = 0;
-      for (size_t a = 0; a < splits.size(); ++a)
-        if (splits[a] == static_cast<int>(f)) part = part * mesh.extents[a] + c[a];
-      layout.boxes[p][f] = cut(shape[f], parts, part);
-    }
+      if (splits[a] == static_cast<int>(along.size())) axes.push_back(static_cast<int>(a)), parts *= mesh.extents[a];
+    along.push_back(cut_along(extent, std::move(axes), parts));
   }
+  layout.boxes = Boxes(mesh.extents, std::move(along));
   return layout;
 }
 
@@ -266,15 +268,14 @@ std::vector<std::vector<int>> possible_splits(const Layout& layout, int factored
   std::vector<int> all(factored_axes + 1);
   std::iota(all.begin(), all.end(), 0);
   std::vector<std::vector<int>> possible(mesh.extents.size(), all);
-  if (std::any_of(layout.boxes.begin(), layout.boxes.end(), [](const Box& box) { return is_empty(box); })) return possible;
-  int stride = mesh.positions();
+  if (layout.boxes.any_empty()) return possible;
   for (size_t a = 0; a < mesh.extents.size(); ++a) {
-    stride /= mesh.extents[a];
     if (mesh.extents[a] == 1) continue;
-    const Box &first = layout.boxes[0], &next = layout.boxes[stride];
     std::vector<int> differing;
-    for (int f = 0; f < factored_axes; ++f)
-      if (first[f] != next[f]) differing.push_back(f);
+    for (int f = 0; f < factored_axes; ++f) {
+      const std::vector<int>& axes = layout.boxes.along(static_cast<size_t>(f)).axes;
+      if (std::find(axes.begin(), axes.end(), static_cast<int>(a)) != axes.end()) differing.push_back(f);
+    }
     if (differing.empty()) differing.push_back(factored_axes);
     if (differing.size() > 1) differing.clear();
     possible[a] = differing;
@@ -302,6 +303,13 @@ std::optional<NdSbp> name_of(const Layout& layout) {
     std::fill(parts.begin(), parts.end(), 1);
     for (int a = 0; a < axes; ++a)
       if (choice[a] < choices - 1) parts[choice[a]] *= layout.mesh.extents[a];
+    if (!layout.boxes.any_empty()) {  // what splits an axis is what its parts depend on
+      for (size_t f = 0; f < shape.size(); ++f) {
+        const std::vector<Interval>& along = layout.boxes.along(f).intervals;
+        if (static_cast<int>(along.size()) != parts[f] || along != cut_along(shape[f], {}, parts[f]).intervals) return false;
+      }
+      return true;
+    }
     for (int p = 0; p < positions; ++p) {
       std::fill(part.begin(), part.end(), 0);
       int stride = positions;
@@ -340,6 +348,7 @@ std::optional<NdSbp> name_of(const Layout& layout) {
 bool same_placement(const Layout& a, const Layout& b) {
   if (a.mesh != b.mesh || a.kinds != b.kinds) return false;
   if (a.radices == b.radices) {
+    if (!a.boxes.any_empty() || !b.boxes.any_empty() || a.boxes == b.boxes) return a.boxes == b.boxes;
     for (size_t p = 0; p < a.boxes.size(); ++p)
       if (!same_box(a.boxes[p], b.boxes[p])) return false;
     return true;
@@ -374,12 +383,38 @@ std::optional<Box> over_radices(const Box& box, const std::vector<Shape>& from, 
 std::optional<Layout> over_radices(const Layout& layout, const std::vector<Shape>& radices) {
   if (layout.radices == radices) return layout;
   if (layout.shape() != Layout{layout.mesh, radices, {}, {}}.shape()) return std::nullopt;
+  const std::vector<int>& extents = layout.mesh.extents;
   Layout out{layout.mesh, radices, {}, layout.kinds};
-  for (const Box& box : layout.boxes) {
-    auto changed = over_radices(box, layout.radices, radices);
-    if (!changed) return std::nullopt;
-    out.boxes.push_back(std::move(*changed));
+  if (layout.boxes.any_empty()) {
+    std::vector<Box> boxes;
+    for (const Box& box : layout.boxes) {
+      auto changed = over_radices(box, layout.radices, radices);
+      if (!changed) return std::nullopt;
+      boxes.push_back(std::move(*changed));
+    }
+    out.boxes = Boxes(extents, boxes);
+    return out;
   }
+  std::vector<Along> along;
+  for (size_t stored = 0, first = 0; stored < radices.size(); first += layout.radices[stored++].size()) {  // each stored axis by itself
+    std::vector<size_t> digits;
+    std::vector<int> axes;
+    for (size_t d = 0; d < layout.radices[stored].size(); ++d) {
+      digits.push_back(first + d);
+      axes = joined_axes(axes, layout.boxes.along(first + d).axes);
+    }
+    const Boxes from = layout.boxes.of(digits);
+    std::vector<Along> to(radices[stored].size(), {axes, {}});
+    bool one_box = true;
+    for_each_on(extents, axes, [&](size_t position) {
+      const auto changed = one_box ? regrouped(from[position], layout.radices[stored], radices[stored]) : std::nullopt;
+      one_box = one_box && changed.has_value();
+      for (size_t d = 0; one_box && d < to.size(); ++d) to[d].intervals.push_back((*changed)[d]);
+    });
+    if (!one_box) return std::nullopt;
+    along.insert(along.end(), to.begin(), to.end());
+  }
+  out.boxes = Boxes(extents, std::move(along));
   return out;
 }
 
@@ -411,8 +446,7 @@ OpLayouts layouts_of(const tdl::Bound& bound, const tdl::Derived& derived, const
          to_string(mesh));
   check_mesh(mesh);
   auto layout = [&](int tensor, const std::vector<std::vector<tdl::Kind>>& kinds) {
-    Layout l{mesh, bound.tensors[tensor].radices, {}, {}};
-    for (int p = 0; p < mesh.positions(); ++p) l.boxes.push_back(derived.boxes[p][tensor]);
+    Layout l{mesh, bound.tensors[tensor].radices, derived.boxes[tensor], {}};
     for (size_t a = 0; a < mesh.extents.size(); ++a) l.kinds.push_back(kinds[a][tensor]);
     return l;
   };

@@ -5,8 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "partita/base/box.h"
+#include "partita/base/boxes.h"
 #include "partita/base/ids.h"
+#include "partita/base/shared_list.h"
 #include "partita/tdl/tdl.h"
 
 namespace partita {
@@ -34,7 +35,7 @@ NdSbp parse_nd_sbp(std::string_view text);
 // A shape over an ordered list of distinct devices; position r (row-major) is devices[r].
 struct Mesh {
   std::vector<int> extents;         // {} and one device: a mesh without axes
-  std::vector<DeviceId> devices;
+  SharedList<DeviceId> devices;
 
   int positions() const { return static_cast<int>(devices.size()); }
   std::vector<int> coordinates(int position) const;
@@ -48,7 +49,7 @@ std::string to_string(const Mesh& mesh);  // "2x2 [0, 1, 2, 3]"
 struct Layout {
   Mesh mesh;
   std::vector<Shape> radices;    // per stored axis; {extent} where it is not factored
-  std::vector<Box> boxes;        // per position, over all radices in order
+  Boxes boxes;                   // per position, over all radices in order
   std::vector<tdl::Kind> kinds;  // per mesh axis: nullopt, or the reducer of its partial values
 
   Shape shape() const;           // as stored

@@ -30,13 +30,16 @@ struct Analysis {
 Analysis analyze(const Bound& bound);
 
 // The part of every index at each position (5): a split index has its cut, over all mesh axes that split it.
-std::vector<std::vector<Interval>> ranges_on_mesh(const Bound& bound, const std::vector<int>& mesh, const std::vector<std::vector<int>>& split);
+Boxes ranges_on_mesh(const Bound& bound, const std::vector<int>& mesh, const std::vector<std::vector<int>>& split);
 
 Box empty_box(size_t rank);
-// Per tensor, the box that a stage reads (8), the hull over its accesses; empty where it reads nothing.
-std::vector<Box> stage_reads(const Analysis& analysis, int stage, const std::vector<Interval>& ranges);
+// The box of a tensor that a stage reads (8), the hull over its accesses; empty where it reads nothing.
+Box stage_reads(const Analysis& analysis, int stage, int tensor, const std::vector<Interval>& ranges);
 // What a position owns of a stage (9). False where that is not one box.
 bool owned_box(const Analysis& analysis, int stage, const std::vector<Interval>& ranges, Box& box);
+// The same of all positions: along each axis of a tensor only what the indices there make different is looked at.
+Boxes stage_reads(const Analysis& analysis, int stage, int tensor, const Boxes& ranges);
+bool owned_boxes(const Analysis& analysis, int stage, const Boxes& ranges, Boxes& boxes);
 
 // Kinds on one mesh axis.
 struct AxisKinds {

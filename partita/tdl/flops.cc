@@ -296,13 +296,12 @@ double flops(const Bound& bound, const std::vector<Interval>& ranges) {
 double flops(const Bound& bound) { return flops(bound, full_ranges(bound)); }
 
 std::vector<int64_t> touched_elements(const Bound& bound, const Derived& derived, int position) {
-  const std::vector<Box>& boxes = derived.boxes.at(position);
-  const std::vector<Interval>& ranges = derived.ranges.at(position);
+  const std::vector<Interval> ranges = derived.ranges[static_cast<size_t>(position)];
   std::vector<int64_t> result;
   for (size_t t = 0; t < bound.tensors.size(); ++t) {
     const BoundTensor& tensor = bound.tensors[t];
     if (!tensor.is_operand) {
-      result.push_back(volume(boxes[t]));
+      result.push_back(volume(derived.boxes[t][static_cast<size_t>(position)]));
       continue;
     }
     size_t rank = tensor.factored.size();
@@ -341,7 +340,7 @@ std::vector<int64_t> touched_elements(const Bound& bound, const Derived& derived
     }
     int64_t count = 1;
     for (size_t a = 0; a < rank; ++a) {
-      int64_t size = boxes[t][a].size();
+      int64_t size = derived.boxes[t].at(static_cast<size_t>(position), a).size();
       if (step[a] > 1) size = (size + step[a] - 1) / step[a];
       if (at_most[a] > 0) size = std::min(size, at_most[a]);
       count *= size;

@@ -7,12 +7,6 @@
 namespace partita::tdl {
 namespace {
 
-std::vector<Box> boxes_of(const Derived& d, int tensor) {
-  std::vector<Box> boxes;
-  for (const auto& position : d.boxes) boxes.push_back(position[tensor]);
-  return boxes;
-}
-
 bool same(const Box& a, const Box& b) { return (is_empty(a) && is_empty(b)) || a == b; }
 
 // Digits first to first + count of a box as one interval of the stored axis; nothing where they are not contiguous.
@@ -108,7 +102,7 @@ std::string partial_name(Reducer r) { return fmt::format("P({})", name_of(r)); }
 
 std::string part_name(const Bound& bound, const Derived& d, int tensor) {
   const BoundTensor& t = bound.tensors[tensor];
-  const std::vector<Box> boxes = boxes_of(d, tensor);
+  const std::vector<Box> boxes = d.boxes[tensor].list();
   std::vector<std::string> names(d.mesh.size());
   for (size_t axis = 0; axis < d.mesh.size(); ++axis)
     if (d.final_kinds[axis][tensor]) names[axis] = partial_name(*d.final_kinds[axis][tensor]);
@@ -118,7 +112,7 @@ std::string part_name(const Bound& bound, const Derived& d, int tensor) {
   const Box full = full_box(t.factored);
   bool all_full = true, any_live = false;
   for (size_t w = 0; w < boxes.size(); ++w) {
-    const bool idle = std::any_of(d.ranges[w].begin(), d.ranges[w].end(), [](const Interval& r) { return r.empty(); });
+    const bool idle = is_empty(d.ranges[w]);
     if (t.is_operand && idle) continue;
     any_live = true;
     all_full = all_full && same(boxes[w], full);

@@ -80,49 +80,114 @@ Analysis analyze(const Bound& bound) {
   return analysis;
 }
 
-std::vector<std::vector<Interval>> ranges_on_mesh(const Bound& bound, const std::vector<int>& mesh, const std::vector<std::vector<int>>& split) {
-  int positions = 1;
-  for (int extent : mesh) positions *= extent;
-  std::vector<std::vector<Interval>> ranges(positions, full_ranges(bound));
+Boxes ranges_on_mesh(const Bound& bound, const std::vector<int>& mesh, const std::vector<std::vector<int>>& split) {
+  std::vector<Along> ranges;
   for (size_t i = 0; i < bound.indices.size(); ++i) {
-    for (int position = 0; position < positions; ++position) {
-      int64_t parts = 1, part = 0;
-      int below = positions;
-      for (size_t axis = 0; axis < mesh.size(); ++axis) {
-        below /= mesh[axis];
-        if (std::find(split[axis].begin(), split[axis].end(), static_cast<int>(i)) == split[axis].end()) continue;
-        const int coordinate = position / below % mesh[axis];
-        parts *= mesh[axis], part = part * mesh[axis] + coordinate;
-      }
-      if (parts == 1) break;
-      ranges[position][i] = cut_range(bound.indices[i].extent, parts, part);
+    Along along;
+    int64_t parts = 1;
+    for (size_t axis = 0; axis < mesh.size(); ++axis) {
+      if (std::find(split[axis].begin(), split[axis].end(), static_cast<int>(i)) == split[axis].end()) continue;
+      along.axes.push_back(static_cast<int>(axis));
+      parts *= mesh[axis];
     }
+    for (int64_t part = 0; part < parts; ++part) along.intervals.push_back(cut_range(bound.indices[i].extent, parts, part));
+    ranges.push_back(std::move(along));
   }
-  return ranges;
+  return Boxes(mesh, std::move(ranges));
 }
 
 Box empty_box(size_t rank) { return Box(rank); }
 
-std::vector<Box> stage_reads(const Analysis& analysis, int stage, const std::vector<Interval>& ranges) {
-  const Bound& bound = *analysis.bound;
-  const StageAnalysis& s = analysis.stages[stage];
-  std::vector<Box> boxes;
-  for (const BoundTensor& t : bound.tensors) boxes.push_back(empty_box(t.factored.size()));
-  if (std::any_of(s.indices.begin(), s.indices.end(), [&](int i) { return ranges[i].empty(); })) return boxes;
-  std::vector<bool> seen(bound.tensors.size(), false);
-  for (const Read& read : s.reads) {
-    const int tensor = read.access->tensor;
-    if (seen[tensor] && MUTANT("first_access")) continue;
-    seen[tensor] = true;
-    const Shape& shape = bound.tensors[tensor].factored;
-    if (read.guards.empty() || MUTANT("no_guard")) {
-      boxes[tensor] = hull(boxes[tensor], access_box(*read.access, shape, ranges));
-    } else {
-      std::vector<Interval> narrowed = ranges;
-      if (tighten(narrowed, read.guards)) boxes[tensor] = hull(boxes[tensor], access_box(*read.access, shape, narrowed));
-    }
+namespace {
+
+// Where an access reads; empty where its guards say that it never does.
+Box read_box(const Read& read, const Shape& shape, const std::vector<Interval>& ranges) {
+  if (read.guards.empty() || MUTANT("no_guard")) return access_box(*read.access, shape, ranges);
+  std::vector<Interval> narrowed = ranges;
+  return tighten(narrowed, read.guards) ? access_box(*read.access, shape, narrowed) : empty_box(shape.size());
+}
+
+std::vector<const Read*> reads_of(const StageAnalysis& stage, int tensor) {
+  std::vector<const Read*> reads;
+  for (const Read& read : stage.reads) {
+    if (read.access->tensor != tensor) continue;
+    if (!reads.empty() && MUTANT("first_access")) continue;
+    reads.push_back(&read);
   }
-  return boxes;
+  return reads;
+}
+
+// The mesh axes that make ranges of these indices different.
+std::vector<int> axes_of(const Boxes& ranges, const std::vector<int>& indices) {
+  std::vector<int> axes;
+  for (int i : indices) axes = joined_axes(axes, ranges.along(static_cast<size_t>(i)).axes);
+  return axes;
+}
+
+bool never_empty(const Boxes& ranges, const std::vector<int>& indices) {
+  return std::none_of(indices.begin(), indices.end(), [&](int i) { return is_empty(ranges.along(static_cast<size_t>(i)).intervals); });
+}
+
+// Boxes of all positions from one function of the ranges, position by position on these axes.
+template <typename BoxAt>
+Boxes boxes_on(const Boxes& ranges, size_t rank, const std::vector<int>& axes, const BoxAt& box_at) {
+  std::vector<Along> dimensions(rank, {axes, {}});
+  for_each_on(ranges.extents(), axes, [&](size_t position) {
+    const Box box = box_at(ranges[position]);
+    for (size_t a = 0; a < rank; ++a) dimensions[a].intervals.push_back(box[a]);
+  });
+  return Boxes(ranges.extents(), std::move(dimensions));
+}
+
+// The same where along axis a a box depends on the ranges of indices[a] only. Empty where a box is: then it is so along all axes.
+template <typename BoxAt>
+std::optional<Boxes> boxes_along(const Boxes& ranges, const std::vector<std::vector<int>>& indices, const BoxAt& box_at) {
+  std::vector<Along> dimensions;
+  for (size_t a = 0; a < indices.size(); ++a) {
+    dimensions.push_back({axes_of(ranges, indices[a]), {}});
+    bool empty = false;
+    for_each_on(ranges.extents(), dimensions[a].axes, [&](size_t position) {
+      if (empty) return;
+      dimensions[a].intervals.push_back(box_at(ranges[position])[a]);
+      empty = dimensions[a].intervals.back().empty();
+    });
+    if (empty) return std::nullopt;
+  }
+  return Boxes(ranges.extents(), std::move(dimensions));
+}
+
+}  // namespace
+
+Box stage_reads(const Analysis& analysis, int stage, int tensor, const std::vector<Interval>& ranges) {
+  const StageAnalysis& s = analysis.stages[stage];
+  const Shape& shape = analysis.bound->tensors[tensor].factored;
+  Box box = empty_box(shape.size());
+  if (std::any_of(s.indices.begin(), s.indices.end(), [&](int i) { return ranges[i].empty(); })) return box;
+  for (const Read* read : reads_of(s, tensor)) box = hull(box, read_box(*read, shape, ranges));
+  return box;
+}
+
+Boxes stage_reads(const Analysis& analysis, int stage, int tensor, const Boxes& ranges) {
+  const StageAnalysis& s = analysis.stages[stage];
+  const Shape& shape = analysis.bound->tensors[tensor].factored;
+  const std::vector<const Read*> reads = reads_of(s, tensor);
+  Boxes all = Boxes::everywhere(ranges.extents(), empty_box(shape.size()));
+  if (reads.empty()) return all;
+  bool apart = never_empty(ranges, s.indices);
+  for (size_t r = 0; r < reads.size() && apart; ++r) {
+    std::vector<int> guarded;
+    for (const Affine& guard : reads[r]->guards) collect_indices(guard, guarded);
+    std::vector<std::vector<int>> indices(shape.size());
+    for (size_t a = 0; a < shape.size(); ++a) {
+      indices[a] = guarded;
+      if (reads[r]->access->whole.empty() || !reads[r]->access->whole[a]) collect_indices(reads[r]->access->subscripts[a], indices[a]);
+    }
+    const auto boxes = boxes_along(ranges, indices, [&](const std::vector<Interval>& at) { return read_box(*reads[r], shape, at); });
+    if (boxes) all = hull(all, *boxes);
+    else apart = false;
+  }
+  if (apart) return all;
+  return boxes_on(ranges, shape.size(), axes_of(ranges, s.indices), [&](const std::vector<Interval>& at) { return stage_reads(analysis, stage, tensor, at); });
 }
 
 bool owned_box(const Analysis& analysis, int stage, const std::vector<Interval>& ranges, Box& box) {
@@ -134,6 +199,38 @@ bool owned_box(const Analysis& analysis, int stage, const std::vector<Interval>&
   if (points == 0) return true;
   for (size_t a = 0; a < s.lhs.size(); ++a) box[a] = range_of(s.lhs[a], ranges);
   return volume(box) == points || MUTANT("owned_hull");
+}
+
+bool owned_boxes(const Analysis& analysis, int stage, const Boxes& ranges, Boxes& boxes) {
+  const Stage& s = analysis.bound->stages[stage];
+  const std::vector<int>& all = analysis.stages[stage].lhs_indices;
+  std::vector<std::vector<int>> indices(s.lhs.size());
+  size_t used = 0;
+  for (size_t a = 0; a < s.lhs.size(); ++a) collect_indices(s.lhs[a], indices[a]), used += indices[a].size();
+  bool one_box = true;
+  if (used == all.size() && never_empty(ranges, all)) {  // no index stands at two axes: the left side is injective along each
+    for (size_t a = 0; a < s.lhs.size(); ++a)
+      for_each_on(ranges.extents(), axes_of(ranges, indices[a]), [&](size_t position) {
+        const std::vector<Interval> at = ranges[position];
+        int64_t points = 1;
+        for (int i : indices[a]) points *= at[i].size();
+        one_box = one_box && range_of(s.lhs[a], at).size() == points;
+      });
+    one_box = one_box || MUTANT("owned_hull");
+    if (!one_box) return false;
+    boxes = *boxes_along(ranges, indices, [&](const std::vector<Interval>& at) {
+      Box box;
+      owned_box(analysis, stage, at, box);
+      return box;
+    });
+    return true;
+  }
+  boxes = boxes_on(ranges, s.lhs.size(), axes_of(ranges, all), [&](const std::vector<Interval>& at) {
+    Box box;
+    one_box = owned_box(analysis, stage, at, box) && one_box;
+    return box;
+  });
+  return one_box;
 }
 
 }  // namespace partita::tdl

@@ -49,14 +49,17 @@ std::string refused(const Bound& bound, const AxisStrategy& strategy, const Axis
   return leaves ? "" : "no result would be partial";
 }
 
-bool boxes_exist(const Analysis& analysis, const std::vector<std::vector<Interval>>& ranges, std::string& why) {
-  Box box;
-  for (size_t s = 0; s < analysis.stages.size(); ++s)
-    for (const auto& r : ranges)
-      if (!owned_box(analysis, static_cast<int>(s), r, box)) {
-        why = fmt::format("a position's part of {} is not one box", analysis.bound->tensors[analysis.bound->stages[s].tensor].name);
-        return false;
-      }
+// What each position owns of each stage's tensor.
+bool boxes_exist(const Analysis& analysis, const Boxes& ranges, std::string& why, std::vector<Boxes>* boxes = nullptr) {
+  Boxes owned;
+  for (size_t s = 0; s < analysis.stages.size(); ++s) {
+    const int tensor = analysis.bound->stages[s].tensor;
+    if (!owned_boxes(analysis, static_cast<int>(s), ranges, owned)) {
+      why = fmt::format("a position's part of {} is not one box", analysis.bound->tensors[tensor].name);
+      return false;
+    }
+    if (boxes) (*boxes)[tensor] = std::move(owned);
+  }
   return true;
 }
 
@@ -87,7 +90,9 @@ std::optional<Derived> derive(const Analysis& analysis, const std::vector<int>& 
     }
   }
   d.ranges = ranges_on_mesh(bound, mesh, split);
-  if (!boxes_exist(analysis, d.ranges, why)) return std::nullopt;
+  for (const BoundTensor& t : bound.tensors) d.boxes.push_back(Boxes::everywhere(mesh, empty_box(t.factored.size())));
+  std::vector<Boxes> owned = d.boxes;
+  if (!boxes_exist(analysis, d.ranges, why, &owned)) return std::nullopt;
   for (const AxisKinds& k : kinds) {
     d.kinds.push_back(k.first);
     d.final_kinds.push_back(k.first);
@@ -95,9 +100,6 @@ std::optional<Derived> derive(const Analysis& analysis, const std::vector<int>& 
       if (k.whole_before[t] >= 0) d.final_kinds.back()[t] = std::nullopt;
   }
 
-  std::vector<Box> nothing;
-  for (const BoundTensor& t : bound.tensors) nothing.push_back(empty_box(t.factored.size()));
-  d.boxes.assign(d.ranges.size(), nothing);
   for (int s = 0; s < static_cast<int>(bound.stages.size()); ++s) {
     for (int t = bound.operand_count; t < static_cast<int>(bound.tensors.size()); ++t) {
       InnerStep whole{s, t, {}, Reducer::kSum, {}};
@@ -108,22 +110,18 @@ std::optional<Derived> derive(const Analysis& analysis, const std::vector<int>& 
       }
       if (!whole.axes.empty()) d.inner.push_back(std::move(whole));
     }
-    std::vector<std::vector<Box>> reads;  // [position][tensor]
-    for (const auto& ranges : d.ranges) reads.push_back(stage_reads(analysis, s, ranges));
     for (int t = 0; t < static_cast<int>(bound.tensors.size()); ++t) {
-      bool missing = false;
-      for (size_t w = 0; w < d.ranges.size(); ++w) {
-        if (t < bound.operand_count)
-          d.boxes[w][t] = hull(d.boxes[w][t], reads[w][t]);
-        else
-          missing |= !contains(d.boxes[w][t], reads[w][t]);
+      Boxes reads = stage_reads(analysis, s, t, d.ranges);
+      if (t < bound.operand_count) {
+        d.boxes[t] = hull(d.boxes[t], reads);
+        continue;
       }
-      if (!missing) continue;
+      if (contains(d.boxes[t], reads)) continue;
       InnerStep fetch{s, t, {}, Reducer::kSum, {}};
-      for (size_t w = 0; w < d.ranges.size(); ++w) fetch.needed.push_back(std::move(reads[w][t]));
+      fetch.needed = std::move(reads);
       d.inner.push_back(std::move(fetch));
     }
-    for (size_t w = 0; w < d.ranges.size(); ++w) owned_box(analysis, s, d.ranges[w], d.boxes[w][bound.stages[s].tensor]);
+    d.boxes[bound.stages[s].tensor] = std::move(owned[bound.stages[s].tensor]);
   }
   return d;
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "partita/base/box.h"
+#include "partita/base/boxes.h"
 
 namespace partita::tdl {
 
@@ -151,17 +152,17 @@ struct InnerStep {
   std::vector<int> axes;
   Reducer reducer = Reducer::kSum;
   // Inner halo (17): the box of `tensor` that each mesh position must hold before the stage. Empty: no fetch.
-  std::vector<Box> needed;
+  Boxes needed;
 };
 
 // A strategy on a mesh, derived: what every mesh position computes, reads and owns. Positions are row-major over `mesh`.
 struct Derived {
   std::vector<int> mesh;            // extents
   std::vector<AxisStrategy> axes;   // one a mesh axis
-  std::vector<std::vector<Interval>> ranges;  // [position][index]: its part of the iteration space (5)
-  // [position][tensor], over factored axes. Operands: the region read, the hull over all accesses (8), empty boxes if
+  Boxes ranges;                     // [position][index]: its part of the iteration space (5)
+  // [tensor][position], over factored axes. Operands: the region read, the hull over all accesses (8), empty boxes if
   // nothing is read. Stages: what the position owns (9).
-  std::vector<std::vector<Box>> boxes;
+  std::vector<Boxes> boxes;
   std::vector<std::vector<Kind>> kinds;  // [mesh axis][tensor]: operand or stage, as first computed
   std::vector<std::vector<Kind>> final_kinds;  // the same after all inner steps: what a result leaves as
   std::vector<InnerStep> inner;

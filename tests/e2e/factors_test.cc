@@ -92,7 +92,7 @@ TEST(CarriedFactors, CutInsideThePartsNothingMovesAndItComputesTheSame) {
           if (s.names.size() != 1 || !s.partial.empty() || bound.indices[bound.find_index(s.names[0])].extent != 8) continue;
           const auto derived = tdl::derive(bound, {devices}, {s});
           if (!derived || derived->kinds[0][bound.results[0]]) continue;
-          const Box& box = derived->boxes[0][bound.results[0]];
+          const Box box = derived->boxes[bound.results[0]][0];
           if (!box.empty() && box.back().size() < 8) chosen.push_back(s);
         }
         if (!chosen.empty()) p.plan.ops[i].strategies = {chosen[0]};

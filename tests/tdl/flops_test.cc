@@ -75,7 +75,7 @@ TEST(Flops, PartsOfAnEvenSplitAddUpToTheWhole) {
       ASSERT_TRUE(d);
       std::vector<double> whole = stage_flops(b, full_ranges(b)), sum(whole.size());
       std::vector<double> copied;  // a stage without the split index is computed whole by every worker
-      for (const auto& ranges : d->ranges) {
+      for (const std::vector<Interval> ranges : d->ranges) {
         copied = stage_flops(b, ranges);
         for (size_t i = 0; i < sum.size(); ++i) sum[i] += copied[i];
       }
@@ -92,7 +92,7 @@ TEST(Flops, CausalAttentionSplitOnQueriesIsUnbalanced) {
   std::optional<Derived> d = derive(b, {4}, {parse_strategy("i")});
   ASSERT_TRUE(d);
   double most = 0, sum = 0;
-  for (const auto& ranges : d->ranges) {
+  for (const std::vector<Interval> ranges : d->ranges) {
     most = std::max(most, flops(b, ranges));
     sum += flops(b, ranges);
   }

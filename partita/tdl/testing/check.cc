@@ -176,7 +176,7 @@ class Run {
         if (std::none_of(kinds.begin(), kinds.end(), [](Kind k) { return k.has_value(); })) terms.clear();
       }
       for (int w = 0; w < mesh_.positions(); ++w)
-        held_[w][t] = piece_of(parts[w], bound.tensors[t].factored, derived.boxes[w][t]);
+        held_[w][t] = piece_of(parts[w], bound.tensors[t].factored, derived.boxes[t][w]);
     }
     for (auto& masks : reads_)
       for (const BoundTensor& tensor : bound.tensors) masks.emplace_back(volume(tensor.factored), false);
@@ -191,7 +191,7 @@ class Run {
 
  private:
   std::string run() {
-    for (const std::vector<Interval>& ranges : derived_.ranges)
+    for (const std::vector<Interval> ranges : derived_.ranges)
       for (size_t i = 0; i < ranges.size(); ++i)
         if (std::abs(ranges[i].size() - derived_.ranges[0][i].size()) > 1)
           return fmt::format("parts of index {} differ by more than one", bound_.indices[i].name);
@@ -259,9 +259,9 @@ class Run {
       return fmt::format("position {}: {}", w, e.what());
     }
     for (int t : wanted)
-      if (!same_box(held_[w][t].box, derived_.boxes[w][t]))
+      if (!same_box(held_[w][t].box, derived_.boxes[t][w]))
         return fmt::format("position {}: owns {} of {}, the strategy says {}", w, to_string(held_[w][t].box),
-                           bound_.tensors[t].name, to_string(derived_.boxes[w][t]));
+                           bound_.tensors[t].name, to_string(derived_.boxes[t][w]));
     return "";
   }
 
@@ -281,9 +281,9 @@ class Run {
     } catch (const Error& e) {
       return fmt::format("position {}: {}", w, e.what());
     }
-    if (!same_box(held_[w][t].box, derived_.boxes[w][t]))
+    if (!same_box(held_[w][t].box, derived_.boxes[t][w]))
       return fmt::format("position {}: owns {} of {}, the strategy says {}", w, to_string(held_[w][t].box),
-                         bound_.tensors[t].name, to_string(derived_.boxes[w][t]));
+                         bound_.tensors[t].name, to_string(derived_.boxes[t][w]));
     return "";
   }
 
@@ -398,7 +398,7 @@ class Run {
           for (int64_t x : point) here.push_back({x, x + 1});
           read = hull(read, here);
         });
-        if (!same_box(read, derived_.boxes[w][t])) loose.push_back({w, t, derived_.boxes[w][t], read});
+        if (!same_box(read, derived_.boxes[t][w])) loose.push_back({w, t, derived_.boxes[t][w], read});
       }
   }
 

@@ -1,0 +1,127 @@
+// A box for each position of a mesh, held along each dimension by itself: there a position's interval depends on its coordinates on some of
+// the mesh's axes, mostly few, and only what these make different is kept. So what 16384 positions hold is small, and what they hold
+// together is counted without looking at each of them.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <iterator>
+#include <memory>
+#include <vector>
+
+#include "partita/base/box.h"
+
+namespace partita {
+
+// The intervals along one dimension: row-major over the extents of `axes`, which are the mesh axes that they depend on, ascending.
+struct Along {
+  std::vector<int> axes;
+  std::vector<Interval> intervals;
+  bool operator==(const Along&) const = default;
+};
+
+// A value; copies share what they hold. Positions are row-major over the mesh's extents.
+class Boxes {
+ public:
+  Boxes() = default;
+  Boxes(std::vector<int> extents, const std::vector<Box>& boxes);         // one a position
+  Boxes(std::initializer_list<Box> boxes);                                // of a mesh of one axis
+  Boxes(std::vector<int> extents, std::vector<Along> dimensions);         // axes that make no difference may be among them
+  static Boxes everywhere(std::vector<int> extents, const Box& box);
+
+  size_t size() const { return positions_; }
+  bool empty() const { return size() == 0; }
+  size_t rank() const { return dimensions_.size(); }
+  const std::vector<int>& extents() const { return extents_; }
+  const Along& along(size_t dimension) const { return *dimensions_[dimension]; }
+  Interval at(size_t position, size_t dimension) const;
+  Box operator[](size_t position) const;
+  std::vector<Box> list() const;
+  bool any_empty() const { return any_empty_; }  // of the boxes
+  // The same along the other dimensions.
+  Boxes with(size_t dimension, Along along) const;
+  // Of these dimensions only, in that order.
+  Boxes of(const std::vector<size_t>& dimensions) const;
+  bool operator==(const Boxes& other) const;
+  friend class CommonVolumes;
+
+  class Iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = Box;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const Box*;
+    using reference = Box;
+    Iterator() = default;
+    Iterator(const Boxes* boxes, size_t position) : boxes_(boxes), position_(position) {}
+    Box operator*() const { return (*boxes_)[position_]; }
+    Iterator& operator++() { return ++position_, *this; }
+    Iterator operator++(int) { return {boxes_, position_++}; }
+    bool operator==(const Iterator&) const = default;
+
+   private:
+    const Boxes* boxes_ = nullptr;
+    size_t position_ = 0;
+  };
+  Iterator begin() const { return {this, 0}; }
+  Iterator end() const { return {this, size()}; }
+
+ private:
+  void settle();
+
+  bool any_empty_ = false;
+  size_t positions_ = 0;
+  std::vector<int> extents_;
+  std::vector<std::shared_ptr<const Along>> dimensions_;  // axes that make no difference are not among theirs
+};
+
+// Of each position's coordinates on some axes of a mesh, row-major over these; and the first position that has them.
+size_t index_on(const std::vector<int>& extents, const std::vector<int>& axes, size_t position);
+size_t count_on(const std::vector<int>& extents, const std::vector<int>& axes);
+// Calls visit(position) for the first position of each choice of coordinates on some axes of a mesh, the last of them fastest.
+template <typename Visit>
+void for_each_on(const std::vector<int>& extents, const std::vector<int>& axes, const Visit& visit) {
+  std::vector<size_t> strides(extents.size(), 1), at(axes.size(), 0);
+  for (size_t a = extents.size(); a-- > 1;) strides[a - 1] = strides[a] * static_cast<size_t>(extents[a]);
+  size_t position = 0;
+  for (;;) {
+    visit(position);
+    size_t i = axes.size();
+    while (i > 0) {
+      const auto axis = static_cast<size_t>(axes[i - 1]);
+      position += strides[axis];
+      if (++at[i - 1] < static_cast<size_t>(extents[axis])) break;
+      position -= strides[axis] * static_cast<size_t>(extents[axis]);
+      at[--i] = 0;
+    }
+    if (i == 0) return;
+  }
+}
+// The union of two ascending lists.
+std::vector<int> joined_axes(const std::vector<int>& a, const std::vector<int>& b);
+
+// Of two of one mesh and rank. The smallest boxes that hold both of a position; an empty one adds nothing.
+Boxes hull(const Boxes& a, const Boxes& b);
+// Whether every position's box of `outer` holds that of `inner`.
+bool contains(const Boxes& outer, const Boxes& inner);
+// Elements of all positions together: of the boxes, and of what two hold in common at each.
+int64_t total_volume(const Boxes& boxes);
+int64_t common_volume(const Boxes& a, const Boxes& b);
+
+// common_volume() of many boxes of one mesh, with a memory: two lists of intervals along a dimension are looked at once, and so are
+// dimensions that depend on the same mesh axes, together. Not thread-safe.
+class CommonVolumes {
+ public:
+  explicit CommonVolumes(std::vector<int> extents);
+  ~CommonVolumes();
+  CommonVolumes(CommonVolumes&&) noexcept;
+  // The same boxes, whose intervals are then quicker to find.
+  Boxes known(const Boxes& boxes);
+  int64_t of(const Boxes& a, const Boxes& b);
+  int number_of(const Boxes& boxes, size_t dimension);  // equal intervals by the same, of equal axes
+
+ private:
+  struct Memory;
+  std::unique_ptr<Memory> memory_;
+};
+
+}  // namespace partita
