@@ -18,7 +18,6 @@ namespace partita {
 
 namespace {
 
-constexpr int kMostDevices = 1024;
 
 // ---------------------------------------------------------------- strict YAML
 
@@ -298,27 +297,79 @@ struct Router {
     }
   }
 
-  std::vector<LinkId> route(int from, int to) {
-    // A host with wires of its own to each device: one pair of links, no switch.
-    for (auto [host, leaf, toward_host] : {std::tuple(to, from, true), std::tuple(from, to, false)})
-      if (places[host].is_host && places[host].to_parent.per_device && places[leaf].host_place == host && host != leaf) {
-        auto [it, fresh] = own_wires.try_emplace({leaf, host});
-        if (fresh) {
-          it->second.first = add(places[leaf].name + "->" + places[host].name, places[host].to_parent);
-          it->second.second = add(places[host].name + "->" + places[leaf].name, places[host].to_parent);
-        }
-        return {toward_host ? it->second.first : it->second.second};
-      }
-    int a = from, b = to;
+  // A device and the host that feeds it over wires of its own: one pair of links, no switch.
+  bool own_wired(int leaf, int host) const {
+    return places[host].is_host && places[host].to_parent.per_device && places[leaf].host_place == host && host != leaf;
+  }
+  std::pair<LinkId, LinkId> own(int leaf, int host) {
+    auto [it, fresh] = own_wires.try_emplace({leaf, host});
+    if (fresh) {
+      it->second.first = add(places[leaf].name + "->" + places[host].name, places[host].to_parent);
+      it->second.second = add(places[host].name + "->" + places[leaf].name, places[host].to_parent);
+    }
+    return it->second;
+  }
+
+  int nearest_above_both(int a, int b) const {
     while (places[a].depth > places[b].depth) a = places[a].parent;
     while (places[b].depth > places[a].depth) b = places[b].parent;
     while (a != b) a = places[a].parent, b = places[b].parent;
-    std::vector<LinkId> up, down, unused;
-    climb(from, a, up, unused);
-    unused.clear();
-    climb(to, a, unused, down);
-    up.insert(up.end(), down.rbegin(), down.rend());
-    return up;
+    return a;
+  }
+
+  // Of all devices, by their places. Links are numbered in the order in which the routes of all pairs, row by row, first use them.
+  void add_routes(const std::vector<int>& place_of) {
+    const size_t n = place_of.size();
+    c.routes.climbs.resize(n);
+    // By switch: the devices below, and those of them whose links up to it are still to be made.
+    std::map<int, std::vector<int>> below;
+    std::map<int, size_t> missing;
+    for (int place : place_of)
+      for (int top = places[place].parent; top >= 0; top = places[top].parent) below[top].push_back(place);
+    for (const auto& [top, leaves] : below) {
+      auto child = [&](int leaf) {
+        while (places[leaf].parent != top) leaf = places[leaf].parent;
+        return leaf;
+      };
+      const bool parts = std::any_of(leaves.begin(), leaves.end(), [&](int leaf) { return child(leaf) != child(leaves[0]); });
+      for (int leaf : leaves)  // a host that is wired to all others below never climbs to its switch
+        missing[top] += parts && !std::all_of(leaves.begin(), leaves.end(), [&](int other) { return other == leaf || (places[leaf].parent == top && own_wired(other, leaf)); });
+    }
+    auto make = [&](size_t device, int top) {
+      for (const Routes::Climb& made : c.routes.climbs[device])
+        if (made.top == top) return;
+      Routes::Climb climb_to{top, {}, {}};
+      climb(place_of[device], top, climb_to.up, climb_to.down);
+      std::reverse(climb_to.down.begin(), climb_to.down.end());
+      c.routes.climbs[device].push_back(std::move(climb_to));
+      if (missing[top] > 0) --missing[top];
+    };
+    std::map<int, std::vector<size_t>> wired;  // by host's place: the devices that it has wires of its own to
+    for (size_t i = 0; i < n; ++i)
+      if (const int host = places[place_of[i]].host_place; host >= 0 && own_wired(place_of[i], host)) wired[host].push_back(i);
+    std::map<int, size_t> device_of;
+    for (size_t i = 0; i < n; ++i) device_of[place_of[i]] = i;
+    for (size_t i = 0; i < n; ++i) {
+      const int place = place_of[i], host = places[place].host_place;
+      bool fresh = false;
+      for (int top = places[place].parent; top >= 0 && !fresh; top = places[top].parent) fresh = missing[top] > 0;
+      for (size_t j = fresh ? 0 : n; j < n; ++j) {
+        if (i == j) continue;
+        if (own_wired(place, place_of[j])) own(place, place_of[j]);
+        else if (!own_wired(place_of[j], place)) {
+          const int top = nearest_above_both(place, place_of[j]);
+          make(i, top);
+          make(j, top);
+        }
+      }
+      if (host >= 0 && own_wired(place, host) && device_of.count(host)) {
+        const auto [up, down] = own(place, host);
+        c.routes.set(DeviceId(i), DeviceId(device_of[host]), {up});
+        c.routes.set(DeviceId(device_of[host]), DeviceId(i), {down});
+      }
+    }
+    for (size_t i = 0; i < n; ++i)
+      std::sort(c.routes.climbs[i].begin(), c.routes.climbs[i].end(), [&](const auto& a, const auto& b) { return places[a.top].depth > places[b.top].depth; });
   }
 };
 
@@ -349,7 +400,7 @@ void add_explicit_link(const Reader& r, const YAML::Node& node, Cluster& c, cons
     for (const Link& l : c.links)
       if (l.name == name) r.fail_at(node, "link: the link from '{}' to '{}' is given twice; remove one", names[e], names[1 - e]);
     c.links.push_back({name, bandwidth, latency});
-    c.routes[ids[e].index()][ids[1 - e].index()] = {LinkId(c.links.size() - 1)};
+    c.routes.set(ids[e], ids[1 - e], {LinkId(c.links.size() - 1)});
   }
 }
 
@@ -411,11 +462,7 @@ Cluster parse_cluster(std::string_view yaml, std::string_view origin, int device
     c.devices[i].host = c.devices[i].kind == DeviceKind::kCpu ? DeviceId(i) : id_of_place.at(b.places[place_of[i]].host_place);
 
   Router router{c, b.places, {}};
-  size_t n = c.devices.size();
-  c.routes.assign(n, std::vector<std::vector<LinkId>>(n));
-  for (size_t i = 0; i < n; ++i)
-    for (size_t j = 0; j < n; ++j)
-      if (i != j) c.routes[i][j] = router.route(place_of[i], place_of[j]);
+  router.add_routes(place_of);
 
   if (const YAML::Node links = root["links"]) {
     if (!links.IsSequence()) r.fail_at(links, "links must be a list");
@@ -441,10 +488,35 @@ Cluster load_cluster(std::string_view reference, int devices) {
   return parse_cluster(text.str(), reference, devices);
 }
 
+const std::vector<LinkId>* Routes::own(DeviceId from, DeviceId to) const {
+  if (from.index() >= own_.size()) return nullptr;
+  const auto found = own_[from.index()].find(to.value);
+  return found == own_[from.index()].end() ? nullptr : &found->second;
+}
+
+void Routes::set(DeviceId from, DeviceId to, std::vector<LinkId> links) {
+  if (own_.size() <= from.index()) own_.resize(from.index() + 1);
+  own_[from.index()][to.value] = std::move(links);
+}
+
+int Routes::nearest_switch(DeviceId from, DeviceId to) const {
+  for (const Climb& a : climbs[from.index()])
+    for (const Climb& b : climbs[to.index()])
+      if (a.top == b.top) return a.top;
+  return -1;
+}
+
+std::vector<LinkId> Routes::between(DeviceId from, DeviceId to) const {
+  std::vector<LinkId> links;
+  for_each_link(from, to, [&](LinkId l) { links.push_back(l); });
+  return links;
+}
+
 LinkId Cluster::narrowest(DeviceId from, DeviceId to) const {
   LinkId best;
-  for (LinkId l : route(from, to))
+  routes.for_each_link(from, to, [&](LinkId l) {
     if (!best.valid() || link(l).bandwidth_bytes_per_s < link(best).bandwidth_bytes_per_s) best = l;
+  });
   return best;
 }
 
@@ -455,7 +527,7 @@ double Cluster::bandwidth(DeviceId from, DeviceId to) const {
 
 double Cluster::latency_us(DeviceId from, DeviceId to) const {
   double sum = 0;
-  for (LinkId l : route(from, to)) sum += link(l).latency_us;
+  routes.for_each_link(from, to, [&](LinkId l) { sum += link(l).latency_us; });
   return sum;
 }
 
@@ -464,6 +536,68 @@ DeviceId Cluster::find_device(std::string_view name) const {
     if (devices[i].name == name) return DeviceId(i);
   return DeviceId();
 }
+
+namespace {
+
+// Compute devices, a < b, so that whatever all pairs of a speed and faster ones join, those of them that are listed join as well: all
+// pairs, but below a switch to which all devices have links of one speed two of different children stand for all.
+std::vector<std::pair<int, int>> pairs_that_join(const Cluster& cluster) {
+  const int n = cluster.compute_count;
+  std::vector<std::pair<int, int>> pairs;
+  auto all = [&](const std::vector<int>& devices, const auto& meet) {
+    for (size_t i = 0; i < devices.size(); ++i)
+      for (size_t j = i + 1; j < devices.size(); ++j)
+        if (meet(devices[i], devices[j])) pairs.emplace_back(devices[i], devices[j]);
+  };
+  bool explicit_links = false;
+  for (int d = 0; d < n && !explicit_links; ++d) explicit_links = cluster.routes.has_own_to(DeviceId(size_t(d)), n);
+  if (explicit_links) {
+    std::vector<int> devices(static_cast<size_t>(n));
+    std::iota(devices.begin(), devices.end(), 0);
+    all(devices, [](int, int) { return true; });
+    return pairs;
+  }
+  struct Below {
+    std::vector<int> devices, children;  // the switch's child that each is below: the switch before, or itself
+    bool alike = true;
+  };
+  auto speed = [&](const std::vector<LinkId>& links) {
+    double bandwidth = std::numeric_limits<double>::infinity(), latency = 0;
+    for (LinkId l : links) bandwidth = std::min(bandwidth, cluster.link(l).bandwidth_bytes_per_s), latency += cluster.link(l).latency_us;
+    return std::pair(bandwidth, latency);
+  };
+  std::map<int, Below> switches;
+  std::map<int, std::array<std::pair<double, double>, 2>> first;
+  for (int d = 0; d < n; ++d) {
+    int child = -1 - d;
+    for (const Routes::Climb& climb : cluster.routes.climbs[static_cast<size_t>(d)]) {
+      Below& below = switches[climb.top];
+      const std::array<std::pair<double, double>, 2> mine = {speed(climb.up), speed(climb.down)};
+      const auto [known, fresh] = first.try_emplace(climb.top, mine);
+      below.alike = below.alike && known->second == mine;
+      below.devices.push_back(d);
+      below.children.push_back(child);
+      child = climb.top;
+    }
+  }
+  for (const auto& [top, below] : switches) {
+    if (!below.alike) {
+      all(below.devices, [&](int a, int b) { return cluster.routes.nearest_switch(DeviceId(size_t(a)), DeviceId(size_t(b))) == top; });
+      continue;
+    }
+    size_t other = 0;
+    while (other < below.children.size() && below.children[other] == below.children[0]) ++other;
+    if (other == below.children.size()) continue;
+    for (size_t i = 0; i < below.devices.size(); ++i) {
+      const int with = below.children[i] == below.children[0] ? below.devices[other] : below.devices[0];
+      pairs.emplace_back(std::min(below.devices[i], with), std::max(below.devices[i], with));
+    }
+  }
+  std::sort(pairs.begin(), pairs.end());
+  return pairs;
+}
+
+}  // namespace
 
 // Groups are joined from the fastest pair of devices to the slowest (single linkage); each group is a stretch of the list,
 // so that what is joined last, over the slowest links, is parted first. The larger group goes first, then the one with the
@@ -475,12 +609,10 @@ std::vector<DeviceId> slowest_link_first(const Cluster& cluster) {
     int a, b;
   };
   std::vector<Pair> pairs;
-  for (int a = 0; a < n; ++a)
-    for (int b = a + 1; b < n; ++b) {
-      DeviceId x{size_t(a)}, y{size_t(b)};
-      pairs.push_back({std::min(cluster.bandwidth(x, y), cluster.bandwidth(y, x)),
-                       std::max(cluster.latency_us(x, y), cluster.latency_us(y, x)), a, b});
-    }
+  for (const auto& [a, b] : pairs_that_join(cluster)) {
+    DeviceId x{size_t(a)}, y{size_t(b)};
+    pairs.push_back({std::min(cluster.bandwidth(x, y), cluster.bandwidth(y, x)), std::max(cluster.latency_us(x, y), cluster.latency_us(y, x)), a, b});
+  }
   auto faster = [](const Pair& p, const Pair& q) {
     return p.bandwidth != q.bandwidth ? p.bandwidth > q.bandwidth : p.latency < q.latency;
   };

@@ -32,18 +32,43 @@ struct Link {
   double latency_us = 0;
 };
 
+// The links between two devices, in order of travel. Of a device those up to the switches above it are kept: a route goes up to the
+// nearest switch that is above both ends, and down again.
+class Routes {
+ public:
+  std::vector<LinkId> between(DeviceId from, DeviceId to) const;  // empty from a device to itself
+  template <typename Visit>
+  void for_each_link(DeviceId from, DeviceId to, const Visit& visit) const;
+  // This route, whatever the switches say.
+  void set(DeviceId from, DeviceId to, std::vector<LinkId> links);
+
+  // A device's links to a switch above it and back.
+  struct Climb {
+    int top = 0;  // the switch, by a number
+    std::vector<LinkId> up, down;
+    bool operator==(const Climb&) const = default;
+  };
+  std::vector<std::vector<Climb>> climbs;  // by device, the nearest switch first
+  int nearest_switch(DeviceId from, DeviceId to) const;  // -1: there is none
+  bool has_own_to(DeviceId from, int end) const { return from.index() < own_.size() && !own_[from.index()].empty() && own_[from.index()].begin()->first < end; }
+  bool operator==(const Routes&) const = default;
+
+ private:
+  const std::vector<LinkId>* own(DeviceId from, DeviceId to) const;
+  std::vector<std::map<int, std::vector<LinkId>>> own_;  // [from] to, of those that were set
+};
+
 struct Cluster {
   std::string name;
   std::string text;  // the YAML it was made from: a plan carries it
   std::vector<Device> devices;  // compute devices first, in the order that plans number them; then the hosts
   int compute_count = 0;        // devices[0 .. compute_count) run plans
   std::vector<Link> links;
-  // The links between two devices, in order of travel; empty from a device to itself. [from][to]
-  std::vector<std::vector<std::vector<LinkId>>> routes;
+  Routes routes;
 
   const Device& device(DeviceId id) const { return devices[id.index()]; }
   const Link& link(LinkId id) const { return links[id.index()]; }
-  const std::vector<LinkId>& route(DeviceId from, DeviceId to) const { return routes[from.index()][to.index()]; }
+  std::vector<LinkId> route(DeviceId from, DeviceId to) const { return routes.between(from, to); }
   // The slowest link of the route; invalid from a device to itself.
   LinkId narrowest(DeviceId from, DeviceId to) const;
   // Bytes per second of the route's slowest link, infinity from a device to itself.
@@ -51,6 +76,24 @@ struct Cluster {
   double latency_us(DeviceId from, DeviceId to) const;  // of the whole route
   DeviceId find_device(std::string_view name) const;    // invalid if there is none
 };
+
+template <typename Visit>
+void Routes::for_each_link(DeviceId from, DeviceId to, const Visit& visit) const {
+  if (const std::vector<LinkId>* links = own(from, to)) {
+    for (LinkId l : *links) visit(l);
+    return;
+  }
+  if (from == to) return;
+  for (const Climb& a : climbs[from.index()])
+    for (const Climb& b : climbs[to.index()]) {
+      if (a.top != b.top) continue;
+      for (LinkId l : a.up) visit(l);
+      for (LinkId l : b.down) visit(l);
+      return;
+    }
+}
+
+inline constexpr int kMostDevices = 32768;  // of a cluster, hosts among them
 
 // A preset's name ("p2.8xlarge", "dgx-h100", "local:4") or the path of a YAML file. `devices`, if positive, keeps the
 // first so many compute devices. Bad input names file, line and remedy.

@@ -2,11 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
+#include <functional>
+#include <numeric>
+#include <set>
 #include <sstream>
 
 #include "partita/base/error.h"
+#include "partita/base/rng.h"
 
 namespace partita {
 
@@ -220,7 +226,7 @@ TEST(Cluster, BadFilesGetOneErrorWithLineAndRemedy) {
       {"kind: cpu", "kind: tpu", "f.yaml:4: device type 'core': kind is 'tpu'; it must be gpu or cpu"},
       {"kind: cpu", "kind: gpu", "f.yaml:13: level 'cpu0' is a GPU, but no level above it has a 'host'; add one: {type: .., link: {..}}"},
       {"type: core}", "type: cor}", "f.yaml:13: level 'cpu0': type is 'cor', which device_types does not have; did you mean 'core'?"},
-      {"count: 3", "count: 2.5", "f.yaml:13: topology: count of 'cpu' is 2.5; it must be a whole number from 1 to 1024"},
+      {"count: 3", "count: 2.5", "f.yaml:13: topology: count of 'cpu' is 2.5; it must be a whole number from 1 to 32768"},
       {"name: cpu,", "name: c.u,",
        "f.yaml:13: topology: name of a child 'c.u' may not hold dots, blanks, commas, brackets or stars: dots join the names of levels"},
       {"type: core}\n", "type: core}\n    - {name: cpu0, type: core}\n", "f.yaml:14: the name 'cpu0' is given to two places; rename one"},
@@ -249,6 +255,84 @@ TEST(Cluster, TheSlowestLinkIsCutFirst) {
   std::string uneven = replaced(replaced(kSmall, "count: 3", "count: 4"), "[cpu0, cpu1]", "[cpu1, cpu2]");
   Cluster mixed = parse_cluster(uneven, "f.yaml");
   EXPECT_EQ(names(mixed, slowest_link_first(mixed)), "cpu1 cpu2 cpu0 cpu3");
+}
+
+// The order by its definition: whatever pairs of a speed and faster ones join is a group, and within it those of the next faster speed.
+std::vector<DeviceId> plain_order(const Cluster& c) {
+  using Speed = std::pair<double, double>;  // -bandwidth, latency: the fastest first
+  const int n = c.compute_count;
+  auto speed = [&](int a, int b) -> Speed {
+    const DeviceId x{size_t(a)}, y{size_t(b)};
+    return {-std::min(c.bandwidth(x, y), c.bandwidth(y, x)), std::max(c.latency_us(x, y), c.latency_us(y, x))};
+  };
+  std::set<Speed> speeds;
+  for (int a = 0; a < n; ++a)
+    for (int b = 0; b < n; ++b)
+      if (a != b) speeds.insert(speed(a, b));
+  std::function<std::vector<int>(const std::vector<int>&, std::set<Speed>::iterator)> ordered = [&](const std::vector<int>& some, std::set<Speed>::iterator slowest) {
+    if (some.size() == 1 || slowest == speeds.begin()) return some;
+    const auto faster = std::prev(slowest);  // groups that pairs of this speed and faster ones join
+    std::vector<std::vector<int>> groups;
+    for (int d : some) {
+      std::vector<int> joined = {d};
+      std::erase_if(groups, [&](const std::vector<int>& g) {
+        const bool meets = std::any_of(g.begin(), g.end(), [&](int e) { return speed(d, e) <= *faster; });
+        if (meets) joined.insert(joined.end(), g.begin(), g.end());
+        return meets;
+      });
+      groups.push_back(joined);
+    }
+    for (std::vector<int>& g : groups) {
+      std::sort(g.begin(), g.end());
+      g = ordered(g, faster);
+    }
+    std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
+      return a.size() != b.size() ? a.size() > b.size() : *std::min_element(a.begin(), a.end()) < *std::min_element(b.begin(), b.end());
+    });
+    std::vector<int> all;
+    for (const std::vector<int>& g : groups) all.insert(all.end(), g.begin(), g.end());
+    return all;
+  };
+  std::vector<int> all(static_cast<size_t>(n));
+  std::iota(all.begin(), all.end(), 0);
+  std::vector<DeviceId> order;
+  for (int d : ordered(all, speeds.end())) order.push_back(DeviceId(size_t(d)));
+  return order;
+}
+
+// Levels of several speeds and sizes, ports of devices' own, and explicit links.
+TEST(Cluster, TheOrderOfRandomOnesIsThatOfAllPairs) {
+  constexpr uint64_t kSeed = 41;
+  std::printf("seed %d\n", static_cast<int>(kSeed));
+  Rng rng(kSeed);
+  for (int round = 0; round < 60; ++round) {
+    auto link = [&] { return fmt::format("{{bandwidth_gbytes_per_s: {}, latency_us: {}{}}}", rng.between(1, 4), rng.between(0, 2), rng.below(4) ? "" : ", per_device: true"); };
+    std::string yaml = "name: random\ndevice_types:\n  C: {kind: cpu, peak_tflop_per_s: {float32: 1, float64: 1}, memory_gibytes: 1, memory_bandwidth_gbytes_per_s: 1, efficiency: 1, launch_overhead_us: 0}\n";
+    yaml += fmt::format("topology:\n  link: {}\n  children:\n", link());
+    const int64_t switches = rng.between(1, 3);
+    for (int64_t s = 0; s < switches; ++s)
+      yaml += fmt::format("    - {{name: s{}_, count: {}, link: {}, children: [{{name: d, count: {}, type: C}}]}}\n", s, rng.between(1, 3), link(), rng.between(1, 4));
+    if (rng.below(2)) yaml += "    - {name: alone, type: C}\n";
+    if (rng.below(3) == 0) yaml += fmt::format("links: [{{between: [s0_0.d0, alone], bandwidth_gbytes_per_s: {}, latency_us: 0}}]\n", rng.between(1, 8));
+    if (yaml.find("[s0_0.d0, alone]") != std::string::npos && yaml.find("name: alone") == std::string::npos) continue;
+    SCOPED_TRACE(yaml);
+    const Cluster c = parse_cluster(yaml, "random.yaml");
+    EXPECT_EQ(slowest_link_first(c), plain_order(c));
+    for (int a = 0; a < c.compute_count; ++a)
+      for (int b = 0; b < c.compute_count; ++b) EXPECT_EQ(c.route(DeviceId(size_t(a)), DeviceId(size_t(b))).empty(), a == b);
+  }
+}
+
+TEST(Cluster, ThousandsOfNodes) {
+  const Cluster c = load_cluster("dgx-h100:2048");
+  ASSERT_EQ(c.compute_count, 16384);
+  EXPECT_EQ(c.devices.size(), 16384u + 2048u);
+  EXPECT_EQ(route_text(c, "node0.gpu1", "node0.gpu7"), "node0.gpu1->node0 node0->node0.gpu7");
+  EXPECT_EQ(route_text(c, "node7.gpu1", "node2047.gpu7"), "node7.gpu1->top top->node2047.gpu7");
+  EXPECT_EQ(route_text(c, "node2047.host", "node2047.gpu7"), "node2047.host->node2047.gpu7");
+  const std::vector<DeviceId> order = slowest_link_first(c);
+  ASSERT_EQ(order.size(), 16384u);
+  for (size_t i = 0; i < order.size(); ++i) ASSERT_EQ(order[i], DeviceId(i));
 }
 
 TEST(Cluster, TheExampleOfTheDocumentationIsValid) {

@@ -244,8 +244,8 @@ std::optional<std::string> preset_text(std::string_view reference) {
   if (colon != std::string_view::npos) {
     std::string_view digits = reference.substr(colon + 1);
     auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
-    if (error != std::errc() || end != digits.data() + digits.size() || count < 1 || count > 1024)
-      fail("cluster '{}': '{}' is not a count from 1 to 1024; write for example {}:4", reference, digits, base);
+    if (error != std::errc() || end != digits.data() + digits.size() || count < 1 || count > kMostDevices)
+      fail("cluster '{}': '{}' is not a count from 1 to {}; write for example {}:4", reference, digits, kMostDevices, base);
   }
   if (base == "dgx-h100") return fill(kDgx, reference, count);
   if (colon == std::string_view::npos) fail("cluster 'local' needs a number of devices; write for example local:4");

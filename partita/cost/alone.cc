@@ -148,13 +148,15 @@ void StepTime::add_rings(const Step& step, const CostModel& cost) {
   const Cluster& cluster = cost.cluster();
   for (const std::vector<int>& group : step.groups) {
     const double bytes = static_cast<double>(step.bytes) / static_cast<double>(step.groups.size() * group.size());
+    std::vector<std::vector<LinkId>> routes;
     std::vector<Hop> hops;
     std::set<int> narrowest;
     for (size_t r = 0; r < group.size(); ++r) {
       const DeviceId device = step.to.mesh.devices[group[r]], after = step.to.mesh.devices[group[(r + 1) % group.size()]];
-      hops.push_back({&cluster.route(device, after), bytes});
+      routes.push_back(cluster.route(device, after));
       if (device != after) narrowest.insert(cluster.narrowest(device, after).value);
     }
+    for (const std::vector<LinkId>& route : routes) hops.push_back({&route, bytes});
     jobs_.push_back({{narrowest.begin(), narrowest.end()}, cost.ring(step.kind, hops)});
   }
 }

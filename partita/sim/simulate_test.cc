@@ -31,11 +31,11 @@ Cluster one_byte_a_ns(int devices) {
     device.memory_bandwidth_bytes_per_s = 1e9;
     device.memory_bytes = 1 << 20;
   }
-  cluster.routes.assign(devices, std::vector<std::vector<LinkId>>(devices));
+  cluster.routes.climbs.resize(static_cast<size_t>(devices));
   for (int d = 0; d < devices; ++d)
     for (int e = 0; e < devices; ++e) {
       cluster.links[d * devices + e] = {fmt::format("{}-{}", d, e), 1e9, 0};
-      if (d != e) cluster.routes[d][e] = {LinkId(d * devices + e)};
+      if (d != e) cluster.routes.set(DeviceId(size_t(d)), DeviceId(size_t(e)), {LinkId(d * devices + e)});
     }
   return cluster;
 }

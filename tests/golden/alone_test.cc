@@ -25,13 +25,13 @@ namespace {
 // Loading an input takes no time: what follows begins on all devices at once.
 Cluster with_fast_hosts(Cluster cluster) {
   for (int d = 0; d < cluster.compute_count; ++d)
-    for (LinkId l : cluster.routes[cluster.devices[d].host.index()][d]) {
+    for (LinkId l : cluster.route(cluster.devices[d].host, DeviceId(size_t(d)))) {
       Link fast = cluster.links[l.index()];
       fast.bandwidth_bytes_per_s = 1e18;
       fast.latency_us = 0;
       cluster.links.push_back(fast);
       LinkId own(cluster.links.size() - 1);
-      cluster.routes[cluster.devices[d].host.index()][d] = {own};
+      cluster.routes.set(cluster.devices[d].host, DeviceId(size_t(d)), {own});
       break;
     }
   return cluster;
