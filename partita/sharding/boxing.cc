@@ -182,6 +182,7 @@ struct Fetcher {
     std::vector<Fragment> fragments;
     for (Box& b : rest) fragments.push_back({std::move(b), {}});
     for (const Held& h : held[member]) {
+      if (fragments.empty()) return;
       if (std::none_of(fragments.begin(), fragments.end(), [&](const Fragment& f) { return overlap(f.box, h.box) > 0; })) continue;
       std::vector<Fragment> next;
       for (Fragment& f : fragments) {
@@ -1445,7 +1446,7 @@ int64_t Converter::bytes(const Layout& from, const Layout& to, int64_t element_b
 
 void for_each_inner_conversion(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh,
                                const std::function<void(size_t which, const Layout& from, const Layout& to)>& go) {
-  ensure(mesh.extents == derived.mesh, "inner steps of '{}': derived for mesh {}, asked for {}", bound.name, fmt::join(derived.mesh, "x"), to_string(mesh));
+  ensure(mesh.extents == derived.mesh, "inner steps of '{}': derived for mesh {}, asked for {}", bound.name, fmt::join(derived.mesh, "x"), fmt::join(mesh.extents, "x"));
   auto kinds = derived.kinds;  // as the steps leave them
   for (size_t i = 0; i < derived.inner.size(); ++i) {
     const tdl::InnerStep& inner = derived.inner[i];

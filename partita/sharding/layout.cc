@@ -442,8 +442,7 @@ std::vector<Box> stored_boxes(const Box& box, const std::vector<Shape>& radices)
 }
 
 OpLayouts layouts_of(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh) {
-  ensure(mesh.extents == derived.mesh, "layouts of '{}': derived for mesh {}, asked for {}", bound.name, fmt::join(derived.mesh, "x"),
-         to_string(mesh));
+  ensure(mesh.extents == derived.mesh, "layouts of '{}': derived for mesh {}, asked for {}", bound.name, fmt::join(derived.mesh, "x"), fmt::join(mesh.extents, "x"));
   check_mesh(mesh);
   auto layout = [&](int tensor, const std::vector<std::vector<tdl::Kind>>& kinds) {
     Layout l{mesh, bound.tensors[tensor].radices, derived.boxes[tensor], {}};

@@ -146,9 +146,11 @@ std::optional<Boxes> boxes_along(const Boxes& ranges, const std::vector<std::vec
   for (size_t a = 0; a < indices.size(); ++a) {
     dimensions.push_back({axes_of(ranges, indices[a]), {}});
     bool empty = false;
+    std::vector<Interval> at = ranges[0];
     for_each_on(ranges.extents(), dimensions[a].axes, [&](size_t position) {
       if (empty) return;
-      dimensions[a].intervals.push_back(box_at(ranges[position])[a]);
+      for (int i : indices[a]) at[i] = ranges.at(position, static_cast<size_t>(i));
+      dimensions[a].intervals.push_back(box_at(at)[a]);
       empty = dimensions[a].intervals.back().empty();
     });
     if (empty) return std::nullopt;
@@ -209,9 +211,10 @@ bool owned_boxes(const Analysis& analysis, int stage, const Boxes& ranges, Boxes
   for (size_t a = 0; a < s.lhs.size(); ++a) collect_indices(s.lhs[a], indices[a]), used += indices[a].size();
   bool one_box = true;
   if (used == all.size() && never_empty(ranges, all)) {  // no index stands at two axes: the left side is injective along each
+    std::vector<Interval> at = ranges[0];
     for (size_t a = 0; a < s.lhs.size(); ++a)
       for_each_on(ranges.extents(), axes_of(ranges, indices[a]), [&](size_t position) {
-        const std::vector<Interval> at = ranges[position];
+        for (int i : indices[a]) at[i] = ranges.at(position, static_cast<size_t>(i));
         int64_t points = 1;
         for (int i : indices[a]) points *= at[i].size();
         one_box = one_box && range_of(s.lhs[a], at).size() == points;
