@@ -167,6 +167,7 @@ class Solver {
     ++result_.counters["narrowed"];
     Options inside = o_;
     if (o_.max_steps) inside.max_steps = *o_.max_steps - steps;
+    if (o_.deadline) *inside.deadline -= std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(reserve_));  // the certificate comes after it
     inside.seed = rng_.next();
     inside.start = Assignment(best_.solution->begin(), best_.solution->begin() + n_.variables());
     inside.tell = nullptr;
@@ -179,8 +180,9 @@ class Solver {
       };
     const Result r = solve_reduced(rest, inside);
     if (r.solution) consider(best_, completed(*r.solution));
-    const Wide bound = r.status == Status::kInfeasible ? best_.cost : std::min(r.bound.value_or(most_of(n_) * -1), best_.cost);
-    if (!computed_ || bound > *computed_) computed_ = bound;
+    std::optional<Wide> bound = r.bound;
+    if (r.status == Status::kInfeasible || (bound && *bound > best_.cost)) bound = best_.cost;
+    if (bound && (!computed_ || *bound > *computed_)) computed_ = bound;
     for (const char* count : {"narrowed", "eliminated", "passes", "rounds", "parts", "restarts"})
       if (r.counters.contains(count)) inside_[count] += r.counters.at(count);
   }
