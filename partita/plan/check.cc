@@ -11,7 +11,9 @@ namespace partita {
 
 namespace {
 
-void check_mesh(const Mesh& mesh, const Cluster& cluster, const std::string& where) {
+// `last`: the mesh that was checked last, which is mostly the next one's too.
+void check_mesh(const Mesh& mesh, const Cluster& cluster, const std::string& where, Mesh& last) {
+  if (!last.devices.empty() && mesh == last) return;
   int64_t positions = 1;
   for (int extent : mesh.extents) {
     if (extent < 1) fail("{}: mesh extent {} is not positive", where, extent);
@@ -25,6 +27,7 @@ void check_mesh(const Mesh& mesh, const Cluster& cluster, const std::string& whe
       fail("{}: device {} is unknown; cluster '{}' has devices 0 to {}", where, d.value, cluster.name, cluster.compute_count - 1);
     if (!seen.insert(d).second) fail("{}: device {} is listed twice", where, d.value);
   }
+  last = mesh;
 }
 
 // No index is cut into more parts than it has values, taking all mesh axes together.
@@ -44,9 +47,9 @@ void check_parts(const Op& op, const OpChoice& choice, const std::string& where)
   }
 }
 
-void check_op(const Op& op, const OpChoice& choice, const Cluster& cluster) {
+void check_op(const Op& op, const OpChoice& choice, const Cluster& cluster, Mesh& last) {
   std::string where = fmt::format("plan: op '{}' ({})", op.name, op.definition);
-  check_mesh(choice.mesh, cluster, where);
+  check_mesh(choice.mesh, cluster, where, last);
   if (choice.strategies.size() != choice.mesh.extents.size())
     fail("{}: {} strategies for a mesh of {} axes", where, choice.strategies.size(), choice.mesh.extents.size());
   for (const tdl::AxisStrategy& s : choice.strategies)
@@ -57,9 +60,9 @@ void check_op(const Op& op, const OpChoice& choice, const Cluster& cluster) {
   check_parts(op, choice, where);
 }
 
-void check_placement(const Tensor& tensor, const Placement& placement, const Cluster& cluster) {
+void check_placement(const Tensor& tensor, const Placement& placement, const Cluster& cluster, Mesh& last) {
   std::string where = fmt::format("plan: tensor '{}'", tensor.name);
-  check_mesh(placement.mesh, cluster, where);
+  check_mesh(placement.mesh, cluster, where, last);
   if (placement.sbp.size() != placement.mesh.extents.size())
     fail("{}: {} Sbp for a mesh of {} axes", where, placement.sbp.size(), placement.mesh.extents.size());
   const std::vector<Shape> radices = placement.radices.empty() ? unfactored(tensor.shape) : placement.radices;
@@ -160,13 +163,14 @@ int64_t counted_bytes(const Step& step, int64_t element) {
 CheckReport check(const Graph& graph, const Plan& plan, const Cluster& cluster) {
   if (plan.ops.size() != graph.ops.size())
     fail("plan: it has {} ops, model '{}' has {}: the plan is for another model", plan.ops.size(), graph.name, graph.ops.size());
-  for (size_t i = 0; i < graph.ops.size(); ++i) check_op(graph.ops[i], plan.ops[i], cluster);
+  Mesh last;
+  for (size_t i = 0; i < graph.ops.size(); ++i) check_op(graph.ops[i], plan.ops[i], cluster, last);
   check_order(graph, plan.order);
   check_refetched(graph, plan);
   for (const auto& [id, placement] : plan.kept) {
     if (id.index() >= graph.tensors.size()) fail("plan: kept tensor {} is unknown", id.value);
     const Tensor& tensor = graph.tensor(id);
-    check_placement(tensor, placement, cluster);
+    check_placement(tensor, placement, cluster, last);
     if (tensor.replaces.valid())
       fail("plan: tensor '{}' replaces '{}' and can't be kept elsewhere: give '{}' the layout", tensor.name, graph.tensor(tensor.replaces).name,
            graph.tensor(tensor.replaces).name);

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 #include <tuple>
 
 #include "partita/base/error.h"
@@ -121,25 +122,75 @@ struct Fetcher {
     std::vector<int> positions;
   };
   std::vector<std::vector<Held>> held;
+  // Per member: `held` by where the boxes begin along the axis on which most begin apart, and how long the longest is there.
+  struct Beginnings {
+    size_t axis = 0;
+    std::vector<std::pair<int64_t, size_t>> sorted;
+    int64_t longest = 0;
+  };
+  std::vector<Beginnings> beginnings;
   std::vector<Piece> pieces;
   int64_t moved = 0;  // elements
 
   Fetcher(const Layout& f, const Layout& t, const Cluster& c)
       : from(f), to(t), cluster(c), radices(step_radices(f, t)), have(contents(f, radices)), want(contents(t, radices)),
         members(member_count(f)), held(members) {
-    for (DeviceId d : to.mesh.devices) local.push_back(from.mesh.position_of(d));
+    const bool same_devices = from.mesh.devices == to.mesh.devices;
+    for (int t = 0; t < to.mesh.positions(); ++t) local.push_back(same_devices ? t : from.mesh.position_of(to.mesh.devices[t]));
+    std::vector<std::map<Box, size_t, decltype(&before)>> places(members, std::map<Box, size_t, decltype(&before)>(&before));
     for (int p = 0; p < from.mesh.positions(); ++p)
       for (const Box& box : have[p]) {
-        std::vector<Held>& list = held[member_of(from, p)];
-        auto it = std::find_if(list.begin(), list.end(), [&](const Held& h) { return h.box == box; });
-        if (it == list.end()) it = list.insert(list.end(), {box, {}});
-        it->positions.push_back(p);
+        const int member = member_of(from, p);
+        const auto [place, fresh] = places[member].try_emplace(box, held[member].size());
+        if (fresh) held[member].push_back({box, {}});
+        held[member][place->second].positions.push_back(p);
       }
+    for (const std::vector<Held>& list : held) beginnings.push_back(beginnings_of(list));
     if (in_parts(to))
       to_partial();
     else
       to_whole();
     std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.target < b.target; });
+  }
+
+  static Beginnings beginnings_of(const std::vector<Held>& list) {
+    Beginnings best;
+    for (size_t axis = 0; !list.empty() && axis < list[0].box.size(); ++axis) {
+      Beginnings b{axis, {}, 0};
+      std::set<int64_t> distinct;
+      for (size_t i = 0; i < list.size(); ++i) {
+        const Interval& along = list[i].box[axis];
+        b.sorted.emplace_back(along.lo, i);
+        b.longest = std::max(b.longest, along.size());
+        distinct.insert(along.lo);
+      }
+      if (best.sorted.empty() || distinct.size() > distinct_in(best)) {
+        std::sort(b.sorted.begin(), b.sorted.end());
+        best = std::move(b);
+      }
+    }
+    return best;
+  }
+  static size_t distinct_in(const Beginnings& b) {
+    size_t n = 0;
+    for (size_t i = 0; i < b.sorted.size(); ++i) n += i == 0 || b.sorted[i].first != b.sorted[i - 1].first;
+    return n;
+  }
+
+  // Places in held[member], ascending, of all that meet the box, and of some that do not.
+  std::vector<size_t> held_near(const Box& box, int member) const {
+    std::vector<size_t> near;
+    const Beginnings& b = beginnings[member];
+    if (b.sorted.empty()) {
+      near.resize(held[member].size());
+      std::iota(near.begin(), near.end(), 0);
+      return near;
+    }
+    const Interval& along = box[b.axis];
+    for (auto it = std::lower_bound(b.sorted.begin(), b.sorted.end(), std::pair(along.lo - b.longest + 1, size_t{0})); it != b.sorted.end() && it->first < along.hi; ++it)
+      near.push_back(it->second);
+    std::sort(near.begin(), near.end());
+    return near;
   }
 
   void emit(int source, int target, Box box) {
@@ -181,8 +232,9 @@ struct Fetcher {
     };
     std::vector<Fragment> fragments;
     for (Box& b : rest) fragments.push_back({std::move(b), {}});
-    for (const Held& h : held[member]) {
-      if (fragments.empty()) return;
+    if (fragments.empty()) return;
+    for (size_t near : held_near(box, member)) {
+      const Held& h = held[member][near];
       if (std::none_of(fragments.begin(), fragments.end(), [&](const Fragment& f) { return overlap(f.box, h.box) > 0; })) continue;
       std::vector<Fragment> next;
       for (Fragment& f : fragments) {
@@ -409,13 +461,21 @@ class ElementsIntoPartsOfOneMesh {
   int64_t counted(const Group& group, bool apart) const {
     std::vector<Box> boxes;  // what is there, by position
     std::vector<int> target, source;  // members
+    std::vector<Along> common;
+    for (size_t f : group.dimensions) {
+      common.push_back({joined_axes(to_.boxes.along(f).axes, from_.boxes.along(f).axes), {}});
+      for_each_on(extents_, common.back().axes, [&](size_t position) { common.back().intervals.push_back(intersect(to_.boxes.at(position, f), from_.boxes.at(position, f))); });
+    }
+    const std::vector<int> target_axes = partial_among(to_, group.axes), source_axes = apart ? partial_among(from_, group.axes) : std::vector<int>();
+    size_t place = 0;  // of the position among the group's
     for_each_on(extents_, group.axes, [&](size_t position) {
       Box box;
-      for (size_t f : group.dimensions) box.push_back(intersect(to_.boxes.at(position, f), from_.boxes.at(position, f)));
+      for (const Along& along : common) box.push_back(along.intervals[along.axes == group.axes ? place : index_on(extents_, along.axes, position)]);
+      ++place;
       if (is_empty(box)) return;
       boxes.push_back(std::move(box));
-      target.push_back(member_on(to_, group.axes, position));
-      source.push_back(apart ? member_on(from_, group.axes, position) : 0);
+      target.push_back(static_cast<int>(index_on(extents_, target_axes, position)));
+      source.push_back(static_cast<int>(index_on(extents_, source_axes, position)));
     });
     std::vector<size_t> all(boxes.size());
     std::iota(all.begin(), all.end(), 0);
@@ -453,12 +513,11 @@ class ElementsIntoPartsOfOneMesh {
     return sum;
   }
 
-  // A position's coordinate on those of the axes on which the layout is partial, row-major.
-  int member_on(const Layout& layout, const std::vector<int>& axes, size_t position) const {
+  static std::vector<int> partial_among(const Layout& layout, const std::vector<int>& axes) {
     std::vector<int> partial;
     for (int a : axes)
       if (layout.kinds[a]) partial.push_back(a);
-    return static_cast<int>(index_on(extents_, partial, position));
+    return partial;
   }
 
   const Layout &from_, &to_;
