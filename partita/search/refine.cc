@@ -14,7 +14,7 @@ namespace partita {
 
 namespace {
 
-constexpr int64_t kTensorValues = 2048;  // of a neighbourhood: it is a good solution that counts there, not the bound
+constexpr int64_t kTensorValues = 2048;  // of a neighbourhood, in bytes: it is a good solution that counts there, not the bound
 constexpr int kTightenings = 12;  // how often a plan that does not fit lowers the network's limit
 
 // Per axis of the coarse mesh, the extents of its own axes.
@@ -188,7 +188,7 @@ Refinement refine(const Problem& problem, const Plan& plan, const std::vector<Pl
       solver::Options options = solving;
       JointLimits limits;
       limits.costs = costs;
-      limits.tensor_values = kTensorValues;
+      if (!problem.in_time()) limits.tensor_values = kTensorValues;
       limits.deadline = options.deadline;
       limits.stop = options.stop;
       const auto joint = joint_problem(on_mesh, neighbourhood(problem, *now, subsets[next], alike), limits);

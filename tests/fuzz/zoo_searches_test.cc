@@ -107,7 +107,7 @@ void compare_exact(const SmallModel& small, int devices, Tally& tally) {
   const auto values = plans.values_of(*found.plan);
   ASSERT_TRUE(values);
   EXPECT_GE(bytes, plans.bytes(*values));
-  const std::optional<int64_t> least = plans.least(kTable);
+  const std::optional<int64_t> least = plans.least(16 * kTable);
   if (least) {
     EXPECT_EQ(bytes, *least);
     if (bound) {
