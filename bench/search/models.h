@@ -1,6 +1,9 @@
 // MODEL@BATCH[@BYTES] in a benchmark's words: a model's training step on a cluster whose devices have so much memory; without BYTES no
 // plan is too large.
 #pragma once
+#include <fmt/format.h>
+
+#include <cstdio>
 #include <string>
 
 #include "partita/base/error.h"
@@ -12,6 +15,16 @@ struct Asked {
   Graph graph;
   Cluster cluster;
 };
+
+// A benchmark's exit code: what it returns, or that of the error that ends it, which is printed.
+inline int exit_code_of(int (*benchmark)(int, char**), int argc, char** argv) {
+  try {
+    return benchmark(argc, argv);
+  } catch (const Error& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    return static_cast<int>(e.code());
+  }
+}
 
 inline bool names_model(const std::string& word) { return word.find('@') != std::string::npos; }
 

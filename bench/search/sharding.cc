@@ -76,11 +76,4 @@ int main_of(int argc, char** argv) {
 }  // namespace
 }  // namespace partita
 
-int main(int argc, char** argv) {
-  try {
-    return partita::main_of(argc, argv);
-  } catch (const partita::Error& e) {
-    fmt::print(stderr, "{}\n", e.what());
-    return static_cast<int>(e.code());
-  }
-}
+int main(int argc, char** argv) { return partita::exit_code_of(partita::main_of, argc, argv); }

@@ -18,7 +18,6 @@ namespace partita {
 
 namespace {
 
-
 // ---------------------------------------------------------------- strict YAML
 
 struct Reader {

@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "partita/solver/model.h"
+
 namespace partita::solver {
 
 namespace {
@@ -25,14 +27,6 @@ EdgeKey key_of(const Network::Edge& e, const std::vector<int>& class_of) {
   std::vector<int> classes;
   for (int v : e.variables) classes.push_back(class_of[v]);
   return {e.table.get(), std::move(classes)};
-}
-
-// Of what is not forbidden.
-Wide largest(const Table& table) {
-  Wide most = 0;
-  for (int64_t c : table)
-    if (c < kForbidden) most = std::max(most, c < 0 ? -Wide{c} : Wide{c});
-  return most;
 }
 
 void add(const Table& costs, int64_t times, Table& to) {
@@ -79,13 +73,13 @@ std::optional<Network> Folding::folded() const {
   Network out;
   out.costs.resize(classes_);
   Wide most = 0;
-  for (const Table& costs : n_.costs) most += largest(costs);
+  for (const Table& costs : n_.costs) most += magnitude(costs);
   std::map<EdgeKey, std::pair<int, int64_t>> edges;  // an edge of each kind, and how many there are
-  std::map<const Table*, Wide> known;
+  std::map<const Table*, int64_t> known;
   for (size_t e = 0; e < n_.edges.size(); ++e) {
     ++edges.try_emplace(key_of(n_.edges[e], class_of_), static_cast<int>(e), 0).first->second.second;
     auto [at, fresh] = known.try_emplace(n_.edges[e].table.get(), 0);
-    if (fresh) at->second = largest(*at->first);
+    if (fresh) at->second = magnitude(*at->first);
     most += at->second;
   }
   if (most >= kForbidden) return std::nullopt;

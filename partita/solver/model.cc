@@ -290,6 +290,13 @@ std::vector<int64_t> kept_times(const Network& n) {
   return times;
 }
 
+int64_t magnitude(const Table& t) {
+  int64_t largest = 0;
+  for (int64_t c : t)
+    if (c < kForbidden) largest = std::max(largest, c < -kForbidden ? kForbidden : std::abs(c));
+  return largest;
+}
+
 Model compile(const Network& network) { return Compiler(network).compile(); }
 
 bool propagate(const Model& model, Alive& alive, std::vector<int> changed) { return Propagation(model, alive, changed).run(); }

@@ -71,6 +71,7 @@ struct Model {
 
 Model compile(const Network& network);
 Wide most_of(const Network& network);  // as Model::most
+int64_t magnitude(const Table& table);  // the largest of what is not forbidden, without its sign; kForbidden at most
 // The times at which the limit can be broken, without those that another one dominates.
 std::vector<int64_t> kept_times(const Network& network);
 

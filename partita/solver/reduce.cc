@@ -50,13 +50,6 @@ int64_t clamped(Wide value) {
   return static_cast<int64_t>(std::clamp(value, -kMost, kMost));
 }
 
-int64_t magnitude(const Table& t) {
-  int64_t largest = 0;
-  for (int64_t c : t)
-    if (c < kForbidden) largest = std::max(largest, c < -kForbidden ? kForbidden : std::abs(c));
-  return largest;
-}
-
 }  // namespace
 
 struct Reduction::Inside {

@@ -353,12 +353,12 @@ std::optional<Assignment> solve_folded(const Network& network, const Options& op
 
 Result solve(const Network& network, const Options& options) {
   validate(network);
-  if (options.start) evaluate(network, *options.start);  // throws if it is none of this network
+  std::optional<Evaluation> without;  // of the solution that is given
+  if (options.start) without = evaluate(network, *options.start);  // throws if it is none of this network
   Options inside = options;
   std::map<std::string, double> counters;
   if (auto folded = solve_folded(network, options, counters)) {
     const Evaluation with = evaluate(network, *folded);
-    const std::optional<Evaluation> without = options.start ? std::optional(evaluate(network, *options.start)) : std::nullopt;
     if (with.feasible && (!without || !without->feasible || with.cost < without->cost)) inside.start = std::move(folded);
   }
   Result r = solve_reduced(network, inside);
