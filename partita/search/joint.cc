@@ -107,6 +107,7 @@ class Builder {
       else add_tensor(TensorId(t));
     }
     add_uses();
+    number_by_nearness();
     return std::move(joint_);
   } catch (const GivenUp&) {
     return std::nullopt;
@@ -633,6 +634,41 @@ class Builder {
       joint_.network.uses.push_back(std::move(use));
     }
     joint_.network.limit = problem_.cluster.device(joint_.mesh.devices[last]).memory_bytes;
+  }
+
+  // Renumbers the variables breadth first, since the solver's passes go by number: what one says travels along edges as long as numbers
+  // ascend. Those with very many neighbours, which bring all close to all, come last.
+  void number_by_nearness() {
+    constexpr size_t kVeryMany = 100;
+    solver::Network& network = joint_.network;
+    std::vector<std::vector<int>> beside(network.variables());
+    for (const solver::Network::Edge& e : network.edges) {
+      beside[e.variables[0]].push_back(e.variables[1]);
+      beside[e.variables[1]].push_back(e.variables[0]);
+    }
+    std::vector<int> order, number(network.variables(), -1), last;
+    auto take = [&](int v) { number[v] = static_cast<int>(order.size()), order.push_back(v); };
+    for (int start = 0; start < network.variables(); ++start) {
+      if (beside[start].size() > kVeryMany) {
+        last.push_back(start);
+        continue;
+      }
+      if (number[start] >= 0) continue;
+      size_t at = order.size();
+      for (take(start); at < order.size(); ++at)
+        for (int v : beside[order[at]])
+          if (number[v] < 0 && beside[v].size() <= kVeryMany) take(v);
+    }
+    for (int v : last) take(v);
+    std::vector<Table> costs;
+    for (int v : order) costs.push_back(std::move(network.costs[v]));
+    network.costs = std::move(costs);
+    for (solver::Network::Edge& e : network.edges)
+      for (int& v : e.variables) v = number[v];
+    for (solver::Network::Use& u : network.uses) u.variable = number[u.variable];
+    for (int& v : joint_.op_variable) v = number[v];
+    for (int& v : joint_.tensor_variable)
+      if (v >= 0) v = number[v];
   }
 
   const Problem& problem_;

@@ -50,39 +50,33 @@ void Dual::set(State state, const Alive& alive) {
 
 // Takes in what the pairs on the near side say, and hands an even share of all that is known to those on the far side.
 PARTITA_VECTORISED void Dual::sweep(int v, bool forwards) {
-  const int values = m_.domain(v), all = static_cast<int>(first_end_[v + 1] - first_end_[v]);
-  const int behind = forwards ? backward_count_[v] : all - backward_count_[v], ahead = all - behind;
+  const int values = m_.domain(v);
   double* belief = &beliefs_[m_.offset[v]];
   const double* base = &base_[m_.offset[v]];
   const char* alive = &alive_[m_.offset[v]];
   for (int x = 0; x < values; ++x) belief[x] = alive[x] ? base[x] : kInfinity;
-  const End* ends = ends_.data() + first_end_[v];  // may be none
+  const End *first = ends_.data() + first_end_[v], *middle = first + backward_count_[v], *last = ends_.data() + first_end_[v + 1];
+  const End *near = forwards ? first : middle, *near_end = forwards ? middle : last, *far = forwards ? middle : first, *far_end = forwards ? last : middle;
+  for (const End* e = far; e != far_end; ++e) add(&state_.messages[e->own], values, belief);
   if (forwards) {  // the choice, beside choices already made
     double* scratch = scratch_.data();
     std::copy(belief, belief + values, scratch);
-    for (int i = 0; i < all; ++i) {
-      const End& e = ends[i];
-      const double* known = e.backward ? e.table + static_cast<size_t>(rounded_[e.variable]) * values : &state_.messages[e.own];
-      add(known, values, scratch);
-    }
-    rounded_[v] = static_cast<int>(std::min_element(scratch, scratch + values) - scratch);
+    for (const End* e = near; e != near_end; ++e) add(e->table + static_cast<size_t>(rounded_[e->variable]) * values, values, scratch);
+    rounded_[v] = least_of(scratch, values);
     if (!alive[rounded_[v]]) rounded_[v] = static_cast<int>(std::find(alive, alive + values, 1) - alive);
   }
-  for (int i = 0; i < all; ++i) {
-    const End& e = ends[i];
-    double* own = &state_.messages[e.own];
-    if (e.backward == forwards) min_minus(e.table, &state_.messages[e.other], e.other_size, values, own);
+  for (const End* e = near; e != near_end; ++e) {
+    double* own = &state_.messages[e->own];
+    min_minus(e->table, &state_.messages[e->other], e->other_size, values, own);
     add(own, values, belief);
   }
-  const double share = 1.0 / std::max({behind, ahead, 1});
-  for (int i = 0; i < all; ++i) {
-    const End& e = ends[i];
-    if (e.backward == forwards) continue;
-    double* own = &state_.messages[e.own];
+  const double share = 1.0 / static_cast<double>(std::max<std::ptrdiff_t>({near_end - near, far_end - far, 1}));
+  for (const End* e = far; e != far_end; ++e) {
+    double* own = &state_.messages[e->own];
     for (int x = 0; x < values; ++x) own[x] = belief[x] < kInfinity ? own[x] - share * belief[x] : -kInfinity;  // the latter where not alive
   }
-  const int best = static_cast<int>(std::min_element(belief, belief + values) - belief);
-  bound_ += (1 - share * ahead) * belief[best];
+  const int best = least_of(belief, values);
+  bound_ += (1 - share * static_cast<double>(far_end - far)) * belief[best];
   for (const Model::Use& u : m_.uses[v]) {
     load_[u.lower] += static_cast<double>(u.amounts[best]);
     load_[u.upper] -= static_cast<double>(u.amounts[best]);

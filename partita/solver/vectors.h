@@ -1,27 +1,18 @@
-// The inner loop of message passing, for functions that are compiled for several kinds of vectors and choose as the program starts.
+// The inner loops of message passing, compiled for several kinds of vectors; the one for the machine is chosen as the program starts.
 #pragma once
-#include <cstddef>
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define PARTITA_VECTORISED __attribute__((target_clones("avx2", "default"), optimize("O3")))
+#define PARTITA_VECTORISED __attribute__((target_clones("arch=x86-64-v4", "avx2", "default"), optimize("O3")))
 #else
 #define PARTITA_VECTORISED
 #endif
 
 namespace partita::solver {
 
-// out[j] = min_i (table[i][j] - minus[i]); table is row-major.
-inline __attribute__((always_inline)) void min_minus(const double* __restrict table, const double* __restrict minus, int rows, int columns, double* __restrict out) {
-  const double first = minus[0];
-  for (int j = 0; j < columns; ++j) out[j] = table[j] - first;
-  for (int i = 1; i < rows; ++i) {
-    const double* row = table + static_cast<size_t>(i) * columns;
-    const double m = minus[i];
-    for (int j = 0; j < columns; ++j) {
-      const double cost = row[j] - m;
-      out[j] = cost < out[j] ? cost : out[j];
-    }
-  }
-}
+// out[j] = min_i (table[i][j] - minus[i]); table is row-major, with a row at least.
+void min_minus(const double* table, const double* minus, int rows, int columns, double* out);
+
+// The first of the smallest; 0 where there are none.
+int least_of(const double* values, int count);
 
 }  // namespace partita::solver

@@ -1,0 +1,98 @@
+#include "partita/solver/vectors.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed to functions that are inlined only
+
+namespace partita::solver {
+
+namespace {
+
+#define PARTITA_INLINE inline __attribute__((always_inline))
+
+using Eight = double __attribute__((vector_size(64)));
+using EightAnywhere = double __attribute__((vector_size(64), aligned(8), may_alias));
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr int kLanes = 8;
+
+PARTITA_INLINE Eight load(const double* from) { return *reinterpret_cast<const EightAnywhere*>(from); }
+PARTITA_INLINE void store(const Eight& x, double* to) { *reinterpret_cast<EightAnywhere*>(to) = x; }
+PARTITA_INLINE Eight lesser(const Eight& x, const Eight& y) { return x < y ? x : y; }
+
+// Of `kVectors` x 8 columns, which stay in registers; `kRows` rows at a time, where few columns would wait for each other.
+template <int kVectors, int kRows>
+PARTITA_INLINE void min_minus_of(const double* table, const double* minus, int rows, size_t columns, double* out) {
+  Eight least[kRows][kVectors];
+  for (auto& of_row : least)
+    for (Eight& x : of_row) x = Eight{} + kInfinity;
+  int i = 0;
+  for (; i + kRows <= rows; i += kRows)
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) least[r][v] = lesser(load(table + (i + r) * columns + kLanes * v) - minus[i + r], least[r][v]);
+  for (; i < rows; ++i)
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) least[0][v] = lesser(load(table + i * columns + kLanes * v) - minus[i], least[0][v]);
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+#pragma GCC unroll 8
+    for (int r = 1; r < kRows; ++r) least[0][v] = lesser(least[r][v], least[0][v]);
+    store(least[0][v], out + kLanes * v);
+  }
+}
+
+PARTITA_INLINE void min_minus_row(const double* __restrict row, double minus, int columns, double* __restrict out) {
+  for (int j = 0; j < columns; ++j) {
+    const double cost = row[j] - minus;
+    out[j] = cost < out[j] ? cost : out[j];
+  }
+}
+
+}  // namespace
+
+// Blocks of columns, the last of which overlaps the one before; a table that is too large for the cache near by is read row by row.
+PARTITA_VECTORISED void min_minus(const double* table, const double* minus, int rows, int columns, double* out) {
+  constexpr size_t kNear = 1 << 16;  // entries
+  const auto width = static_cast<size_t>(columns);
+  if (columns >= kLanes && rows * width <= kNear) {
+    int j = 0;
+    for (; j + 4 * kLanes <= columns; j += 4 * kLanes) min_minus_of<4, 1>(table + j, minus, rows, width, out + j);
+    for (; j + 2 * kLanes <= columns; j += 2 * kLanes) min_minus_of<2, 2>(table + j, minus, rows, width, out + j);
+    for (; j < columns; j += kLanes) {
+      const int at = std::min(j, columns - kLanes);
+      min_minus_of<1, 4>(table + at, minus, rows, width, out + at);
+    }
+    return;
+  }
+  for (int j = 0; j < columns; ++j) out[j] = table[j] - minus[0];
+  int i = 1;
+  for (; columns >= kLanes && i + 4 <= rows; i += 4) {
+    const double *a = table + i * width, *b = a + width, *c = b + width, *d = c + width;
+    for (int j = 0; j < columns; j += kLanes) {
+      const int at = std::min(j, columns - kLanes);
+      const Eight ab = lesser(load(a + at) - minus[i], load(b + at) - minus[i + 1]), cd = lesser(load(c + at) - minus[i + 2], load(d + at) - minus[i + 3]);
+      store(lesser(lesser(ab, cd), load(out + at)), out + at);
+    }
+  }
+  for (; i < rows; ++i) min_minus_row(table + i * width, minus[i], columns, out);
+}
+
+PARTITA_VECTORISED int least_of(const double* values, int count) {
+  double least = kInfinity;
+  int i = 0;
+  if (count >= kLanes) {
+    Eight lanes = load(values);
+    for (i = kLanes; i + kLanes <= count; i += kLanes) lanes = lesser(load(values + i), lanes);
+    for (int l = 0; l < kLanes; ++l) least = lanes[l] < least ? lanes[l] : least;
+  }
+  for (; i < count; ++i) least = values[i] < least ? values[i] : least;
+  int first = 0;
+  while (first < count && values[first] != least) ++first;
+  return first < count ? first : 0;
+}
+
+}  // namespace partita::solver
