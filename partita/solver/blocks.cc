@@ -62,12 +62,12 @@ double Blocks::price(int v, int x) const {
   return sum;
 }
 
-const double* Blocks::rows(const Model::Neighbour& n) const {
+View Blocks::view(const Model::Neighbour& n) const {
   const PairTable& t = tables_[m_.pairs[n.pair].table];
-  return n.first ? t.by_row.data() : t.by_column.data();
+  return n.first ? by_row(t) : by_column(t);
 }
 
-double Blocks::pair_cost(const Model::Neighbour& n, int own, int other) const { return rows(n)[static_cast<size_t>(own) * m_.domain(n.variable) + other]; }
+double Blocks::pair_cost(const Model::Neighbour& n, int own, int other) const { return view(n).at(own, other); }
 
 void Blocks::start_block() {
   for (const Member& member : members_) member_of_[member.variable] = -1;
@@ -130,8 +130,7 @@ void Blocks::fill_base(double price_weight) {
     for (int x = 0; x < values; ++x) base[x] = unary_[m_.offset[v] + x] + (price_weight > 0 ? price_weight * price(v, x) : 0);
     for (const Model::Neighbour& n : m_.neighbours[v]) {
       if (member_of_[n.variable] >= 0) continue;
-      const double* row = rows(reversed(m_, n)) + static_cast<size_t>(x_[n.variable]) * values;
-      for (int x = 0; x < values; ++x) base[x] += row[x];
+      add_beside(view(n), x_[n.variable], values, base);
     }
     work_ += kWorkOfMember + (values + kWorkOfNeighbour) * static_cast<int64_t>(m_.neighbours[v].size() + 1);
   }
@@ -149,12 +148,14 @@ PARTITA_VECTORISED void Blocks::minimise(const std::vector<Overlay>& overlay) {
     const Member& member = members_[i];
     if (member.parent < 0) continue;
     const int values = m_.domain(member.variable), above = m_.domain(member.up.variable);
-    scratch_.resize(values + above);
-    for (int x = 0; x < values; ++x) scratch_[x] = -belief_[member.at + x];
-    min_minus(rows(member.up), scratch_.data(), values, above, scratch_.data() + values);
+    const View down = view(reversed(m_, member.up));
+    scratch_.resize(static_cast<size_t>(values) + above + down.kinds());
+    double *minus = scratch_.data(), *least = minus + values;
+    for (int x = 0; x < values; ++x) minus[x] = -belief_[member.at + x];
+    min_minus(down, minus, above, least + above, least);
     double* parent = &belief_[members_[member.parent].at];
-    for (int y = 0; y < above; ++y) parent[y] += scratch_[values + y];
-    work_ += static_cast<int64_t>(values) * above + values + above;
+    for (int y = 0; y < above; ++y) parent[y] += least[y];
+    work_ += static_cast<int64_t>(down.own->count) * down.other->count + values + above;
   }
   choice_.resize(members_.size());
   for (size_t i = 0; i < members_.size(); ++i) {

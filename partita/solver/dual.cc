@@ -16,21 +16,23 @@ inline __attribute__((always_inline)) void add(const double* __restrict from, in
 }  // namespace
 
 Dual::Dual(const Model& model) : m_(model), alive_(model.unary.size(), 1), rounded_(model.variables(), 0) {
-  std::vector<std::pair<size_t, size_t>> at;  // [pair]: of its messages at a and at b
+  std::vector<std::pair<size_t, size_t>> at(m_.pairs.size());  // [pair]: of its messages at a and at b
   size_t size = 0;
-  for (const Model::Pair& p : m_.pairs) {
-    at.push_back({size, size + m_.domain(p.a)});
-    size = at.back().second + m_.domain(p.b);
-  }
+  for (int v = 0; v < m_.variables(); ++v)  // as a sweep comes upon them
+    for (const Model::Neighbour& n : m_.neighbours[v]) {
+      (n.first ? at[n.pair].first : at[n.pair].second) = size;
+      size += m_.domain(v);
+    }
   state_.messages.assign(size, 0);
   state_.prices.assign(m_.times.size(), 0);
+  int most_kinds = 0;
   for (int v = 0; v < m_.variables(); ++v) {
     first_end_.push_back(ends_.size());
     backward_count_.push_back(0);
     for (const Model::Neighbour& n : m_.neighbours[v]) {  // ascending: backward ones come first
-      const PairTable& t = m_.table(n.pair);
       const auto [a, b] = at[n.pair];
-      ends_.push_back({n.first ? t.by_column.data() : t.by_row.data(), m_.domain(n.variable), n.first ? a : b, n.first ? b : a, n.variable, n.variable < v});
+      ends_.push_back({m_.view(n), n.first ? a : b, n.first ? b : a, n.variable, n.variable < v});
+      most_kinds = std::max(most_kinds, ends_.back().view.kinds());
       backward_count_[v] += n.variable < v;
     }
   }
@@ -38,7 +40,8 @@ Dual::Dual(const Model& model) : m_(model), alive_(model.unary.size(), 1), round
   base_ = beliefs_ = m_.unary;
   int widest = 0;
   for (int v = 0; v < m_.variables(); ++v) widest = std::max(widest, m_.domain(v));
-  scratch_.resize(widest);
+  choosing_.resize(widest);
+  kinds_.resize(most_kinds);
   direction_.assign(m_.times.size(), 0);
 }
 
@@ -59,15 +62,15 @@ PARTITA_VECTORISED void Dual::sweep(int v, bool forwards) {
   const End *near = forwards ? first : middle, *near_end = forwards ? middle : last, *far = forwards ? middle : first, *far_end = forwards ? last : middle;
   for (const End* e = far; e != far_end; ++e) add(&state_.messages[e->own], values, belief);
   if (forwards) {  // the choice, beside choices already made
-    double* scratch = scratch_.data();
-    std::copy(belief, belief + values, scratch);
-    for (const End* e = near; e != near_end; ++e) add(e->table + static_cast<size_t>(rounded_[e->variable]) * values, values, scratch);
-    rounded_[v] = least_of(scratch, values);
+    double* choosing = choosing_.data();
+    std::copy(belief, belief + values, choosing);
+    for (const End* e = near; e != near_end; ++e) add_beside(e->view, rounded_[e->variable], values, choosing);
+    rounded_[v] = least_of(choosing, values);
     if (!alive[rounded_[v]]) rounded_[v] = static_cast<int>(std::find(alive, alive + values, 1) - alive);
   }
   for (const End* e = near; e != near_end; ++e) {
     double* own = &state_.messages[e->own];
-    min_minus(e->table, &state_.messages[e->other], e->other_size, values, own);
+    min_minus(e->view, &state_.messages[e->other], values, kinds_.data(), own);
     add(own, values, belief);
   }
   const double share = 1.0 / static_cast<double>(std::max<std::ptrdiff_t>({near_end - near, far_end - far, 1}));
@@ -123,7 +126,7 @@ std::vector<double> Dual::slacks() const {
       for (int y = 0; y < values; ++y) own[y] += state_.messages[e.own + y];
       if (e.backward) {  // after a pass the least of a pair's reparametrised costs is 0
         const int other = rounded_[e.variable];
-        const double slack = e.table[static_cast<size_t>(other) * values + x] - state_.messages[e.own + x] - state_.messages[e.other + other];
+        const double slack = e.view.at(x, other) - state_.messages[e.own + x] - state_.messages[e.other + other];
         slacks[v] += slack, slacks[e.variable] += slack;
       }
     }
@@ -171,7 +174,7 @@ Certificate::Leaf Dual::leaf(const State& state, const Alive& alive) const {
         const Model::Joint& j = m_.joints[e.variable - m_.originals];
         joints[e.variable - m_.originals].ends[std::find(j.variables.begin(), j.variables.end(), v) - j.variables.begin()] = end_of(e, v);
       } else if (!e.backward) {
-        End other{nullptr, 0, e.other, e.own, v, true};
+        End other{{}, e.other, e.own, v, true};
         leaf.messages.push_back({{v, e.variable}, {end_of(e, v), end_of(other, e.variable)}});
       }
     }

@@ -36,8 +36,7 @@ class Dual {
 
  private:
   struct End {
-    const double* table = nullptr;  // [other][own]
-    int other_size = 0;
+    View view;
     size_t own = 0, other = 0;      // of the messages at this end and at the other
     int variable = 0;               // the other
     bool backward = false;          // the other comes first
@@ -52,7 +51,8 @@ class Dual {
   std::vector<int> backward_count_;     // [variable]
   std::vector<double> base_, beliefs_;  // [value]: cost and price; all that is known of it
   std::vector<double> direction_;       // [kept time]: smoothed use beyond the limit
-  std::vector<double> load_, scratch_;  // [kept time]; [a variable's value]
+  std::vector<double> load_;            // [kept time]
+  std::vector<double> choosing_, kinds_;  // scratch: [a variable's value], [a pair's kind]
   Assignment rounded_;
   double bound_ = 0;
 };

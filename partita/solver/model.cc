@@ -115,35 +115,31 @@ class Compiler {
 
   void tie(const Model::Joint& j) {
     for (size_t i = 0; i < j.variables.size(); ++i) {
-      PairTable t{n_.domain(j.variables[i]), static_cast<int>(j.tuples.size()), {}, {}};
-      t.by_row.assign(static_cast<size_t>(t.rows) * t.columns, kInfinity);
-      for (size_t k = 0; k < j.tuples.size(); ++k) t.by_row[static_cast<size_t>(j.tuples[k][i]) * t.columns + k] = 0;
+      const int rows = n_.domain(j.variables[i]), columns = static_cast<int>(j.tuples.size());
+      std::vector<double> costs(static_cast<size_t>(rows) * columns, kInfinity);
+      for (size_t k = 0; k < j.tuples.size(); ++k) costs[static_cast<size_t>(j.tuples[k][i]) * columns + k] = 0;
       m_.pairs.push_back({j.variables[i], j.joint, static_cast<int>(m_.tables.size())});
-      m_.tables.push_back(std::move(t));
+      m_.tables.emplace_back(rows, columns, std::move(costs));
     }
   }
 
   static PairTable merged(int rows, int columns, const std::vector<std::pair<const Table*, bool>>& sources) {
-    PairTable t{rows, columns, std::vector<double>(static_cast<size_t>(rows) * columns, 0), {}};
+    std::vector<double> costs(static_cast<size_t>(rows) * columns, 0);
     for (const auto& [table, turned] : sources)
       for (int i = 0; i < rows; ++i)
         for (int j = 0; j < columns; ++j)
-          t.by_row[static_cast<size_t>(i) * columns + j] += as_double((*table)[turned ? static_cast<size_t>(j) * rows + i : static_cast<size_t>(i) * columns + j]);
-    return t;
+          costs[static_cast<size_t>(i) * columns + j] += as_double((*table)[turned ? static_cast<size_t>(j) * rows + i : static_cast<size_t>(i) * columns + j]);
+    return {rows, columns, std::move(costs)};
   }
 
   void finish_pairs() {
-    for (PairTable& t : m_.tables) {
-      t.by_column.resize(t.by_row.size());
-      for (int i = 0; i < t.rows; ++i)
-        for (int j = 0; j < t.columns; ++j) t.by_column[static_cast<size_t>(j) * t.rows + i] = t.by_row[static_cast<size_t>(i) * t.columns + j];
-    }
     m_.neighbours.resize(m_.variables());
     for (size_t p = 0; p < m_.pairs.size(); ++p) {
       const auto& [a, b, table] = m_.pairs[p];
       m_.neighbours[a].push_back({b, static_cast<int>(p), true});
       m_.neighbours[b].push_back({a, static_cast<int>(p), false});
-      m_.entries += static_cast<int64_t>(m_.domain(a)) * m_.domain(b);
+      const PairTable& t = m_.tables[table];
+      m_.entries += static_cast<int64_t>(t.rows.count) * t.columns.count + m_.domain(a) + m_.domain(b);
     }
     for (auto& list : m_.neighbours) std::sort(list.begin(), list.end(), [](const auto& x, const auto& y) { return x.variable < y.variable; });
   }
@@ -188,8 +184,10 @@ class Propagation {
         const int v = queue_.back();
         queue_.pop_back();
         queued_[v] = 0;
-        for (const Model::Neighbour& nb : m_.neighbours[v])
-          if (!support(nb)) return false;
+        for (const Model::Neighbour& nb : m_.neighbours[v]) {
+          if (without_partner(m_, v, nb, alive_, lost_) == 0) return false;
+          for (int y : lost_) drop(nb.variable, m_.offset[nb.variable] + y);
+        }
       }
       if (!uses()) return false;
     } while (!queue_.empty());
@@ -200,25 +198,6 @@ class Propagation {
   void drop(int v, int index) {
     alive_[index] = 0;
     if (!queued_[v]) queued_[v] = 1, queue_.push_back(v);
-  }
-
-  // Values of the neighbour that have no partner left at this end.
-  bool support(const Model::Neighbour& nb) {
-    const int w = nb.variable, v = nb.first ? m_.pairs[nb.pair].a : m_.pairs[nb.pair].b;
-    const PairTable& t = m_.table(nb.pair);
-    const int columns = m_.domain(v);
-    const double* rows = nb.first ? t.by_column.data() : t.by_row.data();  // [w][v]
-    bool any = false;
-    for (int y = 0; y < m_.domain(w); ++y) {
-      if (!alive_[m_.offset[w] + y]) continue;
-      const double* row = rows + static_cast<size_t>(y) * columns;
-      const char* partners = &alive_[m_.offset[v]];
-      bool supported = false;
-      for (int x = 0; x < columns && !supported; ++x) supported = partners[x] && row[x] < kInfinity;
-      if (supported) any = true;
-      else drop(w, m_.offset[w] + y);
-    }
-    return any;
   }
 
   int64_t least(int v, const Model::Use& u) const {
@@ -257,7 +236,7 @@ class Propagation {
   const Model& m_;
   Alive& alive_;
   std::vector<char> queued_;
-  std::vector<int> queue_;
+  std::vector<int> queue_, lost_;
 };
 
 }  // namespace
@@ -298,6 +277,25 @@ int64_t magnitude(const Table& t) {
 }
 
 Model compile(const Network& network) { return Compiler(network).compile(); }
+
+int without_partner(const Model& m, int v, const Model::Neighbour& neighbour, const Alive& alive, std::vector<int>& lost) {
+  const View view = m.view(neighbour);
+  const int w = neighbour.variable, kinds = view.own->count;
+  std::vector<char> there(kinds, 0), has(view.other->count, 0);
+  for (int x = 0; x < m.domain(v); ++x) there[(*view.own)(x)] |= alive[m.offset[v] + x];
+  for (int k = 0; k < view.other->count; ++k) {
+    const double* costs = view.by_other + static_cast<size_t>(k) * kinds;
+    for (int i = 0; i < kinds && !has[k]; ++i) has[k] = there[i] && costs[i] < kInfinity;
+  }
+  lost.clear();
+  int left = 0;
+  for (int y = 0; y < m.domain(w); ++y) {
+    if (!alive[m.offset[w] + y]) continue;
+    if (has[(*view.other)(y)]) ++left;
+    else lost.push_back(y);
+  }
+  return left;
+}
 
 bool propagate(const Model& model, Alive& alive, std::vector<int> changed) { return Propagation(model, alive, changed).run(); }
 

@@ -2,23 +2,17 @@
 // matter only. Costs are doubles, infinite where forbidden: exact while sums stay below 2^53, and beyond that only a guide, since
 // solutions are judged by evaluate() and bounds by the certificate's integers.
 #pragma once
+#include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "partita/network/network.h"
+#include "partita/solver/pair_table.h"
 
 namespace partita::solver {
 
 // In a leaf's messages: the value cannot be taken there.
 inline constexpr int64_t kNotThere = std::numeric_limits<int64_t>::min();
-
-inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-struct PairTable {
-  int rows = 0, columns = 0;
-  std::vector<double> by_row;     // [a][b]
-  std::vector<double> by_column;  // [b][a]
-};
 
 struct Model {
   struct Pair {
@@ -52,21 +46,14 @@ struct Model {
   bool limited = false;                            // some time can break the limit
   int64_t limit = 0;
   Wide most = 0;                                   // no solution costs more
-  int64_t entries = 0;                             // of all pairs' tables: the work of one pass
+  int64_t entries = 0;                             // of all pairs' tables, in kinds, and values at their ends: the work of one pass
   double headroom = 0;                             // by how much messages may grow after they were made, over the scale
 
   int variables() const { return static_cast<int>(offset.size()) - 1; }
   int domain(int v) const { return offset[v + 1] - offset[v]; }
   const PairTable& table(int pair) const { return tables[pairs[pair].table]; }
-  double cost(const Neighbour& n, int own, int other) const {
-    const PairTable& t = table(n.pair);
-    return n.first ? t.by_row[static_cast<size_t>(own) * t.columns + other] : t.by_column[static_cast<size_t>(own) * t.rows + other];
-  }
-  // [other] for one's own value.
-  const double* row(const Neighbour& n, int own) const {
-    const PairTable& t = table(n.pair);
-    return n.first ? &t.by_row[static_cast<size_t>(own) * t.columns] : &t.by_column[static_cast<size_t>(own) * t.rows];
-  }
+  View view(const Neighbour& n) const { return n.first ? by_row(table(n.pair)) : by_column(table(n.pair)); }  // from the end whose neighbour that is
+  double cost(const Neighbour& n, int own, int other) const { return view(n).at(own, other); }
 };
 
 Model compile(const Network& network);
@@ -77,6 +64,9 @@ std::vector<int64_t> kept_times(const Network& network);
 
 // The allowed values of all variables, by value index.
 using Alive = std::vector<char>;
+// Values of the neighbour without a partner among v's that are alive, into `lost`; those that are not alive are passed over. Returns how many have one.
+int without_partner(const Model& model, int v, const Model::Neighbour& neighbour, const Alive& alive, std::vector<int>& lost);
+
 // Leaves out what no solution within `alive` can take: forbidden values, values without a partner in some factor, and values that break
 // the limit though every other use is as small as it can be. Only variables in `changed` have lost values since it last held, all of
 // them where it is empty. False if a variable has no value left.

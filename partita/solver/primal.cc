@@ -38,16 +38,7 @@ class Fixing {
   // The neighbour's values without a partner at this end; all stay where none has one.
   void narrow(const Model::Neighbour& n) {
     const int w = n.variable, v = n.first ? m_.pairs[n.pair].a : m_.pairs[n.pair].b;
-    lost_.clear();
-    int left = 0;
-    for (int y = 0; y < m_.domain(w); ++y) {
-      if (!alive_[m_.offset[w] + y]) continue;
-      const double* row = m_.row({v, n.pair, !n.first}, y);
-      bool partner = false;
-      for (int x = 0; x < m_.domain(v) && !partner; ++x) partner = alive_[m_.offset[v] + x] && row[x] < kInfinity;
-      if (partner) ++left;
-      else lost_.push_back(y);
-    }
+    const int left = without_partner(m_, v, n, alive_, lost_);
     if (left == 0 || lost_.empty()) return;
     for (int y : lost_) alive_[m_.offset[w] + y] = 0;
     push(w);

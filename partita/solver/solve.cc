@@ -21,10 +21,7 @@ double model_cost(const Model& m, const Assignment& x) {
   double cost = 0;
   for (int v = 0; v < m.variables(); ++v) cost += m.unary[m.offset[v] + x[v]];
   if (cost == kInfinity) return cost;
-  for (const Model::Pair& p : m.pairs) {
-    const PairTable& t = m.tables[p.table];
-    cost += t.by_row[static_cast<size_t>(x[p.a]) * t.columns + x[p.b]];
-  }
+  for (const Model::Pair& p : m.pairs) cost += m.tables[p.table].at(x[p.a], x[p.b]);
   if (cost == kInfinity || !m.limited) return cost;
   std::vector<Wide> load(m.times.size() + 1, 0);
   for (int v = 0; v < m.variables(); ++v)
@@ -152,7 +149,10 @@ class Solver {
     std::vector<int64_t> values(model_.variables(), 0);
     for (int v = 0; v < model_.variables(); ++v) values[v] = std::count(&alive[model_.offset[v]], &alive[model_.offset[v]] + model_.domain(v), 1);
     int64_t entries = 0;
-    for (const Model::Pair& p : model_.pairs) entries += values[p.a] * values[p.b];
+    for (const Model::Pair& p : model_.pairs) {
+      const PairTable& t = model_.tables[p.table];
+      entries += std::min<int64_t>(values[p.a], t.rows.count) * std::min<int64_t>(values[p.b], t.columns.count) + values[p.a] + values[p.b];
+    }
     if (static_cast<double>(entries) > kLittle * static_cast<double>(model_.entries)) return std::nullopt;
     Network out = n_;
     for (int v = 0; v < n_.variables(); ++v)

@@ -1,0 +1,47 @@
+// What two variables cost together, values that cost the same beside everything taken as one kind: a tensor may be brought into many
+// sets of layouts, but each of its readers tells few of them apart.
+#pragma once
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+namespace partita::solver {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// The values of one of two variables. Where few are alike each is a kind of its own, and the lists are empty.
+struct Kinds {
+  int count = 0;
+  std::vector<int> of;       // [value]
+  std::vector<int> by_kind;  // values, those of a kind side by side
+  std::vector<int> first;    // [kind]: in by_kind; one more at the end
+
+  bool all_differ() const { return of.empty(); }
+  int operator()(int value) const { return of.empty() ? value : of[value]; }
+};
+
+struct PairTable {
+  Kinds rows, columns;
+  std::vector<double> by_row;     // [kind of row][kind of column]
+  std::vector<double> by_column;  // [kind of column][kind of row]
+
+  // Of costs [row][column].
+  PairTable(int rows, int columns, std::vector<double> costs);
+  double at(int row, int column) const { return by_row[static_cast<size_t>(rows(row)) * columns.count + columns(column)]; }
+};
+
+// A table as one of the two sees it: `own` values, and the `other`'s. vectors.h computes with it.
+struct View {
+  const Kinds* own = nullptr;
+  const Kinds* other = nullptr;
+  const double* by_own = nullptr;    // [own kind][other kind]
+  const double* by_other = nullptr;  // [other kind][own kind]
+
+  double at(int own_value, int other_value) const { return by_own[static_cast<size_t>((*own)(own_value)) * other->count + (*other)(other_value)]; }
+  int kinds() const { return own->count + other->count; }
+};
+
+inline View by_row(const PairTable& t) { return {&t.rows, &t.columns, t.by_row.data(), t.by_column.data()}; }
+inline View by_column(const PairTable& t) { return {&t.columns, &t.rows, t.by_column.data(), t.by_row.data()}; }
+
+}  // namespace partita::solver
