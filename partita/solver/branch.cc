@@ -39,14 +39,14 @@ Assignment Branch::believed() const {
 
 // No step of a pass lowers what the messages prove, and where a pass is at a variable, the variable's beliefs are all that is known of its
 // values. So with a value of it instead of its best one the second pass proves as much as the first had, and what the value costs more.
-Alive Branch::within(Wide incumbent, double margin) {
+Alive Branch::within(double cost) {
   dual_.set(parts_ == 1 && !open_.empty() ? open_.front().state : root_, root_alive_);
   loaded_ = open_.end();
   const double bound = dual_.pass();
   dual_.pass();
   passes_ += 2;
   work_ += 2 * (2 * m_.entries + m_.offset.back());
-  const double room = static_cast<double>(incumbent) - bound + margin;
+  const double room = cost - bound;
   Alive alive = root_alive_;
   for (int v = 0; v < m_.variables(); ++v) {
     const auto first = dual_.beliefs().begin() + m_.offset[v];

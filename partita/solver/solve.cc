@@ -51,13 +51,15 @@ struct Best {
   std::optional<Wide> known() const { return solution ? std::optional<Wide>(cost) : std::nullopt; }
 };
 
-Result solve_reduced(const Network& network, const Options& options);
+// What a network is solved for: itself, or a better solution of one that it is the core of.
+enum class For { kItself, kCore };
+Result solve_reduced(const Network& network, const Options& options, For what = For::kItself);
 
 // Solves a reduced network. Its solutions, bounds and leaves are those of the reduced network too; `most`, of the original.
 class Solver {
  public:
-  Solver(const Network& network, const Options& options, double headroom, Wide most)
-      : n_(network), o_(options), model_(compile(network)), judge_(network, most), rounding_(rounding_of(model_)), alive_(model_.unary.size(), 1), rng_(options.seed) {
+  Solver(const Network& network, const Options& options, For what, double headroom, Wide most)
+      : n_(network), o_(options), what_(what), model_(compile(network)), judge_(network, most), rounding_(rounding_of(model_)), alive_(model_.unary.size(), 1), rng_(options.seed) {
     model_.headroom = headroom;
     model_.most = judge_.most();
   }
@@ -120,6 +122,7 @@ class Solver {
         narrowed(*within, round + 1);
         break;
       }
+      if (what_ == For::kItself) search_core(branch, without);
     }
     result_.counters["rounds"] = static_cast<double>(round);
     result_.counters["parts"] = static_cast<double>(branch.parts());
@@ -145,7 +148,15 @@ class Solver {
     const double cost = static_cast<double>(best_.cost), gap = cost - branch.root_bound();
     if (gap > std::min(kNear * std::abs(cost), kNearer * looked_at_)) return std::nullopt;
     looked_at_ = gap;
-    const Alive alive = branch.within(best_.cost, 1 + rounding_);
+    const Alive alive = branch.within(cost + 1 + rounding_);
+    const int64_t entries = entries_of(alive);
+    if (static_cast<double>(entries) > kLittle * static_cast<double>(model_.entries)) return std::nullopt;
+    if (o_.tell) o_.tell(fmt::format("narrowed: {} of {} table entries may be in a better solution", entries, model_.entries));
+    return left_of(alive);
+  }
+
+  // Of pairs of values that are alive, in kinds, as Model::entries.
+  int64_t entries_of(const Alive& alive) const {
     std::vector<int64_t> values(model_.variables(), 0);
     for (int v = 0; v < model_.variables(); ++v) values[v] = std::count(&alive[model_.offset[v]], &alive[model_.offset[v]] + model_.domain(v), 1);
     int64_t entries = 0;
@@ -153,13 +164,41 @@ class Solver {
       const PairTable& t = model_.tables[p.table];
       entries += std::min<int64_t>(values[p.a], t.rows.count) * std::min<int64_t>(values[p.b], t.columns.count) + values[p.a] + values[p.b];
     }
-    if (static_cast<double>(entries) > kLittle * static_cast<double>(model_.entries)) return std::nullopt;
+    return entries;
+  }
+
+  // The network with these values only, and those of the best solution.
+  Network left_of(const Alive& alive) const {
     Network out = n_;
     for (int v = 0; v < n_.variables(); ++v)
       for (int x = 0; x < n_.domain(v); ++x)
         if (!alive[model_.offset[v] + x] && x != (*best_.solution)[v]) out.costs[v][x] = kForbidden;
-    if (o_.tell) o_.tell(fmt::format("narrowed: {} of {} table entries may be in a better solution", entries, model_.entries));
     return out;
+  }
+
+  // Where the bound is near, the best solution is as a rule among the values that cost next to nothing more with the dual's messages: those
+  // are solved as a network of their own, for a solution alone.
+  void search_core(Branch& branch, int64_t without) {
+    constexpr double kNear = 0.03, kNearer = 0.75, kLittle = 0.25;
+    constexpr int64_t kSteps = 25, kAgain = 50;  // rounds in it; after so many without a better solution it is tried anyway
+    if (!best_.solution || branch.done() || settled() || without == 0) return;
+    const double cost = static_cast<double>(best_.cost), bound = branch.root_bound(), gap = cost - bound;
+    if (gap > kNear * std::abs(cost) || (gap > kNearer * core_at_ && without % kAgain != 0)) return;
+    core_at_ = gap;
+    for (double room = gap / 4; room > gap / 100; room /= 4) {
+      const Alive alive = branch.within(bound + room + rounding_);
+      if (static_cast<double>(entries_of(alive)) > kLittle * static_cast<double>(model_.entries)) continue;
+      ++result_.counters["cores"];
+      Options inside = o_;
+      inside.max_steps = kSteps;
+      inside.certify = false;
+      inside.seed = rng_.next();
+      inside.start = Assignment(best_.solution->begin(), best_.solution->begin() + n_.variables());
+      inside.tell = nullptr, inside.progress = nullptr;
+      const Result r = solve_reduced(left_of(alive), inside, For::kCore);
+      if (r.solution) consider(best_, completed(*r.solution));
+      return;
+    }
   }
 
   // Solves what is left, with the steps that are: what is better is there.
@@ -178,12 +217,12 @@ class Solver {
         if (proved_ && (!p.bound || *p.bound < *proved_)) p.bound = proved_;
         o_.progress({p.cost, p.bound, seconds()});
       };
-    const Result r = solve_reduced(rest, inside);
+    const Result r = solve_reduced(rest, inside, what_);
     if (r.solution) consider(best_, completed(*r.solution));
     std::optional<Wide> bound = r.bound;
     if (r.status == Status::kInfeasible || (bound && *bound > best_.cost)) bound = best_.cost;
     if (bound && (!computed_ || *bound > *computed_)) computed_ = bound;
-    for (const char* count : {"narrowed", "eliminated", "passes", "rounds", "parts", "restarts"})
+    for (const char* count : {"narrowed", "cores", "eliminated", "passes", "rounds", "parts", "restarts"})
       if (r.counters.contains(count)) inside_[count] += r.counters.at(count);
   }
 
@@ -263,6 +302,7 @@ class Solver {
 
   const Network& n_;
   const Options& o_;
+  const For what_;
   const Clock::time_point began_ = Clock::now();
   Model model_;
   LeafJudge judge_;
@@ -272,7 +312,7 @@ class Solver {
   Best best_;
   std::optional<Wide> proved_, computed_;  // bounds: by a certificate, by elimination
   bool nothing_ = false;                   // elimination has found that everything is forbidden
-  double looked_at_ = kInfinity;           // the gap when values were last looked at
+  double looked_at_ = kInfinity, core_at_ = kInfinity;  // the gap when values were last looked at; when the core was last solved
   std::map<std::string, double> inside_;   // counters of what was solved within
   double reported_ = -1, proved_at_ = -1, proving_seconds_ = 0;
   std::atomic<double> reserve_ = 0;  // seconds before the deadline
@@ -283,7 +323,7 @@ class Solver {
 
 namespace {
 
-Result solve_reduced(const Network& network, const Options& options) {
+Result solve_reduced(const Network& network, const Options& options, For what) {
   const Reduction reduction(network);
   Options inside = options;
   if (options.start) inside.start = reduction.lowered(*options.start);
@@ -293,7 +333,7 @@ Result solve_reduced(const Network& network, const Options& options) {
   if (options.tell && !counts.empty())
     options.tell(fmt::format("reduced: {} variables to {} ({} of degree one, {} of degree two), {} edges to {}, {} values dominated", network.variables(),
                              reduced.variables(), count("degree_one"), count("degree_two"), network.edges.size(), reduced.edges.size(), count("dominated")));
-  Result r = Solver(reduced, inside, reduction.headroom(), most_of(network)).run();
+  Result r = Solver(reduced, inside, what, reduction.headroom(), most_of(network)).run();
   for (const auto& [rule, times] : counts) r.counters[rule] = times;
   r.counters["reduced_variables"] = reduced.variables();
   if (r.solution) {
