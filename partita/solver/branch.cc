@@ -14,7 +14,9 @@ constexpr int kStalePasses = 20;
 
 }  // namespace
 
-Branch::Branch(const Model& model, const LeafJudge& judge, const Alive& alive) : m_(model), judge_(judge), dual_(model), root_alive_(alive) {
+Branch::Branch(const Model& model, const LeafJudge& judge, const Alive& alive, const Certificate::Leaf* messages)
+    : m_(model), judge_(judge), dual_(model), root_alive_(alive) {
+  if (messages) dual_.begin(*messages);
   Part root;
   root.alive = alive;
   root.state = dual_.state();
@@ -40,7 +42,7 @@ Assignment Branch::believed() const {
 // No step of a pass lowers what the messages prove, and where a pass is at a variable, the variable's beliefs are all that is known of its
 // values. So with a value of it instead of its best one the second pass proves as much as the first had, and what the value costs more.
 Alive Branch::within(double cost) {
-  dual_.set(parts_ == 1 && !open_.empty() ? open_.front().state : root_, root_alive_);
+  dual_.set(root_state(), root_alive_);
   loaded_ = open_.end();
   const double bound = dual_.pass();
   dual_.pass();
@@ -186,6 +188,7 @@ bool Branch::split(Parts::iterator part) {
 }
 
 void Branch::close(Parts::iterator part) {
+  if (part->decisions.empty()) root_ = part->state, root_bound_ = part->bound;
   stored_ += static_cast<int64_t>(part->state.messages.size());
   open_.erase(part);
   loaded_ = open_.end();

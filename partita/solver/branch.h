@@ -9,8 +9,8 @@ namespace partita::solver {
 
 class Branch {
  public:
-  // Of one network; `alive` is what propagate() left. All must stay.
-  Branch(const Model& model, const LeafJudge& judge, const Alive& alive);
+  // Of one network; `alive` is what propagate() left. All must stay. The dual begins with `messages`, if there are any.
+  Branch(const Model& model, const LeafJudge& judge, const Alive& alive, const Certificate::Leaf* messages = nullptr);
 
   // Works for about `work` table entries, at least for one pass. `incumbent`: what a solution must be better than. Solutions that
   // passes come by are given to `found`, which returns the incumbent then.
@@ -34,6 +34,8 @@ class Branch {
   int64_t passes() const { return passes_; }
   int64_t work() const { return work_; }
 
+  // Messages and multipliers of the whole, before it was split.
+  Certificate::Leaf root() const { return dual_.leaf(root_state(), root_alive_); }
   // The proof as it stands: leaves of closed parts and of open ones, with the bound that the judge gives it.
   Certificate certificate() const;
 
@@ -50,6 +52,7 @@ class Branch {
   };
   using Parts = std::list<Part>;
 
+  const Dual::State& root_state() const { return parts_ == 1 && !open_.empty() ? open_.front().state : root_; }
   void load(Parts::iterator part);
   void one_pass(Part& part, const std::optional<Wide>& incumbent);
   bool stalled(const Part& part) const;
@@ -66,7 +69,7 @@ class Branch {
   std::vector<Certificate::Leaf> closed_;
   std::optional<Wide> closed_bound_;  // the least of theirs
   Alive root_alive_;
-  Dual::State root_;                  // once it is split
+  Dual::State root_;                  // once it is split, or closed
   double root_bound_ = -kInfinity;
   bool full_ = false;
   int64_t parts_ = 1, passes_ = 0, work_ = 0, stored_ = 0;

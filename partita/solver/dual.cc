@@ -16,11 +16,11 @@ inline __attribute__((always_inline)) void add(const double* __restrict from, in
 }  // namespace
 
 Dual::Dual(const Model& model) : m_(model), alive_(model.unary.size(), 1), rounded_(model.variables(), 0) {
-  std::vector<std::pair<size_t, size_t>> at(m_.pairs.size());  // [pair]: of its messages at a and at b
+  at_.resize(m_.pairs.size());
   size_t size = 0;
   for (int v = 0; v < m_.variables(); ++v)  // as a sweep comes upon them
     for (const Model::Neighbour& n : m_.neighbours[v]) {
-      (n.first ? at[n.pair].first : at[n.pair].second) = size;
+      at_[n.pair][n.first ? 0 : 1] = size;
       size += m_.domain(v);
     }
   state_.messages.assign(size, 0);
@@ -30,8 +30,8 @@ Dual::Dual(const Model& model) : m_(model), alive_(model.unary.size(), 1), round
     first_end_.push_back(ends_.size());
     backward_count_.push_back(0);
     for (const Model::Neighbour& n : m_.neighbours[v]) {  // ascending: backward ones come first
-      const auto [a, b] = at[n.pair];
-      ends_.push_back({m_.view(n), n.first ? a : b, n.first ? b : a, n.variable, n.variable < v});
+      const auto [a, b] = at_[n.pair];
+      ends_.push_back({m_.view(n), n.first ? a : b, n.first ? b : a, m_.pairs[n.pair].weight, n.variable, n.variable < v});
       most_kinds = std::max(most_kinds, ends_.back().view.kinds());
       backward_count_[v] += n.variable < v;
     }
@@ -51,7 +51,28 @@ void Dual::set(State state, const Alive& alive) {
   std::fill(direction_.begin(), direction_.end(), 0);
 }
 
-// Takes in what the pairs on the near side say, and hands an even share of all that is known to those on the far side.
+void Dual::begin(const Certificate::Leaf& leaf) {
+  const auto scale = static_cast<double>(leaf.scale);
+  auto take = [&](const std::vector<int64_t>& values, size_t at) {
+    for (size_t x = 0; x < values.size(); ++x) state_.messages[at + x] = values[x] == kNotThere ? 0 : static_cast<double>(values[x]) / scale;
+  };
+  for (const Certificate::Message& m : leaf.messages) {
+    if (m.variables.size() != 2) continue;
+    const int a = m.variables[0], b = m.variables[1];
+    const std::vector<Model::Neighbour>& list = m_.neighbours[a];
+    const auto at = std::lower_bound(list.begin(), list.end(), b, [](const Model::Neighbour& n, int v) { return n.variable < v; });
+    if (at == list.end() || at->variable != b) continue;
+    const End& end = ends_[first_end_[a] + static_cast<size_t>(at - list.begin())];
+    take(m.ends[0], end.own);
+    take(m.ends[1], end.other);
+  }
+  for (const Certificate::Multiplier& m : leaf.multipliers) {
+    const auto at = std::lower_bound(m_.times.begin(), m_.times.end(), m.time);
+    if (at != m_.times.end() && *at == m.time) state_.prices[static_cast<size_t>(at - m_.times.begin())] = static_cast<double>(m.value) / scale;
+  }
+}
+
+// Takes in what the pairs on the near side say, and hands shares of all that is known, by weight, to those on the far side.
 PARTITA_VECTORISED void Dual::sweep(int v, bool forwards) {
   const int values = m_.domain(v);
   double* belief = &beliefs_[m_.offset[v]];
@@ -73,13 +94,19 @@ PARTITA_VECTORISED void Dual::sweep(int v, bool forwards) {
     min_minus(e->view, &state_.messages[e->other], values, kinds_.data(), own);
     add(own, values, belief);
   }
-  const double share = 1.0 / static_cast<double>(std::max<std::ptrdiff_t>({near_end - near, far_end - far, 1}));
+  auto weight = [](const End* from, const End* to) {
+    double sum = 0;
+    for (; from != to; ++from) sum += from->weight;
+    return sum;
+  };
+  const double far_weight = weight(far, far_end), all = std::max({weight(near, near_end), far_weight, 1e-9});
   for (const End* e = far; e != far_end; ++e) {
+    const double share = e->weight / all;
     double* own = &state_.messages[e->own];
     for (int x = 0; x < values; ++x) own[x] = belief[x] < kInfinity ? own[x] - share * belief[x] : -kInfinity;  // the latter where not alive
   }
   const int best = least_of(belief, values);
-  bound_ += (1 - share * static_cast<double>(far_end - far)) * belief[best];
+  bound_ += (1 - far_weight / all) * belief[best];
   for (const Model::Use& u : m_.uses[v]) {
     load_[u.lower] += static_cast<double>(u.amounts[best]);
     load_[u.upper] -= static_cast<double>(u.amounts[best]);
@@ -138,24 +165,30 @@ std::vector<double> Dual::slacks() const {
   return slacks;
 }
 
-namespace {
-
-int64_t scale_of(const Dual::State& state, double headroom) {
+int64_t scale_for(double largest) {
   constexpr double kRoom = 1.15e18;  // 2^60
-  double largest = 1;
-  for (double m : state.messages)
-    if (std::isfinite(m)) largest = std::max(largest, std::abs(m));
-  largest += headroom;
-  for (double p : state.prices) largest = std::max(largest, p);
   int64_t scale = int64_t{1} << 20;
   while (scale > 1 && largest * static_cast<double>(scale) > kRoom) scale /= 2;
   return scale;
 }
 
+namespace {
+
+double largest_of(const std::vector<double>& messages) {
+  double largest = 1;
+  for (double m : messages)
+    if (std::isfinite(m)) largest = std::max(largest, std::abs(m));
+  return largest;
+}
+
 }  // namespace
 
+double Dual::largest() const { return largest_of(state_.messages); }
+
 Certificate::Leaf Dual::leaf(const State& state, const Alive& alive) const {
-  const int64_t scale = scale_of(state, m_.headroom);
+  double largest = largest_of(state.messages) + m_.headroom;
+  for (double p : state.prices) largest = std::max(largest, p);
+  const int64_t scale = scale_for(largest);
   constexpr double kLargest = 4e18;
   auto integer = [&](double value) { return std::isfinite(value) ? std::llrint(std::clamp(value * static_cast<double>(scale), -kLargest, kLargest)) : 0; };
   Certificate::Leaf leaf;
@@ -174,7 +207,7 @@ Certificate::Leaf Dual::leaf(const State& state, const Alive& alive) const {
         const Model::Joint& j = m_.joints[e.variable - m_.originals];
         joints[e.variable - m_.originals].ends[std::find(j.variables.begin(), j.variables.end(), v) - j.variables.begin()] = end_of(e, v);
       } else if (!e.backward) {
-        End other{{}, e.other, e.own, v, true};
+        End other{{}, e.other, e.own, 1, v, true};
         leaf.messages.push_back({{v, e.variable}, {end_of(e, v), end_of(other, e.variable)}});
       }
     }

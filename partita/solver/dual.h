@@ -2,10 +2,15 @@
 // message passing", 2015: TRW-S for pairs), with a multiplier per kept time for the limit (a price of use), raised and lowered along
 // smoothed subgradients. Every state proves a bound: messages and prices become a leaf of a certificate.
 #pragma once
+#include <array>
+
 #include "partita/network/certificate.h"
 #include "partita/solver/model.h"
 
 namespace partita::solver {
+
+// The largest power of two, 2^20 at most, by which messages so large can be multiplied to become integers with room to spare.
+int64_t scale_for(double largest);
 
 class Dual {
  public:
@@ -17,6 +22,11 @@ class Dual {
   };
   const State& state() const { return state_; }
   void set(State state, const Alive& alive);
+  // Takes the messages and multipliers of a leaf, as far as there are such pairs and times.
+  void begin(const Certificate::Leaf& leaf);
+  double largest() const;  // message, of those that are finite; 1 at least
+  // Of a pair, at its first or second variable, by value.
+  const double* message(int pair, int end) const { return &state_.messages[at_[static_cast<size_t>(pair)][static_cast<size_t>(end)]]; }
 
   // A pass forwards and one backwards. Returns the bound then proved, up to rounding; infinite if nothing is alive.
   double pass();
@@ -38,6 +48,7 @@ class Dual {
   struct End {
     View view;
     size_t own = 0, other = 0;      // of the messages at this end and at the other
+    double weight = 1;
     int variable = 0;               // the other
     bool backward = false;          // the other comes first
   };
@@ -46,6 +57,7 @@ class Dual {
   const Model& m_;
   Alive alive_;
   State state_;
+  std::vector<std::array<size_t, 2>> at_;  // [pair]: of its messages
   std::vector<size_t> first_end_;       // [variable]
   std::vector<End> ends_;               // by variable, backward ones first
   std::vector<int> backward_count_;     // [variable]

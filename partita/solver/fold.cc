@@ -69,15 +69,19 @@ bool Folding::refine() {
   return finer;
 }
 
-std::optional<Network> Folding::folded() const {
-  Network out;
+std::optional<Folding::Folded> Folding::folded() const {
+  Folded folded;
+  Network& out = folded.network;
   out.costs.resize(classes_);
   Wide most = 0;
   for (const Table& costs : n_.costs) most += magnitude(costs);
-  std::map<EdgeKey, std::pair<int, int64_t>> edges;  // an edge of each kind, and how many there are
+  Numbers<EdgeKey> kinds;
+  std::vector<size_t> first;  // [kind]: an edge of it
   std::map<const Table*, int64_t> known;
   for (size_t e = 0; e < n_.edges.size(); ++e) {
-    ++edges.try_emplace(key_of(n_.edges[e], class_of_), static_cast<int>(e), 0).first->second.second;
+    folded.edge_of.push_back(kinds(key_of(n_.edges[e], class_of_)));
+    if (kinds.count() > static_cast<int>(first.size())) first.push_back(e), folded.times.push_back(0);
+    ++folded.times[folded.edge_of.back()];
     auto [at, fresh] = known.try_emplace(n_.edges[e].table.get(), 0);
     if (fresh) at->second = magnitude(*at->first);
     most += at->second;
@@ -88,12 +92,10 @@ std::optional<Network> Folding::folded() const {
     costs.resize(n_.costs[v].size(), 0);
     add(n_.costs[v], 1, costs);
   }
-  std::vector<std::pair<int, int64_t>> kinds;  // in the order of the edges, not of addresses
-  for (const auto& [key, kind] : edges) kinds.push_back(kind);
-  std::sort(kinds.begin(), kinds.end());
   std::map<std::pair<const Table*, int64_t>, std::shared_ptr<const Table>> tables;
-  for (const auto& [e, times] : kinds) {
-    const Network::Edge& edge = n_.edges[e];
+  for (size_t kind = 0; kind < first.size(); ++kind) {
+    const Network::Edge& edge = n_.edges[first[kind]];
+    const int64_t times = folded.times[kind];
     auto& table = tables[{edge.table.get(), times}];
     if (!table && times == 1) table = edge.table;
     if (!table) {
@@ -106,7 +108,7 @@ std::optional<Network> Folding::folded() const {
   out.uses = n_.uses;
   for (Network::Use& u : out.uses) u.variable = class_of_[u.variable];
   out.limit = n_.limit;
-  return out;
+  return folded;
 }
 
 Assignment Folding::unfolded(const Assignment& of_folded) const {

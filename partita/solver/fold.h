@@ -20,8 +20,14 @@ class Folding {
   // Tells them apart by what lies one edge further away too. False if no more were told apart.
   bool refine();
   int classes() const { return classes_; }
-  // A variable for each class. Empty where its costs could be too large for what is no forbidden one.
-  std::optional<Network> folded() const;
+  // A variable for each class.
+  struct Folded {
+    Network network;
+    std::vector<int> edge_of;    // [edge of the whole]
+    std::vector<int64_t> times;  // [edge]: how many it stands for
+  };
+  // Empty where its costs could be too large for what is no forbidden one.
+  std::optional<Folded> folded() const;
   Assignment unfolded(const Assignment& of_folded) const;
   // Each class as its first variable.
   Assignment folded(const Assignment& whole) const;

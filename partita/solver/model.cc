@@ -49,29 +49,31 @@ Wide most_of(const Table& table) {
 
 class Compiler {
  public:
-  explicit Compiler(const Network& network) : n_(network) {}
+  Compiler(const Network& network, Parallel parallel) : n_(network), parallel_(parallel) {}
 
   Model compile() {
     m_.originals = n_.variables();
     m_.offset = {0};
     for (const Table& costs : n_.costs) add_variable(costs);
-    std::map<std::pair<int, int>, std::vector<std::pair<const Table*, bool>>> pairs;
+    std::map<std::tuple<int, int, int>, std::vector<std::pair<const Table*, bool>>> pairs;  // by number of those that stay apart, and variables
+    int number = 0;
     m_.most = partita::solver::most_of(n_);
     for (const Network::Edge& e : n_.edges) {
       Canonical c = canonical(n_, e);
       if (c.variables.size() == 1)
         for (size_t x = 0; x < c.table->size(); ++x) m_.unary[m_.offset[c.variables[0]] + x] += as_double((*c.table)[x]);
-      else if (c.variables.size() == 2) pairs[{c.variables[0], c.variables[1]}].push_back({c.table.get(), c.turned});
+      else if (c.variables.size() == 2) pairs[{parallel_ == Parallel::kApart ? number++ : 0, c.variables[0], c.variables[1]}].push_back({c.table.get(), c.turned});
       else add_joint(c);
       if (c.table != e.table) held_.push_back(c.table);
     }
     std::map<std::pair<int, std::vector<std::pair<const Table*, bool>>>, int> known;  // with the number of rows: equal lists may be of two shapes
-    for (auto& [ends, sources] : pairs) {
+    for (auto& [which, sources] : pairs) {
+      const auto [of_apart, a, b] = which;
       auto key = sources;  // its order is that of addresses: only to tell equal ones
       std::sort(key.begin(), key.end());
-      auto [it, fresh] = known.emplace(std::pair(n_.domain(ends.first), key), static_cast<int>(m_.tables.size()));
-      if (fresh) m_.tables.push_back(merged(n_.domain(ends.first), n_.domain(ends.second), sources));
-      m_.pairs.push_back({ends.first, ends.second, it->second});
+      auto [it, fresh] = known.emplace(std::pair(n_.domain(a), key), static_cast<int>(m_.tables.size()));
+      if (fresh) m_.tables.push_back(merged(n_.domain(a), n_.domain(b), sources));
+      m_.pairs.push_back({a, b, it->second, 1});
     }
     for (const Model::Joint& j : m_.joints) tie(j);
     finish_pairs();
@@ -135,7 +137,7 @@ class Compiler {
   void finish_pairs() {
     m_.neighbours.resize(m_.variables());
     for (size_t p = 0; p < m_.pairs.size(); ++p) {
-      const auto& [a, b, table] = m_.pairs[p];
+      const auto& [a, b, table, weight] = m_.pairs[p];
       m_.neighbours[a].push_back({b, static_cast<int>(p), true});
       m_.neighbours[b].push_back({a, static_cast<int>(p), false});
       const PairTable& t = m_.tables[table];
@@ -158,6 +160,7 @@ class Compiler {
   }
 
   const Network& n_;
+  const Parallel parallel_;
   Model m_;
   std::vector<std::shared_ptr<const Table>> held_;  // while their addresses are keys
 };
@@ -244,7 +247,12 @@ class Propagation {
 Wide most_of(const Network& network) {
   Wide most = 0;
   for (const Table& costs : network.costs) most += most_of(costs);
-  for (const Network::Edge& e : network.edges) most += most_of(*e.table);
+  std::map<const Table*, Wide> known;
+  for (const Network::Edge& e : network.edges) {
+    const auto [it, fresh] = known.try_emplace(e.table.get(), 0);
+    if (fresh) it->second = most_of(*e.table);
+    most += it->second;
+  }
   return most;
 }
 
@@ -276,7 +284,7 @@ int64_t magnitude(const Table& t) {
   return largest;
 }
 
-Model compile(const Network& network) { return Compiler(network).compile(); }
+Model compile(const Network& network, Parallel parallel) { return Compiler(network, parallel).compile(); }
 
 int without_partner(const Model& m, int v, const Model::Neighbour& neighbour, const Alive& alive, std::vector<int>& lost) {
   const View view = m.view(neighbour);

@@ -18,6 +18,7 @@ struct Model {
   struct Pair {
     int a = 0, b = 0;  // a < b
     int table = 0;
+    double weight = 1;  // beside others of a variable: how much of what is known there goes to it
   };
   struct Neighbour {
     int variable = 0, pair = 0;
@@ -56,7 +57,9 @@ struct Model {
   double cost(const Neighbour& n, int own, int other) const { return view(n).at(own, other); }
 };
 
-Model compile(const Network& network);
+// Parallel edges are one pair, unless they are to stay apart: then pairs are the edges over two variables, in their order.
+enum class Parallel { kMerged, kApart };
+Model compile(const Network& network, Parallel parallel = Parallel::kMerged);
 Wide most_of(const Network& network);  // as Model::most
 int64_t magnitude(const Table& table);  // the largest of what is not forbidden, without its sign; kForbidden at most
 // The times at which the limit can be broken, without those that another one dominates.

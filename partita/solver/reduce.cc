@@ -63,6 +63,7 @@ struct Reduction::Inside {
     if (infeasible || (n.limit && *n.limit < 0)) return;
     take_uses();
     take_edges();
+    original_edges = edges.size();
     run();
     measure();
     if (headroom > static_cast<double>(int64_t{1} << 59)) forget();
@@ -504,6 +505,7 @@ struct Reduction::Inside {
   const Network& n;
   std::vector<Table> unary;                         // forbidden: not there any more
   std::vector<Edge> edges;                          // made ones at the end
+  size_t original_edges = 0;                        // before them
   std::vector<const Network::Edge*> kept;
   std::set<std::pair<int, int>> kept_pairs;         // that they are over
   std::vector<std::vector<int>> incident;           // [variable]: edges
@@ -591,6 +593,39 @@ Certificate::Leaf Reduction::lifted(const Certificate::Leaf& of_reduced) const {
     for (auto& end : m.ends)
       for (int64_t& value : end)
         if (value == kNotThere) value = 0;
+  return leaf;
+}
+
+// A step takes a variable with its edges out: of the messages at their far ends those of a new edge are made, all others are in costs now.
+Certificate::Leaf Reduction::lowered(const Certificate::Leaf& of_original) const {
+  const Inside& in = *inside_;
+  if (in.steps.empty()) return of_original;
+  Certificate::Leaf leaf{of_original.scale, {}, {}, of_original.multipliers};
+  std::map<std::vector<int>, int> known;  // edges by their variables
+  for (size_t e = 0; e < in.original_edges; ++e) known[{in.edges[e].a, in.edges[e].b}] = static_cast<int>(e);
+  std::vector<Ends> ends(in.edges.size());
+  for (const Certificate::Message& m : of_original.messages) {
+    if (const auto it = known.find(m.variables); it != known.end()) {
+      ends[it->second] = {m.ends[0], m.ends[1]};
+      continue;
+    }
+    leaf.messages.push_back(m);  // of an edge that stayed as it is
+    for (int& v : leaf.messages.back().variables) v = in.number[v];
+  }
+  for (const Step& s : in.steps)
+    if (s.kind == Kind::kDegreeTwo) {
+      const Side first = in.side(s.first, s.variable), second = in.side(s.second, s.variable);
+      ends[s.made] = {in.end(ends, s.first, first.other), in.end(ends, s.second, second.other)};
+    }
+  for (size_t e = 0; e < in.edges.size(); ++e) {
+    const Edge& edge = in.edges[e];
+    if (edge.gone || (ends[e].a.empty() && ends[e].b.empty())) continue;
+    leaf.messages.push_back({{in.number[edge.a], in.number[edge.b]}, {{}, {}}});
+    for (const auto& [v, at] : {std::pair(edge.a, 0), std::pair(edge.b, 1)}) {
+      const std::vector<int64_t>& values = in.end(ends, static_cast<int>(e), v);
+      for (int x : in.kept_values[in.number[v]]) leaf.messages.back().ends[at].push_back(values[x]);
+    }
+  }
   return leaf;
 }
 

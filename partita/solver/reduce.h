@@ -41,6 +41,8 @@ class Reduction {
   Assignment lowered(const Assignment& of_original) const;  // costs no more in the reduced network; what is forbidden may be taken
   // Proves the same, if the messages on every edge are there and are kNotThere (model.h) to values that the leaf does not leave.
   Certificate::Leaf lifted(const Certificate::Leaf& of_reduced) const;
+  // What messages in the original come to: a leaf without decisions, for the dual to begin with.
+  Certificate::Leaf lowered(const Certificate::Leaf& of_original) const;
   // By how much a lifted message can be larger than those of the leaf, over the scale.
   double headroom() const;
   // How often each rule applied: "fixed", "degree_one", "degree_two", "dominated".

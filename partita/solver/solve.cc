@@ -6,6 +6,7 @@
 #include "partita/solver/branch.h"
 #include "partita/solver/eliminate.h"
 #include "partita/solver/fold.h"
+#include "partita/solver/lift.h"
 #include "partita/solver/primal.h"
 #include "partita/solver/reduce.h"
 #include "partita/solver/solver.h"
@@ -51,8 +52,8 @@ struct Best {
   std::optional<Wide> known() const { return solution ? std::optional<Wide>(cost) : std::nullopt; }
 };
 
-// What a network is solved for: itself, or a better solution of one that it is the core of.
-enum class For { kItself, kCore };
+// What a network is solved for: itself, or a better solution of one that it is a folding of, or the core.
+enum class For { kItself, kFolded, kCore };
 Result solve_reduced(const Network& network, const Options& options, For what = For::kItself);
 
 // Solves a reduced network. Its solutions, bounds and leaves are those of the reduced network too; `most`, of the original.
@@ -72,12 +73,13 @@ class Solver {
     const auto plan = plan_elimination(n_, o_.elimination_bytes);
     bool planned = plan.has_value();
     if (planned) result_.counters["width"] = plan->width;
-    Branch branch(model_, judge_, alive_);
+    Branch branch(model_, judge_, alive_, o_.messages.get());
     Primal primal(model_, alive_, rng_.next());
     if (o_.start) consider(best_, completed(*o_.start));
     int64_t round = 0, without = 0;  // rounds; since the last better solution
     double gap = kInfinity;
     bool closing = false;            // the dual alone
+    constexpr int64_t kGivingUp = 8;  // rounds without a better solution
     for (; !branch.done() && !stop() && !close_enough(branch); ++round) {
       if (o_.max_steps && round >= *o_.max_steps) break;
       Best below = best_, above = best_;
@@ -119,17 +121,18 @@ class Solver {
       if (o_.progress || o_.deadline) prove(branch);
       report();
       if (const auto within = narrower(branch)) {
-        narrowed(*within, round + 1);
+        narrowed(*within, branch, round + 1);
         break;
       }
-      if (what_ == For::kItself) search_core(branch, without);
+      if (what_ != For::kCore) search_core(branch, without);
+      if (what_ != For::kItself && without >= kGivingUp) break;
     }
     result_.counters["rounds"] = static_cast<double>(round);
     result_.counters["parts"] = static_cast<double>(branch.parts());
     result_.counters["passes"] = static_cast<double>(branch.passes());
     result_.counters["restarts"] = static_cast<double>(primal.restarts());
     for (const auto& [count, number] : inside_) result_.counters[count] += number;
-    result_.certificate = branch.certificate();
+    if (o_.certify || !settled()) result_.certificate = branch.certificate();
     return finish();
   }
 
@@ -167,6 +170,14 @@ class Solver {
     return entries;
   }
 
+  // For what is left of the network.
+  void begin_with(const Branch& branch, Options& inside) {
+    inside.seed = rng_.next();
+    inside.start = Assignment(best_.solution->begin(), best_.solution->begin() + n_.variables());
+    inside.messages = std::make_shared<Certificate::Leaf>(branch.root());
+    inside.tell = nullptr;
+  }
+
   // The network with these values only, and those of the best solution.
   Network left_of(const Alive& alive) const {
     Network out = n_;
@@ -192,9 +203,8 @@ class Solver {
       Options inside = o_;
       inside.max_steps = kSteps;
       inside.certify = false;
-      inside.seed = rng_.next();
-      inside.start = Assignment(best_.solution->begin(), best_.solution->begin() + n_.variables());
-      inside.tell = nullptr, inside.progress = nullptr;
+      inside.progress = nullptr;
+      begin_with(branch, inside);
       const Result r = solve_reduced(left_of(alive), inside, For::kCore);
       if (r.solution) consider(best_, completed(*r.solution));
       return;
@@ -202,14 +212,12 @@ class Solver {
   }
 
   // Solves what is left, with the steps that are: what is better is there.
-  void narrowed(const Network& rest, int64_t steps) {
+  void narrowed(const Network& rest, const Branch& branch, int64_t steps) {
     ++result_.counters["narrowed"];
     Options inside = o_;
     if (o_.max_steps) inside.max_steps = *o_.max_steps - steps;
     if (o_.deadline) *inside.deadline -= std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(reserve_));  // the certificate comes after it
-    inside.seed = rng_.next();
-    inside.start = Assignment(best_.solution->begin(), best_.solution->begin() + n_.variables());
-    inside.tell = nullptr;
+    begin_with(branch, inside);
     if (o_.progress)
       inside.progress = [&](Progress p) {
         if (!p.cost || *p.cost > best_.cost) p.cost = best_.cost;
@@ -271,7 +279,14 @@ class Solver {
   // Proves what there is so far, now and then, and keeps so much time for doing so in the end.
   void prove(const Branch& branch) {
     constexpr double kShare = 0.05, kMargin = 2.5;  // of the time; of the time that the last one took
-    if (proving_seconds_ > kShare * (seconds() - proved_at_)) return;
+    constexpr double kFirst = 0.5;                  // seconds before the first one, where it takes long
+    constexpr int64_t kLong = 1'000'000;            // table entries
+    if (proved_at_ < 0) {
+      const double whole = o_.deadline ? std::chrono::duration<double>(*o_.deadline - began_).count() : kInfinity;
+      if (model_.entries > kLong && seconds() < std::min(kFirst, kShare * whole)) return;
+    } else if (proving_seconds_ > kShare * (seconds() - proved_at_)) {
+      return;
+    }
     const double before = seconds();
     if (const auto bound = branch.certificate().bound; bound && (!proved_ || *bound > *proved_)) proved_ = bound;
     proved_at_ = seconds();
@@ -287,7 +302,8 @@ class Solver {
 
   Result finish() {
     result_.bound = result_.certificate.bound;
-    if (computed_ && (!result_.bound || *computed_ > *result_.bound) && !result_.certificate.leaves.empty()) result_.bound = computed_;
+    const bool empty = !result_.bound && !result_.certificate.leaves.empty();  // proved to be
+    if (computed_ && !empty && (!result_.bound || *computed_ > *result_.bound)) result_.bound = computed_;
     if (!best_.solution) {
       if (nothing_) result_.bound.reset();
       result_.status = result_.bound ? Status::kUnknown : Status::kInfeasible;
@@ -327,6 +343,7 @@ Result solve_reduced(const Network& network, const Options& options, For what) {
   const Reduction reduction(network);
   Options inside = options;
   if (options.start) inside.start = reduction.lowered(*options.start);
+  if (options.messages) inside.messages = std::make_shared<Certificate::Leaf>(reduction.lowered(*options.messages));
   const auto& counts = reduction.counts();
   auto count = [&](const char* rule) { return counts.contains(rule) ? counts.at(rule) : 0; };
   const Network& reduced = reduction.reduced();
@@ -345,10 +362,16 @@ Result solve_reduced(const Network& network, const Options& options, For what) {
   return r;
 }
 
-// A solution where repeated parts choose alike (fold.h): folded ever less, each time from the last solution, as long as that pays. None where
-// little is repeated.
-std::optional<Assignment> solve_folded(const Network& network, const Options& options, std::map<std::string, double>& counters) {
+// Where repeated parts choose alike (fold.h): a solution, and messages. Folded ever less, each time from the last ones, as long as that
+// pays. Nothing where little is repeated.
+struct Start {
+  std::optional<Assignment> solution;
+  std::shared_ptr<const Certificate::Leaf> messages;
+};
+
+Start solve_folded(const Network& network, const Options& options, std::map<std::string, double>& counters) {
   constexpr int kLeastFolded = 3;         // as many variables
+  constexpr int kPasses = 128;
   constexpr int64_t kSteps = 25, kOfSteps = 4;  // each time, at most; of all that there are, the quarter
   constexpr double kShareOfTime = 0.1;
   Options inside = options;
@@ -366,21 +389,25 @@ std::optional<Assignment> solve_folded(const Network& network, const Options& op
       options.progress(p);
     };
   Folding folding(network);
-  std::optional<Assignment> best;
+  Start best;
   Wide cost = 0;
   bool better = true;
   for (int depth = 1; better && folding.refine() && kLeastFolded * folding.classes() <= network.variables(); ++depth) {
     const auto folded = folding.folded();
     if (!folded) break;
+    LiftedDual dual(*folded);
+    dual.run(kPasses, [&] { return (options.stop && *options.stop) || (inside.deadline && Clock::now() > *inside.deadline); });
+    inside.messages = std::make_shared<Certificate::Leaf>(dual.of_folded());
+    best.messages = std::make_shared<Certificate::Leaf>(dual.of_whole(network));
     inside.start.reset();
-    if (best) inside.start = folding.folded(*best);
+    if (best.solution) inside.start = folding.folded(*best.solution);
     else if (options.start) inside.start = folding.folded(*options.start);
-    const Result r = solve_reduced(*folded, inside);
+    const Result r = solve_reduced(folded->network, inside, For::kFolded);
     ++counters["folded"];
-    better = r.solution && (!best || r.cost < cost);
+    better = r.solution && (!best.solution || r.cost < cost);
     if (better) {
       cost = r.cost;
-      best = folding.unfolded(*r.solution);
+      best.solution = folding.unfolded(*r.solution);
       counters["folded_variables"] = folding.classes();
       if (options.tell) options.tell(fmt::format("folded {} edges deep: {} variables for {}, cost {}", depth, folding.classes(), network.variables(), to_string(cost)));
     }
@@ -397,10 +424,12 @@ Result solve(const Network& network, const Options& options) {
   if (options.start) without = evaluate(network, *options.start);  // throws if it is none of this network
   Options inside = options;
   std::map<std::string, double> counters;
-  if (auto folded = solve_folded(network, options, counters)) {
-    const Evaluation with = evaluate(network, *folded);
-    if (with.feasible && (!without || !without->feasible || with.cost < without->cost)) inside.start = std::move(folded);
+  Start folded = solve_folded(network, options, counters);
+  if (folded.solution) {
+    const Evaluation with = evaluate(network, *folded.solution);
+    if (with.feasible && (!without || !without->feasible || with.cost < without->cost)) inside.start = std::move(folded.solution);
   }
+  if (!inside.messages) inside.messages = folded.messages;
   Result r = solve_reduced(network, inside);
   r.counters.insert(counters.begin(), counters.end());
   return r;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,6 +29,7 @@ struct Options {
   int patience = 2;                   // rounds without a better solution, after which most of them are the dual's alone as long as it gets on
   int threads = 2;                    // at most; their number changes no answer
   std::optional<Assignment> start;    // a solution to begin with; it need not be feasible
+  std::shared_ptr<const Certificate::Leaf> messages = nullptr;  // and multipliers, to begin the dual with; any prove something
   double gap = 0;                     // relative: stop when (cost - bound) <= gap * |cost|
   bool certify = true;                // go on until the certificate proves the optimum, though it has been computed
   int64_t elimination_bytes = int64_t{1} << 30;  // of its tables; 0: none

@@ -1,0 +1,35 @@
+// The dual of a folded network (fold.h), lifted to the whole one (Mladenov, Ahmadi and Kersting, Lifted linear programming, 2012): each of
+// the edges that were folded into one gets its share of the messages. Where all copies see the same around them the bound is the same too;
+// elsewhere it is a good beginning.
+//
+// Edges over the same two variables stay apart here, since what is folded into them may lie over different variables in the whole; and
+// of what is known at a variable, an edge gets as much as edges are folded into it.
+#pragma once
+#include <functional>
+
+#include "partita/network/certificate.h"
+#include "partita/solver/dual.h"
+#include "partita/solver/fold.h"
+
+namespace partita::solver {
+
+class LiftedDual {
+ public:
+  explicit LiftedDual(const Folding::Folded& folded);
+
+  // Passes until they bring next to nothing, `most` at most.
+  void run(int most, const std::function<bool()>& stop);
+  // Leaves without decisions, for duals to begin with.
+  Certificate::Leaf of_folded() const;
+  Certificate::Leaf of_whole(const Network& whole) const;
+
+ private:
+  Certificate::Leaf leaf(const Network& network, const std::function<int(size_t edge)>& folded_edge, bool shares) const;
+
+  const Folding::Folded& folded_;
+  std::vector<int> pair_of_;  // [folded edge]; -1 unless it is over two variables
+  const Model model_;
+  Dual dual_;
+};
+
+}  // namespace partita::solver
