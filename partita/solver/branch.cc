@@ -47,7 +47,7 @@ Alive Branch::within(double cost) {
   const double bound = dual_.pass();
   dual_.pass();
   passes_ += 2;
-  work_ += 2 * (2 * m_.entries + m_.offset.back());
+  work_ += 2 * (2 * m_.sweep + m_.offset.back());
   const double room = cost - bound;
   Alive alive = root_alive_;
   for (int v = 0; v < m_.variables(); ++v) {
@@ -69,7 +69,7 @@ void Branch::one_pass(Part& part, const std::optional<Wide>& incumbent) {
   constexpr double kShrink = 0.7, kShrinkAfterFall = 0.6, kNextToNothing = 1e-3, kFall = 0.2, kGuessedGap = 0.1;
   const double bound = dual_.pass();
   ++passes_, ++part.passes;
-  work_ += 2 * m_.entries + m_.offset.back();
+  work_ += 2 * m_.sweep + m_.offset.back();
   const double target = incumbent ? static_cast<double>(*incumbent) : std::max(part.bound, bound) + kGuessedGap * std::max(1.0, std::abs(bound));
   const double gap = std::max(target - std::max(part.bound, bound), 1e-3 * std::max(1.0, std::abs(target)));
   if (bound > part.bound) {
@@ -154,7 +154,7 @@ bool Branch::split(Parts::iterator part) {
   loaded_ = part;
   const double bound = dual_.pass();
   ++passes_;
-  work_ += 2 * m_.entries + m_.offset.back();
+  work_ += 2 * m_.sweep + m_.offset.back();
   if (bound > part->bound) part->bound = bound, part->state = dual_.state();
   const int v = branching_variable(*part);
   if (v < 0) return false;

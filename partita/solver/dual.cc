@@ -31,7 +31,9 @@ Dual::Dual(const Model& model) : m_(model), alive_(model.unary.size(), 1), round
     backward_count_.push_back(0);
     for (const Model::Neighbour& n : m_.neighbours[v]) {  // ascending: backward ones come first
       const auto [a, b] = at_[n.pair];
-      ends_.push_back({m_.view(n), n.first ? a : b, n.first ? b : a, m_.pairs[n.pair].weight, n.variable, n.variable < v});
+      const View view = m_.view(n);
+      const bool plain = view.own->all_differ() && view.other->all_differ();
+      ends_.push_back({view, plain ? view.by_other : nullptr, m_.domain(n.variable), n.first ? a : b, n.first ? b : a, m_.pairs[n.pair].weight, n.variable, n.variable < v});
       most_kinds = std::max(most_kinds, ends_.back().view.kinds());
       backward_count_[v] += n.variable < v;
     }
@@ -85,13 +87,17 @@ PARTITA_VECTORISED void Dual::sweep(int v, bool forwards) {
   if (forwards) {  // the choice, beside choices already made
     double* choosing = choosing_.data();
     std::copy(belief, belief + values, choosing);
-    for (const End* e = near; e != near_end; ++e) add_beside(e->view, rounded_[e->variable], values, choosing);
+    for (const End* e = near; e != near_end; ++e)
+      if (e->table) add(e->table + static_cast<size_t>(rounded_[e->variable]) * values, values, choosing);
+      else add_beside(e->view, rounded_[e->variable], values, choosing);
     rounded_[v] = least_of(choosing, values);
     if (!alive[rounded_[v]]) rounded_[v] = static_cast<int>(std::find(alive, alive + values, 1) - alive);
   }
   for (const End* e = near; e != near_end; ++e) {
     double* own = &state_.messages[e->own];
-    min_minus(e->view, &state_.messages[e->other], values, kinds_.data(), own);
+    const double* minus = &state_.messages[e->other];
+    if (e->table) min_minus(e->table, minus, e->others, values, own);
+    else min_minus(e->view, minus, values, kinds_.data(), own);
     add(own, values, belief);
   }
   auto weight = [](const End* from, const End* to) {
@@ -207,7 +213,7 @@ Certificate::Leaf Dual::leaf(const State& state, const Alive& alive) const {
         const Model::Joint& j = m_.joints[e.variable - m_.originals];
         joints[e.variable - m_.originals].ends[std::find(j.variables.begin(), j.variables.end(), v) - j.variables.begin()] = end_of(e, v);
       } else if (!e.backward) {
-        End other{{}, e.other, e.own, 1, v, true};
+        End other{{}, nullptr, 0, e.other, e.own, 1, v, true};
         leaf.messages.push_back({{v, e.variable}, {end_of(e, v), end_of(other, e.variable)}});
       }
     }

@@ -47,6 +47,8 @@ class Dual {
  private:
   struct End {
     View view;
+    const double* table = nullptr;  // the view's [other][own], where all values of both differ
+    int others = 0;                 // values of the other
     size_t own = 0, other = 0;      // of the messages at this end and at the other
     double weight = 1;
     int variable = 0;               // the other

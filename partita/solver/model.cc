@@ -141,7 +141,8 @@ class Compiler {
       m_.neighbours[a].push_back({b, static_cast<int>(p), true});
       m_.neighbours[b].push_back({a, static_cast<int>(p), false});
       const PairTable& t = m_.tables[table];
-      m_.entries += static_cast<int64_t>(t.rows.count) * t.columns.count + m_.domain(a) + m_.domain(b);
+      m_.entries += static_cast<int64_t>(m_.domain(a)) * m_.domain(b);
+      m_.sweep += static_cast<int64_t>(t.rows.count) * t.columns.count + m_.domain(a) + m_.domain(b);
     }
     for (auto& list : m_.neighbours) std::sort(list.begin(), list.end(), [](const auto& x, const auto& y) { return x.variable < y.variable; });
   }

@@ -47,7 +47,8 @@ struct Model {
   bool limited = false;                            // some time can break the limit
   int64_t limit = 0;
   Wide most = 0;                                   // no solution costs more
-  int64_t entries = 0;                             // of all pairs' tables, in kinds, and values at their ends: the work of one pass
+  int64_t entries = 0;                             // of all pairs, values by values: what work is shared out by
+  int64_t sweep = 0;                               // entries of their tables, in kinds, and values at their ends: what half a pass looks at
   double headroom = 0;                             // by how much messages may grow after they were made, over the scale
 
   int variables() const { return static_cast<int>(offset.size()) - 1; }

@@ -9,13 +9,14 @@ namespace partita::solver {
 
 namespace {
 
-// Which rows are equal; of those only the first stays in the table. Few that are equal are left as they are.
+// Which rows are equal; of those only the first stays in the table. Left as they are where few are equal, or the whole is looked at sooner
+// than told apart.
 Kinds merge_rows(int rows, size_t columns, std::vector<double>& table) {
   constexpr double kFew = 0.75;
-  constexpr int kSmall = 8;
+  constexpr size_t kSmall = 2048;  // entries
   Kinds kinds;
   kinds.count = rows;
-  if (rows < kSmall) return kinds;
+  if (table.size() < kSmall) return kinds;
   std::vector<int> of(static_cast<size_t>(rows)), representative;
   std::unordered_map<uint64_t, std::vector<int>> known;  // kinds by hash
   for (int r = 0; r < rows; ++r) {

@@ -153,12 +153,12 @@ class Solver {
     looked_at_ = gap;
     const Alive alive = branch.within(cost + 1 + rounding_);
     const int64_t entries = entries_of(alive);
-    if (static_cast<double>(entries) > kLittle * static_cast<double>(model_.entries)) return std::nullopt;
-    if (o_.tell) o_.tell(fmt::format("narrowed: {} of {} table entries may be in a better solution", entries, model_.entries));
+    if (static_cast<double>(entries) > kLittle * static_cast<double>(model_.sweep)) return std::nullopt;
+    if (o_.tell) o_.tell(fmt::format("narrowed: {} of {} table entries may be in a better solution", entries, model_.sweep));
     return left_of(alive);
   }
 
-  // Of pairs of values that are alive, in kinds, as Model::entries.
+  // Of pairs of values that are alive, as Model::sweep.
   int64_t entries_of(const Alive& alive) const {
     std::vector<int64_t> values(model_.variables(), 0);
     for (int v = 0; v < model_.variables(); ++v) values[v] = std::count(&alive[model_.offset[v]], &alive[model_.offset[v]] + model_.domain(v), 1);
@@ -170,8 +170,9 @@ class Solver {
     return entries;
   }
 
-  // For what is left of the network.
+  // What is left of the network begins with what is known of all of it, and leaves time for the certificate, which comes after it.
   void begin_with(const Branch& branch, Options& inside) {
+    if (o_.deadline) *inside.deadline -= std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(reserve_));
     inside.seed = rng_.next();
     inside.start = Assignment(best_.solution->begin(), best_.solution->begin() + n_.variables());
     inside.messages = std::make_shared<Certificate::Leaf>(branch.root());
@@ -198,7 +199,7 @@ class Solver {
     core_at_ = gap;
     for (double room = gap / 4; room > gap / 100; room /= 4) {
       const Alive alive = branch.within(bound + room + rounding_);
-      if (static_cast<double>(entries_of(alive)) > kLittle * static_cast<double>(model_.entries)) continue;
+      if (static_cast<double>(entries_of(alive)) > kLittle * static_cast<double>(model_.sweep)) continue;
       ++result_.counters["cores"];
       Options inside = o_;
       inside.max_steps = kSteps;
@@ -216,7 +217,6 @@ class Solver {
     ++result_.counters["narrowed"];
     Options inside = o_;
     if (o_.max_steps) inside.max_steps = *o_.max_steps - steps;
-    if (o_.deadline) *inside.deadline -= std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(reserve_));  // the certificate comes after it
     begin_with(branch, inside);
     if (o_.progress)
       inside.progress = [&](Progress p) {

@@ -204,7 +204,7 @@ TEST(Solver, ReductionsAndEliminationLoseNothing) {
 // What is proved after values were left out, since by the messages nothing better can take them: against elimination, and within a limit
 // against a certificate. Leaves of the reduced network prove the same in the whole one, where much of it is reduced too.
 TEST(Solver, NarrowingLosesNothing) {
-  int narrowed = 0, limited = 0;
+  int narrowed = 0, limited = 0, cores = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
     Rng rng(seed);
     const Recipe recipe{kFamilies[seed % 5], static_cast<int>(rng.between(12, 30)), static_cast<int>(rng.between(3, 5)), 0.1, 1000, seed % 3 == 0};
@@ -246,10 +246,13 @@ TEST(Solver, NarrowingLosesNothing) {
     EXPECT_EQ(to_string(r.bound.value_or(0)), to_string(*truth));
     narrowed += r.counters.contains("narrowed");
     limited += n.limit && r.counters.contains("narrowed");
+    cores += r.counters.contains("cores");
   }
   RecordProperty("narrowed", narrowed);
+  RecordProperty("cores", cores);
   EXPECT_GT(narrowed, 20);
   EXPECT_GT(limited, 3);
+  EXPECT_GT(cores, 0);
 }
 
 // One table for two pairs of different shapes.

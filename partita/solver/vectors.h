@@ -25,27 +25,43 @@ PARTITA_INLINE Eight load(const double* from) { return *reinterpret_cast<const E
 PARTITA_INLINE void store(const Eight& x, double* to) { *reinterpret_cast<EightAnywhere*>(to) = x; }
 PARTITA_INLINE Eight lesser(const Eight& x, const Eight& y) { return x < y ? x : y; }
 
-// Of `kVectors` x 8 columns, which stay in registers; `kRows` rows at a time, where few columns would wait for each other.
+// Of as many columns as stay in registers: `kVectors` x 8, the last eight from `last` on, beside or over the others; `kRows` rows at a time,
+// where few columns would wait for each other.
 template <int kVectors, int kRows>
-PARTITA_INLINE void min_minus_of(const double* table, const double* minus, int rows, size_t columns, double* out) {
+PARTITA_INLINE void min_minus_of(const double* table, const double* minus, int rows, size_t width, int last, double* out) {
   Eight least[kRows][kVectors];
   for (auto& of_row : least)
     for (Eight& x : of_row) x = Eight{} + kInfinity;
+  auto at = [last](int v) { return v == kVectors - 1 ? last : kLanes * v; };
   int i = 0;
   for (; i + kRows <= rows; i += kRows)
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) least[r][v] = lesser(load(table + (i + r) * columns + kLanes * v) - minus[i + r], least[r][v]);
+      for (int v = 0; v < kVectors; ++v) least[r][v] = lesser(load(table + (i + r) * width + at(v)) - minus[i + r], least[r][v]);
   for (; i < rows; ++i)
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) least[0][v] = lesser(load(table + i * columns + kLanes * v) - minus[i], least[0][v]);
+    for (int v = 0; v < kVectors; ++v) least[0][v] = lesser(load(table + i * width + at(v)) - minus[i], least[0][v]);
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) {
 #pragma GCC unroll 8
     for (int r = 1; r < kRows; ++r) least[0][v] = lesser(least[r][v], least[0][v]);
-    store(least[0][v], out + kLanes * v);
+    store(least[0][v], out + at(v));
   }
+}
+
+// Of fewer columns than a vector has.
+template <int kColumns>
+PARTITA_INLINE void min_minus_of_few(const double* table, const double* minus, int rows, double* out) {
+  double least[kColumns];
+  for (double& x : least) x = kInfinity;
+  for (int i = 0; i < rows; ++i, table += kColumns)
+#pragma GCC unroll 8
+    for (int j = 0; j < kColumns; ++j) {
+      const double cost = table[j] - minus[i];
+      least[j] = cost < least[j] ? cost : least[j];
+    }
+  for (int j = 0; j < kColumns; ++j) out[j] = least[j];
 }
 
 PARTITA_INLINE void min_minus_row(const double* __restrict row, double minus, int columns, double* __restrict out) {
@@ -55,24 +71,36 @@ PARTITA_INLINE void min_minus_row(const double* __restrict row, double minus, in
   }
 }
 
-// out[j] = min_i (table[i][j] - minus[i]); table is row-major, with a row at least.
-// Blocks of columns, the last of which overlaps the one before; a table that is too large for the cache near by is read row by row.
+// out[j] = min_i (table[i][j] - minus[i]); table is row-major, with a row at least. A table that is too large for the cache near by is read
+// row by row.
 PARTITA_INLINE void min_minus(const double* table, const double* minus, int rows, int columns, double* out) {
   constexpr size_t kNear = 1 << 16;  // entries
   const auto width = static_cast<size_t>(columns);
-  if (columns >= kLanes && rows * width <= kNear) {
+  switch (columns) {
+    case 1: return min_minus_of_few<1>(table, minus, rows, out);
+    case 2: return min_minus_of_few<2>(table, minus, rows, out);
+    case 3: return min_minus_of_few<3>(table, minus, rows, out);
+    case 4: return min_minus_of_few<4>(table, minus, rows, out);
+    case 5: return min_minus_of_few<5>(table, minus, rows, out);
+    case 6: return min_minus_of_few<6>(table, minus, rows, out);
+    case 7: return min_minus_of_few<7>(table, minus, rows, out);
+    default: break;
+  }
+  if (rows * width <= kNear) {
     int j = 0;
-    for (; j + 4 * kLanes <= columns; j += 4 * kLanes) min_minus_of<4, 1>(table + j, minus, rows, width, out + j);
-    for (; j + 2 * kLanes <= columns; j += 2 * kLanes) min_minus_of<2, 2>(table + j, minus, rows, width, out + j);
-    for (; j < columns; j += kLanes) {
-      const int at = std::min(j, columns - kLanes);
-      min_minus_of<1, 4>(table + at, minus, rows, width, out + at);
+    for (; columns - j > 4 * kLanes; j += 4 * kLanes) min_minus_of<4, 1>(table + j, minus, rows, width, 3 * kLanes, out + j);
+    j = std::min(j, columns - kLanes);
+    const int last = columns - j - kLanes;
+    switch ((last + kLanes - 1) / kLanes) {
+      case 0: return min_minus_of<1, 4>(table + j, minus, rows, width, last, out + j);
+      case 1: return min_minus_of<2, 2>(table + j, minus, rows, width, last, out + j);
+      case 2: return min_minus_of<3, 1>(table + j, minus, rows, width, last, out + j);
+      default: return min_minus_of<4, 1>(table + j, minus, rows, width, last, out + j);
     }
-    return;
   }
   for (int j = 0; j < columns; ++j) out[j] = table[j] - minus[0];
   int i = 1;
-  for (; columns >= kLanes && i + 4 <= rows; i += 4) {
+  for (; i + 4 <= rows; i += 4) {
     const double *a = table + i * width, *b = a + width, *c = b + width, *d = c + width;
     for (int j = 0; j < columns; j += kLanes) {
       const int at = std::min(j, columns - kLanes);

@@ -252,7 +252,7 @@ TEST(Exact, PlansOverTheMeshThatIsGiven) {
 }
 
 TEST(Exact, StoppedItKeepsTheBestSoFar) {
-  const Graph graph = training("mlp?layers=12,width=64,batch=32");
+  const Graph graph = training("rnnlm?steps=8,hidden=32,vocabulary=100,batch=32");
   const Cluster cluster = load_cluster("local:8");
   std::atomic<bool> stop = false;
   std::optional<SearchProgress> last;

@@ -1,0 +1,149 @@
+// What messages are computed with and carried over: tables in kinds of values against plain ones, messages lowered by a reduction and
+// lifted from a folded network against the judge of certificates.
+#include <gtest/gtest.h>
+
+#include "partita/base/rng.h"
+#include "partita/network/testing/random_networks.h"
+#include "partita/solver/lift.h"
+#include "partita/solver/reduce.h"
+#include "partita/solver/vectors.h"
+
+namespace partita::solver {
+namespace {
+
+TEST(PairTable, InKindsItSaysWhatThePlainOneSays) {
+  constexpr uint64_t kSeed = 5;
+  std::printf("seed %d\n", static_cast<int>(kSeed));
+  Rng rng(kSeed);
+  int in_kinds = 0;
+  for (int i = 0; i < 300; ++i) {
+    const int rows = static_cast<int>(rng.between(1, 90)), columns = static_cast<int>(rng.between(1, 90));
+    const int row_kinds = static_cast<int>(rng.between(1, rows)), column_kinds = static_cast<int>(rng.between(1, columns));
+    std::vector<int> row_of, column_of;
+    for (int r = 0; r < rows; ++r) row_of.push_back(static_cast<int>(rng.below(row_kinds)));
+    for (int c = 0; c < columns; ++c) column_of.push_back(static_cast<int>(rng.below(column_kinds)));
+    std::vector<double> few(static_cast<size_t>(row_kinds) * column_kinds), plain;
+    for (double& cost : few) cost = rng.below(6) == 0 ? kInfinity : static_cast<double>(rng.between(-20, 20));
+    for (int r = 0; r < rows; ++r)
+      for (int c = 0; c < columns; ++c) plain.push_back(few[static_cast<size_t>(row_of[r]) * column_kinds + column_of[c]]);
+    const PairTable table(rows, columns, plain);
+    in_kinds += !table.rows.all_differ() || !table.columns.all_differ();
+    auto at = [&](int r, int c) { return plain[static_cast<size_t>(r) * columns + c]; };
+    for (int r = 0; r < rows; ++r)
+      for (int c = 0; c < columns; ++c) ASSERT_EQ(table.at(r, c), at(r, c)) << i;
+    for (const bool of_rows : {true, false}) {  // what comes to rows, or columns
+      const View view = of_rows ? by_row(table) : by_column(table);
+      const int own = of_rows ? rows : columns, other = of_rows ? columns : rows;
+      std::vector<double> minus, out(own), scratch(view.kinds()), sums(own, 1);
+      for (int y = 0; y < other; ++y) minus.push_back(rng.below(9) == 0 ? -kInfinity : static_cast<double>(rng.between(-9, 9)));
+      min_minus(view, minus.data(), own, scratch.data(), out.data());
+      const int beside = static_cast<int>(rng.below(other));
+      add_beside(view, beside, own, sums.data());
+      for (int x = 0; x < own; ++x) {
+        double least = kInfinity;
+        for (int y = 0; y < other; ++y) least = std::min(least, (of_rows ? at(x, y) : at(y, x)) - minus[y]);
+        ASSERT_EQ(out[x], least) << i;
+        ASSERT_EQ(sums[x], 1 + (of_rows ? at(x, beside) : at(beside, x))) << i;
+      }
+    }
+  }
+  EXPECT_GT(in_kinds, 30);
+}
+
+// A table of any size, large ones row by row too.
+TEST(PairTable, MinimaOfAllWidths) {
+  Rng rng(6);
+  for (int columns = 1; columns <= 140; ++columns)
+    for (const int rows : {1, 2, 3, 4, 5, 9, 600}) {
+      std::vector<double> table(static_cast<size_t>(rows) * columns), minus(rows), out(columns);
+      for (double& cost : table) cost = static_cast<double>(rng.between(-1000, 1000));
+      for (double& m : minus) m = static_cast<double>(rng.between(-1000, 1000));
+      min_minus(table.data(), minus.data(), rows, columns, out.data());
+      for (int c = 0; c < columns; ++c) {
+        double least = kInfinity;
+        for (int r = 0; r < rows; ++r) least = std::min(least, table[static_cast<size_t>(r) * columns + c] - minus[r]);
+        ASSERT_EQ(out[c], least) << rows << "x" << columns;
+      }
+      ASSERT_EQ(least_of(out.data(), columns), std::min_element(out.begin(), out.end()) - out.begin());
+    }
+}
+
+TEST(Reduction, LoweredMessagesProveNoLess) {
+  constexpr uint64_t kSeed = 7;
+  std::printf("seed %d\n", static_cast<int>(kSeed));
+  Rng rng(kSeed);
+  int reduced = 0, more = 0;
+  for (uint64_t i = 0; i < 400; ++i) {
+    const Network n = random_network({.family = kFamilies[i % 5], .size = 10, .values = 4, .forbidden = i % 2 ? 0 : 0.1, .limited = i % 3 == 0}, i);
+    const Reduction reduction(n);
+    Certificate::Leaf leaf{4, {}, {}, {}};
+    std::map<std::vector<int>, int> seen;
+    for (const Network::Edge& e : n.edges) {
+      std::vector<int> variables = e.variables;
+      std::sort(variables.begin(), variables.end());
+      if (variables.size() != 2 || variables[0] == variables[1] || seen[variables]++) continue;
+      leaf.messages.push_back({variables, {}});
+      for (int v : variables) {
+        leaf.messages.back().ends.emplace_back();
+        for (int x = 0; x < n.domain(v); ++x) leaf.messages.back().ends.back().push_back(rng.between(-200, 200));
+      }
+    }
+    const std::optional<Wide> before = LeafJudge(n).bound(leaf), after = LeafJudge(reduction.reduced(), most_of(n)).bound(reduction.lowered(leaf));
+    if (!before || !after) continue;  // that there is no solution is more than any bound
+    EXPECT_GE(*after, *before) << i;
+    reduced += reduction.reduced().variables() < n.variables();
+    more += *after > *before;
+  }
+  EXPECT_GT(reduced, 200);
+  EXPECT_GT(more, 100);
+}
+
+// Two kinds of variables in turn around a ring: a variable's neighbours on both sides are alike, but not what ties it to them.
+Network ring(Rng& rng, int length) {
+  Network n;
+  auto table = [&](size_t size) {
+    Table t(size);
+    for (int64_t& c : t) c = rng.between(0, 1000);
+    return t;
+  };
+  const Table costs[] = {table(4), table(3)};
+  const auto there = std::make_shared<const Table>(table(12)), back = std::make_shared<const Table>(table(12));
+  for (int v = 0; v < length; ++v) n.costs.push_back(costs[v % 2]);
+  for (int v = 0; v < length; v += 2) {
+    n.edges.push_back({{v, v + 1}, there});
+    n.edges.push_back({{(v + 2) % length, v + 1}, back});
+  }
+  return n;
+}
+
+TEST(LiftedDual, OfCopiesThatSeeTheSameItProvesTheSameAsTheWholes) {
+  constexpr uint64_t kSeed = 8;
+  std::printf("seed %d\n", static_cast<int>(kSeed));
+  Rng rng(kSeed);
+  for (int i = 0; i < 50; ++i) {
+    const Network n = ring(rng, 40);
+    Folding folding(n);
+    EXPECT_FALSE(folding.refine());
+    ASSERT_EQ(folding.classes(), 2);
+    const auto folded = folding.folded();
+    ASSERT_TRUE(folded);
+    LiftedDual lifted(*folded);
+    lifted.run(400, [] { return false; });
+    const Model model = compile(n);
+    Dual dual(model), warm(model);
+    double cold = -kInfinity;
+    for (int pass = 0; pass < 2000; ++pass) cold = std::max(cold, dual.pass());
+    const std::optional<Wide> bound = LeafJudge(n).bound(lifted.of_whole(n));
+    ASSERT_TRUE(bound);
+    EXPECT_NEAR(static_cast<double>(*bound), cold, 0.01 * cold) << i;
+    warm.begin(lifted.of_whole(n));
+    EXPECT_GE(warm.pass(), static_cast<double>(*bound) - 1) << i;
+    // Together the two edges are one table of the folded network, whose messages then prove as much or more.
+    const std::optional<Wide> merged = LeafJudge(folded->network).bound(lifted.of_folded());
+    ASSERT_TRUE(merged);
+    EXPECT_GE(*merged, *bound - 1) << i;
+  }
+}
+
+}  // namespace
+}  // namespace partita::solver
