@@ -197,7 +197,8 @@ class Solver {
     const double cost = static_cast<double>(best_.cost), bound = branch.root_bound(), gap = cost - bound;
     if (gap > kNear * std::abs(cost) || (gap > kNearer * core_at_ && without % kAgain != 0)) return;
     core_at_ = gap;
-    for (double room = gap / 4; room > gap / 100; room /= 4) {
+    const Wide before = best_.cost;
+    for (double room = gap / 4; room > gap / 300 && best_.cost == before && !stop(); room /= 4) {  // ever fewer, where more bring nothing
       const Alive alive = branch.within(bound + room + rounding_);
       if (static_cast<double>(entries_of(alive)) > kLittle * static_cast<double>(model_.sweep)) continue;
       ++result_.counters["cores"];
@@ -208,7 +209,7 @@ class Solver {
       begin_with(branch, inside);
       const Result r = solve_reduced(left_of(alive), inside, For::kCore);
       if (r.solution) consider(best_, completed(*r.solution));
-      return;
+      if (r.status == Status::kOptimal) return;
     }
   }
 
@@ -371,8 +372,8 @@ struct Start {
 
 Start solve_folded(const Network& network, const Options& options, std::map<std::string, double>& counters) {
   constexpr int kLeastFolded = 3;         // as many variables
-  constexpr int kPasses = 128;
-  constexpr int64_t kSteps = 25, kOfSteps = 4;  // each time, at most; of all that there are, the quarter
+  constexpr int kPasses = 64;
+  constexpr int64_t kSteps = 10, kOfSteps = 4;  // each time, at most; of all that there are, the quarter
   constexpr double kShareOfTime = 0.1;
   Options inside = options;
   inside.max_steps = options.max_steps ? std::clamp<int64_t>(*options.max_steps / kOfSteps, 1, kSteps) : kSteps;
