@@ -279,7 +279,7 @@ class Solver {
 
   // Proves what there is so far, now and then, and keeps so much time for doing so in the end.
   void prove(const Branch& branch) {
-    constexpr double kShare = 0.05, kMargin = 2.5;  // of the time; of the time that the last one took
+    constexpr double kShare = 0.05, kMargin = 3.5;  // of the time; of the time that the last one took
     constexpr double kFirst = 0.5;                  // seconds before the first one, where it takes long
     constexpr int64_t kLong = 1'000'000;            // table entries
     if (proved_at_ < 0) {
