@@ -53,8 +53,11 @@ int64_t clamped(Wide value) {
 }  // namespace
 
 struct Reduction::Inside {
-  Inside(const Network& network, int64_t dominance_work) : n(network), unary(network.costs), incident(network.variables()), locked(network.variables(), 0),
-        eliminated(network.variables(), 0), work_left(dominance_work) {
+  explicit Inside(const Network& network) : n(network), unary(network.costs), incident(network.variables()), locked(network.variables(), 0),
+        eliminated(network.variables(), 0) {
+    constexpr int64_t kTimes = 16, kLeast = 1'000'000, kMost = 100'000'000;  // entries looked at
+    for (const Network::Edge& e : n.edges) work_left += kTimes * static_cast<int64_t>(e.table->size());
+    work_left = std::clamp(work_left, kLeast, kMost);
     for (int v = 0; v < n.variables(); ++v) {
       owner.emplace_back(n.domain(v));
       std::iota(owner[v].begin(), owner[v].end(), 0);
@@ -527,7 +530,7 @@ struct Reduction::Inside {
   std::vector<std::vector<int>> place, kept_values; // [original variable][value] -> reduced value; [reduced variable][value] -> original value
 };
 
-Reduction::Reduction(const Network& network, int64_t dominance_work) : inside_(std::make_unique<Inside>(network, dominance_work)) {
+Reduction::Reduction(const Network& network) : inside_(std::make_unique<Inside>(network)) {
   Inside& in = *inside_;
   if (!in.steps.empty()) in.make_reduced();
   else in.headroom = 0;

@@ -32,8 +32,8 @@ namespace partita::solver {
 
 class Reduction {
  public:
-  // Looks at so many table entries for dominance at most. `network` must stay.
-  explicit Reduction(const Network& network, int64_t dominance_work = 100'000'000);
+  // Looks at each table entry some times for dominance, on average, at most. `network` must stay.
+  explicit Reduction(const Network& network);
   ~Reduction();
 
   const Network& reduced() const;
