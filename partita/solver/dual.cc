@@ -105,7 +105,7 @@ PARTITA_VECTORISED void Dual::sweep(int v, bool forwards) {
     for (; from != to; ++from) sum += from->weight;
     return sum;
   };
-  const double far_weight = weight(far, far_end), all = std::max({weight(near, near_end), far_weight, 1e-9});
+  const double far_weight = weight(far, far_end), all = std::max({weight(near, near_end), far_weight, 1.0});
   for (const End* e = far; e != far_end; ++e) {
     const double share = e->weight / all;
     double* own = &state_.messages[e->own];
@@ -201,9 +201,9 @@ Certificate::Leaf Dual::leaf(const State& state, const Alive& alive) const {
   leaf.scale = scale;
   std::vector<Certificate::Message> joints;
   for (const Model::Joint& j : m_.joints) joints.push_back({j.variables, std::vector<std::vector<int64_t>>(j.variables.size())});
-  auto end_of = [&](const End& e, int v) {
+  auto end_of = [&](size_t at, int v) {
     std::vector<int64_t> end(m_.domain(v));
-    for (int x = 0; x < m_.domain(v); ++x) end[x] = alive[m_.offset[v] + x] ? integer(state.messages[e.own + x]) : kNotThere;
+    for (int x = 0; x < m_.domain(v); ++x) end[x] = alive[m_.offset[v] + x] ? integer(state.messages[at + x]) : kNotThere;
     return end;
   };
   for (int v = 0; v < m_.originals; ++v)
@@ -211,10 +211,9 @@ Certificate::Leaf Dual::leaf(const State& state, const Alive& alive) const {
       const End& e = ends_[i];
       if (e.variable >= m_.originals) {  // one of the factor's messages is the one to its tuples' variable at this end
         const Model::Joint& j = m_.joints[e.variable - m_.originals];
-        joints[e.variable - m_.originals].ends[std::find(j.variables.begin(), j.variables.end(), v) - j.variables.begin()] = end_of(e, v);
+        joints[e.variable - m_.originals].ends[std::find(j.variables.begin(), j.variables.end(), v) - j.variables.begin()] = end_of(e.own, v);
       } else if (!e.backward) {
-        End other{{}, nullptr, 0, e.other, e.own, 1, v, true};
-        leaf.messages.push_back({{v, e.variable}, {end_of(e, v), end_of(other, e.variable)}});
+        leaf.messages.push_back({{v, e.variable}, {end_of(e.own, v), end_of(e.other, e.variable)}});
       }
     }
   leaf.messages.insert(leaf.messages.end(), joints.begin(), joints.end());

@@ -75,7 +75,7 @@ TEST(Folding, CostsAndUsesAreThoseOfTheWhole) {
     Folding folding(n);
     for (bool finer = true; finer; finer = folding.refine()) {
       const auto whole = folding.folded();
-      const std::optional<Network> folded = whole ? std::optional(whole->network) : std::nullopt;
+      const Network* const folded = whole ? &whole->network : nullptr;
       ASSERT_TRUE(folded);
       validate(*folded);
       ASSERT_EQ(folded->variables(), folding.classes());

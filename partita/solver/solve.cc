@@ -381,6 +381,7 @@ Start solve_folded(const Network& network, const Options& options, std::map<std:
   inside.patience = static_cast<int>(kSteps);  // it is solutions that this is for
   inside.tell = nullptr;
   if (options.deadline) inside.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>((*options.deadline - Clock::now()) * kShareOfTime);
+  auto ended = [&] { return (options.stop && *options.stop) || (inside.deadline && Clock::now() > *inside.deadline); };
   Clock::time_point told = Clock::now();
   if (options.progress)
     inside.progress = [&](Progress p) {
@@ -390,16 +391,19 @@ Start solve_folded(const Network& network, const Options& options, std::map<std:
       options.progress(p);
     };
   Folding folding(network);
+  std::optional<Folding::Folded> folded;
+  std::optional<LiftedDual> dual;  // of the latest
   Start best;
   Wide cost = 0;
   bool better = true;
   for (int depth = 1; better && folding.refine() && kLeastFolded * folding.classes() <= network.variables(); ++depth) {
-    const auto folded = folding.folded();
-    if (!folded) break;
-    LiftedDual dual(*folded);
-    dual.run(kPasses, [&] { return (options.stop && *options.stop) || (inside.deadline && Clock::now() > *inside.deadline); });
-    inside.messages = std::make_shared<Certificate::Leaf>(dual.of_folded());
-    best.messages = std::make_shared<Certificate::Leaf>(dual.of_whole(network));
+    auto next = folding.folded();
+    if (!next) break;
+    dual.reset();
+    folded = std::move(next);
+    dual.emplace(*folded);
+    dual->run(kPasses, ended);
+    inside.messages = std::make_shared<Certificate::Leaf>(dual->of_folded());
     inside.start.reset();
     if (best.solution) inside.start = folding.folded(*best.solution);
     else if (options.start) inside.start = folding.folded(*options.start);
@@ -412,8 +416,9 @@ Start solve_folded(const Network& network, const Options& options, std::map<std:
       counters["folded_variables"] = folding.classes();
       if (options.tell) options.tell(fmt::format("folded {} edges deep: {} variables for {}, cost {}", depth, folding.classes(), network.variables(), to_string(cost)));
     }
-    if ((options.stop && *options.stop) || (inside.deadline && Clock::now() > *inside.deadline)) break;
+    if (ended()) break;
   }
+  if (dual) best.messages = std::make_shared<Certificate::Leaf>(dual->of_whole(network));
   return best;
 }
 
