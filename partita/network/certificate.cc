@@ -46,9 +46,12 @@ struct LeafJudge::Inside {
   explicit Inside(const Network& n) : network(n), factors_of(n.variables()) {
     validate(n);
     std::map<std::vector<int>, size_t> known;
+    std::map<const Table*, Wide> largest;
     for (const Table& costs : n.costs) most = plus(most, largest_allowed(costs));
     for (const Network::Edge& e : n.edges) {
-      most = plus(most, largest_allowed(*e.table));
+      const auto [of_table, unseen] = largest.try_emplace(e.table.get(), 0);
+      if (unseen) of_table->second = largest_allowed(*e.table);
+      most = plus(most, of_table->second);
       std::vector<int> variables = e.variables;
       std::sort(variables.begin(), variables.end());
       variables.erase(std::unique(variables.begin(), variables.end()), variables.end());

@@ -26,6 +26,7 @@ struct Network {
   struct Edge {
     std::vector<int> variables;          // two as a rule, any number will do; edges over the same variables add up
     std::shared_ptr<const Table> table;  // row-major, the last variable fastest; edges with equal tables share one
+    bool over_two() const { return variables.size() == 2 && variables[0] != variables[1]; }
   };
   struct Use {
     int variable = 0;

@@ -24,15 +24,17 @@ Blocks::Blocks(const Model& model, const Alive& alive, uint64_t seed)
   double largest = 1;
   for (double c : unary_)
     if (c < kInfinity) largest = std::max(largest, std::abs(c));
-  for (const PairTable& t : tables_)
-    for (double c : t.by_row)
-      if (c < kInfinity) largest = std::max(largest, std::abs(c));
+  for (const auto& t : tables_) largest = std::max(largest, t->largest);
   penalty_ = 1000 * largest;  // no cost of one pair makes up for it
   for (size_t i = 0; i < unary_.size(); ++i)
     if (!alive[i]) unary_[i] = kInfinity;
-  for (PairTable& t : tables_)
-    for (std::vector<double>* costs : {&t.by_row, &t.by_column})
+  for (auto& t : tables_) {
+    if (!t->forbids) continue;
+    auto softened = std::make_shared<PairTable>(*t);
+    for (std::vector<double>* costs : {&softened->by_row, &softened->by_column})
       for (double& c : *costs) c = std::min(c, penalty_);
+    t = std::move(softened);
+  }
   Assignment x(m_.variables());
   for (int v = 0; v < m_.variables(); ++v)
     x[v] = static_cast<int>(std::min_element(unary_.begin() + m_.offset[v], unary_.begin() + m_.offset[v + 1]) - (unary_.begin() + m_.offset[v]));
@@ -63,7 +65,7 @@ double Blocks::price(int v, int x) const {
 }
 
 View Blocks::view(const Model::Neighbour& n) const {
-  const PairTable& t = tables_[m_.pairs[n.pair].table];
+  const PairTable& t = *tables_[m_.pairs[n.pair].table];
   return n.first ? by_row(t) : by_column(t);
 }
 
@@ -130,7 +132,7 @@ void Blocks::fill_base(double price_weight) {
     for (int x = 0; x < values; ++x) base[x] = unary_[m_.offset[v] + x] + (price_weight > 0 ? price_weight * price(v, x) : 0);
     for (const Model::Neighbour& n : m_.neighbours[v]) {
       if (member_of_[n.variable] >= 0) continue;
-      add_beside(view(n), x_[n.variable], values, base);
+      add_beside(view(n), x_[n.variable], 1, values, base);
     }
     work_ += kWorkOfMember + (values + kWorkOfNeighbour) * static_cast<int64_t>(m_.neighbours[v].size() + 1);
   }

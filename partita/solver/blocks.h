@@ -59,7 +59,7 @@ class Blocks {
 
   const Model& m_;
   std::vector<double> unary_;
-  std::vector<PairTable> tables_;
+  std::vector<std::shared_ptr<const PairTable>> tables_;  // forbidden pairs cost a penalty
   double penalty_ = 1;
   Rng rng_;
   Assignment x_;

@@ -39,23 +39,12 @@ Assignment Branch::believed() const {
   return x;
 }
 
-// No step of a pass lowers what the messages prove, and where a pass is at a variable, the variable's beliefs are all that is known of its
-// values. So with a value of it instead of its best one the second pass proves as much as the first had, and what the value costs more.
-Alive Branch::within(double cost) {
+std::vector<double> Branch::least_costs() {
   dual_.set(root_state(), root_alive_);
   loaded_ = open_.end();
-  const double bound = dual_.pass();
-  dual_.pass();
   passes_ += 2;
   work_ += 2 * (2 * m_.sweep + m_.offset.back());
-  const double room = cost - bound;
-  Alive alive = root_alive_;
-  for (int v = 0; v < m_.variables(); ++v) {
-    const auto first = dual_.beliefs().begin() + m_.offset[v];
-    const double least = *std::min_element(first, first + m_.domain(v));
-    for (int i = m_.offset[v]; i < m_.offset[v + 1]; ++i) alive[i] = alive[i] && dual_.beliefs()[i] - least <= room;
-  }
-  return alive;
+  return dual_.least_costs();
 }
 
 void Branch::load(Parts::iterator part) {

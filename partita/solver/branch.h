@@ -27,9 +27,8 @@ class Branch {
   const std::vector<double>& prices() const { return dual_.state().prices; }
   // A lower bound of the whole before it was split, up to rounding.
   double root_bound() const { return parts_ == 1 && !open_.empty() ? open_.front().bound : root_bound_; }
-  // The values that a solution of at most this cost may take, by what the root's messages say (reduced cost fixing). Makes two passes at the
-  // root.
-  Alive within(double cost);
+  // As Dual's, by what the root's messages say.
+  std::vector<double> least_costs();
   int64_t parts() const { return parts_; }
   int64_t passes() const { return passes_; }
   int64_t work() const { return work_; }

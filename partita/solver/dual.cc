@@ -9,8 +9,8 @@ namespace partita::solver {
 
 namespace {
 
-inline __attribute__((always_inline)) void add(const double* __restrict from, int count, double* __restrict to) {
-  for (int x = 0; x < count; ++x) to[x] += from[x];
+inline __attribute__((always_inline)) void add(double times, const double* __restrict from, int count, double* __restrict to) {
+  for (int x = 0; x < count; ++x) to[x] += times * from[x];
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ Dual::Dual(const Model& model) : m_(model), alive_(model.unary.size(), 1), round
       const auto [a, b] = at_[n.pair];
       const View view = m_.view(n);
       const bool plain = view.own->all_differ() && view.other->all_differ();
-      ends_.push_back({view, plain ? view.by_other : nullptr, m_.domain(n.variable), n.first ? a : b, n.first ? b : a, m_.pairs[n.pair].weight, n.variable, n.variable < v});
+      ends_.push_back({view, plain ? view.by_other : nullptr, m_.domain(n.variable), n.first ? a : b, n.first ? b : a, m_.pairs[n.pair].times, n.variable, n.variable < v});
       most_kinds = std::max(most_kinds, ends_.back().view.kinds());
       backward_count_[v] += n.variable < v;
     }
@@ -74,7 +74,7 @@ void Dual::begin(const Certificate::Leaf& leaf) {
   }
 }
 
-// Takes in what the pairs on the near side say, and hands shares of all that is known, by weight, to those on the far side.
+// Takes in what the pairs on the near side say, and hands equal shares of all that is known to those on the far side.
 PARTITA_VECTORISED void Dual::sweep(int v, bool forwards) {
   const int values = m_.domain(v);
   double* belief = &beliefs_[m_.offset[v]];
@@ -83,13 +83,13 @@ PARTITA_VECTORISED void Dual::sweep(int v, bool forwards) {
   for (int x = 0; x < values; ++x) belief[x] = alive[x] ? base[x] : kInfinity;
   const End *first = ends_.data() + first_end_[v], *middle = first + backward_count_[v], *last = ends_.data() + first_end_[v + 1];
   const End *near = forwards ? first : middle, *near_end = forwards ? middle : last, *far = forwards ? middle : first, *far_end = forwards ? last : middle;
-  for (const End* e = far; e != far_end; ++e) add(&state_.messages[e->own], values, belief);
+  for (const End* e = far; e != far_end; ++e) add(e->times, &state_.messages[e->own], values, belief);
   if (forwards) {  // the choice, beside choices already made
     double* choosing = choosing_.data();
     std::copy(belief, belief + values, choosing);
     for (const End* e = near; e != near_end; ++e)
-      if (e->table) add(e->table + static_cast<size_t>(rounded_[e->variable]) * values, values, choosing);
-      else add_beside(e->view, rounded_[e->variable], values, choosing);
+      if (e->table) add(e->times, e->table + static_cast<size_t>(rounded_[e->variable]) * values, values, choosing);
+      else add_beside(e->view, rounded_[e->variable], e->times, values, choosing);
     rounded_[v] = least_of(choosing, values);
     if (!alive[rounded_[v]]) rounded_[v] = static_cast<int>(std::find(alive, alive + values, 1) - alive);
   }
@@ -98,21 +98,20 @@ PARTITA_VECTORISED void Dual::sweep(int v, bool forwards) {
     const double* minus = &state_.messages[e->other];
     if (e->table) min_minus(e->table, minus, e->others, values, own);
     else min_minus(e->view, minus, values, kinds_.data(), own);
-    add(own, values, belief);
+    add(e->times, own, values, belief);
   }
-  auto weight = [](const End* from, const End* to) {
+  auto count = [](const End* from, const End* to) {
     double sum = 0;
-    for (; from != to; ++from) sum += from->weight;
+    for (; from != to; ++from) sum += from->times;
     return sum;
   };
-  const double far_weight = weight(far, far_end), all = std::max({weight(near, near_end), far_weight, 1.0});
+  const double far_count = count(far, far_end), all = std::max({count(near, near_end), far_count, 1.0}), share = 1 / all;
   for (const End* e = far; e != far_end; ++e) {
-    const double share = e->weight / all;
     double* own = &state_.messages[e->own];
     for (int x = 0; x < values; ++x) own[x] = belief[x] < kInfinity ? own[x] - share * belief[x] : -kInfinity;  // the latter where not alive
   }
   const int best = least_of(belief, values);
-  bound_ += (1 - far_weight / all) * belief[best];
+  bound_ += (1 - far_count / all) * belief[best];
   for (const Model::Use& u : m_.uses[v]) {
     load_[u.lower] += static_cast<double>(u.amounts[best]);
     load_[u.upper] -= static_cast<double>(u.amounts[best]);
@@ -136,6 +135,19 @@ double Dual::pass() {
   return bound_ -= sums.back() * static_cast<double>(m_.limit);
 }
 
+// No step of a pass lowers what the messages prove, and where a pass is at a variable, the variable's beliefs are all that is known of its
+// values. So with a value of it instead of its best one the second pass proves as much as the first had, and what the value costs more.
+std::vector<double> Dual::least_costs() {
+  const double bound = pass();
+  pass();
+  std::vector<double> costs = beliefs_;
+  for (int v = 0; v < m_.variables(); ++v) {
+    const double least = beliefs_[m_.offset[v] + least_of(&beliefs_[m_.offset[v]], m_.domain(v))];
+    for (int i = m_.offset[v]; i < m_.offset[v + 1]; ++i) costs[i] = beliefs_[i] < kInfinity ? bound + (beliefs_[i] - least) : kInfinity;
+  }
+  return costs;
+}
+
 void Dual::move_prices(double target, double best, double rate) {
   constexpr double kMemory = 0.7;
   double norm = 0, now = 0;
@@ -156,10 +168,10 @@ std::vector<double> Dual::slacks() const {
     std::vector<double> own(base_.begin() + m_.offset[v], base_.begin() + m_.offset[v + 1]);
     for (size_t i = first_end_[v]; i < first_end_[v + 1]; ++i) {
       const End& e = ends_[i];
-      for (int y = 0; y < values; ++y) own[y] += state_.messages[e.own + y];
+      for (int y = 0; y < values; ++y) own[y] += e.times * state_.messages[e.own + y];
       if (e.backward) {  // after a pass the least of a pair's reparametrised costs is 0
         const int other = rounded_[e.variable];
-        const double slack = e.view.at(x, other) - state_.messages[e.own + x] - state_.messages[e.other + other];
+        const double slack = e.times * (e.view.at(x, other) - state_.messages[e.own + x] - state_.messages[e.other + other]);
         slacks[v] += slack, slacks[e.variable] += slack;
       }
     }

@@ -22,14 +22,17 @@ class Dual {
   };
   const State& state() const { return state_; }
   void set(State state, const Alive& alive);
-  // Takes the messages and multipliers of a leaf, as far as there are such pairs and times.
+  // Takes the messages and multipliers of a leaf, as far as there are such pairs, each of which counts once, and times.
   void begin(const Certificate::Leaf& leaf);
   double largest() const;  // message, of those that are finite; 1 at least
   // Of a pair, at its first or second variable, by value.
   const double* message(int pair, int end) const { return &state_.messages[at_[static_cast<size_t>(pair)][static_cast<size_t>(end)]]; }
+  double* message(int pair, int end) { return &state_.messages[at_[static_cast<size_t>(pair)][static_cast<size_t>(end)]]; }
 
   // A pass forwards and one backwards. Returns the bound then proved, up to rounding; infinite if nothing is alive.
   double pass();
+  // Per value, a lower bound of what takes it (reduced cost fixing), up to rounding; of values that are not alive infinite. Two passes.
+  std::vector<double> least_costs();
   // Moves the prices, towards a bound of `target` at most. Call after pass().
   void move_prices(double target, double best, double rate);
 
@@ -38,7 +41,7 @@ class Dual {
   // Per value, of the last pass: its cost, price and all messages to it; infinite where it is not alive.
   const std::vector<double>& beliefs() const { return beliefs_; }
 
-  // What a state proves of these values, as integers, at the largest power of two as scale, 2^20 at most, at which they fit comfortably.
+  // What a state proves of these values, where pairs count once, as integers, at the largest power of two as scale, 2^20 at most, at which they fit comfortably.
   // Messages to other values are kNotThere.
   Certificate::Leaf leaf(const State& state, const Alive& alive) const;
   // How far the last pass's choice is from what the bound reckons with, by variable: its own slack and that of its pairs.
@@ -50,7 +53,7 @@ class Dual {
     const double* table = nullptr;  // the view's [other][own], where all values of both differ
     int others = 0;                 // values of the other
     size_t own = 0, other = 0;      // of the messages at this end and at the other
-    double weight = 1;
+    double times = 1;               // the pair counts, and its messages with it
     int variable = 0;               // the other
     bool backward = false;          // the other comes first
   };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "partita/solver/model.h"
@@ -32,6 +33,23 @@ EdgeKey key_of(const Network::Edge& e, const std::vector<int>& class_of) {
 void add(const Table& costs, int64_t times, Table& to) {
   for (size_t x = 0; x < costs.size(); ++x) to[x] = to[x] >= kForbidden || costs[x] >= kForbidden ? kForbidden : to[x] + times * costs[x];
 }
+
+// Tables that count several times, each made once.
+class Sums {
+ public:
+  std::shared_ptr<const Table> operator()(const std::shared_ptr<const Table>& table, int64_t times) {
+    if (times == 1) return table;
+    auto& [of, sum] = known_[{table.get(), times}];
+    if (sum) return sum;
+    Table all(table->size(), 0);
+    add(*table, times, all);
+    of = table;
+    return sum = std::make_shared<const Table>(std::move(all));
+  }
+
+ private:
+  std::map<std::pair<const Table*, int64_t>, std::pair<std::shared_ptr<const Table>, std::shared_ptr<const Table>>> known_;  // itself, and the sum
+};
 
 }  // namespace
 
@@ -71,7 +89,7 @@ bool Folding::refine() {
 
 std::optional<Folding::Folded> Folding::folded() const {
   Folded folded;
-  Network& out = folded.network;
+  Network& out = folded.once;
   out.costs.resize(classes_);
   Wide most = 0;
   for (const Table& costs : n_.costs) most += magnitude(costs);
@@ -92,23 +110,28 @@ std::optional<Folding::Folded> Folding::folded() const {
     costs.resize(n_.costs[v].size(), 0);
     add(n_.costs[v], 1, costs);
   }
-  std::map<std::pair<const Table*, int64_t>, std::shared_ptr<const Table>> tables;
+  Sums sums;
   for (size_t kind = 0; kind < first.size(); ++kind) {
     const Network::Edge& edge = n_.edges[first[kind]];
-    const int64_t times = folded.times[kind];
-    auto& table = tables[{edge.table.get(), times}];
-    if (!table && times == 1) table = edge.table;
-    if (!table) {
-      Table sum(edge.table->size(), 0);
-      add(*edge.table, times, sum);
-      table = std::make_shared<const Table>(std::move(sum));
-    }
-    out.edges.push_back({key_of(edge, class_of_).second, table});
+    out.edges.push_back({key_of(edge, class_of_).second, edge.table});
+    if (!out.edges.back().over_two()) out.edges.back().table = sums(edge.table, std::exchange(folded.times[kind], 1));
   }
   out.uses = n_.uses;
   for (Network::Use& u : out.uses) u.variable = class_of_[u.variable];
   out.limit = n_.limit;
   return folded;
+}
+
+Folding::Folded Folding::Folded::not_at_all(const Network& network) {
+  Folded folded{network, std::vector<int>(network.edges.size()), std::vector<int64_t>(network.edges.size(), 1)};
+  std::iota(folded.edge_of.begin(), folded.edge_of.end(), 0);
+  return folded;
+}
+
+Network Folding::Folded::with_times(Network n) const {
+  Sums sums;
+  for (size_t e = 0; e < n.edges.size(); ++e) n.edges[e].table = sums(n.edges[e].table, times[e]);
+  return n;
 }
 
 Assignment Folding::unfolded(const Assignment& of_folded) const {

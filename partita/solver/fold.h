@@ -22,9 +22,13 @@ class Folding {
   int classes() const { return classes_; }
   // A variable for each class.
   struct Folded {
-    Network network;
+    Network once;                // where an edge stands for several over two variables, its table is that of one
     std::vector<int> edge_of;    // [edge of the whole]
-    std::vector<int64_t> times;  // [edge]: how many it stands for
+    std::vector<int64_t> times;  // [edge]: how many that is; 1 of others
+    static Folded not_at_all(const Network& network);
+    // With all of them, or of a network that has the same edges with fewer values.
+    Network network() const { return with_times(once); }
+    Network with_times(Network of_once) const;
   };
   // Empty where its costs could be too large for what is no forbidden one.
   std::optional<Folded> folded() const;

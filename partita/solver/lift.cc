@@ -3,31 +3,33 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <utility>
 
 namespace partita::solver {
 
 namespace {
 
-bool over_two(const Network::Edge& e) { return e.variables.size() == 2 && e.variables[0] != e.variables[1]; }
-
 std::vector<int> number_pairs(const Network& n) {
   std::vector<int> pairs;
   int count = 0;
-  for (const Network::Edge& e : n.edges) pairs.push_back(over_two(e) ? count++ : -1);
+  for (const Network::Edge& e : n.edges) pairs.push_back(e.over_two() ? count++ : -1);
   return pairs;
-}
-
-Model weighted(const Folding::Folded& folded, const std::vector<int>& pair_of) {
-  Model m = compile(folded.network, Parallel::kApart);
-  for (size_t e = 0; e < pair_of.size(); ++e)
-    if (pair_of[e] >= 0) m.pairs[pair_of[e]].weight = static_cast<double>(folded.times[e]);
-  return m;
 }
 
 }  // namespace
 
-LiftedDual::LiftedDual(const Folding::Folded& folded)
-    : folded_(folded), pair_of_(number_pairs(folded.network)), model_(weighted(folded, pair_of_)), dual_(model_) {}
+LiftedDual::LiftedDual(Folding::Folded folded, PairTables& known)
+    : folded_(std::move(folded)), pair_of_(number_pairs(folded_.once)), model_(compile_apart(folded_.once, folded_.times, known)), dual_(model_) {}
+
+void LiftedDual::begin(const LiftedDual& coarser) {
+  std::vector<char> begun(pair_of_.size(), 0);
+  for (size_t whole = 0; whole < folded_.edge_of.size(); ++whole) {
+    const int fine = folded_.edge_of[whole], to = pair_of_[fine], from = coarser.pair_of_[coarser.folded_.edge_of[whole]];
+    if (std::exchange(begun[fine], 1) || to < 0 || from < 0) continue;
+    for (int end : {0, 1}) std::copy_n(coarser.dual_.message(from, end), folded_.once.domain(folded_.once.edges[fine].variables[end]), dual_.message(to, end));
+  }
+}
 
 void LiftedDual::run(int most, const std::function<bool()>& stop) {
   constexpr int kWindow = 4;  // passes
@@ -41,21 +43,38 @@ void LiftedDual::run(int most, const std::function<bool()>& stop) {
   }
 }
 
-Certificate::Leaf LiftedDual::leaf(const Network& network, const std::function<int(size_t)>& folded_edge, bool shares) const {
+std::vector<std::vector<int>> LiftedDual::likeliest(size_t most) const {
+  std::vector<std::vector<int>> all;
+  for (int v = 0; v < folded_.once.variables(); ++v) {
+    const double* belief = &dual_.beliefs()[model_.offset[v]];
+    std::vector<int> values(model_.domain(v));
+    std::iota(values.begin(), values.end(), 0);
+    if (values.size() > most) {
+      std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(most), values.end(), [&](int x, int y) { return std::pair(belief[x], x) < std::pair(belief[y], y); });
+      values.resize(most);
+      std::sort(values.begin(), values.end());
+    }
+    all.push_back(std::move(values));
+  }
+  return all;
+}
+
+Certificate::Leaf LiftedDual::leaf(const Network& network, const std::function<int(size_t)>& folded_edge, bool once) const {
   Certificate::Leaf leaf;
-  leaf.scale = scale_for(dual_.largest());
+  const int64_t most = once || folded_.times.empty() ? 1 : *std::max_element(folded_.times.begin(), folded_.times.end());
+  leaf.scale = scale_for(dual_.largest() * static_cast<double>(most));
   std::map<std::pair<int, int>, size_t> messages;
   for (size_t e = 0; e < network.edges.size(); ++e) {
     const int folded = folded_edge(e), pair = pair_of_[folded];
-    if (pair < 0 || !over_two(network.edges[e])) continue;
+    if (pair < 0 || !network.edges[e].over_two()) continue;
     const std::vector<int>& variables = network.edges[e].variables;
     const std::pair<int, int> ends = std::minmax(variables[0], variables[1]);
     const auto [it, fresh] = messages.try_emplace(ends, leaf.messages.size());
     if (fresh) leaf.messages.push_back({{ends.first, ends.second}, {std::vector<int64_t>(network.domain(ends.first), 0), std::vector<int64_t>(network.domain(ends.second), 0)}});
-    const double factor = static_cast<double>(leaf.scale) / (shares ? static_cast<double>(folded_.times[folded]) : 1);
-    for (size_t place : {0, 1}) {
-      const double* from = dual_.message(pair, folded_.network.edges[folded].variables[place] == model_.pairs[pair].a ? 0 : 1);
-      std::vector<int64_t>& to = leaf.messages[it->second].ends[variables[place] == ends.first ? 0 : 1];
+    const double factor = static_cast<double>(leaf.scale) * (once ? 1 : static_cast<double>(folded_.times[folded]));
+    for (int end : {0, 1}) {
+      const double* from = dual_.message(pair, end);
+      std::vector<int64_t>& to = leaf.messages[it->second].ends[variables[end] == ends.first ? 0 : 1];
       for (size_t x = 0; x < to.size(); ++x)
         if (std::isfinite(from[x])) to[x] += std::llrint(from[x] * factor);
     }
@@ -64,7 +83,7 @@ Certificate::Leaf LiftedDual::leaf(const Network& network, const std::function<i
 }
 
 Certificate::Leaf LiftedDual::of_folded() const {
-  return leaf(folded_.network, [](size_t e) { return static_cast<int>(e); }, false);
+  return leaf(folded_.once, [](size_t e) { return static_cast<int>(e); }, false);
 }
 
 Certificate::Leaf LiftedDual::of_whole(const Network& whole) const {

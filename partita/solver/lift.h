@@ -3,7 +3,7 @@
 // elsewhere it is a good beginning.
 //
 // Edges over the same two variables stay apart here, since what is folded into them may lie over different variables in the whole; and
-// of what is known at a variable, an edge gets as much as edges are folded into it.
+// of what is known at a variable, each of the edges that are folded into one gets a share.
 #pragma once
 #include <functional>
 
@@ -15,18 +15,27 @@ namespace partita::solver {
 
 class LiftedDual {
  public:
-  explicit LiftedDual(const Folding::Folded& folded);
+  // `known`: tables of the whole network.
+  LiftedDual(Folding::Folded folded, PairTables& known);
+  const Folding::Folded& folded() const { return folded_; }
+  // Takes the messages of the dual of the same network folded more.
+  void begin(const LiftedDual& coarser);
 
   // Passes until they bring next to nothing, `most` at most.
   void run(int most, const std::function<bool()>& stop);
+  const Model& model() const { return model_; }
+  // As Dual's, of the folded network.
+  std::vector<double> least_costs() { return dual_.least_costs(); }
+  // By variable of the folded network, ascending, so many values at most: those that cost least with all that the last pass knew of them.
+  std::vector<std::vector<int>> likeliest(size_t most) const;
   // Leaves without decisions, for duals to begin with.
   Certificate::Leaf of_folded() const;
   Certificate::Leaf of_whole(const Network& whole) const;
 
  private:
-  Certificate::Leaf leaf(const Network& network, const std::function<int(size_t edge)>& folded_edge, bool shares) const;
+  Certificate::Leaf leaf(const Network& network, const std::function<int(size_t edge)>& folded_edge, bool once) const;
 
-  const Folding::Folded& folded_;
+  const Folding::Folded folded_;
   std::vector<int> pair_of_;  // [folded edge]; -1 unless it is over two variables
   const Model model_;
   Dual dual_;

@@ -38,12 +38,12 @@ TEST(PairTable, InKindsItSaysWhatThePlainOneSays) {
       for (int y = 0; y < other; ++y) minus.push_back(rng.below(9) == 0 ? -kInfinity : static_cast<double>(rng.between(-9, 9)));
       min_minus(view, minus.data(), own, scratch.data(), out.data());
       const int beside = static_cast<int>(rng.below(other));
-      add_beside(view, beside, own, sums.data());
+      add_beside(view, beside, 3, own, sums.data());
       for (int x = 0; x < own; ++x) {
         double least = kInfinity;
         for (int y = 0; y < other; ++y) least = std::min(least, (of_rows ? at(x, y) : at(y, x)) - minus[y]);
         ASSERT_EQ(out[x], least) << i;
-        ASSERT_EQ(sums[x], 1 + (of_rows ? at(x, beside) : at(beside, x))) << i;
+        ASSERT_EQ(sums[x], 1 + 3 * (of_rows ? at(x, beside) : at(beside, x))) << i;
       }
     }
   }
@@ -127,7 +127,8 @@ TEST(LiftedDual, OfCopiesThatSeeTheSameItProvesTheSameAsTheWholes) {
     ASSERT_EQ(folding.classes(), 2);
     const auto folded = folding.folded();
     ASSERT_TRUE(folded);
-    LiftedDual lifted(*folded);
+    PairTables tables;
+    LiftedDual lifted(*folded, tables);
     lifted.run(400, [] { return false; });
     const Model model = compile(n);
     Dual dual(model), warm(model);
@@ -139,7 +140,7 @@ TEST(LiftedDual, OfCopiesThatSeeTheSameItProvesTheSameAsTheWholes) {
     warm.begin(lifted.of_whole(n));
     EXPECT_GE(warm.pass(), static_cast<double>(*bound) - 1) << i;
     // Together the two edges are one table of the folded network, whose messages then prove as much or more.
-    const std::optional<Wide> merged = LeafJudge(folded->network).bound(lifted.of_folded());
+    const std::optional<Wide> merged = LeafJudge(folded->network()).bound(lifted.of_folded());
     ASSERT_TRUE(merged);
     EXPECT_GE(*merged, *bound - 1) << i;
   }

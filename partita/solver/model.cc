@@ -15,7 +15,7 @@ struct Canonical {
 };
 
 Canonical canonical(const Network& n, const Network::Edge& e) {
-  if (e.variables.size() == 2 && e.variables[0] != e.variables[1]) {
+  if (e.over_two()) {
     const bool turned = e.variables[0] > e.variables[1];
     return {turned ? std::vector<int>{e.variables[1], e.variables[0]} : e.variables, e.table, turned};
   }
@@ -49,30 +49,32 @@ Wide most_of(const Table& table) {
 
 class Compiler {
  public:
-  Compiler(const Network& network, Parallel parallel) : n_(network), parallel_(parallel) {}
+  // `times`, by edge, and `known` where parallel edges stay apart.
+  explicit Compiler(const Network& network, const std::vector<int64_t>* times = nullptr, PairTables* known = nullptr) : n_(network), times_(times), known_(known) {}
 
   Model compile() {
     m_.originals = n_.variables();
     m_.offset = {0};
     for (const Table& costs : n_.costs) add_variable(costs);
-    std::map<std::tuple<int, int, int>, std::vector<std::pair<const Table*, bool>>> pairs;  // by number of those that stay apart, and variables
-    int number = 0;
+    std::map<std::pair<int, int>, std::vector<std::pair<const Table*, bool>>> pairs;
     m_.most = partita::solver::most_of(n_);
-    for (const Network::Edge& e : n_.edges) {
+    for (size_t i = 0; i < n_.edges.size(); ++i) {
+      const Network::Edge& e = n_.edges[i];
       Canonical c = canonical(n_, e);
       if (c.variables.size() == 1)
         for (size_t x = 0; x < c.table->size(); ++x) m_.unary[m_.offset[c.variables[0]] + x] += as_double((*c.table)[x]);
-      else if (c.variables.size() == 2) pairs[{parallel_ == Parallel::kApart ? number++ : 0, c.variables[0], c.variables[1]}].push_back({c.table.get(), c.turned});
+      else if (c.variables.size() == 2 && times_) add_apart(c, static_cast<double>((*times_)[i]));
+      else if (c.variables.size() == 2) pairs[{c.variables[0], c.variables[1]}].push_back({c.table.get(), c.turned});
       else add_joint(c);
       if (c.table != e.table) held_.push_back(c.table);
     }
     std::map<std::pair<int, std::vector<std::pair<const Table*, bool>>>, int> known;  // with the number of rows: equal lists may be of two shapes
     for (auto& [which, sources] : pairs) {
-      const auto [of_apart, a, b] = which;
+      const auto [a, b] = which;
       auto key = sources;  // its order is that of addresses: only to tell equal ones
       std::sort(key.begin(), key.end());
       auto [it, fresh] = known.emplace(std::pair(n_.domain(a), key), static_cast<int>(m_.tables.size()));
-      if (fresh) m_.tables.push_back(merged(n_.domain(a), n_.domain(b), sources));
+      if (fresh) m_.tables.push_back(std::make_shared<const PairTable>(merged(n_.domain(a), n_.domain(b), sources)));
       m_.pairs.push_back({a, b, it->second, 1});
     }
     for (const Model::Joint& j : m_.joints) tie(j);
@@ -85,6 +87,16 @@ class Compiler {
   void add_variable(const Table& costs) {
     m_.offset.push_back(m_.offset.back() + static_cast<int>(costs.size()));
     for (int64_t c : costs) m_.unary.push_back(as_double(c));
+  }
+
+  // Its table stands as it is, turned over or not.
+  void add_apart(const Canonical& c, double times) {
+    const auto [first, second] = c.turned ? std::pair(c.variables[1], c.variables[0]) : std::pair(c.variables[0], c.variables[1]);
+    auto& table = (*known_)[{c.table.get(), n_.domain(first)}];
+    if (!table) table = std::make_shared<const PairTable>(merged(n_.domain(first), n_.domain(second), {{c.table.get(), false}}));
+    const auto [at, fresh] = number_.try_emplace(table.get(), static_cast<int>(m_.tables.size()));
+    if (fresh) m_.tables.push_back(table);
+    m_.pairs.push_back({first, second, at->second, times});
   }
 
   void add_joint(const Canonical& c) {
@@ -121,7 +133,7 @@ class Compiler {
       std::vector<double> costs(static_cast<size_t>(rows) * columns, kInfinity);
       for (size_t k = 0; k < j.tuples.size(); ++k) costs[static_cast<size_t>(j.tuples[k][i]) * columns + k] = 0;
       m_.pairs.push_back({j.variables[i], j.joint, static_cast<int>(m_.tables.size())});
-      m_.tables.emplace_back(rows, columns, std::move(costs));
+      m_.tables.push_back(std::make_shared<const PairTable>(rows, columns, std::move(costs)));
     }
   }
 
@@ -137,10 +149,10 @@ class Compiler {
   void finish_pairs() {
     m_.neighbours.resize(m_.variables());
     for (size_t p = 0; p < m_.pairs.size(); ++p) {
-      const auto& [a, b, table, weight] = m_.pairs[p];
+      const auto& [a, b, table, times] = m_.pairs[p];
       m_.neighbours[a].push_back({b, static_cast<int>(p), true});
       m_.neighbours[b].push_back({a, static_cast<int>(p), false});
-      const PairTable& t = m_.tables[table];
+      const PairTable& t = *m_.tables[table];
       m_.entries += static_cast<int64_t>(m_.domain(a)) * m_.domain(b);
       m_.sweep += static_cast<int64_t>(t.rows.count) * t.columns.count + m_.domain(a) + m_.domain(b);
     }
@@ -161,8 +173,10 @@ class Compiler {
   }
 
   const Network& n_;
-  const Parallel parallel_;
+  const std::vector<int64_t>* times_;
+  PairTables* known_;
   Model m_;
+  std::map<const PairTable*, int> number_;          // of those that stay apart
   std::vector<std::shared_ptr<const Table>> held_;  // while their addresses are keys
 };
 
@@ -285,7 +299,19 @@ int64_t magnitude(const Table& t) {
   return largest;
 }
 
-Model compile(const Network& network, Parallel parallel) { return Compiler(network, parallel).compile(); }
+Model compile(const Network& network) { return Compiler(network).compile(); }
+Model compile_apart(const Network& network, const std::vector<int64_t>& times, PairTables& known) { return Compiler(network, &times, &known).compile(); }
+
+int64_t sweep_of(const Model& m, const Alive& alive) {
+  std::vector<int64_t> values(m.variables(), 0);
+  for (int v = 0; v < m.variables(); ++v) values[v] = std::count(&alive[m.offset[v]], &alive[m.offset[v]] + m.domain(v), 1);
+  int64_t entries = 0;
+  for (const Model::Pair& p : m.pairs) {
+    const PairTable& t = *m.tables[p.table];
+    entries += std::min<int64_t>(values[p.a], t.rows.count) * std::min<int64_t>(values[p.b], t.columns.count) + values[p.a] + values[p.b];
+  }
+  return entries;
+}
 
 int without_partner(const Model& m, int v, const Model::Neighbour& neighbour, const Alive& alive, std::vector<int>& lost) {
   const View view = m.view(neighbour);

@@ -4,6 +4,8 @@
 #pragma once
 #include <cstdint>
 #include <limits>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "partita/network/network.h"
@@ -16,9 +18,9 @@ inline constexpr int64_t kNotThere = std::numeric_limits<int64_t>::min();
 
 struct Model {
   struct Pair {
-    int a = 0, b = 0;  // a < b
+    int a = 0, b = 0;  // a < b; those that stay apart as their edge names them
     int table = 0;
-    double weight = 1;  // beside others of a variable: how much of what is known there goes to it
+    double times = 1;  // its table counts so many times, and messages are those of one of them
   };
   struct Neighbour {
     int variable = 0, pair = 0;
@@ -39,7 +41,7 @@ struct Model {
   std::vector<int> offset;                         // [variable]: index of its first value; one more at the end
   std::vector<double> unary;                       // [value index]
   std::vector<Pair> pairs;
-  std::vector<PairTable> tables;
+  std::vector<std::shared_ptr<const PairTable>> tables;
   std::vector<std::vector<Neighbour>> neighbours;  // [variable], by the other variable's index
   std::vector<std::vector<Use>> uses;              // [variable]
   std::vector<int64_t> times;                      // [kept time]
@@ -53,14 +55,18 @@ struct Model {
 
   int variables() const { return static_cast<int>(offset.size()) - 1; }
   int domain(int v) const { return offset[v + 1] - offset[v]; }
-  const PairTable& table(int pair) const { return tables[pairs[pair].table]; }
+  const PairTable& table(int pair) const { return *tables[pairs[pair].table]; }
   View view(const Neighbour& n) const { return n.first ? by_row(table(n.pair)) : by_column(table(n.pair)); }  // from the end whose neighbour that is
   double cost(const Neighbour& n, int own, int other) const { return view(n).at(own, other); }
 };
 
-// Parallel edges are one pair, unless they are to stay apart: then pairs are the edges over two variables, in their order.
-enum class Parallel { kMerged, kApart };
-Model compile(const Network& network, Parallel parallel = Parallel::kMerged);
+// What was made of tables, for models of networks that share them. Those must stay.
+using PairTables = std::map<std::pair<const Table*, int>, std::shared_ptr<const PairTable>>;  // by table and its rows
+
+// Parallel edges are one pair.
+Model compile(const Network& network);
+// Parallel edges stay apart: pairs are the edges over two variables, in their order, and count so many times as their edge does.
+Model compile_apart(const Network& network, const std::vector<int64_t>& times, PairTables& known);
 Wide most_of(const Network& network);  // as Model::most
 int64_t magnitude(const Table& table);  // the largest of what is not forbidden, without its sign; kForbidden at most
 // The times at which the limit can be broken, without those that another one dominates.
@@ -68,6 +74,7 @@ std::vector<int64_t> kept_times(const Network& network);
 
 // The allowed values of all variables, by value index.
 using Alive = std::vector<char>;
+int64_t sweep_of(const Model& model, const Alive& alive);  // as Model::sweep, of those
 // Values of the neighbour without a partner among v's that are alive, into `lost`; those that are not alive are passed over. Returns how many have one.
 int without_partner(const Model& model, int v, const Model::Neighbour& neighbour, const Alive& alive, std::vector<int>& lost);
 

@@ -1,6 +1,7 @@
 #include "partita/solver/pair_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <unordered_map>
@@ -66,6 +67,9 @@ PairTable::PairTable(int row_count, int column_count, std::vector<double> costs)
   by_column = turned(costs, static_cast<size_t>(rows.count), static_cast<size_t>(column_count));
   columns = merge_rows(column_count, static_cast<size_t>(rows.count), by_column);
   by_row = turned(by_column, static_cast<size_t>(columns.count), static_cast<size_t>(rows.count));
+  for (double c : by_row)
+    if (c < kInfinity) largest = std::max(largest, std::abs(c));
+    else forbids = true;
 }
 
 }  // namespace partita::solver

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <limits>
+#include <memory>
 #include <vector>
 
 namespace partita::solver {
@@ -24,6 +25,8 @@ struct PairTable {
   Kinds rows, columns;
   std::vector<double> by_row;     // [kind of row][kind of column]
   std::vector<double> by_column;  // [kind of column][kind of row]
+  double largest = 0;             // without its sign, of what is not forbidden
+  bool forbids = false;           // something
 
   // Of costs [row][column].
   PairTable(int rows, int columns, std::vector<double> costs);

@@ -97,7 +97,7 @@ struct Reduction::Inside {
   void take_edges() {
     std::map<std::pair<int, int>, std::vector<const Network::Edge*>> pairs;
     for (const Network::Edge& e : n.edges)
-      if (e.variables.size() == 2 && e.variables[0] != e.variables[1]) pairs[std::minmax(e.variables[0], e.variables[1])].push_back(&e);
+      if (e.over_two()) pairs[std::minmax(e.variables[0], e.variables[1])].push_back(&e);
       else keep(e);
     std::map<std::pair<size_t, std::vector<std::pair<const Table*, bool>>>, std::shared_ptr<const Table>> sums;
     for (const auto& [ends, list] : pairs) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <future>
+#include <utility>
 
 #include "partita/base/error.h"
 #include "partita/solver/branch.h"
@@ -10,6 +11,7 @@
 #include "partita/solver/primal.h"
 #include "partita/solver/reduce.h"
 #include "partita/solver/solver.h"
+#include "partita/solver/subset.h"
 
 namespace partita::solver {
 
@@ -22,7 +24,7 @@ double model_cost(const Model& m, const Assignment& x) {
   double cost = 0;
   for (int v = 0; v < m.variables(); ++v) cost += m.unary[m.offset[v] + x[v]];
   if (cost == kInfinity) return cost;
-  for (const Model::Pair& p : m.pairs) cost += m.tables[p.table].at(x[p.a], x[p.b]);
+  for (const Model::Pair& p : m.pairs) cost += m.tables[p.table]->at(x[p.a], x[p.b]);
   if (cost == kInfinity || !m.limited) return cost;
   std::vector<Wide> load(m.times.size() + 1, 0);
   for (int v = 0; v < m.variables(); ++v)
@@ -39,9 +41,7 @@ double rounding_of(const Model& m) {
   double largest = 0;
   for (double c : m.unary)
     if (c < kInfinity) largest = std::max(largest, std::abs(c));
-  for (const PairTable& t : m.tables)
-    for (double c : t.by_row)
-      if (c < kInfinity) largest = std::max(largest, std::abs(c));
+  for (const auto& t : m.tables) largest = std::max(largest, t->largest);
   return kUnit * largest * static_cast<double>(m.variables() + static_cast<int>(m.pairs.size()));
 }
 
@@ -54,7 +54,40 @@ struct Best {
 
 // What a network is solved for: itself, or a better solution of one that it is a folding of, or the core.
 enum class For { kItself, kFolded, kCore };
+constexpr int64_t kLarge = 1'000'000;  // table entries
+
 Result solve_reduced(const Network& network, const Options& options, For what = For::kItself);
+
+Alive at_most(double cost, const std::vector<double>& least_costs) {
+  Alive alive;
+  for (double least : least_costs) alive.push_back(least <= cost);
+  return alive;
+}
+
+// A network with these values only, and those of a solution.
+Subset left_of(const Network& network, const Model& m, const Alive& alive, const Assignment& solution) {
+  std::vector<std::vector<int>> values(network.variables());
+  for (int v = 0; v < network.variables(); ++v)
+    for (int x = 0; x < network.domain(v); ++x)
+      if (alive[m.offset[v] + x] || x == solution[v]) values[v].push_back(x);
+  return {network, std::move(values)};
+}
+
+// Solves a network by what is left of it: there is everything that costs less than `cost`, which some solution has. Without a certificate.
+Result solve_rest(const Subset& rest, const Options& options, For what, Wide cost) {
+  Options inside = options;
+  if (options.progress)
+    inside.progress = [&](Progress p) {
+      if (!p.cost || *p.cost > cost) p.cost = cost;
+      if (p.bound) p.bound = std::min(*p.bound, *p.cost);
+      options.progress(p);
+    };
+  Result r = solve_reduced(rest.network(), inside, what);
+  if (r.solution) r.solution = rest.whole(*r.solution);
+  if (r.status == Status::kInfeasible || (r.bound && *r.bound > cost)) r.bound = cost;
+  r.certificate = {};
+  return r;
+}
 
 // Solves a reduced network. Its solutions, bounds and leaves are those of the reduced network too; `most`, of the original.
 class Solver {
@@ -85,8 +118,9 @@ class Solver {
       Best below = best_, above = best_;
       constexpr int kPasses = 4;  // about so many a round
       const int64_t work = std::clamp<int64_t>(2 * kPasses * model_.entries, 1 << 18, 1 << 26);
-      // Once the rest has worked as much as elimination would.
-      if (planned && branch.work() + work >= plan->work) {
+      // Once the rest has worked as much as elimination would, whose entries take longer.
+      constexpr int64_t kSlower = 3;
+      if (planned && branch.work() + work >= kSlower * plan->work) {
         planned = false;
         eliminated(*plan);
         if (settled() && !o_.certify) break;
@@ -118,7 +152,7 @@ class Solver {
       gap = now;
       primal.guide(branch.rounded(), branch.believed(), branch.prices());
       if (best_.solution) primal.best(*best_.solution);
-      if (o_.progress || o_.deadline) prove(branch);
+      if (what_ == For::kItself && (o_.progress || o_.deadline)) prove(branch);
       report();
       if (const auto within = narrower(branch)) {
         narrowed(*within, branch, round + 1);
@@ -130,9 +164,15 @@ class Solver {
     result_.counters["rounds"] = static_cast<double>(round);
     result_.counters["parts"] = static_cast<double>(branch.parts());
     result_.counters["passes"] = static_cast<double>(branch.passes());
+    result_.counters["work"] = static_cast<double>(branch.work());
     result_.counters["restarts"] = static_cast<double>(primal.restarts());
     for (const auto& [count, number] : inside_) result_.counters[count] += number;
-    if (o_.certify || !settled()) result_.certificate = branch.certificate();
+    if (what_ == For::kItself) {
+      if (o_.certify || !settled()) result_.certificate = branch.certificate();
+    } else if (branch.done()) {  // it is the solution alone that is wanted
+      if (best_.solution) computed_ = best_.cost;
+      else nothing_ = true;
+    }
     return finish();
   }
 
@@ -145,47 +185,26 @@ class Solver {
 
   // The network with those values only that a better solution than the best may take, once that leaves little of it. Not where a
   // certificate is asked for: messages to what is left prove nothing of the rest.
-  std::optional<Network> narrower(Branch& branch) {
+  std::optional<Subset> narrower(Branch& branch) {
     constexpr double kNear = 0.03, kNearer = 0.75, kLittle = 0.5;
     if (o_.certify || !best_.solution || branch.done() || settled()) return std::nullopt;
     const double cost = static_cast<double>(best_.cost), gap = cost - branch.root_bound();
     if (gap > std::min(kNear * std::abs(cost), kNearer * looked_at_)) return std::nullopt;
     looked_at_ = gap;
-    const Alive alive = branch.within(cost + 1 + rounding_);
-    const int64_t entries = entries_of(alive);
+    const Alive alive = at_most(cost + 1 + rounding_, branch.least_costs());
+    const int64_t entries = sweep_of(model_, alive);
     if (static_cast<double>(entries) > kLittle * static_cast<double>(model_.sweep)) return std::nullopt;
     if (o_.tell) o_.tell(fmt::format("narrowed: {} of {} table entries may be in a better solution", entries, model_.sweep));
-    return left_of(alive);
-  }
-
-  // Of pairs of values that are alive, as Model::sweep.
-  int64_t entries_of(const Alive& alive) const {
-    std::vector<int64_t> values(model_.variables(), 0);
-    for (int v = 0; v < model_.variables(); ++v) values[v] = std::count(&alive[model_.offset[v]], &alive[model_.offset[v]] + model_.domain(v), 1);
-    int64_t entries = 0;
-    for (const Model::Pair& p : model_.pairs) {
-      const PairTable& t = model_.tables[p.table];
-      entries += std::min<int64_t>(values[p.a], t.rows.count) * std::min<int64_t>(values[p.b], t.columns.count) + values[p.a] + values[p.b];
-    }
-    return entries;
+    return left_of(n_, model_, alive, *best_.solution);
   }
 
   // What is left of the network begins with what is known of all of it, and leaves time for the certificate, which comes after it.
-  void begin_with(const Branch& branch, Options& inside) {
+  void begin_with(const Branch& branch, const Subset& rest, Options& inside) {
     if (o_.deadline) *inside.deadline -= std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(reserve_));
     inside.seed = rng_.next();
-    inside.start = Assignment(best_.solution->begin(), best_.solution->begin() + n_.variables());
-    inside.messages = std::make_shared<Certificate::Leaf>(branch.root());
+    inside.start = rest.lowered(*best_.solution);
+    inside.messages = std::make_shared<Certificate::Leaf>(rest.lowered(branch.root()));
     inside.tell = nullptr;
-  }
-
-  // The network with these values only, and those of the best solution.
-  Network left_of(const Alive& alive) const {
-    Network out = n_;
-    for (int v = 0; v < n_.variables(); ++v)
-      for (int x = 0; x < n_.domain(v); ++x)
-        if (!alive[model_.offset[v] + x] && x != (*best_.solution)[v]) out.costs[v][x] = kForbidden;
-    return out;
   }
 
   // Where the bound is near, the best solution is as a rule among the values that cost next to nothing more with the dual's messages: those
@@ -193,45 +212,43 @@ class Solver {
   void search_core(Branch& branch, int64_t without) {
     constexpr double kNear = 0.03, kNearer = 0.75, kLittle = 0.25;
     constexpr int64_t kSteps = 25, kAgain = 50;  // rounds in it; after so many without a better solution it is tried anyway
-    if (!best_.solution || branch.done() || settled() || without == 0) return;
+    constexpr double kShareOfWork = 2, kSetUp = 32;  // of the dual's so far; looks at each table entry before the first pass
+    if (!best_.solution || branch.done() || settled() || without == 0 || core_work_ > kShareOfWork * static_cast<double>(branch.work())) return;
     const double cost = static_cast<double>(best_.cost), bound = branch.root_bound(), gap = cost - bound;
     if (gap > kNear * std::abs(cost) || (gap > kNearer * core_at_ && without % kAgain != 0)) return;
     core_at_ = gap;
     const Wide before = best_.cost;
+    const std::vector<double> least = branch.least_costs();
     for (double room = gap / 4; room > gap / 300 && best_.cost == before && !stop(); room /= 4) {  // ever fewer, where more bring nothing
-      const Alive alive = branch.within(bound + room + rounding_);
-      if (static_cast<double>(entries_of(alive)) > kLittle * static_cast<double>(model_.sweep)) continue;
+      const Alive alive = at_most(bound + room + rounding_, least);
+      const auto entries = static_cast<double>(sweep_of(model_, alive));
+      if (entries > kLittle * static_cast<double>(model_.sweep) || core_work_ + kSetUp * entries > kShareOfWork * static_cast<double>(branch.work())) continue;
       ++result_.counters["cores"];
       Options inside = o_;
       inside.max_steps = kSteps;
       inside.certify = false;
       inside.progress = nullptr;
-      begin_with(branch, inside);
-      const Result r = solve_reduced(left_of(alive), inside, For::kCore);
-      if (r.solution) consider(best_, completed(*r.solution));
+      const Subset rest = left_of(n_, model_, alive, *best_.solution);
+      begin_with(branch, rest, inside);
+      const Result r = solve_reduced(rest.network(), inside, For::kCore);
+      if (r.solution) consider(best_, completed(rest.whole(*r.solution)));
+      core_work_ += r.counters.at("work") + kSetUp * entries;
       if (r.status == Status::kOptimal) return;
     }
   }
 
   // Solves what is left, with the steps that are: what is better is there.
-  void narrowed(const Network& rest, const Branch& branch, int64_t steps) {
+  void narrowed(const Subset& rest, const Branch& branch, int64_t steps) {
     ++result_.counters["narrowed"];
     Options inside = o_;
     if (o_.max_steps) inside.max_steps = *o_.max_steps - steps;
-    begin_with(branch, inside);
+    begin_with(branch, rest, inside);
     if (o_.progress)
-      inside.progress = [&](Progress p) {
-        if (!p.cost || *p.cost > best_.cost) p.cost = best_.cost;
-        if (p.bound) p.bound = std::min(*p.bound, *p.cost);
-        if (proved_ && (!p.bound || *p.bound < *proved_)) p.bound = proved_;
-        o_.progress({p.cost, p.bound, seconds()});
-      };
-    const Result r = solve_reduced(rest, inside, what_);
+      inside.progress = [&](const Progress& p) { o_.progress({p.cost, proved_ && (!p.bound || *p.bound < *proved_) ? proved_ : p.bound, seconds()}); };
+    const Result r = solve_rest(rest, inside, what_, best_.cost);
     if (r.solution) consider(best_, completed(*r.solution));
-    std::optional<Wide> bound = r.bound;
-    if (r.status == Status::kInfeasible || (bound && *bound > best_.cost)) bound = best_.cost;
-    if (bound && (!computed_ || *bound > *computed_)) computed_ = bound;
-    for (const char* count : {"narrowed", "cores", "eliminated", "passes", "rounds", "parts", "restarts"})
+    if (r.bound && (!computed_ || *r.bound > *computed_)) computed_ = r.bound;
+    for (const char* count : {"work", "narrowed", "cores", "eliminated", "passes", "rounds", "parts", "restarts"})
       if (r.counters.contains(count)) inside_[count] += r.counters.at(count);
   }
 
@@ -307,13 +324,13 @@ class Solver {
     if (computed_ && !empty && (!result_.bound || *computed_ > *result_.bound)) result_.bound = computed_;
     if (!best_.solution) {
       if (nothing_) result_.bound.reset();
-      result_.status = result_.bound ? Status::kUnknown : Status::kInfeasible;
+      result_.status = nothing_ || empty ? Status::kInfeasible : Status::kUnknown;
       return std::move(result_);
     }
-    ensure(result_.bound.has_value() && *result_.bound <= best_.cost, "a bound of {} above a solution of {}", to_string(result_.bound.value_or(0)), to_string(best_.cost));
+    ensure(result_.bound ? *result_.bound <= best_.cost : what_ != For::kItself, "a bound of {} above a solution of {}", to_string(result_.bound.value_or(0)), to_string(best_.cost));
     result_.solution = Assignment(best_.solution->begin(), best_.solution->begin() + n_.variables());
     result_.cost = best_.cost;
-    result_.status = *result_.bound == best_.cost ? Status::kOptimal : Status::kFeasible;
+    result_.status = result_.bound == best_.cost ? Status::kOptimal : Status::kFeasible;
     return std::move(result_);
   }
 
@@ -330,6 +347,7 @@ class Solver {
   std::optional<Wide> proved_, computed_;  // bounds: by a certificate, by elimination
   bool nothing_ = false;                   // elimination has found that everything is forbidden
   double looked_at_ = kInfinity, core_at_ = kInfinity;  // the gap when values were last looked at; when the core was last solved
+  double core_work_ = 0;                                // table entries
   std::map<std::string, double> inside_;   // counters of what was solved within
   double reported_ = -1, proved_at_ = -1, proving_seconds_ = 0;
   std::atomic<double> reserve_ = 0;  // seconds before the deadline
@@ -367,13 +385,32 @@ Result solve_reduced(const Network& network, const Options& options, For what) {
 // pays. Nothing where little is repeated.
 struct Start {
   std::optional<Assignment> solution;
-  std::shared_ptr<const Certificate::Leaf> messages;
+  Wide cost = 0;
+  std::unique_ptr<const LiftedDual> dual;  // of the last folding
 };
 
-Start solve_folded(const Network& network, const Options& options, std::map<std::string, double>& counters) {
-  constexpr int kLeastFolded = 3;         // as many variables
-  constexpr int kPasses = 64;
-  constexpr int64_t kSteps = 10, kOfSteps = 4;  // each time, at most; of all that there are, the quarter
+// The folded network with those values only that the dual finds likeliest, and those of the start. It need not have a solution.
+Result solve_likeliest(const LiftedDual& dual, const Options& options) {
+  constexpr size_t kValues = 32;
+  std::vector<std::vector<int>> values = dual.likeliest(kValues);
+  if (options.start)
+    for (size_t v = 0; v < values.size(); ++v) {
+      const int x = (*options.start)[v];
+      const auto at = std::lower_bound(values[v].begin(), values[v].end(), x);
+      if (at == values[v].end() || *at != x) values[v].insert(at, x);
+    }
+  const Subset likeliest(dual.folded().once, std::move(values));
+  Options inside = options;
+  if (options.start) inside.start = likeliest.lowered(*options.start);
+  if (options.messages) inside.messages = std::make_shared<Certificate::Leaf>(likeliest.lowered(*options.messages));
+  Result r = solve_reduced(dual.folded().with_times(likeliest.network()), inside, For::kFolded);
+  if (r.solution) r.solution = likeliest.whole(*r.solution);
+  return r;
+}
+
+// Of what is solved for a start: few rounds, little of the time, and words about nothing.
+Options for_a_start(const Options& options) {
+  constexpr int64_t kSteps = 10, kOfSteps = 4;  // at most; of all that there are, the quarter
   constexpr double kShareOfTime = 0.1;
   Options inside = options;
   inside.max_steps = options.max_steps ? std::clamp<int64_t>(*options.max_steps / kOfSteps, 1, kSteps) : kSteps;
@@ -381,63 +418,137 @@ Start solve_folded(const Network& network, const Options& options, std::map<std:
   inside.patience = static_cast<int>(kSteps);  // it is solutions that this is for
   inside.tell = nullptr;
   if (options.deadline) inside.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>((*options.deadline - Clock::now()) * kShareOfTime);
-  auto ended = [&] { return (options.stop && *options.stop) || (inside.deadline && Clock::now() > *inside.deadline); };
-  Clock::time_point told = Clock::now();
   if (options.progress)
-    inside.progress = [&](Progress p) {
+    inside.progress = [&options, told = Clock::now()](Progress p) mutable {
       if (Clock::now() - told < std::chrono::seconds(1)) return;
       told = Clock::now();
       p.bound.reset();
       options.progress(p);
     };
+  return inside;
+}
+
+Start solve_folded(const Network& network, const Options& options, PairTables& tables, std::map<std::string, double>& counters) {
+  constexpr int kLeastFolded = 3;         // as many variables
+  constexpr int kFirstPasses = 32, kPasses = 12;  // each next dual begins with the messages of the one before
+  constexpr int kDeep = 6;                        // for the messages alone
+  Options inside = for_a_start(options);
+  auto ended = [&] { return (options.stop && *options.stop) || (inside.deadline && Clock::now() > *inside.deadline); };
   Folding folding(network);
-  std::optional<Folding::Folded> folded;
-  std::optional<LiftedDual> dual;  // of the latest
+  std::unique_ptr<LiftedDual> dual;  // of the latest
   Start best;
-  Wide cost = 0;
   bool better = true;
-  for (int depth = 1; better && folding.refine() && kLeastFolded * folding.classes() <= network.variables(); ++depth) {
-    auto next = folding.folded();
-    if (!next) break;
-    dual.reset();
-    folded = std::move(next);
-    dual.emplace(*folded);
-    dual->run(kPasses, ended);
+  for (int depth = 1; (better || depth <= kDeep) && folding.refine() && kLeastFolded * folding.classes() <= network.variables(); ++depth) {
+    auto made = folding.folded();
+    if (!made) break;
+    auto finer = std::make_unique<LiftedDual>(std::move(*made), tables);
+    if (dual) finer->begin(*dual);
+    dual = std::move(finer);
+    dual->run(depth == 1 ? kFirstPasses : kPasses, ended);
+    if (ended()) break;
+    if (!better) continue;
     inside.messages = std::make_shared<Certificate::Leaf>(dual->of_folded());
     inside.start.reset();
     if (best.solution) inside.start = folding.folded(*best.solution);
     else if (options.start) inside.start = folding.folded(*options.start);
-    const Result r = solve_reduced(folded->network, inside, For::kFolded);
+    Result r = dual->model().sweep > kLarge ? solve_likeliest(*dual, inside) : Result();
+    if (!r.solution) r = solve_reduced(dual->folded().network(), inside, For::kFolded);
     ++counters["folded"];
-    better = r.solution && (!best.solution || r.cost < cost);
+    better = r.solution && (!best.solution || r.cost < best.cost);
     if (better) {
-      cost = r.cost;
+      best.cost = r.cost;
       best.solution = folding.unfolded(*r.solution);
       counters["folded_variables"] = folding.classes();
-      if (options.tell) options.tell(fmt::format("folded {} edges deep: {} variables for {}, cost {}", depth, folding.classes(), network.variables(), to_string(cost)));
+      if (options.tell) options.tell(fmt::format("folded {} edges deep: {} variables for {}, cost {}", depth, folding.classes(), network.variables(), to_string(best.cost)));
     }
     if (ended()) break;
   }
-  if (dual) best.messages = std::make_shared<Certificate::Leaf>(dual->of_whole(network));
+  best.dual = std::move(dual);
   return best;
+}
+
+// What is left of a network where everything that costs as much as a solution is left out; empty if that is little. And messages to it, or
+// to all.
+struct Narrowed {
+  std::optional<Subset> rest;
+  Certificate::Leaf messages;
+};
+
+// Begins with the messages of a folded network. Looks for a better solution where little can be left out.
+Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& tables, Start& best, const Options& options) {
+  constexpr int kWindows = 8, kPasses = 4;
+  constexpr double kLittle = 0.5, kVeryLittle = 0.1;
+  LiftedDual dual(Folding::Folded::not_at_all(network), tables);
+  const Model& m = dual.model();
+  if (m.sweep <= kLarge || options.certify || !best.solution) return {std::nullopt, folded.of_whole(network)};
+  dual.begin(folded);
+  auto stop = [&] { return options.stop && *options.stop; };
+  std::vector<double> least;
+  Alive alive;
+  auto left = [&] {
+    alive = at_most(static_cast<double>(best.cost) + 1 + rounding_of(m), least);
+    return static_cast<double>(sweep_of(m, alive)) / static_cast<double>(m.sweep);
+  };
+  double share = 1;
+  for (int i = 0; i < kWindows && share > kVeryLittle && !stop(); ++i) {
+    dual.run(kPasses - 2, stop);
+    least = dual.least_costs();
+    share = left();
+  }
+  if (share > kLittle && !stop()) {
+    Options inside = for_a_start(options);
+    inside.start = best.solution;
+    inside.messages = std::make_shared<Certificate::Leaf>(dual.of_folded());
+    const Result r = solve_likeliest(dual, inside);
+    if (r.solution && r.cost < best.cost) {
+      best.solution = r.solution;
+      best.cost = r.cost;
+      share = left();
+      if (options.tell) options.tell(fmt::format("of the likeliest values, cost {}", to_string(best.cost)));
+    }
+  }
+  if (share > kLittle) return {std::nullopt, dual.of_folded()};
+  if (options.tell) options.tell(fmt::format("narrowed: {} of {} table entries may be in a better solution", sweep_of(m, alive), m.sweep));
+  Narrowed out{left_of(network, m, alive, *best.solution), {}};
+  out.messages = out.rest->lowered(dual.of_folded());
+  return out;
 }
 
 }  // namespace
 
 Result solve(const Network& network, const Options& options) {
   validate(network);
-  std::optional<Evaluation> without;  // of the solution that is given
-  if (options.start) without = evaluate(network, *options.start);  // throws if it is none of this network
-  Options inside = options;
   std::map<std::string, double> counters;
-  Start folded = solve_folded(network, options, counters);
-  if (folded.solution) {
-    const Evaluation with = evaluate(network, *folded.solution);
-    if (with.feasible && (!without || !without->feasible || with.cost < without->cost)) inside.start = std::move(folded.solution);
+  PairTables tables;
+  Start best;
+  auto consider = [&](const std::optional<Assignment>& x) {
+    if (!x) return;
+    const Evaluation e = evaluate(network, *x);  // throws if it is none of this network
+    if (e.feasible && (!best.solution || e.cost < best.cost)) best.solution = x, best.cost = e.cost;
+  };
+  consider(options.start);
+  Start folded = solve_folded(network, options, tables, counters);
+  consider(folded.solution);
+  Options inside = options;
+  std::optional<Subset> rest;
+  if (folded.dual) {
+    Narrowed left = narrowed(network, *std::exchange(folded.dual, nullptr), tables, best, options);
+    rest = std::move(left.rest);
+    if (rest || !inside.messages) inside.messages = std::make_shared<Certificate::Leaf>(std::move(left.messages));
+    tables.clear();
   }
-  if (!inside.messages) inside.messages = folded.messages;
-  Result r = solve_reduced(network, inside);
-  r.counters.insert(counters.begin(), counters.end());
+  if (best.solution) inside.start = best.solution;
+  Result r;
+  if (rest) {
+    ++counters["narrowed"];
+    inside.start = rest->lowered(*best.solution);
+    r = solve_rest(*rest, inside, For::kItself, best.cost);
+    ensure(r.solution && r.bound && r.cost <= best.cost, "what is left of a network has lost a solution of {}", to_string(best.cost));
+    r.status = *r.bound == r.cost ? Status::kOptimal : Status::kFeasible;
+  } else {
+    r = solve_reduced(network, inside);
+  }
+  for (const auto& [count, number] : counters) r.counters[count] += number;
   return r;
 }
 

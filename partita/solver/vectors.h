@@ -126,14 +126,14 @@ PARTITA_INLINE int least_of(const double* values, int count) {
   return first < count ? first : 0;
 }
 
-// sums[own value] += the cost beside that value of the other.
-PARTITA_INLINE void add_beside(const View& view, int other_value, int own_values, double* __restrict sums) {
+// sums[own value] += so many times the cost beside that value of the other.
+PARTITA_INLINE void add_beside(const View& view, int other_value, double times, int own_values, double* __restrict sums) {
   const double* __restrict costs = view.by_other + static_cast<size_t>((*view.other)(other_value)) * view.own->count;
   if (view.own->all_differ()) {
-    for (int x = 0; x < own_values; ++x) sums[x] += costs[x];
+    for (int x = 0; x < own_values; ++x) sums[x] += times * costs[x];
   } else {
     const int* of = view.own->of.data();
-    for (int x = 0; x < own_values; ++x) sums[x] += costs[of[x]];
+    for (int x = 0; x < own_values; ++x) sums[x] += times * costs[of[x]];
   }
 }
 
