@@ -106,6 +106,60 @@ TEST(Folding, IsNotDoneWhereSumsCouldLookForbidden) {
   EXPECT_FALSE(Folding(n).folded());
 }
 
+// Equal parts of two variables around a ring, some with a part that is not like the others; all use something for a while.
+Network ring_of_parts(Rng& rng) {
+  Network n;
+  const int parts = 5 + static_cast<int>(rng.below(2));
+  auto table = [&](size_t size) {
+    Table t(size);
+    for (int64_t& c : t) c = rng.below(12) == 0 ? kForbidden : rng.between(-5, 30);
+    return t;
+  };
+  const Table costs[] = {table(2), table(3)};
+  const auto within = table_of(table(6)), next = table_of(table(6)), over = table_of(table(9));
+  for (int p = 0; p < parts; ++p) {
+    n.costs.push_back(costs[0]);
+    n.costs.push_back(costs[1]);
+  }
+  if (rng.below(3) == 0) n.costs[0] = table(2);
+  for (int p = 0; p < parts; ++p) {
+    const int a = 2 * p, b = a + 1, c = 2 * ((p + 1) % parts);
+    n.edges.push_back({{a, b}, within});
+    n.edges.push_back({{c, b}, next});
+    n.edges.push_back({{b, c + 1}, over});
+  }
+  for (int p = 0; p < parts; ++p) n.uses.push_back({2 * p + 1, p, p + 3, {0, 1, 2}});
+  if (rng.below(2) == 0) n.limit = rng.between(1, 6);
+  return n;
+}
+
+// What begins with a folding's likeliest values and is narrowed before anything else, against brute force.
+TEST(Folding, NothingBetterIsLeftOut) {
+  const uint64_t seed = 20261124;
+  RecordProperty("seed", std::to_string(seed));
+  Rng rng(seed);
+  int folded = 0, narrowed = 0;
+  for (int i = 0; i < 200; ++i) {
+    const Network n = ring_of_parts(rng);
+    Options options;
+    options.certify = false;
+    options.elimination_bytes = 0;
+    options.large = 0;
+    const Result r = solve(n, options);
+    const BruteForce truth = brute_force(n);
+    ASSERT_EQ(r.status, truth.solution ? Status::kOptimal : Status::kInfeasible) << "seed " << seed << ", network " << i;
+    if (truth.solution) {
+      ASSERT_TRUE(r.solution && r.cost == truth.cost && r.bound == truth.cost) << "seed " << seed << ", network " << i;
+    }
+    folded += r.counters.contains("folded");
+    narrowed += r.counters.contains("folded") && r.counters.contains("narrowed");
+  }
+  RecordProperty("folded", folded);
+  RecordProperty("narrowed", narrowed);
+  EXPECT_GT(folded, 50);
+  EXPECT_GT(narrowed, 5);
+}
+
 TEST(Folding, FindsTheBestOfARunAtOnce) {
   const Network n = random_network({.family = Family::kLayered, .size = 400, .values = 6}, 3);
   Options options;

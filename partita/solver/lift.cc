@@ -27,7 +27,11 @@ void LiftedDual::begin(const LiftedDual& coarser) {
   for (size_t whole = 0; whole < folded_.edge_of.size(); ++whole) {
     const int fine = folded_.edge_of[whole], to = pair_of_[fine], from = coarser.pair_of_[coarser.folded_.edge_of[whole]];
     if (std::exchange(begun[fine], 1) || to < 0 || from < 0) continue;
-    for (int end : {0, 1}) std::copy_n(coarser.dual_.message(from, end), folded_.once.domain(folded_.once.edges[fine].variables[end]), dual_.message(to, end));
+    for (int end : {0, 1}) {
+      const double* messages = coarser.dual_.message(from, end);
+      const int values = folded_.once.domain(folded_.once.edges[fine].variables[end]);
+      std::transform(messages, messages + values, dual_.message(to, end), [](double m) { return std::isfinite(m) ? m : 0; });  // what no solution of the coarser takes, one of the finer may
+    }
   }
 }
 

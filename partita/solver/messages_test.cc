@@ -76,18 +76,7 @@ TEST(Reduction, LoweredMessagesProveNoLess) {
   for (uint64_t i = 0; i < 400; ++i) {
     const Network n = random_network({.family = kFamilies[i % 5], .size = 10, .values = 4, .forbidden = i % 2 ? 0 : 0.1, .limited = i % 3 == 0}, i);
     const Reduction reduction(n);
-    Certificate::Leaf leaf{4, {}, {}, {}};
-    std::map<std::vector<int>, int> seen;
-    for (const Network::Edge& e : n.edges) {
-      std::vector<int> variables = e.variables;
-      std::sort(variables.begin(), variables.end());
-      if (variables.size() != 2 || variables[0] == variables[1] || seen[variables]++) continue;
-      leaf.messages.push_back({variables, {}});
-      for (int v : variables) {
-        leaf.messages.back().ends.emplace_back();
-        for (int x = 0; x < n.domain(v); ++x) leaf.messages.back().ends.back().push_back(rng.between(-200, 200));
-      }
-    }
+    const Certificate::Leaf leaf = random_messages(rng, n);
     const std::optional<Wide> before = LeafJudge(n).bound(leaf), after = LeafJudge(reduction.reduced(), most_of(n)).bound(reduction.lowered(leaf));
     if (!before || !after) continue;  // that there is no solution is more than any bound
     EXPECT_GE(*after, *before) << i;

@@ -33,6 +33,7 @@ struct Options {
   double gap = 0;                     // relative: stop when (cost - bound) <= gap * |cost|
   bool certify = true;                // go on until the certificate proves the optimum, though it has been computed
   int64_t elimination_bytes = int64_t{1} << 30;  // of its tables; 0: none
+  int64_t large = 1'000'000;          // table entries of a pass, from which on a folding's likeliest values stand for all, and the network is narrowed before it is reduced
   std::function<void(const std::string&)> tell;  // what was reduced and eliminated, in words
   std::function<void(const Progress&)> progress;
   const std::atomic<bool>* stop = nullptr;

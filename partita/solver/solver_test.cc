@@ -184,6 +184,7 @@ TEST(Solver, ReductionsAndEliminationLoseNothing) {
     expect_solved(n, "whole");
     Options without_proof;
     without_proof.certify = false;
+    without_proof.large = 0;
     const Result r = solve(n, without_proof);
     EXPECT_EQ(r.status, truth.solution ? Status::kOptimal : Status::kInfeasible);
     if (truth.solution) {
@@ -204,7 +205,7 @@ TEST(Solver, ReductionsAndEliminationLoseNothing) {
 // What is proved after values were left out, since by the messages nothing better can take them: against elimination, and within a limit
 // against a certificate. Leaves of the reduced network prove the same in the whole one, where much of it is reduced too.
 TEST(Solver, NarrowingLosesNothing) {
-  int narrowed = 0, limited = 0, cores = 0;
+  int narrowed = 0, first = 0, limited = 0, cores = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
     Rng rng(seed);
     const Recipe recipe{kFamilies[seed % 5], static_cast<int>(rng.between(12, 30)), static_cast<int>(rng.between(3, 5)), 0.1, 1000, seed % 3 == 0};
@@ -220,7 +221,13 @@ TEST(Solver, NarrowingLosesNothing) {
     options.certify = false;
     options.elimination_bytes = 0;
     options.max_steps = 3000;
+    if (seed % 2) options.large = 0;
+    std::vector<std::string> told;
+    options.tell = [&](const std::string& said) {
+      if (said.starts_with("narrowed") || said.starts_with("reduced")) told.push_back(said);
+    };
     const Result r = solve(n, options);
+    first += !told.empty() && told[0].starts_with("narrowed");
     if (r.solution) {
       const Evaluation e = evaluate(n, *r.solution);
       EXPECT_TRUE(e.feasible && e.cost == r.cost);
@@ -249,6 +256,7 @@ TEST(Solver, NarrowingLosesNothing) {
     cores += r.counters.contains("cores");
   }
   RecordProperty("narrowed", narrowed);
+  RecordProperty("first", first);
   RecordProperty("cores", cores);
   EXPECT_GT(narrowed, 20);
   EXPECT_GT(limited, 3);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <map>
 
 #include "partita/base/rng.h"
@@ -153,5 +154,21 @@ std::string_view name_of(Family family) {
 }
 
 Network random_network(const Recipe& recipe, uint64_t seed) { return Maker(recipe, seed).make(); }
+
+Certificate::Leaf random_messages(Rng& rng, const Network& network) {
+  constexpr int64_t kScale = 4, kLargest = 200;
+  Certificate::Leaf leaf{kScale, {}, {}, {}};
+  std::set<std::vector<int>> pairs;
+  for (const Network::Edge& e : network.edges)
+    if (e.over_two()) pairs.insert({std::min(e.variables[0], e.variables[1]), std::max(e.variables[0], e.variables[1])});
+  for (const std::vector<int>& pair : pairs) {
+    leaf.messages.push_back({pair, {}});
+    for (int v : pair) {
+      leaf.messages.back().ends.emplace_back();
+      for (int x = 0; x < network.domain(v); ++x) leaf.messages.back().ends.back().push_back(rng.between(-kLargest, kLargest));
+    }
+  }
+  return leaf;
+}
 
 }  // namespace partita::solver

@@ -2,7 +2,8 @@
 #pragma once
 #include <string_view>
 
-#include "partita/network/network.h"
+#include "partita/base/rng.h"
+#include "partita/network/certificate.h"
 
 namespace partita::solver {
 
@@ -26,5 +27,8 @@ struct Recipe {
 };
 // The same for the same recipe and seed.
 Network random_network(const Recipe& recipe, uint64_t seed);
+
+// A leaf without decisions: messages on all pairs of different variables that edges are over.
+Certificate::Leaf random_messages(Rng& rng, const Network& network);
 
 }  // namespace partita::solver

@@ -1,0 +1,24 @@
+// What solve() solves by itself: one network, reduced, in rounds of the dual beside local search, and what is left of it when its values are
+// narrowed down.
+#pragma once
+#include "partita/solver/model.h"
+#include "partita/solver/solver.h"
+#include "partita/solver/subset.h"
+
+namespace partita::solver {
+
+// What a network is solved for: itself, or a better solution of one that it is a folding of, or the core.
+enum class For { kItself, kFolded, kCore };
+
+Result solve_reduced(const Network& network, const Options& options, For what = For::kItself);
+// Solves a network by what is left of it: there is everything that costs less than `cost`, which some solution has. Without a certificate.
+Result solve_rest(const Subset& rest, const Options& options, For what, Wide cost);
+
+// The values that cost at most so much by Dual::least_costs().
+Alive at_most(double cost, const std::vector<double>& least_costs);
+// A network with these values only, and those of a solution.
+Subset left_of(const Network& network, const Model& model, const Alive& alive, const Assignment& solution);
+// How far sums of the model's costs can be from the truth.
+double rounding_of(const Model& model);
+
+}  // namespace partita::solver
