@@ -81,6 +81,7 @@ int main_of(int argc, char** argv) {
              gigabytes(*joint.network.limit));
   std::fflush(stdout);
   if (!solves) return 0;
+  options.tell = [](const std::string& said) { fmt::print("  {}: {}\n", said, mark()), std::fflush(stdout); };
   if (limit) options.deadline = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1e3 * *limit));
   const solver::Result solved = solver::solve(joint.network, options);
   const double gap = solved.solution && solved.bound ? 1 - static_cast<double>(*solved.bound) / static_cast<double>(solved.cost) : 1;

@@ -76,7 +76,10 @@ void sum_over(Factor& factor, size_t which, const std::vector<int>& extents) {
   for (size_t k = which + 1; k < factor.axes.size(); ++k) inner *= static_cast<size_t>(extents[factor.axes[k]]);
   const auto extent = static_cast<size_t>(extents[factor.axes[which]]);
   std::vector<int64_t> sums(factor.sizes.size() / extent, 0);
-  for (size_t at = 0; at < factor.sizes.size(); ++at) sums[at / (inner * extent) * inner + at % inner] += factor.sizes[at];
+  const int64_t* from = factor.sizes.data();
+  for (int64_t *to = sums.data(), *end = to + sums.size(); to != end; to += inner)
+    for (size_t e = 0; e < extent; ++e, from += inner)
+      for (size_t i = 0; i < inner; ++i) to[i] += from[i];
   factor.sizes = std::move(sums);
   factor.axes.erase(factor.axes.begin() + static_cast<std::ptrdiff_t>(which));
 }
@@ -156,9 +159,8 @@ Factor common_factor(const Along& x, const Along& y, const std::vector<int>& ext
     for (size_t i = 0; i < x.intervals.size(); ++i) factor.sizes.push_back(intersect(x.intervals[i], y.intervals[i]).size());
     return factor;
   }
-  for_each_on(extents, factor.axes, [&](size_t p) {
-    factor.sizes.push_back(intersect(x.intervals[index_on(extents, x.axes, p)], y.intervals[index_on(extents, y.axes, p)]).size());
-  });
+  const std::vector<size_t> of_x = places_on(extents, factor.axes, x.axes), of_y = places_on(extents, factor.axes, y.axes);
+  for (size_t i = 0; i < of_x.size(); ++i) factor.sizes.push_back(intersect(x.intervals[of_x[i]], y.intervals[of_y[i]]).size());
   return factor;
 }
 
@@ -178,6 +180,20 @@ size_t index_on(const std::vector<int>& extents, const std::vector<int>& axes, s
     position /= extent;
   }
   return index;
+}
+
+std::vector<size_t> places_on(const std::vector<int>& extents, const std::vector<int>& axes, const std::vector<int>& of) {
+  std::vector<size_t> places = {0};
+  for (int axis : axes) {
+    const bool counts = std::binary_search(of.begin(), of.end(), axis);
+    const auto extent = static_cast<size_t>(extents[axis]);
+    std::vector<size_t> next;
+    next.reserve(places.size() * extent);
+    for (size_t place : places)
+      for (size_t e = 0; e < extent; ++e) next.push_back(counts ? place * extent + e : place);
+    places = std::move(next);
+  }
+  return places;
 }
 
 std::vector<int> joined_axes(const std::vector<int>& a, const std::vector<int>& b) {
@@ -267,14 +283,24 @@ Boxes hull(const Boxes& a, const Boxes& b) {
 }
 
 bool contains(const Boxes& outer, const Boxes& inner) {
-  bool all = true;
-  if (inner.any_empty()) {
-    for_each_on(outer.extents(), joined_axes(axes_of(outer), axes_of(inner)), [&](size_t p) { all = all && contains(outer[p], inner[p]); });
-    return all;
+  const std::vector<int>& extents = outer.extents();
+  const bool by_position = inner.any_empty();  // what is empty along any dimension is held along all
+  const std::vector<int> all = by_position ? joined_axes(axes_of(outer), axes_of(inner)) : std::vector<int>();
+  std::vector<char> outside(count_on(extents, all), 0), empty = outside;
+  for (size_t f = 0; f < outer.rank(); ++f) {
+    const Along &o = outer.along(f), &i = inner.along(f);
+    const std::vector<int> axes = by_position ? all : joined_axes(o.axes, i.axes);
+    const std::vector<size_t> of_outer = places_on(extents, axes, o.axes), of_inner = places_on(extents, axes, i.axes);
+    for (size_t p = 0; p < of_outer.size(); ++p) {
+      const Interval& held = i.intervals[of_inner[p]];
+      const bool out = !o.intervals[of_outer[p]].contains(held);
+      if (!by_position && out) return false;
+      if (by_position) outside[p] |= out, empty[p] |= held.empty();
+    }
   }
-  for (size_t f = 0; f < outer.rank() && all; ++f)
-    for_each_on(outer.extents(), joined_axes(outer.along(f).axes, inner.along(f).axes), [&](size_t p) { all = all && outer.at(p, f).contains(inner.at(p, f)); });
-  return all;
+  for (size_t p = 0; p < outside.size(); ++p)
+    if (outside[p] && !empty[p]) return false;
+  return true;
 }
 
 int64_t total_volume(const Boxes& boxes) {

@@ -77,6 +77,8 @@ class Boxes {
 // Of each position's coordinates on some axes of a mesh, row-major over these; and the first position that has them.
 size_t index_on(const std::vector<int>& extents, const std::vector<int>& axes, size_t position);
 size_t count_on(const std::vector<int>& extents, const std::vector<int>& axes);
+// For each choice of coordinates on some axes of a mesh, the last of them fastest: its place among those on `of`, which are some of them.
+std::vector<size_t> places_on(const std::vector<int>& extents, const std::vector<int>& axes, const std::vector<int>& of);
 // Calls visit(position) for the first position of each choice of coordinates on some axes of a mesh, the last of them fastest.
 template <typename Visit>
 void for_each_on(const std::vector<int>& extents, const std::vector<int>& axes, const Visit& visit) {

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "partita/base/error.h"
 #include "partita/base/radices.h"
@@ -459,59 +460,72 @@ class ElementsIntoPartsOfOneMesh {
   }
 
   int64_t counted(const Group& group, bool apart) const {
-    std::vector<Box> boxes;  // what is there, by position
-    std::vector<int> target, source;  // members
-    std::vector<Along> common;
-    for (size_t f : group.dimensions) {
-      common.push_back({joined_axes(to_.boxes.along(f).axes, from_.boxes.along(f).axes), {}});
-      for_each_on(extents_, common.back().axes, [&](size_t position) { common.back().intervals.push_back(intersect(to_.boxes.at(position, f), from_.boxes.at(position, f))); });
+    const size_t rank = group.dimensions.size();
+    const std::vector<int> source_axes = apart ? partial_among(from_, group.axes) : std::vector<int>();
+    const std::vector<size_t> target_of = places_on(extents_, group.axes, partial_among(to_, group.axes)), source_of = places_on(extents_, group.axes, source_axes);
+    Cells cells{rank, {}, {}, {}};
+    std::vector<Interval> there(rank * target_of.size());  // by position of the group, along each dimension
+    for (size_t i = 0; i < rank; ++i) {
+      const Along &to = to_.boxes.along(group.dimensions[i]), &from = from_.boxes.along(group.dimensions[i]);
+      const std::vector<size_t> of_to = places_on(extents_, group.axes, to.axes), of_from = places_on(extents_, group.axes, from.axes);
+      for (size_t p = 0; p < of_to.size(); ++p) there[p * rank + i] = intersect(to.intervals[of_to[p]], from.intervals[of_from[p]]);
     }
-    const std::vector<int> target_axes = partial_among(to_, group.axes), source_axes = apart ? partial_among(from_, group.axes) : std::vector<int>();
-    size_t place = 0;  // of the position among the group's
-    for_each_on(extents_, group.axes, [&](size_t position) {
-      Box box;
-      for (const Along& along : common) box.push_back(along.intervals[along.axes == group.axes ? place : index_on(extents_, along.axes, position)]);
-      ++place;
-      if (is_empty(box)) return;
-      boxes.push_back(std::move(box));
-      target.push_back(static_cast<int>(index_on(extents_, target_axes, position)));
-      source.push_back(static_cast<int>(index_on(extents_, source_axes, position)));
-    });
-    std::vector<size_t> all(boxes.size());
+    for (size_t p = 0; p < target_of.size(); ++p) {
+      const Interval* box = there.data() + p * rank;
+      if (std::any_of(box, box + rank, [](const Interval& i) { return i.empty(); })) continue;
+      cells.boxes.insert(cells.boxes.end(), box, box + rank);
+      cells.target.push_back(target_of[p]);
+      cells.source.push_back(source_of[p]);
+    }
+    std::vector<size_t> all(cells.target.size());
     std::iota(all.begin(), all.end(), 0);
-    return cells(boxes, target, source, all, 0, 1);
+    return cells.count(all, 0, 1);
   }
 
-  int64_t cells(const std::vector<Box>& boxes, const std::vector<int>& target, const std::vector<int>& source, const std::vector<size_t>& some, size_t axis, int64_t volume) const {
-    if (some.empty()) return 0;
-    if (axis == boxes[0].size()) {
-      std::map<std::pair<int, int>, int64_t> counts;
-      std::map<int, int64_t> most;
+  // What is there at some positions, and of which member of either side.
+  struct Cells {
+    size_t rank;
+    std::vector<Interval> boxes;  // [position][dimension]
+    std::vector<size_t> target, source;
+
+    int64_t count(const std::vector<size_t>& some, size_t axis, int64_t volume) const {
+      if (some.empty()) return 0;
+      if (axis == rank) return volume * most_of(some);
+      std::vector<std::pair<int64_t, size_t>> begins;
+      std::vector<int64_t> ends;
       for (size_t i : some) {
-        int64_t& best = most[source[i]];
-        best = std::max(best, ++counts[{source[i], target[i]}]);
+        const Interval& along = boxes[i * rank + axis];
+        ends.insert(ends.end(), {along.lo, along.hi});
+        begins.emplace_back(along.lo, i);
       }
+      std::sort(ends.begin(), ends.end());
+      ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+      std::sort(begins.begin(), begins.end());
       int64_t sum = 0;
-      for (const auto& [member, count] : most) sum += count;
-      return sum * volume;
+      std::vector<size_t> here;
+      auto next = begins.begin();
+      for (size_t e = 0; e + 1 < ends.size(); ++e) {
+        std::erase_if(here, [&](size_t i) { return boxes[i * rank + axis].hi <= ends[e]; });
+        for (; next != begins.end() && next->first == ends[e]; ++next) here.push_back(next->second);
+        sum += count(here, axis + 1, volume * (ends[e + 1] - ends[e]));
+      }
+      return sum;
     }
-    std::vector<int64_t> ends;
-    std::map<int64_t, std::vector<size_t>> begin;
-    for (size_t i : some) {
-      ends.insert(ends.end(), {boxes[i][axis].lo, boxes[i][axis].hi});
-      begin[boxes[i][axis].lo].push_back(i);
+
+    // Over the source's members, the most that one of the target's has of it.
+    int64_t most_of(const std::vector<size_t>& some) const {
+      std::vector<std::pair<size_t, size_t>> members;
+      for (size_t i : some) members.emplace_back(source[i], target[i]);
+      std::sort(members.begin(), members.end());
+      int64_t sum = 0, most = 0, same = 0;
+      for (size_t i = 0; i < members.size(); ++i) {
+        same = i > 0 && members[i] == members[i - 1] ? same + 1 : 1;
+        most = std::max(most, same);
+        if (i + 1 == members.size() || members[i + 1].first != members[i].first) sum += std::exchange(most, 0);
+      }
+      return sum;
     }
-    std::sort(ends.begin(), ends.end());
-    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
-    int64_t sum = 0;
-    std::vector<size_t> here;
-    for (size_t e = 0; e + 1 < ends.size(); ++e) {
-      std::erase_if(here, [&](size_t i) { return boxes[i][axis].hi <= ends[e]; });
-      if (const auto fresh = begin.find(ends[e]); fresh != begin.end()) here.insert(here.end(), fresh->second.begin(), fresh->second.end());
-      sum += cells(boxes, target, source, here, axis + 1, volume * (ends[e + 1] - ends[e]));
-    }
-    return sum;
-  }
+  };
 
   static std::vector<int> partial_among(const Layout& layout, const std::vector<int>& axes) {
     std::vector<int> partial;
