@@ -30,8 +30,12 @@ EdgeKey key_of(const Network::Edge& e, const std::vector<int>& class_of) {
   return {e.table.get(), std::move(classes)};
 }
 
+// What comes to more than can be told from what is forbidden is forbidden too.
 void add(const Table& costs, int64_t times, Table& to) {
-  for (size_t x = 0; x < costs.size(); ++x) to[x] = to[x] >= kForbidden || costs[x] >= kForbidden ? kForbidden : to[x] + times * costs[x];
+  for (size_t x = 0; x < costs.size(); ++x) {
+    const Wide sum = to[x] + Wide{times} * costs[x];
+    to[x] = to[x] >= kForbidden || costs[x] >= kForbidden || sum >= kForbidden ? kForbidden : static_cast<int64_t>(std::max(sum, Wide{-kForbidden}));
+  }
 }
 
 // Tables that count several times, each made once.
@@ -87,24 +91,17 @@ bool Folding::refine() {
   return finer;
 }
 
-std::optional<Folding::Folded> Folding::folded() const {
+Folding::Folded Folding::folded() const {
   Folded folded;
   Network& out = folded.once;
   out.costs.resize(classes_);
-  Wide most = 0;
-  for (const Table& costs : n_.costs) most += magnitude(costs);
   Numbers<EdgeKey> kinds;
   std::vector<size_t> first;  // [kind]: an edge of it
-  std::map<const Table*, int64_t> known;
   for (size_t e = 0; e < n_.edges.size(); ++e) {
     folded.edge_of.push_back(kinds(key_of(n_.edges[e], class_of_)));
     if (kinds.count() > static_cast<int>(first.size())) first.push_back(e), folded.times.push_back(0);
     ++folded.times[folded.edge_of.back()];
-    auto [at, fresh] = known.try_emplace(n_.edges[e].table.get(), 0);
-    if (fresh) at->second = magnitude(*at->first);
-    most += at->second;
   }
-  if (most >= kForbidden) return std::nullopt;
   for (int v = 0; v < n_.variables(); ++v) {
     Table& costs = out.costs[class_of_[v]];
     costs.resize(n_.costs[v].size(), 0);

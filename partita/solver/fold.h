@@ -5,7 +5,6 @@
 // Alike is told by colour refinement (Weisfeiler and Leman, 1968; Mladenov, Ahmadi and Kersting, Lifted linear programming, 2012), stopped
 // after some rounds: copies near the ends of a run differ in what is near them, those in between do not.
 #pragma once
-#include <optional>
 #include <vector>
 
 #include "partita/network/network.h"
@@ -30,8 +29,8 @@ class Folding {
     Network network() const { return with_times(once); }
     Network with_times(Network of_once) const;
   };
-  // Empty where its costs could be too large for what is no forbidden one.
-  std::optional<Folded> folded() const;
+  // What comes to kForbidden together is forbidden.
+  Folded folded() const;
   Assignment unfolded(const Assignment& of_folded) const;
   // Each class as its first variable.
   Assignment folded(const Assignment& whole) const;

@@ -74,9 +74,7 @@ TEST(Folding, CostsAndUsesAreThoseOfTheWhole) {
     const Network n = repeated_network(rng);
     Folding folding(n);
     for (bool finer = true; finer; finer = folding.refine()) {
-      const auto parts = folding.folded();
-      ASSERT_TRUE(parts);
-      const Network folded = parts->network();
+      const Network folded = folding.folded().network();
       validate(folded);
       ASSERT_EQ(folded.variables(), folding.classes());
       shared += folding.classes() < n.variables();
@@ -98,12 +96,18 @@ TEST(Folding, CostsAndUsesAreThoseOfTheWhole) {
   EXPECT_GT(shared, 300);
 }
 
-TEST(Folding, IsNotDoneWhereSumsCouldLookForbidden) {
-  Network n = chain(4);
-  n.costs[0] = {kForbidden / 4, 0};
-  EXPECT_TRUE(Folding(n).folded());
-  for (Table& costs : n.costs) costs = {kForbidden / 4, 0};
-  EXPECT_FALSE(Folding(n).folded());
+TEST(Folding, WhatComesToForbiddenIsForbidden) {
+  Network n;
+  const auto table = table_of({kForbidden / 2, 1, -3, 0});
+  for (int part = 0; part < 3; ++part) {
+    n.costs.insert(n.costs.end(), {{kForbidden / 3 + 1, 7}, {0, 0}});
+    n.edges.push_back({{2 * part, 2 * part + 1}, table});
+  }
+  const Folding::Folded folded = Folding(n).folded();
+  EXPECT_EQ(folded.times, std::vector<int64_t>{3});
+  EXPECT_EQ(folded.once.costs, (std::vector<Table>{{kForbidden, 21}, {0, 0}}));
+  EXPECT_EQ(folded.once.edges[0].table, table);
+  EXPECT_EQ(*folded.network().edges[0].table, (Table{kForbidden, 3, -9, 0}));
 }
 
 // Equal parts of two variables around a ring, some with a part that is not like the others; all use something for a while.

@@ -114,10 +114,8 @@ TEST(LiftedDual, OfCopiesThatSeeTheSameItProvesTheSameAsTheWholes) {
     Folding folding(n);
     EXPECT_FALSE(folding.refine());
     ASSERT_EQ(folding.classes(), 2);
-    const auto folded = folding.folded();
-    ASSERT_TRUE(folded);
     PairTables tables;
-    LiftedDual lifted(*folded, tables);
+    LiftedDual lifted(folding.folded(), tables);
     lifted.run(400, [] { return false; });
     const Model model = compile(n);
     Dual dual(model), warm(model);
@@ -129,7 +127,7 @@ TEST(LiftedDual, OfCopiesThatSeeTheSameItProvesTheSameAsTheWholes) {
     warm.begin(lifted.of_whole(n));
     EXPECT_GE(warm.pass(), static_cast<double>(*bound) - 1) << i;
     // Together the two edges are one table of the folded network, whose messages then prove as much or more.
-    const std::optional<Wide> merged = LeafJudge(folded->network()).bound(lifted.of_folded());
+    const std::optional<Wide> merged = LeafJudge(lifted.folded().network()).bound(lifted.of_folded());
     ASSERT_TRUE(merged);
     EXPECT_GE(*merged, *bound - 1) << i;
   }

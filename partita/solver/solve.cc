@@ -71,9 +71,7 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
   bool better = true, finer = true;
   folding.refine();
   for (int depth = 1; finer && (better || depth <= kDeep) && kLeastFolded * folding.classes() <= network.variables(); ++depth, finer = folding.refine()) {
-    auto made = folding.folded();
-    if (!made) break;
-    auto next = std::make_unique<LiftedDual>(std::move(*made), tables);
+    auto next = std::make_unique<LiftedDual>(folding.folded(), tables);
     if (dual) next->begin(*dual);
     dual = std::move(next);
     dual->run(depth == 1 ? kFirstPasses : kPasses, ended);
