@@ -47,6 +47,15 @@ void LiftedDual::run(int most, const std::function<bool()>& stop) {
   }
 }
 
+double LiftedDual::sweep_of_whole() const {
+  double entries = 0;
+  for (const Model::Pair& p : model_.pairs) {
+    const PairTable& t = *model_.tables[p.table];
+    entries += p.times * (static_cast<double>(t.rows.count) * t.columns.count + model_.domain(p.a) + model_.domain(p.b));
+  }
+  return entries;
+}
+
 std::vector<std::vector<int>> LiftedDual::likeliest(size_t most) const {
   std::vector<std::vector<int>> all;
   for (int v = 0; v < folded_.once.variables(); ++v) {

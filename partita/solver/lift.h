@@ -24,6 +24,8 @@ class LiftedDual {
   // Passes until they bring next to nothing, `most` at most.
   void run(int most, const std::function<bool()>& stop);
   const Model& model() const { return model_; }
+  // Table entries that half a pass over the whole network would look at.
+  double sweep_of_whole() const;
   // As Dual's, of the folded network.
   std::vector<double> least_costs() { return dual_.least_costs(); }
   // By variable of the folded network, ascending, so many values at most: those that cost least with all that the last pass knew of them.

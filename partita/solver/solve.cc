@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "partita/base/error.h"
@@ -39,6 +40,12 @@ Result solve_likeliest(const LiftedDual& dual, const Options& options) {
   return r;
 }
 
+// What is left of the time, that much of it.
+std::optional<Clock::time_point> share_of_time(const Options& options, double share) {
+  if (!options.deadline) return std::nullopt;
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>((*options.deadline - Clock::now()) * share);
+}
+
 // Of what is solved for a start: few rounds, little of the time, and words about nothing.
 Options for_a_start(const Options& options) {
   constexpr int64_t kSteps = 10, kOfSteps = 4;  // at most; of all that there are, the quarter
@@ -48,7 +55,7 @@ Options for_a_start(const Options& options) {
   inside.certify = false;
   inside.patience = static_cast<int>(kSteps);  // it is solutions that this is for
   inside.tell = nullptr;
-  if (options.deadline) inside.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>((*options.deadline - Clock::now()) * kShareOfTime);
+  inside.deadline = share_of_time(options, kShareOfTime);
   if (options.progress)
     inside.progress = [&options, told = Clock::now()](Progress p) mutable {
       if (Clock::now() - told < std::chrono::seconds(1)) return;
@@ -93,6 +100,11 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
     }
     if (ended()) break;
   }
+  if (dual && dual->model().sweep >= options.large) {  // passes here cost little beside those over the whole
+    constexpr double kOfWhole = 4, kShareOfTime = 0.3;
+    inside.deadline = share_of_time(options, kShareOfTime);
+    dual->run(static_cast<int>(kOfWhole * dual->sweep_of_whole() / static_cast<double>(dual->model().sweep)), ended);
+  }
   best.dual = std::move(dual);
   return best;
 }
@@ -102,15 +114,16 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
 struct Narrowed {
   std::optional<Subset> rest;
   Certificate::Leaf messages;
+  std::optional<Wide> bound;  // of all, by computation
 };
 
 // Begins with the messages of a folded network. Looks for a better solution where little can be left out.
 Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& tables, Start& best, const Options& options) {
   constexpr int kWindows = 8, kPasses = 4;
-  constexpr double kLittle = 0.5, kVeryLittle = 0.1;
+  constexpr double kLittle = 0.5, kVeryLittle = 0.1, kShareOfTime = 0.3;
   LiftedDual dual(Folding::Folded::not_at_all(network), tables);
   const Model& m = dual.model();
-  if (m.sweep < options.large || options.certify || !best.solution) return {std::nullopt, folded.of_whole(network)};
+  if (m.sweep < options.large || options.certify || !best.solution) return {std::nullopt, folded.of_whole(network), std::nullopt};
   dual.begin(folded);
   auto stop = [&] { return options.stop && *options.stop; };
   std::vector<double> least;
@@ -119,12 +132,15 @@ Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& 
     alive = at_most(static_cast<double>(best.cost) + 1 + rounding_of(m), least);
     return static_cast<double>(sweep_of(m, alive)) / static_cast<double>(m.sweep);
   };
-  double share = 1;
-  for (int i = 0; i < kWindows && share > kVeryLittle && !stop(); ++i) {
-    dual.run(kPasses - 2, stop);
+  const std::optional<Clock::time_point> deadline = share_of_time(options, kShareOfTime);
+  double share = 1, bound = -kInfinity;
+  for (int i = 0; i < kWindows && share > kVeryLittle && !stop() && !(i > 0 && deadline && Clock::now() > *deadline); ++i) {
+    if (i > 0) dual.run(kPasses - 2, stop);
     least = dual.least_costs();
+    bound = std::max(bound, *std::min_element(least.begin(), least.begin() + m.domain(0)));
     share = left();
   }
+  const std::optional<Wide> proved = bound > -kInfinity && bound < kInfinity ? std::optional<Wide>(std::min(best.cost, static_cast<Wide>(std::ceil(bound - rounding_of(m))))) : std::nullopt;
   if (share > kLittle && !stop()) {
     Options inside = for_a_start(options);
     inside.start = best.solution;
@@ -137,9 +153,9 @@ Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& 
       if (options.tell) options.tell(fmt::format("of the likeliest values, cost {}", to_string(best.cost)));
     }
   }
-  if (share > kLittle) return {std::nullopt, dual.of_folded()};
+  if (share > kLittle) return {std::nullopt, dual.of_folded(), proved};
   if (options.tell) options.tell(fmt::format("narrowed: {} of {} table entries may be in a better solution", sweep_of(m, alive), m.sweep));
-  Narrowed out{left_of(network, m, alive, *best.solution), {}};
+  Narrowed out{left_of(network, m, alive, *best.solution), {}, proved};
   out.messages = out.rest->lowered(dual.of_folded());
   return out;
 }
@@ -161,9 +177,11 @@ Result solve(const Network& network, const Options& options) {
   consider(folded.solution);
   Options inside = options;
   std::optional<Subset> rest;
+  std::optional<Wide> bound;  // by computation
   if (folded.dual) {
     Narrowed left = narrowed(network, *std::exchange(folded.dual, nullptr), tables, best, options);
     rest = std::move(left.rest);
+    bound = left.bound;
     if (rest || !inside.messages) inside.messages = std::make_shared<Certificate::Leaf>(std::move(left.messages));
     tables.clear();
   }
@@ -173,10 +191,13 @@ Result solve(const Network& network, const Options& options) {
     ++counters["narrowed"];
     inside.start = rest->lowered(*best.solution);
     r = solve_rest(*rest, inside, For::kItself, best.cost);
-    ensure(r.solution && r.bound && r.cost <= best.cost, "what is left of a network has lost a solution of {}", to_string(best.cost));
-    r.status = *r.bound == r.cost ? Status::kOptimal : Status::kFeasible;
+    ensure(r.solution && r.cost <= best.cost, "what is left of a network has lost a solution of {}", to_string(best.cost));
   } else {
     r = solve_reduced(network, inside);
+  }
+  if (bound && r.solution) {
+    r.bound = std::min(r.cost, std::max(*bound, r.bound.value_or(*bound)));
+    r.status = *r.bound == r.cost ? Status::kOptimal : Status::kFeasible;
   }
   for (const auto& [count, number] : counters) r.counters[count] += number;
   return r;
