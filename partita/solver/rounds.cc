@@ -117,11 +117,13 @@ class Solver {
     result_.counters["work"] = static_cast<double>(branch.work());
     result_.counters["restarts"] = static_cast<double>(primal.restarts());
     for (const auto& [count, number] : inside_) result_.counters[count] += number;
-    if (what_ == For::kItself) {
+    if (what_ == For::kItself && !computes()) {
       if (o_.certify || !settled()) result_.certificate = branch.certificate();
-    } else if (branch.done()) {  // it is the solution alone that is wanted
+    } else if (branch.done()) {
       if (best_.solution) computed_ = best_.cost;
       else nothing_ = true;
+    } else if (what_ == For::kItself) {
+      note(branch.bound(), computed_);
     }
     return finish();
   }
@@ -244,11 +246,21 @@ class Solver {
     return o_.gap > 0 && best_.solution && static_cast<double>(best_.cost) - branch.bound() <= o_.gap * std::abs(static_cast<double>(best_.cost));
   }
 
+  // Of large networks no certificate is made that nobody asks for: what the dual says, less what rounding can come to, is the bound.
+  bool computes() const { return !o_.certify && model_.entries > kLong; }
+  static constexpr int64_t kLong = 1'000'000;  // table entries
+  void note(double bound, std::optional<Wide>& best) const {
+    if (!std::isfinite(bound)) return;
+    Wide least = static_cast<Wide>(std::ceil(bound - rounding_));
+    if (best_.solution) least = std::min(least, best_.cost);
+    if (!best || least > *best) best = least;
+  }
+
   // Proves what there is so far, now and then, and keeps so much time for doing so in the end.
   void prove(const Branch& branch) {
+    if (computes()) return note(branch.bound(), proved_);
     constexpr double kShare = 0.05, kMargin = 3.5;  // of the time; of the time that the last one took
     constexpr double kFirst = 0.5;                  // seconds before the first one, where it takes long
-    constexpr int64_t kLong = 1'000'000;            // table entries
     if (proved_at_ < 0) {
       const double whole = o_.deadline ? std::chrono::duration<double>(*o_.deadline - began_).count() : kInfinity;
       if (model_.entries > kLong && seconds() < std::min(kFirst, kShare * whole)) return;
@@ -359,12 +371,15 @@ Result solve_rest(const Subset& rest, const Options& options, For what, Wide cos
 }
 
 double rounding_of(const Model& m) {
-  constexpr double kUnit = 1e-13;  // of each sum of two numbers, relative, with room to spare
-  double largest = 0;
-  for (double c : m.unary)
-    if (c < kInfinity) largest = std::max(largest, std::abs(c));
-  for (const auto& t : m.tables) largest = std::max(largest, t->largest);
-  return kUnit * largest * static_cast<double>(m.variables() + static_cast<int>(m.pairs.size()));
+  double most = 0;  // that a sum can come to
+  for (int v = 0; v < m.variables(); ++v) {
+    double largest = 0;
+    for (int i = m.offset[v]; i < m.offset[v + 1]; ++i)
+      if (m.unary[i] < kInfinity) largest = std::max(largest, std::abs(m.unary[i]));
+    most += largest;
+  }
+  for (const Model::Pair& p : m.pairs) most += p.times * m.tables[p.table]->largest;
+  return 2 * std::numeric_limits<double>::epsilon() * most * static_cast<double>(m.variables() + static_cast<int>(m.pairs.size()));
 }
 
 }  // namespace partita::solver

@@ -18,7 +18,8 @@ Result solve_rest(const Subset& rest, const Options& options, For what, Wide cos
 Alive at_most(double cost, const std::vector<double>& least_costs);
 // A network with these values only, and those of a solution.
 Subset left_of(const Network& network, const Model& model, const Alive& alive, const Assignment& solution);
-// How far sums of the model's costs can be from the truth.
+// How far sums of the model's costs, or what its dual says, can be from the truth: as many roundings as there are terms, each of what all
+// of them can come to.
 double rounding_of(const Model& model);
 
 }  // namespace partita::solver
