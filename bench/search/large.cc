@@ -1,9 +1,9 @@
 // The joint problem of a large model on a large mesh: how long its network takes to build, how large it is, and what the solver makes of
 // it. The plan is not lowered.
 //
-//   partita_large_bench MODEL BATCH CLUSTER MESH [--bind NAME=VALUE].. [--limit SECONDS] [--steps N] [--memory BYTES] [--check on|off]
+//   partita_large_bench MODEL BATCH CLUSTER MESH [--bind NAME=VALUE].. [--limit SECONDS] [--steps N] [--memory BYTES] [--certify on|off] [--check on|off]
 //
-// In bfloat16 with AdamW. Without a limit and steps nothing is solved; the limit is the solver's.
+// In bfloat16 with AdamW. Without a limit and steps nothing is solved; the limit is the solver's, which without --certify computes its bound.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -44,6 +44,7 @@ int main_of(int argc, char** argv) {
   request.dtype = DType::kBFloat16;
   request.optimizer.kind = "adamw";
   solver::Options options;
+  options.certify = false;
   bool solves = false, checks = false;
   std::optional<double> limit;
   std::optional<int64_t> memory;
@@ -53,6 +54,7 @@ int main_of(int argc, char** argv) {
     else if (option == "--limit") limit = std::stod(value), solves = true;
     else if (option == "--steps") options.max_steps = std::stoll(value), solves = true;
     else if (option == "--memory") memory = std::stoll(value);
+    else if (option == "--certify") options.certify = value == "on";
     else if (option == "--check") checks = value == "on";
     else fail("{}: unknown option", option);
   }

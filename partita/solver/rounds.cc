@@ -46,6 +46,8 @@ class Solver {
       : n_(network), o_(options), what_(what), model_(compile(network)), judge_(network, most), rounding_(rounding_of(model_)), alive_(model_.unary.size(), 1), rng_(options.seed) {
     model_.headroom = headroom;
     model_.most = judge_.most();
+    constexpr double kJudging = 1e-8;  // seconds an entry, about
+    if (what == For::kItself && !computes()) reserve_ = kJudging * static_cast<double>(model_.entries);
   }
 
   Result run() {
@@ -259,6 +261,7 @@ class Solver {
   // Proves what there is so far, now and then, and keeps so much time for doing so in the end.
   void prove(const Branch& branch) {
     if (computes()) return note(branch.bound(), proved_);
+    if (stop()) return;  // the last one comes now
     constexpr double kShare = 0.05, kMargin = 3.5;  // of the time; of the time that the last one took
     constexpr double kFirst = 0.5;                  // seconds before the first one, where it takes long
     if (proved_at_ < 0) {

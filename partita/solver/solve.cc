@@ -178,6 +178,7 @@ Result solve(const Network& network, const Options& options) {
   Options inside = options;
   std::optional<Subset> rest;
   std::optional<Wide> bound;  // by computation
+  const Clock::time_point before = Clock::now();
   if (folded.dual) {
     Narrowed left = narrowed(network, *std::exchange(folded.dual, nullptr), tables, best, options);
     rest = std::move(left.rest);
@@ -186,8 +187,12 @@ Result solve(const Network& network, const Options& options) {
     tables.clear();
   }
   if (best.solution) inside.start = best.solution;
+  constexpr int kLonger = 4;  // what comes now takes before it brings anything
   Result r;
-  if (rest) {
+  if (bound && ((options.stop && *options.stop) || (options.deadline && Clock::now() + kLonger * (Clock::now() - before) > *options.deadline))) {
+    r.solution = best.solution;
+    r.cost = best.cost;
+  } else if (rest) {
     ++counters["narrowed"];
     inside.start = rest->lowered(*best.solution);
     r = solve_rest(*rest, inside, For::kItself, best.cost);
