@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "partita/base/boxes.h"
@@ -102,6 +103,10 @@ std::vector<Box> random_boxes(const std::vector<int>& extents, size_t rank, Rng&
       along.push_back({lo, rng.below(12) ? lo + rng.between(1, 5) : lo});
     }
     for (size_t p = 0; p < positions; ++p) boxes[p][f] = along[index_on(extents, axes, p)];
+    std::vector<int> all(extents.size());
+    std::iota(all.begin(), all.end(), 0);
+    const std::vector<size_t> places = places_on(extents, all, axes);
+    for (size_t p = 0; p < positions; ++p) EXPECT_EQ(places[p], index_on(extents, axes, p));
   }
   return boxes;
 }

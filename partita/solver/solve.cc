@@ -67,7 +67,7 @@ Options for_a_start(const Options& options) {
 }
 
 Start solve_folded(const Network& network, const Options& options, PairTables& tables, std::map<std::string, double>& counters) {
-  constexpr int kLeastFolded = 3;         // as many variables
+  constexpr int kLeastFolded = 3;                 // as many variables
   constexpr int kFirstPasses = 32, kPasses = 12;  // each next dual begins with the messages of the one before
   constexpr int kDeep = 6;                        // for the messages alone
   Options inside = for_a_start(options);
@@ -121,9 +121,9 @@ struct Narrowed {
 Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& tables, Start& best, const Options& options) {
   constexpr int kWindows = 8, kPasses = 4;
   constexpr double kLittle = 0.5, kVeryLittle = 0.1, kShareOfTime = 0.3;
+  if (folded.sweep_of_whole() < static_cast<double>(options.large) || options.certify || !best.solution) return {std::nullopt, folded.of_whole(network), std::nullopt};
   LiftedDual dual(Folding::Folded::not_at_all(network), tables);
   const Model& m = dual.model();
-  if (m.sweep < options.large || options.certify || !best.solution) return {std::nullopt, folded.of_whole(network), std::nullopt};
   dual.begin(folded);
   auto stop = [&] { return options.stop && *options.stop; };
   std::vector<double> least;
@@ -140,7 +140,8 @@ Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& 
     bound = std::max(bound, *std::min_element(least.begin(), least.begin() + m.domain(0)));
     share = left();
   }
-  const std::optional<Wide> proved = bound > -kInfinity && bound < kInfinity ? std::optional<Wide>(std::min(best.cost, static_cast<Wide>(std::ceil(bound - rounding_of(m))))) : std::nullopt;
+  std::optional<Wide> proved;
+  if (std::isfinite(bound)) proved = std::min(best.cost, static_cast<Wide>(std::ceil(bound - rounding_of(m))));
   if (share > kLittle && !stop()) {
     Options inside = for_a_start(options);
     inside.start = best.solution;
