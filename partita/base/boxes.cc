@@ -159,8 +159,7 @@ Factor common_factor(const Along& x, const Along& y, const std::vector<int>& ext
     for (size_t i = 0; i < x.intervals.size(); ++i) factor.sizes.push_back(intersect(x.intervals[i], y.intervals[i]).size());
     return factor;
   }
-  const std::vector<size_t> of_x = places_on(extents, factor.axes, x.axes), of_y = places_on(extents, factor.axes, y.axes);
-  for (size_t i = 0; i < of_x.size(); ++i) factor.sizes.push_back(intersect(x.intervals[of_x[i]], y.intervals[of_y[i]]).size());
+  for_each_two(extents, factor.axes, x, y, [&](size_t, const Interval& i, const Interval& j) { factor.sizes.push_back(intersect(i, j).size()); });
   return factor;
 }
 
@@ -284,23 +283,23 @@ Boxes hull(const Boxes& a, const Boxes& b) {
 
 bool contains(const Boxes& outer, const Boxes& inner) {
   const std::vector<int>& extents = outer.extents();
-  const bool by_position = inner.any_empty();  // what is empty along any dimension is held along all
-  const std::vector<int> all = by_position ? joined_axes(axes_of(outer), axes_of(inner)) : std::vector<int>();
-  std::vector<char> outside(count_on(extents, all), 0), empty = outside;
-  for (size_t f = 0; f < outer.rank(); ++f) {
-    const Along &o = outer.along(f), &i = inner.along(f);
-    const std::vector<int> axes = by_position ? all : joined_axes(o.axes, i.axes);
-    const std::vector<size_t> of_outer = places_on(extents, axes, o.axes), of_inner = places_on(extents, axes, i.axes);
-    for (size_t p = 0; p < of_outer.size(); ++p) {
-      const Interval& held = i.intervals[of_inner[p]];
-      const bool out = !o.intervals[of_outer[p]].contains(held);
-      if (!by_position && out) return false;
-      if (by_position) outside[p] |= out, empty[p] |= held.empty();
+  bool all = true;
+  if (!inner.any_empty()) {
+    for (size_t f = 0; f < outer.rank() && all; ++f) {
+      const Along &o = outer.along(f), &i = inner.along(f);
+      for_each_two(extents, joined_axes(o.axes, i.axes), o, i, [&](size_t, const Interval& holder, const Interval& held) { all = all && holder.contains(held); });
     }
+    return all;
   }
-  for (size_t p = 0; p < outside.size(); ++p)
-    if (outside[p] && !empty[p]) return false;
-  return true;
+  const std::vector<int> axes = joined_axes(axes_of(outer), axes_of(inner));
+  std::vector<char> outside(count_on(extents, axes), 0), empty = outside;  // by position: along any dimension
+  for (size_t f = 0; f < outer.rank(); ++f)
+    for_each_two(extents, axes, outer.along(f), inner.along(f), [&](size_t p, const Interval& holder, const Interval& held) {
+      outside[p] |= !holder.contains(held);
+      empty[p] |= held.empty();
+    });
+  for (size_t p = 0; p < outside.size(); ++p) all = all && (!outside[p] || empty[p]);
+  return all;
 }
 
 int64_t total_volume(const Boxes& boxes) {

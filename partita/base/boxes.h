@@ -98,6 +98,12 @@ void for_each_on(const std::vector<int>& extents, const std::vector<int>& axes, 
     if (i == 0) return;
   }
 }
+// Calls visit(place, one of x, one of y) for each choice of coordinates on `axes`, which hold those of both, the last of them fastest.
+template <typename Visit>
+void for_each_two(const std::vector<int>& extents, const std::vector<int>& axes, const Along& x, const Along& y, const Visit& visit) {
+  const std::vector<size_t> of_x = places_on(extents, axes, x.axes), of_y = places_on(extents, axes, y.axes);
+  for (size_t place = 0; place < of_x.size(); ++place) visit(place, x.intervals[of_x[place]], y.intervals[of_y[place]]);
+}
 // The union of two ascending lists.
 std::vector<int> joined_axes(const std::vector<int>& a, const std::vector<int>& b);
 

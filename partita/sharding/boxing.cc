@@ -465,11 +465,9 @@ class ElementsIntoPartsOfOneMesh {
     const std::vector<size_t> target_of = places_on(extents_, group.axes, partial_among(to_, group.axes)), source_of = places_on(extents_, group.axes, source_axes);
     Cells cells{rank, {}, {}, {}};
     std::vector<Interval> there(rank * target_of.size());  // by position of the group, along each dimension
-    for (size_t i = 0; i < rank; ++i) {
-      const Along &to = to_.boxes.along(group.dimensions[i]), &from = from_.boxes.along(group.dimensions[i]);
-      const std::vector<size_t> of_to = places_on(extents_, group.axes, to.axes), of_from = places_on(extents_, group.axes, from.axes);
-      for (size_t p = 0; p < of_to.size(); ++p) there[p * rank + i] = intersect(to.intervals[of_to[p]], from.intervals[of_from[p]]);
-    }
+    for (size_t i = 0; i < rank; ++i)
+      for_each_two(extents_, group.axes, to_.boxes.along(group.dimensions[i]), from_.boxes.along(group.dimensions[i]),
+                   [&](size_t p, const Interval& to, const Interval& from) { there[p * rank + i] = intersect(to, from); });
     for (size_t p = 0; p < target_of.size(); ++p) {
       const Interval* box = there.data() + p * rank;
       if (std::any_of(box, box + rank, [](const Interval& i) { return i.empty(); })) continue;

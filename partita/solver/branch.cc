@@ -88,7 +88,7 @@ bool Branch::stalled(const Part& part) const {
 bool Branch::closes(const Part& part, const std::optional<Wide>& incumbent, bool must) {
   constexpr double kRounding = 1e-9;
   constexpr int kTryNearEvery = 8;
-  const double needed = static_cast<double>(incumbent.value_or(m_.most)) - 1, near = kRounding * std::max(1.0, std::abs(needed));
+  const double needed = static_cast<double>(incumbent.value_or(judge_.most())) - 1, near = kRounding * std::max(1.0, std::abs(needed));
   if (!must && (part.bound < needed - near || (part.bound < needed + near && part.passes % kTryNearEvery != 0))) return false;
   Certificate::Leaf leaf = dual_.leaf(part.state, part.alive);
   leaf.decisions = part.decisions;

@@ -41,8 +41,8 @@ class Dual {
   // Per value, of the last pass: its cost, price and all messages to it; infinite where it is not alive.
   const std::vector<double>& beliefs() const { return beliefs_; }
 
-  // What a state proves of these values, where pairs count once, as integers, at the largest power of two as scale, 2^20 at most, at which they fit comfortably.
-  // Messages to other values are kNotThere.
+  // What a state proves of these values, where pairs count once, as integers, at the largest power of two as scale, 2^20 at most, at which they
+  // fit comfortably. Messages to other values are kNotThere.
   Certificate::Leaf leaf(const State& state, const Alive& alive) const;
   // How far the last pass's choice is from what the bound reckons with, by variable: its own slack and that of its pairs.
   std::vector<double> slacks() const;

@@ -5,8 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "partita/solver/model.h"
-
 namespace partita::solver {
 
 namespace {

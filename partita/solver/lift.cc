@@ -49,27 +49,23 @@ void LiftedDual::run(int most, const std::function<bool()>& stop) {
 
 double LiftedDual::sweep_of_whole() const {
   double entries = 0;
-  for (const Model::Pair& p : model_.pairs) {
-    const PairTable& t = *model_.tables[p.table];
-    entries += p.times * (static_cast<double>(t.rows.count) * t.columns.count + model_.domain(p.a) + model_.domain(p.b));
-  }
+  for (const Model::Pair& p : model_.pairs) entries += p.times * static_cast<double>(model_.sweep_of(p));
   return entries;
 }
 
-std::vector<std::vector<int>> LiftedDual::likeliest(size_t most) const {
-  std::vector<std::vector<int>> all;
-  for (int v = 0; v < folded_.once.variables(); ++v) {
-    const double* belief = &dual_.beliefs()[model_.offset[v]];
-    std::vector<int> values(model_.domain(v));
-    std::iota(values.begin(), values.end(), 0);
-    if (values.size() > most) {
-      std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(most), values.end(), [&](int x, int y) { return std::pair(belief[x], x) < std::pair(belief[y], y); });
-      values.resize(most);
-      std::sort(values.begin(), values.end());
+Alive LiftedDual::likeliest(size_t most) const {
+  Alive alive(model_.unary.size(), 0);
+  for (int v = 0; v < model_.variables(); ++v) {
+    const std::vector<double>& beliefs = dual_.beliefs();
+    std::vector<int> places(model_.domain(v));  // of values
+    std::iota(places.begin(), places.end(), model_.offset[v]);
+    if (places.size() > most) {
+      std::nth_element(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(most), places.end(), [&](int x, int y) { return std::pair(beliefs[x], x) < std::pair(beliefs[y], y); });
+      places.resize(most);
     }
-    all.push_back(std::move(values));
+    for (int x : places) alive[x] = 1;
   }
-  return all;
+  return alive;
 }
 
 Certificate::Leaf LiftedDual::leaf(const Network& network, const std::function<int(size_t)>& folded_edge, bool once) const {

@@ -28,8 +28,8 @@ class LiftedDual {
   double sweep_of_whole() const;
   // As Dual's, of the folded network.
   std::vector<double> least_costs() { return dual_.least_costs(); }
-  // By variable of the folded network, ascending, so many values at most: those that cost least with all that the last pass knew of them.
-  std::vector<std::vector<int>> likeliest(size_t most) const;
+  // Of each variable so many values at most: those that cost least with all that the last pass knew of them.
+  Alive likeliest(size_t most) const;
   // Leaves without decisions, for duals to begin with.
   Certificate::Leaf of_folded() const;
   Certificate::Leaf of_whole(const Network& whole) const;

@@ -57,7 +57,6 @@ class Compiler {
     m_.offset = {0};
     for (const Table& costs : n_.costs) add_variable(costs);
     std::map<std::pair<int, int>, std::vector<std::pair<const Table*, bool>>> pairs;
-    m_.most = partita::solver::most_of(n_);
     for (size_t i = 0; i < n_.edges.size(); ++i) {
       const Network::Edge& e = n_.edges[i];
       Canonical c = canonical(n_, e);
@@ -152,9 +151,8 @@ class Compiler {
       const auto& [a, b, table, times] = m_.pairs[p];
       m_.neighbours[a].push_back({b, static_cast<int>(p), true});
       m_.neighbours[b].push_back({a, static_cast<int>(p), false});
-      const PairTable& t = *m_.tables[table];
       m_.entries += static_cast<int64_t>(m_.domain(a)) * m_.domain(b);
-      m_.sweep += static_cast<int64_t>(t.rows.count) * t.columns.count + m_.domain(a) + m_.domain(b);
+      m_.sweep += m_.sweep_of(m_.pairs[p]);
     }
     for (auto& list : m_.neighbours) std::sort(list.begin(), list.end(), [](const auto& x, const auto& y) { return x.variable < y.variable; });
   }

@@ -48,7 +48,6 @@ struct Model {
   std::vector<Joint> joints;
   bool limited = false;                            // some time can break the limit
   int64_t limit = 0;
-  Wide most = 0;                                   // no solution costs more
   int64_t entries = 0;                             // of all pairs, values by values: what work is shared out by
   int64_t sweep = 0;                               // entries of their tables, in kinds, and values at their ends: what half a pass looks at
   double headroom = 0;                             // by how much messages may grow after they were made, over the scale
@@ -58,6 +57,7 @@ struct Model {
   const PairTable& table(int pair) const { return *tables[pairs[pair].table]; }
   View view(const Neighbour& n) const { return n.first ? by_row(table(n.pair)) : by_column(table(n.pair)); }  // from the end whose neighbour that is
   double cost(const Neighbour& n, int own, int other) const { return view(n).at(own, other); }
+  int64_t sweep_of(const Pair& p) const { return static_cast<int64_t>(tables[p.table]->rows.count) * tables[p.table]->columns.count + domain(p.a) + domain(p.b); }
 };
 
 // What was made of tables, for models of networks that share them. Those must stay.
@@ -67,7 +67,7 @@ using PairTables = std::map<std::pair<const Table*, int>, std::shared_ptr<const 
 Model compile(const Network& network);
 // Parallel edges stay apart: pairs are the edges over two variables, in their order, and count so many times as their edge does.
 Model compile_apart(const Network& network, const std::vector<int64_t>& times, PairTables& known);
-Wide most_of(const Network& network);  // as Model::most
+Wide most_of(const Network& network);  // no solution costs more
 int64_t magnitude(const Table& table);  // the largest of what is not forbidden, without its sign; kForbidden at most
 // The times at which the limit can be broken, without those that another one dominates.
 std::vector<int64_t> kept_times(const Network& network);

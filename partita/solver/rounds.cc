@@ -45,7 +45,6 @@ class Solver {
   Solver(const Network& network, const Options& options, For what, double headroom, Wide most)
       : n_(network), o_(options), what_(what), model_(compile(network)), judge_(network, most), rounding_(rounding_of(model_)), alive_(model_.unary.size(), 1), rng_(options.seed) {
     model_.headroom = headroom;
-    model_.most = judge_.most();
     constexpr double kJudging = 1e-8;  // seconds an entry, about
     if (what == For::kItself && !computes()) reserve_ = kJudging * static_cast<double>(model_.entries);
   }
@@ -140,16 +139,12 @@ class Solver {
   // The network with those values only that a better solution than the best may take, once that leaves little of it. Not where a
   // certificate is asked for: messages to what is left prove nothing of the rest.
   std::optional<Subset> narrower(Branch& branch) {
-    constexpr double kNear = 0.03, kNearer = 0.75, kLittle = 0.5;
+    constexpr double kNear = 0.03, kNearer = 0.75;
     if (o_.certify || !best_.solution || branch.done() || settled()) return std::nullopt;
     const double cost = static_cast<double>(best_.cost), gap = cost - branch.root_bound();
     if (gap > std::min(kNear * std::abs(cost), kNearer * looked_at_)) return std::nullopt;
     looked_at_ = gap;
-    const Alive alive = at_most(cost + 1 + rounding_, branch.least_costs());
-    const int64_t entries = sweep_of(model_, alive);
-    if (static_cast<double>(entries) > kLittle * static_cast<double>(model_.sweep)) return std::nullopt;
-    if (o_.tell) o_.tell(fmt::format("narrowed: {} of {} table entries may be in a better solution", entries, model_.sweep));
-    return left_of(n_, model_, alive, *best_.solution);
+    return little_of(n_, model_, at_most(cost + 1 + rounding_, branch.least_costs()), *best_.solution, o_);
   }
 
   // What is left of the network begins with what is known of all of it, and leaves time for the certificate, which comes after it.
@@ -164,7 +159,7 @@ class Solver {
   // Where the bound is near, the best solution is as a rule among the values that cost next to nothing more with the dual's messages: those
   // are solved as a network of their own, for a solution alone.
   void search_core(Branch& branch, int64_t without) {
-    constexpr double kNear = 0.03, kNearer = 0.75, kLittle = 0.25;
+    constexpr double kNear = 0.03, kNearer = 0.75, kOfAll = 0.25;
     constexpr int64_t kSteps = 25, kAgain = 50;  // rounds in it; after so many without a better solution it is tried anyway
     constexpr double kShareOfWork = 2, kSetUp = 32;  // of the dual's so far; looks at each table entry before the first pass
     if (!best_.solution || branch.done() || settled() || without == 0 || core_work_ > kShareOfWork * static_cast<double>(branch.work())) return;
@@ -176,7 +171,7 @@ class Solver {
     for (double room = gap / 4; room > gap / 300 && best_.cost == before && !stop(); room /= 4) {  // ever fewer, where more bring nothing
       const Alive alive = at_most(bound + room + rounding_, least);
       const auto entries = static_cast<double>(sweep_of(model_, alive));
-      if (entries > kLittle * static_cast<double>(model_.sweep) || core_work_ + kSetUp * entries > kShareOfWork * static_cast<double>(branch.work())) continue;
+      if (entries > kOfAll * static_cast<double>(model_.sweep) || core_work_ + kSetUp * entries > kShareOfWork * static_cast<double>(branch.work())) continue;
       ++result_.counters["cores"];
       Options inside = o_;
       inside.max_steps = kSteps;
@@ -309,8 +304,8 @@ class Solver {
   Alive alive_;
   Rng rng_;
   Best best_;
-  std::optional<Wide> proved_, computed_;  // bounds: by a certificate, by elimination
-  bool nothing_ = false;                   // elimination has found that everything is forbidden
+  std::optional<Wide> proved_, computed_;  // bounds: so far, by a certificate unless computes(); by elimination, narrowing, or the dual in the end
+  bool nothing_ = false;                   // it has been found that there is no solution
   double looked_at_ = kInfinity, core_at_ = kInfinity;  // the gap when values were last looked at; when the core was last solved
   double core_work_ = 0;                                // table entries
   std::map<std::string, double> inside_;   // counters of what was solved within
@@ -350,12 +345,19 @@ Alive at_most(double cost, const std::vector<double>& least_costs) {
   return alive;
 }
 
-Subset left_of(const Network& network, const Model& m, const Alive& alive, const Assignment& solution) {
+Subset left_of(const Network& network, const Model& m, const Alive& alive, const std::optional<Assignment>& solution) {
   std::vector<std::vector<int>> values(network.variables());
   for (int v = 0; v < network.variables(); ++v)
     for (int x = 0; x < network.domain(v); ++x)
-      if (alive[m.offset[v] + x] || x == solution[v]) values[v].push_back(x);
+      if (alive[m.offset[v] + x] || (solution && x == (*solution)[v])) values[v].push_back(x);
   return {network, std::move(values)};
+}
+
+std::optional<Subset> little_of(const Network& network, const Model& m, const Alive& alive, const Assignment& solution, const Options& options) {
+  const int64_t entries = sweep_of(m, alive);
+  if (static_cast<double>(entries) > kLittle * static_cast<double>(m.sweep)) return std::nullopt;
+  if (options.tell) options.tell(fmt::format("narrowed: {} of {} table entries may be in a better solution", entries, m.sweep));
+  return left_of(network, m, alive, solution);
 }
 
 Result solve_rest(const Subset& rest, const Options& options, For what, Wide cost) {

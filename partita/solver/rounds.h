@@ -16,8 +16,11 @@ Result solve_rest(const Subset& rest, const Options& options, For what, Wide cos
 
 // The values that cost at most so much by Dual::least_costs().
 Alive at_most(double cost, const std::vector<double>& least_costs);
-// A network with these values only, and those of a solution.
-Subset left_of(const Network& network, const Model& model, const Alive& alive, const Assignment& solution);
+// A network with these values only, and those of a solution, if there is one.
+Subset left_of(const Network& network, const Model& model, const Alive& alive, const std::optional<Assignment>& solution);
+// The same where that is so little that it is worth a network of its own, which is then told.
+inline constexpr double kLittle = 0.5;  // of the table entries
+std::optional<Subset> little_of(const Network& network, const Model& model, const Alive& alive, const Assignment& solution, const Options& options);
 // How far sums of the model's costs, or what its dual says, can be from the truth: as many roundings as there are terms, each of what all
 // of them can come to.
 double rounding_of(const Model& model);

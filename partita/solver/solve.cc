@@ -24,14 +24,7 @@ struct Start {
 // The folded network with those values only that the dual finds likeliest, and those of the start. It need not have a solution.
 Result solve_likeliest(const LiftedDual& dual, const Options& options) {
   constexpr size_t kValues = 32;
-  std::vector<std::vector<int>> values = dual.likeliest(kValues);
-  if (options.start)
-    for (size_t v = 0; v < values.size(); ++v) {
-      const int x = (*options.start)[v];
-      const auto at = std::lower_bound(values[v].begin(), values[v].end(), x);
-      if (at == values[v].end() || *at != x) values[v].insert(at, x);
-    }
-  const Subset likeliest(dual.folded().once, std::move(values));
+  const Subset likeliest = left_of(dual.folded().once, dual.model(), dual.likeliest(kValues), options.start);
   Options inside = options;
   if (options.start) inside.start = likeliest.lowered(*options.start);
   if (options.messages) inside.messages = std::make_shared<Certificate::Leaf>(likeliest.lowered(*options.messages));
@@ -120,7 +113,7 @@ struct Narrowed {
 // Begins with the messages of a folded network. Looks for a better solution where little can be left out.
 Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& tables, Start& best, const Options& options) {
   constexpr int kWindows = 8, kPasses = 4;
-  constexpr double kLittle = 0.5, kVeryLittle = 0.1, kShareOfTime = 0.3;
+  constexpr double kVeryLittle = 0.1, kShareOfTime = 0.3;
   if (folded.sweep_of_whole() < static_cast<double>(options.large) || options.certify || !best.solution) return {std::nullopt, folded.of_whole(network), std::nullopt};
   LiftedDual dual(Folding::Folded::not_at_all(network), tables);
   const Model& m = dual.model();
@@ -128,8 +121,9 @@ Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& 
   auto stop = [&] { return options.stop && *options.stop; };
   std::vector<double> least;
   Alive alive;
+  const double rounding = rounding_of(m);
   auto left = [&] {
-    alive = at_most(static_cast<double>(best.cost) + 1 + rounding_of(m), least);
+    alive = at_most(static_cast<double>(best.cost) + 1 + rounding, least);
     return static_cast<double>(sweep_of(m, alive)) / static_cast<double>(m.sweep);
   };
   const std::optional<Clock::time_point> deadline = share_of_time(options, kShareOfTime);
@@ -141,7 +135,7 @@ Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& 
     share = left();
   }
   std::optional<Wide> proved;
-  if (std::isfinite(bound)) proved = std::min(best.cost, static_cast<Wide>(std::ceil(bound - rounding_of(m))));
+  if (std::isfinite(bound)) proved = std::min(best.cost, static_cast<Wide>(std::ceil(bound - rounding)));
   if (share > kLittle && !stop()) {
     Options inside = for_a_start(options);
     inside.start = best.solution;
@@ -154,10 +148,8 @@ Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& 
       if (options.tell) options.tell(fmt::format("of the likeliest values, cost {}", to_string(best.cost)));
     }
   }
-  if (share > kLittle) return {std::nullopt, dual.of_folded(), proved};
-  if (options.tell) options.tell(fmt::format("narrowed: {} of {} table entries may be in a better solution", sweep_of(m, alive), m.sweep));
-  Narrowed out{left_of(network, m, alive, *best.solution), {}, proved};
-  out.messages = out.rest->lowered(dual.of_folded());
+  Narrowed out{little_of(network, m, alive, *best.solution, options), dual.of_folded(), proved};
+  if (out.rest) out.messages = out.rest->lowered(out.messages);
   return out;
 }
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <map>
+#include <set>
 
 #include "partita/base/rng.h"
 
