@@ -13,7 +13,7 @@ readonly onnx_version=1.23.2
 readonly packages=(
   g++ cmake ninja-build ccache mold make git ca-certificates
   protobuf-compiler libprotobuf-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libfmt-dev libgtest-dev
-  libbenchmark-dev zlib1g-dev nettle-dev python3)
+  libbenchmark-dev zlib1g-dev nettle-dev libmimalloc-dev python3)
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 refuse() { say "$@"; exit 3; }
