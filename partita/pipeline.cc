@@ -136,7 +136,9 @@ LoadedModel load_model(const Request& request, Runner& runner) {
 Graph training_graph(const LoadedModel& model, const Request& request, Runner& runner) {
   Graph graph = runner.step("autodiff", [&] { return add_backward(cut_parts_alike(model.forward, may_factor), model.loss, request.optimizer); },
                             [](const Graph& g) { verify(g); });
-  return runner.step("factor", [&] { return carry_factors(std::move(graph), may_factor); }, [](const Graph& g) { verify(g); });
+  graph = runner.step("factor", [&] { return carry_factors(std::move(graph), may_factor); }, [](const Graph& g) { verify(g); });
+  if (request.recompute == "none") return graph;
+  return runner.step("recompute", [&] { return recomputed(graph, request.recompute); }, [](const Graph& g) { verify(g); });
 }
 
 Graph evaluation_of(const Planned& planned) {
@@ -192,7 +194,7 @@ Planned plan_loaded(LoadedModel model, const Request& request, WithBatch with_ba
   p.plan.objective = request.objective;
   p.plan.cluster = p.cluster.name;
   p.plan.cluster_text = p.cluster.text;
-  p.plan.model = {request.model, request.bindings, request.tdl, model.loss.kind, request.optimizer, request.dtype, model.loss.scale, fingerprint(p.training)};
+  p.plan.model = {request.model, request.bindings, request.tdl, model.loss.kind, request.optimizer, request.dtype, model.loss.scale, request.recompute, fingerprint(p.training)};
   if (p.search.plan) finish(p, request.memory_limit_bytes, runner);
   return p;
 }
@@ -212,6 +214,7 @@ Request request_of(const ModelReference& model) {
   request.optimizer = model.optimizer;
   request.dtype = model.dtype;
   request.loss_scale = model.loss_scale;
+  request.recompute = model.recompute;
   return request;
 }
 

@@ -57,6 +57,7 @@ struct Request {
   Optimizer optimizer;
   DType dtype = DType::kFloat32;              // float16, bfloat16: mixed precision with float32 weights
   std::optional<double> loss_scale;           // none: default_loss_scale(dtype)
+  std::string recompute = "none";             // of recompute_kinds()
   std::string cluster = "local:1";
   int devices = 0;                            // 0: all of the cluster
   std::string search = "auto";

@@ -53,6 +53,7 @@ int main_of(int argc, char** argv) {
     if (option == "--bind") request.bindings[value.substr(0, value.find('='))] = value.substr(value.find('=') + 1);
     else if (option == "--limit") limit = std::stod(value), solves = true;
     else if (option == "--steps") options.max_steps = std::stoll(value), solves = true;
+    else if (option == "--recompute") request.recompute = value;
     else if (option == "--memory") memory = std::stoll(value);
     else if (option == "--certify") options.certify = value == "on";
     else if (option == "--check") checks = value == "on";

@@ -45,6 +45,7 @@ void add_model_options(CLI::App& c, Arguments& a, Raw& raw, const OpRegistry& re
                fmt::format("of the learning rate: {}; NAME?warmup=N,steps=N", fmt::join(schedule_names(registry), ", ")));
   c.add_option("--dtype", raw.dtype, "float32, float64, or bfloat16 or float16 with float32 weights");
   c.add_option("--loss-scale", a.request.loss_scale, "the backward pass starts from the loss times this (float16: 1024)");
+  c.add_option("--recompute", a.request.recompute, "cheap: what takes no products is made again in the backward pass and not kept until then")->check(CLI::IsMember(recompute_kinds()));
 }
 
 void add_plan_options(CLI::App& c, Arguments& a, Raw& raw, bool one_search) {

@@ -44,6 +44,14 @@ std::vector<std::string> loss_names();
 // first, and an update for each parameter (optimizer.h). The learning rate is a scalar constant `lr`. A forward graph's batch-norm running statistics are updated too.
 Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& optimizer);
 
+// The training graph with less to keep from the forward pass for the backward one: what an op makes in one pass over its tensors
+// (tdl::takes_one_pass: element-wise ops, norms, casts, copies; no products) from tensors that are kept for others, or that are there
+// anyway, is made again by a clone, NAME.recompute, just before the first backward op that reads it. A clone draws the random numbers of
+// its original. Nothing is kept that was not kept before; results are the same to the bit.
+// Bad input unless `kind` is "cheap", or "none", which changes nothing.
+Graph recomputed(const Graph& training, const std::string& kind);
+std::vector<std::string> recompute_kinds();
+
 // The forward graph for evaluation: ops of the same names, batch norm with its running statistics, dropout gone, as is what no
 // output depends on.
 Graph evaluation_graph(const Graph& forward);

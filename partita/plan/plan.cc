@@ -63,6 +63,7 @@ Json model_json(const ModelReference& model) {
   if (model.optimizer.schedule != "constant") json["schedule"] = model.optimizer.schedule;
   json["dtype"] = std::string(name_of(model.dtype));
   if (model.loss_scale != 1) json["loss_scale"] = model.loss_scale;
+  if (model.recompute != "none") json["recompute"] = model.recompute;
   json["sha256"] = model.sha256;
   return json;
 }
@@ -168,6 +169,7 @@ ModelReference read_model(const Json& json) {
   if (in.optional("schedule")) model.optimizer.schedule = in.value<std::string>("schedule");
   model.dtype = parse_dtype(in.value<std::string>("dtype"));
   if (in.optional("loss_scale")) model.loss_scale = in.value<double>("loss_scale");
+  if (in.optional("recompute")) model.recompute = in.value<std::string>("recompute");
   model.sha256 = in.value<std::string>("sha256");
   in.done();
   return model;

@@ -38,6 +38,7 @@ struct ModelReference {
   Optimizer optimizer;
   DType dtype = DType::kFloat32;
   double loss_scale = 1;
+  std::string recompute = "none";         // what is not kept for the backward pass: recompute_kinds() (graph/autodiff.h)
   std::string sha256;                     // of the printed training graph without initial values
   bool operator==(const ModelReference&) const = default;
 };

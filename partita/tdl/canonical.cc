@@ -384,6 +384,20 @@ bool is_elementwise(const Bound& bound) {
   return true;
 }
 
+static bool has_opaque(const Expr& e) { return e.kind == ExprKind::kOpaque || std::any_of(e.args.begin(), e.args.end(), has_opaque); }
+
+bool takes_one_pass(const Bound& bound) {
+  int64_t largest = 0;
+  for (const BoundTensor& t : bound.tensors) largest = std::max(largest, volume(t.shape));
+  const Analysis analysis = analyze(bound);
+  for (size_t s = 0; s < bound.stages.size(); ++s) {
+    double points = 1;
+    for (int index : analysis.stages[s].indices) points *= static_cast<double>(bound.indices[index].extent);
+    if (points > static_cast<double>(largest) || has_opaque(bound.stages[s].body)) return false;
+  }
+  return true;
+}
+
 std::vector<std::string> lints(const Bound& bound) {
   const Analysis analysis = analyze(bound);
   std::vector<std::string> found;

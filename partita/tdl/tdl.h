@@ -218,6 +218,9 @@ std::vector<Interval> full_ranges(const Bound& bound);
 // Element-wise (Tofu section 5.1): every stage has the same left side and reads everything at its own index; scalars may
 // be read besides. Nothing is reduced.
 bool is_elementwise(const Bound& bound);
+// No stage goes over more points than the largest of the formula's tensors has elements (as stored), so that memory, not arithmetic, is
+// what it takes: element-wise formulas, norms, copies, but not products, convolutions, or opaque functions.
+bool takes_one_pass(const Bound& bound);
 // What is right but loses strategies: an operand's axis that two stages read under two names.
 std::vector<std::string> lints(const Bound& bound);
 

@@ -1,0 +1,101 @@
+#include <algorithm>
+#include <utility>
+
+#include "partita/base/error.h"
+#include "partita/graph/autodiff.h"
+
+namespace partita {
+namespace {
+
+// What may be made again, and what will be.
+class Choice {
+ public:
+  explicit Choice(const Graph& graph) : graph_(graph), read_backward_(graph.tensors.size()), can_(graph.ops.size()), will_(graph.ops.size()) {
+    for (const Op& op : graph.ops)
+      if (op.phase == Phase::kBackward)
+        for (TensorId t : op.operands) read_backward_[t.index()] = true;
+    for (size_t i = 0; i < graph.ops.size(); ++i) can_[i] = is_cheap(graph.ops[i]) && all_are_there(graph.ops[i]);
+    for (size_t i = graph.ops.size(); i-- > 0;) {
+      const Op& op = graph.ops[i];
+      will_[i] = will_[i] || (can_[i] && std::any_of(op.results.begin(), op.results.end(), [&](TensorId t) { return read_backward_[t.index()]; }));
+      if (!will_[i]) continue;
+      for (TensorId t : op.operands)
+        if (const OpId producer = graph.tensor(t).producer; producer.valid() && can_[producer.index()]) will_[producer.index()] = true;
+    }
+  }
+  bool operator()(OpId op) const { return will_[op.index()]; }
+
+ private:
+  bool is_cheap(const Op& op) const {
+    return op.phase == Phase::kForward && tdl::takes_one_pass(*op.bound) &&
+           std::none_of(op.results.begin(), op.results.end(), [&](TensorId t) { return graph_.tensor(t).replaces.valid() || is_output(t); });
+  }
+  bool is_output(TensorId t) const { return std::find(graph_.outputs.begin(), graph_.outputs.end(), t) != graph_.outputs.end(); }
+  // In the backward pass: no op makes it, it is kept for others, or it will be made again.
+  bool all_are_there(const Op& op) const {
+    return std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId t) {
+      const OpId producer = graph_.tensor(t).producer;
+      return !producer.valid() || can_[producer.index()] || read_backward_[t.index()];
+    });
+  }
+
+  const Graph& graph_;
+  std::vector<char> read_backward_, can_, will_;  // [tensor]; [op]
+};
+
+}  // namespace
+
+std::vector<std::string> recompute_kinds() { return {"none", "cheap"}; }
+
+Graph recomputed(const Graph& graph, const std::string& kind) {
+  const std::vector<std::string> kinds = recompute_kinds();
+  if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) fail("recompute: '{}' is not one of {}", kind, fmt::join(kinds, ", "));
+  if (kind == "none") return graph;
+  const Choice made_again(graph);
+  Graph out = graph;
+  out.ops.clear();
+  std::vector<OpId> now(graph.ops.size());                // where an op has come to
+  std::vector<TensorId> again(graph.tensors.size());      // by tensor: what backward ops read instead
+  auto add = [&](Op op) {
+    const OpId id(out.ops.size());
+    for (TensorId t : op.results) out.tensor(t).producer = id;
+    out.ops.push_back(std::move(op));
+    return id;
+  };
+  auto read_again = [&](Op& op) {
+    for (TensorId& t : op.operands)
+      if (again[t.index()].valid()) t = again[t.index()];
+  };
+  auto clone = [&](auto& self, OpId id) -> void {
+    const Op& forward = graph.op(id);
+    if (again[forward.results[0].index()].valid()) return;
+    for (TensorId t : forward.operands)
+      if (const OpId producer = graph.tensor(t).producer; producer.valid() && made_again(producer)) self(self, producer);
+    Op op = forward;
+    op.name += ".recompute";
+    op.phase = Phase::kBackward;
+    op.forward = now[id.index()];
+    read_again(op);
+    for (TensorId& t : op.results) {
+      Tensor copy = out.tensor(t);
+      copy.name += ".recompute";
+      again[t.index()] = TensorId(out.tensors.size());
+      out.tensors.push_back(std::move(copy));
+      t = again[t.index()];
+    }
+    add(std::move(op));
+  };
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    Op op = graph.ops[i];
+    if (op.phase == Phase::kBackward) {
+      for (TensorId t : op.operands)
+        if (const OpId producer = graph.tensor(t).producer; producer.valid() && made_again(producer)) clone(clone, producer);
+      read_again(op);
+    }
+    if (op.forward.valid()) op.forward = now[op.forward.index()];
+    now[i] = add(std::move(op));
+  }
+  return out;
+}
+
+}  // namespace partita
