@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "partita/base/error.h"
 
@@ -10,7 +11,6 @@ namespace partita::solver {
 namespace {
 
 constexpr int64_t kStoredMost = 60'000'000;  // numbers in all parts' messages
-constexpr int kStalePasses = 20;
 
 }  // namespace
 
@@ -29,6 +29,13 @@ double Branch::bound() const {
   double bound = closed_bound_ ? static_cast<double>(*closed_bound_) : kInfinity;
   for (const Part& p : open_) bound = std::min(bound, p.bound);
   return bound;
+}
+
+double Branch::most_prices() const {
+  auto sum = [](const Dual::State& state) { return std::accumulate(state.prices.begin(), state.prices.end(), 0.0); };
+  double most = sum(root_state());
+  for (const Part& p : open_) most = std::max(most, sum(p.state));
+  return most;
 }
 
 Assignment Branch::believed() const {
@@ -54,29 +61,10 @@ void Branch::load(Parts::iterator part) {
 }
 
 void Branch::one_pass(Part& part, const std::optional<Wide>& incumbent) {
-  constexpr int kBeforePrices = 15;  // passes, so that messages tell prices where to go
-  constexpr double kShrink = 0.7, kShrinkAfterFall = 0.6, kNextToNothing = 1e-3, kFall = 0.2, kGuessedGap = 0.1;
-  const double bound = dual_.pass();
-  ++passes_, ++part.passes;
+  constexpr int kBeforePrices = 15;  // passes
+  part.pass(dual_, part.alive, incumbent ? std::optional<double>(static_cast<double>(*incumbent)) : std::nullopt, part.decisions.empty() ? kBeforePrices : 0);
+  ++passes_;
   work_ += 2 * m_.sweep + m_.offset.back();
-  const double target = incumbent ? static_cast<double>(*incumbent) : std::max(part.bound, bound) + kGuessedGap * std::max(1.0, std::abs(bound));
-  const double gap = std::max(target - std::max(part.bound, bound), 1e-3 * std::max(1.0, std::abs(target)));
-  if (bound > part.bound) {
-    if (bound > part.bound + kNextToNothing * gap) part.stale = 0;
-    else ++part.stale;
-    part.bound = bound;
-    part.state = dual_.state();
-  } else {
-    ++part.stale;
-  }
-  if (part.passes <= kBeforePrices && part.decisions.empty()) return;
-  if (part.bound - bound > kFall * gap) {
-    dual_.set(part.state, part.alive);
-    part.rate *= kShrinkAfterFall;
-    return;
-  }
-  if (part.stale > kStalePasses) part.rate *= kShrink, part.stale = 0, ++part.shrinks;
-  dual_.move_prices(target, part.bound, part.rate);
 }
 
 bool Branch::stalled(const Part& part) const {
@@ -190,7 +178,7 @@ void Branch::advance(int64_t work, std::optional<Wide> incumbent, const std::fun
     auto worst = std::min_element(open_.begin(), open_.end(), [](const Part& a, const Part& b) { return a.bound < b.bound; });
     if (worst == open_.end()) return;
     load(worst);
-    for (int i = 0; i < kStalePasses && !stop() && (i == 0 || work_ < end); ++i) {
+    for (int i = 0; i < Part::kStalePasses && !stop() && (i == 0 || work_ < end); ++i) {
       one_pass(*worst, incumbent);
       incumbent = found(dual_.rounded());
       if (closes(*worst, incumbent, false)) {

@@ -25,6 +25,8 @@ class Branch {
   const Assignment& rounded() const { return dual_.rounded(); }
   Assignment believed() const;
   const std::vector<double>& prices() const { return dual_.state().prices; }
+  // The largest sum of prices that the bound, or the root's messages, reckon with.
+  double most_prices() const;
   // A lower bound of the whole before it was split, up to rounding.
   double root_bound() const { return parts_ == 1 && !open_.empty() ? open_.front().bound : root_bound_; }
   // As Dual's, by what the root's messages say.
@@ -39,15 +41,9 @@ class Branch {
   Certificate certificate() const;
 
  private:
-  struct Part {
+  struct Part : Ascent {
     std::vector<Certificate::Decision> decisions;
     Alive alive;
-    Dual::State state;            // of the largest bound so far
-    double bound = -kInfinity;
-    double rate = 0.5;            // of steps of the prices
-    int passes = 0;
-    int stale = 0;                // passes in a row that brought next to nothing
-    int shrinks = 0;              // of the rate
   };
   using Parts = std::list<Part>;
 

@@ -234,4 +234,28 @@ Certificate::Leaf Dual::leaf(const State& state, const Alive& alive) const {
   return leaf;
 }
 
+void Ascent::pass(Dual& dual, const Alive& alive, std::optional<double> target, int messages_first) {
+  constexpr double kShrink = 0.7, kShrinkAfterFall = 0.6, kNextToNothing = 1e-3, kFall = 0.2, kGuessedGap = 0.1;
+  const double now = dual.pass();
+  ++passes;
+  if (!target) target = std::max(bound, now) + kGuessedGap * std::max(1.0, std::abs(now));
+  const double gap = std::max(*target - std::max(bound, now), 1e-3 * std::max(1.0, std::abs(*target)));
+  if (now > bound) {
+    if (now > bound + kNextToNothing * gap) stale = 0;
+    else ++stale;
+    bound = now;
+    state = dual.state();
+  } else {
+    ++stale;
+  }
+  if (passes <= messages_first || !std::isfinite(now)) return;
+  if (bound - now > kFall * gap) {
+    dual.set(state, alive);
+    rate *= kShrinkAfterFall;
+    return;
+  }
+  if (stale > kStalePasses) rate *= kShrink, stale = 0, ++shrinks;
+  dual.move_prices(*target, bound, rate);
+}
+
 }  // namespace partita::solver

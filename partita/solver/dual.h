@@ -3,6 +3,7 @@
 // smoothed subgradients. Every state proves a bound: messages and prices become a leaf of a certificate.
 #pragma once
 #include <array>
+#include <optional>
 
 #include "partita/network/certificate.h"
 #include "partita/solver/model.h"
@@ -72,6 +73,21 @@ class Dual {
   std::vector<double> choosing_, kinds_;  // scratch: [a variable's value], [a pair's kind]
   Assignment rounded_;
   double bound_ = 0;
+};
+
+// Passes, after each of which the prices move: the way up of a dual that begins somewhere. Keeps the state of the largest bound.
+struct Ascent {
+  static constexpr int kStalePasses = 20;  // until the rate shrinks
+  Dual::State state;
+  double bound = -kInfinity;
+  double rate = 0.5;  // of the prices' steps
+  int passes = 0;
+  int stale = 0;      // passes in a row that brought next to nothing
+  int shrinks = 0;    // of the rate
+
+  // A pass of the dual within `alive`. The prices move towards `target`, or beyond a bound that is near, but `messages_first` passes, so that
+  // messages tell prices where to go.
+  void pass(Dual& dual, const Alive& alive, std::optional<double> target, int messages_first);
 };
 
 }  // namespace partita::solver

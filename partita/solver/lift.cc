@@ -20,9 +20,17 @@ std::vector<int> number_pairs(const Network& n) {
 }  // namespace
 
 LiftedDual::LiftedDual(Folding::Folded folded, PairTables& known)
-    : folded_(std::move(folded)), pair_of_(number_pairs(folded_.once)), model_(compile_apart(folded_.once, folded_.times, known)), dual_(model_) {}
+    : folded_(std::move(folded)), pair_of_(number_pairs(folded_.once)), model_(compile_apart(folded_.once, folded_.times, known)), dual_(model_), alive_(model_.unary.size(), 1) {}
 
 void LiftedDual::begin(const LiftedDual& coarser) {
+  begun_ = true;
+  ascent_.rate = coarser.ascent_.rate;
+  Dual::State state = dual_.state();
+  for (size_t t = 0, from = 0; t < model_.times.size(); ++t) {
+    while (from < coarser.model_.times.size() && coarser.model_.times[from] < model_.times[t]) ++from;
+    if (from < coarser.model_.times.size() && coarser.model_.times[from] == model_.times[t]) state.prices[t] = coarser.dual_.state().prices[from];
+  }
+  dual_.set(std::move(state), alive_);
   std::vector<char> begun(pair_of_.size(), 0);
   for (size_t whole = 0; whole < folded_.edge_of.size(); ++whole) {
     const int fine = folded_.edge_of[whole], to = pair_of_[fine], from = coarser.pair_of_[coarser.folded_.edge_of[whole]];
@@ -35,9 +43,16 @@ void LiftedDual::begin(const LiftedDual& coarser) {
   }
 }
 
-void LiftedDual::run(int most, const std::function<bool()>& stop) {
+void LiftedDual::run(int most, std::optional<Wide> best, const std::function<bool()>& stop) {
   constexpr int kWindow = 4;  // passes
   constexpr double kNextToNothing = 1e-4;
+  constexpr int kBeforePrices = 15, kShrinks = 10;
+  if (model_.limited) {
+    const std::optional<double> target = best ? std::optional<double>(static_cast<double>(*best)) : std::nullopt;
+    for (int pass = 1; pass <= most && ascent_.shrinks < kShrinks && !stop(); ++pass) ascent_.pass(dual_, alive_, target, begun_ ? kWindow : kBeforePrices);
+    if (ascent_.bound > -kInfinity) dual_.set(ascent_.state, alive_);
+    return;
+  }
   double bound = -kInfinity;
   for (int pass = 1; pass <= most && !stop(); ++pass) {
     const double now = dual_.pass();
@@ -45,6 +60,11 @@ void LiftedDual::run(int most, const std::function<bool()>& stop) {
     if (now - bound <= kNextToNothing * std::abs(now)) return;
     bound = now;
   }
+}
+
+double LiftedDual::prices() const {
+  const std::vector<double>& prices = dual_.state().prices;
+  return std::accumulate(prices.begin(), prices.end(), 0.0);
 }
 
 double LiftedDual::sweep_of_whole() const {
@@ -88,6 +108,8 @@ Certificate::Leaf LiftedDual::leaf(const Network& network, const std::function<i
         if (std::isfinite(from[x])) to[x] += std::llrint(from[x] * factor);
     }
   }
+  for (size_t t = 0; t < model_.times.size(); ++t)
+    if (const int64_t price = std::llrint(dual_.state().prices[t] * static_cast<double>(leaf.scale)); price > 0) leaf.multipliers.push_back({model_.times[t], price});
   return leaf;
 }
 

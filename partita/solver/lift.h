@@ -21,8 +21,9 @@ class LiftedDual {
   // Takes the messages of the dual of the same network folded more.
   void begin(const LiftedDual& coarser);
 
-  // Passes until they bring next to nothing, `most` at most.
-  void run(int most, const std::function<bool()>& stop);
+  // Passes until they bring next to nothing, `most` at most. Where there is a limit prices move too, towards what a solution costs.
+  void run(int most, std::optional<Wide> best, const std::function<bool()>& stop);
+  double prices() const;  // their sum
   const Model& model() const { return model_; }
   // Table entries that half a pass over the whole network would look at.
   double sweep_of_whole() const;
@@ -41,6 +42,9 @@ class LiftedDual {
   std::vector<int> pair_of_;  // [folded edge]; -1 unless it is over two variables
   const Model model_;
   Dual dual_;
+  const Alive alive_;  // all
+  bool begun_ = false;
+  Ascent ascent_;
 };
 
 }  // namespace partita::solver

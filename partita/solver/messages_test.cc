@@ -117,7 +117,7 @@ TEST(LiftedDual, OfCopiesThatSeeTheSameItProvesTheSameAsTheWholes) {
     PairTables tables;
     LiftedDual lifted(folding.folded(), tables);
     EXPECT_EQ(lifted.sweep_of_whole(), static_cast<double>(LiftedDual(Folding::Folded::not_at_all(n), tables).model().sweep));
-    lifted.run(400, [] { return false; });
+    lifted.run(400, std::nullopt, [] { return false; });
     const Model model = compile(n);
     Dual dual(model), warm(model);
     double cold = -kInfinity;

@@ -43,7 +43,7 @@ struct Best {
 class Solver {
  public:
   Solver(const Network& network, const Options& options, For what, double headroom, Wide most)
-      : n_(network), o_(options), what_(what), model_(compile(network)), judge_(network, most), rounding_(rounding_of(model_)), alive_(model_.unary.size(), 1), rng_(options.seed) {
+      : n_(network), o_(options), what_(what), model_(compile(network)), judge_(network, most), rounding_(model_), alive_(model_.unary.size(), 1), rng_(options.seed) {
     model_.headroom = headroom;
     constexpr double kJudging = 1e-8;  // seconds an entry, about
     if (what == For::kItself && !computes()) reserve_ = kJudging * static_cast<double>(model_.entries);
@@ -124,7 +124,7 @@ class Solver {
       if (best_.solution) computed_ = best_.cost;
       else nothing_ = true;
     } else if (what_ == For::kItself) {
-      note(branch.bound(), computed_);
+      note(branch.bound(), branch.most_prices(), computed_);
     }
     return finish();
   }
@@ -144,7 +144,7 @@ class Solver {
     const double cost = static_cast<double>(best_.cost), gap = cost - branch.root_bound();
     if (gap > std::min(kNear * std::abs(cost), kNearer * looked_at_)) return std::nullopt;
     looked_at_ = gap;
-    return little_of(n_, model_, at_most(cost + 1 + rounding_, branch.least_costs()), *best_.solution, o_);
+    return little_of(n_, model_, at_most(cost + 1 + rounding_.at(branch.most_prices()), branch.least_costs()), *best_.solution, o_);
   }
 
   // What is left of the network begins with what is known of all of it, and leaves time for the certificate, which comes after it.
@@ -169,7 +169,7 @@ class Solver {
     const Wide before = best_.cost;
     const std::vector<double> least = branch.least_costs();
     for (double room = gap / 4; room > gap / 300 && best_.cost == before && !stop(); room /= 4) {  // ever fewer, where more bring nothing
-      const Alive alive = at_most(bound + room + rounding_, least);
+      const Alive alive = at_most(bound + room + rounding_.at(branch.most_prices()), least);
       const auto entries = static_cast<double>(sweep_of(model_, alive));
       if (entries > kOfAll * static_cast<double>(model_.sweep) || core_work_ + kSetUp * entries > kShareOfWork * static_cast<double>(branch.work())) continue;
       ++result_.counters["cores"];
@@ -234,7 +234,7 @@ class Solver {
   void consider(Best& best, const std::optional<Assignment>& x) const {
     if (!x) return;
     const double cost = model_cost(model_, *x);
-    if (cost == kInfinity || (best.solution && cost > static_cast<double>(best.cost) + rounding_ + 1)) return;
+    if (cost == kInfinity || (best.solution && cost > static_cast<double>(best.cost) + rounding_.at(0) + 1)) return;
     const Evaluation e = evaluate(n_, Assignment(x->begin(), x->begin() + n_.variables()));
     if (e.feasible && (!best.solution || e.cost < best.cost)) best = {x, e.cost};
   }
@@ -246,16 +246,16 @@ class Solver {
   // Of large networks no certificate is made that nobody asks for: what the dual says, less what rounding can come to, is the bound.
   bool computes() const { return !o_.certify && model_.entries > kLong; }
   static constexpr int64_t kLong = 1'000'000;  // table entries
-  void note(double bound, std::optional<Wide>& best) const {
+  void note(double bound, double prices, std::optional<Wide>& best) const {
     if (!std::isfinite(bound)) return;
-    Wide least = static_cast<Wide>(std::ceil(bound - rounding_));
+    Wide least = static_cast<Wide>(std::ceil(bound - rounding_.at(prices)));
     if (best_.solution) least = std::min(least, best_.cost);
     if (!best || least > *best) best = least;
   }
 
   // Proves what there is so far, now and then, and keeps so much time for doing so in the end.
   void prove(const Branch& branch) {
-    if (computes()) return note(branch.bound(), proved_);
+    if (computes()) return note(branch.bound(), branch.most_prices(), proved_);
     if (stop()) return;  // the last one comes now
     constexpr double kShare = 0.05, kMargin = 3.5;  // of the time; of the time that the last one took
     constexpr double kFirst = 0.5;                  // seconds before the first one, where it takes long
@@ -300,7 +300,7 @@ class Solver {
   const Clock::time_point began_ = Clock::now();
   Model model_;
   LeafJudge judge_;
-  double rounding_;
+  const Rounding rounding_;
   Alive alive_;
   Rng rng_;
   Best best_;
@@ -375,16 +375,24 @@ Result solve_rest(const Subset& rest, const Options& options, For what, Wide cos
   return r;
 }
 
-double rounding_of(const Model& m) {
-  double most = 0;  // that a sum can come to
+Rounding::Rounding(const Model& m) {
   for (int v = 0; v < m.variables(); ++v) {
     double largest = 0;
     for (int i = m.offset[v]; i < m.offset[v + 1]; ++i)
       if (m.unary[i] < kInfinity) largest = std::max(largest, std::abs(m.unary[i]));
-    most += largest;
+    costs_ += largest;
   }
-  for (const Model::Pair& p : m.pairs) most += p.times * m.tables[p.table]->largest;
-  return 2 * std::numeric_limits<double>::epsilon() * most * static_cast<double>(m.variables() + static_cast<int>(m.pairs.size()));
+  for (const Model::Pair& p : m.pairs) costs_ += p.times * m.tables[p.table]->largest;
+  std::vector<double> load(m.times.size() + 1, 0);
+  for (int v = 0; v < m.variables(); ++v)
+    for (const Model::Use& u : m.uses[v]) {
+      const auto largest = static_cast<double>(*std::max_element(u.amounts.begin(), u.amounts.end()));
+      load[u.lower] += largest, load[u.upper] -= largest;
+    }
+  double now = 0;
+  for (double change : load) use_ = std::max(use_, now += change);
+  use_ += static_cast<double>(m.limit);
+  factor_ = 2 * std::numeric_limits<double>::epsilon() * static_cast<double>(m.variables() + m.pairs.size() + m.times.size());
 }
 
 }  // namespace partita::solver

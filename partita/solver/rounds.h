@@ -21,8 +21,16 @@ Subset left_of(const Network& network, const Model& model, const Alive& alive, c
 // The same where that is so little that it is worth a network of its own, which is then told.
 inline constexpr double kLittle = 0.5;  // of the table entries
 std::optional<Subset> little_of(const Network& network, const Model& model, const Alive& alive, const Assignment& solution, const Options& options);
-// How far sums of the model's costs, or what its dual says, can be from the truth: as many roundings as there are terms, each of what all
-// of them can come to.
-double rounding_of(const Model& model);
+// How far sums of a model's costs, or what its dual says at prices of that sum, can be from the truth: as many roundings as there are terms,
+// each of what all of them can come to.
+class Rounding {
+ public:
+  explicit Rounding(const Model& model);
+  double at(double prices) const { return factor_ * (costs_ + prices * use_); }
+
+ private:
+  double factor_ = 0, costs_ = 0;
+  double use_ = 0;  // all that can be used at a time, and the limit
+};
 
 }  // namespace partita::solver

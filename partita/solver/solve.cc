@@ -68,35 +68,42 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
   Folding folding(network);
   std::unique_ptr<LiftedDual> dual;  // of the latest
   Start best;
-  bool better = true, finer = true;
-  folding.refine();
-  for (int depth = 1; finer && (better || depth <= kDeep) && kLeastFolded * folding.classes() <= network.variables(); ++depth, finer = folding.refine()) {
-    auto next = std::make_unique<LiftedDual>(folding.folded(), tables);
-    if (dual) next->begin(*dual);
-    dual = std::move(next);
-    dual->run(depth == 1 ? kFirstPasses : kPasses, ended);
-    if (ended()) break;
-    if (!better) continue;
+  auto known = [&] { return best.solution ? std::optional<Wide>(best.cost) : std::nullopt; };
+  auto is_large = [&] { return dual->model().sweep >= options.large; };
+  auto solve_latest = [&](int depth) {
     inside.messages = std::make_shared<Certificate::Leaf>(dual->of_folded());
     inside.start.reset();
     if (best.solution) inside.start = folding.folded(*best.solution);
     else if (options.start) inside.start = folding.folded(*options.start);
-    Result r = dual->model().sweep >= options.large ? solve_likeliest(*dual, inside) : Result();
+    Result r = is_large() ? solve_likeliest(*dual, inside) : Result();
     if (!r.solution) r = solve_reduced(dual->folded().network(), inside, For::kFolded);
     ++counters["folded"];
-    better = r.solution && (!best.solution || r.cost < best.cost);
-    if (better) {
-      best.cost = r.cost;
-      best.solution = folding.unfolded(*r.solution);
-      counters["folded_variables"] = folding.classes();
-      if (options.tell) options.tell(fmt::format("folded {} edges deep: {} variables for {}, cost {}", depth, folding.classes(), network.variables(), to_string(best.cost)));
-    }
+    if (!r.solution || (best.solution && r.cost >= best.cost)) return false;
+    best.cost = r.cost;
+    best.solution = folding.unfolded(*r.solution);
+    counters["folded_variables"] = folding.classes();
+    if (options.tell) options.tell(fmt::format("folded {} edges deep: {} variables for {}, cost {}", depth, folding.classes(), network.variables(), to_string(best.cost)));
+    return true;
+  };
+  bool better = true;
+  int depth = 1;
+  for (; better || depth <= kDeep; ++depth) {
+    Folding next_folding = folding;
+    if ((!next_folding.refine() && depth > 1) || kLeastFolded * next_folding.classes() > network.variables()) break;
+    folding = std::move(next_folding);
+    auto next = std::make_unique<LiftedDual>(folding.folded(), tables);
+    if (dual) next->begin(*dual);
+    dual = std::move(next);
+    dual->run(depth == 1 ? kFirstPasses : kPasses, known(), ended);
+    if (ended()) break;
+    if (better) better = solve_latest(depth);
     if (ended()) break;
   }
-  if (dual && dual->model().sweep >= options.large) {  // passes here cost little beside those over the whole
+  if (dual && is_large()) {  // passes here cost little beside those over the whole
     constexpr double kOfWhole = 4, kShareOfTime = 0.3;
     inside.deadline = share_of_time(options, kShareOfTime);
-    dual->run(static_cast<int>(kOfWhole * dual->sweep_of_whole() / static_cast<double>(dual->model().sweep)), ended);
+    dual->run(static_cast<int>(kOfWhole * dual->sweep_of_whole() / static_cast<double>(dual->model().sweep)), known(), ended);
+    solve_latest(depth);
   }
   best.dual = std::move(dual);
   return best;
@@ -121,21 +128,21 @@ Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& 
   auto stop = [&] { return options.stop && *options.stop; };
   std::vector<double> least;
   Alive alive;
-  const double rounding = rounding_of(m);
+  const Rounding rounding(m);
   auto left = [&] {
-    alive = at_most(static_cast<double>(best.cost) + 1 + rounding, least);
+    alive = at_most(static_cast<double>(best.cost) + 1 + rounding.at(dual.prices()), least);
     return static_cast<double>(sweep_of(m, alive)) / static_cast<double>(m.sweep);
   };
   const std::optional<Clock::time_point> deadline = share_of_time(options, kShareOfTime);
   double share = 1, bound = -kInfinity;
   for (int i = 0; i < kWindows && share > kVeryLittle && !stop() && !(i > 0 && deadline && Clock::now() > *deadline); ++i) {
-    if (i > 0) dual.run(kPasses - 2, stop);
+    if (i > 0) dual.run(kPasses - 2, best.cost, stop);
     least = dual.least_costs();
-    bound = std::max(bound, *std::min_element(least.begin(), least.begin() + m.domain(0)));
+    bound = std::max(bound, *std::min_element(least.begin(), least.begin() + m.domain(0)) - rounding.at(dual.prices()));
     share = left();
   }
   std::optional<Wide> proved;
-  if (std::isfinite(bound)) proved = std::min(best.cost, static_cast<Wide>(std::ceil(bound - rounding)));
+  if (std::isfinite(bound)) proved = std::min(best.cost, static_cast<Wide>(std::ceil(bound)));
   if (share > kLittle && !stop()) {
     Options inside = for_a_start(options);
     inside.start = best.solution;
