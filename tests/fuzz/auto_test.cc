@@ -42,7 +42,7 @@ std::vector<SearchChoice> others(const Problem& problem) {
   return all;
 }
 
-// Prints a row: model, devices, the best of the others and what it moves, `exact`, `auto`, its gap.
+// Prints a row: model, cluster, the best of the others and what it moves, `exact`, `auto`, its gap.
 void expect_cheapest(const std::string& model, const Graph& graph, const Cluster& cluster) {
   SCOPED_TRACE(fmt::format("{} on {}", model, cluster.name));
   const Problem problem{graph, cluster, "comm", {}, {}};
@@ -68,7 +68,7 @@ void expect_cheapest(const std::string& model, const Graph& graph, const Cluster
     else if (least < 0 || bytes < least) least = bytes, best = name;
   }
   const std::string gap = found.lower_bound_comm_bytes && moved > 0 ? fmt::format("{:.2f}%", 100 * (1 - static_cast<double>(*found.lower_bound_comm_bytes) / static_cast<double>(moved))) : "-";
-  std::printf("%s\n", fmt::format("| {} | {} | {} | {} | {} | {} | {} |", model, cluster.compute_count, best, least, exact, moved, gap).c_str());
+  std::printf("%s\n", fmt::format("| {} | {} | {} | {} | {} | {} | {} |", model, cluster.name, best, least, exact, moved, gap).c_str());
   std::fflush(stdout);
 }
 
@@ -139,6 +139,16 @@ TEST(LongZooAuto, IsNeverDearerOn6Devices) { expect_cheapest_on_the_zoo(6); }
 TEST(LongZooAuto, IsNeverDearerOn8Devices) { expect_cheapest_on_the_zoo(8); }
 TEST(LongZooAuto, IsNeverDearerOn16Devices) { expect_cheapest_on_the_zoo(16); }
 TEST(LongZooAuto, IsNeverDearerOn64Devices) { expect_cheapest_on_the_zoo(64); }
+
+// Whole models on the papers' clusters, with the memory that those have: what the papers trained there, as far as a search takes minutes.
+void expect_cheapest_of(const std::vector<std::string>& models, const std::string& cluster) {
+  for (const std::string& model : models) expect_cheapest(model, training(model), load_cluster(cluster));
+}
+const std::vector<std::string> kOfThePapers = {"mlp", "lenet?batch=256", "cnn", "alexnet", "vgg-16", "wide-deep", "insightface", "resnet-101", "inception-v3", "wresnet-152-10?batch=8", "rnntc", "rnnlm", "nmt", "rnn-10-8K", "gpt2"};
+TEST(LongClustersAuto, IsNeverDearerOnP28xlarge) { expect_cheapest_of(kOfThePapers, "p2.8xlarge"); }
+TEST(LongClustersAuto, IsNeverDearerOnDgx1) { expect_cheapest_of(kOfThePapers, "dgx-1"); }
+TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsP100) { expect_cheapest_of(kOfThePapers, "flexflow-p100"); }
+TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80) { expect_cheapest_of({"mlp", "lenet?batch=256", "cnn", "alexnet", "vgg-16", "wide-deep", "rnnlm?steps=10", "gpt2?layers=2"}, "flexflow-k80"); }
 
 // The least of all plans of 2x2x2, proved by `exact`: one axis after the other does not get there, nor does 4x2.
 TEST(Auto, RefinesOnTwoAxesAtATime) {
