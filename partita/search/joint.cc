@@ -72,6 +72,13 @@ struct ReadingOp {
 
 using Choices = std::vector<std::vector<tdl::AxisStrategy>>;
 
+// Whether a position finds what it wants of a tensor in what it holds of it.
+bool is_view(const Layout& held, const Layout& wanted, int position) {
+  if (held.is_partial() || wanted.is_partial()) return same_placement(held, wanted);
+  const auto box = over_radices(wanted.boxes[position], wanted.radices, held.radices);
+  return box && contains(held.boxes[position], *box);
+}
+
 class Builder {
  public:
   Builder(const Problem& problem, const JointSpace& space, const JointLimits& limits)
@@ -351,6 +358,12 @@ class Builder {
       std::vector<std::pair<size_t, std::shared_ptr<const Table>>> readers;
     };
     std::vector<Shared> shared;
+    // Two readers that alone may want a layout: where it is brought for several readers, its copy lies from the one to the other.
+    struct Between {
+      int layout = 0;
+      size_t first = 0, last = 0;  // of kind.read
+    };
+    std::vector<Between> between;
     size_t entries = 0;  // of its tables
   };
 
@@ -395,6 +408,8 @@ class Builder {
     if (next.valid())
       for (const ReadingOp& reader : readers_[next.index()]) reading.push_back(reader.op);
     for (size_t r = 0; r < reading.size(); ++r) connect(reading[r], made.to_reader[r]);
+    for (const KnownTensor::Between& b : made.between)
+      if (b.last < readers_[id.index()].size()) copies_.push_back({id, b.layout, reading[b.first], reading[b.last]});
     for (const KnownTensor::Shared& shared : made.shared) {
       const int brought = network.variables();
       network.costs.push_back({0, 0});
@@ -459,8 +474,13 @@ class Builder {
         }
       known.to_reader.push_back(shared(std::move(table)));
     }
-    if (!listed)
+    if (!listed) {
       for (int layout : together) known.shared.push_back(brought_to(layout, *space, needs, costs));
+      space->brought = together;
+    } else if (!kind.made || kind.read.size() > 2) {
+      for (int layout : together)
+        if (const std::vector<size_t> who = wanted_by(layout, needs); who.size() == 2) known.between.push_back({layout, who[0], who[1]});
+    }
     known.space = std::move(space);
     return known;
   }
@@ -488,6 +508,13 @@ class Builder {
     for (const auto& [layout, readers] : wanted)
       if (readers > 1) out.push_back(layout);
     return out;
+  }
+
+  static std::vector<size_t> wanted_by(int layout, const std::vector<std::vector<std::vector<int>>>& needs) {
+    std::vector<size_t> readers;
+    for (size_t r = 0; r < needs.size(); ++r)
+      if (std::any_of(needs[r].begin(), needs[r].end(), [&](const std::vector<int>& need) { return std::find(need.begin(), need.end(), layout) != need.end(); })) readers.push_back(r);
+    return readers;
   }
 
   KnownTensor::Shared brought_to(int layout, const TensorSpace& space, const std::vector<std::vector<std::vector<int>>>& needs, const ConversionCosts& costs) {
@@ -604,7 +631,8 @@ class Builder {
   }
 
   // What is certain to lie on the last of the mesh's devices, whose part of every split is the largest: parameters, states and inputs
-  // always, a result from its op to its last reader. Copies for readers come on top of it.
+  // always, a result from its op to its last reader, and copies that two readers share who alone may want them, as far as a result need not
+  // lie in its home beside them. Other copies come on top of it.
   void add_uses() {
     const std::vector<int64_t> time = times();
     const auto end = static_cast<int64_t>(time.size());
@@ -632,6 +660,21 @@ class Builder {
         }
       }
       joint_.network.uses.push_back(std::move(use));
+    }
+    for (const Copy& copy : copies_) {
+      const TensorSpace& space = *joint_.tensors[copy.tensor.index()];
+      const Layout& layout = space.layouts[copy.layout];
+      const auto [first, second] = std::minmax(time[copy.first.index()], time[copy.last.index()]);
+      const OpId later = second == time[copy.last.index()] ? copy.last : copy.first;
+      solver::Network::Use use{joint_.tensor_variable[copy.tensor.index()], first, second + (may_lie_under(copy.tensor, later) ? 0 : 1), {}};
+      const bool stays = !graph_.tensor(copy.tensor).producer.valid();
+      for (const TensorSpace::Value& v : space.values) {
+        const Layout& home = space.layouts[v.home];
+        const bool brought = std::binary_search(v.also.begin(), v.also.end(), copy.layout) && !is_view(home, layout, static_cast<int>(last));
+        const int64_t more = bytes_at_last(layout, copy.tensor) - (stays ? 0 : bytes_at_last(home, copy.tensor));
+        use.amounts.push_back(brought ? std::max<int64_t>(0, more) : 0);
+      }
+      if (std::any_of(use.amounts.begin(), use.amounts.end(), [](int64_t a) { return a > 0; })) joint_.network.uses.push_back(std::move(use));
     }
     joint_.network.limit = problem_.cluster.device(joint_.mesh.devices[last]).memory_bytes;
   }
@@ -671,6 +714,12 @@ class Builder {
       if (v >= 0) v = number[v];
   }
 
+  struct Copy {
+    TensorId tensor;
+    int layout = 0;  // of its space
+    OpId first, last;
+  };
+
   const Problem& problem_;
   const Graph& graph_;
   const JointSpace& space_;
@@ -686,6 +735,7 @@ class Builder {
   std::map<std::tuple<const tdl::Bound*, std::vector<DType>, Choices>, std::shared_ptr<const OpSpace>> op_spaces_;
   std::map<std::tuple<const OpSpace*, int, const OpSpace*, std::vector<int>, int64_t, bool>, KnownStraight> straight_;
   std::map<TensorKind, KnownTensor> known_;
+  std::vector<Copy> copies_;
 };
 
 // Per axis of `to`, what each of the axes of `from` says that lie across it, one of `values` an axis; empty where they differ. A mesh
@@ -785,6 +835,32 @@ std::shared_ptr<JointCosts> joint_costs(const Problem& problem) { return std::ma
 
 std::optional<JointProblem> joint_problem(const Problem& problem, const JointSpace& space, const JointLimits& limits) { return Builder(problem, space, limits).build(); }
 
+namespace {
+
+// Whether what is brought to an op of the backward pass and to another one is brought to each of them: where they want the same, which is
+// not the home and not brought for several readers. Not where anything is brought for several of both, since a plan has both or neither.
+bool is_refetched(const JointProblem& joint, const Graph& graph, TensorId id, const std::vector<Reader>& readers, const solver::Assignment& values) {
+  const TensorSpace& space = *joint.tensors[id.index()];
+  if (!space.brought.empty()) return false;
+  const TensorSpace::Value& value = space.values[values[joint.tensor_variable[id.index()]]];
+  const Layout& home = space.layouts[value.home];
+  auto is_shared = [&](const Layout& l) { return std::any_of(value.also.begin(), value.also.end(), [&](int a) { return same_placement(space.layouts[a], l); }); };
+  auto wanted = [&](const Reader& r) -> const Layout& { return joint.ops[r.op.index()]->layouts[values[joint.op_variable[r.op.index()]]].operands[r.operand]; };
+  auto is_backward = [&](const Reader& r) { return graph.op(r.op).phase == Phase::kBackward; };
+  bool twice = false;
+  for (const Reader& b : readers) {
+    if (!is_backward(b) || same_placement(wanted(b), home)) continue;
+    for (const Reader& other : readers) {
+      if (is_backward(other) || !same_placement(wanted(b), wanted(other))) continue;
+      if (is_shared(wanted(b))) return false;
+      for (int p = 0; p < joint.mesh.positions() && !twice; ++p) twice = !is_view(home, wanted(b), p);
+    }
+  }
+  return twice;
+}
+
+}  // namespace
+
 Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assignment& values) {
   Plan plan;
   plan.search = "exact";
@@ -804,6 +880,7 @@ Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assign
     if (!joint.tensors[t]) continue;
     const TensorSpace& space = *joint.tensors[t];
     const Layout& home = space.layouts[space.values[values[joint.tensor_variable[t]]].home];
+    if (is_refetched(joint, graph, TensorId(t), read_by[t], values)) plan.refetched.insert(TensorId(t));
     if (const OpId producer = graph.tensors[t].producer; producer.valid()) {
       const std::vector<TensorId>& results = graph.op(producer).results;
       const size_t r = static_cast<size_t>(std::find(results.begin(), results.end(), TensorId(t)) - results.begin());
@@ -850,6 +927,8 @@ std::optional<solver::Assignment> values_of(const JointProblem& joint, const Gra
     std::vector<int> there;
     for (size_t x = 0; home && x < space.values.size(); ++x)
       if (same_placement(space.layouts[space.values[x].home], *home)) there.push_back(static_cast<int>(x));
+    if (plan.refetched.contains(TensorId(t)))  // brought to each of its readers
+      std::erase_if(there, [&](int x) { return !space.values[x].also.empty(); });
     if (!there.empty()) may[v] = std::move(there);
   }
   add_brought(order, tensors, may.size());

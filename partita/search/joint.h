@@ -35,6 +35,7 @@ struct TensorSpace {
   };
   std::vector<Layout> layouts;  // homes, and what readers want
   std::vector<Value> values;
+  std::vector<int> brought;  // layouts with variables of their own; ascending
 };
 
 // A tensor without a variable, from each value of the op that makes it to each of the one that reads it. In bytes no way is cheaper than

@@ -16,6 +16,7 @@ namespace {
 
 constexpr int64_t kTensorValues = 2048;  // of a neighbourhood, in bytes: it is a good solution that counts there, not the bound
 constexpr int kTightenings = 12;  // how often a plan that does not fit lowers the network's limit
+constexpr int kLoosenings = 3;    // how often a limit that nothing keeps is raised again, half of the way
 
 // Per axis of the coarse mesh, the extents of its own axes.
 std::vector<std::vector<int>> factors_of(const Mesh& mesh) {
@@ -129,7 +130,8 @@ Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver:
   solver::Network network = joint.network;
   const bool in_doubt = !holds_any_plan(problem);
   Fitting out;
-  while (out.tightenings <= kTightenings) {
+  int64_t kept = *network.limit;  // the least limit that some solution keeps
+  for (int loosenings = 0; out.tightenings <= kTightenings;) {
     const solver::Result solved = solver::solve(network, options);
     out.status = solved.status;
     if (out.tightenings == 0) {
@@ -140,7 +142,13 @@ Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver:
           tell(p);
         };
     }
+    const bool ended = (options.stop && *options.stop) || (options.deadline && std::chrono::steady_clock::now() > *options.deadline);
+    if (!solved.solution && out.tightenings > 0 && !ended && loosenings++ < kLoosenings) {
+      network.limit = *network.limit + (kept - *network.limit) / 2;
+      continue;
+    }
     if (!solved.solution || (below && solved.cost >= *below)) return out;
+    kept = std::min(kept, *network.limit);
     Plan plan = plan_of(joint, problem.graph, *solved.solution);
     const int64_t missing = in_doubt ? missing_bytes(problem, plan) : 0;
     if (missing <= 0) {
@@ -152,7 +160,7 @@ Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver:
     // So that this solution is over the limit, as its plan is.
     const auto peak = static_cast<double>(solver::evaluate(network, *solved.solution).peak.value_or(0)), memory = static_cast<double>(*joint.network.limit);
     network.limit = std::min(*network.limit - missing, static_cast<int64_t>(peak * memory / (memory + static_cast<double>(missing))));
-    if ((options.stop && *options.stop) || (options.deadline && std::chrono::steady_clock::now() > *options.deadline)) return out;
+    if (ended) return out;
   }
   return out;
 }

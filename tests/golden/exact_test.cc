@@ -168,25 +168,26 @@ TEST(ManyExact, IsNoDearerThanAnyOtherSearchThatDividesTheWork) {
   }
 }
 
+int64_t peak(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+  const PhysicalGraph physical = lower(graph, plan, cluster);
+  return *std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.begin() + cluster.compute_count);
+}
+
 TEST(Exact, KeepsWithinTheMemoryOrSaysThatNothingFits) {
   const Graph graph = training("mlp?layers=4,width=64,batch=32");
   for (const char* objective : {"comm", "time"}) {
     SCOPED_TRACE(objective);
     Cluster cluster = load_cluster("local:4");
-    auto peak = [&](const Plan& plan) {
-      const PhysicalGraph physical = lower(graph, plan, cluster);
-      return *std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.begin() + cluster.compute_count);
-    };
     auto cost = [&](const Plan& plan) { return std::string_view(objective) == "time" ? serial_ns(graph, plan, cluster) : check(graph, plan, cluster).comm_bytes; };
     const SearchResult free = searched("exact", graph, cluster, {}, objective);
     ASSERT_TRUE(free.plan);
-    const int64_t needed = peak(*free.plan), least = cost(*free.plan);
+    const int64_t needed = peak(graph, *free.plan, cluster), least = cost(*free.plan);
     for (double share : {0.95, 0.8}) {
       for (int d = 0; d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = static_cast<int64_t>(share * static_cast<double>(needed));
       const SearchResult tight = searched("exact", graph, cluster, {.steps = 100}, objective);
       std::printf("%s, %.0f%% of %lld bytes: %s\n", objective, 100 * share, static_cast<long long>(needed), tight.plan ? "fits" : tight.reason.c_str());
       if (!tight.plan) continue;
-      EXPECT_LE(peak(*tight.plan), cluster.devices[0].memory_bytes);
+      EXPECT_LE(peak(graph, *tight.plan, cluster), cluster.devices[0].memory_bytes);
       EXPECT_GE(cost(*tight.plan), least);
     }
     for (int d = 0; d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = needed / 20;
@@ -194,6 +195,31 @@ TEST(Exact, KeepsWithinTheMemoryOrSaysThatNothingFits) {
     EXPECT_FALSE(none.plan);
     EXPECT_NE(none.reason.find("more than it has"), std::string::npos) << none.reason;
   }
+}
+
+// Where weights do not fit whole beside each other it keeps parts, and gathers some once more for the backward pass.
+TEST(Exact, UnderATightLimitFetchesAgain) {
+  const Model built = build_model("zoo:mlp?layers=8,width=256,batch=512", {}, standard_ops());
+  const Graph graph = add_backward(built.graph, built.loss, {"sgd", 0.01, 0, 0});
+  Cluster cluster = load_cluster("local:4");
+  int64_t before = 0;
+  bool again = false;
+  for (const int64_t limit : {int64_t{6'000'000}, int64_t{4'000'000}, int64_t{3'750'000}}) {
+    for (int d = 0; d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = limit;
+    const SearchResult found = searched("exact", graph, cluster);
+    ASSERT_TRUE(found.plan) << limit << ": " << found.reason;
+    EXPECT_LE(peak(graph, *found.plan, cluster), limit);
+    const int64_t bytes = check(graph, *found.plan, cluster).comm_bytes;
+    EXPECT_LE(found.lower_bound_comm_bytes.value(), bytes);
+    EXPECT_GE(bytes, before);  // less memory is not for less
+    before = bytes;
+    if (found.plan->refetched.empty()) continue;
+    again = true;
+    Plan once = *found.plan;
+    once.refetched.clear();
+    EXPECT_GT(peak(graph, once, cluster), limit);  // that is what it is for
+  }
+  EXPECT_TRUE(again);
 }
 
 TEST(Exact, IsNeverDearerThanThePlanItBeganWith) {
