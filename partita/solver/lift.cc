@@ -46,10 +46,10 @@ void LiftedDual::begin(const LiftedDual& coarser) {
 void LiftedDual::run(int most, std::optional<Wide> best, const std::function<bool()>& stop) {
   constexpr int kWindow = 4;  // passes
   constexpr double kNextToNothing = 1e-4;
-  constexpr int kBeforePrices = 15, kShrinks = 10;
+  constexpr int kBeforePrices = 15, kBegunBeforePrices = 4, kShrinks = 10;
   if (model_.limited) {
     const std::optional<double> target = best ? std::optional<double>(static_cast<double>(*best)) : std::nullopt;
-    for (int pass = 1; pass <= most && ascent_.shrinks < kShrinks && !stop(); ++pass) ascent_.pass(dual_, alive_, target, begun_ ? kWindow : kBeforePrices);
+    for (int pass = 1; pass <= most && ascent_.shrinks < kShrinks && !stop(); ++pass) ascent_.pass(dual_, alive_, target, begun_ ? kBegunBeforePrices : kBeforePrices);
     if (ascent_.bound > -kInfinity) dual_.set(ascent_.state, alive_);
     return;
   }
