@@ -45,7 +45,7 @@ std::set<std::string> kept(const Graph& graph) {
 
 constexpr const char* kModels[] = {"zoo:transformer?layers=2,hidden=24,heads=2,steps=6,vocabulary=20,batch=12,dropout=0.25",
                                    "zoo:transformer?layers=1,hidden=24,heads=2,steps=6,vocabulary=20,batch=12,fine=true", "zoo:rnnlm?steps=3,hidden=8,vocabulary=9,batch=12",
-                                   "zoo:lenet?batch=12", "zoo:moe?layers=1,hidden=16,heads=2,steps=6,vocabulary=20,batch=8,experts=4,groups=4"};
+                                   "zoo:lenet?batch=12", "zoo:cnn?layers=2,image=6,filters=12,batch=12,loss=cross_entropy", "zoo:moe?layers=1,hidden=16,heads=2,steps=6,vocabulary=20,batch=8,experts=4,groups=4"};
 
 TEST(Recompute, TrainsTheSameToTheBit) {
   for (const char* model : kModels) {
@@ -69,6 +69,17 @@ TEST(Recompute, ParallelEqualsSerial) {
       const TrainReport serial = trained(plan(model, "cheap", 1, "single", DType::kFloat64)), parallel = trained(plan(model, "cheap", 3, search, DType::kFloat64));
       for (size_t i = 0; i < serial.losses.size(); ++i) EXPECT_NEAR(parallel.losses[i], serial.losses[i], 1e-12 * std::abs(serial.losses[i]));
     }
+}
+
+// Batch norm is made again from what the convolution before it has made; its running statistics are not written twice.
+TEST(Recompute, BatchNorm) {
+  const std::string model = "zoo:resnet-18?image=32,classes=5,batch=6";
+  const Planned all = plan(model, "none", 1, "single"), less = plan(model, "cheap", 1, "single");
+  const TrainReport a = trained(all), b = trained(less);
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.weights, b.weights);
+  const auto norms = std::count_if(less.training.ops.begin(), less.training.ops.end(), [](const Op& op) { return op.definition == "batch_norm" && op.phase == Phase::kBackward; });
+  EXPECT_EQ(norms, 20);
 }
 
 // Of a step in bfloat16 the gated and the normalised activations, and the weights' copies, need not be kept: only what products make, and
