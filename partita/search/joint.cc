@@ -358,12 +358,8 @@ class Builder {
       std::vector<std::pair<size_t, std::shared_ptr<const Table>>> readers;
     };
     std::vector<Shared> shared;
-    // Two readers that alone may want a layout: where it is brought for several readers, its copy lies from the one to the other.
-    struct Between {
-      int layout = 0;
-      size_t first = 0, last = 0;  // of kind.read
-    };
-    std::vector<Between> between;
+    // Layouts that two readers alone may want, by these (of kind.read): where it is brought for several, its copy lies from the one to the other.
+    std::map<std::pair<size_t, size_t>, std::vector<int>> between;
     size_t entries = 0;  // of its tables
   };
 
@@ -408,8 +404,8 @@ class Builder {
     if (next.valid())
       for (const ReadingOp& reader : readers_[next.index()]) reading.push_back(reader.op);
     for (size_t r = 0; r < reading.size(); ++r) connect(reading[r], made.to_reader[r]);
-    for (const KnownTensor::Between& b : made.between)
-      if (b.last < readers_[id.index()].size()) copies_.push_back({id, b.layout, reading[b.first], reading[b.last]});
+    for (const auto& [ends, layouts] : made.between)
+      if (ends.second < readers_[id.index()].size()) copies_.push_back({id, layouts, reading[ends.first], reading[ends.second]});
     for (const KnownTensor::Shared& shared : made.shared) {
       const int brought = network.variables();
       network.costs.push_back({0, 0});
@@ -447,7 +443,9 @@ class Builder {
     }
 
     KnownTensor known;
-    const std::vector<int> together = wanted_together(needs);
+    const std::map<int, std::vector<size_t>> wanted_by = wanted_together(needs);
+    std::vector<int> together;
+    for (const auto& [layout, readers] : wanted_by) together.push_back(layout);
     size_t columns = made.size() + remade.size();
     for (const auto& per_value : needs) columns += per_value.size();
     const bool listed = list_values(*space, homes, together, kind, never_shared(layouts, homes, together, made, arrivals, costs, kind), columns);
@@ -478,8 +476,8 @@ class Builder {
       for (int layout : together) known.shared.push_back(brought_to(layout, *space, needs, costs));
       space->brought = together;
     } else if (!kind.made || kind.read.size() > 2) {
-      for (int layout : together)
-        if (const std::vector<size_t> who = wanted_by(layout, needs); who.size() == 2) known.between.push_back({layout, who[0], who[1]});
+      for (const auto& [layout, readers] : wanted_by)
+        if (readers.size() == 2) known.between[{readers[0], readers[1]}].push_back(layout);
     }
     known.space = std::move(space);
     return known;
@@ -496,25 +494,16 @@ class Builder {
     return homes;
   }
 
-  // The layouts that at least two readers may want.
-  static std::vector<int> wanted_together(const std::vector<std::vector<std::vector<int>>>& needs) {
-    std::map<int, int> wanted;
-    for (const auto& per_value : needs) {
+  // The layouts that at least two readers may want, and those readers.
+  static std::map<int, std::vector<size_t>> wanted_together(const std::vector<std::vector<std::vector<int>>>& needs) {
+    std::map<int, std::vector<size_t>> wanted;
+    for (size_t r = 0; r < needs.size(); ++r) {
       std::set<int> mine;
-      for (const std::vector<int>& need : per_value) mine.insert(need.begin(), need.end());
-      for (int n : mine) ++wanted[n];
+      for (const std::vector<int>& need : needs[r]) mine.insert(need.begin(), need.end());
+      for (int n : mine) wanted[n].push_back(r);
     }
-    std::vector<int> out;
-    for (const auto& [layout, readers] : wanted)
-      if (readers > 1) out.push_back(layout);
-    return out;
-  }
-
-  static std::vector<size_t> wanted_by(int layout, const std::vector<std::vector<std::vector<int>>>& needs) {
-    std::vector<size_t> readers;
-    for (size_t r = 0; r < needs.size(); ++r)
-      if (std::any_of(needs[r].begin(), needs[r].end(), [&](const std::vector<int>& need) { return std::find(need.begin(), need.end(), layout) != need.end(); })) readers.push_back(r);
-    return readers;
+    std::erase_if(wanted, [](const auto& by) { return by.second.size() < 2; });
+    return wanted;
   }
 
   KnownTensor::Shared brought_to(int layout, const TensorSpace& space, const std::vector<std::vector<std::vector<int>>>& needs, const ConversionCosts& costs) {
@@ -662,17 +651,22 @@ class Builder {
       joint_.network.uses.push_back(std::move(use));
     }
     for (const Copy& copy : copies_) {
-      const TensorSpace& space = *joint_.tensors[copy.tensor.index()];
-      const Layout& layout = space.layouts[copy.layout];
       const auto [first, second] = std::minmax(time[copy.first.index()], time[copy.last.index()]);
       const OpId later = second == time[copy.last.index()] ? copy.last : copy.first;
       solver::Network::Use use{joint_.tensor_variable[copy.tensor.index()], first, second + (may_lie_under(copy.tensor, later) ? 0 : 1), {}};
+      const TensorSpace& space = *joint_.tensors[copy.tensor.index()];
       const bool stays = !graph_.tensor(copy.tensor).producer.valid();
+      std::map<std::pair<int, int>, int64_t> known;  // by home and copy
       for (const TensorSpace::Value& v : space.values) {
-        const Layout& home = space.layouts[v.home];
-        const bool brought = std::binary_search(v.also.begin(), v.also.end(), copy.layout) && !is_view(home, layout, static_cast<int>(last));
-        const int64_t more = bytes_at_last(layout, copy.tensor) - (stays ? 0 : bytes_at_last(home, copy.tensor));
-        use.amounts.push_back(brought ? std::max<int64_t>(0, more) : 0);
+        int64_t sum = 0;
+        for (int to : v.also) {
+          if (!std::binary_search(copy.layouts.begin(), copy.layouts.end(), to)) continue;
+          const auto [found, fresh] = known.try_emplace({v.home, to}, 0);
+          const Layout &home = space.layouts[v.home], &layout = space.layouts[to];
+          if (fresh && !is_view(home, layout, static_cast<int>(last))) found->second = std::max<int64_t>(0, bytes_at_last(layout, copy.tensor) - (stays ? 0 : bytes_at_last(home, copy.tensor)));
+          sum += found->second;
+        }
+        use.amounts.push_back(sum);
       }
       if (std::any_of(use.amounts.begin(), use.amounts.end(), [](int64_t a) { return a > 0; })) joint_.network.uses.push_back(std::move(use));
     }
@@ -716,7 +710,7 @@ class Builder {
 
   struct Copy {
     TensorId tensor;
-    int layout = 0;  // of its space
+    std::vector<int> layouts;  // of its space; ascending
     OpId first, last;
   };
 

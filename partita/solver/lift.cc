@@ -17,10 +17,30 @@ std::vector<int> number_pairs(const Network& n) {
   return pairs;
 }
 
+// The limit at one time only: where most is certain to lie. There, most copies of what is folded see the same price; at others they see
+// one each, and messages for their mean are none for any.
+Model at_fullest(Model m) {
+  if (m.times.empty()) return m;
+  std::vector<double> load(m.times.size() + 1, 0);
+  for (const auto& uses : m.uses)
+    for (const Model::Use& u : uses) {
+      const auto least = static_cast<double>(*std::min_element(u.amounts.begin(), u.amounts.end()));
+      load[u.lower] += least, load[u.upper] -= least;
+    }
+  std::partial_sum(load.begin(), load.end(), load.begin());
+  const auto fullest = static_cast<int>(std::max_element(load.begin(), load.end() - 1) - load.begin());
+  for (auto& uses : m.uses) {
+    std::erase_if(uses, [&](const Model::Use& u) { return u.lower > fullest || u.upper <= fullest; });
+    for (Model::Use& u : uses) u.lower = 0, u.upper = 1;
+  }
+  m.times = {m.times[fullest]};
+  return m;
+}
+
 }  // namespace
 
 LiftedDual::LiftedDual(Folding::Folded folded, PairTables& known)
-    : folded_(std::move(folded)), pair_of_(number_pairs(folded_.once)), model_(compile_apart(folded_.once, folded_.times, known)), dual_(model_), alive_(model_.unary.size(), 1) {}
+    : folded_(std::move(folded)), pair_of_(number_pairs(folded_.once)), model_(at_fullest(compile_apart(folded_.once, folded_.times, known))), dual_(model_), alive_(model_.unary.size(), 1) {}
 
 void LiftedDual::begin(const LiftedDual& coarser) {
   begun_ = true;

@@ -103,7 +103,6 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
     constexpr double kOfWhole = 4, kShareOfTime = 0.3;
     inside.deadline = share_of_time(options, kShareOfTime);
     dual->run(static_cast<int>(kOfWhole * dual->sweep_of_whole() / static_cast<double>(dual->model().sweep)), known(), ended);
-    solve_latest(depth);
   }
   best.dual = std::move(dual);
   return best;
