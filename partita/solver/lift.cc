@@ -37,10 +37,17 @@ Model at_fullest(Model m) {
   return m;
 }
 
+Model without_limit(Model m) {
+  for (auto& uses : m.uses) uses.clear();
+  m.times.clear();
+  m.limited = false;
+  return m;
+}
+
 }  // namespace
 
-LiftedDual::LiftedDual(Folding::Folded folded, PairTables& known)
-    : folded_(std::move(folded)), pair_of_(number_pairs(folded_.once)), model_(at_fullest(compile_apart(folded_.once, folded_.times, known))), dual_(model_), alive_(model_.unary.size(), 1) {}
+LiftedDual::LiftedDual(Folding::Folded folded, PairTables& known, bool priced)
+    : folded_(std::move(folded)), pair_of_(number_pairs(folded_.once)), model_((priced ? at_fullest : without_limit)(compile_apart(folded_.once, folded_.times, known))), dual_(model_), alive_(model_.unary.size(), 1) {}
 
 void LiftedDual::begin(const LiftedDual& coarser) {
   begun_ = true;

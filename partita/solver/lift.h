@@ -15,8 +15,8 @@ namespace partita::solver {
 
 class LiftedDual {
  public:
-  // `known`: tables of the whole network.
-  LiftedDual(Folding::Folded folded, PairTables& known);
+  // `known`: tables of the whole network. Where it is priced the limit counts, at one time.
+  LiftedDual(Folding::Folded folded, PairTables& known, bool priced = true);
   const Folding::Folded& folded() const { return folded_; }
   // Takes the messages of the dual of the same network folded more.
   void begin(const LiftedDual& coarser);

@@ -91,7 +91,7 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
     Folding next_folding = folding;
     if ((!next_folding.refine() && depth > 1) || kLeastFolded * next_folding.classes() > network.variables()) break;
     folding = std::move(next_folding);
-    auto next = std::make_unique<LiftedDual>(folding.folded(), tables);
+    auto next = std::make_unique<LiftedDual>(folding.folded(), tables, !options.certify);  // a dual over the whole finds its own prices, at all times
     if (dual) next->begin(*dual);
     dual = std::move(next);
     dual->run(depth == 1 ? kFirstPasses : kPasses, known(), ended);
