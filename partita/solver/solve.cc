@@ -69,37 +69,32 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
   std::unique_ptr<LiftedDual> dual;  // of the latest
   Start best;
   auto known = [&] { return best.solution ? std::optional<Wide>(best.cost) : std::nullopt; };
-  auto is_large = [&] { return dual->model().sweep >= options.large; };
-  auto solve_latest = [&](int depth) {
-    inside.messages = std::make_shared<Certificate::Leaf>(dual->of_folded());
-    inside.start.reset();
-    if (best.solution) inside.start = folding.folded(*best.solution);
-    else if (options.start) inside.start = folding.folded(*options.start);
-    Result r = is_large() ? solve_likeliest(*dual, inside) : Result();
-    if (!r.solution) r = solve_reduced(dual->folded().network(), inside, For::kFolded);
-    ++counters["folded"];
-    if (!r.solution || (best.solution && r.cost >= best.cost)) return false;
-    best.cost = r.cost;
-    best.solution = folding.unfolded(*r.solution);
-    counters["folded_variables"] = folding.classes();
-    if (options.tell) options.tell(fmt::format("folded {} edges deep: {} variables for {}, cost {}", depth, folding.classes(), network.variables(), to_string(best.cost)));
-    return true;
-  };
-  bool better = true;
-  int depth = 1;
-  for (; better || depth <= kDeep; ++depth) {
-    Folding next_folding = folding;
-    if ((!next_folding.refine() && depth > 1) || kLeastFolded * next_folding.classes() > network.variables()) break;
-    folding = std::move(next_folding);
+  bool better = true, finer = true;
+  folding.refine();
+  for (int depth = 1; finer && (better || depth <= kDeep) && kLeastFolded * folding.classes() <= network.variables(); ++depth, finer = folding.refine()) {
     auto next = std::make_unique<LiftedDual>(folding.folded(), tables, !options.certify);  // a dual over the whole finds its own prices, at all times
     if (dual) next->begin(*dual);
     dual = std::move(next);
     dual->run(depth == 1 ? kFirstPasses : kPasses, known(), ended);
     if (ended()) break;
-    if (better) better = solve_latest(depth);
+    if (!better) continue;
+    inside.messages = std::make_shared<Certificate::Leaf>(dual->of_folded());
+    inside.start.reset();
+    if (best.solution) inside.start = folding.folded(*best.solution);
+    else if (options.start) inside.start = folding.folded(*options.start);
+    Result r = dual->model().sweep >= options.large ? solve_likeliest(*dual, inside) : Result();
+    if (!r.solution) r = solve_reduced(dual->folded().network(), inside, For::kFolded);
+    ++counters["folded"];
+    better = r.solution && (!best.solution || r.cost < best.cost);
+    if (better) {
+      best.cost = r.cost;
+      best.solution = folding.unfolded(*r.solution);
+      counters["folded_variables"] = folding.classes();
+      if (options.tell) options.tell(fmt::format("folded {} edges deep: {} variables for {}, cost {}", depth, folding.classes(), network.variables(), to_string(best.cost)));
+    }
     if (ended()) break;
   }
-  if (dual && is_large()) {  // passes here cost little beside those over the whole
+  if (dual && dual->model().sweep >= options.large) {  // passes here cost little beside those over the whole
     constexpr double kOfWhole = 4, kShareOfTime = 0.3;
     inside.deadline = share_of_time(options, kShareOfTime);
     dual->run(static_cast<int>(kOfWhole * dual->sweep_of_whole() / static_cast<double>(dual->model().sweep)), known(), ended);
