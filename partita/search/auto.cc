@@ -46,7 +46,7 @@ class Run {
       }
       least_missing = std::min(least_missing, missing);
     }
-    result_.reason = fmt::format("of {} plans looked at, for the leanest there are {} bytes missing on a device", candidates_.size(), least_missing);
+    result_.reason = fmt::format("of {} plans looked at, the leanest needs more bytes than a device has ({} missing)", candidates_.size(), least_missing);
     if (!joint.reason.empty()) result_.reason += "; exact: " + joint.reason;
     return std::move(result_);
   }
