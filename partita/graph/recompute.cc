@@ -62,36 +62,30 @@ Graph recomputed(const Graph& graph, const std::string& kind) {
     out.ops.push_back(std::move(op));
     return id;
   };
-  auto read_again = [&](Op& op) {
-    for (TensorId& t : op.operands)
-      if (again[t.index()].valid()) t = again[t.index()];
-  };
-  auto clone = [&](auto& self, OpId id) -> void {
-    const Op& forward = graph.op(id);
-    if (again[forward.results[0].index()].valid()) return;
-    for (TensorId t : forward.operands)
-      if (const OpId producer = graph.tensor(t).producer; producer.valid() && made_again(producer)) self(self, producer);
-    Op op = forward;
-    op.name += ".recompute";
-    op.phase = Phase::kBackward;
-    op.forward = now[id.index()];
-    read_again(op);
-    for (TensorId& t : op.results) {
-      Tensor copy = out.tensor(t);
-      copy.name += ".recompute";
-      again[t.index()] = TensorId(out.tensors.size());
-      out.tensors.push_back(std::move(copy));
+  auto read_again = [&](auto& self, Op& op) -> void {  // what is made again, and is made here if it is not yet
+    for (TensorId& t : op.operands) {
+      const OpId producer = graph.tensor(t).producer;
+      if (!producer.valid() || !made_again(producer)) continue;
+      if (!again[t.index()].valid()) {
+        Op clone = graph.op(producer);
+        clone.name += ".recompute";
+        clone.phase = Phase::kBackward;
+        clone.forward = now[producer.index()];
+        self(self, clone);
+        for (TensorId& result : clone.results) {
+          Tensor copy = out.tensor(result);
+          copy.name += ".recompute";
+          result = again[result.index()] = TensorId(out.tensors.size());
+          out.tensors.push_back(std::move(copy));
+        }
+        add(std::move(clone));
+      }
       t = again[t.index()];
     }
-    add(std::move(op));
   };
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     Op op = graph.ops[i];
-    if (op.phase == Phase::kBackward) {
-      for (TensorId t : op.operands)
-        if (const OpId producer = graph.tensor(t).producer; producer.valid() && made_again(producer)) clone(clone, producer);
-      read_again(op);
-    }
+    if (op.phase == Phase::kBackward) read_again(read_again, op);
     if (op.forward.valid()) op.forward = now[op.forward.index()];
     now[i] = add(std::move(op));
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "partita/base/error.h"
 
@@ -32,9 +31,8 @@ double Branch::bound() const {
 }
 
 double Branch::most_prices() const {
-  auto sum = [](const Dual::State& state) { return std::accumulate(state.prices.begin(), state.prices.end(), 0.0); };
-  double most = sum(root_state());
-  for (const Part& p : open_) most = std::max(most, sum(p.state));
+  double most = root_state().all_prices();
+  for (const Part& p : open_) most = std::max(most, p.state.all_prices());
   return most;
 }
 
@@ -99,17 +97,11 @@ int Branch::branching_variable(const Part& part) const {
   }
   if (best < 0 || !m_.limited || slacks[best] > 1e-6 * std::max(1.0, std::abs(part.bound)) / m_.originals) return best;
   // The choice agrees with itself: it is the limit that it breaks, or the prices that it does not use up.
-  std::vector<double> load(m_.times.size() + 1, 0);
-  for (int v = 0; v < m_.variables(); ++v)
-    for (const Model::Use& u : m_.uses[v]) {
-      const auto amount = static_cast<double>(u.amounts[dual_.rounded()[v]]);
-      load[u.lower] += amount, load[u.upper] -= amount;
-    }
+  const std::vector<double> load = load_of(m_, [&](int v, const Model::Use& u) { return static_cast<double>(u.amounts[dual_.rounded()[v]]); });
   size_t time = 0;
-  double worst = -kInfinity, now = 0;
-  for (size_t t = 0; t < m_.times.size(); ++t) {
-    now += load[t];
-    const double excess = now - static_cast<double>(m_.limit), score = excess > 0 ? 1e30 + excess : -excess * dual_.state().prices[t];
+  double worst = -kInfinity;
+  for (size_t t = 0; t < load.size(); ++t) {
+    const double excess = load[t] - static_cast<double>(m_.limit), score = excess > 0 ? 1e30 + excess : -excess * dual_.state().prices[t];
     if (score > worst) worst = score, time = t;
   }
   double widest = -1;

@@ -3,7 +3,9 @@
 // smoothed subgradients. Every state proves a bound: messages and prices become a leaf of a certificate.
 #pragma once
 #include <array>
+#include <numeric>
 #include <optional>
+#include <utility>
 
 #include "partita/network/certificate.h"
 #include "partita/solver/model.h"
@@ -20,9 +22,11 @@ class Dual {
   // What may be carried over from one problem to another with fewer values alive.
   struct State {
     std::vector<double> messages, prices;
+    double all_prices() const { return std::accumulate(prices.begin(), prices.end(), 0.0); }
   };
   const State& state() const { return state_; }
   void set(State state, const Alive& alive);
+  void set_prices(std::vector<double> prices) { state_.prices = std::move(prices); }
   // Takes the messages and multipliers of a leaf, as far as there are such pairs, each of which counts once, and times.
   void begin(const Certificate::Leaf& leaf);
   double largest() const;  // message, of those that are finite; 1 at least

@@ -21,14 +21,8 @@ std::vector<int> number_pairs(const Network& n) {
 // one each, and messages for their mean are none for any.
 Model at_fullest(Model m) {
   if (m.times.empty()) return m;
-  std::vector<double> load(m.times.size() + 1, 0);
-  for (const auto& uses : m.uses)
-    for (const Model::Use& u : uses) {
-      const auto least = static_cast<double>(*std::min_element(u.amounts.begin(), u.amounts.end()));
-      load[u.lower] += least, load[u.upper] -= least;
-    }
-  std::partial_sum(load.begin(), load.end(), load.begin());
-  const auto fullest = static_cast<int>(std::max_element(load.begin(), load.end() - 1) - load.begin());
+  const std::vector<double> load = load_of(m, [](int, const Model::Use& u) { return static_cast<double>(*std::min_element(u.amounts.begin(), u.amounts.end())); });
+  const auto fullest = static_cast<int>(std::max_element(load.begin(), load.end()) - load.begin());
   for (auto& uses : m.uses) {
     std::erase_if(uses, [&](const Model::Use& u) { return u.lower > fullest || u.upper <= fullest; });
     for (Model::Use& u : uses) u.lower = 0, u.upper = 1;
@@ -50,14 +44,10 @@ LiftedDual::LiftedDual(Folding::Folded folded, PairTables& known, bool priced)
     : folded_(std::move(folded)), pair_of_(number_pairs(folded_.once)), model_((priced ? at_fullest : without_limit)(compile_apart(folded_.once, folded_.times, known))), dual_(model_), alive_(model_.unary.size(), 1) {}
 
 void LiftedDual::begin(const LiftedDual& coarser) {
-  begun_ = true;
+  constexpr int kMessagesFirst = 4;
+  messages_first_ = kMessagesFirst;
   ascent_.rate = coarser.ascent_.rate;
-  Dual::State state = dual_.state();
-  for (size_t t = 0, from = 0; t < model_.times.size(); ++t) {
-    while (from < coarser.model_.times.size() && coarser.model_.times[from] < model_.times[t]) ++from;
-    if (from < coarser.model_.times.size() && coarser.model_.times[from] == model_.times[t]) state.prices[t] = coarser.dual_.state().prices[from];
-  }
-  dual_.set(std::move(state), alive_);
+  if (model_.times == coarser.model_.times) dual_.set_prices(coarser.dual_.state().prices);
   std::vector<char> begun(pair_of_.size(), 0);
   for (size_t whole = 0; whole < folded_.edge_of.size(); ++whole) {
     const int fine = folded_.edge_of[whole], to = pair_of_[fine], from = coarser.pair_of_[coarser.folded_.edge_of[whole]];
@@ -73,10 +63,10 @@ void LiftedDual::begin(const LiftedDual& coarser) {
 void LiftedDual::run(int most, std::optional<Wide> best, const std::function<bool()>& stop) {
   constexpr int kWindow = 4;  // passes
   constexpr double kNextToNothing = 1e-4;
-  constexpr int kBeforePrices = 15, kBegunBeforePrices = 4, kShrinks = 10;
+  constexpr int kShrinks = 10;
   if (model_.limited) {
     const std::optional<double> target = best ? std::optional<double>(static_cast<double>(*best)) : std::nullopt;
-    for (int pass = 1; pass <= most && ascent_.shrinks < kShrinks && !stop(); ++pass) ascent_.pass(dual_, alive_, target, begun_ ? kBegunBeforePrices : kBeforePrices);
+    for (int pass = 1; pass <= most && ascent_.shrinks < kShrinks && !stop(); ++pass) ascent_.pass(dual_, alive_, target, messages_first_);
     if (ascent_.bound > -kInfinity) dual_.set(ascent_.state, alive_);
     return;
   }
@@ -87,11 +77,6 @@ void LiftedDual::run(int most, std::optional<Wide> best, const std::function<boo
     if (now - bound <= kNextToNothing * std::abs(now)) return;
     bound = now;
   }
-}
-
-double LiftedDual::prices() const {
-  const std::vector<double>& prices = dual_.state().prices;
-  return std::accumulate(prices.begin(), prices.end(), 0.0);
 }
 
 double LiftedDual::sweep_of_whole() const {

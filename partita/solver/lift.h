@@ -23,7 +23,7 @@ class LiftedDual {
 
   // Passes until they bring next to nothing, `most` at most. Where there is a limit prices move too, towards what a solution costs.
   void run(int most, std::optional<Wide> best, const std::function<bool()>& stop);
-  double prices() const;  // their sum
+  double prices() const { return dual_.state().all_prices(); }  // their sum
   const Model& model() const { return model_; }
   // Table entries that half a pass over the whole network would look at.
   double sweep_of_whole() const;
@@ -43,7 +43,7 @@ class LiftedDual {
   const Model model_;
   Dual dual_;
   const Alive alive_;  // all
-  bool begun_ = false;
+  int messages_first_ = 15;  // passes before prices move
   Ascent ascent_;
 };
 

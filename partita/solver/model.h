@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "partita/network/network.h"
@@ -71,6 +72,20 @@ Wide most_of(const Network& network);  // no solution costs more
 int64_t magnitude(const Table& table);  // the largest of what is not forbidden, without its sign; kForbidden at most
 // The times at which the limit can be broken, without those that another one dominates.
 std::vector<int64_t> kept_times(const Network& network);
+
+// What is used at each kept time, where a use of a variable comes to amount(variable, use).
+template <typename Amount>
+std::vector<double> load_of(const Model& m, const Amount& amount) {
+  std::vector<double> load(m.times.size() + 1, 0);
+  for (int v = 0; v < m.variables(); ++v)
+    for (const Model::Use& u : m.uses[v]) {
+      const double used = amount(v, u);
+      load[u.lower] += used, load[u.upper] -= used;
+    }
+  std::partial_sum(load.begin(), load.end(), load.begin());
+  load.pop_back();
+  return load;
+}
 
 // The allowed values of all variables, by value index.
 using Alive = std::vector<char>;

@@ -383,14 +383,7 @@ Rounding::Rounding(const Model& m) {
     costs_ += largest;
   }
   for (const Model::Pair& p : m.pairs) costs_ += p.times * m.tables[p.table]->largest;
-  std::vector<double> load(m.times.size() + 1, 0);
-  for (int v = 0; v < m.variables(); ++v)
-    for (const Model::Use& u : m.uses[v]) {
-      const auto largest = static_cast<double>(*std::max_element(u.amounts.begin(), u.amounts.end()));
-      load[u.lower] += largest, load[u.upper] -= largest;
-    }
-  double now = 0;
-  for (double change : load) use_ = std::max(use_, now += change);
+  for (double now : load_of(m, [](int, const Model::Use& u) { return static_cast<double>(*std::max_element(u.amounts.begin(), u.amounts.end())); })) use_ = std::max(use_, now);
   use_ += static_cast<double>(m.limit);
   factor_ = 2 * std::numeric_limits<double>::epsilon() * static_cast<double>(m.variables() + m.pairs.size() + m.times.size());
 }

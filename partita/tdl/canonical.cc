@@ -334,6 +334,8 @@ class WithoutUnits {
   const std::vector<Interval> ranges_;
 };
 
+bool has_opaque(const Expr& e) { return e.kind == ExprKind::kOpaque || std::any_of(e.args.begin(), e.args.end(), has_opaque); }
+
 }  // namespace
 
 std::string canonical(const Bound& bound) {
@@ -383,8 +385,6 @@ bool is_elementwise(const Bound& bound) {
     }
   return true;
 }
-
-static bool has_opaque(const Expr& e) { return e.kind == ExprKind::kOpaque || std::any_of(e.args.begin(), e.args.end(), has_opaque); }
 
 bool takes_one_pass(const Bound& bound) {
   int64_t largest = 0;
