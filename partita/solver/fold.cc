@@ -91,6 +91,7 @@ bool Folding::refine() {
 
 Folding::Folded Folding::folded() const {
   Folded folded;
+  folded.class_of = class_of_;
   Network& out = folded.once;
   out.costs.resize(classes_);
   Numbers<EdgeKey> kinds;
@@ -118,7 +119,8 @@ Folding::Folded Folding::folded() const {
 }
 
 Folding::Folded Folding::Folded::not_at_all(const Network& network) {
-  Folded folded{network, std::vector<int>(network.edges.size()), std::vector<int64_t>(network.edges.size(), 1)};
+  Folded folded{std::vector<int>(network.costs.size()), network, std::vector<int>(network.edges.size()), std::vector<int64_t>(network.edges.size(), 1)};
+  std::iota(folded.class_of.begin(), folded.class_of.end(), 0);
   std::iota(folded.edge_of.begin(), folded.edge_of.end(), 0);
   return folded;
 }
@@ -129,16 +131,16 @@ Network Folding::Folded::with_times(Network n) const {
   return n;
 }
 
-Assignment Folding::unfolded(const Assignment& of_folded) const {
+Assignment Folding::Folded::of_whole(const Assignment& of_once) const {
   Assignment whole;
-  for (int c : class_of_) whole.push_back(of_folded[c]);
+  for (int c : class_of) whole.push_back(of_once[c]);
   return whole;
 }
 
-Assignment Folding::folded(const Assignment& whole) const {
-  Assignment out(classes_, -1);
+Assignment Folding::Folded::of_folded(const Assignment& whole) const {
+  Assignment out(once.costs.size(), -1);
   for (size_t v = 0; v < whole.size(); ++v)
-    if (out[class_of_[v]] < 0) out[class_of_[v]] = whole[v];
+    if (out[class_of[v]] < 0) out[class_of[v]] = whole[v];
   return out;
 }
 

@@ -21,19 +21,20 @@ class Folding {
   int classes() const { return classes_; }
   // A variable for each class.
   struct Folded {
+    std::vector<int> class_of;   // [variable of the whole]
     Network once;                // where an edge stands for several over two variables, its table is that of one
     std::vector<int> edge_of;    // [edge of the whole]
     std::vector<int64_t> times;  // [edge]: how many that is; 1 of others
     static Folded not_at_all(const Network& network);
+    Assignment of_whole(const Assignment& of_once) const;
+    // Each class as its first variable.
+    Assignment of_folded(const Assignment& whole) const;
     // With all of them, or of a network that has the same edges with fewer values.
     Network network() const { return with_times(once); }
     Network with_times(Network of_once) const;
   };
   // What comes to kForbidden together is forbidden.
   Folded folded() const;
-  Assignment unfolded(const Assignment& of_folded) const;
-  // Each class as its first variable.
-  Assignment folded(const Assignment& whole) const;
 
  private:
   const Network& n_;

@@ -74,15 +74,16 @@ TEST(Folding, CostsAndUsesAreThoseOfTheWhole) {
     const Network n = repeated_network(rng);
     Folding folding(n);
     for (bool finer = true; finer; finer = folding.refine()) {
-      const Network folded = folding.folded().network();
+      const Folding::Folded once = folding.folded();
+      const Network folded = once.network();
       validate(folded);
       ASSERT_EQ(folded.variables(), folding.classes());
       shared += folding.classes() < n.variables();
       for (int k = 0; k < 10; ++k) {
         Assignment y;
         for (int v = 0; v < folded.variables(); ++v) y.push_back(static_cast<int>(rng.below(folded.costs[v].size())));
-        const Assignment x = folding.unfolded(y);
-        EXPECT_EQ(folding.folded(x), y);
+        const Assignment x = once.of_whole(y);
+        EXPECT_EQ(once.of_folded(x), y);
         const Evaluation part = evaluate(folded, y), whole = evaluate(n, x);
         ASSERT_EQ(part.feasible, whole.feasible) << "seed " << seed << ", network " << i;
         ASSERT_EQ(part.forbidden == 0, whole.forbidden == 0) << "seed " << seed << ", network " << i;

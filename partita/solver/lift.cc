@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "partita/solver/rounds.h"
+
 namespace partita::solver {
 
 namespace {
@@ -131,6 +133,30 @@ Certificate::Leaf LiftedDual::of_folded() const {
 
 Certificate::Leaf LiftedDual::of_whole(const Network& whole) const {
   return leaf(whole, [&](size_t e) { return folded_.edge_of[e]; }, true);
+}
+
+const double* LiftedDual::message(int folded_edge, int end) const {
+  const int pair = pair_of_[folded_edge];
+  return pair < 0 ? nullptr : dual_.message(pair, end);
+}
+
+std::vector<LiftedDual::Priced> LiftedDual::priced_times() const {
+  std::vector<Priced> out;
+  for (size_t t = 0; t < model_.times.size(); ++t)
+    if (const double price = dual_.state().prices[t]; price > 0) out.push_back({model_.times[t], price});
+  return out;
+}
+
+double LiftedDual::left_of_whole(Wide cost) {
+  std::vector<double> copies(folded_.once.costs.size(), 0);
+  for (int c : folded_.class_of) ++copies[c];
+  std::vector<double> least = dual_.least_costs();
+  const double bound = *std::min_element(least.begin(), least.begin() + model_.domain(0));
+  for (int v = 0; v < model_.variables(); ++v) {
+    const double share = 1 / (static_cast<size_t>(v) < copies.size() ? copies[v] : 1.0);
+    for (int i = model_.offset[v]; i < model_.offset[v + 1]; ++i) least[i] = bound + share * (least[i] - bound);
+  }
+  return static_cast<double>(sweep_of(model_, at_most(static_cast<double>(cost), least))) / static_cast<double>(model_.sweep);
 }
 
 }  // namespace partita::solver

@@ -34,6 +34,15 @@ class LiftedDual {
   // Leaves without decisions, for duals to begin with.
   Certificate::Leaf of_folded() const;
   Certificate::Leaf of_whole(const Network& whole) const;
+  // What each edge of the whole that is folded into this one says to its first or second variable, by value; null: nothing.
+  const double* message(int folded_edge, int end) const;
+  struct Priced {
+    int64_t time = 0;
+    double price = 0;
+  };
+  std::vector<Priced> priced_times() const;
+  // Of the whole network's table entries, the share that may be in a solution better than one of such a cost, as far as is known here. Two passes.
+  double left_of_whole(Wide cost);
 
  private:
   Certificate::Leaf leaf(const Network& network, const std::function<int(size_t edge)>& folded_edge, bool once) const;

@@ -287,7 +287,7 @@ class Solver {
       result_.status = nothing_ || empty ? Status::kInfeasible : Status::kUnknown;
       return std::move(result_);
     }
-    ensure(result_.bound ? *result_.bound <= best_.cost : what_ != For::kItself, "a bound of {} above a solution of {}", to_string(result_.bound.value_or(0)), to_string(best_.cost));
+    ensure(result_.bound ? *result_.bound <= best_.cost : what_ != For::kItself || computes(), "a bound of {} above a solution of {}", to_string(result_.bound.value_or(0)), to_string(best_.cost));
     result_.solution = Assignment(best_.solution->begin(), best_.solution->begin() + n_.variables());
     result_.cost = best_.cost;
     result_.status = result_.bound == best_.cost ? Status::kOptimal : Status::kFeasible;

@@ -5,6 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/solver/fold.h"
 #include "partita/solver/lift.h"
+#include "partita/solver/parts.h"
 #include "partita/solver/rounds.h"
 
 namespace partita::solver {
@@ -18,7 +19,9 @@ using Clock = std::chrono::steady_clock;
 struct Start {
   std::optional<Assignment> solution;
   Wide cost = 0;
-  std::unique_ptr<const LiftedDual> dual;  // of the last folding
+  std::unique_ptr<LiftedDual> dual;  // of the last folding
+  std::vector<int> alike;            // by variable, its class in the first folding
+  bool very_large = false;           // so that a pass over the whole takes too long, and little of it could be left out
 };
 
 // The folded network with those values only that the dual finds likeliest, and those of the start. It need not have a solution.
@@ -63,6 +66,8 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
   constexpr int kLeastFolded = 3;                 // as many variables
   constexpr int kFirstPasses = 32, kPasses = 12;  // each next dual begins with the messages of the one before
   constexpr int kDeep = 6;                        // for the messages alone
+  constexpr int kDeepOfVeryLarge = 2, kPassesOfVeryLarge = 150;
+  constexpr double kVeryLarge = 1000, kMuch = 0.2;  // of options.large; of the table entries
   Options inside = for_a_start(options);
   auto ended = [&] { return (options.stop && *options.stop) || (inside.deadline && Clock::now() > *inside.deadline); };
   Folding folding(network);
@@ -74,33 +79,77 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
   for (int depth = 1; finer && (better || depth <= kDeep) && kLeastFolded * folding.classes() <= network.variables(); ++depth, finer = folding.refine()) {
     auto next = std::make_unique<LiftedDual>(folding.folded(), tables, !options.certify);  // a dual over the whole finds its own prices, at all times
     if (dual) next->begin(*dual);
+    else best.alike = next->folded().class_of;
     dual = std::move(next);
     dual->run(depth == 1 ? kFirstPasses : kPasses, known(), ended);
     if (ended()) break;
     if (!better) continue;
     inside.messages = std::make_shared<Certificate::Leaf>(dual->of_folded());
     inside.start.reset();
-    if (best.solution) inside.start = folding.folded(*best.solution);
-    else if (options.start) inside.start = folding.folded(*options.start);
+    if (best.solution) inside.start = dual->folded().of_folded(*best.solution);
+    else if (options.start) inside.start = dual->folded().of_folded(*options.start);
     Result r = dual->model().sweep >= options.large ? solve_likeliest(*dual, inside) : Result();
     if (!r.solution) r = solve_reduced(dual->folded().network(), inside, For::kFolded);
     ++counters["folded"];
     better = r.solution && (!best.solution || r.cost < best.cost);
     if (better) {
       best.cost = r.cost;
-      best.solution = folding.unfolded(*r.solution);
+      best.solution = dual->folded().of_whole(*r.solution);
       counters["folded_variables"] = folding.classes();
       if (options.tell) options.tell(fmt::format("folded {} edges deep: {} variables for {}, cost {}", depth, folding.classes(), network.variables(), to_string(best.cost)));
     }
     if (ended()) break;
+    if (depth >= kDeepOfVeryLarge && best.solution && !options.certify && dual->sweep_of_whole() > kVeryLarge * static_cast<double>(options.large) &&
+        dual->left_of_whole(best.cost) > kMuch) {
+      best.very_large = true;
+      break;
+    }
   }
   if (dual && dual->model().sweep >= options.large) {  // passes here cost little beside those over the whole
     constexpr double kOfWhole = 4, kShareOfTime = 0.3;
     inside.deadline = share_of_time(options, kShareOfTime);
-    dual->run(static_cast<int>(kOfWhole * dual->sweep_of_whole() / static_cast<double>(dual->model().sweep)), known(), ended);
+    dual->run(best.very_large ? kPassesOfVeryLarge : static_cast<int>(kOfWhole * dual->sweep_of_whole() / static_cast<double>(dual->model().sweep)), known(), ended);
   }
   best.dual = std::move(dual);
   return best;
+}
+
+// Each part of a network solved by itself.
+Parts::Solved solve_parts(const Network& network, const Start& folded, const Options& options, std::map<std::string, double>& counters) {
+  constexpr double kGap = 1e-5, kShareOfTime = 0.6;
+  constexpr int64_t kOfSteps = 4;
+  Options inside = options;
+  inside.deadline = share_of_time(options, kShareOfTime);
+  inside.gap = std::max(options.gap, kGap);
+  if (options.max_steps) inside.max_steps = std::max<int64_t>(1, *options.max_steps / kOfSteps);
+  Parts::Solved solved = Parts(network, folded.alike).solve(*folded.dual, inside);
+  counters["different_parts"] += static_cast<double>(solved.different);
+  return solved;
+}
+
+// The best solution where repeated parts choose alike; where there is a deadline, one that is near the bound will do.
+void solve_alike(Start& folded, const std::optional<Wide>& bound, const Options& options) {
+  constexpr double kNear = 1e-4, kShareOfTime = 0.9;
+  const Folding::Folded& alike = folded.dual->folded();
+  std::atomic<bool> enough = false;
+  Options inside = options;
+  inside.certify = false;
+  inside.tell = nullptr;
+  if (options.deadline && bound) inside.stop = &enough;
+  inside.progress = [&](Progress p) {
+    if (options.stop && *options.stop) enough = true;
+    if (p.cost && bound && static_cast<double>(*p.cost - *bound) <= kNear * std::abs(static_cast<double>(*bound))) enough = true;
+    p.bound = bound;
+    if (options.progress) options.progress(p);
+  };
+  inside.start = alike.of_folded(*folded.solution);
+  inside.messages = std::make_shared<Certificate::Leaf>(folded.dual->of_folded());
+  inside.deadline = share_of_time(options, kShareOfTime);
+  const Result r = solve_reduced(alike.network(), inside, For::kFolded);
+  if (!r.solution || r.cost >= folded.cost) return;
+  folded.cost = r.cost;
+  folded.solution = alike.of_whole(*r.solution);
+  if (options.tell) options.tell(fmt::format("alike, {}: cost {}", name_of(r.status), to_string(folded.cost)));
 }
 
 // What is left of a network where everything that costs as much as a solution is left out; empty if that is little. And messages to it, or
@@ -173,17 +222,33 @@ Result solve(const Network& network, const Options& options) {
   std::optional<Subset> rest;
   std::optional<Wide> bound;  // by computation
   const Clock::time_point before = Clock::now();
-  if (folded.dual) {
-    Narrowed left = narrowed(network, *std::exchange(folded.dual, nullptr), tables, best, options);
+  if (folded.very_large) {
+    const Parts::Solved parts = solve_parts(network, folded, options, counters);
+    bound = parts.bound;
+    consider(parts.together);
+    solve_alike(folded, bound, options);
+    consider(folded.solution);
+    if (bound && !inside.messages) inside.messages = std::make_shared<Certificate::Leaf>(folded.dual->of_whole(network));
+  }
+  Clock::duration taken = Clock::now() - before;
+  if (folded.dual && !bound) {
+    Narrowed left = narrowed(network, *folded.dual, tables, best, options);
     rest = std::move(left.rest);
     bound = left.bound;
     if (rest || !inside.messages) inside.messages = std::make_shared<Certificate::Leaf>(std::move(left.messages));
-    tables.clear();
+    taken = Clock::now() - before;
+    if (bound && !rest && !folded.very_large) {
+      const Parts::Solved parts = solve_parts(network, folded, options, counters);
+      bound = std::max(bound, parts.bound);
+      consider(parts.together);
+    }
   }
+  folded.dual.reset();
+  tables.clear();
   if (best.solution) inside.start = best.solution;
   constexpr int kLonger = 4;  // what comes now takes before it brings anything
   Result r;
-  if (bound && ((options.stop && *options.stop) || (options.deadline && Clock::now() + kLonger * (Clock::now() - before) > *options.deadline))) {
+  if (bound && ((options.stop && *options.stop) || (options.deadline && Clock::now() + kLonger * taken > *options.deadline))) {
     r.solution = best.solution;
     r.cost = best.cost;
   } else if (rest) {

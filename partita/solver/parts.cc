@@ -1,0 +1,328 @@
+#include "partita/solver/parts.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "partita/base/error.h"
+#include "partita/solver/rounds.h"
+
+namespace partita::solver {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Neighbour {
+  int variable = 0;
+  size_t kind = 0;  // of the edge: its table, and which end
+};
+
+// From several variables at once along edges: each variable falls to the nearest of them; of several that are as near to the one that the
+// edge of the earlier kind leads to, so that where everything looks alike everything falls alike.
+std::vector<int> nearest(const std::vector<int>& to, const std::vector<std::vector<Neighbour>>& beside, const std::vector<char>& passable) {
+  const auto none = static_cast<int>(to.size());
+  std::vector<int> part(beside.size(), none), level = to;
+  for (int k = 0; k < none; ++k) part[to[k]] = k;
+  while (!level.empty()) {
+    std::vector<std::tuple<int, size_t, int>> reached;  // variable, the edge's kind, part
+    for (int v : level)
+      for (const Neighbour& w : beside[v])
+        if (passable[w.variable] && part[w.variable] == none) reached.push_back({w.variable, w.kind, part[v]});
+    std::sort(reached.begin(), reached.end());
+    level.clear();
+    for (const auto& [w, kind, from] : reached)
+      if (part[w] == none) part[w] = from, level.push_back(w);
+  }
+  return part;
+}
+
+bool lies_across(const Network::Edge& e, const std::vector<int>& part_of) {
+  return std::any_of(e.variables.begin(), e.variables.end(), [&](int v) { return part_of[v] != part_of[e.variables[0]]; });
+}
+
+// Variables by how they look from within their part, in an order that is the same in parts that are alike: colour refinement, where one of
+// those that still look alike in a part is then told apart from the others (as McKay does, Practical graph isomorphism, 1981, but along one
+// path only). Should two parts look different that are alike, they are solved twice.
+class Looks {
+ public:
+  Looks(const Network& network, const std::vector<Table>& costs, const std::vector<int>& part_of) : costs_(costs), part_of_(part_of) {
+    std::map<const Table*, uint64_t> numbers;
+    for (const Network::Edge& e : network.edges)
+      if (!lies_across(e, part_of)) edges_.push_back({&e, mixed(numbers.try_emplace(e.table.get(), numbers.size()).first->second)});
+  }
+
+  std::vector<int> order() {
+    constexpr int kRounds = 100;
+    for (const Table& costs : costs_) {
+      uint64_t colour = costs.size();
+      for (int64_t c : costs) colour = mixed(colour + static_cast<uint64_t>(c));
+      colours_.push_back(colour);
+    }
+    refine();
+    for (int round = 0; round < kRounds && tell_apart(); ++round) refine();
+    return sorted();
+  }
+
+ private:
+  static uint64_t mixed(uint64_t x) {  // SplitMix64
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+  }
+
+  void refine() {
+    for (size_t known = 0, now = different(); now > known; known = std::exchange(now, different())) {
+      std::vector<uint64_t> seen(colours_.size(), 0);
+      for (const auto& [edge, table] : edges_) {
+        uint64_t all = table;
+        for (int v : edge->variables) all = mixed(all + colours_[v]);
+        for (size_t end = 0; end < edge->variables.size(); ++end) seen[edge->variables[end]] += mixed(all + end);
+      }
+      for (size_t v = 0; v < colours_.size(); ++v) colours_[v] = mixed(colours_[v] + seen[v]);
+    }
+  }
+
+  size_t different() const {
+    std::vector<std::pair<int, uint64_t>> all;
+    for (size_t v = 0; v < colours_.size(); ++v) all.push_back({part_of_[v], colours_[v]});
+    std::sort(all.begin(), all.end());
+    return static_cast<size_t>(std::unique(all.begin(), all.end()) - all.begin());
+  }
+
+  std::vector<int> sorted() const {
+    std::vector<int> order(colours_.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(), [&](int v, int w) { return std::tuple(part_of_[v], colours_[v], v) < std::tuple(part_of_[w], colours_[w], w); });
+    return order;
+  }
+
+  // One variable in each part with some that look alike. False if there is none.
+  bool tell_apart() {
+    const std::vector<int> order = sorted();
+    int told = -1;  // the last part where there is one
+    for (size_t i = 0; i + 1 < order.size(); ++i) {
+      const int v = order[i], w = order[i + 1];
+      if (part_of_[v] == told || part_of_[v] != part_of_[w] || colours_[v] != colours_[w]) continue;
+      colours_[v] = mixed(colours_[v]);
+      told = part_of_[v];
+    }
+    return told >= 0;
+  }
+
+  const std::vector<Table>& costs_;
+  const std::vector<int>& part_of_;
+  std::vector<std::pair<const Network::Edge*, uint64_t>> edges_;  // within parts
+  std::vector<uint64_t> colours_;                                 // [variable]
+};
+
+struct Part {
+  Network network;
+  std::vector<std::vector<int>> variables;  // [copy]: of the whole
+};
+
+// What a few passes prove.
+std::optional<Wide> bound_of_passes(const Network& network) {
+  constexpr int kPasses = 16;
+  PairTables tables;
+  LiftedDual dual(Folding::Folded::not_at_all(network), tables);
+  dual.run(kPasses, std::nullopt, [] { return false; });
+  const std::vector<double> least = dual.least_costs();
+  const double bound = *std::min_element(least.begin(), least.begin() + dual.model().domain(0)) - Rounding(dual.model()).at(0);
+  if (!std::isfinite(bound)) return std::nullopt;
+  return static_cast<Wide>(std::ceil(bound));
+}
+
+// What a dual's prices and messages make of a network that is cut into parts.
+class Cut {
+ public:
+  Cut(const Network& network, const std::vector<int>& alike, const std::vector<int>& part_of, const LiftedDual& dual)
+      : n_(network), alike_(alike), part_of_(part_of), dual_(dual), costs_(network.costs) {
+    add_prices();
+    add_messages();
+    make_parts();
+  }
+  const std::vector<Part>& parts() const { return parts_; }
+  Wide between() const { return between_; }  // the least of all that lies across
+  bool fits() const { return fits_; }        // costs are still such
+
+ private:
+  void add_prices() {
+    constexpr int64_t kScale = int64_t{1} << 20;
+    for (const auto& [time, price] : dual_.priced_times()) {
+      const Wide scaled = std::llround(price * static_cast<double>(kScale));
+      between_ -= (scaled * *n_.limit + kScale - 1) / kScale;
+      for (const Network::Use& u : n_.uses)
+        if (u.lower <= time && time < u.upper)
+          for (size_t x = 0; x < u.amounts.size(); ++x) add(scaled * u.amounts[x] / kScale, costs_[u.variable][x]);
+    }
+  }
+
+  void add(Wide more, int64_t& cost) {
+    if (cost >= kForbidden) return;
+    const Wide sum = more + cost;
+    if (sum >= kForbidden || sum <= -kForbidden) fits_ = false;
+    else cost = static_cast<int64_t>(sum);
+  }
+
+  // Of edges that lie across two parts, and what is left of them.
+  struct Between {
+    std::array<std::vector<int64_t>, 2> messages;  // [end][value]; any whole numbers will do
+    int64_t least = kForbidden;
+  };
+
+  Between split(const Network::Edge& edge, int folded_edge) const {
+    constexpr double kLargest = 1e17;
+    Between out;
+    for (int end : {0, 1}) {
+      std::vector<int64_t>& messages = out.messages[end];
+      messages.resize(n_.costs[edge.variables[end]].size(), 0);
+      if (const double* from = dual_.message(folded_edge, end))
+        for (size_t x = 0; x < messages.size(); ++x)
+          if (std::isfinite(from[x])) messages[x] = std::llrint(std::clamp(from[x], -kLargest, kLargest));
+    }
+    size_t at = 0;
+    for (int64_t row : out.messages[0])
+      for (int64_t column : out.messages[1])
+        if (const int64_t cost = (*edge.table)[at++]; cost < kForbidden) out.least = std::min(out.least, cost - row - column);
+    return out;
+  }
+
+  void add_messages() {
+    using Kind = std::tuple<const Table*, int, int>;  // its ends' classes
+    std::map<Kind, std::map<int, int>> folded;        // into what edges of a kind are folded, and how many
+    auto kind_of = [&](const Network::Edge& e) { return Kind(e.table.get(), alike_[e.variables[0]], alike_[e.variables[1]]); };
+    for (size_t e = 0; e < n_.edges.size(); ++e)
+      if (const Network::Edge& edge = n_.edges[e]; lies_across(edge, part_of_)) {
+        if (edge.variables.size() == 2) ++folded[kind_of(edge)][dual_.folded().edge_of[e]];
+        else between_ += *std::min_element(edge.table->begin(), edge.table->end());
+      }
+    std::map<Kind, Between> known;
+    for (const Network::Edge& edge : n_.edges) {
+      if (edge.variables.size() != 2 || !lies_across(edge, part_of_)) continue;
+      const auto [between, fresh] = known.try_emplace(kind_of(edge));
+      if (fresh) {
+        const auto& counts = folded.at(between->first);
+        between->second = split(edge, std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first);
+      }
+      between_ += between->second.least;
+      for (int end : {0, 1})
+        for (size_t x = 0; x < between->second.messages[end].size(); ++x) add(between->second.messages[end][x], costs_[edge.variables[end]][x]);
+    }
+  }
+
+  void make_parts() {
+    const std::vector<int> order = Looks(n_, costs_, part_of_).order();
+    std::vector<int> number(n_.costs.size());
+    std::vector<Part> all(1 + *std::max_element(part_of_.begin(), part_of_.end()));
+    for (int v : order) {
+      Part& part = all[part_of_[v]];
+      if (part.variables.empty()) part.variables.emplace_back();
+      part.variables[0].push_back(v);
+      number[v] = part.network.variables();
+      part.network.costs.push_back(std::move(costs_[v]));
+    }
+    for (const Network::Edge& e : n_.edges)
+      if (!lies_across(e, part_of_))
+        for (int& v : all[part_of_[e.variables[0]]].network.edges.emplace_back(e).variables) v = number[v];
+    using Key = std::pair<std::vector<Table>, std::vector<std::pair<std::vector<int>, const Table*>>>;
+    std::map<Key, size_t> known;
+    for (Part& part : all) {
+      if (part.network.costs.empty()) continue;
+      Key key{part.network.costs, {}};
+      for (const Network::Edge& e : part.network.edges) key.second.push_back({e.variables, e.table.get()});
+      std::sort(key.second.begin(), key.second.end());
+      const auto [same, fresh] = known.try_emplace(std::move(key), parts_.size());
+      if (fresh) parts_.push_back(std::move(part));
+      else parts_[same->second].variables.push_back(std::move(part.variables[0]));
+    }
+    std::stable_sort(parts_.begin(), parts_.end(), [](const Part& a, const Part& b) { return a.variables.size() > b.variables.size(); });
+  }
+
+  const Network& n_;
+  const std::vector<int>&alike_, &part_of_;
+  const LiftedDual& dual_;
+  std::vector<Table> costs_;  // [variable]: with prices, and messages from other parts
+  std::vector<Part> parts_;
+  Wide between_ = 0;
+  bool fits_ = true;
+};
+
+}  // namespace
+
+Parts::Parts(const Network& network, const std::vector<int>& alike) : network_(network), alike_(alike) {
+  constexpr size_t kLeast = 3, kSeeds = 16;
+  constexpr size_t kVeryMany = 100;  // neighbours
+  std::vector<std::vector<Neighbour>> beside(network.variables());
+  std::map<const Table*, size_t> tables;  // numbered as they come
+  for (const Network::Edge& e : network.edges) {
+    const size_t table = tables.try_emplace(e.table.get(), tables.size()).first->second, ends = e.variables.size();
+    for (size_t from = 0; from < ends; ++from)
+      for (size_t to = 0; to < ends; ++to)
+        if (e.variables[from] != e.variables[to]) beside[e.variables[from]].push_back({e.variables[to], (table * ends + from) * ends + to});
+  }
+  std::vector<std::vector<int>> of_class(1 + *std::max_element(alike.begin(), alike.end()));
+  for (int v = 0; v < network.variables(); ++v) of_class[alike[v]].push_back(v);
+  std::map<size_t, size_t> by_copies;  // how many variables there are of which there are so many
+  for (const auto& members : of_class) by_copies[members.size()] += members.size();
+  const size_t copies = std::max_element(by_copies.begin(), by_copies.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
+  if (copies < kLeast) return;
+  std::vector<char> passable;
+  for (int v = 0; v < network.variables(); ++v) passable.push_back(of_class[alike[v]].size() >= kLeast || beside[v].size() <= kVeryMany);
+  std::vector<const std::vector<int>*> seeds;
+  for (const auto& members : of_class)
+    if (members.size() == copies) seeds.push_back(&members);
+  double least = 0;
+  for (size_t s = 0; s < seeds.size(); s += std::max<size_t>(1, seeds.size() / kSeeds)) {
+    std::vector<int> part_of = nearest(*seeds[s], beside, passable);
+    double across = 0;
+    for (const Network::Edge& e : network.edges)
+      if (lies_across(e, part_of)) across += static_cast<double>(e.table->size());
+    if (part_of_.empty() || across < least) part_of_ = std::move(part_of), least = across;
+  }
+}
+
+Parts::Solved Parts::solve(const LiftedDual& dual, const Options& options) const {
+  constexpr double kLeastShare = 0.5;
+  if (part_of_.empty()) return {};
+  const Cut cut(network_, alike_, part_of_, dual);
+  if (!cut.fits()) return {};
+  auto weight_of = [](const Part& part) { return static_cast<double>(part.variables.size() * part.network.costs.size()); };
+  double left = 0;  // of what there is to solve
+  for (const Part& part : cut.parts()) left += weight_of(part);
+  Options inside = options;
+  inside.certify = false;
+  inside.start.reset();
+  inside.messages = nullptr;
+  inside.tell = nullptr;
+  inside.progress = nullptr;
+  Wide bound = cut.between();
+  Assignment together(network_.costs.size());
+  size_t solved = 0;
+  for (const Part& part : cut.parts()) {
+    const double weight = weight_of(part), share = std::max(kLeastShare, weight / left);
+    left -= weight;
+    if (options.deadline) inside.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>((*options.deadline - Clock::now()) * share);
+    Result r = solve_reduced(part.network, inside);
+    if (!r.bound) r.bound = bound_of_passes(part.network);
+    if (!r.bound) return {};
+    bound += static_cast<Wide>(part.variables.size()) * *r.bound;
+    if (!r.solution) continue;
+    ++solved;
+    for (const std::vector<int>& copy : part.variables)
+      for (size_t i = 0; i < copy.size(); ++i) together[copy[i]] = (*r.solution)[i];
+  }
+  if (options.tell)
+    options.tell(fmt::format("cut apart: {} different parts, the first of {} variables and {} times there; no solution costs less than {}", cut.parts().size(),
+                             cut.parts()[0].network.variables(), cut.parts()[0].variables.size(), to_string(bound)));
+  Solved out{bound, cut.parts().size(), std::nullopt};
+  if (solved == cut.parts().size()) out.together = std::move(together);
+  return out;
+}
+
+}  // namespace partita::solver

@@ -1,0 +1,32 @@
+// A network of many equal parts, cut apart between them, as a model of many layers can be between its layers. Each part is solved by itself,
+// those that are alike once; what lies between two parts is split by messages of a lifted dual (lift.h). The least of every part and of what
+// is left between them is together a lower bound (Komodakis, Paragios and Tziritas, MRF optimization via dual decomposition, 2007): at least
+// the dual's own, and beyond what any dual of the whole can prove where the relaxation is loose within a part.
+#pragma once
+#include "partita/solver/lift.h"
+#include "partita/solver/solver.h"
+
+namespace partita::solver {
+
+class Parts {
+ public:
+  // `alike`: by variable, a class. Of each class of which there are as many as of most, every variable is in a part of its own, with what is
+  // nearest to it, so that little lies across two parts; what is near to all of them is the last part.
+  Parts(const Network& network, const std::vector<int>& alike);
+
+  struct Solved {
+    std::optional<Wide> bound;           // empty where nothing is repeated
+    size_t different = 0;                // parts
+    std::optional<Assignment> together;  // the parts' solutions; what lies across may cost more than the least, and a limit may be broken
+  };
+  // Between parts that are alike messages are alike too: those that the dual has for most of them. Parts that many are alike to come first,
+  // each within its share of the time that is then left; of what is not solved by then counts what is proved.
+  Solved solve(const LiftedDual& dual, const Options& options) const;
+
+ private:
+  const Network& network_;
+  const std::vector<int> alike_;
+  std::vector<int> part_of_;  // [variable]; empty where nothing is repeated
+};
+
+}  // namespace partita::solver

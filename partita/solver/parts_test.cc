@@ -1,0 +1,110 @@
+// Networks cut into parts against what they cost.
+#include "partita/solver/parts.h"
+
+#include <gtest/gtest.h>
+
+#include "partita/base/rng.h"
+#include "partita/network/certificate.h"
+
+namespace partita::solver {
+namespace {
+
+using TablePtr = std::shared_ptr<const Table>;
+
+// Equal triangles around a ring or in a row, numbered anyhow. Neighbours in a triangle pay for being alike, which two of them must be: half
+// and half of everything costs a relaxation nothing.
+Network triangles(Rng& rng, int count, bool ring, bool limited) {
+  auto table = [&](int64_t alike, int64_t most) {
+    Table t;
+    for (int x = 0; x < 2; ++x)
+      for (int y = 0; y < 2; ++y) t.push_back((x == y ? alike : 0) + rng.between(0, most));
+    return std::make_shared<const Table>(std::move(t));
+  };
+  const TablePtr sides[] = {table(100, 9), table(100, 9), table(100, 9)}, next[] = {table(0, 40), table(0, 40)};
+  const Table costs[] = {{rng.between(0, 9), rng.between(0, 9)}, {rng.between(0, 9), rng.between(0, 9)}, {rng.between(0, 9), rng.between(0, 9)}};
+  std::vector<int> number(3 * count);
+  for (int v = 0; v < 3 * count; ++v) {
+    const auto at = static_cast<int>(rng.below(v + 1));
+    number[v] = number[at];
+    number[at] = v;
+  }
+  Network n;
+  n.costs.resize(3 * count);
+  auto connect = [&](int v, int w, const TablePtr& t) { n.edges.push_back({{number[v], number[w]}, t}); };
+  for (int k = 0; k < count; ++k)
+    for (int i = 0; i < 3; ++i) {
+      n.costs[number[3 * k + i]] = costs[i];
+      connect(3 * k + i, 3 * k + (i + 1) % 3, sides[i]);
+      if (i < 2 && (ring || k + 1 < count)) connect(3 * k + i, 3 * ((k + 1) % count) + i + 1, next[i]);
+      if (limited) n.uses.push_back({number[3 * k + i], 0, 1, {0, 1 + i}});
+    }
+  if (limited) n.limit = 3 * count;
+  return n;
+}
+
+struct Halves {
+  explicit Halves(const Network& n, bool priced) : folding(n) {
+    folding.refine();
+    alike = folding.folded().class_of;
+    folding.refine();
+    dual = std::make_unique<LiftedDual>(folding.folded(), tables, priced);
+    dual->run(60, std::nullopt, [] { return false; });
+  }
+  Folding folding;
+  PairTables tables;
+  std::vector<int> alike;
+  std::unique_ptr<LiftedDual> dual;
+};
+
+TEST(Parts, BoundWhatNoRelaxationOfTheWholeCan) {
+  const uint64_t seed = 20261127;
+  RecordProperty("seed", std::to_string(seed));
+  Rng rng(seed);
+  int tighter = 0, exact = 0, together = 0;
+  for (int i = 0; i < 60; ++i) {
+    const bool ring = i % 2, limited = i % 3 == 0;
+    const Network n = triangles(rng, 5, ring, limited);
+    const Halves halves(n, limited);
+    const Parts::Solved parts = Parts(n, halves.alike).solve(*halves.dual, {});
+    const BruteForce truth = brute_force(n);
+    ASSERT_TRUE(truth.solution && parts.bound) << "seed " << seed << ", network " << i;
+    ASSERT_LE(*parts.bound, truth.cost) << "seed " << seed << ", network " << i;
+    if (parts.together) {
+      const Evaluation e = evaluate(n, *parts.together);
+      ASSERT_TRUE(!e.feasible || e.cost >= truth.cost) << "seed " << seed << ", network " << i;
+      together += e.feasible && e.cost == truth.cost;
+    }
+    const auto relaxed = LeafJudge(n).bound(halves.dual->of_whole(n));
+    tighter += relaxed && *parts.bound > *relaxed + 100;
+    exact += *parts.bound == truth.cost;
+  }
+  std::printf("of 60: %d tighter than the relaxation, %d exact, the parts' solutions together optimal %d times\n", tighter, exact, together);
+  EXPECT_GT(tighter, 50);
+  EXPECT_GT(exact, 10);
+  EXPECT_GT(together, 10);
+}
+
+// However variables and edges are numbered.
+TEST(Parts, SolvesWhatIsAlikeOnce) {
+  const uint64_t seed = 20261128;
+  RecordProperty("seed", std::to_string(seed));
+  Rng rng(seed);
+  for (int i = 0; i < 20; ++i) {
+    const Network n = triangles(rng, 30, true, false);
+    const Halves halves(n, false);
+    const Parts::Solved parts = Parts(n, halves.alike).solve(*halves.dual, {});
+    ASSERT_TRUE(parts.bound) << "seed " << seed << ", network " << i;
+    EXPECT_EQ(parts.different, 1) << "seed " << seed << ", network " << i;
+  }
+}
+
+TEST(Parts, NothingIsRepeated) {
+  Network n;
+  n.costs = {{1, 2}, {3, 5}};
+  n.edges.push_back({{0, 1}, std::make_shared<const Table>(Table{1, 2, 3, 4})});
+  const Halves halves(n, false);
+  EXPECT_FALSE(Parts(n, halves.alike).solve(*halves.dual, {}).bound);
+}
+
+}  // namespace
+}  // namespace partita::solver
