@@ -48,7 +48,7 @@ Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& opti
 // (tdl::takes_one_pass: element-wise ops, norms, casts, copies; no products) from tensors that are kept for others, or that are there
 // anyway, is made again by a clone, NAME.recompute, just before the first backward op that reads it. A clone draws the random numbers of
 // its original. Nothing is kept that was not kept before; results are the same to the bit.
-// Bad input unless `kind` is "cheap", or "none", which changes nothing.
+// Bad input unless `kind` is "cheap"; "pointwise", which leaves out what reduces anything (norms, softmax); or "none", which changes nothing.
 Graph recomputed(const Graph& training, const std::string& kind);
 std::vector<std::string> recompute_kinds();
 

@@ -10,7 +10,7 @@ namespace {
 // What may be made again, and what will be.
 class Choice {
  public:
-  explicit Choice(const Graph& graph) : graph_(graph), read_backward_(graph.tensors.size()), can_(graph.ops.size()), will_(graph.ops.size()) {
+  Choice(const Graph& graph, bool reducing) : graph_(graph), reducing_(reducing), read_backward_(graph.tensors.size()), can_(graph.ops.size()), will_(graph.ops.size()) {
     for (const Op& op : graph.ops)
       if (op.phase == Phase::kBackward)
         for (TensorId t : op.operands) read_backward_[t.index()] = true;
@@ -27,7 +27,7 @@ class Choice {
 
  private:
   bool is_cheap(const Op& op) const {
-    return op.phase == Phase::kForward && tdl::takes_one_pass(*op.bound) &&
+    return op.phase == Phase::kForward && tdl::takes_one_pass(*op.bound) && (reducing_ || !tdl::reduces(*op.bound)) &&
            std::none_of(op.results.begin(), op.results.end(), [&](TensorId t) { return graph_.tensor(t).replaces.valid() || is_output(t); });
   }
   bool is_output(TensorId t) const { return std::find(graph_.outputs.begin(), graph_.outputs.end(), t) != graph_.outputs.end(); }
@@ -40,18 +40,19 @@ class Choice {
   }
 
   const Graph& graph_;
+  const bool reducing_;  // ops that reduce something too
   std::vector<char> read_backward_, can_, will_;  // [tensor]; [op]
 };
 
 }  // namespace
 
-std::vector<std::string> recompute_kinds() { return {"none", "cheap"}; }
+std::vector<std::string> recompute_kinds() { return {"none", "pointwise", "cheap"}; }
 
 Graph recomputed(const Graph& graph, const std::string& kind) {
   const std::vector<std::string> kinds = recompute_kinds();
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) fail("recompute: '{}' is not one of {}", kind, fmt::join(kinds, ", "));
   if (kind == "none") return graph;
-  const Choice made_again(graph);
+  const Choice made_again(graph, kind == "cheap");
   Graph out = graph;
   out.ops.clear();
   std::vector<OpId> now(graph.ops.size());                // where an op has come to

@@ -398,6 +398,10 @@ bool takes_one_pass(const Bound& bound) {
   return true;
 }
 
+bool reduces(const Bound& bound) {
+  return std::any_of(bound.stages.begin(), bound.stages.end(), [](const Stage& s) { return s.body.kind == ExprKind::kReduce; });
+}
+
 std::vector<std::string> lints(const Bound& bound) {
   const Analysis analysis = analyze(bound);
   std::vector<std::string> found;

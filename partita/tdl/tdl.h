@@ -221,6 +221,8 @@ bool is_elementwise(const Bound& bound);
 // No stage goes over more points than the largest of the formula's tensors has elements (as stored), so that memory, not arithmetic, is
 // what it takes: element-wise formulas, norms, copies, but not products, convolutions, or opaque functions.
 bool takes_one_pass(const Bound& bound);
+// Whether any stage reduces: norms, softmax, products; not element-wise formulas and copies.
+bool reduces(const Bound& bound);
 // What is right but loses strategies: an operand's axis that two stages read under two names.
 std::vector<std::string> lints(const Bound& bound);
 

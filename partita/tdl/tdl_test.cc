@@ -558,6 +558,8 @@ TEST(Canonical, EqualUnderRenamingAndSortedSums) {
 TEST(Canonical, Elementwise) {
   for (const char* one : {"relu(x)[..i] = max(x[..i], 0)", "tr(x)[j, i] = x[i, j]", kSoftmax}) EXPECT_TRUE(takes_one_pass(tdl::bind(one, {{5, 7}}))) << one;
   EXPECT_TRUE(takes_one_pass(tdl::bind("add(a, b)[..i] = a[..i] + b[..i]", {{5, 7}, {7}})));
+  EXPECT_FALSE(reduces(tdl::bind("tr(x)[j, i] = x[i, j]", {{5, 7}})));
+  EXPECT_TRUE(reduces(tdl::bind(kSoftmax, {{5, 7}})));
   EXPECT_FALSE(takes_one_pass(tdl::bind("mm(a, b)[i, j] = sum(k) a[i, k] * b[k, j]", {{5, 7}, {7, 6}})));
   EXPECT_FALSE(takes_one_pass(tdl::bind("blur(x)[i] where i < x.0 - 2, d < 3 = sum(d) x[i + d]", {{9}})));
   EXPECT_TRUE(is_elementwise(tdl::bind("relu(x)[..i] = max(x[..i], 0)", {{5, 7}})));
