@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <tuple>
@@ -148,7 +149,7 @@ class Cut {
     make_parts();
   }
   const std::vector<Part>& parts() const { return parts_; }
-  Wide between() const { return between_; }  // the least of all that lies across
+  Wide besides() const { return besides_; }  // what is certain to come on top of the parts
   bool fits() const { return fits_; }        // costs are still such
 
  private:
@@ -156,7 +157,7 @@ class Cut {
     constexpr int64_t kScale = int64_t{1} << 20;
     for (const auto& [time, price] : dual_.priced_times()) {
       const Wide scaled = std::llround(price * static_cast<double>(kScale));
-      between_ -= (scaled * *n_.limit + kScale - 1) / kScale;
+      besides_ -= (scaled * *n_.limit + kScale - 1) / kScale;
       for (const Network::Use& u : n_.uses)
         if (u.lower <= time && time < u.upper)
           for (size_t x = 0; x < u.amounts.size(); ++x) add(scaled * u.amounts[x] / kScale, costs_[u.variable][x]);
@@ -170,26 +171,43 @@ class Cut {
     else cost = static_cast<int64_t>(sum);
   }
 
-  // Of edges that lie across two parts, and what is left of them.
-  struct Between {
-    std::array<std::vector<int64_t>, 2> messages;  // [end][value]; any whole numbers will do
-    int64_t least = kForbidden;
-  };
+  using Messages = std::array<std::vector<int64_t>, 2>;  // [end][value]
 
-  Between split(const Network::Edge& edge, int folded_edge) const {
-    constexpr double kLargest = 1e17;
-    Between out;
-    for (int end : {0, 1}) {
-      std::vector<int64_t>& messages = out.messages[end];
-      messages.resize(n_.costs[edge.variables[end]].size(), 0);
+  // How an edge that lies across two parts is split: whatever it costs goes to one end or to the other, so that nothing is less than 0 then.
+  // It begins with the dual's messages at one end, none of them farther from their median than costs differ: where values have been left
+  // out of the folded network, what it says of them, and of others because of that, means nothing here.
+  Messages split(const Network::Edge& edge, int folded_edge) const {
+    const std::array<size_t, 2> sizes = {n_.costs[edge.variables[0]].size(), n_.costs[edge.variables[1]].size()};
+    const Table& table = *edge.table;
+    auto cost_at = [&](int end, size_t own, size_t other) { return table[end == 0 ? own * sizes[1] + other : other * sizes[1] + own]; };
+    std::array<std::vector<double>, 2> finite;
+    for (int end : {0, 1})
       if (const double* from = dual_.message(folded_edge, end))
-        for (size_t x = 0; x < messages.size(); ++x)
-          if (std::isfinite(from[x])) messages[x] = std::llrint(std::clamp(from[x], -kLargest, kLargest));
+        std::copy_if(from, from + sizes[end], std::back_inserter(finite[end]), [](double m) { return std::isfinite(m); });
+    const int given = sizes[0] - finite[0].size() < sizes[1] - finite[1].size() ? 0 : 1;
+    Messages out;
+    out[given].resize(sizes[given], 0);
+    if (std::vector<double>& sorted = finite[given]; !sorted.empty()) {
+      int64_t lowest = kForbidden, highest = -kForbidden;
+      for (int64_t c : table)
+        if (c < kForbidden) lowest = std::min(lowest, c), highest = std::max(highest, c);
+      const auto range = static_cast<double>(std::max<int64_t>(highest - lowest, 0));
+      std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2), sorted.end());
+      const double middle = sorted[sorted.size() / 2];
+      const double* from = dual_.message(folded_edge, given);
+      for (size_t x = 0; x < sizes[given]; ++x)
+        out[given][x] = std::llrint(std::isfinite(from[x]) ? std::clamp(from[x] - middle, -range, range) : range);
     }
-    size_t at = 0;
-    for (int64_t row : out.messages[0])
-      for (int64_t column : out.messages[1])
-        if (const int64_t cost = (*edge.table)[at++]; cost < kForbidden) out.least = std::min(out.least, cost - row - column);
+    // Each end in turn takes all that the other one leaves of the edge.
+    for (int end : {1 - given, given}) {
+      out[end].resize(sizes[end], 0);
+      for (size_t x = 0; x < sizes[end]; ++x) {
+        int64_t least = kForbidden;
+        for (size_t y = 0; y < sizes[1 - end]; ++y)
+          if (const int64_t cost = cost_at(end, x, y); cost < kForbidden) least = std::min(least, cost - out[1 - end][y]);
+        out[end][x] = least == kForbidden ? 0 : least;
+      }
+    }
     return out;
   }
 
@@ -200,19 +218,18 @@ class Cut {
     for (size_t e = 0; e < n_.edges.size(); ++e)
       if (const Network::Edge& edge = n_.edges[e]; lies_across(edge, part_of_)) {
         if (edge.variables.size() == 2) ++folded[kind_of(edge)][dual_.folded().edge_of[e]];
-        else between_ += *std::min_element(edge.table->begin(), edge.table->end());
+        else besides_ += *std::min_element(edge.table->begin(), edge.table->end());
       }
-    std::map<Kind, Between> known;
+    std::map<Kind, Messages> known;
     for (const Network::Edge& edge : n_.edges) {
       if (edge.variables.size() != 2 || !lies_across(edge, part_of_)) continue;
-      const auto [between, fresh] = known.try_emplace(kind_of(edge));
+      const auto [messages, fresh] = known.try_emplace(kind_of(edge));
       if (fresh) {
-        const auto& counts = folded.at(between->first);
-        between->second = split(edge, std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first);
+        const auto& counts = folded.at(messages->first);
+        messages->second = split(edge, std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first);
       }
-      between_ += between->second.least;
       for (int end : {0, 1})
-        for (size_t x = 0; x < between->second.messages[end].size(); ++x) add(between->second.messages[end][x], costs_[edge.variables[end]][x]);
+        for (size_t x = 0; x < messages->second[end].size(); ++x) add(messages->second[end][x], costs_[edge.variables[end]][x]);
     }
   }
 
@@ -249,13 +266,13 @@ class Cut {
   const LiftedDual& dual_;
   std::vector<Table> costs_;  // [variable]: with prices, and messages from other parts
   std::vector<Part> parts_;
-  Wide between_ = 0;
+  Wide besides_ = 0;
   bool fits_ = true;
 };
 
 }  // namespace
 
-Parts::Parts(const Network& network, const std::vector<int>& alike) : network_(network), alike_(alike) {
+Parts::Parts(const Network& network, const std::vector<int>& alike, const LiftedDual& dual) : network_(network), alike_(alike), dual_(dual) {
   constexpr size_t kLeast = 3, kSeeds = 16;
   constexpr size_t kVeryMany = 100;  // neighbours
   std::vector<std::vector<Neighbour>> beside(network.variables());
@@ -287,10 +304,10 @@ Parts::Parts(const Network& network, const std::vector<int>& alike) : network_(n
   }
 }
 
-Parts::Solved Parts::solve(const LiftedDual& dual, const Options& options) const {
+Parts::Solved Parts::solve(const Options& options) const {
   constexpr double kLeastShare = 0.5;
   if (part_of_.empty()) return {};
-  const Cut cut(network_, alike_, part_of_, dual);
+  const Cut cut(network_, alike_, part_of_, dual_);
   if (!cut.fits()) return {};
   auto weight_of = [](const Part& part) { return static_cast<double>(part.variables.size() * part.network.costs.size()); };
   double left = 0;  // of what there is to solve
@@ -301,7 +318,7 @@ Parts::Solved Parts::solve(const LiftedDual& dual, const Options& options) const
   inside.messages = nullptr;
   inside.tell = nullptr;
   inside.progress = nullptr;
-  Wide bound = cut.between();
+  Wide bound = cut.besides();
   Assignment together(network_.costs.size());
   size_t solved = 0;
   for (const Part& part : cut.parts()) {

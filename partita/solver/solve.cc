@@ -122,7 +122,7 @@ Parts::Solved solve_parts(const Network& network, const Start& folded, const Opt
   inside.deadline = share_of_time(options, kShareOfTime);
   inside.gap = std::max(options.gap, kGap);
   if (options.max_steps) inside.max_steps = std::max<int64_t>(1, *options.max_steps / kOfSteps);
-  Parts::Solved solved = Parts(network, folded.alike).solve(*folded.dual, inside);
+  Parts::Solved solved = Parts(network, folded.alike, *folded.dual).solve(inside);
   counters["different_parts"] += static_cast<double>(solved.different);
   return solved;
 }
