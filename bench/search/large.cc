@@ -1,7 +1,7 @@
 // The joint problem of a large model on a large mesh: how long its network takes to build, how large it is, and what the solver makes of
 // it. The plan is not lowered.
 //
-//   partita_large_bench MODEL BATCH CLUSTER MESH [--bind NAME=VALUE].. [--limit SECONDS] [--steps N] [--memory BYTES] [--certify on|off] [--check on|off]
+//   partita_large_bench MODEL BATCH CLUSTER MESH [--bind NAME=VALUE].. [--limit SECONDS] [--steps N] [--memory BYTES] [--recompute KIND] [--certify on|off] [--check on|off]
 //
 // In bfloat16 with AdamW. Without a limit and steps nothing is solved; the limit is the solver's, which without --certify computes its bound.
 #include <fmt/format.h>

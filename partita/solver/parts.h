@@ -1,7 +1,7 @@
 // A network of many equal parts, cut apart between them, as a model of many layers can be between its layers. Each part is solved by itself,
-// those that are alike once; what lies between two parts is split by messages of a lifted dual (lift.h). The least of every part and of what
-// is left between them is together a lower bound (Komodakis, Paragios and Tziritas, MRF optimization via dual decomposition, 2007): at least
-// the dual's own, and beyond what any dual of the whole can prove where the relaxation is loose within a part.
+// those that are alike once; what an edge between two parts costs is split between its ends by messages of a lifted dual (lift.h). The sum of
+// the parts' least costs is a lower bound (Komodakis, Paragios and Tziritas, MRF optimization via dual decomposition, 2007), and can lie
+// above what any messages prove of the whole, where the relaxation is loose within a part.
 #pragma once
 #include "partita/solver/lift.h"
 #include "partita/solver/solver.h"
@@ -10,7 +10,7 @@ namespace partita::solver {
 
 class Parts {
  public:
-  // `alike`: by variable, a class. Of each class of which there are as many as of most, every variable is in a part of its own, with what is
+  // All of these must stay. `alike`: by variable, a class. Of each class of which there are as many as of most, every variable is in a part of its own, with what is
   // nearest to it, so that little lies across two parts; what is near to all of them is the last part.
   Parts(const Network& network, const std::vector<int>& alike, const LiftedDual& dual);
 
@@ -25,7 +25,7 @@ class Parts {
 
  private:
   const Network& network_;
-  const std::vector<int> alike_;
+  const std::vector<int>& alike_;
   const LiftedDual& dual_;
   std::vector<int> part_of_;  // [variable]; empty where nothing is repeated
 };

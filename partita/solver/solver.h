@@ -33,7 +33,8 @@ struct Options {
   double gap = 0;                     // relative: stop when (cost - bound) <= gap * |cost|
   bool certify = true;                // go on until the certificate proves the optimum, though it has been computed
   int64_t elimination_bytes = int64_t{1} << 30;  // of its tables; 0: none
-  int64_t large = 1'000'000;          // table entries of a pass: from there on likely values stand for all of a folding, and narrowing comes first
+  int64_t large = 1'000'000;          // table entries of a pass: from there on likely values stand for all of a folding, and narrowing comes
+                                      // first; from a thousand times as many on, parts do
   std::function<void(const std::string&)> tell;  // what was reduced and eliminated, in words
   std::function<void(const Progress&)> progress;
   const std::atomic<bool>* stop = nullptr;
@@ -50,7 +51,7 @@ struct Result {
   Status status = Status::kUnknown;
   std::optional<Assignment> solution;  // judged by evaluate()
   Wide cost = 0;                       // of the solution
-  std::optional<Wide> bound;           // proved by the certificate, or computed by elimination, narrowing or the dual; empty: none yet
+  std::optional<Wide> bound;           // proved by the certificate, or computed by elimination, narrowing, parts or the dual; empty: none yet
   Certificate certificate;             // check() accepts it; no leaves: none. Its bound may be below `bound`
   std::map<std::string, double> counters;
 };
