@@ -341,5 +341,26 @@ TEST(Certificates, MutantsAreRefused) {
   EXPECT_GT(refused, tried / 2);
 }
 
+// Of a large network nothing need be proved by then, and the best so far is the answer all the same.
+TEST(Solver, ADeadlineThatIsOverLeavesTheBestSoFar) {
+  Rng rng(20261129);
+  Network n;
+  auto table = std::make_shared<Table>();
+  for (int i = 0; i < 300 * 300; ++i) table->push_back(rng.between(0, 1000));
+  for (int v = 0; v < 40; ++v) {
+    n.costs.emplace_back(300);
+    for (int64_t& c : n.costs.back()) c = rng.between(0, 1000);
+    for (int w = std::max(0, v - 3); w < v; ++w) n.edges.push_back({{w, v}, table});
+  }
+  Options options;
+  options.certify = false;
+  options.start = Assignment(n.costs.size(), 0);
+  options.deadline = std::chrono::steady_clock::now();
+  const Result r = solve(n, options);
+  ASSERT_TRUE(r.solution);
+  EXPECT_LE(r.cost, evaluate(n, *options.start).cost);
+  EXPECT_TRUE(!r.bound || *r.bound <= r.cost);
+}
+
 }  // namespace
 }  // namespace partita::solver

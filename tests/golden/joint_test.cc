@@ -177,6 +177,31 @@ TEST(Joint, WhatItCountsOfMemoryIsThere) {
   }
 }
 
+// Cut apart between its layers a model's bound is near what the whole one is known to cost, and never above it.
+TEST(Joint, CutApartBetweenLayers) {
+  for (const char* model : {"transformer?layers=8,hidden=32,heads=4,steps=8,vocabulary=32,batch=16", "mlp?layers=16,width=64", "gpt2?layers=6,hidden=32,heads=4,steps=8,vocabulary=32,batch=16"}) {
+    SCOPED_TRACE(model);
+    const Graph graph = training(model);
+    const Cluster cluster = load_cluster("local:4");
+    const JointProblem joint = std::move(*joint_problem({graph, cluster, "comm", {}, {}}, {joint_mesh(cluster, 2), {}}));
+    solver::Options options;
+    options.certify = false;
+    options.max_steps = 40;
+    const solver::Result whole = solver::solve(joint.network, options);
+    ASSERT_TRUE(whole.solution && whole.bound);
+    options.large = 0;  // however small it is
+    options.max_steps = 4;
+    const solver::Result parts = solver::solve(joint.network, options);
+    ASSERT_TRUE(parts.solution && parts.bound);
+    EXPECT_TRUE(parts.counters.contains("different_parts"));
+    EXPECT_LE(*parts.bound, whole.cost);
+    EXPECT_GE(parts.cost, *whole.bound);
+    EXPECT_GE(static_cast<double>(*parts.bound), 0.95 * static_cast<double>(*whole.bound));
+    std::printf("%s: whole %s to %s, apart %s to %s\n", model, solver::to_string(*whole.bound).c_str(), solver::to_string(whole.cost).c_str(), solver::to_string(*parts.bound).c_str(),
+                solver::to_string(parts.cost).c_str());
+  }
+}
+
 TEST(Joint, APlanInItsValuesMovesTheSame) {  // on another mesh too
   constexpr uint64_t kSeed = 12;
   std::printf("seed %d\n", static_cast<int>(kSeed));
