@@ -122,8 +122,8 @@ Certificate::Leaf LiftedDual::leaf(const Network& network, const std::function<i
         if (std::isfinite(from[x])) to[x] += std::llrint(from[x] * factor);
     }
   }
-  for (size_t t = 0; t < model_.times.size(); ++t)
-    if (const int64_t price = std::llrint(dual_.state().prices[t] * static_cast<double>(leaf.scale)); price > 0) leaf.multipliers.push_back({model_.times[t], price});
+  for (const auto& [time, price] : priced_times())
+    if (const int64_t scaled = std::llrint(price * static_cast<double>(leaf.scale)); scaled > 0) leaf.multipliers.push_back({time, scaled});
   return leaf;
 }
 
@@ -151,7 +151,7 @@ double LiftedDual::left_of_whole(Wide cost) {
   std::vector<double> copies(folded_.once.costs.size(), 0);
   for (int c : folded_.class_of) ++copies[c];
   std::vector<double> least = dual_.least_costs();
-  const double bound = *std::min_element(least.begin(), least.begin() + model_.domain(0));
+  const double bound = bound_of(model_, least);
   for (int v = 0; v < model_.variables(); ++v) {
     const double share = 1 / (static_cast<size_t>(v) < copies.size() ? copies[v] : 1.0);
     for (int i = model_.offset[v]; i < model_.offset[v + 1]; ++i) least[i] = bound + share * (least[i] - bound);

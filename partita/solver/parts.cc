@@ -16,8 +16,6 @@ namespace partita::solver {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 struct Neighbour {
   int variable = 0;
   size_t kind = 0;  // of the edge: its table, and which end
@@ -134,7 +132,7 @@ std::optional<Wide> bound_of_passes(const Network& network) {
   LiftedDual dual(Folding::Folded::not_at_all(network), tables);
   dual.run(kPasses, std::nullopt, [] { return false; });
   const std::vector<double> least = dual.least_costs();
-  const double bound = *std::min_element(least.begin(), least.begin() + dual.model().domain(0)) - Rounding(dual.model()).at(0);
+  const double bound = bound_of(dual.model(), least) - Rounding(dual.model()).at(0);
   if (!std::isfinite(bound)) return std::nullopt;
   return static_cast<Wide>(std::ceil(bound));
 }
@@ -270,9 +268,8 @@ class Cut {
   bool fits_ = true;
 };
 
-}  // namespace
-
-Parts::Parts(const Network& network, const std::vector<int>& alike, const LiftedDual& dual) : network_(network), alike_(alike), dual_(dual) {
+// By variable; empty where nothing is repeated.
+std::vector<int> parts_of(const Network& network, const std::vector<int>& alike) {
   constexpr size_t kLeast = 3, kSeeds = 16;
   constexpr size_t kVeryMany = 100;  // neighbours
   std::vector<std::vector<Neighbour>> beside(network.variables());
@@ -288,26 +285,31 @@ Parts::Parts(const Network& network, const std::vector<int>& alike, const Lifted
   std::map<size_t, size_t> by_copies;  // how many variables there are of which there are so many
   for (const auto& members : of_class) by_copies[members.size()] += members.size();
   const size_t copies = std::max_element(by_copies.begin(), by_copies.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
-  if (copies < kLeast) return;
+  if (copies < kLeast) return {};
   std::vector<char> passable;
   for (int v = 0; v < network.variables(); ++v) passable.push_back(of_class[alike[v]].size() >= kLeast || beside[v].size() <= kVeryMany);
   std::vector<const std::vector<int>*> seeds;
   for (const auto& members : of_class)
     if (members.size() == copies) seeds.push_back(&members);
+  std::vector<int> best;
   double least = 0;
   for (size_t s = 0; s < seeds.size(); s += std::max<size_t>(1, seeds.size() / kSeeds)) {
     std::vector<int> part_of = nearest(*seeds[s], beside, passable);
     double across = 0;
     for (const Network::Edge& e : network.edges)
       if (lies_across(e, part_of)) across += static_cast<double>(e.table->size());
-    if (part_of_.empty() || across < least) part_of_ = std::move(part_of), least = across;
+    if (best.empty() || across < least) best = std::move(part_of), least = across;
   }
+  return best;
 }
 
-Parts::Solved Parts::solve(const Options& options) const {
+}  // namespace
+
+SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, const LiftedDual& dual, const Options& options) {
   constexpr double kLeastShare = 0.5;
-  if (part_of_.empty()) return {};
-  const Cut cut(network_, alike_, part_of_, dual_);
+  const std::vector<int> part_of = parts_of(network, alike);
+  if (part_of.empty()) return {};
+  const Cut cut(network, alike, part_of, dual);
   if (!cut.fits()) return {};
   auto weight_of = [](const Part& part) { return static_cast<double>(part.variables.size() * part.network.costs.size()); };
   double left = 0;  // of what there is to solve
@@ -319,12 +321,12 @@ Parts::Solved Parts::solve(const Options& options) const {
   inside.tell = nullptr;
   inside.progress = nullptr;
   Wide bound = cut.besides();
-  Assignment together(network_.costs.size());
+  Assignment together(network.costs.size());
   size_t solved = 0;
   for (const Part& part : cut.parts()) {
     const double weight = weight_of(part), share = std::max(kLeastShare, weight / left);
     left -= weight;
-    if (options.deadline) inside.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>((*options.deadline - Clock::now()) * share);
+    inside.deadline = share_of_time(options, share);
     Result r = solve_reduced(part.network, inside);
     if (!r.bound) r.bound = bound_of_passes(part.network);
     if (!r.bound) return {};
@@ -337,7 +339,7 @@ Parts::Solved Parts::solve(const Options& options) const {
   if (options.tell)
     options.tell(fmt::format("cut apart: {} different parts, the first of {} variables and {} times there; no solution costs less than {}", cut.parts().size(),
                              cut.parts()[0].network.variables(), cut.parts()[0].variables.size(), to_string(bound)));
-  Solved out{bound, cut.parts().size(), std::nullopt};
+  SolvedApart out{bound, cut.parts().size(), std::nullopt};
   if (solved == cut.parts().size()) out.together = std::move(together);
   return out;
 }

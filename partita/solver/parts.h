@@ -8,26 +8,16 @@
 
 namespace partita::solver {
 
-class Parts {
- public:
-  // All of these must stay. `alike`: by variable, a class. Of each class of which there are as many as of most, every variable is in a part of its own, with what is
-  // nearest to it, so that little lies across two parts; what is near to all of them is the last part.
-  Parts(const Network& network, const std::vector<int>& alike, const LiftedDual& dual);
-
-  struct Solved {
-    std::optional<Wide> bound;           // empty where nothing is repeated
-    size_t different = 0;                // parts
-    std::optional<Assignment> together;  // the parts' solutions; what lies across may cost more than the least, and a limit may be broken
-  };
-  // Between parts that are alike messages are alike too: those that the dual has for most of them. Parts that many are alike to come first,
-  // each within its share of the time that is then left; of what is not solved by then counts what is proved.
-  Solved solve(const Options& options) const;
-
- private:
-  const Network& network_;
-  const std::vector<int>& alike_;
-  const LiftedDual& dual_;
-  std::vector<int> part_of_;  // [variable]; empty where nothing is repeated
+struct SolvedApart {
+  std::optional<Wide> bound;           // empty where nothing is repeated
+  size_t different = 0;                // parts
+  std::optional<Assignment> together;  // the parts' solutions; what lies across may cost more than the least, and a limit may be broken
 };
+
+// `alike`: by variable, a class. Of each class of which there are as many as of most, every variable is in a part of its own, with what is
+// nearest to it, so that little lies across two parts; what is near to all of them is the last part. Between parts that are alike messages
+// are alike too: those that the dual has for most of them. Parts that many are alike to come first, each within its share of the time that is
+// then left; of what is not solved by then counts what is proved.
+SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, const LiftedDual& dual, const Options& options);
 
 }  // namespace partita::solver

@@ -65,7 +65,7 @@ TEST(Parts, BoundWhatNoRelaxationOfTheWholeCan) {
     const bool ring = i % 2, limited = i % 3 == 0;
     const Network n = triangles(rng, 5, ring, limited);
     const Halves halves(n, limited);
-    const Parts::Solved parts = Parts(n, halves.alike, *halves.dual).solve({});
+    const SolvedApart parts = solve_apart(n, halves.alike, *halves.dual, {});
     const BruteForce truth = brute_force(n);
     ASSERT_TRUE(truth.solution && parts.bound) << "seed " << seed << ", network " << i;
     ASSERT_LE(*parts.bound, truth.cost) << "seed " << seed << ", network " << i;
@@ -92,7 +92,7 @@ TEST(Parts, SolvesWhatIsAlikeOnce) {
   for (int i = 0; i < 20; ++i) {
     const Network n = triangles(rng, 30, true, false);
     const Halves halves(n, false);
-    const Parts::Solved parts = Parts(n, halves.alike, *halves.dual).solve({});
+    const SolvedApart parts = solve_apart(n, halves.alike, *halves.dual, {});
     ASSERT_TRUE(parts.bound) << "seed " << seed << ", network " << i;
     EXPECT_EQ(parts.different, 1) << "seed " << seed << ", network " << i;
   }
@@ -103,7 +103,7 @@ TEST(Parts, NothingIsRepeated) {
   n.costs = {{1, 2}, {3, 5}};
   n.edges.push_back({{0, 1}, std::make_shared<const Table>(Table{1, 2, 3, 4})});
   const Halves halves(n, false);
-  EXPECT_FALSE(Parts(n, halves.alike, *halves.dual).solve({}).bound);
+  EXPECT_FALSE(solve_apart(n, halves.alike, *halves.dual, {}).bound);
 }
 
 }  // namespace

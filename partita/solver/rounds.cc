@@ -339,6 +339,13 @@ Result solve_reduced(const Network& network, const Options& options, For what) {
   return r;
 }
 
+std::optional<Clock::time_point> share_of_time(const Options& options, double share) {
+  if (!options.deadline) return std::nullopt;
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>((*options.deadline - Clock::now()) * share);
+}
+
+double bound_of(const Model& model, const std::vector<double>& least_costs) { return *std::min_element(least_costs.begin(), least_costs.begin() + model.domain(0)); }
+
 Alive at_most(double cost, const std::vector<double>& least_costs) {
   Alive alive;
   for (double least : least_costs) alive.push_back(least <= cost);

@@ -14,6 +14,11 @@ Result solve_reduced(const Network& network, const Options& options, For what = 
 // Solves a network by what is left of it: there is everything that costs less than `cost`, which some solution has. Without a certificate.
 Result solve_rest(const Subset& rest, const Options& options, For what, Wide cost);
 
+// What is left of the time, that much of it.
+std::optional<std::chrono::steady_clock::time_point> share_of_time(const Options& options, double share);
+
+// What Dual::least_costs() say of all: some value of the first variable is taken.
+double bound_of(const Model& model, const std::vector<double>& least_costs);
 // The values that cost at most so much by Dual::least_costs().
 Alive at_most(double cost, const std::vector<double>& least_costs);
 // A network with these values only, and those of a solution, if there is one.

@@ -36,12 +36,6 @@ Result solve_likeliest(const LiftedDual& dual, const Options& options) {
   return r;
 }
 
-// What is left of the time, that much of it.
-std::optional<Clock::time_point> share_of_time(const Options& options, double share) {
-  if (!options.deadline) return std::nullopt;
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>((*options.deadline - Clock::now()) * share);
-}
-
 // Of what is solved for a start: few rounds, little of the time, and words about nothing.
 Options for_a_start(const Options& options) {
   constexpr int64_t kSteps = 10, kOfSteps = 4;  // at most; of all that there are, the quarter
@@ -114,19 +108,6 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
   return best;
 }
 
-// Each part of a network solved by itself.
-Parts::Solved solve_parts(const Network& network, const Start& folded, const Options& options, std::map<std::string, double>& counters) {
-  constexpr double kGap = 1e-5, kShareOfTime = 0.6;
-  constexpr int64_t kOfSteps = 4;
-  Options inside = options;
-  inside.deadline = share_of_time(options, kShareOfTime);
-  inside.gap = std::max(options.gap, kGap);
-  if (options.max_steps) inside.max_steps = std::max<int64_t>(1, *options.max_steps / kOfSteps);
-  Parts::Solved solved = Parts(network, folded.alike, *folded.dual).solve(inside);
-  counters["different_parts"] += static_cast<double>(solved.different);
-  return solved;
-}
-
 // The best solution where repeated parts choose alike; where there is a deadline, one that is near the bound will do.
 void solve_alike(Start& folded, const std::optional<Wide>& bound, const Options& options) {
   constexpr double kNear = 1e-4, kShareOfTime = 0.9;
@@ -181,7 +162,7 @@ Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& 
   for (int i = 0; i < kWindows && share > kVeryLittle && !stop() && !(i > 0 && deadline && Clock::now() > *deadline); ++i) {
     if (i > 0) dual.run(kPasses - 2, best.cost, stop);
     least = dual.least_costs();
-    bound = std::max(bound, *std::min_element(least.begin(), least.begin() + m.domain(0)) - rounding.at(dual.prices()));
+    bound = std::max(bound, bound_of(m, least) - rounding.at(dual.prices()));
     share = left();
   }
   std::optional<Wide> proved;
@@ -221,14 +202,23 @@ Result solve(const Network& network, const Options& options) {
   Options inside = options;
   std::optional<Subset> rest;
   std::optional<Wide> bound;  // by computation
+  auto cut_apart = [&] {
+    constexpr double kGap = 1e-5, kShareOfTime = 0.6;
+    constexpr int64_t kOfSteps = 4;
+    Options of_parts = options;
+    of_parts.deadline = share_of_time(options, kShareOfTime);
+    of_parts.gap = std::max(options.gap, kGap);
+    if (options.max_steps) of_parts.max_steps = std::max<int64_t>(1, *options.max_steps / kOfSteps);
+    const SolvedApart parts = solve_apart(network, folded.alike, *folded.dual, of_parts);
+    counters["different_parts"] += static_cast<double>(parts.different);
+    bound = std::max(bound, parts.bound);
+    consider(parts.together);
+  };
   const Clock::time_point before = Clock::now();
   if (folded.very_large) {
-    const Parts::Solved parts = solve_parts(network, folded, options, counters);
-    bound = parts.bound;
-    consider(parts.together);
+    cut_apart();
     solve_alike(folded, bound, options);
     consider(folded.solution);
-    if (bound && !inside.messages) inside.messages = std::make_shared<Certificate::Leaf>(folded.dual->of_whole(network));
   }
   Clock::duration taken = Clock::now() - before;
   if (folded.dual && !bound) {
@@ -237,18 +227,16 @@ Result solve(const Network& network, const Options& options) {
     bound = left.bound;
     if (rest || !inside.messages) inside.messages = std::make_shared<Certificate::Leaf>(std::move(left.messages));
     taken = Clock::now() - before;
-    if (bound && !rest && !folded.very_large) {
-      const Parts::Solved parts = solve_parts(network, folded, options, counters);
-      bound = std::max(bound, parts.bound);
-      consider(parts.together);
-    }
+    if (bound && !rest && !folded.very_large) cut_apart();
   }
-  folded.dual.reset();
-  tables.clear();
   if (best.solution) inside.start = best.solution;
   constexpr int kLonger = 4;  // what comes now takes before it brings anything
+  const bool ends = bound && ((options.stop && *options.stop) || (options.deadline && Clock::now() + kLonger * taken > *options.deadline));
+  if (!ends && !inside.messages && folded.dual) inside.messages = std::make_shared<Certificate::Leaf>(folded.dual->of_whole(network));
+  folded.dual.reset();
+  tables.clear();
   Result r;
-  if (bound && ((options.stop && *options.stop) || (options.deadline && Clock::now() + kLonger * taken > *options.deadline))) {
+  if (ends) {
     r.solution = best.solution;
     r.cost = best.cost;
   } else if (rest) {
