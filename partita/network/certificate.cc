@@ -1,8 +1,10 @@
 #include "partita/network/certificate.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "partita/base/error.h"
 
@@ -45,6 +47,11 @@ struct Factor {
 struct LeafJudge::Inside {
   explicit Inside(const Network& n) : network(n), factors_of(n.variables()) {
     validate(n);
+    for (const Table& costs : n.costs) {
+      left.emplace_back();
+      beaten.emplace_back(costs.size(), 0);
+      for (int64_t cost : costs) left.back().push_back(cost < kForbidden);
+    }
     std::map<std::vector<int>, size_t> known;
     std::map<const Table*, Wide> largest;
     for (const Table& costs : n.costs) most = plus(most, largest_allowed(costs));
@@ -209,7 +216,375 @@ struct LeafJudge::Inside {
     return least;
   }
 
+  // What messages and multipliers make of the costs.
+  struct Reparametrised {
+    std::vector<std::vector<Wide>> unary;                // [variable][value]: scaled, with messages and priced uses
+    std::vector<const Certificate::Message*> messages;   // [factor]; null: none
+    Wide besides = 0;                                    // less the multipliers times the limit
+  };
+  Reparametrised reparametrised(const Certificate::Leaf& leaf, const Allowed& allowed) const {
+    const Network& n = network;
+    Reparametrised out;
+    for (const Table& costs : n.costs) {
+      out.unary.emplace_back();
+      for (int64_t cost : costs) out.unary.back().push_back(times(leaf.scale, cost));
+    }
+    out.messages.assign(factors.size(), nullptr);
+    for (const Certificate::Message& m : leaf.messages) {
+      auto it = number_of.find(m.variables);
+      if (it == number_of.end() || m.variables.size() < 2) fail("the certificate has a message on variables [{}], which no edge joins", fmt::join(m.variables, ", "));
+      if (out.messages[it->second]) fail("the certificate has two messages on variables [{}]", fmt::join(m.variables, ", "));
+      if (m.ends.size() != m.variables.size()) fail("the certificate's message on variables [{}] has {} ends", fmt::join(m.variables, ", "), m.ends.size());
+      out.messages[it->second] = &m;
+      for (size_t i = 0; i < m.ends.size(); ++i) {
+        const int v = m.variables[i];
+        if (m.ends[i].empty()) continue;
+        if (static_cast<int>(m.ends[i].size()) != n.domain(v)) fail("the certificate's message to variable {} has {} numbers for {} values", v, m.ends[i].size(), n.domain(v));
+        for (int x = 0; x < n.domain(v); ++x) out.unary[v][x] = plus(out.unary[v][x], m.ends[i][x]);
+      }
+    }
+    for (const Factor& factor : factors)
+      if (factor.variables.size() == 1) {
+        const int v = factor.variables[0];
+        for (int x = 0; x < n.domain(v); ++x)
+          if (allowed[v][x]) combinations(factor, allowed, 0, x, [&](const auto&, Wide cost) { return out.unary[v][x] = plus(out.unary[v][x], times(leaf.scale, cost)), false; });
+      }
+    if (!leaf.multipliers.empty()) price(leaf.multipliers, out);
+    return out;
+  }
+
+  void price(const std::vector<Certificate::Multiplier>& multipliers, Reparametrised& out) const {
+    if (!network.limit) fail("the certificate has multipliers, but the problem has no limit");
+    std::vector<std::pair<int64_t, Wide>> sums;  // (time, of all multipliers until then, its own included)
+    Wide sum = 0;
+    for (const Certificate::Multiplier& m : multipliers) {
+      if (m.value < 0) fail("the certificate's multiplier at time {} is negative: {}", m.time, m.value);
+      if (!sums.empty() && sums.back().first >= m.time) fail("the certificate's multipliers are not in order of time at {}", m.time);
+      sums.push_back({m.time, sum = plus(sum, m.value)});
+    }
+    auto before = [&](int64_t time) {
+      auto it = std::lower_bound(sums.begin(), sums.end(), time, [](const auto& s, int64_t t) { return s.first < t; });
+      return it == sums.begin() ? Wide{0} : std::prev(it)->second;
+    };
+    for (const Network::Use& u : network.uses) {
+      if (u.lower >= u.upper) continue;
+      const Wide price = before(u.upper) - before(u.lower);
+      if (price == 0) continue;
+      for (size_t x = 0; x < u.amounts.size(); ++x) out.unary[u.variable][x] = plus(out.unary[u.variable][x], times(price, u.amounts[x]));
+    }
+    out.besides = -times(sum, *network.limit);
+  }
+
+  // The least of a factor over two or more variables, less its messages. All values left have partners.
+  Wide least_of(const Factor& factor, const Allowed& allowed, const Certificate::Message* message, int64_t scale) const {
+    if (factor.variables.size() == 2 && factor.parts.size() == 1) return least_of_pair(factor, allowed, message, scale);
+    std::optional<Wide> least;
+    combinations(factor, allowed, -1, 0, [&](const std::vector<int>& values, Wide cost) {
+      Wide sum = times(scale, cost);
+      if (message)
+        for (size_t i = 0; i < values.size(); ++i)
+          if (const auto& end = message->ends[i]; !end.empty()) sum = plus(sum, -Wide{end[values[i]]});
+      if (!least || sum < *least) least = sum;
+      return true;
+    });
+    return least.value();
+  }
+
+  // Empty: one that has no value.
+  std::optional<Wide> least_of(const std::vector<Wide>& costs, const std::vector<char>& allowed) const {
+    std::optional<Wide> least;
+    for (size_t x = 0; x < costs.size(); ++x)
+      if (allowed[x] && (!least || costs[x] < *least)) least = costs[x];
+    return least;
+  }
+
+  // ------------------------------------------------------------------ steps
+
+  void nothing_left() {
+    for (auto& row : left) std::fill(row.begin(), row.end(), 0);
+  }
+
+  void sweep(const Certificate::Leaf& leaf, Wide claimed) {
+    if (leaf.scale < 1) fail("the certificate's scale is {}; it must be positive", leaf.scale);
+    if (!leaf.decisions.empty() || !leaf.order.empty()) fail("the certificate has a step with decisions or an order");
+    const Allowed before = left;
+    if (!narrow(left)) return nothing_left();
+    for (size_t v = 0; v < left.size(); ++v)  // no solution takes these
+      for (size_t x = 0; x < left[v].size(); ++x) beaten[v][x] |= before[v][x] && !left[v][x];
+    Reparametrised now = reparametrised(leaf, left);
+    std::vector<Wide> least(factors.size(), 0);  // [factor]: less its messages it costs so much at least
+    std::vector<std::array<std::vector<Wide>, 2>> ends(factors.size());
+    Wide total = now.besides;
+    for (size_t f = 0; f < factors.size(); ++f) {
+      const Factor& factor = factors[f];
+      if (factor.variables.size() == 1) continue;
+      total = plus(total, least[f] = least_of(factor, left, now.messages[f], leaf.scale));
+      for (size_t i = 0; i < 2 && is_pair(f); ++i) {
+        if (now.messages[f]) ends[f][i].assign(now.messages[f]->ends[i].begin(), now.messages[f]->ends[i].end());
+        ends[f][i].resize(network.costs[factor.variables[i]].size(), 0);
+      }
+    }
+    for (int v = 0; v < network.variables(); ++v) total = plus(total, *least_of(now.unary[v], left[v]));
+    const Wide needed = times(leaf.scale, claimed - 1);  // what is above costs the claim
+    for (int i = 0; i < 2 * network.variables(); ++i) {
+      const bool upwards = i < network.variables();
+      if (!visit(upwards ? i : 2 * network.variables() - 1 - i, upwards, leaf.scale, needed, now.unary, ends, least, total)) return nothing_left();
+    }
+  }
+
+  bool is_pair(size_t f) const { return factors[f].variables.size() == 2; }
+
+  // False if no value is left.
+  bool visit(int v, bool upwards, int64_t scale, Wide needed, std::vector<std::vector<Wide>>& unaries, std::vector<std::array<std::vector<Wide>, 2>>& ends, std::vector<Wide>& least, Wide& total) {
+    std::vector<Wide>& unary = unaries[v];
+    std::vector<char>& there = left[v];
+    std::vector<size_t> far;
+    Wide near_count = 0;
+    total -= *least_of(unary, there);
+    for (int number : factors_of[v]) {
+      const auto f = static_cast<size_t>(number);
+      if (!is_pair(f)) continue;
+      const size_t side = factors[f].variables[0] == v ? 0 : 1;
+      if ((factors[f].variables[1 - side] < v) != upwards) {
+        far.push_back(f);
+        continue;
+      }
+      near_count += 1;
+      gather(factors[f], side, scale, ends[f], unary, there, beaten[v]);
+      total -= std::exchange(least[f], 0);
+    }
+    std::optional<Wide> lowest = least_of(unary, there);
+    if (!lowest) return false;
+    total = plus(total, *lowest);
+    for (size_t x = 0; x < unary.size(); ++x)
+      if (there[x] && plus(total, unary[x] - *lowest) > needed) there[x] = 0, beaten[v][x] = 1;
+    if (!least_of(unary, there)) return false;
+    const Wide shares = std::max({near_count, static_cast<Wide>(far.size()), Wide{1}});
+    std::vector<Wide> share;
+    for (Wide cost : unary) share.push_back(cost / shares);
+    const Wide least_share = *least_of(share, there);
+    for (size_t f : far) {
+      std::vector<Wide>& own = ends[f][factors[f].variables[0] == v ? 0 : 1];
+      for (size_t x = 0; x < unary.size(); ++x)
+        if (there[x]) unary[x] -= share[x], own[x] = plus(own[x], -share[x]);
+      least[f] += least_share;
+      total += least_share;
+    }
+    total = plus(total, *least_of(unary, there) - *lowest);
+    return true;
+  }
+
+  // What a pair is certain to cost with each value of one of its variables, less its messages, goes to that variable. Values without a
+  // partner that is left go.
+  void gather(const Factor& factor, size_t side, int64_t scale, std::array<std::vector<Wide>, 2>& ends, std::vector<Wide>& unary, std::vector<char>& there, std::vector<char>& went) const {
+    constexpr Wide kMost = Wide{1} << 120;  // of a message: a product of 64 bits each and two of these fit
+    const std::vector<char>& partners = left[factor.variables[1 - side]];
+    std::vector<Wide>& own = ends[side];
+    const std::vector<Wide>& other = ends[1 - side];
+    for (size_t x = 0; x < own.size(); ++x) {
+      if (!there[x]) continue;
+      bool any = false;
+      Wide least = 0;
+      for (size_t z = 0; z < partners.size(); ++z) {
+        if (!partners[z]) continue;
+        Wide cost = 0;
+        bool forbidden = false;
+        for (const Factor::Part& part : factor.parts) {
+          const int64_t c = (*part.table)[part.strides[side] * x + part.strides[1 - side] * z];
+          forbidden |= c >= kForbidden;
+          cost += c;
+        }
+        if (forbidden) continue;
+        const Wide sum = scale * cost - other[z];
+        if (!any || sum < least) least = sum, any = true;
+      }
+      if (!any) {
+        there[x] = 0, went[x] = 1;
+        continue;
+      }
+      unary[x] = plus(unary[x], least - own[x]);
+      own[x] = least;
+      if (least > kMost || least < -kMost || unary[x] > kMost || unary[x] < -kMost) fail("the certificate's sums leave 128 bits");
+    }
+  }
+
+  int64_t most_left(const Network::Use& u) const {
+    int64_t most = 0;
+    for (size_t x = 0; x < u.amounts.size(); ++x)
+      if (left[u.variable][x]) most = std::max(most, u.amounts[x]);
+    return most;
+  }
+
+  // By use, whether it can be part of what breaks the limit.
+  std::vector<char> uses_that_matter() const {
+    std::vector<char> matter(network.uses.size(), 0);
+    if (!network.limit) return matter;
+    std::map<int64_t, Wide> load;  // by time: the change of what can be used at most
+    for (const Network::Use& u : network.uses) {
+      if (u.lower >= u.upper) continue;
+      load[u.lower] += most_left(u);
+      load[u.upper] -= most_left(u);
+    }
+    std::vector<int64_t> over;  // times from which on, until the next change, it can be broken
+    Wide now = 0;
+    for (const auto& [time, change] : load)
+      if ((now += change) > *network.limit) over.push_back(time);
+    for (size_t i = 0; i < network.uses.size(); ++i) {
+      const Network::Use& u = network.uses[i];
+      const auto at = std::lower_bound(over.begin(), over.end(), u.lower);
+      matter[i] = at != over.end() && *at < u.upper;
+    }
+    return matter;
+  }
+
+  void substitute(const std::vector<Certificate::Substitution>& list) {
+    const std::vector<char> matter = uses_that_matter();
+    std::vector<std::vector<std::pair<const Network::Use*, int64_t>>> uses(network.costs.size());  // and what may be used where that does not matter
+    for (size_t i = 0; i < matter.size(); ++i) {
+      const Network::Use& u = network.uses[i];
+      if (network.limit && u.lower < u.upper) uses[u.variable].push_back({&u, matter[i] ? 0 : most_left(u)});
+    }
+    for (const auto& [v, x, y] : list) {
+      if (v < 0 || v >= network.variables()) fail("the certificate substitutes for a value of variable {}; there are {}", v, network.variables());
+      if (std::min(x, y) < 0 || std::max(x, y) >= network.domain(v) || x == y) fail("the certificate substitutes value {} for {} of variable {}; it has {}", y, x, v, network.domain(v));
+      if (!left[v][x]) continue;  // it is gone
+      auto refuse = [&, v = v, x = x, y = y](const char* why) { fail("the certificate substitutes value {} for {} of variable {}, but {}", y, x, v, why); };
+      if (!left[v][y] && !beaten[v][y]) refuse("that is left out itself");
+      for (const auto& [u, most] : uses[v])
+        if (u->amounts[y] > std::max(u->amounts[x], most)) refuse("it uses more");
+      Wide sum = Wide{network.costs[v][x]} - network.costs[v][y];
+      for (int f : factors_of[v]) {
+        const Factor& factor = factors[f];
+        const auto place = static_cast<size_t>(std::lower_bound(factor.variables.begin(), factor.variables.end(), v) - factor.variables.begin());
+        std::optional<Wide> least;
+        combinations(factor, left, static_cast<int>(place), x, [&, y = y](std::vector<int> values, Wide cost) {
+          values[place] = y;
+          const auto other = cost_of(factor, values);
+          if (!other) refuse("it is forbidden beside some values");
+          if (!least || cost - *other < *least) least = cost - *other;
+          return true;
+        });
+        if (least) sum = plus(sum, *least);
+      }
+      if (sum < 0) refuse("it can cost more");
+      left[v][x] = 0;
+    }
+  }
+
+  // Empty: forbidden.
+  std::optional<Wide> cost_of(const Factor& factor, const std::vector<int>& values) const {
+    Wide cost = 0;
+    for (const Factor::Part& part : factor.parts) {
+      size_t at = 0;
+      for (size_t i = 0; i < values.size(); ++i) at += part.strides[i] * static_cast<size_t>(values[i]);
+      if ((*part.table)[at] >= kForbidden) return std::nullopt;
+      cost += (*part.table)[at];
+    }
+    return cost;
+  }
+
+  // ------------------------------------------------------------------ elimination
+
+  // The least sum of all variables' and factors' costs; empty: everything takes something forbidden.
+  std::optional<Wide> eliminated(const std::vector<int>& order, const std::vector<std::vector<Wide>>& unary, const Allowed& allowed, int64_t scale) const {
+    constexpr size_t kMostEntries = size_t{1} << 27;  // of all tables
+    constexpr Wide kNone = Wide{1} << 126;            // what is forbidden, and every sum with it
+    constexpr Wide kMost = Wide{1} << 100;            // of what is not: many of these fit below
+    const auto count = static_cast<size_t>(network.variables());
+    std::vector<size_t> rank(count, count);
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (order[i] < 0 || static_cast<size_t>(order[i]) >= count || rank[order[i]] < count) fail("the certificate's order names variable {} twice, or there is none", order[i]);
+      rank[order[i]] = i;
+    }
+    if (order.size() != count) fail("the certificate's order is of {} of {} variables", order.size(), count);
+    std::vector<std::vector<int>> values(count);
+    for (size_t v = 0; v < count; ++v)
+      for (size_t x = 0; x < allowed[v].size(); ++x)
+        if (allowed[v][x]) values[v].push_back(static_cast<int>(x));
+    struct Summed {
+      std::vector<int> scope;   // the last goes first in the order, and is the fastest
+      std::vector<Wide> costs;
+    };
+    std::vector<std::vector<Summed>> of(count);  // [variable]: tables it is the first to go of
+    size_t entries = 0;
+    std::optional<Wide> constant = 0;
+    auto put = [&](Summed table) {
+      if ((entries += table.costs.size()) > kMostEntries) fail("the certificate's elimination takes tables of more than {} entries", kMostEntries);
+      for (Wide c : table.costs)
+        if (c < kNone && (c > kMost || c < -kMost)) fail("the certificate's sums leave 128 bits");
+      if (!table.scope.empty()) return of[table.scope.back()].push_back(std::move(table));
+      if (table.costs[0] >= kNone) constant.reset();
+      else if (constant) constant = plus(*constant, table.costs[0]);
+    };
+    for (size_t v = 0; v < count; ++v) {
+      Summed own{{static_cast<int>(v)}, {}};
+      for (int x : values[v]) own.costs.push_back(unary[v][x]);
+      put(std::move(own));
+    }
+    auto sorted = [&](std::vector<int> scope) {
+      std::sort(scope.begin(), scope.end(), [&](int a, int b) { return rank[a] > rank[b]; });
+      scope.erase(std::unique(scope.begin(), scope.end()), scope.end());
+      std::erase_if(scope, [&](int v) { return values[v].size() == 1; });  // over the others, then
+      return scope;
+    };
+    // f(places of values) for every combination over a scope.
+    auto over = [&](const std::vector<int>& scope, auto&& f) {
+      std::vector<size_t> at(scope.size(), 0);
+      for (bool more = true; more;) {
+        f(at);
+        more = false;
+        for (size_t i = scope.size(); i-- > 0 && !more;)
+          if (!(more = ++at[i] < values[scope[i]].size())) at[i] = 0;
+      }
+    };
+    for (const Factor& factor : factors) {
+      if (factor.variables.size() == 1) continue;  // among the unaries
+      Summed table{sorted(factor.variables), {}};
+      std::vector<int> chosen;
+      for (int v : factor.variables) chosen.push_back(values[v][0]);
+      over(table.scope, [&](const std::vector<size_t>& at) {
+        for (size_t i = 0; i < at.size(); ++i)
+          chosen[static_cast<size_t>(std::lower_bound(factor.variables.begin(), factor.variables.end(), table.scope[i]) - factor.variables.begin())] = values[table.scope[i]][at[i]];
+        const auto cost = cost_of(factor, chosen);
+        table.costs.push_back(cost ? times(scale, *cost) : kNone);
+      });
+      put(std::move(table));
+    }
+    for (int v : order) {
+      const std::vector<Summed> mine = std::move(of[v]);
+      Summed made;
+      for (const Summed& table : mine) made.scope.insert(made.scope.end(), table.scope.begin(), table.scope.end() - 1);
+      made.scope = sorted(std::move(made.scope));
+      double size = 1;
+      for (int w : made.scope) size *= static_cast<double>(values[w].size());
+      if (size > static_cast<double>(kMostEntries)) fail("the certificate's elimination takes tables of more than {} entries", kMostEntries);
+      std::vector<std::vector<size_t>> strides(mine.size(), std::vector<size_t>(made.scope.size(), 0));
+      for (size_t t = 0; t < mine.size(); ++t) {
+        size_t stride = values[v].size();
+        for (size_t i = mine[t].scope.size() - 1; i-- > 0; stride *= values[mine[t].scope[i]].size())
+          strides[t][static_cast<size_t>(std::find(made.scope.begin(), made.scope.end(), mine[t].scope[i]) - made.scope.begin())] = stride;
+      }
+      std::vector<const Wide*> rows(mine.size());
+      over(made.scope, [&](const std::vector<size_t>& at) {
+        for (size_t t = 0; t < mine.size(); ++t) {
+          rows[t] = mine[t].costs.data();
+          for (size_t i = 0; i < at.size(); ++i) rows[t] += strides[t][i] * at[i];
+        }
+        Wide least = kNone;
+        for (size_t x = 0; x < values[v].size(); ++x) {
+          Wide sum = 0;
+          for (const Wide* row : rows) sum = row[x] >= kNone || sum >= kNone ? kNone : sum + row[x];
+          least = std::min(least, sum);
+        }
+        made.costs.push_back(least);
+      });
+      put(std::move(made));
+    }
+    return constant;
+  }
   const Network& network;
+  Allowed left;    // by steps
+  Allowed beaten;  // left out, since they cost the claimed bound
   std::vector<Factor> factors;
   std::map<std::vector<int>, size_t> number_of;  // a factor's variables -> which
   std::vector<std::vector<int>> factors_of;      // [variable]
@@ -224,16 +599,17 @@ LeafJudge::LeafJudge(const Network& network, std::optional<Wide> most) {
 Wide LeafJudge::most() const { return inside_->most; }
 LeafJudge::~LeafJudge() = default;
 
+void LeafJudge::take(const Certificate::Step& step, Wide claimed) {
+  inside_->sweep(step.sweep, claimed);
+  inside_->substitute(step.dominated);
+}
+
 std::optional<Wide> LeafJudge::bound(const Certificate::Leaf& leaf) const {
   const int64_t scale = leaf.scale;
   const Inside& in = *inside_;
   const Network& n = in.network;
   if (scale < 1) fail("the certificate's scale is {}; it must be positive", scale);
-  Allowed allowed;
-  for (const Table& costs : n.costs) {
-    allowed.emplace_back();
-    for (int64_t cost : costs) allowed.back().push_back(cost < kForbidden);
-  }
+  Allowed allowed = in.left;
   for (const Certificate::Decision& d : leaf.decisions) {
     if (d.variable < 0 || d.variable >= n.variables()) fail("the certificate decides on variable {}; there are {}", d.variable, n.variables());
     std::vector<char> kept(n.domain(d.variable), 0);
@@ -244,77 +620,17 @@ std::optional<Wide> LeafJudge::bound(const Certificate::Leaf& leaf) const {
     allowed[d.variable] = kept;
   }
   if (!in.narrow(allowed)) return std::nullopt;
-
-  // Unaries with what messages and multipliers make of them, then factors less their messages.
-  std::vector<std::vector<Wide>> unary;
-  for (const Table& costs : n.costs) {
-    unary.emplace_back();
-    for (int64_t cost : costs) unary.back().push_back(times(scale, cost));
-  }
-  std::vector<const Certificate::Message*> messages(in.factors.size(), nullptr);
-  for (const Certificate::Message& m : leaf.messages) {
-    auto it = in.number_of.find(m.variables);
-    if (it == in.number_of.end() || m.variables.size() < 2) fail("the certificate has a message on variables [{}], which no edge joins", fmt::join(m.variables, ", "));
-    if (messages[it->second]) fail("the certificate has two messages on variables [{}]", fmt::join(m.variables, ", "));
-    if (m.ends.size() != m.variables.size()) fail("the certificate's message on variables [{}] has {} ends", fmt::join(m.variables, ", "), m.ends.size());
-    messages[it->second] = &m;
-    for (size_t i = 0; i < m.ends.size(); ++i) {
-      const int v = m.variables[i];
-      if (m.ends[i].empty()) continue;
-      if (static_cast<int>(m.ends[i].size()) != n.domain(v)) fail("the certificate's message to variable {} has {} numbers for {} values", v, m.ends[i].size(), n.domain(v));
-      for (int x = 0; x < n.domain(v); ++x) unary[v][x] = plus(unary[v][x], m.ends[i][x]);
-    }
-  }
-  Wide bound = 0;
-  for (size_t f = 0; f < in.factors.size(); ++f) {
-    const Factor& factor = in.factors[f];
-    if (factor.variables.size() == 1) {
-      const int v = factor.variables[0];
-      for (int x = 0; x < n.domain(v); ++x)
-        if (allowed[v][x]) in.combinations(factor, allowed, 0, x, [&](const auto&, Wide cost) { return unary[v][x] = plus(unary[v][x], times(scale, cost)), false; });
-      continue;
-    }
-    if (factor.variables.size() == 2 && factor.parts.size() == 1) {
-      bound = plus(bound, in.least_of_pair(factor, allowed, messages[f], scale));
-      continue;
-    }
-    std::optional<Wide> least;
-    in.combinations(factor, allowed, -1, 0, [&](const std::vector<int>& values, Wide cost) {
-      Wide sum = times(scale, cost);
-      if (messages[f])
-        for (size_t i = 0; i < values.size(); ++i)
-          if (const auto& end = messages[f]->ends[i]; !end.empty()) sum = plus(sum, -Wide{end[values[i]]});
-      if (!least || sum < *least) least = sum;
-      return true;
-    });
-    bound = plus(bound, least.value());  // there is one: all values left have partners
-  }
-  if (!leaf.multipliers.empty()) {
-    if (!n.limit) fail("the certificate has multipliers, but the problem has no limit");
-    std::vector<std::pair<int64_t, Wide>> sums;  // (time, of all multipliers until then, its own included)
-    Wide sum = 0;
-    for (const Certificate::Multiplier& m : leaf.multipliers) {
-      if (m.value < 0) fail("the certificate's multiplier at time {} is negative: {}", m.time, m.value);
-      if (!sums.empty() && sums.back().first >= m.time) fail("the certificate's multipliers are not in order of time at {}", m.time);
-      sums.push_back({m.time, sum = plus(sum, m.value)});
-    }
-    auto before = [&](int64_t time) {
-      auto it = std::lower_bound(sums.begin(), sums.end(), time, [](const auto& s, int64_t t) { return s.first < t; });
-      return it == sums.begin() ? Wide{0} : std::prev(it)->second;
-    };
-    for (const Network::Use& u : n.uses) {
-      if (u.lower >= u.upper) continue;
-      const Wide price = before(u.upper) - before(u.lower);
-      if (price == 0) continue;
-      for (size_t x = 0; x < u.amounts.size(); ++x) unary[u.variable][x] = plus(unary[u.variable][x], times(price, u.amounts[x]));
-    }
-    bound = plus(bound, -times(sum, *n.limit));
-  }
-  for (int v = 0; v < n.variables(); ++v) {
-    std::optional<Wide> least;
-    for (int x = 0; x < n.domain(v); ++x)
-      if (allowed[v][x] && (!least || unary[v][x] < *least)) least = unary[v][x];
-    bound = plus(bound, least.value());
+  const Inside::Reparametrised now = in.reparametrised(leaf, allowed);
+  Wide bound = now.besides;
+  if (leaf.order.empty()) {
+    for (size_t f = 0; f < in.factors.size(); ++f)
+      if (in.factors[f].variables.size() > 1) bound = plus(bound, in.least_of(in.factors[f], allowed, now.messages[f], scale));
+    for (int v = 0; v < n.variables(); ++v) bound = plus(bound, in.least_of(now.unary[v], allowed[v]).value());
+  } else {
+    if (!leaf.messages.empty()) fail("the certificate has a leaf with messages and an order");
+    const auto least = in.eliminated(leaf.order, now.unary, allowed, scale);
+    if (!least) return std::nullopt;
+    bound = plus(bound, *least);
   }
   const Wide rounded = bound / scale + (bound % scale > 0 ? 1 : 0);
   if (rounded > in.most) return std::nullopt;
@@ -356,24 +672,24 @@ void expect_cover(const Network& n, std::vector<const Certificate::Leaf*> leaves
 
 std::optional<Wide> check(const Network& n, const Certificate& c) {
   if (c.leaves.empty()) fail("the certificate has no leaves");
-  const LeafJudge judge(n);
-  Allowed all;
-  for (const Table& costs : n.costs) all.emplace_back(costs.size(), 1);
+  LeafJudge judge(n);
+  if (!c.steps.empty() && !c.bound) fail("the certificate has steps, but no bound that they could be taken for");
+  for (const Certificate::Step& step : c.steps) judge.take(step, *c.bound);
   std::vector<const Certificate::Leaf*> leaves;
   for (const Certificate::Leaf& leaf : c.leaves) leaves.push_back(&leaf);
-  expect_cover(n, leaves, 0, all);
+  expect_cover(n, leaves, 0, judge.inside_->left);
   std::optional<Wide> least;
   for (const Certificate::Leaf& leaf : c.leaves)
     if (const auto bound = judge.bound(leaf); bound && (!least || *bound < *least)) least = bound;
   if (least && !c.bound) fail("the certificate claims that there is no solution, but proves only that none costs less than {}", to_string(*least));
   if (least && *c.bound > *least) fail("the certificate claims a bound of {}, but proves {}", to_string(*c.bound), to_string(*least));
-  return least;
+  return c.steps.empty() ? least : c.bound;
 }
 
 std::string print_certificate(const Certificate& c) {
   std::string out;
   auto at = std::back_inserter(out);
-  fmt::format_to(at, "{{\"schema_version\": 1, \"bound\": {},\n \"leaves\": [", c.bound ? "\"" + to_string(*c.bound) + "\"" : "null");
+  fmt::format_to(at, "{{\"schema_version\": 1, \"bound\": {}", c.bound ? "\"" + to_string(*c.bound) + "\"" : "null");
   auto list = [&](const char* open, const auto& items, auto&& print) {
     out += open;
     bool first = true;
@@ -383,20 +699,29 @@ std::string print_certificate(const Certificate& c) {
     }
     out += "]";
   };
-  bool first = true;
-  for (const Certificate::Leaf& leaf : c.leaves) {
-    out += std::exchange(first, false) ? "\n  {" : ",\n  {";
-    fmt::format_to(at, "\"scale\": {},\n   ", leaf.scale);
-    list("\"decisions\": [", leaf.decisions, [&](const auto& d) { fmt::format_to(at, "{{\"variable\": {}, \"values\": [{}]}}", d.variable, fmt::join(d.values, ",")); });
+  auto print_priced = [&](const Certificate::Leaf& leaf) {
     list(",\n   \"multipliers\": [", leaf.multipliers, [&](const auto& m) { fmt::format_to(at, "[{},{}]", m.time, m.value); });
     list(",\n   \"messages\": [", leaf.messages, [&](const auto& m) {
       fmt::format_to(at, "\n    {{\"variables\": [{}], ", fmt::join(m.variables, ","));
       list("\"ends\": [", m.ends, [&](const auto& end) { fmt::format_to(at, "[{}]", fmt::join(end, ",")); });
       out += "}";
     });
+  };
+  if (!c.steps.empty())
+    list(",\n \"steps\": [", c.steps, [&](const Certificate::Step& step) {
+      fmt::format_to(at, "\n  {{\"scale\": {}", step.sweep.scale);
+      print_priced(step.sweep);
+      list(",\n   \"dominated\": [", step.dominated, [&](const auto& d) { fmt::format_to(at, "[{},{},{}]", d.variable, d.value, d.by); });
+      out += "}";
+    });
+  list(",\n \"leaves\": [", c.leaves, [&](const Certificate::Leaf& leaf) {
+    fmt::format_to(at, "\n  {{\"scale\": {},\n   ", leaf.scale);
+    list("\"decisions\": [", leaf.decisions, [&](const auto& d) { fmt::format_to(at, "{{\"variable\": {}, \"values\": [{}]}}", d.variable, fmt::join(d.values, ",")); });
+    if (!leaf.order.empty()) fmt::format_to(at, ",\n   \"order\": [{}]", fmt::join(leaf.order, ","));
+    print_priced(leaf);
     out += "}";
-  }
-  out += "]}\n";
+  });
+  out += "}\n";
   return out;
 }
 
@@ -433,15 +758,8 @@ Certificate parse_certificate(const std::string& text, const std::string& file) 
   } else if (!bound.is_null()) {
     c.bound = integer(bound, "bound");
   }
-  for (const Json& l : items(member(json, "leaves", "the certificate"), "leaves")) {
-    Certificate::Leaf leaf;
-    const std::string place = fmt::format("leaves[{}]", c.leaves.size());
+  auto priced = [&](const Json& l, const std::string& place, Certificate::Leaf& leaf) {
     leaf.scale = integer(member(l, "scale", place), place + ".scale");
-    for (const Json& d : items(member(l, "decisions", place), place + ".decisions")) {
-      Certificate::Decision decision{small(member(d, "variable", place + ".decisions"), place + ".decisions"), {}};
-      for (const Json& x : items(member(d, "values", place + ".decisions"), place + ".decisions")) decision.values.push_back(small(x, place + ".decisions"));
-      leaf.decisions.push_back(std::move(decision));
-    }
     for (const Json& m : items(member(l, "multipliers", place), place + ".multipliers")) {
       if (!m.is_array() || m.size() != 2) fail("{}: {}.multipliers holds what is not [time, value]", file, place);
       leaf.multipliers.push_back({integer(m[0], place + ".multipliers"), integer(m[1], place + ".multipliers")});
@@ -455,6 +773,29 @@ Certificate parse_certificate(const std::string& text, const std::string& file) 
       }
       leaf.messages.push_back(std::move(message));
     }
+  };
+  if (json.contains("steps"))
+    for (const Json& s : items(json["steps"], "steps")) {
+      Certificate::Step step;
+      const std::string place = fmt::format("steps[{}]", c.steps.size()), dominated = place + ".dominated";
+      priced(s, place, step.sweep);
+      for (const Json& d : items(member(s, "dominated", place), dominated)) {
+        if (!d.is_array() || d.size() != 3) fail("{}: {} holds what is not [variable, value, by]", file, dominated);
+        step.dominated.push_back({small(d[0], dominated), small(d[1], dominated), small(d[2], dominated)});
+      }
+      c.steps.push_back(std::move(step));
+    }
+  for (const Json& l : items(member(json, "leaves", "the certificate"), "leaves")) {
+    Certificate::Leaf leaf;
+    const std::string place = fmt::format("leaves[{}]", c.leaves.size());
+    for (const Json& d : items(member(l, "decisions", place), place + ".decisions")) {
+      Certificate::Decision decision{small(member(d, "variable", place + ".decisions"), place + ".decisions"), {}};
+      for (const Json& x : items(member(d, "values", place + ".decisions"), place + ".decisions")) decision.values.push_back(small(x, place + ".decisions"));
+      leaf.decisions.push_back(std::move(decision));
+    }
+    priced(l, place, leaf);
+    if (l.contains("order"))
+      for (const Json& v : items(l["order"], place + ".order")) leaf.order.push_back(small(v, place + ".order"));
     c.leaves.push_back(std::move(leaf));
   }
   return c;

@@ -12,6 +12,18 @@
 // some factor, or that break the limit at some time although all other variables use as little as they can. A leaf with a variable
 // that has no value left holds no solution, nor does one whose bound is above the sum of all largest costs. The certificate's bound is the
 // least of its leaves'. "As little as they can" is judged use by use.
+//
+// A leaf with an order is eliminated instead (Bertele and Brioschi, Nonserial Dynamic Programming, 1972): in place of its variables' and
+// factors' least costs, each by itself, comes the least of their sum, computed variable by variable.
+//
+// Steps come before the leaves, and leave values out that no solution below the claimed bound need take, so that the leaves partition what
+// is left. Each step is a sweep, and then substitutions:
+//   sweep         messages and multipliers as a leaf's; then every variable in turn, upwards and downwards by number, is given what the pairs
+//                 on the side that it comes from are certain to cost with each of its values, sum by sum what the leaf's formula proves of
+//                 that value, and hands an equal share of what it then has to each pair on the other side (sequential message passing:
+//                 Kolmogorov, A new look at reweighted message passing, 2015). Values that are so proved to cost the claimed bound go.
+//   substitution  value x goes for y, which is still there or went by a sweep: costs(x) - costs(y) + sum_f min (table_f(x, ..) - table_f(y, ..))
+//                 is not below 0, the minima over what is left, and y uses no more than x at any time when the limit can be broken.
 #pragma once
 #include <memory>
 #include <string>
@@ -38,8 +50,17 @@ struct Certificate {
     std::vector<Decision> decisions;  // the first is on the same variable in all leaves; likewise in each part it makes
     std::vector<Message> messages;    // factors that are not named have none
     std::vector<Multiplier> multipliers;
+    std::vector<int> order = {};      // of elimination: each variable once; empty: none is eliminated
+  };
+  struct Substitution {
+    int variable = 0, value = 0, by = 0;
+  };
+  struct Step {
+    Leaf sweep;                            // without decisions and order
+    std::vector<Substitution> dominated;   // in turn
   };
   std::optional<Wide> bound;  // what is claimed; empty: that there is no solution
+  std::vector<Step> steps;
   std::vector<Leaf> leaves;
 };
 
@@ -50,14 +71,17 @@ class LeafJudge {
   explicit LeafJudge(const Network& network, std::optional<Wide> most = std::nullopt);
   Wide most() const;
   ~LeafJudge();
+  // Leaves out what the step does, given the claimed bound, for all leaves that follow. Throws as check() does.
+  void take(const Certificate::Step& step, Wide claimed);
   std::optional<Wide> bound(const Certificate::Leaf& leaf) const;
 
  private:
   struct Inside;
-  std::unique_ptr<const Inside> inside_;
+  friend std::optional<Wide> check(const Network& network, const Certificate& certificate);
+  std::unique_ptr<Inside> inside_;
 };
 
-// The bound that the certificate proves, at least what it claims; empty: it proves that there is no solution.
+// The bound that the certificate proves, at least what it claims, and no more where there are steps; empty: it proves that there is no solution.
 // Throws (bad input) if it is malformed, if its leaves leave a part of the space out, if it claims more than it proves, or if a sum
 // leaves 128 bits.
 std::optional<Wide> check(const Network& network, const Certificate& certificate);

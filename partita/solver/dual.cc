@@ -137,8 +137,7 @@ double Dual::pass() {
 
 // No step of a pass lowers what the messages prove, and where a pass is at a variable, the variable's beliefs are all that is known of its
 // values. So with a value of it instead of its best one the second pass proves as much as the first had, and what the value costs more.
-std::vector<double> Dual::least_costs() {
-  const double bound = pass();
+std::vector<double> Dual::least_costs(double bound) {
   pass();
   std::vector<double> costs = beliefs_;
   for (int v = 0; v < m_.variables(); ++v) {

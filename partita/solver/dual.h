@@ -37,7 +37,9 @@ class Dual {
   // A pass forwards and one backwards. Returns the bound then proved, up to rounding; infinite if nothing is alive.
   double pass();
   // Per value, a lower bound of what takes it (reduced cost fixing), up to rounding; of values that are not alive infinite. Two passes.
-  std::vector<double> least_costs();
+  std::vector<double> least_costs() { return least_costs(pass()); }
+  // The same by one pass, after one that has proved `bound`.
+  std::vector<double> least_costs(double bound);
   // Moves the prices, towards a bound of `target` at most. Call after pass().
   void move_prices(double target, double best, double rate);
 

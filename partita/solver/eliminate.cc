@@ -62,13 +62,15 @@ class Eliminator {
   }
 
  private:
-  // An edge's table less its least cost; edges that share a table share what is made of it.
+  // An edge's table less its least cost; edges that share a table share what is made of it. Over variables of one value it is over the others.
   void take(const std::vector<int>& variables, const std::shared_ptr<const Table>& table) {
     std::vector<int> scope = distinct(variables);
+    std::erase_if(scope, [&](int v) { return n_.domain(v) == 1; });
     std::sort(scope.begin(), scope.end(), [&](int v, int w) { return rank_[v] > rank_[w]; });
     std::vector<size_t> strides(scope.size(), 0);
     size_t stride = 1;
     for (size_t i = variables.size(); i-- > 0;) {
+      if (n_.domain(variables[i]) == 1) continue;
       strides[std::find(scope.begin(), scope.end(), variables[i]) - scope.begin()] += stride;
       stride *= n_.costs[variables[i]].size();
     }
@@ -112,6 +114,7 @@ class Eliminator {
   // Replaces all that v is part of with its minimum over v's values.
   bool eliminate(int v) {
     const std::vector<Factor>& bucket = buckets_[v];
+    if (bucket.empty()) return true;  // of one value
     std::vector<int> all;
     for (const Factor& f : bucket) all.insert(all.end(), f.scope.begin(), f.scope.end());
     all = distinct(all);
@@ -190,7 +193,7 @@ std::optional<EliminationPlan> plan_elimination(const Network& n, int64_t bytes)
   for (const Network::Edge& e : n.edges) {
     for (int v : e.variables)
       for (int w : e.variables)
-        if (v != w) neighbours[v].insert(w);
+        if (v != w && n.domain(v) > 1 && n.domain(w) > 1) neighbours[v].insert(w);
     if (counted.insert(e.table.get()).second) plan.bytes += static_cast<int64_t>(sizeof(int64_t) * e.table->size());
   }
   EliminationGame game(domains, std::move(neighbours));
@@ -206,6 +209,13 @@ std::optional<EliminationPlan> plan_elimination(const Network& n, int64_t bytes)
     plan.order.push_back(v);
     game.eliminate(v);
   }
+  return plan;
+}
+
+std::optional<EliminationPlan> plan_to_prove(const Network& network, int64_t bytes) {
+  constexpr int64_t kMostBytes = int64_t{1} << 28, kMostWork = 300'000'000;
+  auto plan = plan_elimination(network, std::min(bytes, kMostBytes));
+  if (plan && plan->work > kMostWork) plan.reset();
   return plan;
 }
 

@@ -1,5 +1,6 @@
 // Variable elimination (Bertele and Brioschi, Nonserial Dynamic Programming, 1972): the exact optimum of a network where the tables that
-// come of it fit. The limit is left aside; an optimum that keeps it is the network's. It is a proof by computation, not by a certificate.
+// come of it fit. The limit is left aside; an optimum that keeps it is the network's. Where the tables are small, a judge can compute it again,
+// given the order (network/certificate.h).
 #pragma once
 #include <functional>
 #include <optional>
@@ -16,6 +17,8 @@ struct EliminationPlan {
 };
 // By smallest next table (EliminationGame). Empty if the tables would take more than `bytes`.
 std::optional<EliminationPlan> plan_elimination(const Network& network, int64_t bytes);
+// The same, where it is quick, and its tables are small enough for a judge.
+std::optional<EliminationPlan> plan_to_prove(const Network& network, int64_t bytes);
 
 struct Eliminated {
   std::optional<Assignment> solution;  // empty: everything takes something forbidden

@@ -53,7 +53,7 @@ int64_t clamped(Wide value) {
 }  // namespace
 
 struct Reduction::Inside {
-  explicit Inside(const Network& network) : n(network), unary(network.costs), incident(network.variables()), locked(network.variables(), 0),
+  Inside(const Network& network, Rules which) : n(network), rules(which), unary(network.costs), incident(network.variables()), locked(network.variables(), 0),
         eliminated(network.variables(), 0) {
     constexpr int64_t kTimes = 16, kLeast = 1'000'000, kMost = 100'000'000;  // entries looked at
     for (const Network::Edge& e : n.edges) work_left += kTimes * static_cast<int64_t>(e.table->size());
@@ -85,7 +85,7 @@ struct Reduction::Inside {
   }
 
   void take_uses() {
-    const std::vector<int64_t> times = kept_times(n);
+    const std::vector<int64_t> times = kept_times(n);  // what is in use at none of these is part of nothing that breaks the limit
     uses.resize(n.variables());
     for (const Network::Use& u : n.uses) {
       const auto from = std::lower_bound(times.begin(), times.end(), u.lower);
@@ -187,13 +187,17 @@ struct Reduction::Inside {
   }
 
   void look_at(int v) {
+    if (rules == Rules::kAll) simplify(v);
+    if (eliminated[v] || live(v) == 1 || !dominance(v)) return;
+    touch(v);
+    for (int e : incident[v]) touch(edges[e].a == v ? edges[e].b : edges[e].a);
+  }
+
+  void simplify(int v) {
     if (live(v) == 1)
       for (const std::vector<int> mine = incident[v]; int e : mine) fix(v, e);
     if (uses[v].empty() && incident[v].size() == 1) degree_one(v);
     if (uses[v].empty() && incident[v].size() == 2) degree_two(v);
-    if (eliminated[v] || live(v) == 1 || !dominance(v)) return;
-    touch(v);
-    for (int e : incident[v]) touch(edges[e].a == v ? edges[e].b : edges[e].a);
   }
 
   // What each value of the other variable costs more, if that can be added to its own costs.
@@ -506,6 +510,7 @@ struct Reduction::Inside {
   }
 
   const Network& n;
+  const Rules rules;
   std::vector<Table> unary;                         // forbidden: not there any more
   std::vector<Edge> edges;                          // made ones at the end
   size_t original_edges = 0;                        // before them
@@ -530,7 +535,7 @@ struct Reduction::Inside {
   std::vector<std::vector<int>> place, kept_values; // [original variable][value] -> reduced value; [reduced variable][value] -> original value
 };
 
-Reduction::Reduction(const Network& network) : inside_(std::make_unique<Inside>(network)) {
+Reduction::Reduction(const Network& network, Rules rules) : inside_(std::make_unique<Inside>(network, rules)) {
   Inside& in = *inside_;
   if (!in.steps.empty()) in.make_reduced();
   else in.headroom = 0;
@@ -540,6 +545,13 @@ Reduction::~Reduction() = default;
 const Network& Reduction::reduced() const { return inside_->steps.empty() ? inside_->n : inside_->reduced; }
 double Reduction::headroom() const { return inside_->headroom; }
 const std::map<std::string, int>& Reduction::counts() const { return inside_->counts; }
+
+std::vector<Certificate::Substitution> Reduction::dominated() const {
+  std::vector<Certificate::Substitution> list;
+  for (const Step& s : inside_->steps)
+    if (s.kind == Kind::kDominance) list.push_back({s.variable, s.first, s.second});
+  return list;
+}
 
 Assignment Reduction::lifted(const Assignment& of_reduced) const {
   const Inside& in = *inside_;

@@ -32,8 +32,9 @@ namespace partita::solver {
 
 class Reduction {
  public:
+  enum class Rules { kAll, kDominance };
   // Looks at each table entry some times for dominance, on average, at most. `network` must stay.
-  explicit Reduction(const Network& network);
+  explicit Reduction(const Network& network, Rules rules = Rules::kAll);
   ~Reduction();
 
   const Network& reduced() const;
@@ -45,6 +46,8 @@ class Reduction {
   Certificate::Leaf lowered(const Certificate::Leaf& of_original) const;
   // By how much a lifted message can be larger than those of the leaf, over the scale.
   double headroom() const;
+  // What dominance left out, in the order in which it did.
+  std::vector<Certificate::Substitution> dominated() const;
   // How often each rule applied: "fixed", "degree_one", "degree_two", "dominated".
   const std::map<std::string, int>& counts() const;
 

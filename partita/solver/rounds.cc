@@ -9,6 +9,7 @@
 #include "partita/solver/eliminate.h"
 #include "partita/solver/primal.h"
 #include "partita/solver/reduce.h"
+#include "partita/solver/steps.h"
 
 namespace partita::solver {
 
@@ -39,11 +40,17 @@ struct Best {
   std::optional<Wide> known() const { return solution ? std::optional<Wide>(cost) : std::nullopt; }
 };
 
+// What can be proved of the network that was reduced.
+struct OfOriginal {
+  std::function<std::optional<EliminationPlan>()> plan_to_prove;
+  std::function<bool(const Assignment& solution, const Certificate::Leaf& messages)> in_steps;  // both of the reduced one
+};
+
 // Solves a reduced network. Its solutions, bounds and leaves are those of the reduced network too; `most`, of the original.
 class Solver {
  public:
-  Solver(const Network& network, const Options& options, For what, double headroom, Wide most)
-      : n_(network), o_(options), what_(what), model_(compile(network)), judge_(network, most), rounding_(model_), alive_(model_.unary.size(), 1), rng_(options.seed) {
+  Solver(const Network& network, const Options& options, For what, double headroom, Wide most, OfOriginal original)
+      : n_(network), o_(options), what_(what), original_(std::move(original)), model_(compile(network)), judge_(network, most), rounding_(model_), alive_(model_.unary.size(), 1), rng_(options.seed) {
     model_.headroom = headroom;
     constexpr double kJudging = 1e-8;  // seconds an entry, about
     if (what == For::kItself && !computes()) reserve_ = kJudging * static_cast<double>(model_.entries);
@@ -74,7 +81,8 @@ class Solver {
       if (planned && branch.work() + work >= kSlower * plan->work) {
         planned = false;
         eliminated(*plan);
-        if (settled() && !o_.certify) break;
+        if (settled() && o_.certify && what_ == For::kItself) proof_ = original_.plan_to_prove();
+        if (settled() && (!o_.certify || proof_)) break;
         below = above = best_;
       }
       auto dual = [&] {
@@ -105,9 +113,12 @@ class Solver {
       if (best_.solution) primal.best(*best_.solution);
       if (what_ == For::kItself && (o_.progress || o_.deadline)) prove(branch);
       report();
-      if (const auto within = narrower(branch)) {
-        narrowed(*within, branch, round + 1);
-        break;
+      if (is_near(branch)) {
+        if (const auto within = narrower(branch)) {
+          narrowed(*within, branch, round + 1);
+          break;
+        }
+        if (o_.certify && what_ == For::kItself && original_.in_steps(Assignment(best_.solution->begin(), best_.solution->begin() + n_.variables()), branch.root())) break;
       }
       if (what_ != For::kCore) search_core(branch, without);
       if (what_ != For::kItself && without >= kGivingUp) break;
@@ -118,7 +129,12 @@ class Solver {
     result_.counters["work"] = static_cast<double>(branch.work());
     result_.counters["restarts"] = static_cast<double>(primal.restarts());
     for (const auto& [count, number] : inside_) result_.counters[count] += number;
-    if (what_ == For::kItself && !computes()) {
+    if (proof_) {
+      Certificate::Leaf leaf;
+      leaf.order = proof_->order;
+      result_.certificate.bound = computed_;
+      result_.certificate.leaves = {std::move(leaf)};
+    } else if (what_ == For::kItself && !computes()) {
       if (o_.certify || !settled()) result_.certificate = branch.certificate();
     } else if (branch.done()) {
       if (best_.solution) computed_ = best_.cost;
@@ -136,15 +152,21 @@ class Solver {
     return o_.deadline && Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(reserve_)) >= *o_.deadline;
   }
 
+  // Whether the gap is small enough for most values to cost more than the best solution, and smaller than when they were last looked at.
+  bool is_near(const Branch& branch) {
+    constexpr double kNear = 0.03, kNearer = 0.75;
+    if (!best_.solution || branch.done() || settled()) return false;
+    const double cost = static_cast<double>(best_.cost), gap = cost - branch.root_bound();
+    if (gap > std::min(kNear * std::abs(cost), kNearer * looked_at_)) return false;
+    looked_at_ = gap;
+    return true;
+  }
+
   // The network with those values only that a better solution than the best may take, once that leaves little of it. Not where a
   // certificate is asked for: messages to what is left prove nothing of the rest.
   std::optional<Subset> narrower(Branch& branch) {
-    constexpr double kNear = 0.03, kNearer = 0.75;
-    if (o_.certify || !best_.solution || branch.done() || settled()) return std::nullopt;
-    const double cost = static_cast<double>(best_.cost), gap = cost - branch.root_bound();
-    if (gap > std::min(kNear * std::abs(cost), kNearer * looked_at_)) return std::nullopt;
-    looked_at_ = gap;
-    return little_of(n_, model_, at_most(cost + 1 + rounding_.at(branch.most_prices()), branch.least_costs()), *best_.solution, o_);
+    if (o_.certify) return std::nullopt;
+    return little_of(n_, model_, at_most(static_cast<double>(best_.cost) + 1 + rounding_.at(branch.most_prices()), branch.least_costs()), *best_.solution, o_);
   }
 
   // What is left of the network begins with what is known of all of it, and leaves time for the certificate, which comes after it.
@@ -297,6 +319,8 @@ class Solver {
   const Network& n_;
   const Options& o_;
   const For what_;
+  const OfOriginal original_;
+  std::optional<EliminationPlan> proof_;  // of what elimination computed
   const Clock::time_point began_ = Clock::now();
   Model model_;
   LeafJudge judge_;
@@ -327,15 +351,30 @@ Result solve_reduced(const Network& network, const Options& options, For what) {
   if (options.tell && !counts.empty())
     options.tell(fmt::format("reduced: {} variables to {} ({} of degree one, {} of degree two), {} edges to {}, {} values dominated", network.variables(),
                              reduced.variables(), count("degree_one"), count("degree_two"), network.edges.size(), reduced.edges.size(), count("dominated")));
-  Result r = Solver(reduced, inside, what, reduction.headroom(), most_of(network)).run();
+  OfOriginal original;
+  original.plan_to_prove = [&] { return plan_to_prove(network, options.elimination_bytes); };
+  Result in_steps;
+  original.in_steps = [&](const Assignment& solution, const Certificate::Leaf& messages) {
+    constexpr double kShareOfTime = 0.3;
+    Options of_steps = options;
+    of_steps.deadline = share_of_time(options, kShareOfTime);
+    in_steps = solve_in_steps(network, reduction.lifted(solution), reduction.lifted(messages), of_steps);
+    return is_closed(in_steps, options.gap);
+  };
+  Result r = Solver(reduced, inside, what, reduction.headroom(), most_of(network), std::move(original)).run();
   for (const auto& [rule, times] : counts) r.counters[rule] = times;
   r.counters["reduced_variables"] = reduced.variables();
+  if (is_closed(in_steps, options.gap)) {
+    in_steps.counters = std::move(r.counters);
+    return in_steps;
+  }
   if (r.solution) {
     r.solution = reduction.lifted(*r.solution);
     const Evaluation e = evaluate(network, *r.solution);
     ensure(e.feasible && e.cost == r.cost, "a solution of {} becomes one of {} in the network that was reduced", to_string(r.cost), to_string(e.cost));
   }
-  for (Certificate::Leaf& leaf : r.certificate.leaves) leaf = reduction.lifted(leaf);
+  for (Certificate::Leaf& leaf : r.certificate.leaves)
+    if (leaf.order.empty()) leaf = reduction.lifted(leaf);
   return r;
 }
 

@@ -7,6 +7,7 @@
 #include "partita/solver/lift.h"
 #include "partita/solver/parts.h"
 #include "partita/solver/rounds.h"
+#include "partita/solver/steps.h"
 
 namespace partita::solver {
 
@@ -214,6 +215,17 @@ Result solve(const Network& network, const Options& options) {
     bound = std::max(bound, parts.bound);
     consider(parts.together);
   };
+  if (options.certify && folded.dual && best.solution) {
+    constexpr double kShareOfTime = 0.5;
+    Options of_steps = options;
+    of_steps.deadline = share_of_time(options, kShareOfTime);
+    Result r = solve_in_steps(network, *best.solution, folded.dual->of_whole(network), of_steps);
+    consider(r.solution);
+    if (is_closed(r, options.gap)) {
+      for (const auto& [count, number] : counters) r.counters[count] += number;
+      return r;
+    }
+  }
   const Clock::time_point before = Clock::now();
   if (folded.very_large) {
     cut_apart();

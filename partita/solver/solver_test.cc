@@ -64,12 +64,13 @@ Network random_network(Rng& rng, const Shape& s) {
   return n;
 }
 
-// Solves, and holds the result against brute force and the judge.
-Result expect_solved(const Network& n, const std::string& which) {
+// Solves, by elimination where it proves anything or without, and holds the result against brute force and the judge.
+Result expect_solved(const Network& n, const std::string& which, bool eliminates = false) {
   SCOPED_TRACE(which);
   const BruteForce truth = brute_force(n);
   Options options;
   options.max_steps = 100000;
+  if (!eliminates) options.elimination_bytes = 0;
   Result r = solve(n, options);
   EXPECT_EQ(r.status, truth.solution ? Status::kOptimal : Status::kInfeasible);
   EXPECT_EQ(r.solution.has_value(), truth.solution.has_value());
@@ -89,7 +90,7 @@ Result expect_solved(const Network& n, const std::string& which) {
 }
 
 TEST(Solver, EqualsBruteForce) {
-  int feasible = 0, split = 0;
+  int feasible = 0, split = 0, ordered = 0;
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     Rng rng(seed);
     Shape s;
@@ -104,10 +105,12 @@ TEST(Solver, EqualsBruteForce) {
     const Result r = expect_solved(n, fmt::format("seed {}", seed));
     feasible += r.solution.has_value();
     split += r.certificate.leaves.size() > 1;
+    ordered += !expect_solved(n, fmt::format("seed {}, eliminated", seed), true).certificate.leaves[0].order.empty();
     if (HasFailure()) return;
   }
   EXPECT_GT(feasible, 600);
   EXPECT_GT(split, 60);
+  EXPECT_GT(ordered, 60);
 }
 
 // A leaf with random decisions, messages and prices; messages only where propagation leaves values.
@@ -306,7 +309,7 @@ TEST(Certificates, MutantsAreRefused) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     Rng rng(seed);
     const Network n = random_network(rng, {.variables = 6, .values = 4, .density = 0.8, .forbidden = 0.05, .largest = 100});
-    const Result r = solve(n, {.max_steps = 100000});
+    const Result r = solve(n, {.max_steps = 100000, .elimination_bytes = 0});
     if (!r.solution) continue;
     SCOPED_TRACE(fmt::format("seed {}", seed));
     auto expect_refused = [&](const Certificate& c) { EXPECT_THROW(check(n, c), Error); };

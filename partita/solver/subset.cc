@@ -85,4 +85,19 @@ Certificate::Leaf Subset::lowered(const Certificate::Leaf& of_whole) const {
   return leaf;
 }
 
+Certificate::Leaf Subset::lifted(const Certificate::Leaf& of_subset, const Network& whole) const {
+  Certificate::Leaf leaf{of_subset.scale, {}, {}, of_subset.multipliers};
+  for (const Certificate::Message& m : of_subset.messages) {
+    leaf.messages.push_back({m.variables, {}});
+    for (size_t i = 0; i < m.variables.size(); ++i) {
+      const int v = m.variables[i];
+      std::vector<int64_t>& to = leaf.messages.back().ends.emplace_back();
+      if (m.ends[i].empty()) continue;
+      to.assign(static_cast<size_t>(whole.domain(v)), 0);
+      for (size_t x = 0; x < m.ends[i].size(); ++x) to[static_cast<size_t>(values_[v][x])] = m.ends[i][x];
+    }
+  }
+  return leaf;
+}
+
 }  // namespace partita::solver

@@ -16,6 +16,8 @@ class Subset {
   Assignment lowered(const Assignment& of_whole) const;  // what is not there as any
   // The messages to those values; no decisions.
   Certificate::Leaf lowered(const Certificate::Leaf& of_whole) const;
+  // The other way: 0 to all other values.
+  Certificate::Leaf lifted(const Certificate::Leaf& of_subset, const Network& whole) const;
 
  private:
   std::vector<std::vector<int>> values_;

@@ -1,0 +1,171 @@
+#include "partita/solver/steps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "partita/base/error.h"
+#include "partita/solver/dual.h"
+#include "partita/solver/eliminate.h"
+#include "partita/solver/reduce.h"
+#include "partita/solver/rounds.h"
+
+namespace partita::solver {
+
+namespace {
+
+class Steps {
+ public:
+  Steps(const Network& network, const Assignment& solution, const Certificate::Leaf& messages, const Options& options)
+      : n_(network), o_(options), messages_(messages) {
+    result_.solution = solution;
+    result_.cost = evaluate(n_, solution).cost;
+    result_.status = Status::kFeasible;
+    for (int v = 0; v < n_.variables(); ++v) {
+      kept_.emplace_back(n_.domain(v));
+      std::iota(kept_.back().begin(), kept_.back().end(), 0);
+    }
+  }
+
+  Result run() {
+    constexpr int kMost = 40;
+    for (int step = 0; step < kMost && !stop(); ++step) {
+      if (!sweep()) break;
+      dominate();
+      if (eliminated()) return std::move(result_);
+    }
+    result_.certificate = {};
+    return std::move(result_);
+  }
+
+ private:
+  bool stop() const { return (o_.stop && *o_.stop) || (o_.deadline && std::chrono::steady_clock::now() > *o_.deadline); }
+
+  // What a value must cost to be left out, at least: more than is asked for.
+  double enough() const { return static_cast<double>(result_.cost) - o_.gap * std::abs(static_cast<double>(result_.cost)); }
+
+  // Passes until half of the table entries, or as many as will be, cost enough, and leaves them out. False if that is next to nothing.
+  bool sweep() {
+    constexpr int kWindows = 50, kPasses = 2;           // passes a window, besides the two that tell what is left
+    constexpr double kNextToNothing = 0.95, kGettingOn = 1e-3;  // of the entries; of the gap, a window
+    constexpr int kHopeful = 3;                         // windows, by which something must cost enough
+    constexpr double kFar = 0.03;                       // or else the gap be small
+    constexpr int kMessagesFirst = 4, kLeastWindows = 8;  // passes, before prices move; where they do
+    const Subset rest(n_, kept_);
+    const Model m = compile(rest.network());
+    Dual dual(m);
+    dual.begin(rest.lowered(messages_));
+    const Alive all(m.unary.size(), 1);
+    const Rounding rounding(m);
+    Ascent ascent;
+    Alive left;
+    Certificate::Leaf leaf;
+    double share = 1, bound = -kInfinity;
+    for (int window = 0; window < kWindows && share > kLittle && !(window > 0 && stop()); ++window) {
+      for (int pass = 0; pass < kPasses; ++pass)
+        if (m.limited) ascent.pass(dual, all, static_cast<double>(result_.cost), kMessagesFirst);
+        else dual.pass();
+      if (m.limited) dual.set(ascent.state, all);
+      const double before = std::exchange(bound, dual.pass());
+      leaf = dual.leaf(dual.state(), all);
+      left = at_most(enough() + 1 + rounding.at(dual.state().all_prices()), dual.least_costs(bound));
+      share = static_cast<double>(sweep_of(m, left)) / static_cast<double>(m.sweep);
+      if (window >= kHopeful && share > kNextToNothing && enough() - bound > kFar * std::abs(enough())) return false;
+      if (bound >= enough() || (bound - before < kGettingOn * (enough() - bound) && (!m.limited || window >= kLeastWindows))) break;
+    }
+    if (share > kNextToNothing) return false;
+    leaf = rest.lifted(leaf, n_);
+    if (o_.tell) o_.tell(fmt::format("left out: {:.0f}% of {} table entries, with a bound of {:.0f}", 100 * (1 - share), m.sweep, bound));
+    for (int v = 0; v < n_.variables(); ++v) {
+      std::vector<int> values;
+      for (size_t x = 0; x < kept_[v].size(); ++x)
+        if (left[m.offset[v] + static_cast<int>(x)] || kept_[v][x] == (*result_.solution)[v]) values.push_back(kept_[v][x]);
+      if (values.empty()) values.push_back(kept_[v][0]);
+      kept_[v] = std::move(values);
+    }
+    messages_ = leaf;
+    result_.certificate.steps.push_back({std::move(leaf), {}});
+    return true;
+  }
+
+  void dominate() {
+    const Subset rest(n_, kept_);
+    const Reduction reduction(rest.network(), Reduction::Rules::kDominance);
+    std::vector<std::vector<char>> gone;
+    for (const std::vector<int>& values : kept_) gone.emplace_back(values.size(), 0);
+    for (const auto& [v, x, y] : reduction.dominated()) {
+      gone[v][x] = 1;
+      result_.certificate.steps.back().dominated.push_back({v, kept_[v][x], kept_[v][y]});
+    }
+    for (size_t v = 0; v < kept_.size(); ++v) {
+      std::vector<int> values;
+      for (size_t x = 0; x < kept_[v].size(); ++x)
+        if (!gone[v][x]) values.push_back(kept_[v][x]);
+      kept_[v] = std::move(values);
+    }
+  }
+
+  // False where that takes too long, or was stopped.
+  bool eliminated() {
+    const Subset rest(n_, kept_);
+    const auto plan = plan_to_prove(rest.network(), o_.elimination_bytes);
+    if (!plan) return false;
+    auto least = eliminate(rest.network(), *plan, [&] { return stop(); });
+    if (!least) return false;
+    Certificate::Leaf leaf;
+    leaf.order = plan->order;
+    auto bound = static_cast<Wide>(std::ceil(enough()));
+    if (least->solution) {
+      const Assignment x = rest.whole(*least->solution);
+      if (const Evaluation e = evaluate(n_, x); e.feasible && e.cost < result_.cost) {
+        result_.solution = x;
+        result_.cost = e.cost;
+      } else if (!e.feasible && least->cost < bound && !messages_.multipliers.empty()) {
+        const auto priced = eliminated_at_prices(rest.network(), *plan);
+        if (priced && *priced > least->cost) leaf.multipliers = messages_.multipliers, leaf.scale = messages_.scale, least->cost = *priced;
+      }
+      bound = std::min(bound, least->cost);
+    }
+    result_.bound = result_.certificate.bound = std::min(bound, result_.cost);
+    result_.status = *result_.bound == result_.cost ? Status::kOptimal : Status::kFeasible;
+    result_.certificate.leaves = {std::move(leaf)};
+    if (o_.tell) o_.tell(fmt::format("eliminated: width {}, largest table {} entries; no solution costs less than {}", plan->width, plan->largest_table, to_string(*result_.bound)));
+    return true;
+  }
+
+  // The least with uses at the multipliers' prices, less these times the limit, rounded down.
+  std::optional<Wide> eliminated_at_prices(Network rest, const EliminationPlan& plan) {
+    Wide besides = 0;
+    for (const auto& [time, multiplier] : messages_.multipliers) {
+      besides -= Wide{multiplier} * *n_.limit;
+      for (const Network::Use& u : rest.uses)
+        if (u.lower <= time && time < u.upper)
+          for (size_t x = 0; x < u.amounts.size(); ++x) {
+            int64_t& cost = rest.costs[u.variable][x];
+            if (cost < kForbidden) cost = static_cast<int64_t>(std::min<Wide>(cost + Wide{multiplier} * u.amounts[x] / messages_.scale, kForbidden - 1));
+          }
+    }
+    const auto least = eliminate(rest, plan, [&] { return stop(); });
+    if (!least || !least->solution) return std::nullopt;
+    return least->cost + (besides - messages_.scale + 1) / messages_.scale;
+  }
+
+  const Network& n_;
+  const Options& o_;
+  Certificate::Leaf messages_;           // of the last step
+  std::vector<std::vector<int>> kept_;   // [variable]: values that are left
+  Result result_;
+};
+
+}  // namespace
+
+Result solve_in_steps(const Network& network, const Assignment& solution, const Certificate::Leaf& messages, const Options& options) {
+  return Steps(network, solution, messages, options).run();
+}
+
+bool is_closed(const Result& r, double gap) {
+  if (r.certificate.leaves.empty() || !r.solution || !r.certificate.bound) return false;
+  return static_cast<double>(r.cost - *r.certificate.bound) <= gap * std::abs(static_cast<double>(r.cost));
+}
+
+}  // namespace partita::solver
