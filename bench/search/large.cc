@@ -90,6 +90,10 @@ int main_of(int argc, char** argv) {
   const double gap = solved.solution && solved.bound ? 1 - static_cast<double>(*solved.bound) / static_cast<double>(solved.cost) : 1;
   fmt::print("solver: {}, {} GB, bound {} GB, gap {:.2f}%: {}\n", solver::name_of(solved.status), solved.solution ? fmt::format("{:.3f}", gigabytes(solved.cost)) : "-",
              solved.bound ? fmt::format("{:.3f}", gigabytes(*solved.bound)) : "-", 100 * gap, mark());
+  if (options.certify) {
+    const auto proved = solver::check(joint.network, solved.certificate);
+    fmt::print("certificate: {} leaves, {} parts, accepted: {} GB: {}\n", solved.certificate.leaves.size(), solved.certificate.parts.size(), proved ? fmt::format("{:.3f}", gigabytes(*proved)) : "-", mark());
+  }
   std::fflush(stdout);
   if (!solved.solution) return 0;
   fmt::print("of the plan, {:.1f} GB\n", gigabytes(*solver::evaluate(joint.network, *solved.solution).peak));

@@ -275,7 +275,7 @@ struct LeafJudge::Inside {
     out.besides = -times(sum, *network.limit);
   }
 
-  // The least of a factor over two or more variables, less its messages. All values left have partners.
+  // The least of a factor over two or more variables, less its messages.
   Wide least_of(const Factor& factor, const Allowed& allowed, const Certificate::Message* message, int64_t scale) const {
     if (factor.variables.size() == 2 && factor.parts.size() == 1) return least_of_pair(factor, allowed, message, scale);
     std::optional<Wide> least;
@@ -287,7 +287,7 @@ struct LeafJudge::Inside {
       if (!least || sum < *least) least = sum;
       return true;
     });
-    return least.value();
+    return least.value_or(0);  // nothing is allowed: no solution takes it
   }
 
   // Empty: one that has no value.
@@ -297,6 +297,8 @@ struct LeafJudge::Inside {
       if (allowed[x] && (!least || costs[x] < *least)) least = costs[x];
     return least;
   }
+
+  Wide of_parts(const Certificate& certificate) const;
 
   // ------------------------------------------------------------------ steps
 
@@ -670,9 +672,42 @@ void expect_cover(const Network& n, std::vector<const Certificate::Leaf*> leaves
 
 }  // namespace
 
+namespace {
+
+Wide rounded_down(Wide sum, int64_t scale) { return sum / scale - (sum % scale < 0 ? 1 : 0); }
+
+// Copies of parts: where each variable is.
+struct Places {
+  std::vector<int> copy, place;  // [variable]
+};
+
+Places places_of(const Network& n, const std::vector<Certificate::Part>& parts) {
+  Places out{std::vector<int>(n.costs.size(), -1), std::vector<int>(n.costs.size(), 0)};
+  int copies = 0;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    if (parts[p].copies.empty()) fail("the certificate's part {} is nowhere", p);
+    for (const std::vector<int>& copy : parts[p].copies) {
+      if (copy.empty() || copy.size() != parts[p].copies[0].size()) fail("the certificate's part {} has copies of {} and {} variables", p, parts[p].copies[0].size(), copy.size());
+      for (size_t i = 0; i < copy.size(); ++i) {
+        const int v = copy[i];
+        if (v < 0 || v >= n.variables()) fail("the certificate's part {} has variable {}; there are {}", p, v, n.variables());
+        if (out.copy[v] >= 0) fail("the certificate has variable {} in parts twice", v);
+        out.copy[v] = copies;
+        out.place[v] = static_cast<int>(i);
+      }
+      ++copies;
+    }
+  }
+  if (const auto left = std::find(out.copy.begin(), out.copy.end(), -1); left != out.copy.end()) fail("the certificate has variable {} in no part", left - out.copy.begin());
+  return out;
+}
+
+}  // namespace
+
 std::optional<Wide> check(const Network& n, const Certificate& c) {
-  if (c.leaves.empty()) fail("the certificate has no leaves");
   LeafJudge judge(n);
+  if (!c.parts.empty()) return judge.inside_->of_parts(c);
+  if (c.leaves.empty()) fail("the certificate has no leaves");
   if (!c.steps.empty() && !c.bound) fail("the certificate has steps, but no bound that they could be taken for");
   for (const Certificate::Step& step : c.steps) judge.take(step, *c.bound);
   std::vector<const Certificate::Leaf*> leaves;
@@ -686,10 +721,67 @@ std::optional<Wide> check(const Network& n, const Certificate& c) {
   return c.steps.empty() ? least : c.bound;
 }
 
-std::string print_certificate(const Certificate& c) {
-  std::string out;
+Wide LeafJudge::Inside::of_parts(const Certificate& c) const {
+  if (!c.leaves.empty() || !c.steps.empty()) fail("the certificate has parts beside steps or leaves");
+  if (!c.bound) fail("the certificate has parts, but no bound");
+  if (c.cut.scale < 1) fail("the certificate's scale is {}; it must be positive", c.cut.scale);
+  if (!c.cut.decisions.empty() || !c.cut.order.empty()) fail("the certificate has a cut with decisions or an order");
+  const Places at = places_of(network, c.parts);
+  const Reparametrised now = reparametrised(c.cut, left);
+  Wide bound = now.besides;
+  for (size_t f = 0; f < factors.size(); ++f) {
+    const std::vector<int>& variables = factors[f].variables;
+    const bool across = std::any_of(variables.begin(), variables.end(), [&](int v) { return at.copy[v] != at.copy[variables[0]]; });
+    if (across) bound = plus(bound, least_of(factors[f], left, now.messages[f], c.cut.scale));
+    else if (now.messages[f]) fail("the certificate's cut has a message on variables [{}], which are in one part", fmt::join(variables, ", "));
+  }
+  using Edges = std::vector<std::pair<std::vector<int>, std::shared_ptr<const Table>>>;  // by places
+  std::map<int, Edges> edges;                                                            // by copy
+  for (const Network::Edge& e : network.edges) {
+    const int copy = at.copy[e.variables[0]];
+    if (std::any_of(e.variables.begin(), e.variables.end(), [&](int v) { return at.copy[v] != copy; })) continue;
+    std::vector<int> places;
+    for (int v : e.variables) places.push_back(at.place[v]);
+    edges[copy].push_back({std::move(places), e.table});
+  }
+  auto part_of = [&](const std::vector<int>& copy) {
+    Network part;
+    for (int v : copy) {
+      part.costs.emplace_back();
+      for (size_t x = 0; x < network.costs[v].size(); ++x) {
+        const Wide cost = left[v][x] ? rounded_down(now.unary[v][x], c.cut.scale) : kForbidden;
+        if (left[v][x] && (cost >= kForbidden || cost <= -kForbidden)) fail("the certificate's cut makes the costs of variable {} too large", v);
+        part.costs.back().push_back(static_cast<int64_t>(cost));
+      }
+    }
+    Edges& list = edges[at.copy[copy[0]]];
+    std::sort(list.begin(), list.end());
+    for (const auto& [variables, table] : list) part.edges.push_back({variables, table});
+    return part;
+  };
+  for (size_t p = 0; p < c.parts.size(); ++p) {
+    const auto& [copies, proof] = c.parts[p];
+    const Network part = part_of(copies[0]);
+    for (size_t i = 1; i < copies.size(); ++i) {
+      const Network other = part_of(copies[i]);
+      const bool same = other.costs == part.costs && other.edges.size() == part.edges.size() &&
+                        std::equal(other.edges.begin(), other.edges.end(), part.edges.begin(), [](const auto& a, const auto& b) { return a.variables == b.variables && a.table == b.table; });
+      if (!same) fail("the certificate's part {} is another one in copy {}", p, i);
+    }
+    const auto proved = check(part, proof);
+    if (!proved) return *c.bound;  // and there is no solution at all
+    bound = plus(bound, times(times(c.cut.scale, static_cast<Wide>(copies.size())), *proved));
+  }
+  const Wide rounded = bound / c.cut.scale + (bound % c.cut.scale > 0 ? 1 : 0);
+  if (*c.bound > rounded) fail("the certificate claims a bound of {}, but proves {}", to_string(*c.bound), to_string(rounded));
+  return rounded;
+}
+
+namespace {
+
+void print(const Certificate& c, std::string& out) {
   auto at = std::back_inserter(out);
-  fmt::format_to(at, "{{\"schema_version\": 1, \"bound\": {}", c.bound ? "\"" + to_string(*c.bound) + "\"" : "null");
+  fmt::format_to(at, "\"bound\": {}", c.bound ? "\"" + to_string(*c.bound) + "\"" : "null");
   auto list = [&](const char* open, const auto& items, auto&& print) {
     out += open;
     bool first = true;
@@ -707,6 +799,17 @@ std::string print_certificate(const Certificate& c) {
       out += "}";
     });
   };
+  if (!c.parts.empty()) {
+    fmt::format_to(at, ",\n \"cut\": {{\"scale\": {}", c.cut.scale);
+    print_priced(c.cut);
+    list("},\n \"parts\": [", c.parts, [&](const Certificate::Part& part) {
+      list("\n  {\"variables\": [", part.copies, [&](const auto& copy) { fmt::format_to(at, "[{}]", fmt::join(copy, ",")); });
+      out += ", \"proof\": {";
+      print(part.proof, out);
+      out += "}}";
+    });
+    return;
+  }
   if (!c.steps.empty())
     list(",\n \"steps\": [", c.steps, [&](const Certificate::Step& step) {
       fmt::format_to(at, "\n  {{\"scale\": {}", step.sweep.scale);
@@ -721,84 +824,124 @@ std::string print_certificate(const Certificate& c) {
     print_priced(leaf);
     out += "}";
   });
-  out += "}\n";
-  return out;
 }
 
-Certificate parse_certificate(const std::string& text, const std::string& file) {
-  using Json = nlohmann::json;
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::exception& e) {
-    fail("{}: is not JSON: {}", file, e.what());
-  }
-  auto member = [&](const Json& object, const char* name, const std::string& place) -> const Json& {
-    if (!object.is_object() || !object.contains(name)) fail("{}: {} has no {}", file, place, name);
-    return object[name];
-  };
-  auto integer = [&](const Json& value, const std::string& place) -> int64_t {
-    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))) fail("{}: {} is not an integer of 64 bits", file, place);
-    return value.get<int64_t>();
-  };
-  auto small = [&](const Json& value, const std::string& place) {
-    const int64_t number = integer(value, place);
-    if (number < 0 || number > INT32_MAX) fail("{}: {} is out of range: {}", file, place, number);
-    return static_cast<int>(number);
-  };
-  auto items = [&](const Json& value, const std::string& place) -> const Json& {
-    if (!value.is_array()) fail("{}: {} is not a list", file, place);
-    return value;
-  };
-  Certificate c;
-  if (integer(member(json, "schema_version", "the certificate"), "schema_version") != 1) fail("{}: schema_version is not 1", file);
-  if (const Json& bound = member(json, "bound", "the certificate"); bound.is_string()) {
-    c.bound = parse_wide(bound.get<std::string>());
-    if (!c.bound) fail("{}: bound is not an integer of 128 bits", file);
-  } else if (!bound.is_null()) {
-    c.bound = integer(bound, "bound");
-  }
-  auto priced = [&](const Json& l, const std::string& place, Certificate::Leaf& leaf) {
-    leaf.scale = integer(member(l, "scale", place), place + ".scale");
-    for (const Json& m : items(member(l, "multipliers", place), place + ".multipliers")) {
-      if (!m.is_array() || m.size() != 2) fail("{}: {}.multipliers holds what is not [time, value]", file, place);
-      leaf.multipliers.push_back({integer(m[0], place + ".multipliers"), integer(m[1], place + ".multipliers")});
+}  // namespace
+
+std::string print_certificate(const Certificate& c) {
+  std::string out = "{\"schema_version\": 1, ";
+  print(c, out);
+  return out + "}\n";
+}
+
+namespace {
+
+class Reader {
+ public:
+  explicit Reader(const std::string& file) : file_(file) {}
+
+  Certificate certificate(const std::string& text) const {
+    Json json;
+    try {
+      json = Json::parse(text);
+    } catch (const Json::exception& e) {
+      fail("{}: is not JSON: {}", file_, e.what());
     }
-    for (const Json& m : items(member(l, "messages", place), place + ".messages")) {
-      Certificate::Message message;
-      for (const Json& v : items(member(m, "variables", place + ".messages"), place + ".messages")) message.variables.push_back(small(v, place + ".messages"));
-      for (const Json& end : items(member(m, "ends", place + ".messages"), place + ".messages")) {
+    if (integer(member(json, "schema_version", "the certificate"), "schema_version") != 1) fail("{}: schema_version is not 1", file_);
+    return certificate(json, "the certificate", "");
+  }
+
+ private:
+  using Json = nlohmann::json;
+
+  // `within`: before the names of what is inside.
+  Certificate certificate(const Json& json, const std::string& place, const std::string& within) const {
+    Certificate c;
+    if (const Json& bound = member(json, "bound", place); bound.is_string()) {
+      c.bound = parse_wide(bound.get<std::string>());
+      if (!c.bound) fail("{}: {}bound is not an integer of 128 bits", file_, within);
+    } else if (!bound.is_null()) {
+      c.bound = integer(bound, within + "bound");
+    }
+    if (json.contains("parts")) {
+      read_priced(member(json, "cut", place), within + "cut", c.cut);
+      for (const Json& p : items(json["parts"], within + "parts")) {
+        const std::string here = fmt::format("{}parts[{}]", within, c.parts.size());
+        Certificate::Part part;
+        for (const Json& copy : items(member(p, "variables", here), here + ".variables")) part.copies.push_back(numbers(copy, here + ".variables"));
+        part.proof = certificate(member(p, "proof", here), here + ".proof", here + ".proof.");
+        c.parts.push_back(std::move(part));
+      }
+      return c;
+    }
+    if (json.contains("steps"))
+      for (const Json& s : items(json["steps"], within + "steps")) {
+        Certificate::Step step;
+        const std::string here = fmt::format("{}steps[{}]", within, c.steps.size()), dominated = here + ".dominated";
+        read_priced(s, here, step.sweep);
+        for (const Json& d : items(member(s, "dominated", here), dominated)) {
+          if (!d.is_array() || d.size() != 3) fail("{}: {} holds what is not [variable, value, by]", file_, dominated);
+          step.dominated.push_back({number(d[0], dominated), number(d[1], dominated), number(d[2], dominated)});
+        }
+        c.steps.push_back(std::move(step));
+      }
+    for (const Json& l : items(member(json, "leaves", place), within + "leaves")) {
+      Certificate::Leaf leaf;
+      const std::string here = fmt::format("{}leaves[{}]", within, c.leaves.size()), decisions = here + ".decisions";
+      for (const Json& d : items(member(l, "decisions", here), decisions))
+        leaf.decisions.push_back({number(member(d, "variable", decisions), decisions), numbers(member(d, "values", decisions), decisions)});
+      read_priced(l, here, leaf);
+      if (l.contains("order")) leaf.order = numbers(l["order"], here + ".order");
+      c.leaves.push_back(std::move(leaf));
+    }
+    return c;
+  }
+
+  void read_priced(const Json& json, const std::string& place, Certificate::Leaf& leaf) const {
+    const std::string multipliers = place + ".multipliers", messages = place + ".messages";
+    leaf.scale = integer(member(json, "scale", place), place + ".scale");
+    for (const Json& m : items(member(json, "multipliers", place), multipliers)) {
+      if (!m.is_array() || m.size() != 2) fail("{}: {} holds what is not [time, value]", file_, multipliers);
+      leaf.multipliers.push_back({integer(m[0], multipliers), integer(m[1], multipliers)});
+    }
+    for (const Json& m : items(member(json, "messages", place), messages)) {
+      Certificate::Message message{numbers(member(m, "variables", messages), messages), {}};
+      for (const Json& end : items(member(m, "ends", messages), messages)) {
         message.ends.emplace_back();
-        for (const Json& x : items(end, place + ".messages")) message.ends.back().push_back(integer(x, place + ".messages"));
+        for (const Json& x : items(end, messages)) message.ends.back().push_back(integer(x, messages));
       }
       leaf.messages.push_back(std::move(message));
     }
-  };
-  if (json.contains("steps"))
-    for (const Json& s : items(json["steps"], "steps")) {
-      Certificate::Step step;
-      const std::string place = fmt::format("steps[{}]", c.steps.size()), dominated = place + ".dominated";
-      priced(s, place, step.sweep);
-      for (const Json& d : items(member(s, "dominated", place), dominated)) {
-        if (!d.is_array() || d.size() != 3) fail("{}: {} holds what is not [variable, value, by]", file, dominated);
-        step.dominated.push_back({small(d[0], dominated), small(d[1], dominated), small(d[2], dominated)});
-      }
-      c.steps.push_back(std::move(step));
-    }
-  for (const Json& l : items(member(json, "leaves", "the certificate"), "leaves")) {
-    Certificate::Leaf leaf;
-    const std::string place = fmt::format("leaves[{}]", c.leaves.size());
-    for (const Json& d : items(member(l, "decisions", place), place + ".decisions")) {
-      Certificate::Decision decision{small(member(d, "variable", place + ".decisions"), place + ".decisions"), {}};
-      for (const Json& x : items(member(d, "values", place + ".decisions"), place + ".decisions")) decision.values.push_back(small(x, place + ".decisions"));
-      leaf.decisions.push_back(std::move(decision));
-    }
-    priced(l, place, leaf);
-    if (l.contains("order"))
-      for (const Json& v : items(l["order"], place + ".order")) leaf.order.push_back(small(v, place + ".order"));
-    c.leaves.push_back(std::move(leaf));
   }
-  return c;
-}
+
+  const Json& member(const Json& object, const char* name, const std::string& place) const {
+    if (!object.is_object() || !object.contains(name)) fail("{}: {} has no {}", file_, place, name);
+    return object[name];
+  }
+  const Json& items(const Json& value, const std::string& place) const {
+    if (!value.is_array()) fail("{}: {} is not a list", file_, place);
+    return value;
+  }
+  int64_t integer(const Json& value, const std::string& place) const {
+    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))) fail("{}: {} is not an integer of 64 bits", file_, place);
+    return value.get<int64_t>();
+  }
+  int number(const Json& value, const std::string& place) const {
+    const int64_t number = integer(value, place);
+    if (number < 0 || number > INT32_MAX) fail("{}: {} is out of range: {}", file_, place, number);
+    return static_cast<int>(number);
+  }
+  std::vector<int> numbers(const Json& list, const std::string& place) const {
+    std::vector<int> out;
+    for (const Json& x : items(list, place)) out.push_back(number(x, place));
+    return out;
+  }
+
+  const std::string& file_;
+};
+
+}  // namespace
+
+Certificate parse_certificate(const std::string& text, const std::string& file) { return Reader(file).certificate(text); }
 
 }  // namespace partita::solver

@@ -24,6 +24,12 @@
 //                 Kolmogorov, A new look at reweighted message passing, 2015). Values that are so proved to cost the claimed bound go.
 //   substitution  value x goes for y, which is still there or went by a sweep: costs(x) - costs(y) + sum_f min (table_f(x, ..) - table_f(y, ..))
 //                 is not below 0, the minima over what is left, and y uses no more than x at any time when the limit can be broken.
+//
+// In place of all that there may be parts, which every variable is in one copy of (dual decomposition: Komodakis, Paragios and Tziritas, MRF
+// optimization via dual decomposition, 2007). The messages of the cut, on factors over variables of several copies, and its multipliers make
+// the costs of a part's network, rounded down after the scale is taken out; all copies of a part must come to the same network. The bound is
+// the formula's least costs of what lies across, less the multipliers times the limit, and what the parts' own certificates prove, each as
+// often as there are copies.
 #pragma once
 #include <memory>
 #include <string>
@@ -59,9 +65,18 @@ struct Certificate {
     Leaf sweep;                            // without decisions and order
     std::vector<Substitution> dominated;   // in turn
   };
+  struct Part;
   std::optional<Wide> bound;  // what is claimed; empty: that there is no solution
   std::vector<Step> steps;
   std::vector<Leaf> leaves;
+  Leaf cut;                   // between parts
+  std::vector<Part> parts;    // there are neither steps nor leaves then
+};
+
+// Of a network that is cut apart, variables that are one network by themselves, as often as it is there.
+struct Certificate::Part {
+  std::vector<std::vector<int>> copies;  // each in the part's own order
+  Certificate proof;                     // of one
 };
 
 // The bound of one leaf after another on one network, which must stay; empty: there is no solution in the leaf. Throws as check() does.

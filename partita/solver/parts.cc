@@ -11,6 +11,7 @@
 
 #include "partita/base/error.h"
 #include "partita/solver/rounds.h"
+#include "partita/solver/steps.h"
 
 namespace partita::solver {
 
@@ -120,21 +121,50 @@ class Looks {
   std::vector<uint64_t> colours_;                                 // [variable]
 };
 
+Wide rounded_down(Wide sum, int64_t scale) { return sum / scale - (sum % scale < 0 ? 1 : 0); }
+
 struct Part {
   Network network;
   std::vector<std::vector<int>> variables;  // [copy]: of the whole
 };
 
-// What a few passes prove.
-std::optional<Wide> bound_of_passes(const Network& network) {
-  constexpr int kPasses = 16;
-  PairTables tables;
-  LiftedDual dual(Folding::Folded::not_at_all(network), tables);
-  dual.run(kPasses, std::nullopt, [] { return false; });
-  const std::vector<double> least = dual.least_costs();
-  const double bound = bound_of(dual.model(), least) - Rounding(dual.model()).at(0);
-  if (!std::isfinite(bound)) return std::nullopt;
-  return static_cast<Wide>(std::ceil(bound));
+// A few passes over a network, and what they prove.
+class Passes {
+ public:
+  explicit Passes(const Network& network) : network_(network), model_(compile(network)), dual_(model_) {
+    constexpr int kPasses = 16;
+    for (int pass = 0; pass < kPasses; ++pass) bound_ = std::max(bound_, dual_.pass());
+  }
+  std::optional<Wide> bound() const {
+    const double bound = bound_ - Rounding(model_).at(0);
+    if (!std::isfinite(bound)) return std::nullopt;
+    return static_cast<Wide>(std::ceil(bound));
+  }
+  Certificate certificate() const {
+    Certificate c;
+    c.leaves = {dual_.leaf(dual_.state(), Alive(model_.unary.size(), 1))};
+    c.bound = LeafJudge(network_).bound(c.leaves[0]);
+    return c;
+  }
+
+ private:
+  const Network& network_;
+  const Model model_;
+  Dual dual_;
+  double bound_ = -kInfinity;
+};
+
+// That nothing costs less than a solution, or not much less; or what a few passes prove.
+Certificate proof_of(const Network& network, const std::optional<Assignment>& solution, const Options& options) {
+  constexpr double kGaps[] = {1e-3, 5e-3};
+  Options inside = options;
+  if (solution)
+    for (double gap : kGaps) {
+      inside.gap = std::max(options.gap, gap);
+      Result r = solve_in_steps(network, *solution, {}, inside);
+      if (is_closed(r, inside.gap)) return std::move(r.certificate);
+    }
+  return Passes(network).certificate();
 }
 
 // What a dual's prices and messages make of a network that is cut into parts.
@@ -142,31 +172,40 @@ class Cut {
  public:
   Cut(const Network& network, const std::vector<int>& alike, const std::vector<int>& part_of, const LiftedDual& dual)
       : n_(network), alike_(alike), part_of_(part_of), dual_(dual), costs_(network.costs) {
+    for (const Table& costs : n_.costs) added_.emplace_back(costs.size(), 0);
+    split_edges();
     add_prices();
-    add_messages();
+    add_up();
     make_parts();
   }
   const std::vector<Part>& parts() const { return parts_; }
-  Wide besides() const { return besides_; }  // what is certain to come on top of the parts
-  bool fits() const { return fits_; }        // costs are still such
+  const Certificate::Leaf& messages() const { return leaf_; }  // on what lies across, and multipliers
+  Wide besides() const { return besides_; }                    // what is certain to come on top of the parts, times the leaf's scale
+  bool fits() const { return fits_; }                          // costs are still such
 
  private:
   void add_prices() {
-    constexpr int64_t kScale = int64_t{1} << 20;
     for (const auto& [time, price] : dual_.priced_times()) {
-      const Wide scaled = std::llround(price * static_cast<double>(kScale));
-      besides_ -= (scaled * *n_.limit + kScale - 1) / kScale;
+      const Wide scaled = std::llround(price * static_cast<double>(leaf_.scale));
+      if (scaled <= 0) continue;
+      leaf_.multipliers.push_back({time, static_cast<int64_t>(scaled)});
+      besides_ -= scaled * *n_.limit;
       for (const Network::Use& u : n_.uses)
         if (u.lower <= time && time < u.upper)
-          for (size_t x = 0; x < u.amounts.size(); ++x) add(scaled * u.amounts[x] / kScale, costs_[u.variable][x]);
+          for (size_t x = 0; x < u.amounts.size(); ++x) added_[u.variable][x] += scaled * u.amounts[x];
     }
   }
 
-  void add(Wide more, int64_t& cost) {
-    if (cost >= kForbidden) return;
-    const Wide sum = more + cost;
-    if (sum >= kForbidden || sum <= -kForbidden) fits_ = false;
-    else cost = static_cast<int64_t>(sum);
+  // All that was added to costs, rounded down.
+  void add_up() {
+    for (size_t v = 0; v < costs_.size(); ++v)
+      for (size_t x = 0; x < costs_[v].size(); ++x) {
+        int64_t& cost = costs_[v][x];
+        if (cost >= kForbidden) continue;
+        const Wide sum = cost + rounded_down(added_[v][x], leaf_.scale);
+        if (sum >= kForbidden || sum <= -kForbidden) fits_ = false;
+        else cost = static_cast<int64_t>(sum);
+      }
   }
 
   using Messages = std::array<std::vector<int64_t>, 2>;  // [end][value]
@@ -209,16 +248,19 @@ class Cut {
     return out;
   }
 
-  void add_messages() {
+  void split_edges() {
     using Kind = std::tuple<const Table*, int, int>;  // its ends' classes
     std::map<Kind, std::map<int, int>> folded;        // into what edges of a kind are folded, and how many
     auto kind_of = [&](const Network::Edge& e) { return Kind(e.table.get(), alike_[e.variables[0]], alike_[e.variables[1]]); };
+    Wide least = 0;  // of edges that are not split
     for (size_t e = 0; e < n_.edges.size(); ++e)
       if (const Network::Edge& edge = n_.edges[e]; lies_across(edge, part_of_)) {
         if (edge.variables.size() == 2) ++folded[kind_of(edge)][dual_.folded().edge_of[e]];
-        else besides_ += *std::min_element(edge.table->begin(), edge.table->end());
+        else least += *std::min_element(edge.table->begin(), edge.table->end());
       }
     std::map<Kind, Messages> known;
+    std::map<std::pair<int, int>, double> largest;  // by variables, of what edges over them say
+    auto ends_of = [](const Network::Edge& e) { return std::pair<int, int>(std::minmax(e.variables[0], e.variables[1])); };
     for (const Network::Edge& edge : n_.edges) {
       if (edge.variables.size() != 2 || !lies_across(edge, part_of_)) continue;
       const auto [messages, fresh] = known.try_emplace(kind_of(edge));
@@ -226,8 +268,27 @@ class Cut {
         const auto& counts = folded.at(messages->first);
         messages->second = split(edge, std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first);
       }
-      for (int end : {0, 1})
-        for (size_t x = 0; x < messages->second[end].size(); ++x) add(messages->second[end][x], costs_[edge.variables[end]][x]);
+      largest[ends_of(edge)] += static_cast<double>(std::max(magnitude(messages->second[0]), magnitude(messages->second[1])));
+    }
+    double most = 1;
+    for (const auto& [ends, sum] : largest) most = std::max(most, sum);
+    leaf_.scale = scale_for(most);
+    besides_ = leaf_.scale * least;
+    std::map<std::pair<int, int>, size_t> places;
+    for (const Network::Edge& edge : n_.edges) {
+      if (edge.variables.size() != 2 || !lies_across(edge, part_of_)) continue;
+      const Messages& messages = known.at(kind_of(edge));
+      const std::pair<int, int> ends = ends_of(edge);
+      const auto [place, fresh] = places.try_emplace(ends, leaf_.messages.size());
+      if (fresh) leaf_.messages.push_back({{ends.first, ends.second}, {Table(n_.costs[ends.first].size(), 0), Table(n_.costs[ends.second].size(), 0)}});
+      for (int end : {0, 1}) {
+        const int v = edge.variables[end];
+        std::vector<int64_t>& to = leaf_.messages[place->second].ends[v == ends.first ? 0 : 1];
+        for (size_t x = 0; x < messages[end].size(); ++x) {
+          to[x] += leaf_.scale * messages[end][x];
+          added_[v][x] += Wide{leaf_.scale} * messages[end][x];
+        }
+      }
     }
   }
 
@@ -262,7 +323,9 @@ class Cut {
   const Network& n_;
   const std::vector<int>&alike_, &part_of_;
   const LiftedDual& dual_;
-  std::vector<Table> costs_;  // [variable]: with prices, and messages from other parts
+  std::vector<Table> costs_;               // [variable]: with prices, and messages from other parts
+  std::vector<std::vector<Wide>> added_;   // [variable][value]: those, times the leaf's scale
+  Certificate::Leaf leaf_;
   std::vector<Part> parts_;
   Wide besides_ = 0;
   bool fits_ = true;
@@ -320,7 +383,8 @@ SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, c
   inside.messages = nullptr;
   inside.tell = nullptr;
   inside.progress = nullptr;
-  Wide bound = cut.besides();
+  Wide bound = rounded_down(cut.besides(), cut.messages().scale);
+  Certificate certificate;
   Assignment together(network.costs.size());
   size_t solved = 0;
   for (const Part& part : cut.parts()) {
@@ -328,7 +392,12 @@ SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, c
     left -= weight;
     inside.deadline = share_of_time(options, share);
     Result r = solve_reduced(part.network, inside);
-    if (!r.bound) r.bound = bound_of_passes(part.network);
+    if (options.certify) {
+      certificate.parts.push_back({part.variables, proof_of(part.network, r.solution, inside)});
+      r.bound = certificate.parts.back().proof.bound;
+    } else if (!r.bound) {
+      r.bound = Passes(part.network).bound();
+    }
     if (!r.bound) return {};
     bound += static_cast<Wide>(part.variables.size()) * *r.bound;
     if (!r.solution) continue;
@@ -339,7 +408,12 @@ SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, c
   if (options.tell)
     options.tell(fmt::format("cut apart: {} different parts, the first of {} variables and {} times there; no solution costs less than {}", cut.parts().size(),
                              cut.parts()[0].network.variables(), cut.parts()[0].variables.size(), to_string(bound)));
-  SolvedApart out{bound, cut.parts().size(), std::nullopt};
+  SolvedApart out{bound, cut.parts().size(), std::nullopt, {}};
+  if (options.certify) {
+    out.certificate = std::move(certificate);
+    out.certificate.bound = bound;
+    out.certificate.cut = cut.messages();
+  }
   if (solved == cut.parts().size()) out.together = std::move(together);
   return out;
 }

@@ -12,12 +12,13 @@ struct SolvedApart {
   std::optional<Wide> bound;           // empty where nothing is repeated
   size_t different = 0;                // parts
   std::optional<Assignment> together;  // the parts' solutions; what lies across may cost more than the least, and a limit may be broken
+  Certificate certificate;             // of the bound, where one is asked for
 };
 
 // `alike`: by variable, a class. Of each class of which there are as many as of most, every variable is in a part of its own, with what is
 // nearest to it, so that little lies across two parts; what is near to all of them is the last part. Between parts that are alike messages
 // are alike too: those that the dual has for most of them. Parts that many are alike to come first, each within its share of the time that is
-// then left; of what is not solved by then counts what is proved.
+// then left; of what is not solved by then counts what is proved. Certified, a part's bound may be half a percent below.
 SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, const LiftedDual& dual, const Options& options);
 
 }  // namespace partita::solver

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/network/certificate.h"
 
@@ -69,6 +70,8 @@ TEST(Parts, BoundWhatNoRelaxationOfTheWholeCan) {
     const BruteForce truth = brute_force(n);
     ASSERT_TRUE(truth.solution && parts.bound) << "seed " << seed << ", network " << i;
     ASSERT_LE(*parts.bound, truth.cost) << "seed " << seed << ", network " << i;
+    const auto proved = check(n, parts.certificate);
+    ASSERT_TRUE(proved && *proved >= *parts.bound && *proved <= truth.cost) << "seed " << seed << ", network " << i;
     if (parts.together) {
       const Evaluation e = evaluate(n, *parts.together);
       ASSERT_TRUE(!e.feasible || e.cost >= truth.cost) << "seed " << seed << ", network " << i;
@@ -82,6 +85,51 @@ TEST(Parts, BoundWhatNoRelaxationOfTheWholeCan) {
   EXPECT_GT(tighter, 50);
   EXPECT_GT(exact, 10);
   EXPECT_GT(together, 10);
+}
+
+// Of certificates in parts, everything that is not so is refused.
+TEST(Parts, MutantsAreRefused) {
+  const uint64_t seed = 20261129;
+  RecordProperty("seed", std::to_string(seed));
+  Rng rng(seed);
+  for (int i = 0; i < 60; ++i) {
+    SCOPED_TRACE(fmt::format("seed {}, network {}", seed, i));
+    const Network n = triangles(rng, 5, i % 2, i % 3 == 0);
+    const Halves halves(n, i % 3 == 0);
+    const Certificate c = solve_apart(n, halves.alike, *halves.dual, {}).certificate;
+    const Wide truth = brute_force(n).cost;
+    ASSERT_FALSE(c.parts.empty());
+    EXPECT_EQ(print_certificate(parse_certificate(print_certificate(c), "file")), print_certificate(c));
+    auto expect_refused = [&](const char* what, auto&& change) {
+      Certificate mutant = c;
+      change(mutant);
+      EXPECT_THROW(check(n, mutant), Error) << what;
+    };
+    expect_refused("too much", [&](Certificate& m) { m.bound = truth + 1; });
+    expect_refused("no bound", [&](Certificate& m) { m.bound.reset(); });
+    expect_refused("a part's bound", [&](Certificate& m) { *m.parts[0].proof.bound += 1000; });
+    expect_refused("a part missing", [&](Certificate& m) { m.parts.pop_back(); });
+    expect_refused("a copy twice", [&](Certificate& m) { m.parts[0].copies.push_back(m.parts[0].copies[0]); });
+    expect_refused("a variable missing", [&](Certificate& m) { m.parts[0].copies[0].pop_back(); });
+    expect_refused("one that is not there", [&](Certificate& m) { m.parts[0].copies[0][0] = n.variables(); });
+    expect_refused("leaves too", [&](Certificate& m) { m.leaves.emplace_back(); });
+    expect_refused("a cut with an order", [&](Certificate& m) { m.cut.order.push_back(0); });
+    expect_refused("scale", [&](Certificate& m) { m.cut.scale = 0; });
+    if (c.parts[0].copies.size() > 1 && c.parts[0].copies[0].size() > 1)
+      expect_refused("other copies", [&](Certificate& m) { std::swap(m.parts[0].copies[1][0], m.parts[0].copies[1][1]); });
+    for (int change = 0; change < 20; ++change) {  // messages may be any
+      Certificate mutant = c;
+      for (Certificate::Message& m : mutant.cut.messages)
+        for (auto& end : m.ends)
+          for (int64_t& value : end) value += rng.between(-30, 30) * mutant.cut.scale;
+      mutant.bound = *c.bound + rng.between(-100, 10);
+      try {
+        EXPECT_LE(check(n, mutant).value_or(truth + 1), truth);
+      } catch (const Error&) {
+      }
+    }
+    if (HasFailure()) return;
+  }
 }
 
 // However variables and edges are numbered.

@@ -57,22 +57,34 @@ Options for_a_start(const Options& options) {
   return inside;
 }
 
+constexpr double kVeryLarge = 1000;  // of options.large
+
+double entries_of(const Network& network) {
+  double entries = 0;
+  for (const Network::Edge& e : network.edges) entries += static_cast<double>(e.table->size());
+  return entries;
+}
+
 Start solve_folded(const Network& network, const Options& options, PairTables& tables, std::map<std::string, double>& counters) {
   constexpr int kLeastFolded = 3;                 // as many variables
   constexpr int kFirstPasses = 32, kPasses = 12;  // each next dual begins with the messages of the one before
   constexpr int kDeep = 6;                        // for the messages alone
   constexpr int kDeepOfVeryLarge = 2, kPassesOfVeryLarge = 150;
-  constexpr double kVeryLarge = 1000, kMuch = 0.2;  // of options.large; of the table entries
+  constexpr double kMuch = 0.2;               // of the table entries
+  constexpr double kShareOfVeryLarge = 0.25;  // of the time
   Options inside = for_a_start(options);
   auto ended = [&] { return (options.stop && *options.stop) || (inside.deadline && Clock::now() > *inside.deadline); };
   Folding folding(network);
+  const bool is_very_large = entries_of(network) > kVeryLarge * static_cast<double>(options.large);
+  const bool priced = !options.certify || is_very_large;  // a dual over the whole finds its own prices, at all times
+  if (is_very_large) inside.deadline = share_of_time(options, kShareOfVeryLarge);
   std::unique_ptr<LiftedDual> dual;  // of the latest
   Start best;
   auto known = [&] { return best.solution ? std::optional<Wide>(best.cost) : std::nullopt; };
   bool better = true, finer = true;
   folding.refine();
   for (int depth = 1; finer && (better || depth <= kDeep) && kLeastFolded * folding.classes() <= network.variables(); ++depth, finer = folding.refine()) {
-    auto next = std::make_unique<LiftedDual>(folding.folded(), tables, !options.certify);  // a dual over the whole finds its own prices, at all times
+    auto next = std::make_unique<LiftedDual>(folding.folded(), tables, priced);
     if (dual) next->begin(*dual);
     else best.alike = next->folded().class_of;
     dual = std::move(next);
@@ -94,7 +106,7 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
       if (options.tell) options.tell(fmt::format("folded {} edges deep: {} variables for {}, cost {}", depth, folding.classes(), network.variables(), to_string(best.cost)));
     }
     if (ended()) break;
-    if (depth >= kDeepOfVeryLarge && best.solution && !options.certify && dual->sweep_of_whole() > kVeryLarge * static_cast<double>(options.large) &&
+    if (depth >= kDeepOfVeryLarge && best.solution && dual->sweep_of_whole() > kVeryLarge * static_cast<double>(options.large) &&
         dual->left_of_whole(best.cost) > kMuch) {
       best.very_large = true;
       break;
@@ -203,6 +215,7 @@ Result solve(const Network& network, const Options& options) {
   Options inside = options;
   std::optional<Subset> rest;
   std::optional<Wide> bound;  // by computation
+  Certificate apart;  // of parts
   auto cut_apart = [&] {
     constexpr double kGap = 1e-5, kShareOfTime = 0.6;
     constexpr int64_t kOfSteps = 4;
@@ -210,12 +223,13 @@ Result solve(const Network& network, const Options& options) {
     of_parts.deadline = share_of_time(options, kShareOfTime);
     of_parts.gap = std::max(options.gap, kGap);
     if (options.max_steps) of_parts.max_steps = std::max<int64_t>(1, *options.max_steps / kOfSteps);
-    const SolvedApart parts = solve_apart(network, folded.alike, *folded.dual, of_parts);
+    SolvedApart parts = solve_apart(network, folded.alike, *folded.dual, of_parts);
     counters["different_parts"] += static_cast<double>(parts.different);
     bound = std::max(bound, parts.bound);
+    apart = std::move(parts.certificate);
     consider(parts.together);
   };
-  if (options.certify && folded.dual && best.solution) {
+  if (options.certify && folded.dual && best.solution && entries_of(network) <= kVeryLarge * static_cast<double>(options.large)) {
     constexpr double kShareOfTime = 0.5;
     Options of_steps = options;
     of_steps.deadline = share_of_time(options, kShareOfTime);
@@ -263,6 +277,7 @@ Result solve(const Network& network, const Options& options) {
     r.bound = std::min(r.cost, std::max(*bound, r.bound.value_or(*bound)));
     r.status = *r.bound == r.cost ? Status::kOptimal : Status::kFeasible;
   }
+  if (apart.bound && (r.certificate.leaves.empty() || (r.certificate.bound && *r.certificate.bound < *apart.bound))) r.certificate = std::move(apart);
   for (const auto& [count, number] : counters) r.counters[count] += number;
   return r;
 }

@@ -30,11 +30,11 @@ class Steps {
   Result run() {
     constexpr int kMost = 40;
     for (int step = 0; step < kMost && !stop(); ++step) {
-      if (!sweep()) break;
+      eliminate_rest();
+      if (is_closed(result_, o_.gap) || !sweep()) break;
       dominate();
-      if (eliminated()) return std::move(result_);
     }
-    result_.certificate = {};
+    if (result_.certificate.leaves.empty()) result_.certificate = {};
     return std::move(result_);
   }
 
@@ -48,7 +48,7 @@ class Steps {
   bool sweep() {
     constexpr int kWindows = 50, kPasses = 2;           // passes a window, besides the two that tell what is left
     constexpr double kNextToNothing = 0.95, kGettingOn = 1e-3;  // of the entries; of the gap, a window
-    constexpr int kHopeful = 3;                         // windows, by which something must cost enough
+    constexpr double kHopeful = 3;                      // windows over the whole, or as much work, by which something must cost enough
     constexpr double kFar = 0.03;                       // or else the gap be small
     constexpr int kMessagesFirst = 4, kLeastWindows = 8;  // passes, before prices move; where they do
     const Subset rest(n_, kept_);
@@ -57,6 +57,7 @@ class Steps {
     dual.begin(rest.lowered(messages_));
     const Alive all(m.unary.size(), 1);
     const Rounding rounding(m);
+    if (whole_ == 0) whole_ = m.sweep;
     Ascent ascent;
     Alive left;
     Certificate::Leaf leaf;
@@ -70,7 +71,7 @@ class Steps {
       leaf = dual.leaf(dual.state(), all);
       left = at_most(enough() + 1 + rounding.at(dual.state().all_prices()), dual.least_costs(bound));
       share = static_cast<double>(sweep_of(m, left)) / static_cast<double>(m.sweep);
-      if (window >= kHopeful && share > kNextToNothing && enough() - bound > kFar * std::abs(enough())) return false;
+      if (window * static_cast<double>(m.sweep) >= kHopeful * static_cast<double>(whole_) && share > kNextToNothing && enough() - bound > kFar * std::abs(enough())) return false;
       if (bound >= enough() || (bound - before < kGettingOn * (enough() - bound) && (!m.limited || window >= kLeastWindows))) break;
     }
     if (share > kNextToNothing) return false;
@@ -105,16 +106,17 @@ class Steps {
     }
   }
 
-  // False where that takes too long, or was stopped.
-  bool eliminated() {
+  // Where that does not take too long. It proves no more than before where the limit is what it lacks, unless prices are better now.
+  void eliminate_rest() {
     const Subset rest(n_, kept_);
     const auto plan = plan_to_prove(rest.network(), o_.elimination_bytes);
-    if (!plan) return false;
+    if (!plan) return;
     auto least = eliminate(rest.network(), *plan, [&] { return stop(); });
-    if (!least) return false;
+    if (!least) return;
     Certificate::Leaf leaf;
     leaf.order = plan->order;
-    auto bound = static_cast<Wide>(std::ceil(enough()));
+    const bool is_whole = result_.certificate.steps.empty();
+    Wide bound = is_whole ? result_.cost : static_cast<Wide>(std::ceil(enough()));
     if (least->solution) {
       const Assignment x = rest.whole(*least->solution);
       if (const Evaluation e = evaluate(n_, x); e.feasible && e.cost < result_.cost) {
@@ -126,11 +128,12 @@ class Steps {
       }
       bound = std::min(bound, least->cost);
     }
-    result_.bound = result_.certificate.bound = std::min(bound, result_.cost);
+    bound = std::min(bound, result_.cost);
+    if (result_.bound && bound <= *result_.bound) return;
+    result_.bound = result_.certificate.bound = bound;
     result_.status = *result_.bound == result_.cost ? Status::kOptimal : Status::kFeasible;
     result_.certificate.leaves = {std::move(leaf)};
     if (o_.tell) o_.tell(fmt::format("eliminated: width {}, largest table {} entries; no solution costs less than {}", plan->width, plan->largest_table, to_string(*result_.bound)));
-    return true;
   }
 
   // The least with uses at the multipliers' prices, less these times the limit, rounded down.
@@ -154,6 +157,7 @@ class Steps {
   const Options& o_;
   Certificate::Leaf messages_;           // of the last step
   std::vector<std::vector<int>> kept_;   // [variable]: values that are left
+  int64_t whole_ = 0;                    // table entries of the network's own passes
   Result result_;
 };
 

@@ -41,7 +41,7 @@ std::optional<Assignment> some_solution(Rng& rng, const Network& n) {
 }
 
 TEST(Steps, ProveTheOptimumBeforeTheJudge) {
-  int optimal = 0, tried = 0, at_prices = 0;
+  int optimal = 0, tried = 0, swept = 0, at_prices = 0;
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Rng rng(seed);
@@ -51,6 +51,7 @@ TEST(Steps, ProveTheOptimumBeforeTheJudge) {
     const BruteForce truth = brute_force(n);
     Options options;
     if (rng.below(4) == 0) options.gap = 0.05;
+    if (rng.below(4) != 0) options.elimination_bytes = rng.between(60, 600);  // not at once
     const Result r = solve_in_steps(n, *start, random_messages(rng, n), options);
     EXPECT_EQ(to_string(evaluate(n, *r.solution).cost), to_string(r.cost));
     EXPECT_TRUE(evaluate(n, *r.solution).feasible);
@@ -59,8 +60,9 @@ TEST(Steps, ProveTheOptimumBeforeTheJudge) {
     if (r.certificate.leaves.empty()) continue;
     const auto proved = check(n, r.certificate);
     ASSERT_TRUE(proved);
-    EXPECT_EQ(to_string(*proved), to_string(*r.bound));
+    EXPECT_GE(*proved, *r.bound);
     EXPECT_LE(*proved, truth.cost);
+    swept += !r.certificate.steps.empty();
     at_prices += !r.certificate.leaves[0].multipliers.empty();
     optimal += r.status == Status::kOptimal;
     if (r.status == Status::kOptimal) {
@@ -74,6 +76,7 @@ TEST(Steps, ProveTheOptimumBeforeTheJudge) {
   }
   EXPECT_GT(tried, 1000);
   EXPECT_GT(optimal, tried / 2);
+  EXPECT_GT(swept, tried / 4);
   EXPECT_GT(at_prices, 20);
 }
 
