@@ -49,7 +49,7 @@ class Steps {
     constexpr int kWindows = 50, kPasses = 2;           // passes a window, besides the two that tell what is left
     constexpr double kNextToNothing = 0.95, kGettingOn = 1e-3;  // of the entries; of the gap, a window
     constexpr double kHopeful = 3;                      // windows over the whole, or as much work, by which something must cost enough
-    constexpr double kFar = 0.03;                       // or else the gap be small
+    constexpr double kFar = 0.03, kFast = 0.1;          // or else the gap be small, or that much of it go away by a window
     constexpr int kMessagesFirst = 4, kLeastWindows = 8;  // passes, before prices move; where they do
     const Subset rest(n_, kept_);
     const Model m = compile(rest.network());
@@ -71,7 +71,9 @@ class Steps {
       leaf = dual.leaf(dual.state(), all);
       left = at_most(enough() + 1 + rounding.at(dual.state().all_prices()), dual.least_costs(bound));
       share = static_cast<double>(sweep_of(m, left)) / static_cast<double>(m.sweep);
-      if (window * static_cast<double>(m.sweep) >= kHopeful * static_cast<double>(whole_) && share > kNextToNothing && enough() - bound > kFar * std::abs(enough())) return false;
+      if (window * static_cast<double>(m.sweep) >= kHopeful * static_cast<double>(whole_) && share > kNextToNothing && enough() - bound > kFar * std::abs(enough()) &&
+          bound - before < kFast * (enough() - bound))
+        return false;
       if (bound >= enough() || (bound - before < kGettingOn * (enough() - bound) && (!m.limited || window >= kLeastWindows))) break;
     }
     if (share > kNextToNothing) return false;
@@ -89,8 +91,13 @@ class Steps {
     return true;
   }
 
+  // Where little enough is left for it to come through.
   void dominate() {
+    constexpr size_t kMost = 6'000'000;  // table entries
     const Subset rest(n_, kept_);
+    size_t entries = 0;
+    for (const Network::Edge& e : rest.network().edges) entries += e.table->size();
+    if (entries > kMost) return;
     const Reduction reduction(rest.network(), Reduction::Rules::kDominance);
     std::vector<std::vector<char>> gone;
     for (const std::vector<int>& values : kept_) gone.emplace_back(values.size(), 0);
