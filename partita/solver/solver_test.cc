@@ -303,6 +303,32 @@ TEST(Certificates, ReadAsTheyWerePrinted) {
   EXPECT_EQ(print_certificate(parse_certificate(text, "file")), text);
 }
 
+// What elimination computes, at once or after steps, is certified: where no messages and branching prove it in any time.
+TEST(Certificates, OfWhatIsComputed) {
+  int in_steps = 0, at_once = 0;
+  for (Family family : kFamilies)
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+      SCOPED_TRACE(fmt::format("{}, seed {}", name_of(family), seed));
+      const Network n = random_network(Recipe{.family = family, .size = 40, .values = 6}, seed);
+      Options options{.max_steps = 200};
+      const Result first = solve(n, options);
+      ASSERT_EQ(first.status, Status::kOptimal);
+      if (seed % 2 == 0) options.elimination_bytes = 20'000;  // of all tables, those that there are included
+      const Result r = solve(n, options);
+      const auto proved = check(n, r.certificate);
+      ASSERT_TRUE(proved && r.solution);
+      EXPECT_LE(*proved, r.cost);
+      EXPECT_LE(first.cost, r.cost);
+      if (r.status != Status::kOptimal) continue;
+      EXPECT_EQ(to_string(*proved), to_string(r.cost));
+      EXPECT_EQ(to_string(r.cost), to_string(first.cost));
+      in_steps += !r.certificate.steps.empty();
+      at_once += r.certificate.steps.empty() && !r.certificate.leaves[0].order.empty();
+    }
+  EXPECT_GT(in_steps, 3);
+  EXPECT_GT(at_once, 10);
+}
+
 // Every change that could raise the bound is refused, or does not raise it.
 TEST(Certificates, MutantsAreRefused) {
   int refused = 0, tried = 0;

@@ -14,13 +14,14 @@ namespace partita::solver {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 class Steps {
  public:
   Steps(const Network& network, const Assignment& solution, const Certificate::Leaf& messages, const Options& options)
       : n_(network), o_(options), messages_(messages) {
     result_.solution = solution;
     result_.cost = evaluate(n_, solution).cost;
-    result_.status = Status::kFeasible;
     for (int v = 0; v < n_.variables(); ++v) {
       kept_.emplace_back(n_.domain(v));
       std::iota(kept_.back().begin(), kept_.back().end(), 0);
@@ -35,11 +36,12 @@ class Steps {
       dominate();
     }
     if (result_.certificate.leaves.empty()) result_.certificate = {};
+    result_.status = result_.bound == result_.cost ? Status::kOptimal : Status::kFeasible;
     return std::move(result_);
   }
 
  private:
-  bool stop() const { return (o_.stop && *o_.stop) || (o_.deadline && std::chrono::steady_clock::now() > *o_.deadline); }
+  bool stop() const { return (o_.stop && *o_.stop) || (o_.deadline && Clock::now() > *o_.deadline); }
 
   // What a value must cost to be left out, at least: more than is asked for.
   double enough() const { return static_cast<double>(result_.cost) - o_.gap * std::abs(static_cast<double>(result_.cost)); }
@@ -60,7 +62,7 @@ class Steps {
     if (whole_ == 0) whole_ = m.sweep;
     Ascent ascent;
     Alive left;
-    Certificate::Leaf leaf;
+    Dual::State state;
     double share = 1, bound = -kInfinity;
     for (int window = 0; window < kWindows && share > kLittle && !(window > 0 && stop()); ++window) {
       for (int pass = 0; pass < kPasses; ++pass)
@@ -68,16 +70,17 @@ class Steps {
         else dual.pass();
       if (m.limited) dual.set(ascent.state, all);
       const double before = std::exchange(bound, dual.pass());
-      leaf = dual.leaf(dual.state(), all);
-      left = at_most(enough() + 1 + rounding.at(dual.state().all_prices()), dual.least_costs(bound));
+      state = dual.state();
+      left = at_most(enough() + 1 + rounding.at(state.all_prices()), dual.least_costs(bound));
       share = static_cast<double>(sweep_of(m, left)) / static_cast<double>(m.sweep);
+      report(bound - rounding.at(state.all_prices()));
       if (window * static_cast<double>(m.sweep) >= kHopeful * static_cast<double>(whole_) && share > kNextToNothing && enough() - bound > kFar * std::abs(enough()) &&
           bound - before < kFast * (enough() - bound))
         return false;
       if (bound >= enough() || (bound - before < kGettingOn * (enough() - bound) && (!m.limited || window >= kLeastWindows))) break;
     }
     if (share > kNextToNothing) return false;
-    leaf = rest.lifted(leaf, n_);
+    Certificate::Leaf leaf = rest.lifted(dual.leaf(state, all), n_);
     if (o_.tell) o_.tell(fmt::format("left out: {:.0f}% of {} table entries, with a bound of {:.0f}", 100 * (1 - share), m.sweep, bound));
     for (int v = 0; v < n_.variables(); ++v) {
       std::vector<int> values;
@@ -89,6 +92,13 @@ class Steps {
     messages_ = leaf;
     result_.certificate.steps.push_back({std::move(leaf), {}});
     return true;
+  }
+
+  // What is left costs as much, and what was left out enough.
+  void report(double bound) {
+    if (!o_.progress || Clock::now() - reported_ < std::chrono::seconds(1) || !std::isfinite(bound)) return;
+    reported_ = Clock::now();
+    o_.progress({result_.cost, static_cast<Wide>(std::floor(std::min(bound, enough()))), std::chrono::duration<double>(reported_ - began_).count()});
   }
 
   // Where little enough is left for it to come through.
@@ -138,7 +148,6 @@ class Steps {
     bound = std::min(bound, result_.cost);
     if (result_.bound && bound <= *result_.bound) return;
     result_.bound = result_.certificate.bound = bound;
-    result_.status = *result_.bound == result_.cost ? Status::kOptimal : Status::kFeasible;
     result_.certificate.leaves = {std::move(leaf)};
     if (o_.tell) o_.tell(fmt::format("eliminated: width {}, largest table {} entries; no solution costs less than {}", plan->width, plan->largest_table, to_string(*result_.bound)));
   }
@@ -164,6 +173,8 @@ class Steps {
   const Options& o_;
   Certificate::Leaf messages_;           // of the last step
   std::vector<std::vector<int>> kept_;   // [variable]: values that are left
+  const Clock::time_point began_ = Clock::now();
+  Clock::time_point reported_ = began_;
   int64_t whole_ = 0;                    // table entries of the network's own passes
   Result result_;
 };
