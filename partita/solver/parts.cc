@@ -154,17 +154,26 @@ class Passes {
   double bound_ = -kInfinity;
 };
 
-// That nothing costs less than a solution, or not much less; or what a few passes prove.
-Certificate proof_of(const Network& network, const std::optional<Assignment>& solution, const Options& options) {
-  constexpr double kGaps[] = {1e-3, 5e-3};
+// A part in steps, or else by itself; certified, what is then known in steps again, within half a percent, or what a few passes prove.
+Result solve_part(const Network& part, const Assignment& start, const Options& options) {
+  constexpr double kShareOfTime = 0.8, kGap = 5e-3;
   Options inside = options;
-  if (solution)
-    for (double gap : kGaps) {
-      inside.gap = std::max(options.gap, gap);
-      Result r = solve_in_steps(network, *solution, {}, inside);
-      if (is_closed(r, inside.gap)) return std::move(r.certificate);
-    }
-  return Passes(network).certificate();
+  inside.deadline = share_of_time(options, kShareOfTime);
+  Result r = solve_in_steps(part, start, {}, inside);
+  if (is_closed(r, options.gap)) return r;
+  inside = options;
+  inside.certify = false;
+  inside.start = r.solution;
+  r = solve_reduced(part, inside);
+  if (!options.certify) {
+    if (!r.bound) r.bound = Passes(part).bound();
+    return r;
+  }
+  inside.gap = std::max(options.gap, kGap);
+  if (r.solution) r = solve_in_steps(part, *r.solution, {}, inside);
+  if (!is_closed(r, inside.gap)) r.certificate = Passes(part).certificate();
+  r.bound = r.certificate.bound;
+  return r;
 }
 
 // What a dual's prices and messages make of a network that is cut into parts.
@@ -368,7 +377,7 @@ std::vector<int> parts_of(const Network& network, const std::vector<int>& alike)
 
 }  // namespace
 
-SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, const LiftedDual& dual, const Options& options) {
+SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, const LiftedDual& dual, const Assignment& solution, const Options& options) {
   constexpr double kLeastShare = 0.5;
   const std::vector<int> part_of = parts_of(network, alike);
   if (part_of.empty()) return {};
@@ -378,7 +387,6 @@ SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, c
   double left = 0;  // of what there is to solve
   for (const Part& part : cut.parts()) left += weight_of(part);
   Options inside = options;
-  inside.certify = false;
   inside.start.reset();
   inside.messages = nullptr;
   inside.tell = nullptr;
@@ -391,15 +399,12 @@ SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, c
     const double weight = weight_of(part), share = std::max(kLeastShare, weight / left);
     left -= weight;
     inside.deadline = share_of_time(options, share);
-    Result r = solve_reduced(part.network, inside);
-    if (options.certify) {
-      certificate.parts.push_back({part.variables, proof_of(part.network, r.solution, inside)});
-      r.bound = certificate.parts.back().proof.bound;
-    } else if (!r.bound) {
-      r.bound = Passes(part.network).bound();
-    }
+    Assignment start;
+    for (int v : part.variables[0]) start.push_back(solution[v]);
+    Result r = solve_part(part.network, start, inside);
     if (!r.bound) return {};
     bound += static_cast<Wide>(part.variables.size()) * *r.bound;
+    if (options.certify) certificate.parts.push_back({part.variables, std::move(r.certificate)});
     if (!r.solution) continue;
     ++solved;
     for (const std::vector<int>& copy : part.variables)

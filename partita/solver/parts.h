@@ -18,7 +18,7 @@ struct SolvedApart {
 // `alike`: by variable, a class. Of each class of which there are as many as of most, every variable is in a part of its own, with what is
 // nearest to it, so that little lies across two parts; what is near to all of them is the last part. Between parts that are alike messages
 // are alike too: those that the dual has for most of them. Parts that many are alike to come first, each within its share of the time that is
-// then left; of what is not solved by then counts what is proved. Certified, a part's bound may be half a percent below.
-SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, const LiftedDual& dual, const Options& options);
+// then left, from the whole's solution on; of what is not solved by then counts what is proved. Certified, a bound may be half a percent below its part's.
+SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, const LiftedDual& dual, const Assignment& solution, const Options& options);
 
 }  // namespace partita::solver

@@ -66,7 +66,7 @@ TEST(Parts, BoundWhatNoRelaxationOfTheWholeCan) {
     const bool ring = i % 2, limited = i % 3 == 0;
     const Network n = triangles(rng, 5, ring, limited);
     const Halves halves(n, limited);
-    const SolvedApart parts = solve_apart(n, halves.alike, *halves.dual, {});
+    const SolvedApart parts = solve_apart(n, halves.alike, *halves.dual, Assignment(n.costs.size(), 0), {});
     const BruteForce truth = brute_force(n);
     ASSERT_TRUE(truth.solution && parts.bound) << "seed " << seed << ", network " << i;
     ASSERT_LE(*parts.bound, truth.cost) << "seed " << seed << ", network " << i;
@@ -96,7 +96,7 @@ TEST(Parts, MutantsAreRefused) {
     SCOPED_TRACE(fmt::format("seed {}, network {}", seed, i));
     const Network n = triangles(rng, 5, i % 2, i % 3 == 0);
     const Halves halves(n, i % 3 == 0);
-    const Certificate c = solve_apart(n, halves.alike, *halves.dual, {}).certificate;
+    const Certificate c = solve_apart(n, halves.alike, *halves.dual, Assignment(n.costs.size(), 0), {}).certificate;
     const Wide truth = brute_force(n).cost;
     ASSERT_FALSE(c.parts.empty());
     EXPECT_EQ(print_certificate(parse_certificate(print_certificate(c), "file")), print_certificate(c));
@@ -140,7 +140,7 @@ TEST(Parts, SolvesWhatIsAlikeOnce) {
   for (int i = 0; i < 20; ++i) {
     const Network n = triangles(rng, 30, true, false);
     const Halves halves(n, false);
-    const SolvedApart parts = solve_apart(n, halves.alike, *halves.dual, {});
+    const SolvedApart parts = solve_apart(n, halves.alike, *halves.dual, Assignment(n.costs.size(), 0), {});
     ASSERT_TRUE(parts.bound) << "seed " << seed << ", network " << i;
     EXPECT_EQ(parts.different, 1) << "seed " << seed << ", network " << i;
   }
@@ -151,7 +151,7 @@ TEST(Parts, NothingIsRepeated) {
   n.costs = {{1, 2}, {3, 5}};
   n.edges.push_back({{0, 1}, std::make_shared<const Table>(Table{1, 2, 3, 4})});
   const Halves halves(n, false);
-  EXPECT_FALSE(solve_apart(n, halves.alike, *halves.dual, {}).bound);
+  EXPECT_FALSE(solve_apart(n, halves.alike, *halves.dual, Assignment(n.costs.size(), 0), {}).bound);
 }
 
 }  // namespace

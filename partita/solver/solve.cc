@@ -217,13 +217,13 @@ Result solve(const Network& network, const Options& options) {
   std::optional<Wide> bound;  // by computation
   Certificate apart;  // of parts
   auto cut_apart = [&] {
-    constexpr double kGap = 1e-5, kShareOfTime = 0.6;
+    constexpr double kGap = 1e-5, kShareOfTime = 0.75;
     constexpr int64_t kOfSteps = 4;
     Options of_parts = options;
     of_parts.deadline = share_of_time(options, kShareOfTime);
     of_parts.gap = std::max(options.gap, kGap);
     if (options.max_steps) of_parts.max_steps = std::max<int64_t>(1, *options.max_steps / kOfSteps);
-    SolvedApart parts = solve_apart(network, folded.alike, *folded.dual, of_parts);
+    SolvedApart parts = solve_apart(network, folded.alike, *folded.dual, *best.solution, of_parts);
     counters["different_parts"] += static_cast<double>(parts.different);
     bound = std::max(bound, parts.bound);
     apart = std::move(parts.certificate);

@@ -28,11 +28,14 @@ class Steps {
     }
   }
 
-  Result run() {
-    constexpr int kMost = 40;
+  // `most`: what is known that nothing costs less than.
+  Result run(std::optional<Wide> most) {
+    constexpr int kMost = 60;
     for (int step = 0; step < kMost && !stop(); ++step) {
       eliminate_rest();
-      if (is_closed(result_, o_.gap) || !sweep()) break;
+      aimed_too_low_ = result_.bound && std::isfinite(aim_) && static_cast<double>(*result_.bound) >= aim_;
+      if (is_closed(result_, o_.gap) || aimed_too_low_) break;
+      if (!sweep() && !(aim_lower(most) && sweep())) break;
       dominate();
     }
     if (result_.certificate.leaves.empty()) result_.certificate = {};
@@ -40,11 +43,26 @@ class Steps {
     return std::move(result_);
   }
 
+  // Nothing costs less than what was aimed at.
+  bool aimed_too_low() const { return aimed_too_low_; }
+
  private:
   bool stop() const { return (o_.stop && *o_.stop) || (o_.deadline && Clock::now() > *o_.deadline); }
 
-  // What a value must cost to be left out, at least: more than is asked for.
-  double enough() const { return static_cast<double>(result_.cost) - o_.gap * std::abs(static_cast<double>(result_.cost)); }
+  // What a value must cost to be left out: it is not asked for less than that, or nothing less is aimed at.
+  double enough() const { return std::min(aim_, static_cast<double>(result_.cost) - o_.gap * std::abs(static_cast<double>(result_.cost))); }
+
+  // The solution that there is may be far above the optimum, so that what costs as much is too little: where little is left already, it is
+  // guessed that the optimum lies in the lower half of what there is between the bound and what is enough. If so, elimination will find it; if
+  // not, it will prove that nothing costs less than the guess.
+  bool aim_lower(const std::optional<Wide>& most) {
+    constexpr double kLittleLeft = 0.25, kNear = 0.1, kVeryNear = 1e-4;  // of the table entries; of the cost
+    const double now = enough(), least = most ? std::max(bound_, static_cast<double>(*most)) : bound_, gap = now - least;
+    if (static_cast<double>(left_) > kLittleLeft * static_cast<double>(whole_) || !(gap < kNear * std::abs(now)) || gap < kVeryNear * std::abs(now)) return false;
+    aim_ = least + gap / 2;
+    if (o_.tell) o_.tell(fmt::format("the optimum may be less than {:.0f}", aim_));
+    return true;
+  }
 
   // Passes until half of the table entries, or as many as will be, cost enough, and leaves them out. False if that is next to nothing.
   bool sweep() {
@@ -60,28 +78,30 @@ class Steps {
     const Alive all(m.unary.size(), 1);
     const Rounding rounding(m);
     if (whole_ == 0) whole_ = m.sweep;
+    left_ = m.sweep;
     Ascent ascent;
     Alive left;
     Dual::State state;
-    double share = 1, bound = -kInfinity;
+    double share = 1;
+    bound_ = -kInfinity;
     for (int window = 0; window < kWindows && share > kLittle && !(window > 0 && stop()); ++window) {
       for (int pass = 0; pass < kPasses; ++pass)
         if (m.limited) ascent.pass(dual, all, static_cast<double>(result_.cost), kMessagesFirst);
         else dual.pass();
       if (m.limited) dual.set(ascent.state, all);
-      const double before = std::exchange(bound, dual.pass());
+      const double before = std::exchange(bound_, dual.pass());
       state = dual.state();
-      left = at_most(enough() + 1 + rounding.at(state.all_prices()), dual.least_costs(bound));
+      left = at_most(enough() + 1 + rounding.at(state.all_prices()), dual.least_costs(bound_));
       share = static_cast<double>(sweep_of(m, left)) / static_cast<double>(m.sweep);
-      report(bound - rounding.at(state.all_prices()));
-      if (window * static_cast<double>(m.sweep) >= kHopeful * static_cast<double>(whole_) && share > kNextToNothing && enough() - bound > kFar * std::abs(enough()) &&
-          bound - before < kFast * (enough() - bound))
+      report(bound_ - rounding.at(state.all_prices()));
+      if (window * static_cast<double>(m.sweep) >= kHopeful * static_cast<double>(whole_) && share > kNextToNothing && enough() - bound_ > kFar * std::abs(enough()) &&
+          bound_ - before < kFast * (enough() - bound_))
         return false;
-      if (bound >= enough() || (bound - before < kGettingOn * (enough() - bound) && (!m.limited || window >= kLeastWindows))) break;
+      if (bound_ >= enough() || (bound_ - before < kGettingOn * (enough() - bound_) && (!m.limited || window >= kLeastWindows))) break;
     }
     if (share > kNextToNothing) return false;
     Certificate::Leaf leaf = rest.lifted(dual.leaf(state, all), n_);
-    if (o_.tell) o_.tell(fmt::format("left out: {:.0f}% of {} table entries, with a bound of {:.0f}", 100 * (1 - share), m.sweep, bound));
+    if (o_.tell) o_.tell(fmt::format("left out: {:.0f}% of {} table entries, with a bound of {:.0f}", 100 * (1 - share), m.sweep, bound_));
     for (int v = 0; v < n_.variables(); ++v) {
       std::vector<int> values;
       for (size_t x = 0; x < kept_[v].size(); ++x)
@@ -90,6 +110,7 @@ class Steps {
       kept_[v] = std::move(values);
     }
     messages_ = leaf;
+    least_left_out_ = std::min(least_left_out_, enough());
     result_.certificate.steps.push_back({std::move(leaf), {}});
     return true;
   }
@@ -132,8 +153,8 @@ class Steps {
     if (!least) return;
     Certificate::Leaf leaf;
     leaf.order = plan->order;
-    const bool is_whole = result_.certificate.steps.empty();
-    Wide bound = is_whole ? result_.cost : static_cast<Wide>(std::ceil(enough()));
+    Wide bound = result_.cost;
+    if (least_left_out_ < static_cast<double>(bound)) bound = static_cast<Wide>(std::ceil(least_left_out_));
     if (least->solution) {
       const Assignment x = rest.whole(*least->solution);
       if (const Evaluation e = evaluate(n_, x); e.feasible && e.cost < result_.cost) {
@@ -175,6 +196,11 @@ class Steps {
   std::vector<std::vector<int>> kept_;   // [variable]: values that are left
   const Clock::time_point began_ = Clock::now();
   Clock::time_point reported_ = began_;
+  double aim_ = kInfinity;
+  bool aimed_too_low_ = false;
+  double least_left_out_ = kInfinity;    // what was left out costs so much
+  double bound_ = -kInfinity;            // of what is left, by the last pass
+  int64_t left_ = 0;                     // table entries of a pass over it
   int64_t whole_ = 0;                    // table entries of the network's own passes
   Result result_;
 };
@@ -182,7 +208,17 @@ class Steps {
 }  // namespace
 
 Result solve_in_steps(const Network& network, const Assignment& solution, const Certificate::Leaf& messages, const Options& options) {
-  return Steps(network, solution, messages, options).run();
+  constexpr int kGuesses = 3;
+  Result best;
+  best.solution = solution;
+  for (int guess = 0; guess < kGuesses; ++guess) {
+    Steps steps(network, *best.solution, messages, options);
+    Result r = steps.run(best.bound);
+    const bool better = !best.bound || (r.bound && *r.bound > *best.bound);
+    if (better) best = std::move(r);
+    if (!better || !steps.aimed_too_low()) break;
+  }
+  return best;
 }
 
 bool is_closed(const Result& r, double gap) {
