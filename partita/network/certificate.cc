@@ -18,6 +18,11 @@ Wide plus(Wide a, Wide b) {
   if (__builtin_add_overflow(a, b, &sum)) fail("the certificate's sums leave 128 bits");
   return sum;
 }
+Wide minus(Wide a, Wide b) {
+  Wide difference;
+  if (__builtin_sub_overflow(a, b, &difference)) fail("the certificate's sums leave 128 bits");
+  return difference;
+}
 Wide times(Wide a, Wide b) {
   Wide product;
   if (__builtin_mul_overflow(a, b, &product)) fail("the certificate's sums leave 128 bits");
@@ -221,7 +226,9 @@ struct LeafJudge::Inside {
     std::vector<const Certificate::Message*> messages;   // [factor]; null: none
     Wide besides = 0;                                    // less the multipliers times the limit
   };
-  Reparametrised reparametrised(const Certificate::Leaf& leaf, const Allowed& allowed) const {
+  // Factors over one variable alone are among the unaries, or as they were.
+  enum class Singles { kAdded, kLeft };
+  Reparametrised reparametrised(const Certificate::Leaf& leaf, const Allowed& allowed, Singles singles) const {
     const Network& n = network;
     Reparametrised out;
     for (const Table& costs : n.costs) {
@@ -243,7 +250,7 @@ struct LeafJudge::Inside {
       }
     }
     for (const Factor& factor : factors)
-      if (factor.variables.size() == 1) {
+      if (singles == Singles::kAdded && factor.variables.size() == 1) {
         const int v = factor.variables[0];
         for (int x = 0; x < n.domain(v); ++x)
           if (allowed[v][x]) combinations(factor, allowed, 0, x, [&](const auto&, Wide cost) { return out.unary[v][x] = plus(out.unary[v][x], times(leaf.scale, cost)), false; });
@@ -271,7 +278,7 @@ struct LeafJudge::Inside {
       if (price == 0) continue;
       for (size_t x = 0; x < u.amounts.size(); ++x) out.unary[u.variable][x] = plus(out.unary[u.variable][x], times(price, u.amounts[x]));
     }
-    out.besides = -times(sum, *network.limit);
+    out.besides = minus(0, times(sum, *network.limit));
   }
 
   // The least of a factor over two or more variables, less its messages.
@@ -312,7 +319,7 @@ struct LeafJudge::Inside {
     if (!narrow(left)) return nothing_left();
     for (size_t v = 0; v < left.size(); ++v)  // no solution takes these
       for (size_t x = 0; x < left[v].size(); ++x) beaten[v][x] |= before[v][x] && !left[v][x];
-    Reparametrised now = reparametrised(leaf, left);
+    Reparametrised now = reparametrised(leaf, left, Singles::kAdded);
     std::vector<Wide> least(factors.size(), 0);  // [factor]: less its messages it costs so much at least
     std::vector<std::array<std::vector<Wide>, 2>> ends(factors.size());
     Wide total = now.besides;
@@ -326,7 +333,7 @@ struct LeafJudge::Inside {
       }
     }
     for (int v = 0; v < network.variables(); ++v) total = plus(total, *least_of(now.unary[v], left[v]));
-    const Wide needed = times(leaf.scale, claimed - 1);  // what is above costs the claim
+    const Wide needed = times(leaf.scale, plus(claimed, -1));  // what is above costs the claim
     for (int i = 0; i < 2 * network.variables(); ++i) {
       const bool upwards = i < network.variables();
       if (!visit(upwards ? i : 2 * network.variables() - 1 - i, upwards, leaf.scale, needed, now.unary, ends, least, total)) return nothing_left();
@@ -341,7 +348,7 @@ struct LeafJudge::Inside {
     std::vector<char>& there = left[v];
     std::vector<size_t> far;
     Wide near_count = 0;
-    total -= *least_of(unary, there);
+    total = minus(total, *least_of(unary, there));
     for (int number : factors_of[v]) {
       const auto f = static_cast<size_t>(number);
       if (!is_pair(f)) continue;
@@ -352,13 +359,13 @@ struct LeafJudge::Inside {
       }
       near_count += 1;
       gather(factors[f], side, scale, ends[f], unary, there, beaten[v]);
-      total -= std::exchange(least[f], 0);
+      total = minus(total, std::exchange(least[f], 0));
     }
     std::optional<Wide> lowest = least_of(unary, there);
     if (!lowest) return false;
     total = plus(total, *lowest);
     for (size_t x = 0; x < unary.size(); ++x)
-      if (there[x] && plus(total, unary[x] - *lowest) > needed) there[x] = 0, beaten[v][x] = 1;
+      if (there[x] && plus(total, minus(unary[x], *lowest)) > needed) there[x] = 0, beaten[v][x] = 1;
     if (!least_of(unary, there)) return false;
     const Wide shares = std::max({near_count, static_cast<Wide>(far.size()), Wide{1}});
     std::vector<Wide> share;
@@ -367,18 +374,18 @@ struct LeafJudge::Inside {
     for (size_t f : far) {
       std::vector<Wide>& own = ends[f][factors[f].variables[0] == v ? 0 : 1];
       for (size_t x = 0; x < unary.size(); ++x)
-        if (there[x]) unary[x] -= share[x], own[x] = plus(own[x], -share[x]);
-      least[f] += least_share;
-      total += least_share;
+        if (there[x]) unary[x] = minus(unary[x], share[x]), own[x] = minus(own[x], share[x]);
+      least[f] = plus(least[f], least_share);
+      total = plus(total, least_share);
     }
-    total = plus(total, *least_of(unary, there) - *lowest);
+    total = plus(total, minus(*least_of(unary, there), *lowest));
     return true;
   }
 
   // What a pair is certain to cost with each value of one of its variables, less its messages, goes to that variable. Values without a
   // partner that is left go.
   void gather(const Factor& factor, size_t side, int64_t scale, std::array<std::vector<Wide>, 2>& ends, std::vector<Wide>& unary, std::vector<char>& there, std::vector<char>& went) const {
-    constexpr Wide kMost = Wide{1} << 120;  // of a message: a product of 64 bits each and two of these fit
+    constexpr Wide kMost = Wide{1} << 120;  // of a message
     const std::vector<char>& partners = left[factor.variables[1 - side]];
     std::vector<Wide>& own = ends[side];
     const std::vector<Wide>& other = ends[1 - side];
@@ -396,14 +403,15 @@ struct LeafJudge::Inside {
           cost += c;
         }
         if (forbidden) continue;
-        const Wide sum = scale * cost - other[z];
+        const bool is_small = cost == static_cast<int64_t>(cost);  // so that the product fits
+        const Wide sum = minus(is_small ? scale * cost : times(scale, cost), other[z]);
         if (!any || sum < least) least = sum, any = true;
       }
       if (!any) {
         there[x] = 0, went[x] = 1;
         continue;
       }
-      unary[x] = plus(unary[x], least - own[x]);
+      unary[x] = plus(unary[x], minus(least, own[x]));
       own[x] = least;
       if (least > kMost || least < -kMost || unary[x] > kMost || unary[x] < -kMost) fail("the certificate's sums leave 128 bits");
     }
@@ -512,14 +520,17 @@ struct LeafJudge::Inside {
     auto put = [&](Summed table) {
       if ((entries += table.costs.size()) > kMostEntries) fail("the certificate's elimination takes tables of more than {} entries", kMostEntries);
       for (Wide c : table.costs)
-        if (c < kNone && (c > kMost || c < -kMost)) fail("the certificate's sums leave 128 bits");
+        if (c != kNone && (c > kMost || c < -kMost)) fail("the certificate's sums leave 128 bits");
       if (!table.scope.empty()) return of[table.scope.back()].push_back(std::move(table));
       if (table.costs[0] >= kNone) constant.reset();
       else if (constant) constant = plus(*constant, table.costs[0]);
     };
     for (size_t v = 0; v < count; ++v) {
       Summed own{{static_cast<int>(v)}, {}};
-      for (int x : values[v]) own.costs.push_back(unary[v][x]);
+      for (int x : values[v]) {
+        if (unary[v][x] > kMost) fail("the certificate's sums leave 128 bits");
+        own.costs.push_back(unary[v][x]);
+      }
       put(std::move(own));
     }
     auto sorted = [&](std::vector<int> scope) {
@@ -548,6 +559,7 @@ struct LeafJudge::Inside {
           chosen[static_cast<size_t>(std::lower_bound(factor.variables.begin(), factor.variables.end(), table.scope[i]) - factor.variables.begin())] = values[table.scope[i]][at[i]];
         const auto cost = cost_of(factor, chosen);
         table.costs.push_back(cost ? times(scale, *cost) : kNone);
+        if (cost && table.costs.back() > kMost) fail("the certificate's sums leave 128 bits");
       });
       put(std::move(table));
     }
@@ -621,7 +633,7 @@ std::optional<Wide> LeafJudge::bound(const Certificate::Leaf& leaf) const {
     allowed[d.variable] = kept;
   }
   if (!in.narrow(allowed)) return std::nullopt;
-  const Inside::Reparametrised now = in.reparametrised(leaf, allowed);
+  const Inside::Reparametrised now = in.reparametrised(leaf, allowed, Inside::Singles::kAdded);
   Wide bound = now.besides;
   if (leaf.order.empty()) {
     for (size_t f = 0; f < in.factors.size(); ++f)
@@ -709,8 +721,12 @@ std::optional<Wide> check(const Network& n, const Certificate& c) {
   if (c.leaves.empty()) fail("the certificate has no leaves");
   if (!c.steps.empty() && !c.bound) fail("the certificate has steps, but no bound that they could be taken for");
   for (const Certificate::Step& step : c.steps) judge.take(step, *c.bound);
+  constexpr size_t kMostDecisions = 10'000;
   std::vector<const Certificate::Leaf*> leaves;
-  for (const Certificate::Leaf& leaf : c.leaves) leaves.push_back(&leaf);
+  for (const Certificate::Leaf& leaf : c.leaves) {
+    if (leaf.decisions.size() > kMostDecisions) fail("the certificate has a leaf with {} decisions; {} are the most", leaf.decisions.size(), kMostDecisions);
+    leaves.push_back(&leaf);
+  }
   expect_cover(n, leaves, 0, judge.inside_->left);
   std::optional<Wide> least;
   for (const Certificate::Leaf& leaf : c.leaves)
@@ -726,7 +742,7 @@ Wide LeafJudge::Inside::of_parts(const Certificate& c) const {
   if (c.cut.scale < 1) fail("the certificate's scale is {}; it must be positive", c.cut.scale);
   if (!c.cut.decisions.empty() || !c.cut.order.empty()) fail("the certificate has a cut with decisions or an order");
   const Places at = places_of(network, c.parts);
-  const Reparametrised now = reparametrised(c.cut, left);
+  const Reparametrised now = reparametrised(c.cut, left, Singles::kLeft);  // they are edges of the part
   Wide bound = now.besides;
   for (size_t f = 0; f < factors.size(); ++f) {
     const std::vector<int>& variables = factors[f].variables;
@@ -760,6 +776,7 @@ Wide LeafJudge::Inside::of_parts(const Certificate& c) const {
   };
   for (size_t p = 0; p < c.parts.size(); ++p) {
     const auto& [copies, proof] = c.parts[p];
+    if (!proof.parts.empty()) fail("the certificate's part {} is proved in parts", p);
     const Network part = part_of(copies[0]);
     for (size_t i = 1; i < copies.size(); ++i) {
       const Network other = part_of(copies[i]);

@@ -97,6 +97,7 @@ class Reader {
       c.bound = integer(bound, within + "bound");
     }
     if (json.contains("parts")) {
+      if (!within.empty()) fail("{}: {} is in parts itself", file_, place);
       read_priced(member(json, "cut", place), within + "cut", c.cut);
       for (const Json& p : items(json["parts"], within + "parts")) {
         const std::string here = fmt::format("{}parts[{}]", within, c.parts.size());

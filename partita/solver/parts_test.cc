@@ -132,6 +132,26 @@ TEST(Parts, MutantsAreRefused) {
   }
 }
 
+// Edges over one variable count in its part, once.
+TEST(Parts, EdgesOverOneVariable) {
+  Network n;
+  n.costs = {{0}, {0}};
+  n.edges = {{{0}, std::make_shared<const Table>(Table{5})}, {{1, 1}, std::make_shared<const Table>(Table{7})}};
+  Certificate c;
+  for (int v : {0, 1}) {
+    Certificate proof;
+    proof.bound = v == 0 ? 5 : 7;
+    proof.leaves.emplace_back();
+    c.parts.push_back({{{v}}, std::move(proof)});
+  }
+  c.bound = 13;
+  EXPECT_THROW(check(n, c), Error);
+  c.bound = 12;
+  EXPECT_EQ(to_string(*check(n, c)), "12");
+  c.parts[0].proof.parts = c.parts;
+  EXPECT_THROW(check(n, c), Error);
+}
+
 // However variables and edges are numbered.
 TEST(Parts, SolvesWhatIsAlikeOnce) {
   const uint64_t seed = 20261128;

@@ -140,6 +140,30 @@ TEST(Steps, NoneProveMoreThanTheTruth) {
   EXPECT_GT(refused, 300);
 }
 
+// What needs more than 128 bits is no proof of anything.
+TEST(Steps, HugeSums) {
+  const int64_t huge = INT64_MAX;
+  Network used;
+  used.costs = {{0}};
+  used.uses = {{0, 0, 3, {int64_t{1} << 62}}};
+  used.limit = int64_t{1} << 62;
+  Certificate none;  // that there is no solution
+  none.leaves.push_back({1, {}, {}, {{0, huge}, {1, huge}, {2, 2}}, {0}});
+  EXPECT_THROW(check(used, none), Error);
+
+  Network costly;
+  costly.costs = {{0}, {0}};
+  for (int i = 0; i < 10; ++i) costly.edges.push_back({{0, 1}, std::make_shared<const Table>(Table{kForbidden - 1})});
+  none.leaves = {{huge, {}, {}, {}, {0, 1}}};
+  EXPECT_THROW(check(costly, none), Error);
+
+  Certificate low;
+  low.bound = -(Wide{1} << 126) * 2;
+  low.steps.emplace_back();
+  low.leaves.emplace_back();
+  EXPECT_THROW(check(costly, low), Error);
+}
+
 // Two values that could each go for the other: not both.
 TEST(Steps, NeverBothOfTwo) {
   Network n;
