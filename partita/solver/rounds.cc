@@ -279,7 +279,7 @@ class Solver {
   void prove(const Branch& branch) {
     if (computes()) return note(branch.bound(), branch.most_prices(), proved_);
     if (stop()) return;  // the last one comes now
-    constexpr double kShare = 0.05, kMargin = 3.5;  // of the time; of the time that the last one took
+    constexpr double kShare = 0.05, kMargin = 4;  // of the time; of the time that the last one took
     constexpr double kFirst = 0.5;                  // seconds before the first one, where it takes long
     if (proved_at_ < 0) {
       const double whole = o_.deadline ? std::chrono::duration<double>(*o_.deadline - began_).count() : kInfinity;
