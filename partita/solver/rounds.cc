@@ -114,11 +114,14 @@ class Solver {
       if (what_ == For::kItself && (o_.progress || o_.deadline)) prove(branch);
       report();
       if (is_near(branch)) {
-        if (const auto within = narrower(branch)) {
-          narrowed(*within, branch, round + 1);
+        if (!o_.certify) {
+          if (const auto within = narrower(branch)) {
+            narrowed(*within, branch, round + 1);
+            break;
+          }
+        } else if (what_ == For::kItself && original_.in_steps(Assignment(best_.solution->begin(), best_.solution->begin() + n_.variables()), branch.root())) {
           break;
         }
-        if (o_.certify && what_ == For::kItself && original_.in_steps(Assignment(best_.solution->begin(), best_.solution->begin() + n_.variables()), branch.root())) break;
       }
       if (what_ != For::kCore) search_core(branch, without);
       if (what_ != For::kItself && without >= kGivingUp) break;
@@ -165,7 +168,6 @@ class Solver {
   // The network with those values only that a better solution than the best may take, once that leaves little of it. Not where a
   // certificate is asked for: messages to what is left prove nothing of the rest.
   std::optional<Subset> narrower(Branch& branch) {
-    if (o_.certify) return std::nullopt;
     return little_of(n_, model_, at_most(static_cast<double>(best_.cost) + 1 + rounding_.at(branch.most_prices()), branch.least_costs()), *best_.solution, o_);
   }
 

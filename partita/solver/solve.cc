@@ -59,10 +59,10 @@ Options for_a_start(const Options& options) {
 
 constexpr double kVeryLarge = 1000;  // of options.large
 
-double entries_of(const Network& network) {
+bool is_very_large(const Network& network, const Options& options) {
   double entries = 0;
   for (const Network::Edge& e : network.edges) entries += static_cast<double>(e.table->size());
-  return entries;
+  return entries > kVeryLarge * static_cast<double>(options.large);
 }
 
 Start solve_folded(const Network& network, const Options& options, PairTables& tables, std::map<std::string, double>& counters) {
@@ -75,9 +75,9 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
   Options inside = for_a_start(options);
   auto ended = [&] { return (options.stop && *options.stop) || (inside.deadline && Clock::now() > *inside.deadline); };
   Folding folding(network);
-  const bool is_very_large = entries_of(network) > kVeryLarge * static_cast<double>(options.large);
-  const bool priced = !options.certify || is_very_large;  // a dual over the whole finds its own prices, at all times
-  if (is_very_large) inside.deadline = share_of_time(options, kShareOfVeryLarge);
+  const bool very_large = is_very_large(network, options);
+  const bool priced = !options.certify || very_large;  // a dual over the whole finds its own prices, at all times
+  if (very_large) inside.deadline = share_of_time(options, kShareOfVeryLarge);
   std::unique_ptr<LiftedDual> dual;  // of the latest
   Start best;
   auto known = [&] { return best.solution ? std::optional<Wide>(best.cost) : std::nullopt; };
@@ -229,7 +229,7 @@ Result solve(const Network& network, const Options& options) {
     apart = std::move(parts.certificate);
     consider(parts.together);
   };
-  if (options.certify && folded.dual && best.solution && entries_of(network) <= kVeryLarge * static_cast<double>(options.large)) {
+  if (options.certify && folded.dual && best.solution && !is_very_large(network, options)) {
     constexpr double kShareOfTime = 0.5;
     Options of_steps = options;
     of_steps.deadline = share_of_time(options, kShareOfTime);

@@ -19,23 +19,19 @@ using Clock = std::chrono::steady_clock;
 class Steps {
  public:
   Steps(const Network& network, const Assignment& solution, const Certificate::Leaf& messages, const Options& options)
-      : n_(network), o_(options), messages_(messages) {
+      : n_(network), o_(options), messages_(messages), kept_(all_values(network)), rest_(network, kept_) {
     result_.solution = solution;
     result_.cost = evaluate(n_, solution).cost;
-    for (int v = 0; v < n_.variables(); ++v) {
-      kept_.emplace_back(n_.domain(v));
-      std::iota(kept_.back().begin(), kept_.back().end(), 0);
-    }
   }
 
-  // `most`: what is known that nothing costs less than.
-  Result run(std::optional<Wide> most) {
+  // `known`: a bound.
+  Result run(std::optional<Wide> known) {
     constexpr int kMost = 60;
     for (int step = 0; step < kMost && !stop(); ++step) {
       eliminate_rest();
       aimed_too_low_ = result_.bound && std::isfinite(aim_) && static_cast<double>(*result_.bound) >= aim_;
       if (is_closed(result_, o_.gap) || aimed_too_low_) break;
-      if (!sweep() && !(aim_lower(most) && sweep())) break;
+      if (!sweep() && !(aim_lower(known) && sweep())) break;
       dominate();
     }
     if (result_.certificate.leaves.empty()) result_.certificate = {};
@@ -47,6 +43,27 @@ class Steps {
   bool aimed_too_low() const { return aimed_too_low_; }
 
  private:
+  static std::vector<std::vector<int>> all_values(const Network& network) {
+    std::vector<std::vector<int>> all;
+    for (int v = 0; v < network.variables(); ++v) {
+      all.emplace_back(network.domain(v));
+      std::iota(all.back().begin(), all.back().end(), 0);
+    }
+    return all;
+  }
+
+  // `stays`(variable, place of a value among those kept); of each variable one does.
+  void keep(const std::function<bool(int v, size_t place)>& stays) {
+    for (int v = 0; v < n_.variables(); ++v) {
+      std::vector<int> values;
+      for (size_t x = 0; x < kept_[v].size(); ++x)
+        if (stays(v, x)) values.push_back(kept_[v][x]);
+      if (values.empty()) values.push_back(kept_[v][0]);
+      kept_[v] = std::move(values);
+    }
+    rest_ = Subset(n_, kept_);
+  }
+
   bool stop() const { return (o_.stop && *o_.stop) || (o_.deadline && Clock::now() > *o_.deadline); }
 
   // What a value must cost to be left out: it is not asked for less than that, or nothing less is aimed at.
@@ -55,9 +72,9 @@ class Steps {
   // The solution that there is may be far above the optimum, so that what costs as much is too little: where little is left already, it is
   // guessed that the optimum lies in the lower half of what there is between the bound and what is enough. If so, elimination will find it; if
   // not, it will prove that nothing costs less than the guess.
-  bool aim_lower(const std::optional<Wide>& most) {
+  bool aim_lower(const std::optional<Wide>& known) {
     constexpr double kLittleLeft = 0.25, kNear = 0.1, kVeryNear = 1e-4;  // of the table entries; of the cost
-    const double now = enough(), least = most ? std::max(bound_, static_cast<double>(*most)) : bound_, gap = now - least;
+    const double now = enough(), least = known ? std::max(bound_, static_cast<double>(*known)) : bound_, gap = now - least;
     if (static_cast<double>(left_) > kLittleLeft * static_cast<double>(whole_) || !(gap < kNear * std::abs(now)) || gap < kVeryNear * std::abs(now)) return false;
     aim_ = least + gap / 2;
     if (o_.tell) o_.tell(fmt::format("the optimum may be less than {:.0f}", aim_));
@@ -71,10 +88,9 @@ class Steps {
     constexpr double kHopeful = 3;                      // windows over the whole, or as much work, by which something must cost enough
     constexpr double kFar = 0.03, kFast = 0.1;          // or else the gap be small, or that much of it go away by a window
     constexpr int kMessagesFirst = 4, kLeastWindows = 8;  // passes, before prices move; where they do
-    const Subset rest(n_, kept_);
-    const Model m = compile(rest.network());
+    const Model m = compile(rest_.network());
     Dual dual(m);
-    dual.begin(rest.lowered(messages_));
+    dual.begin(rest_.lowered(messages_));
     const Alive all(m.unary.size(), 1);
     const Rounding rounding(m);
     if (whole_ == 0) whole_ = m.sweep;
@@ -100,18 +116,11 @@ class Steps {
       if (bound_ >= enough() || (bound_ - before < kGettingOn * (enough() - bound_) && (!m.limited || window >= kLeastWindows))) break;
     }
     if (share > kNextToNothing) return false;
-    Certificate::Leaf leaf = rest.lifted(dual.leaf(state, all), n_);
+    messages_ = rest_.lifted(dual.leaf(state, all), n_);
     if (o_.tell) o_.tell(fmt::format("left out: {:.0f}% of {} table entries, with a bound of {:.0f}", 100 * (1 - share), m.sweep, bound_));
-    for (int v = 0; v < n_.variables(); ++v) {
-      std::vector<int> values;
-      for (size_t x = 0; x < kept_[v].size(); ++x)
-        if (left[m.offset[v] + static_cast<int>(x)] || kept_[v][x] == (*result_.solution)[v]) values.push_back(kept_[v][x]);
-      if (values.empty()) values.push_back(kept_[v][0]);
-      kept_[v] = std::move(values);
-    }
-    messages_ = leaf;
+    keep([&](int v, size_t x) { return left[m.offset[v] + static_cast<int>(x)] || kept_[v][x] == (*result_.solution)[v]; });
     least_left_out_ = std::min(least_left_out_, enough());
-    result_.certificate.steps.push_back({std::move(leaf), {}});
+    result_.certificate.steps.push_back({messages_, {}});
     return true;
   }
 
@@ -125,43 +134,35 @@ class Steps {
   // Where little enough is left for it to come through.
   void dominate() {
     constexpr size_t kMost = 6'000'000;  // table entries
-    const Subset rest(n_, kept_);
     size_t entries = 0;
-    for (const Network::Edge& e : rest.network().edges) entries += e.table->size();
+    for (const Network::Edge& e : rest_.network().edges) entries += e.table->size();
     if (entries > kMost) return;
-    const Reduction reduction(rest.network(), Reduction::Rules::kDominance);
     std::vector<std::vector<char>> gone;
     for (const std::vector<int>& values : kept_) gone.emplace_back(values.size(), 0);
-    for (const auto& [v, x, y] : reduction.dominated()) {
+    for (const auto& [v, x, y] : Reduction(rest_.network(), Reduction::Rules::kDominance).dominated()) {
       gone[v][x] = 1;
       result_.certificate.steps.back().dominated.push_back({v, kept_[v][x], kept_[v][y]});
     }
-    for (size_t v = 0; v < kept_.size(); ++v) {
-      std::vector<int> values;
-      for (size_t x = 0; x < kept_[v].size(); ++x)
-        if (!gone[v][x]) values.push_back(kept_[v][x]);
-      kept_[v] = std::move(values);
-    }
+    keep([&](int v, size_t x) { return !gone[v][x]; });
   }
 
   // Where that does not take too long. It proves no more than before where the limit is what it lacks, unless prices are better now.
   void eliminate_rest() {
-    const Subset rest(n_, kept_);
-    const auto plan = plan_to_prove(rest.network(), o_.elimination_bytes);
+    const auto plan = plan_to_prove(rest_.network(), o_.elimination_bytes);
     if (!plan) return;
-    auto least = eliminate(rest.network(), *plan, [&] { return stop(); });
+    auto least = eliminate(rest_.network(), *plan, [&] { return stop(); });
     if (!least) return;
     Certificate::Leaf leaf;
     leaf.order = plan->order;
     Wide bound = result_.cost;
     if (least_left_out_ < static_cast<double>(bound)) bound = static_cast<Wide>(std::ceil(least_left_out_));
     if (least->solution) {
-      const Assignment x = rest.whole(*least->solution);
+      const Assignment x = rest_.whole(*least->solution);
       if (const Evaluation e = evaluate(n_, x); e.feasible && e.cost < result_.cost) {
         result_.solution = x;
         result_.cost = e.cost;
       } else if (!e.feasible && least->cost < bound && !messages_.multipliers.empty()) {
-        const auto priced = eliminated_at_prices(rest.network(), *plan);
+        const auto priced = eliminated_at_prices(rest_.network(), *plan);
         if (priced && *priced > least->cost) leaf.multipliers = messages_.multipliers, leaf.scale = messages_.scale, least->cost = *priced;
       }
       bound = std::min(bound, least->cost);
@@ -194,6 +195,7 @@ class Steps {
   const Options& o_;
   Certificate::Leaf messages_;           // of the last step
   std::vector<std::vector<int>> kept_;   // [variable]: values that are left
+  Subset rest_;                          // those
   const Clock::time_point began_ = Clock::now();
   Clock::time_point reported_ = began_;
   double aim_ = kInfinity;
