@@ -148,6 +148,18 @@ Graph evaluation_of(const Planned& planned) {
 void finish(Planned& p, std::optional<int64_t> memory_limit_bytes, Runner& runner) {
   limit_memory(p.cluster, memory_limit_bytes);
   p.report = runner.step("check", [&] { return check(p.training, p.plan, p.cluster); }, [](const CheckReport&) {});
+  if (is_too_large_to_lower(p.training, p.cluster)) {
+    p.typical = typical_devices(p.cluster);
+    const std::vector<int64_t> peaks = runner.step("memory", [&] { return planned_peak_bytes(p.training, p.plan, p.cluster, p.typical); }, [](const std::vector<int64_t>&) {});
+    for (DeviceId d : p.typical) {
+      p.typical_peak_bytes = std::max(p.typical_peak_bytes, peaks[d.index()]);
+      const Device& device = p.cluster.device(d);
+      if (peaks[d.index()] > device.memory_bytes)
+        throw Error(ExitCode::kInfeasible, fmt::format("plan for '{}' does not fit: {} needs {} bytes and has {} ({} missing)", p.training.name, device.name, peaks[d.index()],
+                                                       device.memory_bytes, peaks[d.index()] - device.memory_bytes));
+    }
+    return;
+  }
   p.physical = runner.step("lower", [&] { return lower(p.training, p.plan, p.cluster); },
                            [&](const PhysicalGraph& g) {
                              verify(g);
@@ -248,6 +260,7 @@ std::optional<double> Planned::samples_per_second() const {
 
 int64_t Planned::peak_memory_bytes() const {
   if (search.estimate) return search.estimate->peak_memory_bytes;
+  if (!typical.empty()) return typical_peak_bytes;
   return *std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.begin() + physical.compute_count);
 }
 

@@ -78,7 +78,8 @@ struct LoadedModel {
 };
 
 // A model, planned, checked, lowered and simulated. With `search.estimate`, by a search that estimates, plan, report, physical and
-// predicted are empty but for what the plan was asked of.
+// predicted are empty but for what the plan was asked of. Where the plan is too large to be lowered, physical and predicted are empty, and the
+// memory is that of typical devices.
 struct Planned {
   Graph forward;   // as loaded
   Graph training;  // one step
@@ -88,12 +89,15 @@ struct Planned {
   CheckReport report;
   PhysicalGraph physical;
   Trace predicted;
+  std::vector<DeviceId> typical;         // that were lowered alone; empty: all were
+  int64_t typical_peak_bytes = 0;
   SearchResult search;  // counters and notes
   double search_seconds = 0;
 
   // Of the estimate, where there is one; predicted otherwise.
   std::optional<int64_t> batch() const;  // samples a step, all devices together; none: no input has samples along axis 0
-  int64_t step_time_ns() const;
+  bool is_timed() const { return search.estimate || typical.empty(); }
+  int64_t step_time_ns() const;          // 0 where it is not timed
   std::optional<double> samples_per_second() const;
   int64_t peak_memory_bytes() const;  // of the compute device that needs most
   int64_t compute_time_ns() const;    // of a step, while the compute queue is busy of the device where it is busy longest

@@ -289,6 +289,7 @@ void compare_with(const SerialRun& serial, TrainReport& report) {
 }
 
 TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& kernels) {
+  if (!planned.is_timed()) fail("plan for '{}' on '{}': {} devices make too many tasks to run", planned.training.name, planned.cluster.name, planned.cluster.compute_count);
   const Graph& graph = planned.training;
   Dataset data = training_data(graph, options);
   const Arrays start = starting_weights(graph, planned.weight_names, options);

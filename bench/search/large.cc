@@ -14,6 +14,7 @@
 #include <string>
 
 #include "models.h"
+#include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/search/joint.h"
 #include "partita/solver/solver.h"
@@ -102,6 +103,11 @@ int main_of(int argc, char** argv) {
   if (!checks) return 0;
   const int64_t bytes = check(graph, plan, cluster).comm_bytes;
   fmt::print("check: {:.3f} GB: {}\n", gigabytes(bytes), mark());
+  std::fflush(stdout);
+  const std::vector<DeviceId> ends = {mesh.devices[0], mesh.devices.back()};
+  const std::vector<int64_t> peaks = planned_peak_bytes(graph, plan, cluster, ends);
+  for (DeviceId d : ends) fmt::print("planned for device {}: {:.3f} GB\n", cluster.device(d).name, gigabytes(peaks[d.index()]));
+  fmt::print("memory planner: {}\n", mark());
   return 0;
 }
 

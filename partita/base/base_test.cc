@@ -127,6 +127,10 @@ TEST(Boxes, EqualTheListOfThem) {
     ASSERT_EQ(a.size(), x.size());
     EXPECT_EQ(a == b, x == y);
     EXPECT_EQ(a, Boxes(extents, x));
+    const std::vector<Box> different = a.different();
+    EXPECT_LE(different.size(), x.size());
+    for (const Box& box : x) EXPECT_NE(std::find(different.begin(), different.end(), box), different.end());
+    for (const Box& box : different) EXPECT_NE(std::find(x.begin(), x.end(), box), x.end());
     EXPECT_EQ(Boxes({static_cast<int>(x.size())}, x), a);  // of another mesh of as many positions
     EXPECT_EQ(a.any_empty(), std::any_of(x.begin(), x.end(), [](const Box& box) { return is_empty(box); }));
     std::vector<Box> both, over;

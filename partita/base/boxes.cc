@@ -238,6 +238,12 @@ Box Boxes::operator[](size_t position) const {
   return box;
 }
 
+std::vector<Box> Boxes::different() const {
+  std::vector<Box> out;
+  if (!empty()) for_each_on(extents_, axes_of(*this), [&](size_t position) { out.push_back((*this)[position]); });
+  return out;
+}
+
 std::vector<Box> Boxes::list() const { return {begin(), end()}; }
 
 Boxes Boxes::with(size_t dimension, Along along) const {

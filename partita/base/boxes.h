@@ -36,6 +36,7 @@ class Boxes {
   Interval at(size_t position, size_t dimension) const;
   Box operator[](size_t position) const;
   std::vector<Box> list() const;
+  std::vector<Box> different() const;  // every box, as a rule once: of what makes no difference only one position
   bool any_empty() const { return any_empty_; }  // of the boxes
   // The same along the other dimensions.
   Boxes with(size_t dimension, Along along) const;

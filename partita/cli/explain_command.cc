@@ -1,11 +1,11 @@
 // explain.
 #include <cstdio>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "partita/base/error.h"
 #include "partita/base/nearest.h"
 #include "partita/cli/commands.h"
+#include "partita/physical/lower.h"
 #include "partita/plan/explain.h"
 
 namespace partita {
@@ -158,16 +158,8 @@ class Explanation {
                  m.readers.empty() ? ", where it is kept" : fmt::format(", for {}", fmt::join(readers_of(m), ", ")));
   }
 
-  // By how much the fullest device would be over its memory; zero or less: the plan fits.
-  int64_t missing_bytes(const Plan& plan) const {
-    const PhysicalGraph physical = lower(graph_, plan, p_.cluster);
-    int64_t missing = std::numeric_limits<int64_t>::min();
-    for (int d = 0; d < p_.cluster.compute_count; ++d) missing = std::max(missing, physical.peak_bytes[d] - p_.cluster.devices[d].memory_bytes);
-    return missing;
-  }
-
   void add_missing(Json& json, const Plan& plan) const {
-    if (const int64_t missing = missing_bytes(plan); missing > 0) json["missing_memory_bytes"] = missing;
+    if (const int64_t missing = missing_bytes(graph_, plan, p_.cluster); missing > 0) json["missing_memory_bytes"] = missing;
   }
 
   // Why the alternative is not there.
@@ -181,7 +173,7 @@ class Explanation {
     if (d.more.size() > kShown) parts.push_back(fmt::format("{} more", d.more.size() - kShown));
     std::string text = d.bytes == 0 ? "a tie" : "";
     if (d.bytes < 0) {
-      const int64_t missing = missing_bytes(plan());
+      const int64_t missing = missing_bytes(graph_, plan(), p_.cluster);
       text = missing > 0 ? fmt::format("does not fit: it needs {} more than a device has", megabytes(static_cast<double>(missing))) : "cheaper: it fits, and the search did not take it";
     }
     if (parts.empty()) return text;

@@ -66,6 +66,13 @@ Planned plan_watched(const Request& request, Runner& runner) {
   return p;
 }
 
+// The names of those that stand for all.
+std::vector<std::string> typical_devices_of(const Planned& p) {
+  std::vector<std::string> names;
+  for (DeviceId d : p.typical) names.push_back(p.cluster.device(d).name);
+  return names;
+}
+
 Json plan_json(const Planned& p, const std::string& plan_file) {
   Json json = {{"model", p.plan.model.model},
                {"cluster", p.cluster.name},
@@ -73,13 +80,14 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
                {"search", p.plan.search},
                {"objective", p.plan.objective},
                {"comm_bytes", p.report.comm_bytes},
-               {"step_time_us", static_cast<double>(p.step_time_ns()) / 1e3},
                {"peak_memory_bytes", p.peak_memory_bytes()},
                {"search_seconds", p.search_seconds}};
+  if (p.is_timed()) json["step_time_us"] = static_cast<double>(p.step_time_ns()) / 1e3;
+  else json["typical_devices"] = typical_devices_of(p);
   if (const auto batch = p.batch()) json["batch"] = *batch;
   if (const auto rate = p.samples_per_second()) json["samples_per_second"] = *rate;
   if (p.search.estimate) json["host_bytes"] = p.search.estimate->host_bytes;
-  else json["compute_time_us"] = static_cast<double>(p.compute_time_ns()) / 1e3;
+  else if (p.is_timed()) json["compute_time_us"] = static_cast<double>(p.compute_time_ns()) / 1e3;
   if (const auto bound = p.search.lower_bound_comm_bytes) {
     json["lower_bound_comm_bytes"] = *bound;
     json["gap"] = gap_of(p.report.comm_bytes, *bound);
@@ -111,8 +119,9 @@ void print_plan(const Planned& p) {
                megabytes(static_cast<double>(p.report.inner_bytes)), p.report.conversions);
   if (const auto bound = p.search.lower_bound_comm_bytes)
     fmt::print("lower bound    {} (gap {:.2f}%)\n", megabytes(static_cast<double>(*bound)), 100 * gap_of(p.report.comm_bytes, *bound));
-  fmt::print("step time      {:.1f} us (predicted)", static_cast<double>(p.step_time_ns()) / 1e3);
-  if (!p.search.estimate) fmt::print("; {:.1f} us of it the busiest device computes", static_cast<double>(p.compute_time_ns()) / 1e3);
+  if (p.is_timed()) fmt::print("step time      {:.1f} us (predicted)", static_cast<double>(p.step_time_ns()) / 1e3);
+  else fmt::print("step time      not predicted: too many tasks to simulate");
+  if (p.is_timed() && !p.search.estimate) fmt::print("; {:.1f} us of it the busiest device computes", static_cast<double>(p.compute_time_ns()) / 1e3);
   fmt::print("\n");
   if (const auto serial = serial_time_ns(p)) {
     fmt::print("serial time    {} if nothing overlapped", microseconds(static_cast<double>(*serial)));
@@ -121,7 +130,8 @@ void print_plan(const Planned& p) {
     fmt::print("\n");
   }
   if (const auto rate = p.samples_per_second()) fmt::print("throughput     {:.1f} samples/s, {} samples a step\n", *rate, *p.batch());
-  fmt::print("peak memory    {} on the device that needs most\n", megabytes(static_cast<double>(p.peak_memory_bytes())));
+  fmt::print("peak memory    {} on {}\n", megabytes(static_cast<double>(p.peak_memory_bytes())),
+             p.typical.empty() ? "the device that needs most" : fmt::format("the one of {} that needs most", fmt::join(typical_devices_of(p), ", ")));
 }
 
 }  // namespace
@@ -154,6 +164,7 @@ int simulate_command(const Arguments& a) {
   expect_writable(a.trace);
   Runner runner;
   Planned p = open_plan(a.target, runner);
+  if (!p.is_timed()) fail("{}: too many tasks to simulate; `partita check` counts what it moves and needs", a.target);
   if (!a.trace.empty()) write_file(a.trace, chrome_trace(p.predicted, p.physical, p.cluster));
   std::map<std::string, double> busy;  // by queue: share of the step
   for (const Event& e : p.predicted.events) busy[p.physical.queues[p.physical.task(e.task).queue.index()].name] += static_cast<double>(e.end_ns - e.start_ns);
@@ -208,8 +219,8 @@ int compare_command(const Arguments& a) {
     any = true;
     if (a.json) rows.push_back(plan_json(p, ""));
     else
-      fmt::print("{:<24} {:>7} {:>14} {:>16.1f} {:>10} {:>14} {:>10.3f}\n", search, or_dash("{}", p.batch()), megabytes(static_cast<double>(p.report.comm_bytes)),
-                 static_cast<double>(p.step_time_ns()) / 1e3, or_dash("{:.2f}", p.samples_per_second()), megabytes(static_cast<double>(p.peak_memory_bytes())), p.search_seconds);
+      fmt::print("{:<24} {:>7} {:>14} {:>16} {:>10} {:>14} {:>10.3f}\n", search, or_dash("{}", p.batch()), megabytes(static_cast<double>(p.report.comm_bytes)),
+                 p.is_timed() ? fmt::format("{:.1f}", static_cast<double>(p.step_time_ns()) / 1e3) : "-", or_dash("{:.2f}", p.samples_per_second()), megabytes(static_cast<double>(p.peak_memory_bytes())), p.search_seconds);
     std::fflush(stdout);
   }
   if (a.json) print_json({{"rows", rows}});
@@ -262,11 +273,13 @@ int check_command(const Arguments& a) {
   if (!a.bound.empty()) return is_plan(a.target) ? check_plan_bound(a) : check_bound_command(a);
   Runner runner;
   Planned p = open_plan(a.target, runner);
-  if (a.json)
-    print_json({{"comm_bytes", p.report.comm_bytes}, {"inner_bytes", p.report.inner_bytes}, {"conversions", p.report.conversions}, {"peak_memory_bytes", p.peak_memory_bytes()}});
-  else
-    fmt::print("{}: sound; it moves {} a step in {} conversions, and needs {} on one device\n", a.target, megabytes(static_cast<double>(p.report.comm_bytes)),
-               p.report.conversions, megabytes(static_cast<double>(p.peak_memory_bytes())));
+  if (a.json) {
+    Json json = {{"comm_bytes", p.report.comm_bytes}, {"inner_bytes", p.report.inner_bytes}, {"conversions", p.report.conversions}, {"peak_memory_bytes", p.peak_memory_bytes()}};
+    if (!p.typical.empty()) json["typical_devices"] = typical_devices_of(p);
+    print_json(std::move(json));
+  } else
+    fmt::print("{}: sound; it moves {} a step in {} conversions, and needs {} on {}\n", a.target, megabytes(static_cast<double>(p.report.comm_bytes)),
+               p.report.conversions, megabytes(static_cast<double>(p.peak_memory_bytes())), p.typical.empty() ? "one device" : fmt::format("one of {}", fmt::join(typical_devices_of(p), ", ")));
   return 0;
 }
 

@@ -1,6 +1,10 @@
 // Lowering: the passes in order.
 #include "partita/physical/lower.h"
 
+#include <algorithm>
+#include <limits>
+#include <set>
+
 #include "partita/base/error.h"
 
 namespace partita {
@@ -8,8 +12,8 @@ namespace partita {
 namespace {
 
 // The passes that memory depends on.
-PhysicalGraph with_memory(const Graph& graph, const Plan& plan, const Cluster& cluster, const LowerOptions& options) {
-  PhysicalGraph physical = lower_local(graph, plan, cluster);
+PhysicalGraph with_memory(const Graph& graph, const Plan& plan, const Cluster& cluster, const LowerOptions& options, const Listed& devices = nullptr) {
+  PhysicalGraph physical = lower_local(graph, plan, cluster, devices);
   LowerOptions ordered = options;
   if (!plan.order.empty()) {
     ensure(plan.order.size() == graph.ops.size(), "an order of {} of {} ops", plan.order.size(), graph.ops.size());
@@ -22,17 +26,40 @@ PhysicalGraph with_memory(const Graph& graph, const Plan& plan, const Cluster& c
   return physical;
 }
 
+constexpr int64_t kMostTasks = 1'000'000;  // gigabytes, and minutes
+
 }  // namespace
 
+bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster) { return static_cast<int64_t>(graph.ops.size()) * cluster.compute_count > kMostTasks; }
+
+std::vector<DeviceId> typical_devices(const Cluster& cluster) {
+  std::set<DeviceId> devices;
+  for (const int d : {0, cluster.compute_count / 2, cluster.compute_count - 1}) devices.insert(DeviceId(d));
+  return {devices.begin(), devices.end()};
+}
+
+int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+  const bool some = is_too_large_to_lower(graph, cluster);
+  const std::vector<int64_t> peaks = planned_peak_bytes(graph, plan, cluster, some ? typical_devices(cluster) : std::vector<DeviceId>());
+  int64_t missing = std::numeric_limits<int64_t>::min();
+  for (int d = 0; d < cluster.compute_count; ++d) missing = std::max(missing, peaks[d] - cluster.devices[d].memory_bytes);
+  return missing;
+}
+
 PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster, const LowerOptions& options) {
+  if (is_too_large_to_lower(graph, cluster))
+    fail("plan for '{}' on '{}': {} ops on {} devices are more than {} tasks, too many to simulate or to run", graph.name, cluster.name, graph.ops.size(), cluster.compute_count, kMostTasks);
   PhysicalGraph physical = with_memory(graph, plan, cluster, options);
   make_edges(physical);            // after memory: who follows whom on the same bytes
   if (const auto why = refuse(physical)) fail("plan for '{}' on '{}' is refused: {}", graph.name, cluster.name, *why);
   return physical;
 }
 
-std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster) {
-  return with_memory(graph, plan, cluster, {}).peak_bytes;
+std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const std::vector<DeviceId>& devices) {
+  if (devices.empty()) return with_memory(graph, plan, cluster, {}).peak_bytes;
+  std::vector<char> listed(cluster.devices.size(), 0);
+  for (DeviceId d : devices) listed[d.index()] = listed[cluster.device(d).host.index()] = 1;
+  return with_memory(graph, plan, cluster, {}, std::make_shared<const std::vector<char>>(std::move(listed))).peak_bytes;
 }
 
 }  // namespace partita

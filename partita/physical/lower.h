@@ -23,12 +23,21 @@ struct LowerOptions {
   bool transfer_slack = false;  // one count more for registers on either side of a transfer (section 3)
 };
 
+// Bad input where that is too large.
 PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster, const LowerOptions& options = {});
-// PhysicalGraph::peak_bytes of what lower() makes, by device, without making edges and asking for admission: for searches.
-std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster);
+// An op is a task, or some, on each of so many devices that they can neither be held nor simulated. Then what typical devices need of memory is
+// what there is to tell: the first, one in the middle, and the last, whose part of every split is the largest.
+bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster);
+std::vector<DeviceId> typical_devices(const Cluster& cluster);
+// By how many bytes the compute device that lacks most would be over its memory, of typical ones where all are too many; at most 0: the plan fits.
+int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster);
+// PhysicalGraph::peak_bytes of what lower() makes, by device, without making edges and asking for admission: for searches. Of `devices` and
+// their hosts alone, if there are such: then nothing else is lowered, and of what others fetch from them it is not known just how long it stays:
+// it is reckoned to do so until the operation that it is fetched for. (tests/golden/some_devices_test.cc says how far off that is.)
+std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const std::vector<DeviceId>& devices = {});
 
 // The passes, in order; each takes what the one before left.
-PhysicalGraph lower_local(const Graph& graph, const Plan& plan, const Cluster& cluster);
+PhysicalGraph lower_local(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& devices = nullptr);
 void make_order(PhysicalGraph& graph, const LowerOptions& options = {});  // section 2: fills `order`
 void make_counts(PhysicalGraph& graph, const LowerOptions& options = {}); // section 3: `count`
 void plan_memory(PhysicalGraph& graph, const LowerOptions& options = {}); // section 4: `offset`, `peak_bytes`

@@ -1,6 +1,9 @@
 // The local part of lowering: the tasks and registers of every op, and of every conversion. What comes out has neither
 // order, counts, offsets nor edges.
 #include <algorithm>
+#include <deque>
+#include <map>
+#include <numeric>
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
@@ -14,12 +17,11 @@ namespace partita {
 
 namespace {
 
-// A tensor as it lies in registers: one a mesh position, or a part of one.
+// A tensor as it lies in registers: one a mesh position, or a part of one, as the layout's boxes say over the registers' axes.
 struct Placed {
   Layout layout;
-  std::vector<RegisterId> regs;
-  std::vector<Box> boxes;  // over the registers' axes; the whole register's box where it is not a part
-  bool fresh = false;      // the new value of a carried register
+  std::map<int, RegisterId> regs;  // by position, of those that are lowered
+  bool fresh = false;              // the new value of a carried register
 };
 
 // Where the tasks of a conversion stand, and what they are called.
@@ -49,8 +51,8 @@ bool in_place_safe(const tdl::Bound& bound, int operand, int result) {
 
 class Lowering {
  public:
-  Lowering(const Graph& graph, const Plan& plan, const Cluster& cluster)
-      : graph_(graph), plan_(plan), cluster_(cluster), resolved_(resolve(graph, plan, cluster)) {
+  Lowering(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& devices)
+      : graph_(graph), plan_(plan), cluster_(cluster), listed_(devices), resolved_(resolve(graph, plan, cluster, devices)), converter_(cluster, devices) {
     out_.name = graph.name;
     out_.device_count = static_cast<int>(cluster.devices.size());
     out_.compute_count = cluster.compute_count;
@@ -70,6 +72,16 @@ class Lowering {
   }
 
  private:
+  // The positions of a mesh whose tasks are lowered: all, or those of the devices that are asked for.
+  const std::vector<int>& here(const Mesh& mesh) {
+    for (const auto& [known, positions] : here_)
+      if (known == mesh.devices) return positions;
+    std::vector<int> positions;
+    for (int p = 0; p < mesh.positions(); ++p)
+      if (!listed_ || (*listed_)[mesh.devices[p].index()]) positions.push_back(p);
+    return here_.emplace_back(mesh.devices, std::move(positions)).second;
+  }
+
   // ------------------------------------------------------------------ queues, registers, tasks
 
   void make_queues() {
@@ -122,10 +134,10 @@ class Lowering {
     return a;
   }
   Access access(const Placed& placed, int position, int tensor = -1) const {
-    return access(placed.regs[position], placed.boxes[position], placed.fresh, tensor);
+    return access(placed.regs.at(position), placed.layout.boxes[position], placed.fresh, tensor);
   }
   int64_t bytes_at(const Placed& placed, int position) const {
-    return volume(placed.boxes[position]) * bytes_of(out_.reg(placed.regs[position]).dtype);
+    return volume(placed.layout.boxes[position]) * bytes_of(out_.reg(placed.regs.at(position)).dtype);
   }
   const std::string& device_name(DeviceId d) const { return cluster_.device(d).name; }
 
@@ -173,12 +185,14 @@ class Lowering {
       if (common && common->front() != candidates[0]) candidates.insert(candidates.begin(), common->front());
       auto fits = [&](const Shape& radices) {
         return std::all_of(layouts.begin(), layouts.end(), [&](const Layout* layout) {
-          size_t at = 0;
-          for (size_t b = 0; b < a; ++b) at += layout->radices[b].size();
-          return std::all_of(layout->boxes.begin(), layout->boxes.end(), [&](const Box& box) {
-            auto first = box.begin() + static_cast<std::ptrdiff_t>(at);
-            return regrouped(Box(first, first + static_cast<std::ptrdiff_t>(layout->radices[a].size())), layout->radices[a], radices).has_value();
-          });
+          if (layout->radices[a] == radices) return true;
+          std::vector<size_t> along;  // dimensions
+          for (size_t b = 0; b < a; ++b) along.resize(along.size() + layout->radices[b].size());
+          const size_t first = along.size();
+          along.resize(layout->radices[a].size());
+          std::iota(along.begin(), along.end(), first);
+          const std::vector<Box> boxes = layout->boxes.of(along).different();
+          return std::all_of(boxes.begin(), boxes.end(), [&](const Box& box) { return regrouped(box, layout->radices[a], radices).has_value(); });
         });
       };
       auto found = std::find_if(candidates.begin(), candidates.end(), fits);
@@ -201,10 +215,10 @@ class Lowering {
   // ------------------------------------------------------------------ sources
 
   Placed new_registers(const Context& at, const Layout& layout, const std::string& suffix = "") {
-    Placed placed{layout, {}, layout.boxes.list(), false};
-    for (int p = 0; p < layout.mesh.positions(); ++p)
-      placed.regs.push_back(add_register(fmt::format("{}{}@{}", at.name, suffix, device_name(layout.mesh.devices[p])), layout.mesh.devices[p],
-                                         at.tensor, at.dtype, layout.radices, layout.boxes[p]));
+    Placed placed{layout, {}, false};
+    for (int p : here(layout.mesh))
+      placed.regs[p] = add_register(fmt::format("{}{}@{}", at.name, suffix, device_name(layout.mesh.devices[p])), layout.mesh.devices[p],
+                                    at.tensor, at.dtype, layout.radices, layout.boxes[p]);
     return placed;
   }
 
@@ -218,7 +232,7 @@ class Lowering {
     }
     Placed placed = new_registers(at, home);
     bool carried = graph_.replacement_of(id).valid();
-    for (RegisterId r : placed.regs) {
+    for (const auto& [p, r] : placed.regs) {
       out_.reg(r).carried = carried;
       out_.reg(r).constant = !carried;
     }
@@ -232,7 +246,7 @@ class Lowering {
     const Layout loaded = layout_on_hosts(home, cluster_);
     const Mesh& hosts = loaded.mesh;
     Placed on_host = new_registers(at, loaded);
-    for (int p = 0; p < hosts.positions(); ++p) {
+    for (int p : here(hosts)) {
       Task task = new_task(fmt::format("{}@{}", at.name, device_name(hosts.devices[p])), at, hosts.devices[p], LoadWork{id});
       task.writes = {access(on_host, p)};
       task.bytes = bytes_at(on_host, p);
@@ -274,7 +288,7 @@ class Lowering {
   }
 
   Placed fetch_to(const Placed& from, const Layout& to, const Context& at) {
-    Step step = fetch(from.layout, to, bytes_of(at.dtype), cluster_);
+    Step step = fetch(from.layout, to, bytes_of(at.dtype), cluster_, listed_);
     refine_pieces(step, from.layout.radices);
     return run_step(from, step, at, nullptr);
   }
@@ -328,9 +342,9 @@ class Lowering {
     return copy_cut(from, own_pieces(step.to), step.to.radices, into->layout, here, into);
   }
 
-  static std::vector<Piece> own_pieces(const Layout& layout) {
+  std::vector<Piece> own_pieces(const Layout& layout) {
     std::vector<Piece> pieces;
-    for (int p = 0; p < layout.mesh.positions(); ++p) pieces.push_back({p, p, layout.boxes[p]});
+    for (int p : here(layout.mesh)) pieces.push_back({p, p, layout.boxes[p]});
     return pieces;
   }
 
@@ -353,38 +367,46 @@ class Lowering {
 
   // Pieces over `radices` from where they are to registers over `to`'s axes.
   Placed copy_cut(const Placed& from, const std::vector<Piece>& pieces, const std::vector<Shape>& radices, const Layout& to, const Context& at, const Placed* into) {
-    std::vector<std::vector<Cut>> cuts(to.mesh.positions());
+    read_elsewhere(from, pieces, at);
+    std::map<int, std::vector<Cut>> cuts;  // by target
     for (const Piece& piece : pieces)
       for (const Box& run : stored_boxes(piece.box, radices)) cut_for_both(run, piece.source, from.layout.radices, to.radices, cuts[piece.target]);
     Placed made = into ? *into : new_registers(at, to);
     made.fresh = into != nullptr;
     const bool is_sum = from.layout.is_partial() || to.is_partial();
     const tdl::Reducer reducer = from.layout.is_partial() ? from.layout.reducer() : to.is_partial() ? to.reducer() : tdl::Reducer::kSum;
-    for (int p = 0; p < to.mesh.positions(); ++p) {
+    for (int p : here(to.mesh)) {
       const DeviceId device = to.mesh.devices[p];
+      const Box whole = made.layout.boxes[p];
       int64_t covered = 0;
       for (const Cut& cut : cuts[p]) covered += volume(cut.write);
-      const bool combine = covered != volume(made.boxes[p]) || cuts[p].empty();
-      ensure(!combine || is_sum || cuts[p].empty(), "{}: pieces do not cover {}", at.name, to_string(made.boxes[p]));
+      const bool combine = covered != volume(whole) || cuts[p].empty();
+      ensure(!combine || is_sum || cuts[p].empty(), "{}: pieces do not cover {}", at.name, to_string(whole));
       Task gather = new_task(fmt::format("{}.combine@{}", at.name, device_name(device)), at, device, CombineWork{reducer});
+      int64_t arriving = 0;
       int number = 0;
       for (const Cut& cut : cuts[p]) {
         const DeviceId source = from.layout.mesh.devices[cut.source];
         const std::string name = fmt::format("{}@{}<{}.{}", at.name, device_name(device), device_name(source), number++);
-        const Access read = access(from.regs[cut.source], cut.read, from.fresh);
+        const std::optional<Access> read = access_if_here(from, cut.source, cut.read);
         const int64_t bytes = volume(cut.write) * bytes_of(at.dtype);
+        if (!read) {
+          arriving += combine ? aligned(bytes) : bytes;
+          continue;
+        }
         if (!combine) {
-          add_transfer(name, at, source, device, read, access(made.regs[p], cut.write), bytes);
+          add_transfer(name, at, source, device, *read, access(made.regs.at(p), cut.write), bytes);
           continue;
         }
         const RegisterId staged = add_register(name, device, at.tensor, at.dtype, to.radices, cut.write);
-        add_transfer(name, at, source, device, read, access(staged, cut.write), bytes);
+        add_transfer(name, at, source, device, *read, access(staged, cut.write), bytes);
         gather.reads.push_back(access(staged, cut.write));
       }
+      if (arriving > 0) add_arrival(at, device, access(made.regs.at(p), whole), arriving, combine ? &gather : nullptr);
       if (!combine) continue;
-      gather.writes = {access(made.regs[p], made.boxes[p])};
-      gather.bytes = volume(made.boxes[p]) * bytes_of(at.dtype) * static_cast<int64_t>(1 + gather.reads.size());
-      gather.flops = static_cast<double>(volume(made.boxes[p])) * static_cast<double>(gather.reads.size());
+      gather.writes = {access(made.regs.at(p), whole)};
+      gather.bytes = volume(whole) * bytes_of(at.dtype) * static_cast<int64_t>(1 + gather.reads.size());
+      gather.flops = static_cast<double>(volume(whole)) * static_cast<double>(gather.reads.size());
       add_task(std::move(gather));
     }
     return made;
@@ -392,10 +414,10 @@ class Lowering {
 
   Placed copy_into(const Placed& from, const Context& at, const Placed& into) {
     if (from.layout.radices != into.layout.radices) return copy_cut(from, own_pieces(from.layout), from.layout.radices, into.layout, at, &into);
-    for (int p = 0; p < into.layout.mesh.positions(); ++p) {
+    for (int p : here(into.layout.mesh)) {
       Task task = new_task(fmt::format("{}.copy@{}", at.name, device_name(into.layout.mesh.devices[p])), at, into.layout.mesh.devices[p], CopyWork{});
       task.reads = {access(from, p)};
-      task.writes = {access(into.regs[p], into.boxes[p])};
+      task.writes = {access(into.regs.at(p), into.layout.boxes[p])};
       task.bytes = 2 * bytes_at(into, p);
       add_task(std::move(task));
     }
@@ -406,9 +428,10 @@ class Lowering {
     Placed to = targets(step, at, into);
     for (const std::vector<int>& group : step.groups) {
       CollectiveId id(collectives_++);
-      int64_t group_bytes = step.bytes / static_cast<int64_t>(step.groups.size());
+      const int64_t group_bytes = step.bytes / (step.to.mesh.positions() / static_cast<int64_t>(group.size()));
       for (size_t r = 0; r < group.size(); ++r) {
         int p = group[r], after = group[(r + 1) % group.size()];
+        if (!to.regs.contains(p)) continue;
         DeviceId device = step.to.mesh.devices[p];
         CollectiveWork work{step.kind, id, static_cast<int>(r), static_cast<int>(group.size()), step.from.is_partial(), tdl::Reducer::kSum};
         // Partial on an axis that this step leaves alone: the group's values are whole among themselves.
@@ -418,12 +441,37 @@ class Lowering {
         task.queue = collective_queue_[device.index()];
         task.route = cluster_.route(device, step.to.mesh.devices[after]);
         task.reads = {access(from, p)};
-        task.writes = {access(to.regs[p], to.boxes[p])};
+        task.writes = {access(to, p)};
+        task.writes[0].fresh = false;
         task.bytes = group_bytes / static_cast<int64_t>(group.size());
         add_task(std::move(task));
       }
     }
     return to;
+  }
+
+  // Nothing where that is on a device that is not lowered.
+  std::optional<Access> access_if_here(const Placed& placed, int position, const Box& box) const {
+    const auto found = placed.regs.find(position);
+    if (found == placed.regs.end()) return std::nullopt;
+    return access(found->second, box, placed.fresh);
+  }
+
+  static int64_t aligned(int64_t bytes) { return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes; }
+
+  // All that comes from devices that are not lowered: into its place, or what is combined then (`gather`) first beside it.
+  void add_arrival(const Context& at, DeviceId target, Access write, int64_t bytes, Task* gather) {
+    const std::string name = fmt::format("{}@{}<elsewhere", at.name, device_name(target));
+    Task task = new_task(name, at, target, CopyWork{});
+    if (gather) {
+      write.reg = add_register(name, target, at.tensor, at.dtype, {}, {});
+      write.boxes.clear();
+      out_.reg(write.reg).bytes = bytes;
+      gather->reads.push_back(write);
+    }
+    task.writes = {std::move(write)};
+    task.bytes = bytes;
+    add_task(std::move(task));
   }
 
   void add_transfer(const std::string& name, const Context& at, DeviceId source, DeviceId target, Access read, Access write, int64_t bytes) {
@@ -436,42 +484,62 @@ class Lowering {
     add_task(std::move(task));
   }
 
+  // Where some devices alone are lowered, what others fetch from them stays there until the operation that it is fetched for.
+  void read_elsewhere(const Placed& from, const std::vector<Piece>& pieces, const Context& at) {
+    if (!listed_ || std::all_of(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.source == piece.target; })) return;
+    for (const auto& [p, reg] : from.regs) {
+      const DeviceId device = from.layout.mesh.devices[p];
+      Task task = new_task(fmt::format("~{}.elsewhere@{}", at.name, device_name(device)), at, device, CopyWork{});  // comes after most other names
+      if (task.turn == Task::Turn::kLazy) task.turn = Task::Turn::kInPlace;
+      task.reads = {access(from, p)};
+      add_task(std::move(task));
+    }
+  }
+
   // Local steps and fetches, as targets_of() says; a view is of the register that holds it.
   Placed run_pieces(const Placed& from, const Step& step, const Context& at, const Placed* into) {
-    const std::vector<Target> targets = targets_of(step);
+    if (step.kind == StepKind::kFetch) read_elsewhere(from, step.pieces, at);
+    const std::vector<int>& positions = here(step.to.mesh);
+    const std::vector<Target> targets = targets_of(step, positions);
     auto source_of = [&](const Piece& piece) { return step.from.mesh.devices[piece.source]; };
     const bool all_views = !into && std::all_of(targets.begin(), targets.end(), [](const Target& t) { return t.view; });
     const bool no_views = into || (from.fresh && !all_views);  // `fresh` holds for all positions or for none
-    Placed to{step.to, {}, step.to.boxes.list(), into != nullptr || (all_views && from.fresh)};
-    for (int p = 0; p < step.to.mesh.positions(); ++p) {
-      const auto& [pieces, view, combine] = targets[p];
+    Placed to{step.to, {}, into != nullptr || (all_views && from.fresh)};
+    for (size_t i = 0; i < positions.size(); ++i) {
+      const int p = positions[i];
+      const auto& [pieces, view, combine] = targets[i];
       DeviceId device = step.to.mesh.devices[p];
-      const Box& box = step.to.boxes[p];
+      const Box box = step.to.boxes[p];
       if (!no_views && view) {
-        to.regs.push_back(from.regs[pieces[0]->source]);
+        to.regs[p] = from.regs.at(pieces[0]->source);
         continue;
       }
-      to.regs.push_back(into ? into->regs[p]
-                             : add_register(fmt::format("{}@{}", at.name, device_name(device)), device, at.tensor, at.dtype, step.to.radices, box));
-      RegisterId target = to.regs.back();
+      const RegisterId target = into ? into->regs.at(p) : add_register(fmt::format("{}@{}", at.name, device_name(device)), device, at.tensor, at.dtype, step.to.radices, box);
+      to.regs[p] = target;
       Task gather = new_task(fmt::format("{}.combine@{}", at.name, device_name(device)), at, device, CombineWork{combine_reducer(step)});
+      int64_t arriving = 0;
       int number = 0;
+      std::map<int, int> from_source;  // how many pieces
+      for (const Piece* piece : pieces) ++from_source[piece->source];
       for (const Piece* piece : pieces) {
         DeviceId source = source_of(*piece);
-        Access read = access(from.regs[piece->source], piece->box, from.fresh);
+        const std::optional<Access> read = access_if_here(from, piece->source, piece->box);
         int64_t bytes = volume(piece->box) * bytes_of(at.dtype);
         std::string name = fmt::format("{}@{}<{}", at.name, device_name(device), device_name(source));
-        if (pieces_from(pieces, piece->source) > 1) name += fmt::format(".{}", number++);
-        if (!combine) {
-          add_transfer(name, at, source, device, read, access(target, piece->box), bytes);
+        if (from_source[piece->source] > 1) name += fmt::format(".{}", number++);
+        if (!read) {
+          arriving += combine ? aligned(bytes) : bytes;
+        } else if (!combine) {
+          add_transfer(name, at, source, device, *read, access(target, piece->box), bytes);
         } else if (source == device) {
-          gather.reads.push_back(read);
+          gather.reads.push_back(*read);
         } else {
           RegisterId staged = add_register(name, device, at.tensor, at.dtype, step.to.radices, piece->box);
-          add_transfer(name, at, source, device, read, access(staged, piece->box), bytes);
+          add_transfer(name, at, source, device, *read, access(staged, piece->box), bytes);
           gather.reads.push_back(access(staged, piece->box));
         }
       }
+      if (arriving > 0) add_arrival(at, device, access(target, box), arriving, combine ? &gather : nullptr);
       if (combine) {
         gather.writes = {access(target, box)};
         gather.bytes = volume(box) * bytes_of(at.dtype) * static_cast<int64_t>(1 + gather.reads.size());
@@ -482,11 +550,6 @@ class Lowering {
     return to;
   }
 
-  static int pieces_from(const std::vector<const Piece*>& pieces, int source) {
-    int n = 0;
-    for (const Piece* piece : pieces) n += piece->source == source;
-    return n;
-  }
   static tdl::Reducer combine_reducer(const Step& step) {
     if (step.from.is_partial()) return step.from.reducer();
     return step.to.is_partial() ? step.to.reducer() : tdl::Reducer::kSum;
@@ -520,13 +583,14 @@ class Lowering {
     const Mesh& mesh = plan_.ops[id.index()].mesh;
     Task::Turn turn = op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kInPlace;
     const std::vector<Segment> segments = segments_of(bound, derived);
+    const std::vector<int>& positions = here(mesh);
     std::vector<std::vector<double>> flops;  // by position and segment
-    for (const std::vector<Interval> ranges : derived.ranges) flops.push_back(segment_flops(graph_.registry->find(op.definition), bound, segments, ranges));
+    for (int p : positions) flops.push_back(segment_flops(graph_.registry->find(op.definition), bound, segments, derived.ranges[p]));
 
     std::vector<std::optional<Placed>> current(bound.tensors.size());
     for (size_t k = 0; k < op.operands.size(); ++k) current[k] = operand(id, k);
     std::vector<std::vector<tdl::Kind>> kinds = derived.kinds;
-    std::vector<Conversion> conversions = inner_conversions(bound, derived, mesh, bytes_of(inner_dtype(graph_, op)), cluster_);
+    std::vector<Conversion> conversions = inner_conversions(bound, derived, mesh, bytes_of(inner_dtype(graph_, op)), converter_);
     size_t next_inner = 0;
     for (size_t g = 0; g < segments.size(); ++g) {
       const Segment& segment = segments[g];
@@ -534,16 +598,17 @@ class Lowering {
       while (next_inner < derived.inner.size() && derived.inner[next_inner].before_stage <= segment.first)
         run_inner(id, next_inner++, conversions, current, fetched, kinds);
       for (int t : segment.writes) current[t] = stage_registers(id, t, kinds, current);
-      for (int p = 0; p < mesh.positions(); ++p) {
+      for (size_t i = 0; i < positions.size(); ++i) {
+        const int p = positions[i];
         std::string name = segments.size() > 1 ? fmt::format("{}.{}@{}", op.name, g, device_name(mesh.devices[p]))
                                                : fmt::format("{}@{}", op.name, device_name(mesh.devices[p]));
         Context at = context_of(id, name, TensorId(), inner_dtype(graph_, op), turn);
         KernelWork work{op.definition, op.attributes, op.bound, segment.first, segment.last, {derived.ranges[p]},
                         hash_name(op.forward.valid() ? graph_.op(op.forward).name : op.name)};
         Task task = new_task(name, at, mesh.devices[p], std::move(work));
-        task.flops = flops[p][g];
+        task.flops = flops[i][g];
         for (int t : segment.reads) task.reads.push_back(access(fetched.contains(t) ? fetched.at(t) : *current[t], p, t));
-        for (int t : segment.writes) task.writes.push_back(access(current[t]->regs[p], current[t]->boxes[p], false, t));
+        for (int t : segment.writes) task.writes.push_back(access(current[t]->regs.at(p), current[t]->layout.boxes[p], false, t));
         for (const Access& a : task.reads) task.bytes += access_bytes(a);
         for (const Access& a : task.writes) task.bytes += access_bytes(a);
         task.elementwise = segments.size() == 1 && tdl::is_elementwise(bound);
@@ -594,17 +659,19 @@ class Lowering {
     const Op& op = graph_.op(id);
     const tdl::InnerStep& inner = resolved_.ops[id.index()].derived->inner[number];
     Placed& placed = *current[inner.tensor];
-    const Register& reg = out_.reg(placed.regs[0]);
-    Context at = context_of(id, fmt::format("{}.{}.inner{}", op.name, op.bound->tensors[inner.tensor].name, number), reg.tensor, reg.dtype, Task::Turn::kLazy);
+    const bool any = !placed.regs.empty();
+    const TensorId tensor = any ? out_.reg(placed.regs.begin()->second).tensor : TensorId();
+    const DType dtype = any ? out_.reg(placed.regs.begin()->second).dtype : inner_dtype(graph_, op);
+    Context at = context_of(id, fmt::format("{}.{}.inner{}", op.name, op.bound->tensors[inner.tensor].name, number), tensor, dtype, Task::Turn::kLazy);
     for (int a : inner.axes) kinds[a][inner.tensor] = std::nullopt;
     Conversion whole = conversions[number], halo = conversions[number];
     size_t first_fetch = 0;
     if (!inner.axes.empty())
       while (first_fetch < whole.steps.size() && (first_fetch == 0 || whole.steps[first_fetch - 1].to.kinds != conversions[number].to.kinds)) ++first_fetch;
     if (inner.needed.empty()) first_fetch = whole.steps.size();
-    auto split = static_cast<std::ptrdiff_t>(first_fetch);
-    whole.steps.resize(first_fetch);
-    halo.steps.erase(halo.steps.begin(), halo.steps.begin() + split);
+    const auto split = whole.steps.begin() + static_cast<std::ptrdiff_t>(first_fetch);
+    halo.steps = {split, conversions[number].steps.end()};
+    whole.steps = {conversions[number].steps.begin(), split};
     if (!whole.steps.empty()) placed = run_conversion(placed, whole, at, nullptr);
     at.name += ".halo";
     if (!inner.needed.empty()) fetched.insert_or_assign(inner.tensor, run_conversion(placed, halo, at, nullptr));
@@ -616,10 +683,7 @@ class Lowering {
     TensorId t = op.results[r];
     const Tensor& tensor = graph_.tensor(t);
     const Placed* into = tensor.replaces.valid() ? &*placed_[tensor.replaces.index()] : nullptr;
-    if (!into || made.regs != into->regs) {
-      made.layout = of_tensor(resolved_.ops[id.index()].layouts.results[r], t);
-      made.boxes = made.layout.boxes.list();
-    }
+    if (!into || made.regs != into->regs) made.layout = of_tensor(resolved_.ops[id.index()].layouts.results[r], t);
     for (size_t c = 0; c < resolved_.conversions.size(); ++c) {
       const ResolvedConversion& conversion = resolved_.conversions[c];
       if (conversion.tensor != t || !conversion.readers.empty()) continue;
@@ -642,6 +706,7 @@ class Lowering {
     const Layout on_host = layout_on_first_host(home.layout, cluster_);
     const DeviceId host = on_host.mesh.devices[0];
     Placed given = fetch_to(home, on_host, at);
+    if (here(on_host.mesh).empty()) return;
     Task task = new_task(fmt::format("{}@{}", at.name, device_name(host)), at, host, OutputWork{id});
     task.reads = {access(given, 0)};
     task.bytes = bytes_at(given, 0);
@@ -664,7 +729,10 @@ class Lowering {
   const Graph& graph_;
   const Plan& plan_;
   const Cluster& cluster_;
-  Resolved resolved_;
+  const Listed listed_;
+  const Resolved resolved_;
+  Converter converter_;
+  std::deque<std::pair<SharedList<DeviceId>, std::vector<int>>> here_;  // by mesh
   PhysicalGraph out_;
   std::vector<QueueId> compute_queue_, collective_queue_, link_queue_;
   std::vector<std::vector<Shape>> radices_;             // of each tensor's registers, but for the mixed ones
@@ -688,6 +756,6 @@ Layout layout_on_first_host(const Layout& home, const Cluster& cluster) {
   return make_layout(Mesh{{}, {cluster.device(home.mesh.devices[0]).host}}, {}, home.radices);
 }
 
-PhysicalGraph lower_local(const Graph& graph, const Plan& plan, const Cluster& cluster) { return Lowering(graph, plan, cluster).run(); }
+PhysicalGraph lower_local(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& devices) { return Lowering(graph, plan, cluster, devices).run(); }
 
 }  // namespace partita

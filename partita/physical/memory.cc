@@ -42,17 +42,19 @@ Meet meet(const std::vector<Life>& a, const std::vector<Life>& b) {
 
 int64_t align_up(int64_t bytes) { return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes; }
 
-// One slot of a placed register.
+// One slot of a placed register. What most of them are passed over by stands here, not behind a pointer.
 struct Slot {
-  int64_t begin;
+  int64_t begin, end;
+  Life hull;
   const Block* block;
   std::size_t number;
 };
 
-// The registers of one device that are placed, by the first bytes of their slots.
+// The registers of one device that are placed, by the first bytes of their slots. Most live shortly: those of each stretch of time have a list
+// of their own, for registers that live within it.
 class Placed {
  public:
-  explicit Placed(const InPlace& in_place) : in_place_(in_place) {}
+  Placed(const InPlace& in_place, int places) : in_place_(in_place), places_(std::max(1, places)), of_stretch_(kStretches) {}
 
   // The lowest offset where no slot of `block` meets, in bytes and in time, a slot that is placed.
   int64_t first_fit(const Block& block) const {
@@ -70,12 +72,22 @@ class Placed {
 
   void add(const Block& block) {
     for (std::size_t x = 0; x < block.slots.size(); ++x) {
-      const Slot slot{block.offset + static_cast<int64_t>(x) * block.stride, &block, x};
-      slots_.insert(std::upper_bound(slots_.begin(), slots_.end(), slot, [](const Slot& a, const Slot& b) { return a.begin < b.begin; }), slot);
+      const int64_t begin = block.offset + static_cast<int64_t>(x) * block.stride;
+      const Slot slot{begin, begin + block.bytes, block.hull, &block, x};
+      insert(slot, all_);
+      for (std::size_t s = stretch_of(block.hull.first); s <= stretch_of(block.hull.last); ++s) insert(slot, of_stretch_[s]);
     }
   }
 
  private:
+  static constexpr std::size_t kStretches = 64;
+
+  std::size_t stretch_of(int place) const { return static_cast<std::size_t>(std::clamp(place, 0, places_ - 1)) * kStretches / static_cast<std::size_t>(places_); }
+
+  static void insert(const Slot& slot, std::vector<Slot>& slots) {
+    slots.insert(std::upper_bound(slots.begin(), slots.end(), slot, [](const Slot& a, const Slot& b) { return a.begin < b.begin; }), slot);
+  }
+
   // The lowest place from `at` on for slot x alone. Slots come by their first byte, so that one pass does: what was passed
   // lies below, except where an operand's place was allowed and then left again.
   int64_t lowest_free(const Block& block, std::size_t x, int64_t at) const {
@@ -85,30 +97,33 @@ class Placed {
       for (bool moved = true; moved;) {
         moved = false;
         for (const Slot* slot : touched)
-          if (slot->begin < at && at < slot->begin + slot->block->bytes) {
-            at = align_up(slot->begin + slot->block->bytes);
+          if (slot->begin < at && at < slot->end) {
+            at = align_up(slot->end);
             moved = true;
           }
       }
     };
-    for (const Slot& slot : slots_) {
+    const std::size_t first = stretch_of(block.hull.first);
+    for (const Slot& slot : first == stretch_of(block.hull.last) ? of_stretch_[first] : all_) {
       if (slot.begin >= at + block.bytes) break;
+      if (slot.end <= at || block.hull.first > slot.hull.last || slot.hull.first > block.hull.last) continue;
       const Block& placed = *slot.block;
-      if (slot.begin + placed.bytes <= at || block.hull.first > placed.hull.last || placed.hull.first > block.hull.last) continue;
       const Meet met = meet(block.slots[x], placed.slots[slot.number]);
       if (met == Meet::kNot) continue;
       if (met == Meet::kTouch && at <= slot.begin && (in_place_.allowed(block.id, placed.id) || in_place_.allowed(placed.id, block.id))) {
         touched.push_back(&slot);
         if (at < slot.begin) move_to(slot.begin);
       } else {
-        move_to(slot.begin + placed.bytes);
+        move_to(slot.end);
       }
     }
     return at;
   }
 
   const InPlace& in_place_;
-  std::vector<Slot> slots_;
+  const int places_;  // of the order
+  std::vector<Slot> all_;
+  std::vector<std::vector<Slot>> of_stretch_;
 };
 
 }  // namespace
@@ -147,7 +162,7 @@ void plan_memory(PhysicalGraph& graph, const LowerOptions& options) {
     std::stable_sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) {
       return a.bytes * static_cast<int64_t>(a.slots.size()) > b.bytes * static_cast<int64_t>(b.slots.size());
     });
-    Placed placed(in_place);
+    Placed placed(in_place, static_cast<int>(graph.order.size()));
     for (Block& block : blocks) {
       if (block.bytes == 0) {
         graph.reg(block.id).offset = 0;

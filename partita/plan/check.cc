@@ -127,6 +127,9 @@ void check_refetched(const Graph& graph, const Plan& plan) {
   }
 }
 
+// Devices: of more, the pieces of what a step moves are not listed, and it is boxing that counts.
+constexpr int kMostListed = 1024;
+
 // The bytes of a step, counted from its boxes, without looking at what boxing said.
 int64_t counted_bytes(const Step& step, int64_t element) {
   int64_t elements = 0;
@@ -175,20 +178,23 @@ CheckReport check(const Graph& graph, const Plan& plan, const Cluster& cluster) 
       fail("plan: tensor '{}' replaces '{}' and can't be kept elsewhere: give '{}' the layout", tensor.name, graph.tensor(tensor.replaces).name,
            graph.tensor(tensor.replaces).name);
   }
-  Resolved resolved = resolve(graph, plan, cluster);
+  const bool listed = cluster.compute_count <= kMostListed;
+  const Listed nobody = listed ? nullptr : std::make_shared<const std::vector<char>>(cluster.devices.size(), 0);
+  Resolved resolved = resolve(graph, plan, cluster, nobody);
   CheckReport report;
   for (const ResolvedConversion& c : resolved.conversions) {
-    int64_t element = bytes_of(graph.tensor(c.tensor).dtype), bytes = 0;
-    for (const Step& step : c.conversion.steps) bytes += counted_bytes(step, element);
+    int64_t element = bytes_of(graph.tensor(c.tensor).dtype), bytes = listed ? 0 : c.conversion.bytes;
+    for (size_t s = 0; listed && s < c.conversion.steps.size(); ++s) bytes += counted_bytes(c.conversion.steps[s], element);
     ensure(bytes == c.conversion.bytes, "conversion of '{}': {} bytes from the boxes, boxing says {}", graph.tensor(c.tensor).name, bytes,
            c.conversion.bytes);
     report.comm_bytes += bytes;
     report.conversions += 1;
   }
+  Converter converter(cluster, nobody);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
     if (resolved.ops[i].derived->inner.empty()) continue;
-    report.inner_bytes += inner_bytes(*op.bound, *resolved.ops[i].derived, plan.ops[i].mesh, bytes_of(inner_dtype(graph, op)), cluster);
+    for (const Conversion& c : inner_conversions(*op.bound, *resolved.ops[i].derived, plan.ops[i].mesh, bytes_of(inner_dtype(graph, op)), converter)) report.inner_bytes += c.bytes;
   }
   report.comm_bytes += report.inner_bytes;
   return report;

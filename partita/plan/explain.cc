@@ -193,7 +193,7 @@ std::map<std::string, int64_t> Explainer::bytes_by_step() {
   for (size_t i = 0; i < graph_.ops.size(); ++i) {
     const ResolvedOp& op = resolved_.ops[i];
     if (op.derived->inner.empty()) continue;
-    for (const Conversion& c : inner_conversions(*graph_.ops[i].bound, *op.derived, plan_.ops[i].mesh, bytes_of(inner_dtype(graph_, graph_.ops[i])), cluster_)) count(c);
+    for (const Conversion& c : inner_conversions(*graph_.ops[i].bound, *op.derived, plan_.ops[i].mesh, bytes_of(inner_dtype(graph_, graph_.ops[i])), converter_)) count(c);
   }
   return bytes;
 }

@@ -83,12 +83,12 @@ TensorNeeds needs_of(const Graph& graph, const Plan& plan, const std::vector<con
   return out;
 }
 
-Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& listed) {
   if (plan.ops.size() != graph.ops.size())
     fail("plan: it has {} ops, model '{}' has {}: the plan is for another model", plan.ops.size(), graph.name, graph.ops.size());
   Resolved out;
   DerivationCache cache;
-  Converter converter(cluster);
+  Converter converter(cluster, listed);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
     const OpChoice& choice = plan.ops[i];

@@ -39,8 +39,8 @@ DType inner_dtype(const Graph& graph, const Op& op);
 Layout layout_of(const Placement& placement, const Shape& shape);
 Placement placement_of(const Layout& layout, NdSbp name);
 
-// Throws bad input, naming op or tensor and the rule, where a choice does not exist.
-Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster);
+// Throws bad input, naming op or tensor and the rule, where a choice does not exist. `listed`: whose parts of the steps are.
+Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& listed = nullptr);
 
 // Derived strategies by (bound, mesh extents, strategies): many ops share them. Not thread-safe.
 class DerivationCache {

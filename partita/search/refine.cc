@@ -1,7 +1,6 @@
 #include "partita/search/refine.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "partita/base/error.h"
 #include "partita/base/tuples.h"
@@ -119,12 +118,7 @@ bool keeps(const Pins& pins, const Plan& plan) {
          std::all_of(pins.kept.begin(), pins.kept.end(), [&](const auto& pin) { return plan.kept.contains(pin.first) && plan.kept.at(pin.first) == pin.second; });
 }
 
-int64_t missing_bytes(const Problem& problem, const Plan& plan) {
-  const std::vector<int64_t> peaks = planned_peak_bytes(problem.graph, plan, problem.cluster);
-  int64_t missing = std::numeric_limits<int64_t>::min();
-  for (int d = 0; d < problem.cluster.compute_count; ++d) missing = std::max(missing, peaks[d] - problem.cluster.devices[d].memory_bytes);
-  return missing;
-}
+int64_t missing_bytes(const Problem& problem, const Plan& plan) { return missing_bytes(problem.graph, plan, problem.cluster); }
 
 Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options, std::optional<int64_t> below) {
   solver::Network network = joint.network;

@@ -130,12 +130,16 @@ struct Fetcher {
     int64_t longest = 0;
   };
   std::vector<Beginnings> beginnings;
-  std::vector<Piece> pieces;
-  int64_t moved = 0;  // elements
+  static constexpr size_t kMany = 64;          // boxes that may meet one: where these are disjoint they need not be cut by each other
+  std::vector<std::optional<bool>> disjoint;  // by member, when asked for
+  std::vector<char> listed;  // by target
+  std::vector<Piece> pieces; // of those
+  int64_t moved = 0;         // elements, by these
 
-  Fetcher(const Layout& f, const Layout& t, const Cluster& c)
+  Fetcher(const Layout& f, const Layout& t, const Cluster& c, const Listed& devices = nullptr)
       : from(f), to(t), cluster(c), radices(step_radices(f, t)), have(contents(f, radices)), want(contents(t, radices)),
         members(member_count(f)), held(members) {
+    for (DeviceId d : to.mesh.devices) listed.push_back(!devices || (*devices)[d.index()]);
     const bool same_devices = from.mesh.devices == to.mesh.devices;
     for (int t = 0; t < to.mesh.positions(); ++t) local.push_back(same_devices ? t : from.mesh.position_of(to.mesh.devices[t]));
     std::vector<std::map<Box, size_t, decltype(&before)>> places(members, std::map<Box, size_t, decltype(&before)>(&before));
@@ -194,6 +198,17 @@ struct Fetcher {
     return near;
   }
 
+  // Whether no two different boxes of a member meet.
+  bool are_disjoint(int member) {
+    if (disjoint.empty()) disjoint.resize(held.size());
+    std::optional<bool>& known = disjoint[member];
+    if (known) return *known;
+    known = true;
+    for (size_t i = 0; i < held[member].size() && *known; ++i)
+      for (size_t near : held_near(held[member][i].box, member)) known = *known && (near == i || overlap(held[member][i].box, held[member][near].box) == 0);
+    return *known;
+  }
+
   void emit(int source, int target, Box box) {
     if (source != local[target]) moved += volume(box);
     pieces.push_back({source, target, std::move(box)});
@@ -234,7 +249,21 @@ struct Fetcher {
     std::vector<Fragment> fragments;
     for (Box& b : rest) fragments.push_back({std::move(b), {}});
     if (fragments.empty()) return;
-    for (size_t near : held_near(box, member)) {
+    const std::vector<size_t> all_near = held_near(box, member);
+    if (all_near.size() >= kMany && are_disjoint(member)) {
+      for (const Fragment& f : fragments) {
+        int64_t missing = volume(f.box);
+        for (size_t near : all_near) {
+          Box meet = intersect(f.box, held[member][near].box);
+          if (is_empty(meet)) continue;
+          missing -= volume(meet);
+          emit(fastest(held[member][near].positions, target), target, std::move(meet));
+        }
+        ensure(missing == 0, "no position of {} holds all of {}, which position {} of {} needs", to_string(from), to_string(f.box), target, to_string(to));
+      }
+      return;
+    }
+    for (size_t near : all_near) {
       const Held& h = held[member][near];
       if (std::none_of(fragments.begin(), fragments.end(), [&](const Fragment& f) { return overlap(f.box, h.box) > 0; })) continue;
       std::vector<Fragment> next;
@@ -260,7 +289,7 @@ struct Fetcher {
 
   void to_whole() {
     for (int t = 0; t < to.mesh.positions(); ++t)
-      for (int m = 0; m < members; ++m)
+      for (int m = 0; m < members && listed[t]; ++m)
         for (const Box& box : want[t]) take(m, t, box);
   }
 
@@ -317,7 +346,7 @@ struct Fetcher {
         bool all_keep = !in_parts(from) && idempotent(to.reducer());
         for (int t = 0; t < to.mesh.positions(); ++t) {
           int member = member_of(to, t);
-          if (!(member == chosen || (all_keep && cost[member] == 0)) || !holds(want[t], f)) continue;
+          if (!listed[t] || !(member == chosen || (all_keep && cost[member] == 0)) || !holds(want[t], f)) continue;
           if (whole_first)
             for (int each = 0; each < members; ++each) take(each, t, f);
           else
@@ -544,7 +573,7 @@ class ElementsIntoPartsOfOneMesh {
 // Counts elements, with a memory or without. Not thread-safe.
 class Counter {
  public:
-  Counter(const Cluster& of, bool remembers) : cluster(of), remembers_(remembers) {}
+  Counter(const Cluster& of, bool remembers, Listed devices = nullptr) : cluster(of), listed(std::move(devices)), remembers_(remembers) {}
 
   int64_t total(const Boxes& boxes) const { return remembers_ ? memory(boxes.extents()).volumes.of(boxes, boxes) : total_volume(boxes); }
   int64_t common(const Boxes& a, const Boxes& b) const { return remembers_ ? memory(a.extents()).volumes.of(a, b) : common_volume(a, b); }
@@ -558,6 +587,7 @@ class Counter {
   }
 
   const Cluster& cluster;
+  const Listed listed;
 
  private:
   struct Memory {
@@ -644,7 +674,7 @@ std::optional<NamedStep> named_step(const NdSbp& from, const NdSbp& to, const st
 }
 
 // Positions that differ on `axes` only, in row-major order.
-std::vector<std::vector<int>> groups_over(const Mesh& mesh, const std::vector<int>& axes) {
+std::vector<std::vector<int>> groups_over(const Mesh& mesh, const std::vector<int>& axes, const Listed& listed) {
   std::vector<std::vector<int>> groups;
   std::vector<int> group_of(mesh.positions(), -1);
   for (int p = 0; p < mesh.positions(); ++p) {
@@ -657,6 +687,8 @@ std::vector<std::vector<int>> groups_over(const Mesh& mesh, const std::vector<in
     }
     groups[group_of[first]].push_back(p);
   }
+  if (listed)
+    std::erase_if(groups, [&](const std::vector<int>& group) { return std::none_of(group.begin(), group.end(), [&](int p) { return (*listed)[mesh.devices[p].index()]; }); });
   return groups;
 }
 
@@ -700,17 +732,18 @@ int64_t direct_elements(const Named& from, const Named& to, const Counter& count
   return fetch_elements(from.layout, to.layout, counter);
 }
 
-Step fetch_step(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster) {
-  Fetcher fetcher(from, to, cluster);
-  return {StepKind::kFetch, from, to, {}, std::move(fetcher.pieces), std::move(fetcher.radices), fetcher.moved * element_bytes};
+Step fetch_step(const Layout& from, const Layout& to, int64_t element_bytes, const Counter& counter) {
+  Fetcher fetcher(from, to, counter.cluster, counter.listed);
+  const int64_t moved = counter.listed ? fetch_elements(from, to, counter) : fetcher.moved;
+  return {StepKind::kFetch, from, to, {}, std::move(fetcher.pieces), std::move(fetcher.radices), moved * element_bytes};
 }
 
 Step direct_step(const Named& from, const Named& to, int64_t element_bytes, const Counter& counter) {
   auto step = step_between(from, to);
   if (!is_fetch(step) && step->kind != StepKind::kLocal)
-    return {step->kind, from.layout, to.layout, groups_over(from.layout.mesh, step->axes), {}, from.layout.radices,
+    return {step->kind, from.layout, to.layout, groups_over(from.layout.mesh, step->axes, counter.listed), {}, from.layout.radices,
             named_elements(*step, from.layout, to.layout, counter) * element_bytes};
-  Step made = fetch_step(from.layout, to.layout, element_bytes, counter.cluster);
+  Step made = fetch_step(from.layout, to.layout, element_bytes, counter);
   if (!is_fetch(step) && made.bytes != 0) ensure(false, "a local step from {} to {} moves {} bytes", to_string(from.layout), to_string(to.layout), made.bytes);
   if (made.bytes == 0) made.kind = StepKind::kLocal;
   return made;
@@ -1130,10 +1163,10 @@ std::string_view name_of(StepKind kind) {
   return names[static_cast<size_t>(kind)];
 }
 
-Step fetch(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster) {
+Step fetch(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster, const Listed& listed) {
   ensure(from.shape() == to.shape(), "fetch between shapes {} and {}", fmt::join(from.shape(), "x"), fmt::join(to.shape(), "x"));
   auto [f, t] = over_common_radices(from, to);
-  return fetch_step(f, t, element_bytes, cluster);
+  return fetch_step(f, t, element_bytes, Counter(cluster, false, listed));
 }
 
 int64_t fetch_bytes(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster) {
@@ -1142,21 +1175,32 @@ int64_t fetch_bytes(const Layout& from, const Layout& to, int64_t element_bytes,
 }
 
 std::vector<Target> targets_of(const Step& step) {
-  std::vector<Target> targets(step.to.boxes.size());
-  for (const Piece& piece : step.pieces)
-    if (!is_empty(piece.box)) targets[piece.target].pieces.push_back(&piece);
-  for (size_t p = 0; p < targets.size(); ++p) {
-    Target& t = targets[p];
-    const Box& box = step.to.boxes[p];
+  std::vector<int> all(step.to.boxes.size());
+  std::iota(all.begin(), all.end(), 0);
+  return targets_of(step, all);
+}
+
+std::vector<Target> targets_of(const Step& step, const std::vector<int>& positions) {
+  std::vector<Target> targets;
+  auto piece = step.pieces.begin();
+  for (int p : positions) {
+    Target& t = targets.emplace_back();
+    const Box box = step.to.boxes[static_cast<size_t>(p)];
     int64_t covered = 0;
-    for (const Piece* piece : t.pieces) covered += volume(piece->box);
+    for (; piece != step.pieces.end() && piece->target <= p; ++piece) {
+      if (piece->target < p || is_empty(piece->box)) continue;
+      t.pieces.push_back(&*piece);
+      covered += volume(piece->box);
+    }
     t.view = t.pieces.size() == 1 && step.from.mesh.devices[t.pieces[0]->source] == step.to.mesh.devices[p] && t.pieces[0]->box == box;
     t.combine = covered != volume(box) || t.pieces.empty();
   }
   return targets;
 }
 
-Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster) {
+namespace {
+
+Conversion converted(const Layout& from, const Layout& to, int64_t element_bytes, const Counter& counter) {
   ensure(from.shape() == to.shape(), "conversion between shapes {} and {}", fmt::join(from.shape(), "x"), fmt::join(to.shape(), "x"));
   Conversion conversion{from, to, {}, 0};
   auto [f, t] = over_common_radices(from, to);
@@ -1164,13 +1208,18 @@ Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, 
   Path path;
   path.through = {{f, name_of(f)}, {t, name_of(t)}};
   // Nobody can receive less than what it lacks: one step is the cheapest if nothing has to be combined.
-  const Counter counter(cluster, false);
   if (in_parts(f)) path = cheapest_path_between_meshes(path.through[0], path.through[1], counter);
   for (size_t i = 1; i < path.through.size(); ++i) {
     conversion.steps.push_back(direct_step(path.through[i - 1], path.through[i], element_bytes, counter));
     conversion.bytes += conversion.steps.back().bytes;
   }
   return conversion;
+}
+
+}  // namespace
+
+Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster, const Listed& listed) {
+  return converted(from, to, element_bytes, Counter(cluster, false, listed));
 }
 
 int64_t conversion_bytes(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster) {
@@ -1364,7 +1413,7 @@ int64_t shorten(std::vector<Layout>& layouts) {
   return product;
 }
 
-Converter::Converter(const Cluster& cluster) : counter_(std::make_unique<Counter>(cluster, true)), keys_(std::make_unique<Keys>()), numbered_(std::make_unique<Numbered>()) {}
+Converter::Converter(const Cluster& cluster, Listed listed) : counter_(std::make_unique<Counter>(cluster, true, std::move(listed))), keys_(std::make_unique<Keys>()), numbered_(std::make_unique<Numbered>()) {}
 Converter::~Converter() = default;
 
 Converter::Ways& Converter::ways_of(const Layout& partial) {
@@ -1498,7 +1547,7 @@ const Conversion& Converter::convert(const Layout& from, const Layout& to, int64
   std::string key(reinterpret_cast<const char*>(&element_bytes), sizeof element_bytes);
   key += keys_->of(from) + keys_->of(to);
   auto it = conversions_.find(key);
-  if (it == conversions_.end()) it = conversions_.emplace(std::move(key), partita::convert(from, to, element_bytes, counter_->cluster)).first;
+  if (it == conversions_.end()) it = conversions_.emplace(std::move(key), converted(from, to, element_bytes, *counter_)).first;
   return it->second;
 }
 
@@ -1537,12 +1586,12 @@ void for_each_inner_conversion(const tdl::Bound& bound, const tdl::Derived& deri
 }
 
 std::vector<Conversion> inner_conversions(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes,
-                                          const Cluster& cluster) {
+                                          Converter& converter) {
   std::vector<Conversion> all(derived.inner.size());
   for_each_inner_conversion(bound, derived, mesh, [&](size_t i, const Layout& from, const Layout& to) {
-    Conversion part = partita::convert(from, to, element_bytes, cluster);
+    const Conversion& part = converter.convert(from, to, element_bytes);
     if (all[i].from.boxes.empty()) all[i].from = from;
-    all[i].steps.insert(all[i].steps.end(), part.steps.begin(), part.steps.end());
+    for (const Step& step : part.steps) all[i].steps.push_back(step);
     all[i].bytes += part.bytes;
     all[i].to = to;
   });
@@ -1557,7 +1606,8 @@ int64_t Converter::inner_bytes(const tdl::Bound& bound, const tdl::Derived& deri
 
 int64_t inner_bytes(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes, const Cluster& cluster) {
   int64_t bytes = 0;
-  for (const Conversion& c : inner_conversions(bound, derived, mesh, element_bytes, cluster)) bytes += c.bytes;
+  Converter converter(cluster);
+  for (const Conversion& c : inner_conversions(bound, derived, mesh, element_bytes, converter)) bytes += c.bytes;
   return bytes;
 }
 

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "partita/base/shared_list.h"
 #include "partita/cluster/cluster.h"
 #include "partita/sharding/layout.h"
 
@@ -31,11 +32,15 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
+// Devices whose part of a step is listed, by DeviceId: the pieces that they take, the groups that they are in. Null: all are. What is
+// counted is counted of all.
+using Listed = std::shared_ptr<const std::vector<char>>;
+
 struct Step {
   StepKind kind = StepKind::kLocal;
   Layout from, to;
-  // Collectives: the positions of each group, in ring order; each group runs by itself. Position r holds the shard that
-  // the layouts say.
+  // Collectives: the positions of each group, in ring order; each group runs by itself, and all are as large. Position r holds the shard
+  // that the layouts say.
   std::vector<std::vector<int>> groups;
   // kFetch and kLocal: all that a target is made of, ordered by target. Where source and target are on one device nothing
   // moves; for kLocal that is all of them. The first piece on an element is copied, a later one combined with
@@ -50,7 +55,7 @@ struct Step {
 
 struct Conversion {
   Layout from, to;
-  std::vector<Step> steps;  // empty: each position already holds its box (`from` and `to` list the same devices)
+  SharedList<Step> steps;  // empty: each position already holds its box (`from` and `to` list the same devices)
   int64_t bytes = 0;
 };
 
@@ -59,10 +64,10 @@ struct Conversion {
 // two: steps on the first, one fetch, steps on the second, whichever is cheapest.
 // What isn't partial is always one step, since nobody can receive less than what it lacks.
 // The members of a partial group of either layout hold equal boxes.
-Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster);
+Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster, const Listed& listed = nullptr);
 // One fetch, whatever the layouts: over one mesh, disjoint or overlapping ones. A box comes from the holder with the
 // fastest route; ties are spread by the reader's position modulo the number tied.
-Step fetch(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster);
+Step fetch(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster, const Listed& listed = nullptr);
 int64_t fetch_bytes(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster);  // without building it
 // How a position of a local step or a fetch gets its box: nothing is done where it is a view of what the reader's device holds in one
 // piece. Elements that one piece covers are copied into their place; where pieces overlap (partial sources) or leave gaps (partial
@@ -72,6 +77,7 @@ struct Target {
   bool view = false, combine = false;
 };
 std::vector<Target> targets_of(const Step& step);  // by position of step.to, whose boxes are over step.radices
+std::vector<Target> targets_of(const Step& step, const std::vector<int>& positions);  // of these, ascending
 
 // What convert() would move, without building the steps; for searches.
 int64_t conversion_bytes(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster);
@@ -86,7 +92,7 @@ class Counter;
 // convert() and conversion_bytes() with a memory, for searches: the same two layouts are looked at once. Not thread-safe.
 class Converter {
  public:
-  explicit Converter(const Cluster& cluster);
+  explicit Converter(const Cluster& cluster, Listed listed = nullptr);
   ~Converter();
   const Conversion& convert(const Layout& from, const Layout& to, int64_t element_bytes);
   int64_t bytes(const Layout& from, const Layout& to, int64_t element_bytes);
@@ -123,7 +129,7 @@ void for_each_inner_conversion(const tdl::Bound& bound, const tdl::Derived& deri
 // A strategy's own inner steps, one conversion for each of derived.inner, in order: a stage made whole (all-reduce), then
 // the inner halo, if any.
 std::vector<Conversion> inner_conversions(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh,
-                                          int64_t element_bytes, const Cluster& cluster);
+                                          int64_t element_bytes, Converter& converter);
 // What they move, all together.
 int64_t inner_bytes(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes,
                     const Cluster& cluster);

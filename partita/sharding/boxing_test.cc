@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "partita/base/error.h"
+#include "partita/base/radices.h"
 #include "partita/base/rng.h"
 #include "partita/sharding/testing/execute.h"
 
@@ -509,6 +510,76 @@ TEST(Conversion, CountsWhatAFetchMovesWithoutItsPieces) {
   EXPECT_GT(into_parts, 500);
 }
 
+// What is listed of some devices is what is listed of all, less the other devices' part, and the same bytes.
+TEST(Conversion, ListsSomeDevices) {
+  constexpr uint64_t kSeed = 24;
+  std::printf("seed %d\n", static_cast<int>(kSeed));
+  Rng rng(kSeed);
+  const std::vector<std::vector<int>> meshes = {{6}, {2, 3}, {4, 2}, {2, 3, 2}};
+  size_t pieces = 0, fewer = 0, groups = 0;
+  for (int round = 0; round < 1000; ++round) {
+    const Mesh mesh = mesh_of(meshes[rng.below(meshes.size())]);
+    std::vector<Shape> radices;
+    for (int a = static_cast<int>(rng.between(1, 3)); a > 0; --a) radices.push_back({rng.between(1, 9)});
+    const Layout from = random_layout(mesh, radices, tdl::Reducer::kSum, rng), to = random_layout(mesh, radices, tdl::Reducer::kSum, rng);
+    std::vector<char> chosen;
+    for (size_t d = 0; d < machine().devices.size(); ++d) chosen.push_back(rng.below(3) == 0);
+    const Conversion all = convert(from, to, 2, machine()), some = convert(from, to, 2, machine(), std::make_shared<const std::vector<char>>(chosen));
+    ASSERT_EQ(some.bytes, all.bytes);
+    ASSERT_EQ(some.steps.size(), all.steps.size());
+    for (size_t s = 0; s < all.steps.size(); ++s) {
+      const Step &whole = all.steps[s], &part = some.steps[s];
+      EXPECT_EQ(part.kind, whole.kind);
+      EXPECT_EQ(part.bytes, whole.bytes);
+      auto is_chosen = [&](int position) { return chosen[whole.to.mesh.devices[position].index()] != 0; };
+      std::vector<Piece> theirs;
+      for (const Piece& p : whole.pieces)
+        if (is_chosen(p.target)) theirs.push_back(p);
+      EXPECT_EQ(part.pieces, theirs);
+      std::vector<std::vector<int>> with_them;
+      for (const std::vector<int>& g : whole.groups)
+        if (std::any_of(g.begin(), g.end(), is_chosen)) with_them.push_back(g);
+      EXPECT_EQ(part.groups, with_them);
+      pieces += theirs.size(), fewer += whole.pieces.size() - theirs.size(), groups += with_them.size();
+    }
+  }
+  EXPECT_GT(pieces, 1000u);
+  EXPECT_GT(fewer, 1000u);
+  EXPECT_GT(groups, 100u);
+}
+
+// Of very many disjoint boxes, each target gets every element that it wants once, from one who holds it.
+TEST(Conversion, FetchesFromVeryMany) {
+  constexpr uint64_t kSeed = 25;
+  std::printf("seed %d\n", static_cast<int>(kSeed));
+  Rng rng(kSeed);
+  const Cluster cluster = load_cluster("dgx-h100:32");
+  Mesh mesh = mesh_of({16, 16});
+  size_t largest = 0;
+  for (const char* text : {"[S(0), S(1)]", "[S(1), S(0)]", "[S(0), S(0)]", "[B, S(0)]"})
+    for (int round = 0; round < 4; ++round) {
+      const Shape shape = {16 * rng.between(1, 3) + rng.between(0, 5), 256};
+      const Layout from = make_layout(mesh, name(text), unfactored(round % 2 ? shape : Shape{shape[1], shape[0]})), to = make_layout(mesh, name("[B, B]"), from.radices);
+      const Step step = fetch(from, to, 1, cluster);
+      EXPECT_EQ(step.bytes, fetch_bytes(from, to, 1, cluster));
+      const std::vector<Target> targets = targets_of(step);
+      for (int t : {0, 17, 255}) {
+        const Target& target = targets[static_cast<size_t>(t)];
+        largest = std::max(largest, target.pieces.size());
+        int64_t covered = 0;
+        for (size_t i = 0; i < target.pieces.size(); ++i) {
+          const Piece& piece = *target.pieces[i];
+          covered += volume(piece.box);
+          EXPECT_TRUE(contains(from.boxes[static_cast<size_t>(piece.source)], piece.box));
+          for (size_t j = 0; j < i; ++j) EXPECT_TRUE(is_empty(intersect(piece.box, target.pieces[j]->box)));
+        }
+        EXPECT_EQ(covered, volume(from.factored_shape()));
+        EXPECT_FALSE(target.combine);
+      }
+    }
+  EXPECT_GE(largest, 255u);
+}
+
 TEST(Converter, RemembersTheSameAnswers) {
   Converter converter(machine());
   Rng rng(9);
@@ -570,7 +641,8 @@ TEST(InnerConversions, SoftmaxSplitInsideMakesTwoStagesWhole) {
   tdl::Bound bound = tdl::bind("softmax(x)[b, j] =\n  m[b] = max(j) x[b, j]\n  e[b, j] = exp(x[b, j] - m[b])\n  s[b] = sum(j) e[b, j]\n  e[b, j] / s[b]\n", {{6, 9}});
   auto derived = tdl::derive(bound, {3}, {tdl::parse_strategy("j")});
   ASSERT_TRUE(derived);
-  std::vector<Conversion> inner = inner_conversions(bound, *derived, mesh_of({3}), 4, machine());
+  Converter converter(machine());
+  std::vector<Conversion> inner = inner_conversions(bound, *derived, mesh_of({3}), 4, converter);
   ASSERT_EQ(inner.size(), 2u);
   for (const Conversion& c : inner) {
     EXPECT_EQ(steps_text(c), "all-reduce");

@@ -173,8 +173,12 @@ int Mesh::position_of(DeviceId device) const {
 }
 
 std::string to_string(const Mesh& mesh) {
-  std::vector<int> ids;
-  for (DeviceId d : mesh.devices) ids.push_back(d.value);
+  constexpr int kListed = 16;
+  std::vector<std::string> ids;
+  for (size_t first = 0, last = 0; first < mesh.devices.size(); first = ++last) {
+    while (mesh.positions() > kListed && last + 1 < mesh.devices.size() && mesh.devices[last + 1].value == mesh.devices[last].value + 1) ++last;
+    ids.push_back(last > first ? fmt::format("{}..{}", mesh.devices[first].value, mesh.devices[last].value) : std::to_string(mesh.devices[first].value));
+  }
   return fmt::format("{} [{}]", mesh.extents.empty() ? "1" : fmt::format("{}", fmt::join(mesh.extents, "x")), fmt::join(ids, ", "));
 }
 

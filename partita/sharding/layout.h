@@ -43,7 +43,7 @@ struct Mesh {
   int position_of(DeviceId device) const;  // -1 if it is not in the mesh
   bool operator==(const Mesh&) const = default;
 };
-std::string to_string(const Mesh& mesh);  // "2x2 [0, 1, 2, 3]"
+std::string to_string(const Mesh& mesh);  // "2x2 [0, 1, 2, 3]"; of more than 16 devices "4x8 [0..30, 32]"
 
 // One box per mesh position, over the factored axes, and on which mesh axes the values are partial.
 struct Layout {

@@ -41,6 +41,9 @@ TEST(Mesh, PositionsAreRowMajor) {
   EXPECT_EQ(mesh.position_of(DeviceId(5)), 5);
   EXPECT_EQ(mesh.position_of(DeviceId(6)), -1);
   EXPECT_EQ(to_string(mesh), "2x3 [0, 1, 2, 3, 4, 5]");
+  Mesh large{{3, 6}, {}};
+  for (size_t d = 0; d < 18; ++d) large.devices.push_back(DeviceId(d < 17 ? d : 20));
+  EXPECT_EQ(to_string(large), "3x6 [0..16, 20]");
 }
 
 TEST(Layout, ANameSaysTheBoxes) {

@@ -749,6 +749,22 @@ TEST(CliExplain, SaysWhatTheAlternativesWouldMove) {
   expect_error({"explain", plan, "fc1.wieght"}, 3, {plan, "'fc1.wieght'", "fc1.weight"});
 }
 
+// 79 ops on 16,384 devices: planned, checked and explained, but neither simulated nor run.
+TEST(CliPlan, OnVeryManyDevices) {
+  const std::string plan = scratch("plan.json");
+  const Json made = json_of({"plan", "zoo:gpt2?layers=1", "--batch", "16384", "--cluster", "dgx-h100:2048", "--search", "data-parallel", "-o", plan});
+  EXPECT_EQ(made["devices"], 16384);
+  EXPECT_EQ(made["typical_devices"], Json({"node0.gpu0", "node1024.gpu0", "node2047.gpu7"}));
+  for (const char* key : {"step_time_us", "compute_time_us", "samples_per_second"}) EXPECT_FALSE(made.contains(key)) << key;
+  const Json checked = json_of({"check", plan});
+  for (const char* key : {"comm_bytes", "peak_memory_bytes", "typical_devices"}) EXPECT_EQ(checked[key], made[key]) << key;
+  EXPECT_GT(made["peak_memory_bytes"], 1'000'000);
+  EXPECT_EQ(json_of({"explain", plan})["comm_bytes"], made["comm_bytes"]);
+  const Outcome o = partita({"check", plan});
+  EXPECT_NE(o.out.find("on one of node0.gpu0, node1024.gpu0, node2047.gpu7"), std::string::npos) << o.out;
+  expect_error({"simulate", plan}, 3, {plan, "too many tasks", "partita check"});
+}
+
 TEST(CliPlan, TheBoundsProofIsJudgedBesideAnyPlanOfTheModel) {
   const std::string exact = scratch("exact.json"), other = scratch("other.json"), bound = scratch("bound.json.gz");
   const Json json = json_of({"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact", "--memory-limit", "400000", "--write-bound", bound, "-o", exact});

@@ -14,7 +14,8 @@ double PlainSerial::ns(const Plan& plan) {
     sum += kernels_ns(OpId(i), plan);
     const Op& op = graph_.ops[i];
     const int64_t element = bytes_of(inner_dtype(graph_, op));
-    for (const Conversion& c : inner_conversions(*op.bound, *resolved.ops[i].derived, plan.ops[i].mesh, element, cluster_)) sum += steps_ns(c.steps, element);
+    Converter converter(cluster_);
+    for (const Conversion& c : inner_conversions(*op.bound, *resolved.ops[i].derived, plan.ops[i].mesh, element, converter)) sum += steps_ns(c.steps, element);
   }
   for (const ResolvedConversion& c : resolved.conversions) sum += steps_ns(c.conversion.steps, bytes_of(graph_.tensor(c.tensor).dtype));
   // Inputs from the one host, outputs to it.

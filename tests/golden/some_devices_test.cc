@@ -1,0 +1,116 @@
+// What the memory planner says of some devices alone, beside what it says of them where all are lowered; and plans that are too large for that.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "partita/base/error.h"
+#include "partita/base/rng.h"
+#include "partita/graph/autodiff.h"
+#include "partita/models/models.h"
+#include "partita/ops/ops.h"
+#include "partita/physical/lower.h"
+#include "partita/pipeline.h"
+#include "partita/search/refine.h"
+#include "partita/search/search.h"
+
+namespace partita {
+namespace {
+
+Graph training(const std::string& model) {
+  Model built = build_model("zoo:" + model, {}, standard_ops());
+  return add_backward(built.graph, built.loss, {"sgd", 0.01, 0.9, 0.0});
+}
+
+// Of one device, how much more it is said to need alone.
+struct Alone {
+  int devices = 0, same = 0;
+  double most = 0, least = 0;
+};
+
+void look_at(const std::string& model, const std::string& cluster_name, const std::string& search, Alone& sum) {
+  const Graph graph = training(model);
+  const Cluster cluster = load_cluster(cluster_name);
+  const SearchChoice choice = parse_search(search);
+  Rng rng(1);
+  const SearchResult found = choice.entry->make()->search({graph, cluster, "comm", {}, choice.options}, {.steps = 20}, rng);
+  ASSERT_TRUE(found.plan) << found.reason;
+  const std::vector<int64_t> whole = planned_peak_bytes(graph, *found.plan, cluster);
+  for (int d = 0; d < cluster.compute_count; ++d) {
+    const std::vector<int64_t> some = planned_peak_bytes(graph, *found.plan, cluster, {DeviceId(d)});
+    for (int other = 0; other < cluster.compute_count; ++other)
+      EXPECT_TRUE(other == d || some[static_cast<size_t>(other)] == 0);
+    const int64_t alone = some[static_cast<size_t>(d)], all = whole[static_cast<size_t>(d)];
+    const double more = static_cast<double>(alone) / static_cast<double>(all) - 1;
+    ++sum.devices;
+    sum.same += alone == all;
+    sum.most = std::max(sum.most, more);
+    sum.least = std::min(sum.least, more);
+  }
+}
+
+// Where groups communicate together, that is all there is to say of a device. Of what others fetch from it, it is not known just how long it stays.
+TEST(SomeDevices, NeedWhatTheyNeedAmongAll) {
+  for (const auto& [searches, fetches] : {std::pair(std::vector<std::string>{"data-parallel", "zero?stage=3"}, false), {{"megatron", "tofu", "soybean", "exact"}, true}}) {
+    Alone sum;
+    for (const std::string& search : searches)
+      for (const char* model : {"mlp?layers=3,width=96,batch=96", "transformer?layers=2,hidden=96,heads=4,steps=8,vocabulary=48,batch=24", "rnnlm?steps=3,hidden=96,vocabulary=48,batch=48"})
+        for (const char* cluster : {"local:3", "local:8"})
+          if (search != "megatron" || std::string(model).starts_with("transformer")) look_at(model, cluster, search, sum);
+    std::printf("%s: %d of %d the same, others %+.2f%% to %+.2f%%\n", fetches ? "with fetches" : "collectives alone", sum.same, sum.devices, 100 * sum.least, 100 * sum.most);
+    EXPECT_GT(sum.devices, 0);
+    EXPECT_TRUE(fetches || sum.same == sum.devices);
+    EXPECT_GT(10 * sum.same, 7 * sum.devices);
+    EXPECT_GT(sum.least, -0.06);
+    EXPECT_LT(sum.most, 0.06);
+  }
+}
+
+// Every device of a plan that splits evenly needs the same; on 16,384 of them three are looked at.
+TEST(SomeDevices, StandForAllWhereThereAreVeryMany) {
+  Request request;
+  request.model = "zoo:transformer?layers=2,hidden=64,heads=4,steps=8,vocabulary=64,batch=16384";
+  request.cluster = "dgx-h100:2048";
+  request.search = "data-parallel";
+  Runner runner;
+  const Planned large = plan_model(request, runner);
+  ASSERT_TRUE(is_too_large_to_lower(large.training, large.cluster));
+  EXPECT_EQ(large.typical, (std::vector<DeviceId>{DeviceId(0), DeviceId(8192), DeviceId(16383)}));
+  EXPECT_FALSE(large.is_timed());
+  EXPECT_EQ(large.step_time_ns(), 0);
+  EXPECT_FALSE(large.samples_per_second());
+  EXPECT_EQ(large.report.inner_bytes, 0);
+  EXPECT_GT(large.report.comm_bytes, 0);
+
+  request.model = "zoo:transformer?layers=2,hidden=64,heads=4,steps=8,vocabulary=64,batch=8";
+  request.cluster = "dgx-h100:1";
+  const Planned small = plan_model(request, runner);
+  ASSERT_FALSE(is_too_large_to_lower(small.training, small.cluster));
+  EXPECT_TRUE(small.typical.empty());
+  EXPECT_EQ(large.peak_memory_bytes(), small.peak_memory_bytes());  // one sample a device, either way
+
+  const Problem problem{large.training, large.cluster, "comm", {}, {}};
+  EXPECT_EQ(missing_bytes(problem, large.plan), large.peak_memory_bytes() - large.cluster.devices[0].memory_bytes);
+  try {
+    lower(large.training, large.plan, large.cluster);
+    FAIL() << "lowered";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::kBadInput);
+    EXPECT_NE(std::string(e.what()).find("16384 devices"), std::string::npos) << e.what();
+  }
+  request.model = "zoo:transformer?layers=2,hidden=64,heads=4,steps=8,vocabulary=64,batch=16384";
+  request.cluster = "dgx-h100:2048";
+  request.memory_limit_bytes = large.peak_memory_bytes() - 1;
+  try {
+    plan_model(request, runner);
+    FAIL() << "fits";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::kInfeasible);
+    EXPECT_NE(std::string(e.what()).find("(1 missing)"), std::string::npos) << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace partita
