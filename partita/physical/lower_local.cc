@@ -367,7 +367,7 @@ class Lowering {
 
   // Pieces over `radices` from where they are to registers over `to`'s axes.
   Placed copy_cut(const Placed& from, const std::vector<Piece>& pieces, const std::vector<Shape>& radices, const Layout& to, const Context& at, const Placed* into) {
-    read_elsewhere(from, pieces, at);
+    if (std::any_of(pieces.begin(), pieces.end(), [&](const Piece& piece) { return from.layout.mesh.devices[piece.source] != to.mesh.devices[piece.target]; })) read_elsewhere(from, at);
     std::map<int, std::vector<Cut>> cuts;  // by target
     for (const Piece& piece : pieces)
       for (const Box& run : stored_boxes(piece.box, radices)) cut_for_both(run, piece.source, from.layout.radices, to.radices, cuts[piece.target]);
@@ -485,8 +485,8 @@ class Lowering {
   }
 
   // Where some devices alone are lowered, what others fetch from them stays there until the operation that it is fetched for.
-  void read_elsewhere(const Placed& from, const std::vector<Piece>& pieces, const Context& at) {
-    if (!listed_ || std::all_of(pieces.begin(), pieces.end(), [](const Piece& piece) { return piece.source == piece.target; })) return;
+  void read_elsewhere(const Placed& from, const Context& at) {
+    if (!listed_) return;
     for (const auto& [p, reg] : from.regs) {
       const DeviceId device = from.layout.mesh.devices[p];
       Task task = new_task(fmt::format("~{}.elsewhere@{}", at.name, device_name(device)), at, device, CopyWork{});  // comes after most other names
@@ -498,7 +498,7 @@ class Lowering {
 
   // Local steps and fetches, as targets_of() says; a view is of the register that holds it.
   Placed run_pieces(const Placed& from, const Step& step, const Context& at, const Placed* into) {
-    if (step.kind == StepKind::kFetch) read_elsewhere(from, step.pieces, at);
+    if (step.kind == StepKind::kFetch) read_elsewhere(from, at);
     const std::vector<int>& positions = here(step.to.mesh);
     const std::vector<Target> targets = targets_of(step, positions);
     auto source_of = [&](const Piece& piece) { return step.from.mesh.devices[piece.source]; };
