@@ -1,7 +1,7 @@
 // The joint problem of a large model on a large mesh: how long its network takes to build, how large it is, and what the solver makes of
 // it. The plan is not lowered.
 //
-//   partita_large_bench MODEL BATCH CLUSTER MESH [--bind NAME=VALUE].. [--limit SECONDS] [--steps N] [--memory BYTES] [--recompute KIND] [--certify on|off] [--check on|off]
+//   partita_large_bench MODEL BATCH CLUSTER MESH [--bind NAME=VALUE].. [--limit SECONDS] [--steps N] [--memory BYTES] [--recompute KIND] [--certify on|off] [--check on|off] [--copies on|off]
 //
 // In bfloat16 with AdamW. Without a limit and steps nothing is solved; the limit is the solver's, which without --certify computes its bound.
 #include <fmt/format.h>
@@ -47,6 +47,7 @@ int main_of(int argc, char** argv) {
   solver::Options options;
   options.certify = false;
   bool solves = false, checks = false;
+  JointLimits limits;
   std::optional<double> limit;
   std::optional<int64_t> memory;
   for (int i = 5; i + 1 < argc; i += 2) {
@@ -58,6 +59,7 @@ int main_of(int argc, char** argv) {
     else if (option == "--memory") memory = std::stoll(value);
     else if (option == "--certify") options.certify = value == "on";
     else if (option == "--check") checks = value == "on";
+    else if (option == "--copies") limits.counts_copies = value == "on";
     else fail("{}: unknown option", option);
   }
   mark();
@@ -69,7 +71,7 @@ int main_of(int argc, char** argv) {
   fmt::print("cluster: {} devices: {}\n", cluster.compute_count, mark());
   std::fflush(stdout);
   const Problem problem{graph, cluster, "comm", {}, {}};
-  JointProblem joint = std::move(*joint_problem(problem, {mesh, {}}));
+  JointProblem joint = std::move(*joint_problem(problem, {mesh, {}}, limits));
   if (memory) joint.network.limit = *memory;
   size_t strategies = 0, entries = 0;
   std::map<const OpSpace*, size_t> spaces;

@@ -56,15 +56,17 @@ class Exact final : public Searcher {
     options.stop = budget.stop;
     options.certify = problem.prove;
     const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
-    JointProblem joint = build(problem, budget, options.deadline);
+    const std::shared_ptr<JointCosts> costs = joint_costs(problem);
+    const JointProblem joint = build(problem, budget, options.deadline, costs);
     const double built_seconds = seconds();
 
     SearchResult result;
     if (problem.from) begin_with(problem, joint, options, result);
     if (problem.progress) options.progress = [&](const solver::Progress& p) { problem.progress({narrowed(p.cost), narrowed(p.bound), seconds()}); };
-    Fitting fitting = solve_fitting(problem, joint, options);
+    Fitting fitting = solve_fitting(problem, joint, options, std::nullopt, joint.leaves_copies_out ? 0 : kTightenings);
     describe(problem, joint, fitting.first, built_seconds, result);
     if (problem.prove) prove(problem, joint, fitting.first, result);
+    if (joint.leaves_copies_out && !fitting.plan && fitting.tightenings > 0) count_copies(problem, budget, options, joint.mesh, costs, fitting, result);
     result.counters["memory_tightenings"] = fitting.tightenings;
     result.plan = std::move(fitting.plan);
     if (result.plan) return result;
@@ -74,6 +76,26 @@ class Exact final : public Searcher {
     result.reason = fitting.tightenings == 0 ? nothing_fits(problem, joint, options)
                                              : fmt::format("of {} plans looked at, the last needs {} bytes more than a device has", fitting.tightenings, fitting.missing_bytes);
     return result;
+  }
+
+  // A plan that does not fit, and copies that were left out: once more with these. The first bound and its proof stay.
+  static void count_copies(const Problem& problem, const Budget& budget, solver::Options options, const Mesh& mesh, const std::shared_ptr<JointCosts>& costs, Fitting& fitting, SearchResult& result) {
+    const auto joint = joint_problem(problem, {mesh, {}}, {.counts_copies = true, .deadline = options.deadline, .stop = budget.stop, .costs = costs});
+    if (!joint) return;
+    result.notes.push_back(fmt::format("that plan needs {} bytes more than a device has; solved again with the copies counted that lie from the forward to the backward pass", fitting.missing_bytes));
+    options.start.reset();
+    if (problem.from) options.start = values_of(*joint, problem.graph, *problem.from);
+    if (options.progress)
+      options.progress = [tell = options.progress, bound = fitting.first.bound](solver::Progress p) {
+        p.bound = bound;
+        tell(p);
+      };
+    options.certify = false;
+    Fitting again = solve_fitting(problem, *joint, options);
+    fitting.plan = std::move(again.plan);
+    fitting.status = again.status;
+    fitting.tightenings += again.tightenings;
+    if (again.tightenings > 0) fitting.missing_bytes = again.missing_bytes;
   }
 
   static void prove(const Problem& problem, const JointProblem& joint, const solver::Result& solved, SearchResult& result) {
@@ -120,16 +142,16 @@ class Exact final : public Searcher {
 
   // On the mesh that is given, or one of at most the axes that are asked for: of fewer, but two, where the tables would be too large; of
   // fewer, where half of the time that is left goes by without them.
-  static JointProblem build(const Problem& problem, const Budget& budget, const std::optional<std::chrono::steady_clock::time_point>& deadline) {
+  static JointProblem build(const Problem& problem, const Budget& budget, const std::optional<std::chrono::steady_clock::time_point>& deadline, const std::shared_ptr<JointCosts>& costs) {
     using Clock = std::chrono::steady_clock;
     if (const auto mesh = given_mesh(problem)) {
-      if (auto joint = joint_problem(problem, {*mesh, {}}, {.deadline = deadline, .stop = budget.stop})) return std::move(*joint);
+      if (auto joint = joint_problem(problem, {*mesh, {}}, {.deadline = deadline, .stop = budget.stop, .costs = costs})) return std::move(*joint);
       throw_ended(budget, "while the cost network was built");
     }
     const auto chosen = problem.options.find("axes");
     const int most = static_cast<int>(prime_factors(problem.cluster.compute_count).size());
     for (int axes = std::clamp(chosen == problem.options.end() ? kAxes : std::stoi(chosen->second), 1, std::max(1, most)); axes > 0; --axes) {
-      JointLimits limits{.deadline = deadline, .stop = budget.stop};
+      JointLimits limits{.deadline = deadline, .stop = budget.stop, .costs = costs};
       if (axes > 2) limits.entries = kEntries;
       if (axes > 1 && deadline) limits.deadline = Clock::now() + (*deadline - Clock::now()) / 2;
       if (auto joint = joint_problem(problem, {joint_mesh(problem.cluster, axes), {}}, limits)) return std::move(*joint);

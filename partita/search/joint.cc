@@ -70,6 +70,14 @@ struct ReadingOp {
   std::vector<int> operands;
 };
 
+// What a tensor's tables depend on of one who reads it.
+struct ReadingSpace {
+  const OpSpace* op = nullptr;
+  std::vector<int> operands;
+  bool backward = false;  // of the backward pass
+  auto operator<=>(const ReadingSpace&) const = default;
+};
+
 using Choices = std::vector<std::vector<tdl::AxisStrategy>>;
 
 // Whether a position finds what it wants of a tensor in what it holds of it.
@@ -107,6 +115,7 @@ class Builder {
     joint_.tensors.resize(graph_.tensors.size());
     joint_.straight.resize(graph_.tensors.size());
     joint_.tensor_variable.assign(graph_.tensors.size(), -1);
+    joint_.brought_variables.resize(graph_.tensors.size());
     for (size_t t = 0; t < graph_.tensors.size(); ++t) {
       check_time();
       if (graph_.tensors[t].replaces.valid()) continue;
@@ -340,7 +349,7 @@ class Builder {
     int result = 0;
     const OpSpace* remade = nullptr;  // what replaces it
     int remade_result = 0;
-    std::vector<std::pair<const OpSpace*, std::vector<int>>> read;
+    std::vector<ReadingSpace> read;
     Shape shape;
     int64_t element = 0;
     bool pinned = false;
@@ -351,11 +360,12 @@ class Builder {
     std::shared_ptr<const TensorSpace> space;
     std::shared_ptr<const Table> cost, from_made, from_remade;
     std::vector<std::shared_ptr<const Table>> to_reader;
-    // A variable of its own for a layout that readers may share: whether the tensor is brought there. What that costs from each home, and
-    // per reader that may want it, that it is.
+    // The variable of a layout that has its own: what its ways cost from each home, and per reader that may want it, that it is brought for it.
+    // A copy that lies from the others' to the backward pass lies between these two readers (of kind.read), whichever of them share it.
     struct Shared {
       std::shared_ptr<const Table> from_home;
       std::vector<std::pair<size_t, std::shared_ptr<const Table>>> readers;
+      std::optional<std::pair<size_t, size_t>> between;
     };
     std::vector<Shared> shared;
     // Layouts that two readers alone may want, by these (of kind.read): where it is brought for several, its copy lies from the one to the other.
@@ -372,9 +382,10 @@ class Builder {
     if (const OpId op = graph_.tensor(id).producer; op.valid()) kind.made = joint_.ops[op.index()].get(), kind.result = result_position(id);
     if (const TensorId next = replacement(id); next.valid())
       kind.remade = joint_.ops[graph_.tensor(next).producer.index()].get(), kind.remade_result = result_position(next);
-    for (const ReadingOp& r : readers_[id.index()]) kind.read.push_back({joint_.ops[r.op.index()].get(), r.operands});
+    auto add_reader = [&](const ReadingOp& r) { kind.read.push_back({joint_.ops[r.op.index()].get(), r.operands, graph_.op(r.op).phase == Phase::kBackward}); };
+    for (const ReadingOp& r : readers_[id.index()]) add_reader(r);
     if (const TensorId next = replacement(id); next.valid())
-      for (const ReadingOp& r : readers_[next.index()]) kind.read.push_back({joint_.ops[r.op.index()].get(), r.operands});
+      for (const ReadingOp& r : readers_[next.index()]) add_reader(r);
     return kind;
   }
 
@@ -406,11 +417,15 @@ class Builder {
     for (size_t r = 0; r < reading.size(); ++r) connect(reading[r], made.to_reader[r]);
     for (const auto& [ends, layouts] : made.between)
       if (ends.second < readers_[id.index()].size()) copies_.push_back({id, layouts, reading[ends.first], reading[ends.second]});
-    for (const KnownTensor::Shared& shared : made.shared) {
+    for (size_t b = 0; b < made.shared.size(); ++b) {
+      const KnownTensor::Shared& shared = made.shared[b];
       const int brought = network.variables();
-      network.costs.push_back({0, 0});
+      joint_.brought_variables[id.index()].push_back(brought);
+      network.costs.push_back(Table(made.space->brought[b].ways.size(), 0));
       network.edges.push_back({{variable, brought}, shared.from_home});
       for (const auto& [r, table] : shared.readers) network.edges.push_back({{brought, joint_.op_variable[reading[r].index()]}, table});
+      if (const auto& ends = shared.between; ends && ends->second < readers_[id.index()].size() && graph_.op(reading[ends->first]).phase != Phase::kUpdate)
+        brought_copies_.push_back({id, b, reading[ends->first], reading[ends->second]});
     }
   }
 
@@ -423,7 +438,7 @@ class Builder {
     if (kind.remade)
       for (const OpLayouts& l : kind.remade->layouts) remade.push_back(place(l.results[kind.remade_result], layouts));
     std::vector<std::vector<std::vector<int>>> needs;  // [reader][its value]
-    for (const auto& [op, operands] : kind.read) needs.push_back(needs_of(*op, operands, layouts));
+    for (const ReadingSpace& r : kind.read) needs.push_back(needs_of(*r.op, r.operands, layouts));
     std::vector<int> homes;
     if (pin) {
       if (pin->mesh != joint_.mesh)
@@ -473,8 +488,7 @@ class Builder {
       known.to_reader.push_back(shared(std::move(table)));
     }
     if (!listed) {
-      for (int layout : together) known.shared.push_back(brought_to(layout, *space, needs, costs));
-      space->brought = together;
+      for (const auto& [layout, readers] : wanted_by) known.shared.push_back(brought_to(layout, readers, *space, kind, needs, costs));
     } else if (!kind.made || kind.read.size() > 2) {
       for (const auto& [layout, readers] : wanted_by)
         if (readers.size() == 2) known.between[{readers[0], readers[1]}].push_back(layout);
@@ -506,18 +520,51 @@ class Builder {
     return wanted;
   }
 
-  KnownTensor::Shared brought_to(int layout, const TensorSpace& space, const std::vector<std::vector<std::vector<int>>>& needs, const ConversionCosts& costs) {
+  KnownTensor::Shared brought_to(int layout, const std::vector<size_t>& readers, TensorSpace& space, const TensorKind& kind,
+                                 const std::vector<std::vector<std::vector<int>>>& needs, const ConversionCosts& costs) {
+    using Way = TensorSpace::Way;
+    std::vector<size_t> others, backward;
+    for (size_t r : readers) (kind.read[r].backward ? backward : others).push_back(r);
+    const bool for_both = !others.empty() && !backward.empty();
+    std::vector<Way> ways = {{}};
+    std::vector<int64_t> elements(space.layouts.size(), 0);  // by home
+    if (!limits_.counts_copies) {
+      joint_.leaves_copies_out |= for_both;
+      ways.push_back({true, true, true});
+    } else {
+      if (!others.empty()) ways.push_back({.others = true});
+      if (!backward.empty()) ways.push_back({.backward = true});
+      if (for_both) {
+        ways.push_back({true, true});
+        std::set<int64_t> different;
+        for (const TensorSpace::Value& v : space.values) different.insert(elements[v.home] = elements_beside(space.layouts[v.home], space.layouts[layout], kind.made != nullptr));
+        for (int64_t e : different) ways.push_back({true, true, true, e});
+      }
+    }
     KnownTensor::Shared out;
     Table from_home;
-    for (const TensorSpace::Value& v : space.values) from_home.insert(from_home.end(), {0, costs(v.home, layout)});
+    for (const TensorSpace::Value& v : space.values)
+      for (const Way& way : ways)
+        from_home.push_back(way.once && way.elements != elements[v.home] ? kForbidden : costs(v.home, layout) * (way.once ? 1 : way.others + way.backward));
     out.from_home = shared(std::move(from_home));
-    for (size_t r = 0; r < needs.size(); ++r) {
-      Table table(2 * needs[r].size(), 0);
-      for (size_t x = 0; x < needs[r].size(); ++x)
-        if (std::find(needs[r][x].begin(), needs[r][x].end(), layout) != needs[r][x].end()) table[x] = kForbidden;
-      if (std::find(table.begin(), table.end(), kForbidden) != table.end()) out.readers.push_back({r, shared(std::move(table))});
+    for (size_t r : readers) {
+      Table table;
+      for (const Way& way : ways)
+        for (const std::vector<int>& need : needs[r])
+          table.push_back((kind.read[r].backward ? way.backward : way.others) || !std::binary_search(need.begin(), need.end(), layout) ? 0 : kForbidden);
+      out.readers.push_back({r, shared(std::move(table))});
     }
+    // Readers are in the graph's order.
+    if (for_both && others.back() < backward.front()) out.between = {others.back(), backward.front()};
+    space.brought.push_back({layout, std::move(ways)});
     return out;
+  }
+
+  // What a copy takes on the last device beside the tensor's home, which need not stay there where all readers take copies, but for what has no producer.
+  int64_t elements_beside(const Layout& home, const Layout& copy, bool made) const {
+    const int last = joint_.mesh.positions() - 1;
+    if (is_view(home, copy, last)) return 0;
+    return std::max<int64_t>(0, copy.elements(last) - (made ? home.elements(last) : 0));
   }
 
   using NeverShared = std::function<bool(int home, int layout)>;
@@ -619,11 +666,34 @@ class Builder {
     return from.shape == to.shape && from.dtype == to.dtype;
   }
 
+  // From its first reader on, or as soon as it is made where that is an update, a result need not lie in its home where all who are yet to
+  // read it have a copy; the least of these does then.
+  void split_where_copies_may_do(solver::Network::Use& use, TensorId id) {
+    const TensorSpace& space = *joint_.tensors[id.index()];
+    const int last = joint_.mesh.positions() - 1;
+    solver::Network::Use later = use;
+    auto may_do = [&](size_t value, int copy) {
+      const Layout &home = space.layouts[space.values[value].home], &layout = space.layouts[copy];
+      if (!is_view(home, layout, last)) later.amounts[value] = std::min(later.amounts[value], layout.elements(last) * element(id));
+    };
+    for (size_t x = 0; x < space.values.size(); ++x) {
+      for (int copy : space.values[x].also) may_do(x, copy);
+      for (const TensorSpace::Brought& b : space.brought) may_do(x, b.layout);
+    }
+    if (later.amounts == use.amounts) return;
+    int64_t first = use.upper;
+    for (const ReadingOp& reader : readers_[id.index()]) first = std::min(first, graph_.op(reader.op).phase == Phase::kUpdate ? use.lower + 1 : times_[reader.op.index()]);
+    later.lower = use.upper = std::max(first, use.lower + 1);
+    if (later.lower < later.upper) joint_.network.uses.push_back(std::move(later));
+  }
+
   // What is certain to lie on the last of the mesh's devices, whose part of every split is the largest: parameters, states and inputs
-  // always, a result from its op to its last reader, and copies that two readers share who alone may want them, as far as a result need not
-  // lie in its home beside them. Other copies come on top of it.
+  // always, a result from its op to its last reader (or the least copy that may do in its stead), and copies that two readers share who alone
+  // may want them, or that lie from the forward to the backward pass where these are counted, as far as a result need not lie in its home
+  // beside them. Other copies come on top of it.
   void add_uses() {
-    const std::vector<int64_t> time = times();
+    times_ = times();
+    const std::vector<int64_t>& time = times_;
     const auto end = static_cast<int64_t>(time.size());
     const auto last = static_cast<size_t>(joint_.mesh.positions() - 1);
     auto bytes_at_last = [&](const Layout& layout, TensorId id) { return layout.elements(static_cast<int>(last)) * element(id); };
@@ -639,6 +709,7 @@ class Builder {
       }
       if (joint_.tensors[t]) {
         for (const TensorSpace::Value& v : joint_.tensors[t]->values) use.amounts.push_back(bytes_at_last(joint_.tensors[t]->layouts[v.home], id));
+        if (producer.valid()) split_where_copies_may_do(use, id);
       } else {
         use.variable = joint_.op_variable[producer.index()];
         for (const OpLayouts& l : joint_.ops[producer.index()]->layouts) use.amounts.push_back(bytes_at_last(l.results[result_position(id)], id));
@@ -650,10 +721,22 @@ class Builder {
       }
       joint_.network.uses.push_back(std::move(use));
     }
+    // Of something that lies from one reader to another.
+    auto use_between = [&](int variable, TensorId tensor, OpId a, OpId b) {
+      const auto [first, second] = std::minmax(time[a.index()], time[b.index()]);
+      const OpId later = second == time[b.index()] ? b : a;
+      return solver::Network::Use{variable, first, second + (may_lie_under(tensor, later) ? 0 : 1), {}};
+    };
+    auto add_use = [&](solver::Network::Use use) {
+      if (std::any_of(use.amounts.begin(), use.amounts.end(), [](int64_t a) { return a > 0; })) joint_.network.uses.push_back(std::move(use));
+    };
+    for (const BroughtCopy& copy : brought_copies_) {
+      solver::Network::Use use = use_between(joint_.brought_variables[copy.tensor.index()][copy.number], copy.tensor, copy.first, copy.last);
+      for (const TensorSpace::Way& way : joint_.tensors[copy.tensor.index()]->brought[copy.number].ways) use.amounts.push_back(way.elements * element(copy.tensor));
+      add_use(std::move(use));
+    }
     for (const Copy& copy : copies_) {
-      const auto [first, second] = std::minmax(time[copy.first.index()], time[copy.last.index()]);
-      const OpId later = second == time[copy.last.index()] ? copy.last : copy.first;
-      solver::Network::Use use{joint_.tensor_variable[copy.tensor.index()], first, second + (may_lie_under(copy.tensor, later) ? 0 : 1), {}};
+      solver::Network::Use use = use_between(joint_.tensor_variable[copy.tensor.index()], copy.tensor, copy.first, copy.last);
       const TensorSpace& space = *joint_.tensors[copy.tensor.index()];
       const bool stays = !graph_.tensor(copy.tensor).producer.valid();
       std::map<std::pair<int, int>, int64_t> known;  // by home and copy
@@ -662,13 +745,12 @@ class Builder {
         for (int to : v.also) {
           if (!std::binary_search(copy.layouts.begin(), copy.layouts.end(), to)) continue;
           const auto [found, fresh] = known.try_emplace({v.home, to}, 0);
-          const Layout &home = space.layouts[v.home], &layout = space.layouts[to];
-          if (fresh && !is_view(home, layout, static_cast<int>(last))) found->second = std::max<int64_t>(0, bytes_at_last(layout, copy.tensor) - (stays ? 0 : bytes_at_last(home, copy.tensor)));
+          if (fresh) found->second = elements_beside(space.layouts[v.home], space.layouts[to], !stays) * element(copy.tensor);
           sum += found->second;
         }
         use.amounts.push_back(sum);
       }
-      if (std::any_of(use.amounts.begin(), use.amounts.end(), [](int64_t a) { return a > 0; })) joint_.network.uses.push_back(std::move(use));
+      add_use(std::move(use));
     }
     joint_.network.limit = problem_.cluster.device(joint_.mesh.devices[last]).memory_bytes;
   }
@@ -706,11 +788,18 @@ class Builder {
     for (int& v : joint_.op_variable) v = number[v];
     for (int& v : joint_.tensor_variable)
       if (v >= 0) v = number[v];
+    for (std::vector<int>& list : joint_.brought_variables)
+      for (int& v : list) v = number[v];
   }
 
   struct Copy {
     TensorId tensor;
     std::vector<int> layouts;  // of its space; ascending
+    OpId first, last;
+  };
+  struct BroughtCopy {
+    TensorId tensor;
+    size_t number = 0;  // of its space's `brought`
     OpId first, last;
   };
 
@@ -729,7 +818,9 @@ class Builder {
   std::map<std::tuple<const tdl::Bound*, std::vector<DType>, Choices>, std::shared_ptr<const OpSpace>> op_spaces_;
   std::map<std::tuple<const OpSpace*, int, const OpSpace*, std::vector<int>, int64_t, bool>, KnownStraight> straight_;
   std::map<TensorKind, KnownTensor> known_;
+  std::vector<int64_t> times_;                   // by op, in the default order
   std::vector<Copy> copies_;
+  std::vector<BroughtCopy> brought_copies_;
 };
 
 // Per axis of `to`, what each of the axes of `from` says that lie across it, one of `values` an axis; empty where they differ. A mesh
@@ -759,36 +850,51 @@ std::optional<std::vector<T>> on_axes(const Mesh& from, const std::vector<T>& va
 }
 
 // One of `may` for each variable of a network whose edges are pairs: in this order and twice, the cheapest beside what is settled
-// and the cheapest of what is not.
-solver::Assignment settled(const solver::Network& network, const std::vector<std::vector<int>>& may, const std::vector<int>& order) {
-  std::vector<std::vector<const solver::Network::Edge*>> edges(may.size());
-  for (const solver::Network::Edge& e : network.edges)
+// and the cheapest of what is not. A follower, behind the first variable of the edge that ends at it, is then what is cheapest beside all its others.
+solver::Assignment settled(const solver::Network& network, const std::vector<std::vector<int>>& may, const std::vector<int>& order, const std::vector<char>& follows) {
+  using Edge = solver::Network::Edge;
+  std::vector<std::vector<const Edge*>> edges(may.size());
+  for (const Edge& e : network.edges)
     for (int v : e.variables) edges[v].push_back(&e);
   solver::Assignment values(may.size(), -1);
-  auto beside = [&](const solver::Network::Edge& e, int v, int x) -> solver::Wide {
+  auto at = [&](const Edge& e, int v, int x, int y) {
     const bool first = e.variables[0] == v;
-    const int w = e.variables[first ? 1 : 0];
-    const size_t columns = network.costs[e.variables[1]].size();
-    auto at = [&](int y) { return (*e.table)[static_cast<size_t>(first ? x : y) * columns + static_cast<size_t>(first ? y : x)]; };
-    if (values[w] >= 0) return at(values[w]);
-    int64_t least = at(may[w][0]);
-    for (int y : may[w]) least = std::min(least, at(y));
-    return least;
+    return (*e.table)[static_cast<size_t>(first ? x : y) * network.costs[e.variables[1]].size() + static_cast<size_t>(first ? y : x)];
+  };
+  auto other = [](const Edge& e, int v) { return e.variables[e.variables[0] == v ? 1 : 0]; };
+  // By value, what a variable costs beside what is settled, without one edge.
+  auto costs_without = [&](int v, const Edge* left_out) {
+    std::vector<solver::Wide> costs;
+    for (int x : may[v]) {
+      costs.push_back(network.costs[v][x]);
+      for (const Edge* e : edges[v])
+        if (const int w = other(*e, v); e != left_out && values[w] >= 0) costs.back() += at(*e, v, x, values[w]);
+    }
+    return costs;
   };
   for (int pass = 0; pass < 2; ++pass)
     for (int v : order) {
-      if (may[v].size() == 1) {
-        values[v] = may[v][0];
-        continue;
+      values[v] = may[v][0];
+      if (may[v].size() == 1) continue;
+      std::vector<solver::Wide> costs(may[v].size());
+      for (size_t i = 0; i < costs.size(); ++i) costs[i] = network.costs[v][may[v][i]];
+      for (const Edge* e : edges[v]) {
+        const int w = other(*e, v);
+        const bool follower = follows[w] && e->variables[1] == w;
+        const std::vector<solver::Wide> beyond = follower ? costs_without(w, e) : std::vector<solver::Wide>(may[w].size(), 0);
+        for (size_t i = 0; i < costs.size(); ++i) {
+          const int x = may[v][i];
+          if (!follower && values[w] >= 0) {
+            costs[i] += at(*e, v, x, values[w]);
+            continue;
+          }
+          std::optional<solver::Wide> least;
+          for (size_t j = 0; j < may[w].size(); ++j)
+            if (const solver::Wide cost = at(*e, v, x, may[w][j]) + beyond[j]; !least || cost < *least) least = cost;
+          costs[i] += *least;
+        }
       }
-      std::optional<solver::Wide> least;
-      int best = -1;
-      for (int x : may[v]) {
-        solver::Wide cost = network.costs[v][x];
-        for (const solver::Network::Edge* e : edges[v]) cost += beside(*e, v, x);
-        if (!least || cost < *least) least = cost, best = x;
-      }
-      values[v] = best;
+      values[v] = may[v][static_cast<size_t>(std::min_element(costs.begin(), costs.end()) - costs.begin())];
     }
   return values;
 }
@@ -803,14 +909,14 @@ std::vector<std::vector<int>> all_values(const solver::Network& network) {
   return all;
 }
 
-// Behind the ops: where a tensor is brought, before where it is kept.
-void add_brought(std::vector<int>& order, const std::vector<int>& tensors, size_t variables) {
-  std::vector<bool> listed(variables, false);
-  for (const std::vector<int>& some : {order, tensors})
-    for (int v : some) listed[v] = true;
-  for (size_t v = 0; v < variables; ++v)
-    if (!listed[v]) order.push_back(static_cast<int>(v));
-  order.insert(order.end(), tensors.begin(), tensors.end());
+// What else there is behind the ops: where tensors are kept, and behind these, into which layouts they are brought.
+solver::Assignment settled(const JointProblem& joint, const std::vector<std::vector<int>>& may, std::vector<int> order) {
+  std::vector<char> follows(may.size(), 0);
+  for (int v : joint.tensor_variable)
+    if (v >= 0) order.push_back(v);
+  for (const std::vector<int>& list : joint.brought_variables)
+    for (int v : list) order.push_back(v), follows[v] = 1;
+  return settled(joint.network, may, order, follows);
 }
 
 }  // namespace
@@ -835,10 +941,14 @@ namespace {
 // not the home and not brought for several readers. Not where anything is brought for several of both, since a plan has both or neither.
 bool is_refetched(const JointProblem& joint, const Graph& graph, TensorId id, const std::vector<Reader>& readers, const solver::Assignment& values) {
   const TensorSpace& space = *joint.tensors[id.index()];
-  if (!space.brought.empty()) return false;
   const TensorSpace::Value& value = space.values[values[joint.tensor_variable[id.index()]]];
   const Layout& home = space.layouts[value.home];
-  auto is_shared = [&](const Layout& l) { return std::any_of(value.also.begin(), value.also.end(), [&](int a) { return same_placement(space.layouts[a], l); }); };
+  auto is_shared = [&](const Layout& l) {
+    auto is_it = [&](int a) { return same_placement(space.layouts[a], l); };
+    for (size_t b = 0; b < space.brought.size(); ++b)
+      if (is_it(space.brought[b].layout)) return space.brought[b].ways[values[joint.brought_variables[id.index()][b]]].once;
+    return std::any_of(value.also.begin(), value.also.end(), is_it);
+  };
   auto wanted = [&](const Reader& r) -> const Layout& { return joint.ops[r.op.index()]->layouts[values[joint.op_variable[r.op.index()]]].operands[r.operand]; };
   auto is_backward = [&](const Reader& r) { return graph.op(r.op).phase == Phase::kBackward; };
   bool twice = false;
@@ -903,11 +1013,9 @@ std::optional<solver::Assignment> values_of(const JointProblem& joint, const Gra
   }
   if (order.empty()) return std::nullopt;
   order.insert(order.end(), open.begin(), open.end());
-  std::vector<int> tensors;
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     if (!joint.tensors[t]) continue;
     const int v = joint.tensor_variable[t];
-    tensors.push_back(v);
     std::optional<Layout> home;
     if (const auto kept = plan.kept.find(TensorId(t)); kept != plan.kept.end()) {
       const Placement& placement = kept->second;
@@ -921,22 +1029,19 @@ std::optional<solver::Assignment> values_of(const JointProblem& joint, const Gra
     std::vector<int> there;
     for (size_t x = 0; home && x < space.values.size(); ++x)
       if (same_placement(space.layouts[space.values[x].home], *home)) there.push_back(static_cast<int>(x));
-    if (plan.refetched.contains(TensorId(t)))  // brought to each of its readers
+    if (plan.refetched.contains(TensorId(t))) {  // brought to each of its readers
       std::erase_if(there, [&](int x) { return !space.values[x].also.empty(); });
+      for (size_t b = 0; b < space.brought.size(); ++b) std::erase_if(may[joint.brought_variables[t][b]], [&](int x) { return space.brought[b].ways[x].once; });
+    }
     if (!there.empty()) may[v] = std::move(there);
   }
-  add_brought(order, tensors, may.size());
-  return settled(network, may, order);
+  return settled(joint, may, std::move(order));
 }
 
 solver::Assignment with_best_tensors(const JointProblem& joint, const std::vector<int>& op_values) {
   std::vector<std::vector<int>> may = all_values(joint.network);
-  std::vector<int> order = joint.op_variable, tensors;
   for (size_t i = 0; i < op_values.size(); ++i) may[joint.op_variable[i]] = {op_values[i]};
-  for (int v : joint.tensor_variable)
-    if (v >= 0) tensors.push_back(v);
-  add_brought(order, tensors, may.size());
-  return settled(joint.network, may, order);
+  return settled(joint, may, joint.op_variable);
 }
 
 }  // namespace partita

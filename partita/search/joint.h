@@ -27,15 +27,25 @@ struct OpSpace {
 
 // Where a tensor may be, one entry a value of its variable. A conversion to one layout is made once for all its readers, so a value
 // says into which layouts, besides its home, it is brought for several readers together; where those sets are too many, each such layout
-// has a variable of its own instead (brought there or not), behind the tensor's.
+// has a variable of its own instead.
 struct TensorSpace {
   struct Value {
     int home = 0;            // in layouts
     std::vector<int> also;   // in layouts; ascending
   };
+  // Whether the tensor is brought into a layout for readers of the backward pass, and for others; for both that is once, and then its copy
+  // lies on the last device in between, or once for each.
+  struct Way {
+    bool others = false, backward = false, once = false;
+    int64_t elements = 0;  // once: what the copy takes there beyond the home; homes that say otherwise are forbidden
+  };
+  struct Brought {
+    int layout = 0;         // in layouts
+    std::vector<Way> ways;  // one a value of its variable; the first: not at all
+  };
   std::vector<Layout> layouts;  // homes, and what readers want
   std::vector<Value> values;
-  std::vector<int> brought;  // layouts with variables of their own; ascending
+  std::vector<Brought> brought;  // the layouts with variables of their own; ascending
 };
 
 // A tensor without a variable, from each value of the op that makes it to each of the one that reads it. In bytes no way is cheaper than
@@ -51,7 +61,9 @@ struct JointProblem {
   std::vector<std::shared_ptr<const TensorSpace>> tensors;  // by TensorId; null: without a variable, or at home as what it replaces
   std::vector<std::shared_ptr<const StraightSpace>> straight;  // by TensorId; null: at home as its producer leaves it
   std::vector<int> op_variable, tensor_variable;            // tensor_variable: -1 where tensors is null
+  std::vector<std::vector<int>> brought_variables;          // by TensorId, one a TensorSpace::brought
   solver::Network network;                                  // costs in bytes, or ns
+  bool leaves_copies_out = false;                           // some that counts_copies would count
 };
 
 // What the network chooses from.
@@ -69,6 +81,9 @@ struct JointLimits {
   int64_t tensor_values = 1 << 17;                     // of one tensor's variable, as long as its homes allow
   int64_t tensor_entries = 1 << 24;                    // of the tables at one tensor's variable, likewise
   int64_t entries = std::numeric_limits<int64_t>::max();  // of the tables of all edges
+  // Where layouts have variables of their own: whether copies that lie from the forward to the backward pass are counted among the uses, and
+  // may be made again instead. It makes the tables of these variables several times as large, and bounds weaker in the same time.
+  bool counts_copies = false;
   std::optional<std::chrono::steady_clock::time_point> deadline;
   const std::atomic<bool>* stop = nullptr;
   std::shared_ptr<JointCosts> costs = nullptr;  // null: its own

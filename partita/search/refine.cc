@@ -14,7 +14,6 @@ namespace partita {
 namespace {
 
 constexpr int64_t kTensorValues = 2048;  // of a neighbourhood, in bytes: it is a good solution that counts there, not the bound
-constexpr int kTightenings = 12;  // how often a plan that does not fit lowers the network's limit
 constexpr int kLoosenings = 3;    // how often a limit that nothing keeps is raised again, half of the way
 
 // Per axis of the coarse mesh, the extents of its own axes.
@@ -120,12 +119,12 @@ bool keeps(const Pins& pins, const Plan& plan) {
 
 int64_t missing_bytes(const Problem& problem, const Plan& plan) { return missing_bytes(problem.graph, plan, problem.cluster); }
 
-Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options, std::optional<int64_t> below) {
+Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options, std::optional<int64_t> below, int most_tightenings) {
   solver::Network network = joint.network;
   const bool in_doubt = !holds_any_plan(problem);
   Fitting out;
   int64_t kept = *network.limit;  // the least limit that some solution keeps
-  for (int loosenings = 0; out.tightenings <= kTightenings;) {
+  for (int loosenings = 0; out.tightenings <= most_tightenings;) {
     const solver::Result solved = solver::solve(network, options);
     out.status = solved.status;
     if (out.tightenings == 0) {

@@ -16,6 +16,8 @@ bool keeps(const Pins& pins, const Plan& plan);
 // By how much the fullest compute device is over its memory; zero or less: the plan fits.
 int64_t missing_bytes(const Problem& problem, const Plan& plan);
 
+constexpr int kTightenings = 12;  // how often a plan that does not fit lowers the network's limit
+
 // The solution of a joint problem whose plan fits. The network's uses leave copies and scratch out: where the memory planner finds that
 // a plan needs more than there is, the limit is lowered by that, or so far that the solution breaks it, and the network is solved again.
 struct Fitting {
@@ -26,7 +28,8 @@ struct Fitting {
   int64_t missing_bytes = 0;  // of the last plan that did not fit
 };
 // Progress tells the first bound throughout. No plan comes of a solution that costs `below` or more, in the network's costs.
-Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options, std::optional<int64_t> below = std::nullopt);
+Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options, std::optional<int64_t> below = std::nullopt,
+                      int most_tightenings = kTightenings);
 
 // A plan whose ops are all on one mesh of all devices, on the mesh that has an axis for every prime factor of an extent: what is split
 // over an axis of 4 is split over two of 2.
