@@ -21,6 +21,7 @@ namespace {
 constexpr int64_t kDefaultSteps = 200;  // of the solver, where no budget is given
 constexpr int kAxes = 2;                              // of the mesh, at most, where no number is given
 constexpr int64_t kEntries = int64_t{1} << 28;        // of all edges' tables, on more than two axes
+constexpr double kLookGap = 1e-4;                     // where a solution is near enough to its bound to see whether its plan fits
 
 class Exact final : public Searcher {
  public:
@@ -63,7 +64,7 @@ class Exact final : public Searcher {
     SearchResult result;
     if (problem.from) begin_with(problem, joint, options, result);
     if (problem.progress) options.progress = [&](const solver::Progress& p) { problem.progress({narrowed(p.cost), narrowed(p.bound), seconds()}); };
-    Fitting fitting = solve_fitting(problem, joint, options, std::nullopt, joint.leaves_copies_out ? 0 : kTightenings);
+    Fitting fitting = joint.leaves_copies_out && !holds_any_plan(problem) ? first_look(problem, joint, options) : solve_fitting(problem, joint, options);
     describe(problem, joint, fitting.first, built_seconds, result);
     if (problem.prove) prove(problem, joint, fitting.first, result);
     if (joint.leaves_copies_out && !fitting.plan && fitting.tightenings > 0) count_copies(problem, budget, options, joint.mesh, costs, fitting, result);
@@ -76,6 +77,25 @@ class Exact final : public Searcher {
     result.reason = fitting.tightenings == 0 ? nothing_fits(problem, joint, options)
                                              : fmt::format("of {} plans looked at, the last needs {} bytes more than a device has", fitting.tightenings, fitting.missing_bytes);
     return result;
+  }
+
+  // Where copies are left out, a solution that is near its bound, or what half of the time gives, says whether they matter. Where its plan
+  // fits, the solver goes on from it.
+  static Fitting first_look(const Problem& problem, const JointProblem& joint, solver::Options options) {
+    using Clock = std::chrono::steady_clock;
+    solver::Options look = options;
+    look.gap = std::max(look.gap, kLookGap);
+    if (look.deadline) look.deadline = Clock::now() + (*look.deadline - Clock::now()) / 2;
+    Fitting first = solve_fitting(problem, joint, look, std::nullopt, 0);
+    if (!first.plan || first.first.status == solver::Status::kOptimal || (options.stop && *options.stop)) return first;
+    options.start = first.first.solution;
+    Fitting fitting = solve_fitting(problem, joint, options);
+    if (first.first.bound > fitting.first.bound) {
+      fitting.first.bound = first.first.bound;
+      fitting.first.certificate = std::move(first.first.certificate);
+    }
+    if (!fitting.plan) fitting.plan = std::move(first.plan);
+    return fitting;
   }
 
   // A plan that does not fit, and copies that were left out: once more with these. The first bound and its proof stay.

@@ -537,7 +537,12 @@ class Builder {
       if (for_both) {
         ways.push_back({true, true});
         std::set<int64_t> different;
-        for (const TensorSpace::Value& v : space.values) different.insert(elements[v.home] = elements_beside(space.layouts[v.home], space.layouts[layout], kind.made != nullptr));
+        for (const TensorSpace::Value& v : space.values) {
+          const Layout &home = space.layouts[v.home], &copy = space.layouts[layout];
+          elements[v.home] = elements_beside(home, copy, kind.made != nullptr);
+          if (kind.made && copy.elements(last()) < home.elements(last()) && !is_view(home, copy, last())) elements[v.home] = kNoCopy;  // the home counts whole until the backward pass
+          else different.insert(elements[v.home]);
+        }
         for (int64_t e : different) ways.push_back({true, true, true, e});
       }
     }
@@ -562,10 +567,11 @@ class Builder {
 
   // What a copy takes on the last device beside the tensor's home, which need not stay there where all readers take copies, but for what has no producer.
   int64_t elements_beside(const Layout& home, const Layout& copy, bool made) const {
-    const int last = joint_.mesh.positions() - 1;
-    if (is_view(home, copy, last)) return 0;
-    return std::max<int64_t>(0, copy.elements(last) - (made ? home.elements(last) : 0));
+    if (is_view(home, copy, last())) return 0;
+    return std::max<int64_t>(0, copy.elements(last()) - (made ? home.elements(last()) : 0));
   }
+  static constexpr int64_t kNoCopy = -1;
+  int last() const { return joint_.mesh.positions() - 1; }
 
   using NeverShared = std::function<bool(int home, int layout)>;
 
@@ -667,22 +673,26 @@ class Builder {
   }
 
   // From its first reader on, or as soon as it is made where that is an update, a result need not lie in its home where all who are yet to
-  // read it have a copy; the least of these does then.
+  // read it have a copy; the least of these does then. Where copies are counted, from its first reader of the backward pass on.
   void split_where_copies_may_do(solver::Network::Use& use, TensorId id) {
     const TensorSpace& space = *joint_.tensors[id.index()];
-    const int last = joint_.mesh.positions() - 1;
     solver::Network::Use later = use;
     auto may_do = [&](size_t value, int copy) {
       const Layout &home = space.layouts[space.values[value].home], &layout = space.layouts[copy];
-      if (!is_view(home, layout, last)) later.amounts[value] = std::min(later.amounts[value], layout.elements(last) * element(id));
+      if (!is_view(home, layout, last())) later.amounts[value] = std::min(later.amounts[value], layout.elements(last()) * element(id));
     };
     for (size_t x = 0; x < space.values.size(); ++x) {
       for (int copy : space.values[x].also) may_do(x, copy);
       for (const TensorSpace::Brought& b : space.brought) may_do(x, b.layout);
     }
     if (later.amounts == use.amounts) return;
-    int64_t first = use.upper;
-    for (const ReadingOp& reader : readers_[id.index()]) first = std::min(first, graph_.op(reader.op).phase == Phase::kUpdate ? use.lower + 1 : times_[reader.op.index()]);
+    int64_t first = use.upper, first_backward = use.upper;
+    for (const ReadingOp& reader : readers_[id.index()]) {
+      const Phase phase = graph_.op(reader.op).phase;
+      first = std::min(first, phase == Phase::kUpdate ? use.lower + 1 : times_[reader.op.index()]);
+      if (phase == Phase::kBackward) first_backward = std::min(first_backward, times_[reader.op.index()]);
+    }
+    if (limits_.counts_copies && !space.brought.empty() && first_backward < use.upper) first = first_backward;
     later.lower = use.upper = std::max(first, use.lower + 1);
     if (later.lower < later.upper) joint_.network.uses.push_back(std::move(later));
   }
@@ -695,8 +705,7 @@ class Builder {
     times_ = times();
     const std::vector<int64_t>& time = times_;
     const auto end = static_cast<int64_t>(time.size());
-    const auto last = static_cast<size_t>(joint_.mesh.positions() - 1);
-    auto bytes_at_last = [&](const Layout& layout, TensorId id) { return layout.elements(static_cast<int>(last)) * element(id); };
+    auto bytes_at_last = [&](const Layout& layout, TensorId id) { return layout.elements(last()) * element(id); };
     for (size_t t = 0; t < graph_.tensors.size(); ++t) {
       const TensorId id(t);
       if (graph_.tensors[t].replaces.valid()) continue;
@@ -752,7 +761,7 @@ class Builder {
       }
       add_use(std::move(use));
     }
-    joint_.network.limit = problem_.cluster.device(joint_.mesh.devices[last]).memory_bytes;
+    joint_.network.limit = problem_.cluster.device(joint_.mesh.devices.back()).memory_bytes;
   }
 
   // Renumbers the variables breadth first, since the solver's passes go by number: what one says travels along edges as long as numbers
@@ -1031,7 +1040,10 @@ std::optional<solver::Assignment> values_of(const JointProblem& joint, const Gra
       if (same_placement(space.layouts[space.values[x].home], *home)) there.push_back(static_cast<int>(x));
     if (plan.refetched.contains(TensorId(t))) {  // brought to each of its readers
       std::erase_if(there, [&](int x) { return !space.values[x].also.empty(); });
-      for (size_t b = 0; b < space.brought.size(); ++b) std::erase_if(may[joint.brought_variables[t][b]], [&](int x) { return space.brought[b].ways[x].once; });
+      for (size_t b = 0; b < space.brought.size(); ++b) {
+        const std::vector<TensorSpace::Way>& ways = space.brought[b].ways;
+        if (std::any_of(ways.begin() + 1, ways.end(), [](const TensorSpace::Way& w) { return !w.once; })) std::erase_if(may[joint.brought_variables[t][b]], [&](int x) { return ways[x].once; });
+      }
     }
     if (!there.empty()) may[v] = std::move(there);
   }

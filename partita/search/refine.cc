@@ -97,8 +97,15 @@ std::vector<std::vector<std::vector<size_t>>> subsets_of_axes(size_t axes) {
   return out;
 }
 
-// Every device could hold all tensors whole, for every reader and from every device, many times over. Asking the memory planner takes a
-// second where there are thousands of operations.
+}  // namespace
+
+bool keeps(const Pins& pins, const Plan& plan) {
+  return std::all_of(pins.ops.begin(), pins.ops.end(), [&](const auto& pin) { return plan.ops[pin.first.index()] == pin.second; }) &&
+         std::all_of(pins.kept.begin(), pins.kept.end(), [&](const auto& pin) { return plan.kept.contains(pin.first) && plan.kept.at(pin.first) == pin.second; });
+}
+
+int64_t missing_bytes(const Problem& problem, const Plan& plan) { return missing_bytes(problem.graph, plan, problem.cluster); }
+
 bool holds_any_plan(const Problem& problem) {
   constexpr double kTimes = 16;
   double bytes = 0;
@@ -109,15 +116,6 @@ bool holds_any_plan(const Problem& problem) {
   const auto begin = problem.cluster.devices.begin();
   return std::all_of(begin, begin + problem.cluster.compute_count, [&](const Device& d) { return static_cast<double>(d.memory_bytes) > bytes; });
 }
-
-}  // namespace
-
-bool keeps(const Pins& pins, const Plan& plan) {
-  return std::all_of(pins.ops.begin(), pins.ops.end(), [&](const auto& pin) { return plan.ops[pin.first.index()] == pin.second; }) &&
-         std::all_of(pins.kept.begin(), pins.kept.end(), [&](const auto& pin) { return plan.kept.contains(pin.first) && plan.kept.at(pin.first) == pin.second; });
-}
-
-int64_t missing_bytes(const Problem& problem, const Plan& plan) { return missing_bytes(problem.graph, plan, problem.cluster); }
 
 Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options, std::optional<int64_t> below, int most_tightenings) {
   solver::Network network = joint.network;

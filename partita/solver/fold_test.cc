@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "partita/base/rng.h"
 #include "partita/network/testing/random_networks.h"
 #include "partita/solver/solver.h"
@@ -177,6 +179,29 @@ TEST(Folding, FindsTheBestOfARunAtOnce) {
   const Result best = solve(n, options);
   EXPECT_EQ(best.status, Status::kOptimal);
   EXPECT_LE(static_cast<double>(r.cost), 1.02 * static_cast<double>(best.cost));
+}
+
+TEST(Folding, StoppedAtOnceTheSolverKeepsWhatItBeganWith) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    Rng rng(seed);
+    const Network n = ring_of_parts(rng);
+    Options options;
+    options.certify = false;
+    options.large = 0;
+    options.max_steps = 100;
+    const Result whole = solve(n, options);
+    ASSERT_TRUE(whole.solution);
+    const std::atomic<bool> stop = true;
+    options.stop = &stop;
+    options.start = whole.solution;
+    const Result r = solve(n, options);
+    ASSERT_TRUE(r.solution);
+    EXPECT_EQ(r.cost, whole.cost);
+    if (r.bound) {
+      EXPECT_LE(*r.bound, r.cost);
+    }
+  }
 }
 
 }  // namespace

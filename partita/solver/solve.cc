@@ -158,11 +158,11 @@ struct Narrowed {
 Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& tables, Start& best, const Options& options) {
   constexpr int kWindows = 8, kPasses = 4;
   constexpr double kVeryLittle = 0.1, kShareOfTime = 0.3;
-  if (folded.sweep_of_whole() < static_cast<double>(options.large) || options.certify || !best.solution) return {std::nullopt, folded.of_whole(network), std::nullopt};
+  auto stop = [&] { return options.stop && *options.stop; };
+  if (folded.sweep_of_whole() < static_cast<double>(options.large) || options.certify || !best.solution || stop()) return {std::nullopt, folded.of_whole(network), std::nullopt};
   LiftedDual dual(Folding::Folded::not_at_all(network), tables);
   const Model& m = dual.model();
   dual.begin(folded);
-  auto stop = [&] { return options.stop && *options.stop; };
   std::vector<double> least;
   Alive alive;
   const Rounding rounding(m);
@@ -172,7 +172,7 @@ Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& 
   };
   const std::optional<Clock::time_point> deadline = share_of_time(options, kShareOfTime);
   double share = 1, bound = -kInfinity;
-  for (int i = 0; i < kWindows && share > kVeryLittle && !stop() && !(i > 0 && deadline && Clock::now() > *deadline); ++i) {
+  for (int i = 0; i < kWindows && share > kVeryLittle && !(i > 0 && (stop() || (deadline && Clock::now() > *deadline))); ++i) {
     if (i > 0) dual.run(kPasses - 2, best.cost, stop);
     least = dual.least_costs();
     bound = std::max(bound, bound_of(m, least) - rounding.at(dual.prices()));
