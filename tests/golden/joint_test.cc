@@ -181,10 +181,10 @@ TEST(Joint, WhatItCountsOfMemoryIsThere) {
           least = std::min(least, static_cast<double>(counted(values)) / static_cast<double>(planned));
           refetched += plan.refetched.size();
         };
-        for (int i = 0; i < 5; ++i) expect_there(with_best_homes(*joint, random_values(*joint, rng)));
+        for (int i = 0; i < 8; ++i) expect_there(with_best_homes(*joint, random_values(*joint, rng)));
         solver::Network tight = joint->network;
         tight.limit.reset();
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < 5; ++i) {
           solver::Options options;
           options.max_steps = 10;
           const solver::Result solved = solver::solve(tight, options);
