@@ -155,9 +155,13 @@ Affine substituted(const Affine& a, int index, const Affine& replacement) {
   return result;
 }
 
-Interval range_of(const Affine& a, const std::vector<Interval>& ranges) {
+namespace {
+
+// Of all terms but one, or of all.
+Interval range_without(const Affine& a, const Term* left_out, const std::vector<Interval>& ranges) {
   Wide lo = a.constant, hi = a.constant;  // both ends included
   for (const Term& term : a.terms) {
+    if (&term == left_out) continue;
     const Atom& atom = term.atom;
     Interval r = atom.kind == Atom::Kind::kIndex ? ranges[atom.index] : range_of(*atom.inner, ranges);
     int64_t x = r.lo, y = r.hi - 1;
@@ -180,6 +184,10 @@ Interval range_of(const Affine& a, const std::vector<Interval>& ranges) {
   auto clamped = [](Wide x) { return static_cast<int64_t>(std::clamp<Wide>(x, -kFarthest, kFarthest)); };
   return {clamped(lo), clamped(hi) + 1};
 }
+
+}  // namespace
+
+Interval range_of(const Affine& a, const std::vector<Interval>& ranges) { return range_without(a, nullptr, ranges); }
 
 Affine simplified(const Affine& a, const std::vector<Interval>& ranges) {
   Affine result = affine_constant(a.constant);
@@ -299,24 +307,25 @@ void collect_constraints(const Expr& c, bool negated, std::vector<Affine>& nonne
 
 bool tighten(std::vector<Interval>& ranges, const std::vector<Affine>& nonnegative) {
   // A bound that one form narrows can narrow another's; three rounds settle the guards that occur.
-  for (int round = 0; round < 3; ++round) {
+  bool narrows = true;
+  for (int round = 0; round < 3 && narrows; ++round) {
+    narrows = false;
     for (const Affine& form : nonnegative) {
       if (form.terms.empty() && form.constant < 0) return false;
-      for (size_t i = 0; i < form.terms.size(); ++i) {
-        const Term& term = form.terms[i];
+      for (const Term& term : form.terms) {
         if (term.atom.kind != Atom::Kind::kIndex) continue;
-        Affine others = form;
-        others.terms.erase(others.terms.begin() + static_cast<std::ptrdiff_t>(i));
-        const int64_t most = range_of(others, ranges).hi - 1;
+        const int64_t most = range_without(form, &term, ranges).hi - 1;
         const int64_t size = std::abs(term.coefficient);
         const int64_t bound = MUTANT("guard_trunc") ? most / size : floor_divide(most, size);
         Interval& range = ranges[term.atom.index];
+        const Interval before = range;
         if (term.coefficient > 0)
           range.lo = std::max(range.lo, -bound);
         else
           range.hi = std::min(range.hi, bound + 1);
         if (MUTANT("guard_strict") && term.coefficient < 0) --range.hi;
         if (range.empty()) return false;
+        narrows = narrows || range != before;
       }
     }
   }

@@ -1,6 +1,7 @@
 // What derivation needs of a bound formula, worked out once: the reads with their guards, regions (rules 5 to 9), and the
 // kinds of values on one mesh axis (rules 11 to 16).
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,11 @@ struct Analysis {
 };
 Analysis analyze(const Bound& bound);
 
+// What accesses read along an axis of a tensor, by what splits the indices that this depends on, for one formula and one mesh.
+struct KnownRegions {
+  std::map<std::vector<int>, Along> along;  // by stage, tensor, access, axis, and per index the mesh axes that split it, as bits
+};
+
 // The part of every index at each position (5): a split index has its cut, over all mesh axes that split it.
 Boxes ranges_on_mesh(const Bound& bound, const std::vector<int>& mesh, const std::vector<std::vector<int>>& split);
 
@@ -37,8 +43,9 @@ Box empty_box(size_t rank);
 Box stage_reads(const Analysis& analysis, int stage, int tensor, const std::vector<Interval>& ranges);
 // What a position owns of a stage (9). False where that is not one box.
 bool owned_box(const Analysis& analysis, int stage, const std::vector<Interval>& ranges, Box& box);
-// The same of all positions: along each axis of a tensor only what the indices there make different is looked at.
-Boxes stage_reads(const Analysis& analysis, int stage, int tensor, const Boxes& ranges);
+// The same of all positions: along each axis of a tensor only what the indices there make different is looked at, and once for one `known`
+// (or null). `split`: as for ranges_on_mesh().
+Boxes stage_reads(const Analysis& analysis, int stage, int tensor, const Boxes& ranges, const std::vector<std::vector<int>>& split, KnownRegions* known);
 bool owned_boxes(const Analysis& analysis, int stage, const Boxes& ranges, Boxes& boxes);
 
 // Kinds on one mesh axis.

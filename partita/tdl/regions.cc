@@ -1,5 +1,6 @@
 // Regions: docs/TDL.md, section 3.
 #include <algorithm>
+#include <optional>
 
 #include "partita/base/error.h"
 #include "partita/tdl/analysis.h"
@@ -31,30 +32,33 @@ Interval cut_range(int64_t extent, int64_t parts, int64_t part) {
   return cut(extent, parts, part);
 }
 
-// The region of one access over non-empty ranges that its guards have narrowed already.
+// The region of one access along an axis over non-empty ranges that its guards have narrowed already.
+Interval access_interval(const Expr& access, const Shape& shape, size_t a, const std::vector<Interval>& ranges) {
+  Interval r{0, shape[a]};
+  if (!access.whole.empty() && access.whole[a]) return r;
+  const Affine& form = access.subscripts[a];
+  r = range_of(form, ranges);
+  if (MUTANT("hi_short")) --r.hi;
+  if (MUTANT("lo_long")) ++r.lo;
+  if (form.terms.size() > 1 && MUTANT("no_halo")) {
+    Affine longest;
+    for (const auto& term : form.terms) {
+      Affine one;
+      one.terms.push_back(term);
+      if (longest.terms.empty() || range_of(one, ranges).size() > range_of(longest, ranges).size()) longest = one;
+    }
+    r = range_of(longest, ranges);
+  }
+  if (form.terms.size() > 1 && MUTANT("fat_halo")) --r.lo, ++r.hi;
+  return intersect(r, {0, shape[a]});
+}
+
+// Along all axes; empty where it is along one.
 Box access_box(const Expr& access, const Shape& shape, const std::vector<Interval>& ranges) {
   Box box(shape.size());
   for (size_t a = 0; a < shape.size(); ++a) {
-    Interval r{0, shape[a]};
-    if (access.whole.empty() || !access.whole[a]) {
-      const Affine& form = access.subscripts[a];
-      r = range_of(form, ranges);
-      if (MUTANT("hi_short")) --r.hi;
-      if (MUTANT("lo_long")) ++r.lo;
-      if (form.terms.size() > 1 && MUTANT("no_halo")) {
-        Affine longest;
-        for (const auto& term : form.terms) {
-          Affine one;
-          one.terms.push_back(term);
-          if (longest.terms.empty() || range_of(one, ranges).size() > range_of(longest, ranges).size()) longest = one;
-        }
-        r = range_of(longest, ranges);
-      }
-      if (form.terms.size() > 1 && MUTANT("fat_halo")) --r.lo, ++r.hi;
-      r = intersect(r, {0, shape[a]});
-    }
-    if (r.empty()) return empty_box(shape.size());
-    box[a] = r;
+    box[a] = access_interval(access, shape, a, ranges);
+    if (box[a].empty()) return empty_box(shape.size());
   }
   return box;
 }
@@ -100,11 +104,11 @@ Box empty_box(size_t rank) { return Box(rank); }
 
 namespace {
 
-// Where an access reads; empty where its guards say that it never does.
-Box read_box(const Read& read, const Shape& shape, const std::vector<Interval>& ranges) {
-  if (read.guards.empty() || MUTANT("no_guard")) return access_box(*read.access, shape, ranges);
-  std::vector<Interval> narrowed = ranges;
-  return tighten(narrowed, read.guards) ? access_box(*read.access, shape, narrowed) : empty_box(shape.size());
+// The ranges where an access reads; null where its guards say that it never does. `narrowed`: room for them.
+const std::vector<Interval>* ranges_of_read(const Read& read, const std::vector<Interval>& ranges, std::vector<Interval>& narrowed) {
+  if (read.guards.empty() || MUTANT("no_guard")) return &ranges;
+  narrowed = ranges;
+  return tighten(narrowed, read.guards) ? &narrowed : nullptr;
 }
 
 std::vector<const Read*> reads_of(const StageAnalysis& stage, int tensor) {
@@ -139,21 +143,29 @@ Boxes boxes_on(const Boxes& ranges, size_t rank, const std::vector<int>& axes, c
   return Boxes(ranges.extents(), std::move(dimensions));
 }
 
-// The same where along axis a a box depends on the ranges of indices[a] only. Empty where a box is: then it is so along all axes.
-template <typename BoxAt>
-std::optional<Boxes> boxes_along(const Boxes& ranges, const std::vector<std::vector<int>>& indices, const BoxAt& box_at) {
+// The same where along axis a intervals depend on the ranges of indices[a] only, and there is none (null) where there is none along any
+// axis. Empty where one that is there is empty. What kept_at(a) leads to is taken from there, or kept; null: neither.
+template <typename IntervalAt, typename KeptAt>
+std::optional<Boxes> boxes_along(const Boxes& ranges, const std::vector<std::vector<int>>& indices, const IntervalAt& interval_at, const KeptAt& kept_at) {
   std::vector<Along> dimensions;
   for (size_t a = 0; a < indices.size(); ++a) {
+    Along* kept = kept_at(a);
+    if (kept && !kept->intervals.empty()) {
+      dimensions.push_back(*kept);
+      continue;
+    }
     dimensions.push_back({axes_of(ranges, indices[a]), {}});
     bool empty = false;
     std::vector<Interval> at = ranges[0];
     for_each_on(ranges.extents(), dimensions[a].axes, [&](size_t position) {
       if (empty) return;
       for (int i : indices[a]) at[i] = ranges.at(position, static_cast<size_t>(i));
-      dimensions[a].intervals.push_back(box_at(at)[a]);
-      empty = dimensions[a].intervals.back().empty();
+      const std::optional<Interval> interval = interval_at(at, a);
+      dimensions[a].intervals.push_back(interval.value_or(Interval{0, 0}));
+      empty = interval && interval->empty();
     });
     if (empty) return std::nullopt;
+    if (kept) *kept = dimensions[a];
   }
   return Boxes(ranges.extents(), std::move(dimensions));
 }
@@ -165,11 +177,13 @@ Box stage_reads(const Analysis& analysis, int stage, int tensor, const std::vect
   const Shape& shape = analysis.bound->tensors[tensor].factored;
   Box box = empty_box(shape.size());
   if (std::any_of(s.indices.begin(), s.indices.end(), [&](int i) { return ranges[i].empty(); })) return box;
-  for (const Read* read : reads_of(s, tensor)) box = hull(box, read_box(*read, shape, ranges));
+  std::vector<Interval> narrowed;
+  for (const Read* read : reads_of(s, tensor))
+    if (const auto* where = ranges_of_read(*read, ranges, narrowed)) box = hull(box, access_box(*read->access, shape, *where));
   return box;
 }
 
-Boxes stage_reads(const Analysis& analysis, int stage, int tensor, const Boxes& ranges) {
+Boxes stage_reads(const Analysis& analysis, int stage, int tensor, const Boxes& ranges, const std::vector<std::vector<int>>& split, KnownRegions* known) {
   const StageAnalysis& s = analysis.stages[stage];
   const Shape& shape = analysis.bound->tensors[tensor].factored;
   const std::vector<const Read*> reads = reads_of(s, tensor);
@@ -184,7 +198,23 @@ Boxes stage_reads(const Analysis& analysis, int stage, int tensor, const Boxes& 
       indices[a] = guarded;
       if (reads[r]->access->whole.empty() || !reads[r]->access->whole[a]) collect_indices(reads[r]->access->subscripts[a], indices[a]);
     }
-    const auto boxes = boxes_along(ranges, indices, [&](const std::vector<Interval>& at) { return read_box(*reads[r], shape, at); });
+    auto kept_at = [&](size_t a) -> Along* {
+      if (!known) return nullptr;
+      std::vector<int> key = {stage, tensor, static_cast<int>(r), static_cast<int>(a)};
+      for (int i : indices[a]) {
+        int bits = 0;
+        for (size_t axis = 0; axis < split.size(); ++axis) bits |= (std::find(split[axis].begin(), split[axis].end(), i) != split[axis].end()) << axis;
+        key.push_back(bits);
+      }
+      return &known->along[std::move(key)];
+    };
+    std::vector<Interval> narrowed;
+    auto interval_at = [&](const std::vector<Interval>& at, size_t a) -> std::optional<Interval> {
+      const auto* where = ranges_of_read(*reads[r], at, narrowed);
+      if (!where) return std::nullopt;
+      return access_interval(*reads[r]->access, shape, a, *where);
+    };
+    const auto boxes = boxes_along(ranges, indices, interval_at, kept_at);
     if (boxes) all = hull(all, *boxes);
     else apart = false;
   }
@@ -221,11 +251,8 @@ bool owned_boxes(const Analysis& analysis, int stage, const Boxes& ranges, Boxes
       });
     one_box = one_box || MUTANT("owned_hull");
     if (!one_box) return false;
-    boxes = *boxes_along(ranges, indices, [&](const std::vector<Interval>& at) {
-      Box box;
-      owned_box(analysis, stage, at, box);
-      return box;
-    });
+    auto interval_at = [&](const std::vector<Interval>& at, size_t a) { return std::optional(range_of(s.lhs[a], at)); };
+    boxes = *boxes_along(ranges, indices, interval_at, [](size_t) -> Along* { return nullptr; });
     return true;
   }
   boxes = boxes_on(ranges, s.lhs.size(), axes_of(ranges, all), [&](const std::vector<Interval>& at) {

@@ -63,7 +63,7 @@ bool boxes_exist(const Analysis& analysis, const Boxes& ranges, std::string& why
   return true;
 }
 
-std::optional<Derived> derive(const Analysis& analysis, const std::vector<int>& mesh, const std::vector<AxisStrategy>& axes, std::string& why) {
+std::optional<Derived> derive(const Analysis& analysis, const std::vector<int>& mesh, const std::vector<AxisStrategy>& axes, KnownRegions* known, std::string& why) {
   const Bound& bound = *analysis.bound;
   Derived d;
   d.mesh = mesh;
@@ -111,7 +111,7 @@ std::optional<Derived> derive(const Analysis& analysis, const std::vector<int>& 
       if (!whole.axes.empty()) d.inner.push_back(std::move(whole));
     }
     for (int t = 0; t < static_cast<int>(bound.tensors.size()); ++t) {
-      Boxes reads = stage_reads(analysis, s, t, d.ranges);
+      Boxes reads = stage_reads(analysis, s, t, d.ranges, split, known);
       if (t < bound.operand_count) {
         d.boxes[t] = hull(d.boxes[t], reads);
         continue;
@@ -215,13 +215,38 @@ void add_partial(const Analysis& analysis, Reducer r, std::vector<AxisStrategy>&
 
 }  // namespace
 
-std::optional<Derived> derive(const Bound& bound, const std::vector<int>& mesh, const std::vector<AxisStrategy>& axes, NotDerived* why) {
-  ensure(mesh.size() == axes.size(), "derive: {} mesh axes and {} strategies", mesh.size(), axes.size());
+namespace {
+
+void must_be_a_mesh(const std::vector<int>& mesh) {
   ensure(std::all_of(mesh.begin(), mesh.end(), [](int p) { return p > 0; }), "derive: a mesh axis without positions");
+}
+
+std::optional<Derived> derived_of(const Analysis& analysis, const std::vector<int>& mesh, const std::vector<AxisStrategy>& axes, KnownRegions* known, NotDerived* why) {
+  ensure(mesh.size() == axes.size(), "derive: {} mesh axes and {} strategies", mesh.size(), axes.size());
   std::string reason;
-  auto derived = derive(analyze(bound), mesh, axes, reason);
+  auto derived = derive(analysis, mesh, axes, known, reason);
   if (!derived && why) why->why = reason;
   return derived;
+}
+
+}  // namespace
+
+std::optional<Derived> derive(const Bound& bound, const std::vector<int>& mesh, const std::vector<AxisStrategy>& axes, NotDerived* why) {
+  must_be_a_mesh(mesh);
+  return derived_of(analyze(bound), mesh, axes, nullptr, why);
+}
+
+struct Deriver::Inside {
+  Analysis analysis;
+  std::vector<int> mesh;
+  KnownRegions known;
+};
+
+Deriver::Deriver(const Bound& bound, std::vector<int> mesh) : inside_(std::make_unique<Inside>(Inside{analyze(bound), std::move(mesh), {}})) { must_be_a_mesh(inside_->mesh); }
+Deriver::~Deriver() = default;
+
+std::optional<Derived> Deriver::derive(const std::vector<AxisStrategy>& axes, NotDerived* why) {
+  return derived_of(inside_->analysis, inside_->mesh, axes, &inside_->known, why);
 }
 
 std::vector<AxisStrategy> strategies(const Bound& bound, int p) {

@@ -190,6 +190,17 @@ struct NotDerived {
 // position (docs/ARCHITECTURE.md section 4); `why`, if given, says which.
 std::optional<Derived> derive(const Bound& bound, const std::vector<int>& mesh, const std::vector<AxisStrategy>& axes,
                               NotDerived* why = nullptr);
+// Many strategies of one formula, which must stay, on one mesh: what regions depend on is looked at once for all. Not thread-safe.
+class Deriver {
+ public:
+  Deriver(const Bound& bound, std::vector<int> mesh);
+  ~Deriver();
+  std::optional<Derived> derive(const std::vector<AxisStrategy>& axes, NotDerived* why = nullptr);
+
+ private:
+  struct Inside;
+  std::unique_ptr<Inside> inside_;
+};
 
 // Every strategy on one mesh axis of extent p, in a fixed order: index names in the formula's order (each with the operands
 // that join as partial where that saves conversions, then with none), sets of two names, partial{..} for each reducer,

@@ -165,6 +165,54 @@ void fuzz_gradients(uint64_t seed, int wanted) {
 TEST(Fuzz, GradientsOfRandomFormulas) { fuzz_gradients(5000, 400); }
 TEST(LongFuzz, GradientsOfRandomFormulas) { fuzz_gradients(100000, 20000); }
 
+void expect_same(const std::optional<Derived>& a, const std::optional<Derived>& b) {
+  ASSERT_EQ(a.has_value(), b.has_value());
+  if (!a) return;
+  EXPECT_EQ(a->ranges, b->ranges);
+  EXPECT_EQ(a->boxes, b->boxes);
+  EXPECT_EQ(a->kinds, b->kinds);
+  EXPECT_EQ(a->final_kinds, b->final_kinds);
+  ASSERT_EQ(a->inner.size(), b->inner.size());
+  for (size_t i = 0; i < a->inner.size(); ++i) {
+    const InnerStep &x = a->inner[i], &y = b->inner[i];
+    EXPECT_TRUE(x.before_stage == y.before_stage && x.tensor == y.tensor && x.axes == y.axes && x.reducer == y.reducer && x.needed == y.needed);
+  }
+}
+
+// What a Deriver remembers of the strategies before changes none that follows: all pairs of them, in a random order.
+TEST(Fuzz, ManyStrategiesOfOneFormula) {
+  const uint64_t seed = 20270;
+  fmt::print("seed {}\n", seed);
+  Rng rng(seed);
+  int derived = 0, refused = 0;
+  for (int formulas = 0; formulas < 1500 && !::testing::Test::HasFailure();) {
+    const testing::Formula f = testing::random_formula(rng);
+    std::optional<Bound> bound;
+    try {
+      bound = tdl::bind(f.text, f.shapes);
+    } catch (const Error&) {
+      continue;
+    }
+    ++formulas;
+    std::vector<std::vector<AxisStrategy>> pairs;
+    for (const AxisStrategy& a : strategies(*bound, 2))
+      for (const AxisStrategy& b : strategies(*bound, 3)) pairs.push_back({a, b});
+    rng.shuffle(pairs);
+    if (pairs.size() > 60) pairs.resize(60);
+    Deriver deriver(*bound, {2, 3});
+    for (const std::vector<AxisStrategy>& axes : pairs) {
+      SCOPED_TRACE(fmt::format("formula {}, {} and {}\n{}", formulas, to_string(axes[0]), to_string(axes[1]), f.text));
+      NotDerived why, why_at_once;
+      const auto one = derive(*bound, {2, 3}, axes, &why), of_many = deriver.derive(axes, &why_at_once);
+      expect_same(one, of_many);
+      EXPECT_EQ(why.why, why_at_once.why);
+      ++(one ? derived : refused);
+    }
+  }
+  EXPECT_GT(derived, 10000);
+  EXPECT_GT(refused, 10);
+}
+
 TEST(Fuzz, RandomFormulas) { run(20260, 250); }
 TEST(LongFuzz, RandomFormulas) { run(1, 20000); }
 
