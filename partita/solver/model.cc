@@ -1,6 +1,8 @@
 #include "partita/solver/model.h"
 
 #include <algorithm>
+#include <atomic>
+#include <future>
 #include <map>
 
 namespace partita::solver {
@@ -47,6 +49,9 @@ Wide most_of(const Table& table) {
   return most;
 }
 
+// Tables that are summed up, the second of a pair: turned over.
+using Sources = std::vector<std::pair<const Table*, bool>>;
+
 class Compiler {
  public:
   // `times`, by edge, and `known` where parallel edges stay apart.
@@ -56,7 +61,7 @@ class Compiler {
     m_.originals = n_.variables();
     m_.offset = {0};
     for (const Table& costs : n_.costs) add_variable(costs);
-    std::map<std::pair<int, int>, std::vector<std::pair<const Table*, bool>>> pairs;
+    std::map<std::pair<int, int>, Sources> pairs;
     for (size_t i = 0; i < n_.edges.size(); ++i) {
       const Network::Edge& e = n_.edges[i];
       Canonical c = canonical(n_, e);
@@ -67,15 +72,16 @@ class Compiler {
       else add_joint(c);
       if (c.table != e.table) held_.push_back(c.table);
     }
-    std::map<std::pair<int, std::vector<std::pair<const Table*, bool>>>, int> known;  // with the number of rows: equal lists may be of two shapes
+    std::map<std::pair<int, Sources>, int> known;  // with the number of rows: equal lists may be of two shapes
     for (auto& [which, sources] : pairs) {
       const auto [a, b] = which;
       auto key = sources;  // its order is that of addresses: only to tell equal ones
       std::sort(key.begin(), key.end());
       auto [it, fresh] = known.emplace(std::pair(n_.domain(a), key), static_cast<int>(m_.tables.size()));
-      if (fresh) m_.tables.push_back(std::make_shared<const PairTable>(merged(n_.domain(a), n_.domain(b), sources)));
+      if (fresh) m_.tables.emplace_back(), later(m_.tables.size() - 1, a, b, sources);
       m_.pairs.push_back({a, b, it->second, 1});
     }
+    make_tables();
     for (const Model::Joint& j : m_.joints) tie(j);
     finish_pairs();
     compile_uses();
@@ -91,11 +97,35 @@ class Compiler {
   // Its table stands as it is, turned over or not.
   void add_apart(const Canonical& c, double times) {
     const auto [first, second] = c.turned ? std::pair(c.variables[1], c.variables[0]) : std::pair(c.variables[0], c.variables[1]);
-    auto& table = (*known_)[{c.table.get(), n_.domain(first)}];
-    if (!table) table = std::make_shared<const PairTable>(merged(n_.domain(first), n_.domain(second), {{c.table.get(), false}}));
-    const auto [at, fresh] = number_.try_emplace(table.get(), static_cast<int>(m_.tables.size()));
-    if (fresh) m_.tables.push_back(table);
+    const std::pair key(c.table.get(), n_.domain(first));
+    const auto [at, fresh] = number_.try_emplace(key, static_cast<int>(m_.tables.size()));
+    if (fresh) {
+      m_.tables.push_back((*known_)[key]);
+      if (!m_.tables.back()) later(m_.tables.size() - 1, first, second, {{c.table.get(), false}});
+    }
     m_.pairs.push_back({first, second, at->second, times});
+  }
+
+  // Tables that are yet to be made take long: two threads share them, the largest first.
+  void later(size_t table, int first, int second, Sources sources) { missing_.push_back({table, n_.domain(first), n_.domain(second), std::move(sources)}); }
+
+  void make_tables() {
+    constexpr size_t kMany = 1'000'000;  // entries
+    size_t entries = 0;
+    for (const Missing& t : missing_) entries += t.entries();
+    std::atomic<size_t> next = 0;
+    auto make = [&] {
+      for (size_t i = next++; i < missing_.size(); i = next++) {
+        const Missing& t = missing_[i];
+        m_.tables[t.number] = std::make_shared<const PairTable>(merged(t.rows, t.columns, t.sources));
+      }
+    };
+    std::stable_sort(missing_.begin(), missing_.end(), [](const Missing& a, const Missing& b) { return a.entries() > b.entries(); });
+    std::future<void> other;
+    if (entries > kMany) other = std::async(std::launch::async, make);
+    make();
+    if (other.valid()) other.get();
+    for (const auto& [key, number] : number_) (*known_)[key] = m_.tables[number];
   }
 
   void add_joint(const Canonical& c) {
@@ -136,7 +166,7 @@ class Compiler {
     }
   }
 
-  static PairTable merged(int rows, int columns, const std::vector<std::pair<const Table*, bool>>& sources) {
+  static PairTable merged(int rows, int columns, const Sources& sources) {
     std::vector<double> costs(static_cast<size_t>(rows) * columns, 0);
     for (const auto& [table, turned] : sources)
       for (int i = 0; i < rows; ++i)
@@ -170,11 +200,19 @@ class Compiler {
     }
   }
 
+  struct Missing {
+    size_t number = 0;  // in the model's
+    int rows = 0, columns = 0;
+    Sources sources;
+    size_t entries() const { return static_cast<size_t>(rows) * columns; }
+  };
+
   const Network& n_;
   const std::vector<int64_t>* times_;
   PairTables* known_;
   Model m_;
-  std::map<const PairTable*, int> number_;          // of those that stay apart
+  std::map<std::pair<const Table*, int>, int> number_;  // of those that stay apart, as PairTables has them
+  std::vector<Missing> missing_;
   std::vector<std::shared_ptr<const Table>> held_;  // while their addresses are keys
 };
 

@@ -57,12 +57,16 @@ Options for_a_start(const Options& options) {
   return inside;
 }
 
-constexpr double kVeryLarge = 1000;  // of options.large
+// Table entries a sweep.
+double very_large(const Options& options) {
+  constexpr double kTimes = 1000;
+  return kTimes * static_cast<double>(std::max<int64_t>(1, options.large));
+}
 
 bool is_very_large(const Network& network, const Options& options) {
   double entries = 0;
   for (const Network::Edge& e : network.edges) entries += static_cast<double>(e.table->size());
-  return entries > kVeryLarge * static_cast<double>(options.large);
+  return entries > very_large(options);
 }
 
 Start solve_folded(const Network& network, const Options& options, PairTables& tables, std::map<std::string, double>& counters) {
@@ -73,14 +77,21 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
   constexpr double kMuch = 0.2;               // of the table entries
   constexpr double kShareOfVeryLarge = 0.25;  // of the time
   Options inside = for_a_start(options);
-  auto ended = [&] { return (options.stop && *options.stop) || (inside.deadline && Clock::now() > *inside.deadline); };
   Folding folding(network);
-  const bool very_large = is_very_large(network, options);
-  const bool priced = !options.certify || very_large;  // a dual over the whole finds its own prices, at all times
-  if (very_large) inside.deadline = share_of_time(options, kShareOfVeryLarge);
+  const bool is_large = is_very_large(network, options);
+  const bool priced = !options.certify || is_large;  // a dual over the whole finds its own prices, at all times
   std::unique_ptr<LiftedDual> dual;  // of the latest
   Start best;
+  auto ended = [&] {  // of a very large one the first solution is worth all of the time
+    const std::optional<Clock::time_point>& deadline = is_large && !best.solution ? options.deadline : inside.deadline;
+    return (options.stop && *options.stop) || (deadline && Clock::now() > *deadline);
+  };
   auto known = [&] { return best.solution ? std::optional<Wide>(best.cost) : std::nullopt; };
+  // Narrowing leaves too much of it to go on with, or proves nothing to a judge.
+  auto is_too_large = [&] {
+    return dual && best.solution && dual->sweep_of_whole() > very_large(options) &&
+           (options.certify || dual->left_of_whole(best.cost) > kMuch);
+  };
   bool better = true, finer = true;
   folding.refine();
   for (int depth = 1; finer && (better || depth <= kDeep) && kLeastFolded * folding.classes() <= network.variables(); ++depth, finer = folding.refine()) {
@@ -91,6 +102,7 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
     dual->run(depth == 1 ? kFirstPasses : kPasses, known(), ended);
     if (ended()) break;
     if (!better) continue;
+    if (is_large && !best.solution) inside.deadline = share_of_time(options, kShareOfVeryLarge);
     inside.messages = std::make_shared<Certificate::Leaf>(dual->of_folded());
     inside.start.reset();
     if (best.solution) inside.start = dual->folded().of_folded(*best.solution);
@@ -105,13 +117,9 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
       counters["folded_variables"] = folding.classes();
       if (options.tell) options.tell(fmt::format("folded {} edges deep: {} variables for {}, cost {}", depth, folding.classes(), network.variables(), to_string(best.cost)));
     }
-    if (ended()) break;
-    if (depth >= kDeepOfVeryLarge && best.solution && dual->sweep_of_whole() > kVeryLarge * static_cast<double>(options.large) &&
-        dual->left_of_whole(best.cost) > kMuch) {
-      best.very_large = true;
-      break;
-    }
+    if (ended() || (depth >= kDeepOfVeryLarge && is_too_large())) break;
   }
+  best.very_large = is_too_large();
   if (dual && dual->model().sweep >= options.large) {  // passes here cost little beside those over the whole
     constexpr double kOfWhole = 4, kShareOfTime = 0.3;
     inside.deadline = share_of_time(options, kShareOfTime);
@@ -124,6 +132,8 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
 // The best solution where repeated parts choose alike; where there is a deadline, one that is near the bound will do.
 void solve_alike(Start& folded, const std::optional<Wide>& bound, const Options& options) {
   constexpr double kNear = 1e-4, kShareOfTime = 0.9;
+  auto is_near = [&](Wide cost) { return options.deadline && bound && static_cast<double>(cost - *bound) <= kNear * std::abs(static_cast<double>(*bound)); };
+  if (is_near(folded.cost)) return;
   const Folding::Folded& alike = folded.dual->folded();
   std::atomic<bool> enough = false;
   Options inside = options;
@@ -132,7 +142,7 @@ void solve_alike(Start& folded, const std::optional<Wide>& bound, const Options&
   if (options.deadline && bound) inside.stop = &enough;
   inside.progress = [&](Progress p) {
     if (options.stop && *options.stop) enough = true;
-    if (p.cost && bound && static_cast<double>(*p.cost - *bound) <= kNear * std::abs(static_cast<double>(*bound))) enough = true;
+    if (p.cost && is_near(*p.cost)) enough = true;
     p.bound = bound;
     if (options.progress) options.progress(p);
   };
@@ -201,6 +211,7 @@ Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& 
 
 Result solve(const Network& network, const Options& options) {
   validate(network);
+  const Clock::time_point began = Clock::now();
   std::map<std::string, double> counters;
   PairTables tables;
   Start best;
@@ -240,7 +251,7 @@ Result solve(const Network& network, const Options& options) {
       return r;
     }
   }
-  const Clock::time_point before = Clock::now();
+  const Clock::time_point before = folded.very_large ? began : Clock::now();
   if (folded.very_large) {
     cut_apart();
     solve_alike(folded, bound, options);
