@@ -71,6 +71,7 @@ int main_of(int argc, char** argv) {
   fmt::print("cluster: {} devices: {}\n", cluster.compute_count, mark());
   std::fflush(stdout);
   const Problem problem{graph, cluster, "comm", {}, {}};
+  if (!limits.counts_copies) limits.tensor_entries = JointLimits::kManyEntries;  // as exact does
   JointProblem joint = std::move(*joint_problem(problem, {mesh, {}}, limits));
   if (memory) joint.network.limit = *memory;
   size_t strategies = 0, entries = 0;

@@ -165,7 +165,7 @@ class Exact final : public Searcher {
   static JointProblem build(const Problem& problem, const Budget& budget, const std::optional<std::chrono::steady_clock::time_point>& deadline, const std::shared_ptr<JointCosts>& costs) {
     using Clock = std::chrono::steady_clock;
     if (const auto mesh = given_mesh(problem)) {
-      if (auto joint = joint_problem(problem, {*mesh, {}}, {.deadline = deadline, .stop = budget.stop, .costs = costs})) return std::move(*joint);
+      if (auto joint = joint_problem(problem, {*mesh, {}}, {.tensor_entries = JointLimits::kManyEntries, .deadline = deadline, .stop = budget.stop, .costs = costs})) return std::move(*joint);
       throw_ended(budget, "while the cost network was built");
     }
     const auto chosen = problem.options.find("axes");
@@ -173,6 +173,7 @@ class Exact final : public Searcher {
     for (int axes = std::clamp(chosen == problem.options.end() ? kAxes : std::stoi(chosen->second), 1, std::max(1, most)); axes > 0; --axes) {
       JointLimits limits{.deadline = deadline, .stop = budget.stop, .costs = costs};
       if (axes > 2) limits.entries = kEntries;
+      else limits.tensor_entries = JointLimits::kManyEntries;
       if (axes > 1 && deadline) limits.deadline = Clock::now() + (*deadline - Clock::now()) / 2;
       if (auto joint = joint_problem(problem, {joint_mesh(problem.cluster, axes), {}}, limits)) return std::move(*joint);
       if (budget.stopped()) break;

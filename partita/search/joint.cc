@@ -165,7 +165,8 @@ class Builder {
       if (pin->second.mesh != joint_.mesh)
         fail("pins: op '{}': exact splits over mesh {}, the pin has {}", op.name, to_string(joint_.mesh), to_string(pin->second.mesh));
       OpSpace space;
-      if (!add_strategy(op, pin->second.strategies, space)) fail("pins: op '{}': the pinned strategy does not exist", op.name);
+      tdl::Deriver deriver(*op.bound, joint_.mesh.extents);
+      if (!add_strategy(op, deriver, pin->second.strategies, space)) fail("pins: op '{}': the pinned strategy does not exist", op.name);
       return std::make_shared<OpSpace>(std::move(space));
     }
     const Choices& given = space_.strategies.empty() ? Choices() : space_.strategies[id.index()];
@@ -180,8 +181,9 @@ class Builder {
 
   OpSpace op_space_of(const Op& op, const Choices& given) {
     OpSpace space;
+    tdl::Deriver deriver(*op.bound, joint_.mesh.extents);
     for (const std::vector<tdl::AxisStrategy>& strategies : given)
-      if (fits(*op.bound, strategies)) add_strategy(op, strategies, space);
+      if (fits(*op.bound, strategies)) add_strategy(op, deriver, strategies, space);
     ensure(!space.strategies.empty(), "op '{}': of what it may do nothing exists", op.name);
     return space;
   }
@@ -198,11 +200,12 @@ class Builder {
       counts.push_back(offered.back().size());
     }
     OpSpace all;
+    tdl::Deriver deriver(*op.bound, extents);
     std::map<std::vector<size_t>, size_t> value_of;  // by place in `offered`
     for_each_tuple(counts, [&](const std::vector<size_t>& at) {
       std::vector<tdl::AxisStrategy> strategies;
       for (size_t a = 0; a < at.size(); ++a) strategies.push_back(offered[a][at[a]]);
-      if (fits(*op.bound, strategies) && add_strategy(op, strategies, all)) value_of[at] = all.strategies.size() - 1;
+      if (fits(*op.bound, strategies) && add_strategy(op, deriver, strategies, all)) value_of[at] = all.strategies.size() - 1;
     });
     if (costs_.in_time()) {
       ensure(!all.strategies.empty(), "op '{}' can't even be replicated", op.name);
@@ -240,9 +243,9 @@ class Builder {
     return true;
   }
 
-  bool add_strategy(const Op& op, const std::vector<tdl::AxisStrategy>& strategies, OpSpace& space) {
+  bool add_strategy(const Op& op, tdl::Deriver& deriver, const std::vector<tdl::AxisStrategy>& strategies, OpSpace& space) {
     if (strategies.size() != joint_.mesh.extents.size()) return false;
-    const auto derived = tdl::derive(*op.bound, joint_.mesh.extents, strategies);
+    const auto derived = deriver.derive(strategies);
     if (!derived) return false;
     space.strategies.push_back(strategies);
     space.layouts.push_back(layouts_of(*op.bound, *derived, joint_.mesh));
@@ -490,8 +493,12 @@ class Builder {
     if (!listed) {
       for (const auto& [layout, readers] : wanted_by) known.shared.push_back(brought_to(layout, readers, *space, kind, needs, costs));
     } else if (!kind.made || kind.read.size() > 2) {
-      for (const auto& [layout, readers] : wanted_by)
+      const bool counts_less = static_cast<int64_t>(known.entries) > JointLimits::kEntries;  // than where its layouts have variables
+      for (const auto& [layout, readers] : wanted_by) {
+        const auto backward = static_cast<size_t>(std::count_if(readers.begin(), readers.end(), [&](size_t r) { return kind.read[r].backward; }));
+        joint_.leaves_copies_out |= counts_less && backward > 0 && backward < readers.size();
         if (readers.size() == 2) known.between[{readers[0], readers[1]}].push_back(layout);
+      }
     }
     known.space = std::move(space);
     return known;
@@ -570,7 +577,7 @@ class Builder {
     if (is_view(home, copy, last())) return 0;
     return std::max<int64_t>(0, copy.elements(last()) - (made ? home.elements(last()) : 0));
   }
-  static constexpr int64_t kNoCopy = -1;
+  static constexpr int64_t kNoCopy = -1, kUnknown = -1;
   int last() const { return joint_.mesh.positions() - 1; }
 
   using NeverShared = std::function<bool(int home, int layout)>;
@@ -672,20 +679,42 @@ class Builder {
     return from.shape == to.shape && from.dtype == to.dtype;
   }
 
+  // What a tensor takes on the last device, by value: in its home, and the least of that and the copies that may do in its stead.
+  struct Amounts {
+    std::vector<int64_t> home, least;
+  };
+
+  // The same for all tensors of a space.
+  const Amounts& amounts_of(TensorId id) {
+    const auto [found, fresh] = amounts_.try_emplace({joint_.tensors[id.index()].get(), element(id)});
+    Amounts& amounts = found->second;
+    if (!fresh) return amounts;
+    const TensorSpace& space = *joint_.tensors[id.index()];
+    std::vector<std::vector<int64_t>> beside(space.layouts.size());  // [home][copy], as they are asked for
+    auto taken_by = [&](int home, int copy) {
+      std::vector<int64_t>& row = beside[home];
+      row.resize(space.layouts.size(), kUnknown);
+      const Layout &kept = space.layouts[home], &brought = space.layouts[copy];
+      if (row[copy] == kUnknown) row[copy] = (is_view(kept, brought, last()) ? kept : brought).elements(last()) * element(id);
+      return row[copy];
+    };
+    for (const TensorSpace::Value& v : space.values) {
+      amounts.home.push_back(space.layouts[v.home].elements(last()) * element(id));
+      int64_t least = amounts.home.back();
+      for (int copy : v.also) least = std::min(least, taken_by(v.home, copy));
+      for (const TensorSpace::Brought& b : space.brought) least = std::min(least, taken_by(v.home, b.layout));
+      amounts.least.push_back(least);
+    }
+    return amounts;
+  }
+
   // From its first reader on, or as soon as it is made where that is an update, a result need not lie in its home where all who are yet to
   // read it have a copy; the least of these does then. Where copies are counted, from its first reader of the backward pass on.
   void split_where_copies_may_do(solver::Network::Use& use, TensorId id) {
     const TensorSpace& space = *joint_.tensors[id.index()];
-    solver::Network::Use later = use;
-    auto may_do = [&](size_t value, int copy) {
-      const Layout &home = space.layouts[space.values[value].home], &layout = space.layouts[copy];
-      if (!is_view(home, layout, last())) later.amounts[value] = std::min(later.amounts[value], layout.elements(last()) * element(id));
-    };
-    for (size_t x = 0; x < space.values.size(); ++x) {
-      for (int copy : space.values[x].also) may_do(x, copy);
-      for (const TensorSpace::Brought& b : space.brought) may_do(x, b.layout);
-    }
-    if (later.amounts == use.amounts) return;
+    const Amounts& amounts = amounts_of(id);
+    if (amounts.least == amounts.home) return;
+    solver::Network::Use later{use.variable, use.lower, use.upper, amounts.least};
     int64_t first = use.upper, first_backward = use.upper;
     for (const ReadingOp& reader : readers_[id.index()]) {
       const Phase phase = graph_.op(reader.op).phase;
@@ -717,7 +746,7 @@ class Builder {
         for (const ReadingOp& reader : readers_[t]) use.upper = std::max(use.upper, time[reader.op.index()] + (may_lie_under(id, reader.op) ? 0 : 1));
       }
       if (joint_.tensors[t]) {
-        for (const TensorSpace::Value& v : joint_.tensors[t]->values) use.amounts.push_back(bytes_at_last(joint_.tensors[t]->layouts[v.home], id));
+        use.amounts = amounts_of(id).home;
         if (producer.valid()) split_where_copies_may_do(use, id);
       } else {
         use.variable = joint_.op_variable[producer.index()];
@@ -827,6 +856,7 @@ class Builder {
   std::map<std::tuple<const tdl::Bound*, std::vector<DType>, Choices>, std::shared_ptr<const OpSpace>> op_spaces_;
   std::map<std::tuple<const OpSpace*, int, const OpSpace*, std::vector<int>, int64_t, bool>, KnownStraight> straight_;
   std::map<TensorKind, KnownTensor> known_;
+  std::map<std::pair<const TensorSpace*, int64_t>, Amounts> amounts_;  // by space and bytes of an element
   std::vector<int64_t> times_;                   // by op, in the default order
   std::vector<Copy> copies_;
   std::vector<BroughtCopy> brought_copies_;

@@ -79,7 +79,8 @@ std::shared_ptr<JointCosts> joint_costs(const Problem& problem);
 
 struct JointLimits {
   int64_t tensor_values = 1 << 17;                     // of one tensor's variable, as long as its homes allow
-  int64_t tensor_entries = 1 << 24;                    // of the tables at one tensor's variable, likewise
+  static constexpr int64_t kEntries = 1 << 24, kManyEntries = 1 << 26;
+  int64_t tensor_entries = kEntries;                   // of the tables at one tensor's variable, likewise; kManyEntries: for a bound
   int64_t entries = std::numeric_limits<int64_t>::max();  // of the tables of all edges
   // Where layouts have variables of their own: whether copies that lie from the forward to the backward pass are counted among the uses, and
   // may be made again instead. It makes the tables of these variables several times as large, and bounds weaker in the same time.
