@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <map>
@@ -11,8 +12,11 @@
 #include "partita/base/error.h"
 #include "partita/base/float16.h"
 #include "partita/base/rng.h"
+#include "partita/base/threads.h"
 
 namespace partita {
+
+struct GivenUpInATest {};
 
 TEST(Cut, PartsCoverTheExtentInOrderAndDifferByAtMostOne) {
   for (int64_t n = 0; n <= 12; ++n)
@@ -227,6 +231,28 @@ TEST(DType, NumbersOfTwoBytes) {
   EXPECT_EQ(rounded_to(DType::kFloat32, 0.1), static_cast<double>(0.1f));
   EXPECT_EQ(epsilon_of(DType::kBFloat16), 0x1p-7);
   EXPECT_EQ(epsilon_of(DType::kFloat16), 0x1p-10);
+}
+
+TEST(SharedOut, EachOnceWhateverTheThreads) {
+  for (int threads = 1; threads <= 4; ++threads)
+    for (size_t count : {0u, 1u, 2u, 3u, 1000u}) {
+      std::vector<std::atomic<int>> times(count), by(threads);
+      shared_out(threads, count, [&](size_t i, int thread) { ++times[i], ++by.at(thread); });
+      for (const std::atomic<int>& t : times) EXPECT_EQ(t, 1);
+      EXPECT_EQ(std::accumulate(by.begin(), by.end(), 0), static_cast<int>(count));
+    }
+}
+
+TEST(SharedOut, WhatIsThrownEndsItAndArrives) {
+  for (int threads = 1; threads <= 3; ++threads) {
+    std::atomic<int> begun = 0;
+    EXPECT_THROW(shared_out(threads, 1'000'000, [&](size_t i, int) {
+                   ++begun;
+                   if (i == 5) throw GivenUpInATest();
+                 }),
+                 GivenUpInATest);
+    EXPECT_LT(begun, 1'000'000);
+  }
 }
 
 }  // namespace partita

@@ -1,0 +1,26 @@
+#include "partita/base/threads.h"
+
+#include <atomic>
+#include <future>
+#include <vector>
+
+namespace partita {
+
+void shared_out(int threads, std::size_t count, const std::function<void(std::size_t i, int thread)>& go) {
+  std::atomic<std::size_t> next = 0;
+  std::atomic<bool> failed = false;
+  auto run = [&](int thread) {
+    try {
+      for (std::size_t i = next++; i < count && !failed; i = next++) go(i, thread);
+    } catch (...) {
+      failed = true;
+      throw;
+    }
+  };
+  std::vector<std::future<void>> others;  // each waits where it is left
+  for (int thread = 1; thread < threads && static_cast<std::size_t>(thread) < count; ++thread) others.push_back(std::async(std::launch::async, run, thread));
+  run(0);
+  for (std::future<void>& other : others) other.get();
+}
+
+}  // namespace partita
