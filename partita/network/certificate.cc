@@ -201,9 +201,10 @@ struct LeafJudge::Inside {
   // |scale * cost| < 2^126.
   Wide least_of_pair(const Factor& factor, const Allowed& allowed, const Certificate::Message* message, int64_t scale) const {
     const Factor::Part& part = factor.parts[0];
-    const auto &rows = allowed[factor.variables[0]], &columns = allowed[factor.variables[1]];
+    const size_t inner = part.strides[1] <= part.strides[0] ? 1 : 0, outer = 1 - inner;  // as the table lies in memory
+    const auto &rows = allowed[factor.variables[outer]], &columns = allowed[factor.variables[inner]];
     const std::vector<int64_t> none;
-    const auto &first = message ? message->ends[0] : none, &second = message ? message->ends[1] : none;
+    const auto &first = message ? message->ends[outer] : none, &second = message ? message->ends[inner] : none;
     Wide least = 0;
     bool any = false;
     for (size_t x = 0; x < rows.size(); ++x) {
@@ -211,7 +212,7 @@ struct LeafJudge::Inside {
       const Wide own = first.empty() ? 0 : first[x];
       for (size_t y = 0; y < columns.size(); ++y) {
         if (!columns[y]) continue;
-        const int64_t cost = (*part.table)[part.strides[0] * x + part.strides[1] * y];
+        const int64_t cost = (*part.table)[part.strides[outer] * x + part.strides[inner] * y];
         if (cost >= kForbidden) continue;
         const Wide sum = Wide{scale} * cost - own - (second.empty() ? 0 : second[y]);
         if (!any || sum < least) least = sum, any = true;
@@ -305,6 +306,15 @@ struct LeafJudge::Inside {
   }
 
   Wide of_parts(const Certificate& certificate) const;
+
+  // Two of one table each, the same one: whether it lies the same way, with the same values to take and the same messages.
+  bool same_but_for_names(size_t f, size_t g, const std::vector<const Certificate::Message*>& messages) const {
+    const std::vector<int>&a = factors[f].variables, &b = factors[g].variables;
+    if (a.size() != b.size() || factors[f].parts[0].strides != factors[g].parts[0].strides || !messages[f] != !messages[g]) return false;
+    for (size_t i = 0; i < a.size(); ++i)
+      if (left[a[i]] != left[b[i]]) return false;
+    return !messages[f] || messages[f]->ends == messages[g]->ends;
+  }
 
   // ------------------------------------------------------------------ steps
 
@@ -744,10 +754,18 @@ Wide LeafJudge::Inside::of_parts(const Certificate& c) const {
   const Places at = places_of(network, c.parts);
   const Reparametrised now = reparametrised(c.cut, left, Singles::kLeft);  // they are edges of the part
   Wide bound = now.besides;
+  std::map<const Table*, std::vector<std::pair<size_t, Wide>>> known;  // by table: factors, and the least of each
+  auto least_across = [&](size_t f) {
+    if (factors[f].parts.size() > 1) return least_of(factors[f], left, now.messages[f], c.cut.scale);
+    std::vector<std::pair<size_t, Wide>>& alike = known[factors[f].parts[0].table];
+    for (const auto& [other, least] : alike)
+      if (same_but_for_names(f, other, now.messages)) return least;
+    return alike.emplace_back(f, least_of(factors[f], left, now.messages[f], c.cut.scale)).second;
+  };
   for (size_t f = 0; f < factors.size(); ++f) {
     const std::vector<int>& variables = factors[f].variables;
     const bool across = std::any_of(variables.begin(), variables.end(), [&](int v) { return at.copy[v] != at.copy[variables[0]]; });
-    if (across) bound = plus(bound, least_of(factors[f], left, now.messages[f], c.cut.scale));
+    if (across) bound = plus(bound, least_across(f));
     else if (now.messages[f]) fail("the certificate's cut has a message on variables [{}], which are in one part", fmt::join(variables, ", "));
   }
   using Edges = std::vector<std::pair<std::vector<int>, std::shared_ptr<const Table>>>;  // by places
