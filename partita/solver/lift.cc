@@ -66,9 +66,11 @@ void LiftedDual::run(int most, std::optional<Wide> best, const std::function<boo
   constexpr int kWindow = 4;  // passes
   constexpr double kNextToNothing = 1e-4;
   constexpr int kShrinks = 10;
+  constexpr double kNoGap = 1e-12;
   if (model_.limited) {
     const std::optional<double> target = best ? std::optional<double>(static_cast<double>(*best)) : std::nullopt;
-    for (int pass = 1; pass <= most && ascent_.shrinks < kShrinks && !stop(); ++pass) ascent_.pass(dual_, alive_, target, messages_first_);
+    auto closed = [&] { return target && ascent_.bound >= *target - kNoGap * std::abs(*target); };
+    for (int pass = 1; pass <= most && ascent_.shrinks < kShrinks && !closed() && !stop(); ++pass) ascent_.pass(dual_, alive_, target, messages_first_);
     if (ascent_.bound > -kInfinity) dual_.set(ascent_.state, alive_);
     return;
   }

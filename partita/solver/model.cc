@@ -1,9 +1,9 @@
 #include "partita/solver/model.h"
 
 #include <algorithm>
-#include <atomic>
-#include <future>
 #include <map>
+
+#include "partita/base/threads.h"
 
 namespace partita::solver {
 
@@ -113,18 +113,11 @@ class Compiler {
     constexpr size_t kMany = 1'000'000;  // entries
     size_t entries = 0;
     for (const Missing& t : missing_) entries += t.entries();
-    std::atomic<size_t> next = 0;
-    auto make = [&] {
-      for (size_t i = next++; i < missing_.size(); i = next++) {
-        const Missing& t = missing_[i];
-        m_.tables[t.number] = std::make_shared<const PairTable>(merged(t.rows, t.columns, t.sources));
-      }
-    };
     std::stable_sort(missing_.begin(), missing_.end(), [](const Missing& a, const Missing& b) { return a.entries() > b.entries(); });
-    std::future<void> other;
-    if (entries > kMany) other = std::async(std::launch::async, make);
-    make();
-    if (other.valid()) other.get();
+    shared_out(entries > kMany ? 2 : 1, missing_.size(), [&](size_t i, int) {
+      const Missing& t = missing_[i];
+      m_.tables[t.number] = std::make_shared<const PairTable>(merged(t.rows, t.columns, t.sources));
+    });
     for (const auto& [key, number] : number_) (*known_)[key] = m_.tables[number];
   }
 
