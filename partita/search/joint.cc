@@ -1,8 +1,11 @@
 #include "partita/search/joint.h"
 
 #include <algorithm>
+#include <atomic>
+#include <deque>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <set>
 #include <tuple>
@@ -10,6 +13,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/radices.h"
+#include "partita/base/threads.h"
 #include "partita/base/tuples.h"
 #include "partita/cost/alone.h"
 #include "partita/plan/resolve.h"
@@ -20,8 +24,13 @@ namespace partita {
 
 class JointCosts {
  public:
-  JointCosts(const Cluster& cluster, bool in_time) : converter_(cluster) {
+  JointCosts(const Cluster& cluster, bool in_time) : cluster_(cluster), converter_(cluster) {
     if (in_time) times_.emplace(cluster);
+  }
+  // The same for a second thread.
+  JointCosts& other() {
+    if (!other_) other_ = std::make_unique<JointCosts>(cluster_, in_time());
+    return *other_;
   }
   bool in_time() const { return times_.has_value(); }
   ConversionTimes& times() { return *times_; }
@@ -33,8 +42,10 @@ class JointCosts {
   }
 
  private:
+  const Cluster& cluster_;
   Converter converter_;
   std::optional<ConversionTimes> times_;
+  std::unique_ptr<JointCosts> other_;
 };
 
 namespace {
@@ -106,12 +117,12 @@ class Builder {
 
   std::optional<JointProblem> build() try {
     solver::Network& network = joint_.network;
-    for (size_t i = 0; i < graph_.ops.size(); ++i) {
-      check_time();
-      joint_.ops.push_back(op_space(OpId(i)));
+    make_op_spaces();
+    for (const std::shared_ptr<const OpSpace>& space : joint_.ops) {
       joint_.op_variable.push_back(network.variables());
-      network.costs.push_back(joint_.ops.back()->costs);
+      network.costs.push_back(space->costs);
     }
+    make_tables();
     joint_.tensors.resize(graph_.tensors.size());
     joint_.straight.resize(graph_.tensors.size());
     joint_.tensor_variable.assign(graph_.tensors.size(), -1);
@@ -137,14 +148,21 @@ class Builder {
     if (limits_.deadline && std::chrono::steady_clock::now() > *limits_.deadline) throw GivenUp();
   }
   void check_size(size_t entries) {
-    entries_ += static_cast<int64_t>(entries);
-    if (entries_ > limits_.entries) throw GivenUp();
+    if (entries_ += static_cast<int64_t>(entries); entries_ > limits_.entries) throw GivenUp();
   }
+
+  // What is different is made by two threads, each with costs of its own, where it may take long.
+  int threads() const {
+    constexpr size_t kMany = 10'000;
+    return graph_.ops.size() * static_cast<size_t>(joint_.mesh.positions()) > kMany ? 2 : 1;
+  }
+  JointCosts& costs_of(int thread) { return thread == 0 ? costs_ : costs_.other(); }
 
   // Equal tables are one.
   std::shared_ptr<const Table> shared(Table table) {
     size_t hash = table.size();
     for (int64_t x : table) hash = (hash ^ static_cast<size_t>(x)) * 0x9E3779B97F4A7C15u;
+    const std::lock_guard lock(tables_lock_);
     for (const auto& same : tables_[hash])
       if (*same == table) return same;
     return tables_[hash].emplace_back(std::make_shared<const Table>(std::move(table)));
@@ -159,36 +177,59 @@ class Builder {
 
   // ------------------------------------------------------------------ ops
 
-  std::shared_ptr<const OpSpace> op_space(OpId id) {
-    const Op& op = graph_.op(id);
-    if (auto pin = problem_.pins.ops.find(id); pin != problem_.pins.ops.end()) {
-      if (pin->second.mesh != joint_.mesh)
-        fail("pins: op '{}': exact splits over mesh {}, the pin has {}", op.name, to_string(joint_.mesh), to_string(pin->second.mesh));
-      OpSpace space;
-      tdl::Deriver deriver(*op.bound, joint_.mesh.extents);
-      if (!add_strategy(op, deriver, pin->second.strategies, space)) fail("pins: op '{}': the pinned strategy does not exist", op.name);
-      return std::make_shared<OpSpace>(std::move(space));
+  void make_op_spaces() {
+    struct Missing {
+      const Op* op;
+      const Choices* given;
+      std::shared_ptr<const OpSpace>* space;
+    };
+    std::map<std::tuple<const tdl::Bound*, std::vector<DType>, Choices>, std::shared_ptr<const OpSpace>> spaces;
+    std::vector<const std::shared_ptr<const OpSpace>*> by_op;
+    std::vector<Missing> missing;
+    std::deque<std::shared_ptr<const OpSpace>> pinned;
+    const Choices all;
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      const Op& op = graph_.ops[i];
+      if (const auto pin = problem_.pins.ops.find(OpId(i)); pin != problem_.pins.ops.end()) {
+        by_op.push_back(&pinned.emplace_back(pinned_op_space(op, pin->second)));
+        continue;
+      }
+      const Choices& given = space_.strategies.empty() ? all : space_.strategies[i];
+      std::vector<DType> dtypes = {inner_dtype(graph_, op)};
+      if (costs_.in_time())  // kernels read and write their tensors'
+        for (const std::vector<TensorId>* list : {&op.operands, &op.results})
+          for (TensorId t : *list) dtypes.push_back(graph_.tensor(t).dtype);
+      const auto [found, fresh] = spaces.try_emplace({op.bound.get(), dtypes, given});
+      by_op.push_back(&found->second);
+      if (fresh) missing.push_back({&op, &given, &found->second});
     }
-    const Choices& given = space_.strategies.empty() ? Choices() : space_.strategies[id.index()];
-    std::vector<DType> dtypes = {inner_dtype(graph_, op)};
-    if (costs_.in_time())  // kernels read and write their tensors'
-      for (const std::vector<TensorId>* list : {&op.operands, &op.results})
-        for (TensorId t : *list) dtypes.push_back(graph_.tensor(t).dtype);
-    auto [found, fresh] = op_spaces_.try_emplace({op.bound.get(), dtypes, given});
-    if (fresh) found->second = std::make_shared<OpSpace>(given.empty() ? make_op_space(op) : op_space_of(op, given));
-    return found->second;
+    std::stable_sort(missing.begin(), missing.end(), [](const Missing& a, const Missing& b) { return a.op->bound->indices.size() > b.op->bound->indices.size(); });
+    shared_out(threads(), missing.size(), [&](size_t i, int thread) {
+      check_time();
+      const auto& [op, given, space] = missing[i];
+      *space = std::make_shared<OpSpace>(given->empty() ? make_op_space(*op, costs_of(thread)) : op_space_of(*op, *given, costs_of(thread)));
+    });
+    for (const auto* space : by_op) joint_.ops.push_back(*space);
   }
 
-  OpSpace op_space_of(const Op& op, const Choices& given) {
+  std::shared_ptr<const OpSpace> pinned_op_space(const Op& op, const OpChoice& pin) {
+    if (pin.mesh != joint_.mesh) fail("pins: op '{}': exact splits over mesh {}, the pin has {}", op.name, to_string(joint_.mesh), to_string(pin.mesh));
+    OpSpace space;
+    tdl::Deriver deriver(*op.bound, joint_.mesh.extents);
+    if (!add_strategy(op, deriver, pin.strategies, space, costs_)) fail("pins: op '{}': the pinned strategy does not exist", op.name);
+    return std::make_shared<OpSpace>(std::move(space));
+  }
+
+  OpSpace op_space_of(const Op& op, const Choices& given, JointCosts& costs) const {
     OpSpace space;
     tdl::Deriver deriver(*op.bound, joint_.mesh.extents);
     for (const std::vector<tdl::AxisStrategy>& strategies : given)
-      if (fits(*op.bound, strategies)) add_strategy(op, deriver, strategies, space);
+      if (fits(*op.bound, strategies)) add_strategy(op, deriver, strategies, space, costs);
     ensure(!space.strategies.empty(), "op '{}': of what it may do nothing exists", op.name);
     return space;
   }
 
-  OpSpace make_op_space(const Op& op) {
+  OpSpace make_op_space(const Op& op, JointCosts& costs) const {
     const std::vector<int>& extents = joint_.mesh.extents;
     const bool elementwise = tdl::is_elementwise(*op.bound);
     std::vector<std::vector<tdl::AxisStrategy>> offered;
@@ -205,7 +246,7 @@ class Builder {
     for_each_tuple(counts, [&](const std::vector<size_t>& at) {
       std::vector<tdl::AxisStrategy> strategies;
       for (size_t a = 0; a < at.size(); ++a) strategies.push_back(offered[a][at[a]]);
-      if (fits(*op.bound, strategies) && add_strategy(op, deriver, strategies, all)) value_of[at] = all.strategies.size() - 1;
+      if (fits(*op.bound, strategies) && add_strategy(op, deriver, strategies, all, costs)) value_of[at] = all.strategies.size() - 1;
     });
     if (costs_.in_time()) {
       ensure(!all.strategies.empty(), "op '{}' can't even be replicated", op.name);
@@ -243,13 +284,13 @@ class Builder {
     return true;
   }
 
-  bool add_strategy(const Op& op, tdl::Deriver& deriver, const std::vector<tdl::AxisStrategy>& strategies, OpSpace& space) {
+  bool add_strategy(const Op& op, tdl::Deriver& deriver, const std::vector<tdl::AxisStrategy>& strategies, OpSpace& space, JointCosts& costs) const {
     if (strategies.size() != joint_.mesh.extents.size()) return false;
     const auto derived = deriver.derive(strategies);
     if (!derived) return false;
     space.strategies.push_back(strategies);
     space.layouts.push_back(layouts_of(*op.bound, *derived, joint_.mesh));
-    space.costs.push_back(costs_.inner(*op.bound, *derived, joint_.mesh, bytes_of(inner_dtype(graph_, op))));
+    space.costs.push_back(costs.inner(*op.bound, *derived, joint_.mesh, bytes_of(inner_dtype(graph_, op))));
     if (costs_.in_time()) space.costs.back() += kernels_ns(cost_, graph_, op, *derived, joint_.mesh);
     return true;
   }
@@ -261,25 +302,19 @@ class Builder {
     return graph_.tensor(id).producer.valid() && !replacement(id).valid() && !problem_.pins.kept.contains(id) && readers_[id.index()].size() <= 1;
   }
 
-  bool is_output(TensorId id) const { return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end(); }
+  // In time: to a host.
+  bool is_given(TensorId id) const { return costs_.in_time() && std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end(); }
 
   void connect_straight(TensorId id) {
     const OpId producer = graph_.tensor(id).producer;
     const auto& made = joint_.ops[producer.index()];
-    const int result = result_position(id);
-    const bool output = costs_.in_time() && is_output(id);
-    if (output) {
+    if (is_given(id)) {
       Table& costs = joint_.network.costs[joint_.op_variable[producer.index()]];
-      for (size_t x = 0; x < costs.size(); ++x) costs[x] += costs_.times().give_ns(made->layouts[x].results[result], element(id));
+      for (size_t x = 0; x < costs.size(); ++x) costs[x] += costs_.times().give_ns(made->layouts[x].results[result_position(id)], element(id));
     }
     if (readers_[id.index()].empty()) return;
-    const ReadingOp& reader = readers_[id.index()][0];
-    const auto& reads = joint_.ops[reader.op.index()];
-    check_size(made->layouts.size() * reads->layouts.size());
-    auto [found, fresh] = straight_.try_emplace({made.get(), result, reads.get(), reader.operands, element(id), output});
-    if (fresh) found->second = make_straight(*made, result, *reads, reader.operands, element(id), output);
-    joint_.straight[id.index()] = found->second.space;
-    joint_.network.edges.push_back({{joint_.op_variable[producer.index()], joint_.op_variable[reader.op.index()]}, found->second.table});
+    joint_.straight[id.index()] = straight_of_[id.index()]->space;
+    joint_.network.edges.push_back({{joint_.op_variable[producer.index()], joint_.op_variable[readers_[id.index()][0].op.index()]}, straight_of_[id.index()]->table});
   }
 
   struct KnownStraight {
@@ -287,20 +322,36 @@ class Builder {
     std::shared_ptr<const StraightSpace> space;  // null: always kept as it was made
   };
 
-  KnownStraight make_straight(const OpSpace& made, int result, const OpSpace& reads, const std::vector<int>& operands, int64_t element, bool as_made) {
+  // What its table depends on.
+  struct StraightKind {
+    const OpSpace* made = nullptr;
+    int result = 0;
+    ReadingSpace read;
+    int64_t element = 0;
+    bool given = false;
+    auto operator<=>(const StraightKind&) const = default;
+  };
+
+  StraightKind straight_kind_of(TensorId id) const {
+    const ReadingOp& reader = readers_[id.index()][0];
+    return {joint_.ops[graph_.tensor(id).producer.index()].get(), result_position(id), {joint_.ops[reader.op.index()].get(), reader.operands}, element(id), is_given(id)};
+  }
+
+  KnownStraight make_straight(const StraightKind& kind, JointCosts& by) {
+    const OpSpace& made = *kind.made;
     StraightSpace space;
     std::vector<Layout>& layouts = space.layouts;
     std::vector<int> from;
-    for (const OpLayouts& l : made.layouts) from.push_back(place(l.results[result], layouts));
-    const std::vector<std::vector<int>> needs = needs_of(reads, operands, layouts);
+    for (const OpLayouts& l : made.layouts) from.push_back(place(l.results[kind.result], layouts));
+    const std::vector<std::vector<int>> needs = needs_of(*kind.read.op, kind.read.operands, layouts);
     std::vector<int> starts = from, homes;
-    if (costs_.in_time() && !as_made)
+    if (by.in_time() && !kind.given)
       for (size_t l = 0; l < layouts.size(); ++l)
         if (is_named(layouts[l])) homes.push_back(static_cast<int>(l));
     starts.insert(starts.end(), homes.begin(), homes.end());
     std::vector<int> ends = joined(needs);
     ends.insert(ends.end(), homes.begin(), homes.end());
-    const ConversionCosts costs(costs_, layouts, starts, ends, element);
+    const ConversionCosts costs(by, layouts, starts, ends, kind.element);
     auto to_all = [&](int at, const std::vector<int>& need) {
       int64_t sum = 0;
       for (int n : need) sum += costs(at, n);
@@ -373,7 +424,8 @@ class Builder {
     std::vector<Shared> shared;
     // Layouts that two readers alone may want, by these (of kind.read): where it is brought for several, its copy lies from the one to the other.
     std::map<std::pair<size_t, size_t>, std::vector<int>> between;
-    size_t entries = 0;  // of its tables
+    bool leaves_copies_out = false;
+    size_t tensors = 0;  // of this kind
   };
 
   TensorKind kind_of(TensorId id) const {
@@ -381,7 +433,7 @@ class Builder {
     kind.shape = graph_.tensor(id).shape;
     kind.element = element(id);
     kind.loaded = costs_.in_time() && graph_.tensor(id).role == Role::kInput;
-    kind.given = costs_.in_time() && is_output(id);
+    kind.given = is_given(id);
     if (const OpId op = graph_.tensor(id).producer; op.valid()) kind.made = joint_.ops[op.index()].get(), kind.result = result_position(id);
     if (const TensorId next = replacement(id); next.valid())
       kind.remade = joint_.ops[graph_.tensor(next).producer.index()].get(), kind.remade_result = result_position(next);
@@ -392,25 +444,71 @@ class Builder {
     return kind;
   }
 
-  void add_tensor(TensorId id) {
-    TensorKind kind = kind_of(id);
-    const auto pin = problem_.pins.kept.find(id);
-    kind.pinned = pin != problem_.pins.kept.end();
-    KnownTensor made;
-    if (kind.pinned) made = make_tensor(id, kind, &pin->second);
-    else {
-      auto [found, fresh] = known_.try_emplace(kind);
-      if (fresh) found->second = make_tensor(id, kind, nullptr);
-      else check_size(found->second.entries);
-      made = found->second;
+  // The tables of tensors, which are alike for many. Those of one shape by one thread: they cross the same layouts.
+  void make_tables() {
+    struct Missing {
+      size_t size = 0;  // entries, about
+      std::vector<std::function<void(JointCosts&)>> make;
+    };
+    std::map<Shape, Missing> by_shape;
+    auto missing = [&](TensorId id, size_t size) -> Missing& {
+      Missing& all = by_shape[graph_.tensor(id).shape];
+      all.size += size;
+      return all;
+    };
+    straight_of_.assign(graph_.tensors.size(), nullptr);
+    known_of_.assign(graph_.tensors.size(), nullptr);
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+      const TensorId id(t);
+      if (graph_.tensor(id).replaces.valid()) continue;
+      if (goes_straight(id)) {
+        if (readers_[t].empty()) continue;
+        const StraightKind kind = straight_kind_of(id);
+        const size_t size = kind.made->layouts.size() * kind.read.op->layouts.size();
+        check_size(size);
+        const auto [found, fresh] = straight_.try_emplace(kind);
+        straight_of_[t] = &found->second;
+        if (fresh) missing(id, size).make.push_back([this, one = &*found](JointCosts& by) { one->second = make_straight(one->first, by); });
+        continue;
+      }
+      TensorKind kind = kind_of(id);
+      const auto pin = problem_.pins.kept.find(id);
+      kind.pinned = pin != problem_.pins.kept.end();
+      if (kind.pinned) {
+        known_of_[t] = &pinned_.emplace_back();
+        pinned_.back().tensors = 1;
+        make_tensor(pinned_.back(), id, kind, &pin->second, costs_);
+        continue;
+      }
+      const auto [found, fresh] = known_.try_emplace(kind);
+      known_of_[t] = &found->second;
+      ++found->second.tensors;
+      if (!fresh) continue;
+      size_t ends = kind.made ? kind.made->layouts.size() : 1;
+      for (const ReadingSpace& r : kind.read) ends += r.op->layouts.size();
+      missing(id, ends * ends).make.push_back([this, id, one = &*found](JointCosts& by) { make_tensor(one->second, id, one->first, nullptr, by); });
     }
+    std::vector<const Missing*> largest_first;
+    for (const auto& [shape, all] : by_shape) largest_first.push_back(&all);
+    std::stable_sort(largest_first.begin(), largest_first.end(), [](const Missing* a, const Missing* b) { return a->size > b->size; });
+    shared_out(threads(), largest_first.size(), [&](size_t i, int thread) {
+      for (const auto& make : largest_first[i]->make) {
+        check_time();
+        make(costs_of(thread));
+      }
+    });
+  }
+
+  void add_tensor(TensorId id) {
+    const KnownTensor& made = *known_of_[id.index()];
+    joint_.leaves_copies_out |= made.leaves_copies_out;
     solver::Network& network = joint_.network;
     const int variable = network.variables();
     joint_.tensors[id.index()] = made.space;
     joint_.tensor_variable[id.index()] = variable;
     network.costs.push_back(*made.cost);
     auto connect = [&](OpId op, const std::shared_ptr<const Table>& table) { network.edges.push_back({{variable, joint_.op_variable[op.index()]}, table}); };
-    if (kind.made) connect(graph_.tensor(id).producer, made.from_made);
+    if (made.from_made) connect(graph_.tensor(id).producer, made.from_made);
     const TensorId next = replacement(id);
     if (next.valid()) connect(graph_.tensor(next).producer, made.from_remade);
     std::vector<OpId> reading;
@@ -432,7 +530,7 @@ class Builder {
     }
   }
 
-  KnownTensor make_tensor(TensorId id, const TensorKind& kind, const Placement* pin) {
+  void make_tensor(KnownTensor& known, TensorId id, const TensorKind& kind, const Placement* pin, JointCosts& by) {
     auto space = std::make_shared<TensorSpace>();
     std::vector<Layout>& layouts = space->layouts;
     std::vector<int> made, remade;
@@ -453,23 +551,22 @@ class Builder {
     std::vector<int> wanted;
     for (const auto& per_value : needs)
       for (int n : joined(per_value)) wanted.push_back(n);
-    const ConversionCosts costs(costs_, layouts, homes, wanted, kind.element);
+    const ConversionCosts costs(by, layouts, homes, wanted, kind.element);
     std::vector<int64_t> arrivals(layouts.size(), 0);  // by home: of an input from its hosts, of an output to its own
     for (int h : homes) {
-      if (kind.loaded) arrivals[h] += costs_.times().load_ns(layouts[h], kind.element);
-      if (kind.given) arrivals[h] += costs_.times().give_ns(layouts[h], kind.element);
+      if (kind.loaded) arrivals[h] += by.times().load_ns(layouts[h], kind.element);
+      if (kind.given) arrivals[h] += by.times().give_ns(layouts[h], kind.element);
     }
 
-    KnownTensor known;
     const std::map<int, std::vector<size_t>> wanted_by = wanted_together(needs);
     std::vector<int> together;
     for (const auto& [layout, readers] : wanted_by) together.push_back(layout);
     size_t columns = made.size() + remade.size();
     for (const auto& per_value : needs) columns += per_value.size();
-    const bool listed = list_values(*space, homes, together, kind, never_shared(layouts, homes, together, made, arrivals, costs, kind), columns);
+    const bool listed = list_values(*space, homes, together, kind, never_shared(layouts, homes, together, made, arrivals, costs, kind, by), columns);
     auto has_variable = [&](int layout) { return !listed && std::binary_search(together.begin(), together.end(), layout); };
-    known.entries = space->values.size() * columns;
-    check_size(known.entries);
+    const size_t entries = space->values.size() * columns;
+    check_size(entries * known.tensors);
     Table cost;
     for (const TensorSpace::Value& v : space->values) {
       int64_t sum = arrivals[v.home];
@@ -477,8 +574,8 @@ class Builder {
       cost.push_back(sum);
     }
     known.cost = std::make_shared<const Table>(std::move(cost));
-    if (kind.made) known.from_made = arrival_table(*space, kind.element, made);
-    if (kind.remade) known.from_remade = arrival_table(*space, kind.element, remade);
+    if (kind.made) known.from_made = arrival_table(*space, kind.element, made, by);
+    if (kind.remade) known.from_remade = arrival_table(*space, kind.element, remade, by);
     for (const auto& per_value : needs) {
       Table table;
       for (const TensorSpace::Value& v : space->values)
@@ -492,16 +589,17 @@ class Builder {
     }
     if (!listed) {
       for (const auto& [layout, readers] : wanted_by) known.shared.push_back(brought_to(layout, readers, *space, kind, needs, costs));
-    } else if (!kind.made || kind.read.size() > 2) {
-      const bool counts_less = static_cast<int64_t>(known.entries) > JointLimits::kEntries;  // than where its layouts have variables
-      for (const auto& [layout, readers] : wanted_by) {
-        const auto backward = static_cast<size_t>(std::count_if(readers.begin(), readers.end(), [&](size_t r) { return kind.read[r].backward; }));
-        joint_.leaves_copies_out |= counts_less && backward > 0 && backward < readers.size();
-        if (readers.size() == 2) known.between[{readers[0], readers[1]}].push_back(layout);
-      }
+    } else {
+      for (const auto& [layout, readers] : wanted_by)
+        if (readers.size() == 2 && (!kind.made || kind.read.size() > 2)) known.between[{readers[0], readers[1]}].push_back(layout);
+    }
+    // So that a limit may count too little: where its layouts could have variables that count more, or have, and do not.
+    const bool counts_less = listed ? (!kind.made || kind.read.size() > 2) && static_cast<int64_t>(entries) > JointLimits::kEntries : !limits_.counts_copies;
+    for (const auto& [layout, readers] : wanted_by) {
+      const auto backward = std::count_if(readers.begin(), readers.end(), [&](size_t r) { return kind.read[r].backward; });
+      known.leaves_copies_out |= counts_less && backward > 0 && backward < static_cast<std::ptrdiff_t>(readers.size());
     }
     known.space = std::move(space);
-    return known;
   }
 
   // Where the tensor may be kept: as its producer leaves it, or under the name of a layout that someone makes or wants. Partial values
@@ -536,7 +634,6 @@ class Builder {
     std::vector<Way> ways = {{}};
     std::vector<int64_t> elements(space.layouts.size(), 0);  // by home
     if (!limits_.counts_copies) {
-      joint_.leaves_copies_out |= for_both;
       ways.push_back({true, true, true});
     } else {
       if (!others.empty()) ways.push_back({.others = true});
@@ -585,12 +682,12 @@ class Builder {
   // Whether it is never better that two readers share a layout than that it is the home: in bytes always where it can be one whoever
   // makes the tensor, since no detour is shorter; in time where bringing the tensor there straight takes no longer than by way of this home.
   NeverShared never_shared(const std::vector<Layout>& layouts, const std::vector<int>& homes, const std::vector<int>& shared, const std::vector<int>& made,
-                           const std::vector<int64_t>& arrivals, const ConversionCosts& costs, const TensorKind& kind) {
+                           const std::vector<int64_t>& arrivals, const ConversionCosts& costs, const TensorKind& kind, JointCosts& by) const {
     if (kind.read.size() > 2 || kind.remade || kind.pinned) return [](int, int) { return false; };
     std::vector<bool> named;
     for (const Layout& l : layouts) named.push_back(is_named(l));
-    if (!costs_.in_time()) return [&homes, named](int, int layout) { return named[layout] && std::binary_search(homes.begin(), homes.end(), layout); };
-    const ConversionCosts from_made(costs_, layouts, made, homes, kind.element);
+    if (!by.in_time()) return [&homes, named](int, int layout) { return named[layout] && std::binary_search(homes.begin(), homes.end(), layout); };
+    const ConversionCosts from_made(by, layouts, made, homes, kind.element);
     std::set<std::pair<int, int>> never;
     for (int h : homes)
       for (int s : shared) {
@@ -639,13 +736,13 @@ class Builder {
   }
 
   // From what each value of the op that makes it leaves to each home. A home without a name is only where the producer leaves it.
-  std::shared_ptr<const Table> arrival_table(const TensorSpace& space, int64_t element, const std::vector<int>& made) {
+  std::shared_ptr<const Table> arrival_table(const TensorSpace& space, int64_t element, const std::vector<int>& made, JointCosts& by) {
     std::vector<bool> named;
     for (const Layout& l : space.layouts) named.push_back(is_named(l));
     std::vector<int> homes;
     for (const TensorSpace::Value& v : space.values)
       if (named[v.home]) homes.push_back(v.home);
-    const ConversionCosts costs(costs_, space.layouts, made, homes, element);
+    const ConversionCosts costs(by, space.layouts, made, homes, element);
     Table table;
     for (const TensorSpace::Value& v : space.values)
       for (int m : made) table.push_back(m == v.home ? 0 : named[v.home] ? costs(m, v.home) : kForbidden);
@@ -849,13 +946,16 @@ class Builder {
   const std::shared_ptr<JointCosts> known_costs_;
   JointCosts& costs_;
   JointProblem joint_;
-  int64_t entries_ = 0;  // of all edges' tables so far
+  std::atomic<int64_t> entries_ = 0;  // of all edges' tables so far
+  std::mutex tables_lock_;
   std::unordered_map<size_t, std::vector<std::shared_ptr<const Table>>> tables_;  // by hash
   std::vector<TensorId> replacements_;           // by tensor: what replaces it, or none
   std::vector<std::vector<ReadingOp>> readers_;  // by tensor
-  std::map<std::tuple<const tdl::Bound*, std::vector<DType>, Choices>, std::shared_ptr<const OpSpace>> op_spaces_;
-  std::map<std::tuple<const OpSpace*, int, const OpSpace*, std::vector<int>, int64_t, bool>, KnownStraight> straight_;
+  std::map<StraightKind, KnownStraight> straight_;
   std::map<TensorKind, KnownTensor> known_;
+  std::deque<KnownTensor> pinned_;
+  std::vector<const KnownStraight*> straight_of_;  // by tensor, or null
+  std::vector<const KnownTensor*> known_of_;       // likewise
   std::map<std::pair<const TensorSpace*, int64_t>, Amounts> amounts_;  // by space and bytes of an element
   std::vector<int64_t> times_;                   // by op, in the default order
   std::vector<Copy> copies_;
