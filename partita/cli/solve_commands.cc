@@ -84,7 +84,7 @@ int solve_command(const Arguments& a) {
   caught.reset();
   if (!a.output.empty()) write_file(a.output, list_of(r.solution) + "\n");
   if (!a.write_bound.empty()) {
-    if (r.certificate.leaves.empty()) fmt::print(stderr, "no bound was proved: {} is not written\n", a.write_bound);
+    if (r.certificate.empty()) fmt::print(stderr, "no bound was proved: {} is not written\n", a.write_bound);
     else solver::write_text(a.write_bound, print_certificate(r.certificate));
     if (r.certificate.bound && r.bound && *r.certificate.bound < *r.bound)
       fmt::print(stderr, "{} proves {}; the rest was computed by elimination\n", a.write_bound, solver::to_string(*r.certificate.bound));

@@ -71,6 +71,8 @@ struct Certificate {
   std::vector<Leaf> leaves;
   Leaf cut;                   // between parts
   std::vector<Part> parts;    // there are neither steps nor leaves then
+
+  bool empty() const;         // it claims nothing
 };
 
 // Of a network that is cut apart, variables that are one network by themselves, as often as it is there.
@@ -78,6 +80,8 @@ struct Certificate::Part {
   std::vector<std::vector<int>> copies;  // each in the part's own order
   Certificate proof;                     // of one
 };
+
+inline bool Certificate::empty() const { return leaves.empty() && parts.empty(); }
 
 // The bound of one leaf after another on one network, which must stay; empty: there is no solution in the leaf. Throws as check() does.
 class LeafJudge {

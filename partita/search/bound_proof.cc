@@ -55,7 +55,8 @@ std::string print_proof(const BoundProof& proof) {
                 {"mesh", {{"extents", proof.mesh.extents}, {"devices", devices}}},
                 {"memory_limit_bytes", proof.memory_limit_bytes},
                 {"model_sha256", proof.model_sha256},
-                {"variables", proof.variables}};
+                {"variables", proof.variables},
+                {"tensor_entries", proof.tensor_entries}};
   if (!proof.pinned_ops.empty()) space["pinned_ops"] = proof.pinned_ops;
   if (!proof.pinned_tensors.empty()) space["pinned_tensors"] = proof.pinned_tensors;
   return fmt::format("{{\"space\": {},\n {}", space.dump(), solver::print_certificate(proof.certificate).substr(1));
@@ -74,6 +75,8 @@ BoundProof parse_proof(const std::string& text, const std::string& file) {
     proof.memory_limit_bytes = integer(space.at("memory_limit_bytes"));
     proof.model_sha256 = space.at("model_sha256").get<std::string>();
     proof.variables = count(space.at("variables"));
+    proof.tensor_entries = integer(space.value("tensor_entries", Json(JointLimits::kEntries)));
+    if (proof.tensor_entries < 1 || proof.tensor_entries > JointLimits::kManyEntries) fail("tensor_entries is {}; there are 1 to {}", proof.tensor_entries, JointLimits::kManyEntries);
     proof.pinned_ops = space.value("pinned_ops", std::vector<std::string>());
     proof.pinned_tensors = space.value("pinned_tensors", std::vector<std::string>());
   } catch (const std::exception& e) {  // of the JSON's structure, or ours
@@ -90,7 +93,7 @@ int64_t check_proof(const BoundProof& proof, const Graph& graph, const Cluster& 
   for (int extent : proof.mesh.extents) positions = extent > 0 && positions <= cluster.compute_count ? positions * extent : 0;
   if (positions != cluster.compute_count || proof.mesh.devices != slowest_link_first(cluster))
     fail("the proof is of plans over mesh {}, this plan's cluster has devices {}", to_string(proof.mesh), to_string(Mesh{{cluster.compute_count}, slowest_link_first(cluster)}));
-  std::optional<JointProblem> joint = joint_problem(problem, {proof.mesh, {}});
+  std::optional<JointProblem> joint = joint_problem(problem, {proof.mesh, {}}, {.tensor_entries = proof.tensor_entries});
   if (joint->network.variables() != proof.variables)
     fail("the proof is of a network of {} variables, this plan's has {}: another version of Partita wrote it", proof.variables, joint->network.variables());
   joint->network.limit = proof.memory_limit_bytes;

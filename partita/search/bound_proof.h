@@ -17,6 +17,7 @@ struct BoundProof {
   std::vector<std::string> pinned_ops, pinned_tensors;  // are as in the plan that it is judged with
   std::string model_sha256;                      // filled in by who knows the model
   int variables = 0;                             // of the network
+  int64_t tensor_entries = 0;                    // JointLimits::tensor_entries, which says what has variables
   solver::Certificate certificate;
 };
 

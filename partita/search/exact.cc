@@ -87,7 +87,8 @@ class Exact final : public Searcher {
     look.gap = std::max(look.gap, kLookGap);
     if (look.deadline) look.deadline = Clock::now() + (*look.deadline - Clock::now()) / 2;
     Fitting first = solve_fitting(problem, joint, look, std::nullopt, 0);
-    if (!first.plan || first.first.status == solver::Status::kOptimal || (options.stop && *options.stop)) return first;
+    const bool ended = (options.stop && *options.stop) || (options.deadline && Clock::now() > *options.deadline);
+    if (!first.plan || first.first.status == solver::Status::kOptimal || ended) return first;
     options.start = first.first.solution;
     Fitting fitting = solve_fitting(problem, joint, options);
     if (first.first.bound > fitting.first.bound) {
@@ -119,8 +120,8 @@ class Exact final : public Searcher {
   }
 
   static void prove(const Problem& problem, const JointProblem& joint, const solver::Result& solved, SearchResult& result) {
-    if (solved.certificate.leaves.empty() || !solved.certificate.bound) return;
-    auto proof = std::make_shared<BoundProof>(BoundProof{"exact", problem.objective, joint.mesh, *joint.network.limit, {}, {}, "", joint.network.variables(), solved.certificate});
+    if (solved.certificate.empty() || !solved.certificate.bound) return;
+    auto proof = std::make_shared<BoundProof>(BoundProof{"exact", problem.objective, joint.mesh, *joint.network.limit, {}, {}, "", joint.network.variables(), joint.tensor_entries, solved.certificate});
     for (const auto& [op, choice] : problem.pins.ops) proof->pinned_ops.push_back(problem.graph.op(op).name);
     for (const auto& [tensor, placement] : problem.pins.kept) proof->pinned_tensors.push_back(problem.graph.tensor(tensor).name);
     if (*solved.certificate.bound < *solved.bound)

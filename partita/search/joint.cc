@@ -103,6 +103,7 @@ class Builder {
   Builder(const Problem& problem, const JointSpace& space, const JointLimits& limits)
       : problem_(problem), graph_(problem.graph), space_(space), limits_(limits), cost_(problem.cluster), known_costs_(limits.costs ? limits.costs : joint_costs(problem)), costs_(*known_costs_) {
     joint_.mesh = space.mesh;
+    joint_.tensor_entries = limits_.tensor_entries;
     replacements_.resize(graph_.tensors.size());
     for (size_t t = 0; t < graph_.tensors.size(); ++t)
       if (const TensorId w = graph_.tensors[t].replaces; w.valid()) replacements_[w.index()] = TensorId(t);

@@ -64,6 +64,7 @@ struct JointProblem {
   std::vector<std::vector<int>> brought_variables;          // by TensorId, one a TensorSpace::brought
   solver::Network network;                                  // costs in bytes, or ns
   bool leaves_copies_out = false;                           // some that counts_copies would count
+  int64_t tensor_entries = 0;                               // as JointLimits had it
 };
 
 // What the network chooses from.

@@ -268,7 +268,8 @@ Result solve(const Network& network, const Options& options) {
   }
   if (best.solution) inside.start = best.solution;
   constexpr int kLonger = 4;  // what comes now takes before it brings anything
-  const bool ends = bound && ((options.stop && *options.stop) || (options.deadline && Clock::now() + kLonger * taken > *options.deadline));
+  auto ended = [&](Clock::duration in) { return (options.stop && *options.stop) || (options.deadline && Clock::now() + in > *options.deadline); };
+  const bool ends = best.solution && (bound ? ended(kLonger * taken) : is_very_large(network, options) && ended({}));
   if (!ends && !inside.messages && folded.dual) inside.messages = std::make_shared<Certificate::Leaf>(folded.dual->of_whole(network));
   folded.dual.reset();
   tables.clear();
@@ -276,6 +277,7 @@ Result solve(const Network& network, const Options& options) {
   if (ends) {
     r.solution = best.solution;
     r.cost = best.cost;
+    r.status = Status::kFeasible;
   } else if (rest) {
     ++counters["narrowed"];
     inside.start = rest->lowered(*best.solution);
@@ -288,7 +290,7 @@ Result solve(const Network& network, const Options& options) {
     r.bound = std::min(r.cost, std::max(*bound, r.bound.value_or(*bound)));
     r.status = *r.bound == r.cost ? Status::kOptimal : Status::kFeasible;
   }
-  if (apart.bound && (r.certificate.leaves.empty() || (r.certificate.bound && *r.certificate.bound < *apart.bound))) r.certificate = std::move(apart);
+  if (apart.bound && (r.certificate.empty() || (r.certificate.bound && *r.certificate.bound < *apart.bound))) r.certificate = std::move(apart);
   for (const auto& [count, number] : counters) r.counters[count] += number;
   return r;
 }

@@ -794,6 +794,7 @@ TEST(CliPlan, TheBoundsProofIsJudgedBesideAnyPlanOfTheModel) {
   };
   expect_error({"check", exact, "--bound", edited(claimed, fmt::format("\"{}\"", proved + 1))}, 3, {"edited.json", fmt::format("claims a bound of {}", proved + 1), "proves"});
   expect_error({"check", exact, "--bound", edited("\"memory_limit_bytes\":", "\"memory_limit_bytes\":1e30,\"before\":")}, 3, {"edited.json"});
+  expect_error({"check", exact, "--bound", edited("\"tensor_entries\":67108864", "\"tensor_entries\":67108865")}, 3, {"edited.json", "tensor_entries is 67108865"});
   expect_error({"check", exact, "--bound", edited("\"extents\":[2,2]", "\"extents\":[4]")}, 3, {"edited.json", "variable 0"});
   expect_error({"check", exact, "--bound", edited("\"extents\":[2,2]", "\"extents\":[3,2]")}, 3, {"edited.json", "over mesh 3x2"});
   expect_error({"check", exact, "--bound", edited("\"space\"", "\"spaces\"")}, 3, {"edited.json", "has no space"});
