@@ -182,17 +182,15 @@ class Builder {
     struct Missing {
       const Op* op;
       const Choices* given;
-      std::shared_ptr<const OpSpace>* space;
+      OpSpace* space;
     };
-    std::map<std::tuple<const tdl::Bound*, std::vector<DType>, Choices>, std::shared_ptr<const OpSpace>> spaces;
-    std::vector<const std::shared_ptr<const OpSpace>*> by_op;
+    std::map<std::tuple<const tdl::Bound*, std::vector<DType>, Choices>, std::shared_ptr<OpSpace>> spaces;
     std::vector<Missing> missing;
-    std::deque<std::shared_ptr<const OpSpace>> pinned;
     const Choices all;
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
       const Op& op = graph_.ops[i];
       if (const auto pin = problem_.pins.ops.find(OpId(i)); pin != problem_.pins.ops.end()) {
-        by_op.push_back(&pinned.emplace_back(pinned_op_space(op, pin->second)));
+        joint_.ops.push_back(std::make_shared<OpSpace>(pinned_op_space(op, pin->second)));
         continue;
       }
       const Choices& given = space_.strategies.empty() ? all : space_.strategies[i];
@@ -201,24 +199,26 @@ class Builder {
         for (const std::vector<TensorId>* list : {&op.operands, &op.results})
           for (TensorId t : *list) dtypes.push_back(graph_.tensor(t).dtype);
       const auto [found, fresh] = spaces.try_emplace({op.bound.get(), dtypes, given});
-      by_op.push_back(&found->second);
-      if (fresh) missing.push_back({&op, &given, &found->second});
+      if (fresh) {
+        found->second = std::make_shared<OpSpace>();
+        missing.push_back({&op, &given, found->second.get()});
+      }
+      joint_.ops.push_back(found->second);
     }
     std::stable_sort(missing.begin(), missing.end(), [](const Missing& a, const Missing& b) { return a.op->bound->indices.size() > b.op->bound->indices.size(); });
     shared_out(threads(), missing.size(), [&](size_t i, int thread) {
       check_time();
       const auto& [op, given, space] = missing[i];
-      *space = std::make_shared<OpSpace>(given->empty() ? make_op_space(*op, costs_of(thread)) : op_space_of(*op, *given, costs_of(thread)));
+      *space = given->empty() ? make_op_space(*op, costs_of(thread)) : op_space_of(*op, *given, costs_of(thread));
     });
-    for (const auto* space : by_op) joint_.ops.push_back(*space);
   }
 
-  std::shared_ptr<const OpSpace> pinned_op_space(const Op& op, const OpChoice& pin) {
+  OpSpace pinned_op_space(const Op& op, const OpChoice& pin) {
     if (pin.mesh != joint_.mesh) fail("pins: op '{}': exact splits over mesh {}, the pin has {}", op.name, to_string(joint_.mesh), to_string(pin.mesh));
     OpSpace space;
     tdl::Deriver deriver(*op.bound, joint_.mesh.extents);
     if (!add_strategy(op, deriver, pin.strategies, space, costs_)) fail("pins: op '{}': the pinned strategy does not exist", op.name);
-    return std::make_shared<OpSpace>(std::move(space));
+    return space;
   }
 
   OpSpace op_space_of(const Op& op, const Choices& given, JointCosts& costs) const {
@@ -588,15 +588,12 @@ class Builder {
         }
       known.to_reader.push_back(shared(std::move(table)));
     }
-    if (!listed) {
-      for (const auto& [layout, readers] : wanted_by) known.shared.push_back(brought_to(layout, readers, *space, kind, needs, costs));
-    } else {
-      for (const auto& [layout, readers] : wanted_by)
-        if (readers.size() == 2 && (!kind.made || kind.read.size() > 2)) known.between[{readers[0], readers[1]}].push_back(layout);
-    }
+    const bool copies_lie = !kind.made || kind.read.size() > 2;  // beside the home
     // So that a limit may count too little: where its layouts could have variables that count more, or have, and do not.
-    const bool counts_less = listed ? (!kind.made || kind.read.size() > 2) && static_cast<int64_t>(entries) > JointLimits::kEntries : !limits_.counts_copies;
+    const bool counts_less = listed ? copies_lie && static_cast<int64_t>(entries) > JointLimits::kEntries : !limits_.counts_copies;
     for (const auto& [layout, readers] : wanted_by) {
+      if (!listed) known.shared.push_back(brought_to(layout, readers, *space, kind, needs, costs));
+      else if (copies_lie && readers.size() == 2) known.between[{readers[0], readers[1]}].push_back(layout);
       const auto backward = std::count_if(readers.begin(), readers.end(), [&](size_t r) { return kind.read[r].backward; });
       known.leaves_copies_out |= counts_less && backward > 0 && backward < static_cast<std::ptrdiff_t>(readers.size());
     }

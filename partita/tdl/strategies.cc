@@ -213,10 +213,6 @@ void add_partial(const Analysis& analysis, Reducer r, std::vector<AxisStrategy>&
   }
 }
 
-}  // namespace
-
-namespace {
-
 void must_be_a_mesh(const std::vector<int>& mesh) {
   ensure(std::all_of(mesh.begin(), mesh.end(), [](int p) { return p > 0; }), "derive: a mesh axis without positions");
 }
