@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
@@ -199,15 +201,43 @@ class Admission {
         devices[reg.device.index()].push_back({begin, begin + reg.bytes, &placed, first});
       }
     }
-    for (auto& pieces : devices) {
-      std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
-      std::vector<const Piece*> open;
-      for (const Piece& piece : pieces) {
-        std::erase_if(open, [&](const Piece* p) { return p->end <= piece.begin; });
-        for (const Piece* other : open) pair(other->first <= piece.first ? *other : piece, other->first <= piece.first ? piece : *other);
-        open.push_back(&piece);
+    for (const auto& pieces : devices) {
+      for (const Piece& piece : pieces)
         if (!lives_on(piece)) before(*piece.placed, *piece.placed, true);
+      shared_bytes(pieces);
+    }
+  }
+
+  // Of the uses that a byte has, in the order of their first writes, each must stand before the one after it and the
+  // last before the next step's first: what lies further apart follows, since every use has a writer. Goes up through the
+  // bytes, and looks at a pair when it comes to stand side by side.
+  void shared_bytes(const std::vector<Piece>& pieces) {
+    struct Event {
+      int64_t byte;
+      bool opens;
+      const Piece* piece;
+    };
+    std::vector<Event> events;
+    for (const Piece& piece : pieces) {
+      events.push_back({piece.begin, true, &piece});
+      events.push_back({piece.end, false, &piece});
+    }
+    std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) { return std::tuple(a.byte, a.opens, a.piece) < std::tuple(b.byte, b.opens, b.piece); });
+    const auto sooner = [](const Piece* a, const Piece* b) { return std::pair(a->first, a) < std::pair(b->first, b); };
+    std::set<const Piece*, decltype(sooner)> open(sooner);
+    for (const Event& event : events) {
+      const auto at = event.opens ? open.insert(event.piece).first : open.find(event.piece);
+      const Piece* before_it = at == open.begin() ? nullptr : *std::prev(at);
+      const Piece* after_it = std::next(at) == open.end() ? nullptr : *std::next(at);
+      if (event.opens) {
+        if (before_it) in_order(*before_it, *event.piece);
+        if (after_it) in_order(*event.piece, *after_it);
+      } else {
+        if (before_it && after_it) in_order(*before_it, *after_it);
+        open.erase(at);
       }
+      const bool other_ends = !before_it || !after_it;
+      if (other_ends && open.size() > 1) before(*(*open.rbegin())->placed, *(*open.begin())->placed, true);
     }
   }
 
@@ -216,14 +246,13 @@ class Admission {
     return reg.carried || reg.constant;
   }
 
-  void pair(const Piece& earlier, const Piece& later) {
+  void in_order(const Piece& earlier, const Piece& later) {
     const Register &a = graph_.reg(earlier.use().reg), &b = graph_.reg(later.use().reg);
     if (lives_on(earlier) || lives_on(later))
       refuse_because("registers '{}' and '{}' share bytes, and '{}' lives from step to step", a.name, b.name, lives_on(earlier) ? a.name : b.name);
     if (earlier.first == later.first)
       refuse_because("{} writes '{}' and '{}', which share bytes", name(earlier.first), a.name, b.name);
     before(*earlier.placed, *later.placed, false);
-    before(*later.placed, *earlier.placed, true);
   }
 
   // Every user of `earlier` is done before a writer of `later` begins.
