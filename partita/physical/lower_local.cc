@@ -63,6 +63,9 @@ class Lowering {
     choose_radices();
     placed_.resize(graph_.tensors.size());
     converted_.resize(resolved_.conversions.size());
+    kept_.resize(graph_.tensors.size());
+    for (const ResolvedConversion& conversion : resolved_.conversions)
+      if (conversion.readers.empty()) kept_[conversion.tensor.index()] = &conversion;
     for (size_t t = 0; t < graph_.tensors.size(); ++t)
       if (!graph_.tensors[t].producer.valid()) place_source(TensorId(t));
     for (size_t i = 0; i < graph_.ops.size(); ++i) lower_op(OpId(i));
@@ -207,7 +210,7 @@ class Lowering {
 
   Layout layout_over(const Layout& layout, const std::vector<Shape>& radices) const {
     auto changed = over_radices(layout, radices);
-    ensure(changed.has_value(), "layout {} is not made of boxes over its tensor's axes", to_string(layout));
+    if (!changed) ensure(false, "layout {} is not made of boxes over its tensor's axes", to_string(layout));
     return *changed;
   }
   Layout of_tensor(const Layout& layout, TensorId t) const { return mixed_[t.index()] ? layout : layout_over(layout, radices_[t.index()]); }
@@ -576,16 +579,35 @@ class Lowering {
     return *converted_[c];
   }
 
+  // What an op's kernels are and compute. Layers that are cut alike share both descriptions, and so this.
+  struct Kernels {
+    const tdl::Derived& derived;
+    std::vector<Segment> segments;
+    std::map<int, std::vector<double>> flops;  // by position: of each segment
+
+    const std::vector<double>& flops_at(int p, const Op& op, const Graph& graph) {
+      auto [at, is_new] = flops.try_emplace(p);
+      if (is_new) at->second = segment_flops(graph.registry->find(op.definition), *op.bound, segments, derived.ranges[p]);
+      return at->second;
+    }
+  };
+
+  Kernels& kernels_of(const tdl::Bound& bound, const tdl::Derived& derived) {
+    const auto key = std::make_pair(&bound, &derived);
+    auto at = kernels_.find(key);
+    if (at == kernels_.end()) at = kernels_.emplace(key, Kernels{derived, segments_of(bound, derived), {}}).first;
+    return at->second;
+  }
+
   void lower_op(OpId id) {
     const Op& op = graph_.op(id);
     const tdl::Bound& bound = *op.bound;
     const tdl::Derived& derived = *resolved_.ops[id.index()].derived;
     const Mesh& mesh = plan_.ops[id.index()].mesh;
     Task::Turn turn = op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kInPlace;
-    const std::vector<Segment> segments = segments_of(bound, derived);
+    Kernels& kernels = kernels_of(bound, derived);
+    const std::vector<Segment>& segments = kernels.segments;
     const std::vector<int>& positions = here(mesh);
-    std::vector<std::vector<double>> flops;  // by position and segment
-    for (int p : positions) flops.push_back(segment_flops(graph_.registry->find(op.definition), bound, segments, derived.ranges[p]));
 
     std::vector<std::optional<Placed>> current(bound.tensors.size());
     for (size_t k = 0; k < op.operands.size(); ++k) current[k] = operand(id, k);
@@ -598,15 +620,14 @@ class Lowering {
       while (next_inner < derived.inner.size() && derived.inner[next_inner].before_stage <= segment.first)
         run_inner(id, next_inner++, conversions, current, fetched, kinds);
       for (int t : segment.writes) current[t] = stage_registers(id, t, kinds, current);
-      for (size_t i = 0; i < positions.size(); ++i) {
-        const int p = positions[i];
+      for (int p : positions) {
         std::string name = segments.size() > 1 ? fmt::format("{}.{}@{}", op.name, g, device_name(mesh.devices[p]))
                                                : fmt::format("{}@{}", op.name, device_name(mesh.devices[p]));
         Context at = context_of(id, name, TensorId(), inner_dtype(graph_, op), turn);
         KernelWork work{op.definition, op.attributes, op.bound, segment.first, segment.last, {derived.ranges[p]},
                         hash_name(op.forward.valid() ? graph_.op(op.forward).name : op.name)};
         Task task = new_task(name, at, mesh.devices[p], std::move(work));
-        task.flops = flops[i][g];
+        task.flops = kernels.flops_at(p, op, graph_)[g];
         for (int t : segment.reads) task.reads.push_back(access(fetched.contains(t) ? fetched.at(t) : *current[t], p, t));
         for (int t : segment.writes) task.writes.push_back(access(current[t]->regs.at(p), current[t]->layout.boxes[p], false, t));
         for (const Access& a : task.reads) task.bytes += access_bytes(a);
@@ -684,12 +705,9 @@ class Lowering {
     const Tensor& tensor = graph_.tensor(t);
     const Placed* into = tensor.replaces.valid() ? &*placed_[tensor.replaces.index()] : nullptr;
     if (!into || made.regs != into->regs) made.layout = of_tensor(resolved_.ops[id.index()].layouts.results[r], t);
-    for (size_t c = 0; c < resolved_.conversions.size(); ++c) {
-      const ResolvedConversion& conversion = resolved_.conversions[c];
-      if (conversion.tensor != t || !conversion.readers.empty()) continue;
+    if (const ResolvedConversion* kept = kept_[t.index()]) {
       Task::Turn turn = op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kLazy;
-      made = run_conversion(made, conversion.conversion, context_of(id, tensor.name + ">kept", t, tensor.dtype, turn), into);
-      break;
+      made = run_conversion(made, kept->conversion, context_of(id, tensor.name + ">kept", t, tensor.dtype, turn), into);
     }
     if (into && made.regs != into->regs) made = copy_into(made, context_of(id, tensor.name + ">kept", t, tensor.dtype, Task::Turn::kEager), *into);
     made.fresh = into != nullptr;
@@ -739,6 +757,8 @@ class Lowering {
   std::vector<bool> mixed_;                             // each layout's registers have the layout's own radices
   std::vector<std::optional<Placed>> placed_;           // each tensor at home
   std::vector<std::optional<Placed>> converted_;        // each conversion's result, when made
+  std::vector<const ResolvedConversion*> kept_;         // each tensor's into its kept layout, if any
+  std::map<std::pair<const tdl::Bound*, const tdl::Derived*>, Kernels> kernels_;
   size_t collectives_ = 0;
 };
 

@@ -259,7 +259,8 @@ struct Fetcher {
           missing -= volume(meet);
           emit(fastest(held[member][near].positions, target), target, std::move(meet));
         }
-        ensure(missing == 0, "no position of {} holds all of {}, which position {} of {} needs", to_string(from), to_string(f.box), target, to_string(to));
+        if (missing != 0)
+          ensure(false, "no position of {} holds all of {}, which position {} of {} needs", to_string(from), to_string(f.box), target, to_string(to));
       }
       return;
     }
