@@ -305,7 +305,8 @@ struct LeafJudge::Inside {
     return least;
   }
 
-  Wide of_parts(const Certificate& certificate) const;
+  static std::optional<Wide> check(const Network& network, const Certificate& certificate, int depth);
+  Wide of_parts(const Certificate& certificate, int depth) const;
 
   // Two of one table each, the same one: whether it lies the same way, with the same values to take and the same messages.
   bool same_but_for_names(size_t f, size_t g, const std::vector<const Certificate::Message*>& messages) const {
@@ -725,9 +726,12 @@ Places places_of(const Network& n, const std::vector<Certificate::Part>& parts) 
 
 }  // namespace
 
-std::optional<Wide> check(const Network& n, const Certificate& c) {
+std::optional<Wide> check(const Network& n, const Certificate& c) { return LeafJudge::Inside::check(n, c, 0); }
+
+// In parts so deep.
+std::optional<Wide> LeafJudge::Inside::check(const Network& n, const Certificate& c, int depth) {
   LeafJudge judge(n);
-  if (!c.parts.empty()) return judge.inside_->of_parts(c);
+  if (!c.parts.empty()) return judge.inside_->of_parts(c, depth);
   if (c.leaves.empty()) fail("the certificate has no leaves");
   if (!c.steps.empty() && !c.bound) fail("the certificate has steps, but no bound that they could be taken for");
   for (const Certificate::Step& step : c.steps) judge.take(step, *c.bound);
@@ -746,7 +750,8 @@ std::optional<Wide> check(const Network& n, const Certificate& c) {
   return c.steps.empty() ? least : c.bound;
 }
 
-Wide LeafJudge::Inside::of_parts(const Certificate& c) const {
+Wide LeafJudge::Inside::of_parts(const Certificate& c, int depth) const {
+  if (depth > Certificate::kDeepest) fail("the certificate's parts are proved in parts more than {} times over", Certificate::kDeepest);
   if (!c.leaves.empty() || !c.steps.empty()) fail("the certificate has parts beside steps or leaves");
   if (!c.bound) fail("the certificate has parts, but no bound");
   if (c.cut.scale < 1) fail("the certificate's scale is {}; it must be positive", c.cut.scale);
@@ -794,7 +799,6 @@ Wide LeafJudge::Inside::of_parts(const Certificate& c) const {
   };
   for (size_t p = 0; p < c.parts.size(); ++p) {
     const auto& [copies, proof] = c.parts[p];
-    if (!proof.parts.empty()) fail("the certificate's part {} is proved in parts", p);
     const Network part = part_of(copies[0]);
     for (size_t i = 1; i < copies.size(); ++i) {
       const Network other = part_of(copies[i]);
@@ -802,7 +806,7 @@ Wide LeafJudge::Inside::of_parts(const Certificate& c) const {
                         std::equal(other.edges.begin(), other.edges.end(), part.edges.begin(), [](const auto& a, const auto& b) { return a.variables == b.variables && a.table == b.table; });
       if (!same) fail("the certificate's part {} is another one in copy {}", p, i);
     }
-    const auto proved = check(part, proof);
+    const auto proved = check(part, proof, depth + 1);
     if (!proved) return *c.bound;  // and there is no solution at all
     bound = plus(bound, times(times(c.cut.scale, static_cast<Wide>(copies.size())), *proved));
   }

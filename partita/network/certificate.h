@@ -29,7 +29,7 @@
 // optimization via dual decomposition, 2007). The messages of the cut, on factors over variables of several copies, and its multipliers make
 // the costs of a part's network, rounded down after the scale is taken out; all copies of a part must come to the same network. The bound is
 // the formula's least costs of what lies across, less the multipliers times the limit, and what the parts' own certificates prove, each as
-// often as there are copies.
+// often as there are copies. A part may be proved in parts again, a few times deep.
 #pragma once
 #include <memory>
 #include <string>
@@ -66,6 +66,7 @@ struct Certificate {
     std::vector<Substitution> dominated;   // in turn
   };
   struct Part;
+  static constexpr int kDeepest = 8;  // parts in parts, at most
   std::optional<Wide> bound;  // what is claimed; empty: that there is no solution
   std::vector<Step> steps;
   std::vector<Leaf> leaves;

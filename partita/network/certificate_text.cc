@@ -81,14 +81,14 @@ class Reader {
       fail("{}: is not JSON: {}", file_, e.what());
     }
     if (integer(member(json, "schema_version", "the certificate"), "schema_version") != 1) fail("{}: schema_version is not 1", file_);
-    return certificate(json, "the certificate", "");
+    return certificate(json, "the certificate", "", 0);
   }
 
  private:
   using Json = nlohmann::json;
 
-  // `within`: before the names of what is inside.
-  Certificate certificate(const Json& json, const std::string& place, const std::string& within) const {
+  // `within`: before the names of what is inside; so many parts deep.
+  Certificate certificate(const Json& json, const std::string& place, const std::string& within, int depth) const {
     Certificate c;
     if (const Json& bound = member(json, "bound", place); bound.is_string()) {
       c.bound = parse_wide(bound.get<std::string>());
@@ -97,13 +97,13 @@ class Reader {
       c.bound = integer(bound, within + "bound");
     }
     if (json.contains("parts")) {
-      if (!within.empty()) fail("{}: {} is in parts itself", file_, place);
+      if (depth > Certificate::kDeepest) fail("{}: {} is in parts itself; {} times over is the most", file_, place, Certificate::kDeepest);
       read_priced(member(json, "cut", place), within + "cut", c.cut);
       for (const Json& p : items(json["parts"], within + "parts")) {
         const std::string here = fmt::format("{}parts[{}]", within, c.parts.size());
         Certificate::Part part;
         for (const Json& copy : items(member(p, "variables", here), here + ".variables")) part.copies.push_back(numbers(copy, here + ".variables"));
-        part.proof = certificate(member(p, "proof", here), here + ".proof", here + ".proof.");
+        part.proof = certificate(member(p, "proof", here), here + ".proof", here + ".proof.", depth + 1);
         c.parts.push_back(std::move(part));
       }
       return c;

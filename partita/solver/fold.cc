@@ -55,16 +55,16 @@ class Sums {
 
 }  // namespace
 
-Folding::Folding(const Network& network) : n_(network), edges_of_(network.variables()) {
-  for (const Network::Edge& e : n_.edges) widest_ = std::max(widest_, static_cast<int>(e.variables.size()));
-  for (size_t e = 0; e < n_.edges.size(); ++e)
-    for (size_t i = 0; i < n_.edges[e].variables.size(); ++i) edges_of_[n_.edges[e].variables[i]].push_back(static_cast<int>(e) * widest_ + static_cast<int>(i));
-  std::vector<std::vector<std::vector<int64_t>>> own(n_.variables());
-  for (const Network::Use& u : n_.uses) own[u.variable].push_back(u.amounts);
+Folding::Folding(const Network& network) : n_(&network), edges_of_(network.variables()) {
+  for (const Network::Edge& e : n_->edges) widest_ = std::max(widest_, static_cast<int>(e.variables.size()));
+  for (size_t e = 0; e < n_->edges.size(); ++e)
+    for (size_t i = 0; i < n_->edges[e].variables.size(); ++i) edges_of_[n_->edges[e].variables[i]].push_back(static_cast<int>(e) * widest_ + static_cast<int>(i));
+  std::vector<std::vector<std::vector<int64_t>>> own(n_->variables());
+  for (const Network::Use& u : n_->uses) own[u.variable].push_back(u.amounts);
   Numbers<std::vector<std::vector<int64_t>>> numbers;
-  for (int v = 0; v < n_.variables(); ++v) {
+  for (int v = 0; v < n_->variables(); ++v) {
     std::sort(own[v].begin(), own[v].end());
-    own[v].push_back(n_.costs[v]);
+    own[v].push_back(n_->costs[v]);
     class_of_.push_back(numbers(std::move(own[v])));
   }
   classes_ = numbers.count();
@@ -73,10 +73,10 @@ Folding::Folding(const Network& network) : n_(network), edges_of_(network.variab
 bool Folding::refine() {
   Numbers<EdgeKey> edges;
   std::vector<int> edge_class;
-  for (const Network::Edge& e : n_.edges) edge_class.push_back(edges(key_of(e, class_of_)));
+  for (const Network::Edge& e : n_->edges) edge_class.push_back(edges(key_of(e, class_of_)));
   Numbers<std::vector<int>> variables;
   std::vector<int> next;
-  for (int v = 0; v < n_.variables(); ++v) {
+  for (int v = 0; v < n_->variables(); ++v) {
     std::vector<int> key;
     for (int place : edges_of_[v]) key.push_back(edge_class[place / widest_] * widest_ + place % widest_);
     std::sort(key.begin(), key.end());
@@ -96,25 +96,25 @@ Folding::Folded Folding::folded() const {
   out.costs.resize(classes_);
   Numbers<EdgeKey> kinds;
   std::vector<size_t> first;  // [kind]: an edge of it
-  for (size_t e = 0; e < n_.edges.size(); ++e) {
-    folded.edge_of.push_back(kinds(key_of(n_.edges[e], class_of_)));
+  for (size_t e = 0; e < n_->edges.size(); ++e) {
+    folded.edge_of.push_back(kinds(key_of(n_->edges[e], class_of_)));
     if (kinds.count() > static_cast<int>(first.size())) first.push_back(e), folded.times.push_back(0);
     ++folded.times[folded.edge_of.back()];
   }
-  for (int v = 0; v < n_.variables(); ++v) {
+  for (int v = 0; v < n_->variables(); ++v) {
     Table& costs = out.costs[class_of_[v]];
-    costs.resize(n_.costs[v].size(), 0);
-    add(n_.costs[v], 1, costs);
+    costs.resize(n_->costs[v].size(), 0);
+    add(n_->costs[v], 1, costs);
   }
   Sums sums;
   for (size_t kind = 0; kind < first.size(); ++kind) {
-    const Network::Edge& edge = n_.edges[first[kind]];
+    const Network::Edge& edge = n_->edges[first[kind]];
     out.edges.push_back({key_of(edge, class_of_).second, edge.table});
     if (!out.edges.back().over_two()) out.edges.back().table = sums(edge.table, std::exchange(folded.times[kind], 1));
   }
-  out.uses = n_.uses;
+  out.uses = n_->uses;
   for (Network::Use& u : out.uses) u.variable = class_of_[u.variable];
-  out.limit = n_.limit;
+  out.limit = n_->limit;
   return folded;
 }
 

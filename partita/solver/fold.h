@@ -37,7 +37,7 @@ class Folding {
   Folded folded() const;
 
  private:
-  const Network& n_;
+  const Network* n_;
   std::vector<std::vector<int>> edges_of_;  // [variable]: an edge for each place in it, as edge * widest_ + place
   int widest_ = 2;                          // variables of an edge, at most
   std::vector<int> class_of_;               // [variable]; numbered as they come

@@ -62,9 +62,8 @@ void LiftedDual::begin(const LiftedDual& coarser) {
   }
 }
 
-void LiftedDual::run(int most, std::optional<Wide> best, const std::function<bool()>& stop) {
+double LiftedDual::run(int most, std::optional<Wide> best, const std::function<bool()>& stop, double next_to_nothing) {
   constexpr int kWindow = 4;  // passes
-  constexpr double kNextToNothing = 1e-4;
   constexpr int kShrinks = 10;
   constexpr double kNoGap = 1e-12;
   if (model_.limited) {
@@ -72,15 +71,48 @@ void LiftedDual::run(int most, std::optional<Wide> best, const std::function<boo
     auto closed = [&] { return target && ascent_.bound >= *target - kNoGap * std::abs(*target); };
     for (int pass = 1; pass <= most && ascent_.shrinks < kShrinks && !closed() && !stop(); ++pass) ascent_.pass(dual_, alive_, target, messages_first_);
     if (ascent_.bound > -kInfinity) dual_.set(ascent_.state, alive_);
-    return;
+    return ascent_.bound;
   }
-  double bound = -kInfinity;
+  double bound = -kInfinity, now = -kInfinity;
   for (int pass = 1; pass <= most && !stop(); ++pass) {
-    const double now = dual_.pass();
+    now = dual_.pass();
     if (pass % kWindow != 0) continue;
-    if (now - bound <= kNextToNothing * std::abs(now)) return;
+    if (now - bound <= next_to_nothing * std::abs(now)) break;
     bound = now;
   }
+  return now;
+}
+
+bool LiftedDual::run_narrowed(double share, int most, const std::optional<Assignment>& solution, const std::function<bool()>& stop) {
+  constexpr int kPasses = 2;  // over all
+  constexpr int kHalvings = 20;
+  constexpr double kNextToNothing = 1e-6;
+  if (model_.limited) return false;
+  const Dual::State before = dual_.state();
+  const std::vector<double> least = least_costs_of_one();
+  const double bound = bound_of(model_, least);
+  double room = 0;  // above the bound
+  for (double c : least)
+    if (c < kInfinity) room = std::max(room, c - bound);
+  for (int i = 0; i < kHalvings && static_cast<double>(sweep_of(model_, at_most(bound + room / 2, least))) >= share * static_cast<double>(model_.sweep); ++i) room /= 2;
+  const Subset left = left_of(folded_.once, model_, at_most(bound + room, least), solution ? std::optional(folded_.of_folded(*solution)) : std::nullopt);
+  PairTables tables;
+  LiftedDual narrow({{}, left.network(), {}, folded_.times}, tables, false);
+  auto each_message = [&](const auto& go) {  // the narrow one's, ours, and the values that it has
+    for (size_t e = 0; e < pair_of_.size(); ++e)
+      for (int end : {0, 1})
+        if (pair_of_[e] >= 0) go(narrow.dual_.message(pair_of_[e], end), dual_.message(pair_of_[e], end), left.values()[folded_.once.edges[e].variables[end]]);
+  };
+  each_message([](double* narrow, const double* all, const std::vector<int>& values) {
+    for (int x : values) *narrow++ = std::isfinite(all[x]) ? all[x] : 0;
+  });
+  narrow.run(most, std::nullopt, stop, kNextToNothing);
+  each_message([](const double* narrow, double* all, const std::vector<int>& values) {
+    for (int x : values) all[x] = *narrow++;
+  });
+  if (run(kPasses, std::nullopt, stop) > bound) return true;
+  dual_.set(before, alive_);
+  return false;
 }
 
 double LiftedDual::sweep_of_whole() const {
@@ -137,6 +169,12 @@ Certificate::Leaf LiftedDual::of_whole(const Network& whole) const {
   return leaf(whole, [&](size_t e) { return folded_.edge_of[e]; }, true);
 }
 
+Certificate::Leaf LiftedDual::of_part(const Network& part, const std::vector<size_t>& whole_edges) const {
+  Certificate::Leaf messages = leaf(part, [&](size_t e) { return folded_.edge_of[whole_edges[e]]; }, true);
+  messages.multipliers.clear();
+  return messages;
+}
+
 const double* LiftedDual::message(int folded_edge, int end) const {
   const int pair = pair_of_[folded_edge];
   return pair < 0 ? nullptr : dual_.message(pair, end);
@@ -149,7 +187,8 @@ std::vector<LiftedDual::Priced> LiftedDual::priced_times() const {
   return out;
 }
 
-double LiftedDual::left_of_whole(Wide cost) {
+// A value of a class costs as much as there are copies that take it.
+std::vector<double> LiftedDual::least_costs_of_one() {
   std::vector<double> copies(folded_.once.costs.size(), 0);
   for (int c : folded_.class_of) ++copies[c];
   std::vector<double> least = dual_.least_costs();
@@ -158,7 +197,11 @@ double LiftedDual::left_of_whole(Wide cost) {
     const double share = 1 / (static_cast<size_t>(v) < copies.size() ? copies[v] : 1.0);
     for (int i = model_.offset[v]; i < model_.offset[v + 1]; ++i) least[i] = bound + share * (least[i] - bound);
   }
-  return static_cast<double>(sweep_of(model_, at_most(static_cast<double>(cost), least))) / static_cast<double>(model_.sweep);
+  return least;
+}
+
+double LiftedDual::left_of_whole(Wide cost) {
+  return static_cast<double>(sweep_of(model_, at_most(static_cast<double>(cost), least_costs_of_one()))) / static_cast<double>(model_.sweep);
 }
 
 }  // namespace partita::solver

@@ -6,10 +6,13 @@
 // of what is known at a variable, each of the edges that are folded into one gets a share.
 #pragma once
 #include <functional>
+#include <memory>
+#include <vector>
 
 #include "partita/network/certificate.h"
 #include "partita/solver/dual.h"
 #include "partita/solver/fold.h"
+#include "partita/solver/subset.h"
 
 namespace partita::solver {
 
@@ -20,9 +23,12 @@ class LiftedDual {
   const Folding::Folded& folded() const { return folded_; }
   // Takes the messages of the dual of the same network folded more.
   void begin(const LiftedDual& coarser);
-
-  // Passes until they bring next to nothing, `most` at most. Where there is a limit prices move too, towards what a solution costs.
-  void run(int most, std::optional<Wide> best, const std::function<bool()>& stop);
+  // Passes until they bring next to nothing (of the bound, in a few of them), `most` at most. Where there is a limit prices move too, towards what a
+  // solution costs. Returns what the folded network then costs at least.
+  double run(int most, std::optional<Wide> best, const std::function<bool()>& stop, double next_to_nothing = 1e-4);
+  // The same without a limit over those values only that cost least where one copy takes them, as many as leave such a share of the table entries, and a
+  // solution's (of the whole); then a few passes over all. False, and messages as they were, where the bound has not risen by that, or there is a limit.
+  bool run_narrowed(double share, int most, const std::optional<Assignment>& solution, const std::function<bool()>& stop);
   double prices() const { return dual_.state().all_prices(); }  // their sum
   const Model& model() const { return model_; }
   // Table entries that half a pass over the whole network would look at.
@@ -34,6 +40,8 @@ class LiftedDual {
   // Leaves without decisions, for duals to begin with.
   Certificate::Leaf of_folded() const;
   Certificate::Leaf of_whole(const Network& whole) const;
+  // Of a network of some of the whole's edges, by their places there, without multipliers.
+  Certificate::Leaf of_part(const Network& part, const std::vector<size_t>& whole_edges) const;
   // What each edge of the whole that is folded into this one says to its first or second variable, by value; null: nothing.
   const double* message(int folded_edge, int end) const;
   struct Priced {
@@ -46,6 +54,7 @@ class LiftedDual {
 
  private:
   Certificate::Leaf leaf(const Network& network, const std::function<int(size_t edge)>& folded_edge, bool once) const;
+  std::vector<double> least_costs_of_one();
 
   const Folding::Folded folded_;
   std::vector<int> pair_of_;  // [folded edge]; -1 unless it is over two variables

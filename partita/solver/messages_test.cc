@@ -134,5 +134,39 @@ TEST(LiftedDual, OfCopiesThatSeeTheSameItProvesTheSameAsTheWholes) {
   }
 }
 
+TEST(LiftedDual, PassesOverLikelyValuesRaiseTheBoundOrChangeNothing) {
+  constexpr uint64_t kSeed = 9;
+  std::printf("seed %d\n", static_cast<int>(kSeed));
+  Rng rng(kSeed);
+  int raised = 0, undone = 0;
+  for (int i = 0; i < 300; ++i) {
+    const Network n = random_network({.family = kFamilies[i % 5], .size = 20, .values = 8, .forbidden = i % 2 ? 0 : 0.1}, rng.next());
+    PairTables tables;
+    LiftedDual dual(Folding::Folded::not_at_all(n), tables, false);
+    dual.run(static_cast<int>(rng.between(1, 30)), std::nullopt, [] { return false; });
+    auto messages = [&] {
+      Certificate c;
+      c.leaves = {dual.of_whole(n)};
+      return c;
+    };
+    const Certificate before = messages();
+    std::optional<Assignment> kept;
+    if (i % 3 == 0) kept.emplace(n.costs.size(), 0);
+    const bool has_raised = dual.run_narrowed(rng.between(1, 9) / 10.0, 50, kept, [] { return false; });
+    const Certificate after = messages();
+    (has_raised ? raised : undone) += 1;
+    if (!has_raised) {
+      ASSERT_EQ(print_certificate(after), print_certificate(before)) << i;
+      continue;
+    }
+    const std::optional<Wide> least = LeafJudge(n).bound(before.leaves[0]), now = LeafJudge(n).bound(after.leaves[0]);
+    if (least && now) {
+      EXPECT_GE(*now, *least) << i;
+    }
+  }
+  EXPECT_GT(raised, 30);
+  EXPECT_GT(undone, 30);
+}
+
 }  // namespace
 }  // namespace partita::solver

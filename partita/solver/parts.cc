@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <tuple>
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/threads.h"
+#include "partita/solver/fusion.h"
 #include "partita/solver/rounds.h"
 #include "partita/solver/steps.h"
 
@@ -125,6 +130,7 @@ Wide rounded_down(Wide sum, int64_t scale) { return sum / scale - (sum % scale <
 
 struct Part {
   Network network;
+  std::vector<size_t> edges;              // of the whole, as its first copy has them
   std::vector<std::vector<int>> variables;  // [copy]: of the whole
 };
 
@@ -155,11 +161,11 @@ class Passes {
 };
 
 // A part in steps, or else by itself; certified, what is then known in steps again, within half a percent, or what a few passes prove.
-Result solve_part(const Network& part, const Assignment& start, const Options& options) {
+Result solve_in_one(const Network& part, const Assignment& start, const Certificate::Leaf& messages, const Options& options) {
   constexpr double kShareOfTime = 0.8, kGap = 5e-3;
   Options inside = options;
   inside.deadline = share_of_time(options, kShareOfTime);
-  Result r = solve_in_steps(part, start, {}, inside);
+  Result r = solve_in_steps(part, start, messages, inside);
   if (is_closed(r, options.gap)) return r;
   inside = options;
   inside.certify = false;
@@ -170,17 +176,24 @@ Result solve_part(const Network& part, const Assignment& start, const Options& o
     return r;
   }
   inside.gap = std::max(options.gap, kGap);
-  if (r.solution) r = solve_in_steps(part, *r.solution, {}, inside);
+  if (r.solution) r = solve_in_steps(part, *r.solution, messages, inside);
   if (!is_closed(r, inside.gap)) r.certificate = Passes(part).certificate();
   r.bound = r.certificate.bound;
   return r;
 }
 
+// What is cut apart: all, or a part again.
+struct Piece {
+  const Network& network;
+  std::vector<int> alike;     // [variable]: its class
+  std::vector<size_t> edges;  // [edge]: of the whole
+};
+
 // What a dual's prices and messages make of a network that is cut into parts.
 class Cut {
  public:
-  Cut(const Network& network, const std::vector<int>& alike, const std::vector<int>& part_of, const LiftedDual& dual)
-      : n_(network), alike_(alike), part_of_(part_of), dual_(dual), costs_(network.costs) {
+  Cut(const Piece& piece, const std::vector<int>& part_of, const LiftedDual& dual)
+      : n_(piece.network), alike_(piece.alike), edges_(piece.edges), part_of_(part_of), dual_(dual), costs_(n_.costs) {
     for (const Table& costs : n_.costs) added_.emplace_back(costs.size(), 0);
     split_edges();
     add_prices();
@@ -194,6 +207,7 @@ class Cut {
 
  private:
   void add_prices() {
+    if (!n_.limit) return;
     for (const auto& [time, price] : dual_.priced_times()) {
       const Wide scaled = std::llround(price * static_cast<double>(leaf_.scale));
       if (scaled <= 0) continue;
@@ -264,7 +278,7 @@ class Cut {
     Wide least = 0;  // of edges that are not split
     for (size_t e = 0; e < n_.edges.size(); ++e)
       if (const Network::Edge& edge = n_.edges[e]; lies_across(edge, part_of_)) {
-        if (edge.variables.size() == 2) ++folded[kind_of(edge)][dual_.folded().edge_of[e]];
+        if (edge.variables.size() == 2) ++folded[kind_of(edge)][dual_.folded().edge_of[edges_[e]]];
         else least += *std::min_element(edge.table->begin(), edge.table->end());
       }
     std::map<Kind, Messages> known;
@@ -312,9 +326,13 @@ class Cut {
       number[v] = part.network.variables();
       part.network.costs.push_back(std::move(costs_[v]));
     }
-    for (const Network::Edge& e : n_.edges)
-      if (!lies_across(e, part_of_))
-        for (int& v : all[part_of_[e.variables[0]]].network.edges.emplace_back(e).variables) v = number[v];
+    for (size_t e = 0; e < n_.edges.size(); ++e) {
+      const Network::Edge& edge = n_.edges[e];
+      if (lies_across(edge, part_of_)) continue;
+      Part& part = all[part_of_[edge.variables[0]]];
+      part.edges.push_back(edges_[e]);
+      for (int& v : part.network.edges.emplace_back(edge).variables) v = number[v];
+    }
     using Key = std::pair<std::vector<Table>, std::vector<std::pair<std::vector<int>, const Table*>>>;
     std::map<Key, size_t> known;
     for (Part& part : all) {
@@ -330,7 +348,9 @@ class Cut {
   }
 
   const Network& n_;
-  const std::vector<int>&alike_, &part_of_;
+  const std::vector<int>& alike_;
+  const std::vector<size_t>& edges_;
+  const std::vector<int>& part_of_;
   const LiftedDual& dual_;
   std::vector<Table> costs_;               // [variable]: with prices, and messages from other parts
   std::vector<std::vector<Wide>> added_;   // [variable][value]: those, times the leaf's scale
@@ -340,14 +360,17 @@ class Cut {
   bool fits_ = true;
 };
 
-// By variable; empty where nothing is repeated.
-std::vector<int> parts_of(const Network& network, const std::vector<int>& alike) {
+// By variable; empty where nothing is repeated, or more than such a share of the table entries would lie across. Of each class of which there are as
+// many as of most, every variable could be one that a part grows from: those of the class are that leave the least across.
+std::vector<int> parts_of(const Network& network, const std::vector<int>& alike, double most_across) {
   constexpr size_t kLeast = 3, kSeeds = 16;
   constexpr size_t kVeryMany = 100;  // neighbours
   std::vector<std::vector<Neighbour>> beside(network.variables());
   std::map<const Table*, size_t> tables;  // numbered as they come
+  double entries = 0;
   for (const Network::Edge& e : network.edges) {
     const size_t table = tables.try_emplace(e.table.get(), tables.size()).first->second, ends = e.variables.size();
+    entries += static_cast<double>(e.table->size());
     for (size_t from = 0; from < ends; ++from)
       for (size_t to = 0; to < ends; ++to)
         if (e.variables[from] != e.variables[to]) beside[e.variables[from]].push_back({e.variables[to], (table * ends + from) * ends + to});
@@ -355,71 +378,155 @@ std::vector<int> parts_of(const Network& network, const std::vector<int>& alike)
   std::vector<std::vector<int>> of_class(1 + *std::max_element(alike.begin(), alike.end()));
   for (int v = 0; v < network.variables(); ++v) of_class[alike[v]].push_back(v);
   std::map<size_t, size_t> by_copies;  // how many variables there are of which there are so many
-  for (const auto& members : of_class) by_copies[members.size()] += members.size();
+  for (const auto& members : of_class)
+    if (members.size() >= kLeast) by_copies[members.size()] += members.size();
+  if (by_copies.empty()) return {};
   const size_t copies = std::max_element(by_copies.begin(), by_copies.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
-  if (copies < kLeast) return {};
   std::vector<char> passable;
   for (int v = 0; v < network.variables(); ++v) passable.push_back(of_class[alike[v]].size() >= kLeast || beside[v].size() <= kVeryMany);
   std::vector<const std::vector<int>*> seeds;
   for (const auto& members : of_class)
     if (members.size() == copies) seeds.push_back(&members);
   std::vector<int> best;
-  double least = 0;
+  double least = most_across * entries;
   for (size_t s = 0; s < seeds.size(); s += std::max<size_t>(1, seeds.size() / kSeeds)) {
     std::vector<int> part_of = nearest(*seeds[s], beside, passable);
     double across = 0;
     for (const Network::Edge& e : network.edges)
       if (lies_across(e, part_of)) across += static_cast<double>(e.table->size());
-    if (best.empty() || across < least) best = std::move(part_of), least = across;
+    if (across < least) best = std::move(part_of), least = across;
   }
   return best;
 }
 
+// What is solved apart.
+class Apart {
+ public:
+  Apart(const LiftedDual& dual, double most_across) : dual_(dual), most_across_(most_across) {}
+
+  // A part that is much larger than most is cut apart again; it is solved in one after all where the bound is not near `enough` (of the cost) without that.
+  SolvedApart solve(const Piece& piece, const Assignment& solution, const Options& options, double enough, int depth = 0) const {
+    const std::vector<int> part_of = parts_of(piece.network, piece.alike, most_across_);
+    if (part_of.empty()) return {};
+    const Cut cut(piece, part_of, dual_);
+    if (!cut.fits()) return {};
+    const std::vector<Part>& parts = cut.parts();
+    std::vector<Solved> solved = first_solved(parts, piece, solution, options, depth);
+    SolvedApart out;
+    out.different = parts.size();
+    out.words = fmt::format("{} different parts, the first of {} variables and {} times there", parts.size(), parts[0].network.variables(), parts[0].variables.size());
+    const auto lacks = [&](size_t i) { return solved[i].apart ? static_cast<double>(parts[i].variables.size()) * static_cast<double>(solved[i].result.cost - *solved[i].result.bound) : 0; };
+    for (;;) {
+      Wide bound = rounded_down(cut.besides(), cut.messages().scale);
+      for (size_t i = 0; i < parts.size(); ++i) {
+        if (!solved[i].result.bound) return {};
+        bound += static_cast<Wide>(parts[i].variables.size()) * *solved[i].result.bound;
+      }
+      out.bound = bound;
+      out.together = put_together(parts, solved, piece.network, solution);
+      const auto cost = static_cast<double>(evaluate(piece.network, out.together ? *out.together : solution).cost), gap = cost - static_cast<double>(bound);
+      size_t worst = 0;
+      for (size_t i = 1; i < parts.size(); ++i)
+        if (lacks(i) > lacks(worst)) worst = i;
+      constexpr double kLittle = 0.1;  // of the gap: what makes it up lies elsewhere
+      if (gap <= enough * std::abs(cost) || lacks(worst) < kLittle * gap || stop(options)) break;
+      Solved& again = solved[worst];
+      again.result = solve_in_one(parts[worst].network, *again.result.solution, dual_.of_part(parts[worst].network, parts[worst].edges), options);
+      again.apart = false;
+    }
+    if (options.certify) {
+      for (size_t i = 0; i < parts.size(); ++i) out.certificate.parts.push_back({parts[i].variables, std::move(solved[i].result.certificate)});
+      out.certificate.bound = out.bound;
+      out.certificate.cut = cut.messages();
+    }
+    return out;
+  }
+
+ private:
+  struct Solved {
+    Result result;
+    bool apart = false;  // in parts again
+  };
+
+  static bool stop(const Options& o) { return (o.stop && *o.stop) || (o.deadline && std::chrono::steady_clock::now() > *o.deadline); }
+
+  std::vector<Solved> first_solved(const std::vector<Part>& parts, const Piece& piece, const Assignment& solution, const Options& options, int depth) const {
+    constexpr double kLeastShare = 0.5;
+    constexpr size_t kMuchLarger = 3;
+    auto weight_of = [](const Part& part) { return static_cast<double>(part.variables.size() * part.network.costs.size()); };
+    double left = 0;  // of what there is to solve
+    std::vector<size_t> sizes;
+    for (const Part& part : parts) {
+      left += weight_of(part);
+      sizes.insert(sizes.end(), part.variables.size(), part.network.costs.size());
+    }
+    std::nth_element(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2), sizes.end());
+    const size_t usual = sizes[sizes.size() / 2];
+    std::vector<Solved> solved(parts.size());
+    std::mutex lock;
+    shared_out(options.threads, parts.size(), [&](size_t i, int) {
+      const Part& part = parts[i];
+      Options inside = options;
+      {
+        const std::lock_guard guard(lock);
+        const double weight = weight_of(part), share = std::max(kLeastShare, weight / left);
+        left -= weight;
+        inside.deadline = share_of_time(options, share);
+      }
+      Assignment start;
+      for (int v : part.variables[0]) start.push_back(solution[v]);
+      if (part.network.costs.size() > kMuchLarger * usual && depth < Certificate::kDeepest) solved[i] = solved_apart(part, piece, start, inside, depth + 1);
+      if (!solved[i].apart) solved[i].result = solve_in_one(part.network, start, dual_.of_part(part.network, part.edges), inside);
+    });
+    return solved;
+  }
+
+  Solved solved_apart(const Part& part, const Piece& of, const Assignment& start, const Options& options, int depth) const {
+    Piece piece{part.network, {}, part.edges};
+    for (int v : part.variables[0]) piece.alike.push_back(of.alike[v]);
+    SolvedApart apart = solve(piece, start, options, std::numeric_limits<double>::infinity(), depth);
+    if (!apart.bound) return {};
+    Solved out;
+    out.apart = true;
+    out.result.solution = apart.together ? apart.together : start;
+    out.result.cost = evaluate(part.network, *out.result.solution).cost;
+    out.result.bound = apart.bound;
+    out.result.certificate = std::move(apart.certificate);
+    return out;
+  }
+
+  // The best of the parts' solutions and one of all; empty where that is no better.
+  static std::optional<Assignment> put_together(const std::vector<Part>& parts, const std::vector<Solved>& solved, const Network& network, const Assignment& solution) {
+    Assignment together = solution;
+    for (size_t i = 0; i < parts.size(); ++i)
+      if (solved[i].result.solution)
+        for (const std::vector<int>& copy : parts[i].variables)
+          for (size_t k = 0; k < copy.size(); ++k) together[copy[k]] = (*solved[i].result.solution)[k];
+    std::optional<Assignment> best = fused(network, {solution, together});
+    if (!best) best = std::move(together);
+    const Evaluation now = evaluate(network, solution), then = evaluate(network, *best);
+    if (!then.feasible || (now.feasible && then.cost >= now.cost)) return std::nullopt;
+    return best;
+  }
+
+  const LiftedDual& dual_;
+  const double most_across_;
+};
+
 }  // namespace
 
-SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, const LiftedDual& dual, const Assignment& solution, const Options& options) {
-  constexpr double kLeastShare = 0.5;
-  const std::vector<int> part_of = parts_of(network, alike);
-  if (part_of.empty()) return {};
-  const Cut cut(network, alike, part_of, dual);
-  if (!cut.fits()) return {};
-  auto weight_of = [](const Part& part) { return static_cast<double>(part.variables.size() * part.network.costs.size()); };
-  double left = 0;  // of what there is to solve
-  for (const Part& part : cut.parts()) left += weight_of(part);
+SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, const LiftedDual& dual, const Assignment& solution, const Options& options, double most_across) {
+  constexpr double kGap = 1e-5, kEnough = 1e-4;  // of each part; of all, for parts that are cut apart again
   Options inside = options;
+  inside.gap = kGap;
   inside.start.reset();
   inside.messages = nullptr;
   inside.tell = nullptr;
   inside.progress = nullptr;
-  Wide bound = rounded_down(cut.besides(), cut.messages().scale);
-  Certificate certificate;
-  Assignment together(network.costs.size());
-  size_t solved = 0;
-  for (const Part& part : cut.parts()) {
-    const double weight = weight_of(part), share = std::max(kLeastShare, weight / left);
-    left -= weight;
-    inside.deadline = share_of_time(options, share);
-    Assignment start;
-    for (int v : part.variables[0]) start.push_back(solution[v]);
-    Result r = solve_part(part.network, start, inside);
-    if (!r.bound) return {};
-    bound += static_cast<Wide>(part.variables.size()) * *r.bound;
-    if (options.certify) certificate.parts.push_back({part.variables, std::move(r.certificate)});
-    if (!r.solution) continue;
-    ++solved;
-    for (const std::vector<int>& copy : part.variables)
-      for (size_t i = 0; i < copy.size(); ++i) together[copy[i]] = (*r.solution)[i];
-  }
-  if (options.tell)
-    options.tell(fmt::format("cut apart: {} different parts, the first of {} variables and {} times there; no solution costs less than {}", cut.parts().size(),
-                             cut.parts()[0].network.variables(), cut.parts()[0].variables.size(), to_string(bound)));
-  SolvedApart out{bound, cut.parts().size(), std::nullopt, {}};
-  if (options.certify) {
-    out.certificate = std::move(certificate);
-    out.certificate.bound = bound;
-    out.certificate.cut = cut.messages();
-  }
-  if (solved == cut.parts().size()) out.together = std::move(together);
+  Piece all{network, alike, std::vector<size_t>(network.edges.size())};
+  std::iota(all.edges.begin(), all.edges.end(), 0);
+  SolvedApart out = Apart(dual, most_across).solve(all, solution, inside, std::max(options.gap, kEnough));
+  if (options.tell && out.bound) options.tell(fmt::format("cut apart: {}; no solution costs less than {}", out.words, to_string(*out.bound)));
   return out;
 }
 

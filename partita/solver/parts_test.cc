@@ -6,6 +6,7 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/network/certificate.h"
+#include "partita/solver/eliminate.h"
 
 namespace partita::solver {
 namespace {
@@ -164,6 +165,64 @@ TEST(Parts, SolvesWhatIsAlikeOnce) {
     ASSERT_TRUE(parts.bound) << "seed " << seed << ", network " << i;
     EXPECT_EQ(parts.different, 1) << "seed " << seed << ", network " << i;
   }
+}
+
+// A row of many equal triangles, and then one of fewer, of another kind: those fall to the last part, which is cut apart again.
+Network two_rows(Rng& rng, int many, int few) {
+  const Network first = triangles(rng, many, false, false), second = triangles(rng, few, false, false);
+  Network n = first;
+  n.costs.insert(n.costs.end(), second.costs.begin(), second.costs.end());
+  for (Network::Edge e : second.edges) {
+    for (int& v : e.variables) v += first.variables();
+    n.edges.push_back(std::move(e));
+  }
+  n.edges.push_back({{static_cast<int>(rng.below(first.variables())), first.variables() + static_cast<int>(rng.below(second.variables()))}, std::make_shared<const Table>(Table{0, 30, 20, 5})});
+  return n;
+}
+
+TEST(Parts, LargeOnesAreCutApartAgain) {
+  const uint64_t seed = 20261131;
+  RecordProperty("seed", std::to_string(seed));
+  Rng rng(seed);
+  int nested = 0, exact = 0, better = 0;
+  for (int i = 0; i < 40; ++i) {
+    const Network n = two_rows(rng, 12, 8);
+    const Halves halves(n, false);
+    const auto truth = eliminate(n, *plan_elimination(n, int64_t{1} << 24));
+    const Assignment given(n.costs.size(), 0);
+    Options loose, tight;
+    loose.gap = 1;
+    for (const Options& options : {loose, tight}) {
+      const SolvedApart parts = solve_apart(n, halves.alike, *halves.dual, given, options);
+      ASSERT_TRUE(truth->solution && parts.bound) << "seed " << seed << ", network " << i;
+      const auto proved = check(n, parts.certificate);
+      ASSERT_TRUE(proved && *proved >= *parts.bound && *proved <= truth->cost) << "seed " << seed << ", network " << i;
+      if (parts.together) {
+        const Evaluation e = evaluate(n, *parts.together);
+        ASSERT_TRUE(e.feasible && e.cost >= truth->cost && e.cost < evaluate(n, given).cost) << "seed " << seed << ", network " << i;
+        better += options.gap == 0 && e.cost == truth->cost;
+      }
+      const auto& list = parts.certificate.parts;
+      nested += options.gap == 1 && std::any_of(list.begin(), list.end(), [](const Certificate::Part& p) { return !p.proof.parts.empty(); });
+      exact += options.gap == 0 && *parts.bound == truth->cost;
+    }
+  }
+  std::printf("of 40: in parts again %d, exact %d, the parts' solutions together optimal %d times\n", nested, exact, better);
+  EXPECT_GT(nested, 20);
+  EXPECT_GT(exact, 5);
+  EXPECT_GT(better, 10);
+}
+
+// The share of table entries across is what it may be at most.
+TEST(Parts, NothingWhereTooMuchLiesAcross) {
+  const uint64_t seed = 20261132;
+  RecordProperty("seed", std::to_string(seed));
+  Rng rng(seed);
+  const Network n = triangles(rng, 10, true, false);  // of 5 edges a triangle, 2 lie across
+  const Halves halves(n, false);
+  const Assignment given(n.costs.size(), 0);
+  EXPECT_FALSE(solve_apart(n, halves.alike, *halves.dual, given, {}, 0.4).bound);
+  EXPECT_TRUE(solve_apart(n, halves.alike, *halves.dual, given, {}, 0.45).bound);
 }
 
 TEST(Parts, NothingIsRepeated) {

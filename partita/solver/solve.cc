@@ -73,6 +73,9 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
   constexpr int kLeastFolded = 3;                 // as many variables
   constexpr int kFirstPasses = 32, kPasses = 12;  // each next dual begins with the messages of the one before
   constexpr int kDeep = 6;                        // for the messages alone
+  // Of large ones most passes go over likely values, in two foldings alone.
+  constexpr int kSecond = 5, kFirstOverAll = 12, kOverAll = 6, kFirstNarrowed = 40, kNarrowed = 100;
+  constexpr double kLikely = 0.1;  // of the table entries
   constexpr int kDeepOfVeryLarge = 2, kPassesOfVeryLarge = 150;
   constexpr double kMuch = 0.2;               // of the table entries
   constexpr double kShareOfVeryLarge = 0.25;  // of the time
@@ -93,13 +96,22 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
            (options.certify || dual->left_of_whole(best.cost) > kMuch);
   };
   bool better = true, finer = true;
+  auto is_small = [&](const Folding& f) { return kLeastFolded * f.classes() <= network.variables(); };
+  bool narrows = false;
+  auto run = [&](int over_all, int narrowed, int all) {
+    dual->run(narrows ? over_all : all, known(), ended);
+    if (narrows) narrows = dual->run_narrowed(kLikely, narrowed, best.solution, ended);
+  };
   folding.refine();
-  for (int depth = 1; finer && (better || depth <= kDeep) && kLeastFolded * folding.classes() <= network.variables(); ++depth, finer = folding.refine()) {
+  for (int depth = 1; finer && (better || depth <= kDeep) && is_small(folding); ++depth, finer = folding.refine()) {
+    for (Folding next = folding; narrows && depth < kSecond && next.refine() && is_small(next); ++depth) folding = next;
     auto next = std::make_unique<LiftedDual>(folding.folded(), tables, priced);
     if (dual) next->begin(*dual);
     else best.alike = next->folded().class_of;
     dual = std::move(next);
-    dual->run(depth == 1 ? kFirstPasses : kPasses, known(), ended);
+    if (depth == 1) narrows = !priced && dual->model().sweep >= options.large;
+    if (depth == 1) run(kFirstOverAll, kFirstNarrowed, kFirstPasses);
+    else run(kOverAll, kNarrowed, kPasses);
     if (ended()) break;
     if (!better) continue;
     if (is_large && !best.solution) inside.deadline = share_of_time(options, kShareOfVeryLarge);
@@ -117,10 +129,10 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
       counters["folded_variables"] = folding.classes();
       if (options.tell) options.tell(fmt::format("folded {} edges deep: {} variables for {}, cost {}", depth, folding.classes(), network.variables(), to_string(best.cost)));
     }
-    if (ended() || (depth >= kDeepOfVeryLarge && is_too_large())) break;
+    if (ended() || (narrows && depth >= kSecond) || (depth >= kDeepOfVeryLarge && is_too_large())) break;
   }
   best.very_large = is_too_large();
-  if (dual && dual->model().sweep >= options.large) {  // passes here cost little beside those over the whole
+  if (dual && !narrows && dual->model().sweep >= options.large) {  // passes here cost little beside those over the whole
     constexpr double kOfWhole = 4, kShareOfTime = 0.3;
     inside.deadline = share_of_time(options, kShareOfTime);
     dual->run(best.very_large ? kPassesOfVeryLarge : static_cast<int>(kOfWhole * dual->sweep_of_whole() / static_cast<double>(dual->model().sweep)), known(), ended);
@@ -227,21 +239,23 @@ Result solve(const Network& network, const Options& options) {
   std::optional<Subset> rest;
   std::optional<Wide> bound;  // by computation
   Certificate apart;  // of parts
-  auto cut_apart = [&] {
-    constexpr double kGap = 1e-5, kShareOfTime = 0.75;
+  auto cut_apart = [&](double most_across) {
+    constexpr double kShareOfTime = 0.75;
     constexpr int64_t kOfSteps = 4;
     Options of_parts = options;
     of_parts.deadline = share_of_time(options, kShareOfTime);
-    of_parts.gap = std::max(options.gap, kGap);
     if (options.max_steps) of_parts.max_steps = std::max<int64_t>(1, *options.max_steps / kOfSteps);
-    SolvedApart parts = solve_apart(network, folded.alike, *folded.dual, *best.solution, of_parts);
+    SolvedApart parts = solve_apart(network, folded.alike, *folded.dual, *best.solution, of_parts, most_across);
     counters["different_parts"] += static_cast<double>(parts.different);
     bound = std::max(bound, parts.bound);
     apart = std::move(parts.certificate);
     consider(parts.together);
   };
   if (options.certify && folded.dual && best.solution && !is_very_large(network, options)) {
-    constexpr double kShareOfTime = 0.5;
+    constexpr double kShareOfTime = 0.5, kMostAcross = 0.1;
+    if (folded.dual->sweep_of_whole() >= static_cast<double>(options.large)) cut_apart(kMostAcross);
+    if (apart.bound && static_cast<double>(best.cost - *apart.bound) <= options.gap * std::abs(static_cast<double>(best.cost)))
+      return {bound == best.cost ? Status::kOptimal : Status::kFeasible, best.solution, best.cost, bound, std::move(apart), std::move(counters)};
     Options of_steps = options;
     of_steps.deadline = share_of_time(options, kShareOfTime);
     Result r = solve_in_steps(network, *best.solution, folded.dual->of_whole(network), of_steps);
@@ -253,7 +267,7 @@ Result solve(const Network& network, const Options& options) {
   }
   const Clock::time_point before = folded.very_large ? began : Clock::now();
   if (folded.very_large) {
-    cut_apart();
+    cut_apart(1);
     solve_alike(folded, bound, options);
     consider(folded.solution);
   }
@@ -264,7 +278,7 @@ Result solve(const Network& network, const Options& options) {
     bound = left.bound;
     if (rest || !inside.messages) inside.messages = std::make_shared<Certificate::Leaf>(std::move(left.messages));
     taken = Clock::now() - before;
-    if (bound && !rest && !folded.very_large) cut_apart();
+    if (bound && !rest && !folded.very_large) cut_apart(1);
   }
   if (best.solution) inside.start = best.solution;
   constexpr int kLonger = 4;  // what comes now takes before it brings anything

@@ -28,10 +28,16 @@ class Steps {
   Result run(std::optional<Wide> known) {
     constexpr int kMost = 60;
     for (int step = 0; step < kMost && !stop(); ++step) {
-      eliminate_rest();
-      aimed_too_low_ = result_.bound && std::isfinite(aim_) && static_cast<double>(*result_.bound) >= aim_;
-      if (is_closed(result_, o_.gap) || aimed_too_low_) break;
-      if (!sweep() && !(aim_lower(known) && sweep())) break;
+      const auto plan = plan_to_prove(rest_.network(), o_.elimination_bytes);
+      const bool sweeps_first = !plan || !is_quick(*plan);
+      bool less = sweeps_first && sweep();
+      if (!less) {
+        if (plan) eliminate_rest(*plan);
+        aimed_too_low_ = result_.bound && std::isfinite(aim_) && static_cast<double>(*result_.bound) >= aim_;
+        if (is_closed(result_, o_.gap) || aimed_too_low_) break;
+        less = (!sweeps_first && sweep()) || (aim_lower(known) && sweep());
+      }
+      if (!less) break;
       dominate();
     }
     if (result_.certificate.leaves.empty()) result_.certificate = {};
@@ -146,14 +152,20 @@ class Steps {
     keep([&](int v, size_t x) { return !gone[v][x]; });
   }
 
-  // Where that does not take too long. It proves no more than before where the limit is what it lacks, unless prices are better now.
-  void eliminate_rest() {
-    const auto plan = plan_to_prove(rest_.network(), o_.elimination_bytes);
-    if (!plan) return;
-    auto least = eliminate(rest_.network(), *plan, [&] { return stop(); });
+  // Elimination takes no longer than a step that leaves more out first.
+  bool is_quick(const EliminationPlan& plan) const {
+    constexpr double kLooks = 20;  // at each table entry
+    double entries = 0;
+    for (const Network::Edge& e : rest_.network().edges) entries += static_cast<double>(e.table->size());
+    return static_cast<double>(plan.work) <= kLooks * entries;
+  }
+
+  // It proves no more than before where the limit is what it lacks, unless prices are better now.
+  void eliminate_rest(const EliminationPlan& plan) {
+    auto least = eliminate(rest_.network(), plan, [&] { return stop(); });
     if (!least) return;
     Certificate::Leaf leaf;
-    leaf.order = plan->order;
+    leaf.order = plan.order;
     Wide bound = result_.cost;
     if (least_left_out_ < static_cast<double>(bound)) bound = static_cast<Wide>(std::ceil(least_left_out_));
     if (least->solution) {
@@ -162,7 +174,7 @@ class Steps {
         result_.solution = x;
         result_.cost = e.cost;
       } else if (!e.feasible && least->cost < bound && !messages_.multipliers.empty()) {
-        const auto priced = eliminated_at_prices(rest_.network(), *plan);
+        const auto priced = eliminated_at_prices(rest_.network(), plan);
         if (priced && *priced > least->cost) leaf.multipliers = messages_.multipliers, leaf.scale = messages_.scale, least->cost = *priced;
       }
       bound = std::min(bound, least->cost);
@@ -171,7 +183,7 @@ class Steps {
     if (result_.bound && bound <= *result_.bound) return;
     result_.bound = result_.certificate.bound = bound;
     result_.certificate.leaves = {std::move(leaf)};
-    if (o_.tell) o_.tell(fmt::format("eliminated: width {}, largest table {} entries; no solution costs less than {}", plan->width, plan->largest_table, to_string(*result_.bound)));
+    if (o_.tell) o_.tell(fmt::format("eliminated: width {}, largest table {} entries; no solution costs less than {}", plan.width, plan.largest_table, to_string(*result_.bound)));
   }
 
   // The least with uses at the multipliers' prices, less these times the limit, rounded down.

@@ -12,6 +12,7 @@ class Subset {
   Subset(const Network& network, std::vector<std::vector<int>> values);
 
   const Network& network() const { return subset_; }
+  const std::vector<std::vector<int>>& values() const { return values_; }
   Assignment whole(Assignment of_subset) const;
   Assignment lowered(const Assignment& of_whole) const;  // what is not there as any
   // The messages to those values; no decisions.
