@@ -58,6 +58,7 @@ void add_plan_options(CLI::App& c, Arguments& a, Raw& raw, bool one_search) {
   c.add_option("--memory-limit", raw.memory_limit, "bytes a device may use");
   c.add_option("--time-limit", raw.time_limit, "seconds for the search");
   c.add_option("--max-steps", raw.max_steps, "steps for the search");
+  c.add_option("--gap", a.request.budget.gap, "stop once this near to the proved bound: 0.0001 of the cost")->check(CLI::Range(0.0, 1.0));
   c.add_option("--seed", a.request.seed, "of everything random");
 }
 
@@ -131,6 +132,7 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   solve->add_option("PROBLEM", a.target, ".json or .json.gz")->required();
   solve->add_option("--time-limit", raw.time_limit, "seconds from the start of the program")->check(CLI::PositiveNumber);
   solve->add_option("--max-steps", raw.max_steps, "steps for the search")->check(CLI::NonNegativeNumber);
+  solve->add_option("--gap", a.request.budget.gap, "stop once this near to the proved bound: 0.0001 of the cost")->check(CLI::Range(0.0, 1.0));
   solve->add_option("--seed", a.request.seed, "of everything random");
   solve->add_option("-o", a.output, "write the list of choices here");
   solve->add_option("--write-bound", a.write_bound, "write the lower bound's proof here: .json or .json.gz; see `check --bound`");
@@ -167,7 +169,7 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   a.is_plan = (a.command == "train" || a.command == "run") && is_plan_file(a.target);
   if (a.is_plan)
     for (const char* fixed : {"--bind", "--batch", "--tdl", "--loss", "--optimizer", "--lr", "--momentum", "--weight-decay", "--clip-norm", "--schedule", "--dtype", "--loss-scale", "--cluster", "--devices", "--search",
-                              "--objective", "--pin", "--memory-limit", "--time-limit", "--max-steps"})
+                              "--objective", "--pin", "--memory-limit", "--time-limit", "--max-steps", "--gap"})
       if (given(fixed)) usage(fmt::format("{} is fixed in the plan {}; plan again with it, or give the model", fixed, a.target));
   if (given("--tdl")) a.request.tdl = read_file(a.request.tdl_file);
   const Optimizer& optimizer = a.request.optimizer;
@@ -195,7 +197,8 @@ Arguments parse_arguments(int argc, const char* const* argv) {
     usage(fmt::format("--dtype is float32, float64, bfloat16 or float16, not '{}'", raw.dtype));
   if (const auto& scale = a.request.loss_scale; scale && !(*scale > 0 && std::isfinite(*scale))) usage("--loss-scale takes a positive number");
   a.request.dtype = parse_dtype(raw.dtype);
-  a.request.budget = {raw.time_limit, raw.max_steps};
+  a.request.budget.seconds = raw.time_limit;
+  a.request.budget.steps = raw.max_steps;
   a.request.memory_limit_bytes = raw.memory_limit;
   if (a.command == "compare") {
     size_t from = 0;

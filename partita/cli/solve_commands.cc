@@ -75,6 +75,7 @@ int solve_command(const Arguments& a) {
     options.deadline = kProcessStart + std::chrono::microseconds(static_cast<int64_t>(1e6 * (seconds - rest)));
   }
   options.max_steps = budget.steps;
+  options.gap = budget.gap;
   options.seed = a.request.seed;
   options.stop = &interrupted;
   options.progress = [lines = ProgressLines("cost", solver::to_string)](const solver::Progress& p) mutable { lines(p.cost, p.bound); };

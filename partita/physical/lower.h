@@ -86,7 +86,4 @@ Node node_of(const PhysicalGraph& graph, TaskId task, int act);
 std::vector<int> places(const PhysicalGraph& graph, const NodeTable& table);
 std::string to_string(const PhysicalGraph& graph, const Node& node);  // "mm@0", "mm@0#2" where the task acts several times
 
-// Bytes that a kernel needs beside its operands and results; kernels may use no more (PHYSICAL.md: everything is a register).
-int64_t workspace_bytes(const Task& task, const PhysicalGraph& graph);
-
 }  // namespace partita

@@ -732,8 +732,9 @@ class Lowering {
   }
 
   void add_scratch() {
+    Workspaces workspaces;
     for (Task& task : out_.tasks) {
-      int64_t bytes = workspace_bytes(task, out_);
+      const int64_t bytes = workspaces.bytes_of(task, out_);
       if (bytes == 0) continue;
       Register reg;
       reg.name = task.name + ".scratch";

@@ -5,12 +5,14 @@
 #include <numeric>
 
 #include "partita/base/error.h"
+#include "partita/base/threads.h"
 #include "partita/physical/in_place.h"
 #include "partita/physical/lower.h"
 
 namespace partita {
 namespace {
 
+constexpr int kThreads = 2;  // each device is planned by itself
 constexpr int kForever = std::numeric_limits<int>::max();
 
 // From the place of the first write to that of the last use, both included.
@@ -157,7 +159,7 @@ void plan_memory(PhysicalGraph& graph, const LowerOptions& options) {
   }
 
   graph.peak_bytes.assign(graph.device_count, 0);
-  for (std::size_t d = 0; d < devices.size(); ++d) {
+  shared_out(kThreads, devices.size(), [&](std::size_t d, int) {
     auto& blocks = devices[d];
     std::stable_sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) {
       return a.bytes * static_cast<int64_t>(a.slots.size()) > b.bytes * static_cast<int64_t>(b.slots.size());
@@ -174,7 +176,7 @@ void plan_memory(PhysicalGraph& graph, const LowerOptions& options) {
       const int64_t end = block.offset + static_cast<int64_t>(block.slots.size() - 1) * block.stride + block.bytes;
       graph.peak_bytes[d] = std::max(graph.peak_bytes[d], end);
     }
-  }
+  });
 }
 
 }  // namespace partita

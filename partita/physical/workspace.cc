@@ -1,6 +1,9 @@
 #include "partita/physical/workspace.h"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <utility>
 
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
@@ -125,7 +128,43 @@ int64_t workspace_bytes(const KernelWork& work, const std::vector<Interval>& ran
   return plan_generic(*work.bound, work.first_stage, work.last_stage, ranges, held, budget_bytes).workspace_bytes;
 }
 
-int64_t workspace_bytes(const Task& task, const PhysicalGraph& graph) {
+namespace {
+
+// What calls have in common where they are written down alike.
+class Call {
+ public:
+  template <typename Number>
+  void add(Number x) {
+    static_assert(std::is_arithmetic_v<Number> || std::is_enum_v<Number> || std::is_pointer_v<Number>);
+    char bytes[sizeof x];
+    std::memcpy(bytes, &x, sizeof x);
+    text_.append(bytes, sizeof x);
+  }
+  void add(const std::string& word) {
+    add(word.size());
+    text_ += word;
+  }
+  void add(const std::vector<Interval>& box) {
+    add(box.size());
+    for (const Interval& i : box) add(i.lo), add(i.hi);
+  }
+  void add(const Shape& shape) {
+    add(shape.size());
+    for (int64_t x : shape) add(x);
+  }
+  void add(const std::vector<PlacedPart>& parts) {
+    add(parts.size());
+    for (const PlacedPart& p : parts) add(p.tensor), add(p.part.dtype), add(p.part.box), add(p.part.strides), add(p.axes);
+  }
+  std::string text() && { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+}  // namespace
+
+int64_t Workspaces::bytes_of(const Task& task, const PhysicalGraph& graph) {
   const KernelWork* work = std::get_if<KernelWork>(&task.work);
   if (!work) return 0;
   auto placed = [&](const Access& access, int act) {
@@ -139,7 +178,14 @@ int64_t workspace_bytes(const Task& task, const PhysicalGraph& graph) {
     std::vector<PlacedPart> reads, writes;
     for (const Access& a : task.reads) reads.push_back(placed(a, act));
     for (const Access& a : task.writes) writes.push_back(placed(a, act));
-    bytes = std::max(bytes, workspace_bytes(*work, work->ranges[work->ranges.size() == 1 ? 0 : act], reads, writes));
+    const std::vector<Interval>& ranges = work->ranges[work->ranges.size() == 1 ? 0 : act];
+    Call call;
+    call.add(work->bound.get()), call.add(work->first_stage), call.add(work->last_stage), call.add(work->definition);
+    for (const auto& [name, value] : work->attributes) call.add(name), call.add(value);
+    call.add(ranges), call.add(reads), call.add(writes);
+    const auto [known, fresh] = known_.try_emplace(std::move(call).text(), 0);
+    if (fresh) known->second = workspace_bytes(*work, ranges, reads, writes);
+    bytes = std::max(bytes, known->second);
     if (work->ranges.size() == 1) break;
   }
   return bytes;

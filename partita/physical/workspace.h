@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "partita/physical/physical.h"
@@ -55,6 +57,16 @@ std::optional<int64_t> registered_workspace_bytes(const KernelWork& work, const 
 // What a call needs, whichever kernel runs it. registered: those of definitions are used.
 int64_t workspace_bytes(const KernelWork& work, const std::vector<Interval>& ranges, const std::vector<PlacedPart>& reads,
                         const std::vector<PlacedPart>& writes, int64_t budget_bytes = kGenericBudgetBytes, bool registered = true);
+
+// Of a graph's tasks: bytes that each needs beside its operands and results; kernels may use no more (PHYSICAL.md: everything is a register).
+// Most calls are like others in all that this depends on: those are looked at once. Formulas must stay.
+class Workspaces {
+ public:
+  int64_t bytes_of(const Task& task, const PhysicalGraph& graph);
+
+ private:
+  std::unordered_map<std::string, int64_t> known_;  // by all of that
+};
 
 // No read of the tensor in the expression is at other subscripts.
 bool reads_only_at(const tdl::Expr& e, int tensor, const std::vector<tdl::Affine>& subscripts);

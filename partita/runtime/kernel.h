@@ -25,7 +25,7 @@ struct KernelCall {
   int act = 0;
   uint64_t seed = 0, step = 0;        // with work->random_stream, the key of rng()
   std::vector<View> reads, writes;    // as the task's accesses; tensor numbers are in task->reads[i].tensor
-  std::byte* scratch = nullptr;       // workspace_bytes(task) bytes
+  std::byte* scratch = nullptr;       // as many bytes as Workspaces has for the task
   std::size_t scratch_bytes = 0;
 };
 

@@ -55,6 +55,7 @@ class Exact final : public Searcher {
     if (budget.steps || !budget.seconds) options.max_steps = budget.steps.value_or(kDefaultSteps);
     options.seed = rng.next();
     options.stop = budget.stop;
+    options.gap = budget.gap;
     options.certify = problem.prove;
     const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
     const std::shared_ptr<JointCosts> costs = joint_costs(problem);

@@ -578,14 +578,24 @@ class Builder {
     if (kind.made) known.from_made = arrival_table(*space, kind.element, made, by);
     if (kind.remade) known.from_remade = arrival_table(*space, kind.element, remade, by);
     for (const auto& per_value : needs) {
+      std::vector<std::vector<size_t>> wanting(layouts.size());  // [layout]: the reader's values that want it
+      for (size_t y = 0; y < per_value.size(); ++y)
+        for (int n : per_value[y])
+          if (!has_variable(n)) wanting[n].push_back(y);
+      std::vector<Table> of_home(layouts.size());  // what its values cost beside a home alone
+      for (int h : homes) {
+        of_home[h].assign(per_value.size(), 0);
+        for (size_t n = 0; n < layouts.size(); ++n)
+          for (size_t y : wanting[n]) of_home[h][y] += costs(h, static_cast<int>(n));
+      }
       Table table;
-      for (const TensorSpace::Value& v : space->values)
-        for (const std::vector<int>& need : per_value) {
-          int64_t sum = 0;
-          for (int n : need)
-            if (!has_variable(n) && !std::binary_search(v.also.begin(), v.also.end(), n)) sum += costs(v.home, n);
-          table.push_back(sum);
-        }
+      table.reserve(space->values.size() * per_value.size());
+      for (const TensorSpace::Value& v : space->values) {
+        const size_t row = table.size();
+        table.insert(table.end(), of_home[v.home].begin(), of_home[v.home].end());
+        for (int a : v.also)
+          for (size_t y : wanting[a]) table[row + y] -= costs(v.home, a);
+      }
       known.to_reader.push_back(shared(std::move(table)));
     }
     const bool copies_lie = !kind.made || kind.read.size() > 2;  // beside the home
@@ -741,9 +751,15 @@ class Builder {
     for (const TensorSpace::Value& v : space.values)
       if (named[v.home]) homes.push_back(v.home);
     const ConversionCosts costs(by, space.layouts, made, homes, element);
+    std::vector<Table> of_home(space.layouts.size());
     Table table;
-    for (const TensorSpace::Value& v : space.values)
-      for (int m : made) table.push_back(m == v.home ? 0 : named[v.home] ? costs(m, v.home) : kForbidden);
+    table.reserve(space.values.size() * made.size());
+    for (const TensorSpace::Value& v : space.values) {
+      Table& row = of_home[v.home];
+      if (row.empty())
+        for (int m : made) row.push_back(m == v.home ? 0 : named[v.home] ? costs(m, v.home) : kForbidden);
+      table.insert(table.end(), row.begin(), row.end());
+    }
     return shared(std::move(table));
   }
 

@@ -45,6 +45,7 @@ struct Budget {
   std::optional<double> seconds;
   std::optional<int64_t> steps;
   const std::atomic<bool>* stop = nullptr;  // becomes true, say by Ctrl-C
+  double gap = 0;                           // relative: a plan that is proved to be so near to the least will do, where a bound is proved
 
   bool stopped() const { return stop && *stop; }
 };

@@ -19,6 +19,7 @@ class Folding {
   // Tells them apart by what lies one edge further away too. False if no more were told apart.
   bool refine();
   int classes() const { return classes_; }
+  const std::vector<int>& class_of() const { return class_of_; }  // [variable]
   // A variable for each class.
   struct Folded {
     std::vector<int> class_of;   // [variable of the whole]

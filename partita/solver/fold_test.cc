@@ -146,7 +146,7 @@ TEST(Folding, NothingBetterIsLeftOut) {
   RecordProperty("seed", std::to_string(seed));
   Rng rng(seed);
   int folded = 0, narrowed = 0;
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 400; ++i) {
     const Network n = ring_of_parts(rng);
     Options options;
     options.certify = false;

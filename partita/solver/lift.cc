@@ -91,6 +91,10 @@ bool LiftedDual::run_narrowed(double share, int most, const std::optional<Assign
   const Dual::State before = dual_.state();
   const std::vector<double> least = least_costs_of_one();
   const double bound = bound_of(model_, least);
+  if (!std::isfinite(bound)) {  // there is no solution
+    dual_.set(before, alive_);
+    return false;
+  }
   double room = 0;  // above the bound
   for (double c : least)
     if (c < kInfinity) room = std::max(room, c - bound);

@@ -94,8 +94,8 @@ class Looks {
   }
 
   size_t different() const {
-    std::vector<std::pair<int, uint64_t>> all;
-    for (size_t v = 0; v < colours_.size(); ++v) all.push_back({part_of_[v], colours_[v]});
+    std::vector<uint64_t> all;
+    for (size_t v = 0; v < colours_.size(); ++v) all.push_back(mixed(colours_[v] + static_cast<uint64_t>(part_of_[v])));
     std::sort(all.begin(), all.end());
     return static_cast<size_t>(std::unique(all.begin(), all.end()) - all.begin());
   }

@@ -63,19 +63,20 @@ double very_large(const Options& options) {
   return kTimes * static_cast<double>(std::max<int64_t>(1, options.large));
 }
 
-bool is_very_large(const Network& network, const Options& options) {
+double entries_of(const Network& network) {
   double entries = 0;
   for (const Network::Edge& e : network.edges) entries += static_cast<double>(e.table->size());
-  return entries > very_large(options);
+  return entries;
 }
+bool is_very_large(const Network& network, const Options& options) { return entries_of(network) > very_large(options); }
+
+constexpr double kLikely = 0.1;  // of a folded dual's table entries, those of values that passes go over
 
 Start solve_folded(const Network& network, const Options& options, PairTables& tables, std::map<std::string, double>& counters) {
   constexpr int kLeastFolded = 3;                 // as many variables
   constexpr int kFirstPasses = 32, kPasses = 12;  // each next dual begins with the messages of the one before
   constexpr int kDeep = 6;                        // for the messages alone
-  // Of large ones most passes go over likely values, in two foldings alone.
-  constexpr int kSecond = 5, kFirstOverAll = 12, kOverAll = 6, kFirstNarrowed = 40, kNarrowed = 100;
-  constexpr double kLikely = 0.1;  // of the table entries
+  constexpr int kDeepOfLarge = 5, kOverAll = 12, kNarrowed = 160;  // one folding, most passes over likely values
   constexpr int kDeepOfVeryLarge = 2, kPassesOfVeryLarge = 150;
   constexpr double kMuch = 0.2;               // of the table entries
   constexpr double kShareOfVeryLarge = 0.25;  // of the time
@@ -97,21 +98,21 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
   };
   bool better = true, finer = true;
   auto is_small = [&](const Folding& f) { return kLeastFolded * f.classes() <= network.variables(); };
-  bool narrows = false;
-  auto run = [&](int over_all, int narrowed, int all) {
-    dual->run(narrows ? over_all : all, known(), ended);
-    if (narrows) narrows = dual->run_narrowed(kLikely, narrowed, best.solution, ended);
-  };
   folding.refine();
+  best.alike = folding.class_of();
+  bool narrows = false;
   for (int depth = 1; finer && (better || depth <= kDeep) && is_small(folding); ++depth, finer = folding.refine()) {
-    for (Folding next = folding; narrows && depth < kSecond && next.refine() && is_small(next); ++depth) folding = next;
+    for (Folding next = folding; narrows && depth < kDeepOfLarge && next.refine() && is_small(next); ++depth) folding = next;
     auto next = std::make_unique<LiftedDual>(folding.folded(), tables, priced);
     if (dual) next->begin(*dual);
-    else best.alike = next->folded().class_of;
     dual = std::move(next);
-    if (depth == 1) narrows = !priced && dual->model().sweep >= options.large;
-    if (depth == 1) run(kFirstOverAll, kFirstNarrowed, kFirstPasses);
-    else run(kOverAll, kNarrowed, kPasses);
+    if (depth == 1 && !is_large && !dual->model().limited && dual->model().sweep >= options.large) {
+      narrows = true;
+      continue;
+    }
+    if (narrows) dual->run(kOverAll, known(), ended);
+    narrows = narrows && dual->run_narrowed(kLikely, kNarrowed, best.solution, ended);
+    if (!narrows) dual->run(best.solution ? kPasses : kFirstPasses, known(), ended);
     if (ended()) break;
     if (!better) continue;
     if (is_large && !best.solution) inside.deadline = share_of_time(options, kShareOfVeryLarge);
@@ -129,7 +130,7 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
       counters["folded_variables"] = folding.classes();
       if (options.tell) options.tell(fmt::format("folded {} edges deep: {} variables for {}, cost {}", depth, folding.classes(), network.variables(), to_string(best.cost)));
     }
-    if (ended() || (narrows && depth >= kSecond) || (depth >= kDeepOfVeryLarge && is_too_large())) break;
+    if (ended() || narrows || (depth >= kDeepOfVeryLarge && is_too_large())) break;
   }
   best.very_large = is_too_large();
   if (dual && !narrows && dual->model().sweep >= options.large) {  // passes here cost little beside those over the whole
@@ -239,6 +240,7 @@ Result solve(const Network& network, const Options& options) {
   std::optional<Subset> rest;
   std::optional<Wide> bound;  // by computation
   Certificate apart;  // of parts
+  bool apart_once = false;
   auto cut_apart = [&](double most_across) {
     constexpr double kShareOfTime = 0.75;
     constexpr int64_t kOfSteps = 4;
@@ -247,22 +249,46 @@ Result solve(const Network& network, const Options& options) {
     if (options.max_steps) of_parts.max_steps = std::max<int64_t>(1, *options.max_steps / kOfSteps);
     SolvedApart parts = solve_apart(network, folded.alike, *folded.dual, *best.solution, of_parts, most_across);
     counters["different_parts"] += static_cast<double>(parts.different);
+    if (parts.bound && (!apart.bound || *parts.bound > *apart.bound)) apart = std::move(parts.certificate);
     bound = std::max(bound, parts.bound);
-    apart = std::move(parts.certificate);
+    apart_once |= parts.bound.has_value();
     consider(parts.together);
   };
-  if (options.certify && folded.dual && best.solution && !is_very_large(network, options)) {
-    constexpr double kShareOfTime = 0.5, kMostAcross = 0.1;
-    if (folded.dual->sweep_of_whole() >= static_cast<double>(options.large)) cut_apart(kMostAcross);
-    if (apart.bound && static_cast<double>(best.cost - *apart.bound) <= options.gap * std::abs(static_cast<double>(best.cost)))
-      return {bound == best.cost ? Status::kOptimal : Status::kFeasible, best.solution, best.cost, bound, std::move(apart), std::move(counters)};
-    Options of_steps = options;
-    of_steps.deadline = share_of_time(options, kShareOfTime);
-    Result r = solve_in_steps(network, *best.solution, folded.dual->of_whole(network), of_steps);
-    consider(r.solution);
-    if (is_closed(r, options.gap)) {
-      for (const auto& [count, number] : counters) r.counters[count] += number;
-      return r;
+  auto is_near = [&](double gap) { return best.solution && bound && static_cast<double>(best.cost - *bound) <= gap * std::abs(static_cast<double>(best.cost)); };
+  auto ended = [&](Clock::duration in) { return (options.stop && *options.stop) || (options.deadline && Clock::now() + in > *options.deadline); };
+  auto as_it_is = [&] {
+    Result r;
+    r.solution = best.solution;
+    r.cost = best.cost;
+    r.status = Status::kFeasible;
+    return r;
+  };
+  auto finished = [&](Result r) {
+    if (bound && r.solution) {
+      r.bound = std::min(r.cost, std::max(*bound, r.bound.value_or(*bound)));
+      r.status = *r.bound == r.cost ? Status::kOptimal : Status::kFeasible;
+    }
+    if (apart.bound && (r.certificate.empty() || (r.certificate.bound && *r.certificate.bound < *apart.bound))) r.certificate = std::move(apart);
+    for (const auto& [count, number] : counters) r.counters[count] += number;
+    return r;
+  };
+  if (folded.dual && best.solution && !is_very_large(network, options)) {
+    constexpr double kShareOfTime = 0.5, kMostAcross = 0.1, kEnough = 1e-4;
+    constexpr int kTimes = 3, kPasses = 100;  // the dual's messages are better each time
+    if (folded.dual->sweep_of_whole() >= static_cast<double>(options.large)) {
+      for (int time = 0; time < kTimes; ++time) {
+        const std::optional<Wide> before = bound;
+        cut_apart(kMostAcross);
+        if (is_near(std::max(options.gap, kEnough)) || bound == before || ended({}) || !folded.dual->run_narrowed(kLikely, kPasses, best.solution, [&] { return ended({}); })) break;
+      }
+    }
+    if (is_near(options.gap)) return finished(as_it_is());
+    if (options.certify) {
+      Options of_steps = options;
+      of_steps.deadline = share_of_time(options, kShareOfTime);
+      Result r = solve_in_steps(network, *best.solution, folded.dual->of_whole(network), of_steps);
+      consider(r.solution);
+      if (is_closed(r, options.gap)) return finished(std::move(r));
     }
   }
   const Clock::time_point before = folded.very_large ? began : Clock::now();
@@ -272,41 +298,27 @@ Result solve(const Network& network, const Options& options) {
     consider(folded.solution);
   }
   Clock::duration taken = Clock::now() - before;
-  if (folded.dual && !bound) {
+  if (folded.dual && !(folded.very_large && bound)) {
     Narrowed left = narrowed(network, *folded.dual, tables, best, options);
     rest = std::move(left.rest);
-    bound = left.bound;
+    if (left.bound) bound = std::max(bound, left.bound);
     if (rest || !inside.messages) inside.messages = std::make_shared<Certificate::Leaf>(std::move(left.messages));
     taken = Clock::now() - before;
-    if (bound && !rest && !folded.very_large) cut_apart(1);
+    if (left.bound && !rest && !folded.very_large && !apart_once) cut_apart(1);
   }
   if (best.solution) inside.start = best.solution;
   constexpr int kLonger = 4;  // what comes now takes before it brings anything
-  auto ended = [&](Clock::duration in) { return (options.stop && *options.stop) || (options.deadline && Clock::now() + in > *options.deadline); };
-  const bool ends = best.solution && (bound ? ended(kLonger * taken) : is_very_large(network, options) && ended({}));
+  const bool ends = is_near(options.gap) || (best.solution && (bound ? ended(kLonger * taken) : is_very_large(network, options) && ended({})));
   if (!ends && !inside.messages && folded.dual) inside.messages = std::make_shared<Certificate::Leaf>(folded.dual->of_whole(network));
   folded.dual.reset();
   tables.clear();
-  Result r;
-  if (ends) {
-    r.solution = best.solution;
-    r.cost = best.cost;
-    r.status = Status::kFeasible;
-  } else if (rest) {
-    ++counters["narrowed"];
-    inside.start = rest->lowered(*best.solution);
-    r = solve_rest(*rest, inside, For::kItself, best.cost);
-    ensure(r.solution && r.cost <= best.cost, "what is left of a network has lost a solution of {}", to_string(best.cost));
-  } else {
-    r = solve_reduced(network, inside);
-  }
-  if (bound && r.solution) {
-    r.bound = std::min(r.cost, std::max(*bound, r.bound.value_or(*bound)));
-    r.status = *r.bound == r.cost ? Status::kOptimal : Status::kFeasible;
-  }
-  if (apart.bound && (r.certificate.empty() || (r.certificate.bound && *r.certificate.bound < *apart.bound))) r.certificate = std::move(apart);
-  for (const auto& [count, number] : counters) r.counters[count] += number;
-  return r;
+  if (ends) return finished(as_it_is());
+  if (!rest) return finished(solve_reduced(network, inside));
+  ++counters["narrowed"];
+  inside.start = rest->lowered(*best.solution);
+  Result r = solve_rest(*rest, inside, For::kItself, best.cost);
+  ensure(r.solution && r.cost <= best.cost, "what is left of a network has lost a solution of {}", to_string(best.cost));
+  return finished(std::move(r));
 }
 
 std::string_view name_of(Status status) {

@@ -7,6 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/solver/dual.h"
 #include "partita/solver/eliminate.h"
+#include "partita/solver/fusion.h"
 #include "partita/solver/reduce.h"
 #include "partita/solver/rounds.h"
 
@@ -105,21 +106,31 @@ class Steps {
     Alive left;
     Dual::State state;
     double share = 1;
+    bool fuses = true;
+    bool priced = m.limited && !messages_.multipliers.empty();  // or where passes alone do not get on
+    int priced_from = 0;                                        // window
     bound_ = -kInfinity;
     for (int window = 0; window < kWindows && share > kLittle && !(window > 0 && stop()); ++window) {
       for (int pass = 0; pass < kPasses; ++pass)
-        if (m.limited) ascent.pass(dual, all, static_cast<double>(result_.cost), kMessagesFirst);
+        if (priced) ascent.pass(dual, all, static_cast<double>(result_.cost), kMessagesFirst);
         else dual.pass();
-      if (m.limited) dual.set(ascent.state, all);
+      if (priced) dual.set(ascent.state, all);
       const double before = std::exchange(bound_, dual.pass());
       state = dual.state();
+      if (fuses) fuses = improve(dual.rounded());
       left = at_most(enough() + 1 + rounding.at(state.all_prices()), dual.least_costs(bound_));
       share = static_cast<double>(sweep_of(m, left)) / static_cast<double>(m.sweep);
       report(bound_ - rounding.at(state.all_prices()));
-      if (window * static_cast<double>(m.sweep) >= kHopeful * static_cast<double>(whole_) && share > kNextToNothing && enough() - bound_ > kFar * std::abs(enough()) &&
-          bound_ - before < kFast * (enough() - bound_))
+      const bool gets_on = bound_ - before >= kGettingOn * (enough() - bound_);
+      if (m.limited && !priced && !gets_on && bound_ < enough()) {
+        priced = true;
+        priced_from = window + 1;
+        continue;
+      }
+      if (m.limited == priced && window * static_cast<double>(m.sweep) >= kHopeful * static_cast<double>(whole_) && share > kNextToNothing &&
+          enough() - bound_ > kFar * std::abs(enough()) && bound_ - before < kFast * (enough() - bound_))
         return false;
-      if (bound_ >= enough() || (bound_ - before < kGettingOn * (enough() - bound_) && (!m.limited || window >= kLeastWindows))) break;
+      if (bound_ >= enough() || (!gets_on && (!priced || window >= priced_from + kLeastWindows))) break;
     }
     if (share > kNextToNothing) return false;
     messages_ = rest_.lifted(dual.leaf(state, all), n_);
@@ -127,6 +138,19 @@ class Steps {
     keep([&](int v, size_t x) { return left[m.offset[v] + static_cast<int>(x)] || kept_[v][x] == (*result_.solution)[v]; });
     least_left_out_ = std::min(least_left_out_, enough());
     result_.certificate.steps.push_back({messages_, {}});
+    return true;
+  }
+
+  // Whether the best that the solution and the dual's choice make is better.
+  bool improve(Assignment choice) {
+    choice.resize(static_cast<size_t>(n_.variables()));
+    const auto made = fused(rest_.network(), {rest_.lowered(*result_.solution), std::move(choice)});
+    if (!made) return false;
+    Assignment x = rest_.whole(*made);
+    const Evaluation e = evaluate(n_, x);
+    if (!e.feasible || e.cost >= result_.cost) return false;
+    result_.solution = std::move(x);
+    result_.cost = e.cost;
     return true;
   }
 
