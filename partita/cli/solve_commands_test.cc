@@ -70,6 +70,8 @@ TEST(SolveCommand, ExitCodes) {
   EXPECT_EQ(last_line(o.out), "[]");
   EXPECT_EQ(run("solve " + scratch("absent.json")).code, 3);
   EXPECT_EQ(run("solve " + kExample + " --time-limit -1").code, 2);
+  EXPECT_EQ(run("solve " + kExample + " --gap 1.5").code, 2);
+  EXPECT_EQ(run("solve " + kExample + " --gap 0.5").code, 0);
   EXPECT_EQ(run("solve").code, 2);
   const std::string json = run("solve " + kExample + " --json --seed 3").out;
   for (const char* key : {"\"schema_version\": 1", "\"cost\": 445", "\"lower_bound\": 445", "\"status\": \"optimal\"", "\"peak_usage\": 50"})

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -89,7 +90,8 @@ class Exact final : public Searcher {
     if (look.deadline) look.deadline = Clock::now() + (*look.deadline - Clock::now()) / 2;
     Fitting first = solve_fitting(problem, joint, look, std::nullopt, 0);
     const bool ended = (options.stop && *options.stop) || (options.deadline && Clock::now() > *options.deadline);
-    if (!first.plan || first.first.status == solver::Status::kOptimal || ended) return first;
+    const bool is_near = first.first.bound && static_cast<double>(first.first.cost - *first.first.bound) <= options.gap * std::abs(static_cast<double>(first.first.cost));
+    if (!first.plan || first.first.status == solver::Status::kOptimal || is_near || ended) return first;
     options.start = first.first.solution;
     Fitting fitting = solve_fitting(problem, joint, options);
     if (first.first.bound > fitting.first.bound) {

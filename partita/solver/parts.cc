@@ -46,6 +46,12 @@ std::vector<int> nearest(const std::vector<int>& to, const std::vector<std::vect
   return part;
 }
 
+double largest_of(const std::vector<int>& part_of) {
+  std::vector<int> sizes(part_of.size() + 1, 0);
+  for (int part : part_of) ++sizes[part];
+  return *std::max_element(sizes.begin(), sizes.end());
+}
+
 bool lies_across(const Network::Edge& e, const std::vector<int>& part_of) {
   return std::any_of(e.variables.begin(), e.variables.end(), [&](int v) { return part_of[v] != part_of[e.variables[0]]; });
 }
@@ -360,9 +366,11 @@ class Cut {
   bool fits_ = true;
 };
 
-// By variable; empty where nothing is repeated, or more than such a share of the table entries would lie across. Of each class of which there are as
-// many as of most, every variable could be one that a part grows from: those of the class are that leave the least across.
-std::vector<int> parts_of(const Network& network, const std::vector<int>& alike, double most_across) {
+}  // namespace
+
+// Of each class of which there are as many as of most, every variable could be one that a part grows from: those of the class are that leave the
+// least across.
+std::vector<int> parts_of(const Network& network, const std::vector<int>& alike, double most_across, double largest) {
   constexpr size_t kLeast = 3, kSeeds = 16;
   constexpr size_t kVeryMany = 100;  // neighbours
   std::vector<std::vector<Neighbour>> beside(network.variables());
@@ -394,20 +402,20 @@ std::vector<int> parts_of(const Network& network, const std::vector<int>& alike,
     double across = 0;
     for (const Network::Edge& e : network.edges)
       if (lies_across(e, part_of)) across += static_cast<double>(e.table->size());
-    if (across < least) best = std::move(part_of), least = across;
+    if (across < least && !(largest_of(part_of) > largest * network.variables())) best = std::move(part_of), least = across;
   }
   return best;
 }
 
+namespace {
+
 // What is solved apart.
 class Apart {
  public:
-  Apart(const LiftedDual& dual, double most_across) : dual_(dual), most_across_(most_across) {}
+  Apart(const LiftedDual& dual, double most_across, double largest) : dual_(dual), most_across_(most_across), largest_(largest) {}
 
   // A part that is much larger than most is cut apart again; it is solved in one after all where the bound is not near `enough` (of the cost) without that.
-  SolvedApart solve(const Piece& piece, const Assignment& solution, const Options& options, double enough, int depth = 0) const {
-    const std::vector<int> part_of = parts_of(piece.network, piece.alike, most_across_);
-    if (part_of.empty()) return {};
+  SolvedApart solve(const Piece& piece, const std::vector<int>& part_of, const Assignment& solution, const Options& options, double enough, int depth = 0) const {
     const Cut cut(piece, part_of, dual_);
     if (!cut.fits()) return {};
     const std::vector<Part>& parts = cut.parts();
@@ -484,7 +492,9 @@ class Apart {
   Solved solved_apart(const Part& part, const Piece& of, const Assignment& start, const Options& options, int depth) const {
     Piece piece{part.network, {}, part.edges};
     for (int v : part.variables[0]) piece.alike.push_back(of.alike[v]);
-    SolvedApart apart = solve(piece, start, options, std::numeric_limits<double>::infinity(), depth);
+    const std::vector<int> part_of = parts_of(piece.network, piece.alike, most_across_, largest_);
+    if (part_of.empty()) return {};
+    SolvedApart apart = solve(piece, part_of, start, options, std::numeric_limits<double>::infinity(), depth);
     if (!apart.bound) return {};
     Solved out;
     out.apart = true;
@@ -510,12 +520,13 @@ class Apart {
   }
 
   const LiftedDual& dual_;
-  const double most_across_;
+  const double most_across_, largest_;
 };
 
 }  // namespace
 
-SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, const LiftedDual& dual, const Assignment& solution, const Options& options, double most_across) {
+SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, const std::vector<int>& part_of, const LiftedDual& dual, const Assignment& solution, const Options& options,
+                        double most_across, double largest) {
   constexpr double kGap = 1e-5, kEnough = 1e-4;  // of each part; of all, for parts that are cut apart again
   Options inside = options;
   inside.gap = kGap;
@@ -525,7 +536,7 @@ SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, c
   inside.progress = nullptr;
   Piece all{network, alike, std::vector<size_t>(network.edges.size())};
   std::iota(all.edges.begin(), all.edges.end(), 0);
-  SolvedApart out = Apart(dual, most_across).solve(all, solution, inside, std::max(options.gap, kEnough));
+  SolvedApart out = Apart(dual, most_across, largest).solve(all, part_of, solution, inside, std::max(options.gap, kEnough));
   if (options.tell && out.bound) options.tell(fmt::format("cut apart: {}; no solution costs less than {}", out.words, to_string(*out.bound)));
   return out;
 }

@@ -44,6 +44,11 @@ Network triangles(Rng& rng, int count, bool ring, bool limited) {
   return n;
 }
 
+// All that is repeated.
+SolvedApart solved_apart(const Network& n, const std::vector<int>& alike, const LiftedDual& dual, const Assignment& given, const Options& options) {
+  return solve_apart(n, alike, parts_of(n, alike), dual, given, options, 1, 1);
+}
+
 struct Halves {
   explicit Halves(const Network& n, bool priced) : folding(n) {
     folding.refine();
@@ -67,7 +72,7 @@ TEST(Parts, BoundWhatNoRelaxationOfTheWholeCan) {
     const bool ring = i % 2, limited = i % 3 == 0;
     const Network n = triangles(rng, 5, ring, limited);
     const Halves halves(n, limited);
-    const SolvedApart parts = solve_apart(n, halves.alike, *halves.dual, Assignment(n.costs.size(), 0), {});
+    const SolvedApart parts = solved_apart(n, halves.alike, *halves.dual, Assignment(n.costs.size(), 0), {});
     const BruteForce truth = brute_force(n);
     ASSERT_TRUE(truth.solution && parts.bound) << "seed " << seed << ", network " << i;
     ASSERT_LE(*parts.bound, truth.cost) << "seed " << seed << ", network " << i;
@@ -97,7 +102,7 @@ TEST(Parts, MutantsAreRefused) {
     SCOPED_TRACE(fmt::format("seed {}, network {}", seed, i));
     const Network n = triangles(rng, 5, i % 2, i % 3 == 0);
     const Halves halves(n, i % 3 == 0);
-    const Certificate c = solve_apart(n, halves.alike, *halves.dual, Assignment(n.costs.size(), 0), {}).certificate;
+    const Certificate c = solved_apart(n, halves.alike, *halves.dual, Assignment(n.costs.size(), 0), {}).certificate;
     const Wide truth = brute_force(n).cost;
     ASSERT_FALSE(c.parts.empty());
     EXPECT_EQ(print_certificate(parse_certificate(print_certificate(c), "file")), print_certificate(c));
@@ -161,7 +166,7 @@ TEST(Parts, SolvesWhatIsAlikeOnce) {
   for (int i = 0; i < 20; ++i) {
     const Network n = triangles(rng, 30, true, false);
     const Halves halves(n, false);
-    const SolvedApart parts = solve_apart(n, halves.alike, *halves.dual, Assignment(n.costs.size(), 0), {});
+    const SolvedApart parts = solved_apart(n, halves.alike, *halves.dual, Assignment(n.costs.size(), 0), {});
     ASSERT_TRUE(parts.bound) << "seed " << seed << ", network " << i;
     EXPECT_EQ(parts.different, 1) << "seed " << seed << ", network " << i;
   }
@@ -193,7 +198,7 @@ TEST(Parts, LargeOnesAreCutApartAgain) {
     Options loose, tight;
     loose.gap = 1;
     for (const Options& options : {loose, tight}) {
-      const SolvedApart parts = solve_apart(n, halves.alike, *halves.dual, given, options);
+      const SolvedApart parts = solved_apart(n, halves.alike, *halves.dual, given, options);
       ASSERT_TRUE(truth->solution && parts.bound) << "seed " << seed << ", network " << i;
       const auto proved = check(n, parts.certificate);
       ASSERT_TRUE(proved && *proved >= *parts.bound && *proved <= truth->cost) << "seed " << seed << ", network " << i;
@@ -213,6 +218,24 @@ TEST(Parts, LargeOnesAreCutApartAgain) {
   EXPECT_GT(better, 10);
 }
 
+TEST(Parts, ThreadsChangeNothing) {
+  const uint64_t seed = 20261133;
+  RecordProperty("seed", std::to_string(seed));
+  Rng rng(seed);
+  for (int i = 0; i < 10; ++i) {
+    const Network n = two_rows(rng, 12, 8);
+    const Halves halves(n, false);
+    Options options;
+    std::vector<std::string> made;
+    for (const int threads : {1, 2, 5}) {
+      options.threads = threads;
+      made.push_back(print_certificate(solved_apart(n, halves.alike, *halves.dual, Assignment(n.costs.size(), 0), options).certificate));
+    }
+    EXPECT_EQ(made[0], made[1]) << "seed " << seed << ", network " << i;
+    EXPECT_EQ(made[0], made[2]) << "seed " << seed << ", network " << i;
+  }
+}
+
 // The share of table entries across is what it may be at most.
 TEST(Parts, NothingWhereTooMuchLiesAcross) {
   const uint64_t seed = 20261132;
@@ -220,9 +243,18 @@ TEST(Parts, NothingWhereTooMuchLiesAcross) {
   Rng rng(seed);
   const Network n = triangles(rng, 10, true, false);  // of 5 edges a triangle, 2 lie across
   const Halves halves(n, false);
-  const Assignment given(n.costs.size(), 0);
-  EXPECT_FALSE(solve_apart(n, halves.alike, *halves.dual, given, {}, 0.4).bound);
-  EXPECT_TRUE(solve_apart(n, halves.alike, *halves.dual, given, {}, 0.45).bound);
+  EXPECT_TRUE(parts_of(n, halves.alike, 0.4).empty());
+  EXPECT_FALSE(parts_of(n, halves.alike, 0.45).empty());
+}
+
+TEST(Parts, NothingWhereOneIsMostOfAll) {
+  const uint64_t seed = 20261134;
+  RecordProperty("seed", std::to_string(seed));
+  Rng rng(seed);
+  const Network n = two_rows(rng, 12, 8);  // 36 variables and 24, which are one part with the last of the 12
+  const Halves halves(n, false);
+  EXPECT_TRUE(parts_of(n, halves.alike, 1, 0.4).empty());
+  EXPECT_FALSE(parts_of(n, halves.alike, 1, 0.5).empty());
 }
 
 TEST(Parts, NothingIsRepeated) {
@@ -230,7 +262,7 @@ TEST(Parts, NothingIsRepeated) {
   n.costs = {{1, 2}, {3, 5}};
   n.edges.push_back({{0, 1}, std::make_shared<const Table>(Table{1, 2, 3, 4})});
   const Halves halves(n, false);
-  EXPECT_FALSE(solve_apart(n, halves.alike, *halves.dual, Assignment(n.costs.size(), 0), {}).bound);
+  EXPECT_TRUE(parts_of(n, halves.alike).empty());
 }
 
 }  // namespace

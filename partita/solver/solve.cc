@@ -22,6 +22,7 @@ struct Start {
   Wide cost = 0;
   std::unique_ptr<LiftedDual> dual;  // of the last folding
   std::vector<int> alike;            // by variable, its class in the first folding
+  std::vector<int> parts;            // by variable, where it is worth while to cut a large one apart
   bool very_large = false;           // so that a pass over the whole takes too long, and little of it could be left out
 };
 
@@ -106,7 +107,8 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
     auto next = std::make_unique<LiftedDual>(folding.folded(), tables, priced);
     if (dual) next->begin(*dual);
     dual = std::move(next);
-    if (depth == 1 && !is_large && !dual->model().limited && dual->model().sweep >= options.large) {
+    if (depth == 1 && !is_large && dual->sweep_of_whole() >= static_cast<double>(options.large)) best.parts = parts_of(network, best.alike, kMostAcross, kLargestPart);
+    if (depth == 1 && !best.parts.empty() && !dual->model().limited && dual->model().sweep >= options.large) {
       narrows = true;
       continue;
     }
@@ -241,13 +243,14 @@ Result solve(const Network& network, const Options& options) {
   std::optional<Wide> bound;  // by computation
   Certificate apart;  // of parts
   bool apart_once = false;
-  auto cut_apart = [&](double most_across) {
+  auto cut_apart = [&](const std::vector<int>& part_of) {
+    if (part_of.empty()) return;
     constexpr double kShareOfTime = 0.75;
     constexpr int64_t kOfSteps = 4;
     Options of_parts = options;
     of_parts.deadline = share_of_time(options, kShareOfTime);
     if (options.max_steps) of_parts.max_steps = std::max<int64_t>(1, *options.max_steps / kOfSteps);
-    SolvedApart parts = solve_apart(network, folded.alike, *folded.dual, *best.solution, of_parts, most_across);
+    SolvedApart parts = solve_apart(network, folded.alike, part_of, *folded.dual, *best.solution, of_parts);
     counters["different_parts"] += static_cast<double>(parts.different);
     if (parts.bound && (!apart.bound || *parts.bound > *apart.bound)) apart = std::move(parts.certificate);
     bound = std::max(bound, parts.bound);
@@ -273,14 +276,12 @@ Result solve(const Network& network, const Options& options) {
     return r;
   };
   if (folded.dual && best.solution && !is_very_large(network, options)) {
-    constexpr double kShareOfTime = 0.5, kMostAcross = 0.1, kEnough = 1e-4;
+    constexpr double kShareOfTime = 0.5, kEnough = 1e-4;
     constexpr int kTimes = 3, kPasses = 100;  // the dual's messages are better each time
-    if (folded.dual->sweep_of_whole() >= static_cast<double>(options.large)) {
-      for (int time = 0; time < kTimes; ++time) {
-        const std::optional<Wide> before = bound;
-        cut_apart(kMostAcross);
-        if (is_near(std::max(options.gap, kEnough)) || bound == before || ended({}) || !folded.dual->run_narrowed(kLikely, kPasses, best.solution, [&] { return ended({}); })) break;
-      }
+    for (int time = 0; time < kTimes && !folded.parts.empty(); ++time) {
+      const std::optional<Wide> before = bound;
+      cut_apart(folded.parts);
+      if (is_near(std::max(options.gap, kEnough)) || bound == before || ended({}) || !folded.dual->run_narrowed(kLikely, kPasses, best.solution, [&] { return ended({}); })) break;
     }
     if (is_near(options.gap)) return finished(as_it_is());
     if (options.certify) {
@@ -293,7 +294,7 @@ Result solve(const Network& network, const Options& options) {
   }
   const Clock::time_point before = folded.very_large ? began : Clock::now();
   if (folded.very_large) {
-    cut_apart(1);
+    cut_apart(parts_of(network, folded.alike));
     solve_alike(folded, bound, options);
     consider(folded.solution);
   }
@@ -304,7 +305,7 @@ Result solve(const Network& network, const Options& options) {
     if (left.bound) bound = std::max(bound, left.bound);
     if (rest || !inside.messages) inside.messages = std::make_shared<Certificate::Leaf>(std::move(left.messages));
     taken = Clock::now() - before;
-    if (left.bound && !rest && !folded.very_large && !apart_once) cut_apart(1);
+    if (left.bound && !rest && !folded.very_large && !apart_once) cut_apart(parts_of(network, folded.alike));
   }
   if (best.solution) inside.start = best.solution;
   constexpr int kLonger = 4;  // what comes now takes before it brings anything

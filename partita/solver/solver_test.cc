@@ -275,6 +275,40 @@ TEST(Solver, SharedTablesOfTwoShapes) {
   expect_solved(n, "shapes");
 }
 
+TEST(Solver, StopsWithinTheGap) {
+  int optimal = 0, near = 0, none = 0;
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    const Recipe recipe{.family = kFamilies[seed % 5], .size = 30, .values = 5, .forbidden = seed % 4 ? 0 : 0.1, .limited = seed % 3 == 0};
+    const Network n = random_network(recipe, seed);
+    SCOPED_TRACE(fmt::format("{}, seed {}", name_of(recipe.family), seed));
+    Options options;
+    options.certify = seed % 2;
+    options.elimination_bytes = 0;  // it would be quicker than any bound
+    options.max_steps = 3000;
+    if (seed % 7 < 3) options.large = 0;
+    const Result best = solve(n, options);
+    options.gap = 0.1;
+    const Result r = solve(n, options);
+    ASSERT_EQ(r.solution.has_value(), best.solution.has_value());
+    if (!r.solution) {
+      ++none;
+      continue;
+    }
+    const Evaluation e = evaluate(n, *r.solution);
+    ASSERT_TRUE(e.feasible && e.cost == r.cost && r.bound);
+    if (best.status != Status::kOptimal) continue;
+    EXPECT_LE(*r.bound, best.cost);
+    EXPECT_GE(r.cost, best.cost);
+    EXPECT_LE(static_cast<double>(r.cost - *r.bound), 0.1 * static_cast<double>(r.cost));
+    if (options.certify && !r.certificate.empty()) {
+      EXPECT_LE(check(n, r.certificate).value(), best.cost);
+    }
+    (r.cost == *r.bound ? optimal : near) += 1;
+  }
+  std::printf("optimal %d times, near %d, no solution %d\n", optimal, near, none);
+  EXPECT_GT(near, 20);
+}
+
 TEST(Solver, ThreadsChangeNothing) {
   Rng rng(7);
   Shape s;
