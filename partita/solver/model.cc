@@ -54,8 +54,9 @@ using Sources = std::vector<std::pair<const Table*, bool>>;
 
 class Compiler {
  public:
-  // `times`, by edge, and `known` where parallel edges stay apart.
-  explicit Compiler(const Network& network, const std::vector<int64_t>* times = nullptr, PairTables* known = nullptr) : n_(network), times_(times), known_(known) {}
+  explicit Compiler(const Network& network, const PairTables* made) : n_(network), made_(made) {}
+  // Parallel edges stay apart. `times`: by edge.
+  Compiler(const Network& network, const std::vector<int64_t>* times, PairTables* known) : n_(network), times_(times), known_(known) {}
 
   Model compile() {
     m_.originals = n_.variables();
@@ -78,7 +79,10 @@ class Compiler {
       auto key = sources;  // its order is that of addresses: only to tell equal ones
       std::sort(key.begin(), key.end());
       auto [it, fresh] = known.emplace(std::pair(n_.domain(a), key), static_cast<int>(m_.tables.size()));
-      if (fresh) m_.tables.emplace_back(), later(m_.tables.size() - 1, a, b, sources);
+      if (fresh) {
+        m_.tables.push_back(made_of(sources, n_.domain(a), n_.domain(b)));
+        if (!m_.tables.back()) later(m_.tables.size() - 1, a, b, sources);
+      }
       m_.pairs.push_back({a, b, it->second, 1});
     }
     make_tables();
@@ -104,6 +108,15 @@ class Compiler {
       if (!m_.tables.back()) later(m_.tables.size() - 1, first, second, {{c.table.get(), false}});
     }
     m_.pairs.push_back({first, second, at->second, times});
+  }
+
+  // What was made of a table that is alone over its two variables; null: nothing.
+  std::shared_ptr<const PairTable> made_of(const Sources& sources, int rows, int columns) const {
+    if (!made_ || sources.size() > 1) return nullptr;
+    const auto [table, turned] = sources[0];
+    const auto at = made_->find({table, turned ? columns : rows});
+    if (at == made_->end()) return nullptr;
+    return turned ? std::make_shared<const PairTable>(at->second->turned()) : at->second;
   }
 
   // Tables that are yet to be made take long: two threads share them, the largest first.
@@ -201,8 +214,9 @@ class Compiler {
   };
 
   const Network& n_;
-  const std::vector<int64_t>* times_;
-  PairTables* known_;
+  const PairTables* made_ = nullptr;
+  const std::vector<int64_t>* times_ = nullptr;
+  PairTables* known_ = nullptr;
   Model m_;
   std::map<std::pair<const Table*, int>, int> number_;  // of those that stay apart, as PairTables has them
   std::vector<Missing> missing_;
@@ -328,7 +342,7 @@ int64_t magnitude(const Table& t) {
   return largest;
 }
 
-Model compile(const Network& network) { return Compiler(network).compile(); }
+Model compile(const Network& network, const PairTables* made) { return Compiler(network, made).compile(); }
 Model compile_apart(const Network& network, const std::vector<int64_t>& times, PairTables& known) { return Compiler(network, &times, &known).compile(); }
 
 int64_t sweep_of(const Model& m, const Alive& alive) {

@@ -64,8 +64,8 @@ struct Model {
 // What was made of tables, for models of networks that share them. Those must stay.
 using PairTables = std::map<std::pair<const Table*, int>, std::shared_ptr<const PairTable>>;  // by table and its rows
 
-// Parallel edges are one pair.
-Model compile(const Network& network);
+// Parallel edges are one pair. `made`: of some of its tables.
+Model compile(const Network& network, const PairTables* made = nullptr);
 // Parallel edges stay apart: pairs are the edges over two variables, in their order, and count so many times as their edge does.
 Model compile_apart(const Network& network, const std::vector<int64_t>& times, PairTables& known);
 Wide most_of(const Network& network);  // no solution costs more

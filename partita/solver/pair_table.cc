@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <unordered_map>
+#include <utility>
 
 namespace partita::solver {
 
@@ -54,7 +55,7 @@ Kinds merge_rows(int rows, size_t columns, std::vector<double>& table) {
 }
 
 // Square by square, so that both stay in the cache.
-std::vector<double> turned(const std::vector<double>& table, size_t rows, size_t columns) {
+std::vector<double> transposed(const std::vector<double>& table, size_t rows, size_t columns) {
   constexpr size_t kSquare = 32;
   std::vector<double> out(table.size());
   for (size_t top = 0; top < rows; top += kSquare)
@@ -68,12 +69,19 @@ std::vector<double> turned(const std::vector<double>& table, size_t rows, size_t
 
 PairTable::PairTable(int row_count, int column_count, std::vector<double> costs) {
   rows = merge_rows(row_count, static_cast<size_t>(column_count), costs);
-  by_column = turned(costs, static_cast<size_t>(rows.count), static_cast<size_t>(column_count));
+  by_column = transposed(costs, static_cast<size_t>(rows.count), static_cast<size_t>(column_count));
   columns = merge_rows(column_count, static_cast<size_t>(rows.count), by_column);
-  by_row = turned(by_column, static_cast<size_t>(columns.count), static_cast<size_t>(rows.count));
+  by_row = transposed(by_column, static_cast<size_t>(columns.count), static_cast<size_t>(rows.count));
   for (double c : by_row)
     if (c < kInfinity) largest = std::max(largest, std::abs(c));
     else forbids = true;
+}
+
+PairTable PairTable::turned() const {
+  PairTable out = *this;
+  std::swap(out.rows, out.columns);
+  std::swap(out.by_row, out.by_column);
+  return out;
 }
 
 }  // namespace partita::solver

@@ -30,6 +30,7 @@ struct PairTable {
 
   // Of costs [row][column].
   PairTable(int rows, int columns, std::vector<double> costs);
+  PairTable turned() const;  // rows for columns
   double at(int row, int column) const { return by_row[static_cast<size_t>(rows(row)) * columns.count + columns(column)]; }
 };
 

@@ -167,11 +167,11 @@ class Passes {
 };
 
 // A part in steps, or else by itself; certified, what is then known in steps again, within half a percent, or what a few passes prove.
-Result solve_in_one(const Network& part, const Assignment& start, const Certificate::Leaf& messages, const Options& options) {
+Result solve_in_one(const Network& part, const Assignment& start, const Certificate::Leaf& messages, const Options& options, const PairTables& made) {
   constexpr double kShareOfTime = 0.8, kGap = 5e-3;
   Options inside = options;
   inside.deadline = share_of_time(options, kShareOfTime);
-  Result r = solve_in_steps(part, start, messages, inside);
+  Result r = solve_in_steps(part, start, messages, inside, &made);
   if (is_closed(r, options.gap)) return r;
   inside = options;
   inside.certify = false;
@@ -182,7 +182,7 @@ Result solve_in_one(const Network& part, const Assignment& start, const Certific
     return r;
   }
   inside.gap = std::max(options.gap, kGap);
-  if (r.solution) r = solve_in_steps(part, *r.solution, messages, inside);
+  if (r.solution) r = solve_in_steps(part, *r.solution, messages, inside, &made);
   if (!is_closed(r, inside.gap)) r.certificate = Passes(part).certificate();
   r.bound = r.certificate.bound;
   return r;
@@ -412,7 +412,7 @@ namespace {
 // What is solved apart.
 class Apart {
  public:
-  Apart(const LiftedDual& dual, double most_across, double largest) : dual_(dual), most_across_(most_across), largest_(largest) {}
+  Apart(const LiftedDual& dual, const PairTables& made, double most_across, double largest) : dual_(dual), made_(made), most_across_(most_across), largest_(largest) {}
 
   // A part that is much larger than most is cut apart again; it is solved in one after all where the bound is not near `enough` (of the cost) without that.
   SolvedApart solve(const Piece& piece, const std::vector<int>& part_of, const Assignment& solution, const Options& options, double enough, int depth = 0) const {
@@ -439,7 +439,7 @@ class Apart {
       constexpr double kLittle = 0.1;  // of the gap: what makes it up lies elsewhere
       if (gap <= enough * std::abs(cost) || lacks(worst) < kLittle * gap || stop(options)) break;
       Solved& again = solved[worst];
-      again.result = solve_in_one(parts[worst].network, *again.result.solution, dual_.of_part(parts[worst].network, parts[worst].edges), options);
+      again.result = solve_in_one(parts[worst].network, *again.result.solution, dual_.of_part(parts[worst].network, parts[worst].edges), options, made_);
       again.apart = false;
     }
     if (options.certify) {
@@ -484,7 +484,7 @@ class Apart {
       Assignment start;
       for (int v : part.variables[0]) start.push_back(solution[v]);
       if (part.network.costs.size() > kMuchLarger * usual && depth < Certificate::kDeepest) solved[i] = solved_apart(part, piece, start, inside, depth + 1);
-      if (!solved[i].apart) solved[i].result = solve_in_one(part.network, start, dual_.of_part(part.network, part.edges), inside);
+      if (!solved[i].apart) solved[i].result = solve_in_one(part.network, start, dual_.of_part(part.network, part.edges), inside, made_);
     });
     return solved;
   }
@@ -520,13 +520,14 @@ class Apart {
   }
 
   const LiftedDual& dual_;
+  const PairTables& made_;
   const double most_across_, largest_;
 };
 
 }  // namespace
 
 SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, const std::vector<int>& part_of, const LiftedDual& dual, const Assignment& solution, const Options& options,
-                        double most_across, double largest) {
+                        const PairTables& made, double most_across, double largest) {
   constexpr double kGap = 1e-5, kEnough = 1e-4;  // of each part; of all, for parts that are cut apart again
   Options inside = options;
   inside.gap = kGap;
@@ -536,7 +537,7 @@ SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, c
   inside.progress = nullptr;
   Piece all{network, alike, std::vector<size_t>(network.edges.size())};
   std::iota(all.edges.begin(), all.edges.end(), 0);
-  SolvedApart out = Apart(dual, most_across, largest).solve(all, part_of, solution, inside, std::max(options.gap, kEnough));
+  SolvedApart out = Apart(dual, made, most_across, largest).solve(all, part_of, solution, inside, std::max(options.gap, kEnough));
   if (options.tell && out.bound) options.tell(fmt::format("cut apart: {}; no solution costs less than {}", out.words, to_string(*out.bound)));
   return out;
 }

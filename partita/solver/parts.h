@@ -27,8 +27,8 @@ inline constexpr double kMostAcross = 0.1, kLargestPart = 0.5;  // where it is w
 // Between parts that are alike messages are alike too: those that the dual has for most of them. Parts that many are alike to come first, each within
 // its share of the time that is then left, from the whole's solution and the dual's messages on; of what is not solved by then counts what is proved.
 // Certified, a bound may be half a percent below its part's. A part that is much larger than most is cut apart again (parts_of, with these shares); it is
-// solved in one where the bound would otherwise not come within the gap that is asked for.
+// solved in one where the bound would otherwise not come within the gap that is asked for. `made`: of the network's tables, as the dual has them.
 SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, const std::vector<int>& part_of, const LiftedDual& dual, const Assignment& solution,
-                        const Options& options, double most_across = kMostAcross, double largest = kLargestPart);
+                        const Options& options, const PairTables& made, double most_across = kMostAcross, double largest = kLargestPart);
 
 }  // namespace partita::solver

@@ -44,11 +44,6 @@ Network triangles(Rng& rng, int count, bool ring, bool limited) {
   return n;
 }
 
-// All that is repeated.
-SolvedApart solved_apart(const Network& n, const std::vector<int>& alike, const LiftedDual& dual, const Assignment& given, const Options& options) {
-  return solve_apart(n, alike, parts_of(n, alike), dual, given, options, 1, 1);
-}
-
 struct Halves {
   explicit Halves(const Network& n, bool priced) : folding(n) {
     folding.refine();
@@ -63,6 +58,11 @@ struct Halves {
   std::unique_ptr<LiftedDual> dual;
 };
 
+// All that is repeated.
+SolvedApart solved_apart(const Network& n, const Halves& halves, const Assignment& given, const Options& options) {
+  return solve_apart(n, halves.alike, parts_of(n, halves.alike), *halves.dual, given, options, halves.tables, 1, 1);
+}
+
 TEST(Parts, BoundWhatNoRelaxationOfTheWholeCan) {
   const uint64_t seed = 20261127;
   RecordProperty("seed", std::to_string(seed));
@@ -72,7 +72,7 @@ TEST(Parts, BoundWhatNoRelaxationOfTheWholeCan) {
     const bool ring = i % 2, limited = i % 3 == 0;
     const Network n = triangles(rng, 5, ring, limited);
     const Halves halves(n, limited);
-    const SolvedApart parts = solved_apart(n, halves.alike, *halves.dual, Assignment(n.costs.size(), 0), {});
+    const SolvedApart parts = solved_apart(n, halves, Assignment(n.costs.size(), 0), {});
     const BruteForce truth = brute_force(n);
     ASSERT_TRUE(truth.solution && parts.bound) << "seed " << seed << ", network " << i;
     ASSERT_LE(*parts.bound, truth.cost) << "seed " << seed << ", network " << i;
@@ -102,7 +102,7 @@ TEST(Parts, MutantsAreRefused) {
     SCOPED_TRACE(fmt::format("seed {}, network {}", seed, i));
     const Network n = triangles(rng, 5, i % 2, i % 3 == 0);
     const Halves halves(n, i % 3 == 0);
-    const Certificate c = solved_apart(n, halves.alike, *halves.dual, Assignment(n.costs.size(), 0), {}).certificate;
+    const Certificate c = solved_apart(n, halves, Assignment(n.costs.size(), 0), {}).certificate;
     const Wide truth = brute_force(n).cost;
     ASSERT_FALSE(c.parts.empty());
     EXPECT_EQ(print_certificate(parse_certificate(print_certificate(c), "file")), print_certificate(c));
@@ -166,7 +166,7 @@ TEST(Parts, SolvesWhatIsAlikeOnce) {
   for (int i = 0; i < 20; ++i) {
     const Network n = triangles(rng, 30, true, false);
     const Halves halves(n, false);
-    const SolvedApart parts = solved_apart(n, halves.alike, *halves.dual, Assignment(n.costs.size(), 0), {});
+    const SolvedApart parts = solved_apart(n, halves, Assignment(n.costs.size(), 0), {});
     ASSERT_TRUE(parts.bound) << "seed " << seed << ", network " << i;
     EXPECT_EQ(parts.different, 1) << "seed " << seed << ", network " << i;
   }
@@ -198,7 +198,7 @@ TEST(Parts, LargeOnesAreCutApartAgain) {
     Options loose, tight;
     loose.gap = 1;
     for (const Options& options : {loose, tight}) {
-      const SolvedApart parts = solved_apart(n, halves.alike, *halves.dual, given, options);
+      const SolvedApart parts = solved_apart(n, halves, given, options);
       ASSERT_TRUE(truth->solution && parts.bound) << "seed " << seed << ", network " << i;
       const auto proved = check(n, parts.certificate);
       ASSERT_TRUE(proved && *proved >= *parts.bound && *proved <= truth->cost) << "seed " << seed << ", network " << i;
@@ -229,7 +229,7 @@ TEST(Parts, ThreadsChangeNothing) {
     std::vector<std::string> made;
     for (const int threads : {1, 2, 5}) {
       options.threads = threads;
-      made.push_back(print_certificate(solved_apart(n, halves.alike, *halves.dual, Assignment(n.costs.size(), 0), options).certificate));
+      made.push_back(print_certificate(solved_apart(n, halves, Assignment(n.costs.size(), 0), options).certificate));
     }
     EXPECT_EQ(made[0], made[1]) << "seed " << seed << ", network " << i;
     EXPECT_EQ(made[0], made[2]) << "seed " << seed << ", network " << i;

@@ -250,7 +250,7 @@ Result solve(const Network& network, const Options& options) {
     Options of_parts = options;
     of_parts.deadline = share_of_time(options, kShareOfTime);
     if (options.max_steps) of_parts.max_steps = std::max<int64_t>(1, *options.max_steps / kOfSteps);
-    SolvedApart parts = solve_apart(network, folded.alike, part_of, *folded.dual, *best.solution, of_parts);
+    SolvedApart parts = solve_apart(network, folded.alike, part_of, *folded.dual, *best.solution, of_parts, tables);
     counters["different_parts"] += static_cast<double>(parts.different);
     if (parts.bound && (!apart.bound || *parts.bound > *apart.bound)) apart = std::move(parts.certificate);
     bound = std::max(bound, parts.bound);
@@ -287,7 +287,7 @@ Result solve(const Network& network, const Options& options) {
     if (options.certify) {
       Options of_steps = options;
       of_steps.deadline = share_of_time(options, kShareOfTime);
-      Result r = solve_in_steps(network, *best.solution, folded.dual->of_whole(network), of_steps);
+      Result r = solve_in_steps(network, *best.solution, folded.dual->of_whole(network), of_steps, &tables);
       consider(r.solution);
       if (is_closed(r, options.gap)) return finished(std::move(r));
     }

@@ -19,8 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 class Steps {
  public:
-  Steps(const Network& network, const Assignment& solution, const Certificate::Leaf& messages, const Options& options)
-      : n_(network), o_(options), messages_(messages), kept_(all_values(network)), rest_(network, kept_) {
+  Steps(const Network& network, const Assignment& solution, const Certificate::Leaf& messages, const Options& options, const PairTables* made)
+      : n_(network), o_(options), made_(made), messages_(messages), kept_(all_values(network)), rest_(network, kept_) {
     result_.solution = solution;
     result_.cost = evaluate(n_, solution).cost;
   }
@@ -95,7 +95,7 @@ class Steps {
     constexpr double kHopeful = 3;                      // windows over the whole, or as much work, by which something must cost enough
     constexpr double kFar = 0.03, kFast = 0.1;          // or else the gap be small, or that much of it go away by a window
     constexpr int kMessagesFirst = 4, kLeastWindows = 8;  // passes, before prices move; where they do
-    const Model m = compile(rest_.network());
+    const Model m = compile(rest_.network(), made_);
     Dual dual(m);
     dual.begin(rest_.lowered(messages_));
     const Alive all(m.unary.size(), 1);
@@ -229,6 +229,7 @@ class Steps {
 
   const Network& n_;
   const Options& o_;
+  const PairTables* const made_;
   Certificate::Leaf messages_;           // of the last step
   std::vector<std::vector<int>> kept_;   // [variable]: values that are left
   Subset rest_;                          // those
@@ -245,12 +246,12 @@ class Steps {
 
 }  // namespace
 
-Result solve_in_steps(const Network& network, const Assignment& solution, const Certificate::Leaf& messages, const Options& options) {
+Result solve_in_steps(const Network& network, const Assignment& solution, const Certificate::Leaf& messages, const Options& options, const PairTables* made) {
   constexpr int kGuesses = 3;
   Result best;
   best.solution = solution;
   for (int guess = 0; guess < kGuesses; ++guess) {
-    Steps steps(network, *best.solution, messages, options);
+    Steps steps(network, *best.solution, messages, options, made);
     Result r = steps.run(best.bound);
     const bool better = !best.bound || (r.bound && *r.bound > *best.bound);
     if (better) best = std::move(r);
