@@ -7,6 +7,7 @@
 
 #include "partita/base/rng.h"
 #include "partita/network/testing/random_networks.h"
+#include "partita/solver/eliminate.h"
 #include "partita/solver/solver.h"
 
 namespace partita::solver {
@@ -200,6 +201,66 @@ TEST(Folding, StoppedAtOnceTheSolverKeepsWhatItBeganWith) {
     EXPECT_EQ(r.cost, whole.cost);
     if (r.bound) {
       EXPECT_LE(*r.bound, r.cost);
+    }
+  }
+}
+
+// A ring of alike parts, in which no finer folding tells more apart.
+TEST(Folding, OfARingIsSolvedThoughItGetsNoFiner) {
+  Rng rng(5);
+  auto table = [&](size_t size) {
+    Table t(size);
+    for (int64_t& c : t) c = rng.between(0, 100'000);
+    return table_of(std::move(t));
+  };
+  const int values = 40, parts = 12;
+  const auto inside = table(values * values), out = table(values * 2), next = table(4);
+  Network n;
+  for (int k = 0; k < parts; ++k) {
+    n.costs.insert(n.costs.end(), {Table(values, 0), Table(values, 0), Table{0, 3}});
+    n.edges.push_back({{3 * k, 3 * k + 1}, inside});
+    n.edges.push_back({{3 * k, 3 * k + 2}, out});
+    n.edges.push_back({{3 * k + 2, 3 * ((k + 1) % parts) + 2}, next});
+  }
+  Options options;
+  options.large = 1000;
+  options.max_steps = 10;
+  const Result r = solve(n, options);
+  EXPECT_EQ(r.status, Status::kOptimal);
+  EXPECT_GE(r.counters.at("folded"), 1);
+}
+
+// Edges over three variables, two of which are folded into one, before pairs of other sizes.
+TEST(Folding, EdgesThatNameAClassTwice) {
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    SCOPED_TRACE(seed);
+    Rng rng(seed);
+    auto table = [&](int size) {
+      Table t(static_cast<size_t>(size));
+      for (int64_t& c : t) c = rng.between(0, 100);
+      return table_of(std::move(t));
+    };
+    const int around = 20, x = 3, w = 5, u = 5 + 4 * static_cast<int>(seed % 3);
+    const auto three = table(x * x * w), a = table(w * u), b = table(u * 2), c = table(2 * w), d = table(x * w);
+    Network n;
+    for (int i = 0; i < around; ++i) {
+      n.costs.insert(n.costs.end(), {Table(x, 0), Table(w, 0), Table(u, 1), Table(2, 0)});
+      n.edges.push_back({{4 * i, 4 * ((i + 1) % around), 4 * i + 1}, three});
+      n.edges.push_back({{4 * i + 1, 4 * i + 2}, a});
+      n.edges.push_back({{4 * i + 2, 4 * i + 3}, b});
+      n.edges.push_back({{4 * i + 3, 4 * i + 1}, c});
+      n.edges.push_back({{4 * i, 4 * i + 1}, d});
+    }
+    const auto truth = eliminate(n, *plan_elimination(n, 1 << 28));
+    for (const int64_t large : {int64_t{1}, int64_t{1'000'000}}) {
+      Options options;
+      options.large = large;
+      options.max_steps = 20;
+      const Result r = solve(n, options);
+      ASSERT_TRUE(r.solution && r.bound);
+      EXPECT_LE(*r.bound, truth->cost);
+      EXPECT_GE(r.cost, truth->cost);
+      EXPECT_LE(check(n, r.certificate).value(), truth->cost);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "partita/solver/rounds.h"
@@ -12,10 +13,15 @@ namespace partita::solver {
 
 namespace {
 
+// The model's pairs are the edges over two different variables, however often they name them; messages are only those that name them once.
 std::vector<int> number_pairs(const Network& n) {
   std::vector<int> pairs;
   int count = 0;
-  for (const Network::Edge& e : n.edges) pairs.push_back(e.over_two() ? count++ : -1);
+  for (const Network::Edge& e : n.edges) {
+    const bool is_pair = std::set<int>(e.variables.begin(), e.variables.end()).size() == 2;
+    pairs.push_back(e.over_two() ? count : -1);
+    count += is_pair;
+  }
   return pairs;
 }
 
@@ -110,11 +116,11 @@ bool LiftedDual::run_narrowed(double share, int most, const std::optional<Assign
   each_message([](double* narrow, const double* all, const std::vector<int>& values) {
     for (int x : values) *narrow++ = std::isfinite(all[x]) ? all[x] : 0;
   });
-  narrow.run(most, std::nullopt, stop, kNextToNothing);
+  const double narrow_bound = narrow.run(most, std::nullopt, stop, kNextToNothing);
   each_message([](const double* narrow, double* all, const std::vector<int>& values) {
-    for (int x : values) all[x] = *narrow++;
+    for (int x : values) all[x] = std::isfinite(*narrow) ? *narrow : 0, ++narrow;  // what none of its values has a partner in, others may have
   });
-  if (run(kPasses, std::nullopt, stop) > bound) return true;
+  if (std::isfinite(narrow_bound) && run(kPasses, std::nullopt, stop) > bound) return true;
   dual_.set(before, alive_);
   return false;
 }

@@ -6,6 +6,7 @@
 #include "partita/network/testing/random_networks.h"
 #include "partita/solver/lift.h"
 #include "partita/solver/reduce.h"
+#include "partita/solver/subset.h"
 #include "partita/solver/vectors.h"
 
 namespace partita::solver {
@@ -132,6 +133,50 @@ TEST(LiftedDual, OfCopiesThatSeeTheSameItProvesTheSameAsTheWholes) {
     ASSERT_TRUE(merged);
     EXPECT_GE(*merged, *bound - 1) << i;
   }
+}
+
+// Tables of edges that name a variable twice are made anew, and are no longer there when others are asked for.
+TEST(PairTables, AreThoseOfTablesThatStay) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    Rng rng(seed);
+    auto table = [&](size_t size) {
+      Table t(size);
+      for (int64_t& c : t) c = rng.between(0, 100);
+      return std::make_shared<const Table>(std::move(t));
+    };
+    Network twice, once;
+    for (int v = 0; v < 8; ++v) twice.costs.push_back(Table(4, 0)), once.costs.push_back(Table(6, 0));
+    for (int v = 0; v + 1 < 8; ++v) {
+      twice.edges.push_back({{v, v + 1, v}, table(64)});
+      twice.edges.push_back({{v, v + 1}, table(16)});
+      once.edges.push_back({{v, v + 1}, table(36)});
+    }
+    PairTables tables;
+    LiftedDual(Folding::Folded::not_at_all(twice), tables, false);
+    const Subset some(once, std::vector<std::vector<int>>(8, {0, 2, 3, 5}));
+    const Model with = compile(some.network(), &tables), without = compile(some.network());
+    for (size_t p = 0; p < with.pairs.size(); ++p)
+      for (int x = 0; x < 4; ++x)
+        for (int y = 0; y < 4; ++y) ASSERT_EQ(with.table(static_cast<int>(p)).at(x, y), without.table(static_cast<int>(p)).at(x, y)) << seed;
+  }
+}
+
+// What was made of a table serves edges in both directions.
+TEST(PairTables, ServeEdgesBothWays) {
+  Rng rng(11);
+  Table t(12);
+  for (int64_t& c : t) c = rng.between(0, 100);
+  const auto shared = std::make_shared<const Table>(std::move(t));
+  Network n;
+  n.costs = {Table(3, 0), Table(4, 0), Table(3, 0)};
+  n.edges = {{{0, 1}, shared}, {{2, 1}, shared}};
+  PairTables tables;
+  const LiftedDual dual(Folding::Folded::not_at_all(n), tables, false);
+  const Model with = compile(n, &tables), without = compile(n);
+  EXPECT_EQ(with.tables[static_cast<size_t>(with.pairs[0].table)], (tables.begin()->second));
+  for (int p : {0, 1})
+    for (int x = 0; x < n.domain(with.pairs[static_cast<size_t>(p)].a); ++x)
+      for (int y = 0; y < n.domain(with.pairs[static_cast<size_t>(p)].b); ++y) EXPECT_EQ(with.table(p).at(x, y), without.table(p).at(x, y));
 }
 
 TEST(LiftedDual, PassesOverLikelyValuesRaiseTheBoundOrChangeNothing) {

@@ -68,7 +68,7 @@ class Compiler {
       Canonical c = canonical(n_, e);
       if (c.variables.size() == 1)
         for (size_t x = 0; x < c.table->size(); ++x) m_.unary[m_.offset[c.variables[0]] + x] += as_double((*c.table)[x]);
-      else if (c.variables.size() == 2 && times_) add_apart(c, static_cast<double>((*times_)[i]));
+      else if (c.variables.size() == 2 && times_) add_apart(c, static_cast<double>((*times_)[i]), c.table == e.table);
       else if (c.variables.size() == 2) pairs[{c.variables[0], c.variables[1]}].push_back({c.table.get(), c.turned});
       else add_joint(c);
       if (c.table != e.table) held_.push_back(c.table);
@@ -98,9 +98,14 @@ class Compiler {
     for (int64_t c : costs) m_.unary.push_back(as_double(c));
   }
 
-  // Its table stands as it is, turned over or not.
-  void add_apart(const Canonical& c, double times) {
+  // Its table stands as it is, turned over or not. One that stays may be known, and becomes so.
+  void add_apart(const Canonical& c, double times, bool stays) {
     const auto [first, second] = c.turned ? std::pair(c.variables[1], c.variables[0]) : std::pair(c.variables[0], c.variables[1]);
+    if (!stays) {
+      m_.pairs.push_back({first, second, static_cast<int>(m_.tables.size()), times});
+      m_.tables.emplace_back();
+      return later(m_.tables.size() - 1, first, second, {{c.table.get(), false}});
+    }
     const std::pair key(c.table.get(), n_.domain(first));
     const auto [at, fresh] = number_.try_emplace(key, static_cast<int>(m_.tables.size()));
     if (fresh) {

@@ -437,7 +437,7 @@ class Apart {
       for (size_t i = 1; i < parts.size(); ++i)
         if (lacks(i) > lacks(worst)) worst = i;
       constexpr double kLittle = 0.1;  // of the gap: what makes it up lies elsewhere
-      if (gap <= enough * std::abs(cost) || lacks(worst) < kLittle * gap || stop(options)) break;
+      if (gap <= enough * std::abs(cost) || !solved[worst].apart || lacks(worst) < kLittle * gap || stop(options)) break;
       Solved& again = solved[worst];
       again.result = solve_in_one(parts[worst].network, *again.result.solution, dual_.of_part(parts[worst].network, parts[worst].edges), options, made_);
       again.apart = false;

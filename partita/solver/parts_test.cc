@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/network/certificate.h"
@@ -216,6 +218,23 @@ TEST(Parts, LargeOnesAreCutApartAgain) {
   EXPECT_GT(nested, 20);
   EXPECT_GT(exact, 5);
   EXPECT_GT(better, 10);
+}
+
+// Where everything is free there is nothing that parts could lack.
+TEST(Parts, OfNoCost) {
+  Rng rng(20261135);
+  Network n = two_rows(rng, 12, 8);
+  for (Table& costs : n.costs) costs.assign(costs.size(), 0);
+  std::map<const Table*, TablePtr> zeros;
+  for (Network::Edge& e : n.edges) {
+    TablePtr& zero = zeros[e.table.get()];
+    if (!zero) zero = std::make_shared<const Table>(Table(e.table->size(), 0));
+    e.table = zero;
+  }
+  const Halves halves(n, false);
+  const SolvedApart parts = solved_apart(n, halves, Assignment(n.costs.size(), 0), {});
+  ASSERT_TRUE(parts.bound);
+  EXPECT_EQ(to_string(*parts.bound), "0");
 }
 
 TEST(Parts, ThreadsChangeNothing) {

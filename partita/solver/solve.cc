@@ -109,8 +109,9 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
     dual = std::move(next);
     if (depth == 1 && !is_large && dual->sweep_of_whole() >= static_cast<double>(options.large)) best.parts = parts_of(network, best.alike, kMostAcross, kLargestPart);
     if (depth == 1 && !best.parts.empty() && !dual->model().limited && dual->model().sweep >= options.large) {
-      narrows = true;
-      continue;
+      Folding next = folding;
+      narrows = next.refine() && is_small(next);
+      if (narrows) continue;
     }
     if (narrows) dual->run(kOverAll, known(), ended);
     narrows = narrows && dual->run_narrowed(kLikely, kNarrowed, best.solution, ended);
@@ -281,7 +282,7 @@ Result solve(const Network& network, const Options& options) {
     for (int time = 0; time < kTimes && !folded.parts.empty(); ++time) {
       const std::optional<Wide> before = bound;
       cut_apart(folded.parts);
-      if (is_near(std::max(options.gap, kEnough)) || bound == before || ended({}) || !folded.dual->run_narrowed(kLikely, kPasses, best.solution, [&] { return ended({}); })) break;
+      if (is_near(std::max(options.gap, kEnough)) || bound == before || ended({}) || time + 1 == kTimes || !folded.dual->run_narrowed(kLikely, kPasses, best.solution, [&] { return ended({}); })) break;
     }
     if (is_near(options.gap)) return finished(as_it_is());
     if (options.certify) {

@@ -74,14 +74,20 @@ class Steps {
   bool stop() const { return (o_.stop && *o_.stop) || (o_.deadline && Clock::now() > *o_.deadline); }
 
   // What a value must cost to be left out: it is not asked for less than that, or nothing less is aimed at.
-  double enough() const { return std::min(aim_, static_cast<double>(result_.cost) - o_.gap * std::abs(static_cast<double>(result_.cost))); }
+  double enough() const {
+    const double asked = std::min(aim_, static_cast<double>(result_.cost) - o_.gap * std::abs(static_cast<double>(result_.cost)));
+    return result_.bound ? std::max(asked, static_cast<double>(*result_.bound)) : asked;  // which is claimed already
+  }
 
   // The solution that there is may be far above the optimum, so that what costs as much is too little: where little is left already, it is
   // guessed that the optimum lies in the lower half of what there is between the bound and what is enough. If so, elimination will find it; if
   // not, it will prove that nothing costs less than the guess.
   bool aim_lower(const std::optional<Wide>& known) {
     constexpr double kLittleLeft = 0.25, kNear = 0.1, kVeryNear = 1e-4;  // of the table entries; of the cost
-    const double now = enough(), least = known ? std::max(bound_, static_cast<double>(*known)) : bound_, gap = now - least;
+    double least = bound_;
+    for (const std::optional<Wide>& proved : {known, result_.bound})
+      if (proved) least = std::max(least, static_cast<double>(*proved));
+    const double now = enough(), gap = now - least;
     if (static_cast<double>(left_) > kLittleLeft * static_cast<double>(whole_) || !(gap < kNear * std::abs(now)) || gap < kVeryNear * std::abs(now)) return false;
     aim_ = least + gap / 2;
     if (o_.tell) o_.tell(fmt::format("the optimum may be less than {:.0f}", aim_));
@@ -96,6 +102,7 @@ class Steps {
     constexpr double kFar = 0.03, kFast = 0.1;          // or else the gap be small, or that much of it go away by a window
     constexpr int kMessagesFirst = 4, kLeastWindows = 8;  // passes, before prices move; where they do
     const Model m = compile(rest_.network(), made_);
+    if (m.sweep == 0) return false;
     Dual dual(m);
     dual.begin(rest_.lowered(messages_));
     const Alive all(m.unary.size(), 1);
@@ -181,7 +188,7 @@ class Steps {
     constexpr double kLooks = 20;  // at each table entry
     double entries = 0;
     for (const Network::Edge& e : rest_.network().edges) entries += static_cast<double>(e.table->size());
-    return static_cast<double>(plan.work) <= kLooks * entries;
+    return entries == 0 || static_cast<double>(plan.work) <= kLooks * entries;
   }
 
   // It proves no more than before where the limit is what it lacks, unless prices are better now.
@@ -255,6 +262,7 @@ Result solve_in_steps(const Network& network, const Assignment& solution, const 
     Result r = steps.run(best.bound);
     const bool better = !best.bound || (r.bound && *r.bound > *best.bound);
     if (better) best = std::move(r);
+    else if (r.cost < best.cost) best.solution = std::move(r.solution), best.cost = r.cost;
     if (!better || !steps.aimed_too_low()) break;
   }
   return best;

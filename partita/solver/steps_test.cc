@@ -187,5 +187,14 @@ TEST(Steps, NeverBothOfTwo) {
   }
 }
 
+TEST(Steps, OfVariablesAlone) {
+  Network n;
+  n.costs = {{3, 1, 2}, {5, 4}};
+  const Result r = solve_in_steps(n, {0, 0}, {}, {});
+  EXPECT_EQ(to_string(r.cost), "5");
+  EXPECT_EQ(to_string(r.bound.value()), "5");
+  EXPECT_TRUE(is_closed(r, 0));
+}
+
 }  // namespace
 }  // namespace partita::solver
