@@ -307,6 +307,12 @@ class Propagation {
 
 }  // namespace
 
+double entries_of(const Network& network) {
+  double entries = 0;
+  for (const Network::Edge& e : network.edges) entries += static_cast<double>(e.table->size());
+  return entries;
+}
+
 Wide most_of(const Network& network) {
   Wide most = 0;
   for (const Table& costs : network.costs) most += most_of(costs);

@@ -68,6 +68,7 @@ using PairTables = std::map<std::pair<const Table*, int>, std::shared_ptr<const 
 Model compile(const Network& network, const PairTables* made = nullptr);
 // Parallel edges stay apart: pairs are the edges over two variables, in their order, and count so many times as their edge does.
 Model compile_apart(const Network& network, const std::vector<int64_t>& times, PairTables& known);
+double entries_of(const Network& network);  // of all edges' tables, each as often as it is there
 Wide most_of(const Network& network);  // no solution costs more
 int64_t magnitude(const Table& table);  // the largest of what is not forbidden, without its sign; kForbidden at most
 // The times at which the limit can be broken, without those that another one dominates.

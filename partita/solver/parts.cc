@@ -375,10 +375,8 @@ std::vector<int> parts_of(const Network& network, const std::vector<int>& alike,
   constexpr size_t kVeryMany = 100;  // neighbours
   std::vector<std::vector<Neighbour>> beside(network.variables());
   std::map<const Table*, size_t> tables;  // numbered as they come
-  double entries = 0;
   for (const Network::Edge& e : network.edges) {
     const size_t table = tables.try_emplace(e.table.get(), tables.size()).first->second, ends = e.variables.size();
-    entries += static_cast<double>(e.table->size());
     for (size_t from = 0; from < ends; ++from)
       for (size_t to = 0; to < ends; ++to)
         if (e.variables[from] != e.variables[to]) beside[e.variables[from]].push_back({e.variables[to], (table * ends + from) * ends + to});
@@ -396,7 +394,7 @@ std::vector<int> parts_of(const Network& network, const std::vector<int>& alike,
   for (const auto& members : of_class)
     if (members.size() == copies) seeds.push_back(&members);
   std::vector<int> best;
-  double least = most_across * entries;
+  double least = most_across * entries_of(network);
   for (size_t s = 0; s < seeds.size(); s += std::max<size_t>(1, seeds.size() / kSeeds)) {
     std::vector<int> part_of = nearest(*seeds[s], beside, passable);
     double across = 0;

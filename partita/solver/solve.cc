@@ -64,11 +64,6 @@ double very_large(const Options& options) {
   return kTimes * static_cast<double>(std::max<int64_t>(1, options.large));
 }
 
-double entries_of(const Network& network) {
-  double entries = 0;
-  for (const Network::Edge& e : network.edges) entries += static_cast<double>(e.table->size());
-  return entries;
-}
 bool is_very_large(const Network& network, const Options& options) { return entries_of(network) > very_large(options); }
 
 constexpr double kLikely = 0.1;  // of a folded dual's table entries, those of values that passes go over

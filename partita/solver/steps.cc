@@ -170,10 +170,8 @@ class Steps {
 
   // Where little enough is left for it to come through.
   void dominate() {
-    constexpr size_t kMost = 6'000'000;  // table entries
-    size_t entries = 0;
-    for (const Network::Edge& e : rest_.network().edges) entries += e.table->size();
-    if (entries > kMost) return;
+    constexpr double kMost = 6e6;  // table entries
+    if (entries_of(rest_.network()) > kMost) return;
     std::vector<std::vector<char>> gone;
     for (const std::vector<int>& values : kept_) gone.emplace_back(values.size(), 0);
     for (const auto& [v, x, y] : Reduction(rest_.network(), Reduction::Rules::kDominance).dominated()) {
@@ -186,8 +184,7 @@ class Steps {
   // Elimination takes no longer than a step that leaves more out first.
   bool is_quick(const EliminationPlan& plan) const {
     constexpr double kLooks = 20;  // at each table entry
-    double entries = 0;
-    for (const Network::Edge& e : rest_.network().edges) entries += static_cast<double>(e.table->size());
+    const double entries = entries_of(rest_.network());
     return entries == 0 || static_cast<double>(plan.work) <= kLooks * entries;
   }
 
