@@ -50,7 +50,7 @@ struct Wait {
 class Admission {
  public:
   explicit Admission(const PhysicalGraph& graph)
-      : graph_(graph), table_(number_nodes(graph)), place_(places(graph, table_)), uses_(all_uses(graph)), needs_(2 * table_.size() / kBlock + 1), waits_(needs_.size()) {}
+      : graph_(graph), table_(number_nodes(graph)), place_(places(graph, table_)), uses_(graph, table_), needs_(2 * table_.size() / kBlock + 1), waits_(needs_.size()) {}
 
   void check() {
     registers();
@@ -351,7 +351,7 @@ class Admission {
   const PhysicalGraph& graph_;
   NodeTable table_;
   std::vector<int> place_;
-  std::vector<std::vector<Use>> uses_;
+  Uses uses_;
   std::vector<std::vector<PlacedUse>> placed_;  // by register and use, where it has bytes
   // By block of their target.
   std::vector<std::vector<Need>> needs_;

@@ -6,10 +6,8 @@
 
 namespace partita {
 
-void make_counts(PhysicalGraph& graph, const LowerOptions& options) {
-  const NodeTable table = number_nodes(graph);
+void make_counts(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options) {
   const std::vector<int> place = places(graph, table);
-  const auto uses = all_uses(graph);
 
   std::vector<bool> at_transfer(graph.registers.size(), false);
   for (const Task& task : graph.tasks) {

@@ -21,7 +21,7 @@ struct Raw {
 class Maker {
  public:
   explicit Maker(const PhysicalGraph& graph)
-      : graph_(graph), table_(number_nodes(graph)), place_(places(graph, table_)), uses_(all_uses(graph)) {}
+      : graph_(graph), table_(number_nodes(graph)), place_(places(graph, table_)), uses_(graph, table_) {}
 
   std::vector<Edge> make() {
     data();
@@ -215,7 +215,7 @@ class Maker {
   const PhysicalGraph& graph_;
   NodeTable table_;
   std::vector<int> place_;
-  std::vector<std::vector<Use>> uses_;
+  Uses uses_;
   std::vector<Raw> raw_;
 };
 

@@ -1,5 +1,7 @@
 #include "partita/physical/in_place.h"
 
+#include <algorithm>
+
 namespace partita {
 
 InPlace::InPlace(const PhysicalGraph& graph) : graph_(graph), writer_(graph.registers.size(), -1) {
@@ -24,6 +26,15 @@ bool InPlace::allowed(RegisterId operand, RegisterId result) const {
       reads = true;
     }
   return reads;
+}
+
+std::vector<RegisterId> InPlace::operands_of(RegisterId result) const {
+  std::vector<RegisterId> operands;
+  const int writer = writer_[result.index()];
+  if (writer < 0 || !graph_.tasks[writer].elementwise) return operands;
+  for (const Access& read : graph_.tasks[writer].reads)
+    if (allowed(read.reg, result) && std::find(operands.begin(), operands.end(), read.reg) == operands.end()) operands.push_back(read.reg);
+  return operands;
 }
 
 }  // namespace partita

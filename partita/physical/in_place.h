@@ -12,6 +12,8 @@ class InPlace {
   explicit InPlace(const PhysicalGraph& graph);
   // `result` over `operand`, in every use. Whether anything reads the operand later is for the caller to know.
   bool allowed(RegisterId operand, RegisterId result) const;
+  // Those that it may lie on.
+  std::vector<RegisterId> operands_of(RegisterId result) const;
 
  private:
   static constexpr int kSeveral = -2;

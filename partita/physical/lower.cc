@@ -20,15 +20,30 @@ PhysicalGraph with_memory(const Graph& graph, const Plan& plan, const Cluster& c
     ordered.op_places.resize(graph.ops.size());
     for (size_t i = 0; i < plan.order.size(); ++i) ordered.op_places[plan.order[i].index()] = static_cast<int>(i);
   }
-  make_order(physical, ordered);
-  make_counts(physical, options);  // after the order, whose intervals it counts
-  plan_memory(physical, options);  // after the counts: slots have sizes
+  const NodeTable table = number_nodes(physical);
+  const Uses uses(physical, table);
+  make_order(physical, table, uses, ordered);
+  make_counts(physical, table, uses, options);  // after the order, whose intervals it counts
+  plan_memory(physical, table, uses, options);  // after the counts: slots have sizes
   return physical;
 }
 
 constexpr int64_t kMostTasks = 1'000'000;  // gigabytes, and minutes
 
 }  // namespace
+
+void make_order(PhysicalGraph& graph, const LowerOptions& options) {
+  const NodeTable table = number_nodes(graph);
+  make_order(graph, table, Uses(graph, table), options);
+}
+void make_counts(PhysicalGraph& graph, const LowerOptions& options) {
+  const NodeTable table = number_nodes(graph);
+  make_counts(graph, table, Uses(graph, table), options);
+}
+void plan_memory(PhysicalGraph& graph, const LowerOptions& options) {
+  const NodeTable table = number_nodes(graph);
+  plan_memory(graph, table, Uses(graph, table), options);
+}
 
 bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster) { return static_cast<int64_t>(graph.ops.size()) * cluster.compute_count > kMostTasks; }
 

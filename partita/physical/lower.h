@@ -2,6 +2,7 @@
 // (order, counts, memory, edges, admission; docs/PHYSICAL.md).
 #pragma once
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,11 +37,18 @@ int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& clust
 // it is reckoned to do so until the operation that it is fetched for. (tests/golden/some_devices_test.cc says how far off that is.)
 std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const std::vector<DeviceId>& devices = {});
 
-// The passes, in order; each takes what the one before left.
+struct NodeTable;
+class Uses;
+
+// The passes, in order; each takes what the one before left. Nodes and uses are those of the graph's tasks, which no pass but the first changes.
 PhysicalGraph lower_local(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& devices = nullptr);
-void make_order(PhysicalGraph& graph, const LowerOptions& options = {});  // section 2: fills `order`
-void make_counts(PhysicalGraph& graph, const LowerOptions& options = {}); // section 3: `count`
-void plan_memory(PhysicalGraph& graph, const LowerOptions& options = {}); // section 4: `offset`, `peak_bytes`
+void make_order(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options = {});  // section 2: fills `order`
+void make_counts(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options = {}); // section 3: `count`
+void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options = {}); // section 4: `offset`, `peak_bytes`
+// The same, with the nodes and uses found for the one pass.
+void make_order(PhysicalGraph& graph, const LowerOptions& options = {});
+void make_counts(PhysicalGraph& graph, const LowerOptions& options = {});
+void plan_memory(PhysicalGraph& graph, const LowerOptions& options = {});
 void make_edges(PhysicalGraph& graph);                                    // section 5: `edges`, without implied ones
 
 // Where a step's inputs are loaded, and its outputs given: an input whole on every host that feeds a device of its home's mesh, an output
@@ -60,10 +68,8 @@ void check_capacity(const PhysicalGraph& graph, const Cluster& cluster);
 struct Use {
   RegisterId reg;
   int number = 0;  // 0 .. uses-1; of a carried register 0 is `old`, 1 is `new`
-  std::vector<Node> writers, readers;  // as nodes; a task that uses scratch is writer and reader
+  std::span<const Node> writers, readers;  // as nodes, ascending; a task that uses scratch is writer and reader
 };
-// Every use of every register: uses[register][number].
-std::vector<std::vector<Use>> all_uses(const PhysicalGraph& graph);
 // Which uses act `act` of a task of that rate touches: numbers [first, last). A task that acts once a step reads all.
 struct UseRange {
   int first = 0, last = 0;
@@ -80,6 +86,21 @@ struct NodeTable {
   int number(const Node& node) const { return number(node.task, node.act); }
 };
 NodeTable number_nodes(const PhysicalGraph& graph);
+
+// Every use of every register: uses[register][number]. There are tens of thousands, of a node or two: all nodes lie in one list.
+class Uses {
+ public:
+  Uses(const PhysicalGraph& graph, const NodeTable& table);
+  Uses(Uses&&) = default;
+  std::size_t size() const { return first_.size() - 1; }  // registers
+  const std::vector<Use>& all() const { return uses_; }
+  std::span<const Use> operator[](std::size_t reg) const { return {uses_.data() + first_[reg], first_[reg + 1] - first_[reg]}; }
+
+ private:
+  std::vector<Node> nodes_;
+  std::vector<Use> uses_;
+  std::vector<std::size_t> first_;  // by register: its first use
+};
 // The node of (task, act), without a table.
 Node node_of(const PhysicalGraph& graph, TaskId task, int act);
 // Places in `order` by node number. Bad input if `order` is not each node once.

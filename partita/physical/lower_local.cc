@@ -61,6 +61,7 @@ class Lowering {
   PhysicalGraph run() {
     make_queues();
     choose_radices();
+    out_.tasks.reserve(graph_.ops.size() * (listed_ ? 1 : cluster_.compute_count));  // at least about as many
     placed_.resize(graph_.tensors.size());
     converted_.resize(resolved_.conversions.size());
     kept_.resize(graph_.tensors.size());

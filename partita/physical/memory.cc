@@ -1,8 +1,11 @@
 // The static memory planner (docs/PHYSICAL.md section 4): whole registers, largest first, first fit, bytes shared between
 // uses whose lives in `order` do not meet.
 #include <algorithm>
+#include <bit>
 #include <limits>
-#include <numeric>
+#include <span>
+#include <tuple>
+#include <utility>
 
 #include "partita/base/error.h"
 #include "partita/base/threads.h"
@@ -12,25 +15,40 @@
 namespace partita {
 namespace {
 
-constexpr int kThreads = 2;  // each device is planned by itself
+constexpr int kThreads = 2;
 constexpr int kForever = std::numeric_limits<int>::max();
 
-// From the place of the first write to that of the last use, both included.
+// From the place of the first write to that of the last use, both included. Of the places in `order` only those count that some life on the
+// device begins or ends at: they are numbered.
 struct Life {
   int first = 0, last = 0;
+  bool operator==(const Life&) const = default;
 };
 
-// One register on its device: the lives of its uses, by slot, each in ascending order.
+// One register on its device. The lives of its uses lie by slot, each slot's in ascending order.
 struct Block {
-  RegisterId id;
-  int64_t bytes = 0, stride = 0, offset = 0;
-  std::vector<std::vector<Life>> slots;
+  int64_t bytes = 0, stride = 0;
+  std::size_t slots = 0, first_slot = 0;  // among those of the device
   Life hull{kForever, -1};
+  bool operator==(const Block&) const = default;
+};
+
+// What the places of a device's registers depend on. Devices that do the same work, each on its part, have the same.
+struct Contents {
+  std::vector<Block> blocks;             // the largest first
+  std::vector<std::size_t> first_life;   // by slot, and the end
+  std::vector<Life> lives;
+  std::vector<std::pair<int, int>> over;  // (result, operand) by block: the result may lie on the operand; ascending
+  std::span<const Life> lives_of(const Block& block, std::size_t slot) const {
+    const std::size_t s = block.first_slot + slot;
+    return {lives.data() + first_life[s], first_life[s + 1] - first_life[s]};
+  }
+  bool operator==(const Contents&) const = default;
 };
 
 enum class Meet { kNot, kTouch, kOverlap };
 
-Meet meet(const std::vector<Life>& a, const std::vector<Life>& b) {
+Meet meet(std::span<const Life> a, std::span<const Life> b) {
   Meet result = Meet::kNot;
   for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
     if (a[i].first <= b[j].last && b[j].first <= a[i].last) {
@@ -44,139 +62,265 @@ Meet meet(const std::vector<Life>& a, const std::vector<Life>& b) {
 
 int64_t align_up(int64_t bytes) { return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes; }
 
-// One slot of a placed register. What most of them are passed over by stands here, not behind a pointer.
-struct Slot {
-  int64_t begin, end;
-  Life hull;
-  const Block* block;
-  std::size_t number;
+// Bytes that are taken: disjoint stretches of them, in ascending order, each from one multiple of kAlignBytes to another.
+class Taken {
+ public:
+  void add(int64_t begin, int64_t end) {
+    end = align_up(end);
+    const auto first = std::lower_bound(parts_.begin(), parts_.end(), begin, [](const Part& p, int64_t at) { return p.end < at; });
+    auto past = first;
+    for (; past != parts_.end() && past->begin <= end; ++past) {
+      begin = std::min(begin, past->begin);
+      end = std::max(end, past->end);
+    }
+    if (first == past) {
+      parts_.insert(first, {begin, end});
+      return;
+    }
+    *first = {begin, end};
+    parts_.erase(first + 1, past);
+  }
+
+  // The lowest place from `at` on for so many bytes.
+  int64_t lowest_free(int64_t at, int64_t bytes) const {
+    for (auto p = std::upper_bound(parts_.begin(), parts_.end(), at, [](int64_t place, const Part& part) { return place < part.end; });
+         p != parts_.end() && p->begin < at + bytes; ++p)
+      at = p->end;
+    return at;
+  }
+
+ private:
+  struct Part {
+    int64_t begin, end;
+  };
+  std::vector<Part> parts_;
 };
 
-// The registers of one device that are placed, by the first bytes of their slots. Most live shortly: those of each stretch of time have a list
-// of their own, for registers that live within it.
+// The slots of one device's registers that are placed. Time is cut into short stretches, over which stands a binary tree. Where a life goes on
+// through all of a stretch, it overlaps whatever else lives in it: which bytes are taken is all there is to know, and it is kept for
+// whole branches of the tree. In the stretches where a life begins and ends lives are compared.
 class Placed {
  public:
-  Placed(const InPlace& in_place, int places) : in_place_(in_place), places_(std::max(1, places)), of_stretch_(kStretches) {}
+  Placed(const Contents& contents, int places)
+      : contents_(contents),
+        places_(std::max(1, places)),
+        leaves_(std::bit_ceil(static_cast<std::size_t>(places_ / kPlaces + 1))),
+        throughout_(2 * leaves_),
+        within_(2 * leaves_),
+        ends_(leaves_) {}
 
-  // The lowest offset where no slot of `block` meets, in bytes and in time, a slot that is placed.
-  int64_t first_fit(const Block& block) const {
+  // The lowest offset where no slot of the block meets, in bytes and in time, a slot that is placed.
+  int64_t first_fit(int number) {
+    const Block& block = contents_.blocks[number];
     int64_t offset = 0;
     for (bool moved = true; moved;) {
       moved = false;
-      for (std::size_t x = 0; x < block.slots.size(); ++x) {
-        const int64_t shift = static_cast<int64_t>(x) * block.stride, free = lowest_free(block, x, offset + shift) - shift;
-        moved |= free != offset && block.slots.size() > 1;
+      for (std::size_t x = 0; x < block.slots; ++x) {
+        const int64_t shift = static_cast<int64_t>(x) * block.stride, free = lowest_free(number, x, offset + shift) - shift;
+        moved |= free != offset && block.slots > 1;
         offset = free;
       }
     }
     return offset;
   }
 
-  void add(const Block& block) {
-    for (std::size_t x = 0; x < block.slots.size(); ++x) {
-      const int64_t begin = block.offset + static_cast<int64_t>(x) * block.stride;
-      const Slot slot{begin, begin + block.bytes, block.hull, &block, x};
-      insert(slot, all_);
-      for (std::size_t s = stretch_of(block.hull.first); s <= stretch_of(block.hull.last); ++s) insert(slot, of_stretch_[s]);
+  void add(int number, int64_t offset) {
+    const Block& block = contents_.blocks[number];
+    for (std::size_t x = 0; x < block.slots; ++x) {
+      const int64_t begin = offset + static_cast<int64_t>(x) * block.stride, end = begin + block.bytes;
+      for (const Life& life : contents_.lives_of(block, x)) {
+        const std::size_t first = leaf_of(life.first), last = leaf_of(life.last);
+        for_branches(first + 1, last, [&](std::size_t branch) {
+          throughout_[branch].add(begin, end);
+          for (; branch > 0; branch /= 2) within_[branch].add(begin, end);
+        });
+        for (const std::size_t leaf : {first, last}) {
+          for (std::size_t branch = leaves_ + leaf; branch > 0; branch /= 2) within_[branch].add(begin, end);
+          std::vector<Slot>& slots = ends_[leaf];
+          slots.insert(std::upper_bound(slots.begin(), slots.end(), begin, [](int64_t at, const Slot& s) { return at < s.begin; }), {begin, end, number, x});
+          if (first == last) break;
+        }
+      }
     }
   }
 
  private:
-  static constexpr std::size_t kStretches = 64;
+  static constexpr int kPlaces = 32;  // of a stretch, about
 
-  std::size_t stretch_of(int place) const { return static_cast<std::size_t>(std::clamp(place, 0, places_ - 1)) * kStretches / static_cast<std::size_t>(places_); }
+  struct Slot {
+    int64_t begin, end;
+    int block;
+    std::size_t number;
+  };
 
-  static void insert(const Slot& slot, std::vector<Slot>& slots) {
-    slots.insert(std::upper_bound(slots.begin(), slots.end(), slot, [](const Slot& a, const Slot& b) { return a.begin < b.begin; }), slot);
+  std::size_t leaf_of(int place) const { return static_cast<std::size_t>(std::clamp(place, 0, places_ - 1)) * leaves_ / static_cast<std::size_t>(places_); }
+
+  // The fewest branches that together have the leaves of [first, past).
+  template <typename F>
+  void for_branches(std::size_t first, std::size_t past, F&& each) const {
+    if (first >= past) return;
+    for (first += leaves_, past += leaves_; first < past; first /= 2, past /= 2) {
+      if (first % 2 == 1) each(first++);
+      if (past % 2 == 1) each(--past);
+    }
   }
 
-  // The lowest place from `at` on for slot x alone. Slots come by their first byte, so that one pass does: what was passed
-  // lies below, except where an operand's place was allowed and then left again.
-  int64_t lowest_free(const Block& block, std::size_t x, int64_t at) const {
-    std::vector<const Slot*> touched;
-    const auto move_to = [&](int64_t to) {
-      at = align_up(to);
-      for (bool moved = true; moved;) {
-        moved = false;
-        for (const Slot* slot : touched)
-          if (slot->begin < at && at < slot->end) {
-            at = align_up(slot->end);
-            moved = true;
-          }
-      }
+  bool may_lie_over(int a, int b) const {
+    const std::vector<std::pair<int, int>>& over = contents_.over;
+    return std::binary_search(over.begin(), over.end(), std::pair(a, b)) || std::binary_search(over.begin(), over.end(), std::pair(b, a));
+  }
+
+  // The lowest place from `at` on for slot x alone. Each move is over places where it cannot lie, so that their order does not matter.
+  int64_t lowest_free(int number, std::size_t x, int64_t at) {
+    const Block& block = contents_.blocks[number];
+    const std::span<const Life> lives = contents_.lives_of(block, x);
+    taken_.clear();
+    compared_.clear();
+    touched_.clear();
+    const auto throughout = [&](std::size_t branch) {
+      for (; branch > 0; branch /= 2) taken_.push_back(&throughout_[branch]);
     };
-    const std::size_t first = stretch_of(block.hull.first);
-    for (const Slot& slot : first == stretch_of(block.hull.last) ? of_stretch_[first] : all_) {
-      if (slot.begin >= at + block.bytes) break;
-      if (slot.end <= at || block.hull.first > slot.hull.last || slot.hull.first > block.hull.last) continue;
-      const Block& placed = *slot.block;
-      const Meet met = meet(block.slots[x], placed.slots[slot.number]);
-      if (met == Meet::kNot) continue;
-      if (met == Meet::kTouch && at <= slot.begin && (in_place_.allowed(block.id, placed.id) || in_place_.allowed(placed.id, block.id))) {
-        touched.push_back(&slot);
-        if (at < slot.begin) move_to(slot.begin);
-      } else {
-        move_to(slot.end);
+    for (const Life& life : lives) {
+      const std::size_t first = leaf_of(life.first), last = leaf_of(life.last);
+      for_branches(first + 1, last, [&](std::size_t branch) {
+        taken_.push_back(&within_[branch]);
+        throughout(branch / 2);
+      });
+      for (const std::size_t leaf : {first, last}) {
+        throughout(leaves_ + leaf);
+        compared_.emplace_back(ends_[leaf]);
+        if (first == last) break;
       }
+    }
+    for (int64_t before = -1; before != at;) {
+      before = at;
+      for (const Taken* bytes : taken_) at = bytes->lowest_free(at, block.bytes);
+      for (std::span<const Slot>& slots : compared_)
+        for (; !slots.empty() && slots.front().begin < at + block.bytes; slots = slots.subspan(1)) {
+          const Slot& slot = slots.front();
+          if (slot.end <= at) continue;
+          const Meet met = meet(lives, contents_.lives_of(contents_.blocks[slot.block], slot.number));
+          if (met == Meet::kNot) continue;
+          if (met == Meet::kTouch && at <= slot.begin && may_lie_over(number, slot.block)) {
+            touched_.push_back(&slot);
+            at = slot.begin;
+          } else {
+            at = align_up(slot.end);
+          }
+        }
+      for (const Slot* slot : touched_)
+        if (slot->begin < at && at < slot->end) at = align_up(slot->end);
     }
     return at;
   }
 
-  const InPlace& in_place_;
-  const int places_;  // of the order
-  std::vector<Slot> all_;
-  std::vector<std::vector<Slot>> of_stretch_;
+  const Contents& contents_;
+  const int places_;
+  const std::size_t leaves_;       // stretches of time
+  std::vector<Taken> throughout_;  // by branch: of lives that go on through it, and not through the branch above
+  std::vector<Taken> within_;      // by branch: of all lives that have some place in it
+  std::vector<std::vector<Slot>> ends_;  // by stretch: of lives that begin or end in it, by their first byte
+  // Of the slot that a place is looked for.
+  std::vector<const Taken*> taken_;
+  std::vector<std::span<const Slot>> compared_;  // what is left to compare it with
+  std::vector<const Slot*> touched_;             // it may lie just there
+};
+
+// What lies on one device, and where.
+struct OnDevice {
+  std::vector<RegisterId> registers;  // by block
+  std::vector<std::pair<RegisterId, RegisterId>> over;  // (result, operand)
+  Contents contents;
+  int places = 0;  // numbered
+  std::vector<int64_t> offsets;  // by block
+  int64_t peak_bytes = 0;
+
+  void fill(const PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const std::vector<int>& place, std::vector<int>& block_of, bool share) {
+    const auto size = [&](RegisterId r) { return graph.reg(r).bytes * graph.reg(r).count; };
+    std::stable_sort(registers.begin(), registers.end(), [&](RegisterId a, RegisterId b) { return size(a) > size(b); });
+    std::vector<int> number(graph.order.size(), 0);  // of a place: first whether it counts
+    std::vector<std::pair<int, Life>> lives;         // of a register: slot, life
+    contents.first_life.push_back(0);
+    for (std::size_t b = 0; b < registers.size(); ++b) {
+      const RegisterId r = registers[b];
+      const Register& reg = graph.reg(r);
+      block_of[r.index()] = static_cast<int>(b);
+      Block block{reg.bytes, reg.stride_bytes(), static_cast<std::size_t>(reg.count), contents.first_life.size() - 1, {kForever, -1}};
+      const bool always = reg.carried || reg.constant || !share;
+      lives.clear();
+      for (const Use& use : uses[r.index()]) {
+        Life life{kForever, -1};
+        for (const std::span<const Node> users : {use.writers, use.readers})
+          for (const Node& x : users) {
+            life.first = std::min(life.first, place[table.number(x)]);
+            life.last = std::max(life.last, place[table.number(x)]);
+          }
+        if (always || life.last < 0) life = {-1, kForever};
+        else number[life.first] = number[life.last] = 1;
+        block.hull = {std::min(block.hull.first, life.first), std::max(block.hull.last, life.last)};
+        lives.emplace_back(reg.slot(use.number), life);
+      }
+      std::sort(lives.begin(), lives.end(), [](const auto& x, const auto& y) { return std::tie(x.first, x.second.first) < std::tie(y.first, y.second.first); });
+      auto next = lives.begin();
+      for (int slot = 0; slot < reg.count; ++slot) {
+        for (; next != lives.end() && next->first == slot; ++next) contents.lives.push_back(next->second);
+        contents.first_life.push_back(contents.lives.size());
+      }
+      contents.blocks.push_back(block);
+    }
+    for (int& n : number) n = n ? places++ : -1;
+    const auto renumber = [&](Life& life) {
+      if (life.first >= 0 && life.first < kForever) life.first = number[life.first];
+      if (life.last >= 0 && life.last < kForever) life.last = number[life.last];
+    };
+    for (Life& life : contents.lives) renumber(life);
+    for (Block& block : contents.blocks) renumber(block.hull);
+    for (const auto& [result, operand] : over) contents.over.emplace_back(block_of[result.index()], block_of[operand.index()]);
+    std::sort(contents.over.begin(), contents.over.end());
+  }
+
+  void place_blocks() {
+    Placed placed(contents, places);
+    offsets.assign(contents.blocks.size(), 0);
+    for (std::size_t b = 0; b < offsets.size(); ++b) {
+      const Block& block = contents.blocks[b];
+      if (block.bytes == 0) continue;
+      offsets[b] = placed.first_fit(static_cast<int>(b));
+      placed.add(static_cast<int>(b), offsets[b]);
+      peak_bytes = std::max(peak_bytes, offsets[b] + static_cast<int64_t>(block.slots - 1) * block.stride + block.bytes);
+    }
+  }
 };
 
 }  // namespace
 
-void plan_memory(PhysicalGraph& graph, const LowerOptions& options) {
-  const NodeTable table = number_nodes(graph);
+void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options) {
   const std::vector<int> place = places(graph, table);
-  const auto uses = all_uses(graph);
   const InPlace in_place(graph);
-
-  std::vector<std::vector<Block>> devices(graph.device_count);
+  std::vector<OnDevice> devices(graph.device_count);
+  for (std::size_t r = 0; r < graph.registers.size(); ++r) devices[graph.registers[r].device.index()].registers.emplace_back(r);
   for (std::size_t r = 0; r < graph.registers.size(); ++r) {
-    const Register& reg = graph.registers[r];
-    Block block{RegisterId(r), reg.bytes, reg.stride_bytes(), 0, std::vector<std::vector<Life>>(reg.count), {kForever, -1}};
-    const bool always = reg.carried || reg.constant || !options.share_bytes;
-    for (const Use& use : uses[r]) {
-      Life life{kForever, -1};
-      for (const auto* users : {&use.writers, &use.readers})
-        for (const Node& x : *users) {
-          life.first = std::min(life.first, place[table.number(x)]);
-          life.last = std::max(life.last, place[table.number(x)]);
-        }
-      if (always || life.last < 0) life = {-1, kForever};
-      block.hull.first = std::min(block.hull.first, life.first);
-      block.hull.last = std::max(block.hull.last, life.last);
-      block.slots[reg.slot(use.number)].push_back(life);
-    }
-    for (auto& lives : block.slots)
-      std::sort(lives.begin(), lives.end(), [](const Life& a, const Life& b) { return a.first < b.first; });
-    devices[reg.device.index()].push_back(std::move(block));
+    const DeviceId device = graph.registers[r].device;
+    for (RegisterId operand : in_place.operands_of(RegisterId(r)))
+      if (graph.reg(operand).device == device) devices[device.index()].over.emplace_back(r, operand);
   }
+  std::vector<int> block_of(graph.registers.size());
+  shared_out(kThreads, devices.size(), [&](std::size_t d, int) { devices[d].fill(graph, table, uses, place, block_of, options.share_bytes); });
 
+  // Of devices with equal contents one is planned.
+  std::vector<std::size_t> like(devices.size()), planned;
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    const auto same = std::find_if(planned.begin(), planned.end(), [&](std::size_t p) { return devices[p].contents == devices[d].contents; });
+    like[d] = same == planned.end() ? d : *same;
+    if (like[d] == d) planned.push_back(d);
+  }
+  shared_out(kThreads, planned.size(), [&](std::size_t p, int) { devices[planned[p]].place_blocks(); });
   graph.peak_bytes.assign(graph.device_count, 0);
-  shared_out(kThreads, devices.size(), [&](std::size_t d, int) {
-    auto& blocks = devices[d];
-    std::stable_sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) {
-      return a.bytes * static_cast<int64_t>(a.slots.size()) > b.bytes * static_cast<int64_t>(b.slots.size());
-    });
-    Placed placed(in_place, static_cast<int>(graph.order.size()));
-    for (Block& block : blocks) {
-      if (block.bytes == 0) {
-        graph.reg(block.id).offset = 0;
-        continue;
-      }
-      block.offset = placed.first_fit(block);
-      placed.add(block);
-      graph.reg(block.id).offset = block.offset;
-      const int64_t end = block.offset + static_cast<int64_t>(block.slots.size() - 1) * block.stride + block.bytes;
-      graph.peak_bytes[d] = std::max(graph.peak_bytes[d], end);
-    }
-  });
+  for (std::size_t d = 0; d < devices.size(); ++d) {
+    const OnDevice& plan = devices[like[d]];
+    for (std::size_t b = 0; b < plan.offsets.size(); ++b) graph.reg(devices[d].registers[b]).offset = plan.offsets[b];
+    graph.peak_bytes[d] = plan.peak_bytes;
+  }
 }
 
 }  // namespace partita

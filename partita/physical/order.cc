@@ -105,9 +105,7 @@ std::string describe_cycle(const PhysicalGraph& graph, const NodeTable& table, c
 
 }  // namespace
 
-void make_order(PhysicalGraph& graph, const LowerOptions& options) {
-  const NodeTable table = number_nodes(graph);
-  const auto uses = all_uses(graph);
+void make_order(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options) {
   const int size = table.size();
 
   Successors data(size), all(size);

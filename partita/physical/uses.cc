@@ -1,6 +1,7 @@
 // Nodes and uses (docs/PHYSICAL.md section 1).
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
@@ -14,11 +15,6 @@ std::map<CollectiveId, TaskId> leaders(const PhysicalGraph& graph) {
   for (std::size_t t = 0; t < graph.tasks.size(); ++t)
     if (const auto* part = std::get_if<CollectiveWork>(&graph.tasks[t].work)) result.try_emplace(part->collective, t);
   return result;
-}
-
-void sort_unique(std::vector<Node>& nodes) {
-  std::sort(nodes.begin(), nodes.end());
-  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
 }
 
 }  // namespace
@@ -67,37 +63,48 @@ UseRange uses_of(const Register& reg, int rate, int act, bool is_new) {
   return {0, reg.uses};
 }
 
-std::vector<std::vector<Use>> all_uses(const PhysicalGraph& graph) {
-  std::vector<std::vector<Use>> result(graph.registers.size());
-  for (std::size_t r = 0; r < result.size(); ++r) {
+Uses::Uses(const PhysicalGraph& graph, const NodeTable& table) {
+  first_.push_back(0);
+  for (std::size_t r = 0; r < graph.registers.size(); ++r) {
     const Register& reg = graph.registers[r];
-    result[r].resize(reg.carried ? 2 : reg.uses);
-    for (std::size_t n = 0; n < result[r].size(); ++n) result[r][n] = {RegisterId(r), static_cast<int>(n), {}, {}};
+    for (int n = 0; n < (reg.carried ? 2 : reg.uses); ++n) uses_.push_back({RegisterId(r), n, {}, {}});
+    first_.push_back(uses_.size());
   }
-  const NodeTable table = number_nodes(graph);
-  for (std::size_t t = 0; t < graph.tasks.size(); ++t) {
-    const Task& task = graph.tasks[t];
-    for (int act = 0; act < task.rate; ++act) {
-      const Node node = table.nodes[table.number(TaskId(t), act)];
-      auto each = [&](RegisterId id, bool is_new, auto add) {
-        const UseRange range = uses_of(graph.reg(id), task.rate, act, is_new);
-        for (int n = range.first; n < range.last; ++n) add(result[id.index()][n]);
-      };
-      for (const Access& read : task.reads) each(read.reg, read.fresh, [&](Use& use) { use.readers.push_back(node); });
-      for (const Access& write : task.writes) each(write.reg, true, [&](Use& use) { use.writers.push_back(node); });
-      for (RegisterId scratch : task.scratch)
-        each(scratch, true, [&](Use& use) {
-          use.writers.push_back(node);
-          use.readers.push_back(node);
-        });
+  // Of each use the writers, then the readers: how many, then which.
+  std::vector<std::size_t> end(2 * uses_.size(), 0);
+  const auto each = [&](auto add) {
+    for (std::size_t t = 0; t < graph.tasks.size(); ++t) {
+      const Task& task = graph.tasks[t];
+      for (int act = 0; act < task.rate; ++act) {
+        const Node node = table.nodes[table.number(TaskId(t), act)];
+        const auto touch = [&](RegisterId id, bool is_new, bool writes, bool reads) {
+          const UseRange range = uses_of(graph.reg(id), task.rate, act, is_new);
+          for (int n = range.first; n < range.last; ++n) {
+            const std::size_t use = first_[id.index()] + n;
+            if (writes) add(2 * use, node);
+            if (reads) add(2 * use + 1, node);
+          }
+        };
+        for (const Access& read : task.reads) touch(read.reg, read.fresh, false, true);
+        for (const Access& write : task.writes) touch(write.reg, true, true, false);
+        for (RegisterId scratch : task.scratch) touch(scratch, true, true, true);
+      }
     }
+  };
+  each([&](std::size_t list, const Node&) { ++end[list]; });
+  std::size_t sum = 0;
+  for (std::size_t& e : end) sum = std::exchange(e, sum) + sum;  // for now where each begins
+  nodes_.resize(sum);
+  each([&](std::size_t list, const Node& node) { nodes_[end[list]++] = node; });
+  const auto different = [&](std::size_t list) {
+    const auto begin = nodes_.begin() + static_cast<std::ptrdiff_t>(list == 0 ? 0 : end[list - 1]), past = nodes_.begin() + static_cast<std::ptrdiff_t>(end[list]);
+    std::sort(begin, past);
+    return std::span<const Node>(begin, std::unique(begin, past));
+  };
+  for (std::size_t u = 0; u < uses_.size(); ++u) {
+    uses_[u].writers = different(2 * u);
+    uses_[u].readers = different(2 * u + 1);
   }
-  for (auto& uses : result)
-    for (Use& use : uses) {
-      sort_unique(use.writers);
-      sort_unique(use.readers);
-    }
-  return result;
 }
 
 std::vector<int> places(const PhysicalGraph& graph, const NodeTable& table) {

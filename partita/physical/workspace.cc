@@ -1,7 +1,6 @@
 #include "partita/physical/workspace.h"
 
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -130,15 +129,14 @@ int64_t workspace_bytes(const KernelWork& work, const std::vector<Interval>& ran
 
 namespace {
 
-// What calls have in common where they are written down alike.
+// Calls that are written down alike are alike.
 class Call {
  public:
+  explicit Call(std::string& text) : text_(text) { text_.clear(); }
   template <typename Number>
   void add(Number x) {
     static_assert(std::is_arithmetic_v<Number> || std::is_enum_v<Number> || std::is_pointer_v<Number>);
-    char bytes[sizeof x];
-    std::memcpy(bytes, &x, sizeof x);
-    text_.append(bytes, sizeof x);
+    text_.append(reinterpret_cast<const char*>(&x), sizeof x);
   }
   void add(const std::string& word) {
     add(word.size());
@@ -152,39 +150,49 @@ class Call {
     add(shape.size());
     for (int64_t x : shape) add(x);
   }
-  void add(const std::vector<PlacedPart>& parts) {
-    add(parts.size());
-    for (const PlacedPart& p : parts) add(p.tensor), add(p.part.dtype), add(p.part.box), add(p.part.strides), add(p.axes);
-  }
-  std::string text() && { return std::move(text_); }
 
  private:
-  std::string text_;
+  std::string& text_;
 };
+
+// The register's box in one act, and the part of it that is accessed.
+std::pair<const Box&, const Box&> boxes_of(const Access& access, const Register& reg, int act) {
+  const Box& whole = reg.box(reg.boxes.size() == 1 ? 0 : act);
+  return {whole, access.boxes.empty() ? whole : access.boxes[access.boxes.size() == 1 ? 0 : act]};
+}
+
+std::vector<PlacedPart> placed_parts(const std::vector<Access>& accesses, const PhysicalGraph& graph, int act) {
+  std::vector<PlacedPart> parts;
+  for (const Access& access : accesses) {
+    const Register& reg = graph.reg(access.reg);
+    const auto [whole, box] = boxes_of(access, reg, act);
+    parts.push_back({access.tensor, {reg.dtype, box, dense_strides(extents(whole))}, reg.axes});
+  }
+  return parts;
+}
 
 }  // namespace
 
 int64_t Workspaces::bytes_of(const Task& task, const PhysicalGraph& graph) {
   const KernelWork* work = std::get_if<KernelWork>(&task.work);
   if (!work) return 0;
-  auto placed = [&](const Access& access, int act) {
-    const Register& reg = graph.reg(access.reg);
-    const Box& whole = reg.box(reg.boxes.size() == 1 ? 0 : act);
-    const Box& box = access.boxes.empty() ? whole : access.boxes[access.boxes.size() == 1 ? 0 : act];
-    return PlacedPart{access.tensor, {reg.dtype, box, dense_strides(extents(whole))}, reg.axes};
-  };
   int64_t bytes = 0;
   for (int act = 0; act < task.rate; ++act) {
-    std::vector<PlacedPart> reads, writes;
-    for (const Access& a : task.reads) reads.push_back(placed(a, act));
-    for (const Access& a : task.writes) writes.push_back(placed(a, act));
     const std::vector<Interval>& ranges = work->ranges[work->ranges.size() == 1 ? 0 : act];
-    Call call;
+    Call call(call_);
     call.add(work->bound.get()), call.add(work->first_stage), call.add(work->last_stage), call.add(work->definition);
     for (const auto& [name, value] : work->attributes) call.add(name), call.add(value);
-    call.add(ranges), call.add(reads), call.add(writes);
-    const auto [known, fresh] = known_.try_emplace(std::move(call).text(), 0);
-    if (fresh) known->second = workspace_bytes(*work, ranges, reads, writes);
+    call.add(ranges);
+    for (const auto* accesses : {&task.reads, &task.writes}) {
+      call.add(accesses->size());
+      for (const Access& access : *accesses) {
+        const Register& reg = graph.reg(access.reg);
+        const auto [whole, box] = boxes_of(access, reg, act);
+        call.add(access.tensor), call.add(reg.dtype), call.add(reg.axes), call.add(whole), call.add(box);
+      }
+    }
+    const auto [known, fresh] = known_.try_emplace(call_, 0);
+    if (fresh) known->second = workspace_bytes(*work, ranges, placed_parts(task.reads, graph, act), placed_parts(task.writes, graph, act));
     bytes = std::max(bytes, known->second);
     if (work->ranges.size() == 1) break;
   }

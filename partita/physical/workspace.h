@@ -66,6 +66,7 @@ class Workspaces {
 
  private:
   std::unordered_map<std::string, int64_t> known_;  // by all of that
+  std::string call_;                                // the same of the last call
 };
 
 // No read of the tensor in the expression is at other subscripts.

@@ -14,7 +14,7 @@ SwapProgram swap_program(const PhysicalGraph& graph, DeviceId device) {
   const NodeTable table = number_nodes(graph);
   const std::vector<int> place = places(graph, table);
   std::vector<int> last(graph.registers.size(), -1);  // place of the last use
-  const auto uses = all_uses(graph);
+  const Uses uses(graph, table);
   for (size_t r = 0; r < uses.size(); ++r)
     for (const Use& use : uses[r])
       for (const auto* users : {&use.writers, &use.readers})

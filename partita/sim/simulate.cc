@@ -192,23 +192,23 @@ std::vector<MemorySample> memory_over_time(const PhysicalGraph& graph, const std
   std::map<std::pair<int64_t, int32_t>, int64_t> change;  // (time, device) -> bytes
   for (const Register& reg : graph.registers)
     if (reg.carried || reg.constant) change[{0, reg.device.value}] += reg.bytes;
-  for (const auto& of_register : all_uses(graph))
-    for (const Use& use : of_register) {
-      const Register& reg = graph.reg(use.reg);
-      if (reg.carried || reg.constant) continue;
-      for (int s = 0; s < steps; ++s) {
-        Span live;
-        for (const Node& w : use.writers) {
-          const Span& at = span(table.number(w), s);
-          if (at.to == 0) continue;  // it did not run
-          live = {std::min(live.from, over_operand(w, use) ? at.to : at.from), std::max(live.to, at.to)};
-        }
-        for (const Node& r : use.readers) live.to = std::max(live.to, span(table.number(r), s).to);
-        if (live.from == INT64_MAX) continue;
-        change[{live.from, reg.device.value}] += reg.bytes;
-        change[{live.to, reg.device.value}] -= reg.bytes;
+  const Uses uses(graph, table);
+  for (const Use& use : uses.all()) {
+    const Register& reg = graph.reg(use.reg);
+    if (reg.carried || reg.constant) continue;
+    for (int s = 0; s < steps; ++s) {
+      Span live;
+      for (const Node& w : use.writers) {
+        const Span& at = span(table.number(w), s);
+        if (at.to == 0) continue;  // it did not run
+        live = {std::min(live.from, over_operand(w, use) ? at.to : at.from), std::max(live.to, at.to)};
       }
+      for (const Node& r : use.readers) live.to = std::max(live.to, span(table.number(r), s).to);
+      if (live.from == INT64_MAX) continue;
+      change[{live.from, reg.device.value}] += reg.bytes;
+      change[{live.to, reg.device.value}] -= reg.bytes;
     }
+  }
   std::vector<MemorySample> samples;
   std::map<int32_t, int64_t> live;
   for (const auto& [at, bytes] : change) {
