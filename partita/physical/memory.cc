@@ -177,17 +177,11 @@ class Placed {
     taken_.clear();
     compared_.clear();
     touched_.clear();
-    const auto throughout = [&](std::size_t branch) {
-      for (; branch > 0; branch /= 2) taken_.push_back(&throughout_[branch]);
-    };
     for (const Life& life : lives) {
       const std::size_t first = leaf_of(life.first), last = leaf_of(life.last);
-      for_branches(first + 1, last, [&](std::size_t branch) {
-        taken_.push_back(&within_[branch]);
-        throughout(branch / 2);
-      });
+      for_branches(first + 1, last, [&](std::size_t branch) { taken_.push_back(&within_[branch]); });
       for (const std::size_t leaf : {first, last}) {
-        throughout(leaves_ + leaf);
+        for (std::size_t branch = leaves_ + leaf; branch > 0; branch /= 2) taken_.push_back(&throughout_[branch]);  // and so those above the others
         compared_.emplace_back(ends_[leaf]);
         if (first == last) break;
       }
