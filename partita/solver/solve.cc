@@ -72,7 +72,7 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
   constexpr int kLeastFolded = 3;                 // as many variables
   constexpr int kFirstPasses = 32, kPasses = 12;  // each next dual begins with the messages of the one before
   constexpr int kDeep = 6;                        // for the messages alone
-  constexpr int kDeepOfLarge = 5, kOverAll = 12, kNarrowed = 160;  // one folding, most passes over likely values
+  constexpr int kDeepOfLarge = 5, kOverAll = 4, kNarrowed = 160;  // one folding, most passes over likely values
   constexpr int kDeepOfVeryLarge = 2, kPassesOfVeryLarge = 150;
   constexpr double kMuch = 0.2;               // of the table entries
   constexpr double kShareOfVeryLarge = 0.25;  // of the time
@@ -273,11 +273,13 @@ Result solve(const Network& network, const Options& options) {
   };
   if (folded.dual && best.solution && !is_very_large(network, options)) {
     constexpr double kShareOfTime = 0.5, kEnough = 1e-4;
-    constexpr int kTimes = 3, kPasses = 100;  // the dual's messages are better each time
+    constexpr int kTimes = 3, kNarrowed = 100, kOverAll = 12;  // the dual's messages are better each time
+    const auto now_ended = [&] { return ended({}); };
     for (int time = 0; time < kTimes && !folded.parts.empty(); ++time) {
       const std::optional<Wide> before = bound;
       cut_apart(folded.parts);
-      if (is_near(std::max(options.gap, kEnough)) || bound == before || ended({}) || time + 1 == kTimes || !folded.dual->run_narrowed(kLikely, kPasses, best.solution, [&] { return ended({}); })) break;
+      if (is_near(std::max(options.gap, kEnough)) || bound == before || now_ended() || time + 1 == kTimes) break;
+      if (!folded.dual->run_narrowed(kLikely, kNarrowed, best.solution, now_ended)) folded.dual->run(kOverAll, best.cost, now_ended);
     }
     if (is_near(options.gap)) return finished(as_it_is());
     if (options.certify) {
