@@ -7,6 +7,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
+#include "partita/base/threads.h"
 #include "partita/physical/lower.h"
 #include "partita/physical/segments.h"
 #include "partita/physical/workspace.h"
@@ -733,10 +734,16 @@ class Lowering {
   }
 
   void add_scratch() {
-    Workspaces workspaces;
-    for (Task& task : out_.tasks) {
-      const int64_t bytes = workspaces.bytes_of(task, out_);
+    constexpr size_t kThreads = 2;  // the one goes over the forward half, whose kernels are others than the backward half's
+    std::vector<int64_t> needed(out_.tasks.size());
+    shared_out(kThreads, kThreads, [&](size_t part, int) {
+      Workspaces workspaces;
+      for (size_t t = part * needed.size() / kThreads; t < (part + 1) * needed.size() / kThreads; ++t) needed[t] = workspaces.bytes_of(out_.tasks[t], out_);
+    });
+    for (size_t t = 0; t < needed.size(); ++t) {
+      const int64_t bytes = needed[t];
       if (bytes == 0) continue;
+      Task& task = out_.tasks[t];
       Register reg;
       reg.name = task.name + ".scratch";
       reg.device = task.device;

@@ -1,6 +1,7 @@
 #include "partita/search/refine.h"
 
 #include <algorithm>
+#include <future>
 
 #include "partita/base/error.h"
 #include "partita/base/tuples.h"
@@ -117,9 +118,39 @@ bool holds_any_plan(const Problem& problem) {
   return std::all_of(begin, begin + problem.cluster.compute_count, [&](const Device& d) { return static_cast<double>(d.memory_bytes) > bytes; });
 }
 
+namespace {
+
+// Plans the memory of solutions, of one while it is being proved.
+class MissingBytes {
+ public:
+  MissingBytes(const Problem& problem, const JointProblem& joint) : problem_(problem), joint_(joint), in_doubt_(!holds_any_plan(problem)) {}
+
+  void begin(const solver::Assignment& solution) {
+    if (!in_doubt_ || solution == solution_) return;
+    solution_ = solution;
+    found_ = std::async(std::launch::async, [this, plan = plan_of(joint_, problem_.graph, solution)] { return missing_bytes(problem_, plan); });
+  }
+
+  // Zero or less: the plan, which is the solution's, fits.
+  int64_t of(const solver::Assignment& solution, const Plan& plan) {
+    if (!in_doubt_) return 0;
+    return found_.valid() && solution == solution_ ? found_.get() : missing_bytes(problem_, plan);
+  }
+
+ private:
+  const Problem& problem_;
+  const JointProblem& joint_;
+  const bool in_doubt_;
+  solver::Assignment solution_;
+  std::future<int64_t> found_;  // of that solution, unless it was asked for
+};
+
+}  // namespace
+
 Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options, std::optional<int64_t> below, int most_tightenings) {
   solver::Network network = joint.network;
-  const bool in_doubt = !holds_any_plan(problem);
+  MissingBytes missing_bytes(problem, joint);
+  if (options.threads > 1) options.proving = [&](const solver::Assignment& solution) { missing_bytes.begin(solution); };
   Fitting out;
   int64_t kept = *network.limit;  // the least limit that some solution keeps
   for (int loosenings = 0; out.tightenings <= most_tightenings;) {
@@ -141,7 +172,7 @@ Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver:
     if (!solved.solution || (below && solved.cost >= *below)) return out;
     kept = std::min(kept, *network.limit);
     Plan plan = plan_of(joint, problem.graph, *solved.solution);
-    const int64_t missing = in_doubt ? missing_bytes(problem, plan) : 0;
+    const int64_t missing = missing_bytes.of(*solved.solution, plan);
     if (missing <= 0) {
       out.plan = std::move(plan);
       return out;

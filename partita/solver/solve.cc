@@ -26,10 +26,9 @@ struct Start {
   bool very_large = false;           // so that a pass over the whole takes too long, and little of it could be left out
 };
 
-// The folded network with those values only that the dual finds likeliest, and those of the start. It need not have a solution.
-Result solve_likeliest(const LiftedDual& dual, const Options& options) {
-  constexpr size_t kValues = 32;
-  const Subset likeliest = left_of(dual.folded().once, dual.model(), dual.likeliest(kValues), options.start);
+// The folded network with so many values only of each variable, those that the dual finds likeliest, and those of the start. It need not have a solution.
+Result solve_likeliest(const LiftedDual& dual, size_t values, const Options& options) {
+  const Subset likeliest = left_of(dual.folded().once, dual.model(), dual.likeliest(values), options.start);
   Options inside = options;
   if (options.start) inside.start = likeliest.lowered(*options.start);
   if (options.messages) inside.messages = std::make_shared<Certificate::Leaf>(likeliest.lowered(*options.messages));
@@ -67,12 +66,13 @@ double very_large(const Options& options) {
 bool is_very_large(const Network& network, const Options& options) { return entries_of(network) > very_large(options); }
 
 constexpr double kLikely = 0.1;  // of a folded dual's table entries, those of values that passes go over
+constexpr size_t kValues = 32;   // of a variable, for a solution; fewer for one that parts make better
 
 Start solve_folded(const Network& network, const Options& options, PairTables& tables, std::map<std::string, double>& counters) {
   constexpr int kLeastFolded = 3;                 // as many variables
   constexpr int kFirstPasses = 32, kPasses = 12;  // each next dual begins with the messages of the one before
   constexpr int kDeep = 6;                        // for the messages alone
-  constexpr int kDeepOfLarge = 5, kOverAll = 4, kNarrowed = 160;  // one folding, most passes over likely values
+  constexpr int kDeepOfLarge = 5, kOverAll = 4, kNarrowed = 160, kValuesOfLarge = 8;  // one folding, most passes over likely values
   constexpr int kDeepOfVeryLarge = 2, kPassesOfVeryLarge = 150;
   constexpr double kMuch = 0.2;               // of the table entries
   constexpr double kShareOfVeryLarge = 0.25;  // of the time
@@ -118,7 +118,7 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
     inside.start.reset();
     if (best.solution) inside.start = dual->folded().of_folded(*best.solution);
     else if (options.start) inside.start = dual->folded().of_folded(*options.start);
-    Result r = dual->model().sweep >= options.large ? solve_likeliest(*dual, inside) : Result();
+    Result r = dual->model().sweep >= options.large ? solve_likeliest(*dual, narrows ? kValuesOfLarge : kValues, inside) : Result();
     if (!r.solution) r = solve_reduced(dual->folded().network(), inside, For::kFolded);
     ++counters["folded"];
     better = r.solution && (!best.solution || r.cost < best.cost);
@@ -205,7 +205,7 @@ Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& 
     Options inside = for_a_start(options);
     inside.start = best.solution;
     inside.messages = std::make_shared<Certificate::Leaf>(dual.of_folded());
-    const Result r = solve_likeliest(dual, inside);
+    const Result r = solve_likeliest(dual, kValues, inside);
     if (r.solution && r.cost < best.cost) {
       best.solution = r.solution;
       best.cost = r.cost;
@@ -285,6 +285,7 @@ Result solve(const Network& network, const Options& options) {
     if (options.certify) {
       Options of_steps = options;
       of_steps.deadline = share_of_time(options, kShareOfTime);
+      if (options.proving) options.proving(*best.solution);
       Result r = solve_in_steps(network, *best.solution, folded.dual->of_whole(network), of_steps, &tables);
       consider(r.solution);
       if (is_closed(r, options.gap)) return finished(std::move(r));

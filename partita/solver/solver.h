@@ -37,6 +37,7 @@ struct Options {
                                       // where there are many, or narrowing; from a thousand times as many on, parts do
   std::function<void(const std::string&)> tell;  // what was reduced and eliminated, in words
   std::function<void(const Progress&)> progress;
+  std::function<void(const Assignment&)> proving;  // the best solution so far, which one thread goes on to prove: most often it is the answer
   const std::atomic<bool>* stop = nullptr;
 };
 
