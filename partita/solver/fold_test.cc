@@ -265,5 +265,28 @@ TEST(Folding, EdgesThatNameAClassTwice) {
   }
 }
 
+TEST(Folding, WhatIsProvedInStepsIsToldBefore) {
+  const uint64_t seed = 20261125;
+  RecordProperty("seed", std::to_string(seed));
+  Rng rng(seed);
+  int told = 0, answers = 0;
+  for (int i = 0; i < 100; ++i) {
+    const Network n = ring_of_parts(rng);
+    std::vector<Assignment> proving;
+    Options options;
+    options.max_steps = 100;
+    options.proving = [&](const Assignment& x) { proving.push_back(x); };
+    const Result r = solve(n, options);
+    ASSERT_LE(proving.size(), 1u);
+    if (proving.empty()) continue;
+    ++told;
+    const Evaluation e = evaluate(n, proving[0]);
+    ASSERT_TRUE(r.solution && e.feasible && e.cost >= r.cost) << "seed " << seed << ", network " << i;
+    answers += proving[0] == *r.solution;
+  }
+  EXPECT_GT(told, 30);
+  EXPECT_GT(answers, told / 2);
+}
+
 }  // namespace
 }  // namespace partita::solver
