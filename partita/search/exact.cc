@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <limits>
 #include <map>
 
@@ -90,7 +89,7 @@ class Exact final : public Searcher {
     if (look.deadline) look.deadline = Clock::now() + (*look.deadline - Clock::now()) / 2;
     Fitting first = solve_fitting(problem, joint, look, std::nullopt, 0);
     const bool ended = (options.stop && *options.stop) || (options.deadline && Clock::now() > *options.deadline);
-    const bool is_near = first.first.bound && static_cast<double>(first.first.cost - *first.first.bound) <= options.gap * std::abs(static_cast<double>(first.first.cost));
+    const bool is_near = first.first.bound && solver::is_within(options.gap, first.first.cost, *first.first.bound);
     if (!first.plan || first.first.status == solver::Status::kOptimal || is_near || ended) return first;
     options.start = first.first.solution;
     Fitting fitting = solve_fitting(problem, joint, options);

@@ -143,7 +143,7 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
 // The best solution where repeated parts choose alike; where there is a deadline, one that is near the bound will do.
 void solve_alike(Start& folded, const std::optional<Wide>& bound, const Options& options) {
   constexpr double kNear = 1e-4, kShareOfTime = 0.9;
-  auto is_near = [&](Wide cost) { return options.deadline && bound && static_cast<double>(cost - *bound) <= kNear * std::abs(static_cast<double>(*bound)); };
+  auto is_near = [&](Wide cost) { return options.deadline && bound && is_within(kNear, cost, *bound); };
   if (is_near(folded.cost)) return;
   const Folding::Folded& alike = folded.dual->folded();
   std::atomic<bool> enough = false;
@@ -253,7 +253,7 @@ Result solve(const Network& network, const Options& options) {
     apart_once |= parts.bound.has_value();
     consider(parts.together);
   };
-  auto is_near = [&](double gap) { return best.solution && bound && static_cast<double>(best.cost - *bound) <= gap * std::abs(static_cast<double>(best.cost)); };
+  auto is_near = [&](double gap) { return best.solution && bound && is_within(gap, best.cost, *bound); };
   auto ended = [&](Clock::duration in) { return (options.stop && *options.stop) || (options.deadline && Clock::now() + in > *options.deadline); };
   auto as_it_is = [&] {
     Result r;
@@ -320,6 +320,8 @@ Result solve(const Network& network, const Options& options) {
   ensure(r.solution && r.cost <= best.cost, "what is left of a network has lost a solution of {}", to_string(best.cost));
   return finished(std::move(r));
 }
+
+bool is_within(double gap, Wide cost, Wide bound) { return static_cast<double>(cost - bound) <= gap * std::abs(static_cast<double>(cost)); }
 
 std::string_view name_of(Status status) {
   switch (status) {

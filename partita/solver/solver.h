@@ -59,6 +59,9 @@ struct Result {
 
 Result solve(const Network& network, const Options& options);
 
+// cost - bound <= gap * |cost|, as Options::gap has it.
+bool is_within(double gap, Wide cost, Wide bound);
+
 std::string_view name_of(Status status);
 
 }  // namespace partita::solver

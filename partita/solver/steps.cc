@@ -267,7 +267,7 @@ Result solve_in_steps(const Network& network, const Assignment& solution, const 
 
 bool is_closed(const Result& r, double gap) {
   if (r.certificate.leaves.empty() || !r.solution || !r.certificate.bound) return false;
-  return static_cast<double>(r.cost - *r.certificate.bound) <= gap * std::abs(static_cast<double>(r.cost));
+  return is_within(gap, r.cost, *r.certificate.bound);
 }
 
 }  // namespace partita::solver
