@@ -272,13 +272,13 @@ Result solve(const Network& network, const Options& options) {
     return r;
   };
   if (folded.dual && best.solution && !is_very_large(network, options)) {
-    constexpr double kShareOfTime = 0.5, kEnough = 1e-4;
+    constexpr double kShareOfTime = 0.5, kEnough = 1e-4, kHopeful = 1e-2;
     constexpr int kTimes = 3, kNarrowed = 100, kOverAll = 12;  // the dual's messages are better each time
     const auto now_ended = [&] { return ended({}); };
     for (int time = 0; time < kTimes && !folded.parts.empty(); ++time) {
       const std::optional<Wide> before = bound;
       cut_apart(folded.parts);
-      if (is_near(std::max(options.gap, kEnough)) || bound == before || now_ended() || time + 1 == kTimes) break;
+      if (is_near(std::max(options.gap, kEnough)) || !is_near(kHopeful) || bound == before || now_ended() || time + 1 == kTimes) break;
       if (!folded.dual->run_narrowed(kLikely, kNarrowed, best.solution, now_ended)) folded.dual->run(kOverAll, best.cost, now_ended);
     }
     if (is_near(options.gap)) return finished(as_it_is());
