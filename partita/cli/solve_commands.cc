@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Of the time limit, for what comes after the search: printing, and with a proof to write, writing it.
-constexpr double kToFinish_s = 0.5, kToWrite = 0.08, kAtMost = 0.1;
+constexpr double kToFinish_s = 0.5, kToWrite = 0.1, kAtMost = 0.1;
 
 std::string list_of(const std::optional<solver::Assignment>& solution) {
   return solution ? fmt::format("[{}]", fmt::join(*solution, ", ")) : "[]";

@@ -2,14 +2,17 @@
 
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <unordered_map>
 
 #include "partita/base/error.h"
+#include "partita/base/threads.h"
 
 namespace partita::solver {
 
@@ -261,17 +264,43 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
+namespace {
+
+// A member of a gzip file; several after one another unpack to their texts after one another (RFC 1952, section 2.2).
+std::string gzip_member(std::string_view text) {
+  constexpr int kFastest = 1, kGzip = 15 + 16, kMemory = 8;
+  z_stream z{};
+  ensure(deflateInit2(&z, kFastest, Z_DEFLATED, kGzip, kMemory, Z_DEFAULT_STRATEGY) == Z_OK, "zlib cannot begin");
+  std::string out(deflateBound(&z, static_cast<uLong>(text.size())), '\0');
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  z.avail_in = static_cast<uInt>(text.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = static_cast<uInt>(out.size());
+  const int ended = deflate(&z, Z_FINISH);
+  out.resize(out.size() - z.avail_out);
+  deflateEnd(&z);
+  ensure(ended == Z_STREAM_END, "zlib cannot end");
+  return out;
+}
+
+}  // namespace
+
 void write_text(const std::string& path, const std::string& text) {
+  constexpr int kThreads = 2;
+  constexpr size_t kPiece = size_t{1} << 25;
+  std::vector<std::string> members;
+  if (path.ends_with(".gz")) {
+    members.resize(std::max<size_t>(1, (text.size() + kPiece - 1) / kPiece));
+    shared_out(kThreads, members.size(), [&](size_t i, int) { members[i] = gzip_member(std::string_view(text).substr(i * kPiece, kPiece)); });
+  }
   const std::string partial = path + ".partial";
-  gzFile file = gzopen(partial.c_str(), path.ends_with(".gz") ? "wb1" : "wbT");
+  FILE* file = std::fopen(partial.c_str(), "wb");
   if (!file) fail("{}: cannot be written: {}", path, std::strerror(errno));
   bool good = true;
-  constexpr size_t kPiece = 1 << 24;
-  for (size_t at = 0; at < text.size() && good; at += kPiece) {
-    const auto length = static_cast<unsigned>(std::min(kPiece, text.size() - at));
-    good = gzwrite(file, text.data() + at, length) == static_cast<int>(length);
-  }
-  good = gzclose(file) == Z_OK && good;
+  const auto write = [&](const std::string& bytes) { good = good && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size(); };
+  if (members.empty()) write(text);
+  for (const std::string& member : members) write(member);
+  good = std::fclose(file) == 0 && good;
   if (!good || std::rename(partial.c_str(), path.c_str()) != 0) {
     std::remove(partial.c_str());
     fail("{}: cannot be written", path);

@@ -112,6 +112,12 @@ TEST(Problem, FilesAreToldApartByContent) {
   EXPECT_THROW(read_problem(cut), Error);
   EXPECT_THROW(read_problem(folder + "/absent.json"), Error);
   EXPECT_THROW(read_problem(folder), Error);
+  std::string large;  // packed in pieces
+  while (large.size() < 40'000'000) large += std::to_string(large.size()) + ",";
+  for (const std::string& text : {large, std::string()}) {
+    write_text(packed, text);
+    EXPECT_TRUE(read_text(packed) == text);
+  }
   write_text(folder + "/plain.json", kExample);
   EXPECT_EQ(read_problem(folder + "/plain.json").variables(), 5);
 }
