@@ -29,7 +29,6 @@ struct Life {
 struct Block {
   int64_t bytes = 0, stride = 0;
   std::size_t slots = 0, first_slot = 0;  // among those of the device
-  Life hull{kForever, -1};
   bool operator==(const Block&) const = default;
 };
 
@@ -239,7 +238,7 @@ struct OnDevice {
       const RegisterId r = registers[b];
       const Register& reg = graph.reg(r);
       block_of[r.index()] = static_cast<int>(b);
-      Block block{reg.bytes, reg.stride_bytes(), static_cast<std::size_t>(reg.count), contents.first_life.size() - 1, {kForever, -1}};
+      contents.blocks.push_back({reg.bytes, reg.stride_bytes(), static_cast<std::size_t>(reg.count), contents.first_life.size() - 1});
       const bool always = reg.carried || reg.constant || !share;
       lives.clear();
       for (const Use& use : uses[r.index()]) {
@@ -251,7 +250,6 @@ struct OnDevice {
           }
         if (always || life.last < 0) life = {-1, kForever};
         else number[life.first] = number[life.last] = 1;
-        block.hull = {std::min(block.hull.first, life.first), std::max(block.hull.last, life.last)};
         lives.emplace_back(reg.slot(use.number), life);
       }
       std::sort(lives.begin(), lives.end(), [](const auto& x, const auto& y) { return std::tie(x.first, x.second.first) < std::tie(y.first, y.second.first); });
@@ -260,15 +258,10 @@ struct OnDevice {
         for (; next != lives.end() && next->first == slot; ++next) contents.lives.push_back(next->second);
         contents.first_life.push_back(contents.lives.size());
       }
-      contents.blocks.push_back(block);
     }
     for (int& n : number) n = n ? places++ : -1;
-    const auto renumber = [&](Life& life) {
-      if (life.first >= 0 && life.first < kForever) life.first = number[life.first];
-      if (life.last >= 0 && life.last < kForever) life.last = number[life.last];
-    };
-    for (Life& life : contents.lives) renumber(life);
-    for (Block& block : contents.blocks) renumber(block.hull);
+    for (Life& life : contents.lives)
+      if (life.first >= 0) life = {number[life.first], number[life.last]};
     for (const auto& [result, operand] : over) contents.over.emplace_back(block_of[result.index()], block_of[operand.index()]);
     std::sort(contents.over.begin(), contents.over.end());
   }
