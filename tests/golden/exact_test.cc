@@ -15,6 +15,7 @@
 #include "partita/ops/ops.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
+#include "partita/search/bound_proof.h"
 #include "partita/search/search.h"
 #include "plain_serial.h"
 
@@ -194,6 +195,31 @@ TEST(Exact, KeepsWithinTheMemoryOrSaysThatNothingFits) {
     const SearchResult none = searched("exact", graph, cluster, {}, objective);
     EXPECT_FALSE(none.plan);
     EXPECT_NE(none.reason.find("more than it has"), std::string::npos) << none.reason;
+  }
+}
+
+// Equal layers, which are folded: the memory of what is being proved is planned meanwhile.
+TEST(Exact, ProvesWithinTheMemory) {
+  const Graph graph = training("mlp?layers=16,width=64,batch=32");
+  Cluster cluster = load_cluster("local:4");
+  const SearchChoice choice = parse_search("exact");
+  int64_t needed = 0, before = 0;
+  for (const double share : {1.0, 0.97, 0.93}) {
+    SCOPED_TRACE(share);
+    if (needed > 0)
+      for (int d = 0; d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = static_cast<int64_t>(share * static_cast<double>(needed));
+    Problem problem{graph, cluster, "comm", {}, choice.options};
+    problem.prove = true;
+    Rng rng(1);
+    const SearchResult found = choice.entry->make()->search(problem, {.steps = 100}, rng);
+    ASSERT_TRUE(found.plan) << found.reason;
+    const int64_t bytes = check(graph, *found.plan, cluster).comm_bytes;
+    if (needed > 0) EXPECT_LE(peak(graph, *found.plan, cluster), cluster.devices[0].memory_bytes);
+    else needed = peak(graph, *found.plan, cluster);
+    ASSERT_TRUE(found.proof);
+    EXPECT_LE(check_proof(*found.proof, graph, cluster, *found.plan), bytes);
+    EXPECT_GE(bytes, before);
+    before = bytes;
   }
 }
 
