@@ -65,7 +65,11 @@ void print(const Certificate& c, std::string& out) {
     });
   list(",\n \"leaves\": [", c.leaves, [&](const Certificate::Leaf& leaf) {
     fmt::format_to(at, "\n  {{\"scale\": {},\n   ", leaf.scale);
-    list("\"decisions\": [", leaf.decisions, [&](const auto& d) { fmt::format_to(at, "{{\"variable\": {}, \"values\": [{}]}}", d.variable, fmt::join(d.values, ",")); });
+    list("\"decisions\": [", leaf.decisions, [&](const auto& d) {
+      fmt::format_to(at, "{{\"variable\": {}, \"values\": ", d.variable);
+      print_list(d.values, out);
+      out += "}";
+    });
     if (!leaf.order.empty()) {
       out += ",\n   \"order\": ";
       print_list(leaf.order, out);

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 
 #include "partita/base/rng.h"
 #include "partita/physical/in_place.h"

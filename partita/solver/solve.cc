@@ -254,7 +254,7 @@ Result solve(const Network& network, const Options& options) {
     consider(parts.together);
   };
   auto is_near = [&](double gap) { return best.solution && bound && is_within(gap, best.cost, *bound); };
-  auto ended = [&](Clock::duration in) { return (options.stop && *options.stop) || (options.deadline && Clock::now() + in > *options.deadline); };
+  auto ended = [&](Clock::duration in = {}) { return (options.stop && *options.stop) || (options.deadline && Clock::now() + in > *options.deadline); };
   auto as_it_is = [&] {
     Result r;
     r.solution = best.solution;
@@ -274,12 +274,11 @@ Result solve(const Network& network, const Options& options) {
   if (folded.dual && best.solution && !is_very_large(network, options)) {
     constexpr double kShareOfTime = 0.5, kEnough = 1e-4, kHopeful = 1e-2;
     constexpr int kTimes = 3, kNarrowed = 100, kOverAll = 12;  // the dual's messages are better each time
-    const auto now_ended = [&] { return ended({}); };
     for (int time = 0; time < kTimes && !folded.parts.empty(); ++time) {
       const std::optional<Wide> before = bound;
       cut_apart(folded.parts);
-      if (is_near(std::max(options.gap, kEnough)) || !is_near(kHopeful) || bound == before || now_ended() || time + 1 == kTimes) break;
-      if (!folded.dual->run_narrowed(kLikely, kNarrowed, best.solution, now_ended)) folded.dual->run(kOverAll, best.cost, now_ended);
+      if (is_near(std::max(options.gap, kEnough)) || !is_near(kHopeful) || bound == before || ended() || time + 1 == kTimes) break;
+      if (!folded.dual->run_narrowed(kLikely, kNarrowed, best.solution, ended)) folded.dual->run(kOverAll, best.cost, ended);
     }
     if (is_near(options.gap)) return finished(as_it_is());
     if (options.certify) {
@@ -308,7 +307,7 @@ Result solve(const Network& network, const Options& options) {
   }
   if (best.solution) inside.start = best.solution;
   constexpr int kLonger = 4;  // what comes now takes before it brings anything
-  const bool ends = is_near(options.gap) || (best.solution && (bound ? ended(kLonger * taken) : is_very_large(network, options) && ended({})));
+  const bool ends = is_near(options.gap) || (best.solution && (bound ? ended(kLonger * taken) : is_very_large(network, options) && ended()));
   if (!ends && !inside.messages && folded.dual) inside.messages = std::make_shared<Certificate::Leaf>(folded.dual->of_whole(network));
   folded.dual.reset();
   tables.clear();
