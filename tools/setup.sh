@@ -53,13 +53,14 @@ fi
 [ ${#missing[@]} -gt 0 ] || [ ${#wheels[@]} -gt 0 ] || exit 0
 
 # How packages would be installed: as root, or through sudo. Without either the line is named for someone who may.
+# Another apt-get may hold the lock, such as the system's own upgrades: it is waited for.
 apt=()
 if [ ${#missing[@]} -gt 0 ]; then
   line="apt-get install --no-install-recommends ${missing[*]}"
   if [ "$(id -u)" = 0 ]; then
-    apt=(env DEBIAN_FRONTEND=noninteractive apt-get)
+    apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300)
   elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
-    apt=(sudo env DEBIAN_FRONTEND=noninteractive apt-get)
+    apt=(sudo env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300)
   else
     refuse "packages are missing, and installing them needs root. As root run: $line"
   fi
