@@ -171,6 +171,7 @@ TEST(Folding, NothingBetterIsLeftOut) {
 TEST(Folding, FindsTheBestOfARunAtOnce) {
   const Network n = random_network({.family = Family::kLayered, .size = 400, .values = 6}, 3);
   Options options;
+  options.at_once = 0;
   options.max_steps = 1;
   const Result r = solve(n, options);
   ASSERT_TRUE(r.solution);
@@ -188,6 +189,7 @@ TEST(Folding, StoppedAtOnceTheSolverKeepsWhatItBeganWith) {
     Rng rng(seed);
     const Network n = ring_of_parts(rng);
     Options options;
+    options.at_once = 0;
     options.certify = false;
     options.large = 0;
     options.max_steps = 100;
@@ -223,6 +225,7 @@ TEST(Folding, OfARingIsSolvedThoughItGetsNoFiner) {
     n.edges.push_back({{3 * k + 2, 3 * ((k + 1) % parts) + 2}, next});
   }
   Options options;
+  options.at_once = 0;
   options.large = 1000;
   options.max_steps = 10;
   const Result r = solve(n, options);
@@ -254,6 +257,7 @@ TEST(Folding, EdgesThatNameAClassTwice) {
     const auto truth = eliminate(n, *plan_elimination(n, 1 << 28));
     for (const int64_t large : {int64_t{1}, int64_t{1'000'000}}) {
       Options options;
+      options.at_once = 0;
       options.large = large;
       options.max_steps = 20;
       const Result r = solve(n, options);
@@ -274,6 +278,7 @@ TEST(Folding, WhatIsProvedInStepsIsToldBefore) {
     const Network n = ring_of_parts(rng);
     std::vector<Assignment> proving;
     Options options;
+    options.at_once = 0;
     options.max_steps = 100;
     options.proving = [&](const Assignment& x) { proving.push_back(x); };
     const Result r = solve(n, options);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/solver/eliminate.h"
 #include "partita/solver/fold.h"
 #include "partita/solver/lift.h"
 #include "partita/solver/parts.h"
@@ -25,6 +26,31 @@ struct Start {
   std::vector<int> parts;            // by variable, where it is worth while to cut a large one apart
   bool very_large = false;           // so that a pass over the whole takes too long, and little of it could be left out
 };
+
+// The optimum and its proof, where elimination takes no longer than what else would come first, and the limit takes nothing from what it
+// finds. A solution that costs as much stays.
+std::optional<Result> eliminated_at_once(const Network& network, const Start& best, const Options& options) {
+  const int64_t bytes = std::min(options.elimination_bytes, options.at_once * static_cast<int64_t>(sizeof(int64_t)));
+  if (static_cast<double>(sizeof(int64_t)) * entries_of(network) > static_cast<double>(bytes)) return std::nullopt;
+  const auto plan = plan_elimination(network, bytes);
+  if (!plan || plan->work > options.at_once) return std::nullopt;
+  const auto least = eliminate(network, *plan, [&] { return options.stop && *options.stop; });
+  if (!least) return std::nullopt;
+  Result r;
+  r.status = Status::kInfeasible;
+  if (least->solution) {
+    r.status = Status::kOptimal;
+    r.bound = r.certificate.bound = r.cost = least->cost;
+    r.solution = best.solution && best.cost == least->cost ? best.solution : least->solution;
+    if (!evaluate(network, *r.solution).feasible) return std::nullopt;
+  }
+  Certificate::Leaf leaf;
+  leaf.order = plan->order;
+  r.certificate.leaves = {std::move(leaf)};
+  r.counters = {{"eliminated", 1}, {"width", plan->width}};
+  if (options.tell) options.tell(fmt::format("eliminated: width {}, largest table {} entries, and nothing else was to be done", plan->width, plan->largest_table));
+  return r;
+}
 
 // The folded network with so many values only of each variable, those that the dual finds likeliest, and those of the start. It need not have a solution.
 Result solve_likeliest(const LiftedDual& dual, size_t values, const Options& options) {
@@ -232,6 +258,7 @@ Result solve(const Network& network, const Options& options) {
     if (e.feasible && (!best.solution || e.cost < best.cost)) best.solution = x, best.cost = e.cost;
   };
   consider(options.start);
+  if (auto r = eliminated_at_once(network, best, options)) return std::move(*r);
   Start folded = solve_folded(network, options, tables, counters);
   consider(folded.solution);
   Options inside = options;

@@ -33,6 +33,7 @@ struct Options {
   double gap = 0;                     // relative: stop when (cost - bound) <= gap * |cost|
   bool certify = true;                // go on until the certificate proves the optimum, though it has been computed
   int64_t elimination_bytes = int64_t{1} << 30;  // of its tables; 0: none
+  int64_t at_once = 1 << 20;          // looks at table entries, about 2 ns each: where elimination takes no more, it is all that is done; 0: never
   int64_t large = 1'000'000;          // table entries of a pass: from there on likely values stand for all of a folding, and parts come first,
                                       // where there are many, or narrowing; from a thousand times as many on, parts do
   std::function<void(const std::string&)> tell;  // what was reduced and eliminated, in words

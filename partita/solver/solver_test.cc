@@ -70,6 +70,7 @@ Result expect_solved(const Network& n, const std::string& which, bool eliminates
   const BruteForce truth = brute_force(n);
   Options options;
   options.max_steps = 100000;
+  options.at_once = 0;
   if (!eliminates) options.elimination_bytes = 0;
   Result r = solve(n, options);
   EXPECT_EQ(r.status, truth.solution ? Status::kOptimal : Status::kInfeasible);
@@ -111,6 +112,54 @@ TEST(Solver, EqualsBruteForce) {
   EXPECT_GT(feasible, 600);
   EXPECT_GT(split, 60);
   EXPECT_GT(ordered, 60);
+}
+
+// Against brute force; where the limit forbids what elimination finds, the rest goes on.
+TEST(Solver, EliminatesAtOnceWhereThatIsAll) {
+  const uint64_t first = 20261130;
+  RecordProperty("seed", std::to_string(first));
+  int alone = 0, not_alone = 0, stayed = 0, none = 0;
+  for (uint64_t seed = first; seed < first + 2000; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Rng rng(seed);
+    Shape s;
+    s.variables = static_cast<int>(rng.between(1, 6));
+    s.density = 0.3 + rng.uniform();
+    s.forbidden = rng.below(3) == 0 ? 0 : 0.1 * rng.uniform();
+    s.largest = seed % 5 == 0 ? kForbidden - 1 : seed % 5 == 1 ? 1'000'000'000'000 : 1;
+    s.limited = rng.below(3) != 0;
+    s.wide = rng.below(4) == 0;
+    const Network n = random_network(rng, s);
+    const BruteForce truth = brute_force(n);
+    Options options;
+    options.max_steps = 100000;
+    if (truth.solution) options.start = truth.solution;
+    const Result r = solve(n, options);
+    ASSERT_EQ(r.status, truth.solution ? Status::kOptimal : Status::kInfeasible);
+    const auto proved = check(n, r.certificate);
+    ASSERT_EQ(proved.has_value(), truth.solution.has_value());
+    if (truth.solution) {
+      ASSERT_TRUE(r.solution && evaluate(n, *r.solution).feasible);
+      ASSERT_TRUE(r.cost == truth.cost && r.bound == truth.cost && *proved == truth.cost);
+    }
+    if (r.counters.contains("rounds")) {
+      ++not_alone;
+      continue;
+    }
+    ++alone;
+    none += !truth.solution;
+    if (!truth.solution) continue;
+    EXPECT_EQ(*r.solution, *truth.solution);  // what it began with
+    options.start.reset();
+    const Result again = solve(n, options);
+    EXPECT_TRUE(again.cost == truth.cost);
+    stayed += *again.solution != *truth.solution;
+  }
+  std::printf("by elimination alone %d (without a solution %d; the start stayed %d times), otherwise %d\n", alone, none, stayed, not_alone);
+  EXPECT_GT(alone, 200);
+  EXPECT_GT(none, 10);
+  EXPECT_GT(stayed, 10);
+  EXPECT_GT(not_alone, 50);
 }
 
 // A leaf with random decisions, messages and prices; messages only where propagation leaves values.
@@ -187,6 +236,7 @@ TEST(Solver, ReductionsAndEliminationLoseNothing) {
     expect_solved(n, "whole");
     Options without_proof;
     without_proof.certify = false;
+    without_proof.at_once = 0;
     without_proof.large = 0;
     const Result r = solve(n, without_proof);
     EXPECT_EQ(r.status, truth.solution ? Status::kOptimal : Status::kInfeasible);
@@ -320,6 +370,7 @@ TEST(Solver, ThreadsChangeNothing) {
   const Network n = random_network(rng, s);
   Options options;
   options.max_steps = 12;
+  options.at_once = 0;
   options.threads = 1;
   const Result one = solve(n, options);
   options.threads = 2;
@@ -332,7 +383,7 @@ TEST(Solver, ThreadsChangeNothing) {
 TEST(Certificates, ReadAsTheyWerePrinted) {
   Rng rng(3);
   const Network n = random_network(rng, {.variables = 6, .density = 1, .largest = 1000});
-  const Result r = solve(n, {.max_steps = 1000});
+  const Result r = solve(n, {.max_steps = 1000, .elimination_bytes = 0});
   const std::string text = print_certificate(r.certificate);
   EXPECT_EQ(print_certificate(parse_certificate(text, "file")), text);
 }
@@ -344,7 +395,7 @@ TEST(Certificates, OfWhatIsComputed) {
     for (uint64_t seed = 0; seed < 40; ++seed) {
       SCOPED_TRACE(fmt::format("{}, seed {}", name_of(family), seed));
       const Network n = random_network(Recipe{.family = family, .size = 40, .values = 6}, seed);
-      Options options{.max_steps = 200};
+      Options options{.max_steps = 200, .at_once = 0};
       const Result first = solve(n, options);
       ASSERT_EQ(first.status, Status::kOptimal);
       if (seed % 2 == 0) options.elimination_bytes = 20'000;  // of all tables, those that there are included

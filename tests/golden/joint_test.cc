@@ -207,6 +207,7 @@ TEST(Joint, CutApartBetweenLayers) {
     const JointProblem joint = std::move(*joint_problem({graph, cluster, "comm", {}, {}}, {joint_mesh(cluster, 2), {}}));
     solver::Options options;
     options.certify = false;
+    options.at_once = 0;
     options.max_steps = 40;
     const solver::Result whole = solver::solve(joint.network, options);
     ASSERT_TRUE(whole.solution && whole.bound);
