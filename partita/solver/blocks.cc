@@ -139,7 +139,8 @@ void Blocks::fill_base(double price_weight) {
 }
 
 // The block's minimum, by dynamic programming from its leaves; ties take the lowest value.
-PARTITA_VECTORISED void Blocks::minimise(const std::vector<Overlay>& overlay) {
+template <typename V>
+PARTITA_INLINE void Blocks::minimise_by(const std::vector<Overlay>& overlay) {
   std::copy(base_.begin(), base_.end(), belief_.begin());
   for (const Overlay& o : overlay)
     for (const Member& member : members_)
@@ -154,7 +155,7 @@ PARTITA_VECTORISED void Blocks::minimise(const std::vector<Overlay>& overlay) {
     scratch_.resize(static_cast<size_t>(values) + above + down.kinds());
     double *minus = scratch_.data(), *least = minus + values;
     for (int x = 0; x < values; ++x) minus[x] = -belief_[member.at + x];
-    min_minus(down, minus, above, least + above, least);
+    min_minus<V>(down, minus, above, least + above, least);
     double* parent = &belief_[members_[member.parent].at];
     for (int y = 0; y < above; ++y) parent[y] += least[y];
     work_ += static_cast<int64_t>(down.own->count) * down.other->count + values + above;
@@ -172,6 +173,10 @@ PARTITA_VECTORISED void Blocks::minimise(const std::vector<Overlay>& overlay) {
     choice_[i] = best;
   }
 }
+
+PARTITA_WIDE void Blocks::minimise_wide(const std::vector<Overlay>& overlay) { minimise_by<Eight>(overlay); }
+PARTITA_HALVED void Blocks::minimise_halved(const std::vector<Overlay>& overlay) { minimise_by<Halves>(overlay); }
+void Blocks::minimise(const std::vector<Overlay>& overlay) { wide_vectors() ? minimise_wide(overlay) : minimise_halved(overlay); }
 
 // Of the cost, from x_ to the block's choice.
 double Blocks::change() const {

@@ -53,6 +53,10 @@ class Blocks {
   int companion();
   void fill_base(double price_weight);
   void minimise(const std::vector<Overlay>& overlay);
+  template <typename V>
+  void minimise_by(const std::vector<Overlay>& overlay);  // vectors.h
+  void minimise_wide(const std::vector<Overlay>& overlay);
+  void minimise_halved(const std::vector<Overlay>& overlay);
   double change() const;
   void load(int sign);
   bool try_block(double price_weight, double tolerance);

@@ -75,7 +75,8 @@ void Dual::begin(const Certificate::Leaf& leaf) {
 }
 
 // Takes in what the pairs on the near side say, and hands equal shares of all that is known to those on the far side.
-PARTITA_VECTORISED void Dual::sweep(int v, bool forwards) {
+template <typename V>
+PARTITA_INLINE void Dual::sweep_by(int v, bool forwards) {
   const int values = m_.domain(v);
   double* belief = &beliefs_[m_.offset[v]];
   const double* base = &base_[m_.offset[v]];
@@ -90,14 +91,14 @@ PARTITA_VECTORISED void Dual::sweep(int v, bool forwards) {
     for (const End* e = near; e != near_end; ++e)
       if (e->table) add(e->times, e->table + static_cast<size_t>(rounded_[e->variable]) * values, values, choosing);
       else add_beside(e->view, rounded_[e->variable], e->times, values, choosing);
-    rounded_[v] = least_of(choosing, values);
+    rounded_[v] = least_of<V>(choosing, values);
     if (!alive[rounded_[v]]) rounded_[v] = static_cast<int>(std::find(alive, alive + values, 1) - alive);
   }
   for (const End* e = near; e != near_end; ++e) {
     double* own = &state_.messages[e->own];
     const double* minus = &state_.messages[e->other];
-    if (e->table) min_minus(e->table, minus, e->others, values, own);
-    else min_minus(e->view, minus, values, kinds_.data(), own);
+    if (e->table) min_minus<V>(e->table, minus, e->others, values, own);
+    else min_minus<V>(e->view, minus, values, kinds_.data(), own);
     add(e->times, own, values, belief);
   }
   auto count = [](const End* from, const End* to) {
@@ -110,13 +111,17 @@ PARTITA_VECTORISED void Dual::sweep(int v, bool forwards) {
     double* own = &state_.messages[e->own];
     for (int x = 0; x < values; ++x) own[x] = belief[x] < kInfinity ? own[x] - share * belief[x] : -kInfinity;  // the latter where not alive
   }
-  const int best = least_of(belief, values);
+  const int best = least_of<V>(belief, values);
   bound_ += (1 - far_count / all) * belief[best];
   for (const Model::Use& u : m_.uses[v]) {
     load_[u.lower] += static_cast<double>(u.amounts[best]);
     load_[u.upper] -= static_cast<double>(u.amounts[best]);
   }
 }
+
+PARTITA_WIDE void Dual::sweep_wide(int v, bool forwards) { sweep_by<Eight>(v, forwards); }
+PARTITA_HALVED void Dual::sweep_halved(int v, bool forwards) { sweep_by<Halves>(v, forwards); }
+void Dual::sweep(int v, bool forwards) { wide_vectors() ? sweep_wide(v, forwards) : sweep_halved(v, forwards); }
 
 double Dual::pass() {
   std::vector<double> sums(m_.times.size() + 1, 0);
@@ -141,7 +146,7 @@ std::vector<double> Dual::least_costs(double bound) {
   pass();
   std::vector<double> costs = beliefs_;
   for (int v = 0; v < m_.variables(); ++v) {
-    const double least = beliefs_[m_.offset[v] + least_of(&beliefs_[m_.offset[v]], m_.domain(v))];
+    const double least = beliefs_[m_.offset[v] + least_of<Halves>(&beliefs_[m_.offset[v]], m_.domain(v))];
     for (int i = m_.offset[v]; i < m_.offset[v + 1]; ++i) costs[i] = beliefs_[i] < kInfinity ? bound + (beliefs_[i] - least) : kInfinity;
   }
   return costs;

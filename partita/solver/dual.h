@@ -65,6 +65,10 @@ class Dual {
     bool backward = false;          // the other comes first
   };
   void sweep(int v, bool forwards);
+  template <typename V>
+  void sweep_by(int v, bool forwards);  // vectors.h
+  void sweep_wide(int v, bool forwards);
+  void sweep_halved(int v, bool forwards);
 
   const Model& m_;
   Alive alive_;

@@ -37,7 +37,8 @@ TEST(PairTable, InKindsItSaysWhatThePlainOneSays) {
       const int own = of_rows ? rows : columns, other = of_rows ? columns : rows;
       std::vector<double> minus, out(own), scratch(view.kinds()), sums(own, 1);
       for (int y = 0; y < other; ++y) minus.push_back(rng.below(9) == 0 ? -kInfinity : static_cast<double>(rng.between(-9, 9)));
-      min_minus(view, minus.data(), own, scratch.data(), out.data());
+      if (rng.below(2) == 0) min_minus<Eight>(view, minus.data(), own, scratch.data(), out.data());
+      else min_minus<Halves>(view, minus.data(), own, scratch.data(), out.data());
       const int beside = static_cast<int>(rng.below(other));
       add_beside(view, beside, 3, own, sums.data());
       for (int x = 0; x < own; ++x) {
@@ -51,22 +52,27 @@ TEST(PairTable, InKindsItSaysWhatThePlainOneSays) {
   EXPECT_GT(in_kinds, 30);
 }
 
-// A table of any size, large ones row by row too.
-TEST(PairTable, MinimaOfAllWidths) {
+// A table of any size, large ones row by row too, by either kind of vectors.
+template <typename V>
+void expect_minima_of_all_widths() {
   Rng rng(6);
   for (int columns = 1; columns <= 140; ++columns)
     for (const int rows : {1, 2, 3, 4, 5, 9, 600}) {
       std::vector<double> table(static_cast<size_t>(rows) * columns), minus(rows), out(columns);
       for (double& cost : table) cost = static_cast<double>(rng.between(-1000, 1000));
       for (double& m : minus) m = static_cast<double>(rng.between(-1000, 1000));
-      min_minus(table.data(), minus.data(), rows, columns, out.data());
+      min_minus<V>(table.data(), minus.data(), rows, columns, out.data());
       for (int c = 0; c < columns; ++c) {
         double least = kInfinity;
         for (int r = 0; r < rows; ++r) least = std::min(least, table[static_cast<size_t>(r) * columns + c] - minus[r]);
         ASSERT_EQ(out[c], least) << rows << "x" << columns;
       }
-      ASSERT_EQ(least_of(out.data(), columns), std::min_element(out.begin(), out.end()) - out.begin());
+      ASSERT_EQ(least_of<V>(out.data(), columns), std::min_element(out.begin(), out.end()) - out.begin());
     }
+}
+TEST(PairTable, MinimaOfAllWidths) {
+  expect_minima_of_all_widths<Eight>();
+  expect_minima_of_all_widths<Halves>();
 }
 
 TEST(Reduction, LoweredMessagesProveNoLess) {

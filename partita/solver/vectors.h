@@ -8,40 +8,78 @@
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define PARTITA_VECTORISED __attribute__((target_clones("arch=x86-64-v4", "avx2", "default"), optimize("O3")))
+#define PARTITA_WIDE __attribute__((target("arch=x86-64-v4"), optimize("O3")))
+#define PARTITA_HALVED __attribute__((target_clones("avx2", "default"), optimize("O3")))
+#define PARTITA_HAS_WIDE __builtin_cpu_supports("x86-64-v4")
 #else
 #define PARTITA_VECTORISED
+#define PARTITA_WIDE
+#define PARTITA_HALVED
+#define PARTITA_HAS_WIDE false
 #endif
 #define PARTITA_INLINE inline __attribute__((always_inline))
 #pragma GCC diagnostic ignored "-Wpsabi"  // of functions that take vectors: they are inlined
 
 namespace partita::solver {
 
+// Eight numbers. Where registers hold four, the compiler would compare a vector of eight one by one, so that functions come twice, as
+// PARTITA_WIDE of Eight and as PARTITA_HALVED of Halves, and wide_vectors() says which.
 using Eight = double __attribute__((vector_size(64)));
 using EightAnywhere = double __attribute__((vector_size(64), aligned(8), may_alias));
+using Four = double __attribute__((vector_size(32)));
+using FourAnywhere = double __attribute__((vector_size(32), aligned(8), may_alias));
+struct Halves {
+  Four low, high;
+};
+
+inline bool wide_vectors() {
+  static const bool wide = PARTITA_HAS_WIDE;
+  return wide;
+}
 
 inline constexpr int kLanes = 8;
 
-PARTITA_INLINE Eight load(const double* from) { return *reinterpret_cast<const EightAnywhere*>(from); }
+PARTITA_INLINE void load(const double* from, Eight& x) { x = *reinterpret_cast<const EightAnywhere*>(from); }
 PARTITA_INLINE void store(const Eight& x, double* to) { *reinterpret_cast<EightAnywhere*>(to) = x; }
 PARTITA_INLINE Eight lesser(const Eight& x, const Eight& y) { return x < y ? x : y; }
+PARTITA_INLINE void fill(double value, Eight& x) { x = Eight{} + value; }
+
+PARTITA_INLINE void load(const double* from, Halves& x) {
+  x.low = *reinterpret_cast<const FourAnywhere*>(from);
+  x.high = *reinterpret_cast<const FourAnywhere*>(from + 4);
+}
+PARTITA_INLINE void store(const Halves& x, double* to) {
+  *reinterpret_cast<FourAnywhere*>(to) = x.low;
+  *reinterpret_cast<FourAnywhere*>(to + 4) = x.high;
+}
+PARTITA_INLINE Halves lesser(const Halves& x, const Halves& y) { return {x.low < y.low ? x.low : y.low, x.high < y.high ? x.high : y.high}; }
+PARTITA_INLINE Halves operator-(const Halves& x, double y) { return {x.low - y, x.high - y}; }
+PARTITA_INLINE void fill(double value, Halves& x) { x = {Four{} + value, Four{} + value}; }
+
+template <typename V>
+PARTITA_INLINE V load(const double* from) {
+  V x;
+  load(from, x);
+  return x;
+}
 
 // Of as many columns as stay in registers: `kVectors` x 8, the last eight from `last` on, beside or over the others; `kRows` rows at a time,
 // where few columns would wait for each other.
-template <int kVectors, int kRows>
+template <typename V, int kVectors, int kRows>
 PARTITA_INLINE void min_minus_of(const double* table, const double* minus, int rows, size_t width, int last, double* out) {
-  Eight least[kRows][kVectors];
+  V least[kRows][kVectors];
   for (auto& of_row : least)
-    for (Eight& x : of_row) x = Eight{} + kInfinity;
+    for (V& x : of_row) fill(kInfinity, x);
   auto at = [last](int v) { return v == kVectors - 1 ? last : kLanes * v; };
   int i = 0;
   for (; i + kRows <= rows; i += kRows)
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) least[r][v] = lesser(load(table + (i + r) * width + at(v)) - minus[i + r], least[r][v]);
+      for (int v = 0; v < kVectors; ++v) least[r][v] = lesser(load<V>(table + (i + r) * width + at(v)) - minus[i + r], least[r][v]);
   for (; i < rows; ++i)
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) least[0][v] = lesser(load(table + i * width + at(v)) - minus[i], least[0][v]);
+    for (int v = 0; v < kVectors; ++v) least[0][v] = lesser(load<V>(table + i * width + at(v)) - minus[i], least[0][v]);
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) {
 #pragma GCC unroll 8
@@ -73,6 +111,7 @@ PARTITA_INLINE void min_minus_row(const double* __restrict row, double minus, in
 
 // out[j] = min_i (table[i][j] - minus[i]); table is row-major, with a row at least. A table that is too large for the cache near by is read
 // row by row.
+template <typename V>
 PARTITA_INLINE void min_minus(const double* table, const double* minus, int rows, int columns, double* out) {
   constexpr size_t kNear = 1 << 16;  // entries
   const auto width = static_cast<size_t>(columns);
@@ -88,14 +127,14 @@ PARTITA_INLINE void min_minus(const double* table, const double* minus, int rows
   }
   if (rows * width <= kNear) {
     int j = 0;
-    for (; columns - j > 4 * kLanes; j += 4 * kLanes) min_minus_of<4, 1>(table + j, minus, rows, width, 3 * kLanes, out + j);
+    for (; columns - j > 4 * kLanes; j += 4 * kLanes) min_minus_of<V, 4, 1>(table + j, minus, rows, width, 3 * kLanes, out + j);
     j = std::min(j, columns - kLanes);
     const int last = columns - j - kLanes;
     switch ((last + kLanes - 1) / kLanes) {
-      case 0: return min_minus_of<1, 4>(table + j, minus, rows, width, last, out + j);
-      case 1: return min_minus_of<2, 2>(table + j, minus, rows, width, last, out + j);
-      case 2: return min_minus_of<3, 1>(table + j, minus, rows, width, last, out + j);
-      default: return min_minus_of<4, 1>(table + j, minus, rows, width, last, out + j);
+      case 0: return min_minus_of<V, 1, 4>(table + j, minus, rows, width, last, out + j);
+      case 1: return min_minus_of<V, 2, 2>(table + j, minus, rows, width, last, out + j);
+      case 2: return min_minus_of<V, 3, 1>(table + j, minus, rows, width, last, out + j);
+      default: return min_minus_of<V, 4, 1>(table + j, minus, rows, width, last, out + j);
     }
   }
   for (int j = 0; j < columns; ++j) out[j] = table[j] - minus[0];
@@ -104,21 +143,24 @@ PARTITA_INLINE void min_minus(const double* table, const double* minus, int rows
     const double *a = table + i * width, *b = a + width, *c = b + width, *d = c + width;
     for (int j = 0; j < columns; j += kLanes) {
       const int at = std::min(j, columns - kLanes);
-      const Eight ab = lesser(load(a + at) - minus[i], load(b + at) - minus[i + 1]), cd = lesser(load(c + at) - minus[i + 2], load(d + at) - minus[i + 3]);
-      store(lesser(lesser(ab, cd), load(out + at)), out + at);
+      const V ab = lesser(load<V>(a + at) - minus[i], load<V>(b + at) - minus[i + 1]), cd = lesser(load<V>(c + at) - minus[i + 2], load<V>(d + at) - minus[i + 3]);
+      store(lesser(lesser(ab, cd), load<V>(out + at)), out + at);
     }
   }
   for (; i < rows; ++i) min_minus_row(table + i * width, minus[i], columns, out);
 }
 
 // The first of the smallest; 0 where there are none.
+template <typename V>
 PARTITA_INLINE int least_of(const double* values, int count) {
   double least = kInfinity;
   int i = 0;
   if (count >= kLanes) {
-    Eight lanes = load(values);
-    for (i = kLanes; i + kLanes <= count; i += kLanes) lanes = lesser(load(values + i), lanes);
-    for (int l = 0; l < kLanes; ++l) least = lanes[l] < least ? lanes[l] : least;
+    V lanes = load<V>(values);
+    for (i = kLanes; i + kLanes <= count; i += kLanes) lanes = lesser(load<V>(values + i), lanes);
+    double of_lanes[kLanes];
+    store(lanes, of_lanes);
+    for (double of_lane : of_lanes) least = of_lane < least ? of_lane : least;
   }
   for (; i < count; ++i) least = values[i] < least ? values[i] : least;
   int first = 0;
@@ -138,6 +180,7 @@ PARTITA_INLINE void add_beside(const View& view, int other_value, double times, 
 }
 
 // out[own value] = min over the other's values of cost - minus[other value]. `scratch` takes a number for each kind of both.
+template <typename V>
 PARTITA_INLINE void min_minus(const View& view, const double* __restrict minus, int own_values, double* __restrict scratch, double* __restrict out) {
   const Kinds &other = *view.other, &own = *view.own;
   if (!other.all_differ()) {
@@ -150,8 +193,8 @@ PARTITA_INLINE void min_minus(const View& view, const double* __restrict minus, 
     minus = scratch;
     scratch += other.count;
   }
-  if (own.all_differ()) return min_minus(view.by_other, minus, other.count, own_values, out);
-  min_minus(view.by_other, minus, other.count, own.count, scratch);
+  if (own.all_differ()) return min_minus<V>(view.by_other, minus, other.count, own_values, out);
+  min_minus<V>(view.by_other, minus, other.count, own.count, scratch);
   const int* of = own.of.data();
   for (int x = 0; x < own_values; ++x) out[x] = scratch[of[x]];
 }
