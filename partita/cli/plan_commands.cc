@@ -146,9 +146,8 @@ int plan_command(const Arguments& a) {
     if (!p.search.proof) {
       fmt::print(stderr, "no bound was proved: {} is not written\n", a.write_bound);
     } else {
-      BoundProof proof = *p.search.proof;
-      proof.model_sha256 = p.plan.model.sha256;
-      solver::write_text(a.write_bound, print_proof(proof));
+      p.search.proof->model_sha256 = p.plan.model.sha256;
+      solver::write_text(a.write_bound, print_proof(*p.search.proof));
     }
   }
   if (a.json) print_json(plan_json(p, a.output));

@@ -67,7 +67,7 @@ class Exact final : public Searcher {
     if (problem.progress) options.progress = [&](const solver::Progress& p) { problem.progress({narrowed(p.cost), narrowed(p.bound), seconds()}); };
     Fitting fitting = joint.leaves_copies_out && !holds_any_plan(problem) ? first_look(problem, joint, options) : solve_fitting(problem, joint, options);
     describe(problem, joint, fitting.first, built_seconds, result);
-    if (problem.prove) prove(problem, joint, fitting.first, result);
+    if (problem.prove && fitting.first.bound) prove(problem, joint, *fitting.first.bound, std::move(fitting.first.certificate), result);
     if (joint.leaves_copies_out && !fitting.plan && fitting.tightenings > 0) count_copies(problem, budget, options, joint.mesh, costs, fitting, result);
     result.counters["memory_tightenings"] = fitting.tightenings;
     result.plan = std::move(fitting.plan);
@@ -121,13 +121,13 @@ class Exact final : public Searcher {
     if (again.tightenings > 0) fitting.missing_bytes = again.missing_bytes;
   }
 
-  static void prove(const Problem& problem, const JointProblem& joint, const solver::Result& solved, SearchResult& result) {
-    if (solved.certificate.empty() || !solved.certificate.bound) return;
-    auto proof = std::make_shared<BoundProof>(BoundProof{"exact", problem.objective, joint.mesh, *joint.network.limit, {}, {}, "", joint.network.variables(), joint.tensor_entries, solved.certificate});
+  static void prove(const Problem& problem, const JointProblem& joint, solver::Wide bound, solver::Certificate certificate, SearchResult& result) {
+    if (certificate.empty() || !certificate.bound) return;
+    if (*certificate.bound < bound)
+      result.notes.push_back(fmt::format("its proof says {}; the rest was computed by elimination", cost_text(problem, *narrowed(certificate.bound))));
+    auto proof = std::make_shared<BoundProof>(BoundProof{"exact", problem.objective, joint.mesh, *joint.network.limit, {}, {}, "", joint.network.variables(), joint.tensor_entries, std::move(certificate)});
     for (const auto& [op, choice] : problem.pins.ops) proof->pinned_ops.push_back(problem.graph.op(op).name);
     for (const auto& [tensor, placement] : problem.pins.kept) proof->pinned_tensors.push_back(problem.graph.tensor(tensor).name);
-    if (*solved.certificate.bound < *solved.bound)
-      result.notes.push_back(fmt::format("its proof says {}; the rest was computed by elimination", cost_text(problem, *narrowed(solved.certificate.bound))));
     result.proof = std::move(proof);
   }
 

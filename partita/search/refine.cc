@@ -154,10 +154,12 @@ Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver:
   Fitting out;
   int64_t kept = *network.limit;  // the least limit that some solution keeps
   for (int loosenings = 0; out.tightenings <= most_tightenings;) {
-    const solver::Result solved = solver::solve(network, options);
+    solver::Result solved = solver::solve(network, options);
+    solver::Certificate certificate = std::move(solved.certificate);  // large
     out.status = solved.status;
     if (out.tightenings == 0) {
       out.first = solved;
+      out.first.certificate = std::move(certificate);
       if (options.progress)
         options.progress = [tell = options.progress, bound = solved.bound](solver::Progress p) {
           p.bound = bound;

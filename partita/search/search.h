@@ -64,7 +64,7 @@ struct SearchResult {
   std::string reason;                         // why there is no plan
   std::optional<int64_t> lower_bound_comm_bytes;  // proved for every plan of the search's space
   std::optional<int64_t> lower_bound_serial_ns;   // the same where the objective is time: of serial_ns (partita/cost/alone.h), not of the step
-  std::shared_ptr<const BoundProof> proof;    // of a bound, where Problem::prove asks for it and there is one (partita/search/bound_proof.h)
+  std::shared_ptr<BoundProof> proof;          // of a bound, where Problem::prove asks for it and there is one (partita/search/bound_proof.h)
   std::map<std::string, double> counters;     // what it looked at, by name
   std::vector<std::string> notes;             // lines for the reader, "cut 1 over 2: delta 7.2 MB"
 };

@@ -71,6 +71,9 @@ class Steps {
     rest_ = Subset(n_, kept_);
   }
 
+  // Of the last step.
+  const Certificate::Leaf& latest() const { return result_.certificate.steps.empty() ? messages_ : result_.certificate.steps.back().sweep; }
+
   bool stop() const { return (o_.stop && *o_.stop) || (o_.deadline && Clock::now() > *o_.deadline); }
 
   // What a value must cost to be left out: it is not asked for less than that, or nothing less is aimed at.
@@ -104,7 +107,7 @@ class Steps {
     const Model m = compile(rest_.network(), made_);
     if (m.sweep == 0) return false;
     Dual dual(m);
-    dual.begin(rest_.lowered(messages_));
+    dual.begin(rest_.lowered(latest()));
     const Alive all(m.unary.size(), 1);
     const Rounding rounding(m);
     if (whole_ == 0) whole_ = m.sweep;
@@ -114,7 +117,7 @@ class Steps {
     Dual::State state;
     double share = 1;
     bool fuses = true;
-    bool priced = m.limited && !messages_.multipliers.empty();  // or where passes alone do not get on
+    bool priced = m.limited && !latest().multipliers.empty();  // or where passes alone do not get on
     int priced_from = 0;                                        // window
     bound_ = -kInfinity;
     for (int window = 0; window < kWindows && share > kLittle && !(window > 0 && stop()); ++window) {
@@ -140,11 +143,11 @@ class Steps {
       if (bound_ >= enough() || (!gets_on && (!priced || window >= priced_from + kLeastWindows))) break;
     }
     if (share > kNextToNothing) return false;
-    messages_ = rest_.lifted(dual.leaf(state, all), n_);
+    Certificate::Leaf messages = rest_.lifted(dual.leaf(state, all), n_);
     if (o_.tell) o_.tell(fmt::format("left out: {:.0f}% of {} table entries, with a bound of {:.0f}", 100 * (1 - share), m.sweep, bound_));
     keep([&](int v, size_t x) { return left[m.offset[v] + static_cast<int>(x)] || kept_[v][x] == (*result_.solution)[v]; });
     least_left_out_ = std::min(least_left_out_, enough());
-    result_.certificate.steps.push_back({messages_, {}});
+    result_.certificate.steps.push_back({std::move(messages), {}});
     return true;
   }
 
@@ -201,9 +204,9 @@ class Steps {
       if (const Evaluation e = evaluate(n_, x); e.feasible && e.cost < result_.cost) {
         result_.solution = x;
         result_.cost = e.cost;
-      } else if (!e.feasible && least->cost < bound && !messages_.multipliers.empty()) {
+      } else if (!e.feasible && least->cost < bound && !latest().multipliers.empty()) {
         const auto priced = eliminated_at_prices(rest_.network(), plan);
-        if (priced && *priced > least->cost) leaf.multipliers = messages_.multipliers, leaf.scale = messages_.scale, least->cost = *priced;
+        if (priced && *priced > least->cost) leaf.multipliers = latest().multipliers, leaf.scale = latest().scale, least->cost = *priced;
       }
       bound = std::min(bound, least->cost);
     }
@@ -216,25 +219,26 @@ class Steps {
 
   // The least with uses at the multipliers' prices, less these times the limit, rounded down.
   std::optional<Wide> eliminated_at_prices(Network rest, const EliminationPlan& plan) {
+    const Certificate::Leaf& messages = latest();
     Wide besides = 0;
-    for (const auto& [time, multiplier] : messages_.multipliers) {
+    for (const auto& [time, multiplier] : messages.multipliers) {
       besides -= Wide{multiplier} * *n_.limit;
       for (const Network::Use& u : rest.uses)
         if (u.lower <= time && time < u.upper)
           for (size_t x = 0; x < u.amounts.size(); ++x) {
             int64_t& cost = rest.costs[u.variable][x];
-            if (cost < kForbidden) cost = static_cast<int64_t>(std::min<Wide>(cost + Wide{multiplier} * u.amounts[x] / messages_.scale, kForbidden - 1));
+            if (cost < kForbidden) cost = static_cast<int64_t>(std::min<Wide>(cost + Wide{multiplier} * u.amounts[x] / messages.scale, kForbidden - 1));
           }
     }
     const auto least = eliminate(rest, plan, [&] { return stop(); });
     if (!least || !least->solution) return std::nullopt;
-    return least->cost + (besides - messages_.scale + 1) / messages_.scale;
+    return least->cost + (besides - messages.scale + 1) / messages.scale;
   }
 
   const Network& n_;
   const Options& o_;
   const PairTables* const made_;
-  Certificate::Leaf messages_;           // of the last step
+  const Certificate::Leaf& messages_;    // to begin with
   std::vector<std::vector<int>> kept_;   // [variable]: values that are left
   Subset rest_;                          // those
   const Clock::time_point began_ = Clock::now();
