@@ -140,7 +140,7 @@ TEST(LongZooAuto, IsNeverDearerOn8Devices) { expect_cheapest_on_the_zoo(8); }
 TEST(LongZooAuto, IsNeverDearerOn16Devices) { expect_cheapest_on_the_zoo(16); }
 TEST(LongZooAuto, IsNeverDearerOn64Devices) { expect_cheapest_on_the_zoo(64); }
 
-// Whole models on the papers' clusters, with the memory that those have: what the papers trained there, as far as a search takes minutes.
+// Whole models on the papers' clusters, with the memory that those have: what the papers trained there.
 void expect_cheapest_of(const std::vector<std::string>& models, const std::string& cluster) {
   for (const std::string& model : models) expect_cheapest(model, training(model), load_cluster(cluster));
 }
@@ -151,6 +151,16 @@ TEST(LongClustersAuto, IsNeverDearerOnP28xlarge) { expect_cheapest_of(of_the_pap
 TEST(LongClustersAuto, IsNeverDearerOnDgx1) { expect_cheapest_of(of_the_papers("wresnet-152-10"), "dgx-1"); }
 TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsP100) { expect_cheapest_of(of_the_papers("wresnet-152-10"), "flexflow-p100"); }
 TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80) { expect_cheapest_of({"mlp", "lenet?batch=256", "cnn", "alexnet", "vgg-16", "wide-deep", "rnnlm?steps=10", "gpt2?layers=2"}, "flexflow-k80"); }
+// The larger ones, each by itself.
+TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithRnntc) { expect_cheapest_of({"rnntc"}, "flexflow-k80"); }
+TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithRnnlm) { expect_cheapest_of({"rnnlm"}, "flexflow-k80"); }
+TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithNmt) { expect_cheapest_of({"nmt"}, "flexflow-k80"); }
+TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithGpt2) { expect_cheapest_of({"gpt2"}, "flexflow-k80"); }
+TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithInsightFace) { expect_cheapest_of({"insightface"}, "flexflow-k80"); }
+TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithResNet101) { expect_cheapest_of({"resnet-101"}, "flexflow-k80"); }
+TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithInceptionV3) { expect_cheapest_of({"inception-v3"}, "flexflow-k80"); }
+TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithRnn108K) { expect_cheapest_of({"rnn-10-8K"}, "flexflow-k80"); }
+TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithWResNet15210) { expect_cheapest_of({"wresnet-152-10"}, "flexflow-k80"); }
 
 // The least of all plans of 2x2x2, proved by `exact`: one axis after the other does not get there, nor does 4x2.
 TEST(Auto, RefinesOnTwoAxesAtATime) {
