@@ -154,18 +154,15 @@ Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver:
   Fitting out;
   int64_t kept = *network.limit;  // the least limit that some solution keeps
   for (int loosenings = 0; out.tightenings <= most_tightenings;) {
-    solver::Result solved = solver::solve(network, options);
-    solver::Certificate certificate = std::move(solved.certificate);  // large
+    solver::Result later;
+    solver::Result& solved = out.tightenings == 0 ? out.first : later;
+    solved = solver::solve(network, options);
     out.status = solved.status;
-    if (out.tightenings == 0) {
-      out.first = solved;
-      out.first.certificate = std::move(certificate);
-      if (options.progress)
-        options.progress = [tell = options.progress, bound = solved.bound](solver::Progress p) {
-          p.bound = bound;
-          tell(p);
-        };
-    }
+    if (out.tightenings == 0 && options.progress)
+      options.progress = [tell = options.progress, bound = solved.bound](solver::Progress p) {
+        p.bound = bound;
+        tell(p);
+      };
     const bool ended = (options.stop && *options.stop) || (options.deadline && std::chrono::steady_clock::now() > *options.deadline);
     if (!solved.solution && out.tightenings > 0 && !ended && loosenings++ < kLoosenings) {
       network.limit = *network.limit + (kept - *network.limit) / 2;
