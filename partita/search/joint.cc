@@ -801,17 +801,20 @@ class Builder {
     Amounts& amounts = found->second;
     if (!fresh) return amounts;
     const TensorSpace& space = *joint_.tensors[id.index()];
+    std::vector<int64_t> bytes;  // by layout
+    for (const Layout& layout : space.layouts) bytes.push_back(layout.elements(last()) * element(id));
     std::vector<std::vector<int64_t>> beside(space.layouts.size());  // [home][copy], as they are asked for
     auto taken_by = [&](int home, int copy) {
       std::vector<int64_t>& row = beside[home];
-      row.resize(space.layouts.size(), kUnknown);
-      const Layout &kept = space.layouts[home], &brought = space.layouts[copy];
-      if (row[copy] == kUnknown) row[copy] = (is_view(kept, brought, last()) ? kept : brought).elements(last()) * element(id);
+      if (row.empty()) row.resize(space.layouts.size(), kUnknown);
+      if (row[copy] == kUnknown) row[copy] = bytes[is_view(space.layouts[home], space.layouts[copy], last()) ? home : copy];
       return row[copy];
     };
+    amounts.home.reserve(space.values.size());
+    amounts.least.reserve(space.values.size());
     for (const TensorSpace::Value& v : space.values) {
-      amounts.home.push_back(space.layouts[v.home].elements(last()) * element(id));
-      int64_t least = amounts.home.back();
+      amounts.home.push_back(bytes[v.home]);
+      int64_t least = bytes[v.home];
       for (int copy : v.also) least = std::min(least, taken_by(v.home, copy));
       for (const TensorSpace::Brought& b : space.brought) least = std::min(least, taken_by(v.home, b.layout));
       amounts.least.push_back(least);

@@ -20,6 +20,12 @@ class Numbers {
   std::map<Key, int> numbers_;
 };
 
+// A list that lies elsewhere.
+struct ByValue {
+  const std::vector<int64_t>* list;
+  friend auto operator<=>(const ByValue& a, const ByValue& b) { return *a.list <=> *b.list; }
+};
+
 using EdgeKey = std::pair<const Table*, std::vector<int>>;  // its table, its variables' classes
 
 EdgeKey key_of(const Network::Edge& e, const std::vector<int>& class_of) {
@@ -59,12 +65,12 @@ Folding::Folding(const Network& network) : n_(&network), edges_of_(network.varia
   for (const Network::Edge& e : n_->edges) widest_ = std::max(widest_, static_cast<int>(e.variables.size()));
   for (size_t e = 0; e < n_->edges.size(); ++e)
     for (size_t i = 0; i < n_->edges[e].variables.size(); ++i) edges_of_[n_->edges[e].variables[i]].push_back(static_cast<int>(e) * widest_ + static_cast<int>(i));
-  std::vector<std::vector<std::vector<int64_t>>> own(n_->variables());
-  for (const Network::Use& u : n_->uses) own[u.variable].push_back(u.amounts);
-  Numbers<std::vector<std::vector<int64_t>>> numbers;
+  std::vector<std::vector<ByValue>> own(n_->variables());
+  for (const Network::Use& u : n_->uses) own[u.variable].push_back({&u.amounts});
+  Numbers<std::vector<ByValue>> numbers;
   for (int v = 0; v < n_->variables(); ++v) {
     std::sort(own[v].begin(), own[v].end());
-    own[v].push_back(n_->costs[v]);
+    own[v].push_back({&n_->costs[v]});
     class_of_.push_back(numbers(std::move(own[v])));
   }
   classes_ = numbers.count();

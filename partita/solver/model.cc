@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "partita/base/threads.h"
 
@@ -39,8 +40,6 @@ Canonical canonical(const Network& n, const Network::Edge& e) {
   return c;
 }
 
-double as_double(int64_t cost) { return cost >= kForbidden ? kInfinity : static_cast<double>(cost); }
-
 Wide most_of(const Table& table) {
   Wide most = 0;
   bool any = false;
@@ -61,6 +60,7 @@ class Compiler {
   Model compile() {
     m_.originals = n_.variables();
     m_.offset = {0};
+    m_.unary.reserve(std::accumulate(n_.costs.begin(), n_.costs.end(), size_t{0}, [](size_t sum, const Table& costs) { return sum + costs.size(); }));
     for (const Table& costs : n_.costs) add_variable(costs);
     std::map<std::pair<int, int>, Sources> pairs;
     for (size_t i = 0; i < n_.edges.size(); ++i) {
@@ -173,17 +173,18 @@ class Compiler {
       std::vector<double> costs(static_cast<size_t>(rows) * columns, kInfinity);
       for (size_t k = 0; k < j.tuples.size(); ++k) costs[static_cast<size_t>(j.tuples[k][i]) * columns + k] = 0;
       m_.pairs.push_back({j.variables[i], j.joint, static_cast<int>(m_.tables.size())});
-      m_.tables.push_back(std::make_shared<const PairTable>(rows, columns, std::move(costs)));
+      m_.tables.push_back(std::make_shared<const PairTable>(rows, columns, costs));
     }
   }
 
   static PairTable merged(int rows, int columns, const Sources& sources) {
+    if (sources.size() == 1 && !sources[0].second) return {rows, columns, *sources[0].first};
     std::vector<double> costs(static_cast<size_t>(rows) * columns, 0);
     for (const auto& [table, turned] : sources)
       for (int i = 0; i < rows; ++i)
         for (int j = 0; j < columns; ++j)
           costs[static_cast<size_t>(i) * columns + j] += as_double((*table)[turned ? static_cast<size_t>(j) * rows + i : static_cast<size_t>(i) * columns + j]);
-    return {rows, columns, std::move(costs)};
+    return {rows, columns, costs};
   }
 
   void finish_pairs() {

@@ -11,47 +11,87 @@ namespace partita::solver {
 
 namespace {
 
-// Which rows are equal; of those only the first stays in the table. Left as they are where few are equal, or the whole is looked at sooner
-// than told apart.
-Kinds merge_rows(int rows, size_t columns, std::vector<double>& table) {
+double as_cost(double cost) { return cost; }
+double as_cost(int64_t cost) { return as_double(cost); }
+
+uint64_t bits_of(double cost) {
+  uint64_t bits;
+  std::memcpy(&bits, &cost, sizeof bits);
+  return bits;
+}
+
+// Several sums side by side, which need not wait for each other.
+template <typename Cost>
+uint64_t hash_of(const Cost* row, size_t columns) {
+  constexpr size_t kSums = 4;
+  uint64_t sums[kSums] = {1, 2, 3, 4};
+  auto take = [](uint64_t sum, double cost) {
+    sum = (sum ^ bits_of(cost)) * 0x9E3779B97F4A7C15u;
+    return sum ^ sum >> 29;
+  };
+  size_t c = 0;
+  for (; c + kSums <= columns; c += kSums)
+    for (size_t s = 0; s < kSums; ++s) sums[s] = take(sums[s], as_cost(row[c + s]));
+  for (; c < columns; ++c) sums[0] = take(sums[0], as_cost(row[c]));
+  return ((sums[0] * 3 ^ sums[1]) * 5 ^ sums[2]) * 7 ^ sums[3];
+}
+
+struct Rows {
+  Kinds kinds;
+  std::vector<int> first;  // [kind]: its first row; empty where each row is a kind of its own
+};
+
+// Which rows are equal. Left as they are where few are, or the whole is looked at sooner than told apart.
+template <typename Cost>
+Rows equal_rows(int rows, size_t columns, const std::vector<Cost>& table) {
   constexpr double kFew = 0.75;
   constexpr size_t kSmall = 2048;  // entries
-  Kinds kinds;
+  Rows out;
+  Kinds& kinds = out.kinds;
   kinds.count = rows;
-  if (table.size() < kSmall) return kinds;
-  std::vector<int> of(static_cast<size_t>(rows)), representative;
+  if (table.size() < kSmall) return out;
+  std::vector<int> of(static_cast<size_t>(rows)), first;
   std::unordered_map<uint64_t, std::vector<int>> known;  // kinds by hash
   for (int r = 0; r < rows; ++r) {
-    const double* row = &table[static_cast<size_t>(r) * columns];
-    uint64_t hash = 0;
-    for (size_t c = 0; c < columns; ++c) {
-      uint64_t bits;
-      std::memcpy(&bits, row + c, sizeof bits);
-      hash = (hash ^ bits) * 0x9E3779B97F4A7C15u;
-      hash ^= hash >> 29;
-    }
-    std::vector<int>& like = known[hash];
-    const auto same = std::find_if(like.begin(), like.end(), [&](int k) { return std::equal(row, row + columns, &table[static_cast<size_t>(representative[k]) * columns]); });
+    const Cost* row = &table[static_cast<size_t>(r) * columns];
+    std::vector<int>& like = known[hash_of(row, columns)];
+    const auto same = std::find_if(like.begin(), like.end(), [&](int k) {
+      return std::equal(row, row + columns, &table[static_cast<size_t>(first[k]) * columns],
+                        [](Cost a, Cost b) { return as_cost(a) == as_cost(b); });
+    });
     if (same != like.end()) {
       of[r] = *same;
       continue;
     }
-    of[r] = static_cast<int>(representative.size());
+    of[r] = static_cast<int>(first.size());
     like.push_back(of[r]);
-    representative.push_back(r);
+    first.push_back(r);
   }
-  if (static_cast<double>(representative.size()) > kFew * rows) return kinds;
-  kinds.count = static_cast<int>(representative.size());
+  if (static_cast<double>(first.size()) > kFew * rows) return out;
+  kinds.count = static_cast<int>(first.size());
   kinds.of = std::move(of);
-  for (int k = 0; k < kinds.count; ++k) std::copy_n(&table[static_cast<size_t>(representative[k]) * columns], columns, &table[static_cast<size_t>(k) * columns]);  // k <= representative[k]
-  table.resize(static_cast<size_t>(kinds.count) * columns);
   kinds.first.assign(static_cast<size_t>(kinds.count) + 1, 0);
   for (int k : kinds.of) ++kinds.first[k + 1];
   for (int k = 0; k < kinds.count; ++k) kinds.first[k + 1] += kinds.first[k];
   std::vector<int> next = kinds.first;
   kinds.by_kind.resize(static_cast<size_t>(rows));
   for (int r = 0; r < rows; ++r) kinds.by_kind[next[kinds.of[r]]++] = r;
-  return kinds;
+  out.first = std::move(first);
+  return out;
+}
+
+// A row for each kind.
+template <typename Cost>
+std::vector<double> kept(const Rows& rows, size_t columns, const std::vector<Cost>& table) {
+  std::vector<double> out;
+  out.reserve(static_cast<size_t>(rows.kinds.count) * columns);
+  for (int k = 0; k < rows.kinds.count; ++k) {
+    const Cost* row = &table[static_cast<size_t>(rows.first.empty() ? k : rows.first[k]) * columns];
+    out.resize(out.size() + columns);
+    std::transform(row, row + columns, out.end() - static_cast<std::ptrdiff_t>(columns),
+                   [](Cost cost) { return as_cost(cost); });
+  }
+  return out;
 }
 
 // Square by square, so that both stay in the cache.
@@ -67,11 +107,24 @@ std::vector<double> transposed(const std::vector<double>& table, size_t rows, si
 
 }  // namespace
 
-PairTable::PairTable(int row_count, int column_count, std::vector<double> costs) {
-  rows = merge_rows(row_count, static_cast<size_t>(column_count), costs);
-  by_column = transposed(costs, static_cast<size_t>(rows.count), static_cast<size_t>(column_count));
-  columns = merge_rows(column_count, static_cast<size_t>(rows.count), by_column);
-  by_row = transposed(by_column, static_cast<size_t>(columns.count), static_cast<size_t>(rows.count));
+PairTable::PairTable(int row_count, int column_count, const std::vector<double>& costs) {
+  make(row_count, column_count, costs);
+}
+PairTable::PairTable(int row_count, int column_count, const Table& costs) { make(row_count, column_count, costs); }
+
+template <typename Cost>
+void PairTable::make(int row_count, int column_count, const std::vector<Cost>& costs) {
+  const auto width = static_cast<size_t>(column_count);
+  Rows merged = equal_rows(row_count, width, costs);
+  by_row = kept(merged, width, costs);
+  rows = std::move(merged.kinds);
+  const auto height = static_cast<size_t>(rows.count);
+  by_column = transposed(by_row, height, width);
+  if (merged = equal_rows(column_count, height, by_column); !merged.first.empty()) {
+    by_column = kept(merged, height, by_column);
+    by_row = transposed(by_column, static_cast<size_t>(merged.kinds.count), height);
+  }
+  columns = std::move(merged.kinds);
   for (double c : by_row)
     if (c < kInfinity) largest = std::max(largest, std::abs(c));
     else forbids = true;

@@ -6,9 +6,14 @@
 #include <memory>
 #include <vector>
 
+#include "partita/network/network.h"
+
 namespace partita::solver {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Infinite where it forbids.
+inline double as_double(int64_t cost) { return cost >= kForbidden ? kInfinity : static_cast<double>(cost); }
 
 // The values of one of two variables. Where few are alike each is a kind of its own, and the lists are empty.
 struct Kinds {
@@ -28,10 +33,15 @@ struct PairTable {
   double largest = 0;             // without its sign, of what is not forbidden
   bool forbids = false;           // something
 
-  // Of costs [row][column].
-  PairTable(int rows, int columns, std::vector<double> costs);
+  // Of costs [row][column]; those that forbid are infinite.
+  PairTable(int rows, int columns, const std::vector<double>& costs);
+  PairTable(int rows, int columns, const Table& costs);
   PairTable turned() const;  // rows for columns
   double at(int row, int column) const { return by_row[static_cast<size_t>(rows(row)) * columns.count + columns(column)]; }
+
+ private:
+  template <typename Cost>
+  void make(int rows, int columns, const std::vector<Cost>& costs);
 };
 
 // A table as one of the two sees it: `own` values, and the `other`'s. vectors.h computes with it.
