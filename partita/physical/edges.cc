@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <span>
 #include <tuple>
+#include <utility>
 
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
@@ -157,54 +159,114 @@ class Maker {
     raw_.erase(std::unique(raw_.begin(), raw_.end(), [&](const Raw& a, const Raw& b) { return key(a) == key(b); }), raw_.end());
   }
 
+  // An edge by its end, with its position in raw_; -1: a node's own next act, which it reaches without one.
+  struct Into {
+    int from, edge;
+  };
+
+  // Edges into each place, the latest source first.
+  class Ends {
+   public:
+    explicit Ends(int places) : begin_(static_cast<std::size_t>(places) + 1) {}
+    void count(int to) { ++begin_[to + 1]; }
+    void counted() {
+      for (std::size_t i = 1; i < begin_.size(); ++i) begin_[i] += begin_[i - 1];
+      into_.resize(begin_.back());
+      next_ = begin_;
+    }
+    void put(int to, const Into& into) { into_[next_[to]++] = into; }
+    std::span<const Into> operator[](int to) const { return {into_.data() + begin_[to], into_.data() + begin_[to + 1]}; }
+
+   private:
+    std::vector<std::size_t> begin_, next_;
+    std::vector<Into> into_;
+  };
+
   // Section 5.6, on two unrolled steps: place p of the first step is vertex p, of the second size + p; a node reaches its
-  // own next act without an edge. Sources are taken in blocks of so many bits a vertex, so that memory stays small.
+  // own next act without an edge. Sources are taken in blocks of so many bits a vertex, so that memory stays small. A source
+  // matters until the last of its edges is judged. Most vertices come after one that all sources that matter reach: so are they,
+  // and edges from the block to them are implied.
   void leave_out_implied() {
     constexpr int kWords = 32, kBlock = kWords * 64;
     const int size = table_.size();
-    // Into each place: `now` edges, then `next` edges.
-    std::vector<std::vector<int>> now(size), next(size);  // positions in raw_
-    for (std::size_t e = 0; e < raw_.size(); ++e) {
-      const Raw& edge = raw_[e];
+    for (const Raw& edge : raw_)
       ensure(edge.next || edge.from < edge.to, "edge {} -> {} points backwards in the order", to_string(graph_, graph_.order[edge.from]),
              to_string(graph_, graph_.order[edge.to]));
-      (edge.next ? next : now)[edge.to].push_back(static_cast<int>(e));
+    auto target = [&](const Raw& edge) { return edge.next ? size + edge.to : edge.to; };
+    Ends now(size), next(size);
+    std::vector<std::size_t> first(static_cast<std::size_t>(size) + 1, 0);  // [place]: the first edge from it; they are sorted
+    std::vector<int> last(size, -1);                                        // [place]: the last vertex to which it has an edge
+    for (int p = 0; p < size; ++p) next.count(p);
+    for (const Raw& edge : raw_) {
+      (edge.next ? next : now).count(edge.to);
+      ++first[edge.from + 1];
+      last[edge.from] = std::max(last[edge.from], target(edge));
     }
+    now.counted(), next.counted();
+    for (int p = 0; p < size; ++p) first[p + 1] += first[p];
+    for (int p = size; p-- > 0;) {
+      next.put(p, {p, -1});
+      for (std::size_t e = first[p]; e < first[p + 1]; ++e) (raw_[e].next ? next : now).put(raw_[e].to, {p, static_cast<int>(e)});
+    }
+
+    enum class Reached : char { kByNone, kBySome, kByAll, kAfterAll };  // of the block's sources that matter; of kBySome a row says which
+    std::vector<Reached> reached(static_cast<std::size_t>(2) * size);
+    std::vector<uint64_t> rows(static_cast<std::size_t>(2 * size) * kWords);
     std::vector<bool> implied(raw_.size(), false);
-    std::vector<uint64_t> reach(static_cast<std::size_t>(2 * size) * kWords);  // the block's sources that reach each vertex
     for (int block = 0; block < size; block += kBlock) {
       const int block_end = std::min(size, block + kBlock);
-      std::fill(reach.begin(), reach.end(), 0);
-      const auto row = [&](int vertex) { return &reach[static_cast<std::size_t>(vertex) * kWords]; };
-      const auto has = [&](const uint64_t* bits, int source) { return bits[(source - block) / 64] >> ((source - block) % 64) & 1; };
-      // The row of `to` gathers its predecessors, the latest first: what an earlier one adds by an edge of its own is then
-      // implied if the row holds it already. Only edges from this block are judged.
-      struct Into {
-        int from, edge;
-      };
-      std::vector<Into> into;
+      uint64_t matter[kWords] = {};
+      std::vector<int> sources;  // that matter, by their last edge
+      for (int p = block; p < block_end; ++p)
+        if (last[p] >= 0) sources.push_back(p), matter[(p - block) / 64] |= uint64_t{1} << ((p - block) % 64);
+      std::sort(sources.begin(), sources.end(), [&](int a, int b) { return std::pair(last[a], a) < std::pair(last[b], b); });
+      std::size_t done = 0;
       for (int vertex = block; vertex < 2 * size; ++vertex) {
-        const int p = vertex % size;
-        into.clear();
-        if (vertex >= size) {
-          into.push_back({p, -1});
-          for (int e : next[p]) into.push_back({raw_[e].from, e});
-        }
-        for (int e : now[p]) into.push_back({raw_[e].from + (vertex - p), e});
-        std::sort(into.begin(), into.end(), [](const Into& a, const Into& b) { return a.from > b.from; });
-        uint64_t* bits = row(vertex);
-        for (const Into& i : into) {
-          if (i.from < block) continue;
-          const bool judged = i.edge >= 0 && i.from < block_end && (vertex < size || raw_[i.edge].next);
-          if (judged && has(bits, i.from)) {
-            implied[i.edge] = true;
-            continue;
+        for (; done < sources.size() && last[sources[done]] < vertex; ++done) matter[(sources[done] - block) / 64] &= ~(uint64_t{1} << ((sources[done] - block) % 64));
+        if (done == sources.size()) break;
+        uint64_t* row = &rows[static_cast<std::size_t>(vertex) * kWords];
+        Reached& state = reached[vertex] = Reached::kByNone;
+        // The row gathers the vertex's predecessors, the latest first: what an earlier one adds by an edge of its own is then implied if the
+        // row holds it already. Only edges from this block are judged.
+        auto gather = [&](std::span<const Into> ends, int shift, bool judged) {
+          for (const Into& i : ends) {
+            const int from = i.from + shift;
+            if (from < block || state == Reached::kAfterAll) return;
+            const Reached before = reached[from];
+            if (before == Reached::kByNone) continue;
+            if (before != Reached::kBySome) {
+              state = Reached::kAfterAll;
+              return;
+            }
+            const uint64_t* source = &rows[static_cast<std::size_t>(from) * kWords];
+            if (state == Reached::kByNone) {
+              std::copy_n(source, kWords, row);
+              state = Reached::kBySome;
+            } else if (judged && i.edge >= 0 && from < block_end && (row[(from - block) / 64] >> ((from - block) % 64) & 1)) {
+              implied[i.edge] = true;
+            } else {
+              for (int w = 0; w < kWords; ++w) row[w] |= source[w];
+            }
           }
-          const uint64_t* source = row(i.from);
-          for (int w = 0; w < kWords; ++w) bits[w] |= source[w];
+        };
+        if (vertex < size) {
+          gather(now[vertex], 0, true);
+        } else {
+          gather(now[vertex - size], size, false);
+          gather(next[vertex - size], 0, true);
         }
-        if (vertex < block_end) bits[(vertex - block) / 64] |= uint64_t{1} << ((vertex - block) % 64);
+        if (vertex < block_end) {
+          if (state == Reached::kByNone) std::fill_n(row, kWords, 0);
+          row[(vertex - block) / 64] |= uint64_t{1} << ((vertex - block) % 64);
+          state = Reached::kBySome;
+        } else if (state == Reached::kBySome) {
+          uint64_t missing = 0;
+          for (int w = 0; w < kWords; ++w) missing |= matter[w] & ~row[w];
+          if (missing == 0) state = Reached::kByAll;
+        }
       }
+      for (std::size_t e = first[block]; e < first[block_end]; ++e)
+        if (reached[target(raw_[e])] == Reached::kAfterAll) implied[e] = true;
     }
     std::size_t kept = 0;
     for (std::size_t e = 0; e < raw_.size(); ++e)
