@@ -301,7 +301,11 @@ class Admission {
     for (std::size_t number = 0; number < needs_.size(); ++number) {
       if (needs_[number].empty() && waits_[number].empty()) continue;
       const int block = static_cast<int>(number) * kBlock, block_end = std::min(2 * size, block + kBlock);
-      for (int vertex = block_end - 1; vertex >= 0; --vertex) {
+      int lowest = block;  // of the vertices that are asked about
+      for (const Need& need : needs_[number]) lowest = std::min(lowest, need.from);
+      for (const Wait& wait : waits_[number])
+        for (int from : wait.earlier->users) lowest = std::min(lowest, from);
+      for (int vertex = block_end - 1; vertex >= lowest; --vertex) {
         uint64_t* bits = row(vertex);
         std::fill(bits, bits + kWords, 0);
         if (vertex >= block) bits[(vertex - block) / 64] |= uint64_t{1} << ((vertex - block) % 64);
