@@ -7,10 +7,12 @@
 // toulbar2 has no memory limit to keep, so it is asked only where there is none.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <regex>
 
@@ -95,10 +97,15 @@ void write_lp(const Network& n, const Pairwise& p, const std::string& path) {
     ++number;
   }
   for (int64_t t : kept_times(n)) {
+    std::map<int, std::vector<int64_t>> amounts;  // by variable; a row names each of its values once
     for (const Network::Use& u : n.uses)
-      if (u.lower <= t && t < u.upper)
-        for (size_t x = 0; x < u.amounts.size(); ++x)
-          if (u.amounts[x] > 0) rows += fmt::format(" + {} x{}_{}\n", u.amounts[x], u.variable, x);
+      if (u.lower <= t && t < u.upper) {
+        std::vector<int64_t>& sum = amounts.try_emplace(u.variable, u.amounts.size(), 0).first->second;
+        std::transform(sum.begin(), sum.end(), u.amounts.begin(), sum.begin(), std::plus<>());
+      }
+    for (const auto& [variable, sum] : amounts)
+      for (size_t x = 0; x < sum.size(); ++x)
+        if (sum[x] > 0) rows += fmt::format(" + {} x{}_{}\n", sum[x], variable, x);
     rows += fmt::format(" <= {}\n", *n.limit);
   }
   out << "Subject To\n" << rows << "Bounds\n" << zeros << "Binary\n" << binaries << "End\n";
@@ -132,7 +139,7 @@ Wide write_wcsp(const Network& n, const Pairwise& p, const std::string& path) {
   return taken;
 }
 
-// What a program prints; its time counts, not that of writing its file.
+// What a program prints; its time counts, not that of writing its file. One that ends before the limit without a proof has failed.
 Outcome run(const std::string& program, const std::string& words, double limit, const std::regex& proof) {
   Outcome o;
   if (std::system(("command -v " + program + " >/dev/null").c_str()) != 0) return {0, false, false, ""};
@@ -146,6 +153,7 @@ Outcome run(const std::string& program, const std::string& words, double limit, 
   std::smatch match;
   o.proved = std::regex_search(text, match, proof);
   if (o.proved) o.cost = match[1];
+  else if (o.seconds < 0.9 * limit) fail("{} ended after {:.1f} s without an optimum: {}", program, o.seconds, text.substr(text.size() - std::min<size_t>(text.size(), 500)));
   return o;
 }
 
@@ -154,6 +162,7 @@ Outcome joint(const Network& n, double limit) {
   Options options;
   options.deadline = start + std::chrono::milliseconds(static_cast<int64_t>(1000 * limit));
   const Result r = solve(n, options);
+  if (r.status == Status::kInfeasible) fail("there is no solution within the limit, and nothing to compare");
   return {since(start), true, r.certificate.bound && r.solution && *r.certificate.bound == r.cost, to_string(r.cost)};
 }
 
