@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -18,6 +19,135 @@ struct Raw {
   int from, to;
   bool next;
   EdgeKind kind;
+};
+
+// Edges into each place, the latest source first.
+class Ends {
+ public:
+  struct End {
+    int from, edge;  // -1: a node's own next act, which it reaches without one
+  };
+
+  explicit Ends(int places) : begin_(static_cast<std::size_t>(places) + 1) {}
+  // All are counted before any is put.
+  void count(int to) { ++begin_[to + 1]; }
+  void counted() {
+    std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
+    ends_.resize(begin_.back());
+    next_ = begin_;
+  }
+  void put(int to, const End& end) { ends_[next_[to]++] = end; }
+  std::span<const End> operator[](int to) const { return {ends_.data() + begin_[to], ends_.data() + begin_[to + 1]}; }
+
+ private:
+  std::vector<std::size_t> begin_, next_;
+  std::vector<End> ends_;
+};
+
+// Which edges a path implies, on two unrolled steps: place p of the first step is vertex p, of the second size + p; a node reaches its own next
+// act without an edge. Sources are taken in blocks of so many bits a vertex, so that memory stays small. A source matters until the last of
+// its edges is judged. Most vertices come after one that all sources that matter reach: so are they, and edges from the block to them are implied.
+class Implied {
+ public:
+  // Edges sorted by their source.
+  Implied(const std::vector<Raw>& edges, int size)
+      : edges_(edges), size_(size), now_(size), next_(size), first_(static_cast<std::size_t>(size) + 1, 0), last_(size, -1), reached_(static_cast<std::size_t>(2) * size),
+        rows_(static_cast<std::size_t>(2 * size) * kWords), implied_(edges.size(), false) {
+    for (int p = 0; p < size; ++p) next_.count(p);
+    for (const Raw& edge : edges) {
+      (edge.next ? next_ : now_).count(edge.to);
+      ++first_[edge.from + 1];
+      last_[edge.from] = std::max(last_[edge.from], target(edge));
+    }
+    now_.counted();
+    next_.counted();
+    std::partial_sum(first_.begin(), first_.end(), first_.begin());
+    for (int p = size; p-- > 0;) {
+      next_.put(p, {p, -1});
+      for (std::size_t e = first_[p]; e < first_[p + 1]; ++e) (edges[e].next ? next_ : now_).put(edges[e].to, {p, static_cast<int>(e)});
+    }
+  }
+
+  std::vector<bool> found() {
+    for (begin_ = 0; begin_ < size_; begin_ = end_) {
+      end_ = std::min(size_, begin_ + kBlock);
+      judge_block();
+    }
+    return std::move(implied_);
+  }
+
+ private:
+  static constexpr int kWords = 32, kBlock = kWords * 64;
+  enum class Reached : char { kByNone, kBySome, kByAll, kAfterAll };  // of the block's sources that matter; of kBySome the row says which
+
+  int target(const Raw& edge) const { return edge.next ? size_ + edge.to : edge.to; }
+  uint64_t* row(int vertex) { return &rows_[static_cast<std::size_t>(vertex) * kWords]; }
+  uint64_t& word(uint64_t* row, int source) const { return row[(source - begin_) / 64]; }
+  uint64_t bit(int source) const { return uint64_t{1} << ((source - begin_) % 64); }
+
+  void judge_block() {
+    uint64_t matter[kWords] = {};
+    std::vector<int> sources;  // that matter, by their last edge
+    for (int p = begin_; p < end_; ++p)
+      if (last_[p] >= 0) sources.push_back(p), word(matter, p) |= bit(p);
+    std::sort(sources.begin(), sources.end(), [&](int a, int b) { return std::pair(last_[a], a) < std::pair(last_[b], b); });
+    std::size_t done = 0;
+    for (int vertex = begin_; vertex < 2 * size_; ++vertex) {
+      for (; done < sources.size() && last_[sources[done]] < vertex; ++done) word(matter, sources[done]) &= ~bit(sources[done]);
+      if (done == sources.size()) break;
+      reached_[vertex] = Reached::kByNone;
+      if (vertex < size_) {
+        gather(vertex, now_[vertex], 0, true);
+      } else {
+        gather(vertex, now_[vertex - size_], size_, false);
+        gather(vertex, next_[vertex - size_], 0, true);
+      }
+      if (vertex < end_) {
+        if (reached_[vertex] == Reached::kByNone) std::fill_n(row(vertex), kWords, 0);
+        word(row(vertex), vertex) |= bit(vertex);
+        reached_[vertex] = Reached::kBySome;
+      } else if (reached_[vertex] == Reached::kBySome) {
+        uint64_t missing = 0;
+        for (int w = 0; w < kWords; ++w) missing |= matter[w] & ~row(vertex)[w];
+        if (missing == 0) reached_[vertex] = Reached::kByAll;
+      }
+    }
+    for (std::size_t e = first_[begin_]; e < first_[end_]; ++e)
+      if (reached_[target(edges_[e])] == Reached::kAfterAll) implied_[e] = true;
+  }
+
+  // The row gathers the vertex's predecessors, the latest first: what an earlier one adds by an edge of its own is then implied if the row
+  // holds it already. Only edges from the block are judged.
+  void gather(int vertex, std::span<const Ends::End> ends, int shift, bool judged) {
+    Reached& state = reached_[vertex];
+    uint64_t* own = row(vertex);
+    for (const Ends::End& end : ends) {
+      const int from = end.from + shift;
+      if (from < begin_ || state == Reached::kAfterAll) return;
+      if (reached_[from] == Reached::kByNone) continue;
+      if (reached_[from] != Reached::kBySome) {
+        state = Reached::kAfterAll;
+      } else if (state == Reached::kByNone) {
+        std::copy_n(row(from), kWords, own);
+        state = Reached::kBySome;
+      } else if (judged && end.edge >= 0 && from < end_ && (word(own, from) & bit(from))) {
+        implied_[end.edge] = true;
+      } else {
+        const uint64_t* other = row(from);
+        for (int w = 0; w < kWords; ++w) own[w] |= other[w];
+      }
+    }
+  }
+
+  const std::vector<Raw>& edges_;
+  const int size_;
+  Ends now_, next_;
+  std::vector<std::size_t> first_;  // [place]: the first edge from it
+  std::vector<int> last_;           // [place]: the last vertex to which it has an edge
+  std::vector<Reached> reached_;    // [vertex]
+  std::vector<uint64_t> rows_;      // [vertex]: a bit for each source of the block
+  std::vector<bool> implied_;
+  int begin_ = 0, end_ = 0;  // the block
 };
 
 class Maker {
@@ -159,115 +289,12 @@ class Maker {
     raw_.erase(std::unique(raw_.begin(), raw_.end(), [&](const Raw& a, const Raw& b) { return key(a) == key(b); }), raw_.end());
   }
 
-  // An edge by its end, with its position in raw_; -1: a node's own next act, which it reaches without one.
-  struct Into {
-    int from, edge;
-  };
-
-  // Edges into each place, the latest source first.
-  class Ends {
-   public:
-    explicit Ends(int places) : begin_(static_cast<std::size_t>(places) + 1) {}
-    void count(int to) { ++begin_[to + 1]; }
-    void counted() {
-      for (std::size_t i = 1; i < begin_.size(); ++i) begin_[i] += begin_[i - 1];
-      into_.resize(begin_.back());
-      next_ = begin_;
-    }
-    void put(int to, const Into& into) { into_[next_[to]++] = into; }
-    std::span<const Into> operator[](int to) const { return {into_.data() + begin_[to], into_.data() + begin_[to + 1]}; }
-
-   private:
-    std::vector<std::size_t> begin_, next_;
-    std::vector<Into> into_;
-  };
-
-  // Section 5.6, on two unrolled steps: place p of the first step is vertex p, of the second size + p; a node reaches its
-  // own next act without an edge. Sources are taken in blocks of so many bits a vertex, so that memory stays small. A source
-  // matters until the last of its edges is judged. Most vertices come after one that all sources that matter reach: so are they,
-  // and edges from the block to them are implied.
+  // Section 5.6.
   void leave_out_implied() {
-    constexpr int kWords = 32, kBlock = kWords * 64;
-    const int size = table_.size();
     for (const Raw& edge : raw_)
       ensure(edge.next || edge.from < edge.to, "edge {} -> {} points backwards in the order", to_string(graph_, graph_.order[edge.from]),
              to_string(graph_, graph_.order[edge.to]));
-    auto target = [&](const Raw& edge) { return edge.next ? size + edge.to : edge.to; };
-    Ends now(size), next(size);
-    std::vector<std::size_t> first(static_cast<std::size_t>(size) + 1, 0);  // [place]: the first edge from it; they are sorted
-    std::vector<int> last(size, -1);                                        // [place]: the last vertex to which it has an edge
-    for (int p = 0; p < size; ++p) next.count(p);
-    for (const Raw& edge : raw_) {
-      (edge.next ? next : now).count(edge.to);
-      ++first[edge.from + 1];
-      last[edge.from] = std::max(last[edge.from], target(edge));
-    }
-    now.counted(), next.counted();
-    for (int p = 0; p < size; ++p) first[p + 1] += first[p];
-    for (int p = size; p-- > 0;) {
-      next.put(p, {p, -1});
-      for (std::size_t e = first[p]; e < first[p + 1]; ++e) (raw_[e].next ? next : now).put(raw_[e].to, {p, static_cast<int>(e)});
-    }
-
-    enum class Reached : char { kByNone, kBySome, kByAll, kAfterAll };  // of the block's sources that matter; of kBySome a row says which
-    std::vector<Reached> reached(static_cast<std::size_t>(2) * size);
-    std::vector<uint64_t> rows(static_cast<std::size_t>(2 * size) * kWords);
-    std::vector<bool> implied(raw_.size(), false);
-    for (int block = 0; block < size; block += kBlock) {
-      const int block_end = std::min(size, block + kBlock);
-      uint64_t matter[kWords] = {};
-      std::vector<int> sources;  // that matter, by their last edge
-      for (int p = block; p < block_end; ++p)
-        if (last[p] >= 0) sources.push_back(p), matter[(p - block) / 64] |= uint64_t{1} << ((p - block) % 64);
-      std::sort(sources.begin(), sources.end(), [&](int a, int b) { return std::pair(last[a], a) < std::pair(last[b], b); });
-      std::size_t done = 0;
-      for (int vertex = block; vertex < 2 * size; ++vertex) {
-        for (; done < sources.size() && last[sources[done]] < vertex; ++done) matter[(sources[done] - block) / 64] &= ~(uint64_t{1} << ((sources[done] - block) % 64));
-        if (done == sources.size()) break;
-        uint64_t* row = &rows[static_cast<std::size_t>(vertex) * kWords];
-        Reached& state = reached[vertex] = Reached::kByNone;
-        // The row gathers the vertex's predecessors, the latest first: what an earlier one adds by an edge of its own is then implied if the
-        // row holds it already. Only edges from this block are judged.
-        auto gather = [&](std::span<const Into> ends, int shift, bool judged) {
-          for (const Into& i : ends) {
-            const int from = i.from + shift;
-            if (from < block || state == Reached::kAfterAll) return;
-            const Reached before = reached[from];
-            if (before == Reached::kByNone) continue;
-            if (before != Reached::kBySome) {
-              state = Reached::kAfterAll;
-              return;
-            }
-            const uint64_t* source = &rows[static_cast<std::size_t>(from) * kWords];
-            if (state == Reached::kByNone) {
-              std::copy_n(source, kWords, row);
-              state = Reached::kBySome;
-            } else if (judged && i.edge >= 0 && from < block_end && (row[(from - block) / 64] >> ((from - block) % 64) & 1)) {
-              implied[i.edge] = true;
-            } else {
-              for (int w = 0; w < kWords; ++w) row[w] |= source[w];
-            }
-          }
-        };
-        if (vertex < size) {
-          gather(now[vertex], 0, true);
-        } else {
-          gather(now[vertex - size], size, false);
-          gather(next[vertex - size], 0, true);
-        }
-        if (vertex < block_end) {
-          if (state == Reached::kByNone) std::fill_n(row, kWords, 0);
-          row[(vertex - block) / 64] |= uint64_t{1} << ((vertex - block) % 64);
-          state = Reached::kBySome;
-        } else if (state == Reached::kBySome) {
-          uint64_t missing = 0;
-          for (int w = 0; w < kWords; ++w) missing |= matter[w] & ~row[w];
-          if (missing == 0) state = Reached::kByAll;
-        }
-      }
-      for (std::size_t e = first[block]; e < first[block_end]; ++e)
-        if (reached[target(raw_[e])] == Reached::kAfterAll) implied[e] = true;
-    }
+    const std::vector<bool> implied = Implied(raw_, table_.size()).found();
     std::size_t kept = 0;
     for (std::size_t e = 0; e < raw_.size(); ++e)
       if (!implied[e]) raw_[kept++] = raw_[e];
