@@ -15,7 +15,9 @@ inline __attribute__((always_inline)) void add(double times, const double* __res
 
 }  // namespace
 
-Dual::Dual(const Model& model) : m_(model), alive_(model.unary.size(), 1), rounded_(model.variables(), 0) {
+Dual::Dual(const Model& model) : Dual(model, wide_vectors()) {}
+
+Dual::Dual(const Model& model, bool wide) : m_(model), wide_(wide), alive_(model.unary.size(), 1), rounded_(model.variables(), 0) {
   at_.resize(m_.pairs.size());
   size_t size = 0;
   for (int v = 0; v < m_.variables(); ++v)  // as a sweep comes upon them
@@ -121,7 +123,7 @@ PARTITA_INLINE void Dual::sweep_by(int v, bool forwards) {
 
 PARTITA_WIDE void Dual::sweep_wide(int v, bool forwards) { sweep_by<Eight>(v, forwards); }
 PARTITA_HALVED void Dual::sweep_halved(int v, bool forwards) { sweep_by<Halves>(v, forwards); }
-void Dual::sweep(int v, bool forwards) { wide_vectors() ? sweep_wide(v, forwards) : sweep_halved(v, forwards); }
+void Dual::sweep(int v, bool forwards) { wide_ ? sweep_wide(v, forwards) : sweep_halved(v, forwards); }
 
 double Dual::pass() {
   std::vector<double> sums(m_.times.size() + 1, 0);

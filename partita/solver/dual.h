@@ -18,6 +18,7 @@ int64_t scale_for(double largest);
 class Dual {
  public:
   explicit Dual(const Model& model);
+  Dual(const Model& model, bool wide);  // which kind of vectors (vectors.h); the numbers are the same
 
   // What may be carried over from one problem to another with fewer values alive.
   struct State {
@@ -71,6 +72,7 @@ class Dual {
   void sweep_halved(int v, bool forwards);
 
   const Model& m_;
+  const bool wide_;
   Alive alive_;
   State state_;
   std::vector<std::array<size_t, 2>> at_;  // [pair]: of its messages

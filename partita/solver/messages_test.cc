@@ -75,6 +75,29 @@ TEST(PairTable, MinimaOfAllWidths) {
   expect_minima_of_all_widths<Halves>();
 }
 
+// A search must not depend on the processor that it runs on.
+TEST(Dual, HasTheSameNumbersInBothKindsOfVectors) {
+  if (!PARTITA_HAS_WIDE) GTEST_SKIP() << "this processor has no vectors of 64 bytes";
+  constexpr uint64_t kSeed = 9;
+  std::printf("seed %d\n", static_cast<int>(kSeed));
+  Rng rng(kSeed);
+  for (int i = 0; i < 100; ++i) {
+    const Network n = random_network({.family = kFamilies[i % 5], .size = 20, .values = 12, .limited = i % 2 == 0}, rng.next());
+    std::vector<int64_t> times(n.edges.size());
+    for (int64_t& t : times) t = rng.between(1, 7);
+    PairTables tables;
+    const Model model = compile_apart(n, times, tables);
+    Dual wide(model, true), halved(model, false);
+    for (int pass = 0; pass < 20; ++pass) {
+      ASSERT_EQ(wide.pass(), halved.pass()) << i << ", pass " << pass;
+      wide.move_prices(1e9, 0, 0.5);
+      halved.move_prices(1e9, 0, 0.5);
+    }
+    ASSERT_EQ(wide.state().messages, halved.state().messages) << i;
+    ASSERT_EQ(wide.state().prices, halved.state().prices) << i;
+  }
+}
+
 TEST(Reduction, LoweredMessagesProveNoLess) {
   constexpr uint64_t kSeed = 7;
   std::printf("seed %d\n", static_cast<int>(kSeed));
