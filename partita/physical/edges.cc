@@ -97,10 +97,10 @@ class Implied {
       if (done == sources.size()) break;
       reached_[vertex] = Reached::kByNone;
       if (vertex < size_) {
-        gather(vertex, now_[vertex], 0, true);
+        gather(vertex, now_[vertex], 0);
       } else {
-        gather(vertex, now_[vertex - size_], size_, false);
-        gather(vertex, next_[vertex - size_], 0, true);
+        gather(vertex, now_[vertex - size_], size_);
+        gather(vertex, next_[vertex - size_], 0);
       }
       if (vertex < end_) {
         if (reached_[vertex] == Reached::kByNone) std::fill_n(row(vertex), kWords, 0);
@@ -117,8 +117,8 @@ class Implied {
   }
 
   // The row gathers the vertex's predecessors, the latest first: what an earlier one adds by an edge of its own is then implied if the row
-  // holds it already. Only edges from the block are judged.
-  void gather(int vertex, std::span<const Ends::End> ends, int shift, bool judged) {
+  // holds it already. Only edges from the block are judged: in the second step no `now` edge is from there.
+  void gather(int vertex, std::span<const Ends::End> ends, int shift) {
     Reached& state = reached_[vertex];
     uint64_t* own = row(vertex);
     for (const Ends::End& end : ends) {
@@ -130,7 +130,7 @@ class Implied {
       } else if (state == Reached::kByNone) {
         std::copy_n(row(from), kWords, own);
         state = Reached::kBySome;
-      } else if (judged && end.edge >= 0 && from < end_ && (word(own, from) & bit(from))) {
+      } else if (end.edge >= 0 && from < end_ && (word(own, from) & bit(from))) {
         implied_[end.edge] = true;
       } else {
         const uint64_t* other = row(from);

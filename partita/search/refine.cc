@@ -148,20 +148,20 @@ class MissingBytes {
 }  // namespace
 
 Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options, std::optional<int64_t> below, int most_tightenings) {
-  const solver::Network* network = &joint.network;
-  solver::Network tightened;
+  std::optional<solver::Network> changed;  // a copy, once its limit is another
+  auto network = [&]() -> const solver::Network& { return changed ? *changed : joint.network; };
   auto set_limit = [&](int64_t limit) {
-    if (network != &tightened) tightened = joint.network, network = &tightened;
-    tightened.limit = limit;
+    if (!changed) changed = joint.network;
+    changed->limit = limit;
   };
   MissingBytes missing_bytes(problem, joint);
   if (options.threads > 1) options.proving = [&](const solver::Assignment& solution) { missing_bytes.begin(solution); };
   Fitting out;
-  int64_t kept = *network->limit;  // the least limit that some solution keeps
+  int64_t kept = *network().limit;  // the least limit that some solution keeps
   for (int loosenings = 0; out.tightenings <= most_tightenings;) {
     solver::Result later;
     solver::Result& solved = out.tightenings == 0 ? out.first : later;
-    solved = solver::solve(*network, options);
+    solved = solver::solve(network(), options);
     out.status = solved.status;
     if (out.tightenings == 0 && options.progress)
       options.progress = [tell = options.progress, bound = solved.bound](solver::Progress p) {
@@ -170,11 +170,11 @@ Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver:
       };
     const bool ended = (options.stop && *options.stop) || (options.deadline && std::chrono::steady_clock::now() > *options.deadline);
     if (!solved.solution && out.tightenings > 0 && !ended && loosenings++ < kLoosenings) {
-      set_limit(*network->limit + (kept - *network->limit) / 2);
+      set_limit(*network().limit + (kept - *network().limit) / 2);
       continue;
     }
     if (!solved.solution || (below && solved.cost >= *below)) return out;
-    kept = std::min(kept, *network->limit);
+    kept = std::min(kept, *network().limit);
     Plan plan = plan_of(joint, problem.graph, *solved.solution);
     const int64_t missing = missing_bytes.of(*solved.solution, plan);
     if (missing <= 0) {
@@ -184,8 +184,8 @@ Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver:
     out.missing_bytes = missing;
     ++out.tightenings;
     // So that this solution is over the limit, as its plan is.
-    const auto peak = static_cast<double>(solver::evaluate(*network, *solved.solution).peak.value_or(0)), memory = static_cast<double>(*joint.network.limit);
-    set_limit(std::min(*network->limit - missing, static_cast<int64_t>(peak * memory / (memory + static_cast<double>(missing)))));
+    const auto peak = static_cast<double>(solver::evaluate(network(), *solved.solution).peak.value_or(0)), memory = static_cast<double>(*joint.network.limit);
+    set_limit(std::min(*network().limit - missing, static_cast<int64_t>(peak * memory / (memory + static_cast<double>(missing)))));
     if (ended) return out;
   }
   return out;

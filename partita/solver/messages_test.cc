@@ -1,5 +1,4 @@
-// What messages are computed with and carried over: tables in kinds of values against plain ones, messages lowered by a reduction and
-// lifted from a folded network against the judge of certificates.
+// Messages in both kinds of vectors, lowered by a reduction and lifted from a folded network against the judge of certificates.
 #include <gtest/gtest.h>
 
 #include "partita/base/rng.h"
@@ -11,69 +10,6 @@
 
 namespace partita::solver {
 namespace {
-
-TEST(PairTable, InKindsItSaysWhatThePlainOneSays) {
-  constexpr uint64_t kSeed = 5;
-  std::printf("seed %d\n", static_cast<int>(kSeed));
-  Rng rng(kSeed);
-  int in_kinds = 0;
-  for (int i = 0; i < 300; ++i) {
-    const int rows = static_cast<int>(rng.between(1, 90)), columns = static_cast<int>(rng.between(1, 90));
-    const int row_kinds = static_cast<int>(rng.between(1, rows)), column_kinds = static_cast<int>(rng.between(1, columns));
-    std::vector<int> row_of, column_of;
-    for (int r = 0; r < rows; ++r) row_of.push_back(static_cast<int>(rng.below(row_kinds)));
-    for (int c = 0; c < columns; ++c) column_of.push_back(static_cast<int>(rng.below(column_kinds)));
-    std::vector<double> few(static_cast<size_t>(row_kinds) * column_kinds), plain;
-    for (double& cost : few) cost = rng.below(6) == 0 ? kInfinity : static_cast<double>(rng.between(-20, 20));
-    for (int r = 0; r < rows; ++r)
-      for (int c = 0; c < columns; ++c) plain.push_back(few[static_cast<size_t>(row_of[r]) * column_kinds + column_of[c]]);
-    const PairTable table(rows, columns, plain);
-    in_kinds += !table.rows.all_differ() || !table.columns.all_differ();
-    auto at = [&](int r, int c) { return plain[static_cast<size_t>(r) * columns + c]; };
-    for (int r = 0; r < rows; ++r)
-      for (int c = 0; c < columns; ++c) ASSERT_EQ(table.at(r, c), at(r, c)) << i;
-    for (const bool of_rows : {true, false}) {  // what comes to rows, or columns
-      const View view = of_rows ? by_row(table) : by_column(table);
-      const int own = of_rows ? rows : columns, other = of_rows ? columns : rows;
-      std::vector<double> minus, out(own), scratch(view.kinds()), sums(own, 1);
-      for (int y = 0; y < other; ++y) minus.push_back(rng.below(9) == 0 ? -kInfinity : static_cast<double>(rng.between(-9, 9)));
-      if (rng.below(2) == 0) min_minus<Eight>(view, minus.data(), own, scratch.data(), out.data());
-      else min_minus<Halves>(view, minus.data(), own, scratch.data(), out.data());
-      const int beside = static_cast<int>(rng.below(other));
-      add_beside(view, beside, 3, own, sums.data());
-      for (int x = 0; x < own; ++x) {
-        double least = kInfinity;
-        for (int y = 0; y < other; ++y) least = std::min(least, (of_rows ? at(x, y) : at(y, x)) - minus[y]);
-        ASSERT_EQ(out[x], least) << i;
-        ASSERT_EQ(sums[x], 1 + 3 * (of_rows ? at(x, beside) : at(beside, x))) << i;
-      }
-    }
-  }
-  EXPECT_GT(in_kinds, 30);
-}
-
-// A table of any size, large ones row by row too, by either kind of vectors.
-template <typename V>
-void expect_minima_of_all_widths() {
-  Rng rng(6);
-  for (int columns = 1; columns <= 140; ++columns)
-    for (const int rows : {1, 2, 3, 4, 5, 9, 600}) {
-      std::vector<double> table(static_cast<size_t>(rows) * columns), minus(rows), out(columns);
-      for (double& cost : table) cost = static_cast<double>(rng.between(-1000, 1000));
-      for (double& m : minus) m = static_cast<double>(rng.between(-1000, 1000));
-      min_minus<V>(table.data(), minus.data(), rows, columns, out.data());
-      for (int c = 0; c < columns; ++c) {
-        double least = kInfinity;
-        for (int r = 0; r < rows; ++r) least = std::min(least, table[static_cast<size_t>(r) * columns + c] - minus[r]);
-        ASSERT_EQ(out[c], least) << rows << "x" << columns;
-      }
-      ASSERT_EQ(least_of<V>(out.data(), columns), std::min_element(out.begin(), out.end()) - out.begin());
-    }
-}
-TEST(PairTable, MinimaOfAllWidths) {
-  expect_minima_of_all_widths<Eight>();
-  expect_minima_of_all_widths<Halves>();
-}
 
 // A search must not depend on the processor that it runs on.
 TEST(Dual, HasTheSameNumbersInBothKindsOfVectors) {

@@ -6,25 +6,21 @@
 #include <tuple>
 #include <vector>
 
-#include "partita/base/rng.h"
-#include "partita/graph/autodiff.h"
-#include "partita/models/models.h"
-#include "partita/ops/ops.h"
 #include "partita/physical/lower.h"
-#include "partita/search/search.h"
+#include "partita/pipeline.h"
 
 namespace partita {
 namespace {
 
-PhysicalGraph lowered(const std::string& model, const std::string& cluster_name, const std::string& search) {
-  Model built = build_model("zoo:" + model, {}, standard_ops());
-  const Graph graph = add_backward(built.graph, built.loss, {"sgd", 0.01, 0.9, 0.0});
-  const Cluster cluster = load_cluster(cluster_name);
-  const SearchChoice choice = parse_search(search);
-  Rng rng(1);
-  const SearchResult found = choice.entry->make()->search({graph, cluster, "comm", {}, choice.options}, {}, rng);
-  EXPECT_TRUE(found.plan) << found.reason;
-  return lower(graph, *found.plan, cluster);  // asks admission
+// Admitted.
+PhysicalGraph lowered(const std::string& model, const std::string& cluster, const std::string& search) {
+  Request request;
+  request.model = model;
+  request.search = search;
+  request.cluster = cluster;
+  request.optimizer = {"sgd", 0.01, 0.9, 0};
+  Runner runner(false);
+  return plan_model(request, runner).physical;
 }
 
 // Two steps: place p of the first, size + p of the next; a node reaches its own next act.
@@ -62,8 +58,8 @@ class Unrolled {
 };
 
 TEST(ImpliedEdges, AreAllLeftOutAndNoOthers) {
-  for (const auto& [model, cluster, search] : {std::tuple("resnet-18?batch=64", "p2.8xlarge", "tofu"), {"rnnlm?steps=10", "flexflow-p100", "tofu"},
-                                               {"transformer?layers=1,hidden=64,heads=4,steps=16,vocabulary=200,batch=32", "flexflow-p100", "tofu"}}) {
+  for (const auto& [model, cluster, search] : {std::tuple("zoo:resnet-18?batch=64", "p2.8xlarge", "tofu"), {"zoo:rnnlm?steps=10", "flexflow-p100", "tofu"},
+                                               {"zoo:transformer?layers=1,hidden=64,heads=4,steps=16,vocabulary=200,batch=32", "flexflow-p100", "tofu"}}) {
     const PhysicalGraph graph = lowered(model, cluster, search);
     const Unrolled unrolled(graph);
     EXPECT_GT(unrolled.size(), 2048) << model;
