@@ -9,9 +9,7 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/cost/alone.h"
-#include "partita/graph/autodiff.h"
-#include "partita/models/models.h"
-#include "partita/ops/ops.h"
+#include "partita/models/testing/training.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/search/refine.h"
@@ -21,11 +19,6 @@
 
 namespace partita {
 namespace {
-
-Graph training(const std::string& model) {
-  Model built = build_model("zoo:" + model, {}, standard_ops());
-  return add_backward(built.graph, built.loss, {"sgd", 0.01, 0.9, 0.0});
-}
 
 SearchResult searched(const SearchChoice& choice, const Graph& graph, const Cluster& cluster, const Budget& budget = {}, const std::string& objective = "comm") {
   Rng rng(1);

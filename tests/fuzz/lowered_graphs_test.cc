@@ -6,9 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
-#include "partita/graph/autodiff.h"
-#include "partita/models/models.h"
-#include "partita/ops/ops.h"
+#include "partita/models/testing/training.h"
 #include "partita/physical/lower.h"
 #include "partita/physical/testing/tagged_run.h"
 #include "partita/plan/rules.h"
@@ -24,8 +22,7 @@ struct Case {
 std::string name_of(const Case& c) { return fmt::format("{} on {} devices, {}", c.model, c.devices, c.plan); }
 
 PhysicalGraph lowered(const Case& c, const LowerOptions& options = {}) {
-  const Model model = build_model(c.model, {}, standard_ops());
-  const Graph graph = add_backward(model.graph, model.loss, {.lr = 0.01, .momentum = 0.9});
+  const Graph graph = training(c.model);
   const Cluster cluster = load_cluster(fmt::format("local:{}", c.devices));
   const Plan plan = c.plan == "single"          ? single_plan(graph, cluster)
                     : c.plan == "data-parallel" ? data_parallel_plan(graph, cluster)

@@ -10,7 +10,7 @@
 #include "partita/base/rng.h"
 #include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
-#include "partita/models/models.h"
+#include "partita/models/testing/training.h"
 #include "partita/ops/ops.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
@@ -19,11 +19,6 @@
 
 namespace partita {
 namespace {
-
-Graph training(const std::string& name) {
-  Model model = build_model(name, {}, standard_ops());
-  return add_backward(model.graph, model.loss, {});
-}
 
 // A few ops, with a backward pass or without.
 Graph random_graph(uint64_t seed) {

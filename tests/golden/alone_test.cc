@@ -10,9 +10,8 @@
 
 #include "partita/base/rng.h"
 #include "partita/cost/alone.h"
-#include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
-#include "partita/models/models.h"
+#include "partita/models/testing/training.h"
 #include "partita/ops/ops.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/resolve.h"
@@ -131,8 +130,7 @@ TEST(Alone, ConversionsTakeWhatTheSimulatorSays) {
 // The longest of each run of stages over the devices.
 TEST(Alone, KernelsTakeWhatTheSimulatorSays) {
   for (const char* model : {"lenet?batch=12", "transformer?layers=1,hidden=24,heads=2,steps=6,vocabulary=30,batch=6", "resnet-18?batch=4,image=32"}) {
-    Model built = build_model(std::string("zoo:") + model, {}, standard_ops());
-    const Graph graph = add_backward(built.graph, built.loss, {"sgd", 0.01, 0.9, 0.0});
+    const Graph graph = training(model);
     for (const char* search : {"tofu", "model-parallel"}) {
       const Cluster cluster = load_cluster("p2.8xlarge", 6);
       const SearchChoice choice = parse_search(search);

@@ -9,9 +9,8 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
-#include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
-#include "partita/models/models.h"
+#include "partita/models/testing/training.h"
 #include "partita/ops/ops.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
@@ -21,11 +20,6 @@
 
 namespace partita {
 namespace {
-
-Graph training(const std::string& model) {
-  Model built = build_model("zoo:" + model, {}, standard_ops());
-  return add_backward(built.graph, built.loss, {"sgd", 0.01, 0.9, 0.0});
-}
 
 SearchResult searched(const std::string& name, const Graph& graph, const Cluster& cluster, const Budget& budget = {}, const std::string& objective = "comm") {
   const SearchChoice choice = parse_search(name);
@@ -225,8 +219,7 @@ TEST(Exact, ProvesWithinTheMemory) {
 
 // Where weights do not fit whole beside each other it keeps parts, and gathers some once more for the backward pass.
 TEST(Exact, UnderATightLimitFetchesAgain) {
-  const Model built = build_model("zoo:mlp?layers=8,width=256,batch=512", {}, standard_ops());
-  const Graph graph = add_backward(built.graph, built.loss, {"sgd", 0.01, 0, 0});
+  const Graph graph = training("mlp?layers=8,width=256,batch=512", {});
   Cluster cluster = load_cluster("local:4");
   int64_t before = 0;
   bool again = false;

@@ -1,4 +1,5 @@
 // What explaining says of another choice is what the checker counts of the plan with it.
+#include "partita/models/testing/training.h"
 #include "partita/plan/explain.h"
 
 #include <gtest/gtest.h>
@@ -7,19 +8,15 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
-#include "partita/graph/autodiff.h"
 #include "partita/graph/factors.h"
-#include "partita/models/models.h"
-#include "partita/ops/ops.h"
 #include "partita/plan/check.h"
 #include "partita/search/search.h"
 
 namespace partita {
 namespace {
 
-Graph training(const std::string& model) {
-  Model built = build_model("zoo:" + model, {}, standard_ops());
-  return carry_factors(add_backward(built.graph, built.loss, {"adam", 0.01, 0.0, 0.0}), [](const Op&) { return true; });
+Graph with_factors(const std::string& model) {
+  return carry_factors(training(model, {.kind = "adam"}), [](const Op&) { return true; });
 }
 
 std::optional<Plan> searched(const std::string& name, const Graph& graph, const Cluster& cluster) try {
@@ -48,7 +45,7 @@ void expect_the_checkers_differences(const std::vector<const char*>& models, int
   Rng rng(kSeed);
   int judged = 0, plans = 0;
   for (const char* model : models) {
-    const Graph graph = training(model);
+    const Graph graph = with_factors(model);
     for (const char* search : {"data-parallel", "zero?stage=3", "megatron?tensor=2", "layer-placement", "soybean", "equal-chop", "exact"}) {
       const Cluster cluster = load_cluster("local:4");
       const auto plan = searched(search, graph, cluster);

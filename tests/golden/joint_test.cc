@@ -9,11 +9,9 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
-#include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
 #include "partita/graph/factors.h"
-#include "partita/models/models.h"
-#include "partita/ops/ops.h"
+#include "partita/models/testing/training.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/plan/rules.h"
@@ -24,11 +22,6 @@
 
 namespace partita {
 namespace {
-
-Graph training(const std::string& model) {
-  Model built = build_model("zoo:" + model, {}, standard_ops());
-  return add_backward(built.graph, built.loss, {"sgd", 0.01, 0.9, 0.0});
-}
 
 // Each tensor where it costs least, the ops being as they are.
 solver::Assignment with_best_homes(const JointProblem& joint, const solver::Assignment& values) {

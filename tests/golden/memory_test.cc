@@ -3,9 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "partita/base/error.h"
-#include "partita/graph/autodiff.h"
-#include "partita/models/models.h"
-#include "partita/ops/ops.h"
+#include "partita/models/testing/training.h"
 #include "partita/pipeline.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
@@ -22,8 +20,7 @@ struct SerialMemory {
   int64_t peak_bytes = 0, activation_bytes = 0;
 };
 SerialMemory serial_memory(const std::string& name) {
-  const Model model = build_model(name, {}, standard_ops());
-  const Graph graph = add_backward(model.graph, model.loss, {});
+  const Graph graph = training(name, {});
   const Cluster one = load_cluster("local:1");
   SerialMemory out{largest(lower(graph, single_plan(graph, one), one)), 0};
   for (const Op& op : graph.ops)

@@ -8,9 +8,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
-#include "partita/graph/autodiff.h"
-#include "partita/models/models.h"
-#include "partita/ops/ops.h"
+#include "partita/models/testing/training.h"
 #include "partita/physical/lower.h"
 #include "partita/pipeline.h"
 #include "partita/search/refine.h"
@@ -18,11 +16,6 @@
 
 namespace partita {
 namespace {
-
-Graph training(const std::string& model) {
-  Model built = build_model("zoo:" + model, {}, standard_ops());
-  return add_backward(built.graph, built.loss, {"sgd", 0.01, 0.9, 0.0});
-}
 
 // Of one device, how much more it is said to need alone.
 struct Alone {

@@ -6,9 +6,7 @@
 #include <cstdio>
 
 #include "partita/base/error.h"
-#include "partita/graph/autodiff.h"
-#include "partita/models/models.h"
-#include "partita/ops/ops.h"
+#include "partita/models/testing/training.h"
 #include "partita/plan/check.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
@@ -21,10 +19,7 @@ namespace {
 
 constexpr double kMB = 1e6;
 
-Graph mlp(const std::string& options) {
-  Model model = build_model("zoo:mlp?" + options, {}, standard_ops());
-  return add_backward(model.graph, model.loss, {});
-}
+Graph mlp(const std::string& options) { return training("mlp?" + options, {}); }
 Graph paper_mlp() { return mlp("layers=5,width=300,batch=400,bias=0,loss=elementwise"); }
 
 double checked_mb(const Graph& graph, const Plan& plan, const Cluster& cluster) {
@@ -103,8 +98,7 @@ TEST(SoyBeanMlp, TheHybridOfFourGroupsOfFourIsAPin) {
 
 // Data parallelism is in its space, so one cut is never dearer; a 1x1 convolution with stride reads less than its whole input.
 TEST(SoyBeanOneCut, IsNoDearerThanDataParallelOnAConvolutionalNetwork) {
-  Model model = build_model("zoo:resnet-18?batch=256", {}, standard_ops());
-  Graph graph = add_backward(model.graph, model.loss, {});
+  Graph graph = training("resnet-18?batch=256", {});
   Cluster cluster = load_cluster("local:2");
   Problem problem{graph, cluster, "comm", {}, {}};
   Rng rng(1);

@@ -4,9 +4,8 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
-#include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
-#include "partita/models/models.h"
+#include "partita/models/testing/training.h"
 #include "partita/ops/ops.h"
 #include "partita/plan/check.h"
 #include "partita/plan/resolve.h"
@@ -17,11 +16,6 @@ namespace partita {
 namespace {
 
 constexpr int64_t kFloat = 4;
-
-Graph training(const std::string& name) {
-  Model model = build_model(name, {}, standard_ops());
-  return add_backward(model.graph, model.loss, {});
-}
 
 SearchResult found(const std::string& search, const Graph& graph, const Cluster& cluster, const Pins& pins = {}, const Budget& budget = {}) {
   const SearchChoice choice = parse_search(search);
