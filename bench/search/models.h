@@ -3,8 +3,10 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "partita/base/error.h"
 #include "partita/pipeline.h"
@@ -24,6 +26,15 @@ inline int exit_code_of(int (*benchmark)(int, char**), int argc, char** argv) {
     fmt::print(stderr, "{}\n", e.what());
     return static_cast<int>(e.code());
   }
+}
+
+// Takes `name VALUE` out of the words, and returns the value.
+inline std::string taken(std::vector<std::string>& words, const std::string& name, const std::string& otherwise) {
+  const auto at = std::find(words.begin(), words.end(), name);
+  if (at == words.end() || at + 1 == words.end()) return otherwise;
+  const std::string value = *(at + 1);
+  words.erase(at, at + 2);
+  return value;
 }
 
 inline bool names_model(const std::string& word) { return word.find('@') != std::string::npos; }

@@ -231,14 +231,8 @@ void compare(const std::string& word, double limit, double gap) {
 }  // namespace partita::solver
 
 int main(int argc, char** argv) try {
-  std::vector<std::string> words;
-  double limit = 600, gap = 0;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--limit" && i + 1 < argc) limit = std::stod(argv[++i]);
-    else if (word == "--gap" && i + 1 < argc) gap = std::stod(argv[++i]);
-    else words.push_back(word);
-  }
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const double limit = std::stod(partita::taken(words, "--limit", "600")), gap = std::stod(partita::taken(words, "--gap", "0"));
   fmt::print("seconds, and times the joint solver's; limit {} s{}\n{:<28}{:>10} {:>22} {:>22} {:>22}\n", limit,
              gap > 0 ? fmt::format(", within {}%", 100 * gap) : "", "network", "joint", "elimination alone", "CBC", "toulbar2");
   for (const std::string& word : words) partita::solver::compare(word, limit, gap);

@@ -61,16 +61,9 @@ void compare(const std::string& word, const std::string& cluster_name, double li
 }
 
 int main_of(int argc, char** argv) {
-  std::string cluster = "p2.8xlarge";
-  double limit = 60, gap = 0;
-  std::vector<std::string> words;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--cluster" && i + 1 < argc) cluster = argv[++i];
-    else if (word == "--limit" && i + 1 < argc) limit = std::stod(argv[++i]);
-    else if (word == "--gap" && i + 1 < argc) gap = std::stod(argv[++i]);
-    else words.push_back(word);
-  }
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const std::string cluster = taken(words, "--cluster", "p2.8xlarge");
+  const double limit = std::stod(taken(words, "--limit", "60")), gap = std::stod(taken(words, "--gap", "0"));
   fmt::print("bytes a step, more than auto's, seconds of search; {}; exact stops after {:.0f} s, or within {}%\n", cluster, limit, 100 * gap);
   fmt::print("{:<32}{:>32}{:>32}{:>32}{:>32}{:>9}\n", "model@batch", "auto", "tofu", "soybean?tilings=all", "exact", "its gap");
   for (const std::string& word : words) compare(word, cluster, limit, gap);

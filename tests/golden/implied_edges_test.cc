@@ -7,21 +7,10 @@
 #include <vector>
 
 #include "partita/physical/lower.h"
-#include "partita/pipeline.h"
+#include "planned.h"
 
 namespace partita {
 namespace {
-
-// Admitted.
-PhysicalGraph lowered(const std::string& model, const std::string& cluster, const std::string& search) {
-  Request request;
-  request.model = model;
-  request.search = search;
-  request.cluster = cluster;
-  request.optimizer = {"sgd", 0.01, 0.9, 0};
-  Runner runner(false);
-  return plan_model(request, runner).physical;
-}
 
 // Two steps: place p of the first, size + p of the next; a node reaches its own next act.
 class Unrolled {
@@ -60,7 +49,7 @@ class Unrolled {
 TEST(ImpliedEdges, AreAllLeftOutAndNoOthers) {
   for (const auto& [model, cluster, search] : {std::tuple("zoo:resnet-18?batch=64", "p2.8xlarge", "tofu"), {"zoo:rnnlm?steps=10", "flexflow-p100", "tofu"},
                                                {"zoo:transformer?layers=1,hidden=64,heads=4,steps=16,vocabulary=200,batch=32", "flexflow-p100", "tofu"}}) {
-    const PhysicalGraph graph = lowered(model, cluster, search);
+    const PhysicalGraph graph = planned(model, search, cluster).physical;
     const Unrolled unrolled(graph);
     EXPECT_GT(unrolled.size(), 2048) << model;
     int next = 0, implied = 0;

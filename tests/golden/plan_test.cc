@@ -11,6 +11,7 @@
 #include "partita/base/error.h"
 #include "partita/ops/ops.h"
 #include "partita/pipeline.h"
+#include "planned.h"
 
 namespace partita {
 namespace {
@@ -20,13 +21,7 @@ using Json = nlohmann::ordered_json;
 const char* const kSearches[] = {"single", "data-parallel", "model-parallel", "soybean", "soybean?tilings=all"};
 
 Planned make(const std::string& model, const std::string& search, const std::string& cluster) {
-  Request request;
-  request.model = model;
-  request.search = search;
-  request.cluster = cluster;
-  request.optimizer = {"sgd", 0.01, 0.9, 1e-4};
-  Runner runner(false);
-  return plan_model(request, runner);
+  return planned(model, search, cluster, {"sgd", 0.01, 0.9, 1e-4});
 }
 
 // ---------------------------------------------------------------- printed and parsed

@@ -10,21 +10,12 @@
 #include "partita/base/error.h"
 #include "partita/physical/testing/mutate.h"
 #include "partita/pipeline.h"
+#include "planned.h"
 
 namespace partita {
 namespace {
 
 using testing::verdict;
-
-Planned make(const std::string& model, const std::string& search, const std::string& cluster) {
-  Request request;
-  request.model = model;
-  request.search = search;
-  request.cluster = cluster;
-  request.optimizer = {"sgd", 0.01, 0.9, 0};
-  Runner runner(false);
-  return plan_model(request, runner);
-}
 
 // ---------------------------------------------------------------- where a mutation has its place
 
@@ -322,13 +313,13 @@ const std::pair<const char*, Spoil> kSpoils[] = {
 TEST(WrongLowered, TwoHundredAreRefused) {
   std::vector<PhysicalGraph> graphs;
   for (const char* search : {"data-parallel", "model-parallel", "soybean", "soybean?tilings=all"}) {
-    graphs.push_back(make("zoo:mlp?layers=3,width=20,classes=7,batch=26,activation=relu", search, "local:4").physical);
-    const Planned lenet = make("zoo:lenet?batch=13", search, "local:3");
+    graphs.push_back(planned("zoo:mlp?layers=3,width=20,classes=7,batch=26,activation=relu", search, "local:4").physical);
+    const Planned lenet = planned("zoo:lenet?batch=13", search, "local:3");
     graphs.push_back(lenet.physical);
     const Graph evaluation = evaluation_graph(lenet.forward);
     graphs.push_back(lower(evaluation, evaluation_plan(evaluation, lenet), lenet.cluster));
   }
-  graphs.push_back(make("zoo:resnet-18?image=32,width=4,classes=10,batch=5", "soybean", "local:3").physical);
+  graphs.push_back(planned("zoo:resnet-18?image=32,width=4,classes=10,batch=5", "soybean", "local:3").physical);
   for (const PhysicalGraph& graph : graphs) ASSERT_EQ(verdict(graph), "accepted");
   std::map<std::string, int> refused;
   int done = 0;
@@ -354,7 +345,7 @@ TEST(WrongLowered, TwoHundredAreRefused) {
 
 // One byte less than it needs, on each device in turn.
 TEST(WrongLowered, OneByteLessDoesNotFit) {
-  const Planned p = make("zoo:lenet?batch=13", "soybean", "local:3");
+  const Planned p = planned("zoo:lenet?batch=13", "soybean", "local:3");
   admit(p.physical, p.cluster);
   for (std::size_t d = 0; d < p.cluster.devices.size(); ++d) {
     Cluster small = p.cluster;
