@@ -20,6 +20,23 @@ namespace {
 constexpr int64_t kStepsAtOnce = 10;  // run without a look at the stop flag; steps overlap inside
 constexpr double kSmallWeight = 0.01;  // docs/cli.md: errors are relative to max(max|serial|, 0.01)
 
+// The coordinates of an element by its row-major number.
+Shape position_of(int64_t element, const Shape& shape) {
+  Shape position(shape.size());
+  for (size_t a = shape.size(); a-- > 0; element /= shape[a]) position[a] = element % shape[a];
+  return position;
+}
+
+// Bad input: an op met a number of a place that its tensor does not have.
+void refuse_outside(const Graph& graph, const RunReport& report) {
+  if (!report.outside) return;
+  const Outside& o = *report.outside;
+  const Op& op = graph.op(o.op);
+  const Tensor& tensor = graph.tensor(op.operands[static_cast<size_t>(o.operand)]);
+  fail("op '{}': '{}' has {} at [{}]; it takes {} to {}", op.name, tensor.name, o.value,
+       fmt::join(position_of(o.element, tensor.shape), ", "), o.taken.lo, o.taken.hi - 1);
+}
+
 // Rows `rows` of an array, as values of the tensor's dtype.
 Values take_rows(const Values& array, const std::vector<int64_t>& rows, DType dtype) {
   Values out{dtype, array.shape, {}, {}};
@@ -95,6 +112,7 @@ Outcome run_steps(const Graph& graph, const PhysicalGraph& physical, const Datas
     int64_t now = std::min(kStepsAtOnce, steps - done);
     hooks.first_step = done;
     RunReport report = run_threads(physical, memory, hooks, {now, visible && options.trace && done == 0});
+    refuse_outside(graph, report);
     if (done == 0) out.trace = report.trace;
     out.peak_bytes.resize(report.peak_bytes.size());
     for (size_t d = 0; d < report.peak_bytes.size(); ++d) out.peak_bytes[d] = std::max(out.peak_bytes[d], report.peak_bytes[d]);
@@ -162,7 +180,7 @@ double accuracy(const Planned& planned, const Dataset& data, const std::map<std:
   hooks.load = [&](TensorId t, int64_t step, const View& v) { feed.load(t, step, v); };
   hooks.take = [&](TensorId t, int64_t step, const View& v) { feed.take(t, step, v); };
   hooks.seed = seed;
-  run_threads(physical, memory, hooks, {steps, false});
+  refuse_outside(graph, run_threads(physical, memory, hooks, {steps, false}));
   return static_cast<double>(right) / static_cast<double>(data.samples() * each);
 }
 
@@ -172,6 +190,20 @@ int64_t batch_of(const Graph& graph) {
   if (const auto batch = find_batch(graph)) return *batch;
   fail("model '{}' has no input with samples along axis 0", graph.name);
 }
+
+namespace {
+
+// Bad input: a number of a place, of a class or a token, that the model does not have.
+void check_numbers(const Graph& graph, TensorId input, const Values& values, const std::string& origin) {
+  const std::optional<Interval> taken = index_range(graph, input);
+  if (!taken) return;
+  for (size_t i = 0; i < values.integer.size(); ++i)
+    if (values.integer[i] < taken->lo || values.integer[i] >= taken->hi)
+      fail("{}array '{}' has {} at [{}]; the model takes {} to {}", origin, graph.tensor(input).name, values.integer[i],
+           fmt::join(position_of(static_cast<int64_t>(i), values.shape), ", "), taken->lo, taken->hi - 1);
+}
+
+}  // namespace
 
 void Dataset::check(const Graph& graph, const std::string& origin) {
   samples_ = -1;
@@ -199,12 +231,7 @@ Dataset Dataset::read(const std::string& path, const Graph& graph) {
   Dataset data;
   data.arrays_ = read_arrays(path);
   data.check(graph, path);
-  for (TensorId id : graph.inputs) {
-    const std::optional<int64_t> limit = index_limit(graph, id);
-    if (!limit) continue;
-    for (int64_t value : data.array(graph.tensor(id).name).integer)
-      if (value < 0 || value >= *limit) fail("{}: array '{}' has the value {}; the model takes 0 to {}", path, graph.tensor(id).name, value, *limit - 1);
-  }
+  for (TensorId id : graph.inputs) check_numbers(graph, id, data.array(graph.tensor(id).name), path + ": ");
   return data;
 }
 
@@ -216,7 +243,7 @@ Dataset Dataset::synthetic(const Graph& graph, uint64_t seed) {
     const Tensor& tensor = graph.tensor(id);
     Values values{tensor.dtype, tensor.shape, {}, {}};
     values.shape[0] = samples;
-    const int64_t limit = index_limit(graph, id).value_or(2);
+    const int64_t limit = index_range(graph, id).value_or(Interval{0, 2}).hi;
     for (int64_t i = 0; i < volume(values.shape); ++i) {
       if (is_float(tensor.dtype)) values.real.push_back(rng.normal());
       else values.integer.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(limit))));
@@ -313,6 +340,8 @@ TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& 
 }
 
 Arrays run_forward(const Graph& graph, const Plan& plan, const Cluster& cluster, const Arrays& inputs, const Arrays& weights, uint64_t seed, Kernels& kernels) {
+  for (TensorId id : graph.inputs)
+    if (const auto found = inputs.find(graph.tensor(id).name); found != inputs.end()) check_numbers(graph, id, found->second, "");
   PhysicalGraph physical = lower(graph, plan, cluster);
   check_capacity(physical, cluster);
   Memory memory(physical);
@@ -339,7 +368,7 @@ Arrays run_forward(const Graph& graph, const Plan& plan, const Cluster& cluster,
     std::lock_guard<std::mutex> lock(mutex);
     outputs[graph.tensor(t).name] = values_of(v, graph.tensor(t).shape);
   };
-  run_threads(physical, memory, hooks, {1, false});
+  refuse_outside(graph, run_threads(physical, memory, hooks, {1, false}));
   return outputs;
 }
 

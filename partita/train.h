@@ -17,9 +17,9 @@ namespace partita {
 class Dataset {
  public:
   // Bad input names file and array: an input without one, a wrong shape or dtype, different numbers of samples, a label or
-  // token number that the model has no class or row for (index_limit).
+  // token number that the model has no class or row for (index_range).
   static Dataset read(const std::string& path, const Graph& graph);
-  // Normal numbers, and integers below index_limit (or 0 and 1); a few batches of them.
+  // Normal numbers, and integers in index_range (or 0 and 1); a few batches of them.
   static Dataset synthetic(const Graph& graph, uint64_t seed);
 
   int64_t samples() const { return samples_; }

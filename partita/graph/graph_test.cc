@@ -348,16 +348,16 @@ TEST(Fold, ConstantsAreEvaluatedExactly) {
   EXPECT_EQ(folded.tensor(folded.outputs[1]).role, Role::kConstant);
 }
 
-TEST(IndexLimit, TheSmallestExtentThatIsChosenFrom) {
+TEST(IndexRange, TheSmallestExtentThatIsChosenFrom) {
   GraphBuilder b("g", small_registry());
   const TensorId ids = b.input("ids", {3, 4}, DType::kInt64), count = b.input("count", {3}, DType::kInt64),
                  x = b.input("x", {3, 4});
   const TensorId direct = b.op("embedding", {b.parameter("large", {9, 5}), ids});
   const TensorId behind = b.op("embedding", {b.parameter("small", {7, 5}), b.op("transpose", {ids})});
   const Graph graph = b.finish({direct, behind, b.op("add", {count, count}), b.op("tanh", {x})});
-  EXPECT_EQ(index_limit(graph, ids), 7);
-  EXPECT_EQ(index_limit(graph, count), std::nullopt);
-  EXPECT_EQ(index_limit(graph, x), std::nullopt);
+  EXPECT_EQ(index_range(graph, ids), (Interval{0, 7}));
+  EXPECT_EQ(index_range(graph, count), std::nullopt);
+  EXPECT_EQ(index_range(graph, x), std::nullopt);
 }
 
 TEST(WithDtype, EveryFloatingTensorChanges) {

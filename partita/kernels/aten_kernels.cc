@@ -10,13 +10,19 @@
 #include "partita/kernels/experts.h"
 #include "partita/kernels/generic.h"
 #include "partita/kernels/kernels.h"
+#include "partita/kernels/places.h"
 #include "partita/kernels/windows.h"
 
 namespace partita {
 namespace {
 
 // False: there is none for the definition, or it declines the call.
-bool run_registered(const KernelWork& work, const std::vector<Interval>& ranges, const KernelParts& parts, const std::vector<Held>& held) {
+bool run_registered(const KernelCall& call, const std::vector<Interval>& ranges, const KernelParts& parts, const std::vector<Held>& held) {
+  const KernelWork& work = *call.work;
+  if (const auto counted = plan_places(work, ranges, parts)) {
+    run_places(*counted, stage_box(*work.bound, 0, ranges), call, held);
+    return true;
+  }
   if (const auto places = plan_expert_place(work, ranges, parts)) {
     run_expert_place(*places, held);
     return true;
@@ -63,7 +69,7 @@ class AtenKernels final : public Kernels {
     const c10::InferenceMode no_autograd;
     at::init_num_threads();
     ScratchScope scratch(call.scratch, call.scratch ? call.scratch_bytes : 0);
-    if (!options_.registered || !run_registered(work, ranges, parts, held)) {
+    if (!options_.registered || !run_registered(call, ranges, parts, held)) {
       const GenericPlan plan = plan_generic(bound, work.first_stage, work.last_stage, ranges, parts, options_.budget_bytes);
       run_generic(bound, plan, ranges, held, {call.seed, work.random_stream, call.step});
     }

@@ -45,6 +45,11 @@ int64_t axis_of(int64_t axis, std::size_t rank) {
   return axis < 0 ? axis + n : axis;
 }
 
+int64_t place_of(int64_t id, int64_t extent) {
+  if (id < -extent || id >= extent) fail("place {} of {}: those from {} to {} are", id, extent, -extent, extent - 1);
+  return id < 0 ? id + extent : id;
+}
+
 Shape reshaped(const Shape& from, std::vector<int64_t> target, bool allow_zero) {
   int64_t known = 1, open = -1;
   for (std::size_t i = 0; i < target.size(); ++i) {
@@ -216,6 +221,10 @@ int64_t modulo(int64_t a, int64_t b) {  // with the sign of b, as ONNX's Mod of 
   const int64_t rest = b == -1 ? 0 : a % b;
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
+int64_t remainder(int64_t a, int64_t b) {  // with the sign of a
+  if (b == 0) fail("a division by zero");
+  return b == -1 ? 0 : a % b;
+}
 int64_t power(int64_t a, int64_t b) {
   if (b < 0) fail("an integer to the power {}", b);
   int64_t result = 1;
@@ -300,7 +309,7 @@ Values gather(const Values& x, const Values& ids, int64_t axis) {
   std::size_t to = 0;
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t id : ids.integer) {
-      const int64_t from = (o * x.shape[a] + axis_of(id, static_cast<std::size_t>(x.shape[a]))) * inner;
+      const int64_t from = (o * x.shape[a] + place_of(id, x.shape[a])) * inner;
       for (int64_t i = 0; i < inner; ++i, ++to) {
         if (is_float(x.dtype)) y.real[to] = x.real[static_cast<std::size_t>(from + i)];
         else y.integer[to] = x.integer[static_cast<std::size_t>(from + i)];
@@ -311,7 +320,7 @@ Values gather(const Values& x, const Values& ids, int64_t axis) {
 
 Values constant(const Node& node) {
   const auto of = [](DType dtype, Shape shape) { return Values{.dtype = dtype, .shape = std::move(shape)}; };
-  if (const auto* v = attribute<Values>(node, "value")) return *v;
+  if (const auto* v = attribute<TypedValues>(node, "value")) return *v;
   if (const auto* v = attribute<int64_t>(node, "value_int")) {
     Values y = of(DType::kInt64, {});
     y.integer = {*v};
@@ -436,7 +445,7 @@ const std::map<std::string, Evaluator>& evaluators() {
       {"ConstantOfShape",
        {1,
         [](const Node& node, In in) {
-          const Values* value = attribute<Values>(node, "value");
+          const Values* value = attribute<TypedValues>(node, "value");
           Values y = filled(value ? value->dtype : DType::kFloat32, in[0]->integer);
           if (value && volume(value->shape) != 1) fail("a value of {} elements", volume(value->shape));
           if (value && is_float(y.dtype)) std::fill(y.real.begin(), y.real.end(), value->real[0]);
@@ -507,14 +516,17 @@ Values evaluate_constant(const Node& node, const std::vector<const Values*>& ope
   if (const auto found = binaries().find(node.operation); found != binaries().end()) {
     if (operands.empty() || !operands[0]) fail("an operand is missing");
     Values result = *operands[0];
+    const Binary* f = &found->second;
+    static const Binary kTruncated{[](double a, double b) { return std::fmod(a, b); }, remainder};
+    if (node.operation == "Mod" && integer(node, "fmod", 0)) f = &kTruncated;
     if (node.operation == "Pow" && operands.size() == 2 && operands[1] && is_float(result.dtype) != is_float(operands[1]->dtype)) {
       const DType base = result.dtype;  // which the result has; computed in the floating one
       const auto real = [](const Values& x) { return is_float(x.dtype) ? x : cast(x, DType::kFloat64); };
-      return cast(binary(found->second, real(result), real(*operands[1])), base);
+      return cast(binary(*f, real(result), real(*operands[1])), base);
     }
     for (std::size_t i = 1; i < operands.size(); ++i) {
       if (!operands[i]) fail("an operand is missing");
-      result = binary(found->second, result, *operands[i]);
+      result = binary(*f, result, *operands[i]);
     }
     return result;
   }

@@ -23,6 +23,7 @@ bool has(const Node& node, const char* name);
 
 // Shapes as ONNX's operators define them.
 int64_t axis_of(int64_t axis, std::size_t rank);                               // counted from the front
+int64_t place_of(int64_t id, int64_t extent);  // a number of a place along an axis; those below 0 count from the end
 Shape reshaped(const Shape& from, std::vector<int64_t> target, bool allow_zero);  // with 0 and -1 filled in
 Shape broadcast(const Shape& a, const Shape& b);
 Shape squeezed(const Shape& from, const std::vector<int64_t>& axes);           // no axes: all of extent 1

@@ -575,7 +575,7 @@ Results rotary_embedding(NodeContext& n) {
   if (width < 2 || width % 2 || width > s[3]) fail("rotary_embedding_dim={} of {}", width, s[3]);
   auto table = [&](std::size_t operand) {  // [b or 1, 1, s, d/2]
     TensorId t = n.tensor(operand);
-    if (n.present(3)) t = n.before("gather", {t, n.tensor(3)}, {{"axis", 0}});
+    if (n.present(3)) t = n.before("gather", {t, places_in(n, 3, n.build.shape(t).at(0))}, {{"axis", 0}});
     const Shape ts = n.build.shape(t);
     if (ts.size() != 3 || ts[2] != half) fail("operand {} gives {}; [batch, sequence, {}] is needed", operand, shape_text(ts), half);
     return n.reshaped_before(t, {ts[0], 1, ts[1], half});

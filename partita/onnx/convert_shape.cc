@@ -237,15 +237,38 @@ Results tile(NodeContext& n) {
 
 // ---------------------------------------------------------------- reading and writing at places
 
-// The operand's numbers with those below zero counted from the end, `extent` places there are; computed ones take an op.
-TensorId positive_ids(NodeContext& n, std::size_t operand, int64_t extent) {
+// A constant number of a place, as place_of; bad input names the operand and its position.
+int64_t constant_place(NodeContext& n, std::size_t operand, const Values& ids, std::size_t at, int64_t extent) {
+  const int64_t id = ids.integer[at];
+  if (id >= -extent && id < extent) return place_of(id, extent);
+  std::vector<int64_t> position(ids.shape.size());
+  int64_t left = static_cast<int64_t>(at);
+  for (std::size_t a = ids.shape.size(); a-- > 0; left /= ids.shape[a]) position[a] = left % ids.shape[a];
+  fail("'{}' has {} at [{}]: places from {} to {} are there", n.name(operand), id, fmt::join(position, ", "), -extent, extent - 1);
+}
+
+// Computed numbers of places below `extent`: ops that choose among that many give no others.
+bool are_places(NodeContext& n, TensorId ids, int64_t extent) {
+  const OpId producer = n.build.graph().tensor(ids).producer;
+  if (!producer.valid()) return false;
+  const Op& op = n.build.graph().op(producer);
+  return op.definition == "argmax" && n.build.shape(op.operands[0]).back() <= extent;
+}
+
+
+}  // namespace
+
+TensorId places_in(NodeContext& n, std::size_t operand, int64_t extent) {
   const Value& ids = n.value(operand);
   if (is_float(ids.dtype)) fail("ids of {}", name_of(ids.dtype));
-  if (!ids.constant || std::none_of(ids.constant->integer.begin(), ids.constant->integer.end(), [](int64_t v) { return v < 0; })) return n.tensor(operand);
-  Values positive = *ids.constant;
-  for (int64_t& id : positive.integer) id = axis_of(id, static_cast<std::size_t>(extent));
-  return n.constant_tensor(std::move(positive), "ids");
+  if (!ids.constant && are_places(n, n.tensor(operand), extent)) return n.tensor(operand);
+  if (!ids.constant) return n.before("places", {n.tensor(operand)}, listed("extents", {extent}));
+  Values counted = *ids.constant;
+  for (std::size_t i = 0; i < counted.integer.size(); ++i) counted.integer[i] = constant_place(n, operand, *ids.constant, i, extent);
+  return counted == *ids.constant ? n.tensor(operand) : n.constant_tensor(std::move(counted), "ids");
 }
+
+namespace {
 
 Results gather(NodeContext& n) {
   const Shape& x = n.shape(0);
@@ -254,7 +277,7 @@ Results gather(NodeContext& n) {
   if (is_float(ids.dtype)) fail("ids of {}", name_of(ids.dtype));
   if (ids.constant && volume(ids.shape) == 1) {  // one place: a slice
     std::vector<int64_t> starts(x.size());
-    starts[axis] = axis_of(ids.constant->integer[0], static_cast<std::size_t>(x[axis]));
+    starts[axis] = constant_place(n, 1, *ids.constant, 0, x[axis]);
     Shape sizes = x, shape(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(axis));
     sizes[axis] = 1;
     shape.insert(shape.end(), ids.shape.begin(), ids.shape.end());
@@ -263,7 +286,7 @@ Results gather(NodeContext& n) {
     if (shape == sizes) return {n.op("slice", {n.tensor(0)}, slice_attributes(starts, sizes, {}))};
     return {n.reshaped(n.before("slice", {n.tensor(0)}, slice_attributes(starts, sizes, {})), shape)};
   }
-  return {n.op("gather", {n.tensor(0), positive_ids(n, 1, x[axis])}, {{"axis", static_cast<double>(axis)}})};
+  return {n.op("gather", {n.tensor(0), places_in(n, 1, x[axis])}, {{"axis", static_cast<double>(axis)}})};
 }
 
 // x and ids agree in all axes but `axis`: ids may be shorter in others, of which then only the front is read.
@@ -276,50 +299,57 @@ Results gather_elements(NodeContext& n) {
   for (std::size_t a = 0; a < x.size(); ++a)
     if (front[a] > x[a]) fail("ids {} for {}", shape_text(ids), shape_text(x));
   const TensorId read = front == x ? n.tensor(0) : n.before("slice", {n.tensor(0)}, slice_attributes(std::vector<int64_t>(x.size()), front, {}));
-  return {n.op("gather_elements", {read, positive_ids(n, 1, x[axis])}, {{"axis", static_cast<double>(axis)}})};
+  return {n.op("gather_elements", {read, places_in(n, 1, x[axis])}, {{"axis", static_cast<double>(axis)}})};
 }
 
-// x at the index tuples along the last axis of ids. Without batch axes the indexed axes of x are joined into one and read by
-// their row-major number; a batch axis is one more indexed axis, whose number is the batch's own.
+// The row-major numbers of the index tuples along the last axis of an operand, among axes [first, first + depth) of x: shape
+// [..] of ids [.., depth]. A batch axis of x before `first` is one more of those axes, whose number is the batch's own.
+TensorId tuple_numbers(NodeContext& n, std::size_t operand, const Shape& x, std::size_t first) {
+  const Shape& ids = n.shape(operand);
+  const std::size_t depth = static_cast<std::size_t>(ids.back());
+  const Shape tuples(ids.begin(), ids.end() - 1);
+  if (const auto& constant = n.value(operand).constant) {
+    Values numbers{.dtype = DType::kInt64, .shape = tuples};
+    const int64_t count = volume(tuples), batches = volume(Shape(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(first)));
+    const int64_t per_batch = count / std::max<int64_t>(1, batches);
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t at = first == 0 ? 0 : i / per_batch;
+      for (std::size_t d = 0; d < depth; ++d)
+        at = at * x[first + d] + constant_place(n, operand, *constant, static_cast<std::size_t>(i) * depth + d, x[first + d]);
+      numbers.integer.push_back(at);
+    }
+    return n.constant_tensor(std::move(numbers), "numbers");
+  }
+  const std::vector<int64_t> extents(x.begin() + static_cast<std::ptrdiff_t>(first), x.begin() + static_cast<std::ptrdiff_t>(first + depth));
+  const TensorId counted = n.before("places", {n.tensor(operand)}, listed("extents", extents));
+  TensorId number;
+  int64_t place = 1;
+  for (std::size_t d = depth; d-- > 0; place *= x[first + d]) {
+    std::vector<int64_t> starts(ids.size());
+    starts.back() = static_cast<int64_t>(d);
+    Shape one = ids;
+    one.back() = 1;
+    TensorId part = depth == 1 ? counted : n.before("slice", {counted}, slice_attributes(starts, one, {}));
+    part = n.reshaped_before(part, tuples);
+    if (place != 1) part = n.before("mul", {part, n.scalar(static_cast<double>(place), DType::kInt64)});
+    number = number.valid() ? n.before("add", {number, part}) : part;
+  }
+  if (first == 0) return number;
+  Shape own(tuples.size(), 1);
+  std::copy(tuples.begin(), tuples.begin() + static_cast<std::ptrdiff_t>(first), own.begin());
+  Values offsets{.dtype = DType::kInt64, .shape = own};
+  for (int64_t i = 0; i < volume(own); ++i) offsets.integer.push_back(i * place);
+  return n.before("add", {number, n.constant_tensor(std::move(offsets), "offsets")});
+}
+
+// x at the index tuples along the last axis of ids: the indexed axes of x are joined into one.
 Results gather_nd(NodeContext& n) {
   const Shape &x = n.shape(0), &ids = n.shape(1);
   const std::size_t batch = static_cast<std::size_t>(n.integer("batch_dims", 0));
   if (is_float(n.dtype(1)) || ids.empty() || n.integer("batch_dims", 0) < 0 || batch >= ids.size() || batch > x.size()) fail("x {} at ids {} with batch_dims={}", shape_text(x), shape_text(ids), batch);
-  const std::size_t depth = static_cast<std::size_t>(ids.back()), indexed = batch + depth;
+  const std::size_t indexed = batch + static_cast<std::size_t>(ids.back());
   if (ids.back() < 1 || indexed > x.size()) fail("x {} at ids {} with batch_dims={}", shape_text(x), shape_text(ids), batch);
-  const Shape tuples(ids.begin(), ids.end() - 1);
-  // The row-major number of each tuple among the indexed axes.
-  TensorId number;
-  if (const auto& constant = n.value(1).constant) {
-    Values numbers{.dtype = DType::kInt64, .shape = tuples};
-    const int64_t count = volume(tuples), per_batch = count / std::max<int64_t>(1, volume(Shape(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(batch))));
-    for (int64_t i = 0; i < count; ++i) {
-      int64_t at = batch == 0 ? 0 : i / per_batch;
-      for (std::size_t d = 0; d < depth; ++d)
-        at = at * x[batch + d] + axis_of(constant->integer[static_cast<std::size_t>(i) * depth + d], static_cast<std::size_t>(x[batch + d]));
-      numbers.integer.push_back(at);
-    }
-    number = n.constant_tensor(std::move(numbers), "numbers");
-  } else {
-    int64_t place = 1;
-    for (std::size_t d = depth; d-- > 0; place *= x[batch + d]) {
-      std::vector<int64_t> starts(ids.size());
-      starts.back() = static_cast<int64_t>(d);
-      Shape one = ids;
-      one.back() = 1;
-      TensorId part = depth == 1 ? n.tensor(1) : n.before("slice", {n.tensor(1)}, slice_attributes(starts, one, {}));
-      part = n.reshaped_before(part, tuples);
-      if (place != 1) part = n.before("mul", {part, n.scalar(static_cast<double>(place), DType::kInt64)});
-      number = number.valid() ? n.before("add", {number, part}) : part;
-    }
-    if (batch > 0) {
-      Shape own(tuples.size(), 1);
-      std::copy(tuples.begin(), tuples.begin() + static_cast<std::ptrdiff_t>(batch), own.begin());
-      Values offsets{.dtype = DType::kInt64, .shape = own};
-      for (int64_t i = 0; i < volume(own); ++i) offsets.integer.push_back(i * place);
-      number = n.before("add", {number, n.constant_tensor(std::move(offsets), "offsets")});
-    }
-  }
+  const TensorId number = tuple_numbers(n, 1, x, batch);
   Shape joined{volume(Shape(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(indexed)))};
   joined.insert(joined.end(), x.begin() + static_cast<std::ptrdiff_t>(indexed), x.end());
   return {n.op("gather", {n.reshaped_before(n.tensor(0), joined), number}, {{"axis", 0}})};
@@ -329,23 +359,20 @@ Results scatter_elements(NodeContext& n) {
   const std::string reduction = n.text("reduction", "none");
   const std::size_t axis = n.axis("axis", 0, n.rank(0));
   if (reduction != "none" && reduction != "add") fail("reduction {}", reduction);
-  return {n.op(reduction == "add" ? "scatter_add_elements" : "scatter_elements", {n.tensor(0), positive_ids(n, 1, n.shape(0)[axis]), n.tensor(2)}, {{"axis", static_cast<double>(axis)}})};
+  return {n.op(reduction == "add" ? "scatter_add_elements" : "scatter_elements", {n.tensor(0), places_in(n, 1, n.shape(0)[axis]), n.tensor(2)}, {{"axis", static_cast<double>(axis)}})};
 }
 
 // x with u written at constant index tuples: every place reads x, or the number of the tuple that names it last.
-Results scatter_nd(NodeContext& n) {
+Results scatter_constant_rows(NodeContext& n, int64_t rows, int64_t tuples) {
   const Shape &x = n.shape(0), &ids = n.shape(1);
-  if (n.text("reduction", "none") != "none") fail("reduction {}", n.text("reduction", "none"));
-  const Values* places = n.constant(1, "ids");
-  if (!places || is_float(places->dtype) || ids.empty() || ids.back() < 1 || ids.back() > static_cast<int64_t>(x.size())) fail("x {} at ids {}", shape_text(x), shape_text(ids));
+  const Values& places = *n.value(1).constant;
   const std::size_t depth = static_cast<std::size_t>(ids.back());
-  const int64_t rows = volume(Shape(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(depth))), tuples = volume(Shape(ids.begin(), ids.end() - 1));
   check_room({rows});
   Values from{.dtype = DType::kInt64, .shape = {rows}};  // x's own row, or `rows` + the tuple's number
   from.integer = from_to(0, static_cast<std::size_t>(rows));
   for (int64_t i = 0; i < tuples; ++i) {
     int64_t at = 0;
-    for (std::size_t d = 0; d < depth; ++d) at = at * x[d] + axis_of(places->integer[static_cast<std::size_t>(i) * depth + d], static_cast<std::size_t>(x[d]));
+    for (std::size_t d = 0; d < depth; ++d) at = at * x[d] + constant_place(n, 1, places, static_cast<std::size_t>(i) * depth + d, x[d]);
     from.integer[static_cast<std::size_t>(at)] = rows + i;
   }
   Shape own{rows}, written{tuples};
@@ -353,6 +380,23 @@ Results scatter_nd(NodeContext& n) {
   written.insert(written.end(), own.begin() + 1, own.end());
   const TensorId both = n.before("concat", {n.reshaped_before(n.tensor(0), own), n.reshaped_before(n.tensor(2), written)}, {{"axis", 0}});
   const TensorId y = n.before("gather", {both, n.constant_tensor(std::move(from), "rows")}, {{"axis", 0}});
+  return {n.reshaped(y, x)};
+}
+
+// x with u written at index tuples: of several equal ones the last counts, or all are added.
+Results scatter_nd(NodeContext& n) {
+  const Shape &x = n.shape(0), &ids = n.shape(1);
+  const std::string reduction = n.text("reduction", "none");
+  if (reduction != "none" && reduction != "add") fail("reduction {}", reduction);
+  if (is_float(n.dtype(1)) || ids.empty() || ids.back() < 1 || ids.back() > static_cast<int64_t>(x.size())) fail("x {} at ids {}", shape_text(x), shape_text(ids));
+  const auto depth = static_cast<std::ptrdiff_t>(ids.back());
+  const int64_t rows = volume(Shape(x.begin(), x.begin() + depth)), tuples = volume(Shape(ids.begin(), ids.end() - 1));
+  const int64_t width = volume(Shape(x.begin() + depth, x.end()));
+  if (n.value(1).constant && reduction == "none") return scatter_constant_rows(n, rows, tuples);
+  const TensorId numbers = n.reshaped_before(tuple_numbers(n, 1, x, 0), {tuples, 1});
+  const TensorId at = width == 1 ? numbers : n.before("expand", {numbers}, listed("shape", {tuples, width}));
+  const char* definition = reduction == "add" ? "scatter_add_elements" : "scatter_elements";
+  const TensorId y = n.before(definition, {n.reshaped_before(n.tensor(0), {rows, width}), at, n.reshaped_before(n.tensor(2), {tuples, width})}, {{"axis", 0}});
   return {n.reshaped(y, x)};
 }
 
@@ -367,6 +411,9 @@ Results one_hot(NodeContext& n) {
   counted.integer = from_to(0, static_cast<std::size_t>(*depth));
   TensorId places = n.tensor(0);
   if (is_float(n.dtype(0))) places = n.before("cast", {places}, {{"to", static_cast<double>(DType::kInt64)}});
+  // Those below zero count from the end; what is outside chooses nothing.
+  const TensorId depth_number = n.scalar(static_cast<double>(*depth), DType::kInt64), zero = n.scalar(0, DType::kInt64);
+  places = n.before("where", {n.before("less", {places, zero}), n.before("add", {places, depth_number}), places});
   places = n.reshaped_before(places, unsqueezed(ids, {static_cast<int64_t>(axis)}));
   const TensorId hit = n.before("equal", {places, n.constant_tensor(std::move(counted), "classes")});
   const Values* values = n.constant(2, "values");
@@ -446,6 +493,7 @@ void add_shape_converters(Converters& table) {
   table["GatherElements"] = gather_elements;
   table["GatherND"] = gather_nd;
   table["ScatterElements"] = scatter_elements;
+  table["Scatter"] = scatter_elements;
   table["ScatterND"] = scatter_nd;
   table["OneHot"] = one_hot;
   table["Trilu"] = trilu;

@@ -24,6 +24,7 @@ struct Value {
   TensorId tensor;                         // none yet: a constant
   std::shared_ptr<const Values> constant;  // null: not constant
   std::shared_ptr<const std::vector<Value>> sequence;
+  int64_t type = kOnnxInt64;  // of integers: ONNX's number of their type in the file
 };
 // The converted node's first results.
 using Results = std::vector<Value>;
@@ -107,6 +108,9 @@ void add_layer_converters(Converters& table);
 void add_recurrent_converters(Converters& table);
 
 Value constant_value(Values values);
+// An operand's numbers of places along an axis of `extent`, those below zero counted from the end. Bad input: a constant one
+// outside; computed ones are looked at when they are there (the op `places`).
+TensorId places_in(NodeContext& n, std::size_t operand, int64_t extent);
 // Bad input if a constant of this shape would be larger than any sensible one.
 void check_room(const Shape& shape);
 // attributes NAME.0, NAME.1, ..

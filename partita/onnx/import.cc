@@ -7,6 +7,7 @@
 #include "partita/graph/autodiff.h"
 #include "partita/graph/reference.h"
 #include "partita/onnx/converter.h"
+#include "partita/onnx/integers.h"
 #include "partita/onnx/onnx.h"
 
 namespace partita {
@@ -163,7 +164,7 @@ class Importer {
       }
       const TensorId id = build_.input(input.name, shape, input.dtype);
       state_.reserved.insert(input.name);
-      state_.values[input.name] = {shape, input.dtype, id, nullptr, nullptr};
+      state_.values[input.name] = {shape, input.dtype, id, nullptr, nullptr, input.type};
     }
     for (const auto& [name, extent] : options.bindings)
       if (!symbols.contains(name)) {
@@ -355,6 +356,7 @@ class Importer {
         add_parameter(name, initializer, false);
       } else {
         state_.values[name] = constant_value(initializer.load());
+        state_.values[name].type = initializer.type;
         report_frozen(name, initializer);
       }
     }
@@ -464,6 +466,8 @@ class Importer {
       operands.push_back(name.empty() ? nullptr : &state_.values.at(name));
       constant = constant && (name.empty() || is_constant(*operands.back()));
     }
+    const std::vector<const Value*> known(operands.begin(), operands.end());
+    std::string wrapped_name;
     Results results;
     std::string why = "constant";
     if (node.operation == "Identity" && !node.outputs.empty() && clones_.contains(node.outputs[0])) return "a parameter of its own, which the exporter has merged with an equal one";
@@ -480,12 +484,33 @@ class Importer {
       results = evaluate_by_converter(converter->second, state_, node, names, operands, registry_);
     } else {
       build_.set_source(node.source);
-      NodeContext site = context(node, names, chosen_name(node, names));
+      wrapped_name = chosen_name(node, names);
+      const bool wraps = wrapped_into(node, result_type(node, 0, known), known).has_value();
+      NodeContext site = context(node, names, wraps ? wrapped_name + ".exact" : wrapped_name);
       site.transposed_weight = reads_transposed(node);
       results = converter->second(site);
       why = "nothing to do";
     }
+    for (std::size_t r = 0; r < results.size(); ++r) give_type(node, r, results[r], known, wrapped_name);
     return settle(node, results, why);
+  }
+
+  // An integer result has its type in the file, and where that is narrower than int64, only values of it.
+  void give_type(const Node& node, std::size_t r, Value& result, const std::vector<const Value*>& operands, const std::string& name) {
+    if (!result.sequence && result.dtype != DType::kInt64) return;
+    result.type = result_type(node, r, operands);
+    const auto into = result.sequence ? std::nullopt : wrapped_into(node, result.type, operands);
+    const auto is_operand = [&](const Value* v) { return v && v->tensor == result.tensor && v->type == result.type; };
+    if (!into || (!result.constant && std::any_of(operands.begin(), operands.end(), is_operand))) return;
+    if (into->bits == 64 && (!result.constant || std::any_of(result.constant->integer.begin(), result.constant->integer.end(), [](int64_t v) { return v < 0; })))
+      fail("arithmetic of {} is not supported: int64, in which it would be computed, does not hold it; cast to INT64 before it", type_name(result.type));
+    if (result.constant) {
+      result.constant = std::make_shared<const Values>(wrapped(*result.constant, *into));
+      result.tensor = {};
+    } else {
+      const tdl::Attributes attributes{{"bits", static_cast<double>(into->bits)}, {"signed", into->is_signed ? 1.0 : 0.0}};
+      result.tensor = build_.op("wrap", {result.tensor}, attributes, name);
+    }
   }
 
   // Gives a node's results to their names.

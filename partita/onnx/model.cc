@@ -185,6 +185,9 @@ Values values_of(const onnx::TensorProto& tensor, const std::string& path) {
   }
   if (values.dtype == DType::kBool)
     for (int64_t& v : values.integer) v = v != 0;
+  if (tensor.data_type() == onnx::TensorProto::UINT64)
+    for (int64_t v : values.integer)
+      if (v < 0) fail("{}, tensor '{}': the value {} is not supported: of UINT64 those below 2^63 are", path, tensor.name(), static_cast<uint64_t>(v));
   return values;
 }
 
@@ -347,7 +350,7 @@ class NodeReader {
       case onnx::AttributeProto::INTS: node.attributes[a.name()] = std::vector<int64_t>(a.ints().begin(), a.ints().end()); break;
       case onnx::AttributeProto::STRINGS: node.attributes[a.name()] = fmt::format("{}", fmt::join(a.strings(), ",")); break;
       case onnx::AttributeProto::TENSOR:
-        if (dtype_of(a.t().data_type())) node.attributes[a.name()] = values_of(a.t(), path_);
+        if (dtype_of(a.t().data_type())) node.attributes[a.name()] = TypedValues{values_of(a.t(), path_), a.t().data_type()};
         else unreadable(fmt::format("attribute '{}' has elements of type {}", a.name(), type_name(a.t().data_type())));
         break;
       case onnx::AttributeProto::GRAPH: node.attributes[a.name()] = subgraph(a.g(), scope, node); break;
@@ -460,7 +463,7 @@ std::shared_ptr<const Subgraph> NodeReader::subgraph(const onnx::GraphProto& gra
     constant.operation = "Constant";
     constant.opset = kNewestOpset;
     constant.outputs = {outer.value(tensor.name())};
-    constant.attributes["value"] = values_of(tensor, path_);
+    constant.attributes["value"] = TypedValues{values_of(tensor, path_), tensor.data_type()};
     result->nodes.push_back(std::move(constant));
   }
   read(graph.node(), outer, result->nodes);
@@ -506,6 +509,22 @@ std::optional<DType> dtype_of(int64_t type) {
     default: return {};
   }
 }
+
+std::optional<IntegerType> integer_type_of(int64_t type) {
+  switch (type) {
+    case onnx::TensorProto::INT8: return IntegerType{8, true};
+    case onnx::TensorProto::UINT8: return IntegerType{8, false};
+    case onnx::TensorProto::INT16: return IntegerType{16, true};
+    case onnx::TensorProto::UINT16: return IntegerType{16, false};
+    case onnx::TensorProto::INT32: return IntegerType{32, true};
+    case onnx::TensorProto::UINT32: return IntegerType{32, false};
+    case onnx::TensorProto::INT64: return IntegerType{64, true};
+    case onnx::TensorProto::UINT64: return IntegerType{64, false};
+    default: return {};
+  }
+}
+
+static_assert(onnx::TensorProto::INT32 == kOnnxInt32 && onnx::TensorProto::INT64 == kOnnxInt64);
 
 std::string type_name(int64_t type) {
   if (type < INT_MIN || type > INT_MAX || !onnx::TensorProto::DataType_IsValid(static_cast<int>(type))) return fmt::format("number {}", type);
@@ -553,6 +572,7 @@ Model read_model(const std::string& path) {
     int64_t count = 0, size = 0;
     initializer.shape = shape_of(tensor, path, count, size);
     initializer.dtype = *dtype_of(tensor.data_type());
+    initializer.type = tensor.data_type();
     if (tensor.data_location() == onnx::TensorProto::EXTERNAL) {
       external_data(tensor, path, size);  // its place is checked now, its values are read when they are wanted
       onnx::TensorProto place = tensor;
@@ -575,7 +595,7 @@ Model read_model(const std::string& path) {
     if (!dtype)
       fail("{}: input '{}' has elements of type {}, which is not supported; export the model in float32 or float64", path, info.name(), type_name(type.tensor_type().elem_type()));
     if (!type.tensor_type().has_shape()) fail("{}: input '{}' has no shape; export the model with one", path, info.name());
-    Input input{.name = info.name(), .dtype = *dtype};
+    Input input{.name = info.name(), .dtype = *dtype, .type = type.tensor_type().elem_type()};
     for (const auto& dim : type.tensor_type().shape().dim()) {
       if (dim.has_dim_value() && dim.dim_value() < 0) fail("{}: input '{}' has the extent {}", path, info.name(), dim.dim_value());
       input.shape.push_back({dim.has_dim_value() ? dim.dim_value() : -1, dim.dim_param()});

@@ -17,7 +17,11 @@ struct Subgraph;
 
 // Floats as the shortest decimal that gives the file's float32: 1e-05, not 9.999999747378752e-06. A list of strings is one, with
 // commas between.
-using Attribute = std::variant<double, int64_t, std::string, std::vector<double>, std::vector<int64_t>, Values, std::shared_ptr<const Subgraph>>;
+struct TypedValues : Values {
+  int64_t type = 0;  // ONNX's number of the elements' type in the file
+};
+using Attribute = std::variant<double, int64_t, std::string, std::vector<double>, std::vector<int64_t>, TypedValues,
+                               std::shared_ptr<const Subgraph>>;
 
 struct Node {
   std::string name;  // or its number and operator, "Conv #3", where the file has none
@@ -47,11 +51,13 @@ struct Input {
   std::string name;
   DType dtype = DType::kFloat32;
   std::vector<Dimension> shape;
+  int64_t type = 0;  // ONNX's number of the elements' type in the file
 };
 
 struct Initializer {
   DType dtype = DType::kFloat32;
   Shape shape;
+  int64_t type = 0;  // ONNX's number of the elements' type in the file
   std::string kind;  // PyTorch's: "PARAMETER", "BUFFER", or "" if the file does not say
   // What the exporter's optimizer computed it from: names of values, parameters among them. Empty: it did not.
   std::vector<std::string> folded_from;
@@ -85,5 +91,13 @@ std::optional<DType> dtype_of(int64_t onnx_type);
 // float16 or bfloat16, whose tensors are float32 here: a cast to it rounds. Empty: another type.
 std::optional<DType> low_dtype_of(int64_t onnx_type);
 std::string type_name(int64_t onnx_type);  // "FLOAT16"
+// An integer type by ONNX's number. Empty: no integer.
+struct IntegerType {
+  int bits = 64;
+  bool is_signed = true;
+  bool operator==(const IntegerType&) const = default;
+};
+std::optional<IntegerType> integer_type_of(int64_t onnx_type);
+constexpr int64_t kOnnxInt32 = 6, kOnnxInt64 = 7;  // TensorProto.INT32, INT64
 
 }  // namespace partita::onnx_model

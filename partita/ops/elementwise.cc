@@ -29,6 +29,15 @@ std::string cast_formula(const OpInstance& op) {
   return "cast(x)[..i] = x[..i]";
 }
 
+// The remainder of the division by 2^bits; of signed integers the half above 2^(bits-1) is negative.
+std::string wrap_formula(const OpInstance& op) {
+  const int64_t bits = op.integer("bits");
+  if (bits < 1 || bits > 32) fail("wrap: {} bits", bits);
+  const int64_t range = int64_t{1} << bits, half = range / 2;
+  if (!op.integer("signed")) return fmt::format("wrap(x)[..i] = x[..i] % {}", range);
+  return fmt::format("wrap(x)[..i] = (x[..i] + {}) % {} - {}", half, range, half);
+}
+
 // Beside the commonest ones, those of ONNX and PyTorch.
 void declare_more_unary(OpRegistry& registry) {
   const Shape shape{5, 7};
@@ -173,6 +182,16 @@ void declare_unary(OpRegistry& registry) {
       .example({shape}, {{"to", static_cast<double>(DType::kInt64)}})
       .example({shape}, {{"to", static_cast<double>(DType::kFloat64)}})
       .example({shape}, {{"to", static_cast<double>(DType::kBool)}});
+  declare(registry, "wrap", "the integer x as one of `bits` bits, signed or not: what is beyond wraps around")
+      .formula(wrap_formula)
+      .required("bits")
+      .attribute("signed", 1)
+      .dtypes(of_first)
+      .not_differentiable()
+      .example({shape}, {{"bits", 3}}, {DType::kInt64})
+      .integers_below(99)
+      .example({shape}, {{"bits", 8}, {"signed", 0}}, {DType::kInt64})
+      .integers_below(999);
   declare(registry, "logical_not", "1 where x is 0")
       .formula("logical_not(x)[..i] = if(x[..i] == 0, 1, 0)")
       .dtypes(boolean)
@@ -196,7 +215,7 @@ void declare_binary(OpRegistry& registry) {
   declare(registry, "div", "a / b; of integers rounded down")
       .formula([](const OpInstance& op) {
         const bool floats = is_float(op.dtypes.at(0)) || is_float(op.dtypes.at(1));
-        return std::string(floats ? "div(a, b)[..i] = a[..i] / b[..i]" : "div(a, b)[..i] = floor(a[..i] / b[..i])");
+        return std::string(floats ? "div(a, b)[..i] = a[..i] / b[..i]" : "div(a, b)[..i] = a[..i] // b[..i]");
       })
       .match()
       .domain(0.4, 1.9)
@@ -223,7 +242,7 @@ void declare_binary(OpRegistry& registry) {
       .example(same)
       .example({{4, 3, 5}, {3, 1}});
   declare(registry, "mod", "a - b floor(a/b): the remainder, with the sign of b")
-      .formula("mod(a, b)[..i] = a[..i] - b[..i] * floor(a[..i] / b[..i])")
+      .formula("mod(a, b)[..i] = a[..i] % b[..i]")
       .not_differentiable()
       .domain(0.4, 1.9)
       .example(same)

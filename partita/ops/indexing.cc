@@ -48,6 +48,18 @@ void check_ids(const OpInstance& op, const Axis& axis, const char* name) {
            fmt::join(ids, "x"), axis.number);
 }
 
+// One extent for all, or one for each element along the last axis.
+std::string places(const OpInstance& op) {
+  const std::vector<int64_t> extents = op.list("extents");
+  const Shape& ids = op.shapes.at(0);
+  if (extents.empty() || (extents.size() > 1 && (ids.empty() || ids.back() != static_cast<int64_t>(extents.size()))))
+    fail("places: {} extents for numbers [{}]", extents.size(), fmt::join(ids, "x"));
+  if (extents.size() == 1) return fmt::format("places(i)[..b] = if(i[..b] < 0, i[..b] + {}, i[..b])", extents[0]);
+  std::string extent = fmt::format("{}", extents.back());
+  for (std::size_t k = extents.size() - 1; k-- > 0;) extent = fmt::format("if(c == {}, {}, {})", k, extents[k], extent);
+  return fmt::format("places(i)[..b, c] = if(i[..b, c] < 0, i[..b, c] + {}, i[..b, c])", extent);
+}
+
 std::string gather_elements(const OpInstance& op) {
   const Axis axis = axis_of(op);
   if (op.shapes.size() != 2) fail("gather_elements takes x and ids");
@@ -126,6 +138,16 @@ void declare_indexing(OpRegistry& registry) {
       .integers_below(5)
       .example({{5, 7}, {5, 4}}, {{"axis", -1}}, {real, integer})
       .integers_below(7);
+  declare(registry, "places",
+          "numbers of places along axes of `extents`, those below 0 counted from the end; one outside ends the run")
+      .formula(places)
+      .list("extents")
+      .dtypes(of_first)
+      .not_differentiable()
+      .example({{5, 7}}, {{"extents.0", 7}}, {integer})
+      .integers_below(7)
+      .example({{5, 3}}, {{"extents.0", 3}, {"extents.1", 4}, {"extents.2", 5}}, {integer})
+      .integers_below(3);
   declare(registry, "scatter_elements", "x with u at the numbers in ids along `axis`; of several the last")
       .formula(scatter_elements)
       .attribute("axis", 0)

@@ -268,10 +268,23 @@ std::optional<PlacePlan> plan_expert_place(const KernelWork& work, const std::ve
   return plan;
 }
 
-bool is_registered(const std::string& definition) { return definition == "expert_place" || window_planner(definition) != nullptr; }
+std::optional<CountedPlan> plan_places(const KernelWork& work, const std::vector<Interval>& ranges, const KernelParts& held) {
+  if (work.definition != "places" || work.first_stage != 0 || work.last_stage != 1) return std::nullopt;
+  CountedPlan plan{0, work.bound->results[0], {}};
+  for (int t : {plan.ids, plan.result})
+    if (!held.parts[t] || held.parts[t]->dtype != DType::kInt64) return std::nullopt;
+  if (!contains(held.parts[plan.ids]->box, stage_box(*work.bound, 0, ranges))) return std::nullopt;
+  for (int64_t k = 0; work.attributes.contains(fmt::format("extents.{}", k)); ++k)
+    plan.extents.push_back(static_cast<int64_t>(work.attributes.at(fmt::format("extents.{}", k))));
+  return plan.extents.empty() ? std::nullopt : std::optional(plan);
+}
+
+bool is_registered(const std::string& definition) {
+  return definition == "expert_place" || definition == "places" || window_planner(definition) != nullptr;
+}
 
 std::optional<int64_t> registered_workspace_bytes(const KernelWork& work, const std::vector<Interval>& ranges, const KernelParts& held) {
-  if (plan_expert_place(work, ranges, held)) return 0;
+  if (plan_expert_place(work, ranges, held) || plan_places(work, ranges, held)) return 0;
   const auto plan = plan_windows(work, ranges, held);
   if (!plan) return std::nullopt;
   return plan->scratch_bytes;

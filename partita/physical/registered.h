@@ -1,5 +1,5 @@
 // What the registered kernels make of a call: shared by the declaration of their scratch (registered.cc) and by themselves
-// (kernels/windows.cc, kernels/experts.cc). A plan is empty where there is no kernel, or where it declines the call; the generic stage kernel runs it then.
+// (kernels/windows.cc, kernels/experts.cc, kernels/places.cc). A plan is empty where there is no kernel, or where it declines the call; the generic stage kernel runs it then.
 #pragma once
 #include <optional>
 
@@ -36,6 +36,13 @@ struct PlacePlan {
   Interval g, t, k, u, l;
 };
 
+// Of places: numbers among extents[0] places, or among extents[k] at k along the last axis.
+struct CountedPlan {
+  int ids = 0, result = -1;
+  std::vector<int64_t> extents;
+};
+
+std::optional<CountedPlan> plan_places(const KernelWork& work, const std::vector<Interval>& ranges, const KernelParts& held);
 std::optional<PlacePlan> plan_expert_place(const KernelWork& work, const std::vector<Interval>& ranges, const KernelParts& held);
 std::optional<WindowPlan> plan_windows(const KernelWork& work, const std::vector<Interval>& ranges, const KernelParts& held);
 

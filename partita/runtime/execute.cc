@@ -118,6 +118,7 @@ void Executor::run_kernel(const Task& task, const KernelWork& work, int64_t step
   call.act = act;
   call.seed = hooks_.seed;
   call.step = static_cast<uint64_t>(hooks_.first_step + step);
+  call.outside = &outside_;
   auto over_formula_axes = [&](const Access& a, const View& placed) {  // the kernel sees the axes that its formula has
     auto view = regroup(placed, work.bound->tensors[a.tensor].factored);
     ensure(view.has_value(), "task '{}': operand '{}' lies in memory in a way that its kernel's axes can't express",

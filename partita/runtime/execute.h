@@ -32,6 +32,8 @@ class Executor {
   // Does one act. A collective: this participant's part, reading what the others hold; each participant's part may run
   // at the same time, once all have come and before any has left.
   void run(TaskId task, int64_t step, int act) const;
+  // Of all acts so far.
+  std::optional<Outside> first_outside() const { return outside_.get(); }
 
  private:
   void run_into(const Task& task, int64_t step, int act, const std::vector<View>& writes) const;
@@ -41,6 +43,7 @@ class Executor {
   const PhysicalGraph& graph_;
   const Memory& memory_;
   const Hooks& hooks_;
+  mutable FirstOutside outside_;
   std::vector<std::vector<TaskId>> participants_;  // by CollectiveId, in rank order
 };
 

@@ -2,6 +2,9 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
+#include <optional>
+#include <tuple>
 #include <vector>
 
 #include "partita/base/box.h"
@@ -19,6 +22,34 @@ struct View {
   Shape axes;     // the whole tensor's extents over these axes
 };
 
+// A number in an op's operand that the op does not take.
+struct Outside {
+  uint64_t step = 0;
+  OpId op;
+  int operand = 0;
+  int64_t element = 0;  // of the whole operand, row-major
+  int64_t value = 0;
+  Interval taken;
+};
+
+// The first of them by step, op and element, so that it is the same on any number of devices, whichever came first.
+class FirstOutside {
+ public:
+  void add(const Outside& outside) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto place = [](const Outside& o) { return std::tuple(o.step, o.op, o.operand, o.element); };
+    if (!first_ || place(outside) < place(*first_)) first_ = outside;
+  }
+  std::optional<Outside> get() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return first_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<Outside> first_;
+};
+
 struct KernelCall {
   const Task* task = nullptr;
   const KernelWork* work = nullptr;
@@ -27,6 +58,7 @@ struct KernelCall {
   std::vector<View> reads, writes;    // as the task's accesses; tensor numbers are in task->reads[i].tensor
   std::byte* scratch = nullptr;       // as many bytes as Workspaces has for the task
   std::size_t scratch_bytes = 0;
+  FirstOutside* outside = nullptr;    // told of what the op does not take; the kernel goes on with other numbers. None: it throws
 };
 
 class Kernels {

@@ -107,6 +107,7 @@ class ThreadEngine final : public Engine {
     for (std::thread& t : threads) t.join();
     if (error_) std::rethrow_exception(error_);
     RunReport report;
+    report.outside = executor_.first_outside();
     for (size_t d = 0; d < graph_.peak_bytes.size(); ++d)
       report.peak_bytes.push_back(liveness_.peak_bytes(DeviceId(d)));
     for (Log& log : logs_) {

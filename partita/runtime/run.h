@@ -1,6 +1,7 @@
 // Engine `threads`: runs a PhysicalGraph with N devices in one process, one thread per hardware queue.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct RunOptions {
 struct RunReport {
   Trace trace;                      // events only if asked for; times from the start of the run
   std::vector<int64_t> peak_bytes;  // per device: registers between first write and last release, and kernels' own
+  std::optional<Outside> outside;   // what came out is worthless then
 };
 
 // Runs whole steps to their end. What a kernel or hook throws stops every thread and is thrown here.

@@ -463,8 +463,10 @@ class StageEvaluator {
         return x / y;
       case 'd':
         return std::floor(x / y);
-      case '%':
-        return x - y * std::floor(x / y);
+      case '%': {  // of the exact quotient rounded down
+        const double rest = std::fmod(x, y);
+        return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+      }
       case '^':
         return std::pow(x, y);
       case 'M':

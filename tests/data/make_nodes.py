@@ -14,7 +14,7 @@ import onnx
 from onnx import TensorProto as T
 from onnx.backend.test.case.node import collect_testcases
 
-KNOWN = {T.FLOAT, T.DOUBLE, T.INT64, T.INT32, T.BOOL}
+KNOWN = {T.FLOAT, T.DOUBLE, T.INT64, T.INT32, T.BOOL, T.INT8, T.INT16, T.UINT8, T.UINT16, T.UINT32}
 LARGEST = 1500  # elements of all tensors of a case
 OPERATORS = """
 Abs Add And ArgMax ArgMin Attention AveragePool BatchNormalization BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast CastLike Ceil Celu Clip
@@ -23,7 +23,7 @@ GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalMaxPool Greater Greate
 Hardmax Identity If InstanceNormalization IsInf IsNaN LSTM LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax LpNormalization MatMul Max
 MaxPool Mean MeanVarianceNormalization Min Mish Mod Mul Neg NonZero Not OneHot Or PRelu Pad Pow RMSNormalization RNN Range Reciprocal
 ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Resize
-RotaryEmbedding Round ScatterElements ScatterND Selu Shape Shrink Sigmoid Sign Sin Size Slice Softmax Softplus Softsign SpaceToDepth
+RotaryEmbedding Round Scatter ScatterElements ScatterND Selu Shape Shrink Sigmoid Sign Sin Size Slice Softmax Softplus Softsign SpaceToDepth
 Split Sqrt Squeeze Sub Sum Swish Tan Tanh ThresholdedRelu Tile TopK Transpose Trilu Unsqueeze Where Xor
 """.split()
 

@@ -1,0 +1,115 @@
+"""Writes cases/NAME/{model.onnx,in.npz,ref.npz} of small models of our own; ref.npz is what the ONNX reference evaluator computes.
+
+    pip install -r tests/data/requirements.txt
+    python tests/data/make_cases.py
+"""
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto as T
+from onnx import helper as h
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+CASES = Path(__file__).resolve().parent / "cases"
+TYPES = {"int8": T.INT8, "uint8": T.UINT8, "int16": T.INT16, "uint16": T.UINT16, "int32": T.INT32, "uint32": T.UINT32, "int64": T.INT64}
+
+
+def save(name, nodes, inputs, outputs, initializers, opset=18):
+    def model(shapes):
+        graph = h.make_graph(
+            nodes,
+            name,
+            [h.make_tensor_value_info(k, h.np_dtype_to_tensor_dtype(v.dtype), v.shape) for k, v in inputs.items()],
+            [h.make_tensor_value_info(k, t, shapes.get(k)) for k, t in outputs.items()],
+            [numpy_helper.from_array(v, k) for k, v in initializers.items()],
+        )
+        return h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], ir_version=10)
+
+    results = dict(zip(outputs, ReferenceEvaluator(model({})).run(None, inputs)))
+    whole = model({k: v.shape for k, v in results.items()})
+    onnx.checker.check_model(whole)
+    folder = CASES / name
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(whole, folder / "model.onnx")
+    np.savez(folder / "in.npz", **inputs)
+    np.savez(folder / "ref.npz", **results)
+
+
+def computed_places():
+    """Numbers of places that are computed, some of them below 0: i - 3 of 0 <= i < 6."""
+    random = np.random.default_rng(1)
+    inputs = {"i": np.array([[0, 5, 2], [4, 1, 3]], np.int64), "x": random.normal(size=(2, 6)).astype(np.float32)}
+    weights = {
+        "w": random.normal(size=(4, 3)).astype(np.float32),
+        "z": random.normal(size=(3, 4, 2)).astype(np.float32),
+        "three": np.array(3, np.int64),
+        "pair": np.array([1], np.int64),
+    }
+    nodes = [
+        h.make_node("Sub", ["i", "three"], ["j"]),
+        h.make_node("Gather", ["w", "j"], ["rows"]),
+        h.make_node("GatherElements", ["x", "j"], ["elements"], axis=1),
+        h.make_node("Unsqueeze", ["j", "pair"], ["apart"]),
+        h.make_node("Transpose", ["apart"], ["tuples"], perm=[0, 2, 1]),
+        h.make_node("Concat", ["tuples", "tuples"], ["pairs"], axis=2),
+        h.make_node("GatherND", ["z", "pairs"], ["points"]),
+        h.make_node("ScatterElements", ["x", "j", "elements"], ["scattered"], axis=1),
+        h.make_node("ScatterND", ["z", "pairs", "points"], ["written"]),
+        h.make_node("ScatterND", ["z", "pairs", "points"], ["added"], reduction="add"),
+    ]
+    outputs = {k: T.FLOAT for k in ["rows", "elements", "points", "scattered", "written", "added"]}
+    save("computed_places", nodes, inputs, outputs, weights)
+
+
+def integers():
+    """Arithmetic in every integer type that int64 holds, with results beyond it; each result as a float, times a parameter."""
+    random = np.random.default_rng(2)
+    nodes, inputs, outputs, constants = [], {}, {}, {"one": np.ones((6,), np.float32)}
+    inputs["f"] = (300 * random.normal(size=6)).astype(np.float32)
+    inputs["wide"] = random.integers(-(2**40), 2**40, size=6)
+
+    def out(value, name):
+        nodes.append(h.make_node("Cast", [value], [name + ".f"], to=T.FLOAT))
+        nodes.append(h.make_node("Mul", [name + ".f", "one"], [name]))
+        outputs[name] = T.FLOAT
+
+    for t, number in TYPES.items():
+        info = np.iinfo(t)
+        a = random.integers(info.min, info.max, size=6, dtype=t, endpoint=True)
+        b = random.integers(max(info.min, -(2**30)), min(info.max, 2**30), size=6, dtype=t, endpoint=True)
+        b[b == 0] = 3
+        inputs[f"{t}.a"], inputs[f"{t}.b"] = a, b
+        constants[f"{t}.c"] = np.array([100], t)
+        for op in ["Add", "Sub", "Mul", "Max", "Min"]:
+            nodes.append(h.make_node(op, [f"{t}.a", f"{t}.b"], [f"{t}.{op}.r"]))
+            out(f"{t}.{op}.r", f"{t}.{op}")
+        nodes.append(h.make_node("Div", [f"{t}.a", f"{t}.b"], [f"{t}.Div.r"]))
+        if t != "int64":  # the evaluator divides in floating point
+            out(f"{t}.Div.r", f"{t}.Div")
+        for fmod in [0]:
+            nodes.append(h.make_node("Mod", [f"{t}.a", f"{t}.b"], [f"{t}.Mod{fmod}.r"], fmod=fmod))
+            out(f"{t}.Mod{fmod}.r", f"{t}.Mod{fmod}")
+        nodes.append(h.make_node("Mul", [f"{t}.b", f"{t}.c"], [f"{t}.scaled"]))
+        nodes.append(h.make_node("Less", [f"{t}.scaled", f"{t}.b"], [f"{t}.Less.r"]))
+        out(f"{t}.Less.r", f"{t}.Less")
+        for wide in ["f", "wide"]:
+            if wide == "wide" or info.bits < 32:
+                nodes.append(h.make_node("Cast", [wide], [f"{t}.Cast.{wide}.r"], to=number))
+                out(f"{t}.Cast.{wide}.r", f"{t}.Cast.{wide}")
+    for t in ["int32", "int64"]:
+        axes = f"{t}.axes"
+        constants[axes], constants[f"{t}.axis"] = np.array([0], np.int64), np.array(0, np.int64)
+        nodes.append(h.make_node("ReduceSum", [f"{t}.a", axes], [f"{t}.ReduceSum.r"], keepdims=1))
+        out(f"{t}.ReduceSum.r", f"{t}.ReduceSum")
+        nodes.append(h.make_node("CumSum", [f"{t}.a", f"{t}.axis"], [f"{t}.CumSum.r"]))
+        out(f"{t}.CumSum.r", f"{t}.CumSum")
+        nodes.append(h.make_node("Neg", [f"{t}.a"], [f"{t}.Neg.r"]))
+        out(f"{t}.Neg.r", f"{t}.Neg")
+    save("integers", nodes, inputs, outputs, constants)
+
+
+if __name__ == "__main__":
+    computed_places()
+    integers()

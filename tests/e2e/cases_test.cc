@@ -1,0 +1,74 @@
+// Files that people wrote: each folder of tests/data/cases has a model, its inputs, and what PyTorch or the ONNX reference
+// evaluator computes from them.
+#include <gtest/gtest.h>
+
+#include "partita/base/error.h"
+#include "partita/runtime/npz.h"
+#include "partita/train.h"
+#include "tests/e2e/runs.h"
+
+namespace partita {
+namespace {
+
+std::string case_file(const std::string& name, const std::string& file) {
+  return fmt::format("{}/tests/data/cases/{}/{}", PARTITA_SOURCE_DIR, name, file);
+}
+
+// What `partita run` gives back of a folder's model on some inputs; a folder NAME_batchN is run with --batch N.
+Arrays run_case(const std::string& name, const Arrays& inputs, int devices, const std::string& search) {
+  Request request;
+  request.model = case_file(name, "model.onnx");
+  if (const std::size_t at = name.rfind("_batch"); at != std::string::npos) request.bindings["batch"] = name.substr(at + 6);
+  request.cluster = fmt::format("local:{}", devices);
+  request.search = search;
+  Runner runner;
+  const Planned p = plan_model(request, runner);
+  const Graph graph = evaluation_of(p);
+  return run_forward(graph, evaluation_plan(graph, p), p.cluster, inputs, {}, 1, kernels());
+}
+
+std::string error_of_case(const std::string& name, const Arrays& inputs, int devices, const std::string& search) {
+  try {
+    run_case(name, inputs, devices, search);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kBadInput);
+    return error.what();
+  }
+  return "";
+}
+
+class Cases : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Cases, AreWhatTheReferenceSays) {
+  const std::string name = GetParam();
+  const Arrays inputs = read_arrays(case_file(name, "in.npz")), reference = read_arrays(case_file(name, "ref.npz"));
+  for (const auto& [devices, search] : {std::pair{1, "single"}, {3, "soybean"}, {2, "data-parallel"}}) {
+    SCOPED_TRACE(fmt::format("{} with {} on {} devices", name, search, devices));
+    const Arrays outputs = run_case(name, inputs, devices, search);
+    for (const auto& [output, values] : reference) {
+      ASSERT_TRUE(outputs.contains(output)) << output;
+      EXPECT_LE(relative_error(outputs.at(output), values), 1e-5) << output;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, Cases, ::testing::Values("cls_noPad_dynamo", "gather_neg", "onehot_neg", "cast_1509", "computed_places", "integers"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// A number of a place that a tensor does not have is refused, whoever computes with it, in the same words.
+TEST(CaseErrors, AnIdOutside) {
+  Arrays inputs = read_arrays(case_file("gather_neg", "in.npz"));
+  inputs.at("i").integer = {0, 1, 4, -5};
+  Arrays padded = read_arrays(case_file("cls_noPad_dynamo", "in.npz"));
+  padded.at("ids").integer[7] = 20;
+  Arrays computed = read_arrays(case_file("computed_places", "in.npz"));
+  computed.at("i").integer = {0, 5, 2, 12, 1, -4};
+  for (const auto& [devices, search] : {std::pair{1, "single"}, {3, "exact"}, {2, "data-parallel"}}) {
+    EXPECT_EQ(error_of_case("computed_places", computed, devices, search), "op 'rows.places': 'sub #0' has 9 at [1, 0]; it takes -4 to 3");
+    EXPECT_EQ(error_of_case("gather_neg", inputs, devices, search), "array 'i' has 4 at [2]; the model takes -4 to 3");
+    EXPECT_EQ(error_of_case("cls_noPad_dynamo", padded, devices, search), "array 'ids' has 20 at [1, 1]; the model takes -20 to 19");
+  }
+}
+
+}  // namespace
+}  // namespace partita
