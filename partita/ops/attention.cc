@@ -26,6 +26,7 @@ struct Parts {
   std::vector<std::string> where;
   std::vector<std::string> guards;  // what a pair of query and key must fulfil, besides a boolean mask
   std::string scale;
+  std::string softcap;  // of scores c tanh(s / c): c, or nothing
   bool has_mask = false, boolean = false;
   bool empty_rows = false;  // a query may have no key: its result is 0
 
@@ -35,9 +36,15 @@ struct Parts {
     if (boolean) all.push_back(fmt::format("mask[{}] != 0", mask));
     return all.empty() ? body : fmt::format("if({}, {}, {})", join(all, " and "), body, otherwise);
   }
-  // The score that goes into the exponential, of s.
+  // The stage of capped scores, of s.
+  std::string cap() const {
+    if (softcap.empty()) return "";
+    const std::string inside = fmt::format("tanh({} * s[{}] / {})", scale, scores, softcap);
+    return fmt::format("capped[{}] = {}\n", scores, guarded(fmt::format("{} * {}", softcap, inside), "0"));
+  }
+  // The score that goes into the exponential, of s or of what it is capped to.
   std::string score() const {
-    const std::string scaled = fmt::format("{} * s[{}]", scale, scores);
+    const std::string scaled = fmt::format("{}[{}]", softcap.empty() ? scale + " * s" : "capped", scores);
     return has_mask && !boolean ? fmt::format("({} + mask[{}])", scaled, mask) : scaled;
   }
   // e^(score - lse), 0 where the mask is -inf.
@@ -78,6 +85,9 @@ Parts parts(const OpInstance& op, std::size_t operands) {
   p.k = join(k_head) + ", j, e", p.v = join(k_head) + ", j, d";
   const double scale = op.attributes.at("scale");
   p.scale = fmt::format("{}", scale > 0 ? scale : 1 / std::sqrt(static_cast<double>(q[rank - 1])));
+  const double softcap = op.attributes.at("softcap");
+  if (softcap < 0) fail("softcap={}", softcap);
+  if (softcap > 0) p.softcap = fmt::format("{}", softcap);
   const int64_t offset = op.integer("offset"), window = op.integer("window");
   if (window < 0) fail("window={} keys", window);
   if (op.integer("causal")) p.guards.push_back(fmt::format("j <= i + {}", offset));
@@ -118,6 +128,7 @@ std::string attention(const OpInstance& op) {
   const Parts p = parts(op, 3);
   std::string text = fmt::format("attention(q, k, v{}) -> o, lse{} =\n", p.has_mask ? ", mask" : "", where(p));
   text += fmt::format("s[{}] = sum(e) {}\n", p.scores, p.guarded(fmt::format("q[{}] * k[{}]", p.q, p.k), "0"));
+  text += p.cap();
   text += fmt::format("m[{}] = max(j) {}\n", p.rows, p.guarded(p.score(), "-inf"));
   text += fmt::format("p[{}] = {}\n", p.scores, p.weight("m"));
   text += fmt::format("l[{}] = sum(j) {}\n", p.rows, p.guarded(fmt::format("p[{}]", p.scores), "0"));
@@ -138,11 +149,18 @@ std::string attention_grad(const OpInstance& op) {
                                  mask_grad ? ", dm" : "", where(p));
   const bool shared = op.shapes[0][op.shapes[0].size() - 3] != op.shapes[1][op.shapes[0].size() - 3];  // k and v, by several heads
   text += fmt::format("s[{}] = sum(e) {}\n", p.scores, p.guarded(fmt::format("q[{}] * k[{}]", p.q, p.k), "0"));
+  text += p.cap();
   text += fmt::format("p[{}] = {}\n", p.scores, p.weight("lse"));
   text += fmt::format("t[{}] = sum(d) o[{}] * g[{}]\n", p.rows, p.o, p.o);
   text += fmt::format("dp[{}] = sum(d) {}\n", p.scores, p.guarded(fmt::format("g[{}] * v[{}]", p.o, p.v), "0"));
-  text += fmt::format("ds[{0}] = {1}\n", p.scores,
-                      p.guarded(fmt::format("p[{0}] * (dp[{0}] - t[{1}])", p.scores, p.rows), "0"));
+  // dx: of what goes into the exponential; ds: of s.
+  const std::string masked = p.softcap.empty() ? "ds" : "dx",
+                    ds = fmt::format("p[{0}] * (dp[{0}] - t[{1}])", p.scores, p.rows);
+  text += fmt::format("{}[{}] = {}\n", masked, p.scores, p.guarded(ds, "0"));
+  if (!p.softcap.empty())
+    text += fmt::format(
+        "ds[{0}] = {1}\n", p.scores,
+        p.guarded(fmt::format("{}[{}] * (1 - (capped[{}] / {})^2)", masked, p.scores, p.scores, p.softcap), "0"));
   auto scaled = [&](const char* name, const std::string& at, const std::string& names, const std::string& body) {
     return fmt::format("{}[{}] = {} * (sum({}) {})\n", name, at, p.scale, names, p.guarded(body, "0"));
   };
@@ -151,8 +169,8 @@ std::string attention_grad(const OpInstance& op) {
   text += fmt::format("dv[{}] = sum({}) {}\n", p.v, shared ? "hr, i" : "i",
                       p.guarded(fmt::format("p[{}] * g[{}]", p.scores, p.o), "0"));
   if (mask_grad)
-    text += fmt::format("\ndm[{}] = {}ds[{}]", p.mask_result,
-                        p.mask_summed.empty() ? "" : fmt::format("sum({}) ", join(p.mask_summed)), p.scores);
+    text += fmt::format("\ndm[{}] = {}{}[{}]", p.mask_result,
+                        p.mask_summed.empty() ? "" : fmt::format("sum({}) ", join(p.mask_summed)), masked, p.scores);
   return text;
 }
 
@@ -203,15 +221,21 @@ std::string rotary(const OpInstance& op) {
 
 void declare_attention(OpRegistry& registry) {
   auto with_attributes = [](Declaration&& declaration) -> Declaration& {
-    return declaration.attribute("scale", 0).attribute("causal", 0).attribute("offset", 0).attribute("window", 0);
+    return declaration.attribute("scale", 0)
+        .attribute("causal", 0)
+        .attribute("offset", 0)
+        .attribute("window", 0)
+        .attribute("softcap", 0);
   };
   const DType real = DType::kFloat32, boolean = DType::kBool;
   const Shape q{2, 3, 5, 3}, k{2, 3, 7, 3}, v{2, 3, 7, 4}, o{2, 3, 5, 4}, lse{2, 3, 5};
   const Shape gq{2, 6, 4, 3}, gk{2, 3, 4, 3}, go{2, 6, 4, 3}, glse{2, 6, 4};
-  with_attributes(declare(registry, "attention",
-                          "softmax of q k^T scale + mask, times v, [.., heads, length, size]; scale 0: 1/sqrt(size); causal: "
-                          "keys up to i + offset; window: the last of them; k and v may have fewer heads; a boolean mask says "
-                          "which count"))
+  with_attributes(
+      declare(registry, "attention",
+              "softmax of q k^T scale + mask, times v, [.., heads, length, size]; scale 0: 1/sqrt(size); causal: "
+              "keys up to i + offset; window: the last of them; softcap c: scores become c tanh(score / c) before "
+              "the mask; k and v may have fewer heads; a boolean mask says "
+              "which count"))
       .low_precision(3)
       .formula(attention)
       .dtypes([](const OpInstance& op) {
@@ -222,6 +246,8 @@ void declare_attention(OpRegistry& registry) {
       .example({q, k, v})
       .example({q, k, v}, {{"causal", 1}, {"offset", 2}, {"scale", 0.5}})
       .example({{3, 6, 4}, {3, 6, 4}, {3, 6, 4}}, {{"causal", 1}, {"window", 3}})
+      .example({q, k, v}, {{"causal", 1}, {"offset", 2}, {"softcap", 0.7}})
+      .example({q, k, v, {5, 7}}, {{"softcap", 1.5}}, {real, real, real, real})
       .example({q, k, v, {5, 7}}, {}, {real, real, real, real})
       .example({q, k, v, {2, 1, 1, 7}}, {}, {real, real, real, boolean})
       .example({gq, gk, gk}, {{"causal", 1}});
@@ -237,6 +263,7 @@ void declare_attention(OpRegistry& registry) {
       .example({q, k, v, o, lse, o})
       .example({q, k, v, o, lse, o}, {{"causal", 1}, {"offset", 2}, {"scale", 0.5}})
       .example({{3, 6, 4}, {3, 6, 4}, {3, 6, 4}, {3, 6, 4}, {3, 6}, {3, 6, 4}}, {{"causal", 1}, {"window", 3}})
+      .example({q, k, v, o, lse, o}, {{"causal", 1}, {"offset", 2}, {"softcap", 0.7}})
       .example({q, k, v, {2, 3, 5, 7}, o, lse, o}, {{"mask_grad", 1}}, std::vector<DType>(7, real))
       .example({q, k, v, {1, 5, 7}, o, lse, o}, {{"mask_grad", 1}}, std::vector<DType>(7, real))
       .example({q, k, v, {2, 1, 1, 7}, o, lse, o}, {}, {real, real, real, boolean, real, real, real})

@@ -22,6 +22,7 @@ struct Case {
   double scale = 0;
   enum { kNone, kBoolean, kReal, kTrained } mask = kNone;
   Shape mask_shape;
+  double softcap = 0;
 };
 
 constexpr int64_t kBatch = 2, kSize = 3, kValueSize = 4;
@@ -80,12 +81,19 @@ std::vector<Array> run(const Case& c, bool composed) {
     std::vector<TensorId> operands{q, k, v};
     if (mask.valid()) operands.push_back(mask);
     o = b.op("attention", operands,
-             {{"causal", static_cast<double>(c.causal)}, {"offset", static_cast<double>(c.offset)},
-              {"window", static_cast<double>(c.window)}, {"scale", c.scale}});
+             {{"causal", static_cast<double>(c.causal)},
+              {"offset", static_cast<double>(c.offset)},
+              {"window", static_cast<double>(c.window)},
+              {"scale", c.scale},
+              {"softcap", c.softcap}});
   } else {
     const int64_t times = c.heads / c.key_heads;
     TensorId s = b.op("matmul_nt", {q, repeated(b, k, times)});
     s = b.op("mul", {s, b.scalar("scale", c.scale > 0 ? c.scale : 1 / std::sqrt(static_cast<double>(kSize)), real)});
+    if (c.softcap > 0) {
+      const TensorId cap = b.scalar("cap", c.softcap, real);
+      s = b.op("mul", {b.op("tanh", {b.op("div", {s, cap})}), cap});
+    }
     if (c.mask == Case::kReal || c.mask == Case::kTrained) s = b.op("add", {s, mask});
     const TensorId hidden = b.scalar("hidden", -kInfinity, real);
     if (c.mask == Case::kBoolean) s = b.op("where", {mask, s, hidden});
@@ -109,15 +117,19 @@ std::vector<Array> run(const Case& c, bool composed) {
 }
 
 TEST(Attention, EqualsItsComposition) {
-  for (const Case& c : {Case{"plain", 3, 3, 5, 7}, Case{"scaled", 1, 1, 4, 2, 0, 0, 0, 0.7}, Case{"causal", 3, 3, 5, 5, 1},
-                        Case{"later queries", 2, 2, 3, 7, 1, 4}, Case{"earlier queries", 2, 2, 5, 4, 1, -2},
-                        Case{"window", 2, 2, 6, 6, 1, 0, 2}, Case{"grouped", 6, 2, 4, 4, 1}, Case{"one key head", 4, 1, 3, 5},
-                        Case{"boolean mask", 3, 3, 5, 7, 0, 0, 0, 0, Case::kBoolean, {5, 7}},
-                        Case{"padding", 3, 3, 5, 5, 1, 0, 0, 0, Case::kBoolean, {2, 1, 1, 5}},
-                        Case{"real mask", 3, 3, 5, 7, 0, 0, 0, 0, Case::kReal, {2, 1, 5, 7}},
-                        Case{"position bias", 3, 3, 5, 7, 0, 0, 0, 0, Case::kTrained, {1, 3, 5, 7}},
-                        Case{"grouped bias", 4, 2, 3, 3, 1, 0, 0, 0, Case::kTrained, {4, 3, 3}},
-                        Case{"one bias", 2, 2, 3, 4, 0, 0, 0, 0, Case::kTrained, {3, 1}}}) {
+  for (const Case& c :
+       {Case{"plain", 3, 3, 5, 7}, Case{"scaled", 1, 1, 4, 2, 0, 0, 0, 0.7}, Case{"causal", 3, 3, 5, 5, 1},
+        Case{"later queries", 2, 2, 3, 7, 1, 4}, Case{"earlier queries", 2, 2, 5, 4, 1, -2},
+        Case{"window", 2, 2, 6, 6, 1, 0, 2}, Case{"grouped", 6, 2, 4, 4, 1}, Case{"one key head", 4, 1, 3, 5},
+        Case{"boolean mask", 3, 3, 5, 7, 0, 0, 0, 0, Case::kBoolean, {5, 7}},
+        Case{"padding", 3, 3, 5, 5, 1, 0, 0, 0, Case::kBoolean, {2, 1, 1, 5}},
+        Case{"real mask", 3, 3, 5, 7, 0, 0, 0, 0, Case::kReal, {2, 1, 5, 7}},
+        Case{"position bias", 3, 3, 5, 7, 0, 0, 0, 0, Case::kTrained, {1, 3, 5, 7}},
+        Case{"grouped bias", 4, 2, 3, 3, 1, 0, 0, 0, Case::kTrained, {4, 3, 3}},
+        Case{"one bias", 2, 2, 3, 4, 0, 0, 0, 0, Case::kTrained, {3, 1}},
+        Case{"capped", 3, 3, 5, 5, 1, 0, 3, 0.8, Case::kNone, {}, 0.9},
+        Case{"capped bias", 4, 2, 3, 3, 1, 0, 0, 0, Case::kTrained, {4, 3, 3}, 1.3},
+        Case{"capped padding", 3, 3, 5, 5, 1, 0, 0, 0, Case::kBoolean, {2, 1, 1, 5}, 0.5}}) {
     SCOPED_TRACE(c.name);
     const std::vector<Array> one = run(c, false), composed = run(c, true);
     ASSERT_EQ(one.size(), composed.size());
