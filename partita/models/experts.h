@@ -15,19 +15,26 @@ struct Experts {
   bool gated = false;    // down(activation(gate(x)) * up(x)); else down(activation(up(x)))
   std::string activation = "gelu";  // an element-wise operation
   bool one_is_all = false;          // a token's only choice counts 1, not its probability
+  bool as_they_are = false;         // choices count their scores, which are not divided by their sum
+  double scale = 1;                 // of what choices count
+  bool sigmoid = false;             // scores are sigmoids of the logits, not their softmax
+  bool corrected = false;           // a number of each expert, NAME.gate.e_score_correction_bias, is added to choose by
+  // Equal parts of the experts, of which a token's choices are in the best `chosen_parts`; a part is as good as the sum
+  // of its `part_best` best.
+  int64_t parts = 1, chosen_parts = 1, part_best = 1;
 };
 
 struct ExpertsResult {
   TensorId y;              // of x's shape
   TensorId balance;        // the load-balancing loss, one number
-  TensorId probabilities;  // [groups, tokens, experts]
+  TensorId probabilities;  // [groups, tokens, experts]: the scores
   TensorId chosen;         // [groups, tokens, choices]: numbers of experts
 };
 
-// x [batch, steps, hidden]. Weights NAME.gate.weight [experts, hidden] and, of all experts together, NAME.experts.up_proj (and
-// .gate_proj) [experts, inner, hidden] and NAME.experts.down_proj [experts, hidden, inner]. A token's result is the sum of its
-// choices' results by their probabilities, which are divided by their sum where there are several (GShard, algorithm 1) or
-// `one_is_all`.
+// x [batch, steps, hidden]. Weights NAME.gate.weight [experts, hidden] and, of all experts together,
+// NAME.experts.up_proj (and .gate_proj) [experts, inner, hidden] and NAME.experts.down_proj [experts, hidden, inner]. A
+// token's result is the sum of its choices' results by their scores, which are divided by their sum where there are
+// several (GShard, algorithm 1) or `one_is_all`, unless they are taken `as_they_are`.
 ExpertsResult experts(Layers& layers, TensorId x, const std::string& name, const Experts& options);
 
 }  // namespace partita

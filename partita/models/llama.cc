@@ -1,39 +1,87 @@
-// Llama, as Hugging Face has it: grouped queries, rotary positions, SwiGLU.
-#include <cmath>
-
+// Llama, as Hugging Face has it: grouped queries, rotary positions, SwiGLU; and what models with
+// its layers changed in them.
 #include "partita/base/error.h"
 #include "partita/models/family.h"
 #include "partita/models/transformers.h"
 
 namespace partita {
 
-std::vector<double> rotary_frequencies(double theta, int64_t size) {
-  std::vector<double> frequencies;
-  for (int64_t d = 0; d < size / 2; ++d)
-    frequencies.push_back(std::pow(theta, -2.0 * static_cast<double>(d) / static_cast<double>(size)));
-  return frequencies;
-}
-
 namespace {
 
-// Cosines and sines of rotary positions, [steps, size/2].
-std::pair<TensorId, TensorId> rotation(Network& net, int64_t steps, const std::vector<double>& frequencies) {
-  Values cosines{.dtype = net.layers.dtype, .shape = {steps, static_cast<int64_t>(frequencies.size())}},
-      sines = cosines;
-  for (int64_t t = 0; t < steps; ++t)
-    for (const double frequency : frequencies) {
-      const double angle = static_cast<double>(t) * frequency;
-      cosines.real.push_back(std::cos(angle)), sines.real.push_back(std::sin(angle));
-    }
-  return {net.b.constant("rotary.cosines", std::move(cosines)), net.b.constant("rotary.sines", std::move(sines))};
+struct Layer {
+  const Llama& m;
+  Network& net;
+  std::string name;  // "model.layers.0"
+  Llama::Kind kind;
+  const RotaryTable& rotary;
+};
+
+// q, k or v [batch, heads, steps, size] of x [batch, steps, hidden], or of the parts of one product.
+TensorId heads(const Layer& l, TensorId x, const std::vector<TensorId>& parts, const char* name) {
+  const Llama& m = l.m;
+  const bool is_query = name[0] == 'q', is_value = name[0] == 'v';
+  const int64_t count = is_query ? m.heads : m.key_heads;
+  const std::string own = fmt::format("{}.self_attn.{}", l.name, name);
+  TensorId y = m.fused ? parts[is_query   ? 0
+                               : is_value ? 2
+                                          : 1]
+                       : l.net.layers.linear(x, own + "_proj", count * m.size, m.attention_bias);
+  if (!is_value && m.query_norm == Llama::QueryNorm::kAll) y = l.net.rms_norm(y, own + "_norm", m.eps, m.norm_from_one);
+  y = l.net.layers.split_heads(y, own, count);
+  if (!is_value && m.query_norm == Llama::QueryNorm::kHead)
+    y = l.net.rms_norm(y, own + "_norm", m.eps, m.norm_from_one);
+  return y;
 }
 
-TensorId gated(Network& net, TensorId x, const std::string& mlp, const Llama& m) {
-  const TensorId gate = net.b.op(m.activation, {net.layers.linear(x, mlp + ".gate_proj", m.inner, m.feed_forward_bias)},
-                                 {}, mlp + ".silu");
-  const TensorId up = net.layers.linear(x, mlp + ".up_proj", m.inner, m.feed_forward_bias);
-  return net.layers.linear(net.b.op("mul", {gate, up}, {}, mlp + ".gated"), mlp + ".down_proj", m.hidden,
+TensorId attention(const Layer& l, TensorId x) {
+  const Llama& m = l.m;
+  Network& net = l.net;
+  const std::string self = l.name + ".self_attn";
+  const int64_t queries = m.heads * m.size, keys = m.key_heads * m.size;
+  std::vector<TensorId> parts;
+  if (m.fused)
+    parts = net.split(net.layers.linear(x, self + ".qkv_proj", queries + 2 * keys, m.attention_bias), 2,
+                      {queries, keys, keys}, self + ".split");
+  const TensorId q = heads(l, x, parts, "q"), k = heads(l, x, parts, "k"), v = heads(l, x, parts, "v");
+  const TensorId turned_q = net.turned(q, l.rotary, self + ".q.rotary");
+  const TensorId turned_k = net.turned(k, l.rotary, self + ".k.rotary");
+  const TensorId a = net.attention(turned_q, turned_k, v, self,
+                                   {.causal = true,
+                                    .window = l.kind.window,
+                                    .scale = m.attention_scale,
+                                    .softcap = m.attention_softcap,
+                                    .dropout = m.attention_dropout});
+  return net.layers.linear(a, self + ".o_proj", m.hidden, m.output_bias);
+}
+
+TensorId feed_forward(const Layer& l, TensorId x) {
+  const Llama& m = l.m;
+  Network& net = l.net;
+  const std::string mlp = l.name + ".mlp";
+  if (!m.fused) return net.gated(x, mlp, m.inner, m.activation, m.feed_forward_bias);
+  const TensorId both = net.layers.linear(x, mlp + ".gate_up_proj", 2 * m.inner, m.feed_forward_bias);
+  const std::vector<TensorId> parts = net.split(both, 2, {m.inner, m.inner}, mlp + ".split");
+  const TensorId gate = net.b.op(m.activation, {parts[0]}, {}, mlp + ".silu");
+  return net.layers.linear(net.b.op("mul", {parts[1], gate}, {}, mlp + ".gated"), mlp + ".down_proj", m.hidden,
                            m.feed_forward_bias);
+}
+
+TensorId layer(const Layer& l, TensorId x, int64_t number) {
+  const Llama& m = l.m;
+  Network& net = l.net;
+  auto norm = [&](TensorId y, const char* which) { return net.rms_norm(y, l.name + which, m.eps, m.norm_from_one); };
+  auto added = [&](TensorId y, const std::string& part) {
+    return net.add(x, net.layers.dropout(y, part + ".resid_dropout", m.residual_dropout), part + ".add");
+  };
+  const TensorId z = m.norm_before ? norm(x, ".input_layernorm") : x;
+  TensorId y = m.attention ? m.attention(net, z, l.name, l.rotary) : attention(l, z);
+  if (m.norm_after) y = norm(y, ".post_attention_layernorm");
+  x = added(y, l.name + ".self_attn");
+  y = m.norm_before ? norm(x, m.norm_after ? ".pre_feedforward_layernorm" : ".post_attention_layernorm") : x;
+  const TensorId own = m.feed_forward ? m.feed_forward(net, y, l.name, number) : TensorId();
+  y = own.valid() ? own : feed_forward(l, y);
+  if (m.norm_after) y = norm(y, ".post_feedforward_layernorm");
+  return added(y, l.name + ".mlp");
 }
 
 }  // namespace
@@ -43,30 +91,24 @@ Model build_llama(const Llama& m, std::shared_ptr<const OpRegistry> registry) {
     fail("{}: {} heads of queries are not equal groups for {} of keys", m.name, m.heads, m.key_heads);
   Network net(m.name, m.dtype, std::move(registry));
   GraphBuilder& b = net.b;
-  const auto [cosines, sines] = rotation(net, m.steps, m.frequencies);
+  std::vector<RotaryTable> tables;
+  for (std::size_t k = 0; k < m.rotaries.size(); ++k)
+    tables.push_back(net.rotary_table(m.rotaries[k], m.steps, k == 0 ? "rotary" : fmt::format("rotary.{}", k)));
   const TensorId tokens = b.input(m.tokens, {m.batch, m.steps}, DType::kInt64);
   b.set_source({"model.embed_tokens", ""});
   const TensorId words = net.table("model.embed_tokens.weight", {m.vocabulary, m.hidden});
   TensorId x = b.op("gather", {words, tokens}, {{"axis", 0}}, "model.embed_tokens");
-  const AttentionOptions attention{.causal = true, .window = m.window, .dropout = m.attention_dropout};
+  if (m.embedding_scale != 1)
+    x = b.op("mul", {x, b.scalar("model.embed_scale", m.embedding_scale, m.dtype)}, {}, "model.embed_tokens.scaled");
   for (int64_t i = 0; i < m.layers; ++i) {
-    const std::string name = fmt::format("model.layers.{}", i), self = name + ".self_attn";
-    const TensorId z = net.rms_norm(x, name + ".input_layernorm", m.eps);
-    auto heads = [&](const char* part, int64_t count) {
-      const TensorId y = net.layers.linear(z, fmt::format("{}.{}_proj", self, part), count * m.size, m.attention_bias);
-      return net.layers.split_heads(y, fmt::format("{}.{}", self, part), count);
-    };
-    auto turned = [&, cosines = cosines, sines = sines](TensorId y, const char* part) {
-      return b.op("rotary", {y, cosines, sines}, {}, fmt::format("{}.{}.rotary", self, part));
-    };
-    const TensorId q = heads("q", m.heads), k = heads("k", m.key_heads), v = heads("v", m.key_heads);
-    const TensorId a = net.attention(turned(q, "q"), turned(k, "k"), v, self, attention);
-    x = net.add(x, net.layers.linear(a, self + ".o_proj", m.hidden, m.attention_bias), self + ".add");
-    const TensorId y = net.rms_norm(x, name + ".post_attention_layernorm", m.eps);
-    x = net.add(x, m.feed_forward ? m.feed_forward(net, y, name) : gated(net, y, name + ".mlp", m), name + ".mlp.add");
+    const Llama::Kind kind =
+        m.kinds.empty() ? Llama::Kind() : m.kinds[m.kinds.size() == 1 ? 0 : static_cast<std::size_t>(i)];
+    x = layer({m, net, fmt::format("model.layers.{}", i), kind, tables.at(kind.rotary)}, x, i);
   }
-  x = net.rms_norm(x, "model.norm", m.eps);
-  return {b.finish({net.head(x, m.tied ? words : TensorId(), "lm_head", m.vocabulary)}), Loss{.kind = "cross_entropy"}};
+  x = net.rms_norm(x, "model.norm", m.eps, m.norm_from_one);
+  x = net.head(x, m.tied ? words : TensorId(), "lm_head", m.vocabulary);
+  if (m.final_softcap > 0) x = net.capped(x, "lm_head.capped", m.final_softcap);
+  return {b.finish({x}), Loss{.kind = "cross_entropy"}};
 }
 
 namespace {
@@ -86,7 +128,7 @@ Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> regis
     fail("zoo:{}: hidden={}, heads={}, key_heads={}: each must be a multiple of the next", model.name, model.hidden,
          model.heads, model.key_heads);
   model.size = model.hidden / model.heads;
-  model.frequencies = rotary_frequencies(500000, model.size);
+  model.rotaries = {{.frequencies = rotary_frequencies(500000, model.size)}};
   return build_llama(model, std::move(registry));
 }
 

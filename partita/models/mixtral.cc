@@ -1,6 +1,8 @@
 // Mixtral, as Hugging Face has it: no token is dropped, since an expert has as many places as a group has tokens. So
 // each expert computes on as many rows as all of them together would in the dense form, of which choices/experts hold a
 // token.
+#include <algorithm>
+
 #include "partita/base/error.h"
 #include "partita/models/family.h"
 #include "partita/models/transformers.h"
@@ -38,24 +40,31 @@ TensorId balance_of_all(Network& net, const std::vector<ExpertsResult>& layers) 
               {}, "balance");
 }
 
+// The expert that all tokens go to.
+TensorId shared(Network& net, const Mixtral& m, TensorId x, const std::string& name) {
+  const std::string own = fmt::format("{}.{}", name, m.shared_name);
+  const TensorId y = net.gated(x, own, m.shared, m.activation, m.shared_bias);
+  if (!m.shared_gate) return y;
+  const TensorId gate = net.layers.linear(x, own + "_gate", 1, false);
+  return net.b.op("mul", {net.b.op("sigmoid", {gate}, {}, own + "_gate.sigmoid"), y}, {}, own);
+}
+
 }  // namespace
 
 Model build_mixtral(const Mixtral& m, std::shared_ptr<const OpRegistry> registry) {
   TensorId unbalanced;
   std::vector<ExpertsResult> all;
+  const auto sparse = m.layers - std::count(m.dense.begin(), m.dense.end(), true);
   Llama llama = m;
-  llama.feed_forward = [&](Network& net, TensorId x, const std::string& name) {
-    Experts options = m.experts;
-    options.inner = m.inner;
-    options.gated = true;
-    options.activation = m.activation;
-    const ExpertsResult result = experts(net.layers, x, name + ".mlp", options);
+  llama.feed_forward = [&](Network& net, TensorId x, const std::string& name, int64_t layer) {
+    if (!m.dense.empty() && m.dense[static_cast<std::size_t>(layer)]) return TensorId();
+    const ExpertsResult result = experts(net.layers, x, name + ".mlp", m.experts);
     all.push_back(result);
     if (!m.balance_together)
       unbalanced = unbalanced.valid() ? net.add(unbalanced, result.balance, name + ".mlp.balance.sum") : result.balance;
-    else if (static_cast<int64_t>(all.size()) == m.layers && m.balance > 0)
+    else if (static_cast<int64_t>(all.size()) == sparse && m.balance > 0)
       unbalanced = balance_of_all(net, all);
-    return result.y;
+    return m.shared == 0 ? result.y : net.add(result.y, shared(net, m, x, name + ".mlp"), name + ".mlp.sum");
   };
   Model model = build_llama(llama, std::move(registry));
   if (m.balance > 0 && unbalanced.valid()) model.loss.penalties.emplace_back(unbalanced, m.balance);
@@ -77,7 +86,8 @@ Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> regis
     fail("zoo:{}: hidden={}, heads={}, key_heads={}: each must be a multiple of the next", m.name, m.hidden, m.heads,
          m.key_heads);
   m.size = m.hidden / m.heads;
-  m.frequencies = rotary_frequencies(1e6, m.size);
+  m.rotaries = {{.frequencies = rotary_frequencies(1e6, m.size)}};
+  m.experts.inner = m.inner, m.experts.gated = true, m.experts.activation = m.activation;
   m.experts.count = options.integer("experts"), m.experts.choices = options.integer("choices");
   m.experts.groups = options.text("groups").empty() ? m.batch : options.integer("groups");
   m.experts.capacity = options.number("capacity", 0, 1e9);

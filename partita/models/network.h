@@ -1,7 +1,10 @@
 // What transformers are built of beyond single layers (layers.h).
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "partita/graph/builder.h"
 #include "partita/models/layers.h"
@@ -15,8 +18,23 @@ struct AttentionOptions {
   bool causal = false;
   int64_t window = 0;  // of so many keys, the query's own the last; 0: all
   double scale = 0;    // of the products; 0: 1/sqrt(size of a head)
+  double softcap = 0;  // c: scores become c tanh(score / c); 0: they stay
   double dropout = 0;  // of the weights; they are then elementary operations, else one operation
 };
+
+// Rotary positions: what each pair of numbers turns by from a position to the next.
+struct Rotary {
+  std::vector<double> frequencies;  // radians a step; of as many pairs as are turned, the first of a head
+  double scale = 1;                 // of what is turned
+  bool interleaved = false;         // pairs are neighbours; else half of what is turned lies between them
+};
+// The same for all steps, as constants [steps, pairs].
+struct RotaryTable {
+  TensorId cosines, sines;
+  bool interleaved = false;
+};
+// theta^(-2 d/size) for 2 d < size.
+std::vector<double> rotary_frequencies(double theta, int64_t size);
 
 class Network {
  public:
@@ -25,7 +43,10 @@ class Network {
 
   TensorId add(TensorId x, TensorId y, const std::string& name) { return b.op("add", {x, y}, {}, name); }
   TensorId norm(TensorId x, const std::string& name, double eps);
-  TensorId rms_norm(TensorId x, const std::string& name, double eps);
+  // Without scale and bias where not `affine`.
+  TensorId layer_norm(TensorId x, const std::string& name, double eps, bool affine);
+  // `from_one`: the scale is 1 + NAME.weight.
+  TensorId rms_norm(TensorId x, const std::string& name, double eps, bool from_one = false);
   // Weights [inputs, outputs], as GPT-2's.
   TensorId conv1d(TensorId x, const std::string& name, int64_t outputs);
   // q, k, v [batch, heads, steps, size], k and v perhaps with fewer heads, to [batch, steps, heads size].
@@ -35,10 +56,19 @@ class Network {
   // x [.., width] to the logits [.., words] of a vocabulary: times a table's rows, or, without a table, NAME.weight
   // [words, width].
   TensorId head(TensorId x, TensorId table, const std::string& name, int64_t words);
+  // x [batch, heads, steps, size] turned by its positions; what is beyond the turned pairs stays.
+  RotaryTable rotary_table(const Rotary& rotary, int64_t steps, const std::string& name);
+  TensorId turned(TensorId x, const RotaryTable& table, const std::string& name);
+  // down(activation(gate(x)) up(x)) with `inner` columns inside; weights NAME.gate_proj, .up_proj and .down_proj.
+  TensorId gated(TensorId x, const std::string& name, int64_t inner, const std::string& activation, bool bias);
+  // cap tanh(x / cap)
+  TensorId capped(TensorId x, const std::string& name, double cap);
+  // Parts of an axis, by their extents.
+  std::vector<TensorId> split(TensorId x, int64_t axis, const std::vector<int64_t>& sizes, const std::string& name);
   // A trained tensor without a layer: a table of positions, a class token.
   TensorId table(const std::string& name, Shape shape);
-  // The first `steps` of a table's rows. Bad input if it has fewer.
-  TensorId first_rows(TensorId table, int64_t steps, const std::string& name);
+  // `steps` of a table's rows, from `first` on. Bad input if it has fewer.
+  TensorId first_rows(TensorId table, int64_t steps, const std::string& name, int64_t first = 0);
 
   GraphBuilder b;
   Layers layers;
@@ -46,7 +76,8 @@ class Network {
  private:
   TensorId elementary_attention(TensorId q, TensorId k, TensorId v, const std::string& name,
                                 const AttentionOptions& options);
-  TensorId mask_;  // one for all layers: 0 where a query sees a key, else -inf
+  // By whether it is causal, and its window; one for all layers: 0 where a query sees a key, else -inf.
+  std::map<std::pair<bool, int64_t>, TensorId> masks_;
 };
 
 }  // namespace partita

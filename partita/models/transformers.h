@@ -53,25 +53,72 @@ Model build_bert(const Bert& model, std::shared_ptr<const OpRegistry> registry);
 struct Llama : TextModel {
   int64_t key_heads = 1;
   int64_t size = 1;                 // of a head
-  std::vector<double> frequencies;  // of the rotary positions: radians a step, size/2 of them
-  int64_t window = 0;               // of keys that a query sees, its own the last; 0: all before it
-  bool attention_bias = false, feed_forward_bias = false;
-  // In place of the gated layer: from the normalised [batch, steps, hidden] of layer NAME to what is added. Empty: the
-  // gated layer.
-  std::function<TensorId(Network& net, TensorId x, const std::string& name)> feed_forward;
+  std::vector<Rotary> rotaries;     // kinds of rotary positions
+  // What layers differ in: of each layer, or one for all. None: the defaults.
+  struct Kind {
+    int64_t window = 0;      // of keys that a query sees, its own the last; 0: all before it
+    std::size_t rotary = 0;  // of `rotaries`
+  };
+  std::vector<Kind> kinds;
+  bool attention_bias = false, output_bias = false, feed_forward_bias = false;  // attention_bias: of q, k and v
+  bool fused = false;  // q, k and v are one product, and gate and up are one
+  enum class QueryNorm { kNone, kHead, kAll } query_norm = QueryNorm::kNone;  // of queries and keys: each head, or all
+  bool norm_before = true;     // of what attention and the gated layer take
+  bool norm_after = false;     // of what they give
+  bool norm_from_one = false;  // norms scale by 1 + weight
+  double embedding_scale = 1;
+  double attention_scale = 0;                       // of the scores; 0: 1/sqrt(size)
+  double attention_softcap = 0, final_softcap = 0;  // c: scores, and logits, become c tanh(score / c); 0: they stay
+  double residual_dropout = 0;                      // of what attention and the gated layer add
+  // In place of the attention and of the gated layer: from the normalised [batch, steps, hidden] of layer NAME, its
+  // number and its rotary positions to what is added. Empty, or giving no tensor: as Llama has it.
+  std::function<TensorId(Network& net, TensorId x, const std::string& name, const RotaryTable& rotary)> attention;
+  std::function<TensorId(Network& net, TensorId x, const std::string& name, int64_t layer)> feed_forward;
 };
 Model build_llama(const Llama& model, std::shared_ptr<const OpRegistry> registry);
 
-// Mixtral (2024): Llama with experts of gated layers for its feed-forward parts.
+// Mixtral (2024), and what else has Llama's layers with experts of gated layers for their feed-forward parts.
 struct Mixtral : Llama {
-  Experts experts;     // `inner` is the model's
+  Experts experts;           // gated, of the model's activation
+  std::vector<bool> dense;   // of each layer: has Llama's gated layer of `inner` all the same; empty: none
+  int64_t shared = 0;        // columns inside an expert that all tokens go to; 0: there is none
+  std::string shared_name;   // "shared_expert"
+  bool shared_gate = false;  // it counts the sigmoid of a product, with weights SHARED_NAME_gate
+  bool shared_bias = false;
   double balance = 0;  // weight of the load-balancing loss, summed over layers
   // In its place the one that transformers computes, which counts all choices of all layers together.
   bool balance_together = false;
 };
 Model build_mixtral(const Mixtral& model, std::shared_ptr<const OpRegistry> registry);
 
-// theta^(-2 d/size) for d < size/2.
-std::vector<double> rotary_frequencies(double theta, int64_t size);
+// DeepSeek-V2 and V3 (2024): latent attention in place of Llama's, and experts. A head of queries and keys has
+// `plain_size` numbers, and then `turned_size` that rotary positions turn.
+struct DeepSeek : Mixtral {
+  int64_t query_rank = 0;  // columns of the latent queries; 0: queries are made of the tokens themselves
+  int64_t key_rank = 1;    // of the latent keys and values
+  int64_t plain_size = 1, turned_size = 2, value_size = 1;
+};
+Model build_deepseek(const DeepSeek& model, std::shared_ptr<const OpRegistry> registry);
+
+// GPT-NeoX (2022), Pythia.
+struct GptNeoX : TextModel {
+  Rotary rotary;
+  bool parallel = true;  // the feed-forward part takes what attention takes, not what it gives
+  bool attention_bias = true;
+  double dropout = 0;
+};
+Model build_gpt_neox(const GptNeoX& model, std::shared_ptr<const OpRegistry> registry);
+
+// OPT (2022).
+struct Opt : TextModel {
+  int64_t positions = 2048;
+  int64_t width = 1;        // of the embedding and of what the head takes, `hidden` or with products between
+  bool norm_before = true;  // norms of what attention and feed-forward part take; else of the sums
+  bool final_norm = true;
+  bool bias = true;    // of the products in layers
+  bool affine = true;  // norms have scale and bias
+  double dropout = 0;
+};
+Model build_opt(const Opt& model, std::shared_ptr<const OpRegistry> registry);
 
 }  // namespace partita

@@ -2,6 +2,8 @@
 
     pip install -r tests/data/requirements.txt
     python tests/data/make_huggingface.py [NAME..]   writes them
+    python tests/data/make_huggingface.py --counts   writes huggingface/parameters.json: the parameters of the models of the other folders, as
+                                                     transformers builds them without memory (the meta device)
     python tests/data/make_huggingface.py --check    makes them again, and compares with what is here; 77: other versions installed
 
 For each NAME, in huggingface/NAME: config.json and the weights, as save_pretrained writes them (one of several files where the model is
@@ -15,6 +17,7 @@ Dropout is 0. The loss is the mean over all labels, which are not shifted, plus 
 dtype (norms, rotary tables, routing) is computed in float64 here.
 """
 import contextlib
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -89,10 +92,130 @@ def mixtral_balanced():
                                                                       output_router_logits=True, router_aux_loss_coef=0.3, use_cache=False))
 
 
+# As small as shows everything, since each of many models has its reference.
+LEAST = dict(vocab_size=20, hidden_size=8, num_hidden_layers=2, num_attention_heads=4, intermediate_size=12, max_position_embeddings=16,
+             initializer_range=0.2, use_cache=False)
+
+
+def mistral():
+    return transformers.MistralForCausalLM(transformers.MistralConfig(**LEAST, num_key_value_heads=2, head_dim=6, sliding_window=3))
+
+
+def qwen2():
+    return transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**LEAST, num_key_value_heads=2, use_sliding_window=True, sliding_window=3,
+                                                                  max_window_layers=1, tie_word_embeddings=True))
+
+
+def qwen3():
+    rope = {"rope_type": "yarn", "rope_theta": 1000.0, "factor": 4.0, "original_max_position_embeddings": 4, "beta_fast": 2.0}
+    return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**LEAST, num_key_value_heads=2, head_dim=6, attention_bias=True,
+                                                                  rope_parameters=rope))
+
+
+def gemma():
+    return transformers.GemmaForCausalLM(transformers.GemmaConfig(**LEAST, num_key_value_heads=1, head_dim=6))
+
+
+def gemma2():
+    return transformers.Gemma2ForCausalLM(transformers.Gemma2Config(**LEAST, num_key_value_heads=2, head_dim=6, query_pre_attn_scalar=10,
+                                                                    sliding_window=3, final_logit_softcapping=2.0,
+                                                                    attn_logit_softcapping=0.7))
+
+
+def gemma3():
+    config = transformers.Gemma3TextConfig(**LEAST, num_key_value_heads=2, head_dim=6, query_pre_attn_scalar=10, sliding_window=3,
+                                           layer_types=["sliding_attention", "full_attention"], rope_parameters={
+                                               "full_attention": {"rope_type": "linear", "rope_theta": 500.0, "factor": 8.0},
+                                               "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}})
+    return transformers.Gemma3ForCausalLM(config)
+
+
+def phi3(**more):
+    return transformers.Phi3ForCausalLM(transformers.Phi3Config(**{**LEAST, "hidden_size": 16}, num_key_value_heads=2, pad_token_id=0, bos_token_id=1,
+                                                                eos_token_id=2, **more))
+
+
+def phi3_long():
+    rope = {"rope_type": "longrope", "rope_theta": 100.0, "partial_rotary_factor": 0.5, "short_factor": [1.0], "long_factor": [3.5]}
+    return phi3(rope_parameters=rope, original_max_position_embeddings=4, sliding_window=5)
+
+
+def olmo2():
+    return transformers.Olmo2ForCausalLM(transformers.Olmo2Config(**LEAST, num_key_value_heads=2, pad_token_id=0, eos_token_id=1))
+
+
+def neox(**more):
+    return transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(**{**LEAST, "hidden_size": 16, **more}))
+
+
+def neox_sequential():
+    return neox(use_parallel_residual=False, hidden_act="gelu_fast", attention_bias=False, tie_word_embeddings=True,
+                rope_parameters={"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 1.0})
+
+
+def opt(**more):
+    sizes = {key: value for key, value in LEAST.items() if key not in ("intermediate_size", "initializer_range")}
+    return transformers.OPTForCausalLM(transformers.OPTConfig(**sizes, ffn_dim=12, word_embed_proj_dim=more.pop("word_embed_proj_dim", 8), dropout=0.0,
+                                                              pad_token_id=0, init_std=0.2, **more))
+
+
+def opt_after():
+    return opt(do_layer_norm_before=False, word_embed_proj_dim=6)
+
+
+def opt_bare():
+    return opt(enable_bias=False, layer_norm_elementwise_affine=False, tie_word_embeddings=False)
+
+
+def qwen2_moe():
+    config = transformers.Qwen2MoeConfig(**LEAST, num_key_value_heads=2, moe_intermediate_size=6, shared_expert_intermediate_size=10, num_experts=3,
+                                         num_experts_per_tok=2, use_sliding_window=True, sliding_window=3, output_router_logits=True,
+                                         router_aux_loss_coef=0.3)
+    return transformers.Qwen2MoeForCausalLM(config)
+
+
+def qwen3_moe():
+    config = transformers.Qwen3MoeConfig(**{**LEAST, "num_hidden_layers": 3}, num_key_value_heads=2, head_dim=6, moe_intermediate_size=6,
+                                         num_experts=3, num_experts_per_tok=2, norm_topk_prob=True, mlp_only_layers=[0])
+    return transformers.Qwen3MoeForCausalLM(config)
+
+
+LATENT = dict(kv_lora_rank=6, qk_nope_head_dim=4, qk_rope_head_dim=2, v_head_dim=3, num_key_value_heads=2, moe_intermediate_size=5,
+              n_routed_experts=6, num_experts_per_tok=2, first_k_dense_replace=1)
+
+
+def deepseek_v2(**more):
+    return transformers.DeepseekV2ForCausalLM(transformers.DeepseekV2Config(**{**LEAST, "num_attention_heads": 2}, **LATENT, **more))
+
+
+def deepseek_v2_greedy():
+    return deepseek_v2(q_lora_rank=None, n_shared_experts=2, routed_scaling_factor=1.0, attention_bias=True)
+
+
+def deepseek_v2_groups():
+    rope = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 4, "beta_fast": 2.0, "mscale": 0.7,
+            "mscale_all_dim": 0.9}
+    return deepseek_v2(q_lora_rank=5, n_shared_experts=1, topk_method="group_limited_greedy", n_group=3, topk_group=2, routed_scaling_factor=1.5,
+                       rope_parameters=rope)
+
+
+def deepseek_v3():
+    rope = {"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "original_max_position_embeddings": 4, "mscale": 1.0, "mscale_all_dim": 1.0}
+    config = transformers.DeepseekV3Config(**{**LEAST, "num_attention_heads": 2}, **LATENT, q_lora_rank=5, n_shared_experts=1, n_group=3,
+                                           topk_group=2, rope_parameters=rope)
+    return transformers.DeepseekV3ForCausalLM(config)
+
+
 # The model, and the largest size of a file of its weights.
 MODELS = {"tiny-llama": (llama, "12KB"), "tiny-llama-tied": (llama_tied, "1GB"), "tiny-gpt2": (gpt2, "1GB"), "tiny-gpt2-untied": (gpt2_untied, "1GB"),
           "tiny-bert-lm": (bert_lm, "1GB"), "tiny-bert-pretraining": (bert_pretraining, "1GB"), "tiny-bert-classifier": (bert_classifier, "1GB"),
-          "tiny-mixtral": (mixtral, "1GB"), "tiny-mixtral-balanced": (mixtral_balanced, "1GB")}
+          "tiny-mixtral": (mixtral, "1GB"), "tiny-mixtral-balanced": (mixtral_balanced, "1GB"),
+          "tiny-mistral": (mistral, "1GB"), "tiny-qwen2": (qwen2, "1GB"), "tiny-qwen3": (qwen3, "1GB"), "tiny-gemma": (gemma, "1GB"),
+          "tiny-gemma2": (gemma2, "1GB"), "tiny-gemma3": (gemma3, "1GB"), "tiny-phi3": (phi3, "1GB"), "tiny-phi3-long": (phi3_long, "1GB"),
+          "tiny-olmo2": (olmo2, "1GB"), "tiny-neox": (neox, "1GB"), "tiny-neox-sequential": (neox_sequential, "1GB"), "tiny-opt": (opt, "1GB"),
+          "tiny-opt-after": (opt_after, "1GB"), "tiny-opt-bare": (opt_bare, "1GB"), "tiny-qwen2-moe": (qwen2_moe, "1GB"),
+          "tiny-qwen3-moe": (qwen3_moe, "1GB"), "tiny-deepseek-v2": (deepseek_v2_greedy, "1GB"),
+          "tiny-deepseek-v2-groups": (deepseek_v2_groups, "1GB"), "tiny-deepseek-v3": (deepseek_v3, "1GB")}
 
 
 # Of which the files hold two bytes a number.
@@ -132,6 +255,9 @@ def write(folder, names=()):
         with torch.no_grad():  # scales and biases that no accident leaves equal or unused
             for p in model.parameters():
                 p.add_((torch.rand(p.shape) - 0.5) * 0.2)
+            for key, buffer in model.named_buffers():
+                if key.endswith("e_score_correction_bias"):
+                    buffer.add_((torch.rand(buffer.shape) - 0.5) * 0.2)
         model.to(SHORT.get(name, torch.float32)).save_pretrained(folder / name, max_shard_size=shard)
         (folder / name / "generation_config.json").unlink(missing_ok=True)
         model.config._experts_implementation = "eager"  # which knows float64
@@ -148,7 +274,7 @@ def answers(model, inputs):
 
 
 def reference(folder, model):
-    inputs = {"input_ids": torch.randint(1, 40, (3, 8))}
+    inputs = {"input_ids": torch.randint(1, model.config.vocab_size, (3, 8))}
     if model.config.model_type == "bert":
         inputs["token_type_ids"] = torch.randint(0, model.config.type_vocab_size, (3, 8))
     with in_double():
@@ -166,7 +292,7 @@ def reference(folder, model):
             loss = nn.functional.cross_entropy(y.reshape(-1, y.shape[-1]), labels.reshape(-1))
             if y2 is not None:
                 loss = loss + nn.functional.cross_entropy(y2, out["next_sentence_label"])
-            if model.config.model_type == "mixtral" and model.config.output_router_logits:
+            if getattr(model.config, "output_router_logits", False):
                 loss = loss + model.config.router_aux_loss_coef * model(**inputs).aux_loss
             loss.backward()
             sgd.step()
@@ -196,5 +322,24 @@ def check():
         raise SystemExit(f"made differently: {', '.join(wrong)}")
 
 
+def write_counts():
+    """How many parameters the models of published configurations have."""
+    counts = {}
+    for path in sorted(HERE.glob("*/config.json")):
+        if path.parent.name in MODELS:
+            continue
+        config = transformers.AutoConfig.from_pretrained(path.parent)
+        with torch.device("meta"):
+            model = getattr(transformers, config.architectures[0])(config)
+        model.tie_weights()
+        counts[path.parent.name] = sum(p.numel() for p in model.parameters())
+    (HERE / "parameters.json").write_text(json.dumps(counts, indent=1) + "\n")
+
+
 if __name__ == "__main__":
-    check() if "--check" in sys.argv else write(HERE, sys.argv[1:])
+    if "--counts" in sys.argv:
+        write_counts()
+    elif "--check" in sys.argv:
+        check()
+    else:
+        write(HERE, sys.argv[1:])

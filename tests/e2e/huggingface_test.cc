@@ -77,7 +77,7 @@ void expect_five_steps(const std::string& name, int devices, const std::string& 
     ++compared;
   }
   EXPECT_EQ(compared, weights.size());
-  EXPECT_GE(compared, 20u);
+  EXPECT_GE(compared, 14u);
   std::printf("%-22s %d devices, %s: losses %.1e, %zu weights %.1e after five steps\n", name.c_str(), devices,
               search.c_str(), worst_loss, compared, worst);
 }
@@ -97,6 +97,25 @@ TEST(HuggingfaceRun, BertForPreTraining) { expect_all("tiny-bert-pretraining"); 
 TEST(HuggingfaceRun, BertForSequenceClassification) { expect_all("tiny-bert-classifier"); }
 TEST(HuggingfaceRun, Mixtral) { expect_all("tiny-mixtral"); }
 TEST(HuggingfaceRun, MixtralWithItsBalance) { expect_all("tiny-mixtral-balanced"); }
+TEST(HuggingfaceRun, Mistral) { expect_all("tiny-mistral"); }
+TEST(HuggingfaceRun, Qwen2) { expect_all("tiny-qwen2"); }
+TEST(HuggingfaceRun, Qwen3WithYarn) { expect_all("tiny-qwen3"); }
+TEST(HuggingfaceRun, Gemma) { expect_all("tiny-gemma"); }
+TEST(HuggingfaceRun, Gemma2) { expect_all("tiny-gemma2"); }
+TEST(HuggingfaceRun, Gemma3) { expect_all("tiny-gemma3"); }
+TEST(HuggingfaceRun, Phi3) { expect_all("tiny-phi3"); }
+TEST(HuggingfaceRun, Phi3WithLongRope) { expect_all("tiny-phi3-long"); }
+TEST(HuggingfaceRun, Olmo2) { expect_all("tiny-olmo2"); }
+TEST(HuggingfaceRun, GptNeoX) { expect_all("tiny-neox"); }
+TEST(HuggingfaceRun, GptNeoXOneAfterTheOther) { expect_all("tiny-neox-sequential"); }
+TEST(HuggingfaceRun, Opt) { expect_all("tiny-opt"); }
+TEST(HuggingfaceRun, OptWithNormsAfterwards) { expect_all("tiny-opt-after"); }
+TEST(HuggingfaceRun, OptWithoutBiasesAndScales) { expect_all("tiny-opt-bare"); }
+TEST(HuggingfaceRun, Qwen2Moe) { expect_all("tiny-qwen2-moe"); }
+TEST(HuggingfaceRun, Qwen3Moe) { expect_all("tiny-qwen3-moe"); }
+TEST(HuggingfaceRun, DeepSeekV2) { expect_all("tiny-deepseek-v2"); }
+TEST(HuggingfaceRun, DeepSeekV2WithGroups) { expect_all("tiny-deepseek-v2-groups"); }
+TEST(HuggingfaceRun, DeepSeekV3) { expect_all("tiny-deepseek-v3"); }
 
 }  // namespace
 }  // namespace partita

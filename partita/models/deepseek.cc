@@ -1,0 +1,59 @@
+// DeepSeek-V2 and V3, as Hugging Face has them: keys and values of all heads are made of one latent vector a token, and
+// of the keys a part that is turned by positions is the same for all heads (DeepSeek-V2, section 2.1).
+#include "partita/base/error.h"
+#include "partita/models/transformers.h"
+
+namespace partita {
+namespace {
+
+constexpr double kLatentEps = 1e-6;  // of the norms of latent vectors, whatever that of the others
+
+TensorId queries(Network& net, const DeepSeek& m, TensorId x, const std::string& self) {
+  const int64_t columns = m.heads * (m.plain_size + m.turned_size);
+  TensorId q = x;
+  if (m.query_rank > 0) {
+    q = net.layers.linear(x, self + ".q_a_proj", m.query_rank, m.attention_bias);
+    q = net.layers.linear(net.rms_norm(q, self + ".q_a_layernorm", kLatentEps), self + ".q_b_proj", columns, false);
+  } else {
+    q = net.layers.linear(x, self + ".q_proj", columns, false);
+  }
+  return net.layers.split_heads(q, self + ".q", m.heads);
+}
+
+TensorId latent_attention(Network& net, const DeepSeek& m, TensorId x, const std::string& self,
+                          const RotaryTable& rotary) {
+  GraphBuilder& b = net.b;
+  const std::vector<TensorId> q =
+      net.split(queries(net, m, x, self), 3, {m.plain_size, m.turned_size}, self + ".q.split");
+  const TensorId latent =
+      net.layers.linear(x, self + ".kv_a_proj_with_mqa", m.key_rank + m.turned_size, m.attention_bias);
+  const std::vector<TensorId> parts = net.split(latent, 2, {m.key_rank, m.turned_size}, self + ".kv_a.split");
+  const TensorId normed = net.rms_norm(parts[0], self + ".kv_a_layernorm", kLatentEps);
+  const TensorId wide = net.layers.linear(normed, self + ".kv_b_proj", m.heads * (m.plain_size + m.value_size), false);
+  const std::vector<TensorId> kv = net.split(net.layers.split_heads(wide, self + ".kv", m.heads), 3,
+                                             {m.plain_size, m.value_size}, self + ".kv.split");
+  TensorId shared = b.op("unsqueeze", {parts[1]}, {{"axes.0", 1}}, self + ".k.shared");
+  shared = net.turned(shared, rotary, self + ".k.rotary");
+  tdl::Attributes shape;
+  const Shape all{m.batch, m.heads, m.steps, m.turned_size};
+  for (std::size_t a = 0; a < all.size(); ++a) shape[fmt::format("shape.{}", a)] = static_cast<double>(all[a]);
+  shared = b.op("expand", {shared}, shape, self + ".k.expand");
+  const TensorId turned = net.turned(q[1], rotary, self + ".q.rotary");
+  const TensorId whole_q = net.layers.concat({q[0], turned}, self + ".q.concat", 3);
+  const TensorId whole_k = net.layers.concat({kv[0], shared}, self + ".k.concat", 3);
+  const TensorId a = net.attention(whole_q, whole_k, kv[1], self,
+                                   {.causal = true, .scale = m.attention_scale, .dropout = m.attention_dropout});
+  return net.layers.linear(a, self + ".o_proj", m.hidden, m.output_bias);
+}
+
+}  // namespace
+
+Model build_deepseek(const DeepSeek& m, std::shared_ptr<const OpRegistry> registry) {
+  Mixtral mixtral = m;
+  mixtral.attention = [&](Network& net, TensorId x, const std::string& name, const RotaryTable& rotary) {
+    return latent_attention(net, m, x, name + ".self_attn", rotary);
+  };
+  return build_mixtral(mixtral, std::move(registry));
+}
+
+}  // namespace partita
