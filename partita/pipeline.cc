@@ -117,7 +117,12 @@ LoadedModel load_model(const Request& request, Runner& runner) {
   LoadedModel model;
   model.forward = runner.step(
       "load", [&] {
-        if (request.model.ends_with(".onnx")) return import_onnx(request.model, onnx_options(request), registry);
+        if (request.model.ends_with(".onnx")) {
+          std::optional<Graph> own;
+          Graph graph = import_onnx(request.model, onnx_options(request), registry, &own);
+          if (own) model.other_batch = {std::move(*own), graph};
+          return graph;
+        }
         const std::string config = config_file(request.model);
         Model built = config.empty() ? build_model(request.model, request.bindings, registry)
                                      : build_huggingface(config, read_file(config), request.bindings, registry);
@@ -186,6 +191,7 @@ Planned plan_loaded(LoadedModel model, const Request& request, WithBatch with_ba
   Planned p;
   p.forward = model.forward;
   p.weight_names = model.weight_names;
+  p.other_batch = model.other_batch;
   p.training = training_graph(model, request, runner);
   p.cluster = runner.step("cluster", [&] { return load_cluster(request.cluster, request.devices); }, [](const Cluster&) {});
   limit_memory(p.cluster, request.memory_limit_bytes);
@@ -239,6 +245,7 @@ Planned open_plan(const std::string& path, Runner& runner) {
     LoadedModel model = load_model(request, runner);
     p.forward = model.forward;
     p.weight_names = model.weight_names;
+    p.other_batch = model.other_batch;
     p.training = training_graph(model, request, runner);
     p.plan = runner.step("read plan", [&] { return parse_plan(text, p.training); }, [](const Plan&) {});
     if (fingerprint(p.training) != p.plan.model.sha256)

@@ -71,10 +71,16 @@ struct Request {
   uint64_t seed = 1;
 };
 
+// The forward graph of a file with a fixed batch, before it was made for another, and after.
+struct OtherBatch {
+  Graph own, other;
+};
+
 struct LoadedModel {
   Graph forward;
   Loss loss;
   WeightNames weight_names;
+  std::optional<OtherBatch> other_batch;
 };
 
 // A model, planned, checked, lowered and simulated. With `search.estimate`, by a search that estimates, plan, report, physical and
@@ -84,6 +90,7 @@ struct Planned {
   Graph forward;   // as loaded
   Graph training;  // one step
   WeightNames weight_names;
+  std::optional<OtherBatch> other_batch;
   Cluster cluster;
   Plan plan;
   CheckReport report;
@@ -107,7 +114,7 @@ struct Planned {
 SearchChoice search_of(const Request& request);
 // The standard operations, and those that the request describes.
 std::shared_ptr<const OpRegistry> registry_for(const Request& request);
-// How a request's bindings are read for an .onnx file: `batch` replaces axis 0 of every input.
+// How a request's bindings are read for an .onnx file.
 OnnxOptions onnx_options(const Request& request);
 // The config.json that a model's reference means, itself or its folder; empty: another kind of reference.
 std::string config_file(const std::string& model);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "partita/base/error.h"
+#include "partita/batch_check.h"
 #include "partita/cli/commands.h"
 #include "partita/cli/interrupt.h"
 #include "partita/engine.h"
@@ -61,6 +62,7 @@ int train_command(const Arguments& a) {
     fmt::print(stderr, "{}step {}/{}  loss {:.6f}{}", terminal ? "\r" : "", step + 1, steps, loss, terminal && !end ? "   " : "\n");
     std::fflush(stderr);
   };
+  if (p.other_batch) check_other_batch(*p.other_batch, load_kernels());
   TrainReport r;
   {
     const CatchInterrupt caught;
@@ -111,6 +113,7 @@ int run_command(const Arguments& a) {
   ModelWeights weights;
   if (!a.weights.empty()) weights = load_weights(a.weights, p.forward, p.weight_names);
   for (const std::string& note : weights.notes) print_note(note);
+  if (p.other_batch) check_other_batch(*p.other_batch, load_kernels());
   Graph graph = evaluation_of(p);
   Plan plan = evaluation_plan(graph, p);
   check(graph, plan, p.cluster);

@@ -25,17 +25,8 @@ tdl::Attributes slice_attributes(const std::vector<int64_t>& starts, const std::
   return attributes;
 }
 
-// A shape in the file may have the file's batch in it; under another batch that extent, or multiple of it, is the new one's.
-void rebatch(NodeContext& n, const Shape& x, std::vector<int64_t>& target) {
-  const int64_t from = n.state.file_batch, to = n.state.batch;
-  if (from <= 0 || target.empty() || x.empty()) return;
-  if (target[0] >= from && target[0] % from == 0 && x[0] % to == 0) target[0] = target[0] / from * to;
-}
-
 Results reshape(NodeContext& n) {
-  std::vector<int64_t> target = n.list("shape", 1);
-  rebatch(n, n.shape(0), target);
-  return {n.reshaped(n.tensor(0), reshaped(n.shape(0), target, n.integer("allowzero", 0) != 0))};
+  return {n.reshaped(n.tensor(0), reshaped(n.shape(0), n.list("shape", 1), n.integer("allowzero", 0) != 0))};
 }
 
 Results flatten(NodeContext& n) {
@@ -48,9 +39,7 @@ Results flatten(NodeContext& n) {
 Results expand(NodeContext& n) {
   const Values* shape = n.constant(1, "shape");
   if (!shape) fail("its shape is missing");
-  std::vector<int64_t> target = shape->integer;
-  if (target.size() == n.rank(0)) rebatch(n, n.shape(0), target);
-  const Shape to = broadcast(n.shape(0), target);
+  const Shape to = broadcast(n.shape(0), shape->integer);
   return {to == n.shape(0) ? n.same(0) : n.op("expand", {n.tensor(0)}, listed("shape", to))};
 }
 

@@ -37,7 +37,6 @@ struct ImportState {
   std::map<std::string, int> readers;                // how many operands name it
   std::set<std::string> reserved;                    // names of inputs, outputs and initializers, which no op may take
   std::set<TensorId> normalized;                     // running statistics that have their BatchNormalization
-  int64_t file_batch = 0, batch = 0;                 // where --batch replaces another batch of the file
 };
 
 class NodeContext {

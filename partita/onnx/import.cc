@@ -6,6 +6,7 @@
 #include "partita/base/error.h"
 #include "partita/graph/autodiff.h"
 #include "partita/graph/reference.h"
+#include "partita/onnx/batch.h"
 #include "partita/onnx/converter.h"
 #include "partita/onnx/integers.h"
 #include "partita/onnx/onnx.h"
@@ -89,7 +90,7 @@ class Importer {
 
   const std::vector<OnnxNode>& report() const { return report_; }
 
-  Graph finish() {
+  Graph finish(std::optional<Graph>* own_batch) {
     std::vector<std::string> refused;
     for (const OnnxNode& node : report_) {
       if (node.fate != Fate::kUnsupported) continue;
@@ -118,7 +119,11 @@ class Importer {
       }
       outputs.push_back(id);
     }
-    return drop_unread(fold_constants(build_.finish(outputs)));
+    Graph graph = drop_unread(fold_constants(build_.finish(outputs)));
+    if (other_batch_ == 0) return graph;
+    Graph other = with_batch(graph, other_batch_, model().path, node_of_op_);
+    if (own_batch) *own_batch = std::move(graph);
+    return other;
   }
 
  private:
@@ -135,42 +140,14 @@ class Importer {
   // ---------------------------------------------------------------- inputs and initializers
 
   void bind_inputs(const OnnxOptions& options) {
-    std::set<std::string> symbols, used;
-    for (const Input& input : model().inputs) {
-      Shape shape;
-      for (std::size_t a = 0; a < input.shape.size(); ++a) {
-        const Dimension& dim = input.shape[a];
-        int64_t extent = dim.extent;
-        if (extent < 0) {
-          const std::string symbol = dim.symbol.empty() ? fmt::format("{}.{}", input.name, a) : dim.symbol;
-          symbols.insert(symbol);
-          const auto bound = options.bindings.find(symbol);
-          if (bound != options.bindings.end()) {
-            extent = bound->second;
-            used.insert(symbol);
-            if (extent < 1) fail("{}: --bind {}={}: an extent is at least 1", model().path, symbol, extent);
-          } else if (a > 0 || options.batch == 0) {
-            fail("{}: input '{}', dimension {} ('{}') has no extent; give one: --bind {}=N", model().path, input.name, a, symbol, symbol);
-          }
-        }
-        if (a == 0 && options.batch != 0) {
-          if (options.batch < 1) fail("{}: a batch of {}", model().path, options.batch);
-          if (dim.extent < 0 && extent > 0 && extent != options.batch)
-            fail("{}: input '{}', dimension 0 is bound to {}, but the batch is {}", model().path, input.name, extent, options.batch);
-          if (dim.extent >= 0 && dim.extent != options.batch) state_.file_batch = dim.extent;
-          extent = state_.batch = options.batch;
-        }
-        shape.push_back(extent);
-      }
-      const TensorId id = build_.input(input.name, shape, input.dtype);
+    const BoundInputs bound = bound_inputs(model(), options);
+    if (bound.fixed_batch) other_batch_ = options.batch;
+    for (std::size_t i = 0; i < model().inputs.size(); ++i) {
+      const Input& input = model().inputs[i];
+      const TensorId id = build_.input(input.name, bound.shapes[i], input.dtype, bound.sample_axes[i]);
       state_.reserved.insert(input.name);
-      state_.values[input.name] = {shape, input.dtype, id, nullptr, nullptr, input.type};
+      state_.values[input.name] = {bound.shapes[i], input.dtype, id, nullptr, nullptr, input.type};
     }
-    for (const auto& [name, extent] : options.bindings)
-      if (!symbols.contains(name)) {
-        const std::string known = symbols.empty() ? std::string("it has none; use --batch to replace a fixed batch") : fmt::format("it has {}", fmt::join(symbols, ", "));
-        fail("{}: --bind {}={}: the model has no symbolic dimension of that name: {}", model().path, name, extent, known);
-      }
   }
 
   void find_producers(const std::vector<Node>& nodes) {
@@ -403,7 +380,10 @@ class Importer {
       }
       if (report.fate == Fate::kImported) {
         std::vector<std::string> made;
-        for (std::size_t o = first_op; o < build_.graph().ops.size(); ++o) made.push_back(build_.graph().ops[o].definition);
+        for (std::size_t o = first_op; o < build_.graph().ops.size(); ++o) {
+          made.push_back(build_.graph().ops[o].definition);
+          node_of_op_[build_.graph().ops[o].name] = fmt::format("node '{}' ({})", report.name, report.operation);
+        }
         if (made.empty()) report.fate = Fate::kFolded;
         else report.why = fmt::format("{}", fmt::join(made, ", "));
       }
@@ -583,6 +563,7 @@ class Importer {
 
   std::shared_ptr<const OpRegistry> registry_;
   const bool load_weights_;
+  int64_t other_batch_ = 0;  // in place of the file's own; 0: none
   GraphBuilder build_;
   ImportState state_;
   std::vector<bool> live_;
@@ -592,6 +573,7 @@ class Importer {
   std::map<std::string, std::string> clones_;          // a parameter that the exporter has merged -> the one into which
   std::map<std::pair<const Node*, std::size_t>, std::string> renamed_;  // an operand that reads a clone
   std::vector<OnnxNode> report_;
+  std::map<std::string, std::string> node_of_op_;  // "node 'view_3' (Reshape)", by the op's name
 };
 
 }  // namespace
@@ -607,8 +589,8 @@ std::string_view name_of(OnnxNode::Fate fate) {
   return "";
 }
 
-Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry) {
-  return Importer(path, options, std::move(registry)).finish();
+Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry, std::optional<Graph>* own_batch) {
+  return Importer(path, options, std::move(registry)).finish(own_batch);
 }
 
 std::vector<OnnxNode> describe_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry) {

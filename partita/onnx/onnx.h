@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,8 @@ namespace partita {
 struct OnnxOptions {
   // Extents of symbolic dimensions, by the name that the file gives them; a nameless one is INPUT.AXIS.
   std::map<std::string, int64_t> bindings;
-  // Replaces axis 0 of every input; 0: as in the file.
+  // The extent of the dimension "batch", and of axis 0 where it is symbolic. A file whose batch is fixed is made for this one where
+  // every node keeps samples apart (batch.h). 0: as in the file.
   int64_t batch = 0;
   // Without: parameters and running statistics have their shapes, and start at random; what lies beside the file is not read.
   bool load_weights = true;
@@ -28,10 +30,12 @@ struct OnnxOptions {
 // - float16 and bfloat16 tensors become float32, all integers int64.
 // - Dropout is gone, as in evaluation, unless the file says that it draws (training_mode).
 // - An operator of another domain than ONNX's is the described operation of its name (ops_with), its attributes those of the node.
+// - A file of a fixed batch is imported at that, and then made for the one that is asked for.
 // - Inputs and outputs keep the file's names; ops are named after the module they come from, where the file says so.
 // Bad input, in one error: a file that cannot be read or is no ONNX model, an input whose shape is not bound, a cycle, and all
 // nodes that cannot be imported, with file, node, operator and opset.
-Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry);
+// `own_batch`, if given, gets the graph at the file's own fixed batch where the options replace that.
+Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry, std::optional<Graph>* own_batch = nullptr);
 
 // What became of one node.
 struct OnnxNode {

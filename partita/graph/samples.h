@@ -1,0 +1,51 @@
+// Where a tensor has its samples, and how one op that was made for some number of samples takes another number. Derived from the
+// op's formula: an index that runs along the samples of every operand that has them, and along one axis of the result, keeps them
+// apart. Used by rebatch.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "partita/graph/graph.h"
+
+namespace partita {
+
+// Samples are one digit of an axis, which is a mixed-radix number of (outer, sample, inner): an axis of its own has outer = inner = 1,
+// batch x heads has inner = heads.
+struct SamplePlace {
+  std::size_t axis = 0;
+  int64_t outer = 1, inner = 1;
+  int64_t extent(int64_t samples) const { return outer * samples * inner; }
+  auto operator<=>(const SamplePlace&) const = default;
+};
+// One a tensor; none where it is the same for all samples.
+using SamplePlaces = std::vector<std::optional<SamplePlace>>;
+
+// A shape with `samples` at the place, which may be none.
+Shape with_samples(Shape shape, const std::optional<SamplePlace>& place, int64_t samples);
+
+// An op made for another number of samples.
+struct Lifted {
+  enum class Form {
+    kItself,   // the same definition; entry `entry` of its attribute list `list` is the extent of an axis of samples
+    kReshape,  // a reshape to the results' new shape
+    kGather,   // a gather along the axis of the samples: every sample's numbers are counted from its own first place
+  } form = Form::kItself;
+  SamplePlaces operands;  // where each operand must have its samples; one that has none is copied for each sample
+  std::string list;
+  std::size_t entry = 0;
+  SamplePlaces results;
+};
+
+// Where samples can lie behind a reshape of `from` to `to`, the best first. With one sample there may be several.
+std::vector<SamplePlace> reshaped_places(const Shape& from, const SamplePlace& place, const Shape& to, int64_t samples);
+
+// The op with its operands' samples at these places, made for `samples`; none, and why, if its formula mixes samples. Where no
+// operand has any, `fresh` is where its first result is to have them, as a broadcast does.
+std::optional<Lifted> lift_itself(const Graph& graph, const Op& op, const SamplePlaces& operands, int64_t samples,
+                                  const std::optional<SamplePlace>& fresh, std::string& why);
+
+// Operands without samples that the formula reads at the samples' index, with their places; none otherwise.
+SamplePlaces needed_copies(const Graph& graph, const Op& op, const SamplePlaces& operands, int64_t samples);
+
+}  // namespace partita
