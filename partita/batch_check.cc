@@ -16,19 +16,23 @@ namespace {
 
 constexpr uint64_t kSeed = 1;
 constexpr double kTolerance = 1e-3;  // of an output's largest value: other sizes are summed in other orders
-constexpr double kIntegersApart = 1.0 / 16;  // of an output: a number of a place changes where two values are nearly equal
+constexpr double kIntegersApart =
+    1.0 / 16;  // of an output: a number of a place changes where two values are nearly equal
 
 // Places first, first + 1, .. of an axis, the last of which stands for those behind it.
 Values taken(const Values& whole, std::size_t axis, int64_t first, int64_t count) {
   Values piece{.dtype = whole.dtype, .shape = whole.shape};
   piece.shape[axis] = count;
-  const int64_t inside = volume(Shape(whole.shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, whole.shape.end())), extent = whole.shape[axis];
+  const int64_t inside = volume(Shape(whole.shape.begin() + static_cast<std::ptrdiff_t>(axis) + 1, whole.shape.end())),
+                extent = whole.shape[axis];
   for (int64_t at = 0; at < volume(whole.shape); at += extent * inside)
     for (int64_t place = first; place < first + count; ++place) {
       const int64_t begin = at + std::min(place, extent - 1) * inside;
       for (int64_t i = begin; i < begin + inside; ++i) {
-        if (is_float(whole.dtype)) piece.real.push_back(whole.real[static_cast<std::size_t>(i)]);
-        else piece.integer.push_back(whole.integer[static_cast<std::size_t>(i)]);
+        if (is_float(whole.dtype))
+          piece.real.push_back(whole.real[static_cast<std::size_t>(i)]);
+        else
+          piece.integer.push_back(whole.integer[static_cast<std::size_t>(i)]);
       }
     }
   return piece;
@@ -45,10 +49,12 @@ Values drawn(const Graph& graph, TensorId id) {
   const Tensor& t = graph.tensor(id);
   Rng rng(kSeed ^ hash_name(t.name));
   Values values{.dtype = t.dtype, .shape = t.shape};
-  const int64_t limit = index_limit(graph, id).value_or(2);
+  const int64_t limit = index_range(graph, id).value_or(Interval{0, 2}).hi;
   for (int64_t i = 0; i < volume(t.shape); ++i) {
-    if (is_float(t.dtype)) values.real.push_back(rng.normal());
-    else values.integer.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(limit))));
+    if (is_float(t.dtype))
+      values.real.push_back(rng.normal());
+    else
+      values.integer.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(limit))));
   }
   return values;
 }
@@ -56,7 +62,8 @@ Values drawn(const Graph& graph, TensorId id) {
 using Outputs = std::vector<std::map<std::string, Values>>;  // a step
 
 // Runs of one graph, each on inputs of its own, on one device.
-Outputs run_steps(const Graph& forward, int64_t steps, const std::function<Values(TensorId input, int64_t step)>& input, Kernels& kernels) {
+Outputs run_steps(const Graph& forward, int64_t steps, const std::function<Values(TensorId input, int64_t step)>& input,
+                  Kernels& kernels) {
   const Graph graph = evaluation_graph(forward);
   const Cluster one = load_cluster("local:1");
   const PhysicalGraph physical = lower(graph, single_plan(graph, one), one);
@@ -109,15 +116,20 @@ void check_other_batch(const OtherBatch& batch, Kernels& kernels) {
   for (TensorId id : own.inputs) {
     const TensorId same = other.find_tensor(own.tensor(id).name);
     inputs[id] = drawn(other, same);
-    if (const auto axis = other_axis(own.tensor(id).shape, other.tensor(same).shape)) from = own.tensor(id).shape[*axis], to = other.tensor(same).shape[*axis];
+    if (const auto axis = other_axis(own.tensor(id).shape, other.tensor(same).shape))
+      from = own.tensor(id).shape[*axis], to = other.tensor(same).shape[*axis];
   }
   if (from < 1) return;
-  const Outputs all = run_steps(other, 1, [&](TensorId id, int64_t) { return inputs.at(own.find_tensor(other.tensor(id).name)); }, kernels);
-  const Outputs parts = run_steps(own, (to + from - 1) / from, [&](TensorId id, int64_t step) {
-    const Values& whole = inputs.at(id);
-    const auto axis = other_axis(own.tensor(id).shape, whole.shape);
-    return axis ? taken(whole, *axis, step * from, from) : whole;
-  }, kernels);
+  const Outputs all = run_steps(
+      other, 1, [&](TensorId id, int64_t) { return inputs.at(own.find_tensor(other.tensor(id).name)); }, kernels);
+  const Outputs parts = run_steps(
+      own, (to + from - 1) / from,
+      [&](TensorId id, int64_t step) {
+        const Values& whole = inputs.at(id);
+        const auto axis = other_axis(own.tensor(id).shape, whole.shape);
+        return axis ? taken(whole, *axis, step * from, from) : whole;
+      },
+      kernels);
   for (TensorId id : own.outputs) {
     const std::string& name = own.tensor(id).name;
     const Values& whole = all[0].at(name);
@@ -127,7 +139,10 @@ void check_other_batch(const OtherBatch& batch, Kernels& kernels) {
     for (int64_t s = 0; s < to; ++s) {
       const Values expected = taken(parts[static_cast<std::size_t>(s / from)].at(name), *axis, s % from * each, each);
       if (!agree(taken(whole, *axis, s * each, each), expected, largest(whole)))
-        fail("output '{}', sample {}: the model made for a batch of {} differs from the file's own, which is for {}; export with a dynamic batch", name, s, to, from);
+        fail(
+            "output '{}', sample {}: the model made for a batch of {} differs from the file's own, which is for {}; "
+            "export with a dynamic batch",
+            name, s, to, from);
     }
   }
 }

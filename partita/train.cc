@@ -49,6 +49,9 @@ Values take_rows(const Values& array, const std::vector<int64_t>& rows, DType dt
   return out;
 }
 
+// Whether an input is fed by rows; what has no samples, or has them along another axis, is fed as it is.
+bool is_fed_by_rows(const Tensor& input) { return input.sample_axis == 0; }
+
 // Feeds graph inputs by rows, and keeps what comes out.
 struct Feed {
   const Graph& graph;
@@ -59,7 +62,12 @@ struct Feed {
 
   void load(TensorId input, int64_t step, const View& into) {
     const Tensor& tensor = graph.tensor(input);
-    Values batch = take_rows(array(tensor.name), rows(step), tensor.dtype);
+    const Values& all = array(tensor.name);
+    Values batch = is_fed_by_rows(tensor) ? take_rows(all, rows(step), tensor.dtype) : all;
+    batch.dtype = tensor.dtype;
+    if (batch.shape != tensor.shape)
+      fail("input '{}' takes [{}], and a batch of its array is [{}]", tensor.name, fmt::join(tensor.shape, ", "),
+           fmt::join(batch.shape, ", "));
     std::vector<std::byte> bytes;
     copy_box(view_of(batch, into.axes, bytes), into);
   }
@@ -216,11 +224,17 @@ void Dataset::check(const Graph& graph, const std::string& origin) {
       fail("{}: no array '{}' for the model's input; it has: {}", origin, tensor.name, fmt::join(names, ", "));
     }
     Values& array = found->second;
+    if (is_float(array.dtype) != is_float(tensor.dtype))
+      fail("{}: array '{}' is {}, the model's input is {}", origin, tensor.name, name_of(array.dtype), name_of(tensor.dtype));
+    if (!is_fed_by_rows(tensor)) {
+      if (array.shape != tensor.shape)
+        fail("{}: array '{}' has shape [{}], the model's input, which has no samples along axis 0, takes [{}]", origin,
+             tensor.name, fmt::join(array.shape, ", "), fmt::join(tensor.shape, ", "));
+      continue;
+    }
     if (array.shape.empty() || Shape(array.shape.begin() + 1, array.shape.end()) != Shape(tensor.shape.begin() + 1, tensor.shape.end()))
       fail("{}: array '{}' has shape [{}], the model's input takes [samples, {}]", origin, tensor.name, fmt::join(array.shape, ", "),
            fmt::join(Shape(tensor.shape.begin() + 1, tensor.shape.end()), ", "));
-    if (is_float(array.dtype) != is_float(tensor.dtype))
-      fail("{}: array '{}' is {}, the model's input is {}", origin, tensor.name, name_of(array.dtype), name_of(tensor.dtype));
     if (samples_ >= 0 && array.shape[0] != samples_) fail("{}: array '{}' has {} samples, others have {}", origin, tensor.name, array.shape[0], samples_);
     samples_ = array.shape[0];
   }
@@ -242,7 +256,7 @@ Dataset Dataset::synthetic(const Graph& graph, uint64_t seed) {
   for (TensorId id : graph.inputs) {
     const Tensor& tensor = graph.tensor(id);
     Values values{tensor.dtype, tensor.shape, {}, {}};
-    values.shape[0] = samples;
+    if (is_fed_by_rows(tensor)) values.shape[0] = samples;
     const int64_t limit = index_range(graph, id).value_or(Interval{0, 2}).hi;
     for (int64_t i = 0; i < volume(values.shape); ++i) {
       if (is_float(tensor.dtype)) values.real.push_back(rng.normal());

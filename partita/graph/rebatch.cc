@@ -14,7 +14,10 @@ namespace {
 
 constexpr int kMostReturns = 2000;  // to a reshape that allows another place
 
-bool is_reshape(const Op& op) { return op.definition == "reshape" || op.definition == "flatten" || op.definition == "squeeze" || op.definition == "unsqueeze"; }
+bool is_reshape(const Op& op) {
+  return op.definition == "reshape" || op.definition == "flatten" || op.definition == "squeeze" ||
+         op.definition == "unsqueeze";
+}
 
 tdl::Attributes shape_attributes(const Shape& shape) {
   tdl::Attributes attributes;
@@ -34,31 +37,38 @@ struct Digits {
 // Where every tensor has its samples, and how every op takes them.
 class Placement {
  public:
-  Placement(const Graph& graph, const std::map<TensorId, std::size_t>& inputs, int64_t from) : graph_(graph), from_(from), places(graph.tensors.size()), lifted(graph.ops.size()) {
+  Placement(const Graph& graph, const std::map<TensorId, std::size_t>& inputs, int64_t from)
+      : places(graph.tensors.size()), lifted(graph.ops.size()), graph_(graph), from_(from) {
     for (const auto& [id, axis] : inputs) places[id.index()] = SamplePlace{axis};
   }
 
- private:
-  const Graph& graph_;
-  const int64_t from_;
-
- public:
   SamplePlaces places;
   std::vector<std::optional<Lifted>> lifted;  // none: the op has no samples
   OpId refused_by;
   std::string why;
 
-  // False, with the op that is refused.
-  bool find() {
+  // False, with the op that is refused, or none: an output. The ops, then the outputs, are gone through one by one;
+  // where one has no way, the last reshape before it that has another place left takes that. `strict`: outputs begin
+  // with the samples.
+  bool find(bool strict) {
     std::vector<Decision> decisions;
     int returns = 0;
     std::size_t furthest = 0;
-    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+    const std::size_t ops = graph_.ops.size();
+    for (std::size_t i = 0; i < ops + graph_.outputs.size(); ++i) {
       std::string reason;
-      std::vector<Lifted> ways = ways_of(graph_.ops[i], reason);
+      std::vector<Lifted> ways;
+      if (i < ops)
+        ways = ways_of(graph_.ops[i], reason);
+      else if (output_place(graph_.outputs[i - ops], strict))
+        continue;
       if (ways.empty()) {
-        if (i >= furthest) furthest = i, refused_by = OpId(i), why = reason;
-        const auto back = ++returns > kMostReturns ? std::nullopt : last_before(decisions, OpId(i));
+        if (i >= furthest) refuse(i, reason);
+        furthest = std::max(furthest, i);
+        const auto back = ++returns > kMostReturns
+                              ? std::nullopt
+                              : last_before(decisions, i < ops ? graph_.ops[i].operands
+                                                               : std::vector<TensorId>{graph_.outputs[i - ops]});
         if (!back) return false;
         decisions.resize(*back + 1);
         i = decisions.back().op;
@@ -72,38 +82,56 @@ class Placement {
     return true;
   }
 
+  // Where an output has its samples: those of one run after those of another along axis 0, or along an axis of their
+  // own.
+  std::optional<SamplePlace> output_place(TensorId id, bool strict) const {
+    const Tensor& t = graph_.tensor(id);
+    std::optional<SamplePlace> place = places[id.index()];
+    if (!place && !t.shape.empty() && can_copy(id, SamplePlace{})) place = SamplePlace{};
+    const bool apart = place && place->outer == 1 && (place->axis == 0 || (!strict && place->inner == 1));
+    return apart ? place : std::nullopt;
+  }
+
   SamplePlaces operands_of(const Op& op) const {
     SamplePlaces of;
     for (TensorId id : op.operands) of.push_back(places[id.index()]);
     return of;
   }
 
-  // How the op behind a tensor without samples is made to have them at `place`, so that every sample has an equal copy; none if it
-  // has no op, or its values differ along what would be the samples.
+  // How the op behind a tensor without samples is made to have them at `place`, so that every sample has an equal copy;
+  // none if it has no op, or its values differ along what would be the samples.
   std::optional<Lifted> copied(TensorId id, const SamplePlace& place) const {
     const Tensor& t = graph_.tensor(id);
     if (!t.producer.valid()) return std::nullopt;
     const Op& op = graph_.op(t.producer);
     if (op.results.size() != 1) return std::nullopt;
     if (is_reshape(op)) return copied_reshape(op, place);
-    const int index = op.bound->stages[static_cast<std::size_t>(op.bound->stage_of(op.bound->results[0]))].lhs[place.axis].plain_index();
+    const tdl::Bound& bound = *op.bound;
+    const auto own = only_digit(bound.tensors[static_cast<std::size_t>(bound.results[0])], place.axis);
+    const int index =
+        own ? bound.stages[static_cast<std::size_t>(bound.stage_of(bound.results[0]))].lhs[*own].plain_index() : -1;
     if (index < 0) return std::nullopt;
     SamplePlaces operands(op.operands.size());
     bool one = true;
-    for (const tdl::Stage& stage : op.bound->stages)
+    for (const tdl::Stage& stage : bound.stages)
       tdl::for_each_read(stage.body, [&](const tdl::Expr& read) {
         const std::size_t k = static_cast<std::size_t>(read.tensor);
-        for (std::size_t a = 0; a < read.subscripts.size() && k < operands.size(); ++a) {
-          if (read.subscripts[a].plain_index() != index || graph_.tensor(op.operands[k]).shape[a] != place.extent(from_)) continue;
+        for (std::size_t a = 0; k < operands.size() && a < bound.tensors[k].radices.size(); ++a) {
+          const auto digit = only_digit(bound.tensors[k], a);
+          if (!digit || read.subscripts[*digit].plain_index() != index ||
+              graph_.tensor(op.operands[k]).shape[a] != place.extent(from_))
+            continue;
           const SamplePlace here{a, place.outer, place.inner};
           one = one && (!operands[k] || *operands[k] == here);
           operands[k] = here;
         }
       });
-    for (std::size_t k = 0; k < operands.size(); ++k) one = one && (!operands[k] || can_copy(op.operands[k], *operands[k]));
+    for (std::size_t k = 0; k < operands.size(); ++k)
+      one = one && (!operands[k] || can_copy(op.operands[k], *operands[k]));
     std::string reason;
     const bool fresh = std::none_of(operands.begin(), operands.end(), [](const auto& p) { return p.has_value(); });
-    auto lifted = one ? lift_itself(graph_, op, operands, from_, fresh ? std::optional(place) : std::nullopt, reason) : std::nullopt;
+    auto lifted = one ? lift_itself(graph_, op, operands, from_, fresh ? std::optional(place) : std::nullopt, reason)
+                      : std::nullopt;
     return lifted && lifted->results[0] == place ? lifted : std::nullopt;
   }
 
@@ -129,17 +157,30 @@ class Placement {
     for (std::size_t r = 0; r < results.size(); ++r) places[results[r].index()] = way.results[r];
   }
 
-  // The last decision that what the op reads depends on.
-  std::optional<std::size_t> last_before(const std::vector<Decision>& decisions, OpId op) const {
-    std::vector<bool> behind(op.index() + 1);
-    behind[op.index()] = true;
+  void refuse(std::size_t i, const std::string& reason) {
+    const std::size_t ops = graph_.ops.size();
+    refused_by = i < ops ? OpId(i) : OpId();
+    why = reason;
+    if (i < ops) return;
+    const Tensor& output = graph_.tensor(graph_.outputs[i - ops]);
+    why = fmt::format("output '{}' [{}] has no axis for the samples", output.name, fmt::join(output.shape, "x"));
+  }
+
+  // The last decision that these tensors depend on.
+  std::optional<std::size_t> last_before(const std::vector<Decision>& decisions,
+                                         const std::vector<TensorId>& tensors) const {
+    std::vector<bool> behind(graph_.ops.size());
+    const auto mark = [&](const std::vector<TensorId>& ids) {
+      for (TensorId id : ids)
+        if (const OpId producer = graph_.tensor(id).producer; producer.valid()) behind[producer.index()] = true;
+    };
+    mark(tensors);
     std::size_t next = decisions.size();
-    for (std::size_t i = op.index() + 1; i-- > 0 && next > 0;) {
+    for (std::size_t i = graph_.ops.size(); i-- > 0 && next > 0;) {
       while (next > 0 && decisions[next - 1].op > i) --next;
       if (!behind[i]) continue;
       if (next > 0 && decisions[next - 1].op == i) return next - 1;
-      for (TensorId id : graph_.ops[i].operands)
-        if (const OpId producer = graph_.tensor(id).producer; producer.valid() && producer.index() < i) behind[producer.index()] = true;
+      mark(graph_.ops[i].operands);
     }
     return std::nullopt;
   }
@@ -147,7 +188,8 @@ class Placement {
   // All ways in which an op can take its operands' samples; empty, and why.
   std::vector<Lifted> ways_of(const Op& op, std::string& reason) {
     const SamplePlaces operands = operands_of(op);
-    if (std::none_of(operands.begin(), operands.end(), [](const auto& p) { return p.has_value(); })) return {Lifted{.operands = operands, .results = SamplePlaces(op.results.size())}};
+    if (std::none_of(operands.begin(), operands.end(), [](const auto& p) { return p.has_value(); }))
+      return {Lifted{.operands = operands, .results = SamplePlaces(op.results.size())}};
     if (is_reshape(op)) return reshapes(op, *operands[0], reason);
     const auto [found, fresh] = known_.try_emplace(std::pair(op.bound.get(), operands));
     Known& known = found->second;
@@ -165,7 +207,8 @@ class Placement {
     for (std::size_t k = 0; k < copies.size(); ++k) {
       if (!copies[k]) continue;
       if (!can_copy(op.operands[k], *copies[k])) {
-        reason = fmt::format("reads '{}' ({}), which differs from sample to sample", graph_.tensor(op.operands[k]).name, name_of(graph_.tensor(op.operands[k]).role));
+        reason = fmt::format("reads '{}' ({}), which differs from sample to sample", graph_.tensor(op.operands[k]).name,
+                             name_of(graph_.tensor(op.operands[k]).role));
         return std::nullopt;
       }
       operands[k] = copies[k];
@@ -179,7 +222,8 @@ class Placement {
 
   std::vector<Lifted> reshapes(const Op& op, const SamplePlace& place, std::string& reason) const {
     std::vector<Lifted> all;
-    for (const SamplePlace& to : reshaped_places(graph_.tensor(op.operands[0]).shape, place, graph_.tensor(op.results[0]).shape, from_))
+    for (const SamplePlace& to :
+         reshaped_places(graph_.tensor(op.operands[0]).shape, place, graph_.tensor(op.results[0]).shape, from_))
       all.push_back({.form = Lifted::Form::kReshape, .operands = {place}, .results = {to}});
     if (all.empty()) reason = "tears samples apart";
     return all;
@@ -188,12 +232,13 @@ class Placement {
   std::optional<Lifted> copied_reshape(const Op& op, const SamplePlace& place) const {
     const Shape &result = graph_.tensor(op.results[0]).shape, &source = graph_.tensor(op.operands[0]).shape;
     for (const SamplePlace& from : reshaped_places(result, place, source, from_))
-      if (can_copy(op.operands[0], from)) return Lifted{.form = Lifted::Form::kReshape, .operands = {from}, .results = {place}};
+      if (can_copy(op.operands[0], from))
+        return Lifted{.form = Lifted::Form::kReshape, .operands = {from}, .results = {place}};
     return std::nullopt;
   }
 
-  // A gather along the axis of the samples. The ids of one sample are places in what that sample has; ids of several samples that
-  // are constant must name, for each sample, the same places in its own part.
+  // A gather along the axis of the samples. The ids of one sample are places in what that sample has; ids of several
+  // samples that are constant must name, for each sample, the same places in its own part.
   std::optional<Lifted> gather(const Op& op, const SamplePlaces& operands) const {
     if (op.definition != "gather" || !operands[0]) return std::nullopt;
     const Tensor &x = graph_.tensor(op.operands[0]), &ids = graph_.tensor(op.operands[1]);
@@ -203,9 +248,13 @@ class Placement {
     std::optional<SamplePlace> place = from_ == 1 ? operands[1] : std::nullopt;
     if (!operands[1])
       for (std::size_t a = 0; a < ids.shape.size() && !place; ++a)
-        if (ids.shape[a] == from_ && (from_ == 1 || (ids.role == Role::kConstant && names_own_places(*ids.values, a, operands[0]->inner)))) place = SamplePlace{a};
+        if (ids.shape[a] == from_ &&
+            (from_ == 1 || (ids.role == Role::kConstant && names_own_places(*ids.values, a, operands[0]->inner))))
+          place = SamplePlace{a};
     if (!place) return std::nullopt;
-    return Lifted{.form = Lifted::Form::kGather, .operands = {operands[0], place}, .results = {SamplePlace{along + place->axis, place->outer, place->inner}}};
+    return Lifted{.form = Lifted::Form::kGather,
+                  .operands = {operands[0], place},
+                  .results = {SamplePlace{along + place->axis, place->outer, place->inner}}};
   }
 
   // Sample s of `from` has the ids s * each + k, with the same k for all.
@@ -213,9 +262,8 @@ class Placement {
     const Digits d(ids.shape, {axis});
     for (int64_t i = 0; i < static_cast<int64_t>(ids.integer.size()); ++i) {
       const int64_t sample = i / d.inner % from_, first = i - sample * d.inner;
-      const int64_t all = each * from_, id = ids.integer[static_cast<std::size_t>(i)], own = id < 0 ? id + all : id;
-      const int64_t id0 = ids.integer[static_cast<std::size_t>(first)], own0 = id0 < 0 ? id0 + all : id0;
-      if (own0 < 0 || own0 >= each || own != own0 + sample * each) return false;
+      const int64_t id = ids.integer[static_cast<std::size_t>(i)], id0 = ids.integer[static_cast<std::size_t>(first)];
+      if (id0 < 0 || id0 >= each || id != id0 + sample * each) return false;
     }
     return true;
   }
@@ -223,8 +271,10 @@ class Placement {
   bool has_equal_samples(const Values& values, const SamplePlace& place) const {
     const Digits d(values.shape, place);
     for (int64_t i = 0; i < volume(values.shape); ++i) {
-      const std::size_t at = static_cast<std::size_t>(i), first = static_cast<std::size_t>(i - i / d.inner % from_ * d.inner);
-      if (is_float(values.dtype) ? values.real[at] != values.real[first] : values.integer[at] != values.integer[first]) return false;
+      const std::size_t at = static_cast<std::size_t>(i),
+                        first = static_cast<std::size_t>(i - i / d.inner % from_ * d.inner);
+      if (is_float(values.dtype) ? values.real[at] != values.real[first] : values.integer[at] != values.integer[first])
+        return false;
     }
     return true;
   }
@@ -233,6 +283,8 @@ class Placement {
     std::optional<Lifted> way;
     std::string why;
   };
+  const Graph& graph_;
+  const int64_t from_;
   std::map<std::pair<const tdl::Bound*, SamplePlaces>, Known> known_;
 };
 
@@ -240,7 +292,12 @@ class Placement {
 class Writer {
  public:
   Writer(const Graph& graph, const Placement& placement, int64_t from, int64_t to)
-      : graph_(graph), placement_(placement), from_(from), to_(to), build_(graph.name, graph.registry), now_(graph.tensors.size()) {}
+      : graph_(graph),
+        placement_(placement),
+        from_(from),
+        to_(to),
+        build_(graph.name, graph.registry),
+        now_(graph.tensors.size()) {}
 
   Graph write(const std::vector<std::optional<SamplePlace>>& outputs) {
     for (TensorId id : graph_.inputs) source(id);
@@ -265,7 +322,8 @@ class Writer {
     if (made.valid() || t.producer.valid()) return;
     const auto& place = placement_.places[id.index()];
     if (t.role == Role::kInput) {
-      made = build_.input(t.name, with_samples(t.shape, place, to_), t.dtype, place ? static_cast<int>(place->axis) : -1);
+      made =
+          build_.input(t.name, with_samples(t.shape, place, to_), t.dtype, place ? static_cast<int>(place->axis) : -1);
       return;
     }
     made = build_.parameter(t.name, t.shape, t.initial_bound, t.initial_fill, t.dtype);
@@ -294,7 +352,8 @@ class Writer {
       now_[op.results[r].index()] = results[r];
       rename(results[r], t.name);
       const Shape expected = with_samples(t.shape, placement_.places[op.results[r].index()], to_);
-      ensure(build_.shape(results[r]) == expected, "'{}' for {} samples is [{}], not [{}]", op.name, to_, fmt::join(build_.shape(results[r]), "x"), fmt::join(expected, "x"));
+      ensure(build_.shape(results[r]) == expected, "'{}' for {} samples is [{}], not [{}]", op.name, to_,
+             fmt::join(build_.shape(results[r]), "x"), fmt::join(expected, "x"));
     }
   }
 
@@ -322,7 +381,8 @@ class Writer {
     }
     if (way.form == Lifted::Form::kGather) operands[1] = own_ids(op, way, operands[1]);
     tdl::Attributes attributes = op.attributes;
-    if (!way.list.empty()) attributes[fmt::format("{}.{}", way.list, way.entry)] = static_cast<double>(samples_of(way).extent(to_));
+    if (!way.list.empty())
+      attributes[fmt::format("{}.{}", way.list, way.entry)] = static_cast<double>(samples_of(way).extent(to_));
     return build_.ops(op.definition, operands, std::move(attributes), name);
   }
 
@@ -339,8 +399,12 @@ class Writer {
     const Tensor& t = graph_.tensor(id);
     const std::string name = fmt::format("{}.each", t.name);
     TensorId made;
-    if (from_ != 1 && t.role != Role::kConstant) made = write_lifted(graph_.op(t.producer), *placement_.copied(id, place), name).front();
-    else made = expanded(from_ == 1 ? now_[id.index()] : build_.constant(free_name(t.name + ".one"), one_sample(*t.values, place)), t.shape, place, name);
+    if (from_ != 1 && t.role != Role::kConstant)
+      made = write_lifted(graph_.op(t.producer), *placement_.copied(id, place), name).front();
+    else
+      made = expanded(
+          from_ == 1 ? now_[id.index()] : build_.constant(free_name(t.name + ".one"), one_sample(*t.values, place)),
+          t.shape, place, name);
     return copies_[{id, place}] = made;
   }
 
@@ -372,8 +436,10 @@ class Writer {
     Values one{.dtype = values.dtype, .shape = with_samples(values.shape, place, 1)};
     for (int64_t i = 0; i < volume(values.shape); ++i) {
       if (i / d.inner % from_ != 0) continue;
-      if (is_float(values.dtype)) one.real.push_back(values.real[static_cast<std::size_t>(i)]);
-      else one.integer.push_back(values.integer[static_cast<std::size_t>(i)]);
+      if (is_float(values.dtype))
+        one.real.push_back(values.real[static_cast<std::size_t>(i)]);
+      else
+        one.integer.push_back(values.integer[static_cast<std::size_t>(i)]);
     }
     return one;
   }
@@ -385,15 +451,13 @@ class Writer {
     const int64_t each = way.operands[0]->inner;
     const std::string name = op.name + ".ids";
     if (!placement_.places[op.operands[1].index()])
-      ids = expanded(from_ == 1 ? ids : build_.constant(free_name(name + ".one"), one_sample(*t.values, place)), t.shape, place, name);
-    const auto number = [&](int64_t value) { return build_.scalar(name + ".number", static_cast<double>(value), DType::kInt64); };
-    const int64_t all = from_ * each;  // below 0 from the end of what the graph given has
-    const TensorId counted = build_.op("where", {build_.op("less", {ids, number(0)}, {}, name), build_.op("add", {ids, number(all)}, {}, name), ids}, {}, name);
+      ids = expanded(from_ == 1 ? ids : build_.constant(free_name(name + ".one"), one_sample(*t.values, place)),
+                     t.shape, place, name);
     const Shape shape = build_.shape(ids);
     Values first{.dtype = DType::kInt64, .shape = Shape(shape.size() - place.axis, 1)};
     first.shape[0] = place.extent(to_);
     for (int64_t i = 0; i < place.extent(to_); ++i) first.integer.push_back(i / place.inner % to_ * each);
-    return build_.op("add", {counted, build_.constant(free_name(name + ".first"), std::move(first))}, {}, name);
+    return build_.op("add", {ids, build_.constant(free_name(name + ".first"), std::move(first))}, {}, name);
   }
 
   const Graph& graph_;
@@ -404,32 +468,21 @@ class Writer {
   std::map<std::pair<TensorId, SamplePlace>, TensorId> copies_;
 };
 
-// Where the outputs have their samples; false, with the output that has none.
-bool place_outputs(const Graph& graph, const Placement& placement, std::vector<std::optional<SamplePlace>>& outputs, std::string& why) {
-  for (TensorId id : graph.outputs) {
-    const Tensor& t = graph.tensor(id);
-    std::optional<SamplePlace> place = placement.places[id.index()];
-    const SamplePlace front{};
-    if (!place && !t.shape.empty() && placement.can_copy(id, front)) place = front;
-    const bool apart = place && place->outer == 1 && (place->axis == 0 || place->inner == 1);
-    if (!apart) why = fmt::format("output '{}' [{}] has no axis for the samples", t.name, fmt::join(t.shape, "x"));
-    if (!apart) return false;
-    outputs.push_back(place);
-  }
-  return true;
-}
-
 }  // namespace
 
 Rebatched rebatched(const Graph& forward, const std::map<TensorId, std::size_t>& inputs, int64_t from, int64_t to) {
-  Placement placement(forward, inputs, from);
   Rebatched result;
-  std::vector<std::optional<SamplePlace>> outputs;
-  if (!placement.find()) {
-    result.refused_by = placement.refused_by;
-    result.why = placement.why;
-  } else if (place_outputs(forward, placement, outputs, result.why)) {
+  for (bool strict : {true, false}) {
+    Placement placement(forward, inputs, from);
+    if (!placement.find(strict)) {
+      result.refused_by = placement.refused_by;
+      result.why = placement.why;
+      continue;
+    }
+    std::vector<std::optional<SamplePlace>> outputs;
+    for (TensorId id : forward.outputs) outputs.push_back(placement.output_place(id, strict));
     result.graph = Writer(forward, placement, from, to).write(outputs);
+    break;
   }
   return result;
 }

@@ -28,12 +28,6 @@ int64_t probe_for(const Graph& graph, const Op& op) {
   return probe_above(largest);
 }
 
-bool is_factored(const tdl::Bound& bound) {
-  return std::any_of(bound.tensors.begin(), bound.tensors.end(), [](const tdl::BoundTensor& t) {
-    return std::any_of(t.radices.begin(), t.radices.end(), [](const Shape& r) { return r.size() != 1; });
-  });
-}
-
 // Whether the value of an index counts, other than as the place of a random number.
 bool counts_value(const tdl::Expr& e, int index) {
   if (e.kind == tdl::ExprKind::kRng) return false;
@@ -61,12 +55,17 @@ struct Follow {
     tdl::for_each_read(stage.body, [&](const tdl::Expr& read) {
       const auto& from = places[static_cast<std::size_t>(read.tensor)];
       if (!from || !good) return;
-      const int at = read.subscripts[from->axis].plain_index();
-      const bool whole = from->axis < read.whole.size() && read.whole[from->axis];
-      if (whole || at < 0) good = refuse("reads across the samples");
-      else if (index >= 0 && at != index) good = refuse("brings one sample together with another");
-      else if (place && (place->outer != from->outer || place->inner != from->inner)) good = refuse("reads the samples of two operands in different orders");
-      else index = at, place = from;
+      const auto digit = only_digit(bound.tensors[static_cast<std::size_t>(read.tensor)], from->axis);
+      const int at = digit ? read.subscripts[*digit].plain_index() : -1;
+      const bool whole = digit && *digit < read.whole.size() && read.whole[*digit];
+      if (whole || at < 0)
+        good = refuse("reads across the samples");
+      else if (index >= 0 && at != index)
+        good = refuse("brings one sample together with another");
+      else if (place && (place->outer != from->outer || place->inner != from->inner))
+        good = refuse("reads the samples of two operands in different orders");
+      else
+        index = at, place = from;
     });
     return good;
   }
@@ -76,27 +75,34 @@ struct Follow {
     bool good = true;
     tdl::for_each_read(stage.body, [&](const tdl::Expr& read) {
       const auto& from = places[static_cast<std::size_t>(read.tensor)];
+      const auto own =
+          from ? only_digit(bound.tensors[static_cast<std::size_t>(read.tensor)], from->axis) : std::nullopt;
       for (std::size_t a = 0; a < read.subscripts.size() && good; ++a)
-        if (tdl::uses_index(read.subscripts[a], index) && !(from && from->axis == a))
+        if (tdl::uses_index(read.subscripts[a], index) && own != a)
           good = refuse("reads what has no samples at the number of a sample");
     });
     return good && (!counts_value(stage.body, index) || refuse("uses the number of a sample"));
   }
 
-  // Where the stage's tensor has the samples, if it has any. `fresh`: the axis along which it has them though it reads none.
+  // Where the stage's tensor has the samples, if it has any. `fresh`: the axis along which it has them though it reads
+  // none.
   bool stage(const tdl::Stage& stage, const std::optional<SamplePlace>& fresh) {
     int index = -1;
     std::optional<SamplePlace> place;
     if (!find_index(stage, index, place)) return false;
-    if (index < 0 && fresh) place = fresh, index = stage.lhs[fresh->axis].plain_index();
+    const tdl::BoundTensor& tensor = bound.tensors[static_cast<std::size_t>(stage.tensor)];
+    const auto first = fresh ? only_digit(tensor, fresh->axis) : std::nullopt;
+    if (index < 0 && first) place = fresh, index = stage.lhs[*first].plain_index();
     if (index < 0) return !fresh || refuse("has no axis for the samples");
     if (!check_reads(stage, index)) return false;
     std::optional<std::size_t> axis;
-    for (std::size_t a = 0; a < stage.lhs.size(); ++a) {
-      if (!tdl::uses_index(stage.lhs[a], index)) continue;
-      if (axis || stage.lhs[a].plain_index() != index) return refuse("has the samples along no one axis of its result");
-      axis = a;
-    }
+    for (std::size_t a = 0, digit = 0; a < tensor.radices.size(); ++a)
+      for (std::size_t d = 0; d < tensor.radices[a].size(); ++d, ++digit) {
+        if (!tdl::uses_index(stage.lhs[digit], index)) continue;
+        if (axis || tensor.radices[a].size() != 1 || stage.lhs[digit].plain_index() != index)
+          return refuse("has the samples along no one axis of its result");
+        axis = a;
+      }
     if (!axis) return refuse("reduces over the samples");
     if (!bound.indices[static_cast<std::size_t>(index)].splittable) return refuse("takes all samples at once");
     places[static_cast<std::size_t>(stage.tensor)] = SamplePlace{*axis, place->outer, place->inner};
@@ -105,10 +111,11 @@ struct Follow {
 };
 
 // Where a formula's results have their samples; none, and why, if they are mixed.
-std::optional<SamplePlaces> follow(const tdl::Bound& bound, const SamplePlaces& operands, const std::optional<SamplePlace>& fresh, std::string& why) {
+std::optional<SamplePlaces> follow(const tdl::Bound& bound, const SamplePlaces& operands,
+                                   const std::optional<SamplePlace>& fresh, std::string& why) {
   Follow f{bound, SamplePlaces(bound.tensors.size()), {}};
   std::copy(operands.begin(), operands.end(), f.places.begin());
-  bool good = !is_factored(bound);
+  bool good = true;
   for (const tdl::Stage& stage : bound.stages)
     good = good && f.stage(stage, fresh && stage.tensor == bound.results.at(0) ? fresh : std::nullopt);
   if (!good) {
@@ -121,17 +128,38 @@ std::optional<SamplePlaces> follow(const tdl::Bound& bound, const SamplePlaces& 
 }
 
 // The results of a formula for `probe` samples are those for `samples`, but for the samples.
-bool same_but_samples(const Graph& graph, const Op& op, const std::vector<Shape>& shapes, const SamplePlaces& places, int64_t samples, int64_t probe) {
+bool same_but_samples(const Graph& graph, const Op& op, const std::vector<Shape>& shapes, const SamplePlaces& places,
+                      int64_t samples, int64_t probe) {
   for (std::size_t r = 0; r < op.results.size(); ++r) {
     const Shape& own = graph.tensor(op.results[r]).shape;
-    if (places[r] && (places[r]->axis >= own.size() || own[places[r]->axis] != places[r]->extent(samples))) return false;
+    if (places[r] && (places[r]->axis >= own.size() || own[places[r]->axis] != places[r]->extent(samples)))
+      return false;
     if (shapes[r] != with_samples(own, places[r], probe)) return false;
   }
   return true;
 }
 
+bool same_arithmetic(const tdl::Expr& a, const tdl::Expr& b) {
+  if (a.kind != b.kind || a.number != b.number || a.function != b.function || a.reducer != b.reducer ||
+      a.args.size() != b.args.size())
+    return false;
+  for (std::size_t i = 0; i < a.args.size(); ++i)
+    if (!same_arithmetic(a.args[i], b.args[i])) return false;
+  return true;
+}
+
+// Whether two formulas of one definition compute the same of one place: no number in them is the extent of an axis of
+// samples.
+bool same_arithmetic(const tdl::Bound& a, const tdl::Bound& b) {
+  if (a.stages.size() != b.stages.size()) return false;
+  for (std::size_t s = 0; s < a.stages.size(); ++s)
+    if (!same_arithmetic(a.stages[s].body, b.stages[s].body)) return false;
+  return true;
+}
+
 // What stands for the op in evaluation keeps samples apart where its training form, by design, does not: batch norm.
-std::optional<Lifted> lift_evaluation(const Graph& graph, const Op& op, const SamplePlaces& operands, int64_t probe, std::string& why) {
+std::optional<Lifted> lift_evaluation(const Graph& graph, const Op& op, const SamplePlaces& operands, int64_t probe,
+                                      std::string& why) {
   GraphBuilder build("evaluation", graph.registry);
   std::vector<TensorId> given;
   for (std::size_t k = 0; k < op.operands.size(); ++k) {
@@ -160,7 +188,8 @@ struct Variant {
   tdl::Attributes attributes;
 };
 
-std::vector<Variant> variants(const Graph& graph, const Op& op, const SamplePlaces& operands, const std::optional<SamplePlace>& fresh, int64_t samples, int64_t probe) {
+std::vector<Variant> variants(const Graph& graph, const Op& op, const SamplePlaces& operands,
+                              const std::optional<SamplePlace>& fresh, int64_t samples, int64_t probe) {
   std::vector<Variant> all{{"", 0, op.attributes}};
   std::set<std::pair<int64_t, int64_t>> extents;  // of axes of samples: now, and then
   for (const auto& place : operands)
@@ -181,12 +210,20 @@ std::vector<Variant> variants(const Graph& graph, const Op& op, const SamplePlac
 
 }  // namespace
 
+std::optional<std::size_t> only_digit(const tdl::BoundTensor& tensor, std::size_t axis) {
+  if (tensor.radices.at(axis).size() != 1) return std::nullopt;
+  std::size_t digit = 0;
+  for (std::size_t a = 0; a < axis; ++a) digit += tensor.radices[a].size();
+  return digit;
+}
+
 Shape with_samples(Shape shape, const std::optional<SamplePlace>& place, int64_t samples) {
   if (place) shape.at(place->axis) = place->extent(samples);
   return shape;
 }
 
-std::vector<SamplePlace> reshaped_places(const Shape& from, const SamplePlace& place, const Shape& to, int64_t samples) {
+std::vector<SamplePlace> reshaped_places(const Shape& from, const SamplePlace& place, const Shape& to,
+                                         int64_t samples) {
   int64_t step = place.inner;  // elements from one sample to the next
   for (std::size_t a = place.axis + 1; a < from.size(); ++a) step *= from[a];
   std::vector<std::pair<int, SamplePlace>> found;  // by preference
@@ -196,7 +233,8 @@ std::vector<SamplePlace> reshaped_places(const Shape& from, const SamplePlace& p
     const int64_t all = below * to[a];
     if (step % below != 0 || step > all || all % (step * samples) != 0) continue;
     const SamplePlace here{a, all / (step * samples), step / below};
-    // An axis of its own, then batch x heads and rows x batch; among the values of a row only where nothing else is left.
+    // An axis of its own, then batch x heads and rows x batch; among the values of a row only where nothing else is
+    // left.
     const bool own = here.outer == 1 && here.inner == 1, last = a + 1 == to.size();
     const int rank = own ? (a == place.axis ? 0 : 1) : here.outer == 1 && !last ? 2 : here.inner == 1 && !last ? 3 : 4;
     found.emplace_back(rank, here);
@@ -229,8 +267,13 @@ std::optional<Lifted> lift_itself(const Graph& graph, const Op& op, const Sample
       std::vector<Shape> made;
       for (int r : bound->results) made.push_back(bound->tensors[static_cast<std::size_t>(r)].shape);
       const auto results = follow(*bound, operands, fresh, why);
-      if (results && same_but_samples(graph, op, made, *results, samples, probe)) return Lifted{.operands = operands, .list = v.list, .entry = v.entry, .results = *results};
-      if (results && why.empty()) why = "broadcasts the samples, or has another shape for another batch";
+      const bool own_entry = results && (v.list.empty() || ((*results)[0] && (*results)[0]->axis == v.entry));
+      const bool same = own_entry && same_but_samples(graph, op, made, *results, samples, probe);
+      if (same && same_arithmetic(*op.bound, *bound))
+        return Lifted{.operands = operands, .list = v.list, .entry = v.entry, .results = *results};
+      if (results && why.empty())
+        why = same ? "computes with the size of the batch"
+                   : "broadcasts the samples, or has another shape for another batch";
     } catch (const Error& error) {
       if (error.code() != ExitCode::kBadInput) throw;
       unbound = "needs operands of the same number of samples";
@@ -253,16 +296,18 @@ SamplePlaces needed_copies(const Graph& graph, const Op& op, const SamplePlaces&
         if (read.tensor < static_cast<int>(operands.size())) f(static_cast<std::size_t>(read.tensor), read);
       });
   };
-  if (is_factored(bound)) return SamplePlaces(operands.size());
   each_read([&](std::size_t k, const tdl::Expr& read) {
     if (!operands[k]) return;
-    if (const int index = read.subscripts[operands[k]->axis].plain_index(); index >= 0) indices.emplace(index, *operands[k]);
+    const auto digit = only_digit(bound.tensors[k], operands[k]->axis);
+    if (const int index = digit ? read.subscripts[*digit].plain_index() : -1; index >= 0)
+      indices.emplace(index, *operands[k]);
   });
   SamplePlaces copies(operands.size());
   each_read([&](std::size_t k, const tdl::Expr& read) {
     if (operands[k]) return;
-    for (std::size_t a = 0; a < read.subscripts.size(); ++a) {
-      const auto found = indices.find(read.subscripts[a].plain_index());
+    for (std::size_t a = 0; a < bound.tensors[k].radices.size(); ++a) {
+      const auto digit = only_digit(bound.tensors[k], a);
+      const auto found = digit ? indices.find(read.subscripts[*digit].plain_index()) : indices.end();
       if (found == indices.end() || graph.tensor(op.operands[k]).shape[a] != found->second.extent(samples)) continue;
       copies[k] = SamplePlace{a, found->second.outer, found->second.inner};
     }

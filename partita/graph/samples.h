@@ -1,6 +1,6 @@
-// Where a tensor has its samples, and how one op that was made for some number of samples takes another number. Derived from the
-// op's formula: an index that runs along the samples of every operand that has them, and along one axis of the result, keeps them
-// apart. Used by rebatch.
+// Where a tensor has its samples, and how one op that was made for some number of samples takes another number. Derived
+// from the op's formula: an index that runs along the samples of every operand that has them, and along one axis of the
+// result, keeps them apart. Used by rebatch.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace partita {
 
-// Samples are one digit of an axis, which is a mixed-radix number of (outer, sample, inner): an axis of its own has outer = inner = 1,
-// batch x heads has inner = heads.
+// Samples are one digit of an axis, which is a mixed-radix number of (outer, sample, inner): an axis of its own has
+// outer = inner = 1, batch x heads has inner = heads.
 struct SamplePlace {
   std::size_t axis = 0;
   int64_t outer = 1, inner = 1;
@@ -23,6 +23,10 @@ using SamplePlaces = std::vector<std::optional<SamplePlace>>;
 
 // A shape with `samples` at the place, which may be none.
 Shape with_samples(Shape shape, const std::optional<SamplePlace>& place, int64_t samples);
+
+// The place of an axis among the axes of a formula's accesses, where factored ones are several (TDL.md rule 4); none:
+// it is factored.
+std::optional<std::size_t> only_digit(const tdl::BoundTensor& tensor, std::size_t axis);
 
 // An op made for another number of samples.
 struct Lifted {
@@ -40,8 +44,8 @@ struct Lifted {
 // Where samples can lie behind a reshape of `from` to `to`, the best first. With one sample there may be several.
 std::vector<SamplePlace> reshaped_places(const Shape& from, const SamplePlace& place, const Shape& to, int64_t samples);
 
-// The op with its operands' samples at these places, made for `samples`; none, and why, if its formula mixes samples. Where no
-// operand has any, `fresh` is where its first result is to have them, as a broadcast does.
+// The op with its operands' samples at these places, made for `samples`; none, and why, if its formula mixes samples.
+// Where no operand has any, `fresh` is where its first result is to have them, as a broadcast does.
 std::optional<Lifted> lift_itself(const Graph& graph, const Op& op, const SamplePlaces& operands, int64_t samples,
                                   const std::optional<SamplePlace>& fresh, std::string& why);
 

@@ -18,7 +18,8 @@ std::string symbol_of(const Input& input, std::size_t axis) {
   return dim.symbol.empty() ? fmt::format("{}.{}", input.name, axis) : dim.symbol;
 }
 
-// The axis along which an input has its samples if the batch is given: the dimension "batch", else axis 0 if it is symbolic; -1: none.
+// The axis along which an input has its samples if the batch is given: the dimension "batch", else axis 0 if it is
+// symbolic; -1: none.
 int symbolic_batch_axis(const Input& input) {
   for (std::size_t a = 0; a < input.shape.size(); ++a)
     if (input.shape[a].extent < 0 && input.shape[a].symbol == kBatch) return static_cast<int>(a);
@@ -30,22 +31,27 @@ std::set<std::string> batch_symbols(const Model& model, const OnnxOptions& optio
   std::set<std::string> symbols;
   if (options.batch == 0) return symbols;
   for (const Input& input : model.inputs)
-    if (const int axis = symbolic_batch_axis(input); axis >= 0) symbols.insert(symbol_of(input, static_cast<std::size_t>(axis)));
+    if (const int axis = symbolic_batch_axis(input); axis >= 0)
+      symbols.insert(symbol_of(input, static_cast<std::size_t>(axis)));
   return symbols;
 }
 
-int64_t extent_of(const Model& model, const Input& input, std::size_t axis, const OnnxOptions& options, const std::set<std::string>& batch) {
+int64_t extent_of(const Model& model, const Input& input, std::size_t axis, const OnnxOptions& options,
+                  const std::set<std::string>& batch) {
   const std::string symbol = symbol_of(input, axis);
   const auto bound = options.bindings.find(symbol);
-  if (bound != options.bindings.end() && bound->second < 1) fail("{}: --bind {}={}: an extent is at least 1", model.path, symbol, bound->second);
+  if (bound != options.bindings.end() && bound->second < 1)
+    fail("{}: --bind {}={}: an extent is at least 1", model.path, symbol, bound->second);
   if (batch.contains(symbol)) {
     if (bound != options.bindings.end() && bound->second != options.batch)
-      fail("{}: input '{}', dimension {} is bound to {}, but the batch is {}", model.path, input.name, axis, bound->second, options.batch);
+      fail("{}: input '{}', dimension {} is bound to {}, but the batch is {}", model.path, input.name, axis,
+           bound->second, options.batch);
     return options.batch;
   }
   if (bound == options.bindings.end()) {
     const char* how = symbol != kBatch && axis == 0 ? " or --batch N" : "";
-    fail("{}: input '{}', dimension {} ('{}') has no extent; give one: --bind {}=N{}", model.path, input.name, axis, symbol, symbol, how);
+    fail("{}: input '{}', dimension {} ('{}') has no extent; give one: --bind {}=N{}", model.path, input.name, axis,
+         symbol, symbol, how);
   }
   return bound->second;
 }
@@ -71,8 +77,13 @@ std::vector<SampleAxes> placements(const Graph& graph, int64_t from) {
     all = std::move(longer);
     if (all.size() > 4096) all.resize(4096);
   }
-  const auto off_front = [](const SampleAxes& axes) { return std::count_if(axes.begin(), axes.end(), [](const auto& entry) { return entry.second != 0; }); };
-  std::stable_sort(all.begin(), all.end(), [&](const SampleAxes& a, const SampleAxes& b) { return std::pair(-static_cast<int64_t>(a.size()), off_front(a)) < std::pair(-static_cast<int64_t>(b.size()), off_front(b)); });
+  const auto off_front = [](const SampleAxes& axes) {
+    return std::count_if(axes.begin(), axes.end(), [](const auto& entry) { return entry.second != 0; });
+  };
+  std::stable_sort(all.begin(), all.end(), [&](const SampleAxes& a, const SampleAxes& b) {
+    return std::pair(-static_cast<int64_t>(a.size()), off_front(a)) <
+           std::pair(-static_cast<int64_t>(b.size()), off_front(b));
+  });
   std::erase_if(all, [](const SampleAxes& axes) { return axes.empty(); });
   if (all.size() > kMostPlacements) all.resize(kMostPlacements);
   return all;
@@ -113,13 +124,15 @@ BoundInputs bound_inputs(const Model& model, const OnnxOptions& options) {
   }
   for (const auto& [name, extent] : options.bindings)
     if (!symbols.contains(name)) {
-      const std::string known = symbols.empty() ? std::string("it has none; use --batch to replace a fixed batch") : fmt::format("it has {}", fmt::join(symbols, ", "));
+      const std::string known = symbols.empty() ? std::string("it has none; use --batch to replace a fixed batch")
+                                                : fmt::format("it has {}", fmt::join(symbols, ", "));
       fail("{}: --bind {}={}: the model has no symbolic dimension of that name: {}", model.path, name, extent, known);
     }
   return bound;
 }
 
-Graph with_batch(const Graph& forward, int64_t batch, const std::string& path, const std::map<std::string, std::string>& nodes) {
+Graph with_batch(const Graph& forward, int64_t batch, const std::string& path,
+                 const std::map<std::string, std::string>& nodes) {
   std::optional<std::string> refusal;
   for (int64_t from : possible_batches(forward)) {
     for (const SampleAxes& axes : placements(forward, from)) {
@@ -130,9 +143,12 @@ Graph with_batch(const Graph& forward, int64_t batch, const std::string& path, c
       if (other.refused_by.valid()) {
         const Op& op = forward.op(other.refused_by);
         const auto node = nodes.find(op.name);
-        where = fmt::format("{} ", node == nodes.end() ? fmt::format("'{}' ({})", op.name, op.definition) : node->second);
+        where =
+            fmt::format("{} ", node == nodes.end() ? fmt::format("'{}' ({})", op.name, op.definition) : node->second);
       }
-      refusal = fmt::format("{}: --batch {}: {}{}; the file was exported for a batch of {}; export with a dynamic batch", path, batch, where, other.why, from);
+      refusal =
+          fmt::format("{}: --batch {}: {}{}; the file was exported for a batch of {}; export with a dynamic batch",
+                      path, batch, where, other.why, from);
     }
   }
   fail("{}", refusal.value_or(fmt::format("{}: --batch {}: no input has a batch", path, batch)));

@@ -16,13 +16,15 @@ struct BoundInputs {
   bool fixed_batch = false;      // the file has its own batch, which the options replace by another
 };
 
-// Symbolic dimensions get their extents. `batch` is that of the dimension "batch", and of axis 0 where that is symbolic; a file
-// without such a dimension has a fixed batch, and is bound as it is. Bad input: a dimension without an extent, or with two.
+// Symbolic dimensions get their extents. `batch` is that of the dimension "batch", and of axis 0 where that is
+// symbolic; a file without such a dimension has a fixed batch, and is bound as it is. Bad input: a dimension without an
+// extent, or with two.
 BoundInputs bound_inputs(const Model& model, const OnnxOptions& options);
 
-// The forward graph of a file with a fixed batch, for `batch` samples. The samples lie along axis 0 of the inputs, or along another
-// axis of that extent of some: where each node keeps them apart. `nodes` names the file's node behind each op. Bad input, in one
-// line: a node that does not keep samples apart, or an output without samples.
-Graph with_batch(const Graph& forward, int64_t batch, const std::string& path, const std::map<std::string, std::string>& nodes);
+// The forward graph of a file with a fixed batch, for `batch` samples. The samples lie along axis 0 of the inputs, or
+// along another axis of that extent of some: where each node keeps them apart. `nodes` names the file's node behind
+// each op. Bad input, in one line: a node that does not keep samples apart, or an output without samples.
+Graph with_batch(const Graph& forward, int64_t batch, const std::string& path,
+                 const std::map<std::string, std::string>& nodes);
 
 }  // namespace partita::onnx_model

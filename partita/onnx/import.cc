@@ -589,7 +589,8 @@ std::string_view name_of(OnnxNode::Fate fate) {
   return "";
 }
 
-Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry, std::optional<Graph>* own_batch) {
+Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry,
+                  std::optional<Graph>* own_batch) {
   return Importer(path, options, std::move(registry)).finish(own_batch);
 }
 

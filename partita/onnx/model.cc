@@ -597,7 +597,7 @@ Model read_model(const std::string& path) {
     if (!type.tensor_type().has_shape()) fail("{}: input '{}' has no shape; export the model with one", path, info.name());
     Input input{.name = info.name(), .dtype = *dtype, .type = type.tensor_type().elem_type()};
     for (const auto& dim : type.tensor_type().shape().dim()) {
-      const bool is_open = !dim.has_dim_value() || dim.dim_value() == -1;  // some writers' way of saying that it is symbolic
+      const bool is_open = !dim.has_dim_value() || dim.dim_value() == -1;  // -1: symbolic, as some writers have it
       if (!is_open && dim.dim_value() < 0) fail("{}: input '{}' has the extent {}", path, info.name(), dim.dim_value());
       input.shape.push_back({is_open ? -1 : dim.dim_value(), dim.dim_param()});
     }

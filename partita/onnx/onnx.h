@@ -13,8 +13,8 @@ namespace partita {
 struct OnnxOptions {
   // Extents of symbolic dimensions, by the name that the file gives them; a nameless one is INPUT.AXIS.
   std::map<std::string, int64_t> bindings;
-  // The extent of the dimension "batch", and of axis 0 where it is symbolic. A file whose batch is fixed is made for this one where
-  // every node keeps samples apart (batch.h). 0: as in the file.
+  // The extent of the dimension "batch", and of axis 0 where it is symbolic. A file whose batch is fixed is made for
+  // this one where every node keeps samples apart (batch.h). 0: as in the file.
   int64_t batch = 0;
   // Without: parameters and running statistics have their shapes, and start at random; what lies beside the file is not read.
   bool load_weights = true;
@@ -35,7 +35,8 @@ struct OnnxOptions {
 // Bad input, in one error: a file that cannot be read or is no ONNX model, an input whose shape is not bound, a cycle, and all
 // nodes that cannot be imported, with file, node, operator and opset.
 // `own_batch`, if given, gets the graph at the file's own fixed batch where the options replace that.
-Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry, std::optional<Graph>* own_batch = nullptr);
+Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry,
+                  std::optional<Graph>* own_batch = nullptr);
 
 // What became of one node.
 struct OnnxNode {
