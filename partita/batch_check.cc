@@ -61,7 +61,7 @@ Values drawn(const Graph& graph, TensorId id) {
 
 using Outputs = std::vector<std::map<std::string, Values>>;  // a step
 
-// Runs of one graph, each on inputs of its own, on one device.
+// Runs of one graph, each on inputs of its own, on one device; none where a made-up number names no place.
 Outputs run_steps(const Graph& forward, int64_t steps, const std::function<Values(TensorId input, int64_t step)>& input,
                   Kernels& kernels) {
   const Graph graph = evaluation_graph(forward);
@@ -83,7 +83,7 @@ Outputs run_steps(const Graph& forward, int64_t steps, const std::function<Value
     const std::lock_guard<std::mutex> lock(mutex);
     outputs[static_cast<std::size_t>(step)][graph.tensor(id).name] = values_of(value, graph.tensor(id).shape);
   };
-  run_threads(physical, memory, hooks, {steps, false});
+  if (run_threads(physical, memory, hooks, {steps, false}).outside) return {};
   return outputs;
 }
 
@@ -130,6 +130,7 @@ void check_other_batch(const OtherBatch& batch, Kernels& kernels) {
         return axis ? taken(whole, *axis, step * from, from) : whole;
       },
       kernels);
+  if (all.empty() || parts.empty()) return;
   for (TensorId id : own.outputs) {
     const std::string& name = own.tensor(id).name;
     const Values& whole = all[0].at(name);
