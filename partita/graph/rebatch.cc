@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "partita/base/error.h"
 #include "partita/graph/autodiff.h"
@@ -12,7 +13,7 @@
 namespace partita {
 namespace {
 
-constexpr int kMostReturns = 2000;  // to a reshape that allows another place
+constexpr int kMostReturns = 1000;  // to a reshape that allows another place
 
 bool is_reshape(const Op& op) {
   return op.definition == "reshape" || op.definition == "flatten" || op.definition == "squeeze" ||
@@ -46,38 +47,37 @@ class Placement {
   std::vector<std::optional<Lifted>> lifted;  // none: the op has no samples
   OpId refused_by;
   std::string why;
+  std::size_t furthest = 0;  // of the ops, then the outputs, that were refused
 
   // False, with the op that is refused, or none: an output. The ops, then the outputs, are gone through one by one;
   // where one has no way, the last reshape before it that has another place left takes that. `strict`: outputs begin
-  // with the samples.
-  bool find(bool strict) {
+  // with the samples. `alike`: equal reshapes of samples at the same place take the same place, as those of all time
+  // steps and layers do.
+  bool find(bool strict, bool alike) {
     std::vector<Decision> decisions;
     int returns = 0;
-    std::size_t furthest = 0;
     const std::size_t ops = graph_.ops.size();
     for (std::size_t i = 0; i < ops + graph_.outputs.size(); ++i) {
+      if (i >= ops && output_place(graph_.outputs[i - ops], strict)) continue;
       std::string reason;
-      std::vector<Lifted> ways;
-      if (i < ops)
-        ways = ways_of(graph_.ops[i], reason);
-      else if (output_place(graph_.outputs[i - ops], strict))
+      std::vector<Lifted> ways = i < ops ? ways_of(graph_.ops[i], reason) : std::vector<Lifted>();
+      if (ways.size() > 1) {
+        take(i, decided(decisions, i, std::move(ways), alike));
         continue;
-      if (ways.empty()) {
-        if (i >= furthest) refuse(i, reason);
-        furthest = std::max(furthest, i);
-        const auto back = ++returns > kMostReturns
-                              ? std::nullopt
-                              : last_before(decisions, i < ops ? graph_.ops[i].operands
-                                                               : std::vector<TensorId>{graph_.outputs[i - ops]});
-        if (!back) return false;
-        decisions.resize(*back + 1);
-        i = decisions.back().op;
-        ways = std::move(decisions.back().left);
-        decisions.pop_back();
       }
-      take(i, ways.front());
-      ways.erase(ways.begin());
-      if (!ways.empty()) decisions.push_back({i, std::move(ways)});
+      if (!ways.empty()) {
+        take(i, ways.front());
+        continue;
+      }
+      if (i >= furthest) refuse(i, reason);
+      furthest = std::max(furthest, i);
+      const auto read = i < ops ? graph_.ops[i].operands : std::vector<TensorId>{graph_.outputs[i - ops]};
+      const auto back = ++returns > kMostReturns ? std::nullopt : last_before(decisions, read);
+      if (!back) return false;
+      decisions.resize(*back + 1);
+      Decision& last = decisions.back();
+      i = last.op;
+      take(i, last.ways[++last.taken]);
     }
     return true;
   }
@@ -144,10 +144,23 @@ class Placement {
   }
 
  private:
-  struct Decision {
-    std::size_t op;
-    std::vector<Lifted> left;
+  struct Decision {  // of a reshape, and of those like it
+    std::size_t op;  // the first of them
+    std::vector<Lifted> ways;
+    std::size_t taken = 0;
   };
+
+  // Whether a reshape is one that a decision is about.
+  bool is_about(const Decision& d, std::size_t op, const SamplePlace& place, bool alike) const {
+    return d.op == op || (alike && graph_.ops[d.op].bound == graph_.ops[op].bound && d.ways[0].operands[0] == place);
+  }
+
+  const Lifted& decided(std::vector<Decision>& decisions, std::size_t op, std::vector<Lifted> ways, bool alike) const {
+    for (const Decision& d : decisions)
+      if (is_about(d, op, *ways[0].operands[0], alike)) return d.ways[d.taken];
+    decisions.push_back({op, std::move(ways)});
+    return decisions.back().ways[0];
+  }
 
   void take(std::size_t op, const Lifted& way) {
     lifted[op].reset();
@@ -166,7 +179,7 @@ class Placement {
     why = fmt::format("output '{}' [{}] has no axis for the samples", output.name, fmt::join(output.shape, "x"));
   }
 
-  // The last decision that these tensors depend on.
+  // The last decision with a way left that these tensors depend on.
   std::optional<std::size_t> last_before(const std::vector<Decision>& decisions,
                                          const std::vector<TensorId>& tensors) const {
     std::vector<bool> behind(graph_.ops.size());
@@ -175,13 +188,17 @@ class Placement {
         if (const OpId producer = graph_.tensor(id).producer; producer.valid()) behind[producer.index()] = true;
     };
     mark(tensors);
-    std::size_t next = decisions.size();
-    for (std::size_t i = graph_.ops.size(); i-- > 0 && next > 0;) {
-      while (next > 0 && decisions[next - 1].op > i) --next;
+    std::set<std::pair<const tdl::Bound*, SamplePlace>> reshapes;  // that they depend on
+    for (std::size_t i = graph_.ops.size(); i-- > 0;) {
       if (!behind[i]) continue;
-      if (next > 0 && decisions[next - 1].op == i) return next - 1;
+      const auto& way = lifted[i];
+      if (way && way->form == Lifted::Form::kReshape) reshapes.emplace(graph_.ops[i].bound.get(), *way->operands[0]);
       mark(graph_.ops[i].operands);
     }
+    for (std::size_t d = decisions.size(); d-- > 0;)
+      if (decisions[d].taken + 1 < decisions[d].ways.size() &&
+          reshapes.contains({graph_.ops[decisions[d].op].bound.get(), *decisions[d].ways[0].operands[0]}))
+        return d;
     return std::nullopt;
   }
 
@@ -472,9 +489,12 @@ class Writer {
 
 Rebatched rebatched(const Graph& forward, const std::map<TensorId, std::size_t>& inputs, int64_t from, int64_t to) {
   Rebatched result;
-  for (bool strict : {true, false}) {
+  std::size_t furthest = 0;
+  for (const auto& [strict, alike] : {std::pair{true, true}, {true, false}, {false, true}, {false, false}}) {
     Placement placement(forward, inputs, from);
-    if (!placement.find(strict)) {
+    if (!placement.find(strict, alike)) {
+      if (!result.why.empty() && placement.furthest <= furthest) continue;
+      furthest = placement.furthest;
       result.refused_by = placement.refused_by;
       result.why = placement.why;
       continue;

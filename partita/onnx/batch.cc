@@ -6,6 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/graph/rebatch.h"
+#include "partita/ops/ops.h"
 
 namespace partita::onnx_model {
 namespace {
@@ -137,7 +138,10 @@ Graph with_batch(const Graph& forward, int64_t batch, const std::string& path,
   for (int64_t from : possible_batches(forward)) {
     for (const SampleAxes& axes : placements(forward, from)) {
       Rebatched other = rebatched(forward, axes, from, batch);
-      if (other.graph) return std::move(*other.graph);
+      if (other.graph) {
+        count_values(*other.graph);
+        return std::move(*other.graph);
+      }
       if (refusal) continue;
       std::string where;
       if (other.refused_by.valid()) {

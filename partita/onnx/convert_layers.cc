@@ -330,7 +330,8 @@ Results batch_norm(NodeContext& n) {
   // The result must have the node's name, and batch_norm has three.
   const auto& outputs = n.state.model.outputs;
   const bool is_output = std::find(outputs.begin(), outputs.end(), n.op_name()) != outputs.end();
-  return {n.made(batch_norm_training(n.build, x, scale, bias, mean, variance, eps, momentum, is_output ? n.op_name() + ".norm" : n.op_name()))};
+  const auto make = n.state.other_batch ? batch_norm_of_any_batch : batch_norm_training;
+  return {n.made(make(n.build, x, scale, bias, mean, variance, eps, momentum, is_output ? n.op_name() + ".norm" : n.op_name()))};
 }
 
 bool is_read(NodeContext& n, std::size_t result) { return result < n.node.outputs.size() && n.state.readers.contains(n.node.outputs[result]); }

@@ -36,6 +36,7 @@ struct ImportState {
   std::map<std::string, const Node*> producer;       // of a name
   std::map<std::string, int> readers;                // how many operands name it
   std::set<std::string> reserved;                    // names of inputs, outputs and initializers, which no op may take
+  bool other_batch = false;                          // than the file's will be made of the graph
   std::set<TensorId> normalized;                     // running statistics that have their BatchNormalization
 };
 

@@ -142,6 +142,7 @@ class Importer {
   void bind_inputs(const OnnxOptions& options) {
     const BoundInputs bound = bound_inputs(model(), options);
     if (bound.fixed_batch) other_batch_ = options.batch;
+    state_.other_batch = bound.fixed_batch;
     for (std::size_t i = 0; i < model().inputs.size(); ++i) {
       const Input& input = model().inputs[i];
       const TensorId id = build_.input(input.name, bound.shapes[i], input.dtype, bound.sample_axes[i]);

@@ -148,6 +148,11 @@ TEST(Onnx, AnotherBatch) {
   }
   const Graph g = import("mlp", {.batch = 9});
   EXPECT_EQ(g.tensor(g.outputs[0]).shape, (Shape{9, 5}));
+  // The running variance takes the unbiased one of 26 samples of 8x8.
+  const Graph digits = import("digits", {.batch = 26});
+  const double scale = digits.op(digits.find_op("stem.norm.running_var")).attributes.at("scale");
+  EXPECT_DOUBLE_EQ(scale, 26 * 64 / (26 * 64 - 1.0));
+  EXPECT_NE(error_of([] { import("resnet18", {.batch = 1}); }).find("one value a channel has no variance"), std::string::npos);
 }
 
 TEST(Onnx, Describe) {

@@ -270,19 +270,54 @@ void declare_normalization(OpRegistry& registry) {
   declare_within_samples(registry);
 }
 
-TensorId batch_norm_training(GraphBuilder& build, TensorId x, TensorId scale, TensorId bias, TensorId running_mean,
-                             TensorId running_variance, double eps, double momentum, std::string name) {
-  const Shape shape = build.shape(x);
+namespace {
+
+// The unbiased variance of a channel's values to the biased one; none of a single value.
+std::optional<double> unbiased_scale(const Shape& x) {
+  const double count = static_cast<double>(volume(x)) / static_cast<double>(x.at(1));
+  return count < 2 ? std::nullopt : std::optional(count / (count - 1));
+}
+
+[[noreturn]] void fail_for_one_value(const std::string& op, const Shape& x) {
+  fail("batch_norm '{}': one value a channel has no variance (input [{}])", op, fmt::join(x, "x"));
+}
+
+}  // namespace
+
+TensorId batch_norm_of_any_batch(GraphBuilder& build, TensorId x, TensorId scale, TensorId bias, TensorId running_mean,
+                                 TensorId running_variance, double eps, double momentum, std::string name) {
+  const double unbiased = unbiased_scale(build.shape(x)).value_or(1);
   const std::vector<TensorId> results = build.ops("batch_norm", {x, scale, bias}, {{"eps", eps}}, std::move(name));
   const std::string op = build.graph().ops.back().name;
-  const double count = static_cast<double>(volume(shape)) / static_cast<double>(shape.at(1));
-  if (count < 2) fail("batch_norm '{}': one value a channel has no variance (input [{}])", op, fmt::join(shape, "x"));
   build.set_phase(Phase::kUpdate);
   build.op("running_average", {running_mean, results[1]}, {{"momentum", momentum}}, op + ".running_mean");
-  build.op("running_average", {running_variance, results[2]}, {{"momentum", momentum}, {"scale", count / (count - 1)}},
+  build.op("running_average", {running_variance, results[2]}, {{"momentum", momentum}, {"scale", unbiased}},
            op + ".running_var");
   build.set_phase(Phase::kForward);
   return results[0];
+}
+
+TensorId batch_norm_training(GraphBuilder& build, TensorId x, TensorId scale, TensorId bias, TensorId running_mean,
+                             TensorId running_variance, double eps, double momentum, std::string name) {
+  const Shape shape = build.shape(x);
+  const TensorId y = batch_norm_of_any_batch(build, x, scale, bias, running_mean, running_variance, eps, momentum, std::move(name));
+  if (!unbiased_scale(shape)) fail_for_one_value(build.graph().op(build.graph().tensor(y).producer).name, shape);
+  return y;
+}
+
+void count_values(Graph& graph) {
+  for (Op& average : graph.ops) {
+    if (average.definition != "running_average") continue;
+    const OpId producer = graph.tensor(average.operands[1]).producer;
+    if (!producer.valid() || graph.op(producer).definition != "batch_norm") continue;
+    const Op& norm = graph.op(producer);
+    const Shape& x = graph.tensor(norm.operands[0]).shape;
+    const std::optional<double> unbiased = unbiased_scale(x);
+    if (!unbiased) fail_for_one_value(norm.name, x);
+    if (average.operands[1] != norm.results[2]) continue;
+    average.attributes["scale"] = *unbiased;
+    average.bound = bind_op(graph, average);
+  }
 }
 
 }  // namespace partita
