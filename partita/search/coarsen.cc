@@ -252,7 +252,7 @@ class Coarsener {
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
       const Op& o = graph_.ops[i];
       const TensorId whose = gradient_[o.results[0].index()];
-      const bool sums = o.phase == Phase::kBackward && whose.valid() && std::all_of(o.operands.begin(), o.operands.end(), [&](TensorId t) { return gradient_[t.index()] == whose; });
+      const bool sums = o.phase == Phase::kBackward && whose.valid() && !o.operands.empty() && std::all_of(o.operands.begin(), o.operands.end(), [&](TensorId t) { return gradient_[t.index()] == whose; });
       if (sums) unite(op(i), tensor(whose));
       else if (o.forward.valid()) unite(op(i), op(o.forward.index()));
     }
@@ -400,7 +400,7 @@ std::vector<TensorId> gradient_of(const Graph& graph) {
   for (const Op& op : graph.ops) {
     if (op.phase != Phase::kBackward) continue;
     // Sums and casts of contributions.
-    TensorId whose = of[op.operands[0].index()];
+    TensorId whose = op.operands.empty() ? TensorId() : of[op.operands[0].index()];
     for (TensorId t : op.operands)
       if (of[t.index()] != whose || graph.tensor(t).shape != graph.tensor(op.results[0]).shape) whose = TensorId();
     const bool sum = op.definition == "add" && op.operands.size() == 2, cast = op.definition == "cast";

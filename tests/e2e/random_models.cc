@@ -1,0 +1,196 @@
+// Random models, planned and run; what is drawn, and what is expected.
+#include "tests/e2e/random_models.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "partita/base/error.h"
+#include "partita/base/rng.h"
+#include "partita/train.h"
+#include "tests/e2e/runs.h"
+
+namespace partita {
+
+namespace {
+
+constexpr double kForward = 1e-6;       // of the largest value of an output: some operators of the reference evaluator compute in float32
+constexpr double kTrained = 1e-10;      // docs/cli.md
+constexpr int64_t kSteps = 2, kBudget = 20;
+
+// Every search with each of its options' listed values, one at a time.
+std::vector<std::string> every_search() {
+  std::vector<std::string> all;
+  for (const SearchEntry& entry : searches()) {
+    all.push_back(entry.name);
+    for (const auto& [option, values] : entry.options)
+      for (std::size_t i = 1; i < values.size(); ++i)
+        if (values[i] != "N" && values[i] != "PxQ") all.push_back(fmt::format("{}?{}={}", entry.name, option, values[i]));
+  }
+  return all;
+}
+
+template <typename T>
+const T& drawn(Rng& rng, const std::vector<T>& from) {
+  return from[rng.below(from.size())];
+}
+
+Request request_of_pair(const RandomPair& pair, const std::string& file) {
+  Request request;
+  request.model = file;
+  request.search = pair.search;
+  request.cluster = pair.cluster.substr(0, pair.cluster.find('/'));
+  if (const auto at = pair.cluster.find('/'); at != std::string::npos) request.devices = std::stoi(pair.cluster.substr(at + 1));
+  request.objective = pair.objective;
+  request.dtype = parse_dtype(pair.dtype);
+  request.loss = pair.loss;
+  if (pair.optimizer == "momentum") request.optimizer.momentum = 0.9;
+  else if (pair.optimizer == "clipped") request.optimizer.clip_norm = 0.5;
+  else request.optimizer.kind = pair.optimizer;
+  request.budget.steps = kBudget;
+  return request;
+}
+
+double difference(const Values& found, const Values& expected) {
+  if (found.shape != expected.shape) return INFINITY;
+  double largest = 0, scale = 1e-3;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(volume(expected.shape)); ++i) {
+    const double a = is_float(found.dtype) ? found.real[i] : static_cast<double>(found.integer[i]);
+    const double b = is_float(expected.dtype) ? expected.real[i] : static_cast<double>(expected.integer[i]);
+    const double d = std::abs(a - b);
+    largest = d == d ? std::max(largest, d) : INFINITY;
+    scale = std::max(scale, std::abs(b));
+  }
+  return largest / scale;
+}
+
+std::string differences(const Arrays& found, const Arrays& expected, double allowed) {
+  for (const auto& [name, values] : expected) {
+    const auto at = found.find(name);
+    if (at == found.end()) return fmt::format("there is no output '{}'", name);
+    if (const double d = difference(at->second, values); !(d <= allowed)) return fmt::format("output '{}' differs by {:.2e} of its largest value", name, d);
+  }
+  return "";
+}
+
+Arrays forward_of(const Planned& planned, const Arrays& in) {
+  const Graph graph = evaluation_of(planned);
+  const Plan plan = evaluation_plan(graph, planned);
+  check(graph, plan, planned.cluster);
+  return run_forward(graph, plan, planned.cluster, in, {}, 1, kernels());
+}
+
+// The plan as a file is the same plan.
+std::string written_and_read(const Planned& planned, const std::string& file) {
+  const std::string path = file + ".plan.json";
+  write_file(path, print(planned.plan, planned.training));
+  Runner runner;
+  const Planned read = open_plan(path, runner);
+  if (read.report.comm_bytes != planned.report.comm_bytes) return fmt::format("written and read it moves {} bytes, not {}", read.report.comm_bytes, planned.report.comm_bytes);
+  if (read.predicted.step_time_ns != planned.predicted.step_time_ns) return "written and read it is simulated otherwise";
+  return "";
+}
+
+std::string trained(const Planned& planned, DType dtype) {
+  TrainOptions options;
+  options.steps = kSteps;
+  options.verify_serial = true;
+  const TrainReport report = train(planned, options, kernels());
+  if (dtype == DType::kFloat64 && !(*report.max_error_vs_serial <= kTrained)) return fmt::format("weights differ from the serial run's by {:.2e}", *report.max_error_vs_serial);
+  const double allowed = dtype == DType::kFloat64 ? kTrained : is_low(dtype) ? 2 * epsilon_of(dtype) : 1e-5;
+  if (!(*report.first_loss_error_vs_serial <= allowed)) return fmt::format("the first loss differs from the serial run's by {:.2e}", *report.first_loss_error_vs_serial);
+  return "";
+}
+
+}  // namespace
+
+std::vector<RandomModel> read_random_models(const std::string& path) {
+  std::map<int, RandomModel> models;
+  for (auto& [key, values] : read_arrays(path)) {
+    const std::size_t slash = key.find('/');
+    RandomModel& model = models[std::stoi(key.substr(0, slash))];
+    model.name = key.substr(0, slash);
+    const std::string kind = key.substr(slash + 1);
+    if (kind == "model")
+      for (int64_t byte : values.integer) model.proto += static_cast<char>(byte);
+    else (kind.starts_with("in/") ? model.in : model.out)[kind.substr(kind.find('/') + 1)] = std::move(values);
+  }
+  std::vector<RandomModel> list;
+  for (auto& [number, model] : models) list.push_back(std::move(model));
+  return list;
+}
+
+RandomPair random_pair(uint64_t seed, std::size_t index, const std::vector<RandomModel>& models) {
+  static const std::vector<std::string> searches = every_search();
+  static const std::vector<std::string> dtypes{"float64", "float64", "float64", "float64", "float64", "float64", "float32", "float32", "bfloat16", "float16"};
+  static const std::vector<std::string> losses{"mse", "mse", "mse", "elementwise", "bce_with_logits", "cross_entropy"}, optimizers{"sgd", "momentum", "clipped"};
+  Rng rng(seed * 0x9E3779B97F4A7C15ull + index);
+  RandomPair pair;
+  pair.model = index % models.size();
+  pair.search = drawn(rng, searches);
+  const int64_t devices = rng.between(2, 7);
+  pair.cluster = rng.below(5) == 0 ? fmt::format("dgx-1/{}", devices) : fmt::format("local:{}", devices);
+  pair.objective = rng.below(2) == 0 ? "comm" : "time";
+  pair.dtype = drawn(rng, dtypes);
+  pair.loss = drawn(rng, losses);
+  pair.optimizer = drawn(rng, optimizers);
+  return pair;
+}
+
+std::string commands(const RandomPair& pair, const std::string& file) {
+  const auto at = pair.cluster.find('/');
+  const std::string cluster = at == std::string::npos ? pair.cluster : fmt::format("{} --devices {}", pair.cluster.substr(0, at), pair.cluster.substr(at + 1));
+  const std::string optimizer = pair.optimizer == "momentum" ? "sgd --momentum 0.9" : pair.optimizer == "clipped" ? "sgd --clip-norm 0.5" : pair.optimizer;
+  return fmt::format("partita plan {0} --cluster {1} --search '{2}' --objective {3} --dtype {4} --loss {5} --optimizer {6} --max-steps {7} -o p.json && partita check p.json && "
+                     "partita simulate p.json && partita run p.json --inputs {8}.npz -o out.npz && partita train p.json --steps {9} --verify serial",
+                     file, cluster, pair.search, pair.objective, pair.dtype, pair.loss, optimizer, kBudget, file.substr(0, file.rfind('.')), kSteps);
+}
+
+PairOutcome try_pair(const RandomModel& model, const RandomPair& pair, const std::string& file) {
+  PairOutcome outcome;
+  std::string at = "import";
+  try {
+    write_file(file, model.proto);
+    Request request = request_of_pair(pair, file);
+    Runner runner;
+    LoadedModel loaded = load_model(request, runner);
+    try {
+      training_graph(loaded, request, runner);
+    } catch (const Error& error) {  // the loss does not take this output, say
+      if (error.code() != ExitCode::kBadInput) throw;
+      outcome.refused = error.what();
+      request.loss = "elementwise";
+      loaded = load_model(request, runner);
+      training_graph(loaded, request, runner);
+    }
+    at = "serial";
+    Request serial = request;
+    serial.search = "single";
+    serial.cluster = "local:1";
+    serial.devices = 0;
+    serial.dtype = DType::kFloat64;
+    if (outcome.fault = differences(forward_of(plan_model(serial, runner), model.in), model.out, kForward); !outcome.fault.empty()) return outcome.fault = "serial: " + outcome.fault, outcome;
+    at = "plan";
+    const Planned planned = plan_model(request, runner);
+    if (planned.search.estimate) return outcome;  // no plan
+    at = "check and simulate";
+    if (outcome.fault = written_and_read(planned, file); !outcome.fault.empty()) return outcome;
+    at = "parallel";
+    if (request.dtype == DType::kFloat64)
+      if (outcome.fault = differences(forward_of(planned, model.in), model.out, kForward); !outcome.fault.empty()) return outcome.fault = "parallel: " + outcome.fault, outcome;
+    at = "train";
+    if (!outcome.refused.empty()) return outcome;
+    if (getenv("SKIP_LABELS")) { const Tensor& y = planned.forward.tensor(planned.forward.outputs[0]); if (y.shape.empty() || (y.shape.size() == 1 && pair.loss == "cross_entropy")) return outcome; const Tensor* l=nullptr; for (TensorId i: planned.training.inputs) if (planned.training.tensor(i).name == "labels") l=&planned.training.tensor(i); try { if (l && !(l->shape.size() && l->shape[0] == batch_of(planned.training))) return outcome; } catch (const Error&) {} }
+    outcome.fault = trained(planned, request.dtype);
+    outcome.trained = true;
+  } catch (const Error& error) {
+    const bool estimates = parse_search(pair.search).entry->estimates;  // not of every cluster, nor of a model without a batch
+    const bool may = error.code() == ExitCode::kInfeasible || (error.code() == ExitCode::kBadInput && (at == "import" || at == "train" || estimates));
+    (may ? outcome.refused : outcome.fault) = fmt::format("{}: {}", at, error.what());
+  } catch (const std::exception& error) {
+    outcome.fault = fmt::format("{}: {}", at, error.what());
+  }
+  return outcome;
+}
+
+}  // namespace partita

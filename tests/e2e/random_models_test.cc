@@ -1,0 +1,148 @@
+// Random models under random plans: serial equals the reference evaluator of ONNX, parallel equals serial, every plan is taken.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+#include "partita/base/error.h"
+#include "tests/e2e/random_models.h"
+
+namespace partita {
+namespace {
+
+constexpr unsigned kSecondsPerModel = 300;  // of a child's processor time
+
+// A reason without what differs from case to case, to count it under.
+std::string kind_of(const std::string& reason) {
+  std::string kind;
+  for (char c : reason.substr(0, 160)) {
+    const char k = std::isdigit(static_cast<unsigned char>(c)) ? '0' : c;
+    if (k != '0' || kind.empty() || kind.back() != '0') kind += k;
+  }
+  return kind;
+}
+
+struct Tally {
+  int pairs = 0, trained = 0, refused = 0, faults = 0;
+  std::map<std::string, int> reasons, kinds;  // of refusals; of faults
+
+  void add(const PairOutcome& outcome, const std::string& command) {
+    ++pairs;
+    trained += outcome.trained;
+    if (!outcome.refused.empty()) ++refused, ++reasons[kind_of(outcome.refused)];
+    if (outcome.fault.empty()) return;
+    ++faults;
+    ++kinds[kind_of(outcome.fault)];
+    ADD_FAILURE() << outcome.fault << "\n" << command;
+  }
+  void print() const {
+    std::printf("%d pairs, %d trained, %d refused, %d faults\n", pairs, trained, refused, faults);
+    for (const auto& [reason, count] : reasons) std::printf("%5d refused: %s\n", count, reason.c_str());
+    for (const auto& [kind, count] : kinds) std::printf("%5d faults: %s\n", count, kind.c_str());
+  }
+};
+
+std::string folder() {
+  const std::string path = fmt::format("{}/random_models", PARTITA_BINARY_DIR);
+  std::filesystem::create_directories(path);
+  return path;
+}
+
+TEST(RandomModels, SixtyPairs) {
+  constexpr uint64_t kSeed = 1;
+  const std::vector<RandomModel> models = read_random_models(std::string(PARTITA_SOURCE_DIR) + "/tests/data/random_models.npz");
+  std::printf("seed %llu\n", static_cast<unsigned long long>(kSeed));
+  Tally tally;
+  for (std::size_t i = 0; i < 60; ++i) {
+    const RandomPair pair = random_pair(kSeed, i, models);
+    const std::string file = fmt::format("{}/quick-{}.onnx", folder(), models[pair.model].name);
+    write_npz(fmt::format("{}/quick-{}.npz", folder(), models[pair.model].name), models[pair.model].in);
+    const std::string command = commands(pair, file);
+    std::printf("pair %zu: %s\n", i, command.c_str());
+    std::fflush(stdout);
+    tally.add(try_pair(models[pair.model], pair, file), command);
+  }
+  tally.print();
+  EXPECT_GE(tally.trained, 40);
+}
+
+// ---------------------------------------------------------------- 5,000 pairs, each model in a process of its own
+
+// What a child says of each pair: 0 bytes between the parts, a newline behind.
+void say(int to, const PairOutcome& outcome) {
+  std::string line = fmt::format("{}\x1f{}\x1f{}", outcome.trained ? 1 : 0, outcome.refused, outcome.fault);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  line += '\n';
+  for (std::size_t at = 0; at < line.size();) {
+    const ssize_t n = write(to, line.data() + at, line.size() - at);
+    if (n <= 0) _exit(3);
+    at += static_cast<std::size_t>(n);
+  }
+}
+
+PairOutcome heard(const std::string& line) {
+  const std::size_t first = line.find('\x1f'), second = line.find('\x1f', first + 1);
+  return {line.substr(first + 1, second - first - 1), line.substr(second + 1), line[0] == '1'};
+}
+
+// The pairs of one model in a child; where it ends early, the pair that it was at is a fault, and another child takes what is left.
+void try_in_child(const RandomModel& model, const std::vector<RandomPair>& pairs, const std::string& file, Tally& tally) {
+  std::size_t done = 0;
+  while (done < pairs.size()) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      close(ends[0]);
+      const rlimit limit{kSecondsPerModel, kSecondsPerModel};
+      setrlimit(RLIMIT_CPU, &limit);
+      alarm(4 * kSecondsPerModel);
+      for (std::size_t i = done; i < pairs.size(); ++i) say(ends[1], try_pair(model, pairs[i], file));
+      _exit(0);
+    }
+    close(ends[1]);
+    std::string text;
+    char block[4096];
+    for (ssize_t n; (n = read(ends[0], block, sizeof block)) > 0;) text.append(block, static_cast<std::size_t>(n));
+    close(ends[0]);
+    int status = 0;
+    waitpid(child, &status, 0);
+    for (std::size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1, ++done) tally.add(heard(text.substr(at, end - at)), commands(pairs[done], file));
+    if (done < pairs.size()) {
+      tally.add({"", WIFSIGNALED(status) ? fmt::format("ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status))) : fmt::format("ended with {}", WEXITSTATUS(status)), false},
+                commands(pairs[done], file));
+      ++done;
+    }
+  }
+}
+
+// Made by tests/data/make_random_models.py in the build folder; skipped where the packages of tests/data/requirements.txt are not there.
+TEST(LongRandomModels, FiveThousandPairs) {
+  const char* given = std::getenv("PARTITA_RANDOM_SEED");
+  const uint64_t seed = given ? std::strtoull(given, nullptr, 10) : 2;
+  constexpr std::size_t kModels = 1000, kPairs = 5000;
+  std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
+  const std::string path = fmt::format("{}/{}.npz", folder(), seed);
+  const std::string make = fmt::format("{} {}/tests/data/make_random_models.py --seed {} --count {} --out {} --folder {}/{}", PARTITA_PYTHON, PARTITA_SOURCE_DIR, seed, kModels, path, folder(), seed);
+  if (std::string(PARTITA_PYTHON).empty() || std::system(make.c_str()) != 0) GTEST_SKIP() << make << ": no Python with the packages of tests/data/requirements.txt";
+  const std::vector<RandomModel> models = read_random_models(path);
+  Tally tally;
+  for (std::size_t m = 0; m < models.size(); ++m) {
+    std::vector<RandomPair> pairs;
+    for (std::size_t i = m; i < kPairs; i += kModels) pairs.push_back(random_pair(seed, i, models));
+    try_in_child(models[m], pairs, fmt::format("{}/{}/{}.onnx", folder(), seed, models[m].name), tally);
+    if (m % 50 == 49) std::printf("%zu models\n", m + 1), tally.print(), std::fflush(stdout);
+  }
+  EXPECT_EQ(tally.pairs, static_cast<int>(kPairs));
+}
+
+}  // namespace
+}  // namespace partita
