@@ -409,10 +409,7 @@ class Lowering {
       }
       if (arriving > 0) add_arrival(at, device, access(made.regs.at(p), whole), arriving, combine ? &gather : nullptr);
       if (!combine) continue;
-      gather.writes = {access(made.regs.at(p), whole)};
-      gather.bytes = volume(whole) * bytes_of(at.dtype) * static_cast<int64_t>(1 + gather.reads.size());
-      gather.flops = static_cast<double>(volume(whole)) * static_cast<double>(gather.reads.size());
-      add_task(std::move(gather));
+      add_combine(std::move(gather), at, made.regs.at(p), whole, arriving > 0 ? std::nullopt : absent_reducer(from.layout, to));
     }
     return made;
   }
@@ -545,14 +542,58 @@ class Lowering {
         }
       }
       if (arriving > 0) add_arrival(at, device, access(target, box), arriving, combine ? &gather : nullptr);
-      if (combine) {
-        gather.writes = {access(target, box)};
-        gather.bytes = volume(box) * bytes_of(at.dtype) * static_cast<int64_t>(1 + gather.reads.size());
-        gather.flops = static_cast<double>(volume(box)) * static_cast<double>(gather.reads.size());
-        add_task(std::move(gather));
-      }
+      if (combine) add_combine(std::move(gather), at, target, box, arriving > 0 ? std::nullopt : absent_reducer(step.from, step.to));
     }
     return to;
+  }
+
+  // `gather`, whose reads are the terms of `box`, and what has none gets the identity of its reducer; or, where that is of the terms alone,
+  // that of `absent`, by tasks of their own.
+  void add_combine(Task gather, const Context& at, RegisterId target, const Box& box, std::optional<tdl::Reducer> absent) {
+    const auto add = [&](const Box& part, std::string name, tdl::Reducer reducer, std::vector<Access> reads) {
+      Task task = gather;
+      task.name = std::move(name);
+      task.work = CombineWork{reducer};
+      task.reads = std::move(reads);
+      task.writes = {access(target, part)};
+      task.bytes = volume(part) * bytes_of(at.dtype) * static_cast<int64_t>(1 + task.reads.size());
+      task.flops = static_cast<double>(volume(part)) * static_cast<double>(task.reads.size());
+      add_task(std::move(task));
+    };
+    const tdl::Reducer reducer = std::get<CombineWork>(gather.work).reducer;
+    std::vector<Box> covered, rest{box};
+    for (size_t i = 0; absent && i < gather.reads.size(); ++i) {
+      std::vector<Box> fresh{box_of(gather.reads[i])};
+      for (const Box& known : covered) fresh = without(fresh, known);
+      for (const Box& part : fresh) rest = without(rest, part);
+      covered.insert(covered.end(), fresh.begin(), fresh.end());
+    }
+    if (!absent || rest.empty()) return add(box, gather.name, reducer, gather.reads);
+    if (covered.empty()) return add(box, gather.name, *absent, {});
+    int number = 0;
+    const auto next = [&] { return fmt::format("{}.combine.{}@{}", at.name, number++, device_name(gather.device)); };
+    for (const Box& part : covered) {
+      std::vector<Access> reads;
+      for (const Access& read : gather.reads)
+        if (const Box meet = intersect(part, box_of(read)); !is_empty(meet)) reads.push_back(access(read.reg, meet, read.fresh));
+      add(part, next(), reducer, std::move(reads));
+    }
+    for (const Box& part : rest) add(part, next(), *absent, {});
+  }
+
+  const Box& box_of(const Access& read) const { return read.boxes.empty() ? out_.reg(read.reg).boxes[0] : read.boxes[0]; }
+
+  static std::vector<Box> without(const std::vector<Box>& boxes, const Box& gone) {
+    std::vector<Box> rest;
+    for (const Box& box : boxes)
+      for (Box& part : subtract(box, gone)) rest.push_back(std::move(part));
+    return rest;
+  }
+
+  // Under what a result is partial that is made of values that are partial under another reducer.
+  static std::optional<tdl::Reducer> absent_reducer(const Layout& from, const Layout& to) {
+    if (!from.is_partial() || !to.is_partial() || from.reducer() == to.reducer()) return std::nullopt;
+    return to.reducer();
   }
 
   static tdl::Reducer combine_reducer(const Step& step) {

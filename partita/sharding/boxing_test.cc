@@ -349,6 +349,10 @@ void random_conversions(int rounds, uint64_t seed, size_t axes = 0) {
     std::vector<Shape> radices = random_radices(rng), other = radices;
     if (rng.below(6) == 0)  // another factoring of the same tensor
       for (Shape& r : other) r = rng.below(2) && r.size() == 2 ? Shape{r[1], r[0]} : Shape{volume(r)};
+    if (rng.below(6) == 0)  // digits of extent 1 make no difference
+      for (std::vector<Shape>* some : {&radices, &other})
+        for (Shape& r : *some)
+          if (rng.below(2)) r.insert(r.begin() + rng.between(0, static_cast<int64_t>(r.size())), 1);
     Mesh mesh = padded(random_mesh(rng), axes, rng), second = rng.below(2) ? mesh : padded(random_mesh(rng), axes, rng);
     tdl::Reducer reducer = reducers[rng.below(4)], target = rng.below(4) ? reducer : reducers[rng.below(4)];
     Layout from = random_layout(mesh, radices, reducer, rng), to = random_layout(second, other, target, rng);

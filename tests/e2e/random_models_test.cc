@@ -73,6 +73,22 @@ TEST(RandomModels, SixtyPairs) {
   EXPECT_GE(tally.trained, 40);
 }
 
+// Parameters without a gradient; digits of extent 1 (groups of one input channel); a product of parts that becomes a sum of parts.
+TEST(RandomModels, FoundByOthers) {
+  Tally tally;
+  for (const char* name : {"no_gradient_cumsum", "no_gradient_7_devices", "grouped_conv1d", "prod_gemm_add"}) {
+    const std::string from = fmt::format("{}/tests/data/cases/{}", PARTITA_SOURCE_DIR, name), file = fmt::format("{}/{}.onnx", folder(), name);
+    const RandomModel model{name, read_file(from + "/model.onnx"), read_arrays(from + "/in.npz"), read_arrays(from + "/ref.npz")};
+    for (const char* search : {"auto", "tofu", "icml18", "equal-chop", "zero", "model-parallel", "owt", "exact"})
+      for (const char* cluster : {"local:2", "local:7"}) {
+        const RandomPair pair{0, search, cluster, "comm", "float64", "mse", "sgd"};
+        tally.add(try_pair(model, pair, file), commands(pair, file));
+      }
+  }
+  tally.print();
+  EXPECT_GE(tally.trained, 30);
+}
+
 // ---------------------------------------------------------------- 5,000 pairs, each model in a process of its own
 
 // What a child says of each pair: 0 bytes between the parts, a newline behind.
