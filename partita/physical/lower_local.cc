@@ -409,7 +409,7 @@ class Lowering {
       }
       if (arriving > 0) add_arrival(at, device, access(made.regs.at(p), whole), arriving, combine ? &gather : nullptr);
       if (!combine) continue;
-      add_combine(std::move(gather), at, made.regs.at(p), whole, arriving > 0 ? std::nullopt : absent_reducer(from.layout, to));
+      add_combine(std::move(gather), at, made.regs.at(p), whole, absent_reducer(from.layout, to, arriving));
     }
     return made;
   }
@@ -542,14 +542,15 @@ class Lowering {
         }
       }
       if (arriving > 0) add_arrival(at, device, access(target, box), arriving, combine ? &gather : nullptr);
-      if (combine) add_combine(std::move(gather), at, target, box, arriving > 0 ? std::nullopt : absent_reducer(step.from, step.to));
+      if (combine) add_combine(std::move(gather), at, target, box, absent_reducer(step.from, step.to, arriving));
     }
     return to;
   }
 
-  // `gather`, whose reads are the terms of `box`, and what has none gets the identity of its reducer; or, where that is of the terms alone,
-  // that of `absent`, by tasks of their own.
-  void add_combine(Task gather, const Context& at, RegisterId target, const Box& box, std::optional<tdl::Reducer> absent) {
+  // `gather`, whose reads are the terms of `box`; what has none gets the identity of its reducer. With `absent` it gets the
+  // identity of that one, by tasks of their own.
+  void add_combine(Task gather, const Context& at, RegisterId target, const Box& box,
+                   std::optional<tdl::Reducer> absent) {
     const auto add = [&](const Box& part, std::string name, tdl::Reducer reducer, std::vector<Access> reads) {
       Task task = gather;
       task.name = std::move(name);
@@ -575,13 +576,16 @@ class Lowering {
     for (const Box& part : covered) {
       std::vector<Access> reads;
       for (const Access& read : gather.reads)
-        if (const Box meet = intersect(part, box_of(read)); !is_empty(meet)) reads.push_back(access(read.reg, meet, read.fresh));
+        if (const Box meet = intersect(part, box_of(read)); !is_empty(meet))
+          reads.push_back(access(read.reg, meet, read.fresh));
       add(part, next(), reducer, std::move(reads));
     }
     for (const Box& part : rest) add(part, next(), *absent, {});
   }
 
-  const Box& box_of(const Access& read) const { return read.boxes.empty() ? out_.reg(read.reg).boxes[0] : read.boxes[0]; }
+  const Box& box_of(const Access& read) const {
+    return read.boxes.empty() ? out_.reg(read.reg).boxes[0] : read.boxes[0];
+  }
 
   static std::vector<Box> without(const std::vector<Box>& boxes, const Box& gone) {
     std::vector<Box> rest;
@@ -590,9 +594,10 @@ class Lowering {
     return rest;
   }
 
-  // Under what a result is partial that is made of values that are partial under another reducer.
-  static std::optional<tdl::Reducer> absent_reducer(const Layout& from, const Layout& to) {
-    if (!from.is_partial() || !to.is_partial() || from.reducer() == to.reducer()) return std::nullopt;
+  // Under what a result is partial that is made of values that are partial under another reducer. Of what comes from devices
+  // that are not lowered (`arriving`) nobody asks which elements these are.
+  static std::optional<tdl::Reducer> absent_reducer(const Layout& from, const Layout& to, int64_t arriving) {
+    if (arriving > 0 || !from.is_partial() || !to.is_partial() || from.reducer() == to.reducer()) return std::nullopt;
     return to.reducer();
   }
 

@@ -79,7 +79,8 @@ std::vector<Shape> step_radices(const Layout& from, const Layout& to) {
 std::vector<std::vector<Box>> contents(const Layout& l, const std::vector<Shape>& radices) {
   std::vector<std::vector<Box>> all;
   bool refines = true;
-  for (size_t axis = 0; axis < radices.size(); ++axis) refines = refines && radices_within(l.radices[axis], radices[axis]);
+  for (size_t axis = 0; axis < radices.size(); ++axis)
+    refines = refines && radices_within(l.radices[axis], radices[axis]);
   for (const Box& box : l.boxes) {
     if (is_empty(box))
       all.push_back({});

@@ -47,7 +47,8 @@ class ConvTranspose(op_conv_transpose.ConvTranspose):
 
     def _run(self, X, W, B=None, group=None, **rest):
         groups = group or 1
-        parts = [super(ConvTranspose, self)._run(x, w, group=1, **rest)[0] for x, w in zip(np.split(X, groups, 1), np.split(W, groups, 0))]
+        parts = [super(ConvTranspose, self)._run(x, w, group=1, **rest)[0]
+                       for x, w in zip(np.split(X, groups, 1), np.split(W, groups, 0))]
         return (np.concatenate(parts, 1) + (0 if B is None else B.reshape(-1, *[1] * (X.ndim - 2))),)
 
 
@@ -75,7 +76,12 @@ class Refused(Exception):
 
 
 def single(value):
-    return np.asarray(value, dtype=np.float32).astype(np.float64) if np.issubdtype(np.asarray(value).dtype, np.floating) else np.asarray(value)
+    return np.asarray(
+    value,
+    dtype=np.float32).astype(
+        np.float64) if np.issubdtype(
+            np.asarray(value).dtype,
+             np.floating) else np.asarray(value)
 
 
 def element_type(array):
@@ -152,7 +158,8 @@ class Model:
 
     def floats(self, rank=None, least=0, latest=True):
         """The name of a float tensor of some rank, the latest ones more often."""
-        names = [n for n, v in self.values.items() if v.dtype.kind == "f" and n not in self.constants and v.ndim >= least and (rank is None or v.ndim == rank)]
+        names = [n for n, v in self.values.items() if v.dtype.kind == "f" and n not in self.constants and v.ndim >=
+                                                 least and (rank is None or v.ndim == rank)]
         if not names:
             if rank is None and least == 0:
                 raise Refused
@@ -197,9 +204,18 @@ class Model:
         outputs = [self.name("t") for _ in range(count)]
         node = helper.make_node(operator, operands, outputs, name=self.name("n") + "_" + operator, **attributes)
         present = [o for o in dict.fromkeys(operands) if o]
-        graph = helper.make_graph([node], "g", [helper.make_tensor_value_info(o, element_type(self.of(o)), self.of(o).shape) for o in present],
-                                  [helper.make_tensor_value_info(o, T.UNDEFINED, None) for o in outputs])
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=IR.get(self.opset, 10))
+        graph = helper.make_graph(
+    [node], "g", [
+        helper.make_tensor_value_info(
+            o, element_type(
+                self.of(o)), self.of(o).shape) for o in present], [
+                    helper.make_tensor_value_info(
+                        o, T.UNDEFINED, None) for o in outputs])
+        model = helper.make_model(
+    graph, opset_imports=[
+        helper.make_opsetid(
+            "", self.opset)], ir_version=IR.get(
+                self.opset, 10))
         with np.errstate(all="ignore"):
             try:
                 results = ReferenceEvaluator(model, new_ops=MENDED).run(None, {o: self.of(o) for o in present})
@@ -227,19 +243,22 @@ class Model:
             made = [o for node in self.nodes for o in node.output if self.of(o).dtype.kind == "f"]
             source = made[-1] if made else list({**self.weights, **self.inputs})[-1]
             floats = [self.add("Tanh", [source])]
-        self.outputs = [floats[-1], *self.rng.sample([o for o in leaves if o != floats[-1]], min(len(leaves) - (floats[-1] in leaves), self.rng.choice([0, 0, 1, 2])))]
+        self.outputs = [floats[-1], *self.rng.sample([o for o in leaves if o != floats[-1]],
+                                                     min(len(leaves) - (floats[-1] in leaves), self.rng.choice([0, 0, 1, 2])))]
         needed, kept = set(self.outputs), []
         for node in reversed(self.nodes):
             if needed & set(node.output):
                 kept.append(node)
                 needed |= set(node.input)
         self.nodes = kept[::-1]
-        trained = {n for n, v in self.weights.items() if v.size > 1}  # what the first output learns from; one number is a constant
+        # what the first output learns from; one number is a constant
+        trained = {n for n, v in self.weights.items() if v.size > 1}
         for node in self.nodes:
             if trained & set(node.input) and node.op_type not in JUMPS:
                 trained |= {o for o in node.output if self.of(o).dtype.kind == "f"}
         if self.outputs[0] not in trained:
-            w = self.weight([*self.of(self.outputs[0]).shape[:-1], 2 if self.of(self.outputs[0]).shape[-1:] in ((), (1,)) else self.of(self.outputs[0]).shape[-1]])
+            w = self.weight([*self.of(self.outputs[0]).shape[:-1], 2 if self.of(self.outputs[0]
+                            ).shape[-1:] in ((), (1,)) else self.of(self.outputs[0]).shape[-1]])
             self.outputs[0] = self.add("Add", [self.outputs[0], w])
             needed |= {w, self.outputs[0]}
         self.inputs = {n: v for n, v in self.inputs.items() if n in needed}
@@ -270,10 +289,21 @@ class Model:
                 if not double and attribute.name == "dtype" and attribute.i == T.DOUBLE:
                     attribute.i = T.FLOAT
             nodes.append(copy)
-        graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info(n, kind(v), v.shape) for n, v in self.inputs.items()],
-                                  [helper.make_tensor_value_info(n, kind(self.of(n)), self.of(n).shape) for n in self.outputs],
-                                  [stored(n, v) for n, v in {**self.weights, **self.constants}.items()])
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=IR.get(self.opset, 10), producer_name="random")
+        graph = helper.make_graph(
+    nodes, "g", [
+        helper.make_tensor_value_info(
+            n, kind(v), v.shape) for n, v in self.inputs.items()], [
+                helper.make_tensor_value_info(
+                    n, kind(
+                        self.of(n)), self.of(n).shape) for n in self.outputs], [
+                            stored(
+                                n, v) for n, v in {
+                                    **self.weights, **self.constants}.items()])
+        model = helper.make_model(
+    graph, opset_imports=[
+        helper.make_opsetid(
+            "", self.opset)], ir_version=IR.get(
+                self.opset, 10), producer_name="random")
         onnx.checker.check_model(model)
         return model
 
@@ -300,7 +330,9 @@ def maker(*names):
 def unary(g, name):
     x = g.floats()
     attributes = {}
-    if name in ("Gelu",) and g.opset < 20 or name == "Mish" and g.opset < 18 or name == "HardSwish" and g.opset < 14 or name == "Swish":
+    if name in (
+    "Gelu",
+    ) and g.opset < 20 or name == "Mish" and g.opset < 18 or name == "HardSwish" and g.opset < 14 or name == "Swish":
         raise Refused
     if name in POSITIVE:
         x = g.away_from_zero(x)
@@ -316,13 +348,22 @@ def unary(g, name):
     jumps = {"ThresholdedRelu": [attributes.get("alpha")], "Shrink": [0.4, -0.4], "Sign": [0.0]}.get(name, [])
     if any(np.abs(value - at).min() < MARGIN for at in jumps):
         raise Refused
-    if name in ("Floor", "Ceil") and np.abs(value - np.round(value)).min() < MARGIN or name == "Round" and np.abs(value - np.floor(value) - 0.5).min() < MARGIN:
+    if name in (
+    "Floor",
+    "Ceil") and np.abs(
+        value -
+        np.round(value)).min() < MARGIN or name == "Round" and np.abs(
+            value -
+            np.floor(value) -
+             0.5).min() < MARGIN:
         raise Refused
     operands = [x]
     if name == "Clip":
-        operands += [g.constant(np.float64(-0.7)), g.constant(np.float64(0.9))] if g.rng.random() < 0.6 else ["", g.constant(np.float64(0.5))]
+        operands += [g.constant(np.float64(-0.7)), g.constant(np.float64(0.9))
+                                ] if g.rng.random() < 0.6 else ["", g.constant(np.float64(0.5))]
     if name == "PRelu":
-        operands.append(g.weight(g.rng.choice([[1], [value.shape[1] if value.ndim > 1 else 1, *[1] * max(value.ndim - 2, 0)], list(value.shape)])))
+        operands.append(g.weight(g.rng.choice(
+            [[1], [value.shape[1] if value.ndim > 1 else 1, *[1] * max(value.ndim - 2, 0)], list(value.shape)])))
     g.add(name, operands, **attributes)
 
 
@@ -341,7 +382,8 @@ def partner(g, x, positive=False):
     kind = g.rng.random()
     if fits and kind < 0.4:
         return g.rng.choice(fits)
-    other = [n if g.rng.random() < 0.7 else 1 for n in shape][g.rng.randint(0, len(shape)) if g.rng.random() < 0.5 else 0:]
+    other = [n if g.rng.random() < 0.7 else 1 for n in shape][g.rng.randint(
+        0, len(shape)) if g.rng.random() < 0.5 else 0:]
     if g.rng.random() < 0.15:
         other = [g.rng.choice([1, 3]), *other] if len(other) == len(shape) else other
     if g.rng.random() < 0.2:
@@ -393,7 +435,8 @@ def matmul(g, name):
     shape = list(g.of(a).shape)
     k, n = shape[-1], g.rng.choice(EXTENTS)
     kind = g.rng.random()
-    fits = [m for m, v in g.values.items() if v.dtype.kind == "f" and m not in g.constants and v.ndim >= 2 and v.shape[-2] == k]
+    fits = [m for m, v in g.values.items() if v.dtype.kind == "f" and m not in g.constants and v.ndim >=
+                                         2 and v.shape[-2] == k]
     if kind < 0.25 and fits:
         b = g.rng.choice(fits)
     elif kind < 0.4 and len(shape) > 2:
@@ -416,7 +459,8 @@ def gemm(g, name):
     operands = [a, g.weight([n, k] if trans_b else [k, n])]
     if g.rng.random() < 0.7:
         operands.append(g.weight(g.rng.choice([[n], [1, n], [m, 1], [m, n], [1], []])))
-    g.add("Gemm", operands, transA=trans_a, transB=trans_b, alpha=g.rng.choice([1.0, 0.5]), beta=g.rng.choice([1.0, 1.0, 0.3]))
+    g.add("Gemm", operands, transA=trans_a, transB=trans_b,
+          alpha=g.rng.choice([1.0, 0.5]), beta=g.rng.choice([1.0, 1.0, 0.3]))
 
 
 @maker("Einsum")
@@ -446,7 +490,8 @@ def convolution(g, name):
     group = g.rng.choice([d for d in range(1, c + 1) if c % d == 0])
     each = g.rng.choice([1, 2, 3])
     kernel = [g.rng.choice([k for k in (1, 2, 3) if k <= max(e, 1)]) for e in extents]
-    attributes = {"kernel_shape": kernel, "group": group, "strides": [g.rng.choice([1, 1, 2]) for _ in extents], "dilations": [g.rng.choice([1, 1, 2]) for _ in extents]}
+    attributes = {"kernel_shape": kernel, "group": group, "strides": [g.rng.choice([1, 1, 2]) for _ in extents], "dilations": [
+                                                                                   g.rng.choice([1, 1, 2]) for _ in extents]}
     kind = g.rng.random()
     if kind < 0.4:
         attributes["pads"] = [g.rng.randint(0, (k - 1)) for k in kernel] + [g.rng.randint(0, (k - 1)) for k in kernel]
@@ -486,15 +531,23 @@ def global_pool(g, name):
     g.add(name, [x])
 
 
-@maker("BatchNormalization", "InstanceNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization", "LpNormalization", "MeanVarianceNormalization")
+@maker("BatchNormalization",
+    "InstanceNormalization",
+    "GroupNormalization",
+    "LayerNormalization",
+    "RMSNormalization",
+    "LpNormalization",
+     "MeanVarianceNormalization")
 def normalization(g, name):
-    x = g.floats(rank=4 if name == "MeanVarianceNormalization" else None, least=1 if "L" in name[:2] or name == "RMSNormalization" else 3 if name == "InstanceNormalization" else 2)
+    x = g.floats(rank=4 if name == "MeanVarianceNormalization" else None,
+     least=1 if "L" in name[:2] or name == "RMSNormalization" else 3 if name == "InstanceNormalization" else 2)
     shape = g.of(x).shape
     if name == "BatchNormalization":
         if g.opset < 14:  # the evaluator takes these for training
             raise Refused
         c = shape[1]
-        mean, variance = g.constant(single(g.numbers.randn(c) * 0.1)), g.constant(single(np.abs(g.numbers.randn(c)) + 0.5))
+        mean, variance = g.constant(single(g.numbers.randn(c) * 0.1)
+                                    ), g.constant(single(np.abs(g.numbers.randn(c)) + 0.5))
         g.add(name, [x, g.weight([c]), g.weight([c]), mean, variance], epsilon=1e-3)
     elif name == "InstanceNormalization":
         g.add(name, [x, g.weight([shape[1]]), g.weight([shape[1]])], epsilon=1e-2)
@@ -561,7 +614,8 @@ def places(g, name):
         raise Refused
     if name == "TopK":
         k = g.rng.randint(1, g.of(x).shape[axis])
-        values, _ = g.add("TopK", [x, g.constant(np.array([k], dtype=np.int64))], count=2, axis=axis, largest=g.rng.randint(0, 1))
+        values, _ = g.add("TopK", [x, g.constant(np.array([k], dtype=np.int64))],
+                          count=2, axis=axis, largest=g.rng.randint(0, 1))
         return
     found = g.add(name, [x], axis=axis, keepdims=g.rng.randint(0, 1))
     if g.rng.random() < 0.5:
@@ -624,7 +678,8 @@ def concat(g, name):
     for _ in range(g.rng.randint(1, 2)):
         def rest(v):
             return [n for a, n in enumerate(v.shape) if a != axis % g.of(x).ndim]
-        fits = [n for n, v in g.values.items() if v.dtype.kind == "f" and n not in g.constants and v.ndim == g.of(x).ndim and rest(v) == rest(g.of(x))]
+        fits = [n for n, v in g.values.items() if v.dtype.kind == "f" and n not in g.constants and v.ndim ==
+                                             g.of(x).ndim and rest(v) == rest(g.of(x))]
         if fits and g.rng.random() < 0.5:
             parts.append(g.rng.choice(fits))
         else:
@@ -669,7 +724,8 @@ def pad(g, name):
     rank = g.of(x).ndim
     mode = g.rng.choice(["constant", "constant", "reflect", "edge"] + (["wrap"] if g.opset >= 19 else []))
     most = [2 if mode == "constant" else min(2, n - 1) for n in g.of(x).shape]
-    low = [g.rng.randint(-1 if mode == "constant" and n > 2 else 0, m) if g.rng.random() < 0.5 else 0 for n, m in zip(g.of(x).shape, most)]
+    low = [g.rng.randint(-1 if mode == "constant" and n > 2 else 0, m) if g.rng.random()
+                         < 0.5 else 0 for n, m in zip(g.of(x).shape, most)]
     high = [g.rng.randint(0, m) if g.rng.random() < 0.5 else 0 for m in most]
     operands = [x, g.constant(np.array(low + high, dtype=np.int64))]
     if mode == "constant" and g.rng.random() < 0.5:
@@ -701,7 +757,8 @@ def places_of(g, name):
             raise Refused
         extents = [g.rng.randint(1, n) for n in shape]
         extents[axis] = 1
-        g.add(name, [x, ids(g, extents, shape[axis], False), g.weight(extents)], axis=axis, reduction=g.rng.choice(["none", "add"]))
+        g.add(name, [x, ids(g, extents, shape[axis], False), g.weight(extents)],
+              axis=axis, reduction=g.rng.choice(["none", "add"]))
     elif name == "ScatterND":
         if g.opset < 16:
             raise Refused
@@ -712,11 +769,13 @@ def places_of(g, name):
         rows = g.rng.choice([3, 7, 13])
         name = g.name("ids")
         batch = next((v.shape[0] for v in g.inputs.values()), 3)
-        g.inputs[name] = g.values[name] = g.numbers.randint(0, rows, size=[batch, *g.rng.choice([[], [3], [7]])]).astype(np.int64)
+        g.inputs[name] = g.values[name] = g.numbers.randint(
+            0, rows, size=[batch, *g.rng.choice([[], [3], [7]])]).astype(np.int64)
         g.add("Gather", [g.weight([rows, g.rng.choice(EXTENTS)]), name])
     else:
         depth = g.rng.choice([3, 7])
-        hot = g.add(name, [ids(g, shape[:1], depth, False), g.constant(np.int64(depth)), g.constant(np.array([0.0, 1.0]))], axis=-1)
+        hot = g.add(name, [ids(g, shape[:1], depth, False), g.constant(
+            np.int64(depth)), g.constant(np.array([0.0, 1.0]))], axis=-1)
         g.add("MatMul", [hot, g.weight([depth, g.rng.choice(EXTENTS)])])
 
 
@@ -743,7 +802,8 @@ def resize(g, name):
     shape = list(g.of(x).shape)
     mode = g.rng.choice(["nearest", "linear"])
     target = shape[:2] + [max(1, min(13, n * g.rng.choice([1, 2, 3]) // g.rng.choice([1, 2]))) for n in shape[2:]]
-    attributes = {"mode": mode, "coordinate_transformation_mode": g.rng.choice(["half_pixel", "asymmetric", "align_corners"] if mode == "linear" else ["half_pixel", "asymmetric"])}
+    attributes = {"mode": mode, "coordinate_transformation_mode": g.rng.choice(
+        ["half_pixel", "asymmetric", "align_corners"] if mode == "linear" else ["half_pixel", "asymmetric"])}
     if mode == "nearest":
         attributes["nearest_mode"] = g.rng.choice(["floor", "round_prefer_floor"])
     g.add(name, [x, "", "", g.constant(np.array(target, dtype=np.int64))], **attributes)
@@ -782,14 +842,24 @@ def odds(g, name):
             raise Refused
         g.add("CastLike", [g.constant(np.arange(3)), x])
     elif name == "ShapeOf":
-        g.add("Reshape", [x, g.add("Concat", [g.add("Slice", [g.add("Shape", [x]), g.constant(np.array([0])), g.constant(np.array([1]))]), g.constant(np.array([-1]))], axis=0)])
+        g.add("Reshape", [x, g.add("Concat", [g.add("Slice", [g.add("Shape", [x]), g.constant(
+            np.array([0])), g.constant(np.array([1]))]), g.constant(np.array([-1]))], axis=0)])
     elif name == "Dropout":
         g.add(name, [x, g.constant(np.float64(0.3))])
     elif name == "ConstantOfShape":
         g.add("Mul", [x, g.add(name, [g.add("Shape", [x])], value=helper.make_tensor("value", T.DOUBLE, [1], [0.5]))])
     else:
         n = g.of(x).shape[-1]
-        g.add("Mul", [x, g.add("Cast", [g.add("Range", [g.constant(np.int64(0)), g.constant(np.int64(n)), g.constant(np.int64(1))])], to=T.DOUBLE)])
+        g.add(
+    "Mul", [
+        x, g.add(
+            "Cast", [
+                g.add(
+                    "Range", [
+                        g.constant(
+                            np.int64(0)), g.constant(
+                                np.int64(n)), g.constant(
+                                    np.int64(1))])], to=T.DOUBLE)])
 
 
 OPERATORS = sorted(MAKERS)
@@ -829,7 +899,11 @@ def main():
     parser.add_argument("--folder", type=Path)
     arguments = parser.parse_args()
     arrays, operators = {}, {}
-    for index in range(arguments.first, arguments.first + arguments.count) if arguments.only is None else [arguments.only]:
+    for index in range(
+    arguments.first,
+    arguments.first +
+    arguments.count) if arguments.only is None else [
+        arguments.only]:
         model, proto, references = made(arguments.seed, index)
         for node in model.nodes:
             operators[node.op_type] = operators.get(node.op_type, 0) + 1
@@ -839,7 +913,12 @@ def main():
             write_npz(arguments.folder / f"{index}.npz", single_precision(model.inputs))
             write_npz(arguments.folder / f"{index}-reference.npz", references)
         arrays[f"{index}/model"] = np.frombuffer(proto.SerializeToString(), dtype=np.uint8)
-        arrays |= {f"{index}/in/{n}": v for n, v in single_precision(model.inputs).items()} | {f"{index}/out/{n}": v for n, v in references.items()}
+        arrays |= {
+    f"{index}/in/{n}": v for n,
+    v in single_precision(
+        model.inputs).items()} | {
+            f"{index}/out/{n}": v for n,
+             v in references.items()}
     if arguments.out:
         write_npz(arguments.out, arrays)
     print(f"{len([n for n in arrays if n.endswith('/model')])} models; nodes: {', '.join(f'{n} {c}' for n, c in sorted(operators.items()))}")

@@ -9,7 +9,7 @@
 namespace partita {
 
 struct RandomModel {
-  std::string name;  // its number in the file
+  std::string name;   // its number in the file
   std::string proto;  // the bytes of the ONNX file
   Arrays in, out;     // `out`: the reference evaluator's, in float64
 };
@@ -35,8 +35,8 @@ struct PairOutcome {
   bool trained = false;
 };
 
-// Serial forward pass against the reference, the plan written, read, checked and simulated, its forward pass against the reference, and in
-// float64 its training against the serial one. `file`: where the model lies.
+// Serial forward pass against the reference, the plan written, read, checked and simulated, its forward pass against
+// the reference, and in float64 its training against the serial one. `file`: where the model lies.
 PairOutcome try_pair(const RandomModel& model, const RandomPair& pair, const std::string& file);
 
 }  // namespace partita

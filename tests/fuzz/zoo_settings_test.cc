@@ -1,5 +1,5 @@
-// Models of the zoo, cut down, under drawn settings: dtypes, clusters, devices, objectives, recomputing and every search. A plan that a search
-// returns is lowered, and what verifies lowered graphs takes it.
+// Models of the zoo, cut down, under drawn settings: dtypes, clusters, devices, objectives, recomputing and every
+// search. A plan that a search returns is lowered, and what verifies lowered graphs takes it.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -26,7 +26,8 @@ std::vector<std::string> every_search() {
     texts.push_back(entry.name);
     for (const auto& [option, values] : entry.options)
       for (std::size_t i = 1; i < values.size(); ++i)
-        if (values[i] != "PxQ") texts.push_back(fmt::format("{}?{}={}", entry.name, option, values[i] == "N" ? "2" : values[i]));
+        if (values[i] != "PxQ")
+          texts.push_back(fmt::format("{}?{}={}", entry.name, option, values[i] == "N" ? "2" : values[i]));
   }
   return texts;
 }
@@ -48,8 +49,11 @@ Request drawn_request(Rng& rng, const std::vector<std::string>& models) {
 }
 
 std::string command(const Request& r) {
-  return fmt::format("partita plan '{}' --cluster {} --devices {} --search '{}' --objective {} --dtype {} --recompute {} --optimizer {}{} --max-steps 20", r.model, r.cluster, r.devices, r.search, r.objective,
-                     name_of(r.dtype), r.recompute, r.optimizer.kind, r.optimizer.clip_norm > 0 ? " --clip-norm 1" : "");
+  return fmt::format(
+      "partita plan '{}' --cluster {} --devices {} --search '{}' --objective {} --dtype {} --recompute {} --optimizer "
+      "{}{} --max-steps 20",
+      r.model, r.cluster, r.devices, r.search, r.objective, name_of(r.dtype), r.recompute, r.optimizer.kind,
+      r.optimizer.clip_norm > 0 ? " --clip-norm 1" : "");
 }
 
 void try_settings(uint64_t seed, int rounds, const std::vector<std::string>& models) {
@@ -84,7 +88,8 @@ std::vector<std::string> references(const std::vector<SmallModel>& models) {
 // `exact` made partial sums into partial maxima here, for a cast.
 TEST(ZooSettings, MixedPrecisionByTime) {
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16})
-    for (const char* model : {"zoo:gpt2?layers=1,steps=16,hidden=96,heads=2,vocabulary=99", "zoo:bert?layers=1,steps=16,hidden=96,heads=2,vocabulary=99"}) {
+    for (const char* model : {"zoo:gpt2?layers=1,steps=16,hidden=96,heads=2,vocabulary=99",
+                              "zoo:bert?layers=1,steps=16,hidden=96,heads=2,vocabulary=99"}) {
       Request request;
       request.model = model;
       request.bindings["batch"] = "8";
@@ -99,7 +104,9 @@ TEST(ZooSettings, MixedPrecisionByTime) {
 }
 
 TEST(ZooSettings, NoPlanOfASearchIsRefused) {
-  const auto small = [](const std::string& name) { return name == "gpt2" || name == "bert" || name == "mlp" || name == "lenet" || name == "rnnlm" || name == "mixtral"; };
+  const auto small = [](const std::string& name) {
+    return name == "gpt2" || name == "bert" || name == "mlp" || name == "lenet" || name == "rnnlm" || name == "mixtral";
+  };
   try_settings(1, 30, references(small_zoo(small)));
 }
 TEST(LongZooSettings, NoPlanOfASearchIsRefused) { try_settings(2, 1500, references(small_zoo())); }
