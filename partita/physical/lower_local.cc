@@ -359,6 +359,13 @@ class Lowering {
     Box read, write;
   };
 
+  static bool any_overlap(const std::vector<Cut>& cuts) {
+    for (size_t i = 0; i < cuts.size(); ++i)
+      for (size_t j = 0; j < i; ++j)
+        if (!is_empty(intersect(cuts[i].write, cuts[j].write))) return true;
+    return false;
+  }
+
   // A box over stored axes, cut until each part is a box over both factorings.
   static void cut_for_both(const Box& run, int source, const std::vector<Shape>& from, const std::vector<Shape>& to, std::vector<Cut>& cuts) {
     const std::vector<Shape> stored = stored_axes(from);
@@ -385,7 +392,7 @@ class Lowering {
       const Box whole = made.layout.boxes[p];
       int64_t covered = 0;
       for (const Cut& cut : cuts[p]) covered += volume(cut.write);
-      const bool combine = covered != volume(whole) || cuts[p].empty();
+      const bool combine = covered != volume(whole) || cuts[p].empty() || (from.layout.is_partial() && any_overlap(cuts[p]));
       ensure(!combine || is_sum || cuts[p].empty(), "{}: pieces do not cover {}", at.name, to_string(whole));
       Task gather = new_task(fmt::format("{}.combine@{}", at.name, device_name(device)), at, device, CombineWork{reducer});
       int64_t arriving = 0;

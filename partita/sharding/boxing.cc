@@ -1154,6 +1154,14 @@ int64_t conversion_elements(const Layout& from, const Layout& to, const Counter&
   return cheapest_path_between_meshes({f, name_of(f)}, {t, name_of(t)}, counter).cost.elements;
 }
 
+// Some elements twice and others not at all may be as many as there are.
+bool any_overlap(const std::vector<const Piece*>& pieces) {
+  for (size_t i = 0; i < pieces.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (overlap(pieces[i]->box, pieces[j]->box) > 0) return true;
+  return false;
+}
+
 }  // namespace
 
 std::string_view name_of(StepKind kind) {
@@ -1192,7 +1200,7 @@ std::vector<Target> targets_of(const Step& step, const std::vector<int>& positio
       covered += volume(piece->box);
     }
     t.view = t.pieces.size() == 1 && step.from.mesh.devices[t.pieces[0]->source] == step.to.mesh.devices[p] && t.pieces[0]->box == box;
-    t.combine = covered != volume(box) || t.pieces.empty();
+    t.combine = covered != volume(box) || t.pieces.empty() || (step.from.is_partial() && any_overlap(t.pieces));
   }
   return targets;
 }

@@ -362,6 +362,19 @@ void random_conversions(int rounds, uint64_t seed, size_t axes = 0) {
 
 }  // namespace
 
+// Two terms each of one half are as many elements as there are.
+TEST(Conversion, PiecesThatOverlapAndLeaveGapsAreCombined) {
+  const Mesh mesh = mesh_of({2, 2});
+  const Layout from = make_layout(mesh, name("[P(sum), S(0)]"), {8}), to = make_layout(mesh, name("[P(max), P(max)]"), {8});
+  const Step step = fetch(from, to, 4, machine());
+  int overlapping = 0;
+  for (const Target& target : targets_of(step)) {
+    if (target.pieces.size() < 2 || target.pieces[0]->box != target.pieces[1]->box) continue;
+    ++overlapping;
+    EXPECT_TRUE(target.combine);
+  }
+  EXPECT_GT(overlapping, 0);
+}
 TEST(Conversion, RandomOnesKeepTheValuesAndCountWhatCrosses) { random_conversions(1500, 20240611); }
 TEST(Conversion, RandomOnesOnManyAxesKeepTheValuesAndCountWhatCrosses) { random_conversions(500, 20261122, 4); }
 TEST(LongConversion, RandomOnesKeepTheValuesAndCountWhatCrosses) {
