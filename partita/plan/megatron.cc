@@ -285,7 +285,7 @@ std::vector<tdl::AxisStrategy> tensor_strategies(const Graph& graph, const RuleP
 
 }  // namespace
 
-Plan megatron_plan(const Graph& graph, const Cluster& cluster, std::optional<int> tensor, const Pins& pins) {
+Plan megatron_plan(const Graph& graph, const Cluster& cluster, std::optional<int> tensor, const Pins& pins, const Watch& watch) {
   Mesh mesh = all_devices(cluster);
   const int devices = mesh.positions();
   if (tensor && devices % *tensor)
@@ -299,7 +299,8 @@ Plan megatron_plan(const Graph& graph, const Cluster& cluster, std::optional<int
   if (groups > 1 || degree == 1) mesh.extents.push_back(groups);
   if (degree > 1) mesh.extents.push_back(degree);
   const int tensor_axis = degree > 1 ? static_cast<int>(mesh.extents.size()) - 1 : -1;
-  RulePlanner planner(graph, cluster, pins, mesh);
+  RulePlanner planner(graph, cluster, pins, mesh, watch);
+  const LateSums late(graph);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const OpId id(i);
     const Op& op = graph.ops[i];
@@ -308,7 +309,7 @@ Plan megatron_plan(const Graph& graph, const Cluster& cluster, std::optional<int
       const std::vector<tdl::AxisStrategy> all = allowed_strategies(op, groups);
       axes.push_back(sample_strategies(graph, op, all));
       if (axes[0].empty()) {
-        axes[0] = sums_of_all(op, all);
+        axes[0] = late.strategies(id, all);
         axes[0].insert(axes[0].begin(), kReplicate);
       }
     }

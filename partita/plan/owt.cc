@@ -21,11 +21,12 @@ std::string units_index(const Graph& graph, const std::vector<bool>& weight, con
 
 }  // namespace
 
-Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins) {
-  RulePlanner planner(graph, cluster, pins, all_devices(cluster));
+Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, const Watch& watch) {
+  RulePlanner planner(graph, cluster, pins, all_devices(cluster), watch);
   const int p = planner.mesh().positions();
   require_samples("owt", graph, p);
   const std::vector<bool> weight = weights(graph);
+  const LateSums late(graph);
   std::vector<std::string> units(graph.ops.size());  // by forward op
   std::vector<bool> product(graph.ops.size(), false);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
@@ -46,7 +47,10 @@ Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins) {
     } else {  // what lies between takes what comes: samples, all of it, or units
       std::vector<tdl::AxisStrategy> candidates = samples;
       candidates.push_back(kReplicate);
-      candidates.insert(candidates.end(), all.begin(), all.end());
+      const std::vector<tdl::AxisStrategy> sums = late.strategies(OpId(i), all);
+      candidates.insert(candidates.end(), sums.begin(), sums.end());
+      for (const tdl::AxisStrategy& s : all)
+        if (!s.names.empty() || op.phase == Phase::kForward) candidates.push_back(s);
       planner.choose(OpId(i), {candidates});
     }
   }

@@ -21,8 +21,8 @@ bool more_parts_than_extent(const Layout& layout, const NdSbp& sbp) {
 
 }  // namespace
 
-RulePlanner::RulePlanner(const Graph& graph, const Cluster& cluster, const Pins& pins, Mesh mesh)
-    : graph_(graph), cluster_(cluster), pins_(pins), mesh_(std::move(mesh)), home_(graph.tensors.size()) {
+RulePlanner::RulePlanner(const Graph& graph, const Cluster& cluster, const Pins& pins, Mesh mesh, const Watch& watch)
+    : graph_(graph), cluster_(cluster), pins_(pins), mesh_(std::move(mesh)), watch_(watch), home_(graph.tensors.size()) {
   plan_.ops.resize(graph.ops.size());
   for (const auto& [id, placement] : pins.kept) keep(id, placement);
 }
@@ -36,6 +36,7 @@ bool RulePlanner::try_choose(OpId id, const std::vector<std::vector<tdl::AxisStr
   std::vector<size_t> counts;
   for (const std::vector<tdl::AxisStrategy>& axis : axes) counts.push_back(axis.size());
   for_each_tuple(counts, [&](const std::vector<size_t>& at) {
+    watch_.poll("while a rule chose");
     OpChoice option{mesh_, {}};
     for (size_t a = 0; a < axes.size(); ++a) option.strategies.push_back(axes[a][at[a]]);
     int64_t bytes = cost(graph_.op(id), option);
@@ -159,6 +160,49 @@ std::vector<tdl::AxisStrategy> sample_strategies(const Graph& graph, const Op& o
   for (const std::string& index : sample_indices(graph, op))
     if (std::vector<tdl::AxisStrategy> found = with_name(allowed, index); !found.empty()) return found;
   return {};
+}
+
+namespace {
+
+bool passes_sums_on(const tdl::AxisStrategy& s) { return s.names.empty() && !s.partial.empty() && s.reducer == tdl::Reducer::kSum; }
+
+// Both operands are summands.
+bool is_sum(const Op& op) {
+  return op.operands.size() > 1 && std::ranges::any_of(tdl::strategies(*op.bound, 2), [&](const tdl::AxisStrategy& s) {
+           return passes_sums_on(s) && s.partial.size() == op.operands.size();
+         });
+}
+
+}  // namespace
+
+// By way of ops that read nothing but it and what is no sum.
+bool LateSums::is_added_to(TensorId id) const {
+  while (read_by_[id.index()].size() == 1) {
+    const Op& reader = graph_.op(read_by_[id.index()][0].op);
+    if (reader.phase == Phase::kForward || reader.results.size() != 1) return false;
+    if (is_sum(reader)) return true;
+    if (!sample_indices(graph_, reader).empty()) return false;
+    id = reader.results[0];
+  }
+  return false;
+}
+
+std::vector<tdl::AxisStrategy> LateSums::strategies(OpId id, const std::vector<tdl::AxisStrategy>& allowed) const {
+  const Op& op = graph_.op(id);
+  std::vector<tdl::AxisStrategy> out;
+  if (op.phase == Phase::kForward || op.results.size() != 1) return out;
+  for (const tdl::AxisStrategy& s : allowed) {
+    if (!passes_sums_on(s)) continue;
+    int64_t bytes = 0;
+    bool alone = true;
+    for (const std::string& name : s.partial) {
+      const TensorId operand = op.operands[op.bound->find_tensor(name)];
+      bytes += graph_.tensor(operand).bytes();
+      alone &= std::ranges::all_of(read_by_[operand.index()], [&](const Reader& reader) { return reader.op == id; });
+    }
+    if (alone && (graph_.tensor(op.results[0]).bytes() <= bytes || is_added_to(op.results[0]))) out.push_back(s);
+  }
+  return out;
 }
 
 std::vector<bool> weights(const Graph& graph) {

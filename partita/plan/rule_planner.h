@@ -15,7 +15,7 @@ inline const tdl::AxisStrategy kReplicate{};
 // Pinned ops and tensors are as pinned, whatever the rule says. What no one has read yet is kept as its first reader wants it.
 class RulePlanner {
  public:
-  RulePlanner(const Graph& graph, const Cluster& cluster, const Pins& pins, Mesh mesh);
+  RulePlanner(const Graph& graph, const Cluster& cluster, const Pins& pins, Mesh mesh, const Watch& watch = {});
 
   // Per mesh axis the strategies that the rule allows: of all combinations, in lexicographic order, the one with the fewest bytes to
   // bring its operands and to put what it replaces back; the first of equals. False: none of them exists.
@@ -44,6 +44,7 @@ class RulePlanner {
   const Cluster& cluster_;
   const Pins& pins_;
   Mesh mesh_;
+  const Watch watch_;
   Plan plan_;
   std::vector<std::optional<Layout>> home_;
   DerivationCache cache_;
@@ -57,6 +58,22 @@ void require_samples(std::string_view rule, const Graph& graph, int parts);
 std::vector<tdl::AxisStrategy> with_name(const std::vector<tdl::AxisStrategy>& strategies, const std::string& name);
 // Those that split the op along samples; empty where it sees none.
 std::vector<tdl::AxisStrategy> sample_strategies(const Graph& graph, const Op& op, const std::vector<tdl::AxisStrategy>& allowed);
+
+// What ops between the contributions to a gradient and its update may do on a mesh axis where contributions come as partial sums: of weights
+// with several uses these are added as they are, and reduced once.
+class LateSums {
+ public:
+  explicit LateSums(const Graph& graph) : graph_(graph), read_by_(readers(graph)) {}
+  // Of `allowed`, those that pass on the partial sums of some operands which nobody else reads. None in the forward pass, nor where the result
+  // is larger than these operands and nothing is added to it later: then it is better reduced before.
+  std::vector<tdl::AxisStrategy> strategies(OpId id, const std::vector<tdl::AxisStrategy>& allowed) const;
+
+ private:
+  bool is_added_to(TensorId id) const;
+
+  const Graph& graph_;
+  std::vector<std::vector<Reader>> read_by_;
+};
 
 // By tensor: a parameter, or made of parameters and constants alone (cast, transposed).
 std::vector<bool> weights(const Graph& graph);

@@ -101,31 +101,36 @@ std::vector<tdl::AxisStrategy> allowed_strategies(const Op& op, int p) {
   return out;
 }
 
-Plan single_plan(const Graph& graph, const Cluster& cluster, const Pins& pins) {
-  RulePlanner planner(graph, cluster, pins, Mesh{{}, {slowest_link_first(cluster)[0]}});
+Plan single_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, const Watch& watch) {
+  RulePlanner planner(graph, cluster, pins, Mesh{{}, {slowest_link_first(cluster)[0]}}, watch);
   for (size_t i = 0; i < graph.ops.size(); ++i) planner.choose(OpId(i), {});
   return planner.finish("single");
 }
 
-Plan data_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins& pins) {
+Plan data_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, const Watch& watch) {
   require_samples("data-parallel", graph, cluster.compute_count);
-  return filled_in_plan(graph, cluster, pins);
+  return filled_in_plan(graph, cluster, pins, watch);
 }
 
-Plan filled_in_plan(const Graph& graph, const Cluster& cluster, const Pins& pins) {
-  RulePlanner planner(graph, cluster, pins, all_devices(cluster));
+Plan filled_in_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, const Watch& watch) {
+  RulePlanner planner(graph, cluster, pins, all_devices(cluster), watch);
   const int p = planner.mesh().positions();
+  const LateSums late(graph);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
-    std::vector<tdl::AxisStrategy> candidates = sample_strategies(graph, op, allowed_strategies(op, p));
-    if (candidates.empty()) candidates = {kReplicate};
+    const std::vector<tdl::AxisStrategy> all = allowed_strategies(op, p);
+    std::vector<tdl::AxisStrategy> candidates = sample_strategies(graph, op, all);
+    if (candidates.empty()) {
+      candidates = late.strategies(OpId(i), all);
+      candidates.insert(candidates.begin(), kReplicate);
+    }
     planner.choose(OpId(i), {candidates});
   }
   return planner.finish("data-parallel");
 }
 
-Plan model_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins& pins) {
-  RulePlanner planner(graph, cluster, pins, all_devices(cluster));
+Plan model_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, const Watch& watch) {
+  RulePlanner planner(graph, cluster, pins, all_devices(cluster), watch);
   int p = planner.mesh().positions();
   std::vector<std::optional<ParameterSplit>> split(graph.ops.size());
   for (size_t i = 0; i < graph.ops.size(); ++i) {

@@ -33,7 +33,7 @@ std::optional<UpdateSplit> update_split(const Op& op, const Mesh& mesh) {
 
 class ZeroRule {
  public:
-  ZeroRule(const Graph& graph, const Mesh& mesh) : graph_(graph), mesh_(mesh), splits_(graph.ops.size()), wanted_(graph.tensors.size()) {
+  ZeroRule(const Graph& graph, const Mesh& mesh) : graph_(graph), mesh_(mesh), late_(graph), splits_(graph.ops.size()), wanted_(graph.tensors.size()) {
     for (size_t i = 0; i < graph.ops.size(); ++i) {
       const Op& op = graph.ops[i];
       const OpDefinition* definition = graph.registry->find(op.definition);
@@ -68,7 +68,10 @@ class ZeroRule {
       if (std::vector<tdl::AxisStrategy> same = as_gradients(op, all); !same.empty()) return same;
       return out;
     }
-    out.insert(out.end(), all.begin(), all.end());  // of weights alone, or sums of gradients: what is cheapest
+    const std::vector<tdl::AxisStrategy> sums = late_.strategies(id, all);
+    out.insert(out.end(), sums.begin(), sums.end());
+    for (const tdl::AxisStrategy& s : all)  // of weights alone, or sums of gradients: what is cheapest
+      if (!s.names.empty() || op.phase == Phase::kForward) out.push_back(s);
     return out;
   }
 
@@ -90,6 +93,7 @@ class ZeroRule {
 
   const Graph& graph_;
   Mesh mesh_;
+  LateSums late_;
   std::vector<std::optional<UpdateSplit>> splits_;  // by op
   std::vector<std::optional<Layout>> wanted_;       // by tensor: of gradients, how their updates read them
   std::vector<std::pair<TensorId, Layout>> split_parameters_;
@@ -121,8 +125,8 @@ std::set<TensorId> gathered_twice(const Graph& graph, const RulePlanner& planner
 
 }  // namespace
 
-Plan zero_plan(const Graph& graph, const Cluster& cluster, int stage, const Pins& pins) {
-  RulePlanner planner(graph, cluster, pins, all_devices(cluster));
+Plan zero_plan(const Graph& graph, const Cluster& cluster, int stage, const Pins& pins, const Watch& watch) {
+  RulePlanner planner(graph, cluster, pins, all_devices(cluster), watch);
   require_samples("zero", graph, planner.mesh().positions());
   const ZeroRule rule(graph, planner.mesh());
   for (const auto& [parameter, layout] : rule.split_parameters())
