@@ -13,6 +13,8 @@
 namespace partita {
 namespace {
 
+constexpr char kWhere[] = "while a plan was admitted";
+
 // A reason to refuse.
 struct Refusal {
   std::string why;
@@ -52,13 +54,14 @@ class Admission {
   explicit Admission(const PhysicalGraph& graph)
       : graph_(graph), table_(number_nodes(graph)), place_(places(graph, table_)), uses_(graph, table_), needs_(2 * table_.size() / kBlock + 1), waits_(needs_.size()) {}
 
-  void check() {
+  void check(const Watch& watch) {
     registers();
     forward();
     data();
+    watch.poll(kWhere);
     acts_and_queues();
     shared_bytes();
-    prove();
+    prove(watch);
   }
 
  private:
@@ -291,7 +294,7 @@ class Admission {
   static constexpr int kWords = 32, kBlock = kWords * 64;
   int target(int to, bool next) const { return to + (next ? table_.size() : 0); }
 
-  void prove() const {
+  void prove(const Watch& watch) const {
     const int size = table_.size();
     std::vector<std::vector<int>> now(size), next(size);
     for (const Edge& edge : graph_.edges) (edge.next ? next : now)[place(edge.from)].push_back(place(edge.to));
@@ -299,6 +302,7 @@ class Admission {
     std::vector<uint64_t> reached(static_cast<std::size_t>(2 * size) * kWords);
     const auto row = [&](int vertex) { return reached.data() + static_cast<std::size_t>(vertex) * kWords; };
     for (std::size_t number = 0; number < needs_.size(); ++number) {
+      watch.poll(kWhere);
       if (needs_[number].empty() && waits_[number].empty()) continue;
       const int block = static_cast<int>(number) * kBlock, block_end = std::min(2 * size, block + kBlock);
       int lowest = block;  // of the vertices that are asked about
@@ -364,9 +368,9 @@ class Admission {
 
 }  // namespace
 
-std::optional<std::string> refuse(const PhysicalGraph& graph) {
+std::optional<std::string> refuse(const PhysicalGraph& graph, const Watch& watch) {
   try {
-    Admission(graph).check();
+    Admission(graph).check(watch);
   } catch (const Refusal& refusal) {
     return refusal.why;
   } catch (const Error& error) {  // the order is not each node once, or rates disagree

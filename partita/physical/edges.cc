@@ -14,6 +14,8 @@
 namespace partita {
 namespace {
 
+constexpr char kWhere[] = "while a plan's edges were made";
+
 // An edge between places in `order`.
 struct Raw {
   int from, to;
@@ -68,8 +70,9 @@ class Implied {
     }
   }
 
-  std::vector<bool> found() {
+  std::vector<bool> found(const Watch& watch) {
     for (begin_ = 0; begin_ < size_; begin_ = end_) {
+      watch.poll(kWhere);
       end_ = std::min(size_, begin_ + kBlock);
       judge_block();
     }
@@ -155,15 +158,17 @@ class Maker {
   explicit Maker(const PhysicalGraph& graph)
       : graph_(graph), table_(number_nodes(graph)), place_(places(graph, table_)), uses_(graph, table_) {}
 
-  std::vector<Edge> make() {
+  std::vector<Edge> make(const Watch& watch) {
     data();
     acts();
     queues();
+    watch.poll(kWhere);
     reuse();
+    watch.poll(kWhere);
     for (const Edge& edge : graph_.edges)
       if (edge.kind == EdgeKind::kPlan) add(edge.from, edge.to, edge.next, edge.kind);
     sort_unique();
-    leave_out_implied();
+    leave_out_implied(watch);
     std::vector<Edge> edges;
     edges.reserve(raw_.size());
     for (const Raw& e : raw_) edges.push_back({graph_.order[e.from], graph_.order[e.to], e.next, e.kind});
@@ -290,11 +295,11 @@ class Maker {
   }
 
   // Section 5.6.
-  void leave_out_implied() {
+  void leave_out_implied(const Watch& watch) {
     for (const Raw& edge : raw_)
       ensure(edge.next || edge.from < edge.to, "edge {} -> {} points backwards in the order", to_string(graph_, graph_.order[edge.from]),
              to_string(graph_, graph_.order[edge.to]));
-    const std::vector<bool> implied = Implied(raw_, table_.size()).found();
+    const std::vector<bool> implied = Implied(raw_, table_.size()).found(watch);
     std::size_t kept = 0;
     for (std::size_t e = 0; e < raw_.size(); ++e)
       if (!implied[e]) raw_[kept++] = raw_[e];
@@ -310,6 +315,6 @@ class Maker {
 
 }  // namespace
 
-void make_edges(PhysicalGraph& graph) { graph.edges = Maker(graph).make(); }
+void make_edges(PhysicalGraph& graph, const Watch& watch) { graph.edges = Maker(graph).make(watch); }
 
 }  // namespace partita

@@ -13,7 +13,8 @@ namespace {
 
 // The passes that memory depends on.
 PhysicalGraph with_memory(const Graph& graph, const Plan& plan, const Cluster& cluster, const LowerOptions& options, const Listed& devices = nullptr) {
-  PhysicalGraph physical = lower_local(graph, plan, cluster, devices);
+  constexpr char kWhere[] = "while a plan was lowered";
+  PhysicalGraph physical = lower_local(graph, plan, cluster, devices, options.watch);
   LowerOptions ordered = options;
   if (!plan.order.empty()) {
     ensure(plan.order.size() == graph.ops.size(), "an order of {} of {} ops", plan.order.size(), graph.ops.size());
@@ -22,7 +23,9 @@ PhysicalGraph with_memory(const Graph& graph, const Plan& plan, const Cluster& c
   }
   const NodeTable table = number_nodes(physical);
   const Uses uses(physical, table);
+  options.watch.poll(kWhere);
   make_order(physical, table, uses, ordered);
+  options.watch.poll(kWhere);
   make_counts(physical, table, uses, options);  // after the order, whose intervals it counts
   plan_memory(physical, table, uses, options);  // after the counts: slots have sizes
   return physical;
@@ -53,9 +56,9 @@ std::vector<DeviceId> typical_devices(const Cluster& cluster) {
   return {devices.begin(), devices.end()};
 }
 
-int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const Watch& watch) {
   const bool some = is_too_large_to_lower(graph, cluster);
-  const std::vector<int64_t> peaks = planned_peak_bytes(graph, plan, cluster, some ? typical_devices(cluster) : std::vector<DeviceId>());
+  const std::vector<int64_t> peaks = planned_peak_bytes(graph, plan, cluster, some ? typical_devices(cluster) : std::vector<DeviceId>(), watch);
   int64_t missing = std::numeric_limits<int64_t>::min();
   for (int d = 0; d < cluster.compute_count; ++d) missing = std::max(missing, peaks[d] - cluster.devices[d].memory_bytes);
   return missing;
@@ -65,16 +68,18 @@ PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster
   if (is_too_large_to_lower(graph, cluster))
     fail("plan for '{}' on '{}': {} ops on {} devices are more than {} tasks, too many to simulate or to run", graph.name, cluster.name, graph.ops.size(), cluster.compute_count, kMostTasks);
   PhysicalGraph physical = with_memory(graph, plan, cluster, options);
-  make_edges(physical);            // after memory: who follows whom on the same bytes
-  if (const auto why = refuse(physical)) fail("plan for '{}' on '{}' is refused: {}", graph.name, cluster.name, *why);
+  make_edges(physical, options.watch);  // after memory: who follows whom on the same bytes
+  if (const auto why = refuse(physical, options.watch)) fail("plan for '{}' on '{}' is refused: {}", graph.name, cluster.name, *why);
   return physical;
 }
 
-std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const std::vector<DeviceId>& devices) {
-  if (devices.empty()) return with_memory(graph, plan, cluster, {}).peak_bytes;
+std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const std::vector<DeviceId>& devices, const Watch& watch) {
+  LowerOptions options;
+  options.watch = watch;
+  if (devices.empty()) return with_memory(graph, plan, cluster, options).peak_bytes;
   std::vector<char> listed(cluster.devices.size(), 0);
   for (DeviceId d : devices) listed[d.index()] = listed[cluster.device(d).host.index()] = 1;
-  return with_memory(graph, plan, cluster, {}, std::make_shared<const std::vector<char>>(std::move(listed))).peak_bytes;
+  return with_memory(graph, plan, cluster, options, std::make_shared<const std::vector<char>>(std::move(listed))).peak_bytes;
 }
 
 }  // namespace partita

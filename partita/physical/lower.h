@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "partita/base/watch.h"
 #include "partita/physical/physical.h"
 #include "partita/plan/plan.h"
 
@@ -22,6 +23,7 @@ struct LowerOptions {
   Schedule schedule = Schedule::kDefault;  // of micro-batches
   std::vector<int> op_places;  // by OpId, of a plan that gives the order; empty: the graph's, and updates and stages as above
   bool transfer_slack = false;  // one count more for registers on either side of a transfer (section 3)
+  Watch watch;                  // throws where that ends
 };
 
 // Bad input where that is too large.
@@ -31,17 +33,17 @@ PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster
 bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster);
 std::vector<DeviceId> typical_devices(const Cluster& cluster);
 // By how many bytes the compute device that lacks most would be over its memory, of typical ones where all are too many; at most 0: the plan fits.
-int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster);
+int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const Watch& watch = {});
 // PhysicalGraph::peak_bytes of what lower() makes, by device, without making edges and asking for admission: for searches. Of `devices` and
 // their hosts alone, if there are such: then nothing else is lowered, and of what others fetch from them it is not known just how long it stays:
 // it is reckoned to do so until the operation that it is fetched for. (tests/golden/some_devices_test.cc says how far off that is.)
-std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const std::vector<DeviceId>& devices = {});
+std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const std::vector<DeviceId>& devices = {}, const Watch& watch = {});
 
 struct NodeTable;
 class Uses;
 
 // The passes, in order; each takes what the one before left. Nodes and uses are those of the graph's tasks, which no pass but the first changes.
-PhysicalGraph lower_local(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& devices = nullptr);
+PhysicalGraph lower_local(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& devices = nullptr, const Watch& watch = {});
 void make_order(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options = {});  // section 2: fills `order`
 void make_counts(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options = {}); // section 3: `count`
 void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options = {}); // section 4: `offset`, `peak_bytes`
@@ -49,7 +51,7 @@ void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses,
 void make_order(PhysicalGraph& graph, const LowerOptions& options = {});
 void make_counts(PhysicalGraph& graph, const LowerOptions& options = {});
 void plan_memory(PhysicalGraph& graph, const LowerOptions& options = {});
-void make_edges(PhysicalGraph& graph);                                    // section 5: `edges`, without implied ones
+void make_edges(PhysicalGraph& graph, const Watch& watch = {});           // section 5: `edges`, without implied ones
 
 // Where a step's inputs are loaded, and its outputs given: an input whole on every host that feeds a device of its home's mesh, an output
 // whole on the host of that mesh's first device; over the home's factoring.
@@ -57,7 +59,7 @@ Layout layout_on_hosts(const Layout& home, const Cluster& cluster);
 Layout layout_on_first_host(const Layout& home, const Cluster& cluster);
 
 // Section 6. Empty: admitted. Else the reason, naming the edge and the cycle. Shares no code with make_edges.
-std::optional<std::string> refuse(const PhysicalGraph& graph);
+std::optional<std::string> refuse(const PhysicalGraph& graph, const Watch& watch = {});
 // refuse(), and the capacity of each device. Throws bad input, or infeasible with what is missing.
 void admit(const PhysicalGraph& graph, const Cluster& cluster);
 // The capacity alone: lower() has asked refuse() already.

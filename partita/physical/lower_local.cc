@@ -59,7 +59,7 @@ class Lowering {
     out_.compute_count = cluster.compute_count;
   }
 
-  PhysicalGraph run() {
+  PhysicalGraph run(const Watch& watch) {
     make_queues();
     choose_radices();
     out_.tasks.reserve(graph_.ops.size() * (listed_ ? 1 : cluster_.compute_count));  // at least about as many
@@ -70,7 +70,10 @@ class Lowering {
       if (conversion.readers.empty()) kept_[conversion.tensor.index()] = &conversion;
     for (size_t t = 0; t < graph_.tensors.size(); ++t)
       if (!graph_.tensors[t].producer.valid()) place_source(TensorId(t));
-    for (size_t i = 0; i < graph_.ops.size(); ++i) lower_op(OpId(i));
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      watch.poll("while a plan was lowered");
+      lower_op(OpId(i));
+    }
     for (TensorId output : graph_.outputs) lower_output(output);
     add_scratch();
     return std::move(out_);
@@ -838,6 +841,8 @@ Layout layout_on_first_host(const Layout& home, const Cluster& cluster) {
   return make_layout(Mesh{{}, {cluster.device(home.mesh.devices[0]).host}}, {}, home.radices);
 }
 
-PhysicalGraph lower_local(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& devices) { return Lowering(graph, plan, cluster, devices).run(); }
+PhysicalGraph lower_local(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& devices, const Watch& watch) {
+  return Lowering(graph, plan, cluster, devices).run(watch);
+}
 
 }  // namespace partita

@@ -266,10 +266,12 @@ struct OnDevice {
     std::sort(contents.over.begin(), contents.over.end());
   }
 
-  void place_blocks() {
+  void place_blocks(const Watch& watch) {
+    Polling polling(watch, "while memory was planned", 64);
     Placed placed(contents, places);
     offsets.assign(contents.blocks.size(), 0);
     for (std::size_t b = 0; b < offsets.size(); ++b) {
+      polling.step();
       const Block& block = contents.blocks[b];
       if (block.bytes == 0) continue;
       offsets[b] = placed.first_fit(static_cast<int>(b));
@@ -301,7 +303,7 @@ void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses,
     like[d] = same == planned.end() ? d : *same;
     if (like[d] == d) planned.push_back(d);
   }
-  shared_out(kThreads, planned.size(), [&](std::size_t p, int) { devices[planned[p]].place_blocks(); });
+  shared_out(kThreads, planned.size(), [&](std::size_t p, int) { devices[planned[p]].place_blocks(options.watch); });
   graph.peak_bytes.assign(graph.device_count, 0);
   for (std::size_t d = 0; d < devices.size(); ++d) {
     const OnDevice& plan = devices[like[d]];

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "partita/base/error.h"
@@ -80,6 +81,33 @@ bool is_uniform(const Patches& patches) {
   return std::all_of(patches.begin(), patches.end(), [&](const Patch& p) { return p.share == patches[0].share; });
 }
 
+// Whether b goes on where a ends, along one axis, the others being the same: then a becomes both.
+bool joins(Box& a, const Box& b) {
+  std::optional<std::size_t> along;
+  for (std::size_t axis = 0; axis < a.size(); ++axis) {
+    if (a[axis] == b[axis]) continue;
+    if (along || a[axis].hi != b[axis].lo) return false;
+    along = axis;
+  }
+  if (along) a[*along].hi = b[*along].hi;
+  return along.has_value();
+}
+
+// With those joined that follow each other and have one share: rows of one weight are one box, however many. Once for each axis at most.
+Patches joined(Patches patches) {
+  for (bool fewer = patches.size() > 1; fewer;) {
+    std::size_t kept = 1;
+    for (std::size_t i = 1; i < patches.size(); ++i) {
+      if (patches[i].share == patches[kept - 1].share && joins(patches[kept - 1].box, patches[i].box)) continue;
+      if (i != kept) patches[kept] = std::move(patches[i]);
+      ++kept;
+    }
+    fewer = kept < patches.size() && kept > 1;
+    patches.resize(kept);
+  }
+  return patches;
+}
+
 Patches clipped(const Patches& patches, const Box& box) {
   Patches inside;
   for (const Patch& p : patches)
@@ -116,7 +144,7 @@ Patches combined(const Box& target, const std::vector<Patches>& terms, tdl::Redu
     if (first && cell.of.empty()) continue;
     result.push_back({std::move(cell.box), first ? cell.of[0] : combined(cell.of, reducer)});
   }
-  return result;
+  return joined(std::move(result));
 }
 
 // The same elements over other axes of the same tensor: row by row they are the same numbers.
@@ -172,7 +200,7 @@ class Formula {
       for (const tdl::Affine& form : stage().lhs) box.push_back(tdl::range_of(form, cell_));
       made.push_back({std::move(box), share});
     });
-    return made;
+    return joined(std::move(made));
   }
 
   void cut_everywhere(int index) {

@@ -76,7 +76,8 @@ std::vector<SimNode> make_nodes(const PhysicalGraph& graph, const CostModel& cos
 
 }  // namespace
 
-Trace simulate(const PhysicalGraph& graph, const CostModel& cost, int steps) {
+Trace simulate(const PhysicalGraph& graph, const CostModel& cost, int steps, const Watch& watch) {
+  Polling polling(watch, "while a plan was simulated");
   std::vector<SimNode> nodes = make_nodes(graph, cost);
   int64_t n = static_cast<int64_t>(nodes.size());
   std::vector<std::vector<int64_t>> static_order(graph.queues.size());  // of all steps
@@ -134,6 +135,7 @@ Trace simulate(const PhysicalGraph& graph, const CostModel& cost, int steps) {
   };
   start_what_can();
   while (!running.empty()) {
+    polling.step();
     now = running.top().first;
     std::vector<int> freed;
     while (!running.empty() && running.top().first == now) {

@@ -1,5 +1,6 @@
 // The full execution simulation (FlexFlow section 5.2, Algorithm 1) of a PhysicalGraph, under the runtime's rules.
 #pragma once
+#include "partita/base/watch.h"
 #include "partita/cost/cost.h"
 #include "partita/physical/trace.h"
 
@@ -8,8 +9,8 @@ namespace partita {
 // Runs `steps` steps, which overlap as far as the edges let them. A dynamic queue runs, among its ready tasks, the lowest in
 // the order; a static queue runs its share in order. A collective is one node on all its participants' queues and on the
 // narrowest link between each pair of ring neighbours, from when the last participant has come. Time is in whole
-// nanoseconds and every task takes at least one, so the timeline is unique. `step_time_ns` is one step's share.
-Trace simulate(const PhysicalGraph& graph, const CostModel& cost, int steps = 1);
+// nanoseconds and every task takes at least one, so the timeline is unique. `step_time_ns` is one step's share. Throws where the watch ends.
+Trace simulate(const PhysicalGraph& graph, const CostModel& cost, int steps = 1, const Watch& watch = {});
 
 // The bytes of registers between first write and last release over the time of a trace, per device.
 std::vector<MemorySample> memory_over_time(const PhysicalGraph& graph, const std::vector<Event>& events);
