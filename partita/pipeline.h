@@ -66,8 +66,10 @@ struct Request {
   std::string from_file;                      // a plan to begin the search with
   std::optional<int64_t> memory_limit_bytes;  // per device; none: the cluster's
   bool prove = false;                         // the lower bound too
-  Budget budget;
+  Budget budget;                              // its time is that of plan_model() or plan_graph() as a whole, from `deadline` or their beginning
   std::function<void(const SearchProgress&)> progress;
+  std::function<void(const std::string&)> tell;  // Problem::tell
+  std::function<void()> before_search;           // when the model is there, and a search begins that can be stopped
   uint64_t seed = 1;
 };
 

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "partita/base/error.h"
+#include "partita/cli/progress.h"
 #include "partita/models/huggingface.h"
 #include "partita/ops/ops.h"
 #include "partita/runtime/array_file.h"
@@ -56,7 +57,7 @@ void add_plan_options(CLI::App& c, Arguments& a, Raw& raw, bool one_search) {
   c.add_option("--objective", a.request.objective, "comm: bytes moved; time: of the simulated step")->check(CLI::IsMember({"comm", "time"}));
   c.add_option("--pin", a.request.pin_file, "a part of a plan that stays as it is");
   c.add_option("--memory-limit", raw.memory_limit, "bytes a device may use");
-  c.add_option("--time-limit", raw.time_limit, "seconds for the search");
+  c.add_option("--time-limit", raw.time_limit, "seconds from the start of the program, of compare for each search")->check(CLI::PositiveNumber);
   c.add_option("--max-steps", raw.max_steps, "steps for the search");
   c.add_option("--gap", a.request.budget.gap, "stop once this near to the proved bound: 0.0001 of the cost")->check(CLI::Range(0.0, 1.0));
   c.add_option("--seed", a.request.seed, "of everything random");
@@ -198,6 +199,7 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   if (const auto& scale = a.request.loss_scale; scale && !(*scale > 0 && std::isfinite(*scale))) usage("--loss-scale takes a positive number");
   a.request.dtype = parse_dtype(raw.dtype);
   a.request.budget.seconds = raw.time_limit;
+  a.request.budget.deadline = deadline_of_process(raw.time_limit);
   a.request.budget.steps = raw.max_steps;
   a.request.memory_limit_bytes = raw.memory_limit;
   if (a.command == "compare") {

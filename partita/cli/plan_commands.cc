@@ -55,8 +55,10 @@ std::optional<int64_t> serial_time_ns(const Planned& p) {
 }
 
 Planned plan_watched(const Request& request, Runner& runner) {
-  const CatchInterrupt caught;
+  std::optional<CatchInterrupt> caught;  // while the model is loaded there is nothing to keep
   Request watched = request;
+  watched.before_search = [&] { caught.emplace(); };
+  watched.tell = [](const std::string& line) { fmt::print(stderr, "{:7.1f} s  {}\n", seconds_of_process(), line); };
   watched.budget.stop = &interrupted;
   const bool in_time = request.objective == "time";
   auto text = [in_time](const solver::Wide& cost) { return in_time ? microseconds(static_cast<double>(cost)) : megabytes(static_cast<double>(cost)); };
@@ -191,6 +193,7 @@ int simulate_command(const Arguments& a) {
 }
 
 int compare_command(const Arguments& a) {
+  const CatchInterrupt caught;  // the rows so far are kept
   Json rows = Json::array();
   bool any = false;
   std::optional<Error> without;
@@ -198,6 +201,7 @@ int compare_command(const Arguments& a) {
   for (const std::string& search : a.searches) {
     Request request = a.request;
     request.search = search;
+    request.budget.deadline.reset();  // each has its own time
     if (!request.from_file.empty() && !parse_search(search).entry->warm) {
       fmt::print(stderr, "{} cannot begin with a plan: it makes its own without {}\n", search, request.from_file);
       request.from_file.clear();

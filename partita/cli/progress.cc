@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -13,6 +14,12 @@ using Clock = std::chrono::steady_clock;
 const Clock::time_point kProcessStart = Clock::now();
 
 double seconds_of_process() { return std::chrono::duration<double>(Clock::now() - kProcessStart).count(); }
+
+std::optional<Clock::time_point> deadline_of_process(const std::optional<double>& seconds) {
+  constexpr double kForever = 1e9;
+  if (!seconds) return std::nullopt;
+  return kProcessStart + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(*seconds, kForever)));
+}
 
 double gap_of(const solver::Wide& cost, const std::optional<solver::Wide>& bound) {
   if (!bound) return std::numeric_limits<double>::infinity();

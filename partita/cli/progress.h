@@ -11,6 +11,8 @@ namespace partita {
 
 extern const std::chrono::steady_clock::time_point kProcessStart;
 double seconds_of_process();
+// So many seconds after the program began; none without a limit.
+std::optional<std::chrono::steady_clock::time_point> deadline_of_process(const std::optional<double>& seconds);
 
 // (cost - bound) / |cost|; infinite without a bound.
 double gap_of(const solver::Wide& cost, const std::optional<solver::Wide>& bound);

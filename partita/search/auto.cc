@@ -1,8 +1,8 @@
 #include "partita/search/auto.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
+#include <numeric>
 
 #include "partita/base/error.h"
 #include "partita/cost/alone.h"
@@ -13,126 +13,235 @@ namespace partita {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int64_t kRefineRounds = 20;  // of the solver, for a neighbourhood
 constexpr double kGap = 1e-4;
-constexpr double kBeginShare = 0.25, kJointShare = 0.5;  // of the time that is left
+constexpr double kJointShare = 0.5, kBeginShare = 0.4;  // of the time that is left
+constexpr int64_t kEntries = 100'000'000;  // of the neighbourhoods' tables, where no time is given
+constexpr double kTold = 1, kCommWork = 1;  // seconds
 
 struct Candidate {
   std::string from;
   Plan plan;
+  int rank = 0;  // of equals the lower one is taken
   int64_t cost = 0;
+  std::optional<int64_t> missing_bytes;  // by how much a device is over its memory; none: not asked yet
+};
+
+// A search that is asked for a plan to begin with, as if it were asked alone.
+struct Ask {
+  const SearchEntry* entry = nullptr;
+  std::map<std::string, std::string> options;
+  std::string objective;  // where it is another than the problem's
+  int rank = 0;
+  double work = 0;        // about how long it takes (SearchEntry::begins_auto)
 };
 
 class Run {
  public:
-  Run(const Problem& problem, const Budget& budget, Rng& rng) : problem_(problem), budget_(budget), rng_(rng) {
-    if (budget.seconds) deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*budget.seconds));
-  }
+  Run(const Problem& problem, const Budget& budget, Rng& rng) : problem_(problem), budget_(budget), watch_(budget.watch()), rng_(rng), holds_any_(holds_any_plan(problem)) {}
 
   SearchResult search() {
-    begin();
-    const SearchResult joint = solve_jointly();
-    if (candidates_.empty() && budget_.stopped()) throw Error(ExitCode::kInterrupted, "auto: interrupted before any plan was found");
-    if (candidates_.empty()) throw *refusal_;
-    std::stable_sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
-    int64_t least_missing = std::numeric_limits<int64_t>::max();
-    for (size_t i = 0; i < candidates_.size(); ++i) {
-      const int64_t missing = missing_bytes(problem_, candidates_[i].plan);
-      if (missing <= 0) {
-        finish(i, joint);
-        return std::move(result_);
-      }
-      least_missing = std::min(least_missing, missing);
+    if (problem_.from && keeps(problem_.pins, *problem_.from)) {
+      Plan plan = *problem_.from;
+      plan.paper_cost.reset();  // another search's
+      add({"the plan that it began with", std::move(plan)}, watch_);
     }
-    result_.reason = fmt::format("of {} plans looked at, the leanest needs more bytes than a device has ({} missing)", candidates_.size(), least_missing);
-    if (!joint.reason.empty()) result_.reason += "; exact: " + joint.reason;
+    insure();
+    const SearchResult joint = solve_jointly();
+    begin();
+    if (const auto best = best_that_fits()) finish(*best, joint);
+    else nothing_fits(joint);
     return std::move(result_);
   }
 
  private:
-  void begin() {
-    if (problem_.from && keeps(problem_.pins, *problem_.from)) {
-      add("the plan that it began with", *problem_.from);
-      candidates_.back().plan.paper_cost.reset();  // another search's
-    }
-    for (const SearchEntry& entry : searches()) {
-      if (!entry.begins_auto.quick || budget_.stopped() || !entry.begins_auto.quick(problem_)) continue;
-      for (const auto& options : options_for_auto(entry, problem_.cluster)) {
-        Budget part = left(kBeginShare);
-        part.steps.reset();  // theirs are others than the joint problem's
-        consider(entry, options, part);
-      }
+  // A plan that takes no time, for when it ends before there is any other.
+  void insure() {
+    const SearchChoice rule = parse_search("data-parallel");
+    Budget part = budget_;
+    part.deadline = watch_.deadline;
+    try {
+      unjudged_.push_back({"data-parallel", *rule.entry->make()->search(problem_, part, rng_).plan});
+    } catch (const Error& e) {
+      if (e.code() == ExitCode::kBug) throw;
     }
   }
 
   SearchResult solve_jointly() {
-    if (budget_.stopped()) return {};
     const SearchChoice exact = parse_search("exact");
-    // In time, where nothing overlaps in the network, the plan of fewest bytes may be faster.
-    if (problem_.in_time()) consider(*exact.entry, exact.options, left(kBeginShare), "comm");
-    SearchResult solved = consider(*exact.entry, exact.options, left(kJointShare));
+    Ask ask{exact.entry, exact.options, "", kLast, 0};
+    tell("exact, the joint problem");
+    SearchResult solved = consider(ask, watch_, kJointShare);
     result_.notes.insert(result_.notes.end(), solved.notes.begin(), solved.notes.end());
     result_.counters = solved.counters;
     result_.proof = solved.proof;
     return solved;
   }
 
-  SearchResult consider(const SearchEntry& entry, const std::map<std::string, std::string>& options, const Budget& part, const std::string& objective = "") {
+  // Those first that take least.
+  void begin() {
+    std::vector<Ask> asks;
+    const Watch watch = watch_.share(kBeginShare);
+    int rank = 0;
+    for (const SearchEntry& entry : searches()) {
+      if (!entry.begins_auto.work) continue;
+      for (const auto& options : options_for_auto(entry, problem_.cluster)) {
+        Problem its = problem_;
+        its.options = options;
+        asks.push_back({&entry, options, "", ++rank, entry.begins_auto.work(its)});
+      }
+    }
+    // In time, where nothing overlaps in the network, the plan of fewest bytes may be faster.
+    if (const SearchChoice exact = parse_search("exact"); problem_.in_time()) asks.push_back({exact.entry, exact.options, "comm", ++rank, kCommWork});
+    std::stable_sort(asks.begin(), asks.end(), [](const Ask& a, const Ask& b) { return a.work < b.work; });
+    tell(fmt::format("{} plans of rules and published searches", asks.size()));
+    for (const Ask& ask : asks) {
+      if (watch.ended()) {
+        result_.notes.push_back(fmt::format("{} and those after it were not asked: their share of the time had passed", name_of(ask)));
+        break;
+      }
+      if (ask.work > kTold) tell(name_of(ask));
+      consider(ask, watch);
+    }
+  }
+
+  static std::string name_of(const Ask& ask) { return text_of({ask.entry, ask.options}) + (ask.objective.empty() ? "" : " of " + ask.objective); }
+
+  SearchResult consider(const Ask& ask, const Watch& watch, double share = 1) {
     Problem its = problem_;
-    its.options = options;
-    if (!objective.empty()) {  // another than the problem's
-      its.objective = objective;
+    its.options = ask.options;
+    if (!ask.objective.empty()) {
+      its.objective = ask.objective;
       its.prove = false;
       its.progress = nullptr;
     }
-    const std::string name = text_of({&entry, options}) + (objective.empty() ? "" : " of " + objective);
-    Rng same = rng_;  // as if it were asked alone
+    Budget part = budget_;
+    part.deadline = watch.deadline;
+    part.share = share;
+    const bool is_exact = ask.entry->proves;
+    if (!is_exact) part.steps.reset();  // theirs are others than the joint problem's
+    Rng same = rng_;                    // as if it were asked alone
     SearchResult found;
     try {
-      found = entry.make()->search(its, part, same);
+      if (ask.entry->begins_auto.quick && !ask.entry->begins_auto.quick(its, part)) return found;
+      found = ask.entry->make()->search(its, part, same);
       if (!found.plan) refusal_ = Error(ExitCode::kInfeasible, found.reason);
     } catch (const Error& e) {
       if (e.code() == ExitCode::kBug) throw;
       refusal_ = e;
     }
-    if (found.plan) add(name, *found.plan);
-    else result_.notes.push_back(fmt::format("{}: no plan: {}", name, refusal_->what()));
+    if (!found.plan) {
+      result_.notes.push_back(fmt::format("{}: no plan: {}", name_of(ask), refusal_->what()));
+      return found;
+    }
+    Candidate candidate{name_of(ask), *found.plan, ask.rank};
+    if (is_exact) candidate.missing_bytes = 0;  // it looks
+    add(std::move(candidate), watch);
     return found;
   }
 
-  void add(const std::string& from, const Plan& plan) {
-    candidates_.push_back({from, plan, cost_of(problem_, plan)});
-    result_.notes.push_back(fmt::format("{}: {}", from, cost_text(problem_, candidates_.back().cost)));
+  // Whether it fits is asked where it is better than what does.
+  void add(Candidate candidate, const Watch& watch) {
+    try {
+      const Judgement judged = judge(problem_, candidate.plan, watch);
+      candidate.cost = judged.cost;
+      if (judged.missing_bytes) candidate.missing_bytes = judged.missing_bytes;
+    } catch (const Error& e) {
+      if (!is_end(e)) throw;
+      result_.notes.push_back(fmt::format("{}: not judged: {}", candidate.from, e.what()));
+      unjudged_.push_back(std::move(candidate));
+      return;
+    }
+    result_.notes.push_back(fmt::format("{}: {}", candidate.from, cost_text(problem_, candidate.cost)));
+    candidates_.push_back(std::move(candidate));
+    const size_t last = candidates_.size() - 1;
+    if (best_ && !is_better(candidates_[last], candidates_[*best_])) return;
+    try {
+      if (fits(candidates_[last], watch)) best_ = last;
+    } catch (const Error& e) {
+      if (!is_end(e)) throw;
+    }
+  }
+
+  static bool is_better(const Candidate& a, const Candidate& b) { return std::pair(a.cost, a.rank) < std::pair(b.cost, b.rank); }
+
+  bool fits(Candidate& candidate, const Watch& watch) {
+    if (!candidate.missing_bytes) candidate.missing_bytes = holds_any_ ? 0 : missing_bytes(problem_, candidate.plan, watch);
+    return *candidate.missing_bytes <= 0;
+  }
+
+  std::vector<size_t> by_cost() const {
+    std::vector<size_t> order(candidates_.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return is_better(candidates_[a], candidates_[b]); });
+    return order;
+  }
+
+  // Where the time ended before any was found to fit, one more is asked, and where none was judged, one is judged.
+  std::optional<size_t> best_that_fits() {
+    if (best_) return best_;
+    if (candidates_.empty() && !unjudged_.empty()) {
+      Candidate& first = unjudged_.front();
+      first.cost = cost_of(problem_, first.plan);
+      candidates_.push_back(std::move(first));
+    }
+    for (size_t i : by_cost()) {
+      if (candidates_[i].missing_bytes) continue;
+      if (fits(candidates_[i], {})) return i;
+      if (watch_.ended()) break;
+    }
+    return std::nullopt;
+  }
+
+  void nothing_fits(const SearchResult& joint) {
+    if (candidates_.empty() && !budget_.stopped()) throw *refusal_;
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (const Candidate& c : candidates_) least = std::min(least, c.missing_bytes.value_or(least));
+    if (watch_.stopped()) throw Error(ExitCode::kInterrupted, "auto: interrupted before any plan was found that fits");
+    if (watch_.ended()) throw Error(ExitCode::kTimeLimit, fmt::format("auto: the time limit passed before any plan was found that fits; {} were looked at", candidates_.size()));
+    result_.reason = fmt::format("of {} plans looked at, the leanest needs more bytes than a device has ({} missing)", candidates_.size(), least);
+    if (!joint.reason.empty()) result_.reason += "; exact: " + joint.reason;
   }
 
   // The first candidate from `best` on that fits and can be refined: in time the best may leave devices idle. Else `best`.
-  size_t to_refine(size_t best) const {
-    for (size_t i = best; i < candidates_.size(); ++i)
-      if (refined(candidates_[i].plan, problem_.cluster) && (i == best || missing_bytes(problem_, candidates_[i].plan) <= 0)) return i;
+  size_t to_refine(size_t best) {
+    const std::vector<size_t> order = by_cost();
+    for (auto i = std::find(order.begin(), order.end(), best); i != order.end(); ++i)
+      if (refined(candidates_[*i].plan, problem_.cluster) && fits(candidates_[*i], watch_)) return *i;
     return best;
   }
 
-  // Refines the best, a candidate that fits.
-  void finish(size_t best, const SearchResult& joint) {
+  // Refines a candidate that fits, which is the best one if that can be refined.
+  Refinement refine_best(size_t best) try {
     const size_t begun = to_refine(best);
-    const Plan& plan = candidates_[begun].plan;
-    Refinement refinement{std::nullopt, candidates_[begun].cost, 0};
-    if (refined(plan, problem_.cluster)) {
-      std::vector<Plan> others;
-      for (size_t i = 0; i < candidates_.size(); ++i)
-        if (i != begun) others.push_back(candidates_[i].plan);
-      solver::Options solving;
-      solving.seed = rng_.next();
-      solving.stop = budget_.stop;
-      solving.deadline = deadline_;
-      solving.max_steps = kRefineRounds;
-      solving.gap = kGap;
-      solving.certify = false;
-      refinement = refine(problem_, plan, others, solving);
-    }
-    result_.notes.push_back(fmt::format("{} refined in {} neighbourhoods: {}", candidates_[begun].from, refinement.neighbourhoods, cost_text(problem_, refinement.cost)));
+    const Candidate& first = candidates_[begun];
+    if (!refined(first.plan, problem_.cluster)) return {std::nullopt, first.cost, 0};
+    std::vector<Plan> others;
+    for (size_t i : by_cost())
+      if (i != begun) others.push_back(candidates_[i].plan);
+    solver::Options solving;
+    solving.seed = rng_.next();
+    solving.stop = watch_.stop;
+    solving.deadline = watch_.deadline;
+    solving.max_steps = kRefineRounds;
+    solving.gap = kGap;
+    solving.certify = false;
+    tell(fmt::format("refines the plan of {}: {}", first.from, cost_text(problem_, first.cost)));
+    auto told = Watch::Clock::now();
+    const Refinement refinement = refine(problem_, first.plan, first.cost, others, solving, [&](const Refinement& now) {
+      if (Watch::Clock::now() - told < std::chrono::seconds(1)) return;
+      told = Watch::Clock::now();
+      tell(fmt::format("neighbourhood {}: {}", now.neighbourhoods, cost_text(problem_, now.cost)));
+    }, watch_.deadline ? std::numeric_limits<int64_t>::max() : kEntries);
+    result_.notes.push_back(fmt::format("{} refined in {} neighbourhoods: {}", first.from, refinement.neighbourhoods, cost_text(problem_, refinement.cost)));
+    return refinement;
+  } catch (const Error& e) {
+    if (!is_end(e)) throw;
+    return {std::nullopt, candidates_[best].cost, 0};
+  }
+
+  void finish(size_t best, const SearchResult& joint) {
+    Refinement refinement = refine_best(best);
     if (!refinement.plan || refinement.cost > candidates_[best].cost) refinement = {candidates_[best].plan, candidates_[best].cost, 0};
     result_.plan = std::move(refinement.plan);
     const auto& bound = problem_.in_time() ? joint.lower_bound_serial_ns : joint.lower_bound_comm_bytes;
@@ -142,18 +251,19 @@ class Run {
     else result_.notes.push_back("no lower bound: the plan lies outside of the space that exact's holds for");
   }
 
-  Budget left(double share) const {
-    Budget part = budget_;
-    if (deadline_) part.seconds = share * std::max(0.0, std::chrono::duration<double>(*deadline_ - Clock::now()).count());
-    return part;
+  void tell(const std::string& what) const {
+    if (problem_.tell) problem_.tell("auto: " + what);
   }
 
+  static constexpr int kLast = std::numeric_limits<int>::max();
   const Problem& problem_;
   const Budget& budget_;
+  const Watch watch_;
   Rng& rng_;
-  std::optional<Clock::time_point> deadline_;
+  const bool holds_any_;
   SearchResult result_;
-  std::vector<Candidate> candidates_;
+  std::vector<Candidate> candidates_, unjudged_;
+  std::optional<size_t> best_;    // of the candidates that are known to fit
   std::optional<Error> refusal_;  // the last
 };
 

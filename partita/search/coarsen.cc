@@ -166,6 +166,7 @@ class Coarsener {
     const auto keys = step_keys(graph_, gradient_);
     std::map<StepKey, size_t> first;
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      cuts_.poll();
       if (!keys[i] || pinned(i)) continue;
       auto [found, fresh] = first.try_emplace(*keys[i], i);
       const size_t j = found->second;
@@ -178,6 +179,7 @@ class Coarsener {
   // An op's strategy is tied to the tilings that it reads and leaves; scalars are whole everywhere.
   void tie_elementwise() {
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      cuts_.poll();
       const Op& o = graph_.ops[i];
       if (pinned(i) || !tdl::is_elementwise(*o.bound)) continue;
       auto tie = [&](TensorId id, size_t slot, bool result) {
@@ -211,6 +213,7 @@ class Coarsener {
     }
     std::map<std::pair<int, int>, std::vector<Cost>> sums;
     for (const CostNetwork::Pair& pair : network.pairs) {
+      cuts_.poll();
       int a = pair.a, b = pair.b;
       const bool swap = class_of[a] > class_of[b];
       if (swap) std::swap(a, b);
@@ -348,7 +351,7 @@ std::vector<int> Coarsened::expand(const std::vector<int>& classes) const {
 Coarsened coarsen(const Cuts& cuts, const OneCut& cut, const CoarseningRules& rules) { return Coarsener(cuts, cut).run(rules); }
 Coarsened uncoarsened(const Cuts& cuts, const OneCut& cut) { return Coarsener(cuts, cut).run({false, false, false}); }
 
-GroupOrder group_order(const Coarsened& coarsened, size_t tensors) {
+GroupOrder group_order(const Coarsened& coarsened, size_t tensors, const Watch& watch) {
   Eliminating state(coarsened.network);
   const int classes = coarsened.network.variables();
   std::vector<std::vector<int>> left(coarsened.groups);  // classes by group
@@ -374,6 +377,7 @@ GroupOrder group_order(const Coarsened& coarsened, size_t tensors) {
   GroupOrder out;
   out.entangled = entangled_groups(coarsened);
   while (!queue.empty()) {
+    watch.poll("while groups of variables were put in order");
     const int g = queue.begin()->second;
     queue.erase(queue.begin());
     std::set<int> touched;

@@ -39,7 +39,7 @@ struct GroupOrder {
   std::vector<int> order;
   int entangled = 0;  // groups that are in no series-parallel part of the coarsened graph
 };
-GroupOrder group_order(const Coarsened& coarsened, size_t tensors);
+GroupOrder group_order(const Coarsened& coarsened, size_t tensors, const Watch& watch = {});  // throws where the watch ends
 
 // The forward tensor that a tensor is a gradient of, or a contribution to it; by tensor, none where it is neither.
 std::vector<TensorId> gradient_of(const Graph& graph);

@@ -12,6 +12,8 @@ namespace partita {
 
 namespace {
 
+constexpr char kWhere[] = "while variables were eliminated";
+
 // A table over `scope`, row-major, the last variable fastest.
 struct Factor {
   std::vector<int> scope;
@@ -74,7 +76,7 @@ Cost CostNetwork::evaluate(const std::vector<int>& values) const {
   return sum;
 }
 
-std::optional<Elimination> eliminate(const CostNetwork& network, const std::vector<int>& order, int max_solutions, int64_t max_table) {
+std::optional<Elimination> eliminate(const CostNetwork& network, const std::vector<int>& order, int max_solutions, int64_t max_table, const Watch& watch) {
   ensure(static_cast<int>(order.size()) == network.variables(), "elimination order names {} of {} variables", order.size(), network.variables());
   std::vector<int> rank(network.variables());
   for (size_t i = 0; i < order.size(); ++i) rank[order[i]] = static_cast<int>(i);
@@ -91,6 +93,7 @@ std::optional<Elimination> eliminate(const CostNetwork& network, const std::vect
 
   Elimination result;
   std::vector<int> value(network.variables(), 0);
+  Polling polling(watch, kWhere, 256);
   for (Bucket& bucket : buckets) {
     std::set<int> around;
     for (const Factor& f : bucket.factors) around.insert(f.scope.begin(), f.scope.end());
@@ -105,6 +108,7 @@ std::optional<Elimination> eliminate(const CostNetwork& network, const std::vect
     for (int v : made.scope) value[v] = 0;
     int& x = value[bucket.variable];
     do {
+      polling.step();
       x = 0;
       Cost best = bucket_cost(bucket, value, network);
       for (x = 1; x < network.domain(bucket.variable); ++x) best = std::min(best, bucket_cost(bucket, value, network));
@@ -158,12 +162,14 @@ struct Cutset {
   std::vector<int> order;
   std::vector<bool> held;
 };
-Cutset choose_cutset(const CostNetwork& network, double limit, const std::vector<int>& times_held) {
+Cutset choose_cutset(const CostNetwork& network, double limit, const std::vector<int>& times_held, const Watch& watch) {
   Cutset cutset{{}, std::vector<bool>(network.variables(), false)};
   std::vector<int> domains;
   for (int v = 0; v < network.variables(); ++v) domains.push_back(network.domain(v));
   EliminationGame game(std::move(domains), neighbours(network));
+  Polling polling(watch, kWhere, 16);
   while (!game.done()) {
+    polling.step();
     int v = game.next();
     if (game.table_bits(v) <= limit) {
       game.eliminate(v);
@@ -203,18 +209,18 @@ CostNetwork condition(const CostNetwork& network, const Cutset& cutset, const st
 
 }  // namespace
 
-Conditioned eliminate_around(const CostNetwork& network, int64_t max_table, int rounds) {
+Conditioned eliminate_around(const CostNetwork& network, const Watch& watch, int64_t max_table, int rounds) {
   constexpr int kIdleRounds = 4;
   Conditioned result;
   result.solution = greedy(network);
   result.cost = network.evaluate(result.solution);
   std::vector<int> times_held(network.variables(), 0);
   for (int idle = 0; result.rounds < rounds && idle < kIdleRounds; ++result.rounds) {
-    const Cutset cutset = choose_cutset(network, std::log2(static_cast<double>(max_table)), times_held);
+    const Cutset cutset = choose_cutset(network, std::log2(static_cast<double>(max_table)), times_held, watch);
     std::vector<int> number, order(cutset.order.size());
     const CostNetwork rest = condition(network, cutset, result.solution, number);
     for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
-    const auto solved = eliminate(rest, order, 1, max_table);
+    const auto solved = eliminate(rest, order, 1, max_table, watch);
     ensure(solved.has_value(), "the tables of {} conditioned variables do not fit", rest.variables());
     for (int v : cutset.order) result.solution[v] = solved->solutions[0][number[v]];
     const Cost before = result.cost;
@@ -229,12 +235,12 @@ Conditioned eliminate_around(const CostNetwork& network, int64_t max_table, int 
   return result;
 }
 
-std::vector<int> small_table_order(const CostNetwork& network) {
-  return choose_cutset(network, std::numeric_limits<double>::infinity(), std::vector<int>(network.variables(), 0)).order;
+std::vector<int> small_table_order(const CostNetwork& network, const Watch& watch) {
+  return choose_cutset(network, std::numeric_limits<double>::infinity(), std::vector<int>(network.variables(), 0), watch).order;
 }
 
-bool fits_elimination(const CostNetwork& network, int64_t max_table) {
-  return choose_cutset(network, std::log2(static_cast<double>(max_table)), std::vector<int>(network.variables(), 0)).order.size() == static_cast<size_t>(network.variables());
+bool fits_elimination(const CostNetwork& network, int64_t max_table, const Watch& watch) {
+  return choose_cutset(network, std::log2(static_cast<double>(max_table)), std::vector<int>(network.variables(), 0), watch).order.size() == static_cast<size_t>(network.variables());
 }
 
 Elimination brute_force(const CostNetwork& network, int max_solutions) {

@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "partita/base/watch.h"
+
 namespace partita {
 
 // Compared first by bytes moved, then by bytes stored.
@@ -35,9 +37,10 @@ struct Elimination {
   int width = 0;                            // most variables that one table is over
 };
 
+// All of these throw where the watch ends.
 // Eliminates in this order. Empty if a table would have more than max_table entries.
 std::optional<Elimination> eliminate(const CostNetwork& network, const std::vector<int>& order, int max_solutions = 1,
-                                     int64_t max_table = int64_t{1} << 24);
+                                     int64_t max_table = int64_t{1} << 24, const Watch& watch = {});
 // Where no order's tables fit: a good assignment, not proved minimal. All but a few variables are eliminated exactly while those few
 // are held at their values so far (cutset conditioning, Dechter 1990); others are held in each round, until several rounds in a
 // row have changed nothing. Deterministic; `rounds` bounds the number of rounds.
@@ -47,11 +50,11 @@ struct Conditioned {
   int rounds = 0;
   int held = 0;  // variables held in the first round; 0: the solution is a minimum
 };
-Conditioned eliminate_around(const CostNetwork& network, int64_t max_table = int64_t{1} << 16, int rounds = 100);
+Conditioned eliminate_around(const CostNetwork& network, const Watch& watch = {}, int64_t max_table = int64_t{1} << 16, int rounds = 100);
 // Greedy order by smallest next table, ties by index.
-std::vector<int> small_table_order(const CostNetwork& network);
+std::vector<int> small_table_order(const CostNetwork& network, const Watch& watch = {});
 // Whether no table of that order has more entries.
-bool fits_elimination(const CostNetwork& network, int64_t max_table);
+bool fits_elimination(const CostNetwork& network, int64_t max_table, const Watch& watch = {});
 // Tries every assignment; the slow obvious version, for tests.
 Elimination brute_force(const CostNetwork& network, int max_solutions = 1);
 

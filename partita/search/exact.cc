@@ -31,7 +31,7 @@ class Exact final : public Searcher {
     try {
       result = solved(problem, budget, rng);
     } catch (const Error& error) {
-      if (error.code() != ExitCode::kInterrupted && error.code() != ExitCode::kTimeLimit) throw;
+      if (!is_end(error)) throw;
       result.notes.push_back(error.what());
     }
     const int64_t cost = cost_of(problem, *problem.from);
@@ -50,9 +50,10 @@ class Exact final : public Searcher {
  private:
   static SearchResult solved(const Problem& problem, const Budget& budget, Rng& rng) {
     const auto start = std::chrono::steady_clock::now();
+    const Watch watch = budget.watch();
     solver::Options options;
-    if (budget.seconds) options.deadline = start + std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(*budget.seconds));
-    if (budget.steps || !budget.seconds) options.max_steps = budget.steps.value_or(kDefaultSteps);
+    options.deadline = watch.deadline;
+    if (budget.steps || !watch.deadline) options.max_steps = budget.steps.value_or(kDefaultSteps);
     options.seed = rng.next();
     options.stop = budget.stop;
     options.gap = budget.gap;
@@ -65,14 +66,21 @@ class Exact final : public Searcher {
     SearchResult result;
     if (problem.from) begin_with(problem, joint, options, result);
     if (problem.progress) options.progress = [&](const solver::Progress& p) { problem.progress({narrowed(p.cost), narrowed(p.bound), seconds()}); };
-    Fitting fitting = joint.leaves_copies_out && !holds_any_plan(problem) ? first_look(problem, joint, options) : solve_fitting(problem, joint, options);
+    const bool looks = joint.leaves_copies_out && !holds_any_plan(problem);
+    auto solve = [&] { return looks ? first_look(problem, joint, options) : solve_fitting(problem, joint, options); };
+    options.deadline = watch.share(budget.share).deadline;
+    Fitting fitting = solve();
+    if (!fitting.plan && budget.share < 1 && fitting.status != solver::Status::kInfeasible && watch.deadline && !watch.ended()) {
+      options.deadline = watch.deadline;
+      fitting = solve();
+    }
     describe(problem, joint, fitting.first, built_seconds, result);
     if (problem.prove && fitting.first.bound) prove(problem, joint, *fitting.first.bound, std::move(fitting.first.certificate), result);
     if (joint.leaves_copies_out && !fitting.plan && fitting.tightenings > 0) count_copies(problem, budget, options, joint.mesh, costs, fitting, result);
     result.counters["memory_tightenings"] = fitting.tightenings;
     result.plan = std::move(fitting.plan);
     if (result.plan) return result;
-    const bool ended = budget.stopped() || (options.deadline && std::chrono::steady_clock::now() > *options.deadline);
+    const bool ended = watch.ended();
     if (fitting.status == solver::Status::kUnknown || (ended && fitting.status != solver::Status::kInfeasible))
       throw_ended(budget, fitting.tightenings == 0 ? "before any solution was found" : "before a solution was found that fits");
     result.reason = fitting.tightenings == 0 ? nothing_fits(problem, joint, options)

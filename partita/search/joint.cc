@@ -225,7 +225,7 @@ class Builder {
     OpSpace space;
     tdl::Deriver deriver(*op.bound, joint_.mesh.extents);
     for (const std::vector<tdl::AxisStrategy>& strategies : given)
-      if (fits(*op.bound, strategies)) add_strategy(op, deriver, strategies, space, costs);
+      if (check_time(); fits(*op.bound, strategies)) add_strategy(op, deriver, strategies, space, costs);
     ensure(!space.strategies.empty(), "op '{}': of what it may do nothing exists", op.name);
     return space;
   }
@@ -245,6 +245,7 @@ class Builder {
     tdl::Deriver deriver(*op.bound, extents);
     std::map<std::vector<size_t>, size_t> value_of;  // by place in `offered`
     for_each_tuple(counts, [&](const std::vector<size_t>& at) {
+      check_time();
       std::vector<tdl::AxisStrategy> strategies;
       for (size_t a = 0; a < at.size(); ++a) strategies.push_back(offered[a][at[a]]);
       if (fits(*op.bound, strategies) && add_strategy(op, deriver, strategies, all, costs)) value_of[at] = all.strategies.size() - 1;
@@ -361,7 +362,8 @@ class Builder {
     Table table;
     std::map<std::pair<int, std::vector<int>>, std::pair<int64_t, int>> known;  // cost, and home
     bool kept = false;
-    for (int f : from)
+    for (int f : from) {
+      check_time();
       for (const std::vector<int>& need : needs) {
         const auto [best, fresh] = known.try_emplace({f, need}, to_all(f, need), -1);
         if (fresh)
@@ -370,6 +372,7 @@ class Builder {
         table.push_back(best->second.first);
         space.homes.push_back(best->second.second);
       }
+    }
     return {shared(std::move(table)), kept ? std::make_shared<const StraightSpace>(std::move(space)) : nullptr};
   }
 
@@ -578,6 +581,7 @@ class Builder {
     if (kind.made) known.from_made = arrival_table(*space, kind.element, made, by);
     if (kind.remade) known.from_remade = arrival_table(*space, kind.element, remade, by);
     for (const auto& per_value : needs) {
+      check_time();
       std::vector<std::vector<size_t>> wanting(layouts.size());  // [layout]: the reader's values that want it
       for (size_t y = 0; y < per_value.size(); ++y)
         for (int n : per_value[y])
@@ -590,7 +594,9 @@ class Builder {
       }
       Table table;
       table.reserve(space->values.size() * per_value.size());
+      size_t rows = 0;
       for (const TensorSpace::Value& v : space->values) {
+        if (++rows % 1024 == 0) check_time();
         const size_t row = table.size();
         table.insert(table.end(), of_home[v.home].begin(), of_home[v.home].end());
         for (int a : v.also)
@@ -598,6 +604,7 @@ class Builder {
       }
       known.to_reader.push_back(shared(std::move(table)));
     }
+    check_time();
     const bool copies_lie = !kind.made || kind.read.size() > 2;  // beside the home
     // So that a limit may count too little: where its layouts could have variables that count more, or have, and do not.
     const bool counts_less = listed ? copies_lie && static_cast<int64_t>(entries) > JointLimits::kEntries : !limits_.counts_copies;

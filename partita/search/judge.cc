@@ -2,16 +2,29 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/sim/simulate.h"
 
 namespace partita {
 
-int64_t cost_of(const Problem& problem, const Plan& plan) {
-  if (!problem.in_time()) return check(problem.graph, plan, problem.cluster).comm_bytes;
-  return simulate(lower(problem.graph, plan, problem.cluster), CostModel(problem.cluster)).step_time_ns;
+Judgement judge(const Problem& problem, const Plan& plan, const Watch& watch) {
+  watch.poll("before a plan was judged");
+  if (!problem.in_time()) return {check(problem.graph, plan, problem.cluster).comm_bytes, std::nullopt};
+  LowerOptions options;
+  options.watch = watch;
+  const PhysicalGraph physical = lower(problem.graph, plan, problem.cluster, options);
+  int64_t missing = std::numeric_limits<int64_t>::min();
+  for (int d = 0; d < problem.cluster.compute_count; ++d) missing = std::max(missing, physical.peak_bytes[d] - problem.cluster.devices[d].memory_bytes);
+  return {simulate(physical, CostModel(problem.cluster), 1, watch).step_time_ns, missing};
 }
+
+int64_t cost_of(const Problem& problem, const Plan& plan, const Watch& watch) { return judge(problem, plan, watch).cost; }
+
+bool is_end(const Error& error) { return error.code() == ExitCode::kTimeLimit || error.code() == ExitCode::kInterrupted; }
 
 std::string cost_text(const Problem& problem, int64_t cost) {
   return problem.in_time() ? fmt::format("{:.3f} us", static_cast<double>(cost) / 1e3) : fmt::format("{} bytes", cost);

@@ -3,12 +3,22 @@
 #include <cstdint>
 #include <string>
 
+#include "partita/base/error.h"
 #include "partita/search/search.h"
 
 namespace partita {
 
-// comm: the bytes that the checker counts. time: the ns of the step that the simulator predicts for the lowered plan.
-int64_t cost_of(const Problem& problem, const Plan& plan);
+// comm: the bytes that the checker counts. time: the ns of the step that the simulator predicts for the lowered plan. Throws where the watch
+// ends.
+int64_t cost_of(const Problem& problem, const Plan& plan, const Watch& watch = {});
+// The same, and what the lowered plan lacks of memory, where it was lowered for it (missing_bytes(), partita/search/refine.h).
+struct Judgement {
+  int64_t cost = 0;
+  std::optional<int64_t> missing_bytes;
+};
+Judgement judge(const Problem& problem, const Plan& plan, const Watch& watch);
+// Its budget has ended, or it was interrupted.
+bool is_end(const Error& error);
 // "123 bytes"; "1.234 us".
 std::string cost_text(const Problem& problem, int64_t cost);
 

@@ -93,7 +93,7 @@ namespace {
 
 class LayerPlacement final : public Searcher {
  public:
-  SearchResult search(const Problem& problem, const Budget&, Rng&) const override {
+  SearchResult search(const Problem& problem, const Budget& budget, Rng&) const override {
     const Graph& graph = problem.graph;
     const std::vector<DeviceId> devices = slowest_link_first(problem.cluster);
     const int p = static_cast<int>(devices.size());
@@ -107,8 +107,9 @@ class LayerPlacement final : public Searcher {
         flops[layer[i]] += op_flops(graph.registry->find(graph.ops[i].definition), *graph.ops[i].bound);
       place = contiguous_parts(flops, p);
     }
+    const Watch watch = budget.watch();
     RulePlanner planner(graph, problem.cluster, problem.pins, Mesh{{}, {devices[0]}});
-    for (size_t i = 0; i < graph.ops.size(); ++i) planner.place(OpId(i), {Mesh{{}, {devices[place[layer[i]]]}}, {}});
+    for (size_t i = 0; i < graph.ops.size(); ++i) watch.poll("while layers were placed"), planner.place(OpId(i), {Mesh{{}, {devices[place[layer[i]]]}}, {}});
     SearchResult result;
     result.plan = planner.finish("layer-placement");
     result.counters["layers"] = layers;

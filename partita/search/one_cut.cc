@@ -68,7 +68,7 @@ std::vector<int> prime_factors(int n) {
 int groups_of(const std::vector<int>& extents) { return std::accumulate(extents.begin(), extents.end(), 1, std::multiplies<>()); }
 
 Cuts::Cuts(const Problem& problem, CutSpace space, std::vector<int> extents, const Budget& budget)
-    : graph_(problem.graph), problem_(problem), space_(std::move(space)), name_(space_.search.substr(0, space_.search.find('?'))), budget_(budget), read_by_(readers(problem.graph)), converter_(problem.cluster) {
+    : graph_(problem.graph), problem_(problem), space_(std::move(space)), name_(space_.search.substr(0, space_.search.find('?'))), budget_(budget), watch_(budget.watch()), read_by_(readers(problem.graph)), converter_(problem.cluster) {
   mesh_ = {std::move(extents), slowest_link_first(problem.cluster)};
   radices_ = factored_radices(graph_);
   for (const auto& [id, placement] : problem.pins.kept)
@@ -79,11 +79,11 @@ CutState Cuts::start() const {
   return {{}, std::vector<Choice>(graph_.ops.size()), std::vector<std::vector<Tiling>>(graph_.tensors.size()), {}};
 }
 
-void Cuts::check_time() const {
-  if (budget_.stopped()) throw Error(ExitCode::kInterrupted, fmt::format("{}: interrupted before the last cut; {} one-cut programs were begun", name_, steps_));
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  if (budget_.seconds && seconds > *budget_.seconds)
-    throw Error(ExitCode::kTimeLimit, fmt::format("{}: the time limit of {} s passed before the last cut; {} one-cut programs were begun", name_, *budget_.seconds, steps_));
+void Cuts::poll() const {
+  if (watch_.stopped()) throw Error(ExitCode::kInterrupted, fmt::format("{}: interrupted before the last cut; {} one-cut programs were begun", name_, steps_));
+  if (watch_.ended())
+    throw Error(ExitCode::kTimeLimit, fmt::format("{}: the time limit{} passed before the last cut; {} one-cut programs were begun", name_,
+                                                  budget_.seconds ? fmt::format(" of {} s", *budget_.seconds) : "", steps_));
 }
 
 OneCut Cuts::next(const CutState& state, int axes) {
@@ -95,11 +95,12 @@ OneCut Cuts::next(const CutState& state, int axes) {
   cut.parts.assign(first, first + axes);
   const size_t tensors = graph_.tensors.size();
   for (size_t i = 0; i < graph_.ops.size(); ++i) {
-    check_time();
+    poll();
     cut.ops.push_back(view(OpId(i), state, cut.parts));
   }
   std::vector<std::shared_ptr<const Tiles>> tiles_of;
   for (size_t t = 0; t < tensors; ++t) {
+    poll();
     cut.tilings.push_back(domain(TensorId(t), state, cut));
     tiles_of.push_back(tiles(TensorId(t), state, cut));
     std::vector<Cost> unary;
@@ -107,7 +108,7 @@ OneCut Cuts::next(const CutState& state, int axes) {
     cut.network.unary.push_back(std::move(unary));
   }
   for (size_t i = 0; i < graph_.ops.size(); ++i) {
-    check_time();
+    poll();
     const Op& op = graph_.ops[i];
     std::vector<Cost> unary;
     for (const Aligned& a : cut.ops[i]->aligned) unary.push_back({a.inner_cost, 0});
@@ -171,7 +172,7 @@ std::shared_ptr<const OpView> Cuts::view(OpId id, const CutState& state, const s
     auto before = derivations_.get(op.bound, state.extents, so_far);
     ensure(before != nullptr, "op '{}': the cuts so far do not exist together", op.name);
     v->before = layouts_of(*op.bound, *before, mesh_of(state.extents));
-    for (const Choice& choice : choices) add_aligned(op, state, parts, *before, choice, *v);
+    for (const Choice& choice : choices) poll(), add_aligned(op, state, parts, *before, choice, *v);
     return v;
   };
   if (auto pinned = problem_.pins.ops.find(id); pinned != problem_.pins.ops.end()) {
@@ -365,8 +366,10 @@ const Cuts::PairCosts& Cuts::pair_costs(const std::shared_ptr<const Tiles>& tile
   if (!fresh) return found->second;
   auto bytes = [&](const Layout& kept, const OpLayouts& op) { return result ? converter_.bytes(op.results[slot], kept, element) : converter_.bytes(kept, op.operands[slot], element); };
   const int64_t paid = bytes(tiles->before, view->before);
-  for (const Layout& kept : tiles->layouts)
+  for (const Layout& kept : tiles->layouts) {
+    poll();
     for (const Aligned& a : view->aligned) found->second.push_back({bytes(kept, a.layouts) - paid, 0});
+  }
   return found->second;
 }
 

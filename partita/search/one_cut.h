@@ -1,7 +1,6 @@
 // One cut of the devices as a cost network: what every op and every tensor may do on it, after the cuts so far, and what that moves.
 // Written once, for every search that cuts all devices into equal parts, in one step or in several.
 #pragma once
-#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -80,6 +79,8 @@ class Cuts {
   // After the last cut; paper_cost is all that the cuts moved.
   Plan plan(const CutState& state) const;
 
+  void poll() const;  // throws where the budget has ended
+  const Watch& watch() const { return watch_; }
   const Graph& graph() const { return graph_; }
   const Mesh& mesh() const { return mesh_; }
   const Pins& pins() const { return problem_.pins; }
@@ -96,7 +97,6 @@ class Cuts {
   using Choice = std::vector<tdl::AxisStrategy>;
   using PairCosts = std::vector<Cost>;
 
-  void check_time() const;
   std::shared_ptr<const OpView> view(OpId id, const CutState& state, const std::vector<int>& parts);
   void add_aligned(const Op& op, const CutState& state, const std::vector<int>& parts, const tdl::Derived& before, const Choice& choice, OpView& v);
   std::vector<std::vector<Tiling>> domain(TensorId id, const CutState& state, const OneCut& cut) const;
@@ -113,7 +113,7 @@ class Cuts {
   CutSpace space_;
   std::string name_;  // of the search, without its options
   const Budget budget_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const Watch watch_;
   int64_t steps_ = 0;  // of the budget, so far
   Mesh mesh_;
   std::vector<std::vector<Reader>> read_by_;

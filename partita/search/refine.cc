@@ -105,7 +105,7 @@ bool keeps(const Pins& pins, const Plan& plan) {
          std::all_of(pins.kept.begin(), pins.kept.end(), [&](const auto& pin) { return plan.kept.contains(pin.first) && plan.kept.at(pin.first) == pin.second; });
 }
 
-int64_t missing_bytes(const Problem& problem, const Plan& plan) { return missing_bytes(problem.graph, plan, problem.cluster); }
+int64_t missing_bytes(const Problem& problem, const Plan& plan, const Watch& watch) { return missing_bytes(problem.graph, plan, problem.cluster, watch); }
 
 bool holds_any_plan(const Problem& problem) {
   constexpr double kTimes = 16;
@@ -123,23 +123,24 @@ namespace {
 // Plans the memory of solutions, of one while it is being proved.
 class MissingBytes {
  public:
-  MissingBytes(const Problem& problem, const JointProblem& joint) : problem_(problem), joint_(joint), in_doubt_(!holds_any_plan(problem)) {}
+  MissingBytes(const Problem& problem, const JointProblem& joint, const Watch& watch) : problem_(problem), joint_(joint), watch_(watch), in_doubt_(!holds_any_plan(problem)) {}
 
   void begin(const solver::Assignment& solution) {
     if (!in_doubt_ || solution == solution_) return;
     solution_ = solution;
-    found_ = std::async(std::launch::async, [this, plan = plan_of(joint_, problem_.graph, solution)] { return missing_bytes(problem_, plan); });
+    found_ = std::async(std::launch::async, [this, plan = plan_of(joint_, problem_.graph, solution)] { return missing_bytes(problem_, plan, watch_); });
   }
 
   // Zero or less: the plan, which is the solution's, fits.
   int64_t of(const solver::Assignment& solution, const Plan& plan) {
     if (!in_doubt_) return 0;
-    return found_.valid() && solution == solution_ ? found_.get() : missing_bytes(problem_, plan);
+    return found_.valid() && solution == solution_ ? found_.get() : missing_bytes(problem_, plan, watch_);
   }
 
  private:
   const Problem& problem_;
   const JointProblem& joint_;
+  const Watch watch_;
   const bool in_doubt_;
   solver::Assignment solution_;
   std::future<int64_t> found_;  // of that solution, unless it was asked for
@@ -147,14 +148,15 @@ class MissingBytes {
 
 }  // namespace
 
-Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options, std::optional<int64_t> below, int most_tightenings) {
+Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options, std::optional<int64_t> below, int most_tightenings,
+                      const Watch& watch) {
   std::optional<solver::Network> changed;  // a copy, once its limit is another
   auto network = [&]() -> const solver::Network& { return changed ? *changed : joint.network; };
   auto set_limit = [&](int64_t limit) {
     if (!changed) changed = joint.network;
     changed->limit = limit;
   };
-  MissingBytes missing_bytes(problem, joint);
+  MissingBytes missing_bytes(problem, joint, watch);
   if (options.threads > 1) options.proving = [&](const solver::Assignment& solution) { missing_bytes.begin(solution); };
   Fitting out;
   int64_t kept = *network().limit;  // the least limit that some solution keeps
@@ -205,8 +207,9 @@ std::optional<Refined> refined(const Plan& plan, const Cluster& cluster) {
   return out;
 }
 
-Refinement refine(const Problem& problem, const Plan& plan, const std::vector<Plan>& others, const solver::Options& solving) {
-  Refinement out{std::nullopt, cost_of(problem, plan), 0};
+Refinement refine(const Problem& problem, const Plan& plan, int64_t cost, const std::vector<Plan>& others, const solver::Options& solving,
+                  const std::function<void(const Refinement&)>& tell, int64_t most_entries) {
+  Refinement out{std::nullopt, cost, 0};
   std::optional<Refined> now = refined(plan, problem.cluster);
   if (!now) return out;
   Problem on_mesh = problem;
@@ -217,28 +220,41 @@ Refinement refine(const Problem& problem, const Plan& plan, const std::vector<Pl
   for (const Plan& other : others)
     if (auto r = refined(other, problem.cluster); r && r->mesh == now->mesh) alike.push_back(std::move(*r));
   const std::shared_ptr<JointCosts> costs = joint_costs(problem);
-  for (const std::vector<std::vector<size_t>>& subsets : subsets_of_axes(now->mesh.extents.size()))
-    for (size_t next = 0, without = 0; without < subsets.size(); next = (next + 1) % subsets.size()) {
-      solver::Options options = solving;
-      JointLimits limits;
-      limits.costs = costs;
-      if (!problem.in_time()) limits.tensor_values = kTensorValues;
-      limits.deadline = options.deadline;
-      limits.stop = options.stop;
-      const auto joint = joint_problem(on_mesh, neighbourhood(problem, *now, subsets[next], alike), limits);
-      if (!joint) return out;
-      ++out.neighbourhoods;
-      ++without;
-      options.start = with_best_tensors(*joint, std::vector<int>(problem.graph.ops.size(), 0));
-      Fitting fitting = solve_fitting(on_mesh, *joint, options, problem.in_time() ? std::nullopt : std::optional(out.cost));
-      if (!fitting.plan) continue;
-      const int64_t cost = cost_of(problem, *fitting.plan);
-      if (cost >= out.cost) continue;
-      out.cost = cost;
-      out.plan = std::move(fitting.plan);
-      now = refined(*out.plan, problem.cluster);
-      without = 1;  // these axes are at their best
-    }
+  const Watch watch{solving.deadline, solving.stop};
+  // Whether something cheaper was found on these axes; empty where the time, or what may be looked at, ended first.
+  auto improve = [&](const std::vector<size_t>& axes) -> std::optional<bool> {
+    if (out.entries >= most_entries) return std::nullopt;
+    solver::Options options = solving;
+    JointLimits limits;
+    limits.costs = costs;
+    if (!problem.in_time()) limits.tensor_values = kTensorValues;
+    limits.deadline = options.deadline;
+    limits.stop = options.stop;
+    const auto joint = joint_problem(on_mesh, neighbourhood(problem, *now, axes, alike), limits);
+    if (!joint) return std::nullopt;
+    ++out.neighbourhoods;
+    for (const solver::Network::Edge& e : joint->network.edges) out.entries += static_cast<int64_t>(e.table->size());
+    if (tell) tell(out);
+    options.start = with_best_tensors(*joint, std::vector<int>(problem.graph.ops.size(), 0));
+    Fitting fitting = solve_fitting(on_mesh, *joint, options, problem.in_time() ? std::nullopt : std::optional(out.cost), kTightenings, watch);
+    if (!fitting.plan) return false;
+    const int64_t found = cost_of(problem, *fitting.plan, watch);
+    if (found >= out.cost) return false;
+    out.cost = found;
+    out.plan = std::move(fitting.plan);
+    now = refined(*out.plan, problem.cluster);
+    return true;
+  };
+  try {
+    for (const std::vector<std::vector<size_t>>& subsets : subsets_of_axes(now->mesh.extents.size()))
+      for (size_t next = 0, without = 0; without < subsets.size(); next = (next + 1) % subsets.size()) {
+        const auto better = improve(subsets[next]);
+        if (!better) return out;
+        without = *better ? 1 : without + 1;  // 1: these axes are at their best
+      }
+  } catch (const Error& error) {
+    if (!is_end(error)) throw;
+  }
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "partita/base/rng.h"
+#include "partita/base/watch.h"
 #include "partita/plan/plan.h"
 
 namespace partita {
@@ -35,6 +36,7 @@ struct Problem {
   bool prove = false;  // give the lower bound's proof with it
   std::function<void(const SearchProgress&)> progress = nullptr;  // called now and then, from the search's own thread
   std::function<Graph(int64_t samples)> with_batch = nullptr;  // the same training step of so many samples; empty: it cannot be had
+  std::function<void(const std::string&)> tell = nullptr;      // what a search of several parts is at, a line each, from its own thread
 
   bool in_time() const { return objective == "time"; }
 };
@@ -46,8 +48,14 @@ struct Budget {
   std::optional<int64_t> steps;
   const std::atomic<bool>* stop = nullptr;  // becomes true, say by Ctrl-C
   double gap = 0;                           // relative: a plan that is proved to be so near to the least will do, where a bound is proved
+  std::optional<Watch::Clock::time_point> deadline = std::nullopt;  // where there is one, in place of `seconds` from when the search begins
 
   bool stopped() const { return stop && *stop; }
+  // Of the time that is left once a search has something to solve; all of it where no plan that fits was found by then. Only `exact` asks.
+  double share = 1;
+
+  // Asked when the search begins.
+  Watch watch() const;
 };
 
 // What a way of training that no Plan can say comes to on the cluster, by the simulator.
@@ -77,8 +85,9 @@ class Searcher {
 
 // How `auto` begins with a search.
 struct AutoBegin {
-  bool (*quick)(const Problem&) = nullptr;  // on this problem; null: it does not begin with it
-  std::vector<std::string> every;           // options of which it tries every value; "N": every divisor of the device count
+  double (*work)(const Problem&) = nullptr;                // about how many seconds it takes; null: auto does not begin with it
+  std::vector<std::string> every;                          // options of which it tries every value; "N": every divisor of the device count
+  bool (*quick)(const Problem&, const Budget&) = nullptr;  // whether it is asked on this problem; null: always
 };
 
 struct SearchEntry {

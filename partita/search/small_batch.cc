@@ -5,6 +5,7 @@
 
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
+#include "partita/search/judge.h"
 #include "partita/search/replicas.h"
 #include "partita/sim/simulate.h"
 
@@ -19,12 +20,14 @@ struct Step {
   std::vector<PhysicalGraph> lowered;
 };
 
-Step lower_step(const Problem& problem, const Cluster& share, int64_t samples) {
+Step lower_step(const Problem& problem, const Cluster& share, int64_t samples, const Watch& watch) {
+  LowerOptions options;
+  options.watch = watch;
   const Graph graph = step_of(problem, samples);
   Step step{samples, 0, INT64_MIN, {}};
   const std::vector<DeviceId> alike = representatives(share);
   for (DeviceId device : std::set(alike.begin(), alike.end())) {
-    step.lowered.push_back(lower(graph, plan_on(graph, share, device), share));
+    step.lowered.push_back(lower(graph, plan_on(graph, share, device), share, options));
     const int64_t peak = step.lowered.back().peak_bytes[device.index()];
     step.peak_memory_bytes = std::max(step.peak_memory_bytes, peak);
     step.missing_bytes = std::max(step.missing_bytes, peak - share.device(device).memory_bytes);
@@ -38,10 +41,11 @@ class SmallBatch final : public Searcher {
     const int64_t most = samples_a_device(problem);
     const Cluster share = own_share(problem.cluster);
     SearchResult result;
+    const Watch watch = budget.watch();
     int tried = 0;
     auto lowered = [&](int64_t samples) {
       ++tried;
-      return lower_step(problem, share, samples);
+      return lower_step(problem, share, samples, watch);
     };
     Step best = lowered(most);
     if (best.missing_bytes > 0) {
@@ -52,9 +56,15 @@ class SmallBatch final : public Searcher {
         return result;
       }
       // best fits, too_many does not: doubled until one more is too many, then halved between the two.
-      while (best.samples + 1 < too_many && !budget.stopped()) {
+      while (best.samples + 1 < too_many) {
         const bool doubling = too_many == most && 2 * best.samples < most;
-        Step next = lowered(doubling ? 2 * best.samples : (best.samples + too_many) / 2);
+        Step next;
+        try {
+          next = lowered(doubling ? 2 * best.samples : (best.samples + too_many) / 2);
+        } catch (const Error& error) {
+          if (!is_end(error)) throw;
+          break;
+        }
         if (next.missing_bytes > 0) too_many = next.samples;
         else best = std::move(next);
       }

@@ -141,14 +141,14 @@ class KCuts {
   std::vector<State> one_cut(const State& state, int max_solutions, bool count) {
     const OneCut cut = cuts_.next(state.cuts);
     const Levels order = breadth_first(cuts_, cut);
-    auto solved = eliminate(cut.network, order.order, max_solutions, kLevelTable);
+    auto solved = eliminate(cut.network, order.order, max_solutions, kLevelTable, cuts_.watch());
     bool levels = solved.has_value();
-    if (!solved) solved = eliminate(cut.network, small_table_order(cut.network), max_solutions, kEliminationTable);
+    if (!solved) solved = eliminate(cut.network, small_table_order(cut.network, cuts_.watch()), max_solutions, kEliminationTable, cuts_.watch());
     method_ = levels ? fmt::format("by {} breadth-first levels, tables of up to {} states", order.count, solved->largest_table)
               : solved ? fmt::format("by variable elimination, width {}, tables of up to {}", solved->width, solved->largest_table)
                        : "";
     if (!solved) {
-      Conditioned near = eliminate_around(cut.network);
+      Conditioned near = eliminate_around(cut.network, cuts_.watch());
       method_ = fmt::format("by elimination around {} of {} variables in {} rounds, not proved minimal", near.held, cut.network.variables(), near.rounds);
       solved = Elimination{near.cost, {std::move(near.solution)}, 0, 0};
     }
@@ -186,9 +186,11 @@ class SoyBean final : public Searcher {
 
 std::unique_ptr<Searcher> make_soybean() { return std::make_unique<SoyBean>(); }
 
-bool soybean_is_quick(const Problem& problem) {
+bool soybean_is_quick(const Problem& problem, const Budget& budget) {
   constexpr int64_t kTable = int64_t{1} << 16;
-  return fits_elimination(soybean_first_cut(problem.graph, problem.cluster, true).network, kTable);
+  const Problem free{problem.graph, problem.cluster, "comm", {}, {}};
+  Cuts cuts(free, space_of(problem.graph, true), prime_factors(problem.cluster.compute_count), budget);
+  return fits_elimination(cuts.next(cuts.start()).network, kTable, cuts.watch());
 }
 
 std::vector<std::string> paper_indices(const Graph& graph, const Op& op) {

@@ -28,7 +28,7 @@ FirstCut soybean_first_cut(const Graph& graph, const Cluster& cluster, bool all_
 
 // Whether variable elimination solves its first cut with small tables, whatever its options: then it takes seconds at most. Where it does
 // not, as on many time steps of a recurrent network, the cut is searched around held variables.
-bool soybean_is_quick(const Problem& problem);
+bool soybean_is_quick(const Problem& problem, const Budget& budget);
 
 // The index names that SoyBean's section 4.5 lets an op be tiled along.
 std::vector<std::string> paper_indices(const Graph& graph, const Op& op);

@@ -94,7 +94,9 @@ struct Swapped {
 
 class Swap final : public Searcher {
  public:
-  SearchResult search(const Problem& problem, const Budget&, Rng&) const override {
+  SearchResult search(const Problem& problem, const Budget& budget, Rng&) const override {
+    constexpr char kWhere[] = "while a step was swapped";
+    const Watch watch = budget.watch();
     const int64_t samples = samples_a_device(problem);
     const Cluster share = own_share(problem.cluster);
     const Graph graph = step_of(problem, samples);
@@ -103,9 +105,10 @@ class Swap final : public Searcher {
     std::map<DeviceId, Swapped> swapped;  // by representative
     for (DeviceId device : alike) {
       if (swapped.contains(device)) continue;
+      watch.poll(kWhere);
       const Device& d = share.device(device);
       if (d.host == device) fail("cluster '{}': device '{}' computes in its host's memory; there is nothing to swap to", share.name, d.name);
-      PhysicalGraph physical = lower_local(graph, plan_on(graph, share, device), share);
+      PhysicalGraph physical = lower_local(graph, plan_on(graph, share, device), share, nullptr, watch);
       make_order(physical);
       make_counts(physical);
       const SwapProgram program = swap_program(physical, device);
@@ -114,9 +117,10 @@ class Swap final : public Searcher {
         result.reason = fmt::format("'{}' needs {} bytes at once, {} more than '{}' has", physical.task(physical.order[most.op].task).name, most.bytes, most.bytes - d.memory_bytes, d.name);
         return result;
       }
+      watch.poll(kWhere);
       Swapped& s = swapped[device];
       s.schedule = swap_schedule(program, d.memory_bytes);
-      s.step_time_ns = simulate(with_copies(std::move(physical), program, s.schedule, share, device), CostModel(share)).step_time_ns;
+      s.step_time_ns = simulate(with_copies(std::move(physical), program, s.schedule, share, device), CostModel(share), 1, watch).step_time_ns;
     }
     Estimate estimate{samples * problem.cluster.compute_count, 0, 0, 0};
     std::map<DeviceId, int64_t> host_bytes;

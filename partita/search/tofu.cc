@@ -14,15 +14,15 @@ struct Solved {
   Elimination by;
 };
 
-Solved solve(const Coarsened& coarse, size_t tensors) {
-  const GroupOrder groups = group_order(coarse, tensors);
-  if (auto solved = eliminate(coarse.network, groups.order, 1, kTable)) {
+Solved solve(const Coarsened& coarse, size_t tensors, const Watch& watch) {
+  const GroupOrder groups = group_order(coarse, tensors, watch);
+  if (auto solved = eliminate(coarse.network, groups.order, 1, kTable, watch)) {
     std::string shape = groups.entangled == 0 ? "series-parallel" : fmt::format("{} of them neither chain nor series-parallel, by variable elimination", groups.entangled);
     return {solved->solutions[0], fmt::format("{} groups, {}; tables of up to {}", coarse.groups, shape, solved->largest_table), *solved};
   }
-  if (auto solved = eliminate(coarse.network, small_table_order(coarse.network), 1, kTable))
+  if (auto solved = eliminate(coarse.network, small_table_order(coarse.network, watch), 1, kTable, watch))
     return {solved->solutions[0], fmt::format("{} groups, by variable elimination, width {}, tables of up to {}", coarse.groups, solved->width, solved->largest_table), *solved};
-  Conditioned near = eliminate_around(coarse.network);
+  Conditioned near = eliminate_around(coarse.network, watch);
   return {near.solution, fmt::format("{} groups, by elimination around {} of {} variables in {} rounds, not proved minimal", coarse.groups, near.held, coarse.network.variables(), near.rounds), {}};
 }
 
@@ -53,7 +53,7 @@ SearchResult run_tofu(const Problem& problem, const Budget& budget, const TofuPr
   for (size_t step = 1; state.extents.size() < axes; ++step) {
     const OneCut cut = cuts.next(state, program.axes_together ? static_cast<int>(axes) : 1);
     const Coarsened coarse = program.coarse ? coarsen(cuts, cut, program.rules) : uncoarsened(cuts, cut);
-    const Solved solved = solve(coarse, problem.graph.tensors.size());
+    const Solved solved = solve(coarse, problem.graph.tensors.size(), cuts.watch());
     state = cuts.after(state, cut, coarse.expand(solved.classes));
     const std::string prefix = fmt::format("step{}_", step);
     result.counters[prefix + "variables"] = cut.network.variables();

@@ -82,10 +82,10 @@ Outcome finish(const Child& child) {
 Outcome partita(const Words& words) { return finish(start(words)); }
 
 // The program, interrupted once its standard error says this.
-Outcome interrupted(const Words& words, const std::string& until) {
+Outcome interrupted(const Words& words, const std::string& until, int signal = SIGINT) {
   const Child child = start(words);
   for (int i = 0; i < 1200 && !std::regex_search(contents(child.err_file), std::regex(until)); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_EQ(kill(child.pid, SIGINT), 0);
+  EXPECT_EQ(kill(child.pid, signal), 0);
   return finish(child);
 }
 
@@ -693,6 +693,22 @@ TEST(CliSolve, InterruptedKeepsTheBest) {
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.out.find("feasible after"), std::string::npos) << o.out;
   EXPECT_EQ(o.out.find("[]"), std::string::npos) << o.out;
+}
+
+TEST(CliPlan, AutoSaysWhatItIsAtAndKeepsTheBestWhenItIsToEnd) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    const std::string plan = scratch("plan.json");
+    const Outcome o = interrupted({"plan", "zoo:inception-v3", "--batch", "64", "--cluster", "dgx-1", "--objective", "time", "-o", plan}, "auto: exact", signal);
+    EXPECT_EQ(o.code, 0) << o.err;
+    EXPECT_NE(o.err.find("interrupted: this is the best plan so far"), std::string::npos) << o.err;
+    EXPECT_NE(o.out.find("step time"), std::string::npos) << o.out;
+    EXPECT_EQ(partita({"check", plan}).code, 0);
+  }
+}
+
+TEST(CliPlan, WithoutAPlanAtTheLimitEndsWithItsCode) {
+  for (const char* search : {"auto", "exact", "soybean", "tofu", "icml18", "megatron"})
+    expect_error({"plan", "zoo:resnet-50", "--cluster", "dgx-1", "--search", search, "--time-limit", "0.001"}, 5, {"the time limit passed"});
 }
 
 TEST(CliPlan, BeginsWithAPlan) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -30,7 +31,7 @@ SearchResult searched(const SearchChoice& choice, const Graph& graph, const Clus
 std::vector<SearchChoice> others(const Problem& problem) {
   std::vector<SearchChoice> all;
   for (const SearchEntry& entry : searches())
-    if (entry.name == "soybean" || entry.name == "exact" || (entry.begins_auto.quick && entry.begins_auto.quick(problem)))
+    if (entry.name == "soybean" || entry.name == "exact" || (entry.begins_auto.work && (!entry.begins_auto.quick || entry.begins_auto.quick(problem, {}))))
       for (const auto& options : options_for_auto(entry, problem.cluster)) all.push_back({&entry, options});
   return all;
 }
@@ -104,6 +105,49 @@ TEST(ManyAuto, InTimeIsNeverSlower) {
     for (int devices : {3, 8}) expect_fastest(model, training(model), load_cluster("p2.8xlarge", devices));
 }
 
+// With the same steps: `exact` is among those that it looks at.
+TEST(ManyAuto, IsNoDearerThanExactWithinTheSameSteps) {
+  for (const char* model : {"mlp?layers=2,width=24,batch=12", "mlp?layers=3,width=256,batch=64", "lenet?batch=8", "alexnet?batch=16", "cnn?layers=2,image=6,filters=12,batch=8",
+                            "transformer?layers=1,hidden=16,heads=2,steps=6,vocabulary=20,batch=8", "gpt2?layers=1,hidden=24,heads=6,steps=8,vocabulary=50,batch=8",
+                            "bert-base?layers=1,hidden=24,heads=4,steps=8,vocabulary=50,batch=8", "rnnlm?steps=2,hidden=8,vocabulary=9,batch=8",
+                            "moe?layers=1,hidden=24,steps=5,vocabulary=40,experts=3,groups=4,batch=8"}) {
+    const Graph graph = training(model);
+    const Cluster cluster = load_cluster("p2.8xlarge", 4);
+    for (const std::string objective : {"comm", "time"}) {
+      auto cost = [&](const Plan& plan) { return objective == "comm" ? check(graph, plan, cluster).comm_bytes : simulate(lower(graph, plan, cluster), CostModel(cluster)).step_time_ns; };
+      for (int64_t steps : {1, 5}) {
+        const SearchResult exact = searched(parse_search("exact"), graph, cluster, {.steps = steps}, objective), found = searched(parse_search("auto"), graph, cluster, {.steps = steps}, objective);
+        ASSERT_TRUE(exact.plan && found.plan) << model;
+        EXPECT_LE(cost(*found.plan), cost(*exact.plan)) << model << ", " << objective << ", " << steps << " steps";
+      }
+    }
+  }
+}
+
+// Each has a plan already, or says that it has none and why; auto and exact keep the plan that they began with.
+TEST(Searches, EndWhereTheirTimeHasPassedAndWhereTheyAreToStop) {
+  const Graph graph = training("mlp?layers=2,width=24,batch=12");
+  const Cluster cluster = load_cluster("p2.8xlarge", 4);
+  const std::atomic<bool> stop = true;
+  const Plan plan = *searched(parse_search("data-parallel"), graph, cluster).plan;
+  for (const SearchEntry& entry : searches()) {
+    if (entry.estimates) continue;
+    for (const auto& [budget, code] : {std::pair(Budget{.stop = &stop}, ExitCode::kInterrupted), std::pair(Budget{.seconds = 0}, ExitCode::kTimeLimit),
+                                       std::pair(Budget{.deadline = Watch::Clock::now()}, ExitCode::kTimeLimit)})
+      for (const Plan* from : {static_cast<const Plan*>(nullptr), &plan}) {
+        const Problem problem{.graph = graph, .cluster = cluster, .objective = "comm", .pins = {}, .options = default_options(entry), .from = from};
+        Rng rng(1);
+        try {
+          const SearchResult found = entry.make()->search(problem, budget, rng);
+          EXPECT_TRUE(found.plan) << entry.name;
+        } catch (const Error& e) {
+          EXPECT_EQ(e.code(), code) << entry.name << ": " << e.what();
+          EXPECT_FALSE(from && entry.warm) << entry.name << ": " << e.what();
+        }
+      }
+  }
+}
+
 TEST(Auto, InTimeAPlanToBeginWithIsKeptWhereNothingIsFaster) {
   const Graph graph = training("mlp?layers=2,width=24,batch=12");
   const Cluster cluster = load_cluster("p2.8xlarge", 4);
@@ -173,7 +217,7 @@ TEST(Auto, RefinesThePlansOfOthersAndKeepsPins) {
     const Plan plan = *searched(parse_search(name), graph, cluster).plan;
     solver::Options solving;
     solving.max_steps = 20;
-    const Refinement refined = refine({graph, cluster, "comm", {}, {}}, plan, {}, solving);
+    const Refinement refined = refine({graph, cluster, "comm", {}, {}}, plan, check(graph, plan, cluster).comm_bytes, {}, solving);
     EXPECT_GE(refined.neighbourhoods, 3);
     ASSERT_TRUE(refined.plan) << name;
     EXPECT_EQ(refined.cost, check(graph, *refined.plan, cluster).comm_bytes);
@@ -181,7 +225,7 @@ TEST(Auto, RefinesThePlansOfOthersAndKeepsPins) {
 
     Problem pinned{graph, cluster, "comm", {}, {}};
     for (size_t op = 0; op < graph.ops.size(); op += 2) pinned.pins.ops[OpId(op)] = plan.ops[op];
-    const Refinement within = refine(pinned, plan, {}, solving);
+    const Refinement within = refine(pinned, plan, check(graph, plan, cluster).comm_bytes, {}, solving);
     if (!within.plan) continue;
     EXPECT_GE(within.cost, refined.cost);
     for (const auto& [op, choice] : pinned.pins.ops)

@@ -162,13 +162,13 @@ TEST(Elimination, AroundHeldVariablesIsNearTheMinimum) {
       }
     const auto exact = eliminate(network, small_table_order(network));
     ASSERT_TRUE(exact);
-    const Conditioned near = eliminate_around(network, 81);
+    const Conditioned near = eliminate_around(network, {}, 81);
     EXPECT_GT(near.held, 0);
     EXPECT_EQ(near.cost, network.evaluate(near.solution));
     EXPECT_GE(near.cost, exact->cost);
     worst = std::max(worst, static_cast<double>(near.cost.moved) / static_cast<double>(exact->cost.moved));
     // With tables that are large enough nothing is held, and it is the minimum.
-    const Conditioned whole = eliminate_around(network, int64_t{1} << 24);
+    const Conditioned whole = eliminate_around(network, {}, int64_t{1} << 24);
     EXPECT_EQ(whole.held, 0);
     EXPECT_EQ(whole.cost, exact->cost);
   }
