@@ -58,7 +58,8 @@ Planned plan_watched(const Request& request, Runner& runner) {
   std::optional<CatchInterrupt> caught;  // while the model is loaded there is nothing to keep
   Request watched = request;
   watched.before_search = [&] { caught.emplace(); };
-  watched.tell = [](const std::string& line) { fmt::print(stderr, "{:7.1f} s  {}\n", seconds_of_process(), line); };
+  ToldLines told;
+  watched.tell = std::ref(told);
   watched.budget.stop = &interrupted;
   const bool in_time = request.objective == "time";
   auto text = [in_time](const solver::Wide& cost) { return in_time ? microseconds(static_cast<double>(cost)) : megabytes(static_cast<double>(cost)); };

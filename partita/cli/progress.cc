@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
 #include <cstdio>
 #include <limits>
+#include <mutex>
+#include <thread>
 
 namespace partita {
 
@@ -25,6 +28,28 @@ double gap_of(const solver::Wide& cost, const std::optional<solver::Wide>& bound
   if (!bound) return std::numeric_limits<double>::infinity();
   if (cost <= *bound) return 0;
   return static_cast<double>(cost - *bound) / std::max(1.0, std::abs(static_cast<double>(cost)));
+}
+
+struct ToldLines::Inside {
+  std::mutex lock;
+  std::condition_variable_any ends;
+  std::optional<std::string> latest;  // that was not printed
+  std::jthread printing{[this](const std::stop_token& stop) {
+    std::unique_lock held(lock);
+    while (!stop.stop_requested()) {
+      ends.wait_for(held, stop, std::chrono::seconds(1), [] { return false; });
+      if (latest && !stop.stop_requested()) fmt::print(stderr, "{:7.1f} s  {}\n", seconds_of_process(), *latest);
+      latest.reset();
+    }
+  }};
+};
+
+ToldLines::ToldLines() : inside_(std::make_unique<Inside>()) {}
+ToldLines::~ToldLines() = default;
+
+void ToldLines::operator()(const std::string& line) {
+  const std::lock_guard held(inside_->lock);
+  inside_->latest = line;
 }
 
 void ProgressLines::operator()(const std::optional<solver::Wide>& best, const std::optional<solver::Wide>& bound) {

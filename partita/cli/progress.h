@@ -2,6 +2,7 @@
 #pragma once
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,18 @@ std::optional<std::chrono::steady_clock::time_point> deadline_of_process(const s
 
 // (cost - bound) / |cost|; infinite without a bound.
 double gap_of(const solver::Wide& cost, const std::optional<solver::Wide>& bound);
+
+// What a search of several parts is at: of the lines that it is given, the latest each second, and none in the first.
+class ToldLines {
+ public:
+  ToldLines();
+  ~ToldLines();
+  void operator()(const std::string& line);
+
+ private:
+  struct Inside;
+  std::unique_ptr<Inside> inside_;
+};
 
 // A line a second at most: the best so far, what is proved, and how far they are apart.
 class ProgressLines {

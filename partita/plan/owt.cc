@@ -47,10 +47,11 @@ Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, cons
     } else {  // what lies between takes what comes: samples, all of it, or units
       std::vector<tdl::AxisStrategy> candidates = samples;
       candidates.push_back(kReplicate);
-      const std::vector<tdl::AxisStrategy> sums = late.strategies(OpId(i), all);
+      const bool of_weights = op.phase != Phase::kForward && sample_indices(graph, op).empty();
+      const std::vector<tdl::AxisStrategy> sums = of_weights ? late.strategies(OpId(i), all) : std::vector<tdl::AxisStrategy>();
       candidates.insert(candidates.end(), sums.begin(), sums.end());
       for (const tdl::AxisStrategy& s : all)
-        if (!s.names.empty() || op.phase == Phase::kForward) candidates.push_back(s);
+        if (!s.names.empty() || !of_weights) candidates.push_back(s);
       planner.choose(OpId(i), {candidates});
     }
   }

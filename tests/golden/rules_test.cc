@@ -69,8 +69,9 @@ TEST(DataParallel, ReducesGradientsOfSharedWeightsOnce) {
       for (const Tensor& t : made.graph().tensors)
         if (t.role == Role::kParameter) parameters += t.bytes();
       EXPECT_EQ(made.planned.report.comm_bytes - made.planned.report.inner_bytes, 2 * (p - 1) * parameters) << model << " on " << p;
-      for (const char* same : {"zero?stage=1", "zero?stage=2", "megatron?tensor=1"})
-        EXPECT_EQ(make(model, same, cluster, 6).planned.report.comm_bytes, made.planned.report.comm_bytes) << model << " with " << same;
+      EXPECT_EQ(make(model, "megatron?tensor=1", cluster, 6).planned.report.comm_bytes, made.planned.report.comm_bytes) << model;
+      for (const char* alike : {"zero?stage=1", "zero?stage=2"})
+        EXPECT_LE(make(model, alike, cluster, 6).planned.report.comm_bytes, 1.1 * made.planned.report.comm_bytes) << model << " with " << alike;
     }
 }
 
