@@ -1,4 +1,9 @@
 #include <ATen/ops/add.h>
+#include <ATen/ops/bitwise_and.h>
+#include <ATen/ops/bitwise_left_shift.h>
+#include <ATen/ops/bitwise_or.h>
+#include <ATen/ops/bitwise_right_shift.h>
+#include <ATen/ops/bitwise_xor.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/floor_divide.h>
@@ -54,7 +59,12 @@ const std::map<std::string, Into>& functions() {
                                                          {"and", at::logical_and_out},
                                                          {"or", at::logical_or_out},
                                                          {"max", at::maximum_out},
-                                                         {"min", at::minimum_out}};
+                                                         {"min", at::minimum_out},
+                                                         {"bit_and", at::bitwise_and_out},
+                                                         {"bit_or", at::bitwise_or_out},
+                                                         {"bit_xor", at::bitwise_xor_out},
+                                                         {"shift_left", at::bitwise_left_shift_out},
+                                                         {"shift_right", at::bitwise_right_shift_out}};
   return kFunctions;
 }
 

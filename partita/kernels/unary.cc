@@ -1,5 +1,12 @@
 #include <ATen/ops/abs.h>
+#include <ATen/ops/acos.h>
+#include <ATen/ops/acosh.h>
+#include <ATen/ops/asin.h>
+#include <ATen/ops/asinh.h>
+#include <ATen/ops/atan.h>
+#include <ATen/ops/atanh.h>
 #include <ATen/ops/cos.h>
+#include <ATen/ops/cosh.h>
 #include <ATen/ops/erf.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/floor.h>
@@ -9,6 +16,7 @@
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sign.h>
 #include <ATen/ops/sin.h>
+#include <ATen/ops/sinh.h>
 #include <ATen/ops/sqrt.h>
 #include <ATen/ops/tanh.h>
 
@@ -25,7 +33,9 @@ void unary_into(at::Tensor& out, const std::string& function, const at::Tensor& 
   static const std::map<std::string, Into> kFunctions = {
       {"neg", at::neg_out},   {"not", at::logical_not_out}, {"exp", at::exp_out}, {"log", at::log_out}, {"sqrt", at::sqrt_out},
       {"tanh", at::tanh_out}, {"sigmoid", at::sigmoid_out}, {"erf", at::erf_out}, {"sin", at::sin_out}, {"cos", at::cos_out},
-      {"abs", at::abs_out},   {"sign", at::sign_out},       {"floor", at::floor_out}};
+      {"abs", at::abs_out},   {"sign", at::sign_out},       {"floor", at::floor_out},
+      {"asin", at::asin_out}, {"acos", at::acos_out},       {"atan", at::atan_out}, {"sinh", at::sinh_out}, {"cosh", at::cosh_out},
+      {"asinh", at::asinh_out}, {"acosh", at::acosh_out},   {"atanh", at::atanh_out}};
   const auto found = kFunctions.find(function);
   ensure(found != kFunctions.end(), "there is no kernel for the function '{}'", function);
   found->second(out, a);

@@ -34,6 +34,10 @@ std::string text(const Node& node, const char* name, const char* otherwise) {
   const auto* value = attribute<std::string>(node, name);
   return value ? *value : otherwise;
 }
+std::vector<double> reals(const Node& node, const char* name) {
+  const auto* value = attribute<std::vector<double>>(node, name);
+  return value ? *value : std::vector<double>();
+}
 std::vector<int64_t> integers(const Node& node, const char* name) {
   const auto* value = attribute<std::vector<int64_t>>(node, name);
   return value ? *value : std::vector<int64_t>();

@@ -19,6 +19,7 @@ int64_t integer(const Node& node, const char* name, int64_t otherwise);
 double real(const Node& node, const char* name, double otherwise);
 std::string text(const Node& node, const char* name, const char* otherwise);
 std::vector<int64_t> integers(const Node& node, const char* name);  // empty if absent
+std::vector<double> reals(const Node& node, const char* name);
 bool has(const Node& node, const char* name);
 
 // Shapes as ONNX's operators define them.

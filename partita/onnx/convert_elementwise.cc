@@ -90,8 +90,7 @@ Results shrink(NodeContext& n) {
 }
 
 Results modulo(NodeContext& n) {
-  if (n.integer("fmod", 0)) fail("fmod=1 on operands that are not constant");
-  return two(n, "mod");
+  return two(n, n.integer("fmod", 0) ? "fmod" : "mod");
 }
 
 Results power(NodeContext& n) {
@@ -191,12 +190,30 @@ Results cast(NodeContext& n) {
   return cast_to(n, *to);
 }
 
+// -x - 1: every bit changes.
+Results bitwise_not(NodeContext& n) {
+  if (is_float(n.dtype(0))) fail("an operand of {}", name_of(n.dtype(0)));
+  return {n.op("sub", {n.before("neg", {n.tensor(0)}), n.scalar(1, n.dtype(0))})};
+}
+
+Results bitwise(NodeContext& n, const char* definition) {
+  if (is_float(n.dtype(0))) fail("operands of {}", name_of(n.dtype(0)));
+  return two(n, definition);
+}
+
+Results bit_shift(NodeContext& n) {
+  const std::string direction = n.text("direction", "");
+  if (direction != "LEFT" && direction != "RIGHT") fail("direction '{}'", direction);
+  return bitwise(n, direction == "LEFT" ? "shift_left" : "shift_right");
+}
+
 }  // namespace
 
 void add_elementwise_converters(Converters& table) {
   for (const auto& [operation, definition] :
        {std::pair{"Relu", "relu"}, {"Tanh", "tanh"}, {"Sigmoid", "sigmoid"}, {"Erf", "erf"}, {"Exp", "exp"}, {"Log", "log"}, {"Sqrt", "sqrt"}, {"Neg", "neg"}, {"Abs", "abs"},
         {"Sign", "sign"}, {"Floor", "floor"}, {"Ceil", "ceil"}, {"Round", "round"}, {"Reciprocal", "reciprocal"}, {"Sin", "sin"}, {"Cos", "cos"}, {"Tan", "tan"},
+        {"Asin", "asin"}, {"Acos", "acos"}, {"Atan", "atan"}, {"Sinh", "sinh"}, {"Cosh", "cosh"}, {"Asinh", "asinh"}, {"Acosh", "acosh"}, {"Atanh", "atanh"},
         {"Not", "logical_not"}, {"IsNaN", "is_nan"}, {"Softplus", "softplus"}, {"Softsign", "softsign"}, {"HardSwish", "hard_swish"}, {"Mish", "mish"}})
     table[operation] = unary(definition);
   table["LeakyRelu"] = unary_with("leaky_relu", {{"alpha", 0.01}});
@@ -216,6 +233,11 @@ void add_elementwise_converters(Converters& table) {
   table["Max"] = chain("maximum");
   table["Min"] = chain("minimum");
   table["Mean"] = mean;
+  table["BitwiseNot"] = bitwise_not;
+  table["BitwiseAnd"] = [](NodeContext& n) { return bitwise(n, "bit_and"); };
+  table["BitwiseOr"] = [](NodeContext& n) { return bitwise(n, "bit_or"); };
+  table["BitwiseXor"] = [](NodeContext& n) { return bitwise(n, "bit_xor"); };
+  table["BitShift"] = bit_shift;
   table["Where"] = where;
   table["Clip"] = clip;
   table["Gelu"] = gelu;

@@ -1,4 +1,4 @@
-// Products, convolutions, pooling, normalization, reductions, attention: what is a composition is decomposed.
+// Products, convolutions, pooling, normalization, reductions: what is a composition is decomposed.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -229,49 +229,70 @@ int64_t nearest(const std::string& mode, double place) {
   fail("nearest_mode {}", mode);
 }
 
-// Axis by axis: the nearest place by a gather, two neighbours by two and a weighted sum.
-Results resize(NodeContext& n) {
-  const Shape& x = n.shape(0);
-  const std::string mode = n.text("mode", "nearest"), where = n.text("coordinate_transformation_mode", "half_pixel"), round = n.text("nearest_mode", "round_prefer_floor");
-  if (mode != "nearest" && mode != "linear") fail("mode {}: only nearest and linear are supported", mode);
+// How an operator's attributes and operands resize each axis, before ONNX had names for it as well.
+struct Resizing {
+  std::string mode, where, round;
+  bool rounds_by_scale = false;  // of opset 10: up when an axis shrinks, else down
+};
+
+Resizing resizing_of(NodeContext& n) {
+  const std::string mode = n.text("mode", "nearest");
+  if (mode != "nearest" && mode != "linear" && (mode != "bilinear" || n.opset() >= 11)) fail("mode {}: only nearest and linear are supported", mode);
+  if (n.opset() < 11) return {mode == "nearest" ? mode : "linear", "asymmetric", "floor", n.node.operation == "Resize"};
   if (n.integer("antialias", 0)) fail("antialias is not supported");
   if (n.text("keep_aspect_ratio_policy", "stretch") != "stretch") fail("keep_aspect_ratio_policy {}", n.text("keep_aspect_ratio_policy", ""));
+  return {mode, n.text("coordinate_transformation_mode", "half_pixel"), n.text("nearest_mode", "round_prefer_floor")};
+}
+
+// One axis of y to `to` places: the nearest place by a gather, two neighbours by two and a weighted sum.
+TensorId resized(NodeContext& n, TensorId y, std::size_t a, int64_t to, double scale, const Resizing& how) {
+  const Shape& x = n.shape(0);
+  const int64_t from = x[a];
+  check_room({to});
+  const std::string round = how.rounds_by_scale && scale < 1 ? "ceil" : how.round;
+  Values low{.dtype = DType::kInt64, .shape = {to}}, high = low, part{.dtype = n.dtype(0), .shape = Shape(x.size() - a, 1)};
+  part.shape[0] = to;
+  for (int64_t t = 0; t < to; ++t) {
+    const double place = source_place(how.where, t, from, to, scale);
+    const int64_t first = how.mode == "nearest" ? nearest(round, place) : static_cast<int64_t>(std::floor(place));
+    low.integer.push_back(std::clamp<int64_t>(first, 0, from - 1));
+    high.integer.push_back(std::clamp<int64_t>(first + 1, 0, from - 1));
+    part.real.push_back(place - std::floor(place));
+  }
+  const tdl::Attributes along{{"axis", d(static_cast<int64_t>(a))}};
+  const TensorId lower = n.before("gather", {y, n.constant_tensor(std::move(low), fmt::format("places{}", a))}, along);
+  if (how.mode == "nearest") return lower;
+  const TensorId upper = n.before("gather", {y, n.constant_tensor(std::move(high), fmt::format("next{}", a))}, along);
+  const TensorId weight = n.constant_tensor(std::move(part), fmt::format("weights{}", a));
+  return n.before("add", {lower, n.before("mul", {n.before("sub", {upper, lower}), weight})});
+}
+
+// The scales of an operator: an attribute, or an operand that stands second before opset 11 and third since.
+std::vector<double> scales_of(NodeContext& n) {
+  if (has(n.node, "scales")) return onnx_model::reals(n.node, "scales");
+  const Values* scales = n.constant(n.opset() < 11 ? 1 : 2, "scales");
+  return scales ? scales->real : std::vector<double>();
+}
+
+Results resize(NodeContext& n) {
+  const Shape& x = n.shape(0);
+  const Resizing how = resizing_of(n);
   std::vector<int64_t> axes = n.integers("axes");
   if (axes.empty()) {
     axes.resize(x.size());
     std::iota(axes.begin(), axes.end(), 0);
   }
-  const Values* scales = n.constant(2, "scales");
-  const std::vector<int64_t> sizes = n.list("sizes", 3);
-  const bool by_size = !scales || scales->real.empty();
-  if ((by_size ? sizes.size() : scales->real.size()) != axes.size()) fail("scales or sizes for {} axes are needed", axes.size());
+  const std::vector<double> scales = scales_of(n);
+  const std::vector<int64_t> sizes = n.opset() < 11 ? std::vector<int64_t>() : n.list("sizes", 3);
+  const bool by_size = scales.empty();
+  if ((by_size ? sizes.size() : scales.size()) != axes.size()) fail("scales or sizes for {} axes are needed", axes.size());
   TensorId y = n.tensor(0);
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const std::size_t a = static_cast<std::size_t>(axis_of(axes[i], x.size()));
-    const int64_t from = x[a];
-    const double scale = by_size ? d(sizes[i]) / d(from) : scales->real[i];
-    if (!(scale > 0 && scale < 1e6) || from < 1) fail("a scale of {} for {} places", scale, from);
-    const int64_t to = by_size ? sizes[i] : static_cast<int64_t>(std::floor(scale * d(from)));
-    if (to == from && scale == 1) continue;
-    check_room({to});
-    Values low{.dtype = DType::kInt64, .shape = {to}}, high = low, part{.dtype = n.dtype(0), .shape = Shape(x.size() - a, 1)};
-    part.shape[0] = to;
-    for (int64_t t = 0; t < to; ++t) {
-      const double place = source_place(where, t, from, to, scale);
-      const int64_t first = mode == "nearest" ? nearest(round, place) : static_cast<int64_t>(std::floor(place));
-      low.integer.push_back(std::clamp<int64_t>(first, 0, from - 1));
-      high.integer.push_back(std::clamp<int64_t>(first + 1, 0, from - 1));
-      part.real.push_back(place - std::floor(place));
-    }
-    const tdl::Attributes along{{"axis", d(static_cast<int64_t>(a))}};
-    const TensorId lower = n.before("gather", {y, n.constant_tensor(std::move(low), fmt::format("places{}", a))}, along);
-    if (mode == "nearest") {
-      y = lower;
-      continue;
-    }
-    const TensorId upper = n.before("gather", {y, n.constant_tensor(std::move(high), fmt::format("next{}", a))}, along);
-    const TensorId weight = n.constant_tensor(std::move(part), fmt::format("weights{}", a));
-    y = n.before("add", {lower, n.before("mul", {n.before("sub", {upper, lower}), weight})});
+    const double scale = by_size ? d(sizes[i]) / d(x[a]) : scales[i];
+    if (!(scale > 0 && scale < 1e6) || x[a] < 1) fail("a scale of {} for {} places", scale, x[a]);
+    const int64_t to = by_size ? sizes[i] : static_cast<int64_t>(std::floor(scale * d(x[a])));
+    if (to != x[a] || scale != 1) y = resized(n, y, a, to, scale, how);
   }
   return {n.made(y)};
 }
@@ -334,14 +355,17 @@ Results batch_norm(NodeContext& n) {
   return {n.made(make(n.build, x, scale, bias, mean, variance, eps, momentum, is_output ? n.op_name() + ".norm" : n.op_name()))};
 }
 
+}  // namespace
+
 bool is_read(NodeContext& n, std::size_t result) { return result < n.node.outputs.size() && n.state.readers.contains(n.node.outputs[result]); }
 
-// Scale and bias over the last axes of x from `axis` on, of shapes that broadcast to those.
 TensorId over_last_axes(NodeContext& n, std::size_t operand, const Shape& last) {
   if (n.shape(operand) == last) return n.tensor(operand);
   if (broadcast(n.shape(operand), last) != last) fail("operand {} is {}, the normalized axes are {}", operand, shape_text(n.shape(operand)), shape_text(last));
   return n.before("expand", {n.tensor(operand)}, listed("shape", last));
 }
+
+namespace {
 
 Results layer_norm(NodeContext& n) {
   const Shape& x = n.shape(0);
@@ -488,7 +512,7 @@ Results hardmax(NodeContext& n) {
   return {n.op("cast", {hit}, {{"to", static_cast<double>(n.dtype(0))}})};
 }
 
-// ---------------------------------------------------------------- softmax, attention
+// ---------------------------------------------------------------- softmax, dropout
 
 Converter softmax(const char* definition) {
   return [definition](NodeContext& n) -> Results {
@@ -501,117 +525,6 @@ Converter softmax(const char* definition) {
     joined.push_back(volume(Shape(x.begin() + static_cast<std::ptrdiff_t>(axis), x.end())));
     return {n.reshaped(n.before(definition, {n.reshaped_before(n.tensor(0), joined)}, {{"axis", -1}}), x)};
   };
-}
-
-// [b, s, h d] -> [b, h, s, d].
-TensorId with_heads(NodeContext& n, std::size_t operand, const char* attribute) {
-  const Shape& x = n.shape(operand);
-  if (x.size() == 4) return n.tensor(operand);
-  const int64_t heads = n.integer(attribute, 0);
-  if (x.size() != 3 || heads < 1 || x[2] % heads != 0) fail("operand {} is {}, with {}={}", operand, shape_text(x), attribute, heads);
-  return n.before("transpose", {n.reshaped_before(n.tensor(operand), {x[0], x[1], heads, x[2] / heads})}, listed("perm", {0, 2, 1, 3}));
-}
-
-// Every key and value head serves several query heads: [b, h, s, d] -> [b, h r, s, d].
-TensorId repeated_heads(NodeContext& n, TensorId x, int64_t heads) {
-  const Shape s = n.build.shape(x);
-  if (s[1] == heads) return x;
-  if (s[1] < 1 || heads % s[1] != 0) fail("{} heads of queries for {} of keys", heads, s[1]);
-  const TensorId wide = n.before("expand", {n.reshaped_before(x, {s[0], s[1], 1, s[2], s[3]})}, listed("shape", {s[0], s[1], heads / s[1], s[2], s[3]}));
-  return n.reshaped_before(wide, {s[0], heads, s[2], s[3]});
-}
-
-// softmax(scale q k' + mask) v: one operation, or with a cap on the scores by ONNX's function body. Rows that are masked as a
-// whole are 0.
-Results attention(NodeContext& n) {
-  for (std::size_t i : {4, 5, 6})
-    if (n.present(i)) fail("past keys and values are not supported; export the model without a cache (use_cache=False)");
-  for (std::size_t r : {1, 2, 3})
-    if (is_read(n, r)) fail("its result {} is read; only the first is supported", r);
-  const bool flat = n.rank(0) == 3;
-  const TensorId q = with_heads(n, 0, "q_num_heads");
-  const Shape qs = n.build.shape(q);
-  if (n.real("softcap", 0) <= 0) {
-    std::vector<TensorId> operands{q, with_heads(n, 1, "kv_num_heads"), with_heads(n, 2, "kv_num_heads")};
-    if (n.present(3)) operands.push_back(n.tensor(3));
-    const tdl::Attributes attributes{{"scale", n.real("scale", 0)}, {"causal", d(n.integer("is_causal", 0))}};
-    if (!flat) return {n.op("attention", std::move(operands), attributes)};
-    const TensorId heads = n.before("transpose", {n.before("attention", std::move(operands), attributes)}, listed("perm", {0, 2, 1, 3}));
-    return {n.reshaped(heads, {qs[0], qs[2], volume(n.build.shape(heads)) / std::max<int64_t>(1, qs[0] * qs[2])})};
-  }
-  const TensorId k = repeated_heads(n, with_heads(n, 1, "kv_num_heads"), qs[1]), v = repeated_heads(n, with_heads(n, 2, "kv_num_heads"), qs[1]);
-  const int64_t keys = n.build.shape(k)[2];
-  const DType dtype = n.dtype_of(q);
-  const double scale = n.real("scale", 1 / std::sqrt(static_cast<double>(qs[3]))), cap = n.real("softcap", 0);
-  TensorId scores = n.before("matmul", {n.before("mul", {q, n.scalar(scale, dtype)}), n.before("transpose", {k}, listed("perm", {0, 1, 3, 2}))});
-  if (cap > 0) scores = n.before("mul", {n.before("tanh", {n.before("div", {scores, n.scalar(cap, dtype)})}), n.scalar(cap, dtype)});
-  bool masked = false;
-  const double never = -std::numeric_limits<double>::infinity();
-  if (n.present(3)) {
-    masked = true;
-    scores = n.dtype(3) == DType::kBool ? n.before("where", {n.tensor(3), scores, n.scalar(never, dtype)}) : n.before("add", {scores, n.tensor(3)});
-  }
-  if (n.integer("is_causal", 0)) {
-    masked = true;
-    check_room({qs[2], keys});
-    Values mask{.dtype = DType::kBool, .shape = {qs[2], keys}};
-    for (int64_t i = 0; i < qs[2]; ++i)
-      for (int64_t j = 0; j < keys; ++j) mask.integer.push_back(j <= i);
-    scores = n.before("where", {n.constant_tensor(std::move(mask), "causal"), scores, n.scalar(never, dtype)});
-  }
-  const TensorId weights = n.before("softmax", {scores}, {{"masked", masked ? 1.0 : 0.0}});
-  if (!flat) return {n.op("matmul", {weights, v})};
-  const TensorId y = n.before("transpose", {n.before("matmul", {weights, v})}, listed("perm", {0, 2, 1, 3}));
-  const Shape s = n.build.shape(y);
-  return {n.reshaped(y, {s[0], s[1], s[2] * s[3]})};
-}
-
-// x cos + rotated(x) sin on the first `rotary_embedding_dim` values of each head, which go in pairs: of the two halves, or,
-// interleaved, side by side.
-Results rotary_embedding(NodeContext& n) {
-  const bool flat = n.rank(0) == 3, interleaved = n.integer("interleaved", 0) != 0;
-  const TensorId x = with_heads(n, 0, "num_heads");
-  const Shape s = n.build.shape(x);  // [b, h, s, d]
-  const int64_t width = n.integer("rotary_embedding_dim", 0) ? n.integer("rotary_embedding_dim", 0) : s[3], half = width / 2;
-  if (width < 2 || width % 2 || width > s[3]) fail("rotary_embedding_dim={} of {}", width, s[3]);
-  auto table = [&](std::size_t operand) {  // [b or 1, 1, s, d/2]
-    TensorId t = n.tensor(operand);
-    if (n.present(3)) t = n.before("gather", {t, places_in(n, 3, n.build.shape(t).at(0))}, {{"axis", 0}});
-    const Shape ts = n.build.shape(t);
-    if (ts.size() != 3 || ts[2] != half) fail("operand {} gives {}; [batch, sequence, {}] is needed", operand, shape_text(ts), half);
-    return n.reshaped_before(t, {ts[0], 1, ts[1], half});
-  };
-  const TensorId cos = table(1), sin = table(2);
-  auto part = [&](TensorId from, std::size_t axis, int64_t start, int64_t size) {
-    Shape sizes = n.build.shape(from);
-    if (start == 0 && size == sizes[axis]) return from;
-    std::vector<int64_t> starts(sizes.size());
-    starts[axis] = start, sizes[axis] = size;
-    tdl::Attributes attributes = listed("starts", starts);
-    attributes.merge(listed("sizes", sizes));
-    return n.before("slice", {from}, std::move(attributes));
-  };
-  const TensorId turned = part(x, 3, 0, width);
-  const Shape half_shape{s[0], s[1], s[2], half};
-  TensorId a, b;
-  if (interleaved) {
-    const TensorId pairs = n.reshaped_before(turned, {s[0], s[1], s[2], half, 2});
-    a = n.reshaped_before(part(pairs, 4, 0, 1), half_shape), b = n.reshaped_before(part(pairs, 4, 1, 1), half_shape);
-  } else {
-    a = part(turned, 3, 0, half), b = part(turned, 3, half, half);
-  }
-  TensorId real = n.before("sub", {n.before("mul", {a, cos}), n.before("mul", {b, sin})});
-  TensorId imaginary = n.before("add", {n.before("mul", {a, sin}), n.before("mul", {b, cos})});
-  TensorId y;
-  if (interleaved) {
-    const Shape one{s[0], s[1], s[2], half, 1};
-    y = n.reshaped_before(n.before("concat", {n.reshaped_before(real, one), n.reshaped_before(imaginary, one)}, {{"axis", 4}}), {s[0], s[1], s[2], width});
-  } else {
-    y = n.before("concat", {real, imaginary}, {{"axis", 3}});
-  }
-  if (width < s[3]) y = n.before("concat", {y, part(x, 3, width, s[3] - width)}, {{"axis", 3}});
-  if (!flat) return {n.made(y)};
-  return {n.reshaped(n.before("transpose", {y}, listed("perm", {0, 2, 1, 3})), {s[0], s[2], s[1] * s[3]})};
 }
 
 // In training mode an op that draws; otherwise nothing.
@@ -637,6 +550,7 @@ void add_layer_converters(Converters& table) {
   table["Conv"] = convolution;
   table["ConvTranspose"] = transposed_convolution;
   table["Resize"] = resize;
+  table["Upsample"] = resize;
   table["MaxPool"] = max_pool;
   table["AveragePool"] = average_pool;
   table["GlobalAveragePool"] = [](NodeContext& n) { return global_pool(n, "reduce_mean"); };
@@ -663,8 +577,6 @@ void add_layer_converters(Converters& table) {
   table["Hardmax"] = hardmax;
   table["Softmax"] = softmax("softmax");
   table["LogSoftmax"] = softmax("log_softmax");
-  table["Attention"] = attention;
-  table["RotaryEmbedding"] = rotary_embedding;
   table["Dropout"] = dropout;
 }
 

@@ -1,6 +1,6 @@
 // What a converter sees of the import: one node with its operands, and the graph that is being built. There is one converter an
-// operator, in the tables of convert_elementwise.cc, convert_shape.cc, convert_layers.cc and
-// convert_recurrent.cc.
+// operator, in the tables of convert_elementwise.cc, convert_shape.cc, convert_layers.cc, convert_attention.cc and
+// convert_recurrent.cc, and of ONNX Runtime's own operators in that of convert_runtime.cc.
 #pragma once
 #include <functional>
 #include <map>
@@ -106,8 +106,15 @@ void add_elementwise_converters(Converters& table);
 void add_shape_converters(Converters& table);
 void add_layer_converters(Converters& table);
 void add_recurrent_converters(Converters& table);
+void add_attention_converters(Converters& table);
+// Operators of ONNX Runtime's own, by their names in the domain com.microsoft.
+void add_runtime_converters(Converters& table);
+void add_runtime_attention_converters(Converters& table);
 
 Value constant_value(Values values);
+bool is_read(NodeContext& n, std::size_t result);  // by a node, or as an output
+// Scale or bias over the last axes of x, whose extents are `last`, of a shape that broadcasts to them.
+TensorId over_last_axes(NodeContext& n, std::size_t operand, const Shape& last);
 // An operand's numbers of places along an axis of `extent`, those below zero counted from the end. Bad input: a constant one
 // outside; computed ones are looked at when they are there (the op `places`).
 TensorId places_in(NodeContext& n, std::size_t operand, int64_t extent);

@@ -23,9 +23,33 @@ const Converters& converters() {
     add_shape_converters(all);
     add_layer_converters(all);
     add_recurrent_converters(all);
+    add_attention_converters(all);
     return all;
   }();
   return table;
+}
+
+const Converters& runtime_converters() {
+  static const Converters table = [] {
+    Converters all;
+    add_runtime_converters(all);
+    return all;
+  }();
+  return table;
+}
+
+// Null: there is none. ONNX Runtime's optimizer writes its own operators into the domain com.microsoft, and some into ONNX's, where
+// a name may have become ONNX's later.
+const Converter* converter_of(const Node& node) {
+  const auto in = [&](const Converters& table) {
+    const auto found = table.find(node.operation);
+    return found == table.end() ? nullptr : &found->second;
+  };
+  if (node.domain == "com.microsoft") return in(runtime_converters());
+  if (!node.domain.empty()) return nullptr;
+  if (node.operation == "RotaryEmbedding" && node.opset < 23) return in(runtime_converters());
+  const Converter* standard = in(converters());
+  return standard ? standard : in(runtime_converters());
 }
 
 constexpr int64_t kMostFolded = int64_t{1} << 24;  // elements of a constant that converters compute
@@ -157,7 +181,8 @@ class Importer {
       if (node.operation == "BatchNormalization" && node.inputs.size() == 5)
         for (std::size_t i : {3, 4}) running_.insert(node.inputs[i]);
       // Numbers that say how, and are no weights.
-      static const std::map<std::string, std::vector<std::size_t>> settings{{"Resize", {1, 2}}, {"Clip", {1, 2}}, {"Pad", {2}}, {"OneHot", {2}}, {"Dropout", {1}}, {"Range", {0, 1, 2}}};
+      static const std::map<std::string, std::vector<std::size_t>> settings{{"Resize", {1, 2}}, {"Clip", {1, 2}}, {"Pad", {2}}, {"OneHot", {2}}, {"Dropout", {1}}, {"Range", {0, 1, 2}}, {"Upsample", {1}},
+                                                                               {"GroupQueryAttention", {7, 8}}, {"RotaryEmbedding", {1, 2, 3}}};
       if (const auto found = settings.find(node.operation); found != settings.end())
         for (std::size_t i : found->second)
           if (i < node.inputs.size()) settings_.insert(node.inputs[i]);
@@ -406,15 +431,15 @@ class Importer {
       if (!node.unreadable.empty()) fail("{}", node.unreadable);
       return;
     }
-    if (!node.domain.empty()) fail("no operation of ours stands for it; a file given with --tdl can describe '{}'", o);
-    if (!converters().contains(o) && !can_evaluate(o) && o != "Shape" && o != "Size" && o != "If") fail("no operation of ours stands for it");
-    if (const std::string change = changed_since(o, node.opset); !change.empty()) fail("{}", change);
+    const bool folds = node.domain.empty() && (can_evaluate(o) || o == "Shape" || o == "Size" || o == "If");
+    if (!converter_of(node) && !folds) fail("no operation of ours stands for it; a file given with --tdl can describe '{}'", o);
+    if (const std::string change = node.domain.empty() ? changed_since(o, node.opset) : ""; !change.empty()) fail("{}", change);
     if (!node.unreadable.empty()) fail("{}", node.unreadable);
   }
 
-  // An operator of another domain than ONNX's that the user has described (ops_with).
+  // An operator that the user has described (ops_with).
   bool is_described(const Node& node) const {
-    const OpDefinition* definition = node.domain.empty() ? nullptr : registry_->find(node.operation);
+    const OpDefinition* definition = registry_->find(node.operation);
     return definition && definition->described;
   }
 
@@ -438,7 +463,7 @@ class Importer {
       NodeContext site = context(node, names, chosen_name(node, names));
       return settle(node, convert_described(site), "");
     }
-    const auto converter = converters().find(node.operation);
+    const Converter* converter = converter_of(node);
     const bool shape = node.operation == "Shape" || node.operation == "Size";
     const std::vector<std::string> names = inputs_of(node);
     std::vector<Value*> operands;
@@ -455,21 +480,21 @@ class Importer {
     if (shape) {
       results = {shape_of(context(node, names, ""))};
       why = "known shape";
-    } else if (constant && can_evaluate(node.operation)) {
+    } else if (constant && node.domain.empty() && can_evaluate(node.operation)) {
       std::vector<const Values*> values;
       for (const Value* value : operands) values.push_back(value ? value->constant.get() : nullptr);
       results = {constant_value(evaluate_constant(node, values))};
-    } else if (converter == converters().end()) {
+    } else if (!converter) {
       fail("its operands are not constant, and it is supported for constants only");
     } else if (constant && !names.empty()) {
-      results = evaluate_by_converter(converter->second, state_, node, names, operands, registry_);
+      results = evaluate_by_converter(*converter, state_, node, names, operands, registry_);
     } else {
       build_.set_source(node.source);
       wrapped_name = chosen_name(node, names);
       const bool wraps = wrapped_into(node, result_type(node, 0, known), known).has_value();
       NodeContext site = context(node, names, wraps ? wrapped_name + ".exact" : wrapped_name);
       site.transposed_weight = reads_transposed(node);
-      results = converter->second(site);
+      results = (*converter)(site);
       why = "nothing to do";
     }
     for (std::size_t r = 0; r < results.size(); ++r) give_type(node, r, results[r], known, wrapped_name);

@@ -66,6 +66,23 @@ void declare_more_unary(OpRegistry& registry) {
       .formula("rsqrt(x)[..i] = 1 / sqrt(x[..i])").domain(0.4, 1.9).example({shape});
   declare(registry, "tan", "tangent").full_precision()
       .formula("tan_(x)[..i] = sin(x[..i]) / cos(x[..i])").domain(-1, 1).example({shape});
+  struct Inverse {
+    const char *name, *summary;
+    bool full_precision;
+    double lo, hi;  // away from where the derivative is infinite
+  };
+  for (const auto& [name, summary, full, lo, hi] : {Inverse{"asin", "arc sine", true, -0.9, 0.9},
+                                                    {"acos", "arc cosine", true, -0.9, 0.9},
+                                                    {"atan", "arc tangent", false, -1.5, 1.5},
+                                                    {"sinh", "hyperbolic sine", true, -1.5, 1.5},
+                                                    {"cosh", "hyperbolic cosine", true, -1.5, 1.5},
+                                                    {"asinh", "inverse hyperbolic sine", false, -1.5, 1.5},
+                                                    {"acosh", "inverse hyperbolic cosine", false, 1.2, 2.5},
+                                                    {"atanh", "inverse hyperbolic tangent", false, -0.9, 0.9}}) {
+    Declaration one = declare(registry, name, summary);
+    one.formula(fmt::format("{0}_(x)[..i] = {0}(x[..i])", name)).domain(lo, hi).example({shape});
+    if (full) one.full_precision();
+  }
   declare(registry, "elu", "x where positive, else alpha (e^x - 1)")
       .formula("elu(x)[..i] = if(x[..i] > 0, x[..i], alpha * (exp(min(x[..i], 0)) - 1))")
       .attribute("alpha", 1)
@@ -247,6 +264,34 @@ void declare_binary(OpRegistry& registry) {
       .domain(0.4, 1.9)
       .example(same)
       .example(broadcast);
+
+  // Differentiable as a - b q, the whole quotient q fixed; the zeros that say so are exact.
+  declare(registry, "fmod", "the remainder of a / b, with the sign of a")
+      .formula([](const OpInstance& op) {
+        const std::string rest = "if(a[..i] < 0, -(-a[..i] % abs(b[..i])), a[..i] % abs(b[..i]))";
+        if (!is_float(op.dtypes.at(0)) && !is_float(op.dtypes.at(1))) return "fmod_(a, b)[..i] = " + rest;
+        return "fmod_(a, b)[..i] =\nr[..i] = " + rest +
+               "\nr[..i] + (a[..i] - stop(a[..i])) - (b[..i] - stop(b[..i])) * stop((a[..i] - r[..i]) / b[..i])";
+      })
+      .domain(0.4, 1.9)
+      .example(same)
+      .example(broadcast);
+  struct Bitwise {
+    const char *name, *summary;
+  };
+  for (const auto& [name, summary] : {Bitwise{"bit_and", "the bits that are 1 in both integers"},
+                                      {"bit_or", "the bits that are 1 in one of two integers"},
+                                      {"bit_xor", "the bits that differ"},
+                                      {"shift_left", "a 2^b"},
+                                      {"shift_right", "a / 2^b, rounded down"}})
+    declare(registry, name, summary)
+        .formula(fmt::format("{0}_(a, b)[..i] = {0}(a[..i], b[..i])", name))
+        .dtypes(of_first)
+        .not_differentiable()
+        .example(same, {}, {DType::kInt64, DType::kInt64})
+        .integers_below(60)
+        .example(broadcast, {}, {DType::kInt64, DType::kInt64})
+        .integers_below(9);
 
   struct Comparison {
     const char *name, *sign, *summary;

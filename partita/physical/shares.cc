@@ -16,6 +16,7 @@
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
 #include "partita/tdl/affine.h"
+#include "partita/tdl/functions.h"
 
 namespace partita {
 namespace {
@@ -327,8 +328,7 @@ class Formula {
         const Share x = value(e.args[0]);
         if (!x.known || x.whole() || e.function == "stop") return x;
         if (e.function == "neg" && x.kind != tdl::Reducer::kProd) return share_of(x.weight, flipped(x.kind));
-        const bool monotone = e.function == "exp" || e.function == "tanh" || e.function == "sigmoid" || e.function == "erf";
-        return monotone && is_extremal(x.kind) ? x : need(x, e.args[0]);
+        return tdl::is_monotone(e.function) && is_extremal(x.kind) ? x : need(x, e.args[0]);
       }
       case tdl::ExprKind::kBinary: return binary(e);
       case tdl::ExprKind::kIf: {

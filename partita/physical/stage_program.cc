@@ -7,6 +7,7 @@
 
 #include "partita/base/error.h"
 #include "partita/tdl/affine.h"
+#include "partita/tdl/functions.h"
 
 namespace partita {
 
@@ -64,7 +65,7 @@ bool is_integer(double x) { return std::floor(x) == x && std::abs(x) <= 90071992
 // bool < int64 < real
 int type_rank(DType dtype) { return is_float(dtype) ? 2 : dtype == DType::kInt64 ? 1 : 0; }
 
-enum class Function { kComparison, kLogic, kArithmetic, kReal, kPower, kSame };
+enum class Function { kComparison, kLogic, kArithmetic, kReal, kPower, kSame, kInteger };
 Function function_of(const Expr& e) {
   const std::string& f = e.function;
   if (e.kind == ExprKind::kUnary) {
@@ -76,6 +77,7 @@ Function function_of(const Expr& e) {
   if (f == "<" || f == "<=" || f == "==" || f == "!=" || f == ">=" || f == ">") return Function::kComparison;
   if (f == "and" || f == "or") return Function::kLogic;
   if (f == "/") return Function::kReal;
+  if (tdl::find_integer_function(f)) return Function::kInteger;
   if (f == "^") return Function::kPower;
   return Function::kArithmetic;
 }
@@ -98,6 +100,7 @@ int rank_of(const Expr& e, const std::vector<std::optional<Part>>& parts) {
         case Function::kLogic: return 0;
         case Function::kSame: return widest;
         case Function::kArithmetic: return std::max(widest, 1);
+        case Function::kInteger: return 1;
         case Function::kReal: return 2;
         case Function::kPower: return e.args[1].kind == ExprKind::kNumber && e.args[1].number >= 0 ? std::max(widest, 1) : 2;
       }
@@ -496,6 +499,7 @@ class Compiler {
           case Function::kComparison: return binary(e.function, as(x, dtype(widest)), as(y, dtype(widest)), DType::kBool);
           case Function::kLogic: return binary(e.function, as(x, DType::kBool), as(y, DType::kBool), DType::kBool);
           case Function::kReal: return binary(e.function, as(x, real_), as(y, real_), real_);
+          case Function::kInteger: return binary(e.function, as(x, DType::kInt64), as(y, DType::kInt64), DType::kInt64);
           default: break;
         }
         const DType type = dtype(rank_of(e, parts_));

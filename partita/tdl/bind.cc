@@ -10,6 +10,7 @@
 #include "partita/tdl/factor.h"
 #include "partita/tdl/mutant.h"
 #include "partita/tdl/syntax.h"
+#include "partita/tdl/functions.h"
 
 namespace partita::tdl {
 namespace {
@@ -55,6 +56,7 @@ std::optional<double> folded(const std::string& f, const std::vector<Expr>& args
     if (f == "cos") return std::cos(x);
     if (f == "abs") return std::abs(x);
     if (f == "floor") return std::floor(x);
+    if (const RealFunction* real = find_real_function(f); real && std::isfinite(real->value(x))) return real->value(x);
     return std::nullopt;
   }
   const double y = args[1].number;

@@ -6,6 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
+#include "partita/tdl/functions.h"
 #include "partita/tdl/mutant.h"
 
 namespace partita::tdl {
@@ -138,6 +139,8 @@ struct Node {
   ExprKind kind;
   Type type;
   char op = 0;  // kBinary: one letter per function; kUnary: likewise
+  const RealFunction* real = nullptr;        // kUnary
+  const IntegerFunction* integer = nullptr;  // kBinary
   std::vector<Node> args;
 };
 
@@ -230,7 +233,7 @@ class StageEvaluator {
 
  private:
   Node compile(const Expr& e) {
-    Node node{&e, e.kind, Type::kReal, 0, {}};
+    Node node{&e, e.kind, Type::kReal};
     if (e.kind != ExprKind::kOpaque)
       for (const Expr& a : e.args) node.args.push_back(compile(a));
     Type widest = Type::kBool;
@@ -251,6 +254,8 @@ class StageEvaluator {
         break;
       }
       case ExprKind::kUnary:
+        node.real = find_real_function(e.function);
+        if (node.real) break;
         node.op = lookup(kUnaryOps, e.function);
         if (node.op == '!')
           node.type = Type::kBool;
@@ -260,6 +265,11 @@ class StageEvaluator {
           node.type = arithmetic;
         break;
       case ExprKind::kBinary:
+        node.integer = find_integer_function(e.function);
+        if (node.integer) {
+          node.type = Type::kInt;
+          break;
+        }
         node.op = lookup(kBinaryOps, e.function);
         if (std::string("<l=!g>&|").find(node.op) != std::string::npos)
           node.type = Type::kBool;
@@ -361,6 +371,7 @@ class StageEvaluator {
           return n.op == '&' ? x && y : x || y;
         }
         if (n.type == Type::kBool) return compare(n);
+        if (n.integer) return n.integer->value(whole(n.args[0]), whole(n.args[1]));
         int64_t x = integer(n.args[0]), y = integer(n.args[1]);
         switch (n.op) {
           case '+':
@@ -393,6 +404,9 @@ class StageEvaluator {
     return 0;
   }
 
+  int64_t whole(const Node& n) { return n.type == Type::kReal ? static_cast<int64_t>(real(n)) : integer(n); }
+
+  static double value_of_unary(const Node& n, double x) { return n.real ? n.real->value(x) : unary(n.op, x); }
   static double unary(char op, double x) {
     switch (op) {
       case '-':
@@ -487,7 +501,7 @@ class StageEvaluator {
         return i < 0 ? fill(e) : pieces_[e.tensor]->data.at(i);
       }
       case ExprKind::kUnary:
-        return unary(n.op, real(n.args[0]));
+        return value_of_unary(n, real(n.args[0]));
       case ExprKind::kBinary: {
         double x = real(n.args[0]);
         return binary(n.op, x, real(n.args[1]));
@@ -529,7 +543,7 @@ class StageEvaluator {
       }
       case ExprKind::kUnary: {
         Real x = terms(n.args[0]);
-        double f = unary(n.op, x.value), s = slope(n.op, x.value, f);
+        double f = value_of_unary(n, x.value), s = n.real ? n.real->slope(x.value) : slope(n.op, x.value, f);
         bool exact = n.op == '-' || n.op == 'a' || n.op == '=';
         return {f, (s == 0 ? 0 : s * x.terms) + (exact ? 0 : std::abs(f))};
       }

@@ -7,6 +7,7 @@
 
 #include "partita/base/error.h"
 #include "partita/tdl/tdl.h"
+#include "partita/tdl/functions.h"
 
 namespace partita::tdl {
 
@@ -53,7 +54,7 @@ int64_t operations(const Expr& e) {
   if (e.kind == ExprKind::kRng) return n + 1;
   if (e.kind == ExprKind::kUnary) return n + (e.function != "stop" && e.function != "neg" && e.function != "not");
   static const std::set<std::string> kCounted = {"+", "-", "*", "/", "^", "max", "min"};
-  if (e.kind == ExprKind::kBinary) return n + kCounted.contains(e.function);
+  if (e.kind == ExprKind::kBinary) return n + (kCounted.contains(e.function) || find_integer_function(e.function));
   return e.kind == ExprKind::kOpaque ? 0 : n;  // an opaque's cost is declared (24)
 }
 

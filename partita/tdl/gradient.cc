@@ -7,6 +7,7 @@
 
 #include "partita/base/error.h"
 #include "partita/tdl/affine.h"
+#include "partita/tdl/functions.h"
 
 namespace partita::tdl {
 
@@ -152,7 +153,7 @@ void collect_accesses(const Expr& e, std::vector<const Expr*>& into) {
     collect_accesses(e.args[1], into);
     collect_accesses(e.args[2], into);
   } else if (e.kind != ExprKind::kRead && e.kind != ExprKind::kRng &&
-             !(e.kind == ExprKind::kBinary && kFlat.contains(e.function))) {
+             !(e.kind == ExprKind::kBinary && (kFlat.contains(e.function) || find_integer_function(e.function)))) {
     for (const Expr& a : e.args) collect_accesses(a, into);
   }
 }
@@ -181,6 +182,13 @@ std::optional<Expr> derivative_of_binary(const Expr& e, const Expr* access) {
   return std::nullopt;
 }
 
+// e with x in place of every read.
+Expr with_reads(Expr e, const Expr& x) {
+  if (e.kind == ExprKind::kRead) return x;
+  for (Expr& a : e.args) a = with_reads(std::move(a), x);
+  return e;
+}
+
 std::optional<Expr> derivative_of_unary(const Expr& e, const Expr* access) {
   const std::string& f = e.function;
   const Expr& x = e.args[0];
@@ -198,8 +206,10 @@ std::optional<Expr> derivative_of_unary(const Expr& e, const Expr* access) {
   if (f == "cos") return negated(times(*d, unary("sin", x)));
   if (f == "erf")
     return times(*d, times(number(2 / std::sqrt(std::acos(-1.0))), unary("exp", unary("neg", binary("*", x, x)))));
-  ensure(false, "no derivative of the function '{}'", f);
-  return std::nullopt;
+  const RealFunction* real = find_real_function(f);
+  ensure(real != nullptr, "no derivative of the function '{}'", f);
+  const Bound slope = bind(fmt::format("d(x)[] = {}", real->derivative), {{}});
+  return times(*d, with_reads(slope.stages.at(0).body, x));
 }
 
 // d e / d (this very access); empty where it is zero.

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "partita/tdl/analysis.h"
+#include "partita/tdl/functions.h"
 #include "partita/tdl/mutant.h"
 
 namespace partita::tdl {
@@ -19,10 +20,6 @@ bool counts_fill(Kind k) { return k == kPSum || k == kPProd; }
 
 int sign_of_literal(const Expr& e) { return e.kind != ExprKind::kNumber || std::isinf(e.number) ? 0 : e.number > 0 ? 1 : e.number < 0 ? -1 : 0; }
 bool is_identity(const Expr& e, Reducer r) { return e.kind == ExprKind::kNumber && e.number == identity_of(r); }
-
-// Functions f with f(max(x, y)) = max(f(x), f(y)), on all of the reals: log and sqrt are not, a part may lie outside
-// their domain where the whole does not.
-bool is_monotone(const std::string& f) { return f == "exp" || f == "tanh" || f == "sigmoid" || f == "erf"; }
 
 class StageKinds {
  public:

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/tdl/functions.h"
 #include "partita/tdl/syntax.h"
 
 namespace partita::tdl {
@@ -487,7 +488,7 @@ class Parser {
       }
     }
     take(")");
-    const int wanted = t.text == "max" || t.text == "min" ? 2 : t.text == "ext" || t.text == "lin" ? 1 : arity_of(t.text);
+    const int wanted = is_call_of_two(t.text) ? 2 : t.text == "ext" || t.text == "lin" ? 1 : arity_of(t.text);
     if (t.text == "rng") {
       if (s.args.empty()) error(t.at, "rng needs arguments that tell one number from another");
     } else if (wanted < 0) {
@@ -500,7 +501,7 @@ class Parser {
       if (a.kind == Kind::kGroup && t.text != "ext" && t.text != "lin") error(a.at, fmt::format("a group of indices is no value: write lin(..{})", a.name));
     if (t.text == "lin" && s.args[0].kind != Kind::kGroup) error(t.at, "lin takes a group of indices, lin(..i)");
     if (t.text == "ext" && s.args[0].kind != Kind::kGroup && s.args[0].kind != Kind::kName) error(t.at, "ext takes an index or a group of indices");
-    if (t.text == "max" || t.text == "min") s.kind = Kind::kBinary;
+    if (is_call_of_two(t.text)) s.kind = Kind::kBinary;
     return s;
   }
 
@@ -539,7 +540,7 @@ std::optional<Reducer> find_reducer(std::string_view name) {
 int arity_of(std::string_view function) {
   for (std::string_view f : {"exp", "log", "sqrt", "tanh", "sigmoid", "erf", "sin", "cos", "abs", "sign", "floor", "stop"})
     if (f == function) return 1;
-  return -1;
+  return find_real_function(function) ? 1 : -1;
 }
 
 std::string_view name_of(Reducer reducer) {

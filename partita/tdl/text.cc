@@ -5,6 +5,7 @@
 
 #include "partita/base/error.h"
 #include "partita/tdl/affine.h"
+#include "partita/tdl/functions.h"
 
 namespace partita::tdl {
 namespace {
@@ -53,7 +54,7 @@ std::string text_of(const Expr& e, const Bound& bound, const Names& names) {
       if (e.function == "not") return fmt::format("(not {})", text_of(e.args[0], bound, names));
       return fmt::format("{}({})", e.function, text_of(e.args[0], bound, names));
     case ExprKind::kBinary:
-      if (e.function == "max" || e.function == "min") return fmt::format("{}({})", e.function, list_of(e.args, bound, names));
+      if (is_call_of_two(e.function)) return fmt::format("{}({})", e.function, list_of(e.args, bound, names));
       return fmt::format("({})", chain_text(e, bound, names));
     case ExprKind::kIf: return fmt::format("if({})", list_of(e.args, bound, names));
     case ExprKind::kRng: return fmt::format("rng({})", list_of(e.args, bound, names));

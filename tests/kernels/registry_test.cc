@@ -35,6 +35,9 @@ bool needs_positive(const tdl::Expr& e) {
   return here || std::any_of(e.args.begin(), e.args.end(), needs_positive);
 }
 
+// Functions that have no value, or no bounded derivative, outside their declared domain.
+constexpr const char* kBounded[] = {"asin", "acos", "acosh", "atanh"};
+
 Instance instance_of(const OpDefinition& definition, const OpDefinition::Example& example, int number, uint64_t seed,
                      const std::shared_ptr<const OpRegistry>& registry) {
   GraphBuilder build("one", registry);
@@ -50,6 +53,7 @@ Instance instance_of(const OpDefinition& definition, const OpDefinition::Example
   Instance instance{fmt::format("{} #{}", definition.name, number), op.bound, op.attributes, {}, {}};
   for (TensorId r : results) instance.results.push_back(build.graph().tensor(r).dtype);
   bool positive = false;
+  const bool bounded = std::any_of(std::begin(kBounded), std::end(kBounded), [&](const char* name) { return definition.name == name; });
   for (const tdl::Stage& s : op.bound->stages) positive |= needs_positive(s.body);
   Rng rng(seed);
   const int64_t below = definition.name == "gather" ? example.shapes[0][example.attributes.contains("axis") ? 1 : 0]
@@ -57,7 +61,8 @@ Instance instance_of(const OpDefinition& definition, const OpDefinition::Example
   for (size_t k = 0; k < example.shapes.size(); ++k) {
     Array a{is_float(dtypes[k]) ? DType::kFloat64 : dtypes[k], example.shapes[k], {}, {}, {}};
     for (int64_t i = 0; i < volume(a.shape); ++i) {
-      if (is_float(dtypes[k])) a.reals.push_back(positive ? 0.4 + rng.uniform() : rng.normal());
+      if (is_float(dtypes[k]) && bounded) a.reals.push_back(definition.domain_lo + rng.uniform() * (definition.domain_hi - definition.domain_lo));
+      else if (is_float(dtypes[k])) a.reals.push_back(positive ? 0.4 + rng.uniform() : rng.normal());
       else a.ints.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(dtypes[k] == DType::kBool ? 2 : below))));
     }
     instance.operands.push_back(std::move(a));
