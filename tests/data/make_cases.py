@@ -88,7 +88,7 @@ def integers():
         nodes.append(h.make_node("Div", [f"{t}.a", f"{t}.b"], [f"{t}.Div.r"]))
         if t != "int64":  # the evaluator divides in floating point
             out(f"{t}.Div.r", f"{t}.Div")
-        for fmod in [0]:
+        for fmod in [0, 1]:
             nodes.append(h.make_node("Mod", [f"{t}.a", f"{t}.b"], [f"{t}.Mod{fmod}.r"], fmod=fmod))
             out(f"{t}.Mod{fmod}.r", f"{t}.Mod{fmod}")
         nodes.append(h.make_node("Mul", [f"{t}.b", f"{t}.c"], [f"{t}.scaled"]))
