@@ -1,4 +1,4 @@
-"""Writes runtime_nodes.npz: single operators of ONNX Runtime's own, with what ONNX Runtime computes; the keys are those of make_nodes.py.
+"""Writes runtime_nodes.npz: single operators of ONNX Runtime's own, with what ONNX Runtime (1.32.0) computes; the keys are those of make_nodes.py.
 
     pip install -r tests/data/requirements.txt
     python tests/data/make_runtime.py

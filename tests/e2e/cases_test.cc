@@ -52,7 +52,7 @@ TEST_P(Cases, AreWhatTheReferenceSays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, Cases, ::testing::Values("cls_noPad_dynamo", "gather_neg", "onehot_neg", "cast_1509", "computed_places", "integers"),
+INSTANTIATE_TEST_SUITE_P(Files, Cases, ::testing::Values("cls_noPad_dynamo", "gather_neg", "onehot_neg", "cast_1509", "ms_simplified_ln", "computed_places", "integers"),
                          [](const auto& info) { return std::string(info.param); });
 
 // A number of a place that a tensor does not have is refused, whoever computes with it, in the same words.
