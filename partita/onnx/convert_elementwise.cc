@@ -105,6 +105,9 @@ Results power(NodeContext& n) {
     return {n.op("pow", {n.tensor(0), n.scalar(e, n.dtype(0))})};
   }
   if (n.dtype(0) == n.dtype(1)) return two(n, "pow");
+  if (exponent && n.dtype(0) == DType::kInt64 && volume(exponent->shape) == 1 && exponent->shape.size() <= n.rank(0))
+    if (const double e = *n.number(1, "exponent"); e >= 0 && e == std::floor(e) && e < 1e6)
+      return {n.op("pow", {n.tensor(0), n.scalar(e, DType::kInt64)})};
   // Of different types: computed in the floating one, the result has the base's.
   const DType in = is_float(n.dtype(0)) ? n.dtype(0) : n.dtype(1);
   auto as = [&](TensorId x, DType to) { return n.dtype_of(x) == to ? x : n.before("cast", {x}, {{"to", static_cast<double>(to)}}); };

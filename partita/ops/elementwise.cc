@@ -29,6 +29,12 @@ std::string cast_formula(const OpInstance& op) {
   return "cast(x)[..i] = x[..i]";
 }
 
+// Of integers b factors, as int64 multiplies them; of more than 65 as many as leave the same of -1, 0, 1 and even numbers.
+std::string power_formula(const OpInstance& op) {
+  if (is_float(op.dtypes.at(0)) || is_float(op.dtypes.at(1))) return "pow(a, b)[..i] = a[..i]^b[..i]";
+  return "pow(a, b)[..i] where k < 66 = prod(k) if(k < min(b[..i], 64 + b[..i] % 2), a[..i], 1)";
+}
+
 // The remainder of the division by 2^bits; of signed integers the half above 2^(bits-1) is negative.
 std::string wrap_formula(const OpInstance& op) {
   const int64_t bits = op.integer("bits");
@@ -238,12 +244,14 @@ void declare_binary(OpRegistry& registry) {
       .domain(0.4, 1.9)
       .example(same)
       .example(broadcast);
-  declare(registry, "pow", "a^b")
+  declare(registry, "pow", "a^b; of integers a product, b not below 0")
       .full_precision()
-      .formula("pow(a, b)[..i] = a[..i]^b[..i]")
+      .formula(power_formula)
       .domain(0.4, 1.9)
       .example(same)
-      .example(broadcast);
+      .example(broadcast)
+      .example(broadcast, {}, {DType::kInt64, DType::kInt64})
+      .integers_below(4);
   declare(registry, "maximum", "the larger of a and b")
       .formula("maximum(a, b)[..i] = max(a[..i], b[..i])")
       .example(same)

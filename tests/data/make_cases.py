@@ -91,6 +91,18 @@ def integers():
         for fmod in [0, 1]:
             nodes.append(h.make_node("Mod", [f"{t}.a", f"{t}.b"], [f"{t}.Mod{fmod}.r"], fmod=fmod))
             out(f"{t}.Mod{fmod}.r", f"{t}.Mod{fmod}")
+        constants[f"{t}.three"] = np.array(3, t)
+        nodes.append(h.make_node("Pow", [f"{t}.a", f"{t}.three"], [f"{t}.Pow.r"]))
+        out(f"{t}.Pow.r", f"{t}.Pow")
+        for op in ["BitwiseAnd", "BitwiseOr", "BitwiseXor"]:
+            nodes.append(h.make_node(op, [f"{t}.a", f"{t}.b"], [f"{t}.{op}.r"]))
+            out(f"{t}.{op}.r", f"{t}.{op}")
+        nodes.append(h.make_node("BitwiseNot", [f"{t}.a"], [f"{t}.BitwiseNot.r"]))
+        out(f"{t}.BitwiseNot.r", f"{t}.BitwiseNot")
+        if not info.min:
+            for direction in ["LEFT", "RIGHT"]:
+                nodes.append(h.make_node("BitShift", [f"{t}.a", f"{t}.three"], [f"{t}.{direction}.r"], direction=direction))
+                out(f"{t}.{direction}.r", f"{t}.{direction}")
         nodes.append(h.make_node("Mul", [f"{t}.b", f"{t}.c"], [f"{t}.scaled"]))
         nodes.append(h.make_node("Less", [f"{t}.scaled", f"{t}.b"], [f"{t}.Less.r"]))
         out(f"{t}.Less.r", f"{t}.Less")
