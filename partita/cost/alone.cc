@@ -267,6 +267,12 @@ int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, cons
     const auto result = std::find(bound.results.begin(), bound.results.end(), tensor);
     return result == bound.results.end() ? inner : graph.tensor(op.results[static_cast<size_t>(result - bound.results.begin())]).dtype;
   };
+  std::vector<DType> rates;
+  for (const Segment& segment : segments) {
+    std::vector<int> touched = segment.reads;
+    touched.insert(touched.end(), segment.writes.begin(), segment.writes.end());
+    rates.push_back(rate_dtype(bound, segment.first, segment.last, touched, dtype_of));
+  }
   std::vector<int64_t> slowest(segments.size(), 0);
   for (int p = 0; p < derived.positions(); ++p) {
     const std::vector<double> flops = segment_flops(definition, bound, segments, derived.ranges[p]);
@@ -280,8 +286,7 @@ int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, cons
       int64_t bytes = 0;
       for (int t : segment.reads) bytes += volume(box(t)) * bytes_of(dtype_of(t));
       for (int t : segment.writes) bytes += volume(derived.boxes[t][p]) * bytes_of(dtype_of(t));
-      const DType computes_in = segment.writes.empty() ? DType::kFloat32 : dtype_of(segment.writes[0]);
-      slowest[g] = std::max(slowest[g], cost.kernel_ns(mesh.devices[p], computes_in, flops[g], bytes));
+      slowest[g] = std::max(slowest[g], cost.kernel_ns(mesh.devices[p], rates[g], flops[g], bytes));
     }
   }
   int64_t sum = 0;

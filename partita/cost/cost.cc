@@ -5,6 +5,8 @@
 #include <map>
 
 #include "partita/base/error.h"
+#include "partita/graph/infer.h"
+#include "partita/tdl/products.h"
 
 namespace partita {
 
@@ -12,8 +14,23 @@ namespace {
 
 constexpr double kNsPerUs = 1e3, kNsPerS = 1e9;
 
-// The dtype that a kernel computes in: its first result's.
-DType computes_in(const PhysicalGraph& graph, const Task& task) { return task.writes.empty() ? DType::kFloat32 : graph.reg(task.writes[0].reg).dtype; }
+DType vector_dtype(const std::vector<DType>& dtypes) {
+  return std::find(dtypes.begin(), dtypes.end(), DType::kFloat64) == dtypes.end() ? DType::kFloat32 : DType::kFloat64;
+}
+
+DType rate_of(const PhysicalGraph& graph, const Task& task) {
+  std::map<int, DType> dtypes;  // by tensor of the formula
+  std::vector<DType> all;
+  std::vector<int> touched;
+  for (const std::vector<Access>* accesses : {&task.reads, &task.writes})
+    for (const Access& access : *accesses) {
+      all.push_back(graph.reg(access.reg).dtype);
+      if (access.tensor >= 0 && dtypes.emplace(access.tensor, all.back()).second) touched.push_back(access.tensor);
+    }
+  const auto* work = std::get_if<KernelWork>(&task.work);
+  if (!work || !work->bound) return vector_dtype(all);
+  return rate_dtype(*work->bound, work->first_stage, work->last_stage, touched, [&](int tensor) { return dtypes.at(tensor); });
+}
 
 // Integers and booleans at float32's rate.
 double peak_flops(const Device& device, DType dtype) {
@@ -26,12 +43,24 @@ double peak_flops(const Device& device, DType dtype) {
 
 }  // namespace
 
+DType rate_dtype(const tdl::Bound& bound, int first, int last, const std::vector<int>& touched, const std::function<DType(int)>& dtype_of) {
+  const std::vector<int> matrices = tdl::matrix_operands(bound, first, last);
+  std::vector<DType> all, multiplied;
+  for (int t : touched) {
+    const DType dtype = dtype_of(t);
+    all.push_back(dtype);
+    const bool is_stage = !bound.tensors[t].is_operand && std::find(bound.results.begin(), bound.results.end(), t) == bound.results.end();
+    if (!is_stage && is_float(dtype) && std::binary_search(matrices.begin(), matrices.end(), t)) multiplied.push_back(dtype);
+  }
+  return multiplied.empty() ? vector_dtype(all) : promoted(multiplied);
+}
+
 int64_t Duration::ns() const { return std::max<int64_t>(1, std::llround(fixed_ns + moving_ns)); }
 
-int64_t CostModel::kernel_ns(DeviceId device, DType computes_in, double flops, int64_t bytes) const {
+int64_t CostModel::kernel_ns(DeviceId device, DType rate, double flops, int64_t bytes) const {
   Duration time = copy(device, static_cast<double>(bytes));
   const Device& on = cluster_.device(device);
-  if (flops > 0) time.moving_ns = std::max(time.moving_ns, flops / (peak_flops(on, computes_in) * on.efficiency) * kNsPerS);
+  if (flops > 0) time.moving_ns = std::max(time.moving_ns, flops / (peak_flops(on, rate) * on.efficiency) * kNsPerS);
   return time.ns();
 }
 
@@ -68,7 +97,7 @@ Duration CostModel::ring(StepKind kind, const std::vector<Hop>& hops) const {
 
 int64_t CostModel::task_ns(const PhysicalGraph& graph, const Task& task) const {
   if (!task.route.empty()) return transfer(task.route, static_cast<double>(task.bytes)).ns();
-  return kernel_ns(task.device, computes_in(graph, task), task.flops, task.bytes);
+  return kernel_ns(task.device, rate_of(graph, task), task.flops, task.bytes);
 }
 
 int64_t CostModel::collective_ns(const PhysicalGraph& graph, const std::vector<TaskId>& participants) const {

@@ -2,6 +2,7 @@
 // of its route for transfers, a ring for collectives. All from the cluster's figures.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "partita/physical/physical.h"
@@ -20,12 +21,18 @@ struct Hop {
   double bytes = 0;
 };
 
+// The dtype at whose rate a kernel of stages [first, last) computes: that of the operands and results which it multiplies as matrices
+// (tdl/products.h), of several the one that they are promoted to. What multiplies no matrices has the rate of what it computes in:
+// float64 where it reads or writes any, else float32. `touched`: tensors of the formula that it reads and writes; dtype_of is asked
+// for these alone.
+DType rate_dtype(const tdl::Bound& bound, int first, int last, const std::vector<int>& touched, const std::function<DType(int)>& dtype_of);
+
 class CostModel {
  public:
   explicit CostModel(const Cluster& cluster) : cluster_(cluster) {}
 
   // The formulas, of what is not a task yet.
-  int64_t kernel_ns(DeviceId device, DType computes_in, double flops, int64_t bytes) const;
+  int64_t kernel_ns(DeviceId device, DType rate, double flops, int64_t bytes) const;
   Duration copy(DeviceId device, double bytes) const;  // of a kernel that computes nothing; bytes: read and written
   Duration transfer(const std::vector<LinkId>& route, double bytes) const;
   Duration ring(StepKind kind, const std::vector<Hop>& hops) const;

@@ -1,4 +1,5 @@
 #include "partita/tdl/tdl.h"
+#include "partita/tdl/products.h"
 
 #include <gtest/gtest.h>
 
@@ -574,6 +575,28 @@ TEST(Lints, AnAxisUnderTwoNames) {
   EXPECT_TRUE(lints(tdl::bind("gram(x)[i, j] = sum(k) x[i, k] * x[j, k]", {{5, 4}})).empty());
   const Bound b = tdl::bind("sm(x)[b,j] =\n m[b] = max(j) x[b,j]\n s[b] = sum(k) exp(x[b,k] - m[b])\n log(x[b,j]) / s[b]", {{5, 7}});
   EXPECT_EQ(lints(b), (Lines{"axis 1 of x is read by j and by k, which never meet: under one name, a split would reach both"}));
+}
+
+// By hand: which operands a unit for matrix products takes.
+TEST(MatrixOperands, AreMultipliedUnderASumAndHaveEachAnIndexOfTheirOwn) {
+  auto of = [](const char* text, const std::vector<Shape>& shapes) {
+    const Bound bound = tdl::bind(text, shapes);
+    Lines names;
+    for (int t : matrix_operands(bound, 0, static_cast<int>(bound.stages.size()))) names.push_back(bound.tensors[t].name);
+    return names;
+  };
+  EXPECT_EQ(of("mm(a, b)[i, j] = sum(k) a[i, k] * b[k, j]", {{5, 7}, {7, 6}}), (Lines{"a", "b"}));
+  EXPECT_EQ(of("mm(a, b, c)[i, j] = (sum(k) a[i, k] * b[k, j] * 2) + c[j]", {{5, 7}, {7, 6}, {6}}), (Lines{"a", "b"}));
+  EXPECT_EQ(of("mm(a, b)[i, j] where i < 5 = sum(k) if(k <= i, a[i, k] * b[k, j], 0)", {{5, 7}, {7, 6}}), (Lines{"a", "b"}));
+  EXPECT_EQ(of("conv(x, w)[o, y] where y < 7 = sum(c, r) x[c, y + r] * w[o, c, r]", {{3, 9}, {4, 3, 3}}), (Lines{"x", "w"}));
+  EXPECT_EQ(of("gram(x)[i, j] = sum(k) x[i, k] * x[j, k]", {{5, 4}}), (Lines{"x"}));
+  const char* const attention = "at(q, k, v)[i, d] =\n s[i, j] = sum(e) q[i, e] * k[j, e]\n p[i, j] = exp(s[i, j])\n sum(j) p[i, j] * v[j, d]";
+  EXPECT_EQ(of(attention, {{5, 4}, {6, 4}, {6, 3}}), (Lines{"q", "k", "v", "p"}));
+  const Bound bound = tdl::bind(attention, {{5, 4}, {6, 4}, {6, 3}});
+  EXPECT_EQ(matrix_operands(bound, 0, 1), (std::vector<int>{0, 1}));
+  EXPECT_TRUE(matrix_operands(bound, 1, 2).empty());
+  for (const char* none : {"dot(a, b)[i] = sum(k) a[i, k] * b[i, k]", "outer(a, b)[i, j] = a[i, 0] * b[j, 0]", "scaled(a, b)[i] = sum(k) a[i, k] * b[i, 0]", "sq(a, b)[i] = sum(k) (a[i, k]^2 + b[i, k])"})
+    EXPECT_TRUE(of(none, {{5, 7}, {5, 7}}).empty()) << none;
 }
 
 }  // namespace
