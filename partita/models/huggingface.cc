@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "partita/models/huggingface_fields.h"
+#include "partita/models/huggingface_guess.h"
 
 namespace partita {
 
@@ -105,6 +106,12 @@ std::vector<std::string> architectures_of(const std::string& family) {
   return names;
 }
 
+std::vector<std::string> keys_of(const json& object) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object.items()) keys.push_back(key);
+  return keys;
+}
+
 // The family, with the architecture written into `options`.
 std::string family_of(const std::string& path, const json& config, Options& options) {
   const json* type =
@@ -119,7 +126,10 @@ std::string family_of(const std::string& path, const json& config, Options& opti
   if (!type) {
     for (const Architecture& a : kArchitectures)
       if (a.name == options.architecture) family = a.family;
-    if (family.empty()) fail("{}: model_type is missing; there are: {}", path, fmt::join(families, ", "));
+    if (family.empty()) {
+      const std::string look = looks_like(keys_of(config));
+      fail("{}: model_type is missing; {}", path, look.empty() ? fmt::format("there are: {}", fmt::join(families, ", ")) : look);
+    }
   }
   if (const auto part = kParts.find(family); part != kParts.end())
     fail("{}: model_type='{}': {}", path, family, part->second);
@@ -167,7 +177,7 @@ Options take_bindings(const std::string& path, json& config, const std::map<std:
 bool is_huggingface_config(std::string_view text) {
   const json config = json::parse(text, nullptr, false);
   return config.is_object() && !config.contains("schema_version") &&
-         (config.contains("model_type") || config.contains("architectures"));
+         (config.contains("model_type") || config.contains("architectures") || !looks_like(keys_of(config)).empty());
 }
 
 Model build_huggingface(const std::string& path, std::string_view text,
