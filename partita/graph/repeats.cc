@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <climits>
 #include <map>
-#include <optional>
+#include <queue>
 #include <tuple>
 
 #include "partita/base/error.h"
@@ -39,39 +40,56 @@ class Finder {
       std::vector<DType> dtypes;
       for (TensorId id : op.operands) shapes.push_back(graph.tensor(id).shape), dtypes.push_back(graph.tensor(id).dtype);
       kind_.push_back(kinds.emplace(std::tuple(op.definition, op.formula, op.attributes, shapes, dtypes), static_cast<int>(kinds.size())).first->second);
-      has_parameter_.push_back(std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId id) { return graph.tensor(id).role == Role::kParameter; }));
+      parameters_before_.push_back(parameters_before_.back() + std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId id) { return graph.tensor(id).role == Role::kParameter; }));
     }
     taken_.assign(count_, false);
   }
 
   std::vector<Repeat> run() {
+    find_runs();
+    for (const Run& run : runs_) offer(run, run.begin, run.end + run.period);
     std::vector<Repeat> found;
-    while (const auto best = largest()) {
-      for (int i = best->first.value; i < best->first.value + best->ops * best->copies; ++i) taken_[i] = true;
-      found.push_back(*best);
-      found.back().name = name_of(best->first.value, best->ops);
+    while (!offers_.empty()) {
+      const Offer best = offers_.top();
+      offers_.pop();
+      const int from = best.repeat.first.value, to = from + best.repeat.ops * best.repeat.copies;
+      if (std::none_of(taken_.begin() + from, taken_.begin() + to, [](bool taken) { return taken; })) {
+        std::fill(taken_.begin() + from, taken_.begin() + to, true);
+        found.push_back(best.repeat);
+        found.back().name = name_of(from, best.repeat.ops);
+      }
+      offer_what_is_free(best);
     }
     std::sort(found.begin(), found.end(), [](const Repeat& a, const Repeat& b) { return a.first < b.first; });
     return found;
   }
 
  private:
-  // Operand by operand, op i reads what op i + period reads, `period` further on. `first`: op i is in the first copy, which may read
-  // something from before all copies where the second reads the first.
-  bool alike(int i, int period, std::optional<int> first = std::nullopt) const {
-    if (kind_[i] != kind_[i + period]) return false;
+  // Where a first copy may begin so that op i of it is like op i + period of the second: from lowest to highest.
+  struct Begins {
+    int lowest = INT_MIN, highest = INT_MAX;
+    bool anywhere() const { return lowest == INT_MIN && highest == INT_MAX; }
+    bool nowhere() const { return lowest > highest; }
+  };
+
+  // Operand by operand, op i reads what op i + period reads, `period` further on. Only in the first copy it may read something from
+  // before all copies where the second reads the first.
+  Begins alike(int i, int period) const {
+    Begins begins;
+    const auto nowhere = [] { return Begins{0, -1}; };
+    if (kind_[i] != kind_[i + period]) return nowhere();
     const Op &a = graph_.ops[i], &b = graph_.ops[i + period];
     for (std::size_t k = 0; k < a.operands.size(); ++k) {
       if (a.operands[k] == b.operands[k]) continue;  // from outside
       const Tensor &x = graph_.tensor(a.operands[k]), &y = graph_.tensor(b.operands[k]);
-      if (y.producer.valid() && first && *first <= y.producer.value && y.producer.value < *first + period &&
-          (!x.producer.valid() || x.producer.value < *first))
-        continue;
-      if (x.producer.valid() != y.producer.valid() || x.role != y.role) return false;
-      if (!x.producer.valid()) continue;  // each its own
-      if (y.producer.value - x.producer.value != period || result_of(x.producer, a.operands[k]) != result_of(y.producer, b.operands[k])) return false;
+      const bool same_kind = x.producer.valid() == y.producer.valid() && x.role == y.role;
+      if (same_kind && !x.producer.valid()) continue;  // each its own
+      if (same_kind && y.producer.value - x.producer.value == period && result_of(x.producer, a.operands[k]) == result_of(y.producer, b.operands[k])) continue;
+      if (!y.producer.valid()) return nowhere();
+      begins.lowest = std::max({begins.lowest, y.producer.value - period + 1, x.producer.valid() ? x.producer.value + 1 : 0});
+      begins.highest = std::min({begins.highest, y.producer.value, i});
     }
-    return true;
+    return begins;
   }
 
   std::ptrdiff_t result_of(OpId op, TensorId tensor) const {
@@ -79,41 +97,105 @@ class Finder {
     return std::find(results.begin(), results.end(), tensor) - results.begin();
   }
 
-  bool is_free(int i) const { return i >= 0 && i < count_ && !taken_[i]; }
+  // ---------------------------------------------------------------- runs
 
-  std::optional<Repeat> largest() const {
-    std::optional<Repeat> best;
+  // Ops begin to end - 1 are each alike the one a period further on, perhaps only in a first copy.
+  struct Run {
+    int begin = 0, end = 0, period = 0;
+  };
+  // Ops begin to end - 1 repeat themselves with the period, wherever a copy begins.
+  struct Stretch {
+    int begin = 0, end = 0, period = 0;
+  };
+
+  // A first copy and what it is like are a run of at least a period, which holds a multiple of the period: only these are looked
+  // at, n/1 + n/2 + .. = n log n. Inside a stretch of a shorter period a longer one is either its multiple, which saves less, or,
+  // by Fine and Wilf's theorem, no longer than the two together: it is passed over.
+  void find_runs() {
+    std::vector<int> stretch_of(static_cast<std::size_t>(count_), -1);
+    std::vector<Stretch> stretches;
     for (int period = 1; 2 * period <= count_; ++period)
-      for (int i = 0; i + period < count_;) {
-        int end = i;  // of a run of ops that are alike a period further on
-        while (is_free(end) && is_free(end + period) && alike(end, period)) ++end;
-        if (end > i) consider(i, end + period, period, best);
-        i = end + 1;
+      for (int i = 0; i + period < count_; i += period) {
+        if (stretch_of[i] >= 0 && is_passed_over(stretches[stretch_of[i]], i, period)) continue;
+        if (kind_[i] != kind_[i + period] || alike(i, period).nowhere()) continue;
+        Run run{i, i + 1, period};
+        while (run.begin > 0 && !alike(run.begin - 1, period).nowhere()) --run.begin;
+        while (run.end + period < count_ && !alike(run.end, period).nowhere()) ++run.end;
+        i = (run.end - 1) / period * period;
+        if (run.end - run.begin < period) continue;
+        runs_.push_back(run);
+        mark_stretches(run, stretches, stretch_of);
       }
-    return best;
   }
 
-  // A stretch [begin, end) that repeats itself with this period, which may begin with the second copy.
-  void consider(int begin, int end, int period, std::optional<Repeat>& best) const {
-    for (int from = begin; from < begin + period && from + period <= end; ++from) {
-      int first = from, copies = (end - from) / period;
-      if (precedes(first, period)) first -= period, ++copies;
-      if (copies < 2 || std::none_of(has_parameter_.begin() + first, has_parameter_.begin() + first + period, [](bool has) { return has; })) continue;
-      const Repeat found{OpId(static_cast<std::size_t>(first)), period, copies, {}};
-      if (!best || rank(found) > rank(*best)) best = found;
+  static bool is_passed_over(const Stretch& s, int i, int period) {
+    if (period % s.period == 0) return i + period < s.end;
+    return i >= s.begin + s.period && i + period + s.period <= s.end;
+  }
+
+  void mark_stretches(const Run& run, std::vector<Stretch>& stretches, std::vector<int>& stretch_of) const {
+    for (int begin = run.begin; begin < run.end;) {
+      int end = begin;
+      while (end < run.end && alike(end, run.period).anywhere()) ++end;
+      if (end - begin >= run.period) {
+        for (int i = begin; i < end + run.period; ++i)
+          if (stretch_of[i] < 0) stretch_of[i] = static_cast<int>(stretches.size());
+        stretches.push_back({begin, end + run.period, run.period});
+      }
+      begin = end + 1;
     }
   }
 
-  // A first copy lies before `from`.
-  bool precedes(int from, int period) const {
-    for (int i = from - period; i < from; ++i)
-      if (!is_free(i) || !alike(i, period, from - period)) return false;
-    return true;
+  // ---------------------------------------------------------------- the best of a run
+
+  struct Offer {
+    std::tuple<int, int, bool, int> rank;
+    Repeat repeat;
+    Run run;
+    int from = 0, to = 0;  // the run's ops that were free
+    bool operator<(const Offer& other) const { return rank < other.rank; }
+  };
+
+  // What saves most among the ops from .. to - 1 of a run.
+  void offer(const Run& run, int from, int to) {
+    const int period = run.period, last = to - 2 * period;  // a first copy begins there at the latest
+    if (last < from) return;
+    std::vector<int> refused(static_cast<std::size_t>(last - from + 2));  // differences of: ops that do not let a copy begin here
+    const auto refuse = [&](int low, int high) {
+      low = std::max(low, from), high = std::min(high, last);
+      if (low <= high) ++refused[low - from], --refused[high + 1 - from];
+    };
+    std::vector<int> length(static_cast<std::size_t>(to - period - from + 1));  // of the ops from here on that are alike anywhere
+    for (int i = to - period - 1; i >= from; --i) {
+      const Begins begins = alike(i, period);
+      length[i - from] = begins.anywhere() ? length[i - from + 1] + 1 : 0;
+      if (begins.anywhere()) continue;
+      if (begins.nowhere()) refuse(i - period + 1, i);
+      else refuse(i - period + 1, std::min(i, begins.lowest - 1)), refuse(std::max(i - period + 1, begins.highest + 1), i);
+    }
+    int most = 0, first = -1, refusals = 0;
+    bool numbered = false;
+    for (int i = from; i <= last; ++i) {
+      refusals += refused[i - from];
+      if (refusals > 0 || parameters_before_[i + period] == parameters_before_[i]) continue;
+      const int copies = 2 + length[i + period - from] / period;
+      if (copies < most || (copies == most && numbered)) continue;
+      const bool begins = begins_a_number(i, period);
+      if (copies == most && !begins) continue;
+      most = copies, first = i, numbered = begins;
+    }
+    if (first < 0) return;
+    // Ops saved; the shorter copy; beginning where the modules' number changes; the earlier.
+    offers_.push({{(most - 1) * period, -period, numbered, -first}, {OpId(static_cast<std::size_t>(first)), period, most, {}}, run, from, to});
   }
 
-  // Ops saved; the shorter copy; beginning where the modules' number changes; the earlier.
-  std::tuple<int, int, bool, int> rank(const Repeat& r) const {
-    return {(r.copies - 1) * r.ops, -r.ops, begins_a_number(r.first.value, r.ops), -r.first.value};
+  void offer_what_is_free(const Offer& old) {
+    for (int from = old.from; from < old.to;) {
+      int to = from;
+      while (to < old.to && !taken_[to]) ++to;
+      if (to > from) offer(old.run, from, to);
+      from = to + 1;
+    }
   }
 
   // The word that numbers the copies in the dotted place of op i: where op i + period has the next number. -1: none.
@@ -150,8 +232,10 @@ class Finder {
   const Graph& graph_;
   int count_ = 0;                    // ops before the first backward op: forward ops, and updates of running statistics
   std::vector<int> kind_;            // equal formulas on equal shapes and dtypes
-  std::vector<bool> has_parameter_;
+  std::vector<int> parameters_before_{0};  // [i]: ops before op i that read one
   std::vector<bool> taken_;
+  std::vector<Run> runs_;
+  std::priority_queue<Offer> offers_;  // the best of each run, some of which are taken by now
 };
 
 }  // namespace
