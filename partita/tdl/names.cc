@@ -49,12 +49,12 @@ std::vector<Split> splits_of(const BoundTensor& tensor) {
 std::string name_of_split(const Split& s) { return s.digit < 0 ? fmt::format("S({})", s.axis) : fmt::format("S({}.{})", s.axis, s.digit); }
 
 // Whether one position's box is that of splits, one a mesh axis (none: whole); axes that split the same are one split.
-bool is_cut_at(const BoundTensor& tensor, const Derived& d, const Box& box, const std::vector<std::optional<Split>>& splits, int position) {
+bool is_cut_at(const BoundTensor& tensor, const std::vector<Split>& all, const Derived& d, const Box& box, const std::vector<std::optional<Split>>& splits, int position) {
   auto by_digit = [&](size_t stored) {
     return std::any_of(splits.begin(), splits.end(), [&](const auto& x) { return x && x->axis == stored && x->digit >= 0; });
   };
   bool agrees = true;
-  for (const Split& s : splits_of(tensor)) {
+  for (const Split& s : all) {
     const Shape& radices = tensor.radices[s.axis];
     if (radices.size() > 1 && (s.digit >= 0) != by_digit(s.axis)) continue;  // said by the other form
     int64_t parts = 1, part = 0;
@@ -73,10 +73,26 @@ bool is_cut_at(const BoundTensor& tensor, const Derived& d, const Box& box, cons
   return agrees;
 }
 
-bool is_cut(const BoundTensor& tensor, const Derived& d, const std::vector<Box>& boxes, const std::vector<std::optional<Split>>& splits) {
+bool is_cut(const BoundTensor& tensor, const std::vector<Split>& all, const Derived& d, const std::vector<Box>& boxes, const std::vector<std::optional<Split>>& splits) {
   for (size_t w = 0; w < boxes.size(); ++w)
-    if (!is_cut_at(tensor, d, boxes[w], splits, static_cast<int>(w))) return false;
+    if (!is_cut_at(tensor, all, d, boxes[w], splits, static_cast<int>(w))) return false;
   return true;
+}
+
+// The stored axes along which some box that is not empty lacks something: no combination of splits fits that leaves one of them whole.
+std::vector<size_t> cut_axes(const BoundTensor& tensor, const std::vector<Box>& boxes) {
+  std::vector<const Box*> filled;
+  for (const Box& box : boxes)
+    if (!is_empty(box)) filled.push_back(&box);
+  std::vector<size_t> axes;
+  size_t first = 0;
+  for (size_t a = 0; a < tensor.radices.size(); ++a) {
+    bool whole = true;
+    for (size_t i = 0; i < tensor.radices[a].size(); ++i, ++first)
+      for (const Box* box : filled) whole = whole && (*box)[first] == Interval{0, tensor.radices[a][i]};
+    if (!whole) axes.push_back(a);
+  }
+  return axes;
 }
 
 // "H(2)": the axes on which the boxes differ; U where they are disjoint.
@@ -131,9 +147,11 @@ std::string part_name(const Bound& bound, const Derived& d, int tensor) {
     if (names[axis].empty()) open.push_back(axis);
   std::vector<std::optional<Split>> chosen(names.size());
   std::vector<size_t> choice(open.size(), 0);
-  while (true) {
+  const std::vector<size_t> needed = cut_axes(t, boxes);
+  const auto is_chosen = [&](size_t axis) { return std::any_of(open.begin(), open.end(), [&](size_t i) { return chosen[i] && chosen[i]->axis == axis; }); };
+  while (needed.size() <= open.size()) {
     for (size_t i = 0; i < open.size(); ++i) chosen[open[i]] = choice[i] == 0 ? std::nullopt : std::optional(splits[choice[i] - 1]);
-    if (is_cut(t, d, boxes, chosen)) {
+    if (std::all_of(needed.begin(), needed.end(), is_chosen) && is_cut(t, splits, d, boxes, chosen)) {
       for (size_t i : open) names[i] = chosen[i] ? name_of_split(*chosen[i]) : "B";
       return joined_names();
     }

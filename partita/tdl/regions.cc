@@ -148,6 +148,7 @@ Boxes boxes_on(const Boxes& ranges, size_t rank, const std::vector<int>& axes, c
 template <typename IntervalAt, typename KeptAt>
 std::optional<Boxes> boxes_along(const Boxes& ranges, const std::vector<std::vector<int>>& indices, const IntervalAt& interval_at, const KeptAt& kept_at) {
   std::vector<Along> dimensions;
+  std::vector<Interval> at = ranges[0];
   for (size_t a = 0; a < indices.size(); ++a) {
     Along* kept = kept_at(a);
     if (kept && !kept->intervals.empty()) {
@@ -156,7 +157,6 @@ std::optional<Boxes> boxes_along(const Boxes& ranges, const std::vector<std::vec
     }
     dimensions.push_back({axes_of(ranges, indices[a]), {}});
     bool empty = false;
-    std::vector<Interval> at = ranges[0];
     for_each_on(ranges.extents(), dimensions[a].axes, [&](size_t position) {
       if (empty) return;
       for (int i : indices[a]) at[i] = ranges.at(position, static_cast<size_t>(i));
@@ -164,6 +164,7 @@ std::optional<Boxes> boxes_along(const Boxes& ranges, const std::vector<std::vec
       dimensions[a].intervals.push_back(interval.value_or(Interval{0, 0}));
       empty = interval && interval->empty();
     });
+    for (int i : indices[a]) at[i] = ranges.at(0, static_cast<size_t>(i));
     if (empty) return std::nullopt;
     if (kept) *kept = dimensions[a];
   }
