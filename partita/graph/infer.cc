@@ -82,17 +82,19 @@ Inferred infer(const Graph& graph, const Op& op) {
   const tdl::Bound& bound = *op.bound;
   std::vector<Shape> shapes;
   std::vector<DType> dtypes;
-  std::vector<int> samples;  // the indices that run along some operand's samples
+  std::vector<int> samples;  // the indices that run along some operand's samples, along all of them
   for (std::size_t k = 0; k < op.operands.size(); ++k) {
     const Tensor& t = graph.tensor(op.operands[k]);
     shapes.push_back(t.shape);
     dtypes.push_back(t.dtype);
     if (t.sample_axis < 0) continue;
     const std::size_t axis = leading_factors(bound.tensors[k])[t.sample_axis];
+    const int64_t extent = bound.tensors[k].radices[t.sample_axis].front();
     for (const tdl::Stage& stage : bound.stages)
       tdl::for_each_read(stage.body, [&](const tdl::Expr& read) {
         if (read.tensor != static_cast<int>(k) || axis >= read.subscripts.size()) return;
-        if (const int index = read.subscripts[axis].plain_index(); index >= 0) samples.push_back(index);
+        const int index = read.subscripts[axis].plain_index();
+        if (index >= 0 && bound.indices[index].extent == extent) samples.push_back(index);
       });
   }
   Inferred result;
