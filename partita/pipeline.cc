@@ -119,7 +119,7 @@ LoadedModel load_model(const Request& request, Runner& runner) {
       "load", [&] {
         if (request.model.ends_with(".onnx")) {
           std::optional<Graph> own;
-          Graph graph = import_onnx(request.model, onnx_options(request), registry, &own);
+          Graph graph = import_onnx(request.model, onnx_options(request), registry, &own, &model.findings);
           if (own) model.other_batch = {std::move(*own), graph};
           return graph;
         }
@@ -146,9 +146,26 @@ Graph training_graph(const LoadedModel& model, const Request& request, Runner& r
   return runner.step("recompute", [&] { return recomputed(graph, request.recompute); }, [](const Graph& g) { verify(g); });
 }
 
-Graph evaluation_of(const Planned& planned) {
-  return carry_factors(evaluation_graph(cut_parts_alike(planned.forward, may_factor)), may_factor);
+namespace {
+
+Graph factored_evaluation(const Graph& forward) {
+  return carry_factors(evaluation_graph(cut_parts_alike(forward, may_factor)), may_factor);
 }
+
+}  // namespace
+
+StepGraph step_graph(const LoadedModel& model, const Request& request, Runner& runner) {
+  try {
+    return {training_graph(model, request, runner), ""};
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kBadInput) throw;
+    return {runner.step(
+                "evaluation", [&] { return factored_evaluation(model.forward); }, [](const Graph& g) { verify(g); }),
+            error.what()};
+  }
+}
+
+Graph evaluation_of(const Planned& planned) { return factored_evaluation(planned.forward); }
 
 void finish(Planned& p, std::optional<int64_t> memory_limit_bytes, Runner& runner) {
   limit_memory(p.cluster, memory_limit_bytes);
@@ -202,7 +219,8 @@ WithBatch with_batch(const Request& request) {
     Request other = request;
     other.bindings["batch"] = std::to_string(samples);
     Runner runner;
-    return training_graph(load_model(other, runner), other, runner);
+    const LoadedModel model = load_model(other, runner);
+    return other.forward_will_do ? step_graph(model, other, runner).graph : training_graph(model, other, runner);
   };
 }
 
@@ -211,7 +229,9 @@ Planned plan_loaded(LoadedModel model, const Request& request, const Budget& bud
   p.forward = model.forward;
   p.weight_names = model.weight_names;
   p.other_batch = model.other_batch;
-  p.training = training_graph(model, request, runner);
+  p.findings = model.findings;
+  p.training =
+      request.forward_will_do ? step_graph(model, request, runner).graph : training_graph(model, request, runner);
   p.cluster = runner.step("cluster", [&] { return load_cluster(request.cluster, request.devices); }, [](const Cluster&) {});
   limit_memory(p.cluster, request.memory_limit_bytes);
   const SearchChoice choice = search_of(request);
@@ -280,6 +300,7 @@ Planned open_plan(const std::string& path, Runner& runner) {
     p.forward = model.forward;
     p.weight_names = model.weight_names;
     p.other_batch = model.other_batch;
+    p.findings = model.findings;
     p.training = training_graph(model, request, runner);
     p.plan = runner.step("read plan", [&] { return parse_plan(text, p.training); }, [](const Plan&) {});
     if (fingerprint(p.training) != p.plan.model.sha256)

@@ -66,6 +66,7 @@ struct Request {
   std::string from_file;                      // a plan to begin the search with
   std::optional<int64_t> memory_limit_bytes;  // per device; none: the cluster's
   bool prove = false;                         // the lower bound too
+  bool forward_will_do = false;               // a model of which no training step can be made is planned as it is evaluated
   Budget budget;                              // its time is that of plan_model() or plan_graph() as a whole, from `deadline` or their beginning
   std::function<void(const SearchProgress&)> progress;
   std::function<void(const std::string&)> tell;  // Problem::tell
@@ -83,6 +84,7 @@ struct LoadedModel {
   Loss loss;
   WeightNames weight_names;
   std::optional<OtherBatch> other_batch;
+  OnnxFindings findings;  // of an .onnx file
 };
 
 // A model, planned, checked, lowered and simulated. With `search.estimate`, by a search that estimates, plan, report, physical and
@@ -93,6 +95,7 @@ struct Planned {
   Graph training;  // one step
   WeightNames weight_names;
   std::optional<OtherBatch> other_batch;
+  OnnxFindings findings;
   Cluster cluster;
   Plan plan;
   CheckReport report;
@@ -122,6 +125,13 @@ OnnxOptions onnx_options(const Request& request);
 std::string config_file(const std::string& model);
 LoadedModel load_model(const Request& request, Runner& runner);
 Graph training_graph(const LoadedModel& model, const Request& request, Runner& runner);
+// The same; where no training step can be made (no parameter, no floating output, an operation without a gradient), the graph for
+// evaluation, and why.
+struct StepGraph {
+  Graph graph;
+  std::string why_not_trained;
+};
+StepGraph step_graph(const LoadedModel& model, const Request& request, Runner& runner);
 Planned plan_model(const Request& request, Runner& runner);
 // The same for a graph made in C++; of the request, what names and changes a model is not used. The plan can be written and read, but
 // `open_plan` cannot build the model again.

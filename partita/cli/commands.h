@@ -34,6 +34,8 @@ void print_timings(const Runner& runner, const Arguments& a);
 // plan_model(), with what its search has so far on standard error. Ctrl-C ends the search, which keeps its best; throws, exit code 130,
 // where there is none yet.
 Planned plan_watched(const Request& request, Runner& runner);
+// What of an .onnx file is not trained, on standard error.
+void print_untrained(const OnnxFindings& findings);
 // Long work is not begun where its result cannot be written. Nothing is said of an empty path.
 void expect_writable(const std::string& path);
 

@@ -25,7 +25,7 @@ int show_command(const Arguments& a) {
     return 0;
   }
   LoadedModel model = load_model(a.request, runner);
-  Graph training = training_graph(model, a.request, runner);
+  const auto [training, why_not_trained] = step_graph(model, a.request, runner);
   Json inputs = Json::object(), outputs = Json::object();
   auto describe = [](const Tensor& t) { return Json{{"shape", t.shape}, {"dtype", std::string(name_of(t.dtype))}}; };
   for (TensorId id : model.forward.inputs) inputs[model.forward.tensor(id).name] = describe(model.forward.tensor(id));
@@ -46,15 +46,30 @@ int show_command(const Arguments& a) {
   if (a.json) {
     Json layers = Json::array();
     for (const Repeat& r : repeats) layers.push_back({{"name", r.name}, {"copies", r.copies}, {"ops", r.ops}});
-    print_json({{"name", model.forward.name}, {"inputs", inputs}, {"outputs", outputs}, {"parameters", parameters}, {"parameter_bytes", parameter_bytes}, {"repeats", layers},
-                {"ops", training.ops.size()}, {"ops_forward", model.forward.ops.size()}, {"flops_per_step", flops}, {"activation_bytes", activation_bytes}});
+    print_json({{"name", model.forward.name},
+                {"inputs", inputs},
+                {"outputs", outputs},
+                {"parameters", parameters},
+                {"parameter_bytes", parameter_bytes},
+                {"repeats", layers},
+                {"ops", training.ops.size()},
+                {"ops_forward", model.forward.ops.size()},
+                {"flops_per_step", flops},
+                {"activation_bytes", activation_bytes},
+                {"tied", model.findings.tied},
+                {"untrained", model.findings.untrained},
+                {"why_not_trained", why_not_trained}});
     return 0;
   }
-  fmt::print("{}: {} parameters ({}), {} ops forward, {} in a training step\n", model.forward.name, parameters, megabytes(static_cast<double>(parameter_bytes)),
-             model.forward.ops.size(), training.ops.size());
+  fmt::print("{}: {} parameters ({}), {} ops forward, {}\n", model.forward.name, parameters,
+             megabytes(static_cast<double>(parameter_bytes)), model.forward.ops.size(),
+             why_not_trained.empty() ? fmt::format("{} in a training step", training.ops.size()) : "no training step");
+  if (!why_not_trained.empty()) fmt::print("  cannot be trained: {}\n", why_not_trained);
   fmt::print("  {:.4g} FLOPs a step, {} of activations\n", flops, megabytes(static_cast<double>(activation_bytes)));
   for (auto& [name, what] : inputs.items()) fmt::print("  input  {} {} {}\n", name, what["dtype"].get<std::string>(), what["shape"].dump());
   for (auto& [name, what] : outputs.items()) fmt::print("  output {} {} {}\n", name, what["dtype"].get<std::string>(), what["shape"].dump());
+  for (const std::string& tie : model.findings.tied) fmt::print("  tied   {}\n", tie);
+  print_untrained(model.findings);
   for (const Repeat& r : repeats)
     if (20 * (r.copies - 1) * r.ops >= static_cast<int>(model.forward.ops.size())) fmt::print("  {} times {} ({} ops each)\n", r.copies, r.name, r.ops);
   print_timings(runner, a);

@@ -46,6 +46,10 @@ void expect_writable(const std::string& path) {
   if (access(folder.c_str(), W_OK) != 0) fail("{}: cannot be written: {}", path, std::strerror(errno));
 }
 
+void print_untrained(const OnnxFindings& findings) {
+  if (const std::string note = untrained_note(findings); !note.empty()) fmt::print(stderr, "{}\n", note);
+}
+
 std::string microseconds(double ns) { return fmt::format("{:.1f} us", ns / 1e3); }
 
 // Of a plan made for the objective `time`: its parts one after another.
@@ -144,6 +148,7 @@ int plan_command(const Arguments& a) {
   Runner runner;
   Planned p = plan_watched(a.request, runner);
   for (const std::string& note : p.search.notes) fmt::print(stderr, "{}\n", note);
+  print_untrained(p.findings);
   if (!a.output.empty()) write_file(a.output, print(p.plan, p.training));
   if (!a.write_bound.empty()) {
     if (!p.search.proof) {

@@ -23,9 +23,11 @@ constexpr double kFloat64Tolerance = 1e-10, kFirstLossTolerance = 1e-5, kLowUnit
 void print_note(const std::string& note) { fmt::print(stderr, "{}\n", note); }
 
 // Ctrl-C while it is planned ends the search, and the best plan so far is used.
-Planned planned_for(const Arguments& a, Runner& runner) {
+Planned planned_for(const Arguments& a, Runner& runner, bool forward_will_do) {
   if (a.is_plan) return open_plan(a.target, runner);
-  Planned p = plan_watched(a.request, runner);
+  Request request = a.request;
+  request.forward_will_do = forward_will_do;
+  Planned p = plan_watched(request, runner);
   interrupted = false;
   return p;
 }
@@ -35,7 +37,8 @@ Planned planned_for(const Arguments& a, Runner& runner) {
 int train_command(const Arguments& a) {
   for (const std::string& path : {a.save, a.log, a.trace}) expect_writable(path);
   Runner runner;
-  Planned p = planned_for(a, runner);
+  Planned p = planned_for(a, runner, false);
+  print_untrained(p.findings);
   TrainOptions options;
   options.data = a.data;
   options.test_data = a.test_data;
@@ -109,7 +112,7 @@ int run_command(const Arguments& a) {
   expect_writable(a.output);
   Runner runner;
   Arrays inputs = read_arrays(a.inputs);
-  Planned p = planned_for(a, runner);
+  Planned p = planned_for(a, runner, true);
   ModelWeights weights;
   if (!a.weights.empty()) weights = load_weights(a.weights, p.forward, p.weight_names);
   for (const std::string& note : weights.notes) print_note(note);

@@ -40,7 +40,9 @@ class Finder {
       std::vector<DType> dtypes;
       for (TensorId id : op.operands) shapes.push_back(graph.tensor(id).shape), dtypes.push_back(graph.tensor(id).dtype);
       kind_.push_back(kinds.emplace(std::tuple(op.definition, op.formula, op.attributes, shapes, dtypes), static_cast<int>(kinds.size())).first->second);
-      parameters_before_.push_back(parameters_before_.back() + std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId id) { return graph.tensor(id).role == Role::kParameter; }));
+      parameters_before_.push_back(parameters_before_.back() +
+                                   std::any_of(op.operands.begin(), op.operands.end(),
+                                               [&](TensorId id) { return graph.tensor(id).role == Role::kParameter; }));
     }
     taken_.assign(count_, false);
   }
@@ -72,8 +74,8 @@ class Finder {
     bool nowhere() const { return lowest > highest; }
   };
 
-  // Operand by operand, op i reads what op i + period reads, `period` further on. Only in the first copy it may read something from
-  // before all copies where the second reads the first.
+  // Operand by operand, op i reads what op i + period reads, `period` further on. Only in the first copy it may read
+  // something from before all copies where the second reads the first.
   Begins alike(int i, int period) const {
     Begins begins;
     const auto nowhere = [] { return Begins{0, -1}; };
@@ -84,9 +86,12 @@ class Finder {
       const Tensor &x = graph_.tensor(a.operands[k]), &y = graph_.tensor(b.operands[k]);
       const bool same_kind = x.producer.valid() == y.producer.valid() && x.role == y.role;
       if (same_kind && !x.producer.valid()) continue;  // each its own
-      if (same_kind && y.producer.value - x.producer.value == period && result_of(x.producer, a.operands[k]) == result_of(y.producer, b.operands[k])) continue;
+      if (same_kind && y.producer.value - x.producer.value == period &&
+          result_of(x.producer, a.operands[k]) == result_of(y.producer, b.operands[k]))
+        continue;
       if (!y.producer.valid()) return nowhere();
-      begins.lowest = std::max({begins.lowest, y.producer.value - period + 1, x.producer.valid() ? x.producer.value + 1 : 0});
+      begins.lowest =
+          std::max({begins.lowest, y.producer.value - period + 1, x.producer.valid() ? x.producer.value + 1 : 0});
       begins.highest = std::min({begins.highest, y.producer.value, i});
     }
     return begins;
@@ -108,9 +113,9 @@ class Finder {
     int begin = 0, end = 0, period = 0;
   };
 
-  // A first copy and what it is like are a run of at least a period, which holds a multiple of the period: only these are looked
-  // at, n/1 + n/2 + .. = n log n. Inside a stretch of a shorter period a longer one is either its multiple, which saves less, or,
-  // by Fine and Wilf's theorem, no longer than the two together: it is passed over.
+  // A first copy and what it is like are a run of at least a period, which holds a multiple of the period: only these
+  // are looked at, n/1 + n/2 + .. = n log n. Inside a stretch of a shorter period a longer one is either its multiple,
+  // which saves less, or, by Fine and Wilf's theorem, no longer than the two together: it is passed over.
   void find_runs() {
     std::vector<int> stretch_of(static_cast<std::size_t>(count_), -1);
     std::vector<Stretch> stretches;
@@ -160,18 +165,22 @@ class Finder {
   void offer(const Run& run, int from, int to) {
     const int period = run.period, last = to - 2 * period;  // a first copy begins there at the latest
     if (last < from) return;
-    std::vector<int> refused(static_cast<std::size_t>(last - from + 2));  // differences of: ops that do not let a copy begin here
+    std::vector<int> refused(
+        static_cast<std::size_t>(last - from + 2));  // differences of: ops that do not let a copy begin here
     const auto refuse = [&](int low, int high) {
       low = std::max(low, from), high = std::min(high, last);
       if (low <= high) ++refused[low - from], --refused[high + 1 - from];
     };
-    std::vector<int> length(static_cast<std::size_t>(to - period - from + 1));  // of the ops from here on that are alike anywhere
+    std::vector<int> length(
+        static_cast<std::size_t>(to - period - from + 1));  // of the ops from here on that are alike anywhere
     for (int i = to - period - 1; i >= from; --i) {
       const Begins begins = alike(i, period);
       length[i - from] = begins.anywhere() ? length[i - from + 1] + 1 : 0;
       if (begins.anywhere()) continue;
-      if (begins.nowhere()) refuse(i - period + 1, i);
-      else refuse(i - period + 1, std::min(i, begins.lowest - 1)), refuse(std::max(i - period + 1, begins.highest + 1), i);
+      if (begins.nowhere())
+        refuse(i - period + 1, i);
+      else
+        refuse(i - period + 1, std::min(i, begins.lowest - 1)), refuse(std::max(i - period + 1, begins.highest + 1), i);
     }
     int most = 0, first = -1, refusals = 0;
     bool numbered = false;
@@ -186,7 +195,11 @@ class Finder {
     }
     if (first < 0) return;
     // Ops saved; the shorter copy; beginning where the modules' number changes; the earlier.
-    offers_.push({{(most - 1) * period, -period, numbered, -first}, {OpId(static_cast<std::size_t>(first)), period, most, {}}, run, from, to});
+    offers_.push({{(most - 1) * period, -period, numbered, -first},
+                  {OpId(static_cast<std::size_t>(first)), period, most, {}},
+                  run,
+                  from,
+                  to});
   }
 
   void offer_what_is_free(const Offer& old) {

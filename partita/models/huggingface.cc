@@ -128,7 +128,8 @@ std::string family_of(const std::string& path, const json& config, Options& opti
       if (a.name == options.architecture) family = a.family;
     if (family.empty()) {
       const std::string look = looks_like(keys_of(config));
-      fail("{}: model_type is missing; {}", path, look.empty() ? fmt::format("there are: {}", fmt::join(families, ", ")) : look);
+      fail("{}: model_type is missing; {}", path,
+           look.empty() ? fmt::format("there are: {}", fmt::join(families, ", ")) : look);
     }
   }
   if (const auto part = kParts.find(family); part != kParts.end())

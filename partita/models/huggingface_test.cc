@@ -157,9 +157,13 @@ TEST(Huggingface, ErrorsNameTheFieldAndTheRemedy) {
   EXPECT_EQ(error_of("{"), "config.json: not JSON");
   EXPECT_EQ(error_of("[1]"), "config.json: not a model's configuration: a JSON object is needed");
   EXPECT_EQ(error_of("{}"), "config.json: model_type is missing; there are: " + kFamilies);
-  EXPECT_EQ(error_of(R"({"hidden_size": 8, "type_vocab_size": 2, "pooler_type": "first_token_transform", "num_hidden_layers": 1})"),
-            "config.json: model_type is missing; it looks like BERT, as Google published it (type_vocab_size, pooler_type, hidden_size); pass --bind architecture=BertForMaskedLM");
-  EXPECT_NE(error_of(R"({"dim": 4096, "n_layers": 32, "n_heads": 32})").find("it looks like Llama's params.json"), std::string::npos);
+  EXPECT_EQ(
+      error_of(
+          R"({"hidden_size": 8, "type_vocab_size": 2, "pooler_type": "first_token_transform", "num_hidden_layers": 1})"),
+      "config.json: model_type is missing; it looks like BERT, as Google published it (type_vocab_size, pooler_type, "
+      "hidden_size); pass --bind architecture=BertForMaskedLM");
+  EXPECT_NE(error_of(R"({"dim": 4096, "n_layers": 32, "n_heads": 32})").find("it looks like Llama's params.json"),
+            std::string::npos);
   EXPECT_EQ(error_of(R"({"model_type": "t5"})"),
             "config.json: model_type='t5' is not supported; there are: " + kFamilies);
   EXPECT_EQ(error_of(R"({"schema_version": 1})"),

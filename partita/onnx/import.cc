@@ -9,6 +9,8 @@
 #include "partita/onnx/batch.h"
 #include "partita/onnx/converter.h"
 #include "partita/onnx/integers.h"
+#include "partita/onnx/folded.h"
+#include "partita/onnx/moves.h"
 #include "partita/onnx/onnx.h"
 
 namespace partita {
@@ -91,20 +93,16 @@ bool is_constant(const Value& value) {
   return value.constant != nullptr;
 }
 
-Values transposed(const Values& x) {
-  Values y{.dtype = x.dtype, .shape = {x.shape[1], x.shape[0]}};
-  for (int64_t j = 0; j < x.shape[1]; ++j)
-    for (int64_t i = 0; i < x.shape[0]; ++i) y.real.push_back(x.real[static_cast<std::size_t>(i * x.shape[1] + j)]);
-  return y;
-}
-
 class Importer {
  public:
   Importer(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry)
       : registry_(registry), load_weights_(options.load_weights), build_(name_of_file(path), std::move(registry)) {
     state_.model = read_model(path);
+    lift_constants(state_.model);
+    folded_ = restore_parameters(state_.model, options.load_weights);
     bind_inputs(options);
-    for (const std::string& name : model().outputs) state_.reserved.insert(name);
+    output_names_.insert(model().outputs.begin(), model().outputs.end());
+    state_.reserved = output_names_;
     find_producers(model().nodes);
     find_weights();
     find_live();
@@ -113,6 +111,7 @@ class Importer {
   }
 
   const std::vector<OnnxNode>& report() const { return report_; }
+  const FoldedValues& folded() const { return folded_; }
 
   Graph finish(std::optional<Graph>* own_batch) {
     std::vector<std::string> refused;
@@ -125,6 +124,7 @@ class Importer {
     if (!refused.empty())
       fail("{}: {} node{} cannot be imported:\n{}", model().path, refused.size(), refused.size() == 1 ? "" : "s", fmt::join(refused, "\n"));
     std::vector<TensorId> outputs;
+    std::set<TensorId> given;
     build_.set_source({});
     for (const std::string& name : model().outputs) {
       const auto found = state_.values.find(name);
@@ -133,7 +133,7 @@ class Importer {
       TensorId id = context({name}, name).tensor(0);
       // Each output is a result of its own, under the file's name.
       const Tensor& t = build_.graph().tensor(id);
-      const bool taken = std::find(outputs.begin(), outputs.end(), id) != outputs.end();
+      const bool taken = !given.insert(id).second;
       if (!taken && t.producer.valid() && t.name != name && !build_.has_tensor(name)) {
         build_.graph().tensor(id).name = name;
       } else if (!t.producer.valid() || t.name != name || taken) {
@@ -189,61 +189,33 @@ class Importer {
     }
   }
 
-  // The exporter's optimizer transposes the weight of a linear layer, under a name of its own, and says what it came from: the
-  // weight itself, as the module has it, is imported in its place. `y = MatMul(x, Transpose(w))` reads w itself as well.
+  // `y = MatMul(x, Transpose(w))` reads w itself.
   void find_weights() {
     for (const Node& node : model().nodes) {
       if (node.operation != "MatMul" || !node.domain.empty() || node.inputs.size() != 2) continue;
       const std::string& name = node.inputs[1];
-      if (const auto found = model().initializers.find(name); found != model().initializers.end()) {
-        const Initializer& w = found->second;
-        if (w.folded_from.size() == 1 && w.shape.size() == 2 && is_float(w.dtype) && node.target == "aten.linear.default" && !untransposed_.contains(name)) untransposed_[name] = untransposed_weight(name);
-      } else if (const auto producer = state_.producer.find(name); producer != state_.producer.end()) {
-        const Node& transpose = *producer->second;
-        const auto perm = transpose.attributes.find("perm");
-        const auto* order = perm == transpose.attributes.end() ? nullptr : std::get_if<std::vector<int64_t>>(&perm->second);
-        if (transpose.operation == "Transpose" && transpose.domain.empty() && transpose.inputs.size() == 1 && order && *order == std::vector<int64_t>{1, 0}) untransposed_[name] = transpose.inputs[0];
-      }
+      const auto producer = state_.producer.find(name);
+      if (producer == state_.producer.end()) continue;
+      const Node& transpose = *producer->second;
+      const auto perm = transpose.attributes.find("perm");
+      const auto* order = perm == transpose.attributes.end() ? nullptr : std::get_if<std::vector<int64_t>>(&perm->second);
+      if (transpose.operation == "Transpose" && transpose.domain.empty() && transpose.inputs.size() == 1 && order && *order == std::vector<int64_t>{1, 0}) untransposed_[name] = transpose.inputs[0];
     }
     find_clones();
   }
 
-  // The parameter that a folded matrix is the transpose of: one of the file if it has the same values (a tied weight), unless
-  // it is the same layer's one repeat further, else the one that it was folded from.
-  std::string untransposed_weight(const std::string& name) {
-    const Initializer& w = model().initializers.at(name);
-    const std::string& from = w.folded_from[0];
-    std::optional<Values> values;
-    for (const std::string& other : model().initializer_order) {
-      const Initializer& candidate = model().initializers.at(other);
-      if (candidate.shape != Shape{w.shape[1], w.shape[0]} || candidate.dtype != w.dtype || candidate.kind != "PARAMETER" || (other != from && without_digits(other) == without_digits(from))) continue;
-      if (!load_weights_) {  // values are not looked at
-        if (other == from) return other;
-        continue;
-      }
-      if (!values) values = transposed(w.load());
-      if (candidate.load() == *values) return other;
-    }
-    folded_weights_[from] = name;
-    return from;
-  }
-
-  static std::string without_digits(const std::string& name) {
-    std::string result;
-    for (char c : name) {
-      const bool digit = c >= '0' && c <= '9';
-      if (!digit) result += c;
-      else if (result.empty() || result.back() != '#') result += '#';
-    }
-    return result;
-  }
-
   // Exporters merge initializers that are equal, as those of layers that are copies of each other and all fresh scales and
   // biases are. What only begins equal must be trained apart: a reader of `layers.0.norm.weight` in the module layers.1.norm
-  // has a weight of its own, and so has a reader in another module of one that is filled with one number. PyTorch's older
-  // exporter leaves an Identity under the merged one's name, the newer one only the module of the reading node, and only its
-  // optimizer merges.
+  // has a weight of its own, and so has a reader in another module of one that is filled with one number, or with two as the
+  // identity matrix is. PyTorch's older exporter leaves an Identity under the merged one's name, the newer one only the module of the
+  // reading node, and only its optimizer merges.
   void find_clones() {
+    std::set<std::string> modules;
+    for (const Node& node : model().nodes) modules.insert(node.source.module);
+    if (!model().from_dynamo)
+      for (const Node& node : model().nodes)
+        for (const std::string& name : node.inputs)
+          if (name.starts_with("onnx::") && node.operation != "Identity") reading_module_.emplace(name, module_called(node.source.module, modules));
     const bool optimized = model().from_dynamo && std::none_of(model().nodes.begin(), model().nodes.end(), [](const Node& n) { return n.operation == "Constant"; });
     for (const Node& node : model().nodes) {
       if (node.operation == "Identity" && node.inputs.size() == 1 && node.outputs.size() == 1 && !model().from_dynamo) {
@@ -279,13 +251,24 @@ class Importer {
 
   // Whether `name`, which reads the parameter `from`, is another parameter that only began equal.
   bool is_own_weight(const std::string& from, const std::string& name) {
-    const auto folded = folded_weights_.find(from);
-    const auto found = model().initializers.find(folded == folded_weights_.end() ? from : folded->second);
-    if (found == model().initializers.end() || name == from || !is_weight(found->first, found->second) || model().initializers.contains(name)) return false;
-    if (without_digits(from) == without_digits(name)) return true;
-    if (found->second.shape.size() > 1 || !load_weights_) return false;
-    const Values values = found->second.load();
-    return !values.real.empty() && std::all_of(values.real.begin(), values.real.end(), [&](double v) { return v == values.real[0]; });
+    const auto found = model().initializers.find(from);
+    if (found == model().initializers.end() || name == from || !is_trained(found->first, found->second) || model().initializers.contains(name)) return false;
+    std::string one = from, other = name;
+    if (from.starts_with("onnx::")) {  // a matrix that the older exporter has transposed, named by a number: its modules tell
+      one = reading_module_[from], other = reading_module_[name];
+      if (one == other) return false;  // a module that is called twice
+    }
+    if (without_digits(one) == without_digits(other)) return true;
+    return load_weights_ && says_nothing(found->second.load());
+  }
+
+  // The module of the older exporter's scope: "head_1" is the second call of "head", unless it has parameters of its own.
+  std::string module_called(const std::string& module, const std::set<std::string>& modules) const {
+    const std::size_t digits = module.find_last_not_of("0123456789");
+    if (digits == std::string::npos || digits + 1 == module.size() || module[digits] != '_') return module;
+    const auto next = model().initializers.lower_bound(module + ".");
+    const bool is_own = next != model().initializers.end() && next->first.starts_with(module + ".");
+    return is_own || !modules.contains(module.substr(0, digits)) ? module : module.substr(0, digits);
   }
 
   bool reads_transposed(const Node& node) const { return node.operation == "MatMul" && node.domain.empty() && node.inputs.size() == 2 && untransposed_.contains(node.inputs[1]); }
@@ -311,35 +294,22 @@ class Importer {
     }
   }
 
-  // Whether a floating initializer is trained. The newer exporter says so itself; what its optimizer computed from several
-  // values (masks, tables of positions) is not, nor a lifted number. Elsewhere all but scalars that no module owns are.
-  bool is_weight(const std::string& name, const Initializer& initializer) const {
-    if (!is_float(initializer.dtype) || initializer.kind == "BUFFER") return false;
-    if (initializer.kind == "PARAMETER") return true;
-    const bool owned = name.find('.') != std::string::npos && name.find('/') == std::string::npos;
-    if (initializer.shape.empty() || settings_.contains(name)) return false;
-    if (!initializer.folded_from.empty()) return initializer.folded_from.size() == 1 && initializer.folded_from[0].find('.') != std::string::npos;
-    if (model().from_dynamo) return owned;
-    return owned || volume(initializer.shape) != 1;
+  bool is_trained(const std::string& name, const Initializer& initializer) const {
+    return is_weight(model(), name, initializer) && (initializer.kind == "PARAMETER" || !settings_.contains(name));
   }
 
-  void add_parameter(const std::string& name, const Initializer& initializer, bool transpose) {
-    const Shape shape = transpose ? Shape{initializer.shape[1], initializer.shape[0]} : initializer.shape;
+  void add_parameter(const std::string& name, const Initializer& initializer) {
     state_.reserved.insert(name);
-    TensorId id;
-    if (!load_weights_) id = build_.parameter(name, shape, -1, 0, initializer.dtype);
-    else id = build_.parameter(name, transpose ? transposed(initializer.load()) : initializer.load());
-    state_.values[name] = {shape, initializer.dtype, id, nullptr, nullptr};
+    const TensorId id = load_weights_ ? build_.parameter(name, initializer.load()) : build_.parameter(name, initializer.shape, -1, 0, initializer.dtype);
+    state_.values[name] = {initializer.shape, initializer.dtype, id, nullptr, nullptr};
   }
 
-  // What the exporter's optimizer computed from a parameter, and from more than it, cannot be trained any more.
-  void report_frozen(const std::string& name, const Initializer& initializer) {
-    if (!is_float(initializer.dtype)) return;
-    for (const std::string& from : initializer.folded_from)
-      if (from.ends_with(".weight") || from.ends_with(".bias")) {
-        report_.push_back({.fate = Fate::kFolded, .name = name, .operation = "(initializer)", .why = fmt::format("the exporter computed it from '{}': not trained; export with optimize=False to train it", from)});
-        return;
-      }
+  // What became of the values that the exporter computed from parameters.
+  void report_folded() {
+    for (const Folded& value : folded_.restored)
+      report_.push_back({.fate = Fate::kImported, .name = value.name, .operation = "(initializer)", .why = fmt::format("the parameter '{}', {}", value.from, value.how)});
+    for (const Folded& value : folded_.frozen)
+      report_.push_back({.fate = Fate::kFolded, .name = value.name, .operation = "(initializer)", .why = fmt::format("the exporter computed it from '{}': not trained; export with optimize=False to train it", value.from)});
   }
 
   // Parameters and state in the file's order; constants when somebody reads them. What nobody reads is not even loaded.
@@ -349,25 +319,21 @@ class Importer {
     for (const std::string& name : model().initializer_order) {
       const Initializer& initializer = model().initializers.at(name);
       state_.reserved.insert(name);
-      const auto folded = std::find_if(folded_weights_.begin(), folded_weights_.end(), [&](const auto& entry) { return entry.second == name; });
-      if (folded != folded_weights_.end() && read.contains(folded->first)) add_parameter(folded->first, initializer, true);
       if (!read.contains(name)) continue;
       if (running_.contains(name) && is_float(initializer.dtype)) {
         const TensorId id = load_weights_ ? build_.state(name, initializer.load()) : build_.state(name, initializer.shape, 0, initializer.dtype);
         state_.values[name] = {initializer.shape, initializer.dtype, id, nullptr, nullptr};
-      } else if (is_weight(name, initializer)) {
-        add_parameter(name, initializer, false);
+      } else if (is_trained(name, initializer)) {
+        add_parameter(name, initializer);
       } else {
         state_.values[name] = constant_value(initializer.load());
         state_.values[name].type = initializer.type;
-        report_frozen(name, initializer);
       }
     }
-    for (const auto& [name, from] : clones_) {
-      if (!read.contains(name)) continue;
-      const auto folded = folded_weights_.find(from);
-      add_parameter(name, model().initializers.at(folded == folded_weights_.end() ? from : folded->second), folded != folded_weights_.end());
-    }
+    for (const auto& [name, from] : clones_)
+      if (read.contains(name)) add_parameter(name, model().initializers.at(from));
+    std::erase_if(folded_.frozen, [&](const Folded& value) { return !read.contains(value.name); });
+    report_folded();
   }
 
   // ---------------------------------------------------------------- nodes
@@ -383,6 +349,7 @@ class Importer {
   }
 
   void import_node(const Node& node, bool live) {
+    if (!live && node.is_restored) return;
     OnnxNode report{.name = node.name, .operation = node.domain.empty() ? node.operation : node.domain + "::" + node.operation, .opset = node.opset, .source = node.source};
     if (!live) {
       report.fate = Fate::kUnused;
@@ -432,9 +399,15 @@ class Importer {
       return;
     }
     const bool folds = node.domain.empty() && (can_evaluate(o) || o == "Shape" || o == "Size" || o == "If");
+    if (node.domain.empty() && is_loop(o))
+      fail("loops are not supported; export the model with its loop unrolled: a fixed number of steps, written out");
     if (!converter_of(node) && !folds) fail("no operation of ours stands for it; a file given with --tdl can describe '{}'", o);
     if (const std::string change = node.domain.empty() ? changed_since(o, node.opset) : ""; !change.empty()) fail("{}", change);
     if (!node.unreadable.empty()) fail("{}", node.unreadable);
+  }
+
+  static bool is_loop(const std::string& operation) {
+    return operation == "Loop" || operation == "Scan" || operation == "SequenceMap";
   }
 
   // An operator that the user has described (ops_with).
@@ -563,7 +536,7 @@ class Importer {
   // The output's own name for what the graph gives back; else the module with the weights, or module.operation.
   std::string chosen_name(const Node& node, const std::vector<std::string>& inputs) {
     for (const std::string& name : node.outputs)
-      if (std::find(model().outputs.begin(), model().outputs.end(), name) != model().outputs.end()) return name;
+      if (output_names_.contains(name)) return name;
     const std::string& module = node.source.module;
     std::string name;
     for (const std::string& input : inputs)
@@ -593,10 +566,12 @@ class Importer {
   GraphBuilder build_;
   ImportState state_;
   std::vector<bool> live_;
+  std::set<std::string> output_names_;
   std::set<std::string> running_, settings_;           // names of running statistics, and of numbers that say how
-  std::map<std::string, std::string> untransposed_;    // a matrix of the file -> the weight whose transpose it is
-  std::map<std::string, std::string> folded_weights_;  // such a weight that the file does not have -> the matrix
+  FoldedValues folded_;
+  std::map<std::string, std::string> untransposed_;    // a transposed matrix -> the weight whose transpose it is
   std::map<std::string, std::string> clones_;          // a parameter that the exporter has merged -> the one into which
+  std::map<std::string, std::string> reading_module_;  // of a matrix that the older exporter has transposed
   std::map<std::pair<const Node*, std::size_t>, std::string> renamed_;  // an operand that reads a clone
   std::vector<OnnxNode> report_;
   std::map<std::string, std::string> node_of_op_;  // "node 'view_3' (Reshape)", by the op's name
@@ -615,9 +590,23 @@ std::string_view name_of(OnnxNode::Fate fate) {
   return "";
 }
 
-Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry,
-                  std::optional<Graph>* own_batch) {
-  return Importer(path, options, std::move(registry)).finish(own_batch);
+Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry, std::optional<Graph>* own_batch, OnnxFindings* findings) {
+  Importer importer(path, options, std::move(registry));
+  Graph graph = importer.finish(own_batch);
+  if (!findings) return graph;
+  for (const Folded& value : importer.folded().restored)
+    if (value.tied) findings->tied.push_back(fmt::format("{} is {}, {}", value.name, value.from, value.how));
+  for (const Folded& value : importer.folded().frozen) findings->untrained.push_back(fmt::format("{} (of {})", value.name, value.from));
+  return graph;
+}
+
+std::string untrained_note(const OnnxFindings& findings) {
+  constexpr std::size_t kNamed = 3;
+  const std::vector<std::string>& all = findings.untrained;
+  if (all.empty()) return "";
+  const std::string more = all.size() > kNamed ? fmt::format(" and {} more", all.size() - kNamed) : "";
+  return fmt::format("{} value{} that the exporter computed from parameters {} not trained: {}{}, export with optimize=False", all.size(), all.size() == 1 ? "" : "s", all.size() == 1 ? "is" : "are",
+                     fmt::join(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), kNamed)), ", "), more);
 }
 
 std::vector<OnnxNode> describe_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry) {

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <limits>
 #include <set>
+#include <sstream>
 
 #include "partita/base/error.h"
 
@@ -109,13 +110,25 @@ ExternalData external_data(const onnx::TensorProto& tensor, const std::string& p
   return data;
 }
 
-// No link may lead out of the model's folder: a file from elsewhere must not get at what its author cannot name.
+bool lies_in(const std::filesystem::path& file, const std::filesystem::path& folder) { return std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first == folder.end(); }
+
+// Hugging Face's download cache keeps a repository as REPOSITORY/snapshots/REVISION/.., whose files are links to
+// REPOSITORY/blobs/HASH: the repository that a folder is in, or the folder itself.
+std::filesystem::path repository_of(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (std::filesystem::path at = folder; at.has_relative_path(); at = at.parent_path())
+    if (at.filename() == "snapshots" && std::filesystem::is_directory(at.parent_path() / "blobs", error)) return at.parent_path();
+  return folder;
+}
+
+// No link may lead out of the model's folder, or of its repository in a cache: a file from elsewhere must not get at what its
+// author cannot name.
 std::string read_external(const ExternalData& data, const std::string& path, const std::string& tensor) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path(), file = folder / data.file;
   std::error_code error;
   const auto real_folder = std::filesystem::canonical(folder.empty() ? "." : folder, error), real_file = std::filesystem::canonical(file, error);
   if (error) fail("{}, tensor '{}': its data are in '{}', which cannot be read: {}; keep it beside the model", path, tensor, file.string(), error.message());
-  if (std::mismatch(real_folder.begin(), real_folder.end(), real_file.begin(), real_file.end()).first != real_folder.end())
+  if (!lies_in(real_file, real_folder) && !lies_in(real_file, repository_of(real_folder)))
     fail("{}, tensor '{}': external data at '{}', a link out of the model's folder", path, tensor, data.file);
   return read_file(file.string(), data.offset, data.length);
 }
@@ -203,6 +216,19 @@ std::vector<std::string> words_of(const std::string& list) {
     at = end;
   }
   return words;
+}
+
+// The kinds of an exported program's inputs, from its printed signature: "p_head_weight: PARAMETER target='head.weight'".
+std::map<std::string, std::string> kinds_in(const std::string& signature) {
+  std::map<std::string, std::string> kinds;
+  std::istringstream lines(signature);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t colon = line.find(": "), target = line.find(" target='");
+    const std::size_t end = target == std::string::npos ? target : line.find('\'', target + 9);
+    if (colon == std::string::npos || end == std::string::npos || colon + 2 > target) continue;
+    kinds[line.substr(target + 9, end - target - 9)] = line.substr(colon + 2, target - colon - 2);
+  }
+  return kinds;
 }
 
 // "train.py:41": the innermost frame of a stack trace that is not inside an installed package.
@@ -455,8 +481,8 @@ std::shared_ptr<const Subgraph> NodeReader::subgraph(const onnx::GraphProto& gra
   if (depth_ + 1 > kDeepest) fail("{}: node '{}': subgraphs in each other, more than {} deep", path_, node.name, kDeepest);
   ++depth_;
   auto result = std::make_shared<Subgraph>();
-  if (!graph.input().empty()) node.unreadable = "its subgraph takes inputs (a loop), which is not supported";
   std::set<std::string> inside;
+  for (const auto& input : graph.input()) inside.insert(outer.value(input.name()));  // of a loop's body
   for (const auto& tensor : graph.initializer()) {
     Node constant;
     constant.name = tensor.name();
@@ -526,6 +552,18 @@ std::optional<IntegerType> integer_type_of(int64_t type) {
 
 static_assert(onnx::TensorProto::INT32 == kOnnxInt32 && onnx::TensorProto::INT64 == kOnnxInt64);
 
+int64_t onnx_type(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16: return onnx::TensorProto::FLOAT16;
+    case DType::kBFloat16: return onnx::TensorProto::BFLOAT16;
+    case DType::kFloat32: return onnx::TensorProto::FLOAT;
+    case DType::kFloat64: return onnx::TensorProto::DOUBLE;
+    case DType::kInt64: return onnx::TensorProto::INT64;
+    case DType::kBool: return onnx::TensorProto::BOOL;
+  }
+  return onnx::TensorProto::UNDEFINED;
+}
+
 std::string type_name(int64_t type) {
   if (type < INT_MIN || type > INT_MAX || !onnx::TensorProto::DataType_IsValid(static_cast<int>(type))) return fmt::format("number {}", type);
   return onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(type));
@@ -550,6 +588,7 @@ Model read_model(const std::string& path) {
          kNewestOpset);
   Model model;
   model.path = path;
+  model.producer = proto.producer_name();
   Scope scope;
   scope.opsets = NodeReader::opsets(proto.opset_import());
   model.opset = scope.opsets.contains("") ? scope.opsets.at("") : 0;
@@ -564,6 +603,8 @@ Model read_model(const std::string& path) {
       if (entry.key() == "pkg.torch.export.graph_signature.InputSpec.kind") kinds[info.name()] = entry.value();
       if (entry.key() == "pkg.onnxscript.optimizer.folded_from") folded[info.name()] = entry.value();
     }
+  for (const auto& entry : graph.metadata_props())
+    if (entry.key() == "pkg.torch.export.ExportedProgram.graph_signature") model.kinds = kinds_in(entry.value());
   for (const auto& node : graph.node())
     for (const auto& entry : node.metadata_props()) model.from_dynamo = model.from_dynamo || entry.key() == "pkg.torch.onnx.name_scopes";
   std::set<std::string> known;
@@ -573,6 +614,7 @@ Model read_model(const std::string& path) {
     initializer.shape = shape_of(tensor, path, count, size);
     initializer.dtype = *dtype_of(tensor.data_type());
     initializer.type = tensor.data_type();
+    initializer.low = low_dtype_of(tensor.data_type());
     if (tensor.data_location() == onnx::TensorProto::EXTERNAL) {
       external_data(tensor, path, size);  // its place is checked now, its values are read when they are wanted
       onnx::TensorProto place = tensor;

@@ -34,6 +34,7 @@ struct Node {
   Source source;
   std::vector<std::string> scopes;  // PyTorch's: "", "layer1", "layer1.0", "conv2d"
   std::string target;               // PyTorch's function: "aten.linear.default"
+  bool is_restored = false;         // not in the file: it makes what the exporter computed of a parameter (folded.h)
 };
 
 // A branch of an If. Its names are unique in the model, except that two branches of one If may use the same ones.
@@ -64,14 +65,17 @@ struct Initializer {
   // Reads the values; those in a file of their own are not read before. Bad input: that file is missing, too short, or not
   // in the model's folder.
   std::function<Values()> load;
+  std::optional<DType> low = {};  // float16 or bfloat16 in the file, where dtype is float32
 };
 
 struct Model {
-  std::string path;
+  std::string path, producer;  // "pytorch"
   int64_t opset = 0;
   bool from_dynamo = false;   // PyTorch's newer exporter: it says which initializers are parameters
   std::vector<Input> inputs;  // without the initializers
   std::vector<std::string> outputs;
+  // "PARAMETER" or "BUFFER", of all that PyTorch's newer exporter had, those too that the file lacks. Empty: it does not say.
+  std::map<std::string, std::string> kinds;
   std::map<std::string, Initializer> initializers;
   std::vector<std::string> initializer_order;
   std::vector<Node> nodes;  // each after those that it reads
@@ -90,6 +94,7 @@ constexpr int64_t kOldestOpset = 7, kNewestOpset = 24, kNewestKnownOpset = 28;
 std::optional<DType> dtype_of(int64_t onnx_type);
 // float16 or bfloat16, whose tensors are float32 here: a cast to it rounds. Empty: another type.
 std::optional<DType> low_dtype_of(int64_t onnx_type);
+int64_t onnx_type(DType dtype);            // ONNX's number
 std::string type_name(int64_t onnx_type);  // "FLOAT16"
 // An integer type by ONNX's number. Empty: no integer.
 struct IntegerType {

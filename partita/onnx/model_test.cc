@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <onnx/onnx.pb.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -281,6 +282,72 @@ TEST(OnnxModel, ExternalData) {
   std::filesystem::create_symlink("../onnx_model_test_secret.bin", folder() / "outside.bin");
   EXPECT_EQ(answer(import(with_external("inside.bin")))[0], 1);
   EXPECT_NE(error_of(with_external("outside.bin")).find("a link out of the model's folder"), std::string::npos);
+}
+
+// Hugging Face's download cache: the model and its data are links into blobs/, two folders up.
+TEST(OnnxModel, ExternalDataInADownloadCache) {
+  const auto repository = folder() / "models--someone--model", snapshot = repository / "snapshots" / "0123abc";
+  std::filesystem::remove_all(repository);
+  std::filesystem::create_directories(repository / "blobs");
+  std::filesystem::create_directories(snapshot / "onnx");
+  const float data[7] = {-1, 1, 2, 3, 4, 5, 6};
+  std::ofstream(repository / "blobs" / "beef", std::ios::binary)
+      .write(reinterpret_cast<const char*>(data), sizeof data);
+  std::ofstream(repository / "blobs" / "cafe", std::ios::binary)
+      << with_external("model.onnx_data").SerializeAsString();
+  std::filesystem::create_symlink("../../blobs/cafe", snapshot / "model.onnx");
+  std::filesystem::create_symlink("../../blobs/beef", snapshot / "model.onnx_data");
+  std::filesystem::create_symlink("../../../blobs/cafe", snapshot / "onnx" / "model.onnx");
+  std::filesystem::create_symlink("../../../blobs/beef", snapshot / "onnx" / "model.onnx_data");
+  std::filesystem::create_directory_symlink("snapshots/0123abc", repository / "latest");
+  for (const auto& path :
+       {snapshot / "model.onnx", snapshot / "onnx" / "model.onnx", repository / "latest" / "model.onnx"})
+    EXPECT_EQ(answer(import_onnx(path.string(), {}, registry()))[0], 1) << path;
+  // A link from the cache to elsewhere is not followed, and a folder called snapshots alone is no cache.
+  std::filesystem::remove(snapshot / "model.onnx_data");
+  std::ofstream(folder() / "secret.bin", std::ios::binary).write(reinterpret_cast<const char*>(data), sizeof data);
+  std::filesystem::create_symlink("../../../secret.bin", snapshot / "model.onnx_data");
+  EXPECT_THROW(import_onnx((snapshot / "model.onnx").string(), {}, registry()), Error);
+  std::filesystem::rename(repository / "blobs", repository / "other");
+  std::filesystem::remove(snapshot / "model.onnx"), std::filesystem::remove(snapshot / "model.onnx_data");
+  std::filesystem::create_symlink("../../other/cafe", snapshot / "model.onnx");
+  std::filesystem::create_symlink("../../other/beef", snapshot / "model.onnx_data");
+  EXPECT_THROW(import_onnx((snapshot / "model.onnx").string(), {}, registry()), Error);
+}
+
+onnx::AttributeProto loop_body() {
+  onnx::AttributeProto body;
+  body.set_name("body");
+  body.set_type(onnx::AttributeProto::GRAPH);
+  auto* graph = body.mutable_g();
+  for (const char* name : {"i", "cond", "v"}) graph->add_input()->set_name(name);
+  for (const char* name : {"cond", "w"}) graph->add_output()->set_name(name);
+  *graph->add_node() = node("Tanh", {"v"}, {"w"});
+  return body;
+}
+
+TEST(OnnxModel, LoopsAreNamed) {
+  onnx::NodeProto loop = node("Loop", {"", "", "x"}, {"y"}, {}, "again");
+  *loop.add_attribute() = loop_body();
+  EXPECT_NE(error_of(model({loop})).find("node 'again' (Loop, opset 20): loops are not supported"), std::string::npos)
+      << error_of(model({loop}));
+}
+
+// What a converter wrote as Constant nodes is trained as an initializer would be; one number is none.
+TEST(OnnxModel, WeightsInConstants) {
+  onnx::NodeProto weight = node("Constant", {}, {"w"}), one = node("Constant", {}, {"one"}, {{"value_float", 1.0}});
+  auto* value = weight.add_attribute();
+  value->set_name("value");
+  value->set_type(onnx::AttributeProto::TENSOR);
+  value->mutable_t()->set_data_type(onnx::TensorProto::FLOAT);
+  value->mutable_t()->add_dims(6);
+  for (int i = 0; i < 6; ++i) value->mutable_t()->add_float_data(static_cast<float>(i));
+  const Graph g = import(model({weight, one, node("Mul", {"x", "w"}, {"m"}), node("Add", {"m", "one"}, {"y"})}));
+  ASSERT_TRUE(g.find_tensor("w").valid());
+  EXPECT_EQ(g.tensor(g.find_tensor("w")).role, Role::kParameter);
+  EXPECT_EQ(
+      std::count_if(g.tensors.begin(), g.tensors.end(), [](const Tensor& t) { return t.role == Role::kParameter; }), 1);
+  EXPECT_EQ(answer(g)[5], 26);
 }
 
 // More than 2 GiB of weights beside a small file; only the part that is read is loaded.

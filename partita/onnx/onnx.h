@@ -20,9 +20,18 @@ struct OnnxOptions {
   bool load_weights = true;
 };
 
+// What a person should know about a file.
+struct OnnxFindings {
+  std::vector<std::string> tied;       // "onnx::MatMul_12 is e.weight, transposed": one parameter, read as both
+  std::vector<std::string> untrained;  // "embedding_1 (of wpe.weight, wte.weight)": constants that the exporter computed from parameters
+};
+// In one line what is not trained; empty if all is.
+std::string untrained_note(const OnnxFindings& findings);
+
 // The forward graph, ready for training and evaluation:
-// - Floating initializers are parameters, with their values; scalars, integers, buffers, and tables that the exporter's optimizer
-//   computed from several values are constants. A weight that several nodes read is one parameter.
+// - Floating initializers are parameters, with their values; scalars, integers and buffers are constants. A weight that several
+//   nodes read is one parameter. What the exporter computed from one parameter by moving its elements reads that parameter, what it
+//   computed otherwise is a constant (folded.h).
 // - BatchNormalization is put into training form, whichever form the file has (PyTorch writes the inference form for models in
 //   training mode too): its running statistics are state, updated with the file's momentum; evaluation_graph() uses them.
 // - What is constant once the inputs' shapes are (chains of Shape, Gather, Concat, ..) is computed here and gone.
@@ -36,7 +45,7 @@ struct OnnxOptions {
 // nodes that cannot be imported, with file, node, operator and opset.
 // `own_batch`, if given, gets the graph at the file's own fixed batch where the options replace that.
 Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry,
-                  std::optional<Graph>* own_batch = nullptr);
+                  std::optional<Graph>* own_batch = nullptr, OnnxFindings* findings = nullptr);
 
 // What became of one node.
 struct OnnxNode {
@@ -54,7 +63,7 @@ struct OnnxNode {
 };
 std::string_view name_of(OnnxNode::Fate fate);  // "imported"
 // Every node of the file, in order of execution, without an error for those that cannot be imported; before them, as
-// "(initializer)", those that the exporter's optimizer computed from parameters, which are lost to training.
+// "(initializer)", those that the exporter computed from parameters.
 std::vector<OnnxNode> describe_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry);
 
 }  // namespace partita

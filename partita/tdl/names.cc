@@ -49,7 +49,8 @@ std::vector<Split> splits_of(const BoundTensor& tensor) {
 std::string name_of_split(const Split& s) { return s.digit < 0 ? fmt::format("S({})", s.axis) : fmt::format("S({}.{})", s.axis, s.digit); }
 
 // Whether one position's box is that of splits, one a mesh axis (none: whole); axes that split the same are one split.
-bool is_cut_at(const BoundTensor& tensor, const std::vector<Split>& all, const Derived& d, const Box& box, const std::vector<std::optional<Split>>& splits, int position) {
+bool is_cut_at(const BoundTensor& tensor, const std::vector<Split>& all, const Derived& d, const Box& box,
+               const std::vector<std::optional<Split>>& splits, int position) {
   auto by_digit = [&](size_t stored) {
     return std::any_of(splits.begin(), splits.end(), [&](const auto& x) { return x && x->axis == stored && x->digit >= 0; });
   };
@@ -73,13 +74,15 @@ bool is_cut_at(const BoundTensor& tensor, const std::vector<Split>& all, const D
   return agrees;
 }
 
-bool is_cut(const BoundTensor& tensor, const std::vector<Split>& all, const Derived& d, const std::vector<Box>& boxes, const std::vector<std::optional<Split>>& splits) {
+bool is_cut(const BoundTensor& tensor, const std::vector<Split>& all, const Derived& d, const std::vector<Box>& boxes,
+            const std::vector<std::optional<Split>>& splits) {
   for (size_t w = 0; w < boxes.size(); ++w)
     if (!is_cut_at(tensor, all, d, boxes[w], splits, static_cast<int>(w))) return false;
   return true;
 }
 
-// The stored axes along which some box that is not empty lacks something: no combination of splits fits that leaves one of them whole.
+// The stored axes along which some box that is not empty lacks something: no combination of splits fits that leaves one
+// of them whole.
 std::vector<size_t> cut_axes(const BoundTensor& tensor, const std::vector<Box>& boxes) {
   std::vector<const Box*> filled;
   for (const Box& box : boxes)
@@ -148,7 +151,9 @@ std::string part_name(const Bound& bound, const Derived& d, int tensor) {
   std::vector<std::optional<Split>> chosen(names.size());
   std::vector<size_t> choice(open.size(), 0);
   const std::vector<size_t> needed = cut_axes(t, boxes);
-  const auto is_chosen = [&](size_t axis) { return std::any_of(open.begin(), open.end(), [&](size_t i) { return chosen[i] && chosen[i]->axis == axis; }); };
+  const auto is_chosen = [&](size_t axis) {
+    return std::any_of(open.begin(), open.end(), [&](size_t i) { return chosen[i] && chosen[i]->axis == axis; });
+  };
   while (needed.size() <= open.size()) {
     for (size_t i = 0; i < open.size(); ++i) chosen[open[i]] = choice[i] == 0 ? std::nullopt : std::optional(splits[choice[i] - 1]);
     if (std::all_of(needed.begin(), needed.end(), is_chosen) && is_cut(t, splits, d, boxes, chosen)) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "partita/base/error.h"
+#include "partita/ops/ops.h"
 #include "partita/runtime/npz.h"
 #include "partita/train.h"
 #include "tests/e2e/runs.h"
@@ -21,6 +22,7 @@ Arrays run_case(const std::string& name, const Arrays& inputs, int devices, cons
   if (const std::size_t at = name.rfind("_batch"); at != std::string::npos) request.bindings["batch"] = name.substr(at + 6);
   request.cluster = fmt::format("local:{}", devices);
   request.search = search;
+  request.forward_will_do = true;
   Runner runner;
   const Planned p = plan_model(request, runner);
   const Graph graph = evaluation_of(p);
@@ -47,12 +49,18 @@ TEST_P(Cases, AreWhatTheReferenceSays) {
     const Arrays outputs = run_case(name, inputs, devices, search);
     for (const auto& [output, values] : reference) {
       ASSERT_TRUE(outputs.contains(output)) << output;
-      EXPECT_LE(relative_error(outputs.at(output), values), 1e-5) << output;
+      if (is_float(values.dtype))
+        EXPECT_LE(relative_error(outputs.at(output), values), 1e-5) << output;
+      else
+        EXPECT_EQ(outputs.at(output).integer, values.integer) << output;
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, Cases, ::testing::Values("cls_noPad_dynamo", "gather_neg", "onehot_neg", "cast_1509", "ms_simplified_ln", "computed_places", "integers"),
+INSTANTIATE_TEST_SUITE_P(Files, Cases,
+                         ::testing::Values("cls_noPad_dynamo", "gather_neg", "onehot_neg", "cast_1509", "ms_simplified_ln",
+                                           "computed_places", "integers", "tied", "hummingbird_gemm", "round_only",
+                                           "const_weights", "concat_twice"),
                          [](const auto& info) { return std::string(info.param); });
 
 // A number of a place that a tensor does not have is refused, whoever computes with it, in the same words.
@@ -68,6 +76,25 @@ TEST(CaseErrors, AnIdOutside) {
     EXPECT_EQ(error_of_case("gather_neg", inputs, devices, search), "array 'i' has 4 at [2]; the model takes -4 to 3");
     EXPECT_EQ(error_of_case("cls_noPad_dynamo", padded, devices, search), "array 'ids' has 20 at [1, 1]; the model takes -20 to 19");
   }
+}
+
+TEST(CaseErrors, ALoopIsNamed) {
+  EXPECT_NE(error_of_case("loop_const", read_arrays(case_file("loop_const", "in.npz")), 1, "single")
+                .find("node 'Loop #0' (Loop, opset 16): loops are not supported"),
+            std::string::npos);
+}
+
+TEST(CaseWeights, OfATiedHeadAndOfConstants) {
+  const auto parameters = [](const std::string& name) {
+    std::vector<std::string> names;
+    const Graph graph = import_onnx(case_file(name, "model.onnx"), {}, standard_ops());
+    for (const Tensor& t : graph.tensors)
+      if (t.role == Role::kParameter) names.push_back(t.name);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(parameters("tied"), (Names{"e.weight", "l.bias", "onnx::MatMul_11"}));
+  EXPECT_EQ(parameters("const_weights"), (Names{"w", "b"}));
 }
 
 }  // namespace

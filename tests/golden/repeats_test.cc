@@ -1,4 +1,6 @@
 // Repeated layers of real models, from the modules that their files name, and from structure.
+#include "partita/graph/repeats.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/graph/builder.h"
-#include "partita/graph/repeats.h"
 #include "partita/models/models.h"
 #include "partita/onnx/onnx.h"
 #include "partita/ops/ops.h"
@@ -69,7 +70,8 @@ TEST(Repeats, NothingWithoutAParameter) {
 
 bool same_operation(const Graph& g, int a, int b) {
   const Op &x = g.ops[a], &y = g.ops[b];
-  if (x.definition != y.definition || x.attributes != y.attributes || x.operands.size() != y.operands.size()) return false;
+  if (x.definition != y.definition || x.attributes != y.attributes || x.operands.size() != y.operands.size())
+    return false;
   for (std::size_t k = 0; k < x.operands.size(); ++k)
     if (g.tensor(x.operands[k]).shape != g.tensor(y.operands[k]).shape) return false;
   return true;
@@ -81,7 +83,8 @@ bool reads_alike(const Graph& g, int i, int period, int first) {
   for (std::size_t k = 0; k < g.ops[i].operands.size(); ++k) {
     const TensorId a = g.ops[i].operands[k], b = g.ops[i + period].operands[k];
     const int from = g.tensor(a).producer.value, to = g.tensor(b).producer.value;
-    const bool outside = a == b, own = from < 0 && to < 0 && g.tensor(a).role == g.tensor(b).role, further = from >= 0 && to == from + period;
+    const bool outside = a == b, own = from < 0 && to < 0 && g.tensor(a).role == g.tensor(b).role,
+               further = from >= 0 && to == from + period;
     const bool before_all = first >= 0 && from < first && first <= to && to < first + period;
     if (!outside && !own && !further && !before_all) return false;
   }
@@ -100,7 +103,8 @@ std::optional<Found> best_by_trying(const Graph& g, const std::vector<bool>& tak
     for (int first = 0; first + 2 * period <= n; ++first) {
       auto repeats = [&](int copy) {
         for (int i = first + (copy - 1) * period; i < first + copy * period; ++i)
-          if (i + period >= n || taken[i] || taken[i + period] || !reads_alike(g, i, period, copy == 1 ? first : -1)) return false;
+          if (i + period >= n || taken[i] || taken[i + period] || !reads_alike(g, i, period, copy == 1 ? first : -1))
+            return false;
         return true;
       };
       bool parameter = false;
@@ -136,7 +140,9 @@ Graph random_chain(Rng& rng) {
       for (uint64_t i = 0; i < length; ++i) {
         const TensorId x = all.back(), far = all[all.size() - 1 - rng.below(std::min<std::size_t>(all.size(), 3))];
         const uint64_t op = (kind + i) % 3;
-        all.push_back(op == 0 ? b.op("matmul", {x, b.parameter(fmt::format("w{}", parameters++), {4, 4})}, {}, "m") : op == 1 ? b.op("tanh", {x}, {}, "t") : b.op("add", {x, far}, {}, "a"));
+        all.push_back(op == 0   ? b.op("matmul", {x, b.parameter(fmt::format("w{}", parameters++), {4, 4})}, {}, "m")
+                      : op == 1 ? b.op("tanh", {x}, {}, "t")
+                                : b.op("add", {x, far}, {}, "a"));
       }
   }
   return b.finish({all.back()});

@@ -1,0 +1,53 @@
+// How one tensor of a file comes from another by moving elements alone, found by their values. What exporters compute
+// before the file is written is only there as values: a table of positions looked up at constant places, a weight
+// transposed, turned or cut.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "partita/graph/graph.h"
+
+namespace partita::onnx_model {
+
+// result = reshape(transpose(take(from))); `flat`: takes are from all elements of `from` in a row.
+struct Moves {
+  struct Take {
+    std::size_t axis = 0;
+    Values places;  // int64: Gather's ids
+  };
+  bool flat = false;
+  std::vector<Take> takes;                                        // one after another
+  std::vector<int64_t> perm;                                      // empty: no transposition
+  Shape shape;                                                    // the result's
+  bool is_copy() const { return takes.empty() && perm.empty(); }  // all elements in their order
+};
+
+// Elements are compared bit for bit. None: `result` has elements that `from` lacks, or they could come from several
+// places of it, so that nobody can say which one is meant. Where all elements stay, `transposed_first` prefers a
+// transposition to a mere copy, which a symmetric matrix may both be.
+std::optional<Moves> find_moves(const Values& from, const Values& result, bool transposed_first);
+
+// Only those of find_moves that keep every element: a copy, or a transposition, in another shape perhaps.
+std::optional<Moves> find_rearranged(const Values& from, const Values& result, bool transposed_first);
+
+// Of so few different values (one, or two as the identity matrix has) that equality says nothing about where they come
+// from.
+bool says_nothing(const Values& values);
+bool is_constant_filled(const Values& values);
+
+// Does not depend on the elements' order.
+uint64_t hash_of_elements(const Values& values);
+// For each slice along an axis, of its elements in order; axes of extent 1 make no difference.
+std::vector<uint64_t> hashes_along(const Values& values, std::size_t axis);
+
+// A tensor from which `result` comes by repeating: along whole axes, and rows that are equal bit for bit. `whole` has
+// what is left, and result = reshape(transpose(take(whole))) expanded to the result's shape.
+struct Repeated {
+  Values whole;
+  std::optional<Moves> moves;  // none: whole itself
+  bool unclear = false;        // rows filled with one number are there several times: they may be one row, or several
+  bool expanded = false;       // whole, after the moves, has extent 1 along axes of the result
+};
+Repeated without_repeats(const Values& result);
+
+}  // namespace partita::onnx_model
