@@ -14,6 +14,7 @@ namespace partita {
 namespace {
 
 constexpr int kMostReturns = 1000;  // to a reshape that allows another place
+constexpr std::size_t kMostVisits = 20000, kMostVisitsAnOp = 50;
 
 bool is_reshape(const Op& op) {
   return op.definition == "reshape" || op.definition == "flatten" || op.definition == "squeeze" ||
@@ -56,8 +57,10 @@ class Placement {
   bool find(bool strict, bool alike) {
     std::vector<Decision> decisions;
     int returns = 0;
+    std::size_t visits = 0;
     const std::size_t ops = graph_.ops.size();
     for (std::size_t i = 0; i < ops + graph_.outputs.size(); ++i) {
+      ++visits;
       if (i >= ops && output_place(graph_.outputs[i - ops], strict)) continue;
       std::string reason;
       std::vector<Lifted> ways = i < ops ? ways_of(graph_.ops[i], reason) : std::vector<Lifted>();
@@ -72,7 +75,8 @@ class Placement {
       if (i >= furthest) refuse(i, reason);
       furthest = std::max(furthest, i);
       const auto read = i < ops ? graph_.ops[i].operands : std::vector<TensorId>{graph_.outputs[i - ops]};
-      const auto back = ++returns > kMostReturns ? std::nullopt : last_before(decisions, read);
+      if (++returns > kMostReturns || visits > kMostVisits + kMostVisitsAnOp * ops) return false;
+      const auto back = last_before(decisions, read);
       if (!back) return false;
       decisions.resize(*back + 1);
       Decision& last = decisions.back();

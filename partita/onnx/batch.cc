@@ -110,6 +110,7 @@ BoundInputs bound_inputs(const Model& model, const OnnxOptions& options) {
   BoundInputs bound;
   if (options.batch < 0) fail("{}: a batch of {}", model.path, options.batch);
   const std::set<std::string> batch = batch_symbols(model, options);
+  bound.symbolic_batch = !batch.empty();
   std::set<std::string> symbols;
   for (const Input& input : model.inputs) {
     Shape shape;

@@ -13,6 +13,7 @@ namespace partita::onnx_model {
 struct BoundInputs {
   std::vector<Shape> shapes;     // one an input
   std::vector<int> sample_axes;  // -1: the input has no samples
+  bool symbolic_batch = false;   // the options' batch is a dimension of the file
   bool fixed_batch = false;      // the file has its own batch, which the options replace by another
 };
 

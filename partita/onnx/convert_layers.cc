@@ -352,7 +352,8 @@ Results batch_norm(NodeContext& n) {
   const auto& outputs = n.state.model.outputs;
   const bool is_output = std::find(outputs.begin(), outputs.end(), n.op_name()) != outputs.end();
   const auto make = n.state.other_batch ? batch_norm_of_any_batch : batch_norm_training;
-  return {n.made(make(n.build, x, scale, bias, mean, variance, eps, momentum, is_output ? n.op_name() + ".norm" : n.op_name()))};
+  const std::string name = is_output ? n.op_name() + ".norm" : n.op_name();
+  return {n.made(make(n.build, x, scale, bias, mean, variance, eps, momentum, name))};
 }
 
 }  // namespace

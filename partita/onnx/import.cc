@@ -167,6 +167,7 @@ class Importer {
     const BoundInputs bound = bound_inputs(model(), options);
     if (bound.fixed_batch) other_batch_ = options.batch;
     state_.other_batch = bound.fixed_batch;
+    symbolic_batch_ = bound.symbolic_batch;
     for (std::size_t i = 0; i < model().inputs.size(); ++i) {
       const Input& input = model().inputs[i];
       const TensorId id = build_.input(input.name, bound.shapes[i], input.dtype, bound.sample_axes[i]);
@@ -370,6 +371,10 @@ class Importer {
         if (error.code() != ExitCode::kBadInput) throw;
         report.fate = Fate::kUnsupported;
         report.why = error.what();
+        // Inputs of a dynamic batch, and a shape that the exporter has taken from its example.
+        static const std::set<std::string> shaped{"Concat", "Expand", "Reshape"};
+        if (symbolic_batch_ && node.domain.empty() && shaped.contains(node.operation))
+          report.why += "; if it is the batch that does not fit, the file is of a fixed one here: export with a dynamic batch";
       }
       if (report.fate == Fate::kImported) {
         std::vector<std::string> made;
@@ -563,6 +568,7 @@ class Importer {
   std::shared_ptr<const OpRegistry> registry_;
   const bool load_weights_;
   int64_t other_batch_ = 0;  // in place of the file's own; 0: none
+  bool symbolic_batch_ = false;
   GraphBuilder build_;
   ImportState state_;
   std::vector<bool> live_;

@@ -300,7 +300,8 @@ TensorId batch_norm_of_any_batch(GraphBuilder& build, TensorId x, TensorId scale
 TensorId batch_norm_training(GraphBuilder& build, TensorId x, TensorId scale, TensorId bias, TensorId running_mean,
                              TensorId running_variance, double eps, double momentum, std::string name) {
   const Shape shape = build.shape(x);
-  const TensorId y = batch_norm_of_any_batch(build, x, scale, bias, running_mean, running_variance, eps, momentum, std::move(name));
+  const TensorId y =
+      batch_norm_of_any_batch(build, x, scale, bias, running_mean, running_variance, eps, momentum, std::move(name));
   if (!unbiased_scale(shape)) fail_for_one_value(build.graph().op(build.graph().tensor(y).producer).name, shape);
   return y;
 }
