@@ -365,7 +365,7 @@ void random_conversions(int rounds, uint64_t seed, size_t axes = 0) {
 // Two terms each of one half are as many elements as there are.
 TEST(Conversion, PiecesThatOverlapAndLeaveGapsAreCombined) {
   const Mesh mesh = mesh_of({2, 2});
-  const Layout from = make_layout(mesh, name("[P(sum), S(0)]"), {8}), to = make_layout(mesh, name("[P(max), P(max)]"), {8});
+  const Layout from = make_layout(mesh, name("[P(sum), S(0)]"), Shape{8}), to = make_layout(mesh, name("[P(max), P(max)]"), Shape{8});
   const Step step = fetch(from, to, 4, machine());
   int overlapping = 0;
   for (const Target& target : targets_of(step)) {
