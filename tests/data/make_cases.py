@@ -27,7 +27,8 @@ def save(name, nodes, inputs, outputs, initializers, opset=18):
         )
         return h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], ir_version=10)
 
-    results = dict(zip(outputs, ReferenceEvaluator(model({})).run(None, inputs)))
+    values = ReferenceEvaluator(model({})).run(None, inputs)
+    results = {k: np.array(v, order="C") for k, v in zip(outputs, values)}
     whole = model({k: v.shape for k, v in results.items()})
     onnx.checker.check_model(whole)
     folder = CASES / name
