@@ -563,6 +563,8 @@ class StageEvaluator {
             double by_y = f == 0 || x.value <= 0 ? 0 : std::abs(f * std::log(ax)) * y.terms;
             return {f, std::abs(f) + by_x + by_y};
           }
+          case '%':  // x - q y
+            return {f, x.terms + std::abs(std::floor(x.value / y.value)) * y.terms};
           case 'M':
           case 'm':
             return {f, std::max(x.terms, y.terms)};
