@@ -11,6 +11,7 @@
 #include "partita/kernels/generic.h"
 #include "partita/kernels/kernels.h"
 #include "partita/kernels/places.h"
+#include "partita/kernels/tensors.h"
 #include "partita/kernels/windows.h"
 
 namespace partita {
@@ -44,6 +45,11 @@ class AtenKernels final : public Kernels {
   explicit AtenKernels(const AtenOptions& options) : options_(options) {
     install_allocator();
     at::set_num_threads(1);
+    static std::once_flag functions_set_up;
+    std::call_once(functions_set_up, [] {
+      const c10::InferenceMode no_autograd;
+      set_up_functions();
+    });
     if (options_.budget_bytes <= 0) options_.budget_bytes = kGenericBudgetBytes;
   }
 

@@ -1,3 +1,4 @@
+// Functions of one number, element by element.
 #include <ATen/ops/abs.h>
 #include <ATen/ops/acos.h>
 #include <ATen/ops/acosh.h>
@@ -27,17 +28,35 @@
 #include "partita/kernels/tensors.h"
 
 namespace partita {
+namespace {
 
-void unary_into(at::Tensor& out, const std::string& function, const at::Tensor& a) {
-  using Into = at::Tensor& (*)(at::Tensor&, const at::Tensor&);
+using Into = at::Tensor& (*)(at::Tensor&, const at::Tensor&);
+
+const std::map<std::string, Into>& functions() {
   static const std::map<std::string, Into> kFunctions = {
       {"neg", at::neg_out},   {"not", at::logical_not_out}, {"exp", at::exp_out}, {"log", at::log_out}, {"sqrt", at::sqrt_out},
       {"tanh", at::tanh_out}, {"sigmoid", at::sigmoid_out}, {"erf", at::erf_out}, {"sin", at::sin_out}, {"cos", at::cos_out},
       {"abs", at::abs_out},   {"sign", at::sign_out},       {"floor", at::floor_out},
       {"asin", at::asin_out}, {"acos", at::acos_out},       {"atan", at::atan_out}, {"sinh", at::sinh_out}, {"cosh", at::cosh_out},
       {"asinh", at::asinh_out}, {"acosh", at::acosh_out},   {"atanh", at::atanh_out}};
-  const auto found = kFunctions.find(function);
-  ensure(found != kFunctions.end(), "there is no kernel for the function '{}'", function);
+  return kFunctions;
+}
+
+}  // namespace
+
+void set_up_functions() {
+  constexpr int64_t kElements = 32;  // more than a vector register holds
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    at::Tensor a = new_tensor(dtype, {kElements}), out = new_tensor(dtype, {kElements});
+    a.fill_(0.5);
+    for (const auto& [name, into] : functions())
+      if (name != "not") into(out, a);
+  }
+}
+
+void unary_into(at::Tensor& out, const std::string& function, const at::Tensor& a) {
+  const auto found = functions().find(function);
+  ensure(found != functions().end(), "there is no kernel for the function '{}'", function);
   found->second(out, a);
 }
 
