@@ -19,13 +19,20 @@ std::string engine_file() {
   return kEngine;
 }
 
+[[noreturn]] void refuse(const std::string& error) {
+  for (const char* no_memory : {"failed to map segment", "cannot map", "annot allocate memory"})
+    if (error.find(no_memory) != std::string::npos)
+      throw Error(ExitCode::kInfeasible, fmt::format("this machine has too little memory to load the kernels: {}", error));
+  fail("can't load the kernels: {}; build all targets, or plan without running", error);
+}
+
 }  // namespace
 
 Kernels& load_kernels() {
   static const std::unique_ptr<Kernels> kKernels = [] {
     const std::string file = engine_file();
     void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library) fail("can't load the kernels: {}; build all targets, or plan without running", dlerror());
+    if (!library) refuse(dlerror());
     auto make = reinterpret_cast<Kernels* (*)()>(dlsym(library, "partita_make_aten_kernels"));
     if (!make) fail("{} is of another version: {}", file, dlerror());
     return std::unique_ptr<Kernels>(make());

@@ -32,6 +32,11 @@ struct Raw {
   std::optional<std::string> loss;
 };
 
+// A count is not negative; CLI11 would wrap it round.
+CLI::Validator no_minus() {
+  return CLI::Validator([](std::string& text) { return text.starts_with("-") ? fmt::format("takes no negative number, not {}", text) : std::string(); }, "");
+}
+
 void add_model_options(CLI::App& c, Arguments& a, Raw& raw, const OpRegistry& registry) {
   c.add_option("--bind", raw.bind, "bind a symbolic dimension or a model option: k=v")->allow_extra_args(false);
   c.add_option("--batch", raw.batch, "samples a step, all devices together");
@@ -58,9 +63,9 @@ void add_plan_options(CLI::App& c, Arguments& a, Raw& raw, bool one_search) {
   c.add_option("--pin", a.request.pin_file, "a part of a plan that stays as it is");
   c.add_option("--memory-limit", raw.memory_limit, "bytes a device may use");
   c.add_option("--time-limit", raw.time_limit, "seconds from the start of the program, of compare for each search")->check(CLI::PositiveNumber);
-  c.add_option("--max-steps", raw.max_steps, "steps for the search");
+  c.add_option("--max-steps", raw.max_steps, "steps for the search")->check(no_minus());
   c.add_option("--gap", a.request.budget.gap, "stop once this near to the proved bound: 0.0001 of the cost")->check(CLI::Range(0.0, 1.0));
-  c.add_option("--seed", a.request.seed, "of everything random");
+  c.add_option("--seed", a.request.seed, "of everything random")->check(no_minus());
 }
 
 // A MODEL|PLAN that is a plan.
@@ -132,9 +137,9 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   CLI::App* solve = command("solve", "a sharding problem in the public IOPDDL format");
   solve->add_option("PROBLEM", a.target, ".json or .json.gz")->required();
   solve->add_option("--time-limit", raw.time_limit, "seconds from the start of the program")->check(CLI::PositiveNumber);
-  solve->add_option("--max-steps", raw.max_steps, "steps for the search")->check(CLI::NonNegativeNumber);
+  solve->add_option("--max-steps", raw.max_steps, "steps for the search")->check(no_minus());
   solve->add_option("--gap", a.request.budget.gap, "stop once this near to the proved bound: 0.0001 of the cost")->check(CLI::Range(0.0, 1.0));
-  solve->add_option("--seed", a.request.seed, "of everything random");
+  solve->add_option("--seed", a.request.seed, "of everything random")->check(no_minus());
   solve->add_option("-o", a.output, "write the list of choices here");
   solve->add_option("--write-bound", a.write_bound, "write the lower bound's proof here: .json or .json.gz; see `check --bound`");
   CLI::App* tdl = command("tdl", "analyse a description");

@@ -28,7 +28,9 @@ int ops_command(const Arguments& a);
 
 // The keys of `partita plan --json` that have a figure (docs/cli.md).
 nlohmann::ordered_json plan_json(const Planned& planned, const std::string& plan_file);
-void print_json(nlohmann::ordered_json json);  // with schema_version first
+// Without the keys whose number is none: NaN and infinity have no spelling in JSON.
+nlohmann::ordered_json without_missing(nlohmann::ordered_json json);
+void print_json(nlohmann::ordered_json json);  // with schema_version first, without_missing
 std::string megabytes(double bytes);           // "12.3 MB"
 void print_timings(const Runner& runner, const Arguments& a);
 // plan_model(), with what its search has so far on standard error. Ctrl-C ends the search, which keeps its best; throws, exit code 130,
@@ -36,7 +38,5 @@ void print_timings(const Runner& runner, const Arguments& a);
 Planned plan_watched(const Request& request, Runner& runner);
 // What of an .onnx file is not trained, on standard error.
 void print_untrained(const OnnxFindings& findings);
-// Long work is not begun where its result cannot be written. Nothing is said of an empty path.
-void expect_writable(const std::string& path);
 
 }  // namespace partita

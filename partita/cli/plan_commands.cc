@@ -1,13 +1,12 @@
 // plan, simulate, compare, check.
 #include <unistd.h>
 
-#include <cerrno>
+#include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "partita/base/error.h"
+#include "partita/base/output_file.h"
 #include "partita/cli/commands.h"
 #include "partita/cli/interrupt.h"
 #include "partita/cli/progress.h"
@@ -27,23 +26,27 @@ std::string megabytes(double bytes) {
   return fmt::format("{:.0f} B", bytes);
 }
 
+Json without_missing(Json json) {
+  if (json.is_object()) {
+    for (auto field = json.begin(); field != json.end();) {
+      if (field->is_number_float() && !std::isfinite(field->get<double>())) field = json.erase(field);
+      else ++field;
+    }
+  }
+  if (json.is_structured())
+    for (Json& inner : json) inner = without_missing(std::move(inner));
+  return json;
+}
+
 void print_json(Json json) {
   Json out = {{"schema_version", 1}};
-  out.update(json);
+  out.update(without_missing(std::move(json)));
   fmt::print("{}\n", out.dump(2));
 }
 
 void print_timings(const Runner& runner, const Arguments& a) {
   if (!a.verbose) return;
   for (const Runner::Timing& t : runner.timings()) fmt::print(stderr, "{:<12} {:9.3f} ms, verified in {:.3f} ms\n", t.name, t.seconds * 1e3, t.verify_seconds * 1e3);
-}
-
-void expect_writable(const std::string& path) {
-  if (path.empty()) return;
-  std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (folder.empty()) folder = ".";
-  if (std::filesystem::is_directory(path)) fail("{}: cannot be written: it is a folder", path);
-  if (access(folder.c_str(), W_OK) != 0) fail("{}: cannot be written: {}", path, std::strerror(errno));
 }
 
 void print_untrained(const OnnxFindings& findings) {

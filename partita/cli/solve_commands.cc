@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "partita/base/error.h"
+#include "partita/base/output_file.h"
 #include "partita/cli/commands.h"
 #include "partita/cli/interrupt.h"
 #include "partita/cli/progress.h"

@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "partita/base/error.h"
+#include "partita/base/output_file.h"
 #include "partita/base/threads.h"
 
 namespace partita::solver {
@@ -293,18 +294,9 @@ void write_text(const std::string& path, const std::string& text) {
     members.resize(std::max<size_t>(1, (text.size() + kPiece - 1) / kPiece));
     shared_out(kThreads, members.size(), [&](size_t i, int) { members[i] = gzip_member(std::string_view(text).substr(i * kPiece, kPiece)); });
   }
-  const std::string partial = path + ".partial";
-  FILE* file = std::fopen(partial.c_str(), "wb");
-  if (!file) fail("{}: cannot be written: {}", path, std::strerror(errno));
-  bool good = true;
-  const auto write = [&](const std::string& bytes) { good = good && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size(); };
-  if (members.empty()) write(text);
-  for (const std::string& member : members) write(member);
-  good = std::fclose(file) == 0 && good;
-  if (!good || std::rename(partial.c_str(), path.c_str()) != 0) {
-    std::remove(partial.c_str());
-    fail("{}: cannot be written", path);
-  }
+  const std::vector<std::string_view> pieces(members.begin(), members.end());
+  if (pieces.empty()) write_file(path, text);
+  else write_file(path, pieces);
 }
 
 }  // namespace partita::solver

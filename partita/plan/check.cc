@@ -67,8 +67,14 @@ void check_placement(const Tensor& tensor, const Placement& placement, const Clu
     fail("{}: {} Sbp for a mesh of {} axes", where, placement.sbp.size(), placement.mesh.extents.size());
   const std::vector<Shape> radices = placement.radices.empty() ? unfactored(tensor.shape) : placement.radices;
   if (radices.size() != tensor.shape.size()) fail("{}: radices for {} axes, it has {}", where, radices.size(), tensor.shape.size());
-  for (size_t a = 0; a < radices.size(); ++a)
-    if (volume(radices[a]) != tensor.shape[a]) fail("{}: the radices of axis {} make {}, its extent is {}", where, a, volume(radices[a]), tensor.shape[a]);
+  for (size_t a = 0; a < radices.size() && !placement.radices.empty(); ++a) {
+    int64_t product = 1;
+    for (const int64_t radix : radices[a]) {
+      if (radix < 1) fail("{}: a radix of axis {} is {}; radices are positive numbers", where, a, radix);
+      if (__builtin_mul_overflow(product, radix, &product)) fail("{}: the radices [{}] of axis {} make more than its extent {}", where, fmt::join(radices[a], ", "), a, tensor.shape[a]);
+    }
+    if (product != tensor.shape[a]) fail("{}: the radices [{}] of axis {} make {}, its extent is {}", where, fmt::join(radices[a], ", "), a, product, tensor.shape[a]);
+  }
   std::optional<tdl::Reducer> reducer;
   std::map<std::pair<int, int>, int64_t> parts;
   for (size_t a = 0; a < placement.sbp.size(); ++a) {

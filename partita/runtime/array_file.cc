@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -21,19 +20,6 @@ std::string read_file(const std::string& path) {
   std::string bytes(std::istreambuf_iterator<char>(in), {});
   if (in.bad()) fail("{}: reading it failed after {} bytes", path, bytes.size());
   return bytes;
-}
-
-void write_file(const std::string& path, std::string_view bytes) {
-  const std::string partial = path + ".partial";
-  std::ofstream out(partial, std::ios::binary);
-  if (!out) fail("{}: cannot be written: {}", path, std::strerror(errno));
-  out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  out.close();
-  if (!out) {
-    std::remove(partial.c_str());
-    fail("{}: writing {} bytes failed: is the disk full?", path, bytes.size());
-  }
-  if (std::rename(partial.c_str(), path.c_str()) != 0) fail("{}: cannot be written: {}", path, std::strerror(errno));
 }
 
 int64_t bytes_of(StoredType type) {

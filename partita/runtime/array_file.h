@@ -13,8 +13,6 @@ namespace partita {
 using Arrays = std::map<std::string, Values>;
 
 std::string read_file(const std::string& path);
-// Writes PATH.partial and renames it, so that PATH is always whole.
-void write_file(const std::string& path, std::string_view bytes);
 
 // An element type as it is stored; wider types of ours hold it: int8 to int32 become int64.
 enum class StoredType { kFloat32, kFloat64, kInt8, kUint8, kInt16, kUint16, kInt32, kUint32, kInt64, kBool, kFloat16, kBFloat16 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <future>
 
+#include "partita/base/begun.h"
 #include "partita/base/error.h"
 #include "partita/base/tuples.h"
 #include "partita/physical/lower.h"
@@ -128,7 +129,7 @@ class MissingBytes {
   void begin(const solver::Assignment& solution) {
     if (!in_doubt_ || solution == solution_) return;
     solution_ = solution;
-    found_ = std::async(std::launch::async, [this, plan = plan_of(joint_, problem_.graph, solution)] { return missing_bytes(problem_, plan, watch_); });
+    found_ = begun([this, plan = plan_of(joint_, problem_.graph, solution)] { return missing_bytes(problem_, plan, watch_); });
   }
 
   // Zero or less: the plan, which is the solution's, fits.

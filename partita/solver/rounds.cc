@@ -4,6 +4,7 @@
 #include <cmath>
 #include <future>
 
+#include "partita/base/begun.h"
 #include "partita/base/error.h"
 #include "partita/solver/branch.h"
 #include "partita/solver/eliminate.h"
@@ -98,7 +99,7 @@ class Solver {
         dual();
         improve();
       } else {
-        auto other = std::async(std::launch::async, improve);
+        auto other = begun(improve);
         dual();
         other.get();
       }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <functional>
 
+#include "partita/base/output_file.h"
 #include "partita/base/testing/error_of.h"
 #include "partita/models/models.h"
 #include "partita/ops/ops.h"

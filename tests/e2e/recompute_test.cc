@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <set>
 
+#include "partita/base/output_file.h"
 #include "partita/base/testing/error_of.h"
 #include "partita/graph/autodiff.h"
 #include "partita/models/models.h"
