@@ -5,11 +5,9 @@
 #include <mutex>
 
 #include "partita/base/error.h"
-#include "partita/graph/batch.h"
-#include "partita/graph/index_limit.h"
 #include "partita/plan/rules.h"
+#include "partita/rounding.h"
 #include "partita/runtime/safetensors.h"
-#include "partita/runtime/npz.h"
 #include "partita/runtime/weights.h"
 #include "partita/weights_of_model.h"
 
@@ -19,13 +17,9 @@ namespace {
 
 constexpr int64_t kStepsAtOnce = 10;  // run without a look at the stop flag; steps overlap inside
 constexpr double kSmallWeight = 0.01;  // docs/cli.md: errors are relative to max(max|serial|, 0.01)
-
-// The coordinates of an element by its row-major number.
-Shape position_of(int64_t element, const Shape& shape) {
-  Shape position(shape.size());
-  for (size_t a = shape.size(); a-- > 0; element /= shape[a]) position[a] = element % shape[a];
-  return position;
-}
+// Rounding of a parallel run is of the size that three drawn ones show, but for luck: of the largest of three, 30 times are exceeded by none.
+constexpr int kRoundedRuns = 3;
+constexpr double kRoundingFactor = 30;
 
 // Bad input: an op met a number of a place that its tensor does not have.
 void refuse_outside(const Graph& graph, const RunReport& report) {
@@ -37,37 +31,17 @@ void refuse_outside(const Graph& graph, const RunReport& report) {
        fmt::join(position_of(o.element, tensor.shape), ", "), o.taken.lo, o.taken.hi - 1);
 }
 
-// Rows `rows` of an array, as values of the tensor's dtype.
-Values take_rows(const Values& array, const std::vector<int64_t>& rows, DType dtype) {
-  Values out{dtype, array.shape, {}, {}};
-  out.shape[0] = static_cast<int64_t>(rows.size());
-  int64_t row = array.shape[0] ? volume(array.shape) / array.shape[0] : 0;
-  for (int64_t r : rows) {
-    if (is_float(dtype)) out.real.insert(out.real.end(), array.real.begin() + r * row, array.real.begin() + (r + 1) * row);
-    else out.integer.insert(out.integer.end(), array.integer.begin() + r * row, array.integer.begin() + (r + 1) * row);
-  }
-  return out;
-}
-
-// Whether an input is fed by rows; what has no samples, or has them along another axis, is fed as it is.
-bool is_fed_by_rows(const Tensor& input) { return input.sample_axis == 0; }
-
-// Feeds graph inputs by rows, and keeps what comes out.
+// Feeds graph inputs, and keeps what comes out.
 struct Feed {
   const Graph& graph;
-  std::function<std::vector<int64_t>(int64_t step)> rows;
-  std::function<const Values&(const std::string& input)> array;
+  const Dataset& data;
+  std::function<std::vector<int64_t>(int64_t step)> items;
   std::function<void(TensorId output, int64_t step, Values value)> keep;
   std::mutex mutex;
 
   void load(TensorId input, int64_t step, const View& into) {
     const Tensor& tensor = graph.tensor(input);
-    const Values& all = array(tensor.name);
-    Values batch = is_fed_by_rows(tensor) ? take_rows(all, rows(step), tensor.dtype) : all;
-    batch.dtype = tensor.dtype;
-    if (batch.shape != tensor.shape)
-      fail("input '{}' takes [{}], and a batch of its array is [{}]", tensor.name, fmt::join(tensor.shape, ", "),
-           fmt::join(batch.shape, ", "));
+    const Values batch = data.take(tensor, items(step));
     std::vector<std::byte> bytes;
     copy_box(view_of(batch, into.axes, bytes), into);
   }
@@ -92,18 +66,17 @@ Outcome run_steps(const Graph& graph, const PhysicalGraph& physical, const Datas
   write_initial(memory, graph, options.seed, start);
   Outcome out;
   std::mutex batches_mutex;
-  Batches batches(data.samples(), batch_of(graph), options.seed, options.shuffle);
+  Batches batches(data.items(), data.items_a_step(), options.seed, options.shuffle);
   const int64_t steps = options.steps > 0 ? options.steps : static_cast<int64_t>(std::clamp(options.epochs * static_cast<double>(batches.per_epoch()), 1.0, 1e15));
   out.losses.assign(static_cast<size_t>(steps), NAN);
   // The second output, where there is one, is finite where all gradients are (Loss::scale).
   int64_t overflowed = INT64_MAX;
   const TensorId gradients = graph.outputs.size() > 1 ? graph.outputs[1] : TensorId();
-  Feed feed{graph,
+  Feed feed{graph, data,
             [&](int64_t step) {
               std::lock_guard<std::mutex> lock(batches_mutex);
               return batches.at(step);
             },
-            [&](const std::string& name) -> const Values& { return data.array(name); },
             [&](TensorId output, int64_t step, Values value) {
               if (output == graph.loss) out.losses[static_cast<size_t>(step)] = value.real.at(0);
               else if (output == gradients && !std::isfinite(value.real.at(0))) overflowed = std::min(overflowed, step);
@@ -138,20 +111,37 @@ Outcome run_steps(const Graph& graph, const PhysicalGraph& physical, const Datas
   return out;
 }
 
+// max|parallel - serial| / max(max|serial|, kSmallWeight) of one tensor.
+double error_of(const Values& parallel, const Values& serial) {
+  double scale = kSmallWeight, difference = 0;
+  for (size_t i = 0; i < serial.real.size(); ++i) {
+    scale = std::max(scale, std::abs(serial.real[i]));
+    double d = std::abs(serial.real[i] - parallel.real[i]);
+    if (d != d && !(serial.real[i] != serial.real[i] && parallel.real[i] != parallel.real[i])) d = INFINITY;  // a NaN on one side only
+    if (d == d) difference = std::max(difference, d);
+  }
+  return difference / scale;
+}
+
 double largest_error(const std::map<std::string, Values>& parallel, const std::map<std::string, Values>& serial) {
   double worst = 0;
-  for (const auto& [name, values] : serial) {
-    const Values& other = parallel.at(name);
-    double scale = kSmallWeight, difference = 0;
-    for (size_t i = 0; i < values.real.size(); ++i) {
-      scale = std::max(scale, std::abs(values.real[i]));
-      double d = std::abs(values.real[i] - other.real[i]);
-      if (d != d && !(values.real[i] != values.real[i] && other.real[i] != other.real[i])) d = INFINITY;  // a NaN on one side only
-      if (d == d) difference = std::max(difference, d);
-    }
-    worst = std::max(worst, difference / scale);
-  }
+  for (const auto& [name, values] : serial) worst = std::max(worst, error_of(parallel.at(name), values));
   return worst;
+}
+
+// The output of the evaluation graph that the loss compares with the labels.
+TensorId judged_output(const Planned& planned, const Graph& evaluation) {
+  const Graph& training = planned.training;
+  const TensorId labels = training.find_tensor("labels");
+  TensorId judged = labels.valid() ? judged_by(training, labels) : TensorId();
+  while (judged.valid() && !planned.forward.find_tensor(training.tensor(judged).name).valid()) {  // a cast to the loss's dtype
+    const OpId producer = training.tensor(judged).producer;
+    ensure(producer.valid() && !training.op(producer).operands.empty(), "'{}' is made of no output", training.tensor(judged).name);
+    judged = training.op(producer).operands[0];
+  }
+  for (size_t i = 0; judged.valid() && i < planned.forward.outputs.size(); ++i)
+    if (planned.forward.tensor(planned.forward.outputs[i]).name == training.tensor(judged).name) return evaluation.outputs[i];
+  return {};
 }
 
 // The share of labels that belong to the largest output. The last batch is filled up with samples that don't count.
@@ -163,23 +153,23 @@ double accuracy(const Planned& planned, const Dataset& data, const std::map<std:
   check_capacity(physical, planned.cluster);
   Memory memory(physical);
   write_initial(memory, graph, seed, weights);
-  int64_t batch = batch_of(graph), steps = (data.samples() + batch - 1) / batch, right = 0;
-  const Values& labels = data.array("labels");
-  const int64_t each = volume(labels.shape) / std::max<int64_t>(data.samples(), 1);  // labels a sample
-  TensorId output = graph.outputs[0];
-  Feed feed{graph,
+  const int64_t each = data.items_a_step(), steps = (data.items() + each - 1) / each;
+  const std::vector<int64_t>& labels = data.array("labels").integer;
+  const TensorId output = judged_output(planned, graph);
+  ensure(output.valid(), "no output is compared with the labels");
+  int64_t right = 0;
+  Feed feed{graph, data,
             [&](int64_t step) {
-              std::vector<int64_t> rows;
-              for (int64_t i = 0; i < batch; ++i) rows.push_back(std::min(step * batch + i, data.samples() - 1));
-              return rows;
+              std::vector<int64_t> items;
+              for (int64_t i = 0; i < each; ++i) items.push_back(std::min(step * each + i, data.items() - 1));
+              return items;
             },
-            [&](const std::string& name) -> const Values& { return data.array(name); },
             [&](TensorId t, int64_t step, Values value) {
               if (t != output) return;
-              int64_t classes = value.shape.back();
-              for (int64_t i = 0; i < batch * each && step * batch * each + i < data.samples() * each; ++i) {
+              const int64_t classes = value.shape.back(), rows = static_cast<int64_t>(value.real.size()) / classes;
+              for (int64_t i = 0; i < rows && step * rows + i < static_cast<int64_t>(labels.size()); ++i) {
                 auto row = value.real.begin() + i * classes;
-                right += std::max_element(row, row + classes) - row == labels.integer[static_cast<size_t>(step * batch * each + i)];
+                right += std::max_element(row, row + classes) - row == labels[static_cast<size_t>(step * rows + i)];
               }
             },
             {}};
@@ -189,108 +179,8 @@ double accuracy(const Planned& planned, const Dataset& data, const std::map<std:
   hooks.take = [&](TensorId t, int64_t step, const View& v) { feed.take(t, step, v); };
   hooks.seed = seed;
   refuse_outside(graph, run_threads(physical, memory, hooks, {steps, false}));
-  return static_cast<double>(right) / static_cast<double>(data.samples() * each);
+  return static_cast<double>(right) / static_cast<double>(labels.size());
 }
-
-}  // namespace
-
-int64_t batch_of(const Graph& graph) {
-  if (const auto batch = find_batch(graph)) return *batch;
-  fail("model '{}' has no input with samples along axis 0", graph.name);
-}
-
-namespace {
-
-// Bad input: a number of a place, of a class or a token, that the model does not have.
-void check_numbers(const Graph& graph, TensorId input, const Values& values, const std::string& origin) {
-  const std::optional<Interval> taken = index_range(graph, input);
-  if (!taken) return;
-  for (size_t i = 0; i < values.integer.size(); ++i)
-    if (values.integer[i] < taken->lo || values.integer[i] >= taken->hi)
-      fail("{}array '{}' has {} at [{}]; the model takes {} to {}", origin, graph.tensor(input).name, values.integer[i],
-           fmt::join(position_of(static_cast<int64_t>(i), values.shape), ", "), taken->lo, taken->hi - 1);
-}
-
-}  // namespace
-
-void Dataset::check(const Graph& graph, const std::string& origin) {
-  samples_ = -1;
-  for (TensorId id : graph.inputs) {
-    const Tensor& tensor = graph.tensor(id);
-    auto found = arrays_.find(tensor.name);
-    if (found == arrays_.end()) {
-      std::vector<std::string> names;
-      for (const auto& [name, values] : arrays_) names.push_back(name);
-      fail("{}: no array '{}' for the model's input; it has: {}", origin, tensor.name, fmt::join(names, ", "));
-    }
-    Values& array = found->second;
-    if (is_float(array.dtype) != is_float(tensor.dtype))
-      fail("{}: array '{}' is {}, the model's input is {}", origin, tensor.name, name_of(array.dtype), name_of(tensor.dtype));
-    if (!is_fed_by_rows(tensor)) {
-      if (array.shape != tensor.shape)
-        fail("{}: array '{}' has shape [{}], the model's input, which has no samples along axis 0, takes [{}]", origin,
-             tensor.name, fmt::join(array.shape, ", "), fmt::join(tensor.shape, ", "));
-      continue;
-    }
-    if (array.shape.empty() || Shape(array.shape.begin() + 1, array.shape.end()) != Shape(tensor.shape.begin() + 1, tensor.shape.end()))
-      fail("{}: array '{}' has shape [{}], the model's input takes [samples, {}]", origin, tensor.name, fmt::join(array.shape, ", "),
-           fmt::join(Shape(tensor.shape.begin() + 1, tensor.shape.end()), ", "));
-    if (samples_ >= 0 && array.shape[0] != samples_) fail("{}: array '{}' has {} samples, others have {}", origin, tensor.name, array.shape[0], samples_);
-    samples_ = array.shape[0];
-  }
-  if (samples_ < 1) fail("{}: there are no samples", origin);
-}
-
-Dataset Dataset::read(const std::string& path, const Graph& graph) {
-  Dataset data;
-  data.arrays_ = read_arrays(path);
-  data.check(graph, path);
-  for (TensorId id : graph.inputs) check_numbers(graph, id, data.array(graph.tensor(id).name), path + ": ");
-  return data;
-}
-
-Dataset Dataset::synthetic(const Graph& graph, uint64_t seed) {
-  Dataset data;
-  Rng rng(seed ^ hash_name("synthetic data"));
-  int64_t samples = 4 * batch_of(graph);
-  for (TensorId id : graph.inputs) {
-    const Tensor& tensor = graph.tensor(id);
-    Values values{tensor.dtype, tensor.shape, {}, {}};
-    if (is_fed_by_rows(tensor)) values.shape[0] = samples;
-    const int64_t limit = index_range(graph, id).value_or(Interval{0, 2}).hi;
-    for (int64_t i = 0; i < volume(values.shape); ++i) {
-      if (is_float(tensor.dtype)) values.real.push_back(rng.normal());
-      else values.integer.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(limit))));
-    }
-    data.arrays_[tensor.name] = std::move(values);
-  }
-  data.check(graph, "synthetic data");
-  return data;
-}
-
-Batches::Batches(int64_t samples, int64_t batch, uint64_t seed, bool shuffle) : samples_(samples), batch_(batch), seed_(seed), shuffle_(shuffle) {
-  if (samples < batch) fail("the data has {} samples, fewer than one batch of {}; use --batch", samples, batch);
-}
-
-const std::vector<int64_t>& Batches::order(int64_t epoch) {
-  if (epoch == known_) return order_;
-  order_.resize(static_cast<size_t>(samples_));
-  for (int64_t i = 0; i < samples_; ++i) order_[static_cast<size_t>(i)] = i;
-  if (shuffle_) {
-    Rng rng(seed_ + 0x9E3779B97F4A7C15ull * static_cast<uint64_t>(epoch + 1));
-    rng.shuffle(order_);
-  }
-  known_ = epoch;
-  return order_;
-}
-
-std::vector<int64_t> Batches::at(int64_t step) {
-  const std::vector<int64_t>& all = order(step / per_epoch());
-  auto first = all.begin() + step % per_epoch() * batch_;
-  return {first, first + batch_};
-}
-
-namespace {
 
 Dataset training_data(const Graph& graph, const TrainOptions& options) {
   return options.data.empty() ? Dataset::synthetic(graph, options.seed) : Dataset::read(options.data, graph);
@@ -329,13 +219,55 @@ void compare_with(const SerialRun& serial, TrainReport& report) {
   report.max_loss_error_vs_serial = worst;
 }
 
+namespace {
+
+void measure_rounding_from(const Arrays& start, const Graph& graph, const SerialRun& serial, const TrainOptions& options, Kernels& kernels, TrainReport& report) {
+  std::map<std::string, double> rounding;
+  for (int run = 0; run < kRoundedRuns; ++run) {
+    RoundingKernels rounded(kernels, options.seed + static_cast<uint64_t>(run));
+    const SerialRun other = serial_run(graph, start, options, rounded);
+    for (const auto& [name, values] : serial.weights) rounding[name] = std::max(rounding[name], error_of(other.weights.at(name), values));
+  }
+  report.rounding_error = 0;
+  double worst = 1;
+  for (const auto& [name, values] : serial.weights) {
+    report.rounding_error = std::max(*report.rounding_error, rounding[name]);
+    const double error = error_of(report.weights.at(name), values), allowed = std::max(kFloat64Tolerance, kRoundingFactor * rounding[name]);
+    if (error / allowed <= worst) continue;
+    worst = error / allowed;
+    report.beyond_rounding = Differing{name, error, allowed};
+  }
+}
+
+}  // namespace
+
+void measure_rounding(const Graph& training, const SerialRun& serial, const TrainOptions& options, Kernels& kernels, TrainReport& report) {
+  measure_rounding_from(starting_weights(training, {}, options), training, serial, options, kernels, report);
+}
+
+void expect_as_serial(const TrainReport& report, DType dtype) {
+  if (dtype == DType::kFloat64) {
+    if (*report.max_error_vs_serial <= kFloat64Tolerance || (report.rounding_error && !report.beyond_rounding)) return;
+    const Differing differing = report.beyond_rounding.value_or(Differing{"weights", *report.max_error_vs_serial, kFloat64Tolerance});
+    fail("parallel differs from serial: '{}' by {:.3g}, allowed {:.3g} in float64", differing.name, differing.error, differing.allowed);
+  }
+  const double allowed = is_low(dtype) ? kLowUnits * epsilon_of(dtype) : kFirstLossTolerance;
+  if (!(*report.first_loss_error_vs_serial <= allowed))
+    fail("parallel differs from serial: the first step's loss by {:.3g}, allowed {:.0e} in {}", *report.first_loss_error_vs_serial, allowed, name_of(dtype));
+}
+
 TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& kernels) {
   if (!planned.is_timed()) fail("plan for '{}' on '{}': {} devices make too many tasks to run", planned.training.name, planned.cluster.name, planned.cluster.compute_count);
   const Graph& graph = planned.training;
   Dataset data = training_data(graph, options);
   const Arrays start = starting_weights(graph, planned.weight_names, options);
   std::optional<Dataset> test;
-  if (!options.test_data.empty()) test = Dataset::read(options.test_data, graph);
+  if (!options.test_data.empty()) {
+    if (planned.plan.model.loss != "cross_entropy")
+      fail("{}: the share of right classes is counted where the loss is cross_entropy; this model's is {}: train without --test-data",
+           options.test_data, planned.plan.model.loss);
+    test = Dataset::read(options.test_data, graph);
+  }
 
   Outcome out = run_steps(graph, planned.physical, data, start, options, kernels, true);
   TrainReport report;
@@ -348,7 +280,12 @@ TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& 
   report.weights = out.weights;
   if (!options.save.empty()) write_safetensors(options.save, as_in_files(out.weights, planned.weight_names));
   if (report.interrupted) return report;
-  if (options.verify_serial) compare_with(serial_run(graph, start, options, kernels), report);
+  if (options.verify_serial) {
+    const SerialRun serial = serial_run(graph, start, options, kernels);
+    compare_with(serial, report);
+    if (planned.plan.model.dtype == DType::kFloat64 && !(*report.max_error_vs_serial <= kFloat64Tolerance))
+      measure_rounding_from(start, graph, serial, options, kernels, report);
+  }
   if (test) report.test_accuracy = accuracy(planned, *test, out.weights, options.seed, kernels);
   return report;
 }

@@ -7,46 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "partita/dataset.h"
 #include "partita/pipeline.h"
-#include "partita/runtime/array_file.h"
 #include "partita/runtime/run.h"
 
 namespace partita {
-
-// Samples along axis 0 of arrays named as a graph's inputs.
-class Dataset {
- public:
-  // Bad input names file and array: an input without one, a wrong shape or dtype, different numbers of samples, a label or
-  // token number that the model has no class or row for (index_range).
-  static Dataset read(const std::string& path, const Graph& graph);
-  // Normal numbers, and integers in index_range (or 0 and 1); a few batches of them.
-  static Dataset synthetic(const Graph& graph, uint64_t seed);
-
-  int64_t samples() const { return samples_; }
-  const Values& array(const std::string& name) const { return arrays_.at(name); }
-  bool has(const std::string& name) const { return arrays_.contains(name); }
-
- private:
-  void check(const Graph& graph, const std::string& origin);
-  Arrays arrays_;
-  int64_t samples_ = 0;
-};
-
-// Which samples each step takes: whole batches of each epoch's order; what is left over joins another epoch's order.
-class Batches {
- public:
-  Batches(int64_t samples, int64_t batch, uint64_t seed, bool shuffle);
-  int64_t per_epoch() const { return samples_ / batch_; }
-  const std::vector<int64_t>& order(int64_t epoch);
-  std::vector<int64_t> at(int64_t step);
-
- private:
-  int64_t samples_, batch_;
-  uint64_t seed_;
-  bool shuffle_;
-  int64_t known_ = -1;
-  std::vector<int64_t> order_;
-};
 
 struct TrainOptions {
   int64_t steps = 0;                // 0: as many as `epochs` passes over the data take, at least one
@@ -61,6 +26,12 @@ struct TrainOptions {
   std::atomic<bool>* stop = nullptr;  // asked between a few steps
 };
 
+// A weight tensor or state whose error against the serial run is above what is allowed.
+struct Differing {
+  std::string name;
+  double error = 0, allowed = 0;
+};
+
 struct TrainReport {
   int64_t steps = 0;
   std::vector<double> losses;
@@ -68,10 +39,16 @@ struct TrainReport {
   double samples_per_second = 0;
   std::vector<int64_t> peak_bytes;  // measured, per compute device
   std::optional<double> max_error_vs_serial, max_loss_error_vs_serial, first_loss_error_vs_serial;
+  std::optional<double> rounding_error;        // measured where max_error_vs_serial is above kFloat64Tolerance: see measure_rounding
+  std::optional<Differing> beyond_rounding;    // then: what rounding does not explain, the worst first
   Trace trace;
   bool interrupted = false;
   std::map<std::string, Values> weights;
 };
+
+// Errors that are allowed against the serial run: of weights and states in float64, of the first loss in float32 and in units of the last
+// place of shorter types (docs/cli.md).
+constexpr double kFloat64Tolerance = 1e-10, kFirstLossTolerance = 1e-5, kLowUnits = 2;
 
 // The same training on one device, unsharded.
 struct SerialRun {
@@ -82,9 +59,12 @@ SerialRun train_serial(const Graph& training, const TrainOptions& options, Kerne
 // Fills in the three errors of a report. The largest over weight tensors of max|parallel - serial| / max(max|serial|, 0.01);
 // losses likewise. A value that is no number on one side only counts as infinite.
 void compare_with(const SerialRun& serial, TrainReport& report);
+// Of a float64 run whose errors are above kFloat64Tolerance, the rest of the judgement: the serial run is made again kRoundedRuns times with
+// other roundings (RoundingKernels), and each tensor may differ by kRoundingFactor times what it then differed by, at most.
+void measure_rounding(const Graph& training, const SerialRun& serial, const TrainOptions& options, Kernels& kernels, TrainReport& report);
+// Bad input where a compared run differs from the serial one by more than docs/cli.md allows for its dtype.
+void expect_as_serial(const TrainReport& report, DType dtype);
 
-// Number of samples in a step.
-int64_t batch_of(const Graph& graph);
 TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& kernels);
 
 // One forward pass: arrays by input name in, by output name out.

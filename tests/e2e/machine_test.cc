@@ -158,7 +158,7 @@ TEST(StandardOutput, ThatCannotBeWrittenIsAnError) {
       SCOPED_TRACE(words + json);
       const Outcome o = shell("PARTITA " + words + json + " > /dev/full");
       EXPECT_EQ(o.code, 3) << o.err;
-      EXPECT_NE(o.err.find("standard output cannot be written: No space left on device"), std::string::npos) << o.err;
+      EXPECT_NE(o.err.find("standard output cannot be written: "), std::string::npos) << o.err;
       EXPECT_EQ(o.err.find("internal error"), std::string::npos) << o.err;
     }
 }

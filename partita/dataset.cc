@@ -1,0 +1,196 @@
+// The samples that a training run takes: read and checked against the model's inputs, or made up.
+#include "partita/dataset.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "partita/base/error.h"
+#include "partita/base/rng.h"
+#include "partita/graph/batch.h"
+#include "partita/graph/index_limit.h"
+#include "partita/runtime/npz.h"
+
+namespace partita {
+namespace {
+
+constexpr int64_t kSyntheticBatches = 4;
+
+// Axis 0 of an input's array in one step; an input without axes is one number.
+int64_t rows_a_step(const Tensor& input) { return input.shape.empty() ? 1 : input.shape[0]; }
+
+Shape without_rows(const Shape& shape) { return shape.empty() ? Shape{} : Shape(shape.begin() + 1, shape.end()); }
+
+// The shape that an array of several steps has: [4 x the number of batches, 3].
+std::string many_steps(const Tensor& input) {
+  if (input.shape.empty()) return "[batches]";
+  std::string text = fmt::format("[{} x batches", input.shape[0]);
+  for (int64_t extent : without_rows(input.shape)) text += fmt::format(", {}", extent);
+  return text + "]";
+}
+
+// Row i along axis 0 is sample i's, as far as the graph says: an input of the model has the batch along axis 0; labels lie as their output does.
+bool has_samples_in_rows(const Graph& graph, TensorId input, int64_t batch) {
+  const Tensor& tensor = graph.tensor(input);
+  if (tensor.shape.empty() || tensor.shape[0] != batch) return false;
+  const TensorId output = judged_by(graph, input);
+  return !output.valid() || graph.tensor(output).sample_axis == 0;
+}
+
+// The same in every step; labels are not, whatever they are labels of.
+bool is_shared(const Graph& graph, TensorId input) { return graph.tensor(input).sample_axis != 0 && !judged_by(graph, input).valid(); }
+
+template <typename T>
+void append(std::vector<T>& out, const std::vector<T>& from, int64_t first, int64_t count) {
+  out.insert(out.end(), from.begin() + first, from.begin() + first + count);
+}
+
+void check_array(const Values& array, const Tensor& input, bool shared, const std::string& origin) {
+  if (shared && array.shape != input.shape)
+    fail("{}: array '{}' has shape [{}], the model's input, which has no samples along axis 0, takes [{}]", origin, input.name,
+         fmt::join(array.shape, ", "), fmt::join(input.shape, ", "));
+  const bool one_number = array.shape.empty() && input.shape.empty();
+  if (!one_number && (array.shape.empty() || without_rows(array.shape) != without_rows(input.shape)))
+    fail("{}: array '{}' has shape [{}]; the model takes [{}] a batch, so {} in all", origin, input.name, fmt::join(array.shape, ", "),
+         fmt::join(input.shape, ", "), many_steps(input));
+  if (is_float(array.dtype) != is_float(input.dtype))
+    fail("{}: array '{}' is {}, the model's input is {}", origin, input.name, name_of(array.dtype), name_of(input.dtype));
+}
+
+}  // namespace
+
+int64_t batch_of(const Graph& graph) {
+  if (const auto batch = find_batch(graph)) return *batch;
+  fail("model '{}' has no input with samples along axis 0", graph.name);
+}
+
+Shape position_of(int64_t element, const Shape& shape) {
+  Shape position(shape.size());
+  for (size_t a = shape.size(); a-- > 0; element /= shape[a]) position[a] = element % shape[a];
+  return position;
+}
+
+void check_numbers(const Graph& graph, TensorId input, const Values& values, const std::string& origin) {
+  const std::optional<Interval> taken = index_range(graph, input);
+  if (!taken) return;
+  for (size_t i = 0; i < values.integer.size(); ++i)
+    if (values.integer[i] < taken->lo || values.integer[i] >= taken->hi)
+      fail("{}array '{}' has {} at [{}]; the model takes {} to {}", origin, graph.tensor(input).name, values.integer[i],
+           fmt::join(position_of(static_cast<int64_t>(i), values.shape), ", "), taken->lo, taken->hi - 1);
+}
+
+TensorId judged_by(const Graph& training, TensorId labels) {
+  for (const Op& op : training.ops)
+    if (op.phase == Phase::kForward && op.operands.size() == 2 && op.operands[1] == labels && op.operands[0] != labels &&
+        (op.definition == "mse" || op.definition == "cross_entropy" || op.definition == "bce_with_logits"))
+      return op.operands[0];
+  return {};
+}
+
+void Dataset::check(const Graph& graph, const std::string& origin) {
+  const int64_t batch = batch_of(graph);
+  TensorId whole;  // an input that ties samples to their batch
+  for (TensorId id : graph.inputs) {
+    const auto found = arrays_.find(graph.tensor(id).name);
+    if (found == arrays_.end()) {
+      std::vector<std::string> names;
+      for (const auto& [name, values] : arrays_) names.push_back(name);
+      fail("{}: no array '{}' for the model's input; it has: {}", origin, graph.tensor(id).name, fmt::join(names, ", "));
+    }
+    const bool shared = is_shared(graph, id);
+    check_array(found->second, graph.tensor(id), shared, origin);
+    if (shared) shared_.insert(graph.tensor(id).name);
+    else if (!whole.valid() && !has_samples_in_rows(graph, id, batch)) whole = id;
+  }
+  items_a_step_ = whole.valid() ? 1 : batch;
+  items_ = -1;
+  std::string first;  // the input that items_ was counted of
+  for (TensorId id : graph.inputs) {
+    const Tensor& input = graph.tensor(id);
+    if (shared_.contains(input.name)) continue;
+    const Values& array = arrays_.at(input.name);
+    const int64_t rows = array.shape.empty() ? 1 : array.shape[0], each = whole.valid() ? rows_a_step(input) : 1;
+    if (each > 0 && rows % each != 0)
+      fail("{}: array '{}' has {} rows, which are not whole batches of {}; input '{}' [{}] is one of each batch of {} samples, not of each "
+           "sample, so the arrays hold whole batches", origin, input.name, rows, each, graph.tensor(whole).name,
+           fmt::join(graph.tensor(whole).shape, ", "), batch);
+    const int64_t items = each > 0 ? rows / each : 0;
+    if (items_ >= 0 && items != items_)
+      fail("{}: array '{}' has {} {}, '{}' has {}", origin, input.name, items, whole.valid() ? "batches" : "samples", first, items_);
+    items_ = items;
+    if (first.empty()) first = input.name;
+  }
+  if (items_ < 1) fail("{}: there are no samples", origin);
+}
+
+Values Dataset::take(const Tensor& input, const std::vector<int64_t>& items) const {
+  const Values& from = arrays_.at(input.name);
+  if (shared_.contains(input.name)) {
+    Values as_it_is = from;
+    as_it_is.dtype = input.dtype;
+    return as_it_is;
+  }
+  const int64_t each = volume(from.shape) / items_;  // elements an item
+  Values out{input.dtype, input.shape, {}, {}};
+  for (int64_t item : items) {
+    ensure(item >= 0 && item < items_, "item {} of {}", item, items_);
+    if (is_float(input.dtype)) append(out.real, from.real, item * each, each);
+    else append(out.integer, from.integer, item * each, each);
+  }
+  ensure(static_cast<int64_t>(items.size()) * each == volume(input.shape), "input '{}': {} items of {} elements for [{}]", input.name,
+         items.size(), each, fmt::join(input.shape, "x"));
+  return out;
+}
+
+Dataset Dataset::read(const std::string& path, const Graph& graph) {
+  Dataset data;
+  data.arrays_ = read_arrays(path);
+  data.check(graph, path);
+  for (TensorId id : graph.inputs) check_numbers(graph, id, data.array(graph.tensor(id).name), path + ": ");
+  return data;
+}
+
+Dataset Dataset::synthetic(const Graph& graph, uint64_t seed) {
+  Dataset data;
+  Rng rng(seed ^ hash_name("synthetic data"));
+  for (TensorId id : graph.inputs) {
+    const Tensor& tensor = graph.tensor(id);
+    Values values{tensor.dtype, tensor.shape, {}, {}};
+    if (!is_shared(graph, id)) {
+      if (values.shape.empty()) values.shape = {1};
+      values.shape[0] *= kSyntheticBatches;
+    }
+    const int64_t limit = index_range(graph, id).value_or(Interval{0, 2}).hi;
+    for (int64_t i = 0; i < volume(values.shape); ++i) {
+      if (is_float(tensor.dtype)) values.real.push_back(rng.normal());
+      else values.integer.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(limit))));
+    }
+    data.arrays_[tensor.name] = std::move(values);
+  }
+  data.check(graph, "synthetic data");
+  return data;
+}
+
+Batches::Batches(int64_t items, int64_t items_a_step, uint64_t seed, bool shuffle)
+    : items_(items), items_a_step_(items_a_step), seed_(seed), shuffle_(shuffle) {
+  if (items < items_a_step) fail("the data has {} samples, fewer than one batch of {}; use --batch", items, items_a_step);
+}
+
+const std::vector<int64_t>& Batches::order(int64_t epoch) {
+  if (epoch == known_) return order_;
+  order_.resize(static_cast<size_t>(items_));
+  for (int64_t i = 0; i < items_; ++i) order_[static_cast<size_t>(i)] = i;
+  if (shuffle_) {
+    Rng rng(seed_ + 0x9E3779B97F4A7C15ull * static_cast<uint64_t>(epoch + 1));
+    rng.shuffle(order_);
+  }
+  known_ = epoch;
+  return order_;
+}
+
+std::vector<int64_t> Batches::at(int64_t step) {
+  const std::vector<int64_t>& all = order(step / per_epoch());
+  auto first = all.begin() + step % per_epoch() * items_a_step_;
+  return {first, first + items_a_step_};
+}
+
+}  // namespace partita

@@ -1,0 +1,82 @@
+// Parallel against serial in float64: rounding passes, whatever an optimizer divides it by; a kernel that errs does not.
+#include <gtest/gtest.h>
+
+#include "partita/base/testing/error_of.h"
+#include "partita/runtime/memory.h"
+#include "partita/train.h"
+#include "tests/e2e/runs.h"
+
+namespace partita {
+namespace {
+
+// Kernels that err on all devices but the first: a serial run is right. Results of a phase are taken times `factor`, plus `offset`.
+class Erring final : public Kernels {
+ public:
+  Erring(Phase phase, double factor, double offset) : phase_(phase), factor_(factor), offset_(offset) {}
+  void run(const KernelCall& call) override {
+    kernels().run(call);
+    if (call.task->phase != phase_ || call.task->device.index() == 0) return;
+    for (const View& write : call.writes) {
+      if (write.dtype != DType::kFloat64 || is_empty(write.box)) continue;
+      std::vector<double> changes(static_cast<size_t>(volume(extents(write.box))), factor_);
+      const View from{reinterpret_cast<std::byte*>(changes.data()), write.dtype, write.box, dense_strides(extents(write.box)), write.axes};
+      combine_box(tdl::Reducer::kProd, from, write);
+      std::fill(changes.begin(), changes.end(), offset_);
+      combine_box(tdl::Reducer::kSum, from, write);
+    }
+  }
+
+ private:
+  Phase phase_;
+  double factor_, offset_;
+};
+
+// Some of its gradients are zero by cancellation.
+Planned planned(const std::string& optimizer, int devices, const std::string& search) {
+  Request request;
+  request.model = std::string(PARTITA_SOURCE_DIR) + "/tests/data/cases/adagrad/model.onnx";
+  request.loss = "mse";
+  request.dtype = DType::kFloat64;
+  request.optimizer.kind = optimizer;
+  request.cluster = fmt::format("local:{}", devices);
+  request.search = search;
+  Runner runner;
+  return plan_model(request, runner);
+}
+
+TrainReport verified(const Planned& planned, Kernels& kernels) {
+  TrainOptions options;
+  options.steps = 6;
+  options.verify_serial = true;
+  return train(planned, options, kernels);
+}
+
+constexpr const char* kOptimizers[] = {"sgd", "adagrad", "adam", "adamw"};
+
+TEST(Verify, RoundingPassesUnderEveryOptimizer) {
+  bool divided = false;
+  for (const char* optimizer : kOptimizers)
+    for (const int devices : {2, 3})
+      for (const char* search : {"data-parallel", "exact"}) {
+        SCOPED_TRACE(fmt::format("{}, {} devices, {}", optimizer, devices, search));
+        const TrainReport report = verified(planned(optimizer, devices, search), kernels());
+        EXPECT_EQ(error_of([&] { expect_as_serial(report, DType::kFloat64); }), "no error");
+        divided |= report.rounding_error.has_value();
+      }
+  EXPECT_TRUE(divided);  // else no case needs the second look
+}
+
+TEST(Verify, AKernelThatErrsFails) {
+  for (const char* optimizer : kOptimizers) {
+    const Planned p = planned(optimizer, 3, "data-parallel");
+    for (auto [phase, factor, offset] : {std::tuple{Phase::kBackward, 1.001, 0.0}, {Phase::kBackward, 1.0, 1e-4}, {Phase::kForward, 1.001, 0.0}, {Phase::kUpdate, 1.001, 0.0}}) {
+      SCOPED_TRACE(fmt::format("{}, {} x {} + {}", optimizer, name_of(phase), factor, offset));
+      Erring erring(phase, factor, offset);
+      const TrainReport report = verified(p, erring);
+      EXPECT_NE(error_of([&] { expect_as_serial(report, DType::kFloat64); }).find("parallel differs from serial"), std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace partita
