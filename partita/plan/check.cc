@@ -71,9 +71,9 @@ void check_placement(const Tensor& tensor, const Placement& placement, const Clu
     int64_t product = 1;
     for (const int64_t radix : radices[a]) {
       if (radix < 1) fail("{}: a radix of axis {} is {}; radices are positive numbers", where, a, radix);
-      if (__builtin_mul_overflow(product, radix, &product)) fail("{}: the radices [{}] of axis {} make more than its extent {}", where, fmt::join(radices[a], ", "), a, tensor.shape[a]);
+      if (__builtin_mul_overflow(product, radix, &product)) fail("{}: the radices of axis {} make more than its extent {}", where, a, tensor.shape[a]);
     }
-    if (product != tensor.shape[a]) fail("{}: the radices [{}] of axis {} make {}, its extent is {}", where, fmt::join(radices[a], ", "), a, product, tensor.shape[a]);
+    if (product != tensor.shape[a]) fail("{}: the radices of axis {} make {}, its extent is {}", where, a, product, tensor.shape[a]);
   }
   std::optional<tdl::Reducer> reducer;
   std::map<std::pair<int, int>, int64_t> parts;

@@ -252,7 +252,7 @@ TEST(CliErrors, Data) {
   expect_error({"run", "zoo:mlp", "--inputs", other}, 3, {"'x'"});
   const std::string labels = scratch("labels.npz");
   write_npz(labels, {{"x", Values{DType::kFloat32, {2, 4}, std::vector<double>(8), {}}}, {"labels", Values{DType::kInt64, {2}, {}, {0, 9}}}});
-  expect_error({"train", "zoo:mlp?width=4,batch=2", "--data", labels, "--steps", "1"}, 3, {labels, "'labels'", "the value 9; the model takes 0 to 3", "0 to 3"});
+  expect_error({"train", "zoo:mlp?width=4,batch=2", "--data", labels, "--steps", "1"}, 3, {labels, "'labels'", "has 9 at [1]; the model takes 0 to 3"});
   expect_error({"train", "zoo:mlp?width=4,batch=8", "--data", labels, "--steps", "1"}, 3, {"labels"});
   expect_error({"train", "zoo:mlp", "--weights", put("garbage.safetensors", "hello"), "--steps", "1"}, 3, {"garbage.safetensors"});
   expect_error({"train", "zoo:mlp", "--steps", "1", "--log", "/no/such/folder/log"}, 3, {"/no/such/folder/log", "cannot be written"});
