@@ -221,7 +221,9 @@ void compare_with(const SerialRun& serial, TrainReport& report) {
 
 namespace {
 
-void measure_rounding_from(const Arrays& start, const Graph& graph, const SerialRun& serial, const TrainOptions& options, Kernels& kernels, TrainReport& report) {
+// Of a float64 run whose errors are above kFloat64Tolerance: the serial run is made again kRoundedRuns times with other roundings, and each
+// tensor may differ by kRoundingFactor times what it then differed by, at most.
+void measure_rounding(const Arrays& start, const Graph& graph, const SerialRun& serial, const TrainOptions& options, Kernels& kernels, TrainReport& report) {
   std::map<std::string, double> rounding;
   for (int run = 0; run < kRoundedRuns; ++run) {
     RoundingKernels rounded(kernels, options.seed + static_cast<uint64_t>(run));
@@ -240,10 +242,6 @@ void measure_rounding_from(const Arrays& start, const Graph& graph, const Serial
 }
 
 }  // namespace
-
-void measure_rounding(const Graph& training, const SerialRun& serial, const TrainOptions& options, Kernels& kernels, TrainReport& report) {
-  measure_rounding_from(starting_weights(training, {}, options), training, serial, options, kernels, report);
-}
 
 void expect_as_serial(const TrainReport& report, DType dtype) {
   if (dtype == DType::kFloat64) {
@@ -284,7 +282,7 @@ TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& 
     const SerialRun serial = serial_run(graph, start, options, kernels);
     compare_with(serial, report);
     if (planned.plan.model.dtype == DType::kFloat64 && !(*report.max_error_vs_serial <= kFloat64Tolerance))
-      measure_rounding_from(start, graph, serial, options, kernels, report);
+      measure_rounding(start, graph, serial, options, kernels, report);
   }
   if (test) report.test_accuracy = accuracy(planned, *test, out.weights, options.seed, kernels);
   return report;

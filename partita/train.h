@@ -39,7 +39,7 @@ struct TrainReport {
   double samples_per_second = 0;
   std::vector<int64_t> peak_bytes;  // measured, per compute device
   std::optional<double> max_error_vs_serial, max_loss_error_vs_serial, first_loss_error_vs_serial;
-  std::optional<double> rounding_error;        // measured where max_error_vs_serial is above kFloat64Tolerance: see measure_rounding
+  std::optional<double> rounding_error;        // measured where max_error_vs_serial is above kFloat64Tolerance: docs/cli.md
   std::optional<Differing> beyond_rounding;    // then: what rounding does not explain, the worst first
   Trace trace;
   bool interrupted = false;
@@ -59,9 +59,6 @@ SerialRun train_serial(const Graph& training, const TrainOptions& options, Kerne
 // Fills in the three errors of a report. The largest over weight tensors of max|parallel - serial| / max(max|serial|, 0.01);
 // losses likewise. A value that is no number on one side only counts as infinite.
 void compare_with(const SerialRun& serial, TrainReport& report);
-// Of a float64 run whose errors are above kFloat64Tolerance, the rest of the judgement: the serial run is made again kRoundedRuns times with
-// other roundings (RoundingKernels), and each tensor may differ by kRoundingFactor times what it then differed by, at most.
-void measure_rounding(const Graph& training, const SerialRun& serial, const TrainOptions& options, Kernels& kernels, TrainReport& report);
 // Bad input where a compared run differs from the serial one by more than docs/cli.md allows for its dtype.
 void expect_as_serial(const TrainReport& report, DType dtype);
 
