@@ -76,6 +76,8 @@ TEST(HuggingfaceFamilies, LayersThatSeeLess) {
   json kinds = json::array();
   for (int i = 0; i < 42; ++i) kinds.push_back(i == 1 ? "sliding_attention" : "full_attention");
   EXPECT_EQ(of("gemma-2-9b", {{"sliding_window", 5}, {"layer_types", kinds}}, four), (List{0, 5, 0, 0}));
+  expect_error(changed("gemma-2-9b", {{"sliding_window", nullptr}}), "sliding_window=null");
+  expect_error(changed("gemma-3-1b", {{"sliding_window", nullptr}}), "sliding_window=null");
   kinds.erase(0);
   expect_error(changed("gemma-2-9b", {{"layer_types", kinds}}),
                "layer_types has 41 layers, and the model has num_hidden_layers=42");

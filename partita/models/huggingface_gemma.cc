@@ -25,6 +25,16 @@ void read_gemma2_fields(Llama& m, Reading& in, double final_cap, double attentio
   if (m.hidden % m.heads) in.f.problem("hidden_size={} is not a multiple of num_attention_heads={}", m.hidden, m.heads);
 }
 
+// Layers that see the last keys only have rotary positions of their own, where there are two kinds.
+void read_gemma_kinds(Llama& m, Reading& in, const std::function<bool(int64_t)>& is_local) {
+  const int64_t window = in.f.integer_or_none("sliding_window", 4096);
+  const std::vector<bool> local = read_local_layers(in, m.layers, is_local);
+  if (window == 0 && std::find(local.begin(), local.end(), true) != local.end())
+    in.f.problem("sliding_window=null, and there are layers of sliding_attention, which need it");
+  for (const bool here : local)
+    m.kinds.push_back({.window = here ? window : 0, .rotary = here ? m.rotaries.size() - 1 : 0});
+}
+
 }  // namespace
 
 Model read_gemma(Reading& in) {
@@ -57,9 +67,7 @@ Model read_gemma2(Reading& in) {
                      .tied = true});
   read_gemma2_fields(m, in, 30, 50);
   read_llama_rotary(m, in, {.positions = 8192, .theta = 10000});
-  const int64_t window = in.f.integer("sliding_window", 4096);
-  for (const bool local : read_local_layers(in, m.layers, [](int64_t layer) { return layer % 2 == 0; }))
-    m.kinds.push_back({.window = local ? window : 0});
+  read_gemma_kinds(m, in, [](int64_t layer) { return layer % 2 == 0; });
   return finish_llama(m, in);
 }
 
@@ -99,9 +107,8 @@ Model read_gemma3(Reading& in) {
   if (scaling && scaling->is_object()) full.update(*scaling);
   m.rotaries = {read_rotary(in, full, "rope_parameters.full_attention", all, m.steps),
                 read_rotary(in, *kind("sliding_attention"), "rope_parameters.sliding_attention", local, m.steps)};
-  const int64_t window = f.integer("sliding_window", 4096), pattern = f.integer("sliding_window_pattern", 6);
-  for (const bool here : read_local_layers(in, m.layers, [&](int64_t layer) { return (layer + 1) % pattern != 0; }))
-    m.kinds.push_back({.window = here ? window : 0, .rotary = here ? 1u : 0u});
+  const int64_t pattern = f.integer("sliding_window_pattern", 6);
+  read_gemma_kinds(m, in, [&](int64_t layer) { return (layer + 1) % pattern != 0; });
   return finish_llama(m, in);
 }
 
