@@ -1,5 +1,6 @@
 // What exporters computed from parameters by moving their elements is trained as PyTorch trains the model: losses and
 // parameters of tests/data/make_folded.py, whichever way the file was written.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
