@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "partita/base/error.h"
+#include "partita/base/output_file.h"
 #include "partita/base/rng.h"
 #include "partita/graph/batch.h"
 #include "partita/train.h"
