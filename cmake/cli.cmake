@@ -1,11 +1,11 @@
 # partita_program(USES rooms..): the program build/.../partita. partita/*.cc (the pipeline) is the library partita_pipeline;
-# partita/cli/*.cc but main.cc the library partita_cli, for tests.
+# partita/cli/*.cc but main.cc and memory.cc the library partita_cli, for tests.
 function(partita_program)
   cmake_parse_arguments(ARG "" "" "USES" ${ARGN})
   file(GLOB pipeline CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/partita/*.cc)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/partita/cli/*.cc)
   set(tests ${sources})
-  list(FILTER sources EXCLUDE REGEX "(_test|/cli/main)\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "(_test|/cli/main|/cli/memory)\\.cc$")
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   if(NOT EXISTS ${CMAKE_SOURCE_DIR}/partita/cli/main.cc OR PARTITA_SANITIZE MATCHES "thread")
     return()
@@ -20,7 +20,7 @@ function(partita_program)
   endforeach()
   add_library(partita_cli STATIC ${sources})
   target_link_libraries(partita_cli PUBLIC partita_pipeline CLI11::CLI11)
-  add_executable(partita ${CMAKE_SOURCE_DIR}/partita/cli/main.cc)
+  add_executable(partita ${CMAKE_SOURCE_DIR}/partita/cli/main.cc ${CMAKE_SOURCE_DIR}/partita/cli/memory.cc)
   target_link_libraries(partita PRIVATE partita_cli partita_allocator)
   if(TARGET partita_engine)
     add_dependencies(partita partita_engine)

@@ -20,8 +20,7 @@ constexpr std::string_view kTooLittleMemory = "partita: this machine has too lit
 
 }  // namespace
 
-// Allocates nothing.
-[[noreturn]] static void end_without_memory() {
+[[noreturn]] void end_without_memory() {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kTooLittleMemory.data(), kTooLittleMemory.size());
   _exit(static_cast<int>(ExitCode::kInfeasible));
 }
@@ -64,36 +63,3 @@ int finish_output(int code) {
 }
 
 }  // namespace partita
-
-// Sanitizers bring their own.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-namespace {
-
-void* or_end(void* memory) {
-  if (!memory) partita::end_without_memory();
-  return memory;
-}
-
-std::size_t at_least_one(std::size_t bytes) { return bytes > 0 ? bytes : 1; }
-
-// aligned_alloc takes multiples of the alignment.
-void* aligned(std::size_t bytes, std::align_val_t align) {
-  const std::size_t unit = static_cast<std::size_t>(align);
-  return or_end(std::aligned_alloc(unit, (at_least_one(bytes) + unit - 1) / unit * unit));
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) { return or_end(std::malloc(at_least_one(bytes))); }
-void* operator new[](std::size_t bytes) { return or_end(std::malloc(at_least_one(bytes))); }
-void* operator new(std::size_t bytes, std::align_val_t align) { return aligned(bytes, align); }
-void* operator new[](std::size_t bytes, std::align_val_t align) { return aligned(bytes, align); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-#endif

@@ -4,8 +4,9 @@
 
 namespace partita {
 
-// A program with this file ends where memory cannot be had: one line on standard error, and the exit code of too little memory. That is
-// so from any thread, also where no exception could pass, and whatever the allocator would do (mimalloc aborts).
+// Ends the program: one line on standard error, and the exit code of too little memory. It allocates nothing, so that it can be called from
+// any thread, also where no exception could pass.
+[[noreturn]] void end_without_memory();
 
 // The exit code and the message of what a command threw.
 int report_error(const std::exception& error);

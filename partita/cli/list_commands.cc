@@ -46,7 +46,7 @@ int show_command(const Arguments& a) {
   if (a.json) {
     Json layers = Json::array();
     for (const Repeat& r : repeats) layers.push_back({{"name", r.name}, {"copies", r.copies}, {"ops", r.ops}});
-    print_json({{"name", model.forward.name},
+    Json json = {{"name", model.forward.name},
                 {"inputs", inputs},
                 {"outputs", outputs},
                 {"parameters", parameters},
@@ -57,8 +57,9 @@ int show_command(const Arguments& a) {
                 {"flops_per_step", flops},
                 {"activation_bytes", activation_bytes},
                 {"tied", model.findings.tied},
-                {"untrained", model.findings.untrained},
-                {"why_not_trained", why_not_trained}});
+                {"untrained", model.findings.untrained}};
+    if (!why_not_trained.empty()) json["why_not_trained"] = why_not_trained;
+    print_json(std::move(json));
     return 0;
   }
   fmt::print("{}: {} parameters ({}), {} ops forward, {}\n", model.forward.name, parameters,

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <limits>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 namespace partita {
@@ -34,17 +35,25 @@ struct ToldLines::Inside {
   std::mutex lock;
   std::condition_variable_any ends;
   std::optional<std::string> latest;  // that was not printed
-  std::jthread printing{[this](const std::stop_token& stop) {
+  std::jthread printing;
+
+  void print_now_and_then(const std::stop_token& stop) {
     std::unique_lock held(lock);
     while (!stop.stop_requested()) {
       ends.wait_for(held, stop, std::chrono::seconds(1), [] { return false; });
       if (latest && !stop.stop_requested()) fmt::print(stderr, "{:7.1f} s  {}\n", seconds_of_process(), *latest);
       latest.reset();
     }
-  }};
+  }
 };
 
-ToldLines::ToldLines() : inside_(std::make_unique<Inside>()) {}
+// Where the machine gives no thread, nothing is printed.
+ToldLines::ToldLines() : inside_(std::make_unique<Inside>()) {
+  try {
+    inside_->printing = std::jthread([this](const std::stop_token& stop) { inside_->print_now_and_then(stop); });
+  } catch (const std::system_error&) {
+  }
+}
 ToldLines::~ToldLines() = default;
 
 void ToldLines::operator()(const std::string& line) {

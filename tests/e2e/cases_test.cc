@@ -2,6 +2,8 @@
 // evaluator computes from them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "partita/base/error.h"
 #include "partita/ops/ops.h"
 #include "partita/runtime/npz.h"
@@ -44,7 +46,9 @@ class Cases : public ::testing::TestWithParam<const char*> {};
 TEST_P(Cases, AreWhatTheReferenceSays) {
   const std::string name = GetParam();
   const Arrays inputs = read_arrays(case_file(name, "in.npz")), reference = read_arrays(case_file(name, "ref.npz"));
+  const bool one_sample = std::ranges::any_of(inputs, [](const auto& input) { return input.second.shape.empty() || input.second.shape[0] < 2; });
   for (const auto& [devices, search] : {std::pair{1, "single"}, {3, "soybean"}, {2, "data-parallel"}}) {
+    if (one_sample && search == std::string_view("data-parallel")) continue;
     SCOPED_TRACE(fmt::format("{} with {} on {} devices", name, search, devices));
     const Arrays outputs = run_case(name, inputs, devices, search);
     for (const auto& [output, values] : reference) {

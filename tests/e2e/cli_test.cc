@@ -161,7 +161,7 @@ TEST(CliErrors, ModelFiles) {
 
   // Hugging Face's configurations, by their file or its folder.
   expect_error({"plan", put("broken.json", "{\"model_type\": ")}, 3, {"broken.json", "not JSON"});
-  expect_error({"show", put("other.json", R"({"model_type": "t5"})")}, 3, {"other.json", "model_type='t5'", "bert, gpt2", "llama"});
+  expect_error({"show", put("other.json", R"({"model_type": "t5"})")}, 3, {"other.json", "model_type='t5'", "there are: bert, ", "llama"});
   expect_error({"train", put("none.json", R"({"architectures": [], "hidden_size": 8})")}, 3, {"none.json", "model_type is missing"});
   expect_error({"train", put("sizes.json", R"({"model_type": "llama", "hidden_size": 10, "num_attention_heads": 4, "num_key_value_heads": 3, "hidden_act": "no"})")}, 3,
                {"sizes.json", "hidden_size=10", "num_key_value_heads=3", "hidden_act=\"no\"", "3 fields"});
@@ -349,7 +349,7 @@ const std::set<std::string> kMorePlanKeys = {"schema_version", "plan", "compute_
 
 TEST(Cli, PlanningCommandsKeepTheirKeys) {
   const Json show = json_of({"show", "zoo:lenet"});
-  expect_keys(show, {"schema_version", "name", "inputs", "outputs", "parameters", "parameter_bytes", "repeats", "ops", "ops_forward", "flops_per_step", "activation_bytes"});
+  expect_keys(show, {"schema_version", "name", "inputs", "outputs", "parameters", "parameter_bytes", "repeats", "ops", "ops_forward", "flops_per_step", "activation_bytes", "tied", "untrained"}, {"why_not_trained"});
   EXPECT_EQ(show["parameters"], 61706);
   EXPECT_EQ(show["parameter_bytes"], 4 * 61706);
   EXPECT_EQ(show["inputs"]["x"]["shape"], Json({32, 1, 28, 28}));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "partita/runtime/npz.h"
 #include "partita/train.h"
@@ -18,13 +19,14 @@ struct Case {
   int tied_older = 0;  // of the older one's
   int untrained = 0;
   std::vector<std::string> names = {};  // parameters that the newer one's file has in PyTorch's shape
+  std::map<std::string, std::string> tied_names = {};  // of those, what PyTorch calls them where that is another of a tie's names
 };
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> all{
       {.name = "positions", .names = {"words.weight", "inner.weight", "head.weight"}},
       {.name = "token_types"},
-      {.name = "tied_head", .tied = 1, .tied_older = 1, .names = {"head.weight", "inner.weight"}},
+      {.name = "tied_head", .tied = 1, .tied_older = 1, .names = {"head.weight", "inner.weight"}, .tied_names = {{"head.weight", "words.weight"}}},
       {.name = "tied_by_hand", .tied = 1, .tied_older = 1, .names = {"words.weight", "inner.weight"}},
       {.name = "tied_rows", .tied = 1, .tied_older = 1, .names = {"words.weight", "inner.weight"}},
       {.name = "called", .names = {"a.weight"}},
@@ -32,7 +34,7 @@ const std::vector<Case>& cases() {
       {.name = "expanded", .names = {"token", "places", "head.weight"}},
       {.name = "expanded_zeros", .names = {"token", "places", "head.weight"}},
       {.name = "sliced"},
-      {.name = "sliced_twice"},
+      {.name = "sliced_twice", .tied = 1},
       {.name = "biased"},
       {.name = "turned", .tied = 1, .tied_older = 1, .names = {"weight", "head.weight"}},
       {.name = "joined"},
@@ -72,12 +74,15 @@ void expect_pytorchs(const Case& c, const std::string& way, int devices) {
   const TrainReport report = train(p, options, kernels());
   const Values& losses = reference.at("losses");
   ASSERT_EQ(report.losses.size(), losses.real.size());
+  const double near = c.untrained > 0 ? 1e-7 : 1e-12;  // what was computed is a constant, which the file has in float32
   for (std::size_t i = 0; i < report.losses.size(); ++i)
-    EXPECT_LE(std::abs(report.losses[i] / losses.real[i] - 1), 1e-12) << "step " << i;
+    EXPECT_LE(std::abs(report.losses[i] / losses.real[i] - 1), near) << "step " << i;
   if (!newer) return;
   for (const std::string& name : c.names) {
     ASSERT_TRUE(report.weights.contains(name)) << name;
-    EXPECT_LE(relative_error(report.weights.at(name), reference.at("final." + name)), 1e-12) << name;
+    const auto tied = c.tied_names.find(name);
+    const std::string& theirs = tied == c.tied_names.end() ? name : tied->second;
+    EXPECT_LE(relative_error(report.weights.at(name), reference.at("final." + theirs)), near) << name;
   }
 }
 

@@ -89,7 +89,7 @@ std::vector<std::string> references(const std::vector<SmallModel>& models) {
 TEST(ZooSettings, MixedPrecisionByTime) {
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16})
     for (const char* model : {"zoo:gpt2?layers=1,steps=16,hidden=96,heads=2,vocabulary=99",
-                              "zoo:bert?layers=1,steps=16,hidden=96,heads=2,vocabulary=99"}) {
+                              "zoo:bert-base?layers=1,steps=16,hidden=96,heads=2,vocabulary=99"}) {
       Request request;
       request.model = model;
       request.bindings["batch"] = "8";

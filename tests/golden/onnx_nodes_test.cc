@@ -105,7 +105,7 @@ std::string run(const std::string& name, const Case& c, bool all_constant) {
     value->set_type(onnx::AttributeProto::TENSOR);
     *value->mutable_t() = t;
   }
-  const std::string path = fmt::format("{}/onnx_nodes_test.onnx", PARTITA_BINARY_DIR);
+  const std::string path = fmt::format("{}/{}.onnx", PARTITA_BINARY_DIR, testing::UnitTest::GetInstance()->current_test_info()->name());
   std::ofstream(path, std::ios::binary) << model.SerializeAsString();
   try {
     const Graph graph = evaluation_graph(import_onnx(path, {}, registry));

@@ -60,8 +60,8 @@ TEST(OneWeirdTrick, AlexNetMovesConvolutionsWeightsAndTheOthersInputs) {
 // Each parameter's gradient is all-reduced once, 2 (p-1) T, however often the parameter is used: at every time step, or as a table for what goes
 // in and for what comes out.
 TEST(DataParallel, ReducesGradientsOfSharedWeightsOnce) {
-  for (const char* model : {"zoo:mlp?layers=2,width=12", "zoo:rnnlm?steps=5,hidden=10,vocabulary=17", "zoo:gpt2?layers=2,hidden=24,heads=6,steps=8,vocabulary=50",
-                            "zoo:bert-base?layers=1,hidden=24,heads=4,steps=8,vocabulary=50"})
+  for (const char* model : {"zoo:mlp?layers=2,width=12", "zoo:rnnlm?steps=5,hidden=10,vocabulary=17", "zoo:gpt2?layers=2,hidden=24,heads=6,steps=8,positions=8,vocabulary=50",
+                            "zoo:bert-base?layers=1,hidden=24,heads=4,steps=8,positions=8,vocabulary=50"})
     for (int p : {2, 3}) {
       const std::string cluster = "local:" + std::to_string(p);
       const Made made = make(model, "data-parallel", cluster, 6);

@@ -56,7 +56,8 @@ Instance instance_of(const OpDefinition& definition, const OpDefinition::Example
   const bool bounded = std::any_of(std::begin(kBounded), std::end(kBounded), [&](const char* name) { return definition.name == name; });
   for (const tdl::Stage& s : op.bound->stages) positive |= needs_positive(s.body);
   Rng rng(seed);
-  const int64_t below = definition.name == "gather" ? example.shapes[0][example.attributes.contains("axis") ? 1 : 0]
+  const int64_t below = definition.name == "places" ? example.integers_below
+                        : definition.name == "gather" ? example.shapes[0][example.attributes.contains("axis") ? 1 : 0]
                         : definition.name == "max_pool_grad" ? 4 : example.shapes[0].empty() ? 2 : example.shapes[0].back();
   for (size_t k = 0; k < example.shapes.size(); ++k) {
     Array a{is_float(dtypes[k]) ? DType::kFloat64 : dtypes[k], example.shapes[k], {}, {}, {}};
