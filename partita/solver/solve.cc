@@ -6,6 +6,7 @@
 #include "partita/solver/eliminate.h"
 #include "partita/solver/fold.h"
 #include "partita/solver/lift.h"
+#include "partita/solver/merge.h"
 #include "partita/solver/parts.h"
 #include "partita/solver/rounds.h"
 #include "partita/solver/steps.h"
@@ -49,6 +50,41 @@ std::optional<Result> eliminated_at_once(const Network& network, const Start& be
   r.certificate.leaves = {std::move(leaf)};
   r.counters = {{"eliminated", 1}, {"width", plan->width}};
   if (options.tell) options.tell(fmt::format("eliminated: width {}, largest table {} entries, and nothing else was to be done", plan->width, plan->largest_table));
+  return r;
+}
+
+Result solve_unmerged(const Network& network, const Options& options);
+
+// The network's solution by way of the merged one, and a bound that no certificate proves. Nothing where little is merged.
+std::optional<Result> solve_merged(const Network& network, const Start& best, const Options& options) {
+  constexpr double kMuch = 0.25;  // of the variables
+  constexpr double kShareOfTime = 0.3, kShareOfSteps = 0.25;  // where a certificate of the network itself is to follow
+  constexpr int64_t kSteps = 100;                             // then, where there is no limit
+  if (options.messages) return std::nullopt;
+  const Merging merging(network);
+  if (merging.infeasible() || merging.merged() < kMuch * network.variables()) return std::nullopt;
+  const Network merged = merging.network();
+  if (options.tell)
+    options.tell(fmt::format("merged: {} variables that others decide, {:.0f} table entries to {:.0f}", merging.merged(), entries_of(network), entries_of(merged)));
+  Options inside = options;
+  inside.certify = false;
+  inside.start.reset();
+  if (best.solution) inside.start = merging.lowered(*best.solution);
+  inside.proving = nullptr;
+  if (options.certify) {
+    inside.deadline = share_of_time(options, kShareOfTime);
+    const double steps = kShareOfSteps * static_cast<double>(options.max_steps.value_or(0));
+    if (options.max_steps) inside.max_steps = std::max<int64_t>(1, static_cast<int64_t>(steps));
+    else if (!options.deadline) inside.max_steps = kSteps;
+  }
+  auto at_once = eliminated_at_once(merged, {}, inside);
+  Result r = at_once ? std::move(*at_once) : solve_unmerged(merged, inside);
+  r.certificate = {};
+  r.counters["merged"] = merging.merged();
+  if (!r.solution) return r;
+  r.solution = merging.lifted(*r.solution);
+  const Evaluation e = evaluate(network, *r.solution);
+  ensure(e.feasible && e.cost == r.cost, "a solution of {} becomes one of {} in the network that was merged", to_string(r.cost), to_string(e.cost));
   return r;
 }
 
@@ -244,10 +280,7 @@ Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& 
   return out;
 }
 
-}  // namespace
-
-Result solve(const Network& network, const Options& options) {
-  validate(network);
+Result solve_unmerged(const Network& network, const Options& options) {
   const Clock::time_point began = Clock::now();
   std::map<std::string, double> counters;
   PairTables tables;
@@ -258,7 +291,6 @@ Result solve(const Network& network, const Options& options) {
     if (e.feasible && (!best.solution || e.cost < best.cost)) best.solution = x, best.cost = e.cost;
   };
   consider(options.start);
-  if (auto r = eliminated_at_once(network, best, options)) return std::move(*r);
   Start folded = solve_folded(network, options, tables, counters);
   consider(folded.solution);
   Options inside = options;
@@ -345,6 +377,30 @@ Result solve(const Network& network, const Options& options) {
   Result r = solve_rest(*rest, inside, For::kItself, best.cost);
   ensure(r.solution && r.cost <= best.cost, "what is left of a network has lost a solution of {}", to_string(best.cost));
   return finished(std::move(r));
+}
+
+}  // namespace
+
+Result solve(const Network& network, const Options& options) {
+  validate(network);
+  Start best;
+  if (options.start) {
+    const Evaluation e = evaluate(network, *options.start);  // throws if it is none of this network
+    if (e.feasible) best.solution = options.start, best.cost = e.cost;
+  }
+  if (auto r = eliminated_at_once(network, best, options)) return std::move(*r);
+  auto merged = solve_merged(network, best, options);
+  if (!merged) return solve_unmerged(network, options);
+  if (!options.certify) return std::move(*merged);
+  Options inside = options;
+  if (merged->solution && (!best.solution || merged->cost < best.cost)) inside.start = merged->solution;
+  Result r = solve_unmerged(network, inside);
+  if (merged->bound && r.solution && (!r.bound || *merged->bound > *r.bound)) {
+    r.bound = std::min(r.cost, *merged->bound);
+    r.status = *r.bound == r.cost ? Status::kOptimal : Status::kFeasible;
+  }
+  r.counters["merged"] = merged->counters["merged"];
+  return r;
 }
 
 bool is_within(double gap, Wide cost, Wide bound) { return static_cast<double>(cost - bound) <= gap * std::abs(static_cast<double>(cost)); }
