@@ -155,7 +155,7 @@ Patches over_axes(const Patches& patches, const Shape& from, const Shape& to) {
   for (const Patch& p : patches)
     for (const Box& run : stored_boxes(p.box, {from}))
       for (Box& box : refined_boxes(run, {{volume(from)}}, {to})) result.push_back({std::move(box), p.share});
-  return result;
+  return joined(std::move(result));
 }
 
 // ---------------------------------------------------------------- kernels
