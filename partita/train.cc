@@ -111,14 +111,19 @@ Outcome run_steps(const Graph& graph, const PhysicalGraph& physical, const Datas
   return out;
 }
 
-// max|parallel - serial| / max(max|serial|, kSmallWeight) of one tensor.
+// Of two numbers; none where both are infinite alike or NaN, infinite where one alone is.
+double difference_of(double a, double b) {
+  if (a == b || (a != a && b != b)) return 0;
+  const double d = std::abs(a - b);
+  return d == d ? d : INFINITY;
+}
+
+// max|parallel - serial| / max(max|serial|, kSmallWeight) of one tensor; serial numbers that are not finite count nothing in the divisor.
 double error_of(const Values& parallel, const Values& serial) {
   double scale = kSmallWeight, difference = 0;
   for (size_t i = 0; i < serial.real.size(); ++i) {
-    scale = std::max(scale, std::abs(serial.real[i]));
-    double d = std::abs(serial.real[i] - parallel.real[i]);
-    if (d != d && !(serial.real[i] != serial.real[i] && parallel.real[i] != parallel.real[i])) d = INFINITY;  // a NaN on one side only
-    if (d == d) difference = std::max(difference, d);
+    if (std::isfinite(serial.real[i])) scale = std::max(scale, std::abs(serial.real[i]));
+    difference = std::max(difference, difference_of(parallel.real[i], serial.real[i]));
   }
   return difference / scale;
 }
@@ -211,9 +216,9 @@ void compare_with(const SerialRun& serial, TrainReport& report) {
   report.max_error_vs_serial = largest_error(report.weights, serial.weights);
   double worst = 0;
   for (size_t i = 0; i < report.losses.size(); ++i) {
-    double e = std::abs(report.losses[i] - serial.losses[i]) / std::max(std::abs(serial.losses[i]), kSmallWeight);
-    if (e != e && !(report.losses[i] != report.losses[i] && serial.losses[i] != serial.losses[i])) e = INFINITY;
-    if (e == e) worst = std::max(worst, e);
+    const double size = std::isfinite(serial.losses[i]) ? std::abs(serial.losses[i]) : 0;
+    const double e = difference_of(report.losses[i], serial.losses[i]) / std::max(size, kSmallWeight);
+    worst = std::max(worst, e);
     if (i == 0) report.first_loss_error_vs_serial = e;
   }
   report.max_loss_error_vs_serial = worst;
