@@ -15,6 +15,7 @@
 #include "partita/onnx/onnx.h"
 #include "partita/ops/ops.h"
 #include "partita/physical/registered.h"
+#include "partita/physical/shortage.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
 #include "partita/runtime/array_file.h"
@@ -172,20 +173,15 @@ void finish(Planned& p, std::optional<int64_t> memory_limit_bytes, Runner& runne
   p.report = runner.step("check", [&] { return check(p.training, p.plan, p.cluster); }, [](const CheckReport&) {});
   if (is_too_large_to_lower(p.training, p.cluster)) {
     p.typical = typical_devices(p.cluster);
-    const std::vector<int64_t> peaks = runner.step("memory", [&] { return planned_peak_bytes(p.training, p.plan, p.cluster, p.typical); }, [](const std::vector<int64_t>&) {});
-    for (DeviceId d : p.typical) {
-      p.typical_peak_bytes = std::max(p.typical_peak_bytes, peaks[d.index()]);
-      const Device& device = p.cluster.device(d);
-      if (peaks[d.index()] > device.memory_bytes)
-        throw Error(ExitCode::kInfeasible, fmt::format("plan for '{}' does not fit: {} needs {} bytes and has {} ({} missing)", p.training.name, device.name, peaks[d.index()],
-                                                       device.memory_bytes, peaks[d.index()] - device.memory_bytes));
-    }
+    const PhysicalGraph some = runner.step("memory", [&] { return planned_memory(p.training, p.plan, p.cluster, p.typical); }, [](const PhysicalGraph&) {});
+    check_capacity(p.training, some, p.cluster);
+    for (DeviceId d : p.typical) p.typical_peak_bytes = std::max(p.typical_peak_bytes, some.peak_bytes[d.index()]);
     return;
   }
   p.physical = runner.step("lower", [&] { return lower(p.training, p.plan, p.cluster); },
                            [&](const PhysicalGraph& g) {
                              verify(g);
-                             check_capacity(g, p.cluster);
+                             check_capacity(p.training, g, p.cluster);
                            });
   p.predicted = runner.step("simulate", [&] { return simulate(p.physical, CostModel(p.cluster)); }, [](const Trace&) {});
 }
@@ -290,7 +286,7 @@ Request request_of(const ModelReference& model) {
   return request;
 }
 
-Planned open_plan(const std::string& path, Runner& runner) {
+Planned open_plan(const std::string& path, Runner& runner, Follow follow) {
   std::string text = read_file(path);
   if (is_huggingface_config(text)) fail("{}: a model's configuration, not a plan; `partita plan {} -o plan.json` makes one", path, path);
   return in_file(path, [&] {
@@ -306,7 +302,8 @@ Planned open_plan(const std::string& path, Runner& runner) {
     if (fingerprint(p.training) != p.plan.model.sha256)
       fail("model '{}' is not the one that this plan was made for (its SHA-256 differs); plan again", request.model);
     p.cluster = runner.step("cluster", [&] { return parse_cluster(p.plan.cluster_text, "cluster"); }, [](const Cluster&) {});
-    finish(p, std::nullopt, runner);
+    if (follow == Follow::kAll) finish(p, std::nullopt, runner);
+    else p.report = runner.step("check", [&] { return check(p.training, p.plan, p.cluster); }, [](const CheckReport&) {});
     return p;
   });
 }

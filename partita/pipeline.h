@@ -137,7 +137,8 @@ Planned plan_model(const Request& request, Runner& runner);
 // `open_plan` cannot build the model again.
 Planned plan_graph(LoadedModel model, const Request& request, Runner& runner);
 // A plan file needs nothing else: its model is built again, its cluster is in it. Bad input if the model has changed since.
-Planned open_plan(const std::string& path, Runner& runner);
+enum class Follow { kAll, kCheck };  // kCheck: it is checked, and neither lowered nor simulated
+Planned open_plan(const std::string& path, Runner& runner, Follow follow = Follow::kAll);
 Request request_of(const ModelReference& model);
 
 // The forward graph for evaluation, its axes factored as the training graph's are.

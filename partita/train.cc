@@ -5,6 +5,8 @@
 #include <mutex>
 
 #include "partita/base/error.h"
+#include "partita/graph/batch.h"
+#include "partita/physical/shortage.h"
 #include "partita/plan/rules.h"
 #include "partita/rounding.h"
 #include "partita/runtime/safetensors.h"
@@ -155,7 +157,7 @@ double accuracy(const Planned& planned, const Dataset& data, const std::map<std:
   Plan plan = evaluation_plan(graph, planned);
   check(graph, plan, planned.cluster);
   PhysicalGraph physical = lower(graph, plan, planned.cluster);
-  check_capacity(physical, planned.cluster);
+  check_capacity(graph, physical, planned.cluster);
   Memory memory(physical);
   write_initial(memory, graph, seed, weights);
   const int64_t each = data.items_a_step(), steps = (data.items() + each - 1) / each;
@@ -297,7 +299,7 @@ Arrays run_forward(const Graph& graph, const Plan& plan, const Cluster& cluster,
   for (TensorId id : graph.inputs)
     if (const auto found = inputs.find(graph.tensor(id).name); found != inputs.end()) check_numbers(graph, id, found->second, "");
   PhysicalGraph physical = lower(graph, plan, cluster);
-  check_capacity(physical, cluster);
+  check_capacity(graph, physical, cluster);
   Memory memory(physical);
   write_initial(memory, graph, seed, weights);
   Arrays outputs;

@@ -13,6 +13,8 @@
 #include "partita/base/float16.h"
 #include "partita/base/rng.h"
 #include "partita/base/threads.h"
+#include "partita/base/tuples.h"
+#include "partita/base/units.h"
 
 namespace partita {
 
@@ -253,6 +255,48 @@ TEST(SharedOut, WhatIsThrownEndsItAndArrives) {
                  GivenUpInATest);
     EXPECT_LT(begun, 1'000'000);
   }
+}
+
+TEST(Units, AmountsOfMemoryAsPeopleWriteThem) {
+  const std::map<std::string, int64_t> amounts = {{"80GB", 80'000'000'000}, {"80 GB", 80'000'000'000}, {"80g", 80'000'000'000}, {"80GiB", 80LL << 30},
+                                                  {"80Gi", 80LL << 30},     {"1.5TiB", 3LL << 39},     {"512MB", 512'000'000},  {"512m", 512'000'000},
+                                                  {"64kB", 64'000},         {"64KiB", 64 << 10},       {"12B", 12},             {"8e10", 80'000'000'000},
+                                                  {"900000000000", 900'000'000'000}};
+  for (const auto& [text, bytes] : amounts) {
+    const auto read = parse_bytes(text);
+    ASSERT_TRUE(read) << text;
+    EXPECT_EQ(read->bytes, bytes) << text;
+    EXPECT_EQ(read->bare, text == "8e10" || text == "900000000000") << text;
+  }
+  for (const char* wrong : {"", "GB", "-1GB", "0", "0.1B", "80XB", "80GBs", "80G B", "nan", "inf", "1e30", "9223372036854775808", " 80GB", "80,5GB", "eighty"})
+    EXPECT_FALSE(parse_bytes(wrong)) << wrong;
+}
+
+TEST(Units, TimesHaveThreeDigits) {
+  const std::vector<std::pair<double, const char*>> times = {{0, "0 ns"},           {12, "12 ns"},          {999.4, "999 ns"},       {1000, "1.00 us"},      {9994, "9.99 us"},       {9996, "10.0 us"},
+                                                             {87.7e6, "87.7 ms"},   {99.96e6, "100 ms"},    {1.33e9, "1.33 s"},      {999.4e6, "999 ms"},    {999.6e6, "1.00 s"},     {163e9, "163 s"},
+                                                             {12345e9, "12345 s"}};
+  for (const auto& [ns, text] : times) EXPECT_EQ(time_text(ns), text) << ns;
+}
+
+TEST(Tuples, AllOfFewAndOfManyThoseNearOne) {
+  std::set<std::vector<size_t>> seen;
+  auto visit = [&](const std::vector<size_t>& at) { EXPECT_TRUE(seen.insert(at).second); };
+  for_each_tuple_near({1, 0, 2}, {3, 2, 4}, 24, visit);
+  EXPECT_EQ(seen.size(), 23u);
+  EXPECT_FALSE(seen.contains({1, 0, 2}));
+  seen.clear();
+  const std::vector<size_t> here = {0, 1, 2, 0, 1}, counts = {3, 3, 3, 3, 3};
+  for_each_tuple_near(here, counts, 100, visit);
+  size_t expected = 0;
+  for_each_tuple(counts, [&](const std::vector<size_t>& at) {
+    int different = 0, changes = 0;
+    for (size_t a = 0; a < at.size(); ++a) different += at[a] != here[a], changes += a > 0 && at[a] != at[a - 1];
+    const bool near = different > 0 && (different <= 2 || changes <= 1);
+    EXPECT_EQ(seen.contains(at), near);
+    expected += near;
+  });
+  EXPECT_EQ(seen.size(), expected);
 }
 
 }  // namespace partita

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "partita/base/error.h"
+#include "partita/base/units.h"
 #include "partita/cli/progress.h"
 #include "partita/models/huggingface.h"
 #include "partita/ops/ops.h"
@@ -28,8 +29,8 @@ struct Raw {
   std::vector<std::string> bind;
   std::string batch, dtype = "float32", searches;
   std::optional<double> time_limit;
-  std::optional<int64_t> max_steps, memory_limit;
-  std::optional<std::string> loss;
+  std::optional<int64_t> max_steps;
+  std::optional<std::string> loss, memory_limit;
 };
 
 // A count is not negative; CLI11 would wrap it round.
@@ -49,7 +50,7 @@ void add_model_options(CLI::App& c, Arguments& a, Raw& raw, const OpRegistry& re
   c.add_option("--clip-norm", a.request.optimizer.clip_norm, "largest norm of all gradients together");
   c.add_option("--schedule", a.request.optimizer.schedule,
                fmt::format("of the learning rate: {}; NAME?warmup=N,steps=N", fmt::join(schedule_names(registry), ", ")));
-  c.add_option("--dtype", raw.dtype, "float32, float64, or bfloat16 or float16 with float32 weights");
+  c.add_option("--dtype", raw.dtype, "float32, float64 (fp32, fp64), or bfloat16 or float16 (bf16, fp16) with float32 weights");
   c.add_option("--loss-scale", a.request.loss_scale, "the backward pass starts from the loss times this (float16: 1024)");
   c.add_option("--recompute", a.request.recompute, "cheap: what takes no products is made again in the backward pass and not kept until then")->check(CLI::IsMember(recompute_kinds()));
 }
@@ -61,11 +62,28 @@ void add_plan_options(CLI::App& c, Arguments& a, Raw& raw, bool one_search) {
   if (one_search) c.add_option("--search", a.request.search, "NAME or NAME?option=value; see `partita searches`");
   c.add_option("--objective", a.request.objective, "comm: bytes moved; time: of the simulated step")->check(CLI::IsMember({"comm", "time"}));
   c.add_option("--pin", a.request.pin_file, "a part of a plan that stays as it is");
-  c.add_option("--memory-limit", raw.memory_limit, "bytes a device may use");
+  c.add_option("--memory-limit", raw.memory_limit, "what a device may use: 80GB (10^9), 80GiB (2^30), or bytes");
   c.add_option("--time-limit", raw.time_limit, "seconds from the start of the program, of compare for each search")->check(CLI::PositiveNumber);
   c.add_option("--max-steps", raw.max_steps, "steps for the search")->check(no_minus());
   c.add_option("--gap", a.request.budget.gap, "stop once this near to the proved bound: 0.0001 of the cost")->check(CLI::Range(0.0, 1.0));
   c.add_option("--seed", a.request.seed, "of everything random")->check(no_minus());
+}
+
+DType dtype_of(std::string name) {
+  static const std::map<std::string, std::string> kShort = {{"fp32", "float32"}, {"fp64", "float64"}, {"bf16", "bfloat16"}, {"fp16", "float16"}};
+  if (const auto whole = kShort.find(name); whole != kShort.end()) name = whole->second;
+  if (name != "float32" && name != "float64" && name != "bfloat16" && name != "float16")
+    usage(fmt::format("--dtype is float32, float64, bfloat16 or float16 (fp32, fp64, bf16, fp16), not '{}'", name));
+  return parse_dtype(name);
+}
+
+// A bare number below a megabyte is hardly meant as bytes.
+int64_t memory_limit_of(const std::string& text) {
+  const std::optional<Bytes> bytes = parse_bytes(text);
+  if (!bytes) usage(fmt::format("--memory-limit takes an amount of memory, as 80GB, 80GiB or 80000000000, not '{}'", text));
+  if (bytes->bare && bytes->bytes < 1'000'000)
+    usage(fmt::format("--memory-limit {0} is {0} bytes a device; is {0}{1} meant? {0}B stands for bytes", text, bytes->bytes < 4096 ? "GB" : "MB"));
+  return bytes->bytes;
 }
 
 // A MODEL|PLAN that is a plan.
@@ -199,14 +217,12 @@ Arguments parse_arguments(int argc, const char* const* argv) {
     if (error.code() != ExitCode::kBadInput) throw;
     usage(error.what());
   }
-  if (raw.dtype != "float32" && raw.dtype != "float64" && raw.dtype != "bfloat16" && raw.dtype != "float16")
-    usage(fmt::format("--dtype is float32, float64, bfloat16 or float16, not '{}'", raw.dtype));
   if (const auto& scale = a.request.loss_scale; scale && !(*scale > 0 && std::isfinite(*scale))) usage("--loss-scale takes a positive number");
-  a.request.dtype = parse_dtype(raw.dtype);
+  a.request.dtype = dtype_of(raw.dtype);
   a.request.budget.seconds = raw.time_limit;
   a.request.budget.deadline = deadline_of_process(raw.time_limit);
   a.request.budget.steps = raw.max_steps;
-  a.request.memory_limit_bytes = raw.memory_limit;
+  if (raw.memory_limit) a.request.memory_limit_bytes = memory_limit_of(*raw.memory_limit);
   if (a.command == "compare") {
     size_t from = 0;
     while (from <= raw.searches.size()) {

@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 
+#include "partita/base/units.h"
 #include "partita/cli/arguments.h"
 #include "partita/runtime/kernel.h"
 
@@ -31,11 +32,10 @@ nlohmann::ordered_json plan_json(const Planned& planned, const std::string& plan
 // Without the keys whose number is none: NaN and infinity have no spelling in JSON.
 nlohmann::ordered_json without_missing(nlohmann::ordered_json json);
 void print_json(nlohmann::ordered_json json);  // with schema_version first, without_missing
-std::string megabytes(double bytes);           // "12.3 MB"
 void print_timings(const Runner& runner, const Arguments& a);
 // plan_model(), with what its search has so far on standard error. Ctrl-C ends the search, which keeps its best; throws, exit code 130,
-// where there is none yet.
-Planned plan_watched(const Request& request, Runner& runner);
+// where there is none yet. Where nothing fits, the error says with what it would (partita/remedies.h), if that is asked for.
+Planned plan_watched(const Request& request, Runner& runner, bool say_remedies = true);
 // What of an .onnx file is not trained, on standard error.
 void print_untrained(const OnnxFindings& findings);
 

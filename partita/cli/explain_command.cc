@@ -1,5 +1,6 @@
 // explain.
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "partita/base/error.h"
@@ -15,6 +16,8 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr size_t kDearest = 12;  // conversions that a summary shows
+constexpr int kMemoryPlans = 8;  // of the cheapest alternatives, it is looked at whether they fit
+constexpr int64_t kTasksOfAll = 10'000;  // about; of more, the memory of typical devices is planned
 
 std::string text_of(const std::vector<tdl::AxisStrategy>& strategies) {
   std::vector<std::string> names;
@@ -50,7 +53,7 @@ class Explanation {
     json["alternatives"] = Json::array();
     for (const OpAlternative& other : e.alternatives) {
       Json j = difference_json({{"strategy", names(other.strategies)}}, other.difference);
-      if (other.difference.bytes < 0) add_missing(j, with(p_.plan, id, other.strategies));
+      if (other.difference.bytes < 0) add_missing(j, [&] { return with(p_.plan, id, other.strategies); });
       json["alternatives"].push_back(std::move(j));
     }
     json["impossible"] = Json::array();
@@ -70,7 +73,7 @@ class Explanation {
     for (size_t r = 0; r < op.results.size(); ++r) fmt::print("  makes {} as {}\n", graph_.tensor(op.results[r]).name, text_of(e.layouts.results[r]));
     fmt::print("  moves {} inside\n", megabytes(static_cast<double>(e.inner_bytes)));
     print_moved(e.moved);
-    fmt::print("  {} alternatives, and what the plan would move more if only this op changed:\n", e.alternatives.size());
+    fmt::print("  {}, and what the plan would move more if only this op changed:\n", count_of(e.alternatives.size(), e.others, "alternatives"));
     for (const OpAlternative& other : e.alternatives)
       fmt::print("  {:>12}  {}  {}\n", signed_bytes(other.difference.bytes), text_of(other.strategies), reason(other.difference, [&] { return with(p_.plan, id, other.strategies); }));
     for (const auto& [why, all] : e.impossible) {
@@ -88,7 +91,7 @@ class Explanation {
     json["alternatives"] = Json::array();
     for (const TensorAlternative& other : e.alternatives) {
       Json j = difference_json({{"home", home_text(other)}}, other.difference);
-      if (other.difference.bytes < 0) add_missing(j, with(p_.plan, e.keeper, other.kept));
+      if (other.difference.bytes < 0) add_missing(j, [&] { return with(p_.plan, e.keeper, other.kept); });
       json["alternatives"].push_back(std::move(j));
     }
     return json;
@@ -101,7 +104,7 @@ class Explanation {
     if (e.made) fmt::print("  made by {} as {}\n", graph_.op(tensor.producer).name, text_of(*e.made));
     fmt::print("  kept as {} on mesh {}{}\n", text_of(e.home), to_string(e.home.mesh), e.keeper == id ? "" : fmt::format(", where {} is, which it replaces", graph_.tensor(e.keeper).name));
     print_moved(e.moved);
-    fmt::print("  {} other homes, and what the plan would move more with it:\n", e.alternatives.size());
+    fmt::print("  {}, and what the plan would move more with it:\n", count_of(e.alternatives.size(), e.others, "other homes"));
     for (const TensorAlternative& other : e.alternatives)
       fmt::print("  {:>12}  {}  {}\n", signed_bytes(other.difference.bytes), home_text(other), reason(other.difference, [&] { return with(p_.plan, e.keeper, other.kept); }));
   }
@@ -158,8 +161,30 @@ class Explanation {
                  m.readers.empty() ? ", where it is kept" : fmt::format(", for {}", fmt::join(readers_of(m), ", ")));
   }
 
-  void add_missing(Json& json, const Plan& plan) const {
-    if (const int64_t missing = missing_bytes(graph_, plan, p_.cluster); missing > 0) json["missing_memory_bytes"] = missing;
+  // By how many bytes the plan of a cheaper alternative is over the memory; none where enough have been looked at.
+  template <typename MakePlan>
+  std::optional<int64_t> missing_of(const MakePlan& plan) {
+    if (memory_plans_++ >= kMemoryPlans) return std::nullopt;
+    if (static_cast<int64_t>(graph_.ops.size()) * p_.cluster.compute_count <= kTasksOfAll) return missing_bytes(graph_, plan(), p_.cluster);
+    const std::vector<DeviceId> devices = typical_devices(p_.cluster);
+    const std::vector<int64_t> peaks = planned_peak_bytes(graph_, plan(), p_.cluster, devices);
+    int64_t missing = std::numeric_limits<int64_t>::min();
+    for (DeviceId d : devices) missing = std::max(missing, peaks[d.index()] - p_.cluster.device(d).memory_bytes);
+    return missing;
+  }
+
+  template <typename MakePlan>
+  void add_missing(Json& json, const MakePlan& plan) {
+    const std::optional<int64_t> missing = missing_of(plan);
+    if (!missing) return;
+    json["fits"] = *missing <= 0;
+    if (*missing > 0) json["missing_memory_bytes"] = *missing;
+  }
+
+  // "66 alternatives", and where they are not all of them, which.
+  static std::string count_of(size_t listed, double others, const char* what) {
+    if (others <= kMostListed) return fmt::format("{} {}", listed, what);
+    return fmt::format("{} of {:.0f} {} (that differ on one or two mesh axes, or have one choice on the first axes and one on the rest)", listed, others, what);
   }
 
   // Why the alternative is not there.
@@ -173,8 +198,10 @@ class Explanation {
     if (d.more.size() > kShown) parts.push_back(fmt::format("{} more", d.more.size() - kShown));
     std::string text = d.bytes == 0 ? "a tie" : "";
     if (d.bytes < 0) {
-      const int64_t missing = missing_bytes(graph_, plan(), p_.cluster);
-      text = missing > 0 ? fmt::format("does not fit: it needs {} more than a device has", megabytes(static_cast<double>(missing))) : "cheaper: it fits, and the search did not take it";
+      const std::optional<int64_t> missing = missing_of(plan);
+      text = !missing       ? "cheaper"
+             : *missing > 0 ? fmt::format("does not fit: it needs {} more than a device has", megabytes(static_cast<double>(*missing)))
+                            : "cheaper: it fits, and the search did not take it";
     }
     if (parts.empty()) return text;
     return fmt::format("{}{}{}", text, text.empty() ? "" : "; ", fmt::join(parts, ", "));
@@ -183,13 +210,14 @@ class Explanation {
   const Planned& p_;
   const Graph& graph_;
   Explainer explainer_;
+  int memory_plans_ = 0;
 };
 
 }  // namespace
 
 int explain_command(const Arguments& a) {
   Runner runner;
-  const Planned p = open_plan(a.target, runner);
+  const Planned p = open_plan(a.target, runner, Follow::kCheck);
   Explanation explanation(p);
   if (a.name.empty()) {
     if (a.json) print_json(explanation.summary_json());

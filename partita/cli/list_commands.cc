@@ -110,7 +110,9 @@ int searches_command(const Arguments& a) {
       if (!a.json) fmt::print("    ?{}={}\n", name, fmt::join(values, "|"));
     list.push_back({{"name", s.name}, {"source", s.source}, {"summary", s.summary}, {"options", s.options}, {"warm", s.warm}, {"estimates", s.estimates}});
   }
-  if (a.json) print_json({{"searches", list}});
+  for (const auto& [alias, whole] : search_aliases())
+    if (!a.json) fmt::print("{:<16} is {}\n", alias, whole);
+  if (a.json) print_json({{"searches", list}, {"aliases", search_aliases()}});
   return 0;
 }
 

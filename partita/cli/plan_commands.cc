@@ -12,19 +12,13 @@
 #include "partita/cli/progress.h"
 #include "partita/cost/alone.h"
 #include "partita/network/problem.h"
+#include "partita/remedies.h"
 #include "partita/runtime/array_file.h"
 #include "partita/search/bound_proof.h"
 
 namespace partita {
 
 using Json = nlohmann::ordered_json;
-
-std::string megabytes(double bytes) {
-  if (bytes >= 1e9) return fmt::format("{:.2f} GB", bytes / 1e9);
-  if (bytes >= 1e6) return fmt::format("{:.2f} MB", bytes / 1e6);
-  if (bytes >= 1e3) return fmt::format("{:.1f} kB", bytes / 1e3);
-  return fmt::format("{:.0f} B", bytes);
-}
 
 Json without_missing(Json json) {
   if (json.is_object()) {
@@ -53,15 +47,25 @@ void print_untrained(const OnnxFindings& findings) {
   if (const std::string note = untrained_note(findings); !note.empty()) fmt::print(stderr, "{}\n", note);
 }
 
-std::string microseconds(double ns) { return fmt::format("{:.1f} us", ns / 1e3); }
-
 // Of a plan made for the objective `time`: its parts one after another.
 std::optional<int64_t> serial_time_ns(const Planned& p) {
   if (p.search.estimate || p.plan.objective != "time") return std::nullopt;
   return serial_ns(p.training, p.plan, p.cluster);
 }
 
-Planned plan_watched(const Request& request, Runner& runner) {
+namespace {
+
+// Of a request that nothing fits: with what it would.
+Planned planned_or_remedies(const Request& request, Runner& runner, bool say_remedies) try {
+  return plan_model(request, runner);
+} catch (const Error& error) {
+  if (error.code() != ExitCode::kInfeasible || interrupted || !say_remedies) throw;
+  throw Error(error.code(), error.what() + remedies(request));
+}
+
+}  // namespace
+
+Planned plan_watched(const Request& request, Runner& runner, bool say_remedies) {
   std::optional<CatchInterrupt> caught;  // while the model is loaded there is nothing to keep
   Request watched = request;
   watched.before_search = [&] { caught.emplace(); };
@@ -69,9 +73,9 @@ Planned plan_watched(const Request& request, Runner& runner) {
   watched.tell = std::ref(told);
   watched.budget.stop = &interrupted;
   const bool in_time = request.objective == "time";
-  auto text = [in_time](const solver::Wide& cost) { return in_time ? microseconds(static_cast<double>(cost)) : megabytes(static_cast<double>(cost)); };
+  auto text = [in_time](const solver::Wide& cost) { return in_time ? time_text(static_cast<double>(cost)) : megabytes(static_cast<double>(cost)); };
   watched.progress = [lines = ProgressLines(in_time ? "serial time" : "communication", text)](const SearchProgress& p) mutable { lines(p.cost, p.bound); };
-  Planned p = plan_model(watched, runner);
+  Planned p = planned_or_remedies(watched, runner, say_remedies);
   if (interrupted) fmt::print(stderr, "interrupted: this is the best plan so far\n");
   return p;
 }
@@ -129,14 +133,14 @@ void print_plan(const Planned& p) {
                megabytes(static_cast<double>(p.report.inner_bytes)), p.report.conversions);
   if (const auto bound = p.search.lower_bound_comm_bytes)
     fmt::print("lower bound    {} (gap {:.2f}%)\n", megabytes(static_cast<double>(*bound)), 100 * gap_of(p.report.comm_bytes, *bound));
-  if (p.is_timed()) fmt::print("step time      {:.1f} us (predicted)", static_cast<double>(p.step_time_ns()) / 1e3);
+  if (p.is_timed()) fmt::print("step time      {} (predicted)", time_text(static_cast<double>(p.step_time_ns())));
   else fmt::print("step time      not predicted: too many tasks to simulate");
-  if (p.is_timed() && !p.search.estimate) fmt::print("; {:.1f} us of it the busiest device computes", static_cast<double>(p.compute_time_ns()) / 1e3);
+  if (p.is_timed() && !p.search.estimate) fmt::print("; {} of it the busiest device computes", time_text(static_cast<double>(p.compute_time_ns())));
   fmt::print("\n");
   if (const auto serial = serial_time_ns(p)) {
-    fmt::print("serial time    {} if nothing overlapped", microseconds(static_cast<double>(*serial)));
+    fmt::print("serial time    {} if nothing overlapped", time_text(static_cast<double>(*serial)));
     if (const auto bound = p.search.lower_bound_serial_ns)
-      fmt::print("; lower bound {} (gap {:.2f}%)", microseconds(static_cast<double>(*bound)), 100 * gap_of(*serial, *bound));
+      fmt::print("; lower bound {} (gap {:.2f}%)", time_text(static_cast<double>(*bound)), 100 * gap_of(*serial, *bound));
     fmt::print("\n");
   }
   if (const auto rate = p.samples_per_second()) fmt::print("throughput     {:.1f} samples/s, {} samples a step\n", *rate, *p.batch());
@@ -206,7 +210,7 @@ int compare_command(const Arguments& a) {
   Json rows = Json::array();
   bool any = false;
   std::optional<Error> without;
-  if (!a.json) fmt::print("{:<24} {:>7} {:>14} {:>16} {:>10} {:>14} {:>10}\n", "search", "batch", "communication", "step time (us)", "samples/s", "peak memory", "seconds");
+  if (!a.json) fmt::print("{:<24} {:>7} {:>14} {:>10} {:>10} {:>14} {:>10}\n", "search", "batch", "communication", "step time", "samples/s", "peak memory", "seconds");
   for (const std::string& search : a.searches) {
     Request request = a.request;
     request.search = search;
@@ -219,7 +223,7 @@ int compare_command(const Arguments& a) {
     Planned p;
     try {
       if (interrupted) throw Error(ExitCode::kInterrupted, "interrupted before this search began");
-      p = plan_watched(request, runner);
+      p = plan_watched(request, runner, false);
     } catch (const Error& e) {
       // One search without a plan that fits is a row that says so; the others still count.
       if (e.code() == ExitCode::kBug || e.code() == ExitCode::kUsage || e.code() == ExitCode::kBadInput) throw;
@@ -231,8 +235,8 @@ int compare_command(const Arguments& a) {
     any = true;
     if (a.json) rows.push_back(plan_json(p, ""));
     else
-      fmt::print("{:<24} {:>7} {:>14} {:>16} {:>10} {:>14} {:>10.3f}\n", search, or_dash("{}", p.batch()), megabytes(static_cast<double>(p.report.comm_bytes)),
-                 p.is_timed() ? fmt::format("{:.1f}", static_cast<double>(p.step_time_ns()) / 1e3) : "-", or_dash("{:.2f}", p.samples_per_second()), megabytes(static_cast<double>(p.peak_memory_bytes())), p.search_seconds);
+      fmt::print("{:<24} {:>7} {:>14} {:>10} {:>10} {:>14} {:>10.3f}\n", search, or_dash("{}", p.batch()), megabytes(static_cast<double>(p.report.comm_bytes)),
+                 p.is_timed() ? time_text(static_cast<double>(p.step_time_ns())) : "-", or_dash("{:.2f}", p.samples_per_second()), megabytes(static_cast<double>(p.peak_memory_bytes())), p.search_seconds);
     std::fflush(stdout);
   }
   if (a.json) print_json({{"rows", rows}});
@@ -269,7 +273,7 @@ int check_plan_bound(const Arguments& a) {
     return 0;
   }
   const size_t pins = proof.pinned_ops.size() + proof.pinned_tensors.size();
-  auto text = [&](int64_t x) { return in_time ? microseconds(static_cast<double>(x)) : megabytes(static_cast<double>(x)); };
+  auto text = [&](int64_t x) { return in_time ? time_text(static_cast<double>(x)) : megabytes(static_cast<double>(x)); };
   fmt::print("{}: proved; no plan of {}'s space on mesh {} within {} a device{} {}\n", a.bound, proof.search, fmt::join(proof.mesh.extents, "x"),
              megabytes(static_cast<double>(proof.memory_limit_bytes)), pins > 0 ? fmt::format(" (pins: {})", pins) : "",
              in_time ? fmt::format("takes less than {} if nothing overlapped", text(bound)) : fmt::format("moves less than {} ({} bytes)", text(bound), bound));

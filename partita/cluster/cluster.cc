@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "partita/base/error.h"
+#include "partita/base/units.h"
 #include "partita/cluster/presets.h"
 
 namespace partita {
@@ -136,10 +137,29 @@ Wire read_wire(const Reader& r, const YAML::Node& node, const std::string& what)
   return wire;
 }
 
+// `memory`, a figure with its unit, or `memory_gibytes`.
+int64_t read_memory(const Reader& r, const YAML::Node& node, const std::string& what) {
+  const YAML::Node memory = node["memory"], gibytes = node["memory_gibytes"];
+  if (memory && gibytes) r.fail_at(memory, "{}: 'memory' and 'memory_gibytes' are both given; remove one", what);
+  if (!memory && !gibytes) r.fail_at(node, "{} lacks 'memory_gibytes'; add it (docs/cluster.md has an example)", what);
+  if (memory) {
+    const std::string text = memory.IsScalar() ? memory.Scalar() : "";
+    const std::optional<Bytes> bytes = parse_bytes(text);
+    if (!bytes || bytes->bare) r.fail_at(memory, "{}: memory is '{}'; it takes a figure with its unit, as 80GB or 80GiB", what, text);
+    return bytes->bytes;
+  }
+  if (gibytes.IsScalar())
+    if (const std::optional<Bytes> bytes = parse_bytes(gibytes.Scalar()); bytes && !bytes->bare)
+      r.fail_at(gibytes, "{}: memory_gibytes is '{}'; the unit stands in the key, give only the figure, or write memory: {}", what, gibytes.Scalar(), gibytes.Scalar());
+  const double figure = read_figure(r, gibytes, what + ": memory_gibytes", Sign::kPositive);
+  if (figure > 1e9) r.fail_at(gibytes, "{}: memory_gibytes is {}; the figure is in GiB, not bytes", what, figure);
+  return static_cast<int64_t>(figure * 0x1p30);
+}
+
 Device read_type(const Reader& r, const YAML::Node& node, const std::string& model) {
   std::string what = fmt::format("device type '{}'", model);
   check_map(r, node, what,
-            {"kind", "peak_tflop_per_s", "memory_gibytes", "memory_bandwidth_gbytes_per_s", "efficiency", "launch_overhead_us"});
+            {"kind", "peak_tflop_per_s", "memory_bandwidth_gbytes_per_s", "efficiency", "launch_overhead_us"}, {"memory", "memory_gibytes"});
   Device d;
   d.model = model;
   std::string kind = read_word(r, node["kind"], what + ": kind");
@@ -151,9 +171,7 @@ Device read_type(const Reader& r, const YAML::Node& node, const std::string& mod
     d.peak_flops_per_s[parse_dtype(entry.first.Scalar())] =
         1e12 * read_figure(r, entry.second, what + ": peak_tflop_per_s: " + entry.first.Scalar(), Sign::kPositive);
   for (DType t : {DType::kInt64, DType::kBool, DType::kFloat16, DType::kBFloat16}) d.peak_flops_per_s.emplace(t, d.peak_flops_per_s[DType::kFloat32]);
-  double gibytes = read_figure(r, node["memory_gibytes"], what + ": memory_gibytes", Sign::kPositive);
-  if (gibytes > 1e9) r.fail_at(node["memory_gibytes"], "{}: memory_gibytes is {}; the figure is in GiB, not bytes", what, gibytes);
-  d.memory_bytes = static_cast<int64_t>(gibytes * 0x1p30);
+  d.memory_bytes = read_memory(r, node, what);
   d.memory_bandwidth_bytes_per_s =
       1e9 * read_figure(r, node["memory_bandwidth_gbytes_per_s"], what + ": memory_bandwidth_gbytes_per_s", Sign::kPositive);
   d.efficiency = read_figure(r, node["efficiency"], what + ": efficiency", Sign::kPositive);
@@ -372,7 +390,13 @@ struct Router {
   }
 };
 
-void add_explicit_link(const Reader& r, const YAML::Node& node, Cluster& c, const std::set<std::string>& all_names) {
+// What explicit links may name, and those there are.
+struct KnownNames {
+  std::map<std::string, DeviceId> devices;
+  std::set<std::string> links;
+};
+
+void add_explicit_link(const Reader& r, const YAML::Node& node, Cluster& c, const std::set<std::string>& all_names, KnownNames& known) {
   if (!node.IsMap()) r.fail_at(node, "a link must be a map");
   bool pair = static_cast<bool>(node["between"]);
   if (pair)
@@ -386,7 +410,7 @@ void add_explicit_link(const Reader& r, const YAML::Node& node, Cluster& c, cons
   std::string names[2];
   for (int e = 0; e < 2; ++e) {
     names[e] = read_word(r, ends[e], "link: an end");
-    ids[e] = c.find_device(names[e]);
+    if (const auto found = known.devices.find(names[e]); found != known.devices.end()) ids[e] = found->second;
     if (!ids[e].valid() && !all_names.count(names[e]))
       r.fail_at(ends[e], "link: no device is named '{}'; {}", names[e], suggestion(names[e], all_names));
   }
@@ -396,11 +420,17 @@ void add_explicit_link(const Reader& r, const YAML::Node& node, Cluster& c, cons
   if (!ids[0].valid() || !ids[1].valid()) return;  // of a device that `use_devices` leaves out
   for (int e = 0; e < (pair ? 2 : 1); ++e) {
     std::string name = fmt::format("{}=>{}", names[e], names[1 - e]);
-    for (const Link& l : c.links)
-      if (l.name == name) r.fail_at(node, "link: the link from '{}' to '{}' is given twice; remove one", names[e], names[1 - e]);
+    if (!known.links.insert(name).second)
+      r.fail_at(node, "link: the link from '{}' to '{}' is given twice; remove one", names[e], names[1 - e]);
     c.links.push_back({name, bandwidth, latency});
     c.routes.set(ids[e], ids[1 - e], {LinkId(c.links.size() - 1)});
   }
+}
+
+// ", or --cluster dgx-h100:2", where the cluster is a preset that comes in more sizes.
+std::string larger(const std::string& reference, int devices) {
+  const std::optional<std::string> preset = preset_of_size(reference, devices);
+  return preset ? fmt::format(", or --cluster {}", *preset) : "";
 }
 
 }  // namespace
@@ -437,7 +467,7 @@ Cluster parse_cluster(std::string_view yaml, std::string_view origin, int device
   if (root["use_devices"]) {
     kept = devices > 0 ? devices : read_count(r, root["use_devices"], "use_devices");
     if (kept > available)
-      fail("{}: cluster '{}' has {} devices, {} are asked for; use at most {}", r.origin, c.name, available, kept, available);
+      fail("{}: cluster '{}' has {} devices, {} are asked for; use at most {}{}", r.origin, c.name, available, kept, available, larger(r.origin, kept));
   }
   // Compute devices first, then the hosts that feed one that is kept.
   std::vector<int> place_of;
@@ -468,7 +498,10 @@ Cluster parse_cluster(std::string_view yaml, std::string_view origin, int device
     std::set<std::string> all_names;
     for (const Device& d : b.compute) all_names.insert(d.name);
     for (const Device& d : b.hosts) all_names.insert(d.name);
-    for (const auto& link : links) add_explicit_link(r, link, c, all_names);
+    KnownNames known;
+    for (size_t i = 0; i < c.devices.size(); ++i) known.devices.emplace(c.devices[i].name, i);
+    for (const Link& l : c.links) known.links.insert(l.name);
+    for (const auto& link : links) add_explicit_link(r, link, c, all_names, known);
   }
   return c;
 }
@@ -491,6 +524,13 @@ const std::vector<LinkId>* Routes::own(DeviceId from, DeviceId to) const {
   if (from.index() >= own_.size()) return nullptr;
   const auto found = own_[from.index()].find(to.value);
   return found == own_[from.index()].end() ? nullptr : &found->second;
+}
+
+std::vector<int> Routes::own_to(DeviceId from) const {
+  std::vector<int> devices;
+  if (from.index() >= own_.size()) return devices;
+  for (const auto& [to, links] : own_[from.index()]) devices.push_back(to);
+  return devices;
 }
 
 void Routes::set(DeviceId from, DeviceId to, std::vector<LinkId> links) {
@@ -538,24 +578,48 @@ DeviceId Cluster::find_device(std::string_view name) const {
 
 namespace {
 
+// Of the pairs of devices of different children that no wire of their own joins, as many as join what all of them do: a forest. What is
+// not reached yet is asked for child by child, so that only wires are asked about in vain.
+template <typename HasWire>
+void add_forest(const std::vector<int>& devices, const std::vector<int>& children, const HasWire& has_wire, std::vector<std::pair<int, int>>& pairs) {
+  std::map<int, std::vector<int>> left;  // by child
+  for (size_t i = 0; i < devices.size(); ++i) left[children[i]].push_back(devices[i]);
+  while (!left.empty()) {
+    std::vector<std::pair<int, int>> reached = {{left.begin()->second.back(), left.begin()->first}};  // device, child
+    left.begin()->second.pop_back();
+    for (size_t at = 0; at < reached.size(); ++at) {
+      const auto [from, own] = reached[at];
+      for (auto& [child, those] : left) {
+        if (child == own) continue;
+        std::erase_if(those, [&, from = from, child = child](int d) {
+          if (has_wire(from, d)) return false;
+          pairs.emplace_back(std::minmax(from, d));
+          reached.emplace_back(d, child);
+          return true;
+        });
+      }
+      std::erase_if(left, [](const auto& entry) { return entry.second.empty(); });
+    }
+  }
+}
+
 // Compute devices, a < b, so that whatever all pairs of a speed and faster ones join, those of them that are listed join as well: all
-// pairs, but below a switch to which all devices have links of one speed two of different children stand for all.
+// with a wire of their own, and all that meet at a switch; but below a switch to which all devices have links of one speed, a forest.
 std::vector<std::pair<int, int>> pairs_that_join(const Cluster& cluster) {
   const int n = cluster.compute_count;
   std::vector<std::pair<int, int>> pairs;
+  for (int d = 0; d < n; ++d)
+    for (int other : cluster.routes.own_to(DeviceId(size_t(d))))
+      if (other < n) pairs.emplace_back(std::minmax(d, other));
+  std::sort(pairs.begin(), pairs.end());
+  pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
+  const std::vector<std::pair<int, int>> wired = pairs;
+  auto has_wire = [&](int a, int b) { return std::binary_search(wired.begin(), wired.end(), std::pair<int, int>(std::minmax(a, b))); };
   auto all = [&](const std::vector<int>& devices, const auto& meet) {
     for (size_t i = 0; i < devices.size(); ++i)
       for (size_t j = i + 1; j < devices.size(); ++j)
         if (meet(devices[i], devices[j])) pairs.emplace_back(devices[i], devices[j]);
   };
-  bool explicit_links = false;
-  for (int d = 0; d < n && !explicit_links; ++d) explicit_links = cluster.routes.has_own_to(DeviceId(size_t(d)), n);
-  if (explicit_links) {
-    std::vector<int> devices(static_cast<size_t>(n));
-    std::iota(devices.begin(), devices.end(), 0);
-    all(devices, [](int, int) { return true; });
-    return pairs;
-  }
   struct Below {
     std::vector<int> devices, children;  // the switch's child that each is below: the switch before, or itself
     bool alike = true;
@@ -569,6 +633,7 @@ std::vector<std::pair<int, int>> pairs_that_join(const Cluster& cluster) {
   std::map<int, std::array<std::pair<double, double>, 2>> first;
   for (int d = 0; d < n; ++d) {
     int child = -1 - d;
+    if (cluster.routes.climbs.size() <= static_cast<size_t>(d)) break;
     for (const Routes::Climb& climb : cluster.routes.climbs[static_cast<size_t>(d)]) {
       Below& below = switches[climb.top];
       const std::array<std::pair<double, double>, 2> mine = {speed(climb.up), speed(climb.down)};
@@ -584,15 +649,10 @@ std::vector<std::pair<int, int>> pairs_that_join(const Cluster& cluster) {
       all(below.devices, [&](int a, int b) { return cluster.routes.nearest_switch(DeviceId(size_t(a)), DeviceId(size_t(b))) == top; });
       continue;
     }
-    size_t other = 0;
-    while (other < below.children.size() && below.children[other] == below.children[0]) ++other;
-    if (other == below.children.size()) continue;
-    for (size_t i = 0; i < below.devices.size(); ++i) {
-      const int with = below.children[i] == below.children[0] ? below.devices[other] : below.devices[0];
-      pairs.emplace_back(std::min(below.devices[i], with), std::max(below.devices[i], with));
-    }
+    add_forest(below.devices, below.children, has_wire, pairs);
   }
   std::sort(pairs.begin(), pairs.end());
+  pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
   return pairs;
 }
 

@@ -50,7 +50,7 @@ class Routes {
   };
   std::vector<std::vector<Climb>> climbs;  // by device, the nearest switch first
   int nearest_switch(DeviceId from, DeviceId to) const;  // -1: there is none
-  bool has_own_to(DeviceId from, int end) const { return from.index() < own_.size() && !own_[from.index()].empty() && own_[from.index()].begin()->first < end; }
+  std::vector<int> own_to(DeviceId from) const;  // the devices to which a route was set
   bool operator==(const Routes&) const = default;
 
  private:

@@ -1,4 +1,5 @@
 #include "partita/cluster/cluster.h"
+#include "partita/cluster/presets.h"
 
 #include <gtest/gtest.h>
 
@@ -219,6 +220,11 @@ TEST(Cluster, BadFilesGetOneErrorWithLineAndRemedy) {
        "f.yaml:6: device type 'core': unknown key 'memory_gbytes'; did you mean 'memory_gibytes'?"},
       {"memory_gibytes: 1.5", "memory_gibytes: 8589934592",
        "f.yaml:6: device type 'core': memory_gibytes is 8589934592; the figure is in GiB, not bytes"},
+      {"memory_gibytes: 1.5", "memory_gibytes: 80GB",
+       "f.yaml:6: device type 'core': memory_gibytes is '80GB'; the unit stands in the key, give only the figure, or write memory: 80GB"},
+      {"memory_gibytes: 1.5", "memory: 80", "f.yaml:6: device type 'core': memory is '80'; it takes a figure with its unit, as 80GB or 80GiB"},
+      {"memory_gibytes: 1.5", "memory: 80XB", "f.yaml:6: device type 'core': memory is '80XB'; it takes a figure with its unit, as 80GB or 80GiB"},
+      {"memory_gibytes: 1.5", "memory: 80GB\n    memory_gibytes: 80", "f.yaml:6: device type 'core': 'memory' and 'memory_gibytes' are both given; remove one"},
       {"    memory_gibytes: 1.5\n", "", "f.yaml:4: device type 'core' lacks 'memory_gibytes'; add it (docs/cluster.md has an example)"},
       {"float64: 0.5", "float8: 1",
        "f.yaml:5: device type 'core': peak_tflop_per_s: unknown key 'float8'; did you mean 'float32'?"},
@@ -313,14 +319,42 @@ TEST(Cluster, TheOrderOfRandomOnesIsThatOfAllPairs) {
     for (int64_t s = 0; s < switches; ++s)
       yaml += fmt::format("    - {{name: s{}_, count: {}, link: {}, children: [{{name: d, count: {}, type: C}}]}}\n", s, rng.between(1, 3), link(), rng.between(1, 4));
     if (rng.below(2)) yaml += "    - {name: alone, type: C}\n";
-    if (rng.below(3) == 0) yaml += fmt::format("links: [{{between: [s0_0.d0, alone], bandwidth_gbytes_per_s: {}, latency_us: 0}}]\n", rng.between(1, 8));
-    if (yaml.find("[s0_0.d0, alone]") != std::string::npos && yaml.find("name: alone") == std::string::npos) continue;
+    const Cluster bare = parse_cluster(yaml, "random.yaml");
+    std::string wires;
+    for (int a = 0; a < bare.compute_count && round % 3 > 0; ++a)
+      for (int b = a + 1; b < bare.compute_count; ++b)
+        if (rng.below(static_cast<uint64_t>(round % 3 * 2)) == 0) {
+          const char* const ends = rng.below(4) ? "between: [{}, {}]" : "from: {}, to: {}";
+          wires += fmt::format("  - {{{}, bandwidth_gbytes_per_s: {}, latency_us: 0}}\n", fmt::format(fmt::runtime(ends), bare.devices[a].name, bare.devices[b].name), rng.between(1, 8));
+        }
+    if (!wires.empty()) yaml += "links:\n" + wires;
     SCOPED_TRACE(yaml);
     const Cluster c = parse_cluster(yaml, "random.yaml");
     EXPECT_EQ(slowest_link_first(c), plain_order(c));
     for (int a = 0; a < c.compute_count; ++a)
       for (int b = 0; b < c.compute_count; ++b) EXPECT_EQ(c.route(DeviceId(size_t(a)), DeviceId(size_t(b))).empty(), a == b);
   }
+}
+
+TEST(Cluster, MemoryMayHaveItsUnitBesideIt) {
+  EXPECT_EQ(parse_cluster(replaced(kSmall, "memory_gibytes: 1.5", "memory: 80GB"), "f.yaml").devices[0].memory_bytes, 80'000'000'000);
+  EXPECT_EQ(parse_cluster(replaced(kSmall, "memory_gibytes: 1.5", "memory: 1.5 GiB"), "f.yaml").devices[0].memory_bytes, 3LL << 29);
+}
+
+TEST(Cluster, MoreDevicesThanThereAreNamesThePresetThatHasThem) {
+  auto refused = [](const char* cluster, int devices) {
+    try {
+      load_cluster(cluster, devices);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(refused("dgx-h100", 16), "dgx-h100: cluster 'dgx-h100' has 8 devices, 16 are asked for; use at most 8, or --cluster dgx-h100:2");
+  EXPECT_EQ(refused("dgx-h100:2", 17), "dgx-h100:2: cluster 'dgx-h100:2' has 16 devices, 17 are asked for; use at most 16, or --cluster dgx-h100:3");
+  EXPECT_EQ(refused("local:4", 6), "local:4: cluster 'local:4' has 4 devices, 6 are asked for; use at most 4, or --cluster local:6");
+  EXPECT_EQ(refused("dgx-1", 16), "dgx-1: cluster 'dgx-1' has 8 devices, 16 are asked for; use at most 8");
+  EXPECT_EQ(load_cluster(*preset_of_size("dgx-h100", 16)).compute_count, 16);
 }
 
 TEST(Cluster, ThousandsOfNodes) {

@@ -42,6 +42,7 @@ topology:
 // NVIDIA DGX H100 data sheet and H100 SXM5 specification: 80 GB at 3.35 TB/s, 67 and 34 TFLOP/s without tensor cores, 989 in
 // float16 and bfloat16 with them (half the figure that it gives for sparse matrices), NVLink
 // of 900 GB/s both directions together, one 400 Gb/s InfiniBand port a GPU, PCIe 5 x16, 2 TB of host memory.
+constexpr int kGpusOfDgx = 8;
 constexpr std::string_view kDgx = R"(name: {name}
 device_types:
   H100:
@@ -250,6 +251,13 @@ std::optional<std::string> preset_text(std::string_view reference) {
   if (base == "dgx-h100") return fill(kDgx, reference, count);
   if (colon == std::string_view::npos) fail("cluster 'local' needs a number of devices; write for example local:4");
   return fill(kLocal, reference, count);
+}
+
+std::optional<std::string> preset_of_size(std::string_view reference, int devices) {
+  const std::string_view base = reference.substr(0, reference.find(':'));
+  const int each = base == "dgx-h100" ? kGpusOfDgx : 1;
+  if ((base != "dgx-h100" && base != "local") || devices > kMostDevices / 2) return std::nullopt;
+  return fmt::format("{}:{}", base, (devices + each - 1) / each);
 }
 
 std::vector<ClusterPreset> cluster_presets() {

@@ -73,13 +73,17 @@ PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster
   return physical;
 }
 
-std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const std::vector<DeviceId>& devices, const Watch& watch) {
+PhysicalGraph planned_memory(const Graph& graph, const Plan& plan, const Cluster& cluster, const std::vector<DeviceId>& devices, const Watch& watch) {
   LowerOptions options;
   options.watch = watch;
-  if (devices.empty()) return with_memory(graph, plan, cluster, options).peak_bytes;
+  if (devices.empty()) return with_memory(graph, plan, cluster, options);
   std::vector<char> listed(cluster.devices.size(), 0);
   for (DeviceId d : devices) listed[d.index()] = listed[cluster.device(d).host.index()] = 1;
-  return with_memory(graph, plan, cluster, options, std::make_shared<const std::vector<char>>(std::move(listed))).peak_bytes;
+  return with_memory(graph, plan, cluster, options, std::make_shared<const std::vector<char>>(std::move(listed)));
+}
+
+std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const std::vector<DeviceId>& devices, const Watch& watch) {
+  return planned_memory(graph, plan, cluster, devices, watch).peak_bytes;
 }
 
 }  // namespace partita

@@ -34,9 +34,11 @@ bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster);
 std::vector<DeviceId> typical_devices(const Cluster& cluster);
 // By how many bytes the compute device that lacks most would be over its memory, of typical ones where all are too many; at most 0: the plan fits.
 int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const Watch& watch = {});
-// PhysicalGraph::peak_bytes of what lower() makes, by device, without making edges and asking for admission: for searches. Of `devices` and
+// What lower() makes, without making edges and asking for admission: for searches. Of `devices` and
 // their hosts alone, if there are such: then nothing else is lowered, and of what others fetch from them it is not known just how long it stays:
 // it is reckoned to do so until the operation that it is fetched for. (tests/golden/some_devices_test.cc says how far off that is.)
+PhysicalGraph planned_memory(const Graph& graph, const Plan& plan, const Cluster& cluster, const std::vector<DeviceId>& devices = {}, const Watch& watch = {});
+// Its peak_bytes, by device.
 std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const std::vector<DeviceId>& devices = {}, const Watch& watch = {});
 
 struct NodeTable;

@@ -48,6 +48,12 @@ std::optional<std::string> too_many_parts(const tdl::Bound& bound, const std::ve
   return std::nullopt;
 }
 
+double product(const std::vector<size_t>& counts) {
+  double all = 1;
+  for (size_t c : counts) all *= static_cast<double>(c);
+  return all;
+}
+
 std::vector<TensorId> unique(std::vector<TensorId> tensors) {
   std::sort(tensors.begin(), tensors.end());
   tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
@@ -104,11 +110,16 @@ OpExplanation Explainer::op(OpId id) {
 
   std::vector<std::vector<tdl::AxisStrategy>> offered;
   std::vector<size_t> counts;
-  for (int p : choice.mesh.extents) {
-    offered.push_back(tdl::strategies(*op.bound, p));
-    counts.push_back(offered.back().size());
+  for (int p : choice.mesh.extents) offered.push_back(tdl::strategies(*op.bound, p));
+  std::vector<size_t> here;
+  for (size_t a = 0; a < offered.size(); ++a) {
+    here.push_back(static_cast<size_t>(std::find(offered[a].begin(), offered[a].end(), choice.strategies[a]) - offered[a].begin()));
+    if (here[a] == offered[a].size()) offered[a].push_back(choice.strategies[a]);
+    counts.push_back(offered[a].size());
   }
-  for_each_tuple(counts, [&](const std::vector<size_t>& at) {
+  out.others = product(counts) - 1;
+  tdl::Deriver deriver(*op.bound, choice.mesh.extents);
+  for_each_tuple_near(here, counts, kMostListed, [&](const std::vector<size_t>& at) {
     OpAlternative other;
     for (size_t a = 0; a < at.size(); ++a) other.strategies.push_back(offered[a][at[a]]);
     if (other.strategies == choice.strategies) return;
@@ -117,7 +128,7 @@ OpExplanation Explainer::op(OpId id) {
       return;
     }
     tdl::NotDerived why;
-    const auto derived = tdl::derive(*op.bound, choice.mesh.extents, other.strategies, &why);
+    const auto derived = deriver.derive(other.strategies, &why);
     if (!derived) {
       out.impossible[why.why].push_back(other.strategies);
       return;
@@ -160,7 +171,13 @@ TensorExplanation Explainer::tensor(TensorId id) {
     for (size_t sub = 0; sub < radices[axis].size(); ++sub) offered.push_back(Sbp::split(static_cast<int>(axis), static_cast<int>(sub)));
   offered.push_back(Sbp::broadcast());
   const std::vector<int>& extents = out.home.mesh.extents;
-  for_each_tuple(std::vector<size_t>(extents.size(), offered.size()), [&](const std::vector<size_t>& at) {
+  const std::vector<size_t> counts(extents.size(), offered.size());
+  std::vector<size_t> here(extents.size(), offered.size() - 1);  // whole, or as its name says
+  if (const std::optional<NdSbp> name = name_of(out.home))
+    for (size_t a = 0; a < here.size(); ++a)
+      if (const auto found = std::find(offered.begin(), offered.end(), (*name)[a]); found != offered.end()) here[a] = static_cast<size_t>(found - offered.begin());
+  out.others = product(counts) - 1;
+  auto consider_home = [&](const std::vector<size_t>& at) {
     Placement other{out.home.mesh, {}, is_factored(radices) ? radices : std::vector<Shape>()};
     std::map<std::pair<int, int>, int64_t> parts;
     for (size_t a = 0; a < at.size(); ++a) {
@@ -170,7 +187,9 @@ TensorExplanation Explainer::tensor(TensorId id) {
       if ((parts.try_emplace({sbp.axis, sbp.sub_axis}, 1).first->second *= extents[a]) > radices[sbp.axis][sbp.sub_axis]) return;
     }
     if (!same_placement(layout_of(other, graph_.tensor(id).shape), out.home)) consider(other);
-  });
+  };
+  consider_home(here);  // where the home has no name it is one of the others
+  for_each_tuple_near(here, counts, kMostListed, consider_home);
   std::stable_sort(out.alternatives.begin(), out.alternatives.end(), [](const TensorAlternative& a, const TensorAlternative& b) { return a.difference.bytes < b.difference.bytes; });
   return out;
 }

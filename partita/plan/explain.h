@@ -25,6 +25,8 @@ struct Difference {
   std::vector<Moved> more, less;  // conversions that there would be and are not, and the other way round; dearest first
 };
 
+constexpr double kMostListed = 4096;  // alternatives to one choice, of which all are looked at
+
 struct OpAlternative {
   std::vector<tdl::AxisStrategy> strategies;  // one a mesh axis
   Difference difference;
@@ -34,7 +36,10 @@ struct OpExplanation {
   int64_t inner_bytes = 0;
   OpLayouts layouts;
   std::vector<Moved> moved;                 // conversions of its operands that it reads, and of its results; none that moves nothing
-  std::vector<OpAlternative> alternatives;  // every other strategy on the op's mesh, by bytes, ties in the order of the formula
+  double others = 0;                        // strategies on the op's mesh
+  // All other strategies that exist, or, where there are more than 4,096, those that differ on one axis or two and those with one strategy on the
+  // first axes and one on the rest; by bytes, ties in the order of the formula.
+  std::vector<OpAlternative> alternatives;
   std::map<std::string, std::vector<std::vector<tdl::AxisStrategy>>> impossible;  // by the reason
 };
 
@@ -47,7 +52,8 @@ struct TensorExplanation {
   Layout home;
   std::optional<Layout> made; // as its producer leaves it
   std::vector<Moved> moved;
-  std::vector<TensorAlternative> alternatives;  // every other home with a name on the mesh of its home, by bytes
+  double others = 0;                            // homes with a name on the mesh of its home
+  std::vector<TensorAlternative> alternatives;  // these, chosen as of an op, by bytes
 };
 
 class Explainer {

@@ -127,7 +127,17 @@ std::vector<std::map<std::string, std::string>> options_for_auto(const SearchEnt
   return all;
 }
 
+const std::map<std::string, std::string>& search_aliases() {
+  static const std::map<std::string, std::string> kAliases = {{"fsdp", "zero?stage=3"}};
+  return kAliases;
+}
+
 SearchChoice parse_search(std::string_view text) {
+  const size_t name_end = std::min(text.find('?'), text.size());
+  if (const auto alias = search_aliases().find(std::string(text.substr(0, name_end))); alias != search_aliases().end()) {
+    const std::string_view more = text.substr(std::min(name_end + 1, text.size()));
+    return parse_search(more.empty() ? alias->second : fmt::format("{},{}", alias->second, more));
+  }
   auto usage = [](std::string message) { throw Error(ExitCode::kUsage, std::move(message)); };
   size_t mark = text.find('?');
   std::string name(text.substr(0, mark));
@@ -137,6 +147,7 @@ SearchChoice parse_search(std::string_view text) {
     known.push_back(entry.name);
     if (entry.name == name) choice.entry = &entry;
   }
+  for (const auto& [alias, whole] : search_aliases()) known.push_back(alias);
   if (!choice.entry) usage(fmt::format("unknown search '{}'; there are: {}", name, fmt::join(known, ", ")));
   choice.options = default_options(*choice.entry);
   std::string rest(mark == std::string_view::npos ? "" : text.substr(mark + 1));

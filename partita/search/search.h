@@ -112,6 +112,8 @@ struct SearchChoice {
   std::map<std::string, std::string> options;
 };
 SearchChoice parse_search(std::string_view text);
+// Other names of searches, and what they stand for: "fsdp" is "zero?stage=3".
+const std::map<std::string, std::string>& search_aliases();
 std::vector<int> extents_of(const std::string& value);  // "16x128x8", of such an option; empty where it is none
 std::string text_of(const SearchChoice& choice);  // as parse_search() takes it, without defaults
 

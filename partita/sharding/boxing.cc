@@ -292,66 +292,106 @@ struct Fetcher {
         for (const Box& box : want[t]) take(m, t, box);
   }
 
-  // Each member's values go to one member of the target's groups, the same wherever the target has replicas of it; the
-  // other members keep the identity. For each stretch of elements the choice that moves least.
-  void to_partial() {
-    for (int t = 0; t < to.mesh.positions(); ++t)
-      for (int other : to.partial_group(t))
-        if (want[other] != want[t]) ensure(false, "a partial group of {} has different boxes", to_string(to));
-    std::vector<Box> fragments;  // disjoint, each inside or outside every box of either side
-    auto refine_by = [&](const Box& box) {
-      std::vector<Box> inside, rest = split_by(fragments, box, inside);
-      rest.insert(rest.end(), inside.begin(), inside.end());
-      fragments = std::move(rest);
-    };
+  // Targets that want the same boxes, by the member of their groups that they are.
+  struct Wanting {
+    std::vector<Box> boxes;
+    std::vector<std::vector<int>> targets;  // by member
+  };
+
+  std::vector<Wanting> wanting() const {
+    auto less = [](const std::vector<Box>& a, const std::vector<Box>& b) { return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), before); };
+    std::map<std::vector<Box>, size_t, decltype(less)> places(less);
+    std::vector<Wanting> all;
     for (int t = 0; t < to.mesh.positions(); ++t) {
-      if (member_of(to, t) != 0) continue;
-      for (const Box& box : want[t]) {
+      const auto [place, fresh] = places.try_emplace(want[t], all.size());
+      if (fresh) all.push_back({want[t], std::vector<std::vector<int>>(member_count(to))});
+      all[place->second].targets[member_of(to, t)].push_back(t);
+    }
+    return all;
+  }
+
+  // Disjoint boxes that cover what is wanted, each inside or outside every box of either side; in order.
+  std::vector<Box> cells(const std::vector<Wanting>& wanted) const {
+    std::vector<Box> fragments;
+    for (const Wanting& w : wanted)
+      for (const Box& box : w.boxes) {
         std::vector<Box> fresh = {box};
         for (const Box& f : fragments) {
           std::vector<Box> known;
           fresh = split_by(fresh, f, known);
         }
-        refine_by(box);
-        fragments.insert(fragments.end(), fresh.begin(), fresh.end());
+        std::vector<Box> inside, rest = split_by(fragments, box, inside);
+        for (std::vector<Box>* more : {&inside, &fresh}) rest.insert(rest.end(), more->begin(), more->end());
+        fragments = std::move(rest);
       }
-    }
     for (const std::vector<Held>& list : held)
-      for (const Held& h : list) refine_by(h.box);
-    std::sort(fragments.begin(), fragments.end(), before);
-
-    int target_members = member_count(to);
-    auto holds = [](const std::vector<Box>& boxes, const Box& f) {
-      return std::any_of(boxes.begin(), boxes.end(), [&](const Box& b) { return contains(b, f); });
-    };
-    bool whole_first = in_parts(from) && from.reducer() != to.reducer();  // all members must meet in one place
-    std::vector<int64_t> cost(target_members);
-    for (const Box& f : fragments)
-      for (int m = 0; m < members; m += whole_first ? members : 1) {
-        std::fill(cost.begin(), cost.end(), 0);
-        for (int t = 0; t < to.mesh.positions(); ++t) {
-          if (!holds(want[t], f)) continue;
-          int s = local[t];
-          bool has = s >= 0 && holds(have[s], f);
-          if (whole_first)
-            cost[member_of(to, t)] += members - has;
-          else
-            cost[member_of(to, t)] += !(has && member_of(from, s) == m);
+      for (const Held& h : list)
+        for (size_t i = 0, end = fragments.size(); i < end; ++i) {
+          if (overlap(fragments[i], h.box) == 0 || contains(h.box, fragments[i])) continue;
+          for (Box& b : subtract(fragments[i], h.box)) fragments.push_back(std::move(b));
+          fragments[i] = intersect(fragments[i], h.box);
         }
+    std::sort(fragments.begin(), fragments.end(), before);
+    return fragments;
+  }
+
+  // By member, the targets whose own device holds the box as a part of it.
+  std::vector<std::vector<int>> holders_of(const Box& box, const std::vector<int>& target_at) const {
+    std::vector<std::vector<int>> holders(members);
+    for (int m = 0; m < members; ++m) {
+      for (size_t near : held_near(box, m)) {
+        if (!contains(held[m][near].box, box)) continue;
+        for (int s : held[m][near].positions)
+          if (target_at[s] >= 0) holders[m].push_back(target_at[s]);
+      }
+      std::sort(holders[m].begin(), holders[m].end());
+      holders[m].erase(std::unique(holders[m].begin(), holders[m].end()), holders[m].end());
+    }
+    return holders;
+  }
+
+  // Each member's values go to one member of the target's groups, the same wherever the target has replicas of it; the
+  // other members keep the identity. For each stretch of elements the choice that moves least.
+  void to_partial() {
+    for (int t = 0; t < to.mesh.positions(); ++t)
+      for (int other : member_of(to, t) == 0 ? to.partial_group(t) : std::vector<int>())
+        if (want[other] != want[t]) ensure(false, "a partial group of {} has different boxes", to_string(to));
+    if (std::find(listed.begin(), listed.end(), 1) == listed.end()) return;
+    const std::vector<Wanting> wanted = wanting();
+    const int target_members = member_count(to);
+    std::vector<int> target_at(from.mesh.positions(), -1), member_at;  // by position of `from`; by target
+    std::vector<char> wants(to.mesh.positions());                      // by target: the cell
+    for (int t = 0; t < to.mesh.positions(); ++t) {
+      member_at.push_back(member_of(to, t));
+      if (local[t] >= 0) target_at[local[t]] = t;
+    }
+    const bool whole_first = in_parts(from) && from.reducer() != to.reducer();  // all members must meet in one place
+    const bool may_keep = !in_parts(from) && idempotent(to.reducer());         // max and min may take a value twice: then whoever has it keeps it
+    std::vector<int64_t> cost(target_members);
+    for (const Box& f : cells(wanted)) {
+      std::vector<int64_t> all(target_members, 0);
+      std::fill(wants.begin(), wants.end(), 0);
+      for (const Wanting& w : wanted) {
+        if (std::none_of(w.boxes.begin(), w.boxes.end(), [&](const Box& b) { return contains(b, f); })) continue;
+        for (int m = 0; m < target_members; ++m) {
+          all[m] += static_cast<int64_t>(w.targets[m].size()) * (whole_first ? members : 1);
+          for (int t : w.targets[m]) wants[t] = 1;
+        }
+      }
+      const std::vector<std::vector<int>> holders = holders_of(f, target_at);
+      for (int m = 0; m < members; m += whole_first ? members : 1) {
+        cost = all;
+        for (int each = m; each < (whole_first ? members : m + 1); ++each)
+          for (int t : holders[each]) cost[member_at[t]] -= wants[t];
         int chosen = m % target_members;
         for (int t = 0; t < target_members; ++t)
           if (cost[t] < cost[chosen]) chosen = t;
-        // max and min may take a value twice: then whoever has it keeps it.
-        bool all_keep = !in_parts(from) && idempotent(to.reducer());
         for (int t = 0; t < to.mesh.positions(); ++t) {
-          int member = member_of(to, t);
-          if (!listed[t] || !(member == chosen || (all_keep && cost[member] == 0)) || !holds(want[t], f)) continue;
-          if (whole_first)
-            for (int each = 0; each < members; ++each) take(each, t, f);
-          else
-            take(m, t, f);
+          if (!listed[t] || !wants[t] || !(member_at[t] == chosen || (may_keep && cost[member_at[t]] == 0))) continue;
+          for (int each = m; each < (whole_first ? members : m + 1); ++each) take(each, t, f);
         }
       }
+    }
   }
 };
 

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include "partita/base/error.h"
@@ -320,15 +321,75 @@ TEST(CliErrors, Usage) {
   expect_error({"train", "zoo:mlp", "--dtype", "int64"}, 2, {"'int64'", "float32"});
 }
 
+TEST(CliErrors, AmountsOfMemory) {
+  const std::string without = json_of({"plan", "zoo:mlp", "--devices", "2", "--search", "data-parallel"}).at("comm_bytes").dump();
+  for (const char* limit : {"80GB", "80g", "80 GiB", "512MB", "4000000"})
+    EXPECT_EQ(json_of({"plan", "zoo:mlp", "--devices", "2", "--search", "data-parallel", "--memory-limit", limit})["comm_bytes"].dump(), without) << limit;
+  expect_error({"plan", "zoo:mlp", "--devices", "2", "--memory-limit", "80"}, 2, {"80 bytes a device", "80GB", "80B"});
+  expect_error({"plan", "zoo:mlp", "--devices", "2", "--memory-limit", "40000"}, 2, {"40000 bytes a device", "40000MB"});
+  expect_error({"plan", "zoo:mlp", "--devices", "2", "--memory-limit", "80XB"}, 2, {"'80XB'", "80GB"});
+  expect_error({"plan", "zoo:mlp", "--devices", "16", "--cluster", "dgx-h100"}, 3, {"dgx-h100:2"});
+}
+
+TEST(Cli, OtherNamesOfDtypesAndSearches) {
+  const Words model = {"plan", "zoo:mlp?layers=2,width=16", "--devices", "2", "--search"};
+  auto planned = [&](const char* search, const char* dtype) {
+    Words words = model;
+    words.insert(words.end(), {search, "--dtype", dtype});
+    Json json = json_of(words);
+    for (const char* key : {"search", "search_seconds"}) json.erase(key);
+    return json.dump();
+  };
+  EXPECT_EQ(planned("fsdp", "bf16"), planned("zero?stage=3", "bfloat16"));
+  EXPECT_EQ(planned("fsdp?stage=2", "fp16"), planned("zero?stage=2", "float16"));
+  EXPECT_EQ(planned("zero", "fp32"), planned("zero", "float32"));
+  EXPECT_EQ(planned("zero", "fp64"), planned("zero", "float64"));
+  expect_error({"plan", "zoo:mlp", "--search", "fspd"}, 2, {"'fspd'", "fsdp"});
+}
+
+// What is said to help does; what does not is not said to.
+TEST(CliErrors, WhatWouldMakeAPlanFit) {
+  const Words asked = {"plan", "zoo:mlp?layers=6,width=64", "--batch", "64", "--devices", "4"};
+  auto with = [&](const Words& more) {
+    Words words = asked;
+    words.insert(words.end(), more.begin(), more.end());
+    return partita(words);
+  };
+  std::regex offer("(--[a-z][^(]*) \\([0-9.]+ [kM]?B a device\\)");
+  int offers = 0;
+  for (const char* limit : {"88kB", "120kB", "160kB"}) {
+    const Outcome o = with({"--search", "data-parallel", "--memory-limit", limit});
+    ASSERT_EQ(o.code, 4) << o.err;
+    for (std::sregex_iterator it(o.err.begin(), o.err.end(), offer), end; it != end; ++it, ++offers) {
+      Words words = {"--memory-limit", limit};
+      std::istringstream text((*it)[1].str());
+      for (std::string word; text >> word;) words.push_back(word);
+      if (std::find(words.begin(), words.end(), "--search") == words.end()) words.insert(words.end(), {"--search", "data-parallel"});
+      Words command = asked;
+      for (size_t w = 0; w + 1 < words.size(); w += 2) {  // what the offer gives takes the place of what was asked
+        const auto given = std::find(command.begin(), command.end(), words[w]);
+        if (words[w] == "--cluster") command.erase(std::find(command.begin(), command.end(), "--devices"), std::find(command.begin(), command.end(), "--devices") + 2);
+        if (given != command.end()) *std::next(given) = words[w + 1];
+        else command.insert(command.end(), {words[w], words[w + 1]});
+      }
+      EXPECT_EQ(partita(command).code, 0) << (*it)[1].str();
+    }
+  }
+  EXPECT_GT(offers, 0);
+  const Outcome none = with({"--search", "data-parallel", "--memory-limit", "2kB"});
+  EXPECT_EQ(none.code, 4);
+  EXPECT_EQ(none.err.find("it fits with"), std::string::npos) << none.err;
+}
+
 TEST(CliErrors, NoPlanFits) {
-  for (const char* search : {"single", "data-parallel", "model-parallel"}) expect_error({"plan", "zoo:lenet", "--devices", "2", "--search", search, "--memory-limit", "100000"}, 4, {"has 100000", "missing"});
-  const Outcome o = partita({"plan", "zoo:lenet", "--devices", "2", "--memory-limit", "100000"});
+  for (const char* search : {"single", "data-parallel", "model-parallel"}) expect_error({"plan", "zoo:lenet", "--devices", "2", "--search", search, "--memory-limit", "100kB"}, 4, {"has 100.0 kB", "missing", "weights", "activations"});
+  const Outcome o = partita({"plan", "zoo:lenet", "--devices", "2", "--memory-limit", "100000B"});
   EXPECT_EQ(o.code, 4);
   EXPECT_NE(o.err.find("missing"), std::string::npos) << o.err;
   // What is missing is exact: with so much more it fits.
   const int64_t peak = json_of({"plan", "zoo:lenet", "--devices", "2", "--search", "soybean"})["peak_memory_bytes"];
-  EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "2", "--search", "soybean", "--memory-limit", std::to_string(peak)}).code, 0);
-  EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "2", "--search", "soybean", "--memory-limit", std::to_string(peak - 1)}).code, 4);
+  EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "2", "--search", "soybean", "--memory-limit", std::to_string(peak) + "B"}).code, 0);
+  EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "2", "--search", "soybean", "--memory-limit", std::to_string(peak - 1) + "B"}).code, 4);
 }
 
 // ---------------------------------------------------------------- results
@@ -384,7 +445,7 @@ TEST(Cli, PlanningCommandsKeepTheirKeys) {
   EXPECT_EQ(compared["rows"][3]["comm_bytes"], plan["comm_bytes"]);
 
   // A search that estimates is a row like the others, of the batch that it takes.
-  const Json estimated = json_of({"compare", "zoo:lenet", "--batch", "24", "--cluster", "p2.8xlarge", "--memory-limit", "740000", "--search", "small-batch,soybean"});
+  const Json estimated = json_of({"compare", "zoo:lenet", "--batch", "24", "--cluster", "p2.8xlarge", "--memory-limit", "740kB", "--search", "small-batch,soybean"});
   for (const Json& row : estimated["rows"]) {
     expect_keys(row, kPlanKeys, kMorePlanKeys);
     EXPECT_NEAR(row["samples_per_second"].get<double>(), row["batch"].get<double>() / row["step_time_us"].get<double>() * 1e6, 1e-3);
@@ -766,6 +827,17 @@ TEST(CliExplain, SaysWhatTheAlternativesWouldMove) {
   expect_error({"explain", plan, "fc1.wieght"}, 3, {plan, "'fc1.wieght'", "fc1.weight"});
 }
 
+// Other choices of an op on six mesh axes are millions: those near the plan's are listed, and it takes no lowering.
+TEST(Cli, ExplainOnManyMeshAxes) {
+  const std::string plan = scratch("plan.json");
+  json_of({"plan", "zoo:transformer?layers=1,hidden=64,heads=8,steps=16,vocabulary=96,batch=64", "--cluster", "dgx-h100:8", "--search", "soybean", "-o", plan});
+  const Json op = json_of({"explain", plan, "layers.0.feed_forward.up"})["op"];
+  EXPECT_GT(op["alternatives"].size(), 20u);
+  EXPECT_LE(op["alternatives"].size(), 4096u);
+  const std::string text = partita({"explain", plan, "layers.0.feed_forward.up"}).out;
+  EXPECT_TRUE(std::regex_search(text, std::regex("[0-9]+ of [0-9]+ alternatives \\(that differ on one or two mesh axes"))) << text.substr(0, 2000);
+}
+
 // 79 ops on 16,384 devices: planned, checked and explained, but neither simulated nor run.
 TEST(CliPlan, OnVeryManyDevices) {
   const std::string plan = scratch("plan.json");
@@ -784,7 +856,7 @@ TEST(CliPlan, OnVeryManyDevices) {
 
 TEST(CliPlan, TheBoundsProofIsJudgedBesideAnyPlanOfTheModel) {
   const std::string exact = scratch("exact.json"), other = scratch("other.json"), bound = scratch("bound.json.gz");
-  const Json json = json_of({"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact", "--memory-limit", "400000", "--write-bound", bound, "-o", exact});
+  const Json json = json_of({"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact", "--memory-limit", "400kB", "--write-bound", bound, "-o", exact});
   const int64_t proved = json["lower_bound_comm_bytes"], bytes = json["comm_bytes"];
   EXPECT_EQ(proved, bytes);
   Json judged = json_of({"check", exact, "--bound", bound});
@@ -799,7 +871,7 @@ TEST(CliPlan, TheBoundsProofIsJudgedBesideAnyPlanOfTheModel) {
   // It says over which mesh it is.
   const Json one = json_of({"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact?mesh=4", "--write-bound", bound, "-o", other});
   EXPECT_EQ(json_of({"check", exact, "--bound", bound})["lower_bound_comm_bytes"], one["lower_bound_comm_bytes"]);
-  ASSERT_EQ(partita({"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact", "--memory-limit", "400000", "--write-bound", bound, "-o", exact}).code, 0);
+  ASSERT_EQ(partita({"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact", "--memory-limit", "400kB", "--write-bound", bound, "-o", exact}).code, 0);
 
   // It claims more than it proves; its numbers are others; it is of another model, cluster, space.
   const std::string text = solver::read_text(bound), claimed = fmt::format("\"{}\"", proved);
@@ -857,7 +929,7 @@ TEST(CliPlan, TheObjectiveTime) {
 
 TEST(CliPlan, InterruptedWithoutAPlan) {
   // The network's solutions are a little too large for the memory planner, so that there is an end to none of the rounds.
-  const Words tight = {"zoo:mlp?layers=12", "--devices", "8", "--memory-limit", "70000", "--max-steps", "100000000"};
+  const Words tight = {"zoo:mlp?layers=12", "--devices", "8", "--memory-limit", "70000B", "--max-steps", "100000000"};
   Words words = {"plan", "--search", "exact"};
   words.insert(words.end(), tight.begin(), tight.end());
   Outcome o = interrupted(words, "communication [0-9]");

@@ -99,5 +99,30 @@ TEST(ManyExplain, DifferencesAreTheCheckers) {
   expect_the_checkers_differences({"lenet?batch=8", "transformer?layers=1,hidden=16,heads=2,steps=4,vocabulary=20,batch=4", "rnnlm?steps=2,hidden=8,vocabulary=8,batch=4"}, 4);
 }
 
+// On six axes those near the choice are listed, and what is said of them is what the checker counts.
+TEST(Explain, OfVeryManyAlternativesThoseNear) {
+  constexpr uint64_t kSeed = 5;
+  std::printf("seed %d\n", static_cast<int>(kSeed));
+  Rng rng(kSeed);
+  const Graph graph = with_factors("mlp?layers=2,width=64,batch=64");
+  const Cluster cluster = load_cluster("local:64");
+  const auto plan = searched("soybean", graph, cluster);
+  ASSERT_TRUE(plan);
+  const int64_t now = check(graph, *plan, cluster).comm_bytes;
+  Explainer explainer(graph, *plan, cluster);
+  int many = 0;
+  for (size_t o = 0; o < graph.ops.size(); ++o) {
+    const OpExplanation e = explainer.op(OpId(o));
+    if (e.others <= kMostListed) continue;
+    ++many;
+    ASSERT_FALSE(e.alternatives.empty());
+    const OpAlternative& other = e.alternatives[rng.below(e.alternatives.size())];
+    SCOPED_TRACE(graph.ops[o].name);
+    EXPECT_NE(other.strategies, plan->ops[o].strategies);
+    expect_difference(other.difference, now, check(graph, with(*plan, OpId(o), other.strategies), cluster).comm_bytes);
+  }
+  EXPECT_GT(many, 0);
+}
+
 }  // namespace
 }  // namespace partita

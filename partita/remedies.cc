@@ -1,0 +1,112 @@
+// Tries what may make a plan fit, so that only what does is told.
+#include "partita/remedies.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "partita/base/error.h"
+#include "partita/base/units.h"
+#include "partita/cluster/presets.h"
+#include "partita/graph/batch.h"
+
+namespace partita {
+
+namespace {
+
+constexpr double kSeconds = 5;  // after these no trial is begun
+constexpr int kHalvings = 5;    // of the batch
+const char* const kSharded = "fsdp";
+
+bool is_rule(const std::string& search) {
+  static const std::set<std::string> kRules = {"data-parallel", "megatron", "model-parallel", "owt", "single", "zero"};
+  return kRules.contains(parse_search(search).entry->name);
+}
+
+// The bytes of the device that needs most, where the plan of a rule fits.
+std::optional<int64_t> fits(const Request& request) try {
+  Runner runner(false);
+  const LoadedModel model = load_model(request, runner);
+  const Graph graph = training_graph(model, request, runner);
+  Cluster cluster = load_cluster(request.cluster, request.devices);
+  for (int d = 0; request.memory_limit_bytes && d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = *request.memory_limit_bytes;
+  const SearchChoice choice = parse_search(request.search);
+  Rng rng(request.seed);
+  const SearchResult found = choice.entry->make()->search({graph, cluster, request.objective, {}, choice.options}, {}, rng);
+  if (!found.plan) return std::nullopt;
+  const bool some = is_too_large_to_lower(graph, cluster);
+  const std::vector<int64_t> peaks = planned_peak_bytes(graph, *found.plan, cluster, some ? typical_devices(cluster) : std::vector<DeviceId>());
+  for (int d = 0; d < cluster.compute_count; ++d)
+    if (peaks[d] > cluster.devices[d].memory_bytes) return std::nullopt;
+  return *std::max_element(peaks.begin(), peaks.begin() + cluster.compute_count);
+} catch (const Error& error) {  // this change of the request is not possible
+  if (error.code() == ExitCode::kBug) throw;
+  return std::nullopt;
+}
+
+struct Change {
+  std::string text;  // "--batch 16"
+  Request request;
+};
+
+// From the one that changes least. The halved batches, all but the first, are asked for only where the larger one does not fit.
+std::vector<std::vector<Change>> changes(const Request& request, std::optional<int64_t> batch) {
+  std::vector<std::vector<Change>> out;
+  Request base = request;
+  const bool rule = is_rule(request.search);
+  const std::string by = rule ? "" : fmt::format("--search {} ", kSharded);
+  if (!rule) base.search = kSharded;
+  const bool sharded = text_of(parse_search(base.search)) == text_of(parse_search(kSharded));
+  if (request.recompute == "none") {
+    out.push_back({Change{by + "--recompute cheap", base}});
+    out.back()[0].request.recompute = "cheap";
+  }
+  if (!rule || !sharded) {
+    out.push_back({Change{fmt::format("--search {}", kSharded), base}});
+    out.back()[0].request.search = kSharded;
+    if (request.recompute == "none" && rule) {
+      out.back().push_back({fmt::format("--search {} --recompute cheap", kSharded), out.back()[0].request});
+      out.back()[1].request.recompute = "cheap";
+    }
+  }
+  out.emplace_back();
+  for (int i = 0; batch && i < kHalvings && *batch > 1 && *batch % 2 == 0; ++i) {
+    *batch /= 2;
+    out.back().push_back({fmt::format("{}--batch {}", by, *batch), base});
+    out.back().back().request.bindings["batch"] = std::to_string(*batch);
+  }
+  out.emplace_back();
+  const int devices = load_cluster(request.cluster, request.devices).compute_count;
+  for (int times : {2, 4})
+    if (const auto preset = preset_of_size(request.cluster, times * devices)) {
+      out.back().push_back({fmt::format("--search {} --cluster {}", kSharded, *preset), base});
+      out.back().back().request.search = kSharded;
+      out.back().back().request.cluster = *preset;
+      out.back().back().request.devices = 0;
+    }
+  return out;
+}
+
+}  // namespace
+
+std::string remedies(const Request& request) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1e3 * kSeconds));
+  if (!request.pin_file.empty()) return "";  // a rule may not keep to them
+  Runner runner(false);
+  std::vector<std::string> fitting, tried;
+  const LoadedModel model = load_model(request, runner);
+  for (const std::vector<Change>& alternatives : changes(request, find_batch(training_graph(model, request, runner))))
+    for (const Change& change : alternatives) {
+      if (Clock::now() > end) break;
+      tried.push_back(change.text);
+      const auto bytes = fits(change.request);
+      if (!bytes) continue;
+      fitting.push_back(fmt::format("{} ({} a device)", change.text, megabytes(static_cast<double>(*bytes))));
+      break;
+    }
+  if (!fitting.empty()) return fmt::format("; it fits with {}", fmt::join(fitting, ", or "));
+  return tried.empty() ? "" : fmt::format("; not with any of {} either", fmt::join(tried, ", "));
+}
+
+}  // namespace partita
