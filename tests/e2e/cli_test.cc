@@ -367,8 +367,8 @@ TEST(CliErrors, WhatWouldMakeAPlanFit) {
       if (std::find(words.begin(), words.end(), "--search") == words.end()) words.insert(words.end(), {"--search", "data-parallel"});
       Words command = asked;
       for (size_t w = 0; w + 1 < words.size(); w += 2) {  // what the offer gives takes the place of what was asked
-        const auto given = std::find(command.begin(), command.end(), words[w]);
         if (words[w] == "--cluster") command.erase(std::find(command.begin(), command.end(), "--devices"), std::find(command.begin(), command.end(), "--devices") + 2);
+        const auto given = std::find(command.begin(), command.end(), words[w]);
         if (given != command.end()) *std::next(given) = words[w + 1];
         else command.insert(command.end(), {words[w], words[w + 1]});
       }

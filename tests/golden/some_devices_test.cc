@@ -101,7 +101,7 @@ TEST(SomeDevices, StandForAllWhereThereAreVeryMany) {
     FAIL() << "fits";
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), ExitCode::kInfeasible);
-    EXPECT_NE(std::string(e.what()).find("(1 missing)"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("(1 bytes missing)"), std::string::npos) << e.what();
   }
 }
 
