@@ -68,7 +68,20 @@ class LpNormalization(OpRun):
         return (x / (np.abs(x) ** p).sum(axis=axis, keepdims=True) ** (1 / p),)
 
 
-MENDED = [ConvTranspose, GlobalMaxPool, LpNormalization]
+class MaxPool(OpRun):
+    """Padded on each axis by itself: the evaluator makes outputs of another shape where kernel and pads differ from axis to axis."""
+    op_domain = ""
+
+    def _run(self, x, kernel_shape=None, strides=None, pads=None, **rest):
+        n = len(kernel_shape)
+        pads = pads or [0] * (2 * n)
+        whole = np.pad(x, [(0, 0), (0, 0), *zip(pads[:n], pads[n:])], constant_values=-np.inf)
+        windows = np.lib.stride_tricks.sliding_window_view(whole, kernel_shape, tuple(range(2, 2 + n)))
+        steps = tuple(slice(None, None, s) for s in strides or [1] * n)
+        return (windows[(slice(None), slice(None), *steps)].max(axis=tuple(range(2 + n, 2 + 2 * n))),)
+
+
+MENDED = [ConvTranspose, GlobalMaxPool, LpNormalization, MaxPool]
 
 
 class Refused(Exception):
