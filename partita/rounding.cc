@@ -1,7 +1,6 @@
 // Kernels with other last places, to see how far rounding alone can take a training run.
 #include "partita/rounding.h"
 
-#include <limits>
 #include <vector>
 
 #include "partita/base/rng.h"
@@ -9,17 +8,29 @@
 
 namespace partita {
 
+namespace {
+
+// Multiplies each element by 1 plus or minus `unit`. T: float64, or float32 for it and all shorter types.
+template <class T>
+void change(const View& write, double unit, Rng& rng) {
+  const Shape sizes = extents(write.box);
+  std::vector<T> factors(static_cast<size_t>(volume(sizes)));
+  for (T& factor : factors) factor = static_cast<T>(1 + (rng.next() & 1 ? 1 : -1) * unit);
+  const DType dtype = sizeof(T) == sizeof(double) ? DType::kFloat64 : DType::kFloat32;
+  const View from{reinterpret_cast<std::byte*>(factors.data()), dtype, write.box, dense_strides(sizes), write.axes};
+  combine_box(tdl::Reducer::kProd, from, write);
+}
+
+}  // namespace
+
 void RoundingKernels::run(const KernelCall& call) {
   kernels_.run(call);
-  if (call.task->phase != Phase::kBackward) return;
+  if (call.task->phase != phase_) return;
   Rng rng(seed_ ^ hash_name(call.task->name) ^ (call.step + 1) * 0x9E3779B97F4A7C15ull ^ static_cast<uint64_t>(call.act) << 32);
   for (const View& write : call.writes) {
-    if (write.dtype != DType::kFloat64 || is_empty(write.box)) continue;
-    const Shape sizes = extents(write.box);
-    std::vector<double> factors(static_cast<size_t>(volume(sizes)));
-    for (double& factor : factors) factor = 1 + (rng.next() & 1 ? 1 : -1) * std::numeric_limits<double>::epsilon();
-    const View from{reinterpret_cast<std::byte*>(factors.data()), DType::kFloat64, write.box, dense_strides(sizes), write.axes};
-    combine_box(tdl::Reducer::kProd, from, write);
+    if (!is_float(write.dtype) || is_empty(write.box)) continue;
+    if (write.dtype == DType::kFloat64) change<double>(write, epsilon_of(write.dtype), rng);
+    else change<float>(write, epsilon_of(write.dtype), rng);
   }
 }
 

@@ -6,13 +6,13 @@
 
 namespace partita {
 
-// Kernels whose float64 results of the backward pass are multiplied, element by element, by 1 + 2^-52 or 1 - 2^-52, drawn from the seed: one
-// unit of the last place, as another order of the terms of a sum would do (Monte Carlo arithmetic, Parker 1997). A gradient that is zero
-// by cancellation so becomes another small number. Forward results stay as they are, since comparisons of them (the largest of a window)
-// choose where gradients go.
+// Kernels whose results in one phase are multiplied, element by element, by 1 plus or minus the epsilon of their type, drawn from the seed:
+// one unit of the last place, as another order of the terms of a sum would do (Monte Carlo arithmetic, Parker 1997). A gradient, or a
+// loss, that is zero by cancellation so becomes another small number. Where gradients are looked at (kBackward) forward results stay as they
+// are, since comparisons of them (the largest of a window) choose where gradients go.
 class RoundingKernels final : public Kernels {
  public:
-  RoundingKernels(Kernels& kernels, uint64_t seed) : kernels_(kernels), seed_(seed) {}
+  RoundingKernels(Kernels& kernels, Phase phase, uint64_t seed) : kernels_(kernels), phase_(phase), seed_(seed) {}
   void run(const KernelCall& call) override;
   int64_t live_bytes() const override { return kernels_.live_bytes(); }
   int64_t peak_bytes() const override { return kernels_.peak_bytes(); }
@@ -20,6 +20,7 @@ class RoundingKernels final : public Kernels {
 
  private:
   Kernels& kernels_;
+  Phase phase_;
   uint64_t seed_;
 };
 

@@ -40,6 +40,7 @@ struct TrainReport {
   std::vector<int64_t> peak_bytes;  // measured, per compute device
   std::optional<double> max_error_vs_serial, max_loss_error_vs_serial, first_loss_error_vs_serial;
   std::optional<double> rounding_error;        // measured where max_error_vs_serial is above kFloat64Tolerance: docs/cli.md
+  std::optional<double> loss_rounding_error;   // in shorter types, where the first loss differs by more than they are allowed: docs/cli.md
   std::optional<Differing> beyond_rounding;    // then: what rounding does not explain, the worst first
   Trace trace;
   bool interrupted = false;
@@ -59,6 +60,8 @@ SerialRun train_serial(const Graph& training, const TrainOptions& options, Kerne
 // Fills in the three errors of a report. The largest over weight tensors of max|parallel - serial| / max(max|serial|, 0.01);
 // losses likewise. A value that is no number on one side only counts as infinite.
 void compare_with(const SerialRun& serial, TrainReport& report);
+// What first_loss_error_vs_serial may be, in a type that is shorter than float64.
+double allowed_first_loss(const TrainReport& report, DType dtype);
 // Bad input where a compared run differs from the serial one by more than docs/cli.md allows for its dtype.
 void expect_as_serial(const TrainReport& report, DType dtype);
 

@@ -80,7 +80,7 @@ int train_command(const Arguments& a) {
   if (r.max_error_vs_serial) {
     json["max_error_vs_serial"] = *r.max_error_vs_serial;
     json["max_loss_error_vs_serial"] = *r.max_loss_error_vs_serial;
-    if (r.rounding_error) json["rounding_error"] = *r.rounding_error;
+    if (const auto rounding = r.rounding_error ? r.rounding_error : r.loss_rounding_error) json["rounding_error"] = *rounding;
   }
   if (a.json) print_json(json);
   else {
@@ -90,7 +90,9 @@ int train_command(const Arguments& a) {
     fmt::print("peak memory    {} measured, {} planned\n", megabytes(static_cast<double>(peak)), megabytes(static_cast<double>(p.peak_memory_bytes())));
     if (r.max_error_vs_serial)
       fmt::print("against serial largest weight difference {:.3g}, largest loss difference {:.3g}{}\n", *r.max_error_vs_serial, *r.max_loss_error_vs_serial,
-                 r.rounding_error ? fmt::format("; other roundings of the serial run differ by {:.3g}", *r.rounding_error) : "");
+                 r.rounding_error        ? fmt::format("; other roundings of the serial run differ by {:.3g}", *r.rounding_error)
+                 : r.loss_rounding_error ? fmt::format("; other roundings of the serial run's first loss differ by {:.3g}", *r.loss_rounding_error)
+                                         : "");
   }
   print_timings(runner, a);
   if (r.interrupted) {

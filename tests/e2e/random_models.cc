@@ -118,7 +118,7 @@ std::string trained(const Planned& planned, DType dtype) {
   const TrainReport report = train(planned, options, kernels());
   if (dtype == DType::kFloat64 && !(*report.max_error_vs_serial <= kTrained))
     return fmt::format("weights differ from the serial run's by {:.2e}", *report.max_error_vs_serial);
-  const double allowed = dtype == DType::kFloat64 ? kTrained : is_low(dtype) ? 2 * epsilon_of(dtype) : 1e-5;
+  const double allowed = dtype == DType::kFloat64 ? kTrained : allowed_first_loss(report, dtype);
   if (!(*report.first_loss_error_vs_serial <= allowed))
     return fmt::format("the first loss differs from the serial run's by {:.2e}", *report.first_loss_error_vs_serial);
   return "";

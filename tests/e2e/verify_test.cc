@@ -1,4 +1,4 @@
-// Parallel against serial in float64: rounding passes, whatever an optimizer divides it by; a kernel that errs does not.
+// Parallel against serial: rounding passes, whatever an optimizer divides it by; a kernel that errs does not.
 #include <gtest/gtest.h>
 
 #include "partita/base/testing/error_of.h"
@@ -17,31 +17,41 @@ class Erring final : public Kernels {
     kernels().run(call);
     if (call.task->phase != phase_ || call.task->device.index() == 0) return;
     for (const View& write : call.writes) {
-      if (write.dtype != DType::kFloat64 || is_empty(write.box)) continue;
-      std::vector<double> changes(static_cast<size_t>(volume(extents(write.box))), factor_);
-      const View from{reinterpret_cast<std::byte*>(changes.data()), write.dtype, write.box, dense_strides(extents(write.box)), write.axes};
-      combine_box(tdl::Reducer::kProd, from, write);
-      std::fill(changes.begin(), changes.end(), offset_);
-      combine_box(tdl::Reducer::kSum, from, write);
+      if (!is_float(write.dtype) || is_empty(write.box)) continue;
+      if (write.dtype == DType::kFloat64) change<double>(write, write.dtype);
+      else change<float>(write, DType::kFloat32);
     }
   }
 
  private:
+  template <class T>
+  void change(const View& write, DType dtype) const {
+    std::vector<T> changes(static_cast<size_t>(volume(extents(write.box))), static_cast<T>(factor_));
+    const View from{reinterpret_cast<std::byte*>(changes.data()), dtype, write.box, dense_strides(extents(write.box)), write.axes};
+    combine_box(tdl::Reducer::kProd, from, write);
+    std::fill(changes.begin(), changes.end(), static_cast<T>(offset_));
+    combine_box(tdl::Reducer::kSum, from, write);
+  }
+
   Phase phase_;
   double factor_, offset_;
 };
 
-// Some of its gradients are zero by cancellation.
-Planned planned(const std::string& optimizer, int devices, const std::string& search) {
+Planned planned(const std::string& model, const std::string& loss, DType dtype, const std::string& optimizer, int devices, const std::string& search) {
   Request request;
-  request.model = std::string(PARTITA_SOURCE_DIR) + "/tests/data/cases/adagrad/model.onnx";
-  request.loss = "mse";
-  request.dtype = DType::kFloat64;
+  request.model = fmt::format("{}/tests/data/cases/{}/model.onnx", PARTITA_SOURCE_DIR, model);
+  request.loss = loss;
+  request.dtype = dtype;
   request.optimizer.kind = optimizer;
   request.cluster = fmt::format("local:{}", devices);
   request.search = search;
   Runner runner;
   return plan_model(request, runner);
+}
+
+// Some of its gradients are zero by cancellation.
+Planned planned(const std::string& optimizer, int devices, const std::string& search) {
+  return planned("adagrad", "mse", DType::kFloat64, optimizer, devices, search);
 }
 
 TrainReport verified(const Planned& planned, Kernels& kernels) {
@@ -75,6 +85,24 @@ TEST(Verify, AKernelThatErrsFails) {
       const TrainReport report = verified(p, erring);
       EXPECT_NE(error_of([&] { expect_as_serial(report, DType::kFloat64); }).find("parallel differs from serial"), std::string::npos);
     }
+  }
+}
+
+// The terms of its loss cancel: in bfloat16 little but rounding is left of it.
+TEST(Verify, ALossThatCancelsPassesInShorterTypes) {
+  const Planned p = planned("cancels", "elementwise", DType::kBFloat16, "sgd", 7, "spartan");
+  const TrainReport report = verified(p, kernels());
+  ASSERT_TRUE(report.loss_rounding_error) << "the first loss is near enough as it is: " << *report.first_loss_error_vs_serial;
+  EXPECT_EQ(error_of([&] { expect_as_serial(report, DType::kBFloat16); }), "no error");
+}
+
+TEST(Verify, AKernelThatErrsFailsInShorterTypes) {
+  for (const auto& [dtype, factor] : {std::pair{DType::kBFloat16, 1.25}, {DType::kFloat16, 1.03}, {DType::kFloat32, 1.001}}) {
+    SCOPED_TRACE(name_of(dtype));
+    const Planned p = planned("adagrad", "mse", dtype, "sgd", 3, "data-parallel");
+    EXPECT_EQ(error_of([&] { expect_as_serial(verified(p, kernels()), dtype); }), "no error");
+    Erring erring(Phase::kForward, factor, 0);
+    EXPECT_NE(error_of([&] { expect_as_serial(verified(p, erring), dtype); }).find("parallel differs from serial"), std::string::npos);
   }
 }
 
