@@ -151,7 +151,8 @@ class Run {
     } catch (const Error& e) {
       if (!is_end(e)) throw;
       result_.notes.push_back(fmt::format("{}: not judged: {}", candidate.from, e.what()));
-      unjudged_.push_back(std::move(candidate));
+      const auto at = candidate.rank == kLast ? unjudged_.end() : unjudged_.begin();
+      unjudged_.insert(at, std::move(candidate));
       return;
     }
     result_.notes.push_back(fmt::format("{}: {}", candidate.from, cost_text(problem_, candidate.cost)));
@@ -179,14 +180,22 @@ class Run {
     return order;
   }
 
-  // Where the time ended before any was found to fit, one more is asked, and where none was judged, one is judged.
+  // What a plan costs, without a simulation.
+  int64_t estimate(const Plan& plan) const { return problem_.in_time() ? serial_ns(problem_.graph, plan, problem_.cluster) : cost_of(problem_, plan); }
+
+  // The plan of the joint problem came too late to be judged, and the estimates are for it.
+  bool prefers_unjudged(const Candidate& joint) const { return !best_ || estimate(joint.plan) < estimate(candidates_[*best_].plan); }
+
+  // Where the time ended before the joint problem's plan was judged, an estimate says whether it is the best; where none was judged, one is taken
+  // as it is, and where none was found to fit, one more is asked.
   std::optional<size_t> best_that_fits() {
-    if (best_) return best_;
-    if (candidates_.empty() && !unjudged_.empty()) {
-      Candidate& first = unjudged_.front();
-      first.cost = cost_of(problem_, first.plan);
-      candidates_.push_back(std::move(first));
+    if (!unjudged_.empty() && (candidates_.empty() || (unjudged_.back().rank == kLast && prefers_unjudged(unjudged_.back())))) {
+      Candidate taken = std::move(unjudged_.back());
+      taken.cost = estimate(taken.plan);
+      candidates_.push_back(std::move(taken));
+      if (fits(candidates_.back(), {})) return candidates_.size() - 1;
     }
+    if (best_) return best_;
     for (size_t i : by_cost()) {
       if (candidates_[i].missing_bytes) continue;
       if (fits(candidates_[i], {})) return i;
@@ -264,7 +273,8 @@ class Run {
   Rng& rng_;
   const bool holds_any_;
   SearchResult result_;
-  std::vector<Candidate> candidates_, unjudged_;
+  std::vector<Candidate> candidates_;
+  std::vector<Candidate> unjudged_;  // the joint problem's last
   std::optional<size_t> best_;    // of the candidates that are known to fit
   std::optional<Error> refusal_;  // the last
 };

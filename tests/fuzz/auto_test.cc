@@ -148,6 +148,20 @@ TEST(Searches, EndWhereTheirTimeHasPassedAndWhereTheyAreToStop) {
   }
 }
 
+// Interrupted while the joint problem is solved: its plan can't be simulated any more, and is taken where an estimate says that it is faster.
+TEST(Auto, InTimeKeepsTheJointProblemsPlanThatCameTooLateToBeSimulated) {
+  const Graph graph = training("mlp?layers=3,width=2048,batch=64");
+  const Cluster cluster = load_cluster("p2.8xlarge", 4);
+  std::atomic<bool> stop = false;
+  Problem problem{.graph = graph, .cluster = cluster, .objective = "time", .pins = {}, .options = default_options(*parse_search("auto").entry)};
+  problem.progress = [&](const SearchProgress& p) { stop = stop || p.cost; };
+  Rng rng(1);
+  const SearchResult found = parse_search("auto").entry->make()->search(problem, {.stop = &stop}, rng);
+  ASSERT_TRUE(stop && found.plan);
+  const Plan data_parallel = *searched(parse_search("data-parallel"), graph, cluster).plan;
+  EXPECT_LT(serial_ns(graph, *found.plan, cluster), serial_ns(graph, data_parallel, cluster));
+}
+
 TEST(Auto, InTimeAPlanToBeginWithIsKeptWhereNothingIsFaster) {
   const Graph graph = training("mlp?layers=2,width=24,batch=12");
   const Cluster cluster = load_cluster("p2.8xlarge", 4);
