@@ -82,29 +82,33 @@ bool is_uniform(const Patches& patches) {
   return std::all_of(patches.begin(), patches.end(), [&](const Patch& p) { return p.share == patches[0].share; });
 }
 
-// Whether b goes on where a ends, along one axis, the others being the same: then a becomes both.
-bool joins(Box& a, const Box& b) {
-  std::optional<std::size_t> along;
-  for (std::size_t axis = 0; axis < a.size(); ++axis) {
-    if (a[axis] == b[axis]) continue;
-    if (along || a[axis].hi != b[axis].lo) return false;
-    along = axis;
+// Joins those that follow each other along one axis, are alike on all others, and have one share.
+void join_along(std::size_t axis, Patches& patches) {
+  const auto order = [axis](const Patch& a, const Patch& b) {
+    for (std::size_t i = 0; i < a.box.size(); ++i)
+      if (i != axis && (a.box[i].lo != b.box[i].lo || a.box[i].hi != b.box[i].hi)) return std::pair(a.box[i].lo, a.box[i].hi) < std::pair(b.box[i].lo, b.box[i].hi);
+    return a.box[axis].lo < b.box[axis].lo;
+  };
+  const auto joins = [axis](const Patch& a, const Patch& b) {
+    for (std::size_t i = 0; i < a.box.size(); ++i)
+      if (i == axis ? a.box[i].hi != b.box[i].lo : a.box[i] != b.box[i]) return false;
+    return a.share == b.share;
+  };
+  std::sort(patches.begin(), patches.end(), order);
+  std::size_t kept = 0;
+  for (std::size_t i = 1; i < patches.size(); ++i) {
+    if (joins(patches[kept], patches[i])) patches[kept].box[axis].hi = patches[i].box[axis].hi;
+    else if (++kept != i) patches[kept] = std::move(patches[i]);
   }
-  if (along) a[*along].hi = b[*along].hi;
-  return along.has_value();
+  patches.resize(kept + 1);
 }
 
-// With those joined that follow each other and have one share: rows of one weight are one box, however many. Once for each axis at most.
+// With those joined that make one box: rows of one weight are one, however many, also where each row has several weights. Until no axis brings
+// anything.
 Patches joined(Patches patches) {
-  for (bool fewer = patches.size() > 1; fewer;) {
-    std::size_t kept = 1;
-    for (std::size_t i = 1; i < patches.size(); ++i) {
-      if (patches[i].share == patches[kept - 1].share && joins(patches[kept - 1].box, patches[i].box)) continue;
-      if (i != kept) patches[kept] = std::move(patches[i]);
-      ++kept;
-    }
-    fewer = kept < patches.size() && kept > 1;
-    patches.resize(kept);
+  for (std::size_t before = 0; patches.size() > 1 && patches.size() != before;) {
+    before = patches.size();
+    for (std::size_t axis = patches[0].box.size(); axis-- > 0 && patches.size() > 1;) join_along(axis, patches);
   }
   return patches;
 }
@@ -148,13 +152,39 @@ Patches combined(const Box& target, const std::vector<Patches>& terms, tdl::Redu
   return joined(std::move(result));
 }
 
-// The same elements over other axes of the same tensor: row by row they are the same numbers.
+// The same elements over other axes of the same tensor: row by row they are the same numbers. Axes that come to the same number of elements
+// on both sides are looked at by themselves: of [8,1024,768] and [8,1024,12,64] only the last ones differ.
 Patches over_axes(const Patches& patches, const Shape& from, const Shape& to) {
   if (from == to) return patches;
+  struct Piece {
+    std::size_t first = 0, last = 0;  // axes of `from`
+    Shape from, to;
+  };
+  std::vector<Piece> pieces;
+  for (std::size_t f = 0, t = 0; f < from.size() || t < to.size();) {
+    Piece piece{f, f, {}, {}};
+    do {  // the next axis of the side that is behind
+      const bool of_from = f < from.size() && (t == to.size() || volume(piece.from) <= volume(piece.to));
+      of_from ? piece.from.push_back(from[f++]) : piece.to.push_back(to[t++]);
+    } while (volume(piece.from) != volume(piece.to) && (f < from.size() || t < to.size()));
+    piece.last = f;
+    pieces.push_back(std::move(piece));
+  }
   Patches result;
-  for (const Patch& p : patches)
-    for (const Box& run : stored_boxes(p.box, {from}))
-      for (Box& box : refined_boxes(run, {{volume(from)}}, {to})) result.push_back({std::move(box), p.share});
+  for (const Patch& p : patches) {
+    std::vector<Box> boxes{{}};
+    for (const Piece& piece : pieces) {
+      std::vector<Box> next;
+      for (const Box& run : stored_boxes(Box(p.box.begin() + static_cast<std::ptrdiff_t>(piece.first), p.box.begin() + static_cast<std::ptrdiff_t>(piece.last)), {piece.from}))
+        for (const Box& part : refined_boxes(run, {{volume(piece.from)}}, {piece.to}))
+          for (Box box : boxes) {
+            box.insert(box.end(), part.begin(), part.end());
+            next.push_back(std::move(box));
+          }
+      boxes = std::move(next);
+    }
+    for (Box& box : boxes) result.push_back({std::move(box), p.share});
+  }
   return joined(std::move(result));
 }
 

@@ -19,6 +19,21 @@ std::string units_index(const Graph& graph, const std::vector<bool>& weight, con
   return longest ? longest->name : "";
 }
 
+// A weight that ops make of parameters (a cast, a transposition) is made in the parts that its layer reads, and so are its gradient and what is
+// updated by it.
+void make_wanted_weights(RulePlanner& planner, const Graph& graph, const std::vector<bool>& weight, std::vector<bool>& chosen) {
+  for (size_t i = graph.ops.size(); i-- > 0;) {
+    const Op& op = graph.ops[i];
+    if (op.phase != Phase::kForward || op.results.size() != 1 || !weight[op.results[0].index()] || !planner.is_wanted(op.results[0])) continue;
+    std::vector<tdl::AxisStrategy> candidates{kReplicate};
+    for (const tdl::AxisStrategy& s : allowed_strategies(op, planner.mesh().positions()))
+      if (!s.names.empty()) candidates.push_back(s);
+    planner.choose(OpId(i), {candidates});
+    chosen[i] = true;
+    for (size_t k = 0; k < op.operands.size(); ++k) planner.want(OpId(i), static_cast<int>(k), planner.choice(OpId(i)));
+  }
+}
+
 }  // namespace
 
 Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, const Watch& watch) {
@@ -33,10 +48,15 @@ Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, cons
     const Op& op = graph.ops[i];
     if (op.phase != Phase::kForward) continue;
     units[i] = units_index(graph, weight, op, p);
-    product[i] = weight_product(graph, weight, op).has_value();
+    const auto found = weight_product(graph, weight, op);
+    product[i] = found.has_value();
+    if (const auto split = with_name(allowed_strategies(op, p), units[i]); !split.empty()) planner.want(OpId(i), found->weight, {planner.mesh(), {split[0]}});
   }
+  std::vector<bool> chosen(graph.ops.size(), false);
+  make_wanted_weights(planner, graph, weight, chosen);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
+    if (chosen[i]) continue;
     const size_t forward = op.forward.valid() ? op.forward.index() : i;
     const std::vector<tdl::AxisStrategy> all = allowed_strategies(op, p);
     const std::vector<tdl::AxisStrategy> samples = sample_strategies(graph, op, all);

@@ -57,6 +57,12 @@ void RulePlanner::place(OpId id, const OpChoice& choice) {
   settle(id, pin != pins_.ops.end() ? pin->second : choice);
 }
 
+void RulePlanner::want(OpId id, int operand, const OpChoice& choice) {
+  const Op& op = graph_.op(id);
+  if (const auto derived = cache_.get(op.bound, choice.mesh.extents, choice.strategies))
+    wanted_.try_emplace(op.operands[static_cast<size_t>(operand)], layouts_of(*op.bound, *derived, choice.mesh).operands[static_cast<size_t>(operand)]);
+}
+
 void RulePlanner::keep_partial_result(TensorId id, int axis) {
   if (!home_[id.index()]->is_partial() || plan_.kept.contains(id)) return;
   const Layout home = *home_[id.index()];
@@ -68,6 +74,8 @@ void RulePlanner::keep_partial_result(TensorId id, int axis) {
   placement.mesh = mesh_;
   keep(id, placement);
 }
+
+void RulePlanner::keep_whole(TensorId id) { keep(id, {mesh_, NdSbp(mesh_.extents.size(), Sbp::broadcast()), {}}); }
 
 void RulePlanner::keep_whole(TensorId id, int mesh_axis) {
   const Layout& home = *home_[id.index()];
@@ -107,6 +115,8 @@ int64_t RulePlanner::cost(const Op& op, const OpChoice& choice) {
     const Tensor& tensor = graph_.tensor(op.results[r]);
     if (tensor.replaces.valid() && home_[tensor.replaces.index()])
       bytes += conversion_bytes(layouts.results[r], *home_[tensor.replaces.index()], bytes_of(tensor.dtype), cluster_);
+    if (const auto wanted = wanted_.find(op.results[r]); wanted != wanted_.end() && layouts.results[r] != wanted->second)
+      bytes += 1 + conversion_bytes(layouts.results[r], wanted->second, bytes_of(tensor.dtype), cluster_);
   }
   return bytes;
 }

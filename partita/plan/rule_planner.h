@@ -1,5 +1,6 @@
 // What rule-made plans share: a plan built op by op in graph order, knowing where every tensor is so far.
 #pragma once
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -24,8 +25,13 @@ class RulePlanner {
 
   void place(OpId id, const OpChoice& choice);  // the one choice that the rule allows
 
+  // This operand will be read as the op has it under this choice: its producer, if it is chosen later, prefers to make it so.
+  void want(OpId id, int operand, const OpChoice& choice);
+  bool is_wanted(TensorId id) const { return wanted_.contains(id); }
+
   // Keeps a result split along `axis` if it came out partial there, or whole if the axis is too short. For a mesh of one axis.
   void keep_partial_result(TensorId id, int axis);
+  void keep_whole(TensorId id);  // on every device
   // Keeps a result that came out partial on this mesh axis whole there.
   void keep_whole(TensorId id, int mesh_axis);
   // For a tensor without a home so far.
@@ -34,6 +40,7 @@ class RulePlanner {
   Plan finish(std::string_view search);
 
   const Mesh& mesh() const { return mesh_; }
+  const OpChoice& choice(OpId id) const { return plan_.ops[id.index()]; }  // of one that was chosen
   const Layout* home(TensorId id) const { return home_[id.index()] ? &*home_[id.index()] : nullptr; }
 
  private:
@@ -47,6 +54,7 @@ class RulePlanner {
   const Watch watch_;
   Plan plan_;
   std::vector<std::optional<Layout>> home_;
+  std::map<TensorId, Layout> wanted_;
   DerivationCache cache_;
 };
 

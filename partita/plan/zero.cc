@@ -33,7 +33,7 @@ std::optional<UpdateSplit> update_split(const Op& op, const Mesh& mesh) {
 
 class ZeroRule {
  public:
-  ZeroRule(const Graph& graph, const Mesh& mesh) : graph_(graph), mesh_(mesh), late_(graph), splits_(graph.ops.size()), wanted_(graph.tensors.size()) {
+  ZeroRule(const Graph& graph, const Mesh& mesh) : graph_(graph), mesh_(mesh), late_(graph), read_by_(readers(graph)), splits_(graph.ops.size()), wanted_(graph.tensors.size()) {
     for (size_t i = 0; i < graph.ops.size(); ++i) {
       const Op& op = graph.ops[i];
       const OpDefinition* definition = graph.registry->find(op.definition);
@@ -55,6 +55,22 @@ class ZeroRule {
   }
 
   const std::vector<std::pair<TensorId, Layout>>& split_parameters() const { return split_parameters_; }
+  // Only casts to a shorter type read the parameter: it is a master copy, which stages 1 and 2 split with the states (mixed precision, section
+  // 5.1). Each device casts its part, and the shorter type is gathered.
+  bool is_master(TensorId parameter) const {
+    const auto& readers = read_by_[parameter.index()];
+    return !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](const Reader& r) { return graph_.op(r.op).phase == Phase::kUpdate || is_shortened(r.op); }) &&
+           std::any_of(readers.begin(), readers.end(), [&](const Reader& r) { return is_shortened(r.op); });
+  }
+  // The cast of a master copy, as its parts are kept: by this name.
+  std::optional<tdl::AxisStrategy> cast_of_parts(OpId id, const Layout& master) const {
+    if (!is_shortened(id)) return std::nullopt;
+    for (const tdl::AxisStrategy& s : allowed_strategies(graph_.op(id), mesh_.positions())) {
+      const auto derived = s.names.size() == 1 ? tdl::derive(*graph_.op(id).bound, mesh_.extents, {s}) : std::nullopt;
+      if (derived && same_placement(master, layouts_of(*graph_.op(id).bound, *derived, mesh_).operands[0])) return s;
+    }
+    return std::nullopt;
+  }
   const Layout* gradient(TensorId t) const { return wanted_[t.index()] ? &*wanted_[t.index()] : nullptr; }
 
   // What an op may do: samples where it sees them; an update, its split; what reads a gradient that updates read split, the same.
@@ -91,9 +107,17 @@ class ZeroRule {
     return out;
   }
 
+  bool is_shortened(OpId id) const {
+    const Op& op = graph_.op(id);
+    if (op.phase != Phase::kForward || op.operands.size() != 1 || op.results.size() != 1) return false;
+    const Tensor &from = graph_.tensor(op.operands[0]), &to = graph_.tensor(op.results[0]);
+    return from.shape == to.shape && is_float(to.dtype) && bytes_of(to.dtype) < bytes_of(from.dtype);
+  }
+
   const Graph& graph_;
   Mesh mesh_;
   LateSums late_;
+  std::vector<std::vector<Reader>> read_by_;
   std::vector<std::optional<UpdateSplit>> splits_;  // by op
   std::vector<std::optional<Layout>> wanted_;       // by tensor: of gradients, how their updates read them
   std::vector<std::pair<TensorId, Layout>> split_parameters_;
@@ -130,10 +154,13 @@ Plan zero_plan(const Graph& graph, const Cluster& cluster, int stage, const Pins
   require_samples("zero", graph, planner.mesh().positions());
   const ZeroRule rule(graph, planner.mesh());
   for (const auto& [parameter, layout] : rule.split_parameters())
-    if (stage == 3 && !planner.home(parameter)) planner.keep(parameter, placement_of(layout, *name_of(layout)));
+    if ((stage == 3 || rule.is_master(parameter)) && !planner.home(parameter)) planner.keep(parameter, placement_of(layout, *name_of(layout)));
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
-    planner.choose(OpId(i), {rule.strategies(OpId(i))});
+    const Layout* master = op.operands.empty() ? nullptr : planner.home(op.operands[0]);
+    const auto parts = stage < 3 && master ? rule.cast_of_parts(OpId(i), *master) : std::nullopt;
+    planner.choose(OpId(i), {parts ? std::vector{*parts} : rule.strategies(OpId(i))});
+    if (parts && !pins.kept.contains(op.results[0])) planner.keep_whole(op.results[0]);
     for (TensorId r : op.results)
       if (const Layout* layout = rule.gradient(r); layout && stage >= 2 && op.phase == Phase::kBackward && !pins.kept.contains(r))
         planner.keep(r, placement_of(*layout, *name_of(*layout)));
