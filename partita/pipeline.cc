@@ -191,13 +191,14 @@ namespace {
 using WithBatch = decltype(Problem::with_batch);
 
 // Seconds that the last look at memory, and check, lowering, verification and simulation of a plan take after the search, about: on this
-// machine, as busy as it is now, for each device as long as making the training graph took. (Measured: 0.4 to 1.4 times as long.)
-double finish_seconds(const Runner& runner, const Cluster& cluster) {
-  constexpr double kAtLeast = 0.05, kTimes = 1.5;
+// machine, as busy as it is now, for each device as long as making the training graph took. (Measured: 0.4 to 1.4 times as long.) No more than
+// a part of the seconds that are left: the machine may have been busier then.
+double finish_seconds(const Runner& runner, const Cluster& cluster, double left) {
+  constexpr double kAtLeast = 0.05, kTimes = 1.5, kPart = 0.4;
   double graph_seconds = 0;
   for (const Runner::Timing& t : runner.timings())
     if (t.name == "autodiff" || t.name == "factor" || t.name == "recompute") graph_seconds += t.seconds + t.verify_seconds;
-  return kAtLeast + kTimes * cluster.compute_count * graph_seconds;
+  return std::min(kAtLeast + kTimes * cluster.compute_count * graph_seconds, kPart * left);
 }
 
 // The search's part of the time: what comes after it is kept.
@@ -205,7 +206,10 @@ Budget for_search(const Budget& whole, const Runner& runner, const Cluster& clus
   Budget part = whole;
   const Watch watch = whole.watch();
   watch.poll("before the search began");
-  if (watch.deadline) part.deadline = *watch.deadline - std::chrono::duration_cast<Watch::Clock::duration>(std::chrono::duration<double>(finish_seconds(runner, cluster)));
+  if (!watch.deadline) return part;
+  using Seconds = std::chrono::duration<double>;
+  const double left = Seconds(*watch.deadline - Watch::Clock::now()).count();
+  part.deadline = *watch.deadline - std::chrono::duration_cast<Watch::Clock::duration>(Seconds(finish_seconds(runner, cluster, left)));
   return part;
 }
 

@@ -17,10 +17,12 @@ namespace partita {
 
 namespace {
 
-constexpr int64_t kStepsAtOnce = 10;  // run without a look at the stop flag; steps overlap inside
+// Steps run without a look at the stop flag, and overlap: one at first, then what about a second holds. A trace is of the first ten.
+constexpr int64_t kStepsAtOnce = 10;
+constexpr double kSecondsAtOnce = 1;
 constexpr double kSmallWeight = 0.01;  // docs/cli.md: errors are relative to max(max|serial|, 0.01)
-// Rounding of a parallel run is of the size that three drawn ones show, but for luck: of the largest of three, 30 times are exceeded by none. A loss is one number,
-// where tensors are many: 10 times.
+// Rounding of a parallel run is of the size that three drawn ones show, but for luck: of the largest of three, 30 times are exceeded by none.
+// A loss is one number, where tensors are many: 10 times.
 constexpr int kRoundedRuns = 3;
 constexpr double kRoundingFactor = 30, kLossRoundingFactor = 10;
 
@@ -90,10 +92,11 @@ Outcome run_steps(const Graph& graph, const PhysicalGraph& physical, const Datas
   hooks.load = [&](TensorId t, int64_t step, const View& v) { feed.load(t, step, v); };
   hooks.take = [&](TensorId t, int64_t step, const View& v) { feed.take(t, step, v); };
   hooks.seed = options.seed;
-  auto began = std::chrono::steady_clock::now();
-  int64_t done = 0;
+  const auto began = std::chrono::steady_clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
+  int64_t done = 0, at_once = options.trace ? kStepsAtOnce : 1;
   while (done < steps && !out.interrupted) {
-    int64_t now = std::min(kStepsAtOnce, steps - done);
+    const int64_t now = std::min(at_once, steps - done);
     hooks.first_step = done;
     RunReport report = run_threads(physical, memory, hooks, {now, visible && options.trace && done == 0});
     refuse_outside(graph, report);
@@ -106,10 +109,11 @@ Outcome run_steps(const Graph& graph, const PhysicalGraph& physical, const Datas
       fail("model '{}': the gradients of step {} are not finite, so the weights are lost; use a smaller --loss-scale or learning rate, or bfloat16 in "
            "place of float16, whose largest number is 65504", graph.name, overflowed + 1);
     done += now;
+    at_once = std::clamp(static_cast<int64_t>(kSecondsAtOnce * static_cast<double>(done) / seconds()), int64_t{1}, kStepsAtOnce);
     out.interrupted = visible && options.stop && options.stop->load() && done < steps;
   }
   out.losses.resize(static_cast<size_t>(done));
-  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  out.seconds = seconds();
   out.weights = read_weights(memory, graph);
   return out;
 }
@@ -337,7 +341,8 @@ Arrays run_forward(const Graph& graph, const Plan& plan, const Cluster& cluster,
     auto found = inputs.find(tensor.name);
     if (found == inputs.end()) fail("no array '{}' for the model's input", tensor.name);
     if (found->second.shape != tensor.shape)
-      fail("array '{}' has shape [{}], the model's input has [{}]; bind its extents or use --batch", tensor.name, fmt::join(found->second.shape, ", "), fmt::join(tensor.shape, ", "));
+      fail("array '{}' has shape [{}], the model's input has [{}]{}; bind its extents or use --batch", tensor.name, fmt::join(found->second.shape, ", "), fmt::join(tensor.shape, ", "),
+           tensor.sample_axis > 0 ? fmt::format(" with the samples on axis {}, since only there each goes its own way", tensor.sample_axis) : "");
     if (is_float(found->second.dtype) != is_float(tensor.dtype))
       fail("array '{}' is {}, the model's input is {}", tensor.name, name_of(found->second.dtype), name_of(tensor.dtype));
     Values values = found->second;

@@ -29,6 +29,12 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
+// Infeasible (exit code 4) for another reason than memory: too few samples, say. What else would fit is not looked for.
+class DoesNotApply : public Error {
+ public:
+  explicit DoesNotApply(const std::string& message) : Error(ExitCode::kInfeasible, message) {}
+};
+
 // Bad input (exit code 3): `fail("{}: no such tensor", name)`.
 template <typename... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {

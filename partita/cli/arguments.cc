@@ -1,7 +1,9 @@
 #include "partita/cli/arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
@@ -33,9 +35,50 @@ struct Raw {
   std::optional<std::string> loss, memory_limit;
 };
 
-// A count is not negative; CLI11 would wrap it round.
-CLI::Validator no_minus() {
-  return CLI::Validator([](std::string& text) { return text.starts_with("-") ? fmt::format("takes no negative number, not {}", text) : std::string(); }, "");
+// A count: no sign, no fraction, within 64 bits; CLI11 would wrap it round or take the largest.
+CLI::Validator count() {
+  return CLI::Validator(
+      [](std::string& text) {
+        uint64_t value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (error == std::errc() && end == text.data() + text.size()) return std::string();
+        return fmt::format("takes a whole number from 0 to 2^64 - 1, not {}", text);
+      },
+      "");
+}
+
+// "nan" is in no range, and CLI11 would take it for any.
+CLI::Validator finite() {
+  return CLI::Validator(
+      [](std::string& text) {
+        char* end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        return *end == 0 && !std::isfinite(value) ? fmt::format("takes a number, not {}", text) : std::string();
+      },
+      "");
+}
+
+CLI::Validator path() {
+  return CLI::Validator([](std::string& text) { return text.empty() ? std::string("takes a file's path, not an empty one") : std::string(); }, "");
+}
+
+// The files that a command writes: each is another, and none is what it reads, but weights, which training may bring up to date.
+void expect_own_files(const Arguments& a) {
+  std::vector<std::pair<const char*, std::string>> files;
+  for (const auto& [option, path] : {std::pair<const char*, std::string>{"-o", a.output}, {"--write-bound", a.write_bound}, {"--save", a.save}, {"--log", a.log}, {"--trace", a.trace}})
+    if (!path.empty()) files.emplace_back(option, path);
+  const auto is_same = [](const std::string& x, const std::string& y) {
+    std::error_code ignored;
+    const std::filesystem::path a = std::filesystem::weakly_canonical(x, ignored), b = std::filesystem::weakly_canonical(y, ignored);
+    return !a.empty() && a == b && (!std::filesystem::exists(a, ignored) || std::filesystem::is_regular_file(a, ignored));
+  };
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const auto& [option, path] = files[i];
+    for (std::size_t k = 0; k < i; ++k)
+      if (is_same(path, files[k].second)) usage(fmt::format("{} and {} are one file, {}; give each its own", files[k].first, option, path));
+    for (const std::string& read : {a.target, a.data, a.test_data, a.inputs, a.request.tdl_file, a.request.pin_file})
+      if (!read.empty() && is_same(path, read)) usage(fmt::format("{} {} is what the command reads; give another file", option, path));
+  }
 }
 
 void add_model_options(CLI::App& c, Arguments& a, Raw& raw, const OpRegistry& registry) {
@@ -63,10 +106,10 @@ void add_plan_options(CLI::App& c, Arguments& a, Raw& raw, bool one_search) {
   c.add_option("--objective", a.request.objective, "comm: bytes moved; time: of the simulated step")->check(CLI::IsMember({"comm", "time"}));
   c.add_option("--pin", a.request.pin_file, "a part of a plan that stays as it is");
   c.add_option("--memory-limit", raw.memory_limit, "what a device may use: 80GB (10^9), 80GiB (2^30), or bytes");
-  c.add_option("--time-limit", raw.time_limit, "seconds from the start of the program, of compare for each search")->check(CLI::PositiveNumber);
-  c.add_option("--max-steps", raw.max_steps, "steps for the search")->check(no_minus());
-  c.add_option("--gap", a.request.budget.gap, "stop once this near to the proved bound: 0.0001 of the cost")->check(CLI::Range(0.0, 1.0));
-  c.add_option("--seed", a.request.seed, "of everything random")->check(no_minus());
+  c.add_option("--time-limit", raw.time_limit, "seconds from the start of the program, of compare for each search")->check(CLI::PositiveNumber)->check(finite());
+  c.add_option("--max-steps", raw.max_steps, "steps for the search")->check(count());
+  c.add_option("--gap", a.request.budget.gap, "stop once this near to the proved bound: 0.0001 of the cost")->check(CLI::Range(0.0, 1.0))->check(finite());
+  c.add_option("--seed", a.request.seed, "of everything random")->check(count());
 }
 
 DType dtype_of(std::string name) {
@@ -114,11 +157,11 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   plan->add_option("MODEL", a.target)->required();
   add_model_options(*plan, a, raw, *registry);
   add_plan_options(*plan, a, raw, true);
-  plan->add_option("-o", a.output, "write the plan here");
-  plan->add_option("--write-bound", a.write_bound, "write the lower bound's proof here: .json or .json.gz; see `check --bound`");
+  plan->add_option("-o", a.output, "write the plan here")->check(path());
+  plan->add_option("--write-bound", a.write_bound, "write the lower bound's proof here: .json or .json.gz; see `check --bound`")->check(path());
   CLI::App* simulate = command("simulate", "predict a plan's step time and memory");
   simulate->add_option("PLAN", a.target)->required();
-  simulate->add_option("--trace", a.trace, "write a Chrome trace here");
+  simulate->add_option("--trace", a.trace, "write a Chrome trace here")->check(path());
   CLI::App* compare = command("compare", "several searches on one model");
   compare->add_option("MODEL", a.target)->required();
   compare->add_option("--search", raw.searches, "names with commas between")->required();
@@ -128,7 +171,7 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   run->add_option("MODEL|PLAN", a.target)->required();
   run->add_option("--inputs", a.inputs, ".npz of arrays named as the inputs")->required();
   run->add_option("--weights", a.weights, ".safetensors, an index of several, or their folder");
-  run->add_option("-o", a.output, "write the outputs here (.npz)");
+  run->add_option("-o", a.output, "write the outputs here (.npz)")->check(path());
   add_model_options(*run, a, raw, *registry);
   add_plan_options(*run, a, raw, true);
   CLI::App* train = command("train", "train on this machine");
@@ -142,10 +185,10 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   train->add_option("--epochs", a.epochs, "passes over the data");
   train->add_flag("--no-shuffle", a.no_shuffle, "samples in file order");
   train->add_option("--weights", a.weights, "start from these: .safetensors, an index of several, or their folder");
-  train->add_option("--save", a.save, "write the weights here (.safetensors)");
+  train->add_option("--save", a.save, "write the weights here (.safetensors)")->check(path());
   train->add_option("--verify", a.verify, "serial: run unsharded too, and compare")->check(CLI::IsMember({"serial"}));
-  train->add_option("--log", a.log, "one JSON object a step");
-  train->add_option("--trace", a.trace, "Chrome trace of the first steps");
+  train->add_option("--log", a.log, "one JSON object a step")->check(path());
+  train->add_option("--trace", a.trace, "Chrome trace of the first steps")->check(path());
   CLI::App* check = command("check", "judge a plan, or the proof of a bound, independently of what made it");
   check->add_option("PLAN|PROBLEM", a.target)->required();
   check->add_option("--bound", a.bound, "a proof that `plan` or `solve` wrote with --write-bound");
@@ -154,12 +197,12 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   explain->add_option("OP|TENSOR", a.name, "of the training graph; none: the dearest of the plan");
   CLI::App* solve = command("solve", "a sharding problem in the public IOPDDL format");
   solve->add_option("PROBLEM", a.target, ".json or .json.gz")->required();
-  solve->add_option("--time-limit", raw.time_limit, "seconds from the start of the program")->check(CLI::PositiveNumber);
-  solve->add_option("--max-steps", raw.max_steps, "steps for the search")->check(no_minus());
-  solve->add_option("--gap", a.request.budget.gap, "stop once this near to the proved bound: 0.0001 of the cost")->check(CLI::Range(0.0, 1.0));
-  solve->add_option("--seed", a.request.seed, "of everything random")->check(no_minus());
-  solve->add_option("-o", a.output, "write the list of choices here");
-  solve->add_option("--write-bound", a.write_bound, "write the lower bound's proof here: .json or .json.gz; see `check --bound`");
+  solve->add_option("--time-limit", raw.time_limit, "seconds from the start of the program")->check(CLI::PositiveNumber)->check(finite());
+  solve->add_option("--max-steps", raw.max_steps, "steps for the search")->check(count());
+  solve->add_option("--gap", a.request.budget.gap, "stop once this near to the proved bound: 0.0001 of the cost")->check(CLI::Range(0.0, 1.0))->check(finite());
+  solve->add_option("--seed", a.request.seed, "of everything random")->check(count());
+  solve->add_option("-o", a.output, "write the list of choices here")->check(path());
+  solve->add_option("--write-bound", a.write_bound, "write the lower bound's proof here: .json or .json.gz; see `check --bound`")->check(path());
   CLI::App* tdl = command("tdl", "analyse a description");
   tdl->add_option("TEXT", a.target)->required();
   tdl->add_option("--shape", a.shapes, "an operand's shape: a=8,4 (else small extents are chosen)")->allow_extra_args(false);
@@ -195,6 +238,7 @@ Arguments parse_arguments(int argc, const char* const* argv) {
     for (const char* fixed : {"--bind", "--batch", "--tdl", "--loss", "--optimizer", "--lr", "--momentum", "--weight-decay", "--clip-norm", "--schedule", "--dtype", "--loss-scale", "--cluster", "--devices", "--search",
                               "--objective", "--pin", "--memory-limit", "--time-limit", "--max-steps", "--gap"})
       if (given(fixed)) usage(fmt::format("{} is fixed in the plan {}; plan again with it, or give the model", fixed, a.target));
+  expect_own_files(a);
   if (given("--tdl")) a.request.tdl = read_file(a.request.tdl_file);
   const Optimizer& optimizer = a.request.optimizer;
   for (const auto& [name, value] : {std::pair{"--lr", optimizer.lr}, {"--momentum", optimizer.momentum}, {"--weight-decay", optimizer.weight_decay}})

@@ -27,7 +27,11 @@ int show_command(const Arguments& a) {
   LoadedModel model = load_model(a.request, runner);
   const auto [training, why_not_trained] = step_graph(model, a.request, runner);
   Json inputs = Json::object(), outputs = Json::object();
-  auto describe = [](const Tensor& t) { return Json{{"shape", t.shape}, {"dtype", std::string(name_of(t.dtype))}}; };
+  auto describe = [](const Tensor& t) {
+    Json json{{"shape", t.shape}, {"dtype", std::string(name_of(t.dtype))}};
+    if (t.sample_axis >= 0) json["sample_axis"] = t.sample_axis;
+    return json;
+  };
   for (TensorId id : model.forward.inputs) inputs[model.forward.tensor(id).name] = describe(model.forward.tensor(id));
   for (TensorId id : model.forward.outputs) outputs[model.forward.tensor(id).name] = describe(model.forward.tensor(id));
   int64_t parameters = 0, parameter_bytes = 0, activation_bytes = 0;
@@ -67,8 +71,12 @@ int show_command(const Arguments& a) {
              why_not_trained.empty() ? fmt::format("{} in a training step", training.ops.size()) : "no training step");
   if (!why_not_trained.empty()) fmt::print("  cannot be trained: {}\n", why_not_trained);
   fmt::print("  {:.4g} FLOPs a step, {} of activations\n", flops, megabytes(static_cast<double>(activation_bytes)));
-  for (auto& [name, what] : inputs.items()) fmt::print("  input  {} {} {}\n", name, what["dtype"].get<std::string>(), what["shape"].dump());
-  for (auto& [name, what] : outputs.items()) fmt::print("  output {} {} {}\n", name, what["dtype"].get<std::string>(), what["shape"].dump());
+  const auto print_tensor = [](const char* kind, const std::string& name, const Json& what) {
+    const int axis = what.value("sample_axis", 0);
+    fmt::print("  {} {} {} {}{}\n", kind, name, what["dtype"].get<std::string>(), what["shape"].dump(), axis > 0 ? fmt::format(", samples on axis {}", axis) : "");
+  };
+  for (auto& [name, what] : inputs.items()) print_tensor("input ", name, what);
+  for (auto& [name, what] : outputs.items()) print_tensor("output", name, what);
   for (const std::string& tie : model.findings.tied) fmt::print("  tied   {}\n", tie);
   print_untrained(model.findings);
   for (const Repeat& r : repeats)

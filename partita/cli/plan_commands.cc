@@ -58,6 +58,8 @@ namespace {
 // Of a request that nothing fits: with what it would.
 Planned planned_or_remedies(const Request& request, Runner& runner, bool say_remedies) try {
   return plan_model(request, runner);
+} catch (const DoesNotApply&) {
+  throw;
 } catch (const Error& error) {
   if (error.code() != ExitCode::kInfeasible || interrupted || !say_remedies) throw;
   throw Error(error.code(), error.what() + remedies(request));

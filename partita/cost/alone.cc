@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
@@ -239,16 +241,33 @@ int64_t ConversionTimes::with_hosts_ns(const Layout& from, const Layout& to, int
   return whole(on_host + StepTime(fetch(from, to, 1, cost_.cluster()), cost_).ns(static_cast<double>(element_bytes)));
 }
 
+namespace {
+
+// All that kernels and inner steps of an op depend on: equal layers have them alike.
+using Likeness = std::tuple<std::string, const tdl::Bound*, const tdl::Derived*, std::vector<DeviceId>, std::vector<DType>>;
+
+Likeness likeness_of(const Graph& graph, const Op& op, const tdl::Derived& derived, const Mesh& mesh) {
+  std::vector<DType> dtypes;
+  for (const auto* tensors : {&op.operands, &op.results})
+    for (TensorId t : *tensors) dtypes.push_back(graph.tensor(t).dtype);
+  return {op.definition, op.bound.get(), &derived, mesh.devices, std::move(dtypes)};
+}
+
+}  // namespace
+
 int64_t serial_ns(const Graph& graph, const Plan& plan, const Cluster& cluster) {
   const Resolved resolved = resolve(graph, plan, cluster);
   const CostModel cost(cluster);
   ConversionTimes times(cluster);
+  std::map<Likeness, int64_t> known;
   int64_t sum = 0;
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
     const tdl::Derived& derived = *resolved.ops[i].derived;
-    sum += kernels_ns(cost, graph, op, derived, plan.ops[i].mesh);
-    sum += times.inner_ns(*op.bound, derived, plan.ops[i].mesh, bytes_of(inner_dtype(graph, op)));
+    const Mesh& mesh = plan.ops[i].mesh;
+    const auto [found, fresh] = known.emplace(likeness_of(graph, op, derived, mesh), 0);
+    if (fresh) found->second = kernels_ns(cost, graph, op, derived, mesh) + times.inner_ns(*op.bound, derived, mesh, bytes_of(inner_dtype(graph, op)));
+    sum += found->second;
   }
   for (const ResolvedConversion& c : resolved.conversions) sum += times.ns(c.conversion.from, c.conversion.to, bytes_of(graph.tensor(c.tensor).dtype));
   for (size_t t = 0; t < graph.tensors.size(); ++t)

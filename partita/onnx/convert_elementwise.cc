@@ -63,13 +63,10 @@ Converter binary_with_neutral(const char* definition, double neutral, bool eithe
   };
 }
 
-// Of integers it is towards zero: |a| / |b| with both signs.
 Results division(NodeContext& n) {
   if (is_float(n.dtype(0)) || n.is_filled_with(1, 1)) return binary_with_neutral("div", 1, false)(n);
   if (n.dtype(0) != n.dtype(1)) fail("operands of {} and {}", name_of(n.dtype(0)), name_of(n.dtype(1)));
-  const TensorId a = n.tensor(0), b = n.tensor(1);
-  const TensorId size = n.before("div", {n.before("abs", {a}), n.before("abs", {b})});
-  return {n.op("mul", {size, n.before("mul", {n.before("sign", {a}), n.before("sign", {b})})})};
+  return two(n, "div_trunc");
 }
 
 Results is_infinite(NodeContext& n) {

@@ -358,7 +358,10 @@ Results batch_norm(NodeContext& n) {
 
 }  // namespace
 
-bool is_read(NodeContext& n, std::size_t result) { return result < n.node.outputs.size() && n.state.readers.contains(n.node.outputs[result]); }
+bool is_read(NodeContext& n, std::size_t result) {
+  const auto& outputs = n.node.outputs;  // one that is left out has an empty name
+  return result < outputs.size() && !outputs[result].empty() && n.state.readers.contains(outputs[result]);
+}
 
 TensorId over_last_axes(NodeContext& n, std::size_t operand, const Shape& last) {
   if (n.shape(operand) == last) return n.tensor(operand);

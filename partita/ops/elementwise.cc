@@ -244,6 +244,12 @@ void declare_binary(OpRegistry& registry) {
       .domain(0.4, 1.9)
       .example(same)
       .example(broadcast);
+  declare(registry, "div_trunc", "a / b of integers, rounded towards 0")
+      .formula("div_trunc(a, b)[..i] = if((a[..i] < 0 and b[..i] > 0 or a[..i] > 0 and b[..i] < 0) and a[..i] % b[..i] != 0, a[..i] // b[..i] + 1, a[..i] // b[..i])")
+      .not_differentiable()
+      .domain(0.4, 1.9)
+      .example(same)
+      .example(broadcast);
   declare(registry, "pow", "a^b; of integers a product, b not below 0")
       .full_precision()
       .formula(power_formula)
@@ -276,8 +282,10 @@ void declare_binary(OpRegistry& registry) {
   // Differentiable as a - b q, the whole quotient q fixed; the zeros that say so are exact.
   declare(registry, "fmod", "the remainder of a / b, with the sign of a")
       .formula([](const OpInstance& op) {
+        // Of integers without |a|, which the least has not.
+        if (!is_float(op.dtypes.at(0)) && !is_float(op.dtypes.at(1)))
+          return std::string("fmod_(a, b)[..i] = if((a[..i] < 0 and b[..i] > 0 or a[..i] > 0 and b[..i] < 0) and a[..i] % b[..i] != 0, a[..i] % b[..i] - b[..i], a[..i] % b[..i])");
         const std::string rest = "if(a[..i] < 0, -(-a[..i] % abs(b[..i])), a[..i] % abs(b[..i]))";
-        if (!is_float(op.dtypes.at(0)) && !is_float(op.dtypes.at(1))) return "fmod_(a, b)[..i] = " + rest;
         return "fmod_(a, b)[..i] =\nr[..i] = " + rest +
                "\nr[..i] + (a[..i] - stop(a[..i])) - (b[..i] - stop(b[..i])) * stop((a[..i] - r[..i]) / b[..i])";
       })

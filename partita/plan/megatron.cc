@@ -289,12 +289,12 @@ Plan megatron_plan(const Graph& graph, const Cluster& cluster, std::optional<int
   Mesh mesh = all_devices(cluster);
   const int devices = mesh.positions();
   if (tensor && devices % *tensor)
-    throw Error(ExitCode::kInfeasible, fmt::format("megatron: {} devices are not a multiple of tensor={}", devices, *tensor));
+    throw DoesNotApply(fmt::format("megatron: {} devices are not a multiple of tensor={}", devices, *tensor));
   const int degree = tensor ? *tensor : best_degree(graph, cluster), groups = devices / degree;
   require_samples("megatron", graph, groups);
   const TensorRule rule(graph, degree);
   if (degree > 1 && rule.split_bytes() == 0)
-    throw Error(ExitCode::kInfeasible, fmt::format("megatron: model '{}' has no weight products that can be split in {}, closed by others; choose another tensor=N", graph.name, degree));
+    throw DoesNotApply(fmt::format("megatron: model '{}' has no weight products that can be split in {}, closed by others; choose another tensor=N", graph.name, degree));
   mesh.extents.clear();  // [data, tensor], without axes of one position
   if (groups > 1 || degree == 1) mesh.extents.push_back(groups);
   if (degree > 1) mesh.extents.push_back(degree);

@@ -60,7 +60,7 @@ void RulePlanner::place(OpId id, const OpChoice& choice) {
 void RulePlanner::want(OpId id, int operand, const OpChoice& choice) {
   const Op& op = graph_.op(id);
   if (const auto derived = cache_.get(op.bound, choice.mesh.extents, choice.strategies))
-    wanted_.try_emplace(op.operands[static_cast<size_t>(operand)], layouts_of(*op.bound, *derived, choice.mesh).operands[static_cast<size_t>(operand)]);
+    want(op.operands[static_cast<size_t>(operand)], layouts_of(*op.bound, *derived, choice.mesh).operands[static_cast<size_t>(operand)]);
 }
 
 void RulePlanner::keep_partial_result(TensorId id, int axis) {
@@ -154,7 +154,7 @@ void require_samples(std::string_view rule, const Graph& graph, int parts) {
   for (TensorId input : graph.inputs) {
     const Tensor& t = graph.tensor(input);
     if (t.sample_axis >= 0 && t.shape[t.sample_axis] < parts)
-      throw Error(ExitCode::kInfeasible, fmt::format("{}: input '{}' has {} samples, too few for {} devices; use a larger batch or fewer devices",
+      throw DoesNotApply(fmt::format("{}: input '{}' has {} samples, too few for {} devices; use a larger batch or fewer devices",
                                                      rule, t.name, t.shape[t.sample_axis], parts));
   }
 }

@@ -25,7 +25,8 @@ class RulePlanner {
 
   void place(OpId id, const OpChoice& choice);  // the one choice that the rule allows
 
-  // This operand will be read as the op has it under this choice: its producer, if it is chosen later, prefers to make it so.
+  // The tensor will be read so: its producer, if it is chosen later, prefers to make it so. Or an operand, as its op has it under a choice.
+  void want(TensorId id, const Layout& layout) { wanted_.try_emplace(id, layout); }
   void want(OpId id, int operand, const OpChoice& choice);
   bool is_wanted(TensorId id) const { return wanted_.contains(id); }
 

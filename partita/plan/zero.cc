@@ -55,16 +55,21 @@ class ZeroRule {
   }
 
   const std::vector<std::pair<TensorId, Layout>>& split_parameters() const { return split_parameters_; }
-  // Only casts to a shorter type read the parameter: it is a master copy, which stages 1 and 2 split with the states (mixed precision, section
-  // 5.1). Each device casts its part, and the shorter type is gathered.
-  bool is_master(TensorId parameter) const {
-    const auto& readers = read_by_[parameter.index()];
-    return !readers.empty() && std::all_of(readers.begin(), readers.end(), [&](const Reader& r) { return graph_.op(r.op).phase == Phase::kUpdate || is_shortened(r.op); }) &&
-           std::any_of(readers.begin(), readers.end(), [&](const Reader& r) { return is_shortened(r.op); });
+  // A parameter that the forward pass casts to a shorter type, and reads nowhere else, is a master copy, which stages 1 and 2 split with the
+  // states (mixed precision, section 5.1). Each device casts its part, and the shorter type is gathered.
+  bool is_master(TensorId t) const {
+    if (graph_.tensor(t).role != Role::kParameter) return false;
+    bool is_cast = false;
+    for (const Reader& reader : read_by_[t.index()]) {
+      if (graph_.op(reader.op).phase == Phase::kUpdate) continue;
+      if (!is_shortened(reader.op)) return false;
+      is_cast = true;
+    }
+    return is_cast;
   }
-  // The cast of a master copy, as its parts are kept: by this name.
+  // The strategy of a master copy's cast that reads it as it is kept; none for other ops.
   std::optional<tdl::AxisStrategy> cast_of_parts(OpId id, const Layout& master) const {
-    if (!is_shortened(id)) return std::nullopt;
+    if (!is_shortened(id) || !is_master(graph_.op(id).operands[0])) return std::nullopt;
     for (const tdl::AxisStrategy& s : allowed_strategies(graph_.op(id), mesh_.positions())) {
       const auto derived = s.names.size() == 1 ? tdl::derive(*graph_.op(id).bound, mesh_.extents, {s}) : std::nullopt;
       if (derived && same_placement(master, layouts_of(*graph_.op(id).bound, *derived, mesh_).operands[0])) return s;

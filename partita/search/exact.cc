@@ -229,8 +229,9 @@ class Exact final : public Searcher {
     const char* serial = problem.in_time() ? " if nothing overlapped" : "";
     if (solved.solution) result.notes.push_back(fmt::format("cost {}{}, {}", cost_text(problem, *narrowed(solved.cost)), serial, solver::name_of(solved.status)));
     if (solved.bound) {
-      (problem.in_time() ? result.lower_bound_serial_ns : result.lower_bound_comm_bytes) = narrowed(solved.bound);
-      result.notes.push_back(fmt::format("no plan of the space {} less than {}{}", problem.in_time() ? "takes" : "moves", cost_text(problem, *narrowed(solved.bound)), serial));
+      const int64_t bound = std::max<int64_t>(*narrowed(solved.bound), 0);  // an unfinished dual may be below what costs can be
+      (problem.in_time() ? result.lower_bound_serial_ns : result.lower_bound_comm_bytes) = bound;
+      result.notes.push_back(fmt::format("no plan of the space {} less than {}{}", problem.in_time() ? "takes" : "moves", cost_text(problem, bound), serial));
     }
   }
 };

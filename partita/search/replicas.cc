@@ -46,7 +46,7 @@ int64_t samples_a_device(const Problem& problem) {
   const auto batch = find_batch(problem.graph);
   if (!batch) fail("model '{}' has no input with samples along axis 0", problem.graph.name);
   const int devices = problem.cluster.compute_count;
-  if (*batch < devices) throw Error(ExitCode::kInfeasible, fmt::format("{} samples for {} devices, each of which takes one at least; give --batch", *batch, devices));
+  if (*batch < devices) throw DoesNotApply(fmt::format("{} samples for {} devices, each of which takes one at least; give --batch", *batch, devices));
   return *batch / devices;
 }
 

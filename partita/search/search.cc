@@ -132,6 +132,15 @@ const std::map<std::string, std::string>& search_aliases() {
   return kAliases;
 }
 
+// "1, 2 or 3"; "auto or a positive number".
+static std::string values_text(std::vector<std::string> values) {
+  if (values.back() == "N") values.back() = "a positive number";
+  if (values.back() == "PxQ") values.back() = "a mesh's extents, such as 2x4";
+  const std::string last = values.back();
+  values.pop_back();
+  return values.empty() ? last : fmt::format("{} or {}", fmt::join(values, ", "), last);
+}
+
 SearchChoice parse_search(std::string_view text) {
   const size_t name_end = std::min(text.find('?'), text.size());
   if (const auto alias = search_aliases().find(std::string(text.substr(0, name_end))); alias != search_aliases().end()) {
@@ -166,7 +175,7 @@ SearchChoice parse_search(std::string_view text) {
     const std::string& last = option->second.back();
     const bool counted = (last == "N" && is_count(value)) || (last == "PxQ" && !extents_of(value).empty());
     if (!counted && (value == "N" || value == "PxQ" || std::find(option->second.begin(), option->second.end(), value) == option->second.end()))
-      usage(fmt::format("search '{}': option '{}' is one of {}, not '{}'", name, key, fmt::join(option->second, ", "), value));
+      usage(fmt::format("search '{}': option '{}' is {}, not '{}'", name, key, values_text(option->second), value));
     choice.options[key] = value;
   }
   return choice;

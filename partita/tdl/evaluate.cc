@@ -82,6 +82,7 @@ Array cholesky(const std::vector<Array>& slices) {
 
 int64_t floor_div(int64_t a, int64_t b) {
   if (b == 0) fail("integer division by zero in a formula");
+  if (b == -1) return static_cast<int64_t>(-static_cast<uint64_t>(a));  // the least has no negative
   return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0);
 }
 // Saturating, so that the largest and least int64, the identities of min and max, stay beyond all values.
@@ -98,7 +99,7 @@ int64_t multiply(int64_t a, int64_t b) {
   int64_t r;
   return __builtin_mul_overflow(a, b, &r) ? ((a < 0) != (b < 0) ? kLeast : kMost) : r;
 }
-int64_t floor_mod(int64_t a, int64_t b) { return a - b * floor_div(a, b); }
+int64_t floor_mod(int64_t a, int64_t b) { return b == -1 ? 0 : a - b * floor_div(a, b); }
 
 int64_t value_of(const Affine& form, const std::vector<int64_t>& at) {
   int64_t value = form.constant;

@@ -164,11 +164,22 @@ bool is_interval_of(const Expr& guard, int index) {
          coefficient(guard.args[0], index).has_value() && coefficient(guard.args[1], index).has_value();
 }
 
+// A guard that is an interval of an index: c * index + rest  OP  0, the rest of the other indices.
+struct Narrowing {
+  const Expr* guard;
+  double c;
+};
+
+Narrowing narrowing_of(const Expr& guard, int index) {
+  return {&guard, *coefficient(guard.args[0], index) - *coefficient(guard.args[1], index)};
+}
+
 // Narrows `range` of `index` to where the guard holds at a point of the other indices.
-void narrow(const Expr& guard, int index, Point& at, Interval& range) {
+void narrow(const Narrowing& by, int index, Point& at, Interval& range) {
+  const auto& [of, c] = by;
+  const Expr& guard = *of;
   at[index] = 0;
-  double c = *coefficient(guard.args[0], index) - *coefficient(guard.args[1], index);
-  double rest = value_of(guard.args[0], at) - value_of(guard.args[1], at);  // c * index + rest  OP  0
+  double rest = value_of(guard.args[0], at) - value_of(guard.args[1], at);
   std::string op = guard.function;
   if (c == 0) {
     if (value_of(guard, at) == 0) range.hi = range.lo;
@@ -202,7 +213,9 @@ class PointCounter {
       size_t last = 0;
       for (size_t k = 0; k < levels_.size(); ++k)
         if (used.contains(levels_[k].index)) last = k;
-      (is_interval_of(*g, levels_[last].index) ? levels_[last].narrowing : levels_[last].tested).push_back(g);
+      Level& level = levels_[last];
+      if (is_interval_of(*g, level.index)) level.narrowing.push_back(narrowing_of(*g, level.index));
+      else level.tested.push_back(g);
     }
   }
 
@@ -210,7 +223,7 @@ class PointCounter {
     if (level == levels_.size()) return 1;
     const Level& l = levels_[level];
     Interval range = ranges_[l.index];
-    for (const Expr* g : l.narrowing) narrow(*g, l.index, at_, range);
+    for (const Narrowing& n : l.narrowing) narrow(n, l.index, at_, range);
     if (level + 1 == levels_.size() && l.tested.empty()) return static_cast<double>(range.size());
     double n = 0;
     for (int64_t x = range.lo; x < range.hi; ++x) {
@@ -224,7 +237,8 @@ class PointCounter {
  private:
   struct Level {
     int index;
-    std::vector<const Expr*> narrowing, tested;  // the guards whose last index this is
+    std::vector<Narrowing> narrowing;  // of the guards whose last index this is
+    std::vector<const Expr*> tested;   // of these too, but no interval
   };
   const std::vector<Interval>& ranges_;
   Point at_;

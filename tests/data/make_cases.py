@@ -16,7 +16,7 @@ CASES = Path(__file__).resolve().parent / "cases"
 TYPES = {"int8": T.INT8, "uint8": T.UINT8, "int16": T.INT16, "uint16": T.UINT16, "int32": T.INT32, "uint32": T.UINT32, "int64": T.INT64}
 
 
-def save(name, nodes, inputs, outputs, initializers, opset=18):
+def save(name, nodes, inputs, outputs, initializers, opset=18, values=None):
     def model(shapes):
         graph = h.make_graph(
             nodes,
@@ -27,7 +27,8 @@ def save(name, nodes, inputs, outputs, initializers, opset=18):
         )
         return h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], ir_version=10)
 
-    values = ReferenceEvaluator(model({})).run(None, inputs)
+    if values is None:
+        values = ReferenceEvaluator(model({})).run(None, inputs)
     results = {k: np.array(v, order="C") for k, v in zip(outputs, values)}
     whole = model({k: v.shape for k, v in results.items()})
     onnx.checker.check_model(whole)
@@ -123,6 +124,49 @@ def integers():
     save("integers", nodes, inputs, outputs, constants)
 
 
+def least_integers():
+    """Whole quotients and remainders at the ends of int64, in Python's integers: the evaluator's are of floating point."""
+    least, most = -(2**63), 2**63 - 1
+    a = [least, least, least, least, most, most, 7, -7, 0, least + 1, -8, 8]
+    b = [2, 3, least, most, least, -1, least, least, least, -1, 3, -3]
+
+    def quotient(x, y):
+        return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+
+    results = {
+        "quotient": [quotient(x, y) for x, y in zip(a, b)],
+        "rest": [x - y * quotient(x, y) for x, y in zip(a, b)],
+        "modulo": [x % y for x, y in zip(a, b)],
+    }
+    nodes = [
+        h.make_node("Div", ["a", "b"], ["quotient"]),
+        h.make_node("Mod", ["a", "b"], ["rest"], fmod=1),
+        h.make_node("Mod", ["a", "b"], ["modulo"]),
+    ]
+    inputs = {"a": np.array(a, np.int64), "b": np.array(b, np.int64)}
+    save("least_integers", nodes, inputs, dict.fromkeys(results, T.INT64), {}, values=[np.array(v, np.int64) for v in results.values()])
+
+
+def left_out():
+    """Results and operands that are left out have one name, the empty one."""
+    random = np.random.default_rng(3)
+    inputs = {k: random.normal(size=(2, 4, 6)).astype(np.float32) for k in "qkv"}
+    attention = h.make_node("Attention", ["q", "k", "v"], ["y"], q_num_heads=2, kv_num_heads=2)
+    graph = h.make_graph(
+        [attention],
+        "attention",
+        [h.make_tensor_value_info(k, T.FLOAT, v.shape) for k, v in inputs.items()],
+        [h.make_tensor_value_info("y", T.FLOAT, None)],
+    )
+    alone = h.make_model(graph, opset_imports=[h.make_opsetid("", 23)], ir_version=10)
+    values = [np.minimum(ReferenceEvaluator(alone).run(None, inputs)[0], np.float32(0.25))]  # which gives all that is left out one value
+    attention.output.extend(["", "", ""])
+    clip = h.make_node("Clip", ["y", "", "high"], ["z"])
+    save("left_out", [attention, clip], inputs, {"z": T.FLOAT}, {"high": np.array(0.25, np.float32)}, opset=23, values=values)
+
+
 if __name__ == "__main__":
     computed_places()
     integers()
+    least_integers()
+    left_out()

@@ -64,7 +64,7 @@ TEST_P(Cases, AreWhatTheReferenceSays) {
 INSTANTIATE_TEST_SUITE_P(Files, Cases,
                          ::testing::Values("cls_noPad_dynamo", "gather_neg", "onehot_neg", "cast_1509", "ms_simplified_ln",
                                            "resize10", "op_Atan", "computed_places", "integers", "tied", "hummingbird_gemm", "round_only",
-                                           "const_weights", "concat_twice"),
+                                           "const_weights", "concat_twice", "least_integers", "left_out"),
                          [](const auto& info) { return std::string(info.param); });
 
 // A number of a place that a tensor does not have is refused, whoever computes with it, in the same words.

@@ -306,8 +306,8 @@ TEST(CliErrors, Usage) {
                                                {"plan", "zoo:mlp", "--bind", "batch"}, {"plan", "zoo:mlp", "--devices", "0"}})
     expect_error(words, 2, {});
   expect_error({"plan", "zoo:mlp", "--search", "sideways"}, 2, {"'sideways'", "soybean", "data-parallel"});
-  expect_error({"plan", "zoo:mlp", "--search", "soybean?tilings=some"}, 2, {"'tilings'", "paper, all"});
-  expect_error({"plan", "zoo:mlp", "--search", "megatron?tensor=0"}, 2, {"'tensor'", "node, N"});
+  expect_error({"plan", "zoo:mlp", "--search", "soybean?tilings=some"}, 2, {"'tilings'", "paper or all"});
+  expect_error({"plan", "zoo:mlp", "--search", "megatron?tensor=0"}, 2, {"'tensor'", "node or a positive number"});
   expect_error({"plan", "zoo:mlp", "--search", "single?tilings=all"}, 2, {"'single'", "'tilings'"});
   expect_error({"plan", "zoo:mlp", "--search", "small-batch", "-o", scratch("none.json")}, 2, {"'small-batch'", "no plan"});
   expect_error({"train", "zoo:mlp", "--steps", "1", "--search", "small-batch"}, 2, {"'small-batch'", "no plan"});

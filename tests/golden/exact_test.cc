@@ -293,7 +293,7 @@ TEST(Exact, PlansOverTheMeshThatIsGiven) {
   EXPECT_EQ(message("exact?mesh=1x8"), "exact: mesh 1x8 has an axis of 1; leave it out");
   EXPECT_EQ(message("exact?mesh=4x2,axes=3"), "exact: a mesh has its own number of axes; give axes or mesh");
   for (const char* bad : {"", "x", "4x", "x2", "4x-2", "4x0", "4xx2", "PxQ", "4*2", "4X2"})
-    EXPECT_EQ(message(fmt::format("exact?mesh={}", bad)), fmt::format("search 'exact': option 'mesh' is one of axes, PxQ, not '{}'", bad));
+    EXPECT_EQ(message(fmt::format("exact?mesh={}", bad)), fmt::format("search 'exact': option 'mesh' is axes or a mesh's extents, such as 2x4, not '{}'", bad));
 }
 
 TEST(Exact, StoppedItKeepsTheBestSoFar) {

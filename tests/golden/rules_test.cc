@@ -27,9 +27,10 @@ struct Made {
   }
 };
 
-Made make(const std::string& model, const std::string& search, const std::string& cluster, int batch = 0, Optimizer optimizer = {}) {
+Made make(const std::string& model, const std::string& search, const std::string& cluster, int batch = 0, Optimizer optimizer = {}, DType dtype = DType::kFloat32) {
   Request request;
   request.model = model;
+  request.dtype = dtype;
   if (batch > 0) request.bindings["batch"] = std::to_string(batch);
   request.search = search;
   request.cluster = cluster;
@@ -55,6 +56,17 @@ TEST(OneWeirdTrick, AlexNetMovesConvolutionsWeightsAndTheOthersInputs) {
     EXPECT_EQ(made.kept("classifier.1.weight"), "[S(0)]");
     EXPECT_EQ(made.kept("features.0.weight"), "[B]");
   }
+}
+
+// The same in mixed precision: weights of convolutions and all inputs in half as many bytes; a fully connected layer's float32 weight is
+// split, and its part cast.
+TEST(OneWeirdTrick, InMixedPrecisionWeightsMoveNowhereToo) {
+  const int p = 4;
+  const Made whole = make("zoo:alexnet", "owt", "local:4", 64), made = make("zoo:alexnet", "owt", "local:4", 64, {}, DType::kBFloat16);
+  const int64_t outer = whole.planned.report.comm_bytes - whole.planned.report.inner_bytes;
+  EXPECT_LE(made.planned.report.comm_bytes - made.planned.report.inner_bytes, outer / 2 + 2 * (p - 1) * 4 * 64 * 1000);
+  EXPECT_EQ(made.kept("classifier.1.weight"), "[S(0)]");
+  EXPECT_EQ(made.kept("features.0.weight"), "[B]");
 }
 
 // Each parameter's gradient is all-reduced once, 2 (p-1) T, however often the parameter is used: at every time step, or as a table for what goes
@@ -187,6 +199,24 @@ TEST(Zero, MovesWhatThePaperSays) {
     const Made made = make(model, "zero?stage=3", cluster, 16, {"adam", 0.01});
     EXPECT_EQ(made.planned.report.comm_bytes - others, 3 * (p - 1) * parameters - (p - 1) * parameters / 4);
   }
+}
+
+// In mixed precision gradients are reduced, and weights gathered, in the shorter type: each half of float32's bytes. The float32 weights
+// lie with the states: 2 bytes a weight whole (and 2 of its gradient in stage 1), 12 of it divided by the devices.
+TEST(Zero, MovesTheShorterTypeInMixedPrecision) {
+  const int p = 4;
+  const int64_t width = 256, layers = 8, parameters = layers * width * width, one = 4 * width * width;
+  const auto moved = [&](const std::string& search, DType dtype) { return make(fmt::format("zoo:mlp?layers={},width={},bias=0", layers, width), search, "local:4", p, {"adam", 0.01}, dtype); };
+  const int64_t loss = moved("data-parallel", DType::kFloat32).planned.report.comm_bytes - 2 * (p - 1) * 4 * parameters;
+  for (const char* search : {"data-parallel", "zero", "zero?stage=2"}) {
+    const Made made = moved(search, DType::kBFloat16);
+    EXPECT_EQ(made.planned.report.comm_bytes - loss, 2 * (p - 1) * 2 * parameters) << search;
+    if (search != std::string("data-parallel")) EXPECT_EQ(made.kept("fc3.weight"), "[S(0)]");
+  }
+  const int64_t peak = moved("zero?stage=2", DType::kBFloat16).planned.peak_memory_bytes();
+  const int64_t formula = 2 * parameters + (2 + 12) * parameters / p;
+  EXPECT_GE(peak, formula - one);
+  EXPECT_LE(peak, formula + 4 * one);
 }
 
 // 16 bytes a parameter with Adam in float32: itself, its gradient and two moments; a stage divides its share by the devices. Clipping
