@@ -113,6 +113,18 @@ std::shared_ptr<const OpRegistry> registry_for(const Request& request) {
   return in_file(request.tdl_file, [&] { return ops_with(request.tdl); });
 }
 
+namespace {
+
+// Where images come out nobody has said where the classes lie: PyTorch has them on axis 1, cross_entropy here on the last.
+std::string assumed_loss(const Graph& forward, const std::string& loss) {
+  if (loss != "cross_entropy" || forward.outputs.empty() || forward.tensor(forward.outputs[0]).shape.size() < 4) return "";
+  const Tensor& output = forward.tensor(forward.outputs[0]);
+  return fmt::format("the loss is cross_entropy, since none is given: the last axis of '{}' [{}] has the classes; if they lie on another, transpose the output, or give --loss",
+                     output.name, fmt::join(output.shape, ", "));
+}
+
+}  // namespace
+
 LoadedModel load_model(const Request& request, Runner& runner) {
   auto registry = registry_for(request);
   LoadedModel model;
@@ -133,6 +145,7 @@ LoadedModel load_model(const Request& request, Runner& runner) {
       },
       [](const Graph& g) { verify(g); });
   if (request.loss) model.loss.kind = *request.loss;
+  else if (request.model.ends_with(".onnx")) model.findings.assumed_loss = assumed_loss(model.forward, model.loss.kind);
   model.loss.scale = request.loss_scale.value_or(default_loss_scale(request.dtype));
   if (request.dtype != DType::kFloat32)
     model = runner.step("dtype", [&] { return in_dtype(model, request.dtype); }, [](const LoadedModel& m) { verify(m.forward); });

@@ -61,7 +61,9 @@ int show_command(const Arguments& a) {
                 {"flops_per_step", flops},
                 {"activation_bytes", activation_bytes},
                 {"tied", model.findings.tied},
-                {"untrained", model.findings.untrained}};
+                {"untrained", model.findings.untrained},
+                {"with_normalization", model.findings.with_normalization},
+                {"perhaps_buffers", model.findings.perhaps_buffers}};
     if (!why_not_trained.empty()) json["why_not_trained"] = why_not_trained;
     print_json(std::move(json));
     return 0;
@@ -78,7 +80,7 @@ int show_command(const Arguments& a) {
   for (auto& [name, what] : inputs.items()) print_tensor("input ", name, what);
   for (auto& [name, what] : outputs.items()) print_tensor("output", name, what);
   for (const std::string& tie : model.findings.tied) fmt::print("  tied   {}\n", tie);
-  print_untrained(model.findings);
+  print_training_notes(model.findings);
   for (const Repeat& r : repeats)
     if (20 * (r.copies - 1) * r.ops >= static_cast<int>(model.forward.ops.size())) fmt::print("  {} times {} ({} ops each)\n", r.copies, r.name, r.ops);
   print_timings(runner, a);

@@ -43,8 +43,8 @@ void print_timings(const Runner& runner, const Arguments& a) {
   for (const Runner::Timing& t : runner.timings()) fmt::print(stderr, "{:<12} {:9.3f} ms, verified in {:.3f} ms\n", t.name, t.seconds * 1e3, t.verify_seconds * 1e3);
 }
 
-void print_untrained(const OnnxFindings& findings) {
-  if (const std::string note = untrained_note(findings); !note.empty()) fmt::print(stderr, "{}\n", note);
+void print_training_notes(const OnnxFindings& findings) {
+  for (const std::string& note : training_notes(findings)) fmt::print(stderr, "{}\n", note);
 }
 
 // Of a plan made for the objective `time`: its parts one after another.
@@ -157,7 +157,7 @@ int plan_command(const Arguments& a) {
   Runner runner;
   Planned p = plan_watched(a.request, runner);
   for (const std::string& note : p.search.notes) fmt::print(stderr, "{}\n", note);
-  print_untrained(p.findings);
+  print_training_notes(p.findings);
   if (!a.output.empty()) write_file(a.output, print(p.plan, p.training));
   if (!a.write_bound.empty()) {
     if (!p.search.proof) {

@@ -37,7 +37,7 @@ int train_command(const Arguments& a) {
   for (const std::string& path : {a.save, a.log, a.trace}) expect_writable(path);
   Runner runner;
   Planned p = planned_for(a, runner, false);
-  print_untrained(p.findings);
+  print_training_notes(p.findings);
   TrainOptions options;
   options.data = a.data;
   options.test_data = a.test_data;

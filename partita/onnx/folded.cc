@@ -6,6 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/onnx/constants.h"
+#include "partita/onnx/doubts.h"
 #include "partita/onnx/moves.h"
 
 namespace partita::onnx_model {
@@ -659,6 +660,7 @@ void lift_constants(Model& model) {
 bool is_weight(const Model& model, const std::string& name, const Initializer& initializer) {
   if (!is_float(initializer.dtype) || initializer.kind == "BUFFER") return false;
   if (initializer.kind == "PARAMETER") return true;
+  if (model.producer == "pytorch" && !model.from_dynamo && initializer.folded_from.empty() && has_attributes_name(name)) return true;
   if (initializer.shape.empty() || !initializer.folded_from.empty()) return false;
   const bool owned = name.find('.') != std::string::npos && name.find('/') == std::string::npos;
   return owned || (!model.from_dynamo && volume(initializer.shape) != 1);

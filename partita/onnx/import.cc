@@ -9,6 +9,7 @@
 #include "partita/onnx/batch.h"
 #include "partita/onnx/converter.h"
 #include "partita/onnx/integers.h"
+#include "partita/onnx/doubts.h"
 #include "partita/onnx/folded.h"
 #include "partita/onnx/moves.h"
 #include "partita/onnx/onnx.h"
@@ -99,6 +100,7 @@ class Importer {
       : registry_(registry), load_weights_(options.load_weights), build_(name_of_file(path), std::move(registry)) {
     state_.model = read_model(path);
     lift_constants(state_.model);
+    separate_statistics(state_.model);
     folded_ = restore_parameters(state_.model, options.load_weights);
     bind_inputs(options);
     output_names_.insert(model().outputs.begin(), model().outputs.end());
@@ -150,10 +152,10 @@ class Importer {
     return other;
   }
 
+  const Model& model() const { return state_.model; }
+
  private:
   using Fate = OnnxNode::Fate;
-
-  const Model& model() const { return state_.model; }
 
   static std::string name_of_file(const std::string& path) {
     const std::size_t slash = path.rfind('/');
@@ -603,16 +605,32 @@ Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shar
   for (const Folded& value : importer.folded().restored)
     if (value.tied) findings->tied.push_back(fmt::format("{} is {}, {}", value.name, value.from, value.how));
   for (const Folded& value : importer.folded().frozen) findings->untrained.push_back(fmt::format("{} (of {})", value.name, value.from));
+  std::vector<std::string> trained;
+  for (const Tensor& t : graph.tensors)
+    if (t.role == Role::kParameter) trained.push_back(t.name);
+  findings->with_normalization = with_normalization(importer.model());
+  findings->perhaps_buffers = perhaps_buffers(importer.model(), trained);
   return graph;
 }
 
-std::string untrained_note(const OnnxFindings& findings) {
+// "3 values that .. are not trained: a, b, c and 2 more".
+static std::string listed_note(const std::vector<std::string>& all, std::string_view one, std::string_view many) {
   constexpr std::size_t kNamed = 3;
-  const std::vector<std::string>& all = findings.untrained;
-  if (all.empty()) return "";
   const std::string more = all.size() > kNamed ? fmt::format(" and {} more", all.size() - kNamed) : "";
-  return fmt::format("{} value{} that the exporter computed from parameters {} not trained: {}{}, export with optimize=False", all.size(), all.size() == 1 ? "" : "s", all.size() == 1 ? "is" : "are",
-                     fmt::join(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), kNamed)), ", "), more);
+  return fmt::format("{} {}: {}{}", all.size(), all.size() == 1 ? one : many, fmt::join(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), kNamed)), ", "), more);
+}
+
+std::vector<std::string> training_notes(const OnnxFindings& findings) {
+  std::vector<std::string> notes;
+  if (!findings.untrained.empty())
+    notes.push_back(listed_note(findings.untrained, "value that the exporter computed from parameters is not trained", "values that the exporter computed from parameters are not trained") + ", export with optimize=False");
+  if (!findings.with_normalization.empty())
+    notes.push_back(listed_note(findings.with_normalization, "convolution has a batch normalization in its weight, and is trained without", "convolutions have a batch normalization in their weights, and are trained without") +
+                    ", export with optimize=False, or with dynamo=False and training=TrainingMode.PRESERVE");
+  if (!findings.perhaps_buffers.empty())
+    notes.push_back(listed_note(findings.perhaps_buffers, "array is trained that may be a buffer: the file does not say", "arrays are trained that may be buffers: the file does not say") + ", export with dynamo=True");
+  if (!findings.assumed_loss.empty()) notes.push_back(findings.assumed_loss);
+  return notes;
 }
 
 std::vector<OnnxNode> describe_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry) {

@@ -24,12 +24,16 @@ struct OnnxOptions {
 struct OnnxFindings {
   std::vector<std::string> tied;       // "onnx::MatMul_12 is e.weight, transposed": one parameter, read as both
   std::vector<std::string> untrained;  // "embedding_1 (of wpe.weight, wte.weight)": constants that the exporter computed from parameters
+  std::vector<std::string> with_normalization;  // weights of convolutions that the exporter has put a batch normalization into
+  std::vector<std::string> perhaps_buffers;     // trained, since the file does not say whether they are parameters
+  std::string assumed_loss;                     // what a loss that nobody has given takes for granted; empty: nothing
 };
-// In one line what is not trained; empty if all is.
-std::string untrained_note(const OnnxFindings& findings);
+// What is not trained as the source would be, and why, in a line each; empty if all is.
+std::vector<std::string> training_notes(const OnnxFindings& findings);
 
 // The forward graph, ready for training and evaluation:
-// - Floating initializers are parameters, with their values; scalars, integers and buffers are constants. A weight that several
+// - Floating initializers are parameters, with their values; integers, numbers that no module owns and what the file calls a buffer are
+//   constants. A weight that several
 //   nodes read is one parameter. What the exporter computed from one parameter by moving its elements reads that parameter, what it
 //   computed otherwise is a constant (folded.h).
 // - BatchNormalization is put into training form, whichever form the file has (PyTorch writes the inference form for models in

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "partita/base/error.h"
+#include "partita/base/units.h"
 #include "partita/cost/alone.h"
 #include "partita/search/judge.h"
 #include "partita/search/refine.h"
@@ -99,7 +100,7 @@ class Run {
     tell(fmt::format("{} plans of rules and published searches", asks.size()));
     for (const Ask& ask : asks) {
       if (watch.ended()) {
-        result_.notes.push_back(fmt::format("{} and those after it were not asked: their share of the time had passed", name_of(ask)));
+        result_.notes.push_back(fmt::format("{} and those after it were not asked: {}", name_of(ask), watch.stopped() ? "interrupted" : "their share of the time had passed"));
         break;
       }
       if (ask.work > kTold) tell(name_of(ask));
@@ -210,7 +211,7 @@ class Run {
     for (const Candidate& c : candidates_) least = std::min(least, c.missing_bytes.value_or(least));
     if (watch_.stopped()) throw Error(ExitCode::kInterrupted, "auto: interrupted before any plan was found that fits");
     if (watch_.ended()) throw Error(ExitCode::kTimeLimit, fmt::format("auto: the time limit passed before any plan was found that fits; {} were looked at", candidates_.size()));
-    result_.reason = fmt::format("of {} plans looked at, the leanest needs more bytes than a device has ({} missing)", candidates_.size(), least);
+    result_.reason = fmt::format("of {} plans looked at, the leanest needs more bytes than a device has ({} missing)", candidates_.size(), megabytes(static_cast<double>(least)));
     if (!joint.reason.empty()) result_.reason += "; exact: " + joint.reason;
   }
 

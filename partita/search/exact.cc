@@ -6,6 +6,7 @@
 #include <map>
 
 #include "partita/base/error.h"
+#include "partita/base/units.h"
 #include "partita/cost/alone.h"
 #include "partita/search/bound_proof.h"
 #include "partita/search/joint.h"
@@ -84,7 +85,7 @@ class Exact final : public Searcher {
     if (fitting.status == solver::Status::kUnknown || (ended && fitting.status != solver::Status::kInfeasible))
       throw_ended(budget, fitting.tightenings == 0 ? "before any solution was found" : "before a solution was found that fits");
     result.reason = fitting.tightenings == 0 ? nothing_fits(problem, joint, options)
-                                             : fmt::format("of {} plans looked at, the last needs {} bytes more than a device has", fitting.tightenings, fitting.missing_bytes);
+                                             : fmt::format("of {} plans looked at, the last needs {} more than a device has", fitting.tightenings, megabytes(static_cast<double>(fitting.missing_bytes)));
     return result;
   }
 
@@ -113,7 +114,7 @@ class Exact final : public Searcher {
   static void count_copies(const Problem& problem, const Budget& budget, solver::Options options, const Mesh& mesh, const std::shared_ptr<JointCosts>& costs, Fitting& fitting, SearchResult& result) {
     const auto joint = joint_problem(problem, {mesh, {}}, {.counts_copies = true, .deadline = options.deadline, .stop = budget.stop, .costs = costs});
     if (!joint) return;
-    result.notes.push_back(fmt::format("that plan needs {} bytes more than a device has; solved again with the copies counted that lie from the forward to the backward pass", fitting.missing_bytes));
+    result.notes.push_back(fmt::format("that plan needs {} more than a device has; solved again with the copies counted that lie from the forward to the backward pass", megabytes(static_cast<double>(fitting.missing_bytes))));
     options.start.reset();
     if (problem.from) options.start = values_of(*joint, problem.graph, *problem.from);
     if (options.progress)

@@ -28,7 +28,7 @@ int64_t cost_of(const Problem& problem, const Plan& plan, const Watch& watch) { 
 bool is_end(const Error& error) { return error.code() == ExitCode::kTimeLimit || error.code() == ExitCode::kInterrupted; }
 
 std::string cost_text(const Problem& problem, int64_t cost) {
-  return problem.in_time() ? time_text(static_cast<double>(cost)) : fmt::format("{} bytes", cost);
+  return problem.in_time() ? time_text(static_cast<double>(cost)) : megabytes(static_cast<double>(cost));
 }
 
 }  // namespace partita

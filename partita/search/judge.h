@@ -19,7 +19,7 @@ struct Judgement {
 Judgement judge(const Problem& problem, const Plan& plan, const Watch& watch);
 // Its budget has ended, or it was interrupted.
 bool is_end(const Error& error);
-// "123 bytes"; "1.23 us".
+// "123 B", "4.5 MB"; "1.23 us".
 std::string cost_text(const Problem& problem, int64_t cost);
 
 }  // namespace partita

@@ -107,7 +107,7 @@ class Swap final : public Searcher {
       if (swapped.contains(device)) continue;
       watch.poll(kWhere);
       const Device& d = share.device(device);
-      if (d.host == device) fail("cluster '{}': device '{}' computes in its host's memory; there is nothing to swap to", share.name, d.name);
+      if (d.host == device) throw DoesNotApply(fmt::format("cluster '{}': device '{}' computes in its host's memory; there is nothing to swap to", share.name, d.name));
       PhysicalGraph physical = lower_local(graph, plan_on(graph, share, device), share, nullptr, watch);
       make_order(physical);
       make_counts(physical);

@@ -378,7 +378,7 @@ Outcome outcome(const std::string& text, const Graph& graph, const Cluster& clus
 
 // "12 missing", "12 bytes more than ..": how much.
 bool names_missing_bytes(const std::string& message) {
-  static const std::regex kMissing("[1-9][0-9]* (bytes )?(missing|more than)");
+  static const std::regex kMissing("[1-9][0-9.]* (bytes |[kMG]?B )?(missing|more than)");
   return std::regex_search(message, kMissing);
 }
 
