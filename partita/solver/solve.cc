@@ -60,6 +60,7 @@ std::optional<Result> solve_merged(const Network& network, const Start& best, co
   constexpr double kMuch = 0.25;  // of the variables
   constexpr double kShareOfTime = 0.3, kShareOfSteps = 0.25;  // where a certificate of the network itself is to follow
   constexpr int64_t kSteps = 100;                             // then, where there is no limit
+  constexpr double kNear = 0.01;                              // then, of its bound: a solution to begin with, where messages are slow to converge
   if (options.messages) return std::nullopt;
   const Merging merging(network);
   if (merging.infeasible() || merging.merged() < kMuch * network.variables()) return std::nullopt;
@@ -72,6 +73,7 @@ std::optional<Result> solve_merged(const Network& network, const Start& best, co
   if (best.solution) inside.start = merging.lowered(*best.solution);
   inside.proving = nullptr;
   if (options.certify) {
+    inside.gap = std::max(options.gap, kNear);
     inside.deadline = share_of_time(options, kShareOfTime);
     const double steps = kShareOfSteps * static_cast<double>(options.max_steps.value_or(0));
     if (options.max_steps) inside.max_steps = std::max<int64_t>(1, static_cast<int64_t>(steps));
