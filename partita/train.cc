@@ -109,7 +109,8 @@ Outcome run_steps(const Graph& graph, const PhysicalGraph& physical, const Datas
       fail("model '{}': the gradients of step {} are not finite, so the weights are lost; use a smaller --loss-scale or learning rate, or bfloat16 in "
            "place of float16, whose largest number is 65504", graph.name, overflowed + 1);
     done += now;
-    at_once = std::clamp(static_cast<int64_t>(kSecondsAtOnce * static_cast<double>(done) / seconds()), int64_t{1}, kStepsAtOnce);
+    const double steps_a_second = static_cast<double>(done) / std::max(seconds(), 1e-9);
+    at_once = static_cast<int64_t>(std::clamp(kSecondsAtOnce * steps_a_second, 1.0, static_cast<double>(kStepsAtOnce)));
     out.interrupted = visible && options.stop && options.stop->load() && done < steps;
   }
   out.losses.resize(static_cast<size_t>(done));
