@@ -1,7 +1,5 @@
 // One weird trick (Krizhevsky, arXiv:1404.5997): convolutions see few weights and many activations, fully connected layers the
 // opposite. The former are split along samples; of the latter every device has a part of the units, for all samples.
-#include <algorithm>
-
 #include "partita/base/error.h"
 #include "partita/plan/rule_planner.h"
 
@@ -39,18 +37,9 @@ void make_wanted_weights(RulePlanner& planner, const Graph& graph, const std::ve
 // By tensor: the parameter that it is the gradient of, as updates read it, or before they clip and unscale it.
 std::vector<TensorId> parameters_of_gradients(const Graph& graph) {
   std::vector<TensorId> out(graph.tensors.size());
-  for (const Op& op : graph.ops) {
-    const OpDefinition* definition = graph.registry->find(op.definition);
-    if (op.phase != Phase::kUpdate || !definition || !definition->update) continue;
-    for (TensorId g = op.operands[1]; g.valid() && !out[g.index()].valid();) {
-      out[g.index()] = op.operands[0];
-      const OpId producer = graph.tensor(g).producer;
-      if (!producer.valid() || graph.op(producer).phase != Phase::kUpdate) break;
-      const std::vector<TensorId>& from = graph.op(producer).operands;
-      const auto same = std::find_if(from.begin(), from.end(), [&](TensorId t) { return graph.tensor(t).shape == graph.tensor(g).shape; });
-      g = same == from.end() ? TensorId() : *same;
-    }
-  }
+  for (const Op& op : graph.ops)
+    for (TensorId g : gradients_of_update(graph, op))
+      if (!out[g.index()].valid()) out[g.index()] = op.operands[0];
   return out;
 }
 

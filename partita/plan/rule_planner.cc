@@ -159,6 +159,21 @@ void require_samples(std::string_view rule, const Graph& graph, int parts) {
   }
 }
 
+std::vector<TensorId> gradients_of_update(const Graph& graph, const Op& op) {
+  std::vector<TensorId> out;
+  const OpDefinition* definition = graph.registry->find(op.definition);
+  if (op.phase != Phase::kUpdate || !definition || !definition->update) return out;
+  for (TensorId g = op.operands[1]; g.valid();) {
+    out.push_back(g);
+    const OpId producer = graph.tensor(g).producer;
+    if (!producer.valid() || graph.op(producer).phase != Phase::kUpdate) break;
+    const std::vector<TensorId>& from = graph.op(producer).operands;
+    const auto same = std::find_if(from.begin(), from.end(), [&](TensorId t) { return graph.tensor(t).shape == graph.tensor(g).shape; });
+    g = same == from.end() ? TensorId() : *same;
+  }
+  return out;
+}
+
 std::vector<tdl::AxisStrategy> with_name(const std::vector<tdl::AxisStrategy>& strategies, const std::string& name) {
   std::vector<tdl::AxisStrategy> out;
   for (const tdl::AxisStrategy& s : strategies)

@@ -84,6 +84,9 @@ class LateSums {
   std::vector<std::vector<Reader>> read_by_;
 };
 
+// Of the update of a parameter: the gradient that it reads, and back through what clips and unscales it to what the backward pass leaves.
+// Empty for another op.
+std::vector<TensorId> gradients_of_update(const Graph& graph, const Op& op);
 // By tensor: a parameter, or made of parameters and constants alone (cast, transposed).
 std::vector<bool> weights(const Graph& graph);
 // A product of an activation and a weight, such as `linear` or a convolution.

@@ -36,21 +36,13 @@ class ZeroRule {
   ZeroRule(const Graph& graph, const Mesh& mesh) : graph_(graph), mesh_(mesh), late_(graph), read_by_(readers(graph)), splits_(graph.ops.size()), wanted_(graph.tensors.size()) {
     for (size_t i = 0; i < graph.ops.size(); ++i) {
       const Op& op = graph.ops[i];
-      const OpDefinition* definition = graph.registry->find(op.definition);
-      if (op.phase != Phase::kUpdate || !definition || !definition->update) continue;
+      const std::vector<TensorId> gradients = gradients_of_update(graph, op);
+      if (gradients.empty()) continue;
       splits_[i] = update_split(op, mesh);
       if (!splits_[i]) continue;
       split_parameters_.emplace_back(op.operands[0], splits_[i]->layout);
-      // Back through what clips and unscales it, to the gradient as the backward pass leaves it.
-      for (TensorId g = op.operands[1]; g.valid() && !wanted_[g.index()];) {
-        wanted_[g.index()] = splits_[i]->layout;
-        const OpId producer = graph.tensor(g).producer;
-        if (!producer.valid() || graph.op(producer).phase != Phase::kUpdate) break;
-        const Shape shape = graph.tensor(g).shape;
-        g = {};
-        for (TensorId t : graph.op(producer).operands)
-          if (!g.valid() && graph.tensor(t).shape == shape) g = t;
-      }
+      for (TensorId g : gradients)
+        if (!wanted_[g.index()]) wanted_[g.index()] = splits_[i]->layout;
     }
   }
 
@@ -70,11 +62,9 @@ class ZeroRule {
   // The strategy of a master copy's cast that reads it as it is kept; none for other ops.
   std::optional<tdl::AxisStrategy> cast_of_parts(OpId id, const Layout& master) const {
     if (!is_shortened(id) || !is_master(graph_.op(id).operands[0])) return std::nullopt;
-    for (const tdl::AxisStrategy& s : allowed_strategies(graph_.op(id), mesh_.positions())) {
-      const auto derived = s.names.size() == 1 ? tdl::derive(*graph_.op(id).bound, mesh_.extents, {s}) : std::nullopt;
-      if (derived && same_placement(master, layouts_of(*graph_.op(id).bound, *derived, mesh_).operands[0])) return s;
-    }
-    return std::nullopt;
+    const Op& op = graph_.op(id);
+    const auto found = reading(op, allowed_strategies(op, mesh_.positions()), [&](TensorId) { return &master; });
+    return found.empty() ? std::nullopt : std::optional(found[0]);
   }
   const Layout* gradient(TensorId t) const { return wanted_[t.index()] ? &*wanted_[t.index()] : nullptr; }
 
@@ -86,7 +76,7 @@ class ZeroRule {
     if (std::vector<tdl::AxisStrategy> samples = sample_strategies(graph_, op, all); !samples.empty()) return samples;
     std::vector<tdl::AxisStrategy> out{kReplicate};
     if (op.phase == Phase::kUpdate) {
-      if (std::vector<tdl::AxisStrategy> same = as_gradients(op, all); !same.empty()) return same;
+      if (std::vector<tdl::AxisStrategy> same = reading(op, all, [&](TensorId t) { return gradient(t); }); !same.empty()) return same;
       return out;
     }
     const std::vector<tdl::AxisStrategy> sums = late_.strategies(id, all);
@@ -97,14 +87,16 @@ class ZeroRule {
   }
 
  private:
-  std::vector<tdl::AxisStrategy> as_gradients(const Op& op, const std::vector<tdl::AxisStrategy>& all) const {
+  // Of `all`, those that split one index and read an operand where `wanted` has it.
+  template <typename Wanted>
+  std::vector<tdl::AxisStrategy> reading(const Op& op, const std::vector<tdl::AxisStrategy>& all, const Wanted& wanted) const {
     std::vector<tdl::AxisStrategy> out;
     for (const tdl::AxisStrategy& s : all) {
       const auto derived = s.names.size() == 1 ? tdl::derive(*op.bound, mesh_.extents, {s}) : std::nullopt;
       if (!derived) continue;
       const OpLayouts layouts = layouts_of(*op.bound, *derived, mesh_);
       for (size_t k = 0; k < op.operands.size(); ++k)
-        if (const Layout* layout = gradient(op.operands[k]); layout && same_placement(*layout, layouts.operands[k])) {
+        if (const Layout* layout = wanted(op.operands[k]); layout && same_placement(*layout, layouts.operands[k])) {
           out.push_back(s);
           break;
         }
