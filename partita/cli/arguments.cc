@@ -98,6 +98,14 @@ void add_model_options(CLI::App& c, Arguments& a, Raw& raw, const OpRegistry& re
   c.add_option("--recompute", a.request.recompute, "cheap: what takes no products is made again in the backward pass and not kept until then")->check(CLI::IsMember(recompute_kinds()));
 }
 
+// When a search ends, and what it draws from.
+void add_budget_options(CLI::App& c, Arguments& a, Raw& raw, const char* limit) {
+  c.add_option("--time-limit", raw.time_limit, limit)->check(CLI::PositiveNumber)->check(finite());
+  c.add_option("--max-steps", raw.max_steps, "steps for the search")->check(count());
+  c.add_option("--gap", a.request.budget.gap, "stop once this near to the proved bound: 0.0001 of the cost")->check(CLI::Range(0.0, 1.0))->check(finite());
+  c.add_option("--seed", a.request.seed, "of everything random")->check(count());
+}
+
 void add_plan_options(CLI::App& c, Arguments& a, Raw& raw, bool one_search) {
   c.add_option("--cluster", a.request.cluster, "preset or YAML file; see `partita clusters`");
   c.add_option("--devices", a.request.devices, "the first N devices of the cluster; without --cluster: local:N");
@@ -106,10 +114,7 @@ void add_plan_options(CLI::App& c, Arguments& a, Raw& raw, bool one_search) {
   c.add_option("--objective", a.request.objective, "comm: bytes moved; time: of the simulated step")->check(CLI::IsMember({"comm", "time"}));
   c.add_option("--pin", a.request.pin_file, "a part of a plan that stays as it is");
   c.add_option("--memory-limit", raw.memory_limit, "what a device may use: 80GB (10^9), 80GiB (2^30), or bytes");
-  c.add_option("--time-limit", raw.time_limit, "seconds from the start of the program, of compare for each search")->check(CLI::PositiveNumber)->check(finite());
-  c.add_option("--max-steps", raw.max_steps, "steps for the search")->check(count());
-  c.add_option("--gap", a.request.budget.gap, "stop once this near to the proved bound: 0.0001 of the cost")->check(CLI::Range(0.0, 1.0))->check(finite());
-  c.add_option("--seed", a.request.seed, "of everything random")->check(count());
+  add_budget_options(c, a, raw, "seconds from the start of the program, of compare for each search");
 }
 
 DType dtype_of(std::string name) {
@@ -197,10 +202,7 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   explain->add_option("OP|TENSOR", a.name, "of the training graph; none: the dearest of the plan");
   CLI::App* solve = command("solve", "a sharding problem in the public IOPDDL format");
   solve->add_option("PROBLEM", a.target, ".json or .json.gz")->required();
-  solve->add_option("--time-limit", raw.time_limit, "seconds from the start of the program")->check(CLI::PositiveNumber)->check(finite());
-  solve->add_option("--max-steps", raw.max_steps, "steps for the search")->check(count());
-  solve->add_option("--gap", a.request.budget.gap, "stop once this near to the proved bound: 0.0001 of the cost")->check(CLI::Range(0.0, 1.0))->check(finite());
-  solve->add_option("--seed", a.request.seed, "of everything random")->check(count());
+  add_budget_options(*solve, a, raw, "seconds from the start of the program");
   solve->add_option("-o", a.output, "write the list of choices here")->check(path());
   solve->add_option("--write-bound", a.write_bound, "write the lower bound's proof here: .json or .json.gz; see `check --bound`")->check(path());
   CLI::App* tdl = command("tdl", "analyse a description");
