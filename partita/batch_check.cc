@@ -29,10 +29,8 @@ Values taken(const Values& whole, std::size_t axis, int64_t first, int64_t count
     for (int64_t place = first; place < first + count; ++place) {
       const int64_t begin = at + std::min(place, extent - 1) * inside;
       for (int64_t i = begin; i < begin + inside; ++i) {
-        if (is_float(whole.dtype))
-          piece.real.push_back(whole.real[static_cast<std::size_t>(i)]);
-        else
-          piece.integer.push_back(whole.integer[static_cast<std::size_t>(i)]);
+        if (is_float(whole.dtype)) piece.real.push_back(whole.real[static_cast<std::size_t>(i)]);
+        else piece.integer.push_back(whole.integer[static_cast<std::size_t>(i)]);
       }
     }
   return piece;
@@ -51,10 +49,8 @@ Values drawn(const Graph& graph, TensorId id) {
   Values values{.dtype = t.dtype, .shape = t.shape};
   const int64_t limit = index_range(graph, id).value_or(Interval{0, 2}).hi;
   for (int64_t i = 0; i < volume(t.shape); ++i) {
-    if (is_float(t.dtype))
-      values.real.push_back(rng.normal());
-    else
-      values.integer.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(limit))));
+    if (is_float(t.dtype)) values.real.push_back(rng.normal());
+    else values.integer.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(limit))));
   }
   return values;
 }

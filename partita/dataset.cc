@@ -28,7 +28,8 @@ std::string many_steps(const Tensor& input) {
   return text + "]";
 }
 
-// Row i along axis 0 is sample i's, as far as the graph says: an input of the model has the batch along axis 0; labels lie as their output does.
+// Row i along axis 0 is sample i's, as far as the graph says: an input of the model has the batch along axis 0; labels
+// lie as their output does.
 bool has_samples_in_rows(const Graph& graph, TensorId input, int64_t batch) {
   const Tensor& tensor = graph.tensor(input);
   if (tensor.shape.empty() || tensor.shape[0] != batch) return false;
@@ -37,7 +38,9 @@ bool has_samples_in_rows(const Graph& graph, TensorId input, int64_t batch) {
 }
 
 // The same in every step; labels are not, whatever they are labels of.
-bool is_shared(const Graph& graph, TensorId input) { return graph.tensor(input).sample_axis != 0 && !judged_by(graph, input).valid(); }
+bool is_shared(const Graph& graph, TensorId input) {
+  return graph.tensor(input).sample_axis != 0 && !judged_by(graph, input).valid();
+}
 
 template <typename T>
 void append(std::vector<T>& out, const std::vector<T>& from, int64_t first, int64_t count) {
@@ -46,14 +49,15 @@ void append(std::vector<T>& out, const std::vector<T>& from, int64_t first, int6
 
 void check_array(const Values& array, const Tensor& input, bool shared, const std::string& origin) {
   if (shared && array.shape != input.shape)
-    fail("{}: array '{}' has shape [{}], the model's input, which has no samples along axis 0, takes [{}]", origin, input.name,
-         fmt::join(array.shape, ", "), fmt::join(input.shape, ", "));
+    fail("{}: array '{}' has shape [{}], the model's input, which has no samples along axis 0, takes [{}]", origin,
+         input.name, fmt::join(array.shape, ", "), fmt::join(input.shape, ", "));
   const bool one_number = array.shape.empty() && input.shape.empty();
   if (!one_number && (array.shape.empty() || without_rows(array.shape) != without_rows(input.shape)))
-    fail("{}: array '{}' has shape [{}]; the model takes [{}] a batch, so {} in all", origin, input.name, fmt::join(array.shape, ", "),
-         fmt::join(input.shape, ", "), many_steps(input));
+    fail("{}: array '{}' has shape [{}]; the model takes [{}] a batch, so {} in all", origin, input.name,
+         fmt::join(array.shape, ", "), fmt::join(input.shape, ", "), many_steps(input));
   if (is_float(array.dtype) != is_float(input.dtype))
-    fail("{}: array '{}' is {}, the model's input is {}", origin, input.name, name_of(array.dtype), name_of(input.dtype));
+    fail("{}: array '{}' is {}, the model's input is {}", origin, input.name, name_of(array.dtype),
+         name_of(input.dtype));
 }
 
 }  // namespace
@@ -80,7 +84,8 @@ void check_numbers(const Graph& graph, TensorId input, const Values& values, con
 
 TensorId judged_by(const Graph& training, TensorId labels) {
   for (const Op& op : training.ops)
-    if (op.phase == Phase::kForward && op.operands.size() == 2 && op.operands[1] == labels && op.operands[0] != labels &&
+    if (op.phase == Phase::kForward && op.operands.size() == 2 && op.operands[1] == labels &&
+        op.operands[0] != labels &&
         (op.definition == "mse" || op.definition == "cross_entropy" || op.definition == "bce_with_logits"))
       return op.operands[0];
   return {};
@@ -94,7 +99,8 @@ void Dataset::check(const Graph& graph, const std::string& origin) {
     if (found == arrays_.end()) {
       std::vector<std::string> names;
       for (const auto& [name, values] : arrays_) names.push_back(name);
-      fail("{}: no array '{}' for the model's input; it has: {}", origin, graph.tensor(id).name, fmt::join(names, ", "));
+      fail("{}: no array '{}' for the model's input; it has: {}", origin, graph.tensor(id).name,
+           fmt::join(names, ", "));
     }
     const bool shared = is_shared(graph, id);
     check_array(found->second, graph.tensor(id), shared, origin);
@@ -110,12 +116,15 @@ void Dataset::check(const Graph& graph, const std::string& origin) {
     const Values& array = arrays_.at(input.name);
     const int64_t rows = array.shape.empty() ? 1 : array.shape[0], each = whole.valid() ? rows_a_step(input) : 1;
     if (each > 0 && rows % each != 0)
-      fail("{}: array '{}' has {} rows, which are not whole batches of {}; input '{}' [{}] is one of each batch of {} samples, not of each "
-           "sample, so the arrays hold whole batches", origin, input.name, rows, each, graph.tensor(whole).name,
-           fmt::join(graph.tensor(whole).shape, ", "), batch);
+      fail(
+          "{}: array '{}' has {} rows, which are not whole batches of {}; input '{}' [{}] is one of each batch of {} "
+          "samples, not of each "
+          "sample, so the arrays hold whole batches",
+          origin, input.name, rows, each, graph.tensor(whole).name, fmt::join(graph.tensor(whole).shape, ", "), batch);
     const int64_t items = each > 0 ? rows / each : 0;
     if (items_ >= 0 && items != items_)
-      fail("{}: array '{}' has {} {}, '{}' has {}", origin, input.name, items, whole.valid() ? "batches" : "samples", first, items_);
+      fail("{}: array '{}' has {} {}, '{}' has {}", origin, input.name, items, whole.valid() ? "batches" : "samples",
+           first, items_);
     items_ = items;
     if (first.empty()) first = input.name;
   }
@@ -136,8 +145,8 @@ Values Dataset::take(const Tensor& input, const std::vector<int64_t>& items) con
     if (is_float(input.dtype)) append(out.real, from.real, item * each, each);
     else append(out.integer, from.integer, item * each, each);
   }
-  ensure(static_cast<int64_t>(items.size()) * each == volume(input.shape), "input '{}': {} items of {} elements for [{}]", input.name,
-         items.size(), each, fmt::join(input.shape, "x"));
+  ensure(static_cast<int64_t>(items.size()) * each == volume(input.shape),
+         "input '{}': {} items of {} elements for [{}]", input.name, items.size(), each, fmt::join(input.shape, "x"));
   return out;
 }
 
@@ -172,7 +181,8 @@ Dataset Dataset::synthetic(const Graph& graph, uint64_t seed) {
 
 Batches::Batches(int64_t items, int64_t items_a_step, uint64_t seed, bool shuffle)
     : items_(items), items_a_step_(items_a_step), seed_(seed), shuffle_(shuffle) {
-  if (items < items_a_step) fail("the data has {} samples, fewer than one batch of {}; use --batch", items, items_a_step);
+  if (items < items_a_step)
+    fail("the data has {} samples, fewer than one batch of {}; use --batch", items, items_a_step);
 }
 
 const std::vector<int64_t>& Batches::order(int64_t epoch) {

@@ -9,14 +9,14 @@
 
 namespace partita {
 
-// Arrays named as a graph's inputs. Those of inputs that have no samples along axis 0 are fed as they are, the same in every step. All others
-// hold what their input takes in a step, step after step along axis 0. Where each of these has the batch's samples there, samples may be
-// drawn one by one. Where one has not (labels of an output that begins with another axis, or is one number), only whole batches of the
-// arrays' own order belong together.
+// Arrays named as a graph's inputs. Those of inputs that have no samples along axis 0 are fed as they are, the same in
+// every step. All others hold what their input takes in a step, step after step along axis 0. Where each of these has
+// the batch's samples there, samples may be drawn one by one. Where one has not (labels of an output that begins with
+// another axis, or is one number), only whole batches of the arrays' own order belong together.
 class Dataset {
  public:
-  // Bad input names file and array: an input without one, a wrong shape or dtype, different numbers of samples, a label or
-  // token number that the model has no class or row for (index_range).
+  // Bad input names file and array: an input without one, a wrong shape or dtype, different numbers of samples, a label
+  // or token number that the model has no class or row for (index_range).
   static Dataset read(const std::string& path, const Graph& graph);
   // Normal numbers, and integers in index_range (or 0 and 1); a few batches of them.
   static Dataset synthetic(const Graph& graph, uint64_t seed);
@@ -35,7 +35,8 @@ class Dataset {
   int64_t items_ = 0, items_a_step_ = 1;
 };
 
-// Which items each step takes: as many as fill a batch of each epoch's order; what is left over joins another epoch's order.
+// Which items each step takes: as many as fill a batch of each epoch's order; what is left over joins another epoch's
+// order.
 class Batches {
  public:
   Batches(int64_t items, int64_t items_a_step, uint64_t seed, bool shuffle);

@@ -22,7 +22,8 @@ std::string engine_file() {
 [[noreturn]] void refuse(const std::string& error) {
   for (const char* no_memory : {"failed to map segment", "cannot map", "annot allocate memory"})
     if (error.find(no_memory) != std::string::npos)
-      throw Error(ExitCode::kInfeasible, fmt::format("this machine has too little memory to load the kernels: {}", error));
+      throw Error(ExitCode::kInfeasible,
+                  fmt::format("this machine has too little memory to load the kernels: {}", error));
   fail("can't load the kernels: {}; build all targets, or plan without running", error);
 }
 

@@ -52,7 +52,9 @@ LoadedModel in_dtype(const LoadedModel& model, DType dtype) {
     return result;
   }
   result.forward = mixed_precision(model.forward, dtype);
-  auto same_name = [&](TensorId id) { return id.valid() ? result.forward.find_tensor(model.forward.tensor(id).name) : id; };
+  auto same_name = [&](TensorId id) {
+    return id.valid() ? result.forward.find_tensor(model.forward.tensor(id).name) : id;
+  };
   result.loss.output = same_name(model.loss.output);
   for (Loss::Auxiliary& further : result.loss.auxiliary) further.output = same_name(further.output);
   for (auto& [penalty, weight] : result.loss.penalties) penalty = same_name(penalty);
@@ -62,10 +64,14 @@ LoadedModel in_dtype(const LoadedModel& model, DType dtype) {
 Plan plan_to_begin_with(const std::string& text, const Graph& graph, const Cluster& cluster) {
   const ModelReference model = parse_model_reference(text);
   if (model.sha256 != fingerprint(graph))
-    fail("a plan to begin with is of the same model with the same settings; this one was made for '{}' and its SHA-256 differs", model.model);
+    fail(
+        "a plan to begin with is of the same model with the same settings; this one was made for '{}' and its SHA-256 "
+        "differs",
+        model.model);
   const Plan plan = parse_plan(text, graph);
   if (const int devices = parse_cluster(plan.cluster_text, "cluster").compute_count; devices != cluster.compute_count)
-    fail("a plan to begin with is for as many devices; this one is for {}, '{}' has {}", devices, cluster.name, cluster.compute_count);
+    fail("a plan to begin with is for as many devices; this one is for {}, '{}' has {}", devices, cluster.name,
+         cluster.compute_count);
   check(graph, plan, cluster);
   return plan;
 }
@@ -79,7 +85,8 @@ SearchChoice search_of(const Request& request) {
     std::vector<std::string> names;
     for (const SearchEntry& entry : searches())
       if (entry.*those) names.push_back(entry.name);
-    throw Error(ExitCode::kUsage, fmt::format("search '{}' {}; those that can: {}", choice.entry->name, what, fmt::join(names, ", ")));
+    throw Error(ExitCode::kUsage,
+                fmt::format("search '{}' {}; those that can: {}", choice.entry->name, what, fmt::join(names, ", ")));
   };
   expect(request.from_file.empty() || choice.entry->warm, &SearchEntry::warm, "cannot begin with a plan (--from)");
   expect(!request.prove || choice.entry->proves, &SearchEntry::proves, "cannot prove a lower bound (--write-bound)");
@@ -115,12 +122,16 @@ std::shared_ptr<const OpRegistry> registry_for(const Request& request) {
 
 namespace {
 
-// Where images come out nobody has said where the classes lie: PyTorch has them on axis 1, cross_entropy here on the last.
+// Where images come out nobody has said where the classes lie: PyTorch has them on axis 1, cross_entropy here on the
+// last.
 std::string assumed_loss(const Graph& forward, const std::string& loss) {
-  if (loss != "cross_entropy" || forward.outputs.empty() || forward.tensor(forward.outputs[0]).shape.size() < 4) return "";
+  if (loss != "cross_entropy" || forward.outputs.empty() || forward.tensor(forward.outputs[0]).shape.size() < 4)
+    return "";
   const Tensor& output = forward.tensor(forward.outputs[0]);
-  return fmt::format("the loss is cross_entropy, since none is given: the last axis of '{}' [{}] has the classes; if they lie on another, transpose the output, or give --loss",
-                     output.name, fmt::join(output.shape, ", "));
+  return fmt::format(
+      "the loss is cross_entropy, since none is given: the last axis of '{}' [{}] has the classes; if they lie on "
+      "another, transpose the output, or give --loss",
+      output.name, fmt::join(output.shape, ", "));
 }
 
 }  // namespace
@@ -129,7 +140,8 @@ LoadedModel load_model(const Request& request, Runner& runner) {
   auto registry = registry_for(request);
   LoadedModel model;
   model.forward = runner.step(
-      "load", [&] {
+      "load",
+      [&] {
         if (request.model.ends_with(".onnx")) {
           std::optional<Graph> own;
           Graph graph = import_onnx(request.model, onnx_options(request), registry, &own, &model.findings);
@@ -148,16 +160,21 @@ LoadedModel load_model(const Request& request, Runner& runner) {
   else if (request.model.ends_with(".onnx")) model.findings.assumed_loss = assumed_loss(model.forward, model.loss.kind);
   model.loss.scale = request.loss_scale.value_or(default_loss_scale(request.dtype));
   if (request.dtype != DType::kFloat32)
-    model = runner.step("dtype", [&] { return in_dtype(model, request.dtype); }, [](const LoadedModel& m) { verify(m.forward); });
+    model = runner.step(
+        "dtype", [&] { return in_dtype(model, request.dtype); }, [](const LoadedModel& m) { verify(m.forward); });
   return model;
 }
 
 Graph training_graph(const LoadedModel& model, const Request& request, Runner& runner) {
-  Graph graph = runner.step("autodiff", [&] { return add_backward(cut_parts_alike(model.forward, may_factor), model.loss, request.optimizer); },
-                            [](const Graph& g) { verify(g); });
-  graph = runner.step("factor", [&] { return carry_factors(std::move(graph), may_factor); }, [](const Graph& g) { verify(g); });
+  Graph graph = runner.step(
+      "autodiff",
+      [&] { return add_backward(cut_parts_alike(model.forward, may_factor), model.loss, request.optimizer); },
+      [](const Graph& g) { verify(g); });
+  graph = runner.step(
+      "factor", [&] { return carry_factors(std::move(graph), may_factor); }, [](const Graph& g) { verify(g); });
   if (request.recompute == "none") return graph;
-  return runner.step("recompute", [&] { return recomputed(graph, request.recompute); }, [](const Graph& g) { verify(g); });
+  return runner.step(
+      "recompute", [&] { return recomputed(graph, request.recompute); }, [](const Graph& g) { verify(g); });
 }
 
 namespace {
@@ -183,34 +200,41 @@ Graph evaluation_of(const Planned& planned) { return factored_evaluation(planned
 
 void finish(Planned& p, std::optional<int64_t> memory_limit_bytes, Runner& runner) {
   limit_memory(p.cluster, memory_limit_bytes);
-  p.report = runner.step("check", [&] { return check(p.training, p.plan, p.cluster); }, [](const CheckReport&) {});
+  p.report = runner.step(
+      "check", [&] { return check(p.training, p.plan, p.cluster); }, [](const CheckReport&) {});
   if (is_too_large_to_lower(p.training, p.cluster)) {
     p.typical = typical_devices(p.cluster);
-    const PhysicalGraph some = runner.step("memory", [&] { return planned_memory(p.training, p.plan, p.cluster, p.typical); }, [](const PhysicalGraph&) {});
+    const PhysicalGraph some = runner.step(
+        "memory", [&] { return planned_memory(p.training, p.plan, p.cluster, p.typical); },
+        [](const PhysicalGraph&) {});
     check_capacity(p.training, some, p.cluster);
     for (DeviceId d : p.typical) p.typical_peak_bytes = std::max(p.typical_peak_bytes, some.peak_bytes[d.index()]);
     return;
   }
-  p.physical = runner.step("lower", [&] { return lower(p.training, p.plan, p.cluster); },
-                           [&](const PhysicalGraph& g) {
-                             verify(g);
-                             check_capacity(p.training, g, p.cluster);
-                           });
-  p.predicted = runner.step("simulate", [&] { return simulate(p.physical, CostModel(p.cluster)); }, [](const Trace&) {});
+  p.physical = runner.step(
+      "lower", [&] { return lower(p.training, p.plan, p.cluster); },
+      [&](const PhysicalGraph& g) {
+        verify(g);
+        check_capacity(p.training, g, p.cluster);
+      });
+  p.predicted = runner.step(
+      "simulate", [&] { return simulate(p.physical, CostModel(p.cluster)); }, [](const Trace&) {});
 }
 
 namespace {
 
 using WithBatch = decltype(Problem::with_batch);
 
-// Seconds that the last look at memory, and check, lowering, verification and simulation of a plan take after the search, about: on this
-// machine, as busy as it is now, for each device as long as making the training graph took. (Measured: 0.4 to 1.4 times as long.) No more than
-// a part of the seconds that are left: the machine may have been busier then.
+// Seconds that the last look at memory, and check, lowering, verification and simulation of a plan take after the
+// search, about: on this machine, as busy as it is now, for each device as long as making the training graph took.
+// (Measured: 0.4 to 1.4 times as long.) No more than a part of the seconds that are left: the machine may have been
+// busier then.
 double finish_seconds(const Runner& runner, const Cluster& cluster, double left) {
   constexpr double kAtLeast = 0.05, kTimes = 1.5, kPart = 0.4;
   double graph_seconds = 0;
   for (const Runner::Timing& t : runner.timings())
-    if (t.name == "autodiff" || t.name == "factor" || t.name == "recompute") graph_seconds += t.seconds + t.verify_seconds;
+    if (t.name == "autodiff" || t.name == "factor" || t.name == "recompute")
+      graph_seconds += t.seconds + t.verify_seconds;
   return std::min(kAtLeast + kTimes * cluster.compute_count * graph_seconds, kPart * left);
 }
 
@@ -222,7 +246,8 @@ Budget for_search(const Budget& whole, const Runner& runner, const Cluster& clus
   if (!watch.deadline) return part;
   using Seconds = std::chrono::duration<double>;
   const double left = Seconds(*watch.deadline - Watch::Clock::now()).count();
-  part.deadline = *watch.deadline - std::chrono::duration_cast<Watch::Clock::duration>(Seconds(finish_seconds(runner, cluster, left)));
+  part.deadline = *watch.deadline -
+                  std::chrono::duration_cast<Watch::Clock::duration>(Seconds(finish_seconds(runner, cluster, left)));
   return part;
 }
 
@@ -237,7 +262,8 @@ WithBatch with_batch(const Request& request) {
   };
 }
 
-Planned plan_loaded(LoadedModel model, const Request& request, const Budget& budget, WithBatch with_batch, Runner& runner) {
+Planned plan_loaded(LoadedModel model, const Request& request, const Budget& budget, WithBatch with_batch,
+                    Runner& runner) {
   Planned p;
   p.forward = model.forward;
   p.weight_names = model.weight_names;
@@ -245,28 +271,35 @@ Planned plan_loaded(LoadedModel model, const Request& request, const Budget& bud
   p.findings = model.findings;
   p.training =
       request.forward_will_do ? step_graph(model, request, runner).graph : training_graph(model, request, runner);
-  p.cluster = runner.step("cluster", [&] { return load_cluster(request.cluster, request.devices); }, [](const Cluster&) {});
+  p.cluster = runner.step(
+      "cluster", [&] { return load_cluster(request.cluster, request.devices); }, [](const Cluster&) {});
   limit_memory(p.cluster, request.memory_limit_bytes);
   const SearchChoice choice = search_of(request);
-  Problem problem{p.training, p.cluster, request.objective, {}, choice.options, nullptr, request.prove, request.progress, std::move(with_batch), request.tell};
+  Problem problem{p.training,    p.cluster,        request.objective,     {},          choice.options, nullptr,
+                  request.prove, request.progress, std::move(with_batch), request.tell};
   if (!request.pin_file.empty()) {
     std::string text = read_file(request.pin_file);
     problem.pins = in_file(request.pin_file, [&] { return parse_pins(text, p.training); });
   }
   std::optional<Plan> from;
-  if (!request.from_file.empty()) problem.from = &from.emplace(in_file(request.from_file, [&] { return plan_to_begin_with(read_file(request.from_file), p.training, p.cluster); }));
+  if (!request.from_file.empty())
+    problem.from = &from.emplace(in_file(
+        request.from_file, [&] { return plan_to_begin_with(read_file(request.from_file), p.training, p.cluster); }));
   Rng rng(request.seed);
   if (request.before_search) request.before_search();
   const Budget part = for_search(budget, runner, p.cluster);
-  p.search = runner.step("search", [&] { return choice.entry->make()->search(problem, part, rng); }, [](const SearchResult&) {});
+  p.search = runner.step(
+      "search", [&] { return choice.entry->make()->search(problem, part, rng); }, [](const SearchResult&) {});
   p.search_seconds = runner.timings().back().seconds;
-  if (!p.search.plan && !p.search.estimate) throw Error(ExitCode::kInfeasible, fmt::format("search '{}' found no plan: {}", request.search, p.search.reason));
+  if (!p.search.plan && !p.search.estimate)
+    throw Error(ExitCode::kInfeasible, fmt::format("search '{}' found no plan: {}", request.search, p.search.reason));
   if (p.search.plan) p.plan = *p.search.plan;
   p.plan.search = request.search;
   p.plan.objective = request.objective;
   p.plan.cluster = p.cluster.name;
   p.plan.cluster_text = p.cluster.text;
-  p.plan.model = {request.model, request.bindings, request.tdl, model.loss.kind, request.optimizer, request.dtype, model.loss.scale, request.recompute, fingerprint(p.training)};
+  p.plan.model = {request.model, request.bindings, request.tdl,       model.loss.kind,        request.optimizer,
+                  request.dtype, model.loss.scale, request.recompute, fingerprint(p.training)};
   if (p.search.plan) finish(p, request.memory_limit_bytes, runner);
   return p;
 }
@@ -288,7 +321,9 @@ Planned plan_model(const Request& request, Runner& runner) {
   return plan_loaded(load_model(request, runner), request, budget, with_batch(request), runner);
 }
 
-Planned plan_graph(LoadedModel model, const Request& request, Runner& runner) { return plan_loaded(std::move(model), request, begun(request.budget), {}, runner); }
+Planned plan_graph(LoadedModel model, const Request& request, Runner& runner) {
+  return plan_loaded(std::move(model), request, begun(request.budget), {}, runner);
+}
 
 Request request_of(const ModelReference& model) {
   Request request;
@@ -305,7 +340,8 @@ Request request_of(const ModelReference& model) {
 
 Planned open_plan(const std::string& path, Runner& runner, Follow follow) {
   std::string text = read_file(path);
-  if (is_huggingface_config(text)) fail("{}: a model's configuration, not a plan; `partita plan {} -o plan.json` makes one", path, path);
+  if (is_huggingface_config(text))
+    fail("{}: a model's configuration, not a plan; `partita plan {} -o plan.json` makes one", path, path);
   return in_file(path, [&] {
     Request request = request_of(parse_model_reference(text));
     Planned p;
@@ -315,19 +351,27 @@ Planned open_plan(const std::string& path, Runner& runner, Follow follow) {
     p.other_batch = model.other_batch;
     p.findings = model.findings;
     p.training = training_graph(model, request, runner);
-    p.plan = runner.step("read plan", [&] { return parse_plan(text, p.training); }, [](const Plan&) {});
+    p.plan = runner.step(
+        "read plan", [&] { return parse_plan(text, p.training); }, [](const Plan&) {});
     if (fingerprint(p.training) != p.plan.model.sha256)
       fail("model '{}' is not the one that this plan was made for (its SHA-256 differs); plan again", request.model);
-    p.cluster = runner.step("cluster", [&] { return parse_cluster(p.plan.cluster_text, "cluster"); }, [](const Cluster&) {});
+    p.cluster = runner.step(
+        "cluster", [&] { return parse_cluster(p.plan.cluster_text, "cluster"); }, [](const Cluster&) {});
     if (follow == Follow::kAll) finish(p, std::nullopt, runner);
-    else p.report = runner.step("check", [&] { return check(p.training, p.plan, p.cluster); }, [](const CheckReport&) {});
+    else
+      p.report = runner.step(
+          "check", [&] { return check(p.training, p.plan, p.cluster); }, [](const CheckReport&) {});
     return p;
   });
 }
 
-std::optional<int64_t> Planned::batch() const { return search.estimate ? search.estimate->batch : find_batch(training); }
+std::optional<int64_t> Planned::batch() const {
+  return search.estimate ? search.estimate->batch : find_batch(training);
+}
 
-int64_t Planned::step_time_ns() const { return search.estimate ? search.estimate->step_time_ns : predicted.step_time_ns; }
+int64_t Planned::step_time_ns() const {
+  return search.estimate ? search.estimate->step_time_ns : predicted.step_time_ns;
+}
 
 std::optional<double> Planned::samples_per_second() const {
   if (!batch() || step_time_ns() == 0) return std::nullopt;

@@ -42,32 +42,34 @@ class Runner {
 
  private:
   using Clock = std::chrono::steady_clock;
-  static double seconds(Clock::time_point a, Clock::time_point b) { return std::chrono::duration<double>(b - a).count(); }
+  static double seconds(Clock::time_point a, Clock::time_point b) {
+    return std::chrono::duration<double>(b - a).count();
+  }
   bool verify_;
   std::vector<Timing> timings_;
 };
 
 // What a user asks for.
 struct Request {
-  std::string model;                          // path of an .onnx file, of a config.json or its folder, or zoo:NAME?options
+  std::string model;  // path of an .onnx file, of a config.json or its folder, or zoo:NAME?options
   std::map<std::string, std::string> bindings;  // --bind k=v, and --batch
-  std::string tdl;                            // the user's descriptions of operations, as text
-  std::string tdl_file = "tdl";               // what messages call them
-  std::optional<std::string> loss;            // none: the model's own
+  std::string tdl;                              // the user's descriptions of operations, as text
+  std::string tdl_file = "tdl";                 // what messages call them
+  std::optional<std::string> loss;              // none: the model's own
   Optimizer optimizer;
-  DType dtype = DType::kFloat32;              // float16, bfloat16: mixed precision with float32 weights
-  std::optional<double> loss_scale;           // none: default_loss_scale(dtype)
-  std::string recompute = "none";             // of recompute_kinds()
+  DType dtype = DType::kFloat32;     // float16, bfloat16: mixed precision with float32 weights
+  std::optional<double> loss_scale;  // none: default_loss_scale(dtype)
+  std::string recompute = "none";    // of recompute_kinds()
   std::string cluster = "local:1";
-  int devices = 0;                            // 0: all of the cluster
+  int devices = 0;  // 0: all of the cluster
   std::string search = "auto";
   std::string objective = "comm";
   std::string pin_file;
   std::string from_file;                      // a plan to begin the search with
   std::optional<int64_t> memory_limit_bytes;  // per device; none: the cluster's
   bool prove = false;                         // the lower bound too
-  bool forward_will_do = false;               // a model of which no training step can be made is planned as it is evaluated
-  Budget budget;                              // its time is that of plan_model() or plan_graph() as a whole, from `deadline` or their beginning
+  bool forward_will_do = false;  // a model of which no training step can be made is planned as it is evaluated
+  Budget budget;  // its time is that of plan_model() or plan_graph() as a whole, from `deadline` or their beginning
   std::function<void(const SearchProgress&)> progress;
   std::function<void(const std::string&)> tell;  // Problem::tell
   std::function<void()> before_search;           // when the model is there, and a search begins that can be stopped
@@ -87,9 +89,9 @@ struct LoadedModel {
   OnnxFindings findings;  // of an .onnx file
 };
 
-// A model, planned, checked, lowered and simulated. With `search.estimate`, by a search that estimates, plan, report, physical and
-// predicted are empty but for what the plan was asked of. Where the plan is too large to be lowered, physical and predicted are empty, and the
-// memory is that of typical devices.
+// A model, planned, checked, lowered and simulated. With `search.estimate`, by a search that estimates, plan, report,
+// physical and predicted are empty but for what the plan was asked of. Where the plan is too large to be lowered,
+// physical and predicted are empty, and the memory is that of typical devices.
 struct Planned {
   Graph forward;   // as loaded
   Graph training;  // one step
@@ -101,18 +103,19 @@ struct Planned {
   CheckReport report;
   PhysicalGraph physical;
   Trace predicted;
-  std::vector<DeviceId> typical;         // that were lowered alone; empty: all were
+  std::vector<DeviceId> typical;  // that were lowered alone; empty: all were
   int64_t typical_peak_bytes = 0;
   SearchResult search;  // counters and notes
   double search_seconds = 0;
 
   // Of the estimate, where there is one; predicted otherwise.
-  std::optional<int64_t> batch() const;  // samples a step, all devices together; none: no input has samples along axis 0
+  std::optional<int64_t> batch()
+      const;  // samples a step, all devices together; none: no input has samples along axis 0
   bool is_timed() const { return search.estimate || typical.empty(); }
-  int64_t step_time_ns() const;          // 0 where it is not timed
+  int64_t step_time_ns() const;  // 0 where it is not timed
   std::optional<double> samples_per_second() const;
   int64_t peak_memory_bytes() const;  // of the compute device that needs most
-  int64_t compute_time_ns() const;    // of a step, while the compute queue is busy of the device where it is busy longest
+  int64_t compute_time_ns() const;  // of a step, while the compute queue is busy of the device where it is busy longest
 };
 
 // What `search` says. Usage error where it is none, or cannot do what is asked of it.
@@ -125,18 +128,19 @@ OnnxOptions onnx_options(const Request& request);
 std::string config_file(const std::string& model);
 LoadedModel load_model(const Request& request, Runner& runner);
 Graph training_graph(const LoadedModel& model, const Request& request, Runner& runner);
-// The same; where no training step can be made (no parameter, no floating output, an operation without a gradient), the graph for
-// evaluation, and why.
+// The same; where no training step can be made (no parameter, no floating output, an operation without a gradient), the
+// graph for evaluation, and why.
 struct StepGraph {
   Graph graph;
   std::string why_not_trained;
 };
 StepGraph step_graph(const LoadedModel& model, const Request& request, Runner& runner);
 Planned plan_model(const Request& request, Runner& runner);
-// The same for a graph made in C++; of the request, what names and changes a model is not used. The plan can be written and read, but
-// `open_plan` cannot build the model again.
+// The same for a graph made in C++; of the request, what names and changes a model is not used. The plan can be written
+// and read, but `open_plan` cannot build the model again.
 Planned plan_graph(LoadedModel model, const Request& request, Runner& runner);
-// A plan file needs nothing else: its model is built again, its cluster is in it. Bad input if the model has changed since.
+// A plan file needs nothing else: its model is built again, its cluster is in it. Bad input if the model has changed
+// since.
 enum class Follow { kAll, kCheck };  // kCheck: it is checked, and neither lowered nor simulated
 Planned open_plan(const std::string& path, Runner& runner, Follow follow = Follow::kAll);
 Request request_of(const ModelReference& model);
@@ -147,7 +151,8 @@ Graph evaluation_of(const Planned& planned);
 // What follows a plan's choices: check, lower, simulate. Fills in the rest of `planned`.
 void finish(Planned& planned, std::optional<int64_t> memory_limit_bytes, Runner& runner);
 
-// The evaluation graph under a training plan: each op takes the choice of the training op of its name, each weight its layout.
+// The evaluation graph under a training plan: each op takes the choice of the training op of its name, each weight its
+// layout.
 Plan evaluation_plan(const Graph& evaluation, const Planned& training);
 
 // Of the graph's text without initial values: hexadecimal SHA-256.

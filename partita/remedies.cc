@@ -29,13 +29,16 @@ std::optional<int64_t> fits(const Request& request) try {
   const LoadedModel model = load_model(request, runner);
   const Graph graph = training_graph(model, request, runner);
   Cluster cluster = load_cluster(request.cluster, request.devices);
-  for (int d = 0; request.memory_limit_bytes && d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = *request.memory_limit_bytes;
+  for (int d = 0; request.memory_limit_bytes && d < cluster.compute_count; ++d)
+    cluster.devices[d].memory_bytes = *request.memory_limit_bytes;
   const SearchChoice choice = parse_search(request.search);
   Rng rng(request.seed);
-  const SearchResult found = choice.entry->make()->search({graph, cluster, request.objective, {}, choice.options}, {}, rng);
+  const SearchResult found =
+      choice.entry->make()->search({graph, cluster, request.objective, {}, choice.options}, {}, rng);
   if (!found.plan) return std::nullopt;
   const bool some = is_too_large_to_lower(graph, cluster);
-  const std::vector<int64_t> peaks = planned_peak_bytes(graph, *found.plan, cluster, some ? typical_devices(cluster) : std::vector<DeviceId>());
+  const std::vector<int64_t> peaks =
+      planned_peak_bytes(graph, *found.plan, cluster, some ? typical_devices(cluster) : std::vector<DeviceId>());
   for (int d = 0; d < cluster.compute_count; ++d)
     if (peaks[d] > cluster.devices[d].memory_bytes) return std::nullopt;
   return *std::max_element(peaks.begin(), peaks.begin() + cluster.compute_count);
@@ -49,7 +52,8 @@ struct Change {
   Request request;
 };
 
-// From the one that changes least. The halved batches, all but the first, are asked for only where the larger one does not fit.
+// From the one that changes least. The halved batches, all but the first, are asked for only where the larger one does
+// not fit.
 std::vector<std::vector<Change>> changes(const Request& request, std::optional<int64_t> batch) {
   std::vector<std::vector<Change>> out;
   Request base = request;
@@ -70,7 +74,7 @@ std::vector<std::vector<Change>> changes(const Request& request, std::optional<i
     }
   }
   out.emplace_back();
-  for (int i = 0; batch && i < kHalvings && *batch > 1 && *batch % 2 == 0; ++i) {
+  for (int i = 0; batch && i<kHalvings&& * batch> 1 && *batch % 2 == 0; ++i) {
     *batch /= 2;
     out.back().push_back({fmt::format("{}--batch {}", by, *batch), base});
     out.back().back().request.bindings["batch"] = std::to_string(*batch);

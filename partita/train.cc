@@ -17,12 +17,13 @@ namespace partita {
 
 namespace {
 
-// Steps run without a look at the stop flag, and overlap: one at first, then what about a second holds. A trace is of the first ten.
+// Steps run without a look at the stop flag, and overlap: one at first, then what about a second holds. A trace is of
+// the first ten.
 constexpr int64_t kStepsAtOnce = 10;
 constexpr double kSecondsAtOnce = 1;
 constexpr double kSmallWeight = 0.01;  // docs/cli.md: errors are relative to max(max|serial|, 0.01)
-// Rounding of a parallel run is of the size that three drawn ones show, but for luck: of the largest of three, 30 times are exceeded by none.
-// A loss is one number, where tensors are many: 10 times.
+// Rounding of a parallel run is of the size that three drawn ones show, but for luck: of the largest of three, 30 times
+// are exceeded by none. A loss is one number, where tensors are many: 10 times.
 constexpr int kRoundedRuns = 3;
 constexpr double kRoundingFactor = 30, kLossRoundingFactor = 10;
 
@@ -65,19 +66,24 @@ struct Outcome {
   bool interrupted = false;
 };
 
-Outcome run_steps(const Graph& graph, const PhysicalGraph& physical, const Dataset& data, const std::map<std::string, Values>& start,
-                  const TrainOptions& options, Kernels& kernels, bool visible) {
+Outcome run_steps(const Graph& graph, const PhysicalGraph& physical, const Dataset& data,
+                  const std::map<std::string, Values>& start, const TrainOptions& options, Kernels& kernels,
+                  bool visible) {
   Memory memory(physical);
   write_initial(memory, graph, options.seed, start);
   Outcome out;
   std::mutex batches_mutex;
   Batches batches(data.items(), data.items_a_step(), options.seed, options.shuffle);
-  const int64_t steps = options.steps > 0 ? options.steps : static_cast<int64_t>(std::clamp(options.epochs * static_cast<double>(batches.per_epoch()), 1.0, 1e15));
+  const int64_t steps =
+      options.steps > 0
+          ? options.steps
+          : static_cast<int64_t>(std::clamp(options.epochs * static_cast<double>(batches.per_epoch()), 1.0, 1e15));
   out.losses.assign(static_cast<size_t>(steps), NAN);
   // The second output, where there is one, is finite where all gradients are (Loss::scale).
   int64_t overflowed = INT64_MAX;
   const TensorId gradients = graph.outputs.size() > 1 ? graph.outputs[1] : TensorId();
-  Feed feed{graph, data,
+  Feed feed{graph,
+            data,
             [&](int64_t step) {
               std::lock_guard<std::mutex> lock(batches_mutex);
               return batches.at(step);
@@ -102,12 +108,16 @@ Outcome run_steps(const Graph& graph, const PhysicalGraph& physical, const Datas
     refuse_outside(graph, report);
     if (done == 0) out.trace = report.trace;
     out.peak_bytes.resize(report.peak_bytes.size());
-    for (size_t d = 0; d < report.peak_bytes.size(); ++d) out.peak_bytes[d] = std::max(out.peak_bytes[d], report.peak_bytes[d]);
+    for (size_t d = 0; d < report.peak_bytes.size(); ++d)
+      out.peak_bytes[d] = std::max(out.peak_bytes[d], report.peak_bytes[d]);
     for (int64_t s = done; s < std::min(done + now, overflowed); ++s)
       if (visible && options.progress) options.progress(s, steps, out.losses[static_cast<size_t>(s)]);
     if (overflowed < INT64_MAX)
-      fail("model '{}': the gradients of step {} are not finite, so the weights are lost; use a smaller --loss-scale or learning rate, or bfloat16 in "
-           "place of float16, whose largest number is 65504", graph.name, overflowed + 1);
+      fail(
+          "model '{}': the gradients of step {} are not finite, so the weights are lost; use a smaller --loss-scale or "
+          "learning rate, or bfloat16 in "
+          "place of float16, whose largest number is 65504",
+          graph.name, overflowed + 1);
     done += now;
     const double steps_a_second = static_cast<double>(done) / std::max(seconds(), 1e-9);
     at_once = static_cast<int64_t>(std::clamp(kSecondsAtOnce * steps_a_second, 1.0, static_cast<double>(kStepsAtOnce)));
@@ -126,7 +136,8 @@ double difference_of(double a, double b) {
   return d == d ? d : INFINITY;
 }
 
-// max|parallel - serial| / max(max|serial|, kSmallWeight) of one tensor; serial numbers that are not finite count nothing in the divisor.
+// max|parallel - serial| / max(max|serial|, kSmallWeight) of one tensor; serial numbers that are not finite count
+// nothing in the divisor.
 double error_of(const Values& parallel, const Values& serial) {
   double scale = kSmallWeight, difference = 0;
   for (size_t i = 0; i < serial.real.size(); ++i) {
@@ -147,18 +158,22 @@ TensorId judged_output(const Planned& planned, const Graph& evaluation) {
   const Graph& training = planned.training;
   const TensorId labels = training.find_tensor("labels");
   TensorId judged = labels.valid() ? judged_by(training, labels) : TensorId();
-  while (judged.valid() && !planned.forward.find_tensor(training.tensor(judged).name).valid()) {  // a cast to the loss's dtype
+  while (judged.valid() &&
+         !planned.forward.find_tensor(training.tensor(judged).name).valid()) {  // a cast to the loss's dtype
     const OpId producer = training.tensor(judged).producer;
-    ensure(producer.valid() && !training.op(producer).operands.empty(), "'{}' is made of no output", training.tensor(judged).name);
+    ensure(producer.valid() && !training.op(producer).operands.empty(), "'{}' is made of no output",
+           training.tensor(judged).name);
     judged = training.op(producer).operands[0];
   }
   for (size_t i = 0; judged.valid() && i < planned.forward.outputs.size(); ++i)
-    if (planned.forward.tensor(planned.forward.outputs[i]).name == training.tensor(judged).name) return evaluation.outputs[i];
+    if (planned.forward.tensor(planned.forward.outputs[i]).name == training.tensor(judged).name)
+      return evaluation.outputs[i];
   return {};
 }
 
 // The share of labels that belong to the largest output. The last batch is filled up with samples that don't count.
-double accuracy(const Planned& planned, const Dataset& data, const std::map<std::string, Values>& weights, uint64_t seed, Kernels& kernels) {
+double accuracy(const Planned& planned, const Dataset& data, const std::map<std::string, Values>& weights,
+                uint64_t seed, Kernels& kernels) {
   Graph graph = evaluation_of(planned);
   Plan plan = evaluation_plan(graph, planned);
   check(graph, plan, planned.cluster);
@@ -171,7 +186,8 @@ double accuracy(const Planned& planned, const Dataset& data, const std::map<std:
   const TensorId output = judged_output(planned, graph);
   ensure(output.valid(), "no output is compared with the labels");
   int64_t right = 0;
-  Feed feed{graph, data,
+  Feed feed{graph,
+            data,
             [&](int64_t step) {
               std::vector<int64_t> items;
               for (int64_t i = 0; i < each; ++i) items.push_back(std::min(step * each + i, data.items() - 1));
@@ -237,29 +253,33 @@ void compare_with(const SerialRun& serial, TrainReport& report) {
 
 namespace {
 
-// Of a float64 run whose errors are above kFloat64Tolerance: the serial run is made again kRoundedRuns times with other roundings, and each
-// tensor may differ by kRoundingFactor times what it then differed by, at most.
-void measure_rounding(const Arrays& start, const Graph& graph, const SerialRun& serial, const TrainOptions& options, Kernels& kernels, TrainReport& report) {
+// Of a float64 run whose errors are above kFloat64Tolerance: the serial run is made again kRoundedRuns times with other
+// roundings, and each tensor may differ by kRoundingFactor times what it then differed by, at most.
+void measure_rounding(const Arrays& start, const Graph& graph, const SerialRun& serial, const TrainOptions& options,
+                      Kernels& kernels, TrainReport& report) {
   std::map<std::string, double> rounding;
   for (int run = 0; run < kRoundedRuns; ++run) {
     RoundingKernels rounded(kernels, Phase::kBackward, options.seed + static_cast<uint64_t>(run));
     const SerialRun other = serial_run(graph, start, options, rounded);
-    for (const auto& [name, values] : serial.weights) rounding[name] = std::max(rounding[name], error_of(other.weights.at(name), values));
+    for (const auto& [name, values] : serial.weights)
+      rounding[name] = std::max(rounding[name], error_of(other.weights.at(name), values));
   }
   report.rounding_error = 0;
   double worst = 1;
   for (const auto& [name, values] : serial.weights) {
     report.rounding_error = std::max(*report.rounding_error, rounding[name]);
-    const double error = error_of(report.weights.at(name), values), allowed = std::max(kFloat64Tolerance, kRoundingFactor * rounding[name]);
+    const double error = error_of(report.weights.at(name), values),
+                 allowed = std::max(kFloat64Tolerance, kRoundingFactor * rounding[name]);
     if (error / allowed <= worst) continue;
     worst = error / allowed;
     report.beyond_rounding = Differing{name, error, allowed};
   }
 }
 
-// Of a run in a shorter type whose first loss differs by more than is allowed: the serial run's first step is made again with other roundings
-// of its forward pass.
-double loss_rounding(const Arrays& start, const Graph& graph, const SerialRun& serial, TrainOptions options, Kernels& kernels) {
+// Of a run in a shorter type whose first loss differs by more than is allowed: the serial run's first step is made
+// again with other roundings of its forward pass.
+double loss_rounding(const Arrays& start, const Graph& graph, const SerialRun& serial, TrainOptions options,
+                     Kernels& kernels) {
   options.steps = 1;
   double rounding = 0;
   for (int run = 0; run < kRoundedRuns; ++run) {
@@ -280,24 +300,31 @@ double allowed_first_loss(const TrainReport& report, DType dtype) {
 void expect_as_serial(const TrainReport& report, DType dtype) {
   if (dtype == DType::kFloat64) {
     if (*report.max_error_vs_serial <= kFloat64Tolerance || (report.rounding_error && !report.beyond_rounding)) return;
-    const Differing differing = report.beyond_rounding.value_or(Differing{"weights", *report.max_error_vs_serial, kFloat64Tolerance});
-    fail("parallel differs from serial: '{}' by {:.3g}, allowed {:.3g} in float64", differing.name, differing.error, differing.allowed);
+    const Differing differing =
+        report.beyond_rounding.value_or(Differing{"weights", *report.max_error_vs_serial, kFloat64Tolerance});
+    fail("parallel differs from serial: '{}' by {:.3g}, allowed {:.3g} in float64", differing.name, differing.error,
+         differing.allowed);
   }
   const double allowed = allowed_first_loss(report, dtype);
   if (!(*report.first_loss_error_vs_serial <= allowed))
-    fail("parallel differs from serial: the first step's loss by {:.3g}, allowed {:.1e} in {}", *report.first_loss_error_vs_serial, allowed, name_of(dtype));
+    fail("parallel differs from serial: the first step's loss by {:.3g}, allowed {:.1e} in {}",
+         *report.first_loss_error_vs_serial, allowed, name_of(dtype));
 }
 
 TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& kernels) {
-  if (!planned.is_timed()) fail("plan for '{}' on '{}': {} devices make too many tasks to run", planned.training.name, planned.cluster.name, planned.cluster.compute_count);
+  if (!planned.is_timed())
+    fail("plan for '{}' on '{}': {} devices make too many tasks to run", planned.training.name, planned.cluster.name,
+         planned.cluster.compute_count);
   const Graph& graph = planned.training;
   Dataset data = training_data(graph, options);
   const Arrays start = starting_weights(graph, planned.weight_names, options);
   std::optional<Dataset> test;
   if (!options.test_data.empty()) {
     if (planned.plan.model.loss != "cross_entropy")
-      fail("{}: the share of right classes is counted where the loss is cross_entropy; this model's is {}: train without --test-data",
-           options.test_data, planned.plan.model.loss);
+      fail(
+          "{}: the share of right classes is counted where the loss is cross_entropy; this model's is {}: train "
+          "without --test-data",
+          options.test_data, planned.plan.model.loss);
     test = Dataset::read(options.test_data, graph);
   }
 
@@ -325,9 +352,11 @@ TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& 
   return report;
 }
 
-Arrays run_forward(const Graph& graph, const Plan& plan, const Cluster& cluster, const Arrays& inputs, const Arrays& weights, uint64_t seed, Kernels& kernels) {
+Arrays run_forward(const Graph& graph, const Plan& plan, const Cluster& cluster, const Arrays& inputs,
+                   const Arrays& weights, uint64_t seed, Kernels& kernels) {
   for (TensorId id : graph.inputs)
-    if (const auto found = inputs.find(graph.tensor(id).name); found != inputs.end()) check_numbers(graph, id, found->second, "");
+    if (const auto found = inputs.find(graph.tensor(id).name); found != inputs.end())
+      check_numbers(graph, id, found->second, "");
   PhysicalGraph physical = lower(graph, plan, cluster);
   check_capacity(graph, physical, cluster);
   Memory memory(physical);
@@ -342,10 +371,14 @@ Arrays run_forward(const Graph& graph, const Plan& plan, const Cluster& cluster,
     auto found = inputs.find(tensor.name);
     if (found == inputs.end()) fail("no array '{}' for the model's input", tensor.name);
     if (found->second.shape != tensor.shape)
-      fail("array '{}' has shape [{}], the model's input has [{}]{}; bind its extents or use --batch", tensor.name, fmt::join(found->second.shape, ", "), fmt::join(tensor.shape, ", "),
-           tensor.sample_axis > 0 ? fmt::format(" with the samples on axis {}, since only there each goes its own way", tensor.sample_axis) : "");
+      fail("array '{}' has shape [{}], the model's input has [{}]{}; bind its extents or use --batch", tensor.name,
+           fmt::join(found->second.shape, ", "), fmt::join(tensor.shape, ", "),
+           tensor.sample_axis > 0
+               ? fmt::format(" with the samples on axis {}, since only there each goes its own way", tensor.sample_axis)
+               : "");
     if (is_float(found->second.dtype) != is_float(tensor.dtype))
-      fail("array '{}' is {}, the model's input is {}", tensor.name, name_of(found->second.dtype), name_of(tensor.dtype));
+      fail("array '{}' is {}, the model's input is {}", tensor.name, name_of(found->second.dtype),
+           name_of(tensor.dtype));
     Values values = found->second;
     values.dtype = tensor.dtype;
     std::vector<std::byte> bytes;

@@ -38,8 +38,7 @@ class Matcher {
       const auto parts = names.parts.find(t.name);
       if (const auto renamed = names.renamed.find(t.name); renamed != names.renamed.end())
         places_[renamed->second] = {TensorId(i), -1};
-      else if (parts == names.parts.end())
-        places_[t.name] = {TensorId(i), -1};
+      else if (parts == names.parts.end()) places_[t.name] = {TensorId(i), -1};
       else
         for (std::size_t p = 0; p < parts->second.size(); ++p)
           places_[parts->second[p]] = {TensorId(i), static_cast<int64_t>(p)};
@@ -114,19 +113,14 @@ ModelWeights load_weights(const std::string& path, const Graph& graph, const Wei
     if (!ours.empty()) {
       const auto [first, fresh] = found.emplace(ours, theirs);
       if (!fresh) {
-        if (theirs == ours)
-          std::swap(first->second, found_again.emplace_back(ours, theirs).second);
-        else
-          found_again.emplace_back(ours, theirs);
+        if (theirs == ours) std::swap(first->second, found_again.emplace_back(ours, theirs).second);
+        else found_again.emplace_back(ours, theirs);
       }
       needed.push_back(theirs);
     } else if (matcher.is_unused(theirs)) {
-    } else if (matcher.is_state_of_parameter(theirs))
-      states.push_back(theirs);
-    else if (matcher.of_a_head(theirs))
-      heads.push_back(theirs);
-    else
-      superfluous.push_back(theirs);
+    } else if (matcher.is_state_of_parameter(theirs)) states.push_back(theirs);
+    else if (matcher.of_a_head(theirs)) heads.push_back(theirs);
+    else superfluous.push_back(theirs);
   }
   std::vector<std::string> missing, fresh_heads, wrong;
   for (const auto& [name, place] : matcher.places()) {

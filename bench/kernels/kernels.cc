@@ -1,5 +1,8 @@
-// The generic stage kernel beside the registered kernels: time and scratch of each definition at sizes of a small network, in
-// float32, one thread. Prints a table; a `-` means that the definition runs on the generic stage kernel anyway.
+// The generic stage kernel beside the registered kernels: time and scratch of each definition at sizes of a small
+// network, in float32, one thread. Prints a table; a `-` means that the definition runs on the generic stage kernel
+// anyway.
+#include "partita/kernels/kernels.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -9,7 +12,6 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/graph/builder.h"
-#include "partita/kernels/kernels.h"
 #include "partita/ops/ops.h"
 #include "partita/physical/workspace.h"
 
@@ -32,7 +34,8 @@ Measured measure(Kernels& kernels, const Case& c, bool registered) {
   GraphBuilder build("one", standard_ops());
   std::vector<TensorId> ids;
   for (size_t k = 0; k < c.shapes.size(); ++k)
-    ids.push_back(build.parameter(fmt::format("a{}", k), c.shapes[k], 1, 0, k < c.dtypes.size() ? c.dtypes[k] : DType::kFloat32));
+    ids.push_back(
+        build.parameter(fmt::format("a{}", k), c.shapes[k], 1, 0, k < c.dtypes.size() ? c.dtypes[k] : DType::kFloat32));
   build.ops(c.definition, ids, c.attributes);
   const Graph& graph = build.graph();
   const Op& op = graph.ops.back();
@@ -40,7 +43,8 @@ Measured measure(Kernels& kernels, const Case& c, bool registered) {
 
   Task task;
   task.name = c.definition;
-  KernelWork work{c.definition, op.attributes, op.bound, 0, static_cast<int>(bound.stages.size()), {tdl::full_ranges(bound)}, 0};
+  KernelWork work{
+      c.definition, op.attributes, op.bound, 0, static_cast<int>(bound.stages.size()), {tdl::full_ranges(bound)}, 0};
   KernelCall call;
   call.task = &task;
   call.work = &work;
@@ -127,15 +131,18 @@ int main_table() {
       {"matmul", {{16, 16}, {16, 16}}, {}, {}},
   };
   const auto generic = make_aten_kernels({false, 0}), registered = make_aten_kernels();
-  std::printf("%-20s %-34s %12s %12s %9s %12s %12s\n", "definition", "operands", "generic_us", "registered_us", "ratio", "generic_KiB", "registered_KiB");
+  std::printf("%-20s %-34s %12s %12s %9s %12s %12s\n", "definition", "operands", "generic_us", "registered_us", "ratio",
+              "generic_KiB", "registered_KiB");
   for (const Case& c : cases) {
     std::vector<std::string> shapes;
     for (const Shape& s : c.shapes) shapes.push_back(fmt::format("{}", fmt::join(s, "x")));
     const Measured g = measure(*generic, c, false);
-    std::printf("%-20s %-34s %12.1f ", c.definition.c_str(), fmt::format("{}", fmt::join(shapes, " ")).c_str(), g.microseconds);
+    std::printf("%-20s %-34s %12.1f ", c.definition.c_str(), fmt::format("{}", fmt::join(shapes, " ")).c_str(),
+                g.microseconds);
     if (is_registered(c.definition)) {
       const Measured r = measure(*registered, c, true);
-      std::printf("%12.1f %9.2f %12.1f %12.1f\n", r.microseconds, g.microseconds / r.microseconds, g.scratch_bytes / 1024.0, r.scratch_bytes / 1024.0);
+      std::printf("%12.1f %9.2f %12.1f %12.1f\n", r.microseconds, g.microseconds / r.microseconds,
+                  g.scratch_bytes / 1024.0, r.scratch_bytes / 1024.0);
     } else {
       std::printf("%12s %9s %12.1f %12s\n", "-", "-", g.scratch_bytes / 1024.0, "-");
     }

@@ -1,6 +1,6 @@
-// How long the training graph of Llama 3.1 405B takes, from the text of its config.json to forward, backward and updates of all 126 layers,
-// each graph verified; beside it the same with one layer. Best of five. bench/models/load.py takes the time of Python's onnx package for
-// the forward graph.
+// How long the training graph of Llama 3.1 405B takes, from the text of its config.json to forward, backward and
+// updates of all 126 layers, each graph verified; beside it the same with one layer. Best of five. bench/models/load.py
+// takes the time of Python's onnx package for the forward graph.
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -31,7 +31,7 @@ int main() {
       derived = std::min(derived, std::chrono::duration<double>(end - middle).count());
       forward = model.graph.ops.size(), all = training.ops.size();
     }
-    std::printf("%s layers: %zu ops forward in %.3f s, %zu with backward and updates in %.3f s: %.3f s\n", layers, forward, built, all,
-                derived, built + derived);
+    std::printf("%s layers: %zu ops forward in %.3f s, %zu with backward and updates in %.3f s: %.3f s\n", layers,
+                forward, built, all, derived, built + derived);
   }
 }

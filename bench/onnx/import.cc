@@ -1,5 +1,6 @@
-// How long the import of a model with 10,000 nodes takes: writes it as onnx_import_bench.onnx in the current folder, imports it five
-// times, and prints the best time. bench/onnx/load.py takes the time of Python's onnx package for the same file.
+// How long the import of a model with 10,000 nodes takes: writes it as onnx_import_bench.onnx in the current folder,
+// imports it five times, and prints the best time. bench/onnx/load.py takes the time of Python's onnx package for the
+// same file.
 #include <onnx/onnx.pb.h>
 
 #include <algorithm>
@@ -32,7 +33,8 @@ void add_integer(onnx::GraphProto& graph, const std::string& name, int64_t value
   t.add_int64_data(value);
 }
 
-// Blocks as an exporter writes them without its optimizer: a reshape to a shape that is computed, a linear layer, GELU, layer norm.
+// Blocks as an exporter writes them without its optimizer: a reshape to a shape that is computed, a linear layer, GELU,
+// layer norm.
 onnx::ModelProto model() {
   onnx::ModelProto m;
   m.set_ir_version(10);
@@ -43,7 +45,8 @@ onnx::ModelProto model() {
     auto& info = std::string_view(name) == "x" ? *graph.add_input() : *graph.add_output();
     info.set_name(name);
     info.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::FLOAT);
-    for (int extent : {8, kWidth}) info.mutable_type()->mutable_tensor_type()->mutable_shape()->add_dim()->set_dim_value(extent);
+    for (int extent : {8, kWidth})
+      info.mutable_type()->mutable_tensor_type()->mutable_shape()->add_dim()->set_dim_value(extent);
   }
   add_integer(graph, "zero", 0);
   add_integer(graph, "minus", -1);
@@ -71,8 +74,11 @@ onnx::ModelProto model() {
     axis.set_type(onnx::AttributeProto::INT);
     axis.set_i(0);
     const std::string flat = add("Reshape", {x, "to" + id}, "flat" + id);
-    const std::string linear = add("Add", {add("MatMul", {flat, layer + ".linear.weight"}, "product" + id), layer + ".linear.bias"}, "linear" + id);
-    x = add("LayerNormalization", {add("Gelu", {linear}, "gelu" + id), layer + ".norm.weight", layer + ".norm.bias"}, b + 1 == kBlocks ? "y" : "norm" + id);
+    const std::string linear =
+        add("Add", {add("MatMul", {flat, layer + ".linear.weight"}, "product" + id), layer + ".linear.bias"},
+            "linear" + id);
+    x = add("LayerNormalization", {add("Gelu", {linear}, "gelu" + id), layer + ".norm.weight", layer + ".norm.bias"},
+            b + 1 == kBlocks ? "y" : "norm" + id);
   }
   return m;
 }

@@ -1,9 +1,11 @@
-// The joint problem of a large model on a large mesh: how long its network takes to build, how large it is, and what the solver makes of
-// it. The plan is not lowered.
+// The joint problem of a large model on a large mesh: how long its network takes to build, how large it is, and what
+// the solver makes of it. The plan is not lowered.
 //
-//   partita_large_bench MODEL BATCH CLUSTER MESH [--bind NAME=VALUE].. [--limit SECONDS] [--steps N] [--memory BYTES] [--recompute KIND] [--certify on|off] [--check on|off] [--copies on|off]
+//   partita_large_bench MODEL BATCH CLUSTER MESH [--bind NAME=VALUE].. [--limit SECONDS] [--steps N] [--memory BYTES]
+//   [--recompute KIND] [--certify on|off] [--check on|off] [--copies on|off]
 //
-// In bfloat16 with AdamW. Without a limit and steps nothing is solved; the limit is the solver's, which without --certify computes its bound.
+// In bfloat16 with AdamW. Without a limit and steps nothing is solved; the limit is the solver's, which without
+// --certify computes its bound.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -80,23 +82,29 @@ int main_of(int argc, char** argv) {
   for (const auto& op : joint.ops) strategies += op->strategies.size(), spaces[op.get()] = op->strategies.size();
   for (const solver::Network::Edge& e : joint.network.edges) tables[e.table.get()] = e.table->size();
   for (const auto& [table, size] : tables) entries += size;
-  fmt::print("network: {} variables, {} edges, {} strategies in {} spaces, {} tables of {} entries: {}\n", joint.network.variables(), joint.network.edges.size(), strategies,
-             spaces.size(), tables.size(), entries, mark());
+  fmt::print("network: {} variables, {} edges, {} strategies in {} spaces, {} tables of {} entries: {}\n",
+             joint.network.variables(), joint.network.edges.size(), strategies, spaces.size(), tables.size(), entries,
+             mark());
   solver::Network least = joint.network;  // as little of each tensor as it can
-  for (solver::Network::Use& use : least.uses) use.amounts.assign(use.amounts.size(), *std::min_element(use.amounts.begin(), use.amounts.end()));
-  fmt::print("at least {:.1f} of {:.1f} GB certain to lie on a device\n", gigabytes(*solver::evaluate(least, solver::Assignment(least.costs.size(), 0)).peak),
+  for (solver::Network::Use& use : least.uses)
+    use.amounts.assign(use.amounts.size(), *std::min_element(use.amounts.begin(), use.amounts.end()));
+  fmt::print("at least {:.1f} of {:.1f} GB certain to lie on a device\n",
+             gigabytes(*solver::evaluate(least, solver::Assignment(least.costs.size(), 0)).peak),
              gigabytes(*joint.network.limit));
   std::fflush(stdout);
   if (!solves) return 0;
   options.tell = [](const std::string& said) { fmt::print("  {}: {}\n", said, mark()), std::fflush(stdout); };
   if (limit) options.deadline = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1e3 * *limit));
   const solver::Result solved = solver::solve(joint.network, options);
-  const double gap = solved.solution && solved.bound ? 1 - static_cast<double>(*solved.bound) / static_cast<double>(solved.cost) : 1;
-  fmt::print("solver: {}, {} GB, bound {} GB, gap {:.2f}%: {}\n", solver::name_of(solved.status), solved.solution ? fmt::format("{:.3f}", gigabytes(solved.cost)) : "-",
+  const double gap =
+      solved.solution && solved.bound ? 1 - static_cast<double>(*solved.bound) / static_cast<double>(solved.cost) : 1;
+  fmt::print("solver: {}, {} GB, bound {} GB, gap {:.2f}%: {}\n", solver::name_of(solved.status),
+             solved.solution ? fmt::format("{:.3f}", gigabytes(solved.cost)) : "-",
              solved.bound ? fmt::format("{:.3f}", gigabytes(*solved.bound)) : "-", 100 * gap, mark());
   if (options.certify) {
     const auto proved = solver::check(joint.network, solved.certificate);
-    fmt::print("certificate: {} leaves, {} parts, accepted: {} GB: {}\n", solved.certificate.leaves.size(), solved.certificate.parts.size(), proved ? fmt::format("{:.3f}", gigabytes(*proved)) : "-", mark());
+    fmt::print("certificate: {} leaves, {} parts, accepted: {} GB: {}\n", solved.certificate.leaves.size(),
+               solved.certificate.parts.size(), proved ? fmt::format("{:.3f}", gigabytes(*proved)) : "-", mark());
   }
   std::fflush(stdout);
   if (!solved.solution) return 0;
@@ -109,7 +117,8 @@ int main_of(int argc, char** argv) {
   std::fflush(stdout);
   const std::vector<DeviceId> ends = {mesh.devices[0], mesh.devices.back()};
   const std::vector<int64_t> peaks = planned_peak_bytes(graph, plan, cluster, ends);
-  for (DeviceId d : ends) fmt::print("planned for device {}: {:.3f} GB\n", cluster.device(d).name, gigabytes(peaks[d.index()]));
+  for (DeviceId d : ends)
+    fmt::print("planned for device {}: {:.3f} GB\n", cluster.device(d).name, gigabytes(peaks[d.index()]));
   fmt::print("memory planner: {}\n", mark());
   return 0;
 }

@@ -1,5 +1,5 @@
-// MODEL@BATCH[@BYTES] in a benchmark's words: a model's training step on a cluster whose devices have so much memory; without BYTES no
-// plan is too large.
+// MODEL@BATCH[@BYTES] in a benchmark's words: a model's training step on a cluster whose devices have so much memory;
+// without BYTES no plan is too large.
 #pragma once
 #include <fmt/format.h>
 

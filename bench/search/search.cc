@@ -1,11 +1,13 @@
-// The joint solver beside elimination alone, CBC on the usual integer program, and toulbar2, on the same cost networks in one run.
+// The joint solver beside elimination alone, CBC on the usual integer program, and toulbar2, on the same cost networks
+// in one run.
 //
-//   partita_search_bench [--limit SECONDS] [--gap G] PROBLEM.json[.gz].. FAMILY:SIZE:VALUES:SEED[:limited].. MODEL@BATCH[@BYTES]..
+//   partita_search_bench [--limit SECONDS] [--gap G] PROBLEM.json[.gz].. FAMILY:SIZE:VALUES:SEED[:limited]..
+//   MODEL@BATCH[@BYTES]..
 //
-// A model is the joint sharding problem of its training step on p2.8xlarge, 8 devices as 4x2, with so much memory a device.
-// Each is given the limit to prove an optimum, or a solution within the gap (elimination finds optima only). The programs `cbc` and `toulbar2`
-// are run on files; one that is not installed, or fails, is a dash.
-// toulbar2 has no memory limit to keep, so it is asked only where there is none.
+// A model is the joint sharding problem of its training step on p2.8xlarge, 8 devices as 4x2, with so much memory a
+// device. Each is given the limit to prove an optimum, or a solution within the gap (elimination finds optima only).
+// The programs `cbc` and `toulbar2` are run on files; one that is not installed, or fails, is a dash. toulbar2 has no
+// memory limit to keep, so it is asked only where there is none.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -61,7 +63,8 @@ std::optional<Pairwise> pairwise(const Network& n) {
   return p;
 }
 
-// The 0/1 program with a variable per value and per pair of values: a pair's variables sum to those of its ends; a row per time of memory.
+// The 0/1 program with a variable per value and per pair of values: a pair's variables sum to those of its ends; a row
+// per time of memory.
 void write_lp(const Network& n, const Pairwise& p, const std::string& path) {
   std::ofstream out(path);
   std::string rows, zeros, binaries;
@@ -112,7 +115,8 @@ void write_lp(const Network& n, const Pairwise& p, const std::string& path) {
   out << "Subject To\n" << rows << "Bounds\n" << zeros << "Binary\n" << binaries << "End\n";
 }
 
-// toulbar2's format of weighted constraint problems: natural costs, from `top` on forbidden. Returns what was taken off all costs.
+// toulbar2's format of weighted constraint problems: natural costs, from `top` on forbidden. Returns what was taken off
+// all costs.
 Wide write_wcsp(const Network& n, const Pairwise& p, const std::string& path) {
   std::ofstream out(path);
   size_t widest = 0;
@@ -128,7 +132,9 @@ Wide write_wcsp(const Network& n, const Pairwise& p, const std::string& path) {
   for (const auto& [ends, t] : p.pairs) top += span(t), taken += least(t);
   out << fmt::format("problem {} {} {} {}\n", n.variables(), widest, n.variables() + p.pairs.size(), to_string(top));
   for (int v = 0; v < n.variables(); ++v) out << n.domain(v) << ' ';
-  auto line = [&](const std::string& values, int64_t cost, int64_t from) { out << values << ' ' << (cost >= kForbidden ? to_string(top) : std::to_string(cost - from)) << '\n'; };
+  auto line = [&](const std::string& values, int64_t cost, int64_t from) {
+    out << values << ' ' << (cost >= kForbidden ? to_string(top) : std::to_string(cost - from)) << '\n';
+  };
   for (int v = 0; v < n.variables(); ++v) {
     const int64_t from = least(p.unary[v]);
     out << fmt::format("\n1 {} 0 {}\n", v, n.domain(v));
@@ -143,8 +149,8 @@ Wide write_wcsp(const Network& n, const Pairwise& p, const std::string& path) {
   return taken;
 }
 
-// What a program prints; its time counts, not that of writing its file. One that ends before the limit without a proof has failed,
-// which is said, and counts for nothing.
+// What a program prints; its time counts, not that of writing its file. One that ends before the limit without a proof
+// has failed, which is said, and counts for nothing.
 Outcome run(const std::string& program, const std::string& words, double limit, const std::regex& proof) {
   Outcome o;
   if (std::system(("command -v " + program + " >/dev/null").c_str()) != 0) return {0, false, false, ""};
@@ -159,7 +165,9 @@ Outcome run(const std::string& program, const std::string& words, double limit, 
   o.proved = std::regex_search(text, match, proof);
   if (o.proved) o.cost = match[1];
   o.counts = o.proved || o.seconds >= 0.9 * limit;
-  if (!o.counts) fmt::print(stderr, "{} ended after {:.1f} s without an answer: {}\n", program, o.seconds, text.substr(text.size() - std::min<size_t>(text.size(), 500)));
+  if (!o.counts)
+    fmt::print(stderr, "{} ended after {:.1f} s without an answer: {}\n", program, o.seconds,
+               text.substr(text.size() - std::min<size_t>(text.size(), 500)));
   return o;
 }
 
@@ -170,7 +178,8 @@ Outcome joint(const Network& n, double limit, double gap) {
   options.deadline = start + std::chrono::milliseconds(static_cast<int64_t>(1000 * limit));
   const Result r = solve(n, options);
   if (r.status == Status::kInfeasible) fail("there is no solution within the limit, and nothing to compare");
-  return {since(start), true, r.certificate.bound && r.solution && is_within(gap, r.cost, *r.certificate.bound), to_string(r.cost)};
+  return {since(start), true, r.certificate.bound && r.solution && is_within(gap, r.cost, *r.certificate.bound),
+          to_string(r.cost)};
 }
 
 Outcome elimination(const Network& n, double limit) {
@@ -178,7 +187,8 @@ Outcome elimination(const Network& n, double limit) {
   const auto plan = plan_elimination(n, int64_t{2} << 30);
   if (!plan) return {0, false, false, ""};
   const auto found = eliminate(n, *plan, [&] { return since(start) > limit; });
-  if (found && !(found->solution && evaluate(n, *found->solution).feasible)) return {0, false, false, ""};  // it leaves the limit aside
+  if (found && !(found->solution && evaluate(n, *found->solution).feasible))
+    return {0, false, false, ""};  // it leaves the limit aside
   return {since(start), true, found.has_value(), found ? to_string(found->cost) : ""};
 }
 
@@ -186,7 +196,8 @@ Outcome elimination(const Network& n, double limit) {
 std::string beside(const Outcome& other, const Outcome& ours) {
   if (!other.counts) return fmt::format("{:>22}", "-");
   const bool bound = !other.proved;
-  return fmt::format("{:>10} {:>11}", fmt::format("{}{:.3f}", bound ? ">" : "", other.seconds), ours.proved ? fmt::format("{}{:.1f}x", bound ? ">" : "", other.seconds / ours.seconds) : "-");
+  return fmt::format("{:>10} {:>11}", fmt::format("{}{:.3f}", bound ? ">" : "", other.seconds),
+                     ours.proved ? fmt::format("{}{:.1f}x", bound ? ">" : "", other.seconds / ours.seconds) : "-");
 }
 
 // A problem file, FAMILY:SIZE:VALUES:SEED[:limited], or MODEL@BATCH[@BYTES].
@@ -210,19 +221,24 @@ void compare(const std::string& word, double limit, double gap) {
   if (const auto p = pairwise(n)) {
     const std::string lp = "search_bench.lp", wcsp = "search_bench.wcsp";
     write_lp(n, *p, lp);
-    cbc = run("cbc", fmt::format("{} ratio {} allow 0 sec {} solve", lp, gap, limit), limit, std::regex("Optimal solution found[^]*?Objective value: +(-?[0-9.]+)"));
+    cbc = run("cbc", fmt::format("{} ratio {} allow 0 sec {} solve", lp, gap, limit), limit,
+              std::regex("Optimal solution found[^]*?Objective value: +(-?[0-9.]+)"));
     std::filesystem::remove(lp);
     if (kept_times(n).empty()) {
       const Wide taken = write_wcsp(n, *p, wcsp);
-      toulbar2 = run("toulbar2", fmt::format("{} -rgap={} -timer={:.0f}", wcsp, gap, limit), limit, std::regex("(?:Optimum|guaranteed primal bound): (\\d+)"));
+      toulbar2 = run("toulbar2", fmt::format("{} -rgap={} -timer={:.0f}", wcsp, gap, limit), limit,
+                     std::regex("(?:Optimum|guaranteed primal bound): (\\d+)"));
       if (toulbar2.proved) toulbar2.cost = to_string(*parse_wide(toulbar2.cost) + taken);
       std::filesystem::remove(wcsp);
     }
   }
-  fmt::print("{:<28}{:>10} {} {} {}\n", std::filesystem::path(word).filename().string(), fmt::format("{}{:.3f}", ours.proved ? "" : ">", ours.seconds), beside(eliminated, ours),
-             beside(cbc, ours), beside(toulbar2, ours));
+  fmt::print("{:<28}{:>10} {} {} {}\n", std::filesystem::path(word).filename().string(),
+             fmt::format("{}{:.3f}", ours.proved ? "" : ">", ours.seconds), beside(eliminated, ours), beside(cbc, ours),
+             beside(toulbar2, ours));
   for (const Outcome* o : std::initializer_list<const Outcome*>{&eliminated, &cbc, &toulbar2})
-    if (const double mine = ours.proved && o->proved ? std::stod(ours.cost) : 0, theirs = mine != 0 ? std::stod(o->cost) : 0; std::abs(mine - theirs) > std::max(1e-6, gap) * std::max(std::abs(mine), std::abs(theirs)))
+    if (const double mine = ours.proved && o->proved ? std::stod(ours.cost) : 0,
+        theirs = mine != 0 ? std::stod(o->cost) : 0;
+        std::abs(mine - theirs) > std::max(1e-6, gap) * std::max(std::abs(mine), std::abs(theirs)))
       fail("{}: optima of {} and {}", word, ours.cost, o->cost);
   std::fflush(stdout);
 }
@@ -232,9 +248,11 @@ void compare(const std::string& word, double limit, double gap) {
 
 int main(int argc, char** argv) try {
   std::vector<std::string> words(argv + 1, argv + argc);
-  const double limit = std::stod(partita::taken(words, "--limit", "600")), gap = std::stod(partita::taken(words, "--gap", "0"));
+  const double limit = std::stod(partita::taken(words, "--limit", "600")),
+               gap = std::stod(partita::taken(words, "--gap", "0"));
   fmt::print("seconds, and times the joint solver's; limit {} s{}\n{:<28}{:>10} {:>22} {:>22} {:>22}\n", limit,
-             gap > 0 ? fmt::format(", within {}%", 100 * gap) : "", "network", "joint", "elimination alone", "CBC", "toulbar2");
+             gap > 0 ? fmt::format(", within {}%", 100 * gap) : "", "network", "joint", "elimination alone", "CBC",
+             "toulbar2");
   for (const std::string& word : words) partita::solver::compare(word, limit, gap);
 } catch (const std::exception& e) {
   fmt::print(stderr, "{}\n", e.what());

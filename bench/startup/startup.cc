@@ -1,5 +1,5 @@
-// Wall-clock time of whole processes, from spawn to exit: a small `partita plan` (goal: below 100 ms), an empty program, and an
-// empty program that links libtorch, which is what the plan would take at least if the program did.
+// Wall-clock time of whole processes, from spawn to exit: a small `partita plan` (goal: below 100 ms), an empty
+// program, and an empty program that links libtorch, which is what the plan would take at least if the program did.
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -36,12 +36,15 @@ void process(benchmark::State& state, const std::string& program, const std::vec
 }
 
 BENCHMARK_CAPTURE(process, empty_program, "partita_bench_empty", std::vector<std::string>{})
-    ->UseRealTime()->Unit(benchmark::kMillisecond);
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(process, empty_program_that_loads_libtorch, "partita_bench_loads_torch", std::vector<std::string>{})
-    ->UseRealTime()->Unit(benchmark::kMillisecond);
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(process, partita_plan, "partita",
                   std::vector<std::string>{"plan", "zoo:mlp", "--cluster", "local:4", "--search", "data-parallel"})
-    ->UseRealTime()->Unit(benchmark::kMillisecond);
+    ->UseRealTime()
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

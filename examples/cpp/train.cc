@@ -1,10 +1,11 @@
 // A model made in C++, planned for four devices and trained on them; no Python, no model file.
+#include "partita/train.h"
+
 #include <cstdio>
 
 #include "partita/engine.h"
 #include "partita/graph/builder.h"
 #include "partita/ops/ops.h"
-#include "partita/train.h"
 
 using namespace partita;
 
@@ -21,11 +22,13 @@ int main() {
   request.optimizer = {.kind = "sgd", .lr = 0.1, .momentum = 0.9};
   Runner runner;
   const Planned planned = plan_graph({build.finish({x}), {.kind = "cross_entropy"}}, request, runner);
-  std::printf("moves %lld bytes a step, predicted %.1f us\n", static_cast<long long>(planned.report.comm_bytes), 1e-3 * static_cast<double>(planned.predicted.step_time_ns));
+  std::printf("moves %lld bytes a step, predicted %.1f us\n", static_cast<long long>(planned.report.comm_bytes),
+              1e-3 * static_cast<double>(planned.predicted.step_time_ns));
   TrainOptions options;
   options.steps = 100;
   options.verify_serial = true;
   const TrainReport report = train(planned, options, load_kernels());
-  std::printf("loss %.3f -> %.3f, serial run differs by %.1g\n", report.losses.front(), report.losses.back(), *report.max_error_vs_serial);
+  std::printf("loss %.3f -> %.3f, serial run differs by %.1g\n", report.losses.front(), report.losses.back(),
+              *report.max_error_vs_serial);
   return report.losses.back() < report.losses.front() ? 0 : 1;
 }

@@ -62,7 +62,8 @@ TEST(Box, RegroupedOverOtherAxesHasTheSameElements) {
     for (int64_t n = 0; n < volume(axes); ++n) {
       bool inside = true;
       int64_t rest = n;
-      for (size_t a = axes.size(); a-- > 0; rest /= axes[a]) inside &= box[a].lo <= rest % axes[a] && rest % axes[a] < box[a].hi;
+      for (size_t a = axes.size(); a-- > 0; rest /= axes[a])
+        inside &= box[a].lo <= rest % axes[a] && rest % axes[a] < box[a].hi;
       if (inside) found.insert(n);
     }
     return found;
@@ -70,10 +71,12 @@ TEST(Box, RegroupedOverOtherAxesHasTheSameElements) {
   const auto is_box = [&](const std::set<int64_t>& elements, const Shape& axes) {
     Box hull(axes.size());
     for (int64_t n : elements)
-      for (size_t a = axes.size(); a-- > 0; n /= axes[a]) hull[a] = partita::hull(hull[a], {n % axes[a], n % axes[a] + 1});
+      for (size_t a = axes.size(); a-- > 0; n /= axes[a])
+        hull[a] = partita::hull(hull[a], {n % axes[a], n % axes[a] + 1});
     return volume(hull) == static_cast<int64_t>(elements.size());
   };
-  const std::vector<Shape> shapes = {{24}, {4, 6}, {6, 4}, {2, 3, 4}, {2, 12}, {3, 8}, {2, 2, 2, 3}, {1, 24}, {4, 1, 6}, {8, 3, 1}};
+  const std::vector<Shape> shapes = {{24},   {4, 6},       {6, 4},  {2, 3, 4}, {2, 12},
+                                     {3, 8}, {2, 2, 2, 3}, {1, 24}, {4, 1, 6}, {8, 3, 1}};
   int found = 0, none = 0;
   for (uint64_t seed = 0; seed < 4000; ++seed) {
     Rng rng(seed);
@@ -86,7 +89,8 @@ TEST(Box, RegroupedOverOtherAxesHasTheSameElements) {
     const auto elements = numbers(box, from);
     const auto other = regrouped(box, from, to);
     ASSERT_EQ(other.has_value(), is_box(elements, to)) << "seed " << seed << ": " << to_string(box);
-    ASSERT_TRUE(!other || numbers(*other, to) == elements) << "seed " << seed << ": " << to_string(box) << " and " << to_string(*other);
+    ASSERT_TRUE(!other || numbers(*other, to) == elements)
+        << "seed " << seed << ": " << to_string(box) << " and " << to_string(*other);
     ++(other ? found : none);
   }
   EXPECT_GT(found, 500);
@@ -125,7 +129,8 @@ TEST(Boxes, EqualTheListOfThem) {
   std::map<std::vector<int>, CommonVolumes> memories;
   for (int round = 0; round < 2000; ++round) {
     std::vector<int> extents;
-    for (int a = static_cast<int>(rng.between(0, 4)); a > 0; --a) extents.push_back(static_cast<int>(rng.between(1, 4)));
+    for (int a = static_cast<int>(rng.between(0, 4)); a > 0; --a)
+      extents.push_back(static_cast<int>(rng.between(1, 4)));
     const auto rank = static_cast<size_t>(rng.between(0, 4));
     const std::vector<Box> x = random_boxes(extents, rank, rng), y = random_boxes(extents, rank, rng);
     const Boxes a(extents, x), b(extents, y);
@@ -149,7 +154,8 @@ TEST(Boxes, EqualTheListOfThem) {
       inside = inside && contains(x[p], y[p]);
     }
     const Boxes joined = hull(a, b);
-    for (size_t p = 0; p < x.size(); ++p) EXPECT_TRUE(joined[p] == both[p] || (is_empty(joined[p]) && is_empty(both[p])));
+    for (size_t p = 0; p < x.size(); ++p)
+      EXPECT_TRUE(joined[p] == both[p] || (is_empty(joined[p]) && is_empty(both[p])));
     EXPECT_EQ(total_volume(a), total);
     EXPECT_EQ(common_volume(a, b), common);
     CommonVolumes& remembers = memories.try_emplace(extents, extents).first->second;
@@ -186,8 +192,8 @@ TEST(DType, NamesRoundTripAndUnknownOnesAreBadInput) {
   }
 }
 
-// Every number of two bytes is a float32 that reads back the same, and what lies between two is rounded to the nearer, a tie to the
-// even one: both ways to round agree.
+// Every number of two bytes is a float32 that reads back the same, and what lies between two is rounded to the nearer,
+// a tie to the even one: both ways to round agree.
 template <typename T>
 void every_number(DType dtype, uint16_t infinity) {
   auto value = [](uint16_t bits) {
@@ -248,19 +254,29 @@ TEST(SharedOut, EachOnceWhateverTheThreads) {
 TEST(SharedOut, WhatIsThrownEndsItAndArrives) {
   for (int threads = 1; threads <= 3; ++threads) {
     std::atomic<int> begun = 0;
-    EXPECT_THROW(shared_out(threads, 1'000'000, [&](size_t i, int) {
-                   ++begun;
-                   if (i == 5) throw GivenUpInATest();
-                 }),
+    EXPECT_THROW(shared_out(threads, 1'000'000,
+                            [&](size_t i, int) {
+                              ++begun;
+                              if (i == 5) throw GivenUpInATest();
+                            }),
                  GivenUpInATest);
     EXPECT_LT(begun, 1'000'000);
   }
 }
 
 TEST(Units, AmountsOfMemoryAsPeopleWriteThem) {
-  const std::map<std::string, int64_t> amounts = {{"80GB", 80'000'000'000}, {"80 GB", 80'000'000'000}, {"80g", 80'000'000'000}, {"80GiB", 80LL << 30},
-                                                  {"80Gi", 80LL << 30},     {"1.5TiB", 3LL << 39},     {"512MB", 512'000'000},  {"512m", 512'000'000},
-                                                  {"64kB", 64'000},         {"64KiB", 64 << 10},       {"12B", 12},             {"8e10", 80'000'000'000},
+  const std::map<std::string, int64_t> amounts = {{"80GB", 80'000'000'000},
+                                                  {"80 GB", 80'000'000'000},
+                                                  {"80g", 80'000'000'000},
+                                                  {"80GiB", 80LL << 30},
+                                                  {"80Gi", 80LL << 30},
+                                                  {"1.5TiB", 3LL << 39},
+                                                  {"512MB", 512'000'000},
+                                                  {"512m", 512'000'000},
+                                                  {"64kB", 64'000},
+                                                  {"64KiB", 64 << 10},
+                                                  {"12B", 12},
+                                                  {"8e10", 80'000'000'000},
                                                   {"900000000000", 900'000'000'000}};
   for (const auto& [text, bytes] : amounts) {
     const auto read = parse_bytes(text);
@@ -268,14 +284,16 @@ TEST(Units, AmountsOfMemoryAsPeopleWriteThem) {
     EXPECT_EQ(read->bytes, bytes) << text;
     EXPECT_EQ(read->bare, text == "8e10" || text == "900000000000") << text;
   }
-  for (const char* wrong : {"", "GB", "-1GB", "0", "0.1B", "80XB", "80GBs", "80G B", "nan", "inf", "1e30", "9223372036854775808", " 80GB", "80,5GB", "eighty"})
+  for (const char* wrong : {"", "GB", "-1GB", "0", "0.1B", "80XB", "80GBs", "80G B", "nan", "inf", "1e30",
+                            "9223372036854775808", " 80GB", "80,5GB", "eighty"})
     EXPECT_FALSE(parse_bytes(wrong)) << wrong;
 }
 
 TEST(Units, TimesHaveThreeDigits) {
-  const std::vector<std::pair<double, const char*>> times = {{0, "0 ns"},           {12, "12 ns"},          {999.4, "999 ns"},       {1000, "1.00 us"},      {9994, "9.99 us"},       {9996, "10.0 us"},
-                                                             {87.7e6, "87.7 ms"},   {99.96e6, "100 ms"},    {1.33e9, "1.33 s"},      {999.4e6, "999 ms"},    {999.6e6, "1.00 s"},     {163e9, "163 s"},
-                                                             {12345e9, "12345 s"}};
+  const std::vector<std::pair<double, const char*>> times = {
+      {0, "0 ns"},         {12, "12 ns"},       {999.4, "999 ns"},   {1000, "1.00 us"},  {9994, "9.99 us"},
+      {9996, "10.0 us"},   {87.7e6, "87.7 ms"}, {99.96e6, "100 ms"}, {1.33e9, "1.33 s"}, {999.4e6, "999 ms"},
+      {999.6e6, "1.00 s"}, {163e9, "163 s"},    {12345e9, "12345 s"}};
   for (const auto& [ns, text] : times) EXPECT_EQ(time_text(ns), text) << ns;
 }
 

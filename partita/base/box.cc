@@ -109,12 +109,9 @@ std::optional<StridedBox> regrouped(const StridedBox& part, const Shape& from, c
     if (i < from.size()) a = from[i++];
     if (j < to.size()) b = to[j++];
     while (a != b) {
-      if (a < b && i < from.size())
-        a *= from[i++];
-      else if (b < a && j < to.size())
-        b *= to[j++];
-      else
-        return std::nullopt;
+      if (a < b && i < from.size()) a *= from[i++];
+      else if (b < a && j < to.size()) b *= to[j++];
+      else return std::nullopt;
     }
     while (i < from.size() && from[i] == 1) ++i;
     while (j < to.size() && to[j] == 1) ++j;
@@ -194,7 +191,8 @@ std::optional<Shape> common_factoring(const Shape& a, const Shape& b) {
   const int64_t extent = volume(a);
   if (extent != volume(b)) return std::nullopt;
   if (a == b) return a;
-  if (radices_within(a, b) && radices_within(b, a)) return a.size() > b.size() ? a : b;  // they differ in radices of 1 only
+  if (radices_within(a, b) && radices_within(b, a))
+    return a.size() > b.size() ? a : b;  // they differ in radices of 1 only
   if (extent == 0) return std::nullopt;
   std::vector<int64_t> strides = {extent};  // of the digits, most significant first; each must divide the one before
   for (const Shape* s : {&a, &b}) {

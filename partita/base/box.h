@@ -31,8 +31,8 @@ inline Interval hull(Interval a, Interval b) {
   return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)};
 }
 
-// Part r of p of an extent n: [floor(r n / p), floor((r+1) n / p)) (docs/ARCHITECTURE.md section 4), so that nested splits refine
-// each other. With n < p some parts are empty.
+// Part r of p of an extent n: [floor(r n / p), floor((r+1) n / p)) (docs/ARCHITECTURE.md section 4), so that nested
+// splits refine each other. With n < p some parts are empty.
 Interval cut(int64_t extent, int64_t parts, int64_t part);
 
 // One interval per axis; a box without axes is a scalar's one element. Empty if any axis is.
@@ -57,16 +57,17 @@ struct StridedBox {
   Box box;
   Shape strides;
 };
-// The same elements where the axes `from` are joined or split into `to`, both row-major over as many elements: of 6x4 to 2x3x4, or
-// to 24. An interval of a split axis is a box over its digits where it is one: [2,4) of 8 is [0,1)x[2,4) of 2x4, and [2,6) is none.
-// Empty where the elements are no box over `to`, or have no one stride there. No elements are none over any axes.
+// The same elements where the axes `from` are joined or split into `to`, both row-major over as many elements: of 6x4
+// to 2x3x4, or to 24. An interval of a split axis is a box over its digits where it is one: [2,4) of 8 is [0,1)x[2,4)
+// of 2x4, and [2,6) is none. Empty where the elements are no box over `to`, or have no one stride there. No elements
+// are none over any axes.
 std::optional<StridedBox> regrouped(const StridedBox& part, const Shape& from, const Shape& to);
 std::optional<Box> regrouped(const Box& box, const Shape& from, const Shape& to);
 // Row-major, without gaps.
 Shape dense_strides(const Shape& extents);
 
-// Factorings of one extent into radices, most significant first. How many of `fine` make each radix of `coarse`; empty if `fine` is
-// not a refinement of it.
+// Factorings of one extent into radices, most significant first. How many of `fine` make each radix of `coarse`; empty
+// if `fine` is not a refinement of it.
 std::optional<std::vector<size_t>> radices_within(const Shape& coarse, const Shape& fine);
 // The coarsest factoring that refines both; empty if there is none, as for 3x4 and 4x3.
 std::optional<Shape> common_factoring(const Shape& a, const Shape& b);

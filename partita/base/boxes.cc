@@ -116,7 +116,8 @@ Factor product(const Factor& a, const Factor& b, const std::vector<int>& extents
   }
 }
 
-// The sum over all positions of the product of all factors, axis after axis: what does not depend on an axis stands outside of its sum.
+// The sum over all positions of the product of all factors, axis after axis: what does not depend on an axis stands
+// outside of its sum.
 int64_t sum_of_products(std::vector<Factor> factors, const std::vector<int>& extents) {
   int64_t scale = 1;
   std::vector<size_t> users(extents.size(), 0);
@@ -131,7 +132,8 @@ int64_t sum_of_products(std::vector<Factor> factors, const std::vector<int>& ext
   for (Factor& f : factors) drop_own(f);
   for (;;) {
     for (size_t i = factors.size(); i-- > 0;)
-      if (factors[i].axes.empty()) scale *= factors[i].sizes[0], factors.erase(factors.begin() + static_cast<std::ptrdiff_t>(i));
+      if (factors[i].axes.empty())
+        scale *= factors[i].sizes[0], factors.erase(factors.begin() + static_cast<std::ptrdiff_t>(i));
     if (factors.empty() || scale == 0) return scale;
     const int axis = factors[0].axes[0];  // at least two depend on it
     Factor joined = std::move(factors[0]);
@@ -156,10 +158,12 @@ Factor common_factor(const Along& x, const Along& y, const std::vector<int>& ext
   Factor factor{joined_axes(x.axes, y.axes), {}};
   factor.sizes.reserve(count_on(extents, factor.axes));
   if (x.axes == y.axes) {
-    for (size_t i = 0; i < x.intervals.size(); ++i) factor.sizes.push_back(intersect(x.intervals[i], y.intervals[i]).size());
+    for (size_t i = 0; i < x.intervals.size(); ++i)
+      factor.sizes.push_back(intersect(x.intervals[i], y.intervals[i]).size());
     return factor;
   }
-  for_each_two(extents, factor.axes, x, y, [&](size_t, const Interval& i, const Interval& j) { factor.sizes.push_back(intersect(i, j).size()); });
+  for_each_two(extents, factor.axes, x, y,
+               [&](size_t, const Interval& i, const Interval& j) { factor.sizes.push_back(intersect(i, j).size()); });
   return factor;
 }
 
@@ -181,7 +185,8 @@ size_t index_on(const std::vector<int>& extents, const std::vector<int>& axes, s
   return index;
 }
 
-std::vector<size_t> places_on(const std::vector<int>& extents, const std::vector<int>& axes, const std::vector<int>& of) {
+std::vector<size_t> places_on(const std::vector<int>& extents, const std::vector<int>& axes,
+                              const std::vector<int>& of) {
   std::vector<size_t> places = {0};
   for (int axis : axes) {
     const bool counts = std::binary_search(of.begin(), of.end(), axis);
@@ -201,18 +206,22 @@ std::vector<int> joined_axes(const std::vector<int>& a, const std::vector<int>& 
   return all;
 }
 
-Boxes::Boxes(std::vector<int> extents, const std::vector<Box>& boxes) : positions_(boxes.size()), extents_(std::move(extents)) {
+Boxes::Boxes(std::vector<int> extents, const std::vector<Box>& boxes)
+    : positions_(boxes.size()), extents_(std::move(extents)) {
   ensure(positions_of(extents_) == boxes.size(), "{} boxes for {} positions", boxes.size(), positions_of(extents_));
   const size_t rank = boxes.empty() ? 0 : boxes[0].size();
   for (size_t f = 0; f < rank; ++f)
-    dimensions_.push_back(std::make_shared<const Along>(reduced(along_on(extents_, all_axes(extents_), [&](size_t p) { return boxes[p][f]; }), extents_)));
+    dimensions_.push_back(std::make_shared<const Along>(
+        reduced(along_on(extents_, all_axes(extents_), [&](size_t p) { return boxes[p][f]; }), extents_)));
   settle();
 }
 
 Boxes::Boxes(std::initializer_list<Box> boxes) : Boxes({static_cast<int>(boxes.size())}, std::vector<Box>(boxes)) {}
 
-Boxes::Boxes(std::vector<int> extents, std::vector<Along> dimensions) : positions_(positions_of(extents)), extents_(std::move(extents)) {
-  for (Along& along : dimensions) dimensions_.push_back(std::make_shared<const Along>(reduced(std::move(along), extents_)));
+Boxes::Boxes(std::vector<int> extents, std::vector<Along> dimensions)
+    : positions_(positions_of(extents)), extents_(std::move(extents)) {
+  for (Along& along : dimensions)
+    dimensions_.push_back(std::make_shared<const Along>(reduced(std::move(along), extents_)));
   settle();
 }
 
@@ -282,7 +291,8 @@ Boxes hull(const Boxes& a, const Boxes& b) {
     });
   } else {
     for (size_t f = 0; f < a.rank(); ++f)
-      dimensions.push_back(along_on(a.extents(), joined_axes(a.along(f).axes, b.along(f).axes), [&](size_t p) { return hull(a.at(p, f), b.at(p, f)); }));
+      dimensions.push_back(along_on(a.extents(), joined_axes(a.along(f).axes, b.along(f).axes),
+                                    [&](size_t p) { return hull(a.at(p, f), b.at(p, f)); }));
   }
   return Boxes(a.extents(), std::move(dimensions));
 }
@@ -293,17 +303,19 @@ bool contains(const Boxes& outer, const Boxes& inner) {
   if (!inner.any_empty()) {
     for (size_t f = 0; f < outer.rank() && all; ++f) {
       const Along &o = outer.along(f), &i = inner.along(f);
-      for_each_two(extents, joined_axes(o.axes, i.axes), o, i, [&](size_t, const Interval& holder, const Interval& held) { all = all && holder.contains(held); });
+      for_each_two(extents, joined_axes(o.axes, i.axes), o, i,
+                   [&](size_t, const Interval& holder, const Interval& held) { all = all && holder.contains(held); });
     }
     return all;
   }
   const std::vector<int> axes = joined_axes(axes_of(outer), axes_of(inner));
   std::vector<char> outside(count_on(extents, axes), 0), empty = outside;  // by position: along any dimension
   for (size_t f = 0; f < outer.rank(); ++f)
-    for_each_two(extents, axes, outer.along(f), inner.along(f), [&](size_t p, const Interval& holder, const Interval& held) {
-      outside[p] |= !holder.contains(held);
-      empty[p] |= held.empty();
-    });
+    for_each_two(extents, axes, outer.along(f), inner.along(f),
+                 [&](size_t p, const Interval& holder, const Interval& held) {
+                   outside[p] |= !holder.contains(held);
+                   empty[p] |= held.empty();
+                 });
   for (size_t p = 0; p < outside.size(); ++p) all = all && (!outside[p] || empty[p]);
   return all;
 }
@@ -320,7 +332,8 @@ int64_t total_volume(const Boxes& boxes) {
 
 int64_t common_volume(const Boxes& a, const Boxes& b) {
   const std::vector<int>& extents = a.extents();
-  ensure(extents == b.extents() && a.rank() == b.rank(), "boxes of meshes {} and {} in common", fmt::join(extents, "x"), fmt::join(b.extents(), "x"));
+  ensure(extents == b.extents() && a.rank() == b.rank(), "boxes of meshes {} and {} in common", fmt::join(extents, "x"),
+         fmt::join(b.extents(), "x"));
   std::vector<Factor> factors;
   for (size_t f = 0; f < a.rank(); ++f) factors.push_back(common_factor(a.along(f), b.along(f), extents));
   return sum_of_products(std::move(factors), extents);
@@ -337,7 +350,9 @@ struct CommonVolumes::Memory {
   int number_of(const std::shared_ptr<const Along>& along) {
     if (const auto found = by_place.find(along.get()); found != by_place.end()) return found->second;
     size_t hash = along->intervals.size();
-    for (const Interval& i : along->intervals) hash = (((hash ^ static_cast<size_t>(i.lo)) * 0x9E3779B97F4A7C15u) ^ static_cast<size_t>(i.hi)) * 0x9E3779B97F4A7C15u;
+    for (const Interval& i : along->intervals)
+      hash = (((hash ^ static_cast<size_t>(i.lo)) * 0x9E3779B97F4A7C15u) ^ static_cast<size_t>(i.hi)) *
+             0x9E3779B97F4A7C15u;
     for (const int number : by_hash[hash])
       if (*alongs[static_cast<size_t>(number)] == *along) return number;
     const int number = static_cast<int>(alongs.size());
@@ -348,7 +363,8 @@ struct CommonVolumes::Memory {
   }
 
   const Pair& pair(int a, int b) {
-    const auto [found, fresh] = pairs.try_emplace(static_cast<uint64_t>(std::min(a, b)) << 32 | static_cast<uint64_t>(std::max(a, b)));
+    const auto [found, fresh] =
+        pairs.try_emplace(static_cast<uint64_t>(std::min(a, b)) << 32 | static_cast<uint64_t>(std::max(a, b)));
     Pair& pair = found->second;
     if (!fresh) return pair;
     pair.number = static_cast<int>(pairs.size());
@@ -377,7 +393,7 @@ struct CommonVolumes::Memory {
   std::vector<std::shared_ptr<const Along>> alongs;  // by number
   std::unordered_map<const Along*, int> by_place;
   std::unordered_map<size_t, std::vector<int>> by_hash;
-  std::unordered_map<uint64_t, Pair> pairs;  // by two numbers
+  std::unordered_map<uint64_t, Pair> pairs;       // by two numbers
   std::unordered_map<std::string, int64_t> sums;  // by pairs' numbers
 };
 
@@ -394,11 +410,14 @@ Boxes CommonVolumes::known(const Boxes& boxes) {
   return out;
 }
 
-int CommonVolumes::number_of(const Boxes& boxes, size_t dimension) { return memory_->number_of(boxes.dimensions_[dimension]); }
+int CommonVolumes::number_of(const Boxes& boxes, size_t dimension) {
+  return memory_->number_of(boxes.dimensions_[dimension]);
+}
 
 int64_t CommonVolumes::of(const Boxes& a, const Boxes& b) {
   Memory& m = *memory_;
-  ensure(a.extents() == m.extents && b.extents() == m.extents && a.rank() == b.rank(), "boxes of meshes {} and {} in common", fmt::join(a.extents(), "x"), fmt::join(b.extents(), "x"));
+  ensure(a.extents() == m.extents && b.extents() == m.extents && a.rank() == b.rank(),
+         "boxes of meshes {} and {} in common", fmt::join(a.extents(), "x"), fmt::join(b.extents(), "x"));
   std::vector<const Memory::Pair*> rest;
   int64_t product = 1;
   uint64_t used = 0;

@@ -1,6 +1,6 @@
-// A box for each position of a mesh, held along each dimension by itself: there a position's interval depends on its coordinates on some of
-// the mesh's axes, mostly few, and only what these make different is kept. So what 16384 positions hold is small, and what they hold
-// together is counted without looking at each of them.
+// A box for each position of a mesh, held along each dimension by itself: there a position's interval depends on its
+// coordinates on some of the mesh's axes, mostly few, and only what these make different is kept. So what 16384
+// positions hold is small, and what they hold together is counted without looking at each of them.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -12,7 +12,8 @@
 
 namespace partita {
 
-// The intervals along one dimension: row-major over the extents of `axes`, which are the mesh axes that they depend on, ascending.
+// The intervals along one dimension: row-major over the extents of `axes`, which are the mesh axes that they depend on,
+// ascending.
 struct Along {
   std::vector<int> axes;
   std::vector<Interval> intervals;
@@ -23,9 +24,9 @@ struct Along {
 class Boxes {
  public:
   Boxes() = default;
-  Boxes(std::vector<int> extents, const std::vector<Box>& boxes);         // one a position
-  Boxes(std::initializer_list<Box> boxes);                                // of a mesh of one axis
-  Boxes(std::vector<int> extents, std::vector<Along> dimensions);         // axes that make no difference may be among them
+  Boxes(std::vector<int> extents, const std::vector<Box>& boxes);  // one a position
+  Boxes(std::initializer_list<Box> boxes);                         // of a mesh of one axis
+  Boxes(std::vector<int> extents, std::vector<Along> dimensions);  // axes that make no difference may be among them
   static Boxes everywhere(std::vector<int> extents, const Box& box);
 
   size_t size() const { return positions_; }
@@ -78,9 +79,12 @@ class Boxes {
 // Of each position's coordinates on some axes of a mesh, row-major over these; and the first position that has them.
 size_t index_on(const std::vector<int>& extents, const std::vector<int>& axes, size_t position);
 size_t count_on(const std::vector<int>& extents, const std::vector<int>& axes);
-// For each choice of coordinates on some axes of a mesh, the last of them fastest: its place among those on `of`, which are some of them.
-std::vector<size_t> places_on(const std::vector<int>& extents, const std::vector<int>& axes, const std::vector<int>& of);
-// Calls visit(position) for the first position of each choice of coordinates on some axes of a mesh, the last of them fastest.
+// For each choice of coordinates on some axes of a mesh, the last of them fastest: its place among those on `of`, which
+// are some of them.
+std::vector<size_t> places_on(const std::vector<int>& extents, const std::vector<int>& axes,
+                              const std::vector<int>& of);
+// Calls visit(position) for the first position of each choice of coordinates on some axes of a mesh, the last of them
+// fastest.
 template <typename Visit>
 void for_each_on(const std::vector<int>& extents, const std::vector<int>& axes, const Visit& visit) {
   std::vector<size_t> strides(extents.size(), 1), at(axes.size(), 0);
@@ -99,9 +103,11 @@ void for_each_on(const std::vector<int>& extents, const std::vector<int>& axes, 
     if (i == 0) return;
   }
 }
-// Calls visit(place, one of x, one of y) for each choice of coordinates on `axes`, which hold those of both, the last of them fastest.
+// Calls visit(place, one of x, one of y) for each choice of coordinates on `axes`, which hold those of both, the last
+// of them fastest.
 template <typename Visit>
-void for_each_two(const std::vector<int>& extents, const std::vector<int>& axes, const Along& x, const Along& y, const Visit& visit) {
+void for_each_two(const std::vector<int>& extents, const std::vector<int>& axes, const Along& x, const Along& y,
+                  const Visit& visit) {
   const std::vector<size_t> of_x = places_on(extents, axes, x.axes), of_y = places_on(extents, axes, y.axes);
   for (size_t place = 0; place < of_x.size(); ++place) visit(place, x.intervals[of_x[place]], y.intervals[of_y[place]]);
 }
@@ -116,8 +122,8 @@ bool contains(const Boxes& outer, const Boxes& inner);
 int64_t total_volume(const Boxes& boxes);
 int64_t common_volume(const Boxes& a, const Boxes& b);
 
-// common_volume() of many boxes of one mesh, with a memory: two lists of intervals along a dimension are looked at once, and so are
-// dimensions that depend on the same mesh axes, together. Not thread-safe.
+// common_volume() of many boxes of one mesh, with a memory: two lists of intervals along a dimension are looked at
+// once, and so are dimensions that depend on the same mesh axes, together. Not thread-safe.
 class CommonVolumes {
  public:
   explicit CommonVolumes(std::vector<int> extents);

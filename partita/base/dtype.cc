@@ -11,8 +11,8 @@ struct Row {
   DType dtype;
   std::string_view name;
   int64_t bytes;
-  int digits = 0;         // of the significand in base 2, of floating types
-  int least_exponent = 0; // of a normal number, 1.xx times 2 to this
+  int digits = 0;          // of the significand in base 2, of floating types
+  int least_exponent = 0;  // of a normal number, 1.xx times 2 to this
   double largest = 0;
 };
 constexpr Row kRows[] = {{DType::kFloat32, "float32", 4, 24, -126, 0x1.fffffep127},

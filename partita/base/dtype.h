@@ -9,8 +9,8 @@ namespace partita {
 enum class DType { kFloat32, kFloat64, kInt64, kBool, kFloat16, kBFloat16 };
 
 int64_t bytes_of(DType dtype);
-std::string_view name_of(DType dtype);         // "float32"
-DType parse_dtype(std::string_view name);      // bad input if unknown
+std::string_view name_of(DType dtype);     // "float32"
+DType parse_dtype(std::string_view name);  // bad input if unknown
 // float16 and bfloat16: what tensors are stored in, never what is computed in.
 inline bool is_low(DType d) { return d == DType::kFloat16 || d == DType::kBFloat16; }
 inline bool is_float(DType d) { return d == DType::kFloat32 || d == DType::kFloat64 || is_low(d); }

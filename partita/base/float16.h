@@ -43,12 +43,16 @@ struct Float16 {
     uint32_t half;
     if (value != value) half = 0x7e00;
     else if (magnitude >= 0x477ff000) half = 0x7c00;  // 65520 and more, and infinity
-    else if (magnitude >= 0x38800000) half = detail::round_off(magnitude - 0x38000000, 13);  // 2^-14 and more: another bias
-    else half = detail::bits_of(detail::float_of(magnitude) + 0.5f) - 0x3f000000;  // in units of 2^-24, which the sum rounds to
+    else if (magnitude >= 0x38800000)
+      half = detail::round_off(magnitude - 0x38000000, 13);  // 2^-14 and more: another bias
+    else
+      half = detail::bits_of(detail::float_of(magnitude) + 0.5f) -
+             0x3f000000;  // in units of 2^-24, which the sum rounds to
     bits = static_cast<uint16_t>(sign | half);
   }
   operator float() const {
-    const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16, exponent = bits >> 10 & 31, fraction = bits & 0x3ff;
+    const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16, exponent = bits >> 10 & 31,
+                   fraction = bits & 0x3ff;
     if (exponent == 0) {
       const float tiny = static_cast<float>(fraction) * 0x1p-24f;
       return sign ? -tiny : tiny;

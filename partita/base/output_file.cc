@@ -23,16 +23,18 @@ namespace fs = std::filesystem;
 constexpr int kLinksAtMost = 40;  // as in Linux's own path resolution
 constexpr mode_t kModeBeforeUmask = 0666;
 
-[[noreturn]] void refuse(const std::string& path, int error) { fail("{}: cannot be written: {}", path, std::strerror(error)); }
+[[noreturn]] void refuse(const std::string& path, int error) {
+  fail("{}: cannot be written: {}", path, std::strerror(error));
+}
 
 bool same_file(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
 
 // Where a path leads.
 struct Target {
-  fs::path file;               // no link; need not exist
+  fs::path file;  // no link; need not exist
   std::optional<struct stat> exists;
-  int descriptor = -1;         // of ours that already writes to it
-  bool through = false;        // written as it is, not renamed onto
+  int descriptor = -1;   // of ours that already writes to it
+  bool through = false;  // written as it is, not renamed onto
 };
 
 Target target_of(const std::string& path) {
@@ -51,7 +53,8 @@ Target target_of(const std::string& path) {
   if (S_ISDIR(found.st_mode)) fail("{}: cannot be written: it is a folder", path);
   for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO}) {
     struct stat open;
-    if (fstat(descriptor, &open) == 0 && same_file(open, found) && target.descriptor < 0) target.descriptor = descriptor;
+    if (fstat(descriptor, &open) == 0 && same_file(open, found) && target.descriptor < 0)
+      target.descriptor = descriptor;
   }
   // The links in /proc/self/fd need not lead to what they stand for.
   struct stat reached;

@@ -37,7 +37,9 @@ uint64_t Rng::below(uint64_t n) {
   }
 }
 
-int64_t Rng::between(int64_t lo, int64_t hi) { return lo + static_cast<int64_t>(below(static_cast<uint64_t>(hi - lo) + 1)); }
+int64_t Rng::between(int64_t lo, int64_t hi) {
+  return lo + static_cast<int64_t>(below(static_cast<uint64_t>(hi - lo) + 1));
+}
 
 double Rng::uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
 

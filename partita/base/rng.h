@@ -13,10 +13,10 @@ class Rng {
  public:
   explicit Rng(uint64_t seed);
   uint64_t next();
-  uint64_t below(uint64_t n);              // uniform in [0, n), n > 0
-  int64_t between(int64_t lo, int64_t hi); // uniform in [lo, hi], both included
-  double uniform();                        // [0, 1), 53 bits
-  double normal();                         // mean 0, variance 1
+  uint64_t below(uint64_t n);               // uniform in [0, n), n > 0
+  int64_t between(int64_t lo, int64_t hi);  // uniform in [lo, hi], both included
+  double uniform();                         // [0, 1), 53 bits
+  double normal();                          // mean 0, variance 1
   template <typename T>
   void shuffle(std::vector<T>& items) {
     for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[below(i)]);

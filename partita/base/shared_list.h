@@ -34,7 +34,9 @@ class SharedList {
     list_->push_back(std::move(value));
   }
 
-  friend bool operator==(const SharedList& a, const SharedList& b) { return a.list_ == b.list_ || a.list() == b.list(); }
+  friend bool operator==(const SharedList& a, const SharedList& b) {
+    return a.list_ == b.list_ || a.list() == b.list();
+  }
 
  private:
   std::shared_ptr<std::vector<T>> list_;

@@ -20,7 +20,8 @@ void shared_out(int threads, std::size_t count, const std::function<void(std::si
   };
   std::vector<std::future<void>> others;  // each waits where it is left
   try {
-    for (int thread = 1; thread < threads && static_cast<std::size_t>(thread) < count; ++thread) others.push_back(std::async(std::launch::async, run, thread));
+    for (int thread = 1; thread < threads && static_cast<std::size_t>(thread) < count; ++thread)
+      others.push_back(std::async(std::launch::async, run, thread));
   } catch (const std::system_error&) {
     // The machine gives no further thread: those that there are do the work.
   }

@@ -7,7 +7,8 @@
 
 namespace partita {
 
-// Calls visit(at) for every `at` with 0 <= at[i] < counts[i], the last fastest. None where a count is 0; one, empty, where there are no counts.
+// Calls visit(at) for every `at` with 0 <= at[i] < counts[i], the last fastest. None where a count is 0; one, empty,
+// where there are no counts.
 template <typename Visit>
 void for_each_tuple(const std::vector<std::size_t>& counts, const Visit& visit) {
   if (std::find(counts.begin(), counts.end(), 0u) != counts.end()) return;
@@ -20,10 +21,11 @@ void for_each_tuple(const std::vector<std::size_t>& counts, const Visit& visit) 
   }
 }
 
-// Where there are more than `most` tuples: calls visit(at) once for each that differs from `here` in one place or two, and for each that is
-// one value up to a place and one value from it on. Else for all. `here` itself is not visited.
+// Where there are more than `most` tuples: calls visit(at) once for each that differs from `here` in one place or two,
+// and for each that is one value up to a place and one value from it on. Else for all. `here` itself is not visited.
 template <typename Visit>
-void for_each_tuple_near(const std::vector<std::size_t>& here, const std::vector<std::size_t>& counts, double most, const Visit& visit) {
+void for_each_tuple_near(const std::vector<std::size_t>& here, const std::vector<std::size_t>& counts, double most,
+                         const Visit& visit) {
   double all = 1;
   for (std::size_t c : counts) all *= static_cast<double>(c);
   if (all <= most) {

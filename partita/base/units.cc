@@ -41,7 +41,8 @@ std::optional<Bytes> parse_bytes(std::string_view text) {
   if (!unit.empty() && unit != "b") {
     const std::size_t power = std::string_view("kmgt").find(unit[0]);
     const std::string rest = unit.substr(1);
-    if (power == std::string_view::npos || (!rest.empty() && rest != "b" && rest != "i" && rest != "ib")) return std::nullopt;
+    if (power == std::string_view::npos || (!rest.empty() && rest != "b" && rest != "i" && rest != "ib"))
+      return std::nullopt;
     scale = std::pow(rest.starts_with('i') ? 1024.0 : 1000.0, static_cast<double>(power + 1));
   }
   const double bytes = number * scale;

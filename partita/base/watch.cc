@@ -14,7 +14,9 @@ std::optional<double> Watch::left() const {
 
 Watch Watch::share(double of_time) const {
   Watch part = *this;
-  if (deadline) part.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(of_time * *left()));
+  if (deadline)
+    part.deadline =
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(of_time * *left()));
   return part;
 }
 

@@ -59,25 +59,38 @@ CLI::Validator finite() {
 }
 
 CLI::Validator path() {
-  return CLI::Validator([](std::string& text) { return text.empty() ? std::string("takes a file's path, not an empty one") : std::string(); }, "");
+  return CLI::Validator(
+      [](std::string& text) {
+        return text.empty() ? std::string("takes a file's path, not an empty one") : std::string();
+      },
+      "");
 }
 
-// The files that a command writes: each is another, and none is what it reads, but weights, which training may bring up to date.
+// The files that a command writes: each is another, and none is what it reads, but weights, which training may bring up
+// to date.
 void expect_own_files(const Arguments& a) {
   std::vector<std::pair<const char*, std::string>> files;
-  for (const auto& [option, path] : {std::pair<const char*, std::string>{"-o", a.output}, {"--write-bound", a.write_bound}, {"--save", a.save}, {"--log", a.log}, {"--trace", a.trace}})
+  for (const auto& [option, path] : {std::pair<const char*, std::string>{"-o", a.output},
+                                     {"--write-bound", a.write_bound},
+                                     {"--save", a.save},
+                                     {"--log", a.log},
+                                     {"--trace", a.trace}})
     if (!path.empty()) files.emplace_back(option, path);
   const auto is_same = [](const std::string& x, const std::string& y) {
     std::error_code ignored;
-    const std::filesystem::path a = std::filesystem::weakly_canonical(x, ignored), b = std::filesystem::weakly_canonical(y, ignored);
-    return !a.empty() && a == b && (!std::filesystem::exists(a, ignored) || std::filesystem::is_regular_file(a, ignored));
+    const std::filesystem::path a = std::filesystem::weakly_canonical(x, ignored),
+                                b = std::filesystem::weakly_canonical(y, ignored);
+    return !a.empty() && a == b &&
+           (!std::filesystem::exists(a, ignored) || std::filesystem::is_regular_file(a, ignored));
   };
   for (std::size_t i = 0; i < files.size(); ++i) {
     const auto& [option, path] = files[i];
     for (std::size_t k = 0; k < i; ++k)
-      if (is_same(path, files[k].second)) usage(fmt::format("{} and {} are one file, {}; give each its own", files[k].first, option, path));
+      if (is_same(path, files[k].second))
+        usage(fmt::format("{} and {} are one file, {}; give each its own", files[k].first, option, path));
     for (const std::string& read : {a.target, a.data, a.test_data, a.inputs, a.request.tdl_file, a.request.pin_file})
-      if (!read.empty() && is_same(path, read)) usage(fmt::format("{} {} is what the command reads; give another file", option, path));
+      if (!read.empty() && is_same(path, read))
+        usage(fmt::format("{} {} is what the command reads; give another file", option, path));
   }
 }
 
@@ -86,39 +99,51 @@ void add_model_options(CLI::App& c, Arguments& a, Raw& raw, const OpRegistry& re
   c.add_option("--batch", raw.batch, "samples a step, all devices together");
   c.add_option("--tdl", a.request.tdl_file, "descriptions of operations that the model has and Partita has not");
   c.add_option("--loss", raw.loss, fmt::format("{}", fmt::join(loss_names(), ", ")));
-  c.add_option("--optimizer", a.request.optimizer.kind, fmt::format("{}; NAME?option=value: see `partita ops NAME`", fmt::join(optimizer_names(registry), ", ")));
+  c.add_option(
+      "--optimizer", a.request.optimizer.kind,
+      fmt::format("{}; NAME?option=value: see `partita ops NAME`", fmt::join(optimizer_names(registry), ", ")));
   c.add_option("--lr", a.request.optimizer.lr, "learning rate");
   c.add_option("--momentum", a.request.optimizer.momentum, "of sgd");
   c.add_option("--weight-decay", a.request.optimizer.weight_decay, "of the optimizer");
   c.add_option("--clip-norm", a.request.optimizer.clip_norm, "largest norm of all gradients together");
-  c.add_option("--schedule", a.request.optimizer.schedule,
-               fmt::format("of the learning rate: {}; NAME?warmup=N,steps=N", fmt::join(schedule_names(registry), ", ")));
-  c.add_option("--dtype", raw.dtype, "float32, float64 (fp32, fp64), or bfloat16 or float16 (bf16, fp16) with float32 weights");
-  c.add_option("--loss-scale", a.request.loss_scale, "the backward pass starts from the loss times this (float16: 1024)");
-  c.add_option("--recompute", a.request.recompute, "cheap: what takes no products is made again in the backward pass and not kept until then")->check(CLI::IsMember(recompute_kinds()));
+  c.add_option(
+      "--schedule", a.request.optimizer.schedule,
+      fmt::format("of the learning rate: {}; NAME?warmup=N,steps=N", fmt::join(schedule_names(registry), ", ")));
+  c.add_option("--dtype", raw.dtype,
+               "float32, float64 (fp32, fp64), or bfloat16 or float16 (bf16, fp16) with float32 weights");
+  c.add_option("--loss-scale", a.request.loss_scale,
+               "the backward pass starts from the loss times this (float16: 1024)");
+  c.add_option("--recompute", a.request.recompute,
+               "cheap: what takes no products is made again in the backward pass and not kept until then")
+      ->check(CLI::IsMember(recompute_kinds()));
 }
 
 // When a search ends, and what it draws from.
 void add_budget_options(CLI::App& c, Arguments& a, Raw& raw, const char* limit) {
   c.add_option("--time-limit", raw.time_limit, limit)->check(CLI::PositiveNumber)->check(finite());
   c.add_option("--max-steps", raw.max_steps, "steps for the search")->check(count());
-  c.add_option("--gap", a.request.budget.gap, "stop once this near to the proved bound: 0.0001 of the cost")->check(CLI::Range(0.0, 1.0))->check(finite());
+  c.add_option("--gap", a.request.budget.gap, "stop once this near to the proved bound: 0.0001 of the cost")
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(finite());
   c.add_option("--seed", a.request.seed, "of everything random")->check(count());
 }
 
 void add_plan_options(CLI::App& c, Arguments& a, Raw& raw, bool one_search) {
   c.add_option("--cluster", a.request.cluster, "preset or YAML file; see `partita clusters`");
   c.add_option("--devices", a.request.devices, "the first N devices of the cluster; without --cluster: local:N");
-  if (c.get_name() == "plan" || c.get_name() == "compare") c.add_option("--from", a.request.from_file, "a plan of the same model to begin the search with");
+  if (c.get_name() == "plan" || c.get_name() == "compare")
+    c.add_option("--from", a.request.from_file, "a plan of the same model to begin the search with");
   if (one_search) c.add_option("--search", a.request.search, "NAME or NAME?option=value; see `partita searches`");
-  c.add_option("--objective", a.request.objective, "comm: bytes moved; time: of the simulated step")->check(CLI::IsMember({"comm", "time"}));
+  c.add_option("--objective", a.request.objective, "comm: bytes moved; time: of the simulated step")
+      ->check(CLI::IsMember({"comm", "time"}));
   c.add_option("--pin", a.request.pin_file, "a part of a plan that stays as it is");
   c.add_option("--memory-limit", raw.memory_limit, "what a device may use: 80GB (10^9), 80GiB (2^30), or bytes");
   add_budget_options(c, a, raw, "seconds from the start of the program, of compare for each search");
 }
 
 DType dtype_of(std::string name) {
-  static const std::map<std::string, std::string> kShort = {{"fp32", "float32"}, {"fp64", "float64"}, {"bf16", "bfloat16"}, {"fp16", "float16"}};
+  static const std::map<std::string, std::string> kShort = {
+      {"fp32", "float32"}, {"fp64", "float64"}, {"bf16", "bfloat16"}, {"fp16", "float16"}};
   if (const auto whole = kShort.find(name); whole != kShort.end()) name = whole->second;
   if (name != "float32" && name != "float64" && name != "bfloat16" && name != "float16")
     usage(fmt::format("--dtype is float32, float64, bfloat16 or float16 (fp32, fp64, bf16, fp16), not '{}'", name));
@@ -128,15 +153,18 @@ DType dtype_of(std::string name) {
 // A bare number below a megabyte is hardly meant as bytes.
 int64_t memory_limit_of(const std::string& text) {
   const std::optional<Bytes> bytes = parse_bytes(text);
-  if (!bytes) usage(fmt::format("--memory-limit takes an amount of memory, as 80GB, 80GiB or 80000000000, not '{}'", text));
+  if (!bytes)
+    usage(fmt::format("--memory-limit takes an amount of memory, as 80GB, 80GiB or 80000000000, not '{}'", text));
   if (bytes->bare && bytes->bytes < 1'000'000)
-    usage(fmt::format("--memory-limit {0} is {0} bytes a device; is {0}{1} meant? {0}B stands for bytes", text, bytes->bytes < 4096 ? "GB" : "MB"));
+    usage(fmt::format("--memory-limit {0} is {0} bytes a device; is {0}{1} meant? {0}B stands for bytes", text,
+                      bytes->bytes < 4096 ? "GB" : "MB"));
   return bytes->bytes;
 }
 
 // A MODEL|PLAN that is a plan.
 bool is_plan_file(const std::string& target) {
-  return target.ends_with(".json") && (!std::filesystem::is_regular_file(target) || !is_huggingface_config(read_file(target)));
+  return target.ends_with(".json") &&
+         (!std::filesystem::is_regular_file(target) || !is_huggingface_config(read_file(target)));
 }
 
 }  // namespace
@@ -163,7 +191,9 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   add_model_options(*plan, a, raw, *registry);
   add_plan_options(*plan, a, raw, true);
   plan->add_option("-o", a.output, "write the plan here")->check(path());
-  plan->add_option("--write-bound", a.write_bound, "write the lower bound's proof here: .json or .json.gz; see `check --bound`")->check(path());
+  plan->add_option("--write-bound", a.write_bound,
+                   "write the lower bound's proof here: .json or .json.gz; see `check --bound`")
+      ->check(path());
   CLI::App* simulate = command("simulate", "predict a plan's step time and memory");
   simulate->add_option("PLAN", a.target)->required();
   simulate->add_option("--trace", a.trace, "write a Chrome trace here")->check(path());
@@ -183,7 +213,8 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   train->add_option("MODEL|PLAN", a.target)->required();
   add_model_options(*train, a, raw, *registry);
   add_plan_options(*train, a, raw, true);
-  train->add_option("--engine", [](const CLI::results_t& r) { return r[0] == "threads"; }, "threads: N devices in this process");
+  train->add_option(
+      "--engine", [](const CLI::results_t& r) { return r[0] == "threads"; }, "threads: N devices in this process");
   train->add_option("--data", a.data, ".npz: arrays named as the inputs; none: synthetic samples");
   train->add_option("--test-data", a.test_data, ".npz");
   train->add_option("--steps", a.steps, "training steps");
@@ -204,10 +235,14 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   solve->add_option("PROBLEM", a.target, ".json or .json.gz")->required();
   add_budget_options(*solve, a, raw, "seconds from the start of the program");
   solve->add_option("-o", a.output, "write the list of choices here")->check(path());
-  solve->add_option("--write-bound", a.write_bound, "write the lower bound's proof here: .json or .json.gz; see `check --bound`")->check(path());
+  solve
+      ->add_option("--write-bound", a.write_bound,
+                   "write the lower bound's proof here: .json or .json.gz; see `check --bound`")
+      ->check(path());
   CLI::App* tdl = command("tdl", "analyse a description");
   tdl->add_option("TEXT", a.target)->required();
-  tdl->add_option("--shape", a.shapes, "an operand's shape: a=8,4 (else small extents are chosen)")->allow_extra_args(false);
+  tdl->add_option("--shape", a.shapes, "an operand's shape: a=8,4 (else small extents are chosen)")
+      ->allow_extra_args(false);
   tdl->add_option("--attribute", a.attributes, "p=1")->allow_extra_args(false);
   tdl->add_option("--workers", a.workers, "parts of a split")->check(CLI::Range(1, 64));
   command("models", "the zoo");
@@ -237,20 +272,26 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   // A plan file holds its model's settings and what it was planned for; another choice is another plan.
   a.is_plan = (a.command == "train" || a.command == "run") && is_plan_file(a.target);
   if (a.is_plan)
-    for (const char* fixed : {"--bind", "--batch", "--tdl", "--loss", "--optimizer", "--lr", "--momentum", "--weight-decay", "--clip-norm", "--schedule", "--dtype", "--loss-scale", "--cluster", "--devices", "--search",
-                              "--objective", "--pin", "--memory-limit", "--time-limit", "--max-steps", "--gap"})
-      if (given(fixed)) usage(fmt::format("{} is fixed in the plan {}; plan again with it, or give the model", fixed, a.target));
+    for (const char* fixed :
+         {"--bind",         "--batch",     "--tdl",      "--loss",         "--optimizer",  "--lr",        "--momentum",
+          "--weight-decay", "--clip-norm", "--schedule", "--dtype",        "--loss-scale", "--cluster",   "--devices",
+          "--search",       "--objective", "--pin",      "--memory-limit", "--time-limit", "--max-steps", "--gap"})
+      if (given(fixed))
+        usage(fmt::format("{} is fixed in the plan {}; plan again with it, or give the model", fixed, a.target));
   expect_own_files(a);
   if (given("--tdl")) a.request.tdl = read_file(a.request.tdl_file);
   const Optimizer& optimizer = a.request.optimizer;
-  for (const auto& [name, value] : {std::pair{"--lr", optimizer.lr}, {"--momentum", optimizer.momentum}, {"--weight-decay", optimizer.weight_decay}})
+  for (const auto& [name, value] : {std::pair{"--lr", optimizer.lr},
+                                    {"--momentum", optimizer.momentum},
+                                    {"--weight-decay", optimizer.weight_decay}})
     if (!std::isfinite(value)) usage(fmt::format("{} takes a finite number", name));
   if (a.epochs && !(*a.epochs > 0 && std::isfinite(*a.epochs))) usage("--epochs takes a positive number");
   for (const std::string& b : raw.bind) {
     auto [key, value] = key_value(b, "--bind");
     if (!a.request.bindings.emplace(key, value).second) usage(fmt::format("--bind names '{}' twice", key));
   }
-  if (!raw.batch.empty() && !a.request.bindings.emplace("batch", raw.batch).second) usage("--batch and --bind batch=.. say the same twice");
+  if (!raw.batch.empty() && !a.request.bindings.emplace("batch", raw.batch).second)
+    usage("--batch and --bind batch=.. say the same twice");
   a.request.loss = raw.loss;
   if (raw.loss)
     if (auto names = loss_names(); std::find(names.begin(), names.end(), *raw.loss) == names.end())
@@ -263,7 +304,8 @@ Arguments parse_arguments(int argc, const char* const* argv) {
     if (error.code() != ExitCode::kBadInput) throw;
     usage(error.what());
   }
-  if (const auto& scale = a.request.loss_scale; scale && !(*scale > 0 && std::isfinite(*scale))) usage("--loss-scale takes a positive number");
+  if (const auto& scale = a.request.loss_scale; scale && !(*scale > 0 && std::isfinite(*scale)))
+    usage("--loss-scale takes a positive number");
   a.request.dtype = dtype_of(raw.dtype);
   a.request.budget.seconds = raw.time_limit;
   a.request.budget.deadline = deadline_of_process(raw.time_limit);
@@ -281,7 +323,10 @@ Arguments parse_arguments(int argc, const char* const* argv) {
     a.request.prove = a.command == "plan" && !a.write_bound.empty();
     const bool estimates = search_of(a.request).entry->estimates;
     if (estimates && (a.command != "plan" || !a.output.empty()))
-      usage(fmt::format("search '{}' is evaluated by the simulator and has no plan that could be written or run; `partita plan` and `partita compare` print its figures", a.request.search));
+      usage(
+          fmt::format("search '{}' is evaluated by the simulator and has no plan that could be written or run; "
+                      "`partita plan` and `partita compare` print its figures",
+                      a.request.search));
   }
   if (a.command == "train" && a.steps && a.epochs) usage("--steps and --epochs: give one");
   if (a.steps && *a.steps < 1) usage("--steps takes a positive number");

@@ -10,23 +10,23 @@ namespace partita {
 
 struct Arguments {
   std::string command;
-  std::string target;           // MODEL, PLAN, TDL text or name; may be empty where it is optional
-  std::string name;             // explain: of an op or a tensor; may be empty
-  bool is_plan = false;         // train, run: the target is a plan
+  std::string target;    // MODEL, PLAN, TDL text or name; may be empty where it is optional
+  std::string name;      // explain: of an op or a tensor; may be empty
+  bool is_plan = false;  // train, run: the target is a plan
   Request request;
   bool json = false, nodes = false, verbose = false, no_shuffle = false;
-  std::string output;           // -o
+  std::string output;              // -o
   std::string write_bound, bound;  // certificates: solve --write-bound, check --bound
-  std::string trace;            // --trace
-  std::string inputs;           // --inputs
+  std::string trace;               // --trace
+  std::string inputs;              // --inputs
   std::string data, test_data, weights, save, log;
   std::optional<int64_t> steps;
   std::optional<double> epochs;
-  std::string verify;           // "serial" or empty
-  std::vector<std::string> shapes;  // tdl: --shape a=8,4
+  std::string verify;                   // "serial" or empty
+  std::vector<std::string> shapes;      // tdl: --shape a=8,4
   std::vector<std::string> attributes;  // tdl: --attribute p=1
-  int workers = 2;              // tdl, ops: parts of a split
-  std::vector<std::string> searches;  // compare
+  int workers = 2;                      // tdl, ops: parts of a split
+  std::vector<std::string> searches;    // compare
 };
 
 // Throws a usage error (exit 2) with the message to print. Empty command: help was asked for and printed.

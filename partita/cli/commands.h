@@ -33,8 +33,9 @@ nlohmann::ordered_json plan_json(const Planned& planned, const std::string& plan
 nlohmann::ordered_json without_missing(nlohmann::ordered_json json);
 void print_json(nlohmann::ordered_json json);  // with schema_version first, without_missing
 void print_timings(const Runner& runner, const Arguments& a);
-// plan_model(), with what its search has so far on standard error. Ctrl-C ends the search, which keeps its best; throws, exit code 130,
-// where there is none yet. Where nothing fits, the error says with what it would (partita/remedies.h), if that is asked for.
+// plan_model(), with what its search has so far on standard error. Ctrl-C ends the search, which keeps its best;
+// throws, exit code 130, where there is none yet. Where nothing fits, the error says with what it would
+// (partita/remedies.h), if that is asked for.
 Planned plan_watched(const Request& request, Runner& runner, bool say_remedies = true);
 // What of an .onnx file is not trained as its source would be, on standard error.
 void print_training_notes(const OnnxFindings& findings);

@@ -46,7 +46,9 @@ int report_error(const std::exception& error) {
       return output_failed(std::strerror(system->code().value()));
     }
     if (system->code() == std::errc::resource_unavailable_try_again) {
-      std::fprintf(stderr, "partita: this machine gives no further thread; end other programs, or raise the limit (ulimit -u)\n");
+      std::fprintf(
+          stderr,
+          "partita: this machine gives no further thread; end other programs, or raise the limit (ulimit -u)\n");
       return static_cast<int>(ExitCode::kInfeasible);
     }
   }

@@ -18,10 +18,13 @@ using Json = nlohmann::ordered_json;
 int show_command(const Arguments& a) {
   Runner runner;
   if (a.nodes) {
-    if (!a.request.model.ends_with(".onnx")) fail("--nodes lists the nodes of an .onnx file; '{}' is none", a.request.model);
+    if (!a.request.model.ends_with(".onnx"))
+      fail("--nodes lists the nodes of an .onnx file; '{}' is none", a.request.model);
     for (const OnnxNode& node : describe_onnx(a.request.model, onnx_options(a.request), registry_for(a.request)))
-      fmt::print("{:<12} {:<24} {}{}{}{}\n", name_of(node.fate), node.operation, node.name, node.source.module.empty() ? "" : " in " + node.source.module,
-                 node.source.location.empty() ? "" : " from " + node.source.location, node.why.empty() ? "" : ": " + node.why);
+      fmt::print("{:<12} {:<24} {}{}{}{}\n", name_of(node.fate), node.operation, node.name,
+                 node.source.module.empty() ? "" : " in " + node.source.module,
+                 node.source.location.empty() ? "" : " from " + node.source.location,
+                 node.why.empty() ? "" : ": " + node.why);
     return 0;
   }
   LoadedModel model = load_model(a.request, runner);
@@ -51,19 +54,19 @@ int show_command(const Arguments& a) {
     Json layers = Json::array();
     for (const Repeat& r : repeats) layers.push_back({{"name", r.name}, {"copies", r.copies}, {"ops", r.ops}});
     Json json = {{"name", model.forward.name},
-                {"inputs", inputs},
-                {"outputs", outputs},
-                {"parameters", parameters},
-                {"parameter_bytes", parameter_bytes},
-                {"repeats", layers},
-                {"ops", training.ops.size()},
-                {"ops_forward", model.forward.ops.size()},
-                {"flops_per_step", flops},
-                {"activation_bytes", activation_bytes},
-                {"tied", model.findings.tied},
-                {"untrained", model.findings.untrained},
-                {"with_normalization", model.findings.with_normalization},
-                {"perhaps_buffers", model.findings.perhaps_buffers}};
+                 {"inputs", inputs},
+                 {"outputs", outputs},
+                 {"parameters", parameters},
+                 {"parameter_bytes", parameter_bytes},
+                 {"repeats", layers},
+                 {"ops", training.ops.size()},
+                 {"ops_forward", model.forward.ops.size()},
+                 {"flops_per_step", flops},
+                 {"activation_bytes", activation_bytes},
+                 {"tied", model.findings.tied},
+                 {"untrained", model.findings.untrained},
+                 {"with_normalization", model.findings.with_normalization},
+                 {"perhaps_buffers", model.findings.perhaps_buffers}};
     if (!why_not_trained.empty()) json["why_not_trained"] = why_not_trained;
     print_json(std::move(json));
     return 0;
@@ -75,14 +78,16 @@ int show_command(const Arguments& a) {
   fmt::print("  {:.4g} FLOPs a step, {} of activations\n", flops, megabytes(static_cast<double>(activation_bytes)));
   const auto print_tensor = [](const char* kind, const std::string& name, const Json& what) {
     const int axis = what.value("sample_axis", 0);
-    fmt::print("  {} {} {} {}{}\n", kind, name, what["dtype"].get<std::string>(), what["shape"].dump(), axis > 0 ? fmt::format(", samples on axis {}", axis) : "");
+    fmt::print("  {} {} {} {}{}\n", kind, name, what["dtype"].get<std::string>(), what["shape"].dump(),
+               axis > 0 ? fmt::format(", samples on axis {}", axis) : "");
   };
   for (auto& [name, what] : inputs.items()) print_tensor("input ", name, what);
   for (auto& [name, what] : outputs.items()) print_tensor("output", name, what);
   for (const std::string& tie : model.findings.tied) fmt::print("  tied   {}\n", tie);
   print_training_notes(model.findings);
   for (const Repeat& r : repeats)
-    if (20 * (r.copies - 1) * r.ops >= static_cast<int>(model.forward.ops.size())) fmt::print("  {} times {} ({} ops each)\n", r.copies, r.name, r.ops);
+    if (20 * (r.copies - 1) * r.ops >= static_cast<int>(model.forward.ops.size()))
+      fmt::print("  {} times {} ({} ops each)\n", r.copies, r.name, r.ops);
   print_timings(runner, a);
   return 0;
 }
@@ -115,10 +120,18 @@ int clusters_command(const Arguments& a) {
 int searches_command(const Arguments& a) {
   Json list = Json::array();
   for (const SearchEntry& s : searches()) {
-    if (!a.json) fmt::print("{:<16} {:<22} {}{}{}\n", s.name, s.source, s.summary, s.warm ? "; can begin with a plan (--from)" : "", s.estimates ? "; evaluated by the simulator, cannot be run" : "");
+    if (!a.json)
+      fmt::print("{:<16} {:<22} {}{}{}\n", s.name, s.source, s.summary,
+                 s.warm ? "; can begin with a plan (--from)" : "",
+                 s.estimates ? "; evaluated by the simulator, cannot be run" : "");
     for (const auto& [name, values] : s.options)
       if (!a.json) fmt::print("    ?{}={}\n", name, fmt::join(values, "|"));
-    list.push_back({{"name", s.name}, {"source", s.source}, {"summary", s.summary}, {"options", s.options}, {"warm", s.warm}, {"estimates", s.estimates}});
+    list.push_back({{"name", s.name},
+                    {"source", s.source},
+                    {"summary", s.summary},
+                    {"options", s.options},
+                    {"warm", s.warm},
+                    {"estimates", s.estimates}});
   }
   for (const auto& [alias, whole] : search_aliases())
     if (!a.json) fmt::print("{:<16} is {}\n", alias, whole);
@@ -130,7 +143,7 @@ namespace {
 
 struct Analysis {
   std::string strategy, text, signature;
-  double flops = 0;  // of the position that has most
+  double flops = 0;                               // of the position that has most
   std::vector<std::vector<std::string>> regions;  // [position][operand]
 };
 
@@ -144,7 +157,8 @@ std::vector<Analysis> analyse(const tdl::Bound& bound, const OpDefinition* defin
     if (!derived) continue;
     Analysis a{tdl::to_string(s), tdl::to_string(bound, *derived), "", 0, {}};
     if (auto signature = signature_of(bound, *derived, mesh)) a.signature = to_string(*signature);
-    for (const std::vector<Interval> ranges : derived->ranges) a.flops = std::max(a.flops, op_flops(definition, bound, ranges));
+    for (const std::vector<Interval> ranges : derived->ranges)
+      a.flops = std::max(a.flops, op_flops(definition, bound, ranges));
     for (int w = 0; w < derived->positions(); ++w) {
       a.regions.emplace_back();
       for (int k = 0; k < bound.operand_count; ++k) {
@@ -159,7 +173,8 @@ std::vector<Analysis> analyse(const tdl::Bound& bound, const OpDefinition* defin
 
 void print_analysis(const tdl::Bound& bound, const OpDefinition* definition, int workers, bool with_regions) {
   fmt::print("{}\n", tdl::to_text(bound));
-  for (const tdl::Index& i : bound.indices) fmt::print("  index {:<8} extent {}{}\n", i.name, i.extent, i.splittable ? "" : ", can't be split");
+  for (const tdl::Index& i : bound.indices)
+    fmt::print("  index {:<8} extent {}{}\n", i.name, i.extent, i.splittable ? "" : ", can't be split");
   fmt::print("  FLOPs {:.6g}{}\n", op_flops(definition, bound), tdl::is_elementwise(bound) ? ", element-wise" : "");
   fmt::print("strategies on {} workers\n", workers);
   for (const Analysis& a : analyse(bound, definition, workers)) {
@@ -184,8 +199,12 @@ Json analysis_json(const tdl::Bound& bound, const OpDefinition* definition, int 
     if (!a.signature.empty()) row["signature"] = a.signature;
     strategies.push_back(row);
   }
-  return {{"formula", tdl::to_text(bound)}, {"indices", indices}, {"flops", op_flops(definition, bound)}, {"elementwise", tdl::is_elementwise(bound)},
-          {"workers", workers}, {"strategies", strategies}};
+  return {{"formula", tdl::to_text(bound)},
+          {"indices", indices},
+          {"flops", op_flops(definition, bound)},
+          {"elementwise", tdl::is_elementwise(bound)},
+          {"workers", workers},
+          {"strategies", strategies}};
 }
 
 Shape parse_shape(const std::string& text) {
@@ -220,7 +239,8 @@ int ops_command(const Arguments& a) {
   Json list = Json::array();
   for (const OpDefinition::Example& example : d.examples) {
     tdl::Attributes attributes = example.attributes;
-    std::vector<DType> dtypes = example.dtypes.empty() ? std::vector(example.shapes.size(), DType::kFloat32) : example.dtypes;
+    std::vector<DType> dtypes =
+        example.dtypes.empty() ? std::vector(example.shapes.size(), DType::kFloat32) : example.dtypes;
     auto bound = bind_instance(d, attributes, example.shapes, dtypes);
     if (a.json) list.push_back(analysis_json(*bound, &d, a.workers));
     else print_analysis(*bound, &d, a.workers, false);
@@ -234,13 +254,15 @@ int tdl_command(const Arguments& a) {
   std::map<std::string, Shape> given;
   for (const std::string& s : a.shapes) {
     size_t equals = s.find('=');
-    if (equals == std::string::npos) throw Error(ExitCode::kUsage, fmt::format("--shape takes OPERAND=n,n,.. , not '{}'", s));
+    if (equals == std::string::npos)
+      throw Error(ExitCode::kUsage, fmt::format("--shape takes OPERAND=n,n,.. , not '{}'", s));
     given[s.substr(0, equals)] = parse_shape(s.substr(equals + 1));
   }
   tdl::Attributes attributes;
   for (const std::string& s : a.attributes) {
     size_t equals = s.find('=');
-    if (equals == std::string::npos) throw Error(ExitCode::kUsage, fmt::format("--attribute takes NAME=VALUE, not '{}'", s));
+    if (equals == std::string::npos)
+      throw Error(ExitCode::kUsage, fmt::format("--attribute takes NAME=VALUE, not '{}'", s));
     attributes[s.substr(0, equals)] = std::stod(s.substr(equals + 1));
   }
   std::vector<Shape> shapes = tdl::example_shapes(*definition, given);

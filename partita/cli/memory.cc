@@ -1,5 +1,5 @@
-// The program's operator new: where memory cannot be had the program ends, whatever the allocator would do (mimalloc aborts). Part of the
-// program itself, not of a library, so that the shared libraries that it loads take it too.
+// The program's operator new: where memory cannot be had the program ends, whatever the allocator would do (mimalloc
+// aborts). Part of the program itself, not of a library, so that the shared libraries that it loads take it too.
 #include <cstdlib>
 #include <new>
 

@@ -40,7 +40,8 @@ void print_json(Json json) {
 
 void print_timings(const Runner& runner, const Arguments& a) {
   if (!a.verbose) return;
-  for (const Runner::Timing& t : runner.timings()) fmt::print(stderr, "{:<12} {:9.3f} ms, verified in {:.3f} ms\n", t.name, t.seconds * 1e3, t.verify_seconds * 1e3);
+  for (const Runner::Timing& t : runner.timings())
+    fmt::print(stderr, "{:<12} {:9.3f} ms, verified in {:.3f} ms\n", t.name, t.seconds * 1e3, t.verify_seconds * 1e3);
 }
 
 void print_training_notes(const OnnxFindings& findings) {
@@ -75,8 +76,11 @@ Planned plan_watched(const Request& request, Runner& runner, bool say_remedies) 
   watched.tell = std::ref(told);
   watched.budget.stop = &interrupted;
   const bool in_time = request.objective == "time";
-  auto text = [in_time](const solver::Wide& cost) { return in_time ? time_text(static_cast<double>(cost)) : megabytes(static_cast<double>(cost)); };
-  watched.progress = [lines = ProgressLines(in_time ? "serial time" : "communication", text)](const SearchProgress& p) mutable { lines(p.cost, p.bound); };
+  auto text = [in_time](const solver::Wide& cost) {
+    return in_time ? time_text(static_cast<double>(cost)) : megabytes(static_cast<double>(cost));
+  };
+  watched.progress = [lines = ProgressLines(in_time ? "serial time" : "communication", text)](
+                         const SearchProgress& p) mutable { lines(p.cost, p.bound); };
   Planned p = planned_or_remedies(watched, runner, say_remedies);
   if (interrupted) fmt::print(stderr, "interrupted: this is the best plan so far\n");
   return p;
@@ -109,7 +113,8 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
     json["gap"] = gap_of(p.report.comm_bytes, *bound);
   }
   if (const auto serial = serial_time_ns(p)) json["serial_time_us"] = static_cast<double>(*serial) / 1e3;
-  if (const auto bound = p.search.lower_bound_serial_ns) json["lower_bound_serial_time_us"] = static_cast<double>(*bound) / 1e3;
+  if (const auto bound = p.search.lower_bound_serial_ns)
+    json["lower_bound_serial_time_us"] = static_cast<double>(*bound) / 1e3;
   if (p.plan.paper_cost) json["paper_cost"] = *p.plan.paper_cost;
   if (!p.search.counters.empty()) json["counters"] = p.search.counters;
   if (!plan_file.empty()) json["plan"] = plan_file;
@@ -125,29 +130,37 @@ std::string or_dash(fmt::format_string<const T&> format, const std::optional<T>&
 
 void print_plan(const Planned& p) {
   fmt::print("model          {} ({} ops, {} parameters)\n", p.plan.model.model, p.training.ops.size(),
-             std::count_if(p.training.tensors.begin(), p.training.tensors.end(), [](const Tensor& t) { return t.role == Role::kParameter; }));
+             std::count_if(p.training.tensors.begin(), p.training.tensors.end(),
+                           [](const Tensor& t) { return t.role == Role::kParameter; }));
   fmt::print("cluster        {}, {} devices\n", p.cluster.name, p.cluster.compute_count);
   fmt::print("search         {} ({:.3f} s)\n", p.plan.search, p.search_seconds);
   if (const auto& estimate = p.search.estimate)
-    fmt::print("communication  none between devices, {} a step with host memory; estimated, there is no plan to run\n", megabytes(static_cast<double>(estimate->host_bytes)));
+    fmt::print("communication  none between devices, {} a step with host memory; estimated, there is no plan to run\n",
+               megabytes(static_cast<double>(estimate->host_bytes)));
   else
-    fmt::print("communication  {} a step, {} of it inside operations, {} conversions\n", megabytes(static_cast<double>(p.report.comm_bytes)),
+    fmt::print("communication  {} a step, {} of it inside operations, {} conversions\n",
+               megabytes(static_cast<double>(p.report.comm_bytes)),
                megabytes(static_cast<double>(p.report.inner_bytes)), p.report.conversions);
   if (const auto bound = p.search.lower_bound_comm_bytes)
-    fmt::print("lower bound    {} (gap {:.2f}%)\n", megabytes(static_cast<double>(*bound)), 100 * gap_of(p.report.comm_bytes, *bound));
+    fmt::print("lower bound    {} (gap {:.2f}%)\n", megabytes(static_cast<double>(*bound)),
+               100 * gap_of(p.report.comm_bytes, *bound));
   if (p.is_timed()) fmt::print("step time      {} (predicted)", time_text(static_cast<double>(p.step_time_ns())));
   else fmt::print("step time      not predicted: too many tasks to simulate");
-  if (p.is_timed() && !p.search.estimate) fmt::print("; {} of it the busiest device computes", time_text(static_cast<double>(p.compute_time_ns())));
+  if (p.is_timed() && !p.search.estimate)
+    fmt::print("; {} of it the busiest device computes", time_text(static_cast<double>(p.compute_time_ns())));
   fmt::print("\n");
   if (const auto serial = serial_time_ns(p)) {
     fmt::print("serial time    {} if nothing overlapped", time_text(static_cast<double>(*serial)));
     if (const auto bound = p.search.lower_bound_serial_ns)
-      fmt::print("; lower bound {} (gap {:.2f}%)", time_text(static_cast<double>(*bound)), 100 * gap_of(*serial, *bound));
+      fmt::print("; lower bound {} (gap {:.2f}%)", time_text(static_cast<double>(*bound)),
+                 100 * gap_of(*serial, *bound));
     fmt::print("\n");
   }
-  if (const auto rate = p.samples_per_second()) fmt::print("throughput     {:.1f} samples/s, {} samples a step\n", *rate, *p.batch());
+  if (const auto rate = p.samples_per_second())
+    fmt::print("throughput     {:.1f} samples/s, {} samples a step\n", *rate, *p.batch());
   fmt::print("peak memory    {} on {}\n", megabytes(static_cast<double>(p.peak_memory_bytes())),
-             p.typical.empty() ? "the device that needs most" : fmt::format("the one of {} that needs most", fmt::join(typical_devices_of(p), ", ")));
+             p.typical.empty() ? "the device that needs most"
+                               : fmt::format("the one of {} that needs most", fmt::join(typical_devices_of(p), ", ")));
 }
 
 }  // namespace
@@ -183,10 +196,12 @@ int simulate_command(const Arguments& a) {
   if (!p.is_timed()) fail("{}: too many tasks to simulate; `partita check` counts what it moves and needs", a.target);
   if (!a.trace.empty()) write_file(a.trace, chrome_trace(p.predicted, p.physical, p.cluster));
   std::map<std::string, double> busy;  // by queue: share of the step
-  for (const Event& e : p.predicted.events) busy[p.physical.queues[p.physical.task(e.task).queue.index()].name] += static_cast<double>(e.end_ns - e.start_ns);
+  for (const Event& e : p.predicted.events)
+    busy[p.physical.queues[p.physical.task(e.task).queue.index()].name] += static_cast<double>(e.end_ns - e.start_ns);
   for (auto& [queue, ns] : busy) ns /= static_cast<double>(std::max<int64_t>(1, p.predicted.step_time_ns));
   double compute = 0;
-  for (int d = 0; d < p.cluster.compute_count; ++d) compute += busy[p.cluster.devices[d].name + ".compute"] / p.cluster.compute_count;
+  for (int d = 0; d < p.cluster.compute_count; ++d)
+    compute += busy[p.cluster.devices[d].name + ".compute"] / p.cluster.compute_count;
   double seconds = 0;
   for (const Runner::Timing& t : runner.timings())
     if (t.name == "simulate") seconds = t.seconds;
@@ -212,7 +227,9 @@ int compare_command(const Arguments& a) {
   Json rows = Json::array();
   bool any = false;
   std::optional<Error> without;
-  if (!a.json) fmt::print("{:<24} {:>7} {:>14} {:>10} {:>10} {:>14} {:>10}\n", "search", "batch", "communication", "step time", "samples/s", "peak memory", "seconds");
+  if (!a.json)
+    fmt::print("{:<24} {:>7} {:>14} {:>10} {:>10} {:>14} {:>10}\n", "search", "batch", "communication", "step time",
+               "samples/s", "peak memory", "seconds");
   for (const std::string& search : a.searches) {
     Request request = a.request;
     request.search = search;
@@ -237,8 +254,11 @@ int compare_command(const Arguments& a) {
     any = true;
     if (a.json) rows.push_back(plan_json(p, ""));
     else
-      fmt::print("{:<24} {:>7} {:>14} {:>10} {:>10} {:>14} {:>10.3f}\n", search, or_dash("{}", p.batch()), megabytes(static_cast<double>(p.report.comm_bytes)),
-                 p.is_timed() ? time_text(static_cast<double>(p.step_time_ns())) : "-", or_dash("{:.2f}", p.samples_per_second()), megabytes(static_cast<double>(p.peak_memory_bytes())), p.search_seconds);
+      fmt::print("{:<24} {:>7} {:>14} {:>10} {:>10} {:>14} {:>10.3f}\n", search, or_dash("{}", p.batch()),
+                 megabytes(static_cast<double>(p.report.comm_bytes)),
+                 p.is_timed() ? time_text(static_cast<double>(p.step_time_ns())) : "-",
+                 or_dash("{:.2f}", p.samples_per_second()), megabytes(static_cast<double>(p.peak_memory_bytes())),
+                 p.search_seconds);
     std::fflush(stdout);
   }
   if (a.json) print_json({{"rows", rows}});
@@ -248,7 +268,9 @@ int compare_command(const Arguments& a) {
 namespace {
 
 // Plan files begin with their version; problems have none.
-bool is_plan(const std::string& file) { return solver::read_text(file).substr(0, 4096).find("\"schema_version\"") != std::string::npos; }
+bool is_plan(const std::string& file) {
+  return solver::read_text(file).substr(0, 4096).find("\"schema_version\"") != std::string::npos;
+}
 
 int check_plan_bound(const Arguments& a) {
   Runner runner;
@@ -265,7 +287,8 @@ int check_plan_bound(const Arguments& a) {
   const int64_t cost = in_time ? serial_ns(p.training, p.plan, p.cluster) : p.report.comm_bytes;
   const bool inside = bound <= cost;
   if (a.json) {
-    Json json = in_time ? Json{{"serial_time_us", static_cast<double>(cost) / 1e3}, {"lower_bound_serial_time_us", static_cast<double>(bound) / 1e3}}
+    Json json = in_time ? Json{{"serial_time_us", static_cast<double>(cost) / 1e3},
+                               {"lower_bound_serial_time_us", static_cast<double>(bound) / 1e3}}
                         : Json{{"comm_bytes", cost}, {"lower_bound_comm_bytes", bound}};
     if (inside) json["gap"] = gap_of(cost, bound);
     json["search"] = proof.search;
@@ -275,10 +298,14 @@ int check_plan_bound(const Arguments& a) {
     return 0;
   }
   const size_t pins = proof.pinned_ops.size() + proof.pinned_tensors.size();
-  auto text = [&](int64_t x) { return in_time ? time_text(static_cast<double>(x)) : megabytes(static_cast<double>(x)); };
-  fmt::print("{}: proved; no plan of {}'s space on mesh {} within {} a device{} {}\n", a.bound, proof.search, fmt::join(proof.mesh.extents, "x"),
-             megabytes(static_cast<double>(proof.memory_limit_bytes)), pins > 0 ? fmt::format(" (pins: {})", pins) : "",
-             in_time ? fmt::format("takes less than {} if nothing overlapped", text(bound)) : fmt::format("moves less than {} ({} bytes)", text(bound), bound));
+  auto text = [&](int64_t x) {
+    return in_time ? time_text(static_cast<double>(x)) : megabytes(static_cast<double>(x));
+  };
+  fmt::print("{}: proved; no plan of {}'s space on mesh {} within {} a device{} {}\n", a.bound, proof.search,
+             fmt::join(proof.mesh.extents, "x"), megabytes(static_cast<double>(proof.memory_limit_bytes)),
+             pins > 0 ? fmt::format(" (pins: {})", pins) : "",
+             in_time ? fmt::format("takes less than {} if nothing overlapped", text(bound))
+                     : fmt::format("moves less than {} ({} bytes)", text(bound), bound));
   const char* does = in_time ? "takes" : "moves";
   if (inside) fmt::print("{}: sound; it {} {}, gap {:.4f}%\n", a.target, does, text(cost), 100 * gap_of(cost, bound));
   else fmt::print("{}: sound; it {} {}, less than that: it lies outside of this space\n", a.target, does, text(cost));
@@ -292,12 +319,17 @@ int check_command(const Arguments& a) {
   Runner runner;
   Planned p = open_plan(a.target, runner);
   if (a.json) {
-    Json json = {{"comm_bytes", p.report.comm_bytes}, {"inner_bytes", p.report.inner_bytes}, {"conversions", p.report.conversions}, {"peak_memory_bytes", p.peak_memory_bytes()}};
+    Json json = {{"comm_bytes", p.report.comm_bytes},
+                 {"inner_bytes", p.report.inner_bytes},
+                 {"conversions", p.report.conversions},
+                 {"peak_memory_bytes", p.peak_memory_bytes()}};
     if (!p.typical.empty()) json["typical_devices"] = typical_devices_of(p);
     print_json(std::move(json));
   } else
-    fmt::print("{}: sound; it moves {} a step in {} conversions, and needs {} on {}\n", a.target, megabytes(static_cast<double>(p.report.comm_bytes)),
-               p.report.conversions, megabytes(static_cast<double>(p.peak_memory_bytes())), p.typical.empty() ? "one device" : fmt::format("one of {}", fmt::join(typical_devices_of(p), ", ")));
+    fmt::print("{}: sound; it moves {} a step in {} conversions, and needs {} on {}\n", a.target,
+               megabytes(static_cast<double>(p.report.comm_bytes)), p.report.conversions,
+               megabytes(static_cast<double>(p.peak_memory_bytes())),
+               p.typical.empty() ? "one device" : fmt::format("one of {}", fmt::join(typical_devices_of(p), ", ")));
   return 0;
 }
 

@@ -22,7 +22,8 @@ double seconds_of_process() { return std::chrono::duration<double>(Clock::now() 
 std::optional<Clock::time_point> deadline_of_process(const std::optional<double>& seconds) {
   constexpr double kForever = 1e9;
   if (!seconds) return std::nullopt;
-  return kProcessStart + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(*seconds, kForever)));
+  return kProcessStart +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(*seconds, kForever)));
 }
 
 double gap_of(const solver::Wide& cost, const std::optional<solver::Wide>& bound) {

@@ -33,7 +33,8 @@ class ToldLines {
 // A line a second at most: the best so far, what is proved, and how far they are apart.
 class ProgressLines {
  public:
-  ProgressLines(std::string what, std::function<std::string(const solver::Wide&)> text) : what_(std::move(what)), text_(std::move(text)) {}
+  ProgressLines(std::string what, std::function<std::string(const solver::Wide&)> text)
+      : what_(std::move(what)), text_(std::move(text)) {}
   void operator()(const std::optional<solver::Wide>& best, const std::optional<solver::Wide>& bound);
 
  private:

@@ -57,9 +57,12 @@ void print_result(const Arguments& a, const solver::Network& network, const solv
   }
   if (found) {
     fmt::print("cost   {}\n", solver::to_string(r.cost));
-    if (peak) fmt::print("peak   {}{}\n", solver::to_string(*peak), network.limit ? fmt::format(" of {}", *network.limit) : "");
+    if (peak)
+      fmt::print("peak   {}{}\n", solver::to_string(*peak), network.limit ? fmt::format(" of {}", *network.limit) : "");
   }
-  if (r.bound) fmt::print("bound  {}{}\n", solver::to_string(*r.bound), gap < kInfinity ? fmt::format(", gap {:.4f}%", 100 * gap) : "");
+  if (r.bound)
+    fmt::print("bound  {}{}\n", solver::to_string(*r.bound),
+               gap < kInfinity ? fmt::format(", gap {:.4f}%", 100 * gap) : "");
   fmt::print("{} after {:.1f} s\n{}\n", name_of(r.status), seconds_of_process(), list_of(r.solution));
 }
 
@@ -72,14 +75,17 @@ int solve_command(const Arguments& a) {
   solver::Options options;
   const auto& budget = a.request.budget;
   if (budget.seconds) {
-    const double seconds = std::min(*budget.seconds, 1e9), rest = std::min(kToFinish_s, kAtMost * seconds) + (a.write_bound.empty() ? 0 : kToWrite * seconds);
+    const double seconds = std::min(*budget.seconds, 1e9),
+                 rest = std::min(kToFinish_s, kAtMost * seconds) + (a.write_bound.empty() ? 0 : kToWrite * seconds);
     options.deadline = kProcessStart + std::chrono::microseconds(static_cast<int64_t>(1e6 * (seconds - rest)));
   }
   options.max_steps = budget.steps;
   options.gap = budget.gap;
   options.seed = a.request.seed;
   options.stop = &interrupted;
-  options.progress = [lines = ProgressLines("cost", solver::to_string)](const solver::Progress& p) mutable { lines(p.cost, p.bound); };
+  options.progress = [lines = ProgressLines("cost", solver::to_string)](const solver::Progress& p) mutable {
+    lines(p.cost, p.bound);
+  };
   options.tell = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   options.certify = !a.write_bound.empty();
   const solver::Result r = solver::solve(network, options);
@@ -89,7 +95,8 @@ int solve_command(const Arguments& a) {
     if (r.certificate.empty()) fmt::print(stderr, "no bound was proved: {} is not written\n", a.write_bound);
     else solver::write_text(a.write_bound, print_certificate(r.certificate));
     if (r.certificate.bound && r.bound && *r.certificate.bound < *r.bound)
-      fmt::print(stderr, "{} proves {}; the rest was computed by elimination\n", a.write_bound, solver::to_string(*r.certificate.bound));
+      fmt::print(stderr, "{} proves {}; the rest was computed by elimination\n", a.write_bound,
+                 solver::to_string(*r.certificate.bound));
   }
   print_result(a, network, r);
   if (r.solution) return 0;

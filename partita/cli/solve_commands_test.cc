@@ -33,7 +33,8 @@ std::string last_line(std::string text) {
 }
 
 std::string scratch(const std::string& name) {
-  const std::string folder = std::string(PARTITA_BINARY_DIR) + "/solve_test/" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  const std::string folder = std::string(PARTITA_BINARY_DIR) + "/solve_test/" +
+                             ::testing::UnitTest::GetInstance()->current_test_info()->name();
   std::filesystem::create_directories(folder);
   return folder + "/" + name;
 }
@@ -74,7 +75,8 @@ TEST(SolveCommand, ExitCodes) {
   EXPECT_EQ(run("solve " + kExample + " --gap 0.5").code, 0);
   EXPECT_EQ(run("solve").code, 2);
   const std::string json = run("solve " + kExample + " --json --seed 3").out;
-  for (const char* key : {"\"schema_version\": 1", "\"cost\": 445", "\"lower_bound\": 445", "\"status\": \"optimal\"", "\"peak_usage\": 50"})
+  for (const char* key : {"\"schema_version\": 1", "\"cost\": 445", "\"lower_bound\": 445", "\"status\": \"optimal\"",
+                          "\"peak_usage\": 50"})
     EXPECT_NE(json.find(key), std::string::npos) << key << json;
 }
 

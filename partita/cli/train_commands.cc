@@ -1,7 +1,8 @@
 // train, run.
+#include <unistd.h>
+
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include "partita/base/error.h"
 #include "partita/base/output_file.h"
@@ -61,7 +62,8 @@ int train_command(const Arguments& a) {
     bool end = step + 1 == steps;
     if (!end && now - last < std::chrono::milliseconds(terminal ? 200 : 2000)) return;
     last = now;
-    fmt::print(stderr, "{}step {}/{}  loss {:.6f}{}", terminal ? "\r" : "", step + 1, steps, loss, terminal && !end ? "   " : "\n");
+    fmt::print(stderr, "{}step {}/{}  loss {:.6f}{}", terminal ? "\r" : "", step + 1, steps, loss,
+               terminal && !end ? "   " : "\n");
     std::fflush(stderr);
   };
   if (p.other_batch) check_other_batch(*p.other_batch, load_kernels());
@@ -80,19 +82,25 @@ int train_command(const Arguments& a) {
   if (r.max_error_vs_serial) {
     json["max_error_vs_serial"] = *r.max_error_vs_serial;
     json["max_loss_error_vs_serial"] = *r.max_loss_error_vs_serial;
-    if (const auto rounding = r.rounding_error ? r.rounding_error : r.loss_rounding_error) json["rounding_error"] = *rounding;
+    if (const auto rounding = r.rounding_error ? r.rounding_error : r.loss_rounding_error)
+      json["rounding_error"] = *rounding;
   }
   if (a.json) print_json(json);
   else {
-    fmt::print("trained        {} steps of {} samples on {} devices, {:.0f} samples/s\n", r.steps, batch, p.cluster.compute_count, r.samples_per_second);
+    fmt::print("trained        {} steps of {} samples on {} devices, {:.0f} samples/s\n", r.steps, batch,
+               p.cluster.compute_count, r.samples_per_second);
     fmt::print("loss           {:.6f} -> {:.6f}\n", r.losses.front(), r.losses.back());
     if (r.test_accuracy) fmt::print("test accuracy  {:.2f}%\n", 100 * *r.test_accuracy);
-    fmt::print("peak memory    {} measured, {} planned\n", megabytes(static_cast<double>(peak)), megabytes(static_cast<double>(p.peak_memory_bytes())));
+    fmt::print("peak memory    {} measured, {} planned\n", megabytes(static_cast<double>(peak)),
+               megabytes(static_cast<double>(p.peak_memory_bytes())));
     if (r.max_error_vs_serial)
-      fmt::print("against serial largest weight difference {:.3g}, largest loss difference {:.3g}{}\n", *r.max_error_vs_serial, *r.max_loss_error_vs_serial,
-                 r.rounding_error        ? fmt::format("; other roundings of the serial run differ by {:.3g}", *r.rounding_error)
-                 : r.loss_rounding_error ? fmt::format("; other roundings of the serial run's first loss differ by {:.3g}", *r.loss_rounding_error)
-                                         : "");
+      fmt::print(
+          "against serial largest weight difference {:.3g}, largest loss difference {:.3g}{}\n", *r.max_error_vs_serial,
+          *r.max_loss_error_vs_serial,
+          r.rounding_error ? fmt::format("; other roundings of the serial run differ by {:.3g}", *r.rounding_error)
+          : r.loss_rounding_error
+              ? fmt::format("; other roundings of the serial run's first loss differ by {:.3g}", *r.loss_rounding_error)
+              : "");
   }
   print_timings(runner, a);
   if (r.interrupted) {
@@ -118,10 +126,12 @@ int run_command(const Arguments& a) {
   Arrays outputs = run_forward(graph, plan, p.cluster, inputs, weights.values, a.request.seed, load_kernels());
   if (!a.output.empty()) write_npz(a.output, outputs);
   Json json = Json::object();
-  for (const auto& [name, values] : outputs) json[name] = {{"shape", values.shape}, {"dtype", std::string(name_of(values.dtype))}};
+  for (const auto& [name, values] : outputs)
+    json[name] = {{"shape", values.shape}, {"dtype", std::string(name_of(values.dtype))}};
   if (a.json) print_json({{"outputs", json}});
   else
-    for (const auto& [name, values] : outputs) fmt::print("{}: {} [{}]\n", name, name_of(values.dtype), fmt::join(values.shape, ", "));
+    for (const auto& [name, values] : outputs)
+      fmt::print("{}: {} [{}]\n", name, name_of(values.dtype), fmt::join(values.shape, ", "));
   return 0;
 }
 

@@ -53,7 +53,8 @@ std::string suggestion(std::string_view key, const Keys& known) {
     int distance = edit_distance(key, k);
     size_t common = 0;
     while (common < std::min(key.size(), k.size()) && key[common] == k[common]) ++common;
-    bool close = distance <= std::max<int>(1, static_cast<int>(k.size()) / 4) || (common >= 4 && common * 2 >= std::min(key.size(), k.size()));
+    bool close = distance <= std::max<int>(1, static_cast<int>(k.size()) / 4) ||
+                 (common >= 4 && common * 2 >= std::min(key.size(), k.size()));
     if (int score = distance - 2 * static_cast<int>(common); close && score < best_score) {
       best = k;
       best_score = score;
@@ -64,7 +65,8 @@ std::string suggestion(std::string_view key, const Keys& known) {
 }
 
 // `node` must be a map with no other keys than these, each once; `what` names it in messages.
-void check_map(const Reader& r, const YAML::Node& node, const std::string& what, std::initializer_list<std::string_view> required,
+void check_map(const Reader& r, const YAML::Node& node, const std::string& what,
+               std::initializer_list<std::string_view> required,
                std::initializer_list<std::string_view> optional = {}) {
   if (!node.IsMap()) r.fail_at(node, "{} must be a map of keys and values", what);
   std::vector<std::string_view> known(required);
@@ -78,7 +80,8 @@ void check_map(const Reader& r, const YAML::Node& node, const std::string& what,
     if (!seen.insert(key).second) r.fail_at(entry.first, "{}: '{}' is given twice; remove one", what, key);
   }
   for (std::string_view key : required)
-    if (!seen.count(std::string(key))) r.fail_at(node, "{} lacks '{}'; add it (docs/cluster.md has an example)", what, key);
+    if (!seen.count(std::string(key)))
+      r.fail_at(node, "{} lacks '{}'; add it (docs/cluster.md has an example)", what, key);
 }
 
 std::string read_word(const Reader& r, const YAML::Node& node, const std::string& what) {
@@ -89,7 +92,8 @@ std::string read_word(const Reader& r, const YAML::Node& node, const std::string
 std::string read_name(const Reader& r, const YAML::Node& node, const std::string& what) {
   std::string name = read_word(r, node, what);
   if (name.find_first_of(". \t*[],") != std::string::npos)
-    r.fail_at(node, "{} '{}' may not hold dots, blanks, commas, brackets or stars: dots join the names of levels", what, name);
+    r.fail_at(node, "{} '{}' may not hold dots, blanks, commas, brackets or stars: dots join the names of levels", what,
+              name);
   return name;
 }
 
@@ -145,12 +149,15 @@ int64_t read_memory(const Reader& r, const YAML::Node& node, const std::string& 
   if (memory) {
     const std::string text = memory.IsScalar() ? memory.Scalar() : "";
     const std::optional<Bytes> bytes = parse_bytes(text);
-    if (!bytes || bytes->bare) r.fail_at(memory, "{}: memory is '{}'; it takes a figure with its unit, as 80GB or 80GiB", what, text);
+    if (!bytes || bytes->bare)
+      r.fail_at(memory, "{}: memory is '{}'; it takes a figure with its unit, as 80GB or 80GiB", what, text);
     return bytes->bytes;
   }
   if (gibytes.IsScalar())
     if (const std::optional<Bytes> bytes = parse_bytes(gibytes.Scalar()); bytes && !bytes->bare)
-      r.fail_at(gibytes, "{}: memory_gibytes is '{}'; the unit stands in the key, give only the figure, or write memory: {}", what, gibytes.Scalar(), gibytes.Scalar());
+      r.fail_at(gibytes,
+                "{}: memory_gibytes is '{}'; the unit stands in the key, give only the figure, or write memory: {}",
+                what, gibytes.Scalar(), gibytes.Scalar());
   const double figure = read_figure(r, gibytes, what + ": memory_gibytes", Sign::kPositive);
   if (figure > 1e9) r.fail_at(gibytes, "{}: memory_gibytes is {}; the figure is in GiB, not bytes", what, figure);
   return static_cast<int64_t>(figure * 0x1p30);
@@ -159,7 +166,8 @@ int64_t read_memory(const Reader& r, const YAML::Node& node, const std::string& 
 Device read_type(const Reader& r, const YAML::Node& node, const std::string& model) {
   std::string what = fmt::format("device type '{}'", model);
   check_map(r, node, what,
-            {"kind", "peak_tflop_per_s", "memory_bandwidth_gbytes_per_s", "efficiency", "launch_overhead_us"}, {"memory", "memory_gibytes"});
+            {"kind", "peak_tflop_per_s", "memory_bandwidth_gbytes_per_s", "efficiency", "launch_overhead_us"},
+            {"memory", "memory_gibytes"});
   Device d;
   d.model = model;
   std::string kind = read_word(r, node["kind"], what + ": kind");
@@ -170,12 +178,14 @@ Device read_type(const Reader& r, const YAML::Node& node, const std::string& mod
   for (const auto& entry : peaks)
     d.peak_flops_per_s[parse_dtype(entry.first.Scalar())] =
         1e12 * read_figure(r, entry.second, what + ": peak_tflop_per_s: " + entry.first.Scalar(), Sign::kPositive);
-  for (DType t : {DType::kInt64, DType::kBool, DType::kFloat16, DType::kBFloat16}) d.peak_flops_per_s.emplace(t, d.peak_flops_per_s[DType::kFloat32]);
+  for (DType t : {DType::kInt64, DType::kBool, DType::kFloat16, DType::kBFloat16})
+    d.peak_flops_per_s.emplace(t, d.peak_flops_per_s[DType::kFloat32]);
   d.memory_bytes = read_memory(r, node, what);
-  d.memory_bandwidth_bytes_per_s =
-      1e9 * read_figure(r, node["memory_bandwidth_gbytes_per_s"], what + ": memory_bandwidth_gbytes_per_s", Sign::kPositive);
+  d.memory_bandwidth_bytes_per_s = 1e9 * read_figure(r, node["memory_bandwidth_gbytes_per_s"],
+                                                     what + ": memory_bandwidth_gbytes_per_s", Sign::kPositive);
   d.efficiency = read_figure(r, node["efficiency"], what + ": efficiency", Sign::kPositive);
-  if (d.efficiency > 1) r.fail_at(node["efficiency"], "{}: efficiency is {}; it is a fraction, at most 1", what, d.efficiency);
+  if (d.efficiency > 1)
+    r.fail_at(node["efficiency"], "{}: efficiency is {}; it is a fraction, at most 1", what, d.efficiency);
   d.launch_overhead_us = read_figure(r, node["launch_overhead_us"], what + ": launch_overhead_us", Sign::kNotNegative);
   return d;
 }
@@ -185,9 +195,9 @@ struct Place {
   std::string name;
   int parent = -1, depth = 0;
   bool is_host = false;
-  Wire to_parent;        // its link pair to the parent's switch
-  int host_place = -1;   // the nearest host: its own, or of a level above
-  LinkId up, down;       // that pair, once a route has used it
+  Wire to_parent;       // its link pair to the parent's switch
+  int host_place = -1;  // the nearest host: its own, or of a level above
+  LinkId up, down;      // that pair, once a route has used it
 };
 
 struct Builder {
@@ -237,8 +247,8 @@ struct Builder {
       d.name = name.empty() ? own : name + "." + own;
       claim(host, d.name);
       host_place = static_cast<int>(places.size());
-      places.push_back({d.name, at, places[at].depth + 1, true,
-                        read_wire(r, host["link"], what + ": host: link"), host_place});
+      places.push_back(
+          {d.name, at, places[at].depth + 1, true, read_wire(r, host["link"], what + ": host: link"), host_place});
       places[at].host_place = host_place;
       hosts.push_back(d);
       hosts_place.push_back(host_place);
@@ -248,7 +258,8 @@ struct Builder {
       std::string base = read_name(r, child["name"], what + ": name of a child");
       int count = child["count"] ? read_count(r, child["count"], fmt::format("{}: count of '{}'", what, base)) : 1;
       for (int i = 0; i < count; ++i) {
-        if (compute.size() + hosts.size() > kMostDevices) r.fail_at(child, "more than {} devices; reduce a count", kMostDevices);
+        if (compute.size() + hosts.size() > kMostDevices)
+          r.fail_at(child, "more than {} devices; reduce a count", kMostDevices);
         std::string local = child["count"] ? base + std::to_string(i) : base;
         expand(child, name.empty() ? local : name + "." + local, at, inner, host_place);
       }
@@ -258,14 +269,15 @@ struct Builder {
   // The keys of a level and of all below it, once each, whatever their counts.
   void check(const YAML::Node& node, bool root) {
     if (!node.IsMap()) r.fail_at(node, "a level must be a map with 'type' (a device) or 'children' (a switch)");
-    std::string what = root ? "topology" : "level" + (node["name"] && node["name"].IsScalar() ? " '" + node["name"].Scalar() + "'" : "");
+    std::string what =
+        root ? "topology"
+             : "level" + (node["name"] && node["name"].IsScalar() ? " '" + node["name"].Scalar() + "'" : "");
     if (!root && node["type"]) return check_map(r, node, what, {"name", "type"}, {"count"});
-    if (root)
-      check_map(r, node, what, {"link", "children"}, {"host"});
-    else
-      check_map(r, node, what, {"name", "link", "children"}, {"count", "host"});
+    if (root) check_map(r, node, what, {"link", "children"}, {"host"});
+    else check_map(r, node, what, {"name", "link", "children"}, {"count", "host"});
     const YAML::Node children = node["children"];
-    if (!children.IsSequence() || children.size() == 0) r.fail_at(children, "{}: children must be a list of at least one level", what);
+    if (!children.IsSequence() || children.size() == 0)
+      r.fail_at(children, "{}: children must be a list of at least one level", what);
     for (const auto& child : children) check(child, false);
   }
 };
@@ -334,7 +346,8 @@ struct Router {
     return a;
   }
 
-  // Of all devices, by their places. Links are numbered in the order in which the routes of all pairs, row by row, first use them.
+  // Of all devices, by their places. Links are numbered in the order in which the routes of all pairs, row by row,
+  // first use them.
   void add_routes(const std::vector<int>& place_of) {
     const size_t n = place_of.size();
     c.routes.climbs.resize(n);
@@ -348,9 +361,12 @@ struct Router {
         while (places[leaf].parent != top) leaf = places[leaf].parent;
         return leaf;
       };
-      const bool parts = std::any_of(leaves.begin(), leaves.end(), [&](int leaf) { return child(leaf) != child(leaves[0]); });
+      const bool parts =
+          std::any_of(leaves.begin(), leaves.end(), [&](int leaf) { return child(leaf) != child(leaves[0]); });
       for (int leaf : leaves)  // a host that is wired to all others below never climbs to its switch
-        missing[top] += parts && !std::all_of(leaves.begin(), leaves.end(), [&](int other) { return other == leaf || (places[leaf].parent == top && own_wired(other, leaf)); });
+        missing[top] += parts && !std::all_of(leaves.begin(), leaves.end(), [&](int other) {
+                          return other == leaf || (places[leaf].parent == top && own_wired(other, leaf));
+                        });
     }
     auto make = [&](size_t device, int top) {
       for (const Routes::Climb& made : c.routes.climbs[device])
@@ -363,7 +379,8 @@ struct Router {
     };
     std::map<int, std::vector<size_t>> wired;  // by host's place: the devices that it has wires of its own to
     for (size_t i = 0; i < n; ++i)
-      if (const int host = places[place_of[i]].host_place; host >= 0 && own_wired(place_of[i], host)) wired[host].push_back(i);
+      if (const int host = places[place_of[i]].host_place; host >= 0 && own_wired(place_of[i], host))
+        wired[host].push_back(i);
     std::map<int, size_t> device_of;
     for (size_t i = 0; i < n; ++i) device_of[place_of[i]] = i;
     for (size_t i = 0; i < n; ++i) {
@@ -386,7 +403,8 @@ struct Router {
       }
     }
     for (size_t i = 0; i < n; ++i)
-      std::sort(c.routes.climbs[i].begin(), c.routes.climbs[i].end(), [&](const auto& a, const auto& b) { return places[a.top].depth > places[b.top].depth; });
+      std::sort(c.routes.climbs[i].begin(), c.routes.climbs[i].end(),
+                [&](const auto& a, const auto& b) { return places[a.top].depth > places[b.top].depth; });
   }
 };
 
@@ -396,13 +414,12 @@ struct KnownNames {
   std::set<std::string> links;
 };
 
-void add_explicit_link(const Reader& r, const YAML::Node& node, Cluster& c, const std::set<std::string>& all_names, KnownNames& known) {
+void add_explicit_link(const Reader& r, const YAML::Node& node, Cluster& c, const std::set<std::string>& all_names,
+                       KnownNames& known) {
   if (!node.IsMap()) r.fail_at(node, "a link must be a map");
   bool pair = static_cast<bool>(node["between"]);
-  if (pair)
-    check_map(r, node, "link", {"between", "bandwidth_gbytes_per_s", "latency_us"});
-  else
-    check_map(r, node, "link", {"from", "to", "bandwidth_gbytes_per_s", "latency_us"}, {"between"});
+  if (pair) check_map(r, node, "link", {"between", "bandwidth_gbytes_per_s", "latency_us"});
+  else check_map(r, node, "link", {"from", "to", "bandwidth_gbytes_per_s", "latency_us"}, {"between"});
   if (pair && (!node["between"].IsSequence() || node["between"].size() != 2))
     r.fail_at(node["between"], "link: between must be a list of two devices");
   YAML::Node ends[2] = {pair ? node["between"][0] : node["from"], pair ? node["between"][1] : node["to"]};
@@ -415,7 +432,8 @@ void add_explicit_link(const Reader& r, const YAML::Node& node, Cluster& c, cons
       r.fail_at(ends[e], "link: no device is named '{}'; {}", names[e], suggestion(names[e], all_names));
   }
   if (names[0] == names[1]) r.fail_at(node, "link: both ends are '{}'", names[0]);
-  double bandwidth = 1e9 * read_figure(r, node["bandwidth_gbytes_per_s"], "link: bandwidth_gbytes_per_s", Sign::kPositive);
+  double bandwidth =
+      1e9 * read_figure(r, node["bandwidth_gbytes_per_s"], "link: bandwidth_gbytes_per_s", Sign::kPositive);
   double latency = read_figure(r, node["latency_us"], "link: latency_us", Sign::kNotNegative);
   if (!ids[0].valid() || !ids[1].valid()) return;  // of a device that `use_devices` leaves out
   for (int e = 0; e < (pair ? 2 : 1); ++e) {
@@ -467,7 +485,8 @@ Cluster parse_cluster(std::string_view yaml, std::string_view origin, int device
   if (root["use_devices"]) {
     kept = devices > 0 ? devices : read_count(r, root["use_devices"], "use_devices");
     if (kept > available)
-      fail("{}: cluster '{}' has {} devices, {} are asked for; use at most {}{}", r.origin, c.name, available, kept, available, larger(r.origin, kept));
+      fail("{}: cluster '{}' has {} devices, {} are asked for; use at most {}{}", r.origin, c.name, available, kept,
+           available, larger(r.origin, kept));
   }
   // Compute devices first, then the hosts that feed one that is kept.
   std::vector<int> place_of;
@@ -488,7 +507,8 @@ Cluster parse_cluster(std::string_view yaml, std::string_view origin, int device
       c.devices.push_back(b.hosts[i]);
     }
   for (size_t i = 0; i < c.devices.size(); ++i)
-    c.devices[i].host = c.devices[i].kind == DeviceKind::kCpu ? DeviceId(i) : id_of_place.at(b.places[place_of[i]].host_place);
+    c.devices[i].host =
+        c.devices[i].kind == DeviceKind::kCpu ? DeviceId(i) : id_of_place.at(b.places[place_of[i]].host_place);
 
   Router router{c, b.places, {}};
   router.add_routes(place_of);
@@ -578,10 +598,11 @@ DeviceId Cluster::find_device(std::string_view name) const {
 
 namespace {
 
-// Of the pairs of devices of different children that no wire of their own joins, as many as join what all of them do: a forest. What is
-// not reached yet is asked for child by child, so that only wires are asked about in vain.
+// Of the pairs of devices of different children that no wire of their own joins, as many as join what all of them do: a
+// forest. What is not reached yet is asked for child by child, so that only wires are asked about in vain.
 template <typename HasWire>
-void add_forest(const std::vector<int>& devices, const std::vector<int>& children, const HasWire& has_wire, std::vector<std::pair<int, int>>& pairs) {
+void add_forest(const std::vector<int>& devices, const std::vector<int>& children, const HasWire& has_wire,
+                std::vector<std::pair<int, int>>& pairs) {
   std::map<int, std::vector<int>> left;  // by child
   for (size_t i = 0; i < devices.size(); ++i) left[children[i]].push_back(devices[i]);
   while (!left.empty()) {
@@ -603,8 +624,9 @@ void add_forest(const std::vector<int>& devices, const std::vector<int>& childre
   }
 }
 
-// Compute devices, a < b, so that whatever all pairs of a speed and faster ones join, those of them that are listed join as well: all
-// with a wire of their own, and all that meet at a switch; but below a switch to which all devices have links of one speed, a forest.
+// Compute devices, a < b, so that whatever all pairs of a speed and faster ones join, those of them that are listed
+// join as well: all with a wire of their own, and all that meet at a switch; but below a switch to which all devices
+// have links of one speed, a forest.
 std::vector<std::pair<int, int>> pairs_that_join(const Cluster& cluster) {
   const int n = cluster.compute_count;
   std::vector<std::pair<int, int>> pairs;
@@ -614,7 +636,9 @@ std::vector<std::pair<int, int>> pairs_that_join(const Cluster& cluster) {
   std::sort(pairs.begin(), pairs.end());
   pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
   const std::vector<std::pair<int, int>> wired = pairs;
-  auto has_wire = [&](int a, int b) { return std::binary_search(wired.begin(), wired.end(), std::pair<int, int>(std::minmax(a, b))); };
+  auto has_wire = [&](int a, int b) {
+    return std::binary_search(wired.begin(), wired.end(), std::pair<int, int>(std::minmax(a, b)));
+  };
   auto all = [&](const std::vector<int>& devices, const auto& meet) {
     for (size_t i = 0; i < devices.size(); ++i)
       for (size_t j = i + 1; j < devices.size(); ++j)
@@ -626,7 +650,8 @@ std::vector<std::pair<int, int>> pairs_that_join(const Cluster& cluster) {
   };
   auto speed = [&](const std::vector<LinkId>& links) {
     double bandwidth = std::numeric_limits<double>::infinity(), latency = 0;
-    for (LinkId l : links) bandwidth = std::min(bandwidth, cluster.link(l).bandwidth_bytes_per_s), latency += cluster.link(l).latency_us;
+    for (LinkId l : links)
+      bandwidth = std::min(bandwidth, cluster.link(l).bandwidth_bytes_per_s), latency += cluster.link(l).latency_us;
     return std::pair(bandwidth, latency);
   };
   std::map<int, Below> switches;
@@ -646,7 +671,8 @@ std::vector<std::pair<int, int>> pairs_that_join(const Cluster& cluster) {
   }
   for (const auto& [top, below] : switches) {
     if (!below.alike) {
-      all(below.devices, [&](int a, int b) { return cluster.routes.nearest_switch(DeviceId(size_t(a)), DeviceId(size_t(b))) == top; });
+      all(below.devices,
+          [&](int a, int b) { return cluster.routes.nearest_switch(DeviceId(size_t(a)), DeviceId(size_t(b))) == top; });
       continue;
     }
     add_forest(below.devices, below.children, has_wire, pairs);
@@ -658,9 +684,9 @@ std::vector<std::pair<int, int>> pairs_that_join(const Cluster& cluster) {
 
 }  // namespace
 
-// Groups are joined from the fastest pair of devices to the slowest (single linkage); each group is a stretch of the list,
-// so that what is joined last, over the slowest links, is parted first. The larger group goes first, then the one with the
-// lower device, so that equal parts fall between groups where sizes allow it.
+// Groups are joined from the fastest pair of devices to the slowest (single linkage); each group is a stretch of the
+// list, so that what is joined last, over the slowest links, is parted first. The larger group goes first, then the one
+// with the lower device, so that equal parts fall between groups where sizes allow it.
 std::vector<DeviceId> slowest_link_first(const Cluster& cluster) {
   int n = cluster.compute_count;
   struct Pair {
@@ -670,7 +696,8 @@ std::vector<DeviceId> slowest_link_first(const Cluster& cluster) {
   std::vector<Pair> pairs;
   for (const auto& [a, b] : pairs_that_join(cluster)) {
     DeviceId x{size_t(a)}, y{size_t(b)};
-    pairs.push_back({std::min(cluster.bandwidth(x, y), cluster.bandwidth(y, x)), std::max(cluster.latency_us(x, y), cluster.latency_us(y, x)), a, b});
+    pairs.push_back({std::min(cluster.bandwidth(x, y), cluster.bandwidth(y, x)),
+                     std::max(cluster.latency_us(x, y), cluster.latency_us(y, x)), a, b});
   }
   auto faster = [](const Pair& p, const Pair& q) {
     return p.bandwidth != q.bandwidth ? p.bandwidth > q.bandwidth : p.latency < q.latency;
@@ -700,7 +727,8 @@ std::vector<DeviceId> slowest_link_first(const Cluster& cluster) {
       if (members.size() == 1) continue;
       std::stable_sort(members.begin(), members.end(), [&](int x, int y) {
         if (groups[x].size() != groups[y].size()) return groups[x].size() > groups[y].size();
-        return *std::min_element(groups[x].begin(), groups[x].end()) < *std::min_element(groups[y].begin(), groups[y].end());
+        return *std::min_element(groups[x].begin(), groups[x].end()) <
+               *std::min_element(groups[y].begin(), groups[y].end());
       });
       std::vector<int> all;
       for (int g : members) {

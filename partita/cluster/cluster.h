@@ -20,9 +20,9 @@ struct Device {
   std::map<DType, double> peak_flops_per_s;
   double memory_bandwidth_bytes_per_s = 0;
   int64_t memory_bytes = 0;
-  double efficiency = 1;  // of the peaks, in what a good kernel reaches
+  double efficiency = 1;          // of the peaks, in what a good kernel reaches
   double launch_overhead_us = 0;  // a kernel's fixed cost
-  DeviceId host;  // the CPU device that feeds a GPU; a CPU device is its own
+  DeviceId host;                  // the CPU device that feeds a GPU; a CPU device is its own
 };
 
 // One direction of one wire: a queue that carries one transfer at a time.
@@ -32,8 +32,8 @@ struct Link {
   double latency_us = 0;
 };
 
-// The links between two devices, in order of travel. Of a device those up to the switches above it are kept: a route goes up to the
-// nearest switch that is above both ends, and down again.
+// The links between two devices, in order of travel. Of a device those up to the switches above it are kept: a route
+// goes up to the nearest switch that is above both ends, and down again.
 class Routes {
  public:
   std::vector<LinkId> between(DeviceId from, DeviceId to) const;  // empty from a device to itself
@@ -48,9 +48,9 @@ class Routes {
     std::vector<LinkId> up, down;
     bool operator==(const Climb&) const = default;
   };
-  std::vector<std::vector<Climb>> climbs;  // by device, the nearest switch first
+  std::vector<std::vector<Climb>> climbs;                // by device, the nearest switch first
   int nearest_switch(DeviceId from, DeviceId to) const;  // -1: there is none
-  std::vector<int> own_to(DeviceId from) const;  // the devices to which a route was set
+  std::vector<int> own_to(DeviceId from) const;          // the devices to which a route was set
   bool operator==(const Routes&) const = default;
 
  private:
@@ -60,7 +60,7 @@ class Routes {
 
 struct Cluster {
   std::string name;
-  std::string text;  // the YAML it was made from: a plan carries it
+  std::string text;             // the YAML it was made from: a plan carries it
   std::vector<Device> devices;  // compute devices first, in the order that plans number them; then the hosts
   int compute_count = 0;        // devices[0 .. compute_count) run plans
   std::vector<Link> links;

@@ -1,5 +1,4 @@
 #include "partita/cluster/cluster.h"
-#include "partita/cluster/presets.h"
 
 #include <gtest/gtest.h>
 
@@ -14,6 +13,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
+#include "partita/cluster/presets.h"
 
 namespace partita {
 
@@ -33,21 +33,21 @@ std::string names(const Cluster& c, const std::vector<DeviceId>& ids) {
 
 // A small valid file; each line has a number of its own, so that errors can be placed.
 const std::string kSmall =
-    "name: small\n"                                                                   // 1
-    "device_types:\n"                                                                 // 2
-    "  core:\n"                                                                       // 3
-    "    kind: cpu\n"                                                                 // 4
-    "    peak_tflop_per_s: {float32: 1, float64: 0.5}\n"                              // 5
-    "    memory_gibytes: 1.5\n"                                                       // 6
-    "    memory_bandwidth_gbytes_per_s: 10\n"                                         // 7
-    "    efficiency: 0.5\n"                                                           // 8
-    "    launch_overhead_us: 0\n"                                                     // 9
-    "topology:\n"                                                                     // 10
-    "  link: {bandwidth_gbytes_per_s: 2, latency_us: 5}\n"                            // 11
-    "  children:\n"                                                                   // 12
-    "    - {name: cpu, count: 3, type: core}\n"                                       // 13
-    "links:\n"                                                                        // 14
-    "  - {between: [cpu0, cpu1], bandwidth_gbytes_per_s: 4, latency_us: 1}\n";        // 15
+    "name: small\n"                                                             // 1
+    "device_types:\n"                                                           // 2
+    "  core:\n"                                                                 // 3
+    "    kind: cpu\n"                                                           // 4
+    "    peak_tflop_per_s: {float32: 1, float64: 0.5}\n"                        // 5
+    "    memory_gibytes: 1.5\n"                                                 // 6
+    "    memory_bandwidth_gbytes_per_s: 10\n"                                   // 7
+    "    efficiency: 0.5\n"                                                     // 8
+    "    launch_overhead_us: 0\n"                                               // 9
+    "topology:\n"                                                               // 10
+    "  link: {bandwidth_gbytes_per_s: 2, latency_us: 5}\n"                      // 11
+    "  children:\n"                                                             // 12
+    "    - {name: cpu, count: 3, type: core}\n"                                 // 13
+    "links:\n"                                                                  // 14
+    "  - {between: [cpu0, cpu1], bandwidth_gbytes_per_s: 4, latency_us: 1}\n";  // 15
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   size_t at = text.find(from);
@@ -104,7 +104,8 @@ TEST(Cluster, PresetP2HasTwoHalvesABoard) {
   EXPECT_EQ(c.devices[3].memory_bytes, 12LL << 30);
   EXPECT_EQ(c.device(c.devices[3].host).name, "host");
   EXPECT_EQ(route_text(c, "board0.gpu0", "board0.gpu1"), "board0.gpu0->board0 board0->board0.gpu1");
-  EXPECT_EQ(route_text(c, "board0.gpu0", "board2.gpu1"), "board0.gpu0->board0 board0->top top->board2 board2->board2.gpu1");
+  EXPECT_EQ(route_text(c, "board0.gpu0", "board2.gpu1"),
+            "board0.gpu0->board0 board0->top top->board2 board2->board2.gpu1");
   EXPECT_EQ(route_text(c, "board0.gpu0", "host"), "board0.gpu0->board0 board0->top top->host");
   EXPECT_DOUBLE_EQ(c.bandwidth(DeviceId(0), DeviceId(1)), 10.5e9);
   EXPECT_DOUBLE_EQ(c.bandwidth(DeviceId(0), DeviceId(2)), 10e9);
@@ -146,7 +147,8 @@ TEST(Cluster, PresetFlexFlowK80HasASwitchForAdjacentGpus) {
   Cluster c = load_cluster("flexflow-k80");
   ASSERT_EQ(c.compute_count, 64);
   ASSERT_EQ(c.devices.size(), 80u);
-  EXPECT_EQ(route_text(c, "node1.board0.gpu0", "node1.board0.gpu1"), "node1.board0.gpu0->node1.board0 node1.board0->node1.board0.gpu1");
+  EXPECT_EQ(route_text(c, "node1.board0.gpu0", "node1.board0.gpu1"),
+            "node1.board0.gpu0->node1.board0 node1.board0->node1.board0.gpu1");
   EXPECT_EQ(c.route(DeviceId(0), DeviceId(2)).size(), 4u);  // over the shared switch
   EXPECT_EQ(c.link(c.narrowest(DeviceId(0), DeviceId(4))).name, "node0->top");
   EXPECT_DOUBLE_EQ(c.bandwidth(DeviceId(0), DeviceId(63)), 56e9 / 8);  // 56 Gb/s
@@ -163,10 +165,11 @@ TEST(Cluster, PresetDgx1IsTheHybridCubeMesh) {
     for (int b = 0; b < 8; ++b)
       if (c.route(DeviceId(a), DeviceId(b)).size() == 1) out += c.bandwidth(DeviceId(a), DeviceId(b)), ++peers;
     EXPECT_DOUBLE_EQ(out, 150e9) << a;
-    EXPECT_EQ(peers, 4) << a;                                                    // three in the quad, one across
+    EXPECT_EQ(peers, 4) << a;  // three in the quad, one across
     EXPECT_EQ(c.route(DeviceId(a), DeviceId((a + 4) % 8)).size(), 1u) << a;
   }
-  EXPECT_EQ(c.link(c.narrowest(DeviceId(0), DeviceId(5))).name, "socket0.switch0.gpu0->socket0.switch0");  // no NVLink: PCIe and QPI
+  EXPECT_EQ(c.link(c.narrowest(DeviceId(0), DeviceId(5))).name,
+            "socket0.switch0.gpu0->socket0.switch0");  // no NVLink: PCIe and QPI
   EXPECT_EQ(c.device(c.devices[6].host).name, "host");
 }
 
@@ -186,15 +189,18 @@ TEST(Cluster, FewerDevicesKeepTheHostsThatTheyNeedAndTheTextSaysSo) {
 
 TEST(Cluster, PresetsAreListedAndUnknownOnesAreBadInput) {
   EXPECT_EQ(cluster_presets().size(), 7u);
-  for (const ClusterPreset& p : cluster_presets()) EXPECT_GT(load_cluster(p.name == "local:N" ? "local:5" : p.name).compute_count, 0);
+  for (const ClusterPreset& p : cluster_presets())
+    EXPECT_GT(load_cluster(p.name == "local:N" ? "local:5" : p.name).compute_count, 0);
   EXPECT_EQ(load_cluster("local:5").devices[4].kind, DeviceKind::kCpu);
-  for (std::string bad : {"local", "local:0", "local:x", "local:4x", "p2.8xlarge:2", "dgx-1:2", "p3.8xlarge", "/nowhere.yaml"})
+  for (std::string bad :
+       {"local", "local:0", "local:x", "local:4x", "p2.8xlarge:2", "dgx-1:2", "p3.8xlarge", "/nowhere.yaml"})
     EXPECT_THROW(load_cluster(bad), Error) << bad;
   try {
     load_cluster("p3.8xlarge");
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(),
-                 "cluster 'p3.8xlarge' is neither a file that can be read nor a preset (p2.8xlarge, flexflow-p100, flexflow-k80, dgx-1, dgx-1-32gb, dgx-h100, local:N)");
+                 "cluster 'p3.8xlarge' is neither a file that can be read nor a preset (p2.8xlarge, flexflow-p100, "
+                 "flexflow-k80, dgx-1, dgx-1-32gb, dgx-h100, local:N)");
   }
 }
 
@@ -207,35 +213,49 @@ TEST(Cluster, BadFilesGetOneErrorWithLineAndRemedy) {
        "f.yaml:11: topology: link: unknown key 'bandwidth_gbps'; did you mean 'bandwidth_gbytes_per_s'?"},
       {"bandwidth_gbytes_per_s: 2", "bandwith_gbytes_per_s: 2",
        "f.yaml:11: topology: link: unknown key 'bandwith_gbytes_per_s'; did you mean 'bandwidth_gbytes_per_s'?"},
-      {"latency_us: 5", "latency_ms: 5", "f.yaml:11: topology: link: unknown key 'latency_ms'; did you mean 'latency_us'?"},
+      {"latency_us: 5", "latency_ms: 5",
+       "f.yaml:11: topology: link: unknown key 'latency_ms'; did you mean 'latency_us'?"},
       {"latency_us: 5", "speed: 5",
        "f.yaml:11: topology: link: unknown key 'speed'; known are bandwidth_gbytes_per_s, latency_us, per_device"},
       {", latency_us: 5", "", "f.yaml:11: topology: link lacks 'latency_us'; add it (docs/cluster.md has an example)"},
       {"latency_us: 5", "latency_us: 5us",
-       "f.yaml:11: topology: link: latency_us is '5us', which is not a number; the unit stands in the key, give only the figure"},
+       "f.yaml:11: topology: link: latency_us is '5us', which is not a number; the unit stands in the key, give only "
+       "the figure"},
       {"latency_us: 5", "latency_us: -5", "f.yaml:11: topology: link: latency_us is -5; it must be zero or more"},
       {"latency_us: 5", "latency_us: [5]", "f.yaml:11: topology: link: latency_us must be one number"},
-      {"latency_us: 5", "latency_us: 5, latency_us: 6", "f.yaml:11: topology: link: 'latency_us' is given twice; remove one"},
+      {"latency_us: 5", "latency_us: 5, latency_us: 6",
+       "f.yaml:11: topology: link: 'latency_us' is given twice; remove one"},
       {"memory_gibytes: 1.5", "memory_gbytes: 1.5",
        "f.yaml:6: device type 'core': unknown key 'memory_gbytes'; did you mean 'memory_gibytes'?"},
       {"memory_gibytes: 1.5", "memory_gibytes: 8589934592",
        "f.yaml:6: device type 'core': memory_gibytes is 8589934592; the figure is in GiB, not bytes"},
       {"memory_gibytes: 1.5", "memory_gibytes: 80GB",
-       "f.yaml:6: device type 'core': memory_gibytes is '80GB'; the unit stands in the key, give only the figure, or write memory: 80GB"},
-      {"memory_gibytes: 1.5", "memory: 80", "f.yaml:6: device type 'core': memory is '80'; it takes a figure with its unit, as 80GB or 80GiB"},
-      {"memory_gibytes: 1.5", "memory: 80XB", "f.yaml:6: device type 'core': memory is '80XB'; it takes a figure with its unit, as 80GB or 80GiB"},
-      {"memory_gibytes: 1.5", "memory: 80GB\n    memory_gibytes: 80", "f.yaml:6: device type 'core': 'memory' and 'memory_gibytes' are both given; remove one"},
-      {"    memory_gibytes: 1.5\n", "", "f.yaml:4: device type 'core' lacks 'memory_gibytes'; add it (docs/cluster.md has an example)"},
+       "f.yaml:6: device type 'core': memory_gibytes is '80GB'; the unit stands in the key, give only the figure, or "
+       "write memory: 80GB"},
+      {"memory_gibytes: 1.5", "memory: 80",
+       "f.yaml:6: device type 'core': memory is '80'; it takes a figure with its unit, as 80GB or 80GiB"},
+      {"memory_gibytes: 1.5", "memory: 80XB",
+       "f.yaml:6: device type 'core': memory is '80XB'; it takes a figure with its unit, as 80GB or 80GiB"},
+      {"memory_gibytes: 1.5", "memory: 80GB\n    memory_gibytes: 80",
+       "f.yaml:6: device type 'core': 'memory' and 'memory_gibytes' are both given; remove one"},
+      {"    memory_gibytes: 1.5\n", "",
+       "f.yaml:4: device type 'core' lacks 'memory_gibytes'; add it (docs/cluster.md has an example)"},
       {"float64: 0.5", "float8: 1",
        "f.yaml:5: device type 'core': peak_tflop_per_s: unknown key 'float8'; did you mean 'float32'?"},
-      {"efficiency: 0.5", "efficiency: 50", "f.yaml:8: device type 'core': efficiency is 50; it is a fraction, at most 1"},
+      {"efficiency: 0.5", "efficiency: 50",
+       "f.yaml:8: device type 'core': efficiency is 50; it is a fraction, at most 1"},
       {"kind: cpu", "kind: tpu", "f.yaml:4: device type 'core': kind is 'tpu'; it must be gpu or cpu"},
-      {"kind: cpu", "kind: gpu", "f.yaml:13: level 'cpu0' is a GPU, but no level above it has a 'host'; add one: {type: .., link: {..}}"},
-      {"type: core}", "type: cor}", "f.yaml:13: level 'cpu0': type is 'cor', which device_types does not have; did you mean 'core'?"},
-      {"count: 3", "count: 2.5", "f.yaml:13: topology: count of 'cpu' is 2.5; it must be a whole number from 1 to 32768"},
+      {"kind: cpu", "kind: gpu",
+       "f.yaml:13: level 'cpu0' is a GPU, but no level above it has a 'host'; add one: {type: .., link: {..}}"},
+      {"type: core}", "type: cor}",
+       "f.yaml:13: level 'cpu0': type is 'cor', which device_types does not have; did you mean 'core'?"},
+      {"count: 3", "count: 2.5",
+       "f.yaml:13: topology: count of 'cpu' is 2.5; it must be a whole number from 1 to 32768"},
       {"name: cpu,", "name: c.u,",
-       "f.yaml:13: topology: name of a child 'c.u' may not hold dots, blanks, commas, brackets or stars: dots join the names of levels"},
-      {"type: core}\n", "type: core}\n    - {name: cpu0, type: core}\n", "f.yaml:14: the name 'cpu0' is given to two places; rename one"},
+       "f.yaml:13: topology: name of a child 'c.u' may not hold dots, blanks, commas, brackets or stars: dots join the "
+       "names of levels"},
+      {"type: core}\n", "type: core}\n    - {name: cpu0, type: core}\n",
+       "f.yaml:14: the name 'cpu0' is given to two places; rename one"},
       {"cpu1]", "cpu9]", "f.yaml:15: link: no device is named 'cpu9'; did you mean 'cpu0'?"},
       {"cpu1]", "cpu0]", "f.yaml:15: link: both ends are 'cpu0'"},
       {"[cpu0, cpu1]", "[cpu0]", "f.yaml:15: link: between must be a list of two devices"},
@@ -263,7 +283,8 @@ TEST(Cluster, TheSlowestLinkIsCutFirst) {
   EXPECT_EQ(names(mixed, slowest_link_first(mixed)), "cpu1 cpu2 cpu0 cpu3");
 }
 
-// The order by its definition: whatever pairs of a speed and faster ones join is a group, and within it those of the next faster speed.
+// The order by its definition: whatever pairs of a speed and faster ones join is a group, and within it those of the
+// next faster speed.
 std::vector<DeviceId> plain_order(const Cluster& c) {
   using Speed = std::pair<double, double>;  // -bandwidth, latency: the fastest first
   const int n = c.compute_count;
@@ -275,30 +296,32 @@ std::vector<DeviceId> plain_order(const Cluster& c) {
   for (int a = 0; a < n; ++a)
     for (int b = 0; b < n; ++b)
       if (a != b) speeds.insert(speed(a, b));
-  std::function<std::vector<int>(const std::vector<int>&, std::set<Speed>::iterator)> ordered = [&](const std::vector<int>& some, std::set<Speed>::iterator slowest) {
-    if (some.size() == 1 || slowest == speeds.begin()) return some;
-    const auto faster = std::prev(slowest);  // groups that pairs of this speed and faster ones join
-    std::vector<std::vector<int>> groups;
-    for (int d : some) {
-      std::vector<int> joined = {d};
-      std::erase_if(groups, [&](const std::vector<int>& g) {
-        const bool meets = std::any_of(g.begin(), g.end(), [&](int e) { return speed(d, e) <= *faster; });
-        if (meets) joined.insert(joined.end(), g.begin(), g.end());
-        return meets;
-      });
-      groups.push_back(joined);
-    }
-    for (std::vector<int>& g : groups) {
-      std::sort(g.begin(), g.end());
-      g = ordered(g, faster);
-    }
-    std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
-      return a.size() != b.size() ? a.size() > b.size() : *std::min_element(a.begin(), a.end()) < *std::min_element(b.begin(), b.end());
-    });
-    std::vector<int> all;
-    for (const std::vector<int>& g : groups) all.insert(all.end(), g.begin(), g.end());
-    return all;
-  };
+  std::function<std::vector<int>(const std::vector<int>&, std::set<Speed>::iterator)> ordered =
+      [&](const std::vector<int>& some, std::set<Speed>::iterator slowest) {
+        if (some.size() == 1 || slowest == speeds.begin()) return some;
+        const auto faster = std::prev(slowest);  // groups that pairs of this speed and faster ones join
+        std::vector<std::vector<int>> groups;
+        for (int d : some) {
+          std::vector<int> joined = {d};
+          std::erase_if(groups, [&](const std::vector<int>& g) {
+            const bool meets = std::any_of(g.begin(), g.end(), [&](int e) { return speed(d, e) <= *faster; });
+            if (meets) joined.insert(joined.end(), g.begin(), g.end());
+            return meets;
+          });
+          groups.push_back(joined);
+        }
+        for (std::vector<int>& g : groups) {
+          std::sort(g.begin(), g.end());
+          g = ordered(g, faster);
+        }
+        std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
+          return a.size() != b.size() ? a.size() > b.size()
+                                      : *std::min_element(a.begin(), a.end()) < *std::min_element(b.begin(), b.end());
+        });
+        std::vector<int> all;
+        for (const std::vector<int>& g : groups) all.insert(all.end(), g.begin(), g.end());
+        return all;
+      };
   std::vector<int> all(static_cast<size_t>(n));
   std::iota(all.begin(), all.end(), 0);
   std::vector<DeviceId> order;
@@ -312,12 +335,18 @@ TEST(Cluster, TheOrderOfRandomOnesIsThatOfAllPairs) {
   std::printf("seed %d\n", static_cast<int>(kSeed));
   Rng rng(kSeed);
   for (int round = 0; round < 60; ++round) {
-    auto link = [&] { return fmt::format("{{bandwidth_gbytes_per_s: {}, latency_us: {}{}}}", rng.between(1, 4), rng.between(0, 2), rng.below(4) ? "" : ", per_device: true"); };
-    std::string yaml = "name: random\ndevice_types:\n  C: {kind: cpu, peak_tflop_per_s: {float32: 1, float64: 1}, memory_gibytes: 1, memory_bandwidth_gbytes_per_s: 1, efficiency: 1, launch_overhead_us: 0}\n";
+    auto link = [&] {
+      return fmt::format("{{bandwidth_gbytes_per_s: {}, latency_us: {}{}}}", rng.between(1, 4), rng.between(0, 2),
+                         rng.below(4) ? "" : ", per_device: true");
+    };
+    std::string yaml =
+        "name: random\ndevice_types:\n  C: {kind: cpu, peak_tflop_per_s: {float32: 1, float64: 1}, memory_gibytes: 1, "
+        "memory_bandwidth_gbytes_per_s: 1, efficiency: 1, launch_overhead_us: 0}\n";
     yaml += fmt::format("topology:\n  link: {}\n  children:\n", link());
     const int64_t switches = rng.between(1, 3);
     for (int64_t s = 0; s < switches; ++s)
-      yaml += fmt::format("    - {{name: s{}_, count: {}, link: {}, children: [{{name: d, count: {}, type: C}}]}}\n", s, rng.between(1, 3), link(), rng.between(1, 4));
+      yaml += fmt::format("    - {{name: s{}_, count: {}, link: {}, children: [{{name: d, count: {}, type: C}}]}}\n", s,
+                          rng.between(1, 3), link(), rng.between(1, 4));
     if (rng.below(2)) yaml += "    - {name: alone, type: C}\n";
     const Cluster bare = parse_cluster(yaml, "random.yaml");
     std::string wires;
@@ -325,20 +354,25 @@ TEST(Cluster, TheOrderOfRandomOnesIsThatOfAllPairs) {
       for (int b = a + 1; b < bare.compute_count; ++b)
         if (rng.below(static_cast<uint64_t>(round % 3 * 2)) == 0) {
           const char* const ends = rng.below(4) ? "between: [{}, {}]" : "from: {}, to: {}";
-          wires += fmt::format("  - {{{}, bandwidth_gbytes_per_s: {}, latency_us: 0}}\n", fmt::format(fmt::runtime(ends), bare.devices[a].name, bare.devices[b].name), rng.between(1, 8));
+          wires += fmt::format("  - {{{}, bandwidth_gbytes_per_s: {}, latency_us: 0}}\n",
+                               fmt::format(fmt::runtime(ends), bare.devices[a].name, bare.devices[b].name),
+                               rng.between(1, 8));
         }
     if (!wires.empty()) yaml += "links:\n" + wires;
     SCOPED_TRACE(yaml);
     const Cluster c = parse_cluster(yaml, "random.yaml");
     EXPECT_EQ(slowest_link_first(c), plain_order(c));
     for (int a = 0; a < c.compute_count; ++a)
-      for (int b = 0; b < c.compute_count; ++b) EXPECT_EQ(c.route(DeviceId(size_t(a)), DeviceId(size_t(b))).empty(), a == b);
+      for (int b = 0; b < c.compute_count; ++b)
+        EXPECT_EQ(c.route(DeviceId(size_t(a)), DeviceId(size_t(b))).empty(), a == b);
   }
 }
 
 TEST(Cluster, MemoryMayHaveItsUnitBesideIt) {
-  EXPECT_EQ(parse_cluster(replaced(kSmall, "memory_gibytes: 1.5", "memory: 80GB"), "f.yaml").devices[0].memory_bytes, 80'000'000'000);
-  EXPECT_EQ(parse_cluster(replaced(kSmall, "memory_gibytes: 1.5", "memory: 1.5 GiB"), "f.yaml").devices[0].memory_bytes, 3LL << 29);
+  EXPECT_EQ(parse_cluster(replaced(kSmall, "memory_gibytes: 1.5", "memory: 80GB"), "f.yaml").devices[0].memory_bytes,
+            80'000'000'000);
+  EXPECT_EQ(parse_cluster(replaced(kSmall, "memory_gibytes: 1.5", "memory: 1.5 GiB"), "f.yaml").devices[0].memory_bytes,
+            3LL << 29);
 }
 
 TEST(Cluster, MoreDevicesThanThereAreNamesThePresetThatHasThem) {
@@ -350,9 +384,13 @@ TEST(Cluster, MoreDevicesThanThereAreNamesThePresetThatHasThem) {
     }
     return std::string("no error");
   };
-  EXPECT_EQ(refused("dgx-h100", 16), "dgx-h100: cluster 'dgx-h100' has 8 devices, 16 are asked for; use at most 8, or --cluster dgx-h100:2");
-  EXPECT_EQ(refused("dgx-h100:2", 17), "dgx-h100:2: cluster 'dgx-h100:2' has 16 devices, 17 are asked for; use at most 16, or --cluster dgx-h100:3");
-  EXPECT_EQ(refused("local:4", 6), "local:4: cluster 'local:4' has 4 devices, 6 are asked for; use at most 4, or --cluster local:6");
+  EXPECT_EQ(refused("dgx-h100", 16),
+            "dgx-h100: cluster 'dgx-h100' has 8 devices, 16 are asked for; use at most 8, or --cluster dgx-h100:2");
+  EXPECT_EQ(
+      refused("dgx-h100:2", 17),
+      "dgx-h100:2: cluster 'dgx-h100:2' has 16 devices, 17 are asked for; use at most 16, or --cluster dgx-h100:3");
+  EXPECT_EQ(refused("local:4", 6),
+            "local:4: cluster 'local:4' has 4 devices, 6 are asked for; use at most 4, or --cluster local:6");
   EXPECT_EQ(refused("dgx-1", 16), "dgx-1: cluster 'dgx-1' has 8 devices, 16 are asked for; use at most 8");
   EXPECT_EQ(load_cluster(*preset_of_size("dgx-h100", 16)).compute_count, 16);
 }

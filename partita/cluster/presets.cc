@@ -10,8 +10,9 @@ namespace partita {
 namespace {
 
 // Tofu section 7.1 (8 K80s of 12 GB, 21 GB/s peer to peer, which SoyBean section 6.1 says is both directions together,
-// 10 GB/s between CPU and GPU, 488 GB of host memory); FlexFlow figure 6b (the two halves of a board share a PCIe switch,
-// the boards another); NVIDIA's K80 board specification, halved (8.73 and 2.91 TFLOP/s at boost clock, 480 GB/s).
+// 10 GB/s between CPU and GPU, 488 GB of host memory); FlexFlow figure 6b (the two halves of a board share a PCIe
+// switch, the boards another); NVIDIA's K80 board specification, halved (8.73 and 2.91 TFLOP/s at boost clock, 480
+// GB/s).
 constexpr std::string_view kP2 = R"(name: p2.8xlarge
 device_types:
   K80:  # one of the two GK210 of a board
@@ -39,9 +40,9 @@ topology:
         - {name: gpu, count: 2, type: K80}
 )";
 
-// NVIDIA DGX H100 data sheet and H100 SXM5 specification: 80 GB at 3.35 TB/s, 67 and 34 TFLOP/s without tensor cores, 989 in
-// float16 and bfloat16 with them (half the figure that it gives for sparse matrices), NVLink
-// of 900 GB/s both directions together, one 400 Gb/s InfiniBand port a GPU, PCIe 5 x16, 2 TB of host memory.
+// NVIDIA DGX H100 data sheet and H100 SXM5 specification: 80 GB at 3.35 TB/s, 67 and 34 TFLOP/s without tensor cores,
+// 989 in float16 and bfloat16 with them (half the figure that it gives for sparse matrices), NVLink of 900 GB/s both
+// directions together, one 400 Gb/s InfiniBand port a GPU, PCIe 5 x16, 2 TB of host memory.
 constexpr int kGpusOfDgx = 8;
 constexpr std::string_view kDgx = R"(name: {name}
 device_types:
@@ -70,10 +71,11 @@ topology:
         - {name: gpu, count: 8, type: H100}
 )";
 
-// FlexFlow section 8.1 and figure 6a: 4 nodes of two 10-core E5-2600 CPUs, 256 GB and four P100; NVLink in a node, InfiniBand EDR
-// between nodes (100 Gb/s, where the paper prints GB/s). NVIDIA's Tesla P100 white paper: SXM2, 16 GB at 732 GB/s, 5.3, 10.6 and 21.2
-// TFLOP/s, links of 20 GB/s each way, four GPUs joined one link a pair. PCIe 3 x16: 15.75 GB/s. The CPU is E5-2640 v4 (the paper does
-// not say which): 20 cores, 2.4 GHz, 32 float32 operations a cycle, 68.3 GB/s a socket.
+// FlexFlow section 8.1 and figure 6a: 4 nodes of two 10-core E5-2600 CPUs, 256 GB and four P100; NVLink in a node,
+// InfiniBand EDR between nodes (100 Gb/s, where the paper prints GB/s). NVIDIA's Tesla P100 white paper: SXM2, 16 GB at
+// 732 GB/s, 5.3, 10.6 and 21.2 TFLOP/s, links of 20 GB/s each way, four GPUs joined one link a pair. PCIe 3 x16: 15.75
+// GB/s. The CPU is E5-2640 v4 (the paper does not say which): 20 cores, 2.4 GHz, 32 float32 operations a cycle, 68.3
+// GB/s a socket.
 constexpr std::string_view kFlexFlowP100 = R"(name: flexflow-p100
 device_types:
   P100:
@@ -102,9 +104,10 @@ topology:
 links:  # NVLink
 )";
 
-// FlexFlow section 8.1 and figure 6b: 16 nodes of two 10-core E5-2680 CPUs, 256 GB and four K80; adjacent GPUs on a PCIe switch of
-// their own, all four on another that they share; InfiniBand between nodes (56 Gb/s, where the paper prints GB/s). The GPU is half a
-// board, as in p2.8xlarge. PCIe 3 x16: 15.75 GB/s. E5-2680 v2: 20 cores, 2.8 GHz, 16 float32 operations a cycle, 59.7 GB/s a socket.
+// FlexFlow section 8.1 and figure 6b: 16 nodes of two 10-core E5-2680 CPUs, 256 GB and four K80; adjacent GPUs on a
+// PCIe switch of their own, all four on another that they share; InfiniBand between nodes (56 Gb/s, where the paper
+// prints GB/s). The GPU is half a board, as in p2.8xlarge. PCIe 3 x16: 15.75 GB/s. E5-2680 v2: 20 cores, 2.8 GHz, 16
+// float32 operations a cycle, 59.7 GB/s a socket.
 constexpr std::string_view kFlexFlowK80 = R"(name: flexflow-k80
 device_types:
   K80:  # one of the two GK210 of a board
@@ -136,10 +139,10 @@ topology:
             - {name: gpu, count: 2, type: K80}
 )";
 
-// NVIDIA's DGX-1 with Tesla V100 system architecture white paper: two E5-2698 v4 (20 cores, 2.2 GHz, 32 float32 operations a cycle,
-// 76.8 GB/s each; 512 GB together) joined by two QPI links of 19.2 GB/s each way, two PCIe 3 x16 switches a socket, two GPUs a switch;
-// the two sockets are one host here. Tesla V100 SXM2 data sheet: 7.8, 15.7 and, with tensor cores, 125 TFLOP/s, 16 or 32 GB at 900 GB/s,
-// NVLinks of 25 GB/s each way.
+// NVIDIA's DGX-1 with Tesla V100 system architecture white paper: two E5-2698 v4 (20 cores, 2.2 GHz, 32 float32
+// operations a cycle, 76.8 GB/s each; 512 GB together) joined by two QPI links of 19.2 GB/s each way, two PCIe 3 x16
+// switches a socket, two GPUs a switch; the two sockets are one host here. Tesla V100 SXM2 data sheet: 7.8, 15.7 and,
+// with tensor cores, 125 TFLOP/s, 16 or 32 GB at 900 GB/s, NVLinks of 25 GB/s each way.
 constexpr std::string_view kDgx1 = R"(name: {name}
 device_types:
   V100:
@@ -206,7 +209,8 @@ std::string flexflow_p100() {
   std::string out(kFlexFlowP100);
   for (int node = 0; node < 4; ++node)
     for (int a = 0; a < 4; ++a)
-      for (int b = a + 1; b < 4; ++b) out += wire(fmt::format("node{}.gpu{}", node, a), fmt::format("node{}.gpu{}", node, b), 20);
+      for (int b = a + 1; b < 4; ++b)
+        out += wire(fmt::format("node{}.gpu{}", node, a), fmt::format("node{}.gpu{}", node, b), 20);
   return out;
 }
 
@@ -238,7 +242,8 @@ std::optional<std::string> preset_text(std::string_view reference) {
   size_t colon = reference.find(':');
   std::string_view base = reference.substr(0, colon);
   std::optional<std::string> fixed = fixed_preset(base);
-  if (fixed && colon != std::string_view::npos) fail("cluster '{}': {} takes no count; use --devices to keep fewer devices", reference, base);
+  if (fixed && colon != std::string_view::npos)
+    fail("cluster '{}': {} takes no count; use --devices to keep fewer devices", reference, base);
   if (fixed) return fixed;
   if (base != "dgx-h100" && base != "local") return std::nullopt;
   int count = 1;
@@ -246,7 +251,8 @@ std::optional<std::string> preset_text(std::string_view reference) {
     std::string_view digits = reference.substr(colon + 1);
     auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
     if (error != std::errc() || end != digits.data() + digits.size() || count < 1 || count > kMostDevices)
-      fail("cluster '{}': '{}' is not a count from 1 to {}; write for example {}:4", reference, digits, kMostDevices, base);
+      fail("cluster '{}': '{}' is not a count from 1 to {}; write for example {}:4", reference, digits, kMostDevices,
+           base);
   }
   if (base == "dgx-h100") return fill(kDgx, reference, count);
   if (colon == std::string_view::npos) fail("cluster 'local' needs a number of devices; write for example local:4");

@@ -6,11 +6,12 @@
 
 namespace partita {
 
-// The YAML of a preset of cluster_presets(); empty if `reference` is none of them. Bad input if the count (dgx-h100:N, local:N) is
-// not a positive number, or stands where none is taken.
+// The YAML of a preset of cluster_presets(); empty if `reference` is none of them. Bad input if the count (dgx-h100:N,
+// local:N) is not a positive number, or stands where none is taken.
 std::optional<std::string> preset_text(std::string_view reference);
 
-// The preset of the same kind with at least so many devices: "dgx-h100:2" of "dgx-h100" for 16. Empty where it comes in one size only.
+// The preset of the same kind with at least so many devices: "dgx-h100:2" of "dgx-h100" for 16. Empty where it comes in
+// one size only.
 std::optional<std::string> preset_of_size(std::string_view reference, int devices);
 
 }  // namespace partita

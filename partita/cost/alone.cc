@@ -29,14 +29,16 @@ bool any_meet(const std::vector<Job>& jobs) {
 
 Duration times(const Duration& d, double n) { return {n * d.fixed_ns, n * d.moving_ns}; }
 
-// Of jobs that take equally long, in how many rounds they run: each takes, in order, all that do not meet those that it has taken.
+// Of jobs that take equally long, in how many rounds they run: each takes, in order, all that do not meet those that it
+// has taken.
 int rounds_of(std::vector<Job> jobs) {
   int rounds = 0;
   for (; !jobs.empty(); ++rounds) {
     std::vector<Job> waiting;
     std::set<int> occupied;
     for (Job& job : jobs)
-      if (std::any_of(job.occupies.begin(), job.occupies.end(), [&](int x) { return occupied.contains(x); })) waiting.push_back(std::move(job));
+      if (std::any_of(job.occupies.begin(), job.occupies.end(), [&](int x) { return occupied.contains(x); }))
+        waiting.push_back(std::move(job));
       else occupied.insert(job.occupies.begin(), job.occupies.end());
     jobs = std::move(waiting);
   }
@@ -47,21 +49,27 @@ int rounds_of(std::vector<Job> jobs) {
 void simplify(std::vector<Job>& jobs) {
   if (jobs.empty()) return;
   const bool meeting = any_meet(jobs);
-  auto equal = [&](const Job& j) { return j.duration.fixed_ns == jobs[0].duration.fixed_ns && j.duration.moving_ns == jobs[0].duration.moving_ns; };
+  auto equal = [&](const Job& j) {
+    return j.duration.fixed_ns == jobs[0].duration.fixed_ns && j.duration.moving_ns == jobs[0].duration.moving_ns;
+  };
   if (meeting && !std::all_of(jobs.begin(), jobs.end(), equal)) return;
   if (meeting) jobs[0].duration = times(jobs[0].duration, rounds_of(jobs));
   else
     std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
-      return a.duration.moving_ns != b.duration.moving_ns ? a.duration.moving_ns > b.duration.moving_ns : a.duration.fixed_ns > b.duration.fixed_ns;
+      return a.duration.moving_ns != b.duration.moving_ns ? a.duration.moving_ns > b.duration.moving_ns
+                                                          : a.duration.fixed_ns > b.duration.fixed_ns;
     });
   std::vector<Job> longest;
   for (Job& job : jobs)
-    if (longest.empty() || job.duration.fixed_ns > longest.back().duration.fixed_ns) longest.push_back({{}, job.duration});
+    if (longest.empty() || job.duration.fixed_ns > longest.back().duration.fixed_ns)
+      longest.push_back({{}, job.duration});
   if (meeting) longest.resize(1);
   jobs = std::move(longest);
 }
 
-double ns(const Job& job, double element_bytes) { return job.duration.fixed_ns + element_bytes * job.duration.moving_ns; }
+double ns(const Job& job, double element_bytes) {
+  return job.duration.fixed_ns + element_bytes * job.duration.moving_ns;
+}
 
 // Until the last has ended, as the simulator runs them: whenever one ends, all that can start do, in order.
 double makespan(const std::vector<Job>& jobs, double element_bytes) {
@@ -77,7 +85,9 @@ double makespan(const std::vector<Job>& jobs, double element_bytes) {
   while (!waiting.empty() || !running.empty()) {
     std::vector<const Job*> later;
     for (const Job* job : waiting)
-      if (std::any_of(running.begin(), running.end(), [&](const auto& r) { return meet(r.second->occupies, job->occupies); })) later.push_back(job);
+      if (std::any_of(running.begin(), running.end(),
+                      [&](const auto& r) { return meet(r.second->occupies, job->occupies); }))
+        later.push_back(job);
       else running.emplace_back(now + ns(*job, element_bytes), job);
     waiting = std::move(later);
     now = std::min_element(running.begin(), running.end())->first;
@@ -118,7 +128,9 @@ StepTime::StepTime(const Step& step, const CostModel& cost) {
     }
 }
 
-double StepTime::ns(double element_bytes) const { return makespan(jobs_, element_bytes) + makespan(after_, element_bytes); }
+double StepTime::ns(double element_bytes) const {
+  return makespan(jobs_, element_bytes) + makespan(after_, element_bytes);
+}
 
 void StepTime::add_pieces(const Step& step, const CostModel& cost) {
   const Cluster& cluster = cost.cluster();
@@ -135,11 +147,14 @@ void StepTime::add_pieces(const Step& step, const CostModel& cost) {
     for (const Piece* piece : target.pieces) {
       const DeviceId source = step.from.mesh.devices[piece->source];
       const auto bytes = static_cast<double>(volume(piece->box));
-      if (source != device) add(links[cluster.narrowest(source, device).value], cost.transfer(cluster.route(source, device), bytes));
+      if (source != device)
+        add(links[cluster.narrowest(source, device).value], cost.transfer(cluster.route(source, device), bytes));
       else if (!target.combine) add(devices[device.value], cost.copy(device, 2 * bytes));
     }
     if (!target.combine) continue;
-    after_.push_back({{device.value}, cost.copy(device, static_cast<double>(volume(step.to.boxes[p])) * static_cast<double>(1 + target.pieces.size()))});
+    after_.push_back({{device.value},
+                      cost.copy(device, static_cast<double>(volume(step.to.boxes[p])) *
+                                            static_cast<double>(1 + target.pieces.size()))});
   }
   for (const auto& [link, duration] : links) jobs_.push_back({{link}, duration});
   const int links_end = static_cast<int>(cluster.links.size());
@@ -154,7 +169,8 @@ void StepTime::add_rings(const Step& step, const CostModel& cost) {
     std::vector<Hop> hops;
     std::set<int> narrowest;
     for (size_t r = 0; r < group.size(); ++r) {
-      const DeviceId device = step.to.mesh.devices[group[r]], after = step.to.mesh.devices[group[(r + 1) % group.size()]];
+      const DeviceId device = step.to.mesh.devices[group[r]],
+                     after = step.to.mesh.devices[group[(r + 1) % group.size()]];
       routes.push_back(cluster.route(device, after));
       if (device != after) narrowest.insert(cluster.narrowest(device, after).value);
     }
@@ -201,13 +217,15 @@ int64_t ConversionTimes::ns(const Layout& from, const Layout& to, int64_t elemen
   return time(f, t).ns(static_cast<double>(scale * element_bytes));
 }
 
-std::vector<int64_t> ConversionTimes::table(const std::vector<Layout>& layouts, const std::vector<int>& from, const std::vector<int>& to, int64_t element_bytes) {
+std::vector<int64_t> ConversionTimes::table(const std::vector<Layout>& layouts, const std::vector<int>& from,
+                                            const std::vector<int>& to, int64_t element_bytes) {
   std::vector<int64_t> out;
   if (from.empty() || to.empty()) return out;
   out.reserve(from.size() * to.size());
   std::vector<Layout> all;
   for (const Layout& l : layouts) all.push_back(coarse(l));
-  const bool alike = std::all_of(all.begin(), all.end(), [&](const Layout& l) { return l.radices == all[0].radices && l.mesh == all[0].mesh; });
+  const bool alike = std::all_of(all.begin(), all.end(),
+                                 [&](const Layout& l) { return l.radices == all[0].radices && l.mesh == all[0].mesh; });
   if (!alike) {
     for (int f : from)
       for (int t : to) out.push_back(ns(all[f], all[t], element_bytes));
@@ -221,14 +239,20 @@ std::vector<int64_t> ConversionTimes::table(const std::vector<Layout>& layouts, 
   return out;
 }
 
-int64_t ConversionTimes::inner_ns(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes) {
+int64_t ConversionTimes::inner_ns(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh,
+                                  int64_t element_bytes) {
   int64_t sum = 0;
-  for_each_inner_conversion(bound, derived, mesh, [&](size_t, const Layout& from, const Layout& to) { sum += ns(from, to, element_bytes); });
+  for_each_inner_conversion(bound, derived, mesh,
+                            [&](size_t, const Layout& from, const Layout& to) { sum += ns(from, to, element_bytes); });
   return sum;
 }
 
-int64_t ConversionTimes::load_ns(const Layout& home, int64_t element_bytes) const { return with_hosts_ns(layout_on_hosts(home, cost_.cluster()), home, element_bytes); }
-int64_t ConversionTimes::give_ns(const Layout& home, int64_t element_bytes) const { return with_hosts_ns(home, layout_on_first_host(home, cost_.cluster()), element_bytes); }
+int64_t ConversionTimes::load_ns(const Layout& home, int64_t element_bytes) const {
+  return with_hosts_ns(layout_on_hosts(home, cost_.cluster()), home, element_bytes);
+}
+int64_t ConversionTimes::give_ns(const Layout& home, int64_t element_bytes) const {
+  return with_hosts_ns(home, layout_on_first_host(home, cost_.cluster()), element_bytes);
+}
 
 int64_t ConversionTimes::with_hosts_ns(const Layout& from, const Layout& to, int64_t element_bytes) const {
   double on_host = 0;
@@ -244,7 +268,8 @@ int64_t ConversionTimes::with_hosts_ns(const Layout& from, const Layout& to, int
 namespace {
 
 // All that kernels and inner steps of an op depend on: equal layers have them alike.
-using Likeness = std::tuple<std::string, const tdl::Bound*, const tdl::Derived*, std::vector<DeviceId>, std::vector<DType>>;
+using Likeness =
+    std::tuple<std::string, const tdl::Bound*, const tdl::Derived*, std::vector<DeviceId>, std::vector<DType>>;
 
 Likeness likeness_of(const Graph& graph, const Op& op, const tdl::Derived& derived, const Mesh& mesh) {
   std::vector<DType> dtypes;
@@ -266,17 +291,22 @@ int64_t serial_ns(const Graph& graph, const Plan& plan, const Cluster& cluster) 
     const tdl::Derived& derived = *resolved.ops[i].derived;
     const Mesh& mesh = plan.ops[i].mesh;
     const auto [found, fresh] = known.emplace(likeness_of(graph, op, derived, mesh), 0);
-    if (fresh) found->second = kernels_ns(cost, graph, op, derived, mesh) + times.inner_ns(*op.bound, derived, mesh, bytes_of(inner_dtype(graph, op)));
+    if (fresh)
+      found->second = kernels_ns(cost, graph, op, derived, mesh) +
+                      times.inner_ns(*op.bound, derived, mesh, bytes_of(inner_dtype(graph, op)));
     sum += found->second;
   }
-  for (const ResolvedConversion& c : resolved.conversions) sum += times.ns(c.conversion.from, c.conversion.to, bytes_of(graph.tensor(c.tensor).dtype));
+  for (const ResolvedConversion& c : resolved.conversions)
+    sum += times.ns(c.conversion.from, c.conversion.to, bytes_of(graph.tensor(c.tensor).dtype));
   for (size_t t = 0; t < graph.tensors.size(); ++t)
     if (graph.tensors[t].role == Role::kInput) sum += times.load_ns(resolved.home[t], bytes_of(graph.tensors[t].dtype));
-  for (TensorId output : graph.outputs) sum += times.give_ns(resolved.home[output.index()], bytes_of(graph.tensor(output).dtype));
+  for (TensorId output : graph.outputs)
+    sum += times.give_ns(resolved.home[output.index()], bytes_of(graph.tensor(output).dtype));
   return sum;
 }
 
-int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, const tdl::Derived& derived, const Mesh& mesh) {
+int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, const tdl::Derived& derived,
+                   const Mesh& mesh) {
   const tdl::Bound& bound = *op.bound;
   const std::vector<Segment> segments = segments_of(bound, derived);
   const OpDefinition* definition = graph.registry->find(op.definition);
@@ -284,7 +314,9 @@ int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, cons
   auto dtype_of = [&](int tensor) {
     if (static_cast<size_t>(tensor) < op.operands.size()) return graph.tensor(op.operands[tensor]).dtype;
     const auto result = std::find(bound.results.begin(), bound.results.end(), tensor);
-    return result == bound.results.end() ? inner : graph.tensor(op.results[static_cast<size_t>(result - bound.results.begin())]).dtype;
+    return result == bound.results.end()
+               ? inner
+               : graph.tensor(op.results[static_cast<size_t>(result - bound.results.begin())]).dtype;
   };
   std::vector<DType> rates;
   for (const Segment& segment : segments) {
@@ -299,7 +331,8 @@ int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, cons
       const Segment& segment = segments[g];
       auto box = [&](int tensor) {
         for (const tdl::InnerStep& step : derived.inner)
-          if (step.tensor == tensor && step.before_stage == segment.first && !step.needed.empty()) return step.needed[p];
+          if (step.tensor == tensor && step.before_stage == segment.first && !step.needed.empty())
+            return step.needed[p];
         return derived.boxes[tensor][p];
       };
       int64_t bytes = 0;

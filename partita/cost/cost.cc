@@ -29,7 +29,8 @@ DType rate_of(const PhysicalGraph& graph, const Task& task) {
     }
   const auto* work = std::get_if<KernelWork>(&task.work);
   if (!work || !work->bound) return vector_dtype(all);
-  return rate_dtype(*work->bound, work->first_stage, work->last_stage, touched, [&](int tensor) { return dtypes.at(tensor); });
+  return rate_dtype(*work->bound, work->first_stage, work->last_stage, touched,
+                    [&](int tensor) { return dtypes.at(tensor); });
 }
 
 // Integers and booleans at float32's rate.
@@ -43,14 +44,17 @@ double peak_flops(const Device& device, DType dtype) {
 
 }  // namespace
 
-DType rate_dtype(const tdl::Bound& bound, int first, int last, const std::vector<int>& touched, const std::function<DType(int)>& dtype_of) {
+DType rate_dtype(const tdl::Bound& bound, int first, int last, const std::vector<int>& touched,
+                 const std::function<DType(int)>& dtype_of) {
   const std::vector<int> matrices = tdl::matrix_operands(bound, first, last);
   std::vector<DType> all, multiplied;
   for (int t : touched) {
     const DType dtype = dtype_of(t);
     all.push_back(dtype);
-    const bool is_stage = !bound.tensors[t].is_operand && std::find(bound.results.begin(), bound.results.end(), t) == bound.results.end();
-    if (!is_stage && is_float(dtype) && std::binary_search(matrices.begin(), matrices.end(), t)) multiplied.push_back(dtype);
+    const bool is_stage =
+        !bound.tensors[t].is_operand && std::find(bound.results.begin(), bound.results.end(), t) == bound.results.end();
+    if (!is_stage && is_float(dtype) && std::binary_search(matrices.begin(), matrices.end(), t))
+      multiplied.push_back(dtype);
   }
   return multiplied.empty() ? vector_dtype(all) : promoted(multiplied);
 }

@@ -21,11 +21,12 @@ struct Hop {
   double bytes = 0;
 };
 
-// The dtype at whose rate a kernel of stages [first, last) computes: that of the operands and results which it multiplies as matrices
-// (tdl/products.h), of several the one that they are promoted to. What multiplies no matrices has the rate of what it computes in:
-// float64 where it reads or writes any, else float32. `touched`: tensors of the formula that it reads and writes; dtype_of is asked
-// for these alone.
-DType rate_dtype(const tdl::Bound& bound, int first, int last, const std::vector<int>& touched, const std::function<DType(int)>& dtype_of);
+// The dtype at whose rate a kernel of stages [first, last) computes: that of the operands and results which it
+// multiplies as matrices (tdl/products.h), of several the one that they are promoted to. What multiplies no matrices
+// has the rate of what it computes in: float64 where it reads or writes any, else float32. `touched`: tensors of the
+// formula that it reads and writes; dtype_of is asked for these alone.
+DType rate_dtype(const tdl::Bound& bound, int first, int last, const std::vector<int>& touched,
+                 const std::function<DType(int)>& dtype_of);
 
 class CostModel {
  public:

@@ -122,11 +122,13 @@ class Backward {
   // The sum of the contributions so far; none if there are none.
   TensorId gradient(TensorId tensor) const { return gradients_[tensor.index()]; }
 
-  // A contribution is added to the earlier ones right behind the op that makes it, so that of one tensor no more than the sum and one
-  // contribution need be in memory (Tofu section 7.2: MXNet aggregates gradients of time steps in place).
+  // A contribution is added to the earlier ones right behind the op that makes it, so that of one tensor no more than
+  // the sum and one contribution need be in memory (Tofu section 7.2: MXNet aggregates gradients of time steps in
+  // place).
   void contribute(TensorId tensor, TensorId contribution) {
     TensorId& sum = gradients_[tensor.index()];
-    sum = sum.valid() ? build_.op("add", {sum, contribution}, {}, build_.graph().tensor(tensor).name + ".grad") : contribution;
+    sum = sum.valid() ? build_.op("add", {sum, contribution}, {}, build_.graph().tensor(tensor).name + ".grad")
+                      : contribution;
   }
 
   void run() {
@@ -161,7 +163,8 @@ class Backward {
       ensure(gradients.size() == op.operands.size(), "the declared gradient of {} gives {} gradients for {} operands",
              op.definition, gradients.size(), op.operands.size());
       for (std::size_t k = 0; k < gradients.size(); ++k)
-        if (gradients[k].valid() && wanted(op.operands[k])) contribute(op.operands[k], as(gradients[k], build_.graph().tensor(op.operands[k]).dtype));
+        if (gradients[k].valid() && wanted(op.operands[k]))
+          contribute(op.operands[k], as(gradients[k], build_.graph().tensor(op.operands[k]).dtype));
       return;
     }
     for (std::size_t k = 0; k < op.operands.size(); ++k)
@@ -230,7 +233,8 @@ struct LossAndSeed {
 struct LossDefinition {
   const char* name;
   const char* op;
-  bool classes;  // labels are int64 class numbers, one for each last axis of the output; else values of its shape and dtype
+  bool classes;  // labels are int64 class numbers, one for each last axis of the output; else values of its shape and
+                 // dtype
 };
 constexpr LossDefinition kLosses[] = {
     {"bce_with_logits", "bce_with_logits", false}, {"cross_entropy", "cross_entropy", true}, {"mse", "mse", false}};
@@ -268,7 +272,8 @@ LossAndSeed add_loss(GraphBuilder& build, const Loss& loss, TensorId output) {
       fail("graph '{}': loss elementwise has no place for '{}'; take another loss, or turn it off", build.graph().name,
            build.graph().tensor(loss.penalties[0].first).name);
     const TensorId y32 = wide(build, output), value = build.op("half_mean_square", {y32}, {}, "loss");
-    const TensorId scale = loss.scale == 1 ? TensorId() : build.scalar("loss.grad", loss.scale, build.graph().tensor(y32).dtype);
+    const TensorId scale =
+        loss.scale == 1 ? TensorId() : build.scalar("loss.grad", loss.scale, build.graph().tensor(y32).dtype);
     return {value, y32, scale.valid() ? build.op("mul", {y32, scale}, {}, "loss.scaled") : y32};
   }
   const auto definition = std::find_if(std::begin(kLosses), std::end(kLosses),
@@ -286,10 +291,12 @@ LossAndSeed add_loss(GraphBuilder& build, const Loss& loss, TensorId output) {
   };
   for (size_t i = 0; i < loss.auxiliary.size(); ++i) {
     const Loss::Auxiliary& further = loss.auxiliary[i];
-    const TensorId term = loss_of(build, *definition, further.output, further.labels, labels, fmt::format("loss.auxiliary{}", i));
+    const TensorId term =
+        loss_of(build, *definition, further.output, further.labels, labels, fmt::format("loss.auxiliary{}", i));
     add(term, further.weight, fmt::format("loss.weight{}", i));
   }
-  for (size_t i = 0; i < loss.penalties.size(); ++i) add(loss.penalties[i].first, loss.penalties[i].second, fmt::format("loss.penalty{}", i));
+  for (size_t i = 0; i < loss.penalties.size(); ++i)
+    add(loss.penalties[i].first, loss.penalties[i].second, fmt::format("loss.penalty{}", i));
   const DType dtype = build.graph().tensor(value).dtype;
   return {value, value, build.scalar("loss.grad", loss.scale, dtype)};
 }
@@ -310,7 +317,8 @@ Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& opti
     fail("graph '{}' has no output to compute a loss of", forward.name);
   if (forward.loss.valid()) fail("graph '{}' is a training graph already", forward.name);
   check_optimizer(optimizer, *forward.registry);
-  if (!(loss.scale > 0 && std::isfinite(loss.scale))) fail("the loss is scaled by a positive number, not {}", loss.scale);
+  if (!(loss.scale > 0 && std::isfinite(loss.scale)))
+    fail("the loss is scaled by a positive number, not {}", loss.scale);
   const TensorId output = loss.output.valid() ? loss.output : forward.outputs[0];
 
   GraphBuilder build{Graph(forward)};

@@ -17,19 +17,20 @@ struct Loss {
   // the loss tensor is half the mean square of the output.
   std::string kind = "cross_entropy";
   TensorId output;  // none: the graph's first output
-  // Loss scaling: the backward pass starts from the loss times this, and gradients are divided by it before they are clipped and
-  // used. Where it is not 1, or gradients are made in float16, the training graph's second output is the sum of the squares of all
-  // gradients: it is finite where all of them are.
+  // Loss scaling: the backward pass starts from the loss times this, and gradients are divided by it before they are
+  // clipped and used. Where it is not 1, or gradients are made in float16, the training graph's second output is the
+  // sum of the squares of all gradients: it is finite where all of them are.
   double scale = 1;
-  // Further outputs with the same labels, such as Inception's auxiliary head, or with others: each adds its weight times its loss.
+  // Further outputs with the same labels, such as Inception's auxiliary head, or with others: each adds its weight
+  // times its loss.
   struct Auxiliary {
     TensorId output;
     double weight = 1;
     std::string labels = "labels";  // the input's name
   };
   std::vector<Auxiliary> auxiliary;
-  // Scalars of the forward graph, such as the load-balancing loss of experts: each adds its weight times itself. Evaluation leaves
-  // them out.
+  // Scalars of the forward graph, such as the load-balancing loss of experts: each adds its weight times itself.
+  // Evaluation leaves them out.
   std::vector<std::pair<TensorId, double>> penalties;
 };
 
@@ -40,20 +41,22 @@ double default_loss_scale(DType dtype);
 std::vector<std::string> loss_names();
 
 // Adds the loss, the backward ops of every op on a path from a parameter to it (each links to its forward op and keeps
-// its index names), for a parameter or activation with several readers a running sum, one `add` behind each contribution but the
-// first, and an update for each parameter (optimizer.h). The learning rate is a scalar constant `lr`. A forward graph's batch-norm running statistics are updated too.
+// its index names), for a parameter or activation with several readers a running sum, one `add` behind each
+// contribution but the first, and an update for each parameter (optimizer.h). The learning rate is a scalar constant
+// `lr`. A forward graph's batch-norm running statistics are updated too.
 Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& optimizer);
 
-// The training graph with less to keep from the forward pass for the backward one: what an op makes in one pass over its tensors
-// (tdl::takes_one_pass: element-wise ops, norms, casts, copies; no products) from tensors that are kept for others, or that are there
-// anyway, is made again by a clone, NAME.recompute, just before the first backward op that reads it. A clone draws the random numbers of
-// its original. Nothing is kept that was not kept before; results are the same to the bit.
-// Bad input unless `kind` is "cheap"; "pointwise", which leaves out what reduces anything (norms, softmax); or "none", which changes nothing.
+// The training graph with less to keep from the forward pass for the backward one: what an op makes in one pass over
+// its tensors (tdl::takes_one_pass: element-wise ops, norms, casts, copies; no products) from tensors that are kept for
+// others, or that are there anyway, is made again by a clone, NAME.recompute, just before the first backward op that
+// reads it. A clone draws the random numbers of its original. Nothing is kept that was not kept before; results are the
+// same to the bit. Bad input unless `kind` is "cheap"; "pointwise", which leaves out what reduces anything (norms,
+// softmax); or "none", which changes nothing.
 Graph recomputed(const Graph& training, const std::string& kind);
 std::vector<std::string> recompute_kinds();
 
-// The forward graph for evaluation: ops of the same names, batch norm with its running statistics, dropout gone, as is what no
-// output depends on.
+// The forward graph for evaluation: ops of the same names, batch norm with its running statistics, dropout gone, as is
+// what no output depends on.
 Graph evaluation_graph(const Graph& forward);
 
 // Ops whose operands are all constant are evaluated and dropped.
@@ -65,9 +68,9 @@ Graph drop_unread(const Graph& graph);
 // The same graph with every floating tensor, and every cast to a floating dtype, of this dtype.
 Graph with_dtype(const Graph& graph, DType dtype);
 
-// The same forward graph in mixed precision: inputs, parameters, constants and states are float32; operands are cast to `low`
-// (float16 or bfloat16) or to float32 where OpDefinition::precision says so, once a tensor; other ops take what comes. To be done
-// before add_backward.
+// The same forward graph in mixed precision: inputs, parameters, constants and states are float32; operands are cast to
+// `low` (float16 or bfloat16) or to float32 where OpDefinition::precision says so, once a tensor; other ops take what
+// comes. To be done before add_backward.
 Graph mixed_precision(const Graph& forward, DType low);
 
 }  // namespace partita

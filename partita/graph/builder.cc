@@ -40,7 +40,8 @@ bool GraphBuilder::has_tensor(const std::string& name) const { return taken_.con
 static void check_size(const std::string& graph, const Tensor& tensor) {
   int64_t bytes = bytes_of(tensor.dtype);
   for (int64_t extent : tensor.shape)
-    if (extent > 0 && __builtin_mul_overflow(bytes, extent, &bytes)) fail("graph '{}': '{}' [{}] is too large", graph, tensor.name, fmt::join(tensor.shape, "x"));
+    if (extent > 0 && __builtin_mul_overflow(bytes, extent, &bytes))
+      fail("graph '{}': '{}' [{}] is too large", graph, tensor.name, fmt::join(tensor.shape, "x"));
 }
 
 TensorId GraphBuilder::source_tensor(Tensor tensor) {
@@ -102,10 +103,8 @@ TensorId GraphBuilder::state(std::string name, Shape shape, double fill, DType d
 
 TensorId GraphBuilder::scalar(std::string name, double value, DType dtype) {
   Values values{.dtype = dtype, .shape = {}};
-  if (is_float(dtype))
-    values.real = {value};
-  else
-    values.integer = {static_cast<int64_t>(value)};
+  if (is_float(dtype)) values.real = {value};
+  else values.integer = {static_cast<int64_t>(value)};
   return constant(unique(taken_, tensor_key, name), std::move(values));
 }
 

@@ -56,7 +56,7 @@ class GraphBuilder {
   Graph& graph() { return graph_; }
   const Shape& shape(TensorId id) const { return graph_.tensor(id).shape; }
   bool has_tensor(const std::string& name) const;  // without a search through the graph
-  Graph finish(std::vector<TensorId> outputs);  // verifies
+  Graph finish(std::vector<TensorId> outputs);     // verifies
 
  private:
   TensorId source_tensor(Tensor tensor);

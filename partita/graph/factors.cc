@@ -51,8 +51,7 @@ Accesses accesses_of(const tdl::Bound& bound) {
         if (digits == 1 && index >= 0 && bound.indices[index].extent == bound.tensors[tensor].shape[a] &&
             (whole.empty() || !whole[digit]))
           all.plain[tensor][a].insert(index);
-        else
-          broken[tensor][a] = true;
+        else broken[tensor][a] = true;
       }
     }
   };
@@ -152,7 +151,8 @@ class Carrier {
   std::optional<Axis> parted_axis(OpId id) const {
     const Op& op = graph_.op(id);
     const bool split = op.definition == "split";
-    if ((!split && op.definition != "concat") || !op.formula.empty() || op.attributes.at("together") != 0) return std::nullopt;
+    if ((!split && op.definition != "concat") || !op.formula.empty() || op.attributes.at("together") != 0)
+      return std::nullopt;
     const std::vector<TensorId>& parts = split ? op.results : op.operands;
     const TensorId joined = split ? op.operands[0] : op.results[0];
     const int64_t rank = static_cast<int64_t>(graph_.tensor(joined).shape.size());
@@ -273,7 +273,8 @@ std::vector<std::vector<Shape>> factored_radices(const Graph& graph) {
   };
   for (const Op& op : graph.ops) {
     for (std::size_t k = 0; k < op.operands.size(); ++k) ask(op, op.operands[k], op.bound->tensors[k].radices);
-    for (std::size_t r = 0; r < op.results.size(); ++r) ask(op, op.results[r], op.bound->tensors[op.bound->results[r]].radices);
+    for (std::size_t r = 0; r < op.results.size(); ++r)
+      ask(op, op.results[r], op.bound->tensors[op.bound->results[r]].radices);
   }
   std::vector<std::vector<Shape>> radices;
   for (std::size_t t = 0; t < graph.tensors.size(); ++t) {

@@ -87,8 +87,8 @@ Graph drop_unread(const Graph& graph) {
   for (std::size_t i = graph.ops.size(); i-- > 0;) {
     const Op& op = graph.ops[i];
     ops_gone[i] = op.phase == Phase::kForward && std::none_of(op.results.begin(), op.results.end(), [&](TensorId id) {
-      return needed[id.index()] || graph.tensor(id).replaces.valid();
-    });
+                    return needed[id.index()] || graph.tensor(id).replaces.valid();
+                  });
     for (TensorId id : op.results) tensors_gone[id.index()] = ops_gone[i];
     if (ops_gone[i]) continue;
     for (TensorId id : op.operands) needed[id.index()] = true;

@@ -66,7 +66,8 @@ struct Op {
   // TDL text of a derived gradient, with the forward's index names. The registry may have `definition` as well: then
   // the two formulas are equal, and the definition's kernel runs.
   std::string formula;
-  // Indices of the formula that are mixed-radix numbers of others, by name: the axes along them are factored (TDL.md rule 4).
+  // Indices of the formula that are mixed-radix numbers of others, by name: the axes along them are factored (TDL.md
+  // rule 4).
   std::map<std::string, Shape> factors;
   // The formula bound to the operands' shapes, its factors applied; shared by all ops with the same one.
   std::shared_ptr<const tdl::Bound> bound;

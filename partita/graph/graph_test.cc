@@ -298,7 +298,8 @@ TEST(Autodiff, ContributionsAreAddedAsTheyCome) {
   EXPECT_EQ(steps.at("w.grad"), (std::vector<int>{3, 2, 1, 0}));
   EXPECT_EQ(steps.at("u.grad"), (std::vector<int>{3, 2, 1, 0}));
   for (const char* name : {"w", "u"})
-    EXPECT_EQ(graph.op(graph.find_op(std::string(name) + ".update")).operands[1], graph.find_tensor(std::string(name) + ".grad_3"));
+    EXPECT_EQ(graph.op(graph.find_op(std::string(name) + ".update")).operands[1],
+              graph.find_tensor(std::string(name) + ".grad_3"));
   for (int t = 1; t < kSteps; ++t)  // three readers of each state; the input of the first step needs no gradient
     EXPECT_EQ(steps.at(fmt::format("tanh{}.grad", t == 1 ? "" : fmt::format("_{}", t - 1))), (std::vector<int>{t, t}));
   EXPECT_EQ(steps.size(), 2u + kSteps - 1);

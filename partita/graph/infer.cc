@@ -25,7 +25,8 @@ DType promoted(const std::vector<DType>& dtypes) {
   for (DType dtype : dtypes) {
     if (!is_float(dtype)) continue;
     if (!is_float(widest)) widest = dtype;
-    else if (widest != dtype) widest = widest == DType::kFloat64 || dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+    else if (widest != dtype)
+      widest = widest == DType::kFloat64 || dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   }
   return dtypes.empty() ? DType::kFloat32 : widest;
 }
@@ -34,7 +35,8 @@ DType promoted(const std::vector<DType>& dtypes, const std::vector<Shape>& shape
   std::vector<DType> arrays;
   for (std::size_t k = 0; k < dtypes.size(); ++k)
     if (!shapes[k].empty()) arrays.push_back(dtypes[k]);
-  const bool enough = std::any_of(arrays.begin(), arrays.end(), is_float) || std::none_of(dtypes.begin(), dtypes.end(), is_float);
+  const bool enough =
+      std::any_of(arrays.begin(), arrays.end(), is_float) || std::none_of(dtypes.begin(), dtypes.end(), is_float);
   return promoted(enough && !arrays.empty() ? arrays : dtypes);
 }
 
@@ -65,10 +67,8 @@ std::shared_ptr<const tdl::Bound> bind_op(const Graph& graph, Op& op) {
   }
   try {
     std::shared_ptr<const tdl::Bound> bound;
-    if (op.formula.empty())
-      bound = bind_instance(graph.registry->get(op.definition), op.attributes, shapes, dtypes);
-    else
-      bound = std::make_shared<const tdl::Bound>(tdl::bind(op.formula, shapes));
+    if (op.formula.empty()) bound = bind_instance(graph.registry->get(op.definition), op.attributes, shapes, dtypes);
+    else bound = std::make_shared<const tdl::Bound>(tdl::bind(op.formula, shapes));
     for (const auto& [index, radices] : op.factors)
       bound = std::make_shared<const tdl::Bound>(tdl::factor_index(*bound, index, radices));
     return bound;

@@ -1,5 +1,6 @@
-// Mixed precision: which operations of a forward graph run in float16 or bfloat16, which in float32. The lists are those of
-// PyTorch's autocast on GPUs (OpDefinition::precision). Before autodiff, so that gradients follow: a cast's is the cast back.
+// Mixed precision: which operations of a forward graph run in float16 or bfloat16, which in float32. The lists are
+// those of PyTorch's autocast on GPUs (OpDefinition::precision). Before autodiff, so that gradients follow: a cast's is
+// the cast back.
 #include <map>
 #include <set>
 
@@ -15,7 +16,8 @@ bool is_source(const Tensor& t) { return !t.producer.valid(); }
 // The graph again, with casts where an operand has another dtype than its op takes.
 class MixedPrecision {
  public:
-  MixedPrecision(const Graph& graph, DType low) : old_(graph), low_(low), build_(graph.name, graph.registry), now_(graph.tensors.size()) {
+  MixedPrecision(const Graph& graph, DType low)
+      : old_(graph), low_(low), build_(graph.name, graph.registry), now_(graph.tensors.size()) {
     for (const Op& op : graph.ops)
       if (op.definition == "linear" || op.definition == "matmul" || op.definition == "conv2d")
         for (TensorId id : op.results) products_.insert(id);
@@ -50,14 +52,16 @@ class MixedPrecision {
     std::vector<TensorId> operands;
     for (std::size_t k = 0; k < op.operands.size(); ++k) {
       const TensorId operand = now_[op.operands[k].index()];
-      if (precision == OpDefinition::Precision::kLow && k < definition->low_operands) operands.push_back(as(operand, low_));
+      if (precision == OpDefinition::Precision::kLow && k < definition->low_operands)
+        operands.push_back(as(operand, low_));
       else if (precision == OpDefinition::Precision::kFloat32) operands.push_back(as(operand, DType::kFloat32));
       else if (is_bias(op, k)) operands.push_back(as(operand, low_));
       else operands.push_back(operand);
     }
     build_.set_cell(op.time_step, op.cell);
-    const std::vector<TensorId> results = op.formula.empty() ? build_.ops(op.definition, operands, op.attributes, op.name)
-                                                              : build_.formula(op.definition, op.formula, operands, op.name, op.attributes);
+    const std::vector<TensorId> results =
+        op.formula.empty() ? build_.ops(op.definition, operands, op.attributes, op.name)
+                           : build_.formula(op.definition, op.formula, operands, op.name, op.attributes);
     for (std::size_t r = 0; r < results.size(); ++r) {
       now_[op.results[r].index()] = results[r];
       build_.graph().tensor(results[r]).name = old_.tensor(op.results[r]).name;
@@ -76,7 +80,8 @@ class MixedPrecision {
     if (!is_float(t.dtype) || t.dtype == dtype) return id;
     TensorId& cast = casts_[{id, dtype}];
     if (!cast.valid()) {
-      cast = build_.op("cast", {id}, {{"to", static_cast<double>(dtype)}}, fmt::format("{}.{}", t.name, name_of(dtype)));
+      cast =
+          build_.op("cast", {id}, {{"to", static_cast<double>(dtype)}}, fmt::format("{}.{}", t.name, name_of(dtype)));
       if (is_low(t.dtype)) casts_[{cast, t.dtype}] = id;  // back again is what it was
     }
     return casts_[{id, dtype}];
@@ -93,9 +98,11 @@ class MixedPrecision {
 }  // namespace
 
 Graph mixed_precision(const Graph& graph, DType low) {
-  if (!is_low(low)) fail("graph '{}': mixed precision is float32 with float16 or bfloat16, not with {}", graph.name, name_of(low));
+  if (!is_low(low))
+    fail("graph '{}': mixed precision is float32 with float16 or bfloat16, not with {}", graph.name, name_of(low));
   for (const Tensor& t : graph.tensors)
-    if (is_source(t) && is_float(t.dtype) && t.dtype != DType::kFloat32) return mixed_precision(with_dtype(graph, DType::kFloat32), low);
+    if (is_source(t) && is_float(t.dtype) && t.dtype != DType::kFloat32)
+      return mixed_precision(with_dtype(graph, DType::kFloat32), low);
   return MixedPrecision(graph, low).run();
 }
 

@@ -64,7 +64,8 @@ Chosen choose(const char* what, const Choice& choice, const std::vector<const Op
       if (std::find(known.begin(), known.end(), name) == known.end()) known.push_back(name);
     if (!knows(*candidate, choice.options)) continue;
     for (const std::string& name : candidate->required)
-      if (!choice.options.contains(name)) fail("{} '{}' needs `{}`: {}?{}=..", what, choice.name, name, choice.name, name);
+      if (!choice.options.contains(name))
+        fail("{} '{}' needs `{}`: {}?{}=..", what, choice.name, name, choice.name, name);
     return {candidate, choice.options};
   }
   std::vector<std::string> given;
@@ -75,7 +76,8 @@ Chosen choose(const char* what, const Choice& choice, const std::vector<const Op
 
 Chosen chosen_update(const Optimizer& optimizer, const OpRegistry& registry) {
   Choice choice = parse_choice(optimizer.kind);
-  for (const auto& [name, value] : {std::pair{"momentum", optimizer.momentum}, {"weight_decay", optimizer.weight_decay}})
+  for (const auto& [name, value] :
+       {std::pair{"momentum", optimizer.momentum}, {"weight_decay", optimizer.weight_decay}})
     if (value != 0 && !choice.options.emplace(name, value).second)
       fail("optimizer '{}': {} is given twice", optimizer.kind, name);
   std::vector<const OpDefinition*> candidates;
@@ -124,7 +126,8 @@ class Updates {
   TensorId add(const std::vector<std::pair<TensorId, TensorId>>& gradients, bool wanted) {
     const bool clips = optimizer_.clip_norm > 0;
     const TensorId sum = clips || wanted ? square_sum(gradients) : TensorId();
-    const TensorId scale = clips ? build_.op("clip_scale", {sum}, {{"max_norm", optimizer_.clip_norm}}, "clip.scale") : TensorId();
+    const TensorId scale =
+        clips ? build_.op("clip_scale", {sum}, {{"max_norm", optimizer_.clip_norm}}, "clip.scale") : TensorId();
     for (const auto& [parameter, gradient] : gradients) {
       const Tensor w = build_.graph().tensor(parameter);
       TensorId g = gradient;
@@ -152,7 +155,8 @@ class Updates {
     TensorId& lr = lr_[dtype];
     if (lr.valid()) return lr;
     lr = build_.scalar("lr", optimizer_.lr, dtype);
-    if (schedule_.definition) lr = build_.op(schedule_.definition->name, {lr, steps()}, schedule_.options, "lr.scheduled");
+    if (schedule_.definition)
+      lr = build_.op(schedule_.definition->name, {lr, steps()}, schedule_.options, "lr.scheduled");
     return lr;
   }
 

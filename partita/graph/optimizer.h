@@ -1,5 +1,5 @@
-// What a training step does with the gradients: clipping, the learning rate's schedule, the update of each parameter. All
-// of it is ops of the graph, so that it is planned, lowered and run like any other.
+// What a training step does with the gradients: clipping, the learning rate's schedule, the update of each parameter.
+// All of it is ops of the graph, so that it is planned, lowered and run like any other.
 #pragma once
 #include <string>
 #include <utility>
@@ -30,8 +30,8 @@ void check_optimizer(const Optimizer& optimizer, const OpRegistry& registry);
 // The same with its schedule's `steps`, where the schedule needs them and they are not given.
 Optimizer with_steps(Optimizer optimizer, int64_t steps, const OpRegistry& registry);
 
-// Adds the update ops for pairs of parameter and gradient. Returns the sum of the squares of all gradients where they are clipped, or
-// where it is `wanted`; else none.
+// Adds the update ops for pairs of parameter and gradient. Returns the sum of the squares of all gradients where they
+// are clipped, or where it is `wanted`; else none.
 TensorId add_updates(GraphBuilder& build, const Optimizer& optimizer,
                      const std::vector<std::pair<TensorId, TensorId>>& gradients, bool wanted = false);
 

@@ -113,16 +113,12 @@ Values parse_values(const std::string& text, DType dtype, const Shape& shape) {
   const std::size_t colon = text.find(':');
   const std::string form = text.substr(0, colon), body = colon == std::string::npos ? "" : text.substr(colon + 1);
   if (form == "splat") {
-    if (is_float(dtype))
-      values.real.assign(n, number(body));
-    else
-      values.integer.assign(n, integer(body));
+    if (is_float(dtype)) values.real.assign(n, number(body));
+    else values.integer.assign(n, integer(body));
   } else if (form == "list") {
     for (const std::string& item : split(body, ';')) {
-      if (is_float(dtype))
-        values.real.push_back(number(item));
-      else
-        values.integer.push_back(integer(item));
+      if (is_float(dtype)) values.real.push_back(number(item));
+      else values.integer.push_back(integer(item));
     }
   } else if (form == "f32") {
     values.real = from_hex<float>(body);
@@ -158,20 +154,15 @@ class TextReader {
     at_ = 0;
     if (tokens_.empty()) return;
     const std::string keyword = take();
-    if (keyword == "graph")
-      graph_.name = take();
-    else if (keyword == "tensor")
-      tensor();
-    else if (keyword == "op")
-      op();
+    if (keyword == "graph") graph_.name = take();
+    else if (keyword == "tensor") tensor();
+    else if (keyword == "op") op();
     else if (keyword == "inputs")
       while (!done()) graph_.inputs.push_back(tensor_named(take()));
     else if (keyword == "outputs")
       while (!done()) graph_.outputs.push_back(tensor_named(take()));
-    else if (keyword == "loss")
-      graph_.loss = tensor_named(take());
-    else
-      fail("a line begins with graph, tensor, op, inputs, outputs or loss, not '{}'", keyword);
+    else if (keyword == "loss") graph_.loss = tensor_named(take());
+    else fail("a line begins with graph, tensor, op, inputs, outputs or loss, not '{}'", keyword);
     if (!done()) fail("'{}' is too much", tokens_[at_].text);
   }
 
@@ -204,18 +195,12 @@ class TextReader {
       const std::string key = take();
       expect("=");
       const std::string value = take();
-      if (key == "sample")
-        t.sample_axis = static_cast<int>(integer(value));
-      else if (key == "replaces")
-        t.replaces = tensor_named(value);
-      else if (key == "bound")
-        t.initial_bound = number(value);
-      else if (key == "fill")
-        t.initial_fill = number(value);
-      else if (key == "values")
-        t.values = std::make_shared<const Values>(parse_values(value, t.dtype, t.shape));
-      else
-        fail("a tensor has no '{}'", key);
+      if (key == "sample") t.sample_axis = static_cast<int>(integer(value));
+      else if (key == "replaces") t.replaces = tensor_named(value);
+      else if (key == "bound") t.initial_bound = number(value);
+      else if (key == "fill") t.initial_fill = number(value);
+      else if (key == "values") t.values = std::make_shared<const Values>(parse_values(value, t.dtype, t.shape));
+      else fail("a tensor has no '{}'", key);
     }
     if (!tensors_.emplace(t.name, TensorId(graph_.tensors.size())).second) fail("a second tensor '{}'", t.name);
     graph_.tensors.push_back(std::move(t));
@@ -248,24 +233,15 @@ class TextReader {
       const std::string key = take();
       expect("=");
       const std::string value = take();
-      if (key == "phase")
-        op.phase = parse_phase(value);
-      else if (key == "forward")
-        op.forward = op_named(value);
-      else if (key == "step")
-        op.time_step = static_cast<int>(integer(value));
-      else if (key == "cell")
-        op.cell = static_cast<int>(integer(value));
-      else if (key == "module")
-        op.source.module = value;
-      else if (key == "at")
-        op.source.location = value;
-      else if (key == "formula")
-        op.formula = value;
-      else if (key.starts_with("factor:"))
-        op.factors[key.substr(7)] = parse_shape(value);
-      else
-        fail("an op has no '{}'", key);
+      if (key == "phase") op.phase = parse_phase(value);
+      else if (key == "forward") op.forward = op_named(value);
+      else if (key == "step") op.time_step = static_cast<int>(integer(value));
+      else if (key == "cell") op.cell = static_cast<int>(integer(value));
+      else if (key == "module") op.source.module = value;
+      else if (key == "at") op.source.location = value;
+      else if (key == "formula") op.formula = value;
+      else if (key.starts_with("factor:")) op.factors[key.substr(7)] = parse_shape(value);
+      else fail("an op has no '{}'", key);
     }
     const OpId id(graph_.ops.size());
     for (TensorId result : op.results) {
@@ -302,7 +278,8 @@ class TextReader {
   std::size_t at_ = 0;
   std::map<std::string, TensorId> tensors_;
   std::map<std::string, OpId> ops_;
-  std::map<std::tuple<std::string, std::vector<Shape>, tdl::Attributes, std::map<std::string, Shape>>, std::shared_ptr<const tdl::Bound>>
+  std::map<std::tuple<std::string, std::vector<Shape>, tdl::Attributes, std::map<std::string, Shape>>,
+           std::shared_ptr<const tdl::Bound>>
       bound_;
 };
 

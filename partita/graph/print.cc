@@ -99,7 +99,8 @@ std::string print(const Graph& graph) {
     if (!op.source.module.empty()) out += fmt::format(" module={}", quoted(op.source.module));
     if (!op.source.location.empty()) out += fmt::format(" at={}", quoted(op.source.location));
     if (!op.formula.empty()) out += fmt::format(" formula={}", quoted(op.formula));
-    for (const auto& [index, radices] : op.factors) out += fmt::format(" {}={}", word("factor:" + index), fmt::join(radices, "x"));
+    for (const auto& [index, radices] : op.factors)
+      out += fmt::format(" {}={}", word("factor:" + index), fmt::join(radices, "x"));
     out += '\n';
   }
   if (!graph.inputs.empty()) out += fmt::format("inputs {}\n", names(graph.inputs, " "));

@@ -457,10 +457,8 @@ class Writer {
     Values one{.dtype = values.dtype, .shape = with_samples(values.shape, place, 1)};
     for (int64_t i = 0; i < volume(values.shape); ++i) {
       if (i / d.inner % from_ != 0) continue;
-      if (is_float(values.dtype))
-        one.real.push_back(values.real[static_cast<std::size_t>(i)]);
-      else
-        one.integer.push_back(values.integer[static_cast<std::size_t>(i)]);
+      if (is_float(values.dtype)) one.real.push_back(values.real[static_cast<std::size_t>(i)]);
+      else one.integer.push_back(values.integer[static_cast<std::size_t>(i)]);
     }
     return one;
   }

@@ -10,17 +10,24 @@ namespace {
 // What may be made again, and what will be.
 class Choice {
  public:
-  Choice(const Graph& graph, bool reducing) : graph_(graph), reducing_(reducing), read_backward_(graph.tensors.size()), can_(graph.ops.size()), will_(graph.ops.size()) {
+  Choice(const Graph& graph, bool reducing)
+      : graph_(graph),
+        reducing_(reducing),
+        read_backward_(graph.tensors.size()),
+        can_(graph.ops.size()),
+        will_(graph.ops.size()) {
     for (const Op& op : graph.ops)
       if (op.phase == Phase::kBackward)
         for (TensorId t : op.operands) read_backward_[t.index()] = true;
     for (size_t i = 0; i < graph.ops.size(); ++i) can_[i] = is_cheap(graph.ops[i]) && all_are_there(graph.ops[i]);
     for (size_t i = graph.ops.size(); i-- > 0;) {
       const Op& op = graph.ops[i];
-      will_[i] = will_[i] || (can_[i] && std::any_of(op.results.begin(), op.results.end(), [&](TensorId t) { return read_backward_[t.index()]; }));
+      will_[i] = will_[i] || (can_[i] && std::any_of(op.results.begin(), op.results.end(),
+                                                     [&](TensorId t) { return read_backward_[t.index()]; }));
       if (!will_[i]) continue;
       for (TensorId t : op.operands)
-        if (const OpId producer = graph.tensor(t).producer; producer.valid() && can_[producer.index()]) will_[producer.index()] = true;
+        if (const OpId producer = graph.tensor(t).producer; producer.valid() && can_[producer.index()])
+          will_[producer.index()] = true;
     }
   }
   bool operator()(OpId op) const { return will_[op.index()]; }
@@ -28,9 +35,12 @@ class Choice {
  private:
   bool is_cheap(const Op& op) const {
     return op.phase == Phase::kForward && tdl::takes_one_pass(*op.bound) && (reducing_ || !tdl::reduces(*op.bound)) &&
-           std::none_of(op.results.begin(), op.results.end(), [&](TensorId t) { return graph_.tensor(t).replaces.valid() || is_output(t); });
+           std::none_of(op.results.begin(), op.results.end(),
+                        [&](TensorId t) { return graph_.tensor(t).replaces.valid() || is_output(t); });
   }
-  bool is_output(TensorId t) const { return std::find(graph_.outputs.begin(), graph_.outputs.end(), t) != graph_.outputs.end(); }
+  bool is_output(TensorId t) const {
+    return std::find(graph_.outputs.begin(), graph_.outputs.end(), t) != graph_.outputs.end();
+  }
   // In the backward pass: no op makes it, it is kept for others, or it will be made again.
   bool all_are_there(const Op& op) const {
     return std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId t) {
@@ -40,7 +50,7 @@ class Choice {
   }
 
   const Graph& graph_;
-  const bool reducing_;  // ops that reduce something too
+  const bool reducing_;                           // ops that reduce something too
   std::vector<char> read_backward_, can_, will_;  // [tensor]; [op]
 };
 
@@ -50,13 +60,14 @@ std::vector<std::string> recompute_kinds() { return {"none", "pointwise", "cheap
 
 Graph recomputed(const Graph& graph, const std::string& kind) {
   const std::vector<std::string> kinds = recompute_kinds();
-  if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) fail("recompute: '{}' is not one of {}", kind, fmt::join(kinds, ", "));
+  if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
+    fail("recompute: '{}' is not one of {}", kind, fmt::join(kinds, ", "));
   if (kind == "none") return graph;
   const Choice made_again(graph, kind == "cheap");
   Graph out = graph;
   out.ops.clear();
-  std::vector<OpId> now(graph.ops.size());                // where an op has come to
-  std::vector<TensorId> again(graph.tensors.size());      // by tensor: what backward ops read instead
+  std::vector<OpId> now(graph.ops.size());            // where an op has come to
+  std::vector<TensorId> again(graph.tensors.size());  // by tensor: what backward ops read instead
   auto add = [&](Op op) {
     const OpId id(out.ops.size());
     for (TensorId t : op.results) out.tensor(t).producer = id;

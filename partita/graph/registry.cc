@@ -58,7 +58,9 @@ std::shared_ptr<const tdl::Bound> bind_instance(const OpDefinition& definition, 
 double op_flops(const OpDefinition* definition, const tdl::Bound& bound, const std::vector<Interval>& ranges) {
   return definition && definition->flops ? definition->flops(bound, ranges) : tdl::flops(bound, ranges);
 }
-double op_flops(const OpDefinition* definition, const tdl::Bound& bound) { return op_flops(definition, bound, tdl::full_ranges(bound)); }
+double op_flops(const OpDefinition* definition, const tdl::Bound& bound) {
+  return op_flops(definition, bound, tdl::full_ranges(bound));
+}
 
 void OpRegistry::add(OpDefinition definition) {
   ensure(!definition.examples.empty(), "op definition '{}' has no example", definition.name);

@@ -56,10 +56,10 @@ struct OpDefinition {
   // A formula that a derived gradient may turn out to equal, so that it takes this definition's name and kernel: the
   // attributes that an instance then has, given the forward op's attributes and the gradient's shape. Empty: never.
   std::function<tdl::Attributes(const tdl::Attributes& forward, const Shape& result)> match;
-  EvaluationForm evaluation;   // empty: the op itself
-  bool described = false;      // by the user, in a file of descriptions
-  // In mixed precision: the first `low_operands` floating operands are cast to float16 or bfloat16; all to float32; or what comes
-  // is taken. As in PyTorch's autocast.
+  EvaluationForm evaluation;  // empty: the op itself
+  bool described = false;     // by the user, in a file of descriptions
+  // In mixed precision: the first `low_operands` floating operands are cast to float16 or bfloat16; all to float32; or
+  // what comes is taken. As in PyTorch's autocast.
   enum class Precision { kOperands, kLow, kFloat32 } precision = Precision::kOperands;
   std::size_t low_operands = 0;
   bool differentiable = true;  // false: no gradient flows through (comparisons, optimizer steps)
@@ -75,7 +75,8 @@ struct OpDefinition {
   // The learning rate's schedule of this name: operands lr and how many steps were done before; its attributes are the
   // schedule's options. Empty: it is none.
   std::string schedule;
-  // FLOPs of one position that runs all stages, where its kernel is asymptotically better than the formula (24); else derived
+  // FLOPs of one position that runs all stages, where its kernel is asymptotically better than the formula (24); else
+  // derived
   std::function<double(const tdl::Bound&, const std::vector<Interval>&)> flops;
   // Instances for tests and `partita ops`: shapes and attributes. Every definition has at least one.
   struct Example {

@@ -38,8 +38,12 @@ class Finder {
       const Op& op = graph.ops[i];
       std::vector<Shape> shapes;
       std::vector<DType> dtypes;
-      for (TensorId id : op.operands) shapes.push_back(graph.tensor(id).shape), dtypes.push_back(graph.tensor(id).dtype);
-      kind_.push_back(kinds.emplace(std::tuple(op.definition, op.formula, op.attributes, shapes, dtypes), static_cast<int>(kinds.size())).first->second);
+      for (TensorId id : op.operands)
+        shapes.push_back(graph.tensor(id).shape), dtypes.push_back(graph.tensor(id).dtype);
+      kind_.push_back(kinds
+                          .emplace(std::tuple(op.definition, op.formula, op.attributes, shapes, dtypes),
+                                   static_cast<int>(kinds.size()))
+                          .first->second);
       parameters_before_.push_back(parameters_before_.back() +
                                    std::any_of(op.operands.begin(), op.operands.end(),
                                                [&](TensorId id) { return graph.tensor(id).role == Role::kParameter; }));
@@ -177,8 +181,7 @@ class Finder {
       const Begins begins = alike(i, period);
       length[i - from] = begins.anywhere() ? length[i - from + 1] + 1 : 0;
       if (begins.anywhere()) continue;
-      if (begins.nowhere())
-        refuse(i - period + 1, i);
+      if (begins.nowhere()) refuse(i - period + 1, i);
       else
         refuse(i - period + 1, std::min(i, begins.lowest - 1)), refuse(std::max(i - period + 1, begins.highest + 1), i);
     }
@@ -218,7 +221,8 @@ class Finder {
     int word = -1;
     for (std::size_t w = 0; w < mine.size(); ++w) {
       if (mine[w] == next[w]) continue;
-      if (word >= 0 || !is_number(mine[w]) || !is_number(next[w]) || std::stoll(next[w]) != std::stoll(mine[w]) + 1) return -1;
+      if (word >= 0 || !is_number(mine[w]) || !is_number(next[w]) || std::stoll(next[w]) != std::stoll(mine[w]) + 1)
+        return -1;
       word = static_cast<int>(w);
     }
     return word;
@@ -229,7 +233,8 @@ class Finder {
     if (word < 0) return false;
     if (first == 0) return true;
     const auto mine = words_of(place_of(graph_.ops[first])), before = words_of(place_of(graph_.ops[first - 1]));
-    return before.size() <= static_cast<std::size_t>(word) || !std::equal(mine.begin(), mine.begin() + word + 1, before.begin());
+    return before.size() <= static_cast<std::size_t>(word) ||
+           !std::equal(mine.begin(), mine.begin() + word + 1, before.begin());
   }
 
   std::string name_of(int first, int period) const {
@@ -243,8 +248,8 @@ class Finder {
   }
 
   const Graph& graph_;
-  int count_ = 0;                    // ops before the first backward op: forward ops, and updates of running statistics
-  std::vector<int> kind_;            // equal formulas on equal shapes and dtypes
+  int count_ = 0;          // ops before the first backward op: forward ops, and updates of running statistics
+  std::vector<int> kind_;  // equal formulas on equal shapes and dtypes
   std::vector<int> parameters_before_{0};  // [i]: ops before op i that read one
   std::vector<bool> taken_;
   std::vector<Run> runs_;

@@ -58,14 +58,11 @@ struct Follow {
       const auto digit = only_digit(bound.tensors[static_cast<std::size_t>(read.tensor)], from->axis);
       const int at = digit ? read.subscripts[*digit].plain_index() : -1;
       const bool whole = digit && *digit < read.whole.size() && read.whole[*digit];
-      if (whole || at < 0)
-        good = refuse("reads across the samples");
-      else if (index >= 0 && at != index)
-        good = refuse("brings one sample together with another");
+      if (whole || at < 0) good = refuse("reads across the samples");
+      else if (index >= 0 && at != index) good = refuse("brings one sample together with another");
       else if (place && (place->outer != from->outer || place->inner != from->inner))
         good = refuse("reads the samples of two operands in different orders");
-      else
-        index = at, place = from;
+      else index = at, place = from;
     });
     return good;
   }

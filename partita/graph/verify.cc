@@ -38,8 +38,8 @@ void verify_tensor(const Graph& graph, const Tensor& t) {
 }
 
 // What was bound already: equal ops share a bound formula.
-using Known = std::set<
-    std::tuple<const tdl::Bound*, std::string, std::string, tdl::Attributes, std::map<std::string, Shape>, std::vector<Shape>, std::vector<DType>>>;
+using Known = std::set<std::tuple<const tdl::Bound*, std::string, std::string, tdl::Attributes,
+                                  std::map<std::string, Shape>, std::vector<Shape>, std::vector<DType>>>;
 
 void verify_op(const Graph& graph, OpId id, Known& known) {
   const Op& op = graph.op(id);

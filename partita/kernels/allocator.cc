@@ -69,7 +69,10 @@ int64_t outside_bytes() { return live.load(); }
 int64_t outside_peak_bytes() { return peak.load(); }
 void reset_outside_peak() { peak.store(live.load()); }
 
-ScratchScope::ScratchScope(std::byte* memory, std::size_t bytes) : memory_(memory), bytes_(static_cast<int64_t>(bytes)), outer_(scope) { scope = this; }
+ScratchScope::ScratchScope(std::byte* memory, std::size_t bytes)
+    : memory_(memory), bytes_(static_cast<int64_t>(bytes)), outer_(scope) {
+  scope = this;
+}
 ScratchScope::~ScratchScope() { scope = outer_; }
 
 void* ScratchScope::allocate(std::size_t bytes) {

@@ -14,8 +14,8 @@ int64_t outside_bytes();
 int64_t outside_peak_bytes();
 void reset_outside_peak();
 
-// While it lives, what this thread allocates through ATen comes from `memory` (64-byte aligned), where physical/first_fit.h puts
-// it. All of it must be freed before the end.
+// While it lives, what this thread allocates through ATen comes from `memory` (64-byte aligned), where
+// physical/first_fit.h puts it. All of it must be freed before the end.
 class ScratchScope {
  public:
   ScratchScope(std::byte* memory, std::size_t bytes);
@@ -23,8 +23,8 @@ class ScratchScope {
   ScratchScope(const ScratchScope&) = delete;
   ScratchScope& operator=(const ScratchScope&) = delete;
 
-  void* allocate(std::size_t bytes);  // null: no gap is large enough
-  bool free(void* pointer);           // false: not ours
+  void* allocate(std::size_t bytes);                    // null: no gap is large enough
+  bool free(void* pointer);                             // false: not ours
   int64_t used_bytes() const { return places_.end(); }  // the end of the highest byte ever used
 
  private:

@@ -18,7 +18,8 @@ namespace partita {
 namespace {
 
 // False: there is none for the definition, or it declines the call.
-bool run_registered(const KernelCall& call, const std::vector<Interval>& ranges, const KernelParts& parts, const std::vector<Held>& held) {
+bool run_registered(const KernelCall& call, const std::vector<Interval>& ranges, const KernelParts& parts,
+                    const std::vector<Held>& held) {
   const KernelWork& work = *call.work;
   if (const auto counted = plan_places(work, ranges, parts)) {
     run_places(*counted, stage_box(*work.bound, 0, ranges), call, held);
@@ -57,8 +58,8 @@ class AtenKernels final : public Kernels {
     const KernelWork& work = *call.work;
     const tdl::Bound& bound = *work.bound;
     const std::vector<Interval>& ranges = work.ranges[work.ranges.size() == 1 ? 0 : static_cast<size_t>(call.act)];
-    ensure(call.reads.size() == call.task->reads.size() && call.writes.size() == call.task->writes.size(), "{}: {} reads and {} writes are given",
-           call.task->name, call.reads.size(), call.writes.size());
+    ensure(call.reads.size() == call.task->reads.size() && call.writes.size() == call.task->writes.size(),
+           "{}: {} reads and {} writes are given", call.task->name, call.reads.size(), call.writes.size());
     std::vector<PlacedPart> reads, writes;
     std::vector<std::byte*> data(bound.tensors.size(), nullptr);
     auto place = [&](const View& view, const Access& access, std::vector<PlacedPart>& into) {
@@ -76,7 +77,8 @@ class AtenKernels final : public Kernels {
     at::init_num_threads();
     ScratchScope scratch(call.scratch, call.scratch ? call.scratch_bytes : 0);
     if (!options_.registered || !run_registered(call, ranges, parts, held)) {
-      const GenericPlan plan = plan_generic(bound, work.first_stage, work.last_stage, ranges, parts, options_.budget_bytes);
+      const GenericPlan plan =
+          plan_generic(bound, work.first_stage, work.last_stage, ranges, parts, options_.budget_bytes);
       run_generic(bound, plan, ranges, held, {call.seed, work.random_stream, call.step});
     }
     int64_t before = scratch_peak_.load();
@@ -99,7 +101,9 @@ class AtenKernels final : public Kernels {
 
 }  // namespace
 
-std::unique_ptr<Kernels> make_aten_kernels(const AtenOptions& options) { return std::make_unique<AtenKernels>(options); }
+std::unique_ptr<Kernels> make_aten_kernels(const AtenOptions& options) {
+  return std::make_unique<AtenKernels>(options);
+}
 
 int64_t scratch_peak_bytes(const Kernels& kernels) { return dynamic_cast<const AtenKernels&>(kernels).scratch_peak(); }
 

@@ -81,14 +81,24 @@ void power_into(at::Tensor& out, const at::Tensor& a, double exponent) {
   else at::pow_out(out, a, static_cast<int64_t>(exponent));
 }
 
-void select_into(at::Tensor& out, const at::Tensor& condition, const at::Tensor& a, const at::Tensor& b) { at::where_out(out, condition, a, b); }
+void select_into(at::Tensor& out, const at::Tensor& condition, const at::Tensor& a, const at::Tensor& b) {
+  at::where_out(out, condition, a, b);
+}
 
 void combine_into(at::Tensor& out, tdl::Reducer reducer, const at::Tensor& a) {
   switch (reducer) {
-    case tdl::Reducer::kSum: out.add_(a); break;
-    case tdl::Reducer::kProd: out.mul_(a); break;
-    case tdl::Reducer::kMax: at::maximum_out(out, out, a); break;
-    case tdl::Reducer::kMin: at::minimum_out(out, out, a); break;
+    case tdl::Reducer::kSum:
+      out.add_(a);
+      break;
+    case tdl::Reducer::kProd:
+      out.mul_(a);
+      break;
+    case tdl::Reducer::kMax:
+      at::maximum_out(out, out, a);
+      break;
+    case tdl::Reducer::kMin:
+      at::minimum_out(out, out, a);
+      break;
   }
 }
 

@@ -14,7 +14,8 @@ struct Cube {
   explicit Cube(const Held& held) : first(reinterpret_cast<int64_t*>(held.data)), part(held.part) {}
   int64_t& at(int64_t g, int64_t t, int64_t k) const {
     const Box& box = part.box;
-    return first[(g - box[0].lo) * part.strides[0] + (t - box[1].lo) * part.strides[1] + (k - box[2].lo) * part.strides[2]];
+    return first[(g - box[0].lo) * part.strides[0] + (t - box[1].lo) * part.strides[1] +
+                 (k - box[2].lo) * part.strides[2]];
   }
 };
 
@@ -22,8 +23,8 @@ bool is_in(const Interval& range, int64_t i) { return range.lo <= i && i < range
 
 }  // namespace
 
-// One pass over a group's choices in the order in which they are given places, counting them by expert: linear, where the formula
-// compares all pairs.
+// One pass over a group's choices in the order in which they are given places, counting them by expert: linear, where
+// the formula compares all pairs.
 void run_expert_place(const PlacePlan& plan, const std::vector<Held>& held) {
   if (plan.g.empty() || plan.t.empty() || plan.k.empty()) return;
   const Cube ix(held[plan.ix]), place(held[plan.result]);

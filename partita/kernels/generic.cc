@@ -63,9 +63,15 @@ class StageRunner {
       case Finish::kStore:
         if (!program_.direct) store(values_[program_.a], true);
         break;
-      case Finish::kReduce: reduce(first); break;
-      case Finish::kProduct: multiply(first); break;
-      case Finish::kScatter: scatter(first); break;
+      case Finish::kReduce:
+        reduce(first);
+        break;
+      case Finish::kProduct:
+        multiply(first);
+        break;
+      case Finish::kScatter:
+        scatter(first);
+        break;
     }
     values_.clear();
   }
@@ -95,7 +101,8 @@ class StageRunner {
     for (size_t d = 0; d < rank_; ++d) strides[d] = std::abs(strides[d]);
     const Box box = read_hull(lhs_, program_.dims, at_);
     int64_t offset = 0;
-    for (size_t a = 0; a < box.size(); ++a) offset += (lowest(lhs_.subscripts[a], out_strides_) - out_.part.box[a].lo) * out_.part.strides[a];
+    for (size_t a = 0; a < box.size(); ++a)
+      offset += (lowest(lhs_.subscripts[a], out_strides_) - out_.part.box[a].lo) * out_.part.strides[a];
     return tensor_over(out_.data + offset * bytes_of(out_.part.dtype), out_.part.dtype, sizes, strides);
   }
   // A form's value where each dimension is at the end of the block from which its stride counts up.
@@ -129,11 +136,13 @@ class StageRunner {
     Shape strides = read_strides(instr, program_.dims, from.part.strides);
     const Shape sizes = sizes_of(instr.dims);
     int64_t offset = 0;
-    for (size_t a = 0; a < hull.size(); ++a) offset += (lowest(instr.subscripts[a], strides) - from.part.box[a].lo) * from.part.strides[a];
+    for (size_t a = 0; a < hull.size(); ++a)
+      offset += (lowest(instr.subscripts[a], strides) - from.part.box[a].lo) * from.part.strides[a];
     Shape positive = strides;
     for (int64_t& s : positive) s = std::abs(s);
-    at::Tensor value = instr.padded ? padding.as_strided(sizes, positive, offset)
-                                         : tensor_over(from.data + offset * bytes_of(instr.dtype), instr.dtype, sizes, positive);
+    at::Tensor value = instr.padded
+                           ? padding.as_strided(sizes, positive, offset)
+                           : tensor_over(from.data + offset * bytes_of(instr.dtype), instr.dtype, sizes, positive);
     flipped_[i] = is_flipped(instr, strides);
     if (flipped_[i]) return value.flip(negative(strides));
     return value;
@@ -142,7 +151,8 @@ class StageRunner {
   at::Tensor gather(const StageInstr& instr) {
     const Held& source = held_[instr.tensor];
     int64_t span = 1;
-    for (size_t a = 0; a < source.part.box.size(); ++a) span += (source.part.box[a].size() - 1) * source.part.strides[a];
+    for (size_t a = 0; a < source.part.box.size(); ++a)
+      span += (source.part.box[a].size() - 1) * source.part.strides[a];
     const at::Tensor memory = tensor_over(source.data, source.part.dtype, {span}, {1});
     return at::index_select(memory, 0, values_[instr.args[0]].contiguous().view({-1})).view(sizes_of(instr.dims));
   }
@@ -173,7 +183,9 @@ class StageRunner {
     at::Tensor& value = values_[i];
     const auto& args = instr.args;
     switch (instr.kind) {
-      case Kind::kConst: value = constant_tensor(instr.dtype, instr.number).view(Shape(rank_, 1)); break;
+      case Kind::kConst:
+        value = constant_tensor(instr.dtype, instr.number).view(Shape(rank_, 1));
+        break;
       case Kind::kGrid: {
         const Interval r = at_[instr.dim];
         Shape sizes(rank_, 1);
@@ -183,8 +195,12 @@ class StageRunner {
         value = value.view(sizes);
         break;
       }
-      case Kind::kRead: value = read(i, instr); break;
-      case Kind::kGather: value = gather(instr); break;
+      case Kind::kRead:
+        value = read(i, instr);
+        break;
+      case Kind::kGather:
+        value = gather(instr);
+        break;
       case Kind::kCast: {
         at::Tensor out = place(i, instr);
         out.copy_(values_[args[0]]);
@@ -211,8 +227,12 @@ class StageRunner {
         value = out;
         break;
       }
-      case Kind::kRng: value = random(instr); break;
-      case Kind::kOpaque: ensure(false, "an opaque value in a stage program"); break;
+      case Kind::kRng:
+        value = random(instr);
+        break;
+      case Kind::kOpaque:
+        ensure(false, "an opaque value in a stage program");
+        break;
     }
   }
 
@@ -264,7 +284,8 @@ class StageRunner {
   void scatter(bool first) {
     const std::vector<int>& to = program_.scattered;
     auto scattered = [&](int d) { return std::find(to.begin(), to.end(), d) != to.end(); };
-    for (int d : to) ensure(at_[d] == program_.ranges[d], "a dimension that values are scattered along is cut into blocks");
+    for (int d : to)
+      ensure(at_[d] == program_.ranges[d], "a dimension that values are scattered along is cut into blocks");
     Shape summed, all, source, order;
     for (int d = program_.lhs_count; d < static_cast<int>(rank_); ++d) {
       summed.push_back(block_[d]);
@@ -320,7 +341,8 @@ class StageRunner {
   }
 
   // A side of the product as matrices [batch, rows, columns]: as it lies, or copied.
-  at::Tensor matrices(int side, const std::vector<int>& batch, const std::vector<int>& rows, const std::vector<int>& columns) {
+  at::Tensor matrices(int side, const std::vector<int>& batch, const std::vector<int>& rows,
+                      const std::vector<int>& columns) {
     at::Tensor value = values_[side];
     const uint64_t dims = program_.code[side].dims;
     const Shape sizes{extent(batch), extent(rows), extent(columns)};
@@ -340,7 +362,8 @@ class StageRunner {
     Shape full(rank_, 1);
     for (int64_t d : order) full[d] = block_[d];
     for (size_t d = 0; d < rank_; ++d)
-      if (full[d] == 1 && std::find(order.begin(), order.end(), static_cast<int64_t>(d)) == order.end()) order.push_back(static_cast<int64_t>(d));
+      if (full[d] == 1 && std::find(order.begin(), order.end(), static_cast<int64_t>(d)) == order.end())
+        order.push_back(static_cast<int64_t>(d));
     Shape target;
     for (int64_t d : order) target.push_back(full[d]);
     dense.view(target).copy_(value.expand(full).permute(order));
@@ -384,7 +407,8 @@ class StageRunner {
   }
 
   void hide(at::Tensor& product) {
-    if (program_.hidden >= 0) product.masked_fill_(values_[program_.hidden], values_[program_.zero].view(at::IntArrayRef()));
+    if (program_.hidden >= 0)
+      product.masked_fill_(values_[program_.hidden], values_[program_.zero].view(at::IntArrayRef()));
   }
 
   const StageProgram& program_;
@@ -396,14 +420,15 @@ class StageRunner {
   Shape out_strides_;
   std::vector<Interval> at_;
   Shape block_;
-  std::vector<at::Tensor> values_;    // per instruction
+  std::vector<at::Tensor> values_;  // per instruction
   std::vector<bool> flipped_;
-  at::Tensor sum_;                    // StageProgram::accumulates
+  at::Tensor sum_;  // StageProgram::accumulates
 };
 
 }  // namespace
 
-void run_generic(const tdl::Bound& bound, const GenericPlan& plan, const std::vector<Interval>& ranges, std::vector<Held> held, const RandomKey& key) {
+void run_generic(const tdl::Bound& bound, const GenericPlan& plan, const std::vector<Interval>& ranges,
+                 std::vector<Held> held, const RandomKey& key) {
   std::vector<at::Tensor> internal(bound.tensors.size());
   for (const GenericStep& step : plan.steps) {
     const tdl::Stage& stage = bound.stages[step.stage];
@@ -415,13 +440,16 @@ void run_generic(const tdl::Bound& bound, const GenericPlan& plan, const std::ve
     }
     if (step.shares >= 0) out = held[step.shares];
     switch (step.what) {
-      case GenericStep::What::kNothing: break;
+      case GenericStep::What::kNothing:
+        break;
       case GenericStep::What::kIdentity: {
         at::Tensor all = out.tensor(stage_box(bound, step.stage, ranges));
         fill_identity(all, stage.body.reducer);
         break;
       }
-      case GenericStep::What::kProgram: StageRunner(step.program, stage, held, key).run(); break;
+      case GenericStep::What::kProgram:
+        StageRunner(step.program, stage, held, key).run();
+        break;
     }
     for (int t : step.dead) internal[t].reset();
   }

@@ -12,6 +12,7 @@ struct RandomKey {
 };
 
 // held: per tensor, what the call holds; internal tensors have none.
-void run_generic(const tdl::Bound& bound, const GenericPlan& plan, const std::vector<Interval>& ranges, std::vector<Held> held, const RandomKey& key);
+void run_generic(const tdl::Bound& bound, const GenericPlan& plan, const std::vector<Interval>& ranges,
+                 std::vector<Held> held, const RandomKey& key);
 
 }  // namespace partita

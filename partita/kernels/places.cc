@@ -25,7 +25,8 @@ void run_places(const CountedPlan& plan, const Box& box, const KernelCall& call,
     const bool inside = -extent <= value && value < extent;
     if (!inside) {
       const Outside outside{call.step, call.task->op, plan.ids, number, value, {-extent, extent}};
-      if (!call.outside) fail("{}: element {} is {}; {} to {} are taken", call.task->name, number, value, -extent, extent - 1);
+      if (!call.outside)
+        fail("{}: element {} is {}; {} to {} are taken", call.task->name, number, value, -extent, extent - 1);
       call.outside->add(outside);
     }
     element(held[plan.result], at) = !inside ? 0 : value < 0 ? value + extent : value;

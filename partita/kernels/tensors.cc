@@ -12,12 +12,18 @@ namespace partita {
 
 at::ScalarType scalar_type(DType dtype) {
   switch (dtype) {
-    case DType::kFloat32: return at::kFloat;
-    case DType::kFloat64: return at::kDouble;
-    case DType::kInt64: return at::kLong;
-    case DType::kBool: return at::kBool;
-    case DType::kFloat16: return at::kHalf;
-    case DType::kBFloat16: return at::kBFloat16;
+    case DType::kFloat32:
+      return at::kFloat;
+    case DType::kFloat64:
+      return at::kDouble;
+    case DType::kInt64:
+      return at::kLong;
+    case DType::kBool:
+      return at::kBool;
+    case DType::kFloat16:
+      return at::kHalf;
+    case DType::kBFloat16:
+      return at::kBFloat16;
   }
   return at::kFloat;
 }
@@ -26,7 +32,9 @@ at::Tensor tensor_over(std::byte* data, DType dtype, const Shape& sizes, const S
   return at::from_blob(data, sizes, strides, at::TensorOptions().dtype(scalar_type(dtype)));
 }
 
-at::Tensor new_tensor(DType dtype, const Shape& sizes) { return at::empty(sizes, at::TensorOptions().dtype(scalar_type(dtype))); }
+at::Tensor new_tensor(DType dtype, const Shape& sizes) {
+  return at::empty(sizes, at::TensorOptions().dtype(scalar_type(dtype)));
+}
 
 at::Tensor constant_tensor(DType dtype, double number) {
   const auto options = at::TensorOptions().dtype(scalar_type(dtype));

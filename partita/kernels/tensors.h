@@ -27,9 +27,10 @@ struct Held {
   at::Tensor tensor() const { return tensor(part.box); }
 };
 
-// Calls each function once, before threads do. MKL's vector mathematics finds out at its first call which processor it runs on, without a
-// lock: mkl_vml_serv_cpu_detect writes its variable twice, first in another numbering. A thread that reads it in between takes the table
-// entry of another accuracy (row of mode + column of processor: 6 + 9 is in the row of the mode "enhanced performance", half the digits).
+// Calls each function once, before threads do. MKL's vector mathematics finds out at its first call which processor it
+// runs on, without a lock: mkl_vml_serv_cpu_detect writes its variable twice, first in another numbering. A thread that
+// reads it in between takes the table entry of another accuracy (row of mode + column of processor: 6 + 9 is in the row
+// of the mode "enhanced performance", half the digits).
 void set_up_functions();
 // out = function(a), element by element; out has the result's shape and type.
 void unary_into(at::Tensor& out, const std::string& function, const at::Tensor& a);

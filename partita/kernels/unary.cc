@@ -34,11 +34,12 @@ using Into = at::Tensor& (*)(at::Tensor&, const at::Tensor&);
 
 const std::map<std::string, Into>& functions() {
   static const std::map<std::string, Into> kFunctions = {
-      {"neg", at::neg_out},   {"not", at::logical_not_out}, {"exp", at::exp_out}, {"log", at::log_out}, {"sqrt", at::sqrt_out},
-      {"tanh", at::tanh_out}, {"sigmoid", at::sigmoid_out}, {"erf", at::erf_out}, {"sin", at::sin_out}, {"cos", at::cos_out},
-      {"abs", at::abs_out},   {"sign", at::sign_out},       {"floor", at::floor_out},
-      {"asin", at::asin_out}, {"acos", at::acos_out},       {"atan", at::atan_out}, {"sinh", at::sinh_out}, {"cosh", at::cosh_out},
-      {"asinh", at::asinh_out}, {"acosh", at::acosh_out},   {"atanh", at::atanh_out}};
+      {"neg", at::neg_out},     {"not", at::logical_not_out}, {"exp", at::exp_out},         {"log", at::log_out},
+      {"sqrt", at::sqrt_out},   {"tanh", at::tanh_out},       {"sigmoid", at::sigmoid_out}, {"erf", at::erf_out},
+      {"sin", at::sin_out},     {"cos", at::cos_out},         {"abs", at::abs_out},         {"sign", at::sign_out},
+      {"floor", at::floor_out}, {"asin", at::asin_out},       {"acos", at::acos_out},       {"atan", at::atan_out},
+      {"sinh", at::sinh_out},   {"cosh", at::cosh_out},       {"asinh", at::asinh_out},     {"acosh", at::acosh_out},
+      {"atanh", at::atanh_out}};
   return kFunctions;
 }
 

@@ -19,17 +19,20 @@ at::Tensor part_of(const Held& held, Box box, bool grouped, size_t group_axis, i
   return grouped ? t.select(static_cast<int64_t>(group_axis), 0) : t;
 }
 
-// Elements of an input [.., rows, columns] (which begins at rows.at.lo, columns.at.lo) under element (r, t) of the windows
-// outs_r x outs_t.
-at::Tensor under(const at::Tensor& input, const WindowPlan& plan, Interval outs_r, int64_t r, Interval outs_t, int64_t t) {
-  const int64_t row = plan.rows.input(outs_r.lo, r) - plan.rows.at.lo, column = plan.columns.input(outs_t.lo, t) - plan.columns.at.lo;
+// Elements of an input [.., rows, columns] (which begins at rows.at.lo, columns.at.lo) under element (r, t) of the
+// windows outs_r x outs_t.
+at::Tensor under(const at::Tensor& input, const WindowPlan& plan, Interval outs_r, int64_t r, Interval outs_t,
+                 int64_t t) {
+  const int64_t row = plan.rows.input(outs_r.lo, r) - plan.rows.at.lo,
+                column = plan.columns.input(outs_t.lo, t) - plan.columns.at.lo;
   return input.slice(-2, row, row + (outs_r.size() - 1) * plan.rows.stride + 1, plan.rows.stride)
       .slice(-1, column, column + (outs_t.size() - 1) * plan.columns.stride + 1, plan.columns.stride);
 }
 
 // The windows' elements of the result [.., rows, columns], which begins at `rows`, `columns`.
 at::Tensor among(const at::Tensor& result, Interval rows, Interval outs_r, Interval columns, Interval outs_t) {
-  return result.slice(-2, outs_r.lo - rows.lo, outs_r.hi - rows.lo).slice(-1, outs_t.lo - columns.lo, outs_t.hi - columns.lo);
+  return result.slice(-2, outs_r.lo - rows.lo, outs_r.hi - rows.lo)
+      .slice(-1, outs_t.lo - columns.lo, outs_t.hi - columns.lo);
 }
 
 // f(r, t, the windows that have this element)
@@ -44,7 +47,8 @@ void each_element(const WindowPlan& plan, Interval rows, F f) {
   }
 }
 
-// columns [c, r, t, rows, columns]: the elements of x [c, height, width] under these rows of windows, 0 where it has none.
+// columns [c, r, t, rows, columns]: the elements of x [c, height, width] under these rows of windows, 0 where it has
+// none.
 void fill_columns(at::Tensor& columns, const at::Tensor& x, const WindowPlan& plan, Interval rows) {
   const Interval all = plan.columns.out;
   each_element(plan, rows, [&](int64_t r, int64_t t, Interval outs_r, Interval outs_t) {
@@ -80,26 +84,33 @@ void run_conv2d(const WindowPlan& plan, const std::vector<Held>& held) {
   const Interval all = plan.columns.out;
   const int64_t depth = plan.c.size() * window_size(plan);
   at::Tensor memory = new_tensor(plan.real, {depth * plan.block * all.size()}), w_copy, copy, b_copy;
-  const Held weights = computed(held[plan.w], with_groups({plan.o, plan.c, plan.rows.window, plan.columns.window}, plan, 0), plan.real, w_copy);
+  const Held weights = computed(
+      held[plan.w], with_groups({plan.o, plan.c, plan.rows.window, plan.columns.window}, plan, 0), plan.real, w_copy);
   const bool wide = held[plan.result].part.dtype != plan.real;
   if (wide) copy = new_tensor(plan.real, {plan.o.size() * plan.block * all.size()});
   if (plan.b >= 0 && held[plan.b].part.dtype != plan.real) b_copy = new_tensor(plan.real, {plan.o.size()});
   for (int64_t n = plan.n.lo; n < plan.n.hi; ++n)
     for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
-      const at::Tensor x = part_of(Held{plan.input, held[plan.x].data}, {{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}, plan.grouped, 1, q).select(0, 0);
-      const at::Tensor w = part_of(weights, {plan.o, plan.c, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
-      const at::Tensor out = part_of(held[plan.result], {{n, n + 1}, plan.o, plan.rows.out, all}, plan.grouped, 1, q).select(0, 0);
+      const at::Tensor x = part_of(Held{plan.input, held[plan.x].data},
+                                   {{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}, plan.grouped, 1, q)
+                               .select(0, 0);
+      const at::Tensor w =
+          part_of(weights, {plan.o, plan.c, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
+      const at::Tensor out =
+          part_of(held[plan.result], {{n, n + 1}, plan.o, plan.rows.out, all}, plan.grouped, 1, q).select(0, 0);
       at::Tensor b;
       if (plan.b >= 0) b = part_of(held[plan.b], {plan.o}, plan.grouped, 0, q);
       if (b_copy.defined()) b = b_copy.copy_(b);
       for (int64_t y = plan.rows.out.lo; y < plan.rows.out.hi; y += plan.block) {
         const Interval rows{y, std::min(y + plan.block, plan.rows.out.hi)};
-        at::Tensor columns = memory.slice(0, 0, depth * rows.size() * all.size())
-                                 .view({plan.c.size(), plan.rows.window.size(), plan.columns.window.size(), rows.size(), all.size()});
+        at::Tensor columns =
+            memory.slice(0, 0, depth * rows.size() * all.size())
+                .view({plan.c.size(), plan.rows.window.size(), plan.columns.window.size(), rows.size(), all.size()});
         fill_columns(columns, x, plan, rows);
         const int64_t pixels = rows.size() * all.size();
         at::Tensor result = among(out, plan.rows.out, rows, all, all);
-        at::Tensor block = wide ? copy.slice(0, 0, plan.o.size() * pixels).view({plan.o.size(), pixels}) : matrix(result, plan.o.size(), pixels, out.stride(0));
+        at::Tensor block = wide ? copy.slice(0, 0, plan.o.size() * pixels).view({plan.o.size(), pixels})
+                                : matrix(result, plan.o.size(), pixels, out.stride(0));
         at::mm_out(block, matrix(w, plan.o.size(), depth, w.stride(0)), columns.view({depth, pixels}));
         if (b.defined()) block.add_(b.view({-1, 1}));
         if (wide) result.copy_(block.view({plan.o.size(), rows.size(), all.size()}));
@@ -110,22 +121,30 @@ void run_conv2d(const WindowPlan& plan, const std::vector<Held>& held) {
 void run_conv2d_data_grad(const WindowPlan& plan, const std::vector<Held>& held) {
   const int64_t pixels = plan.rows.out.size() * plan.columns.out.size(), window = window_size(plan);
   at::Tensor memory = new_tensor(plan.real, {plan.block * window * pixels}), w_copy, g_copy, copy;
-  const Held weights = computed(held[plan.w], with_groups({plan.o, plan.c, plan.rows.window, plan.columns.window}, plan, 0), plan.real, w_copy);
-  if (held[plan.g].part.dtype != plan.real) g_copy = new_tensor(plan.real, {plan.o.size(), plan.rows.out.size(), plan.columns.out.size()});
+  const Held weights = computed(
+      held[plan.w], with_groups({plan.o, plan.c, plan.rows.window, plan.columns.window}, plan, 0), plan.real, w_copy);
+  if (held[plan.g].part.dtype != plan.real)
+    g_copy = new_tensor(plan.real, {plan.o.size(), plan.rows.out.size(), plan.columns.out.size()});
   const bool wide = held[plan.result].part.dtype != plan.real;
   if (wide) copy = new_tensor(plan.real, {plan.block * plan.rows.at.size() * plan.columns.at.size()});
   for (int64_t n = plan.n.lo; n < plan.n.hi; ++n)
     for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
-      at::Tensor g = part_of(held[plan.g], {{n, n + 1}, plan.o, plan.rows.out, plan.columns.out}, plan.grouped, 1, q).select(0, 0);
+      at::Tensor g =
+          part_of(held[plan.g], {{n, n + 1}, plan.o, plan.rows.out, plan.columns.out}, plan.grouped, 1, q).select(0, 0);
       if (g_copy.defined()) g = g_copy.copy_(g);
       for (int64_t c = plan.c.lo; c < plan.c.hi; c += plan.block) {
         const Interval channels{c, std::min(c + plan.block, plan.c.hi)};
-        const at::Tensor w = part_of(weights, {plan.o, channels, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
+        const at::Tensor w =
+            part_of(weights, {plan.o, channels, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
         at::Tensor columns = memory.slice(0, 0, channels.size() * window * pixels);
         at::Tensor flat = columns.view({channels.size() * window, pixels});
-        at::mm_out(flat, matrix(w, plan.o.size(), channels.size() * window, w.stride(0)).t(), matrix(g, plan.o.size(), pixels, g.stride(0)));
-        columns = columns.view({channels.size(), plan.rows.window.size(), plan.columns.window.size(), plan.rows.out.size(), plan.columns.out.size()});
-        at::Tensor result = part_of(held[plan.result], {{n, n + 1}, channels, plan.rows.at, plan.columns.at}, plan.grouped, 1, q).select(0, 0);
+        at::mm_out(flat, matrix(w, plan.o.size(), channels.size() * window, w.stride(0)).t(),
+                   matrix(g, plan.o.size(), pixels, g.stride(0)));
+        columns = columns.view({channels.size(), plan.rows.window.size(), plan.columns.window.size(),
+                                plan.rows.out.size(), plan.columns.out.size()});
+        at::Tensor result =
+            part_of(held[plan.result], {{n, n + 1}, channels, plan.rows.at, plan.columns.at}, plan.grouped, 1, q)
+                .select(0, 0);
         at::Tensor out = wide ? copy.slice(0, 0, result.numel()).view(result.sizes()) : result;
         out.fill_(0);
         each_element(plan, plan.rows.out, [&](int64_t r, int64_t t, Interval outs_r, Interval outs_t) {
@@ -146,20 +165,27 @@ void run_conv2d_weight_grad(const WindowPlan& plan, const std::vector<Held>& hel
   const bool wide = held[plan.result].part.dtype != plan.real;
   if (wide) copy = new_tensor(plan.real, {plan.o.size(), depth});
   for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
-    const at::Tensor whole = part_of(held[plan.result], {plan.o, plan.c, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
+    const at::Tensor whole =
+        part_of(held[plan.result], {plan.o, plan.c, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
     at::Tensor out = wide ? copy : matrix(whole, plan.o.size(), depth, whole.stride(0));
     bool first = true;
     for (int64_t n = plan.n.lo; n < plan.n.hi; ++n) {
-      const at::Tensor x = part_of(Held{plan.input, held[plan.x].data}, {{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}, plan.grouped, 1, q).select(0, 0);
-      const at::Tensor g = part_of(held[plan.g], {{n, n + 1}, plan.o, plan.rows.out, all}, plan.grouped, 1, q).select(0, 0);
+      const at::Tensor x = part_of(Held{plan.input, held[plan.x].data},
+                                   {{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}, plan.grouped, 1, q)
+                               .select(0, 0);
+      const at::Tensor g =
+          part_of(held[plan.g], {{n, n + 1}, plan.o, plan.rows.out, all}, plan.grouped, 1, q).select(0, 0);
       for (int64_t y = plan.rows.out.lo; y < plan.rows.out.hi; y += plan.block) {
         const Interval rows{y, std::min(y + plan.block, plan.rows.out.hi)};
-        at::Tensor columns = memory.slice(0, 0, depth * rows.size() * all.size())
-                                 .view({plan.c.size(), plan.rows.window.size(), plan.columns.window.size(), rows.size(), all.size()});
+        at::Tensor columns =
+            memory.slice(0, 0, depth * rows.size() * all.size())
+                .view({plan.c.size(), plan.rows.window.size(), plan.columns.window.size(), rows.size(), all.size()});
         fill_columns(columns, x, plan, rows);
         const int64_t pixels = rows.size() * all.size();
         at::Tensor part = among(g, plan.rows.out, rows, all, all);
-        if (g_copy.defined()) part = g_copy.slice(0, 0, plan.o.size() * pixels).view(part.sizes()).copy_(part).view({plan.o.size(), pixels});
+        if (g_copy.defined())
+          part =
+              g_copy.slice(0, 0, plan.o.size() * pixels).view(part.sizes()).copy_(part).view({plan.o.size(), pixels});
         else part = matrix(part, plan.o.size(), pixels, g.stride(0));
         const at::Tensor transposed = columns.view({depth, pixels}).t();
         if (first) at::mm_out(out, part, transposed);
@@ -176,7 +202,8 @@ void run_max_pool(const WindowPlan& plan, const std::vector<Held>& held) {
   at::Tensor memory = new_tensor(DType::kBool, {plan.c.size() * plan.rows.out.size() * plan.columns.out.size()});
   for (int64_t n = plan.n.lo; n < plan.n.hi; ++n) {
     const Box box{{n, n + 1}, plan.c, plan.rows.out, plan.columns.out};
-    const at::Tensor x = Held{plan.input, held[plan.x].data}.tensor({{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}).select(0, 0);
+    const at::Tensor x =
+        Held{plan.input, held[plan.x].data}.tensor({{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}).select(0, 0);
     at::Tensor largest = held[plan.result].tensor(box).select(0, 0), index = held[plan.index].tensor(box).select(0, 0);
     largest.fill_(-std::numeric_limits<double>::infinity());
     index.fill_(0);
@@ -207,7 +234,8 @@ void run_max_pool_grad(const WindowPlan& plan, const std::vector<Held>& held, in
     each_element(plan, plan.rows.out, [&](int64_t r, int64_t t, Interval outs_r, Interval outs_t) {
       if (outs_r.empty() || outs_t.empty()) return;
       at::Tensor part = among(g, plan.rows.out, outs_r, plan.columns.out, outs_t);
-      at::Tensor won = masks.slice(0, 0, part.numel()).view(part.sizes()), gradient = gradients.slice(0, 0, part.numel()).view(part.sizes());
+      at::Tensor won = masks.slice(0, 0, part.numel()).view(part.sizes()),
+                 gradient = gradients.slice(0, 0, part.numel()).view(part.sizes());
       at::eq_out(won, among(index, plan.rows.out, outs_r, plan.columns.out, outs_t), r * window_columns + t);
       if (copied) part = gradient.copy_(part);
       at::where_out(gradient, won, part, zero);

@@ -1,5 +1,5 @@
-// AlexNet (Krizhevsky et al. 2012) and VGG-16 (Simonyan and Zisserman 2014, configuration D) as torchvision builds them: runs of
-// convolutions, then three fully connected layers with dropout.
+// AlexNet (Krizhevsky et al. 2012) and VGG-16 (Simonyan and Zisserman 2014, configuration D) as torchvision builds
+// them: runs of convolutions, then three fully connected layers with dropout.
 #include "partita/models/family.h"
 #include "partita/models/layers.h"
 
@@ -16,9 +16,9 @@ class Network {
 
   // Each layer of `features` has its number there, as in torch.nn.Sequential.
   void convolution(int64_t outputs, int64_t kernel, int64_t stride, int64_t padding) {
-    x_ = layers_.convolution(
-        x_, next("features"),
-        {.outputs = outputs, .kernel = kernel, .stride = stride, .padding = padding, .bias = true});
+    x_ =
+        layers_.convolution(x_, next("features"),
+                            {.outputs = outputs, .kernel = kernel, .stride = stride, .padding = padding, .bias = true});
     x_ = layers_.relu(x_, next("features"));
   }
   void pool(int64_t kernel, int64_t stride) { x_ = layers_.max_pool(x_, next("features"), kernel, stride); }
@@ -84,10 +84,9 @@ std::vector<ModelOption> common_options(int64_t batch, int64_t least_image) {
 }  // namespace
 
 std::vector<ModelFamily> alexnet_families() {
-  return {{{"alexnet", "AlexNet: five convolutions, three fully connected layers", common_options(256, 63)},
-           build_alexnet},
-          {{"vgg-16", "VGG-16: thirteen convolutions, three fully connected layers", common_options(64, 32)},
-           build_vgg16}};
+  return {
+      {{"alexnet", "AlexNet: five convolutions, three fully connected layers", common_options(256, 63)}, build_alexnet},
+      {{"vgg-16", "VGG-16: thirteen convolutions, three fully connected layers", common_options(64, 32)}, build_vgg16}};
 }
 
 }  // namespace partita

@@ -89,7 +89,8 @@ ExpertsResult experts(Layers& layers, TensorId x, const std::string& name, const
 
   const TensorId sent =
       b.op("expert_dispatch", {x, ix, place},
-           {{"experts", static_cast<double>(o.count)}, {"capacity", static_cast<double>(capacity(o, tokens))}}, name + ".dispatch");
+           {{"experts", static_cast<double>(o.count)}, {"capacity", static_cast<double>(capacity(o, tokens))}},
+           name + ".dispatch");
   // [groups, experts, capacity, k] by each expert's [n, k]
   auto product = [&](TensorId y, const std::string& part, int64_t outputs) {
     const int64_t inputs = b.shape(y).back();

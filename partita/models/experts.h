@@ -8,11 +8,12 @@ namespace partita {
 
 struct Experts {
   int64_t count = 8;
-  int64_t choices = 2;   // experts a token goes to
-  int64_t inner = 0;     // columns inside an expert
-  int64_t groups = 1;    // of tokens, each routed by itself; they divide batch * steps
-  double capacity = 0;   // places of an expert in a group, in units of choices * tokens / experts; 0: no token is dropped
-  bool gated = false;    // down(activation(gate(x)) * up(x)); else down(activation(up(x)))
+  int64_t choices = 2;  // experts a token goes to
+  int64_t inner = 0;    // columns inside an expert
+  int64_t groups = 1;   // of tokens, each routed by itself; they divide batch * steps
+  double capacity =
+      0;               // places of an expert in a group, in units of choices * tokens / experts; 0: no token is dropped
+  bool gated = false;  // down(activation(gate(x)) * up(x)); else down(activation(up(x)))
   std::string activation = "gelu";  // an element-wise operation
   bool one_is_all = false;          // a token's only choice counts 1, not its probability
   bool as_they_are = false;         // choices count their scores, which are not divided by their sum

@@ -57,10 +57,8 @@ void read_parts(DeepSeek& m, Reading& in, int64_t parts, int64_t chosen) {
   m.experts.parts = in.f.integer("n_group", parts);
   m.experts.chosen_parts = in.f.integer("topk_group", chosen);
   const Experts& e = m.experts;
-  if (e.count % e.parts)
-    in.f.problem("{} experts are not n_group={} equal groups", e.count, e.parts);
-  else if (e.chosen_parts > e.parts)
-    in.f.problem("topk_group={} is more than n_group={}", e.chosen_parts, e.parts);
+  if (e.count % e.parts) in.f.problem("{} experts are not n_group={} equal groups", e.count, e.parts);
+  else if (e.chosen_parts > e.parts) in.f.problem("topk_group={} is more than n_group={}", e.chosen_parts, e.parts);
   else if (e.choices > e.chosen_parts * (e.count / e.parts))
     in.f.problem("num_experts_per_tok={} is more than topk_group={} groups of {} experts have", e.choices,
                  e.chosen_parts, e.count / e.parts);
@@ -101,8 +99,7 @@ Model read_deepseek_v2(Reading& in) {
   m.experts.as_they_are = true;
   if (!f.has("num_experts_per_tok")) f.problem("num_experts_per_tok is missing");
   const std::string method = f.text("topk_method", "greedy");
-  if (method == "group_limited_greedy")
-    read_parts(m, in, 1, 1);
+  if (method == "group_limited_greedy") read_parts(m, in, 1, 1);
   else if (method != "greedy")
     f.problem("{} is not supported; there are greedy and group_limited_greedy", f.shown("topk_method"));
   f.only("norm_topk_prob", false, "transformers' DeepSeek-V2 does not divide what choices count by their sum");

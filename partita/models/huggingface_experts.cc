@@ -53,8 +53,7 @@ void read_qwen_experts(Mixtral& m, Reading& in, const char* count_field, int64_t
                                                          [](const json& layer) { return layer.is_number_integer(); });
     if (right)
       for (const json& layer : *listed) plain.insert(layer.get<int64_t>());
-    else
-      f.problem("{} is not a list of layers' numbers", f.shown("mlp_only_layers"));
+    else f.problem("{} is not a list of layers' numbers", f.shown("mlp_only_layers"));
   }
   for (int64_t i = 0; i < m.layers; ++i) m.dense.push_back(plain.contains(i) || (i + 1) % step != 0);
 }

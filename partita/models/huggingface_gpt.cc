@@ -107,15 +107,12 @@ std::string read_bert_head(Bert& m, Reading& in) {
     if (labels && static_cast<int64_t>(labels->size()) != m.classes)
       f.problem("num_labels={}, and id2label has {} labels", m.classes, labels->size());
     const std::string problem = f.text("problem_type", m.classes == 1 ? "regression" : "single_label_classification");
-    if (problem == "regression")
-      loss = "mse";
-    else if (problem == "multi_label_classification")
-      loss = "bce_with_logits";
+    if (problem == "regression") loss = "mse";
+    else if (problem == "multi_label_classification") loss = "bce_with_logits";
     else if (problem != "single_label_classification")
       f.problem("{}; there are regression, single_label_classification, multi_label_classification",
                 f.shown("problem_type"));
-    else if (m.classes == 1)
-      f.problem("{} needs at least two labels, num_labels is 1", f.shown("problem_type"));
+    else if (m.classes == 1) f.problem("{} needs at least two labels, num_labels is 1", f.shown("problem_type"));
   }
   return loss;
 }

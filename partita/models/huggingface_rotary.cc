@@ -49,10 +49,8 @@ void stretch_llama3(Rotary& rotary, Source& s) {
     s.r.problem("{}: low_freq_factor={} must be less than high_freq_factor={}", s.path, low, high);
   for (double& frequency : rotary.frequencies) {
     const double turns = length * frequency / (2 * std::numbers::pi);  // in the original length
-    if (turns < low)
-      frequency /= factor;
-    else if (turns <= high)
-      frequency *= (1 - (turns - low) / (high - low)) / factor + (turns - low) / (high - low);
+    if (turns < low) frequency /= factor;
+    else if (turns <= high) frequency *= (1 - (turns - low) / (high - low)) / factor + (turns - low) / (high - low);
   }
 }
 
@@ -142,14 +140,10 @@ Rotary read_rotary(Reading& in, const json& object, const std::string& path, con
   Source source{in, r, path, name, type, d, theta, size};
   if (type == "linear")
     for (const double factor = source.needed("factor"); double& frequency : rotary.frequencies) frequency /= factor;
-  else if (type == "llama3")
-    stretch_llama3(rotary, source);
-  else if (type == "yarn")
-    stretch_yarn(rotary, source);
-  else if (type == "longrope")
-    stretch_longrope(rotary, source, steps);
-  else if (type == "dynamic")
-    stretch_dynamic(rotary, source, steps);
+  else if (type == "llama3") stretch_llama3(rotary, source);
+  else if (type == "yarn") stretch_yarn(rotary, source);
+  else if (type == "longrope") stretch_longrope(rotary, source, steps);
+  else if (type == "dynamic") stretch_dynamic(rotary, source, steps);
   else if (type != "default")
     r.problem(
         "{} is not supported; there are default, linear, dynamic, llama3, yarn and longrope; without the field "

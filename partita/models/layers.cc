@@ -92,7 +92,8 @@ TensorId Layers::global_average(TensorId x, const std::string& name) {
 TensorId Layers::split_heads(TensorId x, const std::string& name, int64_t heads) {
   const Shape shape = b.shape(x);
   if (shape.at(2) % heads) fail("'{}': {} columns are not {} equal heads", name, shape[2], heads);
-  const TensorId parts = b.op("reshape", {x}, listed("shape", {shape[0], shape[1], heads, shape[2] / heads}), name + ".heads");
+  const TensorId parts =
+      b.op("reshape", {x}, listed("shape", {shape[0], shape[1], heads, shape[2] / heads}), name + ".heads");
   return b.op("transpose", {parts}, listed("perm", {0, 2, 1, 3}), name + ".transpose");
 }
 

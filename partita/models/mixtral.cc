@@ -62,8 +62,7 @@ Model build_mixtral(const Mixtral& m, std::shared_ptr<const OpRegistry> registry
     all.push_back(result);
     if (!m.balance_together)
       unbalanced = unbalanced.valid() ? net.add(unbalanced, result.balance, name + ".mlp.balance.sum") : result.balance;
-    else if (static_cast<int64_t>(all.size()) == sparse && m.balance > 0)
-      unbalanced = balance_of_all(net, all);
+    else if (static_cast<int64_t>(all.size()) == sparse && m.balance > 0) unbalanced = balance_of_all(net, all);
     return m.shared == 0 ? result.y : net.add(result.y, shared(net, m, x, name + ".mlp"), name + ".mlp.sum");
   };
   Model model = build_llama(llama, std::move(registry));

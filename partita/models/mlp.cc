@@ -21,10 +21,8 @@ Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> regis
     const double bound = 1 / std::sqrt(static_cast<double>(in));
     b.set_source({name, ""});
     const TensorId w = b.parameter(name + ".weight", {in, out}, bound, 0, dtype);
-    if (options.flag("bias"))
-      x = b.op("linear", {x, w, b.parameter(name + ".bias", {out}, bound, 0, dtype)}, {}, name);
-    else
-      x = b.op("matmul", {x, w}, {}, name);
+    if (options.flag("bias")) x = b.op("linear", {x, w, b.parameter(name + ".bias", {out}, bound, 0, dtype)}, {}, name);
+    else x = b.op("matmul", {x, w}, {}, name);
     if (layer < layers) x = b.op(activation, {x}, {}, fmt::format("{}{}", activation, layer));
   }
   return {b.finish({x}), Loss{.kind = options.choice("loss", loss_names())}};

@@ -11,12 +11,14 @@ namespace {
 
 std::vector<ModelFamily> families() {
   std::vector<ModelFamily> all{mlp_family(), cnn_family(), lenet_family(), inception_family(), wide_deep_family()};
-  for (const auto& several : {transformer_families(), alexnet_families(), resnet_families(), nasnet_families(), recurrent_families(), gpt2_families(), bert_families(), llama_families()})
+  for (const auto& several : {transformer_families(), alexnet_families(), resnet_families(), nasnet_families(),
+                              recurrent_families(), gpt2_families(), bert_families(), llama_families()})
     all.insert(all.end(), several.begin(), several.end());
   all.push_back(mixtral_family());
   all.push_back(vit_family());
   for (ModelFamily& family : all)
-    family.info.options.push_back({"dtype", "float32", "of parameters and activations: float32|float64|float16|bfloat16"});
+    family.info.options.push_back(
+        {"dtype", "float32", "of parameters and activations: float32|float64|float16|bfloat16"});
   return all;
 }
 
@@ -42,7 +44,8 @@ double ModelOptions::number(const std::string& name, double lo, double hi) const
   const std::string& value = text(name);
   double result = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);
-  if (error != std::errc() || end != value.data() + value.size()) fail("zoo:{}: {}={} is not a number", model_, name, value);
+  if (error != std::errc() || end != value.data() + value.size())
+    fail("zoo:{}: {}={} is not a number", model_, name, value);
   if (!(result >= lo && result < hi)) fail("zoo:{}: {}={} is not in [{}, {})", model_, name, value, lo, hi);
   return result;
 }

@@ -18,12 +18,13 @@ namespace partita {
 
 // How files of weights name a model's tensors, where that is not as the graph does.
 struct WeightNames {
-  std::string prefix;                                       // a beginning that the files may lack, or have where the graph lacks it: "bert."
+  std::string prefix;  // a beginning that the files may lack, or have where the graph lacks it: "bert."
   std::vector<std::pair<std::string, std::string>> endings;  // theirs, ours: old names of the same
-  std::map<std::string, std::string> renamed;               // a tensor of the graph -> its name in the files
-  std::map<std::string, std::vector<std::string>> parts;    // a tensor of the graph -> its parts along axis 0, an array each: experts
-  std::map<std::string, std::string> same;                  // another name -> the tensor: tied weights
-  std::vector<std::string> unused;                          // endings of arrays that are no weights: masks, numbers of positions
+  std::map<std::string, std::string> renamed;                // a tensor of the graph -> its name in the files
+  std::map<std::string, std::vector<std::string>>
+      parts;                                // a tensor of the graph -> its parts along axis 0, an array each: experts
+  std::map<std::string, std::string> same;  // another name -> the tensor: tied weights
+  std::vector<std::string> unused;          // endings of arrays that are no weights: masks, numbers of positions
   std::vector<std::string> heads;  // beginnings: a model may lack these arrays, or have them fresh for another task
 };
 

@@ -45,7 +45,9 @@ void expect_sums_beside_contributions(const Graph& graph) {
 // A block of a stage is what follows its first: three convolutions without a shortcut's.
 TEST(Models, ResNetsTakeFewerBlocks) {
   const auto registry = standard_ops();
-  auto convolutions = [&](const std::string& options) { return count(build_model("zoo:" + options, {}, registry).graph, "conv2d", Phase::kForward); };
+  auto convolutions = [&](const std::string& options) {
+    return count(build_model("zoo:" + options, {}, registry).graph, "conv2d", Phase::kForward);
+  };
   EXPECT_EQ(convolutions("resnet-50?batch=2,blocks=1"), 1 + 4 * (3 + 1));
   EXPECT_EQ(convolutions("resnet-50?batch=2,blocks=3"), 1 + 4 * (3 + 1) + 2 * 4 * 3);
   EXPECT_EQ(convolutions("wresnet-152-4?batch=2,blocks=1"), convolutions("resnet-50?batch=2,blocks=1"));
@@ -67,8 +69,10 @@ TEST(Models, ParameterCounts) {
   EXPECT_EQ(parameters(build_model("zoo:resnet-18?image=32,classes=10,batch=24", {}, registry).graph),
             11'689'512 - 990 * 513);
   // GPT-2's sizes without the bias of the head, which is not tied here: 124,439,808 and another 50257 x 768.
-  EXPECT_EQ(parameters(build_model("zoo:transformer?layers=12,heads=12,hidden=768,steps=1024,vocabulary=50257", {}, registry).graph),
-            124'439'808 + 50'257 * 768);
+  EXPECT_EQ(
+      parameters(
+          build_model("zoo:transformer?layers=12,heads=12,hidden=768,steps=1024,vocabulary=50257", {}, registry).graph),
+      124'439'808 + 50'257 * 768);
 }
 
 // torchvision's and Hugging Face's counts.
@@ -97,9 +101,10 @@ TEST(Models, PublishedParameterCounts) {
 // Keras counts the running statistics too, PyTorch does not: 88,753,150 and 5,289,978 are what is trained.
 TEST(Models, NasNetsParameterCounts) {
   const auto registry = standard_ops();
-  for (const auto& [reference, trained, all] : {std::tuple<const char*, int64_t, int64_t>{"zoo:nasnet?batch=2", 88'753'150, 88'949'818},
-                                                {"zoo:nasnet-mobile?batch=2", 5'289'978, 5'326'716},
-                                                {"zoo:nasnet?batch=2,cells=4,filters=1056,image=224,stem=32,skip=0", 5'289'978, 5'326'716}}) {
+  for (const auto& [reference, trained, all] :
+       {std::tuple<const char*, int64_t, int64_t>{"zoo:nasnet?batch=2", 88'753'150, 88'949'818},
+        {"zoo:nasnet-mobile?batch=2", 5'289'978, 5'326'716},
+        {"zoo:nasnet?batch=2,cells=4,filters=1056,image=224,stem=32,skip=0", 5'289'978, 5'326'716}}) {
     const Graph graph = build_model(reference, {}, registry).graph;
     int64_t states = 0;
     for (const Tensor& t : graph.tensors)
@@ -164,19 +169,22 @@ TEST(Models, InceptionsAuxiliaryHeadIsPartOfTheLoss) {
     }
 }
 
-// Experts can be split wherever there is one: the expert's index is called e, or n.1 in a product over [groups, experts, ..].
+// Experts can be split wherever there is one: the expert's index is called e, or n.1 in a product over [groups,
+// experts, ..].
 TEST(Models, ExpertsAreOneMoreSplit) {
   const Graph graph = training("zoo:moe?layers=1,groups=4");
   std::map<std::string, int> split;
   for (const Op& op : graph.ops) {
     const bool product = op.name.find(".product") != std::string::npos;
-    if (!product && !op.definition.starts_with("expert_dispatch") && !op.definition.starts_with("expert_combine")) continue;
+    if (!product && !op.definition.starts_with("expert_dispatch") && !op.definition.starts_with("expert_combine"))
+      continue;
     const std::vector<tdl::AxisStrategy> all = tdl::strategies(*op.bound, 2);
     for (const char* index : {"e", "n.1"})
       split[op.definition] += std::count(all.begin(), all.end(), tdl::AxisStrategy{.names = {index}});
   }
-  const std::map<std::string, int> expected{{"expert_dispatch", 1},       {"expert_combine", 1},        {"matmul_nt", 2}, {"expert_dispatch.grad.x", 1},
-                                            {"expert_combine.grad.y", 1}, {"expert_combine.grad.w", 1}, {"matmul", 2}};
+  const std::map<std::string, int> expected{
+      {"expert_dispatch", 1},       {"expert_combine", 1},        {"matmul_nt", 2}, {"expert_dispatch.grad.x", 1},
+      {"expert_combine.grad.y", 1}, {"expert_combine.grad.w", 1}, {"matmul", 2}};
   for (const auto& [definition, count] : expected) EXPECT_EQ(split[definition], count) << definition;
 }
 
@@ -224,20 +232,32 @@ TEST(Models, AFineTransformerIsElementary) {
 
 TEST(Models, TextRoundTripsAndBackwardOpsAreLinked) {
   const auto registry = standard_ops();
-  for (const char* reference : {"zoo:mlp", "zoo:mlp?bias=0,activation=relu,loss=mse", "zoo:lenet",
-                                "zoo:resnet-18?image=32,batch=4,classes=10", "zoo:cnn?filters=4,batch=2",
-                                "zoo:alexnet?batch=2,hidden=8", "zoo:vgg-16?batch=2,image=32,hidden=8",
-                                "zoo:resnet-50?batch=2,image=32,width=2", "zoo:inception-v3?batch=2", "zoo:nasnet?batch=2,cells=1,filters=96,image=32,stem=2,classes=3",
-                                "zoo:rnn-4-4K?batch=2,steps=2", "zoo:rnnlm?batch=2,steps=2,hidden=4,vocabulary=5,cell=gru",
-                                "zoo:rnntc?batch=2,steps=2,hidden=4,vocabulary=5", "zoo:nmt?batch=2,steps=2,hidden=4,vocabulary=5",
-                                "zoo:gpt2?batch=2,steps=3,layers=1,hidden=8,heads=2,vocabulary=5,positions=4",
-                                "zoo:bert-base?batch=2,steps=3,layers=1,hidden=8,heads=2,vocabulary=5,positions=4",
-                                "zoo:llama-3-8b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=6,vocabulary=5",
-                                "zoo:mixtral-8x7b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=6,vocabulary=5,experts=3,balance=0.1",
-                                "zoo:moe?batch=2,steps=4,hidden=8,heads=2,vocabulary=5,experts=3,groups=1,every=2",
-                                "zoo:vit-b16?batch=2,image=32,layers=1,hidden=8,heads=2,classes=3",
-                                "zoo:wide-deep?batch=2,vocabulary=5,width=4", "zoo:insightface?batch=2,image=32,classes=5,width=2",
-                                "zoo:transformer", "zoo:transformer?fine=true,dropout=0.1,layers=1"}) {
+  for (const char* reference :
+       {"zoo:mlp",
+        "zoo:mlp?bias=0,activation=relu,loss=mse",
+        "zoo:lenet",
+        "zoo:resnet-18?image=32,batch=4,classes=10",
+        "zoo:cnn?filters=4,batch=2",
+        "zoo:alexnet?batch=2,hidden=8",
+        "zoo:vgg-16?batch=2,image=32,hidden=8",
+        "zoo:resnet-50?batch=2,image=32,width=2",
+        "zoo:inception-v3?batch=2",
+        "zoo:nasnet?batch=2,cells=1,filters=96,image=32,stem=2,classes=3",
+        "zoo:rnn-4-4K?batch=2,steps=2",
+        "zoo:rnnlm?batch=2,steps=2,hidden=4,vocabulary=5,cell=gru",
+        "zoo:rnntc?batch=2,steps=2,hidden=4,vocabulary=5",
+        "zoo:nmt?batch=2,steps=2,hidden=4,vocabulary=5",
+        "zoo:gpt2?batch=2,steps=3,layers=1,hidden=8,heads=2,vocabulary=5,positions=4",
+        "zoo:bert-base?batch=2,steps=3,layers=1,hidden=8,heads=2,vocabulary=5,positions=4",
+        "zoo:llama-3-8b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=6,vocabulary=5",
+        "zoo:mixtral-8x7b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=6,vocabulary=5,experts=3,balance="
+        "0.1",
+        "zoo:moe?batch=2,steps=4,hidden=8,heads=2,vocabulary=5,experts=3,groups=1,every=2",
+        "zoo:vit-b16?batch=2,image=32,layers=1,hidden=8,heads=2,classes=3",
+        "zoo:wide-deep?batch=2,vocabulary=5,width=4",
+        "zoo:insightface?batch=2,image=32,classes=5,width=2",
+        "zoo:transformer",
+        "zoo:transformer?fine=true,dropout=0.1,layers=1"}) {
     SCOPED_TRACE(reference);
     const Model model = build_model(reference, {}, registry);
     EXPECT_EQ(print(parse_graph(print(model.graph), registry)), print(model.graph));
@@ -272,17 +292,19 @@ TEST(Models, GradientsHaveKernelBackedDefinitions) {
 
 // The gradient that each update reads, against central differences of the loss, in float64 throughout.
 TEST(Models, GradientsEqualNumericOnes) {
-  for (const char* reference : {"zoo:mlp?layers=3,width=5,batch=4", "zoo:lenet?batch=2,image=16,classes=3",
-                                "zoo:resnet-18?batch=4,image=32,width=1,classes=3",
-                                "zoo:rnnlm?batch=2,steps=2,hidden=3,vocabulary=3",
-                                "zoo:nmt?batch=2,steps=3,hidden=3,vocabulary=3,cell=gru",
-                                "zoo:gpt2?batch=2,steps=3,layers=1,hidden=4,heads=2,vocabulary=3,positions=4",
-                                "zoo:llama-3-8b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=3,vocabulary=3",
-                                "zoo:moe?batch=2,steps=4,layers=1,heads=1,hidden=4,inner=3,vocabulary=3,experts=3,groups=2,capacity=0.8,balance=0.3",
-                                "zoo:mixtral-8x7b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=3,vocabulary=3,experts=3,balance=0.2",
-                                "zoo:wide-deep?batch=3,vocabulary=3,width=3,layers=2,fields=2,dense=2,embedding=2",
-                                "zoo:transformer?batch=2,steps=3,layers=1,heads=2,hidden=4,inner=6,vocabulary=3,dropout=0.2",
-                                "zoo:transformer?batch=1,steps=3,layers=1,heads=2,hidden=4,inner=4,vocabulary=3,fine=true"}) {
+  for (const char* reference :
+       {"zoo:mlp?layers=3,width=5,batch=4", "zoo:lenet?batch=2,image=16,classes=3",
+        "zoo:resnet-18?batch=4,image=32,width=1,classes=3", "zoo:rnnlm?batch=2,steps=2,hidden=3,vocabulary=3",
+        "zoo:nmt?batch=2,steps=3,hidden=3,vocabulary=3,cell=gru",
+        "zoo:gpt2?batch=2,steps=3,layers=1,hidden=4,heads=2,vocabulary=3,positions=4",
+        "zoo:llama-3-8b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=3,vocabulary=3",
+        "zoo:moe?batch=2,steps=4,layers=1,heads=1,hidden=4,inner=3,vocabulary=3,experts=3,groups=2,capacity=0.8,"
+        "balance=0.3",
+        "zoo:mixtral-8x7b?batch=2,steps=3,layers=1,hidden=8,heads=4,key_heads=2,inner=3,vocabulary=3,experts=3,balance="
+        "0.2",
+        "zoo:wide-deep?batch=3,vocabulary=3,width=3,layers=2,fields=2,dense=2,embedding=2",
+        "zoo:transformer?batch=2,steps=3,layers=1,heads=2,hidden=4,inner=6,vocabulary=3,dropout=0.2",
+        "zoo:transformer?batch=1,steps=3,layers=1,heads=2,hidden=4,inner=4,vocabulary=3,fine=true"}) {
     SCOPED_TRACE(reference);
     const Graph graph = training(reference, 0);
     Rng rng(5);
@@ -350,7 +372,8 @@ TEST(Models, BadReferencesNameWhatThereIs) {
     }
     return std::string("no error");
   };
-  EXPECT_EQ(message("zoo:lenot"), "unknown model 'zoo:lenot'; nearest: zoo:lenet, zoo:alexnet, zoo:nmt (`partita models` lists all)");
+  EXPECT_EQ(message("zoo:lenot"),
+            "unknown model 'zoo:lenot'; nearest: zoo:lenet, zoo:alexnet, zoo:nmt (`partita models` lists all)");
   EXPECT_NE(message("zoo:mlp?depth=3").find("zoo:mlp has no option 'depth'; it has: layers=4"), std::string::npos);
   EXPECT_EQ(message("zoo:mlp?layers=x"), "zoo:mlp: layers=x is not an integer");
   EXPECT_EQ(message("zoo:mlp?layers=0"), "zoo:mlp: layers=0 must be at least 1");

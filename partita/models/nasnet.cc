@@ -1,6 +1,6 @@
-// NASNet-A (Zoph et al. 2018), N cells a stage and P filters before the classifier, "N @ P": as in TensorFlow's slim and Keras, whose
-// padding ("same": of an odd one, more behind) and parameter counts it has. Without scheduled drop-path and without slim's
-// auxiliary head, which the published counts leave out.
+// NASNet-A (Zoph et al. 2018), N cells a stage and P filters before the classifier, "N @ P": as in TensorFlow's slim
+// and Keras, whose padding ("same": of an odd one, more behind) and parameter counts it has. Without scheduled
+// drop-path and without slim's auxiliary head, which the published counts leave out.
 #include <algorithm>
 #include <cmath>
 
@@ -25,8 +25,10 @@ class Network {
   // Figure 4, left. Halves nothing; 6 x filters channels.
   Cells normal(Cells in, const std::string& name, int64_t filters) {
     const TensorId p = adjusted(in, name, filters), h = squeezed(in.x, name, filters);
-    const TensorId x1 = add(separable(h, name + ".left1", filters, 5), separable(p, name + ".right1", filters, 3), name + ".add1");
-    const TensorId x2 = add(separable(p, name + ".left2", filters, 5), separable(p, name + ".right2", filters, 3), name + ".add2");
+    const TensorId x1 =
+        add(separable(h, name + ".left1", filters, 5), separable(p, name + ".right1", filters, 3), name + ".add1");
+    const TensorId x2 =
+        add(separable(p, name + ".left2", filters, 5), separable(p, name + ".right2", filters, 3), name + ".add2");
     const TensorId x3 = add(average(h, name + ".left3"), p, name + ".add3");
     const TensorId x4 = add(average(p, name + ".left4"), average(p, name + ".right4"), name + ".add4");
     const TensorId x5 = add(separable(h, name + ".left5", filters, 3), h, name + ".add5");
@@ -36,9 +38,11 @@ class Network {
   // Figure 4, right. Half the rows and columns; 4 x filters channels.
   Cells reduction(Cells in, const std::string& name, int64_t filters) {
     const TensorId p = adjusted(in, name, filters), h = squeezed(in.x, name, filters);
-    const TensorId x1 = add(separable(h, name + ".left1", filters, 5, 2), separable(p, name + ".right1", filters, 7, 2), name + ".add1");
+    const TensorId x1 = add(separable(h, name + ".left1", filters, 5, 2), separable(p, name + ".right1", filters, 7, 2),
+                            name + ".add1");
     const TensorId x2 = add(largest(h, name + ".left2"), separable(p, name + ".right2", filters, 7, 2), name + ".add2");
-    const TensorId x3 = add(average(h, name + ".left3", 2), separable(p, name + ".right3", filters, 5, 2), name + ".add3");
+    const TensorId x3 =
+        add(average(h, name + ".left3", 2), separable(p, name + ".right3", filters, 5, 2), name + ".add3");
     const TensorId x4 = add(x2, average(x1, name + ".left4"), name + ".add4");
     const TensorId x5 = add(separable(x1, name + ".left5", filters, 3), largest(h, name + ".right5"), name + ".add5");
     return {layers.concat({x2, x3, x4, x5}, name), in.x};
@@ -54,7 +58,8 @@ class Network {
     const Shape& shape = b_.shape(x);
     tdl::Attributes attributes{{"sh", static_cast<double>(stride)}, {"sw", static_cast<double>(stride)}};
     for (const auto& [extent, before, after] : {std::tuple{shape[2], "pt", "pb"}, std::tuple{shape[3], "pl", "pr"}}) {
-      const int64_t windows = (extent + stride - 1) / stride, padding = std::max<int64_t>((windows - 1) * stride + kernel - extent, 0);
+      const int64_t windows = (extent + stride - 1) / stride,
+                    padding = std::max<int64_t>((windows - 1) * stride + kernel - extent, 0);
       attributes[before] = static_cast<double>(padding / 2);
       attributes[after] = static_cast<double>(padding - padding / 2);
     }
@@ -77,7 +82,8 @@ class Network {
     return layers.convolution(x, name, {.outputs = filters, .kernel = 1, .stride = stride});
   }
 
-  // Twice ReLU, a convolution of each channel by itself and one across channels, and batch norm; the first time with the stride.
+  // Twice ReLU, a convolution of each channel by itself and one across channels, and batch norm; the first time with
+  // the stride.
   TensorId separable(TensorId x, const std::string& name, int64_t filters, int64_t kernel, int64_t stride = 1) {
     for (int time : {1, 2}) {
       const std::string at = fmt::format("{}.separable{}", name, time);
@@ -98,8 +104,8 @@ class Network {
     return norm(pointwise(layers.relu(x, name + ".relu"), name + ".conv", filters), name + ".bn");
   }
 
-  // The cell before the last in the last one's rows, columns and channels. Where it has more rows: every second pixel from the
-  // first, and from the second on, half of the channels each.
+  // The cell before the last in the last one's rows, columns and channels. Where it has more rows: every second pixel
+  // from the first, and from the second on, half of the channels each.
   TensorId adjusted(Cells in, const std::string& name, int64_t filters) {
     if (!in.p.valid()) return in.x;
     const Shape p = b_.shape(in.p), x = b_.shape(in.x);
@@ -108,11 +114,21 @@ class Network {
       const TensorId y = layers.relu(in.p, at + ".relu");
       const TensorId first = pointwise(y, at + ".conv1", filters / 2, 2);
       const auto d = [](int64_t v) { return static_cast<double>(v); };
-      const TensorId shifted = b_.op("slice", {y}, {{"starts.0", 0}, {"starts.1", 0}, {"starts.2", 1}, {"starts.3", 1}, {"sizes.0", d(p[0])},
-                                                    {"sizes.1", d(p[1])}, {"sizes.2", d(p[2] - 1)}, {"sizes.3", d(p[3] - 1)}}, at + ".shifted");
+      const TensorId shifted = b_.op("slice", {y},
+                                     {{"starts.0", 0},
+                                      {"starts.1", 0},
+                                      {"starts.2", 1},
+                                      {"starts.3", 1},
+                                      {"sizes.0", d(p[0])},
+                                      {"sizes.1", d(p[1])},
+                                      {"sizes.2", d(p[2] - 1)},
+                                      {"sizes.3", d(p[3] - 1)}},
+                                     at + ".shifted");
       b_.set_source({at + ".conv2", ""});
-      const TensorId w = layers.parameter(at + ".conv2.weight", {filters / 2, p[1], 1, 1}, std::sqrt(6.0 / d(filters / 2)));
-      const TensorId second = b_.op("conv2d", {shifted, w}, {{"sh", 2}, {"sw", 2}, {"pb", 1}, {"pr", 1}}, at + ".conv2");
+      const TensorId w =
+          layers.parameter(at + ".conv2.weight", {filters / 2, p[1], 1, 1}, std::sqrt(6.0 / d(filters / 2)));
+      const TensorId second =
+          b_.op("conv2d", {shifted, w}, {{"sh", 2}, {"sw", 2}, {"pb", 1}, {"pr", 1}}, at + ".conv2");
       return norm(layers.concat({first, second}, at + ".concat"), at + ".bn");
     }
     if (p[1] == filters) return in.p;
@@ -123,8 +139,10 @@ class Network {
 };
 
 Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> registry) {
-  const int64_t cells = options.integer("cells"), penultimate = options.integer("filters"), image = options.integer("image", 32);
-  // 24 of the last normal cell's, which is 4 times as wide as the first, which is 4 times as wide as the stem's first cell.
+  const int64_t cells = options.integer("cells"), penultimate = options.integer("filters"),
+                image = options.integer("image", 32);
+  // 24 of the last normal cell's, which is 4 times as wide as the first, which is 4 times as wide as the stem's first
+  // cell.
   if (penultimate % 96) fail("zoo:{}: filters={} is not a multiple of 96", options.model(), penultimate);
   const int64_t filters = penultimate / 24;
   const bool skip = options.flag("skip");

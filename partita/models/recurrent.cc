@@ -1,4 +1,5 @@
-// Recurrent networks, unrolled: Tofu's (section 7.1), FlexFlow's RNNTC, RNNLM and NMT (section 8.1, table 3), which Pesto has too.
+// Recurrent networks, unrolled: Tofu's (section 7.1), FlexFlow's RNNTC, RNNLM and NMT (section 8.1, table 3), which
+// Pesto has too.
 #include <charconv>
 #include <cmath>
 
@@ -24,7 +25,8 @@ class Network {
     Steps result;
     for (int64_t t = 0; t < steps_; ++t) {
       b_.set_cell(static_cast<int>(t), -1);
-      result.push_back(b_.op("select", {x}, {{"axis", 1}, {"index", static_cast<double>(t)}}, fmt::format("{}.{}", name, t)));
+      result.push_back(
+          b_.op("select", {x}, {{"axis", 1}, {"index", static_cast<double>(t)}}, fmt::format("{}.{}", name, t)));
     }
     b_.set_cell(-1, -1);
     return result;
@@ -48,7 +50,8 @@ class Network {
     const TensorId w = layers_.parameter(name + ".weight_ih" + suffix, {gates, hidden, width}, bound),
                    u = layers_.parameter(name + ".weight_hh" + suffix, {gates, hidden, hidden}, bound),
                    bias = layers_.parameter(name + ".bias_ih" + suffix, {gates, hidden}, bound),
-                   hidden_bias = gru_ ? layers_.parameter(name + ".bias_hh" + suffix, {gates, hidden}, bound) : TensorId();
+                   hidden_bias =
+                       gru_ ? layers_.parameter(name + ".bias_hh" + suffix, {gates, hidden}, bound) : TensorId();
     if (!state.hidden.valid()) state.hidden = zeros(hidden);
     if (!gru_ && !state.cell.valid()) state.cell = state.hidden;
     Steps outputs;
@@ -61,7 +64,8 @@ class Network {
         state.hidden = b_.op("gru_cell", {zx, zh, state.hidden}, {}, at);
       } else {
         const TensorId zh = b_.op("gate_linear", {state.hidden, u}, {}, at + ".hidden");
-        const std::vector<TensorId> next = b_.ops("lstm_cell", {b_.op("add", {zx, zh}, {}, at + ".gates"), state.cell}, {}, at);
+        const std::vector<TensorId> next =
+            b_.ops("lstm_cell", {b_.op("add", {zx, zh}, {}, at + ".gates"), state.cell}, {}, at);
         state = {next[0], next[1]};
       }
       outputs.push_back(state.hidden);
@@ -117,7 +121,8 @@ int64_t thousands(std::string_view text) {
 Model build_rnn(const ModelOptions& options, std::shared_ptr<const OpRegistry> registry) {
   const std::string& name = options.model();
   const size_t second = name.find('-', 4);
-  const int64_t layers = std::stoll(name.substr(4, second - 4)), hidden = thousands(std::string_view(name).substr(second + 1));
+  const int64_t layers = std::stoll(name.substr(4, second - 4)),
+                hidden = thousands(std::string_view(name).substr(second + 1));
   Network network(options, std::move(registry));
   const Steps inputs = network.unstack(network.numbers("x", options.integer("input")), "x");
   const TensorId y = network.stack(network.stacked(inputs, "lstm", layers, hidden), "outputs");
@@ -125,7 +130,8 @@ Model build_rnn(const ModelOptions& options, std::shared_ptr<const OpRegistry> r
 }
 
 Model build_rnnlm(const ModelOptions& options, std::shared_ptr<const OpRegistry> registry) {
-  const int64_t layers = options.integer("layers"), hidden = options.integer("hidden"), words = options.integer("vocabulary");
+  const int64_t layers = options.integer("layers"), hidden = options.integer("hidden"),
+                words = options.integer("vocabulary");
   Network network(options, std::move(registry));
   const TensorId x = network.layers().embedding(network.tokens("tokens"), "embedding", words, hidden);
   const TensorId y = network.stack(network.stacked(network.unstack(x, "word"), "rnn", layers, hidden), "outputs");
@@ -142,21 +148,25 @@ Model build_rnntc(const ModelOptions& options, std::shared_ptr<const OpRegistry>
           Loss{.kind = "cross_entropy"}};
 }
 
-// Encoder and decoder of stacked cells, the decoder from the encoder's last states; attention of Luong et al. 2015 (dot) on the
-// decoder's outputs.
+// Encoder and decoder of stacked cells, the decoder from the encoder's last states; attention of Luong et al. 2015
+// (dot) on the decoder's outputs.
 Model build_nmt(const ModelOptions& options, std::shared_ptr<const OpRegistry> registry) {
-  const int64_t layers = options.integer("layers"), hidden = options.integer("hidden"), words = options.integer("vocabulary");
+  const int64_t layers = options.integer("layers"), hidden = options.integer("hidden"),
+                words = options.integer("vocabulary");
   Network network(options, std::move(registry));
   GraphBuilder& b = network.builder();
   Layers& make = network.layers();
   const TensorId source = make.embedding(network.tokens("source"), "encoder.embedding", words, hidden);
   const TensorId target = make.embedding(network.tokens("target"), "decoder.embedding", words, hidden);
   std::vector<Network::State> states;
-  const TensorId memory = network.stack(network.stacked(network.unstack(source, "source"), "encoder.rnn", layers, hidden, states), "encoder");
-  const TensorId outputs = network.stack(network.stacked(network.unstack(target, "target"), "decoder.rnn", layers, hidden, states), "decoder");
+  const TensorId memory = network.stack(
+      network.stacked(network.unstack(source, "source"), "encoder.rnn", layers, hidden, states), "encoder");
+  const TensorId outputs = network.stack(
+      network.stacked(network.unstack(target, "target"), "decoder.rnn", layers, hidden, states), "decoder");
   b.set_source({"attention", ""});
   const TensorId scores = b.op("matmul_nt", {outputs, memory}, {}, "attention.scores");
-  const TensorId context = b.op("matmul", {b.op("softmax", {scores}, {{"axis", 2}}, "attention.weights"), memory}, {}, "attention.context");
+  const TensorId context =
+      b.op("matmul", {b.op("softmax", {scores}, {{"axis", 2}}, "attention.weights"), memory}, {}, "attention.context");
   TensorId y = make.linear(make.concat({context, outputs}, "attention.concat", 2), "attention.output", hidden, false);
   y = make.linear(b.op("tanh", {y}, {}, "attention.tanh"), "decoder.projection", words, false);
   return {b.finish({y}), Loss{.kind = "cross_entropy"}};
@@ -181,10 +191,11 @@ std::vector<ModelFamily> recurrent_families() {
   std::vector<ModelFamily> all;
   for (int layers : {4, 6, 8, 10})
     for (int hidden : {4, 6, 8})
-      all.push_back({{fmt::format("rnn-{}-{}K", layers, hidden),
-                      fmt::format("{} layers of {} hidden units over numbers, no output layer (Tofu)", layers, 1024 * hidden),
-                      common_options(512, 20)},
-                     build_rnn});
+      all.push_back(
+          {{fmt::format("rnn-{}-{}K", layers, hidden),
+            fmt::format("{} layers of {} hidden units over numbers, no output layer (Tofu)", layers, 1024 * hidden),
+            common_options(512, 20)},
+           build_rnn});
   for (ModelFamily& f : all) f.info.options.push_back({"input", "512", "numbers a time step"});
   all.push_back(family("rnntc", "text classification by the last of stacked cells' states (FlexFlow)", 64, 40,
                        {{"layers", "4", "of cells"},

@@ -1,5 +1,6 @@
-// ResNets (He et al. 2015) as torchvision builds them, with torchvision's parameter names and layouts, and the wide ones of
-// Tofu section 7.1: `widen` times the channels of every convolution, those of the stem and of the blocks' outputs included.
+// ResNets (He et al. 2015) as torchvision builds them, with torchvision's parameter names and layouts, and the wide
+// ones of Tofu section 7.1: `widen` times the channels of every convolution, those of the stem and of the blocks'
+// outputs included.
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -52,8 +53,7 @@ class Network {
     const int64_t outputs = convolutions.back().outputs;
     if (stride != 1 || b_.shape(x)[1] != outputs)
       x = convolution_norm(x, name + ".downsample.0", name + ".downsample.1", outputs, 1, stride);
-    return layers_.relu(b_.op("add", {y, x}, {}, name + ".add"),
-                        fmt::format("{}.relu{}", name, convolutions.size()));
+    return layers_.relu(b_.op("add", {y, x}, {}, name + ".add"), fmt::format("{}.relu{}", name, convolutions.size()));
   }
 
   // [n, 3, image, image] -> features [n, c]; of each stage at most so many blocks
@@ -113,15 +113,16 @@ Model build_wide(const ModelOptions& options, std::shared_ptr<const OpRegistry> 
   return build_with(options, std::move(registry), 64 * number_in(options.model(), 2));
 }
 
-// Face recognition as OneFlow section 6.3.1 splits it: the classes may be millions. Logits are `scale` times the cosine of the angle
-// between an embedding and a class's weights (normalised softmax; no margin).
+// Face recognition as OneFlow section 6.3.1 splits it: the classes may be millions. Logits are `scale` times the cosine
+// of the angle between an embedding and a class's weights (normalised softmax; no margin).
 Model build_insightface(const ModelOptions& options, std::shared_ptr<const OpRegistry> registry) {
   const int64_t batch = options.integer("batch"), image = options.integer("image", 32),
                 classes = options.integer("classes"), embedding = options.integer("embedding");
   GraphBuilder b("insightface", std::move(registry));
   Network network(b, options.dtype());
   TensorId x = b.input("x", {batch, 3, image, image}, options.dtype());
-  x = network.linear(network.features(x, depth_of("resnet-50"), most_blocks(options), options.integer("width"), true), "embedding", embedding);
+  x = network.linear(network.features(x, depth_of("resnet-50"), most_blocks(options), options.integer("width"), true),
+                     "embedding", embedding);
   const TensorId w = b.parameter("classes.weight", {classes, embedding}, 0.01, 0, options.dtype());
   auto normalised = [&](TensorId rows, const std::string& name) {
     const TensorId squares = b.op("reduce_sum", {b.op("square", {rows}, {}, name + ".square")},
@@ -129,7 +130,8 @@ Model build_insightface(const ModelOptions& options, std::shared_ptr<const OpReg
     return b.op("mul", {rows, b.op("rsqrt", {squares}, {}, name + ".rsqrt")}, {}, name);
   };
   b.set_source({"classes", ""});
-  const TensorId cosine = b.op("matmul_nt", {normalised(x, "embedding.unit"), normalised(w, "classes.unit")}, {}, "cosine");
+  const TensorId cosine =
+      b.op("matmul_nt", {normalised(x, "embedding.unit"), normalised(w, "classes.unit")}, {}, "cosine");
   const TensorId scale = b.scalar("scale", options.number("scale", 1, 1000), options.dtype());
   return {b.finish({b.op("mul", {cosine, scale}, {}, "logits")}), Loss{.kind = "cross_entropy"}};
 }

@@ -1,6 +1,6 @@
-// A language model of pre-norm transformer layers (Vaswani et al., 2017; GPT-2's arrangement): tokens to the logits of each
-// next token. Attention, norms and dropout are one operation each, or, `fine`, made of elementary ones. In zoo:moe the
-// feed-forward part of every so many layers is a layer of experts (GShard, Lepikhin et al. 2020).
+// A language model of pre-norm transformer layers (Vaswani et al., 2017; GPT-2's arrangement): tokens to the logits of
+// each next token. Attention, norms and dropout are one operation each, or, `fine`, made of elementary ones. In zoo:moe
+// the feed-forward part of every so many layers is a layer of experts (GShard, Lepikhin et al. 2020).
 #include <cmath>
 #include <limits>
 
@@ -43,7 +43,8 @@ class Builder {
     };
     const TensorId q = heads(name + ".q"), k = heads(name + ".k"), v = heads(name + ".v");
     b_.set_source({name, ""});
-    const TensorId o = fine_ ? elementary_attention(q, k, v, name) : b_.op("attention", {q, k, v}, {{"causal", causal_}}, name);
+    const TensorId o =
+        fine_ ? elementary_attention(q, k, v, name) : b_.op("attention", {q, k, v}, {{"causal", causal_}}, name);
     const TensorId merged = layers.merge_heads(o, name);
     return layers.linear(merged, name + ".out", hidden);
   }
@@ -89,8 +90,9 @@ class Builder {
 // Layer i has experts where `expert_layers` divides i + 1; 0: none has.
 Model build_layers(const ModelOptions& options, const Experts& expert_options, int64_t expert_layers, double balance,
                    std::shared_ptr<const OpRegistry> registry) {
-  const int64_t layers = options.integer("layers"), heads = options.integer("heads"), hidden = options.integer("hidden"),
-                batch = options.integer("batch"), steps = options.integer("steps"), vocabulary = options.integer("vocabulary", 2);
+  const int64_t layers = options.integer("layers"), heads = options.integer("heads"),
+                hidden = options.integer("hidden"), batch = options.integer("batch"), steps = options.integer("steps"),
+                vocabulary = options.integer("vocabulary", 2);
   const int64_t inner = options.text("inner").empty() ? 4 * hidden : options.integer("inner");
   const double dropout = options.number("dropout", 0, 1);
   if (hidden % heads) fail("zoo:{}: hidden={} is not a multiple of heads={}", options.model(), hidden, heads);
@@ -113,7 +115,8 @@ Model build_layers(const ModelOptions& options, const Experts& expert_options, i
       o.inner = inner;
       const ExpertsResult result = experts(layer.layers, f, name + ".moe", o);
       f = result.y;
-      unbalanced = unbalanced.valid() ? b.op("add", {unbalanced, result.balance}, {}, name + ".balance") : result.balance;
+      unbalanced =
+          unbalanced.valid() ? b.op("add", {unbalanced, result.balance}, {}, name + ".balance") : result.balance;
     } else {
       f = layer.feed_forward(f, name + ".feed_forward", inner);
     }
@@ -133,7 +136,8 @@ Model build_moe(const ModelOptions& options, std::shared_ptr<const OpRegistry> r
                         .choices = options.integer("choices"),
                         .groups = options.integer("groups"),
                         .capacity = options.number("capacity", 0, 1e9)};
-  return build_layers(options, experts, options.integer("every"), options.number("balance", 0, 1e9), std::move(registry));
+  return build_layers(options, experts, options.integer("every"), options.number("balance", 0, 1e9),
+                      std::move(registry));
 }
 
 std::vector<ModelOption> own_options(std::vector<ModelOption> more = {}) {
@@ -154,16 +158,16 @@ std::vector<ModelOption> own_options(std::vector<ModelOption> more = {}) {
 }  // namespace
 
 std::vector<ModelFamily> transformer_families() {
-  return {{{"transformer", "language model of pre-norm transformer layers", own_options()}, build},
-          {{"moe",
-            "the transformer with experts for its feed-forward parts (GShard, Switch Transformer)",
-            own_options({{"experts", "8", "of a layer"},
-                         {"choices", "2", "experts that a token goes to"},
-                         {"groups", "8", "of tokens, each routed by itself; they divide batch * steps"},
-                         {"capacity", "1.25", "places of an expert, in units of its even share; 0: no token is dropped"},
-                         {"every", "1", "2: every second layer has experts, and so on"},
-                         {"balance", "0.01", "weight of the load-balancing loss"}})},
-           build_moe}};
+  return {
+      {{"transformer", "language model of pre-norm transformer layers", own_options()}, build},
+      {{"moe", "the transformer with experts for its feed-forward parts (GShard, Switch Transformer)",
+        own_options({{"experts", "8", "of a layer"},
+                     {"choices", "2", "experts that a token goes to"},
+                     {"groups", "8", "of tokens, each routed by itself; they divide batch * steps"},
+                     {"capacity", "1.25", "places of an expert, in units of its even share; 0: no token is dropped"},
+                     {"every", "1", "2: every second layer has experts, and so on"},
+                     {"balance", "0.01", "weight of the load-balancing loss"}})},
+       build_moe}};
 }
 
 }  // namespace partita

@@ -52,8 +52,8 @@ Model build_bert(const Bert& model, std::shared_ptr<const OpRegistry> registry);
 // Llama (2023, 2024), and what has its layers.
 struct Llama : TextModel {
   int64_t key_heads = 1;
-  int64_t size = 1;                 // of a head
-  std::vector<Rotary> rotaries;     // kinds of rotary positions
+  int64_t size = 1;              // of a head
+  std::vector<Rotary> rotaries;  // kinds of rotary positions
   // What layers differ in: of each layer, or one for all. None: the defaults.
   struct Kind {
     int64_t window = 0;      // of keys that a query sees, its own the last; 0: all before it

@@ -74,7 +74,8 @@ struct LeafJudge::Inside {
       Factor::Part part{e.table.get(), std::vector<size_t>(variables.size(), 0)};
       size_t stride = 1;
       for (size_t i = e.variables.size(); i-- > 0;) {
-        part.strides[std::lower_bound(variables.begin(), variables.end(), e.variables[i]) - variables.begin()] += stride;
+        part.strides[std::lower_bound(variables.begin(), variables.end(), e.variables[i]) - variables.begin()] +=
+            stride;
         stride *= n.costs[e.variables[i]].size();
       }
       factors[it->second].parts.push_back(std::move(part));
@@ -197,9 +198,10 @@ struct LeafJudge::Inside {
     return true;
   }
 
-  // The least of scale * cost - messages; a pair whose values have partners. Sums of one product and two messages fit 128 bits:
-  // |scale * cost| < 2^126.
-  Wide least_of_pair(const Factor& factor, const Allowed& allowed, const Certificate::Message* message, int64_t scale) const {
+  // The least of scale * cost - messages; a pair whose values have partners. Sums of one product and two messages fit
+  // 128 bits: |scale * cost| < 2^126.
+  Wide least_of_pair(const Factor& factor, const Allowed& allowed, const Certificate::Message* message,
+                     int64_t scale) const {
     const Factor::Part& part = factor.parts[0];
     const size_t inner = part.strides[1] <= part.strides[0] ? 1 : 0, outer = 1 - inner;  // as the table lies in memory
     const auto &rows = allowed[factor.variables[outer]], &columns = allowed[factor.variables[inner]];
@@ -223,9 +225,9 @@ struct LeafJudge::Inside {
 
   // What messages and multipliers make of the costs.
   struct Reparametrised {
-    std::vector<std::vector<Wide>> unary;                // [variable][value]: scaled, with messages and priced uses
-    std::vector<const Certificate::Message*> messages;   // [factor]; null: none
-    Wide besides = 0;                                    // less the multipliers times the limit
+    std::vector<std::vector<Wide>> unary;               // [variable][value]: scaled, with messages and priced uses
+    std::vector<const Certificate::Message*> messages;  // [factor]; null: none
+    Wide besides = 0;                                   // less the multipliers times the limit
   };
   // Factors over one variable alone are among the unaries, or as they were.
   enum class Singles { kAdded, kLeft };
@@ -239,14 +241,19 @@ struct LeafJudge::Inside {
     out.messages.assign(factors.size(), nullptr);
     for (const Certificate::Message& m : leaf.messages) {
       auto it = number_of.find(m.variables);
-      if (it == number_of.end() || m.variables.size() < 2) fail("the certificate has a message on variables [{}], which no edge joins", fmt::join(m.variables, ", "));
-      if (out.messages[it->second]) fail("the certificate has two messages on variables [{}]", fmt::join(m.variables, ", "));
-      if (m.ends.size() != m.variables.size()) fail("the certificate's message on variables [{}] has {} ends", fmt::join(m.variables, ", "), m.ends.size());
+      if (it == number_of.end() || m.variables.size() < 2)
+        fail("the certificate has a message on variables [{}], which no edge joins", fmt::join(m.variables, ", "));
+      if (out.messages[it->second])
+        fail("the certificate has two messages on variables [{}]", fmt::join(m.variables, ", "));
+      if (m.ends.size() != m.variables.size())
+        fail("the certificate's message on variables [{}] has {} ends", fmt::join(m.variables, ", "), m.ends.size());
       out.messages[it->second] = &m;
       for (size_t i = 0; i < m.ends.size(); ++i) {
         const int v = m.variables[i];
         if (m.ends[i].empty()) continue;
-        if (static_cast<int>(m.ends[i].size()) != n.domain(v)) fail("the certificate's message to variable {} has {} numbers for {} values", v, m.ends[i].size(), n.domain(v));
+        if (static_cast<int>(m.ends[i].size()) != n.domain(v))
+          fail("the certificate's message to variable {} has {} numbers for {} values", v, m.ends[i].size(),
+               n.domain(v));
         for (int x = 0; x < n.domain(v); ++x) out.unary[v][x] = plus(out.unary[v][x], m.ends[i][x]);
       }
     }
@@ -254,7 +261,10 @@ struct LeafJudge::Inside {
       if (singles == Singles::kAdded && factor.variables.size() == 1) {
         const int v = factor.variables[0];
         for (int x = 0; x < n.domain(v); ++x)
-          if (allowed[v][x]) combinations(factor, allowed, 0, x, [&](const auto&, Wide cost) { return out.unary[v][x] = plus(out.unary[v][x], times(leaf.scale, cost)), false; });
+          if (allowed[v][x])
+            combinations(factor, allowed, 0, x, [&](const auto&, Wide cost) {
+              return out.unary[v][x] = plus(out.unary[v][x], times(leaf.scale, cost)), false;
+            });
       }
     if (!leaf.multipliers.empty()) price(leaf.multipliers, out);
     return out;
@@ -266,7 +276,8 @@ struct LeafJudge::Inside {
     Wide sum = 0;
     for (const Certificate::Multiplier& m : multipliers) {
       if (m.value < 0) fail("the certificate's multiplier at time {} is negative: {}", m.time, m.value);
-      if (!sums.empty() && sums.back().first >= m.time) fail("the certificate's multipliers are not in order of time at {}", m.time);
+      if (!sums.empty() && sums.back().first >= m.time)
+        fail("the certificate's multipliers are not in order of time at {}", m.time);
       sums.push_back({m.time, sum = plus(sum, m.value)});
     }
     auto before = [&](int64_t time) {
@@ -277,13 +288,15 @@ struct LeafJudge::Inside {
       if (u.lower >= u.upper) continue;
       const Wide price = before(u.upper) - before(u.lower);
       if (price == 0) continue;
-      for (size_t x = 0; x < u.amounts.size(); ++x) out.unary[u.variable][x] = plus(out.unary[u.variable][x], times(price, u.amounts[x]));
+      for (size_t x = 0; x < u.amounts.size(); ++x)
+        out.unary[u.variable][x] = plus(out.unary[u.variable][x], times(price, u.amounts[x]));
     }
     out.besides = minus(0, times(sum, *network.limit));
   }
 
   // The least of a factor over two or more variables, less its messages.
-  Wide least_of(const Factor& factor, const Allowed& allowed, const Certificate::Message* message, int64_t scale) const {
+  Wide least_of(const Factor& factor, const Allowed& allowed, const Certificate::Message* message,
+                int64_t scale) const {
     if (factor.variables.size() == 2 && factor.parts.size() == 1) return least_of_pair(factor, allowed, message, scale);
     std::optional<Wide> least;
     combinations(factor, allowed, -1, 0, [&](const std::vector<int>& values, Wide cost) {
@@ -308,10 +321,13 @@ struct LeafJudge::Inside {
   static std::optional<Wide> check(const Network& network, const Certificate& certificate, int depth);
   Wide of_parts(const Certificate& certificate, int depth) const;
 
-  // Two of one table each, the same one: whether it lies the same way, with the same values to take and the same messages.
+  // Two of one table each, the same one: whether it lies the same way, with the same values to take and the same
+  // messages.
   bool same_but_for_names(size_t f, size_t g, const std::vector<const Certificate::Message*>& messages) const {
     const std::vector<int>&a = factors[f].variables, &b = factors[g].variables;
-    if (a.size() != b.size() || factors[f].parts[0].strides != factors[g].parts[0].strides || !messages[f] != !messages[g]) return false;
+    if (a.size() != b.size() || factors[f].parts[0].strides != factors[g].parts[0].strides ||
+        !messages[f] != !messages[g])
+      return false;
     for (size_t i = 0; i < a.size(); ++i)
       if (left[a[i]] != left[b[i]]) return false;
     return !messages[f] || messages[f]->ends == messages[g]->ends;
@@ -347,14 +363,17 @@ struct LeafJudge::Inside {
     const Wide needed = times(leaf.scale, plus(claimed, -1));  // what is above costs the claim
     for (int i = 0; i < 2 * network.variables(); ++i) {
       const bool upwards = i < network.variables();
-      if (!visit(upwards ? i : 2 * network.variables() - 1 - i, upwards, leaf.scale, needed, now.unary, ends, least, total)) return nothing_left();
+      if (!visit(upwards ? i : 2 * network.variables() - 1 - i, upwards, leaf.scale, needed, now.unary, ends, least,
+                 total))
+        return nothing_left();
     }
   }
 
   bool is_pair(size_t f) const { return factors[f].variables.size() == 2; }
 
   // False if no value is left.
-  bool visit(int v, bool upwards, int64_t scale, Wide needed, std::vector<std::vector<Wide>>& unaries, std::vector<std::array<std::vector<Wide>, 2>>& ends, std::vector<Wide>& least, Wide& total) {
+  bool visit(int v, bool upwards, int64_t scale, Wide needed, std::vector<std::vector<Wide>>& unaries,
+             std::vector<std::array<std::vector<Wide>, 2>>& ends, std::vector<Wide>& least, Wide& total) {
     std::vector<Wide>& unary = unaries[v];
     std::vector<char>& there = left[v];
     std::vector<size_t> far;
@@ -393,9 +412,10 @@ struct LeafJudge::Inside {
     return true;
   }
 
-  // What a pair is certain to cost with each value of one of its variables, less its messages, goes to that variable. Values without a
-  // partner that is left go.
-  void gather(const Factor& factor, size_t side, int64_t scale, std::array<std::vector<Wide>, 2>& ends, std::vector<Wide>& unary, std::vector<char>& there, std::vector<char>& went) const {
+  // What a pair is certain to cost with each value of one of its variables, less its messages, goes to that variable.
+  // Values without a partner that is left go.
+  void gather(const Factor& factor, size_t side, int64_t scale, std::array<std::vector<Wide>, 2>& ends,
+              std::vector<Wide>& unary, std::vector<char>& there, std::vector<char>& went) const {
     constexpr Wide kMost = Wide{1} << 120;  // of a message
     const std::vector<char>& partners = left[factor.variables[1 - side]];
     std::vector<Wide>& own = ends[side];
@@ -424,7 +444,8 @@ struct LeafJudge::Inside {
       }
       unary[x] = plus(unary[x], minus(least, own[x]));
       own[x] = least;
-      if (least > kMost || least < -kMost || unary[x] > kMost || unary[x] < -kMost) fail("the certificate's sums leave 128 bits");
+      if (least > kMost || least < -kMost || unary[x] > kMost || unary[x] < -kMost)
+        fail("the certificate's sums leave 128 bits");
     }
   }
 
@@ -459,23 +480,29 @@ struct LeafJudge::Inside {
 
   void substitute(const std::vector<Certificate::Substitution>& list) {
     const std::vector<char> matter = uses_that_matter();
-    std::vector<std::vector<std::pair<const Network::Use*, int64_t>>> uses(network.costs.size());  // and what may be used where that does not matter
+    std::vector<std::vector<std::pair<const Network::Use*, int64_t>>> uses(
+        network.costs.size());  // and what may be used where that does not matter
     for (size_t i = 0; i < matter.size(); ++i) {
       const Network::Use& u = network.uses[i];
       if (network.limit && u.lower < u.upper) uses[u.variable].push_back({&u, matter[i] ? 0 : most_left(u)});
     }
     for (const auto& [v, x, y] : list) {
-      if (v < 0 || v >= network.variables()) fail("the certificate substitutes for a value of variable {}; there are {}", v, network.variables());
-      if (std::min(x, y) < 0 || std::max(x, y) >= network.domain(v) || x == y) fail("the certificate substitutes value {} for {} of variable {}; it has {}", y, x, v, network.domain(v));
+      if (v < 0 || v >= network.variables())
+        fail("the certificate substitutes for a value of variable {}; there are {}", v, network.variables());
+      if (std::min(x, y) < 0 || std::max(x, y) >= network.domain(v) || x == y)
+        fail("the certificate substitutes value {} for {} of variable {}; it has {}", y, x, v, network.domain(v));
       if (!left[v][x]) continue;  // it is gone
-      auto refuse = [&, v = v, x = x, y = y](const char* why) { fail("the certificate substitutes value {} for {} of variable {}, but {}", y, x, v, why); };
+      auto refuse = [&, v = v, x = x, y = y](const char* why) {
+        fail("the certificate substitutes value {} for {} of variable {}, but {}", y, x, v, why);
+      };
       if (!left[v][y] && !beaten[v][y]) refuse("that is left out itself");
       for (const auto& [u, most] : uses[v])
         if (u->amounts[y] > std::max(u->amounts[x], most)) refuse("it uses more");
       Wide sum = Wide{network.costs[v][x]} - network.costs[v][y];
       for (int f : factors_of[v]) {
         const Factor& factor = factors[f];
-        const auto place = static_cast<size_t>(std::lower_bound(factor.variables.begin(), factor.variables.end(), v) - factor.variables.begin());
+        const auto place = static_cast<size_t>(std::lower_bound(factor.variables.begin(), factor.variables.end(), v) -
+                                               factor.variables.begin());
         std::optional<Wide> least;
         combinations(factor, left, static_cast<int>(place), x, [&, y = y](std::vector<int> values, Wide cost) {
           values[place] = y;
@@ -506,14 +533,16 @@ struct LeafJudge::Inside {
   // ------------------------------------------------------------------ elimination
 
   // The least sum of all variables' and factors' costs; empty: everything takes something forbidden.
-  std::optional<Wide> eliminated(const std::vector<int>& order, const std::vector<std::vector<Wide>>& unary, const Allowed& allowed, int64_t scale) const {
+  std::optional<Wide> eliminated(const std::vector<int>& order, const std::vector<std::vector<Wide>>& unary,
+                                 const Allowed& allowed, int64_t scale) const {
     constexpr size_t kMostEntries = size_t{1} << 27;  // of all tables
     constexpr Wide kNone = Wide{1} << 126;            // what is forbidden, and every sum with it
     constexpr Wide kMost = Wide{1} << 100;            // of what is not: many of these fit below
     const auto count = static_cast<size_t>(network.variables());
     std::vector<size_t> rank(count, count);
     for (size_t i = 0; i < order.size(); ++i) {
-      if (order[i] < 0 || static_cast<size_t>(order[i]) >= count || rank[order[i]] < count) fail("the certificate's order names variable {} twice, or there is none", order[i]);
+      if (order[i] < 0 || static_cast<size_t>(order[i]) >= count || rank[order[i]] < count)
+        fail("the certificate's order names variable {} twice, or there is none", order[i]);
       rank[order[i]] = i;
     }
     if (order.size() != count) fail("the certificate's order is of {} of {} variables", order.size(), count);
@@ -522,14 +551,15 @@ struct LeafJudge::Inside {
       for (size_t x = 0; x < allowed[v].size(); ++x)
         if (allowed[v][x]) values[v].push_back(static_cast<int>(x));
     struct Summed {
-      std::vector<int> scope;   // the last goes first in the order, and is the fastest
+      std::vector<int> scope;  // the last goes first in the order, and is the fastest
       std::vector<Wide> costs;
     };
     std::vector<std::vector<Summed>> of(count);  // [variable]: tables it is the first to go of
     size_t entries = 0;
     std::optional<Wide> constant = 0;
     auto put = [&](Summed table) {
-      if ((entries += table.costs.size()) > kMostEntries) fail("the certificate's elimination takes tables of more than {} entries", kMostEntries);
+      if ((entries += table.costs.size()) > kMostEntries)
+        fail("the certificate's elimination takes tables of more than {} entries", kMostEntries);
       for (Wide c : table.costs)
         if (c != kNone && (c > kMost || c < -kMost)) fail("the certificate's sums leave 128 bits");
       if (!table.scope.empty()) return of[table.scope.back()].push_back(std::move(table));
@@ -567,7 +597,9 @@ struct LeafJudge::Inside {
       for (int v : factor.variables) chosen.push_back(values[v][0]);
       over(table.scope, [&](const std::vector<size_t>& at) {
         for (size_t i = 0; i < at.size(); ++i)
-          chosen[static_cast<size_t>(std::lower_bound(factor.variables.begin(), factor.variables.end(), table.scope[i]) - factor.variables.begin())] = values[table.scope[i]][at[i]];
+          chosen[static_cast<size_t>(
+              std::lower_bound(factor.variables.begin(), factor.variables.end(), table.scope[i]) -
+              factor.variables.begin())] = values[table.scope[i]][at[i]];
         const auto cost = cost_of(factor, chosen);
         table.costs.push_back(cost ? times(scale, *cost) : kNone);
         if (cost && table.costs.back() > kMost) fail("the certificate's sums leave 128 bits");
@@ -581,12 +613,14 @@ struct LeafJudge::Inside {
       made.scope = sorted(std::move(made.scope));
       double size = 1;
       for (int w : made.scope) size *= static_cast<double>(values[w].size());
-      if (size > static_cast<double>(kMostEntries)) fail("the certificate's elimination takes tables of more than {} entries", kMostEntries);
+      if (size > static_cast<double>(kMostEntries))
+        fail("the certificate's elimination takes tables of more than {} entries", kMostEntries);
       std::vector<std::vector<size_t>> strides(mine.size(), std::vector<size_t>(made.scope.size(), 0));
       for (size_t t = 0; t < mine.size(); ++t) {
         size_t stride = values[v].size();
         for (size_t i = mine[t].scope.size() - 1; i-- > 0; stride *= values[mine[t].scope[i]].size())
-          strides[t][static_cast<size_t>(std::find(made.scope.begin(), made.scope.end(), mine[t].scope[i]) - made.scope.begin())] = stride;
+          strides[t][static_cast<size_t>(std::find(made.scope.begin(), made.scope.end(), mine[t].scope[i]) -
+                                         made.scope.begin())] = stride;
       }
       std::vector<const Wide*> rows(mine.size());
       over(made.scope, [&](const std::vector<size_t>& at) {
@@ -635,10 +669,12 @@ std::optional<Wide> LeafJudge::bound(const Certificate::Leaf& leaf) const {
   if (scale < 1) fail("the certificate's scale is {}; it must be positive", scale);
   Allowed allowed = in.left;
   for (const Certificate::Decision& d : leaf.decisions) {
-    if (d.variable < 0 || d.variable >= n.variables()) fail("the certificate decides on variable {}; there are {}", d.variable, n.variables());
+    if (d.variable < 0 || d.variable >= n.variables())
+      fail("the certificate decides on variable {}; there are {}", d.variable, n.variables());
     std::vector<char> kept(n.domain(d.variable), 0);
     for (int x : d.values) {
-      if (x < 0 || x >= n.domain(d.variable)) fail("the certificate keeps value {} of variable {}; it has {}", x, d.variable, n.domain(d.variable));
+      if (x < 0 || x >= n.domain(d.variable))
+        fail("the certificate keeps value {} of variable {}; it has {}", x, d.variable, n.domain(d.variable));
       kept[x] = allowed[d.variable][x];
     }
     allowed[d.variable] = kept;
@@ -648,7 +684,8 @@ std::optional<Wide> LeafJudge::bound(const Certificate::Leaf& leaf) const {
   Wide bound = now.besides;
   if (leaf.order.empty()) {
     for (size_t f = 0; f < in.factors.size(); ++f)
-      if (in.factors[f].variables.size() > 1) bound = plus(bound, in.least_of(in.factors[f], allowed, now.messages[f], scale));
+      if (in.factors[f].variables.size() > 1)
+        bound = plus(bound, in.least_of(in.factors[f], allowed, now.messages[f], scale));
     for (int v = 0; v < n.variables(); ++v) bound = plus(bound, in.least_of(now.unary[v], allowed[v]).value());
   } else {
     if (!leaf.messages.empty()) fail("the certificate has a leaf with messages and an order");
@@ -664,24 +701,31 @@ std::optional<Wide> LeafJudge::bound(const Certificate::Leaf& leaf) const {
 namespace {
 
 // Whether leaves[from, to) cover what their first `depth` decisions, which they share, leave. Throws if not.
-void expect_cover(const Network& n, std::vector<const Certificate::Leaf*> leaves, size_t depth, const Allowed& allowed) {
+void expect_cover(const Network& n, std::vector<const Certificate::Leaf*> leaves, size_t depth,
+                  const Allowed& allowed) {
   if (leaves.size() == 1 && leaves[0]->decisions.size() == depth) return;
   std::map<std::vector<int>, std::vector<const Certificate::Leaf*>> parts;
   const int v = leaves[0]->decisions.size() > depth ? leaves[0]->decisions[depth].variable : -1;
-  if (v < 0 || v >= n.variables()) fail("the certificate's leaves overlap, or decide on no variable, after {} decisions", depth);
+  if (v < 0 || v >= n.variables())
+    fail("the certificate's leaves overlap, or decide on no variable, after {} decisions", depth);
   for (const Certificate::Leaf* leaf : leaves) {
-    if (leaf->decisions.size() <= depth || leaf->decisions[depth].variable != v) fail("the certificate's leaves do not all decide on variable {} after {} decisions", v, depth);
+    if (leaf->decisions.size() <= depth || leaf->decisions[depth].variable != v)
+      fail("the certificate's leaves do not all decide on variable {} after {} decisions", v, depth);
     parts[leaf->decisions[depth].values].push_back(leaf);
   }
   std::vector<int> times_kept(n.domain(v), 0);
   for (const auto& [values, part] : parts)
     for (int x : values) {
-      if (x < 0 || x >= n.domain(v)) fail("the certificate keeps value {} of variable {}; it has {}", x, v, n.domain(v));
+      if (x < 0 || x >= n.domain(v))
+        fail("the certificate keeps value {} of variable {}; it has {}", x, v, n.domain(v));
       ++times_kept[x];
     }
   for (int x = 0; x < n.domain(v); ++x) {
-    if (allowed[v][x] && times_kept[x] == 0) fail("the certificate's leaves leave out value {} of variable {} after {} decisions", x, v, depth);
-    if (times_kept[x] > 1) fail("the certificate's leaves have value {} of variable {} {} times after {} decisions", x, v, times_kept[x], depth);
+    if (allowed[v][x] && times_kept[x] == 0)
+      fail("the certificate's leaves leave out value {} of variable {} after {} decisions", x, v, depth);
+    if (times_kept[x] > 1)
+      fail("the certificate's leaves have value {} of variable {} {} times after {} decisions", x, v, times_kept[x],
+           depth);
   }
   for (const auto& [values, part] : parts) {
     Allowed inner = allowed;
@@ -709,10 +753,12 @@ Places places_of(const Network& n, const std::vector<Certificate::Part>& parts) 
   for (size_t p = 0; p < parts.size(); ++p) {
     if (parts[p].copies.empty()) fail("the certificate's part {} is nowhere", p);
     for (const std::vector<int>& copy : parts[p].copies) {
-      if (copy.empty() || copy.size() != parts[p].copies[0].size()) fail("the certificate's part {} has copies of {} and {} variables", p, parts[p].copies[0].size(), copy.size());
+      if (copy.empty() || copy.size() != parts[p].copies[0].size())
+        fail("the certificate's part {} has copies of {} and {} variables", p, parts[p].copies[0].size(), copy.size());
       for (size_t i = 0; i < copy.size(); ++i) {
         const int v = copy[i];
-        if (v < 0 || v >= n.variables()) fail("the certificate's part {} has variable {}; there are {}", p, v, n.variables());
+        if (v < 0 || v >= n.variables())
+          fail("the certificate's part {} has variable {}; there are {}", p, v, n.variables());
         if (out.copy[v] >= 0) fail("the certificate has variable {} in parts twice", v);
         out.copy[v] = copies;
         out.place[v] = static_cast<int>(i);
@@ -720,7 +766,8 @@ Places places_of(const Network& n, const std::vector<Certificate::Part>& parts) 
       ++copies;
     }
   }
-  if (const auto left = std::find(out.copy.begin(), out.copy.end(), -1); left != out.copy.end()) fail("the certificate has variable {} in no part", left - out.copy.begin());
+  if (const auto left = std::find(out.copy.begin(), out.copy.end(), -1); left != out.copy.end())
+    fail("the certificate has variable {} in no part", left - out.copy.begin());
   return out;
 }
 
@@ -738,20 +785,25 @@ std::optional<Wide> LeafJudge::Inside::check(const Network& n, const Certificate
   constexpr size_t kMostDecisions = 10'000;
   std::vector<const Certificate::Leaf*> leaves;
   for (const Certificate::Leaf& leaf : c.leaves) {
-    if (leaf.decisions.size() > kMostDecisions) fail("the certificate has a leaf with {} decisions; {} are the most", leaf.decisions.size(), kMostDecisions);
+    if (leaf.decisions.size() > kMostDecisions)
+      fail("the certificate has a leaf with {} decisions; {} are the most", leaf.decisions.size(), kMostDecisions);
     leaves.push_back(&leaf);
   }
   expect_cover(n, leaves, 0, judge.inside_->left);
   std::optional<Wide> least;
   for (const Certificate::Leaf& leaf : c.leaves)
     if (const auto bound = judge.bound(leaf); bound && (!least || *bound < *least)) least = bound;
-  if (least && !c.bound) fail("the certificate claims that there is no solution, but proves only that none costs less than {}", to_string(*least));
-  if (least && *c.bound > *least) fail("the certificate claims a bound of {}, but proves {}", to_string(*c.bound), to_string(*least));
+  if (least && !c.bound)
+    fail("the certificate claims that there is no solution, but proves only that none costs less than {}",
+         to_string(*least));
+  if (least && *c.bound > *least)
+    fail("the certificate claims a bound of {}, but proves {}", to_string(*c.bound), to_string(*least));
   return c.steps.empty() ? least : c.bound;
 }
 
 Wide LeafJudge::Inside::of_parts(const Certificate& c, int depth) const {
-  if (depth > Certificate::kDeepest) fail("the certificate's parts are proved in parts more than {} times over", Certificate::kDeepest);
+  if (depth > Certificate::kDeepest)
+    fail("the certificate's parts are proved in parts more than {} times over", Certificate::kDeepest);
   if (!c.leaves.empty() || !c.steps.empty()) fail("the certificate has parts beside steps or leaves");
   if (!c.bound) fail("the certificate has parts, but no bound");
   if (c.cut.scale < 1) fail("the certificate's scale is {}; it must be positive", c.cut.scale);
@@ -769,9 +821,11 @@ Wide LeafJudge::Inside::of_parts(const Certificate& c, int depth) const {
   };
   for (size_t f = 0; f < factors.size(); ++f) {
     const std::vector<int>& variables = factors[f].variables;
-    const bool across = std::any_of(variables.begin(), variables.end(), [&](int v) { return at.copy[v] != at.copy[variables[0]]; });
+    const bool across =
+        std::any_of(variables.begin(), variables.end(), [&](int v) { return at.copy[v] != at.copy[variables[0]]; });
     if (across) bound = plus(bound, least_across(f));
-    else if (now.messages[f]) fail("the certificate's cut has a message on variables [{}], which are in one part", fmt::join(variables, ", "));
+    else if (now.messages[f])
+      fail("the certificate's cut has a message on variables [{}], which are in one part", fmt::join(variables, ", "));
   }
   using Edges = std::vector<std::pair<std::vector<int>, std::shared_ptr<const Table>>>;  // by places
   std::map<int, Edges> edges;                                                            // by copy
@@ -788,7 +842,8 @@ Wide LeafJudge::Inside::of_parts(const Certificate& c, int depth) const {
       part.costs.emplace_back();
       for (size_t x = 0; x < network.costs[v].size(); ++x) {
         const Wide cost = left[v][x] ? rounded_down(now.unary[v][x], c.cut.scale) : kForbidden;
-        if (left[v][x] && (cost >= kForbidden || cost <= -kForbidden)) fail("the certificate's cut makes the costs of variable {} too large", v);
+        if (left[v][x] && (cost >= kForbidden || cost <= -kForbidden))
+          fail("the certificate's cut makes the costs of variable {} too large", v);
         part.costs.back().push_back(static_cast<int64_t>(cost));
       }
     }
@@ -802,8 +857,10 @@ Wide LeafJudge::Inside::of_parts(const Certificate& c, int depth) const {
     const Network part = part_of(copies[0]);
     for (size_t i = 1; i < copies.size(); ++i) {
       const Network other = part_of(copies[i]);
-      const bool same = other.costs == part.costs && other.edges.size() == part.edges.size() &&
-                        std::equal(other.edges.begin(), other.edges.end(), part.edges.begin(), [](const auto& a, const auto& b) { return a.variables == b.variables && a.table == b.table; });
+      const bool same =
+          other.costs == part.costs && other.edges.size() == part.edges.size() &&
+          std::equal(other.edges.begin(), other.edges.end(), part.edges.begin(),
+                     [](const auto& a, const auto& b) { return a.variables == b.variables && a.table == b.table; });
       if (!same) fail("the certificate's part {} is another one in copy {}", p, i);
     }
     const auto proved = check(part, proof, depth + 1);
@@ -811,7 +868,8 @@ Wide LeafJudge::Inside::of_parts(const Certificate& c, int depth) const {
     bound = plus(bound, times(times(c.cut.scale, static_cast<Wide>(copies.size())), *proved));
   }
   const Wide rounded = bound / c.cut.scale + (bound % c.cut.scale > 0 ? 1 : 0);
-  if (*c.bound > rounded) fail("the certificate claims a bound of {}, but proves {}", to_string(*c.bound), to_string(rounded));
+  if (*c.bound > rounded)
+    fail("the certificate claims a bound of {}, but proves {}", to_string(*c.bound), to_string(rounded));
   return rounded;
 }
 

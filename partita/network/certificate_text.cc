@@ -37,7 +37,8 @@ void print(const Certificate& c, std::string& out) {
     out += "]";
   };
   auto print_priced = [&](const Certificate::Leaf& leaf) {
-    list(",\n   \"multipliers\": [", leaf.multipliers, [&](const auto& m) { fmt::format_to(at, "[{},{}]", m.time, m.value); });
+    list(",\n   \"multipliers\": [", leaf.multipliers,
+         [&](const auto& m) { fmt::format_to(at, "[{},{}]", m.time, m.value); });
     list(",\n   \"messages\": [", leaf.messages, [&](const auto& m) {
       out += "\n    {\"variables\": ";
       print_list(m.variables, out);
@@ -60,7 +61,8 @@ void print(const Certificate& c, std::string& out) {
     list(",\n \"steps\": [", c.steps, [&](const Certificate::Step& step) {
       fmt::format_to(at, "\n  {{\"scale\": {}", step.sweep.scale);
       print_priced(step.sweep);
-      list(",\n   \"dominated\": [", step.dominated, [&](const auto& d) { fmt::format_to(at, "[{},{},{}]", d.variable, d.value, d.by); });
+      list(",\n   \"dominated\": [", step.dominated,
+           [&](const auto& d) { fmt::format_to(at, "[{},{},{}]", d.variable, d.value, d.by); });
       out += "}";
     });
   list(",\n \"leaves\": [", c.leaves, [&](const Certificate::Leaf& leaf) {
@@ -116,7 +118,8 @@ class Reader {
     } catch (const Json::exception& e) {
       fail("{}: is not JSON: {}", file_, e.what());
     }
-    if (integer(member(json, "schema_version", "the certificate"), "schema_version") != 1) fail("{}: schema_version is not 1", file_);
+    if (integer(member(json, "schema_version", "the certificate"), "schema_version") != 1)
+      fail("{}: schema_version is not 1", file_);
     return certificate(json, "the certificate", "", 0);
   }
 
@@ -133,12 +136,14 @@ class Reader {
       c.bound = integer(bound, within + "bound");
     }
     if (json.contains("parts")) {
-      if (depth > Certificate::kDeepest) fail("{}: {} is in parts itself; {} times over is the most", file_, place, Certificate::kDeepest);
+      if (depth > Certificate::kDeepest)
+        fail("{}: {} is in parts itself; {} times over is the most", file_, place, Certificate::kDeepest);
       read_priced(member(json, "cut", place), within + "cut", c.cut);
       for (const Json& p : items(json["parts"], within + "parts")) {
         const std::string here = fmt::format("{}parts[{}]", within, c.parts.size());
         Certificate::Part part;
-        for (const Json& copy : items(member(p, "variables", here), here + ".variables")) part.copies.push_back(numbers(copy, here + ".variables"));
+        for (const Json& copy : items(member(p, "variables", here), here + ".variables"))
+          part.copies.push_back(numbers(copy, here + ".variables"));
         part.proof = certificate(member(p, "proof", here), here + ".proof", here + ".proof.", depth + 1);
         c.parts.push_back(std::move(part));
       }
@@ -159,7 +164,8 @@ class Reader {
       Certificate::Leaf leaf;
       const std::string here = fmt::format("{}leaves[{}]", within, c.leaves.size()), decisions = here + ".decisions";
       for (const Json& d : items(member(l, "decisions", here), decisions))
-        leaf.decisions.push_back({number(member(d, "variable", decisions), decisions), numbers(member(d, "values", decisions), decisions)});
+        leaf.decisions.push_back(
+            {number(member(d, "variable", decisions), decisions), numbers(member(d, "values", decisions), decisions)});
       read_priced(l, here, leaf);
       if (l.contains("order")) leaf.order = numbers(l["order"], here + ".order");
       c.leaves.push_back(std::move(leaf));
@@ -193,7 +199,9 @@ class Reader {
     return value;
   }
   int64_t integer(const Json& value, const std::string& place) const {
-    if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))) fail("{}: {} is not an integer of 64 bits", file_, place);
+    if (!value.is_number_integer() ||
+        (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)))
+      fail("{}: {} is not an integer of 64 bits", file_, place);
     return value.get<int64_t>();
   }
   int number(const Json& value, const std::string& place) const {
@@ -212,6 +220,8 @@ class Reader {
 
 }  // namespace
 
-Certificate parse_certificate(const std::string& text, const std::string& file) { return Reader(file).certificate(text); }
+Certificate parse_certificate(const std::string& text, const std::string& file) {
+  return Reader(file).certificate(text);
+}
 
 }  // namespace partita::solver

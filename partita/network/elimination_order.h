@@ -1,5 +1,6 @@
-// The elimination game: eliminating a variable makes a table over its neighbours, which are neighbours of each other from then on (fill-in).
-// Played greedily by the smallest next table (min-weight), for every search and solver that eliminates.
+// The elimination game: eliminating a variable makes a table over its neighbours, which are neighbours of each other
+// from then on (fill-in). Played greedily by the smallest next table (min-weight), for every search and solver that
+// eliminates.
 #pragma once
 #include <set>
 #include <utility>

@@ -45,9 +45,11 @@ void validate(const Network& n) {
   }
   for (size_t i = 0; i < n.uses.size(); ++i) {
     const Network::Use& u = n.uses[i];
-    if (u.variable < 0 || u.variable >= n.variables()) fail("use {} names variable {}; there are {}", i, u.variable, n.variables());
+    if (u.variable < 0 || u.variable >= n.variables())
+      fail("use {} names variable {}; there are {}", i, u.variable, n.variables());
     if (u.amounts.size() != n.costs[u.variable].size())
-      fail("use {} has {} amounts; variable {} has {} values", i, u.amounts.size(), u.variable, n.costs[u.variable].size());
+      fail("use {} has {} amounts; variable {} has {} values", i, u.amounts.size(), u.variable,
+           n.costs[u.variable].size());
     for (int64_t amount : u.amounts)
       if (amount < 0) fail("use {} of variable {} is negative: {}", i, u.variable, amount);
   }
@@ -101,7 +103,8 @@ std::optional<Wide> parse_wide(std::string_view text) {
   for (char c : text) {
     if (c < '0' || c > '9' || __builtin_mul_overflow(value, Wide{10}, &value)) return std::nullopt;
     const Wide digit = c - '0';
-    if (negative ? __builtin_sub_overflow(value, digit, &value) : __builtin_add_overflow(value, digit, &value)) return std::nullopt;
+    if (negative ? __builtin_sub_overflow(value, digit, &value) : __builtin_add_overflow(value, digit, &value))
+      return std::nullopt;
   }
   return value;
 }

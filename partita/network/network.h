@@ -1,5 +1,5 @@
-// A cost network: variables with finite domains, costs on values and on pairs of values, and a limit on what the chosen values use
-// at any one time. It knows nothing of graphs, operations or plans.
+// A cost network: variables with finite domains, costs on values and on pairs of values, and a limit on what the chosen
+// values use at any one time. It knows nothing of graphs, operations or plans.
 //
 //   minimise    sum_v costs[v][x_v] + sum_e table_e[x of e's variables]
 //   subject to  for every integer t: sum over uses u with lower <= t < upper of amounts_u[x of u's variable] <= limit
@@ -30,12 +30,12 @@ struct Network {
   };
   struct Use {
     int variable = 0;
-    int64_t lower = 0, upper = 0;   // half-open; lower >= upper uses nothing
-    std::vector<int64_t> amounts;   // per value, not negative
+    int64_t lower = 0, upper = 0;  // half-open; lower >= upper uses nothing
+    std::vector<int64_t> amounts;  // per value, not negative
   };
   std::vector<Table> costs;  // per variable, per value: its size is the domain's
   std::vector<Edge> edges;
-  std::vector<Use> uses;     // any number per variable
+  std::vector<Use> uses;  // any number per variable
   std::optional<int64_t> limit;
 
   int variables() const { return static_cast<int>(costs.size()); }
@@ -46,10 +46,10 @@ struct Network {
 void validate(const Network& network);
 
 struct Evaluation {
-  Wide cost = 0;               // forbidden costs left out
-  int forbidden = 0;           // how many forbidden costs are taken
-  std::optional<Wide> peak;    // the largest use at any one time; empty without uses
-  bool feasible = false;       // nothing forbidden, and the peak within the limit
+  Wide cost = 0;             // forbidden costs left out
+  int forbidden = 0;         // how many forbidden costs are taken
+  std::optional<Wide> peak;  // the largest use at any one time; empty without uses
+  bool feasible = false;     // nothing forbidden, and the peak within the limit
 };
 // Throws (bad input) if the assignment's length or a value is out of range.
 Evaluation evaluate(const Network& network, const Assignment& assignment);

@@ -13,8 +13,16 @@ std::shared_ptr<const Table> table(Table t) { return std::make_shared<const Tabl
 Network example() {
   Network n;
   n.costs = {{15}, {55, 65}, {25, 45, 35}, {85, 75}, {95}};
-  n.edges = {{{0, 1}, table({30, 40})}, {{0, 2}, table({50, 10, 40})}, {{1, 3}, table({90, 10, 20, 80})}, {{2, 4}, table({60, 20, 30})}, {{3, 4}, table({70, 60})}};
-  n.uses = {{0, 30, 70, {10}}, {1, 40, 70, {25, 25}}, {2, 50, 120, {15, 20, 15}}, {3, 110, 140, {10, 10}}, {4, 110, 150, {15}}};
+  n.edges = {{{0, 1}, table({30, 40})},
+             {{0, 2}, table({50, 10, 40})},
+             {{1, 3}, table({90, 10, 20, 80})},
+             {{2, 4}, table({60, 20, 30})},
+             {{3, 4}, table({70, 60})}};
+  n.uses = {{0, 30, 70, {10}},
+            {1, 40, 70, {25, 25}},
+            {2, 50, 120, {15, 20, 15}},
+            {3, 110, 140, {10, 10}},
+            {4, 110, 150, {15}}};
   n.limit = 50;
   return n;
 }
@@ -51,8 +59,11 @@ TEST(Network, IntervalsAreHalfOpen) {
 }
 
 TEST(Network, WideNumbers) {
-  for (const char* text : {"0", "-1", "170141183460469231731687303715884105727", "-170141183460469231731687303715884105728"}) EXPECT_EQ(to_string(*parse_wide(text)), text);
-  for (const char* text : {"", "-", "1x", "170141183460469231731687303715884105728"}) EXPECT_FALSE(parse_wide(text)) << text;
+  for (const char* text :
+       {"0", "-1", "170141183460469231731687303715884105727", "-170141183460469231731687303715884105728"})
+    EXPECT_EQ(to_string(*parse_wide(text)), text);
+  for (const char* text : {"", "-", "1x", "170141183460469231731687303715884105728"})
+    EXPECT_FALSE(parse_wide(text)) << text;
 }
 
 TEST(Network, RefusesWrongShapes) {

@@ -41,7 +41,9 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     for (size_t v = 0; v < costs.size(); ++v) {
       if (costs[v].empty()) fail("{}: {}[{}] is empty: every node needs a strategy", file_, kCosts, v);
       if (intervals[v].size() != 2) fail("{}: {}[{}] has {} numbers, not 2", file_, kIntervals, v, intervals[v].size());
-      if (usages[v].size() != costs[v].size()) fail("{}: {}[{}] has {} values, {}[{}] has {}", file_, kUsages, v, usages[v].size(), kCosts, v, costs[v].size());
+      if (usages[v].size() != costs[v].size())
+        fail("{}: {}[{}] has {} values, {}[{}] has {}", file_, kUsages, v, usages[v].size(), kCosts, v,
+             costs[v].size());
       for (size_t s = 0; s < usages[v].size(); ++s)
         if (usages[v][s] < 0) fail("{}: {}[{}][{}] is negative: {}", file_, kUsages, v, s, usages[v][s]);
       n.uses.push_back({static_cast<int>(v), intervals[v][0], intervals[v][1], std::move(usages[v])});
@@ -55,7 +57,8 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool) override { return scalar("a truth value"); }
   bool number_integer(number_integer_t value) override { return number(value); }
   bool number_unsigned(number_unsigned_t value) override {
-    if (value > static_cast<uint64_t>(INT64_MAX)) return scalar(fmt::format("{}, which does not fit into 64 bits", value));
+    if (value > static_cast<uint64_t>(INT64_MAX))
+      return scalar(fmt::format("{}, which does not fit into 64 bits", value));
     return number(static_cast<int64_t>(value));
   }
   bool number_float(number_float_t, const string_t& text) override { return scalar(text + ", not an integer"); }
@@ -129,7 +132,9 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   }
   // Something that is not what belongs here; elsewhere it is passed over.
   bool scalar(const std::string& what) const {
-    if (current_ || at_limit()) fail("{}: {} is {}; {} belongs there", file_, place(), what, at_limit() || arrays_ >= 2 ? "an integer" : "a list");
+    if (current_ || at_limit())
+      fail("{}: {} is {}; {} belongs there", file_, place(), what,
+           at_limit() || arrays_ >= 2 ? "an integer" : "a list");
     return true;
   }
   void expect_length(const char* path, size_t length, size_t expected, const char* what) const {
@@ -140,12 +145,16 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     if (nodes.empty()) fail("{}: {}[{}] is empty", file_, kEdgeNodes, e);
     size_t size = 1;
     for (int64_t v : nodes) {
-      if (v < 0 || v >= n.variables()) fail("{}: {}[{}] names node {}; there are {}", file_, kEdgeNodes, e, v, n.variables());
-      if (__builtin_mul_overflow(size, n.costs[v].size(), &size)) fail("{}: {}[{}] is over too many strategies", file_, kEdgeNodes, e);
+      if (v < 0 || v >= n.variables())
+        fail("{}: {}[{}] names node {}; there are {}", file_, kEdgeNodes, e, v, n.variables());
+      if (__builtin_mul_overflow(size, n.costs[v].size(), &size))
+        fail("{}: {}[{}] is over too many strategies", file_, kEdgeNodes, e);
       edge.variables.push_back(static_cast<int>(v));
     }
-    if (table.size() != size) fail("{}: {}[{}] has {} costs; its nodes' strategies make {}", file_, kEdgeCosts, e, table.size(), size);
-    const size_t hash = std::hash<std::string_view>()({reinterpret_cast<const char*>(table.data()), table.size() * sizeof(int64_t)});
+    if (table.size() != size)
+      fail("{}: {}[{}] has {} costs; its nodes' strategies make {}", file_, kEdgeCosts, e, table.size(), size);
+    const size_t hash =
+        std::hash<std::string_view>()({reinterpret_cast<const char*>(table.data()), table.size() * sizeof(int64_t)});
     for (auto [it, end] = tables_.equal_range(hash); it != end && !edge.table; ++it)
       if (*it->second == table) edge.table = it->second;
     if (!edge.table) tables_.emplace(hash, edge.table = std::make_shared<const Table>(std::move(table)));
@@ -161,14 +170,14 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   std::vector<std::string> keys_;  // of the objects that are open
   std::string path_;
   Found* current_ = nullptr;
-  int arrays_ = 0;                 // that are open
+  int arrays_ = 0;  // that are open
   std::optional<int64_t> limit_;
   bool limit_seen_ = false;
   std::unordered_multimap<size_t, std::shared_ptr<const Table>> tables_;
 };
 
-// The same events for plain files, which are nearly all lists of integers, several times faster. False where something is unusual (a
-// fraction, an escape, an error): then the library's parser is to judge.
+// The same events for plain files, which are nearly all lists of integers, several times faster. False where something
+// is unusual (a fraction, an escape, an error): then the library's parser is to judge.
 bool scan(const std::string& json, Reader& reader) {
   const char *p = json.data(), *const end = p + json.size();
   std::string open;  // of '{' and '['
@@ -179,7 +188,8 @@ bool scan(const std::string& json, Reader& reader) {
   };
   auto text = [&] {
     const char* from = ++p;
-    while (p < end && *p != '"' && *p != '\\' && *p >= ' ') ++p;  // signed or not, what is not ASCII ends it or passes through
+    while (p < end && *p != '"' && *p != '\\' && *p >= ' ')
+      ++p;  // signed or not, what is not ASCII ends it or passes through
     for (const char* c = from; c < p; ++c)
       if (static_cast<unsigned char>(*c) >= 0x80) return false;
     name.assign(from, p);
@@ -201,7 +211,8 @@ bool scan(const std::string& json, Reader& reader) {
       if (*p != '"' || !text() || !reader.key(name) || !skip() || *p++ != ':' || !skip()) return false;
     }
     switch (*p) {
-      case '{': case '[':
+      case '{':
+      case '[':
         open += *p;
         if (*p == '{' ? !reader.start_object(0) : !reader.start_array(0)) return false;
         ++p;
@@ -261,7 +272,8 @@ std::string read_text(const std::string& path) {
   } while (got > 0);
   int error = Z_OK;
   gzerror(file, &error);
-  if (gzclose(file) != Z_OK || got < 0 || (error != Z_OK && error != Z_STREAM_END)) fail("{}: is cut off, or broken: it does not unpack beyond byte {}", path, text.size());
+  if (gzclose(file) != Z_OK || got < 0 || (error != Z_OK && error != Z_STREAM_END))
+    fail("{}: is cut off, or broken: it does not unpack beyond byte {}", path, text.size());
   return text;
 }
 
@@ -292,7 +304,8 @@ void write_text(const std::string& path, const std::string& text) {
   std::vector<std::string> members;
   if (path.ends_with(".gz")) {
     members.resize(std::max<size_t>(1, (text.size() + kPiece - 1) / kPiece));
-    shared_out(kThreads, members.size(), [&](size_t i, int) { members[i] = gzip_member(std::string_view(text).substr(i * kPiece, kPiece)); });
+    shared_out(kThreads, members.size(),
+               [&](size_t i, int) { members[i] = gzip_member(std::string_view(text).substr(i * kPiece, kPiece)); });
   }
   const std::vector<std::string_view> pieces(members.begin(), members.end());
   if (pieces.empty()) write_file(path, text);

@@ -1,4 +1,5 @@
-// Sharding problems in the public format of the ASPLOS/EuroSys 2025 contest on intra-operator parallelism (IOPDDL); docs/solve.md.
+// Sharding problems in the public format of the ASPLOS/EuroSys 2025 contest on intra-operator parallelism (IOPDDL);
+// docs/solve.md.
 #pragma once
 #include <string>
 
@@ -6,13 +7,15 @@
 
 namespace partita::solver {
 
-// Of a .json or .json.gz file, told apart by content. Every node has one use. Throws (bad input), naming file and place.
+// Of a .json or .json.gz file, told apart by content. Every node has one use. Throws (bad input), naming file and
+// place.
 Network read_problem(const std::string& path);
 Network parse_problem(const std::string& json, const std::string& file);
 
 // A file's text; what is packed with gzip is unpacked. Throws (bad input) if it is cut off or broken.
 std::string read_text(const std::string& path);
-// Packs what is written to a path that ends with .gz. PATH.partial is written and renamed, so that PATH is always whole.
+// Packs what is written to a path that ends with .gz. PATH.partial is written and renamed, so that PATH is always
+// whole.
 void write_text(const std::string& path, const std::string& text);
 
 }  // namespace partita::solver

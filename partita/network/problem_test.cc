@@ -10,7 +10,8 @@
 namespace partita::solver {
 namespace {
 
-const char* kExample = R"({"problem": {"usage_limit": 50, "edges": {"costs": [[30, 40], [50, 10, 40], [90, 10, 20, 80], [60, 20, 30], [70, 60]],
+const char* kExample =
+    R"({"problem": {"usage_limit": 50, "edges": {"costs": [[30, 40], [50, 10, 40], [90, 10, 20, 80], [60, 20, 30], [70, 60]],
   "nodes": [[0, 1], [0, 2], [1, 3], [2, 4], [3, 4]]}, "more": {"nodes": [[1.5, "x"], {"a": [null]}]},
   "nodes": {"usages": [[10], [25, 25], [15, 20, 15], [10, 10], [15]], "costs": [[15], [55, 65], [25, 45, 35], [85, 75], [95]],
   "intervals": [[30, 70], [40, 70], [50, 120], [110, 140], [110, 150]]}, "name": "example"}, "also": [1, 2]})";
@@ -55,7 +56,8 @@ TEST(Problem, PlainFiles) {
   const Network n = parse_problem(plain, "p.json");
   EXPECT_EQ(brute_force(n).cost, 445);
   EXPECT_EQ(n.limit, 50);
-  for (size_t length = 0; length < plain.size(); ++length) EXPECT_THROW(parse_problem(plain.substr(0, length), "p.json"), Error) << length;
+  for (size_t length = 0; length < plain.size(); ++length)
+    EXPECT_THROW(parse_problem(plain.substr(0, length), "p.json"), Error) << length;
   for (size_t at = 0; at < plain.size(); ++at)
     for (char c : {',', ']', '}', '"', '-', '0'}) {
       std::string broken = plain;
@@ -67,7 +69,10 @@ TEST(Problem, PlainFiles) {
           return std::string("refused");
         }
       };
-      const std::string slow = broken.find("\"also\": [1, 2]") == std::string::npos ? "" : std::string(broken).replace(broken.find("\"also\": [1, 2]"), 14, "\"also\": [1.5]");
+      const std::string slow =
+          broken.find("\"also\": [1, 2]") == std::string::npos
+              ? ""
+              : std::string(broken).replace(broken.find("\"also\": [1, 2]"), 14, "\"also\": [1.5]");
       if (!slow.empty()) {
         EXPECT_EQ(judged(broken), judged(slow)) << at << c;
       }
@@ -84,18 +89,25 @@ TEST(Problem, EdgesOverAnyNumberOfNodes) {
 }
 
 TEST(Problem, OneClearError) {
-  EXPECT_EQ(error_of(with("[15], [55, 65]", "[15], [55, 65.5]")), "p.json: problem.nodes.costs[1][1] is 65.5, not an integer; an integer belongs there");
+  EXPECT_EQ(error_of(with("[15], [55, 65]", "[15], [55, 65.5]")),
+            "p.json: problem.nodes.costs[1][1] is 65.5, not an integer; an integer belongs there");
   EXPECT_EQ(error_of(with("[10], [25", "[-10], [25")), "p.json: problem.nodes.usages[0][0] is negative: -10");
-  EXPECT_EQ(error_of(with("[10], [25, 25]", "[10], [25]")), "p.json: problem.nodes.usages[1] has 1 values, problem.nodes.costs[1] has 2");
+  EXPECT_EQ(error_of(with("[10], [25, 25]", "[10], [25]")),
+            "p.json: problem.nodes.usages[1] has 1 values, problem.nodes.costs[1] has 2");
   EXPECT_EQ(error_of(with("[3, 4]", "[3, 5]")), "p.json: problem.edges.nodes[4] names node 5; there are 5");
-  EXPECT_EQ(error_of(with("[70, 60]", "[70]")), "p.json: problem.edges.costs[4] has 1 costs; its nodes' strategies make 2");
+  EXPECT_EQ(error_of(with("[70, 60]", "[70]")),
+            "p.json: problem.edges.costs[4] has 1 costs; its nodes' strategies make 2");
   EXPECT_EQ(error_of(with("\"intervals\"", "\"interval\"")), "p.json: the key problem.nodes.intervals is missing");
   EXPECT_EQ(error_of(with("[30, 70]", "[30]")), "p.json: problem.nodes.intervals[0] has 1 numbers, not 2");
   EXPECT_EQ(error_of(with(", [110, 150]", "")), "p.json: problem.nodes.intervals has 4 rows for 5 nodes");
-  EXPECT_EQ(error_of(with("[30, 40]", "[30, 9223372036854775808]")), "p.json: problem.edges.costs[0][1] is 9223372036854775808, which does not fit into 64 bits; an integer belongs there");
+  EXPECT_EQ(error_of(with("[30, 40]", "[30, 9223372036854775808]")),
+            "p.json: problem.edges.costs[0][1] is 9223372036854775808, which does not fit into 64 bits; an integer "
+            "belongs there");
   EXPECT_EQ(error_of(with("[[30, 40]", "[30, [40]")), "p.json: problem.edges.costs[0] is 30; a list belongs there");
-  EXPECT_EQ(error_of(with("[30, 40]", "[30, [40]]")), "p.json: problem.edges.costs[0][1] is a list; an integer belongs there");
-  EXPECT_EQ(error_of(with("\"usage_limit\": 50", "\"usage_limit\": \"50\"")), "p.json: problem.usage_limit is a string; an integer belongs there");
+  EXPECT_EQ(error_of(with("[30, 40]", "[30, [40]]")),
+            "p.json: problem.edges.costs[0][1] is a list; an integer belongs there");
+  EXPECT_EQ(error_of(with("\"usage_limit\": 50", "\"usage_limit\": \"50\"")),
+            "p.json: problem.usage_limit is a string; an integer belongs there");
   EXPECT_NE(error_of(std::string(kExample).substr(0, 300)).find("is not JSON: byte 301"), std::string::npos);
   EXPECT_NE(error_of("[]").find("the key problem.edges.costs is missing"), std::string::npos);
 }

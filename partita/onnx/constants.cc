@@ -58,14 +58,18 @@ Shape reshaped(const Shape& from, std::vector<int64_t> target, bool allow_zero) 
   int64_t known = 1, open = -1;
   for (std::size_t i = 0; i < target.size(); ++i) {
     if (target[i] == 0 && !allow_zero) {
-      if (i >= from.size()) fail("the new shape [{}] copies axis {} of [{}]", fmt::join(target, ", "), i, fmt::join(from, "x"));
+      if (i >= from.size())
+        fail("the new shape [{}] copies axis {} of [{}]", fmt::join(target, ", "), i, fmt::join(from, "x"));
       target[i] = from[i];
     }
     if (target[i] == -1 && open < 0) open = static_cast<int64_t>(i);
-    else if (target[i] < 0 || __builtin_mul_overflow(known, target[i], &known)) fail("the new shape [{}] is none", fmt::join(target, ", "));
+    else if (target[i] < 0 || __builtin_mul_overflow(known, target[i], &known))
+      fail("the new shape [{}] is none", fmt::join(target, ", "));
   }
-  if (open >= 0 && known != 0 && volume(from) % known == 0) target[static_cast<std::size_t>(open)] = volume(from) / known;
-  else if (open >= 0 || known != volume(from)) fail("[{}] cannot be reshaped to [{}]", fmt::join(from, "x"), fmt::join(target, ", "));
+  if (open >= 0 && known != 0 && volume(from) % known == 0)
+    target[static_cast<std::size_t>(open)] = volume(from) / known;
+  else if (open >= 0 || known != volume(from))
+    fail("[{}] cannot be reshaped to [{}]", fmt::join(from, "x"), fmt::join(target, ", "));
   return target;
 }
 
@@ -107,11 +111,13 @@ Shape unsqueezed(const Shape& from, const std::vector<int64_t>& axes) {
   return result;
 }
 
-SliceRange slice_range(const Shape& from, const std::vector<int64_t>& starts, const std::vector<int64_t>& ends, std::vector<int64_t> axes, std::vector<int64_t> steps) {
+SliceRange slice_range(const Shape& from, const std::vector<int64_t>& starts, const std::vector<int64_t>& ends,
+                       std::vector<int64_t> axes, std::vector<int64_t> steps) {
   if (axes.empty())
     for (std::size_t a = 0; a < starts.size(); ++a) axes.push_back(static_cast<int64_t>(a));
   if (steps.empty()) steps.assign(starts.size(), 1);
-  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) fail("starts, ends, axes and steps differ in length");
+  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
+    fail("starts, ends, axes and steps differ in length");
   SliceRange range{std::vector<int64_t>(from.size()), from, std::vector<int64_t>(from.size(), 1)};
   for (std::size_t i = 0; i < starts.size(); ++i) {
     const std::size_t a = static_cast<std::size_t>(axis_of(axes[i], from.size()));
@@ -138,7 +144,8 @@ constexpr int64_t kMostElements = int64_t{1} << 28;  // of a computed constant; 
 Values filled(DType dtype, const Shape& shape) {
   int64_t count = 1;
   for (int64_t extent : shape)
-    if (extent < 0 || __builtin_mul_overflow(count, extent, &count) || count > kMostElements) fail("a constant of shape [{}]", fmt::join(shape, "x"));
+    if (extent < 0 || __builtin_mul_overflow(count, extent, &count) || count > kMostElements)
+      fail("a constant of shape [{}]", fmt::join(shape, "x"));
   Values values{.dtype = dtype, .shape = shape};
   if (is_float(dtype)) values.real.resize(static_cast<std::size_t>(count));
   else values.integer.resize(static_cast<std::size_t>(count));
@@ -146,7 +153,8 @@ Values filled(DType dtype, const Shape& shape) {
 }
 
 // Row-major offsets into a tensor of shape `from`, broadcast to `to`, for each element of `to`.
-void for_each_offset(const Shape& to, const std::vector<int64_t>& strides, int64_t start, const std::function<void(std::size_t to, std::size_t from)>& f) {
+void for_each_offset(const Shape& to, const std::vector<int64_t>& strides, int64_t start,
+                     const std::function<void(std::size_t to, std::size_t from)>& f) {
   std::vector<int64_t> at(to.size());
   int64_t offset = start;
   const int64_t count = volume(to);
@@ -194,7 +202,8 @@ Values cast(const Values& x, DType to) {
     if (is_float(to)) y.real[i] = rounded(is_float(x.dtype) ? x.real[i] : static_cast<double>(x.integer[i]), to);
     else if (!is_float(x.dtype)) y.integer[i] = to == DType::kBool ? x.integer[i] != 0 : x.integer[i];
     else if (to == DType::kBool) y.integer[i] = x.real[i] != 0;
-    else if (!(std::abs(x.real[i]) < 9.2e18)) y.integer[i] = INT64_MIN;  // undefined in ONNX; what x86, and so PyTorch, gives
+    else if (!(std::abs(x.real[i]) < 9.2e18))
+      y.integer[i] = INT64_MIN;  // undefined in ONNX; what x86, and so PyTorch, gives
     else y.integer[i] = static_cast<int64_t>(x.real[i]);
   }
   return y;
@@ -239,19 +248,36 @@ int64_t power(int64_t a, int64_t b) {
 
 const std::map<std::string, Binary>& binaries() {
   static const std::map<std::string, Binary> table{
-      {"Add", {[](double a, double b) { return a + b; }, [](int64_t a, int64_t b) { return wrapping(static_cast<unsigned __int128>(a) + static_cast<unsigned __int128>(b)); }}},
-      {"Sub", {[](double a, double b) { return a - b; }, [](int64_t a, int64_t b) { return wrapping(static_cast<unsigned __int128>(a) - static_cast<unsigned __int128>(b)); }}},
-      {"Mul", {[](double a, double b) { return a * b; }, [](int64_t a, int64_t b) { return wrapping(static_cast<unsigned __int128>(a) * static_cast<unsigned __int128>(b)); }}},
+      {"Add",
+       {[](double a, double b) { return a + b; },
+        [](int64_t a, int64_t b) {
+          return wrapping(static_cast<unsigned __int128>(a) + static_cast<unsigned __int128>(b));
+        }}},
+      {"Sub",
+       {[](double a, double b) { return a - b; },
+        [](int64_t a, int64_t b) {
+          return wrapping(static_cast<unsigned __int128>(a) - static_cast<unsigned __int128>(b));
+        }}},
+      {"Mul",
+       {[](double a, double b) { return a * b; },
+        [](int64_t a, int64_t b) {
+          return wrapping(static_cast<unsigned __int128>(a) * static_cast<unsigned __int128>(b));
+        }}},
       {"Div", {[](double a, double b) { return a / b; }, divided}},
       {"Mod", {[](double a, double b) { return std::fmod(a, b); }, modulo}},
       {"Pow", {[](double a, double b) { return std::pow(a, b); }, power}},
       {"Min", {[](double a, double b) { return std::min(a, b); }, [](int64_t a, int64_t b) { return std::min(a, b); }}},
       {"Max", {[](double a, double b) { return std::max(a, b); }, [](int64_t a, int64_t b) { return std::max(a, b); }}},
-      {"Equal", {[](double a, double b) { return double(a == b); }, [](int64_t a, int64_t b) { return int64_t(a == b); }, true}},
-      {"Less", {[](double a, double b) { return double(a < b); }, [](int64_t a, int64_t b) { return int64_t(a < b); }, true}},
-      {"LessOrEqual", {[](double a, double b) { return double(a <= b); }, [](int64_t a, int64_t b) { return int64_t(a <= b); }, true}},
-      {"Greater", {[](double a, double b) { return double(a > b); }, [](int64_t a, int64_t b) { return int64_t(a > b); }, true}},
-      {"GreaterOrEqual", {[](double a, double b) { return double(a >= b); }, [](int64_t a, int64_t b) { return int64_t(a >= b); }, true}},
+      {"Equal",
+       {[](double a, double b) { return double(a == b); }, [](int64_t a, int64_t b) { return int64_t(a == b); }, true}},
+      {"Less",
+       {[](double a, double b) { return double(a < b); }, [](int64_t a, int64_t b) { return int64_t(a < b); }, true}},
+      {"LessOrEqual",
+       {[](double a, double b) { return double(a <= b); }, [](int64_t a, int64_t b) { return int64_t(a <= b); }, true}},
+      {"Greater",
+       {[](double a, double b) { return double(a > b); }, [](int64_t a, int64_t b) { return int64_t(a > b); }, true}},
+      {"GreaterOrEqual",
+       {[](double a, double b) { return double(a >= b); }, [](int64_t a, int64_t b) { return int64_t(a >= b); }, true}},
       {"And", {nullptr, [](int64_t a, int64_t b) { return int64_t(a && b); }, true}},
       {"Or", {nullptr, [](int64_t a, int64_t b) { return int64_t(a || b); }, true}},
       {"Xor", {nullptr, [](int64_t a, int64_t b) { return int64_t((a != 0) != (b != 0)); }, true}},
@@ -309,7 +335,8 @@ Values gather(const Values& x, const Values& ids, int64_t axis) {
   shape.insert(shape.end(), ids.shape.begin(), ids.shape.end());
   shape.insert(shape.end(), x.shape.begin() + static_cast<std::ptrdiff_t>(a) + 1, x.shape.end());
   Values y = filled(x.dtype, shape);
-  const int64_t inner = strides[a], outer = volume(Shape(x.shape.begin(), x.shape.begin() + static_cast<std::ptrdiff_t>(a)));
+  const int64_t inner = strides[a],
+                outer = volume(Shape(x.shape.begin(), x.shape.begin() + static_cast<std::ptrdiff_t>(a)));
   std::size_t to = 0;
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t id : ids.integer) {
@@ -350,11 +377,13 @@ Values constant(const Node& node) {
 
 Values range(const Values& from, const Values& to, const Values& step) {
   if (volume(from.shape) != 1 || volume(to.shape) != 1 || volume(step.shape) != 1) fail("a range needs scalars");
-  if (is_float(from.dtype) != is_float(to.dtype) || is_float(from.dtype) != is_float(step.dtype)) fail("a range of different types");
+  if (is_float(from.dtype) != is_float(to.dtype) || is_float(from.dtype) != is_float(step.dtype))
+    fail("a range of different types");
   if (!is_float(from.dtype)) {
     const int64_t lo = from.integer[0], hi = to.integer.at(0), by = step.integer.at(0);
     if (by == 0) fail("a range with step 0");
-    const __int128 distance = by > 0 ? static_cast<__int128>(hi) - lo : static_cast<__int128>(lo) - hi, stride = by > 0 ? by : -static_cast<__int128>(by);
+    const __int128 distance = by > 0 ? static_cast<__int128>(hi) - lo : static_cast<__int128>(lo) - hi,
+                   stride = by > 0 ? by : -static_cast<__int128>(by);
     const __int128 count = distance <= 0 ? 0 : (distance - 1) / stride + 1;
     if (count > kMostElements) fail("a range of too many values");
     Values y = filled(DType::kInt64, {static_cast<int64_t>(count)});
@@ -364,7 +393,8 @@ Values range(const Values& from, const Values& to, const Values& step) {
   const double count = std::max(0.0, std::ceil((to.real.at(0) - from.real[0]) / step.real.at(0)));
   if (!(count <= static_cast<double>(kMostElements))) fail("a range of too many values");
   Values y = filled(from.dtype, {static_cast<int64_t>(count)});
-  for (std::size_t i = 0; i < y.real.size(); ++i) y.real[i] = rounded(from.real[0] + static_cast<double>(i) * step.real[0], from.dtype);
+  for (std::size_t i = 0; i < y.real.size(); ++i)
+    y.real[i] = rounded(from.real[0] + static_cast<double>(i) * step.real[0], from.dtype);
   return y;
 }
 
@@ -416,7 +446,8 @@ Values sliced(const Node& node, const std::vector<const Values*>& in) {
   const Values& x = *in.at(0);
   auto list = [&](std::size_t i) { return i < in.size() && in[i] ? in[i]->integer : std::vector<int64_t>(); };
   const SliceRange range = in.size() > 1 ? slice_range(x.shape, list(1), list(2), list(3), list(4))
-                                         : slice_range(x.shape, integers(node, "starts"), integers(node, "ends"), integers(node, "axes"), {});
+                                         : slice_range(x.shape, integers(node, "starts"), integers(node, "ends"),
+                                                       integers(node, "axes"), {});
   std::vector<int64_t> strides = strides_of(x.shape);
   int64_t start = 0;
   for (std::size_t a = 0; a < strides.size(); ++a) {
@@ -468,17 +499,24 @@ const std::map<std::string, Evaluator>& evaluators() {
           return y;
         }}},
       {"CastLike", {2, [](const Node&, In in) { return cast(*in[0], in[1]->dtype); }}},
-      {"Reshape", {2, [](const Node& node, In in) { return with_shape(*in[0], reshaped(in[0]->shape, in[1]->integer, integer(node, "allowzero", 0) != 0)); }}},
+      {"Reshape",
+       {2,
+        [](const Node& node, In in) {
+          return with_shape(*in[0], reshaped(in[0]->shape, in[1]->integer, integer(node, "allowzero", 0) != 0));
+        }}},
       {"Flatten",
        {1,
         [](const Node& node, In in) {
           const Shape& x = in[0]->shape;
-          const int64_t axis = integer(node, "axis", 1), front = axis == static_cast<int64_t>(x.size()) ? axis : axis_of(axis, x.size());
+          const int64_t axis = integer(node, "axis", 1),
+                        front = axis == static_cast<int64_t>(x.size()) ? axis : axis_of(axis, x.size());
           const int64_t rows = volume(Shape(x.begin(), x.begin() + front));
           return with_shape(*in[0], {rows, volume(Shape(x.begin() + front, x.end()))});
         }}},
-      {"Squeeze", {1, [](const Node& node, In in) { return with_shape(*in[0], squeezed(in[0]->shape, axes_from(node, in))); }}},
-      {"Unsqueeze", {1, [](const Node& node, In in) { return with_shape(*in[0], unsqueezed(in[0]->shape, axes_from(node, in))); }}},
+      {"Squeeze",
+       {1, [](const Node& node, In in) { return with_shape(*in[0], squeezed(in[0]->shape, axes_from(node, in))); }}},
+      {"Unsqueeze",
+       {1, [](const Node& node, In in) { return with_shape(*in[0], unsqueezed(in[0]->shape, axes_from(node, in))); }}},
       {"Expand", {2, [](const Node&, In in) { return expanded(*in[0], broadcast(in[0]->shape, in[1]->integer)); }}},
       {"Concat", {1, [](const Node& node, In in) { return concat(in, integer(node, "axis", 0)); }}},
       {"Gather", {2, [](const Node& node, In in) { return gather(*in[0], *in[1], integer(node, "axis", 0)); }}},
@@ -488,17 +526,47 @@ const std::map<std::string, Evaluator>& evaluators() {
       {"NonZero", {1, [](const Node&, In in) { return nonzero(*in[0]); }}},
       {"EyeLike", {1, [](const Node& node, In in) { return eye_like(node, *in[0]); }}},
       {"BitwiseNot", {1, [](const Node&, In in) { return unary(*in[0], nullptr, [](int64_t v) { return ~v; }); }}},
-      {"Neg", {1, [](const Node&, In in) { return unary(*in[0], [](double v) { return -v; }, [](int64_t v) { return wrapping(-static_cast<unsigned __int128>(v)); }); }}},
-      {"Abs", {1, [](const Node&, In in) { return unary(*in[0], [](double v) { return std::abs(v); }, [](int64_t v) { return v < 0 ? wrapping(-static_cast<unsigned __int128>(v)) : v; }); }}},
-      {"Floor", {1, [](const Node&, In in) { return unary(*in[0], [](double v) { return std::floor(v); }, nullptr); }}},
-      {"Ceil", {1, [](const Node&, In in) { return unary(*in[0], [](double v) { return std::ceil(v); }, nullptr); }}},
-      {"Sqrt", {1, [](const Node&, In in) { return unary(*in[0], [](double v) { return std::sqrt(v); }, nullptr); }}},
-      {"Not", {1, [](const Node&, In in) { return unary(*in[0], nullptr, [](int64_t v) { return int64_t(v == 0); }); }}},
+      {"Neg",
+       {1,
+        [](const Node&, In in) {
+          return unary(
+              *in[0], [](double v) { return -v; },
+              [](int64_t v) { return wrapping(-static_cast<unsigned __int128>(v)); });
+        }}},
+      {"Abs",
+       {1,
+        [](const Node&, In in) {
+          return unary(
+              *in[0], [](double v) { return std::abs(v); },
+              [](int64_t v) { return v < 0 ? wrapping(-static_cast<unsigned __int128>(v)) : v; });
+        }}},
+      {"Floor",
+       {1,
+        [](const Node&, In in) {
+          return unary(
+              *in[0], [](double v) { return std::floor(v); }, nullptr);
+        }}},
+      {"Ceil",
+       {1,
+        [](const Node&, In in) {
+          return unary(
+              *in[0], [](double v) { return std::ceil(v); }, nullptr);
+        }}},
+      {"Sqrt",
+       {1,
+        [](const Node&, In in) {
+          return unary(
+              *in[0], [](double v) { return std::sqrt(v); }, nullptr);
+        }}},
+      {"Not",
+       {1, [](const Node&, In in) { return unary(*in[0], nullptr, [](int64_t v) { return int64_t(v == 0); }); }}},
       {"Where",
        {3,
         [](const Node&, In in) {
           const Shape shape = broadcast(broadcast(in[0]->shape, in[1]->shape), in[2]->shape);
-          if (in[1]->dtype != in[2]->dtype || is_float(in[0]->dtype)) fail("a condition of {}, choices of {} and {}", name_of(in[0]->dtype), name_of(in[1]->dtype), name_of(in[2]->dtype));
+          if (in[1]->dtype != in[2]->dtype || is_float(in[0]->dtype))
+            fail("a condition of {}, choices of {} and {}", name_of(in[0]->dtype), name_of(in[1]->dtype),
+                 name_of(in[2]->dtype));
           const Values c = expanded(*in[0], shape), a = expanded(*in[1], shape), b = expanded(*in[2], shape);
           Values y = a;
           for (std::size_t i = 0; i < c.integer.size(); ++i) {
@@ -514,7 +582,9 @@ const std::map<std::string, Evaluator>& evaluators() {
 
 }  // namespace
 
-bool can_evaluate(const std::string& operation) { return evaluators().contains(operation) || binaries().contains(operation); }
+bool can_evaluate(const std::string& operation) {
+  return evaluators().contains(operation) || binaries().contains(operation);
+}
 
 Values evaluate_constant(const Node& node, const std::vector<const Values*>& operands) {
   if (const auto found = binaries().find(node.operation); found != binaries().end()) {
@@ -523,7 +593,8 @@ Values evaluate_constant(const Node& node, const std::vector<const Values*>& ope
     const Binary* f = &found->second;
     static const Binary kTruncated{[](double a, double b) { return std::fmod(a, b); }, remainder};
     if (node.operation == "Mod" && integer(node, "fmod", 0)) f = &kTruncated;
-    if (node.operation == "Pow" && operands.size() == 2 && operands[1] && is_float(result.dtype) != is_float(operands[1]->dtype)) {
+    if (node.operation == "Pow" && operands.size() == 2 && operands[1] &&
+        is_float(result.dtype) != is_float(operands[1]->dtype)) {
       const DType base = result.dtype;  // which the result has; computed in the floating one
       const auto real = [](const Values& x) { return is_float(x.dtype) ? x : cast(x, DType::kFloat64); };
       return cast(binary(*f, real(result), real(*operands[1])), base);

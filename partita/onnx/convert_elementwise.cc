@@ -82,13 +82,13 @@ Results shrink(NodeContext& n) {
   const DType dtype = n.dtype(0);
   const double lambda = n.real("lambd", 0.5), bias = n.real("bias", 0);
   const TensorId x = n.tensor(0), zero = n.scalar(0, dtype);
-  const TensorId low = n.before("where", {n.before("less", {x, n.scalar(-lambda, dtype)}), n.before("add", {x, n.scalar(bias, dtype)}), zero});
-  return {n.op("where", {n.before("greater", {x, n.scalar(lambda, dtype)}), n.before("sub", {x, n.scalar(bias, dtype)}), low})};
+  const TensorId low = n.before(
+      "where", {n.before("less", {x, n.scalar(-lambda, dtype)}), n.before("add", {x, n.scalar(bias, dtype)}), zero});
+  return {n.op("where",
+               {n.before("greater", {x, n.scalar(lambda, dtype)}), n.before("sub", {x, n.scalar(bias, dtype)}), low})};
 }
 
-Results modulo(NodeContext& n) {
-  return two(n, n.integer("fmod", 0) ? "fmod" : "mod");
-}
+Results modulo(NodeContext& n) { return two(n, n.integer("fmod", 0) ? "fmod" : "mod"); }
 
 Results power(NodeContext& n) {
   const Values* exponent = n.value(1).constant.get();
@@ -107,20 +107,27 @@ Results power(NodeContext& n) {
       return {n.op("pow", {n.tensor(0), n.scalar(e, DType::kInt64)})};
   // Of different types: computed in the floating one, the result has the base's.
   const DType in = is_float(n.dtype(0)) ? n.dtype(0) : n.dtype(1);
-  auto as = [&](TensorId x, DType to) { return n.dtype_of(x) == to ? x : n.before("cast", {x}, {{"to", static_cast<double>(to)}}); };
+  auto as = [&](TensorId x, DType to) {
+    return n.dtype_of(x) == to ? x : n.before("cast", {x}, {{"to", static_cast<double>(to)}});
+  };
   const TensorId y = n.before("pow", {as(n.tensor(0), in), as(n.tensor(1), in)});
   return {n.made(as(y, n.dtype(0)))};
 }
 
-// Where(IsNaN(s), 0, s) of s = Softmax(x) is how the exporter writes attention: rows that are masked as a whole are 0. The op
-// softmax does that itself.
+// Where(IsNaN(s), 0, s) of s = Softmax(x) is how the exporter writes attention: rows that are masked as a whole are 0.
+// The op softmax does that itself.
 bool is_masked_softmax(NodeContext& n) {
   const auto& producer = n.state.producer;
   const auto nan = producer.find(n.name(0)), softmax = producer.find(n.name(2));
-  if (nan == producer.end() || softmax == producer.end() || nan->second->operation != "IsNaN" || softmax->second->operation != "Softmax") return false;
-  if (nan->second->inputs != std::vector<std::string>{n.name(2)} || !n.is_filled_with(1, 0) || n.state.readers[n.name(2)] != 2) return false;
+  if (nan == producer.end() || softmax == producer.end() || nan->second->operation != "IsNaN" ||
+      softmax->second->operation != "Softmax")
+    return false;
+  if (nan->second->inputs != std::vector<std::string>{n.name(2)} || !n.is_filled_with(1, 0) ||
+      n.state.readers[n.name(2)] != 2)
+    return false;
   const TensorId tensor = n.value(2).tensor;
-  return tensor.valid() && n.build.graph().tensor(tensor).producer.valid() && n.build.graph().op(n.build.graph().tensor(tensor).producer).definition == "softmax" &&
+  return tensor.valid() && n.build.graph().tensor(tensor).producer.valid() &&
+         n.build.graph().op(n.build.graph().tensor(tensor).producer).definition == "softmax" &&
          broadcast(n.shape(1), n.shape(2)) == n.shape(2);
 }
 
@@ -151,7 +158,9 @@ Results clip(NodeContext& n) {
   return {n.op("clip", {n.tensor(0)}, {{"lo", lo}, {"hi", hi}})};
 }
 
-Results gelu(NodeContext& n) { return {n.op(n.text("approximate", "none") == "tanh" ? "gelu_tanh" : "gelu", {n.tensor(0)})}; }
+Results gelu(NodeContext& n) {
+  return {n.op(n.text("approximate", "none") == "tanh" ? "gelu_tanh" : "gelu", {n.tensor(0)})};
+}
 
 // x sigmoid(alpha x).
 Results swish(NodeContext& n) {
@@ -168,7 +177,8 @@ Results prelu(NodeContext& n) { return {n.op("prelu", {n.tensor(0), n.tensor(1)}
 Results celu(NodeContext& n) {
   const double alpha = n.real("alpha", 1);
   const DType dtype = n.dtype(0);
-  const TensorId scaled = n.before("div", {n.tensor(0), n.scalar(alpha, dtype)}), y = n.before("elu", {scaled}, {{"alpha", 1}});
+  const TensorId scaled = n.before("div", {n.tensor(0), n.scalar(alpha, dtype)}),
+                 y = n.before("elu", {scaled}, {{"alpha", 1}});
   return {n.op("mul", {y, n.scalar(alpha, dtype)})};
 }
 
@@ -186,7 +196,8 @@ Results cast(NodeContext& n) {
   const auto to = onnx_model::dtype_of(n.integer("to", 0));
   if (!to) fail("a cast to {}, which is not supported", type_name(n.integer("to", 0)));
   if (const auto low = low_dtype_of(n.integer("to", 0)); low && n.count() > 0 && is_float(n.dtype(0)))
-    return {n.op("cast", {n.before("cast", {n.tensor(0)}, {{"to", static_cast<double>(*low)}})}, {{"to", static_cast<double>(*to)}})};
+    return {n.op("cast", {n.before("cast", {n.tensor(0)}, {{"to", static_cast<double>(*low)}})},
+                 {{"to", static_cast<double>(*to)}})};
   return cast_to(n, *to);
 }
 
@@ -210,18 +221,50 @@ Results bit_shift(NodeContext& n) {
 }  // namespace
 
 void add_elementwise_converters(Converters& table) {
-  for (const auto& [operation, definition] :
-       {std::pair{"Relu", "relu"}, {"Tanh", "tanh"}, {"Sigmoid", "sigmoid"}, {"Erf", "erf"}, {"Exp", "exp"}, {"Log", "log"}, {"Sqrt", "sqrt"}, {"Neg", "neg"}, {"Abs", "abs"},
-        {"Sign", "sign"}, {"Floor", "floor"}, {"Ceil", "ceil"}, {"Round", "round"}, {"Reciprocal", "reciprocal"}, {"Sin", "sin"}, {"Cos", "cos"}, {"Tan", "tan"},
-        {"Asin", "asin"}, {"Acos", "acos"}, {"Atan", "atan"}, {"Sinh", "sinh"}, {"Cosh", "cosh"}, {"Asinh", "asinh"}, {"Acosh", "acosh"}, {"Atanh", "atanh"},
-        {"Not", "logical_not"}, {"IsNaN", "is_nan"}, {"Softplus", "softplus"}, {"Softsign", "softsign"}, {"HardSwish", "hard_swish"}, {"Mish", "mish"}})
+  for (const auto& [operation, definition] : {std::pair{"Relu", "relu"},
+                                              {"Tanh", "tanh"},
+                                              {"Sigmoid", "sigmoid"},
+                                              {"Erf", "erf"},
+                                              {"Exp", "exp"},
+                                              {"Log", "log"},
+                                              {"Sqrt", "sqrt"},
+                                              {"Neg", "neg"},
+                                              {"Abs", "abs"},
+                                              {"Sign", "sign"},
+                                              {"Floor", "floor"},
+                                              {"Ceil", "ceil"},
+                                              {"Round", "round"},
+                                              {"Reciprocal", "reciprocal"},
+                                              {"Sin", "sin"},
+                                              {"Cos", "cos"},
+                                              {"Tan", "tan"},
+                                              {"Asin", "asin"},
+                                              {"Acos", "acos"},
+                                              {"Atan", "atan"},
+                                              {"Sinh", "sinh"},
+                                              {"Cosh", "cosh"},
+                                              {"Asinh", "asinh"},
+                                              {"Acosh", "acosh"},
+                                              {"Atanh", "atanh"},
+                                              {"Not", "logical_not"},
+                                              {"IsNaN", "is_nan"},
+                                              {"Softplus", "softplus"},
+                                              {"Softsign", "softsign"},
+                                              {"HardSwish", "hard_swish"},
+                                              {"Mish", "mish"}})
     table[operation] = unary(definition);
   table["LeakyRelu"] = unary_with("leaky_relu", {{"alpha", 0.01}});
   table["Elu"] = unary_with("elu", {{"alpha", 1}});
   table["Selu"] = unary_with("selu", {{"alpha", 1.67326319217681884765625}, {"gamma", 1.05070102214813232421875}});
   table["HardSigmoid"] = unary_with("hard_sigmoid", {{"alpha", 0.2}, {"beta", 0.5}});
-  for (const auto& [operation, definition] : {std::pair{"Equal", "equal"}, {"Less", "less"}, {"LessOrEqual", "less_equal"}, {"Greater", "greater"}, {"GreaterOrEqual", "greater_equal"},
-                                              {"And", "logical_and"}, {"Or", "logical_or"}, {"Xor", "logical_xor"}})
+  for (const auto& [operation, definition] : {std::pair{"Equal", "equal"},
+                                              {"Less", "less"},
+                                              {"LessOrEqual", "less_equal"},
+                                              {"Greater", "greater"},
+                                              {"GreaterOrEqual", "greater_equal"},
+                                              {"And", "logical_and"},
+                                              {"Or", "logical_or"},
+                                              {"Xor", "logical_xor"}})
     table[operation] = binary(definition);
   table["Add"] = binary_with_neutral("add", 0, true);
   table["Sub"] = binary_with_neutral("sub", 0, false);

@@ -25,7 +25,8 @@ Results gemm(NodeContext& n) {
   const tdl::Attributes attributes{{"transposed", transposed ? 1.0 : 0.0}};
   const int64_t outputs = n.shape(1)[transposed ? 0 : 1];
   if (alpha == 1 && !bias) return {n.op("linear", {x, n.tensor(1)}, attributes)};
-  if (alpha == 1 && beta == 1 && n.shape(2) == Shape{outputs}) return {n.op("linear", {x, n.tensor(1), n.tensor(2)}, attributes)};
+  if (alpha == 1 && beta == 1 && n.shape(2) == Shape{outputs})
+    return {n.op("linear", {x, n.tensor(1), n.tensor(2)}, attributes)};
   TensorId y = n.before("linear", {x, n.tensor(1)}, attributes);
   const DType dtype = n.dtype_of(y);
   if (alpha != 1 && !bias) return {n.op("mul", {y, n.scalar(alpha, dtype)})};
@@ -51,12 +52,14 @@ Results matmul(NodeContext& n) {
     if (a.size() == 1) shape.erase(shape.end() - (b.size() == 1 ? 1 : 2));
     return {n.reshaped(product, shape)};
   }
-  if (b.size() == 2 && n.build.graph().tensor(n.tensor(1)).role == Role::kParameter) return {n.op("linear", {n.tensor(0), n.tensor(1)})};
+  if (b.size() == 2 && n.build.graph().tensor(n.tensor(1)).role == Role::kParameter)
+    return {n.op("linear", {n.tensor(0), n.tensor(1)})};
   return {n.op("matmul", {n.tensor(0), n.tensor(1)})};
 }
 
-// One or two operands: letters that only one operand has and the result lacks are summed first; what is left is a batched
-// matrix product over the letters [in both and in the result | only in a | summed] and [.. | summed | only in b].
+// One or two operands: letters that only one operand has and the result lacks are summed first; what is left is a
+// batched matrix product over the letters [in both and in the result | only in a | summed] and [.. | summed | only in
+// b].
 Results einsum(NodeContext& n) {
   std::string equation = n.text("equation", "");
   equation.erase(std::remove(equation.begin(), equation.end(), ' '), equation.end());
@@ -65,7 +68,8 @@ Results einsum(NodeContext& n) {
   const std::string inputs = equation.substr(0, arrow);
   std::vector<std::string> letters{inputs.substr(0, comma)};
   if (comma < inputs.size()) letters.push_back(inputs.substr(comma + 1));
-  if (letters.size() != n.count() || letters.back().find(',') != std::string::npos) fail("equation '{}' of {} operands: one or two are supported", equation, n.count());
+  if (letters.size() != n.count() || letters.back().find(',') != std::string::npos)
+    fail("equation '{}' of {} operands: one or two are supported", equation, n.count());
   std::string result;
   if (arrow != std::string::npos) result = equation.substr(arrow + 2);
   else
@@ -78,7 +82,8 @@ Results einsum(NodeContext& n) {
     for (std::size_t a = 0; a < letters[i].size(); ++a) {
       if (letters[i].find(letters[i][a]) != a) fail("equation '{}': a diagonal is not supported", equation);
       const auto [known, fresh] = extent.emplace(letters[i][a], n.shape(i)[a]);
-      if (!fresh && known->second != n.shape(i)[a]) fail("equation '{}': '{}' is {} and {}", equation, letters[i][a], known->second, n.shape(i)[a]);
+      if (!fresh && known->second != n.shape(i)[a])
+        fail("equation '{}': '{}' is {} and {}", equation, letters[i][a], known->second, n.shape(i)[a]);
     }
     x.push_back(n.tensor(i));
   }
@@ -111,8 +116,10 @@ Results einsum(NodeContext& n) {
   for (char c : letters[0]) (has(letters[1], c) ? (has(result, c) ? both : summed) : only_a) += c;
   for (char c : letters[1])
     if (!has(letters[0], c)) only_b += c;
-  const TensorId a = n.reshaped_before(arranged(x[0], letters[0], both + only_a + summed), {count(both), count(only_a), count(summed)});
-  const TensorId b = n.reshaped_before(arranged(x[1], letters[1], both + summed + only_b), {count(both), count(summed), count(only_b)});
+  const TensorId a = n.reshaped_before(arranged(x[0], letters[0], both + only_a + summed),
+                                       {count(both), count(only_a), count(summed)});
+  const TensorId b = n.reshaped_before(arranged(x[1], letters[1], both + summed + only_b),
+                                       {count(both), count(summed), count(only_b)});
   Shape apart;
   for (char c : both + only_a + only_b) apart.push_back(extent.at(c));
   const TensorId y = n.reshaped_before(n.before("matmul", {a, b}), apart);
@@ -127,7 +134,8 @@ tdl::Attributes windows(NodeContext& n, const Shape& x, const std::array<int64_t
   auto pair = [&](const char* name) {
     std::vector<int64_t> values = n.integers(name);
     if (flat && values.size() == 1) values.insert(values.begin(), 1);
-    if (!values.empty() && values.size() != 2) fail("{} of {} axes: only windows over one or two axes are supported", name, values.size());
+    if (!values.empty() && values.size() != 2)
+      fail("{} of {} axes: only windows over one or two axes are supported", name, values.size());
     return values.empty() ? std::vector<int64_t>{1, 1} : values;
   };
   const std::vector<int64_t> stride = pair("strides"), dilation = pair("dilations");
@@ -141,7 +149,8 @@ tdl::Attributes windows(NodeContext& n, const Shape& x, const std::array<int64_t
     for (std::size_t a = 0; a < 2; ++a) {
       if (stride[a] < 1) fail("a stride of {}", stride[a]);
       const int64_t count = (x[2 + a] + stride[a] - 1) / stride[a];
-      const int64_t total = std::max<int64_t>(0, (count - 1) * stride[a] + dilation[a] * (kernel[a] - 1) + 1 - x[2 + a]);
+      const int64_t total =
+          std::max<int64_t>(0, (count - 1) * stride[a] + dilation[a] * (kernel[a] - 1) + 1 - x[2 + a]);
       pads[a] = automatic == "SAME_UPPER" ? total / 2 : total - total / 2;
       pads[a + 2] = total - pads[a];
     }
@@ -162,7 +171,8 @@ Results without_height(NodeContext& n, TensorId y) {
 Results convolution(NodeContext& n) {
   const Shape x = with_height(n.shape(0)), w = with_height(n.shape(1));
   if (x.size() != 4 || w.size() != 4 || n.rank(0) != n.rank(1))
-    fail("a convolution of {} with {}: only those over one or two axes are supported", shape_text(n.shape(0)), shape_text(n.shape(1)));
+    fail("a convolution of {} with {}: only those over one or two axes are supported", shape_text(n.shape(0)),
+         shape_text(n.shape(1)));
   tdl::Attributes attributes = windows(n, x, {w[2], w[3]});
   attributes["groups"] = d(n.integer("group", 1));
   std::vector<TensorId> operands{n.reshaped_before(n.tensor(0), x), n.reshaped_before(n.tensor(1), w)};
@@ -171,39 +181,49 @@ Results convolution(NodeContext& n) {
   return {n.op("conv2d", std::move(operands), std::move(attributes))};
 }
 
-// The gradient of a convolution with respect to its input, as an operation of its own: w is [inputs, outputs/groups, r, t].
+// The gradient of a convolution with respect to its input, as an operation of its own: w is [inputs, outputs/groups, r,
+// t].
 Results transposed_convolution(NodeContext& n) {
   const Shape x = with_height(n.shape(0)), w = with_height(n.shape(1));
   if (x.size() != 4 || w.size() != 4 || n.rank(0) != n.rank(1))
-    fail("a transposed convolution of {} with {}: only those over one or two axes are supported", shape_text(n.shape(0)), shape_text(n.shape(1)));
+    fail("a transposed convolution of {} with {}: only those over one or two axes are supported",
+         shape_text(n.shape(0)), shape_text(n.shape(1)));
   tdl::Attributes attributes = windows(n, x, {w[2], w[3]});
   std::vector<int64_t> more = n.integers("output_padding");
   if (n.rank(0) == 3 && more.size() == 1) more.insert(more.begin(), 0);
   if (more.empty()) more = {0, 0};
   if (more.size() != 2) fail("output_padding of {} numbers", more.size());
   auto extent = [&](std::size_t a, const char* stride, const char* dilation, const char* before, const char* after) {
-    return d(x[2 + a] - 1) * attributes.at(stride) + attributes.at(dilation) * d(w[2 + a] - 1) + 1 + d(more[a]) - attributes.at(before) - attributes.at(after);
+    return d(x[2 + a] - 1) * attributes.at(stride) + attributes.at(dilation) * d(w[2 + a] - 1) + 1 + d(more[a]) -
+           attributes.at(before) - attributes.at(after);
   };
-  // The extents are as the pads leave them; where they are given, the pads follow, the odd one behind only for SAME_UPPER.
+  // The extents are as the pads leave them; where they are given, the pads follow, the odd one behind only for
+  // SAME_UPPER.
   const std::string automatic = n.text("auto_pad", "NOTSET");
   const std::vector<int64_t> given = n.integers("output_shape");
   if (!given.empty() && given.size() + 2 != n.rank(0)) fail("output_shape of {} axes", given.size());
-  auto fit = [&](std::size_t a, const char* stride, const char* dilation, const char* before, const char* after, const char* result) {
+  auto fit = [&](std::size_t a, const char* stride, const char* dilation, const char* before, const char* after,
+                 const char* result) {
     if (given.empty() && !automatic.starts_with("SAME")) {
       attributes[result] = extent(a, stride, dilation, before, after);
       return;
     }
     attributes[before] = attributes[after] = 0;
-    attributes[result] = given.empty() ? d(x[2 + a]) * attributes.at(stride) : n.rank(0) == 3 ? (a == 0 ? 1 : d(given[0])) : d(given[a]);
-    const double total = std::max(0.0, extent(a, stride, dilation, before, after) - attributes.at(result)), half = std::floor(total / 2);
+    attributes[result] = given.empty()    ? d(x[2 + a]) * attributes.at(stride)
+                         : n.rank(0) == 3 ? (a == 0 ? 1 : d(given[0]))
+                                          : d(given[a]);
+    const double total = std::max(0.0, extent(a, stride, dilation, before, after) - attributes.at(result)),
+                 half = std::floor(total / 2);
     attributes[before] = automatic == "SAME_UPPER" ? half : total - half;
     attributes[after] = total - attributes.at(before);
   };
   fit(0, "sh", "dh", "pt", "pb", "height");
   fit(1, "sw", "dw", "pl", "pr", "width");
   attributes["groups"] = d(n.integer("group", 1));
-  TensorId y = n.before("conv2d_data_grad", {n.reshaped_before(n.tensor(0), x), n.reshaped_before(n.tensor(1), w)}, std::move(attributes));
-  if (n.present(2) && !n.is_filled_with(2, 0)) y = n.before("add", {y, n.reshaped_before(n.tensor(2), {n.build.shape(y)[1], 1, 1})});
+  TensorId y = n.before("conv2d_data_grad", {n.reshaped_before(n.tensor(0), x), n.reshaped_before(n.tensor(1), w)},
+                        std::move(attributes));
+  if (n.present(2) && !n.is_filled_with(2, 0))
+    y = n.before("add", {y, n.reshaped_before(n.tensor(2), {n.build.shape(y)[1], 1, 1})});
   if (n.rank(0) == 3) return without_height(n, y);
   return {n.made(y)};
 }
@@ -237,10 +257,12 @@ struct Resizing {
 
 Resizing resizing_of(NodeContext& n) {
   const std::string mode = n.text("mode", "nearest");
-  if (mode != "nearest" && mode != "linear" && (mode != "bilinear" || n.opset() >= 11)) fail("mode {}: only nearest and linear are supported", mode);
+  if (mode != "nearest" && mode != "linear" && (mode != "bilinear" || n.opset() >= 11))
+    fail("mode {}: only nearest and linear are supported", mode);
   if (n.opset() < 11) return {mode == "nearest" ? mode : "linear", "asymmetric", "floor", n.node.operation == "Resize"};
   if (n.integer("antialias", 0)) fail("antialias is not supported");
-  if (n.text("keep_aspect_ratio_policy", "stretch") != "stretch") fail("keep_aspect_ratio_policy {}", n.text("keep_aspect_ratio_policy", ""));
+  if (n.text("keep_aspect_ratio_policy", "stretch") != "stretch")
+    fail("keep_aspect_ratio_policy {}", n.text("keep_aspect_ratio_policy", ""));
   return {mode, n.text("coordinate_transformation_mode", "half_pixel"), n.text("nearest_mode", "round_prefer_floor")};
 }
 
@@ -250,7 +272,8 @@ TensorId resized(NodeContext& n, TensorId y, std::size_t a, int64_t to, double s
   const int64_t from = x[a];
   check_room({to});
   const std::string round = how.rounds_by_scale && scale < 1 ? "ceil" : how.round;
-  Values low{.dtype = DType::kInt64, .shape = {to}}, high = low, part{.dtype = n.dtype(0), .shape = Shape(x.size() - a, 1)};
+  Values low{.dtype = DType::kInt64, .shape = {to}}, high = low,
+                                                     part{.dtype = n.dtype(0), .shape = Shape(x.size() - a, 1)};
   part.shape[0] = to;
   for (int64_t t = 0; t < to; ++t) {
     const double place = source_place(how.where, t, from, to, scale);
@@ -285,7 +308,8 @@ Results resize(NodeContext& n) {
   const std::vector<double> scales = scales_of(n);
   const std::vector<int64_t> sizes = n.opset() < 11 ? std::vector<int64_t>() : n.list("sizes", 3);
   const bool by_size = scales.empty();
-  if ((by_size ? sizes.size() : scales.size()) != axes.size()) fail("scales or sizes for {} axes are needed", axes.size());
+  if ((by_size ? sizes.size() : scales.size()) != axes.size())
+    fail("scales or sizes for {} axes are needed", axes.size());
   TensorId y = n.tensor(0);
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const std::size_t a = static_cast<std::size_t>(axis_of(axes[i], x.size()));
@@ -301,21 +325,26 @@ Results pool(NodeContext& n, const char* definition, tdl::Attributes more) {
   const Shape x = with_height(n.shape(0));
   std::vector<int64_t> kernel = n.integers("kernel_shape");
   if (n.rank(0) == 3 && kernel.size() == 1) kernel.insert(kernel.begin(), 1);
-  if (x.size() != 4 || kernel.size() != 2) fail("pooling of {}: only pooling over one or two axes is supported", shape_text(n.shape(0)));
+  if (x.size() != 4 || kernel.size() != 2)
+    fail("pooling of {}: only pooling over one or two axes is supported", shape_text(n.shape(0)));
   tdl::Attributes attributes = windows(n, x, {kernel[0], kernel[1]});
   attributes["kh"] = d(kernel[0]);
   attributes["kw"] = d(kernel[1]);
   attributes["ceil"] = d(n.integer("ceil_mode", 0));
   // A window larger than all there is, rounded up to one: it has all there is.
-  const auto fit = [&](std::size_t a, const char* extent, const char* stride, const char* dilation, const char* before, const char* after) {
+  const auto fit = [&](std::size_t a, const char* extent, const char* stride, const char* dilation, const char* before,
+                       const char* after) {
     const double all = d(x[2 + a]) + attributes.at(before) + attributes.at(after), beyond = attributes.at(extent) - all;
-    if (!n.integer("ceil_mode", 0) || attributes.at(dilation) != 1 || beyond <= 0 || beyond >= attributes.at(stride) || all < 1) return;
+    if (!n.integer("ceil_mode", 0) || attributes.at(dilation) != 1 || beyond <= 0 || beyond >= attributes.at(stride) ||
+        all < 1)
+      return;
     attributes[extent] = attributes[stride] = all;
   };
   fit(0, "kh", "sh", "dh", "pt", "pb");
   fit(1, "kw", "sw", "dw", "pl", "pr");
   attributes.merge(more);
-  if (n.rank(0) == 3) return without_height(n, n.before(definition, {n.reshaped_before(n.tensor(0), x)}, std::move(attributes)));
+  if (n.rank(0) == 3)
+    return without_height(n, n.before(definition, {n.reshaped_before(n.tensor(0), x)}, std::move(attributes)));
   return {n.op(definition, {n.tensor(0)}, std::move(attributes))};
 }
 
@@ -323,7 +352,9 @@ Results max_pool(NodeContext& n) {
   if (n.integer("storage_order", 0)) fail("storage_order 1");
   return pool(n, "max_pool", {});
 }
-Results average_pool(NodeContext& n) { return pool(n, "average_pool", {{"count_padding", d(n.integer("count_include_pad", 0))}}); }
+Results average_pool(NodeContext& n) {
+  return pool(n, "average_pool", {{"count_padding", d(n.integer("count_include_pad", 0))}});
+}
 
 std::vector<int64_t> spatial_axes(NodeContext& n) {
   if (n.rank(0) < 3) fail("global pooling of {}", shape_text(n.shape(0)));
@@ -333,7 +364,8 @@ std::vector<int64_t> spatial_axes(NodeContext& n) {
 }
 Results global_pool(NodeContext& n, const char* definition) {
   tdl::Attributes attributes = listed("axes", spatial_axes(n));
-  if (n.rank(0) == 4 && std::string_view(definition) == "reduce_mean") return {n.op("global_average_pool", {n.tensor(0)})};
+  if (n.rank(0) == 4 && std::string_view(definition) == "reduce_mean")
+    return {n.op("global_average_pool", {n.tensor(0)})};
   attributes["keepdims"] = 1;
   return {n.op(definition, {n.tensor(0)}, std::move(attributes))};
 }
@@ -345,9 +377,12 @@ Results batch_norm(NodeContext& n) {
   const double eps = n.real("epsilon", 1e-5), momentum = 1 - n.real("momentum", 0.9);
   const TensorId x = n.tensor(0), scale = n.tensor(1), bias = n.tensor(2), mean = n.tensor(3), variance = n.tensor(4);
   const auto role = [&](TensorId id) { return n.build.graph().tensor(id).role; };
-  if (role(mean) != Role::kState || role(variance) != Role::kState) fail("its running mean and variance are no initializers of the file");
+  if (role(mean) != Role::kState || role(variance) != Role::kState)
+    fail("its running mean and variance are no initializers of the file");
   if (!n.state.normalized.insert(mean).second || !n.state.normalized.insert(variance).second)
-    fail("its running statistics are shared with another BatchNormalization: a module that is used twice cannot be trained");
+    fail(
+        "its running statistics are shared with another BatchNormalization: a module that is used twice cannot be "
+        "trained");
   // The result must have the node's name, and batch_norm has three.
   const auto& outputs = n.state.model.outputs;
   const bool is_output = std::find(outputs.begin(), outputs.end(), n.op_name()) != outputs.end();
@@ -365,7 +400,8 @@ bool is_read(NodeContext& n, std::size_t result) {
 
 TensorId over_last_axes(NodeContext& n, std::size_t operand, const Shape& last) {
   if (n.shape(operand) == last) return n.tensor(operand);
-  if (broadcast(n.shape(operand), last) != last) fail("operand {} is {}, the normalized axes are {}", operand, shape_text(n.shape(operand)), shape_text(last));
+  if (broadcast(n.shape(operand), last) != last)
+    fail("operand {} is {}, the normalized axes are {}", operand, shape_text(n.shape(operand)), shape_text(last));
   return n.before("expand", {n.tensor(operand)}, listed("shape", last));
 }
 
@@ -377,11 +413,13 @@ Results layer_norm(NodeContext& n) {
   const Shape last(x.begin() + static_cast<std::ptrdiff_t>(axis), x.end());
   std::vector<TensorId> operands{n.tensor(0)};
   for (std::size_t i = 1; i < 3 && n.present(i); ++i) operands.push_back(over_last_axes(n, i, last));
-  const Results results = n.ops("layer_norm", std::move(operands), {{"eps", n.real("epsilon", 1e-5)}, {"axes", d(static_cast<int64_t>(last.size()))}});
+  const Results results = n.ops("layer_norm", std::move(operands),
+                                {{"eps", n.real("epsilon", 1e-5)}, {"axes", d(static_cast<int64_t>(last.size()))}});
   Results all{results[0]};
   Shape kept = x;
   std::fill(kept.begin() + static_cast<std::ptrdiff_t>(axis), kept.end(), 1);
-  for (std::size_t r = 1; r < 3 && is_read(n, r); ++r) all.push_back(n.made(n.reshaped_before(results[r].tensor, kept)));
+  for (std::size_t r = 1; r < 3 && is_read(n, r); ++r)
+    all.push_back(n.made(n.reshaped_before(results[r].tensor, kept)));
   return all;
 }
 
@@ -391,21 +429,25 @@ Results rms_norm(NodeContext& n) {
   const Shape last(x.begin() + static_cast<std::ptrdiff_t>(axis), x.end());
   std::vector<TensorId> operands{n.tensor(0)};
   if (n.present(1)) operands.push_back(over_last_axes(n, 1, last));
-  return {n.op("rms_norm", std::move(operands), {{"eps", n.real("epsilon", 1e-5)}, {"axes", d(static_cast<int64_t>(last.size()))}})};
+  return {n.op("rms_norm", std::move(operands),
+               {{"eps", n.real("epsilon", 1e-5)}, {"axes", d(static_cast<int64_t>(last.size()))}})};
 }
 
 // Before opset 21 scale and bias were given by group.
 TensorId by_channel(NodeContext& n, std::size_t operand, int64_t channels, int64_t groups) {
   if (n.shape(operand) == Shape{channels}) return n.tensor(operand);
-  if (n.shape(operand) != Shape{groups}) fail("operand {} is {} for {} channels in {} groups", operand, shape_text(n.shape(operand)), channels, groups);
-  const TensorId wide = n.before("expand", {n.reshaped_before(n.tensor(operand), {groups, 1})}, listed("shape", {groups, channels / groups}));
+  if (n.shape(operand) != Shape{groups})
+    fail("operand {} is {} for {} channels in {} groups", operand, shape_text(n.shape(operand)), channels, groups);
+  const TensorId wide = n.before("expand", {n.reshaped_before(n.tensor(operand), {groups, 1})},
+                                 listed("shape", {groups, channels / groups}));
   return n.reshaped_before(wide, {channels});
 }
 
 Results group_norm(NodeContext& n, int64_t groups) {
   if (n.rank(0) < 2 || groups < 1) fail("{} groups of {}", groups, shape_text(n.shape(0)));
   const int64_t channels = n.shape(0)[1];
-  return {n.op("group_norm", {n.tensor(0), by_channel(n, 1, channels, groups), by_channel(n, 2, channels, groups)}, {{"eps", n.real("epsilon", 1e-5)}, {"groups", d(groups)}})};
+  return {n.op("group_norm", {n.tensor(0), by_channel(n, 1, channels, groups), by_channel(n, 2, channels, groups)},
+               {{"eps", n.real("epsilon", 1e-5)}, {"groups", d(groups)}})};
 }
 
 // (x - mean) / sqrt(mean of squares) without an epsilon of its own; ONNX's function body has 1e-9.
@@ -449,7 +491,9 @@ Converter reduction(const char* definition, const char* before = nullptr, const 
     if (before) x = n.before(before, {x});
     if (!nothing) {
       const bool keepdims = n.integer("keepdims", 1) != 0;
-      if (std::string_view(definition) == "reduce_mean" && n.rank(0) == 4 && axes == std::vector<int64_t>{2, 3} && keepdims) return {n.op("global_average_pool", {x})};
+      if (std::string_view(definition) == "reduce_mean" && n.rank(0) == 4 && axes == std::vector<int64_t>{2, 3} &&
+          keepdims)
+        return {n.op("global_average_pool", {x})};
       tdl::Attributes attributes = listed("axes", axes);
       attributes["keepdims"] = keepdims;
       if (!after) return {n.op(definition, {x}, std::move(attributes))};
@@ -471,7 +515,8 @@ Results log_sum_exp(NodeContext& n) {
   return {n.op("add", {log, n.reshaped_before(largest, n.build.shape(log))})};
 }
 
-// The number of the largest (smallest) along the axis, which is put last; `last`: of equals the last one, by reading backwards.
+// The number of the largest (smallest) along the axis, which is put last; `last`: of equals the last one, by reading
+// backwards.
 TensorId largest_at(NodeContext& n, std::size_t axis, bool largest, bool last) {
   const Shape& x = n.shape(0);
   std::vector<int64_t> order;
@@ -512,7 +557,8 @@ Results hardmax(NodeContext& n) {
   check_room(counted.shape);
   for (int64_t i = 0; i < shape[axis]; ++i) counted.integer.push_back(i);
   shape[axis] = 1;
-  const TensorId hit = n.before("equal", {n.reshaped_before(largest_at(n, axis, true, false), shape), n.constant_tensor(std::move(counted), "places")});
+  const TensorId hit = n.before("equal", {n.reshaped_before(largest_at(n, axis, true, false), shape),
+                                          n.constant_tensor(std::move(counted), "places")});
   return {n.op("cast", {hit}, {{"to", static_cast<double>(n.dtype(0))}})};
 }
 
@@ -521,7 +567,8 @@ Results hardmax(NodeContext& n) {
 Converter softmax(const char* definition) {
   return [definition](NodeContext& n) -> Results {
     const Shape x = n.shape(0);
-    if (n.opset() >= 13) return {n.op(definition, {n.tensor(0)}, {{"axis", d(static_cast<int64_t>(n.axis("axis", -1, x.size())))}})};
+    if (n.opset() >= 13)
+      return {n.op(definition, {n.tensor(0)}, {{"axis", d(static_cast<int64_t>(n.axis("axis", -1, x.size())))}})};
     // Before opset 13 all axes from `axis` on are one.
     const std::size_t axis = n.axis("axis", 1, x.size());
     if (axis + 1 == x.size()) return {n.op(definition, {n.tensor(0)}, {{"axis", d(static_cast<int64_t>(axis))}})};
@@ -538,7 +585,11 @@ Results dropout(NodeContext& n) {
   if (!training || training->integer.empty() || !training->integer[0] || ratio == 0) {
     Results results{n.same(0)};
     if (is_read(n, 1)) check_room(n.shape(0));
-    if (is_read(n, 1)) results.push_back(constant_value({.dtype = DType::kBool, .shape = n.shape(0), .integer = std::vector<int64_t>(static_cast<std::size_t>(volume(n.shape(0))), 1)}));
+    if (is_read(n, 1))
+      results.push_back(
+          constant_value({.dtype = DType::kBool,
+                          .shape = n.shape(0),
+                          .integer = std::vector<int64_t>(static_cast<std::size_t>(volume(n.shape(0))), 1)}));
     return results;
   }
   if (is_read(n, 1)) fail("its mask ('{}') is read, which is not supported", n.node.outputs[1]);

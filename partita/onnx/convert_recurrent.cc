@@ -1,5 +1,5 @@
-// LSTM, GRU and RNN, unrolled: one cell a time step, as the zoo's recurrent networks have them. Weights are brought from ONNX's order of
-// gates to the cells' once, before the steps.
+// LSTM, GRU and RNN, unrolled: one cell a time step, as the zoo's recurrent networks have them. Weights are brought
+// from ONNX's order of gates to the cells' once, before the steps.
 #include <algorithm>
 
 #include "partita/base/error.h"
@@ -16,14 +16,15 @@ struct Kind {
   int64_t gates;
   std::vector<int64_t> order;  // of ONNX's gates, for the cell's
   std::vector<const char*> activations;
-  bool cell = false;           // beside the hidden value
+  bool cell = false;  // beside the hidden value
 };
 
 // Operands: X, W, R, B, sequence_lens, initial_h; of LSTM also initial_c and the peepholes P.
 class Recurrence {
  public:
   Recurrence(NodeContext& n, const Kind& kind) : n_(n), kind_(kind), batch_first_(n.integer("layout", 0) != 0) {
-    if (n.rank(0) != 3 || n.rank(1) != 3 || n.rank(2) != 3) fail("operands {}, {} and {}", shape_text(n.shape(0)), shape_text(n.shape(1)), shape_text(n.shape(2)));
+    if (n.rank(0) != 3 || n.rank(1) != 3 || n.rank(2) != 3)
+      fail("operands {}, {} and {}", shape_text(n.shape(0)), shape_text(n.shape(1)), shape_text(n.shape(2)));
     steps_ = n.shape(0)[batch_first_ ? 1 : 0], batch_ = n.shape(0)[batch_first_ ? 0 : 1];
     directions_ = n.shape(1)[0], hidden_ = n.shape(2)[2];
     check();
@@ -46,9 +47,11 @@ class Recurrence {
   void check() const {
     if (steps_ < 1 || steps_ > kMostSteps) fail("{} steps: between 1 and {} are unrolled", steps_, kMostSteps);
     const std::string direction = n_.text("direction", "forward");
-    if (directions_ != (direction == "bidirectional" ? 2 : 1)) fail("direction '{}', and weights of {} directions", direction, directions_);
+    if (directions_ != (direction == "bidirectional" ? 2 : 1))
+      fail("direction '{}', and weights of {} directions", direction, directions_);
     if (n_.shape(1)[1] != kind_.gates * hidden_ || n_.shape(2)[1] != kind_.gates * hidden_)
-      fail("weights {} and {} for {} gates of {}", shape_text(n_.shape(1)), shape_text(n_.shape(2)), kind_.gates, hidden_);
+      fail("weights {} and {} for {} gates of {}", shape_text(n_.shape(1)), shape_text(n_.shape(2)), kind_.gates,
+           hidden_);
     if (n_.present(4)) {
       const Values* lengths = n_.constant(4, "sequence_lens");
       for (int64_t length : lengths->integer)
@@ -71,7 +74,9 @@ class Recurrence {
     return fmt::format("{}", fmt::join(all, ","));
   }
 
-  TensorId selected(TensorId x, std::size_t axis, int64_t index) { return n_.before("select", {x}, {{"axis", d(static_cast<int64_t>(axis))}, {"index", d(index)}}); }
+  TensorId selected(TensorId x, std::size_t axis, int64_t index) {
+    return n_.before("select", {x}, {{"axis", d(static_cast<int64_t>(axis))}, {"index", d(index)}});
+  }
 
   // [gates, hidden, ..] of one direction, the gates in the cell's order.
   TensorId gates_of(TensorId packed, int64_t direction, int64_t first, int64_t columns) {
@@ -84,7 +89,8 @@ class Recurrence {
       one = n_.reshaped_before(one, {kind_.gates, hidden_, columns});
     }
     if (std::is_sorted(kind_.order.begin(), kind_.order.end())) return one;
-    const TensorId order = n_.constant_tensor({.dtype = DType::kInt64, .shape = {kind_.gates}, .real = {}, .integer = kind_.order}, "gates");
+    const TensorId order = n_.constant_tensor(
+        {.dtype = DType::kInt64, .shape = {kind_.gates}, .real = {}, .integer = kind_.order}, "gates");
     return n_.before("gather", {one, order}, {{"axis", 0}});
   }
 
@@ -149,19 +155,26 @@ class Recurrence {
   // GRU's step where the reset gate is applied to the hidden value, not to what the product makes of it.
   TensorId reset_then_product(TensorId zx, TensorId h, const Gates& rates, const Gates& candidate) {
     const TensorId zh = linear(h, rates);
-    auto rate = [&](int64_t gate) { return n_.before("sigmoid", {n_.before("add", {selected(zx, 1, gate), selected(zh, 1, gate)})}); };
+    auto rate = [&](int64_t gate) {
+      return n_.before("sigmoid", {n_.before("add", {selected(zx, 1, gate), selected(zh, 1, gate)})});
+    };
     const TensorId reset = rate(0), update = rate(1);
-    const TensorId fresh = n_.before("tanh", {n_.before("add", {selected(zx, 1, 2), selected(linear(n_.before("mul", {reset, h}), candidate), 1, 0)})});
+    const TensorId fresh = n_.before(
+        "tanh",
+        {n_.before("add", {selected(zx, 1, 2), selected(linear(n_.before("mul", {reset, h}), candidate), 1, 0)})});
     return n_.before("add", {fresh, n_.before("mul", {update, n_.before("sub", {h, fresh})})});
   }
 
-  // [steps, directions, batch, hidden], or with layout 1 [batch, steps, directions, hidden], of the outputs [direction][step].
+  // [steps, directions, batch, hidden], or with layout 1 [batch, steps, directions, hidden], of the outputs
+  // [direction][step].
   Value stacked(const std::vector<std::vector<TensorId>>& outputs) {
     std::vector<TensorId> steps;
     for (std::size_t t = 0; t < static_cast<std::size_t>(steps_); ++t) {
       std::vector<TensorId> directions;
       for (const auto& of_direction : outputs)
-        directions.push_back(n_.before("unsqueeze", {of_direction[t]}, listed("axes", batch_first_ ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{0, 1})));
+        directions.push_back(
+            n_.before("unsqueeze", {of_direction[t]},
+                      listed("axes", batch_first_ ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{0, 1})));
       steps.push_back(concatenated(std::move(directions), batch_first_ ? 2 : 1));
     }
     const tdl::Attributes axis{{"axis", batch_first_ ? 1.0 : 0.0}};
@@ -175,7 +188,8 @@ class Recurrence {
   // [directions, batch, hidden], or with layout 1 [batch, directions, hidden].
   Value joined(const std::vector<TensorId>& states) {
     std::vector<TensorId> parts;
-    for (TensorId state : states) parts.push_back(n_.before("unsqueeze", {state}, {{"axes.0", batch_first_ ? 1.0 : 0.0}}));
+    for (TensorId state : states)
+      parts.push_back(n_.before("unsqueeze", {state}, {{"axes.0", batch_first_ ? 1.0 : 0.0}}));
     return n_.made(concatenated(std::move(parts), batch_first_ ? 1 : 0));
   }
 

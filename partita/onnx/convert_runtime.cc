@@ -1,5 +1,5 @@
-// Operators of ONNX Runtime's own that its optimizer writes, as compositions; attention is in convert_attention.cc. The source of
-// what they mean is ONNX Runtime's docs/ContribOperators.md.
+// Operators of ONNX Runtime's own that its optimizer writes, as compositions; attention is in convert_attention.cc. The
+// source of what they mean is ONNX Runtime's docs/ContribOperators.md.
 #include <algorithm>
 #include <numeric>
 
@@ -29,13 +29,14 @@ Results simplified_layer_norm(NodeContext& n) {
   const Shape last(x.begin() + static_cast<std::ptrdiff_t>(axis), x.end());
   const double eps = n.real("epsilon", 1e-5);
   if (n.present(2)) fail("its operand 2, a bias, is not one of the operator's");
-  Results results{n.op("rms_norm", {n.tensor(0), over_last_axes(n, 1, last)}, {{"eps", eps}, {"axes", d(static_cast<int64_t>(last.size()))}})};
+  Results results{n.op("rms_norm", {n.tensor(0), over_last_axes(n, 1, last)},
+                       {{"eps", eps}, {"axes", d(static_cast<int64_t>(last.size()))}})};
   if (is_read(n, 1)) results.push_back(n.made(reciprocal_root(n, n.tensor(0), axis, eps)));
   return results;
 }
 
-// The norm of input + skip + bias over the last axis: operands input, skip, scale, [offset,] bias; results the norm, its mean and
-// reciprocal deviation, and the sum.
+// The norm of input + skip + bias over the last axis: operands input, skip, scale, [offset,] bias; results the norm,
+// its mean and reciprocal deviation, and the sum.
 Results skip_norm(NodeContext& n, bool simplified) {
   const Shape x = n.shape(0), last{x.back()};
   const std::size_t bias = simplified ? 3 : 4;
@@ -59,7 +60,8 @@ Results skip_norm(NodeContext& n, bool simplified) {
 
 TensorId with_bias(NodeContext& n) {
   if (!n.present(1)) return n.tensor(0);
-  if (broadcast(n.shape(0), n.shape(1)) != n.shape(0)) fail("a bias {} for {}", shape_text(n.shape(1)), shape_text(n.shape(0)));
+  if (broadcast(n.shape(0), n.shape(1)) != n.shape(0))
+    fail("a bias {} for {}", shape_text(n.shape(1)), shape_text(n.shape(0)));
   return n.before("add", {n.tensor(0), n.tensor(1)});
 }
 
@@ -90,7 +92,8 @@ Results fused_matmul(NodeContext& n) {
   const bool linear = n.rank(1) == 2 && !batch_b && n.build.graph().tensor(n.tensor(1)).role == Role::kParameter;
   const TensorId b = linear ? n.tensor(1) : turned(n, 1, batch_b, transposed);
   const char* definition = linear ? "linear" : "matmul";
-  const tdl::Attributes attributes = linear ? tdl::Attributes{{"transposed", transposed ? 1.0 : 0.0}} : tdl::Attributes{};
+  const tdl::Attributes attributes =
+      linear ? tdl::Attributes{{"transposed", transposed ? 1.0 : 0.0}} : tdl::Attributes{};
   if (alpha == 1) return {n.op(definition, {a, b}, attributes)};
   const TensorId y = n.before(definition, {a, b}, attributes);
   return {n.op("mul", {y, n.scalar(alpha, n.dtype_of(y))})};

@@ -18,7 +18,8 @@ bool all_are(const std::vector<int64_t>& values, int64_t value) {
   return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == value; });
 }
 
-tdl::Attributes slice_attributes(const std::vector<int64_t>& starts, const std::vector<int64_t>& sizes, const std::vector<int64_t>& steps) {
+tdl::Attributes slice_attributes(const std::vector<int64_t>& starts, const std::vector<int64_t>& sizes,
+                                 const std::vector<int64_t>& steps) {
   tdl::Attributes attributes = listed("starts", starts);
   attributes.merge(listed("sizes", sizes));
   if (!all_are(steps, 1)) attributes.merge(listed("steps", steps));
@@ -33,7 +34,8 @@ Results flatten(NodeContext& n) {
   const Shape& x = n.shape(0);
   const int64_t axis = n.integer("axis", 1);
   const int64_t front = axis == static_cast<int64_t>(x.size()) ? axis : axis_of(axis, x.size());
-  return {n.reshaped(n.tensor(0), {volume(Shape(x.begin(), x.begin() + front)), volume(Shape(x.begin() + front, x.end()))})};
+  return {n.reshaped(n.tensor(0),
+                     {volume(Shape(x.begin(), x.begin() + front)), volume(Shape(x.begin() + front, x.end()))})};
 }
 
 Results expand(NodeContext& n) {
@@ -65,7 +67,8 @@ Results concat(NodeContext& n) {
 
 Results slice(NodeContext& n) {
   const Shape& x = n.shape(0);
-  const SliceRange range = slice_range(x, n.list("starts", 1), n.list("ends", 2), n.list("axes", 3), n.list("steps", 4));
+  const SliceRange range =
+      slice_range(x, n.list("starts", 1), n.list("ends", 2), n.list("axes", 3), n.list("steps", 4));
   if (range.sizes == x && all_are(range.steps, 1)) return {n.same(0)};
   return {n.op("slice", {n.tensor(0)}, slice_attributes(range.starts, range.sizes, range.steps))};
 }
@@ -74,7 +77,8 @@ Results slice(NodeContext& n) {
 std::vector<int64_t> part_sizes(std::vector<int64_t> sizes, int64_t extent, int64_t parts) {
   if (sizes.empty()) {
     const int64_t each = (extent + parts - 1) / std::max<int64_t>(parts, 1);
-    for (int64_t left = extent; static_cast<int64_t>(sizes.size()) < parts; left -= each) sizes.push_back(std::clamp<int64_t>(left, 0, each));
+    for (int64_t left = extent; static_cast<int64_t>(sizes.size()) < parts; left -= each)
+      sizes.push_back(std::clamp<int64_t>(left, 0, each));
   }
   return sizes;
 }
@@ -112,7 +116,8 @@ Results split_to_sequence(NodeContext& n) {
   }
   Results parts = split_into(n, axis, sizes);
   if (!n.present(1) && !n.integer("keepdims", 1))
-    for (Value& part : parts) part = n.made(n.reshaped_before(part.tensor, squeezed(part.shape, {static_cast<int64_t>(axis)})));
+    for (Value& part : parts)
+      part = n.made(n.reshaped_before(part.tensor, squeezed(part.shape, {static_cast<int64_t>(axis)})));
   Value sequence;
   sequence.sequence = std::make_shared<const std::vector<Value>>(std::move(parts));
   return {sequence};
@@ -142,17 +147,20 @@ Results sequence_construct(NodeContext& n) {
 }
 
 Results sequence_length(NodeContext& n) {
-  return {constant_value({.dtype = DType::kInt64, .shape = {}, .integer = {static_cast<int64_t>(sequence_of(n, 0).size())}})};
+  return {constant_value(
+      {.dtype = DType::kInt64, .shape = {}, .integer = {static_cast<int64_t>(sequence_of(n, 0).size())}})};
 }
 
 Results concat_from_sequence(NodeContext& n) {
   std::vector<TensorId> operands;
-  for (const Value& part : sequence_of(n, 0)) operands.push_back(part.tensor.valid() ? part.tensor : n.constant_tensor(*part.constant, "part"));
+  for (const Value& part : sequence_of(n, 0))
+    operands.push_back(part.tensor.valid() ? part.tensor : n.constant_tensor(*part.constant, "part"));
   if (operands.empty()) fail("an empty sequence");
   const bool fresh = n.integer("new_axis", 0) != 0;
   const std::size_t rank = n.build.shape(operands[0]).size() + fresh, axis = n.axis("axis", 0, rank);
   if (fresh)
-    for (TensorId& id : operands) id = n.reshaped_before(id, unsqueezed(n.build.shape(id), {static_cast<int64_t>(axis)}));
+    for (TensorId& id : operands)
+      id = n.reshaped_before(id, unsqueezed(n.build.shape(id), {static_cast<int64_t>(axis)}));
   if (operands.size() == 1) return {n.made(operands[0])};
   return {n.op("concat", std::move(operands), {{"axis", static_cast<double>(axis)}})};
 }
@@ -196,10 +204,12 @@ Results pad(NodeContext& n) {
   TensorId y = n.tensor(0);
   for (std::size_t a = 0; a < x.size(); ++a) {
     if (before[a] == 0 && after[a] == 0) continue;
-    if (x[a] < 1 || before[a] < 0 || after[a] < 0 || before[a] > (1 << 20) || after[a] > (1 << 20)) fail("pads {} and {} of an axis of {} in mode {}", before[a], after[a], x[a], mode);
+    if (x[a] < 1 || before[a] < 0 || after[a] < 0 || before[a] > (1 << 20) || after[a] > (1 << 20))
+      fail("pads {} and {} of an axis of {} in mode {}", before[a], after[a], x[a], mode);
     std::vector<int64_t> from = places(mode, x[a], before[a], after[a]);
     const Shape count{static_cast<int64_t>(from.size())};
-    const TensorId ids = n.constant_tensor({.dtype = DType::kInt64, .shape = count, .integer = std::move(from)}, fmt::format("places{}", a));
+    const TensorId ids = n.constant_tensor({.dtype = DType::kInt64, .shape = count, .integer = std::move(from)},
+                                           fmt::format("places{}", a));
     y = n.before("gather", {y, ids}, {{"axis", static_cast<double>(a)}});
   }
   return {n.made(y)};
@@ -209,7 +219,8 @@ Results pad(NodeContext& n) {
 Results tile(NodeContext& n) {
   const Values* repeats = n.constant(1, "repeats");
   const Shape& x = n.shape(0);
-  if (!repeats || is_float(repeats->dtype) || repeats->integer.size() != x.size()) fail("repeats for {} axes are needed", x.size());
+  if (!repeats || is_float(repeats->dtype) || repeats->integer.size() != x.size())
+    fail("repeats for {} axes are needed", x.size());
   if (all_are(repeats->integer, 1)) return {n.same(0)};
   Shape apart, wide, result;
   for (std::size_t a = 0; a < x.size(); ++a) {
@@ -233,7 +244,8 @@ int64_t constant_place(NodeContext& n, std::size_t operand, const Values& ids, s
   std::vector<int64_t> position(ids.shape.size());
   int64_t left = static_cast<int64_t>(at);
   for (std::size_t a = ids.shape.size(); a-- > 0; left /= ids.shape[a]) position[a] = left % ids.shape[a];
-  fail("'{}' has {} at [{}]: places from {} to {} are there", n.name(operand), id, fmt::join(position, ", "), -extent, extent - 1);
+  fail("'{}' has {} at [{}]: places from {} to {} are there", n.name(operand), id, fmt::join(position, ", "), -extent,
+       extent - 1);
 }
 
 // Computed numbers of places below `extent`: ops that choose among that many give no others.
@@ -244,7 +256,6 @@ bool are_places(NodeContext& n, TensorId ids, int64_t extent) {
   return op.definition == "argmax" && n.build.shape(op.operands[0]).back() <= extent;
 }
 
-
 }  // namespace
 
 TensorId places_in(NodeContext& n, std::size_t operand, int64_t extent) {
@@ -253,7 +264,8 @@ TensorId places_in(NodeContext& n, std::size_t operand, int64_t extent) {
   if (!ids.constant && are_places(n, n.tensor(operand), extent)) return n.tensor(operand);
   if (!ids.constant) return n.before("places", {n.tensor(operand)}, listed("extents", {extent}));
   Values counted = *ids.constant;
-  for (std::size_t i = 0; i < counted.integer.size(); ++i) counted.integer[i] = constant_place(n, operand, *ids.constant, i, extent);
+  for (std::size_t i = 0; i < counted.integer.size(); ++i)
+    counted.integer[i] = constant_place(n, operand, *ids.constant, i, extent);
   return counted == *ids.constant ? n.tensor(operand) : n.constant_tensor(std::move(counted), "ids");
 }
 
@@ -287,11 +299,14 @@ Results gather_elements(NodeContext& n) {
   front[axis] = x[axis];
   for (std::size_t a = 0; a < x.size(); ++a)
     if (front[a] > x[a]) fail("ids {} for {}", shape_text(ids), shape_text(x));
-  const TensorId read = front == x ? n.tensor(0) : n.before("slice", {n.tensor(0)}, slice_attributes(std::vector<int64_t>(x.size()), front, {}));
+  const TensorId read =
+      front == x ? n.tensor(0)
+                 : n.before("slice", {n.tensor(0)}, slice_attributes(std::vector<int64_t>(x.size()), front, {}));
   return {n.op("gather_elements", {read, places_in(n, 1, x[axis])}, {{"axis", static_cast<double>(axis)}})};
 }
 
-// The row-major numbers of the index tuples along the last axis of an operand, among axes [first, first + depth) of x: shape
+// The row-major numbers of the index tuples along the last axis of an operand, among axes [first, first + depth) of x:
+// shape
 // [..] of ids [.., depth]. A batch axis of x before `first` is one more of those axes, whose number is the batch's own.
 TensorId tuple_numbers(NodeContext& n, std::size_t operand, const Shape& x, std::size_t first) {
   const Shape& ids = n.shape(operand);
@@ -299,17 +314,20 @@ TensorId tuple_numbers(NodeContext& n, std::size_t operand, const Shape& x, std:
   const Shape tuples(ids.begin(), ids.end() - 1);
   if (const auto& constant = n.value(operand).constant) {
     Values numbers{.dtype = DType::kInt64, .shape = tuples};
-    const int64_t count = volume(tuples), batches = volume(Shape(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(first)));
+    const int64_t count = volume(tuples),
+                  batches = volume(Shape(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(first)));
     const int64_t per_batch = count / std::max<int64_t>(1, batches);
     for (int64_t i = 0; i < count; ++i) {
       int64_t at = first == 0 ? 0 : i / per_batch;
       for (std::size_t d = 0; d < depth; ++d)
-        at = at * x[first + d] + constant_place(n, operand, *constant, static_cast<std::size_t>(i) * depth + d, x[first + d]);
+        at = at * x[first + d] +
+             constant_place(n, operand, *constant, static_cast<std::size_t>(i) * depth + d, x[first + d]);
       numbers.integer.push_back(at);
     }
     return n.constant_tensor(std::move(numbers), "numbers");
   }
-  const std::vector<int64_t> extents(x.begin() + static_cast<std::ptrdiff_t>(first), x.begin() + static_cast<std::ptrdiff_t>(first + depth));
+  const std::vector<int64_t> extents(x.begin() + static_cast<std::ptrdiff_t>(first),
+                                     x.begin() + static_cast<std::ptrdiff_t>(first + depth));
   const TensorId counted = n.before("places", {n.tensor(operand)}, listed("extents", extents));
   TensorId number;
   int64_t place = 1;
@@ -335,9 +353,11 @@ TensorId tuple_numbers(NodeContext& n, std::size_t operand, const Shape& x, std:
 Results gather_nd(NodeContext& n) {
   const Shape &x = n.shape(0), &ids = n.shape(1);
   const std::size_t batch = static_cast<std::size_t>(n.integer("batch_dims", 0));
-  if (is_float(n.dtype(1)) || ids.empty() || n.integer("batch_dims", 0) < 0 || batch >= ids.size() || batch > x.size()) fail("x {} at ids {} with batch_dims={}", shape_text(x), shape_text(ids), batch);
+  if (is_float(n.dtype(1)) || ids.empty() || n.integer("batch_dims", 0) < 0 || batch >= ids.size() || batch > x.size())
+    fail("x {} at ids {} with batch_dims={}", shape_text(x), shape_text(ids), batch);
   const std::size_t indexed = batch + static_cast<std::size_t>(ids.back());
-  if (ids.back() < 1 || indexed > x.size()) fail("x {} at ids {} with batch_dims={}", shape_text(x), shape_text(ids), batch);
+  if (ids.back() < 1 || indexed > x.size())
+    fail("x {} at ids {} with batch_dims={}", shape_text(x), shape_text(ids), batch);
   const TensorId number = tuple_numbers(n, 1, x, batch);
   Shape joined{volume(Shape(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(indexed)))};
   joined.insert(joined.end(), x.begin() + static_cast<std::ptrdiff_t>(indexed), x.end());
@@ -348,7 +368,8 @@ Results scatter_elements(NodeContext& n) {
   const std::string reduction = n.text("reduction", "none");
   const std::size_t axis = n.axis("axis", 0, n.rank(0));
   if (reduction != "none" && reduction != "add") fail("reduction {}", reduction);
-  return {n.op(reduction == "add" ? "scatter_add_elements" : "scatter_elements", {n.tensor(0), places_in(n, 1, n.shape(0)[axis]), n.tensor(2)}, {{"axis", static_cast<double>(axis)}})};
+  return {n.op(reduction == "add" ? "scatter_add_elements" : "scatter_elements",
+               {n.tensor(0), places_in(n, 1, n.shape(0)[axis]), n.tensor(2)}, {{"axis", static_cast<double>(axis)}})};
 }
 
 // x with u written at constant index tuples: every place reads x, or the number of the tuple that names it last.
@@ -361,13 +382,15 @@ Results scatter_constant_rows(NodeContext& n, int64_t rows, int64_t tuples) {
   from.integer = from_to(0, static_cast<std::size_t>(rows));
   for (int64_t i = 0; i < tuples; ++i) {
     int64_t at = 0;
-    for (std::size_t d = 0; d < depth; ++d) at = at * x[d] + constant_place(n, 1, places, static_cast<std::size_t>(i) * depth + d, x[d]);
+    for (std::size_t d = 0; d < depth; ++d)
+      at = at * x[d] + constant_place(n, 1, places, static_cast<std::size_t>(i) * depth + d, x[d]);
     from.integer[static_cast<std::size_t>(at)] = rows + i;
   }
   Shape own{rows}, written{tuples};
   own.insert(own.end(), x.begin() + static_cast<std::ptrdiff_t>(depth), x.end());
   written.insert(written.end(), own.begin() + 1, own.end());
-  const TensorId both = n.before("concat", {n.reshaped_before(n.tensor(0), own), n.reshaped_before(n.tensor(2), written)}, {{"axis", 0}});
+  const TensorId both =
+      n.before("concat", {n.reshaped_before(n.tensor(0), own), n.reshaped_before(n.tensor(2), written)}, {{"axis", 0}});
   const TensorId y = n.before("gather", {both, n.constant_tensor(std::move(from), "rows")}, {{"axis", 0}});
   return {n.reshaped(y, x)};
 }
@@ -377,7 +400,8 @@ Results scatter_nd(NodeContext& n) {
   const Shape &x = n.shape(0), &ids = n.shape(1);
   const std::string reduction = n.text("reduction", "none");
   if (reduction != "none" && reduction != "add") fail("reduction {}", reduction);
-  if (is_float(n.dtype(1)) || ids.empty() || ids.back() < 1 || ids.back() > static_cast<int64_t>(x.size())) fail("x {} at ids {}", shape_text(x), shape_text(ids));
+  if (is_float(n.dtype(1)) || ids.empty() || ids.back() < 1 || ids.back() > static_cast<int64_t>(x.size()))
+    fail("x {} at ids {}", shape_text(x), shape_text(ids));
   const auto depth = static_cast<std::ptrdiff_t>(ids.back());
   const int64_t rows = volume(Shape(x.begin(), x.begin() + depth)), tuples = volume(Shape(ids.begin(), ids.end() - 1));
   const int64_t width = volume(Shape(x.begin() + depth, x.end()));
@@ -385,7 +409,9 @@ Results scatter_nd(NodeContext& n) {
   const TensorId numbers = n.reshaped_before(tuple_numbers(n, 1, x, 0), {tuples, 1});
   const TensorId at = width == 1 ? numbers : n.before("expand", {numbers}, listed("shape", {tuples, width}));
   const char* definition = reduction == "add" ? "scatter_add_elements" : "scatter_elements";
-  const TensorId y = n.before(definition, {n.reshaped_before(n.tensor(0), {rows, width}), at, n.reshaped_before(n.tensor(2), {tuples, width})}, {{"axis", 0}});
+  const TensorId y = n.before(
+      definition, {n.reshaped_before(n.tensor(0), {rows, width}), at, n.reshaped_before(n.tensor(2), {tuples, width})},
+      {{"axis", 0}});
   return {n.reshaped(y, x)};
 }
 
@@ -406,7 +432,9 @@ Results one_hot(NodeContext& n) {
   places = n.reshaped_before(places, unsqueezed(ids, {static_cast<int64_t>(axis)}));
   const TensorId hit = n.before("equal", {places, n.constant_tensor(std::move(counted), "classes")});
   const Values* values = n.constant(2, "values");
-  auto value = [&](std::size_t i) { return n.scalar(is_float(values->dtype) ? values->real[i] : static_cast<double>(values->integer[i]), values->dtype); };
+  auto value = [&](std::size_t i) {
+    return n.scalar(is_float(values->dtype) ? values->real[i] : static_cast<double>(values->integer[i]), values->dtype);
+  };
   return {n.op("where", {hit, value(1), value(0)})};
 }
 
@@ -436,7 +464,9 @@ Results top_k(NodeContext& n) {
   const auto k = n.whole(1, "k");
   if (!k) fail("its k is missing");
   return n.ops("top_k", {n.tensor(0)},
-               {{"axis", static_cast<double>(n.axis("axis", -1, n.rank(0)))}, {"k", static_cast<double>(*k)}, {"largest", static_cast<double>(n.integer("largest", 1))}});
+               {{"axis", static_cast<double>(n.axis("axis", -1, n.rank(0)))},
+                {"k", static_cast<double>(*k)},
+                {"largest", static_cast<double>(n.integer("largest", 1))}});
 }
 
 // Blocks of channels side by side: [n, c b b, h, w] -> [n, c, h b, w b].
@@ -446,15 +476,18 @@ Results depth_to_space(NodeContext& n) {
   if (x.size() != 4 || b < 1 || b > (1 << 15) || x[1] % (b * b) != 0) fail("blocks of {} of {}", b, shape_text(x));
   const int64_t c = x[1] / (b * b);
   const bool columns_first = n.text("mode", "DCR") == "CRD";
-  const TensorId apart = n.reshaped_before(n.tensor(0), columns_first ? Shape{x[0], c, b, b, x[2], x[3]} : Shape{x[0], b, b, c, x[2], x[3]});
-  const TensorId turned = n.transposed_before(apart, columns_first ? std::vector<int64_t>{0, 1, 4, 2, 5, 3} : std::vector<int64_t>{0, 3, 4, 1, 5, 2});
+  const TensorId apart = n.reshaped_before(
+      n.tensor(0), columns_first ? Shape{x[0], c, b, b, x[2], x[3]} : Shape{x[0], b, b, c, x[2], x[3]});
+  const TensorId turned = n.transposed_before(
+      apart, columns_first ? std::vector<int64_t>{0, 1, 4, 2, 5, 3} : std::vector<int64_t>{0, 3, 4, 1, 5, 2});
   return {n.reshaped(turned, {x[0], c, x[2] * b, x[3] * b})};
 }
 
 Results space_to_depth(NodeContext& n) {
   const Shape& x = n.shape(0);
   const int64_t b = n.integer("blocksize", 0);
-  if (x.size() != 4 || b < 1 || b > (1 << 15) || x[2] % b != 0 || x[3] % b != 0) fail("blocks of {} of {}", b, shape_text(x));
+  if (x.size() != 4 || b < 1 || b > (1 << 15) || x[2] % b != 0 || x[3] % b != 0)
+    fail("blocks of {} of {}", b, shape_text(x));
   const TensorId apart = n.reshaped_before(n.tensor(0), {x[0], x[1], x[2] / b, b, x[3] / b, b});
   return {n.reshaped(n.transposed_before(apart, {0, 3, 5, 1, 2, 4}), {x[0], x[1] * b * b, x[2] / b, x[3] / b})};
 }
@@ -464,8 +497,12 @@ Results space_to_depth(NodeContext& n) {
 void add_shape_converters(Converters& table) {
   table["Reshape"] = reshape;
   table["Flatten"] = flatten;
-  table["Squeeze"] = [](NodeContext& n) -> Results { return {n.reshaped(n.tensor(0), squeezed(n.shape(0), n.list("axes", 1)))}; };
-  table["Unsqueeze"] = [](NodeContext& n) -> Results { return {n.reshaped(n.tensor(0), unsqueezed(n.shape(0), n.list("axes", 1)))}; };
+  table["Squeeze"] = [](NodeContext& n) -> Results {
+    return {n.reshaped(n.tensor(0), squeezed(n.shape(0), n.list("axes", 1)))};
+  };
+  table["Unsqueeze"] = [](NodeContext& n) -> Results {
+    return {n.reshaped(n.tensor(0), unsqueezed(n.shape(0), n.list("axes", 1)))};
+  };
   table["Expand"] = expand;
   table["Transpose"] = transpose;
   table["Concat"] = concat;

@@ -15,14 +15,16 @@ Value constant_value(Values values) {
 
 tdl::Attributes listed(const std::string& name, const std::vector<int64_t>& values) {
   tdl::Attributes attributes;
-  for (std::size_t i = 0; i < values.size(); ++i) attributes[fmt::format("{}.{}", name, i)] = static_cast<double>(values[i]);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    attributes[fmt::format("{}.{}", name, i)] = static_cast<double>(values[i]);
   return attributes;
 }
 
 void check_room(const Shape& shape) {
   int64_t count = 1;
   for (int64_t extent : shape)
-    if (extent < 0 || __builtin_mul_overflow(count, extent, &count) || count > (int64_t{1} << 26)) fail("a constant of shape {}", shape_text(shape));
+    if (extent < 0 || __builtin_mul_overflow(count, extent, &count) || count > (int64_t{1} << 26))
+      fail("a constant of shape {}", shape_text(shape));
 }
 
 const Value& NodeContext::value(std::size_t operand) const {
@@ -44,34 +46,39 @@ TensorId NodeContext::tensor(std::size_t operand) {
 
 const Values* NodeContext::constant(std::size_t operand, const char* what) const {
   if (!present(operand)) return nullptr;
-  if (!value(operand).constant) fail("its {} ('{}') are computed from the data; only constant ones are supported", what, inputs_[operand]);
+  if (!value(operand).constant)
+    fail("its {} ('{}') are computed from the data; only constant ones are supported", what, inputs_[operand]);
   return value(operand).constant.get();
 }
 
 std::optional<double> NodeContext::number(std::size_t operand, const char* attribute) const {
   const Values* values = constant(operand, attribute);
   if (!values) return has(node, attribute) ? std::optional(real(attribute, 0)) : std::nullopt;
-  if (volume(values->shape) != 1) fail("its {} ('{}') is {}, not one number", attribute, inputs_[operand], shape_text(values->shape));
+  if (volume(values->shape) != 1)
+    fail("its {} ('{}') is {}, not one number", attribute, inputs_[operand], shape_text(values->shape));
   return is_float(values->dtype) ? values->real[0] : static_cast<double>(values->integer[0]);
 }
 
 std::optional<int64_t> NodeContext::whole(std::size_t operand, const char* attribute) const {
   if (!present(operand)) return has(node, attribute) ? std::optional(integer(attribute, 0)) : std::nullopt;
   const auto value = number(operand, attribute);
-  if (!(std::abs(*value) < 1e15) || *value != std::floor(*value)) fail("its {} is {}, no whole number of sensible size", attribute, *value);
+  if (!(std::abs(*value) < 1e15) || *value != std::floor(*value))
+    fail("its {} is {}, no whole number of sensible size", attribute, *value);
   return static_cast<int64_t>(*value);
 }
 
 std::vector<int64_t> NodeContext::list(const char* attribute, std::size_t operand) const {
   const Values* values = constant(operand, attribute);
-  if (values && is_float(values->dtype)) fail("its {} ('{}') are {}", attribute, inputs_[operand], name_of(values->dtype));
+  if (values && is_float(values->dtype))
+    fail("its {} ('{}') are {}", attribute, inputs_[operand], name_of(values->dtype));
   return values ? values->integer : integers(attribute);
 }
 
 bool NodeContext::is_filled_with(std::size_t operand, double number) const {
   const Values* values = present(operand) ? value(operand).constant.get() : nullptr;
   return values && std::all_of(values->real.begin(), values->real.end(), [&](double v) { return v == number; }) &&
-         std::all_of(values->integer.begin(), values->integer.end(), [&](int64_t v) { return static_cast<double>(v) == number; });
+         std::all_of(values->integer.begin(), values->integer.end(),
+                     [&](int64_t v) { return static_cast<double>(v) == number; });
 }
 
 Value NodeContext::op(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes) {
@@ -80,7 +87,8 @@ Value NodeContext::op(std::string_view definition, std::vector<TensorId> operand
 
 Results NodeContext::ops(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes) {
   Results results;
-  for (TensorId id : build.ops(definition, std::move(operands), std::move(attributes), op_name_)) results.push_back(made(id));
+  for (TensorId id : build.ops(definition, std::move(operands), std::move(attributes), op_name_))
+    results.push_back(made(id));
   return results;
 }
 
@@ -88,7 +96,8 @@ TensorId NodeContext::before(std::string_view definition, std::vector<TensorId> 
   return several_before(definition, std::move(operands), std::move(attributes)).front();
 }
 
-std::vector<TensorId> NodeContext::several_before(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes) {
+std::vector<TensorId> NodeContext::several_before(std::string_view definition, std::vector<TensorId> operands,
+                                                  tdl::Attributes attributes) {
   return build.ops(definition, std::move(operands), std::move(attributes), fmt::format("{}.{}", op_name_, definition));
 }
 

@@ -1,6 +1,6 @@
-// What a converter sees of the import: one node with its operands, and the graph that is being built. There is one converter an
-// operator, in the tables of convert_elementwise.cc, convert_shape.cc, convert_layers.cc, convert_attention.cc and
-// convert_recurrent.cc, and of ONNX Runtime's own operators in that of convert_runtime.cc.
+// What a converter sees of the import: one node with its operands, and the graph that is being built. There is one
+// converter an operator, in the tables of convert_elementwise.cc, convert_shape.cc, convert_layers.cc,
+// convert_attention.cc and convert_recurrent.cc, and of ONNX Runtime's own operators in that of convert_runtime.cc.
 #pragma once
 #include <functional>
 #include <map>
@@ -17,7 +17,8 @@
 
 namespace partita::onnx_model {
 
-// What a name of the file stands for: a tensor of the graph, a constant that becomes one when an op reads it, or a sequence.
+// What a name of the file stands for: a tensor of the graph, a constant that becomes one when an op reads it, or a
+// sequence.
 struct Value {
   Shape shape;
   DType dtype = DType::kFloat32;
@@ -32,19 +33,25 @@ using Results = std::vector<Value>;
 // What the import of all nodes shares.
 struct ImportState {
   Model model;
-  std::map<std::string, Value> values;               // by the file's names
-  std::map<std::string, const Node*> producer;       // of a name
-  std::map<std::string, int> readers;                // how many operands name it
-  std::set<std::string> reserved;                    // names of inputs, outputs and initializers, which no op may take
-  bool other_batch = false;                          // than the file's will be made of the graph
-  std::set<TensorId> normalized;                     // running statistics that have their BatchNormalization
+  std::map<std::string, Value> values;          // by the file's names
+  std::map<std::string, const Node*> producer;  // of a name
+  std::map<std::string, int> readers;           // how many operands name it
+  std::set<std::string> reserved;               // names of inputs, outputs and initializers, which no op may take
+  bool other_batch = false;                     // than the file's will be made of the graph
+  std::set<TensorId> normalized;                // running statistics that have their BatchNormalization
 };
 
 class NodeContext {
  public:
   // `inputs`: names of the operands; `operands`: their values, null where absent. Ops are named after `op_name`.
-  NodeContext(ImportState& state, const Node& node, GraphBuilder& build, std::vector<std::string> inputs, std::vector<Value*> operands, std::string op_name)
-      : state(state), node(node), build(build), inputs_(std::move(inputs)), operands_(std::move(operands)), op_name_(std::move(op_name)) {}
+  NodeContext(ImportState& state, const Node& node, GraphBuilder& build, std::vector<std::string> inputs,
+              std::vector<Value*> operands, std::string op_name)
+      : state(state),
+        node(node),
+        build(build),
+        inputs_(std::move(inputs)),
+        operands_(std::move(operands)),
+        op_name_(std::move(op_name)) {}
 
   ImportState& state;
   const Node& node;
@@ -73,19 +80,26 @@ class NodeContext {
   bool is_filled_with(std::size_t operand, double number) const;  // a constant
 
   // Attributes, with their defaults.
-  int64_t integer(const char* attribute, int64_t otherwise) const { return onnx_model::integer(node, attribute, otherwise); }
+  int64_t integer(const char* attribute, int64_t otherwise) const {
+    return onnx_model::integer(node, attribute, otherwise);
+  }
   double real(const char* attribute, double otherwise) const { return onnx_model::real(node, attribute, otherwise); }
-  std::string text(const char* attribute, const char* otherwise) const { return onnx_model::text(node, attribute, otherwise); }
+  std::string text(const char* attribute, const char* otherwise) const {
+    return onnx_model::text(node, attribute, otherwise);
+  }
   std::vector<int64_t> integers(const char* attribute) const { return onnx_model::integers(node, attribute); }
-  std::size_t axis(const char* attribute, int64_t otherwise, std::size_t rank) const { return static_cast<std::size_t>(axis_of(integer(attribute, otherwise), rank)); }
+  std::size_t axis(const char* attribute, int64_t otherwise, std::size_t rank) const {
+    return static_cast<std::size_t>(axis_of(integer(attribute, otherwise), rank));
+  }
 
   // The node's last op, which takes its name: its first result, or all.
   Value op(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes = {});
   Results ops(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes = {});
   // An op before the last, named after it.
   TensorId before(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes = {});
-  std::vector<TensorId> several_before(std::string_view definition, std::vector<TensorId> operands, tdl::Attributes attributes = {});
-  TensorId reshaped_before(TensorId tensor, const Shape& shape);                      // itself if it has that shape
+  std::vector<TensorId> several_before(std::string_view definition, std::vector<TensorId> operands,
+                                       tdl::Attributes attributes = {});
+  TensorId reshaped_before(TensorId tensor, const Shape& shape);  // itself if it has that shape
   TensorId transposed_before(TensorId tensor, const std::vector<int64_t>& order);
   TensorId scalar(double number, DType dtype) { return build.scalar(op_name_ + ".number", number, dtype); }
   TensorId constant_tensor(Values values, const std::string& suffix);
@@ -115,8 +129,8 @@ Value constant_value(Values values);
 bool is_read(NodeContext& n, std::size_t result);  // by a node, or as an output
 // Scale or bias over the last axes of x, whose extents are `last`, of a shape that broadcasts to them.
 TensorId over_last_axes(NodeContext& n, std::size_t operand, const Shape& last);
-// An operand's numbers of places along an axis of `extent`, those below zero counted from the end. Bad input: a constant one
-// outside; computed ones are looked at when they are there (the op `places`).
+// An operand's numbers of places along an axis of `extent`, those below zero counted from the end. Bad input: a
+// constant one outside; computed ones are looked at when they are there (the op `places`).
 TensorId places_in(NodeContext& n, std::size_t operand, int64_t extent);
 // Bad input if a constant of this shape would be larger than any sensible one.
 void check_room(const Shape& shape);

@@ -7,20 +7,21 @@
 
 namespace partita::onnx_model {
 
-// The exporter merges initializers that are alike when it writes: a fresh model's running variance, all ones, is then an Identity of some
-// weight. Each running statistic that is an Identity of an initializer becomes an initializer of its own again.
+// The exporter merges initializers that are alike when it writes: a fresh model's running variance, all ones, is then
+// an Identity of some weight. Each running statistic that is an Identity of an initializer becomes an initializer of
+// its own again.
 void separate_statistics(Model& model);
 
-// Weights of convolutions into which the exporter has put a batch normalization: "c1.weight", "onnx::Conv_38". Training changes their
-// product, without the batch's statistics.
+// Weights of convolutions into which the exporter has put a batch normalization: "c1.weight", "onnx::Conv_38". Training
+// changes their product, without the batch's statistics.
 std::vector<std::string> with_normalization(const Model& model);
 
-// Whether an initializer has the name of a module's attribute, as PyTorch's older exporter leaves it: "temperature", "layer.scale"; what the
-// exporter computed has another, "onnx::MatMul_33" or "/Constant_1_output_0".
+// Whether an initializer has the name of a module's attribute, as PyTorch's older exporter leaves it: "temperature",
+// "layer.scale"; what the exporter computed has another, "onnx::MatMul_33" or "/Constant_1_output_0".
 bool has_attributes_name(const std::string& name);
 
-// Of `trained`, those that may as well be buffers: the older exporter writes buffers as it does parameters. A last part of the name such
-// as "weight", "bias_hh_l0" or "original1" is a parameter's.
+// Of `trained`, those that may as well be buffers: the older exporter writes buffers as it does parameters. A last part
+// of the name such as "weight", "bias_hh_l0" or "original1" is a parameter's.
 std::vector<std::string> perhaps_buffers(const Model& model, const std::vector<std::string>& trained);
 
 }  // namespace partita::onnx_model

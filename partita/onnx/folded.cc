@@ -468,8 +468,7 @@ class Restorer {
   // The module that reads the value is a copy of the parameter's.
   bool belongs_to_a_copy(const std::string& name, const std::string& parameter) const {
     std::set<std::string> owners;
-    if (is_owned(parameter))
-      owners.insert(owner_of(parameter));
+    if (is_owned(parameter)) owners.insert(owner_of(parameter));
     else
       for (const Node* node : readers_.at(parameter)) owners.insert(node->source.module);
     return std::any_of(readers_.at(name).begin(), readers_.at(name).end(), [&](const Node* node) {
@@ -585,10 +584,8 @@ class Restorer {
     }
     reshape(moves.shape);
     if (expanded) step("Expand", {integers_of(name, steps.size(), as_list(to.shape))}, {});
-    if (to.low && !from.low)
-      step("Cast", {}, {{"to", onnx_type(*to.low)}});
-    else if (to.dtype != from.dtype)
-      step("Cast", {}, {{"to", onnx_type(to.dtype)}});
+    if (to.low && !from.low) step("Cast", {}, {{"to", onnx_type(*to.low)}});
+    else if (to.dtype != from.dtype) step("Cast", {}, {{"to", onnx_type(to.dtype)}});
     if (steps.empty()) step("Identity", {}, {});
     steps.back().name = steps.back().outputs[0] = name;
     for (Node& node : steps) made_.push_back(std::move(node));
@@ -628,10 +625,8 @@ std::string without_digits(const std::string& name) {
   std::string result;
   for (char c : name) {
     const bool digit = c >= '0' && c <= '9';
-    if (!digit)
-      result += c;
-    else if (result.empty() || result.back() != '#')
-      result += '#';
+    if (!digit) result += c;
+    else if (result.empty() || result.back() != '#') result += '#';
   }
   return result;
 }
@@ -660,7 +655,8 @@ void lift_constants(Model& model) {
 bool is_weight(const Model& model, const std::string& name, const Initializer& initializer) {
   if (!is_float(initializer.dtype) || initializer.kind == "BUFFER") return false;
   if (initializer.kind == "PARAMETER") return true;
-  if (model.producer == "pytorch" && !model.from_dynamo && initializer.folded_from.empty() && has_attributes_name(name)) return true;
+  if (model.producer == "pytorch" && !model.from_dynamo && initializer.folded_from.empty() && has_attributes_name(name))
+    return true;
   if (initializer.shape.empty() || !initializer.folded_from.empty()) return false;
   const bool owned = name.find('.') != std::string::npos && name.find('/') == std::string::npos;
   return owned || (!model.from_dynamo && volume(initializer.shape) != 1);

@@ -35,7 +35,8 @@ FoldedValues restore_parameters(Model& model, bool load_weights);
 void lift_constants(Model& model);
 
 // Whether a floating initializer is trained. The newer exporter says so itself; what its optimizer computed is not, nor
-// a lifted number. The older one's are those that have an attribute's name. Elsewhere all but scalars that no module owns are.
+// a lifted number. The older one's are those that have an attribute's name. Elsewhere all but scalars that no module
+// owns are.
 bool is_weight(const Model& model, const std::string& name, const Initializer& initializer);
 
 // A name with # for each run of digits: layers.#.norm.

@@ -8,9 +8,9 @@
 #include "partita/graph/reference.h"
 #include "partita/onnx/batch.h"
 #include "partita/onnx/converter.h"
-#include "partita/onnx/integers.h"
 #include "partita/onnx/doubts.h"
 #include "partita/onnx/folded.h"
+#include "partita/onnx/integers.h"
 #include "partita/onnx/moves.h"
 #include "partita/onnx/onnx.h"
 
@@ -41,8 +41,8 @@ const Converters& runtime_converters() {
   return table;
 }
 
-// Null: there is none. ONNX Runtime's optimizer writes its own operators into the domain com.microsoft, and some into ONNX's, where
-// a name may have become ONNX's later.
+// Null: there is none. ONNX Runtime's optimizer writes its own operators into the domain com.microsoft, and some into
+// ONNX's, where a name may have become ONNX's later.
 const Converter* converter_of(const Node& node) {
   const auto in = [&](const Converters& table) {
     const auto found = table.find(node.operation);
@@ -58,7 +58,8 @@ const Converter* converter_of(const Node& node) {
 constexpr int64_t kMostFolded = int64_t{1} << 24;  // elements of a constant that converters compute
 
 // The operator applied to constants: its converter builds a graph of our ops, which the reference evaluator runs.
-Results evaluate_by_converter(const Converter& converter, ImportState& state, const Node& node, std::vector<std::string> names, const std::vector<Value*>& operands,
+Results evaluate_by_converter(const Converter& converter, ImportState& state, const Node& node,
+                              std::vector<std::string> names, const std::vector<Value*>& operands,
                               std::shared_ptr<const OpRegistry> registry) {
   GraphBuilder build("constants", std::move(registry));
   std::vector<Value> copies(operands.size());
@@ -121,10 +122,12 @@ class Importer {
       if (node.fate != Fate::kUnsupported) continue;
       std::string where = node.source.module.empty() ? "" : " in " + node.source.module;
       if (!node.source.location.empty()) where += " from " + node.source.location;
-      refused.push_back(fmt::format("  node '{}' ({}, opset {}){}: {}", node.name, node.operation, node.opset, where, node.why));
+      refused.push_back(
+          fmt::format("  node '{}' ({}, opset {}){}: {}", node.name, node.operation, node.opset, where, node.why));
     }
     if (!refused.empty())
-      fail("{}: {} node{} cannot be imported:\n{}", model().path, refused.size(), refused.size() == 1 ? "" : "s", fmt::join(refused, "\n"));
+      fail("{}: {} node{} cannot be imported:\n{}", model().path, refused.size(), refused.size() == 1 ? "" : "s",
+           fmt::join(refused, "\n"));
     std::vector<TensorId> outputs;
     std::set<TensorId> given;
     build_.set_source({});
@@ -141,7 +144,8 @@ class Importer {
       } else if (!t.producer.valid() || t.name != name || taken) {
         state_.reserved.erase(name);
         id = build_.op("identity", {id}, {}, name);
-        if (build_.graph().tensor(id).name != name) fail("{}: output '{}' has the name of an input or initializer that it is not", model().path, name);
+        if (build_.graph().tensor(id).name != name)
+          fail("{}: output '{}' has the name of an input or initializer that it is not", model().path, name);
       }
       outputs.push_back(id);
     }
@@ -184,8 +188,15 @@ class Importer {
       if (node.operation == "BatchNormalization" && node.inputs.size() == 5)
         for (std::size_t i : {3, 4}) running_.insert(node.inputs[i]);
       // Numbers that say how, and are no weights.
-      static const std::map<std::string, std::vector<std::size_t>> settings{{"Resize", {1, 2}}, {"Clip", {1, 2}}, {"Pad", {2}}, {"OneHot", {2}}, {"Dropout", {1}}, {"Range", {0, 1, 2}}, {"Upsample", {1}},
-                                                                               {"GroupQueryAttention", {7, 8}}, {"RotaryEmbedding", {1, 2, 3}}};
+      static const std::map<std::string, std::vector<std::size_t>> settings{{"Resize", {1, 2}},
+                                                                            {"Clip", {1, 2}},
+                                                                            {"Pad", {2}},
+                                                                            {"OneHot", {2}},
+                                                                            {"Dropout", {1}},
+                                                                            {"Range", {0, 1, 2}},
+                                                                            {"Upsample", {1}},
+                                                                            {"GroupQueryAttention", {7, 8}},
+                                                                            {"RotaryEmbedding", {1, 2, 3}}};
       if (const auto found = settings.find(node.operation); found != settings.end())
         for (std::size_t i : found->second)
           if (i < node.inputs.size()) settings_.insert(node.inputs[i]);
@@ -201,25 +212,30 @@ class Importer {
       if (producer == state_.producer.end()) continue;
       const Node& transpose = *producer->second;
       const auto perm = transpose.attributes.find("perm");
-      const auto* order = perm == transpose.attributes.end() ? nullptr : std::get_if<std::vector<int64_t>>(&perm->second);
-      if (transpose.operation == "Transpose" && transpose.domain.empty() && transpose.inputs.size() == 1 && order && *order == std::vector<int64_t>{1, 0}) untransposed_[name] = transpose.inputs[0];
+      const auto* order =
+          perm == transpose.attributes.end() ? nullptr : std::get_if<std::vector<int64_t>>(&perm->second);
+      if (transpose.operation == "Transpose" && transpose.domain.empty() && transpose.inputs.size() == 1 && order &&
+          *order == std::vector<int64_t>{1, 0})
+        untransposed_[name] = transpose.inputs[0];
     }
     find_clones();
   }
 
-  // Exporters merge initializers that are equal, as those of layers that are copies of each other and all fresh scales and
-  // biases are. What only begins equal must be trained apart: a reader of `layers.0.norm.weight` in the module layers.1.norm
-  // has a weight of its own, and so has a reader in another module of one that is filled with one number, or with two as the
-  // identity matrix is. PyTorch's older exporter leaves an Identity under the merged one's name, the newer one only the module of the
-  // reading node, and only its optimizer merges.
+  // Exporters merge initializers that are equal, as those of layers that are copies of each other and all fresh scales
+  // and biases are. What only begins equal must be trained apart: a reader of `layers.0.norm.weight` in the module
+  // layers.1.norm has a weight of its own, and so has a reader in another module of one that is filled with one number,
+  // or with two as the identity matrix is. PyTorch's older exporter leaves an Identity under the merged one's name, the
+  // newer one only the module of the reading node, and only its optimizer merges.
   void find_clones() {
     std::set<std::string> modules;
     for (const Node& node : model().nodes) modules.insert(node.source.module);
     if (!model().from_dynamo)
       for (const Node& node : model().nodes)
         for (const std::string& name : node.inputs)
-          if (name.starts_with("onnx::") && node.operation != "Identity") reading_module_.emplace(name, module_called(node.source.module, modules));
-    const bool optimized = model().from_dynamo && std::none_of(model().nodes.begin(), model().nodes.end(), [](const Node& n) { return n.operation == "Constant"; });
+          if (name.starts_with("onnx::") && node.operation != "Identity")
+            reading_module_.emplace(name, module_called(node.source.module, modules));
+    const bool optimized = model().from_dynamo && std::none_of(model().nodes.begin(), model().nodes.end(),
+                                                               [](const Node& n) { return n.operation == "Constant"; });
     for (const Node& node : model().nodes) {
       if (node.operation == "Identity" && node.inputs.size() == 1 && node.outputs.size() == 1 && !model().from_dynamo) {
         const std::string &from = node.inputs[0], &name = node.outputs[0];
@@ -247,17 +263,22 @@ class Importer {
   // layers.1.attention.out.weight; a.norm.weight read in b.norm is b.norm.weight.
   static std::string counterpart(const std::string& parameter, const std::string& module) {
     std::size_t end = 0;
-    for (auto parts = std::count(module.begin(), module.end(), '.') + 1; parts > 0 && end != std::string::npos; --parts) end = parameter.find('.', end + 1);
-    if (end != std::string::npos && without_digits(parameter.substr(0, end)) == without_digits(module)) return module + parameter.substr(end);
+    for (auto parts = std::count(module.begin(), module.end(), '.') + 1; parts > 0 && end != std::string::npos; --parts)
+      end = parameter.find('.', end + 1);
+    if (end != std::string::npos && without_digits(parameter.substr(0, end)) == without_digits(module))
+      return module + parameter.substr(end);
     return module + parameter.substr(parameter.rfind('.'));
   }
 
   // Whether `name`, which reads the parameter `from`, is another parameter that only began equal.
   bool is_own_weight(const std::string& from, const std::string& name) {
     const auto found = model().initializers.find(from);
-    if (found == model().initializers.end() || name == from || !is_trained(found->first, found->second) || model().initializers.contains(name)) return false;
+    if (found == model().initializers.end() || name == from || !is_trained(found->first, found->second) ||
+        model().initializers.contains(name))
+      return false;
     std::string one = from, other = name;
-    if (from.starts_with("onnx::")) {  // a matrix that the older exporter has transposed, named by a number: its modules tell
+    if (from.starts_with(
+            "onnx::")) {  // a matrix that the older exporter has transposed, named by a number: its modules tell
       one = reading_module_[from], other = reading_module_[name];
       if (one == other) return false;  // a module that is called twice
     }
@@ -265,7 +286,8 @@ class Importer {
     return load_weights_ && says_nothing(found->second.load());
   }
 
-  // The module of the older exporter's scope: "head_1" is the second call of "head", unless it has parameters of its own.
+  // The module of the older exporter's scope: "head_1" is the second call of "head", unless it has parameters of its
+  // own.
   std::string module_called(const std::string& module, const std::set<std::string>& modules) const {
     const std::size_t digits = module.find_last_not_of("0123456789");
     if (digits == std::string::npos || digits + 1 == module.size() || module[digits] != '_') return module;
@@ -274,7 +296,10 @@ class Importer {
     return is_own || !modules.contains(module.substr(0, digits)) ? module : module.substr(0, digits);
   }
 
-  bool reads_transposed(const Node& node) const { return node.operation == "MatMul" && node.domain.empty() && node.inputs.size() == 2 && untransposed_.contains(node.inputs[1]); }
+  bool reads_transposed(const Node& node) const {
+    return node.operation == "MatMul" && node.domain.empty() && node.inputs.size() == 2 &&
+           untransposed_.contains(node.inputs[1]);
+  }
 
   std::vector<std::string> inputs_of(const Node& node) const {
     std::vector<std::string> inputs = node.inputs;
@@ -290,7 +315,8 @@ class Importer {
     for (const std::string& name : model().outputs) ++state_.readers[name];
     for (std::size_t i = model().nodes.size(); i-- > 0;) {
       const Node& node = model().nodes[i];
-      live_[i] = std::any_of(node.outputs.begin(), node.outputs.end(), [&](const std::string& name) { return !name.empty() && state_.readers.contains(name); });
+      live_[i] = std::any_of(node.outputs.begin(), node.outputs.end(),
+                             [&](const std::string& name) { return !name.empty() && state_.readers.contains(name); });
       if (!live_[i]) continue;
       for (const std::string& name : inputs_of(node)) ++state_.readers[name];
       for (const std::string& name : node.captured) ++state_.readers[name];
@@ -303,16 +329,25 @@ class Importer {
 
   void add_parameter(const std::string& name, const Initializer& initializer) {
     state_.reserved.insert(name);
-    const TensorId id = load_weights_ ? build_.parameter(name, initializer.load()) : build_.parameter(name, initializer.shape, -1, 0, initializer.dtype);
+    const TensorId id = load_weights_ ? build_.parameter(name, initializer.load())
+                                      : build_.parameter(name, initializer.shape, -1, 0, initializer.dtype);
     state_.values[name] = {initializer.shape, initializer.dtype, id, nullptr, nullptr};
   }
 
   // What became of the values that the exporter computed from parameters.
   void report_folded() {
     for (const Folded& value : folded_.restored)
-      report_.push_back({.fate = Fate::kImported, .name = value.name, .operation = "(initializer)", .why = fmt::format("the parameter '{}', {}", value.from, value.how)});
+      report_.push_back({.fate = Fate::kImported,
+                         .name = value.name,
+                         .operation = "(initializer)",
+                         .why = fmt::format("the parameter '{}', {}", value.from, value.how)});
     for (const Folded& value : folded_.frozen)
-      report_.push_back({.fate = Fate::kFolded, .name = value.name, .operation = "(initializer)", .why = fmt::format("the exporter computed it from '{}': not trained; export with optimize=False to train it", value.from)});
+      report_.push_back(
+          {.fate = Fate::kFolded,
+           .name = value.name,
+           .operation = "(initializer)",
+           .why = fmt::format("the exporter computed it from '{}': not trained; export with optimize=False to train it",
+                              value.from)});
   }
 
   // Parameters and state in the file's order; constants when somebody reads them. What nobody reads is not even loaded.
@@ -324,7 +359,8 @@ class Importer {
       state_.reserved.insert(name);
       if (!read.contains(name)) continue;
       if (running_.contains(name) && is_float(initializer.dtype)) {
-        const TensorId id = load_weights_ ? build_.state(name, initializer.load()) : build_.state(name, initializer.shape, 0, initializer.dtype);
+        const TensorId id = load_weights_ ? build_.state(name, initializer.load())
+                                          : build_.state(name, initializer.shape, 0, initializer.dtype);
         state_.values[name] = {initializer.shape, initializer.dtype, id, nullptr, nullptr};
       } else if (is_trained(name, initializer)) {
         add_parameter(name, initializer);
@@ -353,7 +389,10 @@ class Importer {
 
   void import_node(const Node& node, bool live) {
     if (!live && node.is_restored) return;
-    OnnxNode report{.name = node.name, .operation = node.domain.empty() ? node.operation : node.domain + "::" + node.operation, .opset = node.opset, .source = node.source};
+    OnnxNode report{.name = node.name,
+                    .operation = node.domain.empty() ? node.operation : node.domain + "::" + node.operation,
+                    .opset = node.opset,
+                    .source = node.source};
     if (!live) {
       report.fate = Fate::kUnused;
       report.why = "no output depends on it";
@@ -376,7 +415,8 @@ class Importer {
         // Inputs of a dynamic batch, and a shape that the exporter has taken from its example.
         static const std::set<std::string> shaped{"Concat", "Expand", "Reshape"};
         if (symbolic_batch_ && node.domain.empty() && shaped.contains(node.operation))
-          report.why += "; if it is the batch that does not fit, the file is of a fixed one here: export with a dynamic batch";
+          report.why +=
+              "; if it is the batch that does not fit, the file is of a fixed one here: export with a dynamic batch";
       }
       if (report.fate == Fate::kImported) {
         std::vector<std::string> made;
@@ -408,8 +448,10 @@ class Importer {
     const bool folds = node.domain.empty() && (can_evaluate(o) || o == "Shape" || o == "Size" || o == "If");
     if (node.domain.empty() && is_loop(o))
       fail("loops are not supported; export the model with its loop unrolled: a fixed number of steps, written out");
-    if (!converter_of(node) && !folds) fail("no operation of ours stands for it; a file given with --tdl can describe '{}'", o);
-    if (const std::string change = node.domain.empty() ? changed_since(o, node.opset) : ""; !change.empty()) fail("{}", change);
+    if (!converter_of(node) && !folds)
+      fail("no operation of ours stands for it; a file given with --tdl can describe '{}'", o);
+    if (const std::string change = node.domain.empty() ? changed_since(o, node.opset) : ""; !change.empty())
+      fail("{}", change);
     if (!node.unreadable.empty()) fail("{}", node.unreadable);
   }
 
@@ -456,7 +498,8 @@ class Importer {
     std::string wrapped_name;
     Results results;
     std::string why = "constant";
-    if (node.operation == "Identity" && !node.outputs.empty() && clones_.contains(node.outputs[0])) return "a parameter of its own, which the exporter has merged with an equal one";
+    if (node.operation == "Identity" && !node.outputs.empty() && clones_.contains(node.outputs[0]))
+      return "a parameter of its own, which the exporter has merged with an equal one";
     if (shape) {
       results = {shape_of(context(node, names, ""))};
       why = "known shape";
@@ -482,19 +525,26 @@ class Importer {
   }
 
   // An integer result has its type in the file, and where that is narrower than int64, only values of it.
-  void give_type(const Node& node, std::size_t r, Value& result, const std::vector<const Value*>& operands, const std::string& name) {
+  void give_type(const Node& node, std::size_t r, Value& result, const std::vector<const Value*>& operands,
+                 const std::string& name) {
     if (!result.sequence && result.dtype != DType::kInt64) return;
     result.type = result_type(node, r, operands);
     const auto into = result.sequence ? std::nullopt : wrapped_into(node, result.type, operands);
     const auto is_operand = [&](const Value* v) { return v && v->tensor == result.tensor && v->type == result.type; };
     if (!into || (!result.constant && std::any_of(operands.begin(), operands.end(), is_operand))) return;
-    if (into->bits == 64 && (!result.constant || std::any_of(result.constant->integer.begin(), result.constant->integer.end(), [](int64_t v) { return v < 0; })))
-      fail("arithmetic of {} is not supported: int64, in which it would be computed, does not hold it; cast to INT64 before it", type_name(result.type));
+    if (into->bits == 64 &&
+        (!result.constant || std::any_of(result.constant->integer.begin(), result.constant->integer.end(),
+                                         [](int64_t v) { return v < 0; })))
+      fail(
+          "arithmetic of {} is not supported: int64, in which it would be computed, does not hold it; cast to INT64 "
+          "before it",
+          type_name(result.type));
     if (result.constant) {
       result.constant = std::make_shared<const Values>(wrapped(*result.constant, *into));
       result.tensor = {};
     } else {
-      const tdl::Attributes attributes{{"bits", static_cast<double>(into->bits)}, {"signed", into->is_signed ? 1.0 : 0.0}};
+      const tdl::Attributes attributes{{"bits", static_cast<double>(into->bits)},
+                                       {"signed", into->is_signed ? 1.0 : 0.0}};
       result.tensor = build_.op("wrap", {result.tensor}, attributes, name);
     }
   }
@@ -514,11 +564,14 @@ class Importer {
   void import_branch(const Node& node, OnnxNode& report) {
     NodeContext site = context(node, node.inputs, "");
     const Values* condition = site.constant(0, "condition");
-    if (!condition || volume(condition->shape) != 1 || is_float(condition->dtype)) fail("a condition of one boolean is needed");
+    if (!condition || volume(condition->shape) != 1 || is_float(condition->dtype))
+      fail("a condition of one boolean is needed");
     const char* name = condition->integer[0] ? "then_branch" : "else_branch";
     const auto found = node.attributes.find(name);
-    const auto* branch = found == node.attributes.end() ? nullptr : std::get_if<std::shared_ptr<const Subgraph>>(&found->second);
-    if (!branch || (*branch)->outputs.size() < node.outputs.size()) fail("it has no {} with {} outputs", name, node.outputs.size());
+    const auto* branch =
+        found == node.attributes.end() ? nullptr : std::get_if<std::shared_ptr<const Subgraph>>(&found->second);
+    if (!branch || (*branch)->outputs.size() < node.outputs.size())
+      fail("it has no {} with {} outputs", name, node.outputs.size());
     find_producers((*branch)->nodes);
     for (const Node& inner : (*branch)->nodes) {
       for (const std::string& input : inner.inputs) ++state_.readers[input];
@@ -547,11 +600,14 @@ class Importer {
     const std::string& module = node.source.module;
     std::string name;
     for (const std::string& input : inputs)
-      if (!module.empty() && input.starts_with(module + ".") && input.find('.', module.size() + 1) == std::string::npos && state_.reserved.contains(input)) name = module;
+      if (!module.empty() && input.starts_with(module + ".") &&
+          input.find('.', module.size() + 1) == std::string::npos && state_.reserved.contains(input))
+        name = module;
     if (name.empty()) {
       std::string last = node.scopes.empty() ? node.name : node.scopes.back();
       if (node.scopes.empty() || last == node.operation)
-        std::transform(last.begin(), last.end(), last.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+        std::transform(last.begin(), last.end(), last.begin(),
+                       [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
       name = module.empty() ? last : module + "." + last;
     }
     while (state_.reserved.contains(name)) name += "_op";
@@ -560,11 +616,13 @@ class Importer {
 
   static Value shape_of(const NodeContext& n) {
     const Shape& shape = n.shape(0);
-    if (n.node.operation == "Size") return constant_value({.dtype = DType::kInt64, .shape = {}, .integer = {volume(shape)}});
+    if (n.node.operation == "Size")
+      return constant_value({.dtype = DType::kInt64, .shape = {}, .integer = {volume(shape)}});
     const int64_t rank = static_cast<int64_t>(shape.size());
     auto end = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
     const int64_t first = end(n.integer("start", 0)), last = std::max(first, end(n.integer("end", rank)));
-    return constant_value({.dtype = DType::kInt64, .shape = {last - first}, .integer = {shape.begin() + first, shape.begin() + last}});
+    return constant_value(
+        {.dtype = DType::kInt64, .shape = {last - first}, .integer = {shape.begin() + first, shape.begin() + last}});
   }
 
   std::shared_ptr<const OpRegistry> registry_;
@@ -575,7 +633,7 @@ class Importer {
   ImportState state_;
   std::vector<bool> live_;
   std::set<std::string> output_names_;
-  std::set<std::string> running_, settings_;           // names of running statistics, and of numbers that say how
+  std::set<std::string> running_, settings_;  // names of running statistics, and of numbers that say how
   FoldedValues folded_;
   std::map<std::string, std::string> untransposed_;    // a transposed matrix -> the weight whose transpose it is
   std::map<std::string, std::string> clones_;          // a parameter that the exporter has merged -> the one into which
@@ -589,22 +647,29 @@ class Importer {
 
 std::string_view name_of(OnnxNode::Fate fate) {
   switch (fate) {
-    case OnnxNode::Fate::kImported: return "imported";
-    case OnnxNode::Fate::kFolded: return "folded";
-    case OnnxNode::Fate::kUnused: return "unused";
-    case OnnxNode::Fate::kBlocked: return "behind an unsupported node";
-    case OnnxNode::Fate::kUnsupported: return "unsupported";
+    case OnnxNode::Fate::kImported:
+      return "imported";
+    case OnnxNode::Fate::kFolded:
+      return "folded";
+    case OnnxNode::Fate::kUnused:
+      return "unused";
+    case OnnxNode::Fate::kBlocked:
+      return "behind an unsupported node";
+    case OnnxNode::Fate::kUnsupported:
+      return "unsupported";
   }
   return "";
 }
 
-Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry, std::optional<Graph>* own_batch, OnnxFindings* findings) {
+Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry,
+                  std::optional<Graph>* own_batch, OnnxFindings* findings) {
   Importer importer(path, options, std::move(registry));
   Graph graph = importer.finish(own_batch);
   if (!findings) return graph;
   for (const Folded& value : importer.folded().restored)
     if (value.tied) findings->tied.push_back(fmt::format("{} is {}, {}", value.name, value.from, value.how));
-  for (const Folded& value : importer.folded().frozen) findings->untrained.push_back(fmt::format("{} (of {})", value.name, value.from));
+  for (const Folded& value : importer.folded().frozen)
+    findings->untrained.push_back(fmt::format("{} (of {})", value.name, value.from));
   std::vector<std::string> trained;
   for (const Tensor& t : graph.tensors)
     if (t.role == Role::kParameter) trained.push_back(t.name);
@@ -617,23 +682,33 @@ Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shar
 static std::string listed_note(const std::vector<std::string>& all, std::string_view one, std::string_view many) {
   constexpr std::size_t kNamed = 3;
   const std::string more = all.size() > kNamed ? fmt::format(" and {} more", all.size() - kNamed) : "";
-  return fmt::format("{} {}: {}{}", all.size(), all.size() == 1 ? one : many, fmt::join(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), kNamed)), ", "), more);
+  return fmt::format(
+      "{} {}: {}{}", all.size(), all.size() == 1 ? one : many,
+      fmt::join(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), kNamed)), ", "), more);
 }
 
 std::vector<std::string> training_notes(const OnnxFindings& findings) {
   std::vector<std::string> notes;
   if (!findings.untrained.empty())
-    notes.push_back(listed_note(findings.untrained, "value that the exporter computed from parameters is not trained", "values that the exporter computed from parameters are not trained") + ", export with optimize=False");
+    notes.push_back(listed_note(findings.untrained, "value that the exporter computed from parameters is not trained",
+                                "values that the exporter computed from parameters are not trained") +
+                    ", export with optimize=False");
   if (!findings.with_normalization.empty())
-    notes.push_back(listed_note(findings.with_normalization, "convolution has a batch normalization in its weight, and is trained without", "convolutions have a batch normalization in their weights, and are trained without") +
+    notes.push_back(listed_note(findings.with_normalization,
+                                "convolution has a batch normalization in its weight, and is trained without",
+                                "convolutions have a batch normalization in their weights, and are trained without") +
                     ", export with optimize=False, or with dynamo=False and training=TrainingMode.PRESERVE");
   if (!findings.perhaps_buffers.empty())
-    notes.push_back(listed_note(findings.perhaps_buffers, "array is trained that may be a buffer: the file does not say", "arrays are trained that may be buffers: the file does not say") + ", export with dynamo=True");
+    notes.push_back(listed_note(findings.perhaps_buffers,
+                                "array is trained that may be a buffer: the file does not say",
+                                "arrays are trained that may be buffers: the file does not say") +
+                    ", export with dynamo=True");
   if (!findings.assumed_loss.empty()) notes.push_back(findings.assumed_loss);
   return notes;
 }
 
-std::vector<OnnxNode> describe_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry) {
+std::vector<OnnxNode> describe_onnx(const std::string& path, const OnnxOptions& options,
+                                    std::shared_ptr<const OpRegistry> registry) {
   return Importer(path, options, std::move(registry)).report();
 }
 

@@ -8,20 +8,69 @@ namespace {
 
 // Results are operands, or parts of them, or lie between them: no value is new.
 bool keeps_values(const Node& node) {
-  static const std::set<std::string> operations{
-      "ArgMax", "ArgMin", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "CenterCropPad", "Clip", "Compress", "Concat",
-      "ConcatFromSequence", "Constant", "ConstantOfShape", "DepthToSpace", "Dropout", "Expand", "EyeLike", "Flatten",
-      "Gather", "GatherElements", "GatherND", "Identity", "If", "Max", "MaxPool", "Min", "Mod", "NonZero", "OneHot", "Pad",
-      "Range", "ReduceMax", "ReduceMin", "Relu", "Reshape", "ReverseSequence", "ScatterElements", "ScatterND",
-      "SequenceAt", "SequenceConstruct", "SequenceLength", "Shape", "Sign", "Size", "Slice", "SpaceToDepth", "Split",
-      "SplitToSequence", "Squeeze", "Tile", "TopK", "Transpose", "Trilu", "Unique", "Unsqueeze", "Where"};
+  static const std::set<std::string> operations{"ArgMax",
+                                                "ArgMin",
+                                                "BitwiseAnd",
+                                                "BitwiseOr",
+                                                "BitwiseXor",
+                                                "CenterCropPad",
+                                                "Clip",
+                                                "Compress",
+                                                "Concat",
+                                                "ConcatFromSequence",
+                                                "Constant",
+                                                "ConstantOfShape",
+                                                "DepthToSpace",
+                                                "Dropout",
+                                                "Expand",
+                                                "EyeLike",
+                                                "Flatten",
+                                                "Gather",
+                                                "GatherElements",
+                                                "GatherND",
+                                                "Identity",
+                                                "If",
+                                                "Max",
+                                                "MaxPool",
+                                                "Min",
+                                                "Mod",
+                                                "NonZero",
+                                                "OneHot",
+                                                "Pad",
+                                                "Range",
+                                                "ReduceMax",
+                                                "ReduceMin",
+                                                "Relu",
+                                                "Reshape",
+                                                "ReverseSequence",
+                                                "ScatterElements",
+                                                "ScatterND",
+                                                "SequenceAt",
+                                                "SequenceConstruct",
+                                                "SequenceLength",
+                                                "Shape",
+                                                "Sign",
+                                                "Size",
+                                                "Slice",
+                                                "SpaceToDepth",
+                                                "Split",
+                                                "SplitToSequence",
+                                                "Squeeze",
+                                                "Tile",
+                                                "TopK",
+                                                "Transpose",
+                                                "Trilu",
+                                                "Unique",
+                                                "Unsqueeze",
+                                                "Where"};
   return operations.contains(node.operation) && text(node, "reduction", "none") == "none";
 }
 
 // Of operations that give numbers of places or counts, whatever they read.
 bool gives_int64(const std::string& operation, std::size_t result) {
   static const std::set<std::string> all{"ArgMax", "ArgMin", "NonZero", "SequenceLength", "Shape", "Size"};
-  return all.contains(operation) || (result > 0 && (operation == "TopK" || operation == "Unique" || operation == "MaxPool"));
+  return all.contains(operation) ||
+         (result > 0 && (operation == "TopK" || operation == "Unique" || operation == "MaxPool"));
 }
 
 // Whether all values of `from` are values of `to`.
@@ -34,7 +83,9 @@ bool holds(IntegerType to, IntegerType from) {
 
 int64_t result_type(const Node& node, std::size_t result, const std::vector<const Value*>& operands) {
   const std::string& o = node.operation;
-  const auto of_operand = [&](std::size_t i) { return i < operands.size() && operands[i] ? operands[i]->type : kOnnxInt64; };
+  const auto of_operand = [&](std::size_t i) {
+    return i < operands.size() && operands[i] ? operands[i]->type : kOnnxInt64;
+  };
   if (!node.domain.empty() || gives_int64(o, result)) return kOnnxInt64;
   if (o == "Cast") return integer(node, "to", kOnnxInt64);
   if (o == "CastLike" || o == "Where") return of_operand(1);

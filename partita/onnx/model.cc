@@ -28,7 +28,8 @@ std::string read_file(const std::string& path, int64_t offset = 0, int64_t lengt
   if (!in) fail("{}: cannot be read: {}", path, std::strerror(errno));
   if (length < 0) return {std::istreambuf_iterator<char>(in), {}};
   const int64_t size = static_cast<int64_t>(std::filesystem::file_size(path));
-  if (offset < 0 || offset > size || length > size - offset) fail("{}: has {} bytes; bytes {} to {} are wanted", path, size, offset, offset + length);
+  if (offset < 0 || offset > size || length > size - offset)
+    fail("{}: has {} bytes; bytes {} to {} are wanted", path, size, offset, offset + length);
   std::string bytes(static_cast<std::size_t>(length), '\0');
   in.seekg(offset);
   in.read(bytes.data(), length);
@@ -58,7 +59,8 @@ void widen(const std::string& bytes, std::vector<Ours>& values) {
 float half(uint16_t bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
   float value;
-  if (exponent == 31) value = fraction ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
+  if (exponent == 31)
+    value = fraction ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
   else if (exponent == 0) value = std::ldexp(static_cast<float>(fraction), -24);
   else value = std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
   return bits & 0x8000 ? -value : value;
@@ -70,15 +72,19 @@ int64_t stored_bytes(int type) {
   switch (type) {
     case onnx::TensorProto::INT8:
     case onnx::TensorProto::UINT8:
-    case onnx::TensorProto::BOOL: return 1;
+    case onnx::TensorProto::BOOL:
+      return 1;
     case onnx::TensorProto::FLOAT16:
     case onnx::TensorProto::BFLOAT16:
     case onnx::TensorProto::INT16:
-    case onnx::TensorProto::UINT16: return 2;
+    case onnx::TensorProto::UINT16:
+      return 2;
     case onnx::TensorProto::INT32:
     case onnx::TensorProto::UINT32:
-    case onnx::TensorProto::FLOAT: return 4;
-    default: return 8;
+    case onnx::TensorProto::FLOAT:
+      return 4;
+    default:
+      return 8;
   }
 }
 
@@ -95,7 +101,8 @@ ExternalData external_data(const onnx::TensorProto& tensor, const std::string& p
       int64_t value = -1;
       const std::string& text = entry.value();
       const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-      if (error != std::errc() || end != text.data() + text.size() || value < 0) fail("{}, tensor '{}': external_data {}='{}'", path, tensor.name(), entry.key(), text);
+      if (error != std::errc() || end != text.data() + text.size() || value < 0)
+        fail("{}, tensor '{}': external_data {}='{}'", path, tensor.name(), entry.key(), text);
       return value;
     };
     if (entry.key() == "location") data.file = entry.value();
@@ -103,31 +110,41 @@ ExternalData external_data(const onnx::TensorProto& tensor, const std::string& p
     else if (entry.key() == "length") data.length = number();
   }
   const std::filesystem::path file(data.file);
-  if (data.file.empty() || file.is_absolute()) fail("{}, tensor '{}': external data at '{}': a path relative to the model's folder is needed", path, tensor.name(), data.file);
+  if (data.file.empty() || file.is_absolute())
+    fail("{}, tensor '{}': external data at '{}': a path relative to the model's folder is needed", path, tensor.name(),
+         data.file);
   for (const auto& part : file)
-    if (part == "..") fail("{}, tensor '{}': external data at '{}', outside the model's folder", path, tensor.name(), data.file);
-  if (data.length != bytes) fail("{}, tensor '{}': external data of {} bytes, its shape needs {}", path, tensor.name(), data.length, bytes);
+    if (part == "..")
+      fail("{}, tensor '{}': external data at '{}', outside the model's folder", path, tensor.name(), data.file);
+  if (data.length != bytes)
+    fail("{}, tensor '{}': external data of {} bytes, its shape needs {}", path, tensor.name(), data.length, bytes);
   return data;
 }
 
-bool lies_in(const std::filesystem::path& file, const std::filesystem::path& folder) { return std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first == folder.end(); }
+bool lies_in(const std::filesystem::path& file, const std::filesystem::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first == folder.end();
+}
 
 // Hugging Face's download cache keeps a repository as REPOSITORY/snapshots/REVISION/.., whose files are links to
 // REPOSITORY/blobs/HASH: the repository that a folder is in, or the folder itself.
 std::filesystem::path repository_of(const std::filesystem::path& folder) {
   std::error_code error;
   for (std::filesystem::path at = folder; at.has_relative_path(); at = at.parent_path())
-    if (at.filename() == "snapshots" && std::filesystem::is_directory(at.parent_path() / "blobs", error)) return at.parent_path();
+    if (at.filename() == "snapshots" && std::filesystem::is_directory(at.parent_path() / "blobs", error))
+      return at.parent_path();
   return folder;
 }
 
-// No link may lead out of the model's folder, or of its repository in a cache: a file from elsewhere must not get at what its
-// author cannot name.
+// No link may lead out of the model's folder, or of its repository in a cache: a file from elsewhere must not get at
+// what its author cannot name.
 std::string read_external(const ExternalData& data, const std::string& path, const std::string& tensor) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path(), file = folder / data.file;
   std::error_code error;
-  const auto real_folder = std::filesystem::canonical(folder.empty() ? "." : folder, error), real_file = std::filesystem::canonical(file, error);
-  if (error) fail("{}, tensor '{}': its data are in '{}', which cannot be read: {}; keep it beside the model", path, tensor, file.string(), error.message());
+  const auto real_folder = std::filesystem::canonical(folder.empty() ? "." : folder, error),
+             real_file = std::filesystem::canonical(file, error);
+  if (error)
+    fail("{}, tensor '{}': its data are in '{}', which cannot be read: {}; keep it beside the model", path, tensor,
+         file.string(), error.message());
   if (!lies_in(real_file, real_folder) && !lies_in(real_file, repository_of(real_folder)))
     fail("{}, tensor '{}': external data at '{}', a link out of the model's folder", path, tensor, data.file);
   return read_file(file.string(), data.offset, data.length);
@@ -136,34 +153,56 @@ std::string read_external(const ExternalData& data, const std::string& path, con
 // The tensor's shape; `bytes` of its values.
 Shape shape_of(const onnx::TensorProto& tensor, const std::string& path, int64_t& count, int64_t& bytes) {
   if (!dtype_of(tensor.data_type()))
-    fail("{}, tensor '{}': element type {} is not supported; export the model in float32 or float64", path, tensor.name(), type_name(tensor.data_type()));
+    fail("{}, tensor '{}': element type {} is not supported; export the model in float32 or float64", path,
+         tensor.name(), type_name(tensor.data_type()));
   Shape shape;
   count = 1;
   for (int64_t extent : tensor.dims()) {
-    if (extent < 0 || __builtin_mul_overflow(count, extent, &count)) fail("{}, tensor '{}': shape [{}]", path, tensor.name(), fmt::join(tensor.dims(), "x"));
+    if (extent < 0 || __builtin_mul_overflow(count, extent, &count))
+      fail("{}, tensor '{}': shape [{}]", path, tensor.name(), fmt::join(tensor.dims(), "x"));
     shape.push_back(extent);
   }
-  if (__builtin_mul_overflow(count, stored_bytes(tensor.data_type()), &bytes)) fail("{}, tensor '{}': shape [{}]", path, tensor.name(), fmt::join(tensor.dims(), "x"));
+  if (__builtin_mul_overflow(count, stored_bytes(tensor.data_type()), &bytes))
+    fail("{}, tensor '{}': shape [{}]", path, tensor.name(), fmt::join(tensor.dims(), "x"));
   return shape;
 }
 
 void read_raw(const std::string& raw, int type, Values& values) {
   switch (type) {
-    case onnx::TensorProto::FLOAT: widen<float>(raw, values.real); break;
-    case onnx::TensorProto::DOUBLE: widen<double>(raw, values.real); break;
+    case onnx::TensorProto::FLOAT:
+      widen<float>(raw, values.real);
+      break;
+    case onnx::TensorProto::DOUBLE:
+      widen<double>(raw, values.real);
+      break;
     case onnx::TensorProto::FLOAT16:
     case onnx::TensorProto::BFLOAT16:
       widen<uint16_t>(raw, values.real);
-      for (double& v : values.real) v = type == onnx::TensorProto::FLOAT16 ? half(static_cast<uint16_t>(v)) : brain(static_cast<uint16_t>(v));
+      for (double& v : values.real)
+        v = type == onnx::TensorProto::FLOAT16 ? half(static_cast<uint16_t>(v)) : brain(static_cast<uint16_t>(v));
       break;
-    case onnx::TensorProto::INT8: widen<int8_t>(raw, values.integer); break;
+    case onnx::TensorProto::INT8:
+      widen<int8_t>(raw, values.integer);
+      break;
     case onnx::TensorProto::BOOL:
-    case onnx::TensorProto::UINT8: widen<uint8_t>(raw, values.integer); break;
-    case onnx::TensorProto::INT16: widen<int16_t>(raw, values.integer); break;
-    case onnx::TensorProto::UINT16: widen<uint16_t>(raw, values.integer); break;
-    case onnx::TensorProto::INT32: widen<int32_t>(raw, values.integer); break;
-    case onnx::TensorProto::UINT32: widen<uint32_t>(raw, values.integer); break;
-    default: widen<int64_t>(raw, values.integer); break;
+    case onnx::TensorProto::UINT8:
+      widen<uint8_t>(raw, values.integer);
+      break;
+    case onnx::TensorProto::INT16:
+      widen<int16_t>(raw, values.integer);
+      break;
+    case onnx::TensorProto::UINT16:
+      widen<uint16_t>(raw, values.integer);
+      break;
+    case onnx::TensorProto::INT32:
+      widen<int32_t>(raw, values.integer);
+      break;
+    case onnx::TensorProto::UINT32:
+      widen<uint32_t>(raw, values.integer);
+      break;
+    default:
+      widen<int64_t>(raw, values.integer);
+      break;
   }
 }
 
@@ -174,14 +213,20 @@ Values values_of(const onnx::TensorProto& tensor, const std::string& path) {
   values.dtype = *dtype_of(tensor.data_type());
   const bool external = tensor.data_location() == onnx::TensorProto::EXTERNAL;
   if (external || tensor.has_raw_data()) {
-    const std::string raw = external ? read_external(external_data(tensor, path, bytes), path, tensor.name()) : tensor.raw_data();
+    const std::string raw =
+        external ? read_external(external_data(tensor, path, bytes), path, tensor.name()) : tensor.raw_data();
     if (static_cast<int64_t>(raw.size()) != bytes)
-      fail("{}, tensor '{}': [{}] of {} needs {} bytes, the file has {}", path, tensor.name(), fmt::join(values.shape, "x"), type_name(tensor.data_type()), bytes, raw.size());
+      fail("{}, tensor '{}': [{}] of {} needs {} bytes, the file has {}", path, tensor.name(),
+           fmt::join(values.shape, "x"), type_name(tensor.data_type()), bytes, raw.size());
     read_raw(raw, tensor.data_type(), values);
   } else {
     switch (tensor.data_type()) {
-      case onnx::TensorProto::FLOAT: values.real.assign(tensor.float_data().begin(), tensor.float_data().end()); break;
-      case onnx::TensorProto::DOUBLE: values.real.assign(tensor.double_data().begin(), tensor.double_data().end()); break;
+      case onnx::TensorProto::FLOAT:
+        values.real.assign(tensor.float_data().begin(), tensor.float_data().end());
+        break;
+      case onnx::TensorProto::DOUBLE:
+        values.real.assign(tensor.double_data().begin(), tensor.double_data().end());
+        break;
       case onnx::TensorProto::FLOAT16:
         for (int32_t bits : tensor.int32_data()) values.real.push_back(half(static_cast<uint16_t>(bits)));
         break;
@@ -189,18 +234,28 @@ Values values_of(const onnx::TensorProto& tensor, const std::string& path) {
         for (int32_t bits : tensor.int32_data()) values.real.push_back(brain(static_cast<uint16_t>(bits)));
         break;
       case onnx::TensorProto::UINT32:
-      case onnx::TensorProto::UINT64: values.integer.assign(tensor.uint64_data().begin(), tensor.uint64_data().end()); break;
-      case onnx::TensorProto::INT64: values.integer.assign(tensor.int64_data().begin(), tensor.int64_data().end()); break;
-      default: values.integer.assign(tensor.int32_data().begin(), tensor.int32_data().end()); break;
+      case onnx::TensorProto::UINT64:
+        values.integer.assign(tensor.uint64_data().begin(), tensor.uint64_data().end());
+        break;
+      case onnx::TensorProto::INT64:
+        values.integer.assign(tensor.int64_data().begin(), tensor.int64_data().end());
+        break;
+      default:
+        values.integer.assign(tensor.int32_data().begin(), tensor.int32_data().end());
+        break;
     }
     const int64_t found = static_cast<int64_t>(values.real.size() + values.integer.size());
-    if (found != count) fail("{}, tensor '{}': [{}] needs {} values, the file has {}", path, tensor.name(), fmt::join(values.shape, "x"), count, found);
+    if (found != count)
+      fail("{}, tensor '{}': [{}] needs {} values, the file has {}", path, tensor.name(), fmt::join(values.shape, "x"),
+           count, found);
   }
   if (values.dtype == DType::kBool)
     for (int64_t& v : values.integer) v = v != 0;
   if (tensor.data_type() == onnx::TensorProto::UINT64)
     for (int64_t v : values.integer)
-      if (v < 0) fail("{}, tensor '{}': the value {} is not supported: of UINT64 those below 2^63 are", path, tensor.name(), static_cast<uint64_t>(v));
+      if (v < 0)
+        fail("{}, tensor '{}': the value {} is not supported: of UINT64 those below 2^63 are", path, tensor.name(),
+             static_cast<uint64_t>(v));
   return values;
 }
 
@@ -218,7 +273,8 @@ std::vector<std::string> words_of(const std::string& list) {
   return words;
 }
 
-// The kinds of an exported program's inputs, from its printed signature: "p_head_weight: PARAMETER target='head.weight'".
+// The kinds of an exported program's inputs, from its printed signature: "p_head_weight: PARAMETER
+// target='head.weight'".
 std::map<std::string, std::string> kinds_in(const std::string& signature) {
   std::map<std::string, std::string> kinds;
   std::istringstream lines(signature);
@@ -238,7 +294,9 @@ std::string location_of(const std::string& stack) {
     const std::size_t end = stack.find("\", line ", at);
     if (end == std::string::npos) break;
     const std::string file = stack.substr(at + 6, end - at - 6);
-    if (file.starts_with("torch/") || file.find("site-packages/") != std::string::npos || file.find("/torch/nn/") != std::string::npos) continue;
+    if (file.starts_with("torch/") || file.find("site-packages/") != std::string::npos ||
+        file.find("/torch/nn/") != std::string::npos)
+      continue;
     std::size_t digits = end + 8;
     while (digits < stack.size() && stack[digits] >= '0' && stack[digits] <= '9') ++digits;
     location = fmt::format("{}:{}", file, stack.substr(end + 8, digits - end - 8));
@@ -263,13 +321,14 @@ std::vector<std::string> scopes_of_path(const std::string& name) {
 
 // ---------------------------------------------------------------- nodes, local functions, subgraphs
 
-std::vector<Node> sorted(std::vector<Node> nodes, const std::string& path, const std::set<std::string>& known, bool is_subgraph);
+std::vector<Node> sorted(std::vector<Node> nodes, const std::string& path, const std::set<std::string>& known,
+                         bool is_subgraph);
 
-constexpr int kDeepest = 64;             // functions or subgraphs in each other; more is a circle
+constexpr int kDeepest = 64;                   // functions or subgraphs in each other; more is a circle
 constexpr std::size_t kMostNodes = 1'000'000;  // after inlining; and as many calls
 
-// What a node's names and attributes mean where it stands: at the top nothing changes; inside a function its values get a
-// prefix of their own, and its parameters are the caller's values and attributes.
+// What a node's names and attributes mean where it stands: at the top nothing changes; inside a function its values get
+// a prefix of their own, and its parameters are the caller's values and attributes.
 struct Scope {
   std::map<std::string, int64_t> opsets;  // by domain, "" for ONNX's own
   std::string prefix;
@@ -288,25 +347,29 @@ struct Scope {
 class NodeReader {
  public:
   NodeReader(const onnx::ModelProto& model, const std::string& path) : path_(path) {
-    for (const auto& function : model.functions()) functions_[key(function.domain(), function.name(), function.overload())] = &function;
+    for (const auto& function : model.functions())
+      functions_[key(function.domain(), function.name(), function.overload())] = &function;
   }
 
   // The nodes of a list, calls of local functions replaced by their bodies.
-  void read(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& from, const Scope& scope, std::vector<Node>& nodes) {
+  void read(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& from, const Scope& scope,
+            std::vector<Node>& nodes) {
     int number = 0;
     for (const onnx::NodeProto& proto : from) {
       Node node = node_of(proto, number++, scope);
       const auto function = functions_.find(key(proto.domain(), proto.op_type(), proto.overload()));
       if (function == functions_.end()) {
         nodes.push_back(std::move(node));
-        if (nodes.size() > kMostNodes) fail("{}: more than {} nodes once its local functions are inlined", path_, kMostNodes);
+        if (nodes.size() > kMostNodes)
+          fail("{}: more than {} nodes once its local functions are inlined", path_, kMostNodes);
       } else {
         inline_call(*function->second, node, scope, nodes);
       }
     }
   }
 
-  static std::map<std::string, int64_t> opsets(const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& imports) {
+  static std::map<std::string, int64_t> opsets(
+      const google::protobuf::RepeatedPtrField<onnx::OperatorSetIdProto>& imports) {
     std::map<std::string, int64_t> versions;
     for (const auto& opset : imports) versions[domain(opset.domain())] = opset.version();
     return versions;
@@ -318,17 +381,23 @@ class NodeReader {
     return fmt::format("{}::{}:{}", domain(domain_name), name, overload);
   }
 
-  void inline_call(const onnx::FunctionProto& function, const Node& call, const Scope& outer, std::vector<Node>& nodes) {
-    if (static_cast<std::size_t>(calls_) > kMostNodes) fail("{}: more than {} calls of local functions", path_, kMostNodes);
-    if (outer.depth + 1 > kDeepest) fail("{}: local function '{}' calls itself, directly or through others", path_, function.name());
-    if (static_cast<int>(call.inputs.size()) > function.input_size() || static_cast<int>(call.outputs.size()) > function.output_size())
-      fail("{}: node '{}' calls local function '{}' with {} inputs and {} outputs; it has {} and {}", path_, call.name, function.name(), call.inputs.size(), call.outputs.size(),
-           function.input_size(), function.output_size());
+  void inline_call(const onnx::FunctionProto& function, const Node& call, const Scope& outer,
+                   std::vector<Node>& nodes) {
+    if (static_cast<std::size_t>(calls_) > kMostNodes)
+      fail("{}: more than {} calls of local functions", path_, kMostNodes);
+    if (outer.depth + 1 > kDeepest)
+      fail("{}: local function '{}' calls itself, directly or through others", path_, function.name());
+    if (static_cast<int>(call.inputs.size()) > function.input_size() ||
+        static_cast<int>(call.outputs.size()) > function.output_size())
+      fail("{}: node '{}' calls local function '{}' with {} inputs and {} outputs; it has {} and {}", path_, call.name,
+           function.name(), call.inputs.size(), call.outputs.size(), function.input_size(), function.output_size());
     Scope scope;
     scope.opsets = function.opset_import().empty() ? outer.opsets : opsets(function.opset_import());
     scope.prefix = fmt::format("{}/{}/", call.name, calls_++);
     scope.depth = outer.depth + 1;
-    for (int i = 0; i < function.input_size(); ++i) scope.values[function.input(i)] = i < static_cast<int>(call.inputs.size()) ? call.inputs[static_cast<std::size_t>(i)] : "";
+    for (int i = 0; i < function.input_size(); ++i)
+      scope.values[function.input(i)] =
+          i < static_cast<int>(call.inputs.size()) ? call.inputs[static_cast<std::size_t>(i)] : "";
     // An output that is an input as well is a copy of it.
     std::vector<Node> copies;
     for (int i = 0; i < static_cast<int>(call.outputs.size()); ++i) {
@@ -358,29 +427,48 @@ class NodeReader {
 
   void read_attribute(const onnx::AttributeProto& a, const Scope& scope, Node& node) {
     if (!a.ref_attr_name().empty()) {  // an argument of the function; absent if the caller does not give it
-      if (!scope.arguments) fail("{}: node '{}': attribute '{}' refers to '{}', outside a function", path_, node.name, a.name(), a.ref_attr_name());
-      if (const auto given = scope.arguments->find(a.ref_attr_name()); given != scope.arguments->end()) node.attributes[a.name()] = given->second;
+      if (!scope.arguments)
+        fail("{}: node '{}': attribute '{}' refers to '{}', outside a function", path_, node.name, a.name(),
+             a.ref_attr_name());
+      if (const auto given = scope.arguments->find(a.ref_attr_name()); given != scope.arguments->end())
+        node.attributes[a.name()] = given->second;
       return;
     }
     auto unreadable = [&](std::string why) { node.unreadable = std::move(why); };
     switch (a.type()) {
-      case onnx::AttributeProto::FLOAT: node.attributes[a.name()] = shortest(a.f()); break;
-      case onnx::AttributeProto::INT: node.attributes[a.name()] = a.i(); break;
-      case onnx::AttributeProto::STRING: node.attributes[a.name()] = a.s(); break;
+      case onnx::AttributeProto::FLOAT:
+        node.attributes[a.name()] = shortest(a.f());
+        break;
+      case onnx::AttributeProto::INT:
+        node.attributes[a.name()] = a.i();
+        break;
+      case onnx::AttributeProto::STRING:
+        node.attributes[a.name()] = a.s();
+        break;
       case onnx::AttributeProto::FLOATS: {
         std::vector<double> list;
         for (float f : a.floats()) list.push_back(shortest(f));
         node.attributes[a.name()] = std::move(list);
         break;
       }
-      case onnx::AttributeProto::INTS: node.attributes[a.name()] = std::vector<int64_t>(a.ints().begin(), a.ints().end()); break;
-      case onnx::AttributeProto::STRINGS: node.attributes[a.name()] = fmt::format("{}", fmt::join(a.strings(), ",")); break;
+      case onnx::AttributeProto::INTS:
+        node.attributes[a.name()] = std::vector<int64_t>(a.ints().begin(), a.ints().end());
+        break;
+      case onnx::AttributeProto::STRINGS:
+        node.attributes[a.name()] = fmt::format("{}", fmt::join(a.strings(), ","));
+        break;
       case onnx::AttributeProto::TENSOR:
-        if (dtype_of(a.t().data_type())) node.attributes[a.name()] = TypedValues{values_of(a.t(), path_), a.t().data_type()};
+        if (dtype_of(a.t().data_type()))
+          node.attributes[a.name()] = TypedValues{values_of(a.t(), path_), a.t().data_type()};
         else unreadable(fmt::format("attribute '{}' has elements of type {}", a.name(), type_name(a.t().data_type())));
         break;
-      case onnx::AttributeProto::GRAPH: node.attributes[a.name()] = subgraph(a.g(), scope, node); break;
-      default: unreadable(fmt::format("attribute '{}' is of a kind that is not supported ({})", a.name(), onnx::AttributeProto::AttributeType_Name(a.type()))); break;
+      case onnx::AttributeProto::GRAPH:
+        node.attributes[a.name()] = subgraph(a.g(), scope, node);
+        break;
+      default:
+        unreadable(fmt::format("attribute '{}' is of a kind that is not supported ({})", a.name(),
+                               onnx::AttributeProto::AttributeType_Name(a.type())));
+        break;
     }
   }
 
@@ -422,13 +510,16 @@ class NodeReader {
 
 // Nodes in an order in which each follows those that it reads; the file's own order where that is one already.
 // `known`: what is there before them; of a subgraph also all that may be read from outside.
-std::vector<Node> sorted(std::vector<Node> nodes, const std::string& path, const std::set<std::string>& known, bool is_subgraph) {
+std::vector<Node> sorted(std::vector<Node> nodes, const std::string& path, const std::set<std::string>& known,
+                         bool is_subgraph) {
   std::map<std::string, std::size_t> producer;
   for (std::size_t i = 0; i < nodes.size(); ++i)
     for (const std::string& name : nodes[i].outputs) {
       if (name.empty()) continue;
-      if (known.contains(name)) fail("{}: node '{}' writes '{}', which is an input or initializer", path, nodes[i].name, name);
-      if (!producer.emplace(name, i).second) fail("{}: nodes '{}' and '{}' both write '{}'", path, nodes[producer[name]].name, nodes[i].name, name);
+      if (known.contains(name))
+        fail("{}: node '{}' writes '{}', which is an input or initializer", path, nodes[i].name, name);
+      if (!producer.emplace(name, i).second)
+        fail("{}: nodes '{}' and '{}' both write '{}'", path, nodes[producer[name]].name, nodes[i].name, name);
     }
   // Depth first without recursion; a node on the stack that is met again closes a cycle.
   enum class Seen : char { kNo, kOnStack, kDone };
@@ -455,7 +546,8 @@ std::vector<Node> sorted(std::vector<Node> nodes, const std::string& path, const
       if (name.empty() || known.contains(name)) continue;
       const auto found = producer.find(name);
       if (found == producer.end() && is_subgraph) continue;
-      if (found == producer.end()) fail("{}: node '{}' reads '{}', which nothing in the file produces", path, nodes[i].name, name);
+      if (found == producer.end())
+        fail("{}: node '{}' reads '{}', which nothing in the file produces", path, nodes[i].name, name);
       const std::size_t from = found->second;
       if (seen[from] == Seen::kDone) continue;
       if (seen[from] == Seen::kOnStack) {
@@ -478,7 +570,8 @@ std::vector<Node> sorted(std::vector<Node> nodes, const std::string& path, const
 }
 
 std::shared_ptr<const Subgraph> NodeReader::subgraph(const onnx::GraphProto& graph, const Scope& outer, Node& node) {
-  if (depth_ + 1 > kDeepest) fail("{}: node '{}': subgraphs in each other, more than {} deep", path_, node.name, kDeepest);
+  if (depth_ + 1 > kDeepest)
+    fail("{}: node '{}': subgraphs in each other, more than {} deep", path_, node.name, kDeepest);
   ++depth_;
   auto result = std::make_shared<Subgraph>();
   std::set<std::string> inside;
@@ -521,8 +614,10 @@ std::optional<DType> dtype_of(int64_t type) {
   switch (type) {
     case onnx::TensorProto::FLOAT16:
     case onnx::TensorProto::BFLOAT16:
-    case onnx::TensorProto::FLOAT: return DType::kFloat32;
-    case onnx::TensorProto::DOUBLE: return DType::kFloat64;
+    case onnx::TensorProto::FLOAT:
+      return DType::kFloat32;
+    case onnx::TensorProto::DOUBLE:
+      return DType::kFloat64;
     case onnx::TensorProto::INT8:
     case onnx::TensorProto::UINT8:
     case onnx::TensorProto::INT16:
@@ -530,23 +625,35 @@ std::optional<DType> dtype_of(int64_t type) {
     case onnx::TensorProto::INT32:
     case onnx::TensorProto::UINT32:
     case onnx::TensorProto::UINT64:
-    case onnx::TensorProto::INT64: return DType::kInt64;
-    case onnx::TensorProto::BOOL: return DType::kBool;
-    default: return {};
+    case onnx::TensorProto::INT64:
+      return DType::kInt64;
+    case onnx::TensorProto::BOOL:
+      return DType::kBool;
+    default:
+      return {};
   }
 }
 
 std::optional<IntegerType> integer_type_of(int64_t type) {
   switch (type) {
-    case onnx::TensorProto::INT8: return IntegerType{8, true};
-    case onnx::TensorProto::UINT8: return IntegerType{8, false};
-    case onnx::TensorProto::INT16: return IntegerType{16, true};
-    case onnx::TensorProto::UINT16: return IntegerType{16, false};
-    case onnx::TensorProto::INT32: return IntegerType{32, true};
-    case onnx::TensorProto::UINT32: return IntegerType{32, false};
-    case onnx::TensorProto::INT64: return IntegerType{64, true};
-    case onnx::TensorProto::UINT64: return IntegerType{64, false};
-    default: return {};
+    case onnx::TensorProto::INT8:
+      return IntegerType{8, true};
+    case onnx::TensorProto::UINT8:
+      return IntegerType{8, false};
+    case onnx::TensorProto::INT16:
+      return IntegerType{16, true};
+    case onnx::TensorProto::UINT16:
+      return IntegerType{16, false};
+    case onnx::TensorProto::INT32:
+      return IntegerType{32, true};
+    case onnx::TensorProto::UINT32:
+      return IntegerType{32, false};
+    case onnx::TensorProto::INT64:
+      return IntegerType{64, true};
+    case onnx::TensorProto::UINT64:
+      return IntegerType{64, false};
+    default:
+      return {};
   }
 }
 
@@ -554,47 +661,62 @@ static_assert(onnx::TensorProto::INT32 == kOnnxInt32 && onnx::TensorProto::INT64
 
 int64_t onnx_type(DType dtype) {
   switch (dtype) {
-    case DType::kFloat16: return onnx::TensorProto::FLOAT16;
-    case DType::kBFloat16: return onnx::TensorProto::BFLOAT16;
-    case DType::kFloat32: return onnx::TensorProto::FLOAT;
-    case DType::kFloat64: return onnx::TensorProto::DOUBLE;
-    case DType::kInt64: return onnx::TensorProto::INT64;
-    case DType::kBool: return onnx::TensorProto::BOOL;
+    case DType::kFloat16:
+      return onnx::TensorProto::FLOAT16;
+    case DType::kBFloat16:
+      return onnx::TensorProto::BFLOAT16;
+    case DType::kFloat32:
+      return onnx::TensorProto::FLOAT;
+    case DType::kFloat64:
+      return onnx::TensorProto::DOUBLE;
+    case DType::kInt64:
+      return onnx::TensorProto::INT64;
+    case DType::kBool:
+      return onnx::TensorProto::BOOL;
   }
   return onnx::TensorProto::UNDEFINED;
 }
 
 std::string type_name(int64_t type) {
-  if (type < INT_MIN || type > INT_MAX || !onnx::TensorProto::DataType_IsValid(static_cast<int>(type))) return fmt::format("number {}", type);
+  if (type < INT_MIN || type > INT_MAX || !onnx::TensorProto::DataType_IsValid(static_cast<int>(type)))
+    return fmt::format("number {}", type);
   return onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(type));
 }
 
 // What was written new at an opset above kNewestOpset, by ONNX's own record (onnx.defs, opset 28).
 std::string changed_since(const std::string& operation, int64_t opset) {
-  static const std::map<std::string, int64_t> changes{{"Attention", 25}, {"Range", 27}, {"Mod", 28}, {"SpaceToDepth", 28}};
+  static const std::map<std::string, int64_t> changes{
+      {"Attention", 25}, {"Range", 27}, {"Mod", 28}, {"SpaceToDepth", 28}};
   const auto found = changes.find(operation);
   if (opset <= kNewestOpset || found == changes.end() || opset < found->second) return "";
-  return fmt::format("{} was changed in opset {}, which is not supported; export the model with opset_version={}", operation, found->second, kNewestOpset);
+  return fmt::format("{} was changed in opset {}, which is not supported; export the model with opset_version={}",
+                     operation, found->second, kNewestOpset);
 }
 
 Model read_model(const std::string& path) {
   const std::string bytes = read_file(path);
   onnx::ModelProto proto;
-  if (bytes.size() > INT_MAX) fail("{}: larger than 2 GiB; export it with its weights in a file of their own (external_data=True)", path);
-  if (!proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) || !proto.has_graph() || proto.ir_version() <= 0 || proto.opset_import().empty())
+  if (bytes.size() > INT_MAX)
+    fail("{}: larger than 2 GiB; export it with its weights in a file of their own (external_data=True)", path);
+  if (!proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())) || !proto.has_graph() ||
+      proto.ir_version() <= 0 || proto.opset_import().empty())
     fail("{}: not an ONNX file, or damaged ({} bytes)", path, bytes.size());
   if (proto.ir_version() > onnx::IR_VERSION)
-    fail("{}: IR version {} is newer than {}, the newest known; export the model with an older opset_version, such as {}", path, proto.ir_version(), static_cast<int>(onnx::IR_VERSION),
-         kNewestOpset);
+    fail(
+        "{}: IR version {} is newer than {}, the newest known; export the model with an older opset_version, such as "
+        "{}",
+        path, proto.ir_version(), static_cast<int>(onnx::IR_VERSION), kNewestOpset);
   Model model;
   model.path = path;
   model.producer = proto.producer_name();
   Scope scope;
   scope.opsets = NodeReader::opsets(proto.opset_import());
   model.opset = scope.opsets.contains("") ? scope.opsets.at("") : 0;
-  if (model.opset < kOldestOpset) fail("{}: opset {} is not supported; export the model with opset {} or newer", path, model.opset, kOldestOpset);
+  if (model.opset < kOldestOpset)
+    fail("{}: opset {} is not supported; export the model with opset {} or newer", path, model.opset, kOldestOpset);
   if (model.opset > kNewestKnownOpset)
-    fail("{}: opset {} is newer than {}, the newest known; export the model with opset_version={}", path, model.opset, kNewestKnownOpset, kNewestOpset);
+    fail("{}: opset {} is newer than {}, the newest known; export the model with opset_version={}", path, model.opset,
+         kNewestKnownOpset, kNewestOpset);
 
   const onnx::GraphProto& graph = proto.graph();
   std::map<std::string, std::string> kinds, folded;
@@ -606,7 +728,8 @@ Model read_model(const std::string& path) {
   for (const auto& entry : graph.metadata_props())
     if (entry.key() == "pkg.torch.export.ExportedProgram.graph_signature") model.kinds = kinds_in(entry.value());
   for (const auto& node : graph.node())
-    for (const auto& entry : node.metadata_props()) model.from_dynamo = model.from_dynamo || entry.key() == "pkg.torch.onnx.name_scopes";
+    for (const auto& entry : node.metadata_props())
+      model.from_dynamo = model.from_dynamo || entry.key() == "pkg.torch.onnx.name_scopes";
   std::set<std::string> known;
   for (const auto& tensor : graph.initializer()) {
     Initializer initializer{.kind = kinds[tensor.name()], .folded_from = words_of(folded[tensor.name()])};
@@ -635,8 +758,10 @@ Model read_model(const std::string& path) {
     if (!type.has_tensor_type()) fail("{}: input '{}' is not a tensor", path, info.name());
     const auto dtype = dtype_of(type.tensor_type().elem_type());
     if (!dtype)
-      fail("{}: input '{}' has elements of type {}, which is not supported; export the model in float32 or float64", path, info.name(), type_name(type.tensor_type().elem_type()));
-    if (!type.tensor_type().has_shape()) fail("{}: input '{}' has no shape; export the model with one", path, info.name());
+      fail("{}: input '{}' has elements of type {}, which is not supported; export the model in float32 or float64",
+           path, info.name(), type_name(type.tensor_type().elem_type()));
+    if (!type.tensor_type().has_shape())
+      fail("{}: input '{}' has no shape; export the model with one", path, info.name());
     Input input{.name = info.name(), .dtype = *dtype, .type = type.tensor_type().elem_type()};
     for (const auto& dim : type.tensor_type().shape().dim()) {
       const bool is_open = !dim.has_dim_value() || dim.dim_value() == -1;  // -1: symbolic, as some writers have it

@@ -15,8 +15,8 @@ namespace partita::onnx_model {
 
 struct Subgraph;
 
-// Floats as the shortest decimal that gives the file's float32: 1e-05, not 9.999999747378752e-06. A list of strings is one, with
-// commas between.
+// Floats as the shortest decimal that gives the file's float32: 1e-05, not 9.999999747378752e-06. A list of strings is
+// one, with commas between.
 struct TypedValues : Values {
   int64_t type = 0;  // ONNX's number of the elements' type in the file
 };
@@ -62,8 +62,8 @@ struct Initializer {
   std::string kind;  // PyTorch's: "PARAMETER", "BUFFER", or "" if the file does not say
   // What the exporter's optimizer computed it from: names of values, parameters among them. Empty: it did not.
   std::vector<std::string> folded_from;
-  // Reads the values; those in a file of their own are not read before. Bad input: that file is missing, too short, or not
-  // in the model's folder.
+  // Reads the values; those in a file of their own are not read before. Bad input: that file is missing, too short, or
+  // not in the model's folder.
   std::function<Values()> load;
   std::optional<DType> low = {};  // float16 or bfloat16 in the file, where dtype is float32
 };
@@ -74,23 +74,24 @@ struct Model {
   bool from_dynamo = false;   // PyTorch's newer exporter: it says which initializers are parameters
   std::vector<Input> inputs;  // without the initializers
   std::vector<std::string> outputs;
-  // "PARAMETER" or "BUFFER", of all that PyTorch's newer exporter had, those too that the file lacks. Empty: it does not say.
+  // "PARAMETER" or "BUFFER", of all that PyTorch's newer exporter had, those too that the file lacks. Empty: it does
+  // not say.
   std::map<std::string, std::string> kinds;
   std::map<std::string, Initializer> initializers;
   std::vector<std::string> initializer_order;
   std::vector<Node> nodes;  // each after those that it reads
 };
 
-// Local functions are inlined. Bad input: cannot be read, not an ONNX model, damaged, cyclic, a value with two producers or
-// none, an opset or IR version that is too old or too new.
+// Local functions are inlined. Bad input: cannot be read, not an ONNX model, damaged, cyclic, a value with two
+// producers or none, an opset or IR version that is too old or too new.
 Model read_model(const std::string& path);
 
 // Why an operator of a newer opset than kNewestOpset is not what it was there; empty: it is. `opset` is the model's.
 std::string changed_since(const std::string& operation, int64_t opset);
 constexpr int64_t kOldestOpset = 7, kNewestOpset = 24, kNewestKnownOpset = 28;
 
-// A dtype by ONNX's number (TensorProto.DataType); int32 and its like become int64, float16 and bfloat16 float32. Empty: not
-// supported.
+// A dtype by ONNX's number (TensorProto.DataType); int32 and its like become int64, float16 and bfloat16 float32.
+// Empty: not supported.
 std::optional<DType> dtype_of(int64_t onnx_type);
 // float16 or bfloat16, whose tensors are float32 here: a cast to it rounds. Empty: another type.
 std::optional<DType> low_dtype_of(int64_t onnx_type);

@@ -1,4 +1,5 @@
-// Small models written by hand: local functions, branches, sequences, external data, types, versions; and models changed at random.
+// Small models written by hand: local functions, branches, sequences, external data, types, versions; and models
+// changed at random.
 #include <gtest/gtest.h>
 #include <onnx/onnx.pb.h>
 
@@ -25,7 +26,8 @@ std::shared_ptr<const OpRegistry> registry() {
 
 // A folder of this test's own.
 std::filesystem::path folder() {
-  const auto path = std::filesystem::path(PARTITA_BINARY_DIR) / "onnx_model_test" / ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  const auto path = std::filesystem::path(PARTITA_BINARY_DIR) / "onnx_model_test" /
+                    ::testing::UnitTest::GetInstance()->current_test_info()->name();
   std::filesystem::create_directories(path);
   return path;
 }
@@ -36,12 +38,16 @@ using Attributes = std::vector<std::pair<std::string, Attribute>>;
 void set(onnx::AttributeProto& to, const std::string& name, const Attribute& value) {
   to.set_name(name);
   if (const auto* i = std::get_if<int64_t>(&value)) to.set_i(*i), to.set_type(onnx::AttributeProto::INT);
-  if (const auto* f = std::get_if<double>(&value)) to.set_f(static_cast<float>(*f)), to.set_type(onnx::AttributeProto::FLOAT);
-  if (const auto* g = std::get_if<onnx::GraphProto>(&value)) *to.mutable_g() = *g, to.set_type(onnx::AttributeProto::GRAPH);
+  if (const auto* f = std::get_if<double>(&value))
+    to.set_f(static_cast<float>(*f)), to.set_type(onnx::AttributeProto::FLOAT);
+  if (const auto* g = std::get_if<onnx::GraphProto>(&value))
+    *to.mutable_g() = *g, to.set_type(onnx::AttributeProto::GRAPH);
 }
 
 // An operator "Mul", or a local function "own.leaky".
-onnx::NodeProto node(const std::string& operation, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs, const Attributes& attributes = {}, const std::string& name = "") {
+onnx::NodeProto node(const std::string& operation, const std::vector<std::string>& inputs,
+                     const std::vector<std::string>& outputs, const Attributes& attributes = {},
+                     const std::string& name = "") {
   onnx::NodeProto n;
   const std::size_t dot = operation.find('.');
   n.set_op_type(dot == std::string::npos ? operation : operation.substr(dot + 1));
@@ -69,7 +75,8 @@ void add_opset(onnx::ModelProto& model, const std::string& domain, int64_t versi
 }
 
 // x float32 [2,6] -> y.
-onnx::ModelProto model(const std::vector<onnx::NodeProto>& nodes, const std::vector<onnx::TensorProto>& initializers = {}, int opset = 20, int ir = 10) {
+onnx::ModelProto model(const std::vector<onnx::NodeProto>& nodes,
+                       const std::vector<onnx::TensorProto>& initializers = {}, int opset = 20, int ir = 10) {
   onnx::ModelProto m;
   m.set_ir_version(ir);
   add_opset(m, "", opset);
@@ -89,7 +96,9 @@ std::string save(const onnx::ModelProto& proto, const std::string& name = "model
   return path;
 }
 
-Graph import(const onnx::ModelProto& proto, const OnnxOptions& options = {}) { return import_onnx(save(proto), options, registry()); }
+Graph import(const onnx::ModelProto& proto, const OnnxOptions& options = {}) {
+  return import_onnx(save(proto), options, registry());
+}
 
 std::string error_of(const onnx::ModelProto& proto) {
   try {
@@ -119,7 +128,8 @@ using Names = std::vector<std::string>;
 
 // ---------------------------------------------------------------- local functions
 
-onnx::FunctionProto function(const std::string& name, const std::string& input, const std::string& output, const std::vector<onnx::NodeProto>& nodes) {
+onnx::FunctionProto function(const std::string& name, const std::string& input, const std::string& output,
+                             const std::vector<onnx::NodeProto>& nodes) {
   onnx::FunctionProto f;
   f.set_domain("own");
   f.set_name(name);
@@ -145,9 +155,13 @@ onnx::NodeProto with_reference(onnx::NodeProto n, const std::string& name, const
 // leaky(v; slope = 0.5) calls scaled(v; by = slope) and takes the larger.
 onnx::ModelProto with_functions(onnx::ModelProto m) {
   add_opset(m, "own", 1);
-  onnx::FunctionProto scaled = function("scaled", "v", "w", {with_reference(node("Constant", {}, {"c"}), "value_float", "by"), node("Mul", {"v", "c"}, {"w"})});
+  onnx::FunctionProto scaled =
+      function("scaled", "v", "w",
+               {with_reference(node("Constant", {}, {"c"}), "value_float", "by"), node("Mul", {"v", "c"}, {"w"})});
   scaled.add_attribute("by");
-  onnx::FunctionProto leaky = function("leaky", "v", "r", {with_reference(node("own.scaled", {"v"}, {"s"}), "by", "slope"), node("Max", {"v", "s"}, {"r"})});
+  onnx::FunctionProto leaky =
+      function("leaky", "v", "r",
+               {with_reference(node("own.scaled", {"v"}, {"s"}), "by", "slope"), node("Max", {"v", "s"}, {"r"})});
   set(*leaky.add_attribute_proto(), "slope", 0.5);
   *m.add_functions() = scaled;
   *m.add_functions() = leaky;
@@ -155,15 +169,17 @@ onnx::ModelProto with_functions(onnx::ModelProto m) {
 }
 
 TEST(OnnxModel, LocalFunctionsAreInlined) {
-  const onnx::ModelProto m = with_functions(model({node("Constant", {}, {"shift"}, {{"value_float", 6.0}}), node("Sub", {"x", "shift"}, {"a"}), node("own.leaky", {"a"}, {"b"}, {}, "first"),
-                                                   node("own.leaky", {"b"}, {"y"}, {{"slope", 0.25}}, "second")}));
+  const onnx::ModelProto m = with_functions(model(
+      {node("Constant", {}, {"shift"}, {{"value_float", 6.0}}), node("Sub", {"x", "shift"}, {"a"}),
+       node("own.leaky", {"a"}, {"b"}, {}, "first"), node("own.leaky", {"b"}, {"y"}, {{"slope", 0.25}}, "second")}));
   const Graph g = import(m);
   EXPECT_EQ(definitions(g), (Names{"sub", "mul", "maximum", "mul", "maximum"}));
   std::vector<double> expected;
   for (int i = 0; i < 12; ++i) expected.push_back(i < 6 ? (i - 6) * 0.5 * 0.25 : i - 6);
   EXPECT_EQ(answer(g), expected);
   int named = 0;
-  for (const OnnxNode& n : describe_onnx(save(m), {}, registry())) named += n.name.starts_with("first/") || n.name.starts_with("second/");
+  for (const OnnxNode& n : describe_onnx(save(m), {}, registry()))
+    named += n.name.starts_with("first/") || n.name.starts_with("second/");
   EXPECT_EQ(named, 6) << "an inlined node is named after its call";
 }
 
@@ -181,10 +197,14 @@ onnx::GraphProto branch(const onnx::NodeProto& n) {
   g.add_output()->set_name(n.output(0));
   return g;
 }
-Attributes both_branches() { return {{"then_branch", branch(node("Neg", {"x"}, {"r"}))}, {"else_branch", branch(node("Relu", {"x"}, {"r"}))}}; }
+Attributes both_branches() {
+  return {{"then_branch", branch(node("Neg", {"x"}, {"r"}))}, {"else_branch", branch(node("Relu", {"x"}, {"r"}))}};
+}
 
 // Whether x has six columns is known.
-std::vector<onnx::NodeProto> columns() { return {node("Shape", {"x"}, {"shape"}), node("Gather", {"shape", "one"}, {"columns"})}; }
+std::vector<onnx::NodeProto> columns() {
+  return {node("Shape", {"x"}, {"shape"}), node("Gather", {"shape", "one"}, {"columns"})};
+}
 
 TEST(OnnxModel, IfWithAConstantCondition) {
   const std::vector<onnx::TensorProto> numbers{integers("one", {1}, true), integers("six", {6}, true)};
@@ -194,15 +214,17 @@ TEST(OnnxModel, IfWithAConstantCondition) {
     nodes.push_back(node("If", {"c"}, {"y"}, both_branches()));
     EXPECT_EQ(definitions(import(model(nodes, numbers))), Names{definition});
   }
-  EXPECT_NE(error_of(model({node("ReduceMax", {"x"}, {"m"}, {{"keepdims", 0}}), node("Cast", {"m"}, {"c"}, {{"to", 9}}), node("If", {"c"}, {"y"}, both_branches(), "choice")}))
+  EXPECT_NE(error_of(model({node("ReduceMax", {"x"}, {"m"}, {{"keepdims", 0}}), node("Cast", {"m"}, {"c"}, {{"to", 9}}),
+                            node("If", {"c"}, {"y"}, both_branches(), "choice")}))
                 .find("node 'choice' (If, opset 20): its condition ('c') are computed from the data"),
             std::string::npos);
 }
 
 TEST(OnnxModel, SequencesOfParts) {
-  const Graph g = import(model({node("SplitToSequence", {"x", "two"}, {"parts"}, {{"axis", 1}}), node("SequenceAt", {"parts", "last"}, {"a"}), node("SequenceAt", {"parts", "zero"}, {"b"}),
-                                node("Sub", {"a", "b"}, {"y"})},
-                               {integers("two", {2}, true), integers("last", {-1}, true), integers("zero", {0}, true)}));
+  const Graph g = import(model(
+      {node("SplitToSequence", {"x", "two"}, {"parts"}, {{"axis", 1}}), node("SequenceAt", {"parts", "last"}, {"a"}),
+       node("SequenceAt", {"parts", "zero"}, {"b"}), node("Sub", {"a", "b"}, {"y"})},
+      {integers("two", {2}, true), integers("last", {-1}, true), integers("zero", {0}, true)}));
   EXPECT_EQ(definitions(g), (Names{"split", "sub"}));
   EXPECT_EQ(answer(g), (std::vector<double>{4, 4, 4, 4}));
 }
@@ -212,7 +234,9 @@ TEST(OnnxModel, MaskedSoftmaxIsOne) {
   zero.set_name("zero");
   zero.set_data_type(onnx::TensorProto::FLOAT);
   zero.add_float_data(0);
-  const Graph g = import(model({node("Softmax", {"x"}, {"s"}, {{"axis", -1}}), node("IsNaN", {"s"}, {"n"}), node("Where", {"n", "zero", "s"}, {"w"}), node("Neg", {"w"}, {"y"})}, {zero}));
+  const Graph g = import(model({node("Softmax", {"x"}, {"s"}, {{"axis", -1}}), node("IsNaN", {"s"}, {"n"}),
+                                node("Where", {"n", "zero", "s"}, {"w"}), node("Neg", {"w"}, {"y"})},
+                               {zero}));
   EXPECT_EQ(definitions(g), (Names{"softmax", "neg"}));
   EXPECT_EQ(g.ops[0].attributes.at("masked"), 1);
 }
@@ -230,20 +254,27 @@ TEST(OnnxModel, HalfFloats) {
   brain.set_data_type(onnx::TensorProto::BFLOAT16);
   brain.add_dims(6);
   for (int v : {0x3f80, 0xc080, 0, 0, 0, 0}) brain.add_int32_data(v);
-  const std::vector<double> y = answer(import(model({node("Cast", {"h"}, {"f"}, {{"to", 1}}), node("Add", {"x", "f"}, {"s"}), node("Add", {"s", "b"}, {"y"})}, {half, brain})));
-  EXPECT_EQ((std::vector<double>(y.begin(), y.begin() + 6)), (std::vector<double>{0 + 1 + 1, 1 - 2 - 4, 2 + std::ldexp(1, -24), 3 + 65504, INFINITY, 5}));
+  const std::vector<double> y = answer(import(
+      model({node("Cast", {"h"}, {"f"}, {{"to", 1}}), node("Add", {"x", "f"}, {"s"}), node("Add", {"s", "b"}, {"y"})},
+            {half, brain})));
+  EXPECT_EQ((std::vector<double>(y.begin(), y.begin() + 6)),
+            (std::vector<double>{0 + 1 + 1, 1 - 2 - 4, 2 + std::ldexp(1, -24), 3 + 65504, INFINITY, 5}));
 }
 
-// Tensors of two bytes are float32 here, and a cast to such a type rounds: 2 + 2^-9 is 2 in bfloat16, 2 + 2^-10 and more in float16 not.
+// Tensors of two bytes are float32 here, and a cast to such a type rounds: 2 + 2^-9 is 2 in bfloat16, 2 + 2^-10 and
+// more in float16 not.
 TEST(OnnxModel, CastsToHalfFloatsRound) {
   onnx::TensorProto seven;
   seven.set_name("seven");
   seven.set_data_type(onnx::TensorProto::FLOAT);
   seven.add_float_data(7);
-  const std::vector<double> y = answer(import(model({node("Mul", {"x", "x"}, {"s"}), node("Div", {"s", "seven"}, {"q"}), node("Cast", {"q"}, {"h"}, {{"to", 10}}),
-                                                     node("Cast", {"h"}, {"f"}, {{"to", 1}}), node("Cast", {"q"}, {"b"}, {{"to", 16}}), node("Cast", {"b"}, {"c"}, {{"to", 1}}),
-                                                     node("Sub", {"f", "c"}, {"y"})}, {seven})));
-  for (int i = 0; i < 6; ++i) EXPECT_EQ(y[i], rounded_to(DType::kFloat16, i * i / 7.0) - rounded_to(DType::kBFloat16, i * i / 7.0)) << i;
+  const std::vector<double> y = answer(import(model(
+      {node("Mul", {"x", "x"}, {"s"}), node("Div", {"s", "seven"}, {"q"}), node("Cast", {"q"}, {"h"}, {{"to", 10}}),
+       node("Cast", {"h"}, {"f"}, {{"to", 1}}), node("Cast", {"q"}, {"b"}, {{"to", 16}}),
+       node("Cast", {"b"}, {"c"}, {{"to", 1}}), node("Sub", {"f", "c"}, {"y"})},
+      {seven})));
+  for (int i = 0; i < 6; ++i)
+    EXPECT_EQ(y[i], rounded_to(DType::kFloat16, i * i / 7.0) - rounded_to(DType::kBFloat16, i * i / 7.0)) << i;
   EXPECT_NE(y[1], 0);
 }
 
@@ -253,7 +284,9 @@ onnx::ModelProto with_external(const std::string& location, int64_t offset = 4, 
   t.set_data_type(onnx::TensorProto::FLOAT);
   t.add_dims(6);
   t.set_data_location(onnx::TensorProto::EXTERNAL);
-  for (const auto& [key, value] : {std::pair<std::string, std::string>{"location", location}, {"offset", std::to_string(offset)}, {"length", std::to_string(length)}}) {
+  for (const auto& [key, value] : {std::pair<std::string, std::string>{"location", location},
+                                   {"offset", std::to_string(offset)},
+                                   {"length", std::to_string(length)}}) {
     auto* entry = t.add_external_data();
     entry->set_key(key);
     entry->set_value(value);
@@ -265,10 +298,13 @@ TEST(OnnxModel, ExternalData) {
   const float data[7] = {-1, 1, 2, 3, 4, 5, 6};
   std::ofstream(folder() / "weights.bin", std::ios::binary).write(reinterpret_cast<const char*>(data), sizeof data);
   EXPECT_EQ(answer(import(with_external("weights.bin")))[5], 5 + 6);
-  EXPECT_NE(error_of(with_external("/etc/hostname")).find("a path relative to the model's folder is needed"), std::string::npos);
+  EXPECT_NE(error_of(with_external("/etc/hostname")).find("a path relative to the model's folder is needed"),
+            std::string::npos);
   EXPECT_NE(error_of(with_external("../weights.bin")).find("outside the model's folder"), std::string::npos);
-  EXPECT_NE(error_of(with_external("weights.bin", 8)).find("has 28 bytes; bytes 8 to 32 are wanted"), std::string::npos);
-  EXPECT_NE(error_of(with_external("weights.bin", 4, 20)).find("external data of 20 bytes, its shape needs 24"), std::string::npos);
+  EXPECT_NE(error_of(with_external("weights.bin", 8)).find("has 28 bytes; bytes 8 to 32 are wanted"),
+            std::string::npos);
+  EXPECT_NE(error_of(with_external("weights.bin", 4, 20)).find("external data of 20 bytes, its shape needs 24"),
+            std::string::npos);
   EXPECT_NE(error_of(with_external("missing.bin")).find("tensor 'layer.weight': its data are in"), std::string::npos);
   // The graph does not need them.
   const Graph g = import(with_external("missing.bin"), {.load_weights = false});
@@ -277,7 +313,8 @@ TEST(OnnxModel, ExternalData) {
   // A link inside is followed, one that leads out is not.
   std::filesystem::remove(folder() / "inside.bin");
   std::filesystem::remove(folder() / "outside.bin");
-  std::ofstream(folder().parent_path() / "onnx_model_test_secret.bin", std::ios::binary).write(reinterpret_cast<const char*>(data), sizeof data);
+  std::ofstream(folder().parent_path() / "onnx_model_test_secret.bin", std::ios::binary)
+      .write(reinterpret_cast<const char*>(data), sizeof data);
   std::filesystem::create_symlink("weights.bin", folder() / "inside.bin");
   std::filesystem::create_symlink("../onnx_model_test_secret.bin", folder() / "outside.bin");
   EXPECT_EQ(answer(import(with_external("inside.bin")))[0], 1);
@@ -364,40 +401,52 @@ TEST(OnnxModel, LargeExternalData) {
 
 TEST(OnnxModel, OpsetsAndIrVersions) {
   const std::vector<onnx::NodeProto> softmax{node("Softmax", {"x"}, {"y"})};
-  for (int opset : {7, 13, 17, 20, 24, 25, 28}) EXPECT_EQ(definitions(import(model(softmax, {}, opset))), Names{"softmax"}) << opset;
+  for (int opset : {7, 13, 17, 20, 24, 25, 28})
+    EXPECT_EQ(definitions(import(model(softmax, {}, opset))), Names{"softmax"}) << opset;
   for (int ir : {3, 7, 13}) EXPECT_EQ(definitions(import(model(softmax, {}, 20, ir))), Names{"softmax"}) << ir;
   EXPECT_EQ(error_of(model(softmax, {}, 6)), "opset 6 is not supported; export the model with opset 7 or newer");
-  EXPECT_EQ(error_of(model(softmax, {}, 29)), "opset 29 is newer than 28, the newest known; export the model with opset_version=24");
+  EXPECT_EQ(error_of(model(softmax, {}, 29)),
+            "opset 29 is newer than 28, the newest known; export the model with opset_version=24");
   EXPECT_NE(error_of(model(softmax, {}, 20, 99)).find("IR version 99 is newer than"), std::string::npos);
   const std::vector<onnx::NodeProto> rest{node("Mod", {"x", "x"}, {"y"}, {}, "rest")};
   EXPECT_EQ(definitions(import(model(rest, {}, 27))), Names{"mod"});
-  EXPECT_EQ(error_of(model(rest, {}, 28)), "1 node cannot be imported:\n  node 'rest' (Mod, opset 28): Mod was changed in opset 28, which is not supported; export the model with opset_version=24");
+  EXPECT_EQ(error_of(model(rest, {}, 28)),
+            "1 node cannot be imported:\n  node 'rest' (Mod, opset 28): Mod was changed in opset 28, which is not "
+            "supported; export the model with opset_version=24");
 }
 
 TEST(OnnxModel, ShapesThatStayUnknownNameTheTensor) {
-  EXPECT_NE(error_of(model({node("NonZero", {"x"}, {"places"}, {}, "where"), node("Shape", {"places"}, {"s"}), node("Reshape", {"x", "s"}, {"y"})}))
+  EXPECT_NE(error_of(model({node("NonZero", {"x"}, {"places"}, {}, "where"), node("Shape", {"places"}, {"s"}),
+                            node("Reshape", {"x", "s"}, {"y"})}))
                 .find("node 'where' (NonZero, opset 20): its operands are not constant"),
             std::string::npos);
-  const onnx::ModelProto sized = model({node("ReduceMax", {"x"}, {"m"}, {{"keepdims", 0}}), node("Cast", {"m"}, {"n"}, {{"to", 7}}), node("Unsqueeze", {"n", "zero"}, {"count"}),
-                                        node("Concat", {"minus", "count"}, {"s"}, {{"axis", 0}}), node("Reshape", {"x", "s"}, {"y"}, {}, "turn")},
-                                       {integers("minus", {-1}), integers("zero", {0})});
-  EXPECT_NE(error_of(sized).find("node 'turn' (Reshape, opset 20): its shape ('s') are computed from the data"), std::string::npos);
+  const onnx::ModelProto sized =
+      model({node("ReduceMax", {"x"}, {"m"}, {{"keepdims", 0}}), node("Cast", {"m"}, {"n"}, {{"to", 7}}),
+             node("Unsqueeze", {"n", "zero"}, {"count"}), node("Concat", {"minus", "count"}, {"s"}, {{"axis", 0}}),
+             node("Reshape", {"x", "s"}, {"y"}, {}, "turn")},
+            {integers("minus", {-1}), integers("zero", {0})});
+  EXPECT_NE(error_of(sized).find("node 'turn' (Reshape, opset 20): its shape ('s') are computed from the data"),
+            std::string::npos);
 }
 
 // ---------------------------------------------------------------- models changed at random
 
-// Truncated, with flipped bits, and with parts of the message exchanged: an import or one error of bad input, and nothing worse.
+// Truncated, with flipped bits, and with parts of the message exchanged: an import or one error of bad input, and
+// nothing worse.
 TEST(OnnxModel, DamagedModels) {
   constexpr uint64_t kSeed = 11;
   SCOPED_TRACE(fmt::format("seed {}", kSeed));
   Rng rng(kSeed);
   std::vector<onnx::NodeProto> nodes = columns();
   for (const onnx::NodeProto& n :
-       {node("Equal", {"columns", "six"}, {"c"}), node("If", {"c"}, {"h"}, both_branches()), node("own.leaky", {"h"}, {"z"}), node("SplitToSequence", {"z", "two"}, {"parts"}, {{"axis", 1}}),
-        node("SequenceAt", {"parts", "last"}, {"a"}), node("Tile", {"a", "repeats"}, {"t"}), node("CumSum", {"t", "one"}, {"k"}), node("Softmax", {"k"}, {"y"})})
+       {node("Equal", {"columns", "six"}, {"c"}), node("If", {"c"}, {"h"}, both_branches()),
+        node("own.leaky", {"h"}, {"z"}), node("SplitToSequence", {"z", "two"}, {"parts"}, {{"axis", 1}}),
+        node("SequenceAt", {"parts", "last"}, {"a"}), node("Tile", {"a", "repeats"}, {"t"}),
+        node("CumSum", {"t", "one"}, {"k"}), node("Softmax", {"k"}, {"y"})})
     nodes.push_back(n);
-  const onnx::ModelProto sound = with_functions(model(
-      nodes, {integers("one", {1}, true), integers("six", {6}, true), integers("two", {2}, true), integers("last", {-1}, true), integers("repeats", {2, 3})}));
+  const onnx::ModelProto sound =
+      with_functions(model(nodes, {integers("one", {1}, true), integers("six", {6}, true), integers("two", {2}, true),
+                                   integers("last", {-1}, true), integers("repeats", {2, 3})}));
   const std::string whole = sound.SerializeAsString();
   ASSERT_FALSE(definitions(import(sound)).empty());
   int refused = 0, imported = 0;

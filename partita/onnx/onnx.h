@@ -16,48 +16,55 @@ struct OnnxOptions {
   // The extent of the dimension "batch", and of axis 0 where it is symbolic. A file whose batch is fixed is made for
   // this one where every node keeps samples apart (batch.h). 0: as in the file.
   int64_t batch = 0;
-  // Without: parameters and running statistics have their shapes, and start at random; what lies beside the file is not read.
+  // Without: parameters and running statistics have their shapes, and start at random; what lies beside the file is not
+  // read.
   bool load_weights = true;
 };
 
 // What a person should know about a file.
 struct OnnxFindings {
-  std::vector<std::string> tied;       // "onnx::MatMul_12 is e.weight, transposed": one parameter, read as both
-  std::vector<std::string> untrained;  // "embedding_1 (of wpe.weight, wte.weight)": constants that the exporter computed from parameters
-  std::vector<std::string> with_normalization;  // weights of convolutions that the exporter has put a batch normalization into
-  std::vector<std::string> perhaps_buffers;     // trained, since the file does not say whether they are parameters
-  std::string assumed_loss;                     // what a loss that nobody has given takes for granted; empty: nothing
+  std::vector<std::string> tied;  // "onnx::MatMul_12 is e.weight, transposed": one parameter, read as both
+  std::vector<std::string>
+      untrained;  // "embedding_1 (of wpe.weight, wte.weight)": constants that the exporter computed from parameters
+  std::vector<std::string>
+      with_normalization;  // weights of convolutions that the exporter has put a batch normalization into
+  std::vector<std::string> perhaps_buffers;  // trained, since the file does not say whether they are parameters
+  std::string assumed_loss;                  // what a loss that nobody has given takes for granted; empty: nothing
 };
 // What is not trained as the source would be, and why, in a line each; empty if all is.
 std::vector<std::string> training_notes(const OnnxFindings& findings);
 
 // The forward graph, ready for training and evaluation:
-// - Floating initializers are parameters, with their values; integers, numbers that no module owns and what the file calls a buffer are
+// - Floating initializers are parameters, with their values; integers, numbers that no module owns and what the file
+// calls a buffer are
 //   constants. A weight that several
-//   nodes read is one parameter. What the exporter computed from one parameter by moving its elements reads that parameter, what it
-//   computed otherwise is a constant (folded.h).
-// - BatchNormalization is put into training form, whichever form the file has (PyTorch writes the inference form for models in
-//   training mode too): its running statistics are state, updated with the file's momentum; evaluation_graph() uses them.
+//   nodes read is one parameter. What the exporter computed from one parameter by moving its elements reads that
+//   parameter, what it computed otherwise is a constant (folded.h).
+// - BatchNormalization is put into training form, whichever form the file has (PyTorch writes the inference form for
+// models in
+//   training mode too): its running statistics are state, updated with the file's momentum; evaluation_graph() uses
+//   them.
 // - What is constant once the inputs' shapes are (chains of Shape, Gather, Concat, ..) is computed here and gone.
 // - Local functions are inlined; an If with a constant condition is the branch that it names.
 // - float16 and bfloat16 tensors become float32, all integers int64.
 // - Dropout is gone, as in evaluation, unless the file says that it draws (training_mode).
-// - An operator of another domain than ONNX's is the described operation of its name (ops_with), its attributes those of the node.
+// - An operator of another domain than ONNX's is the described operation of its name (ops_with), its attributes those
+// of the node.
 // - A file of a fixed batch is imported at that, and then made for the one that is asked for.
 // - Inputs and outputs keep the file's names; ops are named after the module they come from, where the file says so.
-// Bad input, in one error: a file that cannot be read or is no ONNX model, an input whose shape is not bound, a cycle, and all
-// nodes that cannot be imported, with file, node, operator and opset.
-// `own_batch`, if given, gets the graph at the file's own fixed batch where the options replace that.
+// Bad input, in one error: a file that cannot be read or is no ONNX model, an input whose shape is not bound, a cycle,
+// and all nodes that cannot be imported, with file, node, operator and opset. `own_batch`, if given, gets the graph at
+// the file's own fixed batch where the options replace that.
 Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry,
                   std::optional<Graph>* own_batch = nullptr, OnnxFindings* findings = nullptr);
 
 // What became of one node.
 struct OnnxNode {
   enum class Fate {
-    kImported,     // became one or more ops
-    kFolded,       // constant, or nothing at all (Identity): computed on import
-    kUnused,       // no output depends on it
-    kBlocked,      // behind an unsupported node
+    kImported,  // became one or more ops
+    kFolded,    // constant, or nothing at all (Identity): computed on import
+    kUnused,    // no output depends on it
+    kBlocked,   // behind an unsupported node
     kUnsupported,
   } fate = Fate::kImported;
   std::string name, operation;  // "node_conv2d", "Conv"
@@ -68,6 +75,7 @@ struct OnnxNode {
 std::string_view name_of(OnnxNode::Fate fate);  // "imported"
 // Every node of the file, in order of execution, without an error for those that cannot be imported; before them, as
 // "(initializer)", those that the exporter computed from parameters.
-std::vector<OnnxNode> describe_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry);
+std::vector<OnnxNode> describe_onnx(const std::string& path, const OnnxOptions& options,
+                                    std::shared_ptr<const OpRegistry> registry);
 
 }  // namespace partita

@@ -42,7 +42,15 @@ using Counts = std::map<std::string, int>;
 TEST(Onnx, Digits) {
   for (const char* name : {"digits", "digits-train"}) {  // the exporter writes the same nodes for .eval() and .train()
     const Graph g = import(name);
-    EXPECT_EQ(count_ops(g), (Counts{{"conv2d", 3}, {"batch_norm", 3}, {"running_average", 6}, {"relu", 3}, {"max_pool", 1}, {"global_average_pool", 1}, {"reshape", 1}, {"linear", 1}})) << name;
+    EXPECT_EQ(count_ops(g), (Counts{{"conv2d", 3},
+                                    {"batch_norm", 3},
+                                    {"running_average", 6},
+                                    {"relu", 3},
+                                    {"max_pool", 1},
+                                    {"global_average_pool", 1},
+                                    {"reshape", 1},
+                                    {"linear", 1}}))
+        << name;
     EXPECT_EQ(parameters(g), 24058);
     ASSERT_EQ(g.inputs.size(), 1u);
     EXPECT_EQ(g.tensor(g.inputs[0]).shape, (Shape{45, 1, 8, 8}));
@@ -68,7 +76,13 @@ TEST(Onnx, Digits) {
   EXPECT_EQ(average.phase, Phase::kUpdate);
   EXPECT_NEAR(average.attributes.at("momentum"), 0.1, 1e-15);
   const Graph evaluation = evaluation_graph(g);
-  EXPECT_EQ(count_ops(evaluation), (Counts{{"conv2d", 3}, {"batch_norm_inference", 3}, {"relu", 3}, {"max_pool", 1}, {"global_average_pool", 1}, {"reshape", 1}, {"linear", 1}}));
+  EXPECT_EQ(count_ops(evaluation), (Counts{{"conv2d", 3},
+                                           {"batch_norm_inference", 3},
+                                           {"relu", 3},
+                                           {"max_pool", 1},
+                                           {"global_average_pool", 1},
+                                           {"reshape", 1},
+                                           {"linear", 1}}));
   EXPECT_EQ(evaluation.tensor(evaluation.outputs[0]).name, "logits");
   add_backward(g, {}, {.momentum = 0.9});  // verifies
 }
@@ -76,14 +90,19 @@ TEST(Onnx, Digits) {
 TEST(Onnx, OptimizedDigitsHaveNoBatchNorm) {
   for (const char* name : {"digits-optimized", "digits-torchscript"}) {
     const Graph g = import(name);
-    EXPECT_EQ(count_ops(g), (Counts{{"conv2d", 3}, {"relu", 3}, {"max_pool", 1}, {"global_average_pool", 1}, {"reshape", 1}, {"linear", 1}})) << name;
+    EXPECT_EQ(
+        count_ops(g),
+        (Counts{
+            {"conv2d", 3}, {"relu", 3}, {"max_pool", 1}, {"global_average_pool", 1}, {"reshape", 1}, {"linear", 1}}))
+        << name;
   }
   EXPECT_EQ(parameters(import("digits-torchscript")), 24058 - 112);  // a bias a channel instead of a scale and a bias
   EXPECT_EQ(parameters(import("digits-optimized")), 24058 - 224);    // its biases, all zero in a fresh model, are gone
 }
 
 TEST(Onnx, ResNet18) {
-  const Counts forward{{"conv2d", 20}, {"relu", 17}, {"max_pool", 1}, {"add", 8}, {"global_average_pool", 1}, {"reshape", 1}, {"linear", 1}};
+  const Counts forward{{"conv2d", 20}, {"relu", 17}, {"max_pool", 1}, {"add", 8}, {"global_average_pool", 1},
+                       {"reshape", 1}, {"linear", 1}};
   for (const char* name : {"resnet18", "resnet18-torchscript"}) {
     const Graph g = import(name);
     Counts expected = forward;
@@ -99,7 +118,8 @@ TEST(Onnx, ResNet18) {
 }
 
 TEST(Onnx, LeNetAndMlp) {
-  const Counts lenet{{"conv2d", 2}, {"tanh", 3}, {"average_pool", 2}, {"reshape", 1}, {"linear", 2}}, mlp{{"linear", 3}, {"tanh", 1}, {"sigmoid", 1}};
+  const Counts lenet{{"conv2d", 2}, {"tanh", 3}, {"average_pool", 2}, {"reshape", 1}, {"linear", 2}},
+      mlp{{"linear", 3}, {"tanh", 1}, {"sigmoid", 1}};
   EXPECT_EQ(count_ops(import("lenet", {.bindings = {{"batch", 5}}})), lenet);
   EXPECT_EQ(count_ops(import("lenet-torchscript", {.bindings = {{"batch", 5}}})), lenet);
   EXPECT_EQ(count_ops(import("lenet-optimized")), lenet);
@@ -111,9 +131,11 @@ TEST(Onnx, LeNetAndMlp) {
   }
 }
 
-// The optimizer transposes weights, merges those that are equal, and drops biases that are 0: what is there has PyTorch's names.
+// The optimizer transposes weights, merges those that are equal, and drops biases that are 0: what is there has
+// PyTorch's names.
 TEST(Onnx, WeightsAreTheModulesOwn) {
-  const Graph whole = import("fresh_encoder"), optimized = import("fresh_encoder-optimized"), stirred = import("gelu_encoder-optimized");
+  const Graph whole = import("fresh_encoder"), optimized = import("fresh_encoder-optimized"),
+              stirred = import("gelu_encoder-optimized");
   int missing = 0, all = 0;
   for (const Tensor& t : whole.tensors) {
     if (t.role != Role::kParameter) continue;
@@ -130,12 +152,17 @@ TEST(Onnx, WeightsAreTheModulesOwn) {
   }
   EXPECT_EQ(all, 26);
   EXPECT_EQ(missing, 2);
-  EXPECT_EQ(import("gpt2").find_tensor("model.transformer.wte.weight").valid() + import("gpt2").find_tensor("model.lm_head.weight").valid(), 1) << "tied";
-  EXPECT_EQ(parameters(import("gpt2-optimized")), parameters(import("gpt2")) - 8 * 16) << "tied, and the rows of 8 of 16 positions";
+  EXPECT_EQ(import("gpt2").find_tensor("model.transformer.wte.weight").valid() +
+                import("gpt2").find_tensor("model.lm_head.weight").valid(),
+            1)
+      << "tied";
+  EXPECT_EQ(parameters(import("gpt2-optimized")), parameters(import("gpt2")) - 8 * 16)
+      << "tied, and the rows of 8 of 16 positions";
 }
 
 TEST(Onnx, AnotherBatch) {
-  for (const char* name : {"digits", "digits-optimized", "digits-torchscript", "resnet18", "lenet-optimized", "mixed-optimized"}) {
+  for (const char* name :
+       {"digits", "digits-optimized", "digits-torchscript", "resnet18", "lenet-optimized", "mixed-optimized"}) {
     const Graph own = import(name);
     const int64_t file_batch = own.tensor(own.inputs[0]).shape[0];
     for (int64_t batch : {int64_t{26}, 2 * file_batch, int64_t{1}}) {
@@ -158,7 +185,8 @@ TEST(Onnx, AnotherBatch) {
 
 TEST(Onnx, Describe) {
   Counts fates;
-  for (const OnnxNode& node : describe_onnx(file("digits"), {}, registry())) ++fates[fmt::format("{} {}", name_of(node.fate), node.operation)];
+  for (const OnnxNode& node : describe_onnx(file("digits"), {}, registry()))
+    ++fates[fmt::format("{} {}", name_of(node.fate), node.operation)];
   EXPECT_EQ(fates.at("imported Conv"), 3);
   EXPECT_EQ(fates.at("folded CastLike"), 3);
   EXPECT_EQ(fates.at("folded Expand"), 6);
@@ -169,7 +197,8 @@ TEST(Onnx, Describe) {
 // ---------------------------------------------------------------- bad input
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
   return text;
 }
 
@@ -191,7 +220,8 @@ std::string import_error(const std::string& path, const OnnxOptions& options = {
 TEST(OnnxErrors, Files) {
   EXPECT_EQ(import_error("no/such.onnx"), "no/such.onnx: cannot be read: No such file or directory");
   EXPECT_EQ(import_error(PARTITA_SOURCE_DIR), fmt::format("{}: is a folder, not an ONNX file", PARTITA_SOURCE_DIR));
-  for (const std::string& bytes : {std::string(), std::string("hello, world"), std::string(300, '\xff'), contents(std::string(PARTITA_SOURCE_DIR) + "/examples/digits-test.npz")}) {
+  for (const std::string& bytes : {std::string(), std::string("hello, world"), std::string(300, '\xff'),
+                                   contents(std::string(PARTITA_SOURCE_DIR) + "/examples/digits-test.npz")}) {
     const std::string path = scratch("garbage.onnx", bytes);
     EXPECT_EQ(import_error(path), fmt::format("{}: not an ONNX file, or damaged ({} bytes)", path, bytes.size()));
   }
@@ -201,15 +231,21 @@ TEST(OnnxErrors, Shapes) {
   const std::string mlp = file("mlp");
   EXPECT_EQ(import_error(mlp), mlp + ": input 'x', dimension 0 ('batch') has no extent; give one: --bind batch=N");
   EXPECT_EQ(import_error(mlp, {.bindings = {{"batch", 0}}}), mlp + ": --bind batch=0: an extent is at least 1");
-  EXPECT_EQ(import_error(mlp, {.bindings = {{"batch", 4}, {"time", 2}}}), mlp + ": --bind time=2: the model has no symbolic dimension of that name: it has batch");
-  EXPECT_EQ(import_error(mlp, {.bindings = {{"batch", 4}}, .batch = 5}), mlp + ": input 'x', dimension 0 is bound to 4, but the batch is 5");
+  EXPECT_EQ(import_error(mlp, {.bindings = {{"batch", 4}, {"time", 2}}}),
+            mlp + ": --bind time=2: the model has no symbolic dimension of that name: it has batch");
+  EXPECT_EQ(import_error(mlp, {.bindings = {{"batch", 4}}, .batch = 5}),
+            mlp + ": input 'x', dimension 0 is bound to 4, but the batch is 5");
   EXPECT_EQ(import_error(file("digits"), {.bindings = {{"batch", 4}}}),
-            file("digits") + ": --bind batch=4: the model has no symbolic dimension of that name: it has none; use --batch to replace a fixed batch");
+            file("digits") +
+                ": --bind batch=4: the model has no symbolic dimension of that name: it has none; use --batch to "
+                "replace a fixed batch");
 }
 
 TEST(OnnxErrors, UnsupportedNodesAreReportedTogether) {
   // Two operators get names of the same length that stand for nothing; what lies behind them is not reported.
-  const std::string path = scratch("unsupported.onnx", replaced(replaced(contents(file("lenet-optimized")), "Tanh", "Tanx"), "AveragePool", "AveragePooh"));
+  const std::string path =
+      scratch("unsupported.onnx",
+              replaced(replaced(contents(file("lenet-optimized")), "Tanh", "Tanx"), "AveragePool", "AveragePooh"));
   const std::string error = import_error(path);
   EXPECT_EQ(error.substr(0, error.find('\n')), path + ": 5 nodes cannot be imported:");
   EXPECT_NE(error.find("\n  node 'node_tanh' (Tanx, opset 20) from make_models.py:"), std::string::npos) << error;
@@ -227,7 +263,8 @@ TEST(OnnxErrors, UnsupportedNodesAreReportedTogether) {
 TEST(OnnxErrors, Cycle) {
   // The first convolution reads what the last tanh writes: a name of the same length.
   std::string bytes = contents(file("mlp-torchscript"));
-  const std::string error = import_error(scratch("cycle.onnx", replaced(bytes, "\x0a\x01x\x0a", std::string("\x0a\x01y\x0a"))), {});
+  const std::string error =
+      import_error(scratch("cycle.onnx", replaced(bytes, "\x0a\x01x\x0a", std::string("\x0a\x01y\x0a"))), {});
   EXPECT_NE(error.find("the graph has a cycle; each of these nodes reads the next: '"), std::string::npos) << error;
   EXPECT_NE(error.find("' -> '"), std::string::npos) << error;
 }
@@ -243,7 +280,8 @@ TEST(OnnxErrors, DamagedFiles) {
     for (int round = 0; round < 60; ++round) {
       std::string bytes = whole;
       if (round % 4 == 0) bytes.resize(rng.below(bytes.size()));
-      for (uint64_t n = 1 + rng.below(4); n > 0 && !bytes.empty(); --n) bytes[rng.below(bytes.size())] ^= static_cast<char>(1 << rng.below(8));
+      for (uint64_t n = 1 + rng.below(4); n > 0 && !bytes.empty(); --n)
+        bytes[rng.below(bytes.size())] ^= static_cast<char>(1 << rng.below(8));
       const std::string path = scratch("damaged.onnx", bytes);
       try {
         import_onnx(path, {.bindings = {{"batch", 2}}}, registry());

@@ -16,7 +16,8 @@ std::string join(const std::vector<std::string>& items, const char* separator = 
   return fmt::format("{}", fmt::join(items, separator));
 }
 
-// The texts that attention and its gradient are made of. With fewer heads in k and v, head hk*R + hr of q goes with head hk.
+// The texts that attention and its gradient are made of. With fewer heads in k and v, head hk*R + hr of q goes with
+// head hk.
 struct Parts {
   std::string q, k, v, o, rows;  // subscripts; rows: of one number a query
   std::string scores;            // of one number a query and key
@@ -62,10 +63,12 @@ Parts parts(const OpInstance& op, std::size_t operands) {
   auto all = [&] {
     return fmt::format("q [{}], k [{}], v [{}]", fmt::join(q, "x"), fmt::join(k, "x"), fmt::join(v, "x"));
   };
-  if (rank < 3 || k.size() != rank || v.size() != rank) fail("attention takes q, k and v [.., heads, length, size]: {}", all());
+  if (rank < 3 || k.size() != rank || v.size() != rank)
+    fail("attention takes q, k and v [.., heads, length, size]: {}", all());
   for (std::size_t a = 0; a < rank; ++a) {
     const bool head = a == rank - 3, length = a == rank - 2, size = a == rank - 1;
-    const bool fits = size || (length ? k[a] == v[a] : k[a] == v[a] && (head ? k[a] > 0 && q[a] % k[a] == 0 : q[a] == k[a]));
+    const bool fits =
+        size || (length ? k[a] == v[a] : k[a] == v[a] && (head ? k[a] > 0 && q[a] % k[a] == 0 : q[a] == k[a]));
     if (!fits || (size && q[a] != k[a])) fail("attention: axis {} does not fit: {}", a, all());
   }
   Parts p;
@@ -111,7 +114,8 @@ Parts parts(const OpInstance& op, std::size_t operands) {
     if (at + mask.size() < rank) continue;
     const std::size_t a = at + mask.size() - rank;
     if (mask[a] != extents[at] && mask[a] != 1)
-      fail("attention: the mask [{}] does not broadcast to the scores [{}]", fmt::join(mask, "x"), fmt::join(extents, "x"));
+      fail("attention: the mask [{}] does not broadcast to the scores [{}]", fmt::join(mask, "x"),
+           fmt::join(extents, "x"));
     read.push_back(mask[a] == extents[at] ? full[at] : "0");
     result.push_back(mask[a] == extents[at] ? full[at] : fmt::format("u{}", a));
     if (mask[a] != extents[at] && op.attributes.contains("mask_grad") && op.integer("mask_grad"))
@@ -145,9 +149,10 @@ std::string attention_grad(const OpInstance& op) {
   const Parts p = parts(op, 6);
   const bool mask_grad = op.integer("mask_grad") != 0;
   if (mask_grad && (!p.has_mask || p.boolean)) fail("attention_grad: mask_grad without a real mask");
-  std::string text = fmt::format("attention_grad(q, k, v{}, o, lse, g) -> dq, dk, dv{}{} =\n", p.has_mask ? ", mask" : "",
-                                 mask_grad ? ", dm" : "", where(p));
-  const bool shared = op.shapes[0][op.shapes[0].size() - 3] != op.shapes[1][op.shapes[0].size() - 3];  // k and v, by several heads
+  std::string text = fmt::format("attention_grad(q, k, v{}, o, lse, g) -> dq, dk, dv{}{} =\n",
+                                 p.has_mask ? ", mask" : "", mask_grad ? ", dm" : "", where(p));
+  const bool shared =
+      op.shapes[0][op.shapes[0].size() - 3] != op.shapes[1][op.shapes[0].size() - 3];  // k and v, by several heads
   text += fmt::format("s[{}] = sum(e) {}\n", p.scores, p.guarded(fmt::format("q[{}] * k[{}]", p.q, p.k), "0"));
   text += p.cap();
   text += fmt::format("p[{}] = {}\n", p.scores, p.weight("lse"));
@@ -180,12 +185,14 @@ bool depends_on_parameter(const Graph& graph, TensorId id, std::map<TensorId, bo
   const Tensor& t = graph.tensor(id);
   bool depends = t.role == Role::kParameter;
   if (t.producer.valid())
-    for (TensorId operand : graph.op(t.producer).operands) depends = depends || depends_on_parameter(graph, operand, known);
+    for (TensorId operand : graph.op(t.producer).operands)
+      depends = depends || depends_on_parameter(graph, operand, known);
   return known[id] = depends;
 }
 
 std::vector<TensorId> attention_gradient(GraphBuilder& build, const Op& forward, const std::vector<TensorId>& g) {
-  if (g[1].valid()) fail("attention '{}': no gradient flows through lse, which is kept for the backward pass", forward.name);
+  if (g[1].valid())
+    fail("attention '{}': no gradient flows through lse, which is kept for the backward pass", forward.name);
   std::vector<TensorId> operands = forward.operands;
   operands.insert(operands.end(), {forward.results[0], forward.results[1], g[0]});
   tdl::Attributes attributes = forward.attributes;
@@ -193,7 +200,8 @@ std::vector<TensorId> attention_gradient(GraphBuilder& build, const Op& forward,
   if (has_mask) {
     std::map<TensorId, bool> known;
     const Tensor& mask = build.graph().tensor(forward.operands[3]);
-    if (is_float(mask.dtype) && depends_on_parameter(build.graph(), forward.operands[3], known)) attributes["mask_grad"] = 1;
+    if (is_float(mask.dtype) && depends_on_parameter(build.graph(), forward.operands[3], known))
+      attributes["mask_grad"] = 1;
   }
   std::vector<TensorId> gradients = build.ops("attention_grad", operands, attributes, forward.name + ".grad");
   gradients.resize(forward.operands.size());
@@ -269,7 +277,8 @@ void declare_attention(OpRegistry& registry) {
       .example({q, k, v, {2, 1, 1, 7}, o, lse, o}, {}, {real, real, real, boolean, real, real, real})
       .example({gq, gk, gk, go, glse, go}, {{"causal", 1}});
   declare(registry, "rotary",
-          "pairs of values half the last axis apart, turned by angles with cosines c and sines s; `interleaved`: pairs beside "
+          "pairs of values half the last axis apart, turned by angles with cosines c and sines s; `interleaved`: pairs "
+          "beside "
           "each other")
       .formula(rotary)
       .attribute("interleaved", 0)

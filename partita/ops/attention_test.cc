@@ -36,7 +36,8 @@ Array random(const Shape& shape, Rng& rng) {
 
 tdl::Attributes list(const std::string& name, const Shape& values) {
   tdl::Attributes attributes;
-  for (std::size_t i = 0; i < values.size(); ++i) attributes[fmt::format("{}.{}", name, i)] = static_cast<double>(values[i]);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    attributes[fmt::format("{}.{}", name, i)] = static_cast<double>(values[i]);
   return attributes;
 }
 
@@ -60,7 +61,8 @@ std::vector<Array> run(const Case& c, bool composed) {
     values[id] = random(shape, rng);
     return id;
   };
-  const TensorId q = parameter("q", {kBatch, c.heads, c.queries, kSize}), k = parameter("k", {kBatch, c.key_heads, c.keys, kSize}),
+  const TensorId q = parameter("q", {kBatch, c.heads, c.queries, kSize}),
+                 k = parameter("k", {kBatch, c.key_heads, c.keys, kSize}),
                  v = parameter("v", {kBatch, c.key_heads, c.keys, kValueSize});
   TensorId mask;
   if (c.mask == Case::kTrained) mask = parameter("mask", c.mask_shape);
@@ -147,7 +149,8 @@ TEST(Attention, WindowsBoundWhatIsRead) {
   const auto registry = standard_ops();
   tdl::Attributes attributes{{"causal", 1}, {"window", 3}};
   const Shape shape{1, 12, 4};
-  const auto bound = bind_instance(registry->get("attention"), attributes, {shape, shape, shape}, std::vector<DType>(3, DType::kFloat32));
+  const auto bound = bind_instance(registry->get("attention"), attributes, {shape, shape, shape},
+                                   std::vector<DType>(3, DType::kFloat32));
   const auto derived = tdl::derive(*bound, {2}, {tdl::parse_strategy("i")});
   ASSERT_TRUE(derived.has_value());
   EXPECT_EQ(tdl::closed_text(derived->boxes[1][1]), "[0,0]x[4,11]x[0,3]");
@@ -159,7 +162,9 @@ TEST(Attention, RotaryTurnsPairs) {
   const DType real = DType::kFloat64;
   const TensorId x = b.input("x", {1, 4}, real), c = b.input("c", {1, 2}, real), s = b.input("s", {1, 2}, real);
   const TensorId y = b.op("rotary", {x, c, s}), z = b.op("rotary", {x, c, s}, {{"interleaved", 1}});
-  std::map<TensorId, Array> values{{x, tdl::real_array({1, 4}, {1, 2, 3, 4})}, {c, tdl::real_array({1, 2}, {0.6, 0})}, {s, tdl::real_array({1, 2}, {0.8, 1})}};
+  std::map<TensorId, Array> values{{x, tdl::real_array({1, 4}, {1, 2, 3, 4})},
+                                   {c, tdl::real_array({1, 2}, {0.6, 0})},
+                                   {s, tdl::real_array({1, 2}, {0.8, 1})}};
   reference_run(b.graph(), values);
   const std::vector<double> halves{0.6 - 2.4, -4, 1.8 + 0.8, 2}, pairs{0.6 - 1.6, 1.2 + 0.8, -4, 3};
   for (std::size_t i = 0; i < 4; ++i) {

@@ -50,7 +50,8 @@ std::shared_ptr<const OpRegistry> ops_with(std::string_view text) {
     }
     const std::string& name = tdl::name_of(*definition);
     if (const OpDefinition* known = registry->find(name))
-      fail("line {}: {} '{}'; give yours another name", description.line, known->described ? "there is already a description of" : "Partita has an operation", name);
+      fail("line {}: {} '{}'; give yours another name", description.line,
+           known->described ? "there is already a description of" : "Partita has an operation", name);
     OpDefinition op;
     op.name = name;
     op.summary = "described by the user";

@@ -29,7 +29,8 @@ std::string cast_formula(const OpInstance& op) {
   return "cast(x)[..i] = x[..i]";
 }
 
-// Of integers b factors, as int64 multiplies them; of more than 65 as many as leave the same of -1, 0, 1 and even numbers.
+// Of integers b factors, as int64 multiplies them; of more than 65 as many as leave the same of -1, 0, 1 and even
+// numbers.
 std::string power_formula(const OpInstance& op) {
   if (is_float(op.dtypes.at(0)) || is_float(op.dtypes.at(1))) return "pow(a, b)[..i] = a[..i]^b[..i]";
   return "pow(a, b)[..i] where k < 66 = prod(k) if(k < min(b[..i], 64 + b[..i] % 2), a[..i], 1)";
@@ -68,10 +69,16 @@ void declare_more_unary(OpRegistry& registry) {
       .dtypes(boolean)
       .not_differentiable()
       .example({shape});
-  declare(registry, "rsqrt", "1/sqrt(x)").full_precision()
-      .formula("rsqrt(x)[..i] = 1 / sqrt(x[..i])").domain(0.4, 1.9).example({shape});
-  declare(registry, "tan", "tangent").full_precision()
-      .formula("tan_(x)[..i] = sin(x[..i]) / cos(x[..i])").domain(-1, 1).example({shape});
+  declare(registry, "rsqrt", "1/sqrt(x)")
+      .full_precision()
+      .formula("rsqrt(x)[..i] = 1 / sqrt(x[..i])")
+      .domain(0.4, 1.9)
+      .example({shape});
+  declare(registry, "tan", "tangent")
+      .full_precision()
+      .formula("tan_(x)[..i] = sin(x[..i]) / cos(x[..i])")
+      .domain(-1, 1)
+      .example({shape});
   struct Inverse {
     const char *name, *summary;
     bool full_precision;
@@ -106,8 +113,7 @@ void declare_more_unary(OpRegistry& registry) {
       .attribute("beta", 0.5)
       .example({shape}, {{"alpha", 0.5}});
   declare(registry, "hard_swish", "x min(max(x/6 + 1/2, 0), 1)")
-      .formula(
-          "hard_swish(x)[..i] = if(x[..i] <= -3, 0, if(x[..i] >= 3, x[..i], x[..i] * (x[..i] / 6 + 0.5)))")
+      .formula("hard_swish(x)[..i] = if(x[..i] <= -3, 0, if(x[..i] >= 3, x[..i], x[..i] * (x[..i] / 6 + 0.5)))")
       .domain(-4, 4)
       .example({shape});
   // With sigmoid(|x|), so that nothing overflows.
@@ -115,7 +121,9 @@ void declare_more_unary(OpRegistry& registry) {
       .full_precision()
       .formula("softplus(x)[..i] = if(x[..i] > 0, x[..i] - log(sigmoid(x[..i])), -log(sigmoid(-x[..i])))")
       .example({shape});
-  declare(registry, "softsign", "x/(1 + |x|)").formula("softsign(x)[..i] = x[..i] / (1 + abs(x[..i]))").example({shape});
+  declare(registry, "softsign", "x/(1 + |x|)")
+      .formula("softsign(x)[..i] = x[..i] / (1 + abs(x[..i]))")
+      .example({shape});
   declare(registry, "mish", "x tanh(softplus(x))")
       .formula("mish(x)[..i] = x[..i] * tanh(if(x[..i] > 0, x[..i] - log(sigmoid(x[..i])), -log(sigmoid(-x[..i]))))")
       .example({shape});
@@ -154,15 +162,19 @@ void declare_unary(OpRegistry& registry) {
       .formula("floor_(x)[..i] = floor(x[..i])")
       .not_differentiable()
       .example({shape});
-  declare(registry, "exp", "e^x").full_precision()
-      .formula("exp_(x)[..i] = exp(x[..i])").example({shape});
-  declare(registry, "log", "natural logarithm").full_precision()
-      .formula("log_(x)[..i] = log(x[..i])").domain(0.4, 1.9).example({shape});
+  declare(registry, "exp", "e^x").full_precision().formula("exp_(x)[..i] = exp(x[..i])").example({shape});
+  declare(registry, "log", "natural logarithm")
+      .full_precision()
+      .formula("log_(x)[..i] = log(x[..i])")
+      .domain(0.4, 1.9)
+      .example({shape});
   declare(registry, "sqrt", "square root").formula("sqrt_(x)[..i] = sqrt(x[..i])").domain(0.4, 1.9).example({shape});
-  declare(registry, "square", "x^2").full_precision()
-      .formula("square(x)[..i] = x[..i]^2").example({shape});
-  declare(registry, "reciprocal", "1/x").full_precision()
-      .formula("reciprocal(x)[..i] = 1 / x[..i]").domain(0.4, 1.9).example({shape});
+  declare(registry, "square", "x^2").full_precision().formula("square(x)[..i] = x[..i]^2").example({shape});
+  declare(registry, "reciprocal", "1/x")
+      .full_precision()
+      .formula("reciprocal(x)[..i] = 1 / x[..i]")
+      .domain(0.4, 1.9)
+      .example({shape});
   declare(registry, "sin", "sine").formula("sin_(x)[..i] = sin(x[..i])").example({shape});
   declare(registry, "cos", "cosine").formula("cos_(x)[..i] = cos(x[..i])").example({shape});
   declare(registry, "tanh", "hyperbolic tangent").formula("tanh_(x)[..i] = tanh(x[..i])").example({shape});
@@ -198,7 +210,8 @@ void declare_unary(OpRegistry& registry) {
       .attribute("lo", -std::numeric_limits<double>::infinity())
       .attribute("hi", std::numeric_limits<double>::infinity())
       .example({shape}, {{"lo", -0.5}, {"hi", 0.75}});
-  declare(registry, "cast", "x as dtype `to` (0 float32, 1 float64, 2 int64, 3 bool, 4 float16, 5 bfloat16); to integers towards zero")
+  declare(registry, "cast",
+          "x as dtype `to` (0 float32, 1 float64, 2 int64, 3 bool, 4 float16, 5 bfloat16); to integers towards zero")
       .formula(cast_formula)
       .required("to")
       .dtypes([](const OpInstance& op) { return std::vector<DType>{static_cast<DType>(op.integer("to"))}; })
@@ -245,7 +258,9 @@ void declare_binary(OpRegistry& registry) {
       .example(same)
       .example(broadcast);
   declare(registry, "div_trunc", "a / b of integers, rounded towards 0")
-      .formula("div_trunc(a, b)[..i] = if((a[..i] < 0 and b[..i] > 0 or a[..i] > 0 and b[..i] < 0) and a[..i] % b[..i] != 0, a[..i] // b[..i] + 1, a[..i] // b[..i])")
+      .formula(
+          "div_trunc(a, b)[..i] = if((a[..i] < 0 and b[..i] > 0 or a[..i] > 0 and b[..i] < 0) and a[..i] % b[..i] != "
+          "0, a[..i] // b[..i] + 1, a[..i] // b[..i])")
       .not_differentiable()
       .domain(0.4, 1.9)
       .example(same)
@@ -284,7 +299,9 @@ void declare_binary(OpRegistry& registry) {
       .formula([](const OpInstance& op) {
         // Of integers without |a|, which the least has not.
         if (!is_float(op.dtypes.at(0)) && !is_float(op.dtypes.at(1)))
-          return std::string("fmod_(a, b)[..i] = if((a[..i] < 0 and b[..i] > 0 or a[..i] > 0 and b[..i] < 0) and a[..i] % b[..i] != 0, a[..i] % b[..i] - b[..i], a[..i] % b[..i])");
+          return std::string(
+              "fmod_(a, b)[..i] = if((a[..i] < 0 and b[..i] > 0 or a[..i] > 0 and b[..i] < 0) and a[..i] % b[..i] != "
+              "0, a[..i] % b[..i] - b[..i], a[..i] % b[..i])");
         const std::string rest = "if(a[..i] < 0, -(-a[..i] % abs(b[..i])), a[..i] % abs(b[..i]))";
         return "fmod_(a, b)[..i] =\nr[..i] = " + rest +
                "\nr[..i] + (a[..i] - stop(a[..i])) - (b[..i] - stop(b[..i])) * stop((a[..i] - r[..i]) / b[..i])";

@@ -1,9 +1,11 @@
-// Mixture of experts (GShard, Lepikhin et al. 2020; Switch Transformer, Fedus et al. 2021). Tokens are routed within their
-// group g: every expert has `capacity` places for each group, given out to first choices before second ones and to earlier
-// tokens before later ones. What finds no place is dropped. The choices are top_k of the gate's probabilities.
+// Mixture of experts (GShard, Lepikhin et al. 2020; Switch Transformer, Fedus et al. 2021). Tokens are routed within
+// their group g: every expert has `capacity` places for each group, given out to first choices before second ones and
+// to earlier tokens before later ones. What finds no place is dropped. The choices are top_k of the gate's
+// probabilities.
 //
-// The expert is an index e like any other: split on it, dispatch reads its tokens, the experts' products are local, and combine
-// is P(sum). Split on g instead, dispatch and combine are local, and S(g) -> S(e) between them is the all-to-all.
+// The expert is an index e like any other: split on it, dispatch reads its tokens, the experts' products are local, and
+// combine is P(sum). Split on g instead, dispatch and combine are local, and S(g) -> S(e) between them is the
+// all-to-all.
 #include "partita/base/error.h"
 #include "partita/ops/declare.h"
 
@@ -23,7 +25,9 @@ std::string expert_dispatch(const OpInstance& op) {
 
 // Counting: one addition for each choice that is seen, and one for each whose place is wanted.
 double place_flops(const tdl::Bound& bound, const std::vector<Interval>& ranges) {
-  auto size = [&](const char* index) { return static_cast<double>(ranges[static_cast<std::size_t>(bound.find_index(index))].size()); };
+  auto size = [&](const char* index) {
+    return static_cast<double>(ranges[static_cast<std::size_t>(bound.find_index(index))].size());
+  };
   return size("g") * (size("u") * size("l") + size("t") * size("k"));
 }
 
@@ -53,7 +57,8 @@ void declare_experts(OpRegistry& registry) {
       .integers_below(3)
       .example({{1, 5, 4}, {1, 5, 1}, {1, 5, 1}}, {{"experts", 4}, {"capacity", 3}}, {real, integer, integer})
       .integers_below(4);
-  declare(registry, "expert_combine", "what the experts made of each token, by the weights w [g, t, k]; 0 of what was dropped")
+  declare(registry, "expert_combine",
+          "what the experts made of each token, by the weights w [g, t, k]; 0 of what was dropped")
       .formula(
           "expert_combine(y, ix, place, w)[g, t, d] =\n"
           "sum(k, e, c) if(ix[g, t, k] == e and place[g, t, k] == c, w[g, t, k] * y[g, e, c, d], 0)")
@@ -63,8 +68,9 @@ void declare_experts(OpRegistry& registry) {
       .example({{1, 4, 3, 2}, {1, 5, 1}, {1, 5, 1}, {1, 5, 1}}, {}, {real, integer, integer, real})
       .integers_below(4);
   // Switch Transformer, equations 4 to 6, for each group: 1 where all experts are chosen equally often.
-  declare(registry, "load_balance",
-          "experts times the sum over them of the share of tokens whose first choice they are and their mean probability")
+  declare(
+      registry, "load_balance",
+      "experts times the sum over them of the share of tokens whose first choice they are and their mean probability")
       .formula(
           "load_balance(p, ix)[] =\n"
           "share[g, e] = (sum(t) if(ix[g, t, 0] == e, 1, 0)) / ext(t)\n"

@@ -121,7 +121,8 @@ std::vector<TensorId> top_k_gradient(GraphBuilder& build, const Op& forward, con
   if (!g[0].valid()) return {{}};
   const Shape& x = build.shape(forward.operands[0]);
   const double axis = forward.attributes.at("axis");
-  const double extent = static_cast<double>(x[static_cast<std::size_t>(axis < 0 ? axis + static_cast<double>(x.size()) : axis)]);
+  const double extent =
+      static_cast<double>(x[static_cast<std::size_t>(axis < 0 ? axis + static_cast<double>(x.size()) : axis)]);
   return {build.op("top_k_grad", {forward.results[1], g[0]}, {{"axis", axis}, {"extent", extent}},
                    forward.name + ".grad.x")};
 }
@@ -164,7 +165,8 @@ void declare_indexing(OpRegistry& registry) {
       .integers_below(5)
       .example({{3, 7}, {3, 4}, {3, 4}}, {{"axis", 1}}, {real, integer, real})
       .integers_below(7);
-  declare(registry, "cumsum", "running sum along `axis`; `exclusive`: without the value itself; `reverse`: from the end")
+  declare(registry, "cumsum",
+          "running sum along `axis`; `exclusive`: without the value itself; `reverse`: from the end")
       .full_precision()
       .formula(cumsum)
       .attribute("axis", 0)
@@ -175,7 +177,8 @@ void declare_indexing(OpRegistry& registry) {
       .example({{3, 5, 2}}, {{"axis", 1}, {"exclusive", 1}, {"reverse", 1}})
       .example({{3, 5}}, {{"axis", -1}}, {integer})
       .integers_below(9);
-  declare(registry, "top_k", "the k largest along `axis` in falling order, and their numbers; the first of equals first")
+  declare(registry, "top_k",
+          "the k largest along `axis` in falling order, and their numbers; the first of equals first")
       .formula(top_k)
       .required("k")
       .attribute("axis", -1)

@@ -31,7 +31,8 @@ void declare_loss(OpRegistry& registry) {
   declare(registry, "bce_with_logits", "mean of -t log s - (1 - t) log(1 - s) with s = sigmoid(x)")
       .full_precision()
       .formula(
-          "bce_with_logits(x, t)[] = (sum(..i) (if(x[..i] > 0, x[..i] - log(sigmoid(x[..i])), -log(sigmoid(-x[..i]))) - "
+          "bce_with_logits(x, t)[] = (sum(..i) (if(x[..i] > 0, x[..i] - log(sigmoid(x[..i])), -log(sigmoid(-x[..i]))) "
+          "- "
           "t[..i] * x[..i])) / ext(..i)")
       .example({{5, 7}, {5, 7}});
   declare(registry, "half_mean_square", "half the mean of y^2")

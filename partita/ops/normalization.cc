@@ -42,8 +42,8 @@ std::vector<TensorId> batch_norm_evaluation(GraphBuilder& build, const Graph& gr
 
 // ---------------------------------------------------------------- within a sample
 
-// The normalised axes and the others, as subscripts. All of x; those of the statistics; those of scale and bias; what is
-// summed for the statistics, and for the gradients of scale and bias.
+// The normalised axes and the others, as subscripts. All of x; those of the statistics; those of scale and bias; what
+// is summed for the statistics, and for the gradients of scale and bias.
 struct Normalized {
   std::string all, statistics, scale, inside, outside;
   std::string where;  // " where ..", or nothing
@@ -55,14 +55,20 @@ std::string join(const std::vector<std::string>& items) { return fmt::format("{}
 // The last `axes` axes.
 Normalized last_axes(const OpInstance& op) {
   const int64_t axes = op.integer("axes"), rank = static_cast<int64_t>(op.shapes.at(0).size());
-  if (axes < 1 || axes > rank) fail("axes={}: x [{}] has no such number of last axes", axes, fmt::join(op.shapes[0], "x"));
+  if (axes < 1 || axes > rank)
+    fail("axes={}: x [{}] has no such number of last axes", axes, fmt::join(op.shapes[0], "x"));
   std::vector<std::string> inside, extents;
   for (int64_t a = 0; a < axes; ++a) {
     inside.push_back(axes == 1 ? "j" : fmt::format("j{}", a));
     extents.push_back(fmt::format("ext({})", inside.back()));
   }
   const bool others = rank > axes;
-  return {(others ? "..b, " : "") + join(inside), others ? "..b" : "", join(inside), join(inside), others ? "..b" : "", "",
+  return {(others ? "..b, " : "") + join(inside),
+          others ? "..b" : "",
+          join(inside),
+          join(inside),
+          others ? "..b" : "",
+          "",
           "(" + fmt::format("{}", fmt::join(extents, " * ")) + ")"};
 }
 
@@ -76,7 +82,12 @@ Normalized channel_groups(const OpInstance& op) {
   const bool spatial = x.size() > 2;
   if (channels == 1 && spatial) return {"n, c, ..s", "n, c", "c", "..s", "n, ..s", "", "ext(..s)"};
   const std::string channel = fmt::format("u*{} + c", channels), s = spatial ? ", ..s" : "";
-  return {"n, " + channel + s, "n, u", channel, "c" + s, "n" + s, fmt::format(" where u < {}, c < {}", groups, channels),
+  return {"n, " + channel + s,
+          "n, u",
+          channel,
+          "c" + s,
+          "n" + s,
+          fmt::format(" where u < {}, c < {}", groups, channels),
           spatial ? "(ext(c) * ext(..s))" : "ext(c)"};
 }
 
@@ -146,7 +157,8 @@ std::string rms_norm_grad(const OpInstance& op) {
 DeclaredGradient from_statistics(std::string definition) {
   return [definition](GraphBuilder& build, const Op& forward, const std::vector<TensorId>& g) {
     for (std::size_t r = 1; r < g.size(); ++r)
-      if (g[r].valid()) fail("{} '{}': no gradient flows through the saved statistics", forward.definition, forward.name);
+      if (g[r].valid())
+        fail("{} '{}': no gradient flows through the saved statistics", forward.definition, forward.name);
     std::vector<TensorId> operands{forward.operands[0]};
     if (forward.operands.size() > 1) operands.push_back(forward.operands[1]);
     operands.insert(operands.end(), forward.results.begin() + 1, forward.results.end());
@@ -198,9 +210,10 @@ void declare_within_samples(OpRegistry& registry) {
       .example({{5, 7}, {7}, {5}, {5, 7}})
       .example({{3, 2, 7}, {3, 2}, {3, 2, 7}})
       .example({{5, 3, 4}, {3, 4}, {5}, {5, 3, 4}}, {{"axes", 2}});
-  declare(registry, "group_norm",
-          "layer norm over each of `groups` groups of channels of x [n, c, ..], scale and bias by channel; as many groups "
-          "as channels is instance norm")
+  declare(
+      registry, "group_norm",
+      "layer norm over each of `groups` groups of channels of x [n, c, ..], scale and bias by channel; as many groups "
+      "as channels is instance norm")
       .full_precision()
       .formula([](const OpInstance& op) { return centred_norm("group_norm", op, channel_groups(op)); })
       .required("groups")
@@ -246,7 +259,9 @@ void declare_normalization(OpRegistry& registry) {
           "dw[c] = sum(n, ..s) g[n, c, ..s] * z[n, c, ..s]\n"
           "dx[n, c, ..s] = w[c] / sqrt(va[c] + eps) * (g[n, c, ..s] - (db[c] + z[n, c, ..s] * dw[c]) / (ext(n) * "
           "ext(..s)))")
-      .dtypes([](const OpInstance& op) { return std::vector<DType>{op.dtypes.at(0), op.dtypes.at(1), op.dtypes.at(1)}; })
+      .dtypes([](const OpInstance& op) {
+        return std::vector<DType>{op.dtypes.at(0), op.dtypes.at(1), op.dtypes.at(1)};
+      })
       .attribute("eps", 1e-5)
       .not_differentiable()
       .domain(0.4, 1.9)

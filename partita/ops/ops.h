@@ -10,9 +10,10 @@ namespace partita {
 
 std::shared_ptr<const OpRegistry> standard_ops();
 
-// The standard operations and those that `text` describes: TDL definitions, each beginning at the start of a line, its other lines
-// indented, with comments after #. Everything else about them is derived: strategies, gradients, kernels. Results have the operands'
-// promoted floating type. Bad input names the line of the text: a description that cannot be read, a name that is taken.
+// The standard operations and those that `text` describes: TDL definitions, each beginning at the start of a line, its
+// other lines indented, with comments after #. Everything else about them is derived: strategies, gradients, kernels.
+// Results have the operands' promoted floating type. Bad input names the line of the text: a description that cannot be
+// read, a name that is taken.
 std::shared_ptr<const OpRegistry> ops_with(std::string_view text);
 
 // Batch norm for training, with running statistics: an op `batch_norm` and, as update ops, two `running_average`s that

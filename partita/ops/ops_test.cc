@@ -204,8 +204,7 @@ TEST(Ops, NormsWithinASample) {
   expect_near(run("layer_norm", {x}, eps, 1), {2}, {3.5, 0.5});
   expect_near(run("layer_norm", {x}, eps, 2), {2}, {1 / d0, 1 / d1});
   const double r0 = std::sqrt(17.5 + 0.1), r1 = std::sqrt(2.5 + 0.1);
-  expect_near(run("rms_norm", {x, w}, eps), {2, 4},
-              {1 / r0, 4 / r0, 12 / r0, 28 / r0, -1 / r1, 0, 0, 12 / r1});
+  expect_near(run("rms_norm", {x, w}, eps), {2, 4}, {1 / r0, 4 / r0, 12 / r0, 28 / r0, -1 / r1, 0, 0, 12 / r1});
   const double g0 = std::sqrt(0.25 + 0.1), g1 = std::sqrt(2.25 + 0.1);  // pairs of channels
   expect_near(run("group_norm", {x, w, b}, {{"eps", 0.1}, {"groups", 2}}), {2, 4},
               {-0.5 / g0 + 0.5, 1 / g0, -4.5 / g1, 6 / g1 - 1, -0.5 / g0 + 0.5, 1 / g0, -4.5 / g1, 6 / g1 - 1});
@@ -223,8 +222,9 @@ TEST(Ops, DropoutKeepsTheMeanAndItsGradientTheMask) {
   const TensorId y = build.op("dropout", {x}, {{"p", 0.25}}, "drop");
   const Graph forward = build.finish({y});
   const Graph training = add_backward(forward, {.kind = "mse"}, {});
-  std::map<TensorId, Array> values{{x, tdl::real_array({100, 100}, std::vector<double>(10000, 1))},
-                                   {training.find_tensor("labels"), tdl::real_array({100, 100}, std::vector<double>(10000, -1))}};
+  std::map<TensorId, Array> values{
+      {x, tdl::real_array({100, 100}, std::vector<double>(10000, 1))},
+      {training.find_tensor("labels"), tdl::real_array({100, 100}, std::vector<double>(10000, -1))}};
   reference_run(training, values);
   int dropped = 0;
   TensorId gradient;
@@ -260,24 +260,27 @@ TEST(Ops, AlongAnAxis) {
   expect_near(run("scatter_add_elements", {x, ids, u}, {{"axis", 1}}), {2, 4}, {23, 1, 3, 12, 0, 75, -1, 5}, 0);
 }
 
-// Experts chosen, places given out, dispatched and combined by plain loops: several groups, ties, and more choices than places.
+// Experts chosen, places given out, dispatched and combined by plain loops: several groups, ties, and more choices than
+// places.
 TEST(Ops, ExpertsTakeTokensUpToTheirCapacity) {
   struct Case {
     int64_t groups, tokens, width, experts, choices, capacity;
   };
   Rng rng(23);
   int dropped = 0, ties = 0;
-  for (const Case& c : {Case{1, 9, 3, 4, 2, 3}, Case{3, 7, 2, 3, 1, 2}, Case{2, 8, 2, 5, 3, 8}, Case{2, 6, 1, 2, 2, 1}}) {
+  for (const Case& c :
+       {Case{1, 9, 3, 4, 2, 3}, Case{3, 7, 2, 3, 1, 2}, Case{2, 8, 2, 5, 3, 8}, Case{2, 6, 1, 2, 2, 1}}) {
     std::vector<double> gates;  // of few different values: many are equal
-    for (int64_t i = 0; i < c.groups * c.tokens * c.experts; ++i) gates.push_back(0.25 * static_cast<double>(rng.below(4)));
+    for (int64_t i = 0; i < c.groups * c.tokens * c.experts; ++i)
+      gates.push_back(0.25 * static_cast<double>(rng.below(4)));
     const Array p = tdl::real_array({c.groups, c.tokens, c.experts}, gates);
     const Array x = random_array({c.groups, c.tokens, c.width}, rng, -1, 1);
     const Array y = random_array({c.groups, c.experts, c.capacity, c.width}, rng, -1, 1);
     const tdl::Attributes choose{{"k", static_cast<double>(c.choices)}};
     const Array w = run("top_k", {p}, choose), ix = run("top_k", {p}, choose, 1), place = run("expert_place", {ix});
 
-    std::vector<double> places(static_cast<std::size_t>(volume(ix.shape))), dispatched(static_cast<std::size_t>(volume(y.shape))),
-        combined(static_cast<std::size_t>(volume(x.shape)));
+    std::vector<double> places(static_cast<std::size_t>(volume(ix.shape))),
+        dispatched(static_cast<std::size_t>(volume(y.shape))), combined(static_cast<std::size_t>(volume(x.shape)));
     double balance = 0;
     for (int64_t g = 0; g < c.groups; ++g) {
       std::vector<std::vector<int64_t>> order;  // by token: its choices, best first, the lower expert of equals
@@ -306,18 +309,21 @@ TEST(Ops, ExpertsTakeTokensUpToTheirCapacity) {
           }
           const double weight = gates[(g * c.tokens + t) * c.experts + e];
           for (int64_t d = 0; d < c.width; ++d) {
-            const int64_t token = (g * c.tokens + t) * c.width + d, slot = ((g * c.experts + e) * c.capacity + at) * c.width + d;
+            const int64_t token = (g * c.tokens + t) * c.width + d,
+                          slot = ((g * c.experts + e) * c.capacity + at) * c.width + d;
             dispatched[slot] = x.reals[token];
             combined[token] += weight * y.reals[slot];
           }
         }
     }
     expect_near(place, ix.shape, places);
-    expect_near(run("expert_dispatch", {x, ix, place}, {{"experts", static_cast<double>(c.experts)}, {"capacity", static_cast<double>(c.capacity)}}),
+    expect_near(run("expert_dispatch", {x, ix, place},
+                    {{"experts", static_cast<double>(c.experts)}, {"capacity", static_cast<double>(c.capacity)}}),
                 y.shape, dispatched);
     expect_near(run("expert_combine", {y, ix, place, w}), x.shape, combined);
     const double tokens = static_cast<double>(c.tokens);
-    expect_near(run("load_balance", {p, ix}), {}, {balance / (tokens * tokens) * static_cast<double>(c.experts) / static_cast<double>(c.groups)});
+    expect_near(run("load_balance", {p, ix}), {},
+                {balance / (tokens * tokens) * static_cast<double>(c.experts) / static_cast<double>(c.groups)});
   }
   EXPECT_GT(dropped, 10);
   EXPECT_GT(ties, 10);
@@ -339,7 +345,8 @@ TEST(Ops, MoreOfOneValue) {
   const Array far = tdl::real_array({4}, {-800, -3, 3, 800});
   expect_near(run("softplus", {far}), {4}, {0, std::log1p(std::exp(-3)), std::log1p(std::exp(3)), 800});
   expect_near(run("hard_sigmoid", {far}), {4}, {0, 0, 1, 1});
-  expect_near(run("hard_swish", {x}), {6}, {-2.5 * 0.5 / 6, -0.5 * 2.5 / 6, 0.5 * 3.5 / 6, 1.5 * 4.5 / 6, 2.5 * 5.5 / 6, 0});
+  expect_near(run("hard_swish", {x}), {6},
+              {-2.5 * 0.5 / 6, -0.5 * 2.5 / 6, 0.5 * 3.5 / 6, 1.5 * 4.5 / 6, 2.5 * 5.5 / 6, 0});
   const double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
   const Array odd = tdl::real_array({4}, {nan, inf, -inf, 1});
   expect_near(run("is_nan", {odd}), {4}, {1, 0, 0, 0}, 0);

@@ -20,17 +20,17 @@ constexpr const char* kAdam =
 
 void declare_updates(OpRegistry& registry) {
   declare(registry, "sgd", "w' = w - lr (g + weight_decay w)")
-      .formula([](const OpInstance& op) {
-        return fmt::format("sgd(w, g, lr)[..i] = w[..i] - lr[] * {}", decayed(op));
-      })
+      .formula([](const OpInstance& op) { return fmt::format("sgd(w, g, lr)[..i] = w[..i] - lr[] * {}", decayed(op)); })
       .attribute("weight_decay", 0)
       .updates("sgd")
       .example({{5, 3}, {5, 3}, {}})
       .example({{5, 3}, {5, 3}, {}}, {{"weight_decay", 0.01}});
   // The momentum is not damped, and the weight decay goes into it.
-  declare(registry, "sgd_momentum", "m' = momentum m + g + weight_decay w; w' = w - lr m', nesterov: g + .. + momentum m'")
+  declare(registry, "sgd_momentum",
+          "m' = momentum m + g + weight_decay w; w' = w - lr m', nesterov: g + .. + momentum m'")
       .formula([](const OpInstance& op) {
-        const std::string step = op.integer("nesterov") ? fmt::format("({} + momentum * mn[..i])", decayed(op)) : "mn[..i]";
+        const std::string step =
+            op.integer("nesterov") ? fmt::format("({} + momentum * mn[..i])", decayed(op)) : "mn[..i]";
         return fmt::format(
             "sgd_momentum(w, g, m, lr) -> wn, mn =\n"
             "mn[..i] = momentum * m[..i] + {}\n"
@@ -58,7 +58,8 @@ void declare_updates(OpRegistry& registry) {
       .integers_below(9)
       .example(adam, {{"weight_decay", 0.01}, {"beta2", 0.95}}, dtypes)
       .integers_below(9);
-  declare(registry, "adamw", "Adam with the weight decay apart from it (Loshchilov and Hutter, 2019): w - lr weight_decay w")
+  declare(registry, "adamw",
+          "Adam with the weight decay apart from it (Loshchilov and Hutter, 2019): w - lr weight_decay w")
       .formula([](const OpInstance& op) {
         const bool decay = op.attributes.at("weight_decay") != 0;
         return fmt::format(kAdam, "adamw", "g[..i]", decay ? "w[..i] * (1 - lr[] * weight_decay)" : "w[..i]");
@@ -125,8 +126,9 @@ void declare_schedules(OpRegistry& registry) {
       .example(shapes, {{"warmup", 4}, {"steps", 7}}, dtypes)
       .integers_below(9);
   declare(registry, "lr_cosine", "lr after the warm-up, falling to 0 at step `steps` as half a cosine")
-      .formula(schedule("lr_cosine",
-                        "0.5 + 0.5 * cos(3.141592653589793 * min(t[] - warmup, max(steps - warmup, 1)) / max(steps - warmup, 1))"))
+      .formula(schedule(
+          "lr_cosine",
+          "0.5 + 0.5 * cos(3.141592653589793 * min(t[] - warmup, max(steps - warmup, 1)) / max(steps - warmup, 1))"))
       .attribute("warmup", 0)
       .required("steps")
       .schedule("cosine")

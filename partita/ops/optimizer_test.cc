@@ -21,13 +21,15 @@ Graph regression(const Optimizer& optimizer) {
   GraphBuilder build("regression", standard_ops());
   const DType real = DType::kFloat64;
   const TensorId x = build.input("x", {4, 3}, real);
-  const TensorId y = build.op("linear", {x, build.parameter("w", {3, 2}, 0, 0, real), build.parameter("b", {2}, 0, 0, real)});
+  const TensorId y =
+      build.op("linear", {x, build.parameter("w", {3, 2}, 0, 0, real), build.parameter("b", {2}, 0, 0, real)});
   return add_backward(build.finish({y}), {.kind = "mse"}, optimizer);
 }
 
 void expect_near(const std::vector<double>& got, const Json& expected, const char* what) {
   ASSERT_EQ(got.size(), expected.size());
-  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i].get<double>(), 1e-13) << what << " " << i;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    EXPECT_NEAR(got[i], expected[i].get<double>(), 1e-13) << what << " " << i;
 }
 
 TEST(Optimizers, EqualPyTorchs) {
@@ -48,9 +50,10 @@ TEST(Optimizers, EqualPyTorchs) {
     for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
       const Tensor& tensor = graph.tensors[t];
       if (tensor.role == Role::kState)
-        carried[TensorId(t)] = tensor.dtype == DType::kInt64
-                                   ? tdl::int_array(tensor.shape, {0})
-                                   : tdl::real_array(tensor.shape, std::vector<double>(static_cast<std::size_t>(volume(tensor.shape))));
+        carried[TensorId(t)] =
+            tensor.dtype == DType::kInt64
+                ? tdl::int_array(tensor.shape, {0})
+                : tdl::real_array(tensor.shape, std::vector<double>(static_cast<std::size_t>(volume(tensor.shape))));
       if (tensor.role == Role::kParameter || tensor.role == Role::kInput)
         carried[TensorId(t)] = tdl::real_array(tensor.shape, data[tensor.name].get<std::vector<double>>());
     }
@@ -85,11 +88,13 @@ TEST(Optimizers, BadChoicesAreNamed) {
   EXPECT_EQ(message_of({}), "");
   EXPECT_EQ(message_of({.kind = "adamw?beta2=0.95,eps=1e-6", .schedule = "cosine?steps=4"}), "");
   EXPECT_EQ(message_of({.kind = "lion"}), "unknown optimizer 'lion'; there are: adagrad, adam, adamw, sgd");
-  EXPECT_NE(message_of({.kind = "adam", .momentum = 0.9}).find("no such options together: momentum=0.9; it has: beta1, beta2, eps"),
+  EXPECT_NE(message_of({.kind = "adam", .momentum = 0.9})
+                .find("no such options together: momentum=0.9; it has: beta1, beta2, eps"),
             std::string::npos);
   EXPECT_NE(message_of({.kind = "adam?beta1=x"}).find("'beta1=x' is not option=number"), std::string::npos);
   EXPECT_NE(message_of({.kind = "adam?beta1=1"}).find("beta1=1 is not from 0"), std::string::npos);
-  EXPECT_NE(message_of({.kind = "sgd?momentum=0.5", .momentum = 0.9}).find("momentum is given twice"), std::string::npos);
+  EXPECT_NE(message_of({.kind = "sgd?momentum=0.5", .momentum = 0.9}).find("momentum is given twice"),
+            std::string::npos);
   EXPECT_EQ(message_of({.schedule = "sqrt"}), "unknown schedule 'sqrt'; there are: constant, cosine, linear");
   EXPECT_EQ(message_of({.schedule = "linear?warmup=2"}), "schedule 'linear' needs `steps`: linear?steps=..");
   EXPECT_NE(message_of({.clip_norm = -1}).find("not -1"), std::string::npos);

@@ -116,7 +116,8 @@ void declare_reduce(OpRegistry& registry) {
       return fmt::format("{}(x)[{}]{} = {}", kind.name, r.kept, r.where,
                          kind.mean ? fmt::format("({}) / {}", body, r.count) : body);
     });
-    if (kind.name == std::string_view("reduce_sum") || kind.name == std::string_view("reduce_prod")) declaration.full_precision();
+    if (kind.name == std::string_view("reduce_sum") || kind.name == std::string_view("reduce_prod"))
+      declaration.full_precision();
     const std::string gradient = kind.gradient;
     if (!gradient.empty())
       declaration.gradient(

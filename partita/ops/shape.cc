@@ -257,8 +257,7 @@ std::string slice(const OpInstance& op) {
     if (steps[a] < 0)
       position = steps[a] == -1 ? fmt::format("{} - {}", starts[a], names[a])
                                 : fmt::format("{} - {}*{}", starts[a], names[a], -steps[a]);
-    else if (starts[a])
-      position += fmt::format(" + {}", starts[a]);
+    else if (starts[a]) position += fmt::format(" + {}", starts[a]);
     read.push_back(position);
   }
   return fmt::format("slice(x)[{}]{} = x[{}]", join(names), where(bounds), join(read));
@@ -308,13 +307,15 @@ std::string concat(const OpInstance& op) {
     names[axis] = "s";
     for (std::size_t k = 0; k < terms.size(); ++k) terms[k] = fmt::format("if(c == {}, x{}[{}], 0)", k, k, join(names));
     names[axis] = fmt::format("{}*c + s", sizes[0]);
-    return fmt::format("concat({})[{}] where c < {}, s < {} = {}", join(operands), join(names), sizes.size(), sizes[0], join(terms, " + "));
+    return fmt::format("concat({})[{}] where c < {}, s < {} = {}", join(operands), join(names), sizes.size(), sizes[0],
+                       join(terms, " + "));
   }
   return fmt::format("concat({})[{}] where {} < {} = {}", join(operands), join(names), names[axis], offset,
                      join(terms, " + "));
 }
 
-// With `together`, the parts have one index s along the axis, so that a cut of s cuts all of them alike (TDL.md rule 4).
+// With `together`, the parts have one index s along the axis, so that a cut of s cuts all of them alike (TDL.md rule
+// 4).
 std::string split(const OpInstance& op) {
   const Shape& x = op.shapes.at(0);
   const std::size_t axis = axis_of(op, "axis", x.size());
@@ -343,10 +344,8 @@ std::string gather(const OpInstance& op) {
   std::vector<std::string> result, read = index_names(rank), ids;
   for (std::size_t b = 0; b < op.shapes[1].size(); ++b) ids.push_back(fmt::format("b{}", b));
   for (std::size_t a = 0; a < rank; ++a) {
-    if (a == axis)
-      result.insert(result.end(), ids.begin(), ids.end());
-    else
-      result.push_back(read[a]);
+    if (a == axis) result.insert(result.end(), ids.begin(), ids.end());
+    else result.push_back(read[a]);
   }
   read[axis] = fmt::format("v = ids[{}]", join(ids));
   return fmt::format("gather(x, ids)[{}] = x[{}]", join(result), join(read));

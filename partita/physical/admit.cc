@@ -27,7 +27,8 @@ template <typename... Args>
 
 enum class Rule { kData, kCarried, kInPlace, kReuse, kAct, kQueue };
 
-// The node at place `from` must be done before the node at place `to` begins, in the same step or (next) in the one after.
+// The node at place `from` must be done before the node at place `to` begins, in the same step or (next) in the one
+// after.
 struct Need {
   int from = 0, to = 0;
   bool next = false;
@@ -52,7 +53,12 @@ struct Wait {
 class Admission {
  public:
   explicit Admission(const PhysicalGraph& graph)
-      : graph_(graph), table_(number_nodes(graph)), place_(places(graph, table_)), uses_(graph, table_), needs_(2 * table_.size() / kBlock + 1), waits_(needs_.size()) {}
+      : graph_(graph),
+        table_(number_nodes(graph)),
+        place_(places(graph, table_)),
+        uses_(graph, table_),
+        needs_(2 * table_.size() / kBlock + 1),
+        waits_(needs_.size()) {}
 
   void check(const Watch& watch) {
     registers();
@@ -86,15 +92,17 @@ class Admission {
     for (const Edge& edge : graph_.edges) {
       check_node(edge.from);
       check_node(edge.to);
-      if (edge.from == edge.to) refuse_because("edge {} -> {} joins a node to itself", to_string(graph_, edge.from), to_string(graph_, edge.to));
+      if (edge.from == edge.to)
+        refuse_because("edge {} -> {} joins a node to itself", to_string(graph_, edge.from),
+                       to_string(graph_, edge.to));
     }
     for (const Edge& edge : graph_.edges)
       if (!edge.next && place(edge.from) >= place(edge.to)) refuse_because("{}", backward(edge));
   }
 
   void check_node(const Node& node) const {
-    if (!node.task.valid() || node.task.index() >= graph_.tasks.size() || node.act < 0 || node.act >= graph_.task(node.task).rate ||
-        table_.nodes[table_.number(node)] != node)
+    if (!node.task.valid() || node.task.index() >= graph_.tasks.size() || node.act < 0 ||
+        node.act >= graph_.task(node.task).rate || table_.nodes[table_.number(node)] != node)
       refuse_because("an edge names task {} act {}, which is not a node", node.task.value, node.act);
   }
 
@@ -138,7 +146,8 @@ class Admission {
         if (reg.constant && !use.writers.empty())
           refuse_because("register '{}' is constant, and {} writes it", reg.name, to_string(graph_, use.writers[0]));
         const bool needs_writer = !reg.constant && !(reg.carried && (use.number == 0 || use.readers.empty()));
-        if (needs_writer && use.writers.empty()) refuse_because("register '{}': nothing writes its use {}", reg.name, use.number);
+        if (needs_writer && use.writers.empty())
+          refuse_because("register '{}': nothing writes its use {}", reg.name, use.number);
         for (const Node& writer : use.writers)
           for (const Node& reader : use.readers) need(writer, reader, false, Rule::kData, id);
       }
@@ -212,8 +221,8 @@ class Admission {
   }
 
   // Of the uses that a byte has, in the order of their first writes, each must stand before the one after it and the
-  // last before the next step's first: what lies further apart follows, since every use has a writer. Goes up through the
-  // bytes, and looks at a pair when it comes to stand side by side.
+  // last before the next step's first: what lies further apart follows, since every use has a writer. Goes up through
+  // the bytes, and looks at a pair when it comes to stand side by side.
   void shared_bytes(const std::vector<Piece>& pieces) {
     struct Event {
       int64_t byte;
@@ -225,7 +234,9 @@ class Admission {
       events.push_back({piece.begin, true, &piece});
       events.push_back({piece.end, false, &piece});
     }
-    std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) { return std::tuple(a.byte, a.opens, a.piece) < std::tuple(b.byte, b.opens, b.piece); });
+    std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) {
+      return std::tuple(a.byte, a.opens, a.piece) < std::tuple(b.byte, b.opens, b.piece);
+    });
     const auto sooner = [](const Piece* a, const Piece* b) { return std::pair(a->first, a) < std::pair(b->first, b); };
     std::set<const Piece*, decltype(sooner)> open(sooner);
     for (const Event& event : events) {
@@ -252,7 +263,8 @@ class Admission {
   void in_order(const Piece& earlier, const Piece& later) {
     const Register &a = graph_.reg(earlier.use().reg), &b = graph_.reg(later.use().reg);
     if (lives_on(earlier) || lives_on(later))
-      refuse_because("registers '{}' and '{}' share bytes, and '{}' lives from step to step", a.name, b.name, lives_on(earlier) ? a.name : b.name);
+      refuse_because("registers '{}' and '{}' share bytes, and '{}' lives from step to step", a.name, b.name,
+                     lives_on(earlier) ? a.name : b.name);
     if (earlier.first == later.first)
       refuse_because("{} writes '{}' and '{}', which share bytes", name(earlier.first), a.name, b.name);
     before(*earlier.placed, *later.placed, false);
@@ -265,7 +277,8 @@ class Admission {
       const Node& writer = later.use->writers[w];
       if (accumulated && writer.act > 0) continue;  // its act 0 stands before
       const int to = later.writers[w];
-      if (!next && std::find(earlier.users.begin(), earlier.users.end(), to) != earlier.users.end()) may_touch(*earlier.use, *later.use, writer);
+      if (!next && std::find(earlier.users.begin(), earlier.users.end(), to) != earlier.users.end())
+        may_touch(*earlier.use, *later.use, writer);
       waits_[target(to, next) / kBlock].push_back({&earlier, to, next, later.use->reg});
     }
   }
@@ -274,7 +287,8 @@ class Admission {
   void may_touch(const Use& operand, const Use& result, const Node& node) const {
     const Register &a = graph_.reg(operand.reg), &b = graph_.reg(result.reg);
     const Task& task = graph_.task(node.task);
-    const bool same_place = a.bytes == b.bytes && a.dtype == b.dtype && a.axes == b.axes && !a.boxes.empty() && !b.boxes.empty() && a.box(operand.number) == b.box(result.number) &&
+    const bool same_place = a.bytes == b.bytes && a.dtype == b.dtype && a.axes == b.axes && !a.boxes.empty() &&
+                            !b.boxes.empty() && a.box(operand.number) == b.box(result.number) &&
                             a.slot_offset(a.slot(operand.number)) == b.slot_offset(b.slot(result.number));
     bool writes_it = std::binary_search(operand.writers.begin(), operand.writers.end(), node);
     bool whole = true;
@@ -282,9 +296,12 @@ class Admission {
       if (read.reg == operand.reg && !read.boxes.empty()) whole = false;
     for (const Access& write : task.writes)
       if (write.reg == result.reg && !write.boxes.empty()) whole = false;
-    if (!task.elementwise || !same_place || !whole || writes_it || a.accumulated || b.accumulated || task.writes.size() != 1)
-      refuse_because("{} writes '{}' over its operand '{}', which only an element-wise task may, on the same box, offset and bytes",
-                     to_string(graph_, node), b.name, a.name);
+    if (!task.elementwise || !same_place || !whole || writes_it || a.accumulated || b.accumulated ||
+        task.writes.size() != 1)
+      refuse_because(
+          "{} writes '{}' over its operand '{}', which only an element-wise task may, on the same box, offset and "
+          "bytes",
+          to_string(graph_, node), b.name, a.name);
   }
 
   // ---- paths
@@ -325,16 +342,21 @@ class Admission {
         gather(vertex + size);  // a task's acts run one after another
       }
       std::optional<Need> first;  // of those that no path meets: the earliest target, of that the earliest place
-      const auto meets = [&](int from, int to) { return from < block_end && (row(from)[(to - block) / 64] >> ((to - block) % 64) & 1); };
+      const auto meets = [&](int from, int to) {
+        return from < block_end && (row(from)[(to - block) / 64] >> ((to - block) % 64) & 1);
+      };
       const auto lacks = [&](const Need& need) {
-        if (!first || std::pair(target(need.to, need.next), need.from) < std::pair(target(first->to, first->next), first->from)) first = need;
+        if (!first ||
+            std::pair(target(need.to, need.next), need.from) < std::pair(target(first->to, first->next), first->from))
+          first = need;
       };
       for (const Need& need : needs_[number])
         if (!meets(need.from, target(need.to, need.next))) lacks(need);
       for (const Wait& wait : waits_[number]) {
         const int to = target(wait.to, wait.next);
         for (int from : wait.earlier->users)
-          if (from != wait.to && !meets(from, to)) lacks({from, wait.to, wait.next, Rule::kReuse, wait.earlier->use->reg.value, wait.later.value});
+          if (from != wait.to && !meets(from, to))
+            lacks({from, wait.to, wait.next, Rule::kReuse, wait.earlier->use->reg.value, wait.later.value});
       }
       if (first) refuse_because("{}", missing(*first));
     }
@@ -344,16 +366,28 @@ class Admission {
     const auto reg = [&](int32_t id) { return graph_.registers[id].name; };
     std::string why;
     switch (need.rule) {
-      case Rule::kData: why = fmt::format("the one writes '{}' and the other reads it", reg(need.a)); break;
-      case Rule::kCarried: why = fmt::format("the one writes '{}' and the other reads it in the next step", reg(need.a)); break;
-      case Rule::kInPlace: why = fmt::format("the one reads the old '{}' and the other replaces it", reg(need.a)); break;
-      case Rule::kAct: why = "a task's acts follow each other"; break;
-      case Rule::kQueue: why = fmt::format("static queue {} runs them in this order", graph_.queues[need.a].name); break;
+      case Rule::kData:
+        why = fmt::format("the one writes '{}' and the other reads it", reg(need.a));
+        break;
+      case Rule::kCarried:
+        why = fmt::format("the one writes '{}' and the other reads it in the next step", reg(need.a));
+        break;
+      case Rule::kInPlace:
+        why = fmt::format("the one reads the old '{}' and the other replaces it", reg(need.a));
+        break;
+      case Rule::kAct:
+        why = "a task's acts follow each other";
+        break;
+      case Rule::kQueue:
+        why = fmt::format("static queue {} runs them in this order", graph_.queues[need.a].name);
+        break;
       case Rule::kReuse:
         why = need.a == need.b ? fmt::format("both use the same bytes of '{}'", reg(need.a))
-                               : fmt::format("'{}' and '{}' share bytes on device {}", reg(need.a), reg(need.b), graph_.registers[need.a].device.value);
+                               : fmt::format("'{}' and '{}' share bytes on device {}", reg(need.a), reg(need.b),
+                                             graph_.registers[need.a].device.value);
     }
-    return fmt::format("no edges make {} wait for {}{}: {}", name(need.to), name(need.from), need.next ? " of the step before" : "", why);
+    return fmt::format("no edges make {} wait for {}{}: {}", name(need.to), name(need.from),
+                       need.next ? " of the step before" : "", why);
   }
 
   const PhysicalGraph& graph_;
@@ -387,7 +421,8 @@ void admit(const PhysicalGraph& graph, const Cluster& cluster) {
 
 void check_capacity(const PhysicalGraph& graph, const Cluster& cluster) {
   if (static_cast<std::size_t>(graph.device_count) != cluster.devices.size())
-    fail("physical graph '{}' is for {} devices, cluster '{}' has {}", graph.name, graph.device_count, cluster.name, cluster.devices.size());
+    fail("physical graph '{}' is for {} devices, cluster '{}' has {}", graph.name, graph.device_count, cluster.name,
+         cluster.devices.size());
   std::vector<int64_t> end(graph.device_count, 0);
   for (const Register& reg : graph.registers)
     end[reg.device.index()] = std::max(end[reg.device.index()], reg.slot_offset(reg.count - 1) + reg.bytes);
@@ -395,10 +430,11 @@ void check_capacity(const PhysicalGraph& graph, const Cluster& cluster) {
   for (std::size_t d = 0; d < end.size(); ++d) {
     const Device& device = cluster.devices[d];
     if (end[d] > device.memory_bytes)
-      over += fmt::format("{}{} needs {} bytes and has {} ({} missing)", over.empty() ? "" : "; ", device.name, end[d], device.memory_bytes,
-                          end[d] - device.memory_bytes);
+      over += fmt::format("{}{} needs {} bytes and has {} ({} missing)", over.empty() ? "" : "; ", device.name, end[d],
+                          device.memory_bytes, end[d] - device.memory_bytes);
   }
-  if (!over.empty()) throw Error(ExitCode::kInfeasible, fmt::format("physical graph '{}' does not fit: {}", graph.name, over));
+  if (!over.empty())
+    throw Error(ExitCode::kInfeasible, fmt::format("physical graph '{}' does not fit: {}", graph.name, over));
 }
 
 }  // namespace partita

@@ -1,4 +1,5 @@
-// Edges (docs/PHYSICAL.md section 5): data, acts, static queues, reuse of bytes; then those that a path implies are left out.
+// Edges (docs/PHYSICAL.md section 5): data, acts, static queues, reuse of bytes; then those that a path implies are
+// left out.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -46,15 +47,23 @@ class Ends {
   std::vector<End> ends_;
 };
 
-// Which edges a path implies, on two unrolled steps: place p of the first step is vertex p, of the second size + p; a node reaches its own next
-// act without an edge. Sources are taken in blocks of so many bits a vertex, so that memory stays small. A source matters until the last of
-// its edges is judged. Most vertices come after one that all sources that matter reach: so are they, and edges from the block to them are implied.
+// Which edges a path implies, on two unrolled steps: place p of the first step is vertex p, of the second size + p; a
+// node reaches its own next act without an edge. Sources are taken in blocks of so many bits a vertex, so that memory
+// stays small. A source matters until the last of its edges is judged. Most vertices come after one that all sources
+// that matter reach: so are they, and edges from the block to them are implied.
 class Implied {
  public:
   // Edges sorted by their source.
   Implied(const std::vector<Raw>& edges, int size)
-      : edges_(edges), size_(size), now_(size), next_(size), first_(static_cast<std::size_t>(size) + 1, 0), last_(size, -1), reached_(static_cast<std::size_t>(2) * size),
-        rows_(static_cast<std::size_t>(2 * size) * kWords), implied_(edges.size(), false) {
+      : edges_(edges),
+        size_(size),
+        now_(size),
+        next_(size),
+        first_(static_cast<std::size_t>(size) + 1, 0),
+        last_(size, -1),
+        reached_(static_cast<std::size_t>(2) * size),
+        rows_(static_cast<std::size_t>(2 * size) * kWords),
+        implied_(edges.size(), false) {
     for (int p = 0; p < size; ++p) next_.count(p);
     for (const Raw& edge : edges) {
       (edge.next ? next_ : now_).count(edge.to);
@@ -66,7 +75,8 @@ class Implied {
     std::partial_sum(first_.begin(), first_.end(), first_.begin());
     for (int p = size; p-- > 0;) {
       next_.put(p, {p, -1});
-      for (std::size_t e = first_[p]; e < first_[p + 1]; ++e) (edges[e].next ? next_ : now_).put(edges[e].to, {p, static_cast<int>(e)});
+      for (std::size_t e = first_[p]; e < first_[p + 1]; ++e)
+        (edges[e].next ? next_ : now_).put(edges[e].to, {p, static_cast<int>(e)});
     }
   }
 
@@ -81,7 +91,12 @@ class Implied {
 
  private:
   static constexpr int kWords = 32, kBlock = kWords * 64;
-  enum class Reached : char { kByNone, kBySome, kByAll, kAfterAll };  // of the block's sources that matter; of kBySome the row says which
+  enum class Reached : char {
+    kByNone,
+    kBySome,
+    kByAll,
+    kAfterAll
+  };  // of the block's sources that matter; of kBySome the row says which
 
   int target(const Raw& edge) const { return edge.next ? size_ + edge.to : edge.to; }
   uint64_t* row(int vertex) { return &rows_[static_cast<std::size_t>(vertex) * kWords]; }
@@ -93,10 +108,12 @@ class Implied {
     std::vector<int> sources;  // that matter, by their last edge
     for (int p = begin_; p < end_; ++p)
       if (last_[p] >= 0) sources.push_back(p), word(matter, p) |= bit(p);
-    std::sort(sources.begin(), sources.end(), [&](int a, int b) { return std::pair(last_[a], a) < std::pair(last_[b], b); });
+    std::sort(sources.begin(), sources.end(),
+              [&](int a, int b) { return std::pair(last_[a], a) < std::pair(last_[b], b); });
     std::size_t done = 0;
     for (int vertex = begin_; vertex < 2 * size_; ++vertex) {
-      for (; done < sources.size() && last_[sources[done]] < vertex; ++done) word(matter, sources[done]) &= ~bit(sources[done]);
+      for (; done < sources.size() && last_[sources[done]] < vertex; ++done)
+        word(matter, sources[done]) &= ~bit(sources[done]);
       if (done == sources.size()) break;
       reached_[vertex] = Reached::kByNone;
       if (vertex < size_) {
@@ -119,8 +136,9 @@ class Implied {
       if (reached_[target(edges_[e])] == Reached::kAfterAll) implied_[e] = true;
   }
 
-  // The row gathers the vertex's predecessors, the latest first: what an earlier one adds by an edge of its own is then implied if the row
-  // holds it already. Only edges from the block are judged: in the second step no `now` edge is from there.
+  // The row gathers the vertex's predecessors, the latest first: what an earlier one adds by an edge of its own is then
+  // implied if the row holds it already. Only edges from the block are judged: in the second step no `now` edge is from
+  // there.
   void gather(int vertex, std::span<const Ends::End> ends, int shift) {
     Reached& state = reached_[vertex];
     uint64_t* own = row(vertex);
@@ -226,8 +244,8 @@ class Maker {
       if (first[q]) add(*last[q], *first[q], true, EdgeKind::kQueue);
   }
 
-  // Section 5.4: per device one sweep over the uses by their first write, in two rounds; `last_` holds which use lies on
-  // each byte interval.
+  // Section 5.4: per device one sweep over the uses by their first write, in two rounds; `last_` holds which use lies
+  // on each byte interval.
   struct Holder {
     const Use* use = nullptr;
     int round = 0;
@@ -249,7 +267,8 @@ class Maker {
       }
     }
     for (auto& entries : devices) {
-      std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.first < b.first; });
+      std::stable_sort(entries.begin(), entries.end(),
+                       [](const Entry& a, const Entry& b) { return a.first < b.first; });
       std::map<int64_t, Holder> bytes;  // from this byte to the next key; no use: free
       bytes[0] = {};
       for (int round = 0; round < 2; ++round)
@@ -291,14 +310,15 @@ class Maker {
     std::sort(raw_.begin(), raw_.end(), [&](const Raw& a, const Raw& b) {
       return std::tuple(a.from, a.to, a.next, a.kind) < std::tuple(b.from, b.to, b.next, b.kind);
     });
-    raw_.erase(std::unique(raw_.begin(), raw_.end(), [&](const Raw& a, const Raw& b) { return key(a) == key(b); }), raw_.end());
+    raw_.erase(std::unique(raw_.begin(), raw_.end(), [&](const Raw& a, const Raw& b) { return key(a) == key(b); }),
+               raw_.end());
   }
 
   // Section 5.6.
   void leave_out_implied(const Watch& watch) {
     for (const Raw& edge : raw_)
-      ensure(edge.next || edge.from < edge.to, "edge {} -> {} points backwards in the order", to_string(graph_, graph_.order[edge.from]),
-             to_string(graph_, graph_.order[edge.to]));
+      ensure(edge.next || edge.from < edge.to, "edge {} -> {} points backwards in the order",
+             to_string(graph_, graph_.order[edge.from]), to_string(graph_, graph_.order[edge.to]));
     const std::vector<bool> implied = Implied(raw_, table_.size()).found(watch);
     std::size_t kept = 0;
     for (std::size_t e = 0; e < raw_.size(); ++e)

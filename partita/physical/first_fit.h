@@ -1,5 +1,5 @@
-// Places blocks in a scratch memory, each at the lowest offset where it fits. The planner and the kernels' allocator run the same
-// requests through it, and so agree on every offset.
+// Places blocks in a scratch memory, each at the lowest offset where it fits. The planner and the kernels' allocator
+// run the same requests through it, and so agree on every offset.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Five lowered graphs by hand, whole: what the passes make of them, that they are admitted, and that every edge is needed.
-// PARTITA_UPDATE_GOLDEN=1 writes what the passes make now into the files, to be read before they are committed.
+// Five lowered graphs by hand, whole: what the passes make of them, that they are admitted, and that every edge is
+// needed. PARTITA_UPDATE_GOLDEN=1 writes what the passes make now into the files, to be read before they are committed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -63,7 +63,8 @@ TEST_P(PhysicalGolden, IsVerifiedAdmittedAndRuns) {
 bool path_without(const PhysicalGraph& graph, const Edge& edge) {
   std::vector<std::pair<Node, bool>> reached{{edge.from, false}};
   const auto reach = [&](const Node& node, bool later) {
-    if (std::find(reached.begin(), reached.end(), std::pair(node, later)) == reached.end()) reached.push_back({node, later});
+    if (std::find(reached.begin(), reached.end(), std::pair(node, later)) == reached.end())
+      reached.push_back({node, later});
   };
   for (std::size_t i = 0; i < reached.size(); ++i) {
     const auto [node, later] = reached[i];
@@ -81,7 +82,8 @@ TEST_P(PhysicalGolden, WithoutAnyOneEdgeItIsRefused) {
     PhysicalGraph less = graph;
     less.edges.erase(less.edges.begin() + static_cast<std::ptrdiff_t>(e));
     const Edge& edge = graph.edges[e];
-    const std::string names = to_string(graph, edge.from) + " -> " + to_string(graph, edge.to) + (edge.next ? " next" : "");
+    const std::string names =
+        to_string(graph, edge.from) + " -> " + to_string(graph, edge.to) + (edge.next ? " next" : "");
     EXPECT_NE(refuse(less).has_value(), path_without(graph, edge)) << names;
   }
 }

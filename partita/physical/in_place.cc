@@ -18,7 +18,9 @@ bool InPlace::allowed(RegisterId operand, RegisterId result) const {
   if (writer < 0 || a.carried || b.carried || a.constant || b.constant || a.accumulated || b.accumulated) return false;
   const Task& task = graph_.tasks[writer];
   if (!task.elementwise || task.writes.size() != 1 || !task.writes[0].boxes.empty()) return false;
-  if (a.uses != b.uses || task.rate != a.uses || a.bytes != b.bytes || a.dtype != b.dtype || a.axes != b.axes || a.boxes != b.boxes) return false;
+  if (a.uses != b.uses || task.rate != a.uses || a.bytes != b.bytes || a.dtype != b.dtype || a.axes != b.axes ||
+      a.boxes != b.boxes)
+    return false;
   bool reads = false;
   for (const Access& read : task.reads)
     if (read.reg == operand) {
@@ -33,7 +35,8 @@ std::vector<RegisterId> InPlace::operands_of(RegisterId result) const {
   const int writer = writer_[result.index()];
   if (writer < 0 || !graph_.tasks[writer].elementwise) return operands;
   for (const Access& read : graph_.tasks[writer].reads)
-    if (allowed(read.reg, result) && std::find(operands.begin(), operands.end(), read.reg) == operands.end()) operands.push_back(read.reg);
+    if (allowed(read.reg, result) && std::find(operands.begin(), operands.end(), read.reg) == operands.end())
+      operands.push_back(read.reg);
   return operands;
 }
 

@@ -12,7 +12,8 @@ namespace partita {
 namespace {
 
 // The passes that memory depends on.
-PhysicalGraph with_memory(const Graph& graph, const Plan& plan, const Cluster& cluster, const LowerOptions& options, const Listed& devices = nullptr) {
+PhysicalGraph with_memory(const Graph& graph, const Plan& plan, const Cluster& cluster, const LowerOptions& options,
+                          const Listed& devices = nullptr) {
   constexpr char kWhere[] = "while a plan was lowered";
   PhysicalGraph physical = lower_local(graph, plan, cluster, devices, options.watch);
   LowerOptions ordered = options;
@@ -48,7 +49,9 @@ void plan_memory(PhysicalGraph& graph, const LowerOptions& options) {
   plan_memory(graph, table, Uses(graph, table), options);
 }
 
-bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster) { return static_cast<int64_t>(graph.ops.size()) * cluster.compute_count > kMostTasks; }
+bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster) {
+  return static_cast<int64_t>(graph.ops.size()) * cluster.compute_count > kMostTasks;
+}
 
 std::vector<DeviceId> typical_devices(const Cluster& cluster) {
   std::set<DeviceId> devices;
@@ -58,22 +61,27 @@ std::vector<DeviceId> typical_devices(const Cluster& cluster) {
 
 int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const Watch& watch) {
   const bool some = is_too_large_to_lower(graph, cluster);
-  const std::vector<int64_t> peaks = planned_peak_bytes(graph, plan, cluster, some ? typical_devices(cluster) : std::vector<DeviceId>(), watch);
+  const std::vector<int64_t> peaks =
+      planned_peak_bytes(graph, plan, cluster, some ? typical_devices(cluster) : std::vector<DeviceId>(), watch);
   int64_t missing = std::numeric_limits<int64_t>::min();
-  for (int d = 0; d < cluster.compute_count; ++d) missing = std::max(missing, peaks[d] - cluster.devices[d].memory_bytes);
+  for (int d = 0; d < cluster.compute_count; ++d)
+    missing = std::max(missing, peaks[d] - cluster.devices[d].memory_bytes);
   return missing;
 }
 
 PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster, const LowerOptions& options) {
   if (is_too_large_to_lower(graph, cluster))
-    fail("plan for '{}' on '{}': {} ops on {} devices are more than {} tasks, too many to simulate or to run", graph.name, cluster.name, graph.ops.size(), cluster.compute_count, kMostTasks);
+    fail("plan for '{}' on '{}': {} ops on {} devices are more than {} tasks, too many to simulate or to run",
+         graph.name, cluster.name, graph.ops.size(), cluster.compute_count, kMostTasks);
   PhysicalGraph physical = with_memory(graph, plan, cluster, options);
   make_edges(physical, options.watch);  // after memory: who follows whom on the same bytes
-  if (const auto why = refuse(physical, options.watch)) fail("plan for '{}' on '{}' is refused: {}", graph.name, cluster.name, *why);
+  if (const auto why = refuse(physical, options.watch))
+    fail("plan for '{}' on '{}' is refused: {}", graph.name, cluster.name, *why);
   return physical;
 }
 
-PhysicalGraph planned_memory(const Graph& graph, const Plan& plan, const Cluster& cluster, const std::vector<DeviceId>& devices, const Watch& watch) {
+PhysicalGraph planned_memory(const Graph& graph, const Plan& plan, const Cluster& cluster,
+                             const std::vector<DeviceId>& devices, const Watch& watch) {
   LowerOptions options;
   options.watch = watch;
   if (devices.empty()) return with_memory(graph, plan, cluster, options);
@@ -82,7 +90,8 @@ PhysicalGraph planned_memory(const Graph& graph, const Plan& plan, const Cluster
   return with_memory(graph, plan, cluster, options, std::make_shared<const std::vector<char>>(std::move(listed)));
 }
 
-std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const std::vector<DeviceId>& devices, const Watch& watch) {
+std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster,
+                                        const std::vector<DeviceId>& devices, const Watch& watch) {
   return planned_memory(graph, plan, cluster, devices, watch).peak_bytes;
 }
 

@@ -18,7 +18,8 @@ namespace partita {
 
 namespace {
 
-// A tensor as it lies in registers: one a mesh position, or a part of one, as the layout's boxes say over the registers' axes.
+// A tensor as it lies in registers: one a mesh position, or a part of one, as the layout's boxes say over the
+// registers' axes.
 struct Placed {
   Layout layout;
   std::map<int, RegisterId> regs;  // by position, of those that are lowered
@@ -31,12 +32,12 @@ struct Context {
   OpId op;
   Phase phase = Phase::kForward;
   Task::Turn turn = Task::Turn::kLazy;
-  TensorId tensor;   // none: an inner stage
+  TensorId tensor;  // none: an inner stage
   DType dtype = DType::kFloat32;
 };
 
-// The result may be written over the operand: no stage after the result's reads the operand, and the result's own reads it
-// at its own index.
+// The result may be written over the operand: no stage after the result's reads the operand, and the result's own reads
+// it at its own index.
 bool in_place_safe(const tdl::Bound& bound, int operand, int result) {
   const int last = bound.stage_of(bound.results[result]);
   const std::vector<tdl::Affine>& lhs = bound.stages[last].lhs;
@@ -45,7 +46,9 @@ bool in_place_safe(const tdl::Bound& bound, int operand, int result) {
     const tdl::Expr& body = bound.stages[s].body;
     const std::vector<int> read = tensors_read(body);
     if (std::find(read.begin(), read.end(), operand) == read.end()) continue;
-    if (static_cast<int>(s) > last || body.kind == tdl::ExprKind::kReduce || !plain || !reads_only_at(body, operand, lhs)) return false;
+    if (static_cast<int>(s) > last || body.kind == tdl::ExprKind::kReduce || !plain ||
+        !reads_only_at(body, operand, lhs))
+      return false;
   }
   return true;
 }
@@ -53,7 +56,12 @@ bool in_place_safe(const tdl::Bound& bound, int operand, int result) {
 class Lowering {
  public:
   Lowering(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& devices)
-      : graph_(graph), plan_(plan), cluster_(cluster), listed_(devices), resolved_(resolve(graph, plan, cluster, devices)), converter_(cluster, devices) {
+      : graph_(graph),
+        plan_(plan),
+        cluster_(cluster),
+        listed_(devices),
+        resolved_(resolve(graph, plan, cluster, devices)),
+        converter_(cluster, devices) {
     out_.name = graph.name;
     out_.device_count = static_cast<int>(cluster.devices.size());
     out_.compute_count = cluster.compute_count;
@@ -98,7 +106,9 @@ class Lowering {
       bool compute = static_cast<int>(d) < cluster_.compute_count;
       compute_queue_.push_back(add_queue({compute ? QueueKind::kCompute : QueueKind::kHost, DeviceId(d), LinkId(),
                                           device.name + (compute ? ".compute" : ".host")}));
-      collective_queue_.push_back(compute ? add_queue({QueueKind::kCollective, DeviceId(d), LinkId(), device.name + ".collective"}) : QueueId());
+      collective_queue_.push_back(
+          compute ? add_queue({QueueKind::kCollective, DeviceId(d), LinkId(), device.name + ".collective"})
+                  : QueueId());
     }
     for (size_t l = 0; l < cluster_.links.size(); ++l)
       link_queue_.push_back(add_queue({QueueKind::kLink, DeviceId(), LinkId(l), cluster_.links[l].name}));
@@ -109,7 +119,8 @@ class Lowering {
     return QueueId(out_.queues.size() - 1);
   }
 
-  RegisterId add_register(std::string name, DeviceId device, TensorId tensor, DType dtype, const std::vector<Shape>& radices, const Box& box) {
+  RegisterId add_register(std::string name, DeviceId device, TensorId tensor, DType dtype,
+                          const std::vector<Shape>& radices, const Box& box) {
     Register reg;
     reg.name = std::move(name);
     reg.device = device;
@@ -151,9 +162,10 @@ class Lowering {
 
   // ------------------------------------------------------------------ factored axes
 
-  // Registers of a tensor have axes on which every layout that it takes is made of boxes: of each stored axis the common
-  // refinement of its factorings, or else the axis itself. Where neither does (24 rows in three parts, and each half of 12 in
-  // three), each layout's registers have its own axes, and copies between them go by what is a box over both.
+  // Registers of a tensor have axes on which every layout that it takes is made of boxes: of each stored axis the
+  // common refinement of its factorings, or else the axis itself. Where neither does (24 rows in three parts, and each
+  // half of 12 in three), each layout's registers have its own axes, and copies between them go by what is a box over
+  // both.
   void choose_radices() {
     std::vector<std::vector<const Layout*>> layouts(graph_.tensors.size());
     auto keeper = [&](TensorId t) {  // one buffer, one set of axes
@@ -171,8 +183,10 @@ class Lowering {
     }
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
       const Op& op = graph_.ops[i];
-      for (size_t k = 0; k < op.operands.size(); ++k) layouts[keeper(op.operands[k])].push_back(&resolved_.ops[i].layouts.operands[k]);
-      for (size_t r = 0; r < op.results.size(); ++r) layouts[keeper(op.results[r])].push_back(&resolved_.ops[i].layouts.results[r]);
+      for (size_t k = 0; k < op.operands.size(); ++k)
+        layouts[keeper(op.operands[k])].push_back(&resolved_.ops[i].layouts.operands[k]);
+      for (size_t r = 0; r < op.results.size(); ++r)
+        layouts[keeper(op.results[r])].push_back(&resolved_.ops[i].layouts.results[r]);
     }
     mixed_.resize(graph_.tensors.size());
     for (size_t t = 0; t < graph_.tensors.size(); ++t) radices_.push_back(choose_radices(TensorId(t), layouts[t]));
@@ -200,7 +214,8 @@ class Lowering {
           along.resize(layout->radices[a].size());
           std::iota(along.begin(), along.end(), first);
           const std::vector<Box> boxes = layout->boxes.of(along).different();
-          return std::all_of(boxes.begin(), boxes.end(), [&](const Box& box) { return regrouped(box, layout->radices[a], radices).has_value(); });
+          return std::all_of(boxes.begin(), boxes.end(),
+                             [&](const Box& box) { return regrouped(box, layout->radices[a], radices).has_value(); });
         });
       };
       auto found = std::find_if(candidates.begin(), candidates.end(), fits);
@@ -218,15 +233,17 @@ class Lowering {
     if (!changed) ensure(false, "layout {} is not made of boxes over its tensor's axes", to_string(layout));
     return *changed;
   }
-  Layout of_tensor(const Layout& layout, TensorId t) const { return mixed_[t.index()] ? layout : layout_over(layout, radices_[t.index()]); }
+  Layout of_tensor(const Layout& layout, TensorId t) const {
+    return mixed_[t.index()] ? layout : layout_over(layout, radices_[t.index()]);
+  }
 
   // ------------------------------------------------------------------ sources
 
   Placed new_registers(const Context& at, const Layout& layout, const std::string& suffix = "") {
     Placed placed{layout, {}, false};
     for (int p : here(layout.mesh))
-      placed.regs[p] = add_register(fmt::format("{}{}@{}", at.name, suffix, device_name(layout.mesh.devices[p])), layout.mesh.devices[p],
-                                    at.tensor, at.dtype, layout.radices, layout.boxes[p]);
+      placed.regs[p] = add_register(fmt::format("{}{}@{}", at.name, suffix, device_name(layout.mesh.devices[p])),
+                                    layout.mesh.devices[p], at.tensor, at.dtype, layout.radices, layout.boxes[p]);
     return placed;
   }
 
@@ -255,7 +272,8 @@ class Lowering {
     const Mesh& hosts = loaded.mesh;
     Placed on_host = new_registers(at, loaded);
     for (int p : here(hosts)) {
-      Task task = new_task(fmt::format("{}@{}", at.name, device_name(hosts.devices[p])), at, hosts.devices[p], LoadWork{id});
+      Task task =
+          new_task(fmt::format("{}@{}", at.name, device_name(hosts.devices[p])), at, hosts.devices[p], LoadWork{id});
       task.writes = {access(on_host, p)};
       task.bytes = bytes_at(on_host, p);
       add_task(std::move(task));
@@ -337,7 +355,8 @@ class Lowering {
 
   // The same between registers of different axes.
   Placed run_mixed_step(Placed from, const Step& step, const Context& at, const Placed* into) {
-    if (step.kind == StepKind::kLocal || step.kind == StepKind::kFetch) return copy_cut(from, step.pieces, step.radices, into ? into->layout : step.to, at, into);
+    if (step.kind == StepKind::kLocal || step.kind == StepKind::kFetch)
+      return copy_cut(from, step.pieces, step.radices, into ? into->layout : step.to, at, into);
     if (from.layout.radices != step.from.radices) {
       Context here = at;
       here.name += ".axes";
@@ -370,7 +389,8 @@ class Lowering {
   }
 
   // A box over stored axes, cut until each part is a box over both factorings.
-  static void cut_for_both(const Box& run, int source, const std::vector<Shape>& from, const std::vector<Shape>& to, std::vector<Cut>& cuts) {
+  static void cut_for_both(const Box& run, int source, const std::vector<Shape>& from, const std::vector<Shape>& to,
+                           std::vector<Cut>& cuts) {
     const std::vector<Shape> stored = stored_axes(from);
     for (const Box& read : refined_boxes(run, stored, from))
       for (const Box& write : refined_boxes(*over_radices(read, from, stored), stored, to)) {
@@ -381,28 +401,38 @@ class Lowering {
   }
 
   // Pieces over `radices` from where they are to registers over `to`'s axes.
-  Placed copy_cut(const Placed& from, const std::vector<Piece>& pieces, const std::vector<Shape>& radices, const Layout& to, const Context& at, const Placed* into) {
-    if (std::any_of(pieces.begin(), pieces.end(), [&](const Piece& piece) { return from.layout.mesh.devices[piece.source] != to.mesh.devices[piece.target]; })) read_elsewhere(from, at);
+  Placed copy_cut(const Placed& from, const std::vector<Piece>& pieces, const std::vector<Shape>& radices,
+                  const Layout& to, const Context& at, const Placed* into) {
+    if (std::any_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
+          return from.layout.mesh.devices[piece.source] != to.mesh.devices[piece.target];
+        }))
+      read_elsewhere(from, at);
     std::map<int, std::vector<Cut>> cuts;  // by target
     for (const Piece& piece : pieces)
-      for (const Box& run : stored_boxes(piece.box, radices)) cut_for_both(run, piece.source, from.layout.radices, to.radices, cuts[piece.target]);
+      for (const Box& run : stored_boxes(piece.box, radices))
+        cut_for_both(run, piece.source, from.layout.radices, to.radices, cuts[piece.target]);
     Placed made = into ? *into : new_registers(at, to);
     made.fresh = into != nullptr;
     const bool is_sum = from.layout.is_partial() || to.is_partial();
-    const tdl::Reducer reducer = from.layout.is_partial() ? from.layout.reducer() : to.is_partial() ? to.reducer() : tdl::Reducer::kSum;
+    const tdl::Reducer reducer = from.layout.is_partial() ? from.layout.reducer()
+                                 : to.is_partial()        ? to.reducer()
+                                                          : tdl::Reducer::kSum;
     for (int p : here(to.mesh)) {
       const DeviceId device = to.mesh.devices[p];
       const Box whole = made.layout.boxes[p];
       int64_t covered = 0;
       for (const Cut& cut : cuts[p]) covered += volume(cut.write);
-      const bool combine = covered != volume(whole) || cuts[p].empty() || (from.layout.is_partial() && any_overlap(cuts[p]));
+      const bool combine =
+          covered != volume(whole) || cuts[p].empty() || (from.layout.is_partial() && any_overlap(cuts[p]));
       ensure(!combine || is_sum || cuts[p].empty(), "{}: pieces do not cover {}", at.name, to_string(whole));
-      Task gather = new_task(fmt::format("{}.combine@{}", at.name, device_name(device)), at, device, CombineWork{reducer});
+      Task gather =
+          new_task(fmt::format("{}.combine@{}", at.name, device_name(device)), at, device, CombineWork{reducer});
       int64_t arriving = 0;
       int number = 0;
       for (const Cut& cut : cuts[p]) {
         const DeviceId source = from.layout.mesh.devices[cut.source];
-        const std::string name = fmt::format("{}@{}<{}.{}", at.name, device_name(device), device_name(source), number++);
+        const std::string name =
+            fmt::format("{}@{}<{}.{}", at.name, device_name(device), device_name(source), number++);
         const std::optional<Access> read = access_if_here(from, cut.source, cut.read);
         const int64_t bytes = volume(cut.write) * bytes_of(at.dtype);
         if (!read) {
@@ -425,9 +455,11 @@ class Lowering {
   }
 
   Placed copy_into(const Placed& from, const Context& at, const Placed& into) {
-    if (from.layout.radices != into.layout.radices) return copy_cut(from, own_pieces(from.layout), from.layout.radices, into.layout, at, &into);
+    if (from.layout.radices != into.layout.radices)
+      return copy_cut(from, own_pieces(from.layout), from.layout.radices, into.layout, at, &into);
     for (int p : here(into.layout.mesh)) {
-      Task task = new_task(fmt::format("{}.copy@{}", at.name, device_name(into.layout.mesh.devices[p])), at, into.layout.mesh.devices[p], CopyWork{});
+      Task task = new_task(fmt::format("{}.copy@{}", at.name, device_name(into.layout.mesh.devices[p])), at,
+                           into.layout.mesh.devices[p], CopyWork{});
       task.reads = {access(from, p)};
       task.writes = {access(into.regs.at(p), into.layout.boxes[p])};
       task.bytes = 2 * bytes_at(into, p);
@@ -445,11 +477,14 @@ class Lowering {
         int p = group[r], after = group[(r + 1) % group.size()];
         if (!to.regs.contains(p)) continue;
         DeviceId device = step.to.mesh.devices[p];
-        CollectiveWork work{step.kind, id, static_cast<int>(r), static_cast<int>(group.size()), step.from.is_partial(), tdl::Reducer::kSum};
+        CollectiveWork work{
+            step.kind,         id, static_cast<int>(r), static_cast<int>(group.size()), step.from.is_partial(),
+            tdl::Reducer::kSum};
         // Partial on an axis that this step leaves alone: the group's values are whole among themselves.
         work.partial = step.kind == StepKind::kAllReduce || step.kind == StepKind::kReduceScatter;
         if (work.partial) work.reducer = step.from.reducer();
-        Task task = new_task(fmt::format("{}.{}@{}", at.name, name_of(step.kind), device_name(device)), at, device, work);
+        Task task =
+            new_task(fmt::format("{}.{}@{}", at.name, name_of(step.kind), device_name(device)), at, device, work);
         task.queue = collective_queue_[device.index()];
         task.route = cluster_.route(device, step.to.mesh.devices[after]);
         task.reads = {access(from, p)};
@@ -471,7 +506,8 @@ class Lowering {
 
   static int64_t aligned(int64_t bytes) { return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes; }
 
-  // All that comes from devices that are not lowered: into its place, or what is combined then (`gather`) first beside it.
+  // All that comes from devices that are not lowered: into its place, or what is combined then (`gather`) first beside
+  // it.
   void add_arrival(const Context& at, DeviceId target, Access write, int64_t bytes, Task* gather) {
     const std::string name = fmt::format("{}@{}<elsewhere", at.name, device_name(target));
     Task task = new_task(name, at, target, CopyWork{});
@@ -486,7 +522,8 @@ class Lowering {
     add_task(std::move(task));
   }
 
-  void add_transfer(const std::string& name, const Context& at, DeviceId source, DeviceId target, Access read, Access write, int64_t bytes) {
+  void add_transfer(const std::string& name, const Context& at, DeviceId source, DeviceId target, Access read,
+                    Access write, int64_t bytes) {
     Task task = new_task(name, at, target, CopyWork{});
     task.route = cluster_.route(source, target);
     if (source != target) task.queue = link_queue_[cluster_.narrowest(source, target).index()];
@@ -496,12 +533,14 @@ class Lowering {
     add_task(std::move(task));
   }
 
-  // Where some devices alone are lowered, what others fetch from them stays there until the operation that it is fetched for.
+  // Where some devices alone are lowered, what others fetch from them stays there until the operation that it is
+  // fetched for.
   void read_elsewhere(const Placed& from, const Context& at) {
     if (!listed_) return;
     for (const auto& [p, reg] : from.regs) {
       const DeviceId device = from.layout.mesh.devices[p];
-      Task task = new_task(fmt::format("~{}.elsewhere@{}", at.name, device_name(device)), at, device, CopyWork{});  // comes after most other names
+      Task task = new_task(fmt::format("~{}.elsewhere@{}", at.name, device_name(device)), at, device,
+                           CopyWork{});  // comes after most other names
       if (task.turn == Task::Turn::kLazy) task.turn = Task::Turn::kInPlace;
       task.reads = {access(from, p)};
       add_task(std::move(task));
@@ -526,9 +565,12 @@ class Lowering {
         to.regs[p] = from.regs.at(pieces[0]->source);
         continue;
       }
-      const RegisterId target = into ? into->regs.at(p) : add_register(fmt::format("{}@{}", at.name, device_name(device)), device, at.tensor, at.dtype, step.to.radices, box);
+      const RegisterId target = into ? into->regs.at(p)
+                                     : add_register(fmt::format("{}@{}", at.name, device_name(device)), device,
+                                                    at.tensor, at.dtype, step.to.radices, box);
       to.regs[p] = target;
-      Task gather = new_task(fmt::format("{}.combine@{}", at.name, device_name(device)), at, device, CombineWork{combine_reducer(step)});
+      Task gather = new_task(fmt::format("{}.combine@{}", at.name, device_name(device)), at, device,
+                             CombineWork{combine_reducer(step)});
       int64_t arriving = 0;
       int number = 0;
       std::map<int, int> from_source;  // how many pieces
@@ -557,8 +599,8 @@ class Lowering {
     return to;
   }
 
-  // `gather`, whose reads are the terms of `box`; what has none gets the identity of its reducer. With `absent` it gets the
-  // identity of that one, by tasks of their own.
+  // `gather`, whose reads are the terms of `box`; what has none gets the identity of its reducer. With `absent` it gets
+  // the identity of that one, by tasks of their own.
   void add_combine(Task gather, const Context& at, RegisterId target, const Box& box,
                    std::optional<tdl::Reducer> absent) {
     const auto add = [&](const Box& part, std::string name, tdl::Reducer reducer, std::vector<Access> reads) {
@@ -604,8 +646,8 @@ class Lowering {
     return rest;
   }
 
-  // Under what a result is partial that is made of values that are partial under another reducer. Of what comes from devices
-  // that are not lowered (`arriving`) nobody asks which elements these are.
+  // Under what a result is partial that is made of values that are partial under another reducer. Of what comes from
+  // devices that are not lowered (`arriving`) nobody asks which elements these are.
   static std::optional<tdl::Reducer> absent_reducer(const Layout& from, const Layout& to, int64_t arriving) {
     if (arriving > 0 || !from.is_partial() || !to.is_partial() || from.reducer() == to.reducer()) return std::nullopt;
     return to.reducer();
@@ -628,7 +670,8 @@ class Lowering {
     int c = resolved_.operand_conversion[id.index()][k];
     if (c < 0) return *placed_[t.index()];
     if (!converted_[c]) {
-      // Gradients go to their updates as soon as they are whole; everything else is brought just before its first reader.
+      // Gradients go to their updates as soon as they are whole; everything else is brought just before its first
+      // reader.
       Task::Turn turn = op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kLazy;
       const Tensor& tensor = graph_.tensor(t);
       Context at = context_of(id, fmt::format("{}>{}.{}", tensor.name, op.name, k), t, tensor.dtype, turn);
@@ -645,7 +688,8 @@ class Lowering {
 
     const std::vector<double>& flops_at(int p, const Op& op, const Graph& graph) {
       auto [at, is_new] = flops.try_emplace(p);
-      if (is_new) at->second = segment_flops(graph.registry->find(op.definition), *op.bound, segments, derived.ranges[p]);
+      if (is_new)
+        at->second = segment_flops(graph.registry->find(op.definition), *op.bound, segments, derived.ranges[p]);
       return at->second;
     }
   };
@@ -670,7 +714,8 @@ class Lowering {
     std::vector<std::optional<Placed>> current(bound.tensors.size());
     for (size_t k = 0; k < op.operands.size(); ++k) current[k] = operand(id, k);
     std::vector<std::vector<tdl::Kind>> kinds = derived.kinds;
-    std::vector<Conversion> conversions = inner_conversions(bound, derived, mesh, bytes_of(inner_dtype(graph_, op)), converter_);
+    std::vector<Conversion> conversions =
+        inner_conversions(bound, derived, mesh, bytes_of(inner_dtype(graph_, op)), converter_);
     size_t next_inner = 0;
     for (size_t g = 0; g < segments.size(); ++g) {
       const Segment& segment = segments[g];
@@ -682,12 +727,19 @@ class Lowering {
         std::string name = segments.size() > 1 ? fmt::format("{}.{}@{}", op.name, g, device_name(mesh.devices[p]))
                                                : fmt::format("{}@{}", op.name, device_name(mesh.devices[p]));
         Context at = context_of(id, name, TensorId(), inner_dtype(graph_, op), turn);
-        KernelWork work{op.definition, op.attributes, op.bound, segment.first, segment.last, {derived.ranges[p]},
+        KernelWork work{op.definition,
+                        op.attributes,
+                        op.bound,
+                        segment.first,
+                        segment.last,
+                        {derived.ranges[p]},
                         hash_name(op.forward.valid() ? graph_.op(op.forward).name : op.name)};
         Task task = new_task(name, at, mesh.devices[p], std::move(work));
         task.flops = kernels.flops_at(p, op, graph_)[g];
-        for (int t : segment.reads) task.reads.push_back(access(fetched.contains(t) ? fetched.at(t) : *current[t], p, t));
-        for (int t : segment.writes) task.writes.push_back(access(current[t]->regs.at(p), current[t]->layout.boxes[p], false, t));
+        for (int t : segment.reads)
+          task.reads.push_back(access(fetched.contains(t) ? fetched.at(t) : *current[t], p, t));
+        for (int t : segment.writes)
+          task.writes.push_back(access(current[t]->regs.at(p), current[t]->layout.boxes[p], false, t));
         for (const Access& a : task.reads) task.bytes += access_bytes(a);
         for (const Access& a : task.writes) task.bytes += access_bytes(a);
         task.elementwise = segments.size() == 1 && tdl::is_elementwise(bound);
@@ -706,7 +758,8 @@ class Lowering {
 
   // The registers that a stage writes: a result's, or its own. A result that replaces an operand goes straight into the
   // operand's registers where they are laid out alike.
-  Placed stage_registers(OpId id, int tensor, const std::vector<std::vector<tdl::Kind>>& kinds, const std::vector<std::optional<Placed>>& current) {
+  Placed stage_registers(OpId id, int tensor, const std::vector<std::vector<tdl::Kind>>& kinds,
+                         const std::vector<std::optional<Placed>>& current) {
     const Op& op = graph_.op(id);
     const tdl::Bound& bound = *op.bound;
     const tdl::Derived& derived = *resolved_.ops[id.index()].derived;
@@ -715,38 +768,46 @@ class Lowering {
     for (size_t a = 0; a < mesh.extents.size(); ++a) layout.kinds.push_back(kinds[a][tensor]);
     auto result = std::find(bound.results.begin(), bound.results.end(), tensor) - bound.results.begin();
     if (result == static_cast<std::ptrdiff_t>(bound.results.size())) {
-      Context at = context_of(id, fmt::format("{}.{}", op.name, bound.tensors[tensor].name), TensorId(), inner_dtype(graph_, op), Task::Turn::kLazy);
+      Context at = context_of(id, fmt::format("{}.{}", op.name, bound.tensors[tensor].name), TensorId(),
+                              inner_dtype(graph_, op), Task::Turn::kLazy);
       return new_registers(at, layout);
     }
     TensorId t = op.results[result];
     layout = of_tensor(layout, t);
-    bool remade = std::any_of(derived.inner.begin(), derived.inner.end(), [&](const tdl::InnerStep& s) { return s.tensor == tensor; });
-    if (TensorId w = graph_.tensor(t).replaces; w.valid() && !remade && same_placement(layout, placed_[w.index()]->layout)) {
+    bool remade = std::any_of(derived.inner.begin(), derived.inner.end(),
+                              [&](const tdl::InnerStep& s) { return s.tensor == tensor; });
+    if (TensorId w = graph_.tensor(t).replaces;
+        w.valid() && !remade && same_placement(layout, placed_[w.index()]->layout)) {
       bool safe = true;
       for (size_t k = 0; k < op.operands.size(); ++k)
-        if (current[k]->regs == placed_[w.index()]->regs) safe &= in_place_safe(bound, static_cast<int>(k), static_cast<int>(result));
+        if (current[k]->regs == placed_[w.index()]->regs)
+          safe &= in_place_safe(bound, static_cast<int>(k), static_cast<int>(result));
       if (safe) return *placed_[w.index()];
     }
     const Tensor& made = graph_.tensor(t);
     return new_registers(context_of(id, made.name, t, made.dtype, Task::Turn::kLazy), layout, remade ? ".made" : "");
   }
 
-  // A stage made whole over mesh axes: it stays so. The boxes that its reader lacks, brought to it: for that reader alone
-  // (TDL.md rule 17).
-  void run_inner(OpId id, size_t number, const std::vector<Conversion>& conversions, std::vector<std::optional<Placed>>& current,
-                 std::map<int, Placed>& fetched, std::vector<std::vector<tdl::Kind>>& kinds) {
+  // A stage made whole over mesh axes: it stays so. The boxes that its reader lacks, brought to it: for that reader
+  // alone (TDL.md rule 17).
+  void run_inner(OpId id, size_t number, const std::vector<Conversion>& conversions,
+                 std::vector<std::optional<Placed>>& current, std::map<int, Placed>& fetched,
+                 std::vector<std::vector<tdl::Kind>>& kinds) {
     const Op& op = graph_.op(id);
     const tdl::InnerStep& inner = resolved_.ops[id.index()].derived->inner[number];
     Placed& placed = *current[inner.tensor];
     const bool any = !placed.regs.empty();
     const TensorId tensor = any ? out_.reg(placed.regs.begin()->second).tensor : TensorId();
     const DType dtype = any ? out_.reg(placed.regs.begin()->second).dtype : inner_dtype(graph_, op);
-    Context at = context_of(id, fmt::format("{}.{}.inner{}", op.name, op.bound->tensors[inner.tensor].name, number), tensor, dtype, Task::Turn::kLazy);
+    Context at = context_of(id, fmt::format("{}.{}.inner{}", op.name, op.bound->tensors[inner.tensor].name, number),
+                            tensor, dtype, Task::Turn::kLazy);
     for (int a : inner.axes) kinds[a][inner.tensor] = std::nullopt;
     Conversion whole = conversions[number], halo = conversions[number];
     size_t first_fetch = 0;
     if (!inner.axes.empty())
-      while (first_fetch < whole.steps.size() && (first_fetch == 0 || whole.steps[first_fetch - 1].to.kinds != conversions[number].to.kinds)) ++first_fetch;
+      while (first_fetch < whole.steps.size() &&
+             (first_fetch == 0 || whole.steps[first_fetch - 1].to.kinds != conversions[number].to.kinds))
+        ++first_fetch;
     if (inner.needed.empty()) first_fetch = whole.steps.size();
     const auto split = whole.steps.begin() + static_cast<std::ptrdiff_t>(first_fetch);
     halo.steps = {split, conversions[number].steps.end()};
@@ -767,7 +828,8 @@ class Lowering {
       Task::Turn turn = op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kLazy;
       made = run_conversion(made, kept->conversion, context_of(id, tensor.name + ">kept", t, tensor.dtype, turn), into);
     }
-    if (into && made.regs != into->regs) made = copy_into(made, context_of(id, tensor.name + ">kept", t, tensor.dtype, Task::Turn::kEager), *into);
+    if (into && made.regs != into->regs)
+      made = copy_into(made, context_of(id, tensor.name + ">kept", t, tensor.dtype, Task::Turn::kEager), *into);
     made.fresh = into != nullptr;
     placed_[t.index()] = std::move(made);
   }
@@ -790,11 +852,13 @@ class Lowering {
   }
 
   void add_scratch() {
-    constexpr size_t kThreads = 2;  // the one goes over the forward half, whose kernels are others than the backward half's
+    constexpr size_t kThreads =
+        2;  // the one goes over the forward half, whose kernels are others than the backward half's
     std::vector<int64_t> needed(out_.tasks.size());
     shared_out(kThreads, kThreads, [&](size_t part, int) {
       Workspaces workspaces;
-      for (size_t t = part * needed.size() / kThreads; t < (part + 1) * needed.size() / kThreads; ++t) needed[t] = workspaces.bytes_of(out_.tasks[t], out_);
+      for (size_t t = part * needed.size() / kThreads; t < (part + 1) * needed.size() / kThreads; ++t)
+        needed[t] = workspaces.bytes_of(out_.tasks[t], out_);
     });
     for (size_t t = 0; t < needed.size(); ++t) {
       const int64_t bytes = needed[t];
@@ -818,11 +882,11 @@ class Lowering {
   std::deque<std::pair<SharedList<DeviceId>, std::vector<int>>> here_;  // by mesh
   PhysicalGraph out_;
   std::vector<QueueId> compute_queue_, collective_queue_, link_queue_;
-  std::vector<std::vector<Shape>> radices_;             // of each tensor's registers, but for the mixed ones
-  std::vector<bool> mixed_;                             // each layout's registers have the layout's own radices
-  std::vector<std::optional<Placed>> placed_;           // each tensor at home
-  std::vector<std::optional<Placed>> converted_;        // each conversion's result, when made
-  std::vector<const ResolvedConversion*> kept_;         // each tensor's into its kept layout, if any
+  std::vector<std::vector<Shape>> radices_;       // of each tensor's registers, but for the mixed ones
+  std::vector<bool> mixed_;                       // each layout's registers have the layout's own radices
+  std::vector<std::optional<Placed>> placed_;     // each tensor at home
+  std::vector<std::optional<Placed>> converted_;  // each conversion's result, when made
+  std::vector<const ResolvedConversion*> kept_;   // each tensor's into its kept layout, if any
   std::map<std::pair<const tdl::Bound*, const tdl::Derived*>, Kernels> kernels_;
   size_t collectives_ = 0;
 };
@@ -841,7 +905,8 @@ Layout layout_on_first_host(const Layout& home, const Cluster& cluster) {
   return make_layout(Mesh{{}, {cluster.device(home.mesh.devices[0]).host}}, {}, home.radices);
 }
 
-PhysicalGraph lower_local(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& devices, const Watch& watch) {
+PhysicalGraph lower_local(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& devices,
+                          const Watch& watch) {
   return Lowering(graph, plan, cluster, devices).run(watch);
 }
 

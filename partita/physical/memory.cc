@@ -1,5 +1,5 @@
-// The static memory planner (docs/PHYSICAL.md section 4): whole registers, largest first, first fit, bytes shared between
-// uses whose lives in `order` do not meet.
+// The static memory planner (docs/PHYSICAL.md section 4): whole registers, largest first, first fit, bytes shared
+// between uses whose lives in `order` do not meet.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -18,8 +18,8 @@ namespace {
 constexpr int kThreads = 2;
 constexpr int kForever = std::numeric_limits<int>::max();
 
-// From the place of the first write to that of the last use, both included. Of the places in `order` only those count that some life on the
-// device begins or ends at: they are numbered.
+// From the place of the first write to that of the last use, both included. Of the places in `order` only those count
+// that some life on the device begins or ends at: they are numbered.
 struct Life {
   int first = 0, last = 0;
   bool operator==(const Life&) const = default;
@@ -34,8 +34,8 @@ struct Block {
 
 // What the places of a device's registers depend on. Devices that do the same work, each on its part, have the same.
 struct Contents {
-  std::vector<Block> blocks;             // the largest first
-  std::vector<std::size_t> first_life;   // by slot, and the end
+  std::vector<Block> blocks;            // the largest first
+  std::vector<std::size_t> first_life;  // by slot, and the end
   std::vector<Life> lives;
   std::vector<std::pair<int, int>> over;  // (result, operand) by block: the result may lie on the operand; ascending
   std::span<const Life> lives_of(const Block& block, std::size_t slot) const {
@@ -61,12 +61,14 @@ Meet meet(std::span<const Life> a, std::span<const Life> b) {
 
 int64_t align_up(int64_t bytes) { return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes; }
 
-// Bytes that are taken: disjoint stretches of them, in ascending order, each from one multiple of kAlignBytes to another.
+// Bytes that are taken: disjoint stretches of them, in ascending order, each from one multiple of kAlignBytes to
+// another.
 class Taken {
  public:
   void add(int64_t begin, int64_t end) {
     end = align_up(end);
-    const auto first = std::lower_bound(parts_.begin(), parts_.end(), begin, [](const Part& p, int64_t at) { return p.end < at; });
+    const auto first =
+        std::lower_bound(parts_.begin(), parts_.end(), begin, [](const Part& p, int64_t at) { return p.end < at; });
     auto past = first;
     for (; past != parts_.end() && past->begin <= end; ++past) {
       begin = std::min(begin, past->begin);
@@ -82,7 +84,8 @@ class Taken {
 
   // The lowest place from `at` on for so many bytes.
   int64_t lowest_free(int64_t at, int64_t bytes) const {
-    for (auto p = std::upper_bound(parts_.begin(), parts_.end(), at, [](int64_t place, const Part& part) { return place < part.end; });
+    for (auto p = std::upper_bound(parts_.begin(), parts_.end(), at,
+                                   [](int64_t place, const Part&part) { return place < part.end; });
          p != parts_.end() && p->begin < at + bytes; ++p)
       at = p->end;
     return at;
@@ -95,9 +98,10 @@ class Taken {
   std::vector<Part> parts_;
 };
 
-// The slots of one device's registers that are placed. Time is cut into short stretches, over which stands a binary tree. Where a life goes on
-// through all of a stretch, it overlaps whatever else lives in it: which bytes are taken is all there is to know, and it is kept for
-// whole branches of the tree. In the stretches where a life begins and ends lives are compared.
+// The slots of one device's registers that are placed. Time is cut into short stretches, over which stands a binary
+// tree. Where a life goes on through all of a stretch, it overlaps whatever else lives in it: which bytes are taken is
+// all there is to know, and it is kept for whole branches of the tree. In the stretches where a life begins and ends
+// lives are compared.
 class Placed {
  public:
   Placed(const Contents& contents, int places)
@@ -115,7 +119,8 @@ class Placed {
     for (bool moved = true; moved;) {
       moved = false;
       for (std::size_t x = 0; x < block.slots; ++x) {
-        const int64_t shift = static_cast<int64_t>(x) * block.stride, free = lowest_free(number, x, offset + shift) - shift;
+        const int64_t shift = static_cast<int64_t>(x) * block.stride,
+                      free = lowest_free(number, x, offset + shift) - shift;
         moved |= free != offset && block.slots > 1;
         offset = free;
       }
@@ -136,7 +141,9 @@ class Placed {
         for (const std::size_t leaf : {first, last}) {
           for (std::size_t branch = leaves_ + leaf; branch > 0; branch /= 2) within_[branch].add(begin, end);
           std::vector<Slot>& slots = ends_[leaf];
-          slots.insert(std::upper_bound(slots.begin(), slots.end(), begin, [](int64_t at, const Slot& s) { return at < s.begin; }), {begin, end, number, x});
+          slots.insert(std::upper_bound(slots.begin(), slots.end(), begin,
+                                        [](int64_t at, const Slot& s) { return at < s.begin; }),
+                       {begin, end, number, x});
           if (first == last) break;
         }
       }
@@ -152,7 +159,9 @@ class Placed {
     std::size_t number;
   };
 
-  std::size_t leaf_of(int place) const { return static_cast<std::size_t>(std::clamp(place, 0, places_ - 1)) * leaves_ / static_cast<std::size_t>(places_); }
+  std::size_t leaf_of(int place) const {
+    return static_cast<std::size_t>(std::clamp(place, 0, places_ - 1)) * leaves_ / static_cast<std::size_t>(places_);
+  }
 
   // The fewest branches that together have the leaves of [first, past).
   template <typename F>
@@ -166,10 +175,12 @@ class Placed {
 
   bool may_lie_over(int a, int b) const {
     const std::vector<std::pair<int, int>>& over = contents_.over;
-    return std::binary_search(over.begin(), over.end(), std::pair(a, b)) || std::binary_search(over.begin(), over.end(), std::pair(b, a));
+    return std::binary_search(over.begin(), over.end(), std::pair(a, b)) ||
+           std::binary_search(over.begin(), over.end(), std::pair(b, a));
   }
 
-  // The lowest place from `at` on for slot x alone. Each move is over places where it cannot lie, so that their order does not matter.
+  // The lowest place from `at` on for slot x alone. Each move is over places where it cannot lie, so that their order
+  // does not matter.
   int64_t lowest_free(int number, std::size_t x, int64_t at) {
     const Block& block = contents_.blocks[number];
     const std::span<const Life> lives = contents_.lives_of(block, x);
@@ -180,7 +191,8 @@ class Placed {
       const std::size_t first = leaf_of(life.first), last = leaf_of(life.last);
       for_branches(first + 1, last, [&](std::size_t branch) { taken_.push_back(&within_[branch]); });
       for (const std::size_t leaf : {first, last}) {
-        for (std::size_t branch = leaves_ + leaf; branch > 0; branch /= 2) taken_.push_back(&throughout_[branch]);  // and so those above the others
+        for (std::size_t branch = leaves_ + leaf; branch > 0; branch /= 2)
+          taken_.push_back(&throughout_[branch]);  // and so those above the others
         compared_.emplace_back(ends_[leaf]);
         if (first == last) break;
       }
@@ -209,9 +221,9 @@ class Placed {
 
   const Contents& contents_;
   const int places_;
-  const std::size_t leaves_;       // stretches of time
-  std::vector<Taken> throughout_;  // by branch: of lives that go on through it, and not through the branch above
-  std::vector<Taken> within_;      // by branch: of all lives that have some place in it
+  const std::size_t leaves_;             // stretches of time
+  std::vector<Taken> throughout_;        // by branch: of lives that go on through it, and not through the branch above
+  std::vector<Taken> within_;            // by branch: of all lives that have some place in it
   std::vector<std::vector<Slot>> ends_;  // by stretch: of lives that begin or end in it, by their first byte
   // Of the slot that a place is looked for.
   std::vector<const Taken*> taken_;
@@ -221,14 +233,15 @@ class Placed {
 
 // What lies on one device, and where.
 struct OnDevice {
-  std::vector<RegisterId> registers;  // by block
+  std::vector<RegisterId> registers;                    // by block
   std::vector<std::pair<RegisterId, RegisterId>> over;  // (result, operand)
   Contents contents;
-  int places = 0;  // numbered
+  int places = 0;                // numbered
   std::vector<int64_t> offsets;  // by block
   int64_t peak_bytes = 0;
 
-  void fill(const PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const std::vector<int>& place, std::vector<int>& block_of, bool share) {
+  void fill(const PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const std::vector<int>& place,
+            std::vector<int>& block_of, bool share) {
     const auto size = [&](RegisterId r) { return graph.reg(r).bytes * graph.reg(r).count; };
     std::stable_sort(registers.begin(), registers.end(), [&](RegisterId a, RegisterId b) { return size(a) > size(b); });
     std::vector<int> number(graph.order.size(), 0);  // of a place: first whether it counts
@@ -238,7 +251,8 @@ struct OnDevice {
       const RegisterId r = registers[b];
       const Register& reg = graph.reg(r);
       block_of[r.index()] = static_cast<int>(b);
-      contents.blocks.push_back({reg.bytes, reg.stride_bytes(), static_cast<std::size_t>(reg.count), contents.first_life.size() - 1});
+      contents.blocks.push_back(
+          {reg.bytes, reg.stride_bytes(), static_cast<std::size_t>(reg.count), contents.first_life.size() - 1});
       const bool always = reg.carried || reg.constant || !share;
       lives.clear();
       for (const Use& use : uses[r.index()]) {
@@ -252,7 +266,9 @@ struct OnDevice {
         else number[life.first] = number[life.last] = 1;
         lives.emplace_back(reg.slot(use.number), life);
       }
-      std::sort(lives.begin(), lives.end(), [](const auto& x, const auto& y) { return std::tie(x.first, x.second.first) < std::tie(y.first, y.second.first); });
+      std::sort(lives.begin(), lives.end(), [](const auto& x, const auto& y) {
+        return std::tie(x.first, x.second.first) < std::tie(y.first, y.second.first);
+      });
       auto next = lives.begin();
       for (int slot = 0; slot < reg.count; ++slot) {
         for (; next != lives.end() && next->first == slot; ++next) contents.lives.push_back(next->second);
@@ -262,7 +278,8 @@ struct OnDevice {
     for (int& n : number) n = n ? places++ : -1;
     for (Life& life : contents.lives)
       if (life.first >= 0) life = {number[life.first], number[life.last]};
-    for (const auto& [result, operand] : over) contents.over.emplace_back(block_of[result.index()], block_of[operand.index()]);
+    for (const auto& [result, operand] : over)
+      contents.over.emplace_back(block_of[result.index()], block_of[operand.index()]);
     std::sort(contents.over.begin(), contents.over.end());
   }
 
@@ -276,7 +293,8 @@ struct OnDevice {
       if (block.bytes == 0) continue;
       offsets[b] = placed.first_fit(static_cast<int>(b));
       placed.add(static_cast<int>(b), offsets[b]);
-      peak_bytes = std::max(peak_bytes, offsets[b] + static_cast<int64_t>(block.slots - 1) * block.stride + block.bytes);
+      peak_bytes =
+          std::max(peak_bytes, offsets[b] + static_cast<int64_t>(block.slots - 1) * block.stride + block.bytes);
     }
   }
 };
@@ -287,19 +305,22 @@ void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses,
   const std::vector<int> place = places(graph, table);
   const InPlace in_place(graph);
   std::vector<OnDevice> devices(graph.device_count);
-  for (std::size_t r = 0; r < graph.registers.size(); ++r) devices[graph.registers[r].device.index()].registers.emplace_back(r);
+  for (std::size_t r = 0; r < graph.registers.size(); ++r)
+    devices[graph.registers[r].device.index()].registers.emplace_back(r);
   for (std::size_t r = 0; r < graph.registers.size(); ++r) {
     const DeviceId device = graph.registers[r].device;
     for (RegisterId operand : in_place.operands_of(RegisterId(r)))
       if (graph.reg(operand).device == device) devices[device.index()].over.emplace_back(r, operand);
   }
   std::vector<int> block_of(graph.registers.size());
-  shared_out(kThreads, devices.size(), [&](std::size_t d, int) { devices[d].fill(graph, table, uses, place, block_of, options.share_bytes); });
+  shared_out(kThreads, devices.size(),
+             [&](std::size_t d, int) { devices[d].fill(graph, table, uses, place, block_of, options.share_bytes); });
 
   // Of devices with equal contents one is planned.
   std::vector<std::size_t> like(devices.size()), planned;
   for (std::size_t d = 0; d < devices.size(); ++d) {
-    const auto same = std::find_if(planned.begin(), planned.end(), [&](std::size_t p) { return devices[p].contents == devices[d].contents; });
+    const auto same = std::find_if(planned.begin(), planned.end(),
+                                   [&](std::size_t p) { return devices[p].contents == devices[d].contents; });
     like[d] = same == planned.end() ? d : *same;
     if (like[d] == d) planned.push_back(d);
   }

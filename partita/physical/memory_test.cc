@@ -18,18 +18,28 @@ using testing::PhysicalBuilder;
 
 class FirstFitByHand {
  public:
-  FirstFitByHand(const PhysicalGraph& graph, bool share) : graph_(graph), share_(share), table_(number_nodes(graph)), place_(places(graph, table_)), uses_(graph, table_), in_place_(graph) {}
+  FirstFitByHand(const PhysicalGraph& graph, bool share)
+      : graph_(graph),
+        share_(share),
+        table_(number_nodes(graph)),
+        place_(places(graph, table_)),
+        uses_(graph, table_),
+        in_place_(graph) {}
 
   std::vector<int64_t> offsets() const {
     std::vector<RegisterId> by_size;
     for (std::size_t r = 0; r < graph_.registers.size(); ++r) by_size.emplace_back(r);
-    std::stable_sort(by_size.begin(), by_size.end(), [&](RegisterId a, RegisterId b) { return graph_.reg(a).bytes * graph_.reg(a).count > graph_.reg(b).bytes * graph_.reg(b).count; });
+    std::stable_sort(by_size.begin(), by_size.end(), [&](RegisterId a, RegisterId b) {
+      return graph_.reg(a).bytes * graph_.reg(a).count > graph_.reg(b).bytes * graph_.reg(b).count;
+    });
     std::vector<int64_t> offsets(graph_.registers.size(), 0);
     std::vector<RegisterId> placed;
     for (const RegisterId r : by_size) {
       if (graph_.reg(r).bytes == 0) continue;
       int64_t& offset = offsets[r.index()];
-      while (!std::all_of(placed.begin(), placed.end(), [&](RegisterId other) { return lie_together(r, other, offset, offsets[other.index()]); })) offset += kAlignBytes;
+      while (!std::all_of(placed.begin(), placed.end(),
+                          [&](RegisterId other) { return lie_together(r, other, offset, offsets[other.index()]); }))
+        offset += kAlignBytes;
       placed.push_back(r);
     }
     return offsets;
@@ -43,7 +53,8 @@ class FirstFitByHand {
     const Register& reg = graph_.reg(use.reg);
     Life life;
     for (const std::span<const Node> users : {use.writers, use.readers})
-      for (const Node& n : users) life = {std::min(life.first, place_[table_.number(n)]), std::max(life.last, place_[table_.number(n)])};
+      for (const Node& n : users)
+        life = {std::min(life.first, place_[table_.number(n)]), std::max(life.last, place_[table_.number(n)])};
     if (reg.carried || reg.constant || !share_ || life.last < 0) life = {-1, 1 << 30};
     return life;
   }
@@ -83,13 +94,15 @@ void expect_first_fit(const PhysicalGraph& graph, bool share = true) {
   for (std::size_t r = 0; r < offsets.size(); ++r) {
     const Register& reg = graph.registers[r];
     ASSERT_EQ(reg.offset, offsets[r]) << reg.name;
-    if (reg.bytes > 0) peaks[reg.device.index()] = std::max(peaks[reg.device.index()], offsets[r] + (reg.count - 1) * reg.stride_bytes() + reg.bytes);
+    if (reg.bytes > 0)
+      peaks[reg.device.index()] =
+          std::max(peaks[reg.device.index()], offsets[r] + (reg.count - 1) * reg.stride_bytes() + reg.bytes);
   }
   EXPECT_EQ(graph.peak_bytes, peaks);
 }
 
-// Tasks one after another on each device, in `rate` acts, each of which reads what the last one made and what was made long before. Devices of
-// the same seed do the same.
+// Tasks one after another on each device, in `rate` acts, each of which reads what the last one made and what was made
+// long before. Devices of the same seed do the same.
 PhysicalGraph long_graph(int tasks, int rate, bool share, const std::vector<uint64_t>& seeds) {
   PhysicalBuilder b(static_cast<int>(seeds.size()), rate);
   std::vector<Rng> of_device;
@@ -106,10 +119,14 @@ PhysicalGraph long_graph(int tasks, int rate, bool share, const std::vector<uint
         if (far <= made[d].size()) {
           const RegisterId x = made[d][made[d].size() - far];
           const int uses = b.graph.reg(x).uses;
-          if ((uses == 1 || uses == acts || acts == 1) && std::find(reads.begin(), reads.end(), x) == reads.end()) reads.push_back(x);
+          if ((uses == 1 || uses == acts || acts == 1) && std::find(reads.begin(), reads.end(), x) == reads.end())
+            reads.push_back(x);
         }
-      const int64_t elements = !reads.empty() && among(2) == 0 ? b.graph.reg(reads[0]).bytes / 4 : static_cast<int64_t>(among(6) == 0 ? among(2000) : among(40));
-      const RegisterId y = among(12) == 0 ? b.constant("y" + name, static_cast<int>(d), elements) : b.reg("y" + name, static_cast<int>(d), elements, acts);
+      const int64_t elements = !reads.empty() && among(2) == 0
+                                   ? b.graph.reg(reads[0]).bytes / 4
+                                   : static_cast<int64_t>(among(6) == 0 ? among(2000) : among(40));
+      const RegisterId y = among(12) == 0 ? b.constant("y" + name, static_cast<int>(d), elements)
+                                          : b.reg("y" + name, static_cast<int>(d), elements, acts);
       if (b.graph.reg(y).constant) {
         reads.push_back(y);
         b.add(name, static_cast<int>(d), reads, {}, acts);
@@ -136,7 +153,8 @@ TEST(MemoryPlanner, IsFirstFit) {
     const InPlace allowed(graph);
     for (std::size_t r = 0; r < graph.registers.size(); ++r) {
       slots += graph.registers[r].count > 1;
-      for (const RegisterId operand : allowed.operands_of(RegisterId(r))) in_place += graph.reg(operand).offset == graph.registers[r].offset && graph.registers[r].bytes > 0;
+      for (const RegisterId operand : allowed.operands_of(RegisterId(r)))
+        in_place += graph.reg(operand).offset == graph.registers[r].offset && graph.registers[r].bytes > 0;
     }
     alike += graph.peak_bytes[0] == graph.peak_bytes[2];
   }

@@ -44,10 +44,8 @@ class Ticks {
         const bool room = schedule_ == Schedule::kGpipe || f[s] - b[s] < stages - s;
         const bool can_forward = f[s] < m && (s == 0 || f[s - 1] > f[s]) && room;
         if (schedule_ == Schedule::kGpipe && can_forward) can_backward = false;
-        if (can_backward)
-          backward_[s][backwards[s]++] = tick;
-        else if (can_forward)
-          forward_[s][forwards[s]++] = tick;
+        if (can_backward) backward_[s][backwards[s]++] = tick;
+        else if (can_forward) forward_[s][forwards[s]++] = tick;
       }
       ensure(tick <= 4 * (m + stages), "the schedule of {} stages and {} micro-batches does not end", stages, m);
     }
@@ -60,7 +58,6 @@ class Ticks {
 
 // (tick, the op's place in the graph, - distance to its reader)
 using Key = std::tuple<int, int, int>;
-
 
 // Successors of each node, without repetitions.
 using Successors = std::vector<std::vector<int>>;
@@ -85,7 +82,8 @@ std::vector<int> indegrees(const Successors& successors) {
 }
 
 // A cycle among the nodes that no topological order can hold, for the message.
-std::string describe_cycle(const PhysicalGraph& graph, const NodeTable& table, const Successors& successors, const std::vector<int>& left) {
+std::string describe_cycle(const PhysicalGraph& graph, const NodeTable& table, const Successors& successors,
+                           const std::vector<int>& left) {
   int at = 0;
   while (left[at] == 0) ++at;
   // Every node left has a predecessor left, so walking backwards repeats a node.
@@ -99,7 +97,8 @@ std::string describe_cycle(const PhysicalGraph& graph, const NodeTable& table, c
     at = predecessor[at];
   }
   std::string text = to_string(graph, table.nodes[at]);
-  for (std::size_t i = walk.size(); i-- > static_cast<std::size_t>(seen[at]);) text += " -> " + to_string(graph, table.nodes[walk[i]]);
+  for (std::size_t i = walk.size(); i-- > static_cast<std::size_t>(seen[at]);)
+    text += " -> " + to_string(graph, table.nodes[walk[i]]);
   return text;
 }
 
@@ -147,7 +146,8 @@ void make_order(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, 
     const int place = given ? options.op_places[task.op.index()] : task.op.value;
     Task::Turn turn = task.turn;
     if (task.phase == Phase::kUpdate && turn == Task::Turn::kInPlace) turn = Task::Turn::kEager;
-    if (given && turn == Task::Turn::kEager && std::holds_alternative<KernelWork>(task.work)) turn = Task::Turn::kInPlace;
+    if (given && turn == Task::Turn::kEager && std::holds_alternative<KernelWork>(task.work))
+      turn = Task::Turn::kInPlace;
     if (given && turn == Task::Turn::kEager && is_transfer(task)) turn = Task::Turn::kLazy;
     if (!options.control_edges && turn == Task::Turn::kLazy && is_transfer(task)) turn = Task::Turn::kEager;
     const Key as_ready{-1, place, 0};
@@ -156,7 +156,9 @@ void make_order(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, 
         keys[v] = {given ? 0 : ticks.of(task.stage, task.phase, node.act), place, 0};
         break;
       case Task::Turn::kEager:
-        keys[v] = !options.control_edges && task.phase == Phase::kUpdate && !is_transfer(task) ? Key{ticks.end(), place, 0} : as_ready;
+        keys[v] = !options.control_edges && task.phase == Phase::kUpdate && !is_transfer(task)
+                      ? Key{ticks.end(), place, 0}
+                      : as_ready;
         break;
       case Task::Turn::kLazy: {
         Key first{std::numeric_limits<int>::max(), 0, 0};

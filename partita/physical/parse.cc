@@ -93,8 +93,10 @@ class Line {
     if (text == "[]") return box;
     for (const std::string& part : split(text, 'x')) {
       const std::size_t comma = part.find(',');
-      if (part.size() < 5 || part.front() != '[' || part.back() != ')' || comma == std::string::npos) error("'{}' is not a box like [0,4)x[2,3)", text);
-      box.push_back({number_in(part.substr(1, comma - 1), text), number_in(part.substr(comma + 1, part.size() - comma - 2), text)});
+      if (part.size() < 5 || part.front() != '[' || part.back() != ')' || comma == std::string::npos)
+        error("'{}' is not a box like [0,4)x[2,3)", text);
+      box.push_back({number_in(part.substr(1, comma - 1), text),
+                     number_in(part.substr(comma + 1, part.size() - comma - 2), text)});
     }
     return box;
   }
@@ -133,7 +135,8 @@ class Line {
     const std::size_t hash = rest.rfind('#');
     if (hash != std::string::npos) {
       const std::string act = rest.substr(hash + 1);
-      if (act.empty() || act.size() > 8 || act.find_first_not_of("0123456789") != std::string::npos) error("'{}' is not an act", rest);
+      if (act.empty() || act.size() > 8 || act.find_first_not_of("0123456789") != std::string::npos)
+        error("'{}' is not an act", rest);
       token.act = std::stoi(act);
       rest.resize(hash);
     }
@@ -143,17 +146,16 @@ class Line {
   std::vector<std::string> split(const std::string& text, char separator) const {
     std::vector<std::string> parts(1);
     for (char c : text) {
-      if (c == separator)
-        parts.emplace_back();
-      else
-        parts.back() += c;
+      if (c == separator) parts.emplace_back();
+      else parts.back() += c;
     }
     return parts;
   }
   int64_t number_in(const std::string& part, const std::string& whole) const {
     int64_t value = 0;
     const auto [end, problem] = std::from_chars(part.data(), part.data() + part.size(), value);
-    if (problem != std::errc() || end != part.data() + part.size()) error("'{}' in '{}' is not a whole number", part, whole);
+    if (problem != std::errc() || end != part.data() + part.size())
+      error("'{}' in '{}' is not a whole number", part, whole);
     return value;
   }
 
@@ -239,7 +241,10 @@ class Parser {
     } else if (word == "peak_bytes") {
       while (!l.done()) graph_.peak_bytes.push_back(l.integer());
     } else {
-      l.error("'{}' begins no line; known are micro_batches, devices, formula, queue, register, task, order, edge, peak_bytes", word);
+      l.error(
+          "'{}' begins no line; known are micro_batches, devices, formula, queue, register, task, order, edge, "
+          "peak_bytes",
+          word);
     }
     l.finish();
   }
@@ -276,11 +281,10 @@ class Parser {
     queue.name = l.take().text;
     queue.kind = l.one_of(text::kQueueKinds, "kind of queue");
     const int at = l.natural(queue.kind == QueueKind::kLink ? "link" : "device");
-    if (queue.kind == QueueKind::kLink)
-      queue.link = LinkId(at);
-    else
-      queue.device = device(l, at);
-    if (!queues_.try_emplace(queue.name, graph_.queues.size()).second) l.error("there is a queue '{}' already", queue.name);
+    if (queue.kind == QueueKind::kLink) queue.link = LinkId(at);
+    else queue.device = device(l, at);
+    if (!queues_.try_emplace(queue.name, graph_.queues.size()).second)
+      l.error("there is a queue '{}' already", queue.name);
     graph_.queues.push_back(queue);
   }
 
@@ -311,7 +315,8 @@ class Parser {
     reg.carried = l.take_if("carried");
     reg.constant = l.take_if("constant");
     reg.accumulated = l.take_if("accumulated");
-    if (!registers_.try_emplace(reg.name, graph_.registers.size()).second) l.error("there is a register '{}' already", reg.name);
+    if (!registers_.try_emplace(reg.name, graph_.registers.size()).second)
+      l.error("there is a register '{}' already", reg.name);
     graph_.registers.push_back(std::move(reg));
   }
 
@@ -343,18 +348,13 @@ class Parser {
       Line part = line();
       const std::string word = part.take().text;
       auto* kernel = std::get_if<KernelWork>(&task.work);
-      if (word == "ranges" && kernel)
-        kernel->ranges.push_back(part.box());
+      if (word == "ranges" && kernel) kernel->ranges.push_back(part.box());
       else if (word == "route")
         while (!part.done()) task.route.push_back(LinkId(part.natural("link")));
-      else if (word == "read")
-        task.reads.push_back(access(part));
-      else if (word == "write")
-        task.writes.push_back(access(part));
-      else if (word == "scratch")
-        task.scratch.push_back(RegisterId(find(part, registers_, "register")));
-      else
-        part.error("'{}' is no part of this task", word);
+      else if (word == "read") task.reads.push_back(access(part));
+      else if (word == "write") task.writes.push_back(access(part));
+      else if (word == "scratch") task.scratch.push_back(RegisterId(find(part, registers_, "register")));
+      else part.error("'{}' is no part of this task", word);
       part.finish();
     }
     if (!tasks_.try_emplace(task.name, graph_.tasks.size()).second) l.error("there is a task '{}' already", task.name);
@@ -413,7 +413,8 @@ class Parser {
     const auto found = tasks_.find(token.text);
     if (found == tasks_.end()) l.error("there is no task '{}'", token.text);
     const Task& task = graph_.tasks[found->second];
-    if (token.act < 0 && task.rate > 1) l.error("'{}' acts {} times a step: write {}#0, {}#1, ..", token.text, task.rate, token.text, token.text);
+    if (token.act < 0 && task.rate > 1)
+      l.error("'{}' acts {} times a step: write {}#0, {}#1, ..", token.text, task.rate, token.text, token.text);
     if (token.act >= task.rate) l.error("'{}' has no act {}", token.text, token.act);
     return {TaskId(found->second), std::max(token.act, 0)};
   }

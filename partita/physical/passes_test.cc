@@ -21,12 +21,15 @@ std::string order_text(const PhysicalGraph& graph) {
 
 std::vector<std::string> edges_text(const PhysicalGraph& graph) {
   std::vector<std::string> lines;
-  for (const Edge& e : graph.edges) lines.push_back(to_string(graph, e.from) + (e.next ? " => " : " -> ") + to_string(graph, e.to));
+  for (const Edge& e : graph.edges)
+    lines.push_back(to_string(graph, e.from) + (e.next ? " => " : " -> ") + to_string(graph, e.to));
   std::sort(lines.begin(), lines.end());
   return lines;
 }
 
-void expect_part(const std::string& text, const std::string& part) { EXPECT_NE(text.find(part), std::string::npos) << text; }
+void expect_part(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << text;
+}
 
 std::string refusal(const PhysicalGraph& graph) { return refuse(graph).value_or("admitted"); }
 
@@ -70,7 +73,8 @@ PhysicalBuilder pipeline(int micro_batches, int stages = 2) {
 
 TEST(Order, FollowsTheGraphAndPutsLazyTasksBeforeTheirReader) {
   PhysicalBuilder b(2);
-  const RegisterId w = b.reg("w", 1, 8), moved = b.reg("moved", 0, 8), x = b.reg("x", 0, 8), y = b.reg("y", 0, 8), z = b.reg("z", 0, 8);
+  const RegisterId w = b.reg("w", 1, 8), moved = b.reg("moved", 0, 8), x = b.reg("x", 0, 8), y = b.reg("y", 0, 8),
+                   z = b.reg("z", 0, 8);
   b.add("make_w", 1, {}, {w});
   b.copy("fetch_w", w, moved);
   b.add("make_x", 0, {}, {x});
@@ -118,7 +122,8 @@ TEST(Order, NamesACycle) {
   }
 }
 
-// The unit-time runs of three stages and four micro-batches, as drawn in the papers: what the last and the first stage do.
+// The unit-time runs of three stages and four micro-batches, as drawn in the papers: what the last and the first stage
+// do.
 TEST(Order, Schedules) {
   const auto share = [](Schedule schedule, int stage) {
     PhysicalBuilder b = pipeline(4, 3);
@@ -203,7 +208,8 @@ TEST(Memory, AnElementwiseResultLiesOnItsLastOperand) {
 
 TEST(Memory, CarriedAndConstantRegistersShareWithNone) {
   PhysicalBuilder b(1);
-  const RegisterId w = b.carried("w", 0, 16), c = b.constant("c", 0, 16), x = b.reg("x", 0, 16), y = b.reg("y", 0, 16), z = b.reg("z", 0, 16);
+  const RegisterId w = b.carried("w", 0, 16), c = b.constant("c", 0, 16), x = b.reg("x", 0, 16), y = b.reg("y", 0, 16),
+                   z = b.reg("z", 0, 16);
   b.add("first", 0, {c}, {x});
   b.add("second", 0, {x}, {y});
   b.add("third", 0, {y, w}, {z});
@@ -218,7 +224,8 @@ TEST(Memory, CarriedAndConstantRegistersShareWithNone) {
 
 TEST(Memory, PlacesSlotAgainstSlot) {
   PhysicalBuilder b(1, 3);
-  const RegisterId x = b.reg("x", 0, 16, 3), y = b.reg("y", 0, 16, 3), z = b.reg("z", 0, 16, 3), sum = b.reg("sum", 0, 8);
+  const RegisterId x = b.reg("x", 0, 16, 3), y = b.reg("y", 0, 16, 3), z = b.reg("z", 0, 16, 3),
+                   sum = b.reg("sum", 0, 8);
   b.graph.reg(sum).accumulated = true;
   b.add("a", 0, {}, {x}, 3);
   b.add("b", 0, {x}, {y}, 3);
@@ -227,7 +234,7 @@ TEST(Memory, PlacesSlotAgainstSlot) {
   run_passes(b.graph);
   EXPECT_EQ(b.graph.reg(x).offset, 0);
   EXPECT_EQ(b.graph.reg(y).offset, 64);
-  EXPECT_EQ(b.graph.reg(z).offset, 0);   // each use after x's of its act and before that of the next
+  EXPECT_EQ(b.graph.reg(z).offset, 0);      // each use after x's of its act and before that of the next
   EXPECT_EQ(b.graph.reg(sum).offset, 128);  // lives over all acts
   EXPECT_EQ(refusal(b.graph), "admitted");
 }
@@ -244,8 +251,15 @@ TEST(Edges, OfTheTableOfSectionFive) {
     plan_memory(b.graph);
     make_edges(b.graph);
     EXPECT_EQ(edges_text(b.graph), (std::vector<std::string>{
-                                       "r#0 -> r#1", "r#0 -> w#2", "r#1 -> r#2", "r#2 => w#0", "w#0 -> r#0", "w#0 -> w#1", "w#1 -> r#1",
-                                       "w#1 -> w#2", "w#2 -> r#2",
+                                       "r#0 -> r#1",
+                                       "r#0 -> w#2",
+                                       "r#1 -> r#2",
+                                       "r#2 => w#0",
+                                       "w#0 -> r#0",
+                                       "w#0 -> w#1",
+                                       "w#1 -> r#1",
+                                       "w#1 -> w#2",
+                                       "w#2 -> r#2",
                                    }));
     EXPECT_EQ(refusal(b.graph), "admitted");
   }
@@ -274,7 +288,8 @@ TEST(Edges, OfTheTableOfSectionFive) {
     const TaskId reader = b.add("new", 0, {w}, {y});
     b.graph.task(reader).reads[0].fresh = true;
     run_passes(b.graph, {.share_bytes = false});
-    EXPECT_EQ(edges_text(b.graph), (std::vector<std::string>{"new => update", "old -> update", "update -> new", "update => old"}));
+    EXPECT_EQ(edges_text(b.graph),
+              (std::vector<std::string>{"new => update", "old -> update", "update -> new", "update => old"}));
     EXPECT_EQ(refusal(b.graph), "admitted");
   }
 }
@@ -312,20 +327,24 @@ TEST(Admission, RefusesCrossedCollectivesOfThreeOverlappingGroups) {
   const Node a = b.node("A@0"), c = b.node("C@2");
   std::erase_if(b.graph.edges, [&](const Edge& e) { return e.kind == EdgeKind::kQueue && e.from == a && e.to == c; });
   b.graph.edges.push_back({c, a, false, EdgeKind::kQueue});
-  EXPECT_EQ(refusal(b.graph), "edge C@2 -> A@0 points backwards in the order: no one can begin in the cycle A@0 -> B@1 -> C@2 -> A@0");
+  EXPECT_EQ(refusal(b.graph),
+            "edge C@2 -> A@0 points backwards in the order: no one can begin in the cycle A@0 -> B@1 -> C@2 -> A@0");
 }
 
-// The second stage's backward needs two forwards in flight; with one slot the second forward waits for the first backward.
+// The second stage's backward needs two forwards in flight; with one slot the second forward waits for the first
+// backward.
 TEST(Admission, RefusesACreditCycle) {
   PhysicalBuilder b = pipeline(2, 2);
   run_passes(b.graph, {.share_bytes = false, .schedule = Schedule::kGpipe});
   ASSERT_EQ(refusal(b.graph), "admitted");
   for (Register& reg : b.graph.registers)
     if (reg.name == "act1") reg.count = 1;
-  // Credit: b1#0 gives the slot back to f1#1; and GPipe's order, as a plan may ask: all forwards before the first backward.
+  // Credit: b1#0 gives the slot back to f1#1; and GPipe's order, as a plan may ask: all forwards before the first
+  // backward.
   b.graph.edges.push_back({b.node("f1", 1), b.node("b1", 0), false, EdgeKind::kPlan});
   b.graph.edges.push_back({b.node("b1", 0), b.node("f1", 1), false, EdgeKind::kReuse});
-  EXPECT_EQ(refusal(b.graph), "edge b1#0 -> f1#1 points backwards in the order: no one can begin in the cycle f1#1 -> b1#0 -> f1#1");
+  EXPECT_EQ(refusal(b.graph),
+            "edge b1#0 -> f1#1 points backwards in the order: no one can begin in the cycle f1#1 -> b1#0 -> f1#1");
 }
 
 TEST(Admission, RefusesSharedBytesWithoutControlEdges) {
@@ -399,7 +418,8 @@ TEST(Text, ErrorsNameTheLine) {
     return "parsed";
   };
   EXPECT_EQ(error_of("physical a\nqueue q compute 0\n"), "physical graph, line 2: device 0 is not one of 0");
-  EXPECT_EQ(error_of("physical a\ndevices 1 compute 1\nqueue q slow 0\n"), "physical graph, line 3: 'slow' is no kind of queue");
+  EXPECT_EQ(error_of("physical a\ndevices 1 compute 1\nqueue q slow 0\n"),
+            "physical graph, line 3: 'slow' is no kind of queue");
   EXPECT_EQ(error_of("physical a\n\nedge x -> y data\n"), "physical graph, line 3: there is no task 'x'");
   expect_part(error_of("physical a\nformula 0 shapes [2,3]\n  f(x)[i] = x[i]\n"), "physical graph, line 2: formula: ");
   EXPECT_EQ(error_of(""), "physical graph: the text is empty");

@@ -1,5 +1,5 @@
-// The PhysicalGraph: tasks on queues, registers in memory, one order, edges. What the simulator and the runtime execute.
-// The rules that make it and admit it are in docs/PHYSICAL.md; section numbers in comments are that page's.
+// The PhysicalGraph: tasks on queues, registers in memory, one order, edges. What the simulator and the runtime
+// execute. The rules that make it and admit it are in docs/PHYSICAL.md; section numbers in comments are that page's.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -29,9 +29,9 @@ enum class QueueKind {
 
 struct Queue {
   QueueKind kind = QueueKind::kCompute;
-  DeviceId device;  // kCompute, kHost, kCollective
-  LinkId link;      // kLink
-  std::string name; // "gpu0.compute", "gpu0-gpu1"
+  DeviceId device;   // kCompute, kHost, kCollective
+  LinkId link;       // kLink
+  std::string name;  // "gpu0.compute", "gpu0-gpu1"
   bool is_static() const { return kind == QueueKind::kCollective; }
   bool operator==(const Queue&) const = default;
 };
@@ -40,18 +40,18 @@ constexpr int64_t kAlignBytes = 64;  // of every slot in its device's memory: a 
 
 // A piece of memory that holds one box of one tensor, `count` times.
 struct Register {
-  std::string name;       // unique: "h1@2", "W0>k@3"
+  std::string name;  // unique: "h1@2", "W0>k@3"
   DeviceId device;
-  TensorId tensor;        // none for scratch
+  TensorId tensor;  // none for scratch
   DType dtype = DType::kFloat32;
-  Shape axes;             // the whole tensor's extents over the register's (factored) axes
-  std::vector<Box> boxes; // what it holds, over these axes; one, or one a use where acts differ (section 1)
-  int64_t bytes = 0;      // of one slot: the largest box
-  int64_t offset = -1;    // of slot 0 in the device's memory; slots are contiguous. -1: not placed yet
-  int count = 1;          // slots
-  int uses = 1;           // U: uses a step
-  bool carried = false;   // lives from step to step; its uses are `old` and `new` (section 1)
-  bool constant = false;  // written before the first step, never after
+  Shape axes;                // the whole tensor's extents over the register's (factored) axes
+  std::vector<Box> boxes;    // what it holds, over these axes; one, or one a use where acts differ (section 1)
+  int64_t bytes = 0;         // of one slot: the largest box
+  int64_t offset = -1;       // of slot 0 in the device's memory; slots are contiguous. -1: not placed yet
+  int count = 1;             // slots
+  int uses = 1;              // U: uses a step
+  bool carried = false;      // lives from step to step; its uses are `old` and `new` (section 1)
+  bool constant = false;     // written before the first step, never after
   bool accumulated = false;  // P on time: acts add to it
   const Box& box(int use) const { return boxes[boxes.size() == 1 ? 0 : static_cast<std::size_t>(use)]; }
   int64_t stride_bytes() const { return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes; }  // slot to slot
@@ -70,14 +70,16 @@ struct Access {
   bool operator==(const Access&) const = default;
 };
 
-// Stages [first_stage, last_stage) of a formula over a part of its iteration space. Reads and writes name their tensors.
+// Stages [first_stage, last_stage) of a formula over a part of its iteration space. Reads and writes name their
+// tensors.
 struct KernelWork {
   std::string definition;  // to find a registered kernel; any stage without one runs on the generic stage kernel
   tdl::Attributes attributes;
   std::shared_ptr<const tdl::Bound> bound;
   int first_stage = 0, last_stage = 0;
-  std::vector<std::vector<Interval>> ranges;  // one, or one an act: per index of `bound`, global values (TDL.md rule 20)
-  uint64_t random_stream = 0;                 // of the forward op's name
+  std::vector<std::vector<Interval>>
+      ranges;                  // one, or one an act: per index of `bound`, global values (TDL.md rule 20)
+  uint64_t random_stream = 0;  // of the forward op's name
 };
 // reads[0]'s box is written over the same elements of writes[0]. Between devices this is a transfer at the reader.
 struct CopyWork {};
@@ -85,8 +87,8 @@ struct CopyWork {};
 struct CombineWork {
   tdl::Reducer reducer = tdl::Reducer::kSum;
 };
-// One participant's part. It holds reads[0] and gets writes[0]: each element combined over the participants that hold it
-// (partial), or from the first that does (not partial).
+// One participant's part. It holds reads[0] and gets writes[0]: each element combined over the participants that hold
+// it (partial), or from the first that does (not partial).
 struct CollectiveWork {
   StepKind kind = StepKind::kAllReduce;
   CollectiveId collective;
@@ -94,7 +96,7 @@ struct CollectiveWork {
   bool partial = false;
   tdl::Reducer reducer = tdl::Reducer::kSum;
 };
-struct LoadWork {    // the step's (micro-)batch of an input, into writes[0] on a host
+struct LoadWork {  // the step's (micro-)batch of an input, into writes[0] on a host
   TensorId input;
 };
 struct OutputWork {  // reads[0] on a host is given to the caller
@@ -103,23 +105,24 @@ struct OutputWork {  // reads[0] on a host is given to the caller
 using Work = std::variant<KernelWork, CopyWork, CombineWork, CollectiveWork, LoadWork, OutputWork>;
 
 struct Task {
-  std::string name;     // unique; from its key (op, mesh position; a transfer also operand slot and source), never creation
-  OpId op;              // the graph op that it belongs to: its own, or for a conversion the first reader's
+  std::string
+      name;  // unique; from its key (op, mesh position; a transfer also operand slot and source), never creation
+  OpId op;   // the graph op that it belongs to: its own, or for a conversion the first reader's
   Phase phase = Phase::kForward;
   DeviceId device;
   QueueId queue;
   std::vector<LinkId> route;  // transfers and collectives: the links it passes; it is queued on the narrowest
-  int rate = 1;         // acts a step: 1, or the number of micro-batches m
-  int stage = 0;        // pipeline stage
-  // Section 2: as soon as it is ready (updates, outputs, gradient conversions, copies to the host), or just before its first
-  // reader (other conversions, fetches, loads, recomputed clones), or in its op's place.
+  int rate = 1;               // acts a step: 1, or the number of micro-batches m
+  int stage = 0;              // pipeline stage
+  // Section 2: as soon as it is ready (updates, outputs, gradient conversions, copies to the host), or just before its
+  // first reader (other conversions, fetches, loads, recomputed clones), or in its op's place.
   enum class Turn { kInPlace, kEager, kLazy } turn = Turn::kInPlace;
   Work work;
   std::vector<Access> reads, writes;
   std::vector<RegisterId> scratch;  // workspaces: used by this task alone
   bool elementwise = false;         // its result may lie on an operand that it is the last to read (section 4)
   double flops = 0;
-  int64_t bytes = 0;                // memory traffic of a kernel; payload of a transfer or of a participant
+  int64_t bytes = 0;  // memory traffic of a kernel; payload of a transfer or of a participant
 };
 
 struct Node {  // one act of a task; participants of one collective act are one node, named by the first of them
@@ -157,8 +160,9 @@ struct PhysicalGraph {
 
 std::string print(const PhysicalGraph& graph);
 PhysicalGraph parse_physical(std::string_view text);  // bad input names the line
-// Each field in range, boxes inside registers, copies and collectives cover what they write, kernels' accesses are what the
-// formula's regions say, every read byte is written. Not the order (admission does that). Throws, naming task and rule.
+// Each field in range, boxes inside registers, copies and collectives cover what they write, kernels' accesses are what
+// the formula's regions say, every read byte is written. Not the order (admission does that). Throws, naming task and
+// rule.
 void verify(const PhysicalGraph& graph);
 
 }  // namespace partita

@@ -1,5 +1,5 @@
-// A PhysicalGraph as text: one line a queue, register, edge; a task with its work and accesses below it; ids are places.
-// Names with spaces or special characters stand in double quotes. parse.cc reads it.
+// A PhysicalGraph as text: one line a queue, register, edge; a task with its work and accesses below it; ids are
+// places. Names with spaces or special characters stand in double quotes. parse.cc reads it.
 #include <fmt/format.h>
 
 #include <map>
@@ -19,10 +19,8 @@ std::string quoted(const std::string& name) {
   std::string result = "\"";
   for (char c : name) {
     if (c == '"' || c == '\\') result += '\\';
-    if (c == '\n')
-      result += "\\n";
-    else
-      result += c;
+    if (c == '\n') result += "\\n";
+    else result += c;
   }
   return result + '"';
 }
@@ -71,7 +69,8 @@ struct Printer {
   void print() {
     for (const Task& task : graph.tasks)
       if (const auto* work = std::get_if<KernelWork>(&task.work)) formulas.add(*work);
-    put("physical {}\nmicro_batches {}\ndevices {} compute {}\n", quoted(graph.name), graph.micro_batches, graph.device_count, graph.compute_count);
+    put("physical {}\nmicro_batches {}\ndevices {} compute {}\n", quoted(graph.name), graph.micro_batches,
+        graph.device_count, graph.compute_count);
     for (std::size_t i = 0; i < formulas.keys.size(); ++i) formula(i);
     for (const Queue& queue : graph.queues)
       put("queue {} {} {}\n", quoted(queue.name), word(text::kQueueKinds, queue.kind),
@@ -80,7 +79,8 @@ struct Printer {
     for (const Task& task : graph.tasks) print(task);
     order();
     for (const Edge& edge : graph.edges)
-      put("edge {} -> {} {}{}\n", node_text(graph, edge.from), node_text(graph, edge.to), word(text::kEdgeKinds, edge.kind), edge.next ? " next" : "");
+      put("edge {} -> {} {}{}\n", node_text(graph, edge.from), node_text(graph, edge.to),
+          word(text::kEdgeKinds, edge.kind), edge.next ? " next" : "");
     if (!graph.peak_bytes.empty()) put("peak_bytes {}\n", fmt::join(graph.peak_bytes, " "));
   }
 
@@ -101,17 +101,18 @@ struct Printer {
   void print(const Register& reg) {
     put("register {} device {}", quoted(reg.name), reg.device.value);
     if (reg.tensor.valid()) put(" tensor {}", reg.tensor.value);
-    put(" {} axes {} box{} bytes {} offset {} count {} uses {}", word(text::kDTypes, reg.dtype), shape_text(reg.axes), boxes_text(reg.boxes), reg.bytes,
-        reg.offset, reg.count, reg.uses);
-    put("{}{}{}\n", reg.carried ? " carried" : "", reg.constant ? " constant" : "", reg.accumulated ? " accumulated" : "");
+    put(" {} axes {} box{} bytes {} offset {} count {} uses {}", word(text::kDTypes, reg.dtype), shape_text(reg.axes),
+        boxes_text(reg.boxes), reg.bytes, reg.offset, reg.count, reg.uses);
+    put("{}{}{}\n", reg.carried ? " carried" : "", reg.constant ? " constant" : "",
+        reg.accumulated ? " accumulated" : "");
   }
 
   void print(const Task& task) {
     put("task {}", quoted(task.name));
     if (task.op.valid()) put(" op {}", task.op.value);
-    put(" {} device {} queue {} rate {} stage {} turn {} flops {} bytes {}{}\n", word(text::kPhases, task.phase), task.device.value,
-        quoted(graph.queues[task.queue.index()].name), task.rate, task.stage, word(text::kTurns, task.turn), task.flops, task.bytes,
-        task.elementwise ? " elementwise" : "");
+    put(" {} device {} queue {} rate {} stage {} turn {} flops {} bytes {}{}\n", word(text::kPhases, task.phase),
+        task.device.value, quoted(graph.queues[task.queue.index()].name), task.rate, task.stage,
+        word(text::kTurns, task.turn), task.flops, task.bytes, task.elementwise ? " elementwise" : "");
     std::visit([&](const auto& work) { print(work); }, task.work);
     if (!task.route.empty()) {
       put("  route");
@@ -132,8 +133,9 @@ struct Printer {
   }
 
   void print(const KernelWork& work) {
-    put("  kernel {} formula {} stages {} {} stream {}\n", quoted(work.definition), work.bound ? std::to_string(formulas.number.at(Formulas::key(work))) : "-",
-        work.first_stage, work.last_stage, work.random_stream);
+    put("  kernel {} formula {} stages {} {} stream {}\n", quoted(work.definition),
+        work.bound ? std::to_string(formulas.number.at(Formulas::key(work))) : "-", work.first_stage, work.last_stage,
+        work.random_stream);
     for (const auto& ranges : work.ranges) put("  ranges {}\n", to_string(Box(ranges)));
   }
   void print(const CopyWork&) { put("  copy\n"); }

@@ -17,8 +17,8 @@
 namespace partita {
 namespace {
 
-using testing::Outcome;
 using testing::lowered_net;
+using testing::Outcome;
 using testing::RandomNet;
 using testing::run_tagged;
 using testing::TaggedRun;
@@ -50,9 +50,11 @@ TEST(RandomNets, AreAdmittedAndRun) { run_nets(0, 150, 3); }
 TEST(LongRandomNets, AreAdmittedAndRun) { run_nets(1000, 6000, 4); }
 
 void run_mutants(uint64_t first, uint64_t last, int schedules) {
-  auto [tallies, wrong] = testing::run_mutants(first, last, 2, schedules, [](const PhysicalGraph& graph, Rng& rng) { return run_tagged(graph, rng); });
+  auto [tallies, wrong] = testing::run_mutants(
+      first, last, 2, schedules, [](const PhysicalGraph& graph, Rng& rng) { return run_tagged(graph, rng); });
   EXPECT_EQ(wrong, "");
-  for (const char* name : {"dropped edge", "added edge", "swap in a static queue", "swap in the order", "one slot less", "moved offset"})
+  for (const char* name :
+       {"dropped edge", "added edge", "swap in a static queue", "swap in the order", "one slot less", "moved offset"})
     EXPECT_GT(tallies[name].refused, 0) << name;
   EXPECT_GT(tallies["dropped edge"].corrupt, 0);
   EXPECT_GT(tallies["added edge"].hang, 0);

@@ -41,7 +41,8 @@ std::vector<Segment> segments_of(const tdl::Bound& bound, const tdl::Derived& de
   return segments;
 }
 
-std::vector<double> segment_flops(const OpDefinition* definition, const tdl::Bound& bound, const std::vector<Segment>& segments, const std::vector<Interval>& ranges) {
+std::vector<double> segment_flops(const OpDefinition* definition, const tdl::Bound& bound,
+                                  const std::vector<Segment>& segments, const std::vector<Interval>& ranges) {
   if (definition && definition->flops && segments.size() == 1) return {definition->flops(bound, ranges)};
   const std::vector<double> stages = tdl::stage_flops(bound, ranges);
   std::vector<double> flops;

@@ -10,16 +10,18 @@ namespace partita {
 // Stages [first, last), one kernel a position.
 struct Segment {
   int first = 0, last = 0;
-  std::vector<int> reads;   // tensors of the formula that no stage of the segment makes; ascending
-  std::vector<int> writes;  // its stages' tensors that leave the kernel: results, and what a later segment or an inner step reads
+  std::vector<int> reads;  // tensors of the formula that no stage of the segment makes; ascending
+  std::vector<int>
+      writes;  // its stages' tensors that leave the kernel: results, and what a later segment or an inner step reads
 };
 std::vector<Segment> segments_of(const tdl::Bound& bound, const tdl::Derived& derived);
 
 // The tensors that a formula's expression reads.
 std::vector<int> tensors_read(const tdl::Expr& e);  // ascending
 
-// FLOPs of each segment's kernel over a part of the iteration space: what the definition declares for an op of one segment, else
-// counted from the stages. `definition` may be null.
-std::vector<double> segment_flops(const OpDefinition* definition, const tdl::Bound& bound, const std::vector<Segment>& segments, const std::vector<Interval>& ranges);
+// FLOPs of each segment's kernel over a part of the iteration space: what the definition declares for an op of one
+// segment, else counted from the stages. `definition` may be null.
+std::vector<double> segment_flops(const OpDefinition* definition, const tdl::Bound& bound,
+                                  const std::vector<Segment>& segments, const std::vector<Interval>& ranges);
 
 }  // namespace partita

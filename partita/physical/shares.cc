@@ -1,10 +1,10 @@
-// Every element gets a weight, in the field of 2^61 - 1 elements: a whole value weighs 1, the reducer's identity 0, and the terms
-// of a partial value weigh random numbers that add up to 1. A sum over a part of an index weighs what a random measure gives to
-// that part; x + y weighs a random mean of the two; x * y their product. Combining adds weights. So a value that lacks a term,
-// or counts one twice, weighs 1 by an accident of probability 2^-61 or so, and the numbers are a hash: the verdict is the
-// same every time.
-// Under max and min a term may come twice, and a member may hold a part of what another holds. There a weight is a set: of 64
-// terms that are looked at, a bit each, so many that one is in any part of an index split in 64. Combining joins the sets.
+// Every element gets a weight, in the field of 2^61 - 1 elements: a whole value weighs 1, the reducer's identity 0, and
+// the terms of a partial value weigh random numbers that add up to 1. A sum over a part of an index weighs what a
+// random measure gives to that part; x + y weighs a random mean of the two; x * y their product. Combining adds
+// weights. So a value that lacks a term, or counts one twice, weighs 1 by an accident of probability 2^-61 or so, and
+// the numbers are a hash: the verdict is the same every time. Under max and min a term may come twice, and a member may
+// hold a part of what another holds. There a weight is a set: of 64 terms that are looked at, a bit each, so many that
+// one is in any part of an index split in 64. Combining joins the sets.
 #include "partita/physical/shares.h"
 
 #include <algorithm>
@@ -59,7 +59,9 @@ Share share_of(uint64_t weight, tdl::Kind kind) {
   return {weight, kind, true};
 }
 tdl::Kind flipped(tdl::Kind k) {
-  return k == tdl::Reducer::kMax ? tdl::Kind(tdl::Reducer::kMin) : k == tdl::Reducer::kMin ? tdl::Kind(tdl::Reducer::kMax) : k;
+  return k == tdl::Reducer::kMax   ? tdl::Kind(tdl::Reducer::kMin)
+         : k == tdl::Reducer::kMin ? tdl::Kind(tdl::Reducer::kMax)
+                                   : k;
 }
 
 // Terms that are combined.
@@ -86,7 +88,8 @@ bool is_uniform(const Patches& patches) {
 void join_along(std::size_t axis, Patches& patches) {
   const auto order = [axis](const Patch& a, const Patch& b) {
     for (std::size_t i = 0; i < a.box.size(); ++i)
-      if (i != axis && (a.box[i].lo != b.box[i].lo || a.box[i].hi != b.box[i].hi)) return std::pair(a.box[i].lo, a.box[i].hi) < std::pair(b.box[i].lo, b.box[i].hi);
+      if (i != axis && (a.box[i].lo != b.box[i].lo || a.box[i].hi != b.box[i].hi))
+        return std::pair(a.box[i].lo, a.box[i].hi) < std::pair(b.box[i].lo, b.box[i].hi);
     return a.box[axis].lo < b.box[axis].lo;
   };
   const auto joins = [axis](const Patch& a, const Patch& b) {
@@ -103,8 +106,8 @@ void join_along(std::size_t axis, Patches& patches) {
   patches.resize(kept + 1);
 }
 
-// With those joined that make one box: rows of one weight are one, however many, also where each row has several weights. Until no axis brings
-// anything.
+// With those joined that make one box: rows of one weight are one, however many, also where each row has several
+// weights. Until no axis brings anything.
 Patches joined(Patches patches) {
   for (std::size_t before = 0; patches.size() > 1 && patches.size() != before;) {
     before = patches.size();
@@ -152,8 +155,9 @@ Patches combined(const Box& target, const std::vector<Patches>& terms, tdl::Redu
   return joined(std::move(result));
 }
 
-// The same elements over other axes of the same tensor: row by row they are the same numbers. Axes that come to the same number of elements
-// on both sides are looked at by themselves: of [8,1024,768] and [8,1024,12,64] only the last ones differ.
+// The same elements over other axes of the same tensor: row by row they are the same numbers. Axes that come to the
+// same number of elements on both sides are looked at by themselves: of [8,1024,768] and [8,1024,12,64] only the last
+// ones differ.
 Patches over_axes(const Patches& patches, const Shape& from, const Shape& to) {
   if (from == to) return patches;
   struct Piece {
@@ -175,7 +179,9 @@ Patches over_axes(const Patches& patches, const Shape& from, const Shape& to) {
     std::vector<Box> boxes{{}};
     for (const Piece& piece : pieces) {
       std::vector<Box> next;
-      for (const Box& run : stored_boxes(Box(p.box.begin() + static_cast<std::ptrdiff_t>(piece.first), p.box.begin() + static_cast<std::ptrdiff_t>(piece.last)), {piece.from}))
+      for (const Box& run : stored_boxes(Box(p.box.begin() + static_cast<std::ptrdiff_t>(piece.first),
+                                             p.box.begin() + static_cast<std::ptrdiff_t>(piece.last)),
+                                         {piece.from}))
         for (const Box& part : refined_boxes(run, {{volume(piece.from)}}, {piece.to}))
           for (Box box : boxes) {
             box.insert(box.end(), part.begin(), part.end());
@@ -276,12 +282,17 @@ class Formula {
   }
   // A random measure on an index: 1 on all of it.
   uint64_t measure(int index, Interval part) const {
-    const auto below = [&](int64_t x) { return x <= 0 ? 0 : x >= bound_.indices[index].extent ? 1 : drawn(0, static_cast<uint64_t>(index), static_cast<uint64_t>(x)); };
+    const auto below = [&](int64_t x) {
+      return x <= 0                              ? 0
+             : x >= bound_.indices[index].extent ? 1
+                                                 : drawn(0, static_cast<uint64_t>(index), static_cast<uint64_t>(x));
+    };
     return minus(below(part.hi), below(part.lo));
   }
   // The terms whose place on an index lies in the part; every place is some term's, or one in 64 of them.
   uint64_t terms_in(int index, Interval part) const {
-    const uint64_t factor = 2 * drawn(2, static_cast<uint64_t>(index), 0) + 1, shift = drawn(3, static_cast<uint64_t>(index), 0);
+    const uint64_t factor = 2 * drawn(2, static_cast<uint64_t>(index), 0) + 1,
+                   shift = drawn(3, static_cast<uint64_t>(index), 0);
     uint64_t terms = 0;
     for (uint64_t term = 0; term < 64; ++term) {
       const int64_t place = static_cast<int64_t>((term * factor + shift) % 64) * bound_.indices[index].extent / 64;
@@ -302,7 +313,8 @@ class Formula {
       number_ = 0;
       return value(body);
     }
-    if (std::any_of(body.reduced.begin(), body.reduced.end(), [&](int i) { return ranges_[i].empty(); })) return share_of(0, body.reducer);
+    if (std::any_of(body.reduced.begin(), body.reduced.end(), [&](int i) { return ranges_[i].empty(); }))
+      return share_of(0, body.reducer);
     const bool extremal = is_extremal(body.reducer);
     uint64_t weight = 0;
     bool known = true;
@@ -338,7 +350,8 @@ class Formula {
     for (const Patch& p : held) all = hull(all, p.box);
     for (std::size_t a = 0; a < all.size(); ++a) {
       int64_t x = all[a].lo;
-      if (read.whole.empty() || !read.whole[a]) x = std::clamp(tdl::range_of(read.subscripts[a], corner).lo, all[a].lo, all[a].hi - 1);
+      if (read.whole.empty() || !read.whole[a])
+        x = std::clamp(tdl::range_of(read.subscripts[a], corner).lo, all[a].lo, all[a].hi - 1);
       all[a] = {x, x + 1};
     }
     for (const Patch& p : held)
@@ -347,20 +360,24 @@ class Formula {
   }
 
   static bool is_number(const tdl::Expr& e) { return e.kind == tdl::ExprKind::kNumber; }
-  static bool is_identity(const tdl::Expr& e, tdl::Kind kind) { return is_number(e) && e.number == tdl::identity_of(kind.value_or(tdl::Reducer::kSum)); }
+  static bool is_identity(const tdl::Expr& e, tdl::Kind kind) {
+    return is_number(e) && e.number == tdl::identity_of(kind.value_or(tdl::Reducer::kSum));
+  }
 
   // What partial values make (docs/TDL.md rules 11 to 16).
   Share value(const tdl::Expr& e) {
     ++number_;
     switch (e.kind) {
-      case tdl::ExprKind::kRead: return at(e);
+      case tdl::ExprKind::kRead:
+        return at(e);
       case tdl::ExprKind::kUnary: {
         const Share x = value(e.args[0]);
         if (!x.known || x.whole() || e.function == "stop") return x;
         if (e.function == "neg" && x.kind != tdl::Reducer::kProd) return share_of(x.weight, flipped(x.kind));
         return tdl::is_monotone(e.function) && is_extremal(x.kind) ? x : need(x, e.args[0]);
       }
-      case tdl::ExprKind::kBinary: return binary(e);
+      case tdl::ExprKind::kBinary:
+        return binary(e);
       case tdl::ExprKind::kIf: {
         need(value(e.args[0]), e.args[0]);
         return choice(e);
@@ -383,13 +400,15 @@ class Formula {
     const tdl::Kind kind = x.kind ? x.kind : y.kind;
     const bool alike = !x.kind || !y.kind || x.kind == y.kind;
     if (op == "+" || op == "-") {
-      if (kind == tdl::Reducer::kSum && alike) return is_identity(ey, kind) ? x : is_identity(ex, kind) ? y : mean(number, x, y, kind);
+      if (kind == tdl::Reducer::kSum && alike)
+        return is_identity(ey, kind) ? x : is_identity(ex, kind) ? y : mean(number, x, y, kind);
       if (is_extremal(x.kind) && y.whole()) return x;
       if (is_extremal(y.kind) && x.whole()) return op == "+" ? y : share_of(y.weight, flipped(y.kind));
     }
     if (op == "*") {
       if (kind == tdl::Reducer::kSum && alike) return share_of(times(x.weight, y.weight), kind);
-      if (kind == tdl::Reducer::kProd && alike) return is_identity(ey, kind) ? x : is_identity(ex, kind) ? y : mean(number, x, y, kind);
+      if (kind == tdl::Reducer::kProd && alike)
+        return is_identity(ey, kind) ? x : is_identity(ex, kind) ? y : mean(number, x, y, kind);
       if (is_extremal(x.kind) && is_number(ey)) return share_of(x.weight, ey.number < 0 ? flipped(x.kind) : x.kind);
       if (is_extremal(y.kind) && is_number(ex)) return share_of(y.weight, ex.number < 0 ? flipped(y.kind) : y.kind);
     }
@@ -442,12 +461,14 @@ class Checker {
 
   void run() {
     content_.resize(graph_.registers.size());
-    for (std::size_t r = 0; r < graph_.registers.size(); ++r) content_[r].resize(graph_.registers[r].carried ? 1 : static_cast<std::size_t>(graph_.registers[r].uses));
+    for (std::size_t r = 0; r < graph_.registers.size(); ++r)
+      content_[r].resize(graph_.registers[r].carried ? 1 : static_cast<std::size_t>(graph_.registers[r].uses));
     writers_.resize(graph_.registers.size());
     std::map<CollectiveId, std::vector<TaskId>> groups;
     for (std::size_t t = 0; t < graph_.tasks.size(); ++t) {
       for (const Access& write : graph_.tasks[t].writes) writers_[write.reg.index()].push_back(TaskId(t));
-      if (const auto* part = std::get_if<CollectiveWork>(&graph_.tasks[t].work)) groups[part->collective].push_back(TaskId(t));
+      if (const auto* part = std::get_if<CollectiveWork>(&graph_.tasks[t].work))
+        groups[part->collective].push_back(TaskId(t));
       if (combines(graph_.tasks[t]))
         for (const auto* accesses : {&graph_.tasks[t].reads, &graph_.tasks[t].writes})
           for (const Access& access : *accesses)
@@ -467,7 +488,8 @@ class Checker {
     for (std::size_t t = 0; t < graph_.tasks.size(); ++t)
       for (const Access& read : graph_.tasks[t].reads) {
         if (is_whole_before(read)) continue;
-        for (TaskId w : writers_[read.reg.index()]) after[unit_of[w.index()]].push_back(unit_of[t]), ++missing[unit_of[t]];
+        for (TaskId w : writers_[read.reg.index()])
+          after[unit_of[w.index()]].push_back(unit_of[t]), ++missing[unit_of[t]];
       }
     std::vector<int> ready;
     for (std::size_t u = units.size(); u-- > 0;)
@@ -504,7 +526,9 @@ class Checker {
       const Box& box = part(access, act, 0);
       return is_empty(box) ? Patches{} : Patches{{box, Share()}};
     }
-    if (uses.last - uses.first == 1) return clipped(content_[access.reg.index()][reg.carried ? 0 : uses.first], part(access, act, reg.carried ? 0 : uses.first));
+    if (uses.last - uses.first == 1)
+      return clipped(content_[access.reg.index()][reg.carried ? 0 : uses.first],
+                     part(access, act, reg.carried ? 0 : uses.first));
     Patches all;
     for (int use = uses.first; use < uses.last; ++use)
       for (Patch& p : clipped(content_[access.reg.index()][use], reg.box(use))) all.push_back(std::move(p));
@@ -571,20 +595,22 @@ class Checker {
     }
     for (TaskId t : ring) {
       const Access& to = graph_.task(t).writes[0];
-      write(graph_.task(t), to, act, combined(part(to, act, use_written(graph_.task(t), to, act)), held, work.reducer, !work.partial));
+      write(graph_.task(t), to, act,
+            combined(part(to, act, use_written(graph_.task(t), to, act)), held, work.reducer, !work.partial));
     }
   }
 
   void reduced_by(const Task& task, RegisterId from, const Patches& terms, tdl::Reducer reducer) const {
     for (const Patch& p : terms)
       if (p.share.kind && *p.share.kind != reducer)
-        fail("task '{}': reduces '{}' by {}, which holds partial values under {}", task.name, graph_.reg(from).name, tdl::name_of(reducer),
-             tdl::name_of(*p.share.kind));
+        fail("task '{}': reduces '{}' by {}, which holds partial values under {}", task.name, graph_.reg(from).name,
+             tdl::name_of(reducer), tdl::name_of(*p.share.kind));
   }
 
   void kernel(const Task& task, const KernelWork& work, int act) {
     if (!work.bound) {
-      for (const Access& to : task.writes) write(task, to, act, {{part(to, act, use_written(task, to, act)), kUnknown}});
+      for (const Access& to : task.writes)
+        write(task, to, act, {{part(to, act, use_written(task, to, act)), kUnknown}});
       return;
     }
     std::vector<Patches> held(work.bound->tensors.size());
@@ -592,8 +618,10 @@ class Checker {
     for (const Access& access : task.reads) {
       Patches patches = read(task, access, act);
       for (const Patch& p : patches) all_whole &= p.share.whole();
-      if (!is_uniform(patches)) patches = over_axes(patches, graph_.reg(access.reg).axes, work.bound->tensors[access.tensor].factored);
-      if (patches.empty() && is_never_partial(graph_.reg(access.reg).tensor)) patches = {{Box(work.bound->tensors[access.tensor].factored.size()), Share()}};
+      if (!is_uniform(patches))
+        patches = over_axes(patches, graph_.reg(access.reg).axes, work.bound->tensors[access.tensor].factored);
+      if (patches.empty() && is_never_partial(graph_.reg(access.reg).tensor))
+        patches = {{Box(work.bound->tensors[access.tensor].factored.size()), Share()}};
       Patches& all = held[access.tensor];
       all.insert(all.end(), std::make_move_iterator(patches.begin()), std::make_move_iterator(patches.end()));
     }
@@ -604,7 +632,8 @@ class Checker {
     const Formula::Refuse refuse = [&](int tensor) {
       for (const Access& access : task.reads)
         if (access.tensor == tensor) whole(task, access.reg, read(task, access, act), "reads");
-      fail("task '{}': its stage '{}' is partial where the next needs it whole", task.name, work.bound->tensors[tensor].name);
+      fail("task '{}': its stage '{}' is partial where the next needs it whole", task.name,
+           work.bound->tensors[tensor].name);
     };
     const Formula formula(task, work, act, std::move(held), refuse);
     for (const Access& to : task.writes) {
@@ -630,7 +659,8 @@ class Checker {
     for (const Patch& p : patches) {
       if (!p.share.known || p.share.whole()) continue;
       const std::string last = put_together(id, &task);
-      fail("task '{}': {} {} of '{}' where it must be whole, and it is not each of its terms once{}", task.name, does, to_string(p.box), graph_.reg(id).name,
+      fail("task '{}': {} {} of '{}' where it must be whole, and it is not each of its terms once{}", task.name, does,
+           to_string(p.box), graph_.reg(id).name,
            last.empty() ? "" : fmt::format("; they were last combined by '{}'", last));
     }
   }
@@ -654,7 +684,8 @@ class Checker {
       for (const Access& access : task.reads)
         if (is_partial(access)) add_writers(access.reg);
     };
-    const bool is_read = std::any_of(from->reads.begin(), from->reads.end(), [&](const Access& a) { return a.reg == id; });
+    const bool is_read =
+        std::any_of(from->reads.begin(), from->reads.end(), [&](const Access& a) { return a.reg == id; });
     is_read ? add_writers(id) : add_reads(*from);
     for (std::size_t i = 0; i < open.size(); ++i) {
       const Task& task = graph_.task(open[i]);

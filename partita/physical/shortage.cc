@@ -25,7 +25,8 @@ std::vector<std::string> owners(const Graph& graph) {
     if (role == Role::kInput || role == Role::kConstant) out[t] = "inputs and constants";
   }
   for (const Op& op : graph.ops) {
-    if (op.definition == "cast" && graph.tensor(op.operands[0]).role == Role::kParameter) out[op.results[0].index()] = "weights";
+    if (op.definition == "cast" && graph.tensor(op.operands[0]).role == Role::kParameter)
+      out[op.results[0].index()] = "weights";
     if (op.phase != Phase::kUpdate) continue;
     for (TensorId operand : op.operands)
       if (graph.tensor(operand).role == Role::kGradient) out[operand.index()] = "gradients";
@@ -33,7 +34,8 @@ std::vector<std::string> owners(const Graph& graph) {
   return out;
 }
 
-// What lies in a register: of a tensor that a conversion wrote, a copy for communication, where it is no home of its tensor.
+// What lies in a register: of a tensor that a conversion wrote, a copy for communication, where it is no home of its
+// tensor.
 std::vector<std::string> owners_of_registers(const Graph& graph, const PhysicalGraph& physical, DeviceId device) {
   const std::vector<std::string> of_tensor = owners(graph);
   std::vector<bool> converted(physical.registers.size(), false), scratch(physical.registers.size(), false);
@@ -48,7 +50,9 @@ std::vector<std::string> owners_of_registers(const Graph& graph, const PhysicalG
     if (reg.device != device) continue;
     const bool stays = reg.carried || reg.constant;
     const std::string owner = reg.tensor.valid() ? of_tensor[reg.tensor.index()] : "workspaces";
-    out[r] = scratch[r] ? "workspaces" : converted[r] && !stays && owner != "inputs and constants" ? "communication buffers" : owner;
+    out[r] = scratch[r]                                                  ? "workspaces"
+             : converted[r] && !stays && owner != "inputs and constants" ? "communication buffers"
+                                                                         : owner;
   }
   return out;
 }
@@ -62,7 +66,8 @@ struct Lives {
   NodeTable table;
   std::vector<int> place;
   Uses uses;
-  explicit Lives(const PhysicalGraph& physical) : table(number_nodes(physical)), place(places(physical, table)), uses(physical, table) {}
+  explicit Lives(const PhysicalGraph& physical)
+      : table(number_nodes(physical)), place(places(physical, table)), uses(physical, table) {}
 
   Life of(const Register& reg, const Use& use) const {
     if (reg.carried || reg.constant) return {0, std::numeric_limits<int>::max()};
@@ -97,7 +102,8 @@ int fullest_place(const PhysicalGraph& physical, DeviceId device, const Lives& l
 
 }  // namespace
 
-std::vector<std::pair<std::string, int64_t>> contents_at_peak(const Graph& graph, const PhysicalGraph& physical, DeviceId device) {
+std::vector<std::pair<std::string, int64_t>> contents_at_peak(const Graph& graph, const PhysicalGraph& physical,
+                                                              DeviceId device) {
   const Lives lives(physical);
   const int fullest = fullest_place(physical, device, lives);
   const std::vector<std::string> owner = owners_of_registers(graph, physical, device);
@@ -111,7 +117,8 @@ std::vector<std::pair<std::string, int64_t>> contents_at_peak(const Graph& graph
     if (reg.device != device) continue;
     std::set<int> slots;
     for (const Use& use : lives.uses[r])
-      if (const Life life = lives.of(reg, use); life.first <= fullest && fullest <= life.last) slots.insert(reg.slot(use.number));
+      if (const Life life = lives.of(reg, use); life.first <= fullest && fullest <= life.last)
+        slots.insert(reg.slot(use.number));
     for (const int slot : slots) taken.push_back({reg.slot_offset(slot), reg.slot_offset(slot) + reg.bytes, &owner[r]});
   }
   // A result that is written over its operand shares its bytes: they count once.
@@ -145,15 +152,17 @@ void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Clu
   }
   if (!over) return;
   std::vector<std::string> parts;
-  for (const auto& [what, bytes] : contents_at_peak(graph, physical, worst)) parts.push_back(fmt::format("{} {}", what, megabytes(static_cast<double>(bytes))));
+  for (const auto& [what, bytes] : contents_at_peak(graph, physical, worst))
+    parts.push_back(fmt::format("{} {}", what, megabytes(static_cast<double>(bytes))));
   const Device& device = cluster.device(worst);
   auto text = [](int64_t bytes) { return megabytes(static_cast<double>(bytes)); };
-  const std::string who = over == 1  ? device.name
-                          : alike ? fmt::format("each of {} devices", over)
-                                  : fmt::format("{} devices lack memory; {}, which lacks most,", over, device.name);
-  throw Error(ExitCode::kInfeasible,
-              fmt::format("plan for '{}' does not fit: {} needs {} and has {} ({} bytes missing); it holds {}", graph.name, who, text(physical.peak_bytes[worst.index()]),
-                          text(device.memory_bytes), most, fmt::join(parts, ", ")));
+  const std::string who = over == 1 ? device.name
+                          : alike   ? fmt::format("each of {} devices", over)
+                                    : fmt::format("{} devices lack memory; {}, which lacks most,", over, device.name);
+  throw Error(
+      ExitCode::kInfeasible,
+      fmt::format("plan for '{}' does not fit: {} needs {} and has {} ({} bytes missing); it holds {}", graph.name, who,
+                  text(physical.peak_bytes[worst.index()]), text(device.memory_bytes), most, fmt::join(parts, ", ")));
 }
 
 }  // namespace partita

@@ -85,8 +85,10 @@ Function function_of(const Expr& e) {
 // The type of an expression, as the reference evaluator has it.
 int rank_of(const Expr& e, const std::vector<std::optional<Part>>& parts) {
   switch (e.kind) {
-    case ExprKind::kNumber: return is_integer(e.number) ? 1 : 2;
-    case ExprKind::kIndex: return 1;
+    case ExprKind::kNumber:
+      return is_integer(e.number) ? 1 : 2;
+    case ExprKind::kIndex:
+      return 1;
     case ExprKind::kRead: {
       const int type = parts[e.tensor] ? type_rank(parts[e.tensor]->dtype) : 2;
       return e.has_else && e.number != 0 ? std::max(type, is_integer(e.number) ? 1 : 2) : type;
@@ -97,22 +99,30 @@ int rank_of(const Expr& e, const std::vector<std::optional<Part>>& parts) {
       for (const Expr& a : e.args) widest = std::max(widest, rank_of(a, parts));
       switch (function_of(e)) {
         case Function::kComparison:
-        case Function::kLogic: return 0;
-        case Function::kSame: return widest;
-        case Function::kArithmetic: return std::max(widest, 1);
-        case Function::kInteger: return 1;
-        case Function::kReal: return 2;
-        case Function::kPower: return e.args[1].kind == ExprKind::kNumber && e.args[1].number >= 0 ? std::max(widest, 1) : 2;
+        case Function::kLogic:
+          return 0;
+        case Function::kSame:
+          return widest;
+        case Function::kArithmetic:
+          return std::max(widest, 1);
+        case Function::kInteger:
+          return 1;
+        case Function::kReal:
+          return 2;
+        case Function::kPower:
+          return e.args[1].kind == ExprKind::kNumber && e.args[1].number >= 0 ? std::max(widest, 1) : 2;
       }
       return 2;
     }
-    case ExprKind::kIf: return std::max(rank_of(e.args[1], parts), rank_of(e.args[2], parts));
+    case ExprKind::kIf:
+      return std::max(rank_of(e.args[1], parts), rank_of(e.args[2], parts));
     case ExprKind::kReduce: {
       const int type = rank_of(e.args[0], parts);
       return e.reducer == tdl::Reducer::kSum || e.reducer == tdl::Reducer::kProd ? std::max(type, 1) : type;
     }
     case ExprKind::kRng:
-    case ExprKind::kOpaque: return 2;
+    case ExprKind::kOpaque:
+      return 2;
   }
   return 2;
 }
@@ -155,14 +165,16 @@ std::optional<int64_t> merged_stride(const Shape& sizes, const Shape& strides, c
 
 class Compiler {
  public:
-  Compiler(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges, const std::vector<std::optional<Part>>& parts, DType real)
+  Compiler(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges,
+           const std::vector<std::optional<Part>>& parts, DType real)
       : bound_(bound), stage_(bound.stages[stage]), ranges_(ranges), parts_(parts), real_(real) {
     program_.stage = stage;
     for (const Affine& form : stage_.lhs) tdl::collect_indices(form, program_.dims);
     program_.lhs_count = static_cast<int>(program_.dims.size());
     if (stage_.body.kind == ExprKind::kReduce)
       program_.dims.insert(program_.dims.end(), stage_.body.reduced.begin(), stage_.body.reduced.end());
-    ensure(program_.dims.size() <= 60, "stage {} has {} indices", bound_.tensors[stage_.tensor].name, program_.dims.size());
+    ensure(program_.dims.size() <= 60, "stage {} has {} indices", bound_.tensors[stage_.tensor].name,
+           program_.dims.size());
     for (int i : program_.dims) program_.ranges.push_back(ranges_[i]);
   }
 
@@ -183,7 +195,8 @@ class Compiler {
       if (is_low(stored) && program_.code[program_.a].dtype == stored) program_.dtype = stored;  // it is only moved
       program_.a = as(program_.a, program_.dtype);
       if (program_.dtype == real_ && parts_[stage_.tensor]->dtype == DType::kInt64)
-        program_.a = binary("max", binary("min", program_.a, constant(kLargestInt, real_), real_), constant(-kLargestInt, real_), real_);
+        program_.a = binary("max", binary("min", program_.a, constant(kLargestInt, real_), real_),
+                            constant(-kLargestInt, real_), real_);
     }
     lifetimes();
     return std::move(program_);
@@ -198,20 +211,25 @@ class Compiler {
   std::optional<Equality> equality(const Expr& e) const {
     if (e.kind != ExprKind::kBinary || e.function != "==") return std::nullopt;
     for (int side : {0, 1})
-      if (e.args[side].kind == ExprKind::kIndex && rank_of(e.args[1 - side], parts_) == 1) return Equality{e.args[side].index, &e.args[1 - side]};
+      if (e.args[side].kind == ExprKind::kIndex && rank_of(e.args[1 - side], parts_) == 1)
+        return Equality{e.args[side].index, &e.args[1 - side]};
     return std::nullopt;
   }
 
-  // sum(v) if(v == e, body, 0), where e does not depend on v: the body at v = e, where that is in v's range. An embedding reads
-  // the rows that it needs, and no others. The same for several such indices, none of whose values depends on another.
+  // sum(v) if(v == e, body, 0), where e does not depend on v: the body at v = e, where that is in v's range. An
+  // embedding reads the rows that it needs, and no others. The same for several such indices, none of whose values
+  // depends on another.
   bool as_lookup(const Expr& reduce) {
     const Expr& body = reduce.args[0];
-    if (reduce.reducer != tdl::Reducer::kSum || body.kind != ExprKind::kIf || body.args[2].kind != ExprKind::kNumber || body.args[2].number != 0) return false;
+    if (reduce.reducer != tdl::Reducer::kSum || body.kind != ExprKind::kIf || body.args[2].kind != ExprKind::kNumber ||
+        body.args[2].number != 0)
+      return false;
     std::vector<const Expr*> conditions = conjuncts(body.args[0]);
     std::vector<Equality> found;
     std::erase_if(conditions, [&](const Expr* c) {
       const auto e = equality(*c);
-      const bool reduced = e && std::find(reduce.reduced.begin(), reduce.reduced.end(), e->index) != reduce.reduced.end();
+      const bool reduced =
+          e && std::find(reduce.reduced.begin(), reduce.reduced.end(), e->index) != reduce.reduced.end();
       if (!reduced || uses(*e->value, e->index) || !only_plain(body, e->index)) return false;
       for (const Equality& other : found)
         if (other.index == e->index || uses(*e->value, other.index) || uses(*other.value, e->index)) return false;
@@ -227,7 +245,9 @@ class Compiler {
       program_.ranges.erase(program_.ranges.begin() + d);
     }
     int valid = -1;
-    auto require = [&](int condition) { valid = valid < 0 ? condition : binary("and", valid, condition, DType::kBool); };
+    auto require = [&](int condition) {
+      valid = valid < 0 ? condition : binary("and", valid, condition, DType::kBool);
+    };
     for (size_t i = 0; i < found.size(); ++i) {
       const int value = as(compile(*found[i].value), DType::kInt64);
       looked_up_[found[i].index] = value;
@@ -247,12 +267,15 @@ class Compiler {
     return all;
   }
 
-  // sum(b) if(e == v, body, 0) for an index v of the left side that neither e nor the body depends on: each body is added where it
-  // belongs. The gradient of an embedding touches each row of it once, not every row of the table. The same for several such
-  // indices that lie as one in the result; of other indices of the left side that an e depends on, a block has one value.
+  // sum(b) if(e == v, body, 0) for an index v of the left side that neither e nor the body depends on: each body is
+  // added where it belongs. The gradient of an embedding touches each row of it once, not every row of the table. The
+  // same for several such indices that lie as one in the result; of other indices of the left side that an e depends
+  // on, a block has one value.
   bool as_scatter(const Expr& reduce) {
     const Expr& body = reduce.args[0];
-    if (reduce.reducer != tdl::Reducer::kSum || body.kind != ExprKind::kIf || body.args[2].kind != ExprKind::kNumber || body.args[2].number != 0) return false;
+    if (reduce.reducer != tdl::Reducer::kSum || body.kind != ExprKind::kIf || body.args[2].kind != ExprKind::kNumber ||
+        body.args[2].number != 0)
+      return false;
     if (program_.dtype != real_ || !is_float(parts_[stage_.tensor]->dtype)) return false;
     for (const Affine& form : stage_.lhs)
       if (form.terms.size() > 1 || (form.terms.size() == 1 && (form.plain_index() < 0))) return false;
@@ -268,7 +291,8 @@ class Compiler {
       const auto e = equality(*conditions[i]);
       if (!e) continue;
       const auto at = std::find(program_.dims.begin(), program_.dims.begin() + program_.lhs_count, e->index);
-      if (at == program_.dims.begin() + program_.lhs_count || uses(body.args[1], e->index) || uses(*e->value, e->index)) continue;
+      if (at == program_.dims.begin() + program_.lhs_count || uses(body.args[1], e->index) || uses(*e->value, e->index))
+        continue;
       bool alone = true;
       for (size_t k = 0; k < conditions.size(); ++k) alone = alone && (k == i || !uses(*conditions[k], e->index));
       if (alone) places.push_back({static_cast<int>(at - program_.dims.begin()), i, e->value});
@@ -278,14 +302,17 @@ class Compiler {
     StageInstr lhs;
     lhs.subscripts = stage_.lhs;
     const Shape strides = read_strides(lhs, program_.dims, parts_[stage_.tensor]->strides);
-    std::stable_sort(places.begin(), places.end(), [&](const Place& p, const Place& q) { return strides[p.dim] > strides[q.dim]; });
+    std::stable_sort(places.begin(), places.end(),
+                     [&](const Place& p, const Place& q) { return strides[p.dim] > strides[q.dim]; });
     Shape extents;
     for (const Interval& r : program_.ranges) extents.push_back(r.size());
     std::vector<int> dims;
     for (const Place& p : places) dims.push_back(p.dim);
     if (!merged_stride(extents, strides, dims)) places.erase(places.begin() + 1, places.end());
     int counts = -1;
-    auto require = [&](int condition) { counts = counts < 0 ? condition : binary("and", counts, condition, DType::kBool); };
+    auto require = [&](int condition) {
+      counts = counts < 0 ? condition : binary("and", counts, condition, DType::kBool);
+    };
     for (const Place& p : places) {
       const Interval range = program_.ranges[p.dim];
       const int value = as(compile(*p.value), DType::kInt64);
@@ -293,12 +320,15 @@ class Compiler {
       require(binary(">=", value, integer(range.lo), DType::kBool));
       require(binary("<", value, integer(range.hi), DType::kBool));
       const int offset = binary("-", value, integer(range.lo), DType::kInt64);
-      program_.b = program_.b < 0 ? offset : binary("+", binary("*", program_.b, integer(range.size()), DType::kInt64), offset, DType::kInt64);
+      program_.b = program_.b < 0 ? offset
+                                  : binary("+", binary("*", program_.b, integer(range.size()), DType::kInt64), offset,
+                                           DType::kInt64);
       program_.scattered.push_back(p.dim);
     }
     program_.b = select(counts, program_.b, integer(0));
     for (size_t k = 0; k < conditions.size(); ++k)
-      if (std::none_of(places.begin(), places.end(), [&](const Place& p) { return p.condition == k; })) require(as(compile(*conditions[k]), DType::kBool));
+      if (std::none_of(places.begin(), places.end(), [&](const Place& p) { return p.condition == k; }))
+        require(as(compile(*conditions[k]), DType::kBool));
     program_.a = select(counts, as(compile(body.args[1]), real_), constant(0, real_));
     program_.finish = Finish::kScatter;
     return true;
@@ -306,18 +336,20 @@ class Compiler {
 
   static bool uses(const Expr& e, int index) {
     if (e.kind == ExprKind::kIndex && e.index == index) return true;
-    return std::any_of(e.subscripts.begin(), e.subscripts.end(), [&](const Affine& s) { return tdl::uses_index(s, index); }) ||
+    return std::any_of(e.subscripts.begin(), e.subscripts.end(),
+                       [&](const Affine& s) { return tdl::uses_index(s, index); }) ||
            std::any_of(e.args.begin(), e.args.end(), [&](const Expr& a) { return uses(a, index); });
   }
   // Subscripts use the index by itself, or not at all.
   static bool only_plain(const Expr& e, int index) {
-    return std::all_of(e.subscripts.begin(), e.subscripts.end(), [&](const Affine& s) { return !tdl::uses_index(s, index) || s.plain_index() == index; }) &&
+    return std::all_of(e.subscripts.begin(), e.subscripts.end(),
+                       [&](const Affine& s) { return !tdl::uses_index(s, index) || s.plain_index() == index; }) &&
            std::all_of(e.args.begin(), e.args.end(), [&](const Expr& a) { return only_plain(a, index); });
   }
   int integer(int64_t value) { return constant(static_cast<double>(value), DType::kInt64); }
 
-  // sum of f1 * f2 * .., perhaps under guards, where neither half depends on all indices: a matrix product. A guard that depends
-  // on no summed index, and on both halves' own, is asked after it.
+  // sum of f1 * f2 * .., perhaps under guards, where neither half depends on all indices: a matrix product. A guard
+  // that depends on no summed index, and on both halves' own, is asked after it.
   bool as_product(const Expr& body) {
     if (body.reducer != tdl::Reducer::kSum || program_.dtype != real_) return false;
     std::vector<const Expr*> factors, guards;
@@ -377,7 +409,8 @@ class Compiler {
     }
     for (const Expr* g : after) {
       const int guard = as(compile(*g), DType::kBool);
-      if ((program_.code[guard].dims & ~(program_.code[a].dims | program_.code[b].dims)) != 0) {  // a side holds nothing here
+      if ((program_.code[guard].dims & ~(program_.code[a].dims | program_.code[b].dims)) !=
+          0) {  // a side holds nothing here
         a = select(guard, a, constant(0, real_));
         continue;
       }
@@ -396,7 +429,8 @@ class Compiler {
 
   // product or if(guard, product, 0) as factors and guards; false where it is neither.
   bool flatten(const Expr& e, std::vector<const Expr*>& factors, std::vector<const Expr*>& guards) {
-    if (e.kind == ExprKind::kBinary && e.function == "*") return flatten(e.args[0], factors, guards) && flatten(e.args[1], factors, guards);
+    if (e.kind == ExprKind::kBinary && e.function == "*")
+      return flatten(e.args[0], factors, guards) && flatten(e.args[1], factors, guards);
     if (e.kind == ExprKind::kIf && e.args[2].kind == ExprKind::kNumber && e.args[2].number == 0) {
       guards.push_back(&e.args[0]);
       return flatten(e.args[1], factors, guards);
@@ -408,7 +442,8 @@ class Compiler {
   uint64_t bit_of(int index) const {
     for (size_t d = 0; d < program_.dims.size(); ++d)
       if (program_.dims[d] == index) return program_.ranges[d].size() == 1 ? 0 : uint64_t{1} << d;
-    ensure(false, "stage {}: index {} is neither on the left nor reduced", bound_.tensors[stage_.tensor].name, bound_.indices[index].name);
+    ensure(false, "stage {}: index {} is neither on the left nor reduced", bound_.tensors[stage_.tensor].name,
+           bound_.indices[index].name);
     return 0;
   }
   uint64_t dims_of(const Affine& form) const {
@@ -429,8 +464,9 @@ class Compiler {
     for (int a : instr.args) instr.dims |= program_.code[a].dims;
     for (size_t i = 0; i < program_.code.size(); ++i) {  // computed already
       const StageInstr& c = program_.code[i];
-      if (c.kind == instr.kind && c.dtype == instr.dtype && c.args == instr.args && c.number == instr.number && c.dim == instr.dim &&
-          c.tensor == instr.tensor && c.function == instr.function && c.subscripts == instr.subscripts && c.expr == instr.expr)
+      if (c.kind == instr.kind && c.dtype == instr.dtype && c.args == instr.args && c.number == instr.number &&
+          c.dim == instr.dim && c.tensor == instr.tensor && c.function == instr.function &&
+          c.subscripts == instr.subscripts && c.expr == instr.expr)
         return static_cast<int>(i);
     }
     program_.code.push_back(std::move(instr));
@@ -471,22 +507,29 @@ class Compiler {
 
   int compile(const Expr& e) {
     switch (e.kind) {
-      case ExprKind::kNumber: return constant(e.number, is_integer(e.number) ? DType::kInt64 : real_);
+      case ExprKind::kNumber:
+        return constant(e.number, is_integer(e.number) ? DType::kInt64 : real_);
       case ExprKind::kIndex: {
         if (const auto value = looked_up_.find(e.index); value != looked_up_.end()) return value->second;
         StageInstr i{Kind::kGrid, DType::kInt64};
-        i.dim = static_cast<int>(std::find(program_.dims.begin(), program_.dims.end(), e.index) - program_.dims.begin());
+        i.dim =
+            static_cast<int>(std::find(program_.dims.begin(), program_.dims.end(), e.index) - program_.dims.begin());
         i.dims = bit_of(e.index);
         return emit(std::move(i));
       }
-      case ExprKind::kRead: return read(e);
+      case ExprKind::kRead:
+        return read(e);
       case ExprKind::kUnary: {
         const int x = compile(e.args[0]);
         switch (function_of(e)) {
-          case Function::kLogic: return unary(e.function, as(x, DType::kBool), DType::kBool);
-          case Function::kSame: return x;
-          case Function::kReal: return unary(e.function, as(x, real_), real_);
-          default: break;
+          case Function::kLogic:
+            return unary(e.function, as(x, DType::kBool), DType::kBool);
+          case Function::kSame:
+            return x;
+          case Function::kReal:
+            return unary(e.function, as(x, real_), real_);
+          default:
+            break;
         }
         const DType type = dtype(std::max(rank(x), 1));
         if (e.function == "floor" && type == DType::kInt64) return as(x, type);
@@ -496,11 +539,16 @@ class Compiler {
         const int x = compile(e.args[0]), y = compile(e.args[1]);
         const int widest = std::max(rank(x), rank(y));
         switch (function_of(e)) {
-          case Function::kComparison: return binary(e.function, as(x, dtype(widest)), as(y, dtype(widest)), DType::kBool);
-          case Function::kLogic: return binary(e.function, as(x, DType::kBool), as(y, DType::kBool), DType::kBool);
-          case Function::kReal: return binary(e.function, as(x, real_), as(y, real_), real_);
-          case Function::kInteger: return binary(e.function, as(x, DType::kInt64), as(y, DType::kInt64), DType::kInt64);
-          default: break;
+          case Function::kComparison:
+            return binary(e.function, as(x, dtype(widest)), as(y, dtype(widest)), DType::kBool);
+          case Function::kLogic:
+            return binary(e.function, as(x, DType::kBool), as(y, DType::kBool), DType::kBool);
+          case Function::kReal:
+            return binary(e.function, as(x, real_), as(y, real_), real_);
+          case Function::kInteger:
+            return binary(e.function, as(x, DType::kInt64), as(y, DType::kInt64), DType::kInt64);
+          default:
+            break;
         }
         const DType type = dtype(rank_of(e, parts_));
         if (e.function == "^" && e.args[1].kind == ExprKind::kNumber && e.args[1].number == 2)
@@ -517,8 +565,10 @@ class Compiler {
         for (const Expr& a : e.args) i.args.push_back(as(compile(a), DType::kInt64));
         return emit(std::move(i));
       }
-      case ExprKind::kOpaque: fail("{}: there is no kernel for the opaque function '{}'", bound_.name, e.function);
-      case ExprKind::kReduce: break;
+      case ExprKind::kOpaque:
+        fail("{}: there is no kernel for the opaque function '{}'", bound_.name, e.function);
+      case ExprKind::kReduce:
+        break;
     }
     ensure(false, "stage {}: a reducer below the root", bound_.tensors[stage_.tensor].name);
     return -1;
@@ -526,7 +576,8 @@ class Compiler {
 
   int read(const Expr& e) {
     const std::optional<Part>& part = parts_[e.tensor];
-    ensure(part.has_value(), "stage {} reads {}, which the task does not hold", bound_.tensors[stage_.tensor].name, bound_.tensors[e.tensor].name);
+    ensure(part.has_value(), "stage {} reads {}, which the task does not hold", bound_.tensors[stage_.tensor].name,
+           bound_.tensors[e.tensor].name);
     const double otherwise = e.has_else ? e.number : 0;
     // An `else` that the tensor's type can't hold widens it.
     const bool holds = is_float(part->dtype) && rounded_to(part->dtype, otherwise) == otherwise;
@@ -536,13 +587,15 @@ class Compiler {
     std::vector<bool> from_data;
     bool strided = true;
     for (const Affine& s : e.subscripts) {
-      from_data.push_back(std::any_of(looked_up_.begin(), looked_up_.end(), [&](const auto& l) { return tdl::uses_index(s, l.first); }));
+      from_data.push_back(std::any_of(looked_up_.begin(), looked_up_.end(),
+                                      [&](const auto& l) { return tdl::uses_index(s, l.first); }));
       forms.push_back(from_data.back() ? s : tdl::simplified(s, ranges_));
       strided &= !from_data.back();
       for (const Affine::Term& t : forms.back().terms) strided &= t.atom.kind == Affine::Atom::Kind::kIndex;
     }
     std::vector<bool> inside;
-    for (size_t a = 0; a < forms.size(); ++a) inside.push_back(!from_data[a] && part->box[a].contains(tdl::range_of(forms[a], ranges_)));
+    for (size_t a = 0; a < forms.size(); ++a)
+      inside.push_back(!from_data[a] && part->box[a].contains(tdl::range_of(forms[a], ranges_)));
     const bool all_inside = std::all_of(inside.begin(), inside.end(), [](bool b) { return b; });
     if (strided) {
       StageInstr i{Kind::kRead, part->dtype};
@@ -590,13 +643,17 @@ class Compiler {
       if (end >= 0) last[end] = static_cast<int>(code.size());
     for (size_t i = 0; i < code.size(); ++i) {
       for (int a : code[i].args)
-        if (last[a] == static_cast<int>(i) && std::find(code[i].dead.begin(), code[i].dead.end(), a) == code[i].dead.end()) code[i].dead.push_back(a);
+        if (last[a] == static_cast<int>(i) &&
+            std::find(code[i].dead.begin(), code[i].dead.end(), a) == code[i].dead.end())
+          code[i].dead.push_back(a);
       if (last[i] < 0) code[i].dead.push_back(static_cast<int>(i));
       if (code[i].kind != Kind::kUnary && code[i].kind != Kind::kBinary && code[i].kind != Kind::kSelect) continue;
       for (size_t k = 0; k < code[i].args.size() && !code[i].in_place; ++k) {
         const StageInstr& arg = code[code[i].args[k]];
         const bool owned = arg.kind != Kind::kConst && arg.kind != Kind::kRead;
-        if (!owned || last[code[i].args[k]] != static_cast<int>(i) || arg.dims != code[i].dims || arg.dtype != code[i].dtype) continue;
+        if (!owned || last[code[i].args[k]] != static_cast<int>(i) || arg.dims != code[i].dims ||
+            arg.dtype != code[i].dtype)
+          continue;
         code[i].in_place = true;
         code[i].reuse = code[i].args[k];
       }
@@ -642,16 +699,19 @@ int64_t extent_of(const Shape& sizes, const std::vector<int>& dims) {
 
 std::optional<MatrixStrides> matrix_strides(const Shape& sizes, const Shape& strides, const std::vector<int>& batch,
                                             const std::vector<int>& rows, const std::vector<int>& columns) {
-  const auto b = merged_stride(sizes, strides, batch), r = merged_stride(sizes, strides, rows), c = merged_stride(sizes, strides, columns);
+  const auto b = merged_stride(sizes, strides, batch), r = merged_stride(sizes, strides, rows),
+             c = merged_stride(sizes, strides, columns);
   if (!b || !r || !c || *b < 0 || *r < 0 || *c < 0) return std::nullopt;
   const int64_t m = extent_of(sizes, rows), n = extent_of(sizes, columns);
   MatrixStrides s{*b, *r, *c};
-  // One of the two strides is 1, and the other at least its extent: what a matrix product takes as it is. That of an extent of 1 is free.
+  // One of the two strides is 1, and the other at least its extent: what a matrix product takes as it is. That of an
+  // extent of 1 is free.
   if ((n == 1 || s.columns == 1) && (m == 1 || s.rows >= n)) {
     if (n == 1 && m > 1 && s.rows == 0) return std::nullopt;
     return MatrixStrides{s.batch, m == 1 ? std::max<int64_t>(n, 1) : s.rows, 1};
   }
-  if ((m == 1 || s.rows == 1) && (n == 1 || s.columns >= m)) return MatrixStrides{s.batch, 1, n == 1 ? std::max<int64_t>(m, 1) : s.columns};
+  if ((m == 1 || s.rows == 1) && (n == 1 || s.columns >= m))
+    return MatrixStrides{s.batch, 1, n == 1 ? std::max<int64_t>(m, 1) : s.columns};
   return std::nullopt;
 }
 
@@ -662,8 +722,13 @@ namespace {
 // Repeats what kernels/generic.cc allocates and frees, in the same order.
 class Sizer {
  public:
-  Sizer(const tdl::Bound& bound, const StageProgram& program, const std::vector<std::optional<Part>>& parts, const Shape& block)
-      : program_(program), parts_(parts), block_(block), offsets_(program.code.size(), -1), strides_(program.code.size()) {
+  Sizer(const tdl::Bound& bound, const StageProgram& program, const std::vector<std::optional<Part>>& parts,
+        const Shape& block)
+      : program_(program),
+        parts_(parts),
+        block_(block),
+        offsets_(program.code.size(), -1),
+        strides_(program.code.size()) {
     for (size_t d = 0; d < block.size(); ++d) at_.push_back({program.ranges[d].lo, program.ranges[d].lo + block[d]});
     const Part& out = *parts[bound.stages[program.stage].tensor];
     StageInstr lhs;
@@ -685,10 +750,14 @@ class Sizer {
       case Finish::kStore: {
         const StageInstr& last = program_.code[program_.a];
         return program_.a + 1 == static_cast<int>(program_.code.size()) && last.dims == wanted_dims() &&
-               (last.kind == Kind::kUnary || last.kind == Kind::kBinary || last.kind == Kind::kSelect || last.kind == Kind::kCast);
+               (last.kind == Kind::kUnary || last.kind == Kind::kBinary || last.kind == Kind::kSelect ||
+                last.kind == Kind::kCast);
       }
-      case Finish::kScatter: return false;
-      case Finish::kReduce: return program_.reducer != tdl::Reducer::kProd && (program_.code[program_.a].dims & lhs_mask()) == wanted_dims();
+      case Finish::kScatter:
+        return false;
+      case Finish::kReduce:
+        return program_.reducer != tdl::Reducer::kProd &&
+               (program_.code[program_.a].dims & lhs_mask()) == wanted_dims();
       case Finish::kProduct: {
         const ProductDims d = product_dims(program_);
         const auto m = matrix_strides(block_, out_strides_, d.batch, d.rows, d.columns);
@@ -715,9 +784,15 @@ class Sizer {
       case Finish::kStore:
         if (!program_.direct) store(offsets_[program_.a], volume_of(program_.code[program_.a].dims));
         break;
-      case Finish::kReduce: reduce(); break;
-      case Finish::kProduct: multiply(); break;
-      case Finish::kScatter: scatter(); break;
+      case Finish::kReduce:
+        reduce();
+        break;
+      case Finish::kProduct:
+        multiply();
+        break;
+      case Finish::kScatter:
+        scatter();
+        break;
     }
     for (int64_t& o : offsets_) drop(o);
     drop(sum);
@@ -729,7 +804,9 @@ class Sizer {
     const int64_t value = volume_of(instr.dims) * bytes_of(instr.dtype);
     strides_[i] = dense_of(instr.dims);
     switch (instr.kind) {
-      case Kind::kConst: offsets_[i] = take(bytes_of(instr.dtype)); break;
+      case Kind::kConst:
+        offsets_[i] = take(bytes_of(instr.dtype));
+        break;
       case Kind::kRead: {
         Shape axis_strides = parts_[instr.tensor]->strides;
         if (instr.padded) {
@@ -836,11 +913,13 @@ class Sizer {
   void multiply() {
     const ProductDims d = product_dims(program_);
     const int64_t element = bytes_of(program_.dtype);
-    for (const auto& [side, rows, columns] : {std::tuple{program_.a, d.rows, d.summed}, std::tuple{program_.b, d.summed, d.columns}}) {
+    for (const auto& [side, rows, columns] :
+         {std::tuple{program_.a, d.rows, d.summed}, std::tuple{program_.b, d.summed, d.columns}}) {
       const uint64_t dims = program_.code[side].dims;
       bool spread = false;  // along summed dimensions that this side lacks
       for (int s : d.summed) spread |= !(dims >> s & 1) && block_[s] > 1;
-      if (!spread && !strides_[side].empty() && matrix_strides(block_, strides_[side], d.batch, rows, columns)) continue;
+      if (!spread && !strides_[side].empty() && matrix_strides(block_, strides_[side], d.batch, rows, columns))
+        continue;
       int64_t copy = take(extent_of(block_, d.batch) * extent_of(block_, rows) * extent_of(block_, columns) * element);
       drop(offsets_[side]);
       offsets_[side] = copy;
@@ -873,11 +952,13 @@ bool is_flipped(const StageInstr& read, const Shape& strides) {
   return false;
 }
 
-void place_block(const tdl::Bound& bound, const StageProgram& program, const std::vector<std::optional<Part>>& parts, const Shape& block, FirstFit& scratch) {
+void place_block(const tdl::Bound& bound, const StageProgram& program, const std::vector<std::optional<Part>>& parts,
+                 const Shape& block, FirstFit& scratch) {
   Sizer(bound, program, parts, block).place(scratch);
 }
 
-void place_blocks(const tdl::Bound& bound, const StageProgram& program, const std::vector<std::optional<Part>>& parts, FirstFit& scratch) {
+void place_blocks(const tdl::Bound& bound, const StageProgram& program, const std::vector<std::optional<Part>>& parts,
+                  FirstFit& scratch) {
   std::vector<Shape> blocks{program.block};
   for (size_t d = 0; d < program.block.size(); ++d) {
     const int64_t rest = program.ranges[d].size() % program.block[d];
@@ -895,7 +976,8 @@ StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector
                            const std::vector<std::optional<Part>>& parts, DType real, int64_t budget_bytes) {
   StageProgram program = Compiler(bound, stage, ranges, parts, real).run();
   Shape block;
-  for (size_t d = 0; d < program.ranges.size(); ++d) block.push_back(program.single >> d & 1 ? 1 : program.ranges[d].size());
+  for (size_t d = 0; d < program.ranges.size(); ++d)
+    block.push_back(program.single >> d & 1 ? 1 : program.ranges[d].size());
   auto peak_of = [&](const Shape& b) {
     program.direct = Sizer(bound, program, parts, b).direct();
     FirstFit scratch;
@@ -904,7 +986,8 @@ StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector
   };
   int64_t peak = peak_of(block);
   while (peak > budget_bytes) {
-    // The first dimension that helps by a tenth; one of the left side before a reduced one, whose blocks must be combined.
+    // The first dimension that helps by a tenth; one of the left side before a reduced one, whose blocks must be
+    // combined.
     Shape best;
     int64_t best_peak = peak;
     for (size_t d = 0; d < block.size(); ++d) {

@@ -20,8 +20,10 @@ constexpr Words<EdgeKind, 5> kEdgeKinds{{{EdgeKind::kData, "data"},
                                          {EdgeKind::kQueue, "queue"},
                                          {EdgeKind::kReuse, "reuse"},
                                          {EdgeKind::kPlan, "plan"}}};
-constexpr Words<Task::Turn, 3> kTurns{{{Task::Turn::kInPlace, "in-place"}, {Task::Turn::kEager, "eager"}, {Task::Turn::kLazy, "lazy"}}};
-constexpr Words<Phase, 3> kPhases{{{Phase::kForward, "forward"}, {Phase::kBackward, "backward"}, {Phase::kUpdate, "update"}}};
+constexpr Words<Task::Turn, 3> kTurns{
+    {{Task::Turn::kInPlace, "in-place"}, {Task::Turn::kEager, "eager"}, {Task::Turn::kLazy, "lazy"}}};
+constexpr Words<Phase, 3> kPhases{
+    {{Phase::kForward, "forward"}, {Phase::kBackward, "backward"}, {Phase::kUpdate, "update"}}};
 constexpr Words<tdl::Reducer, 4> kReducers{{{tdl::Reducer::kSum, "sum"},
                                             {tdl::Reducer::kMax, "max"},
                                             {tdl::Reducer::kMin, "min"},
@@ -33,11 +35,11 @@ constexpr Words<StepKind, 6> kSteps{{{StepKind::kLocal, "local"},
                                      {StepKind::kAllToAll, "all-to-all"},
                                      {StepKind::kFetch, "fetch"}}};
 constexpr Words<DType, 6> kDTypes{{{DType::kFloat32, "float32"},
-                                    {DType::kFloat64, "float64"},
-                                    {DType::kInt64, "int64"},
-                                    {DType::kBool, "bool"},
-                                    {DType::kFloat16, "float16"},
-                                    {DType::kBFloat16, "bfloat16"}}};
+                                   {DType::kFloat64, "float64"},
+                                   {DType::kInt64, "int64"},
+                                   {DType::kBool, "bool"},
+                                   {DType::kFloat16, "float16"},
+                                   {DType::kBFloat16, "bfloat16"}}};
 
 template <typename E, std::size_t N>
 std::string_view word(const Words<E, N>& words, E value) {

@@ -29,38 +29,47 @@ std::string chrome_trace(const Trace& trace, const PhysicalGraph& graph, const C
 
   Json events = Json::array();
   for (int d = 0; d < graph.device_count; ++d)
-    events.push_back(metadata("process_name", d, 0, d < static_cast<int>(cluster.devices.size()) ? cluster.devices[d].name : fmt::format("device {}", d)));
+    events.push_back(
+        metadata("process_name", d, 0,
+                 d < static_cast<int>(cluster.devices.size()) ? cluster.devices[d].name : fmt::format("device {}", d)));
   events.push_back(metadata("process_name", links, 0, "links"));
   for (std::size_t q = 0; q < graph.queues.size(); ++q)
-    if (used[q]) events.push_back(metadata("thread_name", pid_of(graph.queues[q]), static_cast<int>(q), graph.queues[q].name));
+    if (used[q])
+      events.push_back(metadata("thread_name", pid_of(graph.queues[q]), static_cast<int>(q), graph.queues[q].name));
   for (const Event& event : trace.events) {
     const Task& task = graph.task(event.task);
-    events.push_back({{"name", task.name},
-                      {"cat", name_of(task.phase)},
-                      {"ph", "X"},
-                      {"ts", micro_seconds(event.start_ns)},
-                      {"dur", micro_seconds(event.end_ns - event.start_ns)},
-                      {"pid", pid_of(graph.queues[task.queue.index()])},
-                      {"tid", task.queue.value},
-                      {"args", {{"step", event.step}, {"act", event.act}, {"flops", task.flops}, {"bytes", task.bytes}}}});
+    events.push_back(
+        {{"name", task.name},
+         {"cat", name_of(task.phase)},
+         {"ph", "X"},
+         {"ts", micro_seconds(event.start_ns)},
+         {"dur", micro_seconds(event.end_ns - event.start_ns)},
+         {"pid", pid_of(graph.queues[task.queue.index()])},
+         {"tid", task.queue.value},
+         {"args", {{"step", event.step}, {"act", event.act}, {"flops", task.flops}, {"bytes", task.bytes}}}});
   }
   for (const MemorySample& sample : trace.memory)
-    events.push_back(
-        {{"name", "memory"}, {"ph", "C"}, {"ts", micro_seconds(sample.time_ns)}, {"pid", sample.device.value}, {"tid", 0}, {"args", {{"bytes", sample.bytes}}}});
+    events.push_back({{"name", "memory"},
+                      {"ph", "C"},
+                      {"ts", micro_seconds(sample.time_ns)},
+                      {"pid", sample.device.value},
+                      {"tid", 0},
+                      {"args", {{"bytes", sample.bytes}}}});
   return Json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}.dump();
 }
 
 std::string print(const Trace& trace, const PhysicalGraph& graph) {
   Json events = Json::array(), memory = Json::array();
   for (const Event& e : trace.events)
-    events.push_back({{"task", graph.task(e.task).name}, {"step", e.step}, {"act", e.act}, {"start_ns", e.start_ns}, {"end_ns", e.end_ns}});
-  for (const MemorySample& m : trace.memory) memory.push_back({{"device", m.device.value}, {"time_ns", m.time_ns}, {"bytes", m.bytes}});
-  return Json{{"schema_version", kSchemaVersion},
-              {"graph", graph.name},
-              {"steps", trace.steps},
-              {"step_time_ns", trace.step_time_ns},
-              {"events", std::move(events)},
-              {"memory", std::move(memory)},
+    events.push_back({{"task", graph.task(e.task).name},
+                      {"step", e.step},
+                      {"act", e.act},
+                      {"start_ns", e.start_ns},
+                      {"end_ns", e.end_ns}});
+  for (const MemorySample& m : trace.memory)
+    memory.push_back({{"device", m.device.value}, {"time_ns", m.time_ns}, {"bytes", m.bytes}});
+  return Json{{"schema_version", kSchemaVersion},   {"graph", graph.name},         {"steps", trace.steps},
+              {"step_time_ns", trace.step_time_ns}, {"events", std::move(events)}, {"memory", std::move(memory)},
               {"link_bytes", trace.link_bytes}}
              .dump(1) +
          "\n";
@@ -82,7 +91,8 @@ Trace parse_trace(std::string_view text, const PhysicalGraph& graph) {
       if (task == tasks.end()) fail("trace: physical graph '{}' has no task '{}'", graph.name, name);
       const Event event{task->second, e.at("step"), e.at("act"), e.at("start_ns"), e.at("end_ns")};
       if (event.act < 0 || event.act >= graph.task(event.task).rate || event.end_ns < event.start_ns)
-        fail("trace: task '{}' acts {} times a step; act {} from {} to {} ns", name, graph.task(event.task).rate, event.act, event.start_ns, event.end_ns);
+        fail("trace: task '{}' acts {} times a step; act {} from {} to {} ns", name, graph.task(event.task).rate,
+             event.act, event.start_ns, event.end_ns);
       trace.events.push_back(event);
     }
     for (const Json& m : json.at("memory")) {

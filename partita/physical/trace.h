@@ -22,17 +22,17 @@ struct MemorySample {
 };
 
 struct Trace {
-  std::vector<Event> events;          // by start, then task
-  std::vector<MemorySample> memory;   // bytes of registers between first write and last release
-  std::vector<int64_t> link_bytes;    // by LinkId, a step
+  std::vector<Event> events;         // by start, then task
+  std::vector<MemorySample> memory;  // bytes of registers between first write and last release
+  std::vector<int64_t> link_bytes;   // by LinkId, a step
   int steps = 1;
-  int64_t step_time_ns = 0;           // of one step: the mean over the steps
+  int64_t step_time_ns = 0;  // of one step: the mean over the steps
 
   bool operator==(const Trace&) const = default;
 };
 
-// Chrome trace JSON (opens in Perfetto): one complete event ("ph":"X") a task act; pid is the device, tid the queue, ts and
-// dur in microseconds; memory as counter events.
+// Chrome trace JSON (opens in Perfetto): one complete event ("ph":"X") a task act; pid is the device, tid the queue, ts
+// and dur in microseconds; memory as counter events.
 std::string chrome_trace(const Trace& trace, const PhysicalGraph& graph, const Cluster& cluster);
 std::string print(const Trace& trace, const PhysicalGraph& graph);
 Trace parse_trace(std::string_view text, const PhysicalGraph& graph);

@@ -69,7 +69,8 @@ TEST(Trace, IsAChromeTrace) {
     ASSERT_TRUE(event.at("pid").is_number_integer() && event.at("tid").is_number_integer());
     if (ph == "X") {
       ASSERT_GE(event.at("dur").get<double>(), 0);
-      queues[{event.at("pid"), event.at("tid")}].push_back({event.at("ts"), event.at("ts").get<double>() + event.at("dur").get<double>()});
+      queues[{event.at("pid"), event.at("tid")}].push_back(
+          {event.at("ts"), event.at("ts").get<double>() + event.at("dur").get<double>()});
     } else if (ph == "C") {
       ASSERT_TRUE(event.at("ts").is_number() && event.at("args").at("bytes").is_number_integer());
     } else {

@@ -59,7 +59,9 @@ UseRange uses_of(const Register& reg, int rate, int act, bool is_new) {
   if (reg.carried) return is_new ? UseRange{1, 2} : UseRange{0, 1};
   if (reg.uses == 1) return {0, 1};
   if (rate == reg.uses) return {act, act + 1};
-  if (rate != 1) fail("register '{}': has {} uses a step, but a task that acts {} times a step touches it", reg.name, reg.uses, rate);
+  if (rate != 1)
+    fail("register '{}': has {} uses a step, but a task that acts {} times a step touches it", reg.name, reg.uses,
+         rate);
   return {0, reg.uses};
 }
 
@@ -97,7 +99,8 @@ Uses::Uses(const PhysicalGraph& graph, const NodeTable& table) {
   nodes_.resize(sum);
   each([&](std::size_t list, const Node& node) { nodes_[end[list]++] = node; });
   const auto different = [&](std::size_t list) {
-    const auto begin = nodes_.begin() + static_cast<std::ptrdiff_t>(list == 0 ? 0 : end[list - 1]), past = nodes_.begin() + static_cast<std::ptrdiff_t>(end[list]);
+    const auto begin = nodes_.begin() + static_cast<std::ptrdiff_t>(list == 0 ? 0 : end[list - 1]),
+               past = nodes_.begin() + static_cast<std::ptrdiff_t>(end[list]);
     std::sort(begin, past);
     return std::span<const Node>(begin, std::unique(begin, past));
   };
@@ -111,7 +114,8 @@ std::vector<int> places(const PhysicalGraph& graph, const NodeTable& table) {
   std::vector<int> place(table.size(), -1);
   for (std::size_t i = 0; i < graph.order.size(); ++i) {
     const Node& node = graph.order[i];
-    if (!node.task.valid() || node.task.index() >= graph.tasks.size() || node.act < 0 || node.act >= graph.task(node.task).rate)
+    if (!node.task.valid() || node.task.index() >= graph.tasks.size() || node.act < 0 ||
+        node.act >= graph.task(node.task).rate)
       fail("order: place {} holds task {} act {}, which does not exist", i, node.task.value, node.act);
     int& there = place[table.number(node)];
     if (there >= 0) fail("order: {} stands twice, at places {} and {}", to_string(graph, node), there, i);

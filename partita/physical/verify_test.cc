@@ -38,7 +38,8 @@ std::string dropped_fetch(PhysicalGraph& graph, Rng& rng) {
 // One access of a kernel or a copy reaches one element less far on one axis.
 std::string box_off_by_one(PhysicalGraph& graph, Rng& rng) {
   const auto fit = tasks_where(graph, [&](const Task& t) {
-    return (std::holds_alternative<CopyWork>(t.work) || std::holds_alternative<KernelWork>(t.work)) && !t.writes.empty() && !t.reads.empty();
+    return (std::holds_alternative<CopyWork>(t.work) || std::holds_alternative<KernelWork>(t.work)) &&
+           !t.writes.empty() && !t.reads.empty();
   });
   Task& task = graph.tasks[fit[rng.below(fit.size())]];
   Access& access = rng.below(2) == 0 ? task.reads[rng.below(task.reads.size())] : task.writes[0];
@@ -67,7 +68,8 @@ std::string wrong_reducer(PhysicalGraph& graph, Rng& rng) {
     const bool all = rng.below(2) == 0;  // of one participant, or of all
     mine->reducer = reducer;
     for (Task& t : graph.tasks)
-      if (auto* part = std::get_if<CollectiveWork>(&t.work); all && part && part->collective == id) part->reducer = reducer;
+      if (auto* part = std::get_if<CollectiveWork>(&t.work); all && part && part->collective == id)
+        part->reducer = reducer;
   }
   return task.name;
 }
@@ -89,8 +91,10 @@ std::string moved_offset(PhysicalGraph& graph, Rng& rng) {
 }
 
 TEST(Verify, TwoHundredMutationsAreRefused) {
-  const std::vector<std::pair<const char*, Spoil>> spoils{
-      {"dropped fetch", dropped_fetch}, {"box off by one", box_off_by_one}, {"wrong reducer", wrong_reducer}, {"moved offset", moved_offset}};
+  const std::vector<std::pair<const char*, Spoil>> spoils{{"dropped fetch", dropped_fetch},
+                                                          {"box off by one", box_off_by_one},
+                                                          {"wrong reducer", wrong_reducer},
+                                                          {"moved offset", moved_offset}};
   std::map<std::string, int> refused;
   int seed = 0;
   for (int done = 0; done < 200; ++seed) {
@@ -114,7 +118,8 @@ TEST(Verify, TwoHundredMutationsAreRefused) {
 // Each rule once, by what it says.
 std::string verdict_of(void (*spoil)(PhysicalGraph&)) {
   testing::PhysicalBuilder b(2);
-  const RegisterId x = b.reg("x", 0, 8), y = b.reg("y", 1, 8), p = b.reg("p", 0, 8), q = b.reg("q", 1, 8), z = b.reg("z", 0, 8);
+  const RegisterId x = b.reg("x", 0, 8), y = b.reg("y", 1, 8), p = b.reg("p", 0, 8), q = b.reg("q", 1, 8),
+                   z = b.reg("z", 0, 8);
   const RegisterId part = b.reg("part", 0, 8), moved = b.reg("moved", 0, 8);
   b.add("make_x", 0, {}, {x});
   b.add("make_y", 1, {}, {y});
@@ -132,24 +137,37 @@ Task& task_of(PhysicalGraph& graph, const std::string& name) {
 }
 
 TEST(Verify, SaysWhatIsWrong) {
-  EXPECT_EQ(verdict_of([](PhysicalGraph& g) { task_of(g, "fetch").writes[0].boxes = {{{0, 7}}}; }),
+  EXPECT_EQ(verdict_of([](PhysicalGraph& g) {
+              task_of(g, "fetch").writes[0].boxes = {{{0, 7}}};
+            }),
             "task 'fetch': reads [0,8) of 'q' and writes [0,7) of 'moved'");
   EXPECT_EQ(verdict_of([](PhysicalGraph& g) {
               for (auto* a : {&task_of(g, "fetch").reads[0], &task_of(g, "fetch").writes[0]}) a->boxes = {{{0, 7}}};
             }),
             "task 'join': reads [0,8) of 'moved', of which nothing writes [7,8)");
-  EXPECT_EQ(verdict_of([](PhysicalGraph& g) { std::get<CollectiveWork>(task_of(g, "sum@1").work).reducer = tdl::Reducer::kMax; }),
+  EXPECT_EQ(verdict_of([](PhysicalGraph& g) {
+              std::get<CollectiveWork>(task_of(g, "sum@1").work).reducer = tdl::Reducer::kMax;
+            }),
             "task 'sum@1': reduces by max, 'sum@0' in the same collective by sum");
   EXPECT_EQ(verdict_of([](PhysicalGraph& g) { std::get<CollectiveWork>(task_of(g, "sum@1").work).rank = 0; }),
             "task 'sum@1': rank 0 of 2 is taken or does not exist");
-  EXPECT_EQ(verdict_of([](PhysicalGraph& g) { g.registers[1].bytes = 28; }), "register 'y': 28 bytes for 8 elements of float32");
-  EXPECT_EQ(verdict_of([](PhysicalGraph& g) { g.registers[1].offset = 32; }), "register 'y': offset 32 is not a multiple of 64");
-  EXPECT_EQ(verdict_of([](PhysicalGraph& g) { g.registers[1].device = DeviceId(7); }), "register 'y': device 7 does not exist");
-  EXPECT_EQ(verdict_of([](PhysicalGraph& g) { task_of(g, "use").reads[0].boxes = {{{0, 9}}}; }), "task 'use': box [0,9) is not inside 'z', which holds [0,8)");
+  EXPECT_EQ(verdict_of([](PhysicalGraph& g) { g.registers[1].bytes = 28; }),
+            "register 'y': 28 bytes for 8 elements of float32");
+  EXPECT_EQ(verdict_of([](PhysicalGraph& g) { g.registers[1].offset = 32; }),
+            "register 'y': offset 32 is not a multiple of 64");
+  EXPECT_EQ(verdict_of([](PhysicalGraph& g) { g.registers[1].device = DeviceId(7); }),
+            "register 'y': device 7 does not exist");
+  EXPECT_EQ(verdict_of([](PhysicalGraph& g) {
+              task_of(g, "use").reads[0].boxes = {{{0, 9}}};
+            }),
+            "task 'use': box [0,9) is not inside 'z', which holds [0,8)");
   EXPECT_EQ(verdict_of([](PhysicalGraph& g) { task_of(g, "use").reads[0].reg = RegisterId(1); }),
             "task 'use': uses 'y' on another device; only a transfer with a route reads there");
-  EXPECT_EQ(verdict_of([](PhysicalGraph& g) { task_of(g, "join").reads.push_back(task_of(g, "join").reads[0]); }), "task 'join': counts 'p' twice");
-  EXPECT_EQ(verdict_of([](PhysicalGraph& g) { task_of(g, "join").reads[0].boxes = {{{0, 4}}}; }),
+  EXPECT_EQ(verdict_of([](PhysicalGraph& g) { task_of(g, "join").reads.push_back(task_of(g, "join").reads[0]); }),
+            "task 'join': counts 'p' twice");
+  EXPECT_EQ(verdict_of([](PhysicalGraph& g) {
+              task_of(g, "join").reads[0].boxes = {{{0, 4}}};
+            }),
             "task 'join': makes some elements of 1 terms and others of 2");
   EXPECT_EQ(verdict_of([](PhysicalGraph& g) { task_of(g, "use").writes[0].reg = RegisterId(4); }),
             "register 'z': 'join' and 'use' both write [0,8)");

@@ -14,10 +14,13 @@ using tdl::Bound;
 using tdl::Expr;
 using tdl::ExprKind;
 
-KernelParts kernel_parts(const Bound& bound, const std::vector<PlacedPart>& reads, const std::vector<PlacedPart>& writes) {
-  KernelParts held{std::vector<std::optional<Part>>(bound.tensors.size()), std::vector<bool>(bound.tensors.size()), DType::kBool};
+KernelParts kernel_parts(const Bound& bound, const std::vector<PlacedPart>& reads,
+                         const std::vector<PlacedPart>& writes) {
+  KernelParts held{std::vector<std::optional<Part>>(bound.tensors.size()), std::vector<bool>(bound.tensors.size()),
+                   DType::kBool};
   auto add = [&](const PlacedPart& placed) {
-    ensure(placed.tensor >= 0 && placed.tensor < static_cast<int>(bound.tensors.size()), "{}: a kernel's access without a tensor", bound.name);
+    ensure(placed.tensor >= 0 && placed.tensor < static_cast<int>(bound.tensors.size()),
+           "{}: a kernel's access without a tensor", bound.name);
     std::optional<Part>& part = held.parts[placed.tensor];
     ensure(!part, "{}: two accesses to {}", bound.name, bound.tensors[placed.tensor].name);
     part = over_axes(placed.part, placed.axes, bound.tensors[placed.tensor].factored);
@@ -47,10 +50,11 @@ bool reads_tensor(const Expr& e, int tensor) {
   return reads;
 }
 
-// The written tensor in whose memory an internal one can lie until it is overwritten there, element by element; -1 if there is none.
-// A result's memory may be an operand's (PHYSICAL.md section 4), so no operand of its size may be read after the internal
-// tensor is written.
-int shared_result(const Bound& bound, int stage, int last, const std::vector<Interval>& ranges, const KernelParts& held, DType dtype) {
+// The written tensor in whose memory an internal one can lie until it is overwritten there, element by element; -1 if
+// there is none. A result's memory may be an operand's (PHYSICAL.md section 4), so no operand of its size may be read
+// after the internal tensor is written.
+int shared_result(const Bound& bound, int stage, int last, const std::vector<Interval>& ranges, const KernelParts& held,
+                  DType dtype) {
   const tdl::Stage& made = bound.stages[stage];
   const Box box = stage_box(bound, stage, ranges);
   for (int r = stage + 1; r < last; ++r) {
@@ -59,8 +63,8 @@ int shared_result(const Bound& bound, int stage, int last, const std::vector<Int
       if (reads_tensor(result.body, t) && bound.tensors[t].factored == bound.tensors[made.tensor].factored) return -1;
     if (!held.written[result.tensor]) continue;
     const Part& part = *held.parts[result.tensor];
-    if (result.body.kind == ExprKind::kReduce || !reads_tensor(result.body, made.tensor) || result.lhs != made.lhs || part.dtype != dtype ||
-        part.box != box || !reads_only_at(result.body, made.tensor, result.lhs))
+    if (result.body.kind == ExprKind::kReduce || !reads_tensor(result.body, made.tensor) || result.lhs != made.lhs ||
+        part.dtype != dtype || part.box != box || !reads_only_at(result.body, made.tensor, result.lhs))
       continue;
     for (int later = r + 1; later < last; ++later)
       if (reads_tensor(bound.stages[later].body, made.tensor)) return -1;
@@ -71,7 +75,8 @@ int shared_result(const Bound& bound, int stage, int last, const std::vector<Int
 
 }  // namespace
 
-GenericPlan plan_generic(const Bound& bound, int first, int last, const std::vector<Interval>& ranges, const KernelParts& held, int64_t budget_bytes) {
+GenericPlan plan_generic(const Bound& bound, int first, int last, const std::vector<Interval>& ranges,
+                         const KernelParts& held, int64_t budget_bytes) {
   GenericPlan plan;
   plan.parts = held.parts;
   std::vector<int> last_reader(bound.tensors.size(), -1);
@@ -93,7 +98,8 @@ GenericPlan plan_generic(const Bound& bound, int first, int last, const std::vec
       step.shares = shared;
       step.internal = shared < 0;
       plan.parts[stage.tensor] = shared >= 0 ? plan.parts[shared] : Part{dtype, box, dense_strides(extents(box))};
-      if (const int64_t bytes = volume(box) * bytes_of(plan.parts[stage.tensor]->dtype); step.internal && bytes > 0) offsets[stage.tensor] = scratch.allocate(bytes);
+      if (const int64_t bytes = volume(box) * bytes_of(plan.parts[stage.tensor]->dtype); step.internal && bytes > 0)
+        offsets[stage.tensor] = scratch.allocate(bytes);
     }
     bool reduces_nothing = false;
     if (stage.body.kind == ExprKind::kReduce)
@@ -101,8 +107,8 @@ GenericPlan plan_generic(const Bound& bound, int first, int last, const std::vec
     if (is_empty(box)) {
       step.what = GenericStep::What::kNothing;
     } else {
-      ensure(contains(plan.parts[stage.tensor]->box, box), "{}: stage {} owns {}, it is given {}", bound.name, bound.tensors[stage.tensor].name,
-             to_string(box), to_string(plan.parts[stage.tensor]->box));
+      ensure(contains(plan.parts[stage.tensor]->box, box), "{}: stage {} owns {}, it is given {}", bound.name,
+             bound.tensors[stage.tensor].name, to_string(box), to_string(plan.parts[stage.tensor]->box));
       if (reduces_nothing) step.what = GenericStep::What::kIdentity;
       else step.program = compile_stage(bound, s, ranges, plan.parts, held.real, budget_bytes);
     }
@@ -119,8 +125,9 @@ GenericPlan plan_generic(const Bound& bound, int first, int last, const std::vec
   return plan;
 }
 
-int64_t workspace_bytes(const KernelWork& work, const std::vector<Interval>& ranges, const std::vector<PlacedPart>& reads,
-                        const std::vector<PlacedPart>& writes, int64_t budget_bytes, bool registered) {
+int64_t workspace_bytes(const KernelWork& work, const std::vector<Interval>& ranges,
+                        const std::vector<PlacedPart>& reads, const std::vector<PlacedPart>& writes,
+                        int64_t budget_bytes, bool registered) {
   const KernelParts held = kernel_parts(*work.bound, reads, writes);
   if (registered)
     if (const auto bytes = registered_workspace_bytes(work, ranges, held)) return *bytes;
@@ -192,7 +199,9 @@ int64_t Workspaces::bytes_of(const Task& task, const PhysicalGraph& graph) {
       }
     }
     const auto [known, fresh] = known_.try_emplace(call_, 0);
-    if (fresh) known->second = workspace_bytes(*work, ranges, placed_parts(task.reads, graph, act), placed_parts(task.writes, graph, act));
+    if (fresh)
+      known->second =
+          workspace_bytes(*work, ranges, placed_parts(task.reads, graph, act), placed_parts(task.writes, graph, act));
     bytes = std::max(bytes, known->second);
     if (work->ranges.size() == 1) break;
   }

@@ -24,7 +24,8 @@ void check_mesh(const Mesh& mesh, const Cluster& cluster, const std::string& whe
   std::set<DeviceId> seen;
   for (DeviceId d : mesh.devices) {
     if (d.value < 0 || d.value >= cluster.compute_count)
-      fail("{}: device {} is unknown; cluster '{}' has devices 0 to {}", where, d.value, cluster.name, cluster.compute_count - 1);
+      fail("{}: device {} is unknown; cluster '{}' has devices 0 to {}", where, d.value, cluster.name,
+           cluster.compute_count - 1);
     if (!seen.insert(d).second) fail("{}: device {} is listed twice", where, d.value);
   }
   last = mesh;
@@ -34,7 +35,8 @@ void check_mesh(const Mesh& mesh, const Cluster& cluster, const std::string& whe
 void check_parts(const Op& op, const OpChoice& choice, const std::string& where) {
   std::map<std::string, int64_t> parts;
   for (size_t a = 0; a < choice.strategies.size(); ++a)
-    for (const std::string& name : choice.strategies[a].names) parts.try_emplace(name, 1).first->second *= choice.mesh.extents[a];
+    for (const std::string& name : choice.strategies[a].names)
+      parts.try_emplace(name, 1).first->second *= choice.mesh.extents[a];
   for (const auto& [name, count] : parts) {
     int index = op.bound->find_index(name);
     if (index < 0) {
@@ -43,7 +45,8 @@ void check_parts(const Op& op, const OpChoice& choice, const std::string& where)
       fail("{}: the formula has no index '{}'; it has {}", where, name, fmt::join(known, ", "));
     }
     if (count > op.bound->indices[index].extent)
-      fail("{}: index '{}' of extent {} can't be split in {} parts", where, name, op.bound->indices[index].extent, count);
+      fail("{}: index '{}' of extent {} can't be split in {} parts", where, name, op.bound->indices[index].extent,
+           count);
   }
 }
 
@@ -55,7 +58,8 @@ void check_op(const Op& op, const OpChoice& choice, const Cluster& cluster, Mesh
   for (const tdl::AxisStrategy& s : choice.strategies)
     for (const std::string& operand : s.partial) {
       int tensor = op.bound->find_tensor(operand);
-      if (tensor < 0 || tensor >= op.bound->operand_count) fail("{}: no operand '{}' can be partial: the formula has none", where, operand);
+      if (tensor < 0 || tensor >= op.bound->operand_count)
+        fail("{}: no operand '{}' can be partial: the formula has none", where, operand);
     }
   check_parts(op, choice, where);
 }
@@ -66,14 +70,17 @@ void check_placement(const Tensor& tensor, const Placement& placement, const Clu
   if (placement.sbp.size() != placement.mesh.extents.size())
     fail("{}: {} Sbp for a mesh of {} axes", where, placement.sbp.size(), placement.mesh.extents.size());
   const std::vector<Shape> radices = placement.radices.empty() ? unfactored(tensor.shape) : placement.radices;
-  if (radices.size() != tensor.shape.size()) fail("{}: radices for {} axes, it has {}", where, radices.size(), tensor.shape.size());
+  if (radices.size() != tensor.shape.size())
+    fail("{}: radices for {} axes, it has {}", where, radices.size(), tensor.shape.size());
   for (size_t a = 0; a < radices.size() && !placement.radices.empty(); ++a) {
     int64_t product = 1;
     for (const int64_t radix : radices[a]) {
       if (radix < 1) fail("{}: a radix of axis {} is {}; radices are positive numbers", where, a, radix);
-      if (__builtin_mul_overflow(product, radix, &product)) fail("{}: the radices of axis {} make more than its extent {}", where, a, tensor.shape[a]);
+      if (__builtin_mul_overflow(product, radix, &product))
+        fail("{}: the radices of axis {} make more than its extent {}", where, a, tensor.shape[a]);
     }
-    if (product != tensor.shape[a]) fail("{}: the radices of axis {} make {}, its extent is {}", where, a, product, tensor.shape[a]);
+    if (product != tensor.shape[a])
+      fail("{}: the radices of axis {} make {}, its extent is {}", where, a, product, tensor.shape[a]);
   }
   std::optional<tdl::Reducer> reducer;
   std::map<std::pair<int, int>, int64_t> parts;
@@ -92,7 +99,8 @@ void check_placement(const Tensor& tensor, const Placement& placement, const Clu
       int64_t& count = parts.try_emplace({sbp.axis, sbp.sub_axis}, 1).first->second;
       count *= placement.mesh.extents[a];
       if (count > radices[sbp.axis][sbp.sub_axis])
-        fail("{}: axis {} of extent {} can't be split in {} parts", where, sbp.axis, radices[sbp.axis][sbp.sub_axis], count);
+        fail("{}: axis {} of extent {} can't be split in {} parts", where, sbp.axis, radices[sbp.axis][sbp.sub_axis],
+             count);
     }
   }
 }
@@ -102,7 +110,8 @@ void check_order(const Graph& graph, const std::vector<OpId>& order) {
   if (order.empty()) return;
   std::vector<int> place(graph.ops.size(), -1);
   for (size_t i = 0; i < order.size(); ++i) {
-    if (order[i].value < 0 || order[i].index() >= graph.ops.size()) fail("plan: order: op {} is unknown", order[i].value);
+    if (order[i].value < 0 || order[i].index() >= graph.ops.size())
+      fail("plan: order: op {} is unknown", order[i].value);
     int& at = place[order[i].index()];
     if (at >= 0) fail("plan: order: op '{}' stands twice", graph.op(order[i]).name);
     at = static_cast<int>(i);
@@ -111,7 +120,8 @@ void check_order(const Graph& graph, const std::vector<OpId>& order) {
     if (place[i] < 0) fail("plan: order: op '{}' is missing; the order names all ops or none", graph.ops[i].name);
   auto expect_before = [&](OpId first, OpId then, const std::string& tensor, const char* why) {
     if (first.valid() && first != then && place[first.index()] > place[then.index()])
-      fail("plan: order: op '{}' stands before '{}', which {} '{}': a cycle", graph.op(then).name, graph.op(first).name, why, tensor);
+      fail("plan: order: op '{}' stands before '{}', which {} '{}': a cycle", graph.op(then).name, graph.op(first).name,
+           why, tensor);
   };
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     for (TensorId t : graph.ops[i].operands) {
@@ -149,11 +159,17 @@ int64_t counted_bytes(const Step& step, int64_t element) {
     for (int r : group) held += step.from.elements(r), got += step.to.elements(r);
     switch (step.kind) {
       // Reduce-scatter and all-gather of the group's shard: 2 (p-1) times its size, which each member holds whole.
-      case StepKind::kAllReduce: elements += 2 * (p - 1) * held / p; break;
+      case StepKind::kAllReduce:
+        elements += 2 * (p - 1) * held / p;
+        break;
       // Each result element takes p-1 contributions from elsewhere.
-      case StepKind::kReduceScatter: elements += (p - 1) * got; break;
+      case StepKind::kReduceScatter:
+        elements += (p - 1) * got;
+        break;
       // What each member gets and did not hold.
-      case StepKind::kAllGather: elements += got - held; break;
+      case StepKind::kAllGather:
+        elements += got - held;
+        break;
       case StepKind::kAllToAll:
         for (int r : group) {
           int64_t own = is_empty(step.to.boxes[r]) ? 0 : volume(intersect(step.from.boxes[r], step.to.boxes[r]));
@@ -161,7 +177,8 @@ int64_t counted_bytes(const Step& step, int64_t element) {
         }
         break;
       case StepKind::kLocal:
-      case StepKind::kFetch: break;
+      case StepKind::kFetch:
+        break;
     }
   }
   return elements * element;
@@ -171,7 +188,8 @@ int64_t counted_bytes(const Step& step, int64_t element) {
 
 CheckReport check(const Graph& graph, const Plan& plan, const Cluster& cluster) {
   if (plan.ops.size() != graph.ops.size())
-    fail("plan: it has {} ops, model '{}' has {}: the plan is for another model", plan.ops.size(), graph.name, graph.ops.size());
+    fail("plan: it has {} ops, model '{}' has {}: the plan is for another model", plan.ops.size(), graph.name,
+         graph.ops.size());
   Mesh last;
   for (size_t i = 0; i < graph.ops.size(); ++i) check_op(graph.ops[i], plan.ops[i], cluster, last);
   check_order(graph, plan.order);
@@ -181,8 +199,8 @@ CheckReport check(const Graph& graph, const Plan& plan, const Cluster& cluster) 
     const Tensor& tensor = graph.tensor(id);
     check_placement(tensor, placement, cluster, last);
     if (tensor.replaces.valid())
-      fail("plan: tensor '{}' replaces '{}' and can't be kept elsewhere: give '{}' the layout", tensor.name, graph.tensor(tensor.replaces).name,
-           graph.tensor(tensor.replaces).name);
+      fail("plan: tensor '{}' replaces '{}' and can't be kept elsewhere: give '{}' the layout", tensor.name,
+           graph.tensor(tensor.replaces).name, graph.tensor(tensor.replaces).name);
   }
   const bool listed = cluster.compute_count <= kMostListed;
   const Listed nobody = listed ? nullptr : std::make_shared<const std::vector<char>>(cluster.devices.size(), 0);
@@ -190,9 +208,10 @@ CheckReport check(const Graph& graph, const Plan& plan, const Cluster& cluster) 
   CheckReport report;
   for (const ResolvedConversion& c : resolved.conversions) {
     int64_t element = bytes_of(graph.tensor(c.tensor).dtype), bytes = listed ? 0 : c.conversion.bytes;
-    for (size_t s = 0; listed && s < c.conversion.steps.size(); ++s) bytes += counted_bytes(c.conversion.steps[s], element);
-    ensure(bytes == c.conversion.bytes, "conversion of '{}': {} bytes from the boxes, boxing says {}", graph.tensor(c.tensor).name, bytes,
-           c.conversion.bytes);
+    for (size_t s = 0; listed && s < c.conversion.steps.size(); ++s)
+      bytes += counted_bytes(c.conversion.steps[s], element);
+    ensure(bytes == c.conversion.bytes, "conversion of '{}': {} bytes from the boxes, boxing says {}",
+           graph.tensor(c.tensor).name, bytes, c.conversion.bytes);
     report.comm_bytes += bytes;
     report.conversions += 1;
   }
@@ -200,7 +219,9 @@ CheckReport check(const Graph& graph, const Plan& plan, const Cluster& cluster) 
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
     if (resolved.ops[i].derived->inner.empty()) continue;
-    for (const Conversion& c : inner_conversions(*op.bound, *resolved.ops[i].derived, plan.ops[i].mesh, bytes_of(inner_dtype(graph, op)), converter)) report.inner_bytes += c.bytes;
+    for (const Conversion& c : inner_conversions(*op.bound, *resolved.ops[i].derived, plan.ops[i].mesh,
+                                                 bytes_of(inner_dtype(graph, op)), converter))
+      report.inner_bytes += c.bytes;
   }
   report.comm_bytes += report.inner_bytes;
   return report;

@@ -39,12 +39,14 @@ Difference difference(const std::vector<Moved>& now, const std::vector<Moved>& t
 }
 
 // Why no index can be cut so, if one can't.
-std::optional<std::string> too_many_parts(const tdl::Bound& bound, const std::vector<int>& extents, const std::vector<tdl::AxisStrategy>& strategies) {
+std::optional<std::string> too_many_parts(const tdl::Bound& bound, const std::vector<int>& extents,
+                                          const std::vector<tdl::AxisStrategy>& strategies) {
   std::map<std::string, int64_t> parts;
   for (size_t a = 0; a < strategies.size(); ++a)
     for (const std::string& name : strategies[a].names) parts.try_emplace(name, 1).first->second *= extents[a];
   for (const auto& [name, count] : parts)
-    if (const int64_t extent = bound.indices[bound.find_index(name)].extent; count > extent) return fmt::format("index '{}' of extent {} has no {} parts", name, extent, count);
+    if (const int64_t extent = bound.indices[bound.find_index(name)].extent; count > extent)
+      return fmt::format("index '{}' of extent {} has no {} parts", name, extent, count);
   return std::nullopt;
 }
 
@@ -63,11 +65,17 @@ std::vector<TensorId> unique(std::vector<TensorId> tensors) {
 }  // namespace
 
 bool Moved::operator==(const Moved& other) const {
-  return tensor == other.tensor && bytes == other.bytes && readers.empty() == other.readers.empty() && same_placement(from, other.from) && same_placement(to, other.to);
+  return tensor == other.tensor && bytes == other.bytes && readers.empty() == other.readers.empty() &&
+         same_placement(from, other.from) && same_placement(to, other.to);
 }
 
 Explainer::Explainer(const Graph& graph, const Plan& plan, const Cluster& cluster)
-    : graph_(graph), plan_(plan), cluster_(cluster), resolved_(resolve(graph, plan, cluster)), readers_(readers(graph)), converter_(cluster) {
+    : graph_(graph),
+      plan_(plan),
+      cluster_(cluster),
+      resolved_(resolve(graph, plan, cluster)),
+      readers_(readers(graph)),
+      converter_(cluster) {
   for (const ResolvedOp& op : resolved_.ops) layouts_.push_back(&op.layouts);
 }
 
@@ -81,7 +89,8 @@ std::vector<Moved> Explainer::moved_of(TensorId id, const Layouts& layouts, cons
   const TensorNeeds needs = needs_of(graph_, plan, layouts, readers_, id);
   const int64_t element = bytes_of(graph_.tensor(id).dtype);
   std::vector<Moved> out;
-  for (const TensorNeeds::Need& need : needs.needs) out.push_back({id, need.from, need.to, converter_.bytes(need.from, need.to, element), need.readers});
+  for (const TensorNeeds::Need& need : needs.needs)
+    out.push_back({id, need.from, need.to, converter_.bytes(need.from, need.to, element), need.readers});
   return out;
 }
 
@@ -113,7 +122,8 @@ OpExplanation Explainer::op(OpId id) {
   for (int p : choice.mesh.extents) offered.push_back(tdl::strategies(*op.bound, p));
   std::vector<size_t> here;
   for (size_t a = 0; a < offered.size(); ++a) {
-    here.push_back(static_cast<size_t>(std::find(offered[a].begin(), offered[a].end(), choice.strategies[a]) - offered[a].begin()));
+    here.push_back(static_cast<size_t>(std::find(offered[a].begin(), offered[a].end(), choice.strategies[a]) -
+                                       offered[a].begin()));
     if (here[a] == offered[a].size()) offered[a].push_back(choice.strategies[a]);
     counts.push_back(offered[a].size());
   }
@@ -140,7 +150,9 @@ OpExplanation Explainer::op(OpId id) {
     other.difference = difference(now, moved_of(touched, layouts, plan_), other.inner_bytes - out.inner_bytes);
     out.alternatives.push_back(std::move(other));
   });
-  std::stable_sort(out.alternatives.begin(), out.alternatives.end(), [](const OpAlternative& a, const OpAlternative& b) { return a.difference.bytes < b.difference.bytes; });
+  std::stable_sort(
+      out.alternatives.begin(), out.alternatives.end(),
+      [](const OpAlternative& a, const OpAlternative& b) { return a.difference.bytes < b.difference.bytes; });
   return out;
 }
 
@@ -152,7 +164,8 @@ TensorExplanation Explainer::tensor(TensorId id) {
   const OpId producer = graph_.tensor(id).producer;
   if (producer.valid()) {
     const std::vector<TensorId>& results = graph_.op(producer).results;
-    out.made = layouts_[producer.index()]->results[static_cast<size_t>(std::find(results.begin(), results.end(), id) - results.begin())];
+    out.made = layouts_[producer.index()]
+                   ->results[static_cast<size_t>(std::find(results.begin(), results.end(), id) - results.begin())];
   }
   std::vector<TensorId> alike = {out.keeper};
   if (const TensorId next = graph_.replacement_of(out.keeper); next.valid()) alike.push_back(next);
@@ -164,18 +177,22 @@ TensorExplanation Explainer::tensor(TensorId id) {
   auto consider = [&](const std::optional<Placement>& other) {
     out.alternatives.push_back({other, difference(now, moved_of(alike, layouts_, with(plan_, out.keeper, other)), 0)});
   };
-  if (kept != plan_.kept.end() && graph_.tensor(out.keeper).producer.valid() && !(out.made && same_placement(*out.made, out.home))) consider(std::nullopt);
+  if (kept != plan_.kept.end() && graph_.tensor(out.keeper).producer.valid() &&
+      !(out.made && same_placement(*out.made, out.home)))
+    consider(std::nullopt);
   const std::vector<Shape> radices = out.home.radices;
   std::vector<Sbp> offered;  // on each axis
   for (size_t axis = 0; axis < radices.size(); ++axis)
-    for (size_t sub = 0; sub < radices[axis].size(); ++sub) offered.push_back(Sbp::split(static_cast<int>(axis), static_cast<int>(sub)));
+    for (size_t sub = 0; sub < radices[axis].size(); ++sub)
+      offered.push_back(Sbp::split(static_cast<int>(axis), static_cast<int>(sub)));
   offered.push_back(Sbp::broadcast());
   const std::vector<int>& extents = out.home.mesh.extents;
   const std::vector<size_t> counts(extents.size(), offered.size());
   std::vector<size_t> here(extents.size(), offered.size() - 1);  // whole, or as its name says
   if (const std::optional<NdSbp> name = name_of(out.home))
     for (size_t a = 0; a < here.size(); ++a)
-      if (const auto found = std::find(offered.begin(), offered.end(), (*name)[a]); found != offered.end()) here[a] = static_cast<size_t>(found - offered.begin());
+      if (const auto found = std::find(offered.begin(), offered.end(), (*name)[a]); found != offered.end())
+        here[a] = static_cast<size_t>(found - offered.begin());
   out.others = product(counts) - 1;
   auto consider_home = [&](const std::vector<size_t>& at) {
     Placement other{out.home.mesh, {}, is_factored(radices) ? radices : std::vector<Shape>()};
@@ -184,13 +201,17 @@ TensorExplanation Explainer::tensor(TensorId id) {
       const Sbp& sbp = offered[at[a]];
       other.sbp.push_back(sbp);
       if (sbp.kind != Sbp::Kind::kSplit) continue;
-      if ((parts.try_emplace({sbp.axis, sbp.sub_axis}, 1).first->second *= extents[a]) > radices[sbp.axis][sbp.sub_axis]) return;
+      if ((parts.try_emplace({sbp.axis, sbp.sub_axis}, 1).first->second *= extents[a]) >
+          radices[sbp.axis][sbp.sub_axis])
+        return;
     }
     if (!same_placement(layout_of(other, graph_.tensor(id).shape), out.home)) consider(other);
   };
   consider_home(here);  // where the home has no name it is one of the others
   for_each_tuple_near(here, counts, kMostListed, consider_home);
-  std::stable_sort(out.alternatives.begin(), out.alternatives.end(), [](const TensorAlternative& a, const TensorAlternative& b) { return a.difference.bytes < b.difference.bytes; });
+  std::stable_sort(
+      out.alternatives.begin(), out.alternatives.end(),
+      [](const TensorAlternative& a, const TensorAlternative& b) { return a.difference.bytes < b.difference.bytes; });
   return out;
 }
 
@@ -212,7 +233,9 @@ std::map<std::string, int64_t> Explainer::bytes_by_step() {
   for (size_t i = 0; i < graph_.ops.size(); ++i) {
     const ResolvedOp& op = resolved_.ops[i];
     if (op.derived->inner.empty()) continue;
-    for (const Conversion& c : inner_conversions(*graph_.ops[i].bound, *op.derived, plan_.ops[i].mesh, bytes_of(inner_dtype(graph_, graph_.ops[i])), converter_)) count(c);
+    for (const Conversion& c : inner_conversions(*graph_.ops[i].bound, *op.derived, plan_.ops[i].mesh,
+                                                 bytes_of(inner_dtype(graph_, graph_.ops[i])), converter_))
+      count(c);
   }
   return bytes;
 }

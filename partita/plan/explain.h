@@ -1,4 +1,5 @@
-// Why a plan is as it is: what each of its choices moves, and what every alternative to one of them would, all others being as they are.
+// Why a plan is as it is: what each of its choices moves, and what every alternative to one of them would, all others
+// being as they are.
 #pragma once
 #include <map>
 #include <string>
@@ -14,14 +15,14 @@ struct Moved {
   TensorId tensor;
   Layout from, to;
   int64_t bytes = 0;
-  std::vector<Reader> readers;  // empty: into its home
+  std::vector<Reader> readers;                // empty: into its home
   bool operator==(const Moved& other) const;  // but for the readers
 };
 
 // What would differ in the whole plan.
 struct Difference {
-  int64_t bytes = 0;         // of all that moves, as the checker counts
-  int64_t inner_bytes = 0;   // of these, inside the op
+  int64_t bytes = 0;              // of all that moves, as the checker counts
+  int64_t inner_bytes = 0;        // of these, inside the op
   std::vector<Moved> more, less;  // conversions that there would be and are not, and the other way round; dearest first
 };
 
@@ -35,10 +36,10 @@ struct OpAlternative {
 struct OpExplanation {
   int64_t inner_bytes = 0;
   OpLayouts layouts;
-  std::vector<Moved> moved;                 // conversions of its operands that it reads, and of its results; none that moves nothing
-  double others = 0;                        // strategies on the op's mesh
-  // All other strategies that exist, or, where there are more than 4,096, those that differ on one axis or two and those with one strategy on the
-  // first axes and one on the rest; by bytes, ties in the order of the formula.
+  std::vector<Moved> moved;  // conversions of its operands that it reads, and of its results; none that moves nothing
+  double others = 0;         // strategies on the op's mesh
+  // All other strategies that exist, or, where there are more than 4,096, those that differ on one axis or two and
+  // those with one strategy on the first axes and one on the rest; by bytes, ties in the order of the formula.
   std::vector<OpAlternative> alternatives;
   std::map<std::string, std::vector<std::vector<tdl::AxisStrategy>>> impossible;  // by the reason
 };
@@ -48,9 +49,9 @@ struct TensorAlternative {
   Difference difference;
 };
 struct TensorExplanation {
-  TensorId keeper;            // itself, or what it replaces
+  TensorId keeper;  // itself, or what it replaces
   Layout home;
-  std::optional<Layout> made; // as its producer leaves it
+  std::optional<Layout> made;  // as its producer leaves it
   std::vector<Moved> moved;
   double others = 0;                            // homes with a name on the mesh of its home
   std::vector<TensorAlternative> alternatives;  // these, chosen as of an op, by bytes
@@ -63,7 +64,8 @@ class Explainer {
 
   OpExplanation op(OpId id);
   TensorExplanation tensor(TensorId id);
-  // All conversions that move anything, dearest first; by name of step, what all of its kind move, those inside operations included.
+  // All conversions that move anything, dearest first; by name of step, what all of its kind move, those inside
+  // operations included.
   std::vector<Moved> conversions();
   std::map<std::string, int64_t> bytes_by_step();
   std::string steps_of(const Moved& moved);  // "reduce-scatter + all-gather"

@@ -1,11 +1,13 @@
-// Tensor parallelism of transformers (Megatron-LM: Shoeybi et al., arXiv:1909.08053, section 3) with data parallelism outside it.
+// Tensor parallelism of transformers (Megatron-LM: Shoeybi et al., arXiv:1909.08053, section 3) with data parallelism
+// outside it.
 //
-// The rule is found from the graph, not from names. A weight product that is split along its units ("column") leaves a split result;
-// what reads that takes it split, and what it reads besides must come split as well, until everything ends in weight products that
-// contract the split index ("row"), whose partial sums are added up by one all-reduce. What is closed in this way (q, k, v, the heads
-// and the output projection; the two products of the feed-forward part with all between them; the products of an expert) is split
-// over the tensor group, everything else is computed by all of it. A loss over split classes ends a split too: it exchanges a number
-// or two for each token. Embedding tables with more rows than columns are split along the vocabulary.
+// The rule is found from the graph, not from names. A weight product that is split along its units ("column") leaves a
+// split result; what reads that takes it split, and what it reads besides must come split as well, until everything
+// ends in weight products that contract the split index ("row"), whose partial sums are added up by one all-reduce.
+// What is closed in this way (q, k, v, the heads and the output projection; the two products of the feed-forward part
+// with all between them; the products of an expert) is split over the tensor group, everything else is computed by all
+// of it. A loss over split classes ends a split too: it exchanges a number or two for each token. Embedding tables with
+// more rows than columns are split along the vocabulary.
 #include <algorithm>
 #include <numeric>
 
@@ -16,8 +18,8 @@ namespace partita {
 
 namespace {
 
-// What the tensor group holds of a tensor. Two splits meet if they cut the same axis inside the same parts: S(1) of 768 and S(1.0) of
-// 12x64 do, though their cuts differ where 12 does not divide; S(1.1) of 3x256 is another.
+// What the tensor group holds of a tensor. Two splits meet if they cut the same axis inside the same parts: S(1) of 768
+// and S(1.0) of 12x64 do, though their cuts differ where 12 does not divide; S(1.1) of 3x256 is another.
 struct Part {
   enum class Kind { kWhole, kSplit, kPartial, kOther } kind = Kind::kWhole;
   int axis = 0;
@@ -36,7 +38,8 @@ Part part_of(Layout layout) {
   if (sbp.kind == Sbp::Kind::kBroadcast) return {};
   if (sbp.kind == Sbp::Kind::kPartial) return {Part::Kind::kPartial};
   const Shape& digits = layout.radices[sbp.axis];
-  return {Part::Kind::kSplit, sbp.axis, std::accumulate(digits.begin(), digits.begin() + sbp.sub_axis, int64_t{1}, std::multiplies<>())};
+  return {Part::Kind::kSplit, sbp.axis,
+          std::accumulate(digits.begin(), digits.begin() + sbp.sub_axis, int64_t{1}, std::multiplies<>())};
 }
 
 // One strategy of an op over the tensor group.
@@ -48,7 +51,13 @@ struct Option {
 
 class TensorRule {
  public:
-  TensorRule(const Graph& graph, int degree) : graph_(graph), degree_(degree), weight_(weights(graph)), read_by_(readers(graph)), chosen_(graph.ops.size()), split_(graph.tensors.size()) {
+  TensorRule(const Graph& graph, int degree)
+      : graph_(graph),
+        degree_(degree),
+        weight_(weights(graph)),
+        read_by_(readers(graph)),
+        chosen_(graph.ops.size()),
+        split_(graph.tensors.size()) {
     trained_ = weight_;
     for (const Op& op : graph.ops)
       for (TensorId t : op.operands)
@@ -91,7 +100,8 @@ class TensorRule {
       found->second.push_back(std::move(option));
     }
     // What exchanges nothing inside comes first.
-    std::stable_sort(found->second.begin(), found->second.end(), [](const Option& a, const Option& b) { return a.inner < b.inner; });
+    std::stable_sort(found->second.begin(), found->second.end(),
+                     [](const Option& a, const Option& b) { return a.inner < b.inner; });
     return found->second;
   }
 
@@ -135,7 +145,8 @@ class TensorRule {
     chosen_[producer.index()] = option;
     taken_.push_back(producer);
     for (size_t k = 0; k < option->operands.size(); ++k)
-      if (option->operands[k].kind == Part::Kind::kSplit) take_weight(graph_.op(producer).operands[k], option->operands[k]);
+      if (option->operands[k].kind == Part::Kind::kSplit)
+        take_weight(graph_.op(producer).operands[k], option->operands[k]);
   }
 
   // The tensor is split: its producer leaves it so, and every forward op that reads it takes it so.
@@ -159,7 +170,8 @@ class TensorRule {
   }
 
   // The op's choice, or else its first option, under which `tensor`, one of `tensors`, is `part` wherever it stands.
-  const Option* find(OpId id, const std::vector<TensorId>& tensors, TensorId tensor, const Part& part, std::vector<Part> Option::* parts) {
+  const Option* find(OpId id, const std::vector<TensorId>& tensors, TensorId tensor, const Part& part,
+                     std::vector<Part> Option::*parts) {
     auto fits = [&](const Option& option) {
       for (size_t k = 0; k < tensors.size(); ++k)
         if (tensors[k] == tensor && (option.*parts)[k] != part) return false;
@@ -183,7 +195,9 @@ class TensorRule {
     const auto product = weight_product(graph_, weight_, op);
     if (!product) return;
     for (const Option& option : options(id)) {
-      if (option.inner || option.operands[product->weight].kind != Part::Kind::kSplit || option.results[0].kind != Part::Kind::kSplit) continue;
+      if (option.inner || option.operands[product->weight].kind != Part::Kind::kSplit ||
+          option.results[0].kind != Part::Kind::kSplit)
+        continue;
       if (!activations_whole(op, option)) continue;
       ends_ = false, taken_.clear(), split_tensors_.clear();
       if (take(id, option) && ends_) return;
@@ -195,14 +209,19 @@ class TensorRule {
   // A table read at rows that the data name: more rows than columns, and no weight product.
   void try_embedding(OpId id) {
     const Op& op = graph_.op(id);
-    if (op.phase != Phase::kForward || chosen_[id.index()] || weight_[op.results[0].index()] || weight_product(graph_, weight_, op)) return;
+    if (op.phase != Phase::kForward || chosen_[id.index()] || weight_[op.results[0].index()] ||
+        weight_product(graph_, weight_, op))
+      return;
     for (size_t k = 0; k < op.operands.size(); ++k) {
       const Tensor& table = graph_.tensor(op.operands[k]);
       if (!weight_[op.operands[k].index()] || table.shape.size() != 2) continue;
-      const bool by_data = std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId t) { return graph_.tensor(t).sample_axis >= 0; });
+      const bool by_data = std::any_of(op.operands.begin(), op.operands.end(),
+                                       [&](TensorId t) { return graph_.tensor(t).sample_axis >= 0; });
       for (const Option& option : options(id)) {
         const Part& rows = option.operands[k];
-        if (!by_data || option.inner || rows.kind != Part::Kind::kSplit || option.results[0].kind != Part::Kind::kPartial) continue;
+        if (!by_data || option.inner || rows.kind != Part::Kind::kSplit ||
+            option.results[0].kind != Part::Kind::kPartial)
+          continue;
         if (!activations_whole(op, option) || table.shape[rows.axis] <= table.shape[1 - rows.axis]) continue;
         chosen_[id.index()] = &option;
         take_weight(op.operands[k], rows);
@@ -217,8 +236,8 @@ class TensorRule {
   std::vector<bool> trained_;  // by tensor: depends on a parameter
   std::vector<std::vector<Reader>> read_by_;
   std::map<const tdl::Bound*, std::vector<Option>> options_;
-  std::vector<const Option*> chosen_;         // by op
-  std::vector<std::optional<Part>> split_;    // by tensor
+  std::vector<const Option*> chosen_;       // by op
+  std::vector<std::optional<Part>> split_;  // by tensor
   // Of the try that is under way.
   bool ends_ = false;
   std::vector<OpId> taken_;
@@ -257,9 +276,10 @@ std::vector<tdl::AxisStrategy> sums_of_all(const Op& op, const std::vector<tdl::
   return out;
 }
 
-// What an op may do over the tensor group: as its forward op if that is split; else all of it, unless a sum is cheaper left partial,
-// or an operand comes split.
-std::vector<tdl::AxisStrategy> tensor_strategies(const Graph& graph, const RulePlanner& planner, const TensorRule& rule, OpId id, int axis, int degree) {
+// What an op may do over the tensor group: as its forward op if that is split; else all of it, unless a sum is cheaper
+// left partial, or an operand comes split.
+std::vector<tdl::AxisStrategy> tensor_strategies(const Graph& graph, const RulePlanner& planner, const TensorRule& rule,
+                                                 OpId id, int axis, int degree) {
   const Op& op = graph.op(id);
   const std::vector<tdl::AxisStrategy> all = allowed_strategies(op, degree);
   if (const Option* option = rule.chosen(op.forward.valid() ? op.forward : id)) {
@@ -285,7 +305,8 @@ std::vector<tdl::AxisStrategy> tensor_strategies(const Graph& graph, const RuleP
 
 }  // namespace
 
-Plan megatron_plan(const Graph& graph, const Cluster& cluster, std::optional<int> tensor, const Pins& pins, const Watch& watch) {
+Plan megatron_plan(const Graph& graph, const Cluster& cluster, std::optional<int> tensor, const Pins& pins,
+                   const Watch& watch) {
   Mesh mesh = all_devices(cluster);
   const int devices = mesh.positions();
   if (tensor && devices % *tensor)
@@ -294,7 +315,10 @@ Plan megatron_plan(const Graph& graph, const Cluster& cluster, std::optional<int
   require_samples("megatron", graph, groups);
   const TensorRule rule(graph, degree);
   if (degree > 1 && rule.split_bytes() == 0)
-    throw DoesNotApply(fmt::format("megatron: model '{}' has no weight products that can be split in {}, closed by others; choose another tensor=N", graph.name, degree));
+    throw DoesNotApply(
+        fmt::format("megatron: model '{}' has no weight products that can be split in {}, closed by others; choose "
+                    "another tensor=N",
+                    graph.name, degree));
   mesh.extents.clear();  // [data, tensor], without axes of one position
   if (groups > 1 || degree == 1) mesh.extents.push_back(groups);
   if (degree > 1) mesh.extents.push_back(degree);

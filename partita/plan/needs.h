@@ -16,6 +16,7 @@ struct TensorNeeds {
   std::vector<Need> needs;  // the one into the home first, if it is not made there
 };
 // `layouts` of the ops, by OpId; `read_by` as readers() says. Throws bad input where a tensor has no home.
-TensorNeeds needs_of(const Graph& graph, const Plan& plan, const std::vector<const OpLayouts*>& layouts, const std::vector<std::vector<Reader>>& read_by, TensorId id);
+TensorNeeds needs_of(const Graph& graph, const Plan& plan, const std::vector<const OpLayouts*>& layouts,
+                     const std::vector<std::vector<Reader>>& read_by, TensorId id);
 
 }  // namespace partita

@@ -1,5 +1,6 @@
-// One weird trick (Krizhevsky, arXiv:1404.5997): convolutions see few weights and many activations, fully connected layers the
-// opposite. The former are split along samples; of the latter every device has a part of the units, for all samples.
+// One weird trick (Krizhevsky, arXiv:1404.5997): convolutions see few weights and many activations, fully connected
+// layers the opposite. The former are split along samples; of the latter every device has a part of the units, for all
+// samples.
 #include "partita/base/error.h"
 #include "partita/plan/rule_planner.h"
 
@@ -7,7 +8,8 @@ namespace partita {
 
 namespace {
 
-// What a fully connected layer is split along: the longest index of its units, no shorter than p. Empty: another kind of op.
+// What a fully connected layer is split along: the longest index of its units, no shorter than p. Empty: another kind
+// of op.
 std::string units_index(const Graph& graph, const std::vector<bool>& weight, const Op& op, int p) {
   const auto product = weight_product(graph, weight, op);
   if (!product || product->windows) return "";
@@ -19,12 +21,15 @@ std::string units_index(const Graph& graph, const std::vector<bool>& weight, con
   return longest ? longest->name : "";
 }
 
-// A weight that ops make of parameters (a cast, a transposition) is made in the parts that its layer reads, and so are its gradient and what is
-// updated by it.
-void make_wanted_weights(RulePlanner& planner, const Graph& graph, const std::vector<bool>& weight, std::vector<bool>& chosen) {
+// A weight that ops make of parameters (a cast, a transposition) is made in the parts that its layer reads, and so are
+// its gradient and what is updated by it.
+void make_wanted_weights(RulePlanner& planner, const Graph& graph, const std::vector<bool>& weight,
+                         std::vector<bool>& chosen) {
   for (size_t i = graph.ops.size(); i-- > 0;) {
     const Op& op = graph.ops[i];
-    if (op.phase != Phase::kForward || op.results.size() != 1 || !weight[op.results[0].index()] || !planner.is_wanted(op.results[0])) continue;
+    if (op.phase != Phase::kForward || op.results.size() != 1 || !weight[op.results[0].index()] ||
+        !planner.is_wanted(op.results[0]))
+      continue;
     std::vector<tdl::AxisStrategy> candidates{kReplicate};
     for (const tdl::AxisStrategy& s : allowed_strategies(op, planner.mesh().positions()))
       if (!s.names.empty()) candidates.push_back(s);
@@ -59,7 +64,8 @@ Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, cons
     units[i] = units_index(graph, weight, op, p);
     const auto found = weight_product(graph, weight, op);
     product[i] = found.has_value();
-    if (const auto split = with_name(allowed_strategies(op, p), units[i]); !split.empty()) planner.want(OpId(i), found->weight, {planner.mesh(), {split[0]}});
+    if (const auto split = with_name(allowed_strategies(op, p), units[i]); !split.empty())
+      planner.want(OpId(i), found->weight, {planner.mesh(), {split[0]}});
   }
   std::vector<bool> chosen(graph.ops.size(), false);
   make_wanted_weights(planner, graph, weight, chosen);
@@ -68,7 +74,8 @@ Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, cons
     const Op& op = graph.ops[i];
     if (chosen[i]) continue;
     for (TensorId r : op.results)
-      if (const TensorId parameter = parameter_of[r.index()]; parameter.valid() && planner.home(parameter)) planner.want(r, *planner.home(parameter));
+      if (const TensorId parameter = parameter_of[r.index()]; parameter.valid() && planner.home(parameter))
+        planner.want(r, *planner.home(parameter));
     const size_t forward = op.forward.valid() ? op.forward.index() : i;
     const std::vector<tdl::AxisStrategy> all = allowed_strategies(op, p);
     const std::vector<tdl::AxisStrategy> samples = sample_strategies(graph, op, all);
@@ -80,7 +87,8 @@ Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, cons
       std::vector<tdl::AxisStrategy> candidates = samples;
       candidates.push_back(kReplicate);
       const bool of_weights = op.phase != Phase::kForward && sample_indices(graph, op).empty();
-      const std::vector<tdl::AxisStrategy> sums = of_weights ? late.strategies(OpId(i), all) : std::vector<tdl::AxisStrategy>();
+      const std::vector<tdl::AxisStrategy> sums =
+          of_weights ? late.strategies(OpId(i), all) : std::vector<tdl::AxisStrategy>();
       candidates.insert(candidates.end(), sums.begin(), sums.end());
       for (const tdl::AxisStrategy& s : all)
         if (!s.names.empty() || !of_weights) candidates.push_back(s);

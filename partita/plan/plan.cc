@@ -79,7 +79,8 @@ std::string object_lines(const Json& object) {
   return text + (first ? "}" : "\n  }");
 }
 
-// Whether a value is of a type as it stands: nlohmann's own conversion rounds 0.5 to 0, takes true for 1 and wraps what is too large.
+// Whether a value is of a type as it stands: nlohmann's own conversion rounds 0.5 to 0, takes true for 1 and wraps what
+// is too large.
 template <typename T>
 bool is_a(const Json& json) {
   if constexpr (std::is_same_v<T, std::string>) {
@@ -90,9 +91,11 @@ bool is_a(const Json& json) {
     if (json.is_number_unsigned()) return std::in_range<T>(json.get<uint64_t>());
     return json.is_number_integer() && std::in_range<T>(json.get<int64_t>());
   } else if constexpr (requires { typename T::mapped_type; }) {
-    return json.is_object() && std::all_of(json.begin(), json.end(), [](const Json& e) { return is_a<typename T::mapped_type>(e); });
+    return json.is_object() &&
+           std::all_of(json.begin(), json.end(), [](const Json& e) { return is_a<typename T::mapped_type>(e); });
   } else {
-    return json.is_array() && std::all_of(json.begin(), json.end(), [](const Json& e) { return is_a<typename T::value_type>(e); });
+    return json.is_array() &&
+           std::all_of(json.begin(), json.end(), [](const Json& e) { return is_a<typename T::value_type>(e); });
   }
 }
 
@@ -115,7 +118,9 @@ class Fields {
   template <typename T>
   T value(const std::string& key) {
     const Json& found = get(key);
-    if (!is_a<T>(found)) fail("{}: the field '{}' has the wrong type or range: {}", where_, key, found.dump(-1, ' ', false, Json::error_handler_t::replace));
+    if (!is_a<T>(found))
+      fail("{}: the field '{}' has the wrong type or range: {}", where_, key,
+           found.dump(-1, ' ', false, Json::error_handler_t::replace));
     return found.get<T>();
   }
   const Json& object(const std::string& key) {
@@ -212,7 +217,8 @@ OpChoice read_choice(const Json& json, const std::map<std::string, Mesh>& meshes
   Fields in(json, where);
   OpChoice choice;
   choice.mesh = find_mesh(meshes, in.value<std::string>("mesh"), where);
-  for (const std::string& s : in.value<std::vector<std::string>>("strategy")) choice.strategies.push_back(read_at(where, [&] { return tdl::parse_strategy(s); }));
+  for (const std::string& s : in.value<std::vector<std::string>>("strategy"))
+    choice.strategies.push_back(read_at(where, [&] { return tdl::parse_strategy(s); }));
   in.done();
   return choice;
 }
@@ -221,7 +227,8 @@ Placement read_placement(const Json& json, const std::map<std::string, Mesh>& me
   Fields in(json, where);
   Placement placement;
   placement.mesh = find_mesh(meshes, in.value<std::string>("mesh"), where);
-  for (const std::string& s : in.value<std::vector<std::string>>("sbp")) placement.sbp.push_back(read_at(where, [&] { return parse_sbp(s); }));
+  for (const std::string& s : in.value<std::vector<std::string>>("sbp"))
+    placement.sbp.push_back(read_at(where, [&] { return parse_sbp(s); }));
   if (in.optional("radices")) placement.radices = in.value<std::vector<Shape>>("radices");
   in.done();
   return placement;
@@ -230,7 +237,8 @@ Placement read_placement(const Json& json, const std::map<std::string, Mesh>& me
 void check_version(Fields& in) {
   int version = in.value<int>("schema_version");
   if (version != kSchemaVersion)
-    fail("plan: schema_version {} is not {}, the one that this program reads; plan again with this program", version, kSchemaVersion);
+    fail("plan: schema_version {} is not {}, the one that this program reads; plan again with this program", version,
+         kSchemaVersion);
 }
 
 }  // namespace
@@ -288,7 +296,9 @@ Plan parse_plan(std::string_view text, const Graph& graph) {
     seen[id.index()] = true;
   }
   for (size_t i = 0; i < seen.size(); ++i)
-    if (!seen[i]) fail("plan: op '{}' of model '{}' has no entry: the plan is for another model, or was cut", graph.ops[i].name, graph.name);
+    if (!seen[i])
+      fail("plan: op '{}' of model '{}' has no entry: the plan is for another model, or was cut", graph.ops[i].name,
+           graph.name);
   for (const auto& [name, value] : in.object("kept").items()) {
     TensorId id = graph.find_tensor(name);
     if (!id.valid()) fail("plan: tensor '{}' is not in model '{}': the plan is for another model", name, graph.name);
@@ -327,7 +337,9 @@ Pins parse_pins(std::string_view text, const Graph& graph) {
   Json json = parse_json(text);
   Fields in(json, "pins");
   // A whole plan serves as well.
-  for (const char* other : {"schema_version", "model", "cluster", "search", "objective", "paper_cost", "refetched", "order"}) in.optional(other);
+  for (const char* other :
+       {"schema_version", "model", "cluster", "search", "objective", "paper_cost", "refetched", "order"})
+    in.optional(other);
   Pins pins;
   std::map<std::string, Mesh> meshes;
   if (in.optional("meshes")) meshes = read_meshes(in.object("meshes"));

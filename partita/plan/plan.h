@@ -31,15 +31,15 @@ struct Placement {
 
 // What the plan was made for: enough to build the graph again and to notice that it is another.
 struct ModelReference {
-  std::string model;                      // path or zoo:NAME?options
+  std::string model;  // path or zoo:NAME?options
   std::map<std::string, std::string> bindings;
-  std::string tdl;                        // the user's descriptions of operations, as text; mostly empty
-  std::string loss;                       // "cross_entropy"
+  std::string tdl;   // the user's descriptions of operations, as text; mostly empty
+  std::string loss;  // "cross_entropy"
   Optimizer optimizer;
   DType dtype = DType::kFloat32;
   double loss_scale = 1;
-  std::string recompute = "none";         // what is not kept for the backward pass: recompute_kinds() (graph/autodiff.h)
-  std::string sha256;                     // of the printed training graph without initial values
+  std::string recompute = "none";  // what is not kept for the backward pass: recompute_kinds() (graph/autodiff.h)
+  std::string sha256;              // of the printed training graph without initial values
   bool operator==(const ModelReference&) const = default;
 };
 
@@ -52,10 +52,11 @@ struct Plan {
   std::vector<OpChoice> ops;  // by OpId
   // Inputs, constants, parameters and state always; another tensor where it differs from its producer's layout.
   std::map<TensorId, Placement> kept;
-  // Converted for its readers in the backward pass once more, so that what the forward pass converted need not wait for them.
+  // Converted for its readers in the backward pass once more, so that what the forward pass converted need not wait for
+  // them.
   std::set<TensorId> refetched;
-  // Every op once, each after those whose results it reads, and after the readers of what it replaces. Empty: the graph's own order, an
-  // update as soon as its gradient is whole.
+  // Every op once, each after those whose results it reads, and after the readers of what it replaces. Empty: the
+  // graph's own order, an update as soon as its gradient is whole.
   std::vector<OpId> order;
   std::optional<double> paper_cost;  // in the search's own measure
   bool operator==(const Plan&) const = default;

@@ -8,7 +8,8 @@
 
 namespace partita {
 
-std::shared_ptr<const tdl::Derived> DerivationCache::get(const std::shared_ptr<const tdl::Bound>& bound, const std::vector<int>& mesh,
+std::shared_ptr<const tdl::Derived> DerivationCache::get(const std::shared_ptr<const tdl::Bound>& bound,
+                                                         const std::vector<int>& mesh,
                                                          const std::vector<tdl::AxisStrategy>& strategies) {
   auto key = std::make_tuple(bound.get(), mesh, strategies);
   auto found = known_.find(key);
@@ -58,19 +59,23 @@ Layout home_of(const Graph& graph, const Plan& plan, const std::vector<const OpL
   auto kept = plan.kept.find(keeper);
   if (kept != plan.kept.end()) return layout_of(kept->second, graph.tensor(keeper).shape);
   if (!graph.tensor(keeper).producer.valid())
-    fail("plan: {} '{}' has no kept layout; inputs, constants, parameters and state need one", name_of(graph.tensor(keeper).role),
-         graph.tensor(keeper).name);
+    fail("plan: {} '{}' has no kept layout; inputs, constants, parameters and state need one",
+         name_of(graph.tensor(keeper).role), graph.tensor(keeper).name);
   return made_layout(graph, layouts, id);
 }
 
 }  // namespace
 
-TensorNeeds needs_of(const Graph& graph, const Plan& plan, const std::vector<const OpLayouts*>& layouts, const std::vector<std::vector<Reader>>& read_by, TensorId id) {
+TensorNeeds needs_of(const Graph& graph, const Plan& plan, const std::vector<const OpLayouts*>& layouts,
+                     const std::vector<std::vector<Reader>>& read_by, TensorId id) {
   TensorNeeds out{home_of(graph, plan, layouts, id), {}};
   if (graph.tensor(id).producer.valid())
-    if (const Layout& made = made_layout(graph, layouts, id); !same_placement(made, out.home)) out.needs.push_back({made, out.home, {}});
+    if (const Layout& made = made_layout(graph, layouts, id); !same_placement(made, out.home))
+      out.needs.push_back({made, out.home, {}});
   const size_t first = out.needs.size();  // of those from the home
-  auto again = [&](const Reader& reader) { return plan.refetched.contains(id) && graph.op(reader.op).phase == Phase::kBackward; };
+  auto again = [&](const Reader& reader) {
+    return plan.refetched.contains(id) && graph.op(reader.op).phase == Phase::kBackward;
+  };
   for (const Reader& reader : read_by[id.index()]) {
     const Layout& need = layouts[reader.op.index()]->operands[reader.operand];
     if (same_placement(out.home, need)) continue;
@@ -85,7 +90,8 @@ TensorNeeds needs_of(const Graph& graph, const Plan& plan, const std::vector<con
 
 Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& listed) {
   if (plan.ops.size() != graph.ops.size())
-    fail("plan: it has {} ops, model '{}' has {}: the plan is for another model", plan.ops.size(), graph.name, graph.ops.size());
+    fail("plan: it has {} ops, model '{}' has {}: the plan is for another model", plan.ops.size(), graph.name,
+         graph.ops.size());
   Resolved out;
   DerivationCache cache;
   Converter converter(cluster, listed);
@@ -99,7 +105,8 @@ Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, c
       tdl::derive(*op.bound, choice.mesh.extents, choice.strategies, &why);
       std::vector<std::string> names;
       for (const tdl::AxisStrategy& s : choice.strategies) names.push_back(tdl::to_string(s));
-      fail("plan: op '{}' ({}): the strategy [{}] does not exist: {}", op.name, op.definition, fmt::join(names, ", "), why.why);
+      fail("plan: op '{}' ({}): the strategy [{}] does not exist: {}", op.name, op.definition, fmt::join(names, ", "),
+           why.why);
     }
     resolved.layouts = layouts_of(*op.bound, *resolved.derived, choice.mesh);
     out.ops.push_back(std::move(resolved));
@@ -114,7 +121,8 @@ Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, c
     TensorNeeds tensor = needs_of(graph, plan, layouts, read_by, TensorId(t));
     out.home.push_back(std::move(tensor.home));
     for (TensorNeeds::Need& need : tensor.needs) {
-      for (const Reader& reader : need.readers) out.operand_conversion[reader.op.index()][reader.operand] = static_cast<int>(out.conversions.size());
+      for (const Reader& reader : need.readers)
+        out.operand_conversion[reader.op.index()][reader.operand] = static_cast<int>(out.conversions.size());
       out.conversions.push_back({TensorId(t), converter.convert(need.from, need.to, element), std::move(need.readers)});
     }
   }

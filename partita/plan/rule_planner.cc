@@ -15,20 +15,28 @@ constexpr int64_t kNever = INT64_MAX;
 bool more_parts_than_extent(const Layout& layout, const NdSbp& sbp) {
   std::map<std::pair<int, int>, int64_t> parts;
   for (size_t a = 0; a < sbp.size(); ++a)
-    if (sbp[a].kind == Sbp::Kind::kSplit) parts.try_emplace({sbp[a].axis, sbp[a].sub_axis}, 1).first->second *= layout.mesh.extents[a];
-  return std::any_of(parts.begin(), parts.end(), [&](const auto& p) { return p.second > layout.radices[p.first.first][p.first.second]; });
+    if (sbp[a].kind == Sbp::Kind::kSplit)
+      parts.try_emplace({sbp[a].axis, sbp[a].sub_axis}, 1).first->second *= layout.mesh.extents[a];
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](const auto& p) { return p.second > layout.radices[p.first.first][p.first.second]; });
 }
 
 }  // namespace
 
 RulePlanner::RulePlanner(const Graph& graph, const Cluster& cluster, const Pins& pins, Mesh mesh, const Watch& watch)
-    : graph_(graph), cluster_(cluster), pins_(pins), mesh_(std::move(mesh)), watch_(watch), home_(graph.tensors.size()) {
+    : graph_(graph),
+      cluster_(cluster),
+      pins_(pins),
+      mesh_(std::move(mesh)),
+      watch_(watch),
+      home_(graph.tensors.size()) {
   plan_.ops.resize(graph.ops.size());
   for (const auto& [id, placement] : pins.kept) keep(id, placement);
 }
 
 bool RulePlanner::try_choose(OpId id, const std::vector<std::vector<tdl::AxisStrategy>>& axes) {
-  ensure(axes.size() == mesh_.extents.size(), "{} lists of strategies for a mesh of {} axes", axes.size(), mesh_.extents.size());
+  ensure(axes.size() == mesh_.extents.size(), "{} lists of strategies for a mesh of {} axes", axes.size(),
+         mesh_.extents.size());
   auto pin = pins_.ops.find(id);
   if (pin != pins_.ops.end()) return settle(id, pin->second), true;
   int64_t best = kNever;
@@ -49,7 +57,8 @@ bool RulePlanner::try_choose(OpId id, const std::vector<std::vector<tdl::AxisStr
 
 void RulePlanner::choose(OpId id, const std::vector<std::vector<tdl::AxisStrategy>>& axes) {
   const Op& op = graph_.op(id);
-  if (!try_choose(id, axes)) fail("op '{}' ({}): none of the rule's strategies exists on {} devices", op.name, op.definition, mesh_.positions());
+  if (!try_choose(id, axes))
+    fail("op '{}' ({}): none of the rule's strategies exists on {} devices", op.name, op.definition, mesh_.positions());
 }
 
 void RulePlanner::place(OpId id, const OpChoice& choice) {
@@ -60,7 +69,8 @@ void RulePlanner::place(OpId id, const OpChoice& choice) {
 void RulePlanner::want(OpId id, int operand, const OpChoice& choice) {
   const Op& op = graph_.op(id);
   if (const auto derived = cache_.get(op.bound, choice.mesh.extents, choice.strategies))
-    want(op.operands[static_cast<size_t>(operand)], layouts_of(*op.bound, *derived, choice.mesh).operands[static_cast<size_t>(operand)]);
+    want(op.operands[static_cast<size_t>(operand)],
+         layouts_of(*op.bound, *derived, choice.mesh).operands[static_cast<size_t>(operand)]);
 }
 
 void RulePlanner::keep_partial_result(TensorId id, int axis) {
@@ -68,9 +78,11 @@ void RulePlanner::keep_partial_result(TensorId id, int axis) {
   const Layout home = *home_[id.index()];
   const std::vector<Shape>& radices = home.radices;
   int digit = 0;  // of a factored axis, the longest
-  if (axis >= 0) digit = static_cast<int>(std::max_element(radices[axis].begin(), radices[axis].end()) - radices[axis].begin());
+  if (axis >= 0)
+    digit = static_cast<int>(std::max_element(radices[axis].begin(), radices[axis].end()) - radices[axis].begin());
   bool fits = axis >= 0 && radices[axis][digit] >= mesh_.positions();
-  Placement placement = placement_of(home, NdSbp(mesh_.extents.size(), fits ? Sbp::split(axis, digit) : Sbp::broadcast()));
+  Placement placement =
+      placement_of(home, NdSbp(mesh_.extents.size(), fits ? Sbp::split(axis, digit) : Sbp::broadcast()));
   placement.mesh = mesh_;
   keep(id, placement);
 }
@@ -88,7 +100,8 @@ void RulePlanner::keep_whole(TensorId id, int mesh_axis) {
 
 Plan RulePlanner::finish(std::string_view search) {
   for (size_t t = 0; t < graph_.tensors.size(); ++t)  // what nobody reads
-    if (!home_[t] && !graph_.tensors[t].producer.valid()) keep(TensorId(t), {mesh_, NdSbp(mesh_.extents.size(), Sbp::broadcast()), {}});
+    if (!home_[t] && !graph_.tensors[t].producer.valid())
+      keep(TensorId(t), {mesh_, NdSbp(mesh_.extents.size(), Sbp::broadcast()), {}});
   plan_.search = search;
   return std::move(plan_);
 }
@@ -102,20 +115,22 @@ int64_t RulePlanner::cost(const Op& op, const OpChoice& choice) {
   auto derived = cache_.get(op.bound, choice.mesh.extents, choice.strategies);
   if (!derived) return kNever;
   OpLayouts layouts = layouts_of(*op.bound, *derived, choice.mesh);
-  int64_t bytes = derived->inner.empty() ? 0 : inner_bytes(*op.bound, *derived, choice.mesh, bytes_of(inner_dtype(graph_, op)), cluster_);
+  int64_t bytes = derived->inner.empty()
+                      ? 0
+                      : inner_bytes(*op.bound, *derived, choice.mesh, bytes_of(inner_dtype(graph_, op)), cluster_);
   for (size_t k = 0; k < op.operands.size(); ++k) {
     const Tensor& tensor = graph_.tensor(op.operands[k]);
     // What no one has read yet is kept as its first reader wants it, but never partial.
     if (home_[op.operands[k].index()])
       bytes += conversion_bytes(*home_[op.operands[k].index()], layouts.operands[k], bytes_of(tensor.dtype), cluster_);
-    else if (layouts.operands[k].is_partial() || !name_of(layouts.operands[k]))
-      bytes += tensor.bytes();
+    else if (layouts.operands[k].is_partial() || !name_of(layouts.operands[k])) bytes += tensor.bytes();
   }
   for (size_t r = 0; r < op.results.size(); ++r) {
     const Tensor& tensor = graph_.tensor(op.results[r]);
     if (tensor.replaces.valid() && home_[tensor.replaces.index()])
       bytes += conversion_bytes(layouts.results[r], *home_[tensor.replaces.index()], bytes_of(tensor.dtype), cluster_);
-    if (const auto wanted = wanted_.find(op.results[r]); wanted != wanted_.end() && layouts.results[r] != wanted->second)
+    if (const auto wanted = wanted_.find(op.results[r]);
+        wanted != wanted_.end() && layouts.results[r] != wanted->second)
       bytes += 1 + conversion_bytes(layouts.results[r], wanted->second, bytes_of(tensor.dtype), cluster_);
   }
   return bytes;
@@ -154,8 +169,9 @@ void require_samples(std::string_view rule, const Graph& graph, int parts) {
   for (TensorId input : graph.inputs) {
     const Tensor& t = graph.tensor(input);
     if (t.sample_axis >= 0 && t.shape[t.sample_axis] < parts)
-      throw DoesNotApply(fmt::format("{}: input '{}' has {} samples, too few for {} devices; use a larger batch or fewer devices",
-                                                     rule, t.name, t.shape[t.sample_axis], parts));
+      throw DoesNotApply(
+          fmt::format("{}: input '{}' has {} samples, too few for {} devices; use a larger batch or fewer devices",
+                      rule, t.name, t.shape[t.sample_axis], parts));
   }
 }
 
@@ -168,7 +184,8 @@ std::vector<TensorId> gradients_of_update(const Graph& graph, const Op& op) {
     const OpId producer = graph.tensor(g).producer;
     if (!producer.valid() || graph.op(producer).phase != Phase::kUpdate) break;
     const std::vector<TensorId>& from = graph.op(producer).operands;
-    const auto same = std::find_if(from.begin(), from.end(), [&](TensorId t) { return graph.tensor(t).shape == graph.tensor(g).shape; });
+    const auto same = std::find_if(from.begin(), from.end(),
+                                   [&](TensorId t) { return graph.tensor(t).shape == graph.tensor(g).shape; });
     g = same == from.end() ? TensorId() : *same;
   }
   return out;
@@ -181,7 +198,8 @@ std::vector<tdl::AxisStrategy> with_name(const std::vector<tdl::AxisStrategy>& s
   return out;
 }
 
-std::vector<tdl::AxisStrategy> sample_strategies(const Graph& graph, const Op& op, const std::vector<tdl::AxisStrategy>& allowed) {
+std::vector<tdl::AxisStrategy> sample_strategies(const Graph& graph, const Op& op,
+                                                 const std::vector<tdl::AxisStrategy>& allowed) {
   for (const std::string& index : sample_indices(graph, op))
     if (std::vector<tdl::AxisStrategy> found = with_name(allowed, index); !found.empty()) return found;
   return {};
@@ -189,7 +207,9 @@ std::vector<tdl::AxisStrategy> sample_strategies(const Graph& graph, const Op& o
 
 namespace {
 
-bool passes_sums_on(const tdl::AxisStrategy& s) { return s.names.empty() && !s.partial.empty() && s.reducer == tdl::Reducer::kSum; }
+bool passes_sums_on(const tdl::AxisStrategy& s) {
+  return s.names.empty() && !s.partial.empty() && s.reducer == tdl::Reducer::kSum;
+}
 
 // Both operands are summands.
 bool is_sum(const Op& op) {
@@ -236,7 +256,8 @@ std::vector<bool> weights(const Graph& graph) {
   for (const Op& op : graph.ops) {
     if (op.phase != Phase::kForward) continue;
     bool any = false, all = true;
-    for (TensorId t : op.operands) any |= weight[t.index()], all &= weight[t.index()] || graph.tensor(t).role == Role::kConstant;
+    for (TensorId t : op.operands)
+      any |= weight[t.index()], all &= weight[t.index()] || graph.tensor(t).role == Role::kConstant;
     for (TensorId t : op.results) weight[t.index()] = any && all;
   }
   return weight;
@@ -284,7 +305,8 @@ std::vector<std::set<int>> plain_reads(const tdl::Bound& bound, int tensor) {
 
 std::vector<int> result_indices(const tdl::Bound& bound, int result) {
   std::vector<int> indices;
-  for (const tdl::Affine& lhs : bound.stages[bound.stage_of(bound.results[result])].lhs) indices.push_back(lhs.plain_index());
+  for (const tdl::Affine& lhs : bound.stages[bound.stage_of(bound.results[result])].lhs)
+    indices.push_back(lhs.plain_index());
   return indices;
 }
 

@@ -13,24 +13,28 @@ namespace partita {
 
 inline const tdl::AxisStrategy kReplicate{};
 
-// Pinned ops and tensors are as pinned, whatever the rule says. What no one has read yet is kept as its first reader wants it.
+// Pinned ops and tensors are as pinned, whatever the rule says. What no one has read yet is kept as its first reader
+// wants it.
 class RulePlanner {
  public:
   RulePlanner(const Graph& graph, const Cluster& cluster, const Pins& pins, Mesh mesh, const Watch& watch = {});
 
-  // Per mesh axis the strategies that the rule allows: of all combinations, in lexicographic order, the one with the fewest bytes to
-  // bring its operands and to put what it replaces back; the first of equals. False: none of them exists.
+  // Per mesh axis the strategies that the rule allows: of all combinations, in lexicographic order, the one with the
+  // fewest bytes to bring its operands and to put what it replaces back; the first of equals. False: none of them
+  // exists.
   bool try_choose(OpId id, const std::vector<std::vector<tdl::AxisStrategy>>& axes);
   void choose(OpId id, const std::vector<std::vector<tdl::AxisStrategy>>& axes);  // fails where none exists
 
   void place(OpId id, const OpChoice& choice);  // the one choice that the rule allows
 
-  // The tensor will be read so: its producer, if it is chosen later, prefers to make it so. Or an operand, as its op has it under a choice.
+  // The tensor will be read so: its producer, if it is chosen later, prefers to make it so. Or an operand, as its op
+  // has it under a choice.
   void want(TensorId id, const Layout& layout) { wanted_.try_emplace(id, layout); }
   void want(OpId id, int operand, const OpChoice& choice);
   bool is_wanted(TensorId id) const { return wanted_.contains(id); }
 
-  // Keeps a result split along `axis` if it came out partial there, or whole if the axis is too short. For a mesh of one axis.
+  // Keeps a result split along `axis` if it came out partial there, or whole if the axis is too short. For a mesh of
+  // one axis.
   void keep_partial_result(TensorId id, int axis);
   void keep_whole(TensorId id);  // on every device
   // Keeps a result that came out partial on this mesh axis whole there.
@@ -66,15 +70,17 @@ void require_samples(std::string_view rule, const Graph& graph, int parts);
 // Those that split the index of this name alone.
 std::vector<tdl::AxisStrategy> with_name(const std::vector<tdl::AxisStrategy>& strategies, const std::string& name);
 // Those that split the op along samples; empty where it sees none.
-std::vector<tdl::AxisStrategy> sample_strategies(const Graph& graph, const Op& op, const std::vector<tdl::AxisStrategy>& allowed);
+std::vector<tdl::AxisStrategy> sample_strategies(const Graph& graph, const Op& op,
+                                                 const std::vector<tdl::AxisStrategy>& allowed);
 
-// What ops between the contributions to a gradient and its update may do on a mesh axis where contributions come as partial sums: of weights
-// with several uses these are added as they are, and reduced once.
+// What ops between the contributions to a gradient and its update may do on a mesh axis where contributions come as
+// partial sums: of weights with several uses these are added as they are, and reduced once.
 class LateSums {
  public:
   explicit LateSums(const Graph& graph) : graph_(graph), read_by_(readers(graph)) {}
-  // Of `allowed`, those that pass on the partial sums of some operands which nobody else reads. None in the forward pass, nor where the result
-  // is larger than these operands and nothing is added to it later: then it is better reduced before.
+  // Of `allowed`, those that pass on the partial sums of some operands which nobody else reads. None in the forward
+  // pass, nor where the result is larger than these operands and nothing is added to it later: then it is better
+  // reduced before.
   std::vector<tdl::AxisStrategy> strategies(OpId id, const std::vector<tdl::AxisStrategy>& allowed) const;
 
  private:
@@ -84,16 +90,16 @@ class LateSums {
   std::vector<std::vector<Reader>> read_by_;
 };
 
-// Of the update of a parameter: the gradient that it reads, and back through what clips and unscales it to what the backward pass leaves.
-// Empty for another op.
+// Of the update of a parameter: the gradient that it reads, and back through what clips and unscales it to what the
+// backward pass leaves. Empty for another op.
 std::vector<TensorId> gradients_of_update(const Graph& graph, const Op& op);
 // By tensor: a parameter, or made of parameters and constants alone (cast, transposed).
 std::vector<bool> weights(const Graph& graph);
 // A product of an activation and a weight, such as `linear` or a convolution.
 struct WeightProduct {
-  int weight = -1;         // the operand
+  int weight = -1;           // the operand
   std::vector<int> outputs;  // indices of the result that the weight is read at
-  bool windows = false;    // the activation is read in overlapping windows: a convolution
+  bool windows = false;      // the activation is read in overlapping windows: a convolution
 };
 std::optional<WeightProduct> weight_product(const Graph& graph, const std::vector<bool>& weights, const Op& op);
 

@@ -36,7 +36,8 @@ std::optional<ParameterSplit> parameter_split(const Graph& graph, const Op& op, 
   int parameter = -1;  // the largest
   for (size_t k = 0; k < op.operands.size(); ++k) {
     const Tensor& t = graph.tensor(op.operands[k]);
-    if (t.role == Role::kParameter && (parameter < 0 || t.bytes() > graph.tensor(op.operands[parameter]).bytes())) parameter = k;
+    if (t.role == Role::kParameter && (parameter < 0 || t.bytes() > graph.tensor(op.operands[parameter]).bytes()))
+      parameter = k;
   }
   if (parameter < 0) return std::nullopt;
   const tdl::Bound& bound = *op.bound;
@@ -86,7 +87,9 @@ std::vector<std::string> sample_indices(const Graph& graph, const Op& op) {
     int axis = graph.tensor(op.results[r]).sample_axis;
     if (axis < 0) continue;
     const std::vector<int> written = result_indices(bound, static_cast<int>(r));
-    if (auto names = along(bound.tensors[bound.results[r]], axis, [&](size_t f) { return std::set{written[f]}; }); !names.empty()) return names;
+    if (auto names = along(bound.tensors[bound.results[r]], axis, [&](size_t f) { return std::set{written[f]}; });
+        !names.empty())
+      return names;
   }
   return {};
 }
@@ -139,9 +142,9 @@ Plan model_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins&
     if (op.phase == Phase::kForward) split[i] = parameter_split(graph, op, p);
     const std::optional<ParameterSplit>& rule = op.forward.valid() ? split[op.forward.index()] : split[i];
     if (rule) candidates = with_name(all, rule->index);
-    bool has_parameter = op.phase == Phase::kForward && std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId t) {
-                           return graph.tensor(t).role == Role::kParameter;
-                         });
+    bool has_parameter = op.phase == Phase::kForward &&
+                         std::any_of(op.operands.begin(), op.operands.end(),
+                                     [&](TensorId t) { return graph.tensor(t).role == Role::kParameter; });
     if (candidates.empty()) candidates = has_parameter ? std::vector{kReplicate} : splits_first(all);
     planner.choose(OpId(i), {candidates});
     if (split[i] && !pins.ops.contains(OpId(i))) planner.keep_partial_result(op.results[0], split[i]->result_axis);

@@ -1,4 +1,5 @@
-// Plans made by a rule: the published baselines. Each is what a search could return, made without searching. They throw where the watch ends.
+// Plans made by a rule: the published baselines. Each is what a search could return, made without searching. They throw
+// where the watch ends.
 #pragma once
 #include <optional>
 #include <string_view>
@@ -19,31 +20,34 @@ Plan data_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins& 
 // What pins leave open: as in data parallelism where there are samples enough, else replicated.
 Plan filled_in_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, const Watch& watch = {});
 
-// SoyBean section 4.1's T_model, for any operation with a parameter: the parameter's contracted dimension is split; if there
-// is none, or it is shorter than the device count, its output dimension; else the op is replicated. Its backward ops split
-// the same index. Results that come out partial are kept split along the parameter's output dimension. Every other op takes
-// the strategy whose operands are cheapest to bring, splits before replication.
+// SoyBean section 4.1's T_model, for any operation with a parameter: the parameter's contracted dimension is split; if
+// there is none, or it is shorter than the device count, its output dimension; else the op is replicated. Its backward
+// ops split the same index. Results that come out partial are kept split along the parameter's output dimension. Every
+// other op takes the strategy whose operands are cheapest to bring, splits before replication.
 Plan model_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = {}, const Watch& watch = {});
 
-// One weird trick (Krizhevsky 2014): convolutions are split along samples, fully connected layers along their units; what lies between
-// takes what comes. Infeasible where there are fewer samples than devices.
+// One weird trick (Krizhevsky 2014): convolutions are split along samples, fully connected layers along their units;
+// what lies between takes what comes. Infeasible where there are fewer samples than devices.
 Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = {}, const Watch& watch = {});
 
-// Megatron-LM's tensor parallelism inside groups of `tensor` devices, data parallelism over the groups: mesh [data, tensor]. Without a
-// degree, the divisor of a node's devices at which most weights are split. Infeasible where the degree does not divide the devices,
-// where nothing can be split so, or where there are fewer samples than groups.
-Plan megatron_plan(const Graph& graph, const Cluster& cluster, std::optional<int> tensor = {}, const Pins& pins = {}, const Watch& watch = {});
+// Megatron-LM's tensor parallelism inside groups of `tensor` devices, data parallelism over the groups: mesh [data,
+// tensor]. Without a degree, the divisor of a node's devices at which most weights are split. Infeasible where the
+// degree does not divide the devices, where nothing can be split so, or where there are fewer samples than groups.
+Plan megatron_plan(const Graph& graph, const Cluster& cluster, std::optional<int> tensor = {}, const Pins& pins = {},
+                   const Watch& watch = {});
 
-// ZeRO: data parallelism where of the optimizer's states (stage 1), of the gradients (2) and of the parameters (3) each device keeps one
-// part; a tensor without an axis as long as there are devices is kept whole. Stage 1 has all gradients until the backward pass is
-// over, stage 3 gathers parameters again for the backward pass. Infeasible where there are fewer samples than devices.
+// ZeRO: data parallelism where of the optimizer's states (stage 1), of the gradients (2) and of the parameters (3) each
+// device keeps one part; a tensor without an axis as long as there are devices is kept whole. Stage 1 has all gradients
+// until the backward pass is over, stage 3 gathers parameters again for the backward pass. Infeasible where there are
+// fewer samples than devices.
 Plan zero_plan(const Graph& graph, const Cluster& cluster, int stage, const Pins& pins = {}, const Watch& watch = {});
 
-// The indices along which an op sees samples, from its tensors' sample axes: one, or those of the axis's factors, the most significant
-// first; empty where it sees none.
+// The indices along which an op sees samples, from its tensors' sample axes: one, or those of the axis's factors, the
+// most significant first; empty where it sees none.
 std::vector<std::string> sample_indices(const Graph& graph, const Op& op);
 
-// The strategies of one op on an axis of p positions that a plan may take: index names no shorter than p, partial, replicate.
+// The strategies of one op on an axis of p positions that a plan may take: index names no shorter than p, partial,
+// replicate.
 std::vector<tdl::AxisStrategy> allowed_strategies(const Op& op, int p);
 
 }  // namespace partita

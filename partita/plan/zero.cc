@@ -1,5 +1,6 @@
-// ZeRO (Rajbhandari et al., SC 2020, section 5): data parallelism that keeps no state twice. Stage 1 splits the optimizer's states, stage 2
-// the gradients as well, stage 3 the parameters too. The update of a parameter runs on each device's part of it.
+// ZeRO (Rajbhandari et al., SC 2020, section 5): data parallelism that keeps no state twice. Stage 1 splits the
+// optimizer's states, stage 2 the gradients as well, stage 3 the parameters too. The update of a parameter runs on each
+// device's part of it.
 #include <algorithm>
 
 #include "partita/base/error.h"
@@ -9,7 +10,8 @@ namespace partita {
 
 namespace {
 
-// How the update of one parameter is split: the strategy of its op, and the layout that parameter, gradient and states then have.
+// How the update of one parameter is split: the strategy of its op, and the layout that parameter, gradient and states
+// then have.
 struct UpdateSplit {
   tdl::AxisStrategy strategy;
   Layout layout;
@@ -33,7 +35,13 @@ std::optional<UpdateSplit> update_split(const Op& op, const Mesh& mesh) {
 
 class ZeroRule {
  public:
-  ZeroRule(const Graph& graph, const Mesh& mesh) : graph_(graph), mesh_(mesh), late_(graph), read_by_(readers(graph)), splits_(graph.ops.size()), wanted_(graph.tensors.size()) {
+  ZeroRule(const Graph& graph, const Mesh& mesh)
+      : graph_(graph),
+        mesh_(mesh),
+        late_(graph),
+        read_by_(readers(graph)),
+        splits_(graph.ops.size()),
+        wanted_(graph.tensors.size()) {
     for (size_t i = 0; i < graph.ops.size(); ++i) {
       const Op& op = graph.ops[i];
       const std::vector<TensorId> gradients = gradients_of_update(graph, op);
@@ -47,8 +55,9 @@ class ZeroRule {
   }
 
   const std::vector<std::pair<TensorId, Layout>>& split_parameters() const { return split_parameters_; }
-  // A parameter that the forward pass casts to a shorter type, and reads nowhere else, is a master copy, which stages 1 and 2 split with the
-  // states (mixed precision, section 5.1). Each device casts its part, and the shorter type is gathered.
+  // A parameter that the forward pass casts to a shorter type, and reads nowhere else, is a master copy, which stages 1
+  // and 2 split with the states (mixed precision, section 5.1). Each device casts its part, and the shorter type is
+  // gathered.
   bool is_master(TensorId t) const {
     if (graph_.tensor(t).role != Role::kParameter) return false;
     bool is_cast = false;
@@ -68,7 +77,8 @@ class ZeroRule {
   }
   const Layout* gradient(TensorId t) const { return wanted_[t.index()] ? &*wanted_[t.index()] : nullptr; }
 
-  // What an op may do: samples where it sees them; an update, its split; what reads a gradient that updates read split, the same.
+  // What an op may do: samples where it sees them; an update, its split; what reads a gradient that updates read split,
+  // the same.
   std::vector<tdl::AxisStrategy> strategies(OpId id) const {
     const Op& op = graph_.op(id);
     if (splits_[id.index()]) return {splits_[id.index()]->strategy};
@@ -76,7 +86,9 @@ class ZeroRule {
     if (std::vector<tdl::AxisStrategy> samples = sample_strategies(graph_, op, all); !samples.empty()) return samples;
     std::vector<tdl::AxisStrategy> out{kReplicate};
     if (op.phase == Phase::kUpdate) {
-      if (std::vector<tdl::AxisStrategy> same = reading(op, all, [&](TensorId t) { return gradient(t); }); !same.empty()) return same;
+      if (std::vector<tdl::AxisStrategy> same = reading(op, all, [&](TensorId t) { return gradient(t); });
+          !same.empty())
+        return same;
       return out;
     }
     const std::vector<tdl::AxisStrategy> sums = late_.strategies(id, all);
@@ -89,7 +101,8 @@ class ZeroRule {
  private:
   // Of `all`, those that split one index and read an operand where `wanted` has it.
   template <typename Wanted>
-  std::vector<tdl::AxisStrategy> reading(const Op& op, const std::vector<tdl::AxisStrategy>& all, const Wanted& wanted) const {
+  std::vector<tdl::AxisStrategy> reading(const Op& op, const std::vector<tdl::AxisStrategy>& all,
+                                         const Wanted& wanted) const {
     std::vector<tdl::AxisStrategy> out;
     for (const tdl::AxisStrategy& s : all) {
       const auto derived = s.names.size() == 1 ? tdl::derive(*op.bound, mesh_.extents, {s}) : std::nullopt;
@@ -151,7 +164,8 @@ Plan zero_plan(const Graph& graph, const Cluster& cluster, int stage, const Pins
   require_samples("zero", graph, planner.mesh().positions());
   const ZeroRule rule(graph, planner.mesh());
   for (const auto& [parameter, layout] : rule.split_parameters())
-    if ((stage == 3 || rule.is_master(parameter)) && !planner.home(parameter)) planner.keep(parameter, placement_of(layout, *name_of(layout)));
+    if ((stage == 3 || rule.is_master(parameter)) && !planner.home(parameter))
+      planner.keep(parameter, placement_of(layout, *name_of(layout)));
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
     const Layout* master = op.operands.empty() ? nullptr : planner.home(op.operands[0]);
@@ -159,7 +173,8 @@ Plan zero_plan(const Graph& graph, const Cluster& cluster, int stage, const Pins
     planner.choose(OpId(i), {parts ? std::vector{*parts} : rule.strategies(OpId(i))});
     if (parts && !pins.kept.contains(op.results[0])) planner.keep_whole(op.results[0]);
     for (TensorId r : op.results)
-      if (const Layout* layout = rule.gradient(r); layout && stage >= 2 && op.phase == Phase::kBackward && !pins.kept.contains(r))
+      if (const Layout* layout = rule.gradient(r);
+          layout && stage >= 2 && op.phase == Phase::kBackward && !pins.kept.contains(r))
         planner.keep(r, placement_of(*layout, *name_of(*layout)));
   }
   std::set<TensorId> again;

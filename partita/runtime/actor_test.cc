@@ -40,7 +40,8 @@ TEST(Actors, RunRandomNetsUnderRandomSchedules) { run_nets(0, 1000, 1); }
 TEST(LongActors, RunRandomNetsUnderRandomSchedules) { run_nets(1000, 6000, 10); }
 
 void run_mutants(uint64_t first, uint64_t last, int schedules) {
-  auto [tallies, wrong] = testing::run_mutants(first, last, 1, schedules, [](const PhysicalGraph& graph, Rng& rng) { return run_scheduled(graph, rng); });
+  auto [tallies, wrong] = testing::run_mutants(
+      first, last, 1, schedules, [](const PhysicalGraph& graph, Rng& rng) { return run_scheduled(graph, rng); });
   EXPECT_EQ(wrong, "");
   // The scheduler finds what it must find, so that `ran right` says something.
   EXPECT_GT(tallies["added edge"].hang, 0);

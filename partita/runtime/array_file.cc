@@ -26,28 +26,38 @@ int64_t bytes_of(StoredType type) {
   switch (type) {
     case StoredType::kInt8:
     case StoredType::kUint8:
-    case StoredType::kBool: return 1;
+    case StoredType::kBool:
+      return 1;
     case StoredType::kInt16:
     case StoredType::kUint16:
     case StoredType::kFloat16:
-    case StoredType::kBFloat16: return 2;
+    case StoredType::kBFloat16:
+      return 2;
     case StoredType::kFloat32:
     case StoredType::kInt32:
-    case StoredType::kUint32: return 4;
+    case StoredType::kUint32:
+      return 4;
     case StoredType::kFloat64:
-    case StoredType::kInt64: return 8;
+    case StoredType::kInt64:
+      return 8;
   }
   return 0;
 }
 
 StoredType stored_type(DType dtype) {
   switch (dtype) {
-    case DType::kFloat32: return StoredType::kFloat32;
-    case DType::kFloat64: return StoredType::kFloat64;
-    case DType::kInt64: return StoredType::kInt64;
-    case DType::kBool: return StoredType::kBool;
-    case DType::kFloat16: return StoredType::kFloat16;
-    case DType::kBFloat16: return StoredType::kBFloat16;
+    case DType::kFloat32:
+      return StoredType::kFloat32;
+    case DType::kFloat64:
+      return StoredType::kFloat64;
+    case DType::kInt64:
+      return StoredType::kInt64;
+    case DType::kBool:
+      return StoredType::kBool;
+    case DType::kFloat16:
+      return StoredType::kFloat16;
+    case DType::kBFloat16:
+      return StoredType::kBFloat16;
   }
   ensure(false, "a dtype that no file can hold");
   return {};
@@ -55,12 +65,18 @@ StoredType stored_type(DType dtype) {
 
 DType dtype_of(StoredType type) {
   switch (type) {
-    case StoredType::kFloat32: return DType::kFloat32;
-    case StoredType::kFloat64: return DType::kFloat64;
-    case StoredType::kBool: return DType::kBool;
-    case StoredType::kFloat16: return DType::kFloat16;
-    case StoredType::kBFloat16: return DType::kBFloat16;
-    default: return DType::kInt64;
+    case StoredType::kFloat32:
+      return DType::kFloat32;
+    case StoredType::kFloat64:
+      return DType::kFloat64;
+    case StoredType::kBool:
+      return DType::kBool;
+    case StoredType::kFloat16:
+      return DType::kFloat16;
+    case StoredType::kBFloat16:
+      return DType::kBFloat16;
+    default:
+      return DType::kInt64;
   }
 }
 
@@ -102,20 +118,43 @@ std::string narrow(const std::vector<Ours>& values) {
 }  // namespace
 
 Values from_bytes(const Shape& shape, StoredType type, std::string_view bytes) {
-  ensure(stored_bytes(shape, type) == static_cast<int64_t>(bytes.size()), "{} bytes for an array [{}]", bytes.size(), fmt::join(shape, "x"));
+  ensure(stored_bytes(shape, type) == static_cast<int64_t>(bytes.size()), "{} bytes for an array [{}]", bytes.size(),
+         fmt::join(shape, "x"));
   Values values{.dtype = dtype_of(type), .shape = shape};
   switch (type) {
-    case StoredType::kFloat32: widen<float>(bytes, values.real); break;
-    case StoredType::kFloat64: widen<double>(bytes, values.real); break;
-    case StoredType::kFloat16: widen<Float16>(bytes, values.real); break;
-    case StoredType::kBFloat16: widen<BFloat16>(bytes, values.real); break;
-    case StoredType::kInt8: widen<int8_t>(bytes, values.integer); break;
-    case StoredType::kUint8: widen<uint8_t>(bytes, values.integer); break;
-    case StoredType::kInt16: widen<int16_t>(bytes, values.integer); break;
-    case StoredType::kUint16: widen<uint16_t>(bytes, values.integer); break;
-    case StoredType::kInt32: widen<int32_t>(bytes, values.integer); break;
-    case StoredType::kUint32: widen<uint32_t>(bytes, values.integer); break;
-    case StoredType::kInt64: widen<int64_t>(bytes, values.integer); break;
+    case StoredType::kFloat32:
+      widen<float>(bytes, values.real);
+      break;
+    case StoredType::kFloat64:
+      widen<double>(bytes, values.real);
+      break;
+    case StoredType::kFloat16:
+      widen<Float16>(bytes, values.real);
+      break;
+    case StoredType::kBFloat16:
+      widen<BFloat16>(bytes, values.real);
+      break;
+    case StoredType::kInt8:
+      widen<int8_t>(bytes, values.integer);
+      break;
+    case StoredType::kUint8:
+      widen<uint8_t>(bytes, values.integer);
+      break;
+    case StoredType::kInt16:
+      widen<int16_t>(bytes, values.integer);
+      break;
+    case StoredType::kUint16:
+      widen<uint16_t>(bytes, values.integer);
+      break;
+    case StoredType::kInt32:
+      widen<int32_t>(bytes, values.integer);
+      break;
+    case StoredType::kUint32:
+      widen<uint32_t>(bytes, values.integer);
+      break;
+    case StoredType::kInt64:
+      widen<int64_t>(bytes, values.integer);
+      break;
     case StoredType::kBool:
       widen<uint8_t>(bytes, values.integer);
       for (int64_t& v : values.integer) v = v != 0;
@@ -126,12 +165,18 @@ Values from_bytes(const Shape& shape, StoredType type, std::string_view bytes) {
 
 std::string to_bytes(const Values& values) {
   switch (values.dtype) {
-    case DType::kFloat32: return narrow<float>(values.real);
-    case DType::kFloat64: return narrow<double>(values.real);
-    case DType::kInt64: return narrow<int64_t>(values.integer);
-    case DType::kBool: return narrow<uint8_t>(values.integer);
-    case DType::kFloat16: return narrow<Float16>(values.real);
-    case DType::kBFloat16: return narrow<BFloat16>(values.real);
+    case DType::kFloat32:
+      return narrow<float>(values.real);
+    case DType::kFloat64:
+      return narrow<double>(values.real);
+    case DType::kInt64:
+      return narrow<int64_t>(values.integer);
+    case DType::kBool:
+      return narrow<uint8_t>(values.integer);
+    case DType::kFloat16:
+      return narrow<Float16>(values.real);
+    case DType::kBFloat16:
+      return narrow<BFloat16>(values.real);
   }
   return {};
 }

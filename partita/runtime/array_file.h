@@ -15,7 +15,20 @@ using Arrays = std::map<std::string, Values>;
 std::string read_file(const std::string& path);
 
 // An element type as it is stored; wider types of ours hold it: int8 to int32 become int64.
-enum class StoredType { kFloat32, kFloat64, kInt8, kUint8, kInt16, kUint16, kInt32, kUint32, kInt64, kBool, kFloat16, kBFloat16 };
+enum class StoredType {
+  kFloat32,
+  kFloat64,
+  kInt8,
+  kUint8,
+  kInt16,
+  kUint16,
+  kInt32,
+  kUint32,
+  kInt64,
+  kBool,
+  kFloat16,
+  kBFloat16
+};
 int64_t bytes_of(StoredType type);
 StoredType stored_type(DType dtype);
 DType dtype_of(StoredType type);

@@ -67,10 +67,8 @@ void Executor::run(TaskId id, int64_t step, int act) const {
   run_into(task, step, act, writes);
   for (size_t i = 0; i < writes.size(); ++i) {
     if (writes[i].data == in_place[i].data) continue;
-    if (graph_.reg(task.writes[i].reg).accumulated && act > 0)
-      combine_box(tdl::Reducer::kSum, writes[i], in_place[i]);
-    else
-      copy_box(writes[i], in_place[i]);
+    if (graph_.reg(task.writes[i].reg).accumulated && act > 0) combine_box(tdl::Reducer::kSum, writes[i], in_place[i]);
+    else copy_box(writes[i], in_place[i]);
   }
 }
 

@@ -24,8 +24,8 @@ struct Hooks {
 };
 
 // Acts after the first add to an accumulated register: what they compute lies in a buffer of the act's own first. So
-// does the result of a combination that is written over one of its operands. Values of float16 and bfloat16 are combined in
-// float32 and rounded once, however many there are.
+// does the result of a combination that is written over one of its operands. Values of float16 and bfloat16 are
+// combined in float32 and rounded once, however many there are.
 class Executor {
  public:
   Executor(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks);

@@ -129,7 +129,8 @@ TEST(Combine, EveryReducerAndDType) {
 TEST(Combine, ValuesOfTwoBytesAreRoundedOnce) {
   PhysicalGraph graph = empty_graph(1);
   std::vector<Access> reads;
-  for (int i = 0; i < 9; ++i) reads.push_back({place(graph, fmt::format("a{}", i), 0, {1}, {{0, 1}}, DType::kBFloat16)});
+  for (int i = 0; i < 9; ++i)
+    reads.push_back({place(graph, fmt::format("a{}", i), 0, {1}, {{0, 1}}, DType::kBFloat16)});
   const RegisterId to = place(graph, "to", 0, {1}, {{0, 1}}, DType::kBFloat16);
   graph.tasks = {task_of(CombineWork{tdl::Reducer::kSum}, reads, {{to}})};
   const Memory memory(graph);

@@ -1,4 +1,5 @@
-// What a task runs, seen from the runtime: buffers in, buffers out. Implemented in kernels/ (ATen), and in tests without it.
+// What a task runs, seen from the runtime: buffers in, buffers out. Implemented in kernels/ (ATen), and in tests
+// without it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -54,19 +55,20 @@ struct KernelCall {
   const Task* task = nullptr;
   const KernelWork* work = nullptr;
   int act = 0;
-  uint64_t seed = 0, step = 0;        // with work->random_stream, the key of rng()
-  std::vector<View> reads, writes;    // as the task's accesses; tensor numbers are in task->reads[i].tensor
-  std::byte* scratch = nullptr;       // as many bytes as Workspaces has for the task
+  uint64_t seed = 0, step = 0;      // with work->random_stream, the key of rng()
+  std::vector<View> reads, writes;  // as the task's accesses; tensor numbers are in task->reads[i].tensor
+  std::byte* scratch = nullptr;     // as many bytes as Workspaces has for the task
   std::size_t scratch_bytes = 0;
-  FirstOutside* outside = nullptr;    // told of what the op does not take; the kernel goes on with other numbers. None: it throws
+  FirstOutside* outside =
+      nullptr;  // told of what the op does not take; the kernel goes on with other numbers. None: it throws
 };
 
 class Kernels {
  public:
   virtual ~Kernels() = default;
-  virtual void run(const KernelCall& call) = 0;  // any thread; one call a compute queue at a time
-  virtual int64_t live_bytes() const { return 0; }   // allocated outside registers now
-  virtual int64_t peak_bytes() const { return 0; }   // and at most since reset_peak
+  virtual void run(const KernelCall& call) = 0;     // any thread; one call a compute queue at a time
+  virtual int64_t live_bytes() const { return 0; }  // allocated outside registers now
+  virtual int64_t peak_bytes() const { return 0; }  // and at most since reset_peak
   virtual void reset_peak() {}
 };
 

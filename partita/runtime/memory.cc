@@ -12,8 +12,8 @@ namespace partita {
 
 namespace {
 
-// Calls f(offset in a, offset in b, count, step in a, step in b), in elements, for runs that make up `box`; a and b have the box's axes.
-// Axes that lie one inside the next in both are one: what is dense in both is a single run.
+// Calls f(offset in a, offset in b, count, step in a, step in b), in elements, for runs that make up `box`; a and b
+// have the box's axes. Axes that lie one inside the next in both are one: what is dense in both is a single run.
 template <typename F>
 void for_each_run(const Box& box, const View& a, const View& b, F f) {
   if (is_empty(box)) return;
@@ -29,8 +29,7 @@ void for_each_run(const Box& box, const View& a, const View& b, F f) {
     if (axis.size == 1) continue;
     if (!axes.empty() && axes.back().in_a == axis.size * axis.in_a && axes.back().in_b == axis.size * axis.in_b)
       axes.back() = {axes.back().size * axis.size, axis.in_a, axis.in_b};
-    else
-      axes.push_back(axis);
+    else axes.push_back(axis);
   }
   if (axes.empty()) axes.emplace_back();
   const Axis inner = axes.back();
@@ -151,8 +150,10 @@ void combine_box(tdl::Reducer reducer, const View& from, const View& to) {
     using A = decltype(given);
     using B = decltype(zero);
     switch (reducer) {
-      case tdl::Reducer::kSum: return for_each_element<A, B>(common, from, to, [](const A& a, B& b) { b = static_cast<B>(b + a); });
-      case tdl::Reducer::kProd: return for_each_element<A, B>(common, from, to, [](const A& a, B& b) { b = static_cast<B>(b * a); });
+      case tdl::Reducer::kSum:
+        return for_each_element<A, B>(common, from, to, [](const A& a, B& b) { b = static_cast<B>(b + a); });
+      case tdl::Reducer::kProd:
+        return for_each_element<A, B>(common, from, to, [](const A& a, B& b) { b = static_cast<B>(b * a); });
       // A NaN stays one, as in the kernels.
       case tdl::Reducer::kMax:
         return for_each_element<A, B>(common, from, to, [](const A& a, B& b) {
@@ -170,10 +171,8 @@ void fill(const View& to, double value) {
   with_type(to.dtype, [&](auto zero) {
     using T = decltype(zero);
     T v;
-    if constexpr (std::is_floating_point_v<T>)
-      v = static_cast<T>(value);
-    else if constexpr (!std::is_integral_v<T>)
-      v = T(static_cast<float>(value));
+    if constexpr (std::is_floating_point_v<T>) v = static_cast<T>(value);
+    else if constexpr (!std::is_integral_v<T>) v = T(static_cast<float>(value));
     else
       v = std::isfinite(value) ? static_cast<T>(value)
           : value > 0          ? std::numeric_limits<T>::max()
@@ -210,8 +209,7 @@ Liveness::Liveness(const PhysicalGraph& graph)
         std::vector<int> uses;
         if (task.rate == 1)
           for (int u = 0; u < reg.uses; ++u) uses.push_back(number[a.reg.index()][u]);
-        else
-          uses.push_back(number[a.reg.index()][use_of(reg, act, task.rate)]);
+        else uses.push_back(number[a.reg.index()][use_of(reg, act, task.rate)]);
         for (int u : uses) {
           Touch& entry = mine.try_emplace(u, Touch{u, false, false}).first->second;
           entry.writes |= writes;

@@ -39,8 +39,8 @@ int use_of(const Register& reg, int act, int rate);
 // where that needs strides that one axis can't have, or elements that are not one box over them.
 std::optional<View> regroup(const View& view, const Shape& axes);
 
-// Element by element: to.box must lie in from.box, over the same axes. Both are of one dtype, or one is float32 and the other
-// float16 or bfloat16; so in combine_box.
+// Element by element: to.box must lie in from.box, over the same axes. Both are of one dtype, or one is float32 and the
+// other float16 or bfloat16; so in combine_box.
 void copy_box(const View& from, const View& to);
 // to := to (reducer) from on from.box and to.box's common part.
 void combine_box(tdl::Reducer reducer, const View& from, const View& to);

@@ -19,9 +19,10 @@ namespace {
 constexpr std::string_view kNpyMagic = "\x93NUMPY";
 
 const std::map<std::string, StoredType, std::less<>> kTypes{
-    {"f4", StoredType::kFloat32}, {"f8", StoredType::kFloat64}, {"i1", StoredType::kInt8},  {"u1", StoredType::kUint8}, {"i2", StoredType::kInt16},
-    {"u2", StoredType::kUint16},  {"i4", StoredType::kInt32},   {"u4", StoredType::kUint32}, {"i8", StoredType::kInt64}, {"b1", StoredType::kBool},
-    {"f2", StoredType::kFloat16}};
+    {"f4", StoredType::kFloat32}, {"f8", StoredType::kFloat64}, {"i1", StoredType::kInt8},
+    {"u1", StoredType::kUint8},   {"i2", StoredType::kInt16},   {"u2", StoredType::kUint16},
+    {"i4", StoredType::kInt32},   {"u4", StoredType::kUint32},  {"i8", StoredType::kInt64},
+    {"b1", StoredType::kBool},    {"f2", StoredType::kFloat16}};
 
 // The header: a Python dictionary such as {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
 class NpyHeader {
@@ -87,7 +88,8 @@ class NpyHeader {
       int64_t extent = 0;
       if (next() < '0' || next() > '9') bad("has a shape that is no list of numbers");
       for (; !rest_.empty() && rest_[0] >= '0' && rest_[0] <= '9'; rest_.remove_prefix(1))
-        if (__builtin_mul_overflow(extent, 10, &extent) || __builtin_add_overflow(extent, rest_[0] - '0', &extent)) bad("has a shape with too large a number");
+        if (__builtin_mul_overflow(extent, 10, &extent) || __builtin_add_overflow(extent, rest_[0] - '0', &extent))
+          bad("has a shape with too large a number");
       shape.push_back(extent);
       if (!accept(',')) {
         expect(')');
@@ -109,7 +111,8 @@ Values parse_npy(std::string_view bytes, const std::string& where) {
   const std::size_t length_bytes = version == 1 ? 2 : 4;
   std::size_t length = 0;
   if (bytes.size() < 8 + length_bytes) fail("{}: cut short inside its header", where);
-  for (std::size_t i = 0; i < length_bytes; ++i) length |= static_cast<std::size_t>(static_cast<unsigned char>(bytes[8 + i])) << (8 * i);
+  for (std::size_t i = 0; i < length_bytes; ++i)
+    length |= static_cast<std::size_t>(static_cast<unsigned char>(bytes[8 + i])) << (8 * i);
   bytes.remove_prefix(8 + length_bytes);
   if (bytes.size() < length) fail("{}: cut short inside its header", where);
   const NpyHeader header(bytes.substr(0, length), where);
@@ -118,13 +121,20 @@ Values parse_npy(std::string_view bytes, const std::string& where) {
   const std::string_view descr = *header.descr;
   const auto type = descr.empty() ? kTypes.end() : kTypes.find(descr.substr(1));
   if (type == kTypes.end())
-    fail("{}: element type '{}' is not supported: convert it with numpy.astype to float16, float32, float64, an integer or bool", where, descr);
-  if (descr[0] == '>' && bytes_of(type->second) > 1) fail("{}: '{}' is big-endian: convert it with numpy.astype('<{}')", where, descr, type->first);
-  if (descr[0] != '<' && descr[0] != '|' && descr[0] != '=' && descr[0] != '>') fail("{}: element type '{}' is not supported", where, descr);
-  if (*header.fortran_order && header.shape->size() > 1) fail("{}: the array is in column-major order: convert it with numpy.ascontiguousarray", where);
+    fail(
+        "{}: element type '{}' is not supported: convert it with numpy.astype to float16, float32, float64, an integer "
+        "or bool",
+        where, descr);
+  if (descr[0] == '>' && bytes_of(type->second) > 1)
+    fail("{}: '{}' is big-endian: convert it with numpy.astype('<{}')", where, descr, type->first);
+  if (descr[0] != '<' && descr[0] != '|' && descr[0] != '=' && descr[0] != '>')
+    fail("{}: element type '{}' is not supported", where, descr);
+  if (*header.fortran_order && header.shape->size() > 1)
+    fail("{}: the array is in column-major order: convert it with numpy.ascontiguousarray", where);
   const auto size = stored_bytes(*header.shape, type->second);
   if (!size || static_cast<std::size_t>(*size) != bytes.size())
-    fail("{}: an array [{}] of '{}' needs {} bytes, the file has {}", where, fmt::join(*header.shape, "x"), descr, size ? *size : -1, bytes.size());
+    fail("{}: an array [{}] of '{}' needs {} bytes, the file has {}", where, fmt::join(*header.shape, "x"), descr,
+         size ? *size : -1, bytes.size());
   return from_bytes(*header.shape, type->second, bytes);
 }
 
@@ -135,8 +145,13 @@ std::string npy_of(const Values& values) {
     wider.dtype = DType::kFloat32;
     return npy_of(wider);
   }
-  const char* descr = values.dtype == DType::kFloat16 ? "<f2" : values.dtype == DType::kFloat32 ? "<f4" : values.dtype == DType::kFloat64 ? "<f8" : values.dtype == DType::kInt64 ? "<i8" : "|b1";
-  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", descr, fmt::join(values.shape, ", "), values.shape.size() == 1 ? "," : "");
+  const char* descr = values.dtype == DType::kFloat16   ? "<f2"
+                      : values.dtype == DType::kFloat32 ? "<f4"
+                      : values.dtype == DType::kFloat64 ? "<f8"
+                      : values.dtype == DType::kInt64   ? "<i8"
+                                                        : "|b1";
+  std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", descr,
+                                   fmt::join(values.shape, ", "), values.shape.size() == 1 ? "," : "");
   while ((kNpyMagic.size() + 4 + header.size() + 1) % 64) header += ' ';  // the data begins at a multiple of 64
   header += '\n';
   ensure(header.size() <= 0xffff, "an .npy header of {} bytes", header.size());
@@ -154,11 +169,13 @@ class Reader {
   uint64_t number(std::size_t width) {
     const std::string_view text = take(width);
     uint64_t value = 0;
-    for (std::size_t i = 0; i < width; ++i) value |= static_cast<uint64_t>(static_cast<unsigned char>(text[i])) << (8 * i);
+    for (std::size_t i = 0; i < width; ++i)
+      value |= static_cast<uint64_t>(static_cast<unsigned char>(text[i])) << (8 * i);
     return value;
   }
   std::string_view take(uint64_t size) {
-    if (at_ > bytes_.size() || size > bytes_.size() - at_) fail("{}: the archive is cut short or damaged (byte {})", where_, at_);
+    if (at_ > bytes_.size() || size > bytes_.size() - at_)
+      fail("{}: the archive is cut short or damaged (byte {})", where_, at_);
     const std::string_view text = bytes_.substr(at_, size);
     at_ += size;
     return text;
@@ -171,7 +188,8 @@ class Reader {
   const std::string& where_;
 };
 
-constexpr uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50, kEnd64Locator = 0x07064b50;
+constexpr uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50,
+                   kEnd64Locator = 0x07064b50;
 constexpr uint64_t kIn64 = 0xffffffff;  // the true number is in the 64-bit record
 constexpr std::size_t kEndSize = 22;
 
@@ -235,7 +253,9 @@ std::vector<Member> zip_directory(std::string_view bytes, const std::string& pat
 
 std::string inflate(std::string_view from, uint64_t size, const std::string& where) {
   // Deflate shrinks at most 1032:1, so that a damaged size asks for no more memory than that.
-  if (size / 1032 > from.size() + 64) fail("{}: {} bytes cannot hold the {} that its directory promises: the archive is damaged", where, from.size(), size);
+  if (size / 1032 > from.size() + 64)
+    fail("{}: {} bytes cannot hold the {} that its directory promises: the archive is damaged", where, from.size(),
+         size);
   std::string to(size, '\0');
   z_stream z{};
   if (inflateInit2(&z, -MAX_WBITS) != Z_OK) fail("{}: zlib could not be started", where);
@@ -243,7 +263,8 @@ std::string inflate(std::string_view from, uint64_t size, const std::string& whe
   int code = Z_OK;
   while (code == Z_OK) {
     constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
-    const uInt give = static_cast<uInt>(std::min(from.size() - in, kMost)), room = static_cast<uInt>(std::min(to.size() - out, kMost));
+    const uInt give = static_cast<uInt>(std::min(from.size() - in, kMost)),
+               room = static_cast<uInt>(std::min(to.size() - out, kMost));
     z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(from.data() + in));
     z.avail_in = give;
     z.next_out = reinterpret_cast<Bytef*>(to.data() + out);
@@ -265,15 +286,18 @@ uint64_t crc_of(std::string_view bytes) {
 Values read_member(std::string_view bytes, const Member& m, const std::string& where) {
   if (m.flags & 1) fail("{}: is encrypted", where);
   Reader local(bytes, m.offset, where);
-  if (local.number(4) != kLocal) fail("{}: the archive is damaged: its directory points to byte {}, where no member begins", where, m.offset);
+  if (local.number(4) != kLocal)
+    fail("{}: the archive is damaged: its directory points to byte {}, where no member begins", where, m.offset);
   local.take(22);
   const uint64_t name = local.number(2), extra = local.number(2);
   local.take(name + extra);
   const std::string_view data = local.take(m.compressed);
   std::string inflated;
   if (m.method == 8) inflated = inflate(data, m.size, where);
-  else if (m.method != 0) fail("{}: compressed by method {}; numpy.savez and numpy.savez_compressed write 0 and 8", where, m.method);
-  else if (m.size != m.compressed) fail("{}: the archive is damaged: stored in {} bytes, but {} long", where, m.compressed, m.size);
+  else if (m.method != 0)
+    fail("{}: compressed by method {}; numpy.savez and numpy.savez_compressed write 0 and 8", where, m.method);
+  else if (m.size != m.compressed)
+    fail("{}: the archive is damaged: stored in {} bytes, but {} long", where, m.compressed, m.size);
   const std::string_view content = m.method == 0 ? data : std::string_view(inflated);
   if (crc_of(content) != m.crc) fail("{}: its checksum is wrong: the file is damaged", where);
   return parse_npy(content, where);
@@ -291,7 +315,8 @@ Arrays parse_arrays(const std::string& path, std::string_view bytes) {
     arrays[std::filesystem::path(path).stem().string()] = parse_npy(bytes, path);
     return arrays;
   }
-  if (!bytes.starts_with("PK\x03\x04") && !bytes.starts_with("PK\x05\x06")) fail("{}: neither a .npz nor a .npy file", path);
+  if (!bytes.starts_with("PK\x03\x04") && !bytes.starts_with("PK\x05\x06"))
+    fail("{}: neither a .npz nor a .npy file", path);
   Arrays arrays;
   for (const Member& m : zip_directory(bytes, path)) {
     std::string name = m.name;
@@ -309,9 +334,11 @@ void write_npz(const std::string& path, const Arrays& arrays) {
   for (const auto& [name, values] : arrays) {
     const std::string npy = npy_of(values), member = name + ".npy";
     const uint64_t crc = crc_of(npy), offset = out.size();
-    if (npy.size() >= kIn64 || offset + npy.size() >= kIn64) fail("{}: array '{}' makes the file larger than 4 GiB, which is not supported", path, name);
+    if (npy.size() >= kIn64 || offset + npy.size() >= kIn64)
+      fail("{}: array '{}' makes the file larger than 4 GiB, which is not supported", path, name);
     if (member.size() > 0xffff || arrays.size() >= 0xffff) fail("{}: too many arrays, or a name too long", path);
-    // version needed 2.0, flags: names are UTF-8, method: stored, a fixed time (1980-01-01), so that equal arrays make equal files
+    // version needed 2.0, flags: names are UTF-8, method: stored, a fixed time (1980-01-01), so that equal arrays make
+    // equal files
     auto common = [&](std::string& to) {
       put(to, 20, 2), put(to, 0x800, 2), put(to, 0, 2), put(to, 0, 2), put(to, 0x21, 2);
       put(to, crc, 4), put(to, npy.size(), 4), put(to, npy.size(), 4), put(to, member.size(), 2), put(to, 0, 2);

@@ -8,8 +8,8 @@
 
 namespace partita {
 
-// The arrays of a .npz file; of a .npy file the one array, named as the file is without its ending. The content decides, not the
-// file's name. Bad input names the file and the array.
+// The arrays of a .npz file; of a .npy file the one array, named as the file is without its ending. The content
+// decides, not the file's name. Bad input names the file and the array.
 Arrays read_arrays(const std::string& path);
 // The same of a file's bytes; `path` is for messages and the name of a .npy file's array.
 Arrays parse_arrays(const std::string& path, std::string_view bytes);

@@ -126,10 +126,8 @@ class ThreadEngine final : public Engine {
   }
 
   void send(int worker, Message message) override {
-    if (worker == current_worker_)
-      local_.push_back(message);  // OneFlow's local message queue
-    else
-      mailboxes_[worker].put(message);
+    if (worker == current_worker_) local_.push_back(message);  // OneFlow's local message queue
+    else mailboxes_[worker].put(message);
   }
 
   bool execute(TaskId task, int64_t step, int act) override {
@@ -181,7 +179,8 @@ class ThreadEngine final : public Engine {
           worker.receive(m);
         }
         if (worker.finished()) {
-          unfinished_.fetch_sub(1, std::memory_order_acq_rel);  // first: whoever goes to sleep last sees all who are done
+          unfinished_.fetch_sub(1,
+                                std::memory_order_acq_rel);  // first: whoever goes to sleep last sees all who are done
           if (!mailboxes_[q].close() && unfinished_.load(std::memory_order_acquire) > 0) report_hang();
           break;
         }

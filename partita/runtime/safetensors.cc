@@ -17,9 +17,10 @@ namespace {
 using nlohmann::json;
 
 const std::map<std::string, StoredType, std::less<>> kTypes{
-    {"F32", StoredType::kFloat32}, {"F64", StoredType::kFloat64}, {"I8", StoredType::kInt8},   {"U8", StoredType::kUint8}, {"I16", StoredType::kInt16},
-    {"U16", StoredType::kUint16},  {"I32", StoredType::kInt32},   {"U32", StoredType::kUint32}, {"I64", StoredType::kInt64}, {"BOOL", StoredType::kBool},
-    {"F16", StoredType::kFloat16}, {"BF16", StoredType::kBFloat16}};
+    {"F32", StoredType::kFloat32}, {"F64", StoredType::kFloat64}, {"I8", StoredType::kInt8},
+    {"U8", StoredType::kUint8},    {"I16", StoredType::kInt16},   {"U16", StoredType::kUint16},
+    {"I32", StoredType::kInt32},   {"U32", StoredType::kUint32},  {"I64", StoredType::kInt64},
+    {"BOOL", StoredType::kBool},   {"F16", StoredType::kFloat16}, {"BF16", StoredType::kBFloat16}};
 
 // A list of numbers that are not negative; empty if it is something else.
 std::optional<std::vector<int64_t>> numbers(const json& entry, const char* key) {
@@ -48,11 +49,15 @@ StoredArrays parse_header(const std::string& path, std::string_view text, int64_
     if (!shape || !offsets || offsets->size() != 2 || !entry.contains("dtype") || !entry["dtype"].is_string())
       fail("{}: the header's entry needs dtype, shape and data_offsets", where);
     const auto type = kTypes.find(entry["dtype"].get<std::string>());
-    if (type == kTypes.end()) fail("{}: element type {} is not supported; use F32, F64, F16, BF16, an integer type or BOOL", where, entry["dtype"].get<std::string>());
+    if (type == kTypes.end())
+      fail("{}: element type {} is not supported; use F32, F64, F16, BF16, an integer type or BOOL", where,
+           entry["dtype"].get<std::string>());
     const int64_t begin = (*offsets)[0], end = (*offsets)[1];
-    if (begin > end || end > data) fail("{}: its bytes [{}, {}) are not in the file, which has {} after the header", where, begin, end, data);
+    if (begin > end || end > data)
+      fail("{}: its bytes [{}, {}) are not in the file, which has {} after the header", where, begin, end, data);
     const auto needed = stored_bytes(*shape, type->second);
-    if (!needed || *needed != end - begin) fail("{}: [{}] of {} is not {} bytes", where, fmt::join(*shape, "x"), type->first, end - begin);
+    if (!needed || *needed != end - begin)
+      fail("{}: [{}] of {} is not {} bytes", where, fmt::join(*shape, "x"), type->first, end - begin);
     used.emplace_back(begin, end);
     arrays[name] = {path, type->second, *shape, data_at + begin, end - begin};
   }
@@ -71,7 +76,8 @@ int64_t header_length(const std::string& path, std::string_view bytes, int64_t s
   if (bytes.size() < 8) fail("{}: not a safetensors file: {} bytes have no room for a header", path, bytes.size());
   uint64_t length = 0;
   for (int i = 0; i < 8; ++i) length |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
-  if (length > static_cast<uint64_t>(size - 8)) fail("{}: not a safetensors file, or cut short: a header of {} bytes in a file of {}", path, length, size);
+  if (length > static_cast<uint64_t>(size - 8))
+    fail("{}: not a safetensors file, or cut short: a header of {} bytes in a file of {}", path, length, size);
   return static_cast<int64_t>(length);
 }
 
@@ -97,14 +103,19 @@ StoredArrays list_safetensors(const std::string& path) {
   return parse_header(path, read_range(path, 8, length), 8 + length, size);
 }
 
-Values read_array(const StoredArray& array) { return from_bytes(array.shape, array.type, read_range(array.file, array.offset, array.bytes)); }
+Values read_array(const StoredArray& array) {
+  return from_bytes(array.shape, array.type, read_range(array.file, array.offset, array.bytes));
+}
 
 Arrays parse_safetensors(const std::string& path, std::string_view bytes) {
   const auto size = static_cast<int64_t>(bytes.size());
   const int64_t length = header_length(path, bytes.substr(0, 8), size);
   Arrays arrays;
-  for (const auto& [name, array] : parse_header(path, bytes.substr(8, static_cast<std::size_t>(length)), 8 + length, size))
-    arrays[name] = from_bytes(array.shape, array.type, bytes.substr(static_cast<std::size_t>(array.offset), static_cast<std::size_t>(array.bytes)));
+  for (const auto& [name, array] :
+       parse_header(path, bytes.substr(8, static_cast<std::size_t>(length)), 8 + length, size))
+    arrays[name] =
+        from_bytes(array.shape, array.type,
+                   bytes.substr(static_cast<std::size_t>(array.offset), static_cast<std::size_t>(array.bytes)));
   return arrays;
 }
 
@@ -117,7 +128,8 @@ Arrays read_safetensors(const std::string& path) {
 void write_safetensors(const std::string& path, const Arrays& arrays) {
   std::vector<const Arrays::value_type*> order;  // wide elements first, so that all are aligned
   for (const auto& item : arrays) order.push_back(&item);
-  std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) { return bytes_of(a->second.dtype) > bytes_of(b->second.dtype); });
+  std::stable_sort(order.begin(), order.end(),
+                   [](auto* a, auto* b) { return bytes_of(a->second.dtype) > bytes_of(b->second.dtype); });
   json header = json::object();
   std::string data;
   for (const auto* item : order) {
@@ -126,7 +138,8 @@ void write_safetensors(const std::string& path, const Arrays& arrays) {
     const std::size_t begin = data.size();
     data += to_bytes(values);
     const StoredType type = stored_type(values.dtype);
-    const auto name = std::find_if(kTypes.begin(), kTypes.end(), [&](const auto& entry) { return entry.second == type; });
+    const auto name =
+        std::find_if(kTypes.begin(), kTypes.end(), [&](const auto& entry) { return entry.second == type; });
     header[item->first] = {{"dtype", name->first}, {"shape", values.shape}, {"data_offsets", {begin, data.size()}}};
   }
   std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);

@@ -66,10 +66,8 @@ StoredArrays WeightFiles::locate(const std::vector<std::string>& names) const {
   for (const std::string& name : names) {
     const StoredArrays& arrays = headers.at(file_of_.at(name));
     const auto found = arrays.find(name);
-    if (found != arrays.end())
-      located[name] = found->second;
-    else
-      missing.push_back(fmt::format("'{}' in {}", name, file_of_.at(name)));
+    if (found != arrays.end()) located[name] = found->second;
+    else missing.push_back(fmt::format("'{}' in {}", name, file_of_.at(name)));
   }
   if (!missing.empty()) fail("{}: arrays are not where the index says: {}", path_, fmt::join(missing, ", "));
   return located;

@@ -14,7 +14,9 @@ Values initial_values(const Tensor& tensor, uint64_t seed) {
   int64_t n = volume(tensor.shape);
   uint64_t stream = hash_name(tensor.name);
   for (int64_t i = 0; i < n; ++i) {
-    double u = tensor.initial_bound > 0 ? (2 * philox_uniform(seed, stream, 0, static_cast<uint64_t>(i)) - 1) * tensor.initial_bound : 0;
+    double u = tensor.initial_bound > 0
+                   ? (2 * philox_uniform(seed, stream, 0, static_cast<uint64_t>(i)) - 1) * tensor.initial_bound
+                   : 0;
     double x = tensor.initial_fill + u;
     if (is_float(tensor.dtype)) values.real.push_back(x);
     else values.integer.push_back(static_cast<int64_t>(x));
@@ -24,16 +26,29 @@ Values initial_values(const Tensor& tensor, uint64_t seed) {
 
 View view_of(const Values& values, const Shape& axes, std::vector<std::byte>& bytes) {
   size_t n = static_cast<size_t>(volume(values.shape));
-  ensure(n == (is_float(values.dtype) ? values.real.size() : values.integer.size()), "values of shape [{}] hold {} numbers",
-         fmt::join(values.shape, ", "), is_float(values.dtype) ? values.real.size() : values.integer.size());
+  ensure(n == (is_float(values.dtype) ? values.real.size() : values.integer.size()),
+         "values of shape [{}] hold {} numbers", fmt::join(values.shape, ", "),
+         is_float(values.dtype) ? values.real.size() : values.integer.size());
   bytes.resize(n * static_cast<size_t>(bytes_of(values.dtype)));
   for (size_t i = 0; i < n; ++i) switch (values.dtype) {
-      case DType::kFloat32: reinterpret_cast<float*>(bytes.data())[i] = static_cast<float>(values.real[i]); break;
-      case DType::kFloat64: reinterpret_cast<double*>(bytes.data())[i] = values.real[i]; break;
-      case DType::kInt64: reinterpret_cast<int64_t*>(bytes.data())[i] = values.integer[i]; break;
-      case DType::kBool: reinterpret_cast<uint8_t*>(bytes.data())[i] = values.integer[i] != 0; break;
-      case DType::kFloat16: reinterpret_cast<Float16*>(bytes.data())[i] = Float16(static_cast<float>(values.real[i])); break;
-      case DType::kBFloat16: reinterpret_cast<BFloat16*>(bytes.data())[i] = BFloat16(static_cast<float>(values.real[i])); break;
+      case DType::kFloat32:
+        reinterpret_cast<float*>(bytes.data())[i] = static_cast<float>(values.real[i]);
+        break;
+      case DType::kFloat64:
+        reinterpret_cast<double*>(bytes.data())[i] = values.real[i];
+        break;
+      case DType::kInt64:
+        reinterpret_cast<int64_t*>(bytes.data())[i] = values.integer[i];
+        break;
+      case DType::kBool:
+        reinterpret_cast<uint8_t*>(bytes.data())[i] = values.integer[i] != 0;
+        break;
+      case DType::kFloat16:
+        reinterpret_cast<Float16*>(bytes.data())[i] = Float16(static_cast<float>(values.real[i]));
+        break;
+      case DType::kBFloat16:
+        reinterpret_cast<BFloat16*>(bytes.data())[i] = BFloat16(static_cast<float>(values.real[i]));
+        break;
     }
   View view;
   view.data = bytes.data();
@@ -56,12 +71,24 @@ Values values_of(const View& view, const Shape& shape) {
   copy_box(view, dense);
   size_t n = static_cast<size_t>(volume(view.box));
   for (size_t i = 0; i < n; ++i) switch (view.dtype) {
-      case DType::kFloat32: values.real.push_back(reinterpret_cast<float*>(bytes.data())[i]); break;
-      case DType::kFloat64: values.real.push_back(reinterpret_cast<double*>(bytes.data())[i]); break;
-      case DType::kInt64: values.integer.push_back(reinterpret_cast<int64_t*>(bytes.data())[i]); break;
-      case DType::kBool: values.integer.push_back(reinterpret_cast<uint8_t*>(bytes.data())[i]); break;
-      case DType::kFloat16: values.real.push_back(reinterpret_cast<Float16*>(bytes.data())[i]); break;
-      case DType::kBFloat16: values.real.push_back(reinterpret_cast<BFloat16*>(bytes.data())[i]); break;
+      case DType::kFloat32:
+        values.real.push_back(reinterpret_cast<float*>(bytes.data())[i]);
+        break;
+      case DType::kFloat64:
+        values.real.push_back(reinterpret_cast<double*>(bytes.data())[i]);
+        break;
+      case DType::kInt64:
+        values.integer.push_back(reinterpret_cast<int64_t*>(bytes.data())[i]);
+        break;
+      case DType::kBool:
+        values.integer.push_back(reinterpret_cast<uint8_t*>(bytes.data())[i]);
+        break;
+      case DType::kFloat16:
+        values.real.push_back(reinterpret_cast<Float16*>(bytes.data())[i]);
+        break;
+      case DType::kBFloat16:
+        values.real.push_back(reinterpret_cast<BFloat16*>(bytes.data())[i]);
+        break;
     }
   return values;
 }
@@ -72,7 +99,8 @@ bool holds(const Register& reg, TensorId id) { return reg.tensor == id && (reg.c
 
 void write_tensor(const Memory& memory, TensorId id, const Values& given, const Tensor& tensor) {
   if (given.shape != tensor.shape)
-    fail("'{}': the values have shape [{}], the model's tensor has [{}]", tensor.name, fmt::join(given.shape, ", "), fmt::join(tensor.shape, ", "));
+    fail("'{}': the values have shape [{}], the model's tensor has [{}]", tensor.name, fmt::join(given.shape, ", "),
+         fmt::join(tensor.shape, ", "));
   if (is_float(given.dtype) != is_float(tensor.dtype))
     fail("'{}': the values are {}, the model's tensor is {}", tensor.name, name_of(given.dtype), name_of(tensor.dtype));
   Values values = given;
@@ -89,7 +117,8 @@ void write_tensor(const Memory& memory, TensorId id, const Values& given, const 
 Values read_tensor(const Memory& memory, TensorId id, const Tensor& tensor) {
   const PhysicalGraph& graph = memory.graph();
   Values values{tensor.dtype, tensor.shape, {}, {}};
-  (is_float(tensor.dtype) ? (void)values.real.resize(volume(tensor.shape)) : (void)values.integer.resize(volume(tensor.shape)));
+  (is_float(tensor.dtype) ? (void)values.real.resize(volume(tensor.shape))
+                          : (void)values.integer.resize(volume(tensor.shape)));
   std::vector<std::byte> bytes;
   std::vector<Box> missing;
   std::optional<View> whole;
@@ -117,7 +146,8 @@ Values read_tensor(const Memory& memory, TensorId id, const Tensor& tensor) {
   return values_of(*whole, tensor.shape);
 }
 
-void write_initial(const Memory& memory, const Graph& graph, uint64_t seed, const std::map<std::string, Values>& given) {
+void write_initial(const Memory& memory, const Graph& graph, uint64_t seed,
+                   const std::map<std::string, Values>& given) {
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     const Tensor& tensor = graph.tensors[t];
     if (tensor.producer.valid() || tensor.role == Role::kInput) continue;

@@ -9,8 +9,8 @@
 
 namespace partita {
 
-// How a parameter, state or constant starts: its own values, or uniform numbers keyed by (seed, name, element), so that every
-// plan starts from the same.
+// How a parameter, state or constant starts: its own values, or uniform numbers keyed by (seed, name, element), so that
+// every plan starts from the same.
 Values initial_values(const Tensor& tensor, uint64_t seed);
 
 // Writes a tensor into all its carried or constant registers, whatever their boxes. Bad input if the shape differs.
@@ -19,7 +19,8 @@ void write_tensor(const Memory& memory, TensorId id, const Values& values, const
 Values read_tensor(const Memory& memory, TensorId id, const Tensor& tensor);
 
 // Every tensor without a producer that isn't an input, from `given` by name, or as it starts.
-void write_initial(const Memory& memory, const Graph& graph, uint64_t seed, const std::map<std::string, Values>& given = {});
+void write_initial(const Memory& memory, const Graph& graph, uint64_t seed,
+                   const std::map<std::string, Values>& given = {});
 // Every parameter and state, by name.
 std::map<std::string, Values> read_weights(const Memory& memory, const Graph& graph);
 

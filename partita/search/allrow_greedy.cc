@@ -13,7 +13,8 @@ class AllRowGreedy final : public Searcher {
     CutSpace space = tofu_space("allrow-greedy");
     space.unwanted = true;
     return one_step_greedily(problem, budget, space, [](const Cuts& cuts, Settling& settling) {
-      const int tensors = static_cast<int>(cuts.graph().tensors.size()), ops = static_cast<int>(cuts.graph().ops.size());
+      const int tensors = static_cast<int>(cuts.graph().tensors.size()),
+                ops = static_cast<int>(cuts.graph().ops.size());
       for (int t = 0; t < tensors; ++t) settling.settle(t, 0);  // the first dimension comes first
       for (int i = 0; i < ops; ++i) settling.settle_best(tensors + i);
     });

@@ -16,10 +16,10 @@ namespace {
 
 constexpr int64_t kRefineRounds = 20;  // of the solver, for a neighbourhood
 constexpr double kGap = 1e-4;
-// Of the time that is left. The joint problem has nearly all until it is settled, since `auto` is to be no dearer than `exact` within the same
-// limit; what is settled sooner leaves the rest to the others.
+// Of the time that is left. The joint problem has nearly all until it is settled, since `auto` is to be no dearer than
+// `exact` within the same limit; what is settled sooner leaves the rest to the others.
 constexpr double kJointShare = 0.9, kBeginShare = 0.4;
-constexpr int64_t kEntries = 100'000'000;  // of the neighbourhoods' tables, where no time is given
+constexpr int64_t kEntries = 100'000'000;   // of the neighbourhoods' tables, where no time is given
 constexpr double kTold = 1, kCommWork = 1;  // seconds
 
 struct Candidate {
@@ -36,12 +36,13 @@ struct Ask {
   std::map<std::string, std::string> options;
   std::string objective;  // where it is another than the problem's
   int rank = 0;
-  double work = 0;        // about how long it takes (SearchEntry::begins_auto)
+  double work = 0;  // about how long it takes (SearchEntry::begins_auto)
 };
 
 class Run {
  public:
-  Run(const Problem& problem, const Budget& budget, Rng& rng) : problem_(problem), budget_(budget), watch_(budget.watch()), rng_(rng), holds_any_(holds_any_plan(problem)) {}
+  Run(const Problem& problem, const Budget& budget, Rng& rng)
+      : problem_(problem), budget_(budget), watch_(budget.watch()), rng_(rng), holds_any_(holds_any_plan(problem)) {}
 
   SearchResult search() {
     if (problem_.from && keeps(problem_.pins, *problem_.from)) {
@@ -95,12 +96,14 @@ class Run {
       }
     }
     // In time, where nothing overlaps in the network, the plan of fewest bytes may be faster.
-    if (const SearchChoice exact = parse_search("exact"); problem_.in_time()) asks.push_back({exact.entry, exact.options, "comm", ++rank, kCommWork});
+    if (const SearchChoice exact = parse_search("exact"); problem_.in_time())
+      asks.push_back({exact.entry, exact.options, "comm", ++rank, kCommWork});
     std::stable_sort(asks.begin(), asks.end(), [](const Ask& a, const Ask& b) { return a.work < b.work; });
     tell(fmt::format("{} plans of rules and published searches", asks.size()));
     for (const Ask& ask : asks) {
       if (watch.ended()) {
-        result_.notes.push_back(fmt::format("{} and those after it were not asked: {}", name_of(ask), watch.stopped() ? "interrupted" : "their share of the time had passed"));
+        result_.notes.push_back(fmt::format("{} and those after it were not asked: {}", name_of(ask),
+                                            watch.stopped() ? "interrupted" : "their share of the time had passed"));
         break;
       }
       if (ask.work > kTold) tell(name_of(ask));
@@ -108,7 +111,9 @@ class Run {
     }
   }
 
-  static std::string name_of(const Ask& ask) { return text_of({ask.entry, ask.options}) + (ask.objective.empty() ? "" : " of " + ask.objective); }
+  static std::string name_of(const Ask& ask) {
+    return text_of({ask.entry, ask.options}) + (ask.objective.empty() ? "" : " of " + ask.objective);
+  }
 
   SearchResult consider(const Ask& ask, const Watch& watch, double share = 1) {
     Problem its = problem_;
@@ -167,30 +172,39 @@ class Run {
     }
   }
 
-  static bool is_better(const Candidate& a, const Candidate& b) { return std::pair(a.cost, a.rank) < std::pair(b.cost, b.rank); }
+  static bool is_better(const Candidate& a, const Candidate& b) {
+    return std::pair(a.cost, a.rank) < std::pair(b.cost, b.rank);
+  }
 
   bool fits(Candidate& candidate, const Watch& watch) {
-    if (!candidate.missing_bytes) candidate.missing_bytes = holds_any_ ? 0 : missing_bytes(problem_, candidate.plan, watch);
+    if (!candidate.missing_bytes)
+      candidate.missing_bytes = holds_any_ ? 0 : missing_bytes(problem_, candidate.plan, watch);
     return *candidate.missing_bytes <= 0;
   }
 
   std::vector<size_t> by_cost() const {
     std::vector<size_t> order(candidates_.size());
     std::iota(order.begin(), order.end(), 0);
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return is_better(candidates_[a], candidates_[b]); });
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return is_better(candidates_[a], candidates_[b]); });
     return order;
   }
 
   // What a plan costs, without a simulation.
-  int64_t estimate(const Plan& plan) const { return problem_.in_time() ? serial_ns(problem_.graph, plan, problem_.cluster) : cost_of(problem_, plan); }
+  int64_t estimate(const Plan& plan) const {
+    return problem_.in_time() ? serial_ns(problem_.graph, plan, problem_.cluster) : cost_of(problem_, plan);
+  }
 
   // The plan of the joint problem came too late to be judged, and the estimates are for it.
-  bool prefers_unjudged(const Candidate& joint) const { return !best_ || estimate(joint.plan) < estimate(candidates_[*best_].plan); }
+  bool prefers_unjudged(const Candidate& joint) const {
+    return !best_ || estimate(joint.plan) < estimate(candidates_[*best_].plan);
+  }
 
-  // Where the time ended before the joint problem's plan was judged, an estimate says whether it is the best; where none was judged, one is taken
-  // as it is, and where none was found to fit, one more is asked.
+  // Where the time ended before the joint problem's plan was judged, an estimate says whether it is the best; where
+  // none was judged, one is taken as it is, and where none was found to fit, one more is asked.
   std::optional<size_t> best_that_fits() {
-    if (!unjudged_.empty() && (candidates_.empty() || (unjudged_.back().rank == kLast && prefers_unjudged(unjudged_.back())))) {
+    if (!unjudged_.empty() &&
+        (candidates_.empty() || (unjudged_.back().rank == kLast && prefers_unjudged(unjudged_.back())))) {
       Candidate taken = std::move(unjudged_.back());
       taken.cost = estimate(taken.plan);
       candidates_.push_back(std::move(taken));
@@ -210,12 +224,17 @@ class Run {
     int64_t least = std::numeric_limits<int64_t>::max();
     for (const Candidate& c : candidates_) least = std::min(least, c.missing_bytes.value_or(least));
     if (watch_.stopped()) throw Error(ExitCode::kInterrupted, "auto: interrupted before any plan was found that fits");
-    if (watch_.ended()) throw Error(ExitCode::kTimeLimit, fmt::format("auto: the time limit passed before any plan was found that fits; {} were looked at", candidates_.size()));
-    result_.reason = fmt::format("of {} plans looked at, the leanest needs more bytes than a device has ({} missing)", candidates_.size(), megabytes(static_cast<double>(least)));
+    if (watch_.ended())
+      throw Error(ExitCode::kTimeLimit,
+                  fmt::format("auto: the time limit passed before any plan was found that fits; {} were looked at",
+                              candidates_.size()));
+    result_.reason = fmt::format("of {} plans looked at, the leanest needs more bytes than a device has ({} missing)",
+                                 candidates_.size(), megabytes(static_cast<double>(least)));
     if (!joint.reason.empty()) result_.reason += "; exact: " + joint.reason;
   }
 
-  // The first candidate from `best` on that fits and can be refined: in time the best may leave devices idle. Else `best`.
+  // The first candidate from `best` on that fits and can be refined: in time the best may leave devices idle. Else
+  // `best`.
   size_t to_refine(size_t best) {
     const std::vector<size_t> order = by_cost();
     for (auto i = std::find(order.begin(), order.end(), best); i != order.end(); ++i)
@@ -240,12 +259,16 @@ class Run {
     solving.certify = false;
     tell(fmt::format("refines the plan of {}: {}", first.from, cost_text(problem_, first.cost)));
     auto told = Watch::Clock::now();
-    const Refinement refinement = refine(problem_, first.plan, first.cost, others, solving, [&](const Refinement& now) {
-      if (Watch::Clock::now() - told < std::chrono::seconds(1)) return;
-      told = Watch::Clock::now();
-      tell(fmt::format("neighbourhood {}: {}", now.neighbourhoods, cost_text(problem_, now.cost)));
-    }, watch_.deadline ? std::numeric_limits<int64_t>::max() : kEntries);
-    result_.notes.push_back(fmt::format("{} refined in {} neighbourhoods: {}", first.from, refinement.neighbourhoods, cost_text(problem_, refinement.cost)));
+    const Refinement refinement = refine(
+        problem_, first.plan, first.cost, others, solving,
+        [&](const Refinement& now) {
+          if (Watch::Clock::now() - told < std::chrono::seconds(1)) return;
+          told = Watch::Clock::now();
+          tell(fmt::format("neighbourhood {}: {}", now.neighbourhoods, cost_text(problem_, now.cost)));
+        },
+        watch_.deadline ? std::numeric_limits<int64_t>::max() : kEntries);
+    result_.notes.push_back(fmt::format("{} refined in {} neighbourhoods: {}", first.from, refinement.neighbourhoods,
+                                        cost_text(problem_, refinement.cost)));
     return refinement;
   } catch (const Error& e) {
     if (!is_end(e)) throw;
@@ -254,12 +277,15 @@ class Run {
 
   void finish(size_t best, const SearchResult& joint) {
     Refinement refinement = refine_best(best);
-    if (!refinement.plan || refinement.cost > candidates_[best].cost) refinement = {candidates_[best].plan, candidates_[best].cost, 0};
+    if (!refinement.plan || refinement.cost > candidates_[best].cost)
+      refinement = {candidates_[best].plan, candidates_[best].cost, 0};
     result_.plan = std::move(refinement.plan);
     const auto& bound = problem_.in_time() ? joint.lower_bound_serial_ns : joint.lower_bound_comm_bytes;
     if (!bound) return;
-    const int64_t bounded = problem_.in_time() ? serial_ns(problem_.graph, *result_.plan, problem_.cluster) : refinement.cost;
-    if (*bound <= bounded) (problem_.in_time() ? result_.lower_bound_serial_ns : result_.lower_bound_comm_bytes) = bound;
+    const int64_t bounded =
+        problem_.in_time() ? serial_ns(problem_.graph, *result_.plan, problem_.cluster) : refinement.cost;
+    if (*bound <= bounded)
+      (problem_.in_time() ? result_.lower_bound_serial_ns : result_.lower_bound_comm_bytes) = bound;
     else result_.notes.push_back("no lower bound: the plan lies outside of the space that exact's holds for");
   }
 
@@ -276,8 +302,8 @@ class Run {
   SearchResult result_;
   std::vector<Candidate> candidates_;
   std::vector<Candidate> unjudged_;  // the joint problem's last
-  std::optional<size_t> best_;    // of the candidates that are known to fit
-  std::optional<Error> refusal_;  // the last
+  std::optional<size_t> best_;       // of the candidates that are known to fit
+  std::optional<Error> refusal_;     // the last
 };
 
 class Auto final : public Searcher {

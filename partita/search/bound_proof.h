@@ -1,4 +1,5 @@
-// A proved lower bound of a plan search, with what it takes to build its cost network again beside any plan of the same model.
+// A proved lower bound of a plan search, with what it takes to build its cost network again beside any plan of the same
+// model.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,20 +14,22 @@ struct BoundProof {
   // The space: every plan of the model whose ops and tensors are as the search has them on this mesh, within the limit.
   std::string search, objective;
   Mesh mesh;
-  int64_t memory_limit_bytes = 0;                // of the network, on the device that holds most
+  int64_t memory_limit_bytes = 0;                       // of the network, on the device that holds most
   std::vector<std::string> pinned_ops, pinned_tensors;  // are as in the plan that it is judged with
-  std::string model_sha256;                      // filled in by who knows the model
-  int variables = 0;                             // of the network
-  int64_t tensor_entries = 0;                    // JointLimits::tensor_entries, which says what has variables
+  std::string model_sha256;                             // filled in by who knows the model
+  int variables = 0;                                    // of the network
+  int64_t tensor_entries = 0;                           // JointLimits::tensor_entries, which says what has variables
   solver::Certificate certificate;
 };
 
-// JSON: a certificate of the schema docs/certificate.schema.json, with the space beside it. Reading throws (bad input), naming the place.
+// JSON: a certificate of the schema docs/certificate.schema.json, with the space beside it. Reading throws (bad input),
+// naming the place.
 std::string print_proof(const BoundProof& proof);
 BoundProof parse_proof(const std::string& text, const std::string& file);
 
-// Builds the network of the plan's own graph and cluster and judges the certificate on it, in partita/network, which shares nothing with the
-// solver. The bound; throws (bad input) where the proof is of another model, cluster or space, or does not hold.
+// Builds the network of the plan's own graph and cluster and judges the certificate on it, in partita/network, which
+// shares nothing with the solver. The bound; throws (bad input) where the proof is of another model, cluster or space,
+// or does not hold.
 int64_t check_proof(const BoundProof& proof, const Graph& graph, const Cluster& cluster, const Plan& plan);
 
 }  // namespace partita

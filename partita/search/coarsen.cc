@@ -11,7 +11,8 @@ namespace partita {
 
 namespace {
 
-constexpr int64_t kOpTable = int64_t{1} << 14;  // entries of a table over the tensors of one op, that ops are minimised over first
+constexpr int64_t kOpTable =
+    int64_t{1} << 14;  // entries of a table over the tensors of one op, that ops are minimised over first
 
 class DisjointSets {
  public:
@@ -41,7 +42,8 @@ class Classes {
     }
   }
 
-  // Only values of a and b that agree are kept. False, and nothing changes, where none would be. `merged` counts classes that became one.
+  // Only values of a and b that agree are kept. False, and nothing changes, where none would be. `merged` counts
+  // classes that became one.
   template <typename Agree>
   bool tie(int a, int b, const Agree& agree, int& merged) {
     int into = class_of_[a], from = class_of_[b];
@@ -98,13 +100,13 @@ class Classes {
   }
 
  private:
-  std::vector<int> class_of_, place_;               // by variable
-  std::vector<std::vector<int>> members_;           // by class
+  std::vector<int> class_of_, place_;      // by variable
+  std::vector<std::vector<int>> members_;  // by class
   std::vector<std::vector<std::vector<int>>> values_;
 };
 
-// What is equal at every time step of a cell: where in the cell's step a forward op stands; of a backward op also its definition,
-// what it is the gradient of, and which of several it is.
+// What is equal at every time step of a cell: where in the cell's step a forward op stands; of a backward op also its
+// definition, what it is the gradient of, and which of several it is.
 using StepKey = std::tuple<int, int, bool, std::string, std::string, int, int>;
 
 std::vector<std::optional<StepKey>> step_keys(const Graph& graph, const std::vector<TensorId>& gradient) {
@@ -115,7 +117,9 @@ std::vector<std::optional<StepKey>> step_keys(const Graph& graph, const std::vec
     auto operand = std::find(forward.operands.begin(), forward.operands.end(), t);
     if (operand != forward.operands.end()) return static_cast<int>(operand - forward.operands.begin());
     auto result = std::find(forward.results.begin(), forward.results.end(), t);
-    return result == forward.results.end() ? -1 : static_cast<int>(forward.operands.size() + static_cast<size_t>(result - forward.results.begin()));
+    return result == forward.results.end()
+               ? -1
+               : static_cast<int>(forward.operands.size() + static_cast<size_t>(result - forward.results.begin()));
   };
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
@@ -123,7 +127,10 @@ std::vector<std::optional<StepKey>> step_keys(const Graph& graph, const std::vec
     if (!op.forward.valid()) {
       keys[i] = StepKey{op.cell, forward_count[{op.cell, op.time_step}]++, true, op.definition, "", 0, 0};
     } else if (const auto& forward = keys[op.forward.index()]) {
-      StepKey key{op.cell, std::get<1>(*forward), false, op.definition, op.formula, slot_of(graph.op(op.forward), gradient[op.results[0].index()]), 0};
+      StepKey key{op.cell,    std::get<1>(*forward),
+                  false,      op.definition,
+                  op.formula, slot_of(graph.op(op.forward), gradient[op.results[0].index()]),
+                  0};
       std::get<6>(key) = backward_count[{op.time_step, key}]++;
       keys[i] = key;
     }
@@ -133,7 +140,13 @@ std::vector<std::optional<StepKey>> step_keys(const Graph& graph, const std::vec
 
 class Coarsener {
  public:
-  Coarsener(const Cuts& cuts, const OneCut& cut) : cuts_(cuts), graph_(cuts.graph()), cut_(cut), tensors_(graph_.tensors.size()), gradient_(gradient_of(graph_)), classes_(cut.network) {}
+  Coarsener(const Cuts& cuts, const OneCut& cut)
+      : cuts_(cuts),
+        graph_(cuts.graph()),
+        cut_(cut),
+        tensors_(graph_.tensors.size()),
+        gradient_(gradient_of(graph_)),
+        classes_(cut.network) {}
 
   Coarsened run(const CoarseningRules& rules) {
     if (rules.steps) tie_steps();
@@ -159,7 +172,8 @@ class Coarsener {
   void tie_tensors(TensorId a, TensorId b, int& merged) {
     const int u = tensor(a), v = tensor(b);
     if (u == v || pinned(a) || pinned(b) || graph_.tensor(a).shape != graph_.tensor(b).shape) return;
-    classes_.tie(u, v, [&](int x, int y) { return cut_.tilings[u][x] == cut_.tilings[v][y]; }, merged);
+    classes_.tie(
+        u, v, [&](int x, int y) { return cut_.tilings[u][x] == cut_.tilings[v][y]; }, merged);
   }
 
   void tie_steps() {
@@ -171,8 +185,10 @@ class Coarsener {
       auto [found, fresh] = first.try_emplace(*keys[i], i);
       const size_t j = found->second;
       if (fresh || cut_.ops[j] != cut_.ops[i]) continue;
-      classes_.tie(op(j), op(i), [](int x, int y) { return x == y; }, out_.merged_steps);
-      for (size_t r = 0; r < graph_.ops[i].results.size(); ++r) tie_tensors(graph_.ops[j].results[r], graph_.ops[i].results[r], out_.merged_steps);
+      classes_.tie(
+          op(j), op(i), [](int x, int y) { return x == y; }, out_.merged_steps);
+      for (size_t r = 0; r < graph_.ops[i].results.size(); ++r)
+        tie_tensors(graph_.ops[j].results[r], graph_.ops[i].results[r], out_.merged_steps);
     }
   }
 
@@ -189,9 +205,12 @@ class Coarsener {
         for (const Aligned& a : cut_.ops[i]->aligned) {
           left.emplace_back();
           for (const Aligned::SplitAt& split : (result ? a.results : a.operands)[slot])
-            left.back().push_back(cuts_.tiling_of(keeper, (result ? a.layouts.results : a.layouts.operands)[slot], split));
+            left.back().push_back(
+                cuts_.tiling_of(keeper, (result ? a.layouts.results : a.layouts.operands)[slot], split));
         }
-        classes_.tie(op(i), tensor(id), [&](int x, int y) { return left[x] == cut_.tilings[keeper.index()][y]; }, out_.merged_elementwise);
+        classes_.tie(
+            op(i), tensor(id), [&](int x, int y) { return left[x] == cut_.tilings[keeper.index()][y]; },
+            out_.merged_elementwise);
       };
       for (size_t k = 0; k < o.operands.size(); ++k) tie(o.operands[k], k, false);
       for (size_t r = 0; r < o.results.size(); ++r) tie(o.results[r], r, true);
@@ -219,7 +238,10 @@ class Coarsener {
       if (swap) std::swap(a, b);
       const int ca = class_of[a], cb = class_of[b];
       const size_t columns = network.unary[pair.b].size();
-      auto cost = [&](int x, int y) { return swap ? pair.cost[static_cast<size_t>(y) * columns + static_cast<size_t>(x)] : pair.cost[static_cast<size_t>(x) * columns + static_cast<size_t>(y)]; };
+      auto cost = [&](int x, int y) {
+        return swap ? pair.cost[static_cast<size_t>(y) * columns + static_cast<size_t>(x)]
+                    : pair.cost[static_cast<size_t>(x) * columns + static_cast<size_t>(y)];
+      };
       if (ca == cb) {
         for (size_t x = 0; x < out_.values[ca].size(); ++x) {
           Cost& sum = out_.network.unary[ca][x];
@@ -255,7 +277,9 @@ class Coarsener {
     for (size_t i = 0; i < graph_.ops.size(); ++i) {
       const Op& o = graph_.ops[i];
       const TensorId whose = gradient_[o.results[0].index()];
-      const bool sums = o.phase == Phase::kBackward && whose.valid() && !o.operands.empty() && std::all_of(o.operands.begin(), o.operands.end(), [&](TensorId t) { return gradient_[t.index()] == whose; });
+      const bool sums =
+          o.phase == Phase::kBackward && whose.valid() && !o.operands.empty() &&
+          std::all_of(o.operands.begin(), o.operands.end(), [&](TensorId t) { return gradient_[t.index()] == whose; });
       if (sums) unite(op(i), tensor(whose));
       else if (o.forward.valid()) unite(op(i), op(o.forward.index()));
     }
@@ -307,8 +331,8 @@ class Eliminating {
   std::vector<double> bits_;
 };
 
-// What is left of the graph of groups when those between at most two others are taken out, as long as there are any, and the two
-// joined: nothing of a chain, of forks and joins, of any series-parallel graph.
+// What is left of the graph of groups when those between at most two others are taken out, as long as there are any,
+// and the two joined: nothing of a chain, of forks and joins, of any series-parallel graph.
 int entangled_groups(const Coarsened& coarsened) {
   std::vector<std::set<int>> around(coarsened.groups);
   const CostNetwork& network = coarsened.network;
@@ -348,7 +372,9 @@ std::vector<int> Coarsened::expand(const std::vector<int>& classes) const {
   return out;
 }
 
-Coarsened coarsen(const Cuts& cuts, const OneCut& cut, const CoarseningRules& rules) { return Coarsener(cuts, cut).run(rules); }
+Coarsened coarsen(const Cuts& cuts, const OneCut& cut, const CoarseningRules& rules) {
+  return Coarsener(cuts, cut).run(rules);
+}
 Coarsened uncoarsened(const Cuts& cuts, const OneCut& cut) { return Coarsener(cuts, cut).run({false, false, false}); }
 
 GroupOrder group_order(const Coarsened& coarsened, size_t tensors, const Watch& watch) {
@@ -385,7 +411,9 @@ GroupOrder group_order(const Coarsened& coarsened, size_t tensors, const Watch& 
       for (int u : state.around[c])
         if (coarsened.group[u] != g) touched.insert(coarsened.group[u]);
     while (!left[g].empty()) {
-      auto next = std::min_element(left[g].begin(), left[g].end(), [&](int a, int b) { return std::pair(state.table_bits(a), a) < std::pair(state.table_bits(b), b); });
+      auto next = std::min_element(left[g].begin(), left[g].end(), [&](int a, int b) {
+        return std::pair(state.table_bits(a), a) < std::pair(state.table_bits(b), b);
+      });
       const int c = *next;
       left[g].erase(next);
       state.eliminate(c);
@@ -420,7 +448,9 @@ std::vector<TensorId> gradient_of(const Graph& graph) {
       TensorId found;
       for (size_t k = forward.operands.size(); k-- > 0;) {
         const TensorId operand = forward.operands[k];
-        if (graph.tensor(operand).shape != tensor.shape || !is_float(graph.tensor(operand).dtype) || taken.contains(operand)) continue;
+        if (graph.tensor(operand).shape != tensor.shape || !is_float(graph.tensor(operand).dtype) ||
+            taken.contains(operand))
+          continue;
         if (op.name.starts_with(forward.name + ".grad." + forward.bound->tensors[k].name)) {
           found = operand;
           break;

@@ -1,5 +1,5 @@
-// Tofu's coarsening (section 5.1) of the network of one cut: variables that choose together become one, and what belongs to one
-// forward op, or to one forward tensor, becomes a group.
+// Tofu's coarsening (section 5.1) of the network of one cut: variables that choose together become one, and what
+// belongs to one forward op, or to one forward tensor, becomes a group.
 #pragma once
 #include <vector>
 
@@ -18,8 +18,8 @@ struct Coarsened {
   std::vector<std::vector<int>> members;              // [class]: variables of the cut, the lowest first
   std::vector<std::vector<std::vector<int>>> values;  // [class][value]: of each member
   CostNetwork network;                                // of the classes: what its values cost in the cut's network
-  // [class]: forward ops and their backward ops are one group; so are tensors, their gradients, the additions that make them, and what
-  // chooses with them. Groups are numbered by their first class.
+  // [class]: forward ops and their backward ops are one group; so are tensors, their gradients, the additions that make
+  // them, and what chooses with them. Groups are numbered by their first class.
   std::vector<int> group;
   int groups = 0;
   int merged_elementwise = 0, merged_steps = 0, merged_gradients = 0;  // ties that made two classes one
@@ -32,14 +32,15 @@ Coarsened coarsen(const Cuts& cuts, const OneCut& cut, const CoarseningRules& ru
 // Every variable by itself; groups as above.
 Coarsened uncoarsened(const Cuts& cuts, const OneCut& cut);
 
-// An order in which to eliminate the classes: first the ops whose tensors say what they had best do, the brute force inside a group; then
-// group by group, the one with the smallest table over what is around it first. On a chain of groups that is the dynamic program over
-// the chain. Within a group, too, the smallest table is first.
+// An order in which to eliminate the classes: first the ops whose tensors say what they had best do, the brute force
+// inside a group; then group by group, the one with the smallest table over what is around it first. On a chain of
+// groups that is the dynamic program over the chain. Within a group, too, the smallest table is first.
 struct GroupOrder {
   std::vector<int> order;
   int entangled = 0;  // groups that are in no series-parallel part of the coarsened graph
 };
-GroupOrder group_order(const Coarsened& coarsened, size_t tensors, const Watch& watch = {});  // throws where the watch ends
+GroupOrder group_order(const Coarsened& coarsened, size_t tensors,
+                       const Watch& watch = {});  // throws where the watch ends
 
 // The forward tensor that a tensor is a gradient of, or a contribution to it; by tensor, none where it is neither.
 std::vector<TensorId> gradient_of(const Graph& graph);

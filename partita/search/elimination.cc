@@ -48,8 +48,8 @@ bool advance(std::vector<int>& value, const std::vector<int>& scope, const CostN
   return false;
 }
 
-void enumerate(const std::vector<Bucket>& buckets, size_t left, std::vector<int>& value, const CostNetwork& network, int max_solutions,
-               std::vector<std::vector<int>>& out) {
+void enumerate(const std::vector<Bucket>& buckets, size_t left, std::vector<int>& value, const CostNetwork& network,
+               int max_solutions, std::vector<std::vector<int>>& out) {
   if (left == 0) {
     out.push_back(value);
     return;
@@ -72,12 +72,15 @@ void enumerate(const std::vector<Bucket>& buckets, size_t left, std::vector<int>
 Cost CostNetwork::evaluate(const std::vector<int>& values) const {
   Cost sum;
   for (int v = 0; v < variables(); ++v) sum = sum + unary[v][values[v]];
-  for (const Pair& p : pairs) sum = sum + p.cost[static_cast<size_t>(values[p.a]) * unary[p.b].size() + static_cast<size_t>(values[p.b])];
+  for (const Pair& p : pairs)
+    sum = sum + p.cost[static_cast<size_t>(values[p.a]) * unary[p.b].size() + static_cast<size_t>(values[p.b])];
   return sum;
 }
 
-std::optional<Elimination> eliminate(const CostNetwork& network, const std::vector<int>& order, int max_solutions, int64_t max_table, const Watch& watch) {
-  ensure(static_cast<int>(order.size()) == network.variables(), "elimination order names {} of {} variables", order.size(), network.variables());
+std::optional<Elimination> eliminate(const CostNetwork& network, const std::vector<int>& order, int max_solutions,
+                                     int64_t max_table, const Watch& watch) {
+  ensure(static_cast<int>(order.size()) == network.variables(), "elimination order names {} of {} variables",
+         order.size(), network.variables());
   std::vector<int> rank(network.variables());
   for (size_t i = 0; i < order.size(); ++i) rank[order[i]] = static_cast<int>(i);
   // A factor waits in the bucket of its first variable to go.
@@ -139,7 +142,10 @@ std::vector<int> greedy(const CostNetwork& network) {
     std::vector<Cost> costs = network.unary[v];
     for (const CostNetwork::Pair* p : pairs[v]) {
       const int other = p->a == v ? p->b : p->a;
-      auto at = [&](int x, int y) { return p->cost[p->a == v ? static_cast<size_t>(x * network.domain(other) + y) : static_cast<size_t>(y * network.domain(v) + x)]; };
+      auto at = [&](int x, int y) {
+        return p->cost[p->a == v ? static_cast<size_t>(x * network.domain(other) + y)
+                                 : static_cast<size_t>(y * network.domain(v) + x)];
+      };
       for (int x = 0; x < network.domain(v); ++x) {
         if (other == v) {
           costs[x] = costs[x] + p->cost[static_cast<size_t>(x * network.domain(v) + x)];
@@ -156,8 +162,8 @@ std::vector<int> greedy(const CostNetwork& network) {
   return value;
 }
 
-// An elimination order by smallest next table, ties by index, of all variables but those that have to be held for tables of at most
-// 2^limit entries. A variable that was held often is held late.
+// An elimination order by smallest next table, ties by index, of all variables but those that have to be held for
+// tables of at most 2^limit entries. A variable that was held often is held late.
 struct Cutset {
   std::vector<int> order;
   std::vector<bool> held;
@@ -186,7 +192,8 @@ Cutset choose_cutset(const CostNetwork& network, double limit, const std::vector
 }
 
 // The network of the variables that are not held; `order` in its numbers.
-CostNetwork condition(const CostNetwork& network, const Cutset& cutset, const std::vector<int>& value, std::vector<int>& number) {
+CostNetwork condition(const CostNetwork& network, const Cutset& cutset, const std::vector<int>& value,
+                      std::vector<int>& number) {
   CostNetwork rest;
   number.assign(network.variables(), -1);
   for (int v : cutset.order) {
@@ -236,11 +243,15 @@ Conditioned eliminate_around(const CostNetwork& network, const Watch& watch, int
 }
 
 std::vector<int> small_table_order(const CostNetwork& network, const Watch& watch) {
-  return choose_cutset(network, std::numeric_limits<double>::infinity(), std::vector<int>(network.variables(), 0), watch).order;
+  return choose_cutset(network, std::numeric_limits<double>::infinity(), std::vector<int>(network.variables(), 0),
+                       watch)
+      .order;
 }
 
 bool fits_elimination(const CostNetwork& network, int64_t max_table, const Watch& watch) {
-  return choose_cutset(network, std::log2(static_cast<double>(max_table)), std::vector<int>(network.variables(), 0), watch).order.size() == static_cast<size_t>(network.variables());
+  return choose_cutset(network, std::log2(static_cast<double>(max_table)), std::vector<int>(network.variables(), 0),
+                       watch)
+             .order.size() == static_cast<size_t>(network.variables());
 }
 
 Elimination brute_force(const CostNetwork& network, int max_solutions) {

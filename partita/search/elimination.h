@@ -1,5 +1,5 @@
-// Variable elimination over a cost network: the exact minimum of a sum of unary and pairwise costs (Bertele and Brioschi,
-// Nonserial Dynamic Programming, 1972). Written once, for every search whose choices interact locally.
+// Variable elimination over a cost network: the exact minimum of a sum of unary and pairwise costs (Bertele and
+// Brioschi, Nonserial Dynamic Programming, 1972). Written once, for every search whose choices interact locally.
 #pragma once
 #include <compare>
 #include <cstdint>
@@ -41,16 +41,17 @@ struct Elimination {
 // Eliminates in this order. Empty if a table would have more than max_table entries.
 std::optional<Elimination> eliminate(const CostNetwork& network, const std::vector<int>& order, int max_solutions = 1,
                                      int64_t max_table = int64_t{1} << 24, const Watch& watch = {});
-// Where no order's tables fit: a good assignment, not proved minimal. All but a few variables are eliminated exactly while those few
-// are held at their values so far (cutset conditioning, Dechter 1990); others are held in each round, until several rounds in a
-// row have changed nothing. Deterministic; `rounds` bounds the number of rounds.
+// Where no order's tables fit: a good assignment, not proved minimal. All but a few variables are eliminated exactly
+// while those few are held at their values so far (cutset conditioning, Dechter 1990); others are held in each round,
+// until several rounds in a row have changed nothing. Deterministic; `rounds` bounds the number of rounds.
 struct Conditioned {
   Cost cost;
   std::vector<int> solution;
   int rounds = 0;
   int held = 0;  // variables held in the first round; 0: the solution is a minimum
 };
-Conditioned eliminate_around(const CostNetwork& network, const Watch& watch = {}, int64_t max_table = int64_t{1} << 16, int rounds = 100);
+Conditioned eliminate_around(const CostNetwork& network, const Watch& watch = {}, int64_t max_table = int64_t{1} << 16,
+                             int rounds = 100);
 // Greedy order by smallest next table, ties by index.
 std::vector<int> small_table_order(const CostNetwork& network, const Watch& watch = {});
 // Whether no table of that order has more entries.

@@ -6,8 +6,8 @@
 
 namespace partita {
 
-// Every tensor is chopped along one dimension into as many parts as there are devices, and every op split along one index; what is
-// too short for that is whole.
+// Every tensor is chopped along one dimension into as many parts as there are devices, and every op split along one
+// index; what is too short for that is whole.
 std::unique_ptr<Searcher> make_equal_chop();
 
 }  // namespace partita

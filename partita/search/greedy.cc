@@ -16,7 +16,8 @@ Cost at(const CostNetwork& network, const CostNetwork::Pair& pair, int v, int x,
 
 }  // namespace
 
-Settling::Settling(const CostNetwork& network) : network_(network), pairs_(network.variables()), around_(network.variables()), value_(network.variables(), -1) {
+Settling::Settling(const CostNetwork& network)
+    : network_(network), pairs_(network.variables()), around_(network.variables()), value_(network.variables(), -1) {
   for (const CostNetwork::Pair& p : network.pairs) {
     pairs_[p.a].push_back(&p), pairs_[p.b].push_back(&p);
     around_[p.a].push_back(p.b), around_[p.b].push_back(p.a);
@@ -59,7 +60,8 @@ void Settling::settle_best(int v) {
   value_[v] = best;
 }
 
-SearchResult one_step_greedily(const Problem& problem, const Budget& budget, const CutSpace& space, const std::function<void(const Cuts&, Settling&)>& settle) {
+SearchResult one_step_greedily(const Problem& problem, const Budget& budget, const CutSpace& space,
+                               const std::function<void(const Cuts&, Settling&)>& settle) {
   Cuts cuts(problem, space, one_step(problem.cluster), budget);
   SearchResult result;
   CutState state = cuts.start();

@@ -11,8 +11,8 @@ class Settling {
  public:
   explicit Settling(const CostNetwork& network);
   void settle(int v, int value);  // unless it has one
-  // At the least of its own cost, that of its pairs with settled variables, and, for each of the others around it, the least that the
-  // other can then come to with all that is settled around it. The first of equals.
+  // At the least of its own cost, that of its pairs with settled variables, and, for each of the others around it, the
+  // least that the other can then come to with all that is settled around it. The first of equals.
   void settle_best(int v);
   const std::vector<int>& around(int v) const { return around_[v]; }  // ascending
   const std::vector<int>& values() const { return value_; }           // -1: none yet
@@ -27,6 +27,7 @@ class Settling {
 };
 
 // `settle` gives every variable of the one cut its value.
-SearchResult one_step_greedily(const Problem& problem, const Budget& budget, const CutSpace& space, const std::function<void(const Cuts&, Settling&)>& settle);
+SearchResult one_step_greedily(const Problem& problem, const Budget& budget, const CutSpace& space,
+                               const std::function<void(const Cuts&, Settling&)>& settle);
 
 }  // namespace partita

@@ -11,7 +11,8 @@ namespace {
 // Whether a strategy leaves partial results, which the workers would have to aggregate.
 bool reduces_output(const tdl::Bound& bound, const tdl::AxisStrategy& s) {
   const auto derived = tdl::derive(bound, {2}, {s});
-  return derived && std::any_of(bound.results.begin(), bound.results.end(), [&](int t) { return derived->final_kinds[0][t].has_value(); });
+  return derived && std::any_of(bound.results.begin(), bound.results.end(),
+                                [&](int t) { return derived->final_kinds[0][t].has_value(); });
 }
 
 class Icml18 final : public Searcher {

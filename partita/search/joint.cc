@@ -34,11 +34,13 @@ class JointCosts {
   }
   bool in_time() const { return times_.has_value(); }
   ConversionTimes& times() { return *times_; }
-  std::vector<int64_t> table(const std::vector<Layout>& layouts, const std::vector<int>& from, const std::vector<int>& to, int64_t element) {
+  std::vector<int64_t> table(const std::vector<Layout>& layouts, const std::vector<int>& from,
+                             const std::vector<int>& to, int64_t element) {
     return times_ ? times_->table(layouts, from, to, element) : converter_.table(layouts, from, to, element);
   }
   int64_t inner(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element) {
-    return times_ ? times_->inner_ns(bound, derived, mesh, element) : converter_.inner_bytes(bound, derived, mesh, element);
+    return times_ ? times_->inner_ns(bound, derived, mesh, element)
+                  : converter_.inner_bytes(bound, derived, mesh, element);
   }
 
  private:
@@ -57,7 +59,8 @@ using solver::Table;
 class ConversionCosts {
  public:
   // From each of `from` to each of `to`, places in the list, in any order and any number of times.
-  ConversionCosts(JointCosts& costs, const std::vector<Layout>& layouts, const std::vector<int>& from, const std::vector<int>& to, int64_t element) {
+  ConversionCosts(JointCosts& costs, const std::vector<Layout>& layouts, const std::vector<int>& from,
+                  const std::vector<int>& to, int64_t element) {
     const std::set<int> rows(from.begin(), from.end()), columns(to.begin(), to.end());
     row_ = column_ = std::vector<size_t>(layouts.size(), 0);
     size_t next = 0;
@@ -101,7 +104,13 @@ bool is_view(const Layout& held, const Layout& wanted, int position) {
 class Builder {
  public:
   Builder(const Problem& problem, const JointSpace& space, const JointLimits& limits)
-      : problem_(problem), graph_(problem.graph), space_(space), limits_(limits), cost_(problem.cluster), known_costs_(limits.costs ? limits.costs : joint_costs(problem)), costs_(*known_costs_) {
+      : problem_(problem),
+        graph_(problem.graph),
+        space_(space),
+        limits_(limits),
+        cost_(problem.cluster),
+        known_costs_(limits.costs ? limits.costs : joint_costs(problem)),
+        costs_(*known_costs_) {
     joint_.mesh = space.mesh;
     joint_.tensor_entries = limits_.tensor_entries;
     replacements_.resize(graph_.tensors.size());
@@ -205,7 +214,9 @@ class Builder {
       }
       joint_.ops.push_back(found->second);
     }
-    std::stable_sort(missing.begin(), missing.end(), [](const Missing& a, const Missing& b) { return a.op->bound->indices.size() > b.op->bound->indices.size(); });
+    std::stable_sort(missing.begin(), missing.end(), [](const Missing& a, const Missing& b) {
+      return a.op->bound->indices.size() > b.op->bound->indices.size();
+    });
     shared_out(threads(), missing.size(), [&](size_t i, int thread) {
       check_time();
       const auto& [op, given, space] = missing[i];
@@ -214,10 +225,13 @@ class Builder {
   }
 
   OpSpace pinned_op_space(const Op& op, const OpChoice& pin) {
-    if (pin.mesh != joint_.mesh) fail("pins: op '{}': exact splits over mesh {}, the pin has {}", op.name, to_string(joint_.mesh), to_string(pin.mesh));
+    if (pin.mesh != joint_.mesh)
+      fail("pins: op '{}': exact splits over mesh {}, the pin has {}", op.name, to_string(joint_.mesh),
+           to_string(pin.mesh));
     OpSpace space;
     tdl::Deriver deriver(*op.bound, joint_.mesh.extents);
-    if (!add_strategy(op, deriver, pin.strategies, space, costs_)) fail("pins: op '{}': the pinned strategy does not exist", op.name);
+    if (!add_strategy(op, deriver, pin.strategies, space, costs_))
+      fail("pins: op '{}': the pinned strategy does not exist", op.name);
     return space;
   }
 
@@ -248,7 +262,8 @@ class Builder {
       check_time();
       std::vector<tdl::AxisStrategy> strategies;
       for (size_t a = 0; a < at.size(); ++a) strategies.push_back(offered[a][at[a]]);
-      if (fits(*op.bound, strategies) && add_strategy(op, deriver, strategies, all, costs)) value_of[at] = all.strategies.size() - 1;
+      if (fits(*op.bound, strategies) && add_strategy(op, deriver, strategies, all, costs))
+        value_of[at] = all.strategies.size() - 1;
     });
     if (costs_.in_time()) {
       ensure(!all.strategies.empty(), "op '{}' can't even be replicated", op.name);
@@ -261,7 +276,8 @@ class Builder {
       for (size_t a = 0; a < at.size() && !idle; ++a) {
         if (!is_replicate(offered[a][at[a]])) continue;
         std::vector<size_t> other = at;
-        for (other[a] = 0; other[a] < offered[a].size() && !idle; ++other[a]) idle = !offered[a][other[a]].names.empty() && value_of.contains(other);
+        for (other[a] = 0; other[a] < offered[a].size() && !idle; ++other[a])
+          idle = !offered[a][other[a]].names.empty() && value_of.contains(other);
       }
       if (idle) continue;
       space.strategies.push_back(all.strategies[value]);
@@ -286,7 +302,8 @@ class Builder {
     return true;
   }
 
-  bool add_strategy(const Op& op, tdl::Deriver& deriver, const std::vector<tdl::AxisStrategy>& strategies, OpSpace& space, JointCosts& costs) const {
+  bool add_strategy(const Op& op, tdl::Deriver& deriver, const std::vector<tdl::AxisStrategy>& strategies,
+                    OpSpace& space, JointCosts& costs) const {
     if (strategies.size() != joint_.mesh.extents.size()) return false;
     const auto derived = deriver.derive(strategies);
     if (!derived) return false;
@@ -301,22 +318,28 @@ class Builder {
 
   // Made for one reader, that takes it from where its producer leaves it: on the way it is kept nowhere else.
   bool goes_straight(TensorId id) const {
-    return graph_.tensor(id).producer.valid() && !replacement(id).valid() && !problem_.pins.kept.contains(id) && readers_[id.index()].size() <= 1;
+    return graph_.tensor(id).producer.valid() && !replacement(id).valid() && !problem_.pins.kept.contains(id) &&
+           readers_[id.index()].size() <= 1;
   }
 
   // In time: to a host.
-  bool is_given(TensorId id) const { return costs_.in_time() && std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end(); }
+  bool is_given(TensorId id) const {
+    return costs_.in_time() && std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end();
+  }
 
   void connect_straight(TensorId id) {
     const OpId producer = graph_.tensor(id).producer;
     const auto& made = joint_.ops[producer.index()];
     if (is_given(id)) {
       Table& costs = joint_.network.costs[joint_.op_variable[producer.index()]];
-      for (size_t x = 0; x < costs.size(); ++x) costs[x] += costs_.times().give_ns(made->layouts[x].results[result_position(id)], element(id));
+      for (size_t x = 0; x < costs.size(); ++x)
+        costs[x] += costs_.times().give_ns(made->layouts[x].results[result_position(id)], element(id));
     }
     if (readers_[id.index()].empty()) return;
     joint_.straight[id.index()] = straight_of_[id.index()]->space;
-    joint_.network.edges.push_back({{joint_.op_variable[producer.index()], joint_.op_variable[readers_[id.index()][0].op.index()]}, straight_of_[id.index()]->table});
+    joint_.network.edges.push_back(
+        {{joint_.op_variable[producer.index()], joint_.op_variable[readers_[id.index()][0].op.index()]},
+         straight_of_[id.index()]->table});
   }
 
   struct KnownStraight {
@@ -336,7 +359,11 @@ class Builder {
 
   StraightKind straight_kind_of(TensorId id) const {
     const ReadingOp& reader = readers_[id.index()][0];
-    return {joint_.ops[graph_.tensor(id).producer.index()].get(), result_position(id), {joint_.ops[reader.op.index()].get(), reader.operands}, element(id), is_given(id)};
+    return {joint_.ops[graph_.tensor(id).producer.index()].get(),
+            result_position(id),
+            {joint_.ops[reader.op.index()].get(), reader.operands},
+            element(id),
+            is_given(id)};
   }
 
   KnownStraight make_straight(const StraightKind& kind, JointCosts& by) {
@@ -368,7 +395,8 @@ class Builder {
         const auto [best, fresh] = known.try_emplace({f, need}, to_all(f, need), -1);
         if (fresh)
           for (int h : homes)
-            if (const int64_t cost = costs(f, h) + to_all(h, need); h != f && cost < best->second.first) best->second = {cost, h}, kept = true;
+            if (const int64_t cost = costs(f, h) + to_all(h, need); h != f && cost < best->second.first)
+              best->second = {cost, h}, kept = true;
         table.push_back(best->second.first);
         space.homes.push_back(best->second.second);
       }
@@ -385,7 +413,8 @@ class Builder {
   }
 
   // Per value of an op, the different layouts in which it wants what these operands read.
-  static std::vector<std::vector<int>> needs_of(const OpSpace& op, const std::vector<int>& operands, std::vector<Layout>& layouts) {
+  static std::vector<std::vector<int>> needs_of(const OpSpace& op, const std::vector<int>& operands,
+                                                std::vector<Layout>& layouts) {
     std::vector<std::vector<int>> needs;
     for (const OpLayouts& l : op.layouts) {
       std::set<int> mine;
@@ -418,15 +447,17 @@ class Builder {
     std::shared_ptr<const TensorSpace> space;
     std::shared_ptr<const Table> cost, from_made, from_remade;
     std::vector<std::shared_ptr<const Table>> to_reader;
-    // The variable of a layout that has its own: what its ways cost from each home, and per reader that may want it, that it is brought for it.
-    // A copy that lies from the others' to the backward pass lies between these two readers (of kind.read), whichever of them share it.
+    // The variable of a layout that has its own: what its ways cost from each home, and per reader that may want it,
+    // that it is brought for it. A copy that lies from the others' to the backward pass lies between these two readers
+    // (of kind.read), whichever of them share it.
     struct Shared {
       std::shared_ptr<const Table> from_home;
       std::vector<std::pair<size_t, std::shared_ptr<const Table>>> readers;
       std::optional<std::pair<size_t, size_t>> between;
     };
     std::vector<Shared> shared;
-    // Layouts that two readers alone may want, by these (of kind.read): where it is brought for several, its copy lies from the one to the other.
+    // Layouts that two readers alone may want, by these (of kind.read): where it is brought for several, its copy lies
+    // from the one to the other.
     std::map<std::pair<size_t, size_t>, std::vector<int>> between;
     bool leaves_copies_out = false;
     size_t tensors = 0;  // of this kind
@@ -438,10 +469,13 @@ class Builder {
     kind.element = element(id);
     kind.loaded = costs_.in_time() && graph_.tensor(id).role == Role::kInput;
     kind.given = is_given(id);
-    if (const OpId op = graph_.tensor(id).producer; op.valid()) kind.made = joint_.ops[op.index()].get(), kind.result = result_position(id);
+    if (const OpId op = graph_.tensor(id).producer; op.valid())
+      kind.made = joint_.ops[op.index()].get(), kind.result = result_position(id);
     if (const TensorId next = replacement(id); next.valid())
       kind.remade = joint_.ops[graph_.tensor(next).producer.index()].get(), kind.remade_result = result_position(next);
-    auto add_reader = [&](const ReadingOp& r) { kind.read.push_back({joint_.ops[r.op.index()].get(), r.operands, graph_.op(r.op).phase == Phase::kBackward}); };
+    auto add_reader = [&](const ReadingOp& r) {
+      kind.read.push_back({joint_.ops[r.op.index()].get(), r.operands, graph_.op(r.op).phase == Phase::kBackward});
+    };
     for (const ReadingOp& r : readers_[id.index()]) add_reader(r);
     if (const TensorId next = replacement(id); next.valid())
       for (const ReadingOp& r : readers_[next.index()]) add_reader(r);
@@ -472,7 +506,9 @@ class Builder {
         check_size(size);
         const auto [found, fresh] = straight_.try_emplace(kind);
         straight_of_[t] = &found->second;
-        if (fresh) missing(id, size).make.push_back([this, one = &*found](JointCosts& by) { one->second = make_straight(one->first, by); });
+        if (fresh)
+          missing(id, size).make.push_back(
+              [this, one = &*found](JointCosts& by) { one->second = make_straight(one->first, by); });
         continue;
       }
       TensorKind kind = kind_of(id);
@@ -490,11 +526,14 @@ class Builder {
       if (!fresh) continue;
       size_t ends = kind.made ? kind.made->layouts.size() : 1;
       for (const ReadingSpace& r : kind.read) ends += r.op->layouts.size();
-      missing(id, ends * ends).make.push_back([this, id, one = &*found](JointCosts& by) { make_tensor(one->second, id, one->first, nullptr, by); });
+      missing(id, ends * ends).make.push_back([this, id, one = &*found](JointCosts& by) {
+        make_tensor(one->second, id, one->first, nullptr, by);
+      });
     }
     std::vector<const Missing*> largest_first;
     for (const auto& [shape, all] : by_shape) largest_first.push_back(&all);
-    std::stable_sort(largest_first.begin(), largest_first.end(), [](const Missing* a, const Missing* b) { return a->size > b->size; });
+    std::stable_sort(largest_first.begin(), largest_first.end(),
+                     [](const Missing* a, const Missing* b) { return a->size > b->size; });
     shared_out(threads(), largest_first.size(), [&](size_t i, int thread) {
       for (const auto& make : largest_first[i]->make) {
         check_time();
@@ -511,7 +550,9 @@ class Builder {
     joint_.tensors[id.index()] = made.space;
     joint_.tensor_variable[id.index()] = variable;
     network.costs.push_back(*made.cost);
-    auto connect = [&](OpId op, const std::shared_ptr<const Table>& table) { network.edges.push_back({{variable, joint_.op_variable[op.index()]}, table}); };
+    auto connect = [&](OpId op, const std::shared_ptr<const Table>& table) {
+      network.edges.push_back({{variable, joint_.op_variable[op.index()]}, table});
+    };
     if (made.from_made) connect(graph_.tensor(id).producer, made.from_made);
     const TensorId next = replacement(id);
     if (next.valid()) connect(graph_.tensor(next).producer, made.from_remade);
@@ -521,15 +562,18 @@ class Builder {
       for (const ReadingOp& reader : readers_[next.index()]) reading.push_back(reader.op);
     for (size_t r = 0; r < reading.size(); ++r) connect(reading[r], made.to_reader[r]);
     for (const auto& [ends, layouts] : made.between)
-      if (ends.second < readers_[id.index()].size()) copies_.push_back({id, layouts, reading[ends.first], reading[ends.second]});
+      if (ends.second < readers_[id.index()].size())
+        copies_.push_back({id, layouts, reading[ends.first], reading[ends.second]});
     for (size_t b = 0; b < made.shared.size(); ++b) {
       const KnownTensor::Shared& shared = made.shared[b];
       const int brought = network.variables();
       joint_.brought_variables[id.index()].push_back(brought);
       network.costs.push_back(Table(made.space->brought[b].ways.size(), 0));
       network.edges.push_back({{variable, brought}, shared.from_home});
-      for (const auto& [r, table] : shared.readers) network.edges.push_back({{brought, joint_.op_variable[reading[r].index()]}, table});
-      if (const auto& ends = shared.between; ends && ends->second < readers_[id.index()].size() && graph_.op(reading[ends->first]).phase != Phase::kUpdate)
+      for (const auto& [r, table] : shared.readers)
+        network.edges.push_back({{brought, joint_.op_variable[reading[r].index()]}, table});
+      if (const auto& ends = shared.between;
+          ends && ends->second < readers_[id.index()].size() && graph_.op(reading[ends->first]).phase != Phase::kUpdate)
         brought_copies_.push_back({id, b, reading[ends->first], reading[ends->second]});
     }
   }
@@ -547,7 +591,8 @@ class Builder {
     std::vector<int> homes;
     if (pin) {
       if (pin->mesh != joint_.mesh)
-        fail("pins: tensor '{}': exact splits over mesh {}, the pin has {}", graph_.tensor(id).name, to_string(joint_.mesh), to_string(pin->mesh));
+        fail("pins: tensor '{}': exact splits over mesh {}, the pin has {}", graph_.tensor(id).name,
+             to_string(joint_.mesh), to_string(pin->mesh));
       homes = {place(layout_of(*pin, graph_.tensor(id).shape), layouts)};
     } else {
       homes = homes_of(id, std::set<int>(made.begin(), made.end()), layouts);
@@ -567,8 +612,11 @@ class Builder {
     for (const auto& [layout, readers] : wanted_by) together.push_back(layout);
     size_t columns = made.size() + remade.size();
     for (const auto& per_value : needs) columns += per_value.size();
-    const bool listed = list_values(*space, homes, together, kind, never_shared(layouts, homes, together, made, arrivals, costs, kind, by), columns);
-    auto has_variable = [&](int layout) { return !listed && std::binary_search(together.begin(), together.end(), layout); };
+    const bool listed = list_values(*space, homes, together, kind,
+                                    never_shared(layouts, homes, together, made, arrivals, costs, kind, by), columns);
+    auto has_variable = [&](int layout) {
+      return !listed && std::binary_search(together.begin(), together.end(), layout);
+    };
     const size_t entries = space->values.size() * columns;
     check_size(entries * known.tensors);
     Table cost;
@@ -606,22 +654,27 @@ class Builder {
     }
     check_time();
     const bool copies_lie = !kind.made || kind.read.size() > 2;  // beside the home
-    // So that a limit may count too little: where its layouts could have variables that count more, or have, and do not.
-    const bool counts_less = listed ? copies_lie && static_cast<int64_t>(entries) > JointLimits::kEntries : !limits_.counts_copies;
+    // So that a limit may count too little: where its layouts could have variables that count more, or have, and do
+    // not.
+    const bool counts_less =
+        listed ? copies_lie && static_cast<int64_t>(entries) > JointLimits::kEntries : !limits_.counts_copies;
     for (const auto& [layout, readers] : wanted_by) {
       if (!listed) known.shared.push_back(brought_to(layout, readers, *space, kind, needs, costs));
       else if (copies_lie && readers.size() == 2) known.between[{readers[0], readers[1]}].push_back(layout);
-      const auto backward = std::count_if(readers.begin(), readers.end(), [&](size_t r) { return kind.read[r].backward; });
+      const auto backward =
+          std::count_if(readers.begin(), readers.end(), [&](size_t r) { return kind.read[r].backward; });
       known.leaves_copies_out |= counts_less && backward > 0 && backward < static_cast<std::ptrdiff_t>(readers.size());
     }
     known.space = std::move(space);
   }
 
-  // Where the tensor may be kept: as its producer leaves it, or under the name of a layout that someone makes or wants. Partial values
-  // are kept only as they were made.
+  // Where the tensor may be kept: as its producer leaves it, or under the name of a layout that someone makes or wants.
+  // Partial values are kept only as they were made.
   std::vector<int> homes_of(TensorId id, const std::set<int>& made, std::vector<Layout>& layouts) const {
     if (!graph_.tensor(id).producer.valid())
-      place(make_layout(joint_.mesh, NdSbp(joint_.mesh.extents.size(), Sbp::broadcast()), unfactored(graph_.tensor(id).shape)), layouts);
+      place(make_layout(joint_.mesh, NdSbp(joint_.mesh.extents.size(), Sbp::broadcast()),
+                        unfactored(graph_.tensor(id).shape)),
+            layouts);
     std::vector<int> homes;
     for (size_t l = 0; l < layouts.size(); ++l)
       if (made.contains(static_cast<int>(l)) || is_named(layouts[l])) homes.push_back(static_cast<int>(l));
@@ -640,8 +693,9 @@ class Builder {
     return wanted;
   }
 
-  KnownTensor::Shared brought_to(int layout, const std::vector<size_t>& readers, TensorSpace& space, const TensorKind& kind,
-                                 const std::vector<std::vector<std::vector<int>>>& needs, const ConversionCosts& costs) {
+  KnownTensor::Shared brought_to(int layout, const std::vector<size_t>& readers, TensorSpace& space,
+                                 const TensorKind& kind, const std::vector<std::vector<std::vector<int>>>& needs,
+                                 const ConversionCosts& costs) {
     using Way = TensorSpace::Way;
     std::vector<size_t> others, backward;
     for (size_t r : readers) (kind.read[r].backward ? backward : others).push_back(r);
@@ -659,7 +713,8 @@ class Builder {
         for (const TensorSpace::Value& v : space.values) {
           const Layout &home = space.layouts[v.home], &copy = space.layouts[layout];
           elements[v.home] = elements_beside(home, copy, kind.made != nullptr);
-          if (kind.made && copy.elements(last()) < home.elements(last()) && !is_view(home, copy, last())) elements[v.home] = kNoCopy;  // the home counts whole until the backward pass
+          if (kind.made && copy.elements(last()) < home.elements(last()) && !is_view(home, copy, last()))
+            elements[v.home] = kNoCopy;  // the home counts whole until the backward pass
           else different.insert(elements[v.home]);
         }
         for (int64_t e : different) ways.push_back({true, true, true, e});
@@ -669,13 +724,18 @@ class Builder {
     Table from_home;
     for (const TensorSpace::Value& v : space.values)
       for (const Way& way : ways)
-        from_home.push_back(way.once && way.elements != elements[v.home] ? kForbidden : costs(v.home, layout) * (way.once ? 1 : way.others + way.backward));
+        from_home.push_back(way.once && way.elements != elements[v.home]
+                                ? kForbidden
+                                : costs(v.home, layout) * (way.once ? 1 : way.others + way.backward));
     out.from_home = shared(std::move(from_home));
     for (size_t r : readers) {
       Table table;
       for (const Way& way : ways)
         for (const std::vector<int>& need : needs[r])
-          table.push_back((kind.read[r].backward ? way.backward : way.others) || !std::binary_search(need.begin(), need.end(), layout) ? 0 : kForbidden);
+          table.push_back((kind.read[r].backward ? way.backward : way.others) ||
+                                  !std::binary_search(need.begin(), need.end(), layout)
+                              ? 0
+                              : kForbidden);
       out.readers.push_back({r, shared(std::move(table))});
     }
     // Readers are in the graph's order.
@@ -684,7 +744,8 @@ class Builder {
     return out;
   }
 
-  // What a copy takes on the last device beside the tensor's home, which need not stay there where all readers take copies, but for what has no producer.
+  // What a copy takes on the last device beside the tensor's home, which need not stay there where all readers take
+  // copies, but for what has no producer.
   int64_t elements_beside(const Layout& home, const Layout& copy, bool made) const {
     if (is_view(home, copy, last())) return 0;
     return std::max<int64_t>(0, copy.elements(last()) - (made ? home.elements(last()) : 0));
@@ -694,14 +755,20 @@ class Builder {
 
   using NeverShared = std::function<bool(int home, int layout)>;
 
-  // Whether it is never better that two readers share a layout than that it is the home: in bytes always where it can be one whoever
-  // makes the tensor, since no detour is shorter; in time where bringing the tensor there straight takes no longer than by way of this home.
-  NeverShared never_shared(const std::vector<Layout>& layouts, const std::vector<int>& homes, const std::vector<int>& shared, const std::vector<int>& made,
-                           const std::vector<int64_t>& arrivals, const ConversionCosts& costs, const TensorKind& kind, JointCosts& by) const {
+  // Whether it is never better that two readers share a layout than that it is the home: in bytes always where it can
+  // be one whoever makes the tensor, since no detour is shorter; in time where bringing the tensor there straight takes
+  // no longer than by way of this home.
+  NeverShared never_shared(const std::vector<Layout>& layouts, const std::vector<int>& homes,
+                           const std::vector<int>& shared, const std::vector<int>& made,
+                           const std::vector<int64_t>& arrivals, const ConversionCosts& costs, const TensorKind& kind,
+                           JointCosts& by) const {
     if (kind.read.size() > 2 || kind.remade || kind.pinned) return [](int, int) { return false; };
     std::vector<bool> named;
     for (const Layout& l : layouts) named.push_back(is_named(l));
-    if (!by.in_time()) return [&homes, named](int, int layout) { return named[layout] && std::binary_search(homes.begin(), homes.end(), layout); };
+    if (!by.in_time())
+      return [&homes, named](int, int layout) {
+        return named[layout] && std::binary_search(homes.begin(), homes.end(), layout);
+      };
     const ConversionCosts from_made(by, layouts, made, homes, kind.element);
     std::set<std::pair<int, int>> never;
     for (int h : homes)
@@ -709,24 +776,29 @@ class Builder {
         if (s == h) continue;
         bool needed = costs(h, s) > 0;
         if (needed && std::binary_search(homes.begin(), homes.end(), s) && named[s]) {
-          auto longer = [&](int64_t straight, int64_t to_home) { return arrivals[s] + straight > arrivals[h] + to_home + costs(h, s); };
+          auto longer = [&](int64_t straight, int64_t to_home) {
+            return arrivals[s] + straight > arrivals[h] + to_home + costs(h, s);
+          };
           needed = made.empty() && longer(0, 0);
           for (int m : made)
-            if (m == h || named[h]) needed = needed || longer(m == s ? 0 : from_made(m, s), m == h ? 0 : from_made(m, h));
+            if (m == h || named[h])
+              needed = needed || longer(m == s ? 0 : from_made(m, s), m == h ? 0 : from_made(m, h));
         }
         if (!needed) never.insert({h, s});
       }
     return [never = std::move(never)](int home, int layout) { return never.contains({home, layout}); };
   }
 
-  // Whoever makes a tensor, it can be kept there: in a layout with a name, and none that splits an axis into more parts than it has values.
+  // Whoever makes a tensor, it can be kept there: in a layout with a name, and none that splits an axis into more parts
+  // than it has values.
   static bool is_named(const Layout& layout) {
     return !layout.is_partial() && !layout.boxes.any_empty() && name_of(layout).has_value();
   }
 
-  // Homes, each with every set of layouts that readers may share; false, and the homes alone, where these, or their tables of so many columns,
-  // are more than the limits allow.
-  bool list_values(TensorSpace& space, const std::vector<int>& homes, const std::vector<int>& shared, const TensorKind& kind, const NeverShared& never, size_t columns) const {
+  // Homes, each with every set of layouts that readers may share; false, and the homes alone, where these, or their
+  // tables of so many columns, are more than the limits allow.
+  bool list_values(TensorSpace& space, const std::vector<int>& homes, const std::vector<int>& shared,
+                   const TensorKind& kind, const NeverShared& never, size_t columns) const {
     const size_t most = kind.read.size() / 2;
     for (int h : homes) space.values.push_back({h, {}});
     size_t before = 0;
@@ -735,7 +807,8 @@ class Builder {
       for (size_t v = before; v < space.values.size(); ++v)
         for (int s : shared) {
           const TensorSpace::Value& smaller = space.values[v];
-          if (s == smaller.home || (!smaller.also.empty() && s <= smaller.also.back()) || never(smaller.home, s)) continue;
+          if (s == smaller.home || (!smaller.also.empty() && s <= smaller.also.back()) || never(smaller.home, s))
+            continue;
           larger.push_back(smaller);
           larger.back().also.push_back(s);
         }
@@ -750,8 +823,10 @@ class Builder {
     return true;
   }
 
-  // From what each value of the op that makes it leaves to each home. A home without a name is only where the producer leaves it.
-  std::shared_ptr<const Table> arrival_table(const TensorSpace& space, int64_t element, const std::vector<int>& made, JointCosts& by) {
+  // From what each value of the op that makes it leaves to each home. A home without a name is only where the producer
+  // leaves it.
+  std::shared_ptr<const Table> arrival_table(const TensorSpace& space, int64_t element, const std::vector<int>& made,
+                                             JointCosts& by) {
     std::vector<bool> named;
     for (const Layout& l : space.layouts) named.push_back(is_named(l));
     std::vector<int> homes;
@@ -781,7 +856,8 @@ class Builder {
       if (graph_.ops[i].phase != Phase::kUpdate) continue;
       after[i] = 0;
       for (TensorId t : graph_.ops[i].operands)
-        if (const OpId made_by = graph_.tensor(t).producer; made_by.valid()) after[i] = std::max(after[i], after[made_by.index()]);
+        if (const OpId made_by = graph_.tensor(t).producer; made_by.valid())
+          after[i] = std::max(after[i], after[made_by.index()]);
     }
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return after[a] < after[b]; });
     std::vector<int64_t> time(order.size());
@@ -797,7 +873,8 @@ class Builder {
     return from.shape == to.shape && from.dtype == to.dtype;
   }
 
-  // What a tensor takes on the last device, by value: in its home, and the least of that and the copies that may do in its stead.
+  // What a tensor takes on the last device, by value: in its home, and the least of that and the copies that may do in
+  // its stead.
   struct Amounts {
     std::vector<int64_t> home, least;
   };
@@ -814,7 +891,8 @@ class Builder {
     auto taken_by = [&](int home, int copy) {
       std::vector<int64_t>& row = beside[home];
       if (row.empty()) row.resize(space.layouts.size(), kUnknown);
-      if (row[copy] == kUnknown) row[copy] = bytes[is_view(space.layouts[home], space.layouts[copy], last()) ? home : copy];
+      if (row[copy] == kUnknown)
+        row[copy] = bytes[is_view(space.layouts[home], space.layouts[copy], last()) ? home : copy];
       return row[copy];
     };
     amounts.home.reserve(space.values.size());
@@ -829,8 +907,9 @@ class Builder {
     return amounts;
   }
 
-  // From its first reader on, or as soon as it is made where that is an update, a result need not lie in its home where all who are yet to
-  // read it have a copy; the least of these does then. Where copies are counted, from its first reader of the backward pass on.
+  // From its first reader on, or as soon as it is made where that is an update, a result need not lie in its home where
+  // all who are yet to read it have a copy; the least of these does then. Where copies are counted, from its first
+  // reader of the backward pass on.
   void split_where_copies_may_do(solver::Network::Use& use, TensorId id) {
     const TensorSpace& space = *joint_.tensors[id.index()];
     const Amounts& amounts = amounts_of(id);
@@ -847,10 +926,10 @@ class Builder {
     if (later.lower < later.upper) joint_.network.uses.push_back(std::move(later));
   }
 
-  // What is certain to lie on the last of the mesh's devices, whose part of every split is the largest: parameters, states and inputs
-  // always, a result from its op to its last reader (or the least copy that may do in its stead), and copies that two readers share who alone
-  // may want them, or that lie from the forward to the backward pass where these are counted, as far as a result need not lie in its home
-  // beside them. Other copies come on top of it.
+  // What is certain to lie on the last of the mesh's devices, whose part of every split is the largest: parameters,
+  // states and inputs always, a result from its op to its last reader (or the least copy that may do in its stead), and
+  // copies that two readers share who alone may want them, or that lie from the forward to the backward pass where
+  // these are counted, as far as a result need not lie in its home beside them. Other copies come on top of it.
   void add_uses() {
     times_ = times();
     const std::vector<int64_t>& time = times_;
@@ -864,18 +943,22 @@ class Builder {
       if (producer.valid()) {
         use.lower = time[producer.index()];
         use.upper = use.lower + 1;
-        for (const ReadingOp& reader : readers_[t]) use.upper = std::max(use.upper, time[reader.op.index()] + (may_lie_under(id, reader.op) ? 0 : 1));
+        for (const ReadingOp& reader : readers_[t])
+          use.upper = std::max(use.upper, time[reader.op.index()] + (may_lie_under(id, reader.op) ? 0 : 1));
       }
       if (joint_.tensors[t]) {
         use.amounts = amounts_of(id).home;
         if (producer.valid()) split_where_copies_may_do(use, id);
       } else {
         use.variable = joint_.op_variable[producer.index()];
-        for (const OpLayouts& l : joint_.ops[producer.index()]->layouts) use.amounts.push_back(bytes_at_last(l.results[result_position(id)], id));
+        for (const OpLayouts& l : joint_.ops[producer.index()]->layouts)
+          use.amounts.push_back(bytes_at_last(l.results[result_position(id)], id));
         if (const StraightSpace* straight = joint_.straight[t].get()) {  // or less, in a home on the way
           const size_t columns = straight->homes.size() / use.amounts.size();
           for (size_t at = 0; at < straight->homes.size(); ++at)
-            if (const int home = straight->homes[at]; home >= 0) use.amounts[at / columns] = std::min(use.amounts[at / columns], bytes_at_last(straight->layouts[home], id));
+            if (const int home = straight->homes[at]; home >= 0)
+              use.amounts[at / columns] =
+                  std::min(use.amounts[at / columns], bytes_at_last(straight->layouts[home], id));
         }
       }
       joint_.network.uses.push_back(std::move(use));
@@ -887,15 +970,19 @@ class Builder {
       return solver::Network::Use{variable, first, second + (may_lie_under(tensor, later) ? 0 : 1), {}};
     };
     auto add_use = [&](solver::Network::Use use) {
-      if (std::any_of(use.amounts.begin(), use.amounts.end(), [](int64_t a) { return a > 0; })) joint_.network.uses.push_back(std::move(use));
+      if (std::any_of(use.amounts.begin(), use.amounts.end(), [](int64_t a) { return a > 0; }))
+        joint_.network.uses.push_back(std::move(use));
     };
     for (const BroughtCopy& copy : brought_copies_) {
-      solver::Network::Use use = use_between(joint_.brought_variables[copy.tensor.index()][copy.number], copy.tensor, copy.first, copy.last);
-      for (const TensorSpace::Way& way : joint_.tensors[copy.tensor.index()]->brought[copy.number].ways) use.amounts.push_back(way.elements * element(copy.tensor));
+      solver::Network::Use use =
+          use_between(joint_.brought_variables[copy.tensor.index()][copy.number], copy.tensor, copy.first, copy.last);
+      for (const TensorSpace::Way& way : joint_.tensors[copy.tensor.index()]->brought[copy.number].ways)
+        use.amounts.push_back(way.elements * element(copy.tensor));
       add_use(std::move(use));
     }
     for (const Copy& copy : copies_) {
-      solver::Network::Use use = use_between(joint_.tensor_variable[copy.tensor.index()], copy.tensor, copy.first, copy.last);
+      solver::Network::Use use =
+          use_between(joint_.tensor_variable[copy.tensor.index()], copy.tensor, copy.first, copy.last);
       const TensorSpace& space = *joint_.tensors[copy.tensor.index()];
       const bool stays = !graph_.tensor(copy.tensor).producer.valid();
       std::map<std::pair<int, int>, int64_t> known;  // by home and copy
@@ -904,7 +991,8 @@ class Builder {
         for (int to : v.also) {
           if (!std::binary_search(copy.layouts.begin(), copy.layouts.end(), to)) continue;
           const auto [found, fresh] = known.try_emplace({v.home, to}, 0);
-          if (fresh) found->second = elements_beside(space.layouts[v.home], space.layouts[to], !stays) * element(copy.tensor);
+          if (fresh)
+            found->second = elements_beside(space.layouts[v.home], space.layouts[to], !stays) * element(copy.tensor);
           sum += found->second;
         }
         use.amounts.push_back(sum);
@@ -914,8 +1002,8 @@ class Builder {
     joint_.network.limit = problem_.cluster.device(joint_.mesh.devices.back()).memory_bytes;
   }
 
-  // Renumbers the variables breadth first, since the solver's passes go by number: what one says travels along edges as long as numbers
-  // ascend. Those with very many neighbours, which bring all close to all, come last.
+  // Renumbers the variables breadth first, since the solver's passes go by number: what one says travels along edges as
+  // long as numbers ascend. Those with very many neighbours, which bring all close to all, come last.
   void number_by_nearness() {
     constexpr size_t kVeryMany = 100;
     solver::Network& network = joint_.network;
@@ -978,16 +1066,16 @@ class Builder {
   std::map<StraightKind, KnownStraight> straight_;
   std::map<TensorKind, KnownTensor> known_;
   std::deque<KnownTensor> pinned_;
-  std::vector<const KnownStraight*> straight_of_;  // by tensor, or null
-  std::vector<const KnownTensor*> known_of_;       // likewise
+  std::vector<const KnownStraight*> straight_of_;                      // by tensor, or null
+  std::vector<const KnownTensor*> known_of_;                           // likewise
   std::map<std::pair<const TensorSpace*, int64_t>, Amounts> amounts_;  // by space and bytes of an element
-  std::vector<int64_t> times_;                   // by op, in the default order
+  std::vector<int64_t> times_;                                         // by op, in the default order
   std::vector<Copy> copies_;
   std::vector<BroughtCopy> brought_copies_;
 };
 
-// Per axis of `to`, what each of the axes of `from` says that lie across it, one of `values` an axis; empty where they differ. A mesh
-// numbers its positions in mixed radix: axes that are alike act as one.
+// Per axis of `to`, what each of the axes of `from` says that lie across it, one of `values` an axis; empty where they
+// differ. A mesh numbers its positions in mixed radix: axes that are alike act as one.
 template <typename T>
 std::optional<std::vector<T>> on_axes(const Mesh& from, const std::vector<T>& values, const Mesh& to) {
   if (from.devices != to.devices || values.size() != from.extents.size()) return std::nullopt;
@@ -1012,9 +1100,11 @@ std::optional<std::vector<T>> on_axes(const Mesh& from, const std::vector<T>& va
   return out;
 }
 
-// One of `may` for each variable of a network whose edges are pairs: in this order and twice, the cheapest beside what is settled
-// and the cheapest of what is not. A follower, behind the first variable of the edge that ends at it, is then what is cheapest beside all its others.
-solver::Assignment settled(const solver::Network& network, const std::vector<std::vector<int>>& may, const std::vector<int>& order, const std::vector<char>& follows) {
+// One of `may` for each variable of a network whose edges are pairs: in this order and twice, the cheapest beside what
+// is settled and the cheapest of what is not. A follower, behind the first variable of the edge that ends at it, is
+// then what is cheapest beside all its others.
+solver::Assignment settled(const solver::Network& network, const std::vector<std::vector<int>>& may,
+                           const std::vector<int>& order, const std::vector<char>& follows) {
   using Edge = solver::Network::Edge;
   std::vector<std::vector<const Edge*>> edges(may.size());
   for (const Edge& e : network.edges)
@@ -1022,7 +1112,8 @@ solver::Assignment settled(const solver::Network& network, const std::vector<std
   solver::Assignment values(may.size(), -1);
   auto at = [&](const Edge& e, int v, int x, int y) {
     const bool first = e.variables[0] == v;
-    return (*e.table)[static_cast<size_t>(first ? x : y) * network.costs[e.variables[1]].size() + static_cast<size_t>(first ? y : x)];
+    return (*e.table)[static_cast<size_t>(first ? x : y) * network.costs[e.variables[1]].size() +
+                      static_cast<size_t>(first ? y : x)];
   };
   auto other = [](const Edge& e, int v) { return e.variables[e.variables[0] == v ? 1 : 0]; };
   // By value, what a variable costs beside what is settled, without one edge.
@@ -1044,7 +1135,8 @@ solver::Assignment settled(const solver::Network& network, const std::vector<std
       for (const Edge* e : edges[v]) {
         const int w = other(*e, v);
         const bool follower = follows[w] && e->variables[1] == w;
-        const std::vector<solver::Wide> beyond = follower ? costs_without(w, e) : std::vector<solver::Wide>(may[w].size(), 0);
+        const std::vector<solver::Wide> beyond =
+            follower ? costs_without(w, e) : std::vector<solver::Wide>(may[w].size(), 0);
         for (size_t i = 0; i < costs.size(); ++i) {
           const int x = may[v][i];
           if (!follower && values[w] >= 0) {
@@ -1073,7 +1165,8 @@ std::vector<std::vector<int>> all_values(const solver::Network& network) {
 }
 
 // What else there is behind the ops: where tensors are kept, and behind these, into which layouts they are brought.
-solver::Assignment settled(const JointProblem& joint, const std::vector<std::vector<int>>& may, std::vector<int> order) {
+solver::Assignment settled(const JointProblem& joint, const std::vector<std::vector<int>>& may,
+                           std::vector<int> order) {
   std::vector<char> follows(may.size(), 0);
   for (int v : joint.tensor_variable)
     if (v >= 0) order.push_back(v);
@@ -1092,27 +1185,38 @@ std::vector<int> joint_extents(int devices, int axes) {
   return extents;
 }
 
-Mesh joint_mesh(const Cluster& cluster, int axes) { return {joint_extents(cluster.compute_count, axes), slowest_link_first(cluster)}; }
+Mesh joint_mesh(const Cluster& cluster, int axes) {
+  return {joint_extents(cluster.compute_count, axes), slowest_link_first(cluster)};
+}
 
-std::shared_ptr<JointCosts> joint_costs(const Problem& problem) { return std::make_shared<JointCosts>(problem.cluster, problem.in_time()); }
+std::shared_ptr<JointCosts> joint_costs(const Problem& problem) {
+  return std::make_shared<JointCosts>(problem.cluster, problem.in_time());
+}
 
-std::optional<JointProblem> joint_problem(const Problem& problem, const JointSpace& space, const JointLimits& limits) { return Builder(problem, space, limits).build(); }
+std::optional<JointProblem> joint_problem(const Problem& problem, const JointSpace& space, const JointLimits& limits) {
+  return Builder(problem, space, limits).build();
+}
 
 namespace {
 
-// Whether what is brought to an op of the backward pass and to another one is brought to each of them: where they want the same, which is
-// not the home and not brought for several readers. Not where anything is brought for several of both, since a plan has both or neither.
-bool is_refetched(const JointProblem& joint, const Graph& graph, TensorId id, const std::vector<Reader>& readers, const solver::Assignment& values) {
+// Whether what is brought to an op of the backward pass and to another one is brought to each of them: where they want
+// the same, which is not the home and not brought for several readers. Not where anything is brought for several of
+// both, since a plan has both or neither.
+bool is_refetched(const JointProblem& joint, const Graph& graph, TensorId id, const std::vector<Reader>& readers,
+                  const solver::Assignment& values) {
   const TensorSpace& space = *joint.tensors[id.index()];
   const TensorSpace::Value& value = space.values[values[joint.tensor_variable[id.index()]]];
   const Layout& home = space.layouts[value.home];
   auto is_shared = [&](const Layout& l) {
     auto is_it = [&](int a) { return same_placement(space.layouts[a], l); };
     for (size_t b = 0; b < space.brought.size(); ++b)
-      if (is_it(space.brought[b].layout)) return space.brought[b].ways[values[joint.brought_variables[id.index()][b]]].once;
+      if (is_it(space.brought[b].layout))
+        return space.brought[b].ways[values[joint.brought_variables[id.index()][b]]].once;
     return std::any_of(value.also.begin(), value.also.end(), is_it);
   };
-  auto wanted = [&](const Reader& r) -> const Layout& { return joint.ops[r.op.index()]->layouts[values[joint.op_variable[r.op.index()]]].operands[r.operand]; };
+  auto wanted = [&](const Reader& r) -> const Layout& {
+    return joint.ops[r.op.index()]->layouts[values[joint.op_variable[r.op.index()]]].operands[r.operand];
+  };
   auto is_backward = [&](const Reader& r) { return graph.op(r.op).phase == Phase::kBackward; };
   bool twice = false;
   for (const Reader& b : readers) {
@@ -1131,7 +1235,8 @@ bool is_refetched(const JointProblem& joint, const Graph& graph, TensorId id, co
 Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assignment& values) {
   Plan plan;
   plan.search = "exact";
-  for (size_t i = 0; i < graph.ops.size(); ++i) plan.ops.push_back({joint.mesh, joint.ops[i]->strategies[values[joint.op_variable[i]]]});
+  for (size_t i = 0; i < graph.ops.size(); ++i)
+    plan.ops.push_back({joint.mesh, joint.ops[i]->strategies[values[joint.op_variable[i]]]});
   auto keep = [&](size_t t, const Layout& home) {
     const auto name = name_of(home);
     ensure(name.has_value(), "tensor '{}' is to be kept in a layout without a name", graph.tensors[t].name);
@@ -1141,7 +1246,8 @@ Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assign
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     if (const StraightSpace* straight = joint.straight[t].get()) {
       const size_t reader = read_by[t][0].op.index(), columns = joint.ops[reader]->strategies.size();
-      const auto made = static_cast<size_t>(values[joint.op_variable[graph.tensors[t].producer.index()]]), read = static_cast<size_t>(values[joint.op_variable[reader]]);
+      const auto made = static_cast<size_t>(values[joint.op_variable[graph.tensors[t].producer.index()]]),
+                 read = static_cast<size_t>(values[joint.op_variable[reader]]);
       if (const int home = straight->homes[made * columns + read]; home >= 0) keep(t, straight->layouts[home]);
     }
     if (!joint.tensors[t]) continue;
@@ -1151,7 +1257,9 @@ Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assign
     if (const OpId producer = graph.tensors[t].producer; producer.valid()) {
       const std::vector<TensorId>& results = graph.op(producer).results;
       const size_t r = static_cast<size_t>(std::find(results.begin(), results.end(), TensorId(t)) - results.begin());
-      if (same_placement(home, joint.ops[producer.index()]->layouts[values[joint.op_variable[producer.index()]]].results[r])) continue;
+      if (same_placement(home,
+                         joint.ops[producer.index()]->layouts[values[joint.op_variable[producer.index()]]].results[r]))
+        continue;
     }
     keep(t, home);
   }
@@ -1182,8 +1290,10 @@ std::optional<solver::Assignment> values_of(const JointProblem& joint, const Gra
     std::optional<Layout> home;
     if (const auto kept = plan.kept.find(TensorId(t)); kept != plan.kept.end()) {
       const Placement& placement = kept->second;
-      if (auto sbp = on_axes(placement.mesh, placement.sbp, joint.mesh)) home = layout_of({joint.mesh, std::move(*sbp), placement.radices}, graph.tensors[t].shape);
-    } else if (const OpId producer = graph.tensors[t].producer; producer.valid() && may[joint.op_variable[producer.index()]].size() == 1) {
+      if (auto sbp = on_axes(placement.mesh, placement.sbp, joint.mesh))
+        home = layout_of({joint.mesh, std::move(*sbp), placement.radices}, graph.tensors[t].shape);
+    } else if (const OpId producer = graph.tensors[t].producer;
+               producer.valid() && may[joint.op_variable[producer.index()]].size() == 1) {
       const std::vector<TensorId>& results = graph.op(producer).results;
       const size_t r = static_cast<size_t>(std::find(results.begin(), results.end(), TensorId(t)) - results.begin());
       home = joint.ops[producer.index()]->layouts[may[joint.op_variable[producer.index()]][0]].results[r];
@@ -1196,7 +1306,8 @@ std::optional<solver::Assignment> values_of(const JointProblem& joint, const Gra
       std::erase_if(there, [&](int x) { return !space.values[x].also.empty(); });
       for (size_t b = 0; b < space.brought.size(); ++b) {
         const std::vector<TensorSpace::Way>& ways = space.brought[b].ways;
-        if (std::any_of(ways.begin() + 1, ways.end(), [](const TensorSpace::Way& w) { return !w.once; })) std::erase_if(may[joint.brought_variables[t][b]], [&](int x) { return ways[x].once; });
+        if (std::any_of(ways.begin() + 1, ways.end(), [](const TensorSpace::Way& w) { return !w.once; }))
+          std::erase_if(may[joint.brought_variables[t][b]], [&](int x) { return ways[x].once; });
       }
     }
     if (!there.empty()) may[v] = std::move(there);

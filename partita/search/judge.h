@@ -8,10 +8,11 @@
 
 namespace partita {
 
-// comm: the bytes that the checker counts. time: the ns of the step that the simulator predicts for the lowered plan. Throws where the watch
-// ends.
+// comm: the bytes that the checker counts. time: the ns of the step that the simulator predicts for the lowered plan.
+// Throws where the watch ends.
 int64_t cost_of(const Problem& problem, const Plan& plan, const Watch& watch = {});
-// The same, and what the lowered plan lacks of memory, where it was lowered for it (missing_bytes(), partita/search/refine.h).
+// The same, and what the lowered plan lacks of memory, where it was lowered for it (missing_bytes(),
+// partita/search/refine.h).
 struct Judgement {
   int64_t cost = 0;
   std::optional<int64_t> missing_bytes;

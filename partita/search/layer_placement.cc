@@ -21,7 +21,8 @@ std::vector<int> forward_layers(const Graph& graph) {
     const Op& op = graph.ops[i];
     if (op.phase != Phase::kForward) continue;
     for (TensorId t : op.operands)
-      if (const OpId producer = graph.tensor(t).producer; producer.valid()) layer[i] = std::max(layer[i], layer[producer.index()]);
+      if (const OpId producer = graph.tensor(t).producer; producer.valid())
+        layer[i] = std::max(layer[i], layer[producer.index()]);
     if (cells && op.cell >= 0) layer[i] = rank.try_emplace(op.cell, static_cast<int>(rank.size())).first->second;
     if (!cells && weight_product(graph, weight, op)) layer[i] = products++;
   }
@@ -37,7 +38,8 @@ std::vector<int> layers_of(const Graph& graph) {
   auto first_reader = [&](TensorId t) {  // the lowest layer of the forward ops that read it
     int first = kNone;
     for (const Reader& r : read_by[t.index()])
-      if (graph.op(r.op).phase == Phase::kForward && layer[r.op.index()] >= 0) first = std::min(first, layer[r.op.index()]);
+      if (graph.op(r.op).phase == Phase::kForward && layer[r.op.index()] >= 0)
+        first = std::min(first, layer[r.op.index()]);
     return first;
   };
   for (size_t i = graph.ops.size(); i-- > 0;) {
@@ -58,7 +60,8 @@ std::vector<int> layers_of(const Graph& graph) {
       if (graph.tensor(r).replaces.valid()) at = std::min(at, first_reader(graph.tensor(r).replaces));
     if (at == kNone)
       for (TensorId t : op.operands)
-        if (const OpId producer = graph.tensor(t).producer; producer.valid()) at = std::min(at, layer[producer.index()]);
+        if (const OpId producer = graph.tensor(t).producer; producer.valid())
+          at = std::min(at, layer[producer.index()]);
     layer[i] = at == kNone ? 0 : at;
   }
   return layer;
@@ -109,7 +112,8 @@ class LayerPlacement final : public Searcher {
     }
     const Watch watch = budget.watch();
     RulePlanner planner(graph, problem.cluster, problem.pins, Mesh{{}, {devices[0]}});
-    for (size_t i = 0; i < graph.ops.size(); ++i) watch.poll("while layers were placed"), planner.place(OpId(i), {Mesh{{}, {devices[place[layer[i]]]}}, {}});
+    for (size_t i = 0; i < graph.ops.size(); ++i)
+      watch.poll("while layers were placed"), planner.place(OpId(i), {Mesh{{}, {devices[place[layer[i]]]}}, {}});
     SearchResult result;
     result.plan = planner.finish("layer-placement");
     result.counters["layers"] = layers;

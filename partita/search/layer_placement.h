@@ -1,5 +1,5 @@
-// Operator placement as Tofu compares with it (section 7.1, from Sutskever et al. 2014): every layer on a device of its own, so that the
-// time steps of a recurrent network flow through the devices as through a pipeline.
+// Operator placement as Tofu compares with it (section 7.1, from Sutskever et al. 2014): every layer on a device of its
+// own, so that the time steps of a recurrent network flow through the devices as through a pipeline.
 #pragma once
 #include <memory>
 #include <vector>
@@ -8,17 +8,20 @@
 
 namespace partita {
 
-// A layer is a recurrent cell at all time steps; without such cells, a weight product with what follows it. Its backward ops and updates
-// are where it is. Nothing is split, so that each device needs the memory of its layers for the whole batch.
+// A layer is a recurrent cell at all time steps; without such cells, a weight product with what follows it. Its
+// backward ops and updates are where it is. Nothing is split, so that each device needs the memory of its layers for
+// the whole batch.
 //
-// Options: assign=round-robin (layer l on device l modulo the devices, as in the paper) or contiguous (runs of layers, the largest sum of
-// FLOPs as small as can be).
+// Options: assign=round-robin (layer l on device l modulo the devices, as in the paper) or contiguous (runs of layers,
+// the largest sum of FLOPs as small as can be).
 std::unique_ptr<Searcher> make_layer_placement();
 
-// By op: its layer, from 0. The ops before the first layer belong to the first that reads them, those after the last to the last.
+// By op: its layer, from 0. The ops before the first layer belong to the first that reads them, those after the last to
+// the last.
 std::vector<int> layers_of(const Graph& graph);
 
-// Cuts costs into at most `parts` runs, the largest sum as small as can be: by element, its run. Of equals the earliest cuts.
+// Cuts costs into at most `parts` runs, the largest sum as small as can be: by element, its run. Of equals the earliest
+// cuts.
 std::vector<int> contiguous_parts(const std::vector<double>& costs, int parts);
 
 }  // namespace partita

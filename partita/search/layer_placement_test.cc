@@ -33,7 +33,8 @@ TEST(LayerPlacement, ContiguousPartsAreAsEvenAsCanBe) {
         ASSERT_TRUE(i == 0 || run[i] >= run[i - 1]);
         sums[run[i]] += costs[i];
       }
-      EXPECT_EQ(*std::max_element(sums.begin(), sums.end()), brute_force(costs, 0, parts)) << "seed 7, " << n << " in " << parts;
+      EXPECT_EQ(*std::max_element(sums.begin(), sums.end()), brute_force(costs, 0, parts))
+          << "seed 7, " << n << " in " << parts;
     }
 }
 

@@ -17,7 +17,8 @@ std::vector<int> joined(std::vector<int> extents, const std::vector<int>& parts)
   return extents;
 }
 
-// Every choice of one of `values[axis]` values an axis, the last axis fastest; sorted along runs of axes of equal extents.
+// Every choice of one of `values[axis]` values an axis, the last axis fastest; sorted along runs of axes of equal
+// extents.
 template <typename Accept>
 void for_each_tuple(const std::vector<int>& parts, const std::vector<int>& values, const Accept& accept) {
   if (std::find(values.begin(), values.end(), 0) != values.end()) return;
@@ -42,7 +43,8 @@ Aligned::SplitAt split_at(const Layout& layout, size_t mesh_axis) {
   for (size_t axis = 0; axis < layout.radices.size(); ++axis)
     for (size_t digit = 0; digit < layout.radices[axis].size(); ++digit, ++at) {
       const std::vector<int>& axes = layout.boxes.along(at).axes;
-      if (std::find(axes.begin(), axes.end(), static_cast<int>(mesh_axis)) != axes.end()) return {static_cast<int>(axis), digit};
+      if (std::find(axes.begin(), axes.end(), static_cast<int>(mesh_axis)) != axes.end())
+        return {static_cast<int>(axis), digit};
     }
   return {};
 }
@@ -65,10 +67,19 @@ std::vector<int> prime_factors(int n) {
   return {factors.rbegin(), factors.rend()};
 }
 
-int groups_of(const std::vector<int>& extents) { return std::accumulate(extents.begin(), extents.end(), 1, std::multiplies<>()); }
+int groups_of(const std::vector<int>& extents) {
+  return std::accumulate(extents.begin(), extents.end(), 1, std::multiplies<>());
+}
 
 Cuts::Cuts(const Problem& problem, CutSpace space, std::vector<int> extents, const Budget& budget)
-    : graph_(problem.graph), problem_(problem), space_(std::move(space)), name_(space_.search.substr(0, space_.search.find('?'))), budget_(budget), watch_(budget.watch()), read_by_(readers(problem.graph)), converter_(problem.cluster) {
+    : graph_(problem.graph),
+      problem_(problem),
+      space_(std::move(space)),
+      name_(space_.search.substr(0, space_.search.find('?'))),
+      budget_(budget),
+      watch_(budget.watch()),
+      read_by_(readers(problem.graph)),
+      converter_(problem.cluster) {
   mesh_ = {std::move(extents), slowest_link_first(problem.cluster)};
   radices_ = factored_radices(graph_);
   for (const auto& [id, placement] : problem.pins.kept)
@@ -80,15 +91,20 @@ CutState Cuts::start() const {
 }
 
 void Cuts::poll() const {
-  if (watch_.stopped()) throw Error(ExitCode::kInterrupted, fmt::format("{}: interrupted before the last cut; {} one-cut programs were begun", name_, steps_));
+  if (watch_.stopped())
+    throw Error(ExitCode::kInterrupted,
+                fmt::format("{}: interrupted before the last cut; {} one-cut programs were begun", name_, steps_));
   if (watch_.ended())
-    throw Error(ExitCode::kTimeLimit, fmt::format("{}: the time limit{} passed before the last cut; {} one-cut programs were begun", name_,
-                                                  budget_.seconds ? fmt::format(" of {} s", *budget_.seconds) : "", steps_));
+    throw Error(ExitCode::kTimeLimit,
+                fmt::format("{}: the time limit{} passed before the last cut; {} one-cut programs were begun", name_,
+                            budget_.seconds ? fmt::format(" of {} s", *budget_.seconds) : "", steps_));
 }
 
 OneCut Cuts::next(const CutState& state, int axes) {
   if (budget_.steps && steps_ >= *budget_.steps)
-    throw Error(ExitCode::kTimeLimit, fmt::format("{}: {} one-cut programs were solved, as many as --max-steps allows, before the last cut", name_, steps_));
+    throw Error(ExitCode::kTimeLimit,
+                fmt::format("{}: {} one-cut programs were solved, as many as --max-steps allows, before the last cut",
+                            name_, steps_));
   ++steps_;
   OneCut cut;
   const auto first = mesh_.extents.begin() + static_cast<std::ptrdiff_t>(state.extents.size());
@@ -104,7 +120,8 @@ OneCut Cuts::next(const CutState& state, int axes) {
     cut.tilings.push_back(domain(TensorId(t), state, cut));
     tiles_of.push_back(tiles(TensorId(t), state, cut));
     std::vector<Cost> unary;
-    for (const std::vector<Tiling>& tilings : cut.tilings[t]) unary.push_back({0, stored(TensorId(t), state, cut.parts, tilings)});
+    for (const std::vector<Tiling>& tilings : cut.tilings[t])
+      unary.push_back({0, stored(TensorId(t), state, cut.parts, tilings)});
     cut.network.unary.push_back(std::move(unary));
   }
   for (size_t i = 0; i < graph_.ops.size(); ++i) {
@@ -115,7 +132,9 @@ OneCut Cuts::next(const CutState& state, int axes) {
     cut.network.unary.push_back(std::move(unary));
     auto pair = [&](TensorId id, size_t slot, bool result) {
       const size_t keeper = keeper_of(id).index();
-      cut.network.pairs.push_back({static_cast<int>(keeper), static_cast<int>(tensors + i), pair_costs(tiles_of[keeper], cut.ops[i], slot, result, bytes_of(graph_.tensor(id).dtype))});
+      cut.network.pairs.push_back(
+          {static_cast<int>(keeper), static_cast<int>(tensors + i),
+           pair_costs(tiles_of[keeper], cut.ops[i], slot, result, bytes_of(graph_.tensor(id).dtype))});
     };
     for (size_t k = 0; k < op.operands.size(); ++k) {
       auto seen = op.operands.begin() + static_cast<std::ptrdiff_t>(k);
@@ -177,7 +196,8 @@ std::shared_ptr<const OpView> Cuts::view(OpId id, const CutState& state, const s
   };
   if (auto pinned = problem_.pins.ops.find(id); pinned != problem_.pins.ops.end()) {
     if (pinned->second.mesh != mesh_)
-      fail("pins: op '{}': {} cuts {} devices as mesh {}, the pin has {}", op.name, name_, mesh_.devices.size(), to_string(mesh_), to_string(pinned->second.mesh));
+      fail("pins: op '{}': {} cuts {} devices as mesh {}, the pin has {}", op.name, name_, mesh_.devices.size(),
+           to_string(mesh_), to_string(pinned->second.mesh));
     auto first = pinned->second.strategies.begin() + static_cast<std::ptrdiff_t>(state.extents.size());
     auto v = view_of({Choice(first, first + static_cast<std::ptrdiff_t>(parts.size()))});
     if (v->aligned.empty()) fail("pins: op '{}': the pinned strategy does not exist", op.name);
@@ -224,7 +244,8 @@ std::shared_ptr<const OpView> Cuts::view(OpId id, const CutState& state, const s
   return v;
 }
 
-void Cuts::add_aligned(const Op& op, const CutState& state, const std::vector<int>& parts, const tdl::Derived& before, const Choice& choice, OpView& v) {
+void Cuts::add_aligned(const Op& op, const CutState& state, const std::vector<int>& parts, const tdl::Derived& before,
+                       const Choice& choice, OpView& v) {
   const std::vector<int> extents = joined(state.extents, parts);
   Choice strategies = before.axes;
   strategies.insert(strategies.end(), choice.begin(), choice.end());
@@ -240,7 +261,8 @@ void Cuts::add_aligned(const Op& op, const CutState& state, const std::vector<in
   for (const Layout& layout : a.layouts.operands) a.operands.push_back(splits_of(layout));
   for (const Layout& layout : a.layouts.results) a.results.push_back(splits_of(layout));
   int64_t element = bytes_of(inner_dtype(graph_, op));
-  a.inner_cost = converter_.inner_bytes(*op.bound, *derived, mesh, element) - converter_.inner_bytes(*op.bound, before, mesh_of(state.extents), element);
+  a.inner_cost = converter_.inner_bytes(*op.bound, *derived, mesh, element) -
+                 converter_.inner_bytes(*op.bound, before, mesh_of(state.extents), element);
   v.aligned.push_back(std::move(a));
 }
 
@@ -296,13 +318,16 @@ std::vector<std::vector<Tiling>> Cuts::domain(TensorId id, const CutState& state
   const size_t axes = cut.parts.size();
   if (tensor.replaces.valid()) return {std::vector<Tiling>(axes, kWhole)};  // stands for nothing: its keeper is asked
   if (auto pin = problem_.pins.kept.find(id); pin != problem_.pins.kept.end()) {
-    if (pin->second.mesh != mesh_) fail("pins: tensor '{}': {} cuts the devices as mesh {}, the pin has {}", tensor.name, name_, to_string(mesh_), to_string(pin->second.mesh));
+    if (pin->second.mesh != mesh_)
+      fail("pins: tensor '{}': {} cuts the devices as mesh {}, the pin has {}", tensor.name, name_, to_string(mesh_),
+           to_string(pin->second.mesh));
     std::vector<Tiling> pinned;
     for (size_t a = 0; a < axes; ++a) {
       const Sbp& sbp = pin->second.sbp[state.extents.size() + a];
       if (sbp.kind == Sbp::Kind::kPartial) fail("pins: tensor '{}': {} keeps no partial values", tensor.name, name_);
       Tiling tiling = sbp.kind == Sbp::Kind::kSplit ? sbp.sub_axis : kWhole;
-      for (int axis = 0; sbp.kind == Sbp::Kind::kSplit && axis < sbp.axis; ++axis) tiling += static_cast<Tiling>(radices_[id.index()][axis].size());
+      for (int axis = 0; sbp.kind == Sbp::Kind::kSplit && axis < sbp.axis; ++axis)
+        tiling += static_cast<Tiling>(radices_[id.index()][axis].size());
       pinned.push_back(tiling);
     }
     return {pinned};
@@ -314,11 +339,13 @@ std::vector<std::vector<Tiling>> Cuts::domain(TensorId id, const CutState& state
   };
   auto ask = [&](TensorId t) {
     for (const Reader& reader : read_by_[t.index()])
-      for (const Aligned& a : cut.ops[reader.op.index()]->aligned) want(a.layouts.operands[reader.operand], a.operands[reader.operand]);
+      for (const Aligned& a : cut.ops[reader.op.index()]->aligned)
+        want(a.layouts.operands[reader.operand], a.operands[reader.operand]);
     if (!graph_.tensor(t).producer.valid()) return;
     const Op& op = graph_.op(graph_.tensor(t).producer);
     size_t r = static_cast<size_t>(std::find(op.results.begin(), op.results.end(), t) - op.results.begin());
-    for (const Aligned& a : cut.ops[graph_.tensor(t).producer.index()]->aligned) want(a.layouts.results[r], a.results[r]);
+    for (const Aligned& a : cut.ops[graph_.tensor(t).producer.index()]->aligned)
+      want(a.layouts.results[r], a.results[r]);
   };
   ask(id);
   if (TensorId next = graph_.replacement_of(id); next.valid()) ask(next);
@@ -352,19 +379,26 @@ std::vector<std::vector<Tiling>> Cuts::domain(TensorId id, const CutState& state
 
 std::shared_ptr<const Cuts::Tiles> Cuts::tiles(TensorId id, const CutState& state, const OneCut& cut) {
   const std::vector<Tiling>& so_far = state.tilings[id.index()];
-  auto [found, fresh] = tiles_.try_emplace({radices_[id.index()], state.extents, cut.parts, so_far, cut.tilings[id.index()]});
+  auto [found, fresh] =
+      tiles_.try_emplace({radices_[id.index()], state.extents, cut.parts, so_far, cut.tilings[id.index()]});
   if (!fresh) return found->second;
   auto made = std::make_shared<Tiles>();
   made->before = kept_layout(id, mesh_of(state.extents), so_far);
   const Mesh mesh = mesh_of(joined(state.extents, cut.parts));
-  for (const std::vector<Tiling>& tilings : cut.tilings[id.index()]) made->layouts.push_back(kept_layout(id, mesh, joined(so_far, tilings)));
+  for (const std::vector<Tiling>& tilings : cut.tilings[id.index()])
+    made->layouts.push_back(kept_layout(id, mesh, joined(so_far, tilings)));
   return found->second = made;
 }
 
-const Cuts::PairCosts& Cuts::pair_costs(const std::shared_ptr<const Tiles>& tiles, const std::shared_ptr<const OpView>& view, size_t slot, bool result, int64_t element) {
+const Cuts::PairCosts& Cuts::pair_costs(const std::shared_ptr<const Tiles>& tiles,
+                                        const std::shared_ptr<const OpView>& view, size_t slot, bool result,
+                                        int64_t element) {
   auto [found, fresh] = pair_costs_.try_emplace({tiles, view, slot, result, element});
   if (!fresh) return found->second;
-  auto bytes = [&](const Layout& kept, const OpLayouts& op) { return result ? converter_.bytes(op.results[slot], kept, element) : converter_.bytes(kept, op.operands[slot], element); };
+  auto bytes = [&](const Layout& kept, const OpLayouts& op) {
+    return result ? converter_.bytes(op.results[slot], kept, element)
+                  : converter_.bytes(kept, op.operands[slot], element);
+  };
   const int64_t paid = bytes(tiles->before, view->before);
   for (const Layout& kept : tiles->layouts) {
     poll();
@@ -373,7 +407,8 @@ const Cuts::PairCosts& Cuts::pair_costs(const std::shared_ptr<const Tiles>& tile
   return found->second;
 }
 
-int64_t Cuts::stored(TensorId id, const CutState& state, const std::vector<int>& parts, const std::vector<Tiling>& tilings) const {
+int64_t Cuts::stored(TensorId id, const CutState& state, const std::vector<int>& parts,
+                     const std::vector<Tiling>& tilings) const {
   int64_t bytes = graph_.tensor(id).bytes();
   for (size_t c = 0; c < state.extents.size(); ++c)
     if (state.tilings[id.index()][c] != kWhole) bytes /= state.extents[c];

@@ -1,5 +1,5 @@
-// One cut of the devices as a cost network: what every op and every tensor may do on it, after the cuts so far, and what that moves.
-// Written once, for every search that cuts all devices into equal parts, in one step or in several.
+// One cut of the devices as a cost network: what every op and every tensor may do on it, after the cuts so far, and
+// what that moves. Written once, for every search that cuts all devices into equal parts, in one step or in several.
 #pragma once
 #include <functional>
 #include <map>
@@ -13,16 +13,18 @@
 
 namespace partita {
 
-// A tensor's tiling on one mesh axis: split on one of its axes, each counted as often as it has radices (factored_radices), or whole.
+// A tensor's tiling on one mesh axis: split on one of its axes, each counted as often as it has radices
+// (factored_radices), or whole.
 using Tiling = int;
 constexpr Tiling kWhole = -1;
 
 // What a search lets a cut choose from.
 struct CutSpace {
   std::string search;  // as plans name it, with its options
-  // Of the strategies of an op that split indices: whether it is offered this one. Where none is left, the op is replicated.
+  // Of the strategies of an op that split indices: whether it is offered this one. Where none is left, the op is
+  // replicated.
   std::function<bool(OpId, const tdl::AxisStrategy&)> offers;
-  bool whole = true;  // a tensor may be whole on a cut that could split it
+  bool whole = true;      // a tensor may be whole on a cut that could split it
   bool unwanted = false;  // a tensor may be split where no op that reads or writes it is: it can only be dearer
 };
 
@@ -39,8 +41,8 @@ struct Aligned {
   std::vector<tdl::AxisStrategy> strategy;  // one an axis of the cut
   OpLayouts layouts;
   int64_t inner_cost = 0;  // what its inner steps move beyond those of the cuts before
-  // Where an axis of the cut splits a layout: a stored axis, and of that axis's radices in the layout the one. axis -1: nowhere, which
-  // it is also where the part is partial.
+  // Where an axis of the cut splits a layout: a stored axis, and of that axis's radices in the layout the one. axis -1:
+  // nowhere, which it is also where the part is partial.
   struct SplitAt {
     int axis = -1;
     size_t digit = 0;
@@ -56,24 +58,25 @@ struct OpView {
 
 struct OneCut {
   std::vector<int> parts;  // the extents of its axes
-  // Variables: the tensors' tilings, by TensorId, then the ops' strategies, by OpId. Costs: bytes moved by all groups beyond the
-  // cuts before, then bytes stored.
+  // Variables: the tensors' tilings, by TensorId, then the ops' strategies, by OpId. Costs: bytes moved by all groups
+  // beyond the cuts before, then bytes stored.
   CostNetwork network;
   std::vector<std::vector<std::vector<Tiling>>> tilings;  // [tensor][value]: one an axis of the cut
   std::vector<std::shared_ptr<const OpView>> ops;
 };
 
-// The cuts of one problem. Each sees each op's own ranges and each tensor's kept tile: what a conversion costs in a cut is what it
-// moves, counted from the boxes, beyond what it moved in the cuts before (SoyBean section 4.2.1; Tofu section 5.2: what was
-// fetched is an input of the next step). Pins are part of every cut. Not thread-safe.
+// The cuts of one problem. Each sees each op's own ranges and each tensor's kept tile: what a conversion costs in a cut
+// is what it moves, counted from the boxes, beyond what it moved in the cuts before (SoyBean section 4.2.1; Tofu
+// section 5.2: what was fetched is an input of the next step). Pins are part of every cut. Not thread-safe.
 class Cuts {
  public:
   // The mesh has these extents, over all devices, slowest link first.
   Cuts(const Problem& problem, CutSpace space, std::vector<int> extents, const Budget& budget = {});
 
   CutState start() const;
-  // Cuts along the mesh's next `axes` axes at once. Of choices that differ only in the order of axes of equal extents, the sorted one.
-  // This is a step of the budget. Before the last cut there is no solution to return: when it is spent, throws.
+  // Cuts along the mesh's next `axes` axes at once. Of choices that differ only in the order of axes of equal extents,
+  // the sorted one. This is a step of the budget. Before the last cut there is no solution to return: when it is spent,
+  // throws.
   OneCut next(const CutState& state, int axes = 1);
   CutState after(const CutState& state, const OneCut& cut, const std::vector<int>& values) const;
   // After the last cut; paper_cost is all that the cuts moved.
@@ -98,11 +101,14 @@ class Cuts {
   using PairCosts = std::vector<Cost>;
 
   std::shared_ptr<const OpView> view(OpId id, const CutState& state, const std::vector<int>& parts);
-  void add_aligned(const Op& op, const CutState& state, const std::vector<int>& parts, const tdl::Derived& before, const Choice& choice, OpView& v);
+  void add_aligned(const Op& op, const CutState& state, const std::vector<int>& parts, const tdl::Derived& before,
+                   const Choice& choice, OpView& v);
   std::vector<std::vector<Tiling>> domain(TensorId id, const CutState& state, const OneCut& cut) const;
   std::shared_ptr<const Tiles> tiles(TensorId id, const CutState& state, const OneCut& cut);
-  const PairCosts& pair_costs(const std::shared_ptr<const Tiles>& tiles, const std::shared_ptr<const OpView>& view, size_t slot, bool result, int64_t element);
-  int64_t stored(TensorId id, const CutState& state, const std::vector<int>& parts, const std::vector<Tiling>& tilings) const;
+  const PairCosts& pair_costs(const std::shared_ptr<const Tiles>& tiles, const std::shared_ptr<const OpView>& view,
+                              size_t slot, bool result, int64_t element);
+  int64_t stored(TensorId id, const CutState& state, const std::vector<int>& parts,
+                 const std::vector<Tiling>& tilings) const;
   int64_t extent_of(TensorId id, Tiling tiling) const;
   Sbp sbp_of(TensorId id, Tiling tiling) const;
   Mesh mesh_of(const std::vector<int>& extents) const;
@@ -121,10 +127,16 @@ class Cuts {
   DerivationCache derivations_;
   Converter converter_;
   std::map<std::pair<const tdl::Bound*, int>, std::vector<tdl::AxisStrategy>> strategies_;
-  std::map<std::tuple<const tdl::Bound*, Choice, std::vector<int>, std::vector<int>, std::vector<Choice>, DType>, std::shared_ptr<const OpView>> views_;
-  std::map<std::tuple<std::vector<Shape>, std::vector<int>, std::vector<int>, std::vector<Tiling>, std::vector<std::vector<Tiling>>>, std::shared_ptr<const Tiles>> tiles_;
+  std::map<std::tuple<const tdl::Bound*, Choice, std::vector<int>, std::vector<int>, std::vector<Choice>, DType>,
+           std::shared_ptr<const OpView>>
+      views_;
+  std::map<std::tuple<std::vector<Shape>, std::vector<int>, std::vector<int>, std::vector<Tiling>,
+                      std::vector<std::vector<Tiling>>>,
+           std::shared_ptr<const Tiles>>
+      tiles_;
   // Keys hold what they point to.
-  std::map<std::tuple<std::shared_ptr<const Tiles>, std::shared_ptr<const OpView>, size_t, bool, int64_t>, PairCosts> pair_costs_;
+  std::map<std::tuple<std::shared_ptr<const Tiles>, std::shared_ptr<const OpView>, size_t, bool, int64_t>, PairCosts>
+      pair_costs_;
 };
 
 // Largest first; empty for 1.

@@ -15,8 +15,9 @@ namespace partita {
 
 namespace {
 
-constexpr int64_t kTensorValues = 2048;  // of a neighbourhood, in bytes: it is a good solution that counts there, not the bound
-constexpr int kLoosenings = 3;    // how often a limit that nothing keeps is raised again, half of the way
+constexpr int64_t kTensorValues =
+    2048;                       // of a neighbourhood, in bytes: it is a good solution that counts there, not the bound
+constexpr int kLoosenings = 3;  // how often a limit that nothing keeps is raised again, half of the way
 
 // Per axis of the coarse mesh, the extents of its own axes.
 std::vector<std::vector<int>> factors_of(const Mesh& mesh) {
@@ -56,7 +57,8 @@ bool divides_as_much(const std::vector<tdl::AxisStrategy>& a, const std::vector<
 }
 
 // Every op: as it is, then what divides its work on these axes, then what others have it do.
-JointSpace neighbourhood(const Problem& problem, const Refined& now, const std::vector<size_t>& axes, const std::vector<Refined>& others) {
+JointSpace neighbourhood(const Problem& problem, const Refined& now, const std::vector<size_t>& axes,
+                         const std::vector<Refined>& others) {
   JointSpace space{now.mesh, {}};
   for (size_t i = 0; i < problem.graph.ops.size(); ++i) {
     const Op& op = problem.graph.ops[i];
@@ -70,7 +72,8 @@ JointSpace neighbourhood(const Problem& problem, const Refined& now, const std::
       for (size_t axis : axes) {
         on_axis.push_back({now.strategies[i][axis]});
         for (tdl::AxisStrategy& s : allowed_strategies(op, now.mesh.extents[axis]))
-          if (!s.names.empty() || (s.partial.empty() ? problem.in_time() : tdl::is_elementwise(*op.bound))) on_axis.back().push_back(std::move(s));  // in bytes replicated only where it is already
+          if (!s.names.empty() || (s.partial.empty() ? problem.in_time() : tdl::is_elementwise(*op.bound)))
+            on_axis.back().push_back(std::move(s));  // in bytes replicated only where it is already
         counts.push_back(on_axis.back().size());
       }
       for_each_tuple(counts, [&](const std::vector<size_t>& at) {
@@ -86,8 +89,8 @@ JointSpace neighbourhood(const Problem& problem, const Refined& now, const std::
   return space;
 }
 
-// Which axes change together: one after the other; then each two of them, where there are more than two and not so many that this takes
-// minutes.
+// Which axes change together: one after the other; then each two of them, where there are more than two and not so many
+// that this takes minutes.
 std::vector<std::vector<std::vector<size_t>>> subsets_of_axes(size_t axes) {
   constexpr size_t kMostInPairs = 4;
   std::vector<std::vector<std::vector<size_t>>> out(1);
@@ -102,11 +105,16 @@ std::vector<std::vector<std::vector<size_t>>> subsets_of_axes(size_t axes) {
 }  // namespace
 
 bool keeps(const Pins& pins, const Plan& plan) {
-  return std::all_of(pins.ops.begin(), pins.ops.end(), [&](const auto& pin) { return plan.ops[pin.first.index()] == pin.second; }) &&
-         std::all_of(pins.kept.begin(), pins.kept.end(), [&](const auto& pin) { return plan.kept.contains(pin.first) && plan.kept.at(pin.first) == pin.second; });
+  return std::all_of(pins.ops.begin(), pins.ops.end(),
+                     [&](const auto& pin) { return plan.ops[pin.first.index()] == pin.second; }) &&
+         std::all_of(pins.kept.begin(), pins.kept.end(), [&](const auto& pin) {
+           return plan.kept.contains(pin.first) && plan.kept.at(pin.first) == pin.second;
+         });
 }
 
-int64_t missing_bytes(const Problem& problem, const Plan& plan, const Watch& watch) { return missing_bytes(problem.graph, plan, problem.cluster, watch); }
+int64_t missing_bytes(const Problem& problem, const Plan& plan, const Watch& watch) {
+  return missing_bytes(problem.graph, plan, problem.cluster, watch);
+}
 
 bool holds_any_plan(const Problem& problem) {
   constexpr double kTimes = 16;
@@ -116,7 +124,8 @@ bool holds_any_plan(const Problem& problem) {
     for (TensorId t : op.operands) bytes += static_cast<double>(problem.graph.tensor(t).bytes());
   bytes *= kTimes * problem.cluster.compute_count;
   const auto begin = problem.cluster.devices.begin();
-  return std::all_of(begin, begin + problem.cluster.compute_count, [&](const Device& d) { return static_cast<double>(d.memory_bytes) > bytes; });
+  return std::all_of(begin, begin + problem.cluster.compute_count,
+                     [&](const Device& d) { return static_cast<double>(d.memory_bytes) > bytes; });
 }
 
 namespace {
@@ -124,12 +133,14 @@ namespace {
 // Plans the memory of solutions, of one while it is being proved.
 class MissingBytes {
  public:
-  MissingBytes(const Problem& problem, const JointProblem& joint, const Watch& watch) : problem_(problem), joint_(joint), watch_(watch), in_doubt_(!holds_any_plan(problem)) {}
+  MissingBytes(const Problem& problem, const JointProblem& joint, const Watch& watch)
+      : problem_(problem), joint_(joint), watch_(watch), in_doubt_(!holds_any_plan(problem)) {}
 
   void begin(const solver::Assignment& solution) {
     if (!in_doubt_ || solution == solution_) return;
     solution_ = solution;
-    found_ = begun([this, plan = plan_of(joint_, problem_.graph, solution)] { return missing_bytes(problem_, plan, watch_); });
+    found_ = begun(
+        [this, plan = plan_of(joint_, problem_.graph, solution)] { return missing_bytes(problem_, plan, watch_); });
   }
 
   // Zero or less: the plan, which is the solution's, fits.
@@ -149,8 +160,8 @@ class MissingBytes {
 
 }  // namespace
 
-Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options, std::optional<int64_t> below, int most_tightenings,
-                      const Watch& watch) {
+Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver::Options options,
+                      std::optional<int64_t> below, int most_tightenings, const Watch& watch) {
   std::optional<solver::Network> changed;  // a copy, once its limit is another
   auto network = [&]() -> const solver::Network& { return changed ? *changed : joint.network; };
   auto set_limit = [&](int64_t limit) {
@@ -171,7 +182,8 @@ Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver:
         p.bound = bound;
         tell(p);
       };
-    const bool ended = (options.stop && *options.stop) || (options.deadline && std::chrono::steady_clock::now() > *options.deadline);
+    const bool ended =
+        (options.stop && *options.stop) || (options.deadline && std::chrono::steady_clock::now() > *options.deadline);
     if (!solved.solution && out.tightenings > 0 && !ended && loosenings++ < kLoosenings) {
       set_limit(*network().limit + (kept - *network().limit) / 2);
       continue;
@@ -187,8 +199,10 @@ Fitting solve_fitting(const Problem& problem, const JointProblem& joint, solver:
     out.missing_bytes = missing;
     ++out.tightenings;
     // So that this solution is over the limit, as its plan is.
-    const auto peak = static_cast<double>(solver::evaluate(network(), *solved.solution).peak.value_or(0)), memory = static_cast<double>(*joint.network.limit);
-    set_limit(std::min(*network().limit - missing, static_cast<int64_t>(peak * memory / (memory + static_cast<double>(missing)))));
+    const auto peak = static_cast<double>(solver::evaluate(network(), *solved.solution).peak.value_or(0)),
+               memory = static_cast<double>(*joint.network.limit);
+    set_limit(std::min(*network().limit - missing,
+                       static_cast<int64_t>(peak * memory / (memory + static_cast<double>(missing)))));
     if (ended) return out;
   }
   return out;
@@ -202,14 +216,16 @@ std::optional<Refined> refined(const Plan& plan, const Cluster& cluster) {
   const std::vector<std::vector<int>> factors = factors_of(mesh);
   for (const OpChoice& choice : plan.ops) {
     if (choice.mesh == mesh) out.strategies.push_back(repeated(choice.strategies, factors));
-    else if (refined(choice.mesh) == out.mesh) out.strategies.push_back(repeated(choice.strategies, factors_of(choice.mesh)));
+    else if (refined(choice.mesh) == out.mesh)
+      out.strategies.push_back(repeated(choice.strategies, factors_of(choice.mesh)));
     else return std::nullopt;
   }
   return out;
 }
 
-Refinement refine(const Problem& problem, const Plan& plan, int64_t cost, const std::vector<Plan>& others, const solver::Options& solving,
-                  const std::function<void(const Refinement&)>& tell, int64_t most_entries) {
+Refinement refine(const Problem& problem, const Plan& plan, int64_t cost, const std::vector<Plan>& others,
+                  const solver::Options& solving, const std::function<void(const Refinement&)>& tell,
+                  int64_t most_entries) {
   Refinement out{std::nullopt, cost, 0};
   std::optional<Refined> now = refined(plan, problem.cluster);
   if (!now) return out;
@@ -237,7 +253,8 @@ Refinement refine(const Problem& problem, const Plan& plan, int64_t cost, const 
     for (const solver::Network::Edge& e : joint->network.edges) out.entries += static_cast<int64_t>(e.table->size());
     if (tell) tell(out);
     options.start = with_best_tensors(*joint, std::vector<int>(problem.graph.ops.size(), 0));
-    Fitting fitting = solve_fitting(on_mesh, *joint, options, problem.in_time() ? std::nullopt : std::optional(out.cost), kTightenings, watch);
+    Fitting fitting = solve_fitting(on_mesh, *joint, options,
+                                    problem.in_time() ? std::nullopt : std::optional(out.cost), kTightenings, watch);
     if (!fitting.plan) return false;
     const int64_t found = cost_of(problem, *fitting.plan, watch);
     if (found >= out.cost) return false;

@@ -25,12 +25,14 @@ Cluster own_share(const Cluster& cluster) {
 std::vector<DeviceId> representatives(const Cluster& cluster) {
   auto figures = [&](DeviceId id) {
     const Device& d = cluster.device(id);
-    return std::tuple(d.peak_flops_per_s, d.memory_bandwidth_bytes_per_s, d.memory_bytes, d.efficiency, d.launch_overhead_us, cluster.bandwidth(d.host, id),
-                      cluster.latency_us(d.host, id), cluster.bandwidth(id, d.host), cluster.latency_us(id, d.host));
+    return std::tuple(d.peak_flops_per_s, d.memory_bandwidth_bytes_per_s, d.memory_bytes, d.efficiency,
+                      d.launch_overhead_us, cluster.bandwidth(d.host, id), cluster.latency_us(d.host, id),
+                      cluster.bandwidth(id, d.host), cluster.latency_us(id, d.host));
   };
   std::map<decltype(figures(DeviceId(0))), DeviceId> first;
   std::vector<DeviceId> result;
-  for (int d = 0; d < cluster.compute_count; ++d) result.push_back(first.try_emplace(figures(DeviceId(d)), DeviceId(d)).first->second);
+  for (int d = 0; d < cluster.compute_count; ++d)
+    result.push_back(first.try_emplace(figures(DeviceId(d)), DeviceId(d)).first->second);
   return result;
 }
 
@@ -42,20 +44,29 @@ Plan plan_on(const Graph& graph, const Cluster& cluster, DeviceId device) {
 }
 
 int64_t samples_a_device(const Problem& problem) {
-  if (!problem.pins.ops.empty() || !problem.pins.kept.empty()) fail("every device has the whole model to itself: there is nothing that a pin could choose");
+  if (!problem.pins.ops.empty() || !problem.pins.kept.empty())
+    fail("every device has the whole model to itself: there is nothing that a pin could choose");
   const auto batch = find_batch(problem.graph);
   if (!batch) fail("model '{}' has no input with samples along axis 0", problem.graph.name);
   const int devices = problem.cluster.compute_count;
-  if (*batch < devices) throw DoesNotApply(fmt::format("{} samples for {} devices, each of which takes one at least; give --batch", *batch, devices));
+  if (*batch < devices)
+    throw DoesNotApply(
+        fmt::format("{} samples for {} devices, each of which takes one at least; give --batch", *batch, devices));
   return *batch / devices;
 }
 
 Graph step_of(const Problem& problem, int64_t samples) {
   const int64_t given = find_batch(problem.graph).value_or(0);
   if (samples == given) return problem.graph;
-  if (!problem.with_batch) fail("model '{}': a step of {} samples is needed beside that of {}, and this graph cannot be built again; give it by a file or from the zoo", problem.graph.name, samples, given);
+  if (!problem.with_batch)
+    fail(
+        "model '{}': a step of {} samples is needed beside that of {}, and this graph cannot be built again; give it "
+        "by a file or from the zoo",
+        problem.graph.name, samples, given);
   Graph graph = problem.with_batch(samples);
-  if (find_batch(graph) != samples) fail("model '{}': built again with batch={}, it has {} samples", graph.name, samples, find_batch(graph).value_or(0));
+  if (find_batch(graph) != samples)
+    fail("model '{}': built again with batch={}, it has {} samples", graph.name, samples,
+         find_batch(graph).value_or(0));
   return graph;
 }
 

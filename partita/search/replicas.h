@@ -1,5 +1,5 @@
-// A model on every device by itself, without any exchange: what Tofu's small-batch and swapping baselines do (section 7.1). All devices
-// do the same at the same time, so that one stands for all that are like it.
+// A model on every device by itself, without any exchange: what Tofu's small-batch and swapping baselines do
+// (section 7.1). All devices do the same at the same time, so that one stands for all that are like it.
 #pragma once
 #include <vector>
 
@@ -7,18 +7,19 @@
 
 namespace partita {
 
-// `cluster` as one device sees it while all are busy alike: a link between devices and their hosts has the part of its bandwidth that is
-// left to each of the devices whose routes share it.
+// `cluster` as one device sees it while all are busy alike: a link between devices and their hosts has the part of its
+// bandwidth that is left to each of the devices whose routes share it.
 Cluster own_share(const Cluster& cluster);
 
-// By compute device the first with its figures and those of the routes between it and its host: what one does, the other does too.
+// By compute device the first with its figures and those of the routes between it and its host: what one does, the
+// other does too.
 std::vector<DeviceId> representatives(const Cluster& cluster);
 
 // Everything on this device.
 Plan plan_on(const Graph& graph, const Cluster& cluster, DeviceId device);
 
-// The problem's samples a step, divided by the devices; what is left over is left out. Infeasible (exit 4) where that is none. Bad input
-// where the model has no samples, and with pins: there is no choice to pin.
+// The problem's samples a step, divided by the devices; what is left over is left out. Infeasible (exit 4) where that
+// is none. Bad input where the model has no samples, and with pins: there is no choice to pin.
 int64_t samples_a_device(const Problem& problem);
 
 // The problem's training step of so many samples.

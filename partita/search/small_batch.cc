@@ -52,7 +52,8 @@ class SmallBatch final : public Searcher {
       int64_t too_many = most;
       best = most == 1 ? std::move(best) : lowered(1);
       if (best.missing_bytes > 0) {
-        result.reason = fmt::format("one sample a device needs {} bytes of memory, {} more than a device has", best.peak_memory_bytes, best.missing_bytes);
+        result.reason = fmt::format("one sample a device needs {} bytes of memory, {} more than a device has",
+                                    best.peak_memory_bytes, best.missing_bytes);
         return result;
       }
       // best fits, too_many does not: doubled until one more is too many, then halved between the two.
@@ -70,7 +71,8 @@ class SmallBatch final : public Searcher {
       }
     }
     Estimate estimate{best.samples * problem.cluster.compute_count, 0, best.peak_memory_bytes, 0};
-    for (const PhysicalGraph& physical : best.lowered) estimate.step_time_ns = std::max(estimate.step_time_ns, simulate(physical, CostModel(share)).step_time_ns);
+    for (const PhysicalGraph& physical : best.lowered)
+      estimate.step_time_ns = std::max(estimate.step_time_ns, simulate(physical, CostModel(share)).step_time_ns);
     result.estimate = estimate;
     result.counters["batches_tried"] = tried;
     result.notes.push_back(fmt::format("{} of {} samples a device fit", best.samples, most));

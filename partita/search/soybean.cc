@@ -13,8 +13,8 @@ namespace partita {
 
 namespace {
 
-constexpr int kFollowed = 4;                     // cuts of equal cost that are followed one cut further
-constexpr int64_t kLevelTable = int64_t{1} << 16;  // states of a breadth-first level that are still tabulated
+constexpr int kFollowed = 4;                             // cuts of equal cost that are followed one cut further
+constexpr int64_t kLevelTable = int64_t{1} << 16;        // states of a breadth-first level that are still tabulated
 constexpr int64_t kEliminationTable = int64_t{1} << 22;  // entries of a table of variable elimination
 
 bool reads_plainly(const tdl::Expr& e) {
@@ -31,13 +31,16 @@ void entangled(const tdl::Expr& e, bool in_guard, std::vector<int>& out) {
   if (e.kind == tdl::ExprKind::kRead)
     for (const tdl::Affine& s : e.subscripts)
       if (s.plain_index() < 0 || in_guard) tdl::collect_indices(s, out);
-  for (size_t i = 0; i < e.args.size(); ++i) entangled(e.args[i], in_guard || (e.kind == tdl::ExprKind::kIf && i == 0), out);
+  for (size_t i = 0; i < e.args.size(); ++i)
+    entangled(e.args[i], in_guard || (e.kind == tdl::ExprKind::kIf && i == 0), out);
 }
 
 // A product of two reads, maybe under guards.
 bool is_product(const tdl::Expr& e) {
-  if (e.kind == tdl::ExprKind::kIf) return e.args[2].kind == tdl::ExprKind::kNumber && e.args[2].number == 0 && is_product(e.args[1]);
-  return e.kind == tdl::ExprKind::kBinary && e.function == "*" && e.args[0].kind == tdl::ExprKind::kRead && e.args[1].kind == tdl::ExprKind::kRead;
+  if (e.kind == tdl::ExprKind::kIf)
+    return e.args[2].kind == tdl::ExprKind::kNumber && e.args[2].number == 0 && is_product(e.args[1]);
+  return e.kind == tdl::ExprKind::kBinary && e.function == "*" && e.args[0].kind == tdl::ExprKind::kRead &&
+         e.args[1].kind == tdl::ExprKind::kRead;
 }
 
 CutSpace space_of(const Graph& graph, bool all_tilings) {
@@ -47,7 +50,9 @@ CutSpace space_of(const Graph& graph, bool all_tilings) {
     std::vector<std::string> names = paper_indices(graph, op);
     paper.emplace_back(names.begin(), names.end());
   }
-  return {"soybean", [paper](OpId op, const tdl::AxisStrategy& s) { return s.names.size() == 1 && paper[op.index()].contains(s.names[0]); }};
+  return {"soybean", [paper](OpId op, const tdl::AxisStrategy& s) {
+            return s.names.size() == 1 && paper[op.index()].contains(s.names[0]);
+          }};
 }
 
 struct Levels {
@@ -55,8 +60,8 @@ struct Levels {
   int count = 0;
 };
 
-// Section 4.2.2: ops that share a tensor stand in adjacent levels. Variables go level by level: first the ops of a level,
-// then the tensors that no later level uses; the tables left between are the states tau_l of equation (5).
+// Section 4.2.2: ops that share a tensor stand in adjacent levels. Variables go level by level: first the ops of a
+// level, then the tensors that no later level uses; the tables left between are the states tau_l of equation (5).
 Levels breadth_first(const Cuts& cuts, const OneCut& cut) {
   const Graph& graph = cuts.graph();
   size_t tensors = graph.tensors.size(), n = graph.ops.size();
@@ -121,8 +126,9 @@ class KCuts {
         if (i == 0 || delta < best_delta) best = i, best_delta = delta;
       }
       state = equal[best];
-      result_.notes.push_back(fmt::format("cut {} into {}: delta_{} = {:.6g} bytes, {}; {} of equal cost followed", c + 1, factors[c], factors.size() - c,
-                                          state.deltas.back(), method, equal.size()));
+      result_.notes.push_back(fmt::format("cut {} into {}: delta_{} = {:.6g} bytes, {}; {} of equal cost followed",
+                                          c + 1, factors[c], factors.size() - c, state.deltas.back(), method,
+                                          equal.size()));
     }
     double total = 0;  // c_k = delta_k + p c_(k-1)
     for (size_t c = factors.size(); c-- > 0;) total = state.deltas[c] + factors[c] * total;
@@ -143,13 +149,19 @@ class KCuts {
     const Levels order = breadth_first(cuts_, cut);
     auto solved = eliminate(cut.network, order.order, max_solutions, kLevelTable, cuts_.watch());
     bool levels = solved.has_value();
-    if (!solved) solved = eliminate(cut.network, small_table_order(cut.network, cuts_.watch()), max_solutions, kEliminationTable, cuts_.watch());
-    method_ = levels ? fmt::format("by {} breadth-first levels, tables of up to {} states", order.count, solved->largest_table)
-              : solved ? fmt::format("by variable elimination, width {}, tables of up to {}", solved->width, solved->largest_table)
-                       : "";
+    if (!solved)
+      solved = eliminate(cut.network, small_table_order(cut.network, cuts_.watch()), max_solutions, kEliminationTable,
+                         cuts_.watch());
+    method_ =
+        levels
+            ? fmt::format("by {} breadth-first levels, tables of up to {} states", order.count, solved->largest_table)
+        : solved
+            ? fmt::format("by variable elimination, width {}, tables of up to {}", solved->width, solved->largest_table)
+            : "";
     if (!solved) {
       Conditioned near = eliminate_around(cut.network, cuts_.watch());
-      method_ = fmt::format("by elimination around {} of {} variables in {} rounds, not proved minimal", near.held, cut.network.variables(), near.rounds);
+      method_ = fmt::format("by elimination around {} of {} variables in {} rounds, not proved minimal", near.held,
+                            cut.network.variables(), near.rounds);
       solved = Elimination{near.cost, {std::move(near.solution)}, 0, 0};
     }
     if (count) {
@@ -198,7 +210,8 @@ std::vector<std::string> paper_indices(const Graph& graph, const Op& op) {
   bool product = false, convolution = false, other = false;
   std::vector<int> tangled;
   for (const tdl::Stage& stage : bound.stages) {
-    bool plain_lhs = std::all_of(stage.lhs.begin(), stage.lhs.end(), [](const tdl::Affine& a) { return a.plain_index() >= 0; });
+    bool plain_lhs =
+        std::all_of(stage.lhs.begin(), stage.lhs.end(), [](const tdl::Affine& a) { return a.plain_index() >= 0; });
     if (stage.body.kind == tdl::ExprKind::kReduce) {
       const tdl::Expr& body = stage.body.args[0];
       if (stage.body.reducer != tdl::Reducer::kSum || !is_product(body) || !plain_lhs) other = true;
@@ -213,7 +226,9 @@ std::vector<std::string> paper_indices(const Graph& graph, const Op& op) {
   bool all = tdl::is_elementwise(bound) || (product && !convolution && !other);
   if (all || (convolution && !other)) {
     for (size_t i = 0; i < bound.indices.size(); ++i)
-      if (bound.indices[i].splittable && (all || std::find(tangled.begin(), tangled.end(), static_cast<int>(i)) == tangled.end())) names.push_back(bound.indices[i].name);
+      if (bound.indices[i].splittable &&
+          (all || std::find(tangled.begin(), tangled.end(), static_cast<int>(i)) == tangled.end()))
+        names.push_back(bound.indices[i].name);
   } else {
     names = sample_indices(graph, op);
   }

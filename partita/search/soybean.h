@@ -1,5 +1,5 @@
-// SoyBean (Wang, Huang, Li: Unifying Data, Model and Hybrid Parallelism in Deep Learning via Tensor Tiling): the one-cut
-// tiling program and the k-cuts recursion (section 4, Algorithm 1).
+// SoyBean (Wang, Huang, Li: Unifying Data, Model and Hybrid Parallelism in Deep Learning via Tensor Tiling): the
+// one-cut tiling program and the k-cuts recursion (section 4, Algorithm 1).
 #pragma once
 #include <memory>
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace partita {
 
-// Cuts the devices one prime factor at a time, largest first, the slowest links first. Each cut gives every tensor one tiling
-// (split on an axis, or replicated) and every op one aligned strategy, so that the conversions between them cost least. The
-// next cut sees each op's own ranges and each tensor's kept tile: what a conversion costs in a cut is what it moves, counted
-// from the boxes (the ghost area, section 4.2.1), beyond what it moved in the cuts before.
+// Cuts the devices one prime factor at a time, largest first, the slowest links first. Each cut gives every tensor one
+// tiling (split on an axis, or replicated) and every op one aligned strategy, so that the conversions between them cost
+// least. The next cut sees each op's own ranges and each tensor's kept tile: what a conversion costs in a cut is what
+// it moves, counted from the boxes (the ghost area, section 4.2.1), beyond what it moved in the cuts before.
 //
-// Options: tilings=paper (section 4.5: all indices of matrix products and element-wise operations, batch and channels of
-// convolutions, the batch alone elsewhere) or all (every derived strategy).
+// Options: tilings=paper (section 4.5: all indices of matrix products and element-wise operations, batch and channels
+// of convolutions, the batch alone elsewhere) or all (every derived strategy).
 std::unique_ptr<Searcher> make_soybean();
 
 // The first cut's problem, for tests: variables are the tensors' tilings, then the ops' strategies; costs are bytes.
@@ -26,8 +26,8 @@ struct FirstCut {
 };
 FirstCut soybean_first_cut(const Graph& graph, const Cluster& cluster, bool all_tilings);
 
-// Whether variable elimination solves its first cut with small tables, whatever its options: then it takes seconds at most. Where it does
-// not, as on many time steps of a recurrent network, the cut is searched around held variables.
+// Whether variable elimination solves its first cut with small tables, whatever its options: then it takes seconds at
+// most. Where it does not, as on many time steps of a recurrent network, the cut is searched around held variables.
 bool soybean_is_quick(const Problem& problem, const Budget& budget);
 
 // The index names that SoyBean's section 4.5 lets an op be tiled along.

@@ -17,7 +17,8 @@ class Spartan final : public Searcher {
       const Graph& graph = cuts.graph();
       std::vector<int> tensors(graph.tensors.size());
       std::iota(tensors.begin(), tensors.end(), 0);
-      std::stable_sort(tensors.begin(), tensors.end(), [&](int a, int b) { return graph.tensors[a].bytes() > graph.tensors[b].bytes(); });
+      std::stable_sort(tensors.begin(), tensors.end(),
+                       [&](int a, int b) { return graph.tensors[a].bytes() > graph.tensors[b].bytes(); });
       for (int t : tensors) {
         settling.settle_best(t);
         for (int op : settling.around(t)) settling.settle_best(op);

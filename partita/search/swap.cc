@@ -28,12 +28,14 @@ SwapProgram swap_program(const PhysicalGraph& graph, DeviceId device) {
     if (b >= 0) return b;
     const Register& reg = graph.reg(id);
     b = static_cast<int>(program.blocks.size());
-    program.blocks.push_back({reg.name, reg.device == device ? reg.stride_bytes() * reg.count : 0, reg.carried || reg.constant});
+    program.blocks.push_back(
+        {reg.name, reg.device == device ? reg.stride_bytes() * reg.count : 0, reg.carried || reg.constant});
     return b;
   };
   for (size_t i = 0; i < graph.order.size(); ++i) {
     const Task& task = graph.task(graph.order[i].task);
-    ensure(task.rate == 1 && !std::holds_alternative<CollectiveWork>(task.work), "swap: '{}' is not on one device in one piece", task.name);
+    ensure(task.rate == 1 && !std::holds_alternative<CollectiveWork>(task.work),
+           "swap: '{}' is not on one device in one piece", task.name);
     std::map<int, bool> touched;  // block -> written
     for (const Access& read : task.reads) touched[block_of(read.reg)] |= false;
     for (const Access& write : task.writes) {
@@ -52,7 +54,8 @@ SwapProgram swap_program(const PhysicalGraph& graph, DeviceId device) {
   return program;
 }
 
-PhysicalGraph with_copies(PhysicalGraph graph, const SwapProgram& program, const SwapSchedule& schedule, const Cluster& cluster, DeviceId device) {
+PhysicalGraph with_copies(PhysicalGraph graph, const SwapProgram& program, const SwapSchedule& schedule,
+                          const Cluster& cluster, DeviceId device) {
   const DeviceId host = cluster.device(device).host;
   auto copy = [&](size_t number, int block, bool in) {
     Task task;
@@ -74,9 +77,14 @@ PhysicalGraph with_copies(PhysicalGraph graph, const SwapProgram& program, const
   std::vector<Node> node;  // by action
   for (const SwapAction& action : schedule.actions) {
     switch (action.kind) {
-      case SwapAction::Kind::kOp: node.push_back(ops[action.subject]); break;
-      case SwapAction::Kind::kDrop: node.push_back({}); continue;
-      default: node.push_back(copy(node.size(), action.subject, action.kind == SwapAction::Kind::kIn));
+      case SwapAction::Kind::kOp:
+        node.push_back(ops[action.subject]);
+        break;
+      case SwapAction::Kind::kDrop:
+        node.push_back({});
+        continue;
+      default:
+        node.push_back(copy(node.size(), action.subject, action.kind == SwapAction::Kind::kIn));
     }
     graph.order.push_back(node.back());
     for (int before : action.after) graph.edges.push_back({node[before], node.back(), false, EdgeKind::kReuse});
@@ -107,20 +115,27 @@ class Swap final : public Searcher {
       if (swapped.contains(device)) continue;
       watch.poll(kWhere);
       const Device& d = share.device(device);
-      if (d.host == device) throw DoesNotApply(fmt::format("cluster '{}': device '{}' computes in its host's memory; there is nothing to swap to", share.name, d.name));
+      if (d.host == device)
+        throw DoesNotApply(
+            fmt::format("cluster '{}': device '{}' computes in its host's memory; there is nothing to swap to",
+                        share.name, d.name));
       PhysicalGraph physical = lower_local(graph, plan_on(graph, share, device), share, nullptr, watch);
       make_order(physical);
       make_counts(physical);
       const SwapProgram program = swap_program(physical, device);
       const WorkingSet most = largest_working_set(program);
       if (most.bytes > d.memory_bytes) {
-        result.reason = fmt::format("'{}' needs {} bytes at once, {} more than '{}' has", physical.task(physical.order[most.op].task).name, most.bytes, most.bytes - d.memory_bytes, d.name);
+        result.reason = fmt::format("'{}' needs {} bytes at once, {} more than '{}' has",
+                                    physical.task(physical.order[most.op].task).name, most.bytes,
+                                    most.bytes - d.memory_bytes, d.name);
         return result;
       }
       watch.poll(kWhere);
       Swapped& s = swapped[device];
       s.schedule = swap_schedule(program, d.memory_bytes);
-      s.step_time_ns = simulate(with_copies(std::move(physical), program, s.schedule, share, device), CostModel(share), 1, watch).step_time_ns;
+      s.step_time_ns =
+          simulate(with_copies(std::move(physical), program, s.schedule, share, device), CostModel(share), 1, watch)
+              .step_time_ns;
     }
     Estimate estimate{samples * problem.cluster.compute_count, 0, 0, 0};
     std::map<DeviceId, int64_t> host_bytes;
@@ -133,14 +148,19 @@ class Swap final : public Searcher {
     }
     for (const auto& [host, bytes] : host_bytes)
       if (const Device& h = share.device(host); bytes > h.memory_bytes) {
-        result.reason = fmt::format("the devices of host '{}' keep {} bytes there, {} more than it has", h.name, bytes, bytes - h.memory_bytes);
+        result.reason = fmt::format("the devices of host '{}' keep {} bytes there, {} more than it has", h.name, bytes,
+                                    bytes - h.memory_bytes);
         return result;
       }
     const SwapSchedule& first = swapped.at(alike[0]).schedule;
     result.counters["swap_in_bytes"] = static_cast<double>(first.in_bytes);
     result.counters["swap_out_bytes"] = static_cast<double>(first.out_bytes);
-    result.notes.push_back(fmt::format("{} samples a device; '{}' takes {} bytes from its host in a step and puts {} there", samples, share.devices[0].name, first.in_bytes, first.out_bytes));
-    if (!first.steady) result.notes.push_back(fmt::format("no two of {} steps swapped alike; these are the last one's figures", kSwapSteps));
+    result.notes.push_back(
+        fmt::format("{} samples a device; '{}' takes {} bytes from its host in a step and puts {} there", samples,
+                    share.devices[0].name, first.in_bytes, first.out_bytes));
+    if (!first.steady)
+      result.notes.push_back(
+          fmt::format("no two of {} steps swapped alike; these are the last one's figures", kSwapSteps));
     result.estimate = estimate;
     return result;
   }

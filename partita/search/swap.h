@@ -8,18 +8,19 @@
 
 namespace partita {
 
-// Every device takes its part of the batch and does the same at the same time, so that each has its share of the links to the host; as for
-// small-batch, nothing is exchanged. Blocks are the registers of the lowered step, swap_schedule() says when they move; the simulator runs
-// kernels and copies on their queues. Fragments of memory are not looked at. No plan where one op alone needs more than a device has, or
-// all devices together more than their host.
+// Every device takes its part of the batch and does the same at the same time, so that each has its share of the links
+// to the host; as for small-batch, nothing is exchanged. Blocks are the registers of the lowered step, swap_schedule()
+// says when they move; the simulator runs kernels and copies on their queues. Fragments of memory are not looked at. No
+// plan where one op alone needs more than a device has, or all devices together more than their host.
 std::unique_ptr<Searcher> make_swap();
 
-// The step of a graph on one device, after make_order(): ops[i] is order[i]. A result that may lie on an operand which nothing reads
-// later is the same block.
+// The step of a graph on one device, after make_order(): ops[i] is order[i]. A result that may lie on an operand which
+// nothing reads later is the same block.
 SwapProgram swap_program(const PhysicalGraph& graph, DeviceId device);
 
-// The graph with the schedule's copies as transfers between the device and its host, in the schedule's order and with its edges alone: for
-// the simulator. It is not to be run: the copies name no registers.
-PhysicalGraph with_copies(PhysicalGraph graph, const SwapProgram& program, const SwapSchedule& schedule, const Cluster& cluster, DeviceId device);
+// The graph with the schedule's copies as transfers between the device and its host, in the schedule's order and with
+// its edges alone: for the simulator. It is not to be run: the copies name no registers.
+PhysicalGraph with_copies(PhysicalGraph graph, const SwapProgram& program, const SwapSchedule& schedule,
+                          const Cluster& cluster, DeviceId device);
 
 }  // namespace partita

@@ -14,7 +14,8 @@ namespace {
 // The blocks of the coming ops, as many as fit together.
 class Soon {
  public:
-  Soon(const SwapProgram& program, int64_t capacity_bytes) : program_(program), capacity_(capacity_bytes), uses_(program.blocks.size(), 0) {}
+  Soon(const SwapProgram& program, int64_t capacity_bytes)
+      : program_(program), capacity_(capacity_bytes), uses_(program.blocks.size(), 0) {}
 
   // Ops before `op` are over; they only count on.
   void move_to(int64_t op) {
@@ -33,7 +34,9 @@ class Soon {
   bool has(int block) const { return uses_[block] > 0; }
 
  private:
-  const std::vector<SwapUse>& ops(int64_t i) const { return program_.ops[static_cast<size_t>(i) % program_.ops.size()]; }
+  const std::vector<SwapUse>& ops(int64_t i) const {
+    return program_.ops[static_cast<size_t>(i) % program_.ops.size()];
+  }
 
   const SwapProgram& program_;
   int64_t capacity_, bytes_ = 0, begin_ = 0, end_ = 0;
@@ -73,7 +76,11 @@ class Room {
 class Swapper {
  public:
   Swapper(const SwapProgram& program, int64_t capacity_bytes)
-      : program_(program), capacity_(capacity_bytes), soon_(program, capacity_bytes), states_(program.blocks.size()), last_op_(program.blocks.size(), -1) {
+      : program_(program),
+        capacity_(capacity_bytes),
+        soon_(program, capacity_bytes),
+        states_(program.blocks.size()),
+        last_op_(program.blocks.size(), -1) {
     for (size_t i = 0; i < program.ops.size(); ++i)
       for (const SwapUse& use : program.ops[i]) last_op_[use.block] = static_cast<int>(i);
     for (size_t b = 0; b < states_.size(); ++b)
@@ -101,18 +108,19 @@ class Swapper {
     const auto before = recency();
     for (size_t i = 0; i < program_.ops.size(); ++i) run(static_cast<int>(i));
     out_.steady = before == recency();
-    for (size_t b = 0; b < states_.size(); ++b) out_.steady &= states_[b].resident == out_.resident[b] && states_[b].clean == out_.clean[b];
+    for (size_t b = 0; b < states_.size(); ++b)
+      out_.steady &= states_[b].resident == out_.resident[b] && states_[b].clean == out_.clean[b];
     return std::move(out_);
   }
 
  private:
   struct State {
     bool exists = false, resident = false;
-    bool clean = false;    // the host has what the block holds
-    bool on_host = false;  // it takes room there
-    int64_t used = -1;     // by the op of this number since the run began
-    int maker = -1;        // the action of this step that put into memory what is there
-    int copied = -1;       // the action of this step that put on the host what is there
+    bool clean = false;      // the host has what the block holds
+    bool on_host = false;    // it takes room there
+    int64_t used = -1;       // by the op of this number since the run began
+    int maker = -1;          // the action of this step that put into memory what is there
+    int copied = -1;         // the action of this step that put on the host what is there
     std::vector<int> users;  // the actions of this step since the block took its room
   };
 
@@ -142,7 +150,8 @@ class Swapper {
   }
 
   void evict_one() {
-    const auto victim = std::find_if(lru_.begin(), lru_.end(), [&](const auto& entry) { return !soon_.has(entry.second); });
+    const auto victim =
+        std::find_if(lru_.begin(), lru_.end(), [&](const auto& entry) { return !soon_.has(entry.second); });
     ensure(victim != lru_.end(), "swap: nothing can leave, and there is no room");
     const int block = victim->second;
     State& s = states_[block];
@@ -213,8 +222,8 @@ class Swapper {
   Soon soon_;
   Room room_;
   std::vector<State> states_;
-  std::vector<int> last_op_;                // by block
-  std::set<std::pair<int64_t, int>> lru_;   // (used, block) of what is resident
+  std::vector<int> last_op_;               // by block
+  std::set<std::pair<int64_t, int>> lru_;  // (used, block) of what is resident
   int64_t number_ = 0, host_bytes_ = 0;
   SwapSchedule out_;
 };

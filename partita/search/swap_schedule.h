@@ -1,5 +1,6 @@
-// Which blocks of a device's memory come from the host and go there when a step does not fit: Tofu's swapping baseline (section 7.1, after
-// vDNN and TFLMS). Least recently used goes first, what is needed comes before its reader, what will soon be used stays.
+// Which blocks of a device's memory come from the host and go there when a step does not fit: Tofu's swapping baseline
+// (section 7.1, after vDNN and TFLMS). Least recently used goes first, what is needed comes before its reader, what
+// will soon be used stays.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,14 +11,15 @@ namespace partita {
 struct SwapBlock {
   std::string name;
   int64_t bytes = 0;  // 0: elsewhere; it takes no room, and is never moved
-  bool kept = false;  // lives from step to step (weights, states); others are made in a step, and gone after their last use in it
+  bool kept = false;  // lives from step to step (weights, states); others are made in a step, and gone after their last
+                      // use in it
 };
 struct SwapUse {
   int block = 0;
   bool writes = false;
 };
-// The blocks that each op of a step touches, in the order of the step; each block once an op. The first use in a step of a block that is
-// not kept makes it.
+// The blocks that each op of a step touches, in the order of the step; each block once an op. The first use in a step
+// of a block that is not kept makes it.
 struct SwapProgram {
   std::vector<SwapBlock> blocks;
   std::vector<std::vector<SwapUse>> ops;
@@ -34,13 +36,13 @@ struct SwapAction {
   std::vector<int> after;  // actions that must have ended before this one begins, ascending
 };
 
-// One step out of a run of equal ones. The actions may run at the same time as far as `after` lets them: whatever their times, no more
-// than the capacity is ever held, and what an op reads is there.
+// One step out of a run of equal ones. The actions may run at the same time as far as `after` lets them: whatever their
+// times, no more than the capacity is ever held, and what an op reads is there.
 struct SwapSchedule {
   std::vector<bool> resident;  // by block: in memory when the step begins
   std::vector<bool> clean;     // by block: the host has what the block holds when the step begins
   std::vector<SwapAction> actions;
-  bool steady = false;         // the step ends as it begins; else it is the last of kSwapSteps
+  bool steady = false;  // the step ends as it begins; else it is the last of kSwapSteps
   int64_t in_bytes = 0, out_bytes = 0;
   int64_t peak_bytes = 0, host_peak_bytes = 0;
 };
@@ -53,10 +55,11 @@ struct WorkingSet {
 };
 WorkingSet largest_working_set(const SwapProgram& program);
 
-// When op i is next and what it touches has no room, the least recently used block goes that none of the coming ops i, i+1, .. touches,
-// as many of them as touch no more than fits at once (into the next step, to at most one step in all); of equals that of the lowest index. A
-// block that the host has is dropped, others are copied there first. Room is taken in the order in which it was given up, so that a copy may
-// run as early as memory allows: this is the prefetching. The run begins with all kept blocks on the host.
+// When op i is next and what it touches has no room, the least recently used block goes that none of the coming ops i,
+// i+1, .. touches, as many of them as touch no more than fits at once (into the next step, to at most one step in all);
+// of equals that of the lowest index. A block that the host has is dropped, others are copied there first. Room is
+// taken in the order in which it was given up, so that a copy may run as early as memory allows: this is the
+// prefetching. The run begins with all kept blocks on the host.
 SwapSchedule swap_schedule(const SwapProgram& program, int64_t capacity_bytes);
 
 }  // namespace partita

@@ -62,9 +62,9 @@ std::set<int> soon(const SwapProgram& program, size_t op, int64_t capacity) {
 // A stay of a block in memory.
 struct Stay {
   int block = 0;
-  int64_t begins = -1;                // the action that takes the room; -1: it is there when the step begins
-  std::vector<int> users;             // the actions that touch it, `begins` and the copy to the host included
-  std::optional<int> copied_out;      // the action that gives the room up; none: after its users, or never
+  int64_t begins = -1;            // the action that takes the room; -1: it is there when the step begins
+  std::vector<int> users;         // the actions that touch it, `begins` and the copy to the host included
+  std::optional<int> copied_out;  // the action that gives the room up; none: after its users, or never
   bool given_up = false;
 };
 
@@ -113,7 +113,9 @@ std::vector<Stay> replay(const SwapProgram& program, const SwapSchedule& schedul
       for (int c = 0; c < blocks; ++c)
         if (resident[c] && bytes(c) > 0 && !stays_here.contains(c) && (least < 0 || used[c] < used[least])) least = c;
       EXPECT_EQ(b, least) << "not the least recently used";
-      if (out) out_bytes += bytes(b), on_host[b] = clean[b] = true, stays[stay[b]].users.push_back(id), stays[stay[b]].copied_out = id;
+      if (out)
+        out_bytes += bytes(b), on_host[b] = clean[b] = true, stays[stay[b]].users.push_back(id),
+                               stays[stay[b]].copied_out = id;
       stays[stay[b]].given_up = true;
       resident[b] = false, held -= bytes(b);
     } else {
@@ -154,13 +156,15 @@ std::vector<Stay> replay(const SwapProgram& program, const SwapSchedule& schedul
 }
 
 // Actions begin and end at random, as `after` allows.
-void run_at_random(const SwapProgram& program, const SwapSchedule& schedule, const std::vector<Stay>& stays, int64_t capacity, Rng& rng) {
+void run_at_random(const SwapProgram& program, const SwapSchedule& schedule, const std::vector<Stay>& stays,
+                   int64_t capacity, Rng& rng) {
   const int n = static_cast<int>(schedule.actions.size());
   std::vector<int> state(n, 0);  // 1 running, 2 ended
   auto begins_at = [&](const Stay& s) { return s.begins < 0 || state[s.begins] > 0; };
   auto over = [&](const Stay& s) {
     if (!s.given_up) return false;
-    return s.copied_out ? state[*s.copied_out] == 2 : std::all_of(s.users.begin(), s.users.end(), [&](int u) { return state[u] == 2; });
+    return s.copied_out ? state[*s.copied_out] == 2
+                        : std::all_of(s.users.begin(), s.users.end(), [&](int u) { return state[u] == 2; });
   };
   auto check = [&] {
     int64_t held = 0;
@@ -173,7 +177,8 @@ void run_at_random(const SwapProgram& program, const SwapSchedule& schedule, con
     for (int x = 0; x < n; ++x) {
       if (state[x] == 1) may_end.push_back(x);
       const auto& after = schedule.actions[x].after;
-      if (state[x] == 0 && std::all_of(after.begin(), after.end(), [&](int a) { return state[a] == 2; })) may_begin.push_back(x);
+      if (state[x] == 0 && std::all_of(after.begin(), after.end(), [&](int a) { return state[a] == 2; }))
+        may_begin.push_back(x);
     }
     if (may_begin.empty() && may_end.empty()) break;
     if (!may_begin.empty() && (may_end.empty() || rng.below(3) > 0)) {
@@ -195,12 +200,14 @@ void run_at_random(const SwapProgram& program, const SwapSchedule& schedule, con
                   if (use.block == s.block) return use.writes;
                 return false;
               };
-              if (writes(x) || writes(s.users[v]) || s.copied_out == x) ASSERT_EQ(state[s.users[v]], 2) << "action " << x << " before " << s.users[v] << " ended";
+              if (writes(x) || writes(s.users[v]) || s.copied_out == x)
+                ASSERT_EQ(state[s.users[v]], 2) << "action " << x << " before " << s.users[v] << " ended";
             }
       // A block comes from the host when it is whole there.
       if (schedule.actions[x].kind == Kind::kIn)
         for (const Stay& s : stays)
-          if (s.block == schedule.actions[x].subject && s.copied_out && *s.copied_out < x) ASSERT_EQ(state[*s.copied_out], 2);
+          if (s.block == schedule.actions[x].subject && s.copied_out && *s.copied_out < x)
+            ASSERT_EQ(state[*s.copied_out], 2);
     } else {
       state[may_end[rng.below(may_end.size())]] = 2;
     }
@@ -244,7 +251,8 @@ TEST(LongSwapSchedule, KeepsEveryRuleOnRandomPrograms) { random_programs(1000, 2
 
 TEST(SwapSchedule, WeightsGoRoundAndAreCopiedOnce) {
   // Two weights of 6 read in turn, room for one of them and the result.
-  const SwapProgram program{{{"u", 6, true}, {"v", 6, true}, {"y", 2, false}}, {{{0, false}, {2, true}}, {{1, false}, {2, true}}}};
+  const SwapProgram program{{{"u", 6, true}, {"v", 6, true}, {"y", 2, false}},
+                            {{{0, false}, {2, true}}, {{1, false}, {2, true}}}};
   const SwapSchedule schedule = swap_schedule(program, 8);
   EXPECT_TRUE(schedule.steady);
   EXPECT_EQ(schedule.in_bytes, 12);

@@ -17,13 +17,23 @@ struct Solved {
 Solved solve(const Coarsened& coarse, size_t tensors, const Watch& watch) {
   const GroupOrder groups = group_order(coarse, tensors, watch);
   if (auto solved = eliminate(coarse.network, groups.order, 1, kTable, watch)) {
-    std::string shape = groups.entangled == 0 ? "series-parallel" : fmt::format("{} of them neither chain nor series-parallel, by variable elimination", groups.entangled);
-    return {solved->solutions[0], fmt::format("{} groups, {}; tables of up to {}", coarse.groups, shape, solved->largest_table), *solved};
+    std::string shape =
+        groups.entangled == 0
+            ? "series-parallel"
+            : fmt::format("{} of them neither chain nor series-parallel, by variable elimination", groups.entangled);
+    return {solved->solutions[0],
+            fmt::format("{} groups, {}; tables of up to {}", coarse.groups, shape, solved->largest_table), *solved};
   }
   if (auto solved = eliminate(coarse.network, small_table_order(coarse.network, watch), 1, kTable, watch))
-    return {solved->solutions[0], fmt::format("{} groups, by variable elimination, width {}, tables of up to {}", coarse.groups, solved->width, solved->largest_table), *solved};
+    return {solved->solutions[0],
+            fmt::format("{} groups, by variable elimination, width {}, tables of up to {}", coarse.groups,
+                        solved->width, solved->largest_table),
+            *solved};
   Conditioned near = eliminate_around(coarse.network, watch);
-  return {near.solution, fmt::format("{} groups, by elimination around {} of {} variables in {} rounds, not proved minimal", coarse.groups, near.held, coarse.network.variables(), near.rounds), {}};
+  return {near.solution,
+          fmt::format("{} groups, by elimination around {} of {} variables in {} rounds, not proved minimal",
+                      coarse.groups, near.held, coarse.network.variables(), near.rounds),
+          {}};
 }
 
 class Tofu final : public Searcher {
@@ -36,7 +46,8 @@ class Tofu final : public Searcher {
     std::vector<std::string> options;
     for (const char* option : {"coarsening", "recursion"})
       if (off(option)) options.push_back(fmt::format("{}=off", option));
-    TofuProgram program{tofu_space(options.empty() ? "tofu" : fmt::format("tofu?{}", fmt::join(options, ","))), prime_factors(problem.cluster.compute_count)};
+    TofuProgram program{tofu_space(options.empty() ? "tofu" : fmt::format("tofu?{}", fmt::join(options, ","))),
+                        prime_factors(problem.cluster.compute_count)};
     program.coarse = !off("coarsening");
     program.axes_together = off("recursion");
     return run_tofu(problem, budget, program);
@@ -62,7 +73,8 @@ SearchResult run_tofu(const Problem& problem, const Budget& budget, const TofuPr
     result.counters[prefix + "merged_elementwise"] = coarse.merged_elementwise;
     result.counters[prefix + "merged_steps"] = coarse.merged_steps;
     result.counters[prefix + "largest_table"] = static_cast<double>(solved.by.largest_table);
-    result.notes.push_back(fmt::format("step {} into {}: {:.6g} bytes; {} of {} choices left, {}", step, fmt::join(cut.parts, "x"), static_cast<double>(state.moved.back()),
+    result.notes.push_back(fmt::format("step {} into {}: {:.6g} bytes; {} of {} choices left, {}", step,
+                                       fmt::join(cut.parts, "x"), static_cast<double>(state.moved.back()),
                                        coarse.network.variables(), cut.network.variables(), solved.method));
   }
   result.plan = cuts.plan(state);

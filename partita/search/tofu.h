@@ -1,5 +1,6 @@
-// Tofu (Wang, Huang, Li: Supporting Very Large Models using Automatic Dataflow Graph Partitioning, EuroSys 2019): the dynamic
-// program over the coarsened graph (section 5.1), step by step over the factors of the device count (section 5.2).
+// Tofu (Wang, Huang, Li: Supporting Very Large Models using Automatic Dataflow Graph Partitioning, EuroSys 2019): the
+// dynamic program over the coarsened graph (section 5.1), step by step over the factors of the device count
+// (section 5.2).
 #pragma once
 #include <memory>
 #include <vector>
@@ -9,15 +10,16 @@
 
 namespace partita {
 
-// Factors k1 >= k2 >= ..: at each step every tensor is split along one dimension into k_i, every op along one index, a reduced one
-// included (partition-n-reduce); what a scalar or a tensor too short for it cannot do, it does not, and is whole. The least total
-// communication in every step, counted from the boxes.
+// Factors k1 >= k2 >= ..: at each step every tensor is split along one dimension into k_i, every op along one index, a
+// reduced one included (partition-n-reduce); what a scalar or a tensor too short for it cannot do, it does not, and is
+// whole. The least total communication in every step, counted from the boxes.
 //
-// Options: coarsening=on|off; recursion=on, or off: all factors in one step, a tensor split along several dimensions at once
-// (the two rows of table 1).
+// Options: coarsening=on|off; recursion=on, or off: all factors in one step, a tensor split along several dimensions at
+// once (the two rows of table 1).
 std::unique_ptr<Searcher> make_tofu();
 
-// Tofu's program over any space, and with any number of the mesh's axes in one step: for the searches that it is compared with.
+// Tofu's program over any space, and with any number of the mesh's axes in one step: for the searches that it is
+// compared with.
 struct TofuProgram {
   CutSpace space;
   std::vector<int> extents;

@@ -19,7 +19,8 @@ namespace partita {
 namespace {
 
 constexpr int64_t kUnreachable = std::numeric_limits<int64_t>::max();
-constexpr int64_t kMost = int64_t{1} << 60;  // where a count would be more, it is this: no path that is taken moves as much
+constexpr int64_t kMost =
+    int64_t{1} << 60;  // where a count would be more, it is this: no path that is taken moves as much
 
 int64_t times(int64_t a, int64_t b) { return a != 0 && b > kMost / a ? kMost : a * b; }
 
@@ -55,7 +56,9 @@ int member_of(const Layout& l, int position) {
 
 // An order of boxes.
 bool before(const Box& a, const Box& b) {
-  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](const Interval& x, const Interval& y) { return std::tie(x.lo, x.hi) < std::tie(y.lo, y.hi); });
+  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](const Interval& x, const Interval& y) {
+    return std::tie(x.lo, x.hi) < std::tie(y.lo, y.hi);
+  });
 }
 
 // Bits: the mesh axes on which values are partial.
@@ -82,12 +85,9 @@ std::vector<std::vector<Box>> contents(const Layout& l, const std::vector<Shape>
   for (size_t axis = 0; axis < radices.size(); ++axis)
     refines = refines && radices_within(l.radices[axis], radices[axis]);
   for (const Box& box : l.boxes) {
-    if (is_empty(box))
-      all.push_back({});
-    else if (l.radices == radices)
-      all.push_back({box});
-    else
-      all.push_back(refines ? refined_boxes(box, l.radices, radices) : stored_boxes(box, l.radices));
+    if (is_empty(box)) all.push_back({});
+    else if (l.radices == radices) all.push_back({box});
+    else all.push_back(refines ? refined_boxes(box, l.radices, radices) : stored_boxes(box, l.radices));
   }
   return all;
 }
@@ -121,26 +121,36 @@ struct Fetcher {
     std::vector<int> positions;
   };
   std::vector<std::vector<Held>> held;
-  // Per member: `held` by where the boxes begin along the axis on which most begin apart, and how long the longest is there.
+  // Per member: `held` by where the boxes begin along the axis on which most begin apart, and how long the longest is
+  // there.
   struct Beginnings {
     size_t axis = 0;
     std::vector<std::pair<int64_t, size_t>> sorted;
     int64_t longest = 0;
   };
   std::vector<Beginnings> beginnings;
-  static constexpr size_t kMany = 64;          // boxes that may meet one: where these are disjoint they need not be cut by each other
+  static constexpr size_t kMany =
+      64;  // boxes that may meet one: where these are disjoint they need not be cut by each other
   std::vector<std::optional<bool>> disjoint;  // by member, when asked for
-  std::vector<char> listed;  // by target
-  std::vector<Piece> pieces; // of those
-  int64_t moved = 0;         // elements, by these
+  std::vector<char> listed;                   // by target
+  std::vector<Piece> pieces;                  // of those
+  int64_t moved = 0;                          // elements, by these
 
   Fetcher(const Layout& f, const Layout& t, const Cluster& c, const Listed& devices = nullptr)
-      : from(f), to(t), cluster(c), radices(step_radices(f, t)), have(contents(f, radices)), want(contents(t, radices)),
-        members(member_count(f)), held(members) {
+      : from(f),
+        to(t),
+        cluster(c),
+        radices(step_radices(f, t)),
+        have(contents(f, radices)),
+        want(contents(t, radices)),
+        members(member_count(f)),
+        held(members) {
     for (DeviceId d : to.mesh.devices) listed.push_back(!devices || (*devices)[d.index()]);
     const bool same_devices = from.mesh.devices == to.mesh.devices;
-    for (int t = 0; t < to.mesh.positions(); ++t) local.push_back(same_devices ? t : from.mesh.position_of(to.mesh.devices[t]));
-    std::vector<std::map<Box, size_t, decltype(&before)>> places(members, std::map<Box, size_t, decltype(&before)>(&before));
+    for (int t = 0; t < to.mesh.positions(); ++t)
+      local.push_back(same_devices ? t : from.mesh.position_of(to.mesh.devices[t]));
+    std::vector<std::map<Box, size_t, decltype(&before)>> places(members,
+                                                                 std::map<Box, size_t, decltype(&before)>(&before));
     for (int p = 0; p < from.mesh.positions(); ++p)
       for (const Box& box : have[p]) {
         const int member = member_of(from, p);
@@ -149,10 +159,8 @@ struct Fetcher {
         held[member][place->second].positions.push_back(p);
       }
     for (const std::vector<Held>& list : held) beginnings.push_back(beginnings_of(list));
-    if (in_parts(to))
-      to_partial();
-    else
-      to_whole();
+    if (in_parts(to)) to_partial();
+    else to_whole();
     std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.target < b.target; });
   }
 
@@ -190,7 +198,8 @@ struct Fetcher {
       return near;
     }
     const Interval& along = box[b.axis];
-    for (auto it = std::lower_bound(b.sorted.begin(), b.sorted.end(), std::pair(along.lo - b.longest + 1, size_t{0})); it != b.sorted.end() && it->first < along.hi; ++it)
+    for (auto it = std::lower_bound(b.sorted.begin(), b.sorted.end(), std::pair(along.lo - b.longest + 1, size_t{0}));
+         it != b.sorted.end() && it->first < along.hi; ++it)
       near.push_back(it->second);
     std::sort(near.begin(), near.end());
     return near;
@@ -203,7 +212,8 @@ struct Fetcher {
     if (known) return *known;
     known = true;
     for (size_t i = 0; i < held[member].size() && *known; ++i)
-      for (size_t near : held_near(held[member][i].box, member)) known = *known && (near == i || overlap(held[member][i].box, held[member][near].box) == 0);
+      for (size_t near : held_near(held[member][i].box, member))
+        known = *known && (near == i || overlap(held[member][i].box, held[member][near].box) == 0);
     return *known;
   }
 
@@ -258,13 +268,16 @@ struct Fetcher {
           emit(fastest(held[member][near].positions, target), target, std::move(meet));
         }
         if (missing != 0)
-          ensure(false, "no position of {} holds all of {}, which position {} of {} needs", to_string(from), to_string(f.box), target, to_string(to));
+          ensure(false, "no position of {} holds all of {}, which position {} of {} needs", to_string(from),
+                 to_string(f.box), target, to_string(to));
       }
       return;
     }
     for (size_t near : all_near) {
       const Held& h = held[member][near];
-      if (std::none_of(fragments.begin(), fragments.end(), [&](const Fragment& f) { return overlap(f.box, h.box) > 0; })) continue;
+      if (std::none_of(fragments.begin(), fragments.end(),
+                       [&](const Fragment& f) { return overlap(f.box, h.box) > 0; }))
+        continue;
       std::vector<Fragment> next;
       for (Fragment& f : fragments) {
         Box meet = intersect(f.box, h.box);
@@ -280,7 +293,8 @@ struct Fetcher {
     }
     for (Fragment& f : fragments) {
       if (f.holders.empty())
-        ensure(false, "no position of {} holds {}, which position {} of {} needs", to_string(from), to_string(f.box), target, to_string(to));
+        ensure(false, "no position of {} holds {}, which position {} of {} needs", to_string(from), to_string(f.box),
+               target, to_string(to));
       std::sort(f.holders.begin(), f.holders.end());
       emit(fastest(f.holders, target), target, std::move(f.box));
     }
@@ -299,7 +313,9 @@ struct Fetcher {
   };
 
   std::vector<Wanting> wanting() const {
-    auto less = [](const std::vector<Box>& a, const std::vector<Box>& b) { return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), before); };
+    auto less = [](const std::vector<Box>& a, const std::vector<Box>& b) {
+      return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), before);
+    };
     std::map<std::vector<Box>, size_t, decltype(less)> places(less);
     std::vector<Wanting> all;
     for (int t = 0; t < to.mesh.positions(); ++t) {
@@ -366,7 +382,8 @@ struct Fetcher {
       if (local[t] >= 0) target_at[local[t]] = t;
     }
     const bool whole_first = in_parts(from) && from.reducer() != to.reducer();  // all members must meet in one place
-    const bool may_keep = !in_parts(from) && idempotent(to.reducer());         // max and min may take a value twice: then whoever has it keeps it
+    const bool may_keep = !in_parts(from) &&
+                          idempotent(to.reducer());  // max and min may take a value twice: then whoever has it keeps it
     std::vector<int64_t> cost(target_members);
     for (const Box& f : cells(wanted)) {
       std::vector<int64_t> all(target_members, 0);
@@ -397,11 +414,12 @@ struct Fetcher {
 
 constexpr int kMaskBits = 64;
 
-// What Fetcher::to_partial() moves, over one factoring, counted cell by cell of the grid that the boxes' ends make: per cell and member
-// what the member of the target's groups lacks that lacks least. Meshes of at most kMaskBits positions.
+// What Fetcher::to_partial() moves, over one factoring, counted cell by cell of the grid that the boxes' ends make: per
+// cell and member what the member of the target's groups lacks that lacks least. Meshes of at most kMaskBits positions.
 class ElementsIntoParts {
  public:
-  ElementsIntoParts(const Layout& from, const Layout& to) : members_(member_count(from)), from_member_(members_, 0), to_member_(member_count(to), 0) {
+  ElementsIntoParts(const Layout& from, const Layout& to)
+      : members_(member_count(from)), from_member_(members_, 0), to_member_(member_count(to), 0) {
     whole_first_ = in_parts(from) && from.reducer() != to.reducer();
     uint64_t have = 0, want = 0;  // by position of the target
     const int positions = to.mesh.positions();
@@ -455,7 +473,8 @@ class ElementsIntoParts {
       int64_t least = kUnreachable;
       for (const uint64_t group : to_member_) {
         const int64_t all = std::popcount(want & group);
-        least = std::min(least, whole_first_ ? members_ * all - std::popcount(want & group & have) : all - std::popcount(want & group & have & from_member_[m]));
+        least = std::min(least, whole_first_ ? members_ * all - std::popcount(want & group & have)
+                                             : all - std::popcount(want & group & have & from_member_[m]));
       }
       sum_ += least * volume;
     }
@@ -463,14 +482,15 @@ class ElementsIntoParts {
 
   int members_;
   bool whole_first_ = false;
-  std::vector<uint64_t> from_member_, to_member_;  // positions of the target: whose own device has, and who is, each member
+  std::vector<uint64_t> from_member_,
+      to_member_;  // positions of the target: whose own device has, and who is, each member
   std::vector<std::vector<Segment>> axes_;
   int64_t sum_ = 0;
 };
 
-// The same on one mesh of any size. Of what a position wants and its device has, the most that one member of the target's groups has; since
-// the boxes do not depend on the coordinates that number members, that is a product over groups of mesh axes and dimensions that
-// hang together. Boxes of a partial group are equal, on both sides.
+// The same on one mesh of any size. Of what a position wants and its device has, the most that one member of the
+// target's groups has; since the boxes do not depend on the coordinates that number members, that is a product over
+// groups of mesh axes and dimensions that hang together. Boxes of a partial group are equal, on both sides.
 class ElementsIntoPartsOfOneMesh {
  public:
   using Known = std::unordered_map<std::string, int64_t>;  // by group
@@ -479,14 +499,16 @@ class ElementsIntoPartsOfOneMesh {
   ElementsIntoPartsOfOneMesh(const Layout& from, const Layout& to, CommonVolumes* numbers, Known* known)
       : from_(from), to_(to), extents_(to.mesh.extents), numbers_(numbers), known_(known) {
     const bool whole_first = in_parts(from) && from.reducer() != to.reducer();
-    const int64_t members = member_count(from), wanted = (numbers ? numbers->of(to.boxes, to.boxes) : total_volume(to.boxes)) / member_count(to);
+    const int64_t members = member_count(from),
+                  wanted = (numbers ? numbers->of(to.boxes, to.boxes) : total_volume(to.boxes)) / member_count(to);
     // Of each element once a member: what all positions of one of the target's members want, less what is there.
     int64_t there = 1;
     std::vector<bool> seen(extents_.size(), false);
     for (size_t a = 0; a < extents_.size(); ++a)
       if (!seen[a]) there *= most_there(group_of(a, seen), !whole_first);
     for (size_t f = 0; f < to.boxes.rank(); ++f)
-      if (to.boxes.along(f).axes.empty() && from.boxes.along(f).axes.empty()) there *= intersect(to.boxes.at(0, f), from.boxes.at(0, f)).size();
+      if (to.boxes.along(f).axes.empty() && from.boxes.along(f).axes.empty())
+        there *= intersect(to.boxes.at(0, f), from.boxes.at(0, f)).size();
     count_ = times(members, wanted) - there;
   }
   int64_t count() const { return count_; }
@@ -514,8 +536,8 @@ class ElementsIntoPartsOfOneMesh {
     return group;
   }
 
-  // Over all cells of the grid that the boxes' ends make, and over the source's members where they count apart: the elements times how many
-  // of one of the target's members have them, of the one where these are most.
+  // Over all cells of the grid that the boxes' ends make, and over the source's members where they count apart: the
+  // elements times how many of one of the target's members have them, of the one where these are most.
   int64_t most_there(const Group& group, bool apart) const {
     if (!known_) return counted(group, apart);
     std::string key(1, static_cast<char>(apart));
@@ -530,12 +552,14 @@ class ElementsIntoPartsOfOneMesh {
   int64_t counted(const Group& group, bool apart) const {
     const size_t rank = group.dimensions.size();
     const std::vector<int> source_axes = apart ? partial_among(from_, group.axes) : std::vector<int>();
-    const std::vector<size_t> target_of = places_on(extents_, group.axes, partial_among(to_, group.axes)), source_of = places_on(extents_, group.axes, source_axes);
+    const std::vector<size_t> target_of = places_on(extents_, group.axes, partial_among(to_, group.axes)),
+                              source_of = places_on(extents_, group.axes, source_axes);
     Cells cells{rank, {}, {}, {}};
     std::vector<Interval> there(rank * target_of.size());  // by position of the group, along each dimension
     for (size_t i = 0; i < rank; ++i)
-      for_each_two(extents_, group.axes, to_.boxes.along(group.dimensions[i]), from_.boxes.along(group.dimensions[i]),
-                   [&](size_t p, const Interval& to, const Interval& from) { there[p * rank + i] = intersect(to, from); });
+      for_each_two(
+          extents_, group.axes, to_.boxes.along(group.dimensions[i]), from_.boxes.along(group.dimensions[i]),
+          [&](size_t p, const Interval& to, const Interval& from) { there[p * rank + i] = intersect(to, from); });
     for (size_t p = 0; p < target_of.size(); ++p) {
       const Interval* box = there.data() + p * rank;
       if (std::any_of(box, box + rank, [](const Interval& i) { return i.empty(); })) continue;
@@ -612,10 +636,15 @@ class ElementsIntoPartsOfOneMesh {
 // Counts elements, with a memory or without. Not thread-safe.
 class Counter {
  public:
-  Counter(const Cluster& of, bool remembers, Listed devices = nullptr) : cluster(of), listed(std::move(devices)), remembers_(remembers) {}
+  Counter(const Cluster& of, bool remembers, Listed devices = nullptr)
+      : cluster(of), listed(std::move(devices)), remembers_(remembers) {}
 
-  int64_t total(const Boxes& boxes) const { return remembers_ ? memory(boxes.extents()).volumes.of(boxes, boxes) : total_volume(boxes); }
-  int64_t common(const Boxes& a, const Boxes& b) const { return remembers_ ? memory(a.extents()).volumes.of(a, b) : common_volume(a, b); }
+  int64_t total(const Boxes& boxes) const {
+    return remembers_ ? memory(boxes.extents()).volumes.of(boxes, boxes) : total_volume(boxes);
+  }
+  int64_t common(const Boxes& a, const Boxes& b) const {
+    return remembers_ ? memory(a.extents()).volumes.of(a, b) : common_volume(a, b);
+  }
   int64_t into_parts(const Layout& from, const Layout& to) const {
     if (!remembers_) return ElementsIntoPartsOfOneMesh(from, to, nullptr, nullptr).count();
     Memory& m = memory(to.mesh.extents);
@@ -634,7 +663,8 @@ class Counter {
     ElementsIntoPartsOfOneMesh::Known most_there;
   };
   Memory& memory(const std::vector<int>& extents) const {
-    if (!last_ || last_->first != extents) last_ = &*memories_.try_emplace(extents, Memory{CommonVolumes(extents), {}}).first;
+    if (!last_ || last_->first != extents)
+      last_ = &*memories_.try_emplace(extents, Memory{CommonVolumes(extents), {}}).first;
     return last_->second;
   }
 
@@ -684,8 +714,8 @@ struct NamedStep {
   std::vector<int> axes;  // the mesh axes that change, which act as one
 };
 
-// The mesh axes that differ must all go from one Sbp to one Sbp. Where S(i) is added or removed while an axis further in
-// splits i, the step is a fetch. Axes of extent 1 do nothing.
+// The mesh axes that differ must all go from one Sbp to one Sbp. Where S(i) is added or removed while an axis further
+// in splits i, the step is a fetch. Axes of extent 1 do nothing.
 std::optional<NamedStep> named_step(const NdSbp& from, const NdSbp& to, const std::vector<int>& extents) {
   NamedStep step{StepKind::kLocal, {}};
   for (size_t a = 0; a < from.size(); ++a)
@@ -727,7 +757,9 @@ std::vector<std::vector<int>> groups_over(const Mesh& mesh, const std::vector<in
     groups[group_of[first]].push_back(p);
   }
   if (listed)
-    std::erase_if(groups, [&](const std::vector<int>& group) { return std::none_of(group.begin(), group.end(), [&](int p) { return (*listed)[mesh.devices[p].index()]; }); });
+    std::erase_if(groups, [&](const std::vector<int>& group) {
+      return std::none_of(group.begin(), group.end(), [&](int p) { return (*listed)[mesh.devices[p].index()]; });
+    });
   return groups;
 }
 
@@ -736,10 +768,14 @@ int64_t named_elements(const NamedStep& step, const Layout& from, const Layout& 
   int64_t group = 1;
   for (int a : step.axes) group *= from.mesh.extents[a];
   switch (step.kind) {
-    case StepKind::kLocal: return 0;
-    case StepKind::kAllReduce: return times(2 * (group - 1), counter.total(to.boxes) / group);  // the members' boxes are equal
-    case StepKind::kReduceScatter: return times(group - 1, counter.total(to.boxes));
-    default: return counter.total(to.boxes) - counter.common(to.boxes, from.boxes);
+    case StepKind::kLocal:
+      return 0;
+    case StepKind::kAllReduce:
+      return times(2 * (group - 1), counter.total(to.boxes) / group);  // the members' boxes are equal
+    case StepKind::kReduceScatter:
+      return times(group - 1, counter.total(to.boxes));
+    default:
+      return counter.total(to.boxes) - counter.common(to.boxes, from.boxes);
   }
 }
 
@@ -767,7 +803,8 @@ std::optional<NamedStep> step_between(const Named& from, const Named& to) {
 bool is_fetch(const std::optional<NamedStep>& step) { return !step || step->kind == StepKind::kFetch; }
 
 int64_t direct_elements(const Named& from, const Named& to, const Counter& counter) {
-  if (auto step = step_between(from, to); !is_fetch(step)) return named_elements(*step, from.layout, to.layout, counter);
+  if (auto step = step_between(from, to); !is_fetch(step))
+    return named_elements(*step, from.layout, to.layout, counter);
   return fetch_elements(from.layout, to.layout, counter);
 }
 
@@ -780,10 +817,17 @@ Step fetch_step(const Layout& from, const Layout& to, int64_t element_bytes, con
 Step direct_step(const Named& from, const Named& to, int64_t element_bytes, const Counter& counter) {
   auto step = step_between(from, to);
   if (!is_fetch(step) && step->kind != StepKind::kLocal)
-    return {step->kind, from.layout, to.layout, groups_over(from.layout.mesh, step->axes, counter.listed), {}, from.layout.radices,
+    return {step->kind,
+            from.layout,
+            to.layout,
+            groups_over(from.layout.mesh, step->axes, counter.listed),
+            {},
+            from.layout.radices,
             named_elements(*step, from.layout, to.layout, counter) * element_bytes};
   Step made = fetch_step(from.layout, to.layout, element_bytes, counter);
-  if (!is_fetch(step) && made.bytes != 0) ensure(false, "a local step from {} to {} moves {} bytes", to_string(from.layout), to_string(to.layout), made.bytes);
+  if (!is_fetch(step) && made.bytes != 0)
+    ensure(false, "a local step from {} to {} moves {} bytes", to_string(from.layout), to_string(to.layout),
+           made.bytes);
   if (made.bytes == 0) made.kind = StepKind::kLocal;
   return made;
 }
@@ -808,11 +852,12 @@ Cost cost_of(int64_t elements, bool is_fetch) {
   return {elements, elements > 0, elements > 0 && is_fetch, 1};
 }
 
-// The cost of going straight from one node to another, unreachable if that is not one of the steps that a path is made of:
-// those that change one thing, any move that keeps what is partial, and any fetch that leaves nothing partial.
+// The cost of going straight from one node to another, unreachable if that is not one of the steps that a path is made
+// of: those that change one thing, any move that keeps what is partial, and any fetch that leaves nothing partial.
 Cost edge(const Named& from, const Named& to, const Counter& counter) {
   auto step = step_between(from, to);
-  if (from.layout.kinds == to.layout.kinds) return cost_of(counter.total(to.layout.boxes) - counter.common(to.layout.boxes, from.layout.boxes), is_fetch(step));
+  if (from.layout.kinds == to.layout.kinds)
+    return cost_of(counter.total(to.layout.boxes) - counter.common(to.layout.boxes, from.layout.boxes), is_fetch(step));
   if (!step && in_parts(to.layout)) return {};
   return cost_of(direct_elements(from, to, counter), is_fetch(step));
 }
@@ -844,8 +889,8 @@ void for_each_choice(const std::vector<std::vector<Sbp>>& choices, Go go) {
   });
 }
 
-// The named layouts of a mesh that a path may pass through: B, S on any axis that can be split, and P where one of the ends
-// is partial.
+// The named layouts of a mesh that a path may pass through: B, S on any axis that can be split, and P where one of the
+// ends is partial.
 std::vector<Named> named_layouts(const Layout& from, const Layout* to) {
   tdl::Reducer reducer = from.reducer();
   bool join = to && in_parts(*to) && to->reducer() == reducer;
@@ -885,16 +930,19 @@ std::optional<int64_t> covered(std::vector<Box> boxes) {
   Box cell(ends.size());
   for (;;) {
     for (size_t f = 0; f < at.size(); ++f) cell[f] = {ends[f][at[f]], ends[f][std::min(at[f] + 1, ends[f].size() - 1)]};
-    if (const int64_t v = volume(cell); v > 0 && std::any_of(boxes.begin(), boxes.end(), [&](const Box& b) { return contains(b, cell); })) sum += v;
+    if (const int64_t v = volume(cell);
+        v > 0 && std::any_of(boxes.begin(), boxes.end(), [&](const Box& b) { return contains(b, cell); }))
+      sum += v;
     size_t f = at.size();
     while (f > 0 && ++at[f - 1] >= ends[f - 1].size()) at[--f] = 0;
     if (f == 0) return sum;
   }
 }
 
-// cheapest_path() on a mesh of many axes, whose named layouts are too many to look at: best first (A*; Hart, Nilsson and Raphael 1968).
-// Partial values are cut further, for nothing, along an axis on which they are whole, reduced along one axis or along all, or fetched into
-// something finer than the end; they are not moved elsewhere. After kExpanded layouts it is the best so far that counts.
+// cheapest_path() on a mesh of many axes, whose named layouts are too many to look at: best first (A*; Hart, Nilsson
+// and Raphael 1968). Partial values are cut further, for nothing, along an axis on which they are whole, reduced along
+// one axis or along all, or fetched into something finer than the end; they are not moved elsewhere. After kExpanded
+// layouts it is the best so far that counts.
 class GuidedPath {
  public:
   GuidedPath(const Named& from, const Named& to, const Counter& counter) : to_(to), counter_(counter) {
@@ -910,7 +958,9 @@ class GuidedPath {
     for (int expanded = 0; expanded < kExpanded; ++expanded) {
       int u = -1;
       for (size_t i = 0; i < nodes_.size(); ++i)
-        if (!nodes_[i].done && nodes_[i].cost.elements != kUnreachable && promise_[i] < best_ && (u < 0 || promise_[i] < promise_[u])) u = static_cast<int>(i);
+        if (!nodes_[i].done && nodes_[i].cost.elements != kUnreachable && promise_[i] < best_ &&
+            (u < 0 || promise_[i] < promise_[u]))
+          u = static_cast<int>(i);
       if (u < 0) break;
       nodes_[u].done = true;
       expand(u);
@@ -923,8 +973,8 @@ class GuidedPath {
   }
 
  private:
-  // No path from there is cheaper: of each element wanted all parts but one move to where it is summed up, and from there it moves to
-  // everyone who wants it; one of those may be where that is, if a part was there.
+  // No path from there is cheaper: of each element wanted all parts but one move to where it is summed up, and from
+  // there it moves to everyone who wants it; one of those may be where that is, if a part was there.
   Cost least(const Layout& at) const {
     const int64_t parts = member_count(at);
     int64_t elements = 0;
@@ -943,16 +993,22 @@ class GuidedPath {
   // What the end is gathered from: on axes where it is whole, split.
   void list_finer() {
     constexpr size_t kMost = 64;
-    if (in_parts(to_.layout) || to_.layout.mesh != nodes_[0].at.layout.mesh || to_.layout.radices != nodes_[0].at.layout.radices) return;
+    if (in_parts(to_.layout) || to_.layout.mesh != nodes_[0].at.layout.mesh ||
+        to_.layout.radices != nodes_[0].at.layout.radices)
+      return;
     const std::vector<Sbp> splits = splits_of(to_.layout);
-    auto list = [&](const NdSbp& name) { finer_.push_back({make_layout(to_.layout.mesh, name, to_.layout.radices), name}); };
+    auto list = [&](const NdSbp& name) {
+      finer_.push_back({make_layout(to_.layout.mesh, name, to_.layout.radices), name});
+    };
     if (!to_.name) {
       if (!splits.empty()) list(closest(splits));
       return;
     }
     std::vector<std::vector<Sbp>> choices;
     size_t count = 1;
-    auto whole = [&](size_t a) { return (*to_.name)[a].kind == Sbp::Kind::kBroadcast && to_.layout.mesh.extents[a] > 1; };
+    auto whole = [&](size_t a) {
+      return (*to_.name)[a].kind == Sbp::Kind::kBroadcast && to_.layout.mesh.extents[a] > 1;
+    };
     for (size_t a = 0; a < to_.name->size(); ++a) {
       choices.push_back({(*to_.name)[a]});
       if (whole(a)) choices[a].insert(choices[a].end(), splits.begin(), splits.end());
@@ -986,17 +1042,22 @@ class GuidedPath {
 
   void add(const Named& at, const Cost& cost, int before) {
     Cost end = {0, 0, 0, 0};
-    if (!same_placement(at.layout, to_.layout)) end = cost_of(direct_elements(at, to_, counter_), is_fetch(step_between(at, to_)));
+    if (!same_placement(at.layout, to_.layout))
+      end = cost_of(direct_elements(at, to_, counter_), is_fetch(step_between(at, to_)));
     const Cost promise = plus(cost, in_parts(at.layout) ? least(at.layout) : end);
     const size_t i = at.name ? place_.try_emplace(*at.name, nodes_.size()).first->second : nodes_.size();
     if (i == nodes_.size()) nodes_.push_back({at, cost, before}), promise_.push_back(promise);
-    else if (!(cost < nodes_[i].cost) || (nodes_[i].done && in_parts(at.layout))) return;  // what was expanded stays as it is
+    else if (!(cost < nodes_[i].cost) || (nodes_[i].done && in_parts(at.layout)))
+      return;  // what was expanded stays as it is
     else nodes_[i].cost = cost, nodes_[i].before = before, promise_[i] = promise;
-    nodes_[i].done = !in_parts(at.layout);  // from a layout without partial values the straight way to the end is the cheapest
+    nodes_[i].done =
+        !in_parts(at.layout);  // from a layout without partial values the straight way to the end is the cheapest
     if (const Cost all = plus(cost, end); all < best_) best_ = all, last_ = static_cast<int>(i);
   }
 
-  void go(int u, const NdSbp& name) { go(u, {make_layout(nodes_[u].at.layout.mesh, name, nodes_[u].at.layout.radices), name}); }
+  void go(int u, const NdSbp& name) {
+    go(u, {make_layout(nodes_[u].at.layout.mesh, name, nodes_[u].at.layout.radices), name});
+  }
   void go(int u, const Named& next) {
     const Cost cost = plus(nodes_[u].cost, edge(nodes_[u].at, next, counter_));
     if (cost.elements != kUnreachable && cost < best_) add(next, cost, u);
@@ -1038,7 +1099,8 @@ class GuidedPath {
 
   const Named& to_;
   const Counter& counter_;
-  int64_t wanted_ = 0, wanted_at_most_ = 0, wanted_by_all_ = 0;  // elements: those that anyone wants, and the sum of what each position does
+  int64_t wanted_ = 0, wanted_at_most_ = 0,
+          wanted_by_all_ = 0;  // elements: those that anyone wants, and the sum of what each position does
   std::vector<Named> finer_;
   std::vector<Node> nodes_;
   std::vector<Cost> promise_;  // by node
@@ -1065,7 +1127,8 @@ Path cheapest_path(const Named& from, const Named& to, const Counter& counter) {
   for (;;) {
     int u = -1;
     for (size_t i = 0; i < nodes.size(); ++i)
-      if (!nodes[i].done && nodes[i].cost.elements != kUnreachable && (u < 0 || nodes[i].cost < nodes[u].cost)) u = static_cast<int>(i);
+      if (!nodes[i].done && nodes[i].cost.elements != kUnreachable && (u < 0 || nodes[i].cost < nodes[u].cost))
+        u = static_cast<int>(i);
     if (u < 0 || nodes[u].cost.elements > best.elements) break;
     nodes[u].done = true;
     Cost end = {0, 0, 0, 0};
@@ -1135,7 +1198,8 @@ std::pair<Layout, Layout> over_common_radices(const Layout& from, const Layout& 
 // The same devices in the same order, with the same boxes of whole values: whatever the meshes' extents.
 bool in_place(const Layout& from, const Layout& to) {
   if (same_placement(from, to)) return true;
-  if (in_parts(from) || in_parts(to) || from.mesh.devices != to.mesh.devices || from.radices != to.radices) return false;
+  if (in_parts(from) || in_parts(to) || from.mesh.devices != to.mesh.devices || from.radices != to.radices)
+    return false;
   if (from.boxes == to.boxes) return true;
   if (!from.boxes.any_empty() || !to.boxes.any_empty()) return false;
   for (size_t p = 0; p < from.boxes.size(); ++p)
@@ -1157,7 +1221,8 @@ int64_t conversion_elements(const Layout& from, const Layout& to, const Counter&
     }
     // All positions are one partial group: each keeps what it has.
     if (same_devices && member_count(to) == to.mesh.positions()) return 0;
-    if (auto step = step_between({from, name_of(from)}, {to, name_of(to)}); !is_fetch(step)) return named_elements(*step, from, to, counter);
+    if (auto step = step_between({from, name_of(from)}, {to, name_of(to)}); !is_fetch(step))
+      return named_elements(*step, from, to, counter);
     return fetch_elements(from, to, counter);
   }
   if (from.radices == to.radices && from.mesh == to.mesh && from.mesh.extents.size() == 1 && !in_parts(to)) {
@@ -1211,7 +1276,8 @@ std::string_view name_of(StepKind kind) {
 }
 
 Step fetch(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster, const Listed& listed) {
-  ensure(from.shape() == to.shape(), "fetch between shapes {} and {}", fmt::join(from.shape(), "x"), fmt::join(to.shape(), "x"));
+  ensure(from.shape() == to.shape(), "fetch between shapes {} and {}", fmt::join(from.shape(), "x"),
+         fmt::join(to.shape(), "x"));
   auto [f, t] = over_common_radices(from, to);
   return fetch_step(f, t, element_bytes, Counter(cluster, false, listed));
 }
@@ -1239,7 +1305,8 @@ std::vector<Target> targets_of(const Step& step, const std::vector<int>& positio
       t.pieces.push_back(&*piece);
       covered += volume(piece->box);
     }
-    t.view = t.pieces.size() == 1 && step.from.mesh.devices[t.pieces[0]->source] == step.to.mesh.devices[p] && t.pieces[0]->box == box;
+    t.view = t.pieces.size() == 1 && step.from.mesh.devices[t.pieces[0]->source] == step.to.mesh.devices[p] &&
+             t.pieces[0]->box == box;
     t.combine = covered != volume(box) || t.pieces.empty() || (step.from.is_partial() && any_overlap(t.pieces));
   }
   return targets;
@@ -1248,7 +1315,8 @@ std::vector<Target> targets_of(const Step& step, const std::vector<int>& positio
 namespace {
 
 Conversion converted(const Layout& from, const Layout& to, int64_t element_bytes, const Counter& counter) {
-  ensure(from.shape() == to.shape(), "conversion between shapes {} and {}", fmt::join(from.shape(), "x"), fmt::join(to.shape(), "x"));
+  ensure(from.shape() == to.shape(), "conversion between shapes {} and {}", fmt::join(from.shape(), "x"),
+         fmt::join(to.shape(), "x"));
   Conversion conversion{from, to, {}, 0};
   auto [f, t] = over_common_radices(from, to);
   if (in_place(f, t)) return conversion;
@@ -1265,7 +1333,8 @@ Conversion converted(const Layout& from, const Layout& to, int64_t element_bytes
 
 }  // namespace
 
-Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster, const Listed& listed) {
+Conversion convert(const Layout& from, const Layout& to, int64_t element_bytes, const Cluster& cluster,
+                   const Listed& listed) {
   return converted(from, to, element_bytes, Counter(cluster, false, listed));
 }
 
@@ -1273,8 +1342,8 @@ int64_t conversion_bytes(const Layout& from, const Layout& to, int64_t element_b
   return conversion_elements(from, to, Counter(cluster, false)) * element_bytes;
 }
 
-// The named layouts of one mesh over one factoring, and what the steps between them move: what cheapest_path() finds its way through,
-// worked out once for all ends, each step when it is first asked for.
+// The named layouts of one mesh over one factoring, and what the steps between them move: what cheapest_path() finds
+// its way through, worked out once for all ends, each step when it is first asked for.
 class Converter::Ways {
  public:
   // Of `partial`: the mesh, the factoring and the reducer.
@@ -1331,11 +1400,13 @@ class Converter::Ways {
     for (size_t i = 0; i < reach.stops.size() && reach.stops[i].cost.elements <= best.elements; ++i) {
       const Named& from = at(reach, reach.stops[i].node);
       Cost rest{0, 0, 0, 0};
-      if (!same_placement(from.layout, to.layout)) rest = cost_of(direct_elements(from, to, *counter_), is_fetch(step_between(from, to)));
+      if (!same_placement(from.layout, to.layout))
+        rest = cost_of(direct_elements(from, to, *counter_), is_fetch(step_between(from, to)));
       if (const Cost all = plus(reach.stops[i].cost, rest); all < best) best = all, last = static_cast<int>(i);
     }
     std::vector<Layout> path;
-    for (int i = last; i >= 0; i = reach.stops[i].before) path.insert(path.begin(), at(reach, reach.stops[i].node).layout);
+    for (int i = last; i >= 0; i = reach.stops[i].before)
+      path.insert(path.begin(), at(reach, reach.stops[i].node).layout);
     if (!same_placement(path.back(), to.layout)) path.push_back(to.layout);
     return path;
   }
@@ -1344,9 +1415,13 @@ class Converter::Ways {
   static constexpr int64_t kUnknown = -1;
   static constexpr int kStart = -1, kWhole = -2;  // nodes of a Reach
 
-  const Named& at(const Reach& reach, int node) const { return node == kStart ? reach.start : node == kWhole ? reach.whole : nodes_[node]; }
+  const Named& at(const Reach& reach, int node) const {
+    return node == kStart ? reach.start : node == kWhole ? reach.whole : nodes_[node];
+  }
 
-  int64_t straight(const Named& from, const Named& to) const { return same_placement(from.layout, to.layout) ? 0 : direct_elements(from, to, *counter_); }
+  int64_t straight(const Named& from, const Named& to) const {
+    return same_placement(from.layout, to.layout) ? 0 : direct_elements(from, to, *counter_);
+  }
 
   Cost step(int from, int to) {
     std::vector<int64_t>& row = edges_[from];
@@ -1392,13 +1467,16 @@ class Converter::Ways {
 
   const Counter* counter_;
   std::vector<Named> nodes_;
-  std::vector<uint64_t> partial_axes_;               // by node: bits, the mesh axes on which it is partial
-  std::vector<std::vector<int64_t>> edges_;          // twice the elements, and one for a fetch; rows and entries as they are asked for
-  std::unordered_map<std::string, std::vector<int64_t>> ends_;  // by an end's key: elements from each node straight there
+  std::vector<uint64_t> partial_axes_;  // by node: bits, the mesh axes on which it is partial
+  std::vector<std::vector<int64_t>>
+      edges_;  // twice the elements, and one for a fetch; rows and entries as they are asked for
+  std::unordered_map<std::string, std::vector<int64_t>>
+      ends_;  // by an end's key: elements from each node straight there
   std::map<std::pair<std::string, uint64_t>, std::unique_ptr<Reach>> reaches_;
 };
 
-// Layouts as keys: everything that a conversion depends on. Meshes and what boxes are along one dimension have numbers here.
+// Layouts as keys: everything that a conversion depends on. Meshes and what boxes are along one dimension have numbers
+// here.
 class Converter::Keys {
  public:
   std::string of(const Layout& l) {
@@ -1420,7 +1498,9 @@ class Converter::Keys {
  private:
   int64_t number_of(const Along& along) {
     size_t hash = along.intervals.size();
-    for (const Interval& i : along.intervals) hash = ((hash ^ static_cast<size_t>(i.lo)) * 0x9E3779B97F4A7C15u ^ static_cast<size_t>(i.hi)) * 0x9E3779B97F4A7C15u;
+    for (const Interval& i : along.intervals)
+      hash =
+          ((hash ^ static_cast<size_t>(i.lo)) * 0x9E3779B97F4A7C15u ^ static_cast<size_t>(i.hi)) * 0x9E3779B97F4A7C15u;
     auto& alike = numbers_[hash];
     for (const auto& [known, number] : alike)
       if (known == along) return number;
@@ -1448,7 +1528,9 @@ int64_t shorten(std::vector<Layout>& layouts) {
       const int64_t part = radices[a][s] / positions;
       if (part < 2 || radices[a][s] % positions != 0) continue;
       auto even = [&](const Interval& i) { return i.lo % part == 0 && i.hi % part == 0; };
-      if (!std::all_of(layouts.begin(), layouts.end(), [&](const Layout& l) { return std::ranges::all_of(l.boxes.along(f).intervals, even); })) continue;
+      if (!std::all_of(layouts.begin(), layouts.end(),
+                       [&](const Layout& l) { return std::ranges::all_of(l.boxes.along(f).intervals, even); }))
+        continue;
       product *= part;
       for (Layout& l : layouts) {
         l.radices[a][s] = positions;
@@ -1460,23 +1542,30 @@ int64_t shorten(std::vector<Layout>& layouts) {
   return product;
 }
 
-Converter::Converter(const Cluster& cluster, Listed listed) : counter_(std::make_unique<Counter>(cluster, true, std::move(listed))), keys_(std::make_unique<Keys>()), numbered_(std::make_unique<Numbered>()) {}
+Converter::Converter(const Cluster& cluster, Listed listed)
+    : counter_(std::make_unique<Counter>(cluster, true, std::move(listed))),
+      keys_(std::make_unique<Keys>()),
+      numbered_(std::make_unique<Numbered>()) {}
 Converter::~Converter() = default;
 
 Converter::Ways& Converter::ways_of(const Layout& partial) {
-  std::unique_ptr<Ways>& ways = ways_[keys_->of({partial.mesh, partial.radices, {}, std::vector<tdl::Kind>(partial.kinds.size(), partial.reducer())})];
+  std::unique_ptr<Ways>& ways = ways_[keys_->of(
+      {partial.mesh, partial.radices, {}, std::vector<tdl::Kind>(partial.kinds.size(), partial.reducer())})];
   if (!ways) ways = std::make_unique<Ways>(partial, *counter_);
   return *ways;
 }
 
-std::vector<int64_t> Converter::table(const std::vector<Layout>& layouts, const std::vector<int>& from, const std::vector<int>& to, int64_t element_bytes) {
+std::vector<int64_t> Converter::table(const std::vector<Layout>& layouts, const std::vector<int>& from,
+                                      const std::vector<int>& to, int64_t element_bytes) {
   std::vector<int64_t> out(from.size() * to.size(), 0);
   // Those over one factoring together, each such group beside each, over what is common to both.
   auto by_factoring = [&](const std::vector<int>& some) {
     std::vector<std::vector<size_t>> groups;  // places in `some`
     for (size_t i = 0; i < some.size(); ++i) {
       const Layout& l = layouts[some[i]];
-      const auto alike = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return layouts[some[g[0]]].radices == l.radices && layouts[some[g[0]]].mesh == l.mesh; });
+      const auto alike = std::find_if(groups.begin(), groups.end(), [&](const auto& g) {
+        return layouts[some[g[0]]].radices == l.radices && layouts[some[g[0]]].mesh == l.mesh;
+      });
       if (alike == groups.end()) groups.push_back({i});
       else alike->push_back(i);
     }
@@ -1518,7 +1607,8 @@ std::vector<int64_t> Converter::table(const std::vector<Layout>& layouts, const 
   return out;
 }
 
-std::vector<int64_t> Converter::alike_table(std::vector<Layout> all, const std::vector<int>& from, const std::vector<int>& to, int64_t element_bytes) {
+std::vector<int64_t> Converter::alike_table(std::vector<Layout> all, const std::vector<int>& from,
+                                            const std::vector<int>& to, int64_t element_bytes) {
   std::vector<int64_t> out;
   if (from.empty() || to.empty()) return out;
   const int64_t scale = shorten(all) * element_bytes;
@@ -1577,43 +1667,51 @@ std::vector<int> Converter::through(int from, int to) {
   if (in_place(f.layout, t.layout)) return {};
   if (!in_parts(f.layout)) return {from, to};
   std::vector<int> path;
-  if (f.layout.mesh == t.layout.mesh && f.layout.radices == t.layout.radices && f.layout.mesh.extents.size() <= kAllAxes) {
+  if (f.layout.mesh == t.layout.mesh && f.layout.radices == t.layout.radices &&
+      f.layout.mesh.extents.size() <= kAllAxes) {
     const bool join = in_parts(t.layout) && t.layout.reducer() == f.layout.reducer();
     const uint64_t axes = partial_axes(f.layout) | (join ? partial_axes(t.layout) : 0);
     Ways& ways = ways_of(f.layout);
-    for (const Layout& layout : ways.through(ways.reach(keys_->of(f.layout), f, axes), t)) path.push_back(number(layout));
+    for (const Layout& layout : ways.through(ways.reach(keys_->of(f.layout), f, axes), t))
+      path.push_back(number(layout));
   } else {
     for (const Named& n : cheapest_path_between_meshes(f, t, *counter_).through) path.push_back(number(n.layout));
   }
   return path;
 }
 
-Step Converter::step(int from, int to, int64_t element_bytes) const { return direct_step(numbered_->at[from], numbered_->at[to], element_bytes, *counter_); }
+Step Converter::step(int from, int to, int64_t element_bytes) const {
+  return direct_step(numbered_->at[from], numbered_->at[to], element_bytes, *counter_);
+}
 
 const Conversion& Converter::convert(const Layout& from, const Layout& to, int64_t element_bytes) {
   std::string key(reinterpret_cast<const char*>(&element_bytes), sizeof element_bytes);
   key += keys_->of(from) + keys_->of(to);
   auto it = conversions_.find(key);
-  if (it == conversions_.end()) it = conversions_.emplace(std::move(key), converted(from, to, element_bytes, *counter_)).first;
+  if (it == conversions_.end())
+    it = conversions_.emplace(std::move(key), converted(from, to, element_bytes, *counter_)).first;
   return it->second;
 }
 
 int64_t Converter::bytes(const Layout& from, const Layout& to, int64_t element_bytes) {
   // Looking it up costs more than counting it, where nothing has to be combined.
-  if (from.radices == to.radices && !in_parts(from) && !in_parts(to)) return conversion_elements(from, to, *counter_) * element_bytes;
+  if (from.radices == to.radices && !in_parts(from) && !in_parts(to))
+    return conversion_elements(from, to, *counter_) * element_bytes;
   std::string key = keys_->of(from) + keys_->of(to);
   auto [it, fresh] = bytes_.try_emplace(std::move(key));
   if (fresh) {
     auto [f, t] = over_common_radices(from, to);
     const bool on_one_mesh = f.radices == t.radices && f.mesh == t.mesh && f.mesh.extents.size() > 1;
-    it->second = on_one_mesh && (in_parts(f) || in_parts(t)) ? alike_table({f, t}, {0}, {1}, 1)[0] : conversion_elements(f, t, *counter_);
+    it->second = on_one_mesh && (in_parts(f) || in_parts(t)) ? alike_table({f, t}, {0}, {1}, 1)[0]
+                                                             : conversion_elements(f, t, *counter_);
   }
   return it->second * element_bytes;
 }
 
 void for_each_inner_conversion(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh,
                                const std::function<void(size_t which, const Layout& from, const Layout& to)>& go) {
-  ensure(mesh.extents == derived.mesh, "inner steps of '{}': derived for mesh {}, asked for {}", bound.name, fmt::join(derived.mesh, "x"), fmt::join(mesh.extents, "x"));
+  ensure(mesh.extents == derived.mesh, "inner steps of '{}': derived for mesh {}, asked for {}", bound.name,
+         fmt::join(derived.mesh, "x"), fmt::join(mesh.extents, "x"));
   auto kinds = derived.kinds;  // as the steps leave them
   for (size_t i = 0; i < derived.inner.size(); ++i) {
     const tdl::InnerStep& inner = derived.inner[i];
@@ -1632,8 +1730,8 @@ void for_each_inner_conversion(const tdl::Bound& bound, const tdl::Derived& deri
   }
 }
 
-std::vector<Conversion> inner_conversions(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes,
-                                          Converter& converter) {
+std::vector<Conversion> inner_conversions(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh,
+                                          int64_t element_bytes, Converter& converter) {
   std::vector<Conversion> all(derived.inner.size());
   for_each_inner_conversion(bound, derived, mesh, [&](size_t i, const Layout& from, const Layout& to) {
     const Conversion& part = converter.convert(from, to, element_bytes);
@@ -1645,13 +1743,17 @@ std::vector<Conversion> inner_conversions(const tdl::Bound& bound, const tdl::De
   return all;
 }
 
-int64_t Converter::inner_bytes(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes) {
+int64_t Converter::inner_bytes(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh,
+                               int64_t element_bytes) {
   int64_t sum = 0;
-  for_each_inner_conversion(bound, derived, mesh, [&](size_t, const Layout& from, const Layout& to) { sum += bytes(from, to, element_bytes); });
+  for_each_inner_conversion(bound, derived, mesh, [&](size_t, const Layout& from, const Layout& to) {
+    sum += bytes(from, to, element_bytes);
+  });
   return sum;
 }
 
-int64_t inner_bytes(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes, const Cluster& cluster) {
+int64_t inner_bytes(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh, int64_t element_bytes,
+                    const Cluster& cluster) {
   int64_t bytes = 0;
   Converter converter(cluster);
   for (const Conversion& c : inner_conversions(bound, derived, mesh, element_bytes, converter)) bytes += c.bytes;

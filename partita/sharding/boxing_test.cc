@@ -77,7 +77,8 @@ int64_t collective_elements(const Step& step) {
       if (step.kind == StepKind::kReduceScatter) n += (k - 1) * box;
       if (step.kind == StepKind::kAllReduce) n += 2 * (k - 1) * box;  // divided by k below: each of k has the box
       if (step.kind == StepKind::kAllGather || step.kind == StepKind::kAllToAll)
-        testing::for_each_element(step.to.boxes[p], step.to.factored_shape(), [&](int64_t i) { n += !testing::offset_in(step.from, p, i); });
+        testing::for_each_element(step.to.boxes[p], step.to.factored_shape(),
+                                  [&](int64_t i) { n += !testing::offset_in(step.from, p, i); });
     }
   return step.kind == StepKind::kAllReduce ? n / static_cast<int64_t>(step.groups[0].size()) : n;
 }
@@ -125,7 +126,8 @@ int64_t bytes_between(const Layout& from, const Layout& to) { return convert(fro
 
 }  // namespace
 
-// The table of docs/ARCHITECTURE.md section 4 (OneFlow's Table 2), every row, where extents divide. The tensor has |T| = p^2 x 12 elements.
+// The table of docs/ARCHITECTURE.md section 4 (OneFlow's Table 2), every row, where extents divide. The tensor has |T|
+// = p^2 x 12 elements.
 TEST(ConversionTable, OneMesh) {
   for (int p : {2, 3, 4, 8}) {
     Shape shape = {2 * p, 6 * p};
@@ -150,7 +152,8 @@ TEST(ConversionTable, OneMesh) {
           {P.c_str(), P.c_str(), 0, ""},
       };
       for (const Row& row : rows) {
-        Conversion c = convert(make_layout(mesh_of({p}), name(row.from), shape), make_layout(mesh_of({p}), name(row.to), shape), 1, machine());
+        Conversion c = convert(make_layout(mesh_of({p}), name(row.from), shape),
+                               make_layout(mesh_of({p}), name(row.to), shape), 1, machine());
         EXPECT_EQ(c.bytes, row.elements) << row.from << " -> " << row.to << " on " << p;
         EXPECT_EQ(steps_text(c), row.steps) << row.from << " -> " << row.to << " on " << p;
       }
@@ -170,13 +173,15 @@ TEST(ConversionTable, NoDeviceInCommon) {
         int64_t elements;
       };
       const Row rows[] = {
-          {"[S(0)]", "[S(0)]", T},       {"[S(0)]", "[S(1)]", T},           {"[S(0)]", "[B]", p2 * T},
-          {"[S(1)]", "[P(sum)]", T},     {"[B]", "[S(0)]", T},              {"[B]", "[B]", p2 * T},
-          {"[B]", "[P(max)]", T},        {"[P(sum)]", "[S(1)]", p1 * T},    {"[P(sum)]", "[B]", (p1 + p2 - 1) * T},
+          {"[S(0)]", "[S(0)]", T},          {"[S(0)]", "[S(1)]", T},        {"[S(0)]", "[B]", p2 * T},
+          {"[S(1)]", "[P(sum)]", T},        {"[B]", "[S(0)]", T},           {"[B]", "[B]", p2 * T},
+          {"[B]", "[P(max)]", T},           {"[P(sum)]", "[S(1)]", p1 * T}, {"[P(sum)]", "[B]", (p1 + p2 - 1) * T},
           {"[P(sum)]", "[P(sum)]", p1 * T},
       };
       for (const Row& row : rows)
-        EXPECT_EQ(bytes_between(make_layout(mesh_of({p1}), name(row.from), shape), make_layout(mesh_of({p2}, others), name(row.to), shape)), row.elements)
+        EXPECT_EQ(bytes_between(make_layout(mesh_of({p1}), name(row.from), shape),
+                                make_layout(mesh_of({p2}, others), name(row.to), shape)),
+                  row.elements)
             << row.from << " -> " << row.to << " from " << p1 << " to " << p2;
     }
 }
@@ -211,14 +216,16 @@ TEST(Conversion, TwoMeshAxes) {
       {{2, 2}, "[P(sum), B]", "[S(0), S(1)]", T, "local, reduce-scatter"},
   };
   for (const Row& row : rows) {
-    Conversion c = convert(make_layout(mesh_of(row.mesh), name(row.from), shape), make_layout(mesh_of(row.mesh), name(row.to), shape), 1, machine());
+    Conversion c = convert(make_layout(mesh_of(row.mesh), name(row.from), shape),
+                           make_layout(mesh_of(row.mesh), name(row.to), shape), 1, machine());
     EXPECT_EQ(c.bytes, row.elements) << row.from << " -> " << row.to;
     EXPECT_EQ(steps_text(c), row.steps) << row.from << " -> " << row.to;
   }
 }
 
 TEST(Conversion, GroupsAreInRingOrder) {
-  Conversion c = convert(make_layout(mesh_of({2, 3}), name("[P(sum), S(0)]"), Shape{6}), make_layout(mesh_of({2, 3}), name("[B, S(0)]"), Shape{6}), 4, machine());
+  Conversion c = convert(make_layout(mesh_of({2, 3}), name("[P(sum), S(0)]"), Shape{6}),
+                         make_layout(mesh_of({2, 3}), name("[B, S(0)]"), Shape{6}), 4, machine());
   ASSERT_EQ(c.steps.size(), 1u);
   EXPECT_EQ(c.steps[0].groups, (std::vector<std::vector<int>>{{0, 3}, {1, 4}, {2, 5}}));
   EXPECT_EQ(c.bytes, 4 * 3 * 2 * 2);
@@ -255,7 +262,8 @@ TEST(Fetch, APartialSourceUnderAHaloIsScatteredFirst) {
 }
 
 TEST(Conversion, TheSameBoxesUnderOtherMeshExtentsStayWhereTheyAre) {
-  Layout a = make_layout(mesh_of({4}), name("[S(0)]"), Shape{8}), b = make_layout(mesh_of({2, 2}), name("[S(0), S(0)]"), Shape{8});
+  Layout a = make_layout(mesh_of({4}), name("[S(0)]"), Shape{8}),
+         b = make_layout(mesh_of({2, 2}), name("[S(0), S(0)]"), Shape{8});
   EXPECT_TRUE(convert(a, b, 4, machine()).steps.empty());
   Layout reversed = make_layout(mesh_of({4}, {3, 2, 1, 0}), name("[S(0)]"), Shape{8});
   EXPECT_EQ(convert(a, reversed, 4, machine()).bytes, 4 * 8);
@@ -263,11 +271,14 @@ TEST(Conversion, TheSameBoxesUnderOtherMeshExtentsStayWhereTheyAre) {
 
 TEST(Conversion, FactoringsWithoutACommonOneAreFetchedPieceByPiece) {
   using R = std::vector<Shape>;
-  Layout plain = make_layout(mesh_of({2}), name("[S(0)]"), R{{12}}), inside = make_layout(mesh_of({2}), name("[S(0.1)]"), R{{3, 4}});
+  Layout plain = make_layout(mesh_of({2}), name("[S(0)]"), R{{12}}),
+         inside = make_layout(mesh_of({2}), name("[S(0.1)]"), R{{3, 4}});
   Conversion c = convert(plain, inside, 1, machine());
   EXPECT_EQ(steps_text(c), "fetch");
   EXPECT_EQ(c.bytes, 4);  // position 0 holds 0..5 and needs 0 1 4 5 8 9, position 1 needs 2 3 of it
-  EXPECT_EQ(bytes_between(make_layout(mesh_of({3}), name("[S(0)]"), R{{12}}), make_layout(mesh_of({3}), name("[S(0)]"), R{{3, 4}})), 0);
+  EXPECT_EQ(bytes_between(make_layout(mesh_of({3}), name("[S(0)]"), R{{12}}),
+                          make_layout(mesh_of({3}), name("[S(0)]"), R{{3, 4}})),
+            0);
   Rng rng(3);
   check_conversion(plain, inside, rng, "plain to factored");
   check_conversion(inside, plain, rng, "factored to plain");
@@ -305,10 +316,8 @@ Layout random_layout(const Mesh& mesh, const std::vector<Shape>& radices, tdl::R
   bool partial = rng.below(2);
   for (size_t a = 0; a < mesh.extents.size(); ++a) {
     uint64_t kind = rng.below(4);
-    if (kind == 0 && partial)
-      sbp.push_back(Sbp::partial(reducer));
-    else if (kind == 1 || radices.empty())
-      sbp.push_back(Sbp::broadcast());
+    if (kind == 0 && partial) sbp.push_back(Sbp::partial(reducer));
+    else if (kind == 1 || radices.empty()) sbp.push_back(Sbp::broadcast());
     else {
       int axis = static_cast<int>(rng.below(radices.size()));
       sbp.push_back(Sbp::split(axis, static_cast<int>(rng.below(radices[axis].size()))));
@@ -337,7 +346,8 @@ Layout random_layout(const Mesh& mesh, const std::vector<Shape>& radices, tdl::R
 
 // With axes of extent 1 between its own: the same positions.
 Mesh padded(Mesh mesh, size_t axes, Rng& rng) {
-  while (mesh.extents.size() < axes) mesh.extents.insert(mesh.extents.begin() + static_cast<int64_t>(rng.below(mesh.extents.size() + 1)), 1);
+  while (mesh.extents.size() < axes)
+    mesh.extents.insert(mesh.extents.begin() + static_cast<int64_t>(rng.below(mesh.extents.size() + 1)), 1);
   return mesh;
 }
 
@@ -365,7 +375,8 @@ void random_conversions(int rounds, uint64_t seed, size_t axes = 0) {
 // Two terms each of one half are as many elements as there are.
 TEST(Conversion, PiecesThatOverlapAndLeaveGapsAreCombined) {
   const Mesh mesh = mesh_of({2, 2});
-  const Layout from = make_layout(mesh, name("[P(sum), S(0)]"), Shape{8}), to = make_layout(mesh, name("[P(max), P(max)]"), Shape{8});
+  const Layout from = make_layout(mesh, name("[P(sum), S(0)]"), Shape{8}),
+               to = make_layout(mesh, name("[P(max), P(max)]"), Shape{8});
   const Step step = fetch(from, to, 4, machine());
   int overlapping = 0;
   for (const Target& target : targets_of(step)) {
@@ -383,8 +394,9 @@ TEST(LongConversion, RandomOnesKeepTheValuesAndCountWhatCrosses) {
 
 namespace {
 
-// The table's figure for a step between two names on one mesh, written down from the table and not from the program: empty
-// if the step is not a collective or local. Over all mesh axes that differ, which must go from one part to one part.
+// The table's figure for a step between two names on one mesh, written down from the table and not from the program:
+// empty if the step is not a collective or local. Over all mesh axes that differ, which must go from one part to one
+// part.
 std::optional<int64_t> table_figure(const Mesh& mesh, const NdSbp& from, const NdSbp& to, const Shape& shape) {
   std::vector<size_t> changed;
   for (size_t a = 0; a < from.size(); ++a)
@@ -413,9 +425,9 @@ std::optional<int64_t> table_figure(const Mesh& mesh, const NdSbp& from, const N
   return std::nullopt;  // S(i) -> S(j): (p-1)/p T where extents divide; a fetch of what is missing is the same
 }
 
-// Every conversion between named layouts of a mesh is the shortest path over all of them, by Floyd and Warshall. Edges are
-// the table's steps and fetches; a fetch from partial to partial values that are partial on other axes changes one thing, or
-// is the path's last edge.
+// Every conversion between named layouts of a mesh is the shortest path over all of them, by Floyd and Warshall. Edges
+// are the table's steps and fetches; a fetch from partial to partial values that are partial on other axes changes one
+// thing, or is the path's last edge.
 void expect_shortest_paths(const std::vector<int>& extents, const Shape& shape) {
   Mesh mesh = mesh_of(extents);
   std::vector<Sbp> parts = {Sbp::broadcast(), Sbp::partial()};
@@ -437,12 +449,14 @@ void expect_shortest_paths(const std::vector<int>& extents, const Shape& shape) 
   for (size_t i = 0; i < n; ++i)
     for (size_t j = 0; j < n; ++j) {
       distance[i][j] = fetch(layouts[i], layouts[j], 1, machine()).bytes;
-      if (auto figure = table_figure(mesh, names[i], names[j], shape)) distance[i][j] = std::min(distance[i][j], *figure);
+      if (auto figure = table_figure(mesh, names[i], names[j], shape))
+        distance[i][j] = std::min(distance[i][j], *figure);
       direct[i][j] = distance[i][j];
       std::set<std::pair<Sbp, Sbp>> changes;
       for (size_t a = 0; a < extents.size(); ++a)
         if (names[i][a] != names[j][a]) changes.insert({names[i][a], names[j][a]});
-      if (layouts[i].is_partial() && layouts[j].is_partial() && layouts[i].kinds != layouts[j].kinds && changes.size() > 1)
+      if (layouts[i].is_partial() && layouts[j].is_partial() && layouts[i].kinds != layouts[j].kinds &&
+          changes.size() > 1)
         distance[i][j] = std::numeric_limits<int64_t>::max() / 4;
     }
   std::vector<std::vector<int>> via(n, std::vector<int>(n, -1));
@@ -461,7 +475,8 @@ void expect_shortest_paths(const std::vector<int>& extents, const Shape& shape) 
     for (size_t j = 0; j < n; ++j) {
       int64_t best = distance[i][j];
       for (size_t k = 0; k < n; ++k) best = std::min(best, distance[i][k] + direct[k][j]);
-      EXPECT_EQ(conversion_bytes(layouts[i], layouts[j], 1, machine()), best) << to_string(names[i]) << " -> " << path(i, j);
+      EXPECT_EQ(conversion_bytes(layouts[i], layouts[j], 1, machine()), best)
+          << to_string(names[i]) << " -> " << path(i, j);
       EXPECT_EQ(converter.bytes(layouts[i], layouts[j], 1), best) << to_string(names[i]) << " -> " << path(i, j);
     }
 }
@@ -486,12 +501,17 @@ TEST(Conversion, OnManyAxesIsSeldomFarFromTheShortestPath) {
   constexpr uint64_t kSeed = 22;
   std::printf("seed %d\n", static_cast<int>(kSeed));
   Rng rng(kSeed);
-  const std::vector<std::pair<std::vector<int>, std::vector<Shape>>> cases = {{{2, 2, 2}, {{16}, {8}}}, {{2, 2, 2}, {{16}, {5}}}, {{3, 2, 2}, {{18}, {12}}}, {{2, 2}, {{16}, {2, 8}}}, {{4, 2}, {{7}, {8}, {3}}}};
+  const std::vector<std::pair<std::vector<int>, std::vector<Shape>>> cases = {{{2, 2, 2}, {{16}, {8}}},
+                                                                              {{2, 2, 2}, {{16}, {5}}},
+                                                                              {{3, 2, 2}, {{18}, {12}}},
+                                                                              {{2, 2}, {{16}, {2, 8}}},
+                                                                              {{4, 2}, {{7}, {8}, {3}}}};
   for (const auto& [extents, radices] : cases) {
     int64_t shortest = 0, found = 0;
     for (int round = 0; round < 200; ++round) {
       const Mesh few = mesh_of(extents), many = padded(few, 4, rng);
-      const Layout from = random_layout(many, radices, tdl::Reducer::kSum, rng), to = random_layout(many, radices, tdl::Reducer::kSum, rng);
+      const Layout from = random_layout(many, radices, tdl::Reducer::kSum, rng),
+                   to = random_layout(many, radices, tdl::Reducer::kSum, rng);
       auto without = [&](Layout l) {
         std::vector<tdl::Kind> kinds;
         for (size_t a = 0; a < l.kinds.size(); ++a)
@@ -499,7 +519,8 @@ TEST(Conversion, OnManyAxesIsSeldomFarFromTheShortestPath) {
         l.mesh = few, l.kinds = kinds, l.boxes = Boxes(few.extents, l.boxes.list());
         return l;
       };
-      const int64_t least = conversion_bytes(without(from), without(to), 1, machine()), guided = conversion_bytes(from, to, 1, machine());
+      const int64_t least = conversion_bytes(without(from), without(to), 1, machine()),
+                    guided = conversion_bytes(from, to, 1, machine());
       EXPECT_GE(guided, least) << to_string(from) << " -> " << to_string(to);
       EXPECT_LE(guided, least + least / 4) << to_string(from) << " -> " << to_string(to);
       shortest += least, found += guided;
@@ -508,8 +529,8 @@ TEST(Conversion, OnManyAxesIsSeldomFarFromTheShortestPath) {
   }
 }
 
-// What a fetch moves, counted without its pieces, is what its pieces come to: also where parts of partial values are on both sides, under
-// one reducer and under two.
+// What a fetch moves, counted without its pieces, is what its pieces come to: also where parts of partial values are on
+// both sides, under one reducer and under two.
 TEST(Conversion, CountsWhatAFetchMovesWithoutItsPieces) {
   constexpr uint64_t kSeed = 23;
   std::printf("seed %d\n", static_cast<int>(kSeed));
@@ -519,10 +540,13 @@ TEST(Conversion, CountsWhatAFetchMovesWithoutItsPieces) {
   for (int round = 0; round < 3000; ++round) {
     const Mesh mesh = mesh_of(meshes[rng.below(meshes.size())]);
     std::vector<Shape> radices;
-    for (int a = static_cast<int>(rng.between(1, 3)); a > 0; --a) radices.push_back(rng.below(4) ? Shape{rng.between(1, 9)} : Shape{rng.between(1, 4), rng.between(1, 4)});
-    const Layout from = random_layout(mesh, radices, tdl::Reducer::kSum, rng), to = random_layout(mesh, radices, rng.below(3) ? tdl::Reducer::kSum : tdl::Reducer::kMax, rng);
+    for (int a = static_cast<int>(rng.between(1, 3)); a > 0; --a)
+      radices.push_back(rng.below(4) ? Shape{rng.between(1, 9)} : Shape{rng.between(1, 4), rng.between(1, 4)});
+    const Layout from = random_layout(mesh, radices, tdl::Reducer::kSum, rng),
+                 to = random_layout(mesh, radices, rng.below(3) ? tdl::Reducer::kSum : tdl::Reducer::kMax, rng);
     into_parts += to.is_partial();
-    EXPECT_EQ(fetch_bytes(from, to, 3, machine()), fetch(from, to, 3, machine()).bytes) << to_string(from) << " -> " << to_string(to);
+    EXPECT_EQ(fetch_bytes(from, to, 3, machine()), fetch(from, to, 3, machine()).bytes)
+        << to_string(from) << " -> " << to_string(to);
   }
   EXPECT_GT(into_parts, 500);
 }
@@ -538,10 +562,12 @@ TEST(Conversion, ListsSomeDevices) {
     const Mesh mesh = mesh_of(meshes[rng.below(meshes.size())]);
     std::vector<Shape> radices;
     for (int a = static_cast<int>(rng.between(1, 3)); a > 0; --a) radices.push_back({rng.between(1, 9)});
-    const Layout from = random_layout(mesh, radices, tdl::Reducer::kSum, rng), to = random_layout(mesh, radices, tdl::Reducer::kSum, rng);
+    const Layout from = random_layout(mesh, radices, tdl::Reducer::kSum, rng),
+                 to = random_layout(mesh, radices, tdl::Reducer::kSum, rng);
     std::vector<char> chosen;
     for (size_t d = 0; d < machine().devices.size(); ++d) chosen.push_back(rng.below(3) == 0);
-    const Conversion all = convert(from, to, 2, machine()), some = convert(from, to, 2, machine(), std::make_shared<const std::vector<char>>(chosen));
+    const Conversion all = convert(from, to, 2, machine()),
+                     some = convert(from, to, 2, machine(), std::make_shared<const std::vector<char>>(chosen));
     ASSERT_EQ(some.bytes, all.bytes);
     ASSERT_EQ(some.steps.size(), all.steps.size());
     for (size_t s = 0; s < all.steps.size(); ++s) {
@@ -576,7 +602,8 @@ TEST(Conversion, FetchesFromVeryMany) {
   for (const char* text : {"[S(0), S(1)]", "[S(1), S(0)]", "[S(0), S(0)]", "[B, S(0)]"})
     for (int round = 0; round < 4; ++round) {
       const Shape shape = {16 * rng.between(1, 3) + rng.between(0, 5), 256};
-      const Layout from = make_layout(mesh, name(text), unfactored(round % 2 ? shape : Shape{shape[1], shape[0]})), to = make_layout(mesh, name("[B, B]"), from.radices);
+      const Layout from = make_layout(mesh, name(text), unfactored(round % 2 ? shape : Shape{shape[1], shape[0]})),
+                   to = make_layout(mesh, name("[B, B]"), from.radices);
       const Step step = fetch(from, to, 1, cluster);
       EXPECT_EQ(step.bytes, fetch_bytes(from, to, 1, cluster));
       const std::vector<Target> targets = targets_of(step);
@@ -603,7 +630,8 @@ TEST(Converter, RemembersTheSameAnswers) {
   for (int round = 0; round < 300; ++round) {
     std::vector<Shape> radices = {{rng.between(1, 3)}, {rng.between(1, 3)}};
     Mesh mesh = mesh_of({2, 2});
-    Layout from = random_layout(mesh, radices, tdl::Reducer::kSum, rng), to = random_layout(mesh, radices, tdl::Reducer::kSum, rng);
+    Layout from = random_layout(mesh, radices, tdl::Reducer::kSum, rng),
+           to = random_layout(mesh, radices, tdl::Reducer::kSum, rng);
     Conversion plain = convert(from, to, 4, machine());
     const Conversion& kept = converter.convert(from, to, 4);
     EXPECT_EQ(kept.bytes, plain.bytes);
@@ -614,22 +642,26 @@ TEST(Converter, RemembersTheSameAnswers) {
   }
 }
 
-// Splits along two mesh axes of one tensor axis, halos and partial values included; on axes of 16 and 18 all cuts may be even.
+// Splits along two mesh axes of one tensor axis, halos and partial values included; on axes of 16 and 18 all cuts may
+// be even.
 TEST(Converter, TablesAndWaysAreThoseOfEachConversion) {
   constexpr uint64_t kSeed = 21;
   std::printf("seed %d\n", static_cast<int>(kSeed));
   Rng rng(kSeed);
   Converter converter(machine());
   const std::vector<std::pair<std::vector<int>, std::vector<Shape>>> cases = {
-      {{2, 2, 2}, {{16}, {5}}}, {{2, 2, 2}, {{16}, {2, 8}}}, {{2, 2, 2}, {{3}, {32}}}, {{2, 2}, {{8}, {4}}}, {{3, 2}, {{18}, {4}}}, {{3, 2}, {{12}, {6}}}, {{4}, {{8}, {7}}}, {{2, 2, 1, 2}, {{16}, {5}}}};
+      {{2, 2, 2}, {{16}, {5}}}, {{2, 2, 2}, {{16}, {2, 8}}}, {{2, 2, 2}, {{3}, {32}}}, {{2, 2}, {{8}, {4}}},
+      {{3, 2}, {{18}, {4}}},    {{3, 2}, {{12}, {6}}},       {{4}, {{8}, {7}}},        {{2, 2, 1, 2}, {{16}, {5}}}};
   for (const auto& [extents, radices] : cases)
     for (int round = 0; round < 4; ++round) {
       std::vector<Layout> layouts;
       while (layouts.size() < 6) {
-        Layout drawn = random_layout(mesh_of(extents), radices, layouts.size() % 2 ? tdl::Reducer::kSum : tdl::Reducer::kMax, rng);
+        Layout drawn =
+            random_layout(mesh_of(extents), radices, layouts.size() % 2 ? tdl::Reducer::kSum : tdl::Reducer::kMax, rng);
         if (round < 2 || name_of(drawn)) layouts.push_back(std::move(drawn));
       }
-      for (NdSbp sbp : {NdSbp(extents.size(), Sbp::split(0)), NdSbp(extents.size(), Sbp::broadcast()), NdSbp(extents.size(), Sbp::partial())}) {
+      for (NdSbp sbp : {NdSbp(extents.size(), Sbp::split(0)), NdSbp(extents.size(), Sbp::broadcast()),
+                        NdSbp(extents.size(), Sbp::partial())}) {
         sbp.back() = round % 2 ? Sbp::split(1) : sbp.back();
         layouts.push_back(make_layout(mesh_of(extents), sbp, radices));
       }
@@ -639,9 +671,12 @@ TEST(Converter, TablesAndWaysAreThoseOfEachConversion) {
       for (size_t f = 0; f < layouts.size(); ++f)
         for (size_t t = 0; t < layouts.size(); ++t) {
           const Conversion plain = convert(layouts[f], layouts[t], 4, machine());
-          EXPECT_EQ(table[f * layouts.size() + t], plain.bytes) << to_string(layouts[f]) << " -> " << to_string(layouts[t]);
-          const std::vector<int> through = converter.through(converter.number(layouts[f]), converter.number(layouts[t]));
-          ASSERT_EQ(through.size(), plain.steps.empty() ? 0 : plain.steps.size() + 1) << to_string(layouts[f]) << " -> " << to_string(layouts[t]);
+          EXPECT_EQ(table[f * layouts.size() + t], plain.bytes)
+              << to_string(layouts[f]) << " -> " << to_string(layouts[t]);
+          const std::vector<int> through =
+              converter.through(converter.number(layouts[f]), converter.number(layouts[t]));
+          ASSERT_EQ(through.size(), plain.steps.empty() ? 0 : plain.steps.size() + 1)
+              << to_string(layouts[f]) << " -> " << to_string(layouts[t]);
           for (size_t s = 0; s < plain.steps.size(); ++s) {
             const Step &step = plain.steps[s], again = converter.step(through[s], through[s + 1], 4);
             EXPECT_EQ(again.from, step.from);
@@ -655,7 +690,10 @@ TEST(Converter, TablesAndWaysAreThoseOfEachConversion) {
 
 // A softmax split on its inner index: the maximum and the sum are each made whole, one all-reduce of a row vector.
 TEST(InnerConversions, SoftmaxSplitInsideMakesTwoStagesWhole) {
-  tdl::Bound bound = tdl::bind("softmax(x)[b, j] =\n  m[b] = max(j) x[b, j]\n  e[b, j] = exp(x[b, j] - m[b])\n  s[b] = sum(j) e[b, j]\n  e[b, j] / s[b]\n", {{6, 9}});
+  tdl::Bound bound = tdl::bind(
+      "softmax(x)[b, j] =\n  m[b] = max(j) x[b, j]\n  e[b, j] = exp(x[b, j] - m[b])\n  s[b] = sum(j) e[b, j]\n  e[b, "
+      "j] / s[b]\n",
+      {{6, 9}});
   auto derived = tdl::derive(bound, {3}, {tdl::parse_strategy("j")});
   ASSERT_TRUE(derived);
   Converter converter(machine());

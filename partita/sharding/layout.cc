@@ -55,7 +55,8 @@ void split_range(Interval range, const int64_t* radices, size_t count, Box prefi
 }
 
 // The reverse: the numbers whose digits lie in `digits`, as ranges in ascending order.
-void join_digits(const Interval* digits, const int64_t* radices, size_t count, int64_t base, std::vector<Interval>& out) {
+void join_digits(const Interval* digits, const int64_t* radices, size_t count, int64_t base,
+                 std::vector<Interval>& out) {
   if (count == 0) {
     out.push_back({base, base + 1});
     return;
@@ -70,7 +71,8 @@ void join_digits(const Interval* digits, const int64_t* radices, size_t count, i
     out.push_back({base + digits[0].lo * inner, base + digits[0].hi * inner});
     return;
   }
-  for (int64_t d = digits[0].lo; d < digits[0].hi; ++d) join_digits(digits + 1, radices + 1, count - 1, base + d * inner, out);
+  for (int64_t d = digits[0].lo; d < digits[0].hi; ++d)
+    join_digits(digits + 1, radices + 1, count - 1, base + d * inner, out);
 }
 
 // Every choice of one part per axis, first axis outermost.
@@ -112,7 +114,9 @@ std::string to_string(const Sbp& sbp) {
 
 Sbp parse_sbp(std::string_view text) {
   if (text == "B") return Sbp::broadcast();
-  auto bad = [&]() { fail("'{}' is not a part; write S(axis), S(axis.sub), B, or P(sum), P(max), P(min), P(prod)", text); };
+  auto bad = [&]() {
+    fail("'{}' is not a part; write S(axis), S(axis.sub), B, or P(sum), P(max), P(min), P(prod)", text);
+  };
   if (text.size() < 4 || text[1] != '(' || text.back() != ')') bad();
   std::string_view inside = text.substr(2, text.size() - 3);
   if (text[0] == 'P') {
@@ -138,7 +142,8 @@ std::string to_string(const NdSbp& sbp) {
 }
 
 NdSbp parse_nd_sbp(std::string_view text) {
-  if (text.size() < 2 || text.front() != '[' || text.back() != ']') fail("'{}' is not a list of parts; write for example [S(0), B]", text);
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']')
+    fail("'{}' is not a list of parts; write for example [S(0), B]", text);
   std::string_view rest = text.substr(1, text.size() - 2);
   NdSbp sbp;
   while (!rest.empty()) {
@@ -176,10 +181,14 @@ std::string to_string(const Mesh& mesh) {
   constexpr int kListed = 16;
   std::vector<std::string> ids;
   for (size_t first = 0, last = 0; first < mesh.devices.size(); first = ++last) {
-    while (mesh.positions() > kListed && last + 1 < mesh.devices.size() && mesh.devices[last + 1].value == mesh.devices[last].value + 1) ++last;
-    ids.push_back(last > first ? fmt::format("{}..{}", mesh.devices[first].value, mesh.devices[last].value) : std::to_string(mesh.devices[first].value));
+    while (mesh.positions() > kListed && last + 1 < mesh.devices.size() &&
+           mesh.devices[last + 1].value == mesh.devices[last].value + 1)
+      ++last;
+    ids.push_back(last > first ? fmt::format("{}..{}", mesh.devices[first].value, mesh.devices[last].value)
+                               : std::to_string(mesh.devices[first].value));
   }
-  return fmt::format("{} [{}]", mesh.extents.empty() ? "1" : fmt::format("{}", fmt::join(mesh.extents, "x")), fmt::join(ids, ", "));
+  return fmt::format("{} [{}]", mesh.extents.empty() ? "1" : fmt::format("{}", fmt::join(mesh.extents, "x")),
+                     fmt::join(ids, ", "));
 }
 
 Shape Layout::shape() const {
@@ -222,7 +231,8 @@ std::string to_string(const Layout& layout) {
   for (const Box& b : layout.boxes) text += (text.empty() ? "" : ", ") + to_string(b);
   std::string kinds;
   if (layout.is_partial())
-    for (const tdl::Kind& k : layout.kinds) kinds += (kinds.empty() ? " " : ",") + (k ? fmt::format("P({})", tdl::name_of(*k)) : "-");
+    for (const tdl::Kind& k : layout.kinds)
+      kinds += (kinds.empty() ? " " : ",") + (k ? fmt::format("P({})", tdl::name_of(*k)) : "-");
   return fmt::format("{} {{{}}}{}", to_string(layout.mesh), text, kinds);
 }
 
@@ -233,7 +243,8 @@ Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const Shape& shape) {
 Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const std::vector<Shape>& radices) {
   check_mesh(mesh);
   if (sbp.size() != mesh.extents.size())
-    fail("{} has {} parts, but the mesh {} has {} axes; give one part an axis", to_string(sbp), sbp.size(), to_string(mesh), mesh.extents.size());
+    fail("{} has {} parts, but the mesh {} has {} axes; give one part an axis", to_string(sbp), sbp.size(),
+         to_string(mesh), mesh.extents.size());
   std::vector<int> first = first_factored_axis(radices);
   Layout layout{mesh, radices, {}, {}};
   layout.kinds.resize(sbp.size());
@@ -246,9 +257,11 @@ Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const std::vector<Shape>&
     }
     if (sbp[a].kind != Sbp::Kind::kSplit) continue;
     if (sbp[a].axis < 0 || sbp[a].axis >= static_cast<int>(radices.size()))
-      fail("{}: {} splits axis {} of a tensor of {} axes", to_string(sbp), to_string(sbp[a]), sbp[a].axis, radices.size());
+      fail("{}: {} splits axis {} of a tensor of {} axes", to_string(sbp), to_string(sbp[a]), sbp[a].axis,
+           radices.size());
     if (sbp[a].sub_axis < 0 || sbp[a].sub_axis >= static_cast<int>(radices[sbp[a].axis].size()))
-      fail("{}: {} splits sub-axis {} of an axis with {} factors", to_string(sbp), to_string(sbp[a]), sbp[a].sub_axis, radices[sbp[a].axis].size());
+      fail("{}: {} splits sub-axis {} of an axis with {} factors", to_string(sbp), to_string(sbp[a]), sbp[a].sub_axis,
+           radices[sbp[a].axis].size());
     splits[a] = first[sbp[a].axis] + sbp[a].sub_axis;
   }
   std::vector<Along> along;
@@ -265,8 +278,8 @@ Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const std::vector<Shape>&
 
 namespace {
 
-// Per mesh axis, which factored axes it may split, in order, and then whether it may split none: where no box is empty, the boxes
-// along a mesh axis that splits something differ on just that.
+// Per mesh axis, which factored axes it may split, in order, and then whether it may split none: where no box is empty,
+// the boxes along a mesh axis that splits something differ on just that.
 std::vector<std::vector<int>> possible_splits(const Layout& layout, int factored_axes) {
   const Mesh& mesh = layout.mesh;
   std::vector<int> all(factored_axes + 1);
@@ -294,7 +307,8 @@ std::optional<NdSbp> name_of(const Layout& layout) {
   Shape shape = layout.factored_shape();
   std::vector<Sbp> split_of;  // per factored axis
   for (size_t a = 0; a < layout.radices.size(); ++a)
-    for (size_t s = 0; s < layout.radices[a].size(); ++s) split_of.push_back(Sbp::split(static_cast<int>(a), static_cast<int>(s)));
+    for (size_t s = 0; s < layout.radices[a].size(); ++s)
+      split_of.push_back(Sbp::split(static_cast<int>(a), static_cast<int>(s)));
   const int choices = static_cast<int>(shape.size()) + 1;  // S on each axis, then B
   const std::vector<std::vector<int>> possible = possible_splits(layout, choices - 1);
   std::vector<int> at(axes, 0), choice(axes, choices), parts(shape.size()), part(shape.size());
@@ -310,7 +324,8 @@ std::optional<NdSbp> name_of(const Layout& layout) {
     if (!layout.boxes.any_empty()) {  // what splits an axis is what its parts depend on
       for (size_t f = 0; f < shape.size(); ++f) {
         const std::vector<Interval>& along = layout.boxes.along(f).intervals;
-        if (static_cast<int>(along.size()) != parts[f] || along != cut_along(shape[f], {}, parts[f]).intervals) return false;
+        if (static_cast<int>(along.size()) != parts[f] || along != cut_along(shape[f], {}, parts[f]).intervals)
+          return false;
       }
       return true;
     }
@@ -319,7 +334,8 @@ std::optional<NdSbp> name_of(const Layout& layout) {
       int stride = positions;
       for (int a = 0; a < axes; ++a) {
         stride /= layout.mesh.extents[a];
-        if (choice[a] < choices - 1) part[choice[a]] = part[choice[a]] * layout.mesh.extents[a] + p / stride % layout.mesh.extents[a];
+        if (choice[a] < choices - 1)
+          part[choice[a]] = part[choice[a]] * layout.mesh.extents[a] + p / stride % layout.mesh.extents[a];
       }
       bool same = true, empty = false;
       for (size_t f = 0; f < shape.size(); ++f) {
@@ -345,7 +361,9 @@ std::optional<NdSbp> name_of(const Layout& layout) {
   }
   NdSbp sbp(axes);
   for (int a = 0; a < axes; ++a)
-    sbp[a] = layout.kinds[a] ? Sbp::partial(*layout.kinds[a]) : choice[a] < choices - 1 ? split_of[choice[a]] : Sbp::broadcast();
+    sbp[a] = layout.kinds[a]           ? Sbp::partial(*layout.kinds[a])
+             : choice[a] < choices - 1 ? split_of[choice[a]]
+                                       : Sbp::broadcast();
   return sbp;
 }
 
@@ -400,7 +418,8 @@ std::optional<Layout> over_radices(const Layout& layout, const std::vector<Shape
     return out;
   }
   std::vector<Along> along;
-  for (size_t stored = 0, first = 0; stored < radices.size(); first += layout.radices[stored++].size()) {  // each stored axis by itself
+  for (size_t stored = 0, first = 0; stored < radices.size();
+       first += layout.radices[stored++].size()) {  // each stored axis by itself
     std::vector<size_t> digits;
     std::vector<int> axes;
     for (size_t d = 0; d < layout.radices[stored].size(); ++d) {
@@ -446,7 +465,8 @@ std::vector<Box> stored_boxes(const Box& box, const std::vector<Shape>& radices)
 }
 
 OpLayouts layouts_of(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh) {
-  ensure(mesh.extents == derived.mesh, "layouts of '{}': derived for mesh {}, asked for {}", bound.name, fmt::join(derived.mesh, "x"), fmt::join(mesh.extents, "x"));
+  ensure(mesh.extents == derived.mesh, "layouts of '{}': derived for mesh {}, asked for {}", bound.name,
+         fmt::join(derived.mesh, "x"), fmt::join(mesh.extents, "x"));
   check_mesh(mesh);
   auto layout = [&](int tensor, const std::vector<std::vector<tdl::Kind>>& kinds) {
     Layout l{mesh, bound.tensors[tensor].radices, derived.boxes[tensor], {}};
@@ -462,7 +482,8 @@ OpLayouts layouts_of(const tdl::Bound& bound, const tdl::Derived& derived, const
 std::optional<Signature> signature_of(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh) {
   OpLayouts layouts = layouts_of(bound, derived, mesh);
   Signature signature;
-  for (auto [from, to] : {std::pair(&layouts.operands, &signature.operands), std::pair(&layouts.results, &signature.results)})
+  for (auto [from, to] :
+       {std::pair(&layouts.operands, &signature.operands), std::pair(&layouts.results, &signature.results)})
     for (const Layout& l : *from) {
       auto name = name_of(l);
       if (!name) return std::nullopt;

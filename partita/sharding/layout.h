@@ -1,4 +1,5 @@
-// Where a tensor's elements are: Sbp names (OneFlow section 3), meshes, and Layouts, which are the truth (docs/ARCHITECTURE.md section 4).
+// Where a tensor's elements are: Sbp names (OneFlow section 3), meshes, and Layouts, which are the truth
+// (docs/ARCHITECTURE.md section 4).
 #pragma once
 #include <optional>
 #include <string>
@@ -15,8 +16,8 @@ namespace partita {
 // S(axis), S(axis.sub) on a factored axis (S(axis) is its sub-axis 0), B, or P(reducer), on one mesh axis.
 struct Sbp {
   enum class Kind { kSplit, kBroadcast, kPartial } kind = Kind::kBroadcast;
-  int axis = 0;      // kSplit: of the tensor as stored
-  int sub_axis = 0;  // kSplit: of that axis's radices; 0 where it is not factored
+  int axis = 0;                               // kSplit: of the tensor as stored
+  int sub_axis = 0;                           // kSplit: of that axis's radices; 0 where it is not factored
   tdl::Reducer reducer = tdl::Reducer::kSum;  // kPartial
 
   static Sbp split(int axis, int sub_axis = 0) { return {Kind::kSplit, axis, sub_axis, tdl::Reducer::kSum}; }
@@ -34,7 +35,7 @@ NdSbp parse_nd_sbp(std::string_view text);
 
 // A shape over an ordered list of distinct devices; position r (row-major) is devices[r].
 struct Mesh {
-  std::vector<int> extents;         // {} and one device: a mesh without axes
+  std::vector<int> extents;  // {} and one device: a mesh without axes
   SharedList<DeviceId> devices;
 
   int positions() const { return static_cast<int>(devices.size()); }
@@ -56,7 +57,8 @@ struct Layout {
   Shape factored_shape() const;  // radices joined
   bool is_partial() const;
   tdl::Reducer reducer() const;  // of its partial values; our bug if there are none
-  // Positions that hold parts of the same partial value as `position`, itself included: they differ on partial axes only.
+  // Positions that hold parts of the same partial value as `position`, itself included: they differ on partial axes
+  // only.
   std::vector<int> partial_group(int position) const;
   int64_t elements(int position) const { return volume(boxes[position]); }
   bool operator==(const Layout&) const = default;
@@ -65,13 +67,14 @@ struct Layout {
 std::string to_string(const Layout& layout);
 
 // The layout that a name says. Mesh axes that split one axis act as one split into their product, outermost most
-// significant; every split is `cut`. Splitting a sub-axis takes the tensor's radices. Bad input: an axis that the tensor
-// lacks, two reducers.
+// significant; every split is `cut`. Splitting a sub-axis takes the tensor's radices. Bad input: an axis that the
+// tensor lacks, two reducers.
 Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const Shape& shape);
 Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const std::vector<Shape>& radices);
 // Its name, if it has one (the first in the order S before B before P, lower axes first, where several fit).
 std::optional<NdSbp> name_of(const Layout& layout);
-// The same mesh, boxes and kinds, the boxes compared over a common refinement of the two factorings; empty boxes are equal.
+// The same mesh, boxes and kinds, the boxes compared over a common refinement of the two factorings; empty boxes are
+// equal.
 bool same_placement(const Layout& a, const Layout& b);
 // The same layout, or box, over other radices of the same axes, where every box stays one; empty otherwise.
 std::optional<Layout> over_radices(const Layout& layout, const std::vector<Shape>& radices);
@@ -85,7 +88,8 @@ std::vector<Box> stored_boxes(const Box& box, const std::vector<Shape>& radices)
 
 // ---------------------------------------------------------------- from strategies
 
-// The layouts of an op's operands (what each position must hold) and results (what it leaves), for one strategy on a mesh.
+// The layouts of an op's operands (what each position must hold) and results (what it leaves), for one strategy on a
+// mesh.
 struct OpLayouts {
   std::vector<Layout> operands, results;
 };

@@ -26,8 +26,10 @@ std::string boxes_text(const Layout& layout) {
 }  // namespace
 
 TEST(Sbp, PrintsAndParses) {
-  for (const char* text : {"S(0)", "S(12)", "S(0.1)", "B", "P(sum)", "P(max)", "P(min)", "P(prod)"}) EXPECT_EQ(to_string(parse_sbp(text)), text);
-  for (const char* text : {"[]", "[B]", "[S(0), P(sum)]", "[S(0.2), S(1), B]"}) EXPECT_EQ(to_string(parse_nd_sbp(text)), text);
+  for (const char* text : {"S(0)", "S(12)", "S(0.1)", "B", "P(sum)", "P(max)", "P(min)", "P(prod)"})
+    EXPECT_EQ(to_string(parse_sbp(text)), text);
+  for (const char* text : {"[]", "[B]", "[S(0), P(sum)]", "[S(0.2), S(1), B]"})
+    EXPECT_EQ(to_string(parse_nd_sbp(text)), text);
   EXPECT_EQ(parse_nd_sbp("[S(0),B]"), (NdSbp{Sbp::split(0), Sbp::broadcast()}));
   for (const char* text : {"", "S", "S()", "S(x)", "S(-1)", "S(0.)", "S(0", "P", "P(mean)", "b", "B "})
     EXPECT_THROW(parse_sbp(text), Error) << text;
@@ -47,7 +49,8 @@ TEST(Mesh, PositionsAreRowMajor) {
 }
 
 TEST(Layout, ANameSaysTheBoxes) {
-  EXPECT_EQ(boxes_text(make_layout(mesh_of({3}), {Sbp::split(0)}, Shape{10, 4})), "[0,3)x[0,4) [3,6)x[0,4) [6,10)x[0,4)");
+  EXPECT_EQ(boxes_text(make_layout(mesh_of({3}), {Sbp::split(0)}, Shape{10, 4})),
+            "[0,3)x[0,4) [3,6)x[0,4) [6,10)x[0,4)");
   EXPECT_EQ(boxes_text(make_layout(mesh_of({2, 2}), parse_nd_sbp("[S(1), S(0)]"), Shape{4, 6})),
             "[0,2)x[0,3) [2,4)x[0,3) [0,2)x[3,6) [2,4)x[3,6)");
   EXPECT_EQ(boxes_text(make_layout(mesh_of({2}), {Sbp::split(0)}, Shape{1})), "[0,0) [0,1)");
@@ -83,12 +86,21 @@ TEST(Layout, SubAxesSplitFactoredAxes) {
 }
 
 TEST(Layout, BadNamesAreBadInput) {
-  EXPECT_EQ(error_of([] { make_layout(mesh_of({2}), {Sbp::split(2)}, Shape{4, 4}); }), "[S(2)]: S(2) splits axis 2 of a tensor of 2 axes");
-  EXPECT_EQ(error_of([] { make_layout(mesh_of({2}), {Sbp::split(0, 1)}, Shape{4, 4}); }),
+  EXPECT_EQ(error_of([] {
+              make_layout(mesh_of({2}), {Sbp::split(2)}, Shape{4, 4});
+            }),
+            "[S(2)]: S(2) splits axis 2 of a tensor of 2 axes");
+  EXPECT_EQ(error_of([] {
+              make_layout(mesh_of({2}), {Sbp::split(0, 1)}, Shape{4, 4});
+            }),
             "[S(0.1)]: S(0.1) splits sub-axis 1 of an axis with 1 factors");
-  EXPECT_EQ(error_of([] { make_layout(mesh_of({2, 2}), parse_nd_sbp("[P(sum), P(max)]"), Shape{4}); }),
+  EXPECT_EQ(error_of([] {
+              make_layout(mesh_of({2, 2}), parse_nd_sbp("[P(sum), P(max)]"), Shape{4});
+            }),
             "[P(sum), P(max)] holds partial values of two reducers; make one of them whole first");
-  EXPECT_EQ(error_of([] { make_layout(mesh_of({2, 2}), parse_nd_sbp("[B]"), Shape{4}); }),
+  EXPECT_EQ(error_of([] {
+              make_layout(mesh_of({2, 2}), parse_nd_sbp("[B]"), Shape{4});
+            }),
             "[B] has 1 parts, but the mesh 2x2 [0, 1, 2, 3] has 2 axes; give one part an axis");
 }
 
@@ -127,12 +139,16 @@ TEST(Layout, EveryNamedLayoutHasANameOfTheSameBoxes) {
     for (size_t a = 0; a < extents.size(); ++a) {
       uint64_t kind = rng.below(4);
       int axis = radices.empty() ? 0 : static_cast<int>(rng.below(radices.size()));
-      sbp.push_back(kind == 0 ? Sbp::partial() : kind == 1 || radices.empty() ? Sbp::broadcast() : Sbp::split(axis, static_cast<int>(rng.below(radices[axis].size()))));
+      sbp.push_back(kind == 0 ? Sbp::partial()
+                    : kind == 1 || radices.empty()
+                        ? Sbp::broadcast()
+                        : Sbp::split(axis, static_cast<int>(rng.below(radices[axis].size()))));
     }
     Layout layout = make_layout(mesh_of(extents), sbp, radices);
     auto name = name_of(layout);
     ASSERT_TRUE(name) << "seed " << seed << " round " << round;
-    EXPECT_TRUE(same_placement(make_layout(layout.mesh, *name, radices), layout)) << to_string(sbp) << " seed " << seed << " round " << round;
+    EXPECT_TRUE(same_placement(make_layout(layout.mesh, *name, radices), layout))
+        << to_string(sbp) << " seed " << seed << " round " << round;
   }
 }
 
@@ -150,7 +166,8 @@ TEST(Radices, RefineToACommonFactoringOrToNone) {
   EXPECT_TRUE(same_placement(plain, make_layout(mesh_of({3}), {Sbp::split(0)}, R{{3, 4}})));
   EXPECT_FALSE(same_placement(plain, make_layout(mesh_of({3}), {Sbp::split(0, 1)}, R{{3, 4}})));
   EXPECT_EQ(boxes_text(*over_radices(plain, {{6, 2}})), "[0,2)x[0,2) [2,4)x[0,2) [4,6)x[0,2)");
-  EXPECT_FALSE(over_radices(make_layout(mesh_of({2}), {Sbp::split(0)}, R{{12}}), {{3, 4}}));  // [0,6) is one gate and a half
+  EXPECT_FALSE(
+      over_radices(make_layout(mesh_of({2}), {Sbp::split(0)}, R{{12}}), {{3, 4}}));  // [0,6) is one gate and a half
 }
 
 TEST(Radices, RefinedAndStoredBoxesAreTheSameElements) {
@@ -164,8 +181,10 @@ TEST(Radices, RefinedAndStoredBoxesAreTheSameElements) {
     std::vector<char> seen(n);
     for (const Box& b : refined_boxes({range}, {{n}}, {fine}))
       for (const Box& s : stored_boxes(b, {fine}))
-        for (int64_t i = s[0].lo; i < s[0].hi; ++i) EXPECT_FALSE(std::exchange(seen[i], 1)) << "seed " << seed << " round " << round;
-    for (int64_t i = 0; i < n; ++i) EXPECT_EQ(seen[i], range.lo <= i && i < range.hi) << "seed " << seed << " round " << round;
+        for (int64_t i = s[0].lo; i < s[0].hi; ++i)
+          EXPECT_FALSE(std::exchange(seen[i], 1)) << "seed " << seed << " round " << round;
+    for (int64_t i = 0; i < n; ++i)
+      EXPECT_EQ(seen[i], range.lo <= i && i < range.hi) << "seed " << seed << " round " << round;
   }
 }
 
@@ -184,7 +203,8 @@ std::string signatures_text(std::string_view formula, const std::vector<Shape>& 
   return text;
 }
 
-std::string signature_text(std::string_view formula, const std::vector<Shape>& shapes, const std::vector<int>& mesh, const std::vector<std::string>& axes) {
+std::string signature_text(std::string_view formula, const std::vector<Shape>& shapes, const std::vector<int>& mesh,
+                           const std::vector<std::string>& axes) {
   tdl::Bound bound = tdl::bind(formula, shapes);
   std::vector<tdl::AxisStrategy> strategies;
   for (const std::string& s : axes) strategies.push_back(tdl::parse_strategy(s));
@@ -235,7 +255,8 @@ TEST(Signature, FactoredAxesNameSubAxes) {
   EXPECT_EQ(signature_text(merge, {{2, 3, 4}}, {2}, {"h"}), "S(2) -> S(1.1)");
   EXPECT_EQ(signature_text(merge, {{2, 3, 4}}, {3}, {"s"}), "S(1) -> S(1)");
   // Two packed halves: a split of j is one inside each half.
-  EXPECT_EQ(signature_text("unpack(x)[g, i, j] where g < 2, j < 4 = x[i, g * 4 + j]", {{6, 8}}, {2}, {"j"}), "S(1.1) -> S(2)");
+  EXPECT_EQ(signature_text("unpack(x)[g, i, j] where g < 2, j < 4 = x[i, g * 4 + j]", {{6, 8}}, {2}, {"j"}),
+            "S(1.1) -> S(2)");
 }
 
 }  // namespace partita

@@ -6,10 +6,11 @@
 
 namespace partita {
 
-// Runs `steps` steps, which overlap as far as the edges let them. A dynamic queue runs, among its ready tasks, the lowest in
-// the order; a static queue runs its share in order. A collective is one node on all its participants' queues and on the
-// narrowest link between each pair of ring neighbours, from when the last participant has come. Time is in whole
-// nanoseconds and every task takes at least one, so the timeline is unique. `step_time_ns` is one step's share. Throws where the watch ends.
+// Runs `steps` steps, which overlap as far as the edges let them. A dynamic queue runs, among its ready tasks, the
+// lowest in the order; a static queue runs its share in order. A collective is one node on all its participants' queues
+// and on the narrowest link between each pair of ring neighbours, from when the last participant has come. Time is in
+// whole nanoseconds and every task takes at least one, so the timeline is unique. `step_time_ns` is one step's share.
+// Throws where the watch ends.
 Trace simulate(const PhysicalGraph& graph, const CostModel& cost, int steps = 1, const Watch& watch = {});
 
 // The bytes of registers between first write and last release over the time of a trace, per device.

@@ -14,13 +14,21 @@ namespace {
 constexpr int64_t kWorkOfMember = 400, kWorkOfNeighbour = 20, kWorkOfUse = 60;
 
 // The same way seen from its other end.
-Model::Neighbour reversed(const Model& m, const Model::Neighbour& n) { return {n.first ? m.pairs[n.pair].a : m.pairs[n.pair].b, n.pair, !n.first}; }
+Model::Neighbour reversed(const Model& m, const Model::Neighbour& n) {
+  return {n.first ? m.pairs[n.pair].a : m.pairs[n.pair].b, n.pair, !n.first};
+}
 
 }  // namespace
 
 Blocks::Blocks(const Model& model, const Alive& alive, uint64_t seed)
-    : m_(model), unary_(model.unary), tables_(model.tables), rng_(seed), profile_(static_cast<int>(model.times.size())), price_sums_(model.times.size() + 1, 0),
-      member_of_(model.variables(), -1), touched_(model.variables(), 0) {
+    : m_(model),
+      unary_(model.unary),
+      tables_(model.tables),
+      rng_(seed),
+      profile_(static_cast<int>(model.times.size())),
+      price_sums_(model.times.size() + 1, 0),
+      member_of_(model.variables(), -1),
+      touched_(model.variables(), 0) {
   double largest = 1;
   for (double c : unary_)
     if (c < kInfinity) largest = std::max(largest, std::abs(c));
@@ -37,7 +45,8 @@ Blocks::Blocks(const Model& model, const Alive& alive, uint64_t seed)
   }
   Assignment x(m_.variables());
   for (int v = 0; v < m_.variables(); ++v)
-    x[v] = static_cast<int>(std::min_element(unary_.begin() + m_.offset[v], unary_.begin() + m_.offset[v + 1]) - (unary_.begin() + m_.offset[v]));
+    x[v] = static_cast<int>(std::min_element(unary_.begin() + m_.offset[v], unary_.begin() + m_.offset[v + 1]) -
+                            (unary_.begin() + m_.offset[v]));
   set(x);
 }
 
@@ -60,7 +69,8 @@ void Blocks::set_prices(const std::vector<double>& prices) {
 
 double Blocks::price(int v, int x) const {
   double sum = 0;
-  for (const Model::Use& u : m_.uses[v]) sum += static_cast<double>(u.amounts[x]) * (price_sums_[u.upper] - price_sums_[u.lower]);
+  for (const Model::Use& u : m_.uses[v])
+    sum += static_cast<double>(u.amounts[x]) * (price_sums_[u.upper] - price_sums_[u.lower]);
   return sum;
 }
 
@@ -89,7 +99,8 @@ void Blocks::join(int v, int parent, const Model::Neighbour& up) {
   }
 }
 
-// A random tree from `seed`, which touches no member yet, until the block has `size` members. A variable that touches two members stays out.
+// A random tree from `seed`, which touches no member yet, until the block has `size` members. A variable that touches
+// two members stays out.
 void Blocks::grow(int seed, size_t size) {
   join(seed, -1, {});
   while (!frontier_.empty() && members_.size() < size) {
@@ -102,7 +113,8 @@ void Blocks::grow(int seed, size_t size) {
   frontier_.clear();
 }
 
-// A variable that uses something at the same time as a member of the block, where that time is fullest; -1: none was met.
+// A variable that uses something at the same time as a member of the block, where that time is fullest; -1: none was
+// met.
 int Blocks::companion() {
   const int v = members_[rng_.below(members_.size())].variable;
   if (m_.uses[v].empty()) return -1;
@@ -129,7 +141,8 @@ void Blocks::fill_base(double price_weight) {
   for (const Member& member : members_) {
     const int v = member.variable, values = m_.domain(v);
     double* base = &base_[member.at];
-    for (int x = 0; x < values; ++x) base[x] = unary_[m_.offset[v] + x] + (price_weight > 0 ? price_weight * price(v, x) : 0);
+    for (int x = 0; x < values; ++x)
+      base[x] = unary_[m_.offset[v] + x] + (price_weight > 0 ? price_weight * price(v, x) : 0);
     for (const Model::Neighbour& n : m_.neighbours[v]) {
       if (member_of_[n.variable] >= 0) continue;
       add_beside(view(n), x_[n.variable], 1, values, base);
@@ -146,7 +159,8 @@ PARTITA_INLINE void Blocks::minimise_by(const std::vector<Overlay>& overlay) {
     for (const Member& member : members_)
       for (const Model::Use& u : m_.uses[member.variable])
         if (u.lower <= o.time && o.time < u.upper)
-          for (size_t x = 0; x < u.amounts.size(); ++x) belief_[member.at + x] += o.price * static_cast<double>(u.amounts[x]);
+          for (size_t x = 0; x < u.amounts.size(); ++x)
+            belief_[member.at + x] += o.price * static_cast<double>(u.amounts[x]);
   for (size_t i = members_.size(); i-- > 0;) {
     const Member& member = members_[i];
     if (member.parent < 0) continue;
@@ -167,7 +181,8 @@ PARTITA_INLINE void Blocks::minimise_by(const std::vector<Overlay>& overlay) {
     int best = 0;
     double least = kInfinity;
     for (int x = 0; x < values; ++x) {
-      const double cost = belief_[member.at + x] + (member.parent < 0 ? 0 : pair_cost(member.up, x, choice_[member.parent]));
+      const double cost =
+          belief_[member.at + x] + (member.parent < 0 ? 0 : pair_cost(member.up, x, choice_[member.parent]));
       if (cost < least) least = cost, best = x;
     }
     choice_[i] = best;
@@ -176,7 +191,9 @@ PARTITA_INLINE void Blocks::minimise_by(const std::vector<Overlay>& overlay) {
 
 PARTITA_WIDE void Blocks::minimise_wide(const std::vector<Overlay>& overlay) { minimise_by<Eight>(overlay); }
 PARTITA_HALVED void Blocks::minimise_halved(const std::vector<Overlay>& overlay) { minimise_by<Halves>(overlay); }
-void Blocks::minimise(const std::vector<Overlay>& overlay) { wide_vectors() ? minimise_wide(overlay) : minimise_halved(overlay); }
+void Blocks::minimise(const std::vector<Overlay>& overlay) {
+  wide_vectors() ? minimise_wide(overlay) : minimise_halved(overlay);
+}
 
 // Of the cost, from x_ to the block's choice.
 double Blocks::change() const {
@@ -186,7 +203,8 @@ double Blocks::change() const {
     if (now != then) change += unary_[m_.offset[v] + then] - unary_[m_.offset[v] + now];
     if (members_[i].parent >= 0) {
       const int above = members_[i].up.variable;
-      change += pair_cost(members_[i].up, then, choice_[members_[i].parent]) - pair_cost(members_[i].up, now, x_[above]);
+      change +=
+          pair_cost(members_[i].up, then, choice_[members_[i].parent]) - pair_cost(members_[i].up, now, x_[above]);
     }
     if (now == then) continue;
     for (const Model::Neighbour& n : m_.neighbours[v])
@@ -216,7 +234,8 @@ void Blocks::forest_move() {
   cost_ += change();
   for (size_t i = 0; i < members_.size(); ++i) {
     int& x = x_[members_[i].variable];
-    for (const Model::Use& u : m_.uses[members_[i].variable]) profile_.add(u.lower, u.upper, Wide{u.amounts[choice_[i]]} - u.amounts[x]);
+    for (const Model::Use& u : m_.uses[members_[i].variable])
+      profile_.add(u.lower, u.upper, Wide{u.amounts[choice_[i]]} - u.amounts[x]);
     x = choice_[i];
   }
 }
@@ -229,7 +248,9 @@ bool Blocks::find_feasible(int rounds, const std::function<bool()>& stop) {
     if (feasible()) return true;
     // A price at all times at once that makes a limit's worth of use as dear as a tenth of the cost.
     work_ += kWorkOfUse * static_cast<int64_t>(prices_.size());
-    const double least = 0.1 * std::max(std::abs(cost_), 1.0) / (std::max(1.0, static_cast<double>(m_.limit)) * static_cast<double>(std::max<size_t>(1, prices_.size())));
+    const double least =
+        0.1 * std::max(std::abs(cost_), 1.0) /
+        (std::max(1.0, static_cast<double>(m_.limit)) * static_cast<double>(std::max<size_t>(1, prices_.size())));
     for (size_t t = 0; t < prices_.size(); ++t) {
       const int time = static_cast<int>(t);
       prices_[t] = profile_.most(time, time + 1) > m_.limit ? std::max(prices_[t], least) * kRise : prices_[t] * kFall;

@@ -1,5 +1,6 @@
-// Local search by blocks: a block of variables that the network's pairs join to trees is set to its exact minimum while the others
-// stay (tree-structured block coordinate descent), the limit being kept by prices on the times that a block would break.
+// Local search by blocks: a block of variables that the network's pairs join to trees is set to its exact minimum while
+// the others stay (tree-structured block coordinate descent), the limit being kept by prices on the times that a block
+// would break.
 #pragma once
 #include <functional>
 
@@ -25,19 +26,19 @@ class Blocks {
   void set_prices(const std::vector<double>& prices);
   // One random forest that spans as much of the network as it can, set to its minimum, prices included, the limit not.
   void forest_move();
-  // Forest moves, while prices rise where the limit is broken and fall elsewhere, from the prices that are set. Stops at the first
-  // feasible state, after `rounds`, or when told to.
+  // Forest moves, while prices rise where the limit is broken and fall elsewhere, from the prices that are set. Stops
+  // at the first feasible state, after `rounds`, or when told to.
   bool find_feasible(int rounds, const std::function<bool()>& stop);
-  // From a feasible state to better ones: blocks of up to `size` variables, until `work` entries have been looked at. A block
-  // may make the cost worse by less than `tolerance`.
+  // From a feasible state to better ones: blocks of up to `size` variables, until `work` entries have been looked at. A
+  // block may make the cost worse by less than `tolerance`.
   void improve(int size, int64_t work, double tolerance, const std::function<bool()>& stop);
 
  private:
   struct Member {
     int variable = 0;
-    int parent = -1;             // member
-    Model::Neighbour up;         // towards the parent
-    size_t at = 0;               // of its beliefs
+    int parent = -1;      // member
+    Model::Neighbour up;  // towards the parent
+    size_t at = 0;        // of its beliefs
   };
   struct Overlay {
     int time = 0;
@@ -73,12 +74,12 @@ class Blocks {
   int64_t work_ = 0;
 
   // The block in hand.
-  std::vector<Member> members_;          // parents first
-  std::vector<int> member_of_, touched_; // [variable]: its member or -1; how many members it neighbours
+  std::vector<Member> members_;           // parents first
+  std::vector<int> member_of_, touched_;  // [variable]: its member or -1; how many members it neighbours
   std::vector<int> touched_list_;
   std::vector<std::pair<int, Model::Neighbour>> frontier_;  // (member, the way from the candidate to it)
   std::vector<double> base_, belief_, scratch_;
-  std::vector<int> choice_;              // [member]
+  std::vector<int> choice_;  // [member]
 };
 
 }  // namespace partita::solver

@@ -40,7 +40,8 @@ Assignment Branch::believed() const {
   const auto& beliefs = dual_.beliefs();
   Assignment x(m_.variables());
   for (int v = 0; v < m_.variables(); ++v)
-    x[v] = static_cast<int>(std::min_element(beliefs.begin() + m_.offset[v], beliefs.begin() + m_.offset[v + 1]) - (beliefs.begin() + m_.offset[v]));
+    x[v] = static_cast<int>(std::min_element(beliefs.begin() + m_.offset[v], beliefs.begin() + m_.offset[v + 1]) -
+                            (beliefs.begin() + m_.offset[v]));
   return x;
 }
 
@@ -60,7 +61,8 @@ void Branch::load(Parts::iterator part) {
 
 void Branch::one_pass(Part& part, const std::optional<Wide>& incumbent) {
   constexpr int kBeforePrices = 15;  // passes
-  part.pass(dual_, part.alive, incumbent ? std::optional<double>(static_cast<double>(*incumbent)) : std::nullopt, part.decisions.empty() ? kBeforePrices : 0);
+  part.pass(dual_, part.alive, incumbent ? std::optional<double>(static_cast<double>(*incumbent)) : std::nullopt,
+            part.decisions.empty() ? kBeforePrices : 0);
   ++passes_;
   work_ += 2 * m_.sweep + m_.offset.back();
 }
@@ -70,12 +72,15 @@ bool Branch::stalled(const Part& part) const {
   return part.shrinks >= most_shrinks;
 }
 
-// Whether the part is proved to hold nothing better. It is only tried where the bound in doubles is near, unless it must be.
+// Whether the part is proved to hold nothing better. It is only tried where the bound in doubles is near, unless it
+// must be.
 bool Branch::closes(const Part& part, const std::optional<Wide>& incumbent, bool must) {
   constexpr double kRounding = 1e-9;
   constexpr int kTryNearEvery = 8;
-  const double needed = static_cast<double>(incumbent.value_or(judge_.most())) - 1, near = kRounding * std::max(1.0, std::abs(needed));
-  if (!must && (part.bound < needed - near || (part.bound < needed + near && part.passes % kTryNearEvery != 0))) return false;
+  const double needed = static_cast<double>(incumbent.value_or(judge_.most())) - 1,
+               near = kRounding * std::max(1.0, std::abs(needed));
+  if (!must && (part.bound < needed - near || (part.bound < needed + near && part.passes % kTryNearEvery != 0)))
+    return false;
   Certificate::Leaf leaf = dual_.leaf(part.state, part.alive);
   leaf.decisions = part.decisions;
   if (must) leaf.multipliers.clear();  // nothing is open: prices only take from what the one choice costs
@@ -87,7 +92,9 @@ bool Branch::closes(const Part& part, const std::optional<Wide>& incumbent, bool
 }
 
 int Branch::branching_variable(const Part& part) const {
-  auto open = [&](int v) { return std::count(&part.alive[m_.offset[v]], &part.alive[m_.offset[v]] + m_.domain(v), 1) > 1; };
+  auto open = [&](int v) {
+    return std::count(&part.alive[m_.offset[v]], &part.alive[m_.offset[v]] + m_.domain(v), 1) > 1;
+  };
   const std::vector<double> slacks = dual_.slacks();
   double total = 0;
   int best = -1;
@@ -97,11 +104,13 @@ int Branch::branching_variable(const Part& part) const {
   }
   if (best < 0 || !m_.limited || slacks[best] > 1e-6 * std::max(1.0, std::abs(part.bound)) / m_.originals) return best;
   // The choice agrees with itself: it is the limit that it breaks, or the prices that it does not use up.
-  const std::vector<double> load = load_of(m_, [&](int v, const Model::Use& u) { return static_cast<double>(u.amounts[dual_.rounded()[v]]); });
+  const std::vector<double> load =
+      load_of(m_, [&](int v, const Model::Use& u) { return static_cast<double>(u.amounts[dual_.rounded()[v]]); });
   size_t time = 0;
   double worst = -kInfinity;
   for (size_t t = 0; t < load.size(); ++t) {
-    const double excess = load[t] - static_cast<double>(m_.limit), score = excess > 0 ? 1e30 + excess : -excess * dual_.state().prices[t];
+    const double excess = load[t] - static_cast<double>(m_.limit),
+                 score = excess > 0 ? 1e30 + excess : -excess * dual_.state().prices[t];
     if (score > worst) worst = score, time = t;
   }
   double widest = -1;
@@ -112,7 +121,8 @@ int Branch::branching_variable(const Part& part) const {
       int64_t least = INT64_MAX, most = 0;
       for (size_t x = 0; x < u.amounts.size(); ++x)
         if (part.alive[m_.offset[v] + x]) least = std::min(least, u.amounts[x]), most = std::max(most, u.amounts[x]);
-      if (static_cast<double>(most - least) > widest && most > least) widest = static_cast<double>(most - least), best = v;
+      if (static_cast<double>(most - least) > widest && most > least)
+        widest = static_cast<double>(most - least), best = v;
     }
   }
   return best;
@@ -163,11 +173,13 @@ void Branch::close(Parts::iterator part) {
   loaded_ = open_.end();
 }
 
-void Branch::advance(int64_t work, std::optional<Wide> incumbent, const std::function<std::optional<Wide>(const Assignment&)>& found,
+void Branch::advance(int64_t work, std::optional<Wide> incumbent,
+                     const std::function<std::optional<Wide>(const Assignment&)>& found,
                      const std::function<bool()>& stop) {
   const int64_t end = work_ + work;
   do {
-    auto worst = std::min_element(open_.begin(), open_.end(), [](const Part& a, const Part& b) { return a.bound < b.bound; });
+    auto worst =
+        std::min_element(open_.begin(), open_.end(), [](const Part& a, const Part& b) { return a.bound < b.bound; });
     if (worst == open_.end()) return;
     load(worst);
     for (int i = 0; i < Part::kStalePasses && !stop() && (i == 0 || work_ < end); ++i) {
@@ -180,7 +192,8 @@ void Branch::advance(int64_t work, std::optional<Wide> incumbent, const std::fun
       if (!stalled(*worst)) continue;
       worst->shrinks = 0;
       if (full_ || split(worst)) break;
-      ensure(closes(*worst, incumbent, true), "a part with nothing open holds neither a solution nor a proof that it has none");
+      ensure(closes(*worst, incumbent, true),
+             "a part with nothing open holds neither a solution nor a proof that it has none");
       close(worst);
       break;
     }

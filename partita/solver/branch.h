@@ -1,4 +1,5 @@
-// Branch and bound on the dual: the part of the space that bounds the whole is worked on until passes bring next to nothing, then split.
+// Branch and bound on the dual: the part of the space that bounds the whole is worked on until passes bring next to
+// nothing, then split.
 #pragma once
 #include <functional>
 #include <list>
@@ -12,10 +13,10 @@ class Branch {
   // Of one network; `alive` is what propagate() left. All must stay. The dual begins with `messages`, if there are any.
   Branch(const Model& model, const LeafJudge& judge, const Alive& alive, const Certificate::Leaf* messages = nullptr);
 
-  // Works for about `work` table entries, at least for one pass. `incumbent`: what a solution must be better than. Solutions that
-  // passes come by are given to `found`, which returns the incumbent then.
-  void advance(int64_t work, std::optional<Wide> incumbent, const std::function<std::optional<Wide>(const Assignment&)>& found,
-               const std::function<bool()>& stop);
+  // Works for about `work` table entries, at least for one pass. `incumbent`: what a solution must be better than.
+  // Solutions that passes come by are given to `found`, which returns the incumbent then.
+  void advance(int64_t work, std::optional<Wide> incumbent,
+               const std::function<std::optional<Wide>(const Assignment&)>& found, const std::function<bool()>& stop);
   // No part is open any more: the incumbent is the optimum; without one there is no solution.
   bool done() const { return open_.empty(); }
   size_t open_parts() const { return open_.size(); }
@@ -64,7 +65,7 @@ class Branch {
   std::vector<Certificate::Leaf> closed_;
   std::optional<Wide> closed_bound_;  // the least of theirs
   Alive root_alive_;
-  Dual::State root_;                  // once it is split, or closed
+  Dual::State root_;  // once it is split, or closed
   double root_bound_ = -kInfinity;
   bool full_ = false;
   int64_t parts_ = 1, passes_ = 0, work_ = 0, stored_ = 0;

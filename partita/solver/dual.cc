@@ -9,7 +9,8 @@ namespace partita::solver {
 
 namespace {
 
-inline __attribute__((always_inline)) void add(double times, const double* __restrict from, int count, double* __restrict to) {
+inline __attribute__((always_inline)) void add(double times, const double* __restrict from, int count,
+                                               double* __restrict to) {
   for (int x = 0; x < count; ++x) to[x] += times * from[x];
 }
 
@@ -17,7 +18,8 @@ inline __attribute__((always_inline)) void add(double times, const double* __res
 
 Dual::Dual(const Model& model) : Dual(model, wide_vectors()) {}
 
-Dual::Dual(const Model& model, bool wide) : m_(model), wide_(wide), alive_(model.unary.size(), 1), rounded_(model.variables(), 0) {
+Dual::Dual(const Model& model, bool wide)
+    : m_(model), wide_(wide), alive_(model.unary.size(), 1), rounded_(model.variables(), 0) {
   at_.resize(m_.pairs.size());
   size_t size = 0;
   for (int v = 0; v < m_.variables(); ++v)  // as a sweep comes upon them
@@ -35,7 +37,8 @@ Dual::Dual(const Model& model, bool wide) : m_(model), wide_(wide), alive_(model
       const auto [a, b] = at_[n.pair];
       const View view = m_.view(n);
       const bool plain = view.own->all_differ() && view.other->all_differ();
-      ends_.push_back({view, plain ? view.by_other : nullptr, m_.domain(n.variable), n.first ? a : b, n.first ? b : a, m_.pairs[n.pair].times, n.variable, n.variable < v});
+      ends_.push_back({view, plain ? view.by_other : nullptr, m_.domain(n.variable), n.first ? a : b, n.first ? b : a,
+                       m_.pairs[n.pair].times, n.variable, n.variable < v});
       most_kinds = std::max(most_kinds, ends_.back().view.kinds());
       backward_count_[v] += n.variable < v;
     }
@@ -58,13 +61,15 @@ void Dual::set(State state, const Alive& alive) {
 void Dual::begin(const Certificate::Leaf& leaf) {
   const auto scale = static_cast<double>(leaf.scale);
   auto take = [&](const std::vector<int64_t>& values, size_t at) {
-    for (size_t x = 0; x < values.size(); ++x) state_.messages[at + x] = values[x] == kNotThere ? 0 : static_cast<double>(values[x]) / scale;
+    for (size_t x = 0; x < values.size(); ++x)
+      state_.messages[at + x] = values[x] == kNotThere ? 0 : static_cast<double>(values[x]) / scale;
   };
   for (const Certificate::Message& m : leaf.messages) {
     if (m.variables.size() != 2) continue;
     const int a = m.variables[0], b = m.variables[1];
     const std::vector<Model::Neighbour>& list = m_.neighbours[a];
-    const auto at = std::lower_bound(list.begin(), list.end(), b, [](const Model::Neighbour& n, int v) { return n.variable < v; });
+    const auto at =
+        std::lower_bound(list.begin(), list.end(), b, [](const Model::Neighbour& n, int v) { return n.variable < v; });
     if (at == list.end() || at->variable != b) continue;
     const End& end = ends_[first_end_[a] + static_cast<size_t>(at - list.begin())];
     take(m.ends[0], end.own);
@@ -72,7 +77,8 @@ void Dual::begin(const Certificate::Leaf& leaf) {
   }
   for (const Certificate::Multiplier& m : leaf.multipliers) {
     const auto at = std::lower_bound(m_.times.begin(), m_.times.end(), m.time);
-    if (at != m_.times.end() && *at == m.time) state_.prices[static_cast<size_t>(at - m_.times.begin())] = static_cast<double>(m.value) / scale;
+    if (at != m_.times.end() && *at == m.time)
+      state_.prices[static_cast<size_t>(at - m_.times.begin())] = static_cast<double>(m.value) / scale;
   }
 }
 
@@ -84,8 +90,10 @@ PARTITA_INLINE void Dual::sweep_by(int v, bool forwards) {
   const double* base = &base_[m_.offset[v]];
   const char* alive = &alive_[m_.offset[v]];
   for (int x = 0; x < values; ++x) belief[x] = alive[x] ? base[x] : kInfinity;
-  const End *first = ends_.data() + first_end_[v], *middle = first + backward_count_[v], *last = ends_.data() + first_end_[v + 1];
-  const End *near = forwards ? first : middle, *near_end = forwards ? middle : last, *far = forwards ? middle : first, *far_end = forwards ? last : middle;
+  const End *first = ends_.data() + first_end_[v], *middle = first + backward_count_[v],
+            *last = ends_.data() + first_end_[v + 1];
+  const End *near = forwards ? first : middle, *near_end = forwards ? middle : last, *far = forwards ? middle : first,
+            *far_end = forwards ? last : middle;
   for (const End* e = far; e != far_end; ++e) add(e->times, &state_.messages[e->own], values, belief);
   if (forwards) {  // the choice, beside choices already made
     double* choosing = choosing_.data();
@@ -108,10 +116,12 @@ PARTITA_INLINE void Dual::sweep_by(int v, bool forwards) {
     for (; from != to; ++from) sum += from->times;
     return sum;
   };
-  const double far_count = count(far, far_end), all = std::max({count(near, near_end), far_count, 1.0}), share = 1 / all;
+  const double far_count = count(far, far_end), all = std::max({count(near, near_end), far_count, 1.0}),
+               share = 1 / all;
   for (const End* e = far; e != far_end; ++e) {
     double* own = &state_.messages[e->own];
-    for (int x = 0; x < values; ++x) own[x] = belief[x] < kInfinity ? own[x] - share * belief[x] : -kInfinity;  // the latter where not alive
+    for (int x = 0; x < values; ++x)
+      own[x] = belief[x] < kInfinity ? own[x] - share * belief[x] : -kInfinity;  // the latter where not alive
   }
   const int best = least_of<V>(belief, values);
   bound_ += (1 - far_count / all) * belief[best];
@@ -133,7 +143,8 @@ double Dual::pass() {
     for (const Model::Use& u : m_.uses[v]) {
       const double price = sums[u.upper] - sums[u.lower];
       if (price > 0)
-        for (size_t x = 0; x < u.amounts.size(); ++x) base_[m_.offset[v] + x] += price * static_cast<double>(u.amounts[x]);
+        for (size_t x = 0; x < u.amounts.size(); ++x)
+          base_[m_.offset[v] + x] += price * static_cast<double>(u.amounts[x]);
     }
   load_.assign(m_.times.size() + 1, 0);
   for (int v = 0; v < m_.variables(); ++v) sweep(v, true);
@@ -142,14 +153,16 @@ double Dual::pass() {
   return bound_ -= sums.back() * static_cast<double>(m_.limit);
 }
 
-// No step of a pass lowers what the messages prove, and where a pass is at a variable, the variable's beliefs are all that is known of its
-// values. So with a value of it instead of its best one the second pass proves as much as the first had, and what the value costs more.
+// No step of a pass lowers what the messages prove, and where a pass is at a variable, the variable's beliefs are all
+// that is known of its values. So with a value of it instead of its best one the second pass proves as much as the
+// first had, and what the value costs more.
 std::vector<double> Dual::least_costs(double bound) {
   pass();
   std::vector<double> costs = beliefs_;
   for (int v = 0; v < m_.variables(); ++v) {
     const double least = beliefs_[m_.offset[v] + least_of<Halves>(&beliefs_[m_.offset[v]], m_.domain(v))];
-    for (int i = m_.offset[v]; i < m_.offset[v + 1]; ++i) costs[i] = beliefs_[i] < kInfinity ? bound + (beliefs_[i] - least) : kInfinity;
+    for (int i = m_.offset[v]; i < m_.offset[v + 1]; ++i)
+      costs[i] = beliefs_[i] < kInfinity ? bound + (beliefs_[i] - least) : kInfinity;
   }
   return costs;
 }
@@ -164,7 +177,8 @@ void Dual::move_prices(double target, double best, double rate) {
   }
   if (norm == 0 || target <= best) return;
   const double step = rate * (target - best) / norm;
-  for (size_t t = 0; t < m_.times.size(); ++t) state_.prices[t] = std::max(0.0, state_.prices[t] + step * direction_[t]);
+  for (size_t t = 0; t < m_.times.size(); ++t)
+    state_.prices[t] = std::max(0.0, state_.prices[t] + step * direction_[t]);
 }
 
 std::vector<double> Dual::slacks() const {
@@ -177,7 +191,8 @@ std::vector<double> Dual::slacks() const {
       for (int y = 0; y < values; ++y) own[y] += e.times * state_.messages[e.own + y];
       if (e.backward) {  // after a pass the least of a pair's reparametrised costs is 0
         const int other = rounded_[e.variable];
-        const double slack = e.times * (e.view.at(x, other) - state_.messages[e.own + x] - state_.messages[e.other + other]);
+        const double slack =
+            e.times * (e.view.at(x, other) - state_.messages[e.own + x] - state_.messages[e.other + other]);
         slacks[v] += slack, slacks[e.variable] += slack;
       }
     }
@@ -214,14 +229,18 @@ Certificate::Leaf Dual::leaf(const State& state, const Alive& alive) const {
   for (double p : state.prices) largest = std::max(largest, p);
   const int64_t scale = scale_for(largest);
   constexpr double kLargest = 4e18;
-  auto integer = [&](double value) { return std::isfinite(value) ? std::llrint(std::clamp(value * static_cast<double>(scale), -kLargest, kLargest)) : 0; };
+  auto integer = [&](double value) {
+    return std::isfinite(value) ? std::llrint(std::clamp(value * static_cast<double>(scale), -kLargest, kLargest)) : 0;
+  };
   Certificate::Leaf leaf;
   leaf.scale = scale;
   std::vector<Certificate::Message> joints;
-  for (const Model::Joint& j : m_.joints) joints.push_back({j.variables, std::vector<std::vector<int64_t>>(j.variables.size())});
+  for (const Model::Joint& j : m_.joints)
+    joints.push_back({j.variables, std::vector<std::vector<int64_t>>(j.variables.size())});
   auto end_of = [&](size_t at, int v) {
     std::vector<int64_t> end(m_.domain(v));
-    for (int x = 0; x < m_.domain(v); ++x) end[x] = alive[m_.offset[v] + x] ? integer(state.messages[at + x]) : kNotThere;
+    for (int x = 0; x < m_.domain(v); ++x)
+      end[x] = alive[m_.offset[v] + x] ? integer(state.messages[at + x]) : kNotThere;
     return end;
   };
   for (int v = 0; v < m_.originals; ++v)
@@ -229,7 +248,8 @@ Certificate::Leaf Dual::leaf(const State& state, const Alive& alive) const {
       const End& e = ends_[i];
       if (e.variable >= m_.originals) {  // one of the factor's messages is the one to its tuples' variable at this end
         const Model::Joint& j = m_.joints[e.variable - m_.originals];
-        joints[e.variable - m_.originals].ends[std::find(j.variables.begin(), j.variables.end(), v) - j.variables.begin()] = end_of(e.own, v);
+        joints[e.variable - m_.originals]
+            .ends[std::find(j.variables.begin(), j.variables.end(), v) - j.variables.begin()] = end_of(e.own, v);
       } else if (!e.backward) {
         leaf.messages.push_back({{v, e.variable}, {end_of(e.own, v), end_of(e.other, e.variable)}});
       }

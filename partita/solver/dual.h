@@ -1,6 +1,7 @@
-// The dual of a cost network's linear relaxation, by sequential reweighted message passing (Kolmogorov, "A new look at reweighted
-// message passing", 2015: TRW-S for pairs), with a multiplier per kept time for the limit (a price of use), raised and lowered along
-// smoothed subgradients. Every state proves a bound: messages and prices become a leaf of a certificate.
+// The dual of a cost network's linear relaxation, by sequential reweighted message passing (Kolmogorov, "A new look at
+// reweighted message passing", 2015: TRW-S for pairs), with a multiplier per kept time for the limit (a price of use),
+// raised and lowered along smoothed subgradients. Every state proves a bound: messages and prices become a leaf of a
+// certificate.
 #pragma once
 #include <array>
 #include <numeric>
@@ -12,7 +13,8 @@
 
 namespace partita::solver {
 
-// The largest power of two, 2^20 at most, by which messages so large can be multiplied to become integers with room to spare.
+// The largest power of two, 2^20 at most, by which messages so large can be multiplied to become integers with room to
+// spare.
 int64_t scale_for(double largest);
 
 class Dual {
@@ -32,12 +34,17 @@ class Dual {
   void begin(const Certificate::Leaf& leaf);
   double largest() const;  // message, of those that are finite; 1 at least
   // Of a pair, at its first or second variable, by value.
-  const double* message(int pair, int end) const { return &state_.messages[at_[static_cast<size_t>(pair)][static_cast<size_t>(end)]]; }
-  double* message(int pair, int end) { return &state_.messages[at_[static_cast<size_t>(pair)][static_cast<size_t>(end)]]; }
+  const double* message(int pair, int end) const {
+    return &state_.messages[at_[static_cast<size_t>(pair)][static_cast<size_t>(end)]];
+  }
+  double* message(int pair, int end) {
+    return &state_.messages[at_[static_cast<size_t>(pair)][static_cast<size_t>(end)]];
+  }
 
   // A pass forwards and one backwards. Returns the bound then proved, up to rounding; infinite if nothing is alive.
   double pass();
-  // Per value, a lower bound of what takes it (reduced cost fixing), up to rounding; of values that are not alive infinite. Two passes.
+  // Per value, a lower bound of what takes it (reduced cost fixing), up to rounding; of values that are not alive
+  // infinite. Two passes.
   std::vector<double> least_costs() { return least_costs(pass()); }
   // The same by one pass, after one that has proved `bound`.
   std::vector<double> least_costs(double bound);
@@ -49,10 +56,11 @@ class Dual {
   // Per value, of the last pass: its cost, price and all messages to it; infinite where it is not alive.
   const std::vector<double>& beliefs() const { return beliefs_; }
 
-  // What a state proves of these values, where pairs count once, as integers, at the largest power of two as scale, 2^20 at most, at which they
-  // fit comfortably. Messages to other values are kNotThere.
+  // What a state proves of these values, where pairs count once, as integers, at the largest power of two as scale,
+  // 2^20 at most, at which they fit comfortably. Messages to other values are kNotThere.
   Certificate::Leaf leaf(const State& state, const Alive& alive) const;
-  // How far the last pass's choice is from what the bound reckons with, by variable: its own slack and that of its pairs.
+  // How far the last pass's choice is from what the bound reckons with, by variable: its own slack and that of its
+  // pairs.
   std::vector<double> slacks() const;
 
  private:
@@ -76,29 +84,30 @@ class Dual {
   Alive alive_;
   State state_;
   std::vector<std::array<size_t, 2>> at_;  // [pair]: of its messages
-  std::vector<size_t> first_end_;       // [variable]
-  std::vector<End> ends_;               // by variable, backward ones first
-  std::vector<int> backward_count_;     // [variable]
-  std::vector<double> base_, beliefs_;  // [value]: cost and price; all that is known of it
-  std::vector<double> direction_;       // [kept time]: smoothed use beyond the limit
-  std::vector<double> load_;            // [kept time]
-  std::vector<double> choosing_, kinds_;  // scratch: [a variable's value], [a pair's kind]
+  std::vector<size_t> first_end_;          // [variable]
+  std::vector<End> ends_;                  // by variable, backward ones first
+  std::vector<int> backward_count_;        // [variable]
+  std::vector<double> base_, beliefs_;     // [value]: cost and price; all that is known of it
+  std::vector<double> direction_;          // [kept time]: smoothed use beyond the limit
+  std::vector<double> load_;               // [kept time]
+  std::vector<double> choosing_, kinds_;   // scratch: [a variable's value], [a pair's kind]
   Assignment rounded_;
   double bound_ = 0;
 };
 
-// Passes, after each of which the prices move: the way up of a dual that begins somewhere. Keeps the state of the largest bound.
+// Passes, after each of which the prices move: the way up of a dual that begins somewhere. Keeps the state of the
+// largest bound.
 struct Ascent {
   static constexpr int kStalePasses = 20;  // until the rate shrinks
   Dual::State state;
   double bound = -kInfinity;
   double rate = 0.5;  // of the prices' steps
   int passes = 0;
-  int stale = 0;      // passes in a row that brought next to nothing
-  int shrinks = 0;    // of the rate
+  int stale = 0;    // passes in a row that brought next to nothing
+  int shrinks = 0;  // of the rate
 
-  // A pass of the dual within `alive`. The prices move towards `target`, or beyond a bound that is near, but `messages_first` passes, so that
-  // messages tell prices where to go.
+  // A pass of the dual within `alive`. The prices move towards `target`, or beyond a bound that is near, but
+  // `messages_first` passes, so that messages tell prices where to go.
   void pass(Dual& dual, const Alive& alive, std::optional<double> target, int messages_first);
 };
 

@@ -10,7 +10,8 @@ namespace partita::solver {
 
 namespace {
 
-constexpr int64_t kInfinite = int64_t{1} << 61;  // two of them add up; so large is what is forbidden, and any sum from there on
+constexpr int64_t kInfinite =
+    int64_t{1} << 61;  // two of them add up; so large is what is forbidden, and any sum from there on
 
 // A table over `scope`, the variable that is eliminated first fastest. No cost is negative.
 struct Factor {
@@ -62,7 +63,8 @@ class Eliminator {
   }
 
  private:
-  // An edge's table less its least cost; edges that share a table share what is made of it. Over variables of one value it is over the others.
+  // An edge's table less its least cost; edges that share a table share what is made of it. Over variables of one value
+  // it is over the others.
   void take(const std::vector<int>& variables, const std::shared_ptr<const Table>& table) {
     std::vector<int> scope = distinct(variables);
     std::erase_if(scope, [&](int v) { return n_.domain(v) == 1; });
@@ -89,7 +91,8 @@ class Eliminator {
       } while (next(x, sizes));
       made.least = least < kForbidden ? least : 0;
       made.span = least < kForbidden ? Wide{most} - least : 0;
-      for (int64_t& c : costs) c = c >= kForbidden ? kInfinite : static_cast<int64_t>(std::min(Wide{c} - made.least, Wide{kInfinite}));
+      for (int64_t& c : costs)
+        c = c >= kForbidden ? kInfinite : static_cast<int64_t>(std::min(Wide{c} - made.least, Wide{kInfinite}));
       made.costs = std::make_shared<const std::vector<int64_t>>(std::move(costs));
     }
     constant_ += made.least;
@@ -125,7 +128,8 @@ class Eliminator {
     for (size_t f = 0; f < bucket.size(); ++f) {
       size_t stride = 1;
       for (size_t i = bucket[f].scope.size(); i-- > 0;) {
-        if (bucket[f].scope[i] != v) strides[std::find(all.begin(), all.end(), bucket[f].scope[i]) - all.begin()][f] = stride;
+        if (bucket[f].scope[i] != v)
+          strides[std::find(all.begin(), all.end(), bucket[f].scope[i]) - all.begin()][f] = stride;
         stride *= n_.costs[bucket[f].scope[i]].size();
       }
     }
@@ -140,7 +144,8 @@ class Eliminator {
       for (size_t i = all.size(); i-- > 0 && !more;) {
         more = ++x[i] < n_.domain(all[i]);
         const size_t steps = more ? 1 : static_cast<size_t>(x[i]) - 1;
-        for (size_t f = 0; f < rows.size(); ++f) rows[f] = more ? rows[f] + strides[i][f] : rows[f] - steps * strides[i][f];
+        for (size_t f = 0; f < rows.size(); ++f)
+          rows[f] = more ? rows[f] + strides[i][f] : rows[f] - steps * strides[i][f];
         if (!more) x[i] = 0;
       }
     }
@@ -178,7 +183,7 @@ class Eliminator {
   std::vector<int> rank_;
   std::vector<std::vector<Factor>> buckets_;  // [variable]: those it is the first to go of
   std::map<std::tuple<std::shared_ptr<const Table>, std::vector<size_t>, std::vector<int>>, Made> made_;
-  Wide constant_ = 0, largest_ = 0;           // of all least costs; of what costs can be above them
+  Wide constant_ = 0, largest_ = 0;  // of all least costs; of what costs can be above them
   int64_t least_ = 0;
 };
 
@@ -219,7 +224,8 @@ std::optional<EliminationPlan> plan_to_prove(const Network& network, int64_t byt
   return plan;
 }
 
-std::optional<Eliminated> eliminate(const Network& network, const EliminationPlan& plan, const std::function<bool()>& stop) {
+std::optional<Eliminated> eliminate(const Network& network, const EliminationPlan& plan,
+                                    const std::function<bool()>& stop) {
   return Eliminator(network, plan, stop).run();
 }
 

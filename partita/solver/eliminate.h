@@ -1,6 +1,6 @@
-// Variable elimination (Bertele and Brioschi, Nonserial Dynamic Programming, 1972): the exact optimum of a network where the tables that
-// come of it fit. The limit is left aside; an optimum that keeps it is the network's. Where the tables are small, a judge can compute it again,
-// given the order (network/certificate.h).
+// Variable elimination (Bertele and Brioschi, Nonserial Dynamic Programming, 1972): the exact optimum of a network
+// where the tables that come of it fit. The limit is left aside; an optimum that keeps it is the network's. Where the
+// tables are small, a judge can compute it again, given the order (network/certificate.h).
 #pragma once
 #include <functional>
 #include <optional>
@@ -11,8 +11,8 @@ namespace partita::solver {
 
 struct EliminationPlan {
   std::vector<int> order;
-  int width = 0;              // most variables that one table is over
-  int64_t largest_table = 0;  // entries
+  int width = 0;                // most variables that one table is over
+  int64_t largest_table = 0;    // entries
   int64_t bytes = 0, work = 0;  // of all tables; table entries that will be looked at
 };
 // By smallest next table (EliminationGame). Empty if the tables would take more than `bytes`.
@@ -25,6 +25,7 @@ struct Eliminated {
   Wide cost = 0;
 };
 // Empty if it was stopped, or if sums are too large for 64 bits.
-std::optional<Eliminated> eliminate(const Network& network, const EliminationPlan& plan, const std::function<bool()>& stop = {});
+std::optional<Eliminated> eliminate(const Network& network, const EliminationPlan& plan,
+                                    const std::function<bool()>& stop = {});
 
 }  // namespace partita::solver

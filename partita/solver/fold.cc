@@ -13,7 +13,9 @@ namespace {
 template <typename Key>
 class Numbers {
  public:
-  int operator()(Key key) { return numbers_.try_emplace(std::move(key), static_cast<int>(numbers_.size())).first->second; }
+  int operator()(Key key) {
+    return numbers_.try_emplace(std::move(key), static_cast<int>(numbers_.size())).first->second;
+  }
   int count() const { return static_cast<int>(numbers_.size()); }
 
  private:
@@ -38,7 +40,9 @@ EdgeKey key_of(const Network::Edge& e, const std::vector<int>& class_of) {
 void add(const Table& costs, int64_t times, Table& to) {
   for (size_t x = 0; x < costs.size(); ++x) {
     const Wide sum = to[x] + Wide{times} * costs[x];
-    to[x] = to[x] >= kForbidden || costs[x] >= kForbidden || sum >= kForbidden ? kForbidden : static_cast<int64_t>(std::max(sum, Wide{-kForbidden}));
+    to[x] = to[x] >= kForbidden || costs[x] >= kForbidden || sum >= kForbidden
+                ? kForbidden
+                : static_cast<int64_t>(std::max(sum, Wide{-kForbidden}));
   }
 }
 
@@ -56,7 +60,8 @@ class Sums {
   }
 
  private:
-  std::map<std::pair<const Table*, int64_t>, std::pair<std::shared_ptr<const Table>, std::shared_ptr<const Table>>> known_;  // itself, and the sum
+  std::map<std::pair<const Table*, int64_t>, std::pair<std::shared_ptr<const Table>, std::shared_ptr<const Table>>>
+      known_;  // itself, and the sum
 };
 
 }  // namespace
@@ -64,7 +69,8 @@ class Sums {
 Folding::Folding(const Network& network) : n_(&network), edges_of_(network.variables()) {
   for (const Network::Edge& e : n_->edges) widest_ = std::max(widest_, static_cast<int>(e.variables.size()));
   for (size_t e = 0; e < n_->edges.size(); ++e)
-    for (size_t i = 0; i < n_->edges[e].variables.size(); ++i) edges_of_[n_->edges[e].variables[i]].push_back(static_cast<int>(e) * widest_ + static_cast<int>(i));
+    for (size_t i = 0; i < n_->edges[e].variables.size(); ++i)
+      edges_of_[n_->edges[e].variables[i]].push_back(static_cast<int>(e) * widest_ + static_cast<int>(i));
   std::vector<std::vector<ByValue>> own(n_->variables());
   for (const Network::Use& u : n_->uses) own[u.variable].push_back({&u.amounts});
   Numbers<std::vector<ByValue>> numbers;
@@ -125,7 +131,8 @@ Folding::Folded Folding::folded() const {
 }
 
 Folding::Folded Folding::Folded::not_at_all(const Network& network) {
-  Folded folded{std::vector<int>(network.costs.size()), network, std::vector<int>(network.edges.size()), std::vector<int64_t>(network.edges.size(), 1)};
+  Folded folded{std::vector<int>(network.costs.size()), network, std::vector<int>(network.edges.size()),
+                std::vector<int64_t>(network.edges.size(), 1)};
   std::iota(folded.class_of.begin(), folded.class_of.end(), 0);
   std::iota(folded.edge_of.begin(), folded.edge_of.end(), 0);
   return folded;

@@ -1,9 +1,10 @@
-// Repeated parts of a network folded into one: variables that look alike as far as some edges away get one value, so that a model of many
-// equal layers becomes one of a few. What solves the folded network solves the whole one, at the same cost and use; whether there is
-// anything cheaper, the folded one does not know.
+// Repeated parts of a network folded into one: variables that look alike as far as some edges away get one value, so
+// that a model of many equal layers becomes one of a few. What solves the folded network solves the whole one, at the
+// same cost and use; whether there is anything cheaper, the folded one does not know.
 //
-// Alike is told by colour refinement (Weisfeiler and Leman, 1968; Mladenov, Ahmadi and Kersting, Lifted linear programming, 2012), stopped
-// after some rounds: copies near the ends of a run differ in what is near them, those in between do not.
+// Alike is told by colour refinement (Weisfeiler and Leman, 1968; Mladenov, Ahmadi and Kersting, Lifted linear
+// programming, 2012), stopped after some rounds: copies near the ends of a run differ in what is near them, those in
+// between do not.
 #pragma once
 #include <vector>
 

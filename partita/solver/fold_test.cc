@@ -24,7 +24,8 @@ Network chain(int length) {
   return n;
 }
 
-// Few different costs and tables, so that many variables look alike; edges over one, two and three variables, some over one twice.
+// Few different costs and tables, so that many variables look alike; edges over one, two and three variables, some over
+// one twice.
 Network repeated_network(Rng& rng) {
   Network n;
   const int variables = 4 + static_cast<int>(rng.below(8)), values = 2;
@@ -49,7 +50,10 @@ Network repeated_network(Rng& rng) {
   }
   for (int u = 0; u < variables; ++u) {
     const int64_t lower = rng.between(0, 6);
-    n.uses.push_back({static_cast<int>(rng.below(variables)), lower, lower + rng.between(0, 4), {rng.between(0, 1), rng.between(2, 4)}});
+    n.uses.push_back({static_cast<int>(rng.below(variables)),
+                      lower,
+                      lower + rng.between(0, 4),
+                      {rng.between(0, 1), rng.between(2, 4)}});
   }
   n.limit = rng.between(0, 30);
   return n;
@@ -93,7 +97,8 @@ TEST(Folding, CostsAndUsesAreThoseOfTheWhole) {
         if (whole.forbidden == 0) {
           ASSERT_EQ(to_string(part.cost), to_string(whole.cost)) << "seed " << seed << ", network " << i;
         }
-        ASSERT_EQ(to_string(part.peak.value_or(-1)), to_string(whole.peak.value_or(-1))) << "seed " << seed << ", network " << i;
+        ASSERT_EQ(to_string(part.peak.value_or(-1)), to_string(whole.peak.value_or(-1)))
+            << "seed " << seed << ", network " << i;
       }
     }
   }
@@ -114,7 +119,8 @@ TEST(Folding, WhatComesToForbiddenIsForbidden) {
   EXPECT_EQ(*folded.network().edges[0].table, (Table{kForbidden, 3, -9, 0}));
 }
 
-// Equal parts of two variables around a ring, some with a part that is not like the others; all use something for a while.
+// Equal parts of two variables around a ring, some with a part that is not like the others; all use something for a
+// while.
 Network ring_of_parts(Rng& rng) {
   Network n;
   const int parts = 5 + static_cast<int>(rng.below(2));
@@ -155,7 +161,8 @@ TEST(Folding, NothingBetterIsLeftOut) {
     options.large = 0;
     const Result r = solve(n, options);
     const BruteForce truth = brute_force(n);
-    ASSERT_EQ(r.status, truth.solution ? Status::kOptimal : Status::kInfeasible) << "seed " << seed << ", network " << i;
+    ASSERT_EQ(r.status, truth.solution ? Status::kOptimal : Status::kInfeasible)
+        << "seed " << seed << ", network " << i;
     if (truth.solution) {
       ASSERT_TRUE(r.solution && r.cost == truth.cost && r.bound == truth.cost) << "seed " << seed << ", network " << i;
     }

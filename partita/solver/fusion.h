@@ -1,5 +1,6 @@
-// Several assignments made into one that is no dearer than any (Lempitsky, Rother, Roth and Blake, Fusion moves for Markov random field
-// optimization, 2010): each variable takes its value from one of them, all at once the best, by elimination.
+// Several assignments made into one that is no dearer than any (Lempitsky, Rother, Roth and Blake, Fusion moves for
+// Markov random field optimization, 2010): each variable takes its value from one of them, all at once the best, by
+// elimination.
 #pragma once
 #include <vector>
 

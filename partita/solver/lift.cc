@@ -13,7 +13,8 @@ namespace partita::solver {
 
 namespace {
 
-// The model's pairs are the edges over two different variables, however often they name them; messages are only those that name them once.
+// The model's pairs are the edges over two different variables, however often they name them; messages are only those
+// that name them once.
 std::vector<int> number_pairs(const Network& n) {
   std::vector<int> pairs;
   int count = 0;
@@ -25,11 +26,13 @@ std::vector<int> number_pairs(const Network& n) {
   return pairs;
 }
 
-// The limit at one time only: where most is certain to lie. There, most copies of what is folded see the same price; at others they see
-// one each, and messages for their mean are none for any.
+// The limit at one time only: where most is certain to lie. There, most copies of what is folded see the same price; at
+// others they see one each, and messages for their mean are none for any.
 Model at_fullest(Model m) {
   if (m.times.empty()) return m;
-  const std::vector<double> load = load_of(m, [](int, const Model::Use& u) { return static_cast<double>(*std::min_element(u.amounts.begin(), u.amounts.end())); });
+  const std::vector<double> load = load_of(m, [](int, const Model::Use& u) {
+    return static_cast<double>(*std::min_element(u.amounts.begin(), u.amounts.end()));
+  });
   const auto fullest = static_cast<int>(std::max_element(load.begin(), load.end()) - load.begin());
   for (auto& uses : m.uses) {
     std::erase_if(uses, [&](const Model::Use& u) { return u.lower > fullest || u.upper <= fullest; });
@@ -49,7 +52,11 @@ Model without_limit(Model m) {
 }  // namespace
 
 LiftedDual::LiftedDual(Folding::Folded folded, PairTables& known, bool priced)
-    : folded_(std::move(folded)), pair_of_(number_pairs(folded_.once)), model_((priced ? at_fullest : without_limit)(compile_apart(folded_.once, folded_.times, known))), dual_(model_), alive_(model_.unary.size(), 1) {}
+    : folded_(std::move(folded)),
+      pair_of_(number_pairs(folded_.once)),
+      model_((priced ? at_fullest : without_limit)(compile_apart(folded_.once, folded_.times, known))),
+      dual_(model_),
+      alive_(model_.unary.size(), 1) {}
 
 void LiftedDual::begin(const LiftedDual& coarser) {
   constexpr int kMessagesFirst = 4;
@@ -58,12 +65,15 @@ void LiftedDual::begin(const LiftedDual& coarser) {
   if (model_.times == coarser.model_.times) dual_.set_prices(coarser.dual_.state().prices);
   std::vector<char> begun(pair_of_.size(), 0);
   for (size_t whole = 0; whole < folded_.edge_of.size(); ++whole) {
-    const int fine = folded_.edge_of[whole], to = pair_of_[fine], from = coarser.pair_of_[coarser.folded_.edge_of[whole]];
+    const int fine = folded_.edge_of[whole], to = pair_of_[fine],
+              from = coarser.pair_of_[coarser.folded_.edge_of[whole]];
     if (std::exchange(begun[fine], 1) || to < 0 || from < 0) continue;
     for (int end : {0, 1}) {
       const double* messages = coarser.dual_.message(from, end);
       const int values = folded_.once.domain(folded_.once.edges[fine].variables[end]);
-      std::transform(messages, messages + values, dual_.message(to, end), [](double m) { return std::isfinite(m) ? m : 0; });  // what no solution of the coarser takes, one of the finer may
+      std::transform(messages, messages + values, dual_.message(to, end), [](double m) {
+        return std::isfinite(m) ? m : 0;
+      });  // what no solution of the coarser takes, one of the finer may
     }
   }
 }
@@ -75,7 +85,8 @@ double LiftedDual::run(int most, std::optional<Wide> best, const std::function<b
   if (model_.limited) {
     const std::optional<double> target = best ? std::optional<double>(static_cast<double>(*best)) : std::nullopt;
     auto closed = [&] { return target && ascent_.bound >= *target - kNoGap * std::abs(*target); };
-    for (int pass = 1; pass <= most && ascent_.shrinks < kShrinks && !closed() && !stop(); ++pass) ascent_.pass(dual_, alive_, target, messages_first_);
+    for (int pass = 1; pass <= most && ascent_.shrinks < kShrinks && !closed() && !stop(); ++pass)
+      ascent_.pass(dual_, alive_, target, messages_first_);
     if (ascent_.bound > -kInfinity) dual_.set(ascent_.state, alive_);
     return ascent_.bound;
   }
@@ -89,7 +100,8 @@ double LiftedDual::run(int most, std::optional<Wide> best, const std::function<b
   return now;
 }
 
-bool LiftedDual::run_narrowed(double share, int most, const std::optional<Assignment>& solution, const std::function<bool()>& stop) {
+bool LiftedDual::run_narrowed(double share, int most, const std::optional<Assignment>& solution,
+                              const std::function<bool()>& stop) {
   constexpr int kPasses = 2;  // over all
   constexpr int kHalvings = 20;
   constexpr double kNextToNothing = 1e-6;
@@ -104,21 +116,29 @@ bool LiftedDual::run_narrowed(double share, int most, const std::optional<Assign
   double room = 0;  // above the bound
   for (double c : least)
     if (c < kInfinity) room = std::max(room, c - bound);
-  for (int i = 0; i < kHalvings && static_cast<double>(sweep_of(model_, at_most(bound + room / 2, least))) >= share * static_cast<double>(model_.sweep); ++i) room /= 2;
-  const Subset left = left_of(folded_.once, model_, at_most(bound + room, least), solution ? std::optional(folded_.of_folded(*solution)) : std::nullopt);
+  for (int i = 0; i < kHalvings && static_cast<double>(sweep_of(model_, at_most(bound + room / 2, least))) >=
+                                       share * static_cast<double>(model_.sweep);
+       ++i)
+    room /= 2;
+  const Subset left = left_of(folded_.once, model_, at_most(bound + room, least),
+                              solution ? std::optional(folded_.of_folded(*solution)) : std::nullopt);
   PairTables tables;
   LiftedDual narrow({{}, left.network(), {}, folded_.times}, tables, false);
   auto each_message = [&](const auto& go) {  // the narrow one's, ours, and the values that it has
     for (size_t e = 0; e < pair_of_.size(); ++e)
       for (int end : {0, 1})
-        if (pair_of_[e] >= 0) go(narrow.dual_.message(pair_of_[e], end), dual_.message(pair_of_[e], end), left.values()[folded_.once.edges[e].variables[end]]);
+        if (pair_of_[e] >= 0)
+          go(narrow.dual_.message(pair_of_[e], end), dual_.message(pair_of_[e], end),
+             left.values()[folded_.once.edges[e].variables[end]]);
   };
   each_message([](double* narrow, const double* all, const std::vector<int>& values) {
     for (int x : values) *narrow++ = std::isfinite(all[x]) ? all[x] : 0;
   });
   const double narrow_bound = narrow.run(most, std::nullopt, stop, kNextToNothing);
   each_message([](const double* narrow, double* all, const std::vector<int>& values) {
-    for (int x : values) all[x] = std::isfinite(*narrow) ? *narrow : 0, ++narrow;  // what none of its values has a partner in, others may have
+    for (int x : values)
+      all[x] = std::isfinite(*narrow) ? *narrow : 0,
+      ++narrow;  // what none of its values has a partner in, others may have
   });
   if (std::isfinite(narrow_bound) && run(kPasses, std::nullopt, stop) > bound) return true;
   dual_.set(before, alive_);
@@ -138,7 +158,8 @@ Alive LiftedDual::likeliest(size_t most) const {
     std::vector<int> places(model_.domain(v));  // of values
     std::iota(places.begin(), places.end(), model_.offset[v]);
     if (places.size() > most) {
-      std::nth_element(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(most), places.end(), [&](int x, int y) { return std::pair(beliefs[x], x) < std::pair(beliefs[y], y); });
+      std::nth_element(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(most), places.end(),
+                       [&](int x, int y) { return std::pair(beliefs[x], x) < std::pair(beliefs[y], y); });
       places.resize(most);
     }
     for (int x : places) alive[x] = 1;
@@ -146,9 +167,11 @@ Alive LiftedDual::likeliest(size_t most) const {
   return alive;
 }
 
-Certificate::Leaf LiftedDual::leaf(const Network& network, const std::function<int(size_t)>& folded_edge, bool once) const {
+Certificate::Leaf LiftedDual::leaf(const Network& network, const std::function<int(size_t)>& folded_edge,
+                                   bool once) const {
   Certificate::Leaf leaf;
-  const int64_t most = once || folded_.times.empty() ? 1 : *std::max_element(folded_.times.begin(), folded_.times.end());
+  const int64_t most =
+      once || folded_.times.empty() ? 1 : *std::max_element(folded_.times.begin(), folded_.times.end());
   leaf.scale = scale_for(dual_.largest() * static_cast<double>(most));
   std::map<std::pair<int, int>, size_t> messages;
   for (size_t e = 0; e < network.edges.size(); ++e) {
@@ -157,7 +180,10 @@ Certificate::Leaf LiftedDual::leaf(const Network& network, const std::function<i
     const std::vector<int>& variables = network.edges[e].variables;
     const std::pair<int, int> ends = std::minmax(variables[0], variables[1]);
     const auto [it, fresh] = messages.try_emplace(ends, leaf.messages.size());
-    if (fresh) leaf.messages.push_back({{ends.first, ends.second}, {std::vector<int64_t>(network.domain(ends.first), 0), std::vector<int64_t>(network.domain(ends.second), 0)}});
+    if (fresh)
+      leaf.messages.push_back({{ends.first, ends.second},
+                               {std::vector<int64_t>(network.domain(ends.first), 0),
+                                std::vector<int64_t>(network.domain(ends.second), 0)}});
     const double factor = static_cast<double>(leaf.scale) * (once ? 1 : static_cast<double>(folded_.times[folded]));
     for (int end : {0, 1}) {
       const double* from = dual_.message(pair, end);
@@ -167,20 +193,24 @@ Certificate::Leaf LiftedDual::leaf(const Network& network, const std::function<i
     }
   }
   for (const auto& [time, price] : priced_times())
-    if (const int64_t scaled = std::llrint(price * static_cast<double>(leaf.scale)); scaled > 0) leaf.multipliers.push_back({time, scaled});
+    if (const int64_t scaled = std::llrint(price * static_cast<double>(leaf.scale)); scaled > 0)
+      leaf.multipliers.push_back({time, scaled});
   return leaf;
 }
 
 Certificate::Leaf LiftedDual::of_folded() const {
-  return leaf(folded_.once, [](size_t e) { return static_cast<int>(e); }, false);
+  return leaf(
+      folded_.once, [](size_t e) { return static_cast<int>(e); }, false);
 }
 
 Certificate::Leaf LiftedDual::of_whole(const Network& whole) const {
-  return leaf(whole, [&](size_t e) { return folded_.edge_of[e]; }, true);
+  return leaf(
+      whole, [&](size_t e) { return folded_.edge_of[e]; }, true);
 }
 
 Certificate::Leaf LiftedDual::of_part(const Network& part, const std::vector<size_t>& whole_edges) const {
-  Certificate::Leaf messages = leaf(part, [&](size_t e) { return folded_.edge_of[whole_edges[e]]; }, true);
+  Certificate::Leaf messages = leaf(
+      part, [&](size_t e) { return folded_.edge_of[whole_edges[e]]; }, true);
   messages.multipliers.clear();
   return messages;
 }
@@ -211,7 +241,8 @@ std::vector<double> LiftedDual::least_costs_of_one() {
 }
 
 double LiftedDual::left_of_whole(Wide cost) {
-  return static_cast<double>(sweep_of(model_, at_most(static_cast<double>(cost), least_costs_of_one()))) / static_cast<double>(model_.sweep);
+  return static_cast<double>(sweep_of(model_, at_most(static_cast<double>(cost), least_costs_of_one()))) /
+         static_cast<double>(model_.sweep);
 }
 
 }  // namespace partita::solver

@@ -1,9 +1,9 @@
-// The dual of a folded network (fold.h), lifted to the whole one (Mladenov, Ahmadi and Kersting, Lifted linear programming, 2012): each of
-// the edges that were folded into one gets its share of the messages. Where all copies see the same around them the bound is the same too;
-// elsewhere it is a good beginning.
+// The dual of a folded network (fold.h), lifted to the whole one (Mladenov, Ahmadi and Kersting, Lifted linear
+// programming, 2012): each of the edges that were folded into one gets its share of the messages. Where all copies see
+// the same around them the bound is the same too; elsewhere it is a good beginning.
 //
-// Edges over the same two variables stay apart here, since what is folded into them may lie over different variables in the whole; and
-// of what is known at a variable, each of the edges that are folded into one gets a share.
+// Edges over the same two variables stay apart here, since what is folded into them may lie over different variables in
+// the whole; and of what is known at a variable, each of the edges that are folded into one gets a share.
 #pragma once
 #include <functional>
 #include <memory>
@@ -23,12 +23,14 @@ class LiftedDual {
   const Folding::Folded& folded() const { return folded_; }
   // Takes the messages of the dual of the same network folded more.
   void begin(const LiftedDual& coarser);
-  // Passes until they bring next to nothing (of the bound, in a few of them), `most` at most. Where there is a limit prices move too, towards what a
-  // solution costs. Returns what the folded network then costs at least.
+  // Passes until they bring next to nothing (of the bound, in a few of them), `most` at most. Where there is a limit
+  // prices move too, towards what a solution costs. Returns what the folded network then costs at least.
   double run(int most, std::optional<Wide> best, const std::function<bool()>& stop, double next_to_nothing = 1e-4);
-  // The same without a limit over those values only that cost least where one copy takes them, as many as leave such a share of the table entries, and a
-  // solution's (of the whole); then a few passes over all. False, and messages as they were, where the bound has not risen by that, or there is a limit.
-  bool run_narrowed(double share, int most, const std::optional<Assignment>& solution, const std::function<bool()>& stop);
+  // The same without a limit over those values only that cost least where one copy takes them, as many as leave such a
+  // share of the table entries, and a solution's (of the whole); then a few passes over all. False, and messages as
+  // they were, where the bound has not risen by that, or there is a limit.
+  bool run_narrowed(double share, int most, const std::optional<Assignment>& solution,
+                    const std::function<bool()>& stop);
   double prices() const { return dual_.state().all_prices(); }  // their sum
   const Model& model() const { return model_; }
   // Table entries that half a pass over the whole network would look at.
@@ -42,14 +44,16 @@ class LiftedDual {
   Certificate::Leaf of_whole(const Network& whole) const;
   // Of a network of some of the whole's edges, by their places there, without multipliers.
   Certificate::Leaf of_part(const Network& part, const std::vector<size_t>& whole_edges) const;
-  // What each edge of the whole that is folded into this one says to its first or second variable, by value; null: nothing.
+  // What each edge of the whole that is folded into this one says to its first or second variable, by value; null:
+  // nothing.
   const double* message(int folded_edge, int end) const;
   struct Priced {
     int64_t time = 0;
     double price = 0;
   };
   std::vector<Priced> priced_times() const;
-  // Of the whole network's table entries, the share that may be in a solution better than one of such a cost, as far as is known here. Two passes.
+  // Of the whole network's table entries, the share that may be in a solution better than one of such a cost, as far as
+  // is known here. Two passes.
   double left_of_whole(Wide cost);
 
  private:
@@ -60,7 +64,7 @@ class LiftedDual {
   std::vector<int> pair_of_;  // [folded edge]; -1 unless it is over two variables
   const Model model_;
   Dual dual_;
-  const Alive alive_;  // all
+  const Alive alive_;        // all
   int messages_first_ = 15;  // passes before prices move
   Ascent ascent_;
 };

@@ -47,7 +47,10 @@ struct Partners {
 }  // namespace
 
 Merging::Merging(const Network& network)
-    : n_(network), beside_(network.variables(), 0), locked_(network.variables(), 0), changed_(network.variables(), 0),
+    : n_(network),
+      beside_(network.variables(), 0),
+      locked_(network.variables(), 0),
+      changed_(network.variables(), 0),
       looked_(network.edges.size(), -1) {
   for (int v = 0; v < n_.variables(); ++v) {
     links_.push_back({v, std::vector<int>(n_.domain(v))});
@@ -182,7 +185,9 @@ void Merging::add_costs(Network& merged) const {
     if (!e.over_two() || links_[e.variables[0]].parent != links_[e.variables[1]].parent) continue;
     const Link &first = links_[e.variables[0]], &second = links_[e.variables[1]];
     const size_t columns = n_.costs[e.variables[1]].size();
-    add(number_[first.parent], [&](int x) { return (*e.table)[columns * static_cast<size_t>(first.value[x]) + static_cast<size_t>(second.value[x])]; });
+    add(number_[first.parent], [&](int x) {
+      return (*e.table)[columns * static_cast<size_t>(first.value[x]) + static_cast<size_t>(second.value[x])];
+    });
   }
 }
 
@@ -247,7 +252,8 @@ Assignment Merging::lowered(const Assignment& of_original) const {
   Assignment x;
   for (size_t r = 0; r < original_.size(); ++r) {
     const auto at = std::lower_bound(values_[r].begin(), values_[r].end(), of_original[original_[r]]);
-    x.push_back(at != values_[r].end() && *at == of_original[original_[r]] ? static_cast<int>(at - values_[r].begin()) : 0);
+    x.push_back(at != values_[r].end() && *at == of_original[original_[r]] ? static_cast<int>(at - values_[r].begin())
+                                                                           : 0);
   }
   return x;
 }

@@ -1,11 +1,13 @@
-// Variables that others decide, taken together with those: where each value of a variable a leaves one value of its neighbour b, b is no
-// choice of its own. A chain of such pairs, as of operations that must be laid out like what they read, becomes one variable.
+// Variables that others decide, taken together with those: where each value of a variable a leaves one value of its
+// neighbour b, b is no choice of its own. A chain of such pairs, as of operations that must be laid out like what they
+// read, becomes one variable.
 //
 //   given   a in {0, 1, 2}, b in {0, 1, 2}, a pair that allows (0, 2), (1, 0), (2, 1) alone, and a pair of b and c
-//   merged  a in {0, 1, 2}, costs_a(x) + costs_b(f(x)) + pair(x, f(x)), a pair of a and c, and a's uses and b's; f = (2, 0, 1)
+//   merged  a in {0, 1, 2}, costs_a(x) + costs_b(f(x)) + pair(x, f(x)), a pair of a and c, and a's uses and b's; f =
+//   (2, 0, 1)
 //
-// The optimum is the same. Bounds of the merged network hold for the original, but its leaves prove nothing there: pairs that become
-// parallel are summed up, and messages cannot be told apart again.
+// The optimum is the same. Bounds of the merged network hold for the original, but its leaves prove nothing there:
+// pairs that become parallel are summed up, and messages cannot be told apart again.
 #pragma once
 #include <vector>
 
@@ -15,14 +17,16 @@ namespace partita::solver {
 
 class Merging {
  public:
-  // Variables of edges over more than two stay. A variable joins another one only where no more table entries come of it. `network` must stay.
+  // Variables of edges over more than two stay. A variable joins another one only where no more table entries come of
+  // it. `network` must stay.
   explicit Merging(const Network& network);
 
-  int merged() const { return merged_; }                   // how many variables went into another one
-  bool infeasible() const { return infeasible_; }          // forbidden pairs leave some variable without a value
-  Network network() const;                                 // of those that are left, with the values that have partners
-  Assignment lifted(const Assignment& of_merged) const;    // costs and uses the same
-  Assignment lowered(const Assignment& of_original) const; // by what it has the roots take; any value where that is gone
+  int merged() const { return merged_; }                 // how many variables went into another one
+  bool infeasible() const { return infeasible_; }        // forbidden pairs leave some variable without a value
+  Network network() const;                               // of those that are left, with the values that have partners
+  Assignment lifted(const Assignment& of_merged) const;  // costs and uses the same
+  Assignment lowered(
+      const Assignment& of_original) const;  // by what it has the roots take; any value where that is gone
 
  private:
   // A variable's value for each value of its parent; -1: that value is gone.
@@ -43,17 +47,17 @@ class Merging {
   void add_edges(Network& merged) const;
 
   const Network& n_;
-  std::vector<Link> links_;                // [variable]; a root is its own parent
-  std::vector<std::vector<char>> there_;   // [root][value]
-  std::vector<double> beside_;             // [root]: values of all neighbours
-  std::vector<char> locked_;               // an edge over more than two variables names it
-  std::vector<long> changed_, looked_;     // [root], [edge]: when
+  std::vector<Link> links_;               // [variable]; a root is its own parent
+  std::vector<std::vector<char>> there_;  // [root][value]
+  std::vector<double> beside_;            // [root]: values of all neighbours
+  std::vector<char> locked_;              // an edge over more than two variables names it
+  std::vector<long> changed_, looked_;    // [root], [edge]: when
   long now_ = 1;
   int merged_ = 0;
   bool infeasible_ = false;
 
-  std::vector<int> number_, original_;     // [variable]: of the merged network or -1; and back
-  std::vector<std::vector<int>> values_;   // [merged variable]: its root's values that are there
+  std::vector<int> number_, original_;    // [variable]: of the merged network or -1; and back
+  std::vector<std::vector<int>> values_;  // [merged variable]: its root's values that are there
 };
 
 }  // namespace partita::solver

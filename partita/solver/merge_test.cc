@@ -36,7 +36,8 @@ TEST(Merging, LosesNothing) {
   for (uint64_t seed = 0; seed < 600; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     const Family family = kFamilies[seed % std::size(kFamilies)];
-    const Network n = random_network({family, 6, 3, 0.1 + 0.1 * static_cast<double>(seed % 6), 50, seed % 2 == 0}, seed);
+    const Network n =
+        random_network({family, 6, 3, 0.1 + 0.1 * static_cast<double>(seed % 6), 50, seed % 2 == 0}, seed);
     merged += Merging(n).merged();
     expect_same(n);
     if (HasFailure()) return;
@@ -48,7 +49,9 @@ TEST(Merging, OfChainsLosesNothing) {
   int merged = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
-    const Network n = forced_chains({.variables = 7, .edges = 9, .hub_degree = 1, .loose = 0.3, .room = 1.0 + 0.1 * static_cast<double>(seed % 4)}, seed);
+    const Network n = forced_chains(
+        {.variables = 7, .edges = 9, .hub_degree = 1, .loose = 0.3, .room = 1.0 + 0.1 * static_cast<double>(seed % 4)},
+        seed);
     double size = 1;
     for (const Table& costs : n.costs) size *= static_cast<double>(costs.size());
     if (size > 20'000) continue;
@@ -63,7 +66,8 @@ TEST(Merging, OfChainsLosesNothing) {
 TEST(Merging, GivesOneVariableForAChainOfPermutations) {
   Network n;
   n.costs = {{0, 5, 9}, {1, 1, 1}, {4, 0, 7}};
-  const auto turn = std::make_shared<const Table>(Table{kForbidden, kForbidden, 2, 0, kForbidden, kForbidden, kForbidden, 3, kForbidden});
+  const auto turn = std::make_shared<const Table>(
+      Table{kForbidden, kForbidden, 2, 0, kForbidden, kForbidden, kForbidden, 3, kForbidden});
   n.edges = {{{0, 1}, turn}, {{2, 1}, turn}};  // f = (2, 0, 1)
   n.uses = {{1, 0, 4, {10, 20, 30}}};
   n.limit = 25;

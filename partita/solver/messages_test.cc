@@ -1,4 +1,5 @@
-// Messages in both kinds of vectors, lowered by a reduction and lifted from a folded network against the judge of certificates.
+// Messages in both kinds of vectors, lowered by a reduction and lifted from a folded network against the judge of
+// certificates.
 #include <gtest/gtest.h>
 
 #include "partita/base/rng.h"
@@ -18,7 +19,8 @@ TEST(Dual, HasTheSameNumbersInBothKindsOfVectors) {
   std::printf("seed %d\n", static_cast<int>(kSeed));
   Rng rng(kSeed);
   for (int i = 0; i < 100; ++i) {
-    const Network n = random_network({.family = kFamilies[i % 5], .size = 20, .values = 12, .limited = i % 2 == 0}, rng.next());
+    const Network n =
+        random_network({.family = kFamilies[i % 5], .size = 20, .values = 12, .limited = i % 2 == 0}, rng.next());
     std::vector<int64_t> times(n.edges.size());
     for (int64_t& t : times) t = rng.between(1, 7);
     PairTables tables;
@@ -40,10 +42,12 @@ TEST(Reduction, LoweredMessagesProveNoLess) {
   Rng rng(kSeed);
   int reduced = 0, more = 0;
   for (uint64_t i = 0; i < 400; ++i) {
-    const Network n = random_network({.family = kFamilies[i % 5], .size = 10, .values = 4, .forbidden = i % 2 ? 0 : 0.1, .limited = i % 3 == 0}, i);
+    const Network n = random_network(
+        {.family = kFamilies[i % 5], .size = 10, .values = 4, .forbidden = i % 2 ? 0 : 0.1, .limited = i % 3 == 0}, i);
     const Reduction reduction(n);
     const Certificate::Leaf leaf = random_messages(rng, n);
-    const std::optional<Wide> before = LeafJudge(n).bound(leaf), after = LeafJudge(reduction.reduced(), most_of(n)).bound(reduction.lowered(leaf));
+    const std::optional<Wide> before = LeafJudge(n).bound(leaf),
+                              after = LeafJudge(reduction.reduced(), most_of(n)).bound(reduction.lowered(leaf));
     if (!before || !after) continue;  // that there is no solution is more than any bound
     EXPECT_GE(*after, *before) << i;
     reduced += reduction.reduced().variables() < n.variables();
@@ -53,7 +57,8 @@ TEST(Reduction, LoweredMessagesProveNoLess) {
   EXPECT_GT(more, 100);
 }
 
-// Two kinds of variables in turn around a ring: a variable's neighbours on both sides are alike, but not what ties it to them.
+// Two kinds of variables in turn around a ring: a variable's neighbours on both sides are alike, but not what ties it
+// to them.
 Network ring(Rng& rng, int length) {
   Network n;
   auto table = [&](size_t size) {
@@ -82,7 +87,8 @@ TEST(LiftedDual, OfCopiesThatSeeTheSameItProvesTheSameAsTheWholes) {
     ASSERT_EQ(folding.classes(), 2);
     PairTables tables;
     LiftedDual lifted(folding.folded(), tables);
-    EXPECT_EQ(lifted.sweep_of_whole(), static_cast<double>(LiftedDual(Folding::Folded::not_at_all(n), tables).model().sweep));
+    EXPECT_EQ(lifted.sweep_of_whole(),
+              static_cast<double>(LiftedDual(Folding::Folded::not_at_all(n), tables).model().sweep));
     lifted.run(400, std::nullopt, [] { return false; });
     const Model model = compile(n);
     Dual dual(model), warm(model);
@@ -122,7 +128,8 @@ TEST(PairTables, AreThoseOfTablesThatStay) {
     const Model with = compile(some.network(), &tables), without = compile(some.network());
     for (size_t p = 0; p < with.pairs.size(); ++p)
       for (int x = 0; x < 4; ++x)
-        for (int y = 0; y < 4; ++y) ASSERT_EQ(with.table(static_cast<int>(p)).at(x, y), without.table(static_cast<int>(p)).at(x, y)) << seed;
+        for (int y = 0; y < 4; ++y)
+          ASSERT_EQ(with.table(static_cast<int>(p)).at(x, y), without.table(static_cast<int>(p)).at(x, y)) << seed;
   }
 }
 
@@ -141,7 +148,8 @@ TEST(PairTables, ServeEdgesBothWays) {
   EXPECT_EQ(with.tables[static_cast<size_t>(with.pairs[0].table)], (tables.begin()->second));
   for (int p : {0, 1})
     for (int x = 0; x < n.domain(with.pairs[static_cast<size_t>(p)].a); ++x)
-      for (int y = 0; y < n.domain(with.pairs[static_cast<size_t>(p)].b); ++y) EXPECT_EQ(with.table(p).at(x, y), without.table(p).at(x, y));
+      for (int y = 0; y < n.domain(with.pairs[static_cast<size_t>(p)].b); ++y)
+        EXPECT_EQ(with.table(p).at(x, y), without.table(p).at(x, y));
 }
 
 TEST(LiftedDual, PassesOverLikelyValuesRaiseTheBoundOrChangeNothing) {
@@ -150,7 +158,8 @@ TEST(LiftedDual, PassesOverLikelyValuesRaiseTheBoundOrChangeNothing) {
   Rng rng(kSeed);
   int raised = 0, undone = 0;
   for (int i = 0; i < 300; ++i) {
-    const Network n = random_network({.family = kFamilies[i % 5], .size = 20, .values = 8, .forbidden = i % 2 ? 0 : 0.1}, rng.next());
+    const Network n =
+        random_network({.family = kFamilies[i % 5], .size = 20, .values = 8, .forbidden = i % 2 ? 0 : 0.1}, rng.next());
     PairTables tables;
     LiftedDual dual(Folding::Folded::not_at_all(n), tables, false);
     dual.run(static_cast<int>(rng.between(1, 30)), std::nullopt, [] { return false; });

@@ -30,7 +30,9 @@ Canonical canonical(const Network& n, const Network::Edge& e) {
   Assignment x(c.variables.size(), 0);
   while (true) {
     size_t index = 0;
-    for (int v : e.variables) index = index * n.costs[v].size() + x[std::lower_bound(c.variables.begin(), c.variables.end(), v) - c.variables.begin()];
+    for (int v : e.variables)
+      index = index * n.costs[v].size() +
+              x[std::lower_bound(c.variables.begin(), c.variables.end(), v) - c.variables.begin()];
     table.push_back((*e.table)[index]);
     int i = static_cast<int>(x.size()) - 1;
     while (i >= 0 && ++x[i] == n.domain(c.variables[i])) x[i--] = 0;
@@ -55,19 +57,22 @@ class Compiler {
  public:
   explicit Compiler(const Network& network, const PairTables* made) : n_(network), made_(made) {}
   // Parallel edges stay apart. `times`: by edge.
-  Compiler(const Network& network, const std::vector<int64_t>* times, PairTables* known) : n_(network), times_(times), known_(known) {}
+  Compiler(const Network& network, const std::vector<int64_t>* times, PairTables* known)
+      : n_(network), times_(times), known_(known) {}
 
   Model compile() {
     m_.originals = n_.variables();
     m_.offset = {0};
-    m_.unary.reserve(std::accumulate(n_.costs.begin(), n_.costs.end(), size_t{0}, [](size_t sum, const Table& costs) { return sum + costs.size(); }));
+    m_.unary.reserve(std::accumulate(n_.costs.begin(), n_.costs.end(), size_t{0},
+                                     [](size_t sum, const Table& costs) { return sum + costs.size(); }));
     for (const Table& costs : n_.costs) add_variable(costs);
     std::map<std::pair<int, int>, Sources> pairs;
     for (size_t i = 0; i < n_.edges.size(); ++i) {
       const Network::Edge& e = n_.edges[i];
       Canonical c = canonical(n_, e);
       if (c.variables.size() == 1)
-        for (size_t x = 0; x < c.table->size(); ++x) m_.unary[m_.offset[c.variables[0]] + x] += as_double((*c.table)[x]);
+        for (size_t x = 0; x < c.table->size(); ++x)
+          m_.unary[m_.offset[c.variables[0]] + x] += as_double((*c.table)[x]);
       else if (c.variables.size() == 2 && times_) add_apart(c, static_cast<double>((*times_)[i]), c.table == e.table);
       else if (c.variables.size() == 2) pairs[{c.variables[0], c.variables[1]}].push_back({c.table.get(), c.turned});
       else add_joint(c);
@@ -100,7 +105,8 @@ class Compiler {
 
   // Its table stands as it is, turned over or not. One that stays may be known, and becomes so.
   void add_apart(const Canonical& c, double times, bool stays) {
-    const auto [first, second] = c.turned ? std::pair(c.variables[1], c.variables[0]) : std::pair(c.variables[0], c.variables[1]);
+    const auto [first, second] =
+        c.turned ? std::pair(c.variables[1], c.variables[0]) : std::pair(c.variables[0], c.variables[1]);
     if (!stays) {
       m_.pairs.push_back({first, second, static_cast<int>(m_.tables.size()), times});
       m_.tables.emplace_back();
@@ -125,13 +131,16 @@ class Compiler {
   }
 
   // Tables that are yet to be made take long: two threads share them, the largest first.
-  void later(size_t table, int first, int second, Sources sources) { missing_.push_back({table, n_.domain(first), n_.domain(second), std::move(sources)}); }
+  void later(size_t table, int first, int second, Sources sources) {
+    missing_.push_back({table, n_.domain(first), n_.domain(second), std::move(sources)});
+  }
 
   void make_tables() {
     constexpr size_t kMany = 1'000'000;  // entries
     size_t entries = 0;
     for (const Missing& t : missing_) entries += t.entries();
-    std::stable_sort(missing_.begin(), missing_.end(), [](const Missing& a, const Missing& b) { return a.entries() > b.entries(); });
+    std::stable_sort(missing_.begin(), missing_.end(),
+                     [](const Missing& a, const Missing& b) { return a.entries() > b.entries(); });
     shared_out(entries > kMany ? 2 : 1, missing_.size(), [&](size_t i, int) {
       const Missing& t = missing_[i];
       m_.tables[t.number] = std::make_shared<const PairTable>(merged(t.rows, t.columns, t.sources));
@@ -183,7 +192,8 @@ class Compiler {
     for (const auto& [table, turned] : sources)
       for (int i = 0; i < rows; ++i)
         for (int j = 0; j < columns; ++j)
-          costs[static_cast<size_t>(i) * columns + j] += as_double((*table)[turned ? static_cast<size_t>(j) * rows + i : static_cast<size_t>(i) * columns + j]);
+          costs[static_cast<size_t>(i) * columns + j] +=
+              as_double((*table)[turned ? static_cast<size_t>(j) * rows + i : static_cast<size_t>(i) * columns + j]);
     return {rows, columns, costs};
   }
 
@@ -196,7 +206,8 @@ class Compiler {
       m_.entries += static_cast<int64_t>(m_.domain(a)) * m_.domain(b);
       m_.sweep += m_.sweep_of(m_.pairs[p]);
     }
-    for (auto& list : m_.neighbours) std::sort(list.begin(), list.end(), [](const auto& x, const auto& y) { return x.variable < y.variable; });
+    for (auto& list : m_.neighbours)
+      std::sort(list.begin(), list.end(), [](const auto& x, const auto& y) { return x.variable < y.variable; });
   }
 
   void compile_uses() {
@@ -206,9 +217,11 @@ class Compiler {
     m_.times = kept_times(n_);
     m_.limited = m_.limit < 0 || !m_.times.empty();
     for (const Network::Use& u : n_.uses) {
-      const auto lower = std::lower_bound(m_.times.begin(), m_.times.end(), u.lower), upper = std::lower_bound(m_.times.begin(), m_.times.end(), u.upper);
-      if (lower < upper && *std::max_element(u.amounts.begin(), u.amounts.end()) > 0)
-        m_.uses[u.variable].push_back({static_cast<int>(lower - m_.times.begin()), static_cast<int>(upper - m_.times.begin()), u.amounts});
+      const auto lower = std::lower_bound(m_.times.begin(), m_.times.end(), u.lower),
+                 upper = std::lower_bound(m_.times.begin(), m_.times.end(), u.upper);
+      if (lower<upper&& * std::max_element(u.amounts.begin(), u.amounts.end())> 0)
+        m_.uses[u.variable].push_back(
+            {static_cast<int>(lower - m_.times.begin()), static_cast<int>(upper - m_.times.begin()), u.amounts});
     }
   }
 
@@ -231,7 +244,8 @@ class Compiler {
 
 class Propagation {
  public:
-  Propagation(const Model& m, Alive& alive, const std::vector<int>& changed) : m_(m), alive_(alive), queued_(m.variables(), changed.empty()), queue_(changed) {
+  Propagation(const Model& m, Alive& alive, const std::vector<int>& changed)
+      : m_(m), alive_(alive), queued_(m.variables(), changed.empty()), queue_(changed) {
     if (changed.empty())
       for (int v = 0; v < m.variables(); ++v) queue_.push_back(v);
     for (int v : changed) queued_[v] = 1;
@@ -295,7 +309,8 @@ class Propagation {
         const Wide room = m_.limit - *std::max_element(load.begin() + u.lower, load.begin() + u.upper);
         if (room < 0) return false;
         for (size_t x = 0; x < u.amounts.size(); ++x)
-          if (alive_[m_.offset[v] + x] && u.amounts[x] - Wide{amount} > room) drop(v, m_.offset[v] + static_cast<int>(x));
+          if (alive_[m_.offset[v] + x] && u.amounts[x] - Wide{amount} > room)
+            drop(v, m_.offset[v] + static_cast<int>(x));
       }
     return true;
   }
@@ -326,8 +341,9 @@ Wide most_of(const Network& network) {
   return most;
 }
 
-// Of the times between two changes of what is in use, those are kept at which something has begun and after which something ends:
-// all others are dominated by a neighbour. Moreover, times at which even the largest amounts fit are dropped.
+// Of the times between two changes of what is in use, those are kept at which something has begun and after which
+// something ends: all others are dominated by a neighbour. Moreover, times at which even the largest amounts fit are
+// dropped.
 std::vector<int64_t> kept_times(const Network& n) {
   std::vector<int64_t> times;
   if (!n.limit) return times;
@@ -342,7 +358,8 @@ std::vector<int64_t> kept_times(const Network& n) {
   for (auto it = changes.begin(); it != changes.end(); ++it) {
     load += it->second.first - it->second.second;
     auto next = std::next(it);
-    if (next != changes.end() && it->second.first > 0 && next->second.second > 0 && load > *n.limit) times.push_back(it->first);
+    if (next != changes.end() && it->second.first > 0 && next->second.second > 0 && load > *n.limit)
+      times.push_back(it->first);
   }
   return times;
 }
@@ -355,20 +372,25 @@ int64_t magnitude(const Table& t) {
 }
 
 Model compile(const Network& network, const PairTables* made) { return Compiler(network, made).compile(); }
-Model compile_apart(const Network& network, const std::vector<int64_t>& times, PairTables& known) { return Compiler(network, &times, &known).compile(); }
+Model compile_apart(const Network& network, const std::vector<int64_t>& times, PairTables& known) {
+  return Compiler(network, &times, &known).compile();
+}
 
 int64_t sweep_of(const Model& m, const Alive& alive) {
   std::vector<int64_t> values(m.variables(), 0);
-  for (int v = 0; v < m.variables(); ++v) values[v] = std::count(&alive[m.offset[v]], &alive[m.offset[v]] + m.domain(v), 1);
+  for (int v = 0; v < m.variables(); ++v)
+    values[v] = std::count(&alive[m.offset[v]], &alive[m.offset[v]] + m.domain(v), 1);
   int64_t entries = 0;
   for (const Model::Pair& p : m.pairs) {
     const PairTable& t = *m.tables[p.table];
-    entries += std::min<int64_t>(values[p.a], t.rows.count) * std::min<int64_t>(values[p.b], t.columns.count) + values[p.a] + values[p.b];
+    entries += std::min<int64_t>(values[p.a], t.rows.count) * std::min<int64_t>(values[p.b], t.columns.count) +
+               values[p.a] + values[p.b];
   }
   return entries;
 }
 
-int without_partner(const Model& m, int v, const Model::Neighbour& neighbour, const Alive& alive, std::vector<int>& lost) {
+int without_partner(const Model& m, int v, const Model::Neighbour& neighbour, const Alive& alive,
+                    std::vector<int>& lost) {
   const View view = m.view(neighbour);
   const int w = neighbour.variable, kinds = view.own->count;
   std::vector<char> there(kinds, 0), has(view.other->count, 0);
@@ -387,6 +409,8 @@ int without_partner(const Model& m, int v, const Model::Neighbour& neighbour, co
   return left;
 }
 
-bool propagate(const Model& model, Alive& alive, std::vector<int> changed) { return Propagation(model, alive, changed).run(); }
+bool propagate(const Model& model, Alive& alive, std::vector<int> changed) {
+  return Propagation(model, alive, changed).run();
+}
 
 }  // namespace partita::solver

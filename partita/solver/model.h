@@ -1,6 +1,6 @@
-// A Network as the solver works on it: at most two variables a factor, edges over the same pair merged, tables shared, times that can
-// matter only. Costs are doubles, infinite where forbidden: exact while sums stay below 2^53, and beyond that only a guide, since
-// solutions are judged by evaluate() and bounds by the certificate's integers.
+// A Network as the solver works on it: at most two variables a factor, edges over the same pair merged, tables shared,
+// times that can matter only. Costs are doubles, infinite where forbidden: exact while sums stay below 2^53, and beyond
+// that only a guide, since solutions are judged by evaluate() and bounds by the certificate's integers.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -28,37 +28,43 @@ struct Model {
     bool first = false;  // this end is the pair's a
   };
   struct Use {
-    int lower = 0, upper = 0;     // half-open, in kept times; never empty
-    std::vector<int64_t> amounts; // per value
+    int lower = 0, upper = 0;      // half-open, in kept times; never empty
+    std::vector<int64_t> amounts;  // per value
   };
-  // A factor over three variables or more is a variable whose values are the factor's allowed tuples, tied to each of its variables.
+  // A factor over three variables or more is a variable whose values are the factor's allowed tuples, tied to each of
+  // its variables.
   struct Joint {
     std::vector<int> variables;  // ascending
     int joint = 0;               // the variable that stands for them
     std::vector<Assignment> tuples;
   };
 
-  int originals = 0;                               // the network's own variables come first
-  std::vector<int> offset;                         // [variable]: index of its first value; one more at the end
-  std::vector<double> unary;                       // [value index]
+  int originals = 0;          // the network's own variables come first
+  std::vector<int> offset;    // [variable]: index of its first value; one more at the end
+  std::vector<double> unary;  // [value index]
   std::vector<Pair> pairs;
   std::vector<std::shared_ptr<const PairTable>> tables;
   std::vector<std::vector<Neighbour>> neighbours;  // [variable], by the other variable's index
   std::vector<std::vector<Use>> uses;              // [variable]
   std::vector<int64_t> times;                      // [kept time]
   std::vector<Joint> joints;
-  bool limited = false;                            // some time can break the limit
+  bool limited = false;  // some time can break the limit
   int64_t limit = 0;
-  int64_t entries = 0;                             // of all pairs, values by values: what work is shared out by
-  int64_t sweep = 0;                               // entries of their tables, in kinds, and values at their ends: what half a pass looks at
-  double headroom = 0;                             // by how much messages may grow after they were made, over the scale
+  int64_t entries = 0;  // of all pairs, values by values: what work is shared out by
+  int64_t sweep = 0;    // entries of their tables, in kinds, and values at their ends: what half a pass looks at
+  double headroom = 0;  // by how much messages may grow after they were made, over the scale
 
   int variables() const { return static_cast<int>(offset.size()) - 1; }
   int domain(int v) const { return offset[v + 1] - offset[v]; }
   const PairTable& table(int pair) const { return *tables[pairs[pair].table]; }
-  View view(const Neighbour& n) const { return n.first ? by_row(table(n.pair)) : by_column(table(n.pair)); }  // from the end whose neighbour that is
+  View view(const Neighbour& n) const {
+    return n.first ? by_row(table(n.pair)) : by_column(table(n.pair));
+  }  // from the end whose neighbour that is
   double cost(const Neighbour& n, int own, int other) const { return view(n).at(own, other); }
-  int64_t sweep_of(const Pair& p) const { return static_cast<int64_t>(tables[p.table]->rows.count) * tables[p.table]->columns.count + domain(p.a) + domain(p.b); }
+  int64_t sweep_of(const Pair& p) const {
+    return static_cast<int64_t>(tables[p.table]->rows.count) * tables[p.table]->columns.count + domain(p.a) +
+           domain(p.b);
+  }
 };
 
 // What was made of tables, for models of networks that share them. Those must stay.
@@ -66,10 +72,11 @@ using PairTables = std::map<std::pair<const Table*, int>, std::shared_ptr<const 
 
 // Parallel edges are one pair. `made`: of some of its tables.
 Model compile(const Network& network, const PairTables* made = nullptr);
-// Parallel edges stay apart: pairs are the edges over two variables, in their order, and count so many times as their edge does.
+// Parallel edges stay apart: pairs are the edges over two variables, in their order, and count so many times as their
+// edge does.
 Model compile_apart(const Network& network, const std::vector<int64_t>& times, PairTables& known);
 double entries_of(const Network& network);  // of all edges' tables, each as often as it is there
-Wide most_of(const Network& network);  // no solution costs more
+Wide most_of(const Network& network);       // no solution costs more
 int64_t magnitude(const Table& table);  // the largest of what is not forbidden, without its sign; kForbidden at most
 // The times at which the limit can be broken, without those that another one dominates.
 std::vector<int64_t> kept_times(const Network& network);
@@ -91,12 +98,14 @@ std::vector<double> load_of(const Model& m, const Amount& amount) {
 // The allowed values of all variables, by value index.
 using Alive = std::vector<char>;
 int64_t sweep_of(const Model& model, const Alive& alive);  // as Model::sweep, of those
-// Values of the neighbour without a partner among v's that are alive, into `lost`; those that are not alive are passed over. Returns how many have one.
-int without_partner(const Model& model, int v, const Model::Neighbour& neighbour, const Alive& alive, std::vector<int>& lost);
+// Values of the neighbour without a partner among v's that are alive, into `lost`; those that are not alive are passed
+// over. Returns how many have one.
+int without_partner(const Model& model, int v, const Model::Neighbour& neighbour, const Alive& alive,
+                    std::vector<int>& lost);
 
-// Leaves out what no solution within `alive` can take: forbidden values, values without a partner in some factor, and values that break
-// the limit though every other use is as small as it can be. Only variables in `changed` have lost values since it last held, all of
-// them where it is empty. False if a variable has no value left.
+// Leaves out what no solution within `alive` can take: forbidden values, values without a partner in some factor, and
+// values that break the limit though every other use is as small as it can be. Only variables in `changed` have lost
+// values since it last held, all of them where it is empty. False if a variable has no value left.
 bool propagate(const Model& model, Alive& alive, std::vector<int> changed = {});
 
 }  // namespace partita::solver

@@ -1,5 +1,5 @@
-// What two variables cost together, values that cost the same beside everything taken as one kind: a tensor may be brought into many
-// sets of layouts, but each of its readers tells few of them apart.
+// What two variables cost together, values that cost the same beside everything taken as one kind: a tensor may be
+// brought into many sets of layouts, but each of its readers tells few of them apart.
 #pragma once
 #include <cstddef>
 #include <limits>
@@ -37,7 +37,9 @@ struct PairTable {
   PairTable(int rows, int columns, const std::vector<double>& costs);
   PairTable(int rows, int columns, const Table& costs);
   PairTable turned() const;  // rows for columns
-  double at(int row, int column) const { return by_row[static_cast<size_t>(rows(row)) * columns.count + columns(column)]; }
+  double at(int row, int column) const {
+    return by_row[static_cast<size_t>(rows(row)) * columns.count + columns(column)];
+  }
 
  private:
   template <typename Cost>
@@ -51,7 +53,9 @@ struct View {
   const double* by_own = nullptr;    // [own kind][other kind]
   const double* by_other = nullptr;  // [other kind][own kind]
 
-  double at(int own_value, int other_value) const { return by_own[static_cast<size_t>((*own)(own_value)) * other->count + (*other)(other_value)]; }
+  double at(int own_value, int other_value) const {
+    return by_own[static_cast<size_t>((*own)(own_value)) * other->count + (*other)(other_value)];
+  }
   int kinds() const { return own->count + other->count; }
 };
 

@@ -22,7 +22,8 @@ Table with_equal(int rows, int columns, int row_kinds, int column_kinds, Rng& rn
   for (int& k : of_row) k = static_cast<int>(rng.below(row_kinds));
   for (int& k : of_column) k = static_cast<int>(rng.below(column_kinds));
   std::vector<int64_t> costs(static_cast<size_t>(row_kinds) * column_kinds);
-  for (int64_t& c : costs) c = rng.below(6) == 0 ? kForbidden + static_cast<int64_t>(rng.below(3)) : rng.between(-20, 20);
+  for (int64_t& c : costs)
+    c = rng.below(6) == 0 ? kForbidden + static_cast<int64_t>(rng.below(3)) : rng.between(-20, 20);
   Table table;
   for (int r : of_row)
     for (int c : of_column) table.push_back(costs[static_cast<size_t>(r) * column_kinds + c]);
@@ -42,7 +43,8 @@ TEST(PairTable, InKindsItSaysWhatThePlainOneSays) {
   int in_kinds = 0;
   for (int i = 0; i < 300; ++i) {
     const int rows = static_cast<int>(rng.between(1, 90)), columns = static_cast<int>(rng.between(1, 90));
-    const int row_kinds = static_cast<int>(rng.between(1, rows)), column_kinds = static_cast<int>(rng.between(1, columns));
+    const int row_kinds = static_cast<int>(rng.between(1, rows)),
+              column_kinds = static_cast<int>(rng.between(1, columns));
     const std::vector<double> plain = as_doubles(with_equal(rows, columns, row_kinds, column_kinds, rng));
     const PairTable table(rows, columns, plain);
     in_kinds += !table.rows.all_differ() || !table.columns.all_differ();
@@ -53,7 +55,8 @@ TEST(PairTable, InKindsItSaysWhatThePlainOneSays) {
       const View view = of_rows ? by_row(table) : by_column(table);
       const int own = of_rows ? rows : columns, other = of_rows ? columns : rows;
       std::vector<double> minus, out(own), scratch(view.kinds()), sums(own, 1);
-      for (int y = 0; y < other; ++y) minus.push_back(rng.below(9) == 0 ? -kInfinity : static_cast<double>(rng.between(-9, 9)));
+      for (int y = 0; y < other; ++y)
+        minus.push_back(rng.below(9) == 0 ? -kInfinity : static_cast<double>(rng.between(-9, 9)));
       if (rng.below(2) == 0) min_minus<Eight>(view, minus.data(), own, scratch.data(), out.data());
       else min_minus<Halves>(view, minus.data(), own, scratch.data(), out.data());
       const int beside = static_cast<int>(rng.below(other));
@@ -118,10 +121,8 @@ TEST(PairTable, HasEveryCostWhateverItTakesForEqual) {
         ASSERT_EQ(by_row(table).by_other[static_cast<size_t>(table.columns(c)) * table.rows.count + table.rows(r)],
                   cost)
             << r << ", " << c;
-        if (cost < kInfinity)
-          largest = std::max(largest, std::abs(cost));
-        else
-          forbids = true;
+        if (cost < kInfinity) largest = std::max(largest, std::abs(cost));
+        else forbids = true;
       }
     }
     EXPECT_EQ(table.largest, largest);

@@ -27,9 +27,10 @@ struct Neighbour {
   size_t kind = 0;  // of the edge: its table, and which end
 };
 
-// From several variables at once along edges: each variable falls to the nearest of them; of several that are as near to the one that the
-// edge of the earlier kind leads to, so that where everything looks alike everything falls alike.
-std::vector<int> nearest(const std::vector<int>& to, const std::vector<std::vector<Neighbour>>& beside, const std::vector<char>& passable) {
+// From several variables at once along edges: each variable falls to the nearest of them; of several that are as near
+// to the one that the edge of the earlier kind leads to, so that where everything looks alike everything falls alike.
+std::vector<int> nearest(const std::vector<int>& to, const std::vector<std::vector<Neighbour>>& beside,
+                         const std::vector<char>& passable) {
   const auto none = static_cast<int>(to.size());
   std::vector<int> part(beside.size(), none), level = to;
   for (int k = 0; k < none; ++k) part[to[k]] = k;
@@ -53,18 +54,22 @@ double largest_of(const std::vector<int>& part_of) {
 }
 
 bool lies_across(const Network::Edge& e, const std::vector<int>& part_of) {
-  return std::any_of(e.variables.begin(), e.variables.end(), [&](int v) { return part_of[v] != part_of[e.variables[0]]; });
+  return std::any_of(e.variables.begin(), e.variables.end(),
+                     [&](int v) { return part_of[v] != part_of[e.variables[0]]; });
 }
 
-// Variables by how they look from within their part, in an order that is the same in parts that are alike: colour refinement, where one of
-// those that still look alike in a part is then told apart from the others (as McKay does, Practical graph isomorphism, 1981, but along one
-// path only). Should two parts look different that are alike, they are solved twice.
+// Variables by how they look from within their part, in an order that is the same in parts that are alike: colour
+// refinement, where one of those that still look alike in a part is then told apart from the others (as McKay does,
+// Practical graph isomorphism, 1981, but along one path only). Should two parts look different that are alike, they are
+// solved twice.
 class Looks {
  public:
-  Looks(const Network& network, const std::vector<Table>& costs, const std::vector<int>& part_of) : costs_(costs), part_of_(part_of) {
+  Looks(const Network& network, const std::vector<Table>& costs, const std::vector<int>& part_of)
+      : costs_(costs), part_of_(part_of) {
     std::map<const Table*, uint64_t> numbers;
     for (const Network::Edge& e : network.edges)
-      if (!lies_across(e, part_of)) edges_.push_back({&e, mixed(numbers.try_emplace(e.table.get(), numbers.size()).first->second)});
+      if (!lies_across(e, part_of))
+        edges_.push_back({&e, mixed(numbers.try_emplace(e.table.get(), numbers.size()).first->second)});
   }
 
   std::vector<int> order() {
@@ -109,7 +114,9 @@ class Looks {
   std::vector<int> sorted() const {
     std::vector<int> order(colours_.size());
     std::iota(order.begin(), order.end(), 0);
-    std::sort(order.begin(), order.end(), [&](int v, int w) { return std::tuple(part_of_[v], colours_[v], v) < std::tuple(part_of_[w], colours_[w], w); });
+    std::sort(order.begin(), order.end(), [&](int v, int w) {
+      return std::tuple(part_of_[v], colours_[v], v) < std::tuple(part_of_[w], colours_[w], w);
+    });
     return order;
   }
 
@@ -136,7 +143,7 @@ Wide rounded_down(Wide sum, int64_t scale) { return sum / scale - (sum % scale <
 
 struct Part {
   Network network;
-  std::vector<size_t> edges;              // of the whole, as its first copy has them
+  std::vector<size_t> edges;                // of the whole, as its first copy has them
   std::vector<std::vector<int>> variables;  // [copy]: of the whole
 };
 
@@ -166,9 +173,10 @@ class Passes {
   double bound_ = -kInfinity;
 };
 
-// A part in steps, or else by itself; certified, the best of what steps prove, at most half a percent below in a second try, and, should that fail, a
-// few passes.
-Result solve_in_one(const Network& part, const Assignment& start, const Certificate::Leaf& messages, const Options& options, const PairTables& made) {
+// A part in steps, or else by itself; certified, the best of what steps prove, at most half a percent below in a second
+// try, and, should that fail, a few passes.
+Result solve_in_one(const Network& part, const Assignment& start, const Certificate::Leaf& messages,
+                    const Options& options, const PairTables& made) {
   constexpr double kShareOfTime = 0.8, kGap = 5e-3;
   Options inside = options;
   inside.deadline = share_of_time(options, kShareOfTime);
@@ -184,7 +192,8 @@ Result solve_in_one(const Network& part, const Assignment& start, const Certific
   }
   inside.gap = std::max(options.gap, kGap);
   const auto take = [&](Certificate certificate) {
-    if (certificate.bound && (!proved.certificate.bound || *certificate.bound > *proved.certificate.bound)) proved.certificate = std::move(certificate);
+    if (certificate.bound && (!proved.certificate.bound || *certificate.bound > *proved.certificate.bound))
+      proved.certificate = std::move(certificate);
   };
   if (r.solution && (!proved.solution || r.cost < proved.cost)) {
     proved.solution = r.solution;
@@ -216,8 +225,8 @@ class Cut {
   }
   const std::vector<Part>& parts() const { return parts_; }
   const Certificate::Leaf& messages() const { return leaf_; }  // on what lies across, and multipliers
-  Wide besides() const { return besides_; }                    // what is certain to come on top of the parts, times the leaf's scale
-  bool fits() const { return fits_; }                          // costs are still such
+  Wide besides() const { return besides_; }  // what is certain to come on top of the parts, times the leaf's scale
+  bool fits() const { return fits_; }        // costs are still such
 
  private:
   void add_prices() {
@@ -247,17 +256,21 @@ class Cut {
 
   using Messages = std::array<std::vector<int64_t>, 2>;  // [end][value]
 
-  // How an edge that lies across two parts is split: whatever it costs goes to one end or to the other, so that nothing is less than 0 then.
-  // It begins with the dual's messages at one end, none of them farther from their median than costs differ: where values have been left
-  // out of the folded network, what it says of them, and of others because of that, means nothing here.
+  // How an edge that lies across two parts is split: whatever it costs goes to one end or to the other, so that nothing
+  // is less than 0 then. It begins with the dual's messages at one end, none of them farther from their median than
+  // costs differ: where values have been left out of the folded network, what it says of them, and of others because of
+  // that, means nothing here.
   Messages split(const Network::Edge& edge, int folded_edge) const {
     const std::array<size_t, 2> sizes = {n_.costs[edge.variables[0]].size(), n_.costs[edge.variables[1]].size()};
     const Table& table = *edge.table;
-    auto cost_at = [&](int end, size_t own, size_t other) { return table[end == 0 ? own * sizes[1] + other : other * sizes[1] + own]; };
+    auto cost_at = [&](int end, size_t own, size_t other) {
+      return table[end == 0 ? own * sizes[1] + other : other * sizes[1] + own];
+    };
     std::array<std::vector<double>, 2> finite;
     for (int end : {0, 1})
       if (const double* from = dual_.message(folded_edge, end))
-        std::copy_if(from, from + sizes[end], std::back_inserter(finite[end]), [](double m) { return std::isfinite(m); });
+        std::copy_if(from, from + sizes[end], std::back_inserter(finite[end]),
+                     [](double m) { return std::isfinite(m); });
     const int given = sizes[0] - finite[0].size() < sizes[1] - finite[1].size() ? 0 : 1;
     Messages out;
     out[given].resize(sizes[given], 0);
@@ -278,7 +291,8 @@ class Cut {
       for (size_t x = 0; x < sizes[end]; ++x) {
         int64_t least = kForbidden;
         for (size_t y = 0; y < sizes[1 - end]; ++y)
-          if (const int64_t cost = cost_at(end, x, y); cost < kForbidden) least = std::min(least, cost - out[1 - end][y]);
+          if (const int64_t cost = cost_at(end, x, y); cost < kForbidden)
+            least = std::min(least, cost - out[1 - end][y]);
         out[end][x] = least == kForbidden ? 0 : least;
       }
     }
@@ -288,7 +302,9 @@ class Cut {
   void split_edges() {
     using Kind = std::tuple<const Table*, int, int>;  // its ends' classes
     std::map<Kind, std::map<int, int>> folded;        // into what edges of a kind are folded, and how many
-    auto kind_of = [&](const Network::Edge& e) { return Kind(e.table.get(), alike_[e.variables[0]], alike_[e.variables[1]]); };
+    auto kind_of = [&](const Network::Edge& e) {
+      return Kind(e.table.get(), alike_[e.variables[0]], alike_[e.variables[1]]);
+    };
     Wide least = 0;  // of edges that are not split
     for (size_t e = 0; e < n_.edges.size(); ++e)
       if (const Network::Edge& edge = n_.edges[e]; lies_across(edge, part_of_)) {
@@ -297,15 +313,20 @@ class Cut {
       }
     std::map<Kind, Messages> known;
     std::map<std::pair<int, int>, double> largest;  // by variables, of what edges over them say
-    auto ends_of = [](const Network::Edge& e) { return std::pair<int, int>(std::minmax(e.variables[0], e.variables[1])); };
+    auto ends_of = [](const Network::Edge& e) {
+      return std::pair<int, int>(std::minmax(e.variables[0], e.variables[1]));
+    };
     for (const Network::Edge& edge : n_.edges) {
       if (edge.variables.size() != 2 || !lies_across(edge, part_of_)) continue;
       const auto [messages, fresh] = known.try_emplace(kind_of(edge));
       if (fresh) {
         const auto& counts = folded.at(messages->first);
-        messages->second = split(edge, std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first);
+        messages->second = split(edge, std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
+                                         return a.second < b.second;
+                                       })->first);
       }
-      largest[ends_of(edge)] += static_cast<double>(std::max(magnitude(messages->second[0]), magnitude(messages->second[1])));
+      largest[ends_of(edge)] +=
+          static_cast<double>(std::max(magnitude(messages->second[0]), magnitude(messages->second[1])));
     }
     double most = 1;
     for (const auto& [ends, sum] : largest) most = std::max(most, sum);
@@ -317,7 +338,9 @@ class Cut {
       const Messages& messages = known.at(kind_of(edge));
       const std::pair<int, int> ends = ends_of(edge);
       const auto [place, fresh] = places.try_emplace(ends, leaf_.messages.size());
-      if (fresh) leaf_.messages.push_back({{ends.first, ends.second}, {Table(n_.costs[ends.first].size(), 0), Table(n_.costs[ends.second].size(), 0)}});
+      if (fresh)
+        leaf_.messages.push_back({{ends.first, ends.second},
+                                  {Table(n_.costs[ends.first].size(), 0), Table(n_.costs[ends.second].size(), 0)}});
       for (int end : {0, 1}) {
         const int v = edge.variables[end];
         std::vector<int64_t>& to = leaf_.messages[place->second].ends[v == ends.first ? 0 : 1];
@@ -358,7 +381,8 @@ class Cut {
       if (fresh) parts_.push_back(std::move(part));
       else parts_[same->second].variables.push_back(std::move(part.variables[0]));
     }
-    std::stable_sort(parts_.begin(), parts_.end(), [](const Part& a, const Part& b) { return a.variables.size() > b.variables.size(); });
+    std::stable_sort(parts_.begin(), parts_.end(),
+                     [](const Part& a, const Part& b) { return a.variables.size() > b.variables.size(); });
   }
 
   const Network& n_;
@@ -366,8 +390,8 @@ class Cut {
   const std::vector<size_t>& edges_;
   const std::vector<int>& part_of_;
   const LiftedDual& dual_;
-  std::vector<Table> costs_;               // [variable]: with prices, and messages from other parts
-  std::vector<std::vector<Wide>> added_;   // [variable][value]: those, times the leaf's scale
+  std::vector<Table> costs_;              // [variable]: with prices, and messages from other parts
+  std::vector<std::vector<Wide>> added_;  // [variable][value]: those, times the leaf's scale
   Certificate::Leaf leaf_;
   std::vector<Part> parts_;
   Wide besides_ = 0;
@@ -376,8 +400,8 @@ class Cut {
 
 }  // namespace
 
-// Of each class of which there are as many as of most, every variable could be one that a part grows from: those of the class are that leave the
-// least across.
+// Of each class of which there are as many as of most, every variable could be one that a part grows from: those of the
+// class are that leave the least across.
 std::vector<int> parts_of(const Network& network, const std::vector<int>& alike, double most_across, double largest) {
   constexpr size_t kLeast = 3, kSeeds = 16;
   constexpr size_t kVeryMany = 100;  // neighbours
@@ -387,7 +411,8 @@ std::vector<int> parts_of(const Network& network, const std::vector<int>& alike,
     const size_t table = tables.try_emplace(e.table.get(), tables.size()).first->second, ends = e.variables.size();
     for (size_t from = 0; from < ends; ++from)
       for (size_t to = 0; to < ends; ++to)
-        if (e.variables[from] != e.variables[to]) beside[e.variables[from]].push_back({e.variables[to], (table * ends + from) * ends + to});
+        if (e.variables[from] != e.variables[to])
+          beside[e.variables[from]].push_back({e.variables[to], (table * ends + from) * ends + to});
   }
   std::vector<std::vector<int>> of_class(1 + *std::max_element(alike.begin(), alike.end()));
   for (int v = 0; v < network.variables(); ++v) of_class[alike[v]].push_back(v);
@@ -395,9 +420,12 @@ std::vector<int> parts_of(const Network& network, const std::vector<int>& alike,
   for (const auto& members : of_class)
     if (members.size() >= kLeast) by_copies[members.size()] += members.size();
   if (by_copies.empty()) return {};
-  const size_t copies = std::max_element(by_copies.begin(), by_copies.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first;
+  const size_t copies = std::max_element(by_copies.begin(), by_copies.end(), [](const auto& a, const auto& b) {
+                          return a.second < b.second;
+                        })->first;
   std::vector<char> passable;
-  for (int v = 0; v < network.variables(); ++v) passable.push_back(of_class[alike[v]].size() >= kLeast || beside[v].size() <= kVeryMany);
+  for (int v = 0; v < network.variables(); ++v)
+    passable.push_back(of_class[alike[v]].size() >= kLeast || beside[v].size() <= kVeryMany);
   std::vector<const std::vector<int>*> seeds;
   for (const auto& members : of_class)
     if (members.size() == copies) seeds.push_back(&members);
@@ -408,7 +436,8 @@ std::vector<int> parts_of(const Network& network, const std::vector<int>& alike,
     double across = 0;
     for (const Network::Edge& e : network.edges)
       if (lies_across(e, part_of)) across += static_cast<double>(e.table->size());
-    if (across < least && !(largest_of(part_of) > largest * network.variables())) best = std::move(part_of), least = across;
+    if (across < least && !(largest_of(part_of) > largest * network.variables()))
+      best = std::move(part_of), least = across;
   }
   return best;
 }
@@ -418,18 +447,26 @@ namespace {
 // What is solved apart.
 class Apart {
  public:
-  Apart(const LiftedDual& dual, const PairTables& made, double most_across, double largest) : dual_(dual), made_(made), most_across_(most_across), largest_(largest) {}
+  Apart(const LiftedDual& dual, const PairTables& made, double most_across, double largest)
+      : dual_(dual), made_(made), most_across_(most_across), largest_(largest) {}
 
-  // A part that is much larger than most is cut apart again; it is solved in one after all where the bound is not near `enough` (of the cost) without that.
-  SolvedApart solve(const Piece& piece, const std::vector<int>& part_of, const Assignment& solution, const Options& options, double enough, int depth = 0) const {
+  // A part that is much larger than most is cut apart again; it is solved in one after all where the bound is not near
+  // `enough` (of the cost) without that.
+  SolvedApart solve(const Piece& piece, const std::vector<int>& part_of, const Assignment& solution,
+                    const Options& options, double enough, int depth = 0) const {
     const Cut cut(piece, part_of, dual_);
     if (!cut.fits()) return {};
     const std::vector<Part>& parts = cut.parts();
     std::vector<Solved> solved = first_solved(parts, piece, solution, options, depth);
     SolvedApart out;
     out.different = parts.size();
-    out.words = fmt::format("{} different parts, the first of {} variables and {} times there", parts.size(), parts[0].network.variables(), parts[0].variables.size());
-    const auto lacks = [&](size_t i) { return solved[i].apart ? static_cast<double>(parts[i].variables.size()) * static_cast<double>(solved[i].result.cost - *solved[i].result.bound) : 0; };
+    out.words = fmt::format("{} different parts, the first of {} variables and {} times there", parts.size(),
+                            parts[0].network.variables(), parts[0].variables.size());
+    const auto lacks = [&](size_t i) {
+      return solved[i].apart ? static_cast<double>(parts[i].variables.size()) *
+                                   static_cast<double>(solved[i].result.cost - *solved[i].result.bound)
+                             : 0;
+    };
     for (;;) {
       Wide bound = rounded_down(cut.besides(), cut.messages().scale);
       for (size_t i = 0; i < parts.size(); ++i) {
@@ -438,18 +475,22 @@ class Apart {
       }
       out.bound = bound;
       out.together = put_together(parts, solved, piece.network, solution);
-      const auto cost = static_cast<double>(evaluate(piece.network, out.together ? *out.together : solution).cost), gap = cost - static_cast<double>(bound);
+      const auto cost = static_cast<double>(evaluate(piece.network, out.together ? *out.together : solution).cost),
+                 gap = cost - static_cast<double>(bound);
       size_t worst = 0;
       for (size_t i = 1; i < parts.size(); ++i)
         if (lacks(i) > lacks(worst)) worst = i;
       constexpr double kLittle = 0.1;  // of the gap: what makes it up lies elsewhere
-      if (gap <= enough * std::abs(cost) || !solved[worst].apart || lacks(worst) < kLittle * gap || stop(options)) break;
+      if (gap <= enough * std::abs(cost) || !solved[worst].apart || lacks(worst) < kLittle * gap || stop(options))
+        break;
       Solved& again = solved[worst];
-      again.result = solve_in_one(parts[worst].network, *again.result.solution, dual_.of_part(parts[worst].network, parts[worst].edges), options, made_);
+      again.result = solve_in_one(parts[worst].network, *again.result.solution,
+                                  dual_.of_part(parts[worst].network, parts[worst].edges), options, made_);
       again.apart = false;
     }
     if (options.certify) {
-      for (size_t i = 0; i < parts.size(); ++i) out.certificate.parts.push_back({parts[i].variables, std::move(solved[i].result.certificate)});
+      for (size_t i = 0; i < parts.size(); ++i)
+        out.certificate.parts.push_back({parts[i].variables, std::move(solved[i].result.certificate)});
       out.certificate.bound = out.bound;
       out.certificate.cut = cut.messages();
     }
@@ -462,12 +503,17 @@ class Apart {
     bool apart = false;  // in parts again
   };
 
-  static bool stop(const Options& o) { return (o.stop && *o.stop) || (o.deadline && std::chrono::steady_clock::now() > *o.deadline); }
+  static bool stop(const Options& o) {
+    return (o.stop && *o.stop) || (o.deadline && std::chrono::steady_clock::now() > *o.deadline);
+  }
 
-  std::vector<Solved> first_solved(const std::vector<Part>& parts, const Piece& piece, const Assignment& solution, const Options& options, int depth) const {
+  std::vector<Solved> first_solved(const std::vector<Part>& parts, const Piece& piece, const Assignment& solution,
+                                   const Options& options, int depth) const {
     constexpr double kLeastShare = 0.5;
     constexpr size_t kMuchLarger = 3;
-    auto weight_of = [](const Part& part) { return static_cast<double>(part.variables.size() * part.network.costs.size()); };
+    auto weight_of = [](const Part& part) {
+      return static_cast<double>(part.variables.size() * part.network.costs.size());
+    };
     double left = 0;  // of what there is to solve
     std::vector<size_t> sizes;
     for (const Part& part : parts) {
@@ -489,13 +535,16 @@ class Apart {
       }
       Assignment start;
       for (int v : part.variables[0]) start.push_back(solution[v]);
-      if (part.network.costs.size() > kMuchLarger * usual && depth < Certificate::kDeepest) solved[i] = solved_apart(part, piece, start, inside, depth + 1);
-      if (!solved[i].apart) solved[i].result = solve_in_one(part.network, start, dual_.of_part(part.network, part.edges), inside, made_);
+      if (part.network.costs.size() > kMuchLarger * usual && depth < Certificate::kDeepest)
+        solved[i] = solved_apart(part, piece, start, inside, depth + 1);
+      if (!solved[i].apart)
+        solved[i].result = solve_in_one(part.network, start, dual_.of_part(part.network, part.edges), inside, made_);
     });
     return solved;
   }
 
-  Solved solved_apart(const Part& part, const Piece& of, const Assignment& start, const Options& options, int depth) const {
+  Solved solved_apart(const Part& part, const Piece& of, const Assignment& start, const Options& options,
+                      int depth) const {
     Piece piece{part.network, {}, part.edges};
     for (int v : part.variables[0]) piece.alike.push_back(of.alike[v]);
     const std::vector<int> part_of = parts_of(piece.network, piece.alike, most_across_, largest_);
@@ -512,7 +561,8 @@ class Apart {
   }
 
   // The best of the parts' solutions and one of all; empty where that is no better.
-  static std::optional<Assignment> put_together(const std::vector<Part>& parts, const std::vector<Solved>& solved, const Network& network, const Assignment& solution) {
+  static std::optional<Assignment> put_together(const std::vector<Part>& parts, const std::vector<Solved>& solved,
+                                                const Network& network, const Assignment& solution) {
     Assignment together = solution;
     for (size_t i = 0; i < parts.size(); ++i)
       if (solved[i].result.solution)
@@ -532,7 +582,8 @@ class Apart {
 
 }  // namespace
 
-SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, const std::vector<int>& part_of, const LiftedDual& dual, const Assignment& solution, const Options& options,
+SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, const std::vector<int>& part_of,
+                        const LiftedDual& dual, const Assignment& solution, const Options& options,
                         const PairTables& made, double most_across, double largest) {
   constexpr double kGap = 1e-5, kEnough = 1e-4;  // of each part; of all, for parts that are cut apart again
   Options inside = options;
@@ -543,8 +594,10 @@ SolvedApart solve_apart(const Network& network, const std::vector<int>& alike, c
   inside.progress = nullptr;
   Piece all{network, alike, std::vector<size_t>(network.edges.size())};
   std::iota(all.edges.begin(), all.edges.end(), 0);
-  SolvedApart out = Apart(dual, made, most_across, largest).solve(all, part_of, solution, inside, std::max(options.gap, kEnough));
-  if (options.tell && out.bound) options.tell(fmt::format("cut apart: {}; no solution costs less than {}", out.words, to_string(*out.bound)));
+  SolvedApart out =
+      Apart(dual, made, most_across, largest).solve(all, part_of, solution, inside, std::max(options.gap, kEnough));
+  if (options.tell && out.bound)
+    options.tell(fmt::format("cut apart: {}; no solution costs less than {}", out.words, to_string(*out.bound)));
   return out;
 }
 

@@ -15,8 +15,8 @@ namespace {
 
 using TablePtr = std::shared_ptr<const Table>;
 
-// Equal triangles around a ring or in a row, numbered anyhow. Neighbours in a triangle pay for being alike, which two of them must be: half
-// and half of everything costs a relaxation nothing.
+// Equal triangles around a ring or in a row, numbered anyhow. Neighbours in a triangle pay for being alike, which two
+// of them must be: half and half of everything costs a relaxation nothing.
 Network triangles(Rng& rng, int count, bool ring, bool limited) {
   auto table = [&](int64_t alike, int64_t most) {
     Table t;
@@ -25,7 +25,9 @@ Network triangles(Rng& rng, int count, bool ring, bool limited) {
     return std::make_shared<const Table>(std::move(t));
   };
   const TablePtr sides[] = {table(100, 9), table(100, 9), table(100, 9)}, next[] = {table(0, 40), table(0, 40)};
-  const Table costs[] = {{rng.between(0, 9), rng.between(0, 9)}, {rng.between(0, 9), rng.between(0, 9)}, {rng.between(0, 9), rng.between(0, 9)}};
+  const Table costs[] = {{rng.between(0, 9), rng.between(0, 9)},
+                         {rng.between(0, 9), rng.between(0, 9)},
+                         {rng.between(0, 9), rng.between(0, 9)}};
   std::vector<int> number(3 * count);
   for (int v = 0; v < 3 * count; ++v) {
     const auto at = static_cast<int>(rng.below(v + 1));
@@ -89,7 +91,8 @@ TEST(Parts, BoundWhatNoRelaxationOfTheWholeCan) {
     tighter += relaxed && *parts.bound > *relaxed + 100;
     exact += *parts.bound == truth.cost;
   }
-  std::printf("of 60: %d tighter than the relaxation, %d exact, the parts' solutions together optimal %d times\n", tighter, exact, together);
+  std::printf("of 60: %d tighter than the relaxation, %d exact, the parts' solutions together optimal %d times\n",
+              tighter, exact, together);
   EXPECT_GT(tighter, 50);
   EXPECT_GT(exact, 10);
   EXPECT_GT(together, 10);
@@ -124,7 +127,8 @@ TEST(Parts, MutantsAreRefused) {
     expect_refused("a cut with an order", [&](Certificate& m) { m.cut.order.push_back(0); });
     expect_refused("scale", [&](Certificate& m) { m.cut.scale = 0; });
     if (c.parts[0].copies.size() > 1 && c.parts[0].copies[0].size() > 1)
-      expect_refused("other copies", [&](Certificate& m) { std::swap(m.parts[0].copies[1][0], m.parts[0].copies[1][1]); });
+      expect_refused("other copies",
+                     [&](Certificate& m) { std::swap(m.parts[0].copies[1][0], m.parts[0].copies[1][1]); });
     for (int change = 0; change < 20; ++change) {  // messages may be any
       Certificate mutant = c;
       for (Certificate::Message& m : mutant.cut.messages)
@@ -174,7 +178,8 @@ TEST(Parts, SolvesWhatIsAlikeOnce) {
   }
 }
 
-// A row of many equal triangles, and then one of fewer, of another kind: those fall to the last part, which is cut apart again.
+// A row of many equal triangles, and then one of fewer, of another kind: those fall to the last part, which is cut
+// apart again.
 Network two_rows(Rng& rng, int many, int few) {
   const Network first = triangles(rng, many, false, false), second = triangles(rng, few, false, false);
   Network n = first;
@@ -183,7 +188,9 @@ Network two_rows(Rng& rng, int many, int few) {
     for (int& v : e.variables) v += first.variables();
     n.edges.push_back(std::move(e));
   }
-  n.edges.push_back({{static_cast<int>(rng.below(first.variables())), first.variables() + static_cast<int>(rng.below(second.variables()))}, std::make_shared<const Table>(Table{0, 30, 20, 5})});
+  n.edges.push_back({{static_cast<int>(rng.below(first.variables())),
+                      first.variables() + static_cast<int>(rng.below(second.variables()))},
+                     std::make_shared<const Table>(Table{0, 30, 20, 5})});
   return n;
 }
 
@@ -206,15 +213,18 @@ TEST(Parts, LargeOnesAreCutApartAgain) {
       ASSERT_TRUE(proved && *proved >= *parts.bound && *proved <= truth->cost) << "seed " << seed << ", network " << i;
       if (parts.together) {
         const Evaluation e = evaluate(n, *parts.together);
-        ASSERT_TRUE(e.feasible && e.cost >= truth->cost && e.cost < evaluate(n, given).cost) << "seed " << seed << ", network " << i;
+        ASSERT_TRUE(e.feasible && e.cost >= truth->cost && e.cost < evaluate(n, given).cost)
+            << "seed " << seed << ", network " << i;
         better += options.gap == 0 && e.cost == truth->cost;
       }
       const auto& list = parts.certificate.parts;
-      nested += options.gap == 1 && std::any_of(list.begin(), list.end(), [](const Certificate::Part& p) { return !p.proof.parts.empty(); });
+      nested += options.gap == 1 && std::any_of(list.begin(), list.end(),
+                                                [](const Certificate::Part& p) { return !p.proof.parts.empty(); });
       exact += options.gap == 0 && *parts.bound == truth->cost;
     }
   }
-  std::printf("of 40: in parts again %d, exact %d, the parts' solutions together optimal %d times\n", nested, exact, better);
+  std::printf("of 40: in parts again %d, exact %d, the parts' solutions together optimal %d times\n", nested, exact,
+              better);
   EXPECT_GT(nested, 20);
   EXPECT_GT(exact, 5);
   EXPECT_GT(better, 10);

@@ -10,9 +10,10 @@ namespace partita::solver {
 namespace {
 
 constexpr int kFromDual = 12, kFromBest = 4;  // forest moves
-constexpr int kRepairs = 60;                    // rounds of prices, before another start
-constexpr int kBlockSize = 40;                  // variables
-constexpr double kEnough = 5e-3, kLeast = 1e-4;  // relative gain of a window, below which polishing ends: at first, and in the end
+constexpr int kRepairs = 60;                  // rounds of prices, before another start
+constexpr int kBlockSize = 40;                // variables
+constexpr double kEnough = 5e-3,
+                 kLeast = 1e-4;  // relative gain of a window, below which polishing ends: at first, and in the end
 
 // Values left to each variable while one after another is fixed: those with a partner across every pair.
 class Fixing {
@@ -52,8 +53,8 @@ class Fixing {
 
 }  // namespace
 
-// `choice` with as few forbidden pairs as fixing one variable after another leaves, those with most neighbours first: each keeps its
-// value, or takes the cheapest beside its neighbours' that still has partners.
+// `choice` with as few forbidden pairs as fixing one variable after another leaves, those with most neighbours first:
+// each keeps its value, or takes the cheapest beside its neighbours' that still has partners.
 Assignment Primal::reconciled(const Assignment& choice, const std::vector<double>& prices) const {
   std::vector<double> sums(prices.size() + 1, 0);
   std::partial_sum(prices.begin(), prices.end(), sums.begin() + 1);
@@ -66,7 +67,8 @@ Assignment Primal::reconciled(const Assignment& choice, const std::vector<double
       for (int y = 0; y < model_.domain(v); ++y) {
         if (!fixing.allowed(v, y)) continue;
         double cost = model_.unary[model_.offset[v] + y];
-        for (const Model::Use& u : model_.uses[v]) cost += static_cast<double>(u.amounts[y]) * (sums[u.upper] - sums[u.lower]);
+        for (const Model::Use& u : model_.uses[v])
+          cost += static_cast<double>(u.amounts[y]) * (sums[u.upper] - sums[u.lower]);
         for (const Model::Neighbour& n : model_.neighbours[v])
           if (const double pair = model_.cost(n, y, x[n.variable]); pair < kInfinity) cost += pair;
         if (best < 0 || cost < least) least = cost, best = y;
@@ -78,9 +80,11 @@ Assignment Primal::reconciled(const Assignment& choice, const std::vector<double
   return x;
 }
 
-Primal::Primal(const Model& model, const Alive& alive, uint64_t seed) : model_(model), alive_(alive), blocks_(model, alive, seed), by_degree_(model.variables()) {
+Primal::Primal(const Model& model, const Alive& alive, uint64_t seed)
+    : model_(model), alive_(alive), blocks_(model, alive, seed), by_degree_(model.variables()) {
   std::iota(by_degree_.begin(), by_degree_.end(), 0);
-  std::stable_sort(by_degree_.begin(), by_degree_.end(), [&](int v, int w) { return model.neighbours[v].size() > model.neighbours[w].size(); });
+  std::stable_sort(by_degree_.begin(), by_degree_.end(),
+                   [&](int v, int w) { return model.neighbours[v].size() > model.neighbours[w].size(); });
 }
 
 void Primal::guide(const Assignment& choice, const Assignment& believed, const std::vector<double>& prices) {
@@ -97,7 +101,8 @@ Assignment Primal::lean() const {
     double least = kInfinity;
     for (int y = 0; y < model_.domain(v); ++y) {
       double cost = model_.unary[model_.offset[v] + y];
-      for (const Model::Use& u : model_.uses[v]) cost += price * static_cast<double>(u.amounts[y]) * (u.upper - u.lower);
+      for (const Model::Use& u : model_.uses[v])
+        cost += price * static_cast<double>(u.amounts[y]) * (u.upper - u.lower);
       if (alive_[model_.offset[v] + y] && cost < least) least = cost, x[v] = y;
     }
   }
@@ -120,7 +125,8 @@ void Primal::start() {
   phase_ = Phase::kDescend;
 }
 
-void Primal::advance(int64_t work, const std::function<void(const Assignment&)>& found, const std::function<bool()>& stop) {
+void Primal::advance(int64_t work, const std::function<void(const Assignment&)>& found,
+                     const std::function<bool()>& stop) {
   const int64_t end = blocks_.work() + work, window = 8 * (model_.entries + 100'000);
   while (blocks_.work() < end && !stop()) switch (phase_) {
       case Phase::kStart:
@@ -150,7 +156,9 @@ void Primal::advance(int64_t work, const std::function<void(const Assignment&)>&
         blocks_.improve(kBlockSize, std::min(end - blocks_.work(), window), 0, stop);
         found(blocks_.assignment());
         if (blocks_.work() - mark_work_ < window) break;
-        if (mark_cost_ - blocks_.cost() < std::max(kLeast, kEnough / static_cast<double>(restarts_)) * std::abs(blocks_.cost())) phase_ = Phase::kStart;
+        if (mark_cost_ - blocks_.cost() <
+            std::max(kLeast, kEnough / static_cast<double>(restarts_)) * std::abs(blocks_.cost()))
+          phase_ = Phase::kStart;
         mark_cost_ = blocks_.cost(), mark_work_ = blocks_.work();
         break;
     }

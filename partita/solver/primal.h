@@ -1,5 +1,5 @@
-// Solutions by restarts: in turn from what the dual believes, from its choice, and from the best so far. Forest moves under the dual's prices,
-// then repair of the limit, then blocks within the limit until they bring next to nothing.
+// Solutions by restarts: in turn from what the dual believes, from its choice, and from the best so far. Forest moves
+// under the dual's prices, then repair of the limit, then blocks within the limit until they bring next to nothing.
 #pragma once
 #include "partita/solver/blocks.h"
 
@@ -14,7 +14,8 @@ class Primal {
   void guide(const Assignment& choice, const Assignment& believed, const std::vector<double>& prices);
   void best(const Assignment& solution) { best_ = solution; }
 
-  // Works for about `work` table entries. `found` is given every state that is feasible and may be better than those before.
+  // Works for about `work` table entries. `found` is given every state that is feasible and may be better than those
+  // before.
   void advance(int64_t work, const std::function<void(const Assignment&)>& found, const std::function<bool()>& stop);
   int64_t restarts() const { return restarts_; }
 
@@ -31,8 +32,8 @@ class Primal {
   Assignment choice_, believed_, best_;
   std::vector<double> prices_;
   Phase phase_ = Phase::kStart;
-  int moves_ = 0;           // left in this phase
-  double mark_cost_ = 0;    // when polishing was last judged
+  int moves_ = 0;         // left in this phase
+  double mark_cost_ = 0;  // when polishing was last judged
   int64_t mark_work_ = 0;
   int64_t restarts_ = 0;
 };

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int64_t kLargest = int64_t{1} << 57;  // of costs that are summed up
 
-// Two variables and what their values cost together; it may have been made by a step, and is gone once a step has used it.
+// Two variables and what their values cost together; it may have been made by a step, and is gone once a step has used
+// it.
 struct Edge {
   int a = 0, b = 0;  // a < b
   std::shared_ptr<const Table> table;
@@ -27,7 +28,9 @@ struct Side {
   const int64_t* table = nullptr;
   size_t own_stride = 0, other_stride = 0;
   int sample = 0;  // a value of the other: the cheapest by its own costs
-  int64_t at(int x, int z) const { return table[own_stride * static_cast<size_t>(x) + other_stride * static_cast<size_t>(z)]; }
+  int64_t at(int x, int z) const {
+    return table[own_stride * static_cast<size_t>(x) + other_stride * static_cast<size_t>(z)];
+  }
 };
 
 enum class Kind { kFixed, kDegreeOne, kDegreeTwo, kDominance };
@@ -35,8 +38,8 @@ enum class Kind { kFixed, kDegreeOne, kDegreeTwo, kDominance };
 struct Step {
   Kind kind = Kind::kFixed;
   int variable = 0;
-  int first = -1, second = -1, made = -1;  // edges; of dominance, values x and y
-  Table own;                               // costs of `variable` then; of a fixed one its value alone
+  int first = -1, second = -1, made = -1;            // edges; of dominance, values x and y
+  Table own;                                         // costs of `variable` then; of a fixed one its value alone
   std::vector<std::pair<int, int64_t>> differences;  // of dominance: an edge, and its least difference
 };
 
@@ -53,7 +56,12 @@ int64_t clamped(Wide value) {
 }  // namespace
 
 struct Reduction::Inside {
-  Inside(const Network& network, Rules which) : n(network), rules(which), unary(network.costs), incident(network.variables()), locked(network.variables(), 0),
+  Inside(const Network& network, Rules which)
+      : n(network),
+        rules(which),
+        unary(network.costs),
+        incident(network.variables()),
+        locked(network.variables(), 0),
         eliminated(network.variables(), 0) {
     constexpr int64_t kTimes = 16, kLeast = 1'000'000, kMost = 100'000'000;  // entries looked at
     for (const Network::Edge& e : n.edges) work_left += kTimes * static_cast<int64_t>(e.table->size());
@@ -75,7 +83,9 @@ struct Reduction::Inside {
   // ------------------------------------------------------------------ the network in hand
 
   bool is_live(int v, int x) const { return unary[v][x] < kForbidden; }
-  int live(int v) const { return static_cast<int>(std::count_if(unary[v].begin(), unary[v].end(), [](int64_t c) { return c < kForbidden; })); }
+  int live(int v) const {
+    return static_cast<int>(std::count_if(unary[v].begin(), unary[v].end(), [](int64_t c) { return c < kForbidden; }));
+  }
 
   Side side(int e, int v) const {
     const Edge& edge = edges[e];
@@ -85,7 +95,8 @@ struct Reduction::Inside {
   }
 
   void take_uses() {
-    const std::vector<int64_t> times = kept_times(n);  // what is in use at none of these is part of nothing that breaks the limit
+    const std::vector<int64_t> times =
+        kept_times(n);  // what is in use at none of these is part of nothing that breaks the limit
     uses.resize(n.variables());
     for (const Network::Use& u : n.uses) {
       const auto from = std::lower_bound(times.begin(), times.end(), u.lower);
@@ -93,7 +104,8 @@ struct Reduction::Inside {
     }
   }
 
-  // Edges over two variables, those over the same ones summed up. What else there is stays as it is, with the variables it names.
+  // Edges over two variables, those over the same ones summed up. What else there is stays as it is, with the variables
+  // it names.
   void take_edges() {
     std::map<std::pair<int, int>, std::vector<const Network::Edge*>> pairs;
     for (const Network::Edge& e : n.edges)
@@ -103,7 +115,8 @@ struct Reduction::Inside {
     for (const auto& [ends, list] : pairs) {
       const auto [a, b] = ends;
       bool small = true;
-      for (const Network::Edge* e : list) small = small && magnitude_of(e->table) <= kLargest / static_cast<int64_t>(list.size());
+      for (const Network::Edge* e : list)
+        small = small && magnitude_of(e->table) <= kLargest / static_cast<int64_t>(list.size());
       if (!small) {
         for (const Network::Edge* e : list) keep(*e);
         continue;
@@ -207,13 +220,15 @@ struct Reduction::Inside {
       if (const Wide sum = Wide{unary[to][y]} + added[y]; sum > kLargest || sum < -kLargest) return false;
     }
     for (size_t y = 0; y < added.size(); ++y)
-      if (is_live(to, static_cast<int>(y))) unary[to][y] = added[y] >= kForbidden ? kForbidden : unary[to][y] + added[y];
+      if (is_live(to, static_cast<int>(y)))
+        unary[to][y] = added[y] >= kForbidden ? kForbidden : unary[to][y] + added[y];
     infeasible |= live(to) == 0;
     return true;
   }
 
   void fix(int v, int e) {
-    const int x = static_cast<int>(std::find_if(unary[v].begin(), unary[v].end(), [](int64_t c) { return c < kForbidden; }) - unary[v].begin());
+    const int x = static_cast<int>(
+        std::find_if(unary[v].begin(), unary[v].end(), [](int64_t c) { return c < kForbidden; }) - unary[v].begin());
     const Side s = side(e, v);
     Table added;
     for (int z = 0; z < n.domain(s.other); ++z) added.push_back(s.at(x, z));
@@ -268,8 +283,8 @@ struct Reduction::Inside {
     ++counts["degree_two"];
   }
 
-  // min_z (table(x, z) - table(y, z)); empty: it is below `needed`, or y is forbidden beside some z where x is not. A value that has no
-  // partner costs whatever we like.
+  // min_z (table(x, z) - table(y, z)); empty: it is below `needed`, or y is forbidden beside some z where x is not. A
+  // value that has no partner costs whatever we like.
   std::optional<int64_t> least_difference(const Side& s, int x, int y, Wide needed) {
     int64_t least = kForbidden;
     const Table& others = unary[s.other];
@@ -285,7 +300,8 @@ struct Reduction::Inside {
   }
 
   bool uses_no_more(int v, int y, int x) const {
-    return std::all_of(uses[v].begin(), uses[v].end(), [&](const Network::Use* u) { return u->amounts[y] <= u->amounts[x]; });
+    return std::all_of(uses[v].begin(), uses[v].end(),
+                       [&](const Network::Use* u) { return u->amounts[y] <= u->amounts[x]; });
   }
 
   // A value is compared with every other that is cheaper beside one sample of partners, as far as there is work left.
@@ -296,7 +312,8 @@ struct Reduction::Inside {
     std::vector<Wide> sample(unary[v].begin(), unary[v].end());
     for (int e : incident[v]) {
       Side s = side(e, v);
-      s.sample = static_cast<int>(std::min_element(unary[s.other].begin(), unary[s.other].end()) - unary[s.other].begin());
+      s.sample =
+          static_cast<int>(std::min_element(unary[s.other].begin(), unary[s.other].end()) - unary[s.other].begin());
       for (int x = 0; x < values; ++x) sample[x] += s.at(x, s.sample);
       sides.push_back(s);
     }
@@ -348,8 +365,12 @@ struct Reduction::Inside {
       const Step& s = steps[i];
       auto of = [&](int e) { return static_cast<double>(magnitude_of(edges[e].table)); };
       switch (s.kind) {
-        case Kind::kFixed: reach[s.first] = of(s.first); break;
-        case Kind::kDegreeOne: reach[s.first] = of(s.first) + static_cast<double>(magnitude(s.own)); break;
+        case Kind::kFixed:
+          reach[s.first] = of(s.first);
+          break;
+        case Kind::kDegreeOne:
+          reach[s.first] = of(s.first) + static_cast<double>(magnitude(s.own));
+          break;
         case Kind::kDegreeTwo:
           reach[s.first] = reach[s.made] + of(s.first);
           reach[s.second] = reach[s.made] + of(s.second);
@@ -399,7 +420,8 @@ struct Reduction::Inside {
       const Edge& edge = edges[e];
       if (edge.gone) continue;
       const auto &rows = kept_values[number[edge.a]], &columns = kept_values[number[edge.b]];
-      const bool whole = static_cast<int>(rows.size()) == n.domain(edge.a) && static_cast<int>(columns.size()) == n.domain(edge.b);
+      const bool whole =
+          static_cast<int>(rows.size()) == n.domain(edge.a) && static_cast<int>(columns.size()) == n.domain(edge.b);
       auto& table = slices[{edge.table.get(), edge.turned, list_of[edge.a], list_of[edge.b]}];
       if (!table && whole && !edge.turned) table = edge.table;
       if (!table) {
@@ -463,9 +485,10 @@ struct Reduction::Inside {
     return there;
   }
 
-  // min over the other end of s table - messages there. Values that are gone have a message of their own only once their dominance is undone,
-  // and reckon with nothing that is gone either.
-  std::vector<int64_t> transformed(const Side& s, const std::vector<int64_t>& messages, int64_t scale, const There& there) const {
+  // min over the other end of s table - messages there. Values that are gone have a message of their own only once
+  // their dominance is undone, and reckon with nothing that is gone either.
+  std::vector<int64_t> transformed(const Side& s, const std::vector<int64_t>& messages, int64_t scale,
+                                   const There& there) const {
     std::vector<int64_t> out;
     for (int x = 0; x < n.domain(s.own); ++x) {
       bool any = false;
@@ -486,7 +509,8 @@ struct Reduction::Inside {
       there[v][s.first] = 1;
       for (const auto& [e, difference] : s.differences) {
         std::vector<int64_t>& messages = end(ends, e, v);
-        messages[s.first] = messages[s.second] == kNotThere ? kNotThere : clamped(messages[s.second] + Wide{scale} * difference);
+        messages[s.first] =
+            messages[s.second] == kNotThere ? kNotThere : clamped(messages[s.second] + Wide{scale} * difference);
       }
       return;
     }
@@ -502,7 +526,8 @@ struct Reduction::Inside {
     }
     std::vector<int64_t>& own = end(ends, s.first, v);
     if (s.kind == Kind::kDegreeOne)
-      for (int x = 0; x < n.domain(v); ++x) own[x] = s.own[x] >= kForbidden ? kNotThere : clamped(-Wide{scale} * s.own[x]);
+      for (int x = 0; x < n.domain(v); ++x)
+        own[x] = s.own[x] >= kForbidden ? kNotThere : clamped(-Wide{scale} * s.own[x]);
     else
       for (int x = 0; x < n.domain(v); ++x) own[x] = x == s.own[0] ? 0 : kNotThere;
     Side back = side(s.first, first.other);
@@ -511,28 +536,30 @@ struct Reduction::Inside {
 
   const Network& n;
   const Rules rules;
-  std::vector<Table> unary;                         // forbidden: not there any more
-  std::vector<Edge> edges;                          // made ones at the end
-  size_t original_edges = 0;                        // before them
+  std::vector<Table> unary;   // forbidden: not there any more
+  std::vector<Edge> edges;    // made ones at the end
+  size_t original_edges = 0;  // before them
   std::vector<const Network::Edge*> kept;
-  std::set<std::pair<int, int>> kept_pairs;         // that they are over
-  std::vector<std::vector<int>> incident;           // [variable]: edges
-  std::map<std::pair<int, int>, int> at;            // edges that are there
+  std::set<std::pair<int, int>> kept_pairs;  // that they are over
+  std::vector<std::vector<int>> incident;    // [variable]: edges
+  std::map<std::pair<int, int>, int> at;     // edges that are there
   std::vector<char> locked, eliminated, dirty;
   std::vector<std::vector<const Network::Use*>> uses;  // [variable]: that matter
-  std::vector<std::vector<int>> owner;              // [variable][value]: what dominates it
+  std::vector<std::vector<int>> owner;                 // [variable][value]: what dominates it
   std::vector<int> queue;
   std::vector<Step> steps;
   std::map<std::string, int> counts;
   std::map<const Table*, int64_t> magnitudes;
-  std::map<std::tuple<const int64_t*, size_t, const int64_t*, size_t, Table>, std::shared_ptr<const Table>> joined;  // equal joins share a table
+  std::map<std::tuple<const int64_t*, size_t, const int64_t*, size_t, Table>, std::shared_ptr<const Table>>
+      joined;  // equal joins share a table
   int64_t work_left = 0;
-  bool infeasible = false;                          // or nothing was done: the network is its own reduction
+  bool infeasible = false;  // or nothing was done: the network is its own reduction
   double headroom = 0;
 
   Network reduced;
-  std::vector<int> number, original;                // of the reduced network's variables
-  std::vector<std::vector<int>> place, kept_values; // [original variable][value] -> reduced value; [reduced variable][value] -> original value
+  std::vector<int> number, original;  // of the reduced network's variables
+  std::vector<std::vector<int>> place,
+      kept_values;  // [original variable][value] -> reduced value; [reduced variable][value] -> original value
 };
 
 Reduction::Reduction(const Network& network, Rules rules) : inside_(std::make_unique<Inside>(network, rules)) {
@@ -580,7 +607,8 @@ Certificate::Leaf Reduction::lifted(const Certificate::Leaf& of_reduced) const {
       const int v = in.original[d.variable];
       leaf.decisions.push_back({v, {}});
       for (int x = 0; x < in.n.domain(v); ++x)
-        if (std::binary_search(d.values.begin(), d.values.end(), in.place[v][x])) leaf.decisions.back().values.push_back(x);
+        if (std::binary_search(d.values.begin(), d.values.end(), in.place[v][x]))
+          leaf.decisions.back().values.push_back(x);
     }
     std::vector<Ends> ends(in.edges.size());
     for (const Certificate::Message& m : of_reduced.messages) {
@@ -602,7 +630,8 @@ Certificate::Leaf Reduction::lifted(const Certificate::Leaf& of_reduced) const {
     Inside::There there = in.there_at_the_end();
     for (size_t i = in.steps.size(); i-- > 0;) in.undo(in.steps[i], leaf.scale, there, ends);
     for (size_t e = 0; e < ends.size(); ++e)
-      if (!ends[e].a.empty() || !ends[e].b.empty()) leaf.messages.push_back({{in.edges[e].a, in.edges[e].b}, {std::move(ends[e].a), std::move(ends[e].b)}});
+      if (!ends[e].a.empty() || !ends[e].b.empty())
+        leaf.messages.push_back({{in.edges[e].a, in.edges[e].b}, {std::move(ends[e].a), std::move(ends[e].b)}});
   }
   for (Certificate::Message& m : leaf.messages)
     for (auto& end : m.ends)
@@ -611,7 +640,8 @@ Certificate::Leaf Reduction::lifted(const Certificate::Leaf& of_reduced) const {
   return leaf;
 }
 
-// A step takes a variable with its edges out: of the messages at their far ends those of a new edge are made, all others are in costs now.
+// A step takes a variable with its edges out: of the messages at their far ends those of a new edge are made, all
+// others are in costs now.
 Certificate::Leaf Reduction::lowered(const Certificate::Leaf& of_original) const {
   const Inside& in = *inside_;
   if (in.steps.empty()) return of_original;

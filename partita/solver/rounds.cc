@@ -44,14 +44,24 @@ struct Best {
 // What can be proved of the network that was reduced.
 struct OfOriginal {
   std::function<std::optional<EliminationPlan>()> plan_to_prove;
-  std::function<bool(const Assignment& solution, const Certificate::Leaf& messages)> in_steps;  // both of the reduced one
+  std::function<bool(const Assignment& solution, const Certificate::Leaf& messages)>
+      in_steps;  // both of the reduced one
 };
 
-// Solves a reduced network. Its solutions, bounds and leaves are those of the reduced network too; `most`, of the original.
+// Solves a reduced network. Its solutions, bounds and leaves are those of the reduced network too; `most`, of the
+// original.
 class Solver {
  public:
   Solver(const Network& network, const Options& options, For what, double headroom, Wide most, OfOriginal original)
-      : n_(network), o_(options), what_(what), original_(std::move(original)), model_(compile(network)), judge_(network, most), rounding_(model_), alive_(model_.unary.size(), 1), rng_(options.seed) {
+      : n_(network),
+        o_(options),
+        what_(what),
+        original_(std::move(original)),
+        model_(compile(network)),
+        judge_(network, most),
+        rounding_(model_),
+        alive_(model_.unary.size(), 1),
+        rng_(options.seed) {
     model_.headroom = headroom;
     constexpr double kJudging = 1e-8;  // seconds an entry, about
     if (what == For::kItself && !computes()) reserve_ = kJudging * static_cast<double>(model_.entries);
@@ -70,7 +80,7 @@ class Solver {
     if (o_.start) consider(best_, completed(*o_.start));
     int64_t round = 0, without = 0;  // rounds; since the last better solution
     double gap = kInfinity;
-    bool closing = false;            // the dual alone
+    bool closing = false;             // the dual alone
     constexpr int64_t kGivingUp = 8;  // rounds without a better solution
     for (; !branch.done() && !stop() && !close_enough(branch); ++round) {
       if (o_.max_steps && round >= *o_.max_steps) break;
@@ -87,11 +97,20 @@ class Solver {
         below = above = best_;
       }
       auto dual = [&] {
-        branch.advance(work, below.known(), [&](const Assignment& x) { consider(below, x); return below.known(); }, [&] { return stop(); });
+        branch.advance(
+            work, below.known(),
+            [&](const Assignment& x) {
+              consider(below, x);
+              return below.known();
+            },
+            [&] { return stop(); });
       };
-      auto improve = [&] { primal.advance(work, [&](const Assignment& x) { consider(above, x); }, [&] { return stop(); }); };
-      // A second side has nothing to begin with yet, or nothing to find any more; or it has found nothing for long, while the first gets on,
-      // and would get on faster alone: they share what memory brings.
+      auto improve = [&] {
+        primal.advance(
+            work, [&](const Assignment& x) { consider(above, x); }, [&] { return stop(); });
+      };
+      // A second side has nothing to begin with yet, or nothing to find any more; or it has found nothing for long,
+      // while the first gets on, and would get on faster alone: they share what memory brings.
       constexpr int kNowAndThen = 8;
       if (round == 0 || settled() || (closing && without > o_.patience && round % kNowAndThen != 0)) {
         dual();
@@ -120,7 +139,9 @@ class Solver {
             narrowed(*within, branch, round + 1);
             break;
           }
-        } else if (what_ == For::kItself && original_.in_steps(Assignment(best_.solution->begin(), best_.solution->begin() + n_.variables()), branch.root())) {
+        } else if (what_ == For::kItself &&
+                   original_.in_steps(Assignment(best_.solution->begin(), best_.solution->begin() + n_.variables()),
+                                      branch.root())) {
           break;
         }
       }
@@ -153,10 +174,13 @@ class Solver {
   double seconds() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
   bool stop() const {
     if (o_.stop && *o_.stop) return true;
-    return o_.deadline && Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(reserve_)) >= *o_.deadline;
+    return o_.deadline &&
+           Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(reserve_)) >=
+               *o_.deadline;
   }
 
-  // Whether the gap is small enough for most values to cost more than the best solution, and smaller than when they were last looked at.
+  // Whether the gap is small enough for most values to cost more than the best solution, and smaller than when they
+  // were last looked at.
   bool is_near(const Branch& branch) {
     constexpr double kNear = 0.03, kNearer = 0.75;
     if (!best_.solution || branch.done() || settled()) return false;
@@ -166,37 +190,49 @@ class Solver {
     return true;
   }
 
-  // The network with those values only that a better solution than the best may take, once that leaves little of it. Not where a
-  // certificate is asked for: messages to what is left prove nothing of the rest.
+  // The network with those values only that a better solution than the best may take, once that leaves little of it.
+  // Not where a certificate is asked for: messages to what is left prove nothing of the rest.
   std::optional<Subset> narrower(Branch& branch) {
-    return little_of(n_, model_, at_most(static_cast<double>(best_.cost) + 1 + rounding_.at(branch.most_prices()), branch.least_costs()), *best_.solution, o_);
+    return little_of(
+        n_, model_,
+        at_most(static_cast<double>(best_.cost) + 1 + rounding_.at(branch.most_prices()), branch.least_costs()),
+        *best_.solution, o_);
   }
 
-  // What is left of the network begins with what is known of all of it, and leaves time for the certificate, which comes after it.
+  // What is left of the network begins with what is known of all of it, and leaves time for the certificate, which
+  // comes after it.
   void begin_with(const Branch& branch, const Subset& rest, Options& inside) {
-    if (o_.deadline) *inside.deadline -= std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(reserve_));
+    if (o_.deadline)
+      *inside.deadline -= std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(reserve_));
     inside.seed = rng_.next();
     inside.start = rest.lowered(*best_.solution);
     inside.messages = std::make_shared<Certificate::Leaf>(rest.lowered(branch.root()));
     inside.tell = nullptr;
   }
 
-  // Where the bound is near, the best solution is as a rule among the values that cost next to nothing more with the dual's messages: those
-  // are solved as a network of their own, for a solution alone.
+  // Where the bound is near, the best solution is as a rule among the values that cost next to nothing more with the
+  // dual's messages: those are solved as a network of their own, for a solution alone.
   void search_core(Branch& branch, int64_t without) {
     constexpr double kNear = 0.03, kNearer = 0.75, kOfAll = 0.25;
-    constexpr int64_t kSteps = 25, kAgain = 50;  // rounds in it; after so many without a better solution it is tried anyway
-    constexpr double kShareOfWork = 2, kSetUp = 32;  // of the dual's so far; looks at each table entry before the first pass
-    if (!best_.solution || branch.done() || settled() || without == 0 || core_work_ > kShareOfWork * static_cast<double>(branch.work())) return;
+    constexpr int64_t kSteps = 25,
+                      kAgain = 50;  // rounds in it; after so many without a better solution it is tried anyway
+    constexpr double kShareOfWork = 2,
+                     kSetUp = 32;  // of the dual's so far; looks at each table entry before the first pass
+    if (!best_.solution || branch.done() || settled() || without == 0 ||
+        core_work_ > kShareOfWork * static_cast<double>(branch.work()))
+      return;
     const double cost = static_cast<double>(best_.cost), bound = branch.root_bound(), gap = cost - bound;
     if (gap > kNear * std::abs(cost) || (gap > kNearer * core_at_ && without % kAgain != 0)) return;
     core_at_ = gap;
     const Wide before = best_.cost;
     const std::vector<double> least = branch.least_costs();
-    for (double room = gap / 4; room > gap / 300 && best_.cost == before && !stop(); room /= 4) {  // ever fewer, where more bring nothing
+    for (double room = gap / 4; room > gap / 300 && best_.cost == before && !stop();
+         room /= 4) {  // ever fewer, where more bring nothing
       const Alive alive = at_most(bound + room + rounding_.at(branch.most_prices()), least);
       const auto entries = static_cast<double>(sweep_of(model_, alive));
-      if (entries > kOfAll * static_cast<double>(model_.sweep) || core_work_ + kSetUp * entries > kShareOfWork * static_cast<double>(branch.work())) continue;
+      if (entries > kOfAll * static_cast<double>(model_.sweep) ||
+          core_work_ + kSetUp * entries > kShareOfWork * static_cast<double>(branch.work()))
+        continue;
       ++result_.counters["cores"];
       Options inside = o_;
       inside.max_steps = kSteps;
@@ -218,7 +254,9 @@ class Solver {
     if (o_.max_steps) inside.max_steps = *o_.max_steps - steps;
     begin_with(branch, rest, inside);
     if (o_.progress)
-      inside.progress = [&](const Progress& p) { o_.progress({p.cost, proved_ && (!p.bound || *p.bound < *proved_) ? proved_ : p.bound, seconds()}); };
+      inside.progress = [&](const Progress& p) {
+        o_.progress({p.cost, proved_ && (!p.bound || *p.bound < *proved_) ? proved_ : p.bound, seconds()});
+      };
     const Result r = solve_rest(rest, inside, what_, best_.cost);
     if (r.solution) consider(best_, completed(*r.solution));
     if (r.bound && (!computed_ || *r.bound > *computed_)) computed_ = r.bound;
@@ -236,7 +274,8 @@ class Solver {
     if (found->solution) computed_ = found->cost;
     else nothing_ = true;
     if (o_.tell)
-      o_.tell(fmt::format("eliminated: width {}, largest table {} entries, {:.2f} s{}", plan.width, plan.largest_table, seconds() - before,
+      o_.tell(fmt::format("eliminated: width {}, largest table {} entries, {:.2f} s{}", plan.width, plan.largest_table,
+                          seconds() - before,
                           settled() ? "" : fmt::format("; the least without the limit is {}", to_string(found->cost))));
   }
 
@@ -265,10 +304,12 @@ class Solver {
   }
 
   bool close_enough(const Branch& branch) const {
-    return o_.gap > 0 && best_.solution && static_cast<double>(best_.cost) - branch.bound() <= o_.gap * std::abs(static_cast<double>(best_.cost));
+    return o_.gap > 0 && best_.solution &&
+           static_cast<double>(best_.cost) - branch.bound() <= o_.gap * std::abs(static_cast<double>(best_.cost));
   }
 
-  // Of large networks no certificate is made that nobody asks for: what the dual says, less what rounding can come to, is the bound.
+  // Of large networks no certificate is made that nobody asks for: what the dual says, less what rounding can come to,
+  // is the bound.
   bool computes() const { return !o_.certify && model_.entries > kLong; }
   static constexpr int64_t kLong = 1'000'000;  // table entries
   void note(double bound, double prices, std::optional<Wide>& best) const {
@@ -281,9 +322,9 @@ class Solver {
   // Proves what there is so far, now and then, and keeps so much time for doing so in the end.
   void prove(const Branch& branch) {
     if (computes()) return note(branch.bound(), branch.most_prices(), proved_);
-    if (stop()) return;  // the last one comes now
+    if (stop()) return;                           // the last one comes now
     constexpr double kShare = 0.05, kMargin = 4;  // of the time; of the time that the last one took
-    constexpr double kFirst = 0.5;                  // seconds before the first one, where it takes long
+    constexpr double kFirst = 0.5;                // seconds before the first one, where it takes long
     if (proved_at_ < 0) {
       const double whole = o_.deadline ? std::chrono::duration<double>(*o_.deadline - began_).count() : kInfinity;
       if (model_.entries > kLong && seconds() < std::min(kFirst, kShare * whole)) return;
@@ -312,7 +353,8 @@ class Solver {
       result_.status = nothing_ || empty ? Status::kInfeasible : Status::kUnknown;
       return std::move(result_);
     }
-    ensure(result_.bound ? *result_.bound <= best_.cost : what_ != For::kItself || computes(), "a bound of {} above a solution of {}", to_string(result_.bound.value_or(0)), to_string(best_.cost));
+    ensure(result_.bound ? *result_.bound <= best_.cost : what_ != For::kItself || computes(),
+           "a bound of {} above a solution of {}", to_string(result_.bound.value_or(0)), to_string(best_.cost));
     result_.solution = Assignment(best_.solution->begin(), best_.solution->begin() + n_.variables());
     result_.cost = best_.cost;
     result_.status = result_.bound == best_.cost ? Status::kOptimal : Status::kFeasible;
@@ -331,11 +373,13 @@ class Solver {
   Alive alive_;
   Rng rng_;
   Best best_;
-  std::optional<Wide> proved_, computed_;  // bounds: so far, by a certificate unless computes(); by elimination, narrowing, or the dual in the end
+  std::optional<Wide> proved_, computed_;  // bounds: so far, by a certificate unless computes(); by elimination,
+                                           // narrowing, or the dual in the end
   bool nothing_ = false;                   // it has been found that there is no solution
-  double looked_at_ = kInfinity, core_at_ = kInfinity;  // the gap when values were last looked at; when the core was last solved
-  double core_work_ = 0;                                // table entries
-  std::map<std::string, double> inside_;   // counters of what was solved within
+  double looked_at_ = kInfinity,
+         core_at_ = kInfinity;            // the gap when values were last looked at; when the core was last solved
+  double core_work_ = 0;                  // table entries
+  std::map<std::string, double> inside_;  // counters of what was solved within
   double reported_ = -1, proved_at_ = -1, proving_seconds_ = 0;
   std::atomic<double> reserve_ = 0;  // seconds before the deadline
   Result result_;
@@ -352,8 +396,10 @@ Result solve_reduced(const Network& network, const Options& options, For what) {
   auto count = [&](const char* rule) { return counts.contains(rule) ? counts.at(rule) : 0; };
   const Network& reduced = reduction.reduced();
   if (options.tell && !counts.empty())
-    options.tell(fmt::format("reduced: {} variables to {} ({} of degree one, {} of degree two), {} edges to {}, {} values dominated", network.variables(),
-                             reduced.variables(), count("degree_one"), count("degree_two"), network.edges.size(), reduced.edges.size(), count("dominated")));
+    options.tell(fmt::format(
+        "reduced: {} variables to {} ({} of degree one, {} of degree two), {} edges to {}, {} values dominated",
+        network.variables(), reduced.variables(), count("degree_one"), count("degree_two"), network.edges.size(),
+        reduced.edges.size(), count("dominated")));
   OfOriginal original;
   original.plan_to_prove = [&] { return plan_to_prove(network, options.elimination_bytes); };
   Result in_steps;
@@ -374,7 +420,8 @@ Result solve_reduced(const Network& network, const Options& options, For what) {
   if (r.solution) {
     r.solution = reduction.lifted(*r.solution);
     const Evaluation e = evaluate(network, *r.solution);
-    ensure(e.feasible && e.cost == r.cost, "a solution of {} becomes one of {} in the network that was reduced", to_string(r.cost), to_string(e.cost));
+    ensure(e.feasible && e.cost == r.cost, "a solution of {} becomes one of {} in the network that was reduced",
+           to_string(r.cost), to_string(e.cost));
   }
   for (Certificate::Leaf& leaf : r.certificate.leaves)
     if (leaf.order.empty()) leaf = reduction.lifted(leaf);
@@ -386,7 +433,9 @@ std::optional<Clock::time_point> share_of_time(const Options& options, double sh
   return Clock::now() + std::chrono::duration_cast<Clock::duration>((*options.deadline - Clock::now()) * share);
 }
 
-double bound_of(const Model& model, const std::vector<double>& least_costs) { return *std::min_element(least_costs.begin(), least_costs.begin() + model.domain(0)); }
+double bound_of(const Model& model, const std::vector<double>& least_costs) {
+  return *std::min_element(least_costs.begin(), least_costs.begin() + model.domain(0));
+}
 
 Alive at_most(double cost, const std::vector<double>& least_costs) {
   Alive alive;
@@ -402,10 +451,12 @@ Subset left_of(const Network& network, const Model& m, const Alive& alive, const
   return {network, std::move(values)};
 }
 
-std::optional<Subset> little_of(const Network& network, const Model& m, const Alive& alive, const Assignment& solution, const Options& options) {
+std::optional<Subset> little_of(const Network& network, const Model& m, const Alive& alive, const Assignment& solution,
+                                const Options& options) {
   const int64_t entries = sweep_of(m, alive);
   if (static_cast<double>(entries) > kLittle * static_cast<double>(m.sweep)) return std::nullopt;
-  if (options.tell) options.tell(fmt::format("narrowed: {} of {} table entries may be in a better solution", entries, m.sweep));
+  if (options.tell)
+    options.tell(fmt::format("narrowed: {} of {} table entries may be in a better solution", entries, m.sweep));
   return left_of(network, m, alive, solution);
 }
 
@@ -432,9 +483,13 @@ Rounding::Rounding(const Model& m) {
     costs_ += largest;
   }
   for (const Model::Pair& p : m.pairs) costs_ += p.times * m.tables[p.table]->largest;
-  for (double now : load_of(m, [](int, const Model::Use& u) { return static_cast<double>(*std::max_element(u.amounts.begin(), u.amounts.end())); })) use_ = std::max(use_, now);
+  for (double now : load_of(m, [](int, const Model::Use& u) {
+         return static_cast<double>(*std::max_element(u.amounts.begin(), u.amounts.end()));
+       }))
+    use_ = std::max(use_, now);
   use_ += static_cast<double>(m.limit);
-  factor_ = 2 * std::numeric_limits<double>::epsilon() * static_cast<double>(m.variables() + m.pairs.size() + m.times.size());
+  factor_ =
+      2 * std::numeric_limits<double>::epsilon() * static_cast<double>(m.variables() + m.pairs.size() + m.times.size());
 }
 
 }  // namespace partita::solver

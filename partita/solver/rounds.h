@@ -1,5 +1,5 @@
-// What solve() solves by itself: one network, reduced, in rounds of the dual beside local search, and what is left of it when its values are
-// narrowed down.
+// What solve() solves by itself: one network, reduced, in rounds of the dual beside local search, and what is left of
+// it when its values are narrowed down.
 #pragma once
 #include "partita/solver/model.h"
 #include "partita/solver/solver.h"
@@ -11,7 +11,8 @@ namespace partita::solver {
 enum class For { kItself, kFolded, kCore };
 
 Result solve_reduced(const Network& network, const Options& options, For what = For::kItself);
-// Solves a network by what is left of it: there is everything that costs less than `cost`, which some solution has. Without a certificate.
+// Solves a network by what is left of it: there is everything that costs less than `cost`, which some solution has.
+// Without a certificate.
 Result solve_rest(const Subset& rest, const Options& options, For what, Wide cost);
 
 // What is left of the time, that much of it.
@@ -22,12 +23,14 @@ double bound_of(const Model& model, const std::vector<double>& least_costs);
 // The values that cost at most so much by Dual::least_costs().
 Alive at_most(double cost, const std::vector<double>& least_costs);
 // A network with these values only, and those of a solution, if there is one.
-Subset left_of(const Network& network, const Model& model, const Alive& alive, const std::optional<Assignment>& solution);
+Subset left_of(const Network& network, const Model& model, const Alive& alive,
+               const std::optional<Assignment>& solution);
 // The same where that is so little that it is worth a network of its own, which is then told.
 inline constexpr double kLittle = 0.5;  // of the table entries
-std::optional<Subset> little_of(const Network& network, const Model& model, const Alive& alive, const Assignment& solution, const Options& options);
-// How far sums of a model's costs, or what its dual says at prices of that sum, can be from the truth: as many roundings as there are terms,
-// each of what all of them can come to.
+std::optional<Subset> little_of(const Network& network, const Model& model, const Alive& alive,
+                                const Assignment& solution, const Options& options);
+// How far sums of a model's costs, or what its dual says at prices of that sum, can be from the truth: as many
+// roundings as there are terms, each of what all of them can come to.
 class Rounding {
  public:
   explicit Rounding(const Model& model);

@@ -17,8 +17,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Where repeated parts choose alike (fold.h): a solution, and messages. Folded ever less, each time from the last ones, as long as that
-// pays. Nothing where little is repeated.
+// Where repeated parts choose alike (fold.h): a solution, and messages. Folded ever less, each time from the last ones,
+// as long as that pays. Nothing where little is repeated.
 struct Start {
   std::optional<Assignment> solution;
   Wide cost = 0;
@@ -28,8 +28,8 @@ struct Start {
   bool very_large = false;           // so that a pass over the whole takes too long, and little of it could be left out
 };
 
-// The optimum and its proof, where elimination takes no longer than what else would come first, and the limit takes nothing from what it
-// finds. A solution that costs as much stays.
+// The optimum and its proof, where elimination takes no longer than what else would come first, and the limit takes
+// nothing from what it finds. A solution that costs as much stays.
 std::optional<Result> eliminated_at_once(const Network& network, const Start& best, const Options& options) {
   const int64_t bytes = std::min(options.elimination_bytes, options.at_once * static_cast<int64_t>(sizeof(int64_t)));
   if (static_cast<double>(sizeof(int64_t)) * entries_of(network) > static_cast<double>(bytes)) return std::nullopt;
@@ -49,24 +49,28 @@ std::optional<Result> eliminated_at_once(const Network& network, const Start& be
   leaf.order = plan->order;
   r.certificate.leaves = {std::move(leaf)};
   r.counters = {{"eliminated", 1}, {"width", plan->width}};
-  if (options.tell) options.tell(fmt::format("eliminated: width {}, largest table {} entries, and nothing else was to be done", plan->width, plan->largest_table));
+  if (options.tell)
+    options.tell(fmt::format("eliminated: width {}, largest table {} entries, and nothing else was to be done",
+                             plan->width, plan->largest_table));
   return r;
 }
 
 Result solve_unmerged(const Network& network, const Options& options);
 
-// The network's solution by way of the merged one, and a bound that no certificate proves. Nothing where little is merged.
+// The network's solution by way of the merged one, and a bound that no certificate proves. Nothing where little is
+// merged.
 std::optional<Result> solve_merged(const Network& network, const Start& best, const Options& options) {
-  constexpr double kMuch = 0.25;  // of the variables
+  constexpr double kMuch = 0.25;                              // of the variables
   constexpr double kShareOfTime = 0.3, kShareOfSteps = 0.25;  // where a certificate of the network itself is to follow
   constexpr int64_t kSteps = 100;                             // then, where there is no limit
-  constexpr double kNear = 0.01;                              // then, of its bound: a solution to begin with, where messages are slow to converge
+  constexpr double kNear = 0.01;  // then, of its bound: a solution to begin with, where messages are slow to converge
   if (options.messages) return std::nullopt;
   const Merging merging(network);
   if (merging.infeasible() || merging.merged() < kMuch * network.variables()) return std::nullopt;
   const Network merged = merging.network();
   if (options.tell)
-    options.tell(fmt::format("merged: {} variables that others decide, {:.0f} table entries to {:.0f}", merging.merged(), entries_of(network), entries_of(merged)));
+    options.tell(fmt::format("merged: {} variables that others decide, {:.0f} table entries to {:.0f}",
+                             merging.merged(), entries_of(network), entries_of(merged)));
   Options inside = options;
   inside.certify = false;
   inside.start.reset();
@@ -86,11 +90,13 @@ std::optional<Result> solve_merged(const Network& network, const Start& best, co
   if (!r.solution) return r;
   r.solution = merging.lifted(*r.solution);
   const Evaluation e = evaluate(network, *r.solution);
-  ensure(e.feasible && e.cost == r.cost, "a solution of {} becomes one of {} in the network that was merged", to_string(r.cost), to_string(e.cost));
+  ensure(e.feasible && e.cost == r.cost, "a solution of {} becomes one of {} in the network that was merged",
+         to_string(r.cost), to_string(e.cost));
   return r;
 }
 
-// The folded network with so many values only of each variable, those that the dual finds likeliest, and those of the start. It need not have a solution.
+// The folded network with so many values only of each variable, those that the dual finds likeliest, and those of the
+// start. It need not have a solution.
 Result solve_likeliest(const LiftedDual& dual, size_t values, const Options& options) {
   const Subset likeliest = left_of(dual.folded().once, dual.model(), dual.likeliest(values), options.start);
   Options inside = options;
@@ -132,11 +138,13 @@ bool is_very_large(const Network& network, const Options& options) { return entr
 constexpr double kLikely = 0.1;  // of a folded dual's table entries, those of values that passes go over
 constexpr size_t kValues = 32;   // of a variable, for a solution; fewer for one that parts make better
 
-Start solve_folded(const Network& network, const Options& options, PairTables& tables, std::map<std::string, double>& counters) {
+Start solve_folded(const Network& network, const Options& options, PairTables& tables,
+                   std::map<std::string, double>& counters) {
   constexpr int kLeastFolded = 3;                 // as many variables
   constexpr int kFirstPasses = 32, kPasses = 12;  // each next dual begins with the messages of the one before
   constexpr int kDeep = 6;                        // for the messages alone
-  constexpr int kDeepOfLarge = 5, kOverAll = 4, kNarrowed = 160, kValuesOfLarge = 8;  // one folding, most passes over likely values
+  constexpr int kDeepOfLarge = 5, kOverAll = 4, kNarrowed = 160,
+                kValuesOfLarge = 8;  // one folding, most passes over likely values
   constexpr int kDeepOfVeryLarge = 2, kPassesOfVeryLarge = 150;
   constexpr double kMuch = 0.2;               // of the table entries
   constexpr double kShareOfVeryLarge = 0.25;  // of the time
@@ -144,7 +152,7 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
   Folding folding(network);
   const bool is_large = is_very_large(network, options);
   const bool priced = !options.certify || is_large;  // a dual over the whole finds its own prices, at all times
-  std::unique_ptr<LiftedDual> dual;  // of the latest
+  std::unique_ptr<LiftedDual> dual;                  // of the latest
   Start best;
   auto ended = [&] {  // of a very large one the first solution is worth all of the time
     const std::optional<Clock::time_point>& deadline = is_large && !best.solution ? options.deadline : inside.deadline;
@@ -162,11 +170,13 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
   best.alike = folding.class_of();
   bool narrows = false;
   for (int depth = 1; finer && (better || depth <= kDeep) && is_small(folding); ++depth, finer = folding.refine()) {
-    for (Folding next = folding; narrows && depth < kDeepOfLarge && next.refine() && is_small(next); ++depth) folding = next;
+    for (Folding next = folding; narrows && depth < kDeepOfLarge && next.refine() && is_small(next); ++depth)
+      folding = next;
     auto next = std::make_unique<LiftedDual>(folding.folded(), tables, priced);
     if (dual) next->begin(*dual);
     dual = std::move(next);
-    if (depth == 1 && !is_large && dual->sweep_of_whole() >= static_cast<double>(options.large)) best.parts = parts_of(network, best.alike, kMostAcross, kLargestPart);
+    if (depth == 1 && !is_large && dual->sweep_of_whole() >= static_cast<double>(options.large))
+      best.parts = parts_of(network, best.alike, kMostAcross, kLargestPart);
     if (depth == 1 && !best.parts.empty() && !dual->model().limited && dual->model().sweep >= options.large) {
       Folding next = folding;
       narrows = next.refine() && is_small(next);
@@ -182,7 +192,8 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
     inside.start.reset();
     if (best.solution) inside.start = dual->folded().of_folded(*best.solution);
     else if (options.start) inside.start = dual->folded().of_folded(*options.start);
-    Result r = dual->model().sweep >= options.large ? solve_likeliest(*dual, narrows ? kValuesOfLarge : kValues, inside) : Result();
+    Result r = dual->model().sweep >= options.large ? solve_likeliest(*dual, narrows ? kValuesOfLarge : kValues, inside)
+                                                    : Result();
     if (!r.solution) r = solve_reduced(dual->folded().network(), inside, For::kFolded);
     ++counters["folded"];
     better = r.solution && (!best.solution || r.cost < best.cost);
@@ -190,15 +201,21 @@ Start solve_folded(const Network& network, const Options& options, PairTables& t
       best.cost = r.cost;
       best.solution = dual->folded().of_whole(*r.solution);
       counters["folded_variables"] = folding.classes();
-      if (options.tell) options.tell(fmt::format("folded {} edges deep: {} variables for {}, cost {}", depth, folding.classes(), network.variables(), to_string(best.cost)));
+      if (options.tell)
+        options.tell(fmt::format("folded {} edges deep: {} variables for {}, cost {}", depth, folding.classes(),
+                                 network.variables(), to_string(best.cost)));
     }
     if (ended() || narrows || (depth >= kDeepOfVeryLarge && is_too_large())) break;
   }
   best.very_large = is_too_large();
-  if (dual && !narrows && dual->model().sweep >= options.large) {  // passes here cost little beside those over the whole
+  if (dual && !narrows &&
+      dual->model().sweep >= options.large) {  // passes here cost little beside those over the whole
     constexpr double kOfWhole = 4, kShareOfTime = 0.3;
     inside.deadline = share_of_time(options, kShareOfTime);
-    dual->run(best.very_large ? kPassesOfVeryLarge : static_cast<int>(kOfWhole * dual->sweep_of_whole() / static_cast<double>(dual->model().sweep)), known(), ended);
+    dual->run(best.very_large
+                  ? kPassesOfVeryLarge
+                  : static_cast<int>(kOfWhole * dual->sweep_of_whole() / static_cast<double>(dual->model().sweep)),
+              known(), ended);
   }
   best.dual = std::move(dual);
   return best;
@@ -231,8 +248,8 @@ void solve_alike(Start& folded, const std::optional<Wide>& bound, const Options&
   if (options.tell) options.tell(fmt::format("alike, {}: cost {}", name_of(r.status), to_string(folded.cost)));
 }
 
-// What is left of a network where everything that costs as much as a solution is left out; empty if that is little. And messages to it, or
-// to all.
+// What is left of a network where everything that costs as much as a solution is left out; empty if that is little. And
+// messages to it, or to all.
 struct Narrowed {
   std::optional<Subset> rest;
   Certificate::Leaf messages;
@@ -240,11 +257,13 @@ struct Narrowed {
 };
 
 // Begins with the messages of a folded network. Looks for a better solution where little can be left out.
-Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& tables, Start& best, const Options& options) {
+Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& tables, Start& best,
+                  const Options& options) {
   constexpr int kWindows = 8, kPasses = 4;
   constexpr double kVeryLittle = 0.1, kShareOfTime = 0.3;
   auto stop = [&] { return options.stop && *options.stop; };
-  if (folded.sweep_of_whole() < static_cast<double>(options.large) || options.certify || !best.solution || stop()) return {std::nullopt, folded.of_whole(network), std::nullopt};
+  if (folded.sweep_of_whole() < static_cast<double>(options.large) || options.certify || !best.solution || stop())
+    return {std::nullopt, folded.of_whole(network), std::nullopt};
   LiftedDual dual(Folding::Folded::not_at_all(network), tables);
   const Model& m = dual.model();
   dual.begin(folded);
@@ -257,7 +276,8 @@ Narrowed narrowed(const Network& network, const LiftedDual& folded, PairTables& 
   };
   const std::optional<Clock::time_point> deadline = share_of_time(options, kShareOfTime);
   double share = 1, bound = -kInfinity;
-  for (int i = 0; i < kWindows && share > kVeryLittle && !(i > 0 && (stop() || (deadline && Clock::now() > *deadline))); ++i) {
+  for (int i = 0; i < kWindows && share > kVeryLittle && !(i > 0 && (stop() || (deadline && Clock::now() > *deadline)));
+       ++i) {
     if (i > 0) dual.run(kPasses - 2, best.cost, stop);
     least = dual.least_costs();
     bound = std::max(bound, bound_of(m, least) - rounding.at(dual.prices()));
@@ -298,7 +318,7 @@ Result solve_unmerged(const Network& network, const Options& options) {
   Options inside = options;
   std::optional<Subset> rest;
   std::optional<Wide> bound;  // by computation
-  Certificate apart;  // of parts
+  Certificate apart;          // of parts
   bool apart_once = false;
   auto cut_apart = [&](const std::vector<int>& part_of) {
     if (part_of.empty()) return;
@@ -315,7 +335,9 @@ Result solve_unmerged(const Network& network, const Options& options) {
     consider(parts.together);
   };
   auto is_near = [&](double gap) { return best.solution && bound && is_within(gap, best.cost, *bound); };
-  auto ended = [&](Clock::duration in = {}) { return (options.stop && *options.stop) || (options.deadline && Clock::now() + in > *options.deadline); };
+  auto ended = [&](Clock::duration in = {}) {
+    return (options.stop && *options.stop) || (options.deadline && Clock::now() + in > *options.deadline);
+  };
   auto as_it_is = [&] {
     Result r;
     r.solution = best.solution;
@@ -328,7 +350,8 @@ Result solve_unmerged(const Network& network, const Options& options) {
       r.bound = std::min(r.cost, std::max(*bound, r.bound.value_or(*bound)));
       r.status = *r.bound == r.cost ? Status::kOptimal : Status::kFeasible;
     }
-    if (apart.bound && (r.certificate.empty() || (r.certificate.bound && *r.certificate.bound < *apart.bound))) r.certificate = std::move(apart);
+    if (apart.bound && (r.certificate.empty() || (r.certificate.bound && *r.certificate.bound < *apart.bound)))
+      r.certificate = std::move(apart);
     for (const auto& [count, number] : counters) r.counters[count] += number;
     return r;
   };
@@ -338,8 +361,11 @@ Result solve_unmerged(const Network& network, const Options& options) {
     for (int time = 0; time < kTimes && !folded.parts.empty(); ++time) {
       const std::optional<Wide> before = bound;
       cut_apart(folded.parts);
-      if (is_near(std::max(options.gap, kEnough)) || !is_near(kHopeful) || bound == before || ended() || time + 1 == kTimes) break;
-      if (!folded.dual->run_narrowed(kLikely, kNarrowed, best.solution, ended)) folded.dual->run(kOverAll, best.cost, ended);
+      if (is_near(std::max(options.gap, kEnough)) || !is_near(kHopeful) || bound == before || ended() ||
+          time + 1 == kTimes)
+        break;
+      if (!folded.dual->run_narrowed(kLikely, kNarrowed, best.solution, ended))
+        folded.dual->run(kOverAll, best.cost, ended);
     }
     if (is_near(options.gap)) return finished(as_it_is());
     if (options.certify) {
@@ -368,8 +394,10 @@ Result solve_unmerged(const Network& network, const Options& options) {
   }
   if (best.solution) inside.start = best.solution;
   constexpr int kLonger = 4;  // what comes now takes before it brings anything
-  const bool ends = is_near(options.gap) || (best.solution && (bound ? ended(kLonger * taken) : is_very_large(network, options) && ended()));
-  if (!ends && !inside.messages && folded.dual) inside.messages = std::make_shared<Certificate::Leaf>(folded.dual->of_whole(network));
+  const bool ends = is_near(options.gap) ||
+                    (best.solution && (bound ? ended(kLonger * taken) : is_very_large(network, options) && ended()));
+  if (!ends && !inside.messages && folded.dual)
+    inside.messages = std::make_shared<Certificate::Leaf>(folded.dual->of_whole(network));
   folded.dual.reset();
   tables.clear();
   if (ends) return finished(as_it_is());
@@ -377,7 +405,8 @@ Result solve_unmerged(const Network& network, const Options& options) {
   ++counters["narrowed"];
   inside.start = rest->lowered(*best.solution);
   Result r = solve_rest(*rest, inside, For::kItself, best.cost);
-  ensure(r.solution && r.cost <= best.cost, "what is left of a network has lost a solution of {}", to_string(best.cost));
+  ensure(r.solution && r.cost <= best.cost, "what is left of a network has lost a solution of {}",
+         to_string(best.cost));
   return finished(std::move(r));
 }
 
@@ -405,14 +434,20 @@ Result solve(const Network& network, const Options& options) {
   return r;
 }
 
-bool is_within(double gap, Wide cost, Wide bound) { return static_cast<double>(cost - bound) <= gap * std::abs(static_cast<double>(cost)); }
+bool is_within(double gap, Wide cost, Wide bound) {
+  return static_cast<double>(cost - bound) <= gap * std::abs(static_cast<double>(cost));
+}
 
 std::string_view name_of(Status status) {
   switch (status) {
-    case Status::kOptimal: return "optimal";
-    case Status::kFeasible: return "feasible";
-    case Status::kInfeasible: return "infeasible";
-    case Status::kUnknown: return "unknown";
+    case Status::kOptimal:
+      return "optimal";
+    case Status::kFeasible:
+      return "feasible";
+    case Status::kInfeasible:
+      return "infeasible";
+    case Status::kUnknown:
+      return "unknown";
   }
   return "";
 }

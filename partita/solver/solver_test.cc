@@ -22,8 +22,8 @@ struct Shape {
   bool limited = true, wide = false;
 };
 
-// Parallel and turned edges, edges over one variable, over three, and over one variable twice; uses that are empty, several per
-// variable; limits from those nothing fits to those that never matter.
+// Parallel and turned edges, edges over one variable, over three, and over one variable twice; uses that are empty,
+// several per variable; limits from those nothing fits to those that never matter.
 Network random_network(Rng& rng, const Shape& s) {
   Network n;
   auto cost = [&]() -> int64_t {
@@ -48,7 +48,8 @@ Network random_network(Rng& rng, const Shape& s) {
     Table table(size);
     for (int64_t& c : table) c = cost();
     edge.table = std::make_shared<const Table>(table);
-    if (!n.edges.empty() && rng.below(5) == 0 && n.edges.back().table->size() == size) edge.table = n.edges.back().table;
+    if (!n.edges.empty() && rng.below(5) == 0 && n.edges.back().table->size() == size)
+      edge.table = n.edges.back().table;
     n.edges.push_back(std::move(edge));
   }
   if (!s.limited) return n;
@@ -103,7 +104,8 @@ TEST(Solver, EqualsBruteForce) {
     const Result r = expect_solved(n, fmt::format("seed {}", seed));
     feasible += r.solution.has_value();
     split += r.certificate.leaves.size() > 1;
-    ordered += !expect_solved(n, fmt::format("seed {}, eliminated", seed), {.at_once = 0}).certificate.leaves[0].order.empty();
+    ordered +=
+        !expect_solved(n, fmt::format("seed {}, eliminated", seed), {.at_once = 0}).certificate.leaves[0].order.empty();
     if (HasFailure()) return;
   }
   EXPECT_GT(feasible, 600);
@@ -144,7 +146,8 @@ TEST(Solver, EliminatesAtOnceWhereThatIsAll) {
     if (HasFailure()) return;
     stayed += *again.solution != *truth.solution;
   }
-  std::printf("by elimination alone %d (without a solution %d; the start stayed %d times), otherwise %d\n", alone, none, stayed, not_alone);
+  std::printf("by elimination alone %d (without a solution %d; the start stayed %d times), otherwise %d\n", alone, none,
+              stayed, not_alone);
   EXPECT_GT(alone, 200);
   EXPECT_GT(none, 10);
   EXPECT_GT(stayed, 10);
@@ -163,15 +166,18 @@ Certificate::Leaf random_leaf(Rng& rng, const Network& n) {
   const Model model = compile(n);
   Alive alive(model.unary.size(), 1);
   for (const Certificate::Decision& d : leaf.decisions)
-    for (int x = 0; x < n.domain(d.variable); ++x) alive[model.offset[d.variable] + x] = std::binary_search(d.values.begin(), d.values.end(), x);
+    for (int x = 0; x < n.domain(d.variable); ++x)
+      alive[model.offset[d.variable] + x] = std::binary_search(d.values.begin(), d.values.end(), x);
   if (!propagate(model, alive)) return leaf;
   std::set<std::vector<int>> over;
-  for (const Network::Edge& e : n.edges) over.insert({std::min(e.variables[0], e.variables[1]), std::max(e.variables[0], e.variables[1])});
+  for (const Network::Edge& e : n.edges)
+    over.insert({std::min(e.variables[0], e.variables[1]), std::max(e.variables[0], e.variables[1])});
   for (const std::vector<int>& variables : over) {
     Certificate::Message m{variables, {}};
     for (int v : variables) {
       m.ends.emplace_back();
-      for (int x = 0; x < n.domain(v); ++x) m.ends.back().push_back(alive[model.offset[v] + x] ? rng.between(-200, 200) : kNotThere);
+      for (int x = 0; x < n.domain(v); ++x)
+        m.ends.back().push_back(alive[model.offset[v] + x] ? rng.between(-200, 200) : kNotThere);
     }
     leaf.messages.push_back(std::move(m));
   }
@@ -180,13 +186,15 @@ Certificate::Leaf random_leaf(Rng& rng, const Network& n) {
   return leaf;
 }
 
-// The reduced network has the same optimum, every leaf proves the same in both, and elimination finds the optimum without the limit.
+// The reduced network has the same optimum, every leaf proves the same in both, and elimination finds the optimum
+// without the limit.
 TEST(Solver, ReductionsAndEliminationLoseNothing) {
   std::map<std::string, int> fired;
   int eliminated = 0, whole = 0;
   for (uint64_t seed = 0; seed < 1000; ++seed) {
     Rng rng(seed);
-    Recipe recipe{kFamilies[seed % 5], static_cast<int>(rng.between(2, 8)), static_cast<int>(rng.between(2, 3)), 0, 100, rng.below(2) == 0};
+    Recipe recipe{kFamilies[seed % 5], static_cast<int>(rng.between(2, 8)), static_cast<int>(rng.between(2, 3)), 0, 100,
+                  rng.below(2) == 0};
     if (rng.below(2) == 0) recipe.forbidden = 0.3 * rng.uniform();
     if (rng.below(3) == 0) recipe.largest = rng.below(2) == 0 ? 3 : 1'000'000'000'000;
     if (recipe.family == Family::kLayered) recipe.values = 2;
@@ -200,7 +208,8 @@ TEST(Solver, ReductionsAndEliminationLoseNothing) {
     ASSERT_EQ(truth.solution.has_value(), small.solution.has_value());
     if (truth.solution) {
       EXPECT_EQ(to_string(truth.cost), to_string(small.cost));
-      const Evaluation e = evaluate(n, reduction.lifted(*small.solution)), lowered = evaluate(reduced, reduction.lowered(*truth.solution));
+      const Evaluation e = evaluate(n, reduction.lifted(*small.solution)),
+                       lowered = evaluate(reduced, reduction.lowered(*truth.solution));
       EXPECT_TRUE(e.feasible && e.cost == truth.cost);
       EXPECT_TRUE(lowered.feasible && lowered.cost == truth.cost);
     }
@@ -244,13 +253,16 @@ TEST(Solver, ReductionsAndEliminationLoseNothing) {
   EXPECT_GT(whole, 30);
 }
 
-// What is proved after values were left out, since by the messages nothing better can take them: against elimination, and within a limit
-// against a certificate. Leaves of the reduced network prove the same in the whole one, where much of it is reduced too.
+// What is proved after values were left out, since by the messages nothing better can take them: against elimination,
+// and within a limit against a certificate. Leaves of the reduced network prove the same in the whole one, where much
+// of it is reduced too.
 TEST(Solver, NarrowingLosesNothing) {
   int narrowed = 0, first = 0, limited = 0, cores = 0;
   for (uint64_t seed = 0; seed < 400; ++seed) {
     Rng rng(seed);
-    const Recipe recipe{kFamilies[seed % 5], static_cast<int>(rng.between(12, 30)), static_cast<int>(rng.between(3, 5)), 0.1, 1000, seed % 3 == 0};
+    const Recipe recipe{
+        kFamilies[seed % 5], static_cast<int>(rng.between(12, 30)), static_cast<int>(rng.between(3, 5)), 0.1, 1000,
+        seed % 3 == 0};
     const Network n = random_network(recipe, seed);
     SCOPED_TRACE(fmt::format("{}, seed {}", name_of(recipe.family), seed));
     const Reduction reduction(n);
@@ -317,7 +329,11 @@ TEST(Solver, SharedTablesOfTwoShapes) {
 TEST(Solver, StopsWithinTheGap) {
   int optimal = 0, near = 0, none = 0;
   for (uint64_t seed = 0; seed < 120; ++seed) {
-    const Recipe recipe{.family = kFamilies[seed % 5], .size = 30, .values = 5, .forbidden = seed % 4 ? 0 : 0.1, .limited = seed % 3 == 0};
+    const Recipe recipe{.family = kFamilies[seed % 5],
+                        .size = 30,
+                        .values = 5,
+                        .forbidden = seed % 4 ? 0 : 0.1,
+                        .limited = seed % 3 == 0};
     const Network n = random_network(recipe, seed);
     SCOPED_TRACE(fmt::format("{}, seed {}", name_of(recipe.family), seed));
     Options options;
@@ -377,7 +393,8 @@ TEST(Certificates, ReadAsTheyWerePrinted) {
   EXPECT_EQ(print_certificate(parse_certificate(text, "file")), text);
 }
 
-// What elimination computes, at once or after steps, is certified: where no messages and branching prove it in any time.
+// What elimination computes, at once or after steps, is certified: where no messages and branching prove it in any
+// time.
 TEST(Certificates, OfWhatIsComputed) {
   int in_steps = 0, at_once = 0;
   for (Family family : kFamilies)
@@ -408,7 +425,8 @@ TEST(Certificates, MutantsAreRefused) {
   int refused = 0, tried = 0;
   for (uint64_t seed = 0; seed < 300; ++seed) {
     Rng rng(seed);
-    const Network n = random_network(rng, {.variables = 6, .values = 4, .density = 0.8, .forbidden = 0.05, .largest = 100});
+    const Network n =
+        random_network(rng, {.variables = 6, .values = 4, .density = 0.8, .forbidden = 0.05, .largest = 100});
     const Result r = solve(n, {.max_steps = 100000, .elimination_bytes = 0});
     if (!r.solution) continue;
     SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -423,7 +441,8 @@ TEST(Certificates, MutantsAreRefused) {
       c.leaves.erase(c.leaves.begin() + static_cast<long>(l));
       expect_refused(c);
     }
-    // A message that is raised takes from the factor what it gives to the variable: it never proves more than the truth.
+    // A message that is raised takes from the factor what it gives to the variable: it never proves more than the
+    // truth.
     c = r.certificate;
     for (Certificate::Leaf& leaf : c.leaves)
       for (Certificate::Message& m : leaf.messages)
@@ -438,7 +457,8 @@ TEST(Certificates, MutantsAreRefused) {
     }
     for (Certificate::Leaf& leaf : c.leaves)
       for (Certificate::Multiplier& m : leaf.multipliers) m.value = -m.value;
-    if (std::any_of(c.leaves.begin(), c.leaves.end(), [](const auto& l) { return !l.multipliers.empty(); })) expect_refused(c);
+    if (std::any_of(c.leaves.begin(), c.leaves.end(), [](const auto& l) { return !l.multipliers.empty(); }))
+      expect_refused(c);
     if (HasFailure()) return;
   }
   EXPECT_GT(refused, tried / 2);

@@ -19,7 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 class Steps {
  public:
-  Steps(const Network& network, const Assignment& solution, const Certificate::Leaf& messages, const Options& options, const PairTables* made)
+  Steps(const Network& network, const Assignment& solution, const Certificate::Leaf& messages, const Options& options,
+        const PairTables* made)
       : n_(network), o_(options), made_(made), messages_(messages), kept_(all_values(network)), rest_(network, kept_) {
     result_.solution = solution;
     result_.cost = evaluate(n_, solution).cost;
@@ -72,37 +73,43 @@ class Steps {
   }
 
   // Of the last step.
-  const Certificate::Leaf& latest() const { return result_.certificate.steps.empty() ? messages_ : result_.certificate.steps.back().sweep; }
+  const Certificate::Leaf& latest() const {
+    return result_.certificate.steps.empty() ? messages_ : result_.certificate.steps.back().sweep;
+  }
 
   bool stop() const { return (o_.stop && *o_.stop) || (o_.deadline && Clock::now() > *o_.deadline); }
 
   // What a value must cost to be left out: it is not asked for less than that, or nothing less is aimed at.
   double enough() const {
-    const double asked = std::min(aim_, static_cast<double>(result_.cost) - o_.gap * std::abs(static_cast<double>(result_.cost)));
+    const double asked =
+        std::min(aim_, static_cast<double>(result_.cost) - o_.gap * std::abs(static_cast<double>(result_.cost)));
     return result_.bound ? std::max(asked, static_cast<double>(*result_.bound)) : asked;  // which is claimed already
   }
 
-  // The solution that there is may be far above the optimum, so that what costs as much is too little: where little is left already, it is
-  // guessed that the optimum lies in the lower half of what there is between the bound and what is enough. If so, elimination will find it; if
-  // not, it will prove that nothing costs less than the guess.
+  // The solution that there is may be far above the optimum, so that what costs as much is too little: where little is
+  // left already, it is guessed that the optimum lies in the lower half of what there is between the bound and what is
+  // enough. If so, elimination will find it; if not, it will prove that nothing costs less than the guess.
   bool aim_lower(const std::optional<Wide>& known) {
     constexpr double kLittleLeft = 0.25, kNear = 0.1, kVeryNear = 1e-4;  // of the table entries; of the cost
     double least = bound_;
     for (const std::optional<Wide>& proved : {known, result_.bound})
       if (proved) least = std::max(least, static_cast<double>(*proved));
     const double now = enough(), gap = now - least;
-    if (static_cast<double>(left_) > kLittleLeft * static_cast<double>(whole_) || !(gap < kNear * std::abs(now)) || gap < kVeryNear * std::abs(now)) return false;
+    if (static_cast<double>(left_) > kLittleLeft * static_cast<double>(whole_) || !(gap < kNear * std::abs(now)) ||
+        gap < kVeryNear * std::abs(now))
+      return false;
     aim_ = least + gap / 2;
     if (o_.tell) o_.tell(fmt::format("the optimum may be less than {:.0f}", aim_));
     return true;
   }
 
-  // Passes until half of the table entries, or as many as will be, cost enough, and leaves them out. False if that is next to nothing.
+  // Passes until half of the table entries, or as many as will be, cost enough, and leaves them out. False if that is
+  // next to nothing.
   bool sweep() {
-    constexpr int kWindows = 50, kPasses = 2;           // passes a window, besides the two that tell what is left
+    constexpr int kWindows = 50, kPasses = 2;  // passes a window, besides the two that tell what is left
     constexpr double kNextToNothing = 0.95, kGettingOn = 1e-3;  // of the entries; of the gap, a window
-    constexpr double kHopeful = 3;                      // windows over the whole, or as much work, by which something must cost enough
-    constexpr double kFar = 0.03, kFast = 0.1;          // or else the gap be small, or that much of it go away by a window
+    constexpr double kHopeful = 3;  // windows over the whole, or as much work, by which something must cost enough
+    constexpr double kFar = 0.03, kFast = 0.1;  // or else the gap be small, or that much of it go away by a window
     constexpr int kMessagesFirst = 4, kLeastWindows = 8;  // passes, before prices move; where they do
     const Model m = compile(rest_.network(), made_);
     if (m.sweep == 0) return false;
@@ -118,7 +125,7 @@ class Steps {
     double share = 1;
     bool fuses = true;
     bool priced = m.limited && !latest().multipliers.empty();  // or where passes alone do not get on
-    int priced_from = 0;                                        // window
+    int priced_from = 0;                                       // window
     bound_ = -kInfinity;
     for (int window = 0; window < kWindows && share > kLittle && !(window > 0 && stop()); ++window) {
       for (int pass = 0; pass < kPasses; ++pass)
@@ -137,15 +144,20 @@ class Steps {
         priced_from = window + 1;
         continue;
       }
-      if (m.limited == priced && window * static_cast<double>(m.sweep) >= kHopeful * static_cast<double>(whole_) && share > kNextToNothing &&
-          enough() - bound_ > kFar * std::abs(enough()) && bound_ - before < kFast * (enough() - bound_))
+      if (m.limited == priced && window * static_cast<double>(m.sweep) >= kHopeful * static_cast<double>(whole_) &&
+          share > kNextToNothing && enough() - bound_ > kFar * std::abs(enough()) &&
+          bound_ - before < kFast * (enough() - bound_))
         return false;
       if (bound_ >= enough() || (!gets_on && (!priced || window >= priced_from + kLeastWindows))) break;
     }
     if (share > kNextToNothing) return false;
     Certificate::Leaf messages = rest_.lifted(dual.leaf(state, all), n_);
-    if (o_.tell) o_.tell(fmt::format("left out: {:.0f}% of {} table entries, with a bound of {:.0f}", 100 * (1 - share), m.sweep, bound_));
-    keep([&](int v, size_t x) { return left[m.offset[v] + static_cast<int>(x)] || kept_[v][x] == (*result_.solution)[v]; });
+    if (o_.tell)
+      o_.tell(fmt::format("left out: {:.0f}% of {} table entries, with a bound of {:.0f}", 100 * (1 - share), m.sweep,
+                          bound_));
+    keep([&](int v, size_t x) {
+      return left[m.offset[v] + static_cast<int>(x)] || kept_[v][x] == (*result_.solution)[v];
+    });
     least_left_out_ = std::min(least_left_out_, enough());
     result_.certificate.steps.push_back({std::move(messages), {}});
     return true;
@@ -168,7 +180,8 @@ class Steps {
   void report(double bound) {
     if (!o_.progress || Clock::now() - reported_ < std::chrono::seconds(1) || !std::isfinite(bound)) return;
     reported_ = Clock::now();
-    o_.progress({result_.cost, static_cast<Wide>(std::floor(std::min(bound, enough()))), std::chrono::duration<double>(reported_ - began_).count()});
+    o_.progress({result_.cost, static_cast<Wide>(std::floor(std::min(bound, enough()))),
+                 std::chrono::duration<double>(reported_ - began_).count()});
   }
 
   // Where little enough is left for it to come through.
@@ -206,7 +219,8 @@ class Steps {
         result_.cost = e.cost;
       } else if (!e.feasible && least->cost < bound && !latest().multipliers.empty()) {
         const auto priced = eliminated_at_prices(rest_.network(), plan);
-        if (priced && *priced > least->cost) leaf.multipliers = latest().multipliers, leaf.scale = latest().scale, least->cost = *priced;
+        if (priced && *priced > least->cost)
+          leaf.multipliers = latest().multipliers, leaf.scale = latest().scale, least->cost = *priced;
       }
       bound = std::min(bound, least->cost);
     }
@@ -214,7 +228,9 @@ class Steps {
     if (result_.bound && bound <= *result_.bound) return;
     result_.bound = result_.certificate.bound = bound;
     result_.certificate.leaves = {std::move(leaf)};
-    if (o_.tell) o_.tell(fmt::format("eliminated: width {}, largest table {} entries; no solution costs less than {}", plan.width, plan.largest_table, to_string(*result_.bound)));
+    if (o_.tell)
+      o_.tell(fmt::format("eliminated: width {}, largest table {} entries; no solution costs less than {}", plan.width,
+                          plan.largest_table, to_string(*result_.bound)));
   }
 
   // The least with uses at the multipliers' prices, less these times the limit, rounded down.
@@ -227,7 +243,9 @@ class Steps {
         if (u.lower <= time && time < u.upper)
           for (size_t x = 0; x < u.amounts.size(); ++x) {
             int64_t& cost = rest.costs[u.variable][x];
-            if (cost < kForbidden) cost = static_cast<int64_t>(std::min<Wide>(cost + Wide{multiplier} * u.amounts[x] / messages.scale, kForbidden - 1));
+            if (cost < kForbidden)
+              cost = static_cast<int64_t>(
+                  std::min<Wide>(cost + Wide{multiplier} * u.amounts[x] / messages.scale, kForbidden - 1));
           }
     }
     const auto least = eliminate(rest, plan, [&] { return stop(); });
@@ -238,23 +256,24 @@ class Steps {
   const Network& n_;
   const Options& o_;
   const PairTables* const made_;
-  const Certificate::Leaf& messages_;    // to begin with
-  std::vector<std::vector<int>> kept_;   // [variable]: values that are left
-  Subset rest_;                          // those
+  const Certificate::Leaf& messages_;   // to begin with
+  std::vector<std::vector<int>> kept_;  // [variable]: values that are left
+  Subset rest_;                         // those
   const Clock::time_point began_ = Clock::now();
   Clock::time_point reported_ = began_;
   double aim_ = kInfinity;
   bool aimed_too_low_ = false;
-  double least_left_out_ = kInfinity;    // what was left out costs so much
-  double bound_ = -kInfinity;            // of what is left, by the last pass
-  int64_t left_ = 0;                     // table entries of a pass over it
-  int64_t whole_ = 0;                    // table entries of the network's own passes
+  double least_left_out_ = kInfinity;  // what was left out costs so much
+  double bound_ = -kInfinity;          // of what is left, by the last pass
+  int64_t left_ = 0;                   // table entries of a pass over it
+  int64_t whole_ = 0;                  // table entries of the network's own passes
   Result result_;
 };
 
 }  // namespace
 
-Result solve_in_steps(const Network& network, const Assignment& solution, const Certificate::Leaf& messages, const Options& options, const PairTables* made) {
+Result solve_in_steps(const Network& network, const Assignment& solution, const Certificate::Leaf& messages,
+                      const Options& options, const PairTables* made) {
   constexpr int kGuesses = 3;
   Result best;
   best.solution = solution;

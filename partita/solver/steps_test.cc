@@ -71,7 +71,8 @@ TEST(Steps, ProveTheOptimumBeforeTheJudge) {
     Certificate more = r.certificate;
     more.bound = truth.cost + 1;
     EXPECT_THROW(check(n, more), Error);
-    EXPECT_EQ(print_certificate(parse_certificate(print_certificate(r.certificate), "file")), print_certificate(r.certificate));
+    EXPECT_EQ(print_certificate(parse_certificate(print_certificate(r.certificate), "file")),
+              print_certificate(r.certificate));
     if (HasFailure()) return;
   }
   EXPECT_GT(tried, 1000);
@@ -100,7 +101,8 @@ TEST(Steps, NoneProveMoreThanTheTruth) {
         const int v = static_cast<int>(rng.below(n.costs.size()));
         if (n.domain(v) < 2) continue;
         const int x = static_cast<int>(rng.below(n.costs[v].size()));
-        step.dominated.push_back({v, x, static_cast<int>((x + 1 + rng.below(n.costs[v].size() - 1)) % n.costs[v].size())});
+        step.dominated.push_back(
+            {v, x, static_cast<int>((x + 1 + rng.below(n.costs[v].size() - 1)) % n.costs[v].size())});
       }
       // Those that hold where all others are left out by the judge.
       std::erase_if(step.dominated, [&](const auto& d) {

@@ -58,7 +58,8 @@ Subset::Subset(const Network& network, std::vector<std::vector<int>> values) : v
     if (!table) table = all ? e.table : std::make_shared<const Table>(slice(*e.table, of, counts));
     subset_.edges.push_back({e.variables, table});
   }
-  for (const Network::Use& u : network.uses) subset_.uses.push_back({u.variable, u.lower, u.upper, chosen(u.amounts, values_[u.variable])});
+  for (const Network::Use& u : network.uses)
+    subset_.uses.push_back({u.variable, u.lower, u.upper, chosen(u.amounts, values_[u.variable])});
   subset_.limit = network.limit;
 }
 
@@ -80,7 +81,8 @@ Certificate::Leaf Subset::lowered(const Certificate::Leaf& of_whole) const {
   Certificate::Leaf leaf{of_whole.scale, {}, {}, of_whole.multipliers};
   for (const Certificate::Message& m : of_whole.messages) {
     leaf.messages.push_back({m.variables, {}});
-    for (size_t i = 0; i < m.variables.size(); ++i) leaf.messages.back().ends.push_back(m.ends[i].empty() ? m.ends[i] : chosen(m.ends[i], values_[m.variables[i]]));
+    for (size_t i = 0; i < m.variables.size(); ++i)
+      leaf.messages.back().ends.push_back(m.ends[i].empty() ? m.ends[i] : chosen(m.ends[i], values_[m.variables[i]]));
   }
   return leaf;
 }

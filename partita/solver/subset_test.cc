@@ -41,7 +41,8 @@ TEST(Subset, CostsAndUsesAreThoseOfTheWhole) {
   Rng rng(seed);
   int fewer = 0;
   for (uint64_t i = 0; i < 200; ++i) {
-    Network n = random_network({.family = kFamilies[i % 5], .size = 12, .values = 4, .forbidden = 0.1, .limited = i % 2 == 0}, i);
+    Network n = random_network(
+        {.family = kFamilies[i % 5], .size = 12, .values = 4, .forbidden = 0.1, .limited = i % 2 == 0}, i);
     add_edges(rng, n);
     const std::vector<std::vector<int>> values = some_values(rng, n);
     const Subset subset(n, values);
@@ -54,7 +55,8 @@ TEST(Subset, CostsAndUsesAreThoseOfTheWhole) {
       const Evaluation part = evaluate(subset.network(), y), whole = evaluate(n, x);
       ASSERT_EQ(part.feasible, whole.feasible) << "seed " << seed << ", network " << i;
       ASSERT_EQ(to_string(part.cost), to_string(whole.cost)) << "seed " << seed << ", network " << i;
-      ASSERT_EQ(to_string(part.peak.value_or(-1)), to_string(whole.peak.value_or(-1))) << "seed " << seed << ", network " << i;
+      ASSERT_EQ(to_string(part.peak.value_or(-1)), to_string(whole.peak.value_or(-1)))
+          << "seed " << seed << ", network " << i;
     }
     Assignment away(n.variables());  // a value that is not there stays within what is
     for (int v = 0; v < n.variables(); ++v) away[v] = static_cast<int>(rng.below(n.domain(v)));
@@ -62,7 +64,8 @@ TEST(Subset, CostsAndUsesAreThoseOfTheWhole) {
 
     Certificate::Leaf leaf = random_messages(rng, n);
     if (n.limit) leaf.multipliers = {{1, 3}};
-    const std::optional<Wide> all = LeafJudge(n).bound(leaf), left = LeafJudge(subset.network()).bound(subset.lowered(leaf));
+    const std::optional<Wide> all = LeafJudge(n).bound(leaf),
+                              left = LeafJudge(subset.network()).bound(subset.lowered(leaf));
     if (!left) continue;
     ASSERT_TRUE(all) << "seed " << seed << ", network " << i;
     ASSERT_TRUE(*left >= *all) << "seed " << seed << ", network " << i;

@@ -1,5 +1,5 @@
-// The inner loops of message passing. They are inlined into functions that are compiled for several kinds of vectors (PARTITA_VECTORISED) and
-// choose as the program starts.
+// The inner loops of message passing. They are inlined into functions that are compiled for several kinds of vectors
+// (PARTITA_VECTORISED) and choose as the program starts.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -7,7 +7,8 @@
 #include "partita/solver/pair_table.h"
 
 // No fused operations, which only some processors have: answers are the same on all.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
 #define PARTITA_VECTORISED __attribute__((target_clones("arch=x86-64-v4", "avx2", "default"), optimize("O3")))
 #define PARTITA_WIDE __attribute__((target("arch=x86-64-v4"), optimize("O3", "fp-contract=off")))
 #define PARTITA_HALVED __attribute__((target_clones("avx2", "default"), optimize("O3")))
@@ -23,8 +24,8 @@
 
 namespace partita::solver {
 
-// Eight numbers. Where registers hold four, the compiler would compare a vector of eight one by one, so that functions come twice, as
-// PARTITA_WIDE of Eight and as PARTITA_HALVED of Halves, and wide_vectors() says which.
+// Eight numbers. Where registers hold four, the compiler would compare a vector of eight one by one, so that functions
+// come twice, as PARTITA_WIDE of Eight and as PARTITA_HALVED of Halves, and wide_vectors() says which.
 using Eight = double __attribute__((vector_size(64)));
 using EightAnywhere = double __attribute__((vector_size(64), aligned(8), may_alias));
 using Four = double __attribute__((vector_size(32)));
@@ -53,7 +54,9 @@ PARTITA_INLINE void store(const Halves& x, double* to) {
   *reinterpret_cast<FourAnywhere*>(to) = x.low;
   *reinterpret_cast<FourAnywhere*>(to + 4) = x.high;
 }
-PARTITA_INLINE Halves lesser(const Halves& x, const Halves& y) { return {x.low < y.low ? x.low : y.low, x.high < y.high ? x.high : y.high}; }
+PARTITA_INLINE Halves lesser(const Halves& x, const Halves& y) {
+  return {x.low < y.low ? x.low : y.low, x.high < y.high ? x.high : y.high};
+}
 PARTITA_INLINE Halves operator-(const Halves& x, double y) { return {x.low - y, x.high - y}; }
 PARTITA_INLINE void fill(double value, Halves& x) { x = {Four{} + value, Four{} + value}; }
 
@@ -64,10 +67,11 @@ PARTITA_INLINE V load(const double* from) {
   return x;
 }
 
-// Of as many columns as stay in registers: `kVectors` x 8, the last eight from `last` on, beside or over the others; `kRows` rows at a time,
-// where few columns would wait for each other.
+// Of as many columns as stay in registers: `kVectors` x 8, the last eight from `last` on, beside or over the others;
+// `kRows` rows at a time, where few columns would wait for each other.
 template <typename V, int kVectors, int kRows>
-PARTITA_INLINE void min_minus_of(const double* table, const double* minus, int rows, size_t width, int last, double* out) {
+PARTITA_INLINE void min_minus_of(const double* table, const double* minus, int rows, size_t width, int last,
+                                 double* out) {
   V least[kRows][kVectors];
   for (auto& of_row : least)
     for (V& x : of_row) fill(kInfinity, x);
@@ -77,7 +81,8 @@ PARTITA_INLINE void min_minus_of(const double* table, const double* minus, int r
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) least[r][v] = lesser(load<V>(table + (i + r) * width + at(v)) - minus[i + r], least[r][v]);
+      for (int v = 0; v < kVectors; ++v)
+        least[r][v] = lesser(load<V>(table + (i + r) * width + at(v)) - minus[i + r], least[r][v]);
   for (; i < rows; ++i)
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) least[0][v] = lesser(load<V>(table + i * width + at(v)) - minus[i], least[0][v]);
@@ -110,32 +115,45 @@ PARTITA_INLINE void min_minus_row(const double* __restrict row, double minus, in
   }
 }
 
-// out[j] = min_i (table[i][j] - minus[i]); table is row-major, with a row at least. A table that is too large for the cache near by is read
-// row by row.
+// out[j] = min_i (table[i][j] - minus[i]); table is row-major, with a row at least. A table that is too large for the
+// cache near by is read row by row.
 template <typename V>
 PARTITA_INLINE void min_minus(const double* table, const double* minus, int rows, int columns, double* out) {
   constexpr size_t kNear = 1 << 16;  // entries
   const auto width = static_cast<size_t>(columns);
   switch (columns) {
-    case 1: return min_minus_of_few<1>(table, minus, rows, out);
-    case 2: return min_minus_of_few<2>(table, minus, rows, out);
-    case 3: return min_minus_of_few<3>(table, minus, rows, out);
-    case 4: return min_minus_of_few<4>(table, minus, rows, out);
-    case 5: return min_minus_of_few<5>(table, minus, rows, out);
-    case 6: return min_minus_of_few<6>(table, minus, rows, out);
-    case 7: return min_minus_of_few<7>(table, minus, rows, out);
-    default: break;
+    case 1:
+      return min_minus_of_few<1>(table, minus, rows, out);
+    case 2:
+      return min_minus_of_few<2>(table, minus, rows, out);
+    case 3:
+      return min_minus_of_few<3>(table, minus, rows, out);
+    case 4:
+      return min_minus_of_few<4>(table, minus, rows, out);
+    case 5:
+      return min_minus_of_few<5>(table, minus, rows, out);
+    case 6:
+      return min_minus_of_few<6>(table, minus, rows, out);
+    case 7:
+      return min_minus_of_few<7>(table, minus, rows, out);
+    default:
+      break;
   }
   if (rows * width <= kNear) {
     int j = 0;
-    for (; columns - j > 4 * kLanes; j += 4 * kLanes) min_minus_of<V, 4, 1>(table + j, minus, rows, width, 3 * kLanes, out + j);
+    for (; columns - j > 4 * kLanes; j += 4 * kLanes)
+      min_minus_of<V, 4, 1>(table + j, minus, rows, width, 3 * kLanes, out + j);
     j = std::min(j, columns - kLanes);
     const int last = columns - j - kLanes;
     switch ((last + kLanes - 1) / kLanes) {
-      case 0: return min_minus_of<V, 1, 4>(table + j, minus, rows, width, last, out + j);
-      case 1: return min_minus_of<V, 2, 2>(table + j, minus, rows, width, last, out + j);
-      case 2: return min_minus_of<V, 3, 1>(table + j, minus, rows, width, last, out + j);
-      default: return min_minus_of<V, 4, 1>(table + j, minus, rows, width, last, out + j);
+      case 0:
+        return min_minus_of<V, 1, 4>(table + j, minus, rows, width, last, out + j);
+      case 1:
+        return min_minus_of<V, 2, 2>(table + j, minus, rows, width, last, out + j);
+      case 2:
+        return min_minus_of<V, 3, 1>(table + j, minus, rows, width, last, out + j);
+      default:
+        return min_minus_of<V, 4, 1>(table + j, minus, rows, width, last, out + j);
     }
   }
   for (int j = 0; j < columns; ++j) out[j] = table[j] - minus[0];
@@ -144,7 +162,8 @@ PARTITA_INLINE void min_minus(const double* table, const double* minus, int rows
     const double *a = table + i * width, *b = a + width, *c = b + width, *d = c + width;
     for (int j = 0; j < columns; j += kLanes) {
       const int at = std::min(j, columns - kLanes);
-      const V ab = lesser(load<V>(a + at) - minus[i], load<V>(b + at) - minus[i + 1]), cd = lesser(load<V>(c + at) - minus[i + 2], load<V>(d + at) - minus[i + 3]);
+      const V ab = lesser(load<V>(a + at) - minus[i], load<V>(b + at) - minus[i + 1]),
+              cd = lesser(load<V>(c + at) - minus[i + 2], load<V>(d + at) - minus[i + 3]);
       store(lesser(lesser(ab, cd), load<V>(out + at)), out + at);
     }
   }
@@ -170,7 +189,8 @@ PARTITA_INLINE int least_of(const double* values, int count) {
 }
 
 // sums[own value] += so many times the cost beside that value of the other.
-PARTITA_INLINE void add_beside(const View& view, int other_value, double times, int own_values, double* __restrict sums) {
+PARTITA_INLINE void add_beside(const View& view, int other_value, double times, int own_values,
+                               double* __restrict sums) {
   const double* __restrict costs = view.by_other + static_cast<size_t>((*view.other)(other_value)) * view.own->count;
   if (view.own->all_differ()) {
     for (int x = 0; x < own_values; ++x) sums[x] += times * costs[x];
@@ -180,9 +200,11 @@ PARTITA_INLINE void add_beside(const View& view, int other_value, double times, 
   }
 }
 
-// out[own value] = min over the other's values of cost - minus[other value]. `scratch` takes a number for each kind of both.
+// out[own value] = min over the other's values of cost - minus[other value]. `scratch` takes a number for each kind of
+// both.
 template <typename V>
-PARTITA_INLINE void min_minus(const View& view, const double* __restrict minus, int own_values, double* __restrict scratch, double* __restrict out) {
+PARTITA_INLINE void min_minus(const View& view, const double* __restrict minus, int own_values,
+                              double* __restrict scratch, double* __restrict out) {
   const Kinds &other = *view.other, &own = *view.own;
   if (!other.all_differ()) {
     const int *first = other.first.data(), *by_kind = other.by_kind.data();

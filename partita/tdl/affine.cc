@@ -13,12 +13,15 @@ using Atom = Affine::Atom;
 using Term = Affine::Term;
 
 __extension__ using Wide = __int128;
-constexpr int64_t kFarthest = int64_t{1} << 61;     // ends of intervals stay within
-constexpr int64_t kLargest = int64_t{1} << 50;      // numbers in a form; larger ones are left to the evaluator
+constexpr int64_t kFarthest = int64_t{1} << 61;  // ends of intervals stay within
+constexpr int64_t kLargest = int64_t{1} << 50;   // numbers in a form; larger ones are left to the evaluator
 
 bool fits(const Affine& a, int64_t factor = 1) {
-  auto within = [&](int64_t x) { return static_cast<Wide>(x) * factor <= kLargest && static_cast<Wide>(x) * factor >= -kLargest; };
-  return within(a.constant) && std::all_of(a.terms.begin(), a.terms.end(), [&](const Term& t) { return within(t.coefficient); });
+  auto within = [&](int64_t x) {
+    return static_cast<Wide>(x) * factor <= kLargest && static_cast<Wide>(x) * factor >= -kLargest;
+  };
+  return within(a.constant) &&
+         std::all_of(a.terms.begin(), a.terms.end(), [&](const Term& t) { return within(t.coefficient); });
 }
 
 std::strong_ordering compare(const Atom& a, const Atom& b) {
@@ -30,13 +33,12 @@ std::strong_ordering compare(const Atom& a, const Atom& b) {
 
 // Sorted by atom, equal atoms collected, zeros dropped.
 void normalize(std::vector<Term>& terms) {
-  std::stable_sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) { return compare(a.atom, b.atom) < 0; });
+  std::stable_sort(terms.begin(), terms.end(),
+                   [](const Term& a, const Term& b) { return compare(a.atom, b.atom) < 0; });
   std::vector<Term> kept;
   for (Term& term : terms) {
-    if (!kept.empty() && compare(kept.back().atom, term.atom) == 0)
-      kept.back().coefficient += term.coefficient;
-    else
-      kept.push_back(std::move(term));
+    if (!kept.empty() && compare(kept.back().atom, term.atom) == 0) kept.back().coefficient += term.coefficient;
+    else kept.push_back(std::move(term));
   }
   std::erase_if(kept, [](const Term& t) { return t.coefficient == 0; });
   terms = std::move(kept);
@@ -51,7 +53,8 @@ Affine atom_form(Atom::Kind kind, const Affine& inner, int64_t divisor) {
 }  // namespace
 
 int Affine::plain_index() const {
-  const bool plain = constant == 0 && terms.size() == 1 && terms[0].coefficient == 1 && terms[0].atom.kind == Atom::Kind::kIndex;
+  const bool plain =
+      constant == 0 && terms.size() == 1 && terms[0].coefficient == 1 && terms[0].atom.kind == Atom::Kind::kIndex;
   return plain ? terms[0].atom.index : -1;
 }
 
@@ -93,10 +96,8 @@ Affine scaled(const Affine& a, int64_t factor) {
 Multiples split_multiples(const Affine& a, int64_t divisor) {
   Affine whole, rest;
   for (const Term& term : a.terms) {
-    if (term.coefficient % divisor == 0)
-      whole.terms.push_back({term.coefficient / divisor, term.atom});
-    else
-      rest.terms.push_back(term);
+    if (term.coefficient % divisor == 0) whole.terms.push_back({term.coefficient / divisor, term.atom});
+    else rest.terms.push_back(term);
   }
   whole.constant = floor_divide(a.constant, divisor);
   rest.constant = a.constant - divisor * whole.constant;
@@ -127,8 +128,7 @@ std::strong_ordering compare(const Affine& a, const Affine& b) {
 
 void collect_indices(const Affine& a, std::vector<int>& indices) {
   for (const Term& term : a.terms) {
-    if (term.atom.kind != Atom::Kind::kIndex)
-      collect_indices(*term.atom.inner, indices);
+    if (term.atom.kind != Atom::Kind::kIndex) collect_indices(*term.atom.inner, indices);
     else if (std::find(indices.begin(), indices.end(), term.atom.index) == indices.end())
       indices.push_back(term.atom.index);
   }
@@ -148,7 +148,8 @@ Affine substituted(const Affine& a, int index, const Affine& replacement) {
       part = term.atom.index == index ? replacement : affine_index(term.atom.index);
     } else {
       const Affine inner = substituted(*term.atom.inner, index, replacement);
-      part = term.atom.kind == Atom::Kind::kMod ? modulo(inner, term.atom.divisor) : floor_div(inner, term.atom.divisor);
+      part =
+          term.atom.kind == Atom::Kind::kMod ? modulo(inner, term.atom.divisor) : floor_div(inner, term.atom.divisor);
     }
     result = result + scaled(part, term.coefficient);
   }
@@ -167,16 +168,12 @@ Interval range_without(const Affine& a, const Term* left_out, const std::vector<
     int64_t x = r.lo, y = r.hi - 1;
     const int64_t d = atom.divisor;
     if (atom.kind == Atom::Kind::kFloorDiv) {
-      if (MUTANT("trunc_div"))
-        x = x / d, y = y / d;
-      else
-        x = floor_divide(x, d), y = floor_divide(MUTANT("div_ceil") ? y + 1 : y, d);
+      if (MUTANT("trunc_div")) x = x / d, y = y / d;
+      else x = floor_divide(x, d), y = floor_divide(MUTANT("div_ceil") ? y + 1 : y, d);
     } else if (atom.kind == Atom::Kind::kMod) {
       const int64_t period = floor_divide(x, d);
-      if (period == floor_divide(y, d) || MUTANT("mod_no_wrap"))
-        x = x - d * period, y = y - d * floor_divide(y, d);
-      else
-        x = 0, y = d - 1;
+      if (period == floor_divide(y, d) || MUTANT("mod_no_wrap")) x = x - d * period, y = y - d * floor_divide(y, d);
+      else x = 0, y = d - 1;
     }
     if (term.coefficient < 0 && !MUTANT("neg_no_swap")) std::swap(x, y);
     lo += static_cast<Wide>(term.coefficient) * x, hi += static_cast<Wide>(term.coefficient) * y;
@@ -204,10 +201,8 @@ Affine simplified(const Affine& a, const std::vector<Interval>& ranges) {
       const Interval r = known ? range_of(inner, ranges) : Interval{0, 0};
       const int64_t period = floor_divide(r.lo, atom.divisor);
       const bool decided = known && period == floor_divide(r.hi - 1, atom.divisor);
-      if (atom.kind == Atom::Kind::kFloorDiv)
-        part = decided ? affine_constant(period) : floor_div(inner, atom.divisor);
-      else
-        part = decided ? inner - affine_constant(period * atom.divisor) : modulo(inner, atom.divisor);
+      if (atom.kind == Atom::Kind::kFloorDiv) part = decided ? affine_constant(period) : floor_div(inner, atom.divisor);
+      else part = decided ? inner - affine_constant(period * atom.divisor) : modulo(inner, atom.divisor);
     }
     result = result + scaled(part, term.coefficient);
   }
@@ -221,7 +216,8 @@ std::optional<Affine> affine_of(const Expr& e, NotAffine* why) {
   };
   if (why) *why = NotAffine::kNo;
   if (e.kind == ExprKind::kNumber) {
-    if (std::floor(e.number) != e.number || std::abs(e.number) > static_cast<double>(kLargest)) return none(NotAffine::kOther);
+    if (std::floor(e.number) != e.number || std::abs(e.number) > static_cast<double>(kLargest))
+      return none(NotAffine::kOther);
     return affine_constant(static_cast<int64_t>(e.number));
   }
   if (e.kind == ExprKind::kIndex) return affine_index(e.index);
@@ -270,7 +266,8 @@ Expr expr_of(const Affine& a) {
       part.kind = ExprKind::kIndex;
       part.index = term.atom.index;
     } else {
-      part = binary(term.atom.kind == Atom::Kind::kMod ? "%" : "//", expr_of(*term.atom.inner), number(term.atom.divisor));
+      part =
+          binary(term.atom.kind == Atom::Kind::kMod ? "%" : "//", expr_of(*term.atom.inner), number(term.atom.divisor));
     }
     const int64_t size = std::abs(term.coefficient);
     if (!sum && term.coefficient != 1) {
@@ -292,7 +289,8 @@ void collect_constraints(const Expr& c, bool negated, std::vector<Affine>& nonne
     for (const Expr& side : c.args) collect_constraints(side, negated, nonnegative);
     return;
   }
-  static const char* const kOpposite[][2] = {{"<", ">="}, {"<=", ">"}, {"==", "!="}, {"!=", "=="}, {">=", "<"}, {">", "<="}};
+  static const char* const kOpposite[][2] = {{"<", ">="},  {"<=", ">"}, {"==", "!="},
+                                             {"!=", "=="}, {">=", "<"}, {">", "<="}};
   auto op = std::find_if(std::begin(kOpposite), std::end(kOpposite), [&](auto& pair) { return c.function == pair[0]; });
   if (op == std::end(kOpposite)) return;
   const std::string_view holds = (*op)[negated ? 1 : 0];
@@ -319,10 +317,8 @@ bool tighten(std::vector<Interval>& ranges, const std::vector<Affine>& nonnegati
         const int64_t bound = MUTANT("guard_trunc") ? most / size : floor_divide(most, size);
         Interval& range = ranges[term.atom.index];
         const Interval before = range;
-        if (term.coefficient > 0)
-          range.lo = std::max(range.lo, -bound);
-        else
-          range.hi = std::min(range.hi, bound + 1);
+        if (term.coefficient > 0) range.lo = std::max(range.lo, -bound);
+        else range.hi = std::min(range.hi, bound + 1);
         if (MUTANT("guard_strict") && term.coefficient < 0) --range.hi;
         if (range.empty()) return false;
         narrows = narrows || range != before;

@@ -12,7 +12,8 @@ int64_t floor_divide(int64_t a, int64_t b);  // rounds towards minus infinity; b
 
 Affine affine_constant(int64_t value);
 Affine affine_index(int index);
-// Equal atoms are collected, and terms keep one fixed order: two forms are equal exactly when they are written the same.
+// Equal atoms are collected, and terms keep one fixed order: two forms are equal exactly when they are written the
+// same.
 Affine operator+(const Affine& a, const Affine& b);
 Affine operator-(const Affine& a, const Affine& b);
 Affine scaled(const Affine& a, int64_t factor);

@@ -8,9 +8,9 @@
 #include "partita/base/radices.h"
 #include "partita/tdl/affine.h"
 #include "partita/tdl/factor.h"
+#include "partita/tdl/functions.h"
 #include "partita/tdl/mutant.h"
 #include "partita/tdl/syntax.h"
-#include "partita/tdl/functions.h"
 
 namespace partita::tdl {
 namespace {
@@ -123,7 +123,8 @@ class Binder {
 
   void check_operands() const {
     if (shapes_.size() != d_.operands.size())
-      fail("{} takes {} operands ({}), not {}", d_.name, d_.operands.size(), fmt::join(d_.operands, ", "), shapes_.size());
+      fail("{} takes {} operands ({}), not {}", d_.name, d_.operands.size(), fmt::join(d_.operands, ", "),
+           shapes_.size());
     for (size_t i = 0; i < shapes_.size(); ++i)
       for (int64_t e : shapes_[i])
         if (e < 0 || e > kLargestExtent) fail("{}: operand {} has an axis of extent {}", d_.name, d_.operands[i], e);
@@ -149,7 +150,8 @@ class Binder {
     return groups;
   }
 
-  // How many axes of the operand each group of a read takes, in order; ranks must be fixed where there are several groups.
+  // How many axes of the operand each group of a read takes, in order; ranks must be fixed where there are several
+  // groups.
   std::vector<int> group_widths(const Syntax& access, const Shape& shape) const {
     const std::vector<std::string> groups = groups_of(access);
     const int free = static_cast<int>(shape.size()) - static_cast<int>(access.args.size() - groups.size());
@@ -160,9 +162,10 @@ class Binder {
       total += widths.back();
     }
     if (total != free || free < 0 || (groups.size() == 1 && ranks_.contains(groups[0]) && free > ranks_.at(groups[0])))
-      error(access.at, fmt::format("{} has {}, and is read with {}", access.name, axes_text(shape.size()),
-                                   static_cast<int>(access.args.size() - groups.size()) +
-                                       (groups.size() == 1 && ranks_.contains(groups[0]) ? ranks_.at(groups[0]) : total)));
+      error(access.at,
+            fmt::format("{} has {}, and is read with {}", access.name, axes_text(shape.size()),
+                        static_cast<int>(access.args.size() - groups.size()) +
+                            (groups.size() == 1 && ranks_.contains(groups[0]) ? ranks_.at(groups[0]) : total)));
     return widths;
   }
 
@@ -188,10 +191,8 @@ class Binder {
         int free = static_cast<int>(shape.size()) - static_cast<int>(read->args.size() - groups.size());
         std::vector<std::string> unknown;
         for (const std::string& g : groups) {
-          if (known.contains(g))
-            free -= ranks_[g];
-          else
-            unknown.push_back(g);
+          if (known.contains(g)) free -= ranks_[g];
+          else unknown.push_back(g);
         }
         if (unknown.size() != 1 || free < 0) continue;
         auto [it, fresh] = found.emplace(unknown[0], free);
@@ -209,7 +210,8 @@ class Binder {
         if (s.kind == Kind::kGroup && !ranks_.contains(s.name))
           error(s.at, fmt::format("nothing fixes how many axes ..{} has: give the attribute ..{}", s.name, s.name));
       if (groups_of(*read).empty() && shape.size() != read->args.size())
-        error(read->at, fmt::format("{} has {}, and is read with {}", read->name, axes_text(shape.size()), read->args.size()));
+        error(read->at,
+              fmt::format("{} has {}, and is read with {}", read->name, axes_text(shape.size()), read->args.size()));
       group_widths(*read, shape);
     }
   }
@@ -233,7 +235,8 @@ class Binder {
           int64_t& extent = it->second[rank - width + q];
           if (shape[axis] == 1) continue;
           if (extent != 1 && extent != shape[axis])
-            error(s.at, fmt::format("{} has extent {} where another operand has {}: ..{} can't be broadcast", read->name, shape[axis], extent, s.name));
+            error(s.at, fmt::format("{} has extent {} where another operand has {}: ..{} can't be broadcast",
+                                    read->name, shape[axis], extent, s.name));
           extent = shape[axis];
         }
       }
@@ -242,8 +245,8 @@ class Binder {
       for (size_t q = 0; q < extents[g].size(); ++q) add_index(fmt::format("{}.{}", g, q), extents[g][q]);
   }
 
-  // A product of indices in a subscript, told by what can only be an index. Said before extents are looked for: such a subscript
-  // fixes none, and that would be the lesser complaint.
+  // A product of indices in a subscript, told by what can only be an index. Said before extents are looked for: such a
+  // subscript fixes none, and that would be the lesser complaint.
   void refuse_products() const {
     std::set<std::string> indices;
     const std::function<void(const Syntax&)> under_reducers = [&](const Syntax& s) {
@@ -259,10 +262,12 @@ class Binder {
     }
     const std::function<bool(const Syntax&)> has_index = [&](const Syntax& s) {
       if (s.kind == Kind::kCall && s.name == "ext") return false;  // an extent: a constant
-      return (s.kind == Kind::kName && indices.contains(s.name) && !attributes_.contains(s.name)) || std::any_of(s.args.begin(), s.args.end(), has_index);
+      return (s.kind == Kind::kName && indices.contains(s.name) && !attributes_.contains(s.name)) ||
+             std::any_of(s.args.begin(), s.args.end(), has_index);
     };
     const std::function<void(const Syntax&)> look = [&](const Syntax& s) {
-      if (s.kind == Kind::kBinary && s.name == "*" && has_index(s.args[0]) && has_index(s.args[1])) error(s.at, "a product of two indices");
+      if (s.kind == Kind::kBinary && s.name == "*" && has_index(s.args[0]) && has_index(s.args[1]))
+        error(s.at, "a product of two indices");
       for (const Syntax& arg : s.args) look(arg);
     };
     for (const Syntax* read : reads_)
@@ -277,7 +282,8 @@ class Binder {
 
   void fix_where() {
     for (const auto& extent : d_.where) {
-      if (attributes_.contains(extent.index)) error(extent.at, fmt::format("{} is an attribute, so it can't be an index", extent.index));
+      if (attributes_.contains(extent.index))
+        error(extent.at, fmt::format("{} is an attribute, so it can't be an index", extent.index));
       if (b_.find_index(extent.index) >= 0) {
         // An index of a group: `where` may say again what the operands say, and what they broadcast to.
         Index& index = b_.indices[b_.find_index(extent.index)];
@@ -297,7 +303,8 @@ class Binder {
 
   double constant(const Syntax& s) {
     const Expr e = convert(s);
-    if (!is_number(e)) error(s.at, "an extent must be a constant: made of numbers, attributes, and extents of operands");
+    if (!is_number(e))
+      error(s.at, "an extent must be a constant: made of numbers, attributes, and extents of operands");
     return e.number;
   }
 
@@ -308,10 +315,8 @@ class Binder {
     std::vector<std::pair<const Syntax*, int64_t>> axes;
     size_t axis = 0, group = 0;
     for (const Syntax& s : read.args) {
-      if (s.kind == Kind::kGroup)
-        axis += widths[group++];
-      else
-        axes.emplace_back(&s, shape[axis++]);
+      if (s.kind == Kind::kGroup) axis += widths[group++];
+      else axes.emplace_back(&s, shape[axis++]);
     }
     return axes;
   }
@@ -319,10 +324,10 @@ class Binder {
   void set_extent(const std::string& name, int64_t extent, size_t at, const std::string& tensor) {
     if (declared_.contains(name)) return;
     const int known = b_.find_index(name);
-    if (known < 0)
-      add_index(name, extent);
+    if (known < 0) add_index(name, extent);
     else if (b_.indices[known].extent != extent)
-      error(at, fmt::format("the extent of {} is {} elsewhere, and {} here ({})", name, b_.indices[known].extent, extent, tensor));
+      error(at, fmt::format("the extent of {} is {} elsewhere, and {} here ({})", name, b_.indices[known].extent,
+                            extent, tensor));
   }
 
   void fix_plain_extents() {
@@ -332,7 +337,8 @@ class Binder {
     for (const Syntax* read : reads_)
       for (auto [s, extent] : single_axes(*read))
         if (s->kind == Kind::kNamed) {
-          if (attributes_.contains(s->name)) error(s->at, fmt::format("{} is an attribute, so it can't be an index", s->name));
+          if (attributes_.contains(s->name))
+            error(s->at, fmt::format("{} is an attribute, so it can't be an index", s->name));
           set_extent(s->name, extent, s->at, read->name);
         }
     // An opaque's result has the extents of its first slice's whole axes, unless something else says otherwise.
@@ -344,7 +350,8 @@ class Binder {
       if (whole.size() != opaque->names.size()) continue;
       for (size_t i = 0; i < whole.size(); ++i) {
         const Syntax& s = opaque->names[i];
-        if (s.kind == Kind::kName && !attributes_.contains(s.name) && b_.find_index(s.name) < 0) add_index(s.name, whole[i]);
+        if (s.kind == Kind::kName && !attributes_.contains(s.name) && b_.find_index(s.name) < 0)
+          add_index(s.name, whole[i]);
       }
     }
   }
@@ -353,14 +360,17 @@ class Binder {
 
   int index_named(const std::string& name, size_t at) const {
     const int index = b_.find_index(name);
-    if (index < 0) error(at, fmt::format("nothing fixes the extent of {}: add `where {} < ..`, or give an attribute {}", name, name, name));
+    if (index < 0)
+      error(at, fmt::format("nothing fixes the extent of {}: add `where {} < ..`, or give an attribute {}", name, name,
+                            name));
     return index;
   }
 
   std::vector<int> group_indices(const Syntax& group) const {
     if (!ranks_.contains(group.name)) error(group.at, fmt::format("no operand is read with ..{}", group.name));
     std::vector<int> indices;
-    for (int q = 0; q < ranks_.at(group.name); ++q) indices.push_back(index_named(fmt::format("{}.{}", group.name, q), group.at));
+    for (int q = 0; q < ranks_.at(group.name); ++q)
+      indices.push_back(index_named(fmt::format("{}.{}", group.name, q), group.at));
     return indices;
   }
 
@@ -370,17 +380,20 @@ class Binder {
       if (s.kind == Kind::kGroup) {
         for (int i : group_indices(s)) indices.push_back(i);
       } else {
-        if (attributes_.contains(s.name)) error(s.at, fmt::format("{} is an attribute, so it can't be an index", s.name));
+        if (attributes_.contains(s.name))
+          error(s.at, fmt::format("{} is an attribute, so it can't be an index", s.name));
         indices.push_back(index_named(s.name, s.at));
       }
       for (size_t i = 0; i + 1 < indices.size(); ++i)
-        if (indices[i] == indices.back()) error(s.at, fmt::format("{} is reduced twice", b_.indices[indices.back()].name));
+        if (indices[i] == indices.back())
+          error(s.at, fmt::format("{} is reduced twice", b_.indices[indices.back()].name));
     }
     return indices;
   }
 
   static bool reads_data(const Syntax& s) {
-    return s.kind == Kind::kAccess || s.kind == Kind::kReduce || s.kind == Kind::kOpaque || std::any_of(s.args.begin(), s.args.end(), reads_data);
+    return s.kind == Kind::kAccess || s.kind == Kind::kReduce || s.kind == Kind::kOpaque ||
+           std::any_of(s.args.begin(), s.args.end(), reads_data);
   }
 
   Affine subscript(const Syntax& s) {
@@ -396,7 +409,8 @@ class Binder {
     return simplified(*form, full_ranges(b_));
   }
 
-  // The subscripts of a read or a left side. `shape`: of the operand that is read, none where groups are never broadcast.
+  // The subscripts of a read or a left side. `shape`: of the operand that is read, none where groups are never
+  // broadcast.
   struct Subscripts {
     std::vector<Affine> forms;
     std::vector<bool> whole;
@@ -431,8 +445,10 @@ class Binder {
   Expr read(const Syntax& s, bool in_opaque) {
     const int tensor = b_.find_tensor(s.name);
     if (tensor < 0) {
-      const bool later = std::any_of(d_.stages.begin(), d_.stages.end(), [&](const auto& stage) { return stage.name == s.name; });
-      error(s.at, later ? fmt::format("{} is read before the line that defines it", s.name) : fmt::format("there is no operand or stage {}", s.name));
+      const bool later =
+          std::any_of(d_.stages.begin(), d_.stages.end(), [&](const auto& stage) { return stage.name == s.name; });
+      error(s.at, later ? fmt::format("{} is read before the line that defines it", s.name)
+                        : fmt::format("there is no operand or stage {}", s.name));
     }
     const bool is_operand = b_.tensors[tensor].is_operand;
     const Shape shape = b_.tensors[tensor].shape;
@@ -454,11 +470,13 @@ class Binder {
       if (subs.whole[i]) error(s.at, "only a slice of an opaque kernel is read whole, with `:`");
     if (subs.from_data.empty()) return e;
     // t[v = ids[..b], h] is sum(v) if(ids[..b] == v, t[v, h], 0)
-    if (s.has_else && s.number != 0) error(s.at, "a read at an index from data gives 0 out of range: it can have no `else`");
+    if (s.has_else && s.number != 0)
+      error(s.at, "a read at an index from data gives 0 out of range: it can have no `else`");
     Expr sum = node(ExprKind::kReduce, "", {});
     std::optional<Expr> guard;
     for (auto [index, value] : subs.from_data) {
-      if (std::count(sum.reduced.begin(), sum.reduced.end(), index)) error(value->at, fmt::format("{} is read from data twice", b_.indices[index].name));
+      if (std::count(sum.reduced.begin(), sum.reduced.end(), index))
+        error(value->at, fmt::format("{} is read from data twice", b_.indices[index].name));
       sum.reduced.push_back(index);
       std::vector<Expr> sides;
       sides.push_back(convert(*value));
@@ -483,25 +501,30 @@ class Binder {
 
   Expr convert(const Syntax& s) {
     switch (s.kind) {
-      case Kind::kNumber: return number_expr(s.number);
+      case Kind::kNumber:
+        return number_expr(s.number);
       case Kind::kName: {
         auto attribute = attributes_.find(s.name);
         if (attribute != attributes_.end()) return number_expr(attribute->second);
-        if (operand(s.name) >= 0 || b_.find_tensor(s.name) >= 0) error(s.at, fmt::format("{} is a tensor: read it as {}[..]", s.name, s.name));
+        if (operand(s.name) >= 0 || b_.find_tensor(s.name) >= 0)
+          error(s.at, fmt::format("{} is a tensor: read it as {}[..]", s.name, s.name));
         return index_expr(index_named(s.name, s.at));
       }
       case Kind::kExtent: {
         const Shape& shape = shapes_[operand(s.name)];
         const int axis = s.axis < 0 ? s.axis + static_cast<int>(shape.size()) : s.axis;
-        if (axis < 0 || axis >= static_cast<int>(shape.size())) error(s.at, fmt::format("{} has {}, so there is no {}.{}", s.name, axes_text(shape.size()), s.name, s.axis));
+        if (axis < 0 || axis >= static_cast<int>(shape.size()))
+          error(s.at, fmt::format("{} has {}, so there is no {}.{}", s.name, axes_text(shape.size()), s.name, s.axis));
         return number_expr(static_cast<double>(shape[axis]));
       }
-      case Kind::kAccess: return read(s, false);
+      case Kind::kAccess:
+        return read(s, false);
       case Kind::kUnary:
       case Kind::kBinary: {
         std::vector<Expr> args;
         for (const Syntax& a : s.args) args.push_back(convert(a));
-        if ((s.name == "//" || s.name == "%") && is_number(args[1]) && args[1].number == 0) error(s.at, fmt::format("'{}' by zero", s.name));
+        if ((s.name == "//" || s.name == "%") && is_number(args[1]) && args[1].number == 0)
+          error(s.at, fmt::format("'{}' by zero", s.name));
         return make_folded(s.kind == Kind::kUnary ? ExprKind::kUnary : ExprKind::kBinary, s.name, std::move(args));
       }
       case Kind::kIf: {
@@ -516,7 +539,8 @@ class Binder {
         Expr body = convert(s.args[0]);
         if (body.kind == ExprKind::kReduce && body.reducer == e.reducer) {  // nested equal reducers merge (3)
           for (int i : body.reduced) {
-            if (std::count(e.reduced.begin(), e.reduced.end(), i)) error(s.at, fmt::format("{} is reduced twice", b_.indices[i].name));
+            if (std::count(e.reduced.begin(), e.reduced.end(), i))
+              error(s.at, fmt::format("{} is reduced twice", b_.indices[i].name));
             e.reduced.push_back(i);
           }
           body = Expr(std::move(body.args[0]));
@@ -524,16 +548,20 @@ class Binder {
         e.args.push_back(std::move(body));
         return e;
       }
-      case Kind::kCall: return call(s);
+      case Kind::kCall:
+        return call(s);
       case Kind::kOpaque: {
         Expr e = node(ExprKind::kOpaque, s.name, {});
         for (const Syntax& slice : s.args) e.args.push_back(read(slice, true));
         e.subscripts = subscripts(s, s.names, nullptr).forms;
         return e;
       }
-      case Kind::kGroup: error(s.at, fmt::format("a group of indices is no value: write lin(..{})", s.name));
-      case Kind::kWhole: error(s.at, "`:` stands only in a slice of an opaque kernel");
-      case Kind::kNamed: error(s.at, "an index is read from data only in a read's subscripts");
+      case Kind::kGroup:
+        error(s.at, fmt::format("a group of indices is no value: write lin(..{})", s.name));
+      case Kind::kWhole:
+        error(s.at, "`:` stands only in a slice of an opaque kernel");
+      case Kind::kNamed:
+        error(s.at, "an index is read from data only in a read's subscripts");
     }
     error(s.at, "not an expression");
   }
@@ -578,7 +606,8 @@ class Binder {
   std::string fresh_name(const std::string& stage) {
     while (true) {
       std::string name = fmt::format("{}_{}", stage, hoisted_++);
-      const bool taken = b_.find_tensor(name) >= 0 || std::any_of(d_.stages.begin(), d_.stages.end(), [&](const auto& s) { return s.name == name; });
+      const bool taken = b_.find_tensor(name) >= 0 ||
+                         std::any_of(d_.stages.begin(), d_.stages.end(), [&](const auto& s) { return s.name == name; });
       if (!taken) return name;
     }
   }
@@ -604,7 +633,8 @@ class Binder {
   }
 
   std::string unreduced(int index, const std::string& stage) const {
-    return fmt::format("{} of stage {} is neither an index of its left side nor reduced", b_.indices[index].name, stage);
+    return fmt::format("{} of stage {} is neither an index of its left side nor reduced", b_.indices[index].name,
+                       stage);
   }
 
   void add_stage(const Definition::StageText& stage) {
@@ -641,7 +671,8 @@ class Binder {
     return b_.stages.back().tensor;
   }
 
-  // The box that a left side covers exactly once: per axis a mixed-radix number of indices of its own. Empty if it does not.
+  // The box that a left side covers exactly once: per axis a mixed-radix number of indices of its own. Empty if it does
+  // not.
   std::optional<Shape> shape_of_left_side(const std::vector<Affine>& lhs) const {
     Shape shape;
     std::vector<int> seen;
@@ -656,13 +687,15 @@ class Binder {
         if (term.coefficient < 0) lowest += term.coefficient * (extent - 1);
         if (extent != 1) digits.push_back(term);
       }
-      const bool empty = std::any_of(digits.begin(), digits.end(), [&](const auto& t) { return b_.indices[t.atom.index].extent == 0; });
+      const bool empty = std::any_of(digits.begin(), digits.end(),
+                                     [&](const auto& t) { return b_.indices[t.atom.index].extent == 0; });
       if (empty) {
         shape.push_back(0);
         continue;
       }
       if (lowest != 0) return std::nullopt;
-      std::sort(digits.begin(), digits.end(), [](const auto& a, const auto& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
+      std::sort(digits.begin(), digits.end(),
+                [](const auto& a, const auto& b) { return std::abs(a.coefficient) < std::abs(b.coefficient); });
       int64_t radix = 1;
       for (const auto& term : digits) {
         if (std::abs(term.coefficient) != radix) return std::nullopt;
@@ -696,10 +729,10 @@ class Binder {
   const std::vector<Shape>& shapes_;
   const Attributes& attributes_;
   Bound b_;
-  std::vector<const Syntax*> reads_;    // of operands, in the order of the text
+  std::vector<const Syntax*> reads_;  // of operands, in the order of the text
   std::vector<const Syntax*> opaques_;
-  std::map<std::string, int> ranks_;    // of groups
-  std::set<std::string> declared_;      // indices that `where` fixes
+  std::map<std::string, int> ranks_;  // of groups
+  std::set<std::string> declared_;    // indices that `where` fixes
   int hoisted_ = 0;
 };
 

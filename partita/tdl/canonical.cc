@@ -21,7 +21,9 @@ Key mix(Key a, Key b) {
 }
 Key mix(Key a, const std::string& text) { return mix(a, hash_name(text)); }
 
-bool chains(const std::string& f) { return f == "+" || f == "*" || f == "and" || f == "or" || f == "max" || f == "min"; }
+bool chains(const std::string& f) {
+  return f == "+" || f == "*" || f == "and" || f == "or" || f == "max" || f == "min";
+}
 bool commutes(const std::string& f) { return chains(f) || f == "==" || f == "!="; }
 
 // (a + b) + c as its three terms.
@@ -43,8 +45,8 @@ std::vector<const Expr*> children(const Expr& e) {
   return list;
 }
 
-// Colours indices by where they occur, refined until nothing is told apart any more, as in testing graphs for isomorphism
-// (Weisfeiler and Leman): indices of one colour play the same part, or differ only in name.
+// Colours indices by where they occur, refined until nothing is told apart any more, as in testing graphs for
+// isomorphism (Weisfeiler and Leman): indices of one colour play the same part, or differ only in name.
 class Colours {
  public:
   explicit Colours(const Bound& bound) : bound_(bound) {
@@ -81,7 +83,8 @@ class Colours {
     key = mix(key, static_cast<Key>(e.tensor));
     if (e.kind == ExprKind::kReduce) key = mix(key, static_cast<Key>(e.reducer));
     if (e.kind == ExprKind::kIndex) key = mix(key, colour_[e.index]);
-    for (size_t a = 0; a < e.subscripts.size(); ++a) key = mix(key, !e.whole.empty() && e.whole[a] ? 5 : of(e.subscripts[a]));
+    for (size_t a = 0; a < e.subscripts.size(); ++a)
+      key = mix(key, !e.whole.empty() && e.whole[a] ? 5 : of(e.subscripts[a]));
     std::vector<Key> reduced;
     for (int i : e.reduced) reduced.push_back(colour_[i]);
     std::sort(reduced.begin(), reduced.end());
@@ -105,10 +108,8 @@ class Colours {
   void walk(const Affine& a, Key where) {
     for (const auto& term : a.terms) {
       const Key here = mix(mix(where, of(a)), static_cast<Key>(term.coefficient));
-      if (term.atom.kind == Affine::Atom::Kind::kIndex)
-        occurs(term.atom.index, here);
-      else
-        walk(*term.atom.inner, here);
+      if (term.atom.kind == Affine::Atom::Kind::kIndex) occurs(term.atom.index, here);
+      else walk(*term.atom.inner, here);
     }
   }
 
@@ -150,7 +151,8 @@ class Canonical {
     out.results = bound_.results;
     out.tensors = bound_.tensors;
     for (size_t t = 0; t < out.tensors.size(); ++t)
-      out.tensors[t].name = fmt::format("{}{}", out.tensors[t].is_operand ? "o" : "s", out.tensors[t].is_operand ? t : t - bound_.operand_count);
+      out.tensors[t].name = fmt::format("{}{}", out.tensors[t].is_operand ? "o" : "s",
+                                        out.tensors[t].is_operand ? t : t - bound_.operand_count);
     out.stages = bound_.stages;
     for (Stage& stage : out.stages) {
       sort(stage.body);
@@ -162,7 +164,8 @@ class Canonical {
       renumber(stage.body);
     }
     out.indices.resize(order_.size());
-    for (size_t i = 0; i < order_.size(); ++i) out.indices[i] = {fmt::format("i{}", i), bound_.indices[order_[i]].extent, true};
+    for (size_t i = 0; i < order_.size(); ++i)
+      out.indices[i] = {fmt::format("i{}", i), bound_.indices[order_[i]].extent, true};
     return out;
   }
 
@@ -197,12 +200,11 @@ class Canonical {
   void number(const Affine& a) {
     std::vector<const Affine::Term*> terms;
     for (const auto& term : a.terms) terms.push_back(&term);
-    std::stable_sort(terms.begin(), terms.end(), [&](const auto* x, const auto* y) { return colours_.of(*x) < colours_.of(*y); });
+    std::stable_sort(terms.begin(), terms.end(),
+                     [&](const auto* x, const auto* y) { return colours_.of(*x) < colours_.of(*y); });
     for (const auto* term : terms) {
-      if (term->atom.kind == Affine::Atom::Kind::kIndex)
-        number(term->atom.index);
-      else
-        number(*term->atom.inner);
+      if (term->atom.kind == Affine::Atom::Kind::kIndex) number(term->atom.index);
+      else number(*term->atom.inner);
     }
   }
   void number(const Expr& e) {
@@ -220,7 +222,8 @@ class Canonical {
         part = affine_index(number_[term.atom.index]);
       } else {
         const Affine inner = renumbered(*term.atom.inner);
-        part = term.atom.kind == Affine::Atom::Kind::kMod ? modulo(inner, term.atom.divisor) : floor_div(inner, term.atom.divisor);
+        part = term.atom.kind == Affine::Atom::Kind::kMod ? modulo(inner, term.atom.divisor)
+                                                          : floor_div(inner, term.atom.divisor);
       }
       out = out + scaled(part, term.coefficient);
     }
@@ -251,17 +254,19 @@ Expr call(const char* function, Expr a, Expr b) {
 
 bool is_zero(const Expr& e) { return e.kind == ExprKind::kNumber && e.number == 0; }
 
-// A form as a sum of products, signs in the coefficients: nothing of it but the order of terms depends on indices' numbers.
+// A form as a sum of products, signs in the coefficients: nothing of it but the order of terms depends on indices'
+// numbers.
 Expr sum_of(const Affine& form) {
   std::optional<Expr> sum;
   auto add = [&](Expr term) { sum = sum ? call("+", std::move(*sum), std::move(term)) : std::move(term); };
   for (const Affine::Term& term : form.terms) {
     Expr atom;
-    if (term.atom.kind == Affine::Atom::Kind::kIndex)
-      atom = expr_of(affine_index(term.atom.index));
+    if (term.atom.kind == Affine::Atom::Kind::kIndex) atom = expr_of(affine_index(term.atom.index));
     else
-      atom = call(term.atom.kind == Affine::Atom::Kind::kMod ? "%" : "//", sum_of(*term.atom.inner), expr_of(affine_constant(term.atom.divisor)));
-    add(term.coefficient == 1 ? std::move(atom) : call("*", expr_of(affine_constant(term.coefficient)), std::move(atom)));
+      atom = call(term.atom.kind == Affine::Atom::Kind::kMod ? "%" : "//", sum_of(*term.atom.inner),
+                  expr_of(affine_constant(term.atom.divisor)));
+    add(term.coefficient == 1 ? std::move(atom)
+                              : call("*", expr_of(affine_constant(term.coefficient)), std::move(atom)));
   }
   if (!sum || form.constant != 0) add(expr_of(affine_constant(form.constant)));
   return std::move(*sum);
@@ -334,13 +339,16 @@ class WithoutUnits {
   const std::vector<Interval> ranges_;
 };
 
-bool has_opaque(const Expr& e) { return e.kind == ExprKind::kOpaque || std::any_of(e.args.begin(), e.args.end(), has_opaque); }
+bool has_opaque(const Expr& e) {
+  return e.kind == ExprKind::kOpaque || std::any_of(e.args.begin(), e.args.end(), has_opaque);
+}
 
 }  // namespace
 
 std::string canonical(const Bound& bound) {
   Bound plain_bound = bound;
-  const bool empty = std::any_of(bound.indices.begin(), bound.indices.end(), [](const Index& i) { return i.extent == 0; });
+  const bool empty =
+      std::any_of(bound.indices.begin(), bound.indices.end(), [](const Index& i) { return i.extent == 0; });
   const WithoutUnits units(bound);
   for (Stage& stage : plain_bound.stages) {
     if (!empty) {  // ranges decide nothing where nothing is computed
@@ -351,7 +359,8 @@ std::string canonical(const Bound& bound) {
   }
   const Bound c = Canonical(plain_bound).run();
   std::string shapes;
-  for (int t = 0; t < c.operand_count; ++t) shapes += fmt::format("{}o{}[{}]", t ? " " : "", t, fmt::join(c.tensors[t].shape, ","));
+  for (int t = 0; t < c.operand_count; ++t)
+    shapes += fmt::format("{}o{}[{}]", t ? " " : "", t, fmt::join(c.tensors[t].shape, ","));
   return shapes + "\n" + to_text(c);
 }
 
@@ -375,7 +384,8 @@ bool is_elementwise(const Bound& bound) {
       const Expr& e = *read.access;
       if (!e.whole.empty()) return false;
       if (volume(bound.tensors[e.tensor].shape) == 1 && volume(bound.tensors[bound.results[0]].shape) != 1) {
-        const bool fixed = std::all_of(e.subscripts.begin(), e.subscripts.end(), [](const Affine& a) { return a.terms.empty(); });
+        const bool fixed =
+            std::all_of(e.subscripts.begin(), e.subscripts.end(), [](const Affine& a) { return a.terms.empty(); });
         if (!fixed) return false;
         continue;
       }
@@ -399,14 +409,16 @@ bool takes_one_pass(const Bound& bound) {
 }
 
 bool reduces(const Bound& bound) {
-  return std::any_of(bound.stages.begin(), bound.stages.end(), [](const Stage& s) { return s.body.kind == ExprKind::kReduce; });
+  return std::any_of(bound.stages.begin(), bound.stages.end(),
+                     [](const Stage& s) { return s.body.kind == ExprKind::kReduce; });
 }
 
 std::vector<std::string> lints(const Bound& bound) {
   const Analysis analysis = analyze(bound);
   std::vector<std::string> found;
   auto meet = [&](int a, int b) {
-    return std::any_of(analysis.stages.begin(), analysis.stages.end(), [&](const StageAnalysis& s) { return s.has(a) && s.has(b); });
+    return std::any_of(analysis.stages.begin(), analysis.stages.end(),
+                       [&](const StageAnalysis& s) { return s.has(a) && s.has(b); });
   };
   for (int t = 0; t < bound.operand_count; ++t)
     for (size_t axis = 0; axis < bound.tensors[t].factored.size(); ++axis) {
@@ -420,8 +432,9 @@ std::vector<std::string> lints(const Bound& bound) {
       for (size_t a = 0; a < names.size(); ++a)
         for (size_t b = a + 1; b < names.size(); ++b) {
           if (meet(names[a], names[b])) continue;
-          found.push_back(fmt::format("axis {} of {} is read by {} and by {}, which never meet: under one name, a split would reach both", axis,
-                                      bound.tensors[t].name, bound.indices[names[a]].name, bound.indices[names[b]].name));
+          found.push_back(fmt::format(
+              "axis {} of {} is read by {} and by {}, which never meet: under one name, a split would reach both", axis,
+              bound.tensors[t].name, bound.indices[names[a]].name, bound.indices[names[b]].name));
         }
     }
   return found;

@@ -117,10 +117,8 @@ int64_t value_of(const Affine& form, const std::vector<int64_t>& at) {
 
 void collect_indices(const Affine& form, std::vector<int>& into) {
   for (const Affine::Term& t : form.terms) {
-    if (t.atom.inner)
-      collect_indices(*t.atom.inner, into);
-    else if (std::find(into.begin(), into.end(), t.atom.index) == into.end())
-      into.push_back(t.atom.index);
+    if (t.atom.inner) collect_indices(*t.atom.inner, into);
+    else if (std::find(into.begin(), into.end(), t.atom.index) == into.end()) into.push_back(t.atom.index);
   }
 }
 
@@ -139,7 +137,7 @@ struct Node {
   const Expr* expr;
   ExprKind kind;
   Type type;
-  char op = 0;  // kBinary: one letter per function; kUnary: likewise
+  char op = 0;                               // kBinary: one letter per function; kUnary: likewise
   const RealFunction* real = nullptr;        // kUnary
   const IntegerFunction* integer = nullptr;  // kBinary
   std::vector<Node> args;
@@ -210,10 +208,8 @@ class StageEvaluator {
            to_string(piece.box));
     piece.data.shape = extents(piece.box);
     int64_t n = volume(piece.box);
-    if (type == Type::kReal)
-      piece.data.reals.resize(n);
-    else
-      piece.data.ints.resize(n);
+    if (type == Type::kReal) piece.data.reals.resize(n);
+    else piece.data.ints.resize(n);
     if (type == Type::kReal && options_.with_terms) piece.data.terms.resize(n);
 
     for_each_point(points, [&](std::span<const int64_t> point) {
@@ -258,12 +254,9 @@ class StageEvaluator {
         node.real = find_real_function(e.function);
         if (node.real) break;
         node.op = lookup(kUnaryOps, e.function);
-        if (node.op == '!')
-          node.type = Type::kBool;
-        else if (node.op == '=')
-          node.type = widest;
-        else if (std::string("-an_").find(node.op) != std::string::npos)
-          node.type = arithmetic;
+        if (node.op == '!') node.type = Type::kBool;
+        else if (node.op == '=') node.type = widest;
+        else if (std::string("-an_").find(node.op) != std::string::npos) node.type = arithmetic;
         break;
       case ExprKind::kBinary:
         node.integer = find_integer_function(e.function);
@@ -272,13 +265,11 @@ class StageEvaluator {
           break;
         }
         node.op = lookup(kBinaryOps, e.function);
-        if (std::string("<l=!g>&|").find(node.op) != std::string::npos)
-          node.type = Type::kBool;
+        if (std::string("<l=!g>&|").find(node.op) != std::string::npos) node.type = Type::kBool;
         else if (node.op == '^') {
           bool natural = e.args[1].kind == ExprKind::kNumber && e.args[1].number >= 0;
           node.type = natural ? arithmetic : Type::kReal;
-        } else if (node.op != '/')
-          node.type = arithmetic;
+        } else if (node.op != '/') node.type = arithmetic;
         break;
       case ExprKind::kIf:
         node.type = std::max(node.args[1].type, node.args[2].type);
@@ -644,13 +635,11 @@ class StageEvaluator {
     Real total{start(r), r == Reducer::kProd ? 1.0 : 0.0};
     each_reduced(reduce, reduced, [&] {
       Real x = terms(body);
-      if (r == Reducer::kSum)
-        total.terms += x.terms;
+      if (r == Reducer::kSum) total.terms += x.terms;
       else if (r == Reducer::kProd) {
         double ax = std::abs(x.value), at = std::abs(total.value);
         total.terms = at * x.terms + total.terms * ax - at * ax;
-      } else
-        total.terms = std::max(total.terms, x.terms);
+      } else total.terms = std::max(total.terms, x.terms);
       total.value = combine(r, total.value, x.value);
     });
     return total;

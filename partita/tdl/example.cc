@@ -36,13 +36,16 @@ std::vector<Shape> example_shapes(const Definition& definition, const std::map<s
   std::map<std::string, Shape> shapes = given;
   int64_t next = kFirstExtent;
   visit([&](const Syntax& access) {
-    if (std::find(definition.operands.begin(), definition.operands.end(), access.name) == definition.operands.end() || given.contains(access.name)) return;
+    if (std::find(definition.operands.begin(), definition.operands.end(), access.name) == definition.operands.end() ||
+        given.contains(access.name))
+      return;
     Shape& shape = shapes[access.name];
     if (shape.empty()) shape.assign(access.args.size(), 0);
     if (shape.size() != access.args.size()) return;  // bind() says what is wrong
     for (size_t a = 0; a < access.args.size(); ++a) {
       const Syntax& subscript = access.args[a];
-      bool plain = subscript.kind == Syntax::Kind::kName || subscript.kind == Syntax::Kind::kGroup || subscript.kind == Syntax::Kind::kNamed;
+      bool plain = subscript.kind == Syntax::Kind::kName || subscript.kind == Syntax::Kind::kGroup ||
+                   subscript.kind == Syntax::Kind::kNamed;
       if (!plain) continue;
       auto [found, fresh] = extent.try_emplace(subscript.name, next);
       if (fresh) next += kExtentStep;

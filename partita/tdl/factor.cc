@@ -11,7 +11,8 @@
 namespace partita::tdl {
 namespace {
 
-// c1*v1 + .. + 1*vn with c_i = c_(i+1) * extent(v_(i+1)), filling the axis: the extents, most significant first. Else empty.
+// c1*v1 + .. + 1*vn with c_i = c_(i+1) * extent(v_(i+1)), filling the axis: the extents, most significant first. Else
+// empty.
 Shape radices_of(const Affine& form, const Bound& bound, int64_t extent) {
   if (form.terms.size() < 2) return {};
   std::vector<std::pair<int64_t, int64_t>> digits;  // |coefficient|, extent
@@ -30,9 +31,9 @@ Shape radices_of(const Affine& form, const Bound& bound, int64_t extent) {
   return filled == extent ? radices : Shape{};
 }
 
-// Reads of the parts of an axis, all alike: every form is a multiple of n plus the same form, which fills n, as x[s] and
-// x[s + n] where s < n (packed gates; the parts of a fused projection). The number of parts, then the factoring of one. Else
-// empty.
+// Reads of the parts of an axis, all alike: every form is a multiple of n plus the same form, which fills n, as x[s]
+// and x[s + n] where s < n (packed gates; the parts of a fused projection). The number of parts, then the factoring of
+// one. Else empty.
 Shape radices_of_parts(const std::vector<Affine>& forms, const Bound& bound, int64_t extent) {
   if (forms.size() < 2) return {};
   Affine part = forms[0];
@@ -100,10 +101,8 @@ void factor_axes(Bound& bound) {
   for (const BoundTensor& t : bound.tensors) axes.emplace_back(t.shape.size());
   for_each_access(bound, [&](int tensor, std::vector<Affine>& subscripts, std::vector<bool>* whole) {
     for (size_t a = 0; a < subscripts.size(); ++a) {
-      if (whole && !whole->empty() && (*whole)[a])
-        axes[tensor][a].whole = true;
-      else
-        axes[tensor][a].forms.push_back(subscripts[a]);
+      if (whole && !whole->empty() && (*whole)[a]) axes[tensor][a].whole = true;
+      else axes[tensor][a].forms.push_back(subscripts[a]);
     }
   });
   bool any = false;
@@ -115,7 +114,8 @@ void factor_axes(Bound& bound) {
       for (const Affine& form : axis.forms) {
         const Shape radices = radices_of(form, bound, tensor.shape[a]);
         if (radices.empty()) continue;
-        const bool fits = std::all_of(axis.forms.begin(), axis.forms.end(), [&](const Affine& f) { return !digits_of(f, radices, full).empty(); });
+        const bool fits = std::all_of(axis.forms.begin(), axis.forms.end(),
+                                      [&](const Affine& f) { return !digits_of(f, radices, full).empty(); });
         if (!fits) continue;
         tensor.radices[a] = radices;
         any = true;
@@ -128,7 +128,8 @@ void factor_axes(Bound& bound) {
       }
     }
     tensor.factored.clear();
-    for (const Shape& radices : tensor.radices) tensor.factored.insert(tensor.factored.end(), radices.begin(), radices.end());
+    for (const Shape& radices : tensor.radices)
+      tensor.factored.insert(tensor.factored.end(), radices.begin(), radices.end());
   }
   if (!any) return;
   for_each_access(bound, [&](int tensor, std::vector<Affine>& subscripts, std::vector<bool>* whole) {
@@ -152,8 +153,8 @@ namespace {
 
 // An index replaced by a form over the new indices, and all others by their new numbers.
 struct Renaming {
-  std::vector<Affine> forms;       // per old index
-  std::vector<Interval> full;      // of the new ones
+  std::vector<Affine> forms;   // per old index
+  std::vector<Interval> full;  // of the new ones
 
   Affine apply(const Affine& a) const {
     Affine out = affine_constant(a.constant);
@@ -163,7 +164,8 @@ struct Renaming {
         part = forms[term.atom.index];
       } else {
         const Affine inner = apply(*term.atom.inner);
-        part = term.atom.kind == Affine::Atom::Kind::kMod ? modulo(inner, term.atom.divisor) : floor_div(inner, term.atom.divisor);
+        part = term.atom.kind == Affine::Atom::Kind::kMod ? modulo(inner, term.atom.divisor)
+                                                          : floor_div(inner, term.atom.divisor);
       }
       out = out + scaled(part, term.coefficient);
     }
@@ -189,7 +191,8 @@ Bound factor_index(const Bound& bound, std::string_view name, const Shape& radic
   const int factored = bound.find_index(name);
   if (factored < 0) fail("{}: there is no index {}", bound.name, name);
   if (radices.empty() || volume(radices) != bound.indices[factored].extent)
-    fail("{}: {} has extent {}, and can't be factored into {}", bound.name, name, bound.indices[factored].extent, fmt::join(radices, " x "));
+    fail("{}: {} has extent {}, and can't be factored into {}", bound.name, name, bound.indices[factored].extent,
+         fmt::join(radices, " x "));
   Bound out = bound;
   // Axes as stored: they are factored again below.
   for_each_access(out, [&](int tensor, std::vector<Affine>& subscripts, std::vector<bool>* whole) {

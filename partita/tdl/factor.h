@@ -4,8 +4,8 @@
 
 namespace partita::tdl {
 
-// Gives each tensor the axes that the formula sees: where one access of an axis is a mixed-radix number that fills it and
-// all others split the same way, the axis becomes its digits, and every access reads digits.
+// Gives each tensor the axes that the formula sees: where one access of an axis is a mixed-radix number that fills it
+// and all others split the same way, the axis becomes its digits, and every access reads digits.
 void factor_axes(Bound& bound);
 
 }  // namespace partita::tdl

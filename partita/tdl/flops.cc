@@ -6,8 +6,8 @@
 #include <set>
 
 #include "partita/base/error.h"
-#include "partita/tdl/tdl.h"
 #include "partita/tdl/functions.h"
+#include "partita/tdl/tdl.h"
 
 namespace partita::tdl {
 
@@ -20,10 +20,8 @@ bool reads_data(const Expr& e) {
 
 void indices_of(const Affine& form, std::set<int>& into) {
   for (const Affine::Term& t : form.terms) {
-    if (t.atom.inner)
-      indices_of(*t.atom.inner, into);
-    else
-      into.insert(t.atom.index);
+    if (t.atom.inner) indices_of(*t.atom.inner, into);
+    else into.insert(t.atom.index);
   }
 }
 

@@ -25,12 +25,16 @@ constexpr RealFunction kReal[] = {
 };
 
 // Bits that are shifted out are lost, those that come in are 0 on the right and the sign on the left.
-int64_t shifted_left(int64_t a, int64_t b) { return b < 0 || b > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b); }
+int64_t shifted_left(int64_t a, int64_t b) {
+  return b < 0 || b > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << b);
+}
 int64_t shifted_right(int64_t a, int64_t b) { return a >> (b < 0 || b > 63 ? 63 : b); }
 
 constexpr IntegerFunction kInteger[] = {
-    {"bit_and", [](int64_t a, int64_t b) { return a & b; }}, {"bit_or", [](int64_t a, int64_t b) { return a | b; }},
-    {"bit_xor", [](int64_t a, int64_t b) { return a ^ b; }}, {"shift_left", shifted_left},
+    {"bit_and", [](int64_t a, int64_t b) { return a & b; }},
+    {"bit_or", [](int64_t a, int64_t b) { return a | b; }},
+    {"bit_xor", [](int64_t a, int64_t b) { return a ^ b; }},
+    {"shift_left", shifted_left},
     {"shift_right", shifted_right},
 };
 

@@ -18,8 +18,8 @@ struct RealFunction {
 
 std::span<const RealFunction> real_functions();
 const RealFunction* find_real_function(std::string_view name);  // null if there is none
-// Functions f with f(max(x, y)) = max(f(x), f(y)), on all of the reals: log and sqrt are not, a part may lie outside their
-// domain where the whole does not.
+// Functions f with f(max(x, y)) = max(f(x), f(y)), on all of the reals: log and sqrt are not, a part may lie outside
+// their domain where the whole does not.
 bool is_monotone(std::string_view function);
 
 // Functions of two integers: int64 in, int64 out.

@@ -664,10 +664,8 @@ class Transposer {
       int from = part.lhs[a], to = wanted[a];
       if (from == to) continue;
       if (from == kZero || to == kZero) {  // extent 1 either way
-        if (from != kZero)
-          by[from] = affine_constant(0);
-        else
-          std::erase(part.summed, to);
+        if (from != kZero) by[from] = affine_constant(0);
+        else std::erase(part.summed, to);
         continue;
       }
       if (g_.indices[from].extent != g_.indices[to].extent || names.contains(from) || targets.contains(to)) return;

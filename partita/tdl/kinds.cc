@@ -18,12 +18,15 @@ Kind flipped(Kind k) { return k == kPMax ? kPMin : k == kPMin ? kPMax : k; }
 // Sums and products of a fill value are not the fill value; maxima are.
 bool counts_fill(Kind k) { return k == kPSum || k == kPProd; }
 
-int sign_of_literal(const Expr& e) { return e.kind != ExprKind::kNumber || std::isinf(e.number) ? 0 : e.number > 0 ? 1 : e.number < 0 ? -1 : 0; }
+int sign_of_literal(const Expr& e) {
+  return e.kind != ExprKind::kNumber || std::isinf(e.number) ? 0 : e.number > 0 ? 1 : e.number < 0 ? -1 : 0;
+}
 bool is_identity(const Expr& e, Reducer r) { return e.kind == ExprKind::kNumber && e.number == identity_of(r); }
 
 class StageKinds {
  public:
-  StageKinds(const Analysis& analysis, const std::vector<int>& split, const std::vector<Kind>& partial, AxisKinds& state)
+  StageKinds(const Analysis& analysis, const std::vector<int>& split, const std::vector<Kind>& partial,
+             AxisKinds& state)
       : bound_(*analysis.bound), analysis_(analysis), split_(split), partial_(partial), state_(state) {}
 
   // The kind of a stage; makes whole what must be whole before it.
@@ -84,8 +87,10 @@ class StageKinds {
       if ((x == kPSum && !y) || (y == kPSum && !x)) return kPSum;
       if (MUTANT("mul_PP") && x == kPSum && y == kPSum) return kPSum;
       if (x == kPProd && y == kPProd) return kPProd;
-      if (extremal(x) && !y && (sign_of_literal(ey) || MUTANT("max_scale"))) return sign_of_literal(ey) < 0 && !MUTANT("max_scale") ? flipped(x) : x;
-      if (extremal(y) && !x && (sign_of_literal(ex) || MUTANT("max_scale"))) return sign_of_literal(ex) < 0 && !MUTANT("max_scale") ? flipped(y) : y;
+      if (extremal(x) && !y && (sign_of_literal(ey) || MUTANT("max_scale")))
+        return sign_of_literal(ey) < 0 && !MUTANT("max_scale") ? flipped(x) : x;
+      if (extremal(y) && !x && (sign_of_literal(ex) || MUTANT("max_scale")))
+        return sign_of_literal(ex) < 0 && !MUTANT("max_scale") ? flipped(y) : y;
     }
     if (op == "/") {
       if (x == kPSum && !y) return kPSum;
@@ -104,22 +109,29 @@ class StageKinds {
     if (!state_.exists) return kTrue;
     switch (e.kind) {
       case ExprKind::kNumber:
-      case ExprKind::kIndex: return kTrue;
-      case ExprKind::kRead: return read(e, scope, demand);
+      case ExprKind::kIndex:
+        return kTrue;
+      case ExprKind::kRead:
+        return read(e, scope, demand);
       case ExprKind::kOpaque:
         for (const Expr& a : e.args) read(a, scope, true);
         return kTrue;
-      case ExprKind::kReduce: return reduction(e, scope);
-      default: break;
+      case ExprKind::kReduce:
+        return reduction(e, scope);
+      default:
+        break;
     }
     if (demand) {
       for (const Expr& a : e.args) make_whole(a, scope);
       return kTrue;
     }
     switch (e.kind) {
-      case ExprKind::kBinary: return binary(e, scope);
-      case ExprKind::kUnary: return unary(e, scope);
-      case ExprKind::kIf: return choice(e, scope);
+      case ExprKind::kBinary:
+        return binary(e, scope);
+      case ExprKind::kUnary:
+        return unary(e, scope);
+      case ExprKind::kIf:
+        return choice(e, scope);
       default:
         for (const Expr& a : e.args) make_whole(a, scope);
         return kTrue;
@@ -167,7 +179,8 @@ class StageKinds {
   }
 
   bool reduces_split(const Expr& e) const {
-    return std::any_of(e.reduced.begin(), e.reduced.end(), [&](int i) { return std::find(split_.begin(), split_.end(), i) != split_.end(); });
+    return std::any_of(e.reduced.begin(), e.reduced.end(),
+                       [&](int i) { return std::find(split_.begin(), split_.end(), i) != split_.end(); });
   }
 
   Kind reduction(const Expr& e, bool scope) {
@@ -211,11 +224,14 @@ class StageKinds {
   Sets joins(const Expr& e, Reducer r, bool scope) {
     const bool sum = r == Reducer::kSum;
     switch (e.kind) {
-      case ExprKind::kNumber: return is_identity(e, r) ? Sets{{}} : Sets{};
+      case ExprKind::kNumber:
+        return is_identity(e, r) ? Sets{{}} : Sets{};
       case ExprKind::kRead: {
         if (scope || (e.has_else && counts_fill(r) && e.number != identity_of(r))) return {};
-        if (e.tensor < bound_.operand_count) return partial_[e.tensor] ? (partial_[e.tensor] == Kind(r) ? Sets{{}} : Sets{}) : Sets{{e.tensor}};
-        if (state_.first[e.tensor]) return state_.first[e.tensor] == Kind(r) && state_.whole_before[e.tensor] < 0 ? Sets{{}} : Sets{};
+        if (e.tensor < bound_.operand_count)
+          return partial_[e.tensor] ? (partial_[e.tensor] == Kind(r) ? Sets{{}} : Sets{}) : Sets{{e.tensor}};
+        if (state_.first[e.tensor])
+          return state_.first[e.tensor] == Kind(r) && state_.whole_before[e.tensor] < 0 ? Sets{{}} : Sets{};
         const int stage = bound_.stage_of(e.tensor);
         const StageAnalysis& s = analysis_.stages[stage];
         const bool inner_scope = std::any_of(split_.begin(), split_.end(), [&](int i) { return s.has(i); });
@@ -236,9 +252,12 @@ class StageKinds {
         }
         return {};
       }
-      case ExprKind::kIf: return both(joins(e.args[1], r, scope), joins(e.args[2], r, scope));
-      case ExprKind::kReduce: return e.reducer == r && !reduces_split(e) ? joins(e.args[0], r, scope) : Sets{};
-      default: return {};
+      case ExprKind::kIf:
+        return both(joins(e.args[1], r, scope), joins(e.args[2], r, scope));
+      case ExprKind::kReduce:
+        return e.reducer == r && !reduces_split(e) ? joins(e.args[0], r, scope) : Sets{};
+      default:
+        return {};
     }
   }
 

@@ -17,10 +17,8 @@ std::optional<Interval> stored_interval(const Box& box, const Shape& radices, si
   for (size_t i = radices.size(); i-- > 0;) {
     const Interval digit = box[first + i];
     if (!whole && digit.size() != 1) return std::nullopt;
-    if (whole)
-      r = {digit.lo * weight, digit.hi * weight};
-    else
-      r.lo += digit.lo * weight, r.hi += digit.lo * weight;
+    if (whole) r = {digit.lo * weight, digit.hi * weight};
+    else r.lo += digit.lo * weight, r.hi += digit.lo * weight;
     whole = whole && digit.lo == 0 && digit.hi == radices[i];
     weight *= radices[i];
   }
@@ -46,13 +44,16 @@ std::vector<Split> splits_of(const BoundTensor& tensor) {
   return splits;
 }
 
-std::string name_of_split(const Split& s) { return s.digit < 0 ? fmt::format("S({})", s.axis) : fmt::format("S({}.{})", s.axis, s.digit); }
+std::string name_of_split(const Split& s) {
+  return s.digit < 0 ? fmt::format("S({})", s.axis) : fmt::format("S({}.{})", s.axis, s.digit);
+}
 
 // Whether one position's box is that of splits, one a mesh axis (none: whole); axes that split the same are one split.
 bool is_cut_at(const BoundTensor& tensor, const std::vector<Split>& all, const Derived& d, const Box& box,
                const std::vector<std::optional<Split>>& splits, int position) {
   auto by_digit = [&](size_t stored) {
-    return std::any_of(splits.begin(), splits.end(), [&](const auto& x) { return x && x->axis == stored && x->digit >= 0; });
+    return std::any_of(splits.begin(), splits.end(),
+                       [&](const auto& x) { return x && x->axis == stored && x->digit >= 0; });
   };
   bool agrees = true;
   for (const Split& s : all) {
@@ -102,15 +103,18 @@ std::vector<size_t> cut_axes(const BoundTensor& tensor, const std::vector<Box>& 
 std::string list_name(const BoundTensor& tensor, const std::vector<Box>& boxes) {
   bool disjoint = true;
   for (size_t a = 0; a < boxes.size(); ++a)
-    for (size_t b = a + 1; b < boxes.size(); ++b) disjoint = disjoint && (is_empty(boxes[a]) || is_empty(boxes[b]) || is_empty(intersect(boxes[a], boxes[b])));
+    for (size_t b = a + 1; b < boxes.size(); ++b)
+      disjoint = disjoint && (is_empty(boxes[a]) || is_empty(boxes[b]) || is_empty(intersect(boxes[a], boxes[b])));
   std::string axes;
   for (const Split& s : splits_of(tensor)) {
     const size_t digits = tensor.radices[s.axis].size();
     if (s.digit < 0 && digits > 1) continue;
     const size_t at = s.first + (s.digit < 0 ? 0 : s.digit);
     auto side = [&](const Box& box) { return is_empty(box) ? Interval{} : box[at]; };
-    const bool varies = std::any_of(boxes.begin(), boxes.end(), [&](const Box& b) { return side(b) != side(boxes[0]); });
-    if (varies) axes += (axes.empty() ? "" : ",") + (digits > 1 ? fmt::format("{}.{}", s.axis, s.digit) : std::to_string(s.axis));
+    const bool varies =
+        std::any_of(boxes.begin(), boxes.end(), [&](const Box& b) { return side(b) != side(boxes[0]); });
+    if (varies)
+      axes += (axes.empty() ? "" : ",") + (digits > 1 ? fmt::format("{}.{}", s.axis, s.digit) : std::to_string(s.axis));
   }
   return fmt::format("{}({})", disjoint ? "U" : "H", axes);
 }
@@ -155,7 +159,8 @@ std::string part_name(const Bound& bound, const Derived& d, int tensor) {
     return std::any_of(open.begin(), open.end(), [&](size_t i) { return chosen[i] && chosen[i]->axis == axis; });
   };
   while (needed.size() <= open.size()) {
-    for (size_t i = 0; i < open.size(); ++i) chosen[open[i]] = choice[i] == 0 ? std::nullopt : std::optional(splits[choice[i] - 1]);
+    for (size_t i = 0; i < open.size(); ++i)
+      chosen[open[i]] = choice[i] == 0 ? std::nullopt : std::optional(splits[choice[i] - 1]);
     if (std::all_of(needed.begin(), needed.end(), is_chosen) && is_cut(t, splits, d, boxes, chosen)) {
       for (size_t i : open) names[i] = chosen[i] ? name_of_split(*chosen[i]) : "B";
       return joined_names();
@@ -173,7 +178,9 @@ std::string part_name(const Bound& bound, const Derived& d, int tensor) {
 std::string to_string(const Bound& bound, const Derived& d) {
   std::vector<std::string> axes, operands, results, inner;
   for (const AxisStrategy& a : d.axes)
-    axes.push_back(a.names.empty() ? "-" : a.names.size() == 1 ? a.names[0] : fmt::format("{{{}}}", fmt::join(a.names, " ")));
+    axes.push_back(a.names.empty()       ? "-"
+                   : a.names.size() == 1 ? a.names[0]
+                                         : fmt::format("{{{}}}", fmt::join(a.names, " ")));
   for (int t = 0; t < bound.operand_count; ++t) operands.push_back(part_name(bound, d, t));
   for (int t : bound.results) results.push_back(part_name(bound, d, t));
   auto add = [&](std::string step) {
@@ -183,7 +190,8 @@ std::string to_string(const Bound& bound, const Derived& d) {
     if (!s.axes.empty()) add(fmt::format("{}:{}->B", bound.tensors[s.tensor].name, name_of(s.reducer)));
   for (const InnerStep& s : d.inner)
     if (!s.needed.empty()) add(fmt::format("{}:fetch", bound.tensors[s.tensor].name));
-  std::string text = fmt::format("{}: {} -> {}", fmt::join(axes, ","), fmt::join(operands, ", "), fmt::join(results, ", "));
+  std::string text =
+      fmt::format("{}: {} -> {}", fmt::join(axes, ","), fmt::join(operands, ", "), fmt::join(results, ", "));
   if (!inner.empty()) text += fmt::format("   [inner {}]", fmt::join(inner, ", "));
   return text;
 }

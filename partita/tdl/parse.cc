@@ -28,11 +28,13 @@ struct Token {
 };
 
 constexpr std::array<std::string_view, 7> kKeywords = {"if", "else", "and", "or", "not", "inf", "opaque"};
-constexpr int kDeepest = 600;  // nested calls of the parser: 200 parentheses
+constexpr int kDeepest = 600;         // nested calls of the parser: 200 parentheses
 constexpr size_t kShownBefore = 100;  // characters of the line that an error shows before the place
-constexpr int kLongest = 1000;  // terms of one sum
+constexpr int kLongest = 1000;        // terms of one sum
 
-bool is_keyword(std::string_view name) { return std::find(kKeywords.begin(), kKeywords.end(), name) != kKeywords.end(); }
+bool is_keyword(std::string_view name) {
+  return std::find(kKeywords.begin(), kKeywords.end(), name) != kKeywords.end();
+}
 bool starts_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
 bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)); }
@@ -105,8 +107,9 @@ std::vector<Token> tokens_of(const std::string& text) {
       token.text = text.substr(i + 2, end - i - 2);
       i = end;
     } else {
-      static constexpr std::array<std::string_view, 21> kSigns = {"//", "->", "<=", ">=", "==", "!=", "-", "+", "*", "/", "%",
-                                                                  "(",  ")",  "[",  "]",  ",",  "<",  ">", "=", ":", "^"};
+      static constexpr std::array<std::string_view, 21> kSigns = {"//", "->", "<=", ">=", "==", "!=", "-",
+                                                                  "+",  "*",  "/",  "%",  "(",  ")",  "[",
+                                                                  "]",  ",",  "<",  ">",  "=",  ":",  "^"};
       const std::string_view rest = std::string_view(text).substr(i);
       auto sign = std::find_if(kSigns.begin(), kSigns.end(), [&](std::string_view s) { return rest.starts_with(s); });
       if (sign == kSigns.end()) fail_at("", text, i, fmt::format("no formula has the character '{}'", c));
@@ -137,7 +140,8 @@ class Parser {
     while (!peek(")")) {
       const size_t at = here().at;
       d.operands.push_back(name("an operand's name"));
-      if (std::count(d.operands.begin(), d.operands.end(), d.operands.back()) > 1) error(at, fmt::format("two operands are named {}", d.operands.back()));
+      if (std::count(d.operands.begin(), d.operands.end(), d.operands.back()) > 1)
+        error(at, fmt::format("two operands are named {}", d.operands.back()));
       if (!peek(")")) take(",");
     }
     take(")");
@@ -175,7 +179,8 @@ class Parser {
     take("=");
     in_body_ = true;
     while (here().kind != TokenKind::kEnd) {
-      if (!d.stages.empty() && !here().starts_line) error(here().at, fmt::format("expected an operator or a new line, found {}", found()));
+      if (!d.stages.empty() && !here().starts_line)
+        error(here().at, fmt::format("expected an operator or a new line, found {}", found()));
       Definition::StageText stage;
       stage.at = here().at;
       if (starts_stage()) {
@@ -190,17 +195,22 @@ class Parser {
         stage.at = result_at;
         stage.lhs = lhs;
         stage.body = expression();
-        if (here().kind != TokenKind::kEnd) error(here().at, fmt::format("expected the end of the formula after its result, found {}", found()));
+        if (here().kind != TokenKind::kEnd)
+          error(here().at, fmt::format("expected the end of the formula after its result, found {}", found()));
       }
       for (const Definition::StageText& other : d.stages)
         if (other.name == stage.name) error(stage.at, fmt::format("two stages are named {}", stage.name));
-      if (std::count(d.operands.begin(), d.operands.end(), stage.name)) error(stage.at, fmt::format("the stage {} has an operand's name", stage.name));
+      if (std::count(d.operands.begin(), d.operands.end(), stage.name))
+        error(stage.at, fmt::format("the stage {} has an operand's name", stage.name));
       d.stages.push_back(std::move(stage));
     }
     if (d.stages.empty()) error(here().at, "expected an expression after '='");
     for (size_t i = 0; i < d.results.size(); ++i) {
-      const bool defined = std::any_of(d.stages.begin(), d.stages.end(), [&](const auto& s) { return s.name == d.results[i]; });
-      if (!defined) error(d.results_at[i], single ? "no line gives the result" : fmt::format("no stage defines the result {}", d.results[i]));
+      const bool defined =
+          std::any_of(d.stages.begin(), d.stages.end(), [&](const auto& s) { return s.name == d.results[i]; });
+      if (!defined)
+        error(d.results_at[i],
+              single ? "no line gives the result" : fmt::format("no stage defines the result {}", d.results[i]));
     }
     return d;
   }
@@ -226,10 +236,13 @@ class Parser {
     next();
   }
   std::string name(std::string_view what) {
-    if (here().kind != TokenKind::kName || is_keyword(here().text)) error(here().at, fmt::format("expected {}, found {}", what, found()));
+    if (here().kind != TokenKind::kName || is_keyword(here().text))
+      error(here().at, fmt::format("expected {}, found {}", what, found()));
     return next().text;
   }
-  bool is_operand(const std::string& n) const { return std::find(operands_.begin(), operands_.end(), n) != operands_.end(); }
+  bool is_operand(const std::string& n) const {
+    return std::find(operands_.begin(), operands_.end(), n) != operands_.end();
+  }
   // An index: a name, or one of a group's, b.0.
   std::string index_name() {
     if (here().kind == TokenKind::kDotted && !is_operand(here().text) && here().axis >= 0) {
@@ -245,7 +258,8 @@ class Parser {
     int depth = 0;
     for (size_t i = position_ + 1; i < tokens_.size(); ++i) {
       if (is(tokens_[i], "[") || is(tokens_[i], "(")) ++depth;
-      if ((is(tokens_[i], "]") || is(tokens_[i], ")")) && --depth == 0) return is(tokens_[std::min(i + 1, tokens_.size() - 1)], "=");
+      if ((is(tokens_[i], "]") || is(tokens_[i], ")")) && --depth == 0)
+        return is(tokens_[std::min(i + 1, tokens_.size() - 1)], "=");
     }
     return false;
   }
@@ -365,8 +379,9 @@ class Parser {
     }
     if (i + 1 >= tokens_.size() || !is(tokens_[i], ")")) return 0;
     const Token& body = tokens_[i + 1];
-    const bool operand = body.kind == TokenKind::kNumber || body.kind == TokenKind::kDotted || is(body, "(") ||
-                         (body.kind == TokenKind::kName && body.text != "and" && body.text != "or" && body.text != "else");
+    const bool operand =
+        body.kind == TokenKind::kNumber || body.kind == TokenKind::kDotted || is(body, "(") ||
+        (body.kind == TokenKind::kName && body.text != "and" && body.text != "or" && body.text != "else");
     const bool could_be_function = count == 2 && (here().text == "max" || here().text == "min");
     return operand && !(could_be_function && body.starts_line) ? i + 1 : 0;
   }
@@ -374,7 +389,8 @@ class Parser {
   Syntax primary() {
     Nested nested(*this);
     const Token t = here();
-    if (t.kind == TokenKind::kEnd || t.kind == TokenKind::kGroup) error(t.at, fmt::format("expected a value, found {}", found()));
+    if (t.kind == TokenKind::kEnd || t.kind == TokenKind::kGroup)
+      error(t.at, fmt::format("expected a value, found {}", found()));
     if (t.kind == TokenKind::kNumber) {
       next();
       Syntax s = node(Kind::kNumber, t.at);
@@ -425,7 +441,8 @@ class Parser {
         const bool negative = peek("-");
         if (negative) next();
         const Token& value = here();
-        if (value.kind != TokenKind::kNumber && !peek("inf")) error(value.at, fmt::format("expected a number after 'else', found {}", found()));
+        if (value.kind != TokenKind::kNumber && !peek("inf"))
+          error(value.at, fmt::format("expected a number after 'else', found {}", found()));
         next();
         s.has_else = true;
         s.number = value.kind == TokenKind::kNumber ? value.number : std::numeric_limits<double>::infinity();
@@ -492,15 +509,18 @@ class Parser {
     if (t.text == "rng") {
       if (s.args.empty()) error(t.at, "rng needs arguments that tell one number from another");
     } else if (wanted < 0) {
-      error(t.at, find_reducer(t.text) ? fmt::format("{} needs index names in parentheses and an operand after them", t.text)
-                                       : fmt::format("there is no function {}", t.text));
+      error(t.at, find_reducer(t.text)
+                      ? fmt::format("{} needs index names in parentheses and an operand after them", t.text)
+                      : fmt::format("there is no function {}", t.text));
     } else if (static_cast<int>(s.args.size()) != wanted) {
       error(t.at, fmt::format("{} takes {} argument{}, not {}", t.text, wanted, wanted == 1 ? "" : "s", s.args.size()));
     }
     for (const Syntax& a : s.args)
-      if (a.kind == Kind::kGroup && t.text != "ext" && t.text != "lin") error(a.at, fmt::format("a group of indices is no value: write lin(..{})", a.name));
+      if (a.kind == Kind::kGroup && t.text != "ext" && t.text != "lin")
+        error(a.at, fmt::format("a group of indices is no value: write lin(..{})", a.name));
     if (t.text == "lin" && s.args[0].kind != Kind::kGroup) error(t.at, "lin takes a group of indices, lin(..i)");
-    if (t.text == "ext" && s.args[0].kind != Kind::kGroup && s.args[0].kind != Kind::kName) error(t.at, "ext takes an index or a group of indices");
+    if (t.text == "ext" && s.args[0].kind != Kind::kGroup && s.args[0].kind != Kind::kName)
+      error(t.at, "ext takes an index or a group of indices");
     if (is_call_of_two(t.text)) s.kind = Kind::kBinary;
     return s;
   }
@@ -527,8 +547,8 @@ void fail_at(std::string_view name, std::string_view text, size_t at, const std:
   std::string shown(text.substr(from, std::min(end - from, 2 * kShownBefore)));
   std::replace(shown.begin(), shown.end(), '\t', ' ');
   const std::string_view cut = from > begin ? ".." : "";
-  fail("{}, line {}, column {}: {}\n    {}{}\n    {:>{}}", name.empty() ? "formula" : name, line, at - begin + 1, message, cut, shown, '^',
-       at - from + cut.size() + 1);
+  fail("{}, line {}, column {}: {}\n    {}{}\n    {:>{}}", name.empty() ? "formula" : name, line, at - begin + 1,
+       message, cut, shown, '^', at - from + cut.size() + 1);
 }
 
 std::optional<Reducer> find_reducer(std::string_view name) {
@@ -538,27 +558,36 @@ std::optional<Reducer> find_reducer(std::string_view name) {
 }
 
 int arity_of(std::string_view function) {
-  for (std::string_view f : {"exp", "log", "sqrt", "tanh", "sigmoid", "erf", "sin", "cos", "abs", "sign", "floor", "stop"})
+  for (std::string_view f :
+       {"exp", "log", "sqrt", "tanh", "sigmoid", "erf", "sin", "cos", "abs", "sign", "floor", "stop"})
     if (f == function) return 1;
   return find_real_function(function) ? 1 : -1;
 }
 
 std::string_view name_of(Reducer reducer) {
   switch (reducer) {
-    case Reducer::kSum: return "sum";
-    case Reducer::kMax: return "max";
-    case Reducer::kMin: return "min";
-    case Reducer::kProd: return "prod";
+    case Reducer::kSum:
+      return "sum";
+    case Reducer::kMax:
+      return "max";
+    case Reducer::kMin:
+      return "min";
+    case Reducer::kProd:
+      return "prod";
   }
   return "";
 }
 
 double identity_of(Reducer reducer) {
   switch (reducer) {
-    case Reducer::kSum: return 0;
-    case Reducer::kMax: return -std::numeric_limits<double>::infinity();
-    case Reducer::kMin: return std::numeric_limits<double>::infinity();
-    case Reducer::kProd: return 1;
+    case Reducer::kSum:
+      return 0;
+    case Reducer::kMax:
+      return -std::numeric_limits<double>::infinity();
+    case Reducer::kMin:
+      return std::numeric_limits<double>::infinity();
+    case Reducer::kProd:
+      return 1;
   }
   return 0;
 }
@@ -571,8 +600,8 @@ const std::string& name_of(const Definition& definition) { return definition.nam
 
 namespace {
 
-// Names that stand somewhere, and those of them that must be indices: written at plainly, reduced, bounded, read from data, or
-// read at plainly.
+// Names that stand somewhere, and those of them that must be indices: written at plainly, reduced, bounded, read from
+// data, or read at plainly.
 void collect_names(const Syntax& s, std::set<std::string>& names, std::set<std::string>& indices) {
   if (s.kind == Syntax::Kind::kName) names.insert(s.name);
   if (s.kind == Syntax::Kind::kNamed) indices.insert(s.name);
@@ -580,7 +609,9 @@ void collect_names(const Syntax& s, std::set<std::string>& names, std::set<std::
     for (const Syntax& index : s.names) indices.insert(index.name);
   if (s.kind == Syntax::Kind::kAccess || s.kind == Syntax::Kind::kCall)
     for (const Syntax& subscript : s.args)
-      if (subscript.kind == Syntax::Kind::kName && (s.kind == Syntax::Kind::kAccess || s.name == "ext" || s.name == "lin")) indices.insert(subscript.name);
+      if (subscript.kind == Syntax::Kind::kName &&
+          (s.kind == Syntax::Kind::kAccess || s.name == "ext" || s.name == "lin"))
+        indices.insert(subscript.name);
   for (const Syntax& arg : s.args) collect_names(arg, names, indices);
   for (const Syntax& name : s.names)
     if (s.kind != Syntax::Kind::kReduce) collect_names(name, names, indices);

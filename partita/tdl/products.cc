@@ -39,10 +39,13 @@ void add_factors(const Expr& e, std::vector<Factor>& into) {
   }
 }
 
-bool has_more(const Factor& a, const Factor& b) { return !std::includes(b.indices.begin(), b.indices.end(), a.indices.begin(), a.indices.end()); }
+bool has_more(const Factor& a, const Factor& b) {
+  return !std::includes(b.indices.begin(), b.indices.end(), a.indices.begin(), a.indices.end());
+}
 
 bool is_matrix_product(const Factor& a, const Factor& b, const std::vector<int>& summed) {
-  const bool shared = std::any_of(summed.begin(), summed.end(), [&](int i) { return a.indices.contains(i) && b.indices.contains(i); });
+  const bool shared =
+      std::any_of(summed.begin(), summed.end(), [&](int i) { return a.indices.contains(i) && b.indices.contains(i); });
   return shared && has_more(a, b) && has_more(b, a);
 }
 
@@ -63,7 +66,8 @@ void add_operands(const Expr& e, const std::vector<int>& summed, std::set<int>& 
 std::vector<int> matrix_operands(const Bound& bound, int first, int last) {
   std::set<int> tensors;
   for (int s = first; s < last; ++s)
-    if (const Expr& body = bound.stages[static_cast<size_t>(s)].body; body.kind == ExprKind::kReduce && body.reducer == Reducer::kSum)
+    if (const Expr& body = bound.stages[static_cast<size_t>(s)].body;
+        body.kind == ExprKind::kReduce && body.reducer == Reducer::kSum)
       add_operands(body.args[0], body.reduced, tensors);
   return {tensors.begin(), tensors.end()};
 }

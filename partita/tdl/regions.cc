@@ -94,7 +94,8 @@ Boxes ranges_on_mesh(const Bound& bound, const std::vector<int>& mesh, const std
       along.axes.push_back(static_cast<int>(axis));
       parts *= mesh[axis];
     }
-    for (int64_t part = 0; part < parts; ++part) along.intervals.push_back(cut_range(bound.indices[i].extent, parts, part));
+    for (int64_t part = 0; part < parts; ++part)
+      along.intervals.push_back(cut_range(bound.indices[i].extent, parts, part));
     ranges.push_back(std::move(along));
   }
   return Boxes(mesh, std::move(ranges));
@@ -105,7 +106,8 @@ Box empty_box(size_t rank) { return Box(rank); }
 namespace {
 
 // The ranges where an access reads; null where its guards say that it never does. `narrowed`: room for them.
-const std::vector<Interval>* ranges_of_read(const Read& read, const std::vector<Interval>& ranges, std::vector<Interval>& narrowed) {
+const std::vector<Interval>* ranges_of_read(const Read& read, const std::vector<Interval>& ranges,
+                                            std::vector<Interval>& narrowed) {
   if (read.guards.empty() || MUTANT("no_guard")) return &ranges;
   narrowed = ranges;
   return tighten(narrowed, read.guards) ? &narrowed : nullptr;
@@ -129,7 +131,8 @@ std::vector<int> axes_of(const Boxes& ranges, const std::vector<int>& indices) {
 }
 
 bool never_empty(const Boxes& ranges, const std::vector<int>& indices) {
-  return std::none_of(indices.begin(), indices.end(), [&](int i) { return is_empty(ranges.along(static_cast<size_t>(i)).intervals); });
+  return std::none_of(indices.begin(), indices.end(),
+                      [&](int i) { return is_empty(ranges.along(static_cast<size_t>(i)).intervals); });
 }
 
 // Boxes of all positions from one function of the ranges, position by position on these axes.
@@ -143,10 +146,12 @@ Boxes boxes_on(const Boxes& ranges, size_t rank, const std::vector<int>& axes, c
   return Boxes(ranges.extents(), std::move(dimensions));
 }
 
-// The same where along axis a intervals depend on the ranges of indices[a] only, and there is none (null) where there is none along any
-// axis. Empty where one that is there is empty. What kept_at(a) leads to is taken from there, or kept; null: neither.
+// The same where along axis a intervals depend on the ranges of indices[a] only, and there is none (null) where there
+// is none along any axis. Empty where one that is there is empty. What kept_at(a) leads to is taken from there, or
+// kept; null: neither.
 template <typename IntervalAt, typename KeptAt>
-std::optional<Boxes> boxes_along(const Boxes& ranges, const std::vector<std::vector<int>>& indices, const IntervalAt& interval_at, const KeptAt& kept_at) {
+std::optional<Boxes> boxes_along(const Boxes& ranges, const std::vector<std::vector<int>>& indices,
+                                 const IntervalAt& interval_at, const KeptAt& kept_at) {
   std::vector<Along> dimensions;
   std::vector<Interval> at = ranges[0];
   for (size_t a = 0; a < indices.size(); ++a) {
@@ -180,11 +185,13 @@ Box stage_reads(const Analysis& analysis, int stage, int tensor, const std::vect
   if (std::any_of(s.indices.begin(), s.indices.end(), [&](int i) { return ranges[i].empty(); })) return box;
   std::vector<Interval> narrowed;
   for (const Read* read : reads_of(s, tensor))
-    if (const auto* where = ranges_of_read(*read, ranges, narrowed)) box = hull(box, access_box(*read->access, shape, *where));
+    if (const auto* where = ranges_of_read(*read, ranges, narrowed))
+      box = hull(box, access_box(*read->access, shape, *where));
   return box;
 }
 
-Boxes stage_reads(const Analysis& analysis, int stage, int tensor, const Boxes& ranges, const std::vector<std::vector<int>>& split, KnownRegions* known) {
+Boxes stage_reads(const Analysis& analysis, int stage, int tensor, const Boxes& ranges,
+                  const std::vector<std::vector<int>>& split, KnownRegions* known) {
   const StageAnalysis& s = analysis.stages[stage];
   const Shape& shape = analysis.bound->tensors[tensor].factored;
   const std::vector<const Read*> reads = reads_of(s, tensor);
@@ -197,14 +204,16 @@ Boxes stage_reads(const Analysis& analysis, int stage, int tensor, const Boxes& 
     std::vector<std::vector<int>> indices(shape.size());
     for (size_t a = 0; a < shape.size(); ++a) {
       indices[a] = guarded;
-      if (reads[r]->access->whole.empty() || !reads[r]->access->whole[a]) collect_indices(reads[r]->access->subscripts[a], indices[a]);
+      if (reads[r]->access->whole.empty() || !reads[r]->access->whole[a])
+        collect_indices(reads[r]->access->subscripts[a], indices[a]);
     }
     auto kept_at = [&](size_t a) -> Along* {
       if (!known) return nullptr;
       std::vector<int> key = {stage, tensor, static_cast<int>(r), static_cast<int>(a)};
       for (int i : indices[a]) {
         int bits = 0;
-        for (size_t axis = 0; axis < split.size(); ++axis) bits |= (std::find(split[axis].begin(), split[axis].end(), i) != split[axis].end()) << axis;
+        for (size_t axis = 0; axis < split.size(); ++axis)
+          bits |= (std::find(split[axis].begin(), split[axis].end(), i) != split[axis].end()) << axis;
         key.push_back(bits);
       }
       return &known->along[std::move(key)];
@@ -220,7 +229,8 @@ Boxes stage_reads(const Analysis& analysis, int stage, int tensor, const Boxes& 
     else apart = false;
   }
   if (apart) return all;
-  return boxes_on(ranges, shape.size(), axes_of(ranges, s.indices), [&](const std::vector<Interval>& at) { return stage_reads(analysis, stage, tensor, at); });
+  return boxes_on(ranges, shape.size(), axes_of(ranges, s.indices),
+                  [&](const std::vector<Interval>& at) { return stage_reads(analysis, stage, tensor, at); });
 }
 
 bool owned_box(const Analysis& analysis, int stage, const std::vector<Interval>& ranges, Box& box) {
@@ -241,7 +251,8 @@ bool owned_boxes(const Analysis& analysis, int stage, const Boxes& ranges, Boxes
   size_t used = 0;
   for (size_t a = 0; a < s.lhs.size(); ++a) collect_indices(s.lhs[a], indices[a]), used += indices[a].size();
   bool one_box = true;
-  if (used == all.size() && never_empty(ranges, all)) {  // no index stands at two axes: the left side is injective along each
+  if (used == all.size() &&
+      never_empty(ranges, all)) {  // no index stands at two axes: the left side is injective along each
     std::vector<Interval> at = ranges[0];
     for (size_t a = 0; a < s.lhs.size(); ++a)
       for_each_on(ranges.extents(), axes_of(ranges, indices[a]), [&](size_t position) {

@@ -12,8 +12,8 @@ namespace {
 constexpr size_t kMostSets = 64;  // sets of partial operands tried for one strategy
 
 struct AxisPlan {
-  std::vector<int> split;      // indices
-  std::vector<Kind> partial;   // per operand
+  std::vector<int> split;     // indices
+  std::vector<Kind> partial;  // per operand
 };
 
 // The indices and operands that a strategy names; why not, if it can't exist for its names alone.
@@ -24,7 +24,8 @@ std::string resolve(const Analysis& analysis, const AxisStrategy& strategy, Axis
     const int index = bound.find_index(name);
     if (index < 0) return fmt::format("there is no index {}", name);
     if (!bound.indices[index].splittable) return fmt::format("{} can't be split", name);
-    if (std::find(plan.split.begin(), plan.split.end(), index) != plan.split.end()) return fmt::format("{} is named twice", name);
+    if (std::find(plan.split.begin(), plan.split.end(), index) != plan.split.end())
+      return fmt::format("{} is named twice", name);
     plan.split.push_back(index);
   }
   for (const std::string& name : strategy.partial) {
@@ -45,7 +46,8 @@ std::string refused(const Bound& bound, const AxisStrategy& strategy, const Axis
   if (!kinds.exists) return kinds.why;
   if (!strategy.names.empty() || strategy.partial.empty()) return "";
   if (kinds.conversions > 0) return "partial operands would need a conversion inside";
-  const bool leaves = std::any_of(bound.results.begin(), bound.results.end(), [&](int r) { return kinds.first[r].has_value(); });
+  const bool leaves =
+      std::any_of(bound.results.begin(), bound.results.end(), [&](int r) { return kinds.first[r].has_value(); });
   return leaves ? "" : "no result would be partial";
 }
 
@@ -63,7 +65,8 @@ bool boxes_exist(const Analysis& analysis, const Boxes& ranges, std::string& why
   return true;
 }
 
-std::optional<Derived> derive(const Analysis& analysis, const std::vector<int>& mesh, const std::vector<AxisStrategy>& axes, KnownRegions* known, std::string& why) {
+std::optional<Derived> derive(const Analysis& analysis, const std::vector<int>& mesh,
+                              const std::vector<AxisStrategy>& axes, KnownRegions* known, std::string& why) {
   const Bound& bound = *analysis.bound;
   Derived d;
   d.mesh = mesh;
@@ -140,7 +143,9 @@ AxisStrategy strategy_of(const Bound& bound, const std::vector<int>& split, cons
   return s;
 }
 
-int count(const std::vector<Kind>& partial) { return static_cast<int>(std::count_if(partial.begin(), partial.end(), [](Kind k) { return k.has_value(); })); }
+int count(const std::vector<Kind>& partial) {
+  return static_cast<int>(std::count_if(partial.begin(), partial.end(), [](Kind k) { return k.has_value(); }));
+}
 
 // Adds the sets that joining leads to from one; a strategy has one reducer.
 void add_joined(const AxisKinds& kinds, const std::vector<Kind>& partial, std::vector<std::vector<Kind>>& queue) {
@@ -207,7 +212,9 @@ void add_partial(const Analysis& analysis, Reducer r, std::vector<AxisStrategy>&
   std::vector<std::vector<size_t>> kept;
   for (const auto& partial : closed) {
     const std::vector<size_t> set = positions(partial);
-    if (std::any_of(kept.begin(), kept.end(), [&](const auto& k) { return std::includes(set.begin(), set.end(), k.begin(), k.end()); })) continue;
+    if (std::any_of(kept.begin(), kept.end(),
+                    [&](const auto& k) { return std::includes(set.begin(), set.end(), k.begin(), k.end()); }))
+      continue;
     kept.push_back(set);
     out.push_back(strategy_of(bound, {}, partial));
   }
@@ -217,7 +224,8 @@ void must_be_a_mesh(const std::vector<int>& mesh) {
   ensure(std::all_of(mesh.begin(), mesh.end(), [](int p) { return p > 0; }), "derive: a mesh axis without positions");
 }
 
-std::optional<Derived> derived_of(const Analysis& analysis, const std::vector<int>& mesh, const std::vector<AxisStrategy>& axes, KnownRegions* known, NotDerived* why) {
+std::optional<Derived> derived_of(const Analysis& analysis, const std::vector<int>& mesh,
+                                  const std::vector<AxisStrategy>& axes, KnownRegions* known, NotDerived* why) {
   ensure(mesh.size() == axes.size(), "derive: {} mesh axes and {} strategies", mesh.size(), axes.size());
   std::string reason;
   auto derived = derive(analysis, mesh, axes, known, reason);
@@ -227,7 +235,8 @@ std::optional<Derived> derived_of(const Analysis& analysis, const std::vector<in
 
 }  // namespace
 
-std::optional<Derived> derive(const Bound& bound, const std::vector<int>& mesh, const std::vector<AxisStrategy>& axes, NotDerived* why) {
+std::optional<Derived> derive(const Bound& bound, const std::vector<int>& mesh, const std::vector<AxisStrategy>& axes,
+                              NotDerived* why) {
   must_be_a_mesh(mesh);
   return derived_of(analyze(bound), mesh, axes, nullptr, why);
 }
@@ -238,7 +247,10 @@ struct Deriver::Inside {
   KnownRegions known;
 };
 
-Deriver::Deriver(const Bound& bound, std::vector<int> mesh) : inside_(std::make_unique<Inside>(Inside{analyze(bound), std::move(mesh), {}})) { must_be_a_mesh(inside_->mesh); }
+Deriver::Deriver(const Bound& bound, std::vector<int> mesh)
+    : inside_(std::make_unique<Inside>(Inside{analyze(bound), std::move(mesh), {}})) {
+  must_be_a_mesh(inside_->mesh);
+}
 Deriver::~Deriver() = default;
 
 std::optional<Derived> Deriver::derive(const std::vector<AxisStrategy>& axes, NotDerived* why) {
@@ -257,8 +269,10 @@ std::vector<AxisStrategy> strategies(const Bound& bound, int p) {
   for (int i : names) add_split(analysis, {i}, out);
   for (size_t a = 0; a < names.size(); ++a)
     for (size_t b = a + 1; b < names.size(); ++b) {
-      const bool meet = std::any_of(analysis.stages.begin(), analysis.stages.end(), [&](const StageAnalysis& s) { return s.has(names[a]) && s.has(names[b]); });
-      if (!meet && boxes_exist(analysis, ranges_on_mesh(bound, {p}, {{names[a], names[b]}}), why)) add_split(analysis, {names[a], names[b]}, out);
+      const bool meet = std::any_of(analysis.stages.begin(), analysis.stages.end(),
+                                    [&](const StageAnalysis& s) { return s.has(names[a]) && s.has(names[b]); });
+      if (!meet && boxes_exist(analysis, ranges_on_mesh(bound, {p}, {{names[a], names[b]}}), why))
+        add_split(analysis, {names[a], names[b]}, out);
     }
   for (Reducer r : {Reducer::kSum, Reducer::kMax, Reducer::kMin, Reducer::kProd}) add_partial(analysis, r, out);
   out.push_back({});
@@ -284,7 +298,9 @@ AxisStrategy parse_strategy(std::string_view text) {
   };
   auto word = [&](std::string_view more) {
     const size_t begin = i;
-    while (i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) || more.find(text[i]) != std::string_view::npos)) ++i;
+    while (i < text.size() &&
+           (std::isalnum(static_cast<unsigned char>(text[i])) || more.find(text[i]) != std::string_view::npos))
+      ++i;
     if (i == begin) error("a name");
     return std::string(text.substr(begin, i - begin));
   };

@@ -58,12 +58,12 @@ enum class ExprKind {
 
 struct Expr {
   ExprKind kind = ExprKind::kNumber;
-  double number = 0;       // kNumber; kRead: the `else` value
-  bool has_else = false;   // kRead
-  std::string function;    // kUnary, kBinary, kOpaque
+  double number = 0;      // kNumber; kRead: the `else` value
+  bool has_else = false;  // kRead
+  std::string function;   // kUnary, kBinary, kOpaque
   Reducer reducer = Reducer::kSum;
-  int index = -1;          // kIndex
-  int tensor = -1;         // kRead: position in Bound::tensors
+  int index = -1;                  // kIndex
+  int tensor = -1;                 // kRead: position in Bound::tensors
   std::vector<Affine> subscripts;  // kRead, kOpaque: one an axis of the (factored) tensor
   std::vector<bool> whole;         // kRead below kOpaque: the axis is read whole
   std::vector<int> reduced;        // kReduce
@@ -90,16 +90,16 @@ struct Index {
 struct BoundTensor {
   std::string name;
   bool is_operand = false;
-  Shape shape;                  // as stored
-  std::vector<Shape> radices;   // per stored axis
-  Shape factored;               // radices, joined
+  Shape shape;                 // as stored
+  std::vector<Shape> radices;  // per stored axis
+  Shape factored;              // radices, joined
 };
 
 struct Stage {
-  int tensor = -1;               // what it defines, a position in Bound::tensors
-  std::vector<Affine> lhs;       // per factored axis
-  Expr body;                     // kReduce only at the root
-  bool anonymous = false;        // hoisted out of an expression (3)
+  int tensor = -1;          // what it defines, a position in Bound::tensors
+  std::vector<Affine> lhs;  // per factored axis
+  Expr body;                // kReduce only at the root
+  bool anonymous = false;   // hoisted out of an expression (3)
 };
 
 using Attributes = std::map<std::string, double>;  // ints and floats; "..a" fixes a group's rank
@@ -114,8 +114,8 @@ struct Bound {
   std::vector<Index> indices;
   std::vector<BoundTensor> tensors;  // the operands in order, then the stages' tensors
   int operand_count = 0;
-  std::vector<Stage> stages;         // in order of evaluation
-  std::vector<int> results;          // positions in tensors
+  std::vector<Stage> stages;  // in order of evaluation
+  std::vector<int> results;   // positions in tensors
 
   int find_index(std::string_view name) const;   // -1 if there is none
   int find_tensor(std::string_view name) const;  // -1 if there is none
@@ -129,7 +129,8 @@ Bound factor_index(const Bound& bound, std::string_view index, const Shape& radi
 // ---------------------------------------------------------------- strategies
 
 // What one mesh axis does: split index names (mostly one), or nothing (`replicate`), with the operands that join as
-// partial values (14, 15). Text: "k", "k partial{b}", "replicate", "partial{a,b}", "partial:max{a}", "{j m}" for two names.
+// partial values (14, 15). Text: "k", "k partial{b}", "replicate", "partial{a,b}", "partial:max{a}", "{j m}" for two
+// names.
 struct AxisStrategy {
   std::vector<std::string> names;    // sorted; empty: replicate, or partial only
   std::vector<std::string> partial;  // operand names, in operand order
@@ -155,15 +156,16 @@ struct InnerStep {
   Boxes needed;
 };
 
-// A strategy on a mesh, derived: what every mesh position computes, reads and owns. Positions are row-major over `mesh`.
+// A strategy on a mesh, derived: what every mesh position computes, reads and owns. Positions are row-major over
+// `mesh`.
 struct Derived {
-  std::vector<int> mesh;            // extents
-  std::vector<AxisStrategy> axes;   // one a mesh axis
-  Boxes ranges;                     // [position][index]: its part of the iteration space (5)
+  std::vector<int> mesh;           // extents
+  std::vector<AxisStrategy> axes;  // one a mesh axis
+  Boxes ranges;                    // [position][index]: its part of the iteration space (5)
   // [tensor][position], over factored axes. Operands: the region read, the hull over all accesses (8), empty boxes if
   // nothing is read. Stages: what the position owns (9).
   std::vector<Boxes> boxes;
-  std::vector<std::vector<Kind>> kinds;  // [mesh axis][tensor]: operand or stage, as first computed
+  std::vector<std::vector<Kind>> kinds;        // [mesh axis][tensor]: operand or stage, as first computed
   std::vector<std::vector<Kind>> final_kinds;  // the same after all inner steps: what a result leaves as
   std::vector<InnerStep> inner;
   int positions() const { return static_cast<int>(ranges.size()); }
@@ -173,8 +175,8 @@ DefinitionPtr parse(std::string_view text);
 // Shapes are one an operand, in order. Throws bad input with line, column and caret.
 Bound bind(const DefinitionPtr& definition, const std::vector<Shape>& shapes, const Attributes& attributes = {});
 Bound bind(std::string_view text, const std::vector<Shape>& shapes, const Attributes& attributes = {});
-// Shapes to try a definition on: those given by operand name; elsewhere each index that an axis is read plainly at gets an
-// extent of its own (indices are 6, 8, 10, .. in order of appearance), any other axis 12, a group one axis.
+// Shapes to try a definition on: those given by operand name; elsewhere each index that an axis is read plainly at gets
+// an extent of its own (indices are 6, 8, 10, .. in order of appearance), any other axis 12, a group one axis.
 std::vector<Shape> example_shapes(const Definition& definition, const std::map<std::string, Shape>& given = {});
 std::vector<std::string> operand_names(const Definition& definition);
 std::vector<std::string> result_names(const Definition& definition);
@@ -186,11 +188,12 @@ const std::string& name_of(const Definition& definition);
 struct NotDerived {
   std::string why;
 };
-// One AxisStrategy a mesh axis. Empty where the strategy does not exist (rules 10 to 18), or a result is not one box per
-// position (docs/ARCHITECTURE.md section 4); `why`, if given, says which.
+// One AxisStrategy a mesh axis. Empty where the strategy does not exist (rules 10 to 18), or a result is not one box
+// per position (docs/ARCHITECTURE.md section 4); `why`, if given, says which.
 std::optional<Derived> derive(const Bound& bound, const std::vector<int>& mesh, const std::vector<AxisStrategy>& axes,
                               NotDerived* why = nullptr);
-// Many strategies of one formula, which must stay, on one mesh: what regions depend on is looked at once for all. Not thread-safe.
+// Many strategies of one formula, which must stay, on one mesh: what regions depend on is looked at once for all. Not
+// thread-safe.
 class Deriver {
  public:
   Deriver(const Bound& bound, std::vector<int> mesh);
@@ -202,9 +205,9 @@ class Deriver {
   std::unique_ptr<Inside> inside_;
 };
 
-// Every strategy on one mesh axis of extent p, in a fixed order: index names in the formula's order (each with the operands
-// that join as partial where that saves conversions, then with none), sets of two names, partial{..} for each reducer,
-// replicate last. Indices shorter than p are among them: a search leaves those out.
+// Every strategy on one mesh axis of extent p, in a fixed order: index names in the formula's order (each with the
+// operands that join as partial where that saves conversions, then with none), sets of two names, partial{..} for each
+// reducer, replicate last. Indices shorter than p are among them: a search leaves those out.
 std::vector<AxisStrategy> strategies(const Bound& bound, int p);
 
 // The name of a tensor's part on a one-axis mesh (19): "B", "S(1)", "P(sum)", "H(2)" for overlapping boxes, "U(1)" for
@@ -220,17 +223,18 @@ double flops(const Bound& bound, const std::vector<Interval>& ranges);
 double flops(const Bound& bound);
 // Per stage, in order; their sum is flops().
 std::vector<double> stage_flops(const Bound& bound, const std::vector<Interval>& ranges);
-// What a position reads and writes, in elements per tensor (23): of an operand what it reads, of a stage the box it owns
-// (a stage that is no result moves only where the stages run as kernels of their own).
+// What a position reads and writes, in elements per tensor (23): of an operand what it reads, of a stage the box it
+// owns (a stage that is no result moves only where the stages run as kernels of their own).
 std::vector<int64_t> touched_elements(const Bound& bound, const Derived& derived, int position);
 // The full range of every index.
 std::vector<Interval> full_ranges(const Bound& bound);
 
-// Element-wise (Tofu section 5.1): every stage has the same left side and reads everything at its own index; scalars may
-// be read besides. Nothing is reduced.
+// Element-wise (Tofu section 5.1): every stage has the same left side and reads everything at its own index; scalars
+// may be read besides. Nothing is reduced.
 bool is_elementwise(const Bound& bound);
-// No stage goes over more points than the largest of the formula's tensors has elements (as stored), so that memory, not arithmetic, is
-// what it takes: element-wise formulas, norms, copies, but not products, convolutions, or opaque functions.
+// No stage goes over more points than the largest of the formula's tensors has elements (as stored), so that memory,
+// not arithmetic, is what it takes: element-wise formulas, norms, copies, but not products, convolutions, or opaque
+// functions.
 bool takes_one_pass(const Bound& bound);
 // Whether any stage reduces: norms, softmax, products; not element-wise formulas and copies.
 bool reduces(const Bound& bound);
@@ -248,8 +252,8 @@ std::string to_text(const Bound& bound);
 // reads, then g_RESULT for each result whose cotangent reaches it. Empty if the gradient is zero everywhere. Throws bad
 // input where a declared gradient is needed (prod, opaque).
 struct Gradient {
-  std::string text;                     // TDL, to be parsed and bound like any other
-  std::vector<std::string> operands;    // of the new formula, in order: forward operand names and g_RESULT names
+  std::string text;                   // TDL, to be parsed and bound like any other
+  std::vector<std::string> operands;  // of the new formula, in order: forward operand names and g_RESULT names
 };
 std::optional<Gradient> gradient(const Bound& bound, int operand);
 

@@ -1,5 +1,4 @@
 #include "partita/tdl/tdl.h"
-#include "partita/tdl/products.h"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/tdl/affine.h"
+#include "partita/tdl/products.h"
 
 namespace partita::tdl {
 namespace {
@@ -83,84 +83,124 @@ TEST_P(Errors, NameLineColumnAndCaret) { EXPECT_EQ(error_of(GetParam().text, Get
 INSTANTIATE_TEST_SUITE_P(
     Tdl, Errors,
     testing::Values(
-        BadInput{"ProductOfIndices", "f(x)[i, j] where i < 3, j < 3 = x[i*j]", {{9}},
+        BadInput{"ProductOfIndices",
+                 "f(x)[i, j] where i < 3, j < 3 = x[i*j]",
+                 {{9}},
                  "f, line 1, column 36: a product of two indices\n"
                  "    f(x)[i, j] where i < 3, j < 3 = x[i*j]\n"
                  "                                       ^"},
-        BadInput{"ProductWithoutExtents", "f(a, b)[i] = sum(k) a[i*k] * b[k]", {{9}, {3}},
+        BadInput{"ProductWithoutExtents",
+                 "f(a, b)[i] = sum(k) a[i*k] * b[k]",
+                 {{9}, {3}},
                  "f, line 1, column 24: a product of two indices\n"
                  "    f(a, b)[i] = sum(k) a[i*k] * b[k]\n"
                  "                           ^"},
-        BadInput{"NoExtent", "f(x)[y] where r < 3 = max(r) x[y*2+r]", {{9}},
+        BadInput{"NoExtent",
+                 "f(x)[y] where r < 3 = max(r) x[y*2+r]",
+                 {{9}},
                  "f, line 1, column 6: nothing fixes the extent of y: add `where y < ..`, or give an attribute y\n"
                  "    f(x)[y] where r < 3 = max(r) x[y*2+r]\n"
                  "         ^"},
-        BadInput{"ExtentsDisagree", "f(a, b)[i] =\n    a[i] * b[i]", {{3}, {4}},
+        BadInput{"ExtentsDisagree",
+                 "f(a, b)[i] =\n    a[i] * b[i]",
+                 {{3}, {4}},
                  "f, line 2, column 14: the extent of i is 3 elsewhere, and 4 here (b)\n"
                  "        a[i] * b[i]\n"
                  "                 ^"},
-        BadInput{"CannotBroadcast", "f(a, b)[..i] = a[..i] + b[..i]", {{3}, {4}},
+        BadInput{"CannotBroadcast",
+                 "f(a, b)[..i] = a[..i] + b[..i]",
+                 {{3}, {4}},
                  "f, line 1, column 27: b has extent 4 where another operand has 3: ..i can't be broadcast\n"
                  "    f(a, b)[..i] = a[..i] + b[..i]\n"
                  "                              ^"},
-        BadInput{"LeftSideWithGaps", "f(x)[i*2] = x[i]", {{3}},
+        BadInput{"LeftSideWithGaps",
+                 "f(x)[i*2] = x[i]",
+                 {{3}},
                  "f, line 1, column 5: the left side of out does not cover its box exactly once\n"
                  "    f(x)[i*2] = x[i]\n"
                  "        ^"},
-        BadInput{"LeftSideTwice", "f(x) -> y =\n  y[i, i] = x[i]", {{3}},
+        BadInput{"LeftSideTwice",
+                 "f(x) -> y =\n  y[i, i] = x[i]",
+                 {{3}},
                  "f, line 2, column 3: the left side of y does not cover its box exactly once\n"
                  "      y[i, i] = x[i]\n"
                  "      ^"},
         // 1 + 3 + 3 + 1 = 2 * 2 * 2 elements, and still 3 is written twice
-        BadInput{"LeftSideOverlaps", "f(x)[i + 3*j + 3*k] where i < 2, j < 2, k < 2 = x[i, j, k]", {{2, 2, 2}},
+        BadInput{"LeftSideOverlaps",
+                 "f(x)[i + 3*j + 3*k] where i < 2, j < 2, k < 2 = x[i, j, k]",
+                 {{2, 2, 2}},
                  "f, line 1, column 5: the left side of out does not cover its box exactly once\n"
                  "    f(x)[i + 3*j + 3*k] where i < 2, j < 2, k < 2 = x[i, j, k]\n"
                  "        ^"},
-        BadInput{"StageNamedTwice", "f(x)[i] =\n    s[i] = x[i]\n    s[i] = x[i] * 2\n    s[i]", {{3}},
+        BadInput{"StageNamedTwice",
+                 "f(x)[i] =\n    s[i] = x[i]\n    s[i] = x[i] * 2\n    s[i]",
+                 {{3}},
                  "f, line 3, column 5: two stages are named s\n"
                  "        s[i] = x[i] * 2\n"
                  "        ^"},
-        BadInput{"StageNamedAsOperand", "f(x)[i] =\n    x[i] = x[i]\n    x[i]", {{3}},
+        BadInput{"StageNamedAsOperand",
+                 "f(x)[i] =\n    x[i] = x[i]\n    x[i]",
+                 {{3}},
                  "f, line 2, column 5: the stage x has an operand's name\n"
                  "        x[i] = x[i]\n"
                  "        ^"},
-        BadInput{"WrongRank", "f(x)[i] = 2 * x[i, i]", {{3}},
+        BadInput{"WrongRank",
+                 "f(x)[i] = 2 * x[i, i]",
+                 {{3}},
                  "f, line 1, column 15: x has 1 axis, and is read with 2\n"
                  "    f(x)[i] = 2 * x[i, i]\n"
                  "                  ^"},
-        BadInput{"UnnamedDataIndex", "f(t, ids)[b, h] = t[ids[b], h]", {{3, 4}, {5}},
+        BadInput{"UnnamedDataIndex",
+                 "f(t, ids)[b, h] = t[ids[b], h]",
+                 {{3, 4}, {5}},
                  "f, line 1, column 21: an index that is read from data needs a name: t[v = ids[..]]\n"
                  "    f(t, ids)[b, h] = t[ids[b], h]\n"
                  "                        ^"},
-        BadInput{"UnknownTensor", "f(x)[i] = x[i] + y[i]", {{3}},
+        BadInput{"UnknownTensor",
+                 "f(x)[i] = x[i] + y[i]",
+                 {{3}},
                  "f, line 1, column 18: there is no operand or stage y\n"
                  "    f(x)[i] = x[i] + y[i]\n"
                  "                     ^"},
-        BadInput{"ReadBeforeDefined", "f(x)[i] =\n  t[i] = s[i]\n  s[i] = x[i]\n  t[i]", {{3}},
+        BadInput{"ReadBeforeDefined",
+                 "f(x)[i] =\n  t[i] = s[i]\n  s[i] = x[i]\n  t[i]",
+                 {{3}},
                  "f, line 2, column 10: s is read before the line that defines it\n"
                  "      t[i] = s[i]\n"
                  "             ^"},
-        BadInput{"NotReduced", "f(x)[i] = x[i] * x[k]", {{3}},
+        BadInput{"NotReduced",
+                 "f(x)[i] = x[i] * x[k]",
+                 {{3}},
                  "f, line 1, column 5: k of stage out is neither an index of its left side nor reduced\n"
                  "    f(x)[i] = x[i] * x[k]\n"
                  "        ^"},
-        BadInput{"BadCharacter", "f(x)[i] = x[i] $ 2", {{3}},
+        BadInput{"BadCharacter",
+                 "f(x)[i] = x[i] $ 2",
+                 {{3}},
                  "formula, line 1, column 16: no formula has the character '$'\n"
                  "    f(x)[i] = x[i] $ 2\n"
                  "                   ^"},
-        BadInput{"Unclosed", "f(x)[i] = (x[i]", {{3}},
+        BadInput{"Unclosed",
+                 "f(x)[i] = (x[i]",
+                 {{3}},
                  "f, line 1, column 16: expected ')', found the end\n"
                  "    f(x)[i] = (x[i]\n"
                  "                   ^"},
-        BadInput{"DivisionByZero", "f(x)[i] where i < 3 = x[i//0]", {{9}},
+        BadInput{"DivisionByZero",
+                 "f(x)[i] where i < 3 = x[i//0]",
+                 {{9}},
                  "f, line 1, column 26: '//' by zero\n"
                  "    f(x)[i] where i < 3 = x[i//0]\n"
                  "                             ^"},
-        BadInput{"NoAxis", "f(x)[i] = x.3 + x[i]", {{3}},
+        BadInput{"NoAxis",
+                 "f(x)[i] = x.3 + x[i]",
+                 {{3}},
                  "f, line 1, column 11: x has 1 axis, so there is no x.3\n"
                  "    f(x)[i] = x.3 + x[i]\n"
                  "              ^"},
-        BadInput{"NoResult", "f(x) -> y = s[i] = x[i]", {{3}},
+        BadInput{"NoResult",
+                 "f(x) -> y = s[i] = x[i]",
+                 {{3}},
                  "f, line 1, column 9: no stage defines the result y\n"
                  "    f(x) -> y = s[i] = x[i]\n"
                  "            ^"}),
@@ -172,8 +212,10 @@ TEST(Errors, NeverACrash) {
   std::string longest = "f(x)[i] = x[i]";
   for (int i = 0; i < 100000; ++i) longest += " + x[i]";
   EXPECT_NE(error_of(longest, {{3}}).find("too long"), std::string::npos);
-  for (const char* text : {"", "f", "f(", "f()", "f(x)[", "f(x)[i] =", "f(x)[i] = x[", "f(x)[i] where", "f(x) ->", "f(x)[i] = sum(i)", "f(x)[i] = if(1, 2)",
-                           "f(x)[i] = x[i] else y", "f(x)[i] = x[:]", "f(x)[i] = opaque", "f(x)[i] = 1e999", "f(x)[i] = ..i", "f(x)[i] = rng()", "f(x)[i] = x.99999999 + x[i]"})
+  for (const char* text :
+       {"", "f", "f(", "f()", "f(x)[", "f(x)[i] =", "f(x)[i] = x[", "f(x)[i] where", "f(x) ->", "f(x)[i] = sum(i)",
+        "f(x)[i] = if(1, 2)", "f(x)[i] = x[i] else y", "f(x)[i] = x[:]", "f(x)[i] = opaque", "f(x)[i] = 1e999",
+        "f(x)[i] = ..i", "f(x)[i] = rng()", "f(x)[i] = x.99999999 + x[i]"})
     EXPECT_NE(error_of(text, {{3}}), "accepted") << text;
   EXPECT_EQ(error_of("f(x)[i] = x[i]", {{3}, {4}}), "f takes 1 operands (x), not 2");
 }
@@ -201,7 +243,8 @@ TEST(AffineForms, IntervalsAreExactWhereEachIndexOccursOnce) {
               values = hull(values, {v, v + 1});
               quotients = hull(quotients, {floor_divide(v, divisor), floor_divide(v, divisor) + 1});
               const Interval remainder = range_of(modulo(form, divisor), {{lo, hi}});
-              EXPECT_TRUE(remainder.contains({v - divisor * floor_divide(v, divisor), v - divisor * floor_divide(v, divisor) + 1}));
+              EXPECT_TRUE(remainder.contains(
+                  {v - divisor * floor_divide(v, divisor), v - divisor * floor_divide(v, divisor) + 1}));
             }
             EXPECT_EQ(range_of(form, {{lo, hi}}), values);
             EXPECT_EQ(range_of(floor_div(form, divisor), {{lo, hi}}), quotients);
@@ -233,7 +276,9 @@ TEST(Bind, TextOfManyFormulasKeepsTheirCanonicalForm) {
       {"resh(x)[i, j] where i < 3, j < 8 = x[(i*8 + j)//6, (i*8 + j)%6]", {{4, 6}}, {}},
       {"emb(ids, t)[..b, h] = t[v = ids[..b], h]", {{3, 2}, {7, 5}}, {}},
       {"chol(a)[..b, i, j] = opaque chol(a[..b, :, :])[i, j]", {{5, 3, 3}}, {}},
-      {"drop(x)[..i] = if(rng(seed, 3, lin(..i)) < 0.5 and not (x[..i] > 2e-3), 0, -x[..i] ^ 2)", {{5, 7}}, {{"seed", 7}}},
+      {"drop(x)[..i] = if(rng(seed, 3, lin(..i)) < 0.5 and not (x[..i] > 2e-3), 0, -x[..i] ^ 2)",
+       {{5, 7}},
+       {{"seed", 7}}},
       {"f(x)[i] = max(x[i], -inf) - (x[i] - (1 - x[i])) / 3", {{4}}, {}},
       {"f(x)[i] where i < 2, r < 3 = max(r) (x[i + r] * max(r, t))", {{4}}, {{"t", 2}}},
   };
@@ -248,12 +293,14 @@ TEST(Bind, TextOfManyFormulasKeepsTheirCanonicalForm) {
 
 TEST(Bind, DocumentedFormulas) {
   const Bound conv = tdl::bind(
-      "conv2d(x, w)[n, o, y, z] where y < (x.2 + 2*ph - dh*(w.2-1) - 1)//sh + 1, z < (x.3 + 2*pw - dw*(w.3-1) - 1)//sw + 1 =\n"
+      "conv2d(x, w)[n, o, y, z] where y < (x.2 + 2*ph - dh*(w.2-1) - 1)//sh + 1, z < (x.3 + 2*pw - dw*(w.3-1) - 1)//sw "
+      "+ 1 =\n"
       "    sum(c, r, s) x[n, c, y*sh + r*dh - ph, z*sw + s*dw - pw] * w[o, c, r, s]",
       {{2, 3, 9, 8}, {4, 3, 3, 3}}, {{"ph", 1}, {"pw", 1}, {"sh", 2}, {"sw", 1}, {"dh", 1}, {"dw", 1}});
   EXPECT_EQ(conv.tensors[conv.results[0]].shape, (Shape{2, 4, 5, 8}));
   const Bound pool = tdl::bind(
-      "max_pool(x)[n, c, y, z] where y < (x.2 + 2*p - R)//s + 1, z < (x.3 + 2*p - R)//s + 1, r < R, t < R = max(r, t) x[n, c, y*s + r - p, z*s + t - p] else -inf",
+      "max_pool(x)[n, c, y, z] where y < (x.2 + 2*p - R)//s + 1, z < (x.3 + 2*p - R)//s + 1, r < R, t < R = max(r, t) "
+      "x[n, c, y*s + r - p, z*s + t - p] else -inf",
       {{2, 3, 9, 6}}, {{"p", 1}, {"s", 2}, {"R", 3}});
   EXPECT_EQ(pool.tensors[pool.results[0]].shape, (Shape{2, 3, 5, 3}));
   const Bound norm = tdl::bind(
@@ -292,7 +339,8 @@ TEST(Bind, AxesAreFactoredWhereEveryAccessSplits) {
 
 TEST(Bind, AnIndexCanBeFactored) {
   // The product before a split into q, k and v, each of 4: o is split inside each part.
-  const Bound b = tdl::bind("linear(x, w, c)[..n, o] = sum(k) (x[..n, k] * w[k, o]) + c[o]", {{2, 5, 6}, {6, 12}, {12}});
+  const Bound b =
+      tdl::bind("linear(x, w, c)[..n, o] = sum(k) (x[..n, k] * w[k, o]) + c[o]", {{2, 5, 6}, {6, 12}, {12}});
   const Bound f = factor_index(b, "o", {3, 4});
   EXPECT_EQ(f.tensors[f.results[0]].radices, (std::vector<Shape>{{2}, {5}, {3, 4}}));
   EXPECT_EQ(f.tensors[f.results[0]].shape, b.tensors[b.results[0]].shape);
@@ -320,7 +368,8 @@ TEST(Bind, LongSumsAndDeepParentheses) {
 TEST(Bind, HugeNumbersAreNoOverflow) {
   EXPECT_NE(error_of("f(x)[i] where i < 4 = x[i * 1000000000000 * 1000000000000]", {{4}}), "accepted");
   EXPECT_NE(error_of("f(x)[i] where i < 1000000000000000000 = x[i]", {{4}}), "accepted");
-  const Bound b = tdl::bind("f(x)[i] where i < 1000000000000 = if(i * 1000000000000 < 1e30, x[i * 1000000000000 - 5] else 2, 0)", {{4}});
+  const Bound b = tdl::bind(
+      "f(x)[i] where i < 1000000000000 = if(i * 1000000000000 < 1e30, x[i * 1000000000000 - 5] else 2, 0)", {{4}});
   EXPECT_EQ(closed_text(must_derive(b, {2}, {"i"}).boxes[0][1]), "nothing");
 }
 
@@ -335,11 +384,14 @@ TEST(Regions, TofuShiftTwo) {
 
 TEST(Regions, TofuConv1dSplitsOnEverything) {
   // Tofu section 4: batch, output channel, output position (with its halo), input channel, filter position.
-  const Bound b = tdl::bind("conv1d(data, filters)[b, co, x] where x < data.2 - filters.2 + 1 = sum(ci, dx) data[b, ci, x + dx] * filters[ci, co, dx]",
-                            {{4, 6, 12}, {6, 8, 3}});
+  const Bound b = tdl::bind(
+      "conv1d(data, filters)[b, co, x] where x < data.2 - filters.2 + 1 = sum(ci, dx) data[b, ci, x + dx] * "
+      "filters[ci, co, dx]",
+      {{4, 6, 12}, {6, 8, 3}});
   EXPECT_EQ(split_names(b), "x b ci co dx");
-  EXPECT_EQ(signatures(b), (Lines{"x: H(2), B -> S(2)", "b: S(0), B -> S(0)", "ci: S(1), S(0) -> P(sum)", "co: B, S(1) -> S(1)", "dx: H(2), S(2) -> P(sum)",
-                                  "-: P(sum), B -> P(sum)", "-: B, P(sum) -> P(sum)"}));
+  EXPECT_EQ(signatures(b),
+            (Lines{"x: H(2), B -> S(2)", "b: S(0), B -> S(0)", "ci: S(1), S(0) -> P(sum)", "co: B, S(1) -> S(1)",
+                   "dx: H(2), S(2) -> P(sum)", "-: P(sum), B -> P(sum)", "-: B, P(sum) -> P(sum)"}));
   const Derived d = must_derive(b, {2}, {"x"});
   EXPECT_EQ(closed_text(d.boxes[0][0]), "[0,3]x[0,5]x[0,6]");
   EXPECT_EQ(closed_text(d.boxes[0][1]), "[0,3]x[0,5]x[5,11]");
@@ -384,7 +436,8 @@ TEST(Regions, MorePartsThanExtent) {
 
 TEST(Strategies, Matmul) {
   const Bound b = tdl::bind(kMatmul, {{5, 7}, {7, 3}});
-  EXPECT_EQ(signatures(b), (Lines{"i: S(0), B -> S(0)", "k: S(1), S(0) -> P(sum)", "j: B, S(1) -> S(1)", "-: P(sum), B -> P(sum)", "-: B, P(sum) -> P(sum)"}));
+  EXPECT_EQ(signatures(b), (Lines{"i: S(0), B -> S(0)", "k: S(1), S(0) -> P(sum)", "j: B, S(1) -> S(1)",
+                                  "-: P(sum), B -> P(sum)", "-: B, P(sum) -> P(sum)"}));
   const auto all = strategies(b, 2);
   Lines texts;
   for (const AxisStrategy& s : all) texts.push_back(to_string(s));
@@ -393,8 +446,10 @@ TEST(Strategies, Matmul) {
 
 TEST(Strategies, Linear) {
   const Bound b = tdl::bind("linear(x, w, c)[..n,o] = sum(k) x[..n,k] * w[o,k] + c[o]", {{5, 7}, {3, 7}, {3}});
-  EXPECT_EQ(signatures(b), (Lines{"n.0: S(0), B, B -> S(0)", "k: S(1), S(1), P(sum) -> P(sum)", "k: S(1), S(1), B -> B   [inner out_0:sum->B]",
-                                  "o: B, S(0), S(0) -> S(1)", "-: P(sum), B, P(sum) -> P(sum)", "-: B, P(sum), P(sum) -> P(sum)", "-: B, B, P(max) -> P(max)"}));
+  EXPECT_EQ(signatures(b),
+            (Lines{"n.0: S(0), B, B -> S(0)", "k: S(1), S(1), P(sum) -> P(sum)",
+                   "k: S(1), S(1), B -> B   [inner out_0:sum->B]", "o: B, S(0), S(0) -> S(1)",
+                   "-: P(sum), B, P(sum) -> P(sum)", "-: B, P(sum), P(sum) -> P(sum)", "-: B, B, P(max) -> P(max)"}));
 }
 
 TEST(Strategies, JoiningIsAClosure) {
@@ -431,9 +486,11 @@ TEST(Strategies, BatchNorm) {
       "    va[c] = (sum(n,..s) (x[n,c,..s] - mu[c])^2) / (ext(n) * ext(..s))\n"
       "    y[n,c,..s] = (x[n,c,..s] - mu[c]) / sqrt(va[c] + 0.001) * w[c] + b[c]",
       {{5, 3, 2, 4}, {3}, {3}});
-  EXPECT_EQ(signatures(b), (Lines{"s.0: S(2), B, B -> S(2), B, B   [inner mu:sum->B, va:sum->B]", "s.1: S(3), B, B -> S(3), B, B   [inner mu:sum->B, va:sum->B]",
-                                  "n: S(0), B, B -> S(0), B, B   [inner mu:sum->B, va:sum->B]", "c: S(1), S(0), S(0) -> S(1), S(0), S(0)",
-                                  "-: B, P(sum), P(sum) -> P(sum), B, B", "-: B, B, P(max) -> P(max), B, B"}));
+  EXPECT_EQ(signatures(b), (Lines{"s.0: S(2), B, B -> S(2), B, B   [inner mu:sum->B, va:sum->B]",
+                                  "s.1: S(3), B, B -> S(3), B, B   [inner mu:sum->B, va:sum->B]",
+                                  "n: S(0), B, B -> S(0), B, B   [inner mu:sum->B, va:sum->B]",
+                                  "c: S(1), S(0), S(0) -> S(1), S(0), S(0)", "-: B, P(sum), P(sum) -> P(sum), B, B",
+                                  "-: B, B, P(max) -> P(max), B, B"}));
 }
 
 TEST(Strategies, CausalAttentionWithGuardsInTheReducers) {
@@ -446,9 +503,10 @@ TEST(Strategies, CausalAttentionWithGuardsInTheReducers) {
       "    a[n, h, i, d] = sum(j) if(j <= i + O, p[n, h, i, j] * v[n, h, j, d], 0)\n"
       "    a[n, h, i, d] / l[n, h, i]",
       {{2, 3, 5, 3}, {2, 3, 7, 3}, {2, 3, 7, 4}}, {{"O", 2}, {"scale", 0.5}});
-  EXPECT_EQ(signatures(b), (Lines{"n: S(0), S(0), S(0) -> S(0)", "h: S(1), S(1), S(1) -> S(1)", "i: S(2), H(2), H(2) -> S(2)",
-                                  "e: S(3), S(3), B -> B   [inner s:sum->B]", "j: H(2), S(2), S(2) -> P(sum)   [inner m:max->B, l:sum->B]",
-                                  "d: B, B, S(3) -> S(3)", "-: B, B, P(sum) -> P(sum)"}));
+  EXPECT_EQ(signatures(b), (Lines{"n: S(0), S(0), S(0) -> S(0)", "h: S(1), S(1), S(1) -> S(1)",
+                                  "i: S(2), H(2), H(2) -> S(2)", "e: S(3), S(3), B -> B   [inner s:sum->B]",
+                                  "j: H(2), S(2), S(2) -> P(sum)   [inner m:max->B, l:sum->B]", "d: B, B, S(3) -> S(3)",
+                                  "-: B, B, P(sum) -> P(sum)"}));
 }
 
 TEST(Strategies, AStageMadeWholeIsWholeForEveryRead) {
@@ -457,8 +515,10 @@ TEST(Strategies, AStageMadeWholeIsWholeForEveryRead) {
 }
 
 TEST(Strategies, InnerHaloAndTwoNames) {
-  const Bound b = tdl::bind("two(x)[y] where y < x.0, r < 3, t < 3 =\n a[y] = sum(r) x[y + r - 1]\n sum(t) max(a[y + t - 1], 0)", {{13}});
-  EXPECT_EQ(signatures(b), (Lines{"y: H(0) -> S(0)   [inner a:fetch]", "r: H(0) -> B   [inner a:sum->B]", "t: B -> P(sum)"}));
+  const Bound b = tdl::bind(
+      "two(x)[y] where y < x.0, r < 3, t < 3 =\n a[y] = sum(r) x[y + r - 1]\n sum(t) max(a[y + t - 1], 0)", {{13}});
+  EXPECT_EQ(signatures(b),
+            (Lines{"y: H(0) -> S(0)   [inner a:fetch]", "r: H(0) -> B   [inner a:sum->B]", "t: B -> P(sum)"}));
   const Derived d = must_derive(b, {2}, {"y"});
   ASSERT_EQ(d.inner.size(), 1u);
   EXPECT_EQ(closed_text(d.inner[0].needed[0]), "[0,6]");
@@ -472,18 +532,21 @@ TEST(Strategies, InnerHaloAndTwoNames) {
       "    ao[..i] = a[..i] * f[]\n"
       "    bo[..k] = b[..k] * f[]",
       {{5, 3}, {7}, {}});
-  EXPECT_EQ(to_string(clip, must_derive(clip, {2}, {"{i.0 k.0}"})), "{i.0 k.0}: S(0), S(0), B -> S(0), S(0)   [inner n_0:sum->B, n_1:sum->B]");
+  EXPECT_EQ(to_string(clip, must_derive(clip, {2}, {"{i.0 k.0}"})),
+            "{i.0 k.0}: S(0), S(0), B -> S(0), S(0)   [inner n_0:sum->B, n_1:sum->B]");
   EXPECT_EQ(why_not(clip, {2}, {"{i.0 i.1}"}), "two of the names meet in one stage");
 }
 
 TEST(Strategies, DataIndices) {
   const Bound b = tdl::bind("embedding(ids, t)[..b, h] = t[v = ids[..b], h]", {{3, 2}, {7, 5}});
-  EXPECT_EQ(signatures(b), (Lines{"b.0: S(0), B -> S(0)", "b.1: S(1), B -> S(1)", "h: B, S(1) -> S(2)", "v: B, S(0) -> P(sum)", "-: B, P(sum) -> P(sum)"}));
+  EXPECT_EQ(signatures(b), (Lines{"b.0: S(0), B -> S(0)", "b.1: S(1), B -> S(1)", "h: B, S(1) -> S(2)",
+                                  "v: B, S(0) -> P(sum)", "-: B, P(sum) -> P(sum)"}));
 }
 
 TEST(Strategies, FactoredAxes) {
   const Bound merge = tdl::bind("merge(x)[n, s*x.2 + h] = x[n, s, h]", {{3, 5, 4}});
-  EXPECT_EQ(signatures(merge), (Lines{"n: S(0) -> S(0)", "s: S(1) -> S(1.0)", "h: S(2) -> S(1.1)", "-: P(sum) -> P(sum)", "-: P(max) -> P(max)"}));
+  EXPECT_EQ(signatures(merge), (Lines{"n: S(0) -> S(0)", "s: S(1) -> S(1.0)", "h: S(2) -> S(1.1)",
+                                      "-: P(sum) -> P(sum)", "-: P(max) -> P(max)"}));
   const Bound even = tdl::bind("merge(x)[n, s*x.2 + h] = x[n, s, h]", {{3, 6, 4}});
   EXPECT_EQ(signatures(even)[1], "s: S(1) -> S(1)");  // where the parts of the sub-axis are the parts of the axis
   const Bound lstm = tdl::bind(
@@ -494,11 +557,13 @@ TEST(Strategies, FactoredAxes) {
       {{3, 4}, {3, 5}, {3, 5}, {20, 4}, {20, 5}, {20}});
   EXPECT_EQ(to_string(lstm, must_derive(lstm, {2}, {"j"})), "j: B, B, S(1), S(0.1), S(0.1), S(0.1) -> S(1), S(1)");
   const Bound rotary = tdl::bind(
-      "rope(x, c, s)[n,t,u*ext(d) + d] where u < 2, d < x.2//2 = x[n,t,u*ext(d) + d] * c[t,d] + (2*u - 1) * x[n,t,(1-u)*ext(d) + d] * s[t,d]",
+      "rope(x, c, s)[n,t,u*ext(d) + d] where u < 2, d < x.2//2 = x[n,t,u*ext(d) + d] * c[t,d] + (2*u - 1) * "
+      "x[n,t,(1-u)*ext(d) + d] * s[t,d]",
       {{2, 5, 6}, {5, 3}, {5, 3}});
   EXPECT_EQ(to_string(rotary, must_derive(rotary, {2}, {"d"})), "d: S(2.1), S(1), S(1) -> S(2.1)");
   const Bound grouped = tdl::bind(
-      "conv(x, w)[n, g*(w.0//G) + o, y] where g < G, o < w.0//G, y < x.2 - w.2 + 1 = sum(c, r) x[n, g*w.1 + c, y + r] * w[g*(w.0//G) + o, c, r]",
+      "conv(x, w)[n, g*(w.0//G) + o, y] where g < G, o < w.0//G, y < x.2 - w.2 + 1 = sum(c, r) x[n, g*w.1 + c, y + r] "
+      "* w[g*(w.0//G) + o, c, r]",
       {{2, 6, 5}, {6, 2, 3}}, {{"G", 3}});
   EXPECT_EQ(to_string(grouped, must_derive(grouped, {2}, {"o"})), "o: B, S(0.1) -> S(1.1)");
   EXPECT_EQ(to_string(grouped, must_derive(grouped, {3}, {"g"})), "g: S(1), S(0) -> S(1)");
@@ -534,9 +599,11 @@ TEST(Strategies, JointRegionsCanBeSmallerThanTheProduct) {
 }
 
 TEST(Strategies, TextParsesBack) {
-  for (const char* text : {"k", "b.0", "k partial{b}", "replicate", "partial{a,b}", "partial:max{a}", "{j m}", "{j m} partial{b}", "partial", "replicated"})
+  for (const char* text : {"k", "b.0", "k partial{b}", "replicate", "partial{a,b}", "partial:max{a}", "{j m}",
+                           "{j m} partial{b}", "partial", "replicated"})
     EXPECT_EQ(to_string(parse_strategy(text)), text);
-  for (const char* text : {"", "k l", "{j", "partial{", "partial:mean{a}", "k partial{a} x", "partial{a}}"}) EXPECT_THROW(parse_strategy(text), Error) << text;
+  for (const char* text : {"", "k l", "{j", "partial{", "partial:mean{a}", "k partial{a} x", "partial{a}}"})
+    EXPECT_THROW(parse_strategy(text), Error) << text;
 }
 
 // ------------------------------------------------------------ canonical forms
@@ -557,14 +624,17 @@ TEST(Canonical, EqualUnderRenamingAndSortedSums) {
 }
 
 TEST(Canonical, Elementwise) {
-  for (const char* one : {"relu(x)[..i] = max(x[..i], 0)", "tr(x)[j, i] = x[i, j]", kSoftmax}) EXPECT_TRUE(takes_one_pass(tdl::bind(one, {{5, 7}}))) << one;
+  for (const char* one : {"relu(x)[..i] = max(x[..i], 0)", "tr(x)[j, i] = x[i, j]", kSoftmax})
+    EXPECT_TRUE(takes_one_pass(tdl::bind(one, {{5, 7}}))) << one;
   EXPECT_TRUE(takes_one_pass(tdl::bind("add(a, b)[..i] = a[..i] + b[..i]", {{5, 7}, {7}})));
   EXPECT_FALSE(reduces(tdl::bind("tr(x)[j, i] = x[i, j]", {{5, 7}})));
   EXPECT_TRUE(reduces(tdl::bind(kSoftmax, {{5, 7}})));
   EXPECT_FALSE(takes_one_pass(tdl::bind("mm(a, b)[i, j] = sum(k) a[i, k] * b[k, j]", {{5, 7}, {7, 6}})));
   EXPECT_FALSE(takes_one_pass(tdl::bind("blur(x)[i] where i < x.0 - 2, d < 3 = sum(d) x[i + d]", {{9}})));
   EXPECT_TRUE(is_elementwise(tdl::bind("relu(x)[..i] = max(x[..i], 0)", {{5, 7}})));
-  EXPECT_TRUE(is_elementwise(tdl::bind("sgd(w, g, m, lr) -> wn, mn =\n mn[..i] = 0.9 * m[..i] + g[..i]\n wn[..i] = w[..i] - lr[] * mn[..i]", {{5, 3}, {5, 3}, {5, 3}, {}})));
+  EXPECT_TRUE(is_elementwise(
+      tdl::bind("sgd(w, g, m, lr) -> wn, mn =\n mn[..i] = 0.9 * m[..i] + g[..i]\n wn[..i] = w[..i] - lr[] * mn[..i]",
+                {{5, 3}, {5, 3}, {5, 3}, {}})));
   EXPECT_FALSE(is_elementwise(tdl::bind("tr(x)[j, i] = x[i, j]", {{5, 7}})));
   EXPECT_FALSE(is_elementwise(tdl::bind("add(a, b)[..i] = a[..i] + b[..i]", {{5, 7}, {7}})));
   EXPECT_FALSE(is_elementwise(tdl::bind(kSoftmax, {{5, 7}})));
@@ -573,8 +643,10 @@ TEST(Canonical, Elementwise) {
 TEST(Lints, AnAxisUnderTwoNames) {
   EXPECT_TRUE(lints(tdl::bind(kSoftmax, {{5, 7}})).empty());
   EXPECT_TRUE(lints(tdl::bind("gram(x)[i, j] = sum(k) x[i, k] * x[j, k]", {{5, 4}})).empty());
-  const Bound b = tdl::bind("sm(x)[b,j] =\n m[b] = max(j) x[b,j]\n s[b] = sum(k) exp(x[b,k] - m[b])\n log(x[b,j]) / s[b]", {{5, 7}});
-  EXPECT_EQ(lints(b), (Lines{"axis 1 of x is read by j and by k, which never meet: under one name, a split would reach both"}));
+  const Bound b = tdl::bind(
+      "sm(x)[b,j] =\n m[b] = max(j) x[b,j]\n s[b] = sum(k) exp(x[b,k] - m[b])\n log(x[b,j]) / s[b]", {{5, 7}});
+  EXPECT_EQ(lints(b),
+            (Lines{"axis 1 of x is read by j and by k, which never meet: under one name, a split would reach both"}));
 }
 
 // By hand: which operands a unit for matrix products takes.
@@ -582,20 +654,25 @@ TEST(MatrixOperands, AreMultipliedUnderASumAndHaveEachAnIndexOfTheirOwn) {
   auto of = [](const char* text, const std::vector<Shape>& shapes) {
     const Bound bound = tdl::bind(text, shapes);
     Lines names;
-    for (int t : matrix_operands(bound, 0, static_cast<int>(bound.stages.size()))) names.push_back(bound.tensors[t].name);
+    for (int t : matrix_operands(bound, 0, static_cast<int>(bound.stages.size())))
+      names.push_back(bound.tensors[t].name);
     return names;
   };
   EXPECT_EQ(of("mm(a, b)[i, j] = sum(k) a[i, k] * b[k, j]", {{5, 7}, {7, 6}}), (Lines{"a", "b"}));
   EXPECT_EQ(of("mm(a, b, c)[i, j] = (sum(k) a[i, k] * b[k, j] * 2) + c[j]", {{5, 7}, {7, 6}, {6}}), (Lines{"a", "b"}));
-  EXPECT_EQ(of("mm(a, b)[i, j] where i < 5 = sum(k) if(k <= i, a[i, k] * b[k, j], 0)", {{5, 7}, {7, 6}}), (Lines{"a", "b"}));
-  EXPECT_EQ(of("conv(x, w)[o, y] where y < 7 = sum(c, r) x[c, y + r] * w[o, c, r]", {{3, 9}, {4, 3, 3}}), (Lines{"x", "w"}));
+  EXPECT_EQ(of("mm(a, b)[i, j] where i < 5 = sum(k) if(k <= i, a[i, k] * b[k, j], 0)", {{5, 7}, {7, 6}}),
+            (Lines{"a", "b"}));
+  EXPECT_EQ(of("conv(x, w)[o, y] where y < 7 = sum(c, r) x[c, y + r] * w[o, c, r]", {{3, 9}, {4, 3, 3}}),
+            (Lines{"x", "w"}));
   EXPECT_EQ(of("gram(x)[i, j] = sum(k) x[i, k] * x[j, k]", {{5, 4}}), (Lines{"x"}));
-  const char* const attention = "at(q, k, v)[i, d] =\n s[i, j] = sum(e) q[i, e] * k[j, e]\n p[i, j] = exp(s[i, j])\n sum(j) p[i, j] * v[j, d]";
+  const char* const attention =
+      "at(q, k, v)[i, d] =\n s[i, j] = sum(e) q[i, e] * k[j, e]\n p[i, j] = exp(s[i, j])\n sum(j) p[i, j] * v[j, d]";
   EXPECT_EQ(of(attention, {{5, 4}, {6, 4}, {6, 3}}), (Lines{"q", "k", "v", "p"}));
   const Bound bound = tdl::bind(attention, {{5, 4}, {6, 4}, {6, 3}});
   EXPECT_EQ(matrix_operands(bound, 0, 1), (std::vector<int>{0, 1}));
   EXPECT_TRUE(matrix_operands(bound, 1, 2).empty());
-  for (const char* none : {"dot(a, b)[i] = sum(k) a[i, k] * b[i, k]", "outer(a, b)[i, j] = a[i, 0] * b[j, 0]", "scaled(a, b)[i] = sum(k) a[i, k] * b[i, 0]", "sq(a, b)[i] = sum(k) (a[i, k]^2 + b[i, k])"})
+  for (const char* none : {"dot(a, b)[i] = sum(k) a[i, k] * b[i, k]", "outer(a, b)[i, j] = a[i, 0] * b[j, 0]",
+                           "scaled(a, b)[i] = sum(k) a[i, k] * b[i, 0]", "sq(a, b)[i] = sum(k) (a[i, k]^2 + b[i, k])"})
     EXPECT_TRUE(of(none, {{5, 7}, {5, 7}}).empty()) << none;
 }
 

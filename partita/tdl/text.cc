@@ -13,7 +13,9 @@ namespace {
 std::string text_of(const Expr& e, const Bound& bound, const Names& names);
 
 bool same_precedence(const std::string& a, const std::string& b) {
-  auto level = [](const std::string& f) { return f == "+" || f == "-" ? 1 : f == "*" || f == "/" || f == "//" || f == "%" ? 2 : 0; };
+  auto level = [](const std::string& f) {
+    return f == "+" || f == "-" ? 1 : f == "*" || f == "/" || f == "//" || f == "%" ? 2 : 0;
+  };
   return a == b ? a == "and" || a == "or" || level(a) > 0 : level(a) > 0 && level(a) == level(b);
 }
 
@@ -46,9 +48,12 @@ std::string read_text(const Expr& e, const Bound& bound, const Names& names) {
 
 std::string text_of(const Expr& e, const Bound& bound, const Names& names) {
   switch (e.kind) {
-    case ExprKind::kNumber: return number_text(e.number);
-    case ExprKind::kIndex: return names.indices[e.index];
-    case ExprKind::kRead: return read_text(e, bound, names);
+    case ExprKind::kNumber:
+      return number_text(e.number);
+    case ExprKind::kIndex:
+      return names.indices[e.index];
+    case ExprKind::kRead:
+      return read_text(e, bound, names);
     case ExprKind::kUnary:
       if (e.function == "neg") return fmt::format("(-{})", text_of(e.args[0], bound, names));
       if (e.function == "not") return fmt::format("(not {})", text_of(e.args[0], bound, names));
@@ -56,15 +61,18 @@ std::string text_of(const Expr& e, const Bound& bound, const Names& names) {
     case ExprKind::kBinary:
       if (is_call_of_two(e.function)) return fmt::format("{}({})", e.function, list_of(e.args, bound, names));
       return fmt::format("({})", chain_text(e, bound, names));
-    case ExprKind::kIf: return fmt::format("if({})", list_of(e.args, bound, names));
-    case ExprKind::kRng: return fmt::format("rng({})", list_of(e.args, bound, names));
+    case ExprKind::kIf:
+      return fmt::format("if({})", list_of(e.args, bound, names));
+    case ExprKind::kRng:
+      return fmt::format("rng({})", list_of(e.args, bound, names));
     case ExprKind::kReduce: {
       std::string over;
       for (int i : e.reduced) over += (over.empty() ? "" : ", ") + names.indices[i];
       return fmt::format("{}({}) {}", name_of(e.reducer), over, text_of(e.args[0], bound, names));
     }
     case ExprKind::kOpaque:
-      return fmt::format("opaque {}({}){}", e.function, list_of(e.args, bound, names), subscripts_text(e.subscripts, {}, names));
+      return fmt::format("opaque {}({}){}", e.function, list_of(e.args, bound, names),
+                         subscripts_text(e.subscripts, {}, names));
   }
   return "";
 }
@@ -76,7 +84,9 @@ Names names_of(const Bound& bound) {
   for (const BoundTensor& t : bound.tensors) names.tensors.push_back(t.name);
   for (const Index& index : bound.indices) names.indices.push_back(index.name);
   auto taken = [&](const std::string& name) {
-    return std::count(names.tensors.begin(), names.tensors.end(), name) + std::count(names.indices.begin(), names.indices.end(), name) > 0;
+    return std::count(names.tensors.begin(), names.tensors.end(), name) +
+               std::count(names.indices.begin(), names.indices.end(), name) >
+           0;
   };
   for (std::string& name : names.indices) {
     const size_t dot = name.find('.');
@@ -124,7 +134,8 @@ std::string to_text(const Bound& bound) {
   text += " =";
   for (const Stage& stage : bound.stages) {
     const std::vector<Affine> lhs = joined(stage.lhs, bound.tensors[stage.tensor].radices);
-    text += fmt::format("\n    {}{} = {}", names.tensors[stage.tensor], subscripts_text(lhs, {}, names), text_of(stage.body, bound, names));
+    text += fmt::format("\n    {}{} = {}", names.tensors[stage.tensor], subscripts_text(lhs, {}, names),
+                        text_of(stage.body, bound, names));
   }
   return text;
 }

@@ -1,5 +1,5 @@
-// Files that people wrote: each folder of tests/data/cases has a model, its inputs, and what PyTorch or the ONNX reference
-// evaluator computes from them.
+// Files that people wrote: each folder of tests/data/cases has a model, its inputs, and what PyTorch or the ONNX
+// reference evaluator computes from them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,8 @@ std::string case_file(const std::string& name, const std::string& file) {
 Arrays run_case(const std::string& name, const Arrays& inputs, int devices, const std::string& search) {
   Request request;
   request.model = case_file(name, "model.onnx");
-  if (const std::size_t at = name.rfind("_batch"); at != std::string::npos) request.bindings["batch"] = name.substr(at + 6);
+  if (const std::size_t at = name.rfind("_batch"); at != std::string::npos)
+    request.bindings["batch"] = name.substr(at + 6);
   request.cluster = fmt::format("local:{}", devices);
   request.search = search;
   request.forward_will_do = true;
@@ -46,25 +47,25 @@ class Cases : public ::testing::TestWithParam<const char*> {};
 TEST_P(Cases, AreWhatTheReferenceSays) {
   const std::string name = GetParam();
   const Arrays inputs = read_arrays(case_file(name, "in.npz")), reference = read_arrays(case_file(name, "ref.npz"));
-  const bool one_sample = std::ranges::any_of(inputs, [](const auto& input) { return input.second.shape.empty() || input.second.shape[0] < 2; });
+  const bool one_sample = std::ranges::any_of(
+      inputs, [](const auto& input) { return input.second.shape.empty() || input.second.shape[0] < 2; });
   for (const auto& [devices, search] : {std::pair{1, "single"}, {3, "soybean"}, {2, "data-parallel"}}) {
     if (one_sample && search == std::string_view("data-parallel")) continue;
     SCOPED_TRACE(fmt::format("{} with {} on {} devices", name, search, devices));
     const Arrays outputs = run_case(name, inputs, devices, search);
     for (const auto& [output, values] : reference) {
       ASSERT_TRUE(outputs.contains(output)) << output;
-      if (is_float(values.dtype))
-        EXPECT_LE(relative_error(outputs.at(output), values), 1e-5) << output;
-      else
-        EXPECT_EQ(outputs.at(output).integer, values.integer) << output;
+      if (is_float(values.dtype)) EXPECT_LE(relative_error(outputs.at(output), values), 1e-5) << output;
+      else EXPECT_EQ(outputs.at(output).integer, values.integer) << output;
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, Cases,
-                         ::testing::Values("cls_noPad_dynamo", "gather_neg", "onehot_neg", "cast_1509", "ms_simplified_ln",
-                                           "resize10", "op_Atan", "computed_places", "integers", "tied", "hummingbird_gemm", "round_only",
-                                           "const_weights", "concat_twice", "least_integers", "left_out"),
+                         ::testing::Values("cls_noPad_dynamo", "gather_neg", "onehot_neg", "cast_1509",
+                                           "ms_simplified_ln", "resize10", "op_Atan", "computed_places", "integers",
+                                           "tied", "hummingbird_gemm", "round_only", "const_weights", "concat_twice",
+                                           "least_integers", "left_out"),
                          [](const auto& info) { return std::string(info.param); });
 
 // A number of a place that a tensor does not have is refused, whoever computes with it, in the same words.
@@ -76,9 +77,11 @@ TEST(CaseErrors, AnIdOutside) {
   Arrays computed = read_arrays(case_file("computed_places", "in.npz"));
   computed.at("i").integer = {0, 5, 2, 12, 1, -4};
   for (const auto& [devices, search] : {std::pair{1, "single"}, {3, "exact"}, {2, "data-parallel"}}) {
-    EXPECT_EQ(error_of_case("computed_places", computed, devices, search), "op 'rows.places': 'sub #0' has 9 at [1, 0]; it takes -4 to 3");
+    EXPECT_EQ(error_of_case("computed_places", computed, devices, search),
+              "op 'rows.places': 'sub #0' has 9 at [1, 0]; it takes -4 to 3");
     EXPECT_EQ(error_of_case("gather_neg", inputs, devices, search), "array 'i' has 4 at [2]; the model takes -4 to 3");
-    EXPECT_EQ(error_of_case("cls_noPad_dynamo", padded, devices, search), "array 'ids' has 20 at [1, 1]; the model takes -20 to 19");
+    EXPECT_EQ(error_of_case("cls_noPad_dynamo", padded, devices, search),
+              "array 'ids' has 20 at [1, 1]; the model takes -20 to 19");
   }
 }
 

@@ -31,7 +31,8 @@ using Words = std::vector<std::string>;
 // A folder of this test case's own, since cases run at the same time.
 std::string scratch(const std::string& name) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  const std::string folder = fmt::format("{}/cli_test/{}.{}", PARTITA_BINARY_DIR, test->test_suite_name(), test->name());
+  const std::string folder =
+      fmt::format("{}/cli_test/{}.{}", PARTITA_BINARY_DIR, test->test_suite_name(), test->name());
   std::filesystem::create_directories(folder);
   return folder + "/" + name;
 }
@@ -77,7 +78,8 @@ Child start(const Words& words) {
 Outcome finish(const Child& child) {
   int status = 0;
   EXPECT_EQ(waitpid(child.pid, &status, 0), child.pid);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(child.out_file), contents(child.err_file)};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(child.out_file),
+          contents(child.err_file)};
 }
 
 Outcome partita(const Words& words) { return finish(start(words)); }
@@ -85,7 +87,8 @@ Outcome partita(const Words& words) { return finish(start(words)); }
 // The program, interrupted once its standard error says this.
 Outcome interrupted(const Words& words, const std::string& until, int signal = SIGINT) {
   const Child child = start(words);
-  for (int i = 0; i < 1200 && !std::regex_search(contents(child.err_file), std::regex(until)); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (int i = 0; i < 1200 && !std::regex_search(contents(child.err_file), std::regex(until)); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   EXPECT_EQ(kill(child.pid, signal), 0);
   return finish(child);
 }
@@ -102,7 +105,8 @@ Json json_of(Words words) {
   return json;
 }
 
-// One message, on standard error alone, that holds all of `parts`; what a search says while it runs, "  1.0 s  ..", comes before it.
+// One message, on standard error alone, that holds all of `parts`; what a search says while it runs, "  1.0 s  ..",
+// comes before it.
 void expect_error(const Words& words, int code, const Words& parts) {
   SCOPED_TRACE(fmt::format("partita {}", fmt::join(words, " ")));
   Outcome o = partita(words);
@@ -112,7 +116,8 @@ void expect_error(const Words& words, int code, const Words& parts) {
   EXPECT_TRUE(o.err.starts_with("partita: ")) << o.err;
   EXPECT_EQ(o.err.find("partita: ", 1), std::string::npos) << "more than one message: " << o.err;
   EXPECT_EQ(o.err.find("internal error"), std::string::npos) << o.err;
-  for (const std::string& part : parts) EXPECT_NE(o.err.find(part), std::string::npos) << "'" << part << "' is not in: " << o.err;
+  for (const std::string& part : parts)
+    EXPECT_NE(o.err.find(part), std::string::npos) << "'" << part << "' is not in: " << o.err;
 }
 
 // ---------------------------------------------------------------- ONNX files by hand
@@ -124,12 +129,15 @@ std::string varint(uint64_t value) {
   return bytes + static_cast<char>(value);
 }
 std::string number(int field, uint64_t value) { return varint(static_cast<uint64_t>(field) << 3) + varint(value); }
-std::string block(int field, const std::string& bytes) { return varint(static_cast<uint64_t>(field) << 3 | 2) + varint(bytes.size()) + bytes; }
+std::string block(int field, const std::string& bytes) {
+  return varint(static_cast<uint64_t>(field) << 3 | 2) + varint(bytes.size()) + bytes;
+}
 
 // Fields as onnx.proto numbers them. A dimension is an extent, or a name.
 std::string onnx_value(int field, const std::string& name, const Words& dimensions) {
   std::string shape;
-  for (const std::string& d : dimensions) shape += block(1, std::isdigit(static_cast<unsigned char>(d[0])) ? number(1, std::stoull(d)) : block(2, d));
+  for (const std::string& d : dimensions)
+    shape += block(1, std::isdigit(static_cast<unsigned char>(d[0])) ? number(1, std::stoull(d)) : block(2, d));
   return block(field, block(1, name) + block(2, block(1, number(1, 1) + block(2, shape))));  // float32
 }
 std::string onnx_node(const std::string& operation, const Words& inputs, const std::string& output) {
@@ -138,7 +146,8 @@ std::string onnx_node(const std::string& operation, const Words& inputs, const s
   return block(1, node + block(2, output) + block(3, "node_" + output) + block(4, operation));
 }
 std::string onnx_file(const std::string& name, const Words& dimensions, const std::string& nodes) {
-  const std::string graph = nodes + block(2, "made_by_hand") + onnx_value(11, "x", dimensions) + onnx_value(12, "y", dimensions);
+  const std::string graph =
+      nodes + block(2, "made_by_hand") + onnx_value(11, "x", dimensions) + onnx_value(12, "y", dimensions);
   return put(name, number(1, 10) + block(8, number(2, 20)) + block(7, graph));
 }
 
@@ -147,27 +156,37 @@ std::string onnx_file(const std::string& name, const Words& dimensions, const st
 TEST(CliErrors, ModelFiles) {
   expect_error({"show", "no/such.onnx"}, 3, {"no/such.onnx", "cannot be read"});
   const std::string garbage = put("garbage.onnx", std::string(500, '\xfe') + "not a model");
-  for (const char* command : {"show", "plan", "train"}) expect_error({command, garbage}, 3, {garbage, "not an ONNX file"});
+  for (const char* command : {"show", "plan", "train"})
+    expect_error({command, garbage}, 3, {garbage, "not an ONNX file"});
   expect_error({"show", put("empty.onnx", "")}, 3, {"empty.onnx", "not an ONNX file"});
 
-  const std::string unsupported = onnx_file("unsupported.onnx", {"2", "3"}, onnx_node("Relu", {"x"}, "h") + onnx_node("NoSuchOperator", {"h"}, "y"));
+  const std::string unsupported = onnx_file("unsupported.onnx", {"2", "3"},
+                                            onnx_node("Relu", {"x"}, "h") + onnx_node("NoSuchOperator", {"h"}, "y"));
   expect_error({"plan", unsupported}, 3, {unsupported, "node_y", "NoSuchOperator", "opset 20"});
   const std::string unknown = onnx_file("unknown.onnx", {"rows", "3"}, onnx_node("Relu", {"x"}, "y"));
   expect_error({"show", unknown}, 3, {unknown, "'x'", "'rows'", "--bind rows=N"});
   expect_error({"show", unknown, "--bind", "rows=some"}, 3, {"rows=some", "positive integer"});
   expect_error({"show", unknown, "--bind", "rows=4", "--bind", "columns=2"}, 3, {unknown, "columns=2"});
   expect_error({"show", data("mlp.onnx")}, 3, {"mlp.onnx", "'batch'", "--bind batch=N"});
-  const std::string cyclic = onnx_file("cyclic.onnx", {"2", "3"}, onnx_node("Add", {"x", "b"}, "a") + onnx_node("Relu", {"a"}, "b") + onnx_node("Tanh", {"b"}, "y"));
+  const std::string cyclic =
+      onnx_file("cyclic.onnx", {"2", "3"},
+                onnx_node("Add", {"x", "b"}, "a") + onnx_node("Relu", {"a"}, "b") + onnx_node("Tanh", {"b"}, "y"));
   expect_error({"show", cyclic}, 3, {cyclic, "cycle", "node_a", "node_b"});
 
   // Hugging Face's configurations, by their file or its folder.
   expect_error({"plan", put("broken.json", "{\"model_type\": ")}, 3, {"broken.json", "not JSON"});
-  expect_error({"show", put("other.json", R"({"model_type": "t5"})")}, 3, {"other.json", "model_type='t5'", "there are: bert, ", "llama"});
-  expect_error({"train", put("none.json", R"({"architectures": [], "hidden_size": 8})")}, 3, {"none.json", "model_type is missing"});
-  expect_error({"train", put("sizes.json", R"({"model_type": "llama", "hidden_size": 10, "num_attention_heads": 4, "num_key_value_heads": 3, "hidden_act": "no"})")}, 3,
-               {"sizes.json", "hidden_size=10", "num_key_value_heads=3", "hidden_act=\"no\"", "3 fields"});
+  expect_error({"show", put("other.json", R"({"model_type": "t5"})")}, 3,
+               {"other.json", "model_type='t5'", "there are: bert, ", "llama"});
+  expect_error({"train", put("none.json", R"({"architectures": [], "hidden_size": 8})")}, 3,
+               {"none.json", "model_type is missing"});
+  expect_error(
+      {"train",
+       put("sizes.json",
+           R"({"model_type": "llama", "hidden_size": 10, "num_attention_heads": 4, "num_key_value_heads": 3, "hidden_act": "no"})")},
+      3, {"sizes.json", "hidden_size=10", "num_key_value_heads=3", "hidden_act=\"no\"", "3 fields"});
   expect_error({"plan", std::string(PARTITA_SOURCE_DIR) + "/tests"}, 3, {"/tests", "no config.json"});
-  expect_error({"simulate", data("huggingface/gpt2/config.json")}, 3, {"gpt2/config.json", "model's configuration", "partita plan"});
+  expect_error({"simulate", data("huggingface/gpt2/config.json")}, 3,
+               {"gpt2/config.json", "model's configuration", "partita plan"});
 
   expect_error({"show", "zoo:nothing"}, 3, {"zoo:nothing", "zoo:nmt", "partita models"});
   expect_error({"show", "zoo:mlp?depth=3"}, 3, {"depth", "layers"});
@@ -180,7 +199,8 @@ TEST(CliErrors, Plans) {
   Json other = Json::parse(contents(file));
   other["model"]["model"] = "zoo:mlp?width=32";
   const std::string for_other = put("other.json", other.dump());
-  for (const char* command : {"simulate", "check", "train"}) expect_error({command, for_other}, 3, {for_other, "zoo:mlp?width=32", "plan again"});
+  for (const char* command : {"simulate", "check", "train"})
+    expect_error({command, for_other}, 3, {for_other, "zoo:mlp?width=32", "plan again"});
   other = Json::parse(contents(file));
   other["ops"].erase(other["ops"].begin());
   expect_error({"check", put("cut.json", other.dump())}, 3, {"cut.json", "'fc1'", "has no entry"});
@@ -190,7 +210,8 @@ TEST(CliErrors, Plans) {
   expect_error({"simulate", put("text.json", "hello")}, 3, {"text.json", "not JSON"});
   expect_error({"simulate", "none.json"}, 3, {"none.json", "cannot be read"});
   expect_error({"plan", "zoo:mlp", "--pin", put("pins.json", R"({"ops": {"fc99": {}}})")}, 3, {"pins.json", "'fc99'"});
-  expect_error({"plan", "zoo:mlp", "-o", "/no/such/folder/plan.json"}, 3, {"/no/such/folder/plan.json", "cannot be written"});
+  expect_error({"plan", "zoo:mlp", "-o", "/no/such/folder/plan.json"}, 3,
+               {"/no/such/folder/plan.json", "cannot be written"});
   // What a plan has fixed can't be changed beside it.
   expect_error({"train", file, "--devices", "3"}, 2, {"--devices", file, "plan again"});
   expect_error({"train", file, "--lr", "0.5"}, 2, {"--lr", file});
@@ -223,8 +244,11 @@ TEST(CliErrors, Clusters) {
 }
 
 TEST(CliErrors, Descriptions) {
-  expect_error({"tdl", "f(a, b)[i, j] = a[i*j] + b[i, j]"}, 3, {"line 1, column 20: a product of two indices\n    f(a, b)[i, j] = a[i*j] + b[i, j]\n                       ^"});
-  expect_error({"tdl", "f(a, b)[i] =\n  sum(k) a[i*k] * b[k]"}, 3, {"line 2, column 13: a product of two indices\n      sum(k) a[i*k] * b[k]\n                ^"});
+  expect_error(
+      {"tdl", "f(a, b)[i, j] = a[i*j] + b[i, j]"}, 3,
+      {"line 1, column 20: a product of two indices\n    f(a, b)[i, j] = a[i*j] + b[i, j]\n                       ^"});
+  expect_error({"tdl", "f(a, b)[i] =\n  sum(k) a[i*k] * b[k]"}, 3,
+               {"line 2, column 13: a product of two indices\n      sum(k) a[i*k] * b[k]\n                ^"});
   expect_error({"tdl", "f(a)[i] = a[i"}, 3, {"line 1, column"});
   expect_error({"ops", "matmull"}, 3, {"'matmull'", "matmul"});
 }
@@ -233,7 +257,8 @@ TEST(CliErrors, DescribedOperators) {
   const std::string model = std::string(PARTITA_SOURCE_DIR) + "/examples/custom_op.onnx";
   expect_error({"plan", model}, 3, {"custom_op.onnx", "examples::swish_gate", "--tdl", "'swish_gate'"});
   expect_error({"plan", model, "--tdl", "none.tdl"}, 3, {"none.tdl", "cannot be read"});
-  const std::string broken = put("broken.tdl", "# two lines of comment\n\nswish_gate(a, g)[..i] =\n  a[..i] * * g[..i]\n");
+  const std::string broken =
+      put("broken.tdl", "# two lines of comment\n\nswish_gate(a, g)[..i] =\n  a[..i] * * g[..i]\n");
   expect_error({"plan", model, "--tdl", broken}, 3, {broken, "in line 3", "line 2, column"});
   const std::string taken = put("taken.tdl", "relu(x)[..i] = max(x[..i], 0)\n");
   expect_error({"plan", model, "--tdl", taken}, 3, {taken, "line 1", "'relu'", "another name"});
@@ -246,70 +271,94 @@ TEST(CliErrors, DescribedOperators) {
 TEST(CliErrors, Data) {
   expect_error({"train", "zoo:mlp", "--data", "none.npz", "--steps", "1"}, 3, {"none.npz", "cannot be read"});
   expect_error({"train", "zoo:mlp", "--data", put("garbage.npz", "hello"), "--steps", "1"}, 3, {"garbage.npz"});
-  expect_error({"train", "zoo:mlp", "--data", data("lenet-reference.npz"), "--steps", "1"}, 3, {"lenet-reference.npz", "'x'", "shape"});
+  expect_error({"train", "zoo:mlp", "--data", data("lenet-reference.npz"), "--steps", "1"}, 3,
+               {"lenet-reference.npz", "'x'", "shape"});
   const std::string other = scratch("other.npz");
   write_npz(other, {{"inputs", Values{DType::kFloat32, {2}, {1, 2}, {}}}});
   expect_error({"train", "zoo:mlp", "--data", other, "--steps", "1"}, 3, {other, "no array 'x'", "inputs"});
   expect_error({"run", "zoo:mlp", "--inputs", other}, 3, {"'x'"});
   const std::string labels = scratch("labels.npz");
-  write_npz(labels, {{"x", Values{DType::kFloat32, {2, 4}, std::vector<double>(8), {}}}, {"labels", Values{DType::kInt64, {2}, {}, {0, 9}}}});
-  expect_error({"train", "zoo:mlp?width=4,batch=2", "--data", labels, "--steps", "1"}, 3, {labels, "'labels'", "has 9 at [1]; the model takes 0 to 3"});
+  write_npz(labels, {{"x", Values{DType::kFloat32, {2, 4}, std::vector<double>(8), {}}},
+                     {"labels", Values{DType::kInt64, {2}, {}, {0, 9}}}});
+  expect_error({"train", "zoo:mlp?width=4,batch=2", "--data", labels, "--steps", "1"}, 3,
+               {labels, "'labels'", "has 9 at [1]; the model takes 0 to 3"});
   expect_error({"train", "zoo:mlp?width=4,batch=8", "--data", labels, "--steps", "1"}, 3, {"labels"});
-  expect_error({"train", "zoo:mlp", "--weights", put("garbage.safetensors", "hello"), "--steps", "1"}, 3, {"garbage.safetensors"});
-  expect_error({"train", "zoo:mlp", "--steps", "1", "--log", "/no/such/folder/log"}, 3, {"/no/such/folder/log", "cannot be written"});
+  expect_error({"train", "zoo:mlp", "--weights", put("garbage.safetensors", "hello"), "--steps", "1"}, 3,
+               {"garbage.safetensors"});
+  expect_error({"train", "zoo:mlp", "--steps", "1", "--log", "/no/such/folder/log"}, 3,
+               {"/no/such/folder/log", "cannot be written"});
 }
 
 TEST(CliErrors, Weights) {
   namespace fs = std::filesystem;
   const std::string model = data("huggingface/tiny-llama"), index = model + "/model.safetensors.index.json";
   const auto refused = [&](const std::string& weights, const Words& parts, const std::string& of = "") {
-    expect_error({"train", of.empty() ? model : of, "--bind", "steps=4", "--steps", "1", "--weights", weights}, 3, parts);
+    expect_error({"train", of.empty() ? model : of, "--bind", "steps=4", "--steps", "1", "--weights", weights}, 3,
+                 parts);
   };
   refused(std::string(PARTITA_SOURCE_DIR) + "/tests", {"/tests", "neither model.safetensors nor"});
   refused("no/such.safetensors", {"no/such.safetensors", "cannot be read"});
   refused(put("a.index.json", "{}"), {"a.index.json", "weight_map"});
   for (const char* outside : {"../w.safetensors", "/tmp/w.safetensors", "a/../../w.safetensors", ""})
-    refused(put("b.index.json", Json{{"weight_map", {{"model.norm.weight", outside}}}}.dump()), {"b.index.json", "'model.norm.weight'", "in the index's folder"});
+    refused(put("b.index.json", Json{{"weight_map", {{"model.norm.weight", outside}}}}.dump()),
+            {"b.index.json", "'model.norm.weight'", "in the index's folder"});
   // Two of three files are missing, and one lacks an array that the index names.
   const std::string part = "model-00001-of-00003.safetensors";
   fs::copy_file(index, scratch("c.index.json"), fs::copy_options::overwrite_existing);
   fs::copy_file(model + "/" + part, scratch(part), fs::copy_options::overwrite_existing);
-  refused(scratch("c.index.json"), {"files are missing", "model-00002-of-00003.safetensors", "model-00003-of-00003.safetensors"});
+  refused(scratch("c.index.json"),
+          {"files are missing", "model-00002-of-00003.safetensors", "model-00003-of-00003.safetensors"});
   Json one = Json::parse(contents(index));
   for (auto& [name, file] : one["weight_map"].items()) file = part;
   refused(put("d.index.json", one.dump()), {"'model.norm.weight' in", "not where the index says"});
   // What is missing, superfluous and of another shape, all at once.
   Arrays arrays;
   for (const char* file : {"1", "2", "3"})
-    for (auto& [name, values] : read_safetensors(fmt::format("{}/model-0000{}-of-00003.safetensors", model, file))) arrays[name] = values;
+    for (auto& [name, values] : read_safetensors(fmt::format("{}/model-0000{}-of-00003.safetensors", model, file)))
+      arrays[name] = values;
   arrays["model.layers.7.extra.weight"] = arrays.at("model.norm.weight");
   arrays["model.layers.1.self_attn.rotary_emb.inv_freq"] = arrays.at("model.norm.weight");  // nothing that matters
   arrays.at("lm_head.weight").shape = {16, 40};
   arrays.erase("model.norm.weight");
   arrays.erase("model.layers.1.mlp.up_proj.weight");
   write_safetensors(scratch("e.safetensors"), arrays);
-  refused(scratch("e.safetensors"), {"e.safetensors", "missing: model.layers.1.mlp.up_proj.weight, model.norm.weight", "not in the model: model.layers.7.extra.weight\n",
-                                     "lm_head.weight [40, 16], not [16, 40]"});
+  refused(scratch("e.safetensors"),
+          {"e.safetensors", "missing: model.layers.1.mlp.up_proj.weight, model.norm.weight",
+           "not in the model: model.layers.7.extra.weight\n", "lm_head.weight [40, 16], not [16, 40]"});
   Arrays tied = read_safetensors(data("huggingface/tiny-llama-tied/model.safetensors"));
   tied["lm_head.weight"] = tied.at("model.embed_tokens.weight");
   write_safetensors(scratch("f.safetensors"), tied);
-  EXPECT_EQ(partita({"train", data("huggingface/tiny-llama-tied"), "--bind", "steps=4", "--steps", "1", "--weights", scratch("f.safetensors")}).code, 0);
+  EXPECT_EQ(partita({"train", data("huggingface/tiny-llama-tied"), "--bind", "steps=4", "--steps", "1", "--weights",
+                     scratch("f.safetensors")})
+                .code,
+            0);
   tied.at("lm_head.weight").real[3] += 1;
   write_safetensors(scratch("f.safetensors"), tied);
-  refused(scratch("f.safetensors"), {"'model.embed_tokens.weight'", "'lm_head.weight'", "differ"}, data("huggingface/tiny-llama-tied"));
+  refused(scratch("f.safetensors"), {"'model.embed_tokens.weight'", "'lm_head.weight'", "differ"},
+          data("huggingface/tiny-llama-tied"));
 }
 
 TEST(CliErrors, Usage) {
-  for (const Words& words : std::vector<Words>{{}, {"dance"}, {"plan"}, {"plan", "zoo:mlp", "--no-such-option"}, {"plan", "zoo:mlp", "--search"},
-                                               {"train", "zoo:mlp", "--steps", "many"}, {"train", "zoo:mlp", "--steps", "0"}, {"train", "zoo:mlp", "--steps", "1", "--epochs", "1"},
-                                               {"train", "zoo:mlp", "--lr", "nan"}, {"train", "zoo:mlp", "--epochs", "-1"}, {"train", "zoo:mlp", "--engine", "smoke"},
-                                               {"plan", "zoo:mlp", "--bind", "batch"}, {"plan", "zoo:mlp", "--devices", "0"}})
+  for (const Words& words : std::vector<Words>{{},
+                                               {"dance"},
+                                               {"plan"},
+                                               {"plan", "zoo:mlp", "--no-such-option"},
+                                               {"plan", "zoo:mlp", "--search"},
+                                               {"train", "zoo:mlp", "--steps", "many"},
+                                               {"train", "zoo:mlp", "--steps", "0"},
+                                               {"train", "zoo:mlp", "--steps", "1", "--epochs", "1"},
+                                               {"train", "zoo:mlp", "--lr", "nan"},
+                                               {"train", "zoo:mlp", "--epochs", "-1"},
+                                               {"train", "zoo:mlp", "--engine", "smoke"},
+                                               {"plan", "zoo:mlp", "--bind", "batch"},
+                                               {"plan", "zoo:mlp", "--devices", "0"}})
     expect_error(words, 2, {});
   expect_error({"plan", "zoo:mlp", "--search", "sideways"}, 2, {"'sideways'", "soybean", "data-parallel"});
   expect_error({"plan", "zoo:mlp", "--search", "soybean?tilings=some"}, 2, {"'tilings'", "paper or all"});
   expect_error({"plan", "zoo:mlp", "--search", "megatron?tensor=0"}, 2, {"'tensor'", "node or a positive number"});
   expect_error({"plan", "zoo:mlp", "--search", "single?tilings=all"}, 2, {"'single'", "'tilings'"});
-  expect_error({"plan", "zoo:mlp", "--search", "small-batch", "-o", scratch("none.json")}, 2, {"'small-batch'", "no plan"});
+  expect_error({"plan", "zoo:mlp", "--search", "small-batch", "-o", scratch("none.json")}, 2,
+               {"'small-batch'", "no plan"});
   expect_error({"train", "zoo:mlp", "--steps", "1", "--search", "small-batch"}, 2, {"'small-batch'", "no plan"});
   expect_error({"compare", "zoo:mlp", "--search", "single,sideways"}, 2, {"'sideways'"});
   expect_error({"train", "zoo:mlp", "--loss", "regret"}, 2, {"'regret'", "cross_entropy"});
@@ -322,11 +371,17 @@ TEST(CliErrors, Usage) {
 }
 
 TEST(CliErrors, AmountsOfMemory) {
-  const std::string without = json_of({"plan", "zoo:mlp", "--devices", "2", "--search", "data-parallel"}).at("comm_bytes").dump();
+  const std::string without =
+      json_of({"plan", "zoo:mlp", "--devices", "2", "--search", "data-parallel"}).at("comm_bytes").dump();
   for (const char* limit : {"80GB", "80g", "80 GiB", "512MB", "4000000"})
-    EXPECT_EQ(json_of({"plan", "zoo:mlp", "--devices", "2", "--search", "data-parallel", "--memory-limit", limit})["comm_bytes"].dump(), without) << limit;
+    EXPECT_EQ(json_of({"plan", "zoo:mlp", "--devices", "2", "--search", "data-parallel", "--memory-limit",
+                       limit})["comm_bytes"]
+                  .dump(),
+              without)
+        << limit;
   expect_error({"plan", "zoo:mlp", "--devices", "2", "--memory-limit", "80"}, 2, {"80 bytes a device", "80GB", "80B"});
-  expect_error({"plan", "zoo:mlp", "--devices", "2", "--memory-limit", "40000"}, 2, {"40000 bytes a device", "40000MB"});
+  expect_error({"plan", "zoo:mlp", "--devices", "2", "--memory-limit", "40000"}, 2,
+               {"40000 bytes a device", "40000MB"});
   expect_error({"plan", "zoo:mlp", "--devices", "2", "--memory-limit", "80XB"}, 2, {"'80XB'", "80GB"});
   expect_error({"plan", "zoo:mlp", "--devices", "16", "--cluster", "dgx-h100"}, 3, {"dgx-h100:2"});
 }
@@ -364,10 +419,13 @@ TEST(CliErrors, WhatWouldMakeAPlanFit) {
       Words words = {"--memory-limit", limit};
       std::istringstream text((*it)[1].str());
       for (std::string word; text >> word;) words.push_back(word);
-      if (std::find(words.begin(), words.end(), "--search") == words.end()) words.insert(words.end(), {"--search", "data-parallel"});
+      if (std::find(words.begin(), words.end(), "--search") == words.end())
+        words.insert(words.end(), {"--search", "data-parallel"});
       Words command = asked;
       for (size_t w = 0; w + 1 < words.size(); w += 2) {  // what the offer gives takes the place of what was asked
-        if (words[w] == "--cluster") command.erase(std::find(command.begin(), command.end(), "--devices"), std::find(command.begin(), command.end(), "--devices") + 2);
+        if (words[w] == "--cluster")
+          command.erase(std::find(command.begin(), command.end(), "--devices"),
+                        std::find(command.begin(), command.end(), "--devices") + 2);
         const auto given = std::find(command.begin(), command.end(), words[w]);
         if (given != command.end()) *std::next(given) = words[w + 1];
         else command.insert(command.end(), {words[w], words[w + 1]});
@@ -382,14 +440,22 @@ TEST(CliErrors, WhatWouldMakeAPlanFit) {
 }
 
 TEST(CliErrors, NoPlanFits) {
-  for (const char* search : {"single", "data-parallel", "model-parallel"}) expect_error({"plan", "zoo:lenet", "--devices", "2", "--search", search, "--memory-limit", "100kB"}, 4, {"has 100.0 kB", "missing", "weights", "activations"});
+  for (const char* search : {"single", "data-parallel", "model-parallel"})
+    expect_error({"plan", "zoo:lenet", "--devices", "2", "--search", search, "--memory-limit", "100kB"}, 4,
+                 {"has 100.0 kB", "missing", "weights", "activations"});
   const Outcome o = partita({"plan", "zoo:lenet", "--devices", "2", "--memory-limit", "100000B"});
   EXPECT_EQ(o.code, 4);
   EXPECT_NE(o.err.find("missing"), std::string::npos) << o.err;
   // What is missing is exact: with so much more it fits.
   const int64_t peak = json_of({"plan", "zoo:lenet", "--devices", "2", "--search", "soybean"})["peak_memory_bytes"];
-  EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "2", "--search", "soybean", "--memory-limit", std::to_string(peak) + "B"}).code, 0);
-  EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "2", "--search", "soybean", "--memory-limit", std::to_string(peak - 1) + "B"}).code, 4);
+  EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "2", "--search", "soybean", "--memory-limit",
+                     std::to_string(peak) + "B"})
+                .code,
+            0);
+  EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "2", "--search", "soybean", "--memory-limit",
+                     std::to_string(peak - 1) + "B"})
+                .code,
+            4);
 }
 
 // ---------------------------------------------------------------- results
@@ -404,13 +470,21 @@ void expect_keys(const Json& json, const std::set<std::string>& needed, const st
   EXPECT_TRUE(missing.empty()) << fmt::format("missing: {}", fmt::join(missing, ", "));
 }
 
-const std::set<std::string> kPlanKeys = {"model", "cluster", "devices", "search", "objective", "comm_bytes", "step_time_us", "peak_memory_bytes", "search_seconds", "batch", "samples_per_second"};
+const std::set<std::string> kPlanKeys = {"model",          "cluster",    "devices",           "search",
+                                         "objective",      "comm_bytes", "step_time_us",      "peak_memory_bytes",
+                                         "search_seconds", "batch",      "samples_per_second"};
 // Where a search has a cost of its own, or counts.
-const std::set<std::string> kMorePlanKeys = {"schema_version", "plan", "compute_time_us", "lower_bound_us", "lower_bound_comm_bytes", "gap", "proposals", "paper_cost", "counters", "host_bytes", "serial_time_us", "lower_bound_serial_time_us"};
+const std::set<std::string> kMorePlanKeys = {
+    "schema_version", "plan",     "compute_time_us", "lower_bound_us", "lower_bound_comm_bytes",    "gap", "proposals",
+    "paper_cost",     "counters", "host_bytes",      "serial_time_us", "lower_bound_serial_time_us"};
 
 TEST(Cli, PlanningCommandsKeepTheirKeys) {
   const Json show = json_of({"show", "zoo:lenet"});
-  expect_keys(show, {"schema_version", "name", "inputs", "outputs", "parameters", "parameter_bytes", "repeats", "ops", "ops_forward", "flops_per_step", "activation_bytes", "tied", "untrained", "with_normalization", "perhaps_buffers"}, {"why_not_trained"});
+  expect_keys(
+      show,
+      {"schema_version", "name", "inputs", "outputs", "parameters", "parameter_bytes", "repeats", "ops", "ops_forward",
+       "flops_per_step", "activation_bytes", "tied", "untrained", "with_normalization", "perhaps_buffers"},
+      {"why_not_trained"});
   EXPECT_EQ(show["parameters"], 61706);
   EXPECT_EQ(show["parameter_bytes"], 4 * 61706);
   EXPECT_EQ(show["inputs"]["x"]["shape"], Json({32, 1, 28, 28}));
@@ -423,7 +497,8 @@ TEST(Cli, PlanningCommandsKeepTheirKeys) {
   EXPECT_EQ(plan["search"], "auto");
 
   const Json simulated = json_of({"simulate", file, "--trace", scratch("trace.json")});
-  expect_keys(simulated, {"schema_version", "step_time_us", "compute_time_us", "comm_bytes", "peak_memory_bytes", "utilization", "tasks", "simulate_seconds"});
+  expect_keys(simulated, {"schema_version", "step_time_us", "compute_time_us", "comm_bytes", "peak_memory_bytes",
+                          "utilization", "tasks", "simulate_seconds"});
   const Json checked = json_of({"check", file});
   for (const char* key : {"comm_bytes", "peak_memory_bytes"}) {
     EXPECT_EQ(simulated[key], plan[key]) << key;
@@ -438,23 +513,27 @@ TEST(Cli, PlanningCommandsKeepTheirKeys) {
   EXPECT_LE(simulated["utilization"].get<double>(), 1);
   EXPECT_TRUE(Json::parse(contents(scratch("trace.json")))["traceEvents"].is_array());
 
-  const Json compared = json_of({"compare", "zoo:lenet", "--devices", "3", "--search", "single,data-parallel,model-parallel,auto,soybean?tilings=all"});
+  const Json compared = json_of({"compare", "zoo:lenet", "--devices", "3", "--search",
+                                 "single,data-parallel,model-parallel,auto,soybean?tilings=all"});
   expect_keys(compared, {"schema_version", "rows"});
   ASSERT_EQ(compared["rows"].size(), 5u);
   for (const Json& row : compared["rows"]) expect_keys(row, kPlanKeys, kMorePlanKeys);
   EXPECT_EQ(compared["rows"][3]["comm_bytes"], plan["comm_bytes"]);
 
   // A search that estimates is a row like the others, of the batch that it takes.
-  const Json estimated = json_of({"compare", "zoo:lenet", "--batch", "24", "--cluster", "p2.8xlarge", "--memory-limit", "740kB", "--search", "small-batch,soybean"});
+  const Json estimated = json_of({"compare", "zoo:lenet", "--batch", "24", "--cluster", "p2.8xlarge", "--memory-limit",
+                                  "740kB", "--search", "small-batch,soybean"});
   for (const Json& row : estimated["rows"]) {
     expect_keys(row, kPlanKeys, kMorePlanKeys);
-    EXPECT_NEAR(row["samples_per_second"].get<double>(), row["batch"].get<double>() / row["step_time_us"].get<double>() * 1e6, 1e-3);
+    EXPECT_NEAR(row["samples_per_second"].get<double>(),
+                row["batch"].get<double>() / row["step_time_us"].get<double>() * 1e6, 1e-3);
   }
   EXPECT_LT(estimated["rows"][0]["batch"], 24);
   EXPECT_EQ(estimated["rows"][1]["batch"], 24);
 
   // A search that finds none is a row that says why.
-  const Json some = json_of({"compare", "zoo:mlp", "--batch", "6", "--devices", "8", "--search", "data-parallel,single"});
+  const Json some =
+      json_of({"compare", "zoo:mlp", "--batch", "6", "--devices", "8", "--search", "data-parallel,single"});
   ASSERT_EQ(some["rows"].size(), 2u);
   EXPECT_EQ(some["rows"][0]["search"], "data-parallel");
   EXPECT_NE(some["rows"][0]["reason"].get<std::string>().find("too few"), std::string::npos);
@@ -465,7 +544,9 @@ TEST(Cli, PlanningCommandsKeepTheirKeys) {
   const std::string again = scratch("again.json");
   EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "3", "-o", again, "--seed", "1"}).code, 0);
   EXPECT_EQ(contents(again), contents(file));
-  EXPECT_EQ(json_of({"plan", "zoo:lenet", "--cluster", "p2.8xlarge", "--devices", "4", "--pin", "", "--batch", "26"})["cluster"], "p2.8xlarge");
+  EXPECT_EQ(json_of({"plan", "zoo:lenet", "--cluster", "p2.8xlarge", "--devices", "4", "--pin", "", "--batch",
+                     "26"})["cluster"],
+            "p2.8xlarge");
 }
 
 TEST(Cli, ListsAreSensible) {
@@ -473,15 +554,18 @@ TEST(Cli, ListsAreSensible) {
     const Outcome o = partita(words);
     EXPECT_EQ(o.code, 0) << o.err;
     EXPECT_EQ(o.err, "");
-    for (const std::string& part : parts) EXPECT_NE(o.out.find(part), std::string::npos) << "'" << part << "' is not in: " << o.out;
+    for (const std::string& part : parts)
+      EXPECT_NE(o.out.find(part), std::string::npos) << "'" << part << "' is not in: " << o.out;
   };
   says({"ops", "matmul"}, {"sum(k)", "i: S(0), B -> S(0)", "j: B, S(1) -> S(1)", "k: S(1), S(0) -> P(sum)"});
   says({"ops"}, {"matmul", "conv2d", "batch_norm", "softmax"});
   says({"models"}, {"zoo:mlp", "zoo:lenet", "zoo:resnet-18", "zoo:transformer", "batch"});
   says({"clusters"}, {"p2.8xlarge", "dgx-h100", "local:N"});
-  says({"searches"}, {"single", "data-parallel", "model-parallel", "owt", "megatron", "tensor=node|N", "zero", "stage=1|2|3", "soybean", "tilings=paper|all", "cannot be run", "exact", "auto"});
+  says({"searches"}, {"single", "data-parallel", "model-parallel", "owt", "megatron", "tensor=node|N", "zero",
+                      "stage=1|2|3", "soybean", "tilings=paper|all", "cannot be run", "exact", "auto"});
   says({"tdl", "f(a)[i] = a[i] * a[i]"}, {"element-wise", "i: S(0) -> S(0)", "gradient of a"});
-  says({"tdl", "f(x, w)[i] where i < 10 = sum(k) x[i+k] * w[k]", "--shape", "x=12", "--shape", "w=3"}, {"index i        extent 10", "strategies on 2 workers"});
+  says({"tdl", "f(x, w)[i] where i < 10 = sum(k) x[i+k] * w[k]", "--shape", "x=12", "--shape", "w=3"},
+       {"index i        extent 10", "strategies on 2 workers"});
   says({"--help"}, {"plan", "simulate", "train"});
   says({"plan", "--help"}, {"--search", "--cluster"});
   says({"show", data("mlp.onnx"), "--nodes", "--batch", "7"}, {"Gemm", "imported"});
@@ -493,7 +577,8 @@ TEST(Cli, ListsAreSensible) {
   EXPECT_GT(json_of({"ops"})["ops"].size(), 20u);
 }
 
-const std::set<std::string> kTrainKeys = {"schema_version", "steps", "loss_first", "loss_last", "samples_per_second", "peak_memory_bytes"};
+const std::set<std::string> kTrainKeys = {"schema_version",   "steps", "loss_first", "loss_last", "samples_per_second",
+                                          "peak_memory_bytes"};
 
 std::vector<double> logged(const std::string& file) {
   std::vector<double> losses;
@@ -516,8 +601,10 @@ int acts_in(const std::string& file) {
 }
 
 TEST(CliTrain, FromAModelAndFromItsPlan) {
-  const std::string plan = scratch("plan.json"), log = scratch("log.jsonl"), other = scratch("other.jsonl"), trace = scratch("trace.json");
-  const Json trained = json_of({"train", "zoo:mlp?width=12", "--devices", "2", "--steps", "12", "--momentum", "0.9", "--dtype", "float64", "--verify", "serial", "--log", log, "--trace", trace});
+  const std::string plan = scratch("plan.json"), log = scratch("log.jsonl"), other = scratch("other.jsonl"),
+                    trace = scratch("trace.json");
+  const Json trained = json_of({"train", "zoo:mlp?width=12", "--devices", "2", "--steps", "12", "--momentum", "0.9",
+                                "--dtype", "float64", "--verify", "serial", "--log", log, "--trace", trace});
   std::set<std::string> keys = kTrainKeys;
   keys.insert({"max_error_vs_serial", "max_loss_error_vs_serial"});
   expect_keys(trained, keys);
@@ -530,7 +617,10 @@ TEST(CliTrain, FromAModelAndFromItsPlan) {
   const int events = acts_in(trace);
   EXPECT_GT(events, 100);
 
-  ASSERT_EQ(partita({"plan", "zoo:mlp?width=12", "--devices", "2", "--momentum", "0.9", "--dtype", "float64", "-o", plan}).code, 0);
+  ASSERT_EQ(
+      partita({"plan", "zoo:mlp?width=12", "--devices", "2", "--momentum", "0.9", "--dtype", "float64", "-o", plan})
+          .code,
+      0);
   expect_keys(json_of({"train", plan, "--steps", "12", "--log", other}), kTrainKeys);
   EXPECT_EQ(logged(other), losses);
 }
@@ -539,16 +629,19 @@ TEST(CliTrain, FromAModelAndFromItsPlan) {
 // The plan keeps the description, and is all that training needs.
 TEST(CliTrain, AnOperatorThatTheUserDescribes) {
   const std::string examples = std::string(PARTITA_SOURCE_DIR) + "/examples/", file = scratch("plan.json");
-  const Json plan = json_of({"plan", examples + "custom_op.onnx", "--tdl", examples + "swish_gate.tdl", "--devices", "3", "--dtype", "float64", "-o", file});
+  const Json plan = json_of({"plan", examples + "custom_op.onnx", "--tdl", examples + "swish_gate.tdl", "--devices",
+                             "3", "--dtype", "float64", "-o", file});
   EXPECT_GT(plan["comm_bytes"], 0);
   EXPECT_NE(contents(file).find("sigmoid(beta"), std::string::npos);
-  const Json trained = json_of({"train", file, "--data", examples + "digits-train.npz", "--steps", "4", "--verify", "serial"});
+  const Json trained =
+      json_of({"train", file, "--data", examples + "digits-train.npz", "--steps", "4", "--verify", "serial"});
   EXPECT_LE(trained["max_error_vs_serial"], 1e-10);
 }
 
 TEST(CliTrain, OptimizersClippingAndSchedules) {
   const std::string plan = scratch("adamw.json");
-  const Words settings{"--optimizer", "adamw?beta2=0.9", "--weight-decay", "0.1", "--clip-norm", "0.05", "--dtype", "float64", "--devices", "3"};
+  const Words settings{"--optimizer", "adamw?beta2=0.9", "--weight-decay", "0.1",       "--clip-norm",
+                       "0.05",        "--dtype",         "float64",        "--devices", "3"};
   Words train{"train", "zoo:mlp?width=12", "--steps", "6", "--verify", "serial", "--schedule", "cosine?warmup=2"};
   train.insert(train.end(), settings.begin(), settings.end());
   const Json trained = json_of(train);
@@ -558,12 +651,15 @@ TEST(CliTrain, OptimizersClippingAndSchedules) {
   ASSERT_EQ(partita(make).code, 0);
   EXPECT_EQ(json_of({"train", plan, "--steps", "6"})["loss_last"], trained["loss_last"]);
   expect_error({"train", plan, "--clip-norm", "1"}, 2, {"--clip-norm"});
-  EXPECT_NE(json_of({"train", "zoo:mlp?width=12", "--steps", "6", "--dtype", "float64", "--devices", "3"})["loss_last"], trained["loss_last"]);
+  EXPECT_NE(json_of({"train", "zoo:mlp?width=12", "--steps", "6", "--dtype", "float64", "--devices", "3"})["loss_last"],
+            trained["loss_last"]);
 }
 
 TEST(CliTrain, EpochsTestDataAndText) {
   const std::string digits = std::string(PARTITA_SOURCE_DIR) + "/examples/";
-  const Json trained = json_of({"train", digits + "digits.onnx", "--batch", "359", "--devices", "2", "--data", digits + "digits-train.npz", "--test-data", digits + "digits-test.npz", "--epochs", "1"});
+  const Json trained =
+      json_of({"train", digits + "digits.onnx", "--batch", "359", "--devices", "2", "--data",
+               digits + "digits-train.npz", "--test-data", digits + "digits-test.npz", "--epochs", "1"});
   std::set<std::string> keys = kTrainKeys;
   keys.insert("test_accuracy");
   expect_keys(trained, keys);
@@ -577,8 +673,10 @@ TEST(CliTrain, EpochsTestDataAndText) {
 }
 
 TEST(CliTrain, WeightsAreSavedAndReadAgain) {
-  const std::string half = scratch("half.safetensors"), whole = scratch("whole.safetensors"), resumed = scratch("resumed.safetensors");
-  const Words base = {"train", data("lenet.onnx"), "--batch", "5", "--data", data("lenet-reference.npz"), "--dtype", "float64", "--devices", "2"};
+  const std::string half = scratch("half.safetensors"), whole = scratch("whole.safetensors"),
+                    resumed = scratch("resumed.safetensors");
+  const Words base = {"train",   data("lenet.onnx"), "--batch",   "5", "--data", data("lenet-reference.npz"),
+                      "--dtype", "float64",          "--devices", "2"};
   const auto train = [&](Words more) {
     Words words = base;
     words.insert(words.end(), more.begin(), more.end());
@@ -595,7 +693,9 @@ TEST(CliTrain, WeightsAreSavedAndReadAgain) {
     ASSERT_EQ(b.at(name).shape, values.shape) << name;
     for (std::size_t i = 0; i < values.real.size(); ++i) ASSERT_NEAR(b.at(name).real[i], values.real[i], 1e-12) << name;
   }
-  expect_error({"train", "zoo:mlp", "--weights", whole, "--steps", "1"}, 3, {whole, "model 'mlp'", "missing: fc3.bias, fc3.weight", "not in the model: conv1.bias", "fc1.bias [64], not [20]"});
+  expect_error({"train", "zoo:mlp", "--weights", whole, "--steps", "1"}, 3,
+               {whole, "model 'mlp'", "missing: fc3.bias, fc3.weight", "not in the model: conv1.bias",
+                "fc1.bias [64], not [20]"});
 }
 
 // Files of another task, or of an older time, as they are found.
@@ -611,32 +711,49 @@ TEST(CliTrain, WeightsOfAnotherHead) {
   }
   const std::string old = scratch("old.safetensors");
   write_safetensors(old, arrays);
-  const Words words{"train", lm, "--bind", "architecture=BertForSequenceClassification", "--bind", "steps=8", "--steps", "1", "--lr", "0", "--weights", old, "--save", classifier};
+  const Words words{"train",  lm,        "--bind",    "architecture=BertForSequenceClassification",
+                    "--bind", "steps=8", "--steps",   "1",
+                    "--lr",   "0",       "--weights", old,
+                    "--save", classifier};
   const Outcome o = partita(words);
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.err.find("of a head that the model lacks: cls.predictions.bias"), std::string::npos) << o.err;
-  EXPECT_NE(o.err.find("started at random: bert.pooler.dense.bias, bert.pooler.dense.weight, classifier.bias, classifier.weight"), std::string::npos) << o.err;
+  EXPECT_NE(
+      o.err.find(
+          "started at random: bert.pooler.dense.bias, bert.pooler.dense.weight, classifier.bias, classifier.weight"),
+      std::string::npos)
+      << o.err;
   const Arrays saved = read_safetensors(classifier);
   EXPECT_EQ(saved.at("bert.embeddings.LayerNorm.weight"), arrays.at("bert.embeddings.LayerNorm.gamma"));
-  EXPECT_EQ(saved.at("bert.encoder.layer.0.intermediate.dense.weight"), arrays.at("bert.encoder.layer.0.intermediate.dense.weight"));
-  // GPT-2's file has no prefix, and its masks beside the weights; a run of momentum goes on, without it where there is none.
+  EXPECT_EQ(saved.at("bert.encoder.layer.0.intermediate.dense.weight"),
+            arrays.at("bert.encoder.layer.0.intermediate.dense.weight"));
+  // GPT-2's file has no prefix, and its masks beside the weights; a run of momentum goes on, without it where there is
+  // none.
   Arrays bare;
-  for (const auto& [name, values] : read_safetensors(data("huggingface/tiny-gpt2/model.safetensors"))) bare[name.substr(std::string("transformer.").size())] = values;
+  for (const auto& [name, values] : read_safetensors(data("huggingface/tiny-gpt2/model.safetensors")))
+    bare[name.substr(std::string("transformer.").size())] = values;
   bare["h.0.attn.bias"] = Values{DType::kFloat32, {1, 1, 2, 2}, {1, 0, 1, 1}, {}};
   write_safetensors(scratch("bare.safetensors"), bare);
-  const Words gpt2{"train", data("huggingface/tiny-gpt2/config.json"), "--bind", "steps=8", "--batch", "3", "--data", data("huggingface/tiny-gpt2/reference.npz"), "--steps", "1"};
+  const Words gpt2{"train",  data("huggingface/tiny-gpt2/config.json"),   "--bind",  "steps=8", "--batch", "3",
+                   "--data", data("huggingface/tiny-gpt2/reference.npz"), "--steps", "1"};
   const auto trained = [&](const Words& more) {
     Words all = gpt2;
     all.insert(all.end(), more.begin(), more.end());
     return json_of(all)["loss_first"].get<double>();
   };
   const double expected = read_arrays(data("huggingface/tiny-gpt2/reference.npz")).at("losses").real[0];
-  EXPECT_NEAR(trained({"--weights", scratch("bare.safetensors"), "--momentum", "0.9", "--save", scratch("momentum.safetensors")}), expected, 1e-5);
+  EXPECT_NEAR(trained({"--weights", scratch("bare.safetensors"), "--momentum", "0.9", "--save",
+                       scratch("momentum.safetensors")}),
+              expected, 1e-5);
   EXPECT_TRUE(read_safetensors(scratch("momentum.safetensors")).contains("transformer.wte.weight.momentum"));
   EXPECT_LT(trained({"--weights", scratch("momentum.safetensors")}), expected);
   // Mixtral's experts are stacked in the graph, and apart in files; their momentum goes with them.
   const auto mixtral = [&](const Words& more) {
-    Words all{"train", data("huggingface/tiny-mixtral"), "--bind", "steps=8", "--batch", "3", "--data", data("huggingface/tiny-mixtral/reference.npz"), "--dtype", "float64",
+    Words all{"train",      data("huggingface/tiny-mixtral"),
+              "--bind",     "steps=8",
+              "--batch",    "3",
+              "--data",     data("huggingface/tiny-mixtral/reference.npz"),
+              "--dtype",    "float64",
               "--momentum", "0.9"};
     all.insert(all.end(), more.begin(), more.end());
     return json_of(all)["loss_last"].get<double>();
@@ -644,7 +761,8 @@ TEST(CliTrain, WeightsOfAnotherHead) {
   const std::string half = scratch("half.safetensors");
   mixtral({"--steps", "2", "--weights", data("huggingface/tiny-mixtral"), "--save", half});
   EXPECT_TRUE(read_safetensors(half).contains("model.layers.1.block_sparse_moe.experts.3.w2.weight"));
-  EXPECT_NEAR(mixtral({"--steps", "1", "--weights", half}), mixtral({"--steps", "3", "--weights", data("huggingface/tiny-mixtral")}), 1e-12);
+  EXPECT_NEAR(mixtral({"--steps", "1", "--weights", half}),
+              mixtral({"--steps", "3", "--weights", data("huggingface/tiny-mixtral")}), 1e-12);
 }
 
 TEST(CliTrain, FromAConfigurationAndItsPlan) {
@@ -656,7 +774,8 @@ TEST(CliTrain, FromAConfigurationAndItsPlan) {
   Words words{"plan", model + "/config.json", "-o", plan};
   words.insert(words.end(), options.begin(), options.end());
   ASSERT_EQ(partita(words).code, 0);
-  const Words data_options{"--weights", model, "--data", model + "/reference.npz", "--no-shuffle", "--steps", "5", "--json"};
+  const Words data_options{"--weights",    model,     "--data", model + "/reference.npz",
+                           "--no-shuffle", "--steps", "5",      "--json"};
   Words from_plan{"train", plan}, from_model{"train", model + "/config.json"};
   from_plan.insert(from_plan.end(), data_options.begin(), data_options.end());
   from_model.insert(from_model.end(), data_options.begin(), data_options.end());
@@ -667,7 +786,10 @@ TEST(CliTrain, FromAConfigurationAndItsPlan) {
     ASSERT_EQ(o.code, 0) << o.err;
     EXPECT_NEAR(Json::parse(o.out)["loss_last"].get<double>(), reference.at("losses").real[4], 1e-9);
   }
-  ASSERT_EQ(partita({"run", plan, "--inputs", model + "/reference.npz", "--weights", model + "/model.safetensors.index.json", "-o", out}).code, 0);
+  ASSERT_EQ(partita({"run", plan, "--inputs", model + "/reference.npz", "--weights",
+                     model + "/model.safetensors.index.json", "-o", out})
+                .code,
+            0);
   const Values y = read_arrays(out).begin()->second;
   ASSERT_EQ(y.shape, reference.at("y").shape);
   for (std::size_t i = 0; i < y.real.size(); ++i) EXPECT_NEAR(y.real[i], reference.at("y").real[i], 1e-9);
@@ -686,12 +808,19 @@ TEST(CliTrain, SamplesAreInFileOrderIfNotShuffled) {
   const std::string file = scratch("data.npz"), log = scratch("log.jsonl");
   write_npz(file, {{"x", x}, {"labels", labels}});
   const auto losses = [&](const Words& more) {
-    Words words = {"train", data("mlp.onnx"), "--batch", std::to_string(batch), "--data", file, "--lr", "0", "--dtype", "float64", "--steps", "9", "--log", log};
+    Words words = {"train",   data("mlp.onnx"),
+                   "--batch", std::to_string(batch),
+                   "--data",  file,
+                   "--lr",    "0",
+                   "--dtype", "float64",
+                   "--steps", "9",
+                   "--log",   log};
     words.insert(words.end(), more.begin(), more.end());
     json_of(words);
     return logged(log);
   };
-  const std::vector<double> ordered = losses({"--no-shuffle"}), shuffled = losses({}), again = losses({}), seeded = losses({"--seed", "2"});
+  const std::vector<double> ordered = losses({"--no-shuffle"}), shuffled = losses({}), again = losses({}),
+                            seeded = losses({"--seed", "2"});
   ASSERT_EQ(ordered.size(), 9u);
   EXPECT_NEAR(ordered[0], one.at("losses").real[0], 1e-12);
   EXPECT_NE(ordered[0], ordered[1]);
@@ -711,9 +840,11 @@ TEST(CliTrain, SamplesAreInFileOrderIfNotShuffled) {
 
 TEST(CliTrain, InterruptedLeavesTraceAndLog) {
   const std::string log = scratch("log.jsonl"), trace = scratch("trace.json"), weights = scratch("weights.safetensors");
-  const Child child = start({"train", "zoo:mlp?width=12", "--devices", "2", "--steps", "100000000", "--log", log, "--trace", trace, "--save", weights, "--json"});
+  const Child child = start({"train", "zoo:mlp?width=12", "--devices", "2", "--steps", "100000000", "--log", log,
+                             "--trace", trace, "--save", weights, "--json"});
   // Once it tells of a step, it is training.
-  for (int i = 0; i < 1200 && contents(child.err_file).find("step ") == std::string::npos; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (int i = 0; i < 1200 && contents(child.err_file).find("step ") == std::string::npos; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   ASSERT_EQ(kill(child.pid, SIGINT), 0);
   const Outcome o = finish(child);
   EXPECT_EQ(o.code, 130) << o.err;
@@ -729,7 +860,8 @@ TEST(CliTrain, InterruptedLeavesTraceAndLog) {
   EXPECT_EQ(read_safetensors(weights).size(), 8u);
 }
 
-// Every two of `variables` differ, in a problem of the public format; so many values each, with costs that make the best hard to prove.
+// Every two of `variables` differ, in a problem of the public format; so many values each, with costs that make the
+// best hard to prove.
 std::string all_different(int variables, int values) {
   Json costs = Json::array(), usages = Json::array(), pairs = Json::array(), tables = Json::array();
   int64_t next = 1;
@@ -740,11 +872,16 @@ std::string all_different(int variables, int values) {
     for (int w = v + 1; w < variables; ++w) {
       pairs.push_back({v, w});
       tables.push_back(Json::array());
-      for (int k = 0; k < values * values; ++k) tables.back().push_back(k % (values + 1) == 0 ? 1'000'000'000'000'000'000 : cost());
+      for (int k = 0; k < values * values; ++k)
+        tables.back().push_back(k % (values + 1) == 0 ? 1'000'000'000'000'000'000 : cost());
     }
   }
-  return Json{{"problem", {{"nodes", {{"intervals", std::vector<std::vector<int>>(variables, {0, 0})}, {"costs", costs}, {"usages", usages}}},
-                           {"edges", {{"nodes", pairs}, {"costs", tables}}}}}}.dump();
+  return Json{
+      {"problem",
+       {{"nodes",
+         {{"intervals", std::vector<std::vector<int>>(variables, {0, 0})}, {"costs", costs}, {"usages", usages}}},
+        {"edges", {{"nodes", pairs}, {"costs", tables}}}}}}
+      .dump();
 }
 
 TEST(CliSolve, InterruptedKeepsTheBest) {
@@ -760,7 +897,9 @@ TEST(CliSolve, InterruptedKeepsTheBest) {
 TEST(CliPlan, AutoSaysWhatItIsAtAndKeepsTheBestWhenItIsToEnd) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const std::string plan = scratch("plan.json");
-    const Outcome o = interrupted({"plan", "zoo:inception-v3", "--batch", "64", "--cluster", "dgx-1", "--objective", "time", "-o", plan}, " s  auto: ", signal);
+    const Outcome o = interrupted(
+        {"plan", "zoo:inception-v3", "--batch", "64", "--cluster", "dgx-1", "--objective", "time", "-o", plan},
+        " s  auto: ", signal);
     EXPECT_EQ(o.code, 0) << o.err;
     EXPECT_NE(o.err.find("interrupted: this is the best plan so far"), std::string::npos) << o.err;
     EXPECT_NE(o.out.find("step time"), std::string::npos) << o.out;
@@ -770,7 +909,8 @@ TEST(CliPlan, AutoSaysWhatItIsAtAndKeepsTheBestWhenItIsToEnd) {
 
 TEST(CliPlan, WithoutAPlanAtTheLimitEndsWithItsCode) {
   for (const char* search : {"auto", "exact", "soybean", "tofu", "icml18", "megatron"})
-    expect_error({"plan", "zoo:resnet-50", "--cluster", "dgx-1", "--search", search, "--time-limit", "0.001"}, 5, {"the time limit passed"});
+    expect_error({"plan", "zoo:resnet-50", "--cluster", "dgx-1", "--search", search, "--time-limit", "0.001"}, 5,
+                 {"the time limit passed"});
 }
 
 TEST(CliPlan, BeginsWithAPlan) {
@@ -788,11 +928,15 @@ TEST(CliPlan, BeginsWithAPlan) {
     EXPECT_EQ(json_of({"check", exact})["comm_bytes"], json["comm_bytes"]);
   }
   EXPECT_LE(json_of(with(mlp, {"--from", soybean}))["comm_bytes"], begun);  // auto
-  expect_error(with(mlp, {"--search", "soybean", "--from", soybean}), 2, {"'soybean' cannot begin with a plan", "exact"});
+  expect_error(with(mlp, {"--search", "soybean", "--from", soybean}), 2,
+               {"'soybean' cannot begin with a plan", "exact"});
   expect_error(with(mlp, {"--search", "exact", "--from", "none.json"}), 3, {"none.json", "cannot be read"});
-  expect_error({"plan", "zoo:mlp?layers=2", "--devices", "4", "--search", "exact", "--from", soybean}, 3, {soybean, "'zoo:mlp?layers=3'", "SHA-256"});
-  expect_error({"plan", "zoo:mlp?layers=3", "--devices", "2", "--search", "exact", "--from", soybean}, 3, {soybean, "for 4", "'local:2' has 2"});
-  const Outcome o = partita({"compare", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact,soybean", "--from", soybean, "--max-steps", "2"});
+  expect_error({"plan", "zoo:mlp?layers=2", "--devices", "4", "--search", "exact", "--from", soybean}, 3,
+               {soybean, "'zoo:mlp?layers=3'", "SHA-256"});
+  expect_error({"plan", "zoo:mlp?layers=3", "--devices", "2", "--search", "exact", "--from", soybean}, 3,
+               {soybean, "for 4", "'local:2' has 2"});
+  const Outcome o = partita({"compare", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact,soybean", "--from",
+                             soybean, "--max-steps", "2"});
   EXPECT_EQ(o.code, 0);
   EXPECT_NE(o.err.find("soybean cannot begin with a plan"), std::string::npos) << o.err;
 }
@@ -812,7 +956,8 @@ TEST(CliExplain, SaysWhatTheAlternativesWouldMove) {
   const Json& op = both["op"]["alternatives"].back();
   Json edited = Json::parse(contents(plan));
   edited["ops"]["fc1"]["strategy"] = op["strategy"];
-  EXPECT_EQ(json_of({"check", put("changed.json", edited.dump())})["comm_bytes"], now + op["change_bytes"].get<int64_t>());
+  EXPECT_EQ(json_of({"check", put("changed.json", edited.dump())})["comm_bytes"],
+            now + op["change_bytes"].get<int64_t>());
   EXPECT_GT(op["change_bytes"], 0);
   const Json weight = json_of({"explain", plan, "fc1.weight"});
   EXPECT_FALSE(weight.contains("op"));
@@ -821,7 +966,8 @@ TEST(CliExplain, SaysWhatTheAlternativesWouldMove) {
 
   const Outcome o = partita({"explain", plan, "fc1"});
   EXPECT_EQ(o.code, 0);
-  for (const char* part : {"op fc1 (linear, forward)", "reads fc1.weight as [S(1), S(1)]", "parts along index o", "all-gather", "inside", "tensor fc1 (activation", "made by fc1"})
+  for (const char* part : {"op fc1 (linear, forward)", "reads fc1.weight as [S(1), S(1)]", "parts along index o",
+                           "all-gather", "inside", "tensor fc1 (activation", "made by fc1"})
     EXPECT_NE(o.out.find(part), std::string::npos) << part << " is not in " << o.out;
   EXPECT_NE(partita({"explain", plan}).out.find("the dearest of"), std::string::npos);
   expect_error({"explain", plan, "fc1.wieght"}, 3, {plan, "'fc1.wieght'", "fc1.weight"});
@@ -830,23 +976,29 @@ TEST(CliExplain, SaysWhatTheAlternativesWouldMove) {
 // Other choices of an op on six mesh axes are millions: those near the plan's are listed, and it takes no lowering.
 TEST(Cli, ExplainOnManyMeshAxes) {
   const std::string plan = scratch("plan.json");
-  json_of({"plan", "zoo:transformer?layers=1,hidden=64,heads=8,steps=16,vocabulary=96,batch=64", "--cluster", "dgx-h100:8", "--search", "soybean", "-o", plan});
+  json_of({"plan", "zoo:transformer?layers=1,hidden=64,heads=8,steps=16,vocabulary=96,batch=64", "--cluster",
+           "dgx-h100:8", "--search", "soybean", "-o", plan});
   const Json op = json_of({"explain", plan, "layers.0.feed_forward.up"})["op"];
   EXPECT_GT(op["alternatives"].size(), 20u);
   EXPECT_LE(op["alternatives"].size(), 4096u);
   const std::string text = partita({"explain", plan, "layers.0.feed_forward.up"}).out;
-  EXPECT_TRUE(std::regex_search(text, std::regex("[0-9]+ of [0-9]+ alternatives \\(that differ on one or two mesh axes"))) << text.substr(0, 2000);
+  EXPECT_TRUE(
+      std::regex_search(text, std::regex("[0-9]+ of [0-9]+ alternatives \\(that differ on one or two mesh axes")))
+      << text.substr(0, 2000);
 }
 
 // 79 ops on 16,384 devices: planned, checked and explained, but neither simulated nor run.
 TEST(CliPlan, OnVeryManyDevices) {
   const std::string plan = scratch("plan.json");
-  const Json made = json_of({"plan", "zoo:gpt2?layers=1", "--batch", "16384", "--cluster", "dgx-h100:2048", "--search", "data-parallel", "-o", plan});
+  const Json made = json_of({"plan", "zoo:gpt2?layers=1", "--batch", "16384", "--cluster", "dgx-h100:2048", "--search",
+                             "data-parallel", "-o", plan});
   EXPECT_EQ(made["devices"], 16384);
   EXPECT_EQ(made["typical_devices"], Json({"node0.gpu0", "node1024.gpu0", "node2047.gpu7"}));
-  for (const char* key : {"step_time_us", "compute_time_us", "samples_per_second"}) EXPECT_FALSE(made.contains(key)) << key;
+  for (const char* key : {"step_time_us", "compute_time_us", "samples_per_second"})
+    EXPECT_FALSE(made.contains(key)) << key;
   const Json checked = json_of({"check", plan});
-  for (const char* key : {"comm_bytes", "peak_memory_bytes", "typical_devices"}) EXPECT_EQ(checked[key], made[key]) << key;
+  for (const char* key : {"comm_bytes", "peak_memory_bytes", "typical_devices"})
+    EXPECT_EQ(checked[key], made[key]) << key;
   EXPECT_GT(made["peak_memory_bytes"], 1'000'000);
   EXPECT_EQ(json_of({"explain", plan})["comm_bytes"], made["comm_bytes"]);
   const Outcome o = partita({"check", plan});
@@ -856,7 +1008,8 @@ TEST(CliPlan, OnVeryManyDevices) {
 
 TEST(CliPlan, TheBoundsProofIsJudgedBesideAnyPlanOfTheModel) {
   const std::string exact = scratch("exact.json"), other = scratch("other.json"), bound = scratch("bound.json.gz");
-  const Json json = json_of({"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact", "--memory-limit", "400kB", "--write-bound", bound, "-o", exact});
+  const Json json = json_of({"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact", "--memory-limit",
+                             "400kB", "--write-bound", bound, "-o", exact});
   const int64_t proved = json["lower_bound_comm_bytes"], bytes = json["comm_bytes"];
   EXPECT_EQ(proved, bytes);
   Json judged = json_of({"check", exact, "--bound", bound});
@@ -869,9 +1022,13 @@ TEST(CliPlan, TheBoundsProofIsJudgedBesideAnyPlanOfTheModel) {
   EXPECT_GT(judged["gap"], 0.0);
 
   // It says over which mesh it is.
-  const Json one = json_of({"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact?mesh=4", "--write-bound", bound, "-o", other});
+  const Json one = json_of(
+      {"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact?mesh=4", "--write-bound", bound, "-o", other});
   EXPECT_EQ(json_of({"check", exact, "--bound", bound})["lower_bound_comm_bytes"], one["lower_bound_comm_bytes"]);
-  ASSERT_EQ(partita({"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact", "--memory-limit", "400kB", "--write-bound", bound, "-o", exact}).code, 0);
+  ASSERT_EQ(partita({"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact", "--memory-limit", "400kB",
+                     "--write-bound", bound, "-o", exact})
+                .code,
+            0);
 
   // It claims more than it proves; its numbers are others; it is of another model, cluster, space.
   const std::string text = solver::read_text(bound), claimed = fmt::format("\"{}\"", proved);
@@ -881,11 +1038,17 @@ TEST(CliPlan, TheBoundsProofIsJudgedBesideAnyPlanOfTheModel) {
     wrong.replace(wrong.find(from), from.size(), to);
     return put("edited.json", wrong);
   };
-  expect_error({"check", exact, "--bound", edited(claimed, fmt::format("\"{}\"", proved + 1))}, 3, {"edited.json", fmt::format("claims a bound of {}", proved + 1), "proves"});
-  expect_error({"check", exact, "--bound", edited("\"memory_limit_bytes\":", "\"memory_limit_bytes\":1e30,\"before\":")}, 3, {"edited.json"});
-  expect_error({"check", exact, "--bound", edited("\"tensor_entries\":67108864", "\"tensor_entries\":67108865")}, 3, {"edited.json", "tensor_entries is 67108865"});
-  expect_error({"check", exact, "--bound", edited("\"extents\":[2,2]", "\"extents\":[4]")}, 3, {"edited.json", "variable 0"});
-  expect_error({"check", exact, "--bound", edited("\"extents\":[2,2]", "\"extents\":[3,2]")}, 3, {"edited.json", "over mesh 3x2"});
+  expect_error({"check", exact, "--bound", edited(claimed, fmt::format("\"{}\"", proved + 1))}, 3,
+               {"edited.json", fmt::format("claims a bound of {}", proved + 1), "proves"});
+  expect_error(
+      {"check", exact, "--bound", edited("\"memory_limit_bytes\":", "\"memory_limit_bytes\":1e30,\"before\":")}, 3,
+      {"edited.json"});
+  expect_error({"check", exact, "--bound", edited("\"tensor_entries\":67108864", "\"tensor_entries\":67108865")}, 3,
+               {"edited.json", "tensor_entries is 67108865"});
+  expect_error({"check", exact, "--bound", edited("\"extents\":[2,2]", "\"extents\":[4]")}, 3,
+               {"edited.json", "variable 0"});
+  expect_error({"check", exact, "--bound", edited("\"extents\":[2,2]", "\"extents\":[3,2]")}, 3,
+               {"edited.json", "over mesh 3x2"});
   expect_error({"check", exact, "--bound", edited("\"space\"", "\"spaces\"")}, 3, {"edited.json", "has no space"});
   ASSERT_EQ(partita({"plan", "zoo:mlp?layers=2", "--devices", "4", "-o", other}).code, 0);
   expect_error({"check", other, "--bound", bound}, 3, {bound, "another model than 'zoo:mlp?layers=2'"});
@@ -893,12 +1056,16 @@ TEST(CliPlan, TheBoundsProofIsJudgedBesideAnyPlanOfTheModel) {
   expect_error({"check", other, "--bound", bound}, 3, {bound, "2x2"});
 
   // With pins the proof is of plans that have the same.
-  const std::string pins = put("pins.json", R"({"meshes": {"m0": {"extents": [2, 2], "devices": [0, 1, 2, 3]}}, "kept": {"fc2.weight": {"mesh": "m0", "sbp": ["B", "B"]}}})");
-  const Json pinned = json_of({"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact", "--pin", pins, "--write-bound", bound, "-o", other});
+  const std::string pins = put(
+      "pins.json",
+      R"({"meshes": {"m0": {"extents": [2, 2], "devices": [0, 1, 2, 3]}}, "kept": {"fc2.weight": {"mesh": "m0", "sbp": ["B", "B"]}}})");
+  const Json pinned = json_of({"plan", "zoo:mlp?layers=3", "--devices", "4", "--search", "exact", "--pin", pins,
+                               "--write-bound", bound, "-o", other});
   EXPECT_GT(pinned["lower_bound_comm_bytes"], proved);
   EXPECT_EQ(json_of({"check", other, "--bound", bound})["lower_bound_comm_bytes"], pinned["lower_bound_comm_bytes"]);
   expect_error({"check", exact, "--bound", bound}, 3, {bound, "(in all 1), such as 'fc2.weight'"});
-  expect_error({"plan", "zoo:mlp", "--search", "soybean", "--write-bound", bound}, 2, {"'soybean' cannot prove a lower bound", "exact"});
+  expect_error({"plan", "zoo:mlp", "--search", "soybean", "--write-bound", bound}, 2,
+               {"'soybean' cannot prove a lower bound", "exact"});
 }
 
 TEST(CliPlan, TheObjectiveTime) {
@@ -928,7 +1095,8 @@ TEST(CliPlan, TheObjectiveTime) {
 }
 
 TEST(CliPlan, InterruptedWithoutAPlan) {
-  // The network's solutions are a little too large for the memory planner, so that there is an end to none of the rounds.
+  // The network's solutions are a little too large for the memory planner, so that there is an end to none of the
+  // rounds.
   const Words tight = {"zoo:mlp?layers=12", "--devices", "8", "--memory-limit", "70000B", "--max-steps", "100000000"};
   Words words = {"plan", "--search", "exact"};
   words.insert(words.end(), tight.begin(), tight.end());
@@ -940,13 +1108,16 @@ TEST(CliPlan, InterruptedWithoutAPlan) {
   words.insert(words.end(), tight.begin(), tight.end());
   o = interrupted(words, "communication [0-9]");
   EXPECT_EQ(o.code, 130) << o.err;
-  for (const char* row : {"exact .* no plan: exact: interrupted", "soybean .* no plan: interrupted before this search began"})
+  for (const char* row :
+       {"exact .* no plan: exact: interrupted", "soybean .* no plan: interrupted before this search began"})
     EXPECT_TRUE(std::regex_search(o.out, std::regex(row))) << o.out;
 }
 
 TEST(ManyCliPlan, InterruptedKeepsTheBest) {
   const std::string plan = scratch("plan.json");
-  const Outcome o = interrupted({"plan", "zoo:resnet-18?image=32", "--devices", "4", "--search", "exact", "--max-steps", "100000000", "-o", plan}, "communication [0-9]");
+  const Outcome o = interrupted(
+      {"plan", "zoo:resnet-18?image=32", "--devices", "4", "--search", "exact", "--max-steps", "100000000", "-o", plan},
+      "communication [0-9]");
   EXPECT_EQ(o.code, 0) << o.err;
   EXPECT_NE(o.err.find("interrupted: this is the best plan so far"), std::string::npos) << o.err;
   EXPECT_NE(o.err.find("MB, feasible"), std::string::npos) << o.err;
@@ -964,10 +1135,13 @@ TEST(CliRun, OutputsAreTheModels) {
     ASSERT_EQ(y.shape, expected.shape);
     for (std::size_t i = 0; i < y.real.size(); ++i) EXPECT_NEAR(y.real[i], expected.real[i], 1e-5);
   };
-  for (const char* devices : {"1", "3"}) check({"run", data("mlp.onnx"), "--batch", "7", "--inputs", data("mlp-reference.npz"), "-o", out, "--devices", devices});
+  for (const char* devices : {"1", "3"})
+    check({"run", data("mlp.onnx"), "--batch", "7", "--inputs", data("mlp-reference.npz"), "-o", out, "--devices",
+           devices});
   ASSERT_EQ(partita({"plan", data("mlp.onnx"), "--bind", "batch=7", "--devices", "2", "-o", plan}).code, 0);
   check({"run", plan, "--inputs", data("mlp-reference.npz"), "-o", out});
-  expect_error({"run", data("mlp.onnx"), "--batch", "6", "--inputs", data("mlp-reference.npz")}, 3, {"'x'", "[7, 12]", "[6, 12]", "--batch"});
+  expect_error({"run", data("mlp.onnx"), "--batch", "6", "--inputs", data("mlp-reference.npz")}, 3,
+               {"'x'", "[7, 12]", "[6, 12]", "--batch"});
 }
 
 }  // namespace

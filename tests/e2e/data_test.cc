@@ -14,11 +14,14 @@
 namespace partita {
 namespace {
 
-std::string given(const std::string& name) { return std::string(PARTITA_SOURCE_DIR) + "/tests/data/cases/labels/" + name; }
+std::string given(const std::string& name) {
+  return std::string(PARTITA_SOURCE_DIR) + "/tests/data/cases/labels/" + name;
+}
 
 std::string written(const Arrays& arrays) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  const std::string folder = fmt::format("{}/data_test/{}.{}", PARTITA_BINARY_DIR, test->test_suite_name(), test->name());
+  const std::string folder =
+      fmt::format("{}/data_test/{}.{}", PARTITA_BINARY_DIR, test->test_suite_name(), test->name());
   std::filesystem::create_directories(folder);
   static int number = 0;
   const std::string file = fmt::format("{}/{}.npz", folder, number++);
@@ -64,16 +67,20 @@ TEST(Labels, HaveTheOutputsShape) {
   const Arrays rows = read_arrays(given("rows8.npz"));
   for (const int devices : {1, 3}) {
     const Planned p = rows_model("mse", devices);
-    for (const double loss : losses(p, given("rows8.npz"), 3)) EXPECT_NEAR(loss, mean_square(rows.at("x"), rows.at("labels"), 0), 1e-5);
-    EXPECT_NE(error_of([&] { losses(p, given("batch2.npz"), 1); })
-                  .find("array 'labels' has 2 rows, which are not whole batches of 8"), std::string::npos);
+    for (const double loss : losses(p, given("rows8.npz"), 3))
+      EXPECT_NEAR(loss, mean_square(rows.at("x"), rows.at("labels"), 0), 1e-5);
+    EXPECT_NE(error_of([&] {
+                losses(p, given("batch2.npz"), 1);
+              }).find("array 'labels' has 2 rows, which are not whole batches of 8"),
+              std::string::npos);
   }
 }
 
 // Two batches: what belongs together stays together, in whatever order the batches come.
 TEST(Labels, StayWithTheirBatch) {
   const Arrays arrays{{"x", floats({4, 4})}, {"labels", floats({16, 3}, 1, -0.5)}};
-  const double first = mean_square(arrays.at("x"), arrays.at("labels"), 0), second = mean_square(arrays.at("x"), arrays.at("labels"), 1);
+  const double first = mean_square(arrays.at("x"), arrays.at("labels"), 0),
+               second = mean_square(arrays.at("x"), arrays.at("labels"), 1);
   ASSERT_GT(std::abs(first - second), 1e-3);
   const std::vector<double> seen = losses(rows_model("mse", 2), written(arrays), 8);
   int firsts = 0;
@@ -96,9 +103,15 @@ TEST(Labels, OfEveryLossAreCheckedAlike) {
   EXPECT_NEAR(losses(rows_model("cross_entropy", 2), with(classes), 1)[0], std::log(3.0), 1e-5);
   EXPECT_TRUE(std::isfinite(losses(rows_model("bce_with_logits", 2), with(floats({8, 3}, 0, 0.05)), 1)[0]));
   EXPECT_TRUE(std::isfinite(losses(rows_model("elementwise", 2), written(x), 1)[0]));
-  for (const auto& [loss, labels] : {std::pair<std::string, Values>{"cross_entropy", too_few}, {"bce_with_logits", floats({2, 3})}, {"mse", floats({2, 3})}})
-    EXPECT_NE(error_of([&] { losses(rows_model(loss, 2), with(labels), 1); }).find("'labels'"), std::string::npos) << loss;
-  EXPECT_NE(error_of([&] { losses(rows_model("mse", 1), with(floats({16, 3})), 1); }).find("array 'labels' has 2 batches, 'x' has 1"), std::string::npos);
+  for (const auto& [loss, labels] : {std::pair<std::string, Values>{"cross_entropy", too_few},
+                                     {"bce_with_logits", floats({2, 3})},
+                                     {"mse", floats({2, 3})}})
+    EXPECT_NE(error_of([&] { losses(rows_model(loss, 2), with(labels), 1); }).find("'labels'"), std::string::npos)
+        << loss;
+  EXPECT_NE(error_of([&] {
+              losses(rows_model("mse", 1), with(floats({16, 3})), 1);
+            }).find("array 'labels' has 2 batches, 'x' has 1"),
+            std::string::npos);
 }
 
 // Made-up data: the same finite losses each time.
@@ -129,23 +142,30 @@ Graph shared_inputs() {
 TEST(Inputs, WithoutABatchAxisAreOnesOfEachBatch) {
   const Graph graph = shared_inputs();
   const auto tensor = [&](const char* name) { return graph.tensor(graph.find_tensor(name)); };
-  const Arrays arrays{{"x", floats({8, 5})}, {"mask", floats({10, 5})}, {"scale", floats({}, 3)}, {"labels", floats({8, 5})}};
+  const Arrays arrays{
+      {"x", floats({8, 5})}, {"mask", floats({10, 5})}, {"scale", floats({}, 3)}, {"labels", floats({8, 5})}};
   const Dataset data = Dataset::read(written(arrays), graph);
   EXPECT_EQ(data.items(), 2);
   EXPECT_EQ(data.items_a_step(), 1);
-  EXPECT_EQ(data.take(tensor("x"), {1}).real, std::vector<double>(arrays.at("x").real.begin() + 20, arrays.at("x").real.end()));
-  EXPECT_EQ(data.take(tensor("mask"), {1}).real, std::vector<double>(arrays.at("mask").real.begin() + 25, arrays.at("mask").real.end()));
+  EXPECT_EQ(data.take(tensor("x"), {1}).real,
+            std::vector<double>(arrays.at("x").real.begin() + 20, arrays.at("x").real.end()));
+  EXPECT_EQ(data.take(tensor("mask"), {1}).real,
+            std::vector<double>(arrays.at("mask").real.begin() + 25, arrays.at("mask").real.end()));
   EXPECT_EQ(data.take(tensor("scale"), {1}).real, arrays.at("scale").real);
   const Dataset made = Dataset::synthetic(graph, 7);
-  for (TensorId input : graph.inputs) EXPECT_EQ(made.take(graph.tensor(input), {made.items() - 1}).shape, graph.tensor(input).shape);
+  for (TensorId input : graph.inputs)
+    EXPECT_EQ(made.take(graph.tensor(input), {made.items() - 1}).shape, graph.tensor(input).shape);
   auto wrong = [&](const char* name, Values values) {
     Arrays other = arrays;
     other[name] = std::move(values);
     return error_of([&] { Dataset::read(written(other), graph); });
   };
   EXPECT_NE(wrong("mask", floats({8, 5})).find("'mask' has 8 rows"), std::string::npos);
-  EXPECT_NE(wrong("mask", floats({10})).find("'mask' has shape [10]; the model takes [5, 5] a batch"), std::string::npos);
-  EXPECT_NE(wrong("scale", floats({3})).find("'scale' has shape [3], the model's input, which has no samples along axis 0, takes []"), std::string::npos);
+  EXPECT_NE(wrong("mask", floats({10})).find("'mask' has shape [10]; the model takes [5, 5] a batch"),
+            std::string::npos);
+  EXPECT_NE(wrong("scale", floats({3}))
+                .find("'scale' has shape [3], the model's input, which has no samples along axis 0, takes []"),
+            std::string::npos);
   EXPECT_NE(wrong("labels", floats({4, 5})).find("'labels' has 1 batches"), std::string::npos);
 }
 
@@ -157,8 +177,10 @@ TEST(Inputs, AreDrawnBySampleWhereAllHaveThem) {
   const Dataset data = Dataset::read(written({{"x", floats({7, 5})}, {"labels", floats({7, 3})}}), graph);
   EXPECT_EQ(data.items(), 7);
   EXPECT_EQ(data.items_a_step(), 4);
-  EXPECT_NE(error_of([&] { Dataset::read(written({{"x", floats({7, 5})}, {"labels", floats({6, 3})}}), graph); })
-                .find("'labels' has 6 samples, 'x' has 7"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              Dataset::read(written({{"x", floats({7, 5})}, {"labels", floats({6, 3})}}), graph);
+            }).find("'labels' has 6 samples, 'x' has 7"),
+            std::string::npos);
 }
 
 // An output whose samples lie along another axis: rows of its labels are no samples, though there are as many.

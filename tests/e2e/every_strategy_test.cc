@@ -1,6 +1,6 @@
-// Every derived strategy of every operation, planned, lowered, admitted and run on 2, 3 and 4 devices: what comes out is what one
-// device computes, to 1e-11 in float64. Instances of the description language that no operation has (inner halos, strided
-// stages) are run the same way.
+// Every derived strategy of every operation, planned, lowered, admitted and run on 2, 3 and 4 devices: what comes out
+// is what one device computes, to 1e-11 in float64. Instances of the description language that no operation has (inner
+// halos, strided stages) are run the same way.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -75,8 +75,8 @@ void run_all(const Graph& graph, const std::string& name, std::initializer_list<
 }
 
 void report(const char* what, const Tally& t) {
-  std::printf("%s: %zu covered, %d strategies run, %d with inner steps, %d inner halos, %d with partial operands\n", what, t.covered.size(), t.strategies, t.inner, t.halos,
-              t.partial);
+  std::printf("%s: %zu covered, %d strategies run, %d with inner steps, %d inner halos, %d with partial operands\n",
+              what, t.covered.size(), t.strategies, t.inner, t.halos, t.partial);
 }
 
 void every_operation(std::initializer_list<int> devices) {
@@ -100,8 +100,8 @@ void every_operation(std::initializer_list<int> devices) {
 
 TEST(ManyEveryStrategy, OfEveryOperation) { every_operation({2, 3, 4}); }
 
-// A tensor of 24 rows, made in one way, read as it is in another, and as 2 x 12 or 4 x 6 in a third, each split in its own way: parts that
-// need not be boxes over common axes, and may be partial.
+// A tensor of 24 rows, made in one way, read as it is in another, and as 2 x 12 or 4 x 6 in a third, each split in its
+// own way: parts that need not be boxes over common axes, and may be partial.
 TEST(ManyEveryStrategy, OfTwoReadersOverOtherAxes) {
   auto registry = standard_ops();
   int run = 0, mixed = 0;
@@ -115,10 +115,13 @@ TEST(ManyEveryStrategy, OfTwoReadersOverOtherAxes) {
       };
       GraphBuilder build("two", registry);
       const TensorId x = build.state("x", values({24, 4})), w = build.state("w", values({4, 2}));
-      const TensorId y = trained ? build.op("sgd", {build.state("p", values({24, 2})), build.op("matmul", {x, w}), build.scalar("lr", 0.5, DType::kFloat64)})
+      const TensorId y = trained ? build.op("sgd", {build.state("p", values({24, 2})), build.op("matmul", {x, w}),
+                                                    build.scalar("lr", 0.5, DType::kFloat64)})
                                  : build.op("matmul", {x, w});
       const TensorId z = build.op("tanh", {y});
-      const TensorId r = build.op("reshape", {y}, {{"shape.0", static_cast<double>(rows[0])}, {"shape.1", static_cast<double>(rows[1])}, {"shape.2", 2}});
+      const TensorId r = build.op(
+          "reshape", {y},
+          {{"shape.0", static_cast<double>(rows[0])}, {"shape.1", static_cast<double>(rows[1])}, {"shape.2", 2}});
       const Graph graph = build.finish({z, r});
       Cluster one = load_cluster("local:1");
       const Arrays serial = run_forward(graph, single_plan(graph, one), one, {}, {}, 1, kernels());
@@ -128,7 +131,8 @@ TEST(ManyEveryStrategy, OfTwoReadersOverOtherAxes) {
       for (const tdl::AxisStrategy& a : allowed_strategies(graph.ops[0], 3))
         for (const tdl::AxisStrategy& b : allowed_strategies(graph.ops[last - 1], 3))
           for (const tdl::AxisStrategy& c : allowed_strategies(graph.ops[last], 3)) {
-            SCOPED_TRACE(fmt::format("{} {}: {}, {}, {}", fmt::join(rows, "x"), trained, tdl::to_string(a), tdl::to_string(b), tdl::to_string(c)));
+            SCOPED_TRACE(fmt::format("{} {}: {}, {}, {}", fmt::join(rows, "x"), trained, tdl::to_string(a),
+                                     tdl::to_string(b), tdl::to_string(c)));
             Pins pins;
             pins.ops[OpId(0)] = {mesh, {a}};
             pins.ops[OpId(last - 1)] = {mesh, {b}};
@@ -143,7 +147,8 @@ TEST(ManyEveryStrategy, OfTwoReadersOverOtherAxes) {
             mixed += axes.size() > 1;
             const Arrays parallel = run_forward(graph, plan, cluster, {}, {}, 1, kernels());
             for (const auto& [output, expected] : serial)
-              for (size_t i = 0; i < expected.real.size(); ++i) ASSERT_NEAR(parallel.at(output).real[i], expected.real[i], 1e-13) << output << i;
+              for (size_t i = 0; i < expected.real.size(); ++i)
+                ASSERT_NEAR(parallel.at(output).real[i], expected.real[i], 1e-13) << output << i;
             ++run;
           }
     }
@@ -155,7 +160,8 @@ TEST(ManyEveryStrategy, OfEveryInstanceOfTheLanguage) {
   auto registry = standard_ops();
   Tally tally;
   for (const tdl::testing::Instance& instance : tdl::testing::instances()) {
-    if (instance.text.find("opaque") != std::string::npos) continue;  // kernels refuse what they can't compute, with a message
+    if (instance.text.find("opaque") != std::string::npos)
+      continue;  // kernels refuse what they can't compute, with a message
     tdl::Bound bound = tdl::testing::bind(instance);
     GraphBuilder build("instance", registry);
     std::vector<TensorId> operands;

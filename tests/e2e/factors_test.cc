@@ -1,11 +1,12 @@
-// Factorings carried over the graph (TDL.md rule 4): a fused projection is cut inside each of its parts, from the weight to its
-// update, and computes the same.
+// Factorings carried over the graph (TDL.md rule 4): a fused projection is cut inside each of its parts, from the
+// weight to its update, and computes the same.
+#include "partita/graph/factors.h"
+
 #include <gtest/gtest.h>
 
 #include "partita/base/error.h"
 #include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
-#include "partita/graph/factors.h"
 #include "partita/ops/ops.h"
 #include "partita/physical/registered.h"
 #include "partita/plan/resolve.h"
@@ -17,7 +18,9 @@ namespace {
 
 bool anything(const Op&) { return true; }
 
-tdl::Attributes thirds(double axis, double size) { return {{"axis", axis}, {"sizes.0", size}, {"sizes.1", size}, {"sizes.2", size}}; }
+tdl::Attributes thirds(double axis, double size) {
+  return {{"axis", axis}, {"sizes.0", size}, {"sizes.1", size}, {"sizes.2", size}};
+}
 
 // x [6, 5, 8] -> one product -> q, k, v -> q k v.
 Graph fused(bool split) {
@@ -28,13 +31,16 @@ Graph fused(bool split) {
   if (split) {
     parts = b.ops("split", {y}, thirds(2, 8), "parts");
   } else {  // as view(6, 5, 3, 8) and unbind
-    const TensorId seen = b.op("reshape", {y}, {{"shape.0", 6}, {"shape.1", 5}, {"shape.2", 3}, {"shape.3", 8}}, "view");
-    for (double k : {0, 1, 2}) parts.push_back(b.op("select", {seen}, {{"axis", 2}, {"index", k}}, fmt::format("part{}", k)));
+    const TensorId seen =
+        b.op("reshape", {y}, {{"shape.0", 6}, {"shape.1", 5}, {"shape.2", 3}, {"shape.3", 8}}, "view");
+    for (double k : {0, 1, 2})
+      parts.push_back(b.op("select", {seen}, {{"axis", 2}, {"index", k}}, fmt::format("part{}", k)));
   }
   return b.finish({b.op("mul", {b.op("mul", {parts[0], parts[1]}), b.op("tanh", {parts[2]})}, {}, "out")});
 }
 
-Planned plan_of(const Graph& graph, int devices, const std::string& search, Optimizer optimizer = {"sgd", 0.01, 0.9, 0}) {
+Planned plan_of(const Graph& graph, int devices, const std::string& search,
+                Optimizer optimizer = {"sgd", 0.01, 0.9, 0}) {
   Request request;
   request.cluster = fmt::format("local:{}", devices);
   request.search = search;
@@ -89,7 +95,8 @@ TEST(CarriedFactors, CutInsideThePartsNothingMovesAndItComputesTheSame) {
         // The index of extent 8 along the result's last axis, if there is one.
         std::vector<tdl::AxisStrategy> chosen;
         for (const tdl::AxisStrategy& s : tdl::strategies(bound, devices)) {
-          if (s.names.size() != 1 || !s.partial.empty() || bound.indices[bound.find_index(s.names[0])].extent != 8) continue;
+          if (s.names.size() != 1 || !s.partial.empty() || bound.indices[bound.find_index(s.names[0])].extent != 8)
+            continue;
           const auto derived = tdl::derive(bound, {devices}, {s});
           if (!derived || derived->kinds[0][bound.results[0]]) continue;
           const Box box = derived->boxes[bound.results[0]][0];
@@ -111,8 +118,8 @@ TEST(CarriedFactors, CutInsideThePartsNothingMovesAndItComputesTheSame) {
       for (const ResolvedConversion& c : resolve(p.training, p.plan, p.cluster).conversions) {
         const OpId producer = p.training.tensor(c.tensor).producer;
         // `out` is read by the loss, which the pin leaves as it was.
-        if (producer.valid() && p.training.op(producer).phase == Phase::kForward && p.training.op(producer).name != "out" &&
-            p.training.tensor(c.tensor).shape.size() > 1) {
+        if (producer.valid() && p.training.op(producer).phase == Phase::kForward &&
+            p.training.op(producer).name != "out" && p.training.tensor(c.tensor).shape.size() > 1) {
           EXPECT_EQ(c.conversion.bytes, 0) << p.training.tensor(c.tensor).name;
         }
       }
@@ -150,7 +157,8 @@ TEST(CarriedFactors, ManyPartsAreDealtOutWholeAndUnequalOnesOneByOne) {
   const TensorId x = b.input("x", {16, 6});
   const TensorId y = b.op("linear", {x, b.parameter("w", {6, 10}), b.parameter("b", {10})}, {}, "fc");
   const auto parts = b.ops("split", {y}, {{"axis", 1}, {"sizes.0", 4}, {"sizes.1", 6}}, "unequal");
-  const TensorId seen = b.op("reshape", {b.op("tanh", {parts[1]})}, {{"shape.0", 8}, {"shape.1", 2}, {"shape.2", 6}}, "view");
+  const TensorId seen =
+      b.op("reshape", {b.op("tanh", {parts[1]})}, {{"shape.0", 8}, {"shape.1", 2}, {"shape.2", 6}}, "view");
   const Graph graph = b.finish({seen, parts[0]});
   const Graph carried = carry_factors(cut_parts_alike(graph, anything), anything);
   EXPECT_EQ(print(carried), print(graph));

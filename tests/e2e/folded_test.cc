@@ -19,14 +19,19 @@ struct Case {
   int tied_older = 0;  // of the older one's
   int untrained = 0;
   std::vector<std::string> names = {};  // parameters that the newer one's file has in PyTorch's shape
-  std::map<std::string, std::string> tied_names = {};  // of those, what PyTorch calls them where that is another of a tie's names
+  std::map<std::string, std::string> tied_names =
+      {};  // of those, what PyTorch calls them where that is another of a tie's names
 };
 
 const std::vector<Case>& cases() {
   static const std::vector<Case> all{
       {.name = "positions", .names = {"words.weight", "inner.weight", "head.weight"}},
       {.name = "token_types"},
-      {.name = "tied_head", .tied = 1, .tied_older = 1, .names = {"head.weight", "inner.weight"}, .tied_names = {{"head.weight", "words.weight"}}},
+      {.name = "tied_head",
+       .tied = 1,
+       .tied_older = 1,
+       .names = {"head.weight", "inner.weight"},
+       .tied_names = {{"head.weight", "words.weight"}}},
       {.name = "tied_by_hand", .tied = 1, .tied_older = 1, .names = {"words.weight", "inner.weight"}},
       {.name = "tied_rows", .tied = 1, .tied_older = 1, .names = {"words.weight", "inner.weight"}},
       {.name = "called", .names = {"a.weight"}},

@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 
 std::string scratch(const std::string& name) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  const std::string folder = fmt::format("{}/machine_test/{}.{}", PARTITA_BINARY_DIR, test->test_suite_name(), test->name());
+  const std::string folder =
+      fmt::format("{}/machine_test/{}.{}", PARTITA_BINARY_DIR, test->test_suite_name(), test->name());
   fs::create_directories(folder);
   return folder + "/" + name;
 }
@@ -40,10 +41,12 @@ struct Outcome {
   int code = -1;
   std::string out, err;
 };
-// A line of sh, in which PARTITA is the program. Standard output, where the line leaves it alone, and standard error are caught.
+// A line of sh, in which PARTITA is the program. Standard output, where the line leaves it alone, and standard error
+// are caught.
 Outcome shell(std::string line) {
   const std::string out = scratch("out"), err = scratch("err");
-  for (size_t at; (at = line.find("PARTITA")) != std::string::npos;) line.replace(at, 7, std::string(PARTITA_BINARY_DIR) + "/partita");
+  for (size_t at; (at = line.find("PARTITA")) != std::string::npos;)
+    line.replace(at, 7, std::string(PARTITA_BINARY_DIR) + "/partita");
   const int status = std::system(fmt::format("{{ {}; }} >{} 2>{} </dev/null", line, out, err).c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contents(out), contents(err)};
 }
@@ -71,7 +74,8 @@ TEST(OutputFile, IsRenamedOntoARegularFileAndKeepsItsPermissions) {
   EXPECT_EQ(contents(path), "two");
   EXPECT_NE(before.st_ino, after.st_ino);
   EXPECT_EQ(after.st_mode & 07777, 0640u);
-  for (const auto& entry : fs::directory_iterator(fs::path(path).parent_path())) EXPECT_NE(entry.path().extension(), ".partial");
+  for (const auto& entry : fs::directory_iterator(fs::path(path).parent_path()))
+    EXPECT_NE(entry.path().extension(), ".partial");
 }
 
 TEST(OutputFile, FollowsLinks) {
@@ -86,7 +90,8 @@ TEST(OutputFile, FollowsLinks) {
   const std::string loop = fresh("loop");
   fs::create_symlink("loop", loop);
   EXPECT_NE(error_of([&] { write_file(loop, "x"); }).find("cannot be written"), std::string::npos);
-  EXPECT_NE(error_of([&] { expect_writable(fs::path(target).parent_path()); }).find("it is a folder"), std::string::npos);
+  EXPECT_NE(error_of([&] { expect_writable(fs::path(target).parent_path()); }).find("it is a folder"),
+            std::string::npos);
   EXPECT_NE(error_of([&] { expect_writable(scratch("nowhere/file")); }).find("cannot be written"), std::string::npos);
 }
 
@@ -101,7 +106,8 @@ TEST(OutputFile, ThatIsAFifoIsWrittenThrough) {
   EXPECT_TRUE(fs::is_fifo(fifo));
   // A reader that leaves early is an error, not a signal.
   std::thread early([&] { std::ifstream(fifo).get(); });
-  EXPECT_NE(error_of([&] { write_file(fifo, std::string(4000000, 'x')); }).find("cannot be written"), std::string::npos);
+  EXPECT_NE(error_of([&] { write_file(fifo, std::string(4000000, 'x')); }).find("cannot be written"),
+            std::string::npos);
   early.join();
   EXPECT_TRUE(fs::is_fifo(fifo));
 }
@@ -135,7 +141,8 @@ TEST(OutputFile, OfCommandsMayBeAnything) {
   EXPECT_TRUE(shown.out.starts_with(contents(target))) << shown.out;
   EXPECT_NE(shown.out.find("peak memory"), std::string::npos);
   for (const char* option : {"--save", "--log", "--trace"}) {
-    const Outcome o = shell(fmt::format("PARTITA train {} --devices 2 --search data-parallel --steps 1 {} /dev/full", "zoo:mlp?width=8,batch=8", option));
+    const Outcome o = shell(fmt::format("PARTITA train {} --devices 2 --search data-parallel --steps 1 {} /dev/full",
+                                        "zoo:mlp?width=8,batch=8", option));
     EXPECT_EQ(o.code, 3) << option;
     EXPECT_NE(o.err.find("/dev/full: cannot be written: No space left"), std::string::npos) << o.err;
   }
@@ -149,10 +156,12 @@ TEST(StandardOutput, ThatCannotBeWrittenIsAnError) {
   ASSERT_EQ(shell(fmt::format("{} -o {}", kPlan, scratch("plan.json"))).code, 0);
   const std::string plan = scratch("plan.json");
   for (const std::string& words :
-       {std::string("models"), std::string("clusters"), std::string("searches"), std::string("ops"), std::string("ops matmul"), std::string("--help"),
-        std::string("tdl 'f(a)[i] = a[i]'"), std::string("show zoo:mlp"), std::string("plan zoo:mlp?width=8,batch=8 --devices 2 --search data-parallel"),
-        std::string("compare zoo:mlp?width=8,batch=8 --devices 2 --search data-parallel"), "simulate " + plan, "check " + plan, "explain " + plan,
-        "train " + plan + " --steps 1", "solve " + scratch("problem.json") + " --max-steps 10"})
+       {std::string("models"), std::string("clusters"), std::string("searches"), std::string("ops"),
+        std::string("ops matmul"), std::string("--help"), std::string("tdl 'f(a)[i] = a[i]'"),
+        std::string("show zoo:mlp"), std::string("plan zoo:mlp?width=8,batch=8 --devices 2 --search data-parallel"),
+        std::string("compare zoo:mlp?width=8,batch=8 --devices 2 --search data-parallel"), "simulate " + plan,
+        "check " + plan, "explain " + plan, "train " + plan + " --steps 1",
+        "solve " + scratch("problem.json") + " --max-steps 10"})
     for (const char* json : {"", " --json"}) {
       if (words == "--help" && *json) continue;
       SCOPED_TRACE(words + json);
@@ -172,7 +181,8 @@ TEST(Machine, WithTooLittleMemorySaysSo) {
   int refused = 0;
   for (const int megabytes : {40, 60, 80, 100, 150, 200, 300}) {
     SCOPED_TRACE(megabytes);
-    const Outcome o = shell(fmt::format("ulimit -v {}; PARTITA plan zoo:gpt2?layers=2 --devices 4 --search exact --max-steps 20", megabytes * 1024));
+    const Outcome o = shell(fmt::format(
+        "ulimit -v {}; PARTITA plan zoo:gpt2?layers=2 --devices 4 --search exact --max-steps 20", megabytes * 1024));
     if (o.code == 0) continue;
     if (o.code == 127) continue;  // too little for the loader itself, which says so
     ++refused;
@@ -188,11 +198,15 @@ TEST(Machine, WithoutThreadsPlansAndSaysWhyItDoesNotRun) {
   GTEST_SKIP() << "AddressSanitizer takes no library before its own";
 #endif
   ASSERT_TRUE(fs::exists(none));
-  for (const char* words : {"plan zoo:mlp?width=8,batch=8 --devices 4 --search exact", "plan zoo:mlp?width=8,batch=8 --devices 4"}) {
+  for (const char* words :
+       {"plan zoo:mlp?width=8,batch=8 --devices 4 --search exact", "plan zoo:mlp?width=8,batch=8 --devices 4"}) {
     const Outcome o = shell(fmt::format("LD_PRELOAD={} PARTITA {}", none, words));
     EXPECT_EQ(o.code, 0) << o.err;
   }
-  expect_line(shell(fmt::format("LD_PRELOAD={} PARTITA train zoo:mlp?width=8,batch=8 --devices 2 --search data-parallel --steps 1", none)), 4, "threads, and this machine started 0");
+  expect_line(
+      shell(fmt::format(
+          "LD_PRELOAD={} PARTITA train zoo:mlp?width=8,batch=8 --devices 2 --search data-parallel --steps 1", none)),
+      4, "threads, and this machine started 0");
 }
 
 // ---------------------------------------------------------------- numbers
@@ -208,13 +222,15 @@ TEST(Json, LeavesOutWhatIsNoNumber) {
 }
 
 TEST(Options, WithNegativeCountsAreUsageErrors) {
-  for (const char* words : {"plan zoo:mlp --seed -1", "plan zoo:mlp --max-steps -1", "train zoo:mlp --seed -1", "solve x.json --seed -1", "plan zoo:mlp --seed 1e400"})
+  for (const char* words : {"plan zoo:mlp --seed -1", "plan zoo:mlp --max-steps -1", "train zoo:mlp --seed -1",
+                            "solve x.json --seed -1", "plan zoo:mlp --seed 1e400"})
     EXPECT_EQ(shell(fmt::format("PARTITA {}", words)).code, 2) << words;
   EXPECT_EQ(shell("PARTITA plan zoo:mlp --devices 2 --search data-parallel --seed 18446744073709551615").code, 0);
 }
 
 TEST(Plans, WithRadicesThatAreNoneAreRefused) {
-  expect_line(shell(fmt::format("PARTITA check {}/tests/data/cases/radices/plan.json", PARTITA_SOURCE_DIR)), 3, "a radix of axis 0 is -1; radices are positive numbers");
+  expect_line(shell(fmt::format("PARTITA check {}/tests/data/cases/radices/plan.json", PARTITA_SOURCE_DIR)), 3,
+              "a radix of axis 0 is -1; radices are positive numbers");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// float16 and bfloat16 with float32 weights: which operations run in what, parallel against serial, loss scaling, memory, and the
-// same training by PyTorch's autocast (tests/data/make_autocast.py).
+// float16 and bfloat16 with float32 weights: which operations run in what, parallel against serial, loss scaling,
+// memory, and the same training by PyTorch's autocast (tests/data/make_autocast.py).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,8 @@
 namespace partita {
 namespace {
 
-Request request_of(const std::string& model, DType dtype, int devices = 1, const std::string& search = "data-parallel", const std::string& batch = "24") {
+Request request_of(const std::string& model, DType dtype, int devices = 1, const std::string& search = "data-parallel",
+                   const std::string& batch = "24") {
   Request request;
   request.model = model;
   request.bindings["batch"] = batch;
@@ -45,7 +46,8 @@ const Op& op_named(const Graph& graph, const std::string& name) {
   return graph.op(id);
 }
 
-// Weights, their gradients as they are used, the optimizer's states and the loss are float32; a weight is cast once a step.
+// Weights, their gradients as they are used, the optimizer's states and the loss are float32; a weight is cast once a
+// step.
 TEST(MixedPrecision, WhatRunsInWhat) {
   Request request = request_of("zoo:transformer?hidden=24,steps=10,vocabulary=40,layers=1", DType::kBFloat16);
   request.optimizer = {"adamw", 0.01, 0, 0.1};
@@ -65,12 +67,15 @@ TEST(MixedPrecision, WhatRunsInWhat) {
       for (TensorId id : op.operands) EXPECT_EQ(dtype(id), DType::kBFloat16) << op.name;
       EXPECT_EQ(dtype(op.results[0]), DType::kBFloat16) << op.name;
     }
-    if (op.definition == "softmax" || op.definition == "layer_norm" || op.definition == "cross_entropy" || op.definition == "layer_norm_grad" || op.definition == "square_sum") {
-      for (TensorId id : op.operands) EXPECT_TRUE(dtype(id) == DType::kFloat32 || dtype(id) == DType::kInt64) << op.name;
+    if (op.definition == "softmax" || op.definition == "layer_norm" || op.definition == "cross_entropy" ||
+        op.definition == "layer_norm_grad" || op.definition == "square_sum") {
+      for (TensorId id : op.operands)
+        EXPECT_TRUE(dtype(id) == DType::kFloat32 || dtype(id) == DType::kInt64) << op.name;
     }
     if (op.definition == "adamw") {
       ++updates;
-      for (TensorId id : op.operands) EXPECT_TRUE(dtype(id) == DType::kFloat32 || dtype(id) == DType::kInt64) << op.name;
+      for (TensorId id : op.operands)
+        EXPECT_TRUE(dtype(id) == DType::kFloat32 || dtype(id) == DType::kInt64) << op.name;
     }
   }
   EXPECT_GT(products, 10);
@@ -95,8 +100,8 @@ TEST(MixedPrecision, WhatRunsInWhat) {
   EXPECT_EQ(cnn.training.tensor(norm.operands[1]).dtype, DType::kFloat32);
 }
 
-// How far apart two runs have moved all parameters together, of how far `b` has: the length of the difference over the length of the
-// move.
+// How far apart two runs have moved all parameters together, of how far `b` has: the length of the difference over the
+// length of the move.
 double apart(const Graph& graph, const std::map<std::string, Values>& a, const std::map<std::string, Values>& b) {
   double difference = 0, moved = 0;
   for (const Tensor& t : graph.tensors) {
@@ -111,23 +116,29 @@ double apart(const Graph& graph, const std::map<std::string, Values>& a, const s
   return std::sqrt(difference / moved);
 }
 
-// Where one device rounds a sum, another rounds its part of it: an element is off by a unit of its last place, 2^-7 of it in bfloat16
-// and 2^-10 in float16. A gradient is a sum of products of such, with errors of both signs. Weights are float32 and move by lr
-// times the gradient: all together they are off by some units of what they moved. `bound` says how much, of epsilon.
-void expect_parallel_equals_serial(const std::string& model, int64_t steps, const std::function<double(double epsilon)>& bound) {
+// Where one device rounds a sum, another rounds its part of it: an element is off by a unit of its last place, 2^-7 of
+// it in bfloat16 and 2^-10 in float16. A gradient is a sum of products of such, with errors of both signs. Weights are
+// float32 and move by lr times the gradient: all together they are off by some units of what they moved. `bound` says
+// how much, of epsilon.
+void expect_parallel_equals_serial(const std::string& model, int64_t steps,
+                                   const std::function<double(double epsilon)>& bound) {
   std::map<DType, SerialRun> serial;
   TrainOptions options;
   options.steps = steps;
-  for (const auto& [dtype, devices, search] : {std::tuple{DType::kBFloat16, 3, "data-parallel"}, {DType::kBFloat16, 3, "soybean"}, {DType::kBFloat16, 8, "model-parallel"},
-                                               {DType::kFloat16, 8, "data-parallel"}, {DType::kFloat16, 3, "soybean"}}) {
+  for (const auto& [dtype, devices, search] : {std::tuple{DType::kBFloat16, 3, "data-parallel"},
+                                               {DType::kBFloat16, 3, "soybean"},
+                                               {DType::kBFloat16, 8, "model-parallel"},
+                                               {DType::kFloat16, 8, "data-parallel"},
+                                               {DType::kFloat16, 3, "soybean"}}) {
     SCOPED_TRACE(fmt::format("{} in {} with {} on {} devices", model, name_of(dtype), search, devices));
     const Planned p = plan(request_of(model, dtype, devices, search));
     if (!serial.contains(dtype)) serial[dtype] = train_serial(p.training, options, kernels());
     TrainReport report = train(p, options, kernels());
     compare_with(serial[dtype], report);
     const double off = apart(p.training, report.weights, serial[dtype].weights);
-    std::printf("%-50s %-8s %-14s %d devices: losses %.2e, weights %.2e, of their move %.2e\n", model.c_str(), std::string(name_of(dtype)).c_str(), search, devices,
-                *report.max_loss_error_vs_serial, *report.max_error_vs_serial, off);
+    std::printf("%-50s %-8s %-14s %d devices: losses %.2e, weights %.2e, of their move %.2e\n", model.c_str(),
+                std::string(name_of(dtype)).c_str(), search, devices, *report.max_loss_error_vs_serial,
+                *report.max_error_vs_serial, off);
     EXPECT_LE(*report.max_loss_error_vs_serial, 2 * epsilon_of(dtype));
     EXPECT_LE(off, bound(epsilon_of(dtype)));
     for (int d = 0; d < devices; ++d) EXPECT_LE(report.peak_bytes[d], p.physical.peak_bytes[d]);
@@ -135,11 +146,14 @@ void expect_parallel_equals_serial(const std::string& model, int64_t steps, cons
 }
 
 double two_units(double epsilon) { return 2 * epsilon; }
-// A rounding puts a value on the other side of a ReLU's 0, or makes another the largest of its window, and a gradient is gone, or
-// elsewhere: a share of all values that goes with epsilon, so that the length of the difference goes with its root.
+// A rounding puts a value on the other side of a ReLU's 0, or makes another the largest of its window, and a gradient
+// is gone, or elsewhere: a share of all values that goes with epsilon, so that the length of the difference goes with
+// its root.
 double root(double epsilon) { return std::sqrt(epsilon); }
 
-TEST(MixedPrecision, ParallelEqualsSerialMlp) { expect_parallel_equals_serial("zoo:mlp?layers=3,width=20", 3, two_units); }
+TEST(MixedPrecision, ParallelEqualsSerialMlp) {
+  expect_parallel_equals_serial("zoo:mlp?layers=3,width=20", 3, two_units);
+}
 TEST(MixedPrecision, ParallelEqualsSerialLeNet) { expect_parallel_equals_serial("zoo:lenet", 3, root); }
 TEST(ManyMixedPrecision, ParallelEqualsSerialTransformer) {
   expect_parallel_equals_serial("zoo:transformer?hidden=24,steps=10,vocabulary=40", 3, two_units);
@@ -151,14 +165,17 @@ TEST(LongMixedPrecision, ParallelEqualsSerialResNet18) {
 
 // The first step's gradients are those of float32, but for roundings.
 TEST(MixedPrecision, GradientsAreThoseOfFloat32) {
-  for (const auto& [model, bound] : {std::pair{"zoo:mlp?layers=3,width=20", &two_units}, {"zoo:lenet", &root}, {"zoo:rnnlm?steps=4,hidden=10,vocabulary=7", &two_units},
+  for (const auto& [model, bound] : {std::pair{"zoo:mlp?layers=3,width=20", &two_units},
+                                     {"zoo:lenet", &root},
+                                     {"zoo:rnnlm?steps=4,hidden=10,vocabulary=7", &two_units},
                                      {"zoo:transformer?hidden=24,steps=10,vocabulary=40", &two_units}}) {
     const TrainReport wide = trained(plan(request_of(model, DType::kFloat32)), 1);
     for (DType dtype : {DType::kBFloat16, DType::kFloat16}) {
       const Planned p = plan(request_of(model, dtype));
       const TrainReport low = trained(p, 1);
       const double off = apart(p.training, low.weights, wide.weights);
-      std::printf("%-50s %-8s against float32: loss %.2e, weights %.2e of their move\n", model, std::string(name_of(dtype)).c_str(), std::abs(low.losses[0] / wide.losses[0] - 1), off);
+      std::printf("%-50s %-8s against float32: loss %.2e, weights %.2e of their move\n", model,
+                  std::string(name_of(dtype)).c_str(), std::abs(low.losses[0] / wide.losses[0] - 1), off);
       EXPECT_LE(std::abs(low.losses[0] / wide.losses[0] - 1), epsilon_of(dtype)) << model;
       EXPECT_LE(off, bound(epsilon_of(dtype))) << model << " in " << name_of(dtype);
       EXPECT_GT(off, 0.01 * epsilon_of(dtype)) << model << " in " << name_of(dtype);  // something was rounded
@@ -166,8 +183,8 @@ TEST(MixedPrecision, GradientsAreThoseOfFloat32) {
   }
 }
 
-// A power of two moves exponents alone: weights come out the same to the bit. Inside float16 it saves small gradients; beyond its
-// largest number it is said.
+// A power of two moves exponents alone: weights come out the same to the bit. Inside float16 it saves small gradients;
+// beyond its largest number it is said.
 TEST(MixedPrecision, LossScale) {
   Request request = request_of("zoo:mlp?layers=3,width=20", DType::kBFloat16);
   request.optimizer = {"adam", 0.01, 0, 0.01, 0.5};
@@ -188,10 +205,12 @@ TEST(MixedPrecision, LossScale) {
   for (int devices : {1, 3}) {
     request.cluster = fmt::format("local:{}", devices);
     request.loss_scale = 1e9;
-    EXPECT_NE(error_of([&] { trained(plan(request), 3); }).find("the gradients of step 1 are not finite"), std::string::npos);
+    EXPECT_NE(error_of([&] { trained(plan(request), 3); }).find("the gradients of step 1 are not finite"),
+              std::string::npos);
   }
   request.loss_scale = -1;
-  EXPECT_NE(error_of([&] { plan(request); }).find("the loss is scaled by a positive number, not -1"), std::string::npos);
+  EXPECT_NE(error_of([&] { plan(request); }).find("the loss is scaled by a positive number, not -1"),
+            std::string::npos);
 }
 
 TEST(MixedPrecision, APlanKeepsIt) {
@@ -217,7 +236,8 @@ TEST(MixedPrecision, APlanKeepsIt) {
 // Weights: four bytes, and two for the step's copy. What the backward pass keeps of activations: two in place of four.
 TEST(MixedPrecision, Memory) {
   const std::string model = "zoo:mlp?layers=4,width=256";
-  const Planned wide = plan(request_of(model, DType::kFloat32, 1, "single", "4096")), low = plan(request_of(model, DType::kBFloat16, 1, "single", "4096"));
+  const Planned wide = plan(request_of(model, DType::kFloat32, 1, "single", "4096")),
+                low = plan(request_of(model, DType::kBFloat16, 1, "single", "4096"));
   auto bytes_of_register = [](const Planned& p, const std::string& tensor) {
     int64_t bytes = 0;
     for (const Register& r : p.physical.registers)
@@ -227,10 +247,12 @@ TEST(MixedPrecision, Memory) {
   EXPECT_EQ(bytes_of_register(low, "fc1.weight"), bytes_of_register(wide, "fc1.weight"));
   EXPECT_EQ(2 * bytes_of_register(low, "fc1.weight.bfloat16"), bytes_of_register(wide, "fc1.weight"));
   EXPECT_EQ(2 * bytes_of_register(low, "fc1"), bytes_of_register(wide, "fc1"));
-  std::printf("peak: float32 %lld, bfloat16 %lld bytes\n", static_cast<long long>(wide.peak_memory_bytes()), static_cast<long long>(low.peak_memory_bytes()));
+  std::printf("peak: float32 %lld, bfloat16 %lld bytes\n", static_cast<long long>(wide.peak_memory_bytes()),
+              static_cast<long long>(low.peak_memory_bytes()));
   EXPECT_LT(low.peak_memory_bytes(), 0.75 * static_cast<double>(wide.peak_memory_bytes()));
   // What moves between devices, in half the bytes: partial sums of activations are bfloat16.
-  const Planned wide3 = plan(request_of(model, DType::kFloat32, 4, "model-parallel", "4096")), low3 = plan(request_of(model, DType::kBFloat16, 4, "model-parallel", "4096"));
+  const Planned wide3 = plan(request_of(model, DType::kFloat32, 4, "model-parallel", "4096")),
+                low3 = plan(request_of(model, DType::kBFloat16, 4, "model-parallel", "4096"));
   EXPECT_LT(low3.report.comm_bytes, 0.6 * static_cast<double>(wide3.report.comm_bytes));
 }
 
@@ -242,7 +264,8 @@ void expect_autocast(const std::string& name, double tolerance, std::size_t step
   ASSERT_GE(expected.size(), steps);
   expected.resize(steps);
   for (int devices : {1, 3}) {
-    Request request = request_of(fmt::format("{}/tests/data/{}.onnx", PARTITA_SOURCE_DIR, name), DType::kBFloat16, devices, "soybean", std::to_string(reference.at("x").shape[0]));
+    Request request = request_of(fmt::format("{}/tests/data/{}.onnx", PARTITA_SOURCE_DIR, name), DType::kBFloat16,
+                                 devices, "soybean", std::to_string(reference.at("x").shape[0]));
     request.optimizer = {"sgd", 0.01, 0, 0};
     TrainOptions options;
     options.steps = static_cast<int64_t>(expected.size());
@@ -254,7 +277,8 @@ void expect_autocast(const std::string& name, double tolerance, std::size_t step
       worst = std::max(worst, std::abs(report.losses[i] - expected[i]) / expected[i]);
       plain = std::max(plain, std::abs(report.losses[i] - reference.at("losses").real[i]) / expected[i]);
     }
-    std::printf("%-8s %d devices: losses off by %.2e from autocast's, by %.2e from float64's\n", name.c_str(), devices, worst, plain);
+    std::printf("%-8s %d devices: losses off by %.2e from autocast's, by %.2e from float64's\n", name.c_str(), devices,
+                worst, plain);
     EXPECT_LE(worst, tolerance);
   }
 }

@@ -16,9 +16,12 @@ namespace {
 std::string model_file(const std::string& name) {
   return fmt::format("{}/{}/{}.onnx", PARTITA_SOURCE_DIR, name == "digits" ? "examples" : "tests/data", name);
 }
-std::string reference_file(const std::string& name) { return fmt::format("{}/tests/data/{}-reference.npz", PARTITA_SOURCE_DIR, name.substr(0, name.find('-'))); }
+std::string reference_file(const std::string& name) {
+  return fmt::format("{}/tests/data/{}-reference.npz", PARTITA_SOURCE_DIR, name.substr(0, name.find('-')));
+}
 
-Planned plan(const std::string& name, const Arrays& reference, int devices, const std::string& search, DType dtype, const Optimizer& optimizer = {}) {
+Planned plan(const std::string& name, const Arrays& reference, int devices, const std::string& search, DType dtype,
+             const Optimizer& optimizer = {}) {
   Request request;
   request.model = model_file(name);
   request.bindings["batch"] = std::to_string(reference.at("x").shape[0]);
@@ -33,21 +36,25 @@ Planned plan(const std::string& name, const Arrays& reference, int devices, cons
 void expect_forward(const std::string& name, double float32_tolerance, double float64_tolerance) {
   const Arrays reference = read_arrays(reference_file(name));
   for (int devices : {1, 3})
-    for (const auto& [dtype, tolerance] : {std::pair{DType::kFloat32, float32_tolerance}, std::pair{DType::kFloat64, float64_tolerance}}) {
+    for (const auto& [dtype, tolerance] :
+         {std::pair{DType::kFloat32, float32_tolerance}, std::pair{DType::kFloat64, float64_tolerance}}) {
       SCOPED_TRACE(fmt::format("{} on {} devices in {}", name, devices, name_of(dtype)));
       const Planned p = plan(name, reference, devices, "soybean", dtype);
       const Graph graph = evaluation_graph(p.forward);
-      const Arrays outputs = run_forward(graph, evaluation_plan(graph, p), p.cluster, {{"x", reference.at("x")}}, {}, 1, kernels());
+      const Arrays outputs =
+          run_forward(graph, evaluation_plan(graph, p), p.cluster, {{"x", reference.at("x")}}, {}, 1, kernels());
       ASSERT_EQ(outputs.size(), 1u);
       const double error = relative_error(outputs.begin()->second, reference.at("y"));
-      std::printf("%-22s %d devices, %s: forward %.2e\n", name.c_str(), devices, std::string(name_of(dtype)).c_str(), error);
+      std::printf("%-22s %d devices, %s: forward %.2e\n", name.c_str(), devices, std::string(name_of(dtype)).c_str(),
+                  error);
       EXPECT_LE(error, tolerance);
     }
 }
 
 void expect_losses(const std::vector<double>& losses, const Values& expected) {
   ASSERT_EQ(losses.size(), expected.real.size());
-  for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_LE(std::abs(losses[i] / expected.real[i] - 1), 1e-9) << "step " << i;
+  for (std::size_t i = 0; i < losses.size(); ++i)
+    EXPECT_LE(std::abs(losses[i] / expected.real[i] - 1), 1e-9) << "step " << i;
 }
 
 void expect_training(const std::string& name) {
@@ -55,7 +62,8 @@ void expect_training(const std::string& name) {
   TrainOptions options;
   options.data = reference_file(name);
   options.shuffle = false;
-  for (const auto& [devices, search] : {std::pair{1, "single"}, std::pair{3, "soybean"}, std::pair{3, "data-parallel"}}) {
+  for (const auto& [devices, search] :
+       {std::pair{1, "single"}, std::pair{3, "soybean"}, std::pair{3, "data-parallel"}}) {
     SCOPED_TRACE(fmt::format("{} with {} on {} devices", name, search, devices));
     options.steps = 5;
     const TrainReport report = train(plan(name, reference, devices, search, DType::kFloat64), options, kernels());
@@ -72,10 +80,13 @@ void expect_training(const std::string& name) {
       ++compared;
     }
     EXPECT_GE(compared, 6);
-    std::printf("%-22s %d devices, %s: %d weights and statistics after five steps %.2e\n", name.c_str(), devices, search, compared, worst);
+    std::printf("%-22s %d devices, %s: %d weights and statistics after five steps %.2e\n", name.c_str(), devices,
+                search, compared, worst);
   }
   options.steps = 10;
-  expect_losses(train(plan(name, reference, 3, "soybean", DType::kFloat64, {.momentum = 0.9}), options, kernels()).losses, reference.at("momentum_losses"));
+  expect_losses(
+      train(plan(name, reference, 3, "soybean", DType::kFloat64, {.momentum = 0.9}), options, kernels()).losses,
+      reference.at("momentum_losses"));
 }
 
 // ---------------------------------------------------------------- transformers, and models that no one here wrote
@@ -86,16 +97,18 @@ void expect_forward_in_float32(const std::string& name) {
   const Arrays reference = read_arrays(reference_file(name));
   const Planned p = plan(name, reference, 1, "single", DType::kFloat32);
   const Graph graph = evaluation_graph(p.forward);
-  const Arrays outputs = run_forward(graph, evaluation_plan(graph, p), p.cluster, {{"x", reference.at("x")}}, {}, 1, kernels());
+  const Arrays outputs =
+      run_forward(graph, evaluation_plan(graph, p), p.cluster, {{"x", reference.at("x")}}, {}, 1, kernels());
   ASSERT_EQ(outputs.size(), 1u);
   const double error = relative_error(outputs.begin()->second, reference.at("y"));
   std::printf("%-22s forward in float32 %.2e\n", name.c_str(), error);
   EXPECT_LE(error, 1e-4);
 }
 
-// Five steps in float64. `complete`: the file has every parameter under PyTorch's name, but for `another_name`, a tied weight's
-// that the file does not use; else what it has is compared.
-void expect_five_steps(const std::string& name, int devices, const std::string& search, bool complete = true, const std::string& another_name = "") {
+// Five steps in float64. `complete`: the file has every parameter under PyTorch's name, but for `another_name`, a tied
+// weight's that the file does not use; else what it has is compared.
+void expect_five_steps(const std::string& name, int devices, const std::string& search, bool complete = true,
+                       const std::string& another_name = "") {
   SCOPED_TRACE(fmt::format("{} with {} on {} devices", name, search, devices));
   const Arrays reference = read_arrays(reference_file(name));
   TrainOptions options;
@@ -106,7 +119,8 @@ void expect_five_steps(const std::string& name, int devices, const std::string& 
   const Values& losses = reference.at("losses");
   ASSERT_EQ(report.losses.size(), losses.real.size());
   double worst_loss = 0, worst = 0;
-  for (std::size_t i = 0; i < report.losses.size(); ++i) worst_loss = std::max(worst_loss, std::abs(report.losses[i] / losses.real[i] - 1));
+  for (std::size_t i = 0; i < report.losses.size(); ++i)
+    worst_loss = std::max(worst_loss, std::abs(report.losses[i] / losses.real[i] - 1));
   EXPECT_LE(worst_loss, 1e-5);
   int compared = 0;
   for (const auto& [key, value] : reference) {
@@ -120,7 +134,8 @@ void expect_five_steps(const std::string& name, int devices, const std::string& 
     ++compared;
   }
   EXPECT_GE(compared, complete ? 12 : 6);
-  std::printf("%-22s %d devices, %s: losses %.1e, %d weights %.1e after five steps\n", name.c_str(), devices, search.c_str(), worst_loss, compared, worst);
+  std::printf("%-22s %d devices, %s: losses %.1e, %d weights %.1e after five steps\n", name.c_str(), devices,
+              search.c_str(), worst_loss, compared, worst);
 }
 
 // As make_transformers.py's `summary`.
@@ -128,7 +143,8 @@ std::vector<double> summary(const Values& values) {
   constexpr std::size_t kSamples = 24;
   const std::size_t n = values.real.size();
   std::vector<double> out;
-  for (std::size_t i = 0; i < std::min(n, kSamples); ++i) out.push_back(values.real[n <= kSamples ? i : i * n / kSamples]);
+  for (std::size_t i = 0; i < std::min(n, kSamples); ++i)
+    out.push_back(values.real[n <= kSamples ? i : i * n / kSamples]);
   double first = 0, second = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const double x = static_cast<double>(i);
@@ -139,23 +155,28 @@ std::vector<double> summary(const Values& values) {
 }
 
 // Five steps in float64 of each of make_transformers.py's OPTIMIZERS. `another_name`: see expect_five_steps.
-void expect_optimizers(const std::string& name, int devices, const std::string& search, const std::string& another_name = "") {
-  const Arrays reference = read_arrays(reference_file(name)), runs = read_arrays(fmt::format("{}/tests/data/{}-optimizers.npz", PARTITA_SOURCE_DIR, name));
-  for (const auto& [run, optimizer] : {std::pair<const char*, Optimizer>{"momentum", {.kind = "sgd", .momentum = 0.9, .weight_decay = 0.01}},
-                                       {"adam", {.kind = "adam"}},
-                                       {"adamw", {.kind = "adamw", .weight_decay = 0.1}},
-                                       {"adagrad", {.kind = "adagrad"}},
-                                       {"clipped", {.kind = "sgd", .clip_norm = 0.5}}}) {
+void expect_optimizers(const std::string& name, int devices, const std::string& search,
+                       const std::string& another_name = "") {
+  const Arrays reference = read_arrays(reference_file(name)),
+               runs = read_arrays(fmt::format("{}/tests/data/{}-optimizers.npz", PARTITA_SOURCE_DIR, name));
+  for (const auto& [run, optimizer] :
+       {std::pair<const char*, Optimizer>{"momentum", {.kind = "sgd", .momentum = 0.9, .weight_decay = 0.01}},
+        {"adam", {.kind = "adam"}},
+        {"adamw", {.kind = "adamw", .weight_decay = 0.1}},
+        {"adagrad", {.kind = "adagrad"}},
+        {"clipped", {.kind = "sgd", .clip_norm = 0.5}}}) {
     SCOPED_TRACE(fmt::format("{} by {} with {} on {} devices", name, run, search, devices));
     TrainOptions options;
     options.data = reference_file(name);
     options.shuffle = false;
     options.steps = 5;
-    const TrainReport report = train(plan(name, reference, devices, search, DType::kFloat64, optimizer), options, kernels());
+    const TrainReport report =
+        train(plan(name, reference, devices, search, DType::kFloat64, optimizer), options, kernels());
     const Values &losses = runs.at(fmt::format("{}.losses", run)), &weights = runs.at(fmt::format("{}.weights", run));
     ASSERT_EQ(report.losses.size(), losses.real.size());
     double worst_loss = 0, worst = 0;
-    for (std::size_t i = 0; i < report.losses.size(); ++i) worst_loss = std::max(worst_loss, std::abs(report.losses[i] / losses.real[i] - 1));
+    for (std::size_t i = 0; i < report.losses.size(); ++i)
+      worst_loss = std::max(worst_loss, std::abs(report.losses[i] / losses.real[i] - 1));
     EXPECT_LE(worst_loss, 1e-5);
     std::size_t at = 0;
     int compared = 0;
@@ -182,7 +203,8 @@ void expect_optimizers(const std::string& name, int devices, const std::string& 
     }
     EXPECT_EQ(at, weights.real.size());
     EXPECT_GE(compared, 12);
-    std::printf("%-22s %d devices, %s, %s: losses %.1e, %d weights %.1e after five steps\n", name.c_str(), devices, search.c_str(), run, worst_loss, compared, worst);
+    std::printf("%-22s %d devices, %s, %s: losses %.1e, %d weights %.1e after five steps\n", name.c_str(), devices,
+                search.c_str(), run, worst_loss, compared, worst);
   }
 }
 
@@ -193,14 +215,18 @@ TEST(ManyOnnxRun, Optimizers) {
   expect_optimizers("resnet", 2, "data-parallel");
 }
 TEST(OnnxRun, TransformerEncoder) {
-  for (const char* name : {"gelu_encoder", "gelu_encoder-optimized", "gelu_encoder-torchscript", "relu_encoder", "relu_encoder-optimized", "relu_encoder-torchscript"}) expect_forward_in_float32(name);
-  for (const char* name : {"gelu_encoder", "gelu_encoder-optimized", "relu_encoder"}) expect_five_steps(name, 1, "single");
+  for (const char* name : {"gelu_encoder", "gelu_encoder-optimized", "gelu_encoder-torchscript", "relu_encoder",
+                           "relu_encoder-optimized", "relu_encoder-torchscript"})
+    expect_forward_in_float32(name);
+  for (const char* name : {"gelu_encoder", "gelu_encoder-optimized", "relu_encoder"})
+    expect_five_steps(name, 1, "single");
   expect_five_steps("gelu_encoder-torchscript", 1, "single", false);
   expect_five_steps("gelu_encoder", 3, "data-parallel");
 }
 // Equal parameters that the exporters have merged are trained apart.
 TEST(OnnxRun, FreshTransformerEncoder) {
-  for (const char* name : {"fresh_encoder", "fresh_encoder-optimized", "fresh_encoder-torchscript"}) expect_forward_in_float32(name);
+  for (const char* name : {"fresh_encoder", "fresh_encoder-optimized", "fresh_encoder-torchscript"})
+    expect_forward_in_float32(name);
   expect_five_steps("fresh_encoder", 1, "single");
   expect_five_steps("fresh_encoder-torchscript", 1, "single", false);
 }
@@ -222,7 +248,8 @@ TEST(OnnxRun, Llama) {
 TEST(OnnxRun, Mixtral) {
   for (const char* name : {"mixtral", "mixtral-optimized"}) expect_forward_in_float32(name);
   expect_five_steps("mixtral", 1, "single");
-  expect_five_steps("mixtral-optimized", 1, "single", false);  // the experts' weights, which are no linear layers', have the file's names
+  expect_five_steps("mixtral-optimized", 1, "single",
+                    false);  // the experts' weights, which are no linear layers', have the file's names
 }
 TEST(OnnxRun, Vit) {
   for (const char* name : {"vit", "vit-optimized", "vit-torchscript"}) expect_forward_in_float32(name);

@@ -28,7 +28,8 @@ struct Case {
 const SerialRun& serial(const Case& c, const Graph& training, const TrainOptions& options) {
   static std::map<std::tuple<std::string, int, int64_t, DType, std::string>, SerialRun> known;
   const Optimizer& o = c.optimizer;
-  const std::string settings = fmt::format("{} {} {} {} {} {}", o.kind, o.lr, o.momentum, o.weight_decay, o.clip_norm, o.schedule);
+  const std::string settings =
+      fmt::format("{} {} {} {} {} {}", o.kind, o.lr, o.momentum, o.weight_decay, o.clip_norm, o.schedule);
   auto [found, fresh] = known.try_emplace({c.model, c.batch, c.steps, c.dtype, settings});
   if (fresh) found->second = train_serial(training, options, kernels());
   return found->second;
@@ -51,7 +52,8 @@ TrainReport run(const Case& c) {
   // What was measured is at most what was planned, and most of it was needed.
   for (int d = 0; d < planned.cluster.compute_count; ++d) {
     EXPECT_LE(report.peak_bytes[d], planned.physical.peak_bytes[d]) << "device " << d;
-    EXPECT_GE(static_cast<double>(report.peak_bytes[d]), 0.8 * static_cast<double>(planned.physical.peak_bytes[d])) << "device " << d;
+    EXPECT_GE(static_cast<double>(report.peak_bytes[d]), 0.8 * static_cast<double>(planned.physical.peak_bytes[d]))
+        << "device " << d;
   }
   return report;
 }
@@ -59,8 +61,8 @@ TrainReport run(const Case& c) {
 void expect_equal(const Case& c) {
   SCOPED_TRACE(fmt::format("{} with {} on {} devices, batch {}", c.model, c.search, c.devices, c.batch));
   TrainReport report = run(c);
-  std::printf("%-28s %-22s %d devices, batch %d: weights %.2e, losses %.2e\n", c.model.c_str(), c.search.c_str(), c.devices, c.batch, *report.max_error_vs_serial,
-              *report.max_loss_error_vs_serial);
+  std::printf("%-28s %-22s %d devices, batch %d: weights %.2e, losses %.2e\n", c.model.c_str(), c.search.c_str(),
+              c.devices, c.batch, *report.max_error_vs_serial, *report.max_loss_error_vs_serial);
   EXPECT_EQ(report.steps, c.steps);
   for (double loss : report.losses) EXPECT_TRUE(std::isfinite(loss));
   EXPECT_NE(report.losses.front(), report.losses.back());
@@ -69,11 +71,15 @@ void expect_equal(const Case& c) {
 }
 
 const char* const kSearches[] = {"single", "data-parallel", "model-parallel", "soybean", "soybean?tilings=all"};
-const char* const kModels[] = {"zoo:mlp?layers=3,width=20", "zoo:lenet", "zoo:resnet-18?image=32",
-                               "zoo:rnnlm?steps=4,hidden=10,vocabulary=7", "zoo:inception-v3?image=75,blocks=2",
+const char* const kModels[] = {"zoo:mlp?layers=3,width=20",
+                               "zoo:lenet",
+                               "zoo:resnet-18?image=32",
+                               "zoo:rnnlm?steps=4,hidden=10,vocabulary=7",
+                               "zoo:inception-v3?image=75,blocks=2",
                                "zoo:transformer?hidden=24,steps=10,vocabulary=40",
                                "zoo:transformer?hidden=24,steps=10,vocabulary=40,dropout=0.1,fine=true",
-                               "zoo:moe?hidden=24,steps=5,vocabulary=40,experts=8,groups=2", "zoo:moe?hidden=24,steps=5,vocabulary=40,experts=5,groups=1,choices=1,capacity=0.6"};
+                               "zoo:moe?hidden=24,steps=5,vocabulary=40,experts=8,groups=2",
+                               "zoo:moe?hidden=24,steps=5,vocabulary=40,experts=5,groups=1,choices=1,capacity=0.6"};
 
 // All that there is, and soybean over all tilings.
 std::vector<std::string> every_search() {
@@ -83,7 +89,9 @@ std::vector<std::string> every_search() {
   return all;
 }
 
-bool among_few(const std::string& search) { return std::find(std::begin(kSearches), std::end(kSearches), search) != std::end(kSearches); }
+bool among_few(const std::string& search) {
+  return std::find(std::begin(kSearches), std::end(kSearches), search) != std::end(kSearches);
+}
 
 // The searches that kSearches has not.
 std::vector<std::string> other_searches() {
@@ -143,14 +151,17 @@ TEST(ParallelEqualsSerial, NasNet) {
 
 // One group, one choice, and places for three fifths of the tokens: which token is dropped does not depend on the plan.
 TEST(ParallelEqualsSerial, MoeOfOneGroup) {
-  for (const char* search : {"data-parallel", "model-parallel", "soybean"}) expect_equal({kModels[8], search, 3, 24, 3});
+  for (const char* search : {"data-parallel", "model-parallel", "soybean"})
+    expect_equal({kModels[8], search, 3, 24, 3});
 }
 
 // Plans made by a rule, and layers on devices, where they have most to do. All models are in the long matrix.
 TEST(ParallelEqualsSerial, Rules) {
-  for (const char* search : {"megatron", "zero?stage=3", "layer-placement"}) expect_equal({kModels[5], search, 3, 24, 2});
+  for (const char* search : {"megatron", "zero?stage=3", "layer-placement"})
+    expect_equal({kModels[5], search, 3, 24, 2});
   expect_equal({kModels[7], "megatron", 2, 24, 2});
-  for (const char* search : {"zero", "zero?stage=2", "zero?stage=3"}) expect_equal({kModels[0], search, 3, 24, 2, DType::kFloat64, {"adamw", 0.01, 0, 0.1, 0.05}});
+  for (const char* search : {"zero", "zero?stage=2", "zero?stage=3"})
+    expect_equal({kModels[0], search, 3, 24, 2, DType::kFloat64, {"adamw", 0.01, 0, 0.1, 0.05}});
 }
 
 // GPT-2 as exported: one product for q, k and v.
@@ -170,8 +181,8 @@ TEST(ParallelEqualsSerial, MegatronOfGpt2AsExported) {
   EXPECT_LE(*report.max_loss_error_vs_serial, 1e-10);
 }
 
-// As many groups as devices and every op split along samples, but for the experts: each device has its own, and tokens go there and
-// back by all-to-all.
+// As many groups as devices and every op split along samples, but for the experts: each device has its own, and tokens
+// go there and back by all-to-all.
 TEST(ParallelEqualsSerial, ExpertParallel) {
   for (int devices : {2, 4}) {
     Request request;
@@ -214,10 +225,12 @@ TEST(ParallelEqualsSerial, ExpertParallel) {
 }
 
 TEST(ParallelEqualsSerial, Optimizers) {
-  for (const Optimizer& optimizer : {Optimizer{"adam", 0.01, 0, 0.01}, Optimizer{"adamw", 0.01, 0, 0.1, 0.05, "cosine?warmup=2,steps=5"},
-                                     Optimizer{"adagrad", 0.01}, Optimizer{"sgd?nesterov=1", 0.1, 0.9, 0, 0.01, "linear?steps=4"}})
+  for (const Optimizer& optimizer :
+       {Optimizer{"adam", 0.01, 0, 0.01}, Optimizer{"adamw", 0.01, 0, 0.1, 0.05, "cosine?warmup=2,steps=5"},
+        Optimizer{"adagrad", 0.01}, Optimizer{"sgd?nesterov=1", 0.1, 0.9, 0, 0.01, "linear?steps=4"}})
     for (int devices : {2, 3, 4})
-      for (const char* search : kSearches) expect_equal({kModels[0], search, devices, 24, 5, DType::kFloat64, optimizer});
+      for (const char* search : kSearches)
+        expect_equal({kModels[0], search, devices, 24, 5, DType::kFloat64, optimizer});
 }
 
 // An order drawn from all that the graph allows.
@@ -268,7 +281,9 @@ TEST(ParallelEqualsSerial, UnderRandomOrders) {
       std::vector<OpId> first;  // of device 0
       for (const Node& node : planned.physical.order) {
         const Task& task = planned.physical.task(node.task);
-        if (std::holds_alternative<KernelWork>(task.work) && task.device.value == 0 && task.op.valid() && (first.empty() || first.back() != task.op)) first.push_back(task.op);
+        if (std::holds_alternative<KernelWork>(task.work) && task.device.value == 0 && task.op.valid() &&
+            (first.empty() || first.back() != task.op))
+          first.push_back(task.op);
       }
       std::vector<OpId> expected = planned.plan.order;
       std::erase_if(expected, [&](OpId op) { return std::find(first.begin(), first.end(), op) == first.end(); });
@@ -304,8 +319,8 @@ TEST(Traces, PredictedAndMeasuredHaveTheSameTasks) {
   EXPECT_EQ(predicted.size(), planned.physical.tasks.size());
 }
 
-// Every search, 1, 2, 3, 4 and 8 devices, 20 steps, a batch that the devices divide and, for the searches of kSearches, one that they do
-// not; these in float32, too.
+// Every search, 1, 2, 3, 4 and 8 devices, 20 steps, a batch that the devices divide and, for the searches of kSearches,
+// one that they do not; these in float32, too.
 void whole_matrix(const std::string& model, bool smooth, int even_batch = 24, int uneven_batch = 26) {
   for (int devices : {1, 2, 3, 4, 8})
     for (const std::string& search : every_search()) {
@@ -313,9 +328,11 @@ void whole_matrix(const std::string& model, bool smooth, int even_batch = 24, in
       if (!among_few(search)) continue;
       expect_equal({model, search, devices, uneven_batch, 20});
       for (int batch : {even_batch, uneven_batch}) {
-        // In float32 rounding alone drives networks with ReLU and max pooling apart: the first loss is judged, the rest reported.
+        // In float32 rounding alone drives networks with ReLU and max pooling apart: the first loss is judged, the rest
+        // reported.
         TrainReport report = run({model, search, devices, batch, 20, DType::kFloat32});
-        std::printf("    float32: first loss %.2e, weights %.2e\n", *report.first_loss_error_vs_serial, *report.max_error_vs_serial);
+        std::printf("    float32: first loss %.2e, weights %.2e\n", *report.first_loss_error_vs_serial,
+                    *report.max_error_vs_serial);
         EXPECT_LE(*report.first_loss_error_vs_serial, 1e-5);
         if (smooth) {
           EXPECT_LE(*report.max_error_vs_serial, 1e-4);

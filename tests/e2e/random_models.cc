@@ -49,12 +49,9 @@ Request request_of_pair(const RandomPair& pair, const std::string& file) {
   request.objective = pair.objective;
   request.dtype = parse_dtype(pair.dtype);
   request.loss = pair.loss;
-  if (pair.optimizer == "momentum")
-    request.optimizer.momentum = 0.9;
-  else if (pair.optimizer == "clipped")
-    request.optimizer.clip_norm = 0.5;
-  else
-    request.optimizer.kind = pair.optimizer;
+  if (pair.optimizer == "momentum") request.optimizer.momentum = 0.9;
+  else if (pair.optimizer == "clipped") request.optimizer.clip_norm = 0.5;
+  else request.optimizer.kind = pair.optimizer;
   request.budget.steps = kBudget;
   return request;
 }
@@ -135,8 +132,7 @@ std::vector<RandomModel> read_random_models(const std::string& path) {
     const std::string kind = key.substr(slash + 1);
     if (kind == "model")
       for (int64_t byte : values.integer) model.proto += static_cast<char>(byte);
-    else
-      (kind.starts_with("in/") ? model.in : model.out)[kind.substr(kind.find('/') + 1)] = std::move(values);
+    else (kind.starts_with("in/") ? model.in : model.out)[kind.substr(kind.find('/') + 1)] = std::move(values);
   }
   std::vector<RandomModel> list;
   for (auto& [number, model] : models) list.push_back(std::move(model));

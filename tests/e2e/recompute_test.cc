@@ -16,7 +16,8 @@
 namespace partita {
 namespace {
 
-Planned plan(const std::string& model, const std::string& recompute, int devices, const std::string& search, DType dtype = DType::kFloat32) {
+Planned plan(const std::string& model, const std::string& recompute, int devices, const std::string& search,
+             DType dtype = DType::kFloat32) {
   Request request;
   request.model = model;
   request.recompute = recompute;
@@ -40,13 +41,19 @@ std::set<std::string> kept(const Graph& graph) {
   for (const Op& op : graph.ops)
     if (op.phase == Phase::kBackward)
       for (TensorId t : op.operands)
-        if (const OpId producer = graph.tensor(t).producer; producer.valid() && graph.op(producer).phase == Phase::kForward) names.insert(graph.tensor(t).name);
+        if (const OpId producer = graph.tensor(t).producer;
+            producer.valid() && graph.op(producer).phase == Phase::kForward)
+          names.insert(graph.tensor(t).name);
   return names;
 }
 
-constexpr const char* kModels[] = {"zoo:transformer?layers=2,hidden=24,heads=2,steps=6,vocabulary=20,batch=12,dropout=0.25",
-                                   "zoo:transformer?layers=1,hidden=24,heads=2,steps=6,vocabulary=20,batch=12,fine=true", "zoo:rnnlm?steps=3,hidden=8,vocabulary=9,batch=12",
-                                   "zoo:lenet?batch=12", "zoo:cnn?layers=2,image=6,filters=12,batch=12,loss=cross_entropy", "zoo:moe?layers=1,hidden=16,heads=2,steps=6,vocabulary=20,batch=8,experts=4,groups=4"};
+constexpr const char* kModels[] = {
+    "zoo:transformer?layers=2,hidden=24,heads=2,steps=6,vocabulary=20,batch=12,dropout=0.25",
+    "zoo:transformer?layers=1,hidden=24,heads=2,steps=6,vocabulary=20,batch=12,fine=true",
+    "zoo:rnnlm?steps=3,hidden=8,vocabulary=9,batch=12",
+    "zoo:lenet?batch=12",
+    "zoo:cnn?layers=2,image=6,filters=12,batch=12,loss=cross_entropy",
+    "zoo:moe?layers=1,hidden=16,heads=2,steps=6,vocabulary=20,batch=8,experts=4,groups=4"};
 
 TEST(Recompute, TrainsTheSameToTheBit) {
   for (const char* model : kModels) {
@@ -55,7 +62,8 @@ TEST(Recompute, TrainsTheSameToTheBit) {
     const TrainReport a = trained(all);
     const std::set<std::string> everything = kept(all.training);
     std::set<std::string> before = everything;
-    std::printf("%s: %zu tensors kept, peak %lld bytes\n", model, everything.size(), static_cast<long long>(all.peak_memory_bytes()));
+    std::printf("%s: %zu tensors kept, peak %lld bytes\n", model, everything.size(),
+                static_cast<long long>(all.peak_memory_bytes()));
     for (const char* kind : {"pointwise", "cheap"}) {
       SCOPED_TRACE(kind);
       const Planned less = plan(model, kind, 1, "single");
@@ -64,8 +72,10 @@ TEST(Recompute, TrainsTheSameToTheBit) {
       EXPECT_EQ(a.weights, b.weights);
       const std::set<std::string> after = kept(less.training);
       EXPECT_TRUE(std::includes(before.begin(), before.end(), after.begin(), after.end()));
-      EXPECT_LT(after.size(), everything.size());  // each kind keeps no more than the one before it; a model need not have norms
-      std::printf("  %s: %zu tensors, peak %lld bytes\n", kind, after.size(), static_cast<long long>(less.peak_memory_bytes()));
+      EXPECT_LT(after.size(),
+                everything.size());  // each kind keeps no more than the one before it; a model need not have norms
+      std::printf("  %s: %zu tensors, peak %lld bytes\n", kind, after.size(),
+                  static_cast<long long>(less.peak_memory_bytes()));
       before = after;
     }
   }
@@ -75,8 +85,10 @@ TEST(Recompute, ParallelEqualsSerial) {
   for (const char* model : kModels)
     for (const char* search : {"data-parallel", "soybean", "exact"}) {
       SCOPED_TRACE(fmt::format("{} by {}", model, search));
-      const TrainReport serial = trained(plan(model, "cheap", 1, "single", DType::kFloat64)), parallel = trained(plan(model, "cheap", 3, search, DType::kFloat64));
-      for (size_t i = 0; i < serial.losses.size(); ++i) EXPECT_NEAR(parallel.losses[i], serial.losses[i], 1e-12 * std::abs(serial.losses[i]));
+      const TrainReport serial = trained(plan(model, "cheap", 1, "single", DType::kFloat64)),
+                        parallel = trained(plan(model, "cheap", 3, search, DType::kFloat64));
+      for (size_t i = 0; i < serial.losses.size(); ++i)
+        EXPECT_NEAR(parallel.losses[i], serial.losses[i], 1e-12 * std::abs(serial.losses[i]));
     }
 }
 
@@ -87,16 +99,21 @@ TEST(Recompute, BatchNorm) {
   const TrainReport a = trained(all), b = trained(less);
   EXPECT_EQ(a.losses, b.losses);
   EXPECT_EQ(a.weights, b.weights);
-  const auto norms = std::count_if(less.training.ops.begin(), less.training.ops.end(), [](const Op& op) { return op.definition == "batch_norm" && op.phase == Phase::kBackward; });
+  const auto norms = std::count_if(less.training.ops.begin(), less.training.ops.end(), [](const Op& op) {
+    return op.definition == "batch_norm" && op.phase == Phase::kBackward;
+  });
   EXPECT_EQ(norms, 20);
 }
 
-// Of a step in bfloat16 the gated and the normalised activations, and the weights' copies, need not be kept: only what products make, and
-// the residual stream.
+// Of a step in bfloat16 the gated and the normalised activations, and the weights' copies, need not be kept: only what
+// products make, and the residual stream.
 TEST(Recompute, Memory) {
-  const std::string model = "zoo:llama-3-8b?layers=4,hidden=256,heads=4,key_heads=2,inner=896,vocabulary=256,steps=64,batch=16";
-  const Planned all = plan(model, "none", 1, "single", DType::kBFloat16), less = plan(model, "cheap", 1, "single", DType::kBFloat16);
-  std::printf("peak: all kept %lld, less %lld bytes\n", static_cast<long long>(all.peak_memory_bytes()), static_cast<long long>(less.peak_memory_bytes()));
+  const std::string model =
+      "zoo:llama-3-8b?layers=4,hidden=256,heads=4,key_heads=2,inner=896,vocabulary=256,steps=64,batch=16";
+  const Planned all = plan(model, "none", 1, "single", DType::kBFloat16),
+                less = plan(model, "cheap", 1, "single", DType::kBFloat16);
+  std::printf("peak: all kept %lld, less %lld bytes\n", static_cast<long long>(all.peak_memory_bytes()),
+              static_cast<long long>(less.peak_memory_bytes()));
   EXPECT_LT(static_cast<double>(less.peak_memory_bytes()), 0.8 * static_cast<double>(all.peak_memory_bytes()));
   for (const std::string& name : kept(less.training)) EXPECT_EQ(name.find(".mlp.silu"), std::string::npos) << name;
   const OpId again = less.training.find_op("model.layers.1.mlp.silu.recompute");
@@ -107,7 +124,9 @@ TEST(Recompute, Memory) {
 
 // What reduces something is kept then, and read again by nothing.
 TEST(Recompute, NormsAreKept) {
-  const Planned less = plan("zoo:llama-3-8b?layers=1,hidden=64,heads=4,key_heads=2,inner=96,vocabulary=32,steps=8,batch=4", "pointwise", 1, "single");
+  const Planned less =
+      plan("zoo:llama-3-8b?layers=1,hidden=64,heads=4,key_heads=2,inner=96,vocabulary=32,steps=8,batch=4", "pointwise",
+           1, "single");
   size_t again = 0;
   for (const Op& op : less.training.ops) {
     if (!op.name.ends_with(".recompute")) continue;
@@ -116,7 +135,8 @@ TEST(Recompute, NormsAreKept) {
   }
   EXPECT_GT(again, 0);
   const std::set<std::string> names = kept(less.training);
-  EXPECT_TRUE(std::any_of(names.begin(), names.end(), [](const std::string& name) { return name.find("layernorm") != std::string::npos; }));
+  EXPECT_TRUE(std::any_of(names.begin(), names.end(),
+                          [](const std::string& name) { return name.find("layernorm") != std::string::npos; }));
 }
 
 TEST(Recompute, APlanKeepsIt) {
@@ -129,7 +149,10 @@ TEST(Recompute, APlanKeepsIt) {
   EXPECT_EQ(open_plan(path, runner).plan, p.plan);
   const Planned without = plan("zoo:mlp?layers=3,width=20", "none", 2, "soybean");
   EXPECT_EQ(print(without.plan, without.training).find("recompute"), std::string::npos);
-  EXPECT_NE(error_of([] { plan("zoo:mlp", "all", 1, "single"); }).find("recompute: 'all' is not one of none, pointwise, cheap"), std::string::npos);
+  EXPECT_NE(error_of([] {
+              plan("zoo:mlp", "all", 1, "single");
+            }).find("recompute: 'all' is not one of none, pointwise, cheap"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -9,7 +9,8 @@
 namespace partita {
 namespace {
 
-// Kernels that err on all devices but the first: a serial run is right. Results of a phase are taken times `factor`, plus `offset`.
+// Kernels that err on all devices but the first: a serial run is right. Results of a phase are taken times `factor`,
+// plus `offset`.
 class Erring final : public Kernels {
  public:
   Erring(Phase phase, double factor, double offset) : phase_(phase), factor_(factor), offset_(offset) {}
@@ -27,7 +28,8 @@ class Erring final : public Kernels {
   template <class T>
   void change(const View& write, DType dtype) const {
     std::vector<T> changes(static_cast<size_t>(volume(extents(write.box))), static_cast<T>(factor_));
-    const View from{reinterpret_cast<std::byte*>(changes.data()), dtype, write.box, dense_strides(extents(write.box)), write.axes};
+    const View from{reinterpret_cast<std::byte*>(changes.data()), dtype, write.box, dense_strides(extents(write.box)),
+                    write.axes};
     combine_box(tdl::Reducer::kProd, from, write);
     std::fill(changes.begin(), changes.end(), static_cast<T>(offset_));
     combine_box(tdl::Reducer::kSum, from, write);
@@ -37,7 +39,8 @@ class Erring final : public Kernels {
   double factor_, offset_;
 };
 
-Planned planned(const std::string& model, const std::string& loss, DType dtype, const std::string& optimizer, int devices, const std::string& search) {
+Planned planned(const std::string& model, const std::string& loss, DType dtype, const std::string& optimizer,
+                int devices, const std::string& search) {
   Request request;
   request.model = fmt::format("{}/tests/data/cases/{}/model.onnx", PARTITA_SOURCE_DIR, model);
   request.loss = loss;
@@ -79,11 +82,15 @@ TEST(Verify, RoundingPassesUnderEveryOptimizer) {
 TEST(Verify, AKernelThatErrsFails) {
   for (const char* optimizer : kOptimizers) {
     const Planned p = planned(optimizer, 3, "data-parallel");
-    for (auto [phase, factor, offset] : {std::tuple{Phase::kBackward, 1.001, 0.0}, {Phase::kBackward, 1.0, 1e-4}, {Phase::kForward, 1.001, 0.0}, {Phase::kUpdate, 1.001, 0.0}}) {
+    for (auto [phase, factor, offset] : {std::tuple{Phase::kBackward, 1.001, 0.0},
+                                         {Phase::kBackward, 1.0, 1e-4},
+                                         {Phase::kForward, 1.001, 0.0},
+                                         {Phase::kUpdate, 1.001, 0.0}}) {
       SCOPED_TRACE(fmt::format("{}, {} x {} + {}", optimizer, name_of(phase), factor, offset));
       Erring erring(phase, factor, offset);
       const TrainReport report = verified(p, erring);
-      EXPECT_NE(error_of([&] { expect_as_serial(report, DType::kFloat64); }).find("parallel differs from serial"), std::string::npos);
+      EXPECT_NE(error_of([&] { expect_as_serial(report, DType::kFloat64); }).find("parallel differs from serial"),
+                std::string::npos);
     }
   }
 }
@@ -92,17 +99,20 @@ TEST(Verify, AKernelThatErrsFails) {
 TEST(Verify, ALossThatCancelsPassesInShorterTypes) {
   const Planned p = planned("cancels", "elementwise", DType::kBFloat16, "sgd", 7, "spartan");
   const TrainReport report = verified(p, kernels());
-  ASSERT_TRUE(report.loss_rounding_error) << "the first loss is near enough as it is: " << *report.first_loss_error_vs_serial;
+  ASSERT_TRUE(report.loss_rounding_error)
+      << "the first loss is near enough as it is: " << *report.first_loss_error_vs_serial;
   EXPECT_EQ(error_of([&] { expect_as_serial(report, DType::kBFloat16); }), "no error");
 }
 
 TEST(Verify, AKernelThatErrsFailsInShorterTypes) {
-  for (const auto& [dtype, factor] : {std::pair{DType::kBFloat16, 1.25}, {DType::kFloat16, 1.03}, {DType::kFloat32, 1.001}}) {
+  for (const auto& [dtype, factor] :
+       {std::pair{DType::kBFloat16, 1.25}, {DType::kFloat16, 1.03}, {DType::kFloat32, 1.001}}) {
     SCOPED_TRACE(name_of(dtype));
     const Planned p = planned("adagrad", "mse", dtype, "sgd", 3, "data-parallel");
     EXPECT_EQ(error_of([&] { expect_as_serial(verified(p, kernels()), dtype); }), "no error");
     Erring erring(Phase::kForward, factor, 0);
-    EXPECT_NE(error_of([&] { expect_as_serial(verified(p, erring), dtype); }).find("parallel differs from serial"), std::string::npos);
+    EXPECT_NE(error_of([&] { expect_as_serial(verified(p, erring), dtype); }).find("parallel differs from serial"),
+              std::string::npos);
   }
 }
 

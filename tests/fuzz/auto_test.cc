@@ -1,4 +1,5 @@
-// `auto` beside every other search, judged by the checker, or by the simulator where the objective is time: never dearer, within the same memory.
+// `auto` beside every other search, judged by the checker, or by the simulator where the objective is time: never
+// dearer, within the same memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,17 +22,19 @@
 namespace partita {
 namespace {
 
-SearchResult searched(const SearchChoice& choice, const Graph& graph, const Cluster& cluster, const Budget& budget = {}, const std::string& objective = "comm") {
+SearchResult searched(const SearchChoice& choice, const Graph& graph, const Cluster& cluster, const Budget& budget = {},
+                      const std::string& objective = "comm") {
   Rng rng(1);
   return choice.entry->make()->search({graph, cluster, objective, {}, choice.options}, budget, rng);
 }
 
-// Every search that has a plan, with the options that `auto` tries too, SoyBean's also where `auto` leaves it out. Placements are not among
-// them where bytes are compared: they leave devices idle, and move nothing for it.
+// Every search that has a plan, with the options that `auto` tries too, SoyBean's also where `auto` leaves it out.
+// Placements are not among them where bytes are compared: they leave devices idle, and move nothing for it.
 std::vector<SearchChoice> others(const Problem& problem) {
   std::vector<SearchChoice> all;
   for (const SearchEntry& entry : searches())
-    if (entry.name == "soybean" || entry.name == "exact" || (entry.begins_auto.work && (!entry.begins_auto.quick || entry.begins_auto.quick(problem, {}))))
+    if (entry.name == "soybean" || entry.name == "exact" ||
+        (entry.begins_auto.work && (!entry.begins_auto.quick || entry.begins_auto.quick(problem, {}))))
       for (const auto& options : options_for_auto(entry, problem.cluster)) all.push_back({&entry, options});
   return all;
 }
@@ -61,21 +64,29 @@ void expect_cheapest(const std::string& model, const Graph& graph, const Cluster
     if (name == "exact") exact = bytes;
     else if (least < 0 || bytes < least) least = bytes, best = name;
   }
-  const std::string gap = found.lower_bound_comm_bytes && moved > 0 ? fmt::format("{:.2f}%", 100 * (1 - static_cast<double>(*found.lower_bound_comm_bytes) / static_cast<double>(moved))) : "-";
-  std::printf("%s\n", fmt::format("| {} | {} | {} | {} | {} | {} | {} |", model, cluster.name, best, least, exact, moved, gap).c_str());
+  const std::string gap = found.lower_bound_comm_bytes && moved > 0
+                              ? fmt::format("{:.2f}%", 100 * (1 - static_cast<double>(*found.lower_bound_comm_bytes) /
+                                                                      static_cast<double>(moved)))
+                              : "-";
+  std::printf(
+      "%s\n",
+      fmt::format("| {} | {} | {} | {} | {} | {} | {} |", model, cluster.name, best, least, exact, moved, gap).c_str());
   std::fflush(stdout);
 }
 
 TEST(ManyAuto, IsNeverDearer) {
-  for (const char* model : {"mlp?layers=2,width=24,batch=12", "lenet?batch=8", "transformer?layers=1,hidden=16,heads=2,steps=6,vocabulary=20,batch=8", "rnnlm?steps=2,hidden=8,vocabulary=9,batch=8",
-                            "cnn?layers=2,image=6,filters=12,batch=8"})
+  for (const char* model : {"mlp?layers=2,width=24,batch=12", "lenet?batch=8",
+                            "transformer?layers=1,hidden=16,heads=2,steps=6,vocabulary=20,batch=8",
+                            "rnnlm?steps=2,hidden=8,vocabulary=9,batch=8", "cnn?layers=2,image=6,filters=12,batch=8"})
     for (int devices : {3, 8}) expect_cheapest(model, training(model), load_cluster(fmt::format("local:{}", devices)));
 }
 
 // Its step, as the simulator has it, beside those of all others, placements too.
 void expect_fastest(const std::string& model, const Graph& graph, const Cluster& cluster) {
   SCOPED_TRACE(fmt::format("{} on {} of {}", model, cluster.compute_count, cluster.name));
-  auto step_ns = [&](const Plan& plan) { return simulate(lower(graph, plan, cluster), CostModel(cluster)).step_time_ns; };
+  auto step_ns = [&](const Plan& plan) {
+    return simulate(lower(graph, plan, cluster), CostModel(cluster)).step_time_ns;
+  };
   const SearchResult found = searched(parse_search("auto"), graph, cluster, {}, "time");
   ASSERT_TRUE(found.plan) << found.reason;
   EXPECT_FALSE(found.lower_bound_comm_bytes);
@@ -96,27 +107,37 @@ void expect_fastest(const std::string& model, const Graph& graph, const Cluster&
     EXPECT_LE(mine, ns) << name;
     if (least < 0 || ns < least) least = ns, best = name;
   }
-  std::printf("| %s | %d of %s | %s | %.1f us | %.1f us |\n", model.c_str(), cluster.compute_count, cluster.name.c_str(), best.c_str(), static_cast<double>(least) / 1e3, static_cast<double>(mine) / 1e3);
+  std::printf("| %s | %d of %s | %s | %.1f us | %.1f us |\n", model.c_str(), cluster.compute_count,
+              cluster.name.c_str(), best.c_str(), static_cast<double>(least) / 1e3, static_cast<double>(mine) / 1e3);
   std::fflush(stdout);
 }
 
 TEST(ManyAuto, InTimeIsNeverSlower) {
-  for (const char* model : {"mlp?layers=2,width=24,batch=12", "mlp?layers=3,width=2048,batch=64", "lenet?batch=256", "transformer?layers=1,hidden=64,heads=4,steps=16,vocabulary=200,batch=8", "rnnlm?steps=2,hidden=8,vocabulary=9,batch=8"})
+  for (const char* model : {"mlp?layers=2,width=24,batch=12", "mlp?layers=3,width=2048,batch=64", "lenet?batch=256",
+                            "transformer?layers=1,hidden=64,heads=4,steps=16,vocabulary=200,batch=8",
+                            "rnnlm?steps=2,hidden=8,vocabulary=9,batch=8"})
     for (int devices : {3, 8}) expect_fastest(model, training(model), load_cluster("p2.8xlarge", devices));
 }
 
 // With the same steps: `exact` is among those that it looks at.
 TEST(ManyAuto, IsNoDearerThanExactWithinTheSameSteps) {
-  for (const char* model : {"mlp?layers=2,width=24,batch=12", "mlp?layers=3,width=256,batch=64", "lenet?batch=8", "alexnet?batch=16", "cnn?layers=2,image=6,filters=12,batch=8",
-                            "transformer?layers=1,hidden=16,heads=2,steps=6,vocabulary=20,batch=8", "gpt2?layers=1,hidden=24,heads=6,steps=8,vocabulary=50,batch=8",
-                            "bert-base?layers=1,hidden=24,heads=4,steps=8,vocabulary=50,batch=8", "rnnlm?steps=2,hidden=8,vocabulary=9,batch=8",
+  for (const char* model : {"mlp?layers=2,width=24,batch=12", "mlp?layers=3,width=256,batch=64", "lenet?batch=8",
+                            "alexnet?batch=16", "cnn?layers=2,image=6,filters=12,batch=8",
+                            "transformer?layers=1,hidden=16,heads=2,steps=6,vocabulary=20,batch=8",
+                            "gpt2?layers=1,hidden=24,heads=6,steps=8,vocabulary=50,batch=8",
+                            "bert-base?layers=1,hidden=24,heads=4,steps=8,vocabulary=50,batch=8",
+                            "rnnlm?steps=2,hidden=8,vocabulary=9,batch=8",
                             "moe?layers=1,hidden=24,steps=5,vocabulary=40,experts=3,groups=4,batch=8"}) {
     const Graph graph = training(model);
     const Cluster cluster = load_cluster("p2.8xlarge", 4);
     for (const std::string objective : {"comm", "time"}) {
-      auto cost = [&](const Plan& plan) { return objective == "comm" ? check(graph, plan, cluster).comm_bytes : simulate(lower(graph, plan, cluster), CostModel(cluster)).step_time_ns; };
+      auto cost = [&](const Plan& plan) {
+        return objective == "comm" ? check(graph, plan, cluster).comm_bytes
+                                   : simulate(lower(graph, plan, cluster), CostModel(cluster)).step_time_ns;
+      };
       for (int64_t steps : {1, 5}) {
-        const SearchResult exact = searched(parse_search("exact"), graph, cluster, {.steps = steps}, objective), found = searched(parse_search("auto"), graph, cluster, {.steps = steps}, objective);
+        const SearchResult exact = searched(parse_search("exact"), graph, cluster, {.steps = steps}, objective),
+                           found = searched(parse_search("auto"), graph, cluster, {.steps = steps}, objective);
         ASSERT_TRUE(exact.plan && found.plan) << model;
         EXPECT_LE(cost(*found.plan), cost(*exact.plan)) << model << ", " << objective << ", " << steps << " steps";
       }
@@ -132,10 +153,16 @@ TEST(Searches, EndWhereTheirTimeHasPassedAndWhereTheyAreToStop) {
   const Plan plan = *searched(parse_search("data-parallel"), graph, cluster).plan;
   for (const SearchEntry& entry : searches()) {
     if (entry.estimates) continue;
-    for (const auto& [budget, code] : {std::pair(Budget{.stop = &stop}, ExitCode::kInterrupted), std::pair(Budget{.seconds = 0}, ExitCode::kTimeLimit),
+    for (const auto& [budget, code] : {std::pair(Budget{.stop = &stop}, ExitCode::kInterrupted),
+                                       std::pair(Budget{.seconds = 0}, ExitCode::kTimeLimit),
                                        std::pair(Budget{.deadline = Watch::Clock::now()}, ExitCode::kTimeLimit)})
       for (const Plan* from : {static_cast<const Plan*>(nullptr), &plan}) {
-        const Problem problem{.graph = graph, .cluster = cluster, .objective = "comm", .pins = {}, .options = default_options(entry), .from = from};
+        const Problem problem{.graph = graph,
+                              .cluster = cluster,
+                              .objective = "comm",
+                              .pins = {},
+                              .options = default_options(entry),
+                              .from = from};
         Rng rng(1);
         try {
           const SearchResult found = entry.make()->search(problem, budget, rng);
@@ -148,12 +175,17 @@ TEST(Searches, EndWhereTheirTimeHasPassedAndWhereTheyAreToStop) {
   }
 }
 
-// Interrupted while the joint problem is solved: its plan can't be simulated any more, and is taken where an estimate says that it is faster.
+// Interrupted while the joint problem is solved: its plan can't be simulated any more, and is taken where an estimate
+// says that it is faster.
 TEST(Auto, InTimeKeepsTheJointProblemsPlanThatCameTooLateToBeSimulated) {
   const Graph graph = training("mlp?layers=3,width=2048,batch=64");
   const Cluster cluster = load_cluster("p2.8xlarge", 4);
   std::atomic<bool> stop = false;
-  Problem problem{.graph = graph, .cluster = cluster, .objective = "time", .pins = {}, .options = default_options(*parse_search("auto").entry)};
+  Problem problem{.graph = graph,
+                  .cluster = cluster,
+                  .objective = "time",
+                  .pins = {},
+                  .options = default_options(*parse_search("auto").entry)};
   problem.progress = [&](const SearchProgress& p) { stop = stop || p.cost; };
   Rng rng(1);
   const SearchResult found = parse_search("auto").entry->make()->search(problem, {.stop = &stop}, rng);
@@ -165,12 +197,15 @@ TEST(Auto, InTimeKeepsTheJointProblemsPlanThatCameTooLateToBeSimulated) {
 TEST(Auto, InTimeAPlanToBeginWithIsKeptWhereNothingIsFaster) {
   const Graph graph = training("mlp?layers=2,width=24,batch=12");
   const Cluster cluster = load_cluster("p2.8xlarge", 4);
-  auto step_ns = [&](const Plan& plan) { return simulate(lower(graph, plan, cluster), CostModel(cluster)).step_time_ns; };
+  auto step_ns = [&](const Plan& plan) {
+    return simulate(lower(graph, plan, cluster), CostModel(cluster)).step_time_ns;
+  };
   const Plan best = *searched(parse_search("auto"), graph, cluster, {}, "time").plan;
   for (const char* name : {"auto", "exact"}) {
     const SearchChoice choice = parse_search(name);
     Rng rng(1);
-    const Problem problem{.graph = graph, .cluster = cluster, .objective = "time", .pins = {}, .options = choice.options, .from = &best};
+    const Problem problem{
+        .graph = graph, .cluster = cluster, .objective = "time", .pins = {}, .options = choice.options, .from = &best};
     const SearchResult warm = choice.entry->make()->search(problem, {.steps = 2}, rng);
     ASSERT_TRUE(warm.plan) << name;
     EXPECT_LE(step_ns(*warm.plan), step_ns(best)) << name;
@@ -196,22 +231,37 @@ void expect_cheapest_of(const std::vector<std::string>& models, const std::strin
   for (const std::string& model : models) expect_cheapest(model, training(model), load_cluster(cluster));
 }
 std::vector<std::string> of_the_papers(const std::string& wresnet) {
-  return {"mlp", "lenet?batch=256", "cnn", "alexnet", "vgg-16", "wide-deep", "insightface", "resnet-101", "inception-v3", wresnet, "rnntc", "rnnlm", "nmt", "rnn-10-8K", "gpt2"};
+  return {"mlp",          "lenet?batch=256", "cnn",   "alexnet", "vgg-16", "wide-deep", "insightface", "resnet-101",
+          "inception-v3", wresnet,           "rnntc", "rnnlm",   "nmt",    "rnn-10-8K", "gpt2"};
 }
-TEST(LongClustersAuto, IsNeverDearerOnP28xlarge) { expect_cheapest_of(of_the_papers("wresnet-152-10?batch=8"), "p2.8xlarge"); }  // 32 samples do not fit
+TEST(LongClustersAuto, IsNeverDearerOnP28xlarge) {
+  expect_cheapest_of(of_the_papers("wresnet-152-10?batch=8"), "p2.8xlarge");
+}  // 32 samples do not fit
 TEST(LongClustersAuto, IsNeverDearerOnDgx1) { expect_cheapest_of(of_the_papers("wresnet-152-10"), "dgx-1"); }
-TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsP100) { expect_cheapest_of(of_the_papers("wresnet-152-10"), "flexflow-p100"); }
-TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80) { expect_cheapest_of({"mlp", "lenet?batch=256", "cnn", "alexnet", "vgg-16", "wide-deep", "rnnlm?steps=10", "gpt2?layers=2"}, "flexflow-k80"); }
+TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsP100) {
+  expect_cheapest_of(of_the_papers("wresnet-152-10"), "flexflow-p100");
+}
+TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80) {
+  expect_cheapest_of(
+      {"mlp", "lenet?batch=256", "cnn", "alexnet", "vgg-16", "wide-deep", "rnnlm?steps=10", "gpt2?layers=2"},
+      "flexflow-k80");
+}
 // The larger ones, each by itself.
 TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithRnntc) { expect_cheapest_of({"rnntc"}, "flexflow-k80"); }
 TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithRnnlm) { expect_cheapest_of({"rnnlm"}, "flexflow-k80"); }
 TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithNmt) { expect_cheapest_of({"nmt"}, "flexflow-k80"); }
 TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithGpt2) { expect_cheapest_of({"gpt2"}, "flexflow-k80"); }
-TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithInsightFace) { expect_cheapest_of({"insightface"}, "flexflow-k80"); }
+TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithInsightFace) {
+  expect_cheapest_of({"insightface"}, "flexflow-k80");
+}
 TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithResNet101) { expect_cheapest_of({"resnet-101"}, "flexflow-k80"); }
-TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithInceptionV3) { expect_cheapest_of({"inception-v3"}, "flexflow-k80"); }
+TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithInceptionV3) {
+  expect_cheapest_of({"inception-v3"}, "flexflow-k80");
+}
 TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithRnn108K) { expect_cheapest_of({"rnn-10-8K"}, "flexflow-k80"); }
-TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithWResNet15210) { expect_cheapest_of({"wresnet-152-10"}, "flexflow-k80"); }
+TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithWResNet15210) {
+  expect_cheapest_of({"wresnet-152-10"}, "flexflow-k80");
+}
 
 // The least of all plans of 2x2x2, proved by `exact`: one axis after the other does not get there, nor does 4x2.
 TEST(Auto, RefinesOnTwoAxesAtATime) {
@@ -231,7 +281,8 @@ TEST(Auto, RefinesThePlansOfOthersAndKeepsPins) {
     const Plan plan = *searched(parse_search(name), graph, cluster).plan;
     solver::Options solving;
     solving.max_steps = 20;
-    const Refinement refined = refine({graph, cluster, "comm", {}, {}}, plan, check(graph, plan, cluster).comm_bytes, {}, solving);
+    const Refinement refined =
+        refine({graph, cluster, "comm", {}, {}}, plan, check(graph, plan, cluster).comm_bytes, {}, solving);
     EXPECT_GE(refined.neighbourhoods, 3);
     ASSERT_TRUE(refined.plan) << name;
     EXPECT_EQ(refined.cost, check(graph, *refined.plan, cluster).comm_bytes);
@@ -243,7 +294,8 @@ TEST(Auto, RefinesThePlansOfOthersAndKeepsPins) {
     if (!within.plan) continue;
     EXPECT_GE(within.cost, refined.cost);
     for (const auto& [op, choice] : pinned.pins.ops)
-      EXPECT_EQ(partita::refined(*within.plan, cluster)->strategies[op.index()], partita::refined(plan, cluster)->strategies[op.index()]);
+      EXPECT_EQ(partita::refined(*within.plan, cluster)->strategies[op.index()],
+                partita::refined(plan, cluster)->strategies[op.index()]);
   }
 }
 

@@ -55,8 +55,9 @@ void check_all(const std::vector<Case>& all, int schedules) {
     const auto middle = std::chrono::steady_clock::now();
     EXPECT_NO_THROW(verify(graph));
     const auto ms = [](auto d) { return std::chrono::duration_cast<std::chrono::milliseconds>(d).count(); };
-    fmt::print("{}: {} tasks, {} registers, {} edges; lowered in {} ms, verified in {} ms\n", name_of(c), graph.tasks.size(), graph.registers.size(),
-               graph.edges.size(), ms(middle - start), ms(std::chrono::steady_clock::now() - middle));
+    fmt::print("{}: {} tasks, {} registers, {} edges; lowered in {} ms, verified in {} ms\n", name_of(c),
+               graph.tasks.size(), graph.registers.size(), graph.edges.size(), ms(middle - start),
+               ms(std::chrono::steady_clock::now() - middle));
     std::fflush(stdout);
     const std::string text = print(graph);
     EXPECT_EQ(print(parse_physical(text)), text);
@@ -86,7 +87,8 @@ TEST(LoweredGraphs, WithoutAnyOneEdgeAreRefused) {
   for (std::size_t e = 0; e < graph.edges.size(); ++e) {
     PhysicalGraph less = graph;
     less.edges.erase(less.edges.begin() + static_cast<std::ptrdiff_t>(e));
-    EXPECT_TRUE(refuse(less).has_value()) << to_string(graph, graph.edges[e].from) << " -> " << to_string(graph, graph.edges[e].to);
+    EXPECT_TRUE(refuse(less).has_value())
+        << to_string(graph, graph.edges[e].from) << " -> " << to_string(graph, graph.edges[e].to);
   }
 }
 
@@ -107,7 +109,8 @@ TEST(LoweredGraphs, WithoutAnyOneTransferAreRefused) {
 
 TEST(LoweredGraphs, SharingBytesAndControlEdgesSaveMemory) {
   const Case c{"zoo:mlp?batch=64,width=256,layers=6", 4, "data-parallel"};
-  const int64_t both = lowered(c).peak_bytes[0], apart = lowered(c, {.share_bytes = false}).peak_bytes[0], eager = lowered(c, {.control_edges = false}).peak_bytes[0];
+  const int64_t both = lowered(c).peak_bytes[0], apart = lowered(c, {.share_bytes = false}).peak_bytes[0],
+                eager = lowered(c, {.control_edges = false}).peak_bytes[0];
   EXPECT_LT(both, apart);
   EXPECT_LT(both, eager);
 }

@@ -11,7 +11,8 @@
 
 namespace partita {
 
-void for_each_value(const std::vector<int>& domains, const std::vector<int>& scope, const std::function<void(const std::vector<int>&)>& visit) {
+void for_each_value(const std::vector<int>& domains, const std::vector<int>& scope,
+                    const std::function<void(const std::vector<int>&)>& visit) {
   std::vector<int> at(scope.size(), 0);
   while (true) {
     visit(at);
@@ -26,7 +27,8 @@ namespace {
 // Factors over variables whose domains shrink.
 class Elimination {
  public:
-  Elimination(const std::vector<int>& domains, std::vector<Factor> factors, int64_t max_table) : domains_(domains), factors_(std::move(factors)), max_table_(max_table) {}
+  Elimination(const std::vector<int>& domains, std::vector<Factor> factors, int64_t max_table)
+      : domains_(domains), factors_(std::move(factors)), max_table_(max_table) {}
 
   std::optional<int64_t> run() {
     for (const Factor& f : factors_)
@@ -73,7 +75,8 @@ class Elimination {
     return n;
   }
 
-  // Value a is dropped where another, b, costs no more whatever the others are: the sum over the factors of the least by which a is dearer.
+  // Value a is dropped where another, b, costs no more whatever the others are: the sum over the factors of the least
+  // by which a is dearer.
   bool drop_dominated(int v) {
     bool dropped = false;
     for (int a = 0; a < domains_[v]; ++a)
@@ -86,7 +89,8 @@ class Elimination {
           int64_t least = kNever;
           for (size_t at = 0; at < f.cost.size(); at += block)
             for (size_t i = 0; i < inner; ++i) {
-              const int64_t of_a = f.cost[at + static_cast<size_t>(a) * inner + i], of_b = f.cost[at + static_cast<size_t>(b) * inner + i];
+              const int64_t of_a = f.cost[at + static_cast<size_t>(a) * inner + i],
+                            of_b = f.cost[at + static_cast<size_t>(b) * inner + i];
               if (of_a < kNever) least = std::min(least, of_b < kNever ? of_a - of_b : -kNever);
             }
           dearer += least;
@@ -131,7 +135,8 @@ class Elimination {
       int64_t least = kNever;
       for (int x = 0; x < domains_[v]; ++x) {
         int64_t cost = 0;
-        for (size_t f = 0; f < mine.size(); ++f) cost = std::min(kNever, cost + mine[f].cost[at[f] + stride(mine[f], v) * static_cast<size_t>(x)]);
+        for (size_t f = 0; f < mine.size(); ++f)
+          cost = std::min(kNever, cost + mine[f].cost[at[f] + stride(mine[f], v) * static_cast<size_t>(x)]);
         least = std::min(least, cost);
       }
       joined.cost.push_back(least);
@@ -166,7 +171,8 @@ int64_t LayoutCosts::bytes(int from, int to, int64_t element_bytes) {
   return known->second;
 }
 
-OneAxisPlans::OneAxisPlans(const Graph& graph, const Cluster& cluster) : graph_(graph), mesh_{{cluster.compute_count}, slowest_link_first(cluster)}, costs_(cluster) {
+OneAxisPlans::OneAxisPlans(const Graph& graph, const Cluster& cluster)
+    : graph_(graph), mesh_{{cluster.compute_count}, slowest_link_first(cluster)}, costs_(cluster) {
   const int p = cluster.compute_count;
   for (const Op& op : graph.ops) {
     std::vector<tdl::AxisStrategy> dividing, passing, whole;
@@ -193,7 +199,9 @@ OneAxisPlans::OneAxisPlans(const Graph& graph, const Cluster& cluster) : graph_(
       };
       needs_.back().push_back(numbers(layouts.operands));
       makes_.back().push_back(numbers(layouts.results));
-      inner_bytes_.back().push_back(derived.inner.empty() ? 0 : inner_bytes(*op.bound, derived, mesh_, bytes_of(inner_dtype(graph, op)), cluster));
+      inner_bytes_.back().push_back(
+          derived.inner.empty() ? 0
+                                : inner_bytes(*op.bound, derived, mesh_, bytes_of(inner_dtype(graph, op)), cluster));
     }
   }
   const size_t tensors = graph.tensors.size();
@@ -204,8 +212,10 @@ OneAxisPlans::OneAxisPlans(const Graph& graph, const Cluster& cluster) : graph_(
   named_.resize(tensors);
   scopes_.resize(tensors);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
-    for (size_t k = 0; k < graph.ops[i].operands.size(); ++k) reads_[graph.ops[i].operands[k].index()].push_back({static_cast<int>(i), k});
-    for (size_t r = 0; r < graph.ops[i].results.size(); ++r) made_[graph.ops[i].results[r].index()] = {static_cast<int>(i), r};
+    for (size_t k = 0; k < graph.ops[i].operands.size(); ++k)
+      reads_[graph.ops[i].operands[k].index()].push_back({static_cast<int>(i), k});
+    for (size_t r = 0; r < graph.ops[i].results.size(); ++r)
+      made_[graph.ops[i].results[r].index()] = {static_cast<int>(i), r};
   }
   for (size_t t = 0; t < tensors; ++t) {
     if (const TensorId w = graph.tensors[t].replaces; w.valid()) replacement_[w.index()] = TensorId(t);
@@ -226,7 +236,8 @@ OneAxisPlans::OneAxisPlans(const Graph& graph, const Cluster& cluster) : graph_(
     std::set<int> ops;
     auto add = [&](const Use& use, const std::vector<std::vector<std::vector<int>>>& layouts) {
       for (const std::vector<int>& slots : layouts[use.op])
-        if (slots[use.slot] != layouts[use.op][0][use.slot]) ops.insert(use.op);  // what is always alike decides nothing
+        if (slots[use.slot] != layouts[use.op][0][use.slot])
+          ops.insert(use.op);  // what is always alike decides nothing
     };
     for (TensorId id : {TensorId(t), replacement_[t]}) {
       if (!id.valid()) continue;
@@ -347,7 +358,9 @@ bool OneAxisPlans::add_states(TensorId id, std::vector<int>& sizes, std::vector<
       for (const State& state : states) factors.back().cost.push_back(cost(value, state));
   };
   for (const Use& read : reads_[id.index()])
-    pair(read.op, [&](int value, const State& state) { return state.there.contains(needs_[read.op][value][read.slot]) ? 0 : kNever; });
+    pair(read.op, [&](int value, const State& state) {
+      return state.there.contains(needs_[read.op][value][read.slot]) ? 0 : kNever;
+    });
   if (made.op >= 0)
     pair(made.op, [&](int value, const State& state) {
       const int as = makes_[made.op][value][made.slot];
@@ -355,7 +368,9 @@ bool OneAxisPlans::add_states(TensorId id, std::vector<int>& sizes, std::vector<
     });
   if (next.valid()) {
     const Use again = made_[next.index()];
-    pair(again.op, [&](int value, const State& state) { return costs_.bytes(makes_[again.op][value][again.slot], state.home, element); });
+    pair(again.op, [&](int value, const State& state) {
+      return costs_.bytes(makes_[again.op][value][again.slot], state.home, element);
+    });
   }
   return true;
 }
@@ -376,7 +391,8 @@ Plan OneAxisPlans::plan(const std::vector<int>& values) {
   for (size_t i = 0; i < graph_.ops.size(); ++i) plan.ops.push_back({mesh_, {strategies_[i][values[i]]}});
   for (size_t t = 0; t < graph_.tensors.size(); ++t) {
     if (graph_.tensors[t].replaces.valid()) continue;
-    if (const int home = best_home(TensorId(t), values).second; home >= 0) plan.kept[TensorId(t)] = named_[t][home].first;
+    if (const int home = best_home(TensorId(t), values).second; home >= 0)
+      plan.kept[TensorId(t)] = named_[t][home].first;
   }
   return plan;
 }

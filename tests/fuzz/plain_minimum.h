@@ -1,5 +1,6 @@
-// The slow obvious way to the least cost of all plans on a mesh of one axis: costs from layouts and conversions, tensor by tensor, as
-// docs/ARCHITECTURE.md section 4 defines them; minima by eliminating one choice after another. Shares no code with a search.
+// The slow obvious way to the least cost of all plans on a mesh of one axis: costs from layouts and conversions, tensor
+// by tensor, as docs/ARCHITECTURE.md section 4 defines them; minima by eliminating one choice after another. Shares no
+// code with a search.
 #pragma once
 #include <functional>
 #include <map>
@@ -21,7 +22,8 @@ struct Factor {
 // Empty where a table would have more entries.
 std::optional<int64_t> plain_minimum(const std::vector<int>& domains, std::vector<Factor> factors, int64_t max_table);
 // Calls visit(values) for all values of the variables `scope`.
-void for_each_value(const std::vector<int>& domains, const std::vector<int>& scope, const std::function<void(const std::vector<int>&)>& visit);
+void for_each_value(const std::vector<int>& domains, const std::vector<int>& scope,
+                    const std::function<void(const std::vector<int>&)>& visit);
 
 // Layouts as numbers, equal placements as one, and what conversions between them move.
 class LayoutCosts {
@@ -41,17 +43,18 @@ class OneAxisPlans {
  public:
   OneAxisPlans(const Graph& graph, const Cluster& cluster);
 
-  // By op: every strategy that divides its work, and those of element-wise ops that pass partial values on; `replicate` where nothing
-  // divides it.
+  // By op: every strategy that divides its work, and those of element-wise ops that pass partial values on; `replicate`
+  // where nothing divides it.
   const std::vector<std::vector<tdl::AxisStrategy>>& strategies() const { return strategies_; }
   std::vector<int> domains() const;
-  // The ops on which depends what a tensor moves: its writer, its readers, and those of the value that replaces it, if they have it in
-  // several layouts. Ascending.
+  // The ops on which depends what a tensor moves: its writer, its readers, and those of the value that replaces it, if
+  // they have it in several layouts. Ascending.
   const std::vector<int>& scope(TensorId id) const { return scopes_[id.index()]; }
-  // Of a tensor that replaces none, and of what replaces it, kept where that is cheapest: what it moves. `values`: by op.
+  // Of a tensor that replaces none, and of what replaces it, kept where that is cheapest: what it moves. `values`: by
+  // op.
   int64_t bytes(TensorId id, const std::vector<int>& values);
   int64_t bytes(OpId id, int value) const { return inner_bytes_[id.index()][value]; }  // inside the op
-  int64_t bytes(const std::vector<int>& values);  // of all
+  int64_t bytes(const std::vector<int>& values);                                       // of all
   // The least of all plans, if the tables stay below this many entries.
   std::optional<int64_t> least(int64_t max_table);
   // The plan's strategies in `strategies()`; empty if one of its ops is elsewhere or does something else.
@@ -64,14 +67,15 @@ class OneAxisPlans {
     size_t slot = 0;
   };
   bool add_states(TensorId id, std::vector<int>& sizes, std::vector<Factor>& factors);  // for `least`; false: too many
-  std::pair<int64_t, int> best_home(TensorId id, const std::vector<int>& values);  // bytes, place in named_; -1: as it is made
+  std::pair<int64_t, int> best_home(TensorId id,
+                                    const std::vector<int>& values);  // bytes, place in named_; -1: as it is made
 
   const Graph& graph_;
   Mesh mesh_;
   LayoutCosts costs_;
   std::vector<std::vector<tdl::AxisStrategy>> strategies_;
   std::vector<std::vector<int64_t>> inner_bytes_;
-  std::vector<std::vector<std::vector<int>>> needs_, makes_;  // [op][value][slot]: numbers of layouts
+  std::vector<std::vector<std::vector<int>>> needs_, makes_;   // [op][value][slot]: numbers of layouts
   std::vector<std::vector<std::pair<Placement, int>>> named_;  // [tensor]: where it may be kept
   std::vector<std::vector<Use>> reads_;                        // [tensor]
   std::vector<Use> made_;                                      // [tensor]; op -1: by none

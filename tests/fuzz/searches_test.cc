@@ -1,5 +1,5 @@
-// Searches on small graphs: one step of the published programs against brute force over its own space, and no plan that the
-// checker refuses.
+// Searches on small graphs: one step of the published programs against brute force over its own space, and no plan that
+// the checker refuses.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,8 +33,12 @@ Graph random_graph(uint64_t seed) {
     const TensorId from = made[made.size() - 1 - rng.below(std::min<size_t>(2, made.size()))];
     const Shape shape = build.shape(from);
     switch (rng.below(5)) {
-      case 0: made.push_back(build.op("tanh", {from})); break;
-      case 1: made.push_back(build.op("softmax", {from}, {{"axis", 1}})); break;
+      case 0:
+        made.push_back(build.op("tanh", {from}));
+        break;
+      case 1:
+        made.push_back(build.op("softmax", {from}, {{"axis", 1}}));
+        break;
       case 2: {
         TensorId other = from;
         for (TensorId t : made)
@@ -42,16 +46,18 @@ Graph random_graph(uint64_t seed) {
         made.push_back(build.op("add", {from, other}));
         break;
       }
-      default: made.push_back(build.op("matmul", {from, build.parameter(fmt::format("w{}", i), {shape[1], extent()})}));
+      default:
+        made.push_back(build.op("matmul", {from, build.parameter(fmt::format("w{}", i), {shape[1], extent()})}));
     }
   }
-  if (backward) made.push_back(build.op("matmul", {made.back(), build.parameter("last", {build.shape(made.back())[1], extent()})}));
+  if (backward)
+    made.push_back(build.op("matmul", {made.back(), build.parameter("last", {build.shape(made.back())[1], extent()})}));
   Graph graph = build.finish({made.back()});
   return backward ? add_backward(graph, {.kind = "elementwise"}, {}) : graph;
 }
 
-// The least cost of one step, every tiling of every tensor tried: given them, an op is by itself. `alike`: an element-wise op may only
-// split its operands and results as they are kept.
+// The least cost of one step, every tiling of every tensor tried: given them, an op is by itself. `alike`: an
+// element-wise op may only split its operands and results as they are kept.
 std::optional<Cost> tried_all(const Cuts& cuts, const OneCut& cut, bool alike) {
   const Graph& graph = cuts.graph();
   const size_t tensors = graph.tensors.size();
@@ -93,7 +99,8 @@ std::optional<Cost> tried_all(const Cuts& cuts, const OneCut& cut, bool alike) {
       for (size_t s = 0; s < own.size(); ++s) {
         if (!allowed(i, s, value)) continue;
         Cost cost = own[s];
-        for (const CostNetwork::Pair* p : pairs[i]) cost = cost + p->cost[static_cast<size_t>(value[p->a]) * own.size() + s];
+        for (const CostNetwork::Pair* p : pairs[i])
+          cost = cost + p->cost[static_cast<size_t>(value[p->a]) * own.size() + s];
         if (!least || cost < *least) least = cost;
       }
       feasible = least.has_value();
@@ -137,7 +144,8 @@ void compare_one_step(const Graph& graph, int devices, bool chop, Tally& tally) 
   EXPECT_GE(coarsened, *all);
   if (coarsened.moved > all->moved) {
     ++tally.dearer;
-    if (all->moved > 0) tally.worst = std::max(tally.worst, static_cast<double>(coarsened.moved) / static_cast<double>(all->moved));
+    if (all->moved > 0)
+      tally.worst = std::max(tally.worst, static_cast<double>(coarsened.moved) / static_cast<double>(all->moved));
   }
 }
 
@@ -150,15 +158,16 @@ void random_graphs(uint64_t first, uint64_t last) {
       for (bool chop : {false, true})
         if (!chop || devices == 4) compare_one_step(graph, devices, chop, tally);
   }
-  std::printf("%d steps compared with brute force; coarsening is dearer in %d, at worst %.3f times\n", tally.compared, tally.dearer, tally.worst);
+  std::printf("%d steps compared with brute force; coarsening is dearer in %d, at worst %.3f times\n", tally.compared,
+              tally.dearer, tally.worst);
   EXPECT_GT(tally.compared, static_cast<int>(last - first));
 }
 
 TEST(TofuStep, EqualsBruteForceOnRandomGraphs) { random_graphs(1, 61); }
 TEST(LongTofuStep, EqualsBruteForceOnRandomGraphs) { random_graphs(1000, 3000); }
 
-// No search returns a plan that the checker refuses, or that cannot be lowered, on any number of devices. A search may say that it has
-// none, as data parallelism of fewer samples than devices.
+// No search returns a plan that the checker refuses, or that cannot be lowered, on any number of devices. A search may
+// say that it has none, as data parallelism of fewer samples than devices.
 void checked(const std::vector<std::string>& models, const std::vector<int>& devices, bool options) {
   for (const std::string& model : models) {
     const Graph graph = training(model);
@@ -168,7 +177,11 @@ void checked(const std::vector<std::string>& models, const std::vector<int>& dev
         if (entry.estimates) continue;
         std::vector<std::string> texts{entry.name};
         for (const auto& [option, values] : entry.options)
-          for (size_t v = 1; options && v < values.size(); ++v) texts.push_back(fmt::format("{}?{}={}", entry.name, option, values[v] == "N" ? "2" : values[v] == "PxQ" ? fmt::format("{}", d) : values[v]));  // N: any count
+          for (size_t v = 1; options && v < values.size(); ++v)
+            texts.push_back(fmt::format("{}?{}={}", entry.name, option,
+                                        values[v] == "N"     ? "2"
+                                        : values[v] == "PxQ" ? fmt::format("{}", d)
+                                                             : values[v]));  // N: any count
         for (const std::string& text : texts) {
           SCOPED_TRACE(fmt::format("{} by {} on {} devices", model, text, d));
           const SearchChoice choice = parse_search(text);
@@ -206,12 +219,15 @@ void checked(const std::vector<std::string>& models, const std::vector<int>& dev
 
 TEST(EverySearch, IsCheckedAndLowered) {
   checked({"zoo:mlp?layers=2,width=7,batch=10"}, {2, 3, 6}, true);
-  checked({"zoo:mlp?layers=2,width=12,batch=16", "zoo:rnnlm?steps=2,layers=1,hidden=10,vocabulary=7,batch=5"}, {3, 4, 8}, false);
+  checked({"zoo:mlp?layers=2,width=12,batch=16", "zoo:rnnlm?steps=2,layers=1,hidden=10,vocabulary=7,batch=5"},
+          {3, 4, 8}, false);
 }
 
 TEST(LongEverySearch, IsCheckedAndLowered) {
-  checked({"zoo:lenet?batch=24", "zoo:rnnlm?steps=4,hidden=10,vocabulary=7,batch=24", "zoo:transformer?hidden=24,steps=10,vocabulary=40,batch=24",
-           "zoo:moe?hidden=24,steps=5,vocabulary=40,experts=8,groups=2,batch=24", "zoo:resnet-18?image=32,batch=24", "zoo:nasnet?cells=1,filters=96,image=32,stem=2,classes=5,batch=6"},
+  checked({"zoo:lenet?batch=24", "zoo:rnnlm?steps=4,hidden=10,vocabulary=7,batch=24",
+           "zoo:transformer?hidden=24,steps=10,vocabulary=40,batch=24",
+           "zoo:moe?hidden=24,steps=5,vocabulary=40,experts=8,groups=2,batch=24", "zoo:resnet-18?image=32,batch=24",
+           "zoo:nasnet?cells=1,filters=96,image=32,stem=2,classes=5,batch=6"},
           {2, 3, 4, 6, 8}, false);
 }
 

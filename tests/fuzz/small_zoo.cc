@@ -12,9 +12,10 @@ namespace {
 
 // By an option's name. Extents are not multiples of all device counts; those that must divide each other do.
 const std::map<std::string, std::string> kSmall = {
-    {"batch", "6"},  {"layers", "1"},     {"steps", "2"},  {"cells", "1"},     {"blocks", "1"},     {"heads", "2"},    {"key_heads", "1"}, {"hidden", "12"},
-    {"inner", "10"}, {"vocabulary", "9"}, {"classes", "5"}, {"width", "8"},    {"input", "7"},      {"filters", "96"}, {"embedding", "6"}, {"fields", "3"},
-    {"dense", "4"},  {"experts", "3"},    {"groups", "2"},  {"channels", "2"}, {"positions", "6"}};
+    {"batch", "6"},     {"layers", "1"},   {"steps", "2"},     {"cells", "1"},      {"blocks", "1"},  {"heads", "2"},
+    {"key_heads", "1"}, {"hidden", "12"},  {"inner", "10"},    {"vocabulary", "9"}, {"classes", "5"}, {"width", "8"},
+    {"input", "7"},     {"filters", "96"}, {"embedding", "6"}, {"fields", "3"},     {"dense", "4"},   {"experts", "3"},
+    {"groups", "2"},    {"channels", "2"}, {"positions", "6"}};
 
 std::string small_reference(const ModelInfo& info) {
   std::string options;
@@ -22,7 +23,8 @@ std::string small_reference(const ModelInfo& info) {
     auto small = kSmall.find(option.name);
     std::string value = small == kSmall.end() ? option.value : small->second;
     std::smatch least;
-    if (option.name == "image") value = std::regex_search(option.meaning, least, std::regex("at least ([0-9]+)")) ? least[1].str() : "32";
+    if (option.name == "image")
+      value = std::regex_search(option.meaning, least, std::regex("at least ([0-9]+)")) ? least[1].str() : "32";
     if (value != option.value) options += fmt::format("{}{}={}", options.empty() ? "" : ",", option.name, value);
   }
   return fmt::format("zoo:{}?{}", info.name, options);

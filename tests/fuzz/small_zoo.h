@@ -1,4 +1,5 @@
-// Every model of the zoo, cut down to a few layers of few units by its own options: one that is added to the zoo is among them.
+// Every model of the zoo, cut down to a few layers of few units by its own options: one that is added to the zoo is
+// among them.
 #pragma once
 #include <functional>
 #include <string>
@@ -11,7 +12,7 @@ namespace partita {
 struct SmallModel {
   std::string reference;  // of the first that comes to this graph: wresnet-152-4 is wresnet-50-4 when cut down
   LoadedModel model;
-  Graph training;         // one step of SGD with momentum, its axes factored, as the program plans it
+  Graph training;  // one step of SGD with momentum, its axes factored, as the program plans it
 };
 
 // The different graphs of all models; only models whose name `wanted` accepts, if it is given.

@@ -1,5 +1,5 @@
-// Every derived strategy of every operation and of every instance of the description language, its operands kept here and
-// there, lowered: what comes out is verified, and refused when a term is taken from it.
+// Every derived strategy of every operation and of every instance of the description language, its operands kept here
+// and there, lowered: what comes out is verified, and refused when a term is taken from it.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -18,10 +18,8 @@ namespace {
 
 Values values_of_array(const tdl::Array& array) {
   Values values{is_float(array.dtype) ? DType::kFloat64 : array.dtype, array.shape, {}, {}};
-  if (is_float(array.dtype))
-    values.real = array.reals;
-  else
-    values.integer = array.ints;
+  if (is_float(array.dtype)) values.real = array.reals;
+  else values.integer = array.ints;
   return values;
 }
 
@@ -29,7 +27,9 @@ struct Tally {
   int graphs = 0, pads = 0, combines = 0, collectives = 0, wrong = 0;
 };
 
-int64_t elements(const PhysicalGraph& graph, const Access& access) { return volume(access.boxes.empty() ? graph.reg(access.reg).box(0) : access.boxes[0]); }
+int64_t elements(const PhysicalGraph& graph, const Access& access) {
+  return volume(access.boxes.empty() ? graph.reg(access.reg).box(0) : access.boxes[0]);
+}
 
 bool is_refused(const PhysicalGraph& graph) {
   try {
@@ -47,15 +47,18 @@ bool pads(const PhysicalGraph& graph, const Task& task) {
   return covered < elements(graph, task.writes[0]);
 }
 
-// Without one of its terms, what pads an operand is wrong, and so is a sum or product of partial values, unless the term is the
-// identity, as after padding. (A maximum may be right still: members hold parts of what others hold.)
+// Without one of its terms, what pads an operand is wrong, and so is a sum or product of partial values, unless the
+// term is the identity, as after padding. (A maximum may be right still: members hold parts of what others hold.)
 void lose_a_term(PhysicalGraph graph, Rng& rng, Tally& tally) {
-  const bool any_pads = std::any_of(graph.tasks.begin(), graph.tasks.end(), [&](const Task& task) { return pads(graph, task); });
+  const bool any_pads =
+      std::any_of(graph.tasks.begin(), graph.tasks.end(), [&](const Task& task) { return pads(graph, task); });
   std::vector<Task*> fit;
   for (Task& task : graph.tasks) {
     const auto* work = std::get_if<CombineWork>(&task.work);
-    if (!work || (work->reducer != tdl::Reducer::kSum && work->reducer != tdl::Reducer::kProd) || task.reads.empty()) continue;
-    const bool of_operand = std::all_of(task.reads.begin(), task.reads.end(), [&](const Access& read) { return graph.reg(read.reg).constant; });
+    if (!work || (work->reducer != tdl::Reducer::kSum && work->reducer != tdl::Reducer::kProd) || task.reads.empty())
+      continue;
+    const bool of_operand = std::all_of(task.reads.begin(), task.reads.end(),
+                                        [&](const Access& read) { return graph.reg(read.reg).constant; });
     if (any_pads ? of_operand && pads(graph, task) : elements(graph, task.writes[0]) > 0) fit.push_back(&task);
   }
   if (fit.empty()) return;
@@ -65,8 +68,8 @@ void lose_a_term(PhysicalGraph graph, Rng& rng, Tally& tally) {
   EXPECT_TRUE(is_refused(graph)) << "'" << task.name << "' without one of its terms";
 }
 
-// Of positions that do the same, one is enough; a short index in more parts than it has elements leaves some without any; and
-// where two operands are padded, a term may meet nothing but zeros.
+// Of positions that do the same, one is enough; a short index in more parts than it has elements leaves some without
+// any; and where two operands are padded, a term may meet nothing but zeros.
 bool is_each_needed(const std::vector<tdl::AxisStrategy>& strategies) {
   std::set<std::string> names;
   for (const tdl::AxisStrategy& s : strategies) {
@@ -79,7 +82,8 @@ bool is_each_needed(const std::vector<tdl::AxisStrategy>& strategies) {
 }
 
 // A graph of one op on operands that are state, under one strategy an axis of the mesh.
-void verify_one(const Graph& graph, const Cluster& cluster, const Mesh& mesh, const std::vector<tdl::AxisStrategy>& strategies, Rng& rng, Tally& tally) {
+void verify_one(const Graph& graph, const Cluster& cluster, const Mesh& mesh,
+                const std::vector<tdl::AxisStrategy>& strategies, Rng& rng, Tally& tally) {
   if (!tdl::derive(*graph.ops[0].bound, mesh.extents, strategies)) return;
   Pins pins;
   pins.ops[OpId(0)] = {mesh, strategies};
@@ -123,14 +127,15 @@ void verify_all(const Graph& graph, const std::string& name, uint64_t seed, int 
   const auto strategies = allowed_strategies(graph.ops[0], 2);
   for (int i = 0; i < pairs; ++i) {
     const auto &outer = strategies[rng.below(strategies.size())], &inner = strategies[rng.below(strategies.size())];
-    SCOPED_TRACE(fmt::format("seed {}, {}: {} and {} on 2x2 devices", seed, name, tdl::to_string(outer), tdl::to_string(inner)));
+    SCOPED_TRACE(
+        fmt::format("seed {}, {}: {} and {} on 2x2 devices", seed, name, tdl::to_string(outer), tdl::to_string(inner)));
     verify_one(graph, cluster, {{2, 2}, slowest_link_first(cluster)}, {outer, inner}, rng, tally);
   }
 }
 
 void report(const char* what, const Tally& t) {
-  std::printf("%s: %d graphs verified, with %d collectives and %d combines, of which %d pad; %d made wrong, refused\n", what, t.graphs, t.collectives, t.combines, t.pads,
-              t.wrong);
+  std::printf("%s: %d graphs verified, with %d collectives and %d combines, of which %d pad; %d made wrong, refused\n",
+              what, t.graphs, t.collectives, t.combines, t.pads, t.wrong);
   EXPECT_GT(t.pads, 50);
   EXPECT_GT(t.combines, 2 * t.pads);
 }

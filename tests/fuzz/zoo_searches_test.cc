@@ -86,8 +86,8 @@ void expect_no_better_window(const Graph& graph, OneAxisPlans& plans, std::vecto
   }
 }
 
-// `exact` against the least of all plans on a mesh of one axis, where that can be enumerated, and against all plans that differ in a few
-// ops; its bound against all that other searches find in its space.
+// `exact` against the least of all plans on a mesh of one axis, where that can be enumerated, and against all plans
+// that differ in a few ops; its bound against all that other searches find in its space.
 void compare_exact(const SmallModel& small, int devices, Tally& tally) {
   SCOPED_TRACE(fmt::format("{} on {} devices", small.reference, devices));
   const Graph& graph = small.training;
@@ -134,8 +134,9 @@ void compare_exact(const SmallModel& small, int devices, Tally& tally) {
       EXPECT_EQ(e.code(), ExitCode::kInfeasible) << e.what();
     }
   }
-  std::printf("%s on %d: %zu ops, exact %lld, bound %lld, least %s\n", small.reference.c_str(), devices, graph.ops.size(), static_cast<long long>(bytes),
-              static_cast<long long>(bound.value_or(-1)), least ? std::to_string(*least).c_str() : "of windows only");
+  std::printf("%s on %d: %zu ops, exact %lld, bound %lld, least %s\n", small.reference.c_str(), devices,
+              graph.ops.size(), static_cast<long long>(bytes), static_cast<long long>(bound.value_or(-1)),
+              least ? std::to_string(*least).c_str() : "of windows only");
   std::fflush(stdout);
   ++tally.compared;
   tally.enumerated += least.has_value();
@@ -146,12 +147,14 @@ void compare_exact_on(const std::vector<SmallModel>& models) {
   Tally tally;
   for (const SmallModel& small : models)
     for (int devices : {2, 3}) compare_exact(small, devices, tally);
-  std::printf("%d compared, %d enumerated, %d proved; %d plans of other searches are in the space\n", tally.compared, tally.enumerated, tally.proved, tally.in_space);
+  std::printf("%d compared, %d enumerated, %d proved; %d plans of other searches are in the space\n", tally.compared,
+              tally.enumerated, tally.proved, tally.in_space);
   EXPECT_GE(tally.enumerated, tally.compared * 9 / 10);
 }
 
 TEST(ZooExact, EqualsTheLeastOfAllPlans) {
-  compare_exact_on({small_model("zoo:lenet?batch=6,image=16,channels=2,classes=5"), small_model("zoo:rnntc?batch=6,steps=2,layers=1,hidden=12,vocabulary=9,classes=5"),
+  compare_exact_on({small_model("zoo:lenet?batch=6,image=16,channels=2,classes=5"),
+                    small_model("zoo:rnntc?batch=6,steps=2,layers=1,hidden=12,vocabulary=9,classes=5"),
                     small_model("zoo:wide-deep?batch=6,vocabulary=9,fields=3,dense=4,embedding=6,layers=1,width=8")});
 }
 TEST(LongZooExact, EqualsTheLeastOfAllPlans) { compare_exact_on(small_zoo()); }
@@ -161,16 +164,18 @@ TEST(LongZooExact, EqualsTheLeastOfAllPlans) { compare_exact_on(small_zoo()); }
 Layout kept_layout(const Mesh& mesh, Tiling tiling, const std::vector<Shape>& radices) {
   if (tiling == kWhole) return make_layout(mesh, {Sbp::broadcast()}, radices);
   int axis = 0;
-  for (; tiling >= static_cast<Tiling>(radices[axis].size()); ++axis) tiling -= static_cast<Tiling>(radices[axis].size());
+  for (; tiling >= static_cast<Tiling>(radices[axis].size()); ++axis)
+    tiling -= static_cast<Tiling>(radices[axis].size());
   return make_layout(mesh, {Sbp::split(axis, tiling)}, radices);
 }
 
-// What one cut of all devices moves, by the tilings of all tensors: given these, every op takes its best strategy, counted from layouts.
-// `alike`: an element-wise op may only split its operands and results along the axes on which they are kept.
+// What one cut of all devices moves, by the tilings of all tensors: given these, every op takes its best strategy,
+// counted from layouts. `alike`: an element-wise op may only split its operands and results along the axes on which
+// they are kept.
 struct CutCosts {
   std::vector<int> domains;  // tilings by tensor, then strategies of ops with many tensors
   std::vector<Factor> factors;
-  std::vector<OpId> ops;     // those with a variable of their own
+  std::vector<OpId> ops;  // those with a variable of their own
 };
 CutCosts costs_of_cut(const Cuts& cuts, const OneCut& cut, const Cluster& cluster, bool alike) {
   const Graph& graph = cuts.graph();
@@ -181,7 +186,8 @@ CutCosts costs_of_cut(const Cuts& cuts, const OneCut& cut, const Cluster& cluste
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
     domains.push_back(static_cast<int>(cut.tilings[t].size()));
     kept.emplace_back();
-    for (const std::vector<Tiling>& tiling : cut.tilings[t]) kept.back().push_back(costs.number(kept_layout(cuts.mesh(), tiling[0], radices[t])));
+    for (const std::vector<Tiling>& tiling : cut.tilings[t])
+      kept.back().push_back(costs.number(kept_layout(cuts.mesh(), tiling[0], radices[t])));
   }
   std::vector<Factor> factors;
   std::vector<OpId> own;
@@ -204,7 +210,9 @@ CutCosts costs_of_cut(const Cuts& cuts, const OneCut& cut, const Cluster& cluste
         for (size_t y = 0; y < kept[slot.keeper].size(); ++y) {
           const int home = kept[slot.keeper][y];
           const bool allowed = !tied || cut.tilings[slot.keeper][y][0] == own;
-          slot.cost.back().push_back(allowed ? costs.bytes(result ? here : home, result ? home : here, bytes_of(graph.tensor(id).dtype)) : kNever);
+          slot.cost.back().push_back(
+              allowed ? costs.bytes(result ? here : home, result ? home : here, bytes_of(graph.tensor(id).dtype))
+                      : kNever);
         }
       }
       slots.push_back(std::move(slot));
@@ -236,7 +244,8 @@ CutCosts costs_of_cut(const Cuts& cuts, const OneCut& cut, const Cluster& cluste
       for (int s = 0; s < strategies; ++s) {
         int64_t cost = cut.ops[i]->aligned[s].inner_cost;
         for (const Slot& slot : slots) {
-          const auto place = std::lower_bound(factor.scope.begin(), factor.scope.end(), slot.keeper) - factor.scope.begin();
+          const auto place =
+              std::lower_bound(factor.scope.begin(), factor.scope.end(), slot.keeper) - factor.scope.begin();
           cost = std::min(kNever, cost + slot.cost[s][static_cast<size_t>(at[static_cast<size_t>(place)])]);
         }
         least = std::min(least, cost);
@@ -278,8 +287,9 @@ void expect_no_better_tilings(const CutCosts& costs, const std::vector<int>& sol
   }
 }
 
-// The programs of SoyBean and of Tofu without coarsening find the least of a cut, or where that can't be enumerated what no change of a
-// few tilings makes less; Tofu's with coarsening of element-wise ops the least of the plans that split these alike.
+// The programs of SoyBean and of Tofu without coarsening find the least of a cut, or where that can't be enumerated
+// what no change of a few tilings makes less; Tofu's with coarsening of element-wise ops the least of the plans that
+// split these alike.
 void compare_steps_on(const std::vector<SmallModel>& models) {
   int enumerated = 0, in_windows = 0, near = 0, alike = 0;
   for (const SmallModel& small : models)
@@ -293,7 +303,11 @@ void compare_steps_on(const std::vector<SmallModel>& models) {
         paper.emplace_back(names.begin(), names.end());
       }
       const std::map<std::string, CutSpace> spaces{
-          {"soybean", {"soybean", [&](OpId op, const tdl::AxisStrategy& s) { return s.names.size() == 1 && paper[op.index()].contains(s.names[0]); }}},
+          {"soybean",
+           {"soybean",
+            [&](OpId op, const tdl::AxisStrategy& s) {
+              return s.names.size() == 1 && paper[op.index()].contains(s.names[0]);
+            }}},
           {"soybean?tilings=all", {"soybean?tilings=all", [](OpId, const tdl::AxisStrategy&) { return true; }}},
           {"tofu?coarsening=off", tofu_space("tofu")}};
       for (const auto& [text, space] : spaces) {
@@ -315,7 +329,8 @@ void compare_steps_on(const std::vector<SmallModel>& models) {
           EXPECT_EQ(solved->cost.moved, *least);
         } else {
           ++in_windows;
-          std::vector<int> values(solved->solutions[0].begin(), solved->solutions[0].begin() + static_cast<std::ptrdiff_t>(graph.tensors.size()));
+          std::vector<int> values(solved->solutions[0].begin(),
+                                  solved->solutions[0].begin() + static_cast<std::ptrdiff_t>(graph.tensors.size()));
           for (OpId op : costs.ops) values.push_back(solved->solutions[0][graph.tensors.size() + op.index()]);
           expect_no_better_tilings(costs, values);
         }
@@ -330,19 +345,22 @@ void compare_steps_on(const std::vector<SmallModel>& models) {
       }
       std::fflush(stdout);
     }
-  std::printf("%d steps enumerated, %d only changed, %d not solved to the end; %d coarsened\n", enumerated, in_windows, near, alike);
+  std::printf("%d steps enumerated, %d only changed, %d not solved to the end; %d coarsened\n", enumerated, in_windows,
+              near, alike);
   EXPECT_GT(enumerated, 9 * near);
   EXPECT_GT(alike, 0);
 }
 
 TEST(ZooOneCut, EqualsTheLeastOfItsSpace) {
-  compare_steps_on({small_model("zoo:lenet?batch=6,image=16,channels=2,classes=5"), small_model("zoo:rnntc?batch=6,steps=2,layers=1,hidden=12,vocabulary=9,classes=5")});
+  compare_steps_on({small_model("zoo:lenet?batch=6,image=16,channels=2,classes=5"),
+                    small_model("zoo:rnntc?batch=6,steps=2,layers=1,hidden=12,vocabulary=9,classes=5")});
 }
 TEST(LongZooOneCut, EqualsTheLeastOfItsSpace) { compare_steps_on(small_zoo()); }
 
 // ---------------------------------------------------------------- memory
 
-// Every search that makes plans, with every value of every option, one at a time; of a count, 2. Meshes are for one number of devices.
+// Every search that makes plans, with every value of every option, one at a time; of a count, 2. Meshes are for one
+// number of devices.
 std::vector<std::string> every_search() {
   std::vector<std::string> texts;
   for (const SearchEntry& entry : searches()) {
@@ -382,7 +400,9 @@ bool names_missing_bytes(const std::string& message) {
   return std::regex_search(message, kMissing);
 }
 
-int64_t peak_bytes(const PhysicalGraph& physical) { return *std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.begin() + physical.compute_count); }
+int64_t peak_bytes(const PhysicalGraph& physical) {
+  return *std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.begin() + physical.compute_count);
+}
 
 struct MemoryTally {
   int plans = 0, fit = 0, none = 0, late = 0;
@@ -400,9 +420,10 @@ bool looks_at_memory(const std::string& text) {
   return looks;
 }
 
-// One search on devices of ample memory, and of less: its plan is sound, and fits or is refused with the bytes that are missing. One that
-// looks at the memory returns no plan that does not fit.
-void try_search(const std::string& text, bool looks, const Graph& graph, int devices, const std::vector<int64_t>& limits, const Budget& budget, MemoryTally& tally) {
+// One search on devices of ample memory, and of less: its plan is sound, and fits or is refused with the bytes that are
+// missing. One that looks at the memory returns no plan that does not fit.
+void try_search(const std::string& text, bool looks, const Graph& graph, int devices,
+                const std::vector<int64_t>& limits, const Budget& budget, MemoryTally& tally) {
   const Outcome free = outcome(text, graph, limited(devices, kAmple), budget);
   if (!free.plan) {
     tally.reasons.try_emplace(fmt::format("{}: {}", text, free.reason.substr(0, 40)), free.reason);
@@ -445,7 +466,9 @@ void try_search(const std::string& text, bool looks, const Graph& graph, int dev
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ExitCode::kInfeasible);
       EXPECT_TRUE(names_missing_bytes(e.what())) << e.what();
-      EXPECT_NE(std::string(e.what()).find(fmt::format("({} missing)", peak_bytes(physical) - limit)), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find(fmt::format("({} missing)", peak_bytes(physical) - limit)),
+                std::string::npos)
+          << e.what();
       ++tally.none;
     }
   }
@@ -460,23 +483,32 @@ void try_every_search_on(const std::vector<SmallModel>& models, const std::vecto
   for (const SmallModel& small : models) {
     const auto start = std::chrono::steady_clock::now();
     const Cluster one = limited(1, kAmple);
-    const double needed = static_cast<double>(peak_bytes(lower(small.training, *searched("single", small.training, one).plan, one)));
+    const double needed =
+        static_cast<double>(peak_bytes(lower(small.training, *searched("single", small.training, one).plan, one)));
     for (int d : devices)
       for (const std::string& text : every_search()) {
         SCOPED_TRACE(fmt::format("{} by {} on {} devices", small.reference, text, d));
         const auto began = std::chrono::steady_clock::now();
-        auto seconds = [](auto from) { return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count(); };
+        auto seconds = [](auto from) {
+          return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
+        };
         try {
-          try_search(text, looks.at(text), small.training, d, {static_cast<int64_t>(needed), static_cast<int64_t>(0.6 * needed), static_cast<int64_t>(0.3 * needed)}, budget, tally);
+          try_search(
+              text, looks.at(text), small.training, d,
+              {static_cast<int64_t>(needed), static_cast<int64_t>(0.6 * needed), static_cast<int64_t>(0.3 * needed)},
+              budget, tally);
         } catch (const std::exception& e) {
           ADD_FAILURE() << e.what();
         }
-        if (seconds(began) > 10) std::printf("%s by %s on %d: %.1f s\n", small.reference.c_str(), text.c_str(), d, seconds(began));
-        if (d == devices.back() && text == every_search().back()) std::printf("%s: %zu ops, %.1f s\n", small.reference.c_str(), small.training.ops.size(), seconds(start));
+        if (seconds(began) > 10)
+          std::printf("%s by %s on %d: %.1f s\n", small.reference.c_str(), text.c_str(), d, seconds(began));
+        if (d == devices.back() && text == every_search().back())
+          std::printf("%s: %zu ops, %.1f s\n", small.reference.c_str(), small.training.ops.size(), seconds(start));
       }
     std::fflush(stdout);
   }
-  std::printf("%d plans lowered; with less memory %d fit, %d do not, %d were late\n", tally.plans, tally.fit, tally.none, tally.late);
+  std::printf("%d plans lowered; with less memory %d fit, %d do not, %d were late\n", tally.plans, tally.fit,
+              tally.none, tally.late);
   for (const auto& [key, reason] : tally.reasons) std::printf("%s\n", reason.c_str());
   EXPECT_GT(tally.fit, 0);
   EXPECT_GT(tally.none, 0);
@@ -489,7 +521,8 @@ TEST(ZooMemory, EverySearchFitsOrSaysWhatIsMissing) {
 TEST(ZooMemory, ThePlannerHasTheLastWordWhereCopiesTakeMost) {
   const SmallModel small = small_model("zoo:nasnet-mobile?batch=6,cells=1,filters=96,image=32,classes=5");
   const Cluster one = limited(1, kAmple);
-  const auto limit = static_cast<int64_t>(0.3 * static_cast<double>(peak_bytes(lower(small.training, *searched("single", small.training, one).plan, one))));
+  const auto limit = static_cast<int64_t>(
+      0.3 * static_cast<double>(peak_bytes(lower(small.training, *searched("single", small.training, one).plan, one))));
   MemoryTally tally;
   try_search("exact", true, small.training, 3, {limit}, {.steps = 20}, tally);
   EXPECT_EQ(tally.fit + tally.none, 1);

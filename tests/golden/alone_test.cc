@@ -1,4 +1,7 @@
-// What a conversion or an op takes alone, beside the simulator's time of lowered graphs that do nothing else at that time.
+// What a conversion or an op takes alone, beside the simulator's time of lowered graphs that do nothing else at that
+// time.
+#include "partita/cost/alone.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -9,7 +12,6 @@
 #include <string>
 
 #include "partita/base/rng.h"
-#include "partita/cost/alone.h"
 #include "partita/graph/builder.h"
 #include "partita/models/testing/training.h"
 #include "partita/ops/ops.h"
@@ -67,7 +69,9 @@ std::vector<Pair> pairs(size_t axes) {
   return all;
 }
 
-bool begins_with(const std::string& text, const std::string& prefix) { return text.compare(0, prefix.size(), prefix) == 0; }
+bool begins_with(const std::string& text, const std::string& prefix) {
+  return text.compare(0, prefix.size(), prefix) == 0;
+}
 
 void expect_simulated(const Cluster& slow, const std::vector<int>& extents) {
   const Cluster cluster = with_fast_hosts(slow);
@@ -76,7 +80,8 @@ void expect_simulated(const Cluster& slow, const std::vector<int>& extents) {
   ConversionTimes times(cluster);
   int equal = 0, shorter = 0, other = 0;
   for (const auto& [first, second] : pairs(extents.size())) {
-    if (!tdl::derive(*graph.ops[0].bound, extents, first) || !tdl::derive(*graph.ops[1].bound, extents, second)) continue;
+    if (!tdl::derive(*graph.ops[0].bound, extents, first) || !tdl::derive(*graph.ops[1].bound, extents, second))
+      continue;
     Plan plan;
     plan.ops = {{mesh, first}, {mesh, second}};
     for (TensorId t : graph.ops[0].operands) plan.kept[t] = {mesh, NdSbp(extents.size(), Sbp::broadcast()), {}};
@@ -102,7 +107,8 @@ void expect_simulated(const Cluster& slow, const std::vector<int>& extents) {
       combines |= std::holds_alternative<CombineWork>(task.work);
       end = std::max(end, e.end_ns);
     }
-    SCOPED_TRACE(fmt::format("{}: {} -> {} in {} steps", cluster.name, to_string(conversion->conversion.from), to_string(conversion->conversion.to), conversion->conversion.steps.size()));
+    SCOPED_TRACE(fmt::format("{}: {} -> {} in {} steps", cluster.name, to_string(conversion->conversion.from),
+                             to_string(conversion->conversion.to), conversion->conversion.steps.size()));
     const int64_t simulated = std::max<int64_t>(0, end - begin);
     const auto slack = static_cast<int64_t>(physical.tasks.size()) + (last_begin - begin);
     if (end == 0) {  // views
@@ -112,24 +118,29 @@ void expect_simulated(const Cluster& slow, const std::vector<int>& extents) {
     if (std::abs(simulated - alone) <= slack) ++equal;
     else if (simulated < alone) ++shorter;
     else ++other;
-    if (conversion->conversion.steps.size() == 1 && !combines) EXPECT_NEAR(static_cast<double>(simulated), static_cast<double>(alone), static_cast<double>(slack));
-    // Devices go on to the next step, or combine, before others are through with theirs; then these may have to wait for a link.
+    if (conversion->conversion.steps.size() == 1 && !combines)
+      EXPECT_NEAR(static_cast<double>(simulated), static_cast<double>(alone), static_cast<double>(slack));
+    // Devices go on to the next step, or combine, before others are through with theirs; then these may have to wait
+    // for a link.
     else EXPECT_LE(simulated, 2 * alone + slack);
   }
-  std::printf("%s over %s: %d equal, %d shorter in the simulator, %d longer\n", cluster.name.c_str(), fmt::format("{}", fmt::join(extents, "x")).c_str(), equal, shorter, other);
+  std::printf("%s over %s: %d equal, %d shorter in the simulator, %d longer\n", cluster.name.c_str(),
+              fmt::format("{}", fmt::join(extents, "x")).c_str(), equal, shorter, other);
   EXPECT_GE(equal, 9 * (shorter + other));
 }
 
 TEST(Alone, ConversionsTakeWhatTheSimulatorSays) {
   for (const char* cluster : {"p2.8xlarge", "dgx-1", "local:8"})
-    for (const std::vector<int>& extents : std::vector<std::vector<int>>{{8}, {4, 2}, {2, 4}}) expect_simulated(load_cluster(cluster), extents);
+    for (const std::vector<int>& extents : std::vector<std::vector<int>>{{8}, {4, 2}, {2, 4}})
+      expect_simulated(load_cluster(cluster), extents);
   expect_simulated(load_cluster("flexflow-k80", 16), {4, 4});
   expect_simulated(load_cluster("p2.8xlarge", 3), {3});
 }
 
 // The longest of each run of stages over the devices.
 TEST(Alone, KernelsTakeWhatTheSimulatorSays) {
-  for (const char* model : {"lenet?batch=12", "transformer?layers=1,hidden=24,heads=2,steps=6,vocabulary=30,batch=6", "resnet-18?batch=4,image=32"}) {
+  for (const char* model : {"lenet?batch=12", "transformer?layers=1,hidden=24,heads=2,steps=6,vocabulary=30,batch=6",
+                            "resnet-18?batch=4,image=32"}) {
     const Graph graph = training(model);
     for (const char* search : {"tofu", "model-parallel"}) {
       const Cluster cluster = load_cluster("p2.8xlarge", 6);
@@ -148,7 +159,8 @@ TEST(Alone, KernelsTakeWhatTheSimulatorSays) {
       for (size_t i = 0; i < graph.ops.size(); ++i) {
         int64_t sum = 0;
         for (const auto& [stage, ns] : longest[i]) sum += ns;
-        EXPECT_EQ(kernels_ns(cost, graph, graph.ops[i], *resolved.ops[i].derived, plan.ops[i].mesh), sum) << model << ", " << search << ": " << graph.ops[i].name;
+        EXPECT_EQ(kernels_ns(cost, graph, graph.ops[i], *resolved.ops[i].derived, plan.ops[i].mesh), sum)
+            << model << ", " << search << ": " << graph.ops[i].name;
       }
     }
   }
@@ -181,7 +193,8 @@ TEST(Alone, TablesAreTheTimesOfConversionsStepByStep) {
         for (size_t t = 0; t < layouts.size(); ++t) {
           double sum = 0;
           for (const Step& step : convert(layouts[f], layouts[t], 1, cluster).steps) sum += StepTime(step, cost).ns(2);
-          EXPECT_NEAR(static_cast<double>(table[f * layouts.size() + t]), sum, 0.6) << to_string(layouts[f]) << " -> " << to_string(layouts[t]);
+          EXPECT_NEAR(static_cast<double>(table[f * layouts.size() + t]), sum, 0.6)
+              << to_string(layouts[f]) << " -> " << to_string(layouts[t]);
         }
     }
 }

@@ -9,7 +9,8 @@
 namespace partita {
 namespace {
 
-Planned planned(const std::string& search, const std::string& model, int64_t batch, int devices, std::optional<int64_t> memory_limit_bytes = {}) {
+Planned planned(const std::string& search, const std::string& model, int64_t batch, int devices,
+                std::optional<int64_t> memory_limit_bytes = {}) {
   Request request;
   request.model = model;
   request.bindings["batch"] = std::to_string(batch);
@@ -78,7 +79,9 @@ TEST(Swap, WhatFitsIsNotMoved) {
     const Planned ample = planned("swap", model, 4, 1);
     LowerOptions options;
     options.share_bytes = false;
-    EXPECT_EQ(ample.step_time_ns(), simulate(lower(alone.training, alone.plan, alone.cluster, options), CostModel(alone.cluster)).step_time_ns);
+    EXPECT_EQ(
+        ample.step_time_ns(),
+        simulate(lower(alone.training, alone.plan, alone.cluster, options), CostModel(alone.cluster)).step_time_ns);
     EXPECT_EQ(ample.batch(), 4);
   }
 }
@@ -137,7 +140,8 @@ topology:
       link: {bandwidth_gbytes_per_s: 30, latency_us: 1}
       host: {type: H, link: {bandwidth_gbytes_per_s: 8, latency_us: 5}}
       children: [{name: b, type: B}]
-)", "test");
+)",
+                                        "test");
   const Cluster share = own_share(cluster);
   const auto host_bandwidth = [](const Cluster& c, int d) { return c.bandwidth(c.devices[d].host, DeviceId(d)) / 1e9; };
   EXPECT_DOUBLE_EQ(host_bandwidth(cluster, 0), 8);

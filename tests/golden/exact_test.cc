@@ -21,14 +21,16 @@
 namespace partita {
 namespace {
 
-SearchResult searched(const std::string& name, const Graph& graph, const Cluster& cluster, const Budget& budget = {}, const std::string& objective = "comm") {
+SearchResult searched(const std::string& name, const Graph& graph, const Cluster& cluster, const Budget& budget = {},
+                      const std::string& objective = "comm") {
   const SearchChoice choice = parse_search(name);
   const Problem problem{graph, cluster, objective, {}, choice.options};
   Rng rng(1);
   return choice.entry->make()->search(problem, budget, rng);
 }
 
-// A few products of one or two inputs, element-wise functions and sums of what there is so far, on extents that do not all divide.
+// A few products of one or two inputs, element-wise functions and sums of what there is so far, on extents that do not
+// all divide.
 Graph random_graph(Rng& rng, int ops = 3) {
   GraphBuilder b("random", standard_ops());
   const int64_t batch = rng.between(2, 5);
@@ -37,15 +39,21 @@ Graph random_graph(Rng& rng, int ops = 3) {
   for (int i = 0; i < ops; ++i) {
     const TensorId x = values[rng.below(values.size())];
     switch (rng.below(3)) {
-      case 0: values.push_back(b.op("matmul", {x, b.parameter(fmt::format("w{}", i), {b.shape(x)[1], extent()})})); break;
-      case 1: values.push_back(b.op("tanh", {x})); break;
-      default: values.push_back(b.op("mul", {x, x}));
+      case 0:
+        values.push_back(b.op("matmul", {x, b.parameter(fmt::format("w{}", i), {b.shape(x)[1], extent()})}));
+        break;
+      case 1:
+        values.push_back(b.op("tanh", {x}));
+        break;
+      default:
+        values.push_back(b.op("mul", {x, x}));
     }
   }
   return b.finish({values.back()});
 }
 
-// Every strategy that divides an op's work, and element-wise ones that pass partial values on; `replicate` where no other is left, or always.
+// Every strategy that divides an op's work, and element-wise ones that pass partial values on; `replicate` where no
+// other is left, or always.
 std::vector<tdl::AxisStrategy> strategies_of(const Op& op, int p, bool also_replicated) {
   std::vector<tdl::AxisStrategy> dividing, passing, whole;
   for (const tdl::AxisStrategy& s : tdl::strategies(*op.bound, p)) {
@@ -92,7 +100,8 @@ auto least_cost(const Graph& graph, const Cluster& cluster, bool also_replicated
       if (const auto& placement = kept[k].second[at[ops.size() + k]]) plan.kept[kept[k].first] = *placement;
     best = std::min(best, cost_of(plan));
     size_t a = at.size();
-    while (a > 0 && ++at[a - 1] == (a <= ops.size() ? ops[a - 1].size() : kept[a - 1 - ops.size()].second.size())) at[--a] = 0;
+    while (a > 0 && ++at[a - 1] == (a <= ops.size() ? ops[a - 1].size() : kept[a - 1 - ops.size()].second.size()))
+      at[--a] = 0;
     if (a == 0) return best;
   }
 }
@@ -108,7 +117,8 @@ TEST(Exact, EqualsBruteForceOverPlans) {
     const SearchResult found = searched("exact", graph, cluster);
     ASSERT_TRUE(found.plan);
     const int64_t bytes = check(graph, *found.plan, cluster).comm_bytes;
-    EXPECT_EQ(bytes, least_cost(graph, cluster, false, [&](const Plan& plan) { return check(graph, plan, cluster).comm_bytes; }));
+    EXPECT_EQ(bytes, least_cost(graph, cluster, false,
+                                [&](const Plan& plan) { return check(graph, plan, cluster).comm_bytes; }));
     ASSERT_TRUE(found.lower_bound_comm_bytes);
     EXPECT_EQ(*found.lower_bound_comm_bytes, bytes);
   }
@@ -128,7 +138,8 @@ TEST(Exact, InTimeEqualsBruteForceOverPlans) {
     const SearchResult found = searched("exact", graph, cluster, {}, "time");
     ASSERT_TRUE(found.plan);
     PlainSerial serial(graph, cluster);
-    const double least = least_cost(graph, cluster, true, [&](const Plan& plan) { return serial.ns(plan); }), slack = 10;  // parts are whole ns
+    const double least = least_cost(graph, cluster, true, [&](const Plan&plan) { return serial.ns(plan); }),
+                 slack = 10;  // parts are whole ns
     EXPECT_NEAR(serial.ns(*found.plan), least, slack);
     EXPECT_NEAR(static_cast<double>(serial_ns(graph, *found.plan, cluster)), least, slack);
     EXPECT_FALSE(found.lower_bound_comm_bytes);
@@ -138,7 +149,8 @@ TEST(Exact, InTimeEqualsBruteForceOverPlans) {
 }
 
 TEST(ManyExact, IsNoDearerThanAnyOtherSearchThatDividesTheWork) {
-  for (const char* model : {"mlp?layers=3,width=48,batch=24", "lenet?batch=12", "transformer?layers=1,hidden=24,heads=2,steps=6,vocabulary=30,batch=6"}) {
+  for (const char* model : {"mlp?layers=3,width=48,batch=24", "lenet?batch=12",
+                            "transformer?layers=1,hidden=24,heads=2,steps=6,vocabulary=30,batch=6"}) {
     const Graph graph = training(model);
     for (int devices : {2, 3, 4}) {
       const Cluster cluster = load_cluster(fmt::format("local:{}", devices));
@@ -147,9 +159,11 @@ TEST(ManyExact, IsNoDearerThanAnyOtherSearchThatDividesTheWork) {
       ASSERT_TRUE(found.plan);
       const int64_t bytes = check(graph, *found.plan, cluster).comm_bytes;
       EXPECT_LE(found.lower_bound_comm_bytes.value(), bytes);
-      std::printf("%s on %d: exact %lld, bound %lld", model, devices, static_cast<long long>(bytes), static_cast<long long>(found.lower_bound_comm_bytes.value_or(-1)));
+      std::printf("%s on %d: exact %lld, bound %lld", model, devices, static_cast<long long>(bytes),
+                  static_cast<long long>(found.lower_bound_comm_bytes.value_or(-1)));
       for (const SearchEntry& other : searches()) {
-        if (other.name == "exact" || other.name == "single" || other.name == "layer-placement") continue;  // these divide no work
+        if (other.name == "exact" || other.name == "single" || other.name == "layer-placement")
+          continue;                                             // these divide no work
         if (other.estimates || other.name == "auto") continue;  // have no plan; begins with exact's own
         if (other.name == "megatron") continue;  // what a group of devices cannot split, each of them does
         const SearchResult theirs = searched(other.name, graph, cluster);
@@ -173,14 +187,19 @@ TEST(Exact, KeepsWithinTheMemoryOrSaysThatNothingFits) {
   for (const char* objective : {"comm", "time"}) {
     SCOPED_TRACE(objective);
     Cluster cluster = load_cluster("local:4");
-    auto cost = [&](const Plan& plan) { return std::string_view(objective) == "time" ? serial_ns(graph, plan, cluster) : check(graph, plan, cluster).comm_bytes; };
+    auto cost = [&](const Plan& plan) {
+      return std::string_view(objective) == "time" ? serial_ns(graph, plan, cluster)
+                                                   : check(graph, plan, cluster).comm_bytes;
+    };
     const SearchResult free = searched("exact", graph, cluster, {}, objective);
     ASSERT_TRUE(free.plan);
     const int64_t needed = peak(graph, *free.plan, cluster), least = cost(*free.plan);
     for (double share : {0.95, 0.8}) {
-      for (int d = 0; d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = static_cast<int64_t>(share * static_cast<double>(needed));
+      for (int d = 0; d < cluster.compute_count; ++d)
+        cluster.devices[d].memory_bytes = static_cast<int64_t>(share * static_cast<double>(needed));
       const SearchResult tight = searched("exact", graph, cluster, {.steps = 100}, objective);
-      std::printf("%s, %.0f%% of %lld bytes: %s\n", objective, 100 * share, static_cast<long long>(needed), tight.plan ? "fits" : tight.reason.c_str());
+      std::printf("%s, %.0f%% of %lld bytes: %s\n", objective, 100 * share, static_cast<long long>(needed),
+                  tight.plan ? "fits" : tight.reason.c_str());
       if (!tight.plan) continue;
       EXPECT_LE(peak(graph, *tight.plan, cluster), cluster.devices[0].memory_bytes);
       EXPECT_GE(cost(*tight.plan), least);
@@ -201,7 +220,8 @@ TEST(Exact, ProvesWithinTheMemory) {
   for (const double share : {1.0, 0.97, 0.93}) {
     SCOPED_TRACE(share);
     if (needed > 0)
-      for (int d = 0; d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = static_cast<int64_t>(share * static_cast<double>(needed));
+      for (int d = 0; d < cluster.compute_count; ++d)
+        cluster.devices[d].memory_bytes = static_cast<int64_t>(share * static_cast<double>(needed));
     Problem problem{graph, cluster, "comm", {}, choice.options};
     problem.prove = true;
     Rng rng(1);
@@ -255,7 +275,8 @@ TEST(Exact, IsNeverDearerThanThePlanItBeganWith) {
     SCOPED_TRACE(entry.name);
     const int64_t bytes = check(graph, *begun.plan, cluster).comm_bytes;
     const SearchChoice choice = parse_search("exact");
-    const Problem problem{.graph = graph, .cluster = cluster, .pins = {}, .options = choice.options, .from = &*begun.plan};
+    const Problem problem{
+        .graph = graph, .cluster = cluster, .pins = {}, .options = choice.options, .from = &*begun.plan};
     for (const Budget& budget : {Budget{.steps = 1}, Budget{.stop = &stop}}) {
       Rng rng(1);
       const SearchResult warm = choice.entry->make()->search(problem, budget, rng);
@@ -278,7 +299,8 @@ TEST(Exact, PlansOverTheMeshThatIsGiven) {
     for (const OpChoice& choice : found.plan->ops) EXPECT_EQ(choice.mesh, (Mesh{extents, slowest_link_first(cluster)}));
     EXPECT_LE(found.lower_bound_comm_bytes.value(), check(graph, *found.plan, cluster).comm_bytes);
   }
-  EXPECT_EQ(searched("exact?mesh=4x2", graph, cluster).lower_bound_comm_bytes, searched("exact", graph, cluster).lower_bound_comm_bytes);
+  EXPECT_EQ(searched("exact?mesh=4x2", graph, cluster).lower_bound_comm_bytes,
+            searched("exact", graph, cluster).lower_bound_comm_bytes);
   auto message = [&](const std::string& text) -> std::string {
     try {
       searched(text, graph, cluster);
@@ -289,11 +311,13 @@ TEST(Exact, PlansOverTheMeshThatIsGiven) {
     return "";
   };
   EXPECT_EQ(message("exact?mesh=2x8"), "exact: mesh 2x8 is of 16 devices, cluster 'local:8' has 8");
-  EXPECT_EQ(message("exact?mesh=999999x999999"), "exact: mesh 999999x999999 is of 999998000001 devices, cluster 'local:8' has 8");
+  EXPECT_EQ(message("exact?mesh=999999x999999"),
+            "exact: mesh 999999x999999 is of 999998000001 devices, cluster 'local:8' has 8");
   EXPECT_EQ(message("exact?mesh=1x8"), "exact: mesh 1x8 has an axis of 1; leave it out");
   EXPECT_EQ(message("exact?mesh=4x2,axes=3"), "exact: a mesh has its own number of axes; give axes or mesh");
   for (const char* bad : {"", "x", "4x", "x2", "4x-2", "4x0", "4xx2", "PxQ", "4*2", "4X2"})
-    EXPECT_EQ(message(fmt::format("exact?mesh={}", bad)), fmt::format("search 'exact': option 'mesh' is axes or a mesh's extents, such as 2x4, not '{}'", bad));
+    EXPECT_EQ(message(fmt::format("exact?mesh={}", bad)),
+              fmt::format("search 'exact': option 'mesh' is axes or a mesh's extents, such as 2x4, not '{}'", bad));
 }
 
 TEST(Exact, StoppedItKeepsTheBestSoFar) {
@@ -310,7 +334,8 @@ TEST(Exact, StoppedItKeepsTheBestSoFar) {
   const SearchResult best = choice.entry->make()->search(problem, {.stop = &stop}, rng);
   ASSERT_TRUE(best.plan && last && last->cost && last->bound && best.lower_bound_comm_bytes);
   const int64_t bytes = check(graph, *best.plan, cluster).comm_bytes;
-  std::printf("stopped at %lld, bound %lld\n", static_cast<long long>(bytes), static_cast<long long>(*best.lower_bound_comm_bytes));
+  std::printf("stopped at %lld, bound %lld\n", static_cast<long long>(bytes),
+              static_cast<long long>(*best.lower_bound_comm_bytes));
   EXPECT_LE(bytes, *last->cost);
   EXPECT_GE(*best.lower_bound_comm_bytes, *last->bound);
   EXPECT_LT(*best.lower_bound_comm_bytes, bytes) << "it had ended by itself";
@@ -320,7 +345,8 @@ TEST(EverySearchOfCutsAndExact, StoppedBeforeAnyPlanIsInterrupted) {
   const Graph graph = training("mlp?layers=2,width=12,batch=10");
   const Cluster cluster = load_cluster("local:4");
   const std::atomic<bool> stop = true;
-  for (const char* name : {"auto", "exact", "soybean", "tofu", "icml18", "allrow-greedy", "spartan", "equal-chop"}) try {
+  for (const char* name : {"auto", "exact", "soybean", "tofu", "icml18", "allrow-greedy", "spartan", "equal-chop"})
+    try {
       searched(name, graph, cluster, {.stop = &stop});
       ADD_FAILURE() << name;
     } catch (const Error& error) {

@@ -1,5 +1,4 @@
 // What explaining says of another choice is what the checker counts of the plan with it.
-#include "partita/models/testing/training.h"
 #include "partita/plan/explain.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/graph/factors.h"
+#include "partita/models/testing/training.h"
 #include "partita/plan/check.h"
 #include "partita/search/search.h"
 
@@ -22,7 +22,9 @@ Graph with_factors(const std::string& model) {
 std::optional<Plan> searched(const std::string& name, const Graph& graph, const Cluster& cluster) try {
   const SearchChoice choice = parse_search(name);
   Rng rng(1);
-  return choice.entry->make()->search({.graph = graph, .cluster = cluster, .pins = {}, .options = choice.options}, {.steps = 20}, rng).plan;
+  return choice.entry->make()
+      ->search({.graph = graph, .cluster = cluster, .pins = {}, .options = choice.options}, {.steps = 20}, rng)
+      .plan;
 } catch (const Error&) {
   return std::nullopt;  // it has none for this model
 }
@@ -46,7 +48,8 @@ void expect_the_checkers_differences(const std::vector<const char*>& models, int
   int judged = 0, plans = 0;
   for (const char* model : models) {
     const Graph graph = with_factors(model);
-    for (const char* search : {"data-parallel", "zero?stage=3", "megatron?tensor=2", "layer-placement", "soybean", "equal-chop", "exact"}) {
+    for (const char* search :
+         {"data-parallel", "zero?stage=3", "megatron?tensor=2", "layer-placement", "soybean", "equal-chop", "exact"}) {
       const Cluster cluster = load_cluster("local:4");
       const auto plan = searched(search, graph, cluster);
       if (!plan) continue;
@@ -59,7 +62,8 @@ void expect_the_checkers_differences(const std::vector<const char*>& models, int
       for (size_t o = 0; o < graph.ops.size(); ++o) {
         const OpChoice& choice = plan->ops[o];
         const tdl::Bound& bound = *graph.ops[o].bound;
-        inside += inner_bytes(bound, *tdl::derive(bound, choice.mesh.extents, choice.strategies), choice.mesh, bytes_of(inner_dtype(graph, graph.ops[o])), cluster);
+        inside += inner_bytes(bound, *tdl::derive(bound, choice.mesh.extents, choice.strategies), choice.mesh,
+                              bytes_of(inner_dtype(graph, graph.ops[o])), cluster);
       }
       EXPECT_EQ(by_step, now);
       EXPECT_EQ(sum(explainer.conversions()) + inside, now);
@@ -74,7 +78,8 @@ void expect_the_checkers_differences(const std::vector<const char*>& models, int
           EXPECT_THROW(check(graph, with(*plan, op, those[rng.below(those.size())]), cluster), Error) << why;
         }
         EXPECT_EQ(e.alternatives.size() + impossible + 1, all) << graph.op(op).name;
-        for (size_t a = 1; a < e.alternatives.size(); ++a) EXPECT_LE(e.alternatives[a - 1].difference.bytes, e.alternatives[a].difference.bytes);
+        for (size_t a = 1; a < e.alternatives.size(); ++a)
+          EXPECT_LE(e.alternatives[a - 1].difference.bytes, e.alternatives[a].difference.bytes);
         for (int k = 0; k < 3 && !e.alternatives.empty(); ++k, ++judged) {
           const OpAlternative& other = e.alternatives[rng.below(e.alternatives.size())];
           SCOPED_TRACE(graph.op(op).name);
@@ -96,7 +101,10 @@ void expect_the_checkers_differences(const std::vector<const char*>& models, int
 
 TEST(Explain, DifferencesAreTheCheckers) { expect_the_checkers_differences({"mlp?layers=2,width=12,batch=12"}, 3); }
 TEST(ManyExplain, DifferencesAreTheCheckers) {
-  expect_the_checkers_differences({"lenet?batch=8", "transformer?layers=1,hidden=16,heads=2,steps=4,vocabulary=20,batch=4", "rnnlm?steps=2,hidden=8,vocabulary=8,batch=4"}, 4);
+  expect_the_checkers_differences(
+      {"lenet?batch=8", "transformer?layers=1,hidden=16,heads=2,steps=4,vocabulary=20,batch=4",
+       "rnnlm?steps=2,hidden=8,vocabulary=8,batch=4"},
+      4);
 }
 
 // On six axes those near the choice are listed, and what is said of them is what the checker counts.

@@ -1,5 +1,5 @@
-// What lowering leaves out of the edges, on graphs of several blocks of sources: each that is left says something that no path says, and together
-// they say enough (admission).
+// What lowering leaves out of the edges, on graphs of several blocks of sources: each that is left says something that
+// no path says, and together they say enough (admission).
 #include <gtest/gtest.h>
 
 #include <string>
@@ -15,7 +15,8 @@ namespace {
 // Two steps: place p of the first, size + p of the next; a node reaches its own next act.
 class Unrolled {
  public:
-  explicit Unrolled(const PhysicalGraph& graph) : table_(number_nodes(graph)), place_(places(graph, table_)), after_(2 * static_cast<size_t>(size())) {
+  explicit Unrolled(const PhysicalGraph& graph)
+      : table_(number_nodes(graph)), place_(places(graph, table_)), after_(2 * static_cast<size_t>(size())) {
     for (int p = 0; p < size(); ++p) after_[p].push_back(p + size());
     for (const Edge& e : graph.edges) {
       const int from = place(e.from), to = place(e.to);
@@ -47,8 +48,10 @@ class Unrolled {
 };
 
 TEST(ImpliedEdges, AreAllLeftOutAndNoOthers) {
-  for (const auto& [model, cluster, search] : {std::tuple("zoo:resnet-18?batch=64", "p2.8xlarge", "tofu"), {"zoo:rnnlm?steps=10", "flexflow-p100", "tofu"},
-                                               {"zoo:transformer?layers=1,hidden=64,heads=4,steps=16,vocabulary=200,batch=32", "flexflow-p100", "tofu"}}) {
+  for (const auto& [model, cluster, search] :
+       {std::tuple("zoo:resnet-18?batch=64", "p2.8xlarge", "tofu"),
+        {"zoo:rnnlm?steps=10", "flexflow-p100", "tofu"},
+        {"zoo:transformer?layers=1,hidden=64,heads=4,steps=16,vocabulary=200,batch=32", "flexflow-p100", "tofu"}}) {
     const PhysicalGraph graph = planned(model, search, cluster).physical;
     const Unrolled unrolled(graph);
     EXPECT_GT(unrolled.size(), 2048) << model;

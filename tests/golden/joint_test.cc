@@ -1,4 +1,6 @@
 // The joint problem's cost is the checker's count, and its minimum that of all plans of its space.
+#include "partita/search/joint.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +18,6 @@
 #include "partita/plan/check.h"
 #include "partita/plan/rules.h"
 #include "partita/search/elimination.h"
-#include "partita/search/joint.h"
 #include "partita/solver/solver.h"
 #include "plain_serial.h"
 
@@ -31,15 +32,19 @@ solver::Assignment with_best_homes(const JointProblem& joint, const solver::Assi
 }
 
 bool is_brought(const JointProblem& joint, int variable) {
-  return std::any_of(joint.brought_variables.begin(), joint.brought_variables.end(), [&](const std::vector<int>& list) { return std::find(list.begin(), list.end(), variable) != list.end(); });
+  return std::any_of(joint.brought_variables.begin(), joint.brought_variables.end(), [&](const std::vector<int>& list) {
+    return std::find(list.begin(), list.end(), variable) != list.end();
+  });
 }
 
-// Random choices, homes moved to where their producers leave them if the drawn one cannot be, and brought in the next way that can be beside all else.
+// Random choices, homes moved to where their producers leave them if the drawn one cannot be, and brought in the next
+// way that can be beside all else.
 solver::Assignment random_values(const JointProblem& joint, Rng& rng) {
   solver::Assignment values;
   for (const solver::Table& costs : joint.network.costs) values.push_back(static_cast<int>(rng.below(costs.size())));
   for (const solver::Network::Edge& e : joint.network.edges) {
-    const size_t columns = joint.network.costs[e.variables[1]].size(), column = static_cast<size_t>(values[e.variables[1]]);
+    const size_t columns = joint.network.costs[e.variables[1]].size(),
+                 column = static_cast<size_t>(values[e.variables[1]]);
     auto at = [&](int x) { return (*e.table)[static_cast<size_t>(x) * columns + column]; };
     if (is_brought(joint, e.variables[0]) || is_brought(joint, e.variables[1])) continue;
     for (int x = 0; at(values[e.variables[0]]) >= solver::kForbidden; ++x) values[e.variables[0]] = x;
@@ -50,7 +55,8 @@ solver::Assignment random_values(const JointProblem& joint, Rng& rng) {
         return std::any_of(joint.network.edges.begin(), joint.network.edges.end(), [&](const solver::Network::Edge& e) {
           const size_t columns = joint.network.costs[e.variables[1]].size();
           return (e.variables[0] == v || e.variables[1] == v) &&
-                 (*e.table)[static_cast<size_t>(values[e.variables[0]]) * columns + static_cast<size_t>(values[e.variables[1]])] >= solver::kForbidden;
+                 (*e.table)[static_cast<size_t>(values[e.variables[0]]) * columns +
+                            static_cast<size_t>(values[e.variables[1]])] >= solver::kForbidden;
         });
       };
       while (is_forbidden()) values[v] = (values[v] + 1) % static_cast<int>(joint.network.costs[v].size());
@@ -80,7 +86,8 @@ TEST(Joint, ItsCostIsTheCheckersCount) {
   constexpr uint64_t kSeed = 11;
   std::printf("seed %d\n", static_cast<int>(kSeed));
   Rng rng(kSeed);
-  for (const char* model : {"mlp?layers=2,width=12,batch=10", "lenet?batch=6", "transformer?layers=1,hidden=16,heads=2,steps=6,vocabulary=20,batch=4",
+  for (const char* model : {"mlp?layers=2,width=12,batch=10", "lenet?batch=6",
+                            "transformer?layers=1,hidden=16,heads=2,steps=6,vocabulary=20,batch=4",
                             "rnnlm?steps=2,hidden=8,vocabulary=9,batch=4"}) {
     const Graph graph = training(model);
     for (const auto& [devices, axes] : {std::pair(2, 1), {3, 1}, {4, 2}, {8, 3}}) {
@@ -91,19 +98,26 @@ TEST(Joint, ItsCostIsTheCheckersCount) {
       std::vector<JointLimits> limits = {{.tensor_values = 600}};
       if (devices < 8) limits.insert(limits.end(), {{.tensor_values = 1}, {.tensor_values = 1, .counts_copies = true}});
       for (const JointLimits& limit : limits) {
-        const std::optional<JointProblem> built = joint_problem({graph, cluster, "comm", {}, {}}, {joint_mesh(cluster, axes), {}}, limit);
+        const std::optional<JointProblem> built =
+            joint_problem({graph, cluster, "comm", {}, {}}, {joint_mesh(cluster, axes), {}}, limit);
         ASSERT_TRUE(built);
         const JointProblem& joint = *built;
         EXPECT_NO_THROW(validate(joint.network));
         size_t largest = 0;
         for (const solver::Table& costs : joint.network.costs) largest = std::max(largest, costs.size());
-        std::printf("%s on %d: %d variables of at most %zu values, %zu edges\n", model, devices, joint.network.variables(), largest, joint.network.edges.size());
+        std::printf("%s on %d: %d variables of at most %zu values, %zu edges\n", model, devices,
+                    joint.network.variables(), largest, joint.network.edges.size());
         for (int i = 0; i < 3; ++i) {
           const solver::Assignment drawn = random_values(joint, rng), best = with_best_homes(joint, drawn);
-          auto counted = [&](const solver::Assignment& values) { return static_cast<int64_t>(solver::evaluate(joint.network, values).cost); };
-          auto checked = [&](const solver::Assignment& values) { return check(graph, plan_of(joint, graph, values), cluster).comm_bytes; };
+          auto counted = [&](const solver::Assignment& values) {
+            return static_cast<int64_t>(solver::evaluate(joint.network, values).cost);
+          };
+          auto checked = [&](const solver::Assignment& values) {
+            return check(graph, plan_of(joint, graph, values), cluster).comm_bytes;
+          };
           ASSERT_EQ(solver::evaluate(joint.network, drawn).forbidden, 0);
-          // Two readers that want one layout elsewhere than at home are counted twice where the home may as well be there.
+          // Two readers that want one layout elsewhere than at home are counted twice where the home may as well be
+          // there.
           EXPECT_GE(counted(drawn), checked(drawn));
           EXPECT_EQ(counted(best), checked(best));
         }
@@ -116,22 +130,29 @@ TEST(Joint, InTimeItsCostIsThatOfAllPartsOneAfterAnother) {
   constexpr uint64_t kSeed = 13;
   std::printf("seed %d\n", static_cast<int>(kSeed));
   Rng rng(kSeed);
-  for (const char* model : {"mlp?layers=2,width=12,batch=10", "lenet?batch=6", "transformer?layers=1,hidden=16,heads=4,steps=6,vocabulary=20,batch=4", "rnnlm?steps=2,hidden=8,vocabulary=9,batch=4"}) {
+  for (const char* model : {"mlp?layers=2,width=12,batch=10", "lenet?batch=6",
+                            "transformer?layers=1,hidden=16,heads=4,steps=6,vocabulary=20,batch=4",
+                            "rnnlm?steps=2,hidden=8,vocabulary=9,batch=4"}) {
     const Graph graph = training(model);
     for (const auto& [devices, axes] : {std::pair(3, 1), {8, 2}}) {
       SCOPED_TRACE(fmt::format("{} on {}", model, devices));
       const Cluster cluster = load_cluster("p2.8xlarge", devices);
       for (const int64_t values : {600, 1}) {  // as above
-        const std::optional<JointProblem> built = joint_problem({graph, cluster, "time", {}, {}}, {joint_mesh(cluster, axes), {}}, {.tensor_values = values});
+        const std::optional<JointProblem> built =
+            joint_problem({graph, cluster, "time", {}, {}}, {joint_mesh(cluster, axes), {}}, {.tensor_values = values});
         ASSERT_TRUE(built);
         EXPECT_NO_THROW(validate(built->network));
         int kept = 0;
         PlainSerial serial(graph, cluster);
         for (int i = 0; i < 3; ++i) {
           const solver::Assignment drawn = random_values(*built, rng), best = with_best_homes(*built, drawn);
-          auto counted = [&](const solver::Assignment& v) { return static_cast<double>(solver::evaluate(built->network, v).cost); };
-          // LeNet sees in factors what is split unevenly, the transformer on 3 devices its heads (4 heads on 4x2 come out even): lowering fetches there.
-          const bool in_factors = std::string_view(model).substr(0, 5) == "lenet" || (devices == 3 && std::string_view(model).substr(0, 3) != "mlp");
+          auto counted = [&](const solver::Assignment& v) {
+            return static_cast<double>(solver::evaluate(built->network, v).cost);
+          };
+          // LeNet sees in factors what is split unevenly, the transformer on 3 devices its heads (4 heads on 4x2 come
+          // out even): lowering fetches there.
+          const bool in_factors = std::string_view(model).substr(0, 5) == "lenet" ||
+                                  (devices == 3 && std::string_view(model).substr(0, 3) != "mlp");
           auto summed = [&](const solver::Assignment& v) {
             const Plan plan = plan_of(*built, graph, v);
             return in_factors ? static_cast<double>(serial_ns(graph, plan, cluster)) : serial.ns(plan);
@@ -142,7 +163,8 @@ TEST(Joint, InTimeItsCostIsThatOfAllPartsOneAfterAnother) {
           EXPECT_NEAR(counted(best), summed(best), slack);
           EXPECT_NO_THROW(check(graph, plan_of(*built, graph, drawn), cluster));
           EXPECT_NO_THROW(check(graph, plan_of(*built, graph, best), cluster));
-          for (const auto& [tensor, placement] : plan_of(*built, graph, best).kept) kept += built->tensor_variable[tensor.index()] < 0;
+          for (const auto& [tensor, placement] : plan_of(*built, graph, best).kept)
+            kept += built->tensor_variable[tensor.index()] < 0;
         }
         std::printf("%s on %d: %d tensors kept on the way to their one reader\n", model, devices, kept);
       }
@@ -150,22 +172,28 @@ TEST(Joint, InTimeItsCostIsThatOfAllPartsOneAfterAnother) {
   }
 }
 
-// What the network reckons with lies on the device that has most, by the memory planner: of random plans, and of those that a limit asks for.
+// What the network reckons with lies on the device that has most, by the memory planner: of random plans, and of those
+// that a limit asks for.
 TEST(Joint, WhatItCountsOfMemoryIsThere) {
   constexpr uint64_t kSeed = 14;
   std::printf("seed %d\n", static_cast<int>(kSeed));
   Rng rng(kSeed);
-  for (const char* model : {"mlp?layers=3,width=64,batch=48", "transformer?layers=1,hidden=32,heads=4,steps=8,vocabulary=24,batch=8", "rnnlm?steps=3,hidden=16,vocabulary=16,batch=8", "lenet?batch=8"}) {
+  for (const char* model :
+       {"mlp?layers=3,width=64,batch=48", "transformer?layers=1,hidden=32,heads=4,steps=8,vocabulary=24,batch=8",
+        "rnnlm?steps=3,hidden=16,vocabulary=16,batch=8", "lenet?batch=8"}) {
     const Graph graph = training(model);
     for (const auto& [devices, axes] : {std::pair(3, 1), {8, 2}}) {
       SCOPED_TRACE(fmt::format("{} on {}", model, devices));
       const Cluster cluster = load_cluster(fmt::format("local:{}", devices));
-      for (const JointLimits& limits : {JointLimits{}, {.tensor_values = 1}, {.tensor_values = 1, .counts_copies = true}}) {
+      for (const JointLimits& limits :
+           {JointLimits{}, {.tensor_values = 1}, {.tensor_values = 1, .counts_copies = true}}) {
         const auto joint = joint_problem({graph, cluster, "comm", {}, {}}, {joint_mesh(cluster, axes), {}}, limits);
         ASSERT_TRUE(joint);
         double least = 1;
         size_t refetched = 0;
-        auto counted = [&](const solver::Assignment& values) { return static_cast<int64_t>(*solver::evaluate(joint->network, values).peak); };
+        auto counted = [&](const solver::Assignment& values) {
+          return static_cast<int64_t>(*solver::evaluate(joint->network, values).peak);
+        };
         auto expect_there = [&](const solver::Assignment& values) {
           const Plan plan = plan_of(*joint, graph, values);
           const std::vector<int64_t> peaks = planned_peak_bytes(graph, plan, cluster);
@@ -185,7 +213,11 @@ TEST(Joint, WhatItCountsOfMemoryIsThere) {
           expect_there(*solved.solution);
           tight.limit = counted(*solved.solution) * 9 / 10;
         }
-        std::printf("%s on %d%s: at least %.0f%% of the peak, %zu refetched\n", model, devices, limits.counts_copies ? ", copies counted" : limits.tensor_values == 1 ? ", layouts with variables of their own" : "", 100 * least, refetched);
+        std::printf("%s on %d%s: at least %.0f%% of the peak, %zu refetched\n", model, devices,
+                    limits.counts_copies        ? ", copies counted"
+                    : limits.tensor_values == 1 ? ", layouts with variables of their own"
+                                                : "",
+                    100 * least, refetched);
       }
     }
   }
@@ -193,11 +225,14 @@ TEST(Joint, WhatItCountsOfMemoryIsThere) {
 
 // Cut apart between its layers a model's bound is near what the whole one is known to cost, and never above it.
 TEST(Joint, CutApartBetweenLayers) {
-  for (const char* model : {"transformer?layers=8,hidden=32,heads=4,steps=8,vocabulary=32,batch=16", "mlp?layers=16,width=64", "gpt2?layers=6,hidden=32,heads=4,steps=8,vocabulary=32,batch=16"}) {
+  for (const char* model :
+       {"transformer?layers=8,hidden=32,heads=4,steps=8,vocabulary=32,batch=16", "mlp?layers=16,width=64",
+        "gpt2?layers=6,hidden=32,heads=4,steps=8,vocabulary=32,batch=16"}) {
     SCOPED_TRACE(model);
     const Graph graph = training(model);
     const Cluster cluster = load_cluster("local:4");
-    const JointProblem joint = std::move(*joint_problem({graph, cluster, "comm", {}, {}}, {joint_mesh(cluster, 2), {}}));
+    const JointProblem joint =
+        std::move(*joint_problem({graph, cluster, "comm", {}, {}}, {joint_mesh(cluster, 2), {}}));
     solver::Options options;
     options.certify = false;
     options.at_once = 0;
@@ -212,7 +247,8 @@ TEST(Joint, CutApartBetweenLayers) {
     EXPECT_LE(*parts.bound, whole.cost);
     EXPECT_GE(parts.cost, *whole.bound);
     EXPECT_GE(static_cast<double>(*parts.bound), 0.95 * static_cast<double>(*whole.bound));
-    std::printf("%s: whole %s to %s, apart %s to %s\n", model, solver::to_string(*whole.bound).c_str(), solver::to_string(whole.cost).c_str(), solver::to_string(*parts.bound).c_str(),
+    std::printf("%s: whole %s to %s, apart %s to %s\n", model, solver::to_string(*whole.bound).c_str(),
+                solver::to_string(whole.cost).c_str(), solver::to_string(*parts.bound).c_str(),
                 solver::to_string(parts.cost).c_str());
   }
 }
@@ -226,7 +262,8 @@ TEST(Joint, APlanInItsValuesMovesTheSame) {  // on another mesh too
     const Graph graph = training(model);
     const Cluster cluster = load_cluster("local:4");
     const Problem problem{graph, cluster, "comm", {}, {}};
-    const auto one = joint_problem(problem, {joint_mesh(cluster, 1), {}}), two = joint_problem(problem, {joint_mesh(cluster, 2), {}});
+    const auto one = joint_problem(problem, {joint_mesh(cluster, 1), {}}),
+               two = joint_problem(problem, {joint_mesh(cluster, 2), {}});
     ASSERT_TRUE(one && two);
     for (int i = 0; i < 5; ++i)
       for (const auto& [made, on] : {std::pair(&*one, &*one), {&*two, &*two}, {&*one, &*two}}) {
@@ -236,7 +273,8 @@ TEST(Joint, APlanInItsValuesMovesTheSame) {  // on another mesh too
           EXPECT_TRUE(values);
           const int64_t checked = check(graph, p, cluster).comm_bytes;
           EXPECT_EQ(check(graph, plan_of(joint, graph, *values), cluster).comm_bytes, checked);
-          EXPECT_GE(static_cast<int64_t>(solver::evaluate(joint.network, *values).cost), checked);  // some shared conversions twice, where another home is as good
+          EXPECT_GE(static_cast<int64_t>(solver::evaluate(joint.network, *values).cost),
+                    checked);  // some shared conversions twice, where another home is as good
           return *values;
         };
         const Plan plan = plan_of(*made, graph, drawn);
@@ -246,7 +284,8 @@ TEST(Joint, APlanInItsValuesMovesTheSame) {  // on another mesh too
           continue;
         }
         EXPECT_LE(solver::evaluate(on->network, values).cost, solver::evaluate(on->network, drawn).cost);
-        EXPECT_EQ(solver::evaluate(on->network, judged(*on, plan_of(*on, graph, best))).cost, solver::evaluate(on->network, best).cost);
+        EXPECT_EQ(solver::evaluate(on->network, judged(*on, plan_of(*on, graph, best))).cost,
+                  solver::evaluate(on->network, best).cost);
       }
   }
 }

@@ -1,5 +1,5 @@
-// Tofu section 6: each of 8 devices needs about an eighth of the memory, because an update stands as soon as its gradient is
-// whole and transfers stand just before their readers.
+// Tofu section 6: each of 8 devices needs about an eighth of the memory, because an update stands as soon as its
+// gradient is whole and transfers stand just before their readers.
 #include <gtest/gtest.h>
 
 #include "partita/base/error.h"
@@ -37,7 +37,8 @@ int64_t largest_conversion_buffers(const Planned& planned) {
       for (int p = 0; p < step.to.mesh.positions(); ++p) {
         int64_t elements = step.to.elements(p);
         for (const Piece& piece : step.pieces)
-          if (piece.target == p && step.from.mesh.devices[piece.source] != step.to.mesh.devices[p]) elements += volume(piece.box);
+          if (piece.target == p && step.from.mesh.devices[piece.source] != step.to.mesh.devices[p])
+            elements += volume(piece.box);
         most = std::max(most, elements * bytes_of(planned.training.tensor(c.tensor).dtype));
       }
   return most;
@@ -53,26 +54,33 @@ TEST(PlannedMemory, EightDevicesNeedAnEighthEach) {
   Cluster one = load_cluster("local:1");
   int64_t serial = largest(lower(planned.training, single_plan(planned.training, one), one));
   int64_t allowed = static_cast<int64_t>(1.10 / 8 * static_cast<double>(serial)) + largest_conversion_buffers(planned);
-  for (int d = 0; d < planned.cluster.compute_count; ++d) EXPECT_LE(planned.physical.peak_bytes[d], allowed) << "device " << d;
+  for (int d = 0; d < planned.cluster.compute_count; ++d)
+    EXPECT_LE(planned.physical.peak_bytes[d], allowed) << "device " << d;
   LowerOptions without;
   without.control_edges = false;
   int64_t loose = largest(lower(planned.training, planned.plan, planned.cluster, without));
   EXPECT_GT(loose, largest(planned.physical));
-  std::printf("serial %.1f MB; of 8 devices at most %.1f MB, allowed %.1f MB; without control edges %.1f MB\n", static_cast<double>(serial) / 1e6,
-              static_cast<double>(largest(planned.physical)) / 1e6, static_cast<double>(allowed) / 1e6, static_cast<double>(loose) / 1e6);
+  std::printf("serial %.1f MB; of 8 devices at most %.1f MB, allowed %.1f MB; without control edges %.1f MB\n",
+              static_cast<double>(serial) / 1e6, static_cast<double>(largest(planned.physical)) / 1e6,
+              static_cast<double>(allowed) / 1e6, static_cast<double>(loose) / 1e6);
 }
 
 // Tofu section 7.2: contributions of time steps to a weight's gradient are added in place.
 TEST(PlannedMemory, UnrollingFurtherTakesActivationsOnly) {
   for (const char* cell : {"lstm", "gru"}) {
     SCOPED_TRACE(cell);
-    auto memory = [&](int steps) { return serial_memory(fmt::format("zoo:rnnlm?batch=2,layers=2,hidden=128,vocabulary=40,cell={},steps={}", cell, steps)); };
+    auto memory = [&](int steps) {
+      return serial_memory(
+          fmt::format("zoo:rnnlm?batch=2,layers=2,hidden=128,vocabulary=40,cell={},steps={}", cell, steps));
+    };
     const SerialMemory few = memory(4), many = memory(16);
-    const int64_t activations = many.activation_bytes - few.activation_bytes, weights = 12 * int64_t{3 * 128 * 128 * 4};  // of one matrix, at least
+    const int64_t activations = many.activation_bytes - few.activation_bytes,
+                  weights = 12 * int64_t{3 * 128 * 128 * 4};  // of one matrix, at least
     ASSERT_LT(activations, weights / 4) << "the weights outweigh the activations";
     EXPECT_LE(many.peak_bytes - few.peak_bytes, activations);
-    std::printf("%s: 4 steps %.2f MB, 16 steps %.2f MB; activations %.2f and %.2f MB\n", cell, static_cast<double>(few.peak_bytes) / 1e6,
-                static_cast<double>(many.peak_bytes) / 1e6, static_cast<double>(few.activation_bytes) / 1e6, static_cast<double>(many.activation_bytes) / 1e6);
+    std::printf("%s: 4 steps %.2f MB, 16 steps %.2f MB; activations %.2f and %.2f MB\n", cell,
+                static_cast<double>(few.peak_bytes) / 1e6, static_cast<double>(many.peak_bytes) / 1e6,
+                static_cast<double>(few.activation_bytes) / 1e6, static_cast<double>(many.activation_bytes) / 1e6);
   }
 }
 

@@ -1,8 +1,7 @@
-// Single operators, imported and run by the reference evaluator, give what ONNX's own standard says (tests/data/make_nodes.py), and
-// ONNX Runtime of its own:
-// each with its operands as inputs, and once more with all operands constant, so that the whole model is folded.
+// Single operators, imported and run by the reference evaluator, give what ONNX's own standard says
+// (tests/data/make_nodes.py), and ONNX Runtime of its own: each with its operands as inputs, and once more with all
+// operands constant, so that the whole model is folded.
 #include <gtest/gtest.h>
-
 #include <onnx/onnx.pb.h>
 
 #include <algorithm>
@@ -44,7 +43,8 @@ onnx::TensorProto proto(const std::string& name, const Values& values, int type)
   t.set_name(name);
   for (int64_t extent : values.shape) t.add_dims(extent);
   t.set_data_type(type);
-  for (double v : values.real) type == onnx::TensorProto::DOUBLE ? t.add_double_data(v) : t.add_float_data(static_cast<float>(v));
+  for (double v : values.real)
+    type == onnx::TensorProto::DOUBLE ? t.add_double_data(v) : t.add_float_data(static_cast<float>(v));
   for (int64_t v : values.integer) {
     if (type == onnx::TensorProto::INT64) t.add_int64_data(v);
     else if (type == onnx::TensorProto::UINT32) t.add_uint64_data(static_cast<uint64_t>(v));
@@ -55,11 +55,41 @@ onnx::TensorProto proto(const std::string& name, const Values& values, int type)
 
 // An operand that says where, how many or which way is constant in any model: those stay initializers in either way.
 bool is_setting(const std::string& operation, int operand) {
-  static const std::map<std::string, std::set<int>> settings{
-      {"Clip", {1, 2}},  {"ConstantOfShape", {0}}, {"CumSum", {1}}, {"Dropout", {1, 2}}, {"Expand", {1}},   {"If", {0}},          {"OneHot", {1, 2}},    {"Pad", {1, 2, 3}}, {"Range", {0, 1, 2}},
-      {"Reshape", {1}},  {"Resize", {1, 2, 3}},  {"Slice", {1, 2, 3, 4}},  {"Split", {1}},  {"Squeeze", {1}},    {"Tile", {1}},     {"TopK", {1}},        {"Trilu", {1}},        {"Unsqueeze", {1}}, {"NonZero", {0}},
-      {"ReduceL1", {1}}, {"ReduceL2", {1}},        {"ReduceLogSum", {1}}, {"ReduceLogSumExp", {1}}, {"ReduceMax", {1}}, {"ReduceMean", {1}}, {"ReduceMin", {1}}, {"ReduceProd", {1}}, {"ReduceSum", {1}},
-      {"ReduceSumSquare", {1}}, {"EyeLike", {0}}, {"BatchNormalization", {3, 4}}, {"LSTM", {4, 7}}, {"GRU", {4}}, {"RNN", {4}}, {"Upsample", {1}}};
+  static const std::map<std::string, std::set<int>> settings{{"Clip", {1, 2}},
+                                                             {"ConstantOfShape", {0}},
+                                                             {"CumSum", {1}},
+                                                             {"Dropout", {1, 2}},
+                                                             {"Expand", {1}},
+                                                             {"If", {0}},
+                                                             {"OneHot", {1, 2}},
+                                                             {"Pad", {1, 2, 3}},
+                                                             {"Range", {0, 1, 2}},
+                                                             {"Reshape", {1}},
+                                                             {"Resize", {1, 2, 3}},
+                                                             {"Slice", {1, 2, 3, 4}},
+                                                             {"Split", {1}},
+                                                             {"Squeeze", {1}},
+                                                             {"Tile", {1}},
+                                                             {"TopK", {1}},
+                                                             {"Trilu", {1}},
+                                                             {"Unsqueeze", {1}},
+                                                             {"NonZero", {0}},
+                                                             {"ReduceL1", {1}},
+                                                             {"ReduceL2", {1}},
+                                                             {"ReduceLogSum", {1}},
+                                                             {"ReduceLogSumExp", {1}},
+                                                             {"ReduceMax", {1}},
+                                                             {"ReduceMean", {1}},
+                                                             {"ReduceMin", {1}},
+                                                             {"ReduceProd", {1}},
+                                                             {"ReduceSum", {1}},
+                                                             {"ReduceSumSquare", {1}},
+                                                             {"EyeLike", {0}},
+                                                             {"BatchNormalization", {3, 4}},
+                                                             {"LSTM", {4, 7}},
+                                                             {"GRU", {4}},
+                                                             {"RNN", {4}},
+                                                             {"Upsample", {1}}};
   const auto found = settings.find(operation);
   return found != settings.end() && found->second.contains(operand);
 }
@@ -105,7 +135,8 @@ std::string run(const std::string& name, const Case& c, bool all_constant) {
     value->set_type(onnx::AttributeProto::TENSOR);
     *value->mutable_t() = t;
   }
-  const std::string path = fmt::format("{}/{}.onnx", PARTITA_BINARY_DIR, testing::UnitTest::GetInstance()->current_test_info()->name());
+  const std::string path =
+      fmt::format("{}/{}.onnx", PARTITA_BINARY_DIR, testing::UnitTest::GetInstance()->current_test_info()->name());
   std::ofstream(path, std::ios::binary) << model.SerializeAsString();
   try {
     const Graph graph = evaluation_graph(import_onnx(path, {}, registry));
@@ -117,8 +148,11 @@ std::string run(const std::string& name, const Case& c, bool all_constant) {
     reference_run(graph, values);
     for (const TensorId& id : graph.outputs) {
       const Tensor& t = graph.tensor(id);
-      const double error = difference(to_values(values.at(id), t.dtype), c.out.at(model.graph().output(static_cast<int>(&id - graph.outputs.data())).name()));
-      if (!(error < (name == "test_averagepool_2d_ceil_last_window_starts_on_pad" ? 1e-4 : 1e-5))) return fmt::format("{} differs by {:.2e}", t.name, error);
+      const double error =
+          difference(to_values(values.at(id), t.dtype),
+                     c.out.at(model.graph().output(static_cast<int>(&id - graph.outputs.data())).name()));
+      if (!(error < (name == "test_averagepool_2d_ceil_last_window_starts_on_pad" ? 1e-4 : 1e-5)))
+        return fmt::format("{} differs by {:.2e}", t.name, error);
     }
   } catch (const Error& error) {
     std::string what = error.what();
@@ -131,15 +165,25 @@ std::string run(const std::string& name, const Case& c, bool all_constant) {
 // What is known not to be imported: beginnings of the cases' names.
 bool is_unsupported(const std::string& name) {
   for (const char* prefix : {
-           "test_attention_4d_with_qk_matmul", "test_attention_23_fullymasked_qk", "test_attention_24_fullymasked_qk",  // the scores as a result
-           "test_attention_4d_causal_nonpad", "test_attention_4d_diff_heads_mask4d_padded_kv", "test_attention_4d_gqa_causal_nonpad",  // lengths as data
-           "test_averagepool_3d", "test_maxpool_3d", "test_convtranspose_3d",          // windows over three axes
+           "test_attention_4d_with_qk_matmul",
+           "test_attention_23_fullymasked_qk",
+           "test_attention_24_fullymasked_qk",  // the scores as a result
+           "test_attention_4d_causal_nonpad",
+           "test_attention_4d_diff_heads_mask4d_padded_kv",
+           "test_attention_4d_gqa_causal_nonpad",  // lengths as data
+           "test_averagepool_3d",
+           "test_maxpool_3d",
+           "test_convtranspose_3d",  // windows over three axes
            "test_resize_tf_crop",
            "test_lstm_with_peepholes",
-           "test_batchnorm_epsilon_training_mode", "test_batchnorm_example_training_mode",  // the running statistics as results
-           "test_maxpool_with_argmax",                                                 // the winners' numbers
-           "test_scatter_elements_with_reduction_m", "test_scatternd_m",  // other reductions
-           "test_not_2d", "test_not_3d", "test_not_4d",                                // opset 1
+           "test_batchnorm_epsilon_training_mode",
+           "test_batchnorm_example_training_mode",  // the running statistics as results
+           "test_maxpool_with_argmax",              // the winners' numbers
+           "test_scatter_elements_with_reduction_m",
+           "test_scatternd_m",  // other reductions
+           "test_not_2d",
+           "test_not_3d",
+           "test_not_4d",  // opset 1
            "test_reduce_max_empty_set_bool",
            "test_training_dropout",  // draws its own random numbers
        })
@@ -160,7 +204,8 @@ TEST(OnnxNodes, AreWhatTheStandardSays) {
     for (bool constant : {false, true}) {
       const std::string wrong = run(name, c, constant);
       if (wrong.empty()) ++right;
-      else if (!is_unsupported(name) && !(constant && is_training_only(name))) ADD_FAILURE() << name << (constant ? ", all constant: " : ": ") << wrong;
+      else if (!is_unsupported(name) && !(constant && is_training_only(name)))
+        ADD_FAILURE() << name << (constant ? ", all constant: " : ": ") << wrong;
     }
   EXPECT_GE(right, 1100);
 }
@@ -170,7 +215,8 @@ TEST(OnnxNodes, OfOnnxRuntimeAreWhatItComputes) {
   const auto all = cases("runtime_nodes.npz");
   EXPECT_GE(all.size(), 60u);
   for (const auto& [name, c] : all)
-    for (bool constant : {false, true}) EXPECT_EQ(run(name, c, constant), "") << name << (constant ? ", all constant" : "");
+    for (bool constant : {false, true})
+      EXPECT_EQ(run(name, c, constant), "") << name << (constant ? ", all constant" : "");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Imported ONNX files compute what PyTorch computes: answers, losses, weights and running statistics of tests/data's reference
-// numbers, by the reference evaluator in float64.
+// Imported ONNX files compute what PyTorch computes: answers, losses, weights and running statistics of tests/data's
+// reference numbers, by the reference evaluator in float64.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,15 +18,20 @@ std::string data(const std::string& name) { return fmt::format("{}/tests/data/{}
 
 Graph import(const std::string& name, const OnnxOptions& options) {
   static const auto registry = standard_ops();
-  return import_onnx(name == "digits" ? std::string(PARTITA_SOURCE_DIR) + "/examples/digits.onnx" : data(name + ".onnx"), options, registry);
+  return import_onnx(
+      name == "digits" ? std::string(PARTITA_SOURCE_DIR) + "/examples/digits.onnx" : data(name + ".onnx"), options,
+      registry);
 }
 
-Arrays reference_of(const std::string& name) { return read_arrays(data(name.substr(0, name.find('-')) + "-reference.npz")); }
+Arrays reference_of(const std::string& name) {
+  return read_arrays(data(name.substr(0, name.find('-')) + "-reference.npz"));
+}
 
 double largest_difference(const tdl::Array& a, const Values& b) {
   EXPECT_EQ(a.shape, b.shape);
   double largest = 0;
-  for (std::size_t i = 0; i < b.real.size() && i < a.reals.size(); ++i) largest = std::max(largest, std::abs(a.reals[i] - b.real[i]));
+  for (std::size_t i = 0; i < b.real.size() && i < a.reals.size(); ++i)
+    largest = std::max(largest, std::abs(a.reals[i] - b.real[i]));
   return largest;
 }
 
@@ -66,7 +71,8 @@ void train(const std::string& name, const OnnxOptions& options, bool with_statis
 }
 
 TEST(OnnxValues, Mlp) {
-  for (const char* name : {"mlp", "mlp-optimized", "mlp-torchscript"}) evaluate(name, {.bindings = {{"batch", 7}}}, 1e-13);
+  for (const char* name : {"mlp", "mlp-optimized", "mlp-torchscript"})
+    evaluate(name, {.bindings = {{"batch", 7}}}, 1e-13);
   train("mlp", {.bindings = {{"batch", 7}}});
 }
 TEST(OnnxValues, LeNet) {
@@ -95,7 +101,8 @@ TEST(ManyOnnxValues, ResNet18) {
   evaluate("resnet18", {}, 1e-13);
   evaluate("resnet18-optimized", {}, 1e-4);
   train("resnet18", {});
-  train("resnet18-torchscript", {}, false);  // that exporter runs the model in training mode first, which moves its statistics
+  train("resnet18-torchscript", {},
+        false);  // that exporter runs the model in training mode first, which moves its statistics
 }
 
 }  // namespace

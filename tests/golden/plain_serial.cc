@@ -15,9 +15,12 @@ double PlainSerial::ns(const Plan& plan) {
     const Op& op = graph_.ops[i];
     const int64_t element = bytes_of(inner_dtype(graph_, op));
     Converter converter(cluster_);
-    for (const Conversion& c : inner_conversions(*op.bound, *resolved.ops[i].derived, plan.ops[i].mesh, element, converter)) sum += steps_ns(c.steps, element);
+    for (const Conversion& c :
+         inner_conversions(*op.bound, *resolved.ops[i].derived, plan.ops[i].mesh, element, converter))
+      sum += steps_ns(c.steps, element);
   }
-  for (const ResolvedConversion& c : resolved.conversions) sum += steps_ns(c.conversion.steps, bytes_of(graph_.tensor(c.tensor).dtype));
+  for (const ResolvedConversion& c : resolved.conversions)
+    sum += steps_ns(c.conversion.steps, bytes_of(graph_.tensor(c.tensor).dtype));
   // Inputs from the one host, outputs to it.
   auto host_ns = [&](const Layout& whole, int64_t element) {
     const Duration copy = cost_.copy(whole.mesh.devices[0], static_cast<double>(whole.elements(0) * element));
@@ -27,15 +30,18 @@ double PlainSerial::ns(const Plan& plan) {
     const int64_t element = bytes_of(graph_.tensors[t].dtype);
     const Layout& home = resolved.home[t];
     const Layout host = make_layout(Mesh{{}, {cluster_.device(home.mesh.devices[0]).host}}, {}, home.radices);
-    if (graph_.tensors[t].role == Role::kInput) sum += host_ns(host, element) + steps_ns({fetch(host, home, element, cluster_)}, element);
-    if (std::find(graph_.outputs.begin(), graph_.outputs.end(), TensorId(t)) != graph_.outputs.end()) sum += host_ns(host, element) + steps_ns({fetch(home, host, element, cluster_)}, element);
+    if (graph_.tensors[t].role == Role::kInput)
+      sum += host_ns(host, element) + steps_ns({fetch(host, home, element, cluster_)}, element);
+    if (std::find(graph_.outputs.begin(), graph_.outputs.end(), TensorId(t)) != graph_.outputs.end())
+      sum += host_ns(host, element) + steps_ns({fetch(home, host, element, cluster_)}, element);
   }
   return sum;
 }
 
 // Each run of stages on the device that takes longest, as lowered.
 double PlainSerial::kernels_ns(OpId op, const Plan& plan) {
-  if (const auto known = kernels_.find({op, plan.ops[op.index()].strategies}); known != kernels_.end()) return known->second;
+  if (const auto known = kernels_.find({op, plan.ops[op.index()].strategies}); known != kernels_.end())
+    return known->second;
   const PhysicalGraph physical = lower_local(graph_, plan, cluster_);
   std::map<std::pair<OpId, int>, int64_t> longest;  // by first stage
   for (const Task& task : physical.tasks)
@@ -44,7 +50,8 @@ double PlainSerial::kernels_ns(OpId op, const Plan& plan) {
       ns = std::max(ns, cost_.task_ns(physical, task));
     }
   for (size_t i = 0; i < plan.ops.size(); ++i) kernels_[{OpId(i), plan.ops[i].strategies}] = 0;
-  for (const auto& [run, ns] : longest) kernels_[{run.first, plan.ops[run.first.index()].strategies}] += static_cast<double>(ns);
+  for (const auto& [run, ns] : longest)
+    kernels_[{run.first, plan.ops[run.first.index()].strategies}] += static_cast<double>(ns);
   return kernels_.at({op, plan.ops[op.index()].strategies});
 }
 

@@ -1,5 +1,5 @@
-// Every representation of real plans, from the graph to the trace: printed and parsed it is the same, and 200 plans and 200
-// lowered graphs made wrong on purpose are each refused, with the place and the rule.
+// Every representation of real plans, from the graph to the trace: printed and parsed it is the same, and 200 plans and
+// 200 lowered graphs made wrong on purpose are each refused, with the place and the rule.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,8 +34,9 @@ void expect_same(const Graph& a, const Graph& b) {
   ASSERT_EQ(a.tensors.size(), b.tensors.size());
   for (std::size_t t = 0; t < a.tensors.size(); ++t) {
     const Tensor &x = a.tensors[t], &y = b.tensors[t];
-    EXPECT_TRUE(x.name == y.name && x.shape == y.shape && x.dtype == y.dtype && x.role == y.role && x.producer == y.producer && x.replaces == y.replaces &&
-                x.sample_axis == y.sample_axis && x.initial_bound == y.initial_bound && x.initial_fill == y.initial_fill)
+    EXPECT_TRUE(x.name == y.name && x.shape == y.shape && x.dtype == y.dtype && x.role == y.role &&
+                x.producer == y.producer && x.replaces == y.replaces && x.sample_axis == y.sample_axis &&
+                x.initial_bound == y.initial_bound && x.initial_fill == y.initial_fill)
         << "tensor " << x.name;
     ASSERT_EQ(x.values == nullptr, y.values == nullptr) << "tensor " << x.name;
     EXPECT_TRUE(!x.values || *x.values == *y.values) << "tensor " << x.name;
@@ -43,8 +44,9 @@ void expect_same(const Graph& a, const Graph& b) {
   ASSERT_EQ(a.ops.size(), b.ops.size());
   for (std::size_t i = 0; i < a.ops.size(); ++i) {
     const Op &x = a.ops[i], &y = b.ops[i];
-    EXPECT_TRUE(x.name == y.name && x.definition == y.definition && x.attributes == y.attributes && x.operands == y.operands && x.results == y.results &&
-                x.phase == y.phase && x.forward == y.forward && x.time_step == y.time_step && x.cell == y.cell && x.source == y.source && x.formula == y.formula)
+    EXPECT_TRUE(x.name == y.name && x.definition == y.definition && x.attributes == y.attributes &&
+                x.operands == y.operands && x.results == y.results && x.phase == y.phase && x.forward == y.forward &&
+                x.time_step == y.time_step && x.cell == y.cell && x.source == y.source && x.formula == y.formula)
         << "op " << x.name;
     EXPECT_EQ(tdl::to_text(*x.bound), tdl::to_text(*y.bound)) << "op " << x.name;
   }
@@ -59,9 +61,11 @@ void expect_same(const PhysicalGraph& a, const PhysicalGraph& b) {
   ASSERT_EQ(a.tasks.size(), b.tasks.size());
   for (std::size_t t = 0; t < a.tasks.size(); ++t) {
     const Task &x = a.tasks[t], &y = b.tasks[t];
-    EXPECT_TRUE(x.name == y.name && x.op == y.op && x.phase == y.phase && x.device == y.device && x.queue == y.queue && x.route == y.route && x.rate == y.rate &&
-                x.stage == y.stage && x.turn == y.turn && x.reads == y.reads && x.writes == y.writes && x.scratch == y.scratch && x.elementwise == y.elementwise &&
-                x.flops == y.flops && x.bytes == y.bytes && x.work.index() == y.work.index())
+    EXPECT_TRUE(x.name == y.name && x.op == y.op && x.phase == y.phase && x.device == y.device && x.queue == y.queue &&
+                x.route == y.route && x.rate == y.rate && x.stage == y.stage && x.turn == y.turn &&
+                x.reads == y.reads && x.writes == y.writes && x.scratch == y.scratch &&
+                x.elementwise == y.elementwise && x.flops == y.flops && x.bytes == y.bytes &&
+                x.work.index() == y.work.index())
         << "task " << x.name;
   }
 }
@@ -95,7 +99,9 @@ void expect_round_trip(const std::string& model, const std::string& search, cons
 }
 
 TEST(RoundTrip, Optimizers) {
-  for (const Optimizer& optimizer : {Optimizer{}, Optimizer{"adamw?beta2=0.95", 0.003, 0, 0.1, 1.5, "cosine?warmup=2,steps=9"}, Optimizer{"adagrad", 0.1}}) {
+  for (const Optimizer& optimizer :
+       {Optimizer{}, Optimizer{"adamw?beta2=0.95", 0.003, 0, 0.1, 1.5, "cosine?warmup=2,steps=9"},
+        Optimizer{"adagrad", 0.1}}) {
     Request request;
     request.model = "zoo:mlp";
     request.cluster = "local:3";
@@ -111,9 +117,12 @@ TEST(RoundTrip, Optimizers) {
 }
 
 TEST(RoundTrip, Mlp) {
-  for (const char* model : {"zoo:mlp", "zoo:mlp?layers=3,width=20,batch=26,classes=7,loss=mse,activation=relu,dtype=float64", "zoo:mlp?layers=2,width=12,bias=0,loss=elementwise"})
+  for (const char* model :
+       {"zoo:mlp", "zoo:mlp?layers=3,width=20,batch=26,classes=7,loss=mse,activation=relu,dtype=float64",
+        "zoo:mlp?layers=2,width=12,bias=0,loss=elementwise"})
     for (const char* search : kSearches) expect_round_trip(model, search, "local:8");
-  for (const char* cluster : {"local:1", "local:3", "p2.8xlarge", "dgx-h100"}) expect_round_trip("zoo:mlp", "soybean", cluster);
+  for (const char* cluster : {"local:1", "local:3", "p2.8xlarge", "dgx-h100"})
+    expect_round_trip("zoo:mlp", "soybean", cluster);
 }
 TEST(RoundTrip, LeNet) {
   for (const char* search : kSearches) expect_round_trip("zoo:lenet?batch=24", search, "local:3");
@@ -138,7 +147,8 @@ std::string error_of(const std::function<void()>& run) {
 
 std::string open_error(const std::string& text) {
   // Of the test's own, since tests run side by side.
-  const std::string path = fmt::format("{}/plan_test_{}.json", PARTITA_BINARY_DIR, ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  const std::string path = fmt::format("{}/plan_test_{}.json", PARTITA_BINARY_DIR,
+                                       ::testing::UnitTest::GetInstance()->current_test_info()->name());
   std::ofstream(path, std::ios::binary) << text;
   const std::string error = error_of([&] {
     Runner runner(false);
@@ -148,7 +158,9 @@ std::string open_error(const std::string& text) {
   return error;
 }
 
-void expect_says(const std::string& error, const std::string& what) { EXPECT_NE(error.find(what), std::string::npos) << what << "\nis not in: " << error; }
+void expect_says(const std::string& error, const std::string& what) {
+  EXPECT_NE(error.find(what), std::string::npos) << what << "\nis not in: " << error;
+}
 
 TEST(PlanFile, ForAnotherModelIsRefused) {
   const Planned p = make("zoo:mlp?layers=2,width=12", "soybean", "local:2");
@@ -158,13 +170,15 @@ TEST(PlanFile, ForAnotherModelIsRefused) {
   changed["model"]["model"] = "zoo:lenet";
   expect_says(open_error(changed.dump()), "the plan is for another model");
   // The same ops and tensors in other shapes, with another optimizer, rate or dtype: only the fingerprint tells.
-  const std::pair<const char*, Json> edits[] = {{"model", "zoo:mlp?layers=2,width=14"}, {"loss", "mse"}, {"lr", 0.5}, {"dtype", "float64"}};
+  const std::pair<const char*, Json> edits[] = {
+      {"model", "zoo:mlp?layers=2,width=14"}, {"loss", "mse"}, {"lr", 0.5}, {"dtype", "float64"}};
   for (const auto& [field, value] : edits) {
     changed = plan;
     changed["model"][field] = value;
     const std::string error = open_error(changed.dump());
     EXPECT_NE(error, "accepted") << field;
-    EXPECT_TRUE(error.find("SHA-256") != std::string::npos || error.find("another model") != std::string::npos) << error;
+    EXPECT_TRUE(error.find("SHA-256") != std::string::npos || error.find("another model") != std::string::npos)
+        << error;
   }
   changed = plan;
   changed["model"]["model"] = "zoo:mlp?layers=2,width=14";
@@ -172,8 +186,11 @@ TEST(PlanFile, ForAnotherModelIsRefused) {
 }
 
 TEST(PlanFile, OfAModelFileThatHasChangedIsRefused) {
-  const std::string path = std::string(PARTITA_BINARY_DIR) + "/plan_test.onnx", data = std::string(PARTITA_SOURCE_DIR) + "/tests/data/";
-  const auto put = [&](const char* name) { std::filesystem::copy_file(data + name, path, std::filesystem::copy_options::overwrite_existing); };
+  const std::string path = std::string(PARTITA_BINARY_DIR) + "/plan_test.onnx",
+                    data = std::string(PARTITA_SOURCE_DIR) + "/tests/data/";
+  const auto put = [&](const char* name) {
+    std::filesystem::copy_file(data + name, path, std::filesystem::copy_options::overwrite_existing);
+  };
   put("lenet-optimized.onnx");
   const Planned p = make(path, "data-parallel", "local:2");
   const std::string plan = print(p.plan, p.training);
@@ -196,13 +213,16 @@ TEST(PlanFile, FieldsAreReadStrictly) {
     *at = value;
     return open_error(json.dump());
   };
-  for (const Path& place : std::vector<Path>{{}, {"model"}, {"cluster"}, {"meshes", "m0"}, {"ops", op}, {"kept", tensor}}) {
+  for (const Path& place :
+       std::vector<Path>{{}, {"model"}, {"cluster"}, {"meshes", "m0"}, {"ops", op}, {"kept", tensor}}) {
     Path path = place;
     path.push_back("colour");
     expect_says(edited(path, "red"), "unknown field 'colour'");
   }
-  for (const Json& version : std::vector<Json>{0, 2, 99}) expect_says(edited({"schema_version"}, version), fmt::format("schema_version {} is not 1", version.dump()));
-  for (const Json& version : std::vector<Json>{"1", 1.5, true, nullptr}) expect_says(edited({"schema_version"}, version), "'schema_version' has the wrong type");
+  for (const Json& version : std::vector<Json>{0, 2, 99})
+    expect_says(edited({"schema_version"}, version), fmt::format("schema_version {} is not 1", version.dump()));
+  for (const Json& version : std::vector<Json>{"1", 1.5, true, nullptr})
+    expect_says(edited({"schema_version"}, version), "'schema_version' has the wrong type");
   // A file of a later version may have other fields: the version is what is said.
   Json later = plan;
   later["schema_version"] = 2;
@@ -224,7 +244,8 @@ TEST(PlanFile, FieldsAreReadStrictly) {
   const std::size_t at = text.find("\"ops\": {") + 8;
   text.insert(at, text.substr(at, text.find('\n', at + 1) - at));
   expect_says(open_error(text), fmt::format("'{}' stands twice", op));
-  for (const char* garbage : {"", "x", "[]", "{}", "{\"schema_version\": 1", "\xff\xfe"}) EXPECT_NE(open_error(garbage), "accepted") << garbage;
+  for (const char* garbage : {"", "x", "[]", "{}", "{\"schema_version\": 1", "\xff\xfe"})
+    EXPECT_NE(open_error(garbage), "accepted") << garbage;
 }
 
 TEST(Pins, AreReadStrictly) {
@@ -330,7 +351,8 @@ const std::pair<const char*, SpoilPlan> kWrongPlans[] = {
      }},
     {"a kept tensor in more parts than its extent",
      [](Edit& e) -> std::optional<Wrong> {
-       const std::string name = e.any_tensor([&](const Tensor& t) { return !t.replaces.valid() && !t.shape.empty() && t.shape[0] < e.devices(); });
+       const std::string name = e.any_tensor(
+           [&](const Tensor& t) { return !t.replaces.valid() && !t.shape.empty() && t.shape[0] < e.devices(); });
        if (name.empty()) return {};
        e.keep(name, "S(0)");
        return Wrong{name, fmt::format("can't be split in {} parts", e.devices())};
@@ -349,7 +371,8 @@ const std::pair<const char*, SpoilPlan> kWrongPlans[] = {
        const Op& op = e.any_op();
        Json mesh = e.mesh_of(e.entry(op));
        if (mesh["devices"].size() < 2) return {};
-       const uint64_t one = e.rng.below(mesh["devices"].size()), other = (one + 1 + e.rng.below(mesh["devices"].size() - 1)) % mesh["devices"].size();
+       const uint64_t one = e.rng.below(mesh["devices"].size()),
+                      other = (one + 1 + e.rng.below(mesh["devices"].size() - 1)) % mesh["devices"].size();
        mesh["devices"][one] = mesh["devices"][other];
        e.give_mesh(e.entry(op), mesh);
        return Wrong{op.name, "is listed twice"};
@@ -358,7 +381,8 @@ const std::pair<const char*, SpoilPlan> kWrongPlans[] = {
      [](Edit& e) -> std::optional<Wrong> {
        const Op& op = e.any_op();
        Json mesh = e.mesh_of(e.entry(op));
-       const int unknown = e.rng.below(2) == 0 ? -1 : e.devices() + static_cast<int>(e.rng.below(3));  // the first of these are hosts
+       const int unknown =
+           e.rng.below(2) == 0 ? -1 : e.devices() + static_cast<int>(e.rng.below(3));  // the first of these are hosts
        mesh["devices"][e.rng.below(mesh["devices"].size())] = unknown;
        e.give_mesh(e.entry(op), mesh);
        return Wrong{op.name, fmt::format("device {} is unknown", unknown)};
@@ -436,7 +460,8 @@ const std::pair<const char*, SpoilPlan> kWrongPlans[] = {
      }},
     {"a parameter kept partial",
      [](Edit& e) -> std::optional<Wrong> {
-       const std::string name = e.any_tensor([](const Tensor& t) { return t.role == Role::kParameter || t.role == Role::kInput; });
+       const std::string name =
+           e.any_tensor([](const Tensor& t) { return t.role == Role::kParameter || t.role == Role::kInput; });
        e.keep(name, "P(sum)");
        return Wrong{name, "can't be kept partial"};
      }},
@@ -469,7 +494,8 @@ const std::pair<const char*, SpoilPlan> kWrongPlans[] = {
          if (!e.graph().tensor(t).producer.valid()) continue;
          Json order = e.order();
          const auto at = std::find(order.begin(), order.end(), Json(op.name)),
-                    producer = std::find(order.begin(), order.end(), Json(e.graph().op(e.graph().tensor(t).producer).name));
+                    producer =
+                        std::find(order.begin(), order.end(), Json(e.graph().op(e.graph().tensor(t).producer).name));
          std::swap(*at, *producer);
          e.json["order"] = order;
          return Wrong{"", "a cycle"};
@@ -525,7 +551,8 @@ TEST(DataParallel, SplitsSamplesWhoseAxisIsFactored) {
 
 TEST(WrongPlans, TwoHundredAreRefusedWithPlaceAndRule) {
   std::vector<Planned> plans;
-  for (const char* search : kSearches) plans.push_back(make("zoo:mlp?layers=3,width=20,classes=3,batch=12,activation=relu", search, "local:4"));
+  for (const char* search : kSearches)
+    plans.push_back(make("zoo:mlp?layers=3,width=20,classes=3,batch=12,activation=relu", search, "local:4"));
   for (const char* search : {"data-parallel", "soybean"}) plans.push_back(make("zoo:lenet?batch=8", search, "local:4"));
   plans.push_back(make("zoo:resnet-18?image=32,width=8,classes=10,batch=8", "soybean", "p2.8xlarge"));
   std::map<std::string, int> refused;
@@ -541,7 +568,8 @@ TEST(WrongPlans, TwoHundredAreRefusedWithPlaceAndRule) {
     const std::optional<Wrong> wrong = spoil(edit);
     if (!wrong) continue;
     SCOPED_TRACE(fmt::format("seed {}, {} in {}", seed, name, planned.plan.search));
-    const std::string error = error_of([&] { check(planned.training, parse_plan(edit.json.dump(), planned.training), planned.cluster); });
+    const std::string error =
+        error_of([&] { check(planned.training, parse_plan(edit.json.dump(), planned.training), planned.cluster); });
     ASSERT_NE(error, "accepted");
     if (!wrong->who.empty()) expect_says(error, fmt::format("'{}'", wrong->who));
     expect_says(error, wrong->rule);

@@ -6,7 +6,8 @@
 
 namespace partita {
 
-inline Planned planned(const std::string& model, const std::string& search, const std::string& cluster, const Optimizer& optimizer = {"sgd", 0.01, 0.9, 0}) {
+inline Planned planned(const std::string& model, const std::string& search, const std::string& cluster,
+                       const Optimizer& optimizer = {"sgd", 0.01, 0.9, 0}) {
   Request request;
   request.model = model;
   request.search = search;

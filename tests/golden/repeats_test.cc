@@ -22,9 +22,12 @@ std::vector<std::string> texts(const Graph& graph) {
   return out;
 }
 std::vector<std::string> of_file(const std::string& name) {
-  return texts(import_onnx(fmt::format("{}/tests/data/{}.onnx", PARTITA_SOURCE_DIR, name), {.load_weights = false}, standard_ops()));
+  return texts(import_onnx(fmt::format("{}/tests/data/{}.onnx", PARTITA_SOURCE_DIR, name), {.load_weights = false},
+                           standard_ops()));
 }
-std::vector<std::string> of_zoo(const std::string& name) { return texts(build_model("zoo:" + name, {}, standard_ops()).graph); }
+std::vector<std::string> of_zoo(const std::string& name) {
+  return texts(build_model("zoo:" + name, {}, standard_ops()).graph);
+}
 
 using Texts = std::vector<std::string>;
 
@@ -40,7 +43,9 @@ TEST(Repeats, LayersOfTheZoo) {
   EXPECT_EQ(of_zoo("llama-3-8b"), (Texts{"32 x model.layers.* of 24"}));
   const Texts resnet = of_zoo("resnet-152");  // 3, 8, 36 and 3 blocks, the first of each with a projection
   ASSERT_FALSE(resnet.empty());
-  EXPECT_NE(std::find_if(resnet.begin(), resnet.end(), [](const std::string& t) { return t.starts_with("35 x layer3.*"); }), resnet.end())
+  EXPECT_NE(
+      std::find_if(resnet.begin(), resnet.end(), [](const std::string& t) { return t.starts_with("35 x layer3.*"); }),
+      resnet.end())
       << fmt::format("{}", fmt::join(resnet, "; "));
 }
 

@@ -1,4 +1,5 @@
-// Plans made by a rule: what they move against figures worked out by hand, and that they exist for every model and device count.
+// Plans made by a rule: what they move against figures worked out by hand, and that they exist for every model and
+// device count.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,18 +17,22 @@ struct Made {
   Resolved resolved;
 
   const Graph& graph() const { return planned.training; }
-  std::string kept(const std::string& tensor) const { return to_string(planned.plan.kept.at(graph().find_tensor(tensor)).sbp); }
+  std::string kept(const std::string& tensor) const {
+    return to_string(planned.plan.kept.at(graph().find_tensor(tensor)).sbp);
+  }
   int64_t bytes(const std::string& tensor) const { return graph().tensor(graph().find_tensor(tensor)).bytes(); }
   // Conversions that move something and contain such a step, by their bytes.
   std::vector<int64_t> moved(StepKind kind, Role role) const {
     std::vector<int64_t> out;
     for (const ResolvedConversion& c : resolved.conversions)
-      if (graph().tensor(c.tensor).role == role && c.conversion.bytes > 0 && c.conversion.steps.back().kind == kind) out.push_back(c.conversion.bytes);
+      if (graph().tensor(c.tensor).role == role && c.conversion.bytes > 0 && c.conversion.steps.back().kind == kind)
+        out.push_back(c.conversion.bytes);
     return out;
   }
 };
 
-Made make(const std::string& model, const std::string& search, const std::string& cluster, int batch = 0, Optimizer optimizer = {}, DType dtype = DType::kFloat32) {
+Made make(const std::string& model, const std::string& search, const std::string& cluster, int batch = 0,
+          Optimizer optimizer = {}, DType dtype = DType::kFloat32) {
   Request request;
   request.model = model;
   request.dtype = dtype;
@@ -41,8 +46,9 @@ Made make(const std::string& model, const std::string& search, const std::string
   return made;
 }
 
-// Convolutions: their weights and biases are all-reduced, 2 (p-1) T. Fully connected layers: what goes in is gathered by every device
-// that has some of the units, (p-1) T, and its gradient is added up where it is used, (p-1) T again; their weights move nowhere.
+// Convolutions: their weights and biases are all-reduced, 2 (p-1) T. Fully connected layers: what goes in is gathered
+// by every device that has some of the units, (p-1) T, and its gradient is added up where it is used, (p-1) T again;
+// their weights move nowhere.
 TEST(OneWeirdTrick, AlexNetMovesConvolutionsWeightsAndTheOthersInputs) {
   for (int p : {2, 4, 8}) {
     const Made made = make("zoo:alexnet", "owt", "local:" + std::to_string(p), 64);
@@ -51,28 +57,31 @@ TEST(OneWeirdTrick, AlexNetMovesConvolutionsWeightsAndTheOthersInputs) {
       if (t.role == Role::kParameter && t.name.starts_with("features")) convolutions += t.bytes();
     const int64_t inputs = 4 * 64 * (256 * 6 * 6 + 4096 + 4096);
     EXPECT_EQ(convolutions, 4 * 2469696);
-    EXPECT_EQ(made.planned.report.comm_bytes - made.planned.report.inner_bytes, 2 * (p - 1) * (convolutions + inputs)) << p;
+    EXPECT_EQ(made.planned.report.comm_bytes - made.planned.report.inner_bytes, 2 * (p - 1) * (convolutions + inputs))
+        << p;
     EXPECT_LT(made.planned.report.inner_bytes, 64 * 16 * p * 4);  // the loss over split classes: some numbers a sample
     EXPECT_EQ(made.kept("classifier.1.weight"), "[S(0)]");
     EXPECT_EQ(made.kept("features.0.weight"), "[B]");
   }
 }
 
-// The same in mixed precision: weights of convolutions and all inputs in half as many bytes; a fully connected layer's float32 weight is
-// split, and its part cast.
+// The same in mixed precision: weights of convolutions and all inputs in half as many bytes; a fully connected layer's
+// float32 weight is split, and its part cast.
 TEST(OneWeirdTrick, InMixedPrecisionWeightsMoveNowhereToo) {
   const int p = 4;
-  const Made whole = make("zoo:alexnet", "owt", "local:4", 64), made = make("zoo:alexnet", "owt", "local:4", 64, {}, DType::kBFloat16);
+  const Made whole = make("zoo:alexnet", "owt", "local:4", 64),
+             made = make("zoo:alexnet", "owt", "local:4", 64, {}, DType::kBFloat16);
   const int64_t outer = whole.planned.report.comm_bytes - whole.planned.report.inner_bytes;
   EXPECT_LE(made.planned.report.comm_bytes - made.planned.report.inner_bytes, outer / 2 + 2 * (p - 1) * 4 * 64 * 1000);
   EXPECT_EQ(made.kept("classifier.1.weight"), "[S(0)]");
   EXPECT_EQ(made.kept("features.0.weight"), "[B]");
 }
 
-// Each parameter's gradient is all-reduced once, 2 (p-1) T, however often the parameter is used: at every time step, or as a table for what goes
-// in and for what comes out.
+// Each parameter's gradient is all-reduced once, 2 (p-1) T, however often the parameter is used: at every time step, or
+// as a table for what goes in and for what comes out.
 TEST(DataParallel, ReducesGradientsOfSharedWeightsOnce) {
-  for (const char* model : {"zoo:mlp?layers=2,width=12", "zoo:rnnlm?steps=5,hidden=10,vocabulary=17", "zoo:gpt2?layers=2,hidden=24,heads=6,steps=8,positions=8,vocabulary=50",
+  for (const char* model : {"zoo:mlp?layers=2,width=12", "zoo:rnnlm?steps=5,hidden=10,vocabulary=17",
+                            "zoo:gpt2?layers=2,hidden=24,heads=6,steps=8,positions=8,vocabulary=50",
                             "zoo:bert-base?layers=1,hidden=24,heads=4,steps=8,positions=8,vocabulary=50"})
     for (int p : {2, 3}) {
       const std::string cluster = "local:" + std::to_string(p);
@@ -80,10 +89,13 @@ TEST(DataParallel, ReducesGradientsOfSharedWeightsOnce) {
       int64_t parameters = 0;
       for (const Tensor& t : made.graph().tensors)
         if (t.role == Role::kParameter) parameters += t.bytes();
-      EXPECT_EQ(made.planned.report.comm_bytes - made.planned.report.inner_bytes, 2 * (p - 1) * parameters) << model << " on " << p;
-      EXPECT_EQ(make(model, "megatron?tensor=1", cluster, 6).planned.report.comm_bytes, made.planned.report.comm_bytes) << model;
+      EXPECT_EQ(made.planned.report.comm_bytes - made.planned.report.inner_bytes, 2 * (p - 1) * parameters)
+          << model << " on " << p;
+      EXPECT_EQ(make(model, "megatron?tensor=1", cluster, 6).planned.report.comm_bytes, made.planned.report.comm_bytes)
+          << model;
       for (const char* alike : {"zero?stage=1", "zero?stage=2"})
-        EXPECT_LE(make(model, alike, cluster, 6).planned.report.comm_bytes, 1.1 * made.planned.report.comm_bytes) << model << " with " << alike;
+        EXPECT_LE(make(model, alike, cluster, 6).planned.report.comm_bytes, 1.1 * made.planned.report.comm_bytes)
+            << model << " with " << alike;
     }
 }
 
@@ -97,14 +109,16 @@ TEST(OneWeirdTrick, NeedsASampleADevice) {
   }
 }
 
-// Megatron-LM section 3: two all-reduces of [batch, steps, hidden] a layer forward, two backward. Besides: one for the embedding split
-// along the vocabulary, one for the gradient that comes out of the head.
+// Megatron-LM section 3: two all-reduces of [batch, steps, hidden] a layer forward, two backward. Besides: one for the
+// embedding split along the vocabulary, one for the gradient that comes out of the head.
 TEST(Megatron, FourAllReducesALayer) {
   for (int layers : {1, 3}) {
     const int64_t p = 4, batch = 8, steps = 16, hidden = 48;
-    const Made made = make(fmt::format("zoo:transformer?layers={},hidden={},steps={}", layers, hidden, steps), "megatron?tensor=4", "local:4", batch);
+    const Made made = make(fmt::format("zoo:transformer?layers={},hidden={},steps={}", layers, hidden, steps),
+                           "megatron?tensor=4", "local:4", batch);
     const int64_t one = 2 * (p - 1) * batch * steps * hidden * 4;
-    std::vector<int64_t> forward = made.moved(StepKind::kAllReduce, Role::kActivation), backward = made.moved(StepKind::kAllReduce, Role::kGradient);
+    std::vector<int64_t> forward = made.moved(StepKind::kAllReduce, Role::kActivation),
+                         backward = made.moved(StepKind::kAllReduce, Role::kGradient);
     EXPECT_EQ(forward, std::vector<int64_t>(2 * layers + 1, one));
     EXPECT_EQ(backward, std::vector<int64_t>(2 * layers + 1, one));
     EXPECT_EQ(made.planned.report.comm_bytes - made.planned.report.inner_bytes, (4 * layers + 2) * one);
@@ -127,11 +141,13 @@ TEST(Megatron, DataParallelOutside) {
   const Made made = make("zoo:transformer?layers=2,hidden=64,heads=8", "megatron", "flexflow-p100", 8);
   const Mesh& mesh = made.planned.plan.ops[0].mesh;
   EXPECT_EQ(mesh.extents, (std::vector<int>{4, 4}));
-  for (int r = 0; r < 16; ++r) EXPECT_EQ(made.planned.cluster.device(mesh.devices[r]).host, made.planned.cluster.device(mesh.devices[r / 4 * 4]).host);
+  for (int r = 0; r < 16; ++r)
+    EXPECT_EQ(made.planned.cluster.device(mesh.devices[r]).host,
+              made.planned.cluster.device(mesh.devices[r / 4 * 4]).host);
   EXPECT_EQ(made.kept("layers.1.attention.v.weight"), "[B, S(0)]");
   EXPECT_EQ(made.kept("tokens"), "[S(0), B]");
-  // Over 4 nodes, 2 (p-1) T of what is split in 4 (a shard in each of 4 groups: T in all). What each of 4 has whole is all-reduced in
-  // shards too, and then gathered inside the nodes: 2 (p-1) T + 4 (p-1) T.
+  // Over 4 nodes, 2 (p-1) T of what is split in 4 (a shard in each of 4 groups: T in all). What each of 4 has whole is
+  // all-reduced in shards too, and then gathered inside the nodes: 2 (p-1) T + 4 (p-1) T.
   int64_t gradients = 0, split = 0;
   for (const Tensor& t : made.graph().tensors)
     if (t.role == Role::kParameter) {
@@ -177,12 +193,15 @@ std::string reason(const std::string& model, const std::string& search, const st
 }
 
 TEST(Megatron, SaysWhatIsMissing) {
-  EXPECT_NE(reason("zoo:transformer", "megatron?tensor=3", "local:4").find("4 devices are not a multiple of tensor=3"), std::string::npos);
-  EXPECT_NE(reason("zoo:mlp?layers=2,width=3", "megatron?tensor=4", "local:4").find("no weight products that can be split in 4"), std::string::npos);
+  EXPECT_NE(reason("zoo:transformer", "megatron?tensor=3", "local:4").find("4 devices are not a multiple of tensor=3"),
+            std::string::npos);
+  EXPECT_NE(reason("zoo:mlp?layers=2,width=3", "megatron?tensor=4", "local:4")
+                .find("no weight products that can be split in 4"),
+            std::string::npos);
 }
 
-// Rajbhandari et al., section 7: as much as data parallelism, 2 (p-1) T of parameters, for stages 1 and 2; for stage 3 half as much
-// again, but for the first product, whose weight no op of the backward pass reads.
+// Rajbhandari et al., section 7: as much as data parallelism, 2 (p-1) T of parameters, for stages 1 and 2; for stage 3
+// half as much again, but for the first product, whose weight no op of the backward pass reads.
 TEST(Zero, MovesWhatThePaperSays) {
   for (int p : {2, 4}) {
     const std::string cluster = "local:" + std::to_string(p), model = "zoo:mlp?layers=4,width=32,bias=0";
@@ -201,12 +220,16 @@ TEST(Zero, MovesWhatThePaperSays) {
   }
 }
 
-// In mixed precision gradients are reduced, and weights gathered, in the shorter type: each half of float32's bytes. The float32 weights
-// lie with the states: 2 bytes a weight whole (and 2 of its gradient in stage 1), 12 of it divided by the devices.
+// In mixed precision gradients are reduced, and weights gathered, in the shorter type: each half of float32's bytes.
+// The float32 weights lie with the states: 2 bytes a weight whole (and 2 of its gradient in stage 1), 12 of it divided
+// by the devices.
 TEST(Zero, MovesTheShorterTypeInMixedPrecision) {
   const int p = 4;
   const int64_t width = 256, layers = 8, parameters = layers * width * width, one = 4 * width * width;
-  const auto moved = [&](const std::string& search, DType dtype) { return make(fmt::format("zoo:mlp?layers={},width={},bias=0", layers, width), search, "local:4", p, {"adam", 0.01}, dtype); };
+  const auto moved = [&](const std::string& search, DType dtype) {
+    return make(fmt::format("zoo:mlp?layers={},width={},bias=0", layers, width), search, "local:4", p, {"adam", 0.01},
+                dtype);
+  };
   const int64_t loss = moved("data-parallel", DType::kFloat32).planned.report.comm_bytes - 2 * (p - 1) * 4 * parameters;
   for (const char* search : {"data-parallel", "zero", "zero?stage=2"}) {
     const Made made = moved(search, DType::kBFloat16);
@@ -219,16 +242,19 @@ TEST(Zero, MovesTheShorterTypeInMixedPrecision) {
   EXPECT_LE(peak, formula + 4 * one);
 }
 
-// 16 bytes a parameter with Adam in float32: itself, its gradient and two moments; a stage divides its share by the devices. Clipping
-// needs all gradients at once. Beside them there are the activations, and what one layer's product and its reduction hold.
+// 16 bytes a parameter with Adam in float32: itself, its gradient and two moments; a stage divides its share by the
+// devices. Clipping needs all gradients at once. Beside them there are the activations, and what one layer's product
+// and its reduction hold.
 TEST(Zero, MemoryIsTheFormulas) {
   const int p = 4;
   const int64_t width = 256, layers = 8, parameters = layers * width * width, one = 4 * width * width;
   int64_t before = 0;
   for (int stage = 0; stage <= 3; ++stage) {
-    const Made made = make(fmt::format("zoo:mlp?layers={},width={},bias=0", layers, width), stage == 0 ? "data-parallel" : fmt::format("zero?stage={}", stage),
-                           "local:4", p, {"adam", 0.01, 0, 0, 1.0});
-    const int64_t formula = 4 * parameters / (stage >= 3 ? p : 1) + 4 * parameters / (stage >= 2 ? p : 1) + 8 * parameters / (stage >= 1 ? p : 1);
+    const Made made = make(fmt::format("zoo:mlp?layers={},width={},bias=0", layers, width),
+                           stage == 0 ? "data-parallel" : fmt::format("zero?stage={}", stage), "local:4", p,
+                           {"adam", 0.01, 0, 0, 1.0});
+    const int64_t formula = 4 * parameters / (stage >= 3 ? p : 1) + 4 * parameters / (stage >= 2 ? p : 1) +
+                            8 * parameters / (stage >= 1 ? p : 1);
     const int64_t peak = made.planned.peak_memory_bytes();
     EXPECT_GE(peak, formula - one) << stage;
     EXPECT_LE(peak, formula + 4 * one) << stage;
@@ -239,7 +265,8 @@ TEST(Zero, MemoryIsTheFormulas) {
 
 TEST(Zero, KeepsWhatItsStageSays) {
   for (int stage : {1, 2, 3}) {
-    const Made made = make("zoo:mlp?layers=3,width=20", fmt::format("zero?stage={}", stage), "local:4", 8, {"adam", 0.01});
+    const Made made =
+        make("zoo:mlp?layers=3,width=20", fmt::format("zero?stage={}", stage), "local:4", 8, {"adam", 0.01});
     EXPECT_EQ(made.kept("fc2.weight"), stage == 3 ? "[S(0)]" : "[B]");
     int states = 0, gradients = 0;
     for (const auto& [id, placement] : made.planned.plan.kept) {
@@ -257,7 +284,8 @@ TEST(Zero, KeepsWhatItsStageSays) {
   }
 }
 
-// The forward pass and the backward pass each convert a refetched tensor; what nothing in the backward pass reads is refused.
+// The forward pass and the backward pass each convert a refetched tensor; what nothing in the backward pass reads is
+// refused.
 TEST(Refetched, IsConvertedOnceMore) {
   Made made = make("zoo:mlp?layers=3,width=20", "zero?stage=3", "local:4", 8);
   Plan plan = made.planned.plan;
@@ -275,9 +303,11 @@ TEST(Refetched, IsConvertedOnceMore) {
   }
 }
 
-// Layer l of an unrolled network is on device l modulo the devices, at all time steps, backward ops and updates with it.
+// Layer l of an unrolled network is on device l modulo the devices, at all time steps, backward ops and updates with
+// it.
 TEST(LayerPlacement, LayersOfARecurrentNetwork) {
-  const Made made = make("zoo:rnnlm?layers=3,steps=4,hidden=10,vocabulary=17", "layer-placement", "local:2", 4, {"adam", 0.01});
+  const Made made =
+      make("zoo:rnnlm?layers=3,steps=4,hidden=10,vocabulary=17", "layer-placement", "local:2", 4, {"adam", 0.01});
   const std::vector<int> layer = layers_of(made.graph());
   for (size_t i = 0; i < layer.size(); ++i) {
     const Op& op = made.graph().ops[i];
@@ -289,21 +319,24 @@ TEST(LayerPlacement, LayersOfARecurrentNetwork) {
   EXPECT_EQ(layer[made.graph().find_op("loss").index()], 2);
   // What crosses: activations and their gradients between layers, never a weight.
   for (const ResolvedConversion& c : made.resolved.conversions)
-    EXPECT_TRUE(c.conversion.bytes == 0 || made.graph().tensor(c.tensor).role != Role::kParameter) << made.graph().tensor(c.tensor).name;
+    EXPECT_TRUE(c.conversion.bytes == 0 || made.graph().tensor(c.tensor).role != Role::kParameter)
+        << made.graph().tensor(c.tensor).name;
 }
 
-const char* const kModels[] = {"zoo:mlp?layers=4,width=20",
-                               "zoo:lenet",
-                               "zoo:resnet-18?image=32,width=8",
-                               "zoo:rnnlm?steps=3,hidden=10,vocabulary=17",
-                               "zoo:transformer?layers=1,hidden=24,steps=10,vocabulary=40",
-                               "zoo:moe?layers=1,hidden=24,steps=5,vocabulary=40,experts=3,groups=3",
-                               "zoo:gpt2?layers=1,hidden=24,heads=6,steps=8,vocabulary=50",
-                               "zoo:bert-base?layers=1,hidden=24,heads=4,steps=8,vocabulary=50",
-                               "zoo:llama-3-8b?layers=1,hidden=32,heads=4,key_heads=2,inner=40,steps=8,vocabulary=50",
-                               "zoo:mixtral-8x7b?layers=1,hidden=32,heads=4,key_heads=2,inner=40,steps=8,vocabulary=50,experts=3",
-                               "zoo:vit-b16?layers=1,hidden=24,heads=4,image=32,classes=11"};
-const char* const kRules[] = {"owt", "megatron", "megatron?tensor=2", "zero?stage=1", "zero?stage=2", "zero?stage=3", "layer-placement", "layer-placement?assign=contiguous"};
+const char* const kModels[] = {
+    "zoo:mlp?layers=4,width=20",
+    "zoo:lenet",
+    "zoo:resnet-18?image=32,width=8",
+    "zoo:rnnlm?steps=3,hidden=10,vocabulary=17",
+    "zoo:transformer?layers=1,hidden=24,steps=10,vocabulary=40",
+    "zoo:moe?layers=1,hidden=24,steps=5,vocabulary=40,experts=3,groups=3",
+    "zoo:gpt2?layers=1,hidden=24,heads=6,steps=8,vocabulary=50",
+    "zoo:bert-base?layers=1,hidden=24,heads=4,steps=8,vocabulary=50",
+    "zoo:llama-3-8b?layers=1,hidden=32,heads=4,key_heads=2,inner=40,steps=8,vocabulary=50",
+    "zoo:mixtral-8x7b?layers=1,hidden=32,heads=4,key_heads=2,inner=40,steps=8,vocabulary=50,experts=3",
+    "zoo:vit-b16?layers=1,hidden=24,heads=4,image=32,classes=11"};
+const char* const kRules[] = {"owt",          "megatron",     "megatron?tensor=2", "zero?stage=1",
+                              "zero?stage=2", "zero?stage=3", "layer-placement",   "layer-placement?assign=contiguous"};
 
 // Every rule gives a plan that the checker takes, whatever the extents.
 TEST(ManyRules, EveryModelOnThreeAndEightDevices) {

@@ -15,12 +15,15 @@ namespace {
 
 std::map<std::string, int64_t> contents(const Planned& p, int device) {
   std::map<std::string, int64_t> out;
-  for (const auto& [what, bytes] : contents_at_peak(p.training, p.physical, DeviceId(device))) EXPECT_TRUE(out.emplace(what, bytes).second && bytes > 0) << what;
+  for (const auto& [what, bytes] : contents_at_peak(p.training, p.physical, DeviceId(device)))
+    EXPECT_TRUE(out.emplace(what, bytes).second && bytes > 0) << what;
   return out;
 }
 
 TEST(Shortage, ContentsAddUpToThePeak) {
-  for (const char* model : {"zoo:lenet?batch=12", "zoo:transformer?layers=1,hidden=24,heads=2,steps=6,vocabulary=30,batch=6", "zoo:rnnlm?steps=3,hidden=8,vocabulary=12,batch=6"})
+  for (const char* model :
+       {"zoo:lenet?batch=12", "zoo:transformer?layers=1,hidden=24,heads=2,steps=6,vocabulary=30,batch=6",
+        "zoo:rnnlm?steps=3,hidden=8,vocabulary=12,batch=6"})
     for (const char* search : {"data-parallel", "model-parallel", "zero?stage=3", "soybean"}) {
       SCOPED_TRACE(fmt::format("{} by {}", model, search));
       const Planned p = planned(model, search, "local:3", {"adam", 0.01});
@@ -35,7 +38,8 @@ TEST(Shortage, ContentsAddUpToThePeak) {
 // Data parallelism keeps weights whole and Adam's two moments of each; ZeRO 3 keeps parts.
 TEST(Shortage, WeightsAndStatesAreThoseOfTheModel) {
   const char* const model = "zoo:mlp?layers=4,width=96,batch=12";
-  const Planned whole = planned(model, "data-parallel", "local:3", {"adam", 0.01}), parts = planned(model, "zero?stage=3", "local:3", {"adam", 0.01});
+  const Planned whole = planned(model, "data-parallel", "local:3", {"adam", 0.01}),
+                parts = planned(model, "zero?stage=3", "local:3", {"adam", 0.01});
   int64_t weights = 0, states = 0;
   for (const Tensor& t : whole.training.tensors) {
     if (t.role == Role::kParameter) weights += t.bytes();
@@ -67,7 +71,8 @@ TEST(Shortage, OneLineForAllDevicesAlike) {
     check_capacity(p.training, p.physical, p.cluster);
     FAIL() << "it fits";
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("4 devices lack memory; cpu1, which lacks most, needs"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("4 devices lack memory; cpu1, which lacks most, needs"), std::string::npos)
+        << e.what();
   }
 }
 

@@ -1,4 +1,5 @@
-// What the memory planner says of some devices alone, beside what it says of them where all are lowered; and plans that are too large for that.
+// What the memory planner says of some devices alone, beside what it says of them where all are lowered; and plans that
+// are too large for that.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +29,8 @@ void look_at(const std::string& model, const std::string& cluster_name, const st
   const Cluster cluster = load_cluster(cluster_name);
   const SearchChoice choice = parse_search(search);
   Rng rng(1);
-  const SearchResult found = choice.entry->make()->search({graph, cluster, "comm", {}, choice.options}, {.steps = 20}, rng);
+  const SearchResult found =
+      choice.entry->make()->search({graph, cluster, "comm", {}, choice.options}, {.steps = 20}, rng);
   ASSERT_TRUE(found.plan) << found.reason;
   const std::vector<int64_t> whole = planned_peak_bytes(graph, *found.plan, cluster);
   for (int d = 0; d < cluster.compute_count; ++d) {
@@ -44,15 +46,21 @@ void look_at(const std::string& model, const std::string& cluster_name, const st
   }
 }
 
-// Where groups communicate together, that is all there is to say of a device. Of what others fetch from it, it is not known just how long it stays.
+// Where groups communicate together, that is all there is to say of a device. Of what others fetch from it, it is not
+// known just how long it stays.
 TEST(SomeDevices, NeedWhatTheyNeedAmongAll) {
-  for (const auto& [searches, fetches] : {std::pair(std::vector<std::string>{"data-parallel", "zero?stage=3"}, false), {{"megatron", "tofu", "soybean", "exact"}, true}}) {
+  for (const auto& [searches, fetches] : {std::pair(std::vector<std::string>{"data-parallel", "zero?stage=3"}, false),
+                                          {{"megatron", "tofu", "soybean", "exact"}, true}}) {
     Alone sum;
     for (const std::string& search : searches)
-      for (const char* model : {"mlp?layers=3,width=96,batch=96", "transformer?layers=2,hidden=96,heads=4,steps=8,vocabulary=48,batch=24", "rnnlm?steps=3,hidden=96,vocabulary=48,batch=48"})
+      for (const char* model :
+           {"mlp?layers=3,width=96,batch=96", "transformer?layers=2,hidden=96,heads=4,steps=8,vocabulary=48,batch=24",
+            "rnnlm?steps=3,hidden=96,vocabulary=48,batch=48"})
         for (const char* cluster : {"local:3", "local:8"})
-          if (search != "megatron" || std::string(model).starts_with("transformer")) look_at(model, cluster, search, sum);
-    std::printf("%s: %d of %d the same, others %+.2f%% to %+.2f%%\n", fetches ? "with fetches" : "collectives alone", sum.same, sum.devices, 100 * sum.least, 100 * sum.most);
+          if (search != "megatron" || std::string(model).starts_with("transformer"))
+            look_at(model, cluster, search, sum);
+    std::printf("%s: %d of %d the same, others %+.2f%% to %+.2f%%\n", fetches ? "with fetches" : "collectives alone",
+                sum.same, sum.devices, 100 * sum.least, 100 * sum.most);
     EXPECT_GT(sum.devices, 0);
     EXPECT_TRUE(fetches || sum.same == sum.devices);
     EXPECT_GT(10 * sum.same, 7 * sum.devices);

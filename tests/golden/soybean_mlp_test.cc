@@ -26,7 +26,8 @@ double checked_mb(const Graph& graph, const Plan& plan, const Cluster& cluster) 
   return static_cast<double>(check(graph, plan, cluster).comm_bytes) / kMB;
 }
 
-// Section 2.2 counts p copies where the conversion table counts p-1: an all-reduce as 2 p T, a gather or scatter as p T, per group.
+// Section 2.2 counts p copies where the conversion table counts p-1: an all-reduce as 2 p T, a gather or scatter as p
+// T, per group.
 double counted_as_in_the_text(const Graph& graph, const Plan& plan, const Cluster& cluster) {
   double bytes = 0;
   for (const ResolvedConversion& c : resolve(graph, plan, cluster).conversions)
@@ -64,12 +65,14 @@ TEST(SoyBeanMlp, SoyBeanIsAtMostTheHybrid) {
   ASSERT_TRUE(result.plan.has_value()) << result.reason;
   double mb = checked_mb(graph, *result.plan, cluster);
   EXPECT_LE(mb, 25.2);
-  // Theorem 1: c_k = sum over cuts of 2^(k-i) delta_i; and it is what the plan moves, but for conversions that readers share.
+  // Theorem 1: c_k = sum over cuts of 2^(k-i) delta_i; and it is what the plan moves, but for conversions that readers
+  // share.
   double sum = 0;
   int cuts = 0;
   for (const std::string& note : result.notes) {
     double delta = 0;
-    if (std::sscanf(note.c_str(), "cut %d into 2: delta_%*d = %lf bytes", &cuts, &delta) == 2) sum += std::ldexp(delta, cuts - 1);
+    if (std::sscanf(note.c_str(), "cut %d into 2: delta_%*d = %lf bytes", &cuts, &delta) == 2)
+      sum += std::ldexp(delta, cuts - 1);
   }
   EXPECT_EQ(cuts, 4);
   EXPECT_NEAR(sum, *result.plan->paper_cost, 1e-5 * sum);
@@ -83,7 +86,8 @@ TEST(SoyBeanMlp, TheHybridOfFourGroupsOfFourIsAPin) {
   Plan data = data_parallel_plan(graph, cluster), model = model_parallel_plan(graph, cluster);
   Pins pins;
   Mesh mesh{{4, 4}, slowest_link_first(cluster)};
-  for (size_t i = 0; i < graph.ops.size(); ++i) pins.ops[OpId(i)] = {mesh, {data.ops[i].strategies[0], model.ops[i].strategies[0]}};
+  for (size_t i = 0; i < graph.ops.size(); ++i)
+    pins.ops[OpId(i)] = {mesh, {data.ops[i].strategies[0], model.ops[i].strategies[0]}};
   for (const auto& [id, kept] : model.kept) {
     Sbp outer = data.kept.contains(id) ? data.kept.at(id).sbp[0] : Sbp::split(0);  // activations along their samples
     pins.kept[id] = {mesh, {outer, kept.sbp[0]}, {}};
@@ -96,7 +100,8 @@ TEST(SoyBeanMlp, TheHybridOfFourGroupsOfFourIsAPin) {
   EXPECT_EQ(print(again, graph), print(plan, graph));
 }
 
-// Data parallelism is in its space, so one cut is never dearer; a 1x1 convolution with stride reads less than its whole input.
+// Data parallelism is in its space, so one cut is never dearer; a 1x1 convolution with stride reads less than its whole
+// input.
 TEST(SoyBeanOneCut, IsNoDearerThanDataParallelOnAConvolutionalNetwork) {
   Graph graph = training("resnet-18?batch=256", {});
   Cluster cluster = load_cluster("local:2");
@@ -108,7 +113,8 @@ TEST(SoyBeanOneCut, IsNoDearerThanDataParallelOnAConvolutionalNetwork) {
 
 TEST(SoyBeanOneCut, TheProgramFindsTheMinimumOfItsSpace) {
   int tried = 0;
-  for (const char* options : {"layers=1,width=8,batch=6,loss=elementwise", "layers=1,width=6,batch=12,bias=0,loss=mse", "layers=2,width=4,batch=8,bias=0,loss=elementwise"}) {
+  for (const char* options : {"layers=1,width=8,batch=6,loss=elementwise", "layers=1,width=6,batch=12,bias=0,loss=mse",
+                              "layers=2,width=4,batch=8,bias=0,loss=elementwise"}) {
     Graph graph = mlp(options);
     for (const char* devices : {"local:2", "local:3"}) {
       FirstCut cut = soybean_first_cut(graph, load_cluster(devices), false);
@@ -117,7 +123,8 @@ TEST(SoyBeanOneCut, TheProgramFindsTheMinimumOfItsSpace) {
       if (assignments > 3e7) continue;
       ++tried;
       Elimination brute = brute_force(cut.network);
-      auto levels = eliminate(cut.network, cut.level_order), small = eliminate(cut.network, small_table_order(cut.network));
+      auto levels = eliminate(cut.network, cut.level_order),
+           small = eliminate(cut.network, small_table_order(cut.network));
       ASSERT_TRUE(levels && small);
       EXPECT_EQ(levels->cost, brute.cost) << options << " " << devices;
       EXPECT_EQ(small->cost, brute.cost) << options << " " << devices;
@@ -158,7 +165,8 @@ TEST(Elimination, AroundHeldVariablesIsNearTheMinimum) {
       for (int next : {v % kSide + 1 < kSide ? v + 1 : -1, v + kSide}) {
         if (next < 0 || next >= kSide * kSide) continue;
         network.pairs.push_back({v, next, {}});
-        for (int x = 0; x < kDomain * kDomain; ++x) network.pairs.back().cost.push_back({static_cast<int64_t>(rng.below(50)), 0});
+        for (int x = 0; x < kDomain * kDomain; ++x)
+          network.pairs.back().cost.push_back({static_cast<int64_t>(rng.below(50)), 0});
       }
     const auto exact = eliminate(network, small_table_order(network));
     ASSERT_TRUE(exact);

@@ -1,4 +1,6 @@
 // Tofu's own examples, counted by hand, and what its coarsening promises.
+#include "partita/search/tofu.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,14 +12,14 @@
 #include "partita/plan/check.h"
 #include "partita/plan/resolve.h"
 #include "partita/search/search.h"
-#include "partita/search/tofu.h"
 
 namespace partita {
 namespace {
 
 constexpr int64_t kFloat = 4;
 
-SearchResult found(const std::string& search, const Graph& graph, const Cluster& cluster, const Pins& pins = {}, const Budget& budget = {}) {
+SearchResult found(const std::string& search, const Graph& graph, const Cluster& cluster, const Pins& pins = {},
+                   const Budget& budget = {}) {
   const SearchChoice choice = parse_search(search);
   const Problem problem{graph, cluster, "comm", pins, choice.options};
   Rng rng(1);
@@ -37,9 +39,9 @@ struct Conv1d {
   int64_t output_bytes() const { return b * co * x * kFloat; }
 };
 
-// Split along b, each worker reads all filters, of which it has half: one copy of the filters moves. Along ci, each worker reads half of
-// both, and gets the other's half of its half of the output: one copy of the output moves. Along co it is the data; along x, without a
-// halo as the window is one wide, the filters again.
+// Split along b, each worker reads all filters, of which it has half: one copy of the filters moves. Along ci, each
+// worker reads half of both, and gets the other's half of its half of the output: one copy of the output moves. Along
+// co it is the data; along x, without a halo as the window is one wide, the filters again.
 TEST(Tofu, Conv1dTakesTheSplitThatMovesLeast) {
   struct Case {
     Conv1d conv;
@@ -47,25 +49,30 @@ TEST(Tofu, Conv1dTakesTheSplitThatMovesLeast) {
     int64_t bytes;
   };
   const Conv1d small_filters{8, 4, 4, 16}, small_output{4, 64, 4, 4}, small_data{4, 4, 512, 4};
-  for (const auto& [conv, index, bytes] : {Case{small_filters, "n", small_filters.filter_bytes()}, Case{small_output, "c", small_output.output_bytes()}, Case{small_data, "o", small_data.data_bytes()}}) {
+  for (const auto& [conv, index, bytes] :
+       {Case{small_filters, "n", small_filters.filter_bytes()}, Case{small_output, "c", small_output.output_bytes()},
+        Case{small_data, "o", small_data.data_bytes()}}) {
     const Graph graph = conv.graph();
     const Cluster cluster = load_cluster("local:2");
     const SearchResult result = found("tofu", graph, cluster);
     ASSERT_TRUE(result.plan);
     EXPECT_EQ(*result.plan->paper_cost, static_cast<double>(bytes)) << index;
-    EXPECT_EQ(*result.plan->paper_cost, static_cast<double>(std::min({conv.data_bytes(), conv.filter_bytes(), conv.output_bytes()})));
+    EXPECT_EQ(*result.plan->paper_cost,
+              static_cast<double>(std::min({conv.data_bytes(), conv.filter_bytes(), conv.output_bytes()})));
     EXPECT_EQ(check(graph, *result.plan, cluster).comm_bytes, bytes) << index;
-    for (TensorId id : {TensorId(size_t{0}), TensorId(size_t{1})}) EXPECT_EQ(result.plan->kept.at(id).sbp[0].kind, Sbp::Kind::kSplit);
+    for (TensorId id : {TensorId(size_t{0}), TensorId(size_t{1})})
+      EXPECT_EQ(result.plan->kept.at(id).sbp[0].kind, Sbp::Kind::kSplit);
   }
   // ICML18 may not add outputs up: of what is left, the data moves less than the filters.
   const Graph graph = small_output.graph();
   const SearchResult without = found("icml18", graph, load_cluster("local:2"));
-  EXPECT_EQ(*without.plan->paper_cost, static_cast<double>(std::min(small_output.data_bytes(), small_output.filter_bytes())));
+  EXPECT_EQ(*without.plan->paper_cost,
+            static_cast<double>(std::min(small_output.data_bytes(), small_output.filter_bytes())));
 }
 
-// Figure 6: a product of matrices by rows, then by columns. In step 1 the half of B that the other group has is fetched, by both groups: |B|.
-// In step 2 each worker fetches of A the other half of its rows: |A|; of the B that its group has read, the columns of the workers
-// opposite are all that it needs: nothing more than in step 1.
+// Figure 6: a product of matrices by rows, then by columns. In step 1 the half of B that the other group has is
+// fetched, by both groups: |B|. In step 2 each worker fetches of A the other half of its rows: |A|; of the B that its
+// group has read, the columns of the workers opposite are all that it needs: nothing more than in step 1.
 TEST(Tofu, TwoStepsOfFigure6) {
   GraphBuilder build("figure6", standard_ops());
   const TensorId a = build.input("a", {8, 16}), b = build.parameter("b", {16, 32});
@@ -87,21 +94,24 @@ TEST(Tofu, TwoStepsOfFigure6) {
 
 TEST(Tofu, FactorsGoFromLargestToSmallest) {
   const Graph graph = training("zoo:mlp?layers=1,width=24,batch=24");
-  for (const auto& [devices, factors] : std::map<int, std::vector<int>>{{1, {}}, {2, {2}}, {5, {5}}, {6, {3, 2}}, {7, {7}}, {12, {3, 2, 2}}}) {
+  for (const auto& [devices, factors] :
+       std::map<int, std::vector<int>>{{1, {}}, {2, {2}}, {5, {5}}, {6, {3, 2}}, {7, {7}}, {12, {3, 2, 2}}}) {
     const Cluster cluster = load_cluster(fmt::format("local:{}", devices));
     const SearchResult result = found("tofu", graph, cluster);
     for (const OpChoice& op : result.plan->ops) EXPECT_EQ(op.mesh.extents, factors);
     EXPECT_NO_THROW(check(graph, *result.plan, cluster));
     for (const char* search : {"equal-chop", "allrow-greedy", "spartan"}) {
       const Plan plan = *found(search, graph, cluster).plan;
-      for (const OpChoice& op : plan.ops) EXPECT_EQ(op.mesh.extents, devices == 1 ? std::vector<int>{} : std::vector<int>{devices});
+      for (const OpChoice& op : plan.ops)
+        EXPECT_EQ(op.mesh.extents, devices == 1 ? std::vector<int>{} : std::vector<int>{devices});
     }
   }
 }
 
 // Figure 5: the coarsened graph of a multi-layer perceptron is its layers' chain.
 TEST(Tofu, TheGroupsOfAPerceptronAreAChain) {
-  const SearchResult result = found("tofu", training("zoo:mlp?layers=6,width=24,batch=24,bias=0,loss=elementwise"), load_cluster("local:2"));
+  const SearchResult result =
+      found("tofu", training("zoo:mlp?layers=6,width=24,batch=24,bias=0,loss=elementwise"), load_cluster("local:2"));
   EXPECT_NE(result.notes[0].find("series-parallel"), std::string::npos) << result.notes[0];
 }
 
@@ -176,8 +186,8 @@ TEST(Greedy, WhatIsSettledFirst) {
   const TensorId c = build.op("matmul", {a, b}, {}, "c");
   const Graph graph = build.finish({c});
   const Cluster cluster = load_cluster("local:2");
-  // By rows: along i all of b moves, 4096; along j half of a and of b are turned round or fetched, and c is turned round, 256 + 2048 + 512;
-  // along k a is turned round, 128, and c is added up, 1024.
+  // By rows: along i all of b moves, 4096; along j half of a and of b are turned round or fetched, and c is turned
+  // round, 256 + 2048 + 512; along k a is turned round, 128, and c is added up, 1024.
   const Plan rows = *found("allrow-greedy", graph, cluster).plan;
   for (TensorId t : {a, b, c}) EXPECT_EQ(rows.kept.at(t).sbp, NdSbp{Sbp::split(0)});
   EXPECT_EQ(*rows.paper_cost, 128 + 1024);
@@ -201,7 +211,8 @@ TEST(Searches, KeepPins) {
     Pins pins;
     pins.ops[op] = free.ops[op.index()];
     for (tdl::AxisStrategy& s : pins.ops[op].strategies) s = {};  // replicated: none would choose it
-    pins.kept[graph.ops[op.index()].operands[0]] = {free.ops[0].mesh, NdSbp(free.ops[0].mesh.extents.size(), Sbp::broadcast()), {}};
+    pins.kept[graph.ops[op.index()].operands[0]] = {
+        free.ops[0].mesh, NdSbp(free.ops[0].mesh.extents.size(), Sbp::broadcast()), {}};
     const Plan pinned = *found(search, graph, cluster, pins).plan;
     EXPECT_EQ(pinned.ops[op.index()], pins.ops[op]) << search;
     EXPECT_EQ(pinned.kept.at(pins.kept.begin()->first), pins.kept.begin()->second) << search;

@@ -1,5 +1,6 @@
-// Lowered graphs of real plans, made wrong on purpose: each is refused by the verifier or by admission, which name a task or register.
-// Every kind of mutation is wrong by construction: what it takes away, moves or changes is needed by another task of the graph.
+// Lowered graphs of real plans, made wrong on purpose: each is refused by the verifier or by admission, which name a
+// task or register. Every kind of mutation is wrong by construction: what it takes away, moves or changes is needed by
+// another task of the graph.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,7 +48,8 @@ bool has_elements(const PhysicalGraph& graph, const Access& access) {
   return !box.empty() && !is_empty(box);
 }
 
-// One element less on one axis, at one of its ends; no box is left with nothing on that axis where there were two or more.
+// One element less on one axis, at one of its ends; no box is left with nothing on that axis where there were two or
+// more.
 void shrink(const PhysicalGraph& graph, Access& access, Rng& rng) {
   if (access.boxes.empty()) access.boxes = graph.reg(access.reg).boxes;
   Box& box = access.boxes[rng.below(access.boxes.size())];
@@ -55,7 +57,9 @@ void shrink(const PhysicalGraph& graph, Access& access, Rng& rng) {
   rng.below(2) == 0 ? ++axis.lo : --axis.hi;
 }
 
-const Box& box_of(const PhysicalGraph& graph, const Access& access) { return access.boxes.empty() ? graph.reg(access.reg).box(0) : access.boxes[0]; }
+const Box& box_of(const PhysicalGraph& graph, const Access& access) {
+  return access.boxes.empty() ? graph.reg(access.reg).box(0) : access.boxes[0];
+}
 
 // A combine of several terms for the same elements, not one that puts pieces side by side.
 bool reduces(const PhysicalGraph& graph, const Task& task) {
@@ -117,7 +121,9 @@ std::string shrink_one(PhysicalGraph& g, Rng& rng, F&& holds) {
 const std::pair<const char*, Spoil> kSpoils[] = {
     {"a dropped fetch",
      [](PhysicalGraph& g, Rng& rng) -> std::string {
-       const int t = any_task(g, rng, [&](const Task& task) { return is<CopyWork>(task) && has_elements(g, task.writes[0]) && is_read(g, task.writes[0].reg); });
+       const int t = any_task(g, rng, [&](const Task& task) {
+         return is<CopyWork>(task) && has_elements(g, task.writes[0]) && is_read(g, task.writes[0].reg);
+       });
        if (t < 0) return "";
        const std::string name = g.tasks[t].name;
        testing::remove_task(g, TaskId(static_cast<std::size_t>(t)));
@@ -125,7 +131,9 @@ const std::pair<const char*, Spoil> kSpoils[] = {
      }},
     {"a dropped combine",
      [](PhysicalGraph& g, Rng& rng) -> std::string {
-       const int t = any_task(g, rng, [&](const Task& task) { return is<CombineWork>(task) && has_elements(g, task.writes[0]) && is_read(g, task.writes[0].reg); });
+       const int t = any_task(g, rng, [&](const Task& task) {
+         return is<CombineWork>(task) && has_elements(g, task.writes[0]) && is_read(g, task.writes[0].reg);
+       });
        if (t < 0) return "";
        const std::string name = g.tasks[t].name;
        testing::remove_task(g, TaskId(static_cast<std::size_t>(t)));
@@ -139,11 +147,11 @@ const std::pair<const char*, Spoil> kSpoils[] = {
        testing::remove_task(g, TaskId(static_cast<std::size_t>(t)));
        return name;
      }},
-    {"a kernel's box off by one",
-     [](PhysicalGraph& g, Rng& rng) { return shrink_one(g, rng, is<KernelWork>); }},
+    {"a kernel's box off by one", [](PhysicalGraph& g, Rng& rng) { return shrink_one(g, rng, is<KernelWork>); }},
     {"a kernel's range off by one",
      [](PhysicalGraph& g, Rng& rng) -> std::string {
-       const int t = any_task(g, rng, [&](const Task& task) { return is<KernelWork>(task) && has_elements(g, task.writes[0]); });
+       const int t =
+           any_task(g, rng, [&](const Task& task) { return is<KernelWork>(task) && has_elements(g, task.writes[0]); });
        auto& work = std::get<KernelWork>(g.tasks[t].work);
        auto& ranges = work.ranges[rng.below(work.ranges.size())];
        // Of an index that the last stage's left side runs along: another box would be written.
@@ -157,14 +165,17 @@ const std::pair<const char*, Spoil> kSpoils[] = {
      }},
     {"a copy's box off by one, on one side",
      [](PhysicalGraph& g, Rng& rng) -> std::string {
-       const int t = any_task(g, rng, [&](const Task& task) { return is<CopyWork>(task) && has_elements(g, task.reads[0]); });
+       const int t =
+           any_task(g, rng, [&](const Task& task) { return is<CopyWork>(task) && has_elements(g, task.reads[0]); });
        if (t < 0) return "";
        shrink(g, rng.below(2) == 0 ? g.tasks[t].reads[0] : g.tasks[t].writes[0], rng);
        return g.tasks[t].name;
      }},
     {"a copy's box off by one, on both sides",
      [](PhysicalGraph& g, Rng& rng) -> std::string {
-       const int t = any_task(g, rng, [&](const Task& task) { return is<CopyWork>(task) && has_elements(g, task.reads[0]) && is_read(g, task.writes[0].reg); });
+       const int t = any_task(g, rng, [&](const Task& task) {
+         return is<CopyWork>(task) && has_elements(g, task.reads[0]) && is_read(g, task.writes[0].reg);
+       });
        if (t < 0) return "";
        Task& task = g.tasks[t];
        shrink(g, task.reads[0], rng);
@@ -175,7 +186,9 @@ const std::pair<const char*, Spoil> kSpoils[] = {
      [](PhysicalGraph& g, Rng& rng) { return shrink_one(g, rng, [&](const Task& task) { return reduces(g, task); }); }},
     {"a padded combine short of an element",
      [](PhysicalGraph& g, Rng& rng) -> std::string {
-       const int t = any_task(g, rng, [&](const Task& task) { return pads(g, task) && !task.reads.empty() && is_read(g, task.writes[0].reg); });
+       const int t = any_task(g, rng, [&](const Task& task) {
+         return pads(g, task) && !task.reads.empty() && is_read(g, task.writes[0].reg);
+       });
        if (t < 0) return "";
        Task& task = g.tasks[t];
        shrink(g, task.reads[rng.below(task.reads.size())], rng);
@@ -183,7 +196,9 @@ const std::pair<const char*, Spoil> kSpoils[] = {
      }},
     {"a padded combine without one of its terms",
      [](PhysicalGraph& g, Rng& rng) -> std::string {
-       const int t = any_task(g, rng, [&](const Task& task) { return pads(g, task) && !task.reads.empty() && is_read(g, task.writes[0].reg); });
+       const int t = any_task(g, rng, [&](const Task& task) {
+         return pads(g, task) && !task.reads.empty() && is_read(g, task.writes[0].reg);
+       });
        if (t < 0) return "";
        Task& task = g.tasks[t];
        task.reads.erase(task.reads.begin() + static_cast<std::ptrdiff_t>(rng.below(task.reads.size())));
@@ -191,7 +206,8 @@ const std::pair<const char*, Spoil> kSpoils[] = {
      }},
     {"a combine without one of its terms and its fetch",
      [](PhysicalGraph& g, Rng& rng) -> std::string {
-       const int t = any_task(g, rng, [&](const Task& task) { return reduces(g, task) && is_read(g, task.writes[0].reg); });
+       const int t =
+           any_task(g, rng, [&](const Task& task) { return reduces(g, task) && is_read(g, task.writes[0].reg); });
        if (t < 0) return "";
        Task& task = g.tasks[t];
        const std::string name = task.name;
@@ -208,8 +224,7 @@ const std::pair<const char*, Spoil> kSpoils[] = {
      }},
     {"a collective's box off by one",
      [](PhysicalGraph& g, Rng& rng) { return shrink_one(g, rng, is<CollectiveWork>); }},
-    {"an output's box off by one",
-     [](PhysicalGraph& g, Rng& rng) { return shrink_one(g, rng, is<OutputWork>); }},
+    {"an output's box off by one", [](PhysicalGraph& g, Rng& rng) { return shrink_one(g, rng, is<OutputWork>); }},
     {"a load's box off by one",
      [](PhysicalGraph& g, Rng& rng) -> std::string {
        const int t = any_task(g, rng, is<LoadWork>);
@@ -221,12 +236,15 @@ const std::pair<const char*, Spoil> kSpoils[] = {
        for (const Box& lost : subtract(whole, write.boxes[0]))
          for (const Task& task : g.tasks)
            for (const Access& read : task.reads)
-             if (read.reg == write.reg && !is_empty(intersect(read.boxes.empty() ? whole : read.boxes[0], lost))) return g.tasks[t].name;
+             if (read.reg == write.reg && !is_empty(intersect(read.boxes.empty() ? whole : read.boxes[0], lost)))
+               return g.tasks[t].name;
        return "";
      }},
     {"a wrong reducer of one participant",
      [](PhysicalGraph& g, Rng& rng) -> std::string {
-       const int t = any_task(g, rng, [](const Task& task) { return is<CollectiveWork>(task) && std::get<CollectiveWork>(task.work).partial; });
+       const int t = any_task(g, rng, [](const Task& task) {
+         return is<CollectiveWork>(task) && std::get<CollectiveWork>(task.work).partial;
+       });
        if (t < 0) return "";
        auto& work = std::get<CollectiveWork>(g.tasks[t].work);
        work.reducer = another(work.reducer, rng);
@@ -234,12 +252,15 @@ const std::pair<const char*, Spoil> kSpoils[] = {
      }},
     {"a wrong reducer of all participants",
      [](PhysicalGraph& g, Rng& rng) -> std::string {
-       const int t = any_task(g, rng, [](const Task& task) { return is<CollectiveWork>(task) && std::get<CollectiveWork>(task.work).partial; });
+       const int t = any_task(g, rng, [](const Task& task) {
+         return is<CollectiveWork>(task) && std::get<CollectiveWork>(task.work).partial;
+       });
        if (t < 0) return "";
        const CollectiveWork work = std::get<CollectiveWork>(g.tasks[t].work);
        const tdl::Reducer wrong = another(work.reducer, rng);
        for (Task& task : g.tasks)
-         if (auto* part = std::get_if<CollectiveWork>(&task.work); part && part->collective == work.collective) part->reducer = wrong;
+         if (auto* part = std::get_if<CollectiveWork>(&task.work); part && part->collective == work.collective)
+           part->reducer = wrong;
        return g.tasks[t].name;
      }},
     {"a wrong reducer of a combine",
@@ -252,7 +273,9 @@ const std::pair<const char*, Spoil> kSpoils[] = {
      }},
     {"a rank twice",
      [](PhysicalGraph& g, Rng& rng) -> std::string {
-       const int t = any_task(g, rng, [](const Task& task) { return is<CollectiveWork>(task) && std::get<CollectiveWork>(task.work).size > 1; });
+       const int t = any_task(g, rng, [](const Task& task) {
+         return is<CollectiveWork>(task) && std::get<CollectiveWork>(task.work).size > 1;
+       });
        if (t < 0) return "";
        auto& work = std::get<CollectiveWork>(g.tasks[t].work);
        work.rank = (work.rank + 1) % work.size;
@@ -268,7 +291,8 @@ const std::pair<const char*, Spoil> kSpoils[] = {
      [](PhysicalGraph& g, Rng& rng) -> std::string {
        const auto size = [&](const Access& a) { return g.reg(a.reg).bytes; };
        const int t = any_task(g, rng, [&](const Task& task) {
-         return task.reads.size() > 1 && task.reads[0].reg != task.reads[1].reg && g.reg(task.reads[0].reg).device == g.reg(task.reads[1].reg).device && size(task.reads[0]) > 0 &&
+         return task.reads.size() > 1 && task.reads[0].reg != task.reads[1].reg &&
+                g.reg(task.reads[0].reg).device == g.reg(task.reads[1].reg).device && size(task.reads[0]) > 0 &&
                 size(task.reads[1]) > 0;
        });
        if (t < 0) return "";
@@ -297,7 +321,8 @@ const std::pair<const char*, Spoil> kSpoils[] = {
      [](PhysicalGraph& g, Rng& rng) -> std::string {
        const Edge& edge = g.edges[rng.below(g.edges.size())];
        if (edge.next) return "";
-       const auto from = std::find(g.order.begin(), g.order.end(), edge.from), to = std::find(g.order.begin(), g.order.end(), edge.to);
+       const auto from = std::find(g.order.begin(), g.order.end(), edge.from),
+                  to = std::find(g.order.begin(), g.order.end(), edge.to);
        std::iter_swap(from, to);
        return to_string(g, edge.from);
      }},
@@ -313,7 +338,8 @@ const std::pair<const char*, Spoil> kSpoils[] = {
 TEST(WrongLowered, TwoHundredAreRefused) {
   std::vector<PhysicalGraph> graphs;
   for (const char* search : {"data-parallel", "model-parallel", "soybean", "soybean?tilings=all"}) {
-    graphs.push_back(planned("zoo:mlp?layers=3,width=20,classes=7,batch=26,activation=relu", search, "local:4").physical);
+    graphs.push_back(
+        planned("zoo:mlp?layers=3,width=20,classes=7,batch=26,activation=relu", search, "local:4").physical);
     const Planned lenet = planned("zoo:lenet?batch=13", search, "local:3");
     graphs.push_back(lenet.physical);
     const Graph evaluation = evaluation_graph(lenet.forward);
@@ -334,7 +360,8 @@ TEST(WrongLowered, TwoHundredAreRefused) {
     if (where.empty()) continue;
     const std::string why = verdict(graph);
     EXPECT_NE(why, "accepted") << fmt::format("seed {}, {} at '{}' of graph {}", seed, name, where, which);
-    EXPECT_TRUE(why == "accepted" || why.find('\'') != std::string::npos || why.find("->") != std::string::npos || why.find('@') != std::string::npos)
+    EXPECT_TRUE(why == "accepted" || why.find('\'') != std::string::npos || why.find("->") != std::string::npos ||
+                why.find('@') != std::string::npos)
         << "names nothing: " << why;
     refused[name] += why != "accepted";
     ++done;
@@ -358,7 +385,10 @@ TEST(WrongLowered, OneByteLessDoesNotFit) {
       ADD_FAILURE() << small.devices[d].name;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::kInfeasible);
-      EXPECT_NE(std::string(error.what()).find(fmt::format("{} needs {} bytes", small.devices[d].name, p.physical.peak_bytes[d])), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what())
+                    .find(fmt::format("{} needs {} bytes", small.devices[d].name, p.physical.peak_bytes[d])),
+                std::string::npos)
+          << error.what();
       EXPECT_NE(std::string(error.what()).find("(1 missing)"), std::string::npos) << error.what();
     }
   }

@@ -1,6 +1,6 @@
-// partita_first_calls N [bare]: N processes, in each of which three threads call their first functions at once. All must get the same bits,
-// and none may be the one that makes MKL find out which processor it runs on. `bare` leaves out what kernels set up before threads run, to
-// show what it is for: all then find out, and some in a thousand differ.
+// partita_first_calls N [bare]: N processes, in each of which three threads call their first functions at once. All
+// must get the same bits, and none may be the one that makes MKL find out which processor it runs on. `bare` leaves out
+// what kernels set up before threads run, to show what it is for: all then find out, and some in a thousand differ.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,8 +17,8 @@
 #include "partita/kernels/kernels.h"
 #include "partita/kernels/tensors.h"
 
-// MKL asks its own function whether the processor is its maker's. This one stands in its place, so that the same tables are chosen from
-// everywhere; on others the number that is written first happens to be the right one.
+// MKL asks its own function whether the processor is its maker's. This one stands in its place, so that the same tables
+// are chosen from everywhere; on others the number that is written first happens to be the right one.
 extern "C" int mkl_serv_intel_cpu_true() { return 1; }
 
 static std::atomic<int> found_out = 0;
@@ -47,7 +47,8 @@ bool all_equal(const std::string& function, uint64_t seed) {
     threads.emplace_back([&, t] {
       const DType dtype = sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64;
       at::Tensor a = tensor_over(reinterpret_cast<std::byte*>(in.data()), dtype, {kElements}, {1});
-      at::Tensor b = tensor_over(reinterpret_cast<std::byte*>(out[static_cast<size_t>(t)].data()), dtype, {kElements}, {1});
+      at::Tensor b =
+          tensor_over(reinterpret_cast<std::byte*>(out[static_cast<size_t>(t)].data()), dtype, {kElements}, {1});
       ++come;
       while (come < kThreads) std::this_thread::yield();
       Rng rng(seed * kThreads + static_cast<uint64_t>(t));
@@ -69,7 +70,8 @@ int run(int processes, bool bare) {
       if (!bare) make_aten_kernels();
       found_out = 0;
       const std::string function = kFunctions[i % std::size(kFunctions)];
-      const bool equal = i / std::size(kFunctions) % 2 ? all_equal<float>(function, static_cast<uint64_t>(i)) : all_equal<double>(function, static_cast<uint64_t>(i));
+      const bool equal = i / std::size(kFunctions) % 2 ? all_equal<float>(function, static_cast<uint64_t>(i))
+                                                       : all_equal<double>(function, static_cast<uint64_t>(i));
       _exit((equal ? 0 : 1) + (found_out > 0 ? 2 : 0));
     }
     int status = 0;
@@ -80,7 +82,8 @@ int run(int processes, bool bare) {
     different += WEXITSTATUS(status) & 1;
     late += WEXITSTATUS(status) / 2;
   }
-  std::printf("of %d processes %d differ between threads, in %d threads find out about the processor\n", processes, different, late);
+  std::printf("of %d processes %d differ between threads, in %d threads find out about the processor\n", processes,
+              different, late);
   return different + late > 0 ? 1 : 0;
 }
 

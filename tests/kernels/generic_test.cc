@@ -1,5 +1,5 @@
-// The generic stage kernel against the reference evaluator: every operator instance, its gradients, random formulas; whole,
-// and under every derived strategy.
+// The generic stage kernel against the reference evaluator: every operator instance, its gradients, random formulas;
+// whole, and under every derived strategy.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -32,9 +32,11 @@ bool has_opaque(const Bound& bound) {
 }
 
 // Empty: the whole formula is right, in blocks of this size.
-std::string check_whole(const Bound& bound, const std::vector<Array>& operands, int64_t budget, DType real = DType::kFloat64, double tolerance = 1e-11) {
+std::string check_whole(const Bound& bound, const std::vector<Array>& operands, int64_t budget,
+                        DType real = DType::kFloat64, double tolerance = 1e-11) {
   ScratchUse use;
-  const std::vector<Array> got = run_whole(*generic(budget), {&bound, bound.name, {}, {}, real, budget, false}, operands, &use);
+  const std::vector<Array> got =
+      run_whole(*generic(budget), {&bound, bound.name, {}, {}, real, budget, false}, operands, &use);
   tdl::Evaluation options;
   options.with_terms = true;
   std::vector<Array> expected = tdl::evaluate(bound, operands, options);
@@ -45,7 +47,8 @@ std::string check_whole(const Bound& bound, const std::vector<Array>& operands, 
   return use.above;
 }
 
-std::string check_strategies(const Bound& bound, const std::vector<Array>& operands, int workers, int64_t budget, int& count) {
+std::string check_strategies(const Bound& bound, const std::vector<Array>& operands, int workers, int64_t budget,
+                             int& count) {
   ScratchUse use;
   const KernelOp op{&bound, bound.name, {}, {}, DType::kFloat64, budget, false};
   for (const tdl::AxisStrategy& s : tdl::strategies(bound, workers)) {
@@ -64,15 +67,18 @@ TEST(Generic, EveryInstanceWhole) {
     const Bound bound = tdl::testing::bind(instance);
     if (has_opaque(bound)) continue;
     const auto operands = tdl::testing::operands(instance, 3);
-    for (int64_t budget : {kGenericBudgetBytes, int64_t{1} << 11}) EXPECT_EQ(check_whole(bound, operands, budget), "") << instance.name << ", blocks of " << budget;
-    EXPECT_EQ(check_whole(bound, operands, kGenericBudgetBytes, DType::kFloat32, 1e-5), "") << instance.name << ", float32";
+    for (int64_t budget : {kGenericBudgetBytes, int64_t{1} << 11})
+      EXPECT_EQ(check_whole(bound, operands, budget), "") << instance.name << ", blocks of " << budget;
+    EXPECT_EQ(check_whole(bound, operands, kGenericBudgetBytes, DType::kFloat32, 1e-5), "")
+        << instance.name << ", float32";
     // Two bytes: whatever the blocks, one rounding a result, and one more where a later stage reads it.
     for (DType low : {DType::kBFloat16, DType::kFloat16}) {
       auto few = operands;
       for (Array& a : few)
         for (double& value : a.reals) value = rounded_to(low, value);
       for (int64_t budget : {kGenericBudgetBytes, int64_t{1} << 11})
-        EXPECT_EQ(check_whole(bound, few, budget, low, 2 * epsilon_of(low)), "") << instance.name << ", " << name_of(low) << ", blocks of " << budget;
+        EXPECT_EQ(check_whole(bound, few, budget, low, 2 * epsilon_of(low)), "")
+            << instance.name << ", " << name_of(low) << ", blocks of " << budget;
     }
     ++count;
   }
@@ -97,7 +103,8 @@ TEST(LongGeneric, EveryStrategyOfEveryInstanceOn2And4) {
     if (has_opaque(bound)) continue;
     const auto operands = tdl::testing::operands(instance, 3);
     for (int workers : {2, 3, 4})
-      for (int64_t budget : {kGenericBudgetBytes, int64_t{1} << 11}) EXPECT_EQ(check_strategies(bound, operands, workers, budget, count), "") << instance.name;
+      for (int64_t budget : {kGenericBudgetBytes, int64_t{1} << 11})
+        EXPECT_EQ(check_strategies(bound, operands, workers, budget, count), "") << instance.name;
   }
   EXPECT_GT(count, 2400);
 }
@@ -130,8 +137,12 @@ TEST(Generic, DerivedGradients) {
         }
       }
       const Bound g = tdl::bind(gradient->text, shapes);
-      EXPECT_EQ(check_whole(g, operands, kGenericBudgetBytes), "") << instance.name << " by " << bound.tensors[t].name << "\n" << gradient->text;
-      EXPECT_EQ(check_whole(g, operands, int64_t{1} << 11), "") << instance.name << " by " << bound.tensors[t].name << ", small blocks\n" << gradient->text;
+      EXPECT_EQ(check_whole(g, operands, kGenericBudgetBytes), "")
+          << instance.name << " by " << bound.tensors[t].name << "\n"
+          << gradient->text;
+      EXPECT_EQ(check_whole(g, operands, int64_t{1} << 11), "")
+          << instance.name << " by " << bound.tensors[t].name << ", small blocks\n"
+          << gradient->text;
       ++count;
     }
   }
@@ -169,33 +180,42 @@ TEST(Generic, RandomNumbersAreTheEvaluators) {
   EXPECT_EQ(check_whole(bound, {normal_array({37, 5}, 1)}, 1 << 10), "");
 }
 
-// Sums of float16 and bfloat16 are float32's to their end: these are exact, where adding in two bytes would stand still at 2^8 or
-// 2^11.
+// Sums of float16 and bfloat16 are float32's to their end: these are exact, where adding in two bytes would stand still
+// at 2^8 or 2^11.
 TEST(Generic, SumsOfTwoBytesAreRoundedOnce) {
   std::vector<double> ones(4096, 1);
   for (DType low : {DType::kBFloat16, DType::kFloat16})
-    for (const char* text : {"f(x)[] = sum(k) x[k]", "f(x)[i] where i < 3 = sum(k) if(x[k] == i, x[k], 0)", "f(x, y)[i, j] where i < 2, j < 2 = sum(k) x[k] * y[k]"}) {
+    for (const char* text : {"f(x)[] = sum(k) x[k]", "f(x)[i] where i < 3 = sum(k) if(x[k] == i, x[k], 0)",
+                             "f(x, y)[i, j] where i < 2, j < 2 = sum(k) x[k] * y[k]"}) {
       const bool two = std::string(text).find('y') != std::string::npos;
       const Bound bound = two ? tdl::bind(text, {{4096}, {4096}}) : tdl::bind(text, {{4096}});
       std::vector<Array> operands(two ? 2 : 1, tdl::real_array({4096}, ones));
       EXPECT_EQ(check_whole(bound, operands, 1 << 10, low, 0), "") << text << ", " << name_of(low);
     }
   // An embedding's gradient adds rows where they belong.
-  const Bound scatter = tdl::bind("f(ids, g)[v, h] where v < 2 = sum(b) if(ids[b] == v, g[b, h], 0)", {{4096}, {4096, 3}});
-  EXPECT_EQ(check_whole(scatter, {tdl::int_array({4096}, std::vector<int64_t>(4096, 1)), tdl::real_array({4096, 3}, std::vector<double>(3 * 4096, 1))}, 1 << 12, DType::kBFloat16, 0), "");
+  const Bound scatter =
+      tdl::bind("f(ids, g)[v, h] where v < 2 = sum(b) if(ids[b] == v, g[b, h], 0)", {{4096}, {4096, 3}});
+  EXPECT_EQ(check_whole(scatter,
+                        {tdl::int_array({4096}, std::vector<int64_t>(4096, 1)),
+                         tdl::real_array({4096, 3}, std::vector<double>(3 * 4096, 1))},
+                        1 << 12, DType::kBFloat16, 0),
+            "");
 }
 
 // Numbers in data that are no positions read nothing.
 TEST(Generic, LookupsOutOfRangeReadNothing) {
   const Bound bound = tdl::bind("embedding(ids, t)[b, h] = t[v = ids[b], h]", {{6}, {5, 3}});
-  EXPECT_EQ(check_whole(bound, {tdl::int_array({6}, {4, -1, 0, 5, 1000000007, 2}), normal_array({5, 3}, 1)}, kGenericBudgetBytes), "");
+  EXPECT_EQ(check_whole(bound, {tdl::int_array({6}, {4, -1, 0, 5, 1000000007, 2}), normal_array({5, 3}, 1)},
+                        kGenericBudgetBytes),
+            "");
 }
 
 TEST(Generic, BlocksBoundTheScratch) {
   const Bound bound = tdl::bind("f(a, b)[i, j] = exp(a[i, j]) * (b[j, i] + 1) - a[i, j]", {{2048, 1024}, {1024, 2048}});
   ScratchUse use;
   const std::vector<Array> operands{normal_array({2048, 1024}, 1), normal_array({1024, 2048}, 2)};
-  run_whole(*generic(kGenericBudgetBytes), {&bound, "f", {}, {}, DType::kFloat64, kGenericBudgetBytes, false}, operands, &use);
+  run_whole(*generic(kGenericBudgetBytes), {&bound, "f", {}, {}, DType::kFloat64, kGenericBudgetBytes, false}, operands,
+            &use);
   EXPECT_EQ(use.above, "");
   EXPECT_LE(use.declared_bytes, kGenericBudgetBytes);
   EXPECT_GE(use.used_bytes * 10, use.declared_bytes * 8);

@@ -1,5 +1,6 @@
 // Every definition of the registry, every example, every derived strategy on 1 to 4 workers: sharded kernels equal the
-// unsharded formula, and kernels use no more scratch than they declare. The list of what was covered is printed, and it is everything.
+// unsharded formula, and kernels use no more scratch than they declare. The list of what was covered is printed, and it
+// is everything.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -31,7 +32,8 @@ struct Instance {
 // Operands have both signs, except where the formula needs positive values (a logarithm, a root, a divisor).
 bool needs_positive(const tdl::Expr& e) {
   const bool here = (e.kind == tdl::ExprKind::kUnary && (e.function == "log" || e.function == "sqrt")) ||
-                    (e.kind == tdl::ExprKind::kBinary && (e.function == "^" || e.function == "/") && e.args[1].kind != tdl::ExprKind::kNumber);
+                    (e.kind == tdl::ExprKind::kBinary && (e.function == "^" || e.function == "/") &&
+                     e.args[1].kind != tdl::ExprKind::kNumber);
   return here || std::any_of(e.args.begin(), e.args.end(), needs_positive);
 }
 
@@ -42,29 +44,37 @@ Instance instance_of(const OpDefinition& definition, const OpDefinition::Example
                      const std::shared_ptr<const OpRegistry>& registry) {
   GraphBuilder build("one", registry);
   std::vector<TensorId> ids;
-  std::vector<DType> dtypes = example.dtypes.empty() ? std::vector<DType>(example.shapes.size(), DType::kFloat32) : example.dtypes;
+  std::vector<DType> dtypes =
+      example.dtypes.empty() ? std::vector<DType>(example.shapes.size(), DType::kFloat32) : example.dtypes;
   for (size_t k = 0; k < example.shapes.size(); ++k) {
-    const bool replaced = std::find(definition.replaces.begin(), definition.replaces.end(), static_cast<int>(k)) != definition.replaces.end();
+    const bool replaced = std::find(definition.replaces.begin(), definition.replaces.end(), static_cast<int>(k)) !=
+                          definition.replaces.end();
     const std::string name = fmt::format("a{}", k);
-    ids.push_back(replaced ? build.parameter(name, example.shapes[k], 1, 0, dtypes[k]) : build.input(name, example.shapes[k], dtypes[k]));
+    ids.push_back(replaced ? build.parameter(name, example.shapes[k], 1, 0, dtypes[k])
+                           : build.input(name, example.shapes[k], dtypes[k]));
   }
   const std::vector<TensorId> results = build.ops(definition.name, ids, example.attributes);
   const Op op = build.graph().ops.back();
   Instance instance{fmt::format("{} #{}", definition.name, number), op.bound, op.attributes, {}, {}};
   for (TensorId r : results) instance.results.push_back(build.graph().tensor(r).dtype);
   bool positive = false;
-  const bool bounded = std::any_of(std::begin(kBounded), std::end(kBounded), [&](const char* name) { return definition.name == name; });
+  const bool bounded =
+      std::any_of(std::begin(kBounded), std::end(kBounded), [&](const char* name) { return definition.name == name; });
   for (const tdl::Stage& s : op.bound->stages) positive |= needs_positive(s.body);
   Rng rng(seed);
-  const int64_t below = definition.name == "places" ? example.integers_below
+  const int64_t below = definition.name == "places"   ? example.integers_below
                         : definition.name == "gather" ? example.shapes[0][example.attributes.contains("axis") ? 1 : 0]
-                        : definition.name == "max_pool_grad" ? 4 : example.shapes[0].empty() ? 2 : example.shapes[0].back();
+                        : definition.name == "max_pool_grad" ? 4
+                        : example.shapes[0].empty()          ? 2
+                                                             : example.shapes[0].back();
   for (size_t k = 0; k < example.shapes.size(); ++k) {
     Array a{is_float(dtypes[k]) ? DType::kFloat64 : dtypes[k], example.shapes[k], {}, {}, {}};
     for (int64_t i = 0; i < volume(a.shape); ++i) {
-      if (is_float(dtypes[k]) && bounded) a.reals.push_back(definition.domain_lo + rng.uniform() * (definition.domain_hi - definition.domain_lo));
+      if (is_float(dtypes[k]) && bounded)
+        a.reals.push_back(definition.domain_lo + rng.uniform() * (definition.domain_hi - definition.domain_lo));
       else if (is_float(dtypes[k])) a.reals.push_back(positive ? 0.4 + rng.uniform() : rng.normal());
-      else a.ints.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(dtypes[k] == DType::kBool ? 2 : below))));
+      else
+        a.ints.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(dtypes[k] == DType::kBool ? 2 : below))));
     }
     instance.operands.push_back(std::move(a));
   }
@@ -87,13 +97,19 @@ Instance rounded(Instance instance, DType dtype) {
   return instance;
 }
 
-// float16 and bfloat16: computed in float32, and rounded when stored, so that a result is off by half a unit in its last place.
-// A stage that is a result is read by later stages as it is stored; its error counts once more, and through a division by it
-// or a root of it a few times.
+// float16 and bfloat16: computed in float32, and rounded when stored, so that a result is off by half a unit in its
+// last place. A stage that is a result is read by later stages as it is stored; its error counts once more, and through
+// a division by it or a root of it a few times.
 constexpr double kLowUnits = 4;
 
 std::string whole(Kernels& kernels, const Instance& instance, DType real, double tolerance, ScratchUse& use) {
-  const KernelOp op{instance.bound.get(), instance.name.substr(0, instance.name.find(' ')), instance.attributes, instance.results, real, kGenericBudgetBytes, instance.registered};
+  const KernelOp op{instance.bound.get(),
+                    instance.name.substr(0, instance.name.find(' ')),
+                    instance.attributes,
+                    instance.results,
+                    real,
+                    kGenericBudgetBytes,
+                    instance.registered};
   const std::vector<Array> got = run_whole(kernels, op, instance.operands, &use);
   tdl::Evaluation options;
   options.with_terms = true;
@@ -106,13 +122,21 @@ std::string whole(Kernels& kernels, const Instance& instance, DType real, double
 }
 
 // The first strategy that goes wrong.
-std::string sharded(Kernels& kernels, const Instance& instance, int workers, int& count, ScratchUse& use, DType real = DType::kFloat64, double tolerance = 1e-11) {
-  const KernelOp op{instance.bound.get(), instance.name.substr(0, instance.name.find(' ')), instance.attributes, instance.results, real, kGenericBudgetBytes, instance.registered};
+std::string sharded(Kernels& kernels, const Instance& instance, int workers, int& count, ScratchUse& use,
+                    DType real = DType::kFloat64, double tolerance = 1e-11) {
+  const KernelOp op{instance.bound.get(),
+                    instance.name.substr(0, instance.name.find(' ')),
+                    instance.attributes,
+                    instance.results,
+                    real,
+                    kGenericBudgetBytes,
+                    instance.registered};
   for (const tdl::AxisStrategy& s : tdl::strategies(*instance.bound, workers)) {
     const auto derived = tdl::derive(*instance.bound, {workers}, {s});
     if (!derived) continue;
     ++count;
-    const CheckResult result = check(*instance.bound, *derived, instance.operands, 3, tolerance, kernel_runner(kernels, op, &use));
+    const CheckResult result =
+        check(*instance.bound, *derived, instance.operands, 3, tolerance, kernel_runner(kernels, op, &use));
     if (!result.wrong.empty()) return fmt::format("{} on {}: {}", to_string(s), workers, result.wrong);
   }
   return use.above;
@@ -132,13 +156,16 @@ void every_strategy(bool registered, bool print) {
       EXPECT_EQ(whole(*kernels, instance, DType::kFloat64, 1e-11, use), "") << instance.name;
       EXPECT_EQ(whole(*kernels, instance, DType::kFloat32, 3e-5, use), "") << instance.name << ", float32";
       for (DType low : {DType::kBFloat16, DType::kFloat16})
-        EXPECT_EQ(whole(*kernels, rounded(instance, low), low, kLowUnits * epsilon_of(low) / 2, use), "") << instance.name << ", " << name_of(low);
+        EXPECT_EQ(whole(*kernels, rounded(instance, low), low, kLowUnits * epsilon_of(low) / 2, use), "")
+            << instance.name << ", " << name_of(low);
       for (int workers : {1, 2, 3, 4}) EXPECT_EQ(sharded(*kernels, instance, workers, count, use), "") << instance.name;
       EXPECT_GT(count, 0) << instance.name;
       if (registered && is_registered(definition->name)) {
         EXPECT_GT(3 * use.registered_calls, use.calls) << instance.name;
       }
-      if (print) std::printf("  %-26s %4d strategies, %5d calls, %5d on a registered kernel\n", instance.name.c_str(), count, use.calls, use.registered_calls);
+      if (print)
+        std::printf("  %-26s %4d strategies, %5d calls, %5d on a registered kernel\n", instance.name.c_str(), count,
+                    use.calls, use.registered_calls);
       strategies += count;
     }
   }
@@ -151,22 +178,41 @@ TEST(Registry, StrategiesInTwoBytes) {
   const auto registry = standard_ops();
   const auto kernels = make_aten_kernels();
   int count = 0;
-  for (const char* name : {"matmul", "linear", "matmul_tn_sum", "conv2d", "conv2d_data_grad", "conv2d_weight_grad", "max_pool", "max_pool_grad", "add", "gelu", "cast",
-                           "softmax", "layer_norm", "batch_norm", "attention", "embedding", "embedding_grad", "reshape", "split", "lstm_cell"}) {
+  for (const char* name : {"matmul",
+                           "linear",
+                           "matmul_tn_sum",
+                           "conv2d",
+                           "conv2d_data_grad",
+                           "conv2d_weight_grad",
+                           "max_pool",
+                           "max_pool_grad",
+                           "add",
+                           "gelu",
+                           "cast",
+                           "softmax",
+                           "layer_norm",
+                           "batch_norm",
+                           "attention",
+                           "embedding",
+                           "embedding_grad",
+                           "reshape",
+                           "split",
+                           "lstm_cell"}) {
     const OpDefinition* definition = registry->find(name);
     if (!definition) continue;
     for (const Instance& instance : instances_of(*definition, registry))
       for (DType low : {DType::kBFloat16, DType::kFloat16}) {
         ScratchUse use;
-        EXPECT_EQ(sharded(*kernels, rounded(instance, low), 3, count, use, low, 4 * kLowUnits * epsilon_of(low)), "") << instance.name << ", " << name_of(low);
+        EXPECT_EQ(sharded(*kernels, rounded(instance, low), 3, count, use, low, 4 * kLowUnits * epsilon_of(low)), "")
+            << instance.name << ", " << name_of(low);
       }
   }
   std::printf("%d strategies in two bytes\n", count);
   EXPECT_GT(count, 200);
 }
 
-// Gradients as a training graph has them: derived from the forward formula, with operands and indices of other names than those of the
-// definition whose name they take.
+// Gradients as a training graph has them: derived from the forward formula, with operands and indices of other names
+// than those of the definition whose name they take.
 TEST(Registry, DerivedConvolutionGradientsRunOnRegisteredKernels) {
   const auto registry = standard_ops();
   const auto kernels = make_aten_kernels();
@@ -180,13 +226,17 @@ TEST(Registry, DerivedConvolutionGradientsRunOnRegisteredKernels) {
   for (const OpDefinition::Example& example : examples) {
     GraphBuilder build("one", registry);
     std::vector<TensorId> operands;
-    for (size_t k = 0; k < example.shapes.size(); ++k) operands.push_back(build.parameter(fmt::format("a{}", k), example.shapes[k], 1, 0, DType::kFloat64));
-    const Graph training = add_backward(build.finish({build.op("conv2d", operands, example.attributes)}), {.kind = "elementwise"}, {"sgd", 0.01});
+    for (size_t k = 0; k < example.shapes.size(); ++k)
+      operands.push_back(build.parameter(fmt::format("a{}", k), example.shapes[k], 1, 0, DType::kFloat64));
+    const Graph training = add_backward(build.finish({build.op("conv2d", operands, example.attributes)}),
+                                        {.kind = "elementwise"}, {"sgd", 0.01});
     for (const Op& op : training.ops) {
       if (op.definition != "conv2d_data_grad" && op.definition != "conv2d_weight_grad") continue;
       SCOPED_TRACE(fmt::format("{} #{}", op.definition, gradients++));
       Instance instance{op.definition, op.bound, op.attributes, {DType::kFloat64}, {}};
-      for (TensorId t : op.operands) instance.operands.push_back(normal_array(training.tensor(t).shape, static_cast<uint64_t>(10 * gradients + t.value)));
+      for (TensorId t : op.operands)
+        instance.operands.push_back(
+            normal_array(training.tensor(t).shape, static_cast<uint64_t>(10 * gradients + t.value)));
       ScratchUse use;
       EXPECT_EQ(whole(*kernels, instance, DType::kFloat64, 1e-11, use), "");
       on_registered += use.registered_calls;
@@ -194,15 +244,15 @@ TEST(Registry, DerivedConvolutionGradientsRunOnRegisteredKernels) {
     }
   }
   std::printf("%d gradients, %d of them on registered kernels, %d strategies\n", gradients, on_registered, strategies);
-  EXPECT_EQ(gradients, 12);     // four with respect to x keep a definition of their own
+  EXPECT_EQ(gradients, 12);      // four with respect to x keep a definition of their own
   EXPECT_GE(on_registered, 10);  // where a group has one channel, some forms have no axis of groups
 }
 
 TEST(Registry, EveryStrategyOnRegisteredKernels) { every_strategy(true, true); }
 TEST(Registry, EveryStrategyOnTheGenericKernel) { every_strategy(false, false); }
 
-// The extents of the examples, each grown by 0 to 3 wherever it stands, so that what was equal stays equal; attributes stay. What a
-// formula does not take so (a reshape, a list of sizes) is left out, and said.
+// The extents of the examples, each grown by 0 to 3 wherever it stands, so that what was equal stays equal; attributes
+// stay. What a formula does not take so (a reshape, a list of sizes) is left out, and said.
 TEST(Registry, RandomShapes) {
   const char* text = std::getenv("PARTITA_SEED");
   const uint64_t seed = text ? std::strtoull(text, nullptr, 10) : 1;
@@ -241,7 +291,8 @@ TEST(Registry, RandomShapes) {
     instances += varied;
     if (varied == 0) fixed.push_back(definition->name);
   }
-  std::printf("%d instances, %d strategies; as in the examples only: %s\n", instances, strategies, fmt::format("{}", fmt::join(fixed, " ")).c_str());
+  std::printf("%d instances, %d strategies; as in the examples only: %s\n", instances, strategies,
+              fmt::format("{}", fmt::join(fixed, " ")).c_str());
   EXPECT_LE(fixed.size(), 20u);
 }
 
@@ -260,7 +311,8 @@ TEST(LongRegistry, PairsOfStrategies) {
           ++count;
           SCOPED_TRACE(fmt::format("{}: {}, {}", instance.name, to_string(a), to_string(b)));
           ScratchUse use;
-          const CheckResult result = check(*instance.bound, *derived, instance.operands, 3, 1e-11, kernel_runner(*kernels, op, &use));
+          const CheckResult result =
+              check(*instance.bound, *derived, instance.operands, 3, 1e-11, kernel_runner(*kernels, op, &use));
           EXPECT_EQ(result.wrong, "") << instance.name << ": " << to_string(a) << ", " << to_string(b);
           EXPECT_EQ(use.above, "") << instance.name;
         }

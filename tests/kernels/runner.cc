@@ -18,7 +18,9 @@ namespace {
 class Buffer {
  public:
   explicit Buffer(int64_t bytes) : bytes_(bytes), memory_(bytes + 2 * kAlign, std::byte{0xA5}) {}
-  std::byte* data() { return memory_.data() + (kAlign - reinterpret_cast<std::uintptr_t>(memory_.data()) % kAlign) % kAlign; }
+  std::byte* data() {
+    return memory_.data() + (kAlign - reinterpret_cast<std::uintptr_t>(memory_.data()) % kAlign) % kAlign;
+  }
   bool intact() {
     return std::all_of(data() + bytes_, data() + bytes_ + kAlign - 1, [](std::byte b) { return b == std::byte{0xA5}; });
   }
@@ -35,12 +37,24 @@ void put(const Array& array, DType dtype, std::byte* to) {
     const double real = array.at(i);
     const int64_t integer = is_float(array.dtype) ? static_cast<int64_t>(real) : array.ints[i];
     switch (dtype) {
-      case DType::kFloat32: reinterpret_cast<float*>(to)[i] = static_cast<float>(real); break;
-      case DType::kFloat64: reinterpret_cast<double*>(to)[i] = real; break;
-      case DType::kInt64: reinterpret_cast<int64_t*>(to)[i] = integer; break;
-      case DType::kBool: reinterpret_cast<uint8_t*>(to)[i] = integer != 0; break;
-      case DType::kFloat16: reinterpret_cast<Float16*>(to)[i] = Float16(static_cast<float>(real)); break;
-      case DType::kBFloat16: reinterpret_cast<BFloat16*>(to)[i] = BFloat16(static_cast<float>(real)); break;
+      case DType::kFloat32:
+        reinterpret_cast<float*>(to)[i] = static_cast<float>(real);
+        break;
+      case DType::kFloat64:
+        reinterpret_cast<double*>(to)[i] = real;
+        break;
+      case DType::kInt64:
+        reinterpret_cast<int64_t*>(to)[i] = integer;
+        break;
+      case DType::kBool:
+        reinterpret_cast<uint8_t*>(to)[i] = integer != 0;
+        break;
+      case DType::kFloat16:
+        reinterpret_cast<Float16*>(to)[i] = Float16(static_cast<float>(real));
+        break;
+      case DType::kBFloat16:
+        reinterpret_cast<BFloat16*>(to)[i] = BFloat16(static_cast<float>(real));
+        break;
     }
   }
 }
@@ -49,12 +63,24 @@ Array get(const Shape& shape, DType dtype, const std::byte* from) {
   const int64_t n = volume(shape);
   Array array{is_float(dtype) ? DType::kFloat64 : dtype, shape, {}, {}, {}};
   for (int64_t i = 0; i < n; ++i) switch (dtype) {
-      case DType::kFloat32: array.reals.push_back(reinterpret_cast<const float*>(from)[i]); break;
-      case DType::kFloat64: array.reals.push_back(reinterpret_cast<const double*>(from)[i]); break;
-      case DType::kInt64: array.ints.push_back(reinterpret_cast<const int64_t*>(from)[i]); break;
-      case DType::kBool: array.ints.push_back(reinterpret_cast<const uint8_t*>(from)[i]); break;
-      case DType::kFloat16: array.reals.push_back(reinterpret_cast<const Float16*>(from)[i]); break;
-      case DType::kBFloat16: array.reals.push_back(reinterpret_cast<const BFloat16*>(from)[i]); break;
+      case DType::kFloat32:
+        array.reals.push_back(reinterpret_cast<const float*>(from)[i]);
+        break;
+      case DType::kFloat64:
+        array.reals.push_back(reinterpret_cast<const double*>(from)[i]);
+        break;
+      case DType::kInt64:
+        array.ints.push_back(reinterpret_cast<const int64_t*>(from)[i]);
+        break;
+      case DType::kBool:
+        array.ints.push_back(reinterpret_cast<const uint8_t*>(from)[i]);
+        break;
+      case DType::kFloat16:
+        array.reals.push_back(reinterpret_cast<const Float16*>(from)[i]);
+        break;
+      case DType::kBFloat16:
+        array.reals.push_back(reinterpret_cast<const BFloat16*>(from)[i]);
+        break;
     }
   return array;
 }
@@ -62,12 +88,18 @@ Array get(const Shape& shape, DType dtype, const std::byte* from) {
 }  // namespace
 
 tdl::testing::StagesRunner kernel_runner(Kernels& kernels, const KernelOp& op, ScratchUse* use) {
-  return [&kernels, op, use](int first, int last, const std::vector<Interval>& ranges, const std::vector<const Piece*>& pieces,
-                             const std::vector<int>& wanted) {
+  return [&kernels, op, use](int first, int last, const std::vector<Interval>& ranges,
+                             const std::vector<const Piece*>& pieces, const std::vector<int>& wanted) {
     const tdl::Bound& bound = *op.bound;
     Task task;
     task.name = op.definition;
-    KernelWork work{op.definition, op.attributes, std::shared_ptr<const tdl::Bound>(std::shared_ptr<void>(), op.bound), first, last, {ranges}, 0};
+    KernelWork work{op.definition,
+                    op.attributes,
+                    std::shared_ptr<const tdl::Bound>(std::shared_ptr<void>(), op.bound),
+                    first,
+                    last,
+                    {ranges},
+                    0};
     KernelCall call;
     std::vector<Buffer> buffers;
     std::vector<PlacedPart> reads, writes;
@@ -104,7 +136,8 @@ tdl::testing::StagesRunner kernel_runner(Kernels& kernels, const KernelOp& op, S
         dtype = op.results[result - bound.results.begin()];
       }
       if (result != bound.results.end() && is_float(dtype)) dtype = op.real;
-      if (std::find(wanted.begin(), wanted.end(), t) != wanted.end()) place(t, dtype, stage_box(bound, s, ranges), false);
+      if (std::find(wanted.begin(), wanted.end(), t) != wanted.end())
+        place(t, dtype, stage_box(bound, s, ranges), false);
       else types[t] = Part{dtype, {}, {}};
     }
     const int64_t declared = workspace_bytes(work, ranges, reads, writes, op.budget_bytes, op.registered);
@@ -121,10 +154,12 @@ tdl::testing::StagesRunner kernel_runner(Kernels& kernels, const KernelOp& op, S
     if (use) {
       const int64_t used = scratch_peak_bytes(kernels);
       use->calls += 1;
-      use->registered_calls += op.registered && registered_workspace_bytes(work, ranges, kernel_parts(bound, reads, writes)).has_value();
+      use->registered_calls +=
+          op.registered && registered_workspace_bytes(work, ranges, kernel_parts(bound, reads, writes)).has_value();
       use->outside_bytes = std::max(use->outside_bytes, kernels.peak_bytes() - outside);
       if (used > declared || kernels.peak_bytes() > outside)
-        use->above = fmt::format("{} stages [{},{}) use {} bytes of {}, {} elsewhere", op.definition, first, last, used, declared, kernels.peak_bytes() - outside);
+        use->above = fmt::format("{} stages [{},{}) use {} bytes of {}, {} elsewhere", op.definition, first, last, used,
+                                 declared, kernels.peak_bytes() - outside);
       if (declared > use->declared_bytes) {
         use->declared_bytes = declared;
         use->used_bytes = used;
@@ -134,12 +169,14 @@ tdl::testing::StagesRunner kernel_runner(Kernels& kernels, const KernelOp& op, S
     for (int t : wanted)
       for (size_t i = 0; i < writes.size(); ++i)
         if (writes[i].tensor == t)
-          made.push_back({call.writes[i].box, get(extents(call.writes[i].box), call.writes[i].dtype, call.writes[i].data)});
+          made.push_back(
+              {call.writes[i].box, get(extents(call.writes[i].box), call.writes[i].dtype, call.writes[i].data)});
     return made;
   };
 }
 
-std::vector<Array> run_whole(Kernels& kernels, const KernelOp& op, const std::vector<Array>& operands, ScratchUse* use) {
+std::vector<Array> run_whole(Kernels& kernels, const KernelOp& op, const std::vector<Array>& operands,
+                             ScratchUse* use) {
   const tdl::Bound& bound = *op.bound;
   std::vector<Piece> held(bound.tensors.size());
   std::vector<const Piece*> pieces(bound.tensors.size(), nullptr);
@@ -149,7 +186,8 @@ std::vector<Array> run_whole(Kernels& kernels, const KernelOp& op, const std::ve
     pieces[t] = &held[t];
   }
   std::vector<int> wanted = bound.results;
-  std::vector<Piece> made = kernel_runner(kernels, op, use)(0, static_cast<int>(bound.stages.size()), tdl::full_ranges(bound), pieces, wanted);
+  std::vector<Piece> made = kernel_runner(kernels, op, use)(0, static_cast<int>(bound.stages.size()),
+                                                            tdl::full_ranges(bound), pieces, wanted);
   std::vector<Array> results;
   for (size_t r = 0; r < made.size(); ++r) {
     results.push_back(std::move(made[r].data));

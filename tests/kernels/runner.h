@@ -1,4 +1,5 @@
-// Runs kernels in place of the reference evaluator, on buffers of their own and on exactly the scratch that they declare.
+// Runs kernels in place of the reference evaluator, on buffers of their own and on exactly the scratch that they
+// declare.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,10 +14,10 @@ struct KernelOp {
   const tdl::Bound* bound = nullptr;
   std::string definition;
   tdl::Attributes attributes;
-  std::vector<DType> results;      // in memory; empty: what the formula gives
-  DType real = DType::kFloat64;    // of real operands in memory
+  std::vector<DType> results;    // in memory; empty: what the formula gives
+  DType real = DType::kFloat64;  // of real operands in memory
   int64_t budget_bytes = kGenericBudgetBytes;
-  bool registered = true;          // as the Kernels were made
+  bool registered = true;  // as the Kernels were made
 };
 
 // What was seen of the scratch over all calls.
@@ -31,6 +32,7 @@ struct ScratchUse {
 tdl::testing::StagesRunner kernel_runner(Kernels& kernels, const KernelOp& op, ScratchUse* use = nullptr);
 
 // All results of the unsharded formula, in their stored shapes.
-std::vector<tdl::Array> run_whole(Kernels& kernels, const KernelOp& op, const std::vector<tdl::Array>& operands, ScratchUse* use = nullptr);
+std::vector<tdl::Array> run_whole(Kernels& kernels, const KernelOp& op, const std::vector<tdl::Array>& operands,
+                                  ScratchUse* use = nullptr);
 
 }  // namespace partita::testing

@@ -175,7 +175,8 @@ void expect_same(const std::optional<Derived>& a, const std::optional<Derived>& 
   ASSERT_EQ(a->inner.size(), b->inner.size());
   for (size_t i = 0; i < a->inner.size(); ++i) {
     const InnerStep &x = a->inner[i], &y = b->inner[i];
-    EXPECT_TRUE(x.before_stage == y.before_stage && x.tensor == y.tensor && x.axes == y.axes && x.reducer == y.reducer && x.needed == y.needed);
+    EXPECT_TRUE(x.before_stage == y.before_stage && x.tensor == y.tensor && x.axes == y.axes &&
+                x.reducer == y.reducer && x.needed == y.needed);
   }
 }
 

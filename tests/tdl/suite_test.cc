@@ -49,10 +49,8 @@ std::map<std::string, std::multiset<std::string>> sections(const std::string& pa
   std::string name;
   for (std::string line; std::getline(lines, line);) {
     if (line.empty() || line[0] == '#') continue;
-    if (line[0] != ' ')
-      result[name = line];
-    else
-      result[name].insert(line.substr(4));
+    if (line[0] != ' ') result[name = line];
+    else result[name].insert(line.substr(4));
   }
   return result;
 }

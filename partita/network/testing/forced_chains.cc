@@ -53,7 +53,9 @@ class Maker {
     rng_.shuffle(layouts);
     const double scale = log_uniform(2, 5);
     Table costs;
-    for (int l : layouts) costs.push_back(rng_.below(5) < 2 ? 0 : static_cast<int64_t>(scale * (0.5 + 1.0 / static_cast<double>(c.parts[l]))));
+    for (int l : layouts)
+      costs.push_back(rng_.below(5) < 2 ? 0
+                                        : static_cast<int64_t>(scale * (0.5 + 1.0 / static_cast<double>(c.parts[l]))));
     n_.costs.push_back(std::move(costs));
     layouts_.push_back(std::move(layouts));
     chain_of_.push_back(static_cast<int>(chains_.size()));
@@ -95,7 +97,9 @@ class Maker {
 
   // The first variable of the longest chain with many layouts.
   void hub() {
-    auto size = [&](size_t c) { return (c + 1 < chains_.size() ? chains_[c + 1].first : r_.variables) - chains_[c].first; };
+    auto size = [&](size_t c) {
+      return (c + 1 < chains_.size() ? chains_[c + 1].first : r_.variables) - chains_[c].first;
+    };
     size_t most = 0;
     for (size_t c = 1; c < chains_.size(); ++c)
       if (std::pair(chains_[c].layouts >= 8, size(c)) > std::pair(chains_[most].layouts >= 8, size(most))) most = c;
@@ -110,7 +114,8 @@ class Maker {
 
   void across() {
     for (int tries = 0; static_cast<int>(n_.edges.size()) < r_.edges && tries < 20 * r_.edges; ++tries) {
-      const int a = static_cast<int>(rng_.below(r_.variables)), b = std::min(r_.variables - 1, a + 1 + static_cast<int>(100 * pareto(1.5)));
+      const int a = static_cast<int>(rng_.below(r_.variables)),
+                b = std::min(r_.variables - 1, a + 1 + static_cast<int>(100 * pareto(1.5)));
       if (chain_of_[a] != chain_of_[b] && !taken_.contains({a, b})) between(a, b, 0.15);
     }
   }

@@ -17,11 +17,21 @@ class Maker {
 
   Network make() {
     switch (r_.family) {
-      case Family::kChain: chain(); break;
-      case Family::kGrid: grid(); break;
-      case Family::kTreeOfBlocks: tree_of_blocks(); break;
-      case Family::kSeriesParallel: series_parallel(); break;
-      case Family::kLayered: layered(); break;
+      case Family::kChain:
+        chain();
+        break;
+      case Family::kGrid:
+        grid();
+        break;
+      case Family::kTreeOfBlocks:
+        tree_of_blocks();
+        break;
+      case Family::kSeriesParallel:
+        series_parallel();
+        break;
+      case Family::kLayered:
+        layered();
+        break;
     }
     if (r_.limited) limit();
     return std::move(n_);
@@ -38,7 +48,9 @@ class Maker {
     n_.costs.push_back(costs(rng_.between(std::max(1, r_.values / 2), r_.values)));
     return n_.variables() - 1;
   }
-  void edge(int a, int b) { n_.edges.push_back({{a, b}, std::make_shared<const Table>(costs(n_.costs[a].size() * n_.costs[b].size()))}); }
+  void edge(int a, int b) {
+    n_.edges.push_back({{a, b}, std::make_shared<const Table>(costs(n_.costs[a].size() * n_.costs[b].size()))});
+  }
 
   void chain() {
     for (int v = 0; v < r_.size; ++v) {
@@ -100,7 +112,8 @@ class Maker {
   void layered() {
     int stream = of_kind(0);
     while (n_.variables() < r_.size) {
-      const int norm = of_kind(1), attention = of_kind(3), out = of_kind(4), sum = of_kind(5), up = of_kind(6), down = of_kind(7), next = of_kind(5);
+      const int norm = of_kind(1), attention = of_kind(3), out = of_kind(4), sum = of_kind(5), up = of_kind(6),
+                down = of_kind(7), next = of_kind(5);
       shared_edge(stream, norm);
       for (int i = 0; i < 3; ++i) {  // queries, keys, values, each with its weight
         const int projected = of_kind(2), weight = of_kind(8);
@@ -144,11 +157,16 @@ class Maker {
 
 std::string_view name_of(Family family) {
   switch (family) {
-    case Family::kChain: return "chain";
-    case Family::kGrid: return "grid";
-    case Family::kTreeOfBlocks: return "tree of blocks";
-    case Family::kSeriesParallel: return "series-parallel";
-    case Family::kLayered: return "layered";
+    case Family::kChain:
+      return "chain";
+    case Family::kGrid:
+      return "grid";
+    case Family::kTreeOfBlocks:
+      return "tree of blocks";
+    case Family::kSeriesParallel:
+      return "series-parallel";
+    case Family::kLayered:
+      return "layered";
   }
   return "";
 }
@@ -160,12 +178,14 @@ Certificate::Leaf random_messages(Rng& rng, const Network& network) {
   Certificate::Leaf leaf{kScale, {}, {}, {}};
   std::set<std::vector<int>> pairs;
   for (const Network::Edge& e : network.edges)
-    if (e.over_two()) pairs.insert({std::min(e.variables[0], e.variables[1]), std::max(e.variables[0], e.variables[1])});
+    if (e.over_two())
+      pairs.insert({std::min(e.variables[0], e.variables[1]), std::max(e.variables[0], e.variables[1])});
   for (const std::vector<int>& pair : pairs) {
     leaf.messages.push_back({pair, {}});
     for (int v : pair) {
       leaf.messages.back().ends.emplace_back();
-      for (int x = 0; x < network.domain(v); ++x) leaf.messages.back().ends.back().push_back(rng.between(-kLargest, kLargest));
+      for (int x = 0; x < network.domain(v); ++x)
+        leaf.messages.back().ends.back().push_back(rng.between(-kLargest, kLargest));
     }
   }
   return leaf;

@@ -12,18 +12,20 @@ enum class Family {
   kGrid,            // `size` variables, as square as can be
   kTreeOfBlocks,    // cliques of three or four that hang together at one variable each
   kSeriesParallel,  // an edge, of which parts are put in series or doubled
-  kLayered,         // blocks of a transformer with residual edges; tables are shared by the kinds of their ends, costs by kind
+  kLayered,  // blocks of a transformer with residual edges; tables are shared by the kinds of their ends, costs by kind
 };
-inline constexpr Family kFamilies[] = {Family::kChain, Family::kGrid, Family::kTreeOfBlocks, Family::kSeriesParallel, Family::kLayered};
+inline constexpr Family kFamilies[] = {Family::kChain, Family::kGrid, Family::kTreeOfBlocks, Family::kSeriesParallel,
+                                       Family::kLayered};
 std::string_view name_of(Family family);
 
 struct Recipe {
   Family family = Family::kChain;
-  int size = 8;              // variables, about
-  int values = 3;            // per variable, at most
-  double forbidden = 0;      // share of entries
-  int64_t largest = 100;     // of costs
-  bool limited = false;      // each variable uses something for a while: within the limit are roughly half of what the largest would use
+  int size = 8;           // variables, about
+  int values = 3;         // per variable, at most
+  double forbidden = 0;   // share of entries
+  int64_t largest = 100;  // of costs
+  bool limited = false;   // each variable uses something for a while: within the limit are roughly half of what the
+                          // largest would use
 };
 // The same for the same recipe and seed.
 Network random_network(const Recipe& recipe, uint64_t seed);

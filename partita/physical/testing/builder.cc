@@ -8,10 +8,13 @@ PhysicalBuilder::PhysicalBuilder(int devices, int micro_batches) : devices_(devi
   graph.name = "by hand";
   graph.micro_batches = micro_batches;
   graph.device_count = graph.compute_count = devices;
-  for (int d = 0; d < devices; ++d) graph.queues.push_back({QueueKind::kCompute, DeviceId(d), {}, fmt::format("gpu{}.compute", d)});
-  for (int d = 0; d < devices; ++d) graph.queues.push_back({QueueKind::kCollective, DeviceId(d), {}, fmt::format("gpu{}.collective", d)});
   for (int d = 0; d < devices; ++d)
-    for (int e = 0; e < devices; ++e) graph.queues.push_back({QueueKind::kLink, {}, LinkId(d * devices + e), fmt::format("{}-{}", d, e)});
+    graph.queues.push_back({QueueKind::kCompute, DeviceId(d), {}, fmt::format("gpu{}.compute", d)});
+  for (int d = 0; d < devices; ++d)
+    graph.queues.push_back({QueueKind::kCollective, DeviceId(d), {}, fmt::format("gpu{}.collective", d)});
+  for (int d = 0; d < devices; ++d)
+    for (int e = 0; e < devices; ++e)
+      graph.queues.push_back({QueueKind::kLink, {}, LinkId(d * devices + e), fmt::format("{}-{}", d, e)});
 }
 
 RegisterId PhysicalBuilder::reg(const std::string& name, int device, int64_t elements, int uses) {
@@ -44,7 +47,8 @@ TaskId PhysicalBuilder::push(Task task) {
   return TaskId(graph.tasks.size() - 1);
 }
 
-TaskId PhysicalBuilder::add(const std::string& name, int device, const std::vector<RegisterId>& reads, const std::vector<RegisterId>& writes, int rate) {
+TaskId PhysicalBuilder::add(const std::string& name, int device, const std::vector<RegisterId>& reads,
+                            const std::vector<RegisterId>& writes, int rate) {
   Task task;
   task.name = name;
   task.device = DeviceId(device);
@@ -72,7 +76,8 @@ TaskId PhysicalBuilder::copy(const std::string& name, RegisterId from, RegisterI
   return push(std::move(task));
 }
 
-std::vector<TaskId> PhysicalBuilder::all_reduce(const std::string& name, const std::vector<RegisterId>& reads, const std::vector<RegisterId>& writes, int rate) {
+std::vector<TaskId> PhysicalBuilder::all_reduce(const std::string& name, const std::vector<RegisterId>& reads,
+                                                const std::vector<RegisterId>& writes, int rate) {
   std::vector<TaskId> result;
   for (std::size_t i = 0; i < reads.size(); ++i) {
     Task task;
@@ -83,7 +88,9 @@ std::vector<TaskId> PhysicalBuilder::all_reduce(const std::string& name, const s
     task.route = {LinkId(task.device.index() * devices_ + next)};
     task.rate = rate;
     task.turn = Task::Turn::kLazy;
-    task.work = CollectiveWork{StepKind::kAllReduce, CollectiveId(collectives_), static_cast<int>(i), static_cast<int>(reads.size()), true, tdl::Reducer::kSum};
+    task.work = CollectiveWork{
+        StepKind::kAllReduce, CollectiveId(collectives_), static_cast<int>(i), static_cast<int>(reads.size()), true,
+        tdl::Reducer::kSum};
     task.reads = {{reads[i]}};
     task.writes = {{writes[i]}};
     result.push_back(push(std::move(task)));

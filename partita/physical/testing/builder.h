@@ -1,4 +1,5 @@
-// Small PhysicalGraphs by hand, for tests: registers of float32 elements along one axis, tasks that add up what they read.
+// Small PhysicalGraphs by hand, for tests: registers of float32 elements along one axis, tasks that add up what they
+// read.
 #pragma once
 #include <initializer_list>
 #include <string>
@@ -17,11 +18,13 @@ class PhysicalBuilder {
   RegisterId carried(const std::string& name, int device, int64_t elements);
   RegisterId constant(const std::string& name, int device, int64_t elements);
   // A kernel: writes the sum of its reads. Its op is its number, so that the order follows that of the calls.
-  TaskId add(const std::string& name, int device, const std::vector<RegisterId>& reads, const std::vector<RegisterId>& writes, int rate = 1);
+  TaskId add(const std::string& name, int device, const std::vector<RegisterId>& reads,
+             const std::vector<RegisterId>& writes, int rate = 1);
   // On the link from the read register's device to the written one's.
   TaskId copy(const std::string& name, RegisterId from, RegisterId to, int rate = 1);
   // Sums over the participants' reads, one result each; tasks are NAME@DEVICE.
-  std::vector<TaskId> all_reduce(const std::string& name, const std::vector<RegisterId>& reads, const std::vector<RegisterId>& writes, int rate = 1);
+  std::vector<TaskId> all_reduce(const std::string& name, const std::vector<RegisterId>& reads,
+                                 const std::vector<RegisterId>& writes, int rate = 1);
   Node node(const std::string& task, int act = 0) const;  // a collective's by its first participant
 
   PhysicalGraph graph;

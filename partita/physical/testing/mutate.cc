@@ -104,7 +104,8 @@ RandomNet lowered_net(uint64_t seed) {
   return net;
 }
 
-MutantRuns run_mutants(uint64_t first, uint64_t last, int draws, int schedules, const std::function<TaggedRun(const PhysicalGraph&, Rng&)>& run) {
+MutantRuns run_mutants(uint64_t first, uint64_t last, int draws, int schedules,
+                       const std::function<TaggedRun(const PhysicalGraph&, Rng&)>& run) {
   MutantRuns result;
   const std::size_t count = mutations().size() * static_cast<std::size_t>(draws);
   for (uint64_t seed = first; seed < last && result.wrong.empty(); ++seed) {
@@ -120,15 +121,18 @@ MutantRuns run_mutants(uint64_t first, uint64_t last, int draws, int schedules, 
       for (int k = 0; k < schedules; ++k) {
         const TaggedRun ran = run(mutant, rng);
         if (ran.outcome == Outcome::kDone) continue;
-        if (!why && result.wrong.empty()) result.wrong = fmt::format("seed {}, mutant {} ({}) was admitted, and {}\n{}", seed, i, name, ran.what, net.features);
+        if (!why && result.wrong.empty())
+          result.wrong =
+              fmt::format("seed {}, mutant {} ({}) was admitted, and {}\n{}", seed, i, name, ran.what, net.features);
         ++(ran.outcome == Outcome::kHang ? tally.hang : tally.corrupt);
         break;
       }
     }
   }
   for (const auto& [name, tally] : result.tallies)
-    fmt::print("{:24} {:4} accepted, all ran right; {:4} refused, of which {:3} hung and {:3} were corrupt in {} runs\n", name, tally.accepted, tally.refused,
-               tally.hang, tally.corrupt, schedules);
+    fmt::print(
+        "{:24} {:4} accepted, all ran right; {:4} refused, of which {:3} hung and {:3} were corrupt in {} runs\n", name,
+        tally.accepted, tally.refused, tally.hang, tally.corrupt, schedules);
   return result;
 }
 

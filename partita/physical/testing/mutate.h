@@ -33,8 +33,9 @@ struct MutantRuns {
   std::map<std::string, Tally> tallies;  // by mutation
   std::string wrong;                     // the first mutant that was admitted and hung or was corrupt; empty: none
 };
-// Mutants of the nets of seeds [first, last), each mutation drawn so often a net, run under so many schedules until one goes wrong.
-// Prints the tallies.
-MutantRuns run_mutants(uint64_t first, uint64_t last, int draws, int schedules, const std::function<TaggedRun(const PhysicalGraph&, Rng&)>& run);
+// Mutants of the nets of seeds [first, last), each mutation drawn so often a net, run under so many schedules until one
+// goes wrong. Prints the tallies.
+MutantRuns run_mutants(uint64_t first, uint64_t last, int draws, int schedules,
+                       const std::function<TaggedRun(const PhysicalGraph&, Rng&)>& run);
 
 }  // namespace partita::testing

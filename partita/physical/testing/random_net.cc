@@ -61,7 +61,8 @@ class Maker {
     layers_ = std::max(stages_, options.layers.value_or(pick({2, 3, 4})));
     samples_ = 3 * m_ + pick({0, 0, 1, 2});
     width_ = pick({3, 4, 5, 8});
-    schedule_ = options.schedule.value_or(std::vector{Schedule::kGpipe, Schedule::k1F1B, Schedule::kDefault}[rng_.below(3)]);
+    schedule_ =
+        options.schedule.value_or(std::vector{Schedule::kGpipe, Schedule::k1F1B, Schedule::kDefault}[rng_.below(3)]);
     per_stage_ = options.devices_per_stage.value_or(stages_ == 1 ? pick({1, 2, 2, 3}) : pick({1, 2}));
     samples_ += m_ * std::max(0, per_stage_ - 3);  // a micro-batch and a row have elements for every device
     width_ = std::max(width_, per_stage_);
@@ -91,16 +92,18 @@ class Maker {
     place_parameters();
     for (std::size_t i = 0; i < ops_.size(); ++i) lower_op(static_cast<int>(i), false);
     const char* schedules[] = {"default", "gpipe", "1f1b"};
-    std::string features = fmt::format("{} micro-batches, {} stages of {}, {}, zero {}", m_, stages_, per_stage_, schedules[static_cast<int>(schedule_)], zero_);
-    for (const auto& [on, name] : std::initializer_list<std::pair<bool, const char*>>{{tied_, "tied"},
-                                                                                    {clip_, "clip"},
-                                                                                    {momentum_, "momentum"},
-                                                                                    {recompute_, "recompute"},
-                                                                                    {offload_, "offload"},
-                                                                                    {ragged_, "ragged"},
-                                                                                    {gather_again_, "gather again"},
-                                                                                    {cast_, "cast"},
-                                                                                    {mixed_updates_, "mixed updates"}})
+    std::string features = fmt::format("{} micro-batches, {} stages of {}, {}, zero {}", m_, stages_, per_stage_,
+                                       schedules[static_cast<int>(schedule_)], zero_);
+    for (const auto& [on, name] :
+         std::initializer_list<std::pair<bool, const char*>>{{tied_, "tied"},
+                                                             {clip_, "clip"},
+                                                             {momentum_, "momentum"},
+                                                             {recompute_, "recompute"},
+                                                             {offload_, "offload"},
+                                                             {ragged_, "ragged"},
+                                                             {gather_again_, "gather again"},
+                                                             {cast_, "cast"},
+                                                             {mixed_updates_, "mixed updates"}})
       if (on) features += std::string(", ") + name;
     return {std::move(out_), schedule_, features};
   }
@@ -128,21 +131,28 @@ class Maker {
   }
 
   // Chooses a strategy unless `split` says it, and adds the op and its result.
-  std::string add(const std::string& name, const std::string& text, Kind kind, std::vector<std::string> operands, const std::string& result, Shape shape,
-                  Phase phase, int stage, Along time, int rate, std::optional<std::vector<int>> mesh = {}, std::optional<std::string> split = {}) {
-    NetOp op{name, text, kind, std::move(operands), result, phase, mesh ? *mesh : stage_mesh(stage), "", rate, stage, {}};
+  std::string add(const std::string& name, const std::string& text, Kind kind, std::vector<std::string> operands,
+                  const std::string& result, Shape shape, Phase phase, int stage, Along time, int rate,
+                  std::optional<std::vector<int>> mesh = {}, std::optional<std::string> split = {}) {
+    NetOp op{name, text,  kind, std::move(operands), result, phase, mesh ? *mesh : stage_mesh(stage), "",
+             rate, stage, {}};
     const bool matrix = kind == Kind::kMatmul || kind == Kind::kMatmulNT || kind == Kind::kMatmulTN;
-    op.split = split ? *split : (matrix ? std::vector{"i", "j", "k"}[rng_.below(3)] : std::vector{"i", "j", "i", "j", ""}[rng_.below(5)]);
+    op.split = split ? *split
+                     : (matrix ? std::vector{"i", "j", "k"}[rng_.below(3)]
+                               : std::vector{"i", "j", "i", "j", ""}[rng_.below(5)]);
     Over gives = Over::kAll;
     if (matrix) {
       const bool i = op.split == "i", j = op.split == "j";
-      const Over a_i = kind == Kind::kMatmulTN ? Over::kColumns : Over::kRows, a_k = kind == Kind::kMatmulTN ? Over::kRows : Over::kColumns;
-      const Over b_j = kind == Kind::kMatmulNT ? Over::kRows : Over::kColumns, b_k = kind == Kind::kMatmulNT ? Over::kColumns : Over::kRows;
+      const Over a_i = kind == Kind::kMatmulTN ? Over::kColumns : Over::kRows,
+                 a_k = kind == Kind::kMatmulTN ? Over::kRows : Over::kColumns;
+      const Over b_j = kind == Kind::kMatmulNT ? Over::kRows : Over::kColumns,
+                 b_k = kind == Kind::kMatmulNT ? Over::kColumns : Over::kRows;
       op.needs = {i ? a_i : j ? Over::kAll : a_k, i ? Over::kAll : j ? b_j : b_k};
       gives = i ? Over::kRows : j ? Over::kColumns : Over::kPartial;
     } else {
       const Over over = op.split == "i" ? Over::kRows : op.split == "j" ? Over::kColumns : Over::kAll;
-      for (const std::string& operand : op.operands) op.needs.push_back(volume(tensor(operand).shape) == 1 ? Over::kAll : over);
+      for (const std::string& operand : op.operands)
+        op.needs.push_back(volume(tensor(operand).shape) == 1 ? Over::kAll : over);
       gives = kind != Kind::kToScalar || op.split.empty() ? over : Over::kPartial;
     }
     new_tensor(result, std::move(shape), {op.mesh, gives, time}).producer = static_cast<int>(ops_.size());
@@ -158,7 +168,8 @@ class Maker {
       new_tensor(name, data, {{host_}, Over::kAll, Along::kSplit}).producer = static_cast<int>(ops_.size());
       ops_.push_back({std::string("load_") + name, "", Kind::kLoad, {}, name, Phase::kForward, {host_}, "", m_, 0, {}});
     }
-    const std::string matmul = "matmul(a, b)[i, j] = sum(k) a[i, k] * b[k, j]", nt = "matmul_nt(a, b)[i, j] = sum(k) a[i, k] * b[j, k]",
+    const std::string matmul = "matmul(a, b)[i, j] = sum(k) a[i, k] * b[k, j]",
+                      nt = "matmul_nt(a, b)[i, j] = sum(k) a[i, k] * b[j, k]",
                       tn = "matmul_tn(a, b)[i, j] = sum(k) a[k, i] * b[k, j]";
     std::string h = "x";
     std::vector<std::pair<std::string, std::string>> weights;  // kept, as used
@@ -166,34 +177,44 @@ class Maker {
       const std::string id = std::to_string(l);
       const std::string w = tied_ && l == layers_ - 1 && layers_ > 1 ? "W0" : "W" + id;
       if (!tensors_.contains(w)) {
-        const Over over = zero_ == 3 ? Over::kRows : zero_ == 1 ? Over::kAll : std::vector{Over::kAll, Over::kRows, Over::kColumns}[rng_.below(3)];
+        const Over over = zero_ == 3   ? Over::kRows
+                          : zero_ == 1 ? Over::kAll
+                                       : std::vector{Over::kAll, Over::kRows, Over::kColumns}[rng_.below(3)];
         new_tensor(w, square, {stage_mesh(stage[l]), over, Along::kBroadcast}).parameter = true;
         parameters_.push_back(w);
       }
       std::string used = w;
       if (cast_ && l == 0)
-        used = add("cast0", "cast(a)[i, j] = a[i, j] * 1", Kind::kElementwise, {w}, "Wc", square, Phase::kForward, stage[l], Along::kBroadcast, 1);
+        used = add("cast0", "cast(a)[i, j] = a[i, j] * 1", Kind::kElementwise, {w}, "Wc", square, Phase::kForward,
+                   stage[l], Along::kBroadcast, 1);
       weights.push_back({w, used});
-      const std::string z = add("mm" + id, matmul, Kind::kMatmul, {h, used}, "z" + id, data, Phase::kForward, stage[l], Along::kSplit, m_);
-      h = add("tanh" + id, "tanh(x)[i, j] = tanh(x[i, j])", Kind::kElementwise, {z}, "h" + id, data, Phase::kForward, stage[l], Along::kSplit, m_);
+      const std::string z = add("mm" + id, matmul, Kind::kMatmul, {h, used}, "z" + id, data, Phase::kForward, stage[l],
+                                Along::kSplit, m_);
+      h = add("tanh" + id, "tanh(x)[i, j] = tanh(x[i, j])", Kind::kElementwise, {z}, "h" + id, data, Phase::kForward,
+              stage[l], Along::kSplit, m_);
     }
     const int last = stage.back();
-    add("loss", "loss(a, b)[u, v] where u < 1, v < 1 = sum(i, j) (a[i, j] - b[i, j]) * (a[i, j] - b[i, j])", Kind::kToScalar, {h, "y"}, "loss", scalar,
-        Phase::kForward, last, Along::kPartial, m_);
-    std::string dh = add("dloss", "dloss(a, b)[i, j] = a[i, j] - b[i, j]", Kind::kElementwise, {h, "y"}, "dh", data, Phase::kBackward, last, Along::kSplit, m_);
+    add("loss", "loss(a, b)[u, v] where u < 1, v < 1 = sum(i, j) (a[i, j] - b[i, j]) * (a[i, j] - b[i, j])",
+        Kind::kToScalar, {h, "y"}, "loss", scalar, Phase::kForward, last, Along::kPartial, m_);
+    std::string dh = add("dloss", "dloss(a, b)[i, j] = a[i, j] - b[i, j]", Kind::kElementwise, {h, "y"}, "dh", data,
+                         Phase::kBackward, last, Along::kSplit, m_);
     std::map<std::string, std::vector<std::string>> gradients;
     for (int l = layers_ - 1; l >= 0; --l) {
       const std::string id = std::to_string(l), before = l == 0 ? "x" : "h" + std::to_string(l - 1);
-      const std::string dz = add("dtanh" + id, "dtanh(d, a)[i, j] = d[i, j] * (1 - a[i, j] * a[i, j])", Kind::kElementwise, {dh, "h" + id}, "dz" + id, data,
-                                 Phase::kBackward, stage[l], Along::kSplit, m_);
-      gradients[weights[l].first].push_back(
-          add("dW" + id, tn, Kind::kMatmulTN, {before, dz}, "g" + id, square, Phase::kBackward, stage[l], Along::kPartial, m_));
+      const std::string dz =
+          add("dtanh" + id, "dtanh(d, a)[i, j] = d[i, j] * (1 - a[i, j] * a[i, j])", Kind::kElementwise, {dh, "h" + id},
+              "dz" + id, data, Phase::kBackward, stage[l], Along::kSplit, m_);
+      gradients[weights[l].first].push_back(add("dW" + id, tn, Kind::kMatmulTN, {before, dz}, "g" + id, square,
+                                                Phase::kBackward, stage[l], Along::kPartial, m_));
       if (l > 0)
-        dh = add("dx" + id, nt, Kind::kMatmulNT, {dz, weights[l].second}, "dh" + std::to_string(l - 1), data, Phase::kBackward, stage[l], Along::kSplit, m_);
+        dh = add("dx" + id, nt, Kind::kMatmulNT, {dz, weights[l].second}, "dh" + std::to_string(l - 1), data,
+                 Phase::kBackward, stage[l], Along::kSplit, m_);
     }
     updates(gradients, stage);
-    for (const std::string& output : chance(.5) ? std::vector<std::string>{"loss", h} : std::vector<std::string>{"loss"})
-      ops_.push_back({"output_" + output, "", Kind::kOutput, {output}, "", Phase::kUpdate, {host_}, "", 1, 0, {Over::kAll}});
+    for (const std::string& output :
+         chance(.5) ? std::vector<std::string>{"loss", h} : std::vector<std::string>{"loss"})
+      ops_.push_back(
+          {"output_" + output, "", Kind::kOutput, {output}, "", Phase::kUpdate, {host_}, "", 1, 0, {Over::kAll}});
   }
 
   void updates(std::map<std::string, std::vector<std::string>>& gradients, const std::vector<int>& stage) {
@@ -204,41 +225,43 @@ class Maker {
       const auto& parts = gradients[w];
       const int at = stage[std::stoi(parts.back().substr(1))];
       whole[w] = parts.size() == 1 ? parts[0]
-                                   : add("add_" + w, add_text, Kind::kElementwise, parts, "G" + w, square, Phase::kUpdate, at, Along::kBroadcast, 1);
+                                   : add("add_" + w, add_text, Kind::kElementwise, parts, "G" + w, square,
+                                         Phase::kUpdate, at, Along::kBroadcast, 1);
     }
     if (clip_) {
       std::vector<std::string> norms;
       for (const std::string& w : parameters_)
-        norms.push_back(add("norm_" + w, "norm(a)[u, v] where u < 1, v < 1 = sum(i, j) a[i, j] * a[i, j]", Kind::kToScalar, {whole[w]}, "n" + w, scalar,
-                            Phase::kUpdate, 0, Along::kBroadcast, 1, tensor(whole[w]).placed.mesh));
+        norms.push_back(add("norm_" + w, "norm(a)[u, v] where u < 1, v < 1 = sum(i, j) a[i, j] * a[i, j]",
+                            Kind::kToScalar, {whole[w]}, "n" + w, scalar, Phase::kUpdate, 0, Along::kBroadcast, 1,
+                            tensor(whole[w]).placed.mesh));
       std::string sum = norms[0];
       for (std::size_t i = 1; i < norms.size(); ++i)
-        sum = add("addnorm" + std::to_string(i), add_text, Kind::kElementwise, {sum, norms[i]}, "ns" + std::to_string(i), scalar, Phase::kUpdate, 0,
-                  Along::kBroadcast, 1, std::vector{0}, "");
-      add("clip", "clip(a)[i, j] = min(1, 0.1 / sqrt(a[i, j] + 0.000001))", Kind::kElementwise, {sum}, "sc", scalar, Phase::kUpdate, 0, Along::kBroadcast, 1,
-          std::vector{0}, "");
+        sum = add("addnorm" + std::to_string(i), add_text, Kind::kElementwise, {sum, norms[i]},
+                  "ns" + std::to_string(i), scalar, Phase::kUpdate, 0, Along::kBroadcast, 1, std::vector{0}, "");
+      add("clip", "clip(a)[i, j] = min(1, 0.1 / sqrt(a[i, j] + 0.000001))", Kind::kElementwise, {sum}, "sc", scalar,
+          Phase::kUpdate, 0, Along::kBroadcast, 1, std::vector{0}, "");
     }
     for (const std::string& w : parameters_) {
       const Placement2 kept = tensor(w).placed;
       std::string g = whole[w];
       std::optional<std::string> split;
-      if (zero_ > 0)
-        split = "i";
-      else if (!mixed_updates_)
-        split = kept.over == Over::kRows ? "i" : kept.over == Over::kColumns ? "j" : "";
+      if (zero_ > 0) split = "i";
+      else if (!mixed_updates_) split = kept.over == Over::kRows ? "i" : kept.over == Over::kColumns ? "j" : "";
       const std::vector<int> mesh = !ragged_ || !mixed_updates_ ? kept.mesh : stage_mesh(0);
       if (clip_)
-        g = add("scale_" + w, "scale(a, c)[i, j] = a[i, j] * c[0, 0]", Kind::kElementwise, {g, "sc"}, "cg" + w, square, Phase::kUpdate, 0, Along::kBroadcast, 1,
-                mesh, split);
+        g = add("scale_" + w, "scale(a, c)[i, j] = a[i, j] * c[0, 0]", Kind::kElementwise, {g, "sc"}, "cg" + w, square,
+                Phase::kUpdate, 0, Along::kBroadcast, 1, mesh, split);
       if (momentum_) {
-        new_tensor("V" + w, square, {kept.mesh, zero_ > 0 ? Over::kRows : kept.over, Along::kBroadcast}).parameter = true;
+        new_tensor("V" + w, square, {kept.mesh, zero_ > 0 ? Over::kRows : kept.over, Along::kBroadcast}).parameter =
+            true;
         states_.push_back("V" + w);
-        g = add("momentum_" + w, "momentum(v, g)[i, j] = 0.9 * v[i, j] + g[i, j]", Kind::kElementwise, {"V" + w, g}, "V'" + w, square, Phase::kUpdate, 0,
-                Along::kBroadcast, 1, mesh, split);
+        g = add("momentum_" + w, "momentum(v, g)[i, j] = 0.9 * v[i, j] + g[i, j]", Kind::kElementwise, {"V" + w, g},
+                "V'" + w, square, Phase::kUpdate, 0, Along::kBroadcast, 1, mesh, split);
         tensor(g).replaces = "V" + w;
       }
-      const std::string updated = add("update_" + w, "update(w, g)[i, j] = w[i, j] - 0.05 * g[i, j]", Kind::kElementwise, {w, g}, "W'" + w, square,
-                                      Phase::kUpdate, 0, Along::kBroadcast, 1, mesh, split);
+      const std::string updated =
+          add("update_" + w, "update(w, g)[i, j] = w[i, j] - 0.05 * g[i, j]", Kind::kElementwise, {w, g}, "W'" + w,
+              square, Phase::kUpdate, 0, Along::kBroadcast, 1, mesh, split);
       tensor(updated).replaces = w;
     }
   }
@@ -248,10 +271,13 @@ class Maker {
   void make_queues() {
     const int all = devices_ + 1;
     for (int d = 0; d < all; ++d)
-      out_.queues.push_back({d == host_ ? QueueKind::kHost : QueueKind::kCompute, DeviceId(d), {}, fmt::format("dev{}.compute", d)});
-    for (int d = 0; d < all; ++d) out_.queues.push_back({QueueKind::kCollective, DeviceId(d), {}, fmt::format("dev{}.collective", d)});
+      out_.queues.push_back(
+          {d == host_ ? QueueKind::kHost : QueueKind::kCompute, DeviceId(d), {}, fmt::format("dev{}.compute", d)});
     for (int d = 0; d < all; ++d)
-      for (int e = 0; e < all; ++e) out_.queues.push_back({QueueKind::kLink, {}, link(d, e), fmt::format("{}-{}", d, e)});
+      out_.queues.push_back({QueueKind::kCollective, DeviceId(d), {}, fmt::format("dev{}.collective", d)});
+    for (int d = 0; d < all; ++d)
+      for (int e = 0; e < all; ++e)
+        out_.queues.push_back({QueueKind::kLink, {}, link(d, e), fmt::format("{}-{}", d, e)});
   }
   LinkId link(int from, int to) const { return LinkId(from * (devices_ + 1) + to); }
   QueueId link_queue(int from, int to) const { return QueueId(2 * (devices_ + 1) + link(from, to).index()); }
@@ -271,7 +297,8 @@ class Maker {
     return result;
   }
 
-  RegisterId new_register(const std::string& name, int device, const NetTensor& t, const Placement2& placed, int pos, int uses) {
+  RegisterId new_register(const std::string& name, int device, const NetTensor& t, const Placement2& placed, int pos,
+                          int uses) {
     Register reg;
     reg.name = name;
     reg.device = DeviceId(device);
@@ -311,16 +338,15 @@ class Maker {
         const NetTensor& t = tensor(name);
         Placed& placed = placed_[name];
         for (std::size_t p = 0; p < t.placed.mesh.size(); ++p) {
-          placed.regs.push_back(new_register(fmt::format("{}@{}", name, t.placed.mesh[p]), t.placed.mesh[p], t, t.placed, static_cast<int>(p), 1));
+          placed.regs.push_back(new_register(fmt::format("{}@{}", name, t.placed.mesh[p]), t.placed.mesh[p], t,
+                                             t.placed, static_cast<int>(p), 1));
           out_.reg(placed.regs.back()).carried = true;
         }
       }
     for (const NetOp& op : ops_)
       if (op.phase == Phase::kForward && op.name.starts_with("tanh")) {
-        if (recompute_ && chance(.6))
-          for_backward_[op.result] = "recomputed";
-        else if (offload_ && chance(.6))
-          for_backward_[op.result] = "offloaded";
+        if (recompute_ && chance(.6)) for_backward_[op.result] = "recomputed";
+        else if (offload_ && chance(.6)) for_backward_[op.result] = "offloaded";
       }
   }
 
@@ -343,7 +369,8 @@ class Maker {
     Placed result;
     const NetTensor* t = op.result.empty() ? nullptr : &tensor(op.result);
     const NetTensor* replaced = t && !t->replaces.empty() ? &tensor(t->replaces) : nullptr;
-    const bool in_place = replaced && replaced->placed.mesh == t->placed.mesh && replaced->placed.over == t->placed.over;
+    const bool in_place =
+        replaced && replaced->placed.mesh == t->placed.mesh && replaced->placed.over == t->placed.over;
     if (in_place) {
       result = {placed_[t->replaces].regs, true};
     } else if (t) {
@@ -354,11 +381,15 @@ class Maker {
       }
     }
     for (std::size_t p = 0; p < op.mesh.size(); ++p) {
-      const Task::Turn turn = clone ? Task::Turn::kLazy : op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kInPlace;
-      Work work = op.kind == Kind::kOutput ? Work(OutputWork{TensorId(numbers_.at(op.operands[0]))}) : Work(kernel(op, static_cast<int>(p)));
+      const Task::Turn turn = clone                        ? Task::Turn::kLazy
+                              : op.phase == Phase::kUpdate ? Task::Turn::kEager
+                                                           : Task::Turn::kInPlace;
+      Work work = op.kind == Kind::kOutput ? Work(OutputWork{TensorId(numbers_.at(op.operands[0]))})
+                                           : Work(kernel(op, static_cast<int>(p)));
       Task task = new_task(fmt::format("{}@{}", name, op.mesh[p]), number, op.mesh[p], op.rate, turn, std::move(work));
       for (std::size_t k = 0; k < operands.size(); ++k)
-        task.reads.push_back({operands[k].regs[p], operands[k].fresh, {}, op.kind == Kind::kOutput ? -1 : static_cast<int>(k)});
+        task.reads.push_back(
+            {operands[k].regs[p], operands[k].fresh, {}, op.kind == Kind::kOutput ? -1 : static_cast<int>(k)});
       if (t) task.writes.push_back({result.regs[p], false, {}, static_cast<int>(op.operands.size())});
       task.elementwise = op.kind == Kind::kElementwise;
       if (scratch_ && op.kind != Kind::kOutput && chance(.4)) {
@@ -393,7 +424,8 @@ class Maker {
       std::vector<Interval> ranges = tdl::full_ranges(*bound);
       for (std::size_t i = 0; i < ranges.size(); ++i) {
         if (bound->indices[i].name == along_time) ranges[i] = part_of(ranges[i], m_, act);
-        if (bound->indices[i].name == op.split) ranges[i] = part_of(ranges[i], static_cast<int64_t>(op.mesh.size()), pos);
+        if (bound->indices[i].name == op.split)
+          ranges[i] = part_of(ranges[i], static_cast<int64_t>(op.mesh.size()), pos);
       }
       work.ranges.push_back(std::move(ranges));
     }
@@ -419,8 +451,9 @@ class Maker {
     int rate = t.placed.time == Along::kSplit ? m_ : 1;
     if (t.parameter && op.rate == m_ && gather_again_) rate = m_;
     const bool again = (backward || clone) && ((zero_ == 3 && t.parameter) || variant != "kept");
-    const std::string tag = fmt::format("{}{}{}{}", again ? "b" : "f", static_cast<int>(need.over), fmt::join(need.mesh, ""),
-                                        variant == "kept" ? std::to_string(rate) : variant + std::to_string(rate));
+    const std::string tag =
+        fmt::format("{}{}{}{}", again ? "b" : "f", static_cast<int>(need.over), fmt::join(need.mesh, ""),
+                    variant == "kept" ? std::to_string(rate) : variant + std::to_string(rate));
     const auto key = std::pair(t.name, tag);
     auto known = conversions_.find(key);
     if (known != conversions_.end()) return known->second;
@@ -433,7 +466,8 @@ class Maker {
       const int device = t.placed.mesh[p], pos = static_cast<int>(p);
       const RegisterId on_host = new_register(fmt::format("{}.host{}", t.name, p), host_, t, t.placed, pos, m_);
       const RegisterId returned = new_register(fmt::format("{}.back@{}", t.name, device), device, t, t.placed, pos, m_);
-      copy(fmt::format("offload_{}@{}", t.name, device), t.producer, {source.regs[p]}, {on_host}, m_, Task::Turn::kEager);
+      copy(fmt::format("offload_{}@{}", t.name, device), t.producer, {source.regs[p]}, {on_host}, m_,
+           Task::Turn::kEager);
       copy(fmt::format("fetch_back_{}@{}", t.name, device), t.producer, {on_host}, {returned}, m_, Task::Turn::kLazy);
       back.regs.push_back(returned);
     }
@@ -454,7 +488,8 @@ class Maker {
   }
 
   // A conversion by one collective, or by fetches, staged and summed where the source is partial.
-  Placed convert(int op, const NetTensor& t, const Placed& source, const Placement2& to, int rate, const std::string& tag, const Placed* into) {
+  Placed convert(int op, const NetTensor& t, const Placed& source, const Placement2& to, int rate,
+                 const std::string& tag, const Placed* into) {
     const Placement2& from = t.placed;
     const Task::Turn turn = into ? Task::Turn::kEager : Task::Turn::kLazy;
     const auto name = [&](std::size_t p) { return fmt::format("{}>{}@{}", t.name, tag, to.mesh[p]); };
@@ -463,12 +498,16 @@ class Maker {
       result.regs.push_back(into ? into->regs[p] : new_register(name(p), to.mesh[p], t, to, static_cast<int>(p), rate));
 
     const bool partial = from.over == Over::kPartial;
-    const bool collective = from.mesh == to.mesh && from.mesh.size() > 1 && (partial || (from.over != Over::kAll && to.over == Over::kAll));
+    const bool collective =
+        from.mesh == to.mesh && from.mesh.size() > 1 && (partial || (from.over != Over::kAll && to.over == Over::kAll));
     if (collective && rng_.uniform() >= fetches_) {
       const CollectiveId id(collectives_++);
-      const StepKind kind = !partial ? StepKind::kAllGather : to.over == Over::kAll ? StepKind::kAllReduce : StepKind::kReduceScatter;
+      const StepKind kind = !partial                ? StepKind::kAllGather
+                            : to.over == Over::kAll ? StepKind::kAllReduce
+                                                    : StepKind::kReduceScatter;
       for (std::size_t p = 0; p < to.mesh.size(); ++p) {
-        const CollectiveWork work{kind, id, static_cast<int>(p), static_cast<int>(to.mesh.size()), partial, tdl::Reducer::kSum};
+        const CollectiveWork work{
+            kind, id, static_cast<int>(p), static_cast<int>(to.mesh.size()), partial, tdl::Reducer::kSum};
         Task task = new_task("collective_" + name(p), op, to.mesh[p], rate, turn, work);
         task.queue = QueueId(devices_ + 1 + to.mesh[p]);
         task.route = {link(to.mesh[p], to.mesh[(p + 1) % to.mesh.size()])};
@@ -490,7 +529,8 @@ class Maker {
             terms.push_back(remote);
             continue;
           }
-          const RegisterId staged = new_register(fmt::format("{}.staged{}", name(p), q), to.mesh[p], t, to, static_cast<int>(p), rate);
+          const RegisterId staged =
+              new_register(fmt::format("{}.staged{}", name(p), q), to.mesh[p], t, to, static_cast<int>(p), rate);
           copy(fmt::format("{}<{}", fetch, from.mesh[q]), op, remote, {staged}, rate, turn);
           terms.push_back({staged});
         }
@@ -517,7 +557,9 @@ class Maker {
           any |= !is_empty(both);
           common.push_back(std::move(both));
         }
-        if (any) copy(fmt::format("{}<{}", fetch, from.mesh[q]), op, part(source.regs[q], source.fresh, common), part(result.regs[p], false, common), rate, turn);
+        if (any)
+          copy(fmt::format("{}<{}", fetch, from.mesh[q]), op, part(source.regs[q], source.fresh, common),
+               part(result.regs[p], false, common), rate, turn);
       }
     }
     return result;
@@ -532,7 +574,8 @@ class Maker {
   std::map<std::string, NetTensor> tensors_;
   std::map<std::string, std::size_t> numbers_;
   std::vector<std::string> parameters_, states_;
-  std::map<std::string, std::string> for_backward_;  // what backward readers of a tensor get, where it is not the kept value
+  std::map<std::string, std::string>
+      for_backward_;  // what backward readers of a tensor get, where it is not the kept value
   std::map<std::string, Placed> placed_, variants_;
   std::map<std::pair<std::string, std::string>, Placed> conversions_;
   std::map<std::pair<std::string, std::vector<Shape>>, std::shared_ptr<const tdl::Bound>> formulas_;

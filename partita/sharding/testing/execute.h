@@ -23,10 +23,14 @@ struct Sharded {
 
 inline double combine(tdl::Reducer reducer, double a, double b) {
   switch (reducer) {
-    case tdl::Reducer::kSum: return a + b;
-    case tdl::Reducer::kMax: return std::max(a, b);
-    case tdl::Reducer::kMin: return std::min(a, b);
-    case tdl::Reducer::kProd: return a * b;
+    case tdl::Reducer::kSum:
+      return a + b;
+    case tdl::Reducer::kMax:
+      return std::max(a, b);
+    case tdl::Reducer::kMin:
+      return std::min(a, b);
+    case tdl::Reducer::kProd:
+      return a * b;
   }
   return a;
 }
@@ -37,8 +41,8 @@ inline double nothing_of(tdl::Reducer reducer) {
   return values[static_cast<int>(reducer)];
 }
 
-// Calls visit(global row-major number) for each element of a box in a tensor of that (factored) shape, in order. The number
-// is the same over every factoring of a tensor.
+// Calls visit(global row-major number) for each element of a box in a tensor of that (factored) shape, in order. The
+// number is the same over every factoring of a tensor.
 template <typename Visit>
 void for_each_element(const Box& box, const Shape& shape, Visit visit) {
   if (is_empty(box)) return;
@@ -94,9 +98,10 @@ inline Sharded scatter(const std::vector<double>& whole, const Layout& layout, R
     double rest = nothing_of(reducer);
     for (auto& [part, array] : values) {
       if (n++ == winner) continue;
-      double v = reducer == tdl::Reducer::kSum    ? 3 * rng.normal()
-                 : reducer == tdl::Reducer::kProd ? (rng.below(2) ? 1 : -1) * (0.5 + rng.uniform())
-                                                  : whole[i] + (reducer == tdl::Reducer::kMax ? -1 : 1) * 3 * rng.uniform();
+      double v = reducer == tdl::Reducer::kSum ? 3 * rng.normal()
+                 : reducer == tdl::Reducer::kProd
+                     ? (rng.below(2) ? 1 : -1) * (0.5 + rng.uniform())
+                     : whole[i] + (reducer == tdl::Reducer::kMax ? -1 : 1) * 3 * rng.uniform();
       array[i] = v;
       rest = combine(reducer, rest, v);
     }
@@ -113,8 +118,8 @@ inline Sharded scatter(const std::vector<double>& whole, const Layout& layout, R
   return s;
 }
 
-// The tensor put together again, seen by each replica: for every element, the combination of one value from each part; all
-// holders of a part must agree on it. Our bug, with place and values, if they do not.
+// The tensor put together again, seen by each replica: for every element, the combination of one value from each part;
+// all holders of a part must agree on it. Our bug, with place and values, if they do not.
 inline std::vector<double> gather(const Sharded& s) {
   int64_t n = volume(s.layout.factored_shape());
   std::map<std::vector<int>, std::vector<std::optional<double>>> parts;
@@ -124,7 +129,8 @@ inline std::vector<double> gather(const Sharded& s) {
     for_each_element(s.layout.boxes[p], s.layout.factored_shape(), [&](int64_t i) {
       double v = s.shards[p][at++];
       double known = part[i].value_or(v);
-      ensure(known == v || std::abs(known - v) <= 1e-9 * (1 + std::abs(v)), "element {} is {} in one replica and {} at position {}", i, known, v, p);
+      ensure(known == v || std::abs(known - v) <= 1e-9 * (1 + std::abs(v)),
+             "element {} is {} in one replica and {} at position {}", i, known, v, p);
       part[i] = v;
     });
     ensure(at == s.shards[p].size(), "position {} has {} elements, its box {}", p, s.shards[p].size(), at);
@@ -146,21 +152,25 @@ inline Sharded execute(const Step& step, const Sharded& in) {
   const Layout& to = step.to;
   Sharded out{to, {}};
   for (int p = 0; p < to.mesh.positions(); ++p)
-    out.shards.emplace_back(volume(to.boxes[p]), to.is_partial() ? nothing_of(to.reducer()) : std::numeric_limits<double>::quiet_NaN());
+    out.shards.emplace_back(volume(to.boxes[p]),
+                            to.is_partial() ? nothing_of(to.reducer()) : std::numeric_limits<double>::quiet_NaN());
   // A position takes an element from another, or combines it with what it took before.
   std::vector<std::set<int64_t>> taken(to.mesh.positions());
   auto take = [&](int source, int target, int64_t number) {
     auto a = offset_in(from, source, number), b = offset_in(to, target, number);
-    ensure(a && b, "{}: element {} goes from position {} to {}, which do not both have it", name_of(step.kind), number, source, target);
+    ensure(a && b, "{}: element {} goes from position {} to {}, which do not both have it", name_of(step.kind), number,
+           source, target);
     double& value = out.shards[target][*b];
-    value = taken[target].insert(*b).second ? in.shards[source][*a] : combine(from.reducer(), value, in.shards[source][*a]);
+    value =
+        taken[target].insert(*b).second ? in.shards[source][*a] : combine(from.reducer(), value, in.shards[source][*a]);
   };
   if (step.kind == StepKind::kFetch || step.kind == StepKind::kLocal) {
     ensure(step.groups.empty(), "a {} step has groups", name_of(step.kind));
     Shape shape;
     for (const Shape& r : step.radices) shape.insert(shape.end(), r.begin(), r.end());
     for (const Piece& piece : step.pieces) {
-      ensure(step.kind == StepKind::kFetch || from.mesh.devices[piece.source] == to.mesh.devices[piece.target], "a local step moves data");
+      ensure(step.kind == StepKind::kFetch || from.mesh.devices[piece.source] == to.mesh.devices[piece.target],
+             "a local step moves data");
       for_each_element(piece.box, shape, [&](int64_t i) { take(piece.source, piece.target, i); });
     }
     return out;
@@ -174,12 +184,14 @@ inline Sharded execute(const Step& step, const Sharded& in) {
         for (int source : group) {
           if (!offset_in(from, source, i)) continue;
           bool reduces = step.kind == StepKind::kAllReduce || step.kind == StepKind::kReduceScatter;
-          ensure(reduces || !taken[target].count(*offset_in(to, target, i)), "{}: element {} is with two of a group", name_of(step.kind), i);
+          ensure(reduces || !taken[target].count(*offset_in(to, target, i)), "{}: element {} is with two of a group",
+                 name_of(step.kind), i);
           take(source, target, i);
         }
       });
     }
-  ensure(static_cast<int>(seen.size()) == to.mesh.positions(), "{} positions are in no group", to.mesh.positions() - static_cast<int>(seen.size()));
+  ensure(static_cast<int>(seen.size()) == to.mesh.positions(), "{} positions are in no group",
+         to.mesh.positions() - static_cast<int>(seen.size()));
   return out;
 }
 

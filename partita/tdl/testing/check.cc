@@ -127,20 +127,16 @@ void copy_overlap(const Piece& from, Piece& into, std::vector<bool>& filled) {
   if (is_empty(meet)) return;
   for_each_point(meet, [&](std::span<const int64_t> point) {
     int64_t i = offset_in(into.box, point), j = offset_in(from.box, point);
-    if (is_float(into.data.dtype))
-      into.data.reals[i] = from.data.reals[j];
-    else
-      into.data.ints[i] = from.data.ints[j];
+    if (is_float(into.data.dtype)) into.data.reals[i] = from.data.reals[j];
+    else into.data.ints[i] = from.data.ints[j];
     filled[i] = true;
   });
 }
 
 Piece blank(DType dtype, const Box& box) {
   Piece piece{box, {dtype, extents(box), {}, {}, {}}};
-  if (is_float(dtype))
-    piece.data.reals.assign(volume(box), NAN);
-  else
-    piece.data.ints.assign(volume(box), std::numeric_limits<int64_t>::min() / 2);
+  if (is_float(dtype)) piece.data.reals.assign(volume(box), NAN);
+  else piece.data.ints.assign(volume(box), std::numeric_limits<int64_t>::min() / 2);
   return piece;
 }
 
@@ -225,10 +221,8 @@ class Run {
   int segment_end(int first) const {
     int last = static_cast<int>(bound_.stages.size());
     for (const InnerStep& step : derived_.inner) {
-      if (step.before_stage > first)
-        last = std::min(last, step.before_stage);
-      else if (step.before_stage == first && !step.needed.empty())
-        last = first + 1;
+      if (step.before_stage > first) last = std::min(last, step.before_stage);
+      else if (step.before_stage == first && !step.needed.empty()) last = first + 1;
     }
     return last;
   }

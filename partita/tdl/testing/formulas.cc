@@ -88,20 +88,13 @@ class Generator {
         continue;
       }
       std::string y = pick(free);
-      if (has(free, x) && z < 0.7)
-        subscripts.push_back(x);
-      else if (z < 0.8 && chance(0.6))
-        subscripts.push_back(fmt::format("{} + {}", y, rng_.between(-2, 2)));
-      else if (z < 0.8)
-        subscripts.push_back(fmt::format("{} - {}", rng_.between(1, 4), y));
-      else if (z < 0.87)
-        subscripts.push_back(fmt::format("{}*2 - 1", y));
-      else if (z < 0.93)
-        subscripts.push_back(fmt::format("({} + {})//2", y, rng_.between(-2, 2)));
-      else if (z < 0.97)
-        subscripts.push_back(fmt::format("({} + 1) % {}", y, rng_.between(2, 3)));
-      else
-        subscripts.push_back(y);
+      if (has(free, x) && z < 0.7) subscripts.push_back(x);
+      else if (z < 0.8 && chance(0.6)) subscripts.push_back(fmt::format("{} + {}", y, rng_.between(-2, 2)));
+      else if (z < 0.8) subscripts.push_back(fmt::format("{} - {}", rng_.between(1, 4), y));
+      else if (z < 0.87) subscripts.push_back(fmt::format("{}*2 - 1", y));
+      else if (z < 0.93) subscripts.push_back(fmt::format("({} + {})//2", y, rng_.between(-2, 2)));
+      else if (z < 0.97) subscripts.push_back(fmt::format("({} + 1) % {}", y, rng_.between(2, 3)));
+      else subscripts.push_back(y);
     }
     std::string fill =
         pick(in_first_stage_ ? Names{"", "", "", " else 0.5", " else -inf"} : Names{"", "", " else 0.5"});

@@ -42,10 +42,8 @@ std::string golden_text(const Instance& instance, const std::vector<std::vector<
     std::vector<std::string> gone = base;
     for (const StrategyRun& run : on_2_3_4[i]) {
       auto it = std::find(gone.begin(), gone.end(), run.line());
-      if (it == gone.end())
-        text += fmt::format("    on {}: {}\n", i + 2, run.line());
-      else
-        gone.erase(it);
+      if (it == gone.end()) text += fmt::format("    on {}: {}\n", i + 2, run.line());
+      else gone.erase(it);
     }
     for (const std::string& line : gone) text += fmt::format("    not on {}: {}\n", i + 2, line);
   }
