@@ -1,3 +1,4 @@
+// Shares a loop among threads of its own.
 #include "partita/base/threads.h"
 
 #include <atomic>

@@ -1,13 +1,16 @@
-// Work for several threads.
+// Work that several threads share.
 #pragma once
 #include <cstddef>
 #include <functional>
 
 namespace partita {
 
-// Calls go(i, thread) for every i below count, each once, in ascending order, on whichever thread is free next; thread
-// 0 is the caller's. Where one throws, none begins another, and it is thrown here: the caller's, or else the first
-// thread's that has one.
+// For work of a fraction of a second, which more threads would make little shorter.
+inline constexpr int kFewThreads = 2;
+
+// Calls go(i, thread) for every i below count, each once, in ascending order. The thread that is free next takes the
+// next i; thread 0 is the caller's. Once a call throws, no thread begins another, and the exception is thrown here: the
+// caller's own, or else that of the first thread that has one.
 void shared_out(int threads, std::size_t count, const std::function<void(std::size_t i, int thread)>& go);
 
 }  // namespace partita
