@@ -1,5 +1,5 @@
 # The commands of a person at a terminal. CMake does the building (CMakePresets.json); tools/setup.sh installs what is missing.
-.PHONY: build test long examples asan asan-rooms tsan format setup clean
+.PHONY: build test long examples asan asan-rooms tsan format style setup clean
 .DEFAULT_GOAL := build
 
 CTEST = ctest --output-on-failure -j $(shell nproc)
@@ -40,8 +40,14 @@ tsan: setup            ## the runtime's quick tests under ThreadSanitizer
 	cmake --build --preset tsan
 	$(CTEST) --test-dir build/tsan -L quick
 
-format:                ## needs clang-format
-	git ls-files '*.h' '*.cc' | xargs clang-format -i
+format:                ## clang-format over everything
+	@tools/setup.sh --style
+	git ls-files '*.h' '*.cc' | xargs clang-format-14 -i
+
+style: build           ## fails where something is not formatted, and on clang-tidy's errors; its warnings are printed
+	@tools/setup.sh --style
+	tools/check_format.sh
+	tools/tidy.py
 
 setup:
 	@tools/setup.sh

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build needs and the machine lacks: distribution packages (Debian's names, through apt-get), and in .deps/
-# two Python wheels that are used as files only: torch (ATen's headers and libraries) and onnx (onnx.proto).
+# two Python wheels that are used as files only: torch (ATen's headers and libraries) and onnx (onnx.proto). With --style also
+# clang-format and clang-tidy, which `make style` runs.
 # Prints what it will install and asks first, unless CI is set. Nothing to install: it says nothing.
 #   CI=1                    do not ask
 #   CMAKE_PREFIX_PATH=DIR   use the torch or libtorch at DIR (it has include/ATen) instead of installing one
@@ -14,6 +15,7 @@ readonly packages=(
   g++ cmake ninja-build ccache mold make git ca-certificates
   protobuf-compiler libprotobuf-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libfmt-dev libgtest-dev
   libbenchmark-dev zlib1g-dev nettle-dev libmimalloc-dev python3)
+readonly style_packages=(clang-format-14 clang-tidy-14)
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 refuse() { say "$@"; exit 3; }
@@ -36,6 +38,7 @@ torch_is_pointed_to || wheel_is_there torch "$torch_version" || wheels+=("torch=
 wheel_is_there onnx "$onnx_version" || wheels+=("onnx==$onnx_version")
 
 wanted=("${packages[@]}")
+[ "${1:-}" != --style ] || wanted+=("${style_packages[@]}")
 if [ ${#wheels[@]} -gt 0 ] && ! python3 -c 'import pip' 2>/dev/null; then wanted+=(python3-pip); fi
 
 missing=()

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""clang-tidy over partita/'s sources (.clang-tidy), but for tests, in parallel.
+
+    tools/tidy.py [--build DIR] [FILE..]        without FILE: every .cc of partita/ that DIR/compile_commands.json knows
+
+A file takes some ten seconds, so what it came to is kept in ~/.cache/partita-tidy (XDG_CACHE_HOME), under the hash of the preprocessed
+file, the checks and clang-tidy's version. Prints what was found. Exit codes: 0 no error (warnings may be there), 1 errors, 2 it cannot run.
+"""
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PROGRAM = shutil.which("clang-tidy-14") or shutil.which("clang-tidy")
+CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "partita-tidy")
+
+
+def preprocessed(entry):
+    """The file as the compiler sees it, without comments and line markers."""
+    words = shlex.split(entry["command"])
+    words = words[1:] if os.path.basename(words[0]) == "ccache" else words
+    at = words.index("-o")
+    words = [w for i, w in enumerate(words) if i not in (at, at + 1) and w != "-c"] + ["-E", "-P"]
+    return subprocess.run(words, cwd=entry["directory"], capture_output=True, check=True).stdout
+
+
+def tidy(entry, build, salt):
+    """(path, what clang-tidy printed, whether that has errors)."""
+    path = os.path.relpath(entry["file"], ROOT)
+    try:
+        key = hashlib.sha256(salt + path.encode() + preprocessed(entry)).hexdigest()
+    except subprocess.CalledProcessError as error:
+        return path, error.stderr.decode(errors="replace"), True
+    kept = os.path.join(CACHE, key)
+    if os.path.exists(kept):
+        with open(kept, encoding="utf-8") as file:
+            printed = file.read()
+    else:
+        done = subprocess.run([PROGRAM, "-p", build, "--quiet", entry["file"]], capture_output=True, text=True, cwd=ROOT)
+        printed = done.stdout.replace(ROOT + os.sep, "")
+        if done.returncode and "error:" not in printed:
+            return path, printed + done.stderr, True
+        os.makedirs(CACHE, exist_ok=True)
+        with open(f"{kept}.{os.getpid()}", "w", encoding="utf-8") as file:
+            file.write(printed)
+        os.replace(f"{kept}.{os.getpid()}", kept)
+    return path, printed, "error:" in printed
+
+
+def main():
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--build", default=os.path.join(ROOT, "build/release"))
+    options.add_argument("files", nargs="*")
+    args = options.parse_args()
+    if not PROGRAM:
+        print("tidy: clang-tidy is missing (Debian: apt-get install clang-tidy-14)")
+        return 2
+    try:
+        with open(os.path.join(args.build, "compile_commands.json"), encoding="utf-8") as file:
+            entries = json.load(file)
+    except OSError as error:
+        print(f"tidy: {error}; build first, with make build")
+        return 2
+    asked = {os.path.abspath(f) for f in args.files}
+    source = re.compile(re.escape(ROOT + os.sep) + r"partita/(?!.*_test\.cc$).*\.cc$")
+    chosen = [e for e in entries if (e["file"] in asked if asked else source.match(e["file"]))]
+    if not chosen:
+        print("tidy: compile_commands.json has none of these files")
+        return 2
+    version = subprocess.run([PROGRAM, "--version"], capture_output=True).stdout
+    with open(os.path.join(ROOT, ".clang-tidy"), "rb") as file:
+        salt = version + file.read()
+    wrong, seen = 0, set()
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for path, printed, errors in pool.map(lambda e: tidy(e, args.build, salt), chosen):
+            wrong += errors
+            for finding in re.split(r"\n(?=\S+:\d+:\d+: (?:error|warning))", printed.strip()):
+                if finding and finding not in seen:  # one in a header is found by many files
+                    seen.add(finding)
+                    print(finding, flush=True)
+    print(f"tidy: {len(chosen)} files, {wrong} with errors")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
