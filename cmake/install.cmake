@@ -11,7 +11,7 @@ function(partita_installed)
   get_property(rooms GLOBAL PROPERTY PARTITA_ROOMS)
   list(REMOVE_ITEM rooms partita_kernels)
   add_library(partita_library INTERFACE)
-  target_link_libraries(partita_library INTERFACE partita_pipeline)
+  target_link_libraries(partita_library INTERFACE partita_train)
   target_compile_features(partita_library INTERFACE cxx_std_20)
   target_include_directories(partita_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   # A program finds the engine by its own run path.

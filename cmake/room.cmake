@@ -1,6 +1,6 @@
 # partita_room(NAME USES rooms.. LINKS libraries..)
 # The library partita_NAME from partita/NAME/*.cc, and one test program partita_NAME_test from the *_test.cc beside them.
-# A room without sources is not there yet, and is skipped. Under ThreadSanitizer only what runtime's tests need is built.
+# Under ThreadSanitizer only what runtime's tests need is built.
 function(partita_room name)
   cmake_parse_arguments(ARG "" "" "USES;LINKS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/partita/${name}/*.cc)
@@ -8,7 +8,7 @@ function(partita_room name)
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   if(NOT sources)
-    return()
+    message(FATAL_ERROR "CMakeLists.txt lists the room ${name}, but partita/${name} has no .cc files.")
   endif()
   if("partita_aten" IN_LIST ARG_LINKS AND NOT PARTITA_SANITIZE MATCHES "thread")
     partita_find_aten()

@@ -1,4 +1,4 @@
-// Tries what may make a plan fit, so that only what does is told.
+// Tries changes of a request that may make its plan fit, so that only those that do are told.
 #include "partita/remedies.h"
 
 #include <algorithm>
@@ -9,6 +9,8 @@
 #include "partita/base/units.h"
 #include "partita/cluster/presets.h"
 #include "partita/graph/batch.h"
+#include "partita/physical/lower.h"
+#include "partita/pipeline.h"
 
 namespace partita {
 
@@ -23,14 +25,12 @@ bool is_rule(const std::string& search) {
   return kRules.contains(parse_search(search).entry->name);
 }
 
-// The bytes of the device that needs most, where the plan of a rule fits.
+// Plans by a rule; where the plan fits, the bytes of the device that needs most.
 std::optional<int64_t> fits(const Request& request) try {
   Runner runner(false);
   const LoadedModel model = load_model(request, runner);
   const Graph graph = training_graph(model, request, runner);
-  Cluster cluster = load_cluster(request.cluster, request.devices);
-  for (int d = 0; request.memory_limit_bytes && d < cluster.compute_count; ++d)
-    cluster.devices[d].memory_bytes = *request.memory_limit_bytes;
+  const Cluster cluster = cluster_of(request);
   const SearchChoice choice = parse_search(request.search);
   Rng rng(request.seed);
   const SearchResult found =
@@ -52,8 +52,8 @@ struct Change {
   Request request;
 };
 
-// From the one that changes least. The halved batches, all but the first, are asked for only where the larger one does
-// not fit.
+// Alternatives to each other in one list: the first that fits is told. Lists and their members begin with what changes
+// least.
 std::vector<std::vector<Change>> changes(const Request& request, std::optional<int64_t> batch) {
   std::vector<std::vector<Change>> out;
   Request base = request;
@@ -74,7 +74,7 @@ std::vector<std::vector<Change>> changes(const Request& request, std::optional<i
     }
   }
   out.emplace_back();
-  for (int i = 0; batch && i<kHalvings&& * batch> 1 && *batch % 2 == 0; ++i) {
+  for (int i = 0; i < kHalvings && batch.value_or(1) > 1 && *batch % 2 == 0; ++i) {
     *batch /= 2;
     out.back().push_back({fmt::format("{}--batch {}", by, *batch), base});
     out.back().back().request.bindings["batch"] = std::to_string(*batch);

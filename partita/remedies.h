@@ -2,13 +2,13 @@
 #pragma once
 #include <string>
 
-#include "partita/pipeline.h"
+#include "partita/request.h"
 
 namespace partita {
 
-// To end the message of a request whose plan fits no device: changes of the request that were tried (fully sharded data
-// parallelism, less kept for the backward pass, smaller batches, more devices), and which of them fit. Each is planned
-// by a rule, without a search, and no more are begun after a few seconds.
+// The end of the message of a request whose plan fits no device: which changes of the request fit. Tried are fully
+// sharded data parallelism, activation recomputation, smaller batches and more devices. Each is planned by a rule,
+// without a search; no more are begun after a few seconds.
 std::string remedies(const Request& request);
 
 }  // namespace partita

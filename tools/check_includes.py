@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Includes run downwards: a file of partita/ROOM includes only from ROOM and from the rooms that its USES names.
 
-The rooms and their USES are read from CMakeLists.txt, which alone states them. Besides: a room uses only rooms listed before it,
+The rooms and their USES are read from CMakeLists.txt, which alone states them. The files directly in partita/ are a floor of their own,
+`pipeline`: train/ and cli/ may stand on it, and it includes from neither. Besides: a room uses only rooms listed before it and has files,
 and only kernels/ includes ATen's headers, only onnx/ protobuf's. Exits 1 if anything is wrong, naming file and line.
 """
 import os
@@ -13,11 +14,11 @@ OWNERS = {"ATen": "kernels", "c10": "kernels", "torch": "kernels", "google": "on
 
 
 def read_rooms(text):
-    """{room: rooms it may include from}, in the order of CMakeLists.txt; partita_program's room is `cli`."""
+    """{room: rooms it may include from}, in the order of CMakeLists.txt; the program's room is `cli`."""
     rooms, errors = {}, []
-    for kind, arguments in re.findall(r"^partita_(room|program)\(([^)]*)\)", text, re.M):
+    for kind, arguments in re.findall(r"^partita_(room|pipeline|program)\(([^)]*)\)", text, re.M):
         words = arguments.split()
-        name = words.pop(0) if kind == "room" else "cli"
+        name = words.pop(0) if kind == "room" else {"program": "cli"}.get(kind, kind)
         used = words[words.index("USES") + 1:] if "USES" in words else []
         if "LINKS" in used:
             used = used[:used.index("LINKS")]
@@ -36,7 +37,7 @@ def check_file(path, room, rooms):
             parts = include.group(2).split("/")
             place = f"{path}:{number}"
             if parts[0] == "partita":
-                target = parts[1] if len(parts) > 2 else "cli"  # partita/pipeline.h belongs to the program
+                target = parts[1] if len(parts) > 2 else "pipeline"
                 if target != room and target not in rooms[room]:
                     errors.append(f"{place}: {room}/ includes {include.group(2)}, but its USES names {', '.join(sorted(rooms[room])) or 'no room'}")
                 elif not os.path.exists(os.path.join(ROOT, include.group(2))):
@@ -51,10 +52,10 @@ def check_file(path, room, rooms):
 def main():
     with open(os.path.join(ROOT, "CMakeLists.txt"), encoding="utf-8") as file:
         rooms, errors = read_rooms(file.read())
-    files = 0
+    files = dict.fromkeys(rooms, 0)
     for folder, _, names in sorted(os.walk(os.path.join(ROOT, "partita"))):
         room = os.path.relpath(folder, os.path.join(ROOT, "partita")).split(os.sep)[0]
-        room = "cli" if room == "." else room
+        room = "pipeline" if room == "." else room
         for name in sorted(names):
             if not name.endswith((".h", ".cc")):
                 continue
@@ -62,11 +63,12 @@ def main():
             if room not in rooms:
                 errors.append(f"{path}: CMakeLists.txt lists no room {room}")
                 continue
-            files += 1
+            files[room] += 1
             errors += check_file(path, room, rooms)
-    if not rooms or not files:
-        errors.append("no rooms or no files were found: this check reads partita_room(..) lines and partita/*/*.{h,cc}")
-    print("\n".join(errors) or f"{files} files in {len(rooms)} rooms: every include runs downwards")
+    errors += [f"CMakeLists.txt lists the room {room}, which has no files" for room, count in files.items() if count == 0]
+    if not rooms:
+        errors.append("no rooms were found: this check reads the lines partita_room(..) of CMakeLists.txt")
+    print("\n".join(errors) or f"{sum(files.values())} files in {len(rooms)} rooms: every include runs downwards")
     return 1 if errors else 0
 
 

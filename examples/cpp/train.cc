@@ -1,11 +1,11 @@
 // A model made in C++, planned for four devices and trained on them; no Python, no model file.
-#include "partita/train.h"
+#include "partita/train/train.h"
 
 #include <cstdio>
 
-#include "partita/engine.h"
 #include "partita/graph/builder.h"
 #include "partita/ops/ops.h"
+#include "partita/train/engine.h"
 
 using namespace partita;
 

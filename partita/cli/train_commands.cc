@@ -6,13 +6,16 @@
 
 #include "partita/base/error.h"
 #include "partita/base/output_file.h"
-#include "partita/batch_check.h"
 #include "partita/cli/commands.h"
 #include "partita/cli/interrupt.h"
-#include "partita/engine.h"
 #include "partita/runtime/npz.h"
-#include "partita/train.h"
-#include "partita/weights_of_model.h"
+#include "partita/train/batch_check.h"
+#include "partita/train/dataset.h"
+#include "partita/train/engine.h"
+#include "partita/train/forward.h"
+#include "partita/train/serial.h"
+#include "partita/train/train.h"
+#include "partita/train/weights_of_model.h"
 
 namespace partita {
 
@@ -120,7 +123,7 @@ int run_command(const Arguments& a) {
   if (!a.weights.empty()) weights = load_weights(a.weights, p.forward, p.weight_names);
   for (const std::string& note : weights.notes) print_note(note);
   if (p.other_batch) check_other_batch(*p.other_batch, load_kernels());
-  Graph graph = evaluation_of(p);
+  Graph graph = evaluation_of(p.forward);
   Plan plan = evaluation_plan(graph, p);
   check(graph, plan, p.cluster);
   Arrays outputs = run_forward(graph, plan, p.cluster, inputs, weights.values, a.request.seed, load_kernels());

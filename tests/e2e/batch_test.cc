@@ -5,10 +5,11 @@
 
 #include "partita/base/error.h"
 #include "partita/base/testing/error_of.h"
-#include "partita/batch_check.h"
 #include "partita/ops/ops.h"
 #include "partita/runtime/npz.h"
-#include "partita/train.h"
+#include "partita/train/batch_check.h"
+#include "partita/train/forward.h"
+#include "partita/train/train.h"
 #include "tests/e2e/runs.h"
 
 namespace partita {
@@ -44,7 +45,7 @@ TEST(AnotherBatch, ForwardIsPyTorchs) {
       const Planned p = plan(name, 4, devices, search);
       ASSERT_TRUE(p.other_batch.has_value());
       check_other_batch(*p.other_batch, kernels());
-      const Graph graph = evaluation_of(p);
+      const Graph graph = evaluation_of(p.forward);
       const Arrays outputs = run_forward(graph, evaluation_plan(graph, p), p.cluster, inputs, {}, 1, kernels());
       for (const auto& [output, expected] : reference)
         EXPECT_LE(relative_error(outputs.at(output), expected), 1e-5) << output;
@@ -83,7 +84,7 @@ TEST(AnotherBatch, TheCheckSeesADifference) {
 TEST(AnotherBatch, AnExtentOfMinusOneIsSymbolic) {
   const Planned p = plan("dim_minus1", 8, 1, "single");
   EXPECT_FALSE(p.other_batch.has_value());
-  const Graph graph = evaluation_of(p);
+  const Graph graph = evaluation_of(p.forward);
   const Arrays outputs = run_forward(graph, evaluation_plan(graph, p), p.cluster,
                                      read_arrays(file("dim_minus1", "in.npz")), {}, 1, kernels());
   EXPECT_EQ(outputs.at("y").shape, (Shape{8, 4}));

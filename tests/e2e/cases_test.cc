@@ -7,7 +7,8 @@
 #include "partita/base/error.h"
 #include "partita/ops/ops.h"
 #include "partita/runtime/npz.h"
-#include "partita/train.h"
+#include "partita/train/forward.h"
+#include "partita/train/train.h"
 #include "tests/e2e/runs.h"
 
 namespace partita {
@@ -28,7 +29,7 @@ Arrays run_case(const std::string& name, const Arrays& inputs, int devices, cons
   request.forward_will_do = true;
   Runner runner;
   const Planned p = plan_model(request, runner);
-  const Graph graph = evaluation_of(p);
+  const Graph graph = evaluation_of(p.forward);
   return run_forward(graph, evaluation_plan(graph, p), p.cluster, inputs, {}, 1, kernels());
 }
 

@@ -8,7 +8,8 @@
 #include "partita/graph/builder.h"
 #include "partita/ops/ops.h"
 #include "partita/runtime/npz.h"
-#include "partita/train.h"
+#include "partita/train/dataset.h"
+#include "partita/train/train.h"
 #include "tests/e2e/runs.h"
 
 namespace partita {

@@ -13,7 +13,8 @@
 #include "partita/plan/check.h"
 #include "partita/plan/rules.h"
 #include "partita/tdl/testing/instances.h"
-#include "partita/train.h"
+#include "partita/train/forward.h"
+#include "partita/train/train.h"
 #include "tests/e2e/runs.h"
 
 namespace partita {

@@ -10,7 +10,8 @@
 #include "partita/ops/ops.h"
 #include "partita/physical/registered.h"
 #include "partita/plan/resolve.h"
-#include "partita/train.h"
+#include "partita/train/serial.h"
+#include "partita/train/train.h"
 #include "tests/e2e/runs.h"
 
 namespace partita {
@@ -114,7 +115,7 @@ TEST(CarriedFactors, CutInsideThePartsNothingMovesAndItComputesTheSame) {
       for (auto& [tensor, placement] : p.plan.kept)
         if (p.training.tensor(tensor).role == Role::kState)
           placement = p.plan.kept.at(p.training.find_tensor(p.training.tensor(tensor).shape.size() == 2 ? "w" : "b"));
-      finish(p, std::nullopt, runner);
+      finish(p, runner);
       for (const ResolvedConversion& c : resolve(p.training, p.plan, p.cluster).conversions) {
         const OpId producer = p.training.tensor(c.tensor).producer;
         // `out` is read by the loss, which the pin leaves as it was.

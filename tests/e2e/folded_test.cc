@@ -7,7 +7,7 @@
 #include <map>
 
 #include "partita/runtime/npz.h"
-#include "partita/train.h"
+#include "partita/train/train.h"
 #include "tests/e2e/runs.h"
 
 namespace partita {

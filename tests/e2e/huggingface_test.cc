@@ -9,8 +9,9 @@
 #include "partita/base/error.h"
 #include "partita/runtime/npz.h"
 #include "partita/runtime/weight_files.h"
-#include "partita/train.h"
-#include "partita/weights_of_model.h"
+#include "partita/train/forward.h"
+#include "partita/train/train.h"
+#include "partita/train/weights_of_model.h"
 #include "tests/e2e/runs.h"
 
 namespace partita {

@@ -12,7 +12,8 @@
 #include "partita/ops/ops.h"
 #include "partita/runtime/npz.h"
 #include "partita/runtime/weights.h"
-#include "partita/train.h"
+#include "partita/train/serial.h"
+#include "partita/train/train.h"
 #include "tests/e2e/runs.h"
 
 namespace partita {

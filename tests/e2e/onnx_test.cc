@@ -7,7 +7,8 @@
 
 #include "partita/base/error.h"
 #include "partita/runtime/npz.h"
-#include "partita/train.h"
+#include "partita/train/forward.h"
+#include "partita/train/train.h"
 #include "tests/e2e/runs.h"
 
 namespace partita {

@@ -10,7 +10,8 @@
 
 #include "partita/base/error.h"
 #include "partita/plan/rules.h"
-#include "partita/train.h"
+#include "partita/train/serial.h"
+#include "partita/train/train.h"
 #include "tests/e2e/runs.h"
 
 namespace partita {
@@ -205,7 +206,7 @@ TEST(ParallelEqualsSerial, ExpertParallel) {
     }
     EXPECT_EQ(pins.ops.size(), 8u);  // two products, the activation, and their gradients
     planned.plan = data_parallel_plan(planned.training, planned.cluster, pins);
-    finish(planned, std::nullopt, runner);
+    finish(planned, runner);
     for (size_t t = 0; t < planned.training.tensors.size(); ++t) {
       const Tensor& tensor = planned.training.tensors[t];
       if (tensor.role != Role::kParameter || tensor.name.find(".experts.") == std::string::npos) continue;
@@ -277,7 +278,7 @@ TEST(ParallelEqualsSerial, UnderRandomOrders) {
       Planned planned = plan_model(request, runner);
       planned.plan.order = random_order(planned.training, seed);
       EXPECT_EQ(parse_plan(print(planned.plan, planned.training), planned.training), planned.plan);
-      finish(planned, std::nullopt, runner);
+      finish(planned, runner);
       std::vector<OpId> first;  // of device 0
       for (const Node& node : planned.physical.order) {
         const Task& task = planned.physical.task(node.task);

@@ -9,7 +9,9 @@
 #include "partita/base/output_file.h"
 #include "partita/base/rng.h"
 #include "partita/graph/batch.h"
-#include "partita/train.h"
+#include "partita/train/forward.h"
+#include "partita/train/serial.h"
+#include "partita/train/train.h"
 #include "tests/e2e/runs.h"
 
 namespace partita {
@@ -80,7 +82,7 @@ std::string differences(const Arrays& found, const Arrays& expected, double allo
 }
 
 Arrays forward_of(const Planned& planned, const Arrays& in) {
-  const Graph graph = evaluation_of(planned);
+  const Graph graph = evaluation_of(planned.forward);
   const Plan plan = evaluation_plan(graph, planned);
   check(graph, plan, planned.cluster);
   return run_forward(graph, plan, planned.cluster, in, {}, 1, kernels());

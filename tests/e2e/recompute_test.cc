@@ -10,7 +10,7 @@
 #include "partita/graph/autodiff.h"
 #include "partita/models/models.h"
 #include "partita/ops/ops.h"
-#include "partita/train.h"
+#include "partita/train/train.h"
 #include "tests/e2e/runs.h"
 
 namespace partita {

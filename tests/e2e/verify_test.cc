@@ -3,7 +3,8 @@
 
 #include "partita/base/testing/error_of.h"
 #include "partita/runtime/memory.h"
-#include "partita/train.h"
+#include "partita/train/serial.h"
+#include "partita/train/train.h"
 #include "tests/e2e/runs.h"
 
 namespace partita {

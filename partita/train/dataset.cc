@@ -1,5 +1,5 @@
 // The samples that a training run takes: read and checked against the model's inputs, or made up.
-#include "partita/dataset.h"
+#include "partita/train/dataset.h"
 
 #include <algorithm>
 #include <optional>
@@ -28,8 +28,8 @@ std::string many_steps(const Tensor& input) {
   return text + "]";
 }
 
-// Row i along axis 0 is sample i's, as far as the graph says: an input of the model has the batch along axis 0; labels
-// lie as their output does.
+// Whether row i along axis 0 belongs to sample i, as far as the graph says. An input of the model has the batch along
+// axis 0; labels lie as their output does.
 bool has_samples_in_rows(const Graph& graph, TensorId input, int64_t batch) {
   const Tensor& tensor = graph.tensor(input);
   if (tensor.shape.empty() || tensor.shape[0] != batch) return false;
@@ -37,7 +37,7 @@ bool has_samples_in_rows(const Graph& graph, TensorId input, int64_t batch) {
   return !output.valid() || graph.tensor(output).sample_axis == 0;
 }
 
-// The same in every step; labels are not, whatever they are labels of.
+// Whether the input is the same in every step. Labels never are.
 bool is_shared(const Graph& graph, TensorId input) {
   return graph.tensor(input).sample_axis != 0 && !judged_by(graph, input).valid();
 }
@@ -93,7 +93,7 @@ TensorId judged_by(const Graph& training, TensorId labels) {
 
 void Dataset::check(const Graph& graph, const std::string& origin) {
   const int64_t batch = batch_of(graph);
-  TensorId whole;  // an input that ties samples to their batch
+  TensorId whole;  // an input of which only whole batches can be drawn
   for (TensorId id : graph.inputs) {
     const auto found = arrays_.find(graph.tensor(id).name);
     if (found == arrays_.end()) {
@@ -109,7 +109,7 @@ void Dataset::check(const Graph& graph, const std::string& origin) {
   }
   items_a_step_ = whole.valid() ? 1 : batch;
   items_ = -1;
-  std::string first;  // the input that items_ was counted of
+  std::string first;  // the input whose items were counted first
   for (TensorId id : graph.inputs) {
     const Tensor& input = graph.tensor(id);
     if (shared_.contains(input.name)) continue;
@@ -163,20 +163,25 @@ Dataset Dataset::synthetic(const Graph& graph, uint64_t seed) {
   Rng rng(seed ^ hash_name("synthetic data"));
   for (TensorId id : graph.inputs) {
     const Tensor& tensor = graph.tensor(id);
-    Values values{tensor.dtype, tensor.shape, {}, {}};
+    Shape shape = tensor.shape;
     if (!is_shared(graph, id)) {
-      if (values.shape.empty()) values.shape = {1};
-      values.shape[0] *= kSyntheticBatches;
+      if (shape.empty()) shape = {1};
+      shape[0] *= kSyntheticBatches;
     }
-    const int64_t limit = index_range(graph, id).value_or(Interval{0, 2}).hi;
-    for (int64_t i = 0; i < volume(values.shape); ++i) {
-      if (is_float(tensor.dtype)) values.real.push_back(rng.normal());
-      else values.integer.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(limit))));
-    }
-    data.arrays_[tensor.name] = std::move(values);
+    data.arrays_[tensor.name] = drawn_values(graph, id, std::move(shape), rng);
   }
   data.check(graph, "synthetic data");
   return data;
+}
+
+Values drawn_values(const Graph& graph, TensorId input, Shape shape, Rng& rng) {
+  Values values{graph.tensor(input).dtype, std::move(shape), {}, {}};
+  const int64_t limit = index_range(graph, input).value_or(Interval{0, 2}).hi;
+  for (int64_t i = 0; i < volume(values.shape); ++i) {
+    if (is_float(values.dtype)) values.real.push_back(rng.normal());
+    else values.integer.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(limit))));
+  }
+  return values;
 }
 
 Batches::Batches(int64_t items, int64_t items_a_step, uint64_t seed, bool shuffle)

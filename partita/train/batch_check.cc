@@ -1,25 +1,26 @@
 // A model that was made for another batch than its file's, against the file's own, by running both.
-#include "partita/batch_check.h"
+#include "partita/train/batch_check.h"
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
 #include "partita/base/error.h"
+#include "partita/base/rng.h"
 #include "partita/graph/autodiff.h"
-#include "partita/graph/index_limit.h"
 #include "partita/plan/rules.h"
 #include "partita/runtime/weights.h"
+#include "partita/train/dataset.h"
+#include "partita/train/feed.h"
 
 namespace partita {
 namespace {
 
 constexpr uint64_t kSeed = 1;
-constexpr double kTolerance = 1e-3;  // of an output's largest value: other sizes are summed in other orders
-constexpr double kIntegersApart =
-    1.0 / 16;  // of an output: a number of a place changes where two values are nearly equal
+constexpr double kTolerance = 1e-3;  // relative to an output's largest value: other sizes sum in other orders
+// The share of an output's integers that may differ: an index changes where two values are nearly equal.
+constexpr double kIntegersApart = 1.0 / 16;
 
-// Places first, first + 1, .. of an axis, the last of which stands for those behind it.
+// Places first to first + count - 1 along an axis. Places beyond its end repeat the last one.
 Values taken(const Values& whole, std::size_t axis, int64_t first, int64_t count) {
   Values piece{.dtype = whole.dtype, .shape = whole.shape};
   piece.shape[axis] = count;
@@ -36,49 +37,30 @@ Values taken(const Values& whole, std::size_t axis, int64_t first, int64_t count
   return piece;
 }
 
-// The first axis that differs; none: there is none.
+// The first axis in which two shapes differ.
 std::optional<std::size_t> other_axis(const Shape& own, const Shape& other) {
   for (std::size_t a = 0; a < own.size(); ++a)
     if (own[a] != other[a]) return a;
   return std::nullopt;
 }
 
-Values drawn(const Graph& graph, TensorId id) {
-  const Tensor& t = graph.tensor(id);
-  Rng rng(kSeed ^ hash_name(t.name));
-  Values values{.dtype = t.dtype, .shape = t.shape};
-  const int64_t limit = index_range(graph, id).value_or(Interval{0, 2}).hi;
-  for (int64_t i = 0; i < volume(t.shape); ++i) {
-    if (is_float(t.dtype)) values.real.push_back(rng.normal());
-    else values.integer.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(limit))));
-  }
-  return values;
-}
+using Outputs = std::vector<Arrays>;  // by step, then by name
 
-using Outputs = std::vector<std::map<std::string, Values>>;  // a step
-
-// Runs of one graph, each on inputs of its own, on one device; none where a made-up number names no place.
-Outputs run_steps(const Graph& forward, int64_t steps, const std::function<Values(TensorId input, int64_t step)>& input,
-                  Kernels& kernels) {
+// Runs one graph on one device, each step on inputs of its own. Empty where a drawn index names no place.
+Outputs outputs_of(const Graph& forward, int64_t steps,
+                   const std::function<Values(TensorId input, int64_t step)>& input, Kernels& kernels) {
   const Graph graph = evaluation_graph(forward);
   const Cluster one = load_cluster("local:1");
   const PhysicalGraph physical = lower(graph, single_plan(graph, one), one);
   Memory memory(physical);
   write_initial(memory, graph, kSeed, {});
   Outputs outputs(static_cast<std::size_t>(steps));
-  std::mutex mutex;
-  Hooks hooks;
-  hooks.kernels = &kernels;
-  hooks.seed = kSeed;
-  hooks.load = [&](TensorId id, int64_t step, const View& into) {
-    const Values values = input(forward.find_tensor(graph.tensor(id).name), step);
-    std::vector<std::byte> bytes;
-    copy_box(view_of(values, into.axes, bytes), into);
+  Feed feed;
+  feed.load = [&](TensorId id, int64_t step) { return input(forward.find_tensor(graph.tensor(id).name), step); };
+  feed.keep = [&](TensorId id, int64_t step, Values value) {
+    outputs[static_cast<std::size_t>(step)][graph.tensor(id).name] = std::move(value);
   };
-  hooks.take = [&](TensorId id, int64_t step, const View& value) {
-    const std::lock_guard<std::mutex> lock(mutex);
-    outputs[static_cast<std::size_t>(step)][graph.tensor(id).name] = values_of(value, graph.tensor(id).shape);
-  };
+  const Hooks hooks = hooks_of(graph, std::move(feed), kernels, kSeed);
   if (run_threads(physical, memory, hooks, {steps, false}).outside) return {};
   return outputs;
 }
@@ -103,45 +85,59 @@ double largest(const Values& values) {
   return most;
 }
 
+// The batch of the file and the one that its graph was made for, from the inputs' extents; 0 where they are equal.
+struct Batch {
+  int64_t own = 0, other = 0;
+};
+Batch sizes_of(const OtherBatch& batch) {
+  Batch sizes;
+  for (TensorId id : batch.own.inputs) {
+    const Shape& own = batch.own.tensor(id).shape;
+    const Shape& other = batch.other.tensor(batch.other.find_tensor(batch.own.tensor(id).name)).shape;
+    if (const auto axis = other_axis(own, other)) sizes = {own[*axis], other[*axis]};
+  }
+  return sizes;
+}
+
+// Sample by sample of one output: `whole` of the other graph, `parts` of the file's own, one a step.
+void expect_same_samples(const Tensor& output, const Batch& batch, const Values& whole, const Outputs& parts) {
+  const auto axis = other_axis(output.shape, whole.shape);
+  if (!axis) fail("output '{}' has no axis for the {} samples of the batch", output.name, batch.other);
+  const int64_t each = output.shape[*axis] / batch.own;
+  for (int64_t s = 0; s < batch.other; ++s) {
+    const Values& part = parts[static_cast<std::size_t>(s / batch.own)].at(output.name);
+    if (!agree(taken(whole, *axis, s * each, each), taken(part, *axis, s % batch.own * each, each), largest(whole)))
+      fail(
+          "output '{}', sample {}: the model made for a batch of {} differs from the file's own, which is for {}; "
+          "export with a dynamic batch",
+          output.name, s, batch.other, batch.own);
+  }
+}
+
 }  // namespace
 
 void check_other_batch(const OtherBatch& batch, Kernels& kernels) {
   const Graph &own = batch.own, &other = batch.other;
+  const Batch sizes = sizes_of(batch);
+  if (sizes.own < 1) return;
   std::map<TensorId, Values> inputs;  // of the other batch, by the own graph's inputs
-  int64_t from = 0, to = 0;
   for (TensorId id : own.inputs) {
     const TensorId same = other.find_tensor(own.tensor(id).name);
-    inputs[id] = drawn(other, same);
-    if (const auto axis = other_axis(own.tensor(id).shape, other.tensor(same).shape))
-      from = own.tensor(id).shape[*axis], to = other.tensor(same).shape[*axis];
+    Rng rng(kSeed ^ hash_name(own.tensor(id).name));
+    inputs[id] = drawn_values(other, same, other.tensor(same).shape, rng);
   }
-  if (from < 1) return;
-  const Outputs all = run_steps(
+  const Outputs all = outputs_of(
       other, 1, [&](TensorId id, int64_t) { return inputs.at(own.find_tensor(other.tensor(id).name)); }, kernels);
-  const Outputs parts = run_steps(
-      own, (to + from - 1) / from,
+  const Outputs parts = outputs_of(
+      own, (sizes.other + sizes.own - 1) / sizes.own,
       [&](TensorId id, int64_t step) {
         const Values& whole = inputs.at(id);
         const auto axis = other_axis(own.tensor(id).shape, whole.shape);
-        return axis ? taken(whole, *axis, step * from, from) : whole;
+        return axis ? taken(whole, *axis, step * sizes.own, sizes.own) : whole;
       },
       kernels);
   if (all.empty() || parts.empty()) return;
-  for (TensorId id : own.outputs) {
-    const std::string& name = own.tensor(id).name;
-    const Values& whole = all[0].at(name);
-    const auto axis = other_axis(own.tensor(id).shape, whole.shape);
-    if (!axis) fail("output '{}' has no axis for the {} samples of the batch", name, to);
-    const int64_t each = own.tensor(id).shape[*axis] / from;
-    for (int64_t s = 0; s < to; ++s) {
-      const Values expected = taken(parts[static_cast<std::size_t>(s / from)].at(name), *axis, s % from * each, each);
-      if (!agree(taken(whole, *axis, s * each, each), expected, largest(whole)))
-        fail(
-            "output '{}', sample {}: the model made for a batch of {} differs from the file's own, which is for {}; "
-            "export with a dynamic batch",
-            name, s, to, from);
-    }
-  }
+  for (TensorId id : own.outputs) expect_same_samples(own.tensor(id), sizes, all[0].at(own.tensor(id).name), parts);
 }
 
 }  // namespace partita

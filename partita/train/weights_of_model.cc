@@ -1,4 +1,5 @@
-#include "partita/weights_of_model.h"
+// From files of weights to a model's tensors and back: matches names, checks shapes, joins and splits parts.
+#include "partita/train/weights_of_model.h"
 
 #include <algorithm>
 #include <set>
@@ -22,7 +23,7 @@ bool begins_with_any(const std::string& name, const std::vector<std::string>& be
   return std::any_of(beginnings.begin(), beginnings.end(), [&](const std::string& b) { return name.starts_with(b); });
 }
 
-// Where an array of the files goes: a tensor, or a part of one.
+// Where an array of the files goes: to a tensor, or to a part of one along its first axis.
 struct Place {
   TensorId tensor;
   int64_t part = -1;
@@ -46,8 +47,8 @@ class Matcher {
   }
   const std::map<std::string, Place>& places() const { return places_; }
 
-  // The model's name of an array of the files: with other endings, with or without the prefix, the tensor that it is
-  // tied to. Empty: none.
+  // The model's name of an array of the files; empty: none. The names may differ in endings and in the prefix, and a
+  // tied weight may have the name of either tensor.
   std::string own_name(std::string name) const {
     for (const auto& [theirs, ours] : names_.endings)
       if (name.ends_with(theirs)) name = name.substr(0, name.size() - theirs.size()) + ours;
@@ -84,7 +85,7 @@ class Matcher {
   std::map<std::string, Place> places_;  // by the files' names, as the model has them
 };
 
-// Of a tensor's parts, one after another along a new first axis.
+// A tensor's parts, one after another along a new first axis.
 Values stacked(const std::vector<Values>& parts) {
   Values whole{parts[0].dtype, parts[0].shape, {}, {}};
   whole.shape.insert(whole.shape.begin(), static_cast<int64_t>(parts.size()));
@@ -101,35 +102,57 @@ Shape part_shape(const Tensor& tensor, int64_t part) {
 
 }  // namespace
 
-ModelWeights load_weights(const std::string& path, const Graph& graph, const WeightNames& names) {
-  const WeightFiles files(path);
-  const Matcher matcher(graph, names);
-  ModelWeights result;
+namespace {
+
+// The files' arrays, sorted by what they are to the model.
+struct Sorted {
   std::map<std::string, std::string> found;                      // the model's name -> the files'
-  std::vector<std::pair<std::string, std::string>> found_again;  // tied weights that the files have twice
-  std::vector<std::string> superfluous, states, heads, needed;
-  for (const std::string& theirs : files.names()) {
+  std::vector<std::pair<std::string, std::string>> found_again;  // tied weights that the files have twice, likewise
+  std::vector<std::string> needed;                               // the files' names of all these
+  std::vector<std::string> superfluous, states, heads;
+};
+
+Sorted sorted(const std::vector<std::string>& names, const Matcher& matcher) {
+  Sorted s;
+  for (const std::string& theirs : names) {
     const std::string ours = matcher.own_name(theirs);
     if (!ours.empty()) {
-      const auto [first, fresh] = found.emplace(ours, theirs);
+      const auto [first, fresh] = s.found.emplace(ours, theirs);
       if (!fresh) {
-        if (theirs == ours) std::swap(first->second, found_again.emplace_back(ours, theirs).second);
-        else found_again.emplace_back(ours, theirs);
+        s.found_again.emplace_back(ours, theirs);
+        if (theirs == ours) std::swap(first->second, s.found_again.back().second);
       }
-      needed.push_back(theirs);
+      s.needed.push_back(theirs);
     } else if (matcher.is_unused(theirs)) {
-    } else if (matcher.is_state_of_parameter(theirs)) states.push_back(theirs);
-    else if (matcher.of_a_head(theirs)) heads.push_back(theirs);
-    else superfluous.push_back(theirs);
+      continue;
+    } else if (matcher.is_state_of_parameter(theirs)) {
+      s.states.push_back(theirs);
+    } else {
+      (matcher.of_a_head(theirs) ? s.heads : s.superfluous).push_back(theirs);
+    }
   }
-  std::vector<std::string> missing, fresh_heads, wrong;
+  return s;
+}
+
+// Parameters without values of their own that the files lack: those of a head start at random, others must be there.
+struct Lacking {
+  std::vector<std::string> missing, fresh_heads;
+};
+Lacking lacking(const Graph& graph, const Matcher& matcher, const Sorted& sorted) {
+  Lacking l;
   for (const auto& [name, place] : matcher.places()) {
     const Tensor& tensor = graph.tensor(place.tensor);
-    if (found.contains(name) || tensor.role != Role::kParameter || tensor.values) continue;
-    (begins_with_any(name, names.heads) || matcher.of_a_head(name) ? fresh_heads : missing).push_back(name);
+    if (sorted.found.contains(name) || tensor.role != Role::kParameter || tensor.values) continue;
+    (matcher.of_a_head(name) ? l.fresh_heads : l.missing).push_back(name);
   }
-  const StoredArrays arrays = files.locate(needed);
-  for (const std::string& theirs : needed) {
+  return l;
+}
+
+// Arrays of another shape or kind than the model's, a text each.
+std::vector<std::string> wrong_arrays(const Graph& graph, const Matcher& matcher, const Sorted& sorted,
+                                      const StoredArrays& arrays) {
+  std::vector<std::string> wrong;
+  for (const std::string& theirs : sorted.needed) {
     const Place place = matcher.places().at(matcher.own_name(theirs));
     const Tensor& tensor = graph.tensor(place.tensor);
     const StoredArray& array = arrays.at(theirs);
@@ -139,39 +162,55 @@ ModelWeights load_weights(const std::string& path, const Graph& graph, const Wei
     else if (is_float(dtype_of(array.type)) != is_float(tensor.dtype))
       wrong.push_back(fmt::format("{} {}, not {}", theirs, name_of(tensor.dtype), name_of(dtype_of(array.type))));
   }
-  std::string problems;
-  if (!missing.empty()) problems += fmt::format("\n  missing: {}", listed(missing));
-  if (!superfluous.empty()) problems += fmt::format("\n  not in the model: {}", listed(superfluous));
-  if (!wrong.empty()) problems += fmt::format("\n  of another shape or kind; the model has: {}", listed(wrong));
-  if (!problems.empty()) fail("{}: these are not the weights of model '{}':{}", files.path(), graph.name, problems);
+  return wrong;
+}
 
+Arrays values_of_found(const Graph& graph, const Matcher& matcher, const Sorted& sorted, const StoredArrays& arrays) {
+  Arrays values;
   std::map<TensorId, std::vector<Values>> parts;
-  for (const auto& [ours, theirs] : found) {
+  for (const auto& [ours, theirs] : sorted.found) {
     const Place place = matcher.places().at(ours);
     const Tensor& tensor = graph.tensor(place.tensor);
-    Values values = read_array(arrays.at(theirs));
     if (place.part < 0) {
-      result.values[tensor.name] = std::move(values);
+      values[tensor.name] = read_array(arrays.at(theirs));
       continue;
     }
     std::vector<Values>& all = parts[place.tensor];
     all.resize(static_cast<std::size_t>(tensor.shape[0]));
-    all[static_cast<std::size_t>(place.part)] = std::move(values);
+    all[static_cast<std::size_t>(place.part)] = read_array(arrays.at(theirs));
   }
-  for (auto& [tensor, all] : parts) result.values[graph.tensor(tensor).name] = stacked(all);
-  for (const auto& [ours, theirs] : found_again)
+  for (auto& [tensor, all] : parts) values[graph.tensor(tensor).name] = stacked(all);
+  return values;
+}
+
+}  // namespace
+
+ModelWeights load_weights(const std::string& path, const Graph& graph, const WeightNames& names) {
+  const WeightFiles files(path);
+  const Matcher matcher(graph, names);
+  const Sorted s = sorted(files.names(), matcher);
+  const Lacking l = lacking(graph, matcher, s);
+  const StoredArrays arrays = files.locate(s.needed);
+  const std::vector<std::string> wrong = wrong_arrays(graph, matcher, s, arrays);
+  std::string problems;
+  if (!l.missing.empty()) problems += fmt::format("\n  missing: {}", listed(l.missing));
+  if (!s.superfluous.empty()) problems += fmt::format("\n  not in the model: {}", listed(s.superfluous));
+  if (!wrong.empty()) problems += fmt::format("\n  of another shape or kind; the model has: {}", listed(wrong));
+  if (!problems.empty()) fail("{}: these are not the weights of model '{}':{}", files.path(), graph.name, problems);
+
+  ModelWeights result;
+  result.values = values_of_found(graph, matcher, s, arrays);
+  for (const auto& [ours, theirs] : s.found_again)
     if (const Place place = matcher.places().at(ours);
         place.part < 0 && read_array(arrays.at(theirs)) != result.values.at(graph.tensor(place.tensor).name))
-      fail("{}: '{}' and '{}' are one tensor in model '{}', and differ", files.path(), found.at(ours), theirs,
+      fail("{}: '{}' and '{}' are one tensor in model '{}', and differ", files.path(), s.found.at(ours), theirs,
            graph.name);
-  if (!states.empty())
-    result.notes.push_back(
-        fmt::format("{}: not used, the state of another optimizer: {}", files.path(), listed(states)));
-  if (!heads.empty())
-    result.notes.push_back(
-        fmt::format("{}: not used, of a head that the model lacks: {}", files.path(), listed(heads)));
-  if (!fresh_heads.empty())
-    result.notes.push_back(fmt::format("{}: not there, and started at random: {}", files.path(), listed(fresh_heads)));
+  const auto note = [&](const char* what, const std::vector<std::string>& which) {
+    if (!which.empty()) result.notes.push_back(fmt::format("{}: {}: {}", files.path(), what, listed(which)));
+  };
+  note("not used, the state of another optimizer", s.states);
+  note("not used, of a head that the model lacks", s.heads);
+  note("not there, and started at random", l.fresh_heads);
   return result;
 }
 

@@ -1,4 +1,5 @@
-#include "partita/engine.h"
+// Finds and loads the shared library that has the kernels.
+#include "partita/train/engine.h"
 
 #include <dlfcn.h>
 

@@ -1,5 +1,5 @@
 // Kernels with other last places, to see how far rounding alone can take a training run.
-#include "partita/rounding.h"
+#include "partita/train/rounding.h"
 
 #include <vector>
 

@@ -5,23 +5,27 @@
 #include <string>
 #include <vector>
 
+#include "partita/base/rng.h"
 #include "partita/runtime/array_file.h"
 
 namespace partita {
 
-// Arrays named as a graph's inputs. Those of inputs that have no samples along axis 0 are fed as they are, the same in
-// every step. All others hold what their input takes in a step, step after step along axis 0. Where each of these has
-// the batch's samples there, samples may be drawn one by one. Where one has not (labels of an output that begins with
-// another axis, or is one number), only whole batches of the arrays' own order belong together.
+// Arrays named as a graph's inputs.
+// - The array of an input that has no samples along axis 0 is fed as it is, the same in every step.
+// - Every other array holds what its input takes in a step, step after step along axis 0. Where each of these inputs
+// has
+//   the batch's samples there, samples are drawn one by one.
+// - Where one of them has not (labels of an output that begins with another axis, or is one number), whole batches are
+//   drawn, in the arrays' own order.
 class Dataset {
  public:
   // Bad input names file and array: an input without one, a wrong shape or dtype, different numbers of samples, a label
   // or token number that the model has no class or row for (index_range).
   static Dataset read(const std::string& path, const Graph& graph);
-  // Normal numbers, and integers in index_range (or 0 and 1); a few batches of them.
+  // A few batches of drawn_values().
   static Dataset synthetic(const Graph& graph, uint64_t seed);
 
-  // An item is what is drawn: a sample, or a whole batch.
+  // An item is what is drawn at once: a sample, or a whole batch.
   int64_t items() const { return items_; }
   int64_t items_a_step() const { return items_a_step_; }
   const Values& array(const std::string& name) const { return arrays_.at(name); }
@@ -35,8 +39,8 @@ class Dataset {
   int64_t items_ = 0, items_a_step_ = 1;
 };
 
-// Which items each step takes: as many as fill a batch of each epoch's order; what is left over joins another epoch's
-// order.
+// Which items each step takes. An epoch is as many whole batches as the items fill, in an order of its own; items that
+// are left over are in another epoch's.
 class Batches {
  public:
   Batches(int64_t items, int64_t items_a_step, uint64_t seed, bool shuffle);
@@ -58,10 +62,14 @@ int64_t batch_of(const Graph& graph);
 // The coordinates of an element by its row-major number.
 Shape position_of(int64_t element, const Shape& shape);
 
-// Bad input, after `origin`: a number of a place, of a class or a token, that the model does not have.
+// Values for an input: normal numbers, or integers in index_range (or 0 and 1).
+Values drawn_values(const Graph& graph, TensorId input, Shape shape, Rng& rng);
+
+// Bad input where values have an index (a class, a token) that the model does not have; the message begins with
+// `origin`.
 void check_numbers(const Graph& graph, TensorId input, const Values& values, const std::string& origin);
 
-// What a loss compares the input with; invalid where no loss reads it as its labels.
+// The output that a loss compares with these labels; invalid where no loss reads them as its labels.
 TensorId judged_by(const Graph& training, TensorId labels);
 
 }  // namespace partita

@@ -1,0 +1,15 @@
+# partita_pipeline(USES rooms.. LINKS libraries..): the library partita_pipeline from partita/*.cc, the top level: it stands above the rooms
+# that it names, and below train/ and the program.
+function(partita_pipeline)
+  cmake_parse_arguments(ARG "" "" "USES;LINKS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/partita/*.cc)
+  if(PARTITA_SANITIZE MATCHES "thread")
+    return()
+  endif()
+  add_library(partita_pipeline STATIC ${sources})
+  target_include_directories(partita_pipeline PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
+  target_link_libraries(partita_pipeline PUBLIC partita_flags ${ARG_LINKS})
+  foreach(room ${ARG_USES})
+    target_link_libraries(partita_pipeline PUBLIC partita_${room})
+  endforeach()
+endfunction()

@@ -1,0 +1,37 @@
+// A model as it is evaluated, and the plan for that which follows from a training plan.
+#include "partita/evaluation.h"
+
+#include "partita/graph/autodiff.h"
+#include "partita/graph/factors.h"
+#include "partita/physical/registered.h"
+#include "partita/plan/resolve.h"
+#include "partita/plan/rules.h"
+
+namespace partita {
+
+bool may_factor(const Op& op) { return !is_registered(op.definition); }
+
+Graph evaluation_of(const Graph& forward) {
+  return carry_factors(evaluation_graph(cut_parts_alike(forward, may_factor)), may_factor);
+}
+
+Plan evaluation_plan(const Graph& evaluation, const Planned& training) {
+  Pins pins;
+  DerivationCache cache;
+  for (size_t i = 0; i < evaluation.ops.size(); ++i) {
+    OpId same = training.training.find_op(evaluation.ops[i].name);
+    if (!same.valid()) continue;
+    const OpChoice& choice = training.plan.ops[same.index()];
+    // Running statistics stand for batch statistics: an index that the evaluation form lacks can't be split.
+    if (cache.get(evaluation.ops[i].bound, choice.mesh.extents, choice.strategies)) pins.ops[OpId(i)] = choice;
+  }
+  for (size_t t = 0; t < evaluation.tensors.size(); ++t) {
+    TensorId same = training.training.find_tensor(evaluation.tensors[t].name);
+    if (!same.valid()) continue;
+    auto kept = training.plan.kept.find(same);
+    if (kept != training.plan.kept.end()) pins.kept[TensorId(t)] = kept->second;
+  }
+  return filled_in_plan(evaluation, training.cluster, pins);
+}
+
+}  // namespace partita

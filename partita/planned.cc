@@ -1,0 +1,38 @@
+// Figures of a planned model: of its estimate where there is one, else of its prediction.
+#include "partita/planned.h"
+
+#include <algorithm>
+
+#include "partita/graph/batch.h"
+
+namespace partita {
+
+std::optional<int64_t> Planned::batch() const {
+  return search.estimate ? search.estimate->batch : find_batch(training);
+}
+
+int64_t Planned::step_time_ns() const {
+  return search.estimate ? search.estimate->step_time_ns : predicted.step_time_ns;
+}
+
+std::optional<double> Planned::samples_per_second() const {
+  if (!batch() || step_time_ns() == 0) return std::nullopt;
+  return static_cast<double>(*batch()) / (static_cast<double>(step_time_ns()) / 1e9);
+}
+
+int64_t Planned::peak_memory_bytes() const {
+  if (search.estimate) return search.estimate->peak_memory_bytes;
+  if (!typical.empty()) return typical_peak_bytes;
+  return *std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.begin() + physical.compute_count);
+}
+
+int64_t Planned::compute_time_ns() const {
+  std::vector<int64_t> busy_ns(physical.queues.size(), 0);
+  for (const Event& e : predicted.events) {
+    const QueueId queue = physical.task(e.task).queue;
+    if (physical.queues[queue.index()].kind == QueueKind::kCompute) busy_ns[queue.index()] += e.end_ns - e.start_ns;
+  }
+  return *std::max_element(busy_ns.begin(), busy_ns.end());
+}
+
+}  // namespace partita

@@ -1,0 +1,48 @@
+// What the pipeline comes to: a model, its plan, and what the plan costs.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "partita/load_model.h"
+#include "partita/physical/trace.h"
+#include "partita/plan/check.h"
+#include "partita/search/search.h"
+
+namespace partita {
+
+// A model, planned, checked, lowered and simulated.
+// - After a search that estimates (`search.estimate`) plan, report, physical and predicted are empty, but for what the
+//   plan was asked of.
+// - A plan that is too large to be lowered (`typical` is not empty) has no physical and no predicted. Its memory is
+// that
+//   of typical devices, which were lowered alone.
+struct Planned {
+  Graph forward;   // as loaded
+  Graph training;  // one step
+  WeightNames weight_names;
+  std::optional<OtherBatch> other_batch;
+  OnnxFindings findings;
+  Cluster cluster;
+  Plan plan;
+  CheckReport report;
+  PhysicalGraph physical;
+  Trace predicted;
+  std::vector<DeviceId> typical;
+  int64_t typical_peak_bytes = 0;
+  SearchResult search;  // counters and notes
+  double search_seconds = 0;
+
+  // Figures of the estimate, where there is one; otherwise of the prediction.
+
+  // Samples a step, all devices together; none: no input has samples along axis 0.
+  std::optional<int64_t> batch() const;
+  bool is_timed() const { return search.estimate || typical.empty(); }
+  int64_t step_time_ns() const;  // 0 where it is not timed
+  std::optional<double> samples_per_second() const;
+  int64_t peak_memory_bytes() const;  // of the compute device that needs most
+  // Of a step: how long the compute queue is busy, on the device where it is busy longest.
+  int64_t compute_time_ns() const;
+};
+
+}  // namespace partita

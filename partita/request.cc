@@ -1,0 +1,105 @@
+// From the names and files in a request to what they stand for: search, operations, cluster, pins, a plan to begin
+// with.
+#include "partita/request.h"
+
+#include <charconv>
+
+#include "partita/base/error.h"
+#include "partita/fingerprint.h"
+#include "partita/in_file.h"
+#include "partita/ops/ops.h"
+#include "partita/plan/check.h"
+#include "partita/runtime/array_file.h"
+
+namespace partita {
+
+Request request_of(const ModelReference& model) {
+  Request request;
+  request.model = model.model;
+  request.bindings = model.bindings;
+  request.tdl = model.tdl;
+  request.loss = model.loss;
+  request.optimizer = model.optimizer;
+  request.dtype = model.dtype;
+  request.loss_scale = model.loss_scale;
+  request.recompute = model.recompute;
+  return request;
+}
+
+Plan made_for(Plan plan, const Request& request, const Loss& loss, const Graph& training, const Cluster& cluster) {
+  plan.search = request.search;
+  plan.objective = request.objective;
+  plan.cluster = cluster.name;
+  plan.cluster_text = cluster.text;
+  plan.model = {request.model, request.bindings,  request.tdl,          loss.kind, request.optimizer, request.dtype,
+                loss.scale,    request.recompute, fingerprint(training)};
+  return plan;
+}
+
+SearchChoice search_of(const Request& request) {
+  SearchChoice choice = parse_search(request.search);
+  auto expect = [&](bool can, bool SearchEntry::*those, const char* what) {
+    if (can) return;
+    std::vector<std::string> names;
+    for (const SearchEntry& entry : searches())
+      if (entry.*those) names.push_back(entry.name);
+    throw Error(ExitCode::kUsage,
+                fmt::format("search '{}' {}; those that can: {}", choice.entry->name, what, fmt::join(names, ", ")));
+  };
+  expect(request.from_file.empty() || choice.entry->warm, &SearchEntry::warm, "cannot begin with a plan (--from)");
+  expect(!request.prove || choice.entry->proves, &SearchEntry::proves, "cannot prove a lower bound (--write-bound)");
+  return choice;
+}
+
+std::shared_ptr<const OpRegistry> registry_for(const Request& request) {
+  if (request.tdl.empty()) return standard_ops();
+  return in_file(request.tdl_file, [&] { return ops_with(request.tdl); });
+}
+
+OnnxOptions onnx_options(const Request& request) {
+  OnnxOptions options;
+  for (const auto& [name, value] : request.bindings) {
+    int64_t extent = 0;
+    auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), extent);
+    if (error != std::errc() || end != value.data() + value.size() || extent < 1)
+      fail("--bind {}={}: a dimension is bound to a positive integer", name, value);
+    if (name == "batch") options.batch = extent;
+    else options.bindings[name] = extent;
+  }
+  return options;
+}
+
+Cluster cluster_of(const Request& request) {
+  Cluster cluster = load_cluster(request.cluster, request.devices);
+  if (request.memory_limit_bytes)
+    for (int d = 0; d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = *request.memory_limit_bytes;
+  return cluster;
+}
+
+Pins pins_of(const Request& request, const Graph& graph) {
+  if (request.pin_file.empty()) return {};
+  const std::string text = read_file(request.pin_file);
+  return in_file(request.pin_file, [&] { return parse_pins(text, graph); });
+}
+
+std::optional<Plan> plan_to_begin_with(const Request& request, const Graph& graph, const Cluster& cluster) {
+  if (request.from_file.empty()) return std::nullopt;
+  return in_file(request.from_file, [&] {
+    const std::string text = read_file(request.from_file);
+    const ModelReference model = parse_model_reference(text);
+    if (model.sha256 != fingerprint(graph))
+      fail(
+          "a plan to begin with is of the same model with the same settings; this one was made for '{}' and its "
+          "SHA-256 "
+          "differs",
+          model.model);
+    const Plan plan = parse_plan(text, graph);
+    if (const int devices = parse_cluster(plan.cluster_text, "cluster").compute_count; devices != cluster.compute_count)
+      fail("a plan to begin with is for as many devices; this one is for {}, '{}' has {}", devices, cluster.name,
+           cluster.compute_count);
+    check(graph, plan, cluster);
+    return plan;
+  });
+}
+
+}  // namespace partita

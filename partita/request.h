@@ -1,0 +1,62 @@
+// What a user asks of the pipeline, and what the names and files in it stand for.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "partita/cluster/cluster.h"
+#include "partita/graph/autodiff.h"
+#include "partita/onnx/onnx.h"
+#include "partita/plan/plan.h"
+#include "partita/search/search.h"
+
+namespace partita {
+
+struct Request {
+  std::string model;  // path of an .onnx file, of a config.json or its folder, or zoo:NAME?options
+  std::map<std::string, std::string> bindings;  // --bind k=v, and --batch
+  std::string tdl;                              // the user's descriptions of operations, as text
+  std::string tdl_file = "tdl";                 // what messages call them
+  std::optional<std::string> loss;              // none: the model's own
+  Optimizer optimizer;
+  DType dtype = DType::kFloat32;     // float16, bfloat16: mixed precision with float32 weights
+  std::optional<double> loss_scale;  // none: default_loss_scale(dtype)
+  std::string recompute = "none";    // of recompute_kinds()
+  std::string cluster = "local:1";
+  int devices = 0;  // 0: all of the cluster
+  std::string search = "auto";
+  std::string objective = "comm";
+  std::string pin_file;
+  std::string from_file;                      // a plan to begin the search with
+  std::optional<int64_t> memory_limit_bytes;  // per device; none: the cluster's
+  bool prove = false;                         // the lower bound too
+  bool forward_will_do = false;  // a model that cannot be trained is planned as it is evaluated (StepGraph)
+  Budget budget;  // its time is that of plan_model() or plan_graph() as a whole, from `deadline` or their beginning
+  std::function<void(const SearchProgress&)> progress;
+  std::function<void(const std::string&)> tell;  // Problem::tell
+  std::function<void()> before_search;           // when the model is there, and a search begins that can be stopped
+  uint64_t seed = 1;
+};
+
+// The request that a plan was made for, as far as it determines the model.
+Request request_of(const ModelReference& model);
+// The plan with what it was made for: the model (request_of is the way back), cluster, search and objective.
+Plan made_for(Plan plan, const Request& request, const Loss& loss, const Graph& training, const Cluster& cluster);
+
+// What `search` says. Usage error where it is none, or cannot do what is asked of it.
+SearchChoice search_of(const Request& request);
+// The standard operations, and those that the request describes.
+std::shared_ptr<const OpRegistry> registry_for(const Request& request);
+// How a request's bindings are read for an .onnx file.
+OnnxOptions onnx_options(const Request& request);
+// Its devices have the memory that the request allows.
+Cluster cluster_of(const Request& request);
+Pins pins_of(const Request& request, const Graph& graph);
+// The plan to begin the search with, if there is one. Bad input where it is of another graph, or for another number of
+// devices.
+std::optional<Plan> plan_to_begin_with(const Request& request, const Graph& graph, const Cluster& cluster);
+
+}  // namespace partita

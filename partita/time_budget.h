@@ -1,0 +1,15 @@
+// How the time limit is divided between a search and what comes before and after it.
+#pragma once
+#include "partita/cluster/cluster.h"
+#include "partita/runner.h"
+#include "partita/search/search.h"
+
+namespace partita {
+
+// The same budget, with the moment when its time is over: from now on, unless it has one.
+Budget begun(Budget budget);
+
+// The search's part of the time that is left. The rest is kept for what follows it. Throws where no time is left.
+Budget for_search(const Budget& whole, const Runner& runner, const Cluster& cluster);
+
+}  // namespace partita

@@ -1,0 +1,22 @@
+// A run's inputs and outputs as values, rather than as pieces of device memory.
+#pragma once
+#include <functional>
+
+#include "partita/graph/graph.h"
+#include "partita/runtime/run.h"
+
+namespace partita {
+
+struct Feed {
+  // What an input takes in a step; asked for each piece of it, by several threads.
+  std::function<Values(TensorId input, int64_t step)> load;
+  // Takes an output; one call at a time.
+  std::function<void(TensorId output, int64_t step, Values value)> keep;
+};
+
+Hooks hooks_of(const Graph& graph, Feed feed, Kernels& kernels, uint64_t seed);
+
+// Bad input where an op met an index that its tensor does not have.
+void refuse_outside(const Graph& graph, const RunReport& report);
+
+}  // namespace partita

@@ -1,0 +1,104 @@
+// The training loop: a few steps at a time, with a look at the stop flag between them.
+#include "partita/train/steps.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <mutex>
+
+#include "partita/base/error.h"
+#include "partita/runtime/weights.h"
+#include "partita/train/feed.h"
+
+namespace partita {
+
+namespace {
+
+// Steps that run together overlap, without a look at the stop flag: one at first, then what about a second holds, and
+// at most ten. A trace is of the first ten.
+constexpr int64_t kStepsAtOnce = 10;
+constexpr double kSecondsAtOnce = 1;
+
+int64_t steps_asked(const TrainOptions& options, const Batches& batches) {
+  if (options.steps > 0) return options.steps;
+  return static_cast<int64_t>(std::clamp(options.epochs * static_cast<double>(batches.per_epoch()), 1.0, 1e15));
+}
+
+int64_t steps_at_once(int64_t done, double seconds) {
+  const double steps_a_second = static_cast<double>(done) / std::max(seconds, 1e-9);
+  return static_cast<int64_t>(std::clamp(kSecondsAtOnce * steps_a_second, 1.0, static_cast<double>(kStepsAtOnce)));
+}
+
+[[noreturn]] void refuse_overflow(const Graph& graph, int64_t step) {
+  fail(
+      "model '{}': the gradients of step {} are not finite, so the weights are lost; use a smaller --loss-scale or "
+      "learning rate, or bfloat16 in "
+      "place of float16, whose largest number is 65504",
+      graph.name, step + 1);
+}
+
+// Losses by step, and the first step whose gradients are not finite.
+struct Results {
+  std::vector<double> losses;
+  int64_t overflowed = INT64_MAX;
+};
+
+Hooks training_hooks(const Graph& graph, const Dataset& data, Batches& batches, const TrainOptions& options,
+                     Kernels& kernels, Results& results) {
+  // The second output, where there is one, is finite where all gradients are (Loss::scale).
+  const TensorId gradients = graph.outputs.size() > 1 ? graph.outputs[1] : TensorId();
+  Feed feed;
+  feed.load = [&graph, &data, &batches, mutex = std::make_shared<std::mutex>()](TensorId input, int64_t step) {
+    std::unique_lock<std::mutex> lock(*mutex);
+    const std::vector<int64_t> items = batches.at(step);
+    lock.unlock();
+    return data.take(graph.tensor(input), items);
+  };
+  feed.keep = [&graph, &results, gradients](TensorId output, int64_t step, const Values& value) {
+    if (output == graph.loss) results.losses[static_cast<size_t>(step)] = value.real.at(0);
+    else if (output == gradients && !std::isfinite(value.real.at(0)))
+      results.overflowed = std::min(results.overflowed, step);
+  };
+  return hooks_of(graph, std::move(feed), kernels, options.seed);
+}
+
+}  // namespace
+
+StepsReport run_steps(const Graph& graph, const PhysicalGraph& physical, const Dataset& data,
+                      const std::map<std::string, Values>& start, const TrainOptions& options, Kernels& kernels,
+                      bool observed) {
+  Memory memory(physical);
+  write_initial(memory, graph, options.seed, start);
+  Batches batches(data.items(), data.items_a_step(), options.seed, options.shuffle);
+  const int64_t steps = steps_asked(options, batches);
+  Results results;
+  results.losses.assign(static_cast<size_t>(steps), NAN);
+  Hooks hooks = training_hooks(graph, data, batches, options, kernels, results);
+  StepsReport out;
+  const auto began = std::chrono::steady_clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
+  int64_t done = 0, at_once = options.trace ? kStepsAtOnce : 1;
+  while (done < steps && !out.interrupted) {
+    const int64_t now = std::min(at_once, steps - done);
+    hooks.first_step = done;
+    RunReport report = run_threads(physical, memory, hooks, {now, observed && options.trace && done == 0});
+    refuse_outside(graph, report);
+    if (done == 0) out.trace = report.trace;
+    out.peak_bytes.resize(report.peak_bytes.size());
+    for (size_t d = 0; d < report.peak_bytes.size(); ++d)
+      out.peak_bytes[d] = std::max(out.peak_bytes[d], report.peak_bytes[d]);
+    for (int64_t s = done; s < std::min(done + now, results.overflowed); ++s)
+      if (observed && options.progress) options.progress(s, steps, results.losses[static_cast<size_t>(s)]);
+    if (results.overflowed < INT64_MAX) refuse_overflow(graph, results.overflowed);
+    done += now;
+    at_once = steps_at_once(done, seconds());
+    out.interrupted = observed && options.stop && options.stop->load() && done < steps;
+  }
+  out.losses = std::move(results.losses);
+  out.losses.resize(static_cast<size_t>(done));
+  out.seconds = seconds();
+  out.weights = read_weights(memory, graph);
+  return out;
+}
+
+}  // namespace partita
