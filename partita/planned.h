@@ -41,7 +41,7 @@ struct Planned {
   int64_t step_time_ns() const;  // 0 where it is not timed
   std::optional<double> samples_per_second() const;
   int64_t peak_memory_bytes() const;  // of the compute device that needs most
-  // Of a step: how long the compute queue is busy, on the device where it is busy longest.
+  // How long a step keeps the compute queue busy, on the device where it is busy longest.
   int64_t compute_time_ns() const;
 };
 

@@ -15,7 +15,7 @@ Printed printed(const Cluster& cluster);    // the YAML that it was made from
 Printed printed(const CheckReport& report);
 Printed printed(const PhysicalGraph& graph);
 Printed printed(const Plan& plan, const Graph& graph);
-// Of a search without a plan: its estimate, or the reason why there is neither.
+// A search without a plan: its estimate, or the reason why there is neither.
 Printed printed(const SearchResult& found);
 // A Chrome trace.
 Printed printed(const Trace& trace, const PhysicalGraph& physical, const Cluster& cluster);

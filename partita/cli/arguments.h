@@ -18,6 +18,7 @@ struct Arguments {
   std::string output;              // -o
   std::string write_bound, bound;  // certificates: solve --write-bound, check --bound
   std::string trace;               // --trace
+  std::string dump;                // --dump: a folder; empty: none
   std::string inputs;              // --inputs
   std::string data, test_data, weights, save, log;
   std::optional<int64_t> steps;

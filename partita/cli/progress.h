@@ -18,7 +18,7 @@ std::optional<std::chrono::steady_clock::time_point> deadline_of_process(const s
 // (cost - bound) / |cost|; infinite without a bound.
 double gap_of(const solver::Wide& cost, const std::optional<solver::Wide>& bound);
 
-// What a search of several parts is at: of the lines that it is given, the latest each second, and none in the first.
+// Prints what a search of several parts is at: after each second, the latest of the lines that it was given.
 class ToldLines {
  public:
   ToldLines();

@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Of the time limit, for what comes after the search: printing, and with a proof to write, writing it.
+// Parts of the time limit that are kept for what follows the search: printing, and writing the proof.
 constexpr double kToFinish_s = 0.5, kToWrite = 0.1, kAtMost = 0.1;
 
 std::string list_of(const std::optional<solver::Assignment>& solution) {

@@ -1,6 +1,7 @@
-// train, run.
+// train, run: what is planned, or read from a plan, runs on this machine.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -35,13 +36,7 @@ Planned planned_for(const Arguments& a, Runner& runner, bool forward_will_do) {
   return p;
 }
 
-}  // namespace
-
-int train_command(const Arguments& a) {
-  for (const std::string& path : {a.save, a.log, a.trace}) expect_writable(path);
-  Runner runner;
-  Planned p = planned_for(a, runner, false);
-  print_training_notes(p.findings);
+TrainOptions options_of(const Arguments& a) {
   TrainOptions options;
   options.data = a.data;
   options.test_data = a.test_data;
@@ -53,22 +48,71 @@ int train_command(const Arguments& a) {
   options.seed = a.request.seed;
   options.stop = &interrupted;
   options.note = print_note;
-  int64_t batch = batch_of(p.training);
   options.steps = a.steps.value_or(0);
   options.epochs = a.epochs.value_or(1);
-  std::string log;
+  return options;
+}
+
+// A line each few moments on standard error, and every step in the log.
+struct StepLines {
+  std::string& log;
   bool terminal = isatty(STDERR_FILENO);
-  auto last = std::chrono::steady_clock::now();
-  options.progress = [&](int64_t step, int64_t steps, double loss) {
+  std::chrono::steady_clock::time_point last = std::chrono::steady_clock::now();
+
+  void operator()(int64_t step, int64_t steps, double loss) {
     log += without_missing({{"step", step}, {"loss", loss}}).dump() + "\n";
-    auto now = std::chrono::steady_clock::now();
-    bool end = step + 1 == steps;
+    const auto now = std::chrono::steady_clock::now();
+    const bool end = step + 1 == steps;
     if (!end && now - last < std::chrono::milliseconds(terminal ? 200 : 2000)) return;
     last = now;
     fmt::print(stderr, "{}step {}/{}  loss {:.6f}{}", terminal ? "\r" : "", step + 1, steps, loss,
                terminal && !end ? "   " : "\n");
     std::fflush(stderr);
-  };
+  }
+};
+
+int64_t peak_of(const TrainReport& r) { return *std::max_element(r.peak_bytes.begin(), r.peak_bytes.end()); }
+
+Json train_json(const TrainReport& r) {
+  Json json = {{"steps", r.steps}, {"loss_first", r.losses.front()}, {"loss_last", r.losses.back()}};
+  if (r.test_accuracy) json["test_accuracy"] = *r.test_accuracy;
+  json["samples_per_second"] = r.samples_per_second;
+  json["peak_memory_bytes"] = peak_of(r);
+  if (!r.max_error_vs_serial) return json;
+  json["max_error_vs_serial"] = *r.max_error_vs_serial;
+  json["max_loss_error_vs_serial"] = *r.max_loss_error_vs_serial;
+  if (const auto rounding = r.rounding_error ? r.rounding_error : r.loss_rounding_error)
+    json["rounding_error"] = *rounding;
+  return json;
+}
+
+void print_train(const TrainReport& r, const Planned& p) {
+  fmt::print("trained        {} steps of {} samples on {} devices, {:.0f} samples/s\n", r.steps, batch_of(p.training),
+             p.cluster.compute_count, r.samples_per_second);
+  fmt::print("loss           {:.6f} -> {:.6f}\n", r.losses.front(), r.losses.back());
+  if (r.test_accuracy) fmt::print("test accuracy  {:.2f}%\n", 100 * *r.test_accuracy);
+  fmt::print("peak memory    {} measured, {} planned\n", megabytes(static_cast<double>(peak_of(r))),
+             megabytes(static_cast<double>(p.peak_memory_bytes())));
+  if (!r.max_error_vs_serial) return;
+  fmt::print("against serial largest weight difference {:.3g}, largest loss difference {:.3g}", *r.max_error_vs_serial,
+             *r.max_loss_error_vs_serial);
+  if (r.rounding_error) fmt::print("; other roundings of the serial run differ by {:.3g}", *r.rounding_error);
+  else if (r.loss_rounding_error)
+    fmt::print("; other roundings of the serial run's first loss differ by {:.3g}", *r.loss_rounding_error);
+  fmt::print("\n");
+}
+
+}  // namespace
+
+int train_command(const Arguments& a) {
+  for (const std::string& path : {a.save, a.log, a.trace}) expect_writable(path);
+  Runner runner(true, a.dump);
+  const Planned p = planned_for(a, runner, false);
+  print_training_notes(p.findings);
+  batch_of(p.training);  // refused before anything runs
+  std::string log;
+  TrainOptions options = options_of(a);
+  options.progress = StepLines{log};
   if (p.other_batch) check_other_batch(*p.other_batch, load_kernels());
   TrainReport r;
   {
@@ -77,34 +121,8 @@ int train_command(const Arguments& a) {
   }
   if (!a.log.empty()) write_file(a.log, log);
   if (!a.trace.empty()) write_file(a.trace, chrome_trace(r.trace, p.physical, p.cluster));
-  int64_t peak = *std::max_element(r.peak_bytes.begin(), r.peak_bytes.end());
-  Json json = {{"steps", r.steps}, {"loss_first", r.losses.front()}, {"loss_last", r.losses.back()}};
-  if (r.test_accuracy) json["test_accuracy"] = *r.test_accuracy;
-  json["samples_per_second"] = r.samples_per_second;
-  json["peak_memory_bytes"] = peak;
-  if (r.max_error_vs_serial) {
-    json["max_error_vs_serial"] = *r.max_error_vs_serial;
-    json["max_loss_error_vs_serial"] = *r.max_loss_error_vs_serial;
-    if (const auto rounding = r.rounding_error ? r.rounding_error : r.loss_rounding_error)
-      json["rounding_error"] = *rounding;
-  }
-  if (a.json) print_json(json);
-  else {
-    fmt::print("trained        {} steps of {} samples on {} devices, {:.0f} samples/s\n", r.steps, batch,
-               p.cluster.compute_count, r.samples_per_second);
-    fmt::print("loss           {:.6f} -> {:.6f}\n", r.losses.front(), r.losses.back());
-    if (r.test_accuracy) fmt::print("test accuracy  {:.2f}%\n", 100 * *r.test_accuracy);
-    fmt::print("peak memory    {} measured, {} planned\n", megabytes(static_cast<double>(peak)),
-               megabytes(static_cast<double>(p.peak_memory_bytes())));
-    if (r.max_error_vs_serial)
-      fmt::print(
-          "against serial largest weight difference {:.3g}, largest loss difference {:.3g}{}\n", *r.max_error_vs_serial,
-          *r.max_loss_error_vs_serial,
-          r.rounding_error ? fmt::format("; other roundings of the serial run differ by {:.3g}", *r.rounding_error)
-          : r.loss_rounding_error
-              ? fmt::format("; other roundings of the serial run's first loss differ by {:.3g}", *r.loss_rounding_error)
-              : "");
-  }
+  if (a.json) print_json(train_json(r));
+  else print_train(r, p);
   print_timings(runner, a);
   if (r.interrupted) {
     fmt::print(stderr, "interrupted after step {}\n", r.steps);
@@ -116,17 +134,16 @@ int train_command(const Arguments& a) {
 
 int run_command(const Arguments& a) {
   expect_writable(a.output);
-  Runner runner;
-  Arrays inputs = read_arrays(a.inputs);
-  Planned p = planned_for(a, runner, true);
+  Runner runner(true, a.dump);
+  const Arrays inputs = read_arrays(a.inputs);
+  const Planned p = planned_for(a, runner, true);
   ModelWeights weights;
   if (!a.weights.empty()) weights = load_weights(a.weights, p.forward, p.weight_names);
   for (const std::string& note : weights.notes) print_note(note);
   if (p.other_batch) check_other_batch(*p.other_batch, load_kernels());
-  Graph graph = evaluation_of(p.forward);
-  Plan plan = evaluation_plan(graph, p);
-  check(graph, plan, p.cluster);
-  Arrays outputs = run_forward(graph, plan, p.cluster, inputs, weights.values, a.request.seed, load_kernels());
+  const Evaluation e = evaluation(p, runner);
+  const Arrays outputs =
+      run_forward(e.graph, e.plan, p.cluster, inputs, weights.values, a.request.seed, load_kernels());
   if (!a.output.empty()) write_npz(a.output, outputs);
   Json json = Json::object();
   for (const auto& [name, values] : outputs)

@@ -31,7 +31,7 @@ TensorId judged_output(const Planned& planned, const Graph& evaluation) {
   return {};
 }
 
-// Of the rows of `output`, which are those from `first` on, how many are largest at their label. Rows behind the last
+// How many rows of `output` are largest at their label. Its first row belongs to label `first`; rows behind the last
 // label fill up the last batch and do not count.
 int64_t count_right(const Values& output, const std::vector<int64_t>& labels, int64_t first) {
   const int64_t classes = output.shape.back(), rows = static_cast<int64_t>(output.real.size()) / classes;

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -19,6 +20,8 @@
 #include "partita/base/error.h"
 #include "partita/models/models.h"
 #include "partita/network/problem.h"
+#include "partita/ops/ops.h"
+#include "partita/physical/physical.h"
 #include "partita/runtime/npz.h"
 #include "partita/runtime/safetensors.h"
 
@@ -349,7 +352,9 @@ TEST(CliErrors, Usage) {
                                                {"train", "zoo:mlp", "--steps", "1", "--epochs", "1"},
                                                {"train", "zoo:mlp", "--lr", "nan"},
                                                {"train", "zoo:mlp", "--epochs", "-1"},
-                                               {"train", "zoo:mlp", "--engine", "smoke"},
+                                               {"train", "zoo:mlp", "--engine", "threads"},
+                                               {"compare", "zoo:mlp", "--search", "single", "--dump", "d"},
+                                               {"plan", "zoo:mlp", "--dump", ""},
                                                {"plan", "zoo:mlp", "--bind", "batch"},
                                                {"plan", "zoo:mlp", "--devices", "0"}})
     expect_error(words, 2, {});
@@ -1142,6 +1147,68 @@ TEST(CliRun, OutputsAreTheModels) {
   check({"run", plan, "--inputs", data("mlp-reference.npz"), "-o", out});
   expect_error({"run", data("mlp.onnx"), "--batch", "6", "--inputs", data("mlp-reference.npz")}, 3,
                {"'x'", "[7, 12]", "[6, 12]", "--batch"});
+}
+
+// ---------------------------------------------------------------- --dump
+
+Words files_in(const std::string& folder) {
+  Words names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// The command with --dump into a folder that is not there yet; what it leaves in it.
+Words dumped(Words words, const std::string& folder) {
+  std::filesystem::remove_all(folder);
+  words.insert(words.end(), {"--dump", folder});
+  const Outcome o = partita(words);
+  EXPECT_EQ(o.code, 0) << fmt::format("{}: {}", fmt::join(words, " "), o.err);
+  return files_in(folder);
+}
+
+TEST(CliDump, WhatEachStepMakes) {
+  const std::string plan = scratch("plan.json"), a = scratch("a/b"), b = scratch("b"), trace = scratch("trace.json");
+  const Words files = dumped({"plan", "zoo:mlp", "--devices", "2", "--dtype", "bfloat16", "--recompute", "cheap",
+                              "--search", "data-parallel", "-o", plan},
+                             a);
+  EXPECT_EQ(files, Words({"00-load.txt", "01-dtype.txt", "02-autodiff.txt", "03-factor.txt", "04-recompute.txt",
+                          "05-cluster.yaml", "06-search.json", "07-check.json", "08-lower.txt", "09-simulate.json"}));
+  EXPECT_EQ(contents(a + "/06-search.json"), contents(plan));
+  const Graph training = parse_graph(contents(a + "/04-recompute.txt"), standard_ops());
+  EXPECT_EQ(print(training), contents(a + "/04-recompute.txt"));
+  EXPECT_EQ(print(parse_physical(contents(a + "/08-lower.txt"))), contents(a + "/08-lower.txt"));
+  // A dumped cluster and a dumped plan are a cluster file and a plan file.
+  EXPECT_EQ(json_of({"plan", "zoo:mlp", "--cluster", a + "/05-cluster.yaml"})["devices"], 2);
+  EXPECT_EQ(partita({"simulate", a + "/06-search.json", "--trace", trace}).code, 0);
+  EXPECT_EQ(contents(a + "/09-simulate.json"), contents(trace));
+  EXPECT_EQ(Json::parse(contents(a + "/07-check.json"))["comm_bytes"], json_of({"check", plan})["comm_bytes"]);
+  // What follows from a plan is the same where it is read.
+  const Words read = dumped({"simulate", plan}, b);
+  EXPECT_EQ(read, Words({"00-load.txt", "01-dtype.txt", "02-autodiff.txt", "03-factor.txt", "04-recompute.txt",
+                         "05-read-plan.json", "06-cluster.yaml", "07-check.json", "08-lower.txt", "09-simulate.json"}));
+  for (const char* same : {"04-recompute.txt", "08-lower.txt", "09-simulate.json"})
+    EXPECT_EQ(contents(b + "/" + same), contents(a + "/" + same)) << same;
+}
+
+TEST(CliDump, OfEveryCommandThatHasSteps) {
+  const std::string plan = scratch("plan.json"), folder = scratch("steps");
+  ASSERT_EQ(partita({"plan", data("mlp.onnx"), "--batch", "7", "--devices", "2", "-o", plan}).code, 0);
+  EXPECT_EQ(dumped({"check", plan}, folder).back(), "07-simulate.json");
+  EXPECT_EQ(dumped({"explain", plan}, folder).back(), "05-check.json");
+  EXPECT_EQ(dumped({"train", plan, "--steps", "1"}, folder).back(), "07-simulate.json");
+  const Words run = dumped({"run", plan, "--inputs", data("mlp-reference.npz")}, folder);
+  EXPECT_EQ(Words(run.end() - 3, run.end()), Words({"08-evaluation.txt", "09-evaluation-plan.json", "10-check.json"}));
+  dumped({"plan", "zoo:mlp", "--devices", "2", "--search", "small-batch"}, folder);
+  EXPECT_GT(Json::parse(contents(folder + "/04-search.json"))["step_time_us"], 0);
+}
+
+TEST(CliDump, AFolderThatCannotBeMade) {
+  const std::string file = put("file", "");
+  for (const std::string& folder : {file, file + "/folder"})
+    expect_error({"plan", "zoo:mlp", "--dump", folder}, 3, {folder, "the folder cannot be made"});
+  expect_error({"check", data("sharding_example.json"), "--bound", file, "--dump", scratch("d")}, 2,
+               {"--dump", "a problem, not a plan"});
 }
 
 }  // namespace

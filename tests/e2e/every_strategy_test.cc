@@ -10,6 +10,7 @@
 #include "partita/graph/builder.h"
 #include "partita/ops/examples.h"
 #include "partita/ops/ops.h"
+#include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/plan/rules.h"
 #include "partita/tdl/testing/instances.h"

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "partita/base/error.h"
+#include "partita/physical/lower.h"
 #include "partita/pipeline.h"
 #include "partita/search/replicas.h"
 #include "partita/sim/simulate.h"

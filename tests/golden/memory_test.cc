@@ -4,6 +4,7 @@
 
 #include "partita/base/error.h"
 #include "partita/models/testing/training.h"
+#include "partita/physical/lower.h"
 #include "partita/pipeline.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"

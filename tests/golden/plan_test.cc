@@ -10,6 +10,7 @@
 
 #include "partita/base/error.h"
 #include "partita/ops/ops.h"
+#include "partita/physical/lower.h"
 #include "partita/pipeline.h"
 #include "planned.h"
 

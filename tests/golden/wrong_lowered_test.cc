@@ -9,6 +9,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/physical/lower.h"
 #include "partita/physical/testing/mutate.h"
 #include "partita/pipeline.h"
 #include "planned.h"

@@ -1,0 +1,40 @@
+// A plan that is explained, and what its text and its JSON share.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "partita/pipeline.h"
+#include "partita/plan/explain.h"
+
+namespace partita {
+
+struct Explained {
+  explicit Explained(const Planned& p) : planned(p), explainer(p.training, p.plan, p.cluster) {}
+
+  const Planned& planned;
+  Explainer explainer;
+  int memory_plans = 0;  // alternatives whose memory was planned, so far
+};
+
+std::string text_of(const std::vector<tdl::AxisStrategy>& strategies);
+std::string text_of(const Layout& layout);
+std::string text_of(const TensorAlternative& other);  // where the tensor would be kept
+// Names of the ops that read a converted tensor.
+std::vector<std::string> readers_of(const Graph& graph, const Moved& moved);
+
+// By how many bytes the plan of a cheaper alternative is over the memory. None after a few: planning memory takes time.
+std::optional<int64_t> missing_of(Explained& e, const std::function<Plan()>& alternative);
+
+nlohmann::ordered_json op_json(Explained& e, OpId id);
+nlohmann::ordered_json tensor_json(Explained& e, TensorId id);
+nlohmann::ordered_json summary_json(Explained& e);
+
+void print_op(Explained& e, OpId id);
+void print_tensor(Explained& e, TensorId id);
+void print_summary(Explained& e);
+
+}  // namespace partita

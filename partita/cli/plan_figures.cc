@@ -1,0 +1,129 @@
+// A plan, watched while it is searched for, and its figures as text and as JSON.
+#include "partita/cli/plan_figures.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "partita/base/error.h"
+#include "partita/base/units.h"
+#include "partita/cli/interrupt.h"
+#include "partita/cli/progress.h"
+#include "partita/cost/alone.h"
+#include "partita/remedies.h"
+
+namespace partita {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+// Where nothing fits, the error ends with what would.
+Planned planned_or_remedies(const Request& request, Runner& runner, bool say_remedies) try {
+  return plan_model(request, runner);
+} catch (const DoesNotApply&) {
+  throw;
+} catch (const Error& error) {
+  if (error.code() != ExitCode::kInfeasible || interrupted || !say_remedies) throw;
+  throw Error(error.code(), error.what() + remedies(request));
+}
+
+}  // namespace
+
+Planned plan_watched(const Request& request, Runner& runner, bool say_remedies) {
+  std::optional<CatchInterrupt> caught;  // while the model is loaded there is nothing to keep
+  Request watched = request;
+  watched.before_search = [&] { caught.emplace(); };
+  ToldLines told;
+  watched.tell = std::ref(told);
+  watched.budget.stop = &interrupted;
+  const bool in_time = request.objective == "time";
+  auto text = [in_time](const solver::Wide& cost) {
+    return in_time ? time_text(static_cast<double>(cost)) : megabytes(static_cast<double>(cost));
+  };
+  watched.progress = [lines = ProgressLines(in_time ? "serial time" : "communication", text)](
+                         const SearchProgress& p) mutable { lines(p.cost, p.bound); };
+  Planned p = planned_or_remedies(watched, runner, say_remedies);
+  if (interrupted) fmt::print(stderr, "interrupted: this is the best plan so far\n");
+  return p;
+}
+
+std::vector<std::string> typical_devices_of(const Planned& p) {
+  std::vector<std::string> names;
+  for (DeviceId d : p.typical) names.push_back(p.cluster.device(d).name);
+  return names;
+}
+
+namespace {
+
+// What the parts of a plan take one after another, where it was made for the objective `time`.
+std::optional<int64_t> serial_time_ns(const Planned& p) {
+  if (p.search.estimate || p.plan.objective != "time") return std::nullopt;
+  return serial_ns(p.training, p.plan, p.cluster);
+}
+
+}  // namespace
+
+Json plan_json(const Planned& p, const std::string& plan_file) {
+  Json json = {{"model", p.plan.model.model},
+               {"cluster", p.cluster.name},
+               {"devices", p.cluster.compute_count},
+               {"search", p.plan.search},
+               {"objective", p.plan.objective},
+               {"comm_bytes", p.report.comm_bytes},
+               {"peak_memory_bytes", p.peak_memory_bytes()},
+               {"search_seconds", p.search_seconds}};
+  if (p.is_timed()) json["step_time_us"] = static_cast<double>(p.step_time_ns()) / 1e3;
+  else json["typical_devices"] = typical_devices_of(p);
+  if (const auto batch = p.batch()) json["batch"] = *batch;
+  if (const auto rate = p.samples_per_second()) json["samples_per_second"] = *rate;
+  if (p.search.estimate) json["host_bytes"] = p.search.estimate->host_bytes;
+  else if (p.is_timed()) json["compute_time_us"] = static_cast<double>(p.compute_time_ns()) / 1e3;
+  if (const auto bound = p.search.lower_bound_comm_bytes) {
+    json["lower_bound_comm_bytes"] = *bound;
+    json["gap"] = gap_of(p.report.comm_bytes, *bound);
+  }
+  if (const auto serial = serial_time_ns(p)) json["serial_time_us"] = static_cast<double>(*serial) / 1e3;
+  if (const auto bound = p.search.lower_bound_serial_ns)
+    json["lower_bound_serial_time_us"] = static_cast<double>(*bound) / 1e3;
+  if (p.plan.paper_cost) json["paper_cost"] = *p.plan.paper_cost;
+  if (!p.search.counters.empty()) json["counters"] = p.search.counters;
+  if (!plan_file.empty()) json["plan"] = plan_file;
+  return json;
+}
+
+void print_plan(const Planned& p) {
+  fmt::print("model          {} ({} ops, {} parameters)\n", p.plan.model.model, p.training.ops.size(),
+             std::count_if(p.training.tensors.begin(), p.training.tensors.end(),
+                           [](const Tensor& t) { return t.role == Role::kParameter; }));
+  fmt::print("cluster        {}, {} devices\n", p.cluster.name, p.cluster.compute_count);
+  fmt::print("search         {} ({:.3f} s)\n", p.plan.search, p.search_seconds);
+  if (const auto& estimate = p.search.estimate)
+    fmt::print("communication  none between devices, {} a step with host memory; estimated, there is no plan to run\n",
+               megabytes(static_cast<double>(estimate->host_bytes)));
+  else
+    fmt::print("communication  {} a step, {} of it inside operations, {} conversions\n",
+               megabytes(static_cast<double>(p.report.comm_bytes)),
+               megabytes(static_cast<double>(p.report.inner_bytes)), p.report.conversions);
+  if (const auto bound = p.search.lower_bound_comm_bytes)
+    fmt::print("lower bound    {} (gap {:.2f}%)\n", megabytes(static_cast<double>(*bound)),
+               100 * gap_of(p.report.comm_bytes, *bound));
+  if (p.is_timed()) fmt::print("step time      {} (predicted)", time_text(static_cast<double>(p.step_time_ns())));
+  else fmt::print("step time      not predicted: too many tasks to simulate");
+  if (p.is_timed() && !p.search.estimate)
+    fmt::print("; {} of it the busiest device computes", time_text(static_cast<double>(p.compute_time_ns())));
+  fmt::print("\n");
+  if (const auto serial = serial_time_ns(p)) {
+    fmt::print("serial time    {} if nothing overlapped", time_text(static_cast<double>(*serial)));
+    if (const auto bound = p.search.lower_bound_serial_ns)
+      fmt::print("; lower bound {} (gap {:.2f}%)", time_text(static_cast<double>(*bound)),
+                 100 * gap_of(*serial, *bound));
+    fmt::print("\n");
+  }
+  if (const auto rate = p.samples_per_second())
+    fmt::print("throughput     {:.1f} samples/s, {} samples a step\n", *rate, *p.batch());
+  fmt::print("peak memory    {} on {}\n", megabytes(static_cast<double>(p.peak_memory_bytes())),
+             p.typical.empty() ? "the device that needs most"
+                               : fmt::format("the one of {} that needs most", fmt::join(typical_devices_of(p), ", ")));
+}
+
+}  // namespace partita

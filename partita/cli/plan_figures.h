@@ -1,0 +1,23 @@
+// A plan, watched while it is searched for, and its figures.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "partita/pipeline.h"
+
+namespace partita {
+
+// plan_model(), with what its search has so far on standard error. Ctrl-C ends the search, which keeps its best; where
+// it has none yet this throws, exit code 130. `say_remedies`: where nothing fits, the error ends with what would
+// (partita/remedies.h).
+Planned plan_watched(const Request& request, Runner& runner, bool say_remedies = true);
+
+// The keys of `partita plan --json` that have a figure (docs/cli.md).
+nlohmann::ordered_json plan_json(const Planned& planned, const std::string& plan_file);
+void print_plan(const Planned& planned);
+
+// The devices that stand for all where a plan is too large to be lowered.
+std::vector<std::string> typical_devices_of(const Planned& planned);
+
+}  // namespace partita
