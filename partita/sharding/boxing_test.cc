@@ -9,6 +9,7 @@
 #include "partita/base/error.h"
 #include "partita/base/radices.h"
 #include "partita/base/rng.h"
+#include "partita/sharding/count.h"
 #include "partita/sharding/testing/execute.h"
 
 namespace partita {
@@ -537,6 +538,7 @@ TEST(Conversion, CountsWhatAFetchMovesWithoutItsPieces) {
   Rng rng(kSeed);
   const std::vector<std::vector<int>> meshes = {{6}, {2, 3}, {4, 2}, {2, 3, 2}, {2, 2, 2, 2}};
   int into_parts = 0;
+  const boxing::Counter counter(machine(), false);
   for (int round = 0; round < 3000; ++round) {
     const Mesh mesh = mesh_of(meshes[rng.below(meshes.size())]);
     std::vector<Shape> radices;
@@ -545,7 +547,7 @@ TEST(Conversion, CountsWhatAFetchMovesWithoutItsPieces) {
     const Layout from = random_layout(mesh, radices, tdl::Reducer::kSum, rng),
                  to = random_layout(mesh, radices, rng.below(3) ? tdl::Reducer::kSum : tdl::Reducer::kMax, rng);
     into_parts += to.is_partial();
-    EXPECT_EQ(fetch_bytes(from, to, 3, machine()), fetch(from, to, 3, machine()).bytes)
+    EXPECT_EQ(boxing::fetch_elements(from, to, counter) * 3, fetch(from, to, 3, machine()).bytes)
         << to_string(from) << " -> " << to_string(to);
   }
   EXPECT_GT(into_parts, 500);
@@ -605,7 +607,7 @@ TEST(Conversion, FetchesFromVeryMany) {
       const Layout from = make_layout(mesh, name(text), unfactored(round % 2 ? shape : Shape{shape[1], shape[0]})),
                    to = make_layout(mesh, name("[B, B]"), from.radices);
       const Step step = fetch(from, to, 1, cluster);
-      EXPECT_EQ(step.bytes, fetch_bytes(from, to, 1, cluster));
+      EXPECT_EQ(step.bytes, boxing::fetch_elements(from, to, boxing::Counter(cluster, false)));
       const std::vector<Target> targets = targets_of(step);
       for (int t : {0, 17, 255}) {
         const Target& target = targets[static_cast<size_t>(t)];

@@ -1,0 +1,116 @@
+// A whole conversion between two layouts: its steps, or only how many elements it moves.
+#include "partita/sharding/conversion.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "partita/base/error.h"
+#include "partita/sharding/members.h"
+#include "partita/sharding/path.h"
+
+namespace partita::boxing {
+
+namespace {
+
+// Between two layouts over one factoring, of which the first is not partial.
+int64_t elements_from_whole(const Layout& from, const Layout& to, const Counter& counter) {
+  if (!in_parts(to)) {
+    if (from.mesh == to.mesh) return counter.total(to.boxes) - counter.common(to.boxes, from.boxes);
+    return fetch_elements(from, to, counter);
+  }
+  // All positions are one partial group: each keeps what it has.
+  if (from.mesh.devices == to.mesh.devices && member_count(to) == to.mesh.positions()) return 0;
+  return direct_elements({from, name_of(from)}, {to, name_of(to)}, counter);
+}
+
+bool covers_all(const Box& box, const std::vector<Shape>& radices) {
+  size_t f = 0;
+  for (const Shape& axis : radices)
+    for (int64_t r : axis)
+      if (box[f++] != Interval{0, r}) return false;
+  return true;
+}
+
+// Elements of a reduce-scatter of full parts into a split of the factored axis f, of r parts, and of the fetch of what
+// the end lacks then.
+int64_t scattered_elements(const Layout& from, const Layout& to, size_t f, int64_t r) {
+  const int64_t p = from.mesh.extents[0];
+  int64_t elements = (p - 1) * volume(from.boxes[0]);
+  for (int64_t q = 0; q < p; ++q) {
+    const Box b = to.boxes[q];
+    const int64_t v = volume(b);
+    if (v) elements += v - v / b[f].size() * intersect(b[f], cut(r, p, q)).size();
+  }
+  return elements;
+}
+
+// The search for a path in a formula, for one partial group of full boxes on a mesh of one axis: the parts are fetched,
+// made whole by an all-reduce, or made whole by a reduce-scatter into any split and a fetch of what is lacking.
+std::optional<int64_t> elements_of_one_group(const Layout& from, const Layout& to) {
+  if (from.mesh != to.mesh || from.mesh.extents.size() != 1 || in_parts(to)) return std::nullopt;
+  const Box whole = from.boxes[0];
+  if (!covers_all(whole, from.radices)) return std::nullopt;
+  const int64_t p = from.mesh.extents[0];
+  int64_t own = 0, wanted = 0;
+  for (const Box& b : to.boxes) wanted += volume(b), own += overlap(b, whole);
+  int64_t best = std::min(p * wanted - own, 2 * (p - 1) * volume(whole) + wanted - own);
+  size_t f = 0;
+  for (const Shape& axis : from.radices)
+    for (int64_t r : axis) {
+      if (r > 1) best = std::min(best, scattered_elements(from, to, f, r));
+      ++f;
+    }
+  return best;
+}
+
+}  // namespace
+
+std::pair<Layout, Layout> over_common_radices(const Layout& from, const Layout& to) {
+  if (from.radices != to.radices)
+    if (auto common = common_radices(from.radices, to.radices)) {
+      auto f = over_radices(from, *common), t = over_radices(to, *common);
+      if (f && t) return {std::move(*f), std::move(*t)};
+    }
+  return {from, to};
+}
+
+bool in_place(const Layout& from, const Layout& to) {
+  if (same_placement(from, to)) return true;
+  if (in_parts(from) || in_parts(to) || from.mesh.devices != to.mesh.devices || from.radices != to.radices)
+    return false;
+  if (from.boxes == to.boxes) return true;
+  if (!from.boxes.any_empty() || !to.boxes.any_empty()) return false;
+  for (size_t p = 0; p < from.boxes.size(); ++p)
+    if (from.boxes[p] != to.boxes[p] && !(is_empty(from.boxes[p]) && is_empty(to.boxes[p]))) return false;
+  return true;
+}
+
+int64_t conversion_elements(const Layout& from, const Layout& to, const Counter& counter) {
+  if (from.radices == to.radices) {
+    if (!in_parts(from)) return elements_from_whole(from, to, counter);
+    if (const auto elements = elements_of_one_group(from, to)) return *elements;
+  }
+  auto [f, t] = over_common_radices(from, to);
+  if (in_place(f, t)) return 0;
+  if (!in_parts(f)) return fetch_elements(f, t, counter);
+  return cheapest_path_between_meshes({f, name_of(f)}, {t, name_of(t)}, counter).cost.elements;
+}
+
+Conversion converted(const Layout& from, const Layout& to, int64_t element_bytes, const Counter& counter) {
+  ensure(from.shape() == to.shape(), "conversion between shapes {} and {}", fmt::join(from.shape(), "x"),
+         fmt::join(to.shape(), "x"));
+  Conversion conversion{from, to, {}, 0};
+  auto [f, t] = over_common_radices(from, to);
+  if (in_place(f, t)) return conversion;
+  Path path;
+  path.through = {{f, name_of(f)}, {t, name_of(t)}};
+  // Nobody can receive less than what it lacks: one step is the cheapest if nothing has to be combined.
+  if (in_parts(f)) path = cheapest_path_between_meshes(path.through[0], path.through[1], counter);
+  for (size_t i = 1; i < path.through.size(); ++i) {
+    conversion.steps.push_back(direct_step(path.through[i - 1], path.through[i], element_bytes, counter));
+    conversion.bytes += conversion.steps.back().bytes;
+  }
+  return conversion;
+}
+
+}  // namespace partita::boxing

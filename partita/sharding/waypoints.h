@@ -1,0 +1,81 @@
+// Internal to sharding/: the search for the cheapest path over the named layouts of a mesh of few axes. It is
+// Dijkstra's algorithm, and gives one stop after another, so that a path is looked for no further than it has to be.
+// What steps between named layouts move is remembered, for all starts and ends over one mesh and one factoring.
+//
+// Example: [P(sum)] -> [B] of 6 rows of one element on 3 devices. The waypoints are S(0), B and P(sum). The stops are
+// the start (0 elements), P(sum) (0, one step), S(0) (12: reduce-scatter) and B (24: all-reduce). From S(0) the
+// straight way to the end moves 12 as well, 24 in all; from the start it moves 24 in one step, and that is the path.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "partita/sharding/path.h"
+
+namespace partita::boxing {
+
+// The named layouts that a path may pass through: on each mesh axis S, B, or, on `partial_axes` (bits), P.
+class Waypoints {
+ public:
+  // Of the mesh, the factoring and the reducer of `partial`.
+  Waypoints(const Layout& partial, uint64_t partial_axes, const Counter& counter);
+
+  size_t size() const { return at_.size(); }
+  const Named& at(size_t place) const { return at_[place]; }
+  uint64_t partial_axes(size_t place) const { return axes_[place]; }
+  const Counter& counter() const { return *counter_; }
+  Cost step(size_t from, size_t to);  // edge() from one to another
+  // Elements of the straight way from a place to an end. `known`: those of this end that are known, by place.
+  int64_t last_elements(size_t from, const Named& end, std::vector<int64_t>& known);
+  std::vector<int64_t>& known_last_elements(const std::string& key) {  // of the end with that key
+    return last_elements_.try_emplace(key, at_.size(), kUnknown).first->second;
+  }
+
+ private:
+  static constexpr int64_t kUnknown = -1;
+
+  const Counter* counter_;
+  std::vector<Named> at_;
+  std::vector<uint64_t> axes_;               // bits, where each is partial
+  std::vector<std::vector<int64_t>> steps_;  // [from][to]: twice the elements, and one for a fetch; as asked for
+  std::unordered_map<std::string, std::vector<int64_t>> last_elements_;  // by key, by place
+};
+
+struct Stop {
+  Cost cost;
+  int at;      // Reach::kStart, kWhole, or a place in the waypoints
+  int before;  // the stop before it; -1 at the start
+};
+
+// The stops that a partial layout gets to over waypoints that are partial on some of `axes` only, nearest first. What
+// is no longer partial goes straight to the end from there: no other way is cheaper.
+class Reach {
+ public:
+  static constexpr int kStart = -1, kWhole = -2;  // kWhole: a start without a name, made whole where it is
+
+  Reach(const Named& from, uint64_t axes, Waypoints& waypoints);
+  const Stop* stop(size_t i);  // null: there are no more
+  const Named& layout_at(const Stop& stop) const;
+  Waypoints& waypoints() const { return *waypoints_; }
+
+ private:
+  void relax();
+  bool next();
+
+  Waypoints* waypoints_;
+  uint64_t axes_;
+  Named start_, whole_;
+  std::vector<Stop> stops_;
+  std::vector<Cost> cost_;  // by place in the waypoints; the last: whole_
+  std::vector<int> before_;
+  std::vector<char> done_;
+  bool ended_ = false;
+};
+
+// The cheapest path from the start to an end; ties are the nearer last stop's.
+Path path_to(Reach& reach, const Named& end);
+// The fewest elements to an end, whose key it is.
+int64_t fewest_elements(Reach& reach, const Named& end, const std::string& key);
+
+}  // namespace partita::boxing
