@@ -1,5 +1,8 @@
-// A cluster: devices, and the links that data moves over. Made from YAML: nested levels, and explicit links beside them
-// (docs/cluster.md), or a preset. A value.
+// A cluster: devices, and the links that data moves over. It is made from a preset or from YAML: nested levels, and
+// explicit links beside them (docs/cluster.md). A value.
+//
+// Example: p2.8xlarge has 8 GPUs, two on each of 4 boards, and a host. Two GPUs of one board have a route of 2 links at
+// 10.5 GB/s; GPUs of two boards have one of 4 links whose narrowest has 10 GB/s.
 #pragma once
 #include <map>
 #include <string>
@@ -20,7 +23,7 @@ struct Device {
   std::map<DType, double> peak_flops_per_s;
   double memory_bandwidth_bytes_per_s = 0;
   int64_t memory_bytes = 0;
-  double efficiency = 1;          // of the peaks, in what a good kernel reaches
+  double efficiency = 1;          // the fraction of the peaks that a good kernel reaches
   double launch_overhead_us = 0;  // a kernel's fixed cost
   DeviceId host;                  // the CPU device that feeds a GPU; a CPU device is its own
 };
@@ -32,14 +35,14 @@ struct Link {
   double latency_us = 0;
 };
 
-// The links between two devices, in order of travel. Of a device those up to the switches above it are kept: a route
-// goes up to the nearest switch that is above both ends, and down again.
+// The links between two devices, in order of travel. A route goes up to the nearest switch that is above both ends, and
+// down again; so only each device's links to the switches above it are kept.
 class Routes {
  public:
   std::vector<LinkId> between(DeviceId from, DeviceId to) const;  // empty from a device to itself
   template <typename Visit>
   void for_each_link(DeviceId from, DeviceId to, const Visit& visit) const;
-  // This route, whatever the switches say.
+  // Makes this the route, whatever switches there are.
   void set(DeviceId from, DeviceId to, std::vector<LinkId> links);
 
   // A device's links to a switch above it and back.
@@ -50,12 +53,12 @@ class Routes {
   };
   std::vector<std::vector<Climb>> climbs;                // by device, the nearest switch first
   int nearest_switch(DeviceId from, DeviceId to) const;  // -1: there is none
-  std::vector<int> own_to(DeviceId from) const;          // the devices to which a route was set
+  std::vector<int> own_to(DeviceId from) const;          // the devices to which set() gave a route
   bool operator==(const Routes&) const = default;
 
  private:
   const std::vector<LinkId>* own(DeviceId from, DeviceId to) const;
-  std::vector<std::map<int, std::vector<LinkId>>> own_;  // [from] to, of those that were set
+  std::vector<std::map<int, std::vector<LinkId>>> own_;  // [from] to: the routes that set() gave
 };
 
 struct Cluster {
@@ -93,10 +96,10 @@ void Routes::for_each_link(DeviceId from, DeviceId to, const Visit& visit) const
     }
 }
 
-inline constexpr int kMostDevices = 32768;  // of a cluster, hosts among them
+inline constexpr int kMostDevices = 32768;  // in a cluster, hosts included
 
-// A preset's name ("p2.8xlarge", "dgx-h100", "local:4") or the path of a YAML file. `devices`, if positive, keeps the
-// first so many compute devices. Bad input names file, line and remedy.
+// `reference` is a preset's name ("p2.8xlarge", "dgx-h100", "local:4") or the path of a YAML file. If `devices` is
+// positive, that many compute devices are kept, the first ones. Bad input names file, line and remedy.
 Cluster load_cluster(std::string_view reference, int devices = 0);
 Cluster parse_cluster(std::string_view yaml, std::string_view origin, int devices = 0);
 

@@ -1,3 +1,4 @@
+// The built-in clusters: their figures, from the data sheets and papers that are named, as YAML.
 #include "partita/cluster/presets.h"
 
 #include <charconv>

@@ -1,3 +1,4 @@
+// The formulas of time: kernels, copies, transfers over a route, rings of collectives.
 #include "partita/cost/cost.h"
 
 #include <algorithm>

@@ -17,7 +17,7 @@ namespace partita::boxing {
 inline constexpr int64_t kMostElements = int64_t{1} << 60;
 inline int64_t capped_product(int64_t a, int64_t b) { return a != 0 && b > kMostElements / a ? kMostElements : a * b; }
 
-// Of two layouts over one factoring, on meshes of at most 64 positions.
+// The layouts are over one factoring, on meshes of at most kMaskBits positions.
 inline constexpr int kMaskBits = 64;
 int64_t elements_into_parts(const Layout& from, const Layout& to);
 
@@ -27,7 +27,7 @@ struct CountMemory {
   CommonVolumes volumes;
   std::unordered_map<std::string, int64_t> most_there;  // by a group of mesh axes and dimensions
 };
-// Of two layouts on one mesh of any size and over one factoring; with a memory, or null.
+// The layouts are over one factoring and on one mesh, of any size. `memory` may be null.
 int64_t elements_into_parts_on_one_mesh(const Layout& from, const Layout& to, CountMemory* memory);
 
 }  // namespace partita::boxing

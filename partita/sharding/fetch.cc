@@ -110,7 +110,7 @@ std::vector<Box> split_by(const std::vector<Box>& fragments, const Box& box, std
 }
 
 void take(Fetch& fetch, int member, int target, const Box& box) {
-  const std::vector<Box> rest = take_own(fetch, member, target, box);
+  std::vector<Box> rest = take_own(fetch, member, target, box);
   if (rest.empty()) return;
   Holders& holders = fetch.holders[member];
   const std::vector<size_t> near = held_near(holders, box);
@@ -119,7 +119,7 @@ void take(Fetch& fetch, int member, int target, const Box& box) {
     return;
   }
   std::vector<Fragment> fragments;
-  for (const Box& b : rest) fragments.push_back({b, {}});
+  for (Box& b : rest) fragments.push_back({std::move(b), {}});
   for (size_t i : near) fragments = cut_by(std::move(fragments), holders.held[i]);
   for (Fragment& f : fragments) {
     if (f.holders.empty())

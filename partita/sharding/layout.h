@@ -1,5 +1,8 @@
 // Where a tensor's elements are: Sbp names (OneFlow section 3), meshes, and Layouts, which are the truth
 // (docs/ARCHITECTURE.md section 4).
+//
+// Example: [S(0), P(sum)] of a 4x6 tensor on the mesh 2x2 [0, 1, 2, 3]. Devices 0 and 1 have rows [0,2), devices 2 and
+// 3 rows [2,4), all six columns; the values of devices 0 and 1 add up to those rows' elements.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,7 +16,8 @@
 
 namespace partita {
 
-// S(axis), S(axis.sub) on a factored axis (S(axis) is its sub-axis 0), B, or P(reducer), on one mesh axis.
+// What one mesh axis does: S(axis) splits, B replicates, P(reducer) holds partial values. S(axis.sub) splits a sub-axis
+// of a factored axis; S(axis) is its sub-axis 0.
 struct Sbp {
   enum class Kind { kSplit, kBroadcast, kPartial } kind = Kind::kBroadcast;
   int axis = 0;                               // kSplit: of the tensor as stored
@@ -53,11 +57,11 @@ struct Layout {
   Boxes boxes;                   // per position, over all radices in order
   std::vector<tdl::Kind> kinds;  // per mesh axis: nullopt, or the reducer of its partial values
 
-  Shape shape() const;           // as stored
-  Shape factored_shape() const;  // radices joined
+  Shape shape() const;           // one extent per stored axis
+  Shape factored_shape() const;  // one extent per radix
   bool is_partial() const;
   tdl::Reducer reducer() const;  // of its partial values; our bug if there are none
-  // Positions that hold parts of the same partial value as `position`, itself included: they differ on partial axes
+  // Positions that hold parts of the same partial value as `position`, itself included. They differ on partial axes
   // only.
   std::vector<int> partial_group(int position) const;
   int64_t elements(int position) const { return volume(boxes[position]); }
@@ -66,24 +70,27 @@ struct Layout {
 // "2x2 [0, 1, 2, 3] [S(0), B]", or the boxes where it has no name.
 std::string to_string(const Layout& layout);
 
-// The layout that a name says. Mesh axes that split one axis act as one split into their product, outermost most
-// significant; every split is `cut`. Splitting a sub-axis takes the tensor's radices. Bad input: an axis that the
-// tensor lacks, two reducers.
+// The layout that a name describes. Mesh axes that split one axis act as one split into their product, outermost most
+// significant; every split is `cut`. To split a sub-axis, pass the tensor's radices. Bad input: an axis that the tensor
+// lacks, two reducers.
 Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const Shape& shape);
 Layout make_layout(const Mesh& mesh, const NdSbp& sbp, const std::vector<Shape>& radices);
-// Its name, if it has one (the first in the order S before B before P, lower axes first, where several fit).
+// The layout's name, if it has one. Where several fit, the first: S before B before P, lower axes first.
 std::optional<NdSbp> name_of(const Layout& layout);
-// The same mesh, boxes and kinds, the boxes compared over a common refinement of the two factorings; empty boxes are
-// equal.
+// Whether mesh, kinds and boxes are the same. Boxes are compared over a common refinement of the two factorings; empty
+// boxes are equal.
 bool same_placement(const Layout& a, const Layout& b);
-// The same layout, or box, over other radices of the same axes, where every box stays one; empty otherwise.
+// The same layout, or box, over other radices of the same axes. Empty where a box would become several.
 std::optional<Layout> over_radices(const Layout& layout, const std::vector<Shape>& radices);
 std::optional<Box> over_radices(const Box& box, const std::vector<Shape>& from, const std::vector<Shape>& to);
-// The coarsest common refinement of two factorings of one shape; empty if there is none, as for 3.4 and 4.3.
+// The coarsest common refinement of two factorings of one shape: 2.6 of 12 and 2.6. Empty if there is none, as for 3.4
+// and 4.3.
 std::optional<std::vector<Shape>> common_radices(const std::vector<Shape>& a, const std::vector<Shape>& b);
-// The same elements as boxes over finer radices: several where an end falls inside a coarse digit.
+// The same elements as boxes over finer radices: several where an end falls inside a coarse digit. [0,5) of 8 over 4.2
+// is [0,2)x[0,2) and [2,3)x[0,1).
 std::vector<Box> refined_boxes(const Box& box, const std::vector<Shape>& radices, const std::vector<Shape>& fine);
-// Where a box over factored axes lies in the tensor as stored: strided pieces, as boxes over the stored axes.
+// Where a box over factored axes lies in the tensor as stored, as boxes over the stored axes. [0,4)x[0,1) over 4.2 is
+// the four elements 0, 2, 4 and 6.
 std::vector<Box> stored_boxes(const Box& box, const std::vector<Shape>& radices);
 
 // ---------------------------------------------------------------- from strategies
@@ -95,7 +102,7 @@ struct OpLayouts {
 };
 OpLayouts layouts_of(const tdl::Bound& bound, const tdl::Derived& derived, const Mesh& mesh);
 
-// OneFlow's signature: one NdSbp an operand and a result; empty where one of them has no name.
+// OneFlow's signature: one NdSbp per operand and result. Empty where one of them has no name.
 struct Signature {
   std::vector<NdSbp> operands, results;
 };

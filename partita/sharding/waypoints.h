@@ -18,7 +18,7 @@ namespace partita::boxing {
 // The named layouts that a path may pass through: on each mesh axis S, B, or, on `partial_axes` (bits), P.
 class Waypoints {
  public:
-  // Of the mesh, the factoring and the reducer of `partial`.
+  // `partial` gives the mesh, the factoring and the reducer.
   Waypoints(const Layout& partial, uint64_t partial_axes, const Counter& counter);
 
   size_t size() const { return at_.size(); }

@@ -1,4 +1,8 @@
-// The full execution simulation (FlexFlow section 5.2, Algorithm 1) of a PhysicalGraph, under the runtime's rules.
+// The full execution simulation (FlexFlow section 5.2, Algorithm 1) of a PhysicalGraph, under the runtime's rules. How
+// long a task or a transfer takes is not decided here: cost/cost.cc has the formulas.
+//
+// Example: two kernels of 10 us on one queue and a transfer of 15 us that waits for the first. The kernels run from 0
+// to 10 and from 10 to 20, the transfer from 10 to 25 on its link's queue: one step takes 25 us.
 #pragma once
 #include "partita/base/watch.h"
 #include "partita/cost/cost.h"

@@ -1,0 +1,74 @@
+// Reads the device types of a cluster file.
+#include "partita/cluster/device_types.h"
+
+#include <optional>
+
+#include "partita/base/units.h"
+
+namespace partita::cluster_file {
+
+namespace {
+
+// `memory`, a figure with its unit, or `memory_gibytes`.
+int64_t read_memory(const Reader& r, const YAML::Node& node, const std::string& what) {
+  const YAML::Node memory = node["memory"], gibytes = node["memory_gibytes"];
+  if (memory && gibytes) r.fail_at(memory, "{}: 'memory' and 'memory_gibytes' are both given; remove one", what);
+  if (!memory && !gibytes) r.fail_at(node, "{} lacks 'memory_gibytes'; add it (docs/cluster.md has an example)", what);
+  if (memory) {
+    const std::string text = memory.IsScalar() ? memory.Scalar() : "";
+    const std::optional<Bytes> bytes = parse_bytes(text);
+    if (!bytes || bytes->bare)
+      r.fail_at(memory, "{}: memory is '{}'; it takes a figure with its unit, as 80GB or 80GiB", what, text);
+    return bytes->bytes;
+  }
+  if (gibytes.IsScalar())
+    if (const std::optional<Bytes> bytes = parse_bytes(gibytes.Scalar()); bytes && !bytes->bare)
+      r.fail_at(gibytes,
+                "{}: memory_gibytes is '{}'; the unit stands in the key, give only the figure, or write memory: {}",
+                what, gibytes.Scalar(), gibytes.Scalar());
+  const double figure = read_figure(r, gibytes, what + ": memory_gibytes", Sign::kPositive);
+  if (figure > 1e9) r.fail_at(gibytes, "{}: memory_gibytes is {}; the figure is in GiB, not bytes", what, figure);
+  return static_cast<int64_t>(figure * 0x1p30);
+}
+
+Device read_type(const Reader& r, const YAML::Node& node, const std::string& model) {
+  std::string what = fmt::format("device type '{}'", model);
+  check_map(r, node, what,
+            {"kind", "peak_tflop_per_s", "memory_bandwidth_gbytes_per_s", "efficiency", "launch_overhead_us"},
+            {"memory", "memory_gibytes"});
+  Device d;
+  d.model = model;
+  std::string kind = read_word(r, node["kind"], what + ": kind");
+  if (kind != "gpu" && kind != "cpu") r.fail_at(node["kind"], "{}: kind is '{}'; it must be gpu or cpu", what, kind);
+  d.kind = kind == "gpu" ? DeviceKind::kGpu : DeviceKind::kCpu;
+  const YAML::Node peaks = node["peak_tflop_per_s"];
+  check_map(r, peaks, what + ": peak_tflop_per_s", {"float32", "float64"}, {"float16", "bfloat16", "int64", "bool"});
+  for (const auto& entry : peaks)
+    d.peak_flops_per_s[parse_dtype(entry.first.Scalar())] =
+        1e12 * read_figure(r, entry.second, what + ": peak_tflop_per_s: " + entry.first.Scalar(), Sign::kPositive);
+  for (DType t : {DType::kInt64, DType::kBool, DType::kFloat16, DType::kBFloat16})
+    d.peak_flops_per_s.emplace(t, d.peak_flops_per_s[DType::kFloat32]);
+  d.memory_bytes = read_memory(r, node, what);
+  d.memory_bandwidth_bytes_per_s = 1e9 * read_figure(r, node["memory_bandwidth_gbytes_per_s"],
+                                                     what + ": memory_bandwidth_gbytes_per_s", Sign::kPositive);
+  d.efficiency = read_figure(r, node["efficiency"], what + ": efficiency", Sign::kPositive);
+  if (d.efficiency > 1)
+    r.fail_at(node["efficiency"], "{}: efficiency is {}; it is a fraction, at most 1", what, d.efficiency);
+  d.launch_overhead_us = read_figure(r, node["launch_overhead_us"], what + ": launch_overhead_us", Sign::kNotNegative);
+  return d;
+}
+
+}  // namespace
+
+std::map<std::string, Device> read_types(const Reader& r, const YAML::Node& types) {
+  if (!types.IsMap() || types.size() == 0) r.fail_at(types, "device_types must be a map from a name to its figures");
+  std::map<std::string, Device> read;
+  for (const auto& entry : types) {
+    std::string model = read_word(r, entry.first, "a device type's name");
+    if (read.count(model)) r.fail_at(entry.first, "device type '{}' is given twice; rename one", model);
+    read[model] = read_type(r, entry.second, model);
+  }
+  return read;
+}
+
+}  // namespace partita::cluster_file

@@ -1,0 +1,16 @@
+// Internal to cluster/: the device types of a cluster file.
+//
+// Example: K80: {kind: gpu, peak_tflop_per_s: {float32: 4.37, float64: 1.46}, memory_gibytes: 12, ..} is a Device of
+// model K80 with 4.37e12 float32 FLOP/s and 12 x 2^30 bytes, without a name and a host.
+#pragma once
+#include <map>
+#include <string>
+
+#include "partita/cluster/cluster.h"
+#include "partita/cluster/yaml.h"
+
+namespace partita::cluster_file {
+
+std::map<std::string, Device> read_types(const Reader& r, const YAML::Node& types);  // by model
+
+}  // namespace partita::cluster_file

@@ -1,0 +1,63 @@
+// Internal to cluster/: strict reading of YAML. Every error names the file, the line, and what to do.
+//
+// Example: "f.yaml:5: device type 'K80': unknown key 'memory_gibyte'; did you mean 'memory_gibytes'?" is check_map()
+// with the keys of a device type, at the line of the key.
+#pragma once
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "partita/base/error.h"
+
+namespace partita::cluster_file {
+
+struct Reader {
+  std::string origin;  // the file's or preset's name
+
+  template <typename... Args>
+  [[noreturn]] void fail_at(const YAML::Node& node, fmt::format_string<Args...> format, Args&&... args) const {
+    fail("{}:{}: {}", origin, std::max(1, node.Mark().line + 1), fmt::format(format, std::forward<Args>(args)...));
+  }
+};
+
+int edit_distance(std::string_view a, std::string_view b);
+
+// "did you mean 'x'?" with the name that was probably meant, a few letters away or the same quantity in another unit;
+// else the list of known names.
+template <typename Keys>
+std::string suggestion(std::string_view key, const Keys& known) {
+  std::string best;
+  int best_score = std::numeric_limits<int>::max();
+  for (std::string_view k : known) {
+    int distance = edit_distance(key, k);
+    size_t common = 0;
+    while (common < std::min(key.size(), k.size()) && key[common] == k[common]) ++common;
+    bool close = distance <= std::max<int>(1, static_cast<int>(k.size()) / 4) ||
+                 (common >= 4 && common * 2 >= std::min(key.size(), k.size()));
+    if (int score = distance - 2 * static_cast<int>(common); close && score < best_score) {
+      best = k;
+      best_score = score;
+    }
+  }
+  if (!best.empty()) return fmt::format("did you mean '{}'?", best);
+  return fmt::format("known are {}", fmt::join(known, ", "));
+}
+
+// `what` names the node in messages.
+
+// The node must be a map with these keys and no others, each once.
+void check_map(const Reader& r, const YAML::Node& node, const std::string& what,
+               std::initializer_list<std::string_view> required, std::initializer_list<std::string_view> optional = {});
+std::string read_word(const Reader& r, const YAML::Node& node, const std::string& what);
+// A word that can be part of a device's name: without dots, blanks, commas, brackets and stars.
+std::string read_name(const Reader& r, const YAML::Node& node, const std::string& what);
+enum class Sign { kPositive, kNotNegative };
+double read_figure(const Reader& r, const YAML::Node& node, const std::string& what, Sign sign);
+int read_count(const Reader& r, const YAML::Node& node, const std::string& what);  // from 1 to kMostDevices
+bool read_flag(const Reader& r, const YAML::Node& node, const std::string& what);
+
+}  // namespace partita::cluster_file

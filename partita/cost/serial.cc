@@ -1,0 +1,96 @@
+// What a plan's parts take one after another: kernels, inner steps, conversions, inputs and outputs.
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <string>
+#include <tuple>
+
+#include "partita/cost/alone.h"
+#include "partita/physical/segments.h"
+#include "partita/plan/resolve.h"
+
+namespace partita {
+
+namespace {
+
+// Everything that the kernels and inner steps of an op depend on; layers that are alike share it.
+using Likeness =
+    std::tuple<std::string, const tdl::Bound*, const tdl::Derived*, std::vector<DeviceId>, std::vector<DType>>;
+
+Likeness likeness_of(const Graph& graph, const Op& op, const tdl::Derived& derived, const Mesh& mesh) {
+  std::vector<DType> dtypes;
+  for (const auto* tensors : {&op.operands, &op.results})
+    for (TensorId t : *tensors) dtypes.push_back(graph.tensor(t).dtype);
+  return {op.definition, op.bound.get(), &derived, mesh.devices, std::move(dtypes)};
+}
+
+// The dtype of a tensor of the op's formula; stages that are no results have `inner`.
+DType tensor_dtype(const Graph& graph, const Op& op, int tensor, DType inner) {
+  if (static_cast<size_t>(tensor) < op.operands.size()) return graph.tensor(op.operands[tensor]).dtype;
+  const std::vector<int>& results = op.bound->results;
+  const auto result = std::find(results.begin(), results.end(), tensor);
+  return result == results.end() ? inner
+                                 : graph.tensor(op.results[static_cast<size_t>(result - results.begin())]).dtype;
+}
+
+// What position p reads of a tensor for a segment: what an inner step before it brings, else what it holds.
+Box box_read(const tdl::Derived& derived, const Segment& segment, int tensor, int p) {
+  for (const tdl::InnerStep& step : derived.inner)
+    if (step.tensor == tensor && step.before_stage == segment.first && !step.needed.empty()) return step.needed[p];
+  return derived.boxes[tensor][p];
+}
+
+}  // namespace
+
+int64_t serial_ns(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+  const Resolved resolved = resolve(graph, plan, cluster);
+  const CostModel cost(cluster);
+  ConversionTimes times(cluster);
+  std::map<Likeness, int64_t> known;
+  int64_t sum = 0;
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const Op& op = graph.ops[i];
+    const tdl::Derived& derived = *resolved.ops[i].derived;
+    const Mesh& mesh = plan.ops[i].mesh;
+    const auto [found, fresh] = known.emplace(likeness_of(graph, op, derived, mesh), 0);
+    if (fresh)
+      found->second = kernels_ns(cost, graph, op, derived, mesh) +
+                      times.inner_ns(*op.bound, derived, mesh, bytes_of(inner_dtype(graph, op)));
+    sum += found->second;
+  }
+  for (const ResolvedConversion& c : resolved.conversions)
+    sum += times.ns(c.conversion.from, c.conversion.to, bytes_of(graph.tensor(c.tensor).dtype));
+  for (size_t t = 0; t < graph.tensors.size(); ++t)
+    if (graph.tensors[t].role == Role::kInput) sum += times.load_ns(resolved.home[t], bytes_of(graph.tensors[t].dtype));
+  for (TensorId output : graph.outputs)
+    sum += times.give_ns(resolved.home[output.index()], bytes_of(graph.tensor(output).dtype));
+  return sum;
+}
+
+int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, const tdl::Derived& derived,
+                   const Mesh& mesh) {
+  const tdl::Bound& bound = *op.bound;
+  const std::vector<Segment> segments = segments_of(bound, derived);
+  const OpDefinition* definition = graph.registry->find(op.definition);
+  auto dtype_of = [&, inner = inner_dtype(graph, op)](int tensor) { return tensor_dtype(graph, op, tensor, inner); };
+  std::vector<DType> rates;
+  for (const Segment& segment : segments) {
+    std::vector<int> touched = segment.reads;
+    touched.insert(touched.end(), segment.writes.begin(), segment.writes.end());
+    rates.push_back(rate_dtype(bound, segment.first, segment.last, touched, dtype_of));
+  }
+  std::vector<int64_t> slowest(segments.size(), 0);
+  for (int p = 0; p < derived.positions(); ++p) {
+    const std::vector<double> flops = segment_flops(definition, bound, segments, derived.ranges[p]);
+    for (size_t g = 0; g < segments.size(); ++g) {
+      const Segment& segment = segments[g];
+      int64_t bytes = 0;
+      for (int t : segment.reads) bytes += volume(box_read(derived, segment, t, p)) * bytes_of(dtype_of(t));
+      for (int t : segment.writes) bytes += volume(derived.boxes[t][p]) * bytes_of(dtype_of(t));
+      slowest[g] = std::max(slowest[g], cost.kernel_ns(mesh.devices[p], rates[g], flops[g], bytes));
+    }
+  }
+  return std::accumulate(slowest.begin(), slowest.end(), int64_t{0});
+}
+
+}  // namespace partita

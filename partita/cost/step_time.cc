@@ -1,0 +1,162 @@
+// What one step of a conversion takes by itself: the jobs that lowering makes of it, and how these run at once.
+#include "partita/cost/step_time.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+namespace partita {
+
+namespace {
+
+// Whether two jobs occupy anything in common.
+bool meet(const std::vector<int>& a, const std::vector<int>& b) {
+  return std::any_of(a.begin(), a.end(), [&](int x) { return std::binary_search(b.begin(), b.end(), x); });
+}
+
+bool any_meet(const std::vector<Job>& jobs) {
+  std::set<int> occupied;
+  for (const Job& job : jobs)
+    for (int x : job.occupies)
+      if (!occupied.insert(x).second) return true;
+  return false;
+}
+
+Duration times(const Duration& d, double n) { return {n * d.fixed_ns, n * d.moving_ns}; }
+
+// In how many rounds jobs run that take equally long. A round takes, in order, every job that does not meet one that it
+// has taken.
+int rounds_of(std::vector<Job> jobs) {
+  int rounds = 0;
+  for (; !jobs.empty(); ++rounds) {
+    std::vector<Job> waiting;
+    std::set<int> occupied;
+    for (Job& job : jobs)
+      if (std::any_of(job.occupies.begin(), job.occupies.end(), [&](int x) { return occupied.contains(x); }))
+        waiting.push_back(std::move(job));
+      else occupied.insert(job.occupies.begin(), job.occupies.end());
+    jobs = std::move(waiting);
+  }
+  return rounds;
+}
+
+// Leaves out jobs that end before another whatever the bytes, and makes one of jobs that meet and take equally long.
+void simplify(std::vector<Job>& jobs) {
+  if (jobs.empty()) return;
+  const bool meeting = any_meet(jobs);
+  auto equal = [&](const Job& j) {
+    return j.duration.fixed_ns == jobs[0].duration.fixed_ns && j.duration.moving_ns == jobs[0].duration.moving_ns;
+  };
+  if (meeting && !std::all_of(jobs.begin(), jobs.end(), equal)) return;
+  if (meeting) jobs[0].duration = times(jobs[0].duration, rounds_of(jobs));
+  else
+    std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
+      return a.duration.moving_ns != b.duration.moving_ns ? a.duration.moving_ns > b.duration.moving_ns
+                                                          : a.duration.fixed_ns > b.duration.fixed_ns;
+    });
+  std::vector<Job> longest;
+  for (Job& job : jobs)
+    if (longest.empty() || job.duration.fixed_ns > longest.back().duration.fixed_ns)
+      longest.push_back({{}, job.duration});
+  if (meeting) longest.resize(1);
+  jobs = std::move(longest);
+}
+
+double ns(const Job& job, double element_bytes) {
+  return job.duration.fixed_ns + element_bytes * job.duration.moving_ns;
+}
+
+// The time until the last job has ended, as the simulator runs them: whenever one ends, all that can start do, in
+// order.
+double makespan(const std::vector<Job>& jobs, double element_bytes) {
+  if (!any_meet(jobs)) {
+    double longest = 0;
+    for (const Job& job : jobs) longest = std::max(longest, ns(job, element_bytes));
+    return longest;
+  }
+  std::vector<const Job*> waiting;
+  for (const Job& job : jobs) waiting.push_back(&job);
+  std::vector<std::pair<double, const Job*>> running;
+  double now = 0;
+  while (!waiting.empty() || !running.empty()) {
+    std::vector<const Job*> later;
+    for (const Job* job : waiting)
+      if (std::any_of(running.begin(), running.end(),
+                      [&](const auto& r) { return meet(r.second->occupies, job->occupies); }))
+        later.push_back(job);
+      else running.emplace_back(now + ns(*job, element_bytes), job);
+    waiting = std::move(later);
+    now = std::min_element(running.begin(), running.end())->first;
+    std::erase_if(running, [&](const auto& r) { return r.first <= now; });
+  }
+  return now;
+}
+
+}  // namespace
+
+StepTime::StepTime(const Step& step, const CostModel& cost) {
+  if (step.kind == StepKind::kLocal || step.kind == StepKind::kFetch) add_pieces(step, cost);
+  else add_rings(step, cost);
+  simplify(jobs_);
+  simplify(after_);
+  straight_ = jobs_.size() <= 1 && after_.size() <= 1;
+  for (const std::vector<Job>* jobs : {&jobs_, &after_})
+    if (straight_ && !jobs->empty()) {
+      line_.fixed_ns += jobs->front().duration.fixed_ns;
+      line_.moving_ns += jobs->front().duration.moving_ns;
+    }
+}
+
+double StepTime::ns(double element_bytes) const {
+  return makespan(jobs_, element_bytes) + makespan(after_, element_bytes);
+}
+
+void StepTime::add_pieces(const Step& step, const CostModel& cost) {
+  const Cluster& cluster = cost.cluster();
+  std::map<int, Duration> links, devices;
+  auto add = [](Duration& sum, const Duration& d) {
+    sum.fixed_ns += d.fixed_ns;
+    sum.moving_ns += d.moving_ns;
+  };
+  const std::vector<Target> targets = targets_of(step);
+  for (size_t p = 0; p < targets.size(); ++p) {
+    const Target& target = targets[p];
+    if (target.view) continue;
+    const DeviceId device = step.to.mesh.devices[p];
+    for (const Piece* piece : target.pieces) {
+      const DeviceId source = step.from.mesh.devices[piece->source];
+      const auto bytes = static_cast<double>(volume(piece->box));
+      if (source != device)
+        add(links[cluster.narrowest(source, device).value], cost.transfer(cluster.route(source, device), bytes));
+      else if (!target.combine) add(devices[device.value], cost.copy(device, 2 * bytes));
+    }
+    if (!target.combine) continue;
+    after_.push_back({{device.value},
+                      cost.copy(device, static_cast<double>(volume(step.to.boxes[p])) *
+                                            static_cast<double>(1 + target.pieces.size()))});
+  }
+  for (const auto& [link, duration] : links) jobs_.push_back({{link}, duration});
+  const int links_end = static_cast<int>(cluster.links.size());
+  for (const auto& [device, duration] : devices) jobs_.push_back({{links_end + device}, duration});
+}
+
+void StepTime::add_rings(const Step& step, const CostModel& cost) {
+  const Cluster& cluster = cost.cluster();
+  for (const std::vector<int>& group : step.groups) {
+    const double bytes = static_cast<double>(step.bytes) / static_cast<double>(step.groups.size() * group.size());
+    std::vector<std::vector<LinkId>> routes;
+    std::vector<Hop> hops;
+    std::set<int> narrowest;
+    for (size_t r = 0; r < group.size(); ++r) {
+      const DeviceId device = step.to.mesh.devices[group[r]],
+                     after = step.to.mesh.devices[group[(r + 1) % group.size()]];
+      routes.push_back(cluster.route(device, after));
+      if (device != after) narrowest.insert(cluster.narrowest(device, after).value);
+    }
+    for (const std::vector<LinkId>& route : routes) hops.push_back({&route, bytes});
+    jobs_.push_back({{narrowest.begin(), narrowest.end()}, cost.ring(step.kind, hops)});
+  }
+}
+
+}  // namespace partita

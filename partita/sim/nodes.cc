@@ -1,0 +1,80 @@
+// Makes the simulator's nodes: which queues and links each occupies, and for how long.
+#include "partita/sim/nodes.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <variant>
+
+#include "partita/physical/lower.h"
+
+namespace partita {
+
+namespace {
+
+std::map<LinkId, int> queues_of_links(const PhysicalGraph& graph) {
+  std::map<LinkId, int> queue_of;
+  for (size_t q = 0; q < graph.queues.size(); ++q)
+    if (graph.queues[q].kind == QueueKind::kLink) queue_of[graph.queues[q].link] = static_cast<int>(q);
+  return queue_of;
+}
+
+LinkId narrowest(const Cluster& cluster, const std::vector<LinkId>& route) {
+  return *std::min_element(route.begin(), route.end(), [&](LinkId a, LinkId b) {
+    return cluster.link(a).bandwidth_bytes_per_s < cluster.link(b).bandwidth_bytes_per_s;
+  });
+}
+
+SimNode collective_node(const PhysicalGraph& graph, const CostModel& cost, std::vector<TaskId> participants,
+                        const std::map<LinkId, int>& queue_of) {
+  SimNode node;
+  node.tasks = std::move(participants);
+  std::sort(node.tasks.begin(), node.tasks.end(), [&](TaskId a, TaskId b) {
+    return std::get<CollectiveWork>(graph.task(a).work).rank < std::get<CollectiveWork>(graph.task(b).work).rank;
+  });
+  std::set<int> queues;
+  for (TaskId p : node.tasks) {
+    const Task& part = graph.task(p);
+    queues.insert(part.queue.value);
+    node.static_queues.push_back(part.queue.value);
+    if (!part.route.empty()) queues.insert(queue_of.at(narrowest(cost.cluster(), part.route)));
+  }
+  node.queues.assign(queues.begin(), queues.end());
+  node.duration_ns = cost.collective_ns(graph, node.tasks);
+  return node;
+}
+
+void join(std::vector<SimNode>& nodes, int from, int to, bool next) {
+  (next ? nodes[from].next : nodes[from].now).push_back(to);
+  (next ? nodes[to].waits_next : nodes[to].waits_now) += 1;
+}
+
+}  // namespace
+
+std::vector<SimNode> sim_nodes(const PhysicalGraph& graph, const CostModel& cost) {
+  const NodeTable table = number_nodes(graph);
+  const std::map<LinkId, int> queue_of = queues_of_links(graph);
+  std::vector<SimNode> nodes;
+  for (const Node& n : graph.order) {
+    const Task& task = graph.task(n.task);
+    if (std::holds_alternative<CollectiveWork>(task.work)) {
+      nodes.push_back(collective_node(graph, cost, table.members[table.number(n)], queue_of));
+    } else {
+      SimNode& node = nodes.emplace_back();
+      node.tasks = {n.task};
+      node.queues = {task.queue.value};
+      node.duration_ns = cost.task_ns(graph, task);
+    }
+  }
+  const std::vector<int> place = places(graph, table);
+  for (const Edge& e : graph.edges) join(nodes, place[table.number(e.from)], place[table.number(e.to)], e.next);
+  // A task has one counter: its acts run one after another, edge or not (physical.h).
+  for (const Node& n : graph.order) {
+    const int rate = graph.task(n.task).rate;
+    const int after = place[table.number(n.task, (n.act + 1) % rate)];
+    join(nodes, place[table.number(n)], after, n.act + 1 == rate);
+  }
+  return nodes;
+}
+
+}  // namespace partita

@@ -1,0 +1,28 @@
+// Internal to sim/: what the simulator runs: one node for each act of a task or collective, with the queues and links
+// that it occupies, its time, and what waits for it.
+//
+// Example: a kernel of rate 2 on a device's compute queue is two nodes of one queue each; the second waits for the
+// first, and the first of the next step for the second. An all-reduce of 4 participants is one node on their queues and
+// on the narrowest link between each two neighbours of the ring.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "partita/cost/cost.h"
+#include "partita/physical/physical.h"
+
+namespace partita {
+
+struct SimNode {
+  std::vector<TaskId> tasks;       // of a collective all participants, in rank order
+  std::vector<int> queues;         // all that must be free
+  std::vector<int> static_queues;  // of these, where it must be next in order
+  int64_t duration_ns = 0;         // from the formulas of cost/cost.cc
+  std::vector<int> now, next;      // successors in this step and in the next
+  int waits_now = 0, waits_next = 0;
+};
+
+// The nodes of one step, in its order.
+std::vector<SimNode> sim_nodes(const PhysicalGraph& graph, const CostModel& cost);
+
+}  // namespace partita
