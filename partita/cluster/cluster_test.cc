@@ -1,3 +1,4 @@
+// Cluster files, presets, routes, bad input, and the order of devices.
 #include "partita/cluster/cluster.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Conversions and fetches: the table's rows, values carried over, bytes counted one by one, what is listed.
 #include "partita/sharding/boxing.h"
 
 #include <gtest/gtest.h>
@@ -11,36 +12,25 @@
 #include "partita/base/rng.h"
 #include "partita/sharding/count.h"
 #include "partita/sharding/testing/execute.h"
+#include "partita/sharding/testing/layouts.h"
 
 namespace partita {
 
 namespace {
 
-Mesh mesh_of(std::vector<int> extents, std::vector<int> devices = {}) {
-  Mesh mesh{extents, {}};
-  int n = 1;
-  for (int e : extents) n *= e;
-  for (int i = 0; i < n; ++i) mesh.devices.push_back(DeviceId(size_t(devices.empty() ? i : devices[i])));
-  return mesh;
-}
-
-const Cluster& machine() {  // two nodes of eight: routes of two speeds
-  static const Cluster cluster = load_cluster("dgx-h100:2");
-  return cluster;
-}
-
-NdSbp name(std::string_view text) { return parse_nd_sbp(text); }
+using testing::machine;
+using testing::mesh_of;
+using testing::name;
+using testing::padded;
+using testing::random_layout;
+using testing::random_mesh;
+using testing::random_radices;
+using testing::steps_text;
 
 std::vector<double> random_values(int64_t n, Rng& rng) {
   std::vector<double> v(n);
   for (double& x : v) x = (rng.below(2) ? 1 : -1) * (0.1 + rng.uniform());
   return v;
-}
-
-std::string steps_text(const Conversion& c) {
-  std::string text;
-  for (const Step& s : c.steps) text += (text.empty() ? "" : ", ") + std::string(name_of(s.kind));
-  return text;
 }
 
 // The least that devices must receive: for every reader and element, one value from each part, but for what it holds.
@@ -288,70 +278,6 @@ TEST(Conversion, FactoringsWithoutACommonOneAreFetchedPieceByPiece) {
 
 namespace {
 
-std::vector<Shape> random_radices(Rng& rng) {
-  std::vector<Shape> radices;
-  for (int64_t a = rng.between(0, 3); a > 0; --a) {
-    radices.push_back({rng.between(1, 7)});
-    if (rng.below(4) == 0) radices.back().push_back(rng.between(1, 3));
-  }
-  return radices;
-}
-
-Mesh random_mesh(Rng& rng) {
-  std::vector<int> extents, devices;
-  int n = 1;
-  for (int64_t a = rng.between(0, 3); a > 0; --a) {
-    int e = static_cast<int>(rng.between(1, 4));
-    if (n * e > 8) break;
-    extents.push_back(e);
-    n *= e;
-  }
-  std::vector<int> all = {0, 1, 2, 3, 4, 8, 9, 10, 11};
-  rng.shuffle(all);
-  devices.assign(all.begin(), all.begin() + n);
-  return mesh_of(extents, devices);
-}
-
-Layout random_layout(const Mesh& mesh, const std::vector<Shape>& radices, tdl::Reducer reducer, Rng& rng) {
-  NdSbp sbp;
-  bool partial = rng.below(2);
-  for (size_t a = 0; a < mesh.extents.size(); ++a) {
-    uint64_t kind = rng.below(4);
-    if (kind == 0 && partial) sbp.push_back(Sbp::partial(reducer));
-    else if (kind == 1 || radices.empty()) sbp.push_back(Sbp::broadcast());
-    else {
-      int axis = static_cast<int>(rng.below(radices.size()));
-      sbp.push_back(Sbp::split(axis, static_cast<int>(rng.below(radices[axis].size()))));
-    }
-  }
-  Layout layout = make_layout(mesh, sbp, radices);
-  if (rng.below(3)) return layout;
-  // No name: each box grows or stays at each end, the same for a partial group, so that every element stays somewhere.
-  Shape shape = layout.factored_shape();
-  std::vector<Box> boxes = layout.boxes.list();
-  for (int p = 0; p < mesh.positions(); ++p) {
-    int first = layout.partial_group(p)[0];
-    if (first < p) {
-      boxes[p] = boxes[first];
-      continue;
-    }
-    if (is_empty(boxes[p])) continue;
-    for (size_t f = 0; f < shape.size(); ++f) {
-      boxes[p][f].lo = std::max<int64_t>(0, boxes[p][f].lo - rng.between(0, 2));
-      boxes[p][f].hi = std::min<int64_t>(shape[f], boxes[p][f].hi + rng.between(0, 2));
-    }
-  }
-  layout.boxes = Boxes(mesh.extents, boxes);
-  return layout;
-}
-
-// With axes of extent 1 between its own: the same positions.
-Mesh padded(Mesh mesh, size_t axes, Rng& rng) {
-  while (mesh.extents.size() < axes)
-    mesh.extents.insert(mesh.extents.begin() + static_cast<int64_t>(rng.below(mesh.extents.size() + 1)), 1);
-  return mesh;
-}
-
 // On meshes of at least so many axes.
 void random_conversions(int rounds, uint64_t seed, size_t axes = 0) {
   Rng rng(seed);
@@ -391,143 +317,6 @@ TEST(Conversion, RandomOnesKeepTheValuesAndCountWhatCrosses) { random_conversion
 TEST(Conversion, RandomOnesOnManyAxesKeepTheValuesAndCountWhatCrosses) { random_conversions(500, 20261122, 4); }
 TEST(LongConversion, RandomOnesKeepTheValuesAndCountWhatCrosses) {
   for (uint64_t seed = 1; seed <= 20; ++seed) random_conversions(3000, seed);
-}
-
-namespace {
-
-// The table's figure for a step between two names on one mesh, written down from the table and not from the program:
-// empty if the step is not a collective or local. Over all mesh axes that differ, which must go from one part to one
-// part.
-std::optional<int64_t> table_figure(const Mesh& mesh, const NdSbp& from, const NdSbp& to, const Shape& shape) {
-  std::vector<size_t> changed;
-  for (size_t a = 0; a < from.size(); ++a)
-    if (from[a] != to[a]) changed.push_back(a);
-  if (changed.empty()) return 0;
-  Sbp x = from[changed[0]], y = to[changed[0]];
-  int64_t p = 1;
-  for (size_t a : changed) {
-    if (from[a] != x || to[a] != y) return std::nullopt;
-    p *= mesh.extents[a];
-  }
-  for (const Sbp& s : {x, y})
-    for (size_t a = changed[0]; a < from.size(); ++a)
-      if (s.kind == Sbp::Kind::kSplit && from[a] == to[a] && from[a] == s) return std::nullopt;
-  // Whole groups' shards, over all groups: the elements with the changed axes set to B, once a group.
-  NdSbp whole = from;
-  for (size_t a : changed) whole[a] = Sbp::broadcast();
-  Layout l = make_layout(mesh, whole, shape);
-  int64_t T = 0;
-  for (const Box& b : l.boxes) T += volume(b);
-  T /= p;
-  using K = Sbp::Kind;
-  if (x.kind == K::kPartial) return y.kind == K::kBroadcast ? 2 * (p - 1) * T : (p - 1) * T;
-  if (y.kind == K::kPartial || x.kind == K::kBroadcast) return 0;
-  if (y.kind == K::kBroadcast) return (p - 1) * T;
-  return std::nullopt;  // S(i) -> S(j): (p-1)/p T where extents divide; a fetch of what is missing is the same
-}
-
-// Every conversion between named layouts of a mesh is the shortest path over all of them, by Floyd and Warshall. Edges
-// are the table's steps and fetches; a fetch from partial to partial values that are partial on other axes changes one
-// thing, or is the path's last edge.
-void expect_shortest_paths(const std::vector<int>& extents, const Shape& shape) {
-  Mesh mesh = mesh_of(extents);
-  std::vector<Sbp> parts = {Sbp::broadcast(), Sbp::partial()};
-  for (size_t a = 0; a < shape.size(); ++a) parts.push_back(Sbp::split(static_cast<int>(a)));
-  std::vector<NdSbp> names = {{}};
-  for (size_t a = 0; a < extents.size(); ++a) {
-    std::vector<NdSbp> longer;
-    for (const NdSbp& n : names)
-      for (const Sbp& s : parts) {
-        longer.push_back(n);
-        longer.back().push_back(s);
-      }
-    names = longer;
-  }
-  size_t n = names.size();
-  std::vector<Layout> layouts;
-  for (const NdSbp& name : names) layouts.push_back(make_layout(mesh, name, shape));
-  std::vector<std::vector<int64_t>> distance(n, std::vector<int64_t>(n)), direct = distance;
-  for (size_t i = 0; i < n; ++i)
-    for (size_t j = 0; j < n; ++j) {
-      distance[i][j] = fetch(layouts[i], layouts[j], 1, machine()).bytes;
-      if (auto figure = table_figure(mesh, names[i], names[j], shape))
-        distance[i][j] = std::min(distance[i][j], *figure);
-      direct[i][j] = distance[i][j];
-      std::set<std::pair<Sbp, Sbp>> changes;
-      for (size_t a = 0; a < extents.size(); ++a)
-        if (names[i][a] != names[j][a]) changes.insert({names[i][a], names[j][a]});
-      if (layouts[i].is_partial() && layouts[j].is_partial() && layouts[i].kinds != layouts[j].kinds &&
-          changes.size() > 1)
-        distance[i][j] = std::numeric_limits<int64_t>::max() / 4;
-    }
-  std::vector<std::vector<int>> via(n, std::vector<int>(n, -1));
-  for (size_t k = 0; k < n; ++k)
-    for (size_t i = 0; i < n; ++i)
-      for (size_t j = 0; j < n; ++j)
-        if (distance[i][k] + distance[k][j] < distance[i][j]) {
-          distance[i][j] = distance[i][k] + distance[k][j];
-          via[i][j] = static_cast<int>(k);
-        }
-  Converter converter(machine());
-  std::function<std::string(size_t, size_t)> path = [&](size_t i, size_t j) {
-    return via[i][j] < 0 ? to_string(names[j]) : path(i, via[i][j]) + " -> " + path(via[i][j], j);
-  };
-  for (size_t i = 0; i < n; ++i)
-    for (size_t j = 0; j < n; ++j) {
-      int64_t best = distance[i][j];
-      for (size_t k = 0; k < n; ++k) best = std::min(best, distance[i][k] + direct[k][j]);
-      EXPECT_EQ(conversion_bytes(layouts[i], layouts[j], 1, machine()), best)
-          << to_string(names[i]) << " -> " << path(i, j);
-      EXPECT_EQ(converter.bytes(layouts[i], layouts[j], 1), best) << to_string(names[i]) << " -> " << path(i, j);
-    }
-}
-
-}  // namespace
-
-TEST(Conversion, IsAShortestPathOverTheNamedLayouts) {
-  expect_shortest_paths({4}, {5, 7});
-  expect_shortest_paths({2, 2}, {4, 8});
-  expect_shortest_paths({2, 3}, {7, 5});
-  expect_shortest_paths({3, 2}, {12, 6});
-  expect_shortest_paths({2, 1, 2}, {5, 4});
-}
-TEST(LongConversion, IsAShortestPathOverTheNamedLayouts) {
-  expect_shortest_paths({2, 2, 2}, {8, 8});
-  expect_shortest_paths({2, 3}, {5, 4, 7});
-  expect_shortest_paths({4, 2}, {3, 8, 5});
-}
-
-// Meshes of more than three axes are not looked through whole. An axis of extent 1 changes nothing but that.
-TEST(Conversion, OnManyAxesIsSeldomFarFromTheShortestPath) {
-  constexpr uint64_t kSeed = 22;
-  std::printf("seed %d\n", static_cast<int>(kSeed));
-  Rng rng(kSeed);
-  const std::vector<std::pair<std::vector<int>, std::vector<Shape>>> cases = {{{2, 2, 2}, {{16}, {8}}},
-                                                                              {{2, 2, 2}, {{16}, {5}}},
-                                                                              {{3, 2, 2}, {{18}, {12}}},
-                                                                              {{2, 2}, {{16}, {2, 8}}},
-                                                                              {{4, 2}, {{7}, {8}, {3}}}};
-  for (const auto& [extents, radices] : cases) {
-    int64_t shortest = 0, found = 0;
-    for (int round = 0; round < 200; ++round) {
-      const Mesh few = mesh_of(extents), many = padded(few, 4, rng);
-      const Layout from = random_layout(many, radices, tdl::Reducer::kSum, rng),
-                   to = random_layout(many, radices, tdl::Reducer::kSum, rng);
-      auto without = [&](Layout l) {
-        std::vector<tdl::Kind> kinds;
-        for (size_t a = 0; a < l.kinds.size(); ++a)
-          if (many.extents[a] > 1) kinds.push_back(l.kinds[a]);
-        l.mesh = few, l.kinds = kinds, l.boxes = Boxes(few.extents, l.boxes.list());
-        return l;
-      };
-      const int64_t least = conversion_bytes(without(from), without(to), 1, machine()),
-                    guided = conversion_bytes(from, to, 1, machine());
-      EXPECT_GE(guided, least) << to_string(from) << " -> " << to_string(to);
-      EXPECT_LE(guided, least + least / 4) << to_string(from) << " -> " << to_string(to);
-      shortest += least, found += guided;
-    }
-    EXPECT_LE(static_cast<double>(found), 1.005 * static_cast<double>(shortest));
-  }
 }
 
 // What a fetch moves, counted without its pieces, is what its pieces come to: also where parts of partial values are on
@@ -624,102 +413,6 @@ TEST(Conversion, FetchesFromVeryMany) {
       }
     }
   EXPECT_GE(largest, 255u);
-}
-
-TEST(Converter, RemembersTheSameAnswers) {
-  Converter converter(machine());
-  Rng rng(9);
-  for (int round = 0; round < 300; ++round) {
-    std::vector<Shape> radices = {{rng.between(1, 3)}, {rng.between(1, 3)}};
-    Mesh mesh = mesh_of({2, 2});
-    Layout from = random_layout(mesh, radices, tdl::Reducer::kSum, rng),
-           to = random_layout(mesh, radices, tdl::Reducer::kSum, rng);
-    Conversion plain = convert(from, to, 4, machine());
-    const Conversion& kept = converter.convert(from, to, 4);
-    EXPECT_EQ(kept.bytes, plain.bytes);
-    EXPECT_EQ(kept.from, from);
-    EXPECT_EQ(kept.to, to);
-    EXPECT_EQ(converter.bytes(from, to, 8), 2 * plain.bytes);
-    EXPECT_EQ(converter.bytes(from, to, 1) * 4, plain.bytes);
-  }
-}
-
-// Splits along two mesh axes of one tensor axis, halos and partial values included; on axes of 16 and 18 all cuts may
-// be even.
-TEST(Converter, TablesAndWaysAreThoseOfEachConversion) {
-  constexpr uint64_t kSeed = 21;
-  std::printf("seed %d\n", static_cast<int>(kSeed));
-  Rng rng(kSeed);
-  Converter converter(machine());
-  const std::vector<std::pair<std::vector<int>, std::vector<Shape>>> cases = {
-      {{2, 2, 2}, {{16}, {5}}}, {{2, 2, 2}, {{16}, {2, 8}}}, {{2, 2, 2}, {{3}, {32}}}, {{2, 2}, {{8}, {4}}},
-      {{3, 2}, {{18}, {4}}},    {{3, 2}, {{12}, {6}}},       {{4}, {{8}, {7}}},        {{2, 2, 1, 2}, {{16}, {5}}}};
-  for (const auto& [extents, radices] : cases)
-    for (int round = 0; round < 4; ++round) {
-      std::vector<Layout> layouts;
-      while (layouts.size() < 6) {
-        Layout drawn =
-            random_layout(mesh_of(extents), radices, layouts.size() % 2 ? tdl::Reducer::kSum : tdl::Reducer::kMax, rng);
-        if (round < 2 || name_of(drawn)) layouts.push_back(std::move(drawn));
-      }
-      for (NdSbp sbp : {NdSbp(extents.size(), Sbp::split(0)), NdSbp(extents.size(), Sbp::broadcast()),
-                        NdSbp(extents.size(), Sbp::partial())}) {
-        sbp.back() = round % 2 ? Sbp::split(1) : sbp.back();
-        layouts.push_back(make_layout(mesh_of(extents), sbp, radices));
-      }
-      std::vector<int> all(layouts.size());
-      std::iota(all.begin(), all.end(), 0);
-      const std::vector<int64_t> table = converter.table(layouts, all, all, 4);
-      for (size_t f = 0; f < layouts.size(); ++f)
-        for (size_t t = 0; t < layouts.size(); ++t) {
-          const Conversion plain = convert(layouts[f], layouts[t], 4, machine());
-          EXPECT_EQ(table[f * layouts.size() + t], plain.bytes)
-              << to_string(layouts[f]) << " -> " << to_string(layouts[t]);
-          const std::vector<int> through =
-              converter.through(converter.number(layouts[f]), converter.number(layouts[t]));
-          ASSERT_EQ(through.size(), plain.steps.empty() ? 0 : plain.steps.size() + 1)
-              << to_string(layouts[f]) << " -> " << to_string(layouts[t]);
-          for (size_t s = 0; s < plain.steps.size(); ++s) {
-            const Step &step = plain.steps[s], again = converter.step(through[s], through[s + 1], 4);
-            EXPECT_EQ(again.from, step.from);
-            EXPECT_EQ(again.to, step.to);
-            EXPECT_EQ(again.kind, step.kind);
-            EXPECT_EQ(again.bytes, step.bytes);
-          }
-        }
-    }
-}
-
-// A softmax split on its inner index: the maximum and the sum are each made whole, one all-reduce of a row vector.
-TEST(InnerConversions, SoftmaxSplitInsideMakesTwoStagesWhole) {
-  tdl::Bound bound = tdl::bind(
-      "softmax(x)[b, j] =\n  m[b] = max(j) x[b, j]\n  e[b, j] = exp(x[b, j] - m[b])\n  s[b] = sum(j) e[b, j]\n  e[b, "
-      "j] / s[b]\n",
-      {{6, 9}});
-  auto derived = tdl::derive(bound, {3}, {tdl::parse_strategy("j")});
-  ASSERT_TRUE(derived);
-  Converter converter(machine());
-  std::vector<Conversion> inner = inner_conversions(bound, *derived, mesh_of({3}), 4, converter);
-  ASSERT_EQ(inner.size(), 2u);
-  for (const Conversion& c : inner) {
-    EXPECT_EQ(steps_text(c), "all-reduce");
-    EXPECT_EQ(c.bytes, 4 * 2 * 2 * 6);
-  }
-  EXPECT_EQ(inner[0].from.reducer(), tdl::Reducer::kMax);
-  EXPECT_EQ(inner[1].from.reducer(), tdl::Reducer::kSum);
-  EXPECT_EQ(inner_bytes(bound, *derived, mesh_of({3}), 4, machine()), 2 * 4 * 2 * 2 * 6);
-  // With the rows split on another axis, each group does so for its rows.
-  auto both = tdl::derive(bound, {2, 3}, {tdl::parse_strategy("b"), tdl::parse_strategy("j")});
-  ASSERT_TRUE(both);
-  EXPECT_EQ(inner_bytes(bound, *both, mesh_of({2, 3}), 4, machine()), 2 * 4 * 2 * 2 * 6);
-}
-
-// A stage read beyond what its owner has: an inner halo.
-TEST(InnerConversions, AnInnerHaloFetchesWhatIsMissing) {
-  tdl::Bound bound = tdl::bind("blur(x)[i] =\n  a[i] = x[i] * x[i]\n  a[i - 1] + a[i + 1]\n", {{12}});
-  auto derived = tdl::derive(bound, {3}, {tdl::parse_strategy("i")});
-  ASSERT_TRUE(derived);
-  EXPECT_EQ(inner_bytes(bound, *derived, mesh_of({3}), 4, machine()), 4 * 4);  // four neighbours' elements
 }
 
 }  // namespace partita

@@ -1,3 +1,4 @@
+// Names, layouts, factorings and signatures.
 #include "partita/sharding/layout.h"
 
 #include <gtest/gtest.h>
