@@ -1,4 +1,8 @@
 // Conversions without a memory, how layouts are shortened, and the conversions inside an op.
+//
+// The room's internals, from the entry down: conversion.h makes a conversion; path.h finds its path, by waypoints.h on
+// meshes of few axes and by guided_path.cc on others; single_step.h makes the steps; fetch.h lists the pieces of a
+// fetch, and count.h counts what it moves without them. converter.cc is the same with a memory.
 #include "partita/sharding/boxing.h"
 
 #include <algorithm>
