@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
+#include "partita/base/input_file.h"
 #include "partita/fingerprint.h"
 #include "partita/graph/factors.h"
 #include "partita/in_file.h"

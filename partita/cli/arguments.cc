@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "partita/base/error.h"
+#include "partita/base/input_file.h"
 #include "partita/base/units.h"
 #include "partita/cli/options.h"
 #include "partita/cli/progress.h"

@@ -299,12 +299,11 @@ std::string gzip_member(std::string_view text) {
 }  // namespace
 
 void write_text(const std::string& path, const std::string& text) {
-  constexpr int kThreads = 2;
   constexpr size_t kPiece = size_t{1} << 25;
   std::vector<std::string> members;
   if (path.ends_with(".gz")) {
     members.resize(std::max<size_t>(1, (text.size() + kPiece - 1) / kPiece));
-    shared_out(kThreads, members.size(),
+    shared_out(kFewThreads, members.size(),
                [&](size_t i, int) { members[i] = gzip_member(std::string_view(text).substr(i * kPiece, kPiece)); });
   }
   const std::vector<std::string_view> pieces(members.begin(), members.end());

@@ -4,38 +4,23 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <charconv>
 #include <climits>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <set>
 #include <sstream>
 
 #include "partita/base/error.h"
+#include "partita/base/input_file.h"
 
 namespace partita::onnx_model {
 namespace {
 
+constexpr const char* kFile = "an ONNX file";
 static_assert(std::endian::native == std::endian::little, "raw_data is little-endian");
-
-std::string read_file(const std::string& path, int64_t offset = 0, int64_t length = -1) {
-  if (std::filesystem::is_directory(path)) fail("{}: is a folder, not an ONNX file", path);
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail("{}: cannot be read: {}", path, std::strerror(errno));
-  if (length < 0) return {std::istreambuf_iterator<char>(in), {}};
-  const int64_t size = static_cast<int64_t>(std::filesystem::file_size(path));
-  if (offset < 0 || offset > size || length > size - offset)
-    fail("{}: has {} bytes; bytes {} to {} are wanted", path, size, offset, offset + length);
-  std::string bytes(static_cast<std::size_t>(length), '\0');
-  in.seekg(offset);
-  in.read(bytes.data(), length);
-  if (!in) fail("{}: reading it failed", path);
-  return bytes;
-}
 
 double shortest(float value) {
   char text[32];
@@ -147,7 +132,7 @@ std::string read_external(const ExternalData& data, const std::string& path, con
          file.string(), error.message());
   if (!lies_in(real_file, real_folder) && !lies_in(real_file, repository_of(real_folder)))
     fail("{}, tensor '{}': external data at '{}', a link out of the model's folder", path, tensor, data.file);
-  return read_file(file.string(), data.offset, data.length);
+  return read_range(file.string(), data.offset, data.length, kFile);
 }
 
 // The tensor's shape; `bytes` of its values.
@@ -694,7 +679,7 @@ std::string changed_since(const std::string& operation, int64_t opset) {
 }
 
 Model read_model(const std::string& path) {
-  const std::string bytes = read_file(path);
+  const std::string bytes = read_file(path, kFile);
   onnx::ModelProto proto;
   if (bytes.size() > INT_MAX)
     fail("{}: larger than 2 GiB; export it with its weights in a file of their own (external_data=True)", path);

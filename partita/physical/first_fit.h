@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <map>
 
+#include "partita/base/align.h"
+
 namespace partita {
 
 constexpr int64_t kScratchAlign = 64;  // ATen's own alignment (c10/core/alignment.h)
-inline int64_t rounded(int64_t bytes) { return (bytes + kScratchAlign - 1) / kScratchAlign * kScratchAlign; }
+inline int64_t rounded(int64_t bytes) { return align_up(bytes, kScratchAlign); }
 
 class FirstFit {
  public:

@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "partita/base/align.h"
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/base/threads.h"
@@ -436,7 +437,7 @@ class Lowering {
         const std::optional<Access> read = access_if_here(from, cut.source, cut.read);
         const int64_t bytes = volume(cut.write) * bytes_of(at.dtype);
         if (!read) {
-          arriving += combine ? aligned(bytes) : bytes;
+          arriving += combine ? align_up(bytes, kAlignBytes) : bytes;
           continue;
         }
         if (!combine) {
@@ -503,8 +504,6 @@ class Lowering {
     if (found == placed.regs.end()) return std::nullopt;
     return access(found->second, box, placed.fresh);
   }
-
-  static int64_t aligned(int64_t bytes) { return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes; }
 
   // All that comes from devices that are not lowered: into its place, or what is combined then (`gather`) first beside
   // it.
@@ -582,7 +581,7 @@ class Lowering {
         std::string name = fmt::format("{}@{}<{}", at.name, device_name(device), device_name(source));
         if (from_source[piece->source] > 1) name += fmt::format(".{}", number++);
         if (!read) {
-          arriving += combine ? aligned(bytes) : bytes;
+          arriving += combine ? align_up(bytes, kAlignBytes) : bytes;
         } else if (!combine) {
           add_transfer(name, at, source, device, *read, access(target, piece->box), bytes);
         } else if (source == device) {
@@ -852,12 +851,11 @@ class Lowering {
   }
 
   void add_scratch() {
-    constexpr size_t kThreads =
-        2;  // the one goes over the forward half, whose kernels are others than the backward half's
     std::vector<int64_t> needed(out_.tasks.size());
-    shared_out(kThreads, kThreads, [&](size_t part, int) {
+    constexpr size_t kHalves = 2;  // forward and backward, whose kernels are different: a thread each
+    shared_out(kHalves, kHalves, [&](size_t part, int) {
       Workspaces workspaces;
-      for (size_t t = part * needed.size() / kThreads; t < (part + 1) * needed.size() / kThreads; ++t)
+      for (size_t t = part * needed.size() / kHalves; t < (part + 1) * needed.size() / kHalves; ++t)
         needed[t] = workspaces.bytes_of(out_.tasks[t], out_);
     });
     for (size_t t = 0; t < needed.size(); ++t) {

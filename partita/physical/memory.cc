@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "partita/base/align.h"
 #include "partita/base/error.h"
 #include "partita/base/threads.h"
 #include "partita/physical/in_place.h"
@@ -15,7 +16,6 @@
 namespace partita {
 namespace {
 
-constexpr int kThreads = 2;
 constexpr int kForever = std::numeric_limits<int>::max();
 
 // From the place of the first write to that of the last use, both included. Of the places in `order` only those count
@@ -59,14 +59,12 @@ Meet meet(std::span<const Life> a, std::span<const Life> b) {
   return result;
 }
 
-int64_t align_up(int64_t bytes) { return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes; }
-
 // Bytes that are taken: disjoint stretches of them, in ascending order, each from one multiple of kAlignBytes to
 // another.
 class Taken {
  public:
   void add(int64_t begin, int64_t end) {
-    end = align_up(end);
+    end = align_up(end, kAlignBytes);
     const auto first =
         std::lower_bound(parts_.begin(), parts_.end(), begin, [](const Part& p, int64_t at) { return p.end < at; });
     auto past = first;
@@ -210,11 +208,11 @@ class Placed {
             touched_.push_back(&slot);
             at = slot.begin;
           } else {
-            at = align_up(slot.end);
+            at = align_up(slot.end, kAlignBytes);
           }
         }
       for (const Slot* slot : touched_)
-        if (slot->begin < at && at < slot->end) at = align_up(slot->end);
+        if (slot->begin < at && at < slot->end) at = align_up(slot->end, kAlignBytes);
     }
     return at;
   }
@@ -313,7 +311,7 @@ void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses,
       if (graph.reg(operand).device == device) devices[device.index()].over.emplace_back(r, operand);
   }
   std::vector<int> block_of(graph.registers.size());
-  shared_out(kThreads, devices.size(),
+  shared_out(kFewThreads, devices.size(),
              [&](std::size_t d, int) { devices[d].fill(graph, table, uses, place, block_of, options.share_bytes); });
 
   // Of devices with equal contents one is planned.
@@ -324,7 +322,7 @@ void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses,
     like[d] = same == planned.end() ? d : *same;
     if (like[d] == d) planned.push_back(d);
   }
-  shared_out(kThreads, planned.size(), [&](std::size_t p, int) { devices[planned[p]].place_blocks(options.watch); });
+  shared_out(kFewThreads, planned.size(), [&](std::size_t p, int) { devices[planned[p]].place_blocks(options.watch); });
   graph.peak_bytes.assign(graph.device_count, 0);
   for (std::size_t d = 0; d < devices.size(); ++d) {
     const OnDevice& plan = devices[like[d]];

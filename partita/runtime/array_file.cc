@@ -1,10 +1,7 @@
 #include "partita/runtime/array_file.h"
 
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 
 #include "partita/base/error.h"
 #include "partita/base/float16.h"
@@ -12,15 +9,6 @@
 namespace partita {
 
 static_assert(std::endian::native == std::endian::little, "arrays are copied as they lie in memory");
-
-std::string read_file(const std::string& path) {
-  if (std::filesystem::is_directory(path)) fail("{}: is a folder, not a file", path);
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail("{}: cannot be read: {}", path, std::strerror(errno));
-  std::string bytes(std::istreambuf_iterator<char>(in), {});
-  if (in.bad()) fail("{}: reading it failed after {} bytes", path, bytes.size());
-  return bytes;
-}
 
 int64_t bytes_of(StoredType type) {
   switch (type) {

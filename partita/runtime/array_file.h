@@ -1,4 +1,4 @@
-// What the array formats (npz.h, safetensors.h) share: whole files in memory, and arrays as little-endian bytes.
+// What the array formats (npz.h, safetensors.h) share: named arrays, and arrays as little-endian bytes.
 #pragma once
 #include <map>
 #include <optional>
@@ -11,8 +11,6 @@ namespace partita {
 
 // Named arrays, by name.
 using Arrays = std::map<std::string, Values>;
-
-std::string read_file(const std::string& path);
 
 // An element type as it is stored; wider types of ours hold it: int8 to int32 become int64.
 enum class StoredType {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "partita/base/input_file.h"
 #include "partita/base/rng.h"
 #include "partita/base/testing/error_of.h"
 #include "partita/runtime/npz.h"

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <set>
 
+#include "partita/base/align.h"
 #include "partita/base/error.h"
 #include "partita/base/float16.h"
 
@@ -93,7 +94,7 @@ int use_of(const Register& reg, int act, int rate) { return reg.carried || reg.u
 
 Memory::Memory(const PhysicalGraph& graph) : graph_(graph) {
   for (int64_t bytes : graph.peak_bytes) {
-    size_t size = static_cast<size_t>((bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes);
+    size_t size = static_cast<size_t>(align_up(bytes, kAlignBytes));
     void* p = size ? std::aligned_alloc(kAlignBytes, size) : nullptr;
     if (size && !p)
       throw Error(ExitCode::kInfeasible, fmt::format("this machine has no {} bytes for one device's memory", size));

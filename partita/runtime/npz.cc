@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/input_file.h"
 #include "partita/base/output_file.h"
 
 namespace partita {

@@ -1,7 +1,6 @@
 #include "partita/runtime/safetensors.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "partita/base/error.h"
+#include "partita/base/input_file.h"
 #include "partita/base/output_file.h"
 
 namespace partita {
@@ -79,16 +79,6 @@ int64_t header_length(const std::string& path, std::string_view bytes, int64_t s
   if (length > static_cast<uint64_t>(size - 8))
     fail("{}: not a safetensors file, or cut short: a header of {} bytes in a file of {}", path, length, size);
   return static_cast<int64_t>(length);
-}
-
-std::string read_range(const std::string& path, int64_t offset, int64_t bytes) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail("{}: cannot be read: {}", path, std::strerror(errno));
-  std::string data(static_cast<std::size_t>(bytes), '\0');
-  in.seekg(offset);
-  in.read(data.data(), bytes);
-  if (!in) fail("{}: reading bytes {} to {} failed", path, offset, offset + bytes);
-  return data;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/base/input_file.h"
 
 namespace partita {
 namespace {

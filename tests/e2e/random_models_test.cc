@@ -15,6 +15,7 @@
 #include <map>
 
 #include "partita/base/error.h"
+#include "partita/base/input_file.h"
 
 namespace partita {
 namespace {

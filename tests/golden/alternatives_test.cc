@@ -1,6 +1,7 @@
 // Tofu's alternatives that the simulator evaluates, against single-device plans.
 #include <gtest/gtest.h>
 
+#include "partita/base/align.h"
 #include "partita/base/error.h"
 #include "partita/physical/lower.h"
 #include "partita/pipeline.h"
@@ -71,7 +72,7 @@ TEST(Swap, WhatFitsIsNotMoved) {
     SCOPED_TRACE(model);
     // In the memory that the static planner needs, whole slots, nothing moves.
     const Planned alone = planned("single", model, 4, 1);
-    const int64_t limit = (alone.peak_memory_bytes() + kAlignBytes - 1) / kAlignBytes * kAlignBytes;
+    const int64_t limit = align_up(alone.peak_memory_bytes(), kAlignBytes);
     const Planned one = planned("swap", model, 4, 1, limit);
     ASSERT_TRUE(one.search.estimate);
     EXPECT_EQ(one.search.estimate->host_bytes, 0);
