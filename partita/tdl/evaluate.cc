@@ -1,61 +1,17 @@
+// The reference evaluator: the stages of a bound formula, point by point.
 #include "partita/tdl/evaluate.h"
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
-#include "partita/tdl/functions.h"
+#include "partita/tdl/affine.h"
 #include "partita/tdl/mutant.h"
+#include "partita/tdl/scalars.h"
+#include "partita/tdl/typed_expr.h"
 
 namespace partita::tdl {
-
-Array real_array(Shape shape, std::vector<double> values) {
-  ensure(volume(shape) == static_cast<int64_t>(values.size()), "array of {} has {} elements", shape, values.size());
-  return {DType::kFloat64, std::move(shape), std::move(values), {}, {}};
-}
-
-Array int_array(Shape shape, std::vector<int64_t> values) {
-  ensure(volume(shape) == static_cast<int64_t>(values.size()), "array of {} has {} elements", shape, values.size());
-  return {DType::kInt64, std::move(shape), {}, std::move(values), {}};
-}
-
-int64_t offset_in(const Box& box, std::span<const int64_t> point) {
-  int64_t offset = 0;
-  for (size_t a = 0; a < box.size(); ++a) offset = offset * box[a].size() + (point[a] - box[a].lo);
-  return offset;
-}
-
-void for_each_point(const Box& box, const std::function<void(std::span<const int64_t>)>& f) {
-  if (is_empty(box)) return;
-  std::vector<int64_t> point;
-  for (const Interval& i : box) point.push_back(i.lo);
-  while (true) {
-    f(point);
-    size_t a = box.size();
-    while (a > 0 && ++point[a - 1] == box[a - 1].hi) {
-      point[a - 1] = box[a - 1].lo;
-      --a;
-    }
-    if (a == 0) return;
-  }
-}
-
-Piece piece_of(const Array& whole, const Shape& factored, const Box& box) {
-  Piece piece{box, {whole.dtype, extents(box), {}, {}, {}}};
-  Box full = full_box(factored);
-  for_each_point(box, [&](std::span<const int64_t> point) {
-    int64_t i = offset_in(full, point);
-    if (is_float(whole.dtype)) {
-      piece.data.reals.push_back(whole.reals[i]);
-      if (!whole.terms.empty()) piece.data.terms.push_back(whole.terms[i]);
-    } else {
-      piece.data.ints.push_back(whole.ints[i]);
-    }
-  });
-  return piece;
-}
 
 double rng_value(std::span<const int64_t> arguments) {
   size_t n = arguments.size();
@@ -66,41 +22,6 @@ double rng_value(std::span<const int64_t> arguments) {
 
 namespace {
 
-Array cholesky(const std::vector<Array>& slices) {
-  const Array& a = slices.at(0);
-  if (a.shape.size() != 2 || a.shape[0] != a.shape[1]) fail("chol: a square matrix is needed, got shape {}", a.shape);
-  int64_t n = a.shape[0];
-  Array l = real_array(a.shape, std::vector<double>(n * n));
-  for (int64_t i = 0; i < n; ++i)
-    for (int64_t j = 0; j <= i; ++j) {
-      double s = a.at(i * n + j);
-      for (int64_t k = 0; k < j; ++k) s -= l.reals[i * n + k] * l.reals[j * n + k];
-      l.reals[i * n + j] = i == j ? std::sqrt(s) : s / l.reals[j * n + j];
-    }
-  return l;
-}
-
-int64_t floor_div(int64_t a, int64_t b) {
-  if (b == 0) fail("integer division by zero in a formula");
-  if (b == -1) return static_cast<int64_t>(-static_cast<uint64_t>(a));  // the least has no negative
-  return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0);
-}
-// Saturating, so that the largest and least int64, the identities of min and max, stay beyond all values.
-constexpr int64_t kLeast = std::numeric_limits<int64_t>::min(), kMost = std::numeric_limits<int64_t>::max();
-int64_t add(int64_t a, int64_t b) {
-  int64_t r;
-  return __builtin_add_overflow(a, b, &r) ? (a < 0 ? kLeast : kMost) : r;
-}
-int64_t subtract(int64_t a, int64_t b) {
-  int64_t r;
-  return __builtin_sub_overflow(a, b, &r) ? (a < 0 ? kLeast : kMost) : r;
-}
-int64_t multiply(int64_t a, int64_t b) {
-  int64_t r;
-  return __builtin_mul_overflow(a, b, &r) ? ((a < 0) != (b < 0) ? kLeast : kMost) : r;
-}
-int64_t floor_mod(int64_t a, int64_t b) { return b == -1 ? 0 : a - b * floor_div(a, b); }
-
 int64_t value_of(const Affine& form, const std::vector<int64_t>& at) {
   int64_t value = form.constant;
   for (const Affine::Term& t : form.terms) {
@@ -109,55 +30,16 @@ int64_t value_of(const Affine& form, const std::vector<int64_t>& at) {
       continue;
     }
     int64_t inner = value_of(*t.atom.inner, at);
-    bool div = t.atom.kind == Affine::Atom::Kind::kFloorDiv;
-    value += t.coefficient * (div ? floor_div(inner, t.atom.divisor) : floor_mod(inner, t.atom.divisor));
+    const char division = t.atom.kind == Affine::Atom::Kind::kFloorDiv ? 'd' : '%';
+    value += t.coefficient * scalars::binary(division, inner, t.atom.divisor);
   }
   return value;
 }
-
-void collect_indices(const Affine& form, std::vector<int>& into) {
-  for (const Affine::Term& t : form.terms) {
-    if (t.atom.inner) collect_indices(*t.atom.inner, into);
-    else if (std::find(into.begin(), into.end(), t.atom.index) == into.end()) into.push_back(t.atom.index);
-  }
-}
-
-// bool < int64 < float64, and an operation on values is done in the larger of their types.
-enum class Type { kBool, kInt, kReal };
-Type type_of(DType d) { return is_float(d) ? Type::kReal : d == DType::kInt64 ? Type::kInt : Type::kBool; }
-DType dtype_of(Type t) { return t == Type::kReal ? DType::kFloat64 : t == Type::kInt ? DType::kInt64 : DType::kBool; }
 
 // A value and the sum of the absolute terms in it.
 struct Real {
   double value, terms;
 };
-
-// An expression with its types and functions resolved.
-struct Node {
-  const Expr* expr;
-  ExprKind kind;
-  Type type;
-  char op = 0;                               // kBinary: one letter per function; kUnary: likewise
-  const RealFunction* real = nullptr;        // kUnary
-  const IntegerFunction* integer = nullptr;  // kBinary
-  std::vector<Node> args;
-};
-
-const std::map<std::string, char> kBinaryOps = {{"+", '+'},   {"-", '-'},  {"*", '*'}, {"/", '/'},   {"//", 'd'},
-                                                {"%", '%'},   {"^", '^'},  {"<", '<'}, {"<=", 'l'},  {"==", '='},
-                                                {"!=", '!'},  {">=", 'g'}, {">", '>'}, {"and", '&'}, {"or", '|'},
-                                                {"max", 'M'}, {"min", 'm'}};
-const std::map<std::string, char> kUnaryOps = {
-    {"neg", '-'}, {"not", '!'}, {"exp", 'e'}, {"log", 'l'}, {"sqrt", 'q'}, {"tanh", 't'}, {"sigmoid", 'g'},
-    {"erf", 'f'}, {"sin", 's'}, {"cos", 'c'}, {"abs", 'a'}, {"sign", 'n'}, {"stop", '='}, {"floor", '_'}};
-
-char lookup(const std::map<std::string, char>& table, const std::string& name) {
-  auto it = table.find(name);
-  ensure(it != table.end(), "the evaluator has no function '{}'", name);
-  return it->second;
-}
-
-bool is_integer(double x) { return std::floor(x) == x && std::abs(x) <= 9007199254740992.0; }
 
 class StageEvaluator {
  public:
@@ -178,12 +60,12 @@ class StageEvaluator {
     for (int i : lhs_indices) points.push_back(ranges_[i]);
 
     const Expr* reduce = stage_.body.kind == ExprKind::kReduce ? &stage_.body : nullptr;
-    Node body = compile(reduce ? reduce->args[0] : stage_.body);
+    const TypedExpr body = typed(reduce ? reduce->args[0] : stage_.body, pieces_);
+    const bool counts = reduce && (reduce->reducer == Reducer::kSum || reduce->reducer == Reducer::kProd);
     Box reduced;
     if (reduce)
       for (int i : reduce->reduced) reduced.push_back(ranges_[i]);
-    Type type = reduce && reduce->reducer == Reducer::kSum ? std::max(body.type, Type::kInt) : body.type;
-    if (reduce && reduce->reducer == Reducer::kProd) type = std::max(type, Type::kInt);
+    const ValueType type = counts ? std::max(body.type, ValueType::kInt) : body.type;
 
     Piece piece{Box(tensor.factored.size(), Interval{0, 0}), {dtype_of(type), {}, {}, {}, {}}};
     if (is_empty(points)) {
@@ -206,84 +88,35 @@ class StageEvaluator {
     });
     ensure(volume(points) == volume(piece.box), "stage {}: what the ranges own is not the box {}", tensor.name,
            to_string(piece.box));
-    piece.data.shape = extents(piece.box);
-    int64_t n = volume(piece.box);
-    if (type == Type::kReal) piece.data.reals.resize(n);
-    else piece.data.ints.resize(n);
-    if (type == Type::kReal && options_.with_terms) piece.data.terms.resize(n);
-
+    make_room(piece);
     for_each_point(points, [&](std::span<const int64_t> point) {
       place(point);
-      int64_t i = offset_in(piece.box, target);
-      if (type != Type::kReal) {
-        piece.data.ints[i] = reduce ? reduce_ints(body, *reduce, reduced) : integer(body);
-      } else if (options_.with_terms) {
-        Real r = reduce ? reduce_terms(body, *reduce, reduced) : terms(body);
-        piece.data.reals[i] = r.value;
-        piece.data.terms[i] = r.terms;
-      } else {
-        piece.data.reals[i] = reduce ? reduce_reals(body, *reduce, reduced) : real(body);
-      }
+      compute(body, reduce, reduced, piece.data, offset_in(piece.box, target));
     });
     return piece;
   }
 
  private:
-  Node compile(const Expr& e) {
-    Node node{&e, e.kind, Type::kReal};
-    if (e.kind != ExprKind::kOpaque)
-      for (const Expr& a : e.args) node.args.push_back(compile(a));
-    Type widest = Type::kBool;
-    for (const Node& a : node.args) widest = std::max(widest, a.type);
-    Type arithmetic = std::max(widest, Type::kInt);
-    switch (e.kind) {
-      case ExprKind::kNumber:
-        node.type = is_integer(e.number) ? Type::kInt : Type::kReal;
-        break;
-      case ExprKind::kIndex:
-        node.type = Type::kInt;
-        break;
-      case ExprKind::kRead: {
-        const Piece* piece = pieces_[e.tensor];
-        node.type = piece ? type_of(piece->data.dtype) : Type::kReal;
-        if (e.has_else && e.number != 0)
-          node.type = std::max(node.type, is_integer(e.number) ? Type::kInt : Type::kReal);
-        break;
-      }
-      case ExprKind::kUnary:
-        node.real = find_real_function(e.function);
-        if (node.real) break;
-        node.op = lookup(kUnaryOps, e.function);
-        if (node.op == '!') node.type = Type::kBool;
-        else if (node.op == '=') node.type = widest;
-        else if (std::string("-an_").find(node.op) != std::string::npos) node.type = arithmetic;
-        break;
-      case ExprKind::kBinary:
-        node.integer = find_integer_function(e.function);
-        if (node.integer) {
-          node.type = Type::kInt;
-          break;
-        }
-        node.op = lookup(kBinaryOps, e.function);
-        if (std::string("<l=!g>&|").find(node.op) != std::string::npos) node.type = Type::kBool;
-        else if (node.op == '^') {
-          bool natural = e.args[1].kind == ExprKind::kNumber && e.args[1].number >= 0;
-          node.type = natural ? arithmetic : Type::kReal;
-        } else if (node.op != '/') node.type = arithmetic;
-        break;
-      case ExprKind::kIf:
-        node.type = std::max(node.args[1].type, node.args[2].type);
-        break;
-      case ExprKind::kRng:
-        node.type = Type::kReal;
-        break;
-      case ExprKind::kOpaque:
-        node.type = Type::kReal;
-        break;
-      case ExprKind::kReduce:
-        ensure(false, "stage {}: a reducer below the root", bound_.tensors[stage_.tensor].name);
+  void make_room(Piece& piece) const {
+    Array& data = piece.data;
+    data.shape = extents(piece.box);
+    const int64_t n = volume(piece.box);
+    if (is_float(data.dtype)) data.reals.resize(n);
+    else data.ints.resize(n);
+    if (is_float(data.dtype) && options_.with_terms) data.terms.resize(n);
+  }
+
+  // Element i at the current point: of `body`, or of what `reduce`, if any, makes of it over `reduced`.
+  void compute(const TypedExpr& body, const Expr* reduce, const Box& reduced, Array& data, int64_t i) {
+    if (!is_float(data.dtype)) {
+      data.ints[i] = reduce ? reduce_ints(body, *reduce, reduced) : integer(body);
+    } else if (options_.with_terms) {
+      Real r = reduce ? reduce_terms(body, *reduce, reduced) : terms(body);
+      data.reals[i] = r.value;
+      data.terms[i] = r.terms;
+    } else {
+      data.reals[i] = reduce ? reduce_reals(body, *reduce, reduced) : real(body);
     }
-    return node;
   }
 
   // Where a read finds its element in its piece, or -1 out of the tensor's range.
@@ -308,31 +141,16 @@ class StageEvaluator {
   }
   double fill(const Expr& e) const { return e.has_else && !MUTANT("else_zero") ? e.number : 0; }
 
-  bool truth(const Node& n) { return n.type == Type::kReal ? real(n) != 0 : integer(n) != 0; }
+  bool truth(const TypedExpr& n) { return n.type == ValueType::kReal ? real(n) != 0 : integer(n) != 0; }
 
-  bool compare(const Node& n) {
-    const Node &x = n.args[0], &y = n.args[1];
-    auto decide = [&](auto a, auto b) {
-      switch (n.op) {
-        case '<':
-          return a < b;
-        case 'l':
-          return a <= b;
-        case '=':
-          return a == b;
-        case '!':
-          return a != b;
-        case 'g':
-          return a >= b;
-        default:
-          return a > b;
-      }
-    };
-    if (x.type == Type::kReal || y.type == Type::kReal) return decide(real(x), real(y));
-    return decide(integer(x), integer(y));
+  bool compare(const TypedExpr& n) {
+    const TypedExpr &x = n.args[0], &y = n.args[1];
+    if (x.type == ValueType::kReal || y.type == ValueType::kReal) return scalars::compare(n.op, real(x), real(y));
+    return scalars::compare(n.op, integer(x), integer(y));
   }
 
-  int64_t integer(const Node& n) {  // of a node that is not real
+  // Of an expression that is not real.
+  int64_t integer(const TypedExpr& n) {
     const Expr& e = *n.expr;
     switch (n.kind) {
       case ExprKind::kNumber:
@@ -345,47 +163,17 @@ class StageEvaluator {
       }
       case ExprKind::kUnary: {
         if (n.op == '!') return !truth(n.args[0]);
-        int64_t x = integer(n.args[0]);
-        switch (n.op) {
-          case '-':
-            return subtract(0, x);
-          case 'a':
-            return x < 0 ? subtract(0, x) : x;
-          case 'n':
-            return (x > 0) - (x < 0);
-          default:
-            return x;  // stop, floor
-        }
+        return scalars::unary(n.op, integer(n.args[0]));
       }
       case ExprKind::kBinary: {
         if (n.op == '&' || n.op == '|') {  // both sides are read, as the region analysis assumes
           bool x = truth(n.args[0]), y = truth(n.args[1]);
           return n.op == '&' ? x && y : x || y;
         }
-        if (n.type == Type::kBool) return compare(n);
+        if (n.type == ValueType::kBool) return compare(n);
         if (n.integer) return n.integer->value(whole(n.args[0]), whole(n.args[1]));
-        int64_t x = integer(n.args[0]), y = integer(n.args[1]);
-        switch (n.op) {
-          case '+':
-            return add(x, y);
-          case '-':
-            return subtract(x, y);
-          case '*':
-            return multiply(x, y);
-          case 'd':
-            return floor_div(x, y);
-          case '%':
-            return floor_mod(x, y);
-          case 'M':
-            return std::max(x, y);
-          case 'm':
-            return std::min(x, y);
-          default: {
-            int64_t power = 1;
-            for (int64_t i = 0; i < y; ++i) power = multiply(power, x);
-            return power;
-          }
-        }
+        const int64_t x = integer(n.args[0]);
+        return scalars::binary(n.op, x, integer(n.args[1]));
       }
       case ExprKind::kIf:
         return truth(n.args[0]) ? integer(n.args[1]) : integer(n.args[2]);
@@ -396,94 +184,12 @@ class StageEvaluator {
     return 0;
   }
 
-  int64_t whole(const Node& n) { return n.type == Type::kReal ? static_cast<int64_t>(real(n)) : integer(n); }
+  int64_t whole(const TypedExpr& n) { return n.type == ValueType::kReal ? static_cast<int64_t>(real(n)) : integer(n); }
 
-  static double value_of_unary(const Node& n, double x) { return n.real ? n.real->value(x) : unary(n.op, x); }
-  static double unary(char op, double x) {
-    switch (op) {
-      case '-':
-        return -x;
-      case 'e':
-        return std::exp(x);
-      case 'l':
-        return std::log(x);
-      case 'q':
-        return std::sqrt(x);
-      case 't':
-        return std::tanh(x);
-      case 'g':
-        return 1 / (1 + std::exp(-x));
-      case 'f':
-        return std::erf(x);
-      case 's':
-        return std::sin(x);
-      case 'c':
-        return std::cos(x);
-      case 'a':
-        return std::abs(x);
-      case 'n':
-        return std::isnan(x) ? x : (x > 0) - (x < 0);
-      case '_':
-        return std::floor(x);
-      default:
-        return x;
-    }
-  }
-  // |derivative| of a unary function whose value is f; 0 for the stepwise ones.
-  static double slope(char op, double x, double f) {
-    switch (op) {
-      case 'e':
-        return std::abs(f);
-      case 'l':
-        return 1 / std::abs(x);
-      case 'q':
-        return f == 0 ? 0 : 0.5 / std::abs(f);
-      case 't':
-        return 1 - f * f;
-      case 'g':
-        return f * (1 - f);
-      case 'f':
-        return 1.1283791670955126 * std::exp(-x * x);  // 2 / sqrt(pi)
-      case 's':
-        return std::abs(std::cos(x));
-      case 'c':
-        return std::abs(std::sin(x));
-      case 'n':
-      case '_':
-        return 0;
-      default:
-        return 1;
-    }
-  }
-  static double largest(double a, double b) { return std::isnan(a) ? a : std::isnan(b) ? b : std::max(a, b); }
-  static double least(double a, double b) { return std::isnan(a) ? a : std::isnan(b) ? b : std::min(a, b); }
-  static double binary(char op, double x, double y) {
-    switch (op) {
-      case '+':
-        return x + y;
-      case '-':
-        return x - y;
-      case '*':
-        return x * y;
-      case '/':
-        return x / y;
-      case 'd':
-        return std::floor(x / y);
-      case '%': {  // of the exact quotient rounded down
-        const double rest = std::fmod(x, y);
-        return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
-      }
-      case '^':
-        return std::pow(x, y);
-      case 'M':
-        return largest(x, y);
-      default:
-        return least(x, y);
-    }
-  }
+  static double unary(const TypedExpr& n, double x) { return n.real ? n.real->value(x) : scalars::unary(n.op, x); }
 
-  double real(const Node& n) {
-    if (n.type != Type::kReal) return static_cast<double>(integer(n));
+  double real(const TypedExpr& n) {
+    if (n.type != ValueType::kReal) return static_cast<double>(integer(n));
     const Expr& e = *n.expr;
     switch (n.kind) {
       case ExprKind::kNumber:
@@ -493,16 +199,17 @@ class StageEvaluator {
         return i < 0 ? fill(e) : pieces_[e.tensor]->data.at(i);
       }
       case ExprKind::kUnary:
-        return value_of_unary(n, real(n.args[0]));
+        return unary(n, real(n.args[0]));
       case ExprKind::kBinary: {
         double x = real(n.args[0]);
-        return binary(n.op, x, real(n.args[1]));
+        return scalars::binary(n.op, x, real(n.args[1]));
       }
       case ExprKind::kIf:
         return truth(n.args[0]) ? real(n.args[1]) : real(n.args[2]);
       case ExprKind::kRng: {
         std::vector<int64_t> arguments;
-        for (const Node& a : n.args) arguments.push_back(a.type == Type::kReal ? std::llround(real(a)) : integer(a));
+        for (const TypedExpr& a : n.args)
+          arguments.push_back(a.type == ValueType::kReal ? std::llround(real(a)) : integer(a));
         return rng_value(arguments);
       }
       case ExprKind::kOpaque:
@@ -515,14 +222,14 @@ class StageEvaluator {
   }
 
   // A value that is not finite has no rounding error to bound.
-  Real terms(const Node& n) {
+  Real terms(const TypedExpr& n) {
     Real r = terms_of(n);
     if (!std::isfinite(r.value)) r.terms = 0;
     return r;
   }
 
-  Real terms_of(const Node& n) {
-    if (n.type != Type::kReal) {
+  Real terms_of(const TypedExpr& n) {
+    if (n.type != ValueType::kReal) {
       double v = static_cast<double>(integer(n));
       return {v, std::abs(v)};
     }
@@ -535,13 +242,13 @@ class StageEvaluator {
       }
       case ExprKind::kUnary: {
         Real x = terms(n.args[0]);
-        double f = value_of_unary(n, x.value), s = n.real ? n.real->slope(x.value) : slope(n.op, x.value, f);
+        double f = unary(n, x.value), s = n.real ? n.real->slope(x.value) : scalars::slope(n.op, x.value, f);
         bool exact = n.op == '-' || n.op == 'a' || n.op == '=';
         return {f, (s == 0 ? 0 : s * x.terms) + (exact ? 0 : std::abs(f))};
       }
       case ExprKind::kBinary: {
         Real x = terms(n.args[0]), y = terms(n.args[1]);
-        double f = binary(n.op, x.value, y.value), ax = std::abs(x.value), ay = std::abs(y.value);
+        double f = scalars::binary(n.op, x.value, y.value), ax = std::abs(x.value), ay = std::abs(y.value);
         switch (n.op) {
           case '+':
           case '-':
@@ -582,57 +289,23 @@ class StageEvaluator {
     });
   }
 
-  int64_t reduce_ints(const Node& body, const Expr& reduce, const Box& reduced) {
-    Reducer r = reduce.reducer;
-    int64_t total = r == Reducer::kSum ? 0 : r == Reducer::kProd ? 1 : r == Reducer::kMax ? kLeast : kMost;
-    each_reduced(reduce, reduced, [&] {
-      int64_t v = integer(body);
-      switch (r) {
-        case Reducer::kSum:
-          total = add(total, v);
-          break;
-        case Reducer::kProd:
-          total = multiply(total, v);
-          break;
-        case Reducer::kMax:
-          total = std::max(total, v);
-          break;
-        case Reducer::kMin:
-          total = std::min(total, v);
-          break;
-      }
-    });
+  int64_t reduce_ints(const TypedExpr& body, const Expr& reduce, const Box& reduced) {
+    const char combine = scalars::letter_of(reduce.reducer);
+    int64_t total = scalars::integer_identity_of(reduce.reducer);
+    each_reduced(reduce, reduced, [&] { total = scalars::binary(combine, total, integer(body)); });
     return total;
   }
 
-  static double combine(Reducer r, double total, double v) {
-    switch (r) {
-      case Reducer::kSum:
-        return total + v;
-      case Reducer::kProd:
-        return total * v;
-      case Reducer::kMax:
-        return largest(total, v);
-      case Reducer::kMin:
-        return least(total, v);
-    }
-    return v;
-  }
-
-  static double start(Reducer r) {
-    double inf = std::numeric_limits<double>::infinity();
-    return r == Reducer::kSum ? 0 : r == Reducer::kProd ? 1 : r == Reducer::kMax ? -inf : inf;
-  }
-
-  double reduce_reals(const Node& body, const Expr& reduce, const Box& reduced) {
-    double total = start(reduce.reducer);
-    each_reduced(reduce, reduced, [&] { total = combine(reduce.reducer, total, real(body)); });
+  double reduce_reals(const TypedExpr& body, const Expr& reduce, const Box& reduced) {
+    const char combine = scalars::letter_of(reduce.reducer);
+    double total = identity_of(reduce.reducer);
+    each_reduced(reduce, reduced, [&] { total = scalars::binary(combine, total, real(body)); });
     return total;
   }
 
-  Real reduce_terms(const Node& body, const Expr& reduce, const Box& reduced) {
+  Real reduce_terms(const TypedExpr& body, const Expr& reduce, const Box& reduced) {
     Reducer r = reduce.reducer;
-    Real total{start(r), r == Reducer::kProd ? 1.0 : 0.0};
+    Real total{identity_of(r), r == Reducer::kProd ? 1.0 : 0.0};
     each_reduced(reduce, reduced, [&] {
       Real x = terms(body);
       if (r == Reducer::kSum) total.terms += x.terms;
@@ -640,7 +313,7 @@ class StageEvaluator {
         double ax = std::abs(x.value), at = std::abs(total.value);
         total.terms = at * x.terms + total.terms * ax - at * ax;
       } else total.terms = std::max(total.terms, x.terms);
-      total.value = combine(r, total.value, x.value);
+      total.value = scalars::binary(scalars::letter_of(r), total.value, x.value);
     });
     return total;
   }
@@ -704,8 +377,6 @@ class StageEvaluator {
 };
 
 }  // namespace
-
-OpaqueRegistry standard_opaques() { return {{"chol", cholesky}}; }
 
 Piece evaluate_stage(const Bound& bound, int stage, const std::vector<Interval>& ranges,
                      const std::vector<const Piece*>& pieces, const Evaluation& options) {

@@ -1,0 +1,27 @@
+// An expression of a stage with its types and functions resolved: what the reference evaluator runs at each point.
+#pragma once
+#include <vector>
+
+#include "partita/tdl/evaluate.h"
+#include "partita/tdl/functions.h"
+
+namespace partita::tdl {
+
+// bool < int64 < float64, and an operation on values is done in the larger of their types.
+enum class ValueType { kBool, kInt, kReal };
+DType dtype_of(ValueType type);
+
+struct TypedExpr {
+  const Expr* expr;
+  ExprKind kind;
+  ValueType type;
+  char op = 0;                               // kUnary, kBinary: the function's letter (scalars.h)
+  const RealFunction* real = nullptr;        // kUnary
+  const IntegerFunction* integer = nullptr;  // kBinary
+  std::vector<TypedExpr> args;               // none below kOpaque
+};
+
+// `pieces`: what is held of each tensor, whose dtypes reads have. Points into `e`, which must stay.
+TypedExpr typed(const Expr& e, const std::vector<const Piece*>& pieces);
+
+}  // namespace partita::tdl
