@@ -1,9 +1,11 @@
+// Quasi-affine index forms: one normal form, their ranges, and what guards say about them.
 #include "partita/tdl/affine.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "partita/base/error.h"
+#include "partita/tdl/make_expr.h"
 #include "partita/tdl/mutant.h"
 
 namespace partita::tdl {
@@ -247,39 +249,24 @@ std::optional<Affine> affine_of(const Expr& e, NotAffine* why) {
 }
 
 Expr expr_of(const Affine& a) {
-  auto number = [](int64_t value) {
-    Expr e;
-    e.number = static_cast<double>(value);
-    return e;
-  };
-  auto binary = [](const char* op, Expr x, Expr y) {
-    Expr e;
-    e.kind = ExprKind::kBinary;
-    e.function = op;
-    e.args = {std::move(x), std::move(y)};
-    return e;
-  };
+  auto number = [](int64_t value) { return make_number(static_cast<double>(value)); };
   std::optional<Expr> sum;
   for (const Term& term : a.terms) {
-    Expr part;
-    if (term.atom.kind == Atom::Kind::kIndex) {
-      part.kind = ExprKind::kIndex;
-      part.index = term.atom.index;
-    } else {
-      part =
-          binary(term.atom.kind == Atom::Kind::kMod ? "%" : "//", expr_of(*term.atom.inner), number(term.atom.divisor));
-    }
+    Expr part = term.atom.kind == Atom::Kind::kIndex
+                    ? make_index(term.atom.index)
+                    : make_binary(term.atom.kind == Atom::Kind::kMod ? "%" : "//", expr_of(*term.atom.inner),
+                                  number(term.atom.divisor));
     const int64_t size = std::abs(term.coefficient);
     if (!sum && term.coefficient != 1) {
-      part = binary("*", number(term.coefficient), std::move(part));
+      part = make_binary("*", number(term.coefficient), std::move(part));
     } else if (size != 1) {
-      part = binary("*", number(size), std::move(part));
+      part = make_binary("*", number(size), std::move(part));
     }
-    sum = sum ? binary(term.coefficient < 0 ? "-" : "+", std::move(*sum), std::move(part)) : std::move(part);
+    sum = sum ? make_binary(term.coefficient < 0 ? "-" : "+", std::move(*sum), std::move(part)) : std::move(part);
   }
   if (!sum) return number(a.constant);
   if (a.constant == 0) return std::move(*sum);
-  return binary(a.constant < 0 ? "-" : "+", std::move(*sum), number(std::abs(a.constant)));
+  return make_binary(a.constant < 0 ? "-" : "+", std::move(*sum), number(std::abs(a.constant)));
 }
 
 void collect_constraints(const Expr& c, bool negated, std::vector<Affine>& nonnegative) {

@@ -7,6 +7,7 @@
 #include "partita/base/rng.h"
 #include "partita/tdl/affine.h"
 #include "partita/tdl/analysis.h"
+#include "partita/tdl/make_expr.h"
 #include "partita/tdl/text.h"
 
 namespace partita::tdl {
@@ -178,12 +179,7 @@ class Canonical {
       for (auto& [key, term] : terms) sort(term);
       Expr chain = std::move(terms[0].second);
       for (size_t i = 1; i < terms.size(); ++i) {
-        Expr pair;
-        pair.kind = ExprKind::kBinary;
-        pair.function = e.function;
-        pair.args.push_back(std::move(chain));
-        pair.args.push_back(std::move(terms[i].second));
-        chain = std::move(pair);
+        chain = make_binary(e.function, std::move(chain), std::move(terms[i].second));
       }
       e = std::move(chain);
     } else {
@@ -243,30 +239,19 @@ class Canonical {
   std::vector<int> order_;
 };
 
-Expr call(const char* function, Expr a, Expr b) {
-  Expr e;
-  e.kind = ExprKind::kBinary;
-  e.function = function;
-  e.args.push_back(std::move(a));
-  e.args.push_back(std::move(b));
-  return e;
-}
-
-bool is_zero(const Expr& e) { return e.kind == ExprKind::kNumber && e.number == 0; }
-
 // A form as a sum of products, signs in the coefficients: nothing of it but the order of terms depends on indices'
 // numbers.
 Expr sum_of(const Affine& form) {
   std::optional<Expr> sum;
-  auto add = [&](Expr term) { sum = sum ? call("+", std::move(*sum), std::move(term)) : std::move(term); };
+  auto add = [&](Expr term) { sum = sum ? make_binary("+", std::move(*sum), std::move(term)) : std::move(term); };
   for (const Affine::Term& term : form.terms) {
     Expr atom;
     if (term.atom.kind == Affine::Atom::Kind::kIndex) atom = expr_of(affine_index(term.atom.index));
     else
-      atom = call(term.atom.kind == Affine::Atom::Kind::kMod ? "%" : "//", sum_of(*term.atom.inner),
-                  expr_of(affine_constant(term.atom.divisor)));
+      atom = make_binary(term.atom.kind == Affine::Atom::Kind::kMod ? "%" : "//", sum_of(*term.atom.inner),
+                         expr_of(affine_constant(term.atom.divisor)));
     add(term.coefficient == 1 ? std::move(atom)
-                              : call("*", expr_of(affine_constant(term.coefficient)), std::move(atom)));
+                              : make_binary("*", expr_of(affine_constant(term.coefficient)), std::move(atom)));
   }
   if (!sum || form.constant != 0) add(expr_of(affine_constant(form.constant)));
   return std::move(*sum);
@@ -278,17 +263,17 @@ std::optional<Expr> compared_with_zero(const Expr& e) {
   if (!a || !b) return std::nullopt;
   const std::string& op = e.function;
   const Affine one = affine_constant(1);
-  if (op == "<") return call(">=", sum_of(*b - *a - one), sum_of({}));
-  if (op == "<=") return call(">=", sum_of(*b - *a), sum_of({}));
-  if (op == ">") return call(">=", sum_of(*a - *b - one), sum_of({}));
-  if (op == ">=") return call(">=", sum_of(*a - *b), sum_of({}));
+  if (op == "<") return make_binary(">=", sum_of(*b - *a - one), sum_of({}));
+  if (op == "<=") return make_binary(">=", sum_of(*b - *a), sum_of({}));
+  if (op == ">") return make_binary(">=", sum_of(*a - *b - one), sum_of({}));
+  if (op == ">=") return make_binary(">=", sum_of(*a - *b), sum_of({}));
   if (op != "==" && op != "!=") return std::nullopt;
   // Of the two signs, that of which more terms, and then the constant, are positive.
   const Affine down = *a - *b;
   int64_t sign = 0;
   for (const auto& term : down.terms) sign += term.coefficient > 0 ? 1 : -1;
   if (sign == 0) sign = down.constant;
-  return call(op == "==" ? "==" : "!=", sum_of(sign < 0 ? *b - *a : down), sum_of({}));
+  return make_binary(op == "==" ? "==" : "!=", sum_of(sign < 0 ? *b - *a : down), sum_of({}));
 }
 
 // Index arithmetic as sums of terms, comparisons of it with 0, and guards one inside the other as one.
@@ -299,9 +284,10 @@ Expr plain(Expr e) {
   if (e.kind == ExprKind::kBinary)
     if (auto comparison = compared_with_zero(e)) return *comparison;
   for (Expr& a : e.args) a = plain(std::move(a));
-  if (e.kind == ExprKind::kIf && is_zero(e.args[2]) && e.args[1].kind == ExprKind::kIf && is_zero(e.args[1].args[2])) {
+  if (e.kind == ExprKind::kIf && is_number(e.args[2], 0) && e.args[1].kind == ExprKind::kIf &&
+      is_number(e.args[1].args[2], 0)) {
     Expr inner = std::move(e.args[1]);
-    e.args[0] = call("and", std::move(e.args[0]), std::move(inner.args[0]));
+    e.args[0] = make_binary("and", std::move(e.args[0]), std::move(inner.args[0]));
     Expr value = std::move(inner.args[1]);
     e.args[1] = std::move(value);
   }

@@ -5,6 +5,7 @@
 #include "partita/base/error.h"
 #include "partita/tdl/analysis.h"
 #include "partita/tdl/mutant.h"
+#include "partita/tdl/syntax.h"
 
 namespace partita::tdl {
 namespace {
@@ -289,66 +290,88 @@ std::string to_string(const AxisStrategy& s) {
   return fmt::format("{}{}partial{}{{{}}}", text, text.empty() ? "" : " ", reducer, fmt::join(s.partial, ","));
 }
 
-AxisStrategy parse_strategy(std::string_view text) {
-  AxisStrategy s;
+namespace {
+
+// A place in a strategy's text.
+struct StrategyText {
+  std::string_view text;
   size_t i = 0;
-  auto error = [&](const char* expected) { fail("strategy '{}': expected {} at column {}", text, expected, i + 1); };
-  auto skip = [&] {
-    while (i < text.size() && text[i] == ' ') ++i;
-  };
-  auto word = [&](std::string_view more) {
+
+  [[noreturn]] void error(const char* expected) const {
+    fail("strategy '{}': expected {} at column {}", text, expected, i + 1);
+  }
+  bool at_end() const { return i >= text.size(); }
+  bool at(char c) const { return !at_end() && text[i] == c; }
+  bool at_partial() const { return text.substr(i).starts_with("partial{") || text.substr(i).starts_with("partial:"); }
+  void skip() {
+    while (at(' ')) ++i;
+  }
+  // A word of letters, digits and `more`.
+  std::string word(std::string_view more) {
     const size_t begin = i;
-    while (i < text.size() &&
+    while (!at_end() &&
            (std::isalnum(static_cast<unsigned char>(text[i])) || more.find(text[i]) != std::string_view::npos))
       ++i;
     if (i == begin) error("a name");
     return std::string(text.substr(begin, i - begin));
-  };
-  auto parse_partial = [&] {
-    i += std::string_view("partial").size();
-    if (i < text.size() && text[i] == ':') {
-      ++i;
-      const std::string name = word("");
-      bool known = false;
-      for (Reducer r : {Reducer::kSum, Reducer::kMax, Reducer::kMin, Reducer::kProd})
-        if (name == name_of(r)) s.reducer = r, known = true;
-      if (!known) fail("strategy '{}': there is no reducer {}", text, name);
-    }
-    if (i >= text.size() || text[i] != '{') error("'{'");
-    do {
-      ++i;
-      skip();
-      s.partial.push_back(word("_"));
-      skip();
-    } while (i < text.size() && text[i] == ',');
-    if (i >= text.size() || text[i] != '}') error("'}'");
-    ++i;
-  };
-  auto at_partial = [&] { return text.substr(i).starts_with("partial{") || text.substr(i).starts_with("partial:"); };
-  skip();
-  if (text.substr(i) == "replicate") return s;
-  if (!at_partial()) {
-    if (i < text.size() && text[i] == '{') {
-      ++i;
-      skip();
-      while (i < text.size() && text[i] != '}') {
-        s.names.push_back(word("_."));
-        skip();
-      }
-      if (i >= text.size()) error("'}'");
-      ++i;
-    } else {
-      s.names.push_back(word("_."));
-    }
-    std::sort(s.names.begin(), s.names.end());
-    skip();
   }
-  if (i < text.size()) {
-    if (!at_partial()) error("'partial{'");
-    parse_partial();
-    skip();
+};
+
+// "k", "{j m}"
+void parse_names(StrategyText& t, AxisStrategy& s) {
+  if (t.at('{')) {
+    ++t.i;
+    t.skip();
+    while (!t.at_end() && !t.at('}')) {
+      s.names.push_back(t.word("_."));
+      t.skip();
+    }
+    if (t.at_end()) t.error("'}'");
+    ++t.i;
+  } else {
+    s.names.push_back(t.word("_."));
   }
-  if (i < text.size()) error("the end");
+  std::sort(s.names.begin(), s.names.end());
+}
+
+// "partial{a, b}", "partial:max{a}"
+void parse_partial(StrategyText& t, AxisStrategy& s) {
+  t.i += std::string_view("partial").size();
+  if (t.at(':')) {
+    ++t.i;
+    const std::string name = t.word("");
+    const std::optional<Reducer> reducer = find_reducer(name);
+    if (!reducer) fail("strategy '{}': there is no reducer {}", t.text, name);
+    s.reducer = *reducer;
+  }
+  if (!t.at('{')) t.error("'{'");
+  do {
+    ++t.i;
+    t.skip();
+    s.partial.push_back(t.word("_"));
+    t.skip();
+  } while (t.at(','));
+  if (!t.at('}')) t.error("'}'");
+  ++t.i;
+}
+
+}  // namespace
+
+AxisStrategy parse_strategy(std::string_view text) {
+  AxisStrategy s;
+  StrategyText t{text};
+  t.skip();
+  if (text.substr(t.i) == "replicate") return s;
+  if (!t.at_partial()) {
+    parse_names(t, s);
+    t.skip();
+  }
+  if (!t.at_end()) {
+    if (!t.at_partial()) t.error("'partial{'");
+    parse_partial(t, s);
+    t.skip();
+  }
+  if (!t.at_end()) t.error("the end");
   return s;
 }
 

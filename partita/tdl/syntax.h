@@ -60,7 +60,5 @@ struct Definition {
 [[noreturn]] void fail_at(std::string_view name, std::string_view text, size_t at, const std::string& message);
 
 std::optional<Reducer> find_reducer(std::string_view name);
-// The number of arguments of a function of values (exp, .., stop), or -1 if there is none of that name.
-int arity_of(std::string_view function);
 
 }  // namespace partita::tdl

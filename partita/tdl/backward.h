@@ -1,0 +1,65 @@
+// The formula of a gradient in the making: what the phases of a gradient share.
+#pragma once
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "partita/tdl/tdl.h"
+
+namespace partita::tdl {
+
+// In a Part's left side: the axis has extent 1 and is written at 0.
+inline constexpr int kZero = -1;
+
+// One contribution to a tensor's cotangent: the sum of `body` over `summed`, at `lhs`, which has an index or kZero for
+// each factored axis.
+struct Part {
+  std::vector<int> lhs;
+  std::vector<int> summed;
+  Expr body;
+};
+// {0, kZero} as the left side [i, 0].
+std::vector<Affine> forms_of(const std::vector<int>& lhs);
+
+// The forward formula, and behind its tensors and indices those that the gradient adds.
+class Backward {
+ public:
+  Backward(const Bound& forward, int operand);
+
+  const Bound& forward;
+  Bound formula;
+
+  int add_tensor(BoundTensor tensor);
+  int add_index(const std::string& name, int64_t extent);
+  // `wanted`, with a number behind it where that is taken.
+  std::string fresh_name(const std::string& wanted);
+  // The index that runs along an axis of a tensor where none of the forward formula can; one for each axis.
+  int axis_index(int tensor, size_t axis);
+
+ private:
+  std::map<std::pair<int, size_t>, int> axis_indices_;
+  std::set<std::string> used_names_;
+};
+
+// What one access of a stage passes on.
+struct Flow {
+  const Stage& stage;
+  const Expr& access;
+  const Expr& body;              // of the stage, below its reducer
+  const std::vector<int>& own;   // the stage's indices, those of its left side first
+  const std::set<int>& reduced;  // those of them that its reducer goes over
+  bool polynomial = false;       // the derivative of the body by the access is one
+  Expr value;                    // in the stage's indices
+};
+// The same as a part of the cotangent of the tensor that is read: the access's subscripts u = f(I) are solved for
+// indices of the stage, one an axis, and the indices that are left are summed over. x[i + k] gets, at u, the value at
+// i = u - k, summed over k.
+Part solved(Backward& backward, Flow flow);
+
+// The gradient: the forward stages that the result needs, then those of `back`. Operands are in the forward order, then
+// the cotangents.
+Gradient assembled(const Backward& backward, std::vector<Stage> back, int result);
+
+}  // namespace partita::tdl

@@ -1,0 +1,16 @@
+// Indices of forms and expressions replaced.
+#pragma once
+#include <map>
+
+#include "partita/tdl/tdl.h"
+
+namespace partita::tdl {
+
+using Substitution = std::map<int, Affine>;  // index -> form
+
+// All at once: what replaces an index is not looked at again. Indices that are not listed stay.
+Affine substituted(const Affine& form, const Substitution& by);
+Expr substituted(Expr e, const Substitution& by);
+bool mentions(const Expr& e, int index);
+
+}  // namespace partita::tdl
