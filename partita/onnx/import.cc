@@ -5,95 +5,19 @@
 
 #include "partita/base/error.h"
 #include "partita/graph/autodiff.h"
-#include "partita/graph/reference.h"
 #include "partita/onnx/batch.h"
 #include "partita/onnx/converter.h"
 #include "partita/onnx/doubts.h"
 #include "partita/onnx/folded.h"
 #include "partita/onnx/integers.h"
-#include "partita/onnx/moves.h"
 #include "partita/onnx/onnx.h"
+#include "partita/onnx/operators.h"
+#include "partita/onnx/weights.h"
 
 namespace partita {
 namespace {
 
 using namespace onnx_model;
-
-const Converters& converters() {
-  static const Converters table = [] {
-    Converters all;
-    add_elementwise_converters(all);
-    add_shape_converters(all);
-    add_layer_converters(all);
-    add_recurrent_converters(all);
-    add_attention_converters(all);
-    return all;
-  }();
-  return table;
-}
-
-const Converters& runtime_converters() {
-  static const Converters table = [] {
-    Converters all;
-    add_runtime_converters(all);
-    return all;
-  }();
-  return table;
-}
-
-// Null: there is none. ONNX Runtime's optimizer writes its own operators into the domain com.microsoft, and some into
-// ONNX's, where a name may have become ONNX's later.
-const Converter* converter_of(const Node& node) {
-  const auto in = [&](const Converters& table) {
-    const auto found = table.find(node.operation);
-    return found == table.end() ? nullptr : &found->second;
-  };
-  if (node.domain == "com.microsoft") return in(runtime_converters());
-  if (!node.domain.empty()) return nullptr;
-  if (node.operation == "RotaryEmbedding" && node.opset < 23) return in(runtime_converters());
-  const Converter* standard = in(converters());
-  return standard ? standard : in(runtime_converters());
-}
-
-constexpr int64_t kMostFolded = int64_t{1} << 24;  // elements of a constant that converters compute
-
-// The operator applied to constants: its converter builds a graph of our ops, which the reference evaluator runs.
-Results evaluate_by_converter(const Converter& converter, ImportState& state, const Node& node,
-                              std::vector<std::string> names, const std::vector<Value*>& operands,
-                              std::shared_ptr<const OpRegistry> registry) {
-  GraphBuilder build("constants", std::move(registry));
-  std::vector<Value> copies(operands.size());
-  std::vector<Value*> pointers(operands.size());
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (!operands[i]) continue;
-    copies[i] = *operands[i];
-    copies[i].tensor = {};
-    pointers[i] = &copies[i];
-  }
-  NodeContext context(state, node, build, std::move(names), std::move(pointers), "constant");
-  Results results = converter(context);
-  for (const Tensor& t : build.graph().tensors)
-    if (volume(t.shape) > kMostFolded) fail("a constant of shape {}", shape_text(t.shape));
-  std::map<TensorId, tdl::Array> values;
-  reference_run(build.graph(), values);
-  std::function<void(Value&)> settle = [&](Value& value) {
-    if (value.sequence) {
-      std::vector<Value> parts = *value.sequence;
-      for (Value& part : parts) settle(part);
-      value.sequence = std::make_shared<const std::vector<Value>>(std::move(parts));
-    } else if (!value.constant) {
-      value = constant_value(to_values(values.at(value.tensor), value.dtype));
-    }
-    value.tensor = {};
-  };
-  for (Value& result : results) settle(result);
-  return results;
-}
-
-bool is_constant(const Value& value) {
-  if (value.sequence) return std::all_of(value.sequence->begin(), value.sequence->end(), is_constant);
-  return value.constant != nullptr;
-}
 
 class Importer {
  public:
@@ -107,7 +31,8 @@ class Importer {
     output_names_.insert(model().outputs.begin(), model().outputs.end());
     state_.reserved = output_names_;
     find_producers(model().nodes);
-    find_weights();
+    settings_ = settings_of(model().nodes);
+    reads_ = weight_reads(model(), settings_, load_weights_);
     find_live();
     add_initializers();
     for (std::size_t i = 0; i < model().nodes.size(); ++i) import_node(model().nodes[i], live_[i]);
@@ -183,130 +108,8 @@ class Importer {
   }
 
   void find_producers(const std::vector<Node>& nodes) {
-    for (const Node& node : nodes) {
+    for (const Node& node : nodes)
       for (const std::string& name : node.outputs) state_.producer[name] = &node;
-      if (node.operation == "BatchNormalization" && node.inputs.size() == 5)
-        for (std::size_t i : {3, 4}) running_.insert(node.inputs[i]);
-      // Numbers that say how, and are no weights.
-      static const std::map<std::string, std::vector<std::size_t>> settings{{"Resize", {1, 2}},
-                                                                            {"Clip", {1, 2}},
-                                                                            {"Pad", {2}},
-                                                                            {"OneHot", {2}},
-                                                                            {"Dropout", {1}},
-                                                                            {"Range", {0, 1, 2}},
-                                                                            {"Upsample", {1}},
-                                                                            {"GroupQueryAttention", {7, 8}},
-                                                                            {"RotaryEmbedding", {1, 2, 3}}};
-      if (const auto found = settings.find(node.operation); found != settings.end())
-        for (std::size_t i : found->second)
-          if (i < node.inputs.size()) settings_.insert(node.inputs[i]);
-    }
-  }
-
-  // `y = MatMul(x, Transpose(w))` reads w itself.
-  void find_weights() {
-    for (const Node& node : model().nodes) {
-      if (node.operation != "MatMul" || !node.domain.empty() || node.inputs.size() != 2) continue;
-      const std::string& name = node.inputs[1];
-      const auto producer = state_.producer.find(name);
-      if (producer == state_.producer.end()) continue;
-      const Node& transpose = *producer->second;
-      const auto perm = transpose.attributes.find("perm");
-      const auto* order =
-          perm == transpose.attributes.end() ? nullptr : std::get_if<std::vector<int64_t>>(&perm->second);
-      if (transpose.operation == "Transpose" && transpose.domain.empty() && transpose.inputs.size() == 1 && order &&
-          *order == std::vector<int64_t>{1, 0})
-        untransposed_[name] = transpose.inputs[0];
-    }
-    find_clones();
-  }
-
-  // Exporters merge initializers that are equal, as those of layers that are copies of each other and all fresh scales
-  // and biases are. What only begins equal must be trained apart: a reader of `layers.0.norm.weight` in the module
-  // layers.1.norm has a weight of its own, and so has a reader in another module of one that is filled with one number,
-  // or with two as the identity matrix is. PyTorch's older exporter leaves an Identity under the merged one's name, the
-  // newer one only the module of the reading node, and only its optimizer merges.
-  void find_clones() {
-    std::set<std::string> modules;
-    for (const Node& node : model().nodes) modules.insert(node.source.module);
-    if (!model().from_dynamo)
-      for (const Node& node : model().nodes)
-        for (const std::string& name : node.inputs)
-          if (name.starts_with("onnx::") && node.operation != "Identity")
-            reading_module_.emplace(name, module_called(node.source.module, modules));
-    const bool optimized = model().from_dynamo && std::none_of(model().nodes.begin(), model().nodes.end(),
-                                                               [](const Node& n) { return n.operation == "Constant"; });
-    for (const Node& node : model().nodes) {
-      if (node.operation == "Identity" && node.inputs.size() == 1 && node.outputs.size() == 1 && !model().from_dynamo) {
-        const std::string &from = node.inputs[0], &name = node.outputs[0];
-        if (is_own_weight(from, name) && name.find('/') == std::string::npos) clones_[name] = from;
-      } else if (optimized && !node.source.module.empty()) {
-        const std::vector<std::string> inputs = inputs_of(node);
-        for (std::size_t i = 0; i < inputs.size(); ++i) {
-          const std::string& from = inputs[i];
-          const std::size_t dot = from.rfind('.');
-          if (dot == std::string::npos) continue;
-          const std::string owner = from.substr(0, dot), &module = node.source.module;
-          const bool related = owner == module || owner.starts_with(module + ".") || module.starts_with(owner + ".");
-          if (related) continue;
-          const std::string name = counterpart(from, module);
-          if (is_own_weight(from, name)) {
-            clones_[name] = from;
-            renamed_[{&node, i}] = name;
-          }
-        }
-      }
-    }
-  }
-
-  // The parameter's name in another module: layers.0.attention.out.weight read in layers.1.attention is
-  // layers.1.attention.out.weight; a.norm.weight read in b.norm is b.norm.weight.
-  static std::string counterpart(const std::string& parameter, const std::string& module) {
-    std::size_t end = 0;
-    for (auto parts = std::count(module.begin(), module.end(), '.') + 1; parts > 0 && end != std::string::npos; --parts)
-      end = parameter.find('.', end + 1);
-    if (end != std::string::npos && without_digits(parameter.substr(0, end)) == without_digits(module))
-      return module + parameter.substr(end);
-    return module + parameter.substr(parameter.rfind('.'));
-  }
-
-  // Whether `name`, which reads the parameter `from`, is another parameter that only began equal.
-  bool is_own_weight(const std::string& from, const std::string& name) {
-    const auto found = model().initializers.find(from);
-    if (found == model().initializers.end() || name == from || !is_trained(found->first, found->second) ||
-        model().initializers.contains(name))
-      return false;
-    std::string one = from, other = name;
-    if (from.starts_with(
-            "onnx::")) {  // a matrix that the older exporter has transposed, named by a number: its modules tell
-      one = reading_module_[from], other = reading_module_[name];
-      if (one == other) return false;  // a module that is called twice
-    }
-    if (without_digits(one) == without_digits(other)) return true;
-    return load_weights_ && says_nothing(found->second.load());
-  }
-
-  // The module of the older exporter's scope: "head_1" is the second call of "head", unless it has parameters of its
-  // own.
-  std::string module_called(const std::string& module, const std::set<std::string>& modules) const {
-    const std::size_t digits = module.find_last_not_of("0123456789");
-    if (digits == std::string::npos || digits + 1 == module.size() || module[digits] != '_') return module;
-    const auto next = model().initializers.lower_bound(module + ".");
-    const bool is_own = next != model().initializers.end() && next->first.starts_with(module + ".");
-    return is_own || !modules.contains(module.substr(0, digits)) ? module : module.substr(0, digits);
-  }
-
-  bool reads_transposed(const Node& node) const {
-    return node.operation == "MatMul" && node.domain.empty() && node.inputs.size() == 2 &&
-           untransposed_.contains(node.inputs[1]);
-  }
-
-  std::vector<std::string> inputs_of(const Node& node) const {
-    std::vector<std::string> inputs = node.inputs;
-    if (reads_transposed(node)) inputs[1] = untransposed_.at(node.inputs[1]);
-    for (std::size_t i = 0; i < inputs.size() && !renamed_.empty(); ++i)
-      if (const auto found = renamed_.find({&node, i}); found != renamed_.end()) inputs[i] = found->second;
-    return inputs;
   }
 
   // Nodes that an output depends on, and how often each name is read.
@@ -318,13 +121,9 @@ class Importer {
       live_[i] = std::any_of(node.outputs.begin(), node.outputs.end(),
                              [&](const std::string& name) { return !name.empty() && state_.readers.contains(name); });
       if (!live_[i]) continue;
-      for (const std::string& name : inputs_of(node)) ++state_.readers[name];
+      for (const std::string& name : reads_.inputs_of(node)) ++state_.readers[name];
       for (const std::string& name : node.captured) ++state_.readers[name];
     }
-  }
-
-  bool is_trained(const std::string& name, const Initializer& initializer) const {
-    return is_weight(model(), name, initializer) && (initializer.kind == "PARAMETER" || !settings_.contains(name));
   }
 
   void add_parameter(const std::string& name, const Initializer& initializer) {
@@ -354,22 +153,23 @@ class Importer {
   void add_initializers() {
     std::set<std::string> read;
     for (const auto& [name, count] : state_.readers) read.insert(name);
+    const std::set<std::string> running = running_statistics(model().nodes);
     for (const std::string& name : model().initializer_order) {
       const Initializer& initializer = model().initializers.at(name);
       state_.reserved.insert(name);
       if (!read.contains(name)) continue;
-      if (running_.contains(name) && is_float(initializer.dtype)) {
+      if (running.contains(name) && is_float(initializer.dtype)) {
         const TensorId id = load_weights_ ? build_.state(name, initializer.load())
                                           : build_.state(name, initializer.shape, 0, initializer.dtype);
         state_.values[name] = {initializer.shape, initializer.dtype, id, nullptr, nullptr};
-      } else if (is_trained(name, initializer)) {
+      } else if (is_trained(model(), settings_, name, initializer)) {
         add_parameter(name, initializer);
       } else {
         state_.values[name] = constant_value(initializer.load());
         state_.values[name].type = initializer.type;
       }
     }
-    for (const auto& [name, from] : clones_)
+    for (const auto& [name, from] : reads_.clones)
       if (read.contains(name)) add_parameter(name, model().initializers.at(from));
     std::erase_if(folded_.frozen, [&](const Folded& value) { return !read.contains(value.name); });
     report_folded();
@@ -433,7 +233,7 @@ class Importer {
 
   // The first name that a node reads and that has no value, since what makes it could not be imported.
   std::string missing_operand(const Node& node) const {
-    for (const std::string& name : inputs_of(node))
+    for (const std::string& name : reads_.inputs_of(node))
       if (!name.empty() && !state_.values.contains(name)) return name;
     return "";
   }
@@ -481,13 +281,13 @@ class Importer {
   std::string convert(const Node& node) {
     if (is_described(node)) {
       build_.set_source(node.source);
-      const std::vector<std::string> names = inputs_of(node);
+      const std::vector<std::string> names = reads_.inputs_of(node);
       NodeContext site = context(node, names, chosen_name(node, names));
       return settle(node, convert_described(site), "");
     }
     const Converter* converter = converter_of(node);
     const bool shape = node.operation == "Shape" || node.operation == "Size";
-    const std::vector<std::string> names = inputs_of(node);
+    const std::vector<std::string> names = reads_.inputs_of(node);
     std::vector<Value*> operands;
     bool constant = true;
     for (const std::string& name : names) {
@@ -498,7 +298,7 @@ class Importer {
     std::string wrapped_name;
     Results results;
     std::string why = "constant";
-    if (node.operation == "Identity" && !node.outputs.empty() && clones_.contains(node.outputs[0]))
+    if (node.operation == "Identity" && !node.outputs.empty() && reads_.clones.contains(node.outputs[0]))
       return "a parameter of its own, which the exporter has merged with an equal one";
     if (shape) {
       results = {shape_of(context(node, names, ""))};
@@ -516,7 +316,7 @@ class Importer {
       wrapped_name = chosen_name(node, names);
       const bool wraps = wrapped_into(node, result_type(node, 0, known), known).has_value();
       NodeContext site = context(node, names, wraps ? wrapped_name + ".exact" : wrapped_name);
-      site.transposed_weight = reads_transposed(node);
+      site.transposed_weight = reads_.reads_transposed(node);
       results = (*converter)(site);
       why = "nothing to do";
     }
@@ -633,33 +433,14 @@ class Importer {
   ImportState state_;
   std::vector<bool> live_;
   std::set<std::string> output_names_;
-  std::set<std::string> running_, settings_;  // names of running statistics, and of numbers that say how
+  std::set<std::string> settings_;  // names of numbers that say how
   FoldedValues folded_;
-  std::map<std::string, std::string> untransposed_;    // a transposed matrix -> the weight whose transpose it is
-  std::map<std::string, std::string> clones_;          // a parameter that the exporter has merged -> the one into which
-  std::map<std::string, std::string> reading_module_;  // of a matrix that the older exporter has transposed
-  std::map<std::pair<const Node*, std::size_t>, std::string> renamed_;  // an operand that reads a clone
+  WeightReads reads_;
   std::vector<OnnxNode> report_;
   std::map<std::string, std::string> node_of_op_;  // "node 'view_3' (Reshape)", by the op's name
 };
 
 }  // namespace
-
-std::string_view name_of(OnnxNode::Fate fate) {
-  switch (fate) {
-    case OnnxNode::Fate::kImported:
-      return "imported";
-    case OnnxNode::Fate::kFolded:
-      return "folded";
-    case OnnxNode::Fate::kUnused:
-      return "unused";
-    case OnnxNode::Fate::kBlocked:
-      return "behind an unsupported node";
-    case OnnxNode::Fate::kUnsupported:
-      return "unsupported";
-  }
-  return "";
-}
 
 Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry,
                   std::optional<Graph>* own_batch, OnnxFindings* findings) {
@@ -676,35 +457,6 @@ Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shar
   findings->with_normalization = with_normalization(importer.model());
   findings->perhaps_buffers = perhaps_buffers(importer.model(), trained);
   return graph;
-}
-
-// "3 values that .. are not trained: a, b, c and 2 more".
-static std::string listed_note(const std::vector<std::string>& all, std::string_view one, std::string_view many) {
-  constexpr std::size_t kNamed = 3;
-  const std::string more = all.size() > kNamed ? fmt::format(" and {} more", all.size() - kNamed) : "";
-  return fmt::format(
-      "{} {}: {}{}", all.size(), all.size() == 1 ? one : many,
-      fmt::join(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), kNamed)), ", "), more);
-}
-
-std::vector<std::string> training_notes(const OnnxFindings& findings) {
-  std::vector<std::string> notes;
-  if (!findings.untrained.empty())
-    notes.push_back(listed_note(findings.untrained, "value that the exporter computed from parameters is not trained",
-                                "values that the exporter computed from parameters are not trained") +
-                    ", export with optimize=False");
-  if (!findings.with_normalization.empty())
-    notes.push_back(listed_note(findings.with_normalization,
-                                "convolution has a batch normalization in its weight, and is trained without",
-                                "convolutions have a batch normalization in their weights, and are trained without") +
-                    ", export with optimize=False, or with dynamo=False and training=TrainingMode.PRESERVE");
-  if (!findings.perhaps_buffers.empty())
-    notes.push_back(listed_note(findings.perhaps_buffers,
-                                "array is trained that may be a buffer: the file does not say",
-                                "arrays are trained that may be buffers: the file does not say") +
-                    ", export with dynamo=True");
-  if (!findings.assumed_loss.empty()) notes.push_back(findings.assumed_loss);
-  return notes;
 }
 
 std::vector<OnnxNode> describe_onnx(const std::string& path, const OnnxOptions& options,

@@ -1,0 +1,22 @@
+// The operators that have a converter, and what a converter computes of constants.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "partita/onnx/converter.h"
+
+namespace partita::onnx_model {
+
+// Null: there is none. ONNX Runtime's optimizer writes its own operators into the domain com.microsoft, and some into
+// ONNX's, where a name may have become ONNX's later.
+const Converter* converter_of(const Node& node);
+
+bool is_constant(const Value& value);
+
+// An operator applied to constants: its converter builds a graph of our ops, which the reference evaluator runs.
+Results evaluate_by_converter(const Converter& converter, ImportState& state, const Node& node,
+                              std::vector<std::string> names, const std::vector<Value*>& operands,
+                              std::shared_ptr<const OpRegistry> registry);
+
+}  // namespace partita::onnx_model
