@@ -93,8 +93,8 @@ void check_fields_of_others(const std::string& family, const json& config, Field
     if (fields.asked(field) || !fields.has(field) || fields.find(field)->empty()) continue;
     if (std::find(harmless.begin(), harmless.end(), config[field]) == harmless.end())
       fields.problem(
-          "{} says nothing in a {} model of transformers, and something in others; remove it, or correct "
-          "model_type",
+          "{} says nothing in a {} model of transformers, and something in others; "
+          "remove it, or correct model_type",
           fields.shown(field), family);
   }
 }

@@ -169,9 +169,8 @@ TEST(Huggingface, ErrorsNameTheFieldAndTheRemedy) {
   EXPECT_EQ(error_of(R"({"schema_version": 1})"),
             "config.json: a plan, not a model; simulate, check, train and run take it");
   EXPECT_EQ(error_of(changed("llama-3-8b", {{"architectures", {"LlamaForTokenClassification"}}})),
-            "config.json: architectures: 'LlamaForTokenClassification' is not supported for model_type='llama'; there "
-            "are: LlamaForCausalLM; choose one "
-            "with --bind architecture=NAME");
+            "config.json: architectures: 'LlamaForTokenClassification' is not supported for model_type='llama'; "
+            "there are: LlamaForCausalLM; choose one with --bind architecture=NAME");
   EXPECT_EQ(error_of(config("gpt2"), {{"architecture", "BertModel"}}),
             "config.json: architecture 'BertModel' is not supported for model_type='gpt2'; there are: GPT2LMHeadModel");
   EXPECT_EQ(error_of(changed("llama-3-8b", {{"rope_scaling", {{"rope_type", "su"}, {"factor", 4.0}}}})),

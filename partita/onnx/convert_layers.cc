@@ -381,8 +381,8 @@ Results batch_norm(NodeContext& n) {
     fail("its running mean and variance are no initializers of the file");
   if (!n.state.normalized.insert(mean).second || !n.state.normalized.insert(variance).second)
     fail(
-        "its running statistics are shared with another BatchNormalization: a module that is used twice cannot be "
-        "trained");
+        "its running statistics are shared with another BatchNormalization: "
+        "a module that is used twice cannot be trained");
   // The result must have the node's name, and batch_norm has three.
   const auto& outputs = n.state.model.outputs;
   const bool is_output = std::find(outputs.begin(), outputs.end(), n.op_name()) != outputs.end();

@@ -336,8 +336,8 @@ class Importer {
         (!result.constant || std::any_of(result.constant->integer.begin(), result.constant->integer.end(),
                                          [](int64_t v) { return v < 0; })))
       fail(
-          "arithmetic of {} is not supported: int64, in which it would be computed, does not hold it; cast to INT64 "
-          "before it",
+          "arithmetic of {} is not supported: int64, in which it would be computed, does not hold it; "
+          "cast to INT64 before it",
           type_name(result.type));
     if (result.constant) {
       result.constant = std::make_shared<const Values>(wrapped(*result.constant, *into));

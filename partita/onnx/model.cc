@@ -25,8 +25,8 @@ onnx::ModelProto parsed(const std::string& path) {
     fail("{}: not an ONNX file, or damaged ({} bytes)", path, bytes.size());
   if (proto.ir_version() > onnx::IR_VERSION)
     fail(
-        "{}: IR version {} is newer than {}, the newest known; export the model with an older opset_version, such as "
-        "{}",
+        "{}: IR version {} is newer than {}, the newest known; "
+        "export the model with an older opset_version, such as {}",
         path, proto.ir_version(), static_cast<int>(onnx::IR_VERSION), kNewestOpset);
   return proto;
 }

@@ -220,8 +220,8 @@ std::string rotary(const OpInstance& op) {
   const std::string n = join(batch, ""), half = op.integer("interleaved") ? "" : fmt::format("*{}", x.back() / 2);
   const std::string d = op.integer("interleaved") ? "d*2" : "d";
   return fmt::format(
-      "rotary(x, c, s)[{0}t, u{1} + {2}] where u < 2, d < {3} = x[{0}t, u{1} + {2}] * c[t, d] + (2*u - 1) * x[{0}t, "
-      "(1 - u){1} + {2}] * s[t, d]",
+      "rotary(x, c, s)[{0}t, u{1} + {2}] where u < 2, d < {3} = "
+      "x[{0}t, u{1} + {2}] * c[t, d] + (2*u - 1) * x[{0}t, (1 - u){1} + {2}] * s[t, d]",
       n, half, d, x.back() / 2);
 }
 
@@ -238,12 +238,11 @@ void declare_attention(OpRegistry& registry) {
   const DType real = DType::kFloat32, boolean = DType::kBool;
   const Shape q{2, 3, 5, 3}, k{2, 3, 7, 3}, v{2, 3, 7, 4}, o{2, 3, 5, 4}, lse{2, 3, 5};
   const Shape gq{2, 6, 4, 3}, gk{2, 3, 4, 3}, go{2, 6, 4, 3}, glse{2, 6, 4};
-  with_attributes(
-      declare(registry, "attention",
-              "softmax of q k^T scale + mask, times v, [.., heads, length, size]; scale 0: 1/sqrt(size); causal: "
-              "keys up to i + offset; window: the last of them; softcap c: scores become c tanh(score / c) before "
-              "the mask; k and v may have fewer heads; a boolean mask says "
-              "which count"))
+  with_attributes(declare(registry, "attention",
+                          "softmax of q k^T scale + mask, times v, [.., heads, length, size]; scale 0: 1/sqrt(size); "
+                          "causal: keys up to i + offset; window: the last of them; "
+                          "softcap c: scores become c tanh(score / c) before the mask; k and v may have fewer heads; "
+                          "a boolean mask says which count"))
       .low_precision(3)
       .formula(attention)
       .dtypes([](const OpInstance& op) {
@@ -277,9 +276,8 @@ void declare_attention(OpRegistry& registry) {
       .example({q, k, v, {2, 1, 1, 7}, o, lse, o}, {}, {real, real, real, boolean, real, real, real})
       .example({gq, gk, gk, go, glse, go}, {{"causal", 1}});
   declare(registry, "rotary",
-          "pairs of values half the last axis apart, turned by angles with cosines c and sines s; `interleaved`: pairs "
-          "beside "
-          "each other")
+          "pairs of values half the last axis apart, turned by angles with cosines c and sines s; "
+          "`interleaved`: pairs beside each other")
       .formula(rotary)
       .attribute("interleaved", 0)
       .example({{3, 5, 6}, {5, 3}, {5, 3}})

@@ -80,8 +80,8 @@ std::string conv2d_weight_grad(const OpInstance& op) {
   const std::string o = channel(groups, outputs, "o");
   const std::string where = groups == 1 ? "" : fmt::format(", q < {}, o < {}, c < {}", groups, outputs, inputs);
   return fmt::format(
-      "conv2d_weight_grad(g, x)[{0}, c, r, t] where r < kh, t < kw{1} = sum(n, y, z) g[n, {0}, y, z] * x[n, {2}, {3}, "
-      "{4}]",
+      "conv2d_weight_grad(g, x)[{0}, c, r, t] where r < kh, t < kw{1} = "
+      "sum(n, y, z) g[n, {0}, y, z] * x[n, {2}, {3}, {4}]",
       o, where, channel(groups, inputs, "c"), kRow, kColumn);
 }
 

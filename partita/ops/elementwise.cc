@@ -10,6 +10,11 @@ namespace {
 std::vector<DType> boolean(const OpInstance&) { return {DType::kBool}; }
 std::vector<DType> of_first(const OpInstance& op) { return {op.dtypes.at(0)}; }
 
+// Whether the quotient of two integers, rounded towards zero, is above the one rounded down: it is negative, and no
+// integer.
+constexpr std::string_view kRoundsUp =
+    "(a[..i] < 0 and b[..i] > 0 or a[..i] > 0 and b[..i] < 0) and a[..i] % b[..i] != 0";
+
 // The value of a cast: towards zero to integers, different from zero to booleans.
 std::string cast_formula(const OpInstance& op) {
   switch (static_cast<DType>(op.integer("to"))) {
@@ -29,8 +34,8 @@ std::string cast_formula(const OpInstance& op) {
   return "cast(x)[..i] = x[..i]";
 }
 
-// Of integers b factors, as int64 multiplies them; of more than 65 as many as leave the same of -1, 0, 1 and even
-// numbers.
+// A power of integers is a product of b factors, as int64 multiplies them. Above 65 factors there are only as many as
+// give the same for -1, 0, 1 and even numbers.
 std::string power_formula(const OpInstance& op) {
   if (is_float(op.dtypes.at(0)) || is_float(op.dtypes.at(1))) return "pow(a, b)[..i] = a[..i]^b[..i]";
   return "pow(a, b)[..i] where k < 66 = prod(k) if(k < min(b[..i], 64 + b[..i] % 2), a[..i], 1)";
@@ -45,8 +50,7 @@ std::string wrap_formula(const OpInstance& op) {
   return fmt::format("wrap(x)[..i] = (x[..i] + {}) % {} - {}", half, range, half);
 }
 
-// Beside the commonest ones, those of ONNX and PyTorch.
-void declare_more_unary(OpRegistry& registry) {
+void declare_rounding_and_roots(OpRegistry& registry) {
   const Shape shape{5, 7};
   declare(registry, "ceil", "the smallest integer not below x")
       .formula("ceil_(x)[..i] = -floor(-x[..i])")
@@ -79,6 +83,10 @@ void declare_more_unary(OpRegistry& registry) {
       .formula("tan_(x)[..i] = sin(x[..i]) / cos(x[..i])")
       .domain(-1, 1)
       .example({shape});
+}
+
+void declare_trigonometric(OpRegistry& registry) {
+  const Shape shape{5, 7};
   struct Inverse {
     const char *name, *summary;
     bool full_precision;
@@ -96,6 +104,10 @@ void declare_more_unary(OpRegistry& registry) {
     one.formula(fmt::format("{0}_(x)[..i] = {0}(x[..i])", name)).domain(lo, hi).example({shape});
     if (full) one.full_precision();
   }
+}
+
+void declare_activations_of_onnx(OpRegistry& registry) {
+  const Shape shape{5, 7};
   declare(registry, "elu", "x where positive, else alpha (e^x - 1)")
       .formula("elu(x)[..i] = if(x[..i] > 0, x[..i], alpha * (exp(min(x[..i], 0)) - 1))")
       .attribute("alpha", 1)
@@ -107,8 +119,8 @@ void declare_more_unary(OpRegistry& registry) {
       .example({shape});
   declare(registry, "hard_sigmoid", "alpha x + beta, not below 0 and not above 1")
       .formula(
-          "hard_sigmoid(x)[..i] = if(alpha * x[..i] + beta <= 0, 0, if(alpha * x[..i] + beta >= 1, 1, alpha * x[..i] + "
-          "beta))")
+          "hard_sigmoid(x)[..i] = "
+          "if(alpha * x[..i] + beta <= 0, 0, if(alpha * x[..i] + beta >= 1, 1, alpha * x[..i] + beta))")
       .attribute("alpha", 0.2)
       .attribute("beta", 0.5)
       .example({shape}, {{"alpha", 0.5}});
@@ -180,6 +192,10 @@ void declare_unary(OpRegistry& registry) {
   declare(registry, "tanh", "hyperbolic tangent").formula("tanh_(x)[..i] = tanh(x[..i])").example({shape});
   declare(registry, "sigmoid", "1/(1 + e^-x)").formula("sigmoid_(x)[..i] = sigmoid(x[..i])").example({shape});
   declare(registry, "relu", "x where positive, else 0").formula("relu(x)[..i] = max(x[..i], 0)").example({shape});
+}
+
+void declare_gradients(OpRegistry& registry) {
+  const Shape shape{5, 7};
   // Gradients that have kernels of their own; the derived formulas are equal to these.
   declare(registry, "relu_grad", "gradient of relu: g where x is positive")
       .formula("relu_grad(x, g)[..i] = if(x[..i] > 0, g[..i], 0)")
@@ -193,6 +209,10 @@ void declare_unary(OpRegistry& registry) {
       .formula("sigmoid_grad(x, g)[..i] = g[..i] * (sigmoid(x[..i]) * (1 - sigmoid(x[..i])))")
       .match()
       .example({shape, shape});
+}
+
+void declare_activations(OpRegistry& registry) {
+  const Shape shape{5, 7};
   declare(registry, "leaky_relu", "x where positive, else alpha x")
       .formula("leaky_relu(x)[..i] = if(x[..i] > 0, x[..i], alpha * x[..i])")
       .attribute("alpha", 0.01)
@@ -210,6 +230,10 @@ void declare_unary(OpRegistry& registry) {
       .attribute("lo", -std::numeric_limits<double>::infinity())
       .attribute("hi", std::numeric_limits<double>::infinity())
       .example({shape}, {{"lo", -0.5}, {"hi", 0.75}});
+}
+
+void declare_conversions(OpRegistry& registry) {
+  const Shape shape{5, 7};
   declare(registry, "cast",
           "x as dtype `to` (0 float32, 1 float64, 2 int64, 3 bool, 4 float16, 5 bfloat16); to integers towards zero")
       .formula(cast_formula)
@@ -258,9 +282,7 @@ void declare_binary(OpRegistry& registry) {
       .example(same)
       .example(broadcast);
   declare(registry, "div_trunc", "a / b of integers, rounded towards 0")
-      .formula(
-          "div_trunc(a, b)[..i] = if((a[..i] < 0 and b[..i] > 0 or a[..i] > 0 and b[..i] < 0) and a[..i] % b[..i] != "
-          "0, a[..i] // b[..i] + 1, a[..i] // b[..i])")
+      .formula(fmt::format("div_trunc(a, b)[..i] = if({}, a[..i] // b[..i] + 1, a[..i] // b[..i])", kRoundsUp))
       .not_differentiable()
       .domain(0.4, 1.9)
       .example(same)
@@ -287,6 +309,10 @@ void declare_binary(OpRegistry& registry) {
       .formula("prelu(x, s)[..i] = if(x[..i] > 0, x[..i], s[..i] * x[..i])")
       .example(same)
       .example({{4, 3, 5}, {3, 1}});
+}
+
+void declare_remainders(OpRegistry& registry) {
+  const std::vector<Shape> same{{5, 7}, {5, 7}}, broadcast{{4, 1, 5}, {3, 1}};
   declare(registry, "mod", "a - b floor(a/b): the remainder, with the sign of b")
       .formula("mod(a, b)[..i] = a[..i] % b[..i]")
       .not_differentiable()
@@ -297,11 +323,9 @@ void declare_binary(OpRegistry& registry) {
   // Differentiable as a - b q, the whole quotient q fixed; the zeros that say so are exact.
   declare(registry, "fmod", "the remainder of a / b, with the sign of a")
       .formula([](const OpInstance& op) {
-        // Of integers without |a|, which the least has not.
+        // Integers do without |a|, which the least int64 does not have.
         if (!is_float(op.dtypes.at(0)) && !is_float(op.dtypes.at(1)))
-          return std::string(
-              "fmod_(a, b)[..i] = if((a[..i] < 0 and b[..i] > 0 or a[..i] > 0 and b[..i] < 0) and a[..i] % b[..i] != "
-              "0, a[..i] % b[..i] - b[..i], a[..i] % b[..i])");
+          return fmt::format("fmod_(a, b)[..i] = if({}, a[..i] % b[..i] - b[..i], a[..i] % b[..i])", kRoundsUp);
         const std::string rest = "if(a[..i] < 0, -(-a[..i] % abs(b[..i])), a[..i] % abs(b[..i]))";
         return "fmod_(a, b)[..i] =\nr[..i] = " + rest +
                "\nr[..i] + (a[..i] - stop(a[..i])) - (b[..i] - stop(b[..i])) * stop((a[..i] - r[..i]) / b[..i])";
@@ -309,6 +333,10 @@ void declare_binary(OpRegistry& registry) {
       .domain(0.4, 1.9)
       .example(same)
       .example(broadcast);
+}
+
+void declare_bits(OpRegistry& registry) {
+  const std::vector<Shape> same{{5, 7}, {5, 7}}, broadcast{{4, 1, 5}, {3, 1}};
   struct Bitwise {
     const char *name, *summary;
   };
@@ -325,7 +353,10 @@ void declare_binary(OpRegistry& registry) {
         .integers_below(60)
         .example(broadcast, {}, {DType::kInt64, DType::kInt64})
         .integers_below(9);
+}
 
+void declare_comparisons(OpRegistry& registry) {
+  const std::vector<Shape> same{{5, 7}, {5, 7}}, broadcast{{4, 1, 5}, {3, 1}};
   struct Comparison {
     const char *name, *sign, *summary;
   };
@@ -353,6 +384,9 @@ void declare_binary(OpRegistry& registry) {
         .dtypes(boolean)
         .not_differentiable()
         .example(same, {}, {DType::kBool, DType::kBool});
+}
+
+void declare_where(OpRegistry& registry) {
   declare(registry, "where", "a where c is not 0, else b")
       .formula("select(c, a, b)[..i] = if(c[..i] != 0, a[..i], b[..i])")
       .dtypes([](const OpInstance& op) {
@@ -367,9 +401,18 @@ void declare_binary(OpRegistry& registry) {
 
 void declare_elementwise(OpRegistry& registry) {
   declare_unary(registry);
-  declare_more_unary(registry);
+  declare_gradients(registry);
+  declare_activations(registry);
+  declare_conversions(registry);
+  declare_rounding_and_roots(registry);
+  declare_trigonometric(registry);
+  declare_activations_of_onnx(registry);
   declare_dropout(registry);
   declare_binary(registry);
+  declare_remainders(registry);
+  declare_bits(registry);
+  declare_comparisons(registry);
+  declare_where(registry);
 }
 
 }  // namespace partita

@@ -23,17 +23,16 @@ void declare_loss(OpRegistry& registry) {
   declare(registry, "kl_divergence", "mean over all but the last axis of the sum of t (log t - y), y logarithms")
       .full_precision()
       .formula(
-          "kl_divergence(y, t)[] = (sum(..b, j) if(t[..b, j] > 0, t[..b, j] * (log(t[..b, j]) - y[..b, j]), 0)) / "
-          "ext(..b)")
+          "kl_divergence(y, t)[] = "
+          "(sum(..b, j) if(t[..b, j] > 0, t[..b, j] * (log(t[..b, j]) - y[..b, j]), 0)) / ext(..b)")
       .domain(0.4, 1.9)
       .example({{5, 7}, {5, 7}});
   // log(1 + e^x) - t x, with sigmoid(|x|) so that nothing overflows.
   declare(registry, "bce_with_logits", "mean of -t log s - (1 - t) log(1 - s) with s = sigmoid(x)")
       .full_precision()
       .formula(
-          "bce_with_logits(x, t)[] = (sum(..i) (if(x[..i] > 0, x[..i] - log(sigmoid(x[..i])), -log(sigmoid(-x[..i]))) "
-          "- "
-          "t[..i] * x[..i])) / ext(..i)")
+          "bce_with_logits(x, t)[] = (sum(..i) "
+          "(if(x[..i] > 0, x[..i] - log(sigmoid(x[..i])), -log(sigmoid(-x[..i]))) - t[..i] * x[..i])) / ext(..i)")
       .example({{5, 7}, {5, 7}});
   declare(registry, "half_mean_square", "half the mean of y^2")
       .full_precision()

@@ -257,8 +257,8 @@ void declare_normalization(OpRegistry& registry) {
           "z[n, c, ..s] = (x[n, c, ..s] - mu[c]) / sqrt(va[c] + eps)\n"
           "db[c] = sum(n, ..s) g[n, c, ..s]\n"
           "dw[c] = sum(n, ..s) g[n, c, ..s] * z[n, c, ..s]\n"
-          "dx[n, c, ..s] = w[c] / sqrt(va[c] + eps) * (g[n, c, ..s] - (db[c] + z[n, c, ..s] * dw[c]) / (ext(n) * "
-          "ext(..s)))")
+          "dx[n, c, ..s] = w[c] / sqrt(va[c] + eps) * "
+          "(g[n, c, ..s] - (db[c] + z[n, c, ..s] * dw[c]) / (ext(n) * ext(..s)))")
       .dtypes([](const OpInstance& op) {
         return std::vector<DType>{op.dtypes.at(0), op.dtypes.at(1), op.dtypes.at(1)};
       })

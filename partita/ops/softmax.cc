@@ -140,8 +140,8 @@ void declare_softmax(OpRegistry& registry) {
       .integers_below(5);
   declare(registry, "cross_entropy_grad", "gradient of cross_entropy with respect to x")
       .formula(
-          "cross_entropy_grad(x, t, lse, g)[..b, j] = (exp(x[..b, j] - lse[..b]) - if(t[..b] == j, 1, 0)) * g[] / "
-          "ext(..b)")
+          "cross_entropy_grad(x, t, lse, g)[..b, j] = "
+          "(exp(x[..b, j] - lse[..b]) - if(t[..b] == j, 1, 0)) * g[] / ext(..b)")
       .dtypes([](const OpInstance& op) { return std::vector<DType>{op.dtypes.at(0)}; })
       .not_differentiable()
       .example({{5, 7}, {5}, {5}, {}}, {}, {DType::kFloat32, DType::kInt64, DType::kFloat32, DType::kFloat32})

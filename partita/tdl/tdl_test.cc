@@ -293,14 +293,14 @@ TEST(Bind, TextOfManyFormulasKeepsTheirCanonicalForm) {
 
 TEST(Bind, DocumentedFormulas) {
   const Bound conv = tdl::bind(
-      "conv2d(x, w)[n, o, y, z] where y < (x.2 + 2*ph - dh*(w.2-1) - 1)//sh + 1, z < (x.3 + 2*pw - dw*(w.3-1) - 1)//sw "
-      "+ 1 =\n"
+      "conv2d(x, w)[n, o, y, z] where y < (x.2 + 2*ph - dh*(w.2-1) - 1)//sh + 1, "
+      "z < (x.3 + 2*pw - dw*(w.3-1) - 1)//sw + 1 =\n"
       "    sum(c, r, s) x[n, c, y*sh + r*dh - ph, z*sw + s*dw - pw] * w[o, c, r, s]",
       {{2, 3, 9, 8}, {4, 3, 3, 3}}, {{"ph", 1}, {"pw", 1}, {"sh", 2}, {"sw", 1}, {"dh", 1}, {"dw", 1}});
   EXPECT_EQ(conv.tensors[conv.results[0]].shape, (Shape{2, 4, 5, 8}));
   const Bound pool = tdl::bind(
-      "max_pool(x)[n, c, y, z] where y < (x.2 + 2*p - R)//s + 1, z < (x.3 + 2*p - R)//s + 1, r < R, t < R = max(r, t) "
-      "x[n, c, y*s + r - p, z*s + t - p] else -inf",
+      "max_pool(x)[n, c, y, z] where y < (x.2 + 2*p - R)//s + 1, z < (x.3 + 2*p - R)//s + 1, r < R, t < R = "
+      "max(r, t) x[n, c, y*s + r - p, z*s + t - p] else -inf",
       {{2, 3, 9, 6}}, {{"p", 1}, {"s", 2}, {"R", 3}});
   EXPECT_EQ(pool.tensors[pool.results[0]].shape, (Shape{2, 3, 5, 3}));
   const Bound norm = tdl::bind(
@@ -385,8 +385,8 @@ TEST(Regions, TofuShiftTwo) {
 TEST(Regions, TofuConv1dSplitsOnEverything) {
   // Tofu section 4: batch, output channel, output position (with its halo), input channel, filter position.
   const Bound b = tdl::bind(
-      "conv1d(data, filters)[b, co, x] where x < data.2 - filters.2 + 1 = sum(ci, dx) data[b, ci, x + dx] * "
-      "filters[ci, co, dx]",
+      "conv1d(data, filters)[b, co, x] where x < data.2 - filters.2 + 1 = "
+      "sum(ci, dx) data[b, ci, x + dx] * filters[ci, co, dx]",
       {{4, 6, 12}, {6, 8, 3}});
   EXPECT_EQ(split_names(b), "x b ci co dx");
   EXPECT_EQ(signatures(b),
@@ -557,13 +557,13 @@ TEST(Strategies, FactoredAxes) {
       {{3, 4}, {3, 5}, {3, 5}, {20, 4}, {20, 5}, {20}});
   EXPECT_EQ(to_string(lstm, must_derive(lstm, {2}, {"j"})), "j: B, B, S(1), S(0.1), S(0.1), S(0.1) -> S(1), S(1)");
   const Bound rotary = tdl::bind(
-      "rope(x, c, s)[n,t,u*ext(d) + d] where u < 2, d < x.2//2 = x[n,t,u*ext(d) + d] * c[t,d] + (2*u - 1) * "
-      "x[n,t,(1-u)*ext(d) + d] * s[t,d]",
+      "rope(x, c, s)[n,t,u*ext(d) + d] where u < 2, d < x.2//2 = "
+      "x[n,t,u*ext(d) + d] * c[t,d] + (2*u - 1) * x[n,t,(1-u)*ext(d) + d] * s[t,d]",
       {{2, 5, 6}, {5, 3}, {5, 3}});
   EXPECT_EQ(to_string(rotary, must_derive(rotary, {2}, {"d"})), "d: S(2.1), S(1), S(1) -> S(2.1)");
   const Bound grouped = tdl::bind(
-      "conv(x, w)[n, g*(w.0//G) + o, y] where g < G, o < w.0//G, y < x.2 - w.2 + 1 = sum(c, r) x[n, g*w.1 + c, y + r] "
-      "* w[g*(w.0//G) + o, c, r]",
+      "conv(x, w)[n, g*(w.0//G) + o, y] where g < G, o < w.0//G, y < x.2 - w.2 + 1 = "
+      "sum(c, r) x[n, g*w.1 + c, y + r] * w[g*(w.0//G) + o, c, r]",
       {{2, 6, 5}, {6, 2, 3}}, {{"G", 3}});
   EXPECT_EQ(to_string(grouped, must_derive(grouped, {2}, {"o"})), "o: B, S(0.1) -> S(1.1)");
   EXPECT_EQ(to_string(grouped, must_derive(grouped, {3}, {"g"})), "g: S(1), S(0) -> S(1)");
