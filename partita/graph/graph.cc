@@ -1,38 +1,12 @@
+// Looks things up in a graph.
 #include "partita/graph/graph.h"
 
-#include <algorithm>
+#include "partita/graph/words.h"
 
 namespace partita {
 
-std::string_view name_of(Role role) {
-  switch (role) {
-    case Role::kInput:
-      return "input";
-    case Role::kParameter:
-      return "parameter";
-    case Role::kActivation:
-      return "activation";
-    case Role::kGradient:
-      return "gradient";
-    case Role::kState:
-      return "state";
-    case Role::kConstant:
-      return "constant";
-  }
-  return "?";
-}
-
-std::string_view name_of(Phase phase) {
-  switch (phase) {
-    case Phase::kForward:
-      return "forward";
-    case Phase::kBackward:
-      return "backward";
-    case Phase::kUpdate:
-      return "update";
-  }
-  return "?";
-}
+std::string_view name_of(Role role) { return kRoles.of(role); }
+std::string_view name_of(Phase phase) { return kPhases.of(phase); }
 
 TensorId Graph::find_tensor(std::string_view name) const {
   for (std::size_t i = 0; i < tensors.size(); ++i)

@@ -7,6 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/graph/graph.h"
 #include "partita/graph/infer.h"
+#include "partita/graph/words.h"
 
 namespace partita {
 namespace {
@@ -132,16 +133,12 @@ Values parse_values(const std::string& text, DType dtype, const Shape& shape) {
   return values;
 }
 
-Role parse_role(const std::string& text) {
-  for (Role role : {Role::kInput, Role::kParameter, Role::kActivation, Role::kGradient, Role::kState, Role::kConstant})
-    if (name_of(role) == text) return role;
-  fail("unknown role '{}'", text);
-}
-
-Phase parse_phase(const std::string& text) {
-  for (Phase phase : {Phase::kForward, Phase::kBackward, Phase::kUpdate})
-    if (name_of(phase) == text) return phase;
-  fail("unknown phase '{}'", text);
+// A word of an enum; `what` for the message.
+template <auto last>
+auto parse_word(const EnumWords<last>& words, const std::string& text, const char* what) {
+  const auto value = words.find(text);
+  if (!value) fail("unknown {} '{}'", what, text);
+  return *value;
 }
 
 // Reads one line after another; tensors are known by name from the lines before.
@@ -190,7 +187,7 @@ class TextReader {
     Tensor t;
     t.name = take();
     std::tie(t.dtype, t.shape) = parse_type(take());
-    t.role = parse_role(take());
+    t.role = parse_word(kRoles, take(), "role");
     while (!done()) {
       const std::string key = take();
       expect("=");
@@ -233,7 +230,7 @@ class TextReader {
       const std::string key = take();
       expect("=");
       const std::string value = take();
-      if (key == "phase") op.phase = parse_phase(value);
+      if (key == "phase") op.phase = parse_word(kPhases, value, "phase");
       else if (key == "forward") op.forward = op_named(value);
       else if (key == "step") op.time_step = static_cast<int>(integer(value));
       else if (key == "cell") op.cell = static_cast<int>(integer(value));

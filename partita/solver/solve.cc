@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "partita/base/enum_words.h"
 #include "partita/base/error.h"
 #include "partita/solver/eliminate.h"
 #include "partita/solver/fold.h"
@@ -439,17 +440,8 @@ bool is_within(double gap, Wide cost, Wide bound) {
 }
 
 std::string_view name_of(Status status) {
-  switch (status) {
-    case Status::kOptimal:
-      return "optimal";
-    case Status::kFeasible:
-      return "feasible";
-    case Status::kInfeasible:
-      return "infeasible";
-    case Status::kUnknown:
-      return "unknown";
-  }
-  return "";
+  constexpr EnumWords<Status::kUnknown> kWords({"optimal", "feasible", "infeasible", "unknown"});
+  return kWords.of(status);
 }
 
 }  // namespace partita::solver

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "partita/base/enum_words.h"
 #include "partita/base/rng.h"
 
 namespace partita::solver {
@@ -156,19 +157,8 @@ class Maker {
 }  // namespace
 
 std::string_view name_of(Family family) {
-  switch (family) {
-    case Family::kChain:
-      return "chain";
-    case Family::kGrid:
-      return "grid";
-    case Family::kTreeOfBlocks:
-      return "tree of blocks";
-    case Family::kSeriesParallel:
-      return "series-parallel";
-    case Family::kLayered:
-      return "layered";
-  }
-  return "";
+  constexpr EnumWords<Family::kLayered> kWords({"chain", "grid", "tree of blocks", "series-parallel", "layered"});
+  return kWords.of(family);
 }
 
 Network random_network(const Recipe& recipe, uint64_t seed) { return Maker(recipe, seed).make(); }

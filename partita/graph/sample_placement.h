@@ -1,0 +1,90 @@
+// Where every tensor of a graph has its samples, and how every op takes them: the first half of rebatched().
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "partita/graph/graph.h"
+#include "partita/graph/samples.h"
+
+namespace partita {
+
+// A tensor [outer * samples * inner at the axis] as [before, samples, inner, after].
+struct SampleDigits {
+  int64_t before = 1, inner = 1;
+  SampleDigits(const Shape& shape, const SamplePlace& place) : before(place.outer), inner(place.inner) {
+    for (std::size_t a = 0; a < place.axis; ++a) before *= shape[a];
+    for (std::size_t a = place.axis + 1; a < shape.size(); ++a) inner *= shape[a];
+  }
+};
+
+// Where every tensor has its samples, and how every op takes them.
+class SamplePlacement {
+ public:
+  SamplePlacement(const Graph& graph, const std::map<TensorId, std::size_t>& inputs, int64_t from);
+
+  SamplePlaces places;
+  std::vector<std::optional<Lifted>> lifted;  // none: the op has no samples
+  OpId refused_by;
+  std::string why;
+  std::size_t furthest = 0;  // of the ops, then the outputs, that were refused
+
+  // False, with the op that is refused, or none: an output. The ops, then the outputs, are gone through one by one;
+  // where one has no way, the last reshape before it that has another place left takes that. `strict`: outputs begin
+  // with the samples. `alike`: equal reshapes of samples at the same place take the same place, as those of all time
+  // steps and layers do.
+  bool find(bool strict, bool alike);
+
+  // Where an output has its samples: those of one run after those of another along axis 0, or along an axis of their
+  // own.
+  std::optional<SamplePlace> output_place(TensorId id, bool strict) const;
+  SamplePlaces operands_of(const Op& op) const;
+
+  // How the op behind a tensor without samples is made to have them at `place`, so that every sample has an equal copy;
+  // none if it has no op, or its values differ along what would be the samples.
+  std::optional<Lifted> copied(TensorId id, const SamplePlace& place) const;
+  bool can_copy(TensorId id, const SamplePlace& place) const;
+
+ private:
+  struct Decision {  // of a reshape, and of those like it
+    std::size_t op;  // the first of them
+    std::vector<Lifted> ways;
+    std::size_t taken = 0;
+  };
+
+  // Whether a reshape is one that a decision is about.
+  bool is_about(const Decision& d, std::size_t op, const SamplePlace& place, bool alike) const;
+  const Lifted& decided(std::vector<Decision>& decisions, std::size_t op, std::vector<Lifted> ways, bool alike) const;
+  void take(std::size_t op, const Lifted& way);
+  void refuse(std::size_t i, const std::string& reason);
+
+  // The last decision with a way left that these tensors depend on.
+  std::optional<std::size_t> last_before(const std::vector<Decision>& decisions,
+                                         const std::vector<TensorId>& tensors) const;
+
+  // All ways in which an op can take its operands' samples; empty, and why.
+  std::vector<Lifted> ways_of(const Op& op, std::string& reason);
+  std::optional<Lifted> with_copies(const Op& op, SamplePlaces operands, std::string& reason) const;
+  std::vector<Lifted> reshapes(const Op& op, const SamplePlace& place, std::string& reason) const;
+  std::optional<Lifted> copied_reshape(const Op& op, const SamplePlace& place) const;
+
+  // A gather along the axis of the samples. The ids of one sample are places in what that sample has; ids of several
+  // samples that are constant must name, for each sample, the same places in its own part.
+  std::optional<Lifted> gather(const Op& op, const SamplePlaces& operands) const;
+
+  // Sample s of `from` has the ids s * each + k, with the same k for all.
+  bool names_own_places(const Values& ids, std::size_t axis, int64_t each) const;
+  bool has_equal_samples(const Values& values, const SamplePlace& place) const;
+
+  struct Known {  // of equal ops whose operands have their samples at the same places
+    std::optional<Lifted> way;
+    std::string why;
+  };
+  const Graph& graph_;
+  const int64_t from_;
+  std::map<std::pair<const tdl::Bound*, SamplePlaces>, Known> known_;
+};
+
+}  // namespace partita

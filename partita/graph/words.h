@@ -1,0 +1,12 @@
+// Roles and phases as graphs' text writes them.
+#pragma once
+#include "partita/base/enum_words.h"
+#include "partita/graph/graph.h"
+
+namespace partita {
+
+inline constexpr EnumWords<Role::kConstant> kRoles({"input", "parameter", "activation", "gradient", "state",
+                                                    "constant"});
+inline constexpr EnumWords<Phase::kUpdate> kPhases({"forward", "backward", "update"});
+
+}  // namespace partita
