@@ -1,3 +1,4 @@
+// Tests of the room: boxes, data types, random numbers, units, files and threads.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,3 +1,4 @@
+// Boxes: cuts, intersections, differences, and the same elements over other axes.
 #include "partita/base/box.h"
 
 #include <fmt/format.h>

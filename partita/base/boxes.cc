@@ -1,3 +1,4 @@
+// Boxes of all positions of a mesh, held along each dimension by itself.
 #include "partita/base/boxes.h"
 
 #include <algorithm>

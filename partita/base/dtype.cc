@@ -1,3 +1,4 @@
+// The table of element types.
 #include "partita/base/dtype.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Finds the known names that differ least from an unknown one.
 #include "partita/base/nearest.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Generators of random numbers.
 #include "partita/base/rng.h"
 
 #include <cmath>

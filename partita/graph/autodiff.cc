@@ -1,3 +1,4 @@
+// The backward pass: gradients from the loss down to the parameters, derived or declared, one op at a time.
 #include "partita/graph/autodiff.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Finds how many samples a step of a graph takes.
 #include "partita/graph/batch.h"
 
 namespace partita {

@@ -1,3 +1,4 @@
+// Adds tensors and ops to a graph, with names of their own, and infers what formulas say of results.
 #include "partita/graph/builder.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The forward graph as it runs in evaluation: ops in their evaluation forms, running statistics read.
 #include <map>
 
 #include "partita/base/error.h"

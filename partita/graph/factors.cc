@@ -1,3 +1,4 @@
+// Carries the factoring of an axis from op to op along it.
 #include "partita/graph/factors.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Drops what nobody reads, and computes ops whose operands are all known.
 #include <algorithm>
 #include <map>
 

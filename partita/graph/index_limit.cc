@@ -1,3 +1,4 @@
+// Finds how large integers may be that choose elements, by what ops compare them with.
 #include "partita/graph/index_limit.h"
 
 #include <algorithm>

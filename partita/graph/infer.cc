@@ -1,3 +1,4 @@
+// Shapes, dtypes and sample axes of results, by their formulas.
 #include "partita/graph/infer.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Adds gradient clipping, the schedule of the learning rate and the updates of parameters to a graph.
 #include "partita/graph/optimizer.h"
 
 #include <algorithm>

@@ -5,18 +5,13 @@
 #include <map>
 
 #include "partita/base/error.h"
+#include "partita/graph/attributes.h"
 #include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
 #include "partita/graph/sample_placement.h"
 
 namespace partita {
 namespace {
-
-tdl::Attributes shape_attributes(const Shape& shape) {
-  tdl::Attributes attributes;
-  for (std::size_t a = 0; a < shape.size(); ++a) attributes[fmt::format("shape.{}", a)] = static_cast<double>(shape[a]);
-  return attributes;
-}
 
 // The graph for `to` samples, op by op.
 class Writer {
@@ -107,7 +102,7 @@ class Writer {
     mark(op);
     if (way.form == Lifted::Form::kReshape) {
       const Shape shape = with_samples(graph_.tensor(op.results[0]).shape, way.results[0], to_);
-      return build_.ops("reshape", operands, shape_attributes(shape), name);
+      return build_.ops("reshape", operands, listed("shape", shape), name);
     }
     if (way.form == Lifted::Form::kGather) operands[1] = own_ids(op, way, operands[1]);
     tdl::Attributes attributes = op.attributes;
@@ -144,7 +139,7 @@ class Writer {
   }
 
   TensorId reshaped(TensorId id, const Shape& shape, const std::string& name) {
-    return build_.shape(id) == shape ? id : build_.op("reshape", {id}, shape_attributes(shape), name);
+    return build_.shape(id) == shape ? id : build_.op("reshape", {id}, listed("shape", shape), name);
   }
 
   // One sample's values for all samples; `shape` is that of the tensor with `from` of them.
@@ -157,7 +152,7 @@ class Writer {
     apart.insert(apart.end(), shape.begin() + static_cast<std::ptrdiff_t>(place.axis) + 1, shape.end());
     Shape wide = apart;
     wide[axis] = to_;
-    const TensorId all = build_.op("expand", {reshaped(one, apart, name + ".apart")}, shape_attributes(wide), name);
+    const TensorId all = build_.op("expand", {reshaped(one, apart, name + ".apart")}, listed("shape", wide), name);
     return reshaped(all, with_samples(shape, place, to_), name + ".joined");
   }
 

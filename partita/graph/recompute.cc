@@ -1,3 +1,4 @@
+// Makes cheap activations again just before their first backward reader (activation recomputation).
 #include <algorithm>
 #include <utility>
 

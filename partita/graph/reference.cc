@@ -1,3 +1,4 @@
+// Runs a graph op by op with the reference evaluator.
 #include "partita/graph/reference.h"
 
 #include "partita/base/error.h"

@@ -1,3 +1,4 @@
+// Looks up definitions of ops, fills in their attributes and binds their formulas.
 #include "partita/graph/registry.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Finds repeated layers in a forward graph.
 #include "partita/graph/repeats.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Checks that a graph is what its types promise.
 #include <algorithm>
 #include <set>
 #include <tuple>

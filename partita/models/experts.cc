@@ -1,3 +1,4 @@
+// A layer of experts: routing, dispatch and combination.
 #include "partita/models/experts.h"
 
 #include <algorithm>
@@ -6,15 +7,10 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/graph/attributes.h"
 
 namespace partita {
 namespace {
-
-tdl::Attributes shaped(const Shape& shape) {
-  tdl::Attributes attributes;
-  for (size_t a = 0; a < shape.size(); ++a) attributes[fmt::format("shape.{}", a)] = static_cast<double>(shape[a]);
-  return attributes;
-}
 
 // Places that each expert has for a group of so many tokens.
 int64_t capacity(const Experts& o, int64_t tokens) {
@@ -28,7 +24,8 @@ int64_t capacity(const Experts& o, int64_t tokens) {
 TensorId within_parts(GraphBuilder& b, TensorId p, const std::string& name, const Experts& o, double otherwise) {
   const Shape all = b.shape(p);
   const DType dtype = b.graph().tensor(p).dtype;
-  const TensorId parted = b.op("reshape", {p}, shaped({all[0], all[1], o.parts, o.count / o.parts}), name + ".parts");
+  const TensorId parted =
+      b.op("reshape", {p}, listed("shape", {all[0], all[1], o.parts, o.count / o.parts}), name + ".parts");
   const TensorId best = b.ops("top_k", {parted}, {{"k", static_cast<double>(o.part_best)}}, name + ".parts.best")[0];
   const TensorId good = b.op("reduce_sum", {best}, {{"axes.0", -1}, {"keepdims", 0}}, name + ".parts.good");
   const TensorId part = b.ops("top_k", {good}, {{"k", static_cast<double>(o.chosen_parts)}}, name + ".parts.choice")[1];
@@ -43,7 +40,7 @@ TensorId within_parts(GraphBuilder& b, TensorId p, const std::string& name, cons
   const TensorId one = b.op("unsqueeze", {hits}, {{"axes.0", 3}}, name + ".parts.chosen");
   const TensorId kept =
       b.op("where", {one, parted, b.scalar(name + ".parts.otherwise", otherwise, dtype)}, {}, name + ".parts.kept");
-  return b.op("reshape", {kept}, shaped(all), name + ".parts.scores");
+  return b.op("reshape", {kept}, listed("shape", all), name + ".parts.scores");
 }
 
 // The numbers of each token's experts, and what each of them counts.
@@ -78,7 +75,7 @@ ExpertsResult experts(Layers& layers, TensorId x, const std::string& name, const
   const int64_t tokens = all / o.groups;
   const Shape grouped{o.groups, tokens, hidden};
   const bool as_it_is = grouped == shape;
-  if (!as_it_is) x = b.op("reshape", {x}, shaped(grouped), name + ".groups");
+  if (!as_it_is) x = b.op("reshape", {x}, listed("shape", grouped), name + ".groups");
 
   const TensorId logits = layers.linear(x, name + ".gate", o.count, false);
   const TensorId p = o.sigmoid ? b.op("sigmoid", {logits}, {}, name + ".scores")
@@ -107,7 +104,7 @@ ExpertsResult experts(Layers& layers, TensorId x, const std::string& name, const
   }
   y = product(y, "down_proj", hidden);
   y = b.op("expert_combine", {y, ix, place, w}, {}, name + ".combine");
-  if (!as_it_is) y = b.op("reshape", {y}, shaped(shape), name);
+  if (!as_it_is) y = b.op("reshape", {y}, listed("shape", shape), name);
   return {y, balance, p, ix};
 }
 

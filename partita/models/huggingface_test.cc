@@ -1,3 +1,4 @@
+// Tests of Hugging Face's configurations: what is built, and what is refused.
 #include "partita/models/huggingface.h"
 
 #include <gtest/gtest.h>

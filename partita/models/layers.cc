@@ -1,8 +1,10 @@
+// Single layers: convolutions, norms, linear layers and pooling.
 #include "partita/models/layers.h"
 
 #include <cmath>
 
 #include "partita/base/error.h"
+#include "partita/graph/attributes.h"
 #include "partita/ops/ops.h"
 
 namespace partita {
@@ -12,12 +14,6 @@ tdl::Attributes window(int64_t stride, Extent2 padding) {
   const double s = static_cast<double>(stride), rows = static_cast<double>(padding.rows),
                columns = static_cast<double>(padding.columns);
   return {{"sh", s}, {"sw", s}, {"pt", rows}, {"pb", rows}, {"pl", columns}, {"pr", columns}};
-}
-
-tdl::Attributes listed(const char* name, const Shape& values) {
-  tdl::Attributes attributes;
-  for (size_t i = 0; i < values.size(); ++i) attributes[fmt::format("{}.{}", name, i)] = static_cast<double>(values[i]);
-  return attributes;
 }
 
 tdl::Attributes pooling(int64_t kernel, int64_t stride, int64_t padding) {

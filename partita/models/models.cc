@@ -1,3 +1,4 @@
+// The list of built-in models, and how a reference to one is read.
 #include "partita/models/models.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Tests of the zoo: sizes, losses and repeats of every model.
 #include "partita/models/models.h"
 
 #include <gtest/gtest.h>

@@ -1,23 +1,15 @@
+// Parts of transformers: rotary tables, norms, attention, gated layers and output heads.
 #include "partita/models/network.h"
 
 #include <cmath>
 #include <limits>
 
 #include "partita/base/error.h"
+#include "partita/graph/attributes.h"
 
 namespace partita {
 
 const double kNormalBound = 0.02 * std::sqrt(3.0);
-
-namespace {
-
-tdl::Attributes shaped(const Shape& shape) {
-  tdl::Attributes attributes;
-  for (size_t a = 0; a < shape.size(); ++a) attributes[fmt::format("shape.{}", a)] = static_cast<double>(shape[a]);
-  return attributes;
-}
-
-}  // namespace
 
 std::vector<double> rotary_frequencies(double theta, int64_t size) {
   std::vector<double> frequencies;
@@ -111,9 +103,10 @@ TensorId Network::elementary_attention(TensorId q, TensorId k, TensorId v, const
   auto repeated = [&](TensorId x, const std::string& part) {
     if (keys[1] == queries[1]) return x;
     const Shape shape = b.shape(x);
-    x = b.op("reshape", {x}, shaped({shape[0], shape[1], 1, shape[2], shape[3]}), part + ".shared");
-    x = b.op("expand", {x}, shaped({shape[0], shape[1], queries[1] / keys[1], shape[2], shape[3]}), part + ".expand");
-    return b.op("reshape", {x}, shaped({shape[0], queries[1], shape[2], shape[3]}), part + ".repeated");
+    x = b.op("reshape", {x}, listed("shape", {shape[0], shape[1], 1, shape[2], shape[3]}), part + ".shared");
+    x = b.op("expand", {x}, listed("shape", {shape[0], shape[1], queries[1] / keys[1], shape[2], shape[3]}),
+             part + ".expand");
+    return b.op("reshape", {x}, listed("shape", {shape[0], queries[1], shape[2], shape[3]}), part + ".repeated");
   };
   const double scale = options.scale > 0 ? options.scale : 1 / std::sqrt(static_cast<double>(queries[3]));
   TensorId scores = b.op("matmul_nt", {q, repeated(k, name + ".k")}, {}, name + ".product");

@@ -1,3 +1,4 @@
+// Evaluates operators on constants.
 #include "partita/onnx/constants.h"
 
 #include <algorithm>

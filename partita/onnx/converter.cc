@@ -1,3 +1,4 @@
+// What converters ask of a node: its operands, constants and attributes, and the ops that they make.
 #include "partita/onnx/converter.h"
 
 #include <algorithm>
@@ -11,13 +12,6 @@ Value constant_value(Values values) {
   Value value{values.shape, values.dtype, {}, nullptr, nullptr};
   value.constant = std::make_shared<const Values>(std::move(values));
   return value;
-}
-
-tdl::Attributes listed(const std::string& name, const std::vector<int64_t>& values) {
-  tdl::Attributes attributes;
-  for (std::size_t i = 0; i < values.size(); ++i)
-    attributes[fmt::format("{}.{}", name, i)] = static_cast<double>(values[i]);
-  return attributes;
 }
 
 void check_room(const Shape& shape) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "partita/base/error.h"
+#include "partita/graph/attributes.h"
 #include "partita/graph/builder.h"
 #include "partita/onnx/constants.h"
 #include "partita/onnx/model.h"
@@ -134,8 +135,6 @@ TensorId over_last_axes(NodeContext& n, std::size_t operand, const Shape& last);
 TensorId places_in(NodeContext& n, std::size_t operand, int64_t extent);
 // Bad input if a constant of this shape would be larger than any sensible one.
 void check_room(const Shape& shape);
-// attributes NAME.0, NAME.1, ..
-tdl::Attributes listed(const std::string& name, const std::vector<int64_t>& values);
 inline std::string shape_text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, "x")); }
 
 }  // namespace partita::onnx_model

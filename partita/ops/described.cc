@@ -1,3 +1,4 @@
+// Operators that a user describes in a file of formulas.
 #include <string>
 #include <vector>
 

@@ -1,3 +1,4 @@
+// Random operands for the examples of definitions.
 #include "partita/ops/examples.h"
 
 namespace partita {

@@ -1,3 +1,4 @@
+// Collects the declarations of all families.
 #include "partita/ops/ops.h"
 
 #include "partita/ops/declare.h"

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "partita/base/error.h"
+#include "partita/graph/attributes.h"
 #include "partita/ops/declare.h"
 
 namespace partita {
@@ -351,12 +352,6 @@ std::string gather(const OpInstance& op) {
   return fmt::format("gather(x, ids)[{}] = x[{}]", join(result), join(read));
 }
 
-tdl::Attributes list(const std::string& name, const std::vector<double>& values) {
-  tdl::Attributes attributes;
-  for (std::size_t i = 0; i < values.size(); ++i) attributes[fmt::format("{}.{}", name, i)] = values[i];
-  return attributes;
-}
-
 tdl::Attributes join(tdl::Attributes a, const tdl::Attributes& b) {
   a.insert(b.begin(), b.end());
   return a;
@@ -370,14 +365,14 @@ void declare_shape(OpRegistry& registry) {
       .list("shape")
       .dtypes(of_first)
       .match([](const tdl::Attributes&, const Shape& result) {
-        return list("shape", {result.begin(), result.end()});
+        return listed("shape", {result.begin(), result.end()});
       })
-      .example({{3, 5, 4}}, list("shape", {3, 20}))
-      .example({{3, 20}}, list("shape", {3, 5, 4}))
-      .example({{4, 6}}, list("shape", {8, 3}))
-      .example({{6, 4}}, list("shape", {4, 6}))
-      .example({{4, 6}}, list("shape", {3, 8}))
-      .example({{5, 1, 4}}, list("shape", {1, 5, 2, 2, 1}));
+      .example({{3, 5, 4}}, listed("shape", {3, 20}))
+      .example({{3, 20}}, listed("shape", {3, 5, 4}))
+      .example({{4, 6}}, listed("shape", {8, 3}))
+      .example({{6, 4}}, listed("shape", {4, 6}))
+      .example({{4, 6}}, listed("shape", {3, 8}))
+      .example({{5, 1, 4}}, listed("shape", {1, 5, 2, 2, 1}));
   declare(registry, "flatten", "[the axes before `axis`, the others]")
       .formula(flatten)
       .attribute("axis", 1)
@@ -398,29 +393,30 @@ void declare_shape(OpRegistry& registry) {
       .formula(transpose)
       .list("perm")
       .dtypes(of_first)
-      .example({{3, 5, 4}}, list("perm", {1, 0, 2}))
+      .example({{3, 5, 4}}, listed("perm", {1, 0, 2}))
       .example({{3, 5}});
   declare(registry, "expand", "broadcast to `shape`")
       .formula(expand)
       .list("shape")
       .dtypes(of_first)
-      .example({{3, 1}}, list("shape", {2, 3, 5}));
+      .example({{3, 1}}, listed("shape", {2, 3, 5}));
   declare(registry, "pad", "`before` and `after` values of `value` around each axis")
       .formula(pad)
       .list("before")
       .list("after")
       .attribute("value", 0)
       .dtypes(of_first)
-      .example({{7, 3}}, join(list("before", {2, 0}), list("after", {3, 0})))
-      .example({{7, 3}}, join(join(list("before", {2, 1}), list("after", {3, 0})), {{"value", 1.5}}));
+      .example({{7, 3}}, join(listed("before", {2, 0}), listed("after", {3, 0})))
+      .example({{7, 3}}, join(join(listed("before", {2, 1}), listed("after", {3, 0})), {{"value", 1.5}}));
   declare(registry, "slice", "`sizes` values of each axis from `starts` on, `steps` apart")
       .formula(slice)
       .list("starts")
       .list("sizes")
       .list("steps")
       .dtypes(of_first)
-      .example({{3, 11, 4}}, join(join(list("starts", {0, 1, 0}), list("sizes", {3, 5, 4})), list("steps", {1, 2, 1})))
-      .example({{7, 3}}, join(join(list("starts", {6, 0}), list("sizes", {7, 2})), list("steps", {-1, 1})));
+      .example({{3, 11, 4}},
+               join(join(listed("starts", {0, 1, 0}), listed("sizes", {3, 5, 4})), listed("steps", {1, 2, 1})))
+      .example({{7, 3}}, join(join(listed("starts", {6, 0}), listed("sizes", {7, 2})), listed("steps", {-1, 1})));
   declare(registry, "select", "element `index` along `axis`, which goes")
       .formula(select)
       .required("axis")
@@ -441,9 +437,9 @@ void declare_shape(OpRegistry& registry) {
       .attribute("together", 0)
       .list("sizes")
       .dtypes([](const OpInstance& op) { return std::vector<DType>(op.list("sizes").size(), op.dtypes.at(0)); })
-      .example({{7, 3}}, list("sizes", {3, 4}))
-      .example({{3, 6}}, join(list("sizes", {1, 3, 2}), {{"axis", 1}}))
-      .example({{3, 15}}, join(list("sizes", {5, 5, 5}), {{"axis", 1}, {"together", 1}}));
+      .example({{7, 3}}, listed("sizes", {3, 4}))
+      .example({{3, 6}}, join(listed("sizes", {1, 3, 2}), {{"axis", 1}}))
+      .example({{3, 15}}, join(listed("sizes", {5, 5, 5}), {{"axis", 1}, {"together", 1}}));
   declare(registry, "gather", "x at the numbers in ids along `axis`")
       .formula(gather)
       .attribute("axis", 0)

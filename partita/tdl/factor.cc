@@ -1,3 +1,4 @@
+// Finds axes that a formula reads as mixed-radix numbers, and gives tensors the digits as axes (rule 4).
 #include "partita/tdl/factor.h"
 
 #include <algorithm>

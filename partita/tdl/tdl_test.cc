@@ -1,3 +1,4 @@
+// Tests of the language: parsing, binding, strategies, regions and text.
 #include "partita/tdl/tdl.h"
 
 #include <gtest/gtest.h>

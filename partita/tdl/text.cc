@@ -1,3 +1,4 @@
+// Prints bound formulas as text that parses again.
 #include "partita/tdl/text.h"
 
 #include <algorithm>
