@@ -8,13 +8,10 @@
 #include "partita/graph/builder.h"
 #include "partita/graph/infer.h"
 #include "partita/ops/declare.h"
+#include "partita/ops/text.h"
 
 namespace partita {
 namespace {
-
-std::string join(const std::vector<std::string>& items, const char* separator = ", ") {
-  return fmt::format("{}", fmt::join(items, separator));
-}
 
 // The texts that attention and its gradient are made of. With fewer heads in k and v, head hk*R + hr of q goes with
 // head hk.
@@ -125,12 +122,10 @@ Parts parts(const OpInstance& op, std::size_t operands) {
   return p;
 }
 
-std::string where(const Parts& p) { return p.where.empty() ? "" : " where " + join(p.where); }
-
 // o and, for the gradient, the logarithm of the sum of e^score for each query.
 std::string attention(const OpInstance& op) {
   const Parts p = parts(op, 3);
-  std::string text = fmt::format("attention(q, k, v{}) -> o, lse{} =\n", p.has_mask ? ", mask" : "", where(p));
+  std::string text = fmt::format("attention(q, k, v{}) -> o, lse{} =\n", p.has_mask ? ", mask" : "", where(p.where));
   text += fmt::format("s[{}] = sum(e) {}\n", p.scores, p.guarded(fmt::format("q[{}] * k[{}]", p.q, p.k), "0"));
   text += p.cap();
   text += fmt::format("m[{}] = max(j) {}\n", p.rows, p.guarded(p.score(), "-inf"));
@@ -150,7 +145,7 @@ std::string attention_grad(const OpInstance& op) {
   const bool mask_grad = op.integer("mask_grad") != 0;
   if (mask_grad && (!p.has_mask || p.boolean)) fail("attention_grad: mask_grad without a real mask");
   std::string text = fmt::format("attention_grad(q, k, v{}, o, lse, g) -> dq, dk, dv{}{} =\n",
-                                 p.has_mask ? ", mask" : "", mask_grad ? ", dm" : "", where(p));
+                                 p.has_mask ? ", mask" : "", mask_grad ? ", dm" : "", where(p.where));
   const bool shared =
       op.shapes[0][op.shapes[0].size() - 3] != op.shapes[1][op.shapes[0].size() - 3];  // k and v, by several heads
   text += fmt::format("s[{}] = sum(e) {}\n", p.scores, p.guarded(fmt::format("q[{}] * k[{}]", p.q, p.k), "0"));

@@ -127,6 +127,9 @@ inline Declaration declare(OpRegistry& registry, std::string name, std::string s
   return {registry, std::move(name), std::move(summary)};
 }
 
+// The dtype of a definition with one result: its first operand's.
+inline std::vector<DType> of_first(const OpInstance& op) { return {op.dtypes.at(0)}; }
+
 // One function a file of operations; standard_ops() calls them all.
 void declare_elementwise(OpRegistry& registry);
 void declare_matmul(OpRegistry& registry);
@@ -135,6 +138,7 @@ void declare_pooling(OpRegistry& registry);
 void declare_normalization(OpRegistry& registry);
 void declare_softmax(OpRegistry& registry);
 void declare_loss(OpRegistry& registry);
+void declare_reshape(OpRegistry& registry);
 void declare_shape(OpRegistry& registry);
 void declare_attention(OpRegistry& registry);
 void declare_indexing(OpRegistry& registry);

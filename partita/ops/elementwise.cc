@@ -8,8 +8,6 @@ namespace partita {
 namespace {
 
 std::vector<DType> boolean(const OpInstance&) { return {DType::kBool}; }
-std::vector<DType> of_first(const OpInstance& op) { return {op.dtypes.at(0)}; }
-
 // Whether the quotient of two integers, rounded towards zero, is above the one rounded down: it is negative, and no
 // integer.
 constexpr std::string_view kRoundsUp =

@@ -12,8 +12,6 @@
 namespace partita {
 namespace {
 
-std::vector<DType> of_first(const OpInstance& op) { return {op.dtypes.at(0)}; }
-
 std::string expert_dispatch(const OpInstance& op) {
   const int64_t experts = op.integer("experts"), capacity = op.integer("capacity");
   if (experts < 1 || capacity < 1) fail("expert_dispatch: {} experts of {} places", experts, capacity);

@@ -8,7 +8,6 @@
 namespace partita {
 namespace {
 
-std::vector<DType> of_first(const OpInstance& op) { return {op.dtypes.at(0)}; }
 // Of x and u, not of the numbers between.
 std::vector<DType> widest_value(const OpInstance& op) {
   const DType x = op.dtypes.at(0), u = op.dtypes.at(2);

@@ -6,6 +6,7 @@
 #include "partita/graph/infer.h"
 #include "partita/ops/declare.h"
 #include "partita/ops/ops.h"
+#include "partita/ops/text.h"
 
 namespace partita {
 namespace {
@@ -49,8 +50,6 @@ struct Normalized {
   std::string where;  // " where ..", or nothing
   std::string count;  // how many values have one mean
 };
-
-std::string join(const std::vector<std::string>& items) { return fmt::format("{}", fmt::join(items, ", ")); }
 
 // The last `axes` axes.
 Normalized last_axes(const OpInstance& op) {
@@ -270,13 +269,13 @@ void declare_normalization(OpRegistry& registry) {
   declare(registry, "batch_norm_inference", "(x - rm) / sqrt(rv + eps) * w + b with given statistics")
       .formula(
           "batch_norm_inference(x, w, b, rm, rv)[n, c, ..s] = (x[n, c, ..s] - rm[c]) / sqrt(rv[c] + eps) * w[c] + b[c]")
-      .dtypes([](const OpInstance& op) { return std::vector<DType>{op.dtypes.at(0)}; })
+      .dtypes(of_first)
       .attribute("eps", 1e-5)
       .domain(0.4, 1.9)
       .example({{5, 3, 2, 4}, {3}, {3}, {3}, {3}});
   declare(registry, "running_average", "r' = (1 - momentum) r + momentum scale s, in place")
       .formula("running_average(r, s)[..i] = (1 - momentum) * r[..i] + momentum * scale * s[..i]")
-      .dtypes([](const OpInstance& op) { return std::vector<DType>{op.dtypes.at(0)}; })
+      .dtypes(of_first)
       .attribute("momentum", 0.1)
       .attribute("scale", 1)
       .not_differentiable()

@@ -14,6 +14,7 @@ std::shared_ptr<const OpRegistry> standard_ops() {
   declare_normalization(*registry);
   declare_softmax(*registry);
   declare_loss(*registry);
+  declare_reshape(*registry);
   declare_shape(*registry);
   declare_attention(*registry);
   declare_indexing(*registry);

@@ -142,7 +142,7 @@ void declare_softmax(OpRegistry& registry) {
       .formula(
           "cross_entropy_grad(x, t, lse, g)[..b, j] = "
           "(exp(x[..b, j] - lse[..b]) - if(t[..b] == j, 1, 0)) * g[] / ext(..b)")
-      .dtypes([](const OpInstance& op) { return std::vector<DType>{op.dtypes.at(0)}; })
+      .dtypes(of_first)
       .not_differentiable()
       .example({{5, 7}, {5}, {5}, {}}, {}, {DType::kFloat32, DType::kInt64, DType::kFloat32, DType::kFloat32})
       .integers_below(7)
