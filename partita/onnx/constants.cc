@@ -11,135 +11,6 @@ namespace partita::onnx_model {
 
 namespace {
 
-template <typename T>
-const T* attribute(const Node& node, const char* name) {
-  const auto found = node.attributes.find(name);
-  if (found == node.attributes.end()) return nullptr;
-  const T* value = std::get_if<T>(&found->second);
-  if (!value) fail("attribute '{}' has the wrong kind", name);
-  return value;
-}
-
-}  // namespace
-
-bool has(const Node& node, const char* name) { return node.attributes.contains(name); }
-int64_t integer(const Node& node, const char* name, int64_t otherwise) {
-  const auto* value = attribute<int64_t>(node, name);
-  return value ? *value : otherwise;
-}
-double real(const Node& node, const char* name, double otherwise) {
-  const auto* value = attribute<double>(node, name);
-  return value ? *value : otherwise;
-}
-std::string text(const Node& node, const char* name, const char* otherwise) {
-  const auto* value = attribute<std::string>(node, name);
-  return value ? *value : otherwise;
-}
-std::vector<double> reals(const Node& node, const char* name) {
-  const auto* value = attribute<std::vector<double>>(node, name);
-  return value ? *value : std::vector<double>();
-}
-std::vector<int64_t> integers(const Node& node, const char* name) {
-  const auto* value = attribute<std::vector<int64_t>>(node, name);
-  return value ? *value : std::vector<int64_t>();
-}
-
-int64_t axis_of(int64_t axis, std::size_t rank) {
-  const int64_t n = static_cast<int64_t>(rank);
-  if (axis < -n || axis >= n) fail("axis {} of {} axes", axis, rank);
-  return axis < 0 ? axis + n : axis;
-}
-
-int64_t place_of(int64_t id, int64_t extent) {
-  if (id < -extent || id >= extent) fail("place {} of {}: those from {} to {} are", id, extent, -extent, extent - 1);
-  return id < 0 ? id + extent : id;
-}
-
-Shape reshaped(const Shape& from, std::vector<int64_t> target, bool allow_zero) {
-  int64_t known = 1, open = -1;
-  for (std::size_t i = 0; i < target.size(); ++i) {
-    if (target[i] == 0 && !allow_zero) {
-      if (i >= from.size())
-        fail("the new shape [{}] copies axis {} of [{}]", fmt::join(target, ", "), i, fmt::join(from, "x"));
-      target[i] = from[i];
-    }
-    if (target[i] == -1 && open < 0) open = static_cast<int64_t>(i);
-    else if (target[i] < 0 || __builtin_mul_overflow(known, target[i], &known))
-      fail("the new shape [{}] is none", fmt::join(target, ", "));
-  }
-  if (open >= 0 && known != 0 && volume(from) % known == 0)
-    target[static_cast<std::size_t>(open)] = volume(from) / known;
-  else if (open >= 0 || known != volume(from))
-    fail("[{}] cannot be reshaped to [{}]", fmt::join(from, "x"), fmt::join(target, ", "));
-  return target;
-}
-
-Shape broadcast(const Shape& a, const Shape& b) {
-  Shape result(std::max(a.size(), b.size()));
-  for (std::size_t i = 0; i < result.size(); ++i) {  // from the last axis
-    const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1, y = i < b.size() ? b[b.size() - 1 - i] : 1;
-    if (x != y && x != 1 && y != 1) fail("[{}] and [{}] do not broadcast", fmt::join(a, "x"), fmt::join(b, "x"));
-    result[result.size() - 1 - i] = x == 1 ? y : x;
-  }
-  return result;
-}
-
-Shape squeezed(const Shape& from, const std::vector<int64_t>& axes) {
-  std::vector<bool> drop(from.size());
-  for (std::size_t a = 0; a < from.size(); ++a) drop[a] = axes.empty() && from[a] == 1;
-  for (int64_t axis : axes) {
-    const std::size_t a = static_cast<std::size_t>(axis_of(axis, from.size()));
-    if (from[a] != 1) fail("axis {} of [{}] is squeezed, but not of extent 1", axis, fmt::join(from, "x"));
-    drop[a] = true;
-  }
-  Shape result;
-  for (std::size_t a = 0; a < from.size(); ++a)
-    if (!drop[a]) result.push_back(from[a]);
-  return result;
-}
-
-Shape unsqueezed(const Shape& from, const std::vector<int64_t>& axes) {
-  const std::size_t rank = from.size() + axes.size();
-  std::vector<bool> added(rank);
-  for (int64_t axis : axes) {
-    const std::size_t a = static_cast<std::size_t>(axis_of(axis, rank));
-    if (added[a]) fail("axis {} is added twice", axis);
-    added[a] = true;
-  }
-  Shape result;
-  auto next = from.begin();
-  for (std::size_t a = 0; a < rank; ++a) result.push_back(added[a] ? 1 : *next++);
-  return result;
-}
-
-SliceRange slice_range(const Shape& from, const std::vector<int64_t>& starts, const std::vector<int64_t>& ends,
-                       std::vector<int64_t> axes, std::vector<int64_t> steps) {
-  if (axes.empty())
-    for (std::size_t a = 0; a < starts.size(); ++a) axes.push_back(static_cast<int64_t>(a));
-  if (steps.empty()) steps.assign(starts.size(), 1);
-  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
-    fail("starts, ends, axes and steps differ in length");
-  SliceRange range{std::vector<int64_t>(from.size()), from, std::vector<int64_t>(from.size(), 1)};
-  for (std::size_t i = 0; i < starts.size(); ++i) {
-    const std::size_t a = static_cast<std::size_t>(axis_of(axes[i], from.size()));
-    const int64_t extent = from[a], step = steps[i];
-    if (step == 0 || step == INT64_MIN) fail("a step of {}", step);
-    if (extent == 0) continue;
-    auto clamped = [&](int64_t at, int64_t lo, int64_t hi) { return std::clamp(at < 0 ? at + extent : at, lo, hi); };
-    const int64_t first = step > 0 ? clamped(starts[i], 0, extent) : clamped(starts[i], 0, extent - 1);
-    const int64_t last = step > 0 ? clamped(ends[i], 0, extent) : clamped(ends[i], -1, extent - 1);
-    const int64_t distance = step > 0 ? last - first : first - last, stride = std::abs(step);
-    range.starts[a] = first;
-    range.sizes[a] = distance <= 0 ? 0 : (distance - 1) / stride + 1;
-    range.steps[a] = range.sizes[a] <= 1 ? 1 : step;
-  }
-  return range;
-}
-
-// ---------------------------------------------------------------- values
-
-namespace {
-
 constexpr int64_t kMostElements = int64_t{1} << 28;  // of a computed constant; more is a damaged file
 
 Values filled(DType dtype, const Shape& shape) {
@@ -474,9 +345,12 @@ Values with_shape(Values x, Shape shape) {
   return x;
 }
 
-const std::map<std::string, Evaluator>& evaluators() {
-  using In = const std::vector<const Values*>&;
-  static const std::map<std::string, Evaluator> table{
+using Evaluators = std::map<std::string, Evaluator>;
+using In = const std::vector<const Values*>&;
+
+// What moves and makes elements.
+Evaluators moving_evaluators() {
+  return {
       {"Constant", {0, [](const Node& node, In) { return constant(node); }}},
       {"ConstantOfShape",
        {1,
@@ -526,6 +400,12 @@ const std::map<std::string, Evaluator>& evaluators() {
       {"Range", {3, [](const Node&, In in) { return range(*in[0], *in[1], *in[2]); }}},
       {"NonZero", {1, [](const Node&, In in) { return nonzero(*in[0]); }}},
       {"EyeLike", {1, [](const Node& node, In in) { return eye_like(node, *in[0]); }}},
+  };
+}
+
+// What computes each element.
+Evaluators computing_evaluators() {
+  return {
       {"BitwiseNot", {1, [](const Node&, In in) { return unary(*in[0], nullptr, [](int64_t v) { return ~v; }); }}},
       {"Neg",
        {1,
@@ -578,7 +458,15 @@ const std::map<std::string, Evaluator>& evaluators() {
           return y;
         }}},
   };
-  return table;
+}
+
+const Evaluators& evaluators() {
+  static const Evaluators kAll = [] {
+    Evaluators all = moving_evaluators();
+    all.merge(computing_evaluators());
+    return all;
+  }();
+  return kAll;
 }
 
 }  // namespace

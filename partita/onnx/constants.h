@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "partita/onnx/attributes.h"
 #include "partita/onnx/model.h"
 
 namespace partita::onnx_model {
@@ -13,14 +14,6 @@ namespace partita::onnx_model {
 bool can_evaluate(const std::string& operation);
 // The node's first result from constant operands (null: absent). Bad input says what is wrong, without file and node.
 Values evaluate_constant(const Node& node, const std::vector<const Values*>& operands);
-
-// Attributes, with their defaults.
-int64_t integer(const Node& node, const char* name, int64_t otherwise);
-double real(const Node& node, const char* name, double otherwise);
-std::string text(const Node& node, const char* name, const char* otherwise);
-std::vector<int64_t> integers(const Node& node, const char* name);  // empty if absent
-std::vector<double> reals(const Node& node, const char* name);
-bool has(const Node& node, const char* name);
 
 // Shapes as ONNX's operators define them.
 int64_t axis_of(int64_t axis, std::size_t rank);  // counted from the front

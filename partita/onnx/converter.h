@@ -126,6 +126,8 @@ void add_attention_converters(Converters& table);
 void add_runtime_converters(Converters& table);
 void add_runtime_attention_converters(Converters& table);
 
+Results einsum(NodeContext& n);
+
 Value constant_value(Values values);
 bool is_read(NodeContext& n, std::size_t result);  // by a node, or as an output
 // Scale or bias over the last axes of x, whose extents are `last`, of a shape that broadcasts to them.
