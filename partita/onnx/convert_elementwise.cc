@@ -218,9 +218,7 @@ Results bit_shift(NodeContext& n) {
   return bitwise(n, direction == "LEFT" ? "shift_left" : "shift_right");
 }
 
-}  // namespace
-
-void add_elementwise_converters(Converters& table) {
+void add_unary(Converters& table) {
   for (const auto& [operation, definition] : {std::pair{"Relu", "relu"},
                                               {"Tanh", "tanh"},
                                               {"Sigmoid", "sigmoid"},
@@ -257,6 +255,9 @@ void add_elementwise_converters(Converters& table) {
   table["Elu"] = unary_with("elu", {{"alpha", 1}});
   table["Selu"] = unary_with("selu", {{"alpha", 1.67326319217681884765625}, {"gamma", 1.05070102214813232421875}});
   table["HardSigmoid"] = unary_with("hard_sigmoid", {{"alpha", 0.2}, {"beta", 0.5}});
+}
+
+void add_binary(Converters& table) {
   for (const auto& [operation, definition] : {std::pair{"Equal", "equal"},
                                               {"Less", "less"},
                                               {"LessOrEqual", "less_equal"},
@@ -281,6 +282,13 @@ void add_elementwise_converters(Converters& table) {
   table["BitwiseOr"] = [](NodeContext& n) { return bitwise(n, "bit_or"); };
   table["BitwiseXor"] = [](NodeContext& n) { return bitwise(n, "bit_xor"); };
   table["BitShift"] = bit_shift;
+}
+
+}  // namespace
+
+void add_elementwise_converters(Converters& table) {
+  add_unary(table);
+  add_binary(table);
   table["Where"] = where;
   table["Clip"] = clip;
   table["Gelu"] = gelu;

@@ -52,6 +52,36 @@ struct Parts {
   }
 };
 
+// What the mask, operand 3, is read at. `q_head`: names of the axes of q before the last two.
+void add_mask(Parts& p, const OpInstance& op, const std::vector<std::string>& q_head, bool grouped) {
+  const Shape &q = op.shapes[0], &k = op.shapes[1];
+  const std::size_t rank = q.size();
+  const Shape& mask = op.shapes[3];
+  p.boolean = op.dtypes[3] == DType::kBool;
+  std::vector<std::string> full = q_head, read;
+  full.push_back("i"), full.push_back("j");
+  Shape extents(q.begin(), q.end() - 1);
+  extents.push_back(k[rank - 2]);
+  if (mask.size() > rank) fail("attention: the mask [{}] has more axes than the scores", fmt::join(mask, "x"));
+  std::vector<std::string> result;
+  for (std::size_t at = 0; at < rank; ++at) {
+    std::vector<std::string> names{full[at]};
+    if (at == rank - 3 && grouped) names = {"hk", "hr"};
+    if (at + mask.size() < rank || mask[at + mask.size() - rank] != extents[at])
+      p.mask_summed.insert(p.mask_summed.end(), names.begin(), names.end());
+    if (at + mask.size() < rank) continue;
+    const std::size_t a = at + mask.size() - rank;
+    if (mask[a] != extents[at] && mask[a] != 1)
+      fail("attention: the mask [{}] does not broadcast to the scores [{}]", fmt::join(mask, "x"),
+           fmt::join(extents, "x"));
+    read.push_back(mask[a] == extents[at] ? full[at] : "0");
+    result.push_back(mask[a] == extents[at] ? full[at] : fmt::format("u{}", a));
+    if (mask[a] != extents[at] && op.attributes.contains("mask_grad") && op.integer("mask_grad"))
+      p.where.push_back(fmt::format("u{} < 1", a));
+  }
+  p.mask = join(read), p.mask_result = join(result);
+}
+
 Parts parts(const OpInstance& op, std::size_t operands) {
   if (op.shapes.size() != operands && op.shapes.size() != operands + 1)
     fail("{} operands, not {} or, with a mask, {}", op.shapes.size(), operands, operands + 1);
@@ -94,31 +124,7 @@ Parts parts(const OpInstance& op, std::size_t operands) {
   if (window > 0) p.guards.push_back(fmt::format("i + {} < j + {}", offset, window));
   p.has_mask = op.shapes.size() == operands + 1;
   p.empty_rows = p.has_mask || (!p.guards.empty() && (offset < 0 || window > 0));
-  if (!p.has_mask) return p;
-  const Shape& mask = op.shapes[3];
-  p.boolean = op.dtypes[3] == DType::kBool;
-  std::vector<std::string> full = q_head, read;
-  full.push_back("i"), full.push_back("j");
-  Shape extents(q.begin(), q.end() - 1);
-  extents.push_back(k[rank - 2]);
-  if (mask.size() > rank) fail("attention: the mask [{}] has more axes than the scores", fmt::join(mask, "x"));
-  std::vector<std::string> result;
-  for (std::size_t at = 0; at < rank; ++at) {
-    std::vector<std::string> names{full[at]};
-    if (at == rank - 3 && repeated != 1) names = {"hk", "hr"};
-    if (at + mask.size() < rank || mask[at + mask.size() - rank] != extents[at])
-      p.mask_summed.insert(p.mask_summed.end(), names.begin(), names.end());
-    if (at + mask.size() < rank) continue;
-    const std::size_t a = at + mask.size() - rank;
-    if (mask[a] != extents[at] && mask[a] != 1)
-      fail("attention: the mask [{}] does not broadcast to the scores [{}]", fmt::join(mask, "x"),
-           fmt::join(extents, "x"));
-    read.push_back(mask[a] == extents[at] ? full[at] : "0");
-    result.push_back(mask[a] == extents[at] ? full[at] : fmt::format("u{}", a));
-    if (mask[a] != extents[at] && op.attributes.contains("mask_grad") && op.integer("mask_grad"))
-      p.where.push_back(fmt::format("u{} < 1", a));
-  }
-  p.mask = join(read), p.mask_result = join(result);
+  if (p.has_mask) add_mask(p, op, q_head, repeated != 1);
   return p;
 }
 

@@ -126,17 +126,16 @@ std::vector<TensorId> top_k_gradient(GraphBuilder& build, const Op& forward, con
                    forward.name + ".grad.x")};
 }
 
-}  // namespace
+constexpr DType kReal = DType::kFloat32, kInteger = DType::kInt64;
 
-void declare_indexing(OpRegistry& registry) {
-  const DType real = DType::kFloat32, integer = DType::kInt64;
+void declare_elements(OpRegistry& registry) {
   declare(registry, "gather_elements", "x at the numbers in ids along `axis`, ids of x's shape but for the axis")
       .formula(gather_elements)
       .attribute("axis", 0)
       .dtypes(of_first)
-      .example({{5, 3}, {4, 3}}, {}, {real, integer})
+      .example({{5, 3}, {4, 3}}, {}, {kReal, kInteger})
       .integers_below(5)
-      .example({{5, 7}, {5, 4}}, {{"axis", -1}}, {real, integer})
+      .example({{5, 7}, {5, 4}}, {{"axis", -1}}, {kReal, kInteger})
       .integers_below(7);
   declare(registry, "places",
           "numbers of places along axes of `extents`, those below 0 counted from the end; one outside ends the run")
@@ -144,26 +143,29 @@ void declare_indexing(OpRegistry& registry) {
       .list("extents")
       .dtypes(of_first)
       .not_differentiable()
-      .example({{5, 7}}, {{"extents.0", 7}}, {integer})
+      .example({{5, 7}}, {{"extents.0", 7}}, {kInteger})
       .integers_below(7)
-      .example({{5, 3}}, {{"extents.0", 3}, {"extents.1", 4}, {"extents.2", 5}}, {integer})
+      .example({{5, 3}}, {{"extents.0", 3}, {"extents.1", 4}, {"extents.2", 5}}, {kInteger})
       .integers_below(3);
   declare(registry, "scatter_elements", "x with u at the numbers in ids along `axis`; of several the last")
       .formula(scatter_elements)
       .attribute("axis", 0)
       .dtypes(widest_value)
-      .example({{5, 3}, {4, 3}, {4, 3}}, {}, {real, integer, real})
+      .example({{5, 3}, {4, 3}, {4, 3}}, {}, {kReal, kInteger, kReal})
       .integers_below(5)
-      .example({{3, 7}, {3, 4}, {3, 4}}, {{"axis", 1}}, {real, integer, real})
+      .example({{3, 7}, {3, 4}, {3, 4}}, {{"axis", 1}}, {kReal, kInteger, kReal})
       .integers_below(7);
   declare(registry, "scatter_add_elements", "x with u added at the numbers in ids along `axis`")
       .formula(scatter_add_elements)
       .attribute("axis", 0)
       .dtypes(widest_value)
-      .example({{5, 3}, {4, 3}, {4, 3}}, {}, {real, integer, real})
+      .example({{5, 3}, {4, 3}, {4, 3}}, {}, {kReal, kInteger, kReal})
       .integers_below(5)
-      .example({{3, 7}, {3, 4}, {3, 4}}, {{"axis", 1}}, {real, integer, real})
+      .example({{3, 7}, {3, 4}, {3, 4}}, {{"axis", 1}}, {kReal, kInteger, kReal})
       .integers_below(7);
+}
+
+void declare_along_an_axis(OpRegistry& registry) {
   declare(registry, "cumsum",
           "running sum along `axis`; `exclusive`: without the value itself; `reverse`: from the end")
       .full_precision()
@@ -174,7 +176,7 @@ void declare_indexing(OpRegistry& registry) {
       .dtypes(of_first)
       .example({{7, 3}})
       .example({{3, 5, 2}}, {{"axis", 1}, {"exclusive", 1}, {"reverse", 1}})
-      .example({{3, 5}}, {{"axis", -1}}, {integer})
+      .example({{3, 5}}, {{"axis", -1}}, {kInteger})
       .integers_below(9);
   declare(registry, "top_k",
           "the k largest along `axis` in falling order, and their numbers; the first of equals first")
@@ -194,10 +196,17 @@ void declare_indexing(OpRegistry& registry) {
       .attribute("axis", -1)
       .dtypes([](const OpInstance& op) { return std::vector<DType>{op.dtypes.at(1)}; })
       .not_differentiable()
-      .example({{5, 3}, {5, 3}}, {{"extent", 7}}, {integer, real})
+      .example({{5, 3}, {5, 3}}, {{"extent", 7}}, {kInteger, kReal})
       .integers_below(7)
-      .example({{2, 3, 2}, {2, 3, 2}}, {{"axis", 0}, {"extent", 4}}, {integer, real})
+      .example({{2, 3, 2}, {2, 3, 2}}, {{"axis", 0}, {"extent", 4}}, {kInteger, kReal})
       .integers_below(4);
+}
+
+}  // namespace
+
+void declare_indexing(OpRegistry& registry) {
+  declare_elements(registry);
+  declare_along_an_axis(registry);
 }
 
 }  // namespace partita

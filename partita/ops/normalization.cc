@@ -209,6 +209,9 @@ void declare_within_samples(OpRegistry& registry) {
       .example({{5, 7}, {7}, {5}, {5, 7}})
       .example({{3, 2, 7}, {3, 2}, {3, 2, 7}})
       .example({{5, 3, 4}, {3, 4}, {5}, {5, 3, 4}}, {{"axes", 2}});
+}
+
+void declare_group_norm(OpRegistry& registry) {
   declare(
       registry, "group_norm",
       "layer norm over each of `groups` groups of channels of x [n, c, ..], scale and bias by channel; as many groups "
@@ -282,6 +285,7 @@ void declare_normalization(OpRegistry& registry) {
       .replaces({0})
       .example({{7}, {7}}, {{"scale", 1.25}});
   declare_within_samples(registry);
+  declare_group_norm(registry);
 }
 
 namespace {

@@ -18,7 +18,7 @@ constexpr const char* kAdam =
     "vn[..i] = beta2 * v[..i] + (1 - beta2) * {1}^2\n"
     "wn[..i] = {2} - lr[] / (1 - beta1^(t[] + 1)) * mn[..i] / (sqrt(vn[..i]) / sqrt(1 - beta2^(t[] + 1)) + eps)";
 
-void declare_updates(OpRegistry& registry) {
+void declare_sgd(OpRegistry& registry) {
   declare(registry, "sgd", "w' = w - lr (g + weight_decay w)")
       .formula([](const OpInstance& op) { return fmt::format("sgd(w, g, lr)[..i] = w[..i] - lr[] * {}", decayed(op)); })
       .attribute("weight_decay", 0)
@@ -43,6 +43,9 @@ void declare_updates(OpRegistry& registry) {
       .updates("sgd", {"momentum"})
       .example({{5, 3}, {5, 3}, {5, 3}, {}}, {{"momentum", 0.9}})
       .example({{5, 3}, {5, 3}, {5, 3}, {}}, {{"momentum", 0.9}, {"weight_decay", 0.01}, {"nesterov", 1}});
+}
+
+void declare_adam(OpRegistry& registry) {
   const std::vector<Shape> adam{{5, 3}, {5, 3}, {5, 3}, {5, 3}, {}, {}};
   const DType real = DType::kFloat32;
   const std::vector<DType> dtypes{real, real, real, real, real, DType::kInt64};
@@ -72,6 +75,9 @@ void declare_updates(OpRegistry& registry) {
       .domain(0.4, 1.9)
       .example(adam, {{"weight_decay", 0.01}}, dtypes)
       .integers_below(9);
+}
+
+void declare_adagrad(OpRegistry& registry) {
   declare(registry, "adagrad", "s' = s + g^2; w' = w - lr g / (sqrt(s') + eps) (Duchi et al., 2011)")
       .formula([](const OpInstance& op) {
         return fmt::format(
@@ -86,11 +92,6 @@ void declare_updates(OpRegistry& registry) {
       .domain(0.4, 1.9)
       .example({{5, 3}, {5, 3}, {5, 3}, {}})
       .example({{5, 3}, {5, 3}, {5, 3}, {}}, {{"weight_decay", 0.01}});
-  declare(registry, "count_step", "t' = t + 1, in place")
-      .formula("count_step(t)[] = t[] + 1")
-      .not_differentiable()
-      .replaces({0})
-      .example({{}}, {}, {DType::kInt64});
 }
 
 // Clipping by the global norm: every gradient times min(1, max_norm / (norm + 1e-6)).
@@ -139,7 +140,14 @@ void declare_schedules(OpRegistry& registry) {
 }  // namespace
 
 void declare_optimizer(OpRegistry& registry) {
-  declare_updates(registry);
+  declare_sgd(registry);
+  declare_adam(registry);
+  declare_adagrad(registry);
+  declare(registry, "count_step", "t' = t + 1, in place")
+      .formula("count_step(t)[] = t[] + 1")
+      .not_differentiable()
+      .replaces({0})
+      .example({{}}, {}, {DType::kInt64});
   declare_clipping(registry);
   declare_schedules(registry);
 }

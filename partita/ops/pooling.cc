@@ -101,22 +101,22 @@ std::string average_pool(const OpInstance& op) {
       head, kRow, -top, height + bottom, kColumn, -left, width + right, sum);
 }
 
-}  // namespace
+Declaration& with_attributes(Declaration&& declaration) {
+  declaration.required("kh").required("kw");
+  for (const char* name : {"sh", "sw", "dh", "dw"}) declaration.attribute(name, 1);
+  for (const char* name : {"pt", "pl", "pb", "pr", "ceil"}) declaration.attribute(name, 0);
+  return declaration;
+}
 
-void declare_pooling(OpRegistry& registry) {
-  auto with_attributes = [](Declaration&& declaration) -> Declaration& {
-    declaration.required("kh").required("kw");
-    for (const char* name : {"sh", "sw", "dh", "dw"}) declaration.attribute(name, 1);
-    for (const char* name : {"pt", "pl", "pb", "pr", "ceil"}) declaration.attribute(name, 0);
-    return declaration;
-  };
+tdl::Attributes with(tdl::Attributes attributes, const tdl::Attributes& more) {
+  attributes.insert(more.begin(), more.end());
+  return attributes;
+}
+
+void declare_windows(OpRegistry& registry) {
   const tdl::Attributes odd{{"kh", 3}, {"kw", 3}, {"sh", 2}, {"sw", 2}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}};
   const tdl::Attributes even{{"kh", 2}, {"kw", 2}, {"sh", 2}, {"sw", 2}};
   const tdl::Attributes dense{{"kh", 2}, {"kw", 3}, {"pl", 1}};
-  auto with = [](tdl::Attributes attributes, const tdl::Attributes& more) {
-    attributes.insert(more.begin(), more.end());
-    return attributes;
-  };
   with_attributes(declare(registry, "max_pool", "largest value of each window, and which it is"))
       .formula(max_pool)
       .dtypes([](const OpInstance& op) {
@@ -146,6 +146,9 @@ void declare_pooling(OpRegistry& registry) {
       .example({{2, 3, 9, 6}}, with(odd, {{"count_padding", 0}}))
       .example({{3, 2, 6, 8}}, even)
       .example({{3, 2, 5, 8}}, with(even, {{"ceil", 1}}));
+}
+
+void declare_global(OpRegistry& registry) {
   declare(registry, "global_average_pool", "mean over the last two axes, kept with extent 1")
       .formula("global_average_pool(x)[n, c, y, z] where y < 1, z < 1 = (sum(r, t) x[n, c, r, t]) / (ext(r) * ext(t))")
       .example({{3, 4, 5, 2}});
@@ -164,6 +167,13 @@ void declare_pooling(OpRegistry& registry) {
         return tdl::Attributes{{"height", static_cast<double>(result[2])}, {"width", static_cast<double>(result[3])}};
       })
       .example({{3, 4, 1, 1}}, {{"height", 5}, {"width", 2}});
+}
+
+}  // namespace
+
+void declare_pooling(OpRegistry& registry) {
+  declare_windows(registry);
+  declare_global(registry);
 }
 
 }  // namespace partita

@@ -199,9 +199,7 @@ tdl::Attributes join(tdl::Attributes a, const tdl::Attributes& b) {
   return a;
 }
 
-}  // namespace
-
-void declare_shape(OpRegistry& registry) {
+void declare_views(OpRegistry& registry) {
   declare(registry, "transpose", "axes in the order `perm`; reversed if there is none")
       .formula(transpose)
       .list("perm")
@@ -237,6 +235,9 @@ void declare_shape(OpRegistry& registry) {
       .dtypes(of_first)
       .example({{5, 3, 7}}, {{"axis", 1}, {"index", 2}})
       .example({{5, 4}}, {{"axis", 0}, {"index", 0}}, {DType::kInt64});
+}
+
+void declare_joins(OpRegistry& registry) {
   declare(registry, "concat", "operands one after another along `axis`")
       .formula(concat)
       .attribute("axis", 0)
@@ -261,6 +262,13 @@ void declare_shape(OpRegistry& registry) {
       .integers_below(7)
       .example({{3, 7}, {4}}, {{"axis", 1}}, {DType::kFloat32, DType::kInt64})
       .integers_below(7);
+}
+
+}  // namespace
+
+void declare_shape(OpRegistry& registry) {
+  declare_views(registry);
+  declare_joins(registry);
 }
 
 }  // namespace partita
