@@ -123,9 +123,8 @@ class Backward {
   // The sum of the contributions so far; none if there are none.
   TensorId gradient(TensorId tensor) const { return gradients_[tensor.index()]; }
 
-  // A contribution is added to the earlier ones right behind the op that makes it, so that of one tensor no more than
-  // the sum and one contribution need be in memory (Tofu section 7.2: MXNet aggregates gradients of time steps in
-  // place).
+  // A contribution is added to the earlier ones right behind the op that makes it. So memory holds no more for one
+  // tensor than the sum and one contribution (Tofu section 7.2: MXNet aggregates gradients of time steps in place).
   void contribute(TensorId tensor, TensorId contribution) {
     TensorId& sum = gradients_[tensor.index()];
     sum = sum.valid() ? build_.op("add", {sum, contribution}, {}, build_.graph().tensor(tensor).name + ".grad")

@@ -18,7 +18,7 @@ struct Inferred {
 // op.attributes.
 std::shared_ptr<const tdl::Bound> bind_op(const Graph& graph, Op& op);
 
-// Of an op that is bound.
+// The same for an op that is bound.
 Inferred infer(const Graph& graph, const Op& op);
 
 // The widest floating type among the operands, of float16 and bfloat16 float32; without one int64, also for booleans.

@@ -1,5 +1,5 @@
-// DeepSeek-V2 and V3, as Hugging Face has them: keys and values of all heads are made of one latent vector a token, and
-// of the keys a part that is turned by positions is the same for all heads (DeepSeek-V2, section 2.1).
+// DeepSeek-V2 and V3, as Hugging Face has them (DeepSeek-V2, section 2.1). Keys and values of all heads are made of one
+// latent vector a token. The part of the keys that positions turn is the same for all heads.
 #include "partita/base/error.h"
 #include "partita/models/transformers.h"
 

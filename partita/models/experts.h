@@ -34,8 +34,8 @@ struct ExpertsResult {
 
 // x [batch, steps, hidden]. Weights NAME.gate.weight [experts, hidden] and, of all experts together,
 // NAME.experts.up_proj (and .gate_proj) [experts, inner, hidden] and NAME.experts.down_proj [experts, hidden, inner]. A
-// token's result is the sum of its choices' results by their scores, which are divided by their sum where there are
-// several (GShard, algorithm 1) or `one_is_all`, unless they are taken `as_they_are`.
+// token's result is the sum of its choices' results, weighed by their scores. Several scores are divided by their sum
+// (GShard, algorithm 1), and so is a single one with `one_is_all`; with `as_they_are` none is.
 ExpertsResult experts(Layers& layers, TensorId x, const std::string& name, const Experts& options);
 
 }  // namespace partita

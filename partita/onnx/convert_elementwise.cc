@@ -32,7 +32,7 @@ Converter binary(const char* definition) {
   return [definition](NodeContext& n) { return two(n, definition); };
 }
 
-// Of any number of operands, one by one.
+// Any number of operands, combined one by one.
 Converter chain(const char* definition) {
   return [definition](NodeContext& n) -> Results {
     if (n.count() == 0) fail("no operands");
@@ -105,7 +105,7 @@ Results power(NodeContext& n) {
   if (exponent && n.dtype(0) == DType::kInt64 && volume(exponent->shape) == 1 && exponent->shape.size() <= n.rank(0))
     if (const double e = *n.number(1, "exponent"); e >= 0 && e == std::floor(e) && e < 1e6)
       return {n.op("pow", {n.tensor(0), n.scalar(e, DType::kInt64)})};
-  // Of different types: computed in the floating one, the result has the base's.
+  // Operands of different types are computed in the floating one; the result has the base's type.
   const DType in = is_float(n.dtype(0)) ? n.dtype(0) : n.dtype(1);
   auto as = [&](TensorId x, DType to) {
     return n.dtype_of(x) == to ? x : n.before("cast", {x}, {{"to", static_cast<double>(to)}});

@@ -67,7 +67,7 @@ class Recurrence {
       fail("activations {} are not supported: those of PyTorch are", given);
   }
 
-  // Of each direction, with commas between.
+  // The activations of all directions, with commas between.
   std::string activations(const std::vector<const char*>& of_one) const {
     std::vector<const char*> all;
     for (int64_t k = 0; k < directions_; ++k) all.insert(all.end(), of_one.begin(), of_one.end());

@@ -20,8 +20,8 @@ std::vector<std::string> with_normalization(const Model& model);
 // "layer.scale"; what the exporter computed has another, "onnx::MatMul_33" or "/Constant_1_output_0".
 bool has_attributes_name(const std::string& name);
 
-// Of `trained`, those that may as well be buffers: the older exporter writes buffers as it does parameters. A last part
-// of the name such as "weight", "bias_hh_l0" or "original1" is a parameter's.
+// The names among `trained` that may as well be buffers: the older exporter writes buffers as it does parameters. A
+// name whose last part is "weight", "bias_hh_l0", "original1" or the like is a parameter's.
 std::vector<std::string> perhaps_buffers(const Model& model, const std::vector<std::string>& trained);
 
 }  // namespace partita::onnx_model

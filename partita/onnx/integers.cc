@@ -66,7 +66,7 @@ bool keeps_values(const Node& node) {
   return operations.contains(node.operation) && text(node, "reduction", "none") == "none";
 }
 
-// Of operations that give numbers of places or counts, whatever they read.
+// Whether an operation gives numbers of places or counts, whatever it reads.
 bool gives_int64(const std::string& operation, std::size_t result) {
   static const std::set<std::string> all{"ArgMax", "ArgMin", "NonZero", "SequenceLength", "Shape", "Size"};
   return all.contains(operation) ||

@@ -16,7 +16,7 @@ struct OnnxOptions {
   // The extent of the dimension "batch", and of axis 0 where it is symbolic. A file whose batch is fixed is made for
   // this one where every node keeps samples apart (batch.h). 0: as in the file.
   int64_t batch = 0;
-  // Without: parameters and running statistics have their shapes, and start at random; what lies beside the file is not
+  // False: parameters and running statistics have their shapes, and start at random; what lies beside the file is not
   // read.
   bool load_weights = true;
 };
@@ -35,26 +35,23 @@ struct OnnxFindings {
 std::vector<std::string> training_notes(const OnnxFindings& findings);
 
 // The forward graph, ready for training and evaluation:
-// - Floating initializers are parameters, with their values; integers, numbers that no module owns and what the file
-// calls a buffer are
-//   constants. A weight that several
-//   nodes read is one parameter. What the exporter computed from one parameter by moving its elements reads that
-//   parameter, what it computed otherwise is a constant (folded.h).
-// - BatchNormalization is put into training form, whichever form the file has (PyTorch writes the inference form for
-// models in
-//   training mode too): its running statistics are state, updated with the file's momentum; evaluation_graph() uses
-//   them.
-// - What is constant once the inputs' shapes are (chains of Shape, Gather, Concat, ..) is computed here and gone.
+// - Floating initializers are parameters, with their values. Integers, numbers that no module owns, and buffers that
+//   the file names are constants. A weight that several nodes read is one parameter. A value whose elements the
+//   exporter moved from one parameter reads that parameter; other values that it computed are constants (folded.h).
+// - BatchNormalization is put into training form, whichever form the file has: PyTorch writes the inference form for
+//   models in training mode too. Its running statistics are state, updated with the file's momentum;
+//   evaluation_graph() uses them.
+// - Values that are constant once the inputs' shapes are (chains of Shape, Gather, Concat, ..) are computed here.
 // - Local functions are inlined; an If with a constant condition is the branch that it names.
 // - float16 and bfloat16 tensors become float32, all integers int64.
 // - Dropout is gone, as in evaluation, unless the file says that it draws (training_mode).
-// - An operator of another domain than ONNX's is the described operation of its name (ops_with), its attributes those
-// of the node.
+// - An operator of another domain than ONNX's is the described operation of its name (ops_with), with the node's
+//   attributes.
 // - A file of a fixed batch is imported at that, and then made for the one that is asked for.
 // - Inputs and outputs keep the file's names; ops are named after the module they come from, where the file says so.
-// Bad input, in one error: a file that cannot be read or is no ONNX model, an input whose shape is not bound, a cycle,
-// and all nodes that cannot be imported, with file, node, operator and opset. `own_batch`, if given, gets the graph at
-// the file's own fixed batch where the options replace that.
+// Bad input, in one error: a file that cannot be read or is no ONNX model; an input whose shape is not bound; a cycle;
+// all nodes that cannot be imported, with file, node, operator and opset. `own_batch`, if given, gets the graph at the
+// file's own fixed batch where the options replace that.
 Graph import_onnx(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry,
                   std::optional<Graph>* own_batch = nullptr, OnnxFindings* findings = nullptr);
 

@@ -41,11 +41,11 @@ class Finder {
     }
   }
 
-  // Exporters merge initializers that are equal, as those of layers that are copies of each other and all fresh scales
-  // and biases are. What only begins equal must be trained apart: a reader of `layers.0.norm.weight` in the module
-  // layers.1.norm has a weight of its own, and so has a reader in another module of one that is filled with one number,
-  // or with two as the identity matrix is. PyTorch's older exporter leaves an Identity under the merged one's name, the
-  // newer one only the module of the reading node, and only its optimizer merges.
+  // Exporters merge initializers that are equal: those of layers that are copies of each other, and all fresh scales
+  // and biases. Weights that only begin equal must be trained apart. So a reader of `layers.0.norm.weight` in the
+  // module layers.1.norm has a weight of its own. So has a reader in another module of a weight that is filled with one
+  // number, or with two as the identity matrix is. PyTorch's older exporter leaves an Identity under the merged one's
+  // name. The newer one leaves only the module of the reading node, and only its optimizer merges.
   void find_clones() {
     std::set<std::string> modules;
     for (const Node& node : model_.nodes) modules.insert(node.source.module);

@@ -8,7 +8,7 @@
 namespace partita {
 namespace {
 
-// Of x and u, not of the numbers between.
+// The result has the wider dtype of x and u; the ids between them do not count.
 std::vector<DType> widest_value(const OpInstance& op) {
   const DType x = op.dtypes.at(0), u = op.dtypes.at(2);
   return {x == u ? x : promoted({x, u}, {op.shapes[0], op.shapes[2]})};
@@ -75,7 +75,7 @@ std::string scatter_add_elements(const OpInstance& op) {
                      axis.with("v"), axis.with("j"));
 }
 
-// Of several that meet, the last counts.
+// Where several values meet in a place, the last counts.
 std::string scatter_elements(const OpInstance& op) {
   const Axis axis = axis_of(op);
   if (op.shapes.size() != 3) fail("scatter_elements takes x, ids and u");

@@ -160,7 +160,7 @@ Affine substituted(const Affine& a, int index, const Affine& replacement) {
 
 namespace {
 
-// Of all terms but one, or of all.
+// The range of a form without one of its terms; of the whole form where `left_out` is null.
 Interval range_without(const Affine& a, const Term* left_out, const std::vector<Interval>& ranges) {
   Wide lo = a.constant, hi = a.constant;  // both ends included
   for (const Term& term : a.terms) {

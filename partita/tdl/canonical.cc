@@ -268,7 +268,7 @@ std::optional<Expr> compared_with_zero(const Expr& e) {
   if (op == ">") return make_binary(">=", sum_of(*a - *b - one), sum_of({}));
   if (op == ">=") return make_binary(">=", sum_of(*a - *b), sum_of({}));
   if (op != "==" && op != "!=") return std::nullopt;
-  // Of the two signs, that of which more terms, and then the constant, are positive.
+  // The sign that makes more terms positive is taken; if neither does, the one that makes the constant positive.
   const Affine down = *a - *b;
   int64_t sign = 0;
   for (const auto& term : down.terms) sign += term.coefficient > 0 ? 1 : -1;

@@ -149,7 +149,7 @@ class StageEvaluator {
     return scalars::compare(n.op, integer(x), integer(y));
   }
 
-  // Of an expression that is not real.
+  // The value of an expression that is not real.
   int64_t integer(const TypedExpr& n) {
     const Expr& e = *n.expr;
     switch (n.kind) {

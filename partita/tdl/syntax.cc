@@ -16,7 +16,7 @@ void fail_at(std::string_view name, std::string_view text, size_t at, const std:
   const size_t begin = before == std::string_view::npos ? 0 : before + 1;
   const size_t end = std::min(text.find('\n', at), text.size());
   const auto line = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(begin), '\n') + 1;
-  // Of a long line, what is around the place.
+  // A long line is shown around the place only.
   const size_t from = at - begin > kShownBefore + 20 ? at - kShownBefore : begin;
   std::string shown(text.substr(from, std::min(end - from, 2 * kShownBefore)));
   std::replace(shown.begin(), shown.end(), '\t', ' ');
