@@ -19,6 +19,49 @@ namespace {
 
 using namespace onnx_model;
 
+std::string name_of_file(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string file = slash == std::string::npos ? path : path.substr(slash + 1);
+  return file.substr(0, file.rfind('.'));
+}
+
+// Bad input, with all nodes that cannot be imported.
+void refuse_unsupported(const std::vector<OnnxNode>& report, const std::string& path) {
+  std::vector<std::string> refused;
+  for (const OnnxNode& node : report) {
+    if (node.fate != OnnxNode::Fate::kUnsupported) continue;
+    std::string where = node.source.module.empty() ? "" : " in " + node.source.module;
+    if (!node.source.location.empty()) where += " from " + node.source.location;
+    refused.push_back(
+        fmt::format("  node '{}' ({}, opset {}){}: {}", node.name, node.operation, node.opset, where, node.why));
+  }
+  if (!refused.empty())
+    fail("{}: {} node{} cannot be imported:\n{}", path, refused.size(), refused.size() == 1 ? "" : "s",
+         fmt::join(refused, "\n"));
+}
+
+// The output's own name for what the graph gives back; else the module with the weights, or module.operation.
+std::string chosen_name(const Node& node, const std::vector<std::string>& inputs,
+                        const std::set<std::string>& output_names, const std::set<std::string>& reserved) {
+  for (const std::string& name : node.outputs)
+    if (output_names.contains(name)) return name;
+  const std::string& module = node.source.module;
+  std::string name;
+  for (const std::string& input : inputs)
+    if (!module.empty() && input.starts_with(module + ".") && input.find('.', module.size() + 1) == std::string::npos &&
+        reserved.contains(input))
+      name = module;
+  if (name.empty()) {
+    std::string last = node.scopes.empty() ? node.name : node.scopes.back();
+    if (node.scopes.empty() || last == node.operation)
+      std::transform(last.begin(), last.end(), last.begin(),
+                     [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    name = module.empty() ? last : module + "." + last;
+  }
+  while (reserved.contains(name)) name += "_op";
+  return name;
+}
+
 class Importer {
  public:
   Importer(const std::string& path, const OnnxOptions& options, std::shared_ptr<const OpRegistry> registry)
@@ -42,17 +85,7 @@ class Importer {
   const FoldedValues& folded() const { return folded_; }
 
   Graph finish(std::optional<Graph>* own_batch) {
-    std::vector<std::string> refused;
-    for (const OnnxNode& node : report_) {
-      if (node.fate != Fate::kUnsupported) continue;
-      std::string where = node.source.module.empty() ? "" : " in " + node.source.module;
-      if (!node.source.location.empty()) where += " from " + node.source.location;
-      refused.push_back(
-          fmt::format("  node '{}' ({}, opset {}){}: {}", node.name, node.operation, node.opset, where, node.why));
-    }
-    if (!refused.empty())
-      fail("{}: {} node{} cannot be imported:\n{}", model().path, refused.size(), refused.size() == 1 ? "" : "s",
-           fmt::join(refused, "\n"));
+    refuse_unsupported(report_, model().path);
     std::vector<TensorId> outputs;
     std::set<TensorId> given;
     build_.set_source({});
@@ -85,12 +118,6 @@ class Importer {
 
  private:
   using Fate = OnnxNode::Fate;
-
-  static std::string name_of_file(const std::string& path) {
-    const std::size_t slash = path.rfind('/');
-    const std::string file = slash == std::string::npos ? path : path.substr(slash + 1);
-    return file.substr(0, file.rfind('.'));
-  }
 
   // ---------------------------------------------------------------- inputs and initializers
 
@@ -199,7 +226,7 @@ class Importer {
     } else {
       const std::size_t first_op = build_.graph().ops.size();
       try {
-        check_operator(node);
+        check_operator(*registry_, node);
         if (const std::string missing = missing_operand(node); !missing.empty()) {
           report.fate = Fate::kBlocked;
           report.why = fmt::format("reads '{}'", missing);
@@ -238,51 +265,12 @@ class Importer {
     return "";
   }
 
-  // Bad input: a node that cannot be imported, whatever its operands are.
-  void check_operator(const Node& node) const {
-    const std::string& o = node.operation;
-    if (is_described(node)) {
-      if (!node.unreadable.empty()) fail("{}", node.unreadable);
-      return;
-    }
-    const bool folds = node.domain.empty() && (can_evaluate(o) || o == "Shape" || o == "Size" || o == "If");
-    if (node.domain.empty() && is_loop(o))
-      fail("loops are not supported; export the model with its loop unrolled: a fixed number of steps, written out");
-    if (!converter_of(node) && !folds)
-      fail("no operation of ours stands for it; a file given with --tdl can describe '{}'", o);
-    if (const std::string change = node.domain.empty() ? changed_since(o, node.opset) : ""; !change.empty())
-      fail("{}", change);
-    if (!node.unreadable.empty()) fail("{}", node.unreadable);
-  }
-
-  static bool is_loop(const std::string& operation) {
-    return operation == "Loop" || operation == "Scan" || operation == "SequenceMap";
-  }
-
-  // An operator that the user has described (ops_with).
-  bool is_described(const Node& node) const {
-    const OpDefinition* definition = registry_->find(node.operation);
-    return definition && definition->described;
-  }
-
-  static Results convert_described(NodeContext& n) {
-    std::vector<TensorId> operands;
-    for (std::size_t k = 0; k < n.count(); ++k) operands.push_back(n.tensor(k));
-    tdl::Attributes attributes;
-    for (const auto& [name, value] : n.node.attributes) {
-      if (const auto* whole = std::get_if<int64_t>(&value)) attributes[name] = static_cast<double>(*whole);
-      else if (const auto* real = std::get_if<double>(&value)) attributes[name] = *real;
-      else fail("its attribute '{}' is no number: a description's attributes are numbers", name);
-    }
-    return n.ops(n.node.operation, std::move(operands), std::move(attributes));
-  }
-
   // Why it was folded, if it was. Bad input says why it cannot be imported.
   std::string convert(const Node& node) {
-    if (is_described(node)) {
+    if (is_described(*registry_, node)) {
       build_.set_source(node.source);
       const std::vector<std::string> names = reads_.inputs_of(node);
-      NodeContext site = context(node, names, chosen_name(node, names));
+      NodeContext site = context(node, names, chosen_name(node, names, output_names_, state_.reserved));
       return settle(node, convert_described(site), "");
     }
     const Converter* converter = converter_of(node);
@@ -313,40 +301,15 @@ class Importer {
       results = evaluate_by_converter(*converter, state_, node, names, operands, registry_);
     } else {
       build_.set_source(node.source);
-      wrapped_name = chosen_name(node, names);
+      wrapped_name = chosen_name(node, names, output_names_, state_.reserved);
       const bool wraps = wrapped_into(node, result_type(node, 0, known), known).has_value();
       NodeContext site = context(node, names, wraps ? wrapped_name + ".exact" : wrapped_name);
       site.transposed_weight = reads_.reads_transposed(node);
       results = (*converter)(site);
       why = "nothing to do";
     }
-    for (std::size_t r = 0; r < results.size(); ++r) give_type(node, r, results[r], known, wrapped_name);
+    for (std::size_t r = 0; r < results.size(); ++r) give_type(build_, node, r, results[r], known, wrapped_name);
     return settle(node, results, why);
-  }
-
-  // An integer result has its type in the file, and where that is narrower than int64, only values of it.
-  void give_type(const Node& node, std::size_t r, Value& result, const std::vector<const Value*>& operands,
-                 const std::string& name) {
-    if (!result.sequence && result.dtype != DType::kInt64) return;
-    result.type = result_type(node, r, operands);
-    const auto into = result.sequence ? std::nullopt : wrapped_into(node, result.type, operands);
-    const auto is_operand = [&](const Value* v) { return v && v->tensor == result.tensor && v->type == result.type; };
-    if (!into || (!result.constant && std::any_of(operands.begin(), operands.end(), is_operand))) return;
-    if (into->bits == 64 &&
-        (!result.constant || std::any_of(result.constant->integer.begin(), result.constant->integer.end(),
-                                         [](int64_t v) { return v < 0; })))
-      fail(
-          "arithmetic of {} is not supported: int64, in which it would be computed, does not hold it; "
-          "cast to INT64 before it",
-          type_name(result.type));
-    if (result.constant) {
-      result.constant = std::make_shared<const Values>(wrapped(*result.constant, *into));
-      result.tensor = {};
-    } else {
-      const tdl::Attributes attributes{{"bits", static_cast<double>(into->bits)},
-                                       {"signed", into->is_signed ? 1.0 : 0.0}};
-      result.tensor = build_.op("wrap", {result.tensor}, attributes, name);
-    }
   }
 
   // Gives a node's results to their names.
@@ -391,38 +354,6 @@ class Importer {
     }
     report.fate = Fate::kFolded;
     report.why = fmt::format("its condition is constant: its {} takes its place", name);
-  }
-
-  // The output's own name for what the graph gives back; else the module with the weights, or module.operation.
-  std::string chosen_name(const Node& node, const std::vector<std::string>& inputs) {
-    for (const std::string& name : node.outputs)
-      if (output_names_.contains(name)) return name;
-    const std::string& module = node.source.module;
-    std::string name;
-    for (const std::string& input : inputs)
-      if (!module.empty() && input.starts_with(module + ".") &&
-          input.find('.', module.size() + 1) == std::string::npos && state_.reserved.contains(input))
-        name = module;
-    if (name.empty()) {
-      std::string last = node.scopes.empty() ? node.name : node.scopes.back();
-      if (node.scopes.empty() || last == node.operation)
-        std::transform(last.begin(), last.end(), last.begin(),
-                       [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-      name = module.empty() ? last : module + "." + last;
-    }
-    while (state_.reserved.contains(name)) name += "_op";
-    return name;
-  }
-
-  static Value shape_of(const NodeContext& n) {
-    const Shape& shape = n.shape(0);
-    if (n.node.operation == "Size")
-      return constant_value({.dtype = DType::kInt64, .shape = {}, .integer = {volume(shape)}});
-    const int64_t rank = static_cast<int64_t>(shape.size());
-    auto end = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
-    const int64_t first = end(n.integer("start", 0)), last = std::max(first, end(n.integer("end", rank)));
-    return constant_value(
-        {.dtype = DType::kInt64, .shape = {last - first}, .integer = {shape.begin() + first, shape.begin() + last}});
   }
 
   std::shared_ptr<const OpRegistry> registry_;

@@ -124,4 +124,28 @@ Values wrapped(Values values, IntegerType type) {
   return values;
 }
 
+void give_type(GraphBuilder& build, const Node& node, std::size_t r, Value& result,
+               const std::vector<const Value*>& operands, const std::string& name) {
+  if (!result.sequence && result.dtype != DType::kInt64) return;
+  result.type = result_type(node, r, operands);
+  const auto into = result.sequence ? std::nullopt : wrapped_into(node, result.type, operands);
+  const auto is_operand = [&](const Value* v) { return v && v->tensor == result.tensor && v->type == result.type; };
+  if (!into || (!result.constant && std::any_of(operands.begin(), operands.end(), is_operand))) return;
+  if (into->bits == 64 &&
+      (!result.constant ||
+       std::any_of(result.constant->integer.begin(), result.constant->integer.end(), [](int64_t v) { return v < 0; })))
+    fail(
+        "arithmetic of {} is not supported: int64, in which it would be computed, does not hold it; "
+        "cast to INT64 before it",
+        type_name(result.type));
+  if (result.constant) {
+    result.constant = std::make_shared<const Values>(wrapped(*result.constant, *into));
+    result.tensor = {};
+  } else {
+    const tdl::Attributes attributes{{"bits", static_cast<double>(into->bits)},
+                                     {"signed", into->is_signed ? 1.0 : 0.0}};
+    result.tensor = build.op("wrap", {result.tensor}, attributes, name);
+  }
+}
+
 }  // namespace partita::onnx_model

@@ -18,4 +18,9 @@ std::optional<IntegerType> wrapped_into(const Node& node, int64_t type, const st
 int64_t wrapped(int64_t value, IntegerType type);
 Values wrapped(Values values, IntegerType type);
 
+// An integer result has its type in the file, and where that is narrower than int64, only values of it. Result `r` of
+// the node; an op that wraps it is named `name`.
+void give_type(GraphBuilder& build, const Node& node, std::size_t r, Value& result,
+               const std::vector<const Value*>& operands, const std::string& name);
+
 }  // namespace partita::onnx_model

@@ -32,6 +32,10 @@ const Converters& runtime_converters() {
 
 constexpr int64_t kMostFolded = int64_t{1} << 24;  // elements of a constant that converters compute
 
+bool is_loop(const std::string& operation) {
+  return operation == "Loop" || operation == "Scan" || operation == "SequenceMap";
+}
+
 }  // namespace
 
 const Converter* converter_of(const Node& node) {
@@ -81,6 +85,50 @@ Results evaluate_by_converter(const Converter& converter, ImportState& state, co
   };
   for (Value& result : results) settle(result);
   return results;
+}
+
+bool is_described(const OpRegistry& registry, const Node& node) {
+  const OpDefinition* definition = registry.find(node.operation);
+  return definition && definition->described;
+}
+
+Results convert_described(NodeContext& n) {
+  std::vector<TensorId> operands;
+  for (std::size_t k = 0; k < n.count(); ++k) operands.push_back(n.tensor(k));
+  tdl::Attributes attributes;
+  for (const auto& [name, value] : n.node.attributes) {
+    if (const auto* whole = std::get_if<int64_t>(&value)) attributes[name] = static_cast<double>(*whole);
+    else if (const auto* real = std::get_if<double>(&value)) attributes[name] = *real;
+    else fail("its attribute '{}' is no number: a description's attributes are numbers", name);
+  }
+  return n.ops(n.node.operation, std::move(operands), std::move(attributes));
+}
+
+void check_operator(const OpRegistry& registry, const Node& node) {
+  const std::string& o = node.operation;
+  if (is_described(registry, node)) {
+    if (!node.unreadable.empty()) fail("{}", node.unreadable);
+    return;
+  }
+  const bool folds = node.domain.empty() && (can_evaluate(o) || o == "Shape" || o == "Size" || o == "If");
+  if (node.domain.empty() && is_loop(o))
+    fail("loops are not supported; export the model with its loop unrolled: a fixed number of steps, written out");
+  if (!converter_of(node) && !folds)
+    fail("no operation of ours stands for it; a file given with --tdl can describe '{}'", o);
+  if (const std::string change = node.domain.empty() ? changed_since(o, node.opset) : ""; !change.empty())
+    fail("{}", change);
+  if (!node.unreadable.empty()) fail("{}", node.unreadable);
+}
+
+Value shape_of(const NodeContext& n) {
+  const Shape& shape = n.shape(0);
+  if (n.node.operation == "Size")
+    return constant_value({.dtype = DType::kInt64, .shape = {}, .integer = {volume(shape)}});
+  const int64_t rank = static_cast<int64_t>(shape.size());
+  auto end = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
+  const int64_t first = end(n.integer("start", 0)), last = std::max(first, end(n.integer("end", rank)));
+  return constant_value(
+      {.dtype = DType::kInt64, .shape = {last - first}, .integer = {shape.begin() + first, shape.begin() + last}});
 }
 
 }  // namespace partita::onnx_model

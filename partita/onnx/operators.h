@@ -12,7 +12,16 @@ namespace partita::onnx_model {
 // ONNX's, where a name may have become ONNX's later.
 const Converter* converter_of(const Node& node);
 
+// An operator that the user has described (ops_with).
+bool is_described(const OpRegistry& registry, const Node& node);
+Results convert_described(NodeContext& n);
+
+// Bad input: a node that cannot be imported, whatever its operands are.
+void check_operator(const OpRegistry& registry, const Node& node);
+
 bool is_constant(const Value& value);
+// The result of Shape or Size.
+Value shape_of(const NodeContext& n);
 
 // An operator applied to constants: its converter builds a graph of our ops, which the reference evaluator runs.
 Results evaluate_by_converter(const Converter& converter, ImportState& state, const Node& node,
