@@ -98,6 +98,55 @@ Shape dense_strides(const Shape& extents) {
   return strides;
 }
 
+namespace {
+
+// An interval of the row-major numbers over several axes, and the distance in memory from one to the next.
+struct Run {
+  Interval whole;
+  int64_t stride = 1;
+};
+
+// The box over axes [first, last) as one run, if it is one: full below its first axis with several, without gaps in
+// memory.
+std::optional<Run> joined(const StridedBox& part, const Shape& extents, size_t first, size_t last) {
+  Run run{{0, 1}};
+  for (size_t k = first; k < last; ++k) {
+    const Interval here = part.box[k];
+    if (run.whole.size() > 1 && (here.lo != 0 || here.hi != extents[k])) return std::nullopt;
+    run.whole = {run.whole.lo * extents[k] + here.lo, (run.whole.hi - 1) * extents[k] + here.hi};
+    if (extents[k] > 1) run.stride = part.strides[k];
+  }
+  int64_t size = 1;
+  for (size_t k = last; k-- > first;) {
+    if (part.box[k].size() == 1) continue;
+    if (part.strides[k] != run.stride * size) return std::nullopt;
+    size *= part.box[k].size();
+  }
+  return run;
+}
+
+// A run as a box over axes [first, last), if it is one.
+std::optional<StridedBox> divided(const Run& run, const Shape& extents, size_t first, size_t last) {
+  int64_t lo = run.whole.lo, hi = run.whole.hi, below = 1;
+  StridedBox group{Box(last - first), Shape(last - first)};
+  for (size_t k = last; k-- > first;) {
+    const int64_t extent = extents[k];
+    if (lo / extent == (hi - 1) / extent) {  // one place on the axes before
+      group.box[k - first] = {lo % extent, (hi - 1) % extent + 1};
+      lo = lo / extent, hi = lo + 1;
+    } else {
+      if (lo % extent != 0 || hi % extent != 0) return std::nullopt;
+      group.box[k - first] = {0, extent};
+      lo /= extent, hi /= extent;
+    }
+    group.strides[k - first] = run.stride * below;
+    below *= group.box[k - first].size();
+  }
+  return group;
+}
+
+}  // namespace
+
 std::optional<StridedBox> regrouped(const StridedBox& part, const Shape& from, const Shape& to) {
   if (from == to) return part;
   if (is_empty(part.box)) return StridedBox{Box(to.size()), Shape(to.size(), 1)};
@@ -124,44 +173,11 @@ std::optional<StridedBox> regrouped(const StridedBox& part, const Shape& from, c
         continue;
       }
     }
-    // A box over these axes as one interval of their product, if it is one: full below its first axis with
-    // several; then that interval as a box over the other axes.
-    Interval whole{0, 1};
-    int64_t stride = 1;
-    for (size_t k = i0; k < i; ++k) {
-      int64_t extent = from[k];
-      Interval here = part.box[k];
-      if (whole.size() > 1 && (here.lo != 0 || here.hi != extent)) return std::nullopt;
-      whole = {whole.lo * extent + here.lo, (whole.hi - 1) * extent + here.hi};
-      if (extent > 1) stride = part.strides[k];
-    }
-    // Memory must run on without gaps.
-    int64_t run = 1;
-    for (size_t k = i; k-- > i0;) {
-      if (part.box[k].size() == 1) continue;
-      if (part.strides[k] != stride * run) return std::nullopt;
-      run *= part.box[k].size();
-    }
-    int64_t lo = whole.lo, hi = whole.hi;
-    Box group(j - j0);
-    Shape strides(j - j0);
-    int64_t below = 1;
-    for (size_t k = j; k-- > j0;) {
-      int64_t extent = to[k];
-      bool rest_single = lo / extent == (hi - 1) / extent;
-      if (rest_single) {
-        group[k - j0] = {lo % extent, (hi - 1) % extent + 1};
-        lo = lo / extent, hi = lo + 1;
-      } else {
-        if (lo % extent != 0 || hi % extent != 0) return std::nullopt;
-        group[k - j0] = {0, extent};
-        lo /= extent, hi /= extent;
-      }
-      strides[k - j0] = stride * below;
-      below *= group[k - j0].size();
-    }
-    out.box.insert(out.box.end(), group.begin(), group.end());
-    out.strides.insert(out.strides.end(), strides.begin(), strides.end());
+    const auto run = joined(part, from, i0, i);
+    const auto group = run ? divided(*run, to, j0, j) : std::nullopt;
+    if (!group) return std::nullopt;
+    out.box.insert(out.box.end(), group->box.begin(), group->box.end());
+    out.strides.insert(out.strides.end(), group->strides.begin(), group->strides.end());
   }
   return out;
 }

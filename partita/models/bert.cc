@@ -5,6 +5,24 @@
 
 namespace partita {
 
+// A layer of the encoder: attention, then the feed-forward part, each with its norm behind the sum.
+static TensorId layer(Network& net, const Bert& m, TensorId x, const std::string& name) {
+  const std::string self = name + ".attention.self";
+  auto part = [&](const char* which, const char* heads) {
+    return net.layers.split_heads(net.layers.linear(x, fmt::format("{}.{}", self, which), m.hidden), self + heads,
+                                  m.heads);
+  };
+  const TensorId q = part("query", ".q"), k = part("key", ".k"), v = part("value", ".v");
+  TensorId y = net.layers.linear(net.attention(q, k, v, self, {.dropout = m.attention_dropout}),
+                                 name + ".attention.output.dense", m.hidden);
+  y = net.layers.dropout(y, name + ".attention.output.dropout", m.dropout);
+  x = net.norm(net.add(y, x, name + ".attention.add"), name + ".attention.output.LayerNorm", m.eps);
+  y = net.layers.linear(x, name + ".intermediate.dense", m.inner);
+  y = net.layers.linear(net.b.op(m.activation, {y}, {}, name + ".intermediate.gelu"), name + ".output.dense", m.hidden);
+  y = net.layers.dropout(y, name + ".output.dropout", m.dropout);
+  return net.norm(net.add(y, x, name + ".add"), name + ".output.LayerNorm", m.eps);
+}
+
 Model build_bert(const Bert& m, std::shared_ptr<const OpRegistry> registry) {
   Network net(m.name, m.dtype, std::move(registry));
   GraphBuilder& b = net.b;
@@ -18,22 +36,7 @@ Model build_bert(const Bert& m, std::shared_ptr<const OpRegistry> registry) {
   x = net.add(x, net.layers.embedding(types, embeddings + "token_type_embeddings", m.type_count, m.hidden),
               embeddings + "types");
   x = net.layers.dropout(net.norm(x, embeddings + "LayerNorm", m.eps), embeddings + "dropout", m.dropout);
-  for (int64_t i = 0; i < m.layers; ++i) {
-    const std::string name = fmt::format("{}encoder.layer.{}", prefix, i), self = name + ".attention.self";
-    auto part = [&](const char* which, const char* heads) {
-      return net.layers.split_heads(net.layers.linear(x, fmt::format("{}.{}", self, which), m.hidden), self + heads,
-                                    m.heads);
-    };
-    const TensorId q = part("query", ".q"), k = part("key", ".k"), v = part("value", ".v");
-    TensorId y = net.layers.linear(net.attention(q, k, v, self, {.dropout = m.attention_dropout}),
-                                   name + ".attention.output.dense", m.hidden);
-    y = net.layers.dropout(y, name + ".attention.output.dropout", m.dropout);
-    x = net.norm(net.add(y, x, name + ".attention.add"), name + ".attention.output.LayerNorm", m.eps);
-    y = net.layers.linear(x, name + ".intermediate.dense", m.inner);
-    y = net.layers.linear(b.op(m.activation, {y}, {}, name + ".intermediate.gelu"), name + ".output.dense", m.hidden);
-    y = net.layers.dropout(y, name + ".output.dropout", m.dropout);
-    x = net.norm(net.add(y, x, name + ".add"), name + ".output.LayerNorm", m.eps);
-  }
+  for (int64_t i = 0; i < m.layers; ++i) x = layer(net, m, x, fmt::format("{}encoder.layer.{}", prefix, i));
   auto pooled = [&] {
     const TensorId first = b.op("select", {x}, {{"axis", 1}, {"index", 0}}, prefix + "pooler.first");
     return b.op("tanh", {net.layers.linear(first, prefix + "pooler.dense", m.hidden)}, {}, prefix + "pooler");
