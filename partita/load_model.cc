@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "partita/base/error.h"
+#include "partita/base/input_file.h"
 #include "partita/models/huggingface.h"
 #include "partita/runtime/array_file.h"
 

@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "partita/base/error.h"
+#include "partita/base/input_file.h"
 #include "partita/fingerprint.h"
 #include "partita/in_file.h"
 #include "partita/ops/ops.h"
