@@ -1,7 +1,7 @@
 // Internal to cluster/: the device types of a cluster file.
 //
 // Example: K80: {kind: gpu, peak_tflop_per_s: {float32: 4.37, float64: 1.46}, memory_gibytes: 12, ..} is a Device of
-// model K80 with 4.37e12 float32 FLOP/s and 12 x 2^30 bytes, without a name and a host.
+// model K80. It has 4.37e12 float32 FLOP/s and 12 x 2^30 bytes, and no name and host yet.
 #pragma once
 #include <map>
 #include <string>

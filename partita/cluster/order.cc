@@ -81,8 +81,8 @@ void add_forest(const Below& below, const HasWire& has_wire, std::vector<DeviceP
 }
 
 // Pairs of compute devices that are enough to look at: at every speed, these pairs and faster ones of them join what
-// all pairs so fast join. They are all pairs with a wire of their own, and all that meet at a switch; but a forest
-// below a switch to which all devices have links of one speed.
+// all pairs so fast join. They are all pairs with a wire of their own, and all that meet at a
+// switch. Below a switch to which all devices have links of one speed, a forest of these is enough.
 std::vector<DevicePair> pairs_that_join(const Cluster& cluster) {
   const int n = cluster.compute_count;
   std::vector<DevicePair> pairs;

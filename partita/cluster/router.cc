@@ -82,8 +82,8 @@ int nearest_above_both(const std::vector<Place>& places, int a, int b) {
   return a;
 }
 
-// Counts the links still to be made: a device below a switch that parts it from others, unless it is a host that is
-// wired to all others below, which never climbs there.
+// Counts the links still to be made: one pair for each device below a switch that parts it from others. A host that is
+// wired to all others below never climbs there.
 void count_missing(Router& router) {
   const std::vector<Place>& places = router.places;
   std::map<int, std::vector<int>> below;  // by switch

@@ -1,8 +1,8 @@
-// What a task takes in time, from the cluster's figures: the roofline of its device for a kernel (Williams et al., CACM
-// 2009), latency and bandwidth of its route for a transfer, a ring for a collective.
+// What a task takes in time, from the cluster's figures. A kernel: the roofline of its device (Williams et al., CACM
+// 2009). A transfer: latency and bandwidth of its route. A collective: a ring.
 //
-// Example: 8 MB over two links of 5 us and 8 GB/s each take 10 us + 1 ms. An all-reduce of a 64 MB tensor on 4 devices
-// whose neighbours have such a link: each device sends 2 (p-1)/p x 64 = 96 MB in 2 (p-1) = 6 rounds, 30 us + 12 ms.
+// Example: 8 MB over two links of 5 us and 8 GB/s each take 10 us + 1 ms. In an all-reduce of 64 MB on 4
+// devices, each sends 2 (p-1)/p x 64 = 96 MB in 2 (p-1) = 6 rounds. Over one such link a hop it takes 30 us + 12 ms.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -44,8 +44,8 @@ class CostModel {
   // A kernel or a local copy takes launch + max(FLOPs / (peak x efficiency), bytes / (memory bandwidth x efficiency)).
   // A transfer takes the route's latency + bytes / bandwidth of its narrowest link. At least 1 ns. Not for collectives.
   int64_t task_ns(const PhysicalGraph& graph, const Task& task) const;
-  // A collective of these participants, in rank order. A ring of p sends its bytes in p-1 rounds (all-reduce: 2(p-1)),
-  // and each round waits for the slowest hop: rounds x latency + the time of the link that is busy longest. A link
+  // A collective of these participants, in rank order. A ring of p sends its bytes in p-1 rounds (all-reduce: 2(p-1)).
+  // Each round waits for the slowest hop: rounds x latency + the time of the link that is busy longest. A link
   // carries the bytes of every participant whose hop passes over it.
   int64_t collective_ns(const PhysicalGraph& graph, const std::vector<TaskId>& participants) const;
 

@@ -1,8 +1,10 @@
 // Conversions without a memory, how layouts are shortened, and the conversions inside an op.
 //
-// The room's internals, from the entry down: conversion.h makes a conversion; path.h finds its path, by waypoints.h on
-// meshes of few axes and by guided_path.cc on others; single_step.h makes the steps; fetch.h lists the pieces of a
-// fetch, and count.h counts what it moves without them. converter.cc is the same with a memory.
+// The room's internals, from the entry down:
+//   conversion.h     a conversion; converter.cc has the same with a memory
+//   path.h           its path, by waypoints.h on meshes of few axes and by guided_path.cc on others
+//   single_step.h    the steps of the path
+//   fetch.h          the pieces of a fetch; count.h counts what it moves without them
 #include "partita/sharding/boxing.h"
 
 #include <algorithm>

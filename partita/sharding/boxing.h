@@ -1,5 +1,5 @@
-// Boxing (OneFlow section 3): conversions of a tensor from one Layout to another, as steps, with their bytes counted
-// from the boxes (the table and the rules of docs/ARCHITECTURE.md section 4).
+// Boxing (OneFlow section 3): conversions of a tensor from one Layout to another, as steps. Their bytes are counted
+// from the boxes. The table and the rules are in docs/ARCHITECTURE.md section 4.
 //
 // Example: a 4x6 tensor of 4-byte elements, |T| = 96 bytes, on 2 devices of one mesh.
 //   S(0) -> B     one all-gather: each device lacks half, (p-1) |T| = 96 bytes

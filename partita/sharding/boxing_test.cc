@@ -58,7 +58,7 @@ int64_t crossing(const Step& step) {
   return n;
 }
 
-// What a collective moves, from its groups: every member receives what it lacks; a reduction sends one part of each box
+// What a collective moves, from its groups. Every member receives what it lacks. A reduction sends one part of each box
 // around the ring for every other member, an all-reduce does so twice.
 int64_t collective_elements(const Step& step) {
   int64_t n = 0;
@@ -382,7 +382,7 @@ TEST(Conversion, ListsSomeDevices) {
   EXPECT_GT(groups, 100u);
 }
 
-// Of very many disjoint boxes, each target gets every element that it wants once, from one who holds it.
+// Each target gets every element that it wants once, from one who holds it, where very many disjoint boxes are held.
 TEST(Conversion, FetchesFromVeryMany) {
   constexpr uint64_t kSeed = 25;
   std::printf("seed %d\n", static_cast<int>(kSeed));

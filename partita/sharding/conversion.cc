@@ -44,8 +44,8 @@ int64_t scattered_elements(const Layout& from, const Layout& to, size_t f, int64
   return elements;
 }
 
-// The search for a path in a formula, for one partial group of full boxes on a mesh of one axis: the parts are fetched,
-// made whole by an all-reduce, or made whole by a reduce-scatter into any split and a fetch of what is lacking.
+// The path search in a formula, for one partial group of full boxes on a mesh of one axis. The parts are fetched, or
+// made whole by an all-reduce, or by a reduce-scatter into any split and a fetch of what is lacking.
 std::optional<int64_t> elements_of_one_group(const Layout& from, const Layout& to) {
   if (from.mesh != to.mesh || from.mesh.extents.size() != 1 || in_parts(to)) return std::nullopt;
   const Box whole = from.boxes[0];

@@ -219,8 +219,8 @@ int64_t elements_into_parts(const Layout& from, const Layout& to) {
 }
 
 // Each member of the source moves each element to all positions of one member of the target that want it, less the
-// positions that have it. What positions have is a product over groups of mesh axes and dimensions, because boxes do
-// not depend on the coordinates that number members: boxes of a partial group are equal, on both sides.
+// positions that have it. What positions have is a product over groups of mesh axes and dimensions. That is so because
+// the boxes of a partial group are equal, on both sides: boxes do not depend on the coordinates that number members.
 int64_t elements_into_parts_on_one_mesh(const Layout& from, const Layout& to, CountMemory* memory) {
   const bool whole_first = in_parts(from) && from.reducer() != to.reducer();
   const int64_t total = memory ? memory->volumes.of(to.boxes, to.boxes) : total_volume(to.boxes);

@@ -91,8 +91,8 @@ std::vector<int> targets_with(const Holders& holders, const Box& box, const std:
   return targets;
 }
 
-// Gives a cell to the members of the target's groups: for each member of the source, or for all of them together where
-// these must meet, the member of the target that lacks least.
+// Gives a cell to the member of the target's groups that lacks least of it. Each member of the source chooses by
+// itself, or all of them together where they must meet.
 void take_cell(Fetch& fetch, const Groups& groups, const Box& cell) {
   const int sources = static_cast<int>(fetch.holders.size()), together = groups.whole_first ? sources : 1;
   std::vector<int64_t> all(groups.members, 0);  // by member of the target: how often the cell is wanted there

@@ -1,10 +1,10 @@
 // The search for a cheap path on a mesh of many axes, whose named layouts are too many to look at: best first (A*;
-// Hart, Nilsson and Raphael 1968). It keeps to fewer moves than Reach (waypoints.h): partial values are cut further,
-// for nothing, along a mesh axis on which they are whole; they are reduced along one axis or along all; or they are
-// fetched into something finer than the end. After kExpanded layouts the best path so far counts.
+// Hart, Nilsson and Raphael 1968). It makes fewer moves than Reach (waypoints.h). Partial values are cut further, for
+// nothing, along a mesh axis on which they are whole. They are reduced along one axis or along all. Or they are fetched
+// into something finer than the end. After kExpanded layouts the best path so far is the answer.
 //
-// It is not Reach with another order: its layouts are made as they are met, and the end is looked at from a layout when
-// that is found, not when it is taken. Ties fall otherwise.
+// Reach cannot stand in for it: here layouts are made as they are met, and the way to the end is costed when a layout
+// is found. Reach costs it when the layout is taken, and breaks ties by that order.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -91,7 +91,7 @@ Wanted wanted_of(const Layout& end) {
 }
 
 // No path from a partial layout to the end costs less. All parts but one of each wanted element move to where they are
-// summed up, and the sum moves from there to everyone who wants it; one of those may be where a part was.
+// summed up. The sum moves from there to everyone who wants it, one of whom may have had a part.
 Cost least(const Guided& guided, const Layout& at) {
   const Wanted& wanted = guided.wanted;
   const Layout& end = guided.end.layout;
@@ -110,8 +110,8 @@ Cost least(const Guided& guided, const Layout& at) {
 
 // ---------------------------------------------------------------- what the end is gathered from
 
-// An end without a name: the split on all axes of which positions have most of what the end wants, as far as changing
-// one mesh axis after another, twice, finds it.
+// For an end without a name: the split on all axes that gives positions most of what the end wants. It is found by
+// changing one mesh axis after another, twice.
 NdSbp closest_split(const Guided& guided, const std::vector<Sbp>& splits) {
   const Layout& end = guided.end.layout;
   NdSbp name(end.mesh.extents.size(), splits[0]);

@@ -24,8 +24,8 @@ struct Cost {
 Cost cost_of(int64_t elements, bool is_fetch);  // of one step
 Cost plus(const Cost& a, const Cost& b);
 
-// One step inside a path. Unreachable where that is none of those that a path is made of: steps that change one thing,
-// any move that keeps what is partial, and any fetch that leaves nothing partial.
+// One step inside a path. A path is made of steps that change one thing, any move that keeps what is partial, and
+// any fetch that leaves nothing partial; what is none of these is unreachable.
 Cost edge(const Named& from, const Named& to, const Counter& counter);
 // The last step of a path: the straight way to the end, nothing where that is reached.
 Cost last_edge(const Named& from, const Named& end, const Counter& counter);

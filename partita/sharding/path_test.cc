@@ -20,8 +20,8 @@ using testing::mesh_of;
 using testing::padded;
 using testing::random_layout;
 
-// The table's figure for a step between two names on one mesh, written down from the table and not from the program:
-// empty if the step is not a collective or local. Over all mesh axes that differ, which must go from one part to one
+// The table's figure for a step between two names on one mesh, written down from the table and not from the program.
+// Empty if the step is not a collective or local. Over all mesh axes that differ, which must go from one part to one
 // part.
 std::optional<int64_t> table_figure(const Mesh& mesh, const NdSbp& from, const NdSbp& to, const Shape& shape) {
   std::vector<size_t> changed;

@@ -28,8 +28,8 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
-// Example: [S(0)] -> [B] of a 4x6 tensor of 4-byte elements on 2 devices is one all-gather; from.boxes are rows [0,2)
-// and [2,4), groups is {{0, 1}}, pieces is empty, bytes is 96: either device sends its 48.
+// Example: [S(0)] -> [B] of a 4x6 tensor of 4-byte elements on 2 devices is one all-gather. from.boxes are rows [0,2)
+// and [2,4), groups is {{0, 1}}, pieces is empty, and bytes is 96: either device sends its 48.
 struct Step {
   StepKind kind = StepKind::kLocal;
   Layout from, to;

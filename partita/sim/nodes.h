@@ -1,7 +1,7 @@
-// Internal to sim/: what the simulator runs: one node for each act of a task or collective, with the queues and links
+// Internal to sim/: what the simulator runs. Each act of a task or collective is one node, with the queues and links
 // that it occupies, its time, and what waits for it.
 //
-// Example: a kernel of rate 2 on a device's compute queue is two nodes of one queue each; the second waits for the
+// Example: a kernel of rate 2 on a device's compute queue is two nodes of one queue each. The second waits for the
 // first, and the first of the next step for the second. An all-reduce of 4 participants is one node on their queues and
 // on the narrowest link between each two neighbours of the ring.
 #pragma once

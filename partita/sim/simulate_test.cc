@@ -212,7 +212,7 @@ TEST(Order, ADynamicQueueRunsTheLowestReady) {
   EXPECT_EQ(run(b, 2), "send 0 0 20\nlong 0 0 20\nwaiting 0 20 27\nearly 0 27 34\n");
 }
 
-// Of two collectives of one group the second is ready first, and waits for its turn.
+// The second of two collectives of one group is ready first, and waits for its turn.
 TEST(Order, AStaticQueueRunsItsShareInOrder) {
   PhysicalBuilder b(2);
   std::vector<RegisterId> x, y, sx, sy;
@@ -234,7 +234,7 @@ TEST(Order, AStaticQueueRunsItsShareInOrder) {
             "make0 0 0 30\nmake1 0 0 50\nfirst@0 0 50 60\nfirst@1 0 50 60\nsecond@0 0 60 70\nsecond@1 0 60 70\n");
 }
 
-// A collective takes the links between ring neighbours when its last participant has come, and not before: a transfer
+// A collective takes the links between ring neighbours when its last participant has come, and not before. A transfer
 // that is ready meanwhile goes first, and one that comes later waits.
 TEST(Order, ACollectiveHoldsItsLinksFromWhenTheLastHasCome) {
   PhysicalBuilder b(2);
