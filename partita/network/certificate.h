@@ -1,41 +1,44 @@
 // A proof of a lower bound on a Network's cost, and its checker, which shares nothing with what found the bound.
 //
-// The leaves partition the space: each is what remains after its decisions. Per leaf, integer messages and multipliers;
-// with its scale s (a positive integer that stands for fractions: all costs count s times), the bound of a leaf is
+// Leaves partition the space: each is what remains after its decisions. A leaf has integer messages m and multipliers.
+// Its scale s, a positive integer, stands for fractions: all costs count s times. The bound of a leaf is
 //
-//     ceil( ( sum_v min_x [ s costs_v(x) + sum_f m_fv(x) + sum_u amounts_u(x) sum_{t in [lower_u, upper_u)}
-//     multiplier_t ]
+//     ceil( ( sum_v min_x [ s costs_v(x) + sum_f m_fv(x) + sum_u amounts_u(x) p_u ]
 //           + sum_f min_x [ s table_f(x) - sum_{v of f} m_fv(x_v) ]  -  limit sum_t multiplier_t ) / s )
 //
-// with minima over values that are not forbidden, and multipliers >= 0. A factor f is the sum of all edges over one set
-// of variables; over one variable alone it counts among that variable's costs. Values that cannot be part of any
-// solution of the leaf are left out first: those that are forbidden, that have no allowed partner in some factor, or
-// that break the limit at some time although all other variables use as little as they can. A leaf with a variable that
-// has no value left holds no solution, nor does one whose bound is above the sum of all largest costs. The
-// certificate's bound is the least of its leaves'. "As little as they can" is judged use by use.
+// with p_u = sum_{lower_u <= t < upper_u} multiplier_t, minima over values that are not forbidden, and multipliers >=
+// 0. A factor f is the sum of all edges over one set of variables; over one variable alone it counts among that
+// variable's costs. Before that, values go that cannot be part of any solution of the leaf: forbidden ones, ones
+// without an allowed partner in some factor, and ones that break the limit at some time although every other use, each
+// judged by itself, is as little as it can be. A leaf holds no solution where a variable has no value left, or where
+// its bound is above the sum of all largest costs. The certificate's bound is the least of its leaves'.
 //
-// A leaf with an order is eliminated instead (Bertele and Brioschi, Nonserial Dynamic Programming, 1972): in place of
-// its variables' and factors' least costs, each by itself, comes the least of their sum, computed variable by variable.
+// Example: x, y in {0, 1} with costs_x = (0, 4), costs_y = (0, 0) and table(x, y) = ((6, 6), (1, 2)). Without messages
+// a leaf proves 0 + 0 + 1 = 1. With m_x = (6, 1) and scale 1 it proves min(0 + 6, 4 + 1) + 0 + min(0, 0, 0, 1) = 5.
+// That is the optimum: x = 1, y = 0 costs it.
 //
-// Steps come before the leaves, and leave values out that no solution below the claimed bound need take, so that the
-// leaves partition what is left. Each step is a sweep, and then substitutions:
-//   sweep         messages and multipliers as a leaf's; then every variable in turn, upwards and downwards by number,
-//   is given what the pairs
-//                 on the side that it comes from are certain to cost with each of its values, sum by sum what the
-//                 leaf's formula proves of that value, and hands an equal share of what it then has to each pair on the
-//                 other side (sequential message passing: Kolmogorov, A new look at reweighted message passing, 2015).
-//                 Values that are so proved to cost the claimed bound go.
-//   substitution  value x goes for y, which is still there or went by a sweep: costs(x) - costs(y) + sum_f min
-//   (table_f(x, ..) - table_f(y, ..))
-//                 is not below 0, the minima over what is left, and y uses no more than x at any time when the limit
-//                 can be broken.
+// A leaf with an order is eliminated instead (Bertele and Brioschi, Nonserial Dynamic Programming, 1972). In place of
+// the least costs of variables and factors, each by itself, comes the least of their sum, computed variable by
+// variable.
+//
+// Steps come before the leaves. They leave values out that no solution below the claimed bound need take, so that the
+// leaves partition what is left. A step is a sweep, and then substitutions.
+//
+// A sweep has messages and multipliers as a leaf has. Every variable in turn, upwards and downwards by number, is given
+// what the pairs on the side that the sweep comes from are certain to cost with each of its values. It hands an equal
+// share of what it then has to each pair on the other side (sequential message passing: Kolmogorov, A new look at
+// reweighted message passing, 2015). Values go that are so proved to cost the claimed bound.
+//
+// A substitution lets value x go for y, which is still there or went by a sweep. Two things are asked for. First,
+// costs(x) - costs(y) + sum_f min (table_f(x, ..) - table_f(y, ..)) >= 0, the minima over what is left. Second, y uses
+// no more than x at any time when the limit can be broken.
 //
 // In place of all that there may be parts, which every variable is in one copy of (dual decomposition: Komodakis,
-// Paragios and Tziritas, MRF optimization via dual decomposition, 2007). The messages of the cut, on factors over
-// variables of several copies, and its multipliers make the costs of a part's network, rounded down after the scale is
-// taken out; all copies of a part must come to the same network. The bound is the formula's least costs of what lies
-// across, less the multipliers times the limit, and what the parts' own certificates prove, each as often as there are
-// copies. A part may be proved in parts again, a few times deep.
+// Paragios and Tziritas, MRF optimization via dual decomposition, 2007). The cut has messages, on factors over
+// variables of several copies, and multipliers. They make the costs of a part's network, rounded down after the scale
+// is taken out; all copies of a part must come to the same network. The bound has three terms: the formula's least
+// costs of what lies across, less the multipliers times the limit, and what the parts' own certificates prove, each as
+// often as there are copies. A part may be proved in parts again, a few times deep.
 #pragma once
 #include <memory>
 #include <string>
@@ -82,7 +85,7 @@ struct Certificate {
   bool empty() const;  // it claims nothing
 };
 
-// Of a network that is cut apart, variables that are one network by themselves, as often as it is there.
+// Variables of a network that is cut apart, which are one network by themselves, as often as it is there.
 struct Certificate::Part {
   std::vector<std::vector<int>> copies;  // each in the part's own order
   Certificate proof;                     // of one
@@ -90,22 +93,22 @@ struct Certificate::Part {
 
 inline bool Certificate::empty() const { return leaves.empty() && parts.empty(); }
 
+struct Judged;  // judge.h
+
 // The bound of one leaf after another on one network, which must stay; empty: there is no solution in the leaf. Throws
 // as check() does.
 class LeafJudge {
  public:
   // `most`, at least the sum of all largest costs: a bound above it proves that there is no solution.
   explicit LeafJudge(const Network& network, std::optional<Wide> most = std::nullopt);
-  Wide most() const;
   ~LeafJudge();
-  // Leaves out what the step does, given the claimed bound, for all leaves that follow. Throws as check() does.
+  Wide most() const;
+  // Leaves out what the step does, given the claimed bound, for all leaves that follow.
   void take(const Certificate::Step& step, Wide claimed);
   std::optional<Wide> bound(const Certificate::Leaf& leaf) const;
 
  private:
-  struct Inside;
-  friend std::optional<Wide> check(const Network& network, const Certificate& certificate);
-  std::unique_ptr<Inside> inside_;
+  std::unique_ptr<Judged> judged_;
 };
 
 // The bound that the certificate proves, at least what it claims, and no more where there are steps; empty: it proves

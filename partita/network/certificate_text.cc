@@ -1,4 +1,4 @@
-// Certificates as JSON.
+// Prints certificates as JSON, and reads them.
 #include <fmt/format.h>
 
 #include <iterator>
@@ -12,7 +12,7 @@ namespace partita::solver {
 
 namespace {
 
-// Millions of them: fmt::join takes several times as long.
+// There are millions of numbers: fmt::join takes several times as long.
 template <typename Number>
 void print_list(const std::vector<Number>& numbers, std::string& out) {
   out += '[';

@@ -1,3 +1,4 @@
+// Validates networks and evaluates assignments; the decimal text of 128-bit integers.
 #include "partita/network/network.h"
 
 #include <algorithm>

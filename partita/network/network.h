@@ -5,6 +5,9 @@
 //   subject to  for every integer t: sum over uses u with lower <= t < upper of amounts_u[x of u's variable] <= limit
 //
 // A cost of kForbidden or more is none: an assignment that takes one is no solution. Sums are of 128 bits.
+//
+// Example: costs = {{0, 3}, {1, 0}}, one edge over variables {0, 1} with table {5, 0, 0, 5}, no uses. The assignment
+// (0, 1) costs 0 + 0 + 0 = 0: the table's entry of (x_0, x_1) is at 2 x_0 + x_1 = 1.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -1,3 +1,4 @@
+// Reads problems, checks them, and names the place of what is wrong; reads and writes packed files.
 #include "partita/network/problem.h"
 
 #include <zlib.h>
@@ -21,7 +22,7 @@ namespace {
 
 using Rows = std::vector<std::vector<int64_t>>;
 
-// The parser's events, into rows by path. What is under other keys is passed over.
+// Takes the parser's events into rows by path. What is under other keys is passed over.
 class Reader : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit Reader(const std::string& file) : file_(file) {
@@ -167,7 +168,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   };
   std::string file_;
   std::map<std::string, Found> rows_;
-  std::vector<std::string> keys_;  // of the objects that are open
+  std::vector<std::string> keys_;  // one for each object that is open
   std::string path_;
   Found* current_ = nullptr;
   int arrays_ = 0;  // that are open
@@ -176,77 +177,103 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   std::unordered_multimap<size_t, std::shared_ptr<const Table>> tables_;
 };
 
-// The same events for plain files, which are nearly all lists of integers, several times faster. False where something
-// is unusual (a fraction, an escape, an error): then the library's parser is to judge.
-bool scan(const std::string& json, Reader& reader) {
-  const char *p = json.data(), *const end = p + json.size();
-  std::string open;  // of '{' and '['
-  std::string name;
-  auto skip = [&] {
-    while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')) ++p;
-    return p < end;
-  };
-  auto text = [&] {
-    const char* from = ++p;
-    while (p < end && *p != '"' && *p != '\\' && *p >= ' ')
-      ++p;  // signed or not, what is not ASCII ends it or passes through
-    for (const char* c = from; c < p; ++c)
-      if (static_cast<unsigned char>(*c) >= 0x80) return false;
-    name.assign(from, p);
-    return p < end && *p++ == '"';
-  };
-  auto integer = [&] {
-    const bool negative = *p == '-';
-    const char* from = p += negative;
-    uint64_t value = 0;
-    while (p < end && *p >= '0' && *p <= '9') value = 10 * value + static_cast<uint64_t>(*p++ - '0');
-    constexpr int kDigits = 18;  // that fit 64 bits whatever they are
-    const auto digits = p - from;
-    if (digits == 19 && !negative && *from == '1') return reader.number_unsigned(value);  // 10^18 and a bit more
-    if (digits < 1 || digits > kDigits || (digits > 1 && *from == '0')) return false;
-    return negative ? reader.number_integer(-static_cast<int64_t>(value)) : reader.number_unsigned(value);
-  };
-  while (skip()) {
-    if (!open.empty() && open.back() == '{' && *p != '}') {
-      if (*p != '"' || !text() || !reader.key(name) || !skip() || *p++ != ':' || !skip()) return false;
+// The same events for plain files, which are nearly all lists of integers, several times faster. Every step returns
+// false where something is unusual (a fraction, an escape, an error): then the library's parser is to judge.
+class Scanner {
+ public:
+  Scanner(const std::string& json, Reader& reader) : p_(json.data()), end_(p_ + json.size()), reader_(reader) {}
+
+  bool run() {
+    while (skip()) {
+      if (!open_.empty() && open_.back() == '{' && *p_ != '}' && !key()) return false;
+      bool opened = false;
+      if (!value(opened)) return false;
+      if (opened) continue;
+      if (!close()) return false;
+      if (open_.empty()) return !skip();
+      if (p_ == end_ || *p_++ != ',' || !skip() || *p_ == '}' || *p_ == ']') return false;
     }
-    switch (*p) {
+    return false;
+  }
+
+ private:
+  // To what is no white space; false at the end.
+  bool skip() {
+    while (p_ < end_ && (*p_ == ' ' || *p_ == '\n' || *p_ == '\r' || *p_ == '\t')) ++p_;
+    return p_ < end_;
+  }
+
+  // A string of ASCII without escapes, into `name_`.
+  bool text() {
+    const char* from = ++p_;
+    while (p_ < end_ && *p_ != '"' && *p_ != '\\' && *p_ >= ' ')
+      ++p_;  // signed or not, what is not ASCII ends it or passes through
+    for (const char* c = from; c < p_; ++c)
+      if (static_cast<unsigned char>(*c) >= 0x80) return false;
+    name_.assign(from, p_);
+    return p_ < end_ && *p_++ == '"';
+  }
+
+  bool key() { return *p_ == '"' && text() && reader_.key(name_) && skip() && *p_++ == ':' && skip(); }
+
+  bool integer() {
+    const bool negative = *p_ == '-';
+    const char* from = p_ += negative;
+    uint64_t value = 0;
+    while (p_ < end_ && *p_ >= '0' && *p_ <= '9') value = 10 * value + static_cast<uint64_t>(*p_++ - '0');
+    constexpr int kDigits = 18;  // that fit 64 bits whatever they are
+    const auto digits = p_ - from;
+    if (digits == 19 && !negative && *from == '1') return reader_.number_unsigned(value);  // 10^18 and a bit more
+    if (digits < 1 || digits > kDigits || (digits > 1 && *from == '0')) return false;
+    return negative ? reader_.number_integer(-static_cast<int64_t>(value)) : reader_.number_unsigned(value);
+  }
+
+  // A value, or the beginning of a list or an object; `opened`: of one that is not empty.
+  bool value(bool& opened) {
+    switch (*p_) {
       case '{':
       case '[':
-        open += *p;
-        if (*p == '{' ? !reader.start_object(0) : !reader.start_array(0)) return false;
-        ++p;
+        open_ += *p_;
+        if (*p_ == '{' ? !reader_.start_object(0) : !reader_.start_array(0)) return false;
+        ++p_;
         if (!skip()) return false;
-        if (*p != '}' && *p != ']') continue;
-        break;
+        opened = *p_ != '}' && *p_ != ']';
+        return true;
       case '"':
-        if (!text() || !reader.string(name)) return false;
-        break;
+        return text() && reader_.string(name_);
       case 'n':
-        if (end - p < 4 || std::memcmp(p, "null", 4) != 0) return false;
-        p += 4;
-        reader.null();
-        break;
+        if (end_ - p_ < 4 || std::memcmp(p_, "null", 4) != 0) return false;
+        p_ += 4;
+        reader_.null();
+        return true;
       default:
-        if (!integer() || p == end || *p == '.' || *p == 'e' || *p == 'E') return false;
+        return integer() && p_ != end_ && *p_ != '.' && *p_ != 'e' && *p_ != 'E';
     }
-    while (skip() && (*p == '}' || *p == ']')) {
-      if (open.empty() || open.back() != (*p == '}' ? '{' : '[')) return false;
-      open.pop_back();
-      if (*p++ == '}' ? !reader.end_object() : !reader.end_array()) return false;
-    }
-    if (open.empty()) return !skip();
-    if (p == end || *p++ != ',' || !skip() || *p == '}' || *p == ']') return false;
   }
-  return false;
-}
+
+  // All lists and objects that end here.
+  bool close() {
+    while (skip() && (*p_ == '}' || *p_ == ']')) {
+      if (open_.empty() || open_.back() != (*p_ == '}' ? '{' : '[')) return false;
+      open_.pop_back();
+      if (*p_++ == '}' ? !reader_.end_object() : !reader_.end_array()) return false;
+    }
+    return true;
+  }
+
+  const char* p_;
+  const char* const end_;
+  Reader& reader_;
+  std::string open_;  // '{' and '['
+  std::string name_;
+};
 
 }  // namespace
 
 Network parse_problem(const std::string& json, const std::string& file) {
   {
     Reader reader(file);
-    if (scan(json, reader)) return reader.network();
+    if (Scanner(json, reader).run()) return reader.network();
   }
   Reader reader(file);
   nlohmann::json::sax_parse(json, &reader);

@@ -7,12 +7,12 @@
 
 namespace partita::solver {
 
-// Of a .json or .json.gz file, told apart by content. Every node has one use. Throws (bad input), naming file and
-// place.
+// Reads a .json or .json.gz file, told apart by content. Every node has one use. Throws (bad input), naming file and
+// place: `p.json: problem.nodes.usages[7][2] is negative: -1`.
 Network read_problem(const std::string& path);
 Network parse_problem(const std::string& json, const std::string& file);
 
-// A file's text; what is packed with gzip is unpacked. Throws (bad input) if it is cut off or broken.
+// A file's text, unpacked if it is packed with gzip. Throws (bad input) if it is cut off or broken.
 std::string read_text(const std::string& path);
 // Packs what is written to a path that ends with .gz. PATH.partial is written and renamed, so that PATH is always
 // whole.

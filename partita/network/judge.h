@@ -1,0 +1,140 @@
+// The judge's view of a network and what it computes of a certificate, piece by piece. Internal to partita/network:
+// others use certificate.h, whose formulas these functions are. The judge shares nothing with the solver.
+#pragma once
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "partita/base/error.h"
+#include "partita/network/certificate.h"
+
+namespace partita::solver {
+
+using Allowed = std::vector<std::vector<char>>;  // [variable][value]
+
+// Sums of 128 bits. They throw where they leave these.
+[[noreturn]] void fail_too_large();
+inline Wide plus(Wide a, Wide b) {
+  Wide sum;
+  if (__builtin_add_overflow(a, b, &sum)) fail_too_large();
+  return sum;
+}
+inline Wide minus(Wide a, Wide b) {
+  Wide difference;
+  if (__builtin_sub_overflow(a, b, &difference)) fail_too_large();
+  return difference;
+}
+inline Wide times(Wide a, Wide b) {
+  Wide product;
+  if (__builtin_mul_overflow(a, b, &product)) fail_too_large();
+  return product;
+}
+
+// All edges over one set of variables.
+struct Factor {
+  std::vector<int> variables;  // ascending
+  struct Part {
+    const Table* table = nullptr;
+    std::vector<size_t> strides;  // [place in `variables`]
+  };
+  std::vector<Part> parts;
+  bool is_pair() const { return variables.size() == 2; }
+};
+
+// A network as factors, and what the steps so far have left of it.
+struct Judged {
+  // Throws (bad input) as validate() does. `network` must stay.
+  explicit Judged(const Network& network);
+
+  const Network& network;
+  std::vector<Factor> factors;
+  std::map<std::vector<int>, size_t> number_of;  // a factor's variables -> which
+  std::vector<std::vector<int>> factors_of;      // [variable]
+  Wide most = 0;                                 // no solution costs more
+  Allowed left;                                  // by steps
+  Allowed beaten;                                // left out, since they cost the claimed bound
+};
+
+// ------------------------------------------------------------------ judge_network.cc
+
+// A factor's cost; empty: forbidden. `values`: of its variables.
+inline std::optional<Wide> cost_of(const Factor& factor, const std::vector<int>& values) {
+  Wide cost = 0;
+  for (const Factor::Part& part : factor.parts) {
+    size_t at = 0;
+    for (size_t i = 0; i < values.size(); ++i) at += part.strides[i] * static_cast<size_t>(values[i]);
+    if ((*part.table)[at] >= kForbidden) return std::nullopt;
+    cost += (*part.table)[at];
+  }
+  return cost;
+}
+// Leaves out what no solution within `allowed` can take; false if a variable is left without a value.
+bool narrow(const Judged& judged, Allowed& allowed);
+
+// Calls f(values, cost) for every combination of allowed values of a factor that takes nothing forbidden, until f
+// returns false. The variable at `fixed_place` has `fixed_value`; -1: none is fixed.
+template <typename F>
+void combinations(const Factor& factor, const Allowed& allowed, int fixed_place, int fixed_value, F&& f) {
+  const size_t count = factor.variables.size();
+  std::vector<int> values(count), next(count, 0);
+  auto first = [&](size_t i, int from) {
+    const std::vector<char>& row = allowed[factor.variables[i]];
+    if (static_cast<int>(i) == fixed_place) return from <= fixed_value && row[fixed_value] ? fixed_value : -1;
+    while (from < static_cast<int>(row.size()) && !row[from]) ++from;
+    return from < static_cast<int>(row.size()) ? from : -1;
+  };
+  size_t depth = 0;
+  while (true) {
+    const int value = first(depth, next[depth]);
+    if (value < 0) {
+      if (depth-- == 0) return;
+      continue;
+    }
+    values[depth] = value;
+    next[depth] = value + 1;
+    if (depth + 1 < count) {
+      next[++depth] = 0;
+      continue;
+    }
+    if (const auto cost = cost_of(factor, values); cost && !f(values, *cost)) return;
+  }
+}
+
+// ------------------------------------------------------------------ judge_messages.cc
+
+// What a leaf's messages and multipliers make of the costs.
+struct Reparametrised {
+  std::vector<std::vector<Wide>> unary;               // [variable][value]: scaled, with messages and priced uses
+  std::vector<const Certificate::Message*> messages;  // [factor]; null: none
+  Wide besides = 0;                                   // less the multipliers times the limit
+};
+// Factors over one variable alone are among the unaries, or stay as they are.
+enum class Singles { kAdded, kLeft };
+Reparametrised reparametrised(const Judged& judged, const Certificate::Leaf& leaf, const Allowed& allowed, Singles);
+
+// The least of a factor over two variables or more, less its messages; 0 where nothing is allowed.
+Wide least_of(const Factor& factor, const Allowed& allowed, const Certificate::Message* message, int64_t scale);
+// The least of a variable's costs; empty where no value is allowed.
+std::optional<Wide> least_of(const std::vector<Wide>& costs, const std::vector<char>& allowed);
+
+// ------------------------------------------------------------------ judge_steps.cc
+
+// Leaves out what a step does, given the claimed bound.
+void take_step(Judged& judged, const Certificate::Step& step, Wide claimed);
+
+// ------------------------------------------------------------------ judge_elimination.cc
+
+// The least sum of all variables' and factors' costs by variable elimination; empty: everything takes something
+// forbidden. `unary`: with the factors over one variable.
+std::optional<Wide> eliminated(const Judged& judged, const std::vector<int>& order,
+                               const std::vector<std::vector<Wide>>& unary, const Allowed& allowed, int64_t scale);
+
+// ------------------------------------------------------------------ judge_parts.cc
+
+// The bound that the parts of a certificate prove, themselves proved so many parts deep.
+Wide bound_of_parts(const Judged& judged, const Certificate& certificate, int depth);
+// As check(), of a certificate so many parts deep.
+std::optional<Wide> check_at(const Network& network, const Certificate& certificate, int depth);
+
+}  // namespace partita::solver
