@@ -1,9 +1,11 @@
+// Blocks and forests of variables, each set to its exact minimum beside the others.
 #include "partita/solver/blocks.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "partita/solver/tuning.h"
 #include "partita/solver/vectors.h"
 
 namespace partita::solver {
@@ -33,7 +35,7 @@ Blocks::Blocks(const Model& model, const Alive& alive, uint64_t seed)
   for (double c : unary_)
     if (c < kInfinity) largest = std::max(largest, std::abs(c));
   for (const auto& t : tables_) largest = std::max(largest, t->largest);
-  penalty_ = 1000 * largest;  // no cost of one pair makes up for it
+  penalty_ = kTuning.primal.penalty * largest;
   for (size_t i = 0; i < unary_.size(); ++i)
     if (!alive[i]) unary_[i] = kInfinity;
   for (auto& t : tables_) {
@@ -195,7 +197,7 @@ void Blocks::minimise(const std::vector<Overlay>& overlay) {
   wide_vectors() ? minimise_wide(overlay) : minimise_halved(overlay);
 }
 
-// Of the cost, from x_ to the block's choice.
+// How much the cost changes from x_ to the block's choice.
 double Blocks::change() const {
   double change = 0;
   for (size_t i = 0; i < members_.size(); ++i) {
@@ -241,7 +243,7 @@ void Blocks::forest_move() {
 }
 
 bool Blocks::find_feasible(int rounds, const std::function<bool()>& stop) {
-  constexpr double kRise = 1.5, kFall = 0.98;
+  constexpr const Tuning::Primal& t = kTuning.primal;
   prices_.resize(m_.times.size(), 0);
   for (int round = 0; round < rounds && !stop(); ++round) {
     forest_move();
@@ -249,11 +251,12 @@ bool Blocks::find_feasible(int rounds, const std::function<bool()>& stop) {
     // A price at all times at once that makes a limit's worth of use as dear as a tenth of the cost.
     work_ += kWorkOfUse * static_cast<int64_t>(prices_.size());
     const double least =
-        0.1 * std::max(std::abs(cost_), 1.0) /
+        t.first_price * std::max(std::abs(cost_), 1.0) /
         (std::max(1.0, static_cast<double>(m_.limit)) * static_cast<double>(std::max<size_t>(1, prices_.size())));
-    for (size_t t = 0; t < prices_.size(); ++t) {
-      const int time = static_cast<int>(t);
-      prices_[t] = profile_.most(time, time + 1) > m_.limit ? std::max(prices_[t], least) * kRise : prices_[t] * kFall;
+    for (size_t i = 0; i < prices_.size(); ++i) {
+      const int time = static_cast<int>(i);
+      prices_[i] =
+          profile_.most(time, time + 1) > m_.limit ? std::max(prices_[i], least) * t.rise : prices_[i] * t.fall;
     }
     set_prices(prices_);
   }
@@ -261,7 +264,6 @@ bool Blocks::find_feasible(int rounds, const std::function<bool()>& stop) {
 }
 
 bool Blocks::try_block(double price_weight, double tolerance) {
-  constexpr int kRetries = 8;
   load(-1);
   fill_base(price_weight);
   if (m_.limited)
@@ -273,7 +275,7 @@ bool Blocks::try_block(double price_weight, double tolerance) {
           if (u.amounts[x] > room) base_[member.at + x] = kInfinity;
       }
   std::vector<Overlay> overlay;
-  for (int retry = 0; retry < kRetries; ++retry) {
+  for (int retry = 0; retry < kTuning.primal.retries; ++retry) {
     minimise(overlay);
     bool same = true;
     for (size_t i = 0; i < members_.size() && same; ++i) same = choice_[i] == x_[members_[i].variable];
@@ -292,7 +294,7 @@ bool Blocks::try_block(double price_weight, double tolerance) {
     for (size_t i = 0; i < members_.size(); ++i) std::swap(x_[members_[i].variable], choice_[i]);
     auto known = std::find_if(overlay.begin(), overlay.end(), [&](const Overlay& o) { return o.time == time; });
     if (known == overlay.end()) overlay.push_back({time, std::max(1.0, std::abs(by)) / std::max(1.0, excess)});
-    else known->price *= 3;
+    else known->price *= kTuning.primal.dearer;
   }
   load(1);
   return false;

@@ -1,6 +1,10 @@
 // Local search by blocks: a block of variables that the network's pairs join to trees is set to its exact minimum while
-// the others stay (tree-structured block coordinate descent), the limit being kept by prices on the times that a block
-// would break.
+// the others stay (tree-structured block coordinate descent). Where a block would break the limit at some time, uses at
+// that time get a price, and it is set again.
+//
+// Example: a chain of three variables in {0, 1}. The value 0 costs 1 each, a pair 2 where its two differ. (0, 0, 0)
+// costs 3, and no single change pays: it saves 1 and costs 2 or 4. The three are a tree, so they can be one block,
+// whose minimum is (1, 1, 1) at 0.
 #pragma once
 #include <functional>
 

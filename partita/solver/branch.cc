@@ -1,15 +1,17 @@
+// Branch and bound: parts of the space, each with a dual of its own messages, closed by the judge.
 #include "partita/solver/branch.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "partita/base/error.h"
+#include "partita/solver/tuning.h"
 
 namespace partita::solver {
 
 namespace {
 
-constexpr int64_t kStoredMost = 60'000'000;  // numbers in all parts' messages
+constexpr const Tuning::Branch& kBranch = kTuning.branch;
 
 }  // namespace
 
@@ -60,15 +62,16 @@ void Branch::load(Parts::iterator part) {
 }
 
 void Branch::one_pass(Part& part, const std::optional<Wide>& incumbent) {
-  constexpr int kBeforePrices = 15;  // passes
   part.pass(dual_, part.alive, incumbent ? std::optional<double>(static_cast<double>(*incumbent)) : std::nullopt,
-            part.decisions.empty() ? kBeforePrices : 0);
+            part.decisions.empty() ? kBranch.passes_before_prices : 0);
   ++passes_;
   work_ += 2 * m_.sweep + m_.offset.back();
 }
 
 bool Branch::stalled(const Part& part) const {
-  const int most_shrinks = !m_.limited ? 1 : part.decisions.empty() ? 10 : 3;
+  const int most_shrinks = !m_.limited              ? kBranch.shrinks_unlimited
+                           : part.decisions.empty() ? kBranch.shrinks_of_root
+                                                    : kBranch.shrinks;
   return part.shrinks >= most_shrinks;
 }
 
@@ -102,7 +105,8 @@ int Branch::branching_variable(const Part& part) const {
     total += slacks[v];
     if (open(v) && (best < 0 || slacks[v] > slacks[best])) best = v;
   }
-  if (best < 0 || !m_.limited || slacks[best] > 1e-6 * std::max(1.0, std::abs(part.bound)) / m_.originals) return best;
+  if (best < 0 || !m_.limited || slacks[best] > kBranch.agrees * std::max(1.0, std::abs(part.bound)) / m_.originals)
+    return best;
   // The choice agrees with itself: it is the limit that it breaks, or the prices that it does not use up.
   const std::vector<double> load =
       load_of(m_, [&](int v, const Model::Use& u) { return static_cast<double>(u.amounts[dual_.rounded()[v]]); });
@@ -156,13 +160,13 @@ bool Branch::split(Parts::iterator part) {
     }
     child.state = part->state;
     child.bound = part->bound;
-    child.rate = std::max(part->rate, 0.05);
+    child.rate = std::max(part->rate, kBranch.least_rate);
     stored_ += static_cast<int64_t>(child.state.messages.size());
     open_.push_back(std::move(child));
   }
   open_.erase(part);
   loaded_ = open_.end();
-  full_ = stored_ > kStoredMost;
+  full_ = stored_ > kBranch.stored_most;
   return true;
 }
 
@@ -182,7 +186,7 @@ void Branch::advance(int64_t work, std::optional<Wide> incumbent,
         std::min_element(open_.begin(), open_.end(), [](const Part& a, const Part& b) { return a.bound < b.bound; });
     if (worst == open_.end()) return;
     load(worst);
-    for (int i = 0; i < Part::kStalePasses && !stop() && (i == 0 || work_ < end); ++i) {
+    for (int i = 0; i < kTuning.ascent.stale_passes && !stop() && (i == 0 || work_ < end); ++i) {
       one_pass(*worst, incumbent);
       incumbent = found(dual_.rounded());
       if (closes(*worst, incumbent, false)) {

@@ -1,5 +1,10 @@
-// Branch and bound on the dual: the part of the space that bounds the whole is worked on until passes bring next to
-// nothing, then split.
+// Branch and bound on the dual: the part of the space with the least bound is worked on until passes bring next to
+// nothing. Then it is split at the variable whose choice is furthest from what the bound reckons with: that value, and
+// all others. A part is closed once the judge says that it holds nothing better than the incumbent.
+//
+// Example: a triangle of variables in {0, 1} whose pairs cost 1 where their two are equal. Passes prove 0, the optimum
+// is 1. Split at variable 0, each half has costs of 1 for the others where they take the same value as it, and the edge
+// between the two: a tree, where passes prove 1. Both close beside an incumbent of 1.
 #pragma once
 #include <functional>
 #include <list>
@@ -10,14 +15,14 @@ namespace partita::solver {
 
 class Branch {
  public:
-  // Of one network; `alive` is what propagate() left. All must stay. The dual begins with `messages`, if there are any.
+  // `alive` is what propagate() left of the model. All must stay. The dual begins with `messages`, if there are any.
   Branch(const Model& model, const LeafJudge& judge, const Alive& alive, const Certificate::Leaf* messages = nullptr);
 
-  // Works for about `work` table entries, at least for one pass. `incumbent`: what a solution must be better than.
-  // Solutions that passes come by are given to `found`, which returns the incumbent then.
+  // Works for about `work` table entries, at least for one pass. `incumbent`: the cost that a solution must be better
+  // than. `found` is given what passes choose, and returns the incumbent then.
   void advance(int64_t work, std::optional<Wide> incumbent,
                const std::function<std::optional<Wide>(const Assignment&)>& found, const std::function<bool()>& stop);
-  // No part is open any more: the incumbent is the optimum; without one there is no solution.
+  // No part is open any more: the incumbent is the optimum, or there is no solution where there is none.
   bool done() const { return open_.empty(); }
   size_t open_parts() const { return open_.size(); }
   // A lower bound, up to rounding.

@@ -1,3 +1,4 @@
+// Passes of sequential reweighted message passing, with prices on the limit.
 #include "partita/solver/dual.h"
 
 #include <algorithm>
@@ -168,7 +169,7 @@ std::vector<double> Dual::least_costs(double bound) {
 }
 
 void Dual::move_prices(double target, double best, double rate) {
-  constexpr double kMemory = 0.7;
+  constexpr double kMemory = kTuning.ascent.memory;
   double norm = 0, now = 0;
   for (size_t t = 0; t < m_.times.size(); ++t) {
     now += load_[t];
@@ -261,13 +262,13 @@ Certificate::Leaf Dual::leaf(const State& state, const Alive& alive) const {
 }
 
 void Ascent::pass(Dual& dual, const Alive& alive, std::optional<double> target, int messages_first) {
-  constexpr double kShrink = 0.7, kShrinkAfterFall = 0.6, kNextToNothing = 1e-3, kFall = 0.2, kGuessedGap = 0.1;
+  constexpr const Tuning::Ascent& t = kTuning.ascent;
   const double now = dual.pass();
   ++passes;
-  if (!target) target = std::max(bound, now) + kGuessedGap * std::max(1.0, std::abs(now));
-  const double gap = std::max(*target - std::max(bound, now), 1e-3 * std::max(1.0, std::abs(*target)));
+  if (!target) target = std::max(bound, now) + t.guessed_gap * std::max(1.0, std::abs(now));
+  const double gap = std::max(*target - std::max(bound, now), t.least_gap * std::max(1.0, std::abs(*target)));
   if (now > bound) {
-    if (now > bound + kNextToNothing * gap) stale = 0;
+    if (now > bound + t.next_to_nothing * gap) stale = 0;
     else ++stale;
     bound = now;
     state = dual.state();
@@ -275,12 +276,12 @@ void Ascent::pass(Dual& dual, const Alive& alive, std::optional<double> target, 
     ++stale;
   }
   if (passes <= messages_first || !std::isfinite(now)) return;
-  if (bound - now > kFall * gap) {
+  if (bound - now > t.fall * gap) {
     dual.set(state, alive);
-    rate *= kShrinkAfterFall;
+    rate *= t.shrink_after_fall;
     return;
   }
-  if (stale > kStalePasses) rate *= kShrink, stale = 0, ++shrinks;
+  if (stale > t.stale_passes) rate *= t.shrink, stale = 0, ++shrinks;
   dual.move_prices(*target, bound, rate);
 }
 

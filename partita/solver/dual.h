@@ -2,6 +2,11 @@
 // reweighted message passing", 2015: TRW-S for pairs), with a multiplier per kept time for the limit (a price of use),
 // raised and lowered along smoothed subgradients. Every state proves a bound: messages and prices become a leaf of a
 // certificate.
+//
+// Example: x, y in {0, 1}, costs_x = (0, 4), costs_y = (0, 0), table(x, y) = ((6, 6), (1, 2)). Without messages 0 + 0 +
+// 1 = 1 is proved. Forwards, x hands its costs on: the message to it is (0, -4), and y is given min_x (table - message)
+// = (5, 6). Backwards y hands that on, and x is given (6, 1), with which its values cost (6, 5). The pass returns 5,
+// which x = 1, y = 0 costs. least_costs() has (6, 5) for x and (5, 6) for y.
 #pragma once
 #include <array>
 #include <numeric>
@@ -10,11 +15,11 @@
 
 #include "partita/network/certificate.h"
 #include "partita/solver/model.h"
+#include "partita/solver/tuning.h"
 
 namespace partita::solver {
 
-// The largest power of two, 2^20 at most, by which messages so large can be multiplied to become integers with room to
-// spare.
+// The largest power of two, 2^20 at most, at which messages so large become integers of 64 bits with room to spare.
 int64_t scale_for(double largest);
 
 class Dual {
@@ -33,7 +38,7 @@ class Dual {
   // Takes the messages and multipliers of a leaf, as far as there are such pairs, each of which counts once, and times.
   void begin(const Certificate::Leaf& leaf);
   double largest() const;  // message, of those that are finite; 1 at least
-  // Of a pair, at its first or second variable, by value.
+  // The message of a pair to its first or second variable, by value.
   const double* message(int pair, int end) const {
     return &state_.messages[at_[static_cast<size_t>(pair)][static_cast<size_t>(end)]];
   }
@@ -43,17 +48,18 @@ class Dual {
 
   // A pass forwards and one backwards. Returns the bound then proved, up to rounding; infinite if nothing is alive.
   double pass();
-  // Per value, a lower bound of what takes it (reduced cost fixing), up to rounding; of values that are not alive
-  // infinite. Two passes.
+  // Per value, a lower bound of every assignment that takes it (reduced cost fixing), up to rounding; infinite for
+  // values that are not alive. Two passes.
   std::vector<double> least_costs() { return least_costs(pass()); }
   // The same by one pass, after one that has proved `bound`.
   std::vector<double> least_costs(double bound);
   // Moves the prices, towards a bound of `target` at most. Call after pass().
   void move_prices(double target, double best, double rate);
 
-  // The last pass's choice, each variable's beside those before it and the messages of those behind it.
+  // The last pass's choice: each variable's best beside the choices of those before it and the messages of those
+  // behind.
   const Assignment& rounded() const { return rounded_; }
-  // Per value, of the last pass: its cost, price and all messages to it; infinite where it is not alive.
+  // Per value, after the last pass: its cost, price and all messages to it; infinite where it is not alive.
   const std::vector<double>& beliefs() const { return beliefs_; }
 
   // What a state proves of these values, where pairs count once, as integers, at the largest power of two as scale,
@@ -98,10 +104,9 @@ class Dual {
 // Passes, after each of which the prices move: the way up of a dual that begins somewhere. Keeps the state of the
 // largest bound.
 struct Ascent {
-  static constexpr int kStalePasses = 20;  // until the rate shrinks
   Dual::State state;
   double bound = -kInfinity;
-  double rate = 0.5;  // of the prices' steps
+  double rate = kTuning.ascent.rate;  // of the prices' steps
   int passes = 0;
   int stale = 0;    // passes in a row that brought next to nothing
   int shrinks = 0;  // of the rate

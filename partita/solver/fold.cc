@@ -1,3 +1,4 @@
+// Folds a network by colour refinement.
 #include "partita/solver/fold.h"
 
 #include <algorithm>

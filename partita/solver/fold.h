@@ -5,6 +5,11 @@
 // Alike is told by colour refinement (Weisfeiler and Leman, 1968; Mladenov, Ahmadi and Kersting, Lifted linear
 // programming, 2012), stopped after some rounds: copies near the ends of a run differ in what is near them, those in
 // between do not.
+//
+// Example: a chain of 100 equal variables with equal tables. By their own costs there is one class. Refined once, the
+// first and the last are told from the 98 others (they have one neighbour): 3 classes. Refined twice, the second and
+// the last but one too: 5. The folding of 3 classes has 3 variables, and the edge within the class of 98 counts 97
+// times.
 #pragma once
 #include <vector>
 
@@ -14,10 +19,10 @@ namespace partita::solver {
 
 class Folding {
  public:
-  // Tells variables apart by their own costs and amounts. `network` must stay.
+  // Variables of equal costs and amounts are alike at first. `network` must stay.
   explicit Folding(const Network& network);
 
-  // Tells them apart by what lies one edge further away too. False if no more were told apart.
+  // Those are told apart that differ in what lies one edge further away. False if there were none.
   bool refine();
   int classes() const { return classes_; }
   const std::vector<int>& class_of() const { return class_of_; }  // [variable]
@@ -29,13 +34,13 @@ class Folding {
     std::vector<int64_t> times;  // [edge]: how many that is; 1 of others
     static Folded not_at_all(const Network& network);
     Assignment of_whole(const Assignment& of_once) const;
-    // Each class as its first variable.
+    // Each class takes what its first variable has.
     Assignment of_folded(const Assignment& whole) const;
-    // With all of them, or of a network that has the same edges with fewer values.
+    // Edges count as often as they are there. The second is of a network that has the same edges with fewer values.
     Network network() const { return with_times(once); }
     Network with_times(Network of_once) const;
   };
-  // What comes to kForbidden together is forbidden.
+  // Costs that come to kForbidden together are forbidden.
   Folded folded() const;
 
  private:

@@ -1,14 +1,15 @@
+// Fusion: a network of the assignments' values alone, eliminated.
 #include "partita/solver/fusion.h"
 
 #include <algorithm>
 
 #include "partita/solver/eliminate.h"
 #include "partita/solver/subset.h"
+#include "partita/solver/tuning.h"
 
 namespace partita::solver {
 
 std::optional<Assignment> fused(const Network& network, const std::vector<Assignment>& assignments) {
-  constexpr int64_t kBytes = int64_t{1} << 26, kMostWork = 20'000'000;
   std::vector<std::vector<int>> values(network.costs.size());
   for (size_t v = 0; v < values.size(); ++v) {
     for (const Assignment& x : assignments) values[v].push_back(x[v]);
@@ -16,8 +17,8 @@ std::optional<Assignment> fused(const Network& network, const std::vector<Assign
     values[v].erase(std::unique(values[v].begin(), values[v].end()), values[v].end());
   }
   const Subset of_all(network, std::move(values));
-  const auto plan = plan_elimination(of_all.network(), kBytes);
-  if (!plan || plan->work > kMostWork) return std::nullopt;
+  const auto plan = plan_elimination(of_all.network(), kTuning.fusion.bytes);
+  if (!plan || plan->work > kTuning.fusion.work) return std::nullopt;
   const auto best = eliminate(of_all.network(), *plan, [] { return false; });
   if (!best || !best->solution) return std::nullopt;
   return of_all.whole(*best->solution);

@@ -1,3 +1,4 @@
+// The dual of a folding: its passes, over all values or likely ones, and its messages as those of the whole.
 #include "partita/solver/lift.h"
 
 #include <algorithm>
@@ -7,7 +8,8 @@
 #include <set>
 #include <utility>
 
-#include "partita/solver/rounds.h"
+#include "partita/solver/narrow.h"
+#include "partita/solver/tuning.h"
 
 namespace partita::solver {
 
@@ -59,8 +61,7 @@ LiftedDual::LiftedDual(Folding::Folded folded, PairTables& known, bool priced)
       alive_(model_.unary.size(), 1) {}
 
 void LiftedDual::begin(const LiftedDual& coarser) {
-  constexpr int kMessagesFirst = 4;
-  messages_first_ = kMessagesFirst;
+  messages_first_ = kTuning.lift.messages_first_begun;
   ascent_.rate = coarser.ascent_.rate;
   if (model_.times == coarser.model_.times) dual_.set_prices(coarser.dual_.state().prices);
   std::vector<char> begun(pair_of_.size(), 0);
@@ -79,13 +80,11 @@ void LiftedDual::begin(const LiftedDual& coarser) {
 }
 
 double LiftedDual::run(int most, std::optional<Wide> best, const std::function<bool()>& stop, double next_to_nothing) {
-  constexpr int kWindow = 4;  // passes
-  constexpr int kShrinks = 10;
-  constexpr double kNoGap = 1e-12;
+  constexpr const Tuning::Lift& t = kTuning.lift;
   if (model_.limited) {
     const std::optional<double> target = best ? std::optional<double>(static_cast<double>(*best)) : std::nullopt;
-    auto closed = [&] { return target && ascent_.bound >= *target - kNoGap * std::abs(*target); };
-    for (int pass = 1; pass <= most && ascent_.shrinks < kShrinks && !closed() && !stop(); ++pass)
+    auto closed = [&] { return target && ascent_.bound >= *target - t.no_gap * std::abs(*target); };
+    for (int pass = 1; pass <= most && ascent_.shrinks < t.shrinks && !closed() && !stop(); ++pass)
       ascent_.pass(dual_, alive_, target, messages_first_);
     if (ascent_.bound > -kInfinity) dual_.set(ascent_.state, alive_);
     return ascent_.bound;
@@ -93,7 +92,7 @@ double LiftedDual::run(int most, std::optional<Wide> best, const std::function<b
   double bound = -kInfinity, now = -kInfinity;
   for (int pass = 1; pass <= most && !stop(); ++pass) {
     now = dual_.pass();
-    if (pass % kWindow != 0) continue;
+    if (pass % t.window != 0) continue;
     if (now - bound <= next_to_nothing * std::abs(now)) break;
     bound = now;
   }
@@ -102,9 +101,7 @@ double LiftedDual::run(int most, std::optional<Wide> best, const std::function<b
 
 bool LiftedDual::run_narrowed(double share, int most, const std::optional<Assignment>& solution,
                               const std::function<bool()>& stop) {
-  constexpr int kPasses = 2;  // over all
-  constexpr int kHalvings = 20;
-  constexpr double kNextToNothing = 1e-6;
+  constexpr const Tuning::Lift& t = kTuning.lift;
   if (model_.limited) return false;
   const Dual::State before = dual_.state();
   const std::vector<double> least = least_costs_of_one();
@@ -116,8 +113,8 @@ bool LiftedDual::run_narrowed(double share, int most, const std::optional<Assign
   double room = 0;  // above the bound
   for (double c : least)
     if (c < kInfinity) room = std::max(room, c - bound);
-  for (int i = 0; i < kHalvings && static_cast<double>(sweep_of(model_, at_most(bound + room / 2, least))) >=
-                                       share * static_cast<double>(model_.sweep);
+  for (int i = 0; i < t.halvings && static_cast<double>(sweep_of(model_, at_most(bound + room / 2, least))) >=
+                                        share * static_cast<double>(model_.sweep);
        ++i)
     room /= 2;
   const Subset left = left_of(folded_.once, model_, at_most(bound + room, least),
@@ -134,13 +131,13 @@ bool LiftedDual::run_narrowed(double share, int most, const std::optional<Assign
   each_message([](double* narrow, const double* all, const std::vector<int>& values) {
     for (int x : values) *narrow++ = std::isfinite(all[x]) ? all[x] : 0;
   });
-  const double narrow_bound = narrow.run(most, std::nullopt, stop, kNextToNothing);
+  const double narrow_bound = narrow.run(most, std::nullopt, stop, t.next_to_nothing_narrowed);
   each_message([](const double* narrow, double* all, const std::vector<int>& values) {
     for (int x : values)
       all[x] = std::isfinite(*narrow) ? *narrow : 0,
       ++narrow;  // what none of its values has a partner in, others may have
   });
-  if (std::isfinite(narrow_bound) && run(kPasses, std::nullopt, stop) > bound) return true;
+  if (std::isfinite(narrow_bound) && run(t.passes_after_narrowed, std::nullopt, stop) > bound) return true;
   dual_.set(before, alive_);
   return false;
 }

@@ -3,7 +3,11 @@
 // the same around them the bound is the same too; elsewhere it is a good beginning.
 //
 // Edges over the same two variables stay apart here, since what is folded into them may lie over different variables in
-// the whole; and of what is known at a variable, each of the edges that are folded into one gets a share.
+// the whole. What a variable hands on is shared out among all the edges that are folded into one.
+//
+// Example: 40 equal layers in a ring, folded into one. A pass looks at one layer's tables; the edge to the next layer
+// counts 40 times. of_whole() gives each of the 40 edges the same two messages, which prove the same bound for the
+// whole as the folded dual has, at a fortieth of the work.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,46 +17,49 @@
 #include "partita/solver/dual.h"
 #include "partita/solver/fold.h"
 #include "partita/solver/subset.h"
+#include "partita/solver/tuning.h"
 
 namespace partita::solver {
 
 class LiftedDual {
  public:
-  // `known`: tables of the whole network. Where it is priced the limit counts, at one time.
+  // `known`: the whole network's tables, as models have them. If `priced`, the limit counts, at one time: where most is
+  // certain to be in use.
   LiftedDual(Folding::Folded folded, PairTables& known, bool priced = true);
   const Folding::Folded& folded() const { return folded_; }
-  // Takes the messages of the dual of the same network folded more.
+  // Takes the messages of a dual of the same network that is folded more.
   void begin(const LiftedDual& coarser);
-  // Passes until they bring next to nothing (of the bound, in a few of them), `most` at most. Where there is a limit
-  // prices move too, towards what a solution costs. Returns what the folded network then costs at least.
-  double run(int most, std::optional<Wide> best, const std::function<bool()>& stop, double next_to_nothing = 1e-4);
-  // The same without a limit over those values only that cost least where one copy takes them, as many as leave such a
-  // share of the table entries, and a solution's (of the whole); then a few passes over all. False, and messages as
-  // they were, where the bound has not risen by that, or there is a limit.
+  // Passes, `most` at most, until a few of them bring next to nothing (of the bound). Where there is a limit prices
+  // move too, towards `best`, the cost of a solution. Returns what the folded network then costs at least.
+  double run(int most, std::optional<Wide> best, const std::function<bool()>& stop,
+             double next_to_nothing = kTuning.lift.next_to_nothing);
+  // The same over likely values only, then a few passes over all. Likely are those that cost least where one copy takes
+  // them, as many as have such a share of the table entries, and those of a solution (of the whole). False, and
+  // messages as they were, where the bound has not risen by that, or where there is a limit.
   bool run_narrowed(double share, int most, const std::optional<Assignment>& solution,
                     const std::function<bool()>& stop);
   double prices() const { return dual_.state().all_prices(); }  // their sum
   const Model& model() const { return model_; }
   // Table entries that half a pass over the whole network would look at.
   double sweep_of_whole() const;
-  // As Dual's, of the folded network.
+  // As Dual's, for the folded network.
   std::vector<double> least_costs() { return dual_.least_costs(); }
-  // Of each variable so many values at most: those that cost least with all that the last pass knew of them.
+  // So many values of each variable at most: those that cost least with all that the last pass knew of them.
   Alive likeliest(size_t most) const;
   // Leaves without decisions, for duals to begin with.
   Certificate::Leaf of_folded() const;
   Certificate::Leaf of_whole(const Network& whole) const;
-  // Of a network of some of the whole's edges, by their places there, without multipliers.
+  // For a network of some of the whole's edges, by their places there, without multipliers.
   Certificate::Leaf of_part(const Network& part, const std::vector<size_t>& whole_edges) const;
-  // What each edge of the whole that is folded into this one says to its first or second variable, by value; null:
-  // nothing.
+  // The message of each edge of the whole that is folded into this one to its first or second variable, by value; null:
+  // none.
   const double* message(int folded_edge, int end) const;
   struct Priced {
     int64_t time = 0;
     double price = 0;
   };
   std::vector<Priced> priced_times() const;
-  // Of the whole network's table entries, the share that may be in a solution better than one of such a cost, as far as
+  // The share of the whole network's table entries that may be in a solution better than one of such a cost, as far as
   // is known here. Two passes.
   double left_of_whole(Wide cost);
 
@@ -64,8 +71,8 @@ class LiftedDual {
   std::vector<int> pair_of_;  // [folded edge]; -1 unless it is over two variables
   const Model model_;
   Dual dual_;
-  const Alive alive_;        // all
-  int messages_first_ = 15;  // passes before prices move
+  const Alive alive_;                                 // all
+  int messages_first_ = kTuning.lift.messages_first;  // passes before prices move
   Ascent ascent_;
 };
 

@@ -2,9 +2,10 @@
 // neighbour b, b is no choice of its own. A chain of such pairs, as of operations that must be laid out like what they
 // read, becomes one variable.
 //
-//   given   a in {0, 1, 2}, b in {0, 1, 2}, a pair that allows (0, 2), (1, 0), (2, 1) alone, and a pair of b and c
-//   merged  a in {0, 1, 2}, costs_a(x) + costs_b(f(x)) + pair(x, f(x)), a pair of a and c, and a's uses and b's; f =
-//   (2, 0, 1)
+// Example:
+//   given   a, b in {0, 1, 2}, a pair that allows (0, 2), (1, 0) and (2, 1) alone, and a pair of b and c
+//   merged  a in {0, 1, 2} with costs_a(x) + costs_b(f(x)) + pair(x, f(x)), where f = (2, 0, 1); a pair of a and c;
+//           the uses of a and b
 //
 // The optimum is the same. Bounds of the merged network hold for the original, but its leaves prove nothing there:
 // pairs that become parallel are summed up, and messages cannot be told apart again.

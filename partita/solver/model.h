@@ -1,6 +1,10 @@
-// A Network as the solver works on it: at most two variables a factor, edges over the same pair merged, tables shared,
-// times that can matter only. Costs are doubles, infinite where forbidden: exact while sums stay below 2^53, and beyond
-// that only a guide, since solutions are judged by evaluate() and bounds by the certificate's integers.
+// A Network as the solver works on it: at most two variables a factor, edges over the same pair merged, equal tables
+// shared, only times that can matter. Costs are doubles, infinite where forbidden: exact while sums stay below 2^53.
+// Beyond that they are only a guide, since solutions are judged by evaluate() and bounds by the certificate's integers.
+//
+// Example: variables of 2, 3 and 4 values, two edges over {0, 1} and one over {0, 1, 2} with 5 allowed tuples. The
+// model has four variables: `offset` is {0, 2, 5, 9, 14}, the last one's values are the tuples. Its pairs are (0, 1),
+// with the sum of the two tables, and (0, 3), (1, 3), (2, 3), which forbid a tuple beside values that it does not have.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -31,8 +35,8 @@ struct Model {
     int lower = 0, upper = 0;      // half-open, in kept times; never empty
     std::vector<int64_t> amounts;  // per value
   };
-  // A factor over three variables or more is a variable whose values are the factor's allowed tuples, tied to each of
-  // its variables.
+  // A factor over three variables or more becomes a variable whose values are the factor's allowed tuples, tied to each
+  // of its variables by a pair.
   struct Joint {
     std::vector<int> variables;  // ascending
     int joint = 0;               // the variable that stands for them
@@ -67,10 +71,10 @@ struct Model {
   }
 };
 
-// What was made of tables, for models of networks that share them. Those must stay.
+// Tables as pair tables, for models of networks that share them. The tables must stay.
 using PairTables = std::map<std::pair<const Table*, int>, std::shared_ptr<const PairTable>>;  // by table and its rows
 
-// Parallel edges are one pair. `made`: of some of its tables.
+// Parallel edges become one pair. `made`: some of the network's tables.
 Model compile(const Network& network, const PairTables* made = nullptr);
 // Parallel edges stay apart: pairs are the edges over two variables, in their order, and count so many times as their
 // edge does.

@@ -1,3 +1,4 @@
+// Makes pair tables: tells equal rows and columns, and keeps one of each.
 #include "partita/solver/pair_table.h"
 
 #include <algorithm>

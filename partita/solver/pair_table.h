@@ -1,5 +1,8 @@
-// What two variables cost together, values that cost the same beside everything taken as one kind: a tensor may be
-// brought into many sets of layouts, but each of its readers tells few of them apart.
+// The table of a pair of variables. Values that cost the same beside everything are one kind: a tensor may be brought
+// into many sets of layouts, but each of its readers tells few of them apart.
+//
+// Example: rows {0, 1, 2, 3} with costs (5, 0), (0, 7), (5, 0), (5, 0). There are two kinds of rows, of = {0, 1, 0, 0},
+// and `by_row` has 4 entries in place of 8: {5, 0, 0, 7}. (Tables as small as this one are left as they are.)
 #pragma once
 #include <cstddef>
 #include <limits>
@@ -33,7 +36,7 @@ struct PairTable {
   double largest = 0;             // without its sign, of what is not forbidden
   bool forbids = false;           // something
 
-  // Of costs [row][column]; those that forbid are infinite.
+  // `costs`: [row][column]; those that forbid are infinite.
   PairTable(int rows, int columns, const std::vector<double>& costs);
   PairTable(int rows, int columns, const Table& costs);
   PairTable turned() const;  // rows for columns

@@ -98,7 +98,7 @@ TEST(Parts, BoundWhatNoRelaxationOfTheWholeCan) {
   EXPECT_GT(together, 10);
 }
 
-// Of certificates in parts, everything that is not so is refused.
+// Everything that is not so in a certificate of parts is refused.
 TEST(Parts, MutantsAreRefused) {
   const uint64_t seed = 20261129;
   RecordProperty("seed", std::to_string(seed));

@@ -1,3 +1,4 @@
+// Restarts of local search: where each begins, and when it is done.
 #include "partita/solver/primal.h"
 
 #include <algorithm>
@@ -5,15 +6,13 @@
 #include <numeric>
 #include <utility>
 
+#include "partita/solver/tuning.h"
+
 namespace partita::solver {
 
 namespace {
 
-constexpr int kFromDual = 12, kFromBest = 4;  // forest moves
-constexpr int kRepairs = 60;                  // rounds of prices, before another start
-constexpr int kBlockSize = 40;                // variables
-constexpr double kEnough = 5e-3,
-                 kLeast = 1e-4;  // relative gain of a window, below which polishing ends: at first, and in the end
+constexpr const Tuning::Primal& kPrimal = kTuning.primal;
 
 // Values left to each variable while one after another is fixed: those with a partner across every pair.
 class Fixing {
@@ -121,20 +120,20 @@ void Primal::start() {
   else if (turn == 0 || best_.empty()) blocks_.set(choice_);
   else blocks_.set(best_);
   blocks_.set_prices(prices_);
-  moves_ = turn == 1 ? kFromBest : kFromDual;
+  moves_ = turn == 1 ? kPrimal.moves_from_best : kPrimal.moves_from_dual;
   phase_ = Phase::kDescend;
 }
 
 void Primal::advance(int64_t work, const std::function<void(const Assignment&)>& found,
                      const std::function<bool()>& stop) {
-  const int64_t end = blocks_.work() + work, window = 8 * (model_.entries + 100'000);
+  const int64_t end = blocks_.work() + work, window = kPrimal.window * (model_.entries + kPrimal.window_least);
   while (blocks_.work() < end && !stop()) switch (phase_) {
       case Phase::kStart:
         start();
         break;
       case Phase::kDescend:
         blocks_.forest_move();
-        if (--moves_ == 0) phase_ = Phase::kRepair, moves_ = kRepairs;
+        if (--moves_ == 0) phase_ = Phase::kRepair, moves_ = kPrimal.repairs;
         break;
       case Phase::kRepair:
         if (restarts_ == 1) {
@@ -153,11 +152,11 @@ void Primal::advance(int64_t work, const std::function<void(const Assignment&)>&
         }
         break;
       case Phase::kPolish:
-        blocks_.improve(kBlockSize, std::min(end - blocks_.work(), window), 0, stop);
+        blocks_.improve(kPrimal.block_size, std::min(end - blocks_.work(), window), 0, stop);
         found(blocks_.assignment());
         if (blocks_.work() - mark_work_ < window) break;
         if (mark_cost_ - blocks_.cost() <
-            std::max(kLeast, kEnough / static_cast<double>(restarts_)) * std::abs(blocks_.cost()))
+            std::max(kPrimal.least, kPrimal.enough / static_cast<double>(restarts_)) * std::abs(blocks_.cost()))
           phase_ = Phase::kStart;
         mark_cost_ = blocks_.cost(), mark_work_ = blocks_.work();
         break;

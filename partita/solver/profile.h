@@ -1,4 +1,7 @@
 // What is in use at each kept time, with the largest of any interval in logarithmic time.
+//
+// Example: Profile p(4); p.add(0, 3, 5); p.add(2, 4, 2). In use are 5, 5, 7, 2: p.most() is 7, p.peak() 2,
+// p.most(0, 2) 5 and p.most(3, 4) 2.
 #pragma once
 #include <vector>
 
@@ -14,7 +17,7 @@ class Profile {
     added_.assign(2 * leaves_, 0);
   }
 
-  // To all times in [lower, upper), which is not empty.
+  // Adds to all times in [lower, upper), which is not empty.
   void add(int lower, int upper, Wide amount) {
     if (amount == 0) return;
     int s = leaves_ + lower, t = leaves_ + upper + 1;

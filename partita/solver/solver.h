@@ -1,6 +1,10 @@
-// Solves a cost network: repeated parts folded for a first solution, reduction without loss, variable elimination where
-// its tables fit, message passing on the dual with multipliers for the limit, local search by exact moves of blocks,
-// branch and bound. Anytime: it can be stopped at any moment and keeps the best (docs/solve.md).
+// Solves a cost network by a portfolio of stages (portfolio.cc). Repeated parts are folded for a first solution. What
+// is left after a reduction without loss is eliminated, where the tables fit. Elsewhere message passing on the dual,
+// with multipliers for the limit, goes beside local search by exact moves of blocks, and branches. Anytime: it can be
+// stopped at any moment and keeps the best (docs/solve.md).
+//
+// Example: costs = {{0, 3}, {1, 0}} and an edge over both with table {5, 0, 0, 5}. solve(network, {}) gives status
+// kOptimal, solution (0, 1), cost and bound 0, and a certificate of one leaf that is eliminated in order.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -11,6 +15,7 @@
 #include <string>
 #include <string_view>
 
+#include "partita/base/threads.h"
 #include "partita/network/certificate.h"
 #include "partita/network/network.h"
 
@@ -23,28 +28,34 @@ struct Progress {
 };
 
 struct Options {
+  // Limits.
   std::optional<std::chrono::steady_clock::time_point> deadline;
-  std::optional<int64_t> max_steps;  // rounds of work; with it and without a deadline the answer is the same everywhere
-  uint64_t seed = 0;
-  int patience =
-      2;  // rounds without a better solution, after which most of them are the dual's alone as long as it gets on
-  int threads = 2;                  // at most; their number changes no answer
-  std::optional<Assignment> start;  // a solution to begin with; it need not be feasible
-  std::shared_ptr<const Certificate::Leaf> messages =
-      nullptr;          // and multipliers, to begin the dual with; any prove something
+  std::optional<int64_t> max_steps;  // rounds; with it and without a deadline the answer is the same everywhere
+  const std::atomic<bool>* stop = nullptr;
   double gap = 0;       // relative: stop when (cost - bound) <= gap * |cost|
   bool certify = true;  // go on until the certificate proves the optimum, though it has been computed
-  int64_t elimination_bytes = int64_t{1} << 30;  // of its tables; 0: none
-  int64_t at_once = 1 << 20;  // looks at table entries, about 2 ns each: where elimination takes no more, it is all
-                              // that is done; 0: never
-  int64_t large =
-      1'000'000;  // table entries of a pass: from there on likely values stand for all of a folding, and parts come
-                  // first, where there are many, or narrowing; from a thousand times as many on, parts do
-  std::function<void(const std::string&)> tell;  // what was reduced and eliminated, in words
-  std::function<void(const Progress&)> progress;
-  std::function<void(const Assignment&)>
-      proving;  // the best solution so far, which one thread goes on to prove: most often it is the answer
-  const std::atomic<bool>* stop = nullptr;
+
+  // What it begins with.
+  uint64_t seed = 0;
+  std::optional<Assignment> start;                              // a solution; it need not be feasible
+  std::shared_ptr<const Certificate::Leaf> messages = nullptr;  // and multipliers, for the dual; any prove something
+
+  // How it works.
+  int threads = kFewThreads;  // at most; their number changes no answer
+  // Rounds without a better solution, after which most are the dual's alone as long as it gets on.
+  int patience = 2;
+  int64_t elimination_bytes = int64_t{1} << 30;  // of elimination's tables; 0: it is not done
+  // Looks at table entries, about 2 ns each: where elimination takes no more, it is all that is done. 0: never.
+  int64_t at_once = 1 << 20;
+  // Table entries of a pass, from which on a network is large: likely values stand for all of a folding, and parts come
+  // first where there are many. Tuning::very_large times as many are very large.
+  int64_t large = 1'000'000;
+
+  // Whom it tells.
+  std::function<void(const std::string&)> tell;    // what was reduced and eliminated, in words
+  std::function<void(const Progress&)> progress;   // about once a second
+  std::function<void(const Assignment&)> proving;  // the best solution so far, which one thread goes on to prove:
+                                                   // most often it is the answer
 };
 
 enum class Status {
@@ -58,8 +69,8 @@ struct Result {
   Status status = Status::kUnknown;
   std::optional<Assignment> solution;  // judged by evaluate()
   Wide cost = 0;                       // of the solution
-  std::optional<Wide>
-      bound;  // proved by the certificate, or computed by elimination, narrowing, parts or the dual; empty: none yet
+  // Proved by the certificate, or computed by elimination, narrowing, parts or the dual; empty: none yet.
+  std::optional<Wide> bound;
   Certificate certificate;  // check() accepts it; no leaves: none. Its bound may be below `bound`
   std::map<std::string, double> counters;
 };

@@ -464,7 +464,7 @@ TEST(Certificates, MutantsAreRefused) {
   EXPECT_GT(refused, tried / 2);
 }
 
-// Of a large network nothing need be proved by then, and the best so far is the answer all the same.
+// Nothing need be proved of a large network by then, and the best so far is the answer all the same.
 TEST(Solver, ADeadlineThatIsOverLeavesTheBestSoFar) {
   Rng rng(20261129);
   Network n;

@@ -1,3 +1,4 @@
+// Proofs in steps: sweeps, dominance and elimination of what is left, each written down for a judge.
 #include "partita/solver/steps.h"
 
 #include <algorithm>
@@ -5,11 +6,13 @@
 #include <numeric>
 
 #include "partita/base/error.h"
+#include "partita/solver/budget.h"
 #include "partita/solver/dual.h"
 #include "partita/solver/eliminate.h"
 #include "partita/solver/fusion.h"
+#include "partita/solver/narrow.h"
 #include "partita/solver/reduce.h"
-#include "partita/solver/rounds.h"
+#include "partita/solver/tuning.h"
 
 namespace partita::solver {
 
@@ -17,273 +20,307 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-class Steps {
- public:
-  Steps(const Network& network, const Assignment& solution, const Certificate::Leaf& messages, const Options& options,
-        const PairTables* made)
-      : n_(network), o_(options), made_(made), messages_(messages), kept_(all_values(network)), rest_(network, kept_) {
-    result_.solution = solution;
-    result_.cost = evaluate(n_, solution).cost;
-  }
+constexpr const Tuning::Steps& kSteps = kTuning.steps;
 
-  // `known`: a bound.
-  Result run(std::optional<Wide> known) {
-    constexpr int kMost = 60;
-    for (int step = 0; step < kMost && !stop(); ++step) {
-      const auto plan = plan_to_prove(rest_.network(), o_.elimination_bytes);
-      const bool sweeps_first = !plan || !is_quick(*plan);
-      bool less = sweeps_first && sweep();
-      if (!less) {
-        if (plan) eliminate_rest(*plan);
-        aimed_too_low_ = result_.bound && std::isfinite(aim_) && static_cast<double>(*result_.bound) >= aim_;
-        if (is_closed(result_, o_.gap) || aimed_too_low_) break;
-        less = (!sweeps_first && sweep()) || (aim_lower(known) && sweep());
-      }
-      if (!less) break;
-      dominate();
-    }
-    if (result_.certificate.leaves.empty()) result_.certificate = {};
-    result_.status = result_.bound == result_.cost ? Status::kOptimal : Status::kFeasible;
-    return std::move(result_);
-  }
+// The proof so far.
+struct Proof {
+  Proof(const Network& of, const Assignment& solution, const Certificate::Leaf& begin, const Options& with,
+        const PairTables* of_tables);
 
-  // Nothing costs less than what was aimed at.
-  bool aimed_too_low() const { return aimed_too_low_; }
+  const Network& network;
+  const Options& options;
+  const PairTables* const made;
+  const Certificate::Leaf& messages;   // to begin with
+  std::vector<std::vector<int>> kept;  // [variable]: values that are left
+  Subset rest;                         // the network of those
+  double aim = kInfinity;              // nothing that costs so much is looked for
+  bool aimed_too_low = false;          // nothing costs less than the aim
+  double left_out = kInfinity;         // all that was left out costs so much at least
+  double bound = -kInfinity;           // of what is left, by the last pass
+  int64_t left = 0, whole = 0;         // table entries of a pass over what is left, over the network
+  Result result;                       // the solution, its cost, and the certificate
+  const Clock::time_point began = Clock::now();
+  Clock::time_point reported = began;
 
- private:
-  static std::vector<std::vector<int>> all_values(const Network& network) {
-    std::vector<std::vector<int>> all;
-    for (int v = 0; v < network.variables(); ++v) {
-      all.emplace_back(network.domain(v));
-      std::iota(all.back().begin(), all.back().end(), 0);
-    }
-    return all;
-  }
-
-  // `stays`(variable, place of a value among those kept); of each variable one does.
-  void keep(const std::function<bool(int v, size_t place)>& stays) {
-    for (int v = 0; v < n_.variables(); ++v) {
-      std::vector<int> values;
-      for (size_t x = 0; x < kept_[v].size(); ++x)
-        if (stays(v, x)) values.push_back(kept_[v][x]);
-      if (values.empty()) values.push_back(kept_[v][0]);
-      kept_[v] = std::move(values);
-    }
-    rest_ = Subset(n_, kept_);
-  }
-
-  // Of the last step.
+  bool stop() const { return is_over(options); }
+  // The last step's messages.
   const Certificate::Leaf& latest() const {
-    return result_.certificate.steps.empty() ? messages_ : result_.certificate.steps.back().sweep;
+    return result.certificate.steps.empty() ? messages : result.certificate.steps.back().sweep;
   }
-
-  bool stop() const { return (o_.stop && *o_.stop) || (o_.deadline && Clock::now() > *o_.deadline); }
-
-  // What a value must cost to be left out: it is not asked for less than that, or nothing less is aimed at.
+  // What a value must cost to be left out: as much as the solution, less the gap that is asked for, or as the aim; but
+  // no less than the bound, which is claimed already.
   double enough() const {
-    const double asked =
-        std::min(aim_, static_cast<double>(result_.cost) - o_.gap * std::abs(static_cast<double>(result_.cost)));
-    return result_.bound ? std::max(asked, static_cast<double>(*result_.bound)) : asked;  // which is claimed already
+    const double cost = static_cast<double>(result.cost), asked = std::min(aim, cost - options.gap * std::abs(cost));
+    return result.bound ? std::max(asked, static_cast<double>(*result.bound)) : asked;
   }
-
-  // The solution that there is may be far above the optimum, so that what costs as much is too little: where little is
-  // left already, it is guessed that the optimum lies in the lower half of what there is between the bound and what is
-  // enough. If so, elimination will find it; if not, it will prove that nothing costs less than the guess.
-  bool aim_lower(const std::optional<Wide>& known) {
-    constexpr double kLittleLeft = 0.25, kNear = 0.1, kVeryNear = 1e-4;  // of the table entries; of the cost
-    double least = bound_;
-    for (const std::optional<Wide>& proved : {known, result_.bound})
-      if (proved) least = std::max(least, static_cast<double>(*proved));
-    const double now = enough(), gap = now - least;
-    if (static_cast<double>(left_) > kLittleLeft * static_cast<double>(whole_) || !(gap < kNear * std::abs(now)) ||
-        gap < kVeryNear * std::abs(now))
-      return false;
-    aim_ = least + gap / 2;
-    if (o_.tell) o_.tell(fmt::format("the optimum may be less than {:.0f}", aim_));
-    return true;
-  }
-
-  // Passes until half of the table entries, or as many as will be, cost enough, and leaves them out. False if that is
-  // next to nothing.
-  bool sweep() {
-    constexpr int kWindows = 50, kPasses = 2;  // passes a window, besides the two that tell what is left
-    constexpr double kNextToNothing = 0.95, kGettingOn = 1e-3;  // of the entries; of the gap, a window
-    constexpr double kHopeful = 3;  // windows over the whole, or as much work, by which something must cost enough
-    constexpr double kFar = 0.03, kFast = 0.1;  // or else the gap be small, or that much of it go away by a window
-    constexpr int kMessagesFirst = 4, kLeastWindows = 8;  // passes, before prices move; where they do
-    const Model m = compile(rest_.network(), made_);
-    if (m.sweep == 0) return false;
-    Dual dual(m);
-    dual.begin(rest_.lowered(latest()));
-    const Alive all(m.unary.size(), 1);
-    const Rounding rounding(m);
-    if (whole_ == 0) whole_ = m.sweep;
-    left_ = m.sweep;
-    Ascent ascent;
-    Alive left;
-    Dual::State state;
-    double share = 1;
-    bool fuses = true;
-    bool priced = m.limited && !latest().multipliers.empty();  // or where passes alone do not get on
-    int priced_from = 0;                                       // window
-    bound_ = -kInfinity;
-    for (int window = 0; window < kWindows && share > kLittle && !(window > 0 && stop()); ++window) {
-      for (int pass = 0; pass < kPasses; ++pass)
-        if (priced) ascent.pass(dual, all, static_cast<double>(result_.cost), kMessagesFirst);
-        else dual.pass();
-      if (priced) dual.set(ascent.state, all);
-      const double before = std::exchange(bound_, dual.pass());
-      state = dual.state();
-      if (fuses) fuses = improve(dual.rounded());
-      left = at_most(enough() + 1 + rounding.at(state.all_prices()), dual.least_costs(bound_));
-      share = static_cast<double>(sweep_of(m, left)) / static_cast<double>(m.sweep);
-      report(bound_ - rounding.at(state.all_prices()));
-      const bool gets_on = bound_ - before >= kGettingOn * (enough() - bound_);
-      if (m.limited && !priced && !gets_on && bound_ < enough()) {
-        priced = true;
-        priced_from = window + 1;
-        continue;
-      }
-      if (m.limited == priced && window * static_cast<double>(m.sweep) >= kHopeful * static_cast<double>(whole_) &&
-          share > kNextToNothing && enough() - bound_ > kFar * std::abs(enough()) &&
-          bound_ - before < kFast * (enough() - bound_))
-        return false;
-      if (bound_ >= enough() || (!gets_on && (!priced || window >= priced_from + kLeastWindows))) break;
-    }
-    if (share > kNextToNothing) return false;
-    Certificate::Leaf messages = rest_.lifted(dual.leaf(state, all), n_);
-    if (o_.tell)
-      o_.tell(fmt::format("left out: {:.0f}% of {} table entries, with a bound of {:.0f}", 100 * (1 - share), m.sweep,
-                          bound_));
-    keep([&](int v, size_t x) {
-      return left[m.offset[v] + static_cast<int>(x)] || kept_[v][x] == (*result_.solution)[v];
-    });
-    least_left_out_ = std::min(least_left_out_, enough());
-    result_.certificate.steps.push_back({std::move(messages), {}});
-    return true;
-  }
-
-  // Whether the best that the solution and the dual's choice make is better.
-  bool improve(Assignment choice) {
-    choice.resize(static_cast<size_t>(n_.variables()));
-    const auto made = fused(rest_.network(), {rest_.lowered(*result_.solution), std::move(choice)});
-    if (!made) return false;
-    Assignment x = rest_.whole(*made);
-    const Evaluation e = evaluate(n_, x);
-    if (!e.feasible || e.cost >= result_.cost) return false;
-    result_.solution = std::move(x);
-    result_.cost = e.cost;
-    return true;
-  }
-
-  // What is left costs as much, and what was left out enough.
-  void report(double bound) {
-    if (!o_.progress || Clock::now() - reported_ < std::chrono::seconds(1) || !std::isfinite(bound)) return;
-    reported_ = Clock::now();
-    o_.progress({result_.cost, static_cast<Wide>(std::floor(std::min(bound, enough()))),
-                 std::chrono::duration<double>(reported_ - began_).count()});
-  }
-
-  // Where little enough is left for it to come through.
-  void dominate() {
-    constexpr double kMost = 6e6;  // table entries
-    if (entries_of(rest_.network()) > kMost) return;
-    std::vector<std::vector<char>> gone;
-    for (const std::vector<int>& values : kept_) gone.emplace_back(values.size(), 0);
-    for (const auto& [v, x, y] : Reduction(rest_.network(), Reduction::Rules::kDominance).dominated()) {
-      gone[v][x] = 1;
-      result_.certificate.steps.back().dominated.push_back({v, kept_[v][x], kept_[v][y]});
-    }
-    keep([&](int v, size_t x) { return !gone[v][x]; });
-  }
-
-  // Elimination takes no longer than a step that leaves more out first.
-  bool is_quick(const EliminationPlan& plan) const {
-    constexpr double kLooks = 20;  // at each table entry
-    const double entries = entries_of(rest_.network());
-    return entries == 0 || static_cast<double>(plan.work) <= kLooks * entries;
-  }
-
-  // It proves no more than before where the limit is what it lacks, unless prices are better now.
-  void eliminate_rest(const EliminationPlan& plan) {
-    auto least = eliminate(rest_.network(), plan, [&] { return stop(); });
-    if (!least) return;
-    Certificate::Leaf leaf;
-    leaf.order = plan.order;
-    Wide bound = result_.cost;
-    if (least_left_out_ < static_cast<double>(bound)) bound = static_cast<Wide>(std::ceil(least_left_out_));
-    if (least->solution) {
-      const Assignment x = rest_.whole(*least->solution);
-      if (const Evaluation e = evaluate(n_, x); e.feasible && e.cost < result_.cost) {
-        result_.solution = x;
-        result_.cost = e.cost;
-      } else if (!e.feasible && least->cost < bound && !latest().multipliers.empty()) {
-        const auto priced = eliminated_at_prices(rest_.network(), plan);
-        if (priced && *priced > least->cost)
-          leaf.multipliers = latest().multipliers, leaf.scale = latest().scale, least->cost = *priced;
-      }
-      bound = std::min(bound, least->cost);
-    }
-    bound = std::min(bound, result_.cost);
-    if (result_.bound && bound <= *result_.bound) return;
-    result_.bound = result_.certificate.bound = bound;
-    result_.certificate.leaves = {std::move(leaf)};
-    if (o_.tell)
-      o_.tell(fmt::format("eliminated: width {}, largest table {} entries; no solution costs less than {}", plan.width,
-                          plan.largest_table, to_string(*result_.bound)));
-  }
-
-  // The least with uses at the multipliers' prices, less these times the limit, rounded down.
-  std::optional<Wide> eliminated_at_prices(Network rest, const EliminationPlan& plan) {
-    const Certificate::Leaf& messages = latest();
-    Wide besides = 0;
-    for (const auto& [time, multiplier] : messages.multipliers) {
-      besides -= Wide{multiplier} * *n_.limit;
-      for (const Network::Use& u : rest.uses)
-        if (u.lower <= time && time < u.upper)
-          for (size_t x = 0; x < u.amounts.size(); ++x) {
-            int64_t& cost = rest.costs[u.variable][x];
-            if (cost < kForbidden)
-              cost = static_cast<int64_t>(
-                  std::min<Wide>(cost + Wide{multiplier} * u.amounts[x] / messages.scale, kForbidden - 1));
-          }
-    }
-    const auto least = eliminate(rest, plan, [&] { return stop(); });
-    if (!least || !least->solution) return std::nullopt;
-    return least->cost + (besides - messages.scale + 1) / messages.scale;
-  }
-
-  const Network& n_;
-  const Options& o_;
-  const PairTables* const made_;
-  const Certificate::Leaf& messages_;   // to begin with
-  std::vector<std::vector<int>> kept_;  // [variable]: values that are left
-  Subset rest_;                         // those
-  const Clock::time_point began_ = Clock::now();
-  Clock::time_point reported_ = began_;
-  double aim_ = kInfinity;
-  bool aimed_too_low_ = false;
-  double least_left_out_ = kInfinity;  // what was left out costs so much
-  double bound_ = -kInfinity;          // of what is left, by the last pass
-  int64_t left_ = 0;                   // table entries of a pass over it
-  int64_t whole_ = 0;                  // table entries of the network's own passes
-  Result result_;
+  // `stays`(variable, place of a value among those kept). Each variable keeps one value at least.
+  template <typename Stays>
+  void keep(const Stays& stays);
 };
+
+std::vector<std::vector<int>> all_values(const Network& network) {
+  std::vector<std::vector<int>> all;
+  for (int v = 0; v < network.variables(); ++v) {
+    all.emplace_back(network.domain(v));
+    std::iota(all.back().begin(), all.back().end(), 0);
+  }
+  return all;
+}
+
+Proof::Proof(const Network& of, const Assignment& solution, const Certificate::Leaf& begin, const Options& with,
+             const PairTables* of_tables)
+    : network(of), options(with), made(of_tables), messages(begin), kept(all_values(of)), rest(of, kept) {
+  result.solution = solution;
+  result.cost = evaluate(network, solution).cost;
+}
+
+template <typename Stays>
+void Proof::keep(const Stays& stays) {
+  for (int v = 0; v < network.variables(); ++v) {
+    std::vector<int> values;
+    for (size_t x = 0; x < kept[v].size(); ++x)
+      if (stays(v, x)) values.push_back(kept[v][x]);
+    if (values.empty()) values.push_back(kept[v][0]);
+    kept[v] = std::move(values);
+  }
+  rest = Subset(network, kept);
+}
+
+// Takes the best that the solution and the dual's choice make together, if that is better.
+bool improve(Proof& p, Assignment choice) {
+  choice.resize(static_cast<size_t>(p.network.variables()));
+  const auto made = fused(p.rest.network(), {p.rest.lowered(*p.result.solution), std::move(choice)});
+  if (!made) return false;
+  Assignment x = p.rest.whole(*made);
+  const Evaluation e = evaluate(p.network, x);
+  if (!e.feasible || e.cost >= p.result.cost) return false;
+  p.result.solution = std::move(x);
+  p.result.cost = e.cost;
+  return true;
+}
+
+// Everything that is left costs `bound`, and everything that was left out costs enough.
+void report(Proof& p, double bound) {
+  if (!p.options.progress || Clock::now() - p.reported < std::chrono::seconds(1) || !std::isfinite(bound)) return;
+  p.reported = Clock::now();
+  p.options.progress({p.result.cost, static_cast<Wide>(std::floor(std::min(bound, p.enough()))),
+                      std::chrono::duration<double>(p.reported - p.began).count()});
+}
+
+// ------------------------------------------------------------------ a sweep
+
+// Passes over what is left, until enough of it costs enough.
+struct Sweep {
+  explicit Sweep(const Proof& p)
+      : model(compile(p.rest.network(), p.made)), dual(model), rounding(model), all(model.unary.size(), 1) {
+    dual.begin(p.rest.lowered(p.latest()));
+    priced = model.limited && !p.latest().multipliers.empty();
+  }
+
+  const Model model;
+  Dual dual;
+  const Rounding rounding;
+  const Alive all;
+  Ascent ascent;
+  Dual::State state;    // of the last pass
+  Alive left;           // values that cost less than enough
+  double share = 1;     // of the table entries, that are theirs
+  bool fuses = true;    // the dual's choices have made the solution better so far
+  bool priced = false;  // prices move: they did in the step before, or passes alone do not get on
+  int priced_from = 0;  // window
+  double rise = 0;      // of the bound, by the last window
+};
+
+void make_window(Proof& p, Sweep& s) {
+  for (int pass = 0; pass < kSteps.passes; ++pass)
+    if (s.priced) s.ascent.pass(s.dual, s.all, static_cast<double>(p.result.cost), kSteps.messages_first);
+    else s.dual.pass();
+  if (s.priced) s.dual.set(s.ascent.state, s.all);
+  const double before = std::exchange(p.bound, s.dual.pass());
+  s.rise = p.bound - before;
+  s.state = s.dual.state();
+  if (s.fuses) s.fuses = improve(p, s.dual.rounded());
+  const double margin = s.rounding.at(s.state.all_prices());
+  s.left = at_most(p.enough() + 1 + margin, s.dual.least_costs(p.bound));
+  s.share = static_cast<double>(sweep_of(s.model, s.left)) / static_cast<double>(s.model.sweep);
+  report(p, p.bound - margin);
+}
+
+// So many windows over the whole, or as much work, and nothing costs enough: the gap is not small, and does not close
+// fast.
+bool is_hopeless(const Proof& p, const Sweep& s, int window) {
+  const double gap = p.enough() - p.bound;
+  return s.model.limited == s.priced &&
+         window * static_cast<double>(s.model.sweep) >= kSteps.hopeful * static_cast<double>(p.whole) &&
+         s.share > kSteps.next_to_nothing && gap > kSteps.far * std::abs(p.enough()) && s.rise < kSteps.fast * gap;
+}
+
+// False: it comes to nothing.
+bool make_windows(Proof& p, Sweep& s) {
+  p.bound = -kInfinity;
+  for (int window = 0; window < kSteps.windows && s.share > kTuning.little && !(window > 0 && p.stop()); ++window) {
+    make_window(p, s);
+    const bool gets_on = s.rise >= kSteps.getting_on * (p.enough() - p.bound);
+    if (s.model.limited && !s.priced && !gets_on && p.bound < p.enough()) {
+      s.priced = true;
+      s.priced_from = window + 1;
+      continue;
+    }
+    if (is_hopeless(p, s, window)) return false;
+    const bool prices_had_time = !s.priced || window >= s.priced_from + kSteps.least_windows_priced;
+    if (p.bound >= p.enough() || (!gets_on && prices_had_time)) break;
+  }
+  return s.share <= kSteps.next_to_nothing;
+}
+
+// Passes until half of the table entries, or as many as will be, cost enough, and leaves them out. False if that is
+// next to nothing.
+bool sweep(Proof& p) {
+  Sweep s(p);
+  if (s.model.sweep == 0) return false;
+  if (p.whole == 0) p.whole = s.model.sweep;
+  p.left = s.model.sweep;
+  if (!make_windows(p, s)) return false;
+  Certificate::Leaf messages = p.rest.lifted(s.dual.leaf(s.state, s.all), p.network);
+  if (p.options.tell)
+    p.options.tell(fmt::format("left out: {:.0f}% of {} table entries, with a bound of {:.0f}", 100 * (1 - s.share),
+                               s.model.sweep, p.bound));
+  p.keep([&](int v, size_t x) {
+    return s.left[s.model.offset[v] + static_cast<int>(x)] || p.kept[v][x] == (*p.result.solution)[v];
+  });
+  p.left_out = std::min(p.left_out, p.enough());
+  p.result.certificate.steps.push_back({std::move(messages), {}});
+  return true;
+}
+
+// ------------------------------------------------------------------ what comes after a sweep
+
+// Dominance, where little enough is left for it to come through.
+void dominate(Proof& p) {
+  if (entries_of(p.rest.network()) > kSteps.dominance_entries) return;
+  std::vector<std::vector<char>> gone;
+  for (const std::vector<int>& values : p.kept) gone.emplace_back(values.size(), 0);
+  for (const auto& [v, x, y] : Reduction(p.rest.network(), Reduction::Rules::kDominance).dominated()) {
+    gone[v][x] = 1;
+    p.result.certificate.steps.back().dominated.push_back({v, p.kept[v][x], p.kept[v][y]});
+  }
+  p.keep([&](int v, size_t x) { return !gone[v][x]; });
+}
+
+// The solution may be far above the optimum, so that too little costs as much. Where little is left already, it is
+// guessed that the optimum lies in the lower half between the bound and what is enough. If so, elimination will find
+// it; if not, it will prove that nothing costs less than the guess. `known`: a bound.
+bool aim_lower(Proof& p, const std::optional<Wide>& known) {
+  double least = p.bound;
+  for (const std::optional<Wide>& proved : {known, p.result.bound})
+    if (proved) least = std::max(least, static_cast<double>(*proved));
+  const double now = p.enough(), gap = now - least;
+  if (static_cast<double>(p.left) > kSteps.little_left * static_cast<double>(p.whole) ||
+      !(gap < kSteps.near * std::abs(now)) || gap < kSteps.very_near * std::abs(now))
+    return false;
+  p.aim = least + gap / 2;
+  if (p.options.tell) p.options.tell(fmt::format("the optimum may be less than {:.0f}", p.aim));
+  return true;
+}
+
+// ------------------------------------------------------------------ elimination of what is left
+
+// It takes no longer than a step that leaves more out first.
+bool is_quick(const Proof& p, const EliminationPlan& plan) {
+  const double entries = entries_of(p.rest.network());
+  return entries == 0 || static_cast<double>(plan.work) <= kSteps.quick_looks * entries;
+}
+
+// The least with uses at the multipliers' prices, less these times the limit, rounded down.
+std::optional<Wide> eliminated_at_prices(const Proof& p, const EliminationPlan& plan) {
+  const Certificate::Leaf& messages = p.latest();
+  Network rest = p.rest.network();
+  Wide besides = 0;
+  for (const auto& [time, multiplier] : messages.multipliers) {
+    besides -= Wide{multiplier} * *p.network.limit;
+    for (const Network::Use& u : rest.uses)
+      if (u.lower <= time && time < u.upper)
+        for (size_t x = 0; x < u.amounts.size(); ++x) {
+          int64_t& cost = rest.costs[u.variable][x];
+          if (cost < kForbidden)
+            cost = static_cast<int64_t>(
+                std::min<Wide>(cost + Wide{multiplier} * u.amounts[x] / messages.scale, kForbidden - 1));
+        }
+  }
+  const auto least = eliminate(rest, plan, [&] { return p.stop(); });
+  if (!least || !least->solution) return std::nullopt;
+  return least->cost + (besides - messages.scale + 1) / messages.scale;
+}
+
+// Takes the solution that elimination found, if it keeps the limit and is better. Where it breaks the limit and prices
+// are there, elimination at these prices may prove more: then the leaf has them. Returns what all that is left costs at
+// least.
+Wide take_least(Proof& p, const EliminationPlan& plan, const Eliminated& least, Wide bound, Certificate::Leaf& leaf) {
+  const Assignment x = p.rest.whole(*least.solution);
+  const Evaluation e = evaluate(p.network, x);
+  if (e.feasible && e.cost < p.result.cost) {
+    p.result.solution = x;
+    p.result.cost = e.cost;
+  } else if (!e.feasible && least.cost < bound && !p.latest().multipliers.empty()) {
+    const auto priced = eliminated_at_prices(p, plan);
+    if (priced && *priced > least.cost) {
+      leaf.multipliers = p.latest().multipliers, leaf.scale = p.latest().scale;
+      return *priced;
+    }
+  }
+  return least.cost;
+}
+
+void eliminate_rest(Proof& p, const EliminationPlan& plan) {
+  const auto least = eliminate(p.rest.network(), plan, [&] { return p.stop(); });
+  if (!least) return;
+  Certificate::Leaf leaf;
+  leaf.order = plan.order;
+  Wide bound = p.result.cost;
+  if (p.left_out < static_cast<double>(bound)) bound = static_cast<Wide>(std::ceil(p.left_out));
+  if (least->solution) bound = std::min(bound, take_least(p, plan, *least, bound, leaf));
+  bound = std::min(bound, p.result.cost);
+  if (p.result.bound && bound <= *p.result.bound) return;  // where the limit is what it lacks
+  p.result.bound = p.result.certificate.bound = bound;
+  p.result.certificate.leaves = {std::move(leaf)};
+  if (p.options.tell)
+    p.options.tell(fmt::format("eliminated: width {}, largest table {} entries; no solution costs less than {}",
+                               plan.width, plan.largest_table, to_string(*p.result.bound)));
+}
+
+// Steps until elimination has closed the gap, or nothing more goes. `known`: a bound.
+void take_steps(Proof& p, const std::optional<Wide>& known) {
+  for (int step = 0; step < kSteps.most && !p.stop(); ++step) {
+    const auto plan = plan_to_prove(p.rest.network(), p.options.elimination_bytes);
+    const bool sweeps_first = !plan || !is_quick(p, *plan);
+    bool less = sweeps_first && sweep(p);
+    if (!less) {
+      if (plan) eliminate_rest(p, *plan);
+      p.aimed_too_low = p.result.bound && std::isfinite(p.aim) && static_cast<double>(*p.result.bound) >= p.aim;
+      if (is_closed(p.result, p.options.gap) || p.aimed_too_low) break;
+      less = (!sweeps_first && sweep(p)) || (aim_lower(p, known) && sweep(p));
+    }
+    if (!less) break;
+    dominate(p);
+  }
+  if (p.result.certificate.leaves.empty()) p.result.certificate = {};
+  p.result.status = p.result.bound == p.result.cost ? Status::kOptimal : Status::kFeasible;
+}
 
 }  // namespace
 
 Result solve_in_steps(const Network& network, const Assignment& solution, const Certificate::Leaf& messages,
                       const Options& options, const PairTables* made) {
-  constexpr int kGuesses = 3;
   Result best;
   best.solution = solution;
-  for (int guess = 0; guess < kGuesses; ++guess) {
-    Steps steps(network, *best.solution, messages, options, made);
-    Result r = steps.run(best.bound);
+  for (int guess = 0; guess < kSteps.guesses; ++guess) {
+    Proof proof(network, *best.solution, messages, options, made);
+    take_steps(proof, best.bound);
+    Result& r = proof.result;
     const bool better = !best.bound || (r.bound && *r.bound > *best.bound);
     if (better) best = std::move(r);
     else if (r.cost < best.cost) best.solution = std::move(r.solution), best.cost = r.cost;
-    if (!better || !steps.aimed_too_low()) break;
+    if (!better || !proof.aimed_too_low) break;
   }
   return best;
 }

@@ -1,20 +1,26 @@
-// Solves a network by leaving out, step by step, values that no better solution takes, until variable elimination can
-// have the rest: the dual's passes tell what a value costs at least (reduced cost fixing), and dominance goes through
-// what that leaves. Each step is written down as a judge can take it again (network/certificate.h), so what elimination
-// computes is certified too, which messages alone, or branching with them, do not prove where the relaxation is loose.
+// Proves a bound, or the optimum, by leaving values out step by step until variable elimination can have the rest.
+//
+// A step is a sweep (the dual's passes tell what a value costs at least, and what costs too much goes: reduced cost
+// fixing) and then dominance among what is left. Each step is written down, so that a judge can take it again
+// (network/certificate.h). What elimination then computes is certified too. Messages alone, or branching with them, do
+// not prove that where the relaxation is loose.
+//
+// Example: three variables of two values, each pair costs 1 where its two are equal. Messages prove 0, but no solution
+// costs less than 1: two of the three are equal. With a solution of cost 1 the tables are so small that no sweep is
+// needed; elimination in any order computes 1, and the certificate is one leaf with that order.
 #pragma once
 #include "partita/solver/model.h"
 #include "partita/solver/solver.h"
 
 namespace partita::solver {
 
-// Begins with a solution, and messages. `made`: of some of the network's tables. Result::certificate is the proof of
-// Result::bound; without leaves where the steps came to nothing: too little left out for elimination, or the end of the
-// time.
+// Begins with a solution, and messages. `made`: some of the network's tables, as a model has them. Result::certificate
+// is the proof of Result::bound. It has no leaves where the steps came to nothing: too little was left out for
+// elimination, or the time was over.
 Result solve_in_steps(const Network& network, const Assignment& solution, const Certificate::Leaf& messages,
                       const Options& options, const PairTables* made = nullptr);
 
-// Whether it is certified that nothing costs less than its solution, or less by more than the gap.
+// Whether it is certified that nothing costs less than the result's solution, or less by more than the gap.
 bool is_closed(const Result& result, double gap);
 
 }  // namespace partita::solver

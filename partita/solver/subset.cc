@@ -1,3 +1,4 @@
+// Takes some values of a network, its tables, solutions and messages, and gives them back.
 #include "partita/solver/subset.h"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ std::vector<T> chosen(const std::vector<T>& all, const std::vector<int>& which) 
   return out;
 }
 
-// Of a table over as many variables as lists, each of so many values, the entries of all listed ones.
+// The entries of a table at all listed values. `counts`: how many values each variable of the table has.
 Table slice(const Table& table, const std::vector<const std::vector<int>*>& lists, const std::vector<size_t>& counts) {
   std::vector<size_t> starts = {0};  // of rows
   for (size_t i = 0; i + 1 < lists.size(); ++i) {

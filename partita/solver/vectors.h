@@ -1,5 +1,8 @@
 // The inner loops of message passing. They are inlined into functions that are compiled for several kinds of vectors
-// (PARTITA_VECTORISED) and choose as the program starts.
+// (PARTITA_VECTORISED); which of these runs is chosen as the program starts.
+//
+// Example: table = {{3, 1}, {0, 5}}, minus = {1, 0}: min_minus() gives out = {min(3 - 1, 0 - 0), min(1 - 1, 5 - 0)} =
+// {0, 0}.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -20,12 +23,12 @@
 #define PARTITA_HAS_WIDE false
 #endif
 #define PARTITA_INLINE inline __attribute__((always_inline))
-#pragma GCC diagnostic ignored "-Wpsabi"  // of functions that take vectors: they are inlined
+#pragma GCC diagnostic ignored "-Wpsabi"  // warns of functions that take vectors; these are inlined
 
 namespace partita::solver {
 
-// Eight numbers. Where registers hold four, the compiler would compare a vector of eight one by one, so that functions
-// come twice, as PARTITA_WIDE of Eight and as PARTITA_HALVED of Halves, and wide_vectors() says which.
+// Eight numbers. Where registers hold four, the compiler would compare a vector of eight one by one. So functions come
+// twice, as PARTITA_WIDE of Eight and as PARTITA_HALVED of Halves, and wide_vectors() says which runs.
 using Eight = double __attribute__((vector_size(64)));
 using EightAnywhere = double __attribute__((vector_size(64), aligned(8), may_alias));
 using Four = double __attribute__((vector_size(32)));
@@ -67,8 +70,8 @@ PARTITA_INLINE V load(const double* from) {
   return x;
 }
 
-// Of as many columns as stay in registers: `kVectors` x 8, the last eight from `last` on, beside or over the others;
-// `kRows` rows at a time, where few columns would wait for each other.
+// The least over rows of table - minus, for as many columns as stay in registers: `kVectors` x 8, the last eight from
+// `last` on, beside or over the others. `kRows` rows at a time, where few columns would wait for each other.
 template <typename V, int kVectors, int kRows>
 PARTITA_INLINE void min_minus_of(const double* table, const double* minus, int rows, size_t width, int last,
                                  double* out) {
@@ -94,7 +97,7 @@ PARTITA_INLINE void min_minus_of(const double* table, const double* minus, int r
   }
 }
 
-// Of fewer columns than a vector has.
+// The same for fewer columns than a vector has.
 template <int kColumns>
 PARTITA_INLINE void min_minus_of_few(const double* table, const double* minus, int rows, double* out) {
   double least[kColumns];

@@ -1,0 +1,51 @@
+// The portfolio: which method runs when. Each line has a name (docs/solve.md describes it), when it applies, and what
+// it does; the numbers are in tuning.h.
+#include "partita/solver/round_state.h"
+#include "partita/solver/state.h"
+
+namespace partita::solver {
+
+namespace {
+
+// What is done with a network: exact where that is quick, then a first solution, then bounds and what is left.
+constexpr Stage kStages[] = {
+    {"at once", has_small_tables, eliminate_at_once},
+    {"merge", is_not_merged, solve_merged},
+    {"start", has_start, take_start},
+    {"fold", always, solve_folded},
+    {"parts first", is_cut_apart_first, cut_apart_first},
+    {"steps", is_proved_in_steps, prove_in_steps},
+    {"parts of a very large network", is_cut_apart_as_very_large, cut_apart},
+    {"alike", is_solved_alike, solve_alike},
+    {"narrow", has_dual_to_narrow, narrow},
+    {"parts after all", is_cut_apart_after_all, cut_apart},
+    {"enough", is_enough, take_as_it_is},
+    {"rest", has_rest, solve_what_is_left},
+    {"rounds", always, solve_whole},
+};
+
+// What is done in each round: of "rest" and "rounds", and of what other stages solve within.
+constexpr RoundStage kRound[] = {
+    {"eliminate", is_elimination_due, eliminate_reduced},
+    {"dual beside local search", always, work_on_both_sides},
+    {"prove", is_told_or_timed, prove},
+    {"report", always, report},
+    {"narrow", may_narrow, narrow},
+    {"steps", may_take_steps, prove_in_steps},
+    {"core", may_have_core, search_core},
+    {"give up", gives_up, end},
+};
+
+}  // namespace
+
+void run_round(Rounds& rounds) {
+  for (const RoundStage& stage : kRound)
+    if (!rounds.ended && stage.applies(rounds)) stage.run(rounds);
+}
+
+void run_stages(State& state) {
+  for (const Stage& stage : kStages)
+    if (!state.result && stage.applies(state)) stage.run(state);
+}
+
+}  // namespace partita::solver

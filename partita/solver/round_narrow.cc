@@ -1,0 +1,114 @@
+// The stages of a round that look at fewer values once the gap is small: what may be better than the best solution,
+// proofs in steps, and cores.
+#include <algorithm>
+#include <cmath>
+
+#include "partita/solver/round_state.h"
+#include "partita/solver/tuning.h"
+
+namespace partita::solver {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double root_gap(const Rounds& r) { return static_cast<double>(r.best.cost) - r.branch->root_bound(); }
+
+// Whether the gap is small enough for most values to cost more than the best solution, and smaller than when they
+// were last looked at.
+bool is_near(const Rounds& r) {
+  if (!r.best.solution || r.branch->done() || r.settled()) return false;
+  return root_gap(r) <=
+         std::min(kTuning.round.near * std::abs(static_cast<double>(r.best.cost)), kTuning.round.nearer * r.looked_at);
+}
+
+// What is left of the network begins with what is known of all of it, and leaves time for the certificate, which
+// comes after it.
+void begin_with(Rounds& r, const Subset& rest, Options& inside) {
+  if (r.options.deadline)
+    *inside.deadline -= std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(r.reserve));
+  inside.seed = r.rng.next();
+  inside.start = rest.lowered(*r.best.solution);
+  inside.messages = std::make_shared<Certificate::Leaf>(rest.lowered(r.branch->root()));
+  inside.tell = nullptr;
+}
+
+// Solves what is left, with the steps that are: what is better is there.
+void solve_narrowed(Rounds& r, const Subset& rest) {
+  ++r.result.counters["narrowed"];
+  Options inside = r.options;
+  if (r.options.max_steps) inside.max_steps = *r.options.max_steps - (r.round + 1);
+  begin_with(r, rest, inside);
+  if (r.options.progress)
+    inside.progress = [&](const Progress& p) {
+      r.options.progress({p.cost, r.proved && (!p.bound || *p.bound < *r.proved) ? r.proved : p.bound, r.seconds()});
+    };
+  const Result found = solve_rest(rest, inside, r.what, r.best.cost);
+  if (found.solution) r.consider(r.best, r.completed(*found.solution));
+  if (found.bound && (!r.computed || *found.bound > *r.computed)) r.computed = found.bound;
+  for (const char* count : {"work", "narrowed", "cores", "eliminated", "passes", "rounds", "parts", "restarts"})
+    if (found.counters.contains(count)) r.counters[count] += found.counters.at(count);
+}
+
+}  // namespace
+
+// Not where a certificate is asked for: messages to what is left prove nothing of the rest.
+bool may_narrow(const Rounds& r) { return !r.options.certify && is_near(r); }
+
+void narrow(Rounds& r) {
+  r.looked_at = root_gap(r);
+  const double enough = static_cast<double>(r.best.cost) + 1 + r.rounding.at(r.branch->most_prices());
+  const auto left =
+      little_of(r.network, r.model, at_most(enough, r.branch->least_costs()), *r.best.solution, r.options);
+  if (!left) return;
+  solve_narrowed(r, *left);
+  r.ended = true;
+}
+
+bool may_take_steps(const Rounds& r) { return r.options.certify && r.what == For::kItself && is_near(r); }
+
+void prove_in_steps(Rounds& r) {
+  r.looked_at = root_gap(r);
+  r.ended = r.original.in_steps(r.best_of_network(), r.branch->root());
+}
+
+bool may_have_core(const Rounds& r) {
+  if (r.what == For::kCore || !r.best.solution || r.branch->done() || r.settled() || r.without == 0 ||
+      r.core_work > kTuning.core.share_of_work * static_cast<double>(r.branch->work()))
+    return false;
+  const double gap = root_gap(r);
+  return gap <= kTuning.core.near * std::abs(static_cast<double>(r.best.cost)) &&
+         (gap <= kTuning.core.nearer * r.core_at || r.without % kTuning.core.again == 0);
+}
+
+// Where the bound is near, the best solution is as a rule among the values that cost next to nothing more with the
+// dual's messages: those are solved as a network of their own, for a solution alone. Ever fewer, where more bring
+// nothing.
+void search_core(Rounds& r) {
+  const Tuning::Core& t = kTuning.core;
+  const double bound = r.branch->root_bound(), gap = root_gap(r);
+  r.core_at = gap;
+  const Wide before = r.best.cost;
+  const std::vector<double> least = r.branch->least_costs();
+  for (double room = gap / t.widest; room > gap / t.narrowest && r.best.cost == before && !r.stop();
+       room /= t.narrowing) {
+    const Alive alive = at_most(bound + room + r.rounding.at(r.branch->most_prices()), least);
+    const auto entries = static_cast<double>(sweep_of(r.model, alive));
+    if (entries > t.most_entries * static_cast<double>(r.model.sweep) ||
+        r.core_work + t.set_up * entries > t.share_of_work * static_cast<double>(r.branch->work()))
+      continue;
+    ++r.result.counters["cores"];
+    Options inside = r.options;
+    inside.max_steps = t.steps;
+    inside.certify = false;
+    inside.progress = nullptr;
+    const Subset rest = left_of(r.network, r.model, alive, *r.best.solution);
+    begin_with(r, rest, inside);
+    const Result found = solve_reduced(rest.network(), inside, For::kCore);
+    if (found.solution) r.consider(r.best, r.completed(rest.whole(*found.solution)));
+    r.core_work += found.counters.at("work") + t.set_up * entries;
+    if (found.status == Status::kOptimal) return;
+  }
+}
+
+}  // namespace partita::solver

@@ -1,0 +1,67 @@
+// The stages that take a network of equal parts apart, and the certificate's steps, which follow the same messages.
+#include <algorithm>
+
+#include "partita/solver/budget.h"
+#include "partita/solver/parts.h"
+#include "partita/solver/state.h"
+#include "partita/solver/steps.h"
+#include "partita/solver/tuning.h"
+
+namespace partita::solver {
+
+namespace {
+
+bool is_folded_and_not_very_large(const State& s) { return s.dual && s.solution && !is_very_large(s); }
+
+void solve_parts(State& s, const std::vector<int>& part_of) {
+  if (part_of.empty()) return;
+  Options inside = s.options;
+  inside.deadline = share_of_time(s.options, kTuning.parts.share_of_time);
+  if (s.options.max_steps) inside.max_steps = std::max<int64_t>(1, *s.options.max_steps / kTuning.parts.one_step_in);
+  SolvedApart parts = solve_apart(s.network, s.alike, part_of, *s.dual, *s.solution, inside, s.tables);
+  s.counters["different_parts"] += static_cast<double>(parts.different);
+  if (parts.bound && (!s.of_parts.bound || *parts.bound > *s.of_parts.bound)) s.of_parts = std::move(parts.certificate);
+  s.bound = std::max(s.bound, parts.bound);
+  s.cut |= parts.bound.has_value();
+  s.consider(parts.together);
+}
+
+}  // namespace
+
+bool is_cut_apart_first(const State& s) { return is_folded_and_not_very_large(s) && !s.first_parts.empty(); }
+
+// Again and again as long as it is hopeful, each time after more passes of the dual.
+void cut_apart_first(State& s) {
+  const Tuning::Parts& t = kTuning.parts;
+  auto ended = [&] { return is_over(s.options); };
+  for (int time = 0; time < t.times; ++time) {
+    const std::optional<Wide> before = s.bound;
+    solve_parts(s, s.first_parts);
+    if (s.is_near(std::max(s.options.gap, t.enough)) || !s.is_near(t.hopeful) || s.bound == before || ended() ||
+        time + 1 == t.times)
+      break;
+    if (!s.dual->run_narrowed(kTuning.fold.likely, t.passes_over_likely, s.solution, ended))
+      s.dual->run(t.passes_over_all, s.cost, ended);
+  }
+  if (s.is_near(s.options.gap)) s.result = s.as_it_is();
+}
+
+bool is_proved_in_steps(const State& s) { return is_folded_and_not_very_large(s) && s.options.certify; }
+
+void prove_in_steps(State& s) {
+  Options inside = s.options;
+  inside.deadline = share_of_time(s.options, kTuning.steps.share_of_time);
+  if (s.options.proving) s.options.proving(*s.solution);
+  Result r = solve_in_steps(s.network, *s.solution, s.dual->of_whole(s.network), inside, &s.tables);
+  s.consider(r.solution);
+  if (is_closed(r, s.options.gap)) s.result = std::move(r);
+}
+
+bool is_cut_apart_as_very_large(const State& s) { return s.very_large; }
+
+// Passes over the whole have not shown that much of it can be left out.
+bool is_cut_apart_after_all(const State& s) { return s.narrowed && !s.rest && !s.very_large && !s.cut; }
+
+void cut_apart(State& s) { solve_parts(s, parts_of(s.network, s.alike)); }
+
+}  // namespace partita::solver

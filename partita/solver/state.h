@@ -1,0 +1,114 @@
+// What the stages of solve() know and share of one network, and the stages themselves: portfolio.cc lists them in
+// order, each as the question whether it applies and the work itself.
+//
+// Example: a network of 40 equal layers, 4 million table entries, a third of which would lie across two layers. "fold"
+// leaves a solution of cost 104 and a dual of the layers in `solution`, `cost` and `dual`. "narrow" begins with that
+// dual, proves 100 for the whole (`bound`) and leaves a third of the table entries (`rest`), which "rest" then solves.
+#pragma once
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "partita/solver/lift.h"
+#include "partita/solver/solver.h"
+
+namespace partita::solver {
+
+struct State {
+  // Both must stay; `options` is a copy, whose start and messages stages replace.
+  State(const Network& of, const Options& with) : network(of), options(with) {}
+
+  const Network& network;
+  Options options;
+  bool may_merge = true;  // it is no merged network itself
+
+  // What is known.
+  std::optional<Assignment> solution;  // the best
+  Wide cost = 0;
+  std::optional<Wide> bound;         // by computation, without a certificate
+  std::optional<Wide> merged_bound;  // of the merged network: told in the end, but nothing is decided by it
+  Certificate of_parts;              // what parts prove; empty bound: nothing
+  std::map<std::string, double> counters;
+
+  // What folding leaves.
+  PairTables tables;                 // of the network, as the duals have them
+  std::unique_ptr<LiftedDual> dual;  // of the last folding; null: nothing is repeated, or it is not needed any more
+  std::vector<int> alike;            // by variable, its class in the first folding
+  std::vector<int> first_parts;      // by variable, its part, where the network is cut apart first; or empty
+  std::optional<Assignment> folded;  // the best that is alike in all copies, and its cost
+  Wide folded_cost = 0;
+  bool very_large = false;  // a pass over the whole takes too long, and little of it could be left out
+  std::chrono::steady_clock::time_point began;  // folding
+  std::chrono::steady_clock::duration taken{};  // by what came after the certificate's steps
+
+  // What narrowing leaves.
+  std::optional<Subset> rest;
+  bool narrowed = false;  // it has proved something of the whole
+  bool cut = false;       // parts have proved something of the whole
+
+  std::optional<Result> result;  // set: the answer, and no stage runs any more
+
+  // Takes a solution, where it is feasible and better. Throws (bad input) if it is none of this network.
+  void consider(const std::optional<Assignment>& x);
+  bool is_near(double gap) const;  // the best solution to the bound
+  // The best solution, as the answer.
+  Result as_it_is() const;
+};
+
+// One line of portfolio.cc.
+struct Stage {
+  std::string_view name;
+  bool (*applies)(const State&);
+  void (*run)(State&);
+};
+// The stages in turn, until one has the answer: `state.result` is set then.
+void run_stages(State& state);
+// What run_stages() finds, with what else is known.
+Result solve_by_stages(State& state);
+
+// Table entries from which on a network is very large.
+double very_large(const Options& options);
+bool is_very_large(const State& s);
+
+// stage_merge.cc
+bool has_small_tables(const State& s);
+void eliminate_at_once(State& s);  // variable elimination, where it takes no longer than what else would come first
+bool is_not_merged(const State& s);
+void solve_merged(State& s);  // the network where variables that others decide are merged into those (merge.h)
+
+// stage_fold.cc
+bool has_start(const State& s);
+void take_start(State& s);
+bool always(const State& s);
+void solve_folded(State& s);  // repeated parts choose alike (fold.h): a solution, and messages
+bool is_solved_alike(const State& s);
+void solve_alike(State& s);  // a very large network's repeated parts, in earnest
+
+// stage_parts.cc
+bool is_cut_apart_first(const State& s);
+void cut_apart_first(State& s);  // into equal parts (parts.h), some times over
+bool is_proved_in_steps(const State& s);
+void prove_in_steps(State& s);  // the certificate's steps (steps.h), from the folded dual's messages
+bool is_cut_apart_as_very_large(const State& s);
+bool is_cut_apart_after_all(const State& s);
+void cut_apart(State& s);
+
+// stage_narrow.cc
+bool has_dual_to_narrow(const State& s);
+void narrow(State& s);  // leaves out what costs as much as the best solution (narrow.h)
+bool is_enough(const State& s);
+void take_as_it_is(State& s);
+bool has_rest(const State& s);
+void solve_what_is_left(State& s);
+void solve_whole(State& s);  // in rounds (rounds.h)
+
+// For stages: the folded network with so many values only of each variable, those that the dual finds likeliest, and
+// those of the start. It need not have a solution.
+Result solve_likeliest(const LiftedDual& dual, size_t values, const Options& options);
+// For what is solved for a start: few rounds, little of the time, and nothing told but costs. `options` must stay.
+Options for_a_start(const Options& options);
+
+}  // namespace partita::solver
