@@ -152,20 +152,33 @@ Planned open_plan(const std::string& path, Runner& runner, Follow follow) {
 
 // ---------------------------------------------------------------- what follows from the plan
 
+namespace {
+
+// The plan is judged, and resolved between the rules about its choices and the count of its bytes. Where only typical
+// devices are lowered, its steps list their part alone, and the checker resolves for itself.
+CheckReport checked(Planned& p) {
+  check_choices(p.training, p.plan, p.cluster);
+  const Listed listed = p.typical.empty() ? nullptr : with_hosts(p.typical, p.cluster);
+  p.resolved = std::make_shared<const Resolved>(resolve(p.training, p.plan, p.cluster, listed));
+  return listed ? check(p.training, p.plan, p.cluster) : check(p.training, p.plan, *p.resolved, p.cluster);
+}
+
+}  // namespace
+
 void finish(Planned& p, Runner& runner, Follow follow) {
+  if (follow != Follow::kCheck && is_too_large_to_lower(p.training, p.cluster)) p.typical = typical_devices(p.cluster);
   p.report = runner.step(
-      "check", [&] { return check(p.training, p.plan, p.cluster); }, kPrinted);
+      "check", [&] { return checked(p); }, kPrinted);
   if (follow == Follow::kCheck) return;
-  if (is_too_large_to_lower(p.training, p.cluster)) {
-    p.typical = typical_devices(p.cluster);
+  if (!p.typical.empty()) {
     const PhysicalGraph some = runner.step(
-        "memory", [&] { return planned_memory(p.training, p.plan, p.cluster, p.typical); }, kPrinted);
+        "memory", [&] { return planned_memory(p.training, *p.resolved, p.cluster); }, kPrinted);
     check_capacity(p.training, some, p.cluster);
     for (DeviceId d : p.typical) p.typical_peak_bytes = std::max(p.typical_peak_bytes, some.peak_bytes[d.index()]);
     return;
   }
   p.physical = runner.step(
-      "lower", [&] { return lower(p.training, p.plan, p.cluster); }, kVerified, kPrinted);
+      "lower", [&] { return lower(p.training, *p.resolved, p.cluster); }, kVerified, kPrinted);
   check_capacity(p.training, p.physical, p.cluster);
   p.predicted = runner.step(
       "simulate", [&] { return simulate(p.physical, CostModel(p.cluster)); },

@@ -1,6 +1,7 @@
 // What the pipeline comes to: a model, its plan, and what the plan costs.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct Planned {
   OnnxFindings findings;
   Cluster cluster;
   Plan plan;
+  std::shared_ptr<const Resolved> resolved;  // the plan's; check, lowering, costs and explanations read it
   CheckReport report;
   PhysicalGraph physical;
   Trace predicted;

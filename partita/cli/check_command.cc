@@ -32,7 +32,7 @@ int check_plan_bound(const Arguments& a) {
     fail("{}: {}", a.bound, error.what());
   }
   const bool in_time = proof.objective == "time";
-  const int64_t cost = in_time ? serial_ns(p.training, p.plan, p.cluster) : p.report.comm_bytes;
+  const int64_t cost = in_time ? serial_ns(p.training, *p.resolved, p.cluster) : p.report.comm_bytes;
   const bool inside = bound <= cost;
   if (a.json) {
     Json json = in_time ? Json{{"serial_time_us", static_cast<double>(cost) / 1e3},

@@ -13,7 +13,7 @@
 namespace partita {
 
 struct Explained {
-  explicit Explained(const Planned& p) : planned(p), explainer(p.training, p.plan, p.cluster) {}
+  explicit Explained(const Planned& p) : planned(p), explainer(p.training, p.plan, *p.resolved, p.cluster) {}
 
   const Planned& planned;
   Explainer explainer;

@@ -58,7 +58,7 @@ namespace {
 // What the parts of a plan take one after another, where it was made for the objective `time`.
 std::optional<int64_t> serial_time_ns(const Planned& p) {
   if (p.search.estimate || p.plan.objective != "time") return std::nullopt;
-  return serial_ns(p.training, p.plan, p.cluster);
+  return serial_ns(p.training, *p.resolved, p.cluster);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 #include "partita/cost/cost.h"
 #include "partita/cost/step_time.h"
 #include "partita/graph/graph.h"
-#include "partita/plan/plan.h"
+#include "partita/plan/resolve.h"
 #include "partita/sharding/boxing.h"
 
 namespace partita {
@@ -55,7 +55,9 @@ class ConversionTimes {
 };
 
 // What a plan's parts take one after another: kernels, inner steps, conversions, inputs from their hosts, outputs to
-// theirs. Bad input where a choice does not exist.
+// theirs.
+int64_t serial_ns(const Graph& graph, const Resolved& resolved, const Cluster& cluster);
+// The same for a plan that nothing else is done with. Bad input where a choice does not exist.
 int64_t serial_ns(const Graph& graph, const Plan& plan, const Cluster& cluster);
 
 // An op's kernels under a strategy: each run of stages takes as long as on the slowest device of the mesh.

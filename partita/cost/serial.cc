@@ -7,7 +7,6 @@
 
 #include "partita/cost/alone.h"
 #include "partita/physical/segments.h"
-#include "partita/plan/resolve.h"
 
 namespace partita {
 
@@ -43,7 +42,10 @@ Box box_read(const tdl::Derived& derived, const Segment& segment, int tensor, in
 }  // namespace
 
 int64_t serial_ns(const Graph& graph, const Plan& plan, const Cluster& cluster) {
-  const Resolved resolved = resolve(graph, plan, cluster);
+  return serial_ns(graph, resolve(graph, plan, cluster), cluster);
+}
+
+int64_t serial_ns(const Graph& graph, const Resolved& resolved, const Cluster& cluster) {
   const CostModel cost(cluster);
   ConversionTimes times(cluster);
   std::map<Likeness, int64_t> known;
@@ -51,7 +53,7 @@ int64_t serial_ns(const Graph& graph, const Plan& plan, const Cluster& cluster) 
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
     const tdl::Derived& derived = *resolved.ops[i].derived;
-    const Mesh& mesh = plan.ops[i].mesh;
+    const Mesh& mesh = resolved.ops[i].mesh;
     const auto [found, fresh] = known.emplace(likeness_of(graph, op, derived, mesh), 0);
     if (fresh)
       found->second = kernels_ns(cost, graph, op, derived, mesh) +

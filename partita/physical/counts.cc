@@ -1,8 +1,8 @@
-// How many slots each register needs (docs/PHYSICAL.md section 3).
+// Counts the slots that each register needs (docs/PHYSICAL.md section 3).
 #include <algorithm>
 #include <limits>
 
-#include "partita/physical/lower.h"
+#include "partita/physical/passes.h"
 
 namespace partita {
 

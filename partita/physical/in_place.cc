@@ -1,3 +1,4 @@
+// Finds the element-wise tasks whose result may lie on an operand.
 #include "partita/physical/in_place.h"
 
 #include <algorithm>

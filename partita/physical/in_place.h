@@ -1,4 +1,8 @@
-// Which results may lie on an operand (docs/PHYSICAL.md section 4).
+// Which results may lie on an operand (docs/PHYSICAL.md section 4): plan_memory (passes.h) then gives both the same
+// bytes.
+//
+// Example: y = relu(h), one kernel, y and h with the same box: y may lie on h, if nothing reads h later. In
+// y = matmul(h, w) it may not, since elements of h are read after elements of y are written.
 #pragma once
 #include <vector>
 
@@ -12,7 +16,7 @@ class InPlace {
   explicit InPlace(const PhysicalGraph& graph);
   // `result` over `operand`, in every use. Whether anything reads the operand later is for the caller to know.
   bool allowed(RegisterId operand, RegisterId result) const;
-  // Those that it may lie on.
+  // The operands that it may lie on.
   std::vector<RegisterId> operands_of(RegisterId result) const;
 
  private:

@@ -12,15 +12,17 @@ namespace partita {
 namespace {
 
 // The passes that memory depends on.
-PhysicalGraph with_memory(const Graph& graph, const Plan& plan, const Cluster& cluster, const LowerOptions& options,
-                          const Listed& devices = nullptr) {
+PhysicalGraph with_memory(const Graph& graph, const Resolved& resolved, const Cluster& cluster,
+                          const LowerOptions& options) {
   constexpr char kWhere[] = "while a plan was lowered";
-  PhysicalGraph physical = lower_local(graph, plan, cluster, devices, options.watch);
+  PhysicalGraph physical = lower_local(graph, resolved, cluster, options.watch);
   LowerOptions ordered = options;
-  if (!plan.order.empty()) {
-    ensure(plan.order.size() == graph.ops.size(), "an order of {} of {} ops", plan.order.size(), graph.ops.size());
+  if (!resolved.order.empty()) {
+    ensure(resolved.order.size() == graph.ops.size(), "an order of {} of {} ops", resolved.order.size(),
+           graph.ops.size());
     ordered.op_places.resize(graph.ops.size());
-    for (size_t i = 0; i < plan.order.size(); ++i) ordered.op_places[plan.order[i].index()] = static_cast<int>(i);
+    for (size_t i = 0; i < resolved.order.size(); ++i)
+      ordered.op_places[resolved.order[i].index()] = static_cast<int>(i);
   }
   const NodeTable table = number_nodes(physical);
   const Uses uses(physical, table);
@@ -34,20 +36,13 @@ PhysicalGraph with_memory(const Graph& graph, const Plan& plan, const Cluster& c
 
 constexpr int64_t kMostTasks = 1'000'000;  // gigabytes, and minutes
 
-}  // namespace
+void expect_small(const Graph& graph, const Cluster& cluster) {
+  if (is_too_large_to_lower(graph, cluster))
+    fail("plan for '{}' on '{}': {} ops on {} devices are more than {} tasks, too many to simulate or to run",
+         graph.name, cluster.name, graph.ops.size(), cluster.compute_count, kMostTasks);
+}
 
-void make_order(PhysicalGraph& graph, const LowerOptions& options) {
-  const NodeTable table = number_nodes(graph);
-  make_order(graph, table, Uses(graph, table), options);
-}
-void make_counts(PhysicalGraph& graph, const LowerOptions& options) {
-  const NodeTable table = number_nodes(graph);
-  make_counts(graph, table, Uses(graph, table), options);
-}
-void plan_memory(PhysicalGraph& graph, const LowerOptions& options) {
-  const NodeTable table = number_nodes(graph);
-  plan_memory(graph, table, Uses(graph, table), options);
-}
+}  // namespace
 
 bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster) {
   return static_cast<int64_t>(graph.ops.size()) * cluster.compute_count > kMostTasks;
@@ -57,6 +52,12 @@ std::vector<DeviceId> typical_devices(const Cluster& cluster) {
   std::set<DeviceId> devices;
   for (const int d : {0, cluster.compute_count / 2, cluster.compute_count - 1}) devices.insert(DeviceId(d));
   return {devices.begin(), devices.end()};
+}
+
+Listed with_hosts(const std::vector<DeviceId>& devices, const Cluster& cluster) {
+  std::vector<char> listed(cluster.devices.size(), 0);
+  for (DeviceId d : devices) listed[d.index()] = listed[cluster.device(d).host.index()] = 1;
+  return std::make_shared<const std::vector<char>>(std::move(listed));
 }
 
 int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const Watch& watch) {
@@ -69,30 +70,30 @@ int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& clust
   return missing;
 }
 
-PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster, const LowerOptions& options) {
-  if (is_too_large_to_lower(graph, cluster))
-    fail("plan for '{}' on '{}': {} ops on {} devices are more than {} tasks, too many to simulate or to run",
-         graph.name, cluster.name, graph.ops.size(), cluster.compute_count, kMostTasks);
-  PhysicalGraph physical = with_memory(graph, plan, cluster, options);
+PhysicalGraph lower(const Graph& graph, const Resolved& resolved, const Cluster& cluster, const LowerOptions& options) {
+  expect_small(graph, cluster);
+  PhysicalGraph physical = with_memory(graph, resolved, cluster, options);
   make_edges(physical, options.watch);  // after memory: who follows whom on the same bytes
   if (const auto why = refuse(physical, options.watch))
     fail("plan for '{}' on '{}' is refused: {}", graph.name, cluster.name, *why);
   return physical;
 }
 
-PhysicalGraph planned_memory(const Graph& graph, const Plan& plan, const Cluster& cluster,
-                             const std::vector<DeviceId>& devices, const Watch& watch) {
+PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster, const LowerOptions& options) {
+  expect_small(graph, cluster);
+  return lower(graph, resolve(graph, plan, cluster), cluster, options);
+}
+
+PhysicalGraph planned_memory(const Graph& graph, const Resolved& resolved, const Cluster& cluster, const Watch& watch) {
   LowerOptions options;
   options.watch = watch;
-  if (devices.empty()) return with_memory(graph, plan, cluster, options);
-  std::vector<char> listed(cluster.devices.size(), 0);
-  for (DeviceId d : devices) listed[d.index()] = listed[cluster.device(d).host.index()] = 1;
-  return with_memory(graph, plan, cluster, options, std::make_shared<const std::vector<char>>(std::move(listed)));
+  return with_memory(graph, resolved, cluster, options);
 }
 
 std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster,
                                         const std::vector<DeviceId>& devices, const Watch& watch) {
-  return planned_memory(graph, plan, cluster, devices, watch).peak_bytes;
+  const Listed listed = devices.empty() ? nullptr : with_hosts(devices, cluster);
+  return planned_memory(graph, resolve(graph, plan, cluster, listed), cluster, watch).peak_bytes;
 }
 
 }  // namespace partita

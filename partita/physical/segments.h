@@ -1,4 +1,7 @@
-// An op's kernels under a strategy: runs of stages between its inner steps, and what each reads, writes and computes.
+// An op's kernels under a strategy: runs of stages between its inner steps, with their reads, writes and FLOPs.
+//
+// Example: softmax has the stages m = max(x), e = exp(x - m), s = sum(e), y = e / s. With the class axis split, m and s
+// are all-reduced, and there are three segments: {m}, {e, s} and {y}. The second reads x and m, and writes e and s.
 #pragma once
 #include <vector>
 

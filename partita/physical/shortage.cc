@@ -8,13 +8,13 @@
 
 #include "partita/base/error.h"
 #include "partita/base/units.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/uses.h"
 
 namespace partita {
 
 namespace {
 
-// Whose bytes the tensors of a graph are, by TensorId.
+// The kind of bytes that each tensor is, by TensorId.
 std::vector<std::string> owners(const Graph& graph) {
   std::vector<std::string> out(graph.tensors.size(), "activations");
   for (std::size_t t = 0; t < graph.tensors.size(); ++t) {
@@ -34,8 +34,8 @@ std::vector<std::string> owners(const Graph& graph) {
   return out;
 }
 
-// What lies in a register: of a tensor that a conversion wrote, a copy for communication, where it is no home of its
-// tensor.
+// By register of the device: the kind of its bytes. What a conversion wrote is a communication buffer, unless it is the
+// home of its tensor.
 std::vector<std::string> owners_of_registers(const Graph& graph, const PhysicalGraph& physical, DeviceId device) {
   const std::vector<std::string> of_tensor = owners(graph);
   std::vector<bool> converted(physical.registers.size(), false), scratch(physical.registers.size(), false);

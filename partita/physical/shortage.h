@@ -1,4 +1,4 @@
-// What fills a device's memory, and the message where it is too small.
+// The contents of a device's memory at its peak, and the message where the memory is too small.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,14 +9,16 @@
 
 namespace partita {
 
-// At the place of `order` where what lives on the device has most bytes: how many of them are of what, largest first
+// The contents of a device's memory at the place of `order` where most bytes live on it: bytes by kind, largest first
 // ("weights", "gradients", "optimizer states", "activations", "inputs and constants", "communication buffers",
-// "workspaces", "gaps between them"). Their sum is the device's peak. `graph`: what was lowered.
+// "workspaces", "gaps between them"). Their sum is the device's peak. `graph`: the one that was lowered.
+//
+// Example: {{"weights", 4096}, {"activations", 2048}, {"gaps between them", 64}} for a peak of 6208 bytes.
 std::vector<std::pair<std::string, int64_t>> contents_at_peak(const Graph& graph, const PhysicalGraph& physical,
                                                               DeviceId device);
 
-// Throws infeasible where a device's peak is beyond its memory: how many devices, what one needs, has and misses, and
-// what its memory is made of; one line, of the device that lacks most.
+// Throws infeasible where a device's peak is beyond its memory. The message is one line about the device that lacks
+// most: how many devices lack memory, the bytes that it needs, has and misses, and its contents.
 void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Cluster& cluster);
 
 }  // namespace partita

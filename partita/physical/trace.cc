@@ -1,3 +1,4 @@
+// Writes traces for Perfetto, and as JSON that parses again.
 #include "partita/physical/trace.h"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// What happened, or would: the simulator's and the runtime's common answer.
+// A trace: when each task ran, and how memory and links were used. The simulator and the runtime both make one.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,15 +1,16 @@
-// Nodes and uses (docs/PHYSICAL.md section 1).
+// Numbers nodes, and finds which of them write and read each use (docs/PHYSICAL.md section 1).
+#include "partita/physical/uses.h"
+
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "partita/base/error.h"
-#include "partita/physical/lower.h"
 
 namespace partita {
 namespace {
 
-// The participant of the lowest TaskId, by collective.
+// By collective: its participant of the lowest TaskId.
 std::map<CollectiveId, TaskId> leaders(const PhysicalGraph& graph) {
   std::map<CollectiveId, TaskId> result;
   for (std::size_t t = 0; t < graph.tasks.size(); ++t)
@@ -72,7 +73,7 @@ Uses::Uses(const PhysicalGraph& graph, const NodeTable& table) {
     for (int n = 0; n < (reg.carried ? 2 : reg.uses); ++n) uses_.push_back({RegisterId(r), n, {}, {}});
     first_.push_back(uses_.size());
   }
-  // Of each use the writers, then the readers: how many, then which.
+  // Two lists a use, its writers and its readers: first how many, then which.
   std::vector<std::size_t> end(2 * uses_.size(), 0);
   const auto each = [&](auto add) {
     for (std::size_t t = 0; t < graph.tasks.size(); ++t) {

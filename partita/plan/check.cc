@@ -1,3 +1,4 @@
+// Judges a plan: each rule of docs/plan.md is a function, and bytes are counted from the boxes.
 #include "partita/plan/check.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace partita {
 
 namespace {
 
-// `last`: the mesh that was checked last, which is mostly the next one's too.
+// `last`: the mesh that was checked last. Mostly the next one is the same.
 void check_mesh(const Mesh& mesh, const Cluster& cluster, const std::string& where, Mesh& last) {
   if (!last.devices.empty() && mesh == last) return;
   int64_t positions = 1;
@@ -105,7 +106,7 @@ void check_placement(const Tensor& tensor, const Placement& placement, const Clu
   }
 }
 
-// Rule: each op once, after all that it must follow. An order that breaks it asks for a cycle.
+// An order names each op once, after all that it must follow; any other asks for a cycle.
 void check_order(const Graph& graph, const std::vector<OpId>& order) {
   if (order.empty()) return;
   std::vector<int> place(graph.ops.size(), -1);
@@ -132,7 +133,7 @@ void check_order(const Graph& graph, const std::vector<OpId>& order) {
   }
 }
 
-// Rule: there is something to convert again, and for an op of the backward pass.
+// What is refetched is read by an op of the backward pass.
 void check_refetched(const Graph& graph, const Plan& plan) {
   for (TensorId t : plan.refetched) {
     if (t.value < 0 || t.index() >= graph.tensors.size()) fail("plan: refetched: tensor {} is unknown", t.value);
@@ -143,8 +144,18 @@ void check_refetched(const Graph& graph, const Plan& plan) {
   }
 }
 
-// Devices: of more, the pieces of what a step moves are not listed, and it is boxing that counts.
-constexpr int kMostListed = 1024;
+// Every op stands on the plan's mesh, and every tensor that the plan keeps is where the plan says.
+void expect_resolved(const Graph& graph, const Plan& plan, const Resolved& resolved) {
+  ensure(resolved.ops.size() == plan.ops.size() && resolved.home.size() == graph.tensors.size(),
+         "'{}' was resolved with {} ops and {} tensors", graph.name, resolved.ops.size(), resolved.home.size());
+  for (size_t i = 0; i < plan.ops.size(); ++i)
+    ensure(resolved.ops[i].mesh == plan.ops[i].mesh, "op '{}' was resolved on another mesh", graph.ops[i].name);
+  for (const auto& [id, placement] : plan.kept)
+    ensure(same_placement(resolved.home[id.index()], layout_of(placement, graph.tensor(id).shape)),
+           "tensor '{}' was resolved to another home", graph.tensor(id).name);
+}
+
+constexpr int kMostListed = 1024;  // devices; on more the pieces of a step are too many to list
 
 // The bytes of a step, counted from its boxes, without looking at what boxing said.
 int64_t counted_bytes(const Step& step, int64_t element) {
@@ -186,7 +197,7 @@ int64_t counted_bytes(const Step& step, int64_t element) {
 
 }  // namespace
 
-CheckReport check(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+void check_choices(const Graph& graph, const Plan& plan, const Cluster& cluster) {
   if (plan.ops.size() != graph.ops.size())
     fail("plan: it has {} ops, model '{}' has {}: the plan is for another model", plan.ops.size(), graph.name,
          graph.ops.size());
@@ -202,29 +213,40 @@ CheckReport check(const Graph& graph, const Plan& plan, const Cluster& cluster) 
       fail("plan: tensor '{}' replaces '{}' and can't be kept elsewhere: give '{}' the layout", tensor.name,
            graph.tensor(tensor.replaces).name, graph.tensor(tensor.replaces).name);
   }
-  const bool listed = cluster.compute_count <= kMostListed;
-  const Listed nobody = listed ? nullptr : std::make_shared<const std::vector<char>>(cluster.devices.size(), 0);
-  Resolved resolved = resolve(graph, plan, cluster, nobody);
+}
+
+CheckReport check(const Graph& graph, const Plan& plan, const Resolved& resolved, const Cluster& cluster) {
+  expect_resolved(graph, plan, resolved);
   CheckReport report;
   for (const ResolvedConversion& c : resolved.conversions) {
-    int64_t element = bytes_of(graph.tensor(c.tensor).dtype), bytes = listed ? 0 : c.conversion.bytes;
-    for (size_t s = 0; listed && s < c.conversion.steps.size(); ++s)
-      bytes += counted_bytes(c.conversion.steps[s], element);
+    const int64_t element_bytes = bytes_of(graph.tensor(c.tensor).dtype);
+    int64_t bytes = resolved.listed ? c.conversion.bytes : 0;
+    for (size_t s = 0; !resolved.listed && s < c.conversion.steps.size(); ++s)
+      bytes += counted_bytes(c.conversion.steps[s], element_bytes);
     ensure(bytes == c.conversion.bytes, "conversion of '{}': {} bytes from the boxes, boxing says {}",
            graph.tensor(c.tensor).name, bytes, c.conversion.bytes);
     report.comm_bytes += bytes;
     report.conversions += 1;
   }
-  Converter converter(cluster, nobody);
+  Converter converter(cluster, resolved.listed);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
-    if (resolved.ops[i].derived->inner.empty()) continue;
-    for (const Conversion& c : inner_conversions(*op.bound, *resolved.ops[i].derived, plan.ops[i].mesh,
-                                                 bytes_of(inner_dtype(graph, op)), converter))
+    const tdl::Derived& derived = *resolved.ops[i].derived;
+    if (derived.inner.empty()) continue;
+    for (const Conversion& c :
+         inner_conversions(*op.bound, derived, plan.ops[i].mesh, bytes_of(inner_dtype(graph, op)), converter))
       report.inner_bytes += c.bytes;
   }
   report.comm_bytes += report.inner_bytes;
   return report;
+}
+
+CheckReport check(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+  check_choices(graph, plan, cluster);
+  const Listed nobody = cluster.compute_count <= kMostListed
+                            ? nullptr
+                            : std::make_shared<const std::vector<char>>(cluster.devices.size(), 0);
+  return check(graph, plan, resolve(graph, plan, cluster, nobody), cluster);
 }
 
 }  // namespace partita

@@ -1,3 +1,4 @@
+// Explains choices: converts the touched tensors again under each alternative, and compares what moves.
 #include "partita/plan/explain.h"
 
 #include <algorithm>
@@ -38,7 +39,7 @@ Difference difference(const std::vector<Moved>& now, const std::vector<Moved>& t
   return d;
 }
 
-// Why no index can be cut so, if one can't.
+// The reason if an index is cut into more parts than it has values.
 std::optional<std::string> too_many_parts(const tdl::Bound& bound, const std::vector<int>& extents,
                                           const std::vector<tdl::AxisStrategy>& strategies) {
   std::map<std::string, int64_t> parts;
@@ -56,6 +57,12 @@ double product(const std::vector<size_t>& counts) {
   return all;
 }
 
+template <typename Alternative>
+void fewest_bytes_first(std::vector<Alternative>& alternatives) {
+  std::stable_sort(alternatives.begin(), alternatives.end(),
+                   [](const Alternative& a, const Alternative& b) { return a.difference.bytes < b.difference.bytes; });
+}
+
 std::vector<TensorId> unique(std::vector<TensorId> tensors) {
   std::sort(tensors.begin(), tensors.end());
   tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
@@ -69,13 +76,8 @@ bool Moved::operator==(const Moved& other) const {
          same_placement(from, other.from) && same_placement(to, other.to);
 }
 
-Explainer::Explainer(const Graph& graph, const Plan& plan, const Cluster& cluster)
-    : graph_(graph),
-      plan_(plan),
-      cluster_(cluster),
-      resolved_(resolve(graph, plan, cluster)),
-      readers_(readers(graph)),
-      converter_(cluster) {
+Explainer::Explainer(const Graph& graph, const Plan& plan, const Resolved& resolved, const Cluster& cluster)
+    : graph_(graph), plan_(plan), resolved_(resolved), readers_(readers(graph)), converter_(cluster) {
   for (const ResolvedOp& op : resolved_.ops) layouts_.push_back(&op.layouts);
 }
 
@@ -103,7 +105,6 @@ std::vector<Moved> Explainer::moved_of(const std::vector<TensorId>& tensors, con
 
 OpExplanation Explainer::op(OpId id) {
   const Op& op = graph_.op(id);
-  const OpChoice& choice = plan_.ops[id.index()];
   OpExplanation out;
   out.inner_bytes = inner_bytes_of(id, *resolved_.ops[id.index()].derived);
   out.layouts = *layouts_[id.index()];
@@ -116,11 +117,17 @@ OpExplanation Explainer::op(OpId id) {
     if (read || graph_.tensor(m.tensor).producer == id) out.moved.push_back(m);
   }
   dearest_first(out.moved);
+  look_at_alternatives(id, touched, now, out);
+  return out;
+}
 
+void Explainer::look_at_alternatives(OpId id, const std::vector<TensorId>& touched, const std::vector<Moved>& now,
+                                     OpExplanation& out) {
+  const Op& op = graph_.op(id);
+  const OpChoice& choice = plan_.ops[id.index()];
   std::vector<std::vector<tdl::AxisStrategy>> offered;
-  std::vector<size_t> counts;
   for (int p : choice.mesh.extents) offered.push_back(tdl::strategies(*op.bound, p));
-  std::vector<size_t> here;
+  std::vector<size_t> counts, here;
   for (size_t a = 0; a < offered.size(); ++a) {
     here.push_back(static_cast<size_t>(std::find(offered[a].begin(), offered[a].end(), choice.strategies[a]) -
                                        offered[a].begin()));
@@ -150,10 +157,7 @@ OpExplanation Explainer::op(OpId id) {
     other.difference = difference(now, moved_of(touched, layouts, plan_), other.inner_bytes - out.inner_bytes);
     out.alternatives.push_back(std::move(other));
   });
-  std::stable_sort(
-      out.alternatives.begin(), out.alternatives.end(),
-      [](const OpAlternative& a, const OpAlternative& b) { return a.difference.bytes < b.difference.bytes; });
-  return out;
+  fewest_bytes_first(out.alternatives);
 }
 
 TensorExplanation Explainer::tensor(TensorId id) {
@@ -167,19 +171,23 @@ TensorExplanation Explainer::tensor(TensorId id) {
     out.made = layouts_[producer.index()]
                    ->results[static_cast<size_t>(std::find(results.begin(), results.end(), id) - results.begin())];
   }
-  std::vector<TensorId> alike = {out.keeper};
-  if (const TensorId next = graph_.replacement_of(out.keeper); next.valid()) alike.push_back(next);
-  const std::vector<Moved> now = moved_of(alike, layouts_, plan_);
   out.moved = moved_of(id, layouts_, plan_);
   dearest_first(out.moved);
 
-  const auto kept = plan_.kept.find(out.keeper);
-  auto consider = [&](const std::optional<Placement>& other) {
-    out.alternatives.push_back({other, difference(now, moved_of(alike, layouts_, with(plan_, out.keeper, other)), 0)});
-  };
-  if (kept != plan_.kept.end() && graph_.tensor(out.keeper).producer.valid() &&
+  std::vector<TensorId> alike = {out.keeper};  // tensors that share the home
+  if (const TensorId next = graph_.replacement_of(out.keeper); next.valid()) alike.push_back(next);
+  const std::vector<Moved> now = moved_of(alike, layouts_, plan_);
+  if (plan_.kept.contains(out.keeper) && graph_.tensor(out.keeper).producer.valid() &&
       !(out.made && same_placement(*out.made, out.home)))
-    consider(std::nullopt);
+    out.alternatives.push_back(
+        {std::nullopt, difference(now, moved_of(alike, layouts_, with(plan_, out.keeper, std::nullopt)), 0)});
+  look_at_homes(id, alike, now, out);
+  fewest_bytes_first(out.alternatives);
+  return out;
+}
+
+void Explainer::look_at_homes(TensorId id, const std::vector<TensorId>& alike, const std::vector<Moved>& now,
+                              TensorExplanation& out) {
   const std::vector<Shape> radices = out.home.radices;
   std::vector<Sbp> offered;  // on each axis
   for (size_t axis = 0; axis < radices.size(); ++axis)
@@ -194,7 +202,7 @@ TensorExplanation Explainer::tensor(TensorId id) {
       if (const auto found = std::find(offered.begin(), offered.end(), (*name)[a]); found != offered.end())
         here[a] = static_cast<size_t>(found - offered.begin());
   out.others = product(counts) - 1;
-  auto consider_home = [&](const std::vector<size_t>& at) {
+  auto consider = [&](const std::vector<size_t>& at) {
     Placement other{out.home.mesh, {}, is_factored(radices) ? radices : std::vector<Shape>()};
     std::map<std::pair<int, int>, int64_t> parts;
     for (size_t a = 0; a < at.size(); ++a) {
@@ -205,14 +213,12 @@ TensorExplanation Explainer::tensor(TensorId id) {
           radices[sbp.axis][sbp.sub_axis])
         return;
     }
-    if (!same_placement(layout_of(other, graph_.tensor(id).shape), out.home)) consider(other);
+    if (same_placement(layout_of(other, graph_.tensor(id).shape), out.home)) return;
+    const Plan changed = with(plan_, out.keeper, other);
+    out.alternatives.push_back({other, difference(now, moved_of(alike, layouts_, changed), 0)});
   };
-  consider_home(here);  // where the home has no name it is one of the others
-  for_each_tuple_near(here, counts, kMostListed, consider_home);
-  std::stable_sort(
-      out.alternatives.begin(), out.alternatives.end(),
-      [](const TensorAlternative& a, const TensorAlternative& b) { return a.difference.bytes < b.difference.bytes; });
-  return out;
+  consider(here);  // where the home has no name it is one of the others
+  for_each_tuple_near(here, counts, kMostListed, consider);
 }
 
 std::vector<Moved> Explainer::conversions() {
@@ -233,7 +239,7 @@ std::map<std::string, int64_t> Explainer::bytes_by_step() {
   for (size_t i = 0; i < graph_.ops.size(); ++i) {
     const ResolvedOp& op = resolved_.ops[i];
     if (op.derived->inner.empty()) continue;
-    for (const Conversion& c : inner_conversions(*graph_.ops[i].bound, *op.derived, plan_.ops[i].mesh,
+    for (const Conversion& c : inner_conversions(*graph_.ops[i].bound, *op.derived, op.mesh,
                                                  bytes_of(inner_dtype(graph_, graph_.ops[i])), converter_))
       count(c);
   }

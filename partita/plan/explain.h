@@ -1,5 +1,9 @@
-// Why a plan is as it is: what each of its choices moves, and what every alternative to one of them would, all others
-// being as they are.
+// Why a plan is as it is: what each of its choices moves, and what the plan would move if one choice were another and
+// all others stayed.
+//
+// Example: fc2 runs as [k] on two devices, so that its result is partial and is reduced: 8 kB. As [o] it would read its
+// operand whole: an all-gather of 4 kB appears, the reduction of 8 kB goes. The alternative [o] has bytes -4 kB, more
+// {all-gather}, less {reduction}. `partita explain` prints such lists (docs/plan.md).
 #pragma once
 #include <map>
 #include <string>
@@ -16,17 +20,17 @@ struct Moved {
   Layout from, to;
   int64_t bytes = 0;
   std::vector<Reader> readers;                // empty: into its home
-  bool operator==(const Moved& other) const;  // but for the readers
+  bool operator==(const Moved& other) const;  // whatever the readers, but for whether there are any
 };
 
-// What would differ in the whole plan.
+// What one other choice would change in the whole plan.
 struct Difference {
-  int64_t bytes = 0;              // of all that moves, as the checker counts
-  int64_t inner_bytes = 0;        // of these, inside the op
-  std::vector<Moved> more, less;  // conversions that there would be and are not, and the other way round; dearest first
+  int64_t bytes = 0;              // more (or less) that the whole plan would move, as the checker counts
+  int64_t inner_bytes = 0;        // those of them that are inside the op
+  std::vector<Moved> more, less;  // conversions that would appear, and that would go; dearest first
 };
 
-constexpr double kMostListed = 4096;  // alternatives to one choice, of which all are looked at
+constexpr double kMostListed = 4096;  // if a choice has more alternatives, only some are looked at
 
 struct OpAlternative {
   std::vector<tdl::AxisStrategy> strategies;  // one a mesh axis
@@ -54,32 +58,34 @@ struct TensorExplanation {
   std::optional<Layout> made;  // as its producer leaves it
   std::vector<Moved> moved;
   double others = 0;                            // homes with a name on the mesh of its home
-  std::vector<TensorAlternative> alternatives;  // these, chosen as of an op, by bytes
+  std::vector<TensorAlternative> alternatives;  // all of them, or some as for an op; by bytes
 };
 
 class Explainer {
  public:
-  // The checker has accepted the plan. All three must stay.
-  Explainer(const Graph& graph, const Plan& plan, const Cluster& cluster);
+  // The checker has accepted the plan; `resolved` is of it. All four must outlive the explainer.
+  Explainer(const Graph& graph, const Plan& plan, const Resolved& resolved, const Cluster& cluster);
 
   OpExplanation op(OpId id);
   TensorExplanation tensor(TensorId id);
-  // All conversions that move anything, dearest first; by name of step, what all of its kind move, those inside
-  // operations included.
-  std::vector<Moved> conversions();
+  std::vector<Moved> conversions();  // all that move anything, dearest first
+  // By name of step: what all steps of this kind move, those inside operations included.
   std::map<std::string, int64_t> bytes_by_step();
   std::string steps_of(const Moved& moved);  // "reduce-scatter + all-gather"
 
  private:
   using Layouts = std::vector<const OpLayouts*>;  // by OpId
+  void look_at_alternatives(OpId id, const std::vector<TensorId>& touched, const std::vector<Moved>& now,
+                            OpExplanation& out);
+  void look_at_homes(TensorId id, const std::vector<TensorId>& alike, const std::vector<Moved>& now,
+                     TensorExplanation& out);
   std::vector<Moved> moved_of(TensorId id, const Layouts& layouts, const Plan& plan);
   std::vector<Moved> moved_of(const std::vector<TensorId>& tensors, const Layouts& layouts, const Plan& plan);
   int64_t inner_bytes_of(OpId id, const tdl::Derived& derived);
 
   const Graph& graph_;
   const Plan& plan_;
-  const Cluster& cluster_;
-  const Resolved resolved_;
+  const Resolved& resolved_;
   const std::vector<std::vector<Reader>> readers_;
   Layouts layouts_;
   Converter converter_;

@@ -2,12 +2,12 @@
 // outside it.
 //
 // The rule is found from the graph, not from names. A weight product that is split along its units ("column") leaves a
-// split result; what reads that takes it split, and what it reads besides must come split as well, until everything
-// ends in weight products that contract the split index ("row"), whose partial sums are added up by one all-reduce.
-// What is closed in this way (q, k, v, the heads and the output projection; the two products of the feed-forward part
-// with all between them; the products of an expert) is split over the tensor group, everything else is computed by all
-// of it. A loss over split classes ends a split too: it exchanges a number or two for each token. Embedding tables with
-// more rows than columns are split along the vocabulary.
+// split result. Its readers take that split, and their other operands must come split as well, until all ends in weight
+// products that contract the split index ("row"); one all-reduce adds up their partial sums. A part of the graph that
+// is closed in this way is split over the tensor group: q, k, v, the heads and the output projection; the two products
+// of the feed-forward part with all between them; the products of an expert. The whole group computes everything else.
+// A loss over split classes ends a split too: it exchanges a number or two for each token. Embedding tables with more
+// rows than columns are split along the vocabulary.
 #include <algorithm>
 #include <numeric>
 
@@ -18,7 +18,7 @@ namespace partita {
 
 namespace {
 
-// What the tensor group holds of a tensor. Two splits meet if they cut the same axis inside the same parts: S(1) of 768
+// How a tensor lies over the tensor group. Two splits meet if they cut the same axis inside the same parts: S(1) of 768
 // and S(1.0) of 12x64 do, though their cuts differ where 12 does not divide; S(1.1) of 3x256 is another.
 struct Part {
   enum class Kind { kWhole, kSplit, kPartial, kOther } kind = Kind::kWhole;
@@ -67,7 +67,7 @@ class TensorRule {
     for (size_t i = 0; i < graph.ops.size(); ++i) try_embedding(OpId(i));
   }
 
-  // By op: of the forward ops that are split, how.
+  // How a forward op is split; null: it is not.
   const Option* chosen(OpId op) const { return chosen_[op.index()]; }
 
   // Bytes of the weights that are split.
@@ -99,13 +99,13 @@ class TensorRule {
       for (const Layout& l : layouts.results) option.results.push_back(part_of(l));
       found->second.push_back(std::move(option));
     }
-    // What exchanges nothing inside comes first.
+    // Options without an exchange inside come first.
     std::stable_sort(found->second.begin(), found->second.end(),
                      [](const Option& a, const Option& b) { return a.inner < b.inner; });
     return found->second;
   }
 
-  // What is taken so far must fit together; undone where it does not come to an end in partial sums.
+  // Takes the option, and what follows from it. False: it does not fit what was taken before; the caller undoes all.
   bool take(OpId id, const Option& option) {
     if (chosen_[id.index()]) return chosen_[id.index()] == &option;
     const Op& op = graph_.op(id);
@@ -238,7 +238,7 @@ class TensorRule {
   std::map<const tdl::Bound*, std::vector<Option>> options_;
   std::vector<const Option*> chosen_;       // by op
   std::vector<std::optional<Part>> split_;  // by tensor
-  // Of the try that is under way.
+  // The try that is under way.
   bool ends_ = false;
   std::vector<OpId> taken_;
   std::vector<TensorId> split_tensors_;
@@ -254,7 +254,7 @@ int node_size(const Cluster& cluster) {
   return size;
 }
 
-// Of the divisors of a node's devices the one at which most bytes of weights are split; of equals the largest.
+// The divisor of a node's devices at which most bytes of weights are split; of equal ones the largest.
 int best_degree(const Graph& graph, const Cluster& cluster) {
   int best = 1;
   int64_t most = 0;
@@ -276,8 +276,8 @@ std::vector<tdl::AxisStrategy> sums_of_all(const Op& op, const std::vector<tdl::
   return out;
 }
 
-// What an op may do over the tensor group: as its forward op if that is split; else all of it, unless a sum is cheaper
-// left partial, or an operand comes split.
+// The strategies that an op may take over the tensor group: its forward op's if that is split; else replication, or a
+// sum that is left partial, or a split where an operand comes split.
 std::vector<tdl::AxisStrategy> tensor_strategies(const Graph& graph, const RulePlanner& planner, const TensorRule& rule,
                                                  OpId id, int axis, int degree) {
   const Op& op = graph.op(id);

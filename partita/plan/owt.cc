@@ -1,6 +1,6 @@
 // One weird trick (Krizhevsky, arXiv:1404.5997): convolutions see few weights and many activations, fully connected
-// layers the opposite. The former are split along samples; of the latter every device has a part of the units, for all
-// samples.
+// layers the opposite. Convolutions are split along samples; of a fully connected layer every device has a part of the
+// units, for all samples.
 #include "partita/base/error.h"
 #include "partita/plan/rule_planner.h"
 
@@ -8,8 +8,8 @@ namespace partita {
 
 namespace {
 
-// What a fully connected layer is split along: the longest index of its units, no shorter than p. Empty: another kind
-// of op.
+// The index that a fully connected layer is split along: the longest of its units, no shorter than p. Empty: another
+// kind of op.
 std::string units_index(const Graph& graph, const std::vector<bool>& weight, const Op& op, int p) {
   const auto product = weight_product(graph, weight, op);
   if (!product || product->windows) return "";
@@ -39,7 +39,7 @@ void make_wanted_weights(RulePlanner& planner, const Graph& graph, const std::ve
   }
 }
 
-// By tensor: the parameter that it is the gradient of, as updates read it, or before they clip and unscale it.
+// By tensor: if it is a gradient, its parameter. It may be read by the update, or be clipped and unscaled first.
 std::vector<TensorId> parameters_of_gradients(const Graph& graph) {
   std::vector<TensorId> out(graph.tensors.size());
   for (const Op& op : graph.ops)
@@ -83,7 +83,7 @@ Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, cons
       planner.choose(OpId(i), {split});
     } else if (product[forward] && !samples.empty()) {
       planner.choose(OpId(i), {samples});
-    } else {  // what lies between takes what comes: samples, all of it, or units
+    } else {  // between layers: whatever moves least, samples, all of it, or units
       std::vector<tdl::AxisStrategy> candidates = samples;
       candidates.push_back(kReplicate);
       const bool of_weights = op.phase != Phase::kForward && sample_indices(graph, op).empty();

@@ -1,3 +1,4 @@
+// Plans, pins and the references in them as JSON.
 #include "partita/plan/plan.h"
 
 #include <algorithm>
@@ -79,8 +80,8 @@ std::string object_lines(const Json& object) {
   return text + (first ? "}" : "\n  }");
 }
 
-// Whether a value is of a type as it stands: nlohmann's own conversion rounds 0.5 to 0, takes true for 1 and wraps what
-// is too large.
+// A value is of a type as it stands. (nlohmann's own conversion rounds 0.5 to 0, takes true for 1 and wraps large
+// numbers.)
 template <typename T>
 bool is_a(const Json& json) {
   if constexpr (std::is_same_v<T, std::string>) {
@@ -203,7 +204,7 @@ const Mesh& find_mesh(const std::map<std::string, Mesh>& meshes, const std::stri
   return found->second;
 }
 
-// What is read of a text inside `where`; its error names the place.
+// Reads a text inside `where`; an error names the place.
 template <typename Read>
 auto read_at(const std::string& where, Read read) {
   try {

@@ -1,3 +1,4 @@
+// Makes a plan's Resolved: derives every op, finds every tensor's home, converts it for its readers.
 #include "partita/plan/resolve.h"
 
 #include <algorithm>
@@ -72,7 +73,7 @@ TensorNeeds needs_of(const Graph& graph, const Plan& plan, const std::vector<con
   if (graph.tensor(id).producer.valid())
     if (const Layout& made = made_layout(graph, layouts, id); !same_placement(made, out.home))
       out.needs.push_back({made, out.home, {}});
-  const size_t first = out.needs.size();  // of those from the home
+  const size_t first = out.needs.size();  // conversions from the home begin here
   auto again = [&](const Reader& reader) {
     return plan.refetched.contains(id) && graph.op(reader.op).phase == Phase::kBackward;
   };
@@ -88,42 +89,49 @@ TensorNeeds needs_of(const Graph& graph, const Plan& plan, const std::vector<con
   return out;
 }
 
+namespace {
+
+ResolvedOp resolved_op(const Op& op, const OpChoice& choice, DerivationCache& cache) {
+  ResolvedOp resolved{choice.mesh, cache.get(op.bound, choice.mesh.extents, choice.strategies), {}};
+  if (!resolved.derived) {
+    tdl::NotDerived why;
+    tdl::derive(*op.bound, choice.mesh.extents, choice.strategies, &why);
+    std::vector<std::string> names;
+    for (const tdl::AxisStrategy& s : choice.strategies) names.push_back(tdl::to_string(s));
+    fail("plan: op '{}' ({}): the strategy [{}] does not exist: {}", op.name, op.definition, fmt::join(names, ", "),
+         why.why);
+  }
+  resolved.layouts = layouts_of(*op.bound, *resolved.derived, choice.mesh);
+  return resolved;
+}
+
+}  // namespace
+
 Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& listed) {
   if (plan.ops.size() != graph.ops.size())
     fail("plan: it has {} ops, model '{}' has {}: the plan is for another model", plan.ops.size(), graph.name,
          graph.ops.size());
   Resolved out;
+  out.order = plan.order;
+  out.listed = listed;
   DerivationCache cache;
-  Converter converter(cluster, listed);
-  for (size_t i = 0; i < graph.ops.size(); ++i) {
-    const Op& op = graph.ops[i];
-    const OpChoice& choice = plan.ops[i];
-    ResolvedOp resolved;
-    resolved.derived = cache.get(op.bound, choice.mesh.extents, choice.strategies);
-    if (!resolved.derived) {
-      tdl::NotDerived why;
-      tdl::derive(*op.bound, choice.mesh.extents, choice.strategies, &why);
-      std::vector<std::string> names;
-      for (const tdl::AxisStrategy& s : choice.strategies) names.push_back(tdl::to_string(s));
-      fail("plan: op '{}' ({}): the strategy [{}] does not exist: {}", op.name, op.definition, fmt::join(names, ", "),
-           why.why);
-    }
-    resolved.layouts = layouts_of(*op.bound, *resolved.derived, choice.mesh);
-    out.ops.push_back(std::move(resolved));
-  }
+  out.ops.reserve(graph.ops.size());
+  for (size_t i = 0; i < graph.ops.size(); ++i) out.ops.push_back(resolved_op(graph.ops[i], plan.ops[i], cache));
   std::vector<const OpLayouts*> layouts;
   for (const ResolvedOp& op : out.ops) layouts.push_back(&op.layouts);
+  for (const Op& op : graph.ops) out.operand_conversion.emplace_back(op.operands.size(), -1);
+
+  Converter converter(cluster, listed);
   const std::vector<std::vector<Reader>> read_by = readers(graph);
-  out.operand_conversion.resize(graph.ops.size());
-  for (size_t i = 0; i < graph.ops.size(); ++i) out.operand_conversion[i].assign(graph.ops[i].operands.size(), -1);
   for (size_t t = 0; t < graph.tensors.size(); ++t) {
-    const int64_t element = bytes_of(graph.tensors[t].dtype);
+    const int64_t element_bytes = bytes_of(graph.tensors[t].dtype);
     TensorNeeds tensor = needs_of(graph, plan, layouts, read_by, TensorId(t));
     out.home.push_back(std::move(tensor.home));
     for (TensorNeeds::Need& need : tensor.needs) {
       for (const Reader& reader : need.readers)
         out.operand_conversion[reader.op.index()][reader.operand] = static_cast<int>(out.conversions.size());
-      out.conversions.push_back({TensorId(t), converter.convert(need.from, need.to, element), std::move(need.readers)});
+      out.conversions.push_back(
+          {TensorId(t), converter.convert(need.from, need.to, element_bytes), std::move(need.readers)});
     }
   }
   return out;

@@ -1,6 +1,17 @@
-// What a plan's choices come to: every op derived, every tensor's home, every conversion. A pure function of the plan,
-// used by lowering, by the checker's report and by costs. The conversions of a tensor depend on the choices of its
-// writer and its readers only.
+// A plan's choices as layouts: every op derived, every tensor's home, every conversion. The representation between a
+// Plan and what is done with it.
+//
+//     Plan --> check_choices --> resolve --> Resolved --> check, lower, serial_ns (cost), Explainer
+//
+// It is made once a plan and handed on. resolve() is a pure function of the plan: it derives strategies (tdl/) and
+// converts layouts (sharding/), and it takes nothing from a search. The conversions of a tensor depend only on the
+// choices of its writer and its readers.
+//
+// Example: h = matmul(x, w) on the mesh [2] with strategy [k], then y = relu(h) with strategy [i]:
+//     ops[matmul].layouts   x S(1), w S(0) -> h P(sum)
+//     home[h]               P(sum), as its producer leaves it
+//     conversions           {h, P(sum) -> S(0): one reduce-scatter, readers {relu, operand 0}}
+//     operand_conversion[relu][0] = 0
 #pragma once
 #include <memory>
 #include <vector>
@@ -11,12 +22,13 @@
 namespace partita {
 
 struct ResolvedOp {
+  Mesh mesh;
   std::shared_ptr<const tdl::Derived> derived;
   OpLayouts layouts;  // what its operands must be, what its results are
 };
 
-// One conversion of a tensor, made once for all readers that want the same layout; of a refetched tensor, once for
-// those in the backward pass and once for all others.
+// One conversion of a tensor, made once for all readers that want the same layout. A refetched tensor is converted once
+// for its readers in the backward pass and once for all others.
 struct ResolvedConversion {
   TensorId tensor;
   Conversion conversion;
@@ -28,27 +40,30 @@ struct Resolved {
   std::vector<Layout> home;     // by TensorId: where it is after its producer (and the conversion into its kept layout)
   std::vector<ResolvedConversion> conversions;       // in tensor order; the one into the kept layout first
   std::vector<std::vector<int>> operand_conversion;  // [op][operand]: position in conversions, -1: read at home
+  std::vector<OpId> order;                           // the plan's own; empty: none
+  Listed listed;  // devices whose parts of the steps the conversions list, and that can be lowered; null: all
 
   int64_t conversion_bytes() const;  // between compute devices
 };
+
+// Throws bad input, naming op or tensor and the rule, where a choice does not exist. check_choices() (plan/check.h) has
+// accepted the plan. Only the parts of the devices in `listed` are listed in the steps; bytes are those of all.
+Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& listed = nullptr);
 
 // The dtype of an op's inner stages: of its first floating result, else of its first floating operand, else of its
 // first result.
 DType inner_dtype(const Graph& graph, const Op& op);
 
-// A placement of a tensor of this shape, and a layout that has this name as one.
+// A placement of a tensor of this shape as a layout, and a layout with this name as a placement.
 Layout layout_of(const Placement& placement, const Shape& shape);
 Placement placement_of(const Layout& layout, NdSbp name);
-
-// Throws bad input, naming op or tensor and the rule, where a choice does not exist. `listed`: whose parts of the steps
-// are.
-Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& listed = nullptr);
 
 // Derived strategies by (bound, mesh extents, strategies): many ops share them. Not thread-safe.
 class DerivationCache {
  public:
+  // Null: the strategies do not exist.
   std::shared_ptr<const tdl::Derived> get(const std::shared_ptr<const tdl::Bound>& bound, const std::vector<int>& mesh,
-                                          const std::vector<tdl::AxisStrategy>& strategies);  // null: not derived
+                                          const std::vector<tdl::AxisStrategy>& strategies);
 
  private:
   std::map<std::tuple<const tdl::Bound*, std::vector<int>, std::vector<tdl::AxisStrategy>>,

@@ -1,3 +1,4 @@
+// Chooses ops one after another under a rule, the cheapest allowed strategy each; and what rules ask of a graph.
 #include "partita/plan/rule_planner.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace {
 
 constexpr int64_t kNever = INT64_MAX;
 
-// Some position keeps nothing: a plan doesn't offer that.
+// Some position would keep nothing, which no plan offers.
 bool more_parts_than_extent(const Layout& layout, const NdSbp& sbp) {
   std::map<std::pair<int, int>, int64_t> parts;
   for (size_t a = 0; a < sbp.size(); ++a)
@@ -120,7 +121,7 @@ int64_t RulePlanner::cost(const Op& op, const OpChoice& choice) {
                       : inner_bytes(*op.bound, *derived, choice.mesh, bytes_of(inner_dtype(graph_, op)), cluster_);
   for (size_t k = 0; k < op.operands.size(); ++k) {
     const Tensor& tensor = graph_.tensor(op.operands[k]);
-    // What no one has read yet is kept as its first reader wants it, but never partial.
+    // A tensor without a home is kept as its first reader wants it, but never partial.
     if (home_[op.operands[k].index()])
       bytes += conversion_bytes(*home_[op.operands[k].index()], layouts.operands[k], bytes_of(tensor.dtype), cluster_);
     else if (layouts.operands[k].is_partial() || !name_of(layouts.operands[k])) bytes += tensor.bytes();
@@ -220,7 +221,7 @@ bool is_sum(const Op& op) {
 
 }  // namespace
 
-// By way of ops that read nothing but it and what is no sum.
+// Whether it ends in a sum of gradients, by way of ops that read it alone and do not see samples.
 bool LateSums::is_added_to(TensorId id) const {
   while (read_by_[id.index()].size() == 1) {
     const Op& reader = graph_.op(read_by_[id.index()][0].op);

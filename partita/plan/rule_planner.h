@@ -1,4 +1,7 @@
-// What rule-made plans share: a plan built op by op in graph order, knowing where every tensor is so far.
+// The planner that all rules share: a plan is built op by op in graph order, knowing where every tensor is so far.
+//
+// Example, data-parallel on 4 devices: choose(matmul, {{[b]}}) settles the product along samples. Its operand x, which
+// nobody has read yet, is then kept S(0), its weight B, and its result is at home as S(0).
 #pragma once
 #include <map>
 #include <optional>
@@ -13,22 +16,22 @@ namespace partita {
 
 inline const tdl::AxisStrategy kReplicate{};
 
-// Pinned ops and tensors are as pinned, whatever the rule says. What no one has read yet is kept as its first reader
+// Pinned ops and tensors are as pinned, whatever the rule says. A tensor without a home is kept as its first reader
 // wants it.
 class RulePlanner {
  public:
   RulePlanner(const Graph& graph, const Cluster& cluster, const Pins& pins, Mesh mesh, const Watch& watch = {});
 
-  // Per mesh axis the strategies that the rule allows: of all combinations, in lexicographic order, the one with the
-  // fewest bytes to bring its operands and to put what it replaces back; the first of equals. False: none of them
+  // `axes`: per mesh axis the strategies that the rule allows. The combination is chosen that moves fewest bytes to
+  // bring its operands and to put back what it replaces; of equal ones the first in lexicographic order. False: none
   // exists.
   bool try_choose(OpId id, const std::vector<std::vector<tdl::AxisStrategy>>& axes);
   void choose(OpId id, const std::vector<std::vector<tdl::AxisStrategy>>& axes);  // fails where none exists
 
   void place(OpId id, const OpChoice& choice);  // the one choice that the rule allows
 
-  // The tensor will be read so: its producer, if it is chosen later, prefers to make it so. Or an operand, as its op
-  // has it under a choice.
+  // The tensor will be read in this layout; its producer, if it is chosen later, prefers to make it so. The second form
+  // takes the layout that an op has an operand in under a choice.
   void want(TensorId id, const Layout& layout) { wanted_.try_emplace(id, layout); }
   void want(OpId id, int operand, const OpChoice& choice);
   bool is_wanted(TensorId id) const { return wanted_.contains(id); }
@@ -67,20 +70,20 @@ class RulePlanner {
 Mesh all_devices(const Cluster& cluster);
 // Infeasible (exit 4) where an input has fewer samples than `parts`.
 void require_samples(std::string_view rule, const Graph& graph, int parts);
-// Those that split the index of this name alone.
+// The strategies that split the index of this name alone.
 std::vector<tdl::AxisStrategy> with_name(const std::vector<tdl::AxisStrategy>& strategies, const std::string& name);
-// Those that split the op along samples; empty where it sees none.
+// The strategies that split the op along samples; empty where it sees none.
 std::vector<tdl::AxisStrategy> sample_strategies(const Graph& graph, const Op& op,
                                                  const std::vector<tdl::AxisStrategy>& allowed);
 
-// What ops between the contributions to a gradient and its update may do on a mesh axis where contributions come as
-// partial sums: of weights with several uses these are added as they are, and reduced once.
+// Late sums: a weight with several uses has several contributions to its gradient. On a mesh axis where these come as
+// partial sums, the ops between them and the update may add them as they are, so that they are reduced once.
 class LateSums {
  public:
   explicit LateSums(const Graph& graph) : graph_(graph), read_by_(readers(graph)) {}
-  // Of `allowed`, those that pass on the partial sums of some operands which nobody else reads. None in the forward
-  // pass, nor where the result is larger than these operands and nothing is added to it later: then it is better
-  // reduced before.
+  // The allowed strategies that pass on the partial sums of some operands which nobody else reads. None in the forward
+  // pass. None either where the result is larger than these operands and nothing is added to it later: then it is
+  // better reduced before.
   std::vector<tdl::AxisStrategy> strategies(OpId id, const std::vector<tdl::AxisStrategy>& allowed) const;
 
  private:
@@ -90,10 +93,10 @@ class LateSums {
   std::vector<std::vector<Reader>> read_by_;
 };
 
-// Of the update of a parameter: the gradient that it reads, and back through what clips and unscales it to what the
-// backward pass leaves. Empty for another op.
+// The gradients behind the update of a parameter: the one that it reads, and back through what clips and unscales it to
+// what the backward pass leaves. Empty for another op.
 std::vector<TensorId> gradients_of_update(const Graph& graph, const Op& op);
-// By tensor: a parameter, or made of parameters and constants alone (cast, transposed).
+// By tensor: whether it is a parameter, or made of parameters and constants alone (cast, transposed).
 std::vector<bool> weights(const Graph& graph);
 // A product of an activation and a weight, such as `linear` or a convolution.
 struct WeightProduct {

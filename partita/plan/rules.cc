@@ -1,3 +1,4 @@
+// The rules single, data-parallel and model-parallel.
 #include "partita/plan/rules.h"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ std::vector<tdl::AxisStrategy> splits_first(std::vector<tdl::AxisStrategy> strat
   return strategies;
 }
 
-// What model parallelism splits in an op with a parameter: the index, and the result axis that keeps its result.
+// How model parallelism splits an op with a parameter: the index, and the axis along which its result is kept.
 struct ParameterSplit {
   std::string index;
   int result_axis = -1;
@@ -65,7 +66,7 @@ std::optional<ParameterSplit> parameter_split(const Graph& graph, const Op& op, 
 
 std::vector<std::string> sample_indices(const Graph& graph, const Op& op) {
   const tdl::Bound& bound = *op.bound;
-  // Of the factors of a tensor's sample axis, the first splittable index of each.
+  // For each factor of a tensor's sample axis, the first splittable index.
   auto along = [&](const tdl::BoundTensor& tensor, int axis, auto indices_of) {
     std::vector<std::string> names;
     const size_t first = first_factored_axis(tensor, axis);

@@ -1,5 +1,5 @@
-// Plans made by a rule: the published baselines. Each is what a search could return, made without searching. They throw
-// where the watch ends.
+// Plans made by a rule: the published baselines. Each is a plan that a search could return, made without searching.
+// They throw where the watch ends.
 #pragma once
 #include <optional>
 #include <string_view>
@@ -17,7 +17,7 @@ Plan single_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = 
 // (SoyBean section 4.1's T_data). Infeasible where there are fewer samples than devices.
 Plan data_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = {}, const Watch& watch = {});
 
-// What pins leave open: as in data parallelism where there are samples enough, else replicated.
+// Pinned choices, and for all others data parallelism where there are samples enough, else replication.
 Plan filled_in_plan(const Graph& graph, const Cluster& cluster, const Pins& pins, const Watch& watch = {});
 
 // SoyBean section 4.1's T_model, for any operation with a parameter: the parameter's contracted dimension is split; if
@@ -26,8 +26,8 @@ Plan filled_in_plan(const Graph& graph, const Cluster& cluster, const Pins& pins
 // other op takes the strategy whose operands are cheapest to bring, splits before replication.
 Plan model_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = {}, const Watch& watch = {});
 
-// One weird trick (Krizhevsky 2014): convolutions are split along samples, fully connected layers along their units;
-// what lies between takes what comes. Infeasible where there are fewer samples than devices.
+// One weird trick (Krizhevsky 2014): convolutions are split along samples, fully connected layers along their units.
+// Ops between them take the strategy that moves least. Infeasible where there are fewer samples than devices.
 Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = {}, const Watch& watch = {});
 
 // Megatron-LM's tensor parallelism inside groups of `tensor` devices, data parallelism over the groups: mesh [data,
@@ -36,10 +36,10 @@ Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = {},
 Plan megatron_plan(const Graph& graph, const Cluster& cluster, std::optional<int> tensor = {}, const Pins& pins = {},
                    const Watch& watch = {});
 
-// ZeRO: data parallelism where of the optimizer's states (stage 1), of the gradients (2) and of the parameters (3) each
-// device keeps one part; a tensor without an axis as long as there are devices is kept whole. Stage 1 has all gradients
-// until the backward pass is over, stage 3 gathers parameters again for the backward pass. Infeasible where there are
-// fewer samples than devices.
+// ZeRO: data parallelism where each device keeps one part of the optimizer's states (stage 1), of the gradients as well
+// (2), and of the parameters too (3). A tensor without an axis as long as there are devices is kept whole. Stage 1 has
+// all gradients until the backward pass is over; stage 3 gathers parameters again for the backward pass. Infeasible
+// where there are fewer samples than devices.
 Plan zero_plan(const Graph& graph, const Cluster& cluster, int stage, const Pins& pins = {}, const Watch& watch = {});
 
 // The indices along which an op sees samples, from its tensors' sample axes: one, or those of the axis's factors, the

@@ -77,8 +77,8 @@ class ZeroRule {
   }
   const Layout* gradient(TensorId t) const { return wanted_[t.index()] ? &*wanted_[t.index()] : nullptr; }
 
-  // What an op may do: samples where it sees them; an update, its split; what reads a gradient that updates read split,
-  // the same.
+  // The strategies that an op may take: its split for an update; along samples where it sees them; and for another op
+  // of the update, that of a gradient which updates read split.
   std::vector<tdl::AxisStrategy> strategies(OpId id) const {
     const Op& op = graph_.op(id);
     if (splits_[id.index()]) return {splits_[id.index()]->strategy};
@@ -99,7 +99,7 @@ class ZeroRule {
   }
 
  private:
-  // Of `all`, those that split one index and read an operand where `wanted` has it.
+  // The strategies that split one index and read an operand where `wanted` has it.
   template <typename Wanted>
   std::vector<tdl::AxisStrategy> reading(const Op& op, const std::vector<tdl::AxisStrategy>& all,
                                          const Wanted& wanted) const {

@@ -119,7 +119,8 @@ class Swap final : public Searcher {
         throw DoesNotApply(
             fmt::format("cluster '{}': device '{}' computes in its host's memory; there is nothing to swap to",
                         share.name, d.name));
-      PhysicalGraph physical = lower_local(graph, plan_on(graph, share, device), share, nullptr, watch);
+      const Resolved resolved = resolve(graph, plan_on(graph, share, device), share);
+      PhysicalGraph physical = lower_local(graph, resolved, share, watch);
       make_order(physical);
       make_counts(physical);
       const SwapProgram program = swap_program(physical, device);

@@ -99,7 +99,8 @@ void verify_one(const Graph& graph, const Cluster& cluster, const Mesh& mesh,
     pins.kept[id] = {mesh, sbp, {}};
   }
   try {
-    PhysicalGraph physical = lower_local(graph, data_parallel_plan(graph, cluster, pins), cluster);
+    const Resolved resolved = resolve(graph, data_parallel_plan(graph, cluster, pins), cluster);
+    PhysicalGraph physical = lower_local(graph, resolved, cluster);
     verify(physical);
     ++tally.graphs;
     for (const Task& task : physical.tasks) {

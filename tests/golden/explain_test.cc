@@ -56,7 +56,8 @@ void expect_the_checkers_differences(const std::vector<const char*>& models, int
       ++plans;
       SCOPED_TRACE(fmt::format("{} by {}", model, search));
       const int64_t now = check(graph, *plan, cluster).comm_bytes;
-      Explainer explainer(graph, *plan, cluster);
+      const Resolved resolved = resolve(graph, *plan, cluster);
+      Explainer explainer(graph, *plan, resolved, cluster);
       int64_t inside = 0, by_step = 0;
       for (const auto& [step, bytes] : explainer.bytes_by_step()) by_step += bytes;
       for (size_t o = 0; o < graph.ops.size(); ++o) {
@@ -117,7 +118,8 @@ TEST(Explain, OfVeryManyAlternativesThoseNear) {
   const auto plan = searched("soybean", graph, cluster);
   ASSERT_TRUE(plan);
   const int64_t now = check(graph, *plan, cluster).comm_bytes;
-  Explainer explainer(graph, *plan, cluster);
+  const Resolved resolved = resolve(graph, *plan, cluster);
+  Explainer explainer(graph, *plan, resolved, cluster);
   int many = 0;
   for (size_t o = 0; o < graph.ops.size(); ++o) {
     const OpExplanation e = explainer.op(OpId(o));

@@ -1,0 +1,140 @@
+// Assembles one target register: transfers, staging registers, and the combination of terms.
+#include "partita/physical/assemble.h"
+
+#include "partita/base/align.h"
+#include "partita/base/error.h"
+
+namespace partita {
+
+namespace {
+
+void add_transfer(Draft& draft, const std::string& name, const Context& at, DeviceId source, DeviceId target,
+                  Access read, Access write, int64_t bytes) {
+  Task task = new_task(draft, name, at, target, CopyWork{});
+  task.route = draft.cluster.route(source, target);
+  if (source != target) task.queue = draft.link_queues[draft.cluster.narrowest(source, target).index()];
+  task.reads = {std::move(read)};
+  task.writes = {std::move(write)};
+  task.bytes = source == target ? 2 * bytes : bytes;
+  add_task(draft, std::move(task));
+}
+
+// All that comes from devices that are not lowered. It goes into its place, or first beside it if it is combined then
+// (`gather`).
+void add_arrival(Draft& draft, const Context& at, DeviceId target, Access write, int64_t bytes, Task* gather) {
+  const std::string name = fmt::format("{}@{}<elsewhere", at.name, device_name(draft, target));
+  Task task = new_task(draft, name, at, target, CopyWork{});
+  if (gather) {
+    write.reg = add_register(draft, name, target, at.tensor, at.dtype, {}, {});
+    write.boxes.clear();
+    draft.graph.reg(write.reg).bytes = bytes;
+    gather->reads.push_back(write);
+  }
+  task.writes = {std::move(write)};
+  task.bytes = bytes;
+  add_task(draft, std::move(task));
+}
+
+std::vector<Box> without(const std::vector<Box>& boxes, const Box& gone) {
+  std::vector<Box> rest;
+  for (const Box& box : boxes)
+    for (Box& part : subtract(box, gone)) rest.push_back(std::move(part));
+  return rest;
+}
+
+// Disjoint boxes that together are what the reads cover, and what they leave of `box`.
+struct Coverage {
+  std::vector<Box> covered, rest;
+};
+Coverage coverage_of(const Draft& draft, const Box& box, const std::vector<Access>& reads) {
+  Coverage c{{}, {box}};
+  for (const Access& read : reads) {
+    std::vector<Box> fresh{box_of(draft, read)};
+    for (const Box& known : c.covered) fresh = without(fresh, known);
+    for (const Box& part : fresh) c.rest = without(c.rest, part);
+    c.covered.insert(c.covered.end(), fresh.begin(), fresh.end());
+  }
+  return c;
+}
+
+// `gather` as the combination of `reads` into a part of the target.
+void add_combination(Draft& draft, const Task& gather, const Context& at, RegisterId target, const Box& part,
+                     std::string name, tdl::Reducer reducer, std::vector<Access> reads) {
+  Task task = gather;
+  task.name = std::move(name);
+  task.work = CombineWork{reducer};
+  task.reads = std::move(reads);
+  task.writes = {access(draft, target, part)};
+  task.bytes = volume(part) * bytes_of(at.dtype) * static_cast<int64_t>(1 + task.reads.size());
+  task.flops = static_cast<double>(volume(part)) * static_cast<double>(task.reads.size());
+  add_task(draft, std::move(task));
+}
+
+// The reads of `gather` are the terms of the assembly's box. Elements without a term get the identity of the reducer;
+// with `absent` they get the identity of that one, by tasks of their own.
+void add_combinations(Draft& draft, Task gather, const Context& at, const Assembly& a) {
+  if (!a.absent) return add_combination(draft, gather, at, a.target, a.box, gather.name, a.reducer, gather.reads);
+  const Coverage c = coverage_of(draft, a.box, gather.reads);
+  if (c.rest.empty()) return add_combination(draft, gather, at, a.target, a.box, gather.name, a.reducer, gather.reads);
+  if (c.covered.empty()) return add_combination(draft, gather, at, a.target, a.box, gather.name, *a.absent, {});
+  int number = 0;
+  const auto next_name = [&] {
+    return fmt::format("{}.combine.{}@{}", at.name, number++, device_name(draft, gather.device));
+  };
+  for (const Box& part : c.covered) {
+    std::vector<Access> reads;
+    for (const Access& read : gather.reads)
+      if (const Box meet = intersect(part, box_of(draft, read)); !is_empty(meet))
+        reads.push_back(access(draft, read.reg, meet, read.fresh));
+    add_combination(draft, gather, at, a.target, part, next_name(), a.reducer, std::move(reads));
+  }
+  for (const Box& part : c.rest) add_combination(draft, gather, at, a.target, part, next_name(), *a.absent, {});
+}
+
+}  // namespace
+
+void assemble(Draft& draft, const Placed& from, const Mesh& sources, Assembly a, const Context& at) {
+  const DeviceId device = draft.graph.reg(a.target).device;
+  const std::string& own_name = device_name(draft, device);
+  Task gather = new_task(draft, fmt::format("{}.combine@{}", at.name, own_name), at, device, CombineWork{a.reducer});
+  int64_t arriving_bytes = 0;
+  for (const Term& term : a.terms) {
+    const DeviceId source = sources.devices[term.source];
+    const int64_t bytes = volume(term.write) * bytes_of(at.dtype);
+    const auto here = from.regs.find(term.source);
+    if (here == from.regs.end()) {
+      arriving_bytes += a.combine ? align_up(bytes, kAlignBytes) : bytes;
+      continue;
+    }
+    Access read = access(draft, here->second, term.read, from.fresh);
+    const std::string name = fmt::format("{}@{}<{}{}", at.name, own_name, device_name(draft, source), term.mark);
+    if (!a.combine) {
+      add_transfer(draft, name, at, source, device, std::move(read), access(draft, a.target, term.write), bytes);
+    } else if (a.reads_own && source == device) {
+      gather.reads.push_back(std::move(read));
+    } else {
+      const RegisterId staged = add_register(draft, name, device, at.tensor, at.dtype, a.radices, term.write);
+      add_transfer(draft, name, at, source, device, std::move(read), access(draft, staged, term.write), bytes);
+      gather.reads.push_back(access(draft, staged, term.write));
+    }
+  }
+  if (arriving_bytes > 0) {
+    add_arrival(draft, at, device, access(draft, a.target, a.box), arriving_bytes, a.combine ? &gather : nullptr);
+    a.absent.reset();  // which elements arrive is not known
+  }
+  if (a.combine) add_combinations(draft, std::move(gather), at, a);
+}
+
+void read_elsewhere(Draft& draft, const Placed& from, const Context& at) {
+  if (!draft.listed) return;
+  for (const auto& [p, reg] : from.regs) {
+    const DeviceId device = from.layout.mesh.devices[p];
+    Task task = new_task(draft, fmt::format("~{}.elsewhere@{}", at.name, device_name(draft, device)), at, device,
+                         CopyWork{});  // '~': its name comes after most others
+    if (task.turn == Task::Turn::kLazy) task.turn = Task::Turn::kInPlace;
+    task.reads = {access(draft, from, p)};
+    add_task(draft, std::move(task));
+  }
+}
+
+}  // namespace partita

@@ -1,0 +1,25 @@
+// Conversions of a tensor as tasks: each step becomes collectives, copies, or assembled targets.
+//
+// Example: P(sum) -> B on 2 devices is one all-reduce step: two participants of one CollectiveId,
+// "h>f.0.all-reduce@gpu0" and "@gpu1", each reading its partial register and writing its new one. A conversion of two
+// steps names them .0 and .1.
+#pragma once
+#include "partita/physical/draft.h"
+
+namespace partita {
+
+// Where a conversion's steps stand and end.
+struct ConversionAt {
+  Context at;
+  bool mixed = false;            // each layout's registers have their own axes (register_axes.h)
+  const Placed* into = nullptr;  // where the last step's result has to end; null: in new registers
+};
+Placed convert_placed(Draft& draft, Placed from, const Conversion& conversion, const ConversionAt& where);
+
+// One fetch, whatever the layouts: inputs from hosts, outputs to one.
+Placed fetch_placed(Draft& draft, const Placed& from, const Layout& to, const Context& at);
+
+// Position by position into other registers on the same devices.
+Placed copy_into(Draft& draft, const Placed& from, const Context& at, const Placed& into);
+
+}  // namespace partita

@@ -1,0 +1,103 @@
+// Adds queues, registers and tasks to a PhysicalGraph that is being made.
+#include "partita/physical/draft.h"
+
+#include "partita/base/error.h"
+
+namespace partita {
+
+namespace {
+
+QueueId add_queue(Draft& draft, Queue queue) {
+  draft.graph.queues.push_back(std::move(queue));
+  return QueueId(draft.graph.queues.size() - 1);
+}
+
+}  // namespace
+
+Draft make_draft(std::string name, const Cluster& cluster, Listed listed) {
+  Draft draft{cluster, std::move(listed), {}, {}, {}, {}, 0, {}};
+  draft.graph.name = std::move(name);
+  draft.graph.device_count = static_cast<int>(cluster.devices.size());
+  draft.graph.compute_count = cluster.compute_count;
+  for (size_t d = 0; d < cluster.devices.size(); ++d) {
+    const Device& device = cluster.devices[d];
+    const bool compute = static_cast<int>(d) < cluster.compute_count;
+    draft.compute_queues.push_back(add_queue(draft, {compute ? QueueKind::kCompute : QueueKind::kHost, DeviceId(d),
+                                                     LinkId(), device.name + (compute ? ".compute" : ".host")}));
+    draft.collective_queues.push_back(
+        compute ? add_queue(draft, {QueueKind::kCollective, DeviceId(d), LinkId(), device.name + ".collective"})
+                : QueueId());
+  }
+  for (size_t l = 0; l < cluster.links.size(); ++l)
+    draft.link_queues.push_back(add_queue(draft, {QueueKind::kLink, DeviceId(), LinkId(l), cluster.links[l].name}));
+  return draft;
+}
+
+const std::vector<int>& positions_here(Draft& draft, const Mesh& mesh) {
+  for (const auto& [known, positions] : draft.positions)
+    if (known == mesh.devices) return positions;
+  std::vector<int> positions;
+  for (int p = 0; p < mesh.positions(); ++p)
+    if (!draft.listed || (*draft.listed)[mesh.devices[p].index()]) positions.push_back(p);
+  return draft.positions.emplace_back(mesh.devices, std::move(positions)).second;
+}
+
+RegisterId add_register(Draft& draft, std::string name, DeviceId device, TensorId tensor, DType dtype,
+                        const std::vector<Shape>& radices, const Box& box) {
+  Register reg;
+  reg.name = std::move(name);
+  reg.device = device;
+  reg.tensor = tensor;
+  reg.dtype = dtype;
+  for (const Shape& axis : radices) reg.axes.insert(reg.axes.end(), axis.begin(), axis.end());
+  reg.boxes = {box};
+  reg.bytes = volume(box) * bytes_of(dtype);
+  draft.graph.registers.push_back(std::move(reg));
+  return RegisterId(draft.graph.registers.size() - 1);
+}
+
+Placed new_registers(Draft& draft, const Context& at, const Layout& layout, const std::string& suffix) {
+  Placed placed{layout, {}, false};
+  for (int p : positions_here(draft, layout.mesh)) {
+    const DeviceId device = layout.mesh.devices[p];
+    placed.regs[p] = add_register(draft, fmt::format("{}{}@{}", at.name, suffix, device_name(draft, device)), device,
+                                  at.tensor, at.dtype, layout.radices, layout.boxes[p]);
+  }
+  return placed;
+}
+
+Task new_task(const Draft& draft, std::string name, const Context& at, DeviceId device, Work work) {
+  Task task;
+  task.name = std::move(name);
+  task.op = at.op;
+  task.phase = at.phase;
+  task.device = device;
+  task.queue = draft.compute_queues[device.index()];
+  task.turn = at.turn;
+  task.work = std::move(work);
+  return task;
+}
+
+Access access(const Draft& draft, RegisterId reg, const Box& box, bool fresh, int tensor) {
+  Access a{reg, fresh, {}, tensor};
+  if (box != draft.graph.reg(reg).boxes[0]) a.boxes = {box};
+  return a;
+}
+
+Access access(const Draft& draft, const Placed& placed, int position, int tensor) {
+  return access(draft, placed.regs.at(position), placed.layout.boxes[position], placed.fresh, tensor);
+}
+
+const Box& box_of(const Draft& draft, const Access& access) {
+  return access.boxes.empty() ? draft.graph.reg(access.reg).boxes[0] : access.boxes[0];
+}
+
+int64_t bytes_of(const Draft& draft, const Access& access) {
+  return volume(box_of(draft, access)) * bytes_of(draft.graph.reg(access.reg).dtype);
+}
+
+int64_t bytes_at(const Draft& draft, const Placed& placed, int position) {
+  return volume(placed.layout.boxes[position]) * bytes_of(draft.graph.reg(placed.regs.at(position)).dtype);
+}
+
+}  // namespace partita

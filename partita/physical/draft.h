@@ -1,0 +1,63 @@
+// A PhysicalGraph while local lowering makes it, and the small functions that add registers and tasks to it.
+//
+// Example: new_registers({.name = "h", ..}, layout of h on gpu0 and gpu1) adds the registers "h@gpu0" and "h@gpu1",
+// each with its position's box. access(draft, h, 1) is then "all of h@gpu1".
+#pragma once
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "partita/physical/physical.h"
+
+namespace partita {
+
+struct Draft {
+  const Cluster& cluster;
+  Listed listed;                                           // devices whose tasks are made; null: all
+  PhysicalGraph graph;                                     // tasks and registers so far
+  std::vector<QueueId> compute_queues, collective_queues;  // by DeviceId
+  std::vector<QueueId> link_queues;                        // by LinkId
+  int collectives = 0;
+  std::deque<std::pair<SharedList<DeviceId>, std::vector<int>>> positions;  // by mesh: what positions_here() has found
+};
+Draft make_draft(std::string name, const Cluster& cluster, Listed listed);  // with every queue
+
+// A tensor, or a stage of an op, as it lies in registers: one a mesh position, or a part of one. The layout's boxes are
+// over the registers' axes.
+struct Placed {
+  Layout layout;
+  std::map<int, RegisterId> regs;  // by position, those that are lowered
+  bool fresh = false;              // the new value of a carried register
+};
+
+// What the tasks and registers that are being made belong to.
+struct Context {
+  std::string name;  // prefix of tasks and registers
+  OpId op;
+  Phase phase = Phase::kForward;
+  Task::Turn turn = Task::Turn::kLazy;
+  TensorId tensor;  // none: an inner stage
+  DType dtype = DType::kFloat32;
+};
+
+// The positions of a mesh whose tasks are made: all, or those of the listed devices.
+const std::vector<int>& positions_here(Draft& draft, const Mesh& mesh);
+
+RegisterId add_register(Draft& draft, std::string name, DeviceId device, TensorId tensor, DType dtype,
+                        const std::vector<Shape>& radices, const Box& box);
+// One at each position here: NAME SUFFIX @ DEVICE.
+Placed new_registers(Draft& draft, const Context& at, const Layout& layout, const std::string& suffix = "");
+// On the device's compute queue, without reads and writes; not added yet.
+Task new_task(const Draft& draft, std::string name, const Context& at, DeviceId device, Work work);
+inline void add_task(Draft& draft, Task task) { draft.graph.tasks.push_back(std::move(task)); }
+
+Access access(const Draft& draft, RegisterId reg, const Box& box, bool fresh = false, int tensor = -1);
+Access access(const Draft& draft, const Placed& placed, int position, int tensor = -1);
+const Box& box_of(const Draft& draft, const Access& access);
+int64_t bytes_of(const Draft& draft, const Access& access);
+int64_t bytes_at(const Draft& draft, const Placed& placed, int position);
+inline const std::string& device_name(const Draft& draft, DeviceId id) { return draft.cluster.device(id).name; }
+
+}  // namespace partita

@@ -1,0 +1,232 @@
+// Makes the tasks of one op.
+#include "partita/physical/lower_op.h"
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+#include "partita/base/rng.h"
+#include "partita/physical/convert.h"
+#include "partita/physical/workspace.h"
+#include "partita/tdl/affine.h"
+
+namespace partita {
+
+namespace {
+
+// The op that is being lowered.
+struct Current {
+  OpId id;
+  const Op& op;
+  const tdl::Bound& bound;
+  const ResolvedOp& resolved;
+  DType inner;                                 // of its stages
+  std::vector<Conversion> inner_conversions;   // by place in derived.inner
+  std::vector<std::vector<tdl::Kind>> kinds;   // of its tensors so far: [mesh axis][tensor]
+  std::vector<std::optional<Placed>> tensors;  // of the formula, where they lie so far
+};
+
+Context context_of(const Current& current, std::string name, TensorId tensor, DType dtype, Task::Turn turn) {
+  return {std::move(name), current.id, current.op.phase, turn, tensor, dtype};
+}
+
+Placed convert_tensor(LocalLowering& local, const Placed& from, const Conversion& conversion, const Context& at,
+                      const Placed* into = nullptr) {
+  const bool mixed = at.tensor.valid() && local.axes.mixed[at.tensor.index()];
+  return convert_placed(local.draft, from, conversion, {at, mixed, into});
+}
+
+// The operand as the op must have it: at home, or converted, once for all readers that want the same.
+Placed bring_operand(LocalLowering& local, const Current& current, size_t k) {
+  const TensorId t = current.op.operands[k];
+  const int c = local.resolved.operand_conversion[current.id.index()][k];
+  if (c < 0) return *local.placed[t.index()];
+  if (!local.converted[c]) {
+    // Gradients go to their updates as soon as they are whole; everything else is brought just before its first reader.
+    const Task::Turn turn = current.op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kLazy;
+    const Tensor& tensor = local.graph.tensor(t);
+    const Context at =
+        context_of(current, fmt::format("{}>{}.{}", tensor.name, current.op.name, k), t, tensor.dtype, turn);
+    local.converted[c] = convert_tensor(local, *local.placed[t.index()], local.resolved.conversions[c].conversion, at);
+  }
+  return *local.converted[c];
+}
+
+// The result may be written over the operand: no stage after the result's reads the operand, and the result's own reads
+// it at its own index.
+bool in_place_safe(const tdl::Bound& bound, int operand, int result) {
+  const int last = bound.stage_of(bound.results[result]);
+  const std::vector<tdl::Affine>& lhs = bound.stages[last].lhs;
+  const bool plain = std::all_of(lhs.begin(), lhs.end(), [](const tdl::Affine& a) { return a.plain_index() >= 0; });
+  for (size_t s = last; s < bound.stages.size(); ++s) {
+    const tdl::Expr& body = bound.stages[s].body;
+    const std::vector<int> read = tensors_read(body);
+    if (std::find(read.begin(), read.end(), operand) == read.end()) continue;
+    if (static_cast<int>(s) > last || body.kind == tdl::ExprKind::kReduce || !plain ||
+        !reads_only_at(body, operand, lhs))
+      return false;
+  }
+  return true;
+}
+
+// Whether a result may go straight into the registers of the operand that it replaces.
+bool goes_into(const Current& current, const Placed& replaced, const Layout& layout, int result) {
+  if (!same_placement(layout, replaced.layout)) return false;
+  for (size_t k = 0; k < current.op.operands.size(); ++k)
+    if (current.tensors[k]->regs == replaced.regs && !in_place_safe(current.bound, static_cast<int>(k), result))
+      return false;
+  return true;
+}
+
+// The registers that a stage writes: a result's, or its own.
+Placed stage_registers(LocalLowering& local, const Current& current, int tensor) {
+  const tdl::Bound& bound = current.bound;
+  const tdl::Derived& derived = *current.resolved.derived;
+  const Mesh& mesh = current.resolved.mesh;
+  Layout layout{mesh, bound.tensors[tensor].radices, derived.boxes[tensor], {}};
+  for (size_t a = 0; a < mesh.extents.size(); ++a) layout.kinds.push_back(current.kinds[a][tensor]);
+  const auto result = std::find(bound.results.begin(), bound.results.end(), tensor) - bound.results.begin();
+  if (result == static_cast<std::ptrdiff_t>(bound.results.size()))
+    return new_registers(local.draft,
+                         context_of(current, fmt::format("{}.{}", current.op.name, bound.tensors[tensor].name),
+                                    TensorId(), current.inner, Task::Turn::kLazy),
+                         layout);
+  const TensorId t = current.op.results[result];
+  const Tensor& made = local.graph.tensor(t);
+  layout = over_register_axes(local.axes, layout, t);
+  const bool remade = std::any_of(derived.inner.begin(), derived.inner.end(),
+                                  [&](const tdl::InnerStep& s) { return s.tensor == tensor; });
+  if (made.replaces.valid() && !remade) {
+    const Placed& replaced = *local.placed[made.replaces.index()];
+    if (goes_into(current, replaced, layout, static_cast<int>(result))) return replaced;
+  }
+  return new_registers(local.draft, context_of(current, made.name, t, made.dtype, Task::Turn::kLazy), layout,
+                       remade ? ".made" : "");
+}
+
+// How many of a conversion's steps make the stage whole; the rest fetch the halo.
+size_t steps_before_halo(const tdl::InnerStep& inner, const Conversion& conversion) {
+  if (inner.needed.empty()) return conversion.steps.size();
+  size_t count = 0;
+  if (!inner.axes.empty())
+    while (count < conversion.steps.size() &&
+           (count == 0 || conversion.steps[count - 1].to.kinds != conversion.to.kinds))
+      ++count;
+  return count;
+}
+
+// An inner step. A stage that is made whole over mesh axes stays so. The boxes that its reader lacks are brought to it,
+// for that reader alone (TDL.md rule 17), into `halos`.
+void run_inner(LocalLowering& local, Current& current, size_t number, std::map<int, Placed>& halos) {
+  const tdl::InnerStep& inner = current.resolved.derived->inner[number];
+  Placed& placed = *current.tensors[inner.tensor];
+  const bool any = !placed.regs.empty();
+  const TensorId tensor = any ? local.draft.graph.reg(placed.regs.begin()->second).tensor : TensorId();
+  const DType dtype = any ? local.draft.graph.reg(placed.regs.begin()->second).dtype : current.inner;
+  Context at = context_of(
+      current, fmt::format("{}.{}.inner{}", current.op.name, current.bound.tensors[inner.tensor].name, number), tensor,
+      dtype, Task::Turn::kLazy);
+  for (int a : inner.axes) current.kinds[a][inner.tensor] = std::nullopt;
+  const Conversion& all = current.inner_conversions[number];
+  const auto split = all.steps.begin() + static_cast<std::ptrdiff_t>(steps_before_halo(inner, all));
+  Conversion whole = all, halo = all;
+  whole.steps = {all.steps.begin(), split};
+  halo.steps = {split, all.steps.end()};
+  if (!whole.steps.empty()) placed = convert_tensor(local, placed, whole, at);
+  at.name += ".halo";
+  if (!inner.needed.empty()) halos.insert_or_assign(inner.tensor, convert_tensor(local, placed, halo, at));
+}
+
+OpKernels& kernels_of(LocalLowering& local, const tdl::Bound& bound, const tdl::Derived& derived) {
+  auto [at, is_new] = local.kernels.try_emplace(std::make_pair(&bound, &derived));
+  if (is_new) at->second.segments = segments_of(bound, derived);
+  return at->second;
+}
+
+const std::vector<double>& flops_at(OpKernels& kernels, int position, const Current& current, const Graph& graph) {
+  auto [at, is_new] = kernels.flops.try_emplace(position);
+  if (is_new)
+    at->second = segment_flops(graph.registry->find(current.op.definition), current.bound, kernels.segments,
+                               current.resolved.derived->ranges[position]);
+  return at->second;
+}
+
+// The kernel of segment `g` at a position.
+void add_kernel(LocalLowering& local, const Current& current, OpKernels& kernels, size_t g, int p,
+                const std::map<int, Placed>& halos) {
+  const Op& op = current.op;
+  Draft& draft = local.draft;
+  const Segment& segment = kernels.segments[g];
+  const DeviceId device = current.resolved.mesh.devices[p];
+  const Task::Turn turn = op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kInPlace;
+  std::string name = kernels.segments.size() > 1 ? fmt::format("{}.{}@{}", op.name, g, device_name(draft, device))
+                                                 : fmt::format("{}@{}", op.name, device_name(draft, device));
+  KernelWork work{op.definition,
+                  op.attributes,
+                  op.bound,
+                  segment.first,
+                  segment.last,
+                  {current.resolved.derived->ranges[p]},
+                  hash_name(op.forward.valid() ? local.graph.op(op.forward).name : op.name)};
+  const Context at = context_of(current, name, TensorId(), current.inner, turn);
+  Task task = new_task(draft, std::move(name), at, device, std::move(work));
+  task.flops = flops_at(kernels, p, current, local.graph)[g];
+  for (int t : segment.reads) {
+    const auto halo = halos.find(t);
+    task.reads.push_back(access(draft, halo != halos.end() ? halo->second : *current.tensors[t], p, t));
+  }
+  for (int t : segment.writes) {
+    const Placed& to = *current.tensors[t];
+    task.writes.push_back(access(draft, to.regs.at(p), to.layout.boxes[p], false, t));
+  }
+  for (const Access& a : task.reads) task.bytes += bytes_of(draft, a);
+  for (const Access& a : task.writes) task.bytes += bytes_of(draft, a);
+  task.elementwise = kernels.segments.size() == 1 && tdl::is_elementwise(current.bound);
+  add_task(draft, std::move(task));
+}
+
+// The result into its home: as it fell, converted into its kept layout, or into the registers of what it replaces.
+void settle_result(LocalLowering& local, const Current& current, size_t r, Placed made) {
+  const TensorId t = current.op.results[r];
+  const Tensor& tensor = local.graph.tensor(t);
+  const Placed* into = tensor.replaces.valid() ? &*local.placed[tensor.replaces.index()] : nullptr;
+  if (!into || made.regs != into->regs)
+    made.layout = over_register_axes(local.axes, current.resolved.layouts.results[r], t);
+  if (const ResolvedConversion* kept = local.kept[t.index()]) {
+    const Task::Turn turn = current.op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kLazy;
+    made = convert_tensor(local, made, kept->conversion,
+                          context_of(current, tensor.name + ">kept", t, tensor.dtype, turn), into);
+  }
+  if (into && made.regs != into->regs)
+    made = copy_into(local.draft, made, context_of(current, tensor.name + ">kept", t, tensor.dtype, Task::Turn::kEager),
+                     *into);
+  made.fresh = into != nullptr;
+  local.placed[t.index()] = std::move(made);
+}
+
+}  // namespace
+
+void lower_op(LocalLowering& local, OpId id) {
+  const Op& op = local.graph.op(id);
+  const ResolvedOp& resolved = local.resolved.ops[id.index()];
+  const tdl::Derived& derived = *resolved.derived;
+  OpKernels& kernels = kernels_of(local, *op.bound, derived);
+  Current current{id, op, *op.bound, resolved, inner_dtype(local.graph, op), {}, derived.kinds, {}};
+  current.tensors.resize(op.bound->tensors.size());
+  for (size_t k = 0; k < op.operands.size(); ++k) current.tensors[k] = bring_operand(local, current, k);
+  current.inner_conversions =
+      inner_conversions(*op.bound, derived, resolved.mesh, bytes_of(current.inner), local.converter);
+  size_t next_inner = 0;
+  for (size_t g = 0; g < kernels.segments.size(); ++g) {
+    std::map<int, Placed> halos;  // stage tensors with the inner halos of this segment
+    while (next_inner < derived.inner.size() && derived.inner[next_inner].before_stage <= kernels.segments[g].first)
+      run_inner(local, current, next_inner++, halos);
+    for (int t : kernels.segments[g].writes) current.tensors[t] = stage_registers(local, current, t);
+    for (int p : positions_here(local.draft, resolved.mesh)) add_kernel(local, current, kernels, g, p, halos);
+  }
+  std::map<int, Placed> after;  // a result is read by others only
+  while (next_inner < derived.inner.size()) run_inner(local, current, next_inner++, after);
+  for (size_t r = 0; r < op.results.size(); ++r)
+    settle_result(local, current, r, *current.tensors[op.bound->results[r]]);
+}
+
+}  // namespace partita

@@ -1,0 +1,21 @@
+// The passes that take nodes and uses, for one call alone.
+#include "partita/physical/passes.h"
+
+namespace partita {
+
+void make_order(PhysicalGraph& graph, const LowerOptions& options) {
+  const NodeTable table = number_nodes(graph);
+  make_order(graph, table, Uses(graph, table), options);
+}
+
+void make_counts(PhysicalGraph& graph, const LowerOptions& options) {
+  const NodeTable table = number_nodes(graph);
+  make_counts(graph, table, Uses(graph, table), options);
+}
+
+void plan_memory(PhysicalGraph& graph, const LowerOptions& options) {
+  const NodeTable table = number_nodes(graph);
+  plan_memory(graph, table, Uses(graph, table), options);
+}
+
+}  // namespace partita

@@ -1,0 +1,67 @@
+// The global passes of lowering, in order, and admission (docs/PHYSICAL.md sections 2 to 6). Each pass takes what the
+// one before left. None changes the tasks, so that nodes and uses stay those of lower_local's graph.
+//
+//     lower_local --> make_order --> make_counts --> plan_memory --> make_edges --> refuse
+//                     `order`        `count`         `offset`        `edges`        admitted, or the reason
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "partita/base/watch.h"
+#include "partita/physical/uses.h"
+
+namespace partita {
+
+// Which micro-batch a stage takes next (section 2). kDefault: forward and backward of one, then of the next.
+enum class Schedule { kDefault, kGpipe, k1F1B };
+
+struct LowerOptions {
+  bool share_bytes = true;  // false: no two registers share bytes
+  // Tofu section 6: a parameter's update waits for nothing and stands as soon as its gradient is whole; transfers just
+  // before their first reader. false, for comparison: updates after everything else, transfers as soon as they are
+  // ready.
+  bool control_edges = true;
+  Schedule schedule = Schedule::kDefault;  // of micro-batches
+  // By OpId, of a plan that gives the order. Empty: the graph's own, and updates and stages as above.
+  std::vector<int> op_places;
+  bool transfer_slack = false;  // one count more for registers on either side of a transfer (section 3)
+  Watch watch;                  // throws where that ends
+};
+
+// Section 2: fills `order`. Kahn's algorithm with a heap on (tick, place of the op, - distance to its reader, name).
+// Example: the fetch w>f of a weight is ready at once; its key is that of its reader f less one, so that it stands just
+// before f.
+void make_order(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options = {});
+
+// Section 3: fills `count`, the least with which no use is overwritten before its last reader. Example: 4 micro-batches
+// on 2 stages under 1F1B, order f0 f1 b0 f2 b1 ..: use 2 of the activation is written after use 0 was read last, so
+// that 2 slots do.
+void make_counts(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options = {});
+
+// Section 4: fills `offset` and `peak_bytes`. This is the one place where registers come to share bytes; in_place.h
+// says which results may lie on their operand. edges.cc makes the edges that sharing needs, and admit.cc proves them.
+//
+// Whole registers (count contiguous slots) are placed, the largest first, each at the lowest offset where none of its
+// slots meets a placed slot in bytes and in time. A use lives from the place of its first write to that of its last
+// use. Example: a (100 bytes) lives at places [0, 3], b (60) at [1, 2], c (60) at [4, 5]. a lies at 0. b lives while a
+// does, and lies at 128, the next multiple of 64. c meets neither, and lies at 0. The peak is 188 bytes.
+void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options = {});
+
+// The same, with the nodes and uses found for the one pass.
+void make_order(PhysicalGraph& graph, const LowerOptions& options = {});
+void make_counts(PhysicalGraph& graph, const LowerOptions& options = {});
+void plan_memory(PhysicalGraph& graph, const LowerOptions& options = {});
+
+// Section 5: fills `edges`, without those that a path implies. Example: w writes r, x reads it, v later writes other
+// values into the same bytes. Edges w -> x (data) and x -> v (reuse); w -> v is implied and left out.
+void make_edges(PhysicalGraph& graph, const Watch& watch = {});
+
+// Section 6. Empty: admitted. Else the reason, naming the edge and the cycle. Shares no code with make_edges.
+std::optional<std::string> refuse(const PhysicalGraph& graph, const Watch& watch = {});
+// refuse(), and the capacity of each device. Throws bad input, or infeasible with what is missing.
+void admit(const PhysicalGraph& graph, const Cluster& cluster);
+// The capacity alone: lower() has asked refuse() already.
+void check_capacity(const PhysicalGraph& graph, const Cluster& cluster);
+
+}  // namespace partita

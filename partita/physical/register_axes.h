@@ -1,0 +1,25 @@
+// The axes of each tensor's registers: a factoring of the stored axes over which every layout of the tensor is made of
+// boxes, so that a copy between two of its registers is a copy of one box.
+//
+// Example: rows of 12x64 are split as S(0.0) by one op and whole in another: the axes are {12, 64}, the common
+// refinement. 24 rows in three parts, and each half of 12 in three, have no such factoring: the tensor is mixed, each
+// layout's registers have the layout's own axes, and copies between them go by what is a box over both.
+#pragma once
+#include <vector>
+
+#include "partita/plan/resolve.h"
+
+namespace partita {
+
+struct RegisterAxes {
+  std::vector<std::vector<Shape>> radices;  // by TensorId; empty for a mixed tensor
+  std::vector<bool> mixed;                  // by TensorId
+};
+RegisterAxes register_axes(const Graph& graph, const Resolved& resolved);
+
+// A layout of the tensor over its registers' axes.
+Layout over_register_axes(const RegisterAxes& axes, const Layout& layout, TensorId tensor);
+// The same over any axes; the layout must be made of boxes over them.
+Layout layout_over(const Layout& layout, const std::vector<Shape>& radices);
+
+}  // namespace partita

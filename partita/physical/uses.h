@@ -1,0 +1,62 @@
+// Nodes and the uses of registers (docs/PHYSICAL.md section 1), as all passes see them.
+//
+// Example: with 2 micro-batches, x writes register r (2 uses) and y reads it. The nodes are x#0, x#1, y#0, y#1, and
+// uses[r] = {number 0: writers {x#0}, readers {y#0}}, {number 1: writers {x#1}, readers {y#1}}. If y acted once a step,
+// it would read both uses.
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "partita/physical/physical.h"
+
+namespace partita {
+
+// Nodes by dense numbers: the acts of a task are consecutive, the participants of a collective share theirs.
+struct NodeTable {
+  std::vector<Node> nodes;                   // by number; a collective is named by its participant of the lowest TaskId
+  std::vector<int> first;                    // by TaskId: the number of its act 0
+  std::vector<std::vector<TaskId>> members;  // by number: the participants of a collective, or the task alone
+  int size() const { return static_cast<int>(nodes.size()); }
+  int number(TaskId task, int act) const { return first[task.index()] + act; }
+  int number(const Node& node) const { return number(node.task, node.act); }
+};
+NodeTable number_nodes(const PhysicalGraph& graph);
+// The node of (task, act), without a table.
+Node node_of(const PhysicalGraph& graph, TaskId task, int act);
+// Places in `order` by node number. Bad input if `order` is not each node once.
+std::vector<int> places(const PhysicalGraph& graph, const NodeTable& table);
+// "mm@0", or "mm@0#2" where the task acts several times.
+std::string to_string(const PhysicalGraph& graph, const Node& node);
+
+struct Use {
+  RegisterId reg;
+  int number = 0;                          // 0 .. uses-1; of a carried register 0 is `old`, 1 is `new`
+  std::span<const Node> writers, readers;  // as nodes, ascending; a task that uses scratch is writer and reader
+};
+// Which uses act `act` of a task of that rate touches: numbers [first, last). A task that acts once a step reads all.
+struct UseRange {
+  int first = 0, last = 0;
+};
+UseRange uses_of(const Register& reg, int rate, int act, bool is_new);  // is_new: writes, or reads what this step wrote
+
+// Every use of every register: uses[register][number]. There are tens of thousands, of a node or two, so all nodes lie
+// in one list.
+class Uses {
+ public:
+  Uses(const PhysicalGraph& graph, const NodeTable& table);
+  Uses(Uses&&) = default;
+  std::size_t size() const { return first_.size() - 1; }  // registers
+  const std::vector<Use>& all() const { return uses_; }
+  std::span<const Use> operator[](std::size_t reg) const {
+    return {uses_.data() + first_[reg], first_[reg + 1] - first_[reg]};
+  }
+
+ private:
+  std::vector<Node> nodes_;
+  std::vector<Use> uses_;
+  std::vector<std::size_t> first_;  // by register: its first use
+};
+
+}  // namespace partita
