@@ -1,5 +1,5 @@
-// The static memory planner (docs/PHYSICAL.md section 4): whole registers, largest first, first fit, bytes shared
-// between uses whose lives in `order` do not meet.
+// The static memory planner (docs/PHYSICAL.md section 4), the one place where registers come to share bytes: whole
+// registers, the largest first, first fit, with bytes shared between uses whose lives in `order` do not meet.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -11,28 +11,28 @@
 #include "partita/base/error.h"
 #include "partita/base/threads.h"
 #include "partita/physical/in_place.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/passes.h"
 
 namespace partita {
 namespace {
 
 constexpr int kForever = std::numeric_limits<int>::max();
 
-// From the place of the first write to that of the last use, both included. Of the places in `order` only those count
-// that some life on the device begins or ends at: they are numbered.
+// From the place of the first write to that of the last use, both included. Only places at which some life on the
+// device begins or ends count, and they are numbered.
 struct Life {
   int first = 0, last = 0;
   bool operator==(const Life&) const = default;
 };
 
-// One register on its device. The lives of its uses lie by slot, each slot's in ascending order.
+// One register on its device. The lives of its uses are listed by slot, in ascending order within each.
 struct Block {
   int64_t bytes = 0, stride = 0;
   std::size_t slots = 0, first_slot = 0;  // among those of the device
   bool operator==(const Block&) const = default;
 };
 
-// What the places of a device's registers depend on. Devices that do the same work, each on its part, have the same.
+// All that a device's offsets depend on. Devices that do the same work, each on its part, have equal contents.
 struct Contents {
   std::vector<Block> blocks;            // the largest first
   std::vector<std::size_t> first_life;  // by slot, and the end
@@ -59,7 +59,7 @@ Meet meet(std::span<const Life> a, std::span<const Life> b) {
   return result;
 }
 
-// Bytes that are taken: disjoint stretches of them, in ascending order, each from one multiple of kAlignBytes to
+// Bytes that are taken, as disjoint stretches in ascending order. Each goes from one multiple of kAlignBytes to
 // another.
 class Taken {
  public:
@@ -96,13 +96,15 @@ class Taken {
   std::vector<Part> parts_;
 };
 
-// The slots of one device's registers that are placed. Time is cut into short stretches, over which stands a binary
-// tree. Where a life goes on through all of a stretch, it overlaps whatever else lives in it: which bytes are taken is
-// all there is to know, and it is kept for whole branches of the tree. In the stretches where a life begins and ends
-// lives are compared.
-class Placed {
+// The slots of one device's registers that are placed. Time is cut into short stretches, the leaves of a binary tree. A
+// life that goes on through all of a stretch overlaps whatever else lives in it, so that only the taken bytes matter;
+// these are kept for whole branches of the tree. In the stretches where a life begins or ends lives are compared.
+//
+// Example: of stretches 0 to 7, a life from 1 to 6 is compared in 1 and 6, and takes bytes throughout the branches
+// {2, 3} and {4, 5}.
+class PlacedSlots {
  public:
-  Placed(const Contents& contents, int places)
+  PlacedSlots(const Contents& contents, int places)
       : contents_(contents),
         places_(std::max(1, places)),
         leaves_(std::bit_ceil(static_cast<std::size_t>(places_ / kPlaces + 1))),
@@ -149,7 +151,7 @@ class Placed {
   }
 
  private:
-  static constexpr int kPlaces = 32;  // of a stretch, about
+  static constexpr int kPlaces = 32;  // in a stretch, about
 
   struct Slot {
     int64_t begin, end;
@@ -177,8 +179,8 @@ class Placed {
            std::binary_search(over.begin(), over.end(), std::pair(b, a));
   }
 
-  // The lowest place from `at` on for slot x alone. Each move is over places where it cannot lie, so that their order
-  // does not matter.
+  // The lowest place from `at` on for slot x alone. Each move skips places where it cannot lie, so that the order of
+  // moves does not matter.
   int64_t lowest_free(int number, std::size_t x, int64_t at) {
     const Block& block = contents_.blocks[number];
     const std::span<const Life> lives = contents_.lives_of(block, x);
@@ -220,13 +222,13 @@ class Placed {
   const Contents& contents_;
   const int places_;
   const std::size_t leaves_;             // stretches of time
-  std::vector<Taken> throughout_;        // by branch: of lives that go on through it, and not through the branch above
-  std::vector<Taken> within_;            // by branch: of all lives that have some place in it
-  std::vector<std::vector<Slot>> ends_;  // by stretch: of lives that begin or end in it, by their first byte
-  // Of the slot that a place is looked for.
+  std::vector<Taken> throughout_;        // by branch: taken by lives that go on through it, but not the branch above
+  std::vector<Taken> within_;            // by branch: taken by all lives that have some place in it
+  std::vector<std::vector<Slot>> ends_;  // by stretch: slots with a life that begins or ends in it, by their first byte
+  // For the slot that a place is looked for.
   std::vector<const Taken*> taken_;
   std::vector<std::span<const Slot>> compared_;  // what is left to compare it with
-  std::vector<const Slot*> touched_;             // it may lie just there
+  std::vector<const Slot*> touched_;             // it may lie just on one of these
 };
 
 // What lies on one device, and where.
@@ -237,70 +239,94 @@ struct OnDevice {
   int places = 0;                // numbered
   std::vector<int64_t> offsets;  // by block
   int64_t peak_bytes = 0;
-
-  void fill(const PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const std::vector<int>& place,
-            std::vector<int>& block_of, bool share) {
-    const auto size = [&](RegisterId r) { return graph.reg(r).bytes * graph.reg(r).count; };
-    std::stable_sort(registers.begin(), registers.end(), [&](RegisterId a, RegisterId b) { return size(a) > size(b); });
-    std::vector<int> number(graph.order.size(), 0);  // of a place: first whether it counts
-    std::vector<std::pair<int, Life>> lives;         // of a register: slot, life
-    contents.first_life.push_back(0);
-    for (std::size_t b = 0; b < registers.size(); ++b) {
-      const RegisterId r = registers[b];
-      const Register& reg = graph.reg(r);
-      block_of[r.index()] = static_cast<int>(b);
-      contents.blocks.push_back(
-          {reg.bytes, reg.stride_bytes(), static_cast<std::size_t>(reg.count), contents.first_life.size() - 1});
-      const bool always = reg.carried || reg.constant || !share;
-      lives.clear();
-      for (const Use& use : uses[r.index()]) {
-        Life life{kForever, -1};
-        for (const std::span<const Node> users : {use.writers, use.readers})
-          for (const Node& x : users) {
-            life.first = std::min(life.first, place[table.number(x)]);
-            life.last = std::max(life.last, place[table.number(x)]);
-          }
-        if (always || life.last < 0) life = {-1, kForever};
-        else number[life.first] = number[life.last] = 1;
-        lives.emplace_back(reg.slot(use.number), life);
-      }
-      std::sort(lives.begin(), lives.end(), [](const auto& x, const auto& y) {
-        return std::tie(x.first, x.second.first) < std::tie(y.first, y.second.first);
-      });
-      auto next = lives.begin();
-      for (int slot = 0; slot < reg.count; ++slot) {
-        for (; next != lives.end() && next->first == slot; ++next) contents.lives.push_back(next->second);
-        contents.first_life.push_back(contents.lives.size());
-      }
-    }
-    for (int& n : number) n = n ? places++ : -1;
-    for (Life& life : contents.lives)
-      if (life.first >= 0) life = {number[life.first], number[life.last]};
-    for (const auto& [result, operand] : over)
-      contents.over.emplace_back(block_of[result.index()], block_of[operand.index()]);
-    std::sort(contents.over.begin(), contents.over.end());
-  }
-
-  void place_blocks(const Watch& watch) {
-    Polling polling(watch, "while memory was planned", 64);
-    Placed placed(contents, places);
-    offsets.assign(contents.blocks.size(), 0);
-    for (std::size_t b = 0; b < offsets.size(); ++b) {
-      polling.step();
-      const Block& block = contents.blocks[b];
-      if (block.bytes == 0) continue;
-      offsets[b] = placed.first_fit(static_cast<int>(b));
-      placed.add(static_cast<int>(b), offsets[b]);
-      peak_bytes =
-          std::max(peak_bytes, offsets[b] + static_cast<int64_t>(block.slots - 1) * block.stride + block.bytes);
-    }
-  }
 };
+
+// What all devices are filled from.
+struct Lowered {
+  const PhysicalGraph& graph;
+  const NodeTable& table;
+  const Uses& uses;
+  std::vector<int> place;  // by number of the node
+  bool share;
+};
+
+// A use that may share its bytes with no other lives for ever.
+Life life_of(const Lowered& from, const Register& reg, const Use& use) {
+  constexpr Life kAlways{-1, kForever};
+  if (reg.carried || reg.constant || !from.share) return kAlways;
+  Life life{kForever, -1};
+  for (const std::span<const Node> users : {use.writers, use.readers})
+    for (const Node& x : users) {
+      life.first = std::min(life.first, from.place[from.table.number(x)]);
+      life.last = std::max(life.last, from.place[from.table.number(x)]);
+    }
+  return life.last < 0 ? kAlways : life;
+}
+
+void add_block(const Lowered& from, RegisterId r, Contents& contents) {
+  const Register& reg = from.graph.reg(r);
+  contents.blocks.push_back(
+      {reg.bytes, reg.stride_bytes(), static_cast<std::size_t>(reg.count), contents.first_life.size() - 1});
+  std::vector<std::pair<int, Life>> lives;  // slot, life
+  for (const Use& use : from.uses[r.index()]) lives.emplace_back(reg.slot(use.number), life_of(from, reg, use));
+  std::sort(lives.begin(), lives.end(), [](const auto& x, const auto& y) {
+    return std::tie(x.first, x.second.first) < std::tie(y.first, y.second.first);
+  });
+  auto next = lives.begin();
+  for (int slot = 0; slot < reg.count; ++slot) {
+    for (; next != lives.end() && next->first == slot; ++next) contents.lives.push_back(next->second);
+    contents.first_life.push_back(contents.lives.size());
+  }
+}
+
+// Numbers the places that count, and names lives by them: returned, how many there are.
+int number_places(Contents& contents, std::size_t size) {
+  std::vector<int> number(size, 0);  // first whether a place counts
+  for (const Life& life : contents.lives)
+    if (life.first >= 0) number[life.first] = number[life.last] = 1;
+  int places = 0;
+  for (int& n : number) n = n ? places++ : -1;
+  for (Life& life : contents.lives)
+    if (life.first >= 0) life = {number[life.first], number[life.last]};
+  return places;
+}
+
+void fill(OnDevice& device, const Lowered& from, std::vector<int>& block_of) {
+  const auto size = [&](RegisterId r) { return from.graph.reg(r).bytes * from.graph.reg(r).count; };
+  std::stable_sort(device.registers.begin(), device.registers.end(),
+                   [&](RegisterId a, RegisterId b) { return size(a) > size(b); });
+  Contents& contents = device.contents;
+  contents.first_life.push_back(0);
+  for (std::size_t b = 0; b < device.registers.size(); ++b) {
+    block_of[device.registers[b].index()] = static_cast<int>(b);
+    add_block(from, device.registers[b], contents);
+  }
+  device.places = number_places(contents, from.graph.order.size());
+  for (const auto& [result, operand] : device.over)
+    contents.over.emplace_back(block_of[result.index()], block_of[operand.index()]);
+  std::sort(contents.over.begin(), contents.over.end());
+}
+
+void place_blocks(OnDevice& device, const Watch& watch) {
+  Polling polling(watch, "while memory was planned", 64);
+  PlacedSlots placed(device.contents, device.places);
+  device.offsets.assign(device.contents.blocks.size(), 0);
+  for (std::size_t b = 0; b < device.offsets.size(); ++b) {
+    polling.step();
+    const Block& block = device.contents.blocks[b];
+    if (block.bytes == 0) continue;
+    int64_t& offset = device.offsets[b];
+    offset = placed.first_fit(static_cast<int>(b));
+    placed.add(static_cast<int>(b), offset);
+    device.peak_bytes =
+        std::max(device.peak_bytes, offset + static_cast<int64_t>(block.slots - 1) * block.stride + block.bytes);
+  }
+}
 
 }  // namespace
 
 void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options) {
-  const std::vector<int> place = places(graph, table);
+  const Lowered from{graph, table, uses, places(graph, table), options.share_bytes};
   const InPlace in_place(graph);
   std::vector<OnDevice> devices(graph.device_count);
   for (std::size_t r = 0; r < graph.registers.size(); ++r)
@@ -311,10 +337,9 @@ void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses,
       if (graph.reg(operand).device == device) devices[device.index()].over.emplace_back(r, operand);
   }
   std::vector<int> block_of(graph.registers.size());
-  shared_out(kFewThreads, devices.size(),
-             [&](std::size_t d, int) { devices[d].fill(graph, table, uses, place, block_of, options.share_bytes); });
+  shared_out(kFewThreads, devices.size(), [&](std::size_t d, int) { fill(devices[d], from, block_of); });
 
-  // Of devices with equal contents one is planned.
+  // Devices with equal contents are planned once.
   std::vector<std::size_t> like(devices.size()), planned;
   for (std::size_t d = 0; d < devices.size(); ++d) {
     const auto same = std::find_if(planned.begin(), planned.end(),
@@ -322,7 +347,8 @@ void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses,
     like[d] = same == planned.end() ? d : *same;
     if (like[d] == d) planned.push_back(d);
   }
-  shared_out(kFewThreads, planned.size(), [&](std::size_t p, int) { devices[planned[p]].place_blocks(options.watch); });
+  shared_out(kFewThreads, planned.size(),
+             [&](std::size_t p, int) { place_blocks(devices[planned[p]], options.watch); });
   graph.peak_bytes.assign(graph.device_count, 0);
   for (std::size_t d = 0; d < devices.size(); ++d) {
     const OnDevice& plan = devices[like[d]];

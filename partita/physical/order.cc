@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "partita/base/error.h"
-#include "partita/physical/lower.h"
+#include "partita/physical/passes.h"
 
 namespace partita {
 namespace {
@@ -56,7 +56,7 @@ class Ticks {
   std::vector<std::vector<int>> forward_, backward_;  // [stage][micro-batch]
 };
 
-// (tick, the op's place in the graph, - distance to its reader)
+// (tick, the op's place in the graph, - distance to its reader): the least comes first.
 using Key = std::tuple<int, int, int>;
 
 // Successors of each node, without repetitions.
@@ -102,56 +102,71 @@ std::string describe_cycle(const PhysicalGraph& graph, const NodeTable& table, c
   return text;
 }
 
-}  // namespace
-
-void make_order(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options) {
+// What the order must follow: `data` goes from writers to readers. `all` adds the next act of a task, and goes from the
+// readers of the old value of a carried register to its writers.
+struct Precedence {
+  Successors data, all;
+};
+Precedence precedence_of(const PhysicalGraph& graph, const NodeTable& table, const Uses& uses) {
   const int size = table.size();
-
-  Successors data(size), all(size);
+  Precedence p{Successors(size), Successors(size)};
   for (std::size_t r = 0; r < uses.size(); ++r) {
     for (const Use& use : uses[r])
       for (const Node& writer : use.writers)
         for (const Node& reader : use.readers)
-          if (writer != reader) data[table.number(writer)].push_back(table.number(reader));
+          if (writer != reader) p.data[table.number(writer)].push_back(table.number(reader));
     if (graph.registers[r].carried)
       for (const Node& reader : uses[r][0].readers)
         for (const Node& writer : uses[r][1].writers)
-          if (writer != reader) all[table.number(reader)].push_back(table.number(writer));
+          if (writer != reader) p.all[table.number(reader)].push_back(table.number(writer));
   }
-  sort_unique(data);
+  sort_unique(p.data);
   for (int v = 0; v < size; ++v) {
-    all[v].insert(all[v].end(), data[v].begin(), data[v].end());
-    if (table.nodes[v].act + 1 < graph.task(table.nodes[v].task).rate) all[v].push_back(v + 1);
+    p.all[v].insert(p.all[v].end(), p.data[v].begin(), p.data[v].end());
+    if (table.nodes[v].act + 1 < graph.task(table.nodes[v].task).rate) p.all[v].push_back(v + 1);
   }
-  sort_unique(all);
+  sort_unique(p.all);
+  return p;
+}
 
-  // Some order, to work out the keys of lazy tasks from their readers'.
-  std::vector<int> left = indegrees(all), plain;
-  plain.reserve(size);
-  for (int v = 0; v < size; ++v)
-    if (left[v] == 0) plain.push_back(v);
-  for (std::size_t i = 0; i < plain.size(); ++i)
-    for (int to : all[plain[i]])
-      if (--left[to] == 0) plain.push_back(to);
-  if (static_cast<int>(plain.size()) < size)
+// Some order of the nodes that follows them.
+std::vector<int> any_order(const PhysicalGraph& graph, const NodeTable& table, const Successors& all) {
+  std::vector<int> left = indegrees(all), order;
+  order.reserve(all.size());
+  for (int v = 0; v < table.size(); ++v)
+    if (left[v] == 0) order.push_back(v);
+  for (std::size_t i = 0; i < order.size(); ++i)
+    for (int to : all[order[i]])
+      if (--left[to] == 0) order.push_back(to);
+  if (static_cast<int>(order.size()) < table.size())
     fail("physical graph '{}': tasks wait for each other: {}", graph.name, describe_cycle(graph, table, all, left));
+  return order;
+}
 
+// When a task stands: its own turn, unless the options or a given order say otherwise.
+Task::Turn turn_of(const Task& task, bool given, const LowerOptions& options) {
+  Task::Turn turn = task.turn;
+  if (task.phase == Phase::kUpdate && turn == Task::Turn::kInPlace) turn = Task::Turn::kEager;
+  if (given && turn == Task::Turn::kEager && std::holds_alternative<KernelWork>(task.work)) turn = Task::Turn::kInPlace;
+  if (given && turn == Task::Turn::kEager && is_transfer(task)) turn = Task::Turn::kLazy;
+  if (!options.control_edges && turn == Task::Turn::kLazy && is_transfer(task)) turn = Task::Turn::kEager;
+  return turn;
+}
+
+// By number. Readers come before writers, since a lazy task's key follows from its readers'.
+std::vector<Key> keys_of(const PhysicalGraph& graph, const NodeTable& table, const Precedence& precedence,
+                         const LowerOptions& options) {
+  const std::vector<int> plain = any_order(graph, table, precedence.all);
   const Ticks ticks(graph, options.schedule);
-  std::vector<Key> keys(size);
+  std::vector<Key> keys(table.size());
   for (std::size_t i = plain.size(); i-- > 0;) {
     const int v = plain[i];
     const Node& node = table.nodes[v];
     const Task& task = graph.task(node.task);
     const bool given = !options.op_places.empty() && task.op.valid();
     const int place = given ? options.op_places[task.op.index()] : task.op.value;
-    Task::Turn turn = task.turn;
-    if (task.phase == Phase::kUpdate && turn == Task::Turn::kInPlace) turn = Task::Turn::kEager;
-    if (given && turn == Task::Turn::kEager && std::holds_alternative<KernelWork>(task.work))
-      turn = Task::Turn::kInPlace;
-    if (given && turn == Task::Turn::kEager && is_transfer(task)) turn = Task::Turn::kLazy;
-    if (!options.control_edges && turn == Task::Turn::kLazy && is_transfer(task)) turn = Task::Turn::kEager;
     const Key as_ready{-1, place, 0};
-    switch (turn) {
+    switch (turn_of(task, given, options)) {
       case Task::Turn::kInPlace:
         keys[v] = {given ? 0 : ticks.of(task.stage, task.phase, node.act), place, 0};
         break;
@@ -162,35 +177,47 @@ void make_order(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, 
         break;
       case Task::Turn::kLazy: {
         Key first{std::numeric_limits<int>::max(), 0, 0};
-        for (int reader : data[v]) {
+        for (int reader : precedence.data[v]) {
           const auto& [tick, op, distance] = keys[reader];
           first = std::min(first, Key{tick, op, distance - 1});
         }
-        keys[v] = data[v].empty() ? as_ready : first;
+        keys[v] = precedence.data[v].empty() ? as_ready : first;
       }
     }
   }
+  return keys;
+}
 
-  std::vector<int> by_name(size), rank(size);
+// By number: the node's rank by (name of its task, act), for nodes with equal keys.
+std::vector<int> ranks_by_name(const PhysicalGraph& graph, const NodeTable& table) {
+  std::vector<int> by_name(table.size()), rank(table.size());
   std::iota(by_name.begin(), by_name.end(), 0);
   std::sort(by_name.begin(), by_name.end(), [&](int a, int b) {
     const Node &x = table.nodes[a], &y = table.nodes[b];
     return std::tie(graph.task(x.task).name, x.act) < std::tie(graph.task(y.task).name, y.act);
   });
-  for (int i = 0; i < size; ++i) rank[by_name[i]] = i;
+  for (int i = 0; i < table.size(); ++i) rank[by_name[i]] = i;
+  return rank;
+}
 
+}  // namespace
+
+void make_order(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options) {
+  const Precedence precedence = precedence_of(graph, table, uses);
+  const std::vector<Key> keys = keys_of(graph, table, precedence, options);
+  const std::vector<int> rank = ranks_by_name(graph, table);
   using Entry = std::tuple<Key, int, int>;  // key, rank of the name, node
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
-  left = indegrees(all);
-  for (int v = 0; v < size; ++v)
+  std::vector<int> left = indegrees(precedence.all);
+  for (int v = 0; v < table.size(); ++v)
     if (left[v] == 0) ready.push({keys[v], rank[v], v});
   graph.order.clear();
-  graph.order.reserve(size);
+  graph.order.reserve(table.nodes.size());
   while (!ready.empty()) {
     const int v = std::get<2>(ready.top());
     ready.pop();
     graph.order.push_back(table.nodes[v]);
-    for (int to : all[v])
+    for (int to : precedence.all[v])
       if (--left[to] == 0) ready.push({keys[to], rank[to], to});
   }
 }

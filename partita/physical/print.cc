@@ -6,13 +6,10 @@
 #include <tuple>
 
 #include "partita/base/error.h"
-#include "partita/physical/lower.h"
 #include "partita/physical/text.h"
 
 namespace partita {
 namespace {
-
-using text::word;
 
 std::string quoted(const std::string& name) {
   if (!name.empty() && name.find_first_of(" \t\n\"\\#|") == std::string::npos && name != "-") return name;
@@ -73,14 +70,14 @@ struct Printer {
         graph.device_count, graph.compute_count);
     for (std::size_t i = 0; i < formulas.keys.size(); ++i) formula(i);
     for (const Queue& queue : graph.queues)
-      put("queue {} {} {}\n", quoted(queue.name), word(text::kQueueKinds, queue.kind),
+      put("queue {} {} {}\n", quoted(queue.name), text::kQueueKinds.of(queue.kind),
           queue.kind == QueueKind::kLink ? queue.link.value : queue.device.value);
     for (const Register& reg : graph.registers) print(reg);
     for (const Task& task : graph.tasks) print(task);
     order();
     for (const Edge& edge : graph.edges)
       put("edge {} -> {} {}{}\n", node_text(graph, edge.from), node_text(graph, edge.to),
-          word(text::kEdgeKinds, edge.kind), edge.next ? " next" : "");
+          text::kEdgeKinds.of(edge.kind), edge.next ? " next" : "");
     if (!graph.peak_bytes.empty()) put("peak_bytes {}\n", fmt::join(graph.peak_bytes, " "));
   }
 
@@ -101,7 +98,7 @@ struct Printer {
   void print(const Register& reg) {
     put("register {} device {}", quoted(reg.name), reg.device.value);
     if (reg.tensor.valid()) put(" tensor {}", reg.tensor.value);
-    put(" {} axes {} box{} bytes {} offset {} count {} uses {}", word(text::kDTypes, reg.dtype), shape_text(reg.axes),
+    put(" {} axes {} box{} bytes {} offset {} count {} uses {}", text::kDTypes.of(reg.dtype), shape_text(reg.axes),
         boxes_text(reg.boxes), reg.bytes, reg.offset, reg.count, reg.uses);
     put("{}{}{}\n", reg.carried ? " carried" : "", reg.constant ? " constant" : "",
         reg.accumulated ? " accumulated" : "");
@@ -110,9 +107,9 @@ struct Printer {
   void print(const Task& task) {
     put("task {}", quoted(task.name));
     if (task.op.valid()) put(" op {}", task.op.value);
-    put(" {} device {} queue {} rate {} stage {} turn {} flops {} bytes {}{}\n", word(text::kPhases, task.phase),
+    put(" {} device {} queue {} rate {} stage {} turn {} flops {} bytes {}{}\n", text::kPhases.of(task.phase),
         task.device.value, quoted(graph.queues[task.queue.index()].name), task.rate, task.stage,
-        word(text::kTurns, task.turn), task.flops, task.bytes, task.elementwise ? " elementwise" : "");
+        text::kTurns.of(task.turn), task.flops, task.bytes, task.elementwise ? " elementwise" : "");
     std::visit([&](const auto& work) { print(work); }, task.work);
     if (!task.route.empty()) {
       put("  route");
@@ -139,10 +136,10 @@ struct Printer {
     for (const auto& ranges : work.ranges) put("  ranges {}\n", to_string(Box(ranges)));
   }
   void print(const CopyWork&) { put("  copy\n"); }
-  void print(const CombineWork& work) { put("  combine {}\n", word(text::kReducers, work.reducer)); }
+  void print(const CombineWork& work) { put("  combine {}\n", text::kReducers.of(work.reducer)); }
   void print(const CollectiveWork& work) {
-    put("  collective {} {} rank {} of {}", work.collective.value, word(text::kSteps, work.kind), work.rank, work.size);
-    put("{}\n", work.partial ? fmt::format(" partial {}", word(text::kReducers, work.reducer)) : std::string());
+    put("  collective {} {} rank {} of {}", work.collective.value, text::kSteps.of(work.kind), work.rank, work.size);
+    put("{}\n", work.partial ? fmt::format(" partial {}", text::kReducers.of(work.reducer)) : std::string());
   }
   void print(const LoadWork& work) { put("  load {}\n", work.input.value); }
   void print(const OutputWork& work) { put("  output {}\n", work.output.value); }
