@@ -6,7 +6,6 @@
 #include "partita/base/error.h"
 #include "partita/base/input_file.h"
 #include "partita/models/huggingface.h"
-#include "partita/runtime/array_file.h"
 
 namespace partita {
 

@@ -12,7 +12,6 @@
 #include "partita/physical/lower.h"
 #include "partita/physical/shortage.h"
 #include "partita/printed.h"
-#include "partita/runtime/array_file.h"
 #include "partita/sim/simulate.h"
 #include "partita/time_budget.h"
 

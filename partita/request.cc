@@ -10,7 +10,6 @@
 #include "partita/in_file.h"
 #include "partita/ops/ops.h"
 #include "partita/plan/check.h"
-#include "partita/runtime/array_file.h"
 
 namespace partita {
 

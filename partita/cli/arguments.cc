@@ -13,7 +13,6 @@
 #include "partita/cli/progress.h"
 #include "partita/models/huggingface.h"
 #include "partita/ops/ops.h"
-#include "partita/runtime/array_file.h"
 
 namespace partita {
 

@@ -10,7 +10,6 @@
 #include "partita/cli/interrupt.h"
 #include "partita/cli/progress.h"
 #include "partita/network/problem.h"
-#include "partita/runtime/array_file.h"
 #include "partita/solver/solver.h"
 
 namespace partita {
