@@ -1,5 +1,5 @@
-// The PhysicalGraph: tasks on queues, registers in memory, one order, edges. What the simulator and the runtime
-// execute. The rules that make it and admit it are in docs/PHYSICAL.md; section numbers in comments are that page's.
+// The PhysicalGraph: tasks on queues, registers in memory, one order, edges. The simulator and the runtime execute it.
+// The rules that make it and admit it are in docs/PHYSICAL.md; section numbers in comments are that page's.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -45,9 +45,9 @@ struct Register {
   TensorId tensor;  // none for scratch
   DType dtype = DType::kFloat32;
   Shape axes;                // the whole tensor's extents over the register's (factored) axes
-  std::vector<Box> boxes;    // what it holds, over these axes; one, or one a use where acts differ (section 1)
+  std::vector<Box> boxes;    // the elements that it holds, over these axes; one, or one a use (section 1)
   int64_t bytes = 0;         // of one slot: the largest box
-  int64_t offset = -1;       // of slot 0 in the device's memory; slots are contiguous. -1: not placed yet
+  int64_t offset = -1;       // of slot 0 in the device's memory; slots are contiguous. -1: plan_memory comes later
   int count = 1;             // slots
   int uses = 1;              // U: uses a step
   bool carried = false;      // lives from step to step; its uses are `old` and `new` (section 1)
@@ -64,7 +64,7 @@ struct Register {
 // One read or write of a register by a task.
 struct Access {
   RegisterId reg;
-  bool fresh = false;      // reading `new` of a carried register, what this step wrote
+  bool fresh = false;      // reads `new` of a carried register, which this step wrote
   std::vector<Box> boxes;  // the part of the register's box, over the same axes: one, or one an act. Empty: all of it
   int tensor = -1;         // kernels: which tensor of the bound formula
   bool operator==(const Access&) const = default;
@@ -105,17 +105,19 @@ struct OutputWork {  // reads[0] on a host is given to the caller
 using Work = std::variant<KernelWork, CopyWork, CombineWork, CollectiveWork, LoadWork, OutputWork>;
 
 struct Task {
-  std::string
-      name;  // unique; from its key (op, mesh position; a transfer also operand slot and source), never creation
-  OpId op;   // the graph op that it belongs to: its own, or for a conversion the first reader's
+  // Unique, and made from its key (op, mesh position; for a transfer also operand slot and source), so that it does not
+  // depend on the order of creation.
+  std::string name;
+  OpId op;  // the graph op that it belongs to: its own, or for a conversion the first reader's
   Phase phase = Phase::kForward;
   DeviceId device;
   QueueId queue;
   std::vector<LinkId> route;  // transfers and collectives: the links it passes; it is queued on the narrowest
   int rate = 1;               // acts a step: 1, or the number of micro-batches m
   int stage = 0;              // pipeline stage
-  // Section 2: as soon as it is ready (updates, outputs, gradient conversions, copies to the host), or just before its
-  // first reader (other conversions, fetches, loads, recomputed clones), or in its op's place.
+  // When it stands in `order` (section 2). kEager: as soon as it is ready (updates, outputs, gradient conversions,
+  // copies to the host). kLazy: just before its first reader (other conversions, fetches, loads, recomputed clones).
+  // kInPlace: in its op's place.
   enum class Turn { kInPlace, kEager, kLazy } turn = Turn::kInPlace;
   Work work;
   std::vector<Access> reads, writes;
@@ -125,14 +127,15 @@ struct Task {
   int64_t bytes = 0;  // memory traffic of a kernel; payload of a transfer or of a participant
 };
 
-struct Node {  // one act of a task; participants of one collective act are one node, named by the first of them
+// One act of a task. The participants of one act of a collective are one node, named by the first of them.
+struct Node {
   TaskId task;
   int act = 0;
   auto operator<=>(const Node&) const = default;
 };
 
-// An edge never joins a node to itself: the acts of one task, in one step and from step to step, run one after another
-// because the task has one counter (section 7), and that needs no edge.
+// An edge never joins a node to itself. The acts of one task run one after another, in one step and from step to step,
+// because the task has one counter (section 7).
 enum class EdgeKind { kData, kAct, kQueue, kReuse, kPlan };  // sections 5.1 to 5.5
 struct Edge {
   Node from, to;
@@ -160,9 +163,9 @@ struct PhysicalGraph {
 
 std::string print(const PhysicalGraph& graph);
 PhysicalGraph parse_physical(std::string_view text);  // bad input names the line
-// Each field in range, boxes inside registers, copies and collectives cover what they write, kernels' accesses are what
-// the formula's regions say, every read byte is written. Not the order (admission does that). Throws, naming task and
-// rule.
+// Throws, naming task and rule, unless each field is in range, boxes lie inside registers, copies and collectives cover
+// what they write, kernels access the formula's regions, and every byte that is read is written. Order and edges are
+// admission's (refuse(), passes.h).
 void verify(const PhysicalGraph& graph);
 
 }  // namespace partita

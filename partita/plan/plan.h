@@ -1,4 +1,4 @@
-// What a search returns, and a person can read, pin, edit and diff: how every op is split and every tensor kept.
+// A plan: how every op is split and every tensor kept. A search returns it; a person can read, pin, edit and diff it.
 #pragma once
 #include <map>
 #include <optional>
@@ -29,7 +29,7 @@ struct Placement {
   bool operator==(const Placement&) const = default;
 };
 
-// What the plan was made for: enough to build the graph again and to notice that it is another.
+// The model that the plan was made for: enough to build its graph again, and to notice another one.
 struct ModelReference {
   std::string model;  // path or zoo:NAME?options
   std::map<std::string, std::string> bindings;
@@ -38,7 +38,7 @@ struct ModelReference {
   Optimizer optimizer;
   DType dtype = DType::kFloat32;
   double loss_scale = 1;
-  std::string recompute = "none";  // what is not kept for the backward pass: recompute_kinds() (graph/autodiff.h)
+  std::string recompute = "none";  // results not kept for the backward pass: recompute_kinds() (graph/autodiff.h)
   std::string sha256;              // of the printed training graph without initial values
   bool operator==(const ModelReference&) const = default;
 };
@@ -52,11 +52,11 @@ struct Plan {
   std::vector<OpChoice> ops;  // by OpId
   // Inputs, constants, parameters and state always; another tensor where it differs from its producer's layout.
   std::map<TensorId, Placement> kept;
-  // Converted for its readers in the backward pass once more, so that what the forward pass converted need not wait for
-  // them.
+  // Tensors that are converted once more for their readers in the backward pass, so that what the forward pass
+  // converted need not be kept for them.
   std::set<TensorId> refetched;
   // Every op once, each after those whose results it reads, and after the readers of what it replaces. Empty: the
-  // graph's own order, an update as soon as its gradient is whole.
+  // graph's own order, with an update as soon as its gradient is whole.
   std::vector<OpId> order;
   std::optional<double> paper_cost;  // in the search's own measure
   bool operator==(const Plan&) const = default;
