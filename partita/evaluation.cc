@@ -3,7 +3,7 @@
 
 #include "partita/graph/autodiff.h"
 #include "partita/graph/factors.h"
-#include "partita/physical/registered.h"
+#include "partita/kernel_plan/registered.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
 

@@ -12,6 +12,7 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/graph/builder.h"
+#include "partita/kernel_plan/first_fit.h"
 #include "partita/ops/ops.h"
 #include "partita/physical/workspace.h"
 
@@ -50,7 +51,7 @@ Measured measure(Kernels& kernels, const Case& c, bool registered) {
   call.work = &work;
   std::vector<std::unique_ptr<std::byte[], void (*)(std::byte*)>> memory;
   auto allocate = [&](int64_t bytes) {
-    auto* p = static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>(rounded(bytes) + 64)));
+    auto* p = static_cast<std::byte*>(std::aligned_alloc(64, static_cast<size_t>(scratch_size(bytes) + 64)));
     memory.emplace_back(p, [](std::byte* q) { std::free(q); });
     return p;
   };
@@ -73,9 +74,11 @@ Measured measure(Kernels& kernels, const Case& c, bool registered) {
   for (size_t k = 0; k < op.operands.size(); ++k) place(static_cast<int>(k), graph.tensor(op.operands[k]), true);
   for (size_t r = 0; r < op.results.size(); ++r) place(bound.results[r], graph.tensor(op.results[r]), false);
   Measured m;
-  m.scratch_bytes = workspace_bytes(work, work.ranges[0], reads, writes, kGenericBudgetBytes, registered);
+  m.scratch_bytes =
+      plan_kernel(request_of(work, work.ranges[0], reads, writes), {.registered = registered}).workspace_bytes();
   call.scratch = allocate(m.scratch_bytes);
   call.scratch_bytes = static_cast<size_t>(m.scratch_bytes);
+  call.prepared = kernels.prepare(call);
 
   using Clock = std::chrono::steady_clock;
   std::vector<double> times;
@@ -130,7 +133,7 @@ int main_table() {
       {"relu", {{16, 16}}, {}, {}},
       {"matmul", {{16, 16}, {16, 16}}, {}, {}},
   };
-  const auto generic = make_aten_kernels({false, 0}), registered = make_aten_kernels();
+  const auto generic = make_aten_kernels({.registered = false}), registered = make_aten_kernels();
   std::printf("%-20s %-34s %12s %12s %9s %12s %12s\n", "definition", "operands", "generic_us", "registered_us", "ratio",
               "generic_KiB", "registered_KiB");
   for (const Case& c : cases) {

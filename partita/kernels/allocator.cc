@@ -1,3 +1,4 @@
+// Counts what ATen allocates, and serves a running kernel from its scratch.
 #include "partita/kernels/allocator.h"
 
 #include <c10/core/Allocator.h>
@@ -9,33 +10,29 @@
 #include <mutex>
 #include <new>
 
+#include "partita/base/atomic_max.h"
+
 namespace partita {
 namespace {
-
-constexpr std::size_t kAlign = 64;
 
 std::atomic<int64_t> live{0}, peak{0};
 thread_local ScratchScope* scope = nullptr;
 
-void count(int64_t change) {
-  const int64_t now = live.fetch_add(change) + change;
-  int64_t before = peak.load();
-  while (now > before && !peak.compare_exchange_weak(before, now)) {
-  }
-}
+void count(int64_t change) { raise_to(peak, live.fetch_add(change) + change); }
 
 // Outside scratch, the bytes before a block hold its size.
 void* allocate_outside(std::size_t bytes) {
-  void* block = std::aligned_alloc(kAlign, static_cast<std::size_t>(rounded(static_cast<int64_t>(bytes))) + kAlign);
+  void* block = std::aligned_alloc(kScratchAlign,
+                                   static_cast<std::size_t>(scratch_size(static_cast<int64_t>(bytes)) + kScratchAlign));
   if (!block) throw std::bad_alloc();
   std::memcpy(block, &bytes, sizeof bytes);
   count(static_cast<int64_t>(bytes));
-  return static_cast<std::byte*>(block) + kAlign;
+  return static_cast<std::byte*>(block) + kScratchAlign;
 }
 
 void release(void* pointer) {
   if (!pointer || (scope && scope->free(pointer))) return;
-  std::byte* block = static_cast<std::byte*>(pointer) - kAlign;
+  std::byte* block = static_cast<std::byte*>(pointer) - kScratchAlign;
   std::size_t bytes;
   std::memcpy(&bytes, block, sizeof bytes);
   count(-static_cast<int64_t>(bytes));

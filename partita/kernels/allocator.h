@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "partita/physical/first_fit.h"
+#include "partita/kernel_plan/first_fit.h"
 
 namespace partita {
 
@@ -15,7 +15,7 @@ int64_t outside_peak_bytes();
 void reset_outside_peak();
 
 // While it lives, what this thread allocates through ATen comes from `memory` (64-byte aligned), where
-// physical/first_fit.h puts it. All of it must be freed before the end.
+// kernel_plan/first_fit.h puts it. All of it must be freed before the end.
 class ScratchScope {
  public:
   ScratchScope(std::byte* memory, std::size_t bytes);

@@ -1,49 +1,45 @@
+// Runs kernels on ATen, in the scratch that they declare.
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 
 #include <atomic>
-#include <map>
 #include <mutex>
 
+#include "partita/base/atomic_max.h"
 #include "partita/base/error.h"
 #include "partita/kernels/allocator.h"
-#include "partita/kernels/experts.h"
 #include "partita/kernels/generic.h"
 #include "partita/kernels/kernels.h"
-#include "partita/kernels/places.h"
-#include "partita/kernels/tensors.h"
-#include "partita/kernels/windows.h"
+#include "partita/physical/workspace.h"
 
 namespace partita {
 namespace {
 
-// False: there is none for the definition, or it declines the call.
-bool run_registered(const KernelCall& call, const std::vector<Interval>& ranges, const KernelParts& parts,
-                    const std::vector<Held>& held) {
-  const KernelWork& work = *call.work;
-  if (const auto counted = plan_places(work, ranges, parts)) {
-    run_places(*counted, stage_box(*work.bound, 0, ranges), call, held);
-    return true;
-  }
-  if (const auto places = plan_expert_place(work, ranges, parts)) {
-    run_expert_place(*places, held);
-    return true;
-  }
-  const auto plan = plan_windows(work, ranges, parts);
-  if (!plan) return false;
-  const std::string& name = work.definition;
-  if (name == "conv2d") run_conv2d(*plan, held);
-  else if (name == "conv2d_data_grad") run_conv2d_data_grad(*plan, held);
-  else if (name == "conv2d_weight_grad") run_conv2d_weight_grad(*plan, held);
-  else if (name == "max_pool") run_max_pool(*plan, held);
-  else if (name == "max_pool_grad") run_max_pool_grad(*plan, held, static_cast<int64_t>(work.attributes.at("kw")));
-  else ensure(false, "{} has a plan and no kernel", name);
-  return true;
+struct Prepared final : PreparedCall {
+  KernelPlan plan;
+  std::vector<PreparedStage> stages;  // of the generic stage kernel
+  std::vector<Part> parts;            // per tensor of the formula: what the call holds
+};
+
+// Where the call's tensors are now.
+std::vector<Held> held_by(const KernelCall& call, const Prepared& prepared) {
+  std::vector<Held> held(prepared.parts.size());
+  for (size_t t = 0; t < held.size(); ++t) held[t].part = prepared.parts[t];
+  for (size_t i = 0; i < call.reads.size(); ++i) held[call.task->reads[i].tensor].data = call.reads[i].data;
+  for (size_t i = 0; i < call.writes.size(); ++i) held[call.task->writes[i].tensor].data = call.writes[i].data;
+  return held;
+}
+
+std::vector<PlacedPart> placed_parts(const std::vector<View>& views, const std::vector<Access>& accesses) {
+  std::vector<PlacedPart> parts;
+  for (size_t i = 0; i < views.size(); ++i)
+    parts.push_back({accesses[i].tensor, {views[i].dtype, views[i].box, views[i].strides}, views[i].axes});
+  return parts;
 }
 
 class AtenKernels final : public Kernels {
  public:
-  explicit AtenKernels(const AtenOptions& options) : options_(options) {
+  explicit AtenKernels(const KernelOptions& options) : options_(options) {
     install_allocator();
     at::set_num_threads(1);
     static std::once_flag functions_set_up;
@@ -51,39 +47,31 @@ class AtenKernels final : public Kernels {
       const c10::InferenceMode no_autograd;
       set_up_functions();
     });
-    if (options_.budget_bytes <= 0) options_.budget_bytes = kGenericBudgetBytes;
   }
 
-  void run(const KernelCall& call) override {
+  std::shared_ptr<const PreparedCall> prepare(const KernelCall& call) override {
     const KernelWork& work = *call.work;
-    const tdl::Bound& bound = *work.bound;
     const std::vector<Interval>& ranges = work.ranges[work.ranges.size() == 1 ? 0 : static_cast<size_t>(call.act)];
     ensure(call.reads.size() == call.task->reads.size() && call.writes.size() == call.task->writes.size(),
            "{}: {} reads and {} writes are given", call.task->name, call.reads.size(), call.writes.size());
-    std::vector<PlacedPart> reads, writes;
-    std::vector<std::byte*> data(bound.tensors.size(), nullptr);
-    auto place = [&](const View& view, const Access& access, std::vector<PlacedPart>& into) {
-      into.push_back({access.tensor, {view.dtype, view.box, view.strides}, view.axes});
-      data[access.tensor] = view.data;
-    };
-    for (size_t i = 0; i < call.reads.size(); ++i) place(call.reads[i], call.task->reads[i], reads);
-    for (size_t i = 0; i < call.writes.size(); ++i) place(call.writes[i], call.task->writes[i], writes);
-    const KernelParts parts = kernel_parts(bound, reads, writes);
-    std::vector<Held> held(bound.tensors.size());
-    for (size_t t = 0; t < held.size(); ++t)
-      if (parts.parts[t]) held[t] = {*parts.parts[t], data[t]};
+    const KernelRequest request = request_of(work, ranges, placed_parts(call.reads, call.task->reads),
+                                             placed_parts(call.writes, call.task->writes));
+    auto prepared = std::make_shared<Prepared>();
+    prepared->plan = plan_kernel(request, options_);
+    if (!prepared->plan.registered) prepared->stages = prepare_generic(request.bound, prepared->plan.generic);
+    for (const std::optional<Part>& part : request.held.parts) prepared->parts.push_back(part.value_or(Part()));
+    return prepared;
+  }
 
+  void run(const KernelCall& call) override {
+    const Prepared& prepared = dynamic_cast<const Prepared&>(*call.prepared);
     const c10::InferenceMode no_autograd;
     at::init_num_threads();
     ScratchScope scratch(call.scratch, call.scratch ? call.scratch_bytes : 0);
-    if (!options_.registered || !run_registered(call, ranges, parts, held)) {
-      const GenericPlan plan =
-          plan_generic(bound, work.first_stage, work.last_stage, ranges, parts, options_.budget_bytes);
-      run_generic(bound, plan, ranges, held, {call.seed, work.random_stream, call.step});
-    }
-    int64_t before = scratch_peak_.load();
-    while (scratch.used_bytes() > before && !scratch_peak_.compare_exchange_weak(before, scratch.used_bytes())) {
-    }
+    const KernelMemory given{held_by(call, prepared), call};
+    if (prepared.plan.registered) std::visit([&](const auto& kernel) { kernel.run(given); }, *prepared.plan.registered);
+    else run_generic(prepared.plan.generic, prepared.stages, given);
+    raise_to(scratch_peak_, scratch.used_bytes());
   }
 
   int64_t live_bytes() const override { return outside_bytes(); }
@@ -95,13 +83,13 @@ class AtenKernels final : public Kernels {
   int64_t scratch_peak() const { return scratch_peak_.load(); }
 
  private:
-  AtenOptions options_;
+  KernelOptions options_;
   std::atomic<int64_t> scratch_peak_{0};
 };
 
 }  // namespace
 
-std::unique_ptr<Kernels> make_aten_kernels(const AtenOptions& options) {
+std::unique_ptr<Kernels> make_aten_kernels(const KernelOptions& options) {
   return std::make_unique<AtenKernels>(options);
 }
 

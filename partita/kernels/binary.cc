@@ -1,3 +1,4 @@
+// Functions of two numbers, element by element.
 #include <ATen/ops/add.h>
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/bitwise_left_shift.h>
@@ -31,8 +32,6 @@
 namespace partita {
 namespace {
 
-using Into = at::Tensor& (*)(at::Tensor&, const at::Tensor&, const at::Tensor&);
-
 // Rounded down; of real numbers without the correction of ATen's floor_divide, which rounds the exact quotient.
 at::Tensor& floor_quotient(at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
   if (!out.is_floating_point()) return at::floor_divide_out(out, a, b);
@@ -42,38 +41,38 @@ at::Tensor& floor_quotient(at::Tensor& out, const at::Tensor& a, const at::Tenso
 at::Tensor& add(at::Tensor& out, const at::Tensor& a, const at::Tensor& b) { return at::add_out(out, a, b); }
 at::Tensor& subtract(at::Tensor& out, const at::Tensor& a, const at::Tensor& b) { return at::sub_out(out, a, b); }
 
-const std::map<std::string, Into>& functions() {
-  static const std::map<std::string, Into> kFunctions = {{"+", add},
-                                                         {"-", subtract},
-                                                         {"*", at::mul_out},
-                                                         {"/", at::div_out},
-                                                         {"//", floor_quotient},
-                                                         {"%", at::remainder_out},
-                                                         {"^", at::pow_out},
-                                                         {"<", at::lt_out},
-                                                         {"<=", at::le_out},
-                                                         {"==", at::eq_out},
-                                                         {"!=", at::ne_out},
-                                                         {">=", at::ge_out},
-                                                         {">", at::gt_out},
-                                                         {"and", at::logical_and_out},
-                                                         {"or", at::logical_or_out},
-                                                         {"max", at::maximum_out},
-                                                         {"min", at::minimum_out},
-                                                         {"bit_and", at::bitwise_and_out},
-                                                         {"bit_or", at::bitwise_or_out},
-                                                         {"bit_xor", at::bitwise_xor_out},
-                                                         {"shift_left", at::bitwise_left_shift_out},
-                                                         {"shift_right", at::bitwise_right_shift_out}};
+const std::map<std::string, BinaryFunction>& functions() {
+  static const std::map<std::string, BinaryFunction> kFunctions = {{"+", add},
+                                                                   {"-", subtract},
+                                                                   {"*", at::mul_out},
+                                                                   {"/", at::div_out},
+                                                                   {"//", floor_quotient},
+                                                                   {"%", at::remainder_out},
+                                                                   {"^", at::pow_out},
+                                                                   {"<", at::lt_out},
+                                                                   {"<=", at::le_out},
+                                                                   {"==", at::eq_out},
+                                                                   {"!=", at::ne_out},
+                                                                   {">=", at::ge_out},
+                                                                   {">", at::gt_out},
+                                                                   {"and", at::logical_and_out},
+                                                                   {"or", at::logical_or_out},
+                                                                   {"max", at::maximum_out},
+                                                                   {"min", at::minimum_out},
+                                                                   {"bit_and", at::bitwise_and_out},
+                                                                   {"bit_or", at::bitwise_or_out},
+                                                                   {"bit_xor", at::bitwise_xor_out},
+                                                                   {"shift_left", at::bitwise_left_shift_out},
+                                                                   {"shift_right", at::bitwise_right_shift_out}};
   return kFunctions;
 }
 
 }  // namespace
 
-void binary_into(at::Tensor& out, const std::string& function, const at::Tensor& a, const at::Tensor& b) {
-  const auto found = functions().find(function);
-  ensure(found != functions().end(), "there is no kernel for the function '{}'", function);
-  found->second(out, a, b);
+BinaryFunction binary_function(const std::string& name) {
+  const auto found = functions().find(name);
+  ensure(found != functions().end(), "there is no kernel for the function '{}'", name);
+  return found->second;
 }
 
 void power_into(at::Tensor& out, const at::Tensor& a, double exponent) {

@@ -1,7 +1,9 @@
-#include "partita/kernels/experts.h"
-
+// The kernel of expert_place: the place of each choice at its expert.
 #include <algorithm>
 #include <unordered_map>
+
+#include "partita/kernel_plan/registered.h"
+#include "partita/kernels/tensors.h"
 
 namespace partita {
 namespace {
@@ -25,23 +27,23 @@ bool is_in(const Interval& range, int64_t i) { return range.lo <= i && i < range
 
 // One pass over a group's choices in the order in which they are given places, counting them by expert: linear, where
 // the formula compares all pairs.
-void run_expert_place(const PlacePlan& plan, const std::vector<Held>& held) {
-  if (plan.g.empty() || plan.t.empty() || plan.k.empty()) return;
-  const Cube ix(held[plan.ix]), place(held[plan.result]);
-  std::unordered_map<int64_t, int64_t> before, same;  // by expert: of earlier k, of this k and earlier t
-  for (int64_t g = plan.g.lo; g < plan.g.hi; ++g) {
+void ExpertPlace::run(const KernelMemory& given) const {
+  if (g.empty() || t.empty() || k.empty()) return;
+  const Cube choices(given.held[ix]), places(given.held[result]);
+  std::unordered_map<int64_t, int64_t> before, same;  // by expert: of earlier ranks, of this rank and earlier tokens
+  for (int64_t group = g.lo; group < g.hi; ++group) {
     before.clear();
-    for (int64_t k = std::min(plan.k.lo, plan.l.lo); k < std::max(plan.k.hi, plan.l.hi); ++k) {
-      if (!is_in(plan.k, k) && !is_in(plan.l, k)) continue;
+    for (int64_t rank = std::min(k.lo, l.lo); rank < std::max(k.hi, l.hi); ++rank) {
+      if (!is_in(k, rank) && !is_in(l, rank)) continue;
       same.clear();
-      for (int64_t t = std::min(plan.t.lo, plan.u.lo); t < std::max(plan.t.hi, plan.u.hi); ++t) {
-        const bool wanted = is_in(plan.k, k) && is_in(plan.t, t), counted = is_in(plan.u, t);
+      for (int64_t token = std::min(t.lo, u.lo); token < std::max(t.hi, u.hi); ++token) {
+        const bool wanted = is_in(k, rank) && is_in(t, token), counted = is_in(u, token);
         if (!wanted && !counted) continue;
-        const int64_t expert = ix.at(g, t, k);
-        if (wanted) place.at(g, t, k) = before[expert] + same[expert];
+        const int64_t expert = choices.at(group, token, rank);
+        if (wanted) places.at(group, token, rank) = before[expert] + same[expert];
         if (counted) ++same[expert];
       }
-      if (is_in(plan.l, k))
+      if (is_in(l, rank))
         for (const auto& [expert, count] : same) before[expert] += count;
     }
   }

@@ -1,18 +1,27 @@
 // The generic stage kernel: runs any stages of any formula over any ranges, from their StagePrograms. So every derived
 // strategy and every derived gradient runs from the day it is described (docs/ARCHITECTURE.md section 4).
 #pragma once
+#include <vector>
+
+#include "partita/kernel_plan/block.h"
+#include "partita/kernel_plan/generic.h"
 #include "partita/kernels/tensors.h"
-#include "partita/physical/workspace.h"
 
 namespace partita {
 
-// Keys of rng() that the formula does not give (base/rng.h): added to its seed, or in place of what it leaves out.
-struct RandomKey {
-  uint64_t seed = 0, stream = 0, step = 0;
+// What the blocks of a stage have in common: ATen's functions, and where values lie.
+struct PreparedStage {
+  std::vector<UnaryFunction> unary;    // per instruction; null for those of other kinds
+  std::vector<BinaryFunction> binary;  // so are these
+  std::vector<Shape> read_strides;     // per instruction: of reads that are not padded
+  StageInstr lhs;                      // left_side()
+  Shape out_strides;                   // of the result's part, per dimension
+  ProductDims product;                 // kProduct
 };
+// One per step.
+std::vector<PreparedStage> prepare_generic(const tdl::Bound& bound, const GenericPlan& plan);
 
-// held: per tensor, what the call holds; internal tensors have none.
-void run_generic(const tdl::Bound& bound, const GenericPlan& plan, const std::vector<Interval>& ranges,
-                 std::vector<Held> held, const RandomKey& key);
+// Runs the call's stages; internal tensors have no data in `given` yet.
+void run_generic(const GenericPlan& plan, const std::vector<PreparedStage>& prepared, const KernelMemory& given);
 
 }  // namespace partita

@@ -3,19 +3,15 @@
 #include <cstdint>
 #include <memory>
 
+#include "partita/kernel_plan/kernel_plan.h"
 #include "partita/runtime/kernel.h"
 
 namespace partita {
 
-struct AtenOptions {
-  bool registered = true;    // false: everything runs on the generic stage kernel
-  int64_t budget_bytes = 0;  // of a block's temporaries in the generic stage kernel; 0: kGenericBudgetBytes
-};
-
 // ATen's own threads are set to 1: the queues are what runs in parallel. Its allocator is replaced, once a process:
 // while a kernel runs, its temporaries lie in the call's scratch; what does not fit is allocated elsewhere and counted
 // as live_bytes.
-std::unique_ptr<Kernels> make_aten_kernels(const AtenOptions& options = {});
+std::unique_ptr<Kernels> make_aten_kernels(const KernelOptions& options = {});
 
 // What the calls since the last reset used of their scratch, at most.
 int64_t scratch_peak_bytes(const Kernels& kernels);

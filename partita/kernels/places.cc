@@ -1,7 +1,7 @@
-// Numbers of places, counted from the front: the kernel that looks whether each is one.
-#include "partita/kernels/places.h"
-
+// The kernel of places: numbers of places, counted from the front, and whether each is one.
 #include "partita/base/error.h"
+#include "partita/kernel_plan/registered.h"
+#include "partita/kernels/tensors.h"
 #include "partita/tdl/evaluate.h"
 
 namespace partita {
@@ -15,21 +15,21 @@ int64_t& element(const Held& held, std::span<const int64_t> at) {
 
 }  // namespace
 
-void run_places(const CountedPlan& plan, const Box& box, const KernelCall& call, const std::vector<Held>& held) {
-  const Shape& shape = call.work->bound->tensors[plan.ids].factored;
+void Places::run(const KernelMemory& given) const {
+  const KernelCall& call = given.call;
   tdl::for_each_point(box, [&](std::span<const int64_t> at) {
     int64_t number = 0;
     for (size_t a = 0; a < at.size(); ++a) number = number * shape[a] + at[a];
-    const int64_t extent = plan.extents[static_cast<size_t>(number) % plan.extents.size()];
-    const int64_t value = element(held[plan.ids], at);
+    const int64_t extent = extents[static_cast<size_t>(number) % extents.size()];
+    const int64_t value = element(given.held[ids], at);
     const bool inside = -extent <= value && value < extent;
     if (!inside) {
-      const Outside outside{call.step, call.task->op, plan.ids, number, value, {-extent, extent}};
+      const Outside outside{call.step, call.task->op, ids, number, value, {-extent, extent}};
       if (!call.outside)
         fail("{}: element {} is {}; {} to {} are taken", call.task->name, number, value, -extent, extent - 1);
       call.outside->add(outside);
     }
-    element(held[plan.result], at) = !inside ? 0 : value < 0 ? value + extent : value;
+    element(given.held[result], at) = !inside ? 0 : value < 0 ? value + extent : value;
   });
 }
 

@@ -1,3 +1,4 @@
+// Reductions over dimensions, and the identities of reducers.
 #include <ATen/ops/amax.h>
 #include <ATen/ops/amin.h>
 #include <ATen/ops/prod.h>

@@ -1,3 +1,4 @@
+// Makes ATen tensors over Partita's memory, and multiplies matrices.
 #include "partita/kernels/tensors.h"
 
 #include <ATen/ops/bmm.h>

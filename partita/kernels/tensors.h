@@ -3,10 +3,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <string>
+#include <vector>
 
 #include "partita/base/box.h"
 #include "partita/base/dtype.h"
-#include "partita/physical/stage_program.h"
+#include "partita/kernel_plan/request.h"
+#include "partita/runtime/kernel.h"
 
 namespace partita {
 
@@ -21,28 +24,41 @@ struct Held {
   Part part;
   std::byte* data = nullptr;
 
-  bool exists() const { return data != nullptr || is_empty(part.box); }
   // The elements of `box`, which lies within part.box.
   at::Tensor tensor(const Box& box) const;
-  at::Tensor tensor() const { return tensor(part.box); }
 };
+
+// What a running kernel is given.
+struct KernelMemory {
+  std::vector<Held> held;  // per tensor of the formula
+  const KernelCall& call;
+};
+
+// ---------------------------------------------------------------- functions, element by element
+
+// Writes the function of its arguments into `out`, which has the result's shape and type.
+using UnaryFunction = at::Tensor& (*)(at::Tensor& out, const at::Tensor& a);
+using BinaryFunction = at::Tensor& (*)(at::Tensor& out, const at::Tensor& a, const at::Tensor& b);
+// By its name in a formula; our bug if there is none.
+UnaryFunction unary_function(const std::string& name);
+BinaryFunction binary_function(const std::string& name);
+void power_into(at::Tensor& out, const at::Tensor& a, double exponent);
+void select_into(at::Tensor& out, const at::Tensor& condition, const at::Tensor& a, const at::Tensor& b);
 
 // Calls each function once, before threads do. MKL's vector mathematics finds out at its first call which processor it
 // runs on, without a lock: mkl_vml_serv_cpu_detect writes its variable twice, first in another numbering. A thread that
 // reads it in between takes the table entry of another accuracy (row of mode + column of processor: 6 + 9 is in the row
 // of the mode "enhanced performance", half the digits).
 void set_up_functions();
-// out = function(a), element by element; out has the result's shape and type.
-void unary_into(at::Tensor& out, const std::string& function, const at::Tensor& a);
-void binary_into(at::Tensor& out, const std::string& function, const at::Tensor& a, const at::Tensor& b);
-void power_into(at::Tensor& out, const at::Tensor& a, double exponent);
-void select_into(at::Tensor& out, const at::Tensor& condition, const at::Tensor& a, const at::Tensor& b);
+
+// ---------------------------------------------------------------- reducers and products
+
 // Over dimensions of `a`, which stay with extent 1.
 void reduce_into(at::Tensor& out, tdl::Reducer reducer, const at::Tensor& a, const std::vector<int64_t>& dims);
 // out = out reducer a
 void combine_into(at::Tensor& out, tdl::Reducer reducer, const at::Tensor& a);
 void fill_identity(at::Tensor& out, tdl::Reducer reducer);
-// out[b] = x[b] y[b], matrices [batch, rows, columns]; out may be strided. add: out += x y
+// out[b] = x[b] y[b], matrices [batch, rows, columns]; out may be strided.
 void multiply_into(at::Tensor& out, const at::Tensor& x, const at::Tensor& y);
 
 }  // namespace partita

@@ -30,10 +30,8 @@
 namespace partita {
 namespace {
 
-using Into = at::Tensor& (*)(at::Tensor&, const at::Tensor&);
-
-const std::map<std::string, Into>& functions() {
-  static const std::map<std::string, Into> kFunctions = {
+const std::map<std::string, UnaryFunction>& functions() {
+  static const std::map<std::string, UnaryFunction> kFunctions = {
       {"neg", at::neg_out},     {"not", at::logical_not_out}, {"exp", at::exp_out},         {"log", at::log_out},
       {"sqrt", at::sqrt_out},   {"tanh", at::tanh_out},       {"sigmoid", at::sigmoid_out}, {"erf", at::erf_out},
       {"sin", at::sin_out},     {"cos", at::cos_out},         {"abs", at::abs_out},         {"sign", at::sign_out},
@@ -55,10 +53,10 @@ void set_up_functions() {
   }
 }
 
-void unary_into(at::Tensor& out, const std::string& function, const at::Tensor& a) {
-  const auto found = functions().find(function);
-  ensure(found != functions().end(), "there is no kernel for the function '{}'", function);
-  found->second(out, a);
+UnaryFunction unary_function(const std::string& name) {
+  const auto found = functions().find(name);
+  ensure(found != functions().end(), "there is no kernel for the function '{}'", name);
+  return found->second;
 }
 
 }  // namespace partita

@@ -1,5 +1,4 @@
-#include "partita/kernels/windows.h"
-
+// The kernels of convolutions and pooling: a block of columns at a time, and a matrix product.
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/gt.h>
@@ -8,6 +7,9 @@
 #include <ATen/ops/where.h>
 
 #include <limits>
+
+#include "partita/kernel_plan/registered.h"
+#include "partita/kernels/tensors.h"
 
 namespace partita {
 namespace {
@@ -47,16 +49,25 @@ void each_element(const WindowPlan& plan, Interval rows, F f) {
   }
 }
 
-// columns [c, r, t, rows, columns]: the elements of x [c, height, width] under these rows of windows, 0 where it has
-// none.
-void fill_columns(at::Tensor& columns, const at::Tensor& x, const WindowPlan& plan, Interval rows) {
+// Sample n of the input of a convolution, in group q: [c, rows, columns].
+at::Tensor input_of(const WindowPlan& plan, const std::vector<Held>& held, int64_t n, int64_t q) {
+  const Box box{{n, n + 1}, plan.c, plan.rows.at, plan.columns.at};
+  return part_of(Held{plan.input, held[plan.x].data}, box, plan.grouped, 1, q).select(0, 0);
+}
+
+// [c, r, t, rows, columns]: the elements of x [c, height, width] under these rows of windows, 0 where it has none. They
+// lie at the beginning of `memory`.
+at::Tensor columns_of(const at::Tensor& memory, const at::Tensor& x, const WindowPlan& plan, Interval rows) {
   const Interval all = plan.columns.out;
+  const Shape sizes{plan.c.size(), plan.rows.window.size(), plan.columns.window.size(), rows.size(), all.size()};
+  const at::Tensor columns = memory.slice(0, 0, volume(sizes)).view(sizes);
   each_element(plan, rows, [&](int64_t r, int64_t t, Interval outs_r, Interval outs_t) {
     at::Tensor to = columns.select(1, r - plan.rows.window.lo).select(1, t - plan.columns.window.lo);
     if (outs_r.size() != rows.size() || outs_t.size() != all.size()) to.fill_(0);
     if (outs_r.empty() || outs_t.empty()) return;
     among(to, rows, outs_r, all, outs_t).copy_(under(x, plan, outs_r, r, outs_t, t));
   });
+  return columns;
 }
 
 // The part of a tensor in a box, in the dtype that is computed in: its own memory, or a copy.
@@ -73,12 +84,12 @@ Box with_groups(Box box, const WindowPlan& plan, size_t axis) {
 
 int64_t window_size(const WindowPlan& plan) { return plan.rows.window.size() * plan.columns.window.size(); }
 
-// A matrix over the innermost axes of t, the last `inner` of which are one after another.
+// Axes of t as a matrix, from its first element: rows lie `row_stride` apart, their elements one after another.
 at::Tensor matrix(const at::Tensor& t, int64_t rows, int64_t columns, int64_t row_stride) {
   return t.as_strided({rows, columns}, {rows == 1 ? columns : std::max(row_stride, columns), 1}, t.storage_offset());
 }
 
-}  // namespace
+// ---------------------------------------------------------------- convolutions
 
 void run_conv2d(const WindowPlan& plan, const std::vector<Held>& held) {
   const Interval all = plan.columns.out;
@@ -91,9 +102,7 @@ void run_conv2d(const WindowPlan& plan, const std::vector<Held>& held) {
   if (plan.b >= 0 && held[plan.b].part.dtype != plan.real) b_copy = new_tensor(plan.real, {plan.o.size()});
   for (int64_t n = plan.n.lo; n < plan.n.hi; ++n)
     for (int64_t q = plan.q.lo; q < plan.q.hi; ++q) {
-      const at::Tensor x = part_of(Held{plan.input, held[plan.x].data},
-                                   {{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}, plan.grouped, 1, q)
-                               .select(0, 0);
+      const at::Tensor x = input_of(plan, held, n, q);
       const at::Tensor w =
           part_of(weights, {plan.o, plan.c, plan.rows.window, plan.columns.window}, plan.grouped, 0, q);
       const at::Tensor out =
@@ -103,10 +112,7 @@ void run_conv2d(const WindowPlan& plan, const std::vector<Held>& held) {
       if (b_copy.defined()) b = b_copy.copy_(b);
       for (int64_t y = plan.rows.out.lo; y < plan.rows.out.hi; y += plan.block) {
         const Interval rows{y, std::min(y + plan.block, plan.rows.out.hi)};
-        at::Tensor columns =
-            memory.slice(0, 0, depth * rows.size() * all.size())
-                .view({plan.c.size(), plan.rows.window.size(), plan.columns.window.size(), rows.size(), all.size()});
-        fill_columns(columns, x, plan, rows);
+        const at::Tensor columns = columns_of(memory, x, plan, rows);
         const int64_t pixels = rows.size() * all.size();
         at::Tensor result = among(out, plan.rows.out, rows, all, all);
         at::Tensor block = wide ? copy.slice(0, 0, plan.o.size() * pixels).view({plan.o.size(), pixels})
@@ -170,17 +176,12 @@ void run_conv2d_weight_grad(const WindowPlan& plan, const std::vector<Held>& hel
     at::Tensor out = wide ? copy : matrix(whole, plan.o.size(), depth, whole.stride(0));
     bool first = true;
     for (int64_t n = plan.n.lo; n < plan.n.hi; ++n) {
-      const at::Tensor x = part_of(Held{plan.input, held[plan.x].data},
-                                   {{n, n + 1}, plan.c, plan.rows.at, plan.columns.at}, plan.grouped, 1, q)
-                               .select(0, 0);
+      const at::Tensor x = input_of(plan, held, n, q);
       const at::Tensor g =
           part_of(held[plan.g], {{n, n + 1}, plan.o, plan.rows.out, all}, plan.grouped, 1, q).select(0, 0);
       for (int64_t y = plan.rows.out.lo; y < plan.rows.out.hi; y += plan.block) {
         const Interval rows{y, std::min(y + plan.block, plan.rows.out.hi)};
-        at::Tensor columns =
-            memory.slice(0, 0, depth * rows.size() * all.size())
-                .view({plan.c.size(), plan.rows.window.size(), plan.columns.window.size(), rows.size(), all.size()});
-        fill_columns(columns, x, plan, rows);
+        const at::Tensor columns = columns_of(memory, x, plan, rows);
         const int64_t pixels = rows.size() * all.size();
         at::Tensor part = among(g, plan.rows.out, rows, all, all);
         if (g_copy.defined())
@@ -197,8 +198,9 @@ void run_conv2d_weight_grad(const WindowPlan& plan, const std::vector<Held>& hel
   }
 }
 
+// ---------------------------------------------------------------- pooling
+
 void run_max_pool(const WindowPlan& plan, const std::vector<Held>& held) {
-  const int64_t columns = plan.columns.window.hi;  // whole windows only (plan_max_pool)
   at::Tensor memory = new_tensor(DType::kBool, {plan.c.size() * plan.rows.out.size() * plan.columns.out.size()});
   for (int64_t n = plan.n.lo; n < plan.n.hi; ++n) {
     const Box box{{n, n + 1}, plan.c, plan.rows.out, plan.columns.out};
@@ -213,13 +215,13 @@ void run_max_pool(const WindowPlan& plan, const std::vector<Held>& held) {
       at::Tensor so_far = among(largest, plan.rows.out, outs_r, plan.columns.out, outs_t);
       at::Tensor larger = memory.slice(0, 0, here.numel()).view(here.sizes());
       at::gt_out(larger, here, so_far);
-      among(index, plan.rows.out, outs_r, plan.columns.out, outs_t).masked_fill_(larger, r * columns + t);
+      among(index, plan.rows.out, outs_r, plan.columns.out, outs_t).masked_fill_(larger, r * plan.window_columns + t);
       at::maximum_out(so_far, so_far, here);
     });
   }
 }
 
-void run_max_pool_grad(const WindowPlan& plan, const std::vector<Held>& held, int64_t window_columns) {
+void run_max_pool_grad(const WindowPlan& plan, const std::vector<Held>& held) {
   const int64_t elements = plan.c.size() * plan.rows.out.size() * plan.columns.out.size();
   at::Tensor masks = new_tensor(DType::kBool, {elements}), gradients = new_tensor(plan.real, {elements}), copy;
   const at::Tensor zero = constant_tensor(plan.real, 0);
@@ -236,7 +238,7 @@ void run_max_pool_grad(const WindowPlan& plan, const std::vector<Held>& held, in
       at::Tensor part = among(g, plan.rows.out, outs_r, plan.columns.out, outs_t);
       at::Tensor won = masks.slice(0, 0, part.numel()).view(part.sizes()),
                  gradient = gradients.slice(0, 0, part.numel()).view(part.sizes());
-      at::eq_out(won, among(index, plan.rows.out, outs_r, plan.columns.out, outs_t), r * window_columns + t);
+      at::eq_out(won, among(index, plan.rows.out, outs_r, plan.columns.out, outs_t), r * plan.window_columns + t);
       if (copied) part = gradient.copy_(part);
       at::where_out(gradient, won, part, zero);
       under(out, plan, outs_r, r, outs_t, t).add_(gradient);
@@ -244,5 +246,13 @@ void run_max_pool_grad(const WindowPlan& plan, const std::vector<Held>& held, in
     if (wide) result.copy_(out);
   }
 }
+
+}  // namespace
+
+void Conv2d::run(const KernelMemory& given) const { run_conv2d(*this, given.held); }
+void Conv2dDataGrad::run(const KernelMemory& given) const { run_conv2d_data_grad(*this, given.held); }
+void Conv2dWeightGrad::run(const KernelMemory& given) const { run_conv2d_weight_grad(*this, given.held); }
+void MaxPool::run(const KernelMemory& given) const { run_max_pool(*this, given.held); }
+void MaxPoolGrad::run(const KernelMemory& given) const { run_max_pool_grad(*this, given.held); }
 
 }  // namespace partita

@@ -5,8 +5,8 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
+#include "partita/kernel_plan/generic.h"
 #include "partita/physical/convert.h"
-#include "partita/physical/workspace.h"
 #include "partita/tdl/affine.h"
 
 namespace partita {

@@ -1,3 +1,4 @@
+// Builds the actors' table, and runs the state machines of one queue.
 #include "partita/runtime/actor.h"
 
 #include <algorithm>

@@ -1,11 +1,10 @@
 // Actors (OneFlow section 4): one a task, a small state machine that acts when its registers are ready and free. A
-// worker owns the actors of one hardware queue, and talks to other workers in messages alone; who carries the messages,
-// and what an act really does, is the engine's business. So the same code runs on threads and under a deterministic
-// scheduler.
+// worker owns the actors of one hardware queue, and talks to other workers in messages alone. The engine carries the
+// messages and does the acts, so the same code runs on threads and under a deterministic scheduler.
 //
-// The in, out and reference counters of OneFlow's registers are, per actor, how often each predecessor has acted: a
-// data edge's count is a request (`req`), a reuse edge's an acknowledgement (`ack`), and the comparison is PHYSICAL.md
-// section 7's
+// OneFlow counts a register's readers and writers. Here each actor counts how often each of its predecessors has acted.
+// Along a data edge that count is a request (`req`), along a reuse edge an acknowledgement (`ack`). The comparison is
+// that of PHYSICAL.md section 7:
 //     done[X] >= (step - d) * rate(X) + act + 1        (d = 0 for `now`, 1 for `next`).
 #pragma once
 #include <atomic>
@@ -89,9 +88,9 @@ class Engine {
   // Does one act of a task (of a collective: this participant's part). True: it is done on return. False: the engine
   // sends kCompleted when it is.
   virtual bool execute(TaskId task, int64_t step, int act) = 0;
-  // Before execute, and when the act is over, before anyone hears of it. Of a collective, the worker of the participant
-  // that came last says so for all of them before any begins, and that of the one that was done last, before any goes
-  // on.
+  // Called before execute, and when the act is over, before anyone hears of it. For a collective, the worker of the
+  // participant that came last calls began for all of them before any begins; the worker of the one that was done last
+  // calls finished for all of them before any goes on.
   virtual void began(TaskId, int64_t /*step*/, int /*act*/) {}
   virtual void finished(TaskId, int64_t /*step*/, int /*act*/) {}
 };
@@ -100,9 +99,9 @@ class Worker {
  public:
   Worker(const ActorTable& table, int queue, Rendezvous& rendezvous, Engine& engine);
   void receive(Message message);
-  // If the queue is free, begins the next act that may: of a dynamic queue the ready one that is lowest in `order`, of
-  // a static queue the next in order, once it is ready. False: there is none before another message comes. Whoever
-  // drives a worker hands it all its messages first, so that it chooses among all that are ready.
+  // If the queue is free, begins the next act. A dynamic queue takes the ready act that is lowest in `order`; a static
+  // queue takes the next in order, once it is ready. False: there is none before another message comes. Whoever drives
+  // a worker hands it all its messages first, so that it chooses among all that are ready.
   bool advance();
   // All acts of all its actors are over.
   bool finished() const { return left_ == 0; }

@@ -1,11 +1,10 @@
-// What an act does to the bytes: kernels, copies, combinations, a participant's part of a collective, loading and
-// giving out.
+// What an act does to the bytes: it runs a kernel, copies, combines, does a participant's part of a collective, loads
+// an input or gives an output out.
 #pragma once
 #include <functional>
 #include <vector>
 
-#include "partita/runtime/kernel.h"
-#include "partita/runtime/memory.h"
+#include "partita/runtime/acts.h"
 
 namespace partita {
 
@@ -23,28 +22,24 @@ struct Hooks {
   int64_t first_step = 0;  // number of the first step, for random numbers and for load and take
 };
 
-// Acts after the first add to an accumulated register: what they compute lies in a buffer of the act's own first. So
-// does the result of a combination that is written over one of its operands. Values of float16 and bfloat16 are
-// combined in float32 and rounded once, however many there are.
+// Values of float16 and bfloat16 are combined in float32 and rounded once, however many there are.
 class Executor {
  public:
-  Executor(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks);
+  // Both must outlive it; the acts are prepared for hooks.kernels.
+  Executor(const Acts& acts, const Hooks& hooks) : acts_(acts), hooks_(hooks) {}
   // Does one act. A collective: this participant's part, reading what the others hold; each participant's part may run
   // at the same time, once all have come and before any has left.
   void run(TaskId task, int64_t step, int act) const;
-  // Of all acts so far.
+  // The first number that an op does not take, over all acts so far.
   std::optional<Outside> first_outside() const { return outside_.get(); }
 
  private:
-  void run_into(const Task& task, int64_t step, int act, const std::vector<View>& writes) const;
-  void run_kernel(const Task& task, const KernelWork& work, int64_t step, int act,
-                  const std::vector<View>& writes) const;
-  void run_collective(const Task& task, const CollectiveWork& work, int act, View to) const;
-  const PhysicalGraph& graph_;
-  const Memory& memory_;
+  void run_into(const Task& task, const Act& act, int number, int64_t step, const std::vector<View>& writes) const;
+  void run_kernel(const Task& task, const Act& act, int64_t step, const std::vector<View>& writes) const;
+  void run_collective(const CollectiveWork& work, int act, const View& to) const;
+  const Acts& acts_;
   const Hooks& hooks_;
   mutable FirstOutside outside_;
-  std::vector<std::vector<TaskId>> participants_;  // by CollectiveId, in rank order
 };
 
 }  // namespace partita

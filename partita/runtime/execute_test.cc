@@ -76,7 +76,8 @@ TEST(Copy, APartOfABoxAmongOtherAxesToo) {
     for (int j = 0; j < 6; ++j) values.push_back(10 * i + j);
   put_all(memory.view({a}, 0, 1), values);
   const Hooks hooks;
-  const Executor executor(graph, memory, hooks);
+  const Acts acts = prepare_acts(memory, hooks.kernels);
+  const Executor executor(acts, hooks);
   executor.run(TaskId(0), 0, 0);
   EXPECT_EQ(numbers(memory.view({b}, 0, 1)), (std::vector<double>{0, 0, 0, 0, 0, 0, 0, 23, 24, 0, 33, 34}));
   executor.run(TaskId(1), 0, 0);
@@ -110,7 +111,7 @@ TEST(Combine, EveryReducerAndDType) {
       put_all(memory.view({a}, 0, 1), {-3, 2, 5});
       put_all(memory.view({b}, 0, 1), {-4, 7, 1});
       const Hooks hooks;
-      Executor(graph, memory, hooks).run(TaskId(0), 0, 0);
+      Executor(prepare_acts(memory, nullptr), hooks).run(TaskId(0), 0, 0);
       const std::vector<double> got = numbers(memory.view({c}, 0, 1));
       EXPECT_EQ((std::vector(got.begin(), got.end() - 1)), (std::vector<double>{2, reduce(reducer, 5, -4), 7, 1}))
           << name_of(dtype);
@@ -136,7 +137,7 @@ TEST(Combine, ValuesOfTwoBytesAreRoundedOnce) {
   const Memory memory(graph);
   for (int i = 0; i < 9; ++i) put_all(memory.view(reads[i], 0, 1), {i == 0 ? 256.0 : 0.5});
   const Hooks hooks;
-  Executor(graph, memory, hooks).run(TaskId(0), 0, 0);
+  Executor(prepare_acts(memory, nullptr), hooks).run(TaskId(0), 0, 0);
   EXPECT_EQ(numbers(memory.view({to}, 0, 1)), std::vector<double>{260});
 }
 
@@ -146,7 +147,7 @@ TEST(Combine, WithNoReadsItFills) {
   graph.tasks = {task_of(CombineWork{tdl::Reducer::kMax}, {}, {{c}})};
   const Memory memory(graph);
   const Hooks hooks;
-  Executor(graph, memory, hooks).run(TaskId(0), 0, 0);
+  Executor(prepare_acts(memory, nullptr), hooks).run(TaskId(0), 0, 0);
   EXPECT_EQ(numbers(memory.view({c}, 0, 1)), std::vector<double>(3, -INFINITY));
 }
 
@@ -160,7 +161,7 @@ TEST(Combine, ANaNStaysOne) {
     put_all(memory.view({a}, 0, 1), {NAN, 1});
     put_all(memory.view({b}, 0, 1), {2, NAN});
     const Hooks hooks;
-    Executor(graph, memory, hooks).run(TaskId(0), 0, 0);
+    Executor(prepare_acts(memory, nullptr), hooks).run(TaskId(0), 0, 0);
     for (double x : numbers(memory.view({c}, 0, 1))) EXPECT_TRUE(std::isnan(x));
   }
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <tuple>
@@ -51,22 +52,31 @@ class FirstOutside {
   std::optional<Outside> first_;
 };
 
+// What Kernels find out about a call before its first run. It is the same at every step.
+struct PreparedCall {
+  virtual ~PreparedCall() = default;
+};
+
 struct KernelCall {
   const Task* task = nullptr;
   const KernelWork* work = nullptr;
   int act = 0;
-  uint64_t seed = 0, step = 0;      // with work->random_stream, the key of rng()
   std::vector<View> reads, writes;  // as the task's accesses; tensor numbers are in task->reads[i].tensor
   std::byte* scratch = nullptr;     // as many bytes as Workspaces has for the task
   std::size_t scratch_bytes = 0;
-  FirstOutside* outside =
-      nullptr;  // told of what the op does not take; the kernel goes on with other numbers. None: it throws
+  std::shared_ptr<const PreparedCall> prepared;
+  uint64_t seed = 0, step = 0;  // with work->random_stream, the key of rng()
+  // Told of what the op does not take; the kernel goes on with other numbers. None: it throws.
+  FirstOutside* outside = nullptr;
 };
 
 class Kernels {
  public:
   virtual ~Kernels() = default;
-  virtual void run(const KernelCall& call) = 0;     // any thread; one call a compute queue at a time
+  // Once for each call, before its first run: all of it but the key and the memory's contents is known.
+  virtual std::shared_ptr<const PreparedCall> prepare(const KernelCall&) { return nullptr; }
+  // With what prepare() returned for this call in call.prepared. Any thread; one call a compute queue at a time.
+  virtual void run(const KernelCall& call) = 0;
   virtual int64_t live_bytes() const { return 0; }  // allocated outside registers now
   virtual int64_t peak_bytes() const { return 0; }  // and at most since reset_peak
   virtual void reset_peak() {}

@@ -9,6 +9,7 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/physical/testing/builder.h"
+#include "partita/runtime/liveness.h"
 #include "partita/runtime/testing/mix_kernels.h"
 #include "partita/runtime/weights.h"
 

@@ -1,9 +1,9 @@
+// Runs each queue on a thread of its own, with a mailbox for messages from the others.
 #include "partita/runtime/run.h"
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <system_error>
@@ -11,6 +11,8 @@
 
 #include "partita/base/error.h"
 #include "partita/runtime/actor.h"
+#include "partita/runtime/liveness.h"
+#include "partita/runtime/mailbox.h"
 
 namespace partita {
 
@@ -18,76 +20,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A queue's letters. Its own thread reads them; any thread may add. `stirring` counts the threads that are awake and
-// the letters that nobody has taken: at none, nothing can happen any more.
-class Mailbox {
- public:
-  explicit Mailbox(std::atomic<int64_t>& stirring) : stirring_(stirring) {}
-
-  void put(Message message) {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (closed_) return;
-      stirring_.fetch_add(1, std::memory_order_acq_rel);
-      letters_.push_back(message);
-    }
-    came_.notify_one();
-  }
-  // Moves all letters into `out`. False: told to stop.
-  bool take(std::vector<Message>& out) {
-    out.clear();
-    std::lock_guard<std::mutex> lock(mutex_);
-    out.swap(letters_);
-    stirring_.fetch_sub(static_cast<int64_t>(out.size()), std::memory_order_acq_rel);
-    return !stop_;
-  }
-  // Until there is a letter, or the word to stop. False: there will be none, nobody is awake.
-  bool wait() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (stop_ || !letters_.empty()) return true;
-    if (stirring_.fetch_sub(1, std::memory_order_acq_rel) == 1) return false;
-    came_.wait(lock, [&] { return stop_ || !letters_.empty(); });
-    stirring_.fetch_add(1, std::memory_order_acq_rel);
-    return true;
-  }
-  // The reader needs no more letters. False: nobody else is awake.
-  bool close() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    closed_ = true;
-    int64_t gone = static_cast<int64_t>(letters_.size()) + 1;
-    letters_.clear();
-    return stirring_.fetch_sub(gone, std::memory_order_acq_rel) != gone;
-  }
-  void stop() {
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      stop_ = true;
-    }
-    came_.notify_one();
-  }
-
- private:
-  std::atomic<int64_t>& stirring_;
-  std::mutex mutex_;
-  std::condition_variable came_;
-  std::vector<Message> letters_;
-  bool stop_ = false, closed_ = false;
-};
-
 class ThreadEngine final : public Engine {
  public:
-  ThreadEngine(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks, const RunOptions& options)
-      : graph_(graph),
+  ThreadEngine(const Acts& acts, const Hooks& hooks, const RunOptions& options)
+      : graph_(acts.graph),
         hooks_(hooks),
         options_(options),
-        table_(graph, options.steps),
-        executor_(graph, memory, hooks),
+        table_(graph_, options.steps),
+        executor_(acts, hooks),
         rendezvous_(table_.collectives.size()),
-        liveness_(graph),
+        liveness_(graph_),
         stirring_(static_cast<int64_t>(table_.queues.size())),
         unfinished_(stirring_.load()),
         logs_(table_.queues.size()),
-        began_(graph.tasks.size()) {
+        began_(graph_.tasks.size()) {
     for (size_t q = 0; q < table_.queues.size(); ++q) {
       mailboxes_.emplace_back(stirring_);
       workers_.emplace_back(table_, static_cast<int>(q), rendezvous_, *this);
@@ -170,9 +116,9 @@ class ThreadEngine final : public Engine {
     local_.clear();
     try {
       Worker& worker = workers_[q];
-      std::vector<Message> letters;
-      while (mailboxes_[q].take(letters)) {
-        for (const Message& m : letters) worker.receive(m);
+      std::vector<Message> messages;
+      while (mailboxes_[q].take(messages)) {
+        for (const Message& m : messages) worker.receive(m);
         while (!local_.empty()) {
           Message m = local_.front();
           local_.pop_front();
@@ -233,8 +179,13 @@ thread_local std::deque<Message> ThreadEngine::local_;
 
 }  // namespace
 
+RunReport run_threads(const Acts& acts, const Hooks& hooks, const RunOptions& options) {
+  return ThreadEngine(acts, hooks, options).run();
+}
+
 RunReport run_threads(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks, const RunOptions& options) {
-  return ThreadEngine(graph, memory, hooks, options).run();
+  ensure(&graph == &memory.graph(), "a run of '{}' in the memory of another graph", graph.name);
+  return run_threads(prepare_acts(memory, hooks.kernels), hooks, options);
 }
 
 }  // namespace partita

@@ -22,6 +22,8 @@ struct RunReport {
 };
 
 // Runs whole steps to their end. What a kernel or hook throws stops every thread and is thrown here.
+RunReport run_threads(const Acts& acts, const Hooks& hooks, const RunOptions& options);
+// The same, once.
 RunReport run_threads(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks, const RunOptions& options);
 
 }  // namespace partita

@@ -1,10 +1,11 @@
+// Gives tensors their first values, and moves values into and out of registers.
 #include "partita/runtime/weights.h"
 
-#include <cstring>
+#include <type_traits>
 
 #include "partita/base/error.h"
-#include "partita/base/float16.h"
 #include "partita/base/rng.h"
+#include "partita/runtime/typed.h"
 
 namespace partita {
 
@@ -24,41 +25,35 @@ Values initial_values(const Tensor& tensor, uint64_t seed) {
   return values;
 }
 
+namespace {
+
+// Numbers of a tensor as they lie in memory, and back.
+template <typename T>
+void write_numbers(const Values& values, T* to) {
+  const size_t n = static_cast<size_t>(volume(values.shape));
+  for (size_t i = 0; i < n; ++i) {
+    if constexpr (std::is_same_v<T, uint8_t>) to[i] = values.integer[i] != 0;
+    else if constexpr (std::is_integral_v<T>) to[i] = values.integer[i];
+    else if constexpr (std::is_floating_point_v<T>) to[i] = static_cast<T>(values.real[i]);
+    else to[i] = T(static_cast<float>(values.real[i]));
+  }
+}
+template <typename T>
+void read_numbers(const T* from, size_t count, Values& values) {
+  if constexpr (std::is_integral_v<T>) values.integer.assign(from, from + count);
+  else values.real.assign(from, from + count);
+}
+
+}  // namespace
+
 View view_of(const Values& values, const Shape& axes, std::vector<std::byte>& bytes) {
   size_t n = static_cast<size_t>(volume(values.shape));
   ensure(n == (is_float(values.dtype) ? values.real.size() : values.integer.size()),
          "values of shape [{}] hold {} numbers", fmt::join(values.shape, ", "),
          is_float(values.dtype) ? values.real.size() : values.integer.size());
   bytes.resize(n * static_cast<size_t>(bytes_of(values.dtype)));
-  for (size_t i = 0; i < n; ++i) switch (values.dtype) {
-      case DType::kFloat32:
-        reinterpret_cast<float*>(bytes.data())[i] = static_cast<float>(values.real[i]);
-        break;
-      case DType::kFloat64:
-        reinterpret_cast<double*>(bytes.data())[i] = values.real[i];
-        break;
-      case DType::kInt64:
-        reinterpret_cast<int64_t*>(bytes.data())[i] = values.integer[i];
-        break;
-      case DType::kBool:
-        reinterpret_cast<uint8_t*>(bytes.data())[i] = values.integer[i] != 0;
-        break;
-      case DType::kFloat16:
-        reinterpret_cast<Float16*>(bytes.data())[i] = Float16(static_cast<float>(values.real[i]));
-        break;
-      case DType::kBFloat16:
-        reinterpret_cast<BFloat16*>(bytes.data())[i] = BFloat16(static_cast<float>(values.real[i]));
-        break;
-    }
-  View view;
-  view.data = bytes.data();
-  view.dtype = values.dtype;
-  view.axes = axes;
-  view.box = full_box(axes);
-  view.strides.resize(axes.size());
-  int64_t stride = 1;
-  for (size_t a = axes.size(); a-- > 0;) view.strides[a] = stride, stride *= axes[a];
-  return view;
+  with_type(values.dtype, [&](auto zero) { write_numbers(values, reinterpret_cast<decltype(zero)*>(bytes.data())); });
+  return {bytes.data(), values.dtype, full_box(axes), dense_strides(axes), axes};
 }
 
 Values values_of(const View& view, const Shape& shape) {
@@ -66,30 +61,11 @@ Values values_of(const View& view, const Shape& shape) {
   std::vector<std::byte> bytes(static_cast<size_t>(volume(view.box) * bytes_of(view.dtype)));
   View dense = view;
   dense.data = bytes.data();
-  int64_t stride = 1;
-  for (size_t a = view.box.size(); a-- > 0;) dense.strides[a] = stride, stride *= view.box[a].size();
+  dense.strides = dense_strides(extents(view.box));
   copy_box(view, dense);
-  size_t n = static_cast<size_t>(volume(view.box));
-  for (size_t i = 0; i < n; ++i) switch (view.dtype) {
-      case DType::kFloat32:
-        values.real.push_back(reinterpret_cast<float*>(bytes.data())[i]);
-        break;
-      case DType::kFloat64:
-        values.real.push_back(reinterpret_cast<double*>(bytes.data())[i]);
-        break;
-      case DType::kInt64:
-        values.integer.push_back(reinterpret_cast<int64_t*>(bytes.data())[i]);
-        break;
-      case DType::kBool:
-        values.integer.push_back(reinterpret_cast<uint8_t*>(bytes.data())[i]);
-        break;
-      case DType::kFloat16:
-        values.real.push_back(reinterpret_cast<Float16*>(bytes.data())[i]);
-        break;
-      case DType::kBFloat16:
-        values.real.push_back(reinterpret_cast<BFloat16*>(bytes.data())[i]);
-        break;
-    }
+  const size_t n = static_cast<size_t>(volume(view.box));
+  with_type(view.dtype,
+            [&](auto zero) { read_numbers(reinterpret_cast<const decltype(zero)*>(bytes.data()), n, values); });
   return values;
 }
 
@@ -117,8 +93,8 @@ void write_tensor(const Memory& memory, TensorId id, const Values& given, const 
 Values read_tensor(const Memory& memory, TensorId id, const Tensor& tensor) {
   const PhysicalGraph& graph = memory.graph();
   Values values{tensor.dtype, tensor.shape, {}, {}};
-  (is_float(tensor.dtype) ? (void)values.real.resize(volume(tensor.shape))
-                          : (void)values.integer.resize(volume(tensor.shape)));
+  if (is_float(tensor.dtype)) values.real.resize(volume(tensor.shape));
+  else values.integer.resize(volume(tensor.shape));
   std::vector<std::byte> bytes;
   std::vector<Box> missing;
   std::optional<View> whole;
@@ -129,18 +105,7 @@ Values read_tensor(const Memory& memory, TensorId id, const Tensor& tensor) {
       whole = view_of(values, reg.axes, bytes);
       missing = {full_box(reg.axes)};
     }
-    View from = memory.view({RegisterId(r), false, {}, -1}, 0, 1);
-    std::vector<Box> rest;
-    for (const Box& box : missing) {
-      Box common = intersect(box, from.box);
-      for (Box& left : subtract(box, from.box)) rest.push_back(std::move(left));
-      if (is_empty(common)) continue;
-      View to = *whole;
-      to.box = common;
-      for (size_t a = 0; a < common.size(); ++a) to.data += common[a].lo * to.strides[a] * bytes_of(to.dtype);
-      copy_box(from, to);
-    }
-    missing = std::move(rest);
+    missing = copy_missing(missing, memory.view({RegisterId(r), false, {}, -1}, 0, 1), *whole);
   }
   ensure(whole.has_value() && missing.empty(), "'{}' is not whole in memory", tensor.name);
   return values_of(*whole, tensor.shape);

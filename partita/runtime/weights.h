@@ -9,8 +9,8 @@
 
 namespace partita {
 
-// How a parameter, state or constant starts: its own values, or uniform numbers keyed by (seed, name, element), so that
-// every plan starts from the same.
+// What a parameter, state or constant starts from: its own values, or uniform numbers keyed by (seed, name, element).
+// Every plan starts from the same.
 Values initial_values(const Tensor& tensor, uint64_t seed);
 
 // Writes a tensor into all its carried or constant registers, whatever their boxes. Bad input if the shape differs.
@@ -18,10 +18,10 @@ void write_tensor(const Memory& memory, TensorId id, const Values& values, const
 // Reads a tensor back from the registers that hold it. Our bug if they don't cover it.
 Values read_tensor(const Memory& memory, TensorId id, const Tensor& tensor);
 
-// Every tensor without a producer that isn't an input, from `given` by name, or as it starts.
+// Writes every tensor without a producer that isn't an input: from `given` by name, or as it starts.
 void write_initial(const Memory& memory, const Graph& graph, uint64_t seed,
                    const std::map<std::string, Values>& given = {});
-// Every parameter and state, by name.
+// Reads every parameter and state, by name.
 std::map<std::string, Values> read_weights(const Memory& memory, const Graph& graph);
 
 // A view of values that lie in order, over `axes` (stored or factored) of their shape.

@@ -74,6 +74,7 @@ StepsReport run_steps(const Graph& graph, const PhysicalGraph& physical, const D
   Results results;
   results.losses.assign(static_cast<size_t>(steps), NAN);
   Hooks hooks = training_hooks(graph, data, batches, options, kernels, results);
+  const Acts acts = prepare_acts(memory, &kernels);
   StepsReport out;
   const auto began = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
@@ -81,7 +82,7 @@ StepsReport run_steps(const Graph& graph, const PhysicalGraph& physical, const D
   while (done < steps && !out.interrupted) {
     const int64_t now = std::min(at_once, steps - done);
     hooks.first_step = done;
-    RunReport report = run_threads(physical, memory, hooks, {now, observed && options.trace && done == 0});
+    RunReport report = run_threads(acts, hooks, {now, observed && options.trace && done == 0});
     refuse_outside(graph, report);
     if (done == 0) out.trace = report.trace;
     out.peak_bytes.resize(report.peak_bytes.size());

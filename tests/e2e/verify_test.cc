@@ -15,6 +15,7 @@ namespace {
 class Erring final : public Kernels {
  public:
   Erring(Phase phase, double factor, double offset) : phase_(phase), factor_(factor), offset_(offset) {}
+  std::shared_ptr<const PreparedCall> prepare(const KernelCall& call) override { return kernels().prepare(call); }
   void run(const KernelCall& call) override {
     kernels().run(call);
     if (call.task->phase != phase_ || call.task->device.index() == 0) return;

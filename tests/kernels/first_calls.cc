@@ -54,7 +54,7 @@ bool all_equal(const std::string& function, uint64_t seed) {
       Rng rng(seed * kThreads + static_cast<uint64_t>(t));
       std::atomic<uint64_t> turns = rng.below(300);  // a microsecond or two, so that the calls meet in all ways
       while (turns > 0) --turns;
-      unary_into(b, function, a);
+      unary_function(function)(b, a);
     });
   for (std::thread& thread : threads) thread.join();
   for (const auto& other : out)

@@ -144,7 +144,7 @@ std::string sharded(Kernels& kernels, const Instance& instance, int workers, int
 
 void every_strategy(bool registered, bool print) {
   const auto registry = standard_ops();
-  const auto kernels = make_aten_kernels({registered, 0});
+  const auto kernels = make_aten_kernels({.registered = registered});
   int definitions = 0, strategies = 0;
   for (const OpDefinition* definition : registry->all()) {
     ++definitions;

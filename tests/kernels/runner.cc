@@ -5,7 +5,8 @@
 
 #include "partita/base/error.h"
 #include "partita/base/float16.h"
-#include "partita/physical/lower.h"
+#include "partita/kernel_plan/types.h"
+#include "partita/physical/workspace.h"
 
 namespace partita::testing {
 
@@ -140,12 +141,14 @@ tdl::testing::StagesRunner kernel_runner(Kernels& kernels, const KernelOp& op, S
         place(t, dtype, stage_box(bound, s, ranges), false);
       else types[t] = Part{dtype, {}, {}};
     }
-    const int64_t declared = workspace_bytes(work, ranges, reads, writes, op.budget_bytes, op.registered);
+    const KernelPlan plan = plan_kernel(request_of(work, ranges, reads, writes), {op.registered, op.budget_bytes});
+    const int64_t declared = plan.workspace_bytes();
     Buffer scratch(declared);
     call.task = &task;
     call.work = &work;
     call.scratch = scratch.data();
     call.scratch_bytes = static_cast<size_t>(declared);
+    call.prepared = kernels.prepare(call);
     kernels.reset_peak();
     const int64_t outside = kernels.live_bytes();
     kernels.run(call);
@@ -154,8 +157,7 @@ tdl::testing::StagesRunner kernel_runner(Kernels& kernels, const KernelOp& op, S
     if (use) {
       const int64_t used = scratch_peak_bytes(kernels);
       use->calls += 1;
-      use->registered_calls +=
-          op.registered && registered_workspace_bytes(work, ranges, kernel_parts(bound, reads, writes)).has_value();
+      use->registered_calls += plan.registered.has_value();
       use->outside_bytes = std::max(use->outside_bytes, kernels.peak_bytes() - outside);
       if (used > declared || kernels.peak_bytes() > outside)
         use->above = fmt::format("{} stages [{},{}) use {} bytes of {}, {} elsewhere", op.definition, first, last, used,

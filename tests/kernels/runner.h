@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "partita/kernels/kernels.h"
-#include "partita/physical/workspace.h"
 #include "partita/tdl/testing/check.h"
 
 namespace partita::testing {

@@ -5,6 +5,7 @@
 
 #include "partita/base/float16.h"
 #include "partita/base/rng.h"
+#include "partita/physical/uses.h"
 
 namespace partita::testing {
 
@@ -84,7 +85,8 @@ void MixKernels::run(const KernelCall& call) {
 }
 
 void run_in_order(const PhysicalGraph& graph, const Memory& memory, const Hooks& hooks, int64_t steps) {
-  const Executor executor(graph, memory, hooks);
+  const Acts acts = prepare_acts(memory, hooks.kernels);
+  const Executor executor(acts, hooks);
   const NodeTable table = number_nodes(graph);
   for (int64_t step = 0; step < steps; ++step)
     for (const Node& node : graph.order)

@@ -10,13 +10,13 @@
 namespace partita {
 
 constexpr int64_t kScratchAlign = 64;  // ATen's own alignment (c10/core/alignment.h)
-inline int64_t rounded(int64_t bytes) { return align_up(bytes, kScratchAlign); }
+inline int64_t scratch_size(int64_t bytes) { return align_up(bytes, kScratchAlign); }
 
 class FirstFit {
  public:
   // The offset of a block of bytes > 0; -1 if it would end above `limit`.
   int64_t allocate(int64_t bytes, int64_t limit = INT64_MAX) {
-    const int64_t size = rounded(bytes);
+    const int64_t size = scratch_size(bytes);
     int64_t at = 0;
     auto next = used_.begin();
     for (; next != used_.end() && next->first - at < size; ++next) at = next->second;

@@ -1,0 +1,177 @@
+// Turns the expressions of a stage into instructions.
+#include <algorithm>
+
+#include "partita/base/error.h"
+#include "partita/kernel_plan/stage_builder.h"
+#include "partita/kernel_plan/types.h"
+#include "partita/tdl/affine.h"
+
+namespace partita {
+
+using tdl::Affine;
+using tdl::Expr;
+using tdl::ExprKind;
+using Kind = StageInstr::Kind;
+
+namespace {
+
+int rank(const StageBuilder& b, int value) { return type_rank(b.program.code[value].dtype); }
+DType dtype(const StageBuilder& b, int rank) { return dtype_of_rank(rank, b.real); }
+
+int compile_index(StageBuilder& b, const Expr& e) {
+  if (const auto value = b.looked_up.find(e.index); value != b.looked_up.end()) return value->second;
+  const std::vector<int>& dims = b.program.dims;
+  StageInstr i{Kind::kGrid, DType::kInt64};
+  i.dim = static_cast<int>(std::find(dims.begin(), dims.end(), e.index) - dims.begin());
+  i.dims = dims_of(b, e);
+  return emit(b, std::move(i));
+}
+
+int compile_unary(StageBuilder& b, const Expr& e) {
+  const int x = compile(b, e.args[0]);
+  switch (function_type(e)) {
+    case FunctionType::kLogic:
+      return unary(b, e.function, as(b, x, DType::kBool), DType::kBool);
+    case FunctionType::kSame:
+      return x;
+    case FunctionType::kReal:
+      return unary(b, e.function, as(b, x, b.real), b.real);
+    default:
+      break;
+  }
+  const DType type = dtype(b, std::max(rank(b, x), kIntegerRank));
+  if (e.function == "floor" && type == DType::kInt64) return as(b, x, type);
+  return unary(b, e.function, as(b, x, type), type);
+}
+
+int compile_binary(StageBuilder& b, const Expr& e) {
+  const int x = compile(b, e.args[0]), y = compile(b, e.args[1]);
+  const auto with = [&](DType arguments, DType result) {
+    return binary(b, e.function, as(b, x, arguments), as(b, y, arguments), result);
+  };
+  switch (function_type(e)) {
+    case FunctionType::kComparison:
+      return with(dtype(b, std::max(rank(b, x), rank(b, y))), DType::kBool);
+    case FunctionType::kLogic:
+      return with(DType::kBool, DType::kBool);
+    case FunctionType::kReal:
+      return with(b.real, b.real);
+    case FunctionType::kInteger:
+      return with(DType::kInt64, DType::kInt64);
+    default:
+      break;
+  }
+  const DType type = dtype(b, type_rank(e, b.parts));
+  if (e.function == "^" && e.args[1].kind == ExprKind::kNumber && e.args[1].number == 2)
+    return binary(b, "*", as(b, x, type), as(b, x, type), type);
+  return with(type, type);
+}
+
+}  // namespace
+
+int compile(StageBuilder& b, const Expr& e) {
+  switch (e.kind) {
+    case ExprKind::kNumber:
+      return constant(b, e.number, is_integer(e.number) ? DType::kInt64 : b.real);
+    case ExprKind::kIndex:
+      return compile_index(b, e);
+    case ExprKind::kRead:
+      return compile_read(b, e);
+    case ExprKind::kUnary:
+      return compile_unary(b, e);
+    case ExprKind::kBinary:
+      return compile_binary(b, e);
+    case ExprKind::kIf: {
+      const int c = as(b, compile(b, e.args[0]), DType::kBool), x = compile(b, e.args[1]), y = compile(b, e.args[2]);
+      const DType type = dtype(b, std::max(rank(b, x), rank(b, y)));
+      return select(b, c, as(b, x, type), as(b, y, type));
+    }
+    case ExprKind::kRng: {
+      StageInstr i{Kind::kRng, b.real};
+      for (const Expr& a : e.args) i.args.push_back(as(b, compile(b, a), DType::kInt64));
+      return emit(b, std::move(i));
+    }
+    case ExprKind::kOpaque:
+      fail("{}: there is no kernel for the opaque function '{}'", b.bound.name, e.function);
+    case ExprKind::kReduce:
+      break;
+  }
+  ensure(false, "stage {}: a reducer below the root", b.bound.tensors[b.stage.tensor].name);
+  return -1;
+}
+
+// ---------------------------------------------------------------- reads
+
+namespace {
+
+// A read's subscripts over the block, one entry an axis.
+struct Subscripts {
+  std::vector<Affine> forms;
+  std::vector<bool> from_data;  // it uses an index whose value is read from data
+  std::vector<bool> inside;     // it never leaves the part's box
+  bool strided = true;          // plain indices alone: the elements have one stride a dimension
+};
+
+Subscripts subscripts_of(const StageBuilder& b, const Expr& read, const Box& box) {
+  Subscripts s;
+  for (const Affine& form : read.subscripts) {
+    s.from_data.push_back(std::any_of(b.looked_up.begin(), b.looked_up.end(),
+                                      [&](const auto& l) { return tdl::uses_index(form, l.first); }));
+    s.forms.push_back(s.from_data.back() ? form : tdl::simplified(form, b.ranges));
+    s.strided &= !s.from_data.back();
+    for (const Affine::Term& t : s.forms.back().terms) s.strided &= t.atom.kind == Affine::Atom::Kind::kIndex;
+  }
+  for (size_t a = 0; a < s.forms.size(); ++a)
+    s.inside.push_back(!s.from_data[a] && box[a].contains(tdl::range_of(s.forms[a], b.ranges)));
+  return s;
+}
+
+// Elements at computed offsets; `otherwise` where a subscript leaves the box.
+int gather(StageBuilder& b, const Expr& read, const Subscripts& s, double otherwise, DType type) {
+  const Part& part = *b.parts[read.tensor];
+  Affine offset;
+  for (size_t a = 0; a < s.forms.size(); ++a)
+    offset = offset + tdl::scaled(s.forms[a] - tdl::affine_constant(part.box[a].lo), part.strides[a]);
+  int place = as(b, compile(b, tdl::expr_of(offset)), DType::kInt64), valid = -1;
+  for (size_t a = 0; a < s.forms.size(); ++a) {
+    if (s.inside[a]) continue;
+    const int form = compile(b, tdl::expr_of(s.forms[a]));
+    // What data says may be anything.
+    const Interval range = s.from_data[a] ? Interval{INT64_MIN, INT64_MAX} : tdl::range_of(s.forms[a], b.ranges);
+    if (range.lo < part.box[a].lo) require(b, valid, binary(b, ">=", form, integer(b, part.box[a].lo), DType::kBool));
+    if (range.hi > part.box[a].hi) require(b, valid, binary(b, "<", form, integer(b, part.box[a].hi), DType::kBool));
+  }
+  if (valid >= 0) place = select(b, valid, place, integer(b, 0));
+  StageInstr i{Kind::kGather, part.dtype};
+  i.tensor = read.tensor;
+  i.args = {place};
+  const int value = as(b, emit(b, std::move(i)), type);
+  return valid < 0 ? value : select(b, valid, value, constant(b, otherwise, type));
+}
+
+}  // namespace
+
+int compile_read(StageBuilder& b, const Expr& read) {
+  const std::optional<Part>& part = b.parts[read.tensor];
+  ensure(part.has_value(), "stage {} reads {}, which the task does not hold", b.bound.tensors[b.stage.tensor].name,
+         b.bound.tensors[read.tensor].name);
+  const double otherwise = read.has_else ? read.number : 0;
+  // An `else` that the tensor's type can't hold widens it.
+  const bool holds = is_float(part->dtype) && rounded_to(part->dtype, otherwise) == otherwise;
+  const DType type = dtype_of_rank(type_rank(read, b.parts), holds ? part->dtype : b.real);
+  if (is_empty(part->box)) return constant(b, otherwise, type);
+  Subscripts s = subscripts_of(b, read, part->box);
+  if (!s.strided) return gather(b, read, s, otherwise, type);
+  StageInstr i{Kind::kRead, part->dtype};
+  i.tensor = read.tensor;
+  i.padded = !std::all_of(s.inside.begin(), s.inside.end(), [](bool inside) { return inside; });
+  if (i.padded) {
+    i.dtype = type;
+    i.number = otherwise;
+  }
+  for (const Affine& form : s.forms) i.dims |= dims_of(b, form);
+  i.subscripts = std::move(s.forms);
+  return emit(b, std::move(i));
+}
+
+}  // namespace partita

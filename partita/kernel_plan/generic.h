@@ -1,0 +1,39 @@
+// The generic stage kernel's plan of a call: a stage program for each stage, and where stages that no one else wants
+// lie meanwhile.
+#pragma once
+#include <vector>
+
+#include "partita/kernel_plan/stage_program.h"
+
+namespace partita {
+
+// A block's temporaries in the generic stage kernel stay below this where they can. Small enough for a core's cache to
+// hold much of it, large enough that an instruction's own cost does not show (bench/kernels).
+constexpr int64_t kGenericBudgetBytes = int64_t{4} << 20;
+
+// One stage. A stage that is not written lies in memory of its own until the last stage that reads it has run.
+struct GenericStep {
+  enum class What {
+    kNothing,   // the result is empty
+    kIdentity,  // the reduction is empty: its identity is the result
+    kProgram,
+  } what = What::kProgram;
+  int stage = -1;
+  Box box;  // of the result
+  StageProgram program;
+  bool internal = false;  // its tensor is not written, and has memory of its own
+  // Its tensor is not written, and lies where this result will: the result reads it at its own index only. -1: no.
+  int shares = -1;
+  std::vector<int> dead;  // internal tensors that end here
+};
+struct GenericPlan {
+  Parts parts;  // of internal tensors too
+  std::vector<GenericStep> steps;
+  int64_t workspace_bytes = 0;
+};
+GenericPlan plan_generic(const KernelRequest& request, int64_t budget_bytes = kGenericBudgetBytes);
+
+// Whether the expression reads the tensor at these subscripts only, if at all.
+bool reads_only_at(const tdl::Expr& e, int tensor, const std::vector<tdl::Affine>& subscripts);
+
+}  // namespace partita

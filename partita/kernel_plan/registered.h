@@ -1,0 +1,111 @@
+// The kernels of single definitions, which run in place of the generic stage kernel. This file is the list of them:
+// planning reads it without ATen, and kernels/ implements each `run`.
+//
+// To add a kernel: an entry here (its name, what it knows of a call, and a place in RegisteredKernel), its `plan` in a
+// .cc of this folder, its `run` in a .cc of kernels/. What is missing does not compile or link.
+#pragma once
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "partita/kernel_plan/request.h"
+
+namespace partita {
+
+struct KernelMemory;  // what a running kernel is given (kernels/tensors.h)
+
+// Every entry has
+//   kDefinition      the definition whose calls it runs
+//   plan(request)    what it makes of a call; empty where it declines, and the generic stage kernel runs
+//   workspace_bytes  the scratch that it then uses, at most
+//   run(memory)      the kernel itself, in kernels/
+
+// ---------------------------------------------------------------- convolutions and pooling (windows.cc)
+
+// One spatial axis of a convolution or pooling: element `at` of the input lies under element k of the window that makes
+// element `out` of the result where at = out * stride + k * dilation - before.
+struct WindowAxis {
+  int64_t stride = 1, dilation = 1, before = 0;
+  Interval out, at, window;  // global; `at`: the part that is held, or wanted
+
+  // The elements of `out` whose element k of the window is in `at`, and the first of those there.
+  Interval outs(int64_t k) const;
+  int64_t input(int64_t o, int64_t k) const { return o * stride + k * dilation - before; }
+};
+
+struct WindowPlan {
+  int x = -1, w = -1, g = -1, b = -1;  // tensors of the formula, as the kernel names them
+  Part input;  // of x, over [n, (groups,) channels, rows, columns]: the formula may have factored its axes
+  int result = -1, index = -1;  // written: the result, and max_pool's index
+  WindowAxis rows, columns;
+  Interval n, q, c, o;  // q: groups, [0, 1) where there are none
+  bool grouped = false;
+  int64_t block = 1;             // rows of the result, or channels, that are done at once
+  int64_t window_columns = 0;    // of a whole window of pooling
+  DType real = DType::kFloat32;  // what is computed in: operands of another dtype are copied, so is the result
+  int64_t workspace_bytes = 0;
+};
+
+struct Conv2d : WindowPlan {
+  static constexpr const char* kDefinition = "conv2d";
+  static std::optional<Conv2d> plan(const KernelRequest& request);
+  void run(const KernelMemory& memory) const;
+};
+struct Conv2dDataGrad : WindowPlan {
+  static constexpr const char* kDefinition = "conv2d_data_grad";
+  static std::optional<Conv2dDataGrad> plan(const KernelRequest& request);
+  void run(const KernelMemory& memory) const;
+};
+struct Conv2dWeightGrad : WindowPlan {
+  static constexpr const char* kDefinition = "conv2d_weight_grad";
+  static std::optional<Conv2dWeightGrad> plan(const KernelRequest& request);
+  void run(const KernelMemory& memory) const;
+};
+struct MaxPool : WindowPlan {
+  static constexpr const char* kDefinition = "max_pool";
+  static std::optional<MaxPool> plan(const KernelRequest& request);
+  void run(const KernelMemory& memory) const;
+};
+struct MaxPoolGrad : WindowPlan {
+  static constexpr const char* kDefinition = "max_pool_grad";
+  static std::optional<MaxPoolGrad> plan(const KernelRequest& request);
+  void run(const KernelMemory& memory) const;
+};
+
+// ---------------------------------------------------------------- places (places.cc)
+
+// The place of each choice [g, t, k] at its expert: how many choices of that expert among [g, u, l] come before it.
+struct ExpertPlace {
+  static constexpr const char* kDefinition = "expert_place";
+  static std::optional<ExpertPlace> plan(const KernelRequest& request);
+  void run(const KernelMemory& memory) const;
+
+  int ix = -1, result = -1;  // tensors of the formula
+  Interval g, t, k, u, l;
+  int64_t workspace_bytes = 0;
+};
+
+// Numbers of places, counted from the front, in `box`: among extents[0] places, or among extents[k] at k along the last
+// axis. A number outside its extent is told to the call, and place 0 is taken for it.
+struct Places {
+  static constexpr const char* kDefinition = "places";
+  static std::optional<Places> plan(const KernelRequest& request);
+  void run(const KernelMemory& memory) const;
+
+  int ids = 0, result = -1;  // tensors of the formula
+  Box box;
+  Shape shape;  // of all ids, over their factored axes
+  std::vector<int64_t> extents;
+  int64_t workspace_bytes = 0;
+};
+
+// ---------------------------------------------------------------- all of them
+
+using RegisteredKernel =
+    std::variant<Conv2d, Conv2dDataGrad, Conv2dWeightGrad, MaxPool, MaxPoolGrad, ExpertPlace, Places>;
+
+bool is_registered(const std::string& definition);
+// The kernel that runs a call; empty: the generic stage kernel.
+std::optional<RegisteredKernel> plan_registered(const KernelRequest& request);
+
+}  // namespace partita

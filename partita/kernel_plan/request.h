@@ -1,0 +1,60 @@
+// What a kernel is asked to do: stages of a formula over ranges of its indices, on parts of tensors in memory.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "partita/base/box.h"
+#include "partita/base/dtype.h"
+#include "partita/tdl/tdl.h"
+
+namespace partita {
+
+// A part of a tensor in memory: a box over its axes, and a stride for each, in elements. An element of the tensor at p
+// lies at sum (p[a] - box[a].lo) * strides[a] from the first.
+struct Part {
+  DType dtype = DType::kFloat32;
+  Box box;
+  Shape strides;
+};
+// Per tensor of a formula, over its factored axes; empty where nothing is held.
+using Parts = std::vector<std::optional<Part>>;
+
+// The same part over other factors of the same axes: a register may be factored more finely than the formula needs, or
+// less (TDL.md rule 4). Where the box is no box over `to`, or its elements have no strides there, the first function
+// reports our bug and the second returns nothing.
+Part over_axes(const Part& part, const Shape& from, const Shape& to);
+std::optional<Part> try_over_axes(const Part& part, const Shape& from, const Shape& to);
+
+// One read or write of a kernel: a part of a tensor over its register's (factored) axes.
+struct PlacedPart {
+  int tensor = -1;  // of the bound formula
+  Part part;
+  Shape axes;  // the whole tensor's extents over the axes of `part`
+};
+
+// What a kernel reads and writes.
+struct KernelParts {
+  Parts parts;
+  std::vector<bool> written;  // per tensor
+  // The type of real arithmetic: the widest floating type held, at least float32; float64 where there is none.
+  DType real = DType::kFloat64;
+};
+KernelParts kernel_parts(const tdl::Bound& bound, const std::vector<PlacedPart>& reads,
+                         const std::vector<PlacedPart>& writes);
+
+// Stages [first_stage, last_stage) over `ranges` (one per index of the formula, global values).
+struct KernelRequest {
+  const std::string& definition;
+  const tdl::Attributes& attributes;
+  const tdl::Bound& bound;
+  int first_stage = 0, last_stage = 0;
+  const std::vector<Interval>& ranges;
+  KernelParts held;
+};
+
+// The box of its result that a stage computes over these ranges; all axes are empty where that is nothing (TDL.md rule
+// 9).
+Box stage_box(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges);
+
+}  // namespace partita

@@ -1,0 +1,26 @@
+// The scratch memory of a stage program: the requests that the generic stage kernel makes while it runs a block.
+#pragma once
+#include "partita/kernel_plan/first_fit.h"
+#include "partita/kernel_plan/stage_program.h"
+
+namespace partita {
+
+// How the result of a block of these extents meets its part in memory.
+struct BlockLayout {
+  Shape out_strides;          // of the result's part, per dimension
+  bool flips_out = false;     // a stride of the result is negative
+  bool same_dtype = true;     // values have the part's dtype
+  bool one_pass = true;       // the block covers the reduced dimensions
+  bool accumulates = false;   // see StageProgram
+  bool direct = false;        // the last step can write into the result's part
+  int64_t element_bytes = 0;  // of the result's part
+};
+BlockLayout block_layout(const tdl::Bound& bound, const StageProgram& program, const Parts& parts, const Shape& block);
+
+// Runs a program's requests for one block of these extents through `scratch`, as the kernel does.
+void place_block(const StageProgram& program, const Parts& parts, const Shape& block, const BlockLayout& layout,
+                 FirstFit& scratch);
+// The same for whole blocks and for the smaller ones at the ends of ranges.
+void place_blocks(const tdl::Bound& bound, const StageProgram& program, const Parts& parts, FirstFit& scratch);
+
+}  // namespace partita

@@ -1,0 +1,43 @@
+// A stage program while it is made: instructions are added to it, and expressions are turned into them.
+#pragma once
+#include <map>
+#include <string>
+
+#include "partita/kernel_plan/stage_program.h"
+
+namespace partita {
+
+struct StageBuilder {
+  const tdl::Bound& bound;
+  const tdl::Stage& stage;
+  const std::vector<Interval>& ranges;
+  const Parts& parts;
+  DType real;
+  StageProgram program;
+  std::map<int, int> looked_up;  // indices whose values are read from data, and those values
+};
+
+// Adds an instruction, or finds the one that computes the same. Returns its number, as all functions below do.
+int emit(StageBuilder& b, StageInstr instr);
+int constant(StageBuilder& b, double number, DType dtype);
+int integer(StageBuilder& b, int64_t value);
+int as(StageBuilder& b, int value, DType dtype);
+int unary(StageBuilder& b, const std::string& function, int x, DType dtype);
+int binary(StageBuilder& b, const std::string& function, int x, int y, DType dtype);
+int select(StageBuilder& b, int condition, int x, int y);
+// condition := condition and `more`; -1 stands for a condition that always holds.
+void require(StageBuilder& b, int& condition, int more);
+
+// The value of an expression without reducers.
+int compile(StageBuilder& b, const tdl::Expr& e);
+// The value of a read (kRead).
+int compile_read(StageBuilder& b, const tdl::Expr& read);
+
+// The dimensions with more than one element on which an expression or an index form depends.
+uint64_t dims_of(const StageBuilder& b, const tdl::Affine& form);
+uint64_t dims_of(const StageBuilder& b, const tdl::Expr& e);
+
+// The end of a program whose stage is a reduction: chooses StageProgram::finish and emits what it needs.
+void compile_reduction(StageBuilder& b, const tdl::Expr& reduce);
+
+}  // namespace partita

@@ -1,0 +1,101 @@
+// Finds the views of every act, and prepares the calls of kernels.
+#include "partita/runtime/acts.h"
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+#include "partita/physical/uses.h"
+
+namespace partita {
+namespace {
+
+std::vector<std::vector<TaskId>> participants_of(const PhysicalGraph& graph) {
+  std::vector<std::vector<TaskId>> participants;
+  for (size_t t = 0; t < graph.tasks.size(); ++t)
+    if (auto* work = std::get_if<CollectiveWork>(&graph.tasks[t].work)) {
+      if (participants.size() <= work->collective.index()) participants.resize(work->collective.index() + 1);
+      auto& members = participants[work->collective.index()];
+      members.resize(work->size);
+      members[work->rank] = TaskId(t);
+    }
+  return participants;
+}
+
+// Acts after the first add to an accumulated register: what they compute lies in a buffer first. So does the result of
+// a combination that is written over one of its operands.
+ActWrite write_of(const Memory& memory, const Task& task, const Access& write, int act) {
+  const bool adds = memory.graph().reg(write.reg).accumulated && act > 0;
+  const bool over = std::holds_alternative<CombineWork>(task.work) &&
+                    (task.elementwise || std::any_of(task.reads.begin(), task.reads.end(),
+                                                     [&](const Access& read) { return read.reg == write.reg; }));
+  return {memory.view(write, act, task.rate), adds || over, adds};
+}
+
+// What a task reads once a step of a register with several uses, it reads use by use.
+std::vector<View> views_of_uses(const Memory& memory, const Task& task, const Access& read, int act) {
+  const UseRange range = uses_of(memory.graph().reg(read.reg), task.rate, act, read.fresh);
+  if (range.last - range.first == 1) return {memory.view(read, act, task.rate)};
+  std::vector<View> views;
+  for (int use = range.first; use < range.last; ++use) views.push_back(memory.view_of_use(read, use));
+  return views;
+}
+
+// The kernel sees the axes that its formula has.
+View over_formula_axes(const Task& task, const KernelWork& work, const Access& access, const View& placed) {
+  const tdl::BoundTensor& tensor = work.bound->tensors[access.tensor];
+  auto view = regroup(placed, tensor.factored);
+  ensure(view.has_value(), "task '{}': operand '{}' lies in memory in a way that its kernel's axes can't express",
+         task.name, tensor.name);
+  return *view;
+}
+
+KernelCall call_of(const Memory& memory, const Task& task, const KernelWork& work, int act,
+                   const std::vector<ActWrite>& writes) {
+  KernelCall call;
+  call.task = &task;
+  call.work = &work;
+  call.act = act;
+  for (const Access& read : task.reads)
+    call.reads.push_back(over_formula_axes(task, work, read, memory.view(read, act, task.rate)));
+  for (size_t i = 0; i < writes.size(); ++i) {
+    View view = writes[i].view;
+    if (writes[i].buffered) view.strides = dense_strides(extents(view.box));
+    call.writes.push_back(over_formula_axes(task, work, task.writes[i], view));
+  }
+  if (!task.scratch.empty()) {
+    const Register& scratch = memory.graph().reg(task.scratch[0]);
+    call.scratch = memory.address(task.scratch[0], use_of(scratch, act, task.rate));
+    call.scratch_bytes = static_cast<size_t>(scratch.bytes);
+  }
+  return call;
+}
+
+Act act_of(const Memory& memory, const Task& task, int act, Kernels* kernels) {
+  Act result;
+  for (const Access& write : task.writes) result.writes.push_back(write_of(memory, task, write, act));
+  if (auto* work = std::get_if<KernelWork>(&task.work)) {
+    result.call = call_of(memory, task, *work, act, result.writes);
+    if (kernels) result.call.prepared = kernels->prepare(result.call);
+    return result;
+  }
+  for (const Access& read : task.reads) {
+    const bool collective = std::holds_alternative<CollectiveWork>(task.work);
+    result.reads.push_back(collective ? std::vector{memory.view(read, act, task.rate)}
+                                      : views_of_uses(memory, task, read, act));
+  }
+  return result;
+}
+
+}  // namespace
+
+Acts prepare_acts(const Memory& memory, Kernels* kernels) {
+  const PhysicalGraph& graph = memory.graph();
+  Acts acts{graph, {}, participants_of(graph)};
+  for (const Task& task : graph.tasks) {
+    std::vector<Act>& mine = acts.by_task.emplace_back();
+    for (int act = 0; act < task.rate; ++act) mine.push_back(act_of(memory, task, act, kernels));
+  }
+  return acts;
+}
+
+}  // namespace partita

@@ -1,0 +1,100 @@
+// Counts the bytes of registers that are live, act by act.
+#include "partita/runtime/liveness.h"
+
+#include <map>
+
+#include "partita/base/atomic_max.h"
+#include "partita/runtime/memory.h"
+
+namespace partita {
+
+Liveness::Liveness(const PhysicalGraph& graph)
+    : graph_(graph), touches_(graph.tasks.size()), live_(graph.peak_bytes.size()), peak_(graph.peak_bytes.size()) {
+  std::vector<int> first_use;  // per register: the number of its first use
+  for (size_t r = 0; r < graph.registers.size(); ++r) {
+    const Register& reg = graph.registers[r];
+    first_use.push_back(static_cast<int>(uses_.size()));
+    if (reg.carried || reg.constant) add(reg.device, reg.bytes);
+    else
+      for (int u = 0; u < reg.uses; ++u) uses_.push_back({RegisterId(r), u});
+  }
+  users_.assign(uses_.size(), 0);
+  for (size_t t = 0; t < graph.tasks.size(); ++t)
+    for (int act = 0; act < graph.tasks[t].rate; ++act) {
+      touches_[t].push_back(touches_of(graph.tasks[t], act, first_use));
+      for (const Touch& touch : touches_[t].back()) users_[touch.use] += 1;
+    }
+  states_ = std::make_unique<State[]>(uses_.size());
+  for (size_t u = 0; u < uses_.size(); ++u) states_[u].left = users_[u];
+}
+
+std::vector<Liveness::Touch> Liveness::touches_of(const Task& task, int act, const std::vector<int>& first_use) const {
+  std::map<int, Touch> touches;  // by use
+  auto touch = [&](RegisterId id, bool writes) {
+    const Register& reg = graph_.reg(id);
+    if (reg.carried || reg.constant) return;
+    const int only = use_of(reg, act, task.rate);
+    const int first = task.rate == 1 ? 0 : only, last = task.rate == 1 ? reg.uses : only + 1;
+    for (int u = first; u < last; ++u) {
+      const int use = first_use[id.index()] + u;
+      touches.try_emplace(use, Touch{use, false, false}).first->second.writes |= writes;
+    }
+  };
+  for (const Access& a : task.reads) touch(a.reg, false);
+  for (const Access& a : task.writes) touch(a.reg, true);
+  for (RegisterId scratch : task.scratch) touch(scratch, true);
+  std::vector<Touch> result;
+  for (const auto& [use, mine] : touches) {
+    result.push_back(mine);
+    for (const auto& [other, read] : touches)
+      result.back().late |= mine.writes && !read.writes && is_same_memory(uses_[other], uses_[use]);
+  }
+  return result;
+}
+
+bool Liveness::is_same_memory(const Use& a, const Use& b) const {
+  const Register &x = graph_.reg(a.reg), &y = graph_.reg(b.reg);
+  return x.device == y.device && x.bytes == y.bytes &&
+         x.slot_offset(x.slot(a.number)) == y.slot_offset(y.slot(b.number));
+}
+
+void Liveness::add(DeviceId device, int64_t bytes) {
+  raise_to(peak_[device.index()], live_[device.index()].fetch_add(bytes, std::memory_order_relaxed) + bytes);
+}
+
+void Liveness::note(DeviceId device, int64_t extra_bytes) {
+  add(device, extra_bytes);
+  live_[device.index()].fetch_sub(extra_bytes, std::memory_order_relaxed);
+}
+
+void Liveness::enter(int use) {
+  if (states_[use].live.exchange(true)) return;
+  const Register& reg = graph_.reg(uses_[use].reg);
+  add(reg.device, reg.bytes);
+}
+
+void Liveness::began(TaskId task, int act) {
+  for (const Touch& touch : touches_[task.index()][act])
+    if (touch.writes && !touch.late) enter(touch.use);
+}
+
+void Liveness::finished(TaskId task, int act) {
+  auto release = [&](const Touch& touch) {
+    if (states_[touch.use].left.fetch_sub(1) > 1) return;
+    states_[touch.use].left = users_[touch.use];  // for the next step
+    if (states_[touch.use].live.exchange(false)) {
+      const Register& reg = graph_.reg(uses_[touch.use].reg);
+      live_[reg.device.index()].fetch_sub(reg.bytes, std::memory_order_relaxed);
+    }
+  };
+  const auto& touches = touches_[task.index()][act];
+  for (const Touch& touch : touches)
+    if (!touch.writes) release(touch);
+  for (const Touch& touch : touches)
+    if (touch.writes) {
+      if (touch.late) enter(touch.use);
+      release(touch);
+    }
+}
+
+}  // namespace partita

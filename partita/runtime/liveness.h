@@ -1,0 +1,49 @@
+// What lies in the devices' memory while a graph runs, in bytes.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "partita/physical/physical.h"
+
+namespace partita {
+
+// Counts the bytes of registers between first write and last release, per device. Carried and constant ones always
+// count. A result that is written over its operand counts once.
+class Liveness {
+ public:
+  explicit Liveness(const PhysicalGraph& graph);
+  void began(TaskId task, int act);
+  void finished(TaskId task, int act);
+  int64_t live_bytes(DeviceId device) const { return live_[device.index()].load(std::memory_order_relaxed); }
+  int64_t peak_bytes(DeviceId device) const { return peak_[device.index()].load(std::memory_order_relaxed); }
+  // A kernel's own allocations on top of what is live now.
+  void note(DeviceId device, int64_t extra_bytes);
+
+ private:
+  struct Touch {
+    int use;  // position in uses_
+    bool writes;
+    bool late;  // lies on an operand that this task releases: counted once that is gone
+  };
+  struct State {
+    std::atomic<int> left{0};
+    std::atomic<bool> live{false};
+  };
+  struct Use {
+    RegisterId reg;
+    int number = 0;  // of the register's uses in a step
+  };
+  std::vector<Touch> touches_of(const Task& task, int act, const std::vector<int>& first_use) const;
+  bool is_same_memory(const Use& a, const Use& b) const;
+  void add(DeviceId device, int64_t bytes);
+  void enter(int use);
+  const PhysicalGraph& graph_;
+  std::vector<Use> uses_;
+  std::vector<int> users_;
+  std::unique_ptr<State[]> states_;
+  std::vector<std::vector<std::vector<Touch>>> touches_;  // [task][act]
+  std::vector<std::atomic<int64_t>> live_, peak_;
+};
+
+}  // namespace partita

@@ -1,0 +1,25 @@
+// Boxes of tensors in memory: seen over other axes, copied, combined and filled.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "partita/runtime/kernel.h"
+
+namespace partita {
+
+// The same memory seen over other axes: `axes` joins or splits the view's axes (a factored axis, TDL.md rule 4). Empty
+// where that needs strides that one axis can't have, or elements that are not one box over them.
+std::optional<View> regroup(const View& view, const Shape& axes);
+// The part of a view in `box`, which lies in the view's.
+View part_of(View view, const Box& box);
+
+// Element by element: to.box must lie in from.box, over the same axes. Both are of one dtype, or one is float32 and the
+// other float16 or bfloat16; so in combine_box.
+void copy_box(const View& from, const View& to);
+// Copies what `from` holds of the boxes `missing` of `to`. Returns what is then still missing.
+std::vector<Box> copy_missing(const std::vector<Box>& missing, const View& from, const View& to);
+// to := to (reducer) from on from.box and to.box's common part.
+void combine_box(tdl::Reducer reducer, const View& from, const View& to);
+void fill(const View& to, double value);
+
+}  // namespace partita
