@@ -1,3 +1,4 @@
+// Turns stored arrays into values, and values into bytes.
 #include "partita/runtime/array_file.h"
 
 #include <bit>

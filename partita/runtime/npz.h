@@ -11,7 +11,7 @@ namespace partita {
 // The arrays of a .npz file; of a .npy file the one array, named as the file is without its ending. The content
 // decides, not the file's name. Bad input names the file and the array.
 Arrays read_arrays(const std::string& path);
-// The same of a file's bytes; `path` is for messages and the name of a .npy file's array.
+// The same for the bytes of a file; `path` is for messages and the name of a .npy file's array.
 Arrays parse_arrays(const std::string& path, std::string_view bytes);
 
 // Writes a .npz file with its arrays stored, not deflated; NumPy reads it.

@@ -1,9 +1,8 @@
+// Reads and writes safetensors files.
 #include "partita/runtime/safetensors.h"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -22,7 +21,7 @@ const std::map<std::string, StoredType, std::less<>> kTypes{
     {"I32", StoredType::kInt32},   {"U32", StoredType::kUint32},  {"I64", StoredType::kInt64},
     {"BOOL", StoredType::kBool},   {"F16", StoredType::kFloat16}, {"BF16", StoredType::kBFloat16}};
 
-// A list of numbers that are not negative; empty if it is something else.
+// A list of numbers, none of them negative; empty if the entry is something else.
 std::optional<std::vector<int64_t>> numbers(const json& entry, const char* key) {
   const auto found = entry.find(key);
   if (found == entry.end() || !found->is_array()) return {};
@@ -71,7 +70,7 @@ StoredArrays parse_header(const std::string& path, std::string_view text, int64_
   return arrays;
 }
 
-// Of the first 8 bytes of a file of `size`.
+// The header's length, from the first 8 bytes of a file of `size` bytes.
 int64_t header_length(const std::string& path, std::string_view bytes, int64_t size) {
   if (bytes.size() < 8) fail("{}: not a safetensors file: {} bytes have no room for a header", path, bytes.size());
   uint64_t length = 0;

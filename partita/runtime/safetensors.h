@@ -10,7 +10,7 @@ namespace partita {
 
 // Element types F32, F64, the integers to I64, and BOOL. Bad input names the file and the array.
 Arrays read_safetensors(const std::string& path);
-// The same of a file's bytes; `path` is for messages.
+// The same for the bytes of a file; `path` is for messages.
 Arrays parse_safetensors(const std::string& path, std::string_view bytes);
 
 // Where an array's bytes lie in a file.
@@ -21,7 +21,7 @@ struct StoredArray {
   int64_t offset = 0, bytes = 0;
 };
 using StoredArrays = std::map<std::string, StoredArray>;
-// A file's arrays, of which nothing but the header is read, and one of them.
+// Lists a file's arrays, reading nothing but its header; and reads one of them.
 StoredArrays list_safetensors(const std::string& path);
 Values read_array(const StoredArray& array);
 

@@ -1,3 +1,4 @@
+// Finds arrays in one file of weights, or in several with an index.
 #include "partita/runtime/weight_files.h"
 
 #include <filesystem>

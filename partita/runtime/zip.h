@@ -1,0 +1,32 @@
+// Zip archives: members that are stored or deflated are read, stored ones are written.
+// Format: PKWARE's APPNOTE.TXT.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace partita {
+
+struct ZipMember {
+  std::string name;
+  uint64_t flags = 0, method = 0, crc = 0, compressed = 0, size = 0, offset = 0;
+};
+// Bad input names `path`, or `where`.
+std::vector<ZipMember> zip_directory(std::string_view bytes, const std::string& path);
+// A member's content: part of `bytes`, or of `inflated`, which it may fill.
+std::string_view read_member(std::string_view bytes, const ZipMember& m, const std::string& where,
+                             std::string& inflated);
+
+// An archive while it is written.
+struct ZipWriter {
+  std::string path;  // for messages
+  std::string out, directory;
+  uint64_t count = 0;
+};
+// The member NAME.npy. Equal members make equal archives: they have one fixed time.
+void add_array(ZipWriter& writer, const std::string& name, std::string_view npy);
+// The archive's bytes.
+std::string finished(ZipWriter writer);
+
+}  // namespace partita
