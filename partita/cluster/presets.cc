@@ -10,10 +10,11 @@ namespace partita {
 
 namespace {
 
-// Tofu section 7.1 (8 K80s of 12 GB, 21 GB/s peer to peer, which SoyBean section 6.1 says is both directions together,
-// 10 GB/s between CPU and GPU, 488 GB of host memory); FlexFlow figure 6b (the two halves of a board share a PCIe
-// switch, the boards another); NVIDIA's K80 board specification, halved (8.73 and 2.91 TFLOP/s at boost clock, 480
-// GB/s).
+// Sources:
+//   Tofu section 7.1: 8 K80s of 12 GB, 21 GB/s peer to peer, 10 GB/s between CPU and GPU, 488 GB of host memory;
+//   SoyBean section 6.1: the 21 GB/s are both directions together;
+//   FlexFlow figure 6b: the two halves of a board share a PCIe switch, the boards another;
+//   NVIDIA's K80 board specification, halved: 8.73 and 2.91 TFLOP/s at boost clock, 480 GB/s.
 constexpr std::string_view kP2 = R"(name: p2.8xlarge
 device_types:
   K80:  # one of the two GK210 of a board
@@ -41,9 +42,10 @@ topology:
         - {name: gpu, count: 2, type: K80}
 )";
 
-// NVIDIA DGX H100 data sheet and H100 SXM5 specification: 80 GB at 3.35 TB/s, 67 and 34 TFLOP/s without tensor cores,
-// 989 in float16 and bfloat16 with them (half the figure that it gives for sparse matrices), NVLink of 900 GB/s both
-// directions together, one 400 Gb/s InfiniBand port a GPU, PCIe 5 x16, 2 TB of host memory.
+// Source: NVIDIA DGX H100 data sheet and H100 SXM5 specification.
+//   80 GB at 3.35 TB/s; 67 and 34 TFLOP/s without tensor cores;
+//   989 TFLOP/s in float16 and bfloat16 with them: half the figure that it gives for sparse matrices;
+//   NVLink of 900 GB/s, both directions together; one 400 Gb/s InfiniBand port a GPU; PCIe 5 x16; 2 TB of host memory.
 constexpr int kGpusOfDgx = 8;
 constexpr std::string_view kDgx = R"(name: {name}
 device_types:
@@ -72,11 +74,13 @@ topology:
         - {name: gpu, count: 8, type: H100}
 )";
 
-// FlexFlow section 8.1 and figure 6a: 4 nodes of two 10-core E5-2600 CPUs, 256 GB and four P100; NVLink in a node,
-// InfiniBand EDR between nodes (100 Gb/s, where the paper prints GB/s). NVIDIA's Tesla P100 white paper: SXM2, 16 GB at
-// 732 GB/s, 5.3, 10.6 and 21.2 TFLOP/s, links of 20 GB/s each way, four GPUs joined one link a pair. PCIe 3 x16: 15.75
-// GB/s. The CPU is E5-2640 v4 (the paper does not say which): 20 cores, 2.4 GHz, 32 float32 operations a cycle, 68.3
-// GB/s a socket.
+// Sources:
+//   FlexFlow section 8.1 and figure 6a: 4 nodes of two 10-core E5-2600 CPUs, 256 GB and four P100; NVLink in a node,
+//   InfiniBand EDR between nodes: 100 Gb/s, where the paper prints GB/s;
+//   NVIDIA's Tesla P100 white paper: SXM2, 16 GB at 732 GB/s; 5.3, 10.6 and 21.2 TFLOP/s; links of 20 GB/s each way,
+//   four GPUs joined one link a pair.
+// PCIe 3 x16 has 15.75 GB/s. The paper does not say which CPU it is; E5-2640 v4 is taken: 20 cores, 2.4 GHz, 32 float32
+// operations a cycle, 68.3 GB/s a socket.
 constexpr std::string_view kFlexFlowP100 = R"(name: flexflow-p100
 device_types:
   P100:
@@ -105,10 +109,12 @@ topology:
 links:  # NVLink
 )";
 
-// FlexFlow section 8.1 and figure 6b: 16 nodes of two 10-core E5-2680 CPUs, 256 GB and four K80; adjacent GPUs on a
-// PCIe switch of their own, all four on another that they share; InfiniBand between nodes (56 Gb/s, where the paper
-// prints GB/s). The GPU is half a board, as in p2.8xlarge. PCIe 3 x16: 15.75 GB/s. E5-2680 v2: 20 cores, 2.8 GHz, 16
-// float32 operations a cycle, 59.7 GB/s a socket.
+// Source: FlexFlow section 8.1 and figure 6b.
+//   16 nodes of two 10-core E5-2680 CPUs, 256 GB and four K80;
+//   adjacent GPUs on a PCIe switch of their own, all four on another that they share;
+//   InfiniBand between nodes: 56 Gb/s, where the paper prints GB/s.
+// The GPU is half a board, as in p2.8xlarge. PCIe 3 x16 has 15.75 GB/s. E5-2680 v2: 20 cores, 2.8 GHz, 16 float32
+// operations a cycle, 59.7 GB/s a socket.
 constexpr std::string_view kFlexFlowK80 = R"(name: flexflow-k80
 device_types:
   K80:  # one of the two GK210 of a board
@@ -140,10 +146,13 @@ topology:
             - {name: gpu, count: 2, type: K80}
 )";
 
-// NVIDIA's DGX-1 with Tesla V100 system architecture white paper: two E5-2698 v4 (20 cores, 2.2 GHz, 32 float32
-// operations a cycle, 76.8 GB/s each; 512 GB together) joined by two QPI links of 19.2 GB/s each way, two PCIe 3 x16
-// switches a socket, two GPUs a switch; the two sockets are one host here. Tesla V100 SXM2 data sheet: 7.8, 15.7 and,
-// with tensor cores, 125 TFLOP/s, 16 or 32 GB at 900 GB/s, NVLinks of 25 GB/s each way.
+// Sources:
+//   NVIDIA's DGX-1 with Tesla V100 system architecture white paper: two E5-2698 v4 joined by two QPI links of 19.2 GB/s
+//   each way, two PCIe 3 x16 switches a socket, two GPUs a switch;
+//   each CPU: 20 cores, 2.2 GHz, 32 float32 operations a cycle, 76.8 GB/s; 512 GB together;
+//   Tesla V100 SXM2 data sheet: 7.8, 15.7 and, with tensor cores, 125 TFLOP/s; 16 or 32 GB at 900 GB/s; NVLinks of 25
+//   GB/s each way.
+// The two sockets are one host here.
 constexpr std::string_view kDgx1 = R"(name: {name}
 device_types:
   V100:
@@ -176,7 +185,7 @@ topology:
 links:  # NVLink, the hybrid cube mesh: one or two links a pair
 )";
 
-// Nominal figures, the same on every machine, so that plans are; `partita profile` is there to measure.
+// Nominal figures: the same on every machine, so that plans are the same everywhere.
 constexpr std::string_view kLocal = R"(name: local:{count}
 device_types:
   core:
@@ -227,7 +236,7 @@ std::string dgx1(std::string_view name, int memory_gibytes) {
   return out;
 }
 
-// Those that take no count.
+// The presets that take no count.
 std::optional<std::string> fixed_preset(std::string_view name) {
   if (name == "p2.8xlarge") return std::string(kP2);
   if (name == "flexflow-p100") return flexflow_p100();

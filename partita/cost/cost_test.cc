@@ -8,8 +8,8 @@
 namespace partita {
 namespace {
 
-// Two devices: 4 TFLOP/s in float32 and 2 in float64 at half efficiency, 100 GB/s, 5 us a launch; a link of 10 GB/s and
-// 2 us and one of 1 GB/s and 3 us.
+// Two devices: 4 TFLOP/s in float32 and 2 in float64 at half efficiency, 100 GB/s, 5 us a launch. Two links: 10 GB/s
+// with 2 us, and 1 GB/s with 3 us.
 Cluster cluster() {
   Cluster c;
   c.compute_count = 2;
