@@ -2,20 +2,17 @@
 #include "partita/onnx/tensors.h"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
 
 #include "partita/base/error.h"
 #include "partita/base/float16.h"
 #include "partita/base/input_file.h"
+#include "partita/graph/stored_values.h"
 #include "partita/onnx/model.h"
 
 namespace partita::onnx_model {
 namespace {
-
-static_assert(std::endian::native == std::endian::little, "raw_data is little-endian");
 
 // Where a tensor of `bytes` bytes is that is stored beside the model: a file in the model's folder, and where in it.
 struct ExternalData {
@@ -50,16 +47,6 @@ ExternalData external_data(const onnx::TensorProto& tensor, const std::string& p
   return data;
 }
 
-template <typename Stored, typename Ours>
-void widen(const std::string& bytes, std::vector<Ours>& values) {
-  values.resize(bytes.size() / sizeof(Stored));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    Stored value;
-    std::memcpy(&value, bytes.data() + i * sizeof(Stored), sizeof(Stored));
-    values[i] = static_cast<Ours>(value);
-  }
-}
-
 // float16 or bfloat16, by ONNX's number of the type.
 float from_low(int type, uint16_t bits) {
   if (type == onnx::TensorProto::FLOAT16) {
@@ -72,23 +59,32 @@ float from_low(int type, uint16_t bits) {
   return value;
 }
 
-int64_t stored_bytes(int type) {
+StoredType stored_type_of(int type) {
   switch (type) {
     case onnx::TensorProto::INT8:
+      return StoredType::kInt8;
     case onnx::TensorProto::UINT8:
+      return StoredType::kUint8;
     case onnx::TensorProto::BOOL:
-      return 1;
+      return StoredType::kBool;
     case onnx::TensorProto::FLOAT16:
+      return StoredType::kFloat16;
     case onnx::TensorProto::BFLOAT16:
+      return StoredType::kBFloat16;
     case onnx::TensorProto::INT16:
+      return StoredType::kInt16;
     case onnx::TensorProto::UINT16:
-      return 2;
+      return StoredType::kUint16;
     case onnx::TensorProto::INT32:
+      return StoredType::kInt32;
     case onnx::TensorProto::UINT32:
+      return StoredType::kUint32;
     case onnx::TensorProto::FLOAT:
-      return 4;
+      return StoredType::kFloat32;
+    case onnx::TensorProto::DOUBLE:
+      return StoredType::kFloat64;
     default:
-      return 8;
+      return StoredType::kInt64;
   }
 }
 
@@ -119,44 +115,6 @@ std::string read_external(const ExternalData& data, const std::string& path, con
   if (!lies_in(real_file, real_folder) && !lies_in(real_file, repository_of(real_folder)))
     fail("{}, tensor '{}': external data at '{}', a link out of the model's folder", path, tensor, data.file);
   return read_range(file.string(), data.offset, data.length, kOnnxFile);
-}
-
-void read_raw(const std::string& raw, int type, Values& values) {
-  switch (type) {
-    case onnx::TensorProto::FLOAT:
-      widen<float>(raw, values.real);
-      break;
-    case onnx::TensorProto::DOUBLE:
-      widen<double>(raw, values.real);
-      break;
-    case onnx::TensorProto::FLOAT16:
-    case onnx::TensorProto::BFLOAT16:
-      widen<uint16_t>(raw, values.real);
-      for (double& v : values.real) v = from_low(type, static_cast<uint16_t>(v));
-      break;
-    case onnx::TensorProto::INT8:
-      widen<int8_t>(raw, values.integer);
-      break;
-    case onnx::TensorProto::BOOL:
-    case onnx::TensorProto::UINT8:
-      widen<uint8_t>(raw, values.integer);
-      break;
-    case onnx::TensorProto::INT16:
-      widen<int16_t>(raw, values.integer);
-      break;
-    case onnx::TensorProto::UINT16:
-      widen<uint16_t>(raw, values.integer);
-      break;
-    case onnx::TensorProto::INT32:
-      widen<int32_t>(raw, values.integer);
-      break;
-    case onnx::TensorProto::UINT32:
-      widen<uint32_t>(raw, values.integer);
-      break;
-    default:
-      widen<int64_t>(raw, values.integer);
-      break;
-  }
 }
 
 // The values of a tensor that has them as numbers.
@@ -206,7 +164,7 @@ TensorSize size_of(const onnx::TensorProto& tensor, const std::string& path) {
       fail("{}, tensor '{}': shape [{}]", path, tensor.name(), fmt::join(tensor.dims(), "x"));
     size.shape.push_back(extent);
   }
-  if (__builtin_mul_overflow(size.count, stored_bytes(tensor.data_type()), &size.bytes))
+  if (__builtin_mul_overflow(size.count, bytes_of(stored_type_of(tensor.data_type())), &size.bytes))
     fail("{}, tensor '{}': shape [{}]", path, tensor.name(), fmt::join(tensor.dims(), "x"));
   return size;
 }
@@ -223,7 +181,8 @@ Values values_of(const onnx::TensorProto& tensor, const std::string& path) {
     if (static_cast<int64_t>(raw.size()) != bytes)
       fail("{}, tensor '{}': [{}] of {} needs {} bytes, the file has {}", path, tensor.name(),
            fmt::join(values.shape, "x"), type_name(tensor.data_type()), bytes, raw.size());
-    read_raw(raw, tensor.data_type(), values);
+    values = from_bytes(values.shape, stored_type_of(tensor.data_type()), raw);
+    values.dtype = *dtype_of(tensor.data_type());
   } else {
     read_fields(tensor, values);
     const int64_t found = static_cast<int64_t>(values.real.size() + values.integer.size());

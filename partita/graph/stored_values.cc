@@ -1,5 +1,5 @@
-// Turns stored arrays into values, and values into bytes.
-#include "partita/runtime/array_file.h"
+// Turns stored values into ours, and ours into bytes.
+#include "partita/graph/stored_values.h"
 
 #include <bit>
 #include <cstring>
