@@ -1,6 +1,6 @@
-// A box for each position of a mesh, held along each dimension by itself: there a position's interval depends on its
-// coordinates on some of the mesh's axes, mostly few, and only what these make different is kept. So what 16384
-// positions hold is small, and what they hold together is counted without looking at each of them.
+// A box for each position of a mesh, held along each dimension by itself. There a position's interval depends on its
+// coordinates on some of the mesh's axes, mostly few, and only intervals that these make different are kept. So the
+// boxes of 16384 positions take little memory, and are counted together without a look at each.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -37,11 +37,11 @@ class Boxes {
   Interval at(size_t position, size_t dimension) const;
   Box operator[](size_t position) const;
   std::vector<Box> list() const;
-  std::vector<Box> different() const;  // every box, as a rule once: of what makes no difference only one position
+  std::vector<Box> different() const;  // every box, as a rule once: one position where axes make no difference
   bool any_empty() const { return any_empty_; }  // of the boxes
   // The same along the other dimensions.
   Boxes with(size_t dimension, Along along) const;
-  // Of these dimensions only, in that order.
+  // The same along these dimensions only, in that order.
   Boxes of(const std::vector<size_t>& dimensions) const;
   bool operator==(const Boxes& other) const;
   friend class CommonVolumes;
@@ -76,7 +76,7 @@ class Boxes {
   std::vector<std::shared_ptr<const Along>> dimensions_;  // axes that make no difference are not among theirs
 };
 
-// Of each position's coordinates on some axes of a mesh, row-major over these; and the first position that has them.
+// The number of a position's coordinates on some axes of a mesh, row-major over these; and how many there are.
 size_t index_on(const std::vector<int>& extents, const std::vector<int>& axes, size_t position);
 size_t count_on(const std::vector<int>& extents, const std::vector<int>& axes);
 // For each choice of coordinates on some axes of a mesh, the last of them fastest: its place among those on `of`, which
@@ -114,7 +114,7 @@ void for_each_two(const std::vector<int>& extents, const std::vector<int>& axes,
 // The union of two ascending lists.
 std::vector<int> joined_axes(const std::vector<int>& a, const std::vector<int>& b);
 
-// Of two of one mesh and rank. The smallest boxes that hold both of a position; an empty one adds nothing.
+// The smallest box at each position that holds both; an empty one adds nothing. Both are of one mesh and rank.
 Boxes hull(const Boxes& a, const Boxes& b);
 // Whether every position's box of `outer` holds that of `inner`.
 bool contains(const Boxes& outer, const Boxes& inner);

@@ -21,8 +21,8 @@ void for_each_tuple(const std::vector<std::size_t>& counts, const Visit& visit) 
   }
 }
 
-// Where there are more than `most` tuples: calls visit(at) once for each that differs from `here` in one place or two,
-// and for each that is one value up to a place and one value from it on. Else for all. `here` itself is not visited.
+// Calls visit(at) once for every tuple but `here`. Where there are more than `most`, only for those near: tuples that
+// differ from `here` in one place or two, and those that are one value up to a place and one value from it on.
 template <typename Visit>
 void for_each_tuple_near(const std::vector<std::size_t>& here, const std::vector<std::size_t>& counts, double most,
                          const Visit& visit) {

@@ -40,23 +40,23 @@ double default_loss_scale(DType dtype);
 // The loss functions by name.
 std::vector<std::string> loss_names();
 
-// Adds the loss, the backward ops of every op on a path from a parameter to it (each links to its forward op and keeps
-// its index names), for a parameter or activation with several readers a running sum, one `add` behind each
-// contribution but the first, and an update for each parameter (optimizer.h). The learning rate is a scalar constant
+// Adds the loss, the backward ops of every op on a path from a parameter to it, and an update for each parameter
+// (optimizer.h). A backward op links to its forward op and keeps its index names. The gradient of a tensor with several
+// readers is a running sum: one `add` behind each contribution but the first. The learning rate is a scalar constant
 // `lr`. A forward graph's batch-norm running statistics are updated too.
 Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& optimizer);
 
-// The training graph with less to keep from the forward pass for the backward one: what an op makes in one pass over
-// its tensors (tdl::takes_one_pass: element-wise ops, norms, casts, copies; no products) from tensors that are kept for
-// others, or that are there anyway, is made again by a clone, NAME.recompute, just before the first backward op that
-// reads it. A clone draws the random numbers of its original. Nothing is kept that was not kept before; results are the
-// same to the bit. Bad input unless `kind` is "cheap"; "pointwise", which leaves out what reduces anything (norms,
-// softmax); or "none", which changes nothing.
+// The training graph with less to keep from the forward pass for the backward one (activation recomputation). An op is
+// cheap that takes one pass over its tensors (tdl::takes_one_pass): element-wise ops, norms, casts, copies; no
+// products. If its operands are kept for others, or are there anyway, its results are made again by a clone,
+// NAME.recompute, just before the first backward op that reads them. A clone draws the random numbers of its original.
+// Nothing is kept that was not kept before; results are the same to the bit. Bad input unless `kind` is "cheap";
+// "pointwise", without ops that reduce anything (norms, softmax); or "none", which changes nothing.
 Graph recomputed(const Graph& training, const std::string& kind);
 std::vector<std::string> recompute_kinds();
 
-// The forward graph for evaluation: ops of the same names, batch norm with its running statistics, dropout gone, as is
-// what no output depends on.
+// The forward graph for evaluation: ops of the same names, batch norm with its running statistics. Dropout is gone, and
+// so is all that no output depends on.
 Graph evaluation_graph(const Graph& forward);
 
 // Ops whose operands are all constant are evaluated and dropped.

@@ -46,7 +46,7 @@ class GraphBuilder {
   std::vector<TensorId> formula(std::string_view definition, const std::string& text, std::vector<TensorId> operands,
                                 std::string name = "", tdl::Attributes attributes = {});
 
-  // What following ops are marked with.
+  // Marks the ops that follow.
   void set_phase(Phase phase) { phase_ = phase; }
   void set_forward(OpId forward) { forward_ = forward; }
   void set_source(Source source) { source_ = std::move(source); }

@@ -35,14 +35,13 @@ struct OpInstance {
 using DeclaredGradient = std::function<std::vector<TensorId>(GraphBuilder& build, const Op& forward,
                                                              const std::vector<TensorId>& result_gradients)>;
 
-// What takes an op's place in the evaluation graph: adds ops through `build`, where the forward op's operands are
-// already there as `operands`, and returns its results (invalid: gone). `name` of the op that stands for it is the
-// forward's.
+// Puts other ops in an op's place in the evaluation graph: adds them through `build`, where the forward op's operands
+// are already there as `operands`, and returns its results (invalid: gone). The op that stands for it has its name.
 using EvaluationForm = std::function<std::vector<TensorId>(GraphBuilder& build, const Graph& graph, const Op& forward,
                                                            const std::vector<TensorId>& operands)>;
 
 // One chained declaration (partita/ops/declare.h):
-//   define("relu").formula("relu(x)[..i] = max(x[..i], 0)").example({{5, 7}})
+//   declare(registry, "relu", "x where positive, else 0").formula("relu(x)[..i] = max(x[..i], 0)").example({{5, 7}});
 struct OpDefinition {
   std::string name;
   std::string summary;                                    // one line, for `partita ops`
@@ -53,8 +52,8 @@ struct OpDefinition {
   // dtypes of the results; empty: the operands' promoted floating type for all of them
   std::function<std::vector<DType>(const OpInstance&)> dtypes;
   DeclaredGradient gradient;  // empty: derived from the formula (TDL.md rule 25)
-  // A formula that a derived gradient may turn out to equal, so that it takes this definition's name and kernel: the
-  // attributes that an instance then has, given the forward op's attributes and the gradient's shape. Empty: never.
+  // Where a derived gradient may equal an instance of this definition, it takes the definition's name and kernel. Gives
+  // that instance's attributes from the forward op's attributes and the gradient's shape. Empty: never.
   std::function<tdl::Attributes(const tdl::Attributes& forward, const Shape& result)> match;
   EvaluationForm evaluation;  // empty: the op itself
   bool described = false;     // by the user, in a file of descriptions
@@ -86,8 +85,8 @@ struct OpDefinition {
     int64_t integers_below = 2;  // int64 operands are class numbers, positions, ..: 0 <= value < integers_below
   };
   std::vector<Example> examples;
-  // What floating operands of the examples are drawn from: where the formula is defined, and its rounding errors are
-  // small.
+  // The range that floating operands of the examples are drawn from: where the formula is defined, and its rounding
+  // errors are small.
   double domain_lo = -1.5, domain_hi = 1.5;
 };
 

@@ -1,8 +1,8 @@
 // The description language: parse a formula, bind it to shapes, derive every way to split it. The rules are in
 // docs/TDL.md; numbers in comments here are that page's rule numbers.
 //
-//   Definition def = parse("matmul(a, b)[i, j] = sum(k) a[i, k] * b[k, j]");
-//   Bound bound    = bind(def, {{8, 4}, {4, 6}});
+//   DefinitionPtr def = parse("matmul(a, b)[i, j] = sum(k) a[i, k] * b[k, j]");
+//   Bound bound       = bind(def, {{8, 4}, {4, 6}});
 //   for (const AxisStrategy& s : strategies(bound, 2)) print(derive(bound, {2}, {s}));
 #pragma once
 #include <cstdint>
@@ -205,9 +205,9 @@ class Deriver {
   std::unique_ptr<Inside> inside_;
 };
 
-// Every strategy on one mesh axis of extent p, in a fixed order: index names in the formula's order (each with the
-// operands that join as partial where that saves conversions, then with none), sets of two names, partial{..} for each
-// reducer, replicate last. Indices shorter than p are among them: a search leaves those out.
+// Every strategy on one mesh axis of extent p, in a fixed order: index names in the formula's order, sets of two names,
+// partial{..} for each reducer, replicate last. A name comes with the operands that join as partial, where that saves
+// conversions, then with none. Indices shorter than p are among them: a search leaves those out.
 std::vector<AxisStrategy> strategies(const Bound& bound, int p);
 
 // The name of a tensor's part on a one-axis mesh (19): "B", "S(1)", "P(sum)", "H(2)" for overlapping boxes, "U(1)" for
