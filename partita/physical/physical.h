@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "partita/base/align.h"
 #include "partita/base/box.h"
 #include "partita/base/dtype.h"
 #include "partita/base/ids.h"
@@ -54,7 +55,7 @@ struct Register {
   bool constant = false;     // written before the first step, never after
   bool accumulated = false;  // P on time: acts add to it
   const Box& box(int use) const { return boxes[boxes.size() == 1 ? 0 : static_cast<std::size_t>(use)]; }
-  int64_t stride_bytes() const { return (bytes + kAlignBytes - 1) / kAlignBytes * kAlignBytes; }  // slot to slot
+  int64_t stride_bytes() const { return align_up(bytes, kAlignBytes); }  // slot to slot
   // Use n of a step lies in slot n mod count; old and new of a carried register in slot 0.
   int slot(int use) const { return carried ? 0 : use % count; }
   int64_t slot_offset(int slot) const { return offset + slot * stride_bytes(); }
