@@ -2,8 +2,10 @@
 // proved and told of them.
 #include <algorithm>
 #include <future>
+#include <utility>
 
 #include "partita/base/begun.h"
+#include "partita/base/error.h"
 #include "partita/solver/round_state.h"
 #include "partita/solver/tuning.h"
 

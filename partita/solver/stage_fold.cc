@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "partita/base/error.h"
 #include "partita/solver/budget.h"
+#include "partita/solver/narrow.h"
 #include "partita/solver/parts.h"
 #include "partita/solver/rounds.h"
 #include "partita/solver/state.h"
