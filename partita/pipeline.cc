@@ -105,7 +105,7 @@ Planned plan_loaded(LoadedModel model, const Request& request, const Budget& bud
   if (request.before_search) request.before_search();
   const Budget part = for_search(budget, runner, p.cluster);
   p.search = runner.step(
-      "search", [&] { return choice.entry->make()->search(problem, part, rng); },
+      "search", [&] { return choice.entry->search(problem, part, rng); },
       [&](const SearchResult& found) {
         return found.plan ? printed(as_asked(*found.plan), p.training) : printed(found);
       });

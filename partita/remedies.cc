@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <set>
 
 #include "partita/base/error.h"
 #include "partita/base/units.h"
@@ -20,12 +19,7 @@ constexpr double kSeconds = 5;  // after these no trial is begun
 constexpr int kHalvings = 5;    // of the batch
 const char* const kSharded = "fsdp";
 
-bool is_rule(const std::string& search) {
-  static const std::set<std::string> kRules = {"data-parallel", "megatron", "model-parallel", "owt", "single", "zero"};
-  return kRules.contains(parse_search(search).entry->name);
-}
-
-// Plans by a rule; where the plan fits, the bytes of the device that needs most.
+// The bytes of the device that needs most, where the plan of a rule fits.
 std::optional<int64_t> fits(const Request& request) try {
   Runner runner(false);
   const LoadedModel model = load_model(request, runner);
@@ -34,7 +28,7 @@ std::optional<int64_t> fits(const Request& request) try {
   const SearchChoice choice = parse_search(request.search);
   Rng rng(request.seed);
   const SearchResult found =
-      choice.entry->make()->search({graph, cluster, request.objective, {}, choice.options}, {}, rng);
+      choice.entry->search({graph, cluster, request.objective, {}, choice.options}, {}, rng);
   if (!found.plan) return std::nullopt;
   const bool some = is_too_large_to_lower(graph, cluster);
   const std::vector<int64_t> peaks =
@@ -57,7 +51,7 @@ struct Change {
 std::vector<std::vector<Change>> changes(const Request& request, std::optional<int64_t> batch) {
   std::vector<std::vector<Change>> out;
   Request base = request;
-  const bool rule = is_rule(request.search);
+  const bool rule = parse_search(request.search).entry->rule;
   const std::string by = rule ? "" : fmt::format("--search {} ", kSharded);
   if (!rule) base.search = kSharded;
   const bool sharded = text_of(parse_search(base.search)) == text_of(parse_search(kSharded));

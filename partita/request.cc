@@ -28,7 +28,7 @@ Request request_of(const ModelReference& model) {
 
 Plan made_for(Plan plan, const Request& request, const Loss& loss, const Graph& training, const Cluster& cluster) {
   plan.search = request.search;
-  plan.objective = request.objective;
+  plan.objective = text_of(request.objective);
   plan.cluster = cluster.name;
   plan.cluster_text = cluster.text;
   plan.model = {request.model, request.bindings,  request.tdl,          loss.kind, request.optimizer, request.dtype,

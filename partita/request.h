@@ -11,7 +11,7 @@
 #include "partita/graph/autodiff.h"
 #include "partita/onnx/onnx.h"
 #include "partita/plan/plan.h"
-#include "partita/search/search.h"
+#include "partita/search/search_text.h"
 
 namespace partita {
 
@@ -28,7 +28,7 @@ struct Request {
   std::string cluster = "local:1";
   int devices = 0;  // 0: all of the cluster
   std::string search = "auto";
-  std::string objective = "comm";
+  Objective objective = Objective::kComm;
   std::string pin_file;
   std::string from_file;                      // a plan to begin the search with
   std::optional<int64_t> memory_limit_bytes;  // per device; none: the cluster's

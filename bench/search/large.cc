@@ -19,6 +19,7 @@
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/search/joint.h"
+#include "partita/search/search_text.h"
 #include "partita/solver/solver.h"
 
 namespace partita {
@@ -72,7 +73,7 @@ int main_of(int argc, char** argv) {
   const Mesh mesh{extents_of(argv[4]), slowest_link_first(cluster)};
   fmt::print("cluster: {} devices: {}\n", cluster.compute_count, mark());
   std::fflush(stdout);
-  const Problem problem{graph, cluster, "comm", {}, {}};
+  const Problem problem{graph, cluster};
   if (!limits.counts_copies) limits.tensor_entries = JointLimits::kManyEntries;  // as exact does
   JointProblem joint = std::move(*joint_problem(problem, {mesh, {}}, limits));
   if (memory) joint.network.limit = *memory;

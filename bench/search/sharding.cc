@@ -15,6 +15,7 @@
 #include "models.h"
 #include "partita/search/bound_proof.h"
 #include "partita/search/refine.h"
+#include "partita/search/search_text.h"
 
 namespace partita {
 namespace {
@@ -30,13 +31,13 @@ struct Outcome {
 Outcome run(const std::string& search, const Graph& graph, const Cluster& cluster, const Budget& budget,
             bool prove = false) {
   const SearchChoice choice = parse_search(search);
-  Problem problem{graph, cluster, "comm", {}, choice.options};
+  Problem problem{graph, cluster, Objective::kComm, {}, choice.options};
   problem.prove = prove;
   Rng rng(1);
   const auto start = Clock::now();
   SearchResult found;
   try {
-    found = choice.entry->make()->search(problem, budget, rng);
+    found = choice.entry->search(problem, budget, rng);
   } catch (const Error& e) {
     if (e.code() == ExitCode::kBug) throw;
   }

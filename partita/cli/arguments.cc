@@ -134,6 +134,7 @@ void take_training(Arguments& a, const RawOptions& raw, const CLI::App& command,
 }
 
 void take_budget(Arguments& a, const RawOptions& raw) {
+  a.request.objective = *objective_of(raw.objective);
   a.request.budget.seconds = raw.time_limit;
   a.request.budget.deadline = deadline_of_process(raw.time_limit);
   a.request.budget.steps = raw.max_steps;

@@ -31,7 +31,7 @@ int check_plan_bound(const Arguments& a) {
     if (error.code() != ExitCode::kBadInput) throw;
     fail("{}: {}", a.bound, error.what());
   }
-  const bool in_time = proof.objective == "time";
+  const bool in_time = proof.objective == text_of(Objective::kTime);
   const int64_t cost = in_time ? serial_ns(p.training, *p.resolved, p.cluster) : p.report.comm_bytes;
   const bool inside = bound <= cost;
   if (a.json) {

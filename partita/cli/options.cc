@@ -82,8 +82,8 @@ void add_budget_options(CLI::App& c, Arguments& a, RawOptions& raw, const char* 
 void add_plan_options(CLI::App& c, Arguments& a, RawOptions& raw) {
   c.add_option("--cluster", a.request.cluster, "preset or YAML file; see `partita clusters`");
   c.add_option("--devices", a.request.devices, "the first N devices of the cluster; without --cluster: local:N");
-  c.add_option("--objective", a.request.objective, "comm: bytes moved; time: of the simulated step")
-      ->check(CLI::IsMember({"comm", "time"}));
+  c.add_option("--objective", raw.objective, "comm: bytes moved; time: of the simulated step")
+      ->check(CLI::IsMember({text_of(Objective::kComm), text_of(Objective::kTime)}));
   c.add_option("--pin", a.request.pin_file, "a part of a plan that stays as it is");
   c.add_option("--memory-limit", raw.memory_limit, "what a device may use: 80GB (10^9), 80GiB (2^30), or bytes");
   add_budget_options(c, a, raw, "seconds from the start of the program, of compare for each search");

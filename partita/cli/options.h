@@ -13,7 +13,7 @@ namespace partita {
 // Options whose values need more than CLI11's own reading.
 struct RawOptions {
   std::vector<std::string> bind;
-  std::string batch, dtype = "float32", searches;
+  std::string batch, dtype = "float32", objective = text_of(Objective::kComm), searches;
   std::optional<double> time_limit;
   std::optional<int64_t> max_steps;
   std::optional<std::string> loss, memory_limit;

@@ -36,7 +36,7 @@ Planned plan_watched(const Request& request, Runner& runner, bool say_remedies) 
   ToldLines told;
   watched.tell = std::ref(told);
   watched.budget.stop = &interrupted;
-  const bool in_time = request.objective == "time";
+  const bool in_time = request.objective == Objective::kTime;
   auto text = [in_time](const solver::Wide& cost) {
     return in_time ? time_text(static_cast<double>(cost)) : megabytes(static_cast<double>(cost));
   };
@@ -57,7 +57,7 @@ namespace {
 
 // What the parts of a plan take one after another, where it was made for the objective `time`.
 std::optional<int64_t> serial_time_ns(const Planned& p) {
-  if (p.search.estimate || p.plan.objective != "time") return std::nullopt;
+  if (p.search.estimate || p.plan.objective != text_of(Objective::kTime)) return std::nullopt;
   return serial_ns(p.training, *p.resolved, p.cluster);
 }
 

@@ -1,5 +1,9 @@
-#include "partita/search/auto.h"
-
+// `auto`: the best that the searches here can do together.
+//
+// It solves the joint problem (`exact`), asks the searches that are quick on the problem (SearchEntry::begins_auto),
+// and refines the best plan that fits. The refined mesh has an axis for every prime factor, so all that the recursions
+// can reach lies on it too. The result is never dearer than what it began with. The lower bound is that of `exact`,
+// where the plan is in its space.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -9,6 +13,7 @@
 #include "partita/cost/alone.h"
 #include "partita/search/judge.h"
 #include "partita/search/refine.h"
+#include "partita/search/search_text.h"
 
 namespace partita {
 
@@ -34,7 +39,7 @@ struct Candidate {
 struct Ask {
   const SearchEntry* entry = nullptr;
   std::map<std::string, std::string> options;
-  std::string objective;  // where it is another than the problem's
+  std::optional<Objective> objective;  // where it is another than the problem's
   int rank = 0;
   double work = 0;  // about how long it takes (SearchEntry::begins_auto)
 };
@@ -65,7 +70,7 @@ class Run {
     Budget part = budget_;
     part.deadline = watch_.deadline;
     try {
-      unjudged_.push_back({"data-parallel", *rule.entry->make()->search(problem_, part, rng_).plan});
+      unjudged_.push_back({"data-parallel", *rule.entry->search(problem_, part, rng_).plan});
     } catch (const Error& e) {
       if (e.code() == ExitCode::kBug) throw;
     }
@@ -73,7 +78,7 @@ class Run {
 
   SearchResult solve_jointly() {
     const SearchChoice exact = parse_search("exact");
-    Ask ask{exact.entry, exact.options, "", kLast, 0};
+    Ask ask{exact.entry, exact.options, std::nullopt, kLast, 0};
     tell("exact, the joint problem");
     SearchResult solved = consider(ask, watch_, kJointShare);
     result_.notes.insert(result_.notes.end(), solved.notes.begin(), solved.notes.end());
@@ -92,12 +97,12 @@ class Run {
       for (const auto& options : options_for_auto(entry, problem_.cluster)) {
         Problem its = problem_;
         its.options = options;
-        asks.push_back({&entry, options, "", ++rank, entry.begins_auto.work(its)});
+        asks.push_back({&entry, options, std::nullopt, ++rank, entry.begins_auto.work(its)});
       }
     }
     // In time, where nothing overlaps in the network, the plan of fewest bytes may be faster.
     if (const SearchChoice exact = parse_search("exact"); problem_.in_time())
-      asks.push_back({exact.entry, exact.options, "comm", ++rank, kCommWork});
+      asks.push_back({exact.entry, exact.options, Objective::kComm, ++rank, kCommWork});
     std::stable_sort(asks.begin(), asks.end(), [](const Ask& a, const Ask& b) { return a.work < b.work; });
     tell(fmt::format("{} plans of rules and published searches", asks.size()));
     for (const Ask& ask : asks) {
@@ -112,14 +117,14 @@ class Run {
   }
 
   static std::string name_of(const Ask& ask) {
-    return text_of({ask.entry, ask.options}) + (ask.objective.empty() ? "" : " of " + ask.objective);
+    return text_of({ask.entry, ask.options}) + (ask.objective ? " of " + text_of(*ask.objective) : "");
   }
 
   SearchResult consider(const Ask& ask, const Watch& watch, double share = 1) {
     Problem its = problem_;
     its.options = ask.options;
-    if (!ask.objective.empty()) {
-      its.objective = ask.objective;
+    if (ask.objective) {
+      its.objective = *ask.objective;
       its.prove = false;
       its.progress = nullptr;
     }
@@ -132,7 +137,7 @@ class Run {
     SearchResult found;
     try {
       if (ask.entry->begins_auto.quick && !ask.entry->begins_auto.quick(its, part)) return found;
-      found = ask.entry->make()->search(its, part, same);
+      found = ask.entry->search(its, part, same);
       if (!found.plan) refusal_ = Error(ExitCode::kInfeasible, found.reason);
     } catch (const Error& e) {
       if (e.code() == ExitCode::kBug) throw;
@@ -306,16 +311,22 @@ class Run {
   std::optional<Error> refusal_;     // the last
 };
 
-class Auto final : public Searcher {
- public:
-  SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) const override {
-    if (problem.cluster.compute_count == 1) return parse_search("single").entry->make()->search(problem, budget, rng);
-    return Run(problem, budget, rng).search();
-  }
-};
+SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
+  if (problem.cluster.compute_count == 1) return parse_search("single").entry->search(problem, budget, rng);
+  return Run(problem, budget, rng).search();
+}
 
 }  // namespace
 
-std::unique_ptr<Searcher> make_auto() { return std::make_unique<Auto>(); }
+SearchEntry auto_search() {
+  return {.name = "auto",
+          .source = "ours",
+          .summary =
+              "the best of what is quick here and of the joint problem, refined on a mesh with an axis for every "
+              "prime factor; with a proved lower bound where it has one",
+          .search = search,
+          .warm = true,
+          .proves = true};
+}
 
 }  // namespace partita

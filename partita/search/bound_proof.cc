@@ -1,3 +1,4 @@
+// The text of a proved bound, and the judging of it on the network of a plan's own graph.
 #include "partita/search/bound_proof.h"
 
 #include <nlohmann/json.hpp>
@@ -92,13 +93,10 @@ BoundProof parse_proof(const std::string& text, const std::string& file) {
 int64_t check_proof(const BoundProof& proof, const Graph& graph, const Cluster& cluster, const Plan& plan) {
   if (proof.model_sha256 != plan.model.sha256)
     fail("the proof is of another model than '{}', or of other settings of it (its SHA-256 differs)", plan.model.model);
-  if (proof.objective != "comm" && proof.objective != "time")
-    fail("the proof is of the objective '{}'; there are comm and time", proof.objective);
-  const Problem problem{.graph = graph,
-                        .cluster = cluster,
-                        .objective = proof.objective,
-                        .pins = pins_of(proof, graph, plan),
-                        .options = {}};
+  const auto objective = objective_of(proof.objective);
+  if (!objective) fail("the proof is of the objective '{}'; there are comm and time", proof.objective);
+  const Problem problem{
+      .graph = graph, .cluster = cluster, .objective = *objective, .pins = pins_of(proof, graph, plan)};
   int64_t positions = 1;
   for (int extent : proof.mesh.extents)
     positions = extent > 0 && positions <= cluster.compute_count ? positions * extent : 0;

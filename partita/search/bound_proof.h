@@ -12,7 +12,7 @@ namespace partita {
 
 struct BoundProof {
   // The space: every plan of the model whose ops and tensors are as the search has them on this mesh, within the limit.
-  std::string search, objective;
+  std::string search, objective;  // objective: as text_of() has it; check_proof() refuses another
   Mesh mesh;
   int64_t memory_limit_bytes = 0;                       // of the network, on the device that holds most
   std::vector<std::string> pinned_ops, pinned_tensors;  // are as in the plan that it is judged with

@@ -1,20 +1,26 @@
-#include "partita/search/equal_chop.h"
-
+// EqualChop (Tofu section 7.3): Tofu's program applied once, for all devices.
+//
+// Every tensor is chopped along one dimension into as many parts as there are devices, and every op is split along one
+// index. What is too short for that is whole.
+#include "partita/search/searches.h"
 #include "partita/search/tofu.h"
 
 namespace partita {
 
 namespace {
 
-class EqualChop final : public Searcher {
- public:
-  SearchResult search(const Problem& problem, const Budget& budget, Rng&) const override {
-    return run_tofu(problem, budget, {tofu_space("equal-chop"), one_step(problem.cluster)});
-  }
-};
+SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
+  return run_tofu(problem, budget, {tofu_space("equal-chop"), one_step(problem.cluster)});
+}
 
 }  // namespace
 
-std::unique_ptr<Searcher> make_equal_chop() { return std::make_unique<EqualChop>(); }
+SearchEntry equal_chop_search() {
+  return {.name = "equal-chop",
+          .source = "Tofu section 7.3",
+          .summary = "Tofu's program in one step: every tensor is split along one dimension only",
+          .search = search,
+          .begins_auto = {.work = cuts_work}};
+}
 
 }  // namespace partita

@@ -1,7 +1,12 @@
-#include "partita/search/icml18.h"
-
+// The layer-wise dynamic program of Jia, Lin, Qi, Aiken (Exploring Hidden Dimensions in Parallelizing Convolutional
+// Neural Networks, ICML 2018), as Tofu's section 7.3 compares with it: on Tofu's operators and coarsened graph.
+//
+// A tensor may be split along several dimensions, all chosen in one step over all devices, alike for a tensor and its
+// gradient. An op is never split along an index that it reduces into its results (no output reduction). Where nothing
+// else is left, it is replicated.
 #include <algorithm>
 
+#include "partita/search/searches.h"
 #include "partita/search/tofu.h"
 
 namespace partita {
@@ -15,27 +20,32 @@ bool reduces_output(const tdl::Bound& bound, const tdl::AxisStrategy& s) {
                                 [&](int t) { return derived->final_kinds[0][t].has_value(); });
 }
 
-class Icml18 final : public Searcher {
- public:
-  SearchResult search(const Problem& problem, const Budget& budget, Rng&) const override {
-    std::map<std::pair<const tdl::Bound*, tdl::AxisStrategy>, bool> known;
-    CutSpace space = tofu_space("icml18");
-    space.offers = [&, any = space.offers](OpId id, const tdl::AxisStrategy& s) {
-      if (!any(id, s)) return false;
-      const tdl::Bound& bound = *problem.graph.op(id).bound;
-      auto [found, fresh] = known.try_emplace({&bound, s});
-      if (fresh) found->second = reduces_output(bound, s);
-      return !found->second;
-    };
-    TofuProgram program{space, prime_factors(problem.cluster.compute_count)};
-    program.axes_together = true;
-    program.rules.gradients = true;
-    return run_tofu(problem, budget, program);
-  }
-};
+SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
+  std::map<std::pair<const tdl::Bound*, tdl::AxisStrategy>, bool> known;
+  CutSpace space = tofu_space("icml18");
+  space.offers = [&, any = space.offers](OpId id, const tdl::AxisStrategy& s) {
+    if (!any(id, s)) return false;
+    const tdl::Bound& bound = *problem.graph.op(id).bound;
+    auto [found, fresh] = known.try_emplace({&bound, s});
+    if (fresh) found->second = reduces_output(bound, s);
+    return !found->second;
+  };
+  TofuProgram program{space, prime_factors(problem.cluster.compute_count)};
+  program.axes_together = true;
+  program.rules.gradients = true;
+  return run_tofu(problem, budget, program);
+}
 
 }  // namespace
 
-std::unique_ptr<Searcher> make_icml18() { return std::make_unique<Icml18>(); }
+SearchEntry icml18_search() {
+  return {.name = "icml18",
+          .source = "Jia et al. 2018",
+          .summary =
+              "dynamic program over layers in one step, along several dimensions, without output reduction, as "
+              "Tofu section 7.3 compares",
+          .search = search,
+          .begins_auto = {.work = cuts_work}};
+}
 
 }  // namespace partita

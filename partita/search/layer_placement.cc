@@ -1,3 +1,4 @@
+// Whole layers on devices, and what a layer is.
 #include "partita/search/layer_placement.h"
 
 #include <algorithm>
@@ -94,36 +95,41 @@ std::vector<int> contiguous_parts(const std::vector<double>& costs, int parts) {
 
 namespace {
 
-class LayerPlacement final : public Searcher {
- public:
-  SearchResult search(const Problem& problem, const Budget& budget, Rng&) const override {
-    const Graph& graph = problem.graph;
-    const std::vector<DeviceId> devices = slowest_link_first(problem.cluster);
-    const int p = static_cast<int>(devices.size());
-    const std::vector<int> layer = layers_of(graph);
-    const int layers = graph.ops.empty() ? 0 : 1 + *std::max_element(layer.begin(), layer.end());
-    std::vector<int> place(layers);
-    for (int l = 0; l < layers; ++l) place[l] = l % p;
-    if (problem.options.at("assign") == "contiguous") {
-      std::vector<double> flops(layers, 0);
-      for (size_t i = 0; i < graph.ops.size(); ++i)
-        flops[layer[i]] += op_flops(graph.registry->find(graph.ops[i].definition), *graph.ops[i].bound);
-      place = contiguous_parts(flops, p);
-    }
-    const Watch watch = budget.watch();
-    RulePlanner planner(graph, problem.cluster, problem.pins, Mesh{{}, {devices[0]}});
+SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
+  const Graph& graph = problem.graph;
+  const std::vector<DeviceId> devices = slowest_link_first(problem.cluster);
+  const int p = static_cast<int>(devices.size());
+  const std::vector<int> layer = layers_of(graph);
+  const int layers = graph.ops.empty() ? 0 : 1 + *std::max_element(layer.begin(), layer.end());
+  std::vector<int> place(layers);
+  for (int l = 0; l < layers; ++l) place[l] = l % p;
+  if (problem.options.at("assign") == "contiguous") {
+    std::vector<double> flops(layers, 0);
     for (size_t i = 0; i < graph.ops.size(); ++i)
-      watch.poll("while layers were placed"), planner.place(OpId(i), {Mesh{{}, {devices[place[layer[i]]]}}, {}});
-    SearchResult result;
-    result.plan = planner.finish("layer-placement");
-    result.counters["layers"] = layers;
-    result.notes.push_back(fmt::format("{} layers on {} devices", layers, std::min(layers, p)));
-    return result;
+      flops[layer[i]] += op_flops(graph.registry->find(graph.ops[i].definition), *graph.ops[i].bound);
+    place = contiguous_parts(flops, p);
   }
-};
+  const Watch watch = budget.watch();
+  RulePlanner planner(graph, problem.cluster, problem.pins, Mesh{{}, {devices[0]}});
+  for (size_t i = 0; i < graph.ops.size(); ++i)
+    watch.poll("while layers were placed"), planner.place(OpId(i), {Mesh{{}, {devices[place[layer[i]]]}}, {}});
+  SearchResult result;
+  result.plan = planner.finish("layer-placement");
+  result.counters["layers"] = layers;
+  result.notes.push_back(fmt::format("{} layers on {} devices", layers, std::min(layers, p)));
+  return result;
+}
 
 }  // namespace
 
-std::unique_ptr<Searcher> make_layer_placement() { return std::make_unique<LayerPlacement>(); }
+SearchEntry layer_placement_search() {
+  return {.name = "layer-placement",
+          .source = "Tofu section 7.1",
+          .summary =
+              "whole layers on devices, time steps as a pipeline; nothing is split, so one layer must fit on a device",
+          .options = {{"assign", {"round-robin", "contiguous"}}},
+          .search = search,
+          .begins_auto = {.work = rule_work, .every = {"assign"}, .quick = counts_time}};
+}
 
 }  // namespace partita

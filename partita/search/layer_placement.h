@@ -1,10 +1,9 @@
 // Operator placement as Tofu compares with it (section 7.1, from Sutskever et al. 2014): every layer on a device of its
 // own, so that the time steps of a recurrent network flow through the devices as through a pipeline.
 #pragma once
-#include <memory>
 #include <vector>
 
-#include "partita/search/search.h"
+#include "partita/search/searches.h"
 
 namespace partita {
 
@@ -14,7 +13,7 @@ namespace partita {
 //
 // Options: assign=round-robin (layer l on device l modulo the devices, as in the paper) or contiguous (runs of layers,
 // the largest sum of FLOPs as small as can be).
-std::unique_ptr<Searcher> make_layer_placement();
+SearchEntry layer_placement_search();
 
 // By op: its layer, from 0. The ops before the first layer belong to the first that reads them, those after the last to
 // the last.

@@ -1,4 +1,14 @@
-// One small interface for every search: a Problem in, a Plan and what is known about it out.
+// The one interface of every search: a Problem in, a plan and what is known about it out. A search is a free function;
+// partita/search/searches.h lists them.
+//
+// Worked example: the plan of fewest bytes that `soybean` finds for a training step on four devices.
+//
+//   const SearchChoice choice = parse_search("soybean?tilings=all");
+//   Rng rng(1);
+//   const SearchResult found =
+//       choice.entry->search({.graph = graph, .cluster = load_cluster("local:4"), .options = choice.options},
+//                            {.seconds = 10}, rng);
+//   if (!found.plan) fail("{}", found.reason);
 #pragma once
 #include <atomic>
 #include <functional>
@@ -17,8 +27,15 @@ namespace partita {
 
 struct BoundProof;
 
-// Of a search that can say what it has so far: bytes, or ns of a plan's parts one after another where the objective is
-// time.
+// What a plan is judged by.
+enum class Objective {
+  kComm,  // bytes moved between devices, which the checker counts
+  kTime,  // the ns of the step, which the simulator predicts
+};
+std::string text_of(Objective objective);  // "comm", "time": in plan files, proofs and on the command line
+std::optional<Objective> objective_of(std::string_view text);  // empty: neither
+
+// What a search can say while it runs. Costs are bytes; for Objective::kTime, ns of a plan's parts one after another.
 struct SearchProgress {
   std::optional<int64_t> cost;   // of the best plan so far
   std::optional<int64_t> bound;  // proved so far, for every plan of the search's space
@@ -28,102 +45,62 @@ struct SearchProgress {
 struct Problem {
   const Graph& graph;
   const Cluster& cluster;
-  std::string objective = "comm";  // or "time"
-  Pins pins;
-  std::map<std::string, std::string> options;  // of --search 'NAME?key=value,..'
-  // A plan to begin with, which the checker accepts: where it fits and keeps the pins, no dearer one is returned. Only
-  // for searches that say that they are `warm`.
+  Objective objective = Objective::kComm;
+  Pins pins = {};
+  std::map<std::string, std::string> options = {};  // from --search 'NAME?key=value,..', with defaults filled in
+  // A plan to begin with, which the checker accepts. Only a search with SearchEntry::warm reads it. Where it fits and
+  // keeps the pins, no dearer plan is returned.
   const Plan* from = nullptr;
-  bool prove = false;                                             // give the lower bound's proof with it
-  std::function<void(const SearchProgress&)> progress = nullptr;  // called now and then, from the search's own thread
-  std::function<Graph(int64_t samples)> with_batch =
-      nullptr;  // the same training step of so many samples; empty: it cannot be had
-  std::function<void(const std::string&)> tell =
-      nullptr;  // what a search of several parts is at, a line each, from its own thread
+  bool prove = false;  // the lower bound comes with its proof
+  // Called now and then, from the search's own thread.
+  std::function<void(const SearchProgress&)> progress = nullptr;
+  // The same training step with another number of samples. Empty: it cannot be had.
+  std::function<Graph(int64_t samples)> with_batch = nullptr;
+  // Hears what a search of several parts is working on: one line each, from the search's own thread.
+  std::function<void(const std::string&)> tell = nullptr;
 
-  bool in_time() const { return objective == "time"; }
+  bool in_time() const { return objective == Objective::kTime; }
 };
 
-// A search stops at whichever comes first, with the best plan so far; without any it runs to its end. Where there is
-// none yet it throws: exit code 130 after `stop`, else 5.
+// A search stops at whichever limit comes first, with the best plan so far. Without any limit it runs to its end. Where
+// it has no plan yet, it throws: exit code 130 after `stop`, else 5.
 struct Budget {
   std::optional<double> seconds;
   std::optional<int64_t> steps;
-  const std::atomic<bool>* stop = nullptr;  // becomes true, say by Ctrl-C
-  double gap = 0;  // relative: a plan that is proved to be so near to the least will do, where a bound is proved
+  const std::atomic<bool>* stop = nullptr;  // becomes true when Ctrl-C is pressed, for example
+  double gap = 0;                           // relative: a plan proved to be this near to the least cost will do
   std::optional<Watch::Clock::time_point> deadline =
-      std::nullopt;  // where there is one, in place of `seconds` from when the search begins
+      std::nullopt;  // replaces `seconds`, which count from the beginning
 
   bool stopped() const { return stop && *stop; }
-  // Of the time that is left once a search has something to solve; all of it where no plan that fits was found by then.
-  // Only `exact` asks.
+  // The part of the remaining time for the first solution, once there is a network to solve. All of it is used where
+  // that time found no plan that fits. Only `exact` reads it.
   double share = 1;
 
-  // Asked when the search begins.
-  Watch watch() const;
+  Watch watch() const;  // asked when the search begins
 };
 
-// What a way of training that no Plan can say comes to on the cluster, by the simulator.
+// What a way of training that no Plan can express costs on the cluster, by the simulator.
 struct Estimate {
   int64_t batch = 0;  // samples a step, all devices together
   int64_t step_time_ns = 0;
-  int64_t peak_memory_bytes = 0;  // of the device that needs most
-  int64_t host_bytes = 0;  // between devices and the memory of their hosts in a step, all devices together and both
-                           // ways; inputs are not in it
+  int64_t peak_memory_bytes = 0;  // on the device that needs most
+  int64_t host_bytes = 0;  // moved between devices and their hosts in a step: all devices, both ways, without inputs
 };
 
 struct SearchResult {
   std::optional<Plan> plan;
-  std::optional<Estimate> estimate;               // in place of a plan
-  std::string reason;                             // why there is no plan
-  std::optional<int64_t> lower_bound_comm_bytes;  // proved for every plan of the search's space
-  std::optional<int64_t> lower_bound_serial_ns;   // the same where the objective is time: of serial_ns
-                                                  // (partita/cost/alone.h), not of the step
-  std::shared_ptr<BoundProof>
-      proof;  // of a bound, where Problem::prove asks for it and there is one (partita/search/bound_proof.h)
-  std::map<std::string, double> counters;  // what it looked at, by name
-  std::vector<std::string> notes;          // lines for the reader, "cut 1 over 2: delta 7.2 MB"
+  std::optional<Estimate> estimate;  // in place of a plan
+  std::string reason;                // why there is no plan
+  // Lower bounds, proved for every plan of the search's space: one for each objective. The second bounds serial_ns
+  // (partita/cost/alone.h), not the time of the step.
+  std::optional<int64_t> lower_bound_comm_bytes, lower_bound_serial_ns;
+  std::shared_ptr<BoundProof> proof;       // where Problem::prove asks for one (partita/search/bound_proof.h)
+  std::map<std::string, double> counters;  // what the search looked at, by name
+  std::vector<std::string> notes;          // lines for the reader: "cut 1 over 2: delta 7.2 MB"
 };
 
-class Searcher {
- public:
-  virtual ~Searcher() = default;
-  virtual SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) const = 0;
-};
-
-// How `auto` begins with a search.
-struct AutoBegin {
-  double (*work)(const Problem&) = nullptr;  // about how many seconds it takes; null: auto does not begin with it
-  std::vector<std::string> every;  // options of which it tries every value; "N": every divisor of the device count
-  bool (*quick)(const Problem&, const Budget&) = nullptr;  // whether it is asked on this problem; null: always
-};
-
-struct SearchEntry {
-  std::string name, source, summary;
-  // option -> its values, the default first; the last: "N", or a positive number; "PxQ", or a mesh's extents, the
-  // innermost last
-  std::map<std::string, std::vector<std::string>> options;
-  std::unique_ptr<Searcher> (*make)();
-  AutoBegin begins_auto = {};
-  bool warm = false;       // begins with Problem::from
-  bool proves = false;     // its lower bound has a proof
-  bool estimates = false;  // it has an Estimate where others have a plan: what it stands for cannot be written or run
-};
-// Every search that there is, by name.
-const std::vector<SearchEntry>& searches();
-std::map<std::string, std::string> default_options(const SearchEntry& entry);
-// With every value of those options that AutoBegin names, defaults elsewhere.
-std::vector<std::map<std::string, std::string>> options_for_auto(const SearchEntry& entry, const Cluster& cluster);
-// "soybean?tilings=all" -> its entry and options, defaults filled in. Usage error (exit 2) for an unknown name, option
-// or value, naming the known ones.
-struct SearchChoice {
-  const SearchEntry* entry = nullptr;
-  std::map<std::string, std::string> options;
-};
-SearchChoice parse_search(std::string_view text);
-// Other names of searches, and what they stand for: "fsdp" is "zero?stage=3".
-const std::map<std::string, std::string>& search_aliases();
-std::vector<int> extents_of(const std::string& value);  // "16x128x8", of such an option; empty where it is none
-std::string text_of(const SearchChoice& choice);        // as parse_search() takes it, without defaults
+// Throws Error where the budget ends without a plan, or the problem cannot be one of this search.
+using Searcher = SearchResult(const Problem& problem, const Budget& budget, Rng& rng);
 
 }  // namespace partita

@@ -1,3 +1,4 @@
+// SoyBean's one-cut program by breadth-first levels, and its k-cuts recursion.
 #include "partita/search/soybean.h"
 
 #include <algorithm>
@@ -186,21 +187,25 @@ class KCuts {
   std::string method_;  // of the last cut, for the reader
 };
 
-class SoyBean final : public Searcher {
- public:
-  SearchResult search(const Problem& problem, const Budget& budget, Rng&) const override {
-    auto tilings = problem.options.find("tilings");
-    return KCuts(problem, budget, tilings != problem.options.end() && tilings->second == "all").run();
-  }
-};
+SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
+  auto tilings = problem.options.find("tilings");
+  return KCuts(problem, budget, tilings != problem.options.end() && tilings->second == "all").run();
+}
 
 }  // namespace
 
-std::unique_ptr<Searcher> make_soybean() { return std::make_unique<SoyBean>(); }
+SearchEntry soybean_search() {
+  return {.name = "soybean",
+          .source = "SoyBean",
+          .summary = "one-cut tiling program and k-cuts recursion, slowest link first",
+          .options = {{"tilings", {"paper", "all"}}},
+          .search = search,
+          .begins_auto = {.work = cuts_work, .every = {"tilings"}, .quick = soybean_is_quick}};
+}
 
 bool soybean_is_quick(const Problem& problem, const Budget& budget) {
   constexpr int64_t kTable = int64_t{1} << 16;
-  const Problem free{problem.graph, problem.cluster, "comm", {}, {}};
+  const Problem free{problem.graph, problem.cluster};
   Cuts cuts(free, space_of(problem.graph, true), prime_factors(problem.cluster.compute_count), budget);
   return fits_elimination(cuts.next(cuts.start()).network, kTable, cuts.watch());
 }
@@ -236,7 +241,7 @@ std::vector<std::string> paper_indices(const Graph& graph, const Op& op) {
 }
 
 FirstCut soybean_first_cut(const Graph& graph, const Cluster& cluster, bool all_tilings) {
-  Problem problem{graph, cluster, "comm", {}, {}};
+  const Problem problem{graph, cluster};
   Cuts cuts(problem, space_of(graph, all_tilings), prime_factors(cluster.compute_count));
   const OneCut cut = cuts.next(cuts.start());
   return {cut.network, breadth_first(cuts, cut).order};

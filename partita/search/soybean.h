@@ -1,12 +1,11 @@
 // SoyBean (Wang, Huang, Li: Unifying Data, Model and Hybrid Parallelism in Deep Learning via Tensor Tiling): the
 // one-cut tiling program and the k-cuts recursion (section 4, Algorithm 1).
 #pragma once
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "partita/search/elimination.h"
-#include "partita/search/search.h"
+#include "partita/search/searches.h"
 
 namespace partita {
 
@@ -17,7 +16,7 @@ namespace partita {
 //
 // Options: tilings=paper (section 4.5: all indices of matrix products and element-wise operations, batch and channels
 // of convolutions, the batch alone elsewhere) or all (every derived strategy).
-std::unique_ptr<Searcher> make_soybean();
+SearchEntry soybean_search();
 
 // The first cut's problem, for tests: variables are the tensors' tilings, then the ops' strategies; costs are bytes.
 struct FirstCut {

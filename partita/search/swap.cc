@@ -1,3 +1,4 @@
+// Every device has the model to itself and swaps with its host: the swapping baseline of Tofu's comparison.
 #include "partita/search/swap.h"
 
 #include <algorithm>
@@ -100,75 +101,79 @@ struct Swapped {
   int64_t step_time_ns = 0;
 };
 
-class Swap final : public Searcher {
- public:
-  SearchResult search(const Problem& problem, const Budget& budget, Rng&) const override {
-    constexpr char kWhere[] = "while a step was swapped";
-    const Watch watch = budget.watch();
-    const int64_t samples = samples_a_device(problem);
-    const Cluster share = own_share(problem.cluster);
-    const Graph graph = step_of(problem, samples);
-    const std::vector<DeviceId> alike = representatives(share);
-    SearchResult result;
-    std::map<DeviceId, Swapped> swapped;  // by representative
-    for (DeviceId device : alike) {
-      if (swapped.contains(device)) continue;
-      watch.poll(kWhere);
-      const Device& d = share.device(device);
-      if (d.host == device)
-        throw DoesNotApply(
-            fmt::format("cluster '{}': device '{}' computes in its host's memory; there is nothing to swap to",
-                        share.name, d.name));
-      const Resolved resolved = resolve(graph, plan_on(graph, share, device), share);
-      PhysicalGraph physical = lower_local(graph, resolved, share, watch);
-      make_order(physical);
-      make_counts(physical);
-      const SwapProgram program = swap_program(physical, device);
-      const WorkingSet most = largest_working_set(program);
-      if (most.bytes > d.memory_bytes) {
-        result.reason = fmt::format("'{}' needs {} bytes at once, {} more than '{}' has",
-                                    physical.task(physical.order[most.op].task).name, most.bytes,
-                                    most.bytes - d.memory_bytes, d.name);
-        return result;
-      }
-      watch.poll(kWhere);
-      Swapped& s = swapped[device];
-      s.schedule = swap_schedule(program, d.memory_bytes);
-      s.step_time_ns =
-          simulate(with_copies(std::move(physical), program, s.schedule, share, device), CostModel(share), 1, watch)
-              .step_time_ns;
+SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
+  constexpr char kWhere[] = "while a step was swapped";
+  const Watch watch = budget.watch();
+  const int64_t samples = samples_a_device(problem);
+  const Cluster share = own_share(problem.cluster);
+  const Graph graph = step_of(problem, samples);
+  const std::vector<DeviceId> alike = representatives(share);
+  SearchResult result;
+  std::map<DeviceId, Swapped> swapped;  // by representative
+  for (DeviceId device : alike) {
+    if (swapped.contains(device)) continue;
+    watch.poll(kWhere);
+    const Device& d = share.device(device);
+    if (d.host == device)
+      throw DoesNotApply(fmt::format(
+          "cluster '{}': device '{}' computes in its host's memory; there is nothing to swap to", share.name, d.name));
+    const Resolved resolved = resolve(graph, plan_on(graph, share, device), share);
+    PhysicalGraph physical = lower_local(graph, resolved, share, watch);
+    make_order(physical);
+    make_counts(physical);
+    const SwapProgram program = swap_program(physical, device);
+    const WorkingSet most = largest_working_set(program);
+    if (most.bytes > d.memory_bytes) {
+      result.reason = fmt::format("'{}' needs {} bytes at once, {} more than '{}' has",
+                                  physical.task(physical.order[most.op].task).name, most.bytes,
+                                  most.bytes - d.memory_bytes, d.name);
+      return result;
     }
-    Estimate estimate{samples * problem.cluster.compute_count, 0, 0, 0};
-    std::map<DeviceId, int64_t> host_bytes;
-    for (size_t d = 0; d < alike.size(); ++d) {
-      const Swapped& s = swapped.at(alike[d]);
-      estimate.step_time_ns = std::max(estimate.step_time_ns, s.step_time_ns);
-      estimate.peak_memory_bytes = std::max(estimate.peak_memory_bytes, s.schedule.peak_bytes);
-      estimate.host_bytes += s.schedule.in_bytes + s.schedule.out_bytes;
-      host_bytes[share.devices[d].host] += s.schedule.host_peak_bytes;
-    }
-    for (const auto& [host, bytes] : host_bytes)
-      if (const Device& h = share.device(host); bytes > h.memory_bytes) {
-        result.reason = fmt::format("the devices of host '{}' keep {} bytes there, {} more than it has", h.name, bytes,
-                                    bytes - h.memory_bytes);
-        return result;
-      }
-    const SwapSchedule& first = swapped.at(alike[0]).schedule;
-    result.counters["swap_in_bytes"] = static_cast<double>(first.in_bytes);
-    result.counters["swap_out_bytes"] = static_cast<double>(first.out_bytes);
-    result.notes.push_back(
-        fmt::format("{} samples a device; '{}' takes {} bytes from its host in a step and puts {} there", samples,
-                    share.devices[0].name, first.in_bytes, first.out_bytes));
-    if (!first.steady)
-      result.notes.push_back(
-          fmt::format("no two of {} steps swapped alike; these are the last one's figures", kSwapSteps));
-    result.estimate = estimate;
-    return result;
+    watch.poll(kWhere);
+    Swapped& s = swapped[device];
+    s.schedule = swap_schedule(program, d.memory_bytes);
+    s.step_time_ns =
+        simulate(with_copies(std::move(physical), program, s.schedule, share, device), CostModel(share), 1, watch)
+            .step_time_ns;
   }
-};
+  Estimate estimate{samples * problem.cluster.compute_count, 0, 0, 0};
+  std::map<DeviceId, int64_t> host_bytes;
+  for (size_t d = 0; d < alike.size(); ++d) {
+    const Swapped& s = swapped.at(alike[d]);
+    estimate.step_time_ns = std::max(estimate.step_time_ns, s.step_time_ns);
+    estimate.peak_memory_bytes = std::max(estimate.peak_memory_bytes, s.schedule.peak_bytes);
+    estimate.host_bytes += s.schedule.in_bytes + s.schedule.out_bytes;
+    host_bytes[share.devices[d].host] += s.schedule.host_peak_bytes;
+  }
+  for (const auto& [host, bytes] : host_bytes)
+    if (const Device& h = share.device(host); bytes > h.memory_bytes) {
+      result.reason = fmt::format("the devices of host '{}' keep {} bytes there, {} more than it has", h.name, bytes,
+                                  bytes - h.memory_bytes);
+      return result;
+    }
+  const SwapSchedule& first = swapped.at(alike[0]).schedule;
+  result.counters["swap_in_bytes"] = static_cast<double>(first.in_bytes);
+  result.counters["swap_out_bytes"] = static_cast<double>(first.out_bytes);
+  result.notes.push_back(
+      fmt::format("{} samples a device; '{}' takes {} bytes from its host in a step and puts {} there", samples,
+                  share.devices[0].name, first.in_bytes, first.out_bytes));
+  if (!first.steady)
+    result.notes.push_back(
+        fmt::format("no two of {} steps swapped alike; these are the last one's figures", kSwapSteps));
+  result.estimate = estimate;
+  return result;
+}
 
 }  // namespace
 
-std::unique_ptr<Searcher> make_swap() { return std::make_unique<Swap>(); }
+SearchEntry swap_search() {
+  return {.name = "swap",
+          .source = "Tofu section 7.1",
+          .summary =
+              "every device has the model to itself, what does not fit is in host memory: the least recently used "
+              "goes, what comes next is prefetched, all devices share the host's links; nothing is exchanged",
+          .search = search,
+          .estimates = true};
+}
 
 }  // namespace partita

@@ -1,9 +1,7 @@
 // Swapping of Tofu's comparison (section 7.1): the model whole on every device, what does not fit kept in host memory.
 #pragma once
-#include <memory>
-
 #include "partita/physical/lower.h"
-#include "partita/search/search.h"
+#include "partita/search/searches.h"
 #include "partita/search/swap_schedule.h"
 
 namespace partita {
@@ -12,7 +10,7 @@ namespace partita {
 // to the host; as for small-batch, nothing is exchanged. Blocks are the registers of the lowered step, swap_schedule()
 // says when they move; the simulator runs kernels and copies on their queues. Fragments of memory are not looked at. No
 // plan where one op alone needs more than a device has, or all devices together more than their host.
-std::unique_ptr<Searcher> make_swap();
+SearchEntry swap_search();
 
 // The step of a graph on one device, after make_order(): ops[i] is order[i]. A result that may lie on an operand which
 // nothing reads later is the same block.

@@ -1,3 +1,4 @@
+// Tofu's dynamic program, step by step over the factors of the device count.
 #include "partita/search/tofu.h"
 
 #include "partita/base/error.h"
@@ -36,23 +37,20 @@ Solved solve(const Coarsened& coarse, size_t tensors, const Watch& watch) {
           {}};
 }
 
-class Tofu final : public Searcher {
- public:
-  SearchResult search(const Problem& problem, const Budget& budget, Rng&) const override {
-    auto off = [&](const char* option) {
-      auto found = problem.options.find(option);
-      return found != problem.options.end() && found->second == "off";
-    };
-    std::vector<std::string> options;
-    for (const char* option : {"coarsening", "recursion"})
-      if (off(option)) options.push_back(fmt::format("{}=off", option));
-    TofuProgram program{tofu_space(options.empty() ? "tofu" : fmt::format("tofu?{}", fmt::join(options, ","))),
-                        prime_factors(problem.cluster.compute_count)};
-    program.coarse = !off("coarsening");
-    program.axes_together = off("recursion");
-    return run_tofu(problem, budget, program);
-  }
-};
+SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
+  auto off = [&](const char* option) {
+    auto found = problem.options.find(option);
+    return found != problem.options.end() && found->second == "off";
+  };
+  std::vector<std::string> options;
+  for (const char* option : {"coarsening", "recursion"})
+    if (off(option)) options.push_back(fmt::format("{}=off", option));
+  TofuProgram program{tofu_space(options.empty() ? "tofu" : fmt::format("tofu?{}", fmt::join(options, ","))),
+                      prime_factors(problem.cluster.compute_count)};
+  program.coarse = !off("coarsening");
+  program.axes_together = off("recursion");
+  return run_tofu(problem, budget, program);
+}
 
 }  // namespace
 
@@ -91,6 +89,15 @@ std::vector<int> one_step(const Cluster& cluster) {
   return {cluster.compute_count};
 }
 
-std::unique_ptr<Searcher> make_tofu() { return std::make_unique<Tofu>(); }
+SearchEntry tofu_search() {
+  return {.name = "tofu",
+          .source = "Tofu",
+          .summary =
+              "dynamic program over the coarsened graph, recursion over the factors of the device count; no "
+              "tensor stays whole that can be split",
+          .options = {{"coarsening", {"on", "off"}}, {"recursion", {"on", "off"}}},
+          .search = search,
+          .begins_auto = {.work = cuts_work}};
+}
 
 }  // namespace partita

@@ -2,11 +2,10 @@
 // dynamic program over the coarsened graph (section 5.1), step by step over the factors of the device count
 // (section 5.2).
 #pragma once
-#include <memory>
 #include <vector>
 
 #include "partita/search/coarsen.h"
-#include "partita/search/search.h"
+#include "partita/search/searches.h"
 
 namespace partita {
 
@@ -16,7 +15,7 @@ namespace partita {
 //
 // Options: coarsening=on|off; recursion=on, or off: all factors in one step, a tensor split along several dimensions at
 // once (the two rows of table 1).
-std::unique_ptr<Searcher> make_tofu();
+SearchEntry tofu_search();
 
 // Tofu's program over any space, and with any number of the mesh's axes in one step: for the searches that it is
 // compared with.

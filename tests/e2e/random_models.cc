@@ -48,7 +48,7 @@ Request request_of_pair(const RandomPair& pair, const std::string& file) {
   request.cluster = pair.cluster.substr(0, pair.cluster.find('/'));
   if (const auto at = pair.cluster.find('/'); at != std::string::npos)
     request.devices = std::stoi(pair.cluster.substr(at + 1));
-  request.objective = pair.objective;
+  request.objective = *objective_of(pair.objective);
   request.dtype = parse_dtype(pair.dtype);
   request.loss = pair.loss;
   if (pair.optimizer == "momentum") request.optimizer.momentum = 0.9;

@@ -15,7 +15,7 @@
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/search/refine.h"
-#include "partita/search/search.h"
+#include "partita/search/search_text.h"
 #include "partita/sim/simulate.h"
 #include "small_zoo.h"
 
@@ -23,9 +23,9 @@ namespace partita {
 namespace {
 
 SearchResult searched(const SearchChoice& choice, const Graph& graph, const Cluster& cluster, const Budget& budget = {},
-                      const std::string& objective = "comm") {
+                      Objective objective = Objective::kComm) {
   Rng rng(1);
-  return choice.entry->make()->search({graph, cluster, objective, {}, choice.options}, budget, rng);
+  return choice.entry->search({graph, cluster, objective, {}, choice.options}, budget, rng);
 }
 
 // Every search that has a plan, with the options that `auto` tries too, SoyBean's also where `auto` leaves it out.
@@ -42,7 +42,7 @@ std::vector<SearchChoice> others(const Problem& problem) {
 // Prints a row: model, cluster, the best of the others and what it moves, `exact`, `auto`, its gap.
 void expect_cheapest(const std::string& model, const Graph& graph, const Cluster& cluster) {
   SCOPED_TRACE(fmt::format("{} on {}", model, cluster.name));
-  const Problem problem{graph, cluster, "comm", {}, {}};
+  const Problem problem{graph, cluster};
   const SearchResult found = searched(parse_search("auto"), graph, cluster);
   ASSERT_TRUE(found.plan) << found.reason;
   EXPECT_LE(missing_bytes(problem, *found.plan), 0);
@@ -87,18 +87,18 @@ void expect_fastest(const std::string& model, const Graph& graph, const Cluster&
   auto step_ns = [&](const Plan& plan) {
     return simulate(lower(graph, plan, cluster), CostModel(cluster)).step_time_ns;
   };
-  const SearchResult found = searched(parse_search("auto"), graph, cluster, {}, "time");
+  const SearchResult found = searched(parse_search("auto"), graph, cluster, {}, Objective::kTime);
   ASSERT_TRUE(found.plan) << found.reason;
   EXPECT_FALSE(found.lower_bound_comm_bytes);
   EXPECT_LE(found.lower_bound_serial_ns.value_or(0), serial_ns(graph, *found.plan, cluster));
   const int64_t mine = step_ns(*found.plan);
   int64_t least = -1;
   std::string best = "none";
-  for (const SearchChoice& choice : others({graph, cluster, "time", {}, {}})) {
+  for (const SearchChoice& choice : others({graph, cluster, Objective::kTime})) {
     const std::string name = text_of(choice);
     SearchResult other;
     try {
-      other = searched(choice, graph, cluster, {}, "time");
+      other = searched(choice, graph, cluster, {}, Objective::kTime);
     } catch (const Error& e) {
       ASSERT_EQ(e.code(), ExitCode::kInfeasible) << name << ": " << e.what();
     }
@@ -130,16 +130,17 @@ TEST(ManyAuto, IsNoDearerThanExactWithinTheSameSteps) {
                             "moe?layers=1,hidden=24,steps=5,vocabulary=40,experts=3,groups=4,batch=8"}) {
     const Graph graph = training(model);
     const Cluster cluster = load_cluster("p2.8xlarge", 4);
-    for (const std::string objective : {"comm", "time"}) {
+    for (const Objective objective : {Objective::kComm, Objective::kTime}) {
       auto cost = [&](const Plan& plan) {
-        return objective == "comm" ? check(graph, plan, cluster).comm_bytes
-                                   : simulate(lower(graph, plan, cluster), CostModel(cluster)).step_time_ns;
+        return objective == Objective::kComm ? check(graph, plan, cluster).comm_bytes
+                                             : simulate(lower(graph, plan, cluster), CostModel(cluster)).step_time_ns;
       };
       for (int64_t steps : {1, 5}) {
         const SearchResult exact = searched(parse_search("exact"), graph, cluster, {.steps = steps}, objective),
                            found = searched(parse_search("auto"), graph, cluster, {.steps = steps}, objective);
         ASSERT_TRUE(exact.plan && found.plan) << model;
-        EXPECT_LE(cost(*found.plan), cost(*exact.plan)) << model << ", " << objective << ", " << steps << " steps";
+        EXPECT_LE(cost(*found.plan), cost(*exact.plan))
+            << model << ", " << text_of(objective) << ", " << steps << " steps";
       }
     }
   }
@@ -159,13 +160,13 @@ TEST(Searches, EndWhereTheirTimeHasPassedAndWhereTheyAreToStop) {
       for (const Plan* from : {static_cast<const Plan*>(nullptr), &plan}) {
         const Problem problem{.graph = graph,
                               .cluster = cluster,
-                              .objective = "comm",
+                              .objective = Objective::kComm,
                               .pins = {},
                               .options = default_options(entry),
                               .from = from};
         Rng rng(1);
         try {
-          const SearchResult found = entry.make()->search(problem, budget, rng);
+          const SearchResult found = entry.search(problem, budget, rng);
           EXPECT_TRUE(found.plan) << entry.name;
         } catch (const Error& e) {
           EXPECT_EQ(e.code(), code) << entry.name << ": " << e.what();
@@ -183,12 +184,12 @@ TEST(Auto, InTimeKeepsTheJointProblemsPlanThatCameTooLateToBeSimulated) {
   std::atomic<bool> stop = false;
   Problem problem{.graph = graph,
                   .cluster = cluster,
-                  .objective = "time",
+                  .objective = Objective::kTime,
                   .pins = {},
                   .options = default_options(*parse_search("auto").entry)};
   problem.progress = [&](const SearchProgress& p) { stop = stop || p.cost; };
   Rng rng(1);
-  const SearchResult found = parse_search("auto").entry->make()->search(problem, {.stop = &stop}, rng);
+  const SearchResult found = parse_search("auto").entry->search(problem, {.stop = &stop}, rng);
   ASSERT_TRUE(stop && found.plan);
   const Plan data_parallel = *searched(parse_search("data-parallel"), graph, cluster).plan;
   EXPECT_LT(serial_ns(graph, *found.plan, cluster), serial_ns(graph, data_parallel, cluster));
@@ -200,13 +201,17 @@ TEST(Auto, InTimeAPlanToBeginWithIsKeptWhereNothingIsFaster) {
   auto step_ns = [&](const Plan& plan) {
     return simulate(lower(graph, plan, cluster), CostModel(cluster)).step_time_ns;
   };
-  const Plan best = *searched(parse_search("auto"), graph, cluster, {}, "time").plan;
+  const Plan best = *searched(parse_search("auto"), graph, cluster, {}, Objective::kTime).plan;
   for (const char* name : {"auto", "exact"}) {
     const SearchChoice choice = parse_search(name);
     Rng rng(1);
-    const Problem problem{
-        .graph = graph, .cluster = cluster, .objective = "time", .pins = {}, .options = choice.options, .from = &best};
-    const SearchResult warm = choice.entry->make()->search(problem, {.steps = 2}, rng);
+    const Problem problem{.graph = graph,
+                          .cluster = cluster,
+                          .objective = Objective::kTime,
+                          .pins = {},
+                          .options = choice.options,
+                          .from = &best};
+    const SearchResult warm = choice.entry->search(problem, {.steps = 2}, rng);
     ASSERT_TRUE(warm.plan) << name;
     EXPECT_LE(step_ns(*warm.plan), step_ns(best)) << name;
   }
@@ -281,14 +286,13 @@ TEST(Auto, RefinesThePlansOfOthersAndKeepsPins) {
     const Plan plan = *searched(parse_search(name), graph, cluster).plan;
     solver::Options solving;
     solving.max_steps = 20;
-    const Refinement refined =
-        refine({graph, cluster, "comm", {}, {}}, plan, check(graph, plan, cluster).comm_bytes, {}, solving);
+    const Refinement refined = refine({graph, cluster}, plan, check(graph, plan, cluster).comm_bytes, {}, solving);
     EXPECT_GE(refined.neighbourhoods, 3);
     ASSERT_TRUE(refined.plan) << name;
     EXPECT_EQ(refined.cost, check(graph, *refined.plan, cluster).comm_bytes);
     EXPECT_LT(refined.cost, check(graph, plan, cluster).comm_bytes);
 
-    Problem pinned{graph, cluster, "comm", {}, {}};
+    Problem pinned{graph, cluster};
     for (size_t op = 0; op < graph.ops.size(); op += 2) pinned.pins.ops[OpId(op)] = plan.ops[op];
     const Refinement within = refine(pinned, plan, check(graph, plan, cluster).comm_bytes, {}, solving);
     if (!within.plan) continue;

@@ -14,7 +14,7 @@
 #include "partita/ops/ops.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
-#include "partita/search/search.h"
+#include "partita/search/search_text.h"
 #include "partita/search/tofu.h"
 
 namespace partita {
@@ -120,7 +120,7 @@ struct Tally {
 
 void compare_one_step(const Graph& graph, int devices, bool chop, Tally& tally) {
   const Cluster cluster = load_cluster(fmt::format("local:{}", devices));
-  const Problem problem{graph, cluster, "comm", {}, {}};
+  const Problem problem{graph, cluster};
   Cuts cuts(problem, tofu_space("tofu"), chop ? one_step(cluster) : prime_factors(devices));
   const OneCut cut = cuts.next(cuts.start());
   const auto all = tried_all(cuts, cut, false);
@@ -185,12 +185,12 @@ void checked(const std::vector<std::string>& models, const std::vector<int>& dev
         for (const std::string& text : texts) {
           SCOPED_TRACE(fmt::format("{} by {} on {} devices", model, text, d));
           const SearchChoice choice = parse_search(text);
-          const Problem problem{graph, cluster, "comm", {}, choice.options};
+          const Problem problem{graph, cluster, Objective::kComm, {}, choice.options};
           Rng rng(1), again(1);
           const auto start = std::chrono::steady_clock::now();
           SearchResult result;
           try {
-            result = entry.make()->search(problem, {}, rng);
+            result = entry.search(problem, {}, rng);
           } catch (const Error& error) {
             EXPECT_TRUE(error.code() == ExitCode::kBadInput || error.code() == ExitCode::kInfeasible) << error.what();
             continue;
@@ -209,7 +209,7 @@ void checked(const std::vector<std::string>& models, const std::vector<int>& dev
             ADD_FAILURE() << error.what();
           }
           if (d == 3) {  // the same again
-            EXPECT_EQ(print(*entry.make()->search(problem, {}, again).plan, graph), print(*result.plan, graph));
+            EXPECT_EQ(print(*entry.search(problem, {}, again).plan, graph), print(*result.plan, graph));
           }
         }
       }

@@ -12,7 +12,7 @@
 #include "partita/graph/factors.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
-#include "partita/search/search.h"
+#include "partita/search/search_text.h"
 #include "partita/search/soybean.h"
 #include "partita/search/tofu.h"
 #include "plain_minimum.h"
@@ -35,7 +35,7 @@ Cluster limited(int devices, int64_t memory_bytes) {
 SearchResult searched(const std::string& text, const Graph& graph, const Cluster& cluster) {
   const SearchChoice choice = parse_search(text);
   Rng rng(1);
-  return choice.entry->make()->search({graph, cluster, "comm", {}, choice.options}, {}, rng);
+  return choice.entry->search({graph, cluster, Objective::kComm, {}, choice.options}, {}, rng);
 }
 
 // ---------------------------------------------------------------- exact
@@ -296,7 +296,7 @@ void compare_steps_on(const std::vector<SmallModel>& models) {
     for (int devices : {2, 3}) {
       const Graph& graph = small.training;
       const Cluster cluster = load_cluster(fmt::format("local:{}", devices));
-      const Problem problem{graph, cluster, "comm", {}, {}};
+      const Problem problem{graph, cluster};
       std::vector<std::set<std::string>> paper;
       for (const Op& op : graph.ops) {
         const std::vector<std::string> names = paper_indices(graph, op);
@@ -385,7 +385,7 @@ Outcome outcome(const std::string& text, const Graph& graph, const Cluster& clus
   const SearchChoice choice = parse_search(text);
   Rng rng(1);
   try {
-    SearchResult result = choice.entry->make()->search({graph, cluster, "comm", {}, choice.options}, budget, rng);
+    SearchResult result = choice.entry->search({graph, cluster, Objective::kComm, {}, choice.options}, budget, rng);
     EXPECT_TRUE(result.plan || !result.reason.empty());
     return {std::move(result.plan), result.reason, false};
   } catch (const Error& e) {

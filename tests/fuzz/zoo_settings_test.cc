@@ -7,7 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/graph/autodiff.h"
-#include "partita/search/search.h"
+#include "partita/search/search_text.h"
 #include "small_zoo.h"
 
 namespace partita {
@@ -39,7 +39,7 @@ Request drawn_request(Rng& rng, const std::vector<std::string>& models) {
   request.search = drawn(rng, searches);
   request.cluster = drawn(rng, std::vector<std::string>{"local:8", "dgx-1", "dgx-h100", "p2.8xlarge", "flexflow-p100"});
   request.devices = static_cast<int>(rng.between(2, 8));
-  request.objective = drawn(rng, std::vector<std::string>{"comm", "time"});
+  request.objective = drawn(rng, std::vector<Objective>{Objective::kComm, Objective::kTime});
   request.dtype = drawn(rng, std::vector<DType>{DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16});
   request.recompute = drawn(rng, recompute_kinds());
   request.optimizer.kind = drawn(rng, std::vector<std::string>{"sgd", "adam"});
@@ -52,7 +52,7 @@ std::string command(const Request& r) {
   return fmt::format(
       "partita plan '{}' --cluster {} --devices {} --search '{}' --objective {} --dtype {} --recompute {} --optimizer "
       "{}{} --max-steps 20",
-      r.model, r.cluster, r.devices, r.search, r.objective, name_of(r.dtype), r.recompute, r.optimizer.kind,
+      r.model, r.cluster, r.devices, r.search, text_of(r.objective), name_of(r.dtype), r.recompute, r.optimizer.kind,
       r.optimizer.clip_norm > 0 ? " --clip-norm 1" : "");
 }
 
@@ -95,7 +95,7 @@ TEST(ZooSettings, MixedPrecisionByTime) {
       request.bindings["batch"] = "8";
       request.cluster = "dgx-1";
       request.dtype = dtype;
-      request.objective = "time";
+      request.objective = Objective::kTime;
       request.search = "exact";
       request.budget.steps = 20;
       Runner runner;

@@ -17,7 +17,7 @@
 #include "partita/ops/ops.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/resolve.h"
-#include "partita/search/search.h"
+#include "partita/search/search_text.h"
 #include "partita/sim/simulate.h"
 
 namespace partita {
@@ -146,7 +146,7 @@ TEST(Alone, KernelsTakeWhatTheSimulatorSays) {
       const Cluster cluster = load_cluster("p2.8xlarge", 6);
       const SearchChoice choice = parse_search(search);
       Rng rng(1);
-      const Plan plan = *choice.entry->make()->search({graph, cluster, "comm", {}, choice.options}, {}, rng).plan;
+      const Plan plan = *choice.entry->search({graph, cluster, Objective::kComm, {}, choice.options}, {}, rng).plan;
       const Resolved resolved = resolve(graph, plan, cluster);
       const PhysicalGraph physical = lower_local(graph, resolve(graph, plan, cluster), cluster);
       const CostModel cost(cluster);

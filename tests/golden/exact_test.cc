@@ -15,18 +15,18 @@
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/search/bound_proof.h"
-#include "partita/search/search.h"
+#include "partita/search/search_text.h"
 #include "plain_serial.h"
 
 namespace partita {
 namespace {
 
 SearchResult searched(const std::string& name, const Graph& graph, const Cluster& cluster, const Budget& budget = {},
-                      const std::string& objective = "comm") {
+                      Objective objective = Objective::kComm) {
   const SearchChoice choice = parse_search(name);
   const Problem problem{graph, cluster, objective, {}, choice.options};
   Rng rng(1);
-  return choice.entry->make()->search(problem, budget, rng);
+  return choice.entry->search(problem, budget, rng);
 }
 
 // A few products of one or two inputs, element-wise functions and sums of what there is so far, on extents that do not
@@ -135,7 +135,7 @@ TEST(Exact, InTimeEqualsBruteForceOverPlans) {
     if (i % 4 > 1)  // so that bytes count beside latencies
       for (Link& l : cluster.links) l.bandwidth_bytes_per_s = 1e6;
     SCOPED_TRACE(print(graph));
-    const SearchResult found = searched("exact", graph, cluster, {}, "time");
+    const SearchResult found = searched("exact", graph, cluster, {}, Objective::kTime);
     ASSERT_TRUE(found.plan);
     PlainSerial serial(graph, cluster);
     const double least = least_cost(graph, cluster, true, [&](const Plan&plan) { return serial.ns(plan); }),
@@ -184,12 +184,11 @@ int64_t peak(const Graph& graph, const Plan& plan, const Cluster& cluster) {
 
 TEST(Exact, KeepsWithinTheMemoryOrSaysThatNothingFits) {
   const Graph graph = training("mlp?layers=4,width=64,batch=32");
-  for (const char* objective : {"comm", "time"}) {
-    SCOPED_TRACE(objective);
+  for (const Objective objective : {Objective::kComm, Objective::kTime}) {
+    SCOPED_TRACE(text_of(objective));
     Cluster cluster = load_cluster("local:4");
     auto cost = [&](const Plan& plan) {
-      return std::string_view(objective) == "time" ? serial_ns(graph, plan, cluster)
-                                                   : check(graph, plan, cluster).comm_bytes;
+      return objective == Objective::kTime ? serial_ns(graph, plan, cluster) : check(graph, plan, cluster).comm_bytes;
     };
     const SearchResult free = searched("exact", graph, cluster, {}, objective);
     ASSERT_TRUE(free.plan);
@@ -198,8 +197,8 @@ TEST(Exact, KeepsWithinTheMemoryOrSaysThatNothingFits) {
       for (int d = 0; d < cluster.compute_count; ++d)
         cluster.devices[d].memory_bytes = static_cast<int64_t>(share * static_cast<double>(needed));
       const SearchResult tight = searched("exact", graph, cluster, {.steps = 100}, objective);
-      std::printf("%s, %.0f%% of %lld bytes: %s\n", objective, 100 * share, static_cast<long long>(needed),
-                  tight.plan ? "fits" : tight.reason.c_str());
+      std::printf("%s, %.0f%% of %lld bytes: %s\n", text_of(objective).c_str(), 100 * share,
+                  static_cast<long long>(needed), tight.plan ? "fits" : tight.reason.c_str());
       if (!tight.plan) continue;
       EXPECT_LE(peak(graph, *tight.plan, cluster), cluster.devices[0].memory_bytes);
       EXPECT_GE(cost(*tight.plan), least);
@@ -222,10 +221,10 @@ TEST(Exact, ProvesWithinTheMemory) {
     if (needed > 0)
       for (int d = 0; d < cluster.compute_count; ++d)
         cluster.devices[d].memory_bytes = static_cast<int64_t>(share * static_cast<double>(needed));
-    Problem problem{graph, cluster, "comm", {}, choice.options};
+    Problem problem{graph, cluster, Objective::kComm, {}, choice.options};
     problem.prove = true;
     Rng rng(1);
-    const SearchResult found = choice.entry->make()->search(problem, {.steps = 100}, rng);
+    const SearchResult found = choice.entry->search(problem, {.steps = 100}, rng);
     ASSERT_TRUE(found.plan) << found.reason;
     const int64_t bytes = check(graph, *found.plan, cluster).comm_bytes;
     if (needed > 0) EXPECT_LE(peak(graph, *found.plan, cluster), cluster.devices[0].memory_bytes);
@@ -279,7 +278,7 @@ TEST(Exact, IsNeverDearerThanThePlanItBeganWith) {
         .graph = graph, .cluster = cluster, .pins = {}, .options = choice.options, .from = &*begun.plan};
     for (const Budget& budget : {Budget{.steps = 1}, Budget{.stop = &stop}}) {
       Rng rng(1);
-      const SearchResult warm = choice.entry->make()->search(problem, budget, rng);
+      const SearchResult warm = choice.entry->search(problem, budget, rng);
       ASSERT_TRUE(warm.plan);
       EXPECT_LE(check(graph, *warm.plan, cluster).comm_bytes, bytes);
       EXPECT_LE(warm.lower_bound_comm_bytes.value_or(0), bytes);
@@ -326,12 +325,13 @@ TEST(Exact, StoppedItKeepsTheBestSoFar) {
   std::atomic<bool> stop = false;
   std::optional<SearchProgress> last;
   const SearchChoice choice = parse_search("exact");
-  const Problem problem{graph, cluster, "comm", {}, choice.options, nullptr, false, [&](const SearchProgress& p) {
-                          last = p;
-                          stop = p.cost && p.bound;
-                        }};
+  const Problem problem{
+      graph, cluster, Objective::kComm, {}, choice.options, nullptr, false, [&](const SearchProgress& p) {
+        last = p;
+        stop = p.cost && p.bound;
+      }};
   Rng rng(1);
-  const SearchResult best = choice.entry->make()->search(problem, {.stop = &stop}, rng);
+  const SearchResult best = choice.entry->search(problem, {.stop = &stop}, rng);
   ASSERT_TRUE(best.plan && last && last->cost && last->bound && best.lower_bound_comm_bytes);
   const int64_t bytes = check(graph, *best.plan, cluster).comm_bytes;
   std::printf("stopped at %lld, bound %lld\n", static_cast<long long>(bytes),

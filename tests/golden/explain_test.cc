@@ -10,7 +10,7 @@
 #include "partita/graph/factors.h"
 #include "partita/models/testing/training.h"
 #include "partita/plan/check.h"
-#include "partita/search/search.h"
+#include "partita/search/search_text.h"
 
 namespace partita {
 namespace {
@@ -22,9 +22,7 @@ Graph with_factors(const std::string& model) {
 std::optional<Plan> searched(const std::string& name, const Graph& graph, const Cluster& cluster) try {
   const SearchChoice choice = parse_search(name);
   Rng rng(1);
-  return choice.entry->make()
-      ->search({.graph = graph, .cluster = cluster, .pins = {}, .options = choice.options}, {.steps = 20}, rng)
-      .plan;
+  return choice.entry->search({.graph = graph, .cluster = cluster, .options = choice.options}, {.steps = 20}, rng).plan;
 } catch (const Error&) {
   return std::nullopt;  // it has none for this model
 }

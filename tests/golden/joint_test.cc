@@ -76,7 +76,7 @@ TEST(Joint, PrimeFactorsGoToTheSmallestAxis) {
 TEST(Joint, GivesUpAboveItsLimits) {
   const Graph graph = training("mlp?layers=2,width=12,batch=10");
   const Cluster cluster = load_cluster("local:4");
-  const Problem problem{graph, cluster, "comm", {}, {}};
+  const Problem problem{graph, cluster};
   EXPECT_TRUE(joint_problem(problem, {joint_mesh(cluster, 2), {}}));
   EXPECT_FALSE(joint_problem(problem, {joint_mesh(cluster, 2), {}}, {.entries = 10}));
   EXPECT_FALSE(joint_problem(problem, {joint_mesh(cluster, 2), {}}, {.deadline = std::chrono::steady_clock::now()}));
@@ -99,7 +99,7 @@ TEST(Joint, ItsCostIsTheCheckersCount) {
       if (devices < 8) limits.insert(limits.end(), {{.tensor_values = 1}, {.tensor_values = 1, .counts_copies = true}});
       for (const JointLimits& limit : limits) {
         const std::optional<JointProblem> built =
-            joint_problem({graph, cluster, "comm", {}, {}}, {joint_mesh(cluster, axes), {}}, limit);
+            joint_problem({graph, cluster}, {joint_mesh(cluster, axes), {}}, limit);
         ASSERT_TRUE(built);
         const JointProblem& joint = *built;
         EXPECT_NO_THROW(validate(joint.network));
@@ -138,8 +138,8 @@ TEST(Joint, InTimeItsCostIsThatOfAllPartsOneAfterAnother) {
       SCOPED_TRACE(fmt::format("{} on {}", model, devices));
       const Cluster cluster = load_cluster("p2.8xlarge", devices);
       for (const int64_t values : {600, 1}) {  // as above
-        const std::optional<JointProblem> built =
-            joint_problem({graph, cluster, "time", {}, {}}, {joint_mesh(cluster, axes), {}}, {.tensor_values = values});
+        const std::optional<JointProblem> built = joint_problem(
+            {graph, cluster, Objective::kTime}, {joint_mesh(cluster, axes), {}}, {.tensor_values = values});
         ASSERT_TRUE(built);
         EXPECT_NO_THROW(validate(built->network));
         int kept = 0;
@@ -187,7 +187,7 @@ TEST(Joint, WhatItCountsOfMemoryIsThere) {
       const Cluster cluster = load_cluster(fmt::format("local:{}", devices));
       for (const JointLimits& limits :
            {JointLimits{}, {.tensor_values = 1}, {.tensor_values = 1, .counts_copies = true}}) {
-        const auto joint = joint_problem({graph, cluster, "comm", {}, {}}, {joint_mesh(cluster, axes), {}}, limits);
+        const auto joint = joint_problem({graph, cluster}, {joint_mesh(cluster, axes), {}}, limits);
         ASSERT_TRUE(joint);
         double least = 1;
         size_t refetched = 0;
@@ -231,8 +231,7 @@ TEST(Joint, CutApartBetweenLayers) {
     SCOPED_TRACE(model);
     const Graph graph = training(model);
     const Cluster cluster = load_cluster("local:4");
-    const JointProblem joint =
-        std::move(*joint_problem({graph, cluster, "comm", {}, {}}, {joint_mesh(cluster, 2), {}}));
+    const JointProblem joint = std::move(*joint_problem({graph, cluster}, {joint_mesh(cluster, 2), {}}));
     solver::Options options;
     options.certify = false;
     options.at_once = 0;
@@ -261,7 +260,7 @@ TEST(Joint, APlanInItsValuesMovesTheSame) {  // on another mesh too
     SCOPED_TRACE(model);
     const Graph graph = training(model);
     const Cluster cluster = load_cluster("local:4");
-    const Problem problem{graph, cluster, "comm", {}, {}};
+    const Problem problem{graph, cluster};
     const auto one = joint_problem(problem, {joint_mesh(cluster, 1), {}}),
                two = joint_problem(problem, {joint_mesh(cluster, 2), {}});
     ASSERT_TRUE(one && two);
@@ -293,7 +292,7 @@ TEST(Joint, APlanInItsValuesMovesTheSame) {  // on another mesh too
 TEST(Joint, APlanOutsideOfTheSpaceGivesValuesNearIt) {
   const Graph graph = training("mlp?layers=3,width=12,batch=16");
   const Cluster cluster = load_cluster("local:8");
-  const Problem problem{graph, cluster, "comm", {}, {}};
+  const Problem problem{graph, cluster};
   const auto joint = joint_problem(problem, {joint_mesh(cluster, 2), {}});
   ASSERT_TRUE(joint);
   EXPECT_FALSE(values_of(*joint, graph, single_plan(graph, cluster)));

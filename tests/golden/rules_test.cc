@@ -349,7 +349,8 @@ TEST(ManyRules, EveryModelOnThreeAndEightDevices) {
         const SearchChoice choice = parse_search(search);
         if (cluster.compute_count % 2 && search == std::string("megatron?tensor=2")) continue;
         Rng rng(1);
-        const SearchResult result = choice.entry->make()->search({graph, cluster, "comm", {}, choice.options}, {}, rng);
+        const SearchResult result =
+            choice.entry->search({graph, cluster, Objective::kComm, {}, choice.options}, {}, rng);
         ASSERT_TRUE(result.plan);
         EXPECT_NO_THROW(check(graph, *result.plan, cluster));
       }

@@ -13,7 +13,7 @@
 #include "partita/physical/lower.h"
 #include "partita/pipeline.h"
 #include "partita/search/refine.h"
-#include "partita/search/search.h"
+#include "partita/search/search_text.h"
 
 namespace partita {
 namespace {
@@ -30,7 +30,7 @@ void look_at(const std::string& model, const std::string& cluster_name, const st
   const SearchChoice choice = parse_search(search);
   Rng rng(1);
   const SearchResult found =
-      choice.entry->make()->search({graph, cluster, "comm", {}, choice.options}, {.steps = 20}, rng);
+      choice.entry->search({graph, cluster, Objective::kComm, {}, choice.options}, {.steps = 20}, rng);
   ASSERT_TRUE(found.plan) << found.reason;
   const std::vector<int64_t> whole = planned_peak_bytes(graph, *found.plan, cluster);
   for (int d = 0; d < cluster.compute_count; ++d) {
@@ -92,7 +92,7 @@ TEST(SomeDevices, StandForAllWhereThereAreVeryMany) {
   EXPECT_TRUE(small.typical.empty());
   EXPECT_EQ(large.peak_memory_bytes(), small.peak_memory_bytes());  // one sample a device, either way
 
-  const Problem problem{large.training, large.cluster, "comm", {}, {}};
+  const Problem problem{large.training, large.cluster};
   EXPECT_EQ(missing_bytes(problem, large.plan), large.peak_memory_bytes() - large.cluster.devices[0].memory_bytes);
   try {
     lower(large.training, large.plan, large.cluster);

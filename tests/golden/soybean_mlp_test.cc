@@ -59,9 +59,9 @@ TEST(SoyBeanMlp, ModelParallelMovesWhatThePaperSays) {
 TEST(SoyBeanMlp, SoyBeanIsAtMostTheHybrid) {
   Graph graph = paper_mlp();
   Cluster cluster = load_cluster("local:16");
-  Problem problem{graph, cluster, "comm", {}, {}};
+  Problem problem{graph, cluster};
   Rng rng(1);
-  SearchResult result = make_soybean()->search(problem, {}, rng);
+  SearchResult result = soybean_search().search(problem, {}, rng);
   ASSERT_TRUE(result.plan.has_value()) << result.reason;
   double mb = checked_mb(graph, *result.plan, cluster);
   EXPECT_LE(mb, 25.2);
@@ -105,9 +105,9 @@ TEST(SoyBeanMlp, TheHybridOfFourGroupsOfFourIsAPin) {
 TEST(SoyBeanOneCut, IsNoDearerThanDataParallelOnAConvolutionalNetwork) {
   Graph graph = training("resnet-18?batch=256", {});
   Cluster cluster = load_cluster("local:2");
-  Problem problem{graph, cluster, "comm", {}, {}};
+  Problem problem{graph, cluster};
   Rng rng(1);
-  SearchResult result = make_soybean()->search(problem, {}, rng);
+  SearchResult result = soybean_search().search(problem, {}, rng);
   EXPECT_LE(checked_mb(graph, *result.plan, cluster), checked_mb(graph, data_parallel_plan(graph, cluster), cluster));
 }
 
@@ -137,11 +137,11 @@ TEST(SoyBeanOneCut, TheProgramFindsTheMinimumOfItsSpace) {
 TEST(SoyBeanMlp, ABudgetThatEndsBeforeTheLastCutIsNoPlan) {
   Graph graph = mlp("layers=2,width=8,batch=8");
   Cluster cluster = load_cluster("local:8");
-  Problem problem{graph, cluster, "comm", {}, {}};
+  Problem problem{graph, cluster};
   Rng rng(1);
   for (const Budget& budget : {Budget{std::nullopt, 1}, Budget{0.0, std::nullopt}}) {
     try {
-      make_soybean()->search(problem, budget, rng);
+      soybean_search().search(problem, budget, rng);
       ADD_FAILURE() << "found a plan";
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ExitCode::kTimeLimit);

@@ -11,7 +11,7 @@
 #include "partita/ops/ops.h"
 #include "partita/plan/check.h"
 #include "partita/plan/resolve.h"
-#include "partita/search/search.h"
+#include "partita/search/search_text.h"
 
 namespace partita {
 namespace {
@@ -21,9 +21,9 @@ constexpr int64_t kFloat = 4;
 SearchResult found(const std::string& search, const Graph& graph, const Cluster& cluster, const Pins& pins = {},
                    const Budget& budget = {}) {
   const SearchChoice choice = parse_search(search);
-  const Problem problem{graph, cluster, "comm", pins, choice.options};
+  const Problem problem{graph, cluster, Objective::kComm, pins, choice.options};
   Rng rng(1);
-  return choice.entry->make()->search(problem, budget, rng);
+  return choice.entry->search(problem, budget, rng);
 }
 
 // Figures 1 and 2: conv1d of data [b, ci, x] with filters [co, ci, 1], all tensors split over two workers.

@@ -1,0 +1,97 @@
+// The rules of partita/plan/rules.h as searches: each makes one plan.
+#include "partita/plan/rules.h"
+
+#include "partita/search/searches.h"
+
+namespace partita {
+
+namespace {
+
+SearchResult with_plan(Plan plan) {
+  SearchResult result;
+  result.plan = std::move(plan);
+  return result;
+}
+
+// A rule without options.
+template <Plan (*rule)(const Graph&, const Cluster&, const Pins&, const Watch&)>
+SearchResult by_rule(const Problem& problem, const Budget& budget, Rng&) {
+  return with_plan(rule(problem.graph, problem.cluster, problem.pins, budget.watch()));
+}
+
+SearchResult by_megatron(const Problem& problem, const Budget& budget, Rng&) {
+  const std::string& tensor = problem.options.at("tensor");
+  return with_plan(megatron_plan(problem.graph, problem.cluster,
+                                 tensor == "node" ? std::nullopt : std::optional(std::stoi(tensor)), problem.pins,
+                                 budget.watch()));
+}
+
+SearchResult by_zero(const Problem& problem, const Budget& budget, Rng&) {
+  return with_plan(
+      zero_plan(problem.graph, problem.cluster, std::stoi(problem.options.at("stage")), problem.pins, budget.watch()));
+}
+
+}  // namespace
+
+SearchEntry data_parallel_search() {
+  return {.name = "data-parallel",
+          .source = "rule",
+          .summary = "every op that sees samples is split along them, parameters are whole everywhere",
+          .search = by_rule<data_parallel_plan>,
+          .begins_auto = {.work = rule_work},
+          .rule = true};
+}
+
+SearchEntry megatron_search() {
+  return {.name = "megatron",
+          .source = "Megatron-LM",
+          .summary =
+              "tensor parallelism of transformers in groups of devices, data parallelism over the groups; "
+              "recurrent cells are not split",
+          .options = {{"tensor", {"node", "N"}}},
+          .search = by_megatron,
+          .begins_auto = {.work = rule_work, .every = {"tensor"}},
+          .rule = true};
+}
+
+SearchEntry model_parallel_search() {
+  return {.name = "model-parallel",
+          .source = "SoyBean section 4.1",
+          .summary = "every parameter is split along its contracted dimension",
+          .search = by_rule<model_parallel_plan>,
+          .begins_auto = {.work = rule_work},
+          .rule = true};
+}
+
+SearchEntry owt_search() {
+  return {.name = "owt",
+          .source = "Krizhevsky 2014",
+          .summary = "one weird trick: convolutions are split along samples, fully connected layers along their units",
+          .search = by_rule<owt_plan>,
+          .begins_auto = {.work = rule_work},
+          .rule = true};
+}
+
+SearchEntry single_search() {
+  return {.name = "single",
+          .source = "rule",
+          .summary = "everything on the first device",
+          .search = by_rule<single_plan>,
+          .begins_auto = {.work = rule_work, .quick = counts_time},
+          .rule = true};
+}
+
+SearchEntry zero_search() {
+  return {.name = "zero",
+          .source = "ZeRO",
+          .summary =
+              "data parallelism; states (stage 1), gradients (2) and parameters (3) are kept split, those "
+              "without an axis long enough whole",
+          .options = {{"stage", {"1", "2", "3"}}},
+          .aliases = {{"fsdp", "stage=3"}},
+          .search = by_zero,
+          .begins_auto = {.work = rule_work, .every = {"stage"}},
+          .rule = true};
+}
+
+}  // namespace partita

@@ -1,0 +1,114 @@
+// Reads and writes NAME?option=value,option=value.
+#include "partita/search/search_text.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "partita/base/error.h"
+
+namespace partita {
+
+namespace {
+
+template <typename... Args>
+[[noreturn]] void usage(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(ExitCode::kUsage, fmt::format(format, std::forward<Args>(args)...));
+}
+
+bool is_count(const std::string& value) {
+  return !value.empty() && value.size() < 7 && value[0] != '0' &&
+         std::all_of(value.begin(), value.end(), [](unsigned char c) { return std::isdigit(c); });
+}
+
+// "1, 2 or 3"; "auto or a positive number".
+std::string values_text(std::vector<std::string> values) {
+  if (values.back() == "N") values.back() = "a positive number";
+  if (values.back() == "PxQ") values.back() = "a mesh's extents, such as 2x4";
+  const std::string last = values.back();
+  values.pop_back();
+  return values.empty() ? last : fmt::format("{} or {}", fmt::join(values, ", "), last);
+}
+
+const SearchEntry& entry_named(const std::string& name) {
+  std::vector<std::string> known;
+  for (const SearchEntry& entry : searches()) {
+    if (entry.name == name) return entry;
+    known.push_back(entry.name);
+  }
+  for (const auto& [alias, whole] : search_aliases()) known.push_back(alias);
+  usage("unknown search '{}'; there are: {}", name, fmt::join(known, ", "));
+}
+
+// Whether an option with these values takes this one.
+bool takes(const std::vector<std::string>& values, const std::string& value) {
+  const std::string& last = values.back();
+  if ((last == "N" && is_count(value)) || (last == "PxQ" && !extents_of(value).empty())) return true;
+  return value != "N" && value != "PxQ" && std::find(values.begin(), values.end(), value) != values.end();
+}
+
+// One "option=value".
+void read_option(const std::string& item, SearchChoice& choice) {
+  const std::string& name = choice.entry->name;
+  const size_t equals = item.find('=');
+  const std::string key = item.substr(0, equals), value = equals == std::string::npos ? "" : item.substr(equals + 1);
+  const auto option = choice.entry->options.find(key);
+  if (option == choice.entry->options.end()) {
+    std::vector<std::string> names;
+    for (const auto& [n, v] : choice.entry->options) names.push_back(n);
+    usage("search '{}' has no option '{}'{}", name, key,
+          names.empty() ? std::string("; it takes none") : fmt::format("; it has: {}", fmt::join(names, ", ")));
+  }
+  if (!takes(option->second, value))
+    usage("search '{}': option '{}' is {}, not '{}'", name, key, values_text(option->second), value);
+  choice.options[key] = value;
+}
+
+}  // namespace
+
+const std::map<std::string, std::string>& search_aliases() {
+  static const std::map<std::string, std::string> kAliases = [] {
+    std::map<std::string, std::string> aliases;
+    for (const SearchEntry& entry : searches())
+      for (const auto& [alias, options] : entry.aliases) aliases[alias] = entry.name + "?" + options;
+    return aliases;
+  }();
+  return kAliases;
+}
+
+SearchChoice parse_search(std::string_view text) {
+  const size_t mark = std::min(text.find('?'), text.size());
+  const std::string name(text.substr(0, mark));
+  std::string rest(text.substr(std::min(mark + 1, text.size())));
+  if (const auto alias = search_aliases().find(name); alias != search_aliases().end())
+    return parse_search(rest.empty() ? alias->second : fmt::format("{},{}", alias->second, rest));
+  SearchChoice choice;
+  choice.entry = &entry_named(name);
+  choice.options = default_options(*choice.entry);
+  while (!rest.empty()) {
+    const size_t comma = rest.find(',');
+    read_option(rest.substr(0, comma), choice);
+    rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+  }
+  return choice;
+}
+
+std::string text_of(const SearchChoice& choice) {
+  std::vector<std::string> chosen;
+  for (const auto& [option, value] : choice.options)
+    if (value != choice.entry->options.at(option)[0]) chosen.push_back(option + "=" + value);
+  return choice.entry->name + (chosen.empty() ? "" : "?") + fmt::format("{}", fmt::join(chosen, ","));
+}
+
+std::vector<int> extents_of(const std::string& value) {
+  std::vector<int> extents;
+  for (size_t begin = 0; begin <= value.size();) {
+    const size_t end = std::min(value.find('x', begin), value.size());
+    const std::string extent = value.substr(begin, end - begin);
+    if (!is_count(extent)) return {};
+    extents.push_back(std::stoi(extent));
+    begin = end + 1;
+  }
+  return extents;
+}
+
+}  // namespace partita

@@ -1,0 +1,28 @@
+// The text of a search with its options, as the command line and plan files have it: NAME?option=value,option=value.
+//
+// Worked example: "soybean" and "soybean?tilings=paper" are the same choice, whose text is "soybean", since `paper` is
+// the default. "fsdp" is an alias: its choice is `zero` with stage=3. "tofu?tilings=all" is a usage error: "search
+// 'tofu' has no option 'tilings'; it has: coarsening, recursion".
+#pragma once
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "partita/search/searches.h"
+
+namespace partita {
+
+struct SearchChoice {
+  const SearchEntry* entry = nullptr;
+  std::map<std::string, std::string> options;  // every one that the search has
+};
+// Usage error (exit 2) for an unknown name, option or value, naming the known ones.
+SearchChoice parse_search(std::string_view text);
+std::string text_of(const SearchChoice& choice);  // as parse_search() takes it, without defaults
+// Alias -> the text that it stands for: "fsdp" -> "zero?stage=3".
+const std::map<std::string, std::string>& search_aliases();
+// The value of an option "PxQ": "16x128x8" -> {16, 128, 8}. Empty where it is none.
+std::vector<int> extents_of(const std::string& value);
+
+}  // namespace partita

@@ -1,0 +1,72 @@
+// The list of searches: one line each.
+#include "partita/search/searches.h"
+
+#include <cmath>
+
+namespace partita {
+
+// NAME_search() is in the searcher's own file.
+#define PARTITA_SEARCHES(SEARCH) \
+  SEARCH(data_parallel)          \
+  SEARCH(layer_placement)        \
+  SEARCH(megatron)               \
+  SEARCH(model_parallel)         \
+  SEARCH(owt)                    \
+  SEARCH(single)                 \
+  SEARCH(small_batch)            \
+  SEARCH(soybean)                \
+  SEARCH(swap)                   \
+  SEARCH(tofu)                   \
+  SEARCH(allrow_greedy)          \
+  SEARCH(spartan)                \
+  SEARCH(equal_chop)             \
+  SEARCH(icml18)                 \
+  SEARCH(zero)                   \
+  SEARCH(exact)                  \
+  SEARCH(auto)
+
+#define DECLARE(name) SearchEntry name##_search();
+#define ENTRY(name) name##_search(),
+
+PARTITA_SEARCHES(DECLARE)
+
+const std::vector<SearchEntry>& searches() {
+  static const std::vector<SearchEntry> kSearches = {PARTITA_SEARCHES(ENTRY)};
+  return kSearches;
+}
+
+double rule_work(const Problem& problem) {
+  return 1e-6 * static_cast<double>(problem.graph.ops.size()) * problem.cluster.compute_count;
+}
+double cuts_work(const Problem& problem) {
+  return 1e-4 * static_cast<double>(problem.graph.ops.size()) * std::log2(problem.cluster.compute_count);
+}
+bool counts_time(const Problem& problem, const Budget&) { return problem.in_time(); }
+
+std::map<std::string, std::string> default_options(const SearchEntry& entry) {
+  std::map<std::string, std::string> options;
+  for (const auto& [option, values] : entry.options) options[option] = values[0];
+  return options;
+}
+
+std::vector<std::map<std::string, std::string>> options_for_auto(const SearchEntry& entry, const Cluster& cluster) {
+  std::vector<std::map<std::string, std::string>> all = {default_options(entry)};
+  for (const std::string& option : entry.begins_auto.every) {
+    std::vector<std::string> values = entry.options.at(option);
+    if (values.back() == "N") {
+      values.pop_back();
+      for (int n = 1; n <= cluster.compute_count; ++n)
+        if (cluster.compute_count % n == 0) values.push_back(std::to_string(n));
+    }
+    std::vector<std::map<std::string, std::string>> more;
+    for (const auto& options : all)
+      for (const std::string& value : values) {
+        more.push_back(options);
+        more.back()[option] = value;
+      }
+    all = std::move(more);
+  }
+  return all;
+}
+
+}  // namespace partita

@@ -1,0 +1,58 @@
+// The list of searches. An entry is declared beside its searcher, in the searcher's own file; the list in searches.cc
+// has one line for it.
+//
+// Worked example: partita/search/mine.cc is a whole search once searches.cc has the line SEARCH(mine).
+//
+//   SearchEntry mine_search() {
+//     return {.name = "mine",
+//             .source = "ours",
+//             .summary = "everything on the first device or on all",
+//             .options = {{"devices", {"all", "N"}}},
+//             .search = search,  // a Searcher of the file
+//             .begins_auto = {.work = rule_work, .every = {"devices"}}};
+//   }
+//
+// `partita searches`, the command line, `auto` and the tests of all searches take it from the list.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "partita/search/search.h"
+
+namespace partita {
+
+// How `auto` begins with a search.
+struct AutoBegin {
+  double (*work)(const Problem&) = nullptr;  // about how many seconds it takes; null: auto does not begin with it
+  std::vector<std::string> every = {};  // options of which auto tries every value; "N": every divisor of the devices
+  bool (*quick)(const Problem&, const Budget&) = nullptr;  // whether auto asks it on this problem; null: always
+};
+// Estimates for AutoBegin::work. A rule weighs some strategies of each op. A search by cuts weighs all that divide an
+// op, and what lies between ops. Measured on one machine; only their order matters.
+double rule_work(const Problem& problem);
+double cuts_work(const Problem& problem);
+// For AutoBegin::quick of searches that leave devices idle: idle devices cost no bytes.
+bool counts_time(const Problem& problem, const Budget& budget);
+
+struct SearchEntry {
+  std::string name, source, summary;
+  // Option -> its values, the default first. The last value may stand for many: "N" for a positive number, "PxQ" for a
+  // mesh's extents, the innermost last.
+  std::map<std::string, std::vector<std::string>> options = {};
+  std::map<std::string, std::string> aliases = {};  // further names -> their options: "fsdp" is zero with "stage=3"
+  Searcher* search = nullptr;
+  AutoBegin begins_auto = {};
+  bool rule = false;       // a rule makes its plan (partita/plan/rules.h), without a search
+  bool warm = false;       // begins with Problem::from
+  bool proves = false;     // its lower bound has a proof
+  bool estimates = false;  // has an Estimate in place of a plan: what it stands for cannot be written or run
+};
+
+// Every search, in the order in which `partita searches` prints them; `auto` takes the first of equals.
+const std::vector<SearchEntry>& searches();
+std::map<std::string, std::string> default_options(const SearchEntry& entry);
+// With every value of the options that AutoBegin::every names, and defaults elsewhere.
+std::vector<std::map<std::string, std::string>> options_for_auto(const SearchEntry& entry, const Cluster& cluster);
+
+}  // namespace partita
