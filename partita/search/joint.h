@@ -1,99 +1,38 @@
-// The joint sharding problem of a graph on one mesh: every op's strategies over all mesh axes at once, and where every
-// tensor is kept, as one cost network. Its cost is what the checker counts, byte for byte; or, where the problem's
-// objective is time, the ns of all parts one after another (serial_ns, partita/cost/alone.h). Its uses are a part of
-// what a device holds, so that what they do not allow, no plan does.
+// The joint sharding problem of a graph on one mesh, as one cost network: every op's strategies over all mesh axes at
+// once (op_space.h), and where every tensor is kept (tensor_space.h). Its cost is what the checker counts, byte for
+// byte; or, where the problem's objective is time, the ns of all parts one after another (serial_ns,
+// partita/cost/alone.h). Its uses (joint_uses.h) are a part of what a device holds, so what they do not allow, no plan
+// does.
+//
+// Worked example: x -> matmul with w -> h -> relu -> y on two devices. There are a variable for matmul (i, j, k), one
+// for relu (i, j), one for x and one for w (S(0), S(1), B). h has one reader, so it goes straight: an edge between
+// matmul and relu, whose table says that from k, which leaves P(sum), to i, which reads S(0), is a reduce-scatter of
+// |h| bytes.
 #pragma once
-#include <atomic>
-#include <chrono>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "partita/network/network.h"
+#include "partita/search/joint_limits.h"
+#include "partita/search/op_space.h"
 #include "partita/search/search.h"
+#include "partita/search/tensor_space.h"
 
 namespace partita {
-
-// What an op may do, one entry a value of its variable; ops of one formula share it. Every strategy that divides the
-// op's work on every mesh axis; element-wise ops may also pass partial values on. In bytes, replicated work costs
-// nothing: there it is offered on an axis only where nothing divides it. In time it costs what it takes, and is always
-// offered.
-struct OpSpace {
-  std::vector<std::vector<tdl::AxisStrategy>> strategies;  // per value, one a mesh axis
-  std::vector<OpLayouts> layouts;                          // per value
-  std::vector<int64_t> costs;                              // per value: its inner conversions; in time its kernels too
-};
-
-// Where a tensor may be, one entry a value of its variable. A conversion to one layout is made once for all its
-// readers, so a value says into which layouts, besides its home, it is brought for several readers together; where
-// those sets are too many, each such layout has a variable of its own instead.
-struct TensorSpace {
-  struct Value {
-    int home = 0;           // in layouts
-    std::vector<int> also;  // in layouts; ascending
-  };
-  // Whether the tensor is brought into a layout for readers of the backward pass, and for others; for both that is
-  // once, and then its copy lies on the last device in between, or once for each.
-  struct Way {
-    bool others = false, backward = false, once = false;
-    int64_t elements = 0;  // once: what the copy takes there beyond the home; homes that say otherwise are forbidden
-  };
-  struct Brought {
-    int layout = 0;         // in layouts
-    std::vector<Way> ways;  // one a value of its variable; the first: not at all
-  };
-  std::vector<Layout> layouts;  // homes, and what readers want
-  std::vector<Value> values;
-  std::vector<Brought> brought;  // the layouts with variables of their own; ascending
-};
-
-// A tensor without a variable, from each value of the op that makes it to each of the one that reads it. In bytes no
-// way is cheaper than the straight one; in time the tensor may be kept in a layout on the way.
-struct StraightSpace {
-  std::vector<Layout> layouts;
-  std::vector<int> homes;  // row-major; in layouts, -1: kept as it was made
-};
 
 struct JointProblem {
   Mesh mesh;
   std::vector<std::shared_ptr<const OpSpace>> ops;  // by OpId
-  std::vector<std::shared_ptr<const TensorSpace>>
-      tensors;  // by TensorId; null: without a variable, or at home as what it replaces
+  // By TensorId; null: without a variable, or at home as what it replaces.
+  std::vector<std::shared_ptr<const TensorSpace>> tensors;
   std::vector<std::shared_ptr<const StraightSpace>> straight;  // by TensorId; null: at home as its producer leaves it
   std::vector<int> op_variable, tensor_variable;               // tensor_variable: -1 where tensors is null
   std::vector<std::vector<int>> brought_variables;             // by TensorId, one a TensorSpace::brought
   solver::Network network;                                     // costs in bytes, or ns
   bool leaves_copies_out = false;                              // some that counts_copies would count
   int64_t tensor_entries = 0;                                  // as JointLimits had it
-};
-
-// What the network chooses from.
-struct JointSpace {
-  Mesh mesh;
-  // By OpId, what an op may do, one strategy a mesh axis; empty: everything that divides its work. What does not exist
-  // is passed over.
-  std::vector<std::vector<std::vector<tdl::AxisStrategy>>> strategies;
-};
-
-// What conversions cost, bytes or ns, remembered from one joint problem to the next of the same objective and cluster.
-// Not thread-safe.
-class JointCosts;
-std::shared_ptr<JointCosts> joint_costs(const Problem& problem);
-
-struct JointLimits {
-  int64_t tensor_values = 1 << 17;  // of one tensor's variable, as long as its homes allow
-  static constexpr int64_t kEntries = 1 << 24, kManyEntries = 1 << 26;
-  int64_t tensor_entries = kEntries;  // of the tables at one tensor's variable, likewise; kManyEntries: for a bound
-  int64_t entries = std::numeric_limits<int64_t>::max();  // of the tables of all edges
-  // Where layouts have variables of their own: whether copies that lie from the forward to the backward pass are
-  // counted among the uses, and may be made again instead. It makes the tables of these variables several times as
-  // large, and bounds weaker in the same time.
-  bool counts_copies = false;
-  std::optional<std::chrono::steady_clock::time_point> deadline;
-  const std::atomic<bool>* stop = nullptr;
-  std::shared_ptr<JointCosts> costs = nullptr;  // null: its own
 };
 
 // The extents of a mesh of all devices with so many axes, or as many as there are prime factors: each, the largest
