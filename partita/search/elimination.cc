@@ -1,3 +1,4 @@
+// Bucket elimination with costs of two ranks, all ties in order, and elimination around variables that are held.
 #include "partita/search/elimination.h"
 
 #include <algorithm>

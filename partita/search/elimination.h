@@ -1,5 +1,27 @@
-// Variable elimination over a cost network: the exact minimum of a sum of unary and pairwise costs (Bertele and
-// Brioschi, Nonserial Dynamic Programming, 1972). Written once, for every search whose choices interact locally.
+// Variable elimination over the network of one cut: the exact minimum of a sum of unary and pairwise costs (Bertele and
+// Brioschi, Nonserial Dynamic Programming, 1972). For every search whose choices interact locally.
+//
+// Worked example: variables a and b of two values; unary costs a: {1, 0}, b: {0, 0}; a pair whose cost is 2 where they
+// differ. In the order {b, a}, b goes first: min over b of pair + unary(b) is a table over a, {0, 0}. Then a is 1 at
+// value 0 and 0 at value 1. Traced back: a = 1, then b = 1; the cost is 0.
+//
+// Ties, which decide which of many equal plans SoyBean, Tofu and the searches beside them return, are broken here and
+// nowhere else:
+// 1. Of the bytes moved, then of the bytes stored: the order of Cost. Of two choices that move as much, the one that
+//    leaves less on all devices wins. Only tensors' unary costs store anything (one_cut.h).
+// 2. Of equal costs the lowest value, variable after variable, from the last that was eliminated to the first. So the
+//    elimination order decides: breadth-first levels for SoyBean (soybean.cc), group_order() for Tofu (coarsen.h), else
+//    small_table_order(). A variable's values are in the order of OneCut: tilings along the first axis first, whole
+//    last; strategies as tdl::strategies() has them. A class of variables has its values in lexicographic order.
+// 3. Elimination::solutions has further solutions of equal cost in that order; SoyBean follows four of them.
+//
+// Why the solver's eliminator (partita/solver/eliminate.h) does not do this too:
+// - Its tables are of single 64-bit integers, summed and minimised by vector instructions, and saturate at 2^61. Here a
+//   cost is two numbers. Each is up to 10^13 bytes, so the two packed into one need more than 64 bits.
+// - It returns one solution. Here several of equal cost are needed, each once, in the order above.
+// - It orders the variables itself, within bytes for all tables together. Here the caller orders them, and every single
+//   table has a limit of entries, after which another order or eliminate_around() is tried.
+// Both play the same game for an order (network/elimination_order.h).
 #pragma once
 #include <compare>
 #include <cstdint>

@@ -5,6 +5,7 @@
 #include <functional>
 #include <set>
 
+#include "partita/base/radices.h"
 #include "partita/plan/resolve.h"
 
 namespace partita {
