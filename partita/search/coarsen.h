@@ -1,5 +1,10 @@
 // Tofu's coarsening (section 5.1) of the network of one cut: variables that choose together become one, and what
 // belongs to one forward op, or to one forward tensor, becomes a group.
+//
+// Worked example: y = relu(x) with x, y of [4, 4] on a cut in two. The tilings of x, the strategies of relu and the
+// tilings of y are three variables. An element-wise op ties them: one class, members {x, y, relu}, with the values
+// (S(0), S(0), i) and (S(1), S(1), j). Its unary costs are the sums of theirs. The backward op of relu is element-wise
+// too and reads x, so it joins the class with both gradients.
 #pragma once
 #include <vector>
 

@@ -1,3 +1,4 @@
+// Settles the variables of one cut over all devices one by one.
 #include "partita/search/greedy.h"
 
 #include <algorithm>

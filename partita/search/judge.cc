@@ -1,3 +1,4 @@
+// Judges plans by the checker, or by the simulator where the objective is time.
 #include "partita/search/judge.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Runs of layers against all cuts, and which layer each op belongs to.
 #include "partita/search/layer_placement.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Builds the cost network of one cut: strategies and tilings after the cuts so far, and what lies between them.
 #include "partita/search/one_cut.h"
 
 #include <algorithm>
@@ -56,6 +57,30 @@ int64_t parts_of(const std::vector<int>& extents, const std::vector<int>& parts,
   for (size_t a = 0; a < extents.size() + parts.size(); ++a)
     if (is_split(a)) made *= a < extents.size() ? extents[a] : parts[a - extents.size()];
   return made;
+}
+
+using Choice = std::vector<tdl::AxisStrategy>;
+
+// Every choice of one of the offered strategies an axis that splits no index into more parts than it has values.
+std::vector<Choice> choices_of(const tdl::Bound& bound, const CutState& state, const Choice& so_far,
+                               const std::vector<int>& parts, const std::vector<Choice>& offered) {
+  std::vector<int> counts;
+  for (const Choice& of_axis : offered) counts.push_back(static_cast<int>(of_axis.size()));
+  std::vector<Choice> choices;
+  for_each_tuple(parts, counts, [&](const std::vector<int>& at) {
+    Choice choice;
+    for (size_t a = 0; a < parts.size(); ++a) choice.push_back(offered[a][at[a]]);
+    for (const tdl::AxisStrategy& s : choice)
+      for (const std::string& name : s.names) {
+        auto splits = [&](size_t a) {
+          const std::vector<std::string>& names = (a < so_far.size() ? so_far[a] : choice[a - so_far.size()]).names;
+          return std::find(names.begin(), names.end(), name) != names.end();
+        };
+        if (bound.indices[bound.find_index(name)].extent < parts_of(state.extents, parts, splits)) return;
+      }
+    choices.push_back(std::move(choice));
+  });
+  return choices;
 }
 
 }  // namespace
@@ -185,24 +210,8 @@ TensorId Cuts::keeper_of(TensorId id) const {
 
 std::shared_ptr<const OpView> Cuts::view(OpId id, const CutState& state, const std::vector<int>& parts) {
   const Op& op = graph_.op(id);
+  if (problem_.pins.ops.contains(id)) return pinned_view(id, state, parts);
   const Choice& so_far = state.strategies[id.index()];
-  auto view_of = [&](const std::vector<Choice>& choices) {
-    auto v = std::make_shared<OpView>();
-    auto before = derivations_.get(op.bound, state.extents, so_far);
-    ensure(before != nullptr, "op '{}': the cuts so far do not exist together", op.name);
-    v->before = layouts_of(*op.bound, *before, mesh_of(state.extents));
-    for (const Choice& choice : choices) poll(), add_aligned(op, state, parts, *before, choice, *v);
-    return v;
-  };
-  if (auto pinned = problem_.pins.ops.find(id); pinned != problem_.pins.ops.end()) {
-    if (pinned->second.mesh != mesh_)
-      fail("pins: op '{}': {} cuts {} devices as mesh {}, the pin has {}", op.name, name_, mesh_.devices.size(),
-           to_string(mesh_), to_string(pinned->second.mesh));
-    auto first = pinned->second.strategies.begin() + static_cast<std::ptrdiff_t>(state.extents.size());
-    auto v = view_of({Choice(first, first + static_cast<std::ptrdiff_t>(parts.size()))});
-    if (v->aligned.empty()) fail("pins: op '{}': the pinned strategy does not exist", op.name);
-    return v;
-  }
   std::vector<Choice> offered(parts.size());
   for (size_t a = 0; a < parts.size(); ++a) {
     auto [all, fresh] = strategies_.try_emplace({op.bound.get(), parts[a]});
@@ -212,35 +221,36 @@ std::shared_ptr<const OpView> Cuts::view(OpId id, const CutState& state, const s
   }
   auto key = std::make_tuple(op.bound.get(), so_far, state.extents, parts, offered, inner_dtype(graph_, op));
   if (auto found = views_.find(key); found != views_.end()) return found->second;
-  std::vector<Choice> choices;
-  auto add_tuples = [&] {
-    std::vector<int> counts;
-    for (const Choice& of_axis : offered) counts.push_back(static_cast<int>(of_axis.size()));
-    if (std::find(counts.begin(), counts.end(), 0) != counts.end()) return;
-    for_each_tuple(parts, counts, [&](const std::vector<int>& at) {
-      Choice choice;
-      for (size_t a = 0; a < parts.size(); ++a) choice.push_back(offered[a][at[a]]);
-      for (const tdl::AxisStrategy& s : choice)
-        for (const std::string& name : s.names) {
-          auto splits = [&](size_t a) {
-            const std::vector<std::string>& names = (a < so_far.size() ? so_far[a] : choice[a - so_far.size()]).names;
-            return std::find(names.begin(), names.end(), name) != names.end();
-          };
-          if (op.bound->indices[op.bound->find_index(name)].extent < parts_of(state.extents, parts, splits)) return;
-        }
-      choices.push_back(std::move(choice));
-    });
-  };
-  add_tuples();
-  auto v = view_of(choices);
+  auto v = view_of(id, state, parts, choices_of(*op.bound, state, so_far, parts, offered));
   if (v->aligned.empty()) {  // nothing else is left
     for (Choice& of_axis : offered) of_axis.push_back({});
-    choices.clear();
-    add_tuples();
-    v = view_of(choices);
+    v = view_of(id, state, parts, choices_of(*op.bound, state, so_far, parts, offered));
   }
   ensure(!v->aligned.empty(), "op '{}' can't even be replicated", op.name);
   views_[key] = v;
+  return v;
+}
+
+std::shared_ptr<const OpView> Cuts::pinned_view(OpId id, const CutState& state, const std::vector<int>& parts) {
+  const OpChoice& pin = problem_.pins.ops.at(id);
+  const std::string& name = graph_.op(id).name;
+  if (pin.mesh != mesh_)
+    fail("pins: op '{}': {} cuts {} devices as mesh {}, the pin has {}", name, name_, mesh_.devices.size(),
+         to_string(mesh_), to_string(pin.mesh));
+  const auto first = pin.strategies.begin() + static_cast<std::ptrdiff_t>(state.extents.size());
+  auto v = view_of(id, state, parts, {Choice(first, first + static_cast<std::ptrdiff_t>(parts.size()))});
+  if (v->aligned.empty()) fail("pins: op '{}': the pinned strategy does not exist", name);
+  return v;
+}
+
+std::shared_ptr<const OpView> Cuts::view_of(OpId id, const CutState& state, const std::vector<int>& parts,
+                                            const std::vector<Choice>& choices) {
+  const Op& op = graph_.op(id);
+  auto v = std::make_shared<OpView>();
+  const auto before = derivations_.get(op.bound, state.extents, state.strategies[id.index()]);
+  ensure(before != nullptr, "op '{}': the cuts so far do not exist together", op.name);
+  v->before = layouts_of(*op.bound, *before, mesh_of(state.extents));
+  for (const Choice& choice : choices) poll(), add_aligned(op, state, parts, *before, choice, *v);
   return v;
 }
 
@@ -312,26 +322,26 @@ Layout Cuts::kept_layout(TensorId id, const Mesh& mesh, const std::vector<Tiling
   return make_layout(mesh, sbp, radices_[id.index()]);
 }
 
-// Whole, or split where some op wants a split: any other axis would only be converted again.
-std::vector<std::vector<Tiling>> Cuts::domain(TensorId id, const CutState& state, const OneCut& cut) const {
-  const Tensor& tensor = graph_.tensor(id);
-  const size_t axes = cut.parts.size();
-  if (tensor.replaces.valid()) return {std::vector<Tiling>(axes, kWhole)};  // stands for nothing: its keeper is asked
-  if (auto pin = problem_.pins.kept.find(id); pin != problem_.pins.kept.end()) {
-    if (pin->second.mesh != mesh_)
-      fail("pins: tensor '{}': {} cuts the devices as mesh {}, the pin has {}", tensor.name, name_, to_string(mesh_),
-           to_string(pin->second.mesh));
-    std::vector<Tiling> pinned;
-    for (size_t a = 0; a < axes; ++a) {
-      const Sbp& sbp = pin->second.sbp[state.extents.size() + a];
-      if (sbp.kind == Sbp::Kind::kPartial) fail("pins: tensor '{}': {} keeps no partial values", tensor.name, name_);
-      Tiling tiling = sbp.kind == Sbp::Kind::kSplit ? sbp.sub_axis : kWhole;
-      for (int axis = 0; sbp.kind == Sbp::Kind::kSplit && axis < sbp.axis; ++axis)
-        tiling += static_cast<Tiling>(radices_[id.index()][axis].size());
-      pinned.push_back(tiling);
-    }
-    return {pinned};
+std::vector<Tiling> Cuts::pinned_tilings(TensorId id, size_t first_axis, size_t axes) const {
+  const Placement& pin = problem_.pins.kept.at(id);
+  const std::string& name = graph_.tensor(id).name;
+  if (pin.mesh != mesh_)
+    fail("pins: tensor '{}': {} cuts the devices as mesh {}, the pin has {}", name, name_, to_string(mesh_),
+         to_string(pin.mesh));
+  std::vector<Tiling> pinned;
+  for (size_t a = 0; a < axes; ++a) {
+    const Sbp& sbp = pin.sbp[first_axis + a];
+    if (sbp.kind == Sbp::Kind::kPartial) fail("pins: tensor '{}': {} keeps no partial values", name, name_);
+    Tiling tiling = sbp.kind == Sbp::Kind::kSplit ? sbp.sub_axis : kWhole;
+    for (int axis = 0; sbp.kind == Sbp::Kind::kSplit && axis < sbp.axis; ++axis)
+      tiling += static_cast<Tiling>(radices_[id.index()][axis].size());
+    pinned.push_back(tiling);
   }
+  return pinned;
+}
+
+// Where some op that reads or makes the tensor, or its new value, wants it split.
+std::vector<Tiling> Cuts::wanted_tilings(TensorId id, const OneCut& cut) const {
   std::set<Tiling> wanted;
   auto want = [&](const Layout& layout, const std::vector<Aligned::SplitAt>& splits) {
     for (const Aligned::SplitAt& split : splits)
@@ -349,32 +359,45 @@ std::vector<std::vector<Tiling>> Cuts::domain(TensorId id, const CutState& state
   };
   ask(id);
   if (TensorId next = graph_.replacement_of(id); next.valid()) ask(next);
+  return {wanted.begin(), wanted.end()};
+}
 
+// Every choice of one of `values` an axis that splits no axis of the tensor into more parts than it has values.
+std::vector<std::vector<Tiling>> Cuts::tilings_of(TensorId id, const CutState& state, const std::vector<int>& parts,
+                                                  const std::vector<Tiling>& values) const {
   const std::vector<Tiling>& so_far = state.tilings[id.index()];
-  auto tuples_of = [&](const std::vector<Tiling>& values) {
-    std::vector<std::vector<Tiling>> out;
-    for_each_tuple(cut.parts, std::vector<int>(axes, static_cast<int>(values.size())), [&](const std::vector<int>& at) {
-      std::vector<Tiling> tilings;
-      for (int v : at) tilings.push_back(values[v]);
-      for (Tiling tiling : tilings) {
-        if (tiling == kWhole) continue;
-        auto splits = [&](size_t a) { return (a < so_far.size() ? so_far[a] : tilings[a - so_far.size()]) == tiling; };
-        if (extent_of(id, tiling) < parts_of(state.extents, cut.parts, splits)) return;
-      }
-      out.push_back(std::move(tilings));
-    });
-    return out;
-  };
+  std::vector<std::vector<Tiling>> out;
+  const std::vector<int> counts(parts.size(), static_cast<int>(values.size()));
+  for_each_tuple(parts, counts, [&](const std::vector<int>& at) {
+    std::vector<Tiling> tilings;
+    for (int v : at) tilings.push_back(values[v]);
+    for (Tiling tiling : tilings) {
+      if (tiling == kWhole) continue;
+      auto splits = [&](size_t a) { return (a < so_far.size() ? so_far[a] : tilings[a - so_far.size()]) == tiling; };
+      if (extent_of(id, tiling) < parts_of(state.extents, parts, splits)) return;
+    }
+    out.push_back(std::move(tilings));
+  });
+  return out;
+}
+
+// Whole, or split where some op wants a split: any other axis would only be converted again.
+std::vector<std::vector<Tiling>> Cuts::domain(TensorId id, const CutState& state, const OneCut& cut) const {
+  const size_t axes = cut.parts.size();
+  // A new value stands for nothing: its keeper is asked.
+  if (graph_.tensor(id).replaces.valid()) return {std::vector<Tiling>(axes, kWhole)};
+  if (problem_.pins.kept.contains(id)) return {pinned_tilings(id, state.extents.size(), axes)};
   std::vector<Tiling> every;
   for (const Shape& radices : radices_[id.index()])
     for (size_t digit = 0; digit < radices.size(); ++digit) every.push_back(static_cast<Tiling>(every.size()));
-  std::vector<Tiling> values = space_.unwanted ? every : std::vector<Tiling>(wanted.begin(), wanted.end());
+  std::vector<Tiling> values = space_.unwanted ? every : wanted_tilings(id, cut);
   if (!space_.whole) {
-    if (auto split = tuples_of(values); !split.empty()) return split;
-    if (auto split = tuples_of(every); !split.empty()) return split;  // nobody wants what it can be split on
+    if (auto split = tilings_of(id, state, cut.parts, values); !split.empty()) return split;
+    // Nobody wants what it can be split on.
+    if (auto split = tilings_of(id, state, cut.parts, every); !split.empty()) return split;
   }
   values.push_back(kWhole);
-  return tuples_of(values);
+  return tilings_of(id, state, cut.parts, values);
 }
 
 std::shared_ptr<const Cuts::Tiles> Cuts::tiles(TensorId id, const CutState& state, const OneCut& cut) {

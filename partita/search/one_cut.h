@@ -1,5 +1,10 @@
 // One cut of the devices as a cost network: what every op and every tensor may do on it, after the cuts so far, and
 // what that moves. Written once, for every search that cuts all devices into equal parts, in one step or in several.
+//
+// Worked example: y[i, j] = sum(k) x[i, k] * w[k, j], each tensor 4x4 float32, the first cut into two. Variables: x, w
+// and y, each with the tilings {0, 1, kWhole}, and the product with {i, j, k}. The pair (w, product) costs 0 at
+// (kWhole, i), (p-1) |T| = 64 bytes at (0, i), where w is gathered, and 0 at (0, k). The unary cost of x at kWhole is
+// {0 moved, 128 stored}, at 0 {0, 64}.
 #pragma once
 #include <functional>
 #include <map>
@@ -101,9 +106,16 @@ class Cuts {
   using PairCosts = std::vector<Cost>;
 
   std::shared_ptr<const OpView> view(OpId id, const CutState& state, const std::vector<int>& parts);
+  std::shared_ptr<const OpView> pinned_view(OpId id, const CutState& state, const std::vector<int>& parts);
+  std::shared_ptr<const OpView> view_of(OpId id, const CutState& state, const std::vector<int>& parts,
+                                        const std::vector<Choice>& choices);
   void add_aligned(const Op& op, const CutState& state, const std::vector<int>& parts, const tdl::Derived& before,
                    const Choice& choice, OpView& v);
   std::vector<std::vector<Tiling>> domain(TensorId id, const CutState& state, const OneCut& cut) const;
+  std::vector<Tiling> pinned_tilings(TensorId id, size_t first_axis, size_t axes) const;
+  std::vector<Tiling> wanted_tilings(TensorId id, const OneCut& cut) const;
+  std::vector<std::vector<Tiling>> tilings_of(TensorId id, const CutState& state, const std::vector<int>& parts,
+                                              const std::vector<Tiling>& values) const;
   std::shared_ptr<const Tiles> tiles(TensorId id, const CutState& state, const OneCut& cut);
   const PairCosts& pair_costs(const std::shared_ptr<const Tiles>& tiles, const std::shared_ptr<const OpView>& view,
                               size_t slot, bool result, int64_t element);

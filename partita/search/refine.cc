@@ -1,3 +1,4 @@
+// Solves joint problems so that their plans fit, and makes plans cheaper one mesh axis at a time.
 #include "partita/search/refine.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The cluster, the devices and the step of a model that every device has to itself.
 #include "partita/search/replicas.h"
 
 #include <algorithm>

@@ -1,5 +1,8 @@
 // A model on every device by itself, without any exchange: what Tofu's small-batch and swapping baselines do
 // (section 7.1). All devices do the same at the same time, so that one stands for all that are like it.
+//
+// Worked example: two devices share one 16 GB/s link to their host, batch 7. own_share() gives the link 8 GB/s, both
+// devices have device 0 as representative, and samples_a_device() is 3; the seventh sample is left out.
 #pragma once
 #include <vector>
 

@@ -1,3 +1,4 @@
+// Runs a step over and over with a memory that is too small, until it swaps alike.
 #include "partita/search/swap_schedule.h"
 
 #include <algorithm>

@@ -1,6 +1,9 @@
 // Which blocks of a device's memory come from the host and go there when a step does not fit: Tofu's swapping baseline
 // (section 7.1, after vDNN and TFLMS). Least recently used goes first, what is needed comes before its reader, what
 // will soon be used stays.
+//
+// Worked example: kept blocks a and b of 4 bytes each, ops that read {a}, {b}, capacity 4. A step in the steady run is
+// kDrop b, kIn a, op 0, kDrop a, kIn b, op 1: in_bytes 8, out_bytes 0, since nothing is written.
 #pragma once
 #include <cstdint>
 #include <string>

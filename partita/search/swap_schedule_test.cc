@@ -1,3 +1,4 @@
+// Schedules by hand, and drawn ones run in any order that their edges allow.
 #include "partita/search/swap_schedule.h"
 
 #include <gtest/gtest.h>

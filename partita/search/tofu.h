@@ -1,6 +1,10 @@
 // Tofu (Wang, Huang, Li: Supporting Very Large Models using Automatic Dataflow Graph Partitioning, EuroSys 2019): the
 // dynamic program over the coarsened graph (section 5.1), step by step over the factors of the device count
 // (section 5.2).
+//
+// Worked example: on 8 devices the extents are {2, 2, 2}. Step 1 splits every tensor along one dimension and every op
+// along one index into 2 parts; steps 2 and 3 do the same within each part, and see what was fetched before. With
+// recursion=off one step chooses three dimensions for each tensor at once. EqualChop has the extents {8}.
 #pragma once
 #include <vector>
 
