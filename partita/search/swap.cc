@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "partita/base/error.h"
 #include "partita/physical/in_place.h"
@@ -101,8 +102,38 @@ struct Swapped {
   int64_t step_time_ns = 0;
 };
 
+constexpr char kWhere[] = "while a step was swapped";
+
+// The step on one device. Nothing where one op needs more than the device has, and the reason.
+std::optional<Swapped> swapped_on(const Graph& graph, const Cluster& share, DeviceId device, const Watch& watch,
+                                  std::string& reason) {
+  watch.poll(kWhere);
+  const Device& d = share.device(device);
+  if (d.host == device)
+    throw DoesNotApply(fmt::format(
+        "cluster '{}': device '{}' computes in its host's memory; there is nothing to swap to", share.name, d.name));
+  const Resolved resolved = resolve(graph, plan_on(graph, share, device), share);
+  PhysicalGraph physical = lower_local(graph, resolved, share, watch);
+  make_order(physical);
+  make_counts(physical);
+  const SwapProgram program = swap_program(physical, device);
+  const WorkingSet most = largest_working_set(program);
+  if (most.bytes > d.memory_bytes) {
+    reason =
+        fmt::format("'{}' needs {} bytes at once, {} more than '{}' has",
+                    physical.task(physical.order[most.op].task).name, most.bytes, most.bytes - d.memory_bytes, d.name);
+    return std::nullopt;
+  }
+  watch.poll(kWhere);
+  Swapped s;
+  s.schedule = swap_schedule(program, d.memory_bytes);
+  s.step_time_ns =
+      simulate(with_copies(std::move(physical), program, s.schedule, share, device), CostModel(share), 1, watch)
+          .step_time_ns;
+  return s;
+}
+
 SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
-  constexpr char kWhere[] = "while a step was swapped";
   const Watch watch = budget.watch();
   const int64_t samples = samples_a_device(problem);
   const Cluster share = own_share(problem.cluster);
@@ -112,29 +143,9 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng&) {
   std::map<DeviceId, Swapped> swapped;  // by representative
   for (DeviceId device : alike) {
     if (swapped.contains(device)) continue;
-    watch.poll(kWhere);
-    const Device& d = share.device(device);
-    if (d.host == device)
-      throw DoesNotApply(fmt::format(
-          "cluster '{}': device '{}' computes in its host's memory; there is nothing to swap to", share.name, d.name));
-    const Resolved resolved = resolve(graph, plan_on(graph, share, device), share);
-    PhysicalGraph physical = lower_local(graph, resolved, share, watch);
-    make_order(physical);
-    make_counts(physical);
-    const SwapProgram program = swap_program(physical, device);
-    const WorkingSet most = largest_working_set(program);
-    if (most.bytes > d.memory_bytes) {
-      result.reason = fmt::format("'{}' needs {} bytes at once, {} more than '{}' has",
-                                  physical.task(physical.order[most.op].task).name, most.bytes,
-                                  most.bytes - d.memory_bytes, d.name);
-      return result;
-    }
-    watch.poll(kWhere);
-    Swapped& s = swapped[device];
-    s.schedule = swap_schedule(program, d.memory_bytes);
-    s.step_time_ns =
-        simulate(with_copies(std::move(physical), program, s.schedule, share, device), CostModel(share), 1, watch)
-            .step_time_ns;
+    auto one = swapped_on(graph, share, device, watch, result.reason);
+    if (!one) return result;
+    swapped[device] = std::move(*one);
   }
   Estimate estimate{samples * problem.cluster.compute_count, 0, 0, 0};
   std::map<DeviceId, int64_t> host_bytes;

@@ -74,160 +74,162 @@ class Room {
   int64_t bytes_ = 0;
 };
 
-class Swapper {
- public:
-  Swapper(const SwapProgram& program, int64_t capacity_bytes)
-      : program_(program),
-        capacity_(capacity_bytes),
-        soon_(program, capacity_bytes),
-        states_(program.blocks.size()),
-        last_op_(program.blocks.size(), -1) {
-    for (size_t i = 0; i < program.ops.size(); ++i)
-      for (const SwapUse& use : program.ops[i]) last_op_[use.block] = static_cast<int>(i);
-    for (size_t b = 0; b < states_.size(); ++b)
-      if (program.blocks[b].kept) {
-        states_[b].exists = states_[b].clean = true;
-        states_[b].resident = program.blocks[b].bytes == 0;
-        host_bytes_ += program.blocks[b].bytes;
-        states_[b].on_host = true;
-      }
-  }
-
-  SwapSchedule step() {
-    out_ = {};
-    int64_t held = 0;
-    for (size_t b = 0; b < states_.size(); ++b) {
-      State& s = states_[b];
-      s.maker = s.copied = -1;
-      s.users.clear();
-      out_.resident.push_back(s.resident);
-      out_.clean.push_back(s.clean);
-      if (s.resident) held += bytes(b);
-    }
-    out_.host_peak_bytes = host_bytes_;
-    room_.clear(capacity_ - held);
-    const auto before = recency();
-    for (size_t i = 0; i < program_.ops.size(); ++i) run(static_cast<int>(i));
-    out_.steady = before == recency();
-    for (size_t b = 0; b < states_.size(); ++b)
-      out_.steady &= states_[b].resident == out_.resident[b] && states_[b].clean == out_.clean[b];
-    return std::move(out_);
-  }
-
- private:
-  struct State {
-    bool exists = false, resident = false;
-    bool clean = false;      // the host has what the block holds
-    bool on_host = false;    // it takes room there
-    int64_t used = -1;       // by the op of this number since the run began
-    int maker = -1;          // the action of this step that put into memory what is there
-    int copied = -1;         // the action of this step that put on the host what is there
-    std::vector<int> users;  // the actions of this step since the block took its room
-  };
-
-  int64_t bytes(size_t block) const { return program_.blocks[block].bytes; }
-
-  // What is resident, the least recently used first.
-  std::vector<int> recency() const {
-    std::vector<int> order;
-    for (const auto& [used, block] : lru_) order.push_back(block);
-    return order;
-  }
-
-  int add(SwapAction::Kind kind, int subject, std::vector<int> after) {
-    std::sort(after.begin(), after.end());
-    after.erase(std::unique(after.begin(), after.end()), after.end());
-    if (!after.empty() && after.front() < 0) after.erase(after.begin());
-    out_.actions.push_back({kind, subject, std::move(after)});
-    return static_cast<int>(out_.actions.size()) - 1;
-  }
-
-  void leave(int block, std::vector<int> after) {
-    State& s = states_[block];
-    room_.give(bytes(block), std::move(after));
-    lru_.erase({s.used, block});
-    s.resident = false;
-    s.users.clear();
-  }
-
-  void evict_one() {
-    const auto victim =
-        std::find_if(lru_.begin(), lru_.end(), [&](const auto& entry) { return !soon_.has(entry.second); });
-    ensure(victim != lru_.end(), "swap: nothing can leave, and there is no room");
-    const int block = victim->second;
-    State& s = states_[block];
-    if (s.clean) {
-      add(SwapAction::Kind::kDrop, block, s.users);
-      leave(block, s.users);
-      return;
-    }
-    s.copied = add(SwapAction::Kind::kOut, block, s.users);
-    out_.out_bytes += bytes(block);
-    s.clean = true;
-    if (!s.on_host) host_bytes_ += bytes(block);
-    s.on_host = true;
-    out_.host_peak_bytes = std::max(out_.host_peak_bytes, host_bytes_);
-    leave(block, {s.copied});
-  }
-
-  void run(int op) {
-    soon_.move_to(number_);
-    int64_t missing = 0;
-    for (const SwapUse& use : program_.ops[op])
-      if (!states_[use.block].resident) missing += bytes(use.block);
-    while (room_.bytes() < missing) evict_one();
-    std::vector<int> after;
-    for (const SwapUse& use : program_.ops[op]) {
-      State& s = states_[use.block];
-      if (!s.resident && s.exists) {
-        std::vector<int> copy_after{s.copied};
-        room_.take(bytes(use.block), copy_after);
-        s.maker = add(SwapAction::Kind::kIn, use.block, std::move(copy_after));
-        s.users = {s.maker};
-        out_.in_bytes += bytes(use.block);
-      } else if (!s.resident) {
-        room_.take(bytes(use.block), after);
-      }
-      s.resident = true;
-      after.push_back(s.maker);
-      if (use.writes) after.insert(after.end(), s.users.begin(), s.users.end());
-    }
-    out_.peak_bytes = std::max(out_.peak_bytes, capacity_ - room_.bytes());
-    const int action = add(SwapAction::Kind::kOp, op, std::move(after));
-    for (const SwapUse& use : program_.ops[op]) {
-      State& s = states_[use.block];
-      s.users.push_back(action);
-      if (use.writes || !s.exists) {
-        s.maker = action;
-        s.clean = false;
-      }
-      s.exists = true;
-      const bool counts = bytes(use.block) > 0;
-      if (counts) lru_.erase({s.used, use.block});
-      s.used = number_;
-      if (counts) lru_.insert({s.used, use.block});
-      if (last_op_[use.block] == op && !program_.blocks[use.block].kept) die(use.block);
-    }
-    ++number_;
-  }
-
-  void die(int block) {
-    State& s = states_[block];
-    if (s.on_host) host_bytes_ -= bytes(block);
-    leave(block, s.users);
-    s = {};
-  }
-
-  const SwapProgram& program_;
-  int64_t capacity_;
-  Soon soon_;
-  Room room_;
-  std::vector<State> states_;
-  std::vector<int> last_op_;               // by block
-  std::set<std::pair<int64_t, int>> lru_;  // (used, block) of what is resident
-  int64_t number_ = 0, host_bytes_ = 0;
-  SwapSchedule out_;
+// A block at some point of the run.
+struct State {
+  bool exists = false, resident = false;
+  bool clean = false;      // the host has what the block holds
+  bool on_host = false;    // it takes room there
+  int64_t used = -1;       // by the op of this number since the run began
+  int maker = -1;          // the action of this step that put into memory what is there
+  int copied = -1;         // the action of this step that put on the host what is there
+  std::vector<int> users;  // the actions of this step since the block took its room
 };
+
+// A device's memory while a step is run over and over.
+struct Memory {
+  const SwapProgram& program;
+  int64_t capacity;
+  Soon soon;
+  Room room = {};
+  std::vector<State> states;              // by block
+  std::vector<int> last_op;               // by block
+  std::set<std::pair<int64_t, int>> lru;  // (used, block) of what is resident
+  int64_t number = 0, host_bytes = 0;     // ops that ran so far
+  SwapSchedule out = {};                  // of this step
+
+  int64_t bytes(size_t block) const { return program.blocks[block].bytes; }
+};
+
+// The run begins with all kept blocks on the host.
+Memory memory_of(const SwapProgram& program, int64_t capacity_bytes) {
+  Memory m{.program = program,
+           .capacity = capacity_bytes,
+           .soon = Soon(program, capacity_bytes),
+           .states = std::vector<State>(program.blocks.size()),
+           .last_op = std::vector<int>(program.blocks.size(), -1)};
+  for (size_t i = 0; i < m.program.ops.size(); ++i)
+    for (const SwapUse& use : m.program.ops[i]) m.last_op[use.block] = static_cast<int>(i);
+  for (size_t b = 0; b < m.states.size(); ++b)
+    if (m.program.blocks[b].kept) {
+      m.states[b].exists = m.states[b].clean = true;
+      m.states[b].resident = m.program.blocks[b].bytes == 0;
+      m.host_bytes += m.program.blocks[b].bytes;
+      m.states[b].on_host = true;
+    }
+  return m;
+}
+
+// What is resident, the least recently used first.
+std::vector<int> recency(const Memory& m) {
+  std::vector<int> order;
+  for (const auto& [used, block] : m.lru) order.push_back(block);
+  return order;
+}
+
+int add(Memory& m, SwapAction::Kind kind, int subject, std::vector<int> after) {
+  std::sort(after.begin(), after.end());
+  after.erase(std::unique(after.begin(), after.end()), after.end());
+  if (!after.empty() && after.front() < 0) after.erase(after.begin());
+  m.out.actions.push_back({kind, subject, std::move(after)});
+  return static_cast<int>(m.out.actions.size()) - 1;
+}
+
+void leave(Memory& m, int block, std::vector<int> after) {
+  State& s = m.states[block];
+  m.room.give(m.bytes(block), std::move(after));
+  m.lru.erase({s.used, block});
+  s.resident = false;
+  s.users.clear();
+}
+
+void evict_one(Memory& m) {
+  const auto victim =
+      std::find_if(m.lru.begin(), m.lru.end(), [&](const auto& entry) { return !m.soon.has(entry.second); });
+  ensure(victim != m.lru.end(), "swap: nothing can leave, and there is no room");
+  const int block = victim->second;
+  State& s = m.states[block];
+  if (s.clean) {
+    add(m, SwapAction::Kind::kDrop, block, s.users);
+    leave(m, block, s.users);
+    return;
+  }
+  s.copied = add(m, SwapAction::Kind::kOut, block, s.users);
+  m.out.out_bytes += m.bytes(block);
+  s.clean = true;
+  if (!s.on_host) m.host_bytes += m.bytes(block);
+  s.on_host = true;
+  m.out.host_peak_bytes = std::max(m.out.host_peak_bytes, m.host_bytes);
+  leave(m, block, {s.copied});
+}
+
+void die(Memory& m, int block) {
+  State& s = m.states[block];
+  if (s.on_host) m.host_bytes -= m.bytes(block);
+  leave(m, block, s.users);
+  s = {};
+}
+
+void run(Memory& m, int op) {
+  m.soon.move_to(m.number);
+  int64_t missing = 0;
+  for (const SwapUse& use : m.program.ops[op])
+    if (!m.states[use.block].resident) missing += m.bytes(use.block);
+  while (m.room.bytes() < missing) evict_one(m);
+  std::vector<int> after;
+  for (const SwapUse& use : m.program.ops[op]) {
+    State& s = m.states[use.block];
+    if (!s.resident && s.exists) {
+      std::vector<int> copy_after{s.copied};
+      m.room.take(m.bytes(use.block), copy_after);
+      s.maker = add(m, SwapAction::Kind::kIn, use.block, std::move(copy_after));
+      s.users = {s.maker};
+      m.out.in_bytes += m.bytes(use.block);
+    } else if (!s.resident) {
+      m.room.take(m.bytes(use.block), after);
+    }
+    s.resident = true;
+    after.push_back(s.maker);
+    if (use.writes) after.insert(after.end(), s.users.begin(), s.users.end());
+  }
+  m.out.peak_bytes = std::max(m.out.peak_bytes, m.capacity - m.room.bytes());
+  const int action = add(m, SwapAction::Kind::kOp, op, std::move(after));
+  for (const SwapUse& use : m.program.ops[op]) {
+    State& s = m.states[use.block];
+    s.users.push_back(action);
+    if (use.writes || !s.exists) {
+      s.maker = action;
+      s.clean = false;
+    }
+    s.exists = true;
+    const bool counts = m.bytes(use.block) > 0;
+    if (counts) m.lru.erase({s.used, use.block});
+    s.used = m.number;
+    if (counts) m.lru.insert({s.used, use.block});
+    if (m.last_op[use.block] == op && !m.program.blocks[use.block].kept) die(m, use.block);
+  }
+  ++m.number;
+}
+
+SwapSchedule step(Memory& m) {
+  m.out = {};
+  int64_t held = 0;
+  for (size_t b = 0; b < m.states.size(); ++b) {
+    State& s = m.states[b];
+    s.maker = s.copied = -1;
+    s.users.clear();
+    m.out.resident.push_back(s.resident);
+    m.out.clean.push_back(s.clean);
+    if (s.resident) held += m.bytes(b);
+  }
+  m.out.host_peak_bytes = m.host_bytes;
+  m.room.clear(m.capacity - held);
+  const auto before = recency(m);
+  for (size_t i = 0; i < m.program.ops.size(); ++i) run(m, static_cast<int>(i));
+  m.out.steady = before == recency(m);
+  for (size_t b = 0; b < m.states.size(); ++b)
+    m.out.steady &= m.states[b].resident == m.out.resident[b] && m.states[b].clean == m.out.clean[b];
+  return std::move(m.out);
+}
 
 }  // namespace
 
@@ -243,9 +245,9 @@ WorkingSet largest_working_set(const SwapProgram& program) {
 
 SwapSchedule swap_schedule(const SwapProgram& program, int64_t capacity_bytes) {
   ensure(largest_working_set(program).bytes <= capacity_bytes, "swap: one op needs more than there is");
-  Swapper swapper(program, capacity_bytes);
-  SwapSchedule schedule = swapper.step();
-  for (int step = 1; step < kSwapSteps && !schedule.steady; ++step) schedule = swapper.step();
+  Memory memory = memory_of(program, capacity_bytes);
+  SwapSchedule schedule = step(memory);
+  for (int steps = 1; steps < kSwapSteps && !schedule.steady; ++steps) schedule = step(memory);
   return schedule;
 }
 
