@@ -21,8 +21,8 @@ namespace {
 
 constexpr int64_t kRefineRounds = 20;  // of the solver, for a neighbourhood
 constexpr double kGap = 1e-4;
-// Of the time that is left. The joint problem has nearly all until it is settled, since `auto` is to be no dearer than
-// `exact` within the same limit; what is settled sooner leaves the rest to the others.
+// Parts of the time that is left. The joint problem has nearly all until it is settled, since `auto` is to be no dearer
+// than `exact` within the same limit. What is settled sooner leaves the rest to the others.
 constexpr double kJointShare = 0.9, kBeginShare = 0.4;
 constexpr int64_t kEntries = 100'000'000;   // of the neighbourhoods' tables, where no time is given
 constexpr double kTold = 1, kCommWork = 1;  // seconds
@@ -36,6 +36,7 @@ struct Ask {
   double work = 0;  // about how long it takes (SearchEntry::begins_auto)
 };
 
+// One call of `auto`.
 struct Run {
   const Problem& problem;
   const Budget& budget;
@@ -54,6 +55,7 @@ std::string name_of(const Ask& ask) {
   return text_of({ask.entry, ask.options}) + (ask.objective ? " of " + text_of(*ask.objective) : "");
 }
 
+// Asks one search within the watch, and adds its plan to the candidates.
 SearchResult consider(Run& run, const Ask& ask, const Watch& watch, double share = 1) {
   Problem its = run.problem;
   its.options = ask.options;
@@ -87,7 +89,7 @@ SearchResult consider(Run& run, const Ask& ask, const Watch& watch, double share
   return found;
 }
 
-// A plan that takes no time, for when it ends before there is any other.
+// Makes a plan that takes no time, for a budget that ends before there is any other.
 void insure(Run& run) {
   const SearchChoice rule = parse_search("data-parallel");
   Budget part = run.budget;
@@ -110,7 +112,7 @@ SearchResult solve_jointly(Run& run) {
   return solved;
 }
 
-// Those first that take least.
+// Asks the searches that are quick on the problem, those first that take least.
 void begin(Run& run) {
   std::vector<Ask> asks;
   const Watch watch = run.watch.share(kBeginShare);

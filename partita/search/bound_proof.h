@@ -1,9 +1,9 @@
 // A proved lower bound of a plan search, with what it takes to build its cost network again beside any plan of the same
 // model.
 //
-// Worked example: `partita plan zoo:mlp --devices 4 --search exact -o p.json --write-bound b.json` writes the proof, and
-// `partita check p.json --bound b.json` calls check_proof(): the network of p.json's model on mesh [2, 2] is built again,
-// the certificate is judged on it, and the bound in bytes is returned, whatever plan of the space p.json is.
+// Worked example: `partita plan zoo:mlp --devices 4 --search exact -o p.json --write-bound b.json` writes the proof,
+// and `partita check p.json --bound b.json` calls check_proof(): the network of p.json's model on mesh [2, 2] is built
+// again, the certificate is judged on it, and the bound in bytes is returned, whatever plan of the space p.json is.
 #pragma once
 #include <optional>
 #include <string>

@@ -1,8 +1,8 @@
 // Searches that settle one tensor and one op after another, in one step over all devices.
 //
-// Worked example: variables t (values S(0), S(1)) and op (values i, j); the pair costs 0 where they agree, else 10 bytes;
-// op's own costs are i: 3, j: 0. settle_best(t) finds S(0) at min(0 + 3, 10 + 0) = 3 and S(1) at 0, and takes S(1).
-// settle_best(op) then finds i at 13 and j at 0, and takes j.
+// Worked example: variables t (values S(0), S(1)) and op (values i, j); the pair costs 0 where they agree, else 10
+// bytes; op's own costs are i: 3, j: 0. settle_best(t) finds S(0) at min(0 + 3, 10 + 0) = 3 and S(1) at 0, and takes
+// S(1). settle_best(op) then finds i at 13 and j at 0, and takes j.
 #pragma once
 #include <functional>
 

@@ -99,7 +99,8 @@ void split_where_copies_may_do(const UsesMaking& making, TensorId id, const Amou
   if (later.lower < later.upper) making.joint.network.uses.push_back(std::move(later));
 }
 
-// Of a tensor without a variable: by value of its producer, as it leaves the tensor, or less in a home on the way.
+// The bytes of a tensor without a variable, by value of its producer: as it leaves the tensor, or less in a home on the
+// way.
 std::vector<int64_t> straight_amounts(const UsesMaking& making, TensorId id) {
   const JointProblem& joint = making.joint;
   std::vector<int64_t> amounts;

@@ -1,7 +1,8 @@
 // What a plan costs by a problem's objective: what searches compare plans of other searches by.
 //
-// Worked example: for Objective::kComm the cost of a data parallel plan with 64 bytes of gradients on two devices is the
-// 2(p-1) |T| = 128 bytes of its all-reduce, and cost_text() says "128 B"; for kTime it is the ns of a simulated step.
+// Worked example: for Objective::kComm the cost of a data parallel plan with 64 bytes of gradients on two devices is
+// the 2(p-1) |T| = 128 bytes of its all-reduce, and cost_text() says "128 B"; for kTime it is the ns of a simulated
+// step.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,7 +15,7 @@ namespace partita {
 // comm: the bytes that the checker counts. time: the ns of the step that the simulator predicts for the lowered plan.
 // Throws where the watch ends.
 int64_t cost_of(const Problem& problem, const Plan& plan, const Watch& watch = {});
-// The same, and what the lowered plan lacks of memory, where it was lowered for it (missing_bytes(),
+// The same, with the memory that the plan lacks where it was lowered for the cost (missing_bytes(),
 // partita/search/refine.h).
 struct Judgement {
   int64_t cost = 0;

@@ -1,9 +1,9 @@
 // Operator placement as Tofu compares with it (section 7.1, from Sutskever et al. 2014): every layer on a device of its
 // own, so that the time steps of a recurrent network flow through the devices as through a pipeline.
 //
-// Worked example: an mlp of three weight products on two devices. layers_of() says 0, 1 and 2 for the products; the relu
-// behind a product, its backward ops and the update of its weight have its layer. Round-robin puts the layers on devices
-// 0, 1, 0. contiguous_parts({3, 1, 1}, 2) is {0, 1, 1}: the largest sum is 3.
+// Worked example: an mlp of three weight products on two devices. layers_of() says 0, 1 and 2 for the products; the
+// relu behind a product, its backward ops and the update of its weight have its layer. Round-robin puts the layers on
+// devices 0, 1, 0. contiguous_parts({3, 1, 1}, 2) is {0, 1, 1}: the largest sum is 3.
 #pragma once
 #include <vector>
 

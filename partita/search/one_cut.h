@@ -26,7 +26,7 @@ constexpr Tiling kWhole = -1;
 // What a search lets a cut choose from.
 struct CutSpace {
   std::string search;  // as plans name it, with its options
-  // Of the strategies of an op that split indices: whether it is offered this one. Where none is left, the op is
+  // Whether an op is offered one of its strategies that split indices. Where none is left, the op is
   // replicated.
   std::function<bool(OpId, const tdl::AxisStrategy&)> offers;
   bool whole = true;      // a tensor may be whole on a cut that could split it

@@ -1,9 +1,9 @@
 // SoyBean (Wang, Huang, Li: Unifying Data, Model and Hybrid Parallelism in Deep Learning via Tensor Tiling): the
 // one-cut tiling program and the k-cuts recursion (section 4, Algorithm 1).
 //
-// Worked example: 12 devices are cut into 3, 2 and 2, since prime factors go from the largest. If the cuts move delta_3,
-// delta_2 and delta_1 bytes within one group of devices, the plan's paper_cost is c_3 = delta_3 + 3 (delta_2 + 2
-// delta_1): equation c_k = delta_k + p c_(k-1).
+// Worked example: 12 devices are cut into 3, 2 and 2, since prime factors go from the largest. If the cuts move
+// delta_3, delta_2 and delta_1 bytes within one group of devices, the plan's paper_cost is c_3 = delta_3 + 3 (delta_2 +
+// 2 delta_1): equation c_k = delta_k + p c_(k-1).
 #pragma once
 #include <string>
 #include <vector>

@@ -1,8 +1,8 @@
 // Swapping of Tofu's comparison (section 7.1): the model whole on every device, what does not fit kept in host memory.
 //
 // Worked example: weight a of 4 bytes is read by ops 0 and 2, weight b of 4 bytes by op 1, on a device of 4 bytes. A
-// step in the steady run begins with a in memory: op 0 runs, a is dropped (the host has it), b is copied in for op 1 and
-// dropped, a is copied in for op 2.
+// step in the steady run begins with a in memory: op 0 runs, a is dropped (the host has it), b is copied in for op 1
+// and dropped, a is copied in for op 2.
 #pragma once
 #include "partita/physical/lower.h"
 #include "partita/search/searches.h"
