@@ -7,6 +7,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/network/buckets.h"
 #include "partita/network/elimination_order.h"
 
 namespace partita {
@@ -15,29 +16,33 @@ namespace {
 
 constexpr char kWhere[] = "while variables were eliminated";
 
-// A table over `scope`, row-major, the last variable fastest.
-struct Factor {
-  std::vector<int> scope;
-  std::vector<Cost> cost;
+// Bytes moved before bytes stored.
+struct TwoRanks {
+  using Cost = partita::Cost;
+  static Cost sum(Cost a, Cost b) { return a + b; }
+  static bool less(Cost a, Cost b) { return a < b; }
+  static Cost least_sum(const Cost* const* rows, size_t count, int values, Cost* scratch) {
+    std::copy_n(rows[0], values, scratch);
+    for (size_t i = 1; i < count; ++i)
+      for (int x = 0; x < values; ++x) scratch[x] = scratch[x] + rows[i][x];
+    return *std::min_element(scratch, scratch + values);
+  }
 };
 
-// Where an assignment stands in a factor's table.
-size_t place(const Factor& factor, const std::vector<int>& value, const CostNetwork& network) {
-  size_t at = 0;
-  for (int v : factor.scope) at = at * static_cast<size_t>(network.domain(v)) + static_cast<size_t>(value[v]);
-  return at;
+// A pair's table with the variable that is eliminated first fastest.
+Factor<Cost> factor_of(const CostNetwork& network, const CostNetwork::Pair& p, const Buckets<TwoRanks>& buckets) {
+  if (buckets.rank(p.a) > buckets.rank(p.b)) return {{p.a, p.b}, std::make_shared<const std::vector<Cost>>(p.cost)};
+  const auto rows = static_cast<size_t>(network.domain(p.a)), columns = static_cast<size_t>(network.domain(p.b));
+  std::vector<Cost> turned(p.cost.size());
+  for (size_t x = 0; x < rows; ++x)
+    for (size_t y = 0; y < columns; ++y) turned[y * rows + x] = p.cost[x * columns + y];
+  return {{p.b, p.a}, std::make_shared<const std::vector<Cost>>(std::move(turned))};
 }
 
-// A variable, and all factors that name it when it is eliminated.
-struct Bucket {
-  int variable = -1;
-  std::vector<Factor> factors;
-};
-
-Cost bucket_cost(const Bucket& bucket, const std::vector<int>& value, const CostNetwork& network) {
-  Cost sum;
-  for (const Factor& f : bucket.factors) sum = sum + f.cost[place(f, value, network)];
-  return sum;
+std::vector<int> domains_of(const CostNetwork& network) {
+  std::vector<int> domains;
+  for (int v = 0; v < network.variables(); ++v) domains.push_back(network.domain(v));
+  return domains;
 }
 
 // The next assignment of the variables of `scope`, the last fastest; false after the last one.
@@ -47,25 +52,6 @@ bool advance(std::vector<int>& value, const std::vector<int>& scope, const CostN
     value[scope[i]] = 0;
   }
   return false;
-}
-
-void enumerate(const std::vector<Bucket>& buckets, size_t left, std::vector<int>& value, const CostNetwork& network,
-               int max_solutions, std::vector<std::vector<int>>& out) {
-  if (left == 0) {
-    out.push_back(value);
-    return;
-  }
-  const Bucket& bucket = buckets[left - 1];
-  int v = bucket.variable;
-  std::vector<Cost> costs;
-  for (value[v] = 0; value[v] < network.domain(v); ++value[v]) costs.push_back(bucket_cost(bucket, value, network));
-  Cost best = *std::min_element(costs.begin(), costs.end());
-  for (size_t x = 0; x < costs.size(); ++x) {
-    if (costs[x] != best) continue;
-    value[v] = static_cast<int>(x);
-    enumerate(buckets, left - 1, value, network, max_solutions, out);
-    if (static_cast<int>(out.size()) >= max_solutions) return;
-  }
 }
 
 }  // namespace
@@ -82,46 +68,27 @@ std::optional<Elimination> eliminate(const CostNetwork& network, const std::vect
                                      int64_t max_table, const Watch& watch) {
   ensure(static_cast<int>(order.size()) == network.variables(), "elimination order names {} of {} variables",
          order.size(), network.variables());
-  std::vector<int> rank(network.variables());
-  for (size_t i = 0; i < order.size(); ++i) rank[order[i]] = static_cast<int>(i);
-  // A factor waits in the bucket of its first variable to go.
-  std::vector<Bucket> buckets(order.size());
-  for (size_t i = 0; i < order.size(); ++i) buckets[i].variable = order[i];
-  auto put = [&](Factor f) {
-    int first = rank[f.scope[0]];
-    for (int v : f.scope) first = std::min(first, rank[v]);
-    buckets[first].factors.push_back(std::move(f));
-  };
-  for (int v = 0; v < network.variables(); ++v) put({{v}, network.unary[v]});
-  for (const CostNetwork::Pair& p : network.pairs) put({{p.a, p.b}, p.cost});
-
+  Buckets<TwoRanks> buckets(domains_of(network), order);
+  for (int v = 0; v < network.variables(); ++v)
+    buckets.put({{v}, std::make_shared<const std::vector<Cost>>(network.unary[v])});
+  for (const CostNetwork::Pair& p : network.pairs) buckets.put(factor_of(network, p, buckets));
   Elimination result;
-  std::vector<int> value(network.variables(), 0);
   Polling polling(watch, kWhere, 256);
-  for (Bucket& bucket : buckets) {
-    std::set<int> around;
-    for (const Factor& f : bucket.factors) around.insert(f.scope.begin(), f.scope.end());
-    around.erase(bucket.variable);
-    Factor made{{around.begin(), around.end()}, {}};
+  const auto ends = [&](size_t) {
+    polling.step();
+    return false;
+  };
+  for (int v : order) {
+    std::vector<int> around = buckets.around(v);
     double size = 1;
-    for (int v : made.scope) size *= network.domain(v);
+    for (int w : around) size *= network.domain(w);
     if (size > static_cast<double>(max_table)) return std::nullopt;
     result.largest_table = std::max(result.largest_table, static_cast<int64_t>(size));
-    result.width = std::max(result.width, static_cast<int>(made.scope.size()));
-    made.cost.reserve(static_cast<size_t>(size));
-    for (int v : made.scope) value[v] = 0;
-    int& x = value[bucket.variable];
-    do {
-      polling.step();
-      x = 0;
-      Cost best = bucket_cost(bucket, value, network);
-      for (x = 1; x < network.domain(bucket.variable); ++x) best = std::min(best, bucket_cost(bucket, value, network));
-      made.cost.push_back(best);
-    } while (advance(value, made.scope, network));
-    if (made.scope.empty()) result.cost = result.cost + made.cost[0];
-    else put(std::move(made));
+    result.width = std::max(result.width, static_cast<int>(around.size()));
+    buckets.eliminate(v, std::move(around), ends);
   }
-  enumerate(buckets, buckets.size(), value, network, std::max(1, max_solutions), result.solutions);
+  result.cost = buckets.rest();
+  result.solutions = buckets.solutions(static_cast<size_t>(std::max(1, max_solutions)));
   return result;
 }
 
@@ -171,9 +138,7 @@ struct Cutset {
 };
 Cutset choose_cutset(const CostNetwork& network, double limit, const std::vector<int>& times_held, const Watch& watch) {
   Cutset cutset{{}, std::vector<bool>(network.variables(), false)};
-  std::vector<int> domains;
-  for (int v = 0; v < network.variables(); ++v) domains.push_back(network.domain(v));
-  EliminationGame game(std::move(domains), neighbours(network));
+  EliminationGame game(domains_of(network), neighbours(network));
   Polling polling(watch, kWhere, 16);
   while (!game.done()) {
     polling.step();

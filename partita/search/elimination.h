@@ -15,13 +15,12 @@
 //    last; strategies as tdl::strategies() has them. A class of variables has its values in lexicographic order.
 // 3. Elimination::solutions has further solutions of equal cost in that order; SoyBean follows four of them.
 //
-// Why the solver's eliminator (partita/solver/eliminate.h) does not do this too:
-// - Its tables are of single 64-bit integers, summed and minimised by vector instructions, and saturate at 2^61. Here a
-//   cost is two numbers. Each is up to 10^13 bytes, so the two packed into one need more than 64 bits.
-// - It returns one solution. Here several of equal cost are needed, each once, in the order above.
-// - It orders the variables itself, within bytes for all tables together. Here the caller orders them, and every single
-//   table has a limit of entries, after which another order or eliminate_around() is tried.
-// Both play the same game for an order (network/elimination_order.h).
+// The eliminator itself is network/buckets.h, for the solver (partita/solver/eliminate.h) as well. What differs here:
+// - A cost is two numbers of up to 10^13 bytes, which packed into one need more than 64 bits. The solver's costs are
+//   single integers that saturate at 2^61, summed and minimised by vector instructions.
+// - Several solutions of equal cost are needed, each once, in the order above.
+// - The caller orders the variables, and every single table has a limit of entries, after which another order or
+//   eliminate_around() is tried. The solver has an order of its own within bytes for all tables together.
 #pragma once
 #include <compare>
 #include <cstdint>

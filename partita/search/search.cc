@@ -3,15 +3,18 @@
 
 #include <algorithm>
 
+#include "partita/base/enum_words.h"
+
 namespace partita {
 
-std::string text_of(Objective objective) { return objective == Objective::kTime ? "time" : "comm"; }
+namespace {
 
-std::optional<Objective> objective_of(std::string_view text) {
-  for (const Objective objective : {Objective::kComm, Objective::kTime})
-    if (text_of(objective) == text) return objective;
-  return std::nullopt;
-}
+constexpr EnumWords<Objective::kTime> kObjectives({"comm", "time"});
+
+}  // namespace
+
+std::string text_of(Objective objective) { return std::string(kObjectives.of(objective)); }
+std::optional<Objective> objective_of(std::string_view text) { return kObjectives.find(text); }
 
 Watch Budget::watch() const {
   if (deadline || !seconds) return {deadline, stop};

@@ -1,8 +1,10 @@
+// Exact elimination of a network in 64-bit integers, and whether its tables fit.
 #include "partita/solver/eliminate.h"
 
 #include <algorithm>
 #include <map>
 
+#include "partita/network/buckets.h"
 #include "partita/network/elimination_order.h"
 #include "partita/solver/vectors.h"
 
@@ -12,12 +14,6 @@ namespace {
 
 constexpr int64_t kInfinite =
     int64_t{1} << 61;  // two of them add up; so large is what is forbidden, and any sum from there on
-
-// A table over `scope`, the variable that is eliminated first fastest. No cost is negative.
-struct Factor {
-  std::vector<int> scope;
-  std::shared_ptr<const std::vector<int64_t>> costs;
-};
 
 std::vector<int> distinct(std::vector<int> variables) {
   std::sort(variables.begin(), variables.end());
@@ -40,25 +36,40 @@ PARTITA_VECTORISED int64_t least_sum(const int64_t* const* rows, size_t count, i
   return least;
 }
 
+// Sums that stay at kInfinite. No cost is negative.
+struct Saturating {
+  using Cost = int64_t;
+  static Cost sum(Cost a, Cost b) { return std::min(kInfinite, a + b); }
+  static bool less(Cost a, Cost b) { return a < b; }
+  static Cost least_sum(const Cost* const* rows, size_t count, int values, Cost* scratch) {
+    return partita::solver::least_sum(rows, count, values, scratch);
+  }
+};
+
+std::vector<int> domains_of(const Network& n) {
+  std::vector<int> domains;
+  for (int v = 0; v < n.variables(); ++v) domains.push_back(n.domain(v));
+  return domains;
+}
+
 class Eliminator {
  public:
   Eliminator(const Network& network, const EliminationPlan& plan, const std::function<bool()>& stop)
-      : n_(network), order_(plan.order), stop_(stop), rank_(network.variables()), buckets_(network.variables()) {
-    for (size_t i = 0; i < order_.size(); ++i) rank_[order_[i]] = static_cast<int>(i);
-  }
+      : n_(network), order_(plan.order), stop_(stop), buckets_(domains_of(network), plan.order) {}
 
   std::optional<Eliminated> run() {
     for (int v = 0; v < n_.variables(); ++v) take({v}, std::make_shared<const Table>(n_.costs[v]));
     for (const Network::Edge& e : n_.edges) take(e.variables, e.table);
+    const auto ends = [&](size_t entries) { return (entries & 0xffff) == 0 && stop_ && stop_(); };
     for (int v : order_)
-      if (!eliminate(v)) return std::nullopt;
+      if (!buckets_.eliminate(v, buckets_.around(v), ends)) return std::nullopt;
     Eliminated result;
-    if (least_ >= kInfinite) {
+    if (buckets_.rest() >= kInfinite) {
       if (largest_ < kInfinite) return result;
       return std::nullopt;
     }
-    result.cost = constant_ + least_;
-    result.solution = trace();
+    result.cost = constant_ + buckets_.rest();
+    result.solution = buckets_.solutions(1)[0];
     return result;
   }
 
@@ -68,7 +79,7 @@ class Eliminator {
   void take(const std::vector<int>& variables, const std::shared_ptr<const Table>& table) {
     std::vector<int> scope = distinct(variables);
     std::erase_if(scope, [&](int v) { return n_.domain(v) == 1; });
-    std::sort(scope.begin(), scope.end(), [&](int v, int w) { return rank_[v] > rank_[w]; });
+    std::sort(scope.begin(), scope.end(), [&](int v, int w) { return buckets_.rank(v) > buckets_.rank(w); });
     std::vector<size_t> strides(scope.size(), 0);
     size_t stride = 1;
     for (size_t i = variables.size(); i-- > 0;) {
@@ -97,7 +108,7 @@ class Eliminator {
     }
     constant_ += made.least;
     largest_ += made.span;
-    put({scope, made.costs});
+    buckets_.put({scope, made.costs});
   }
 
   // The next combination, the last fastest; false after the last one.
@@ -109,69 +120,6 @@ class Eliminator {
     return false;
   }
 
-  void put(Factor f) {
-    if (f.scope.empty()) least_ = std::min(kInfinite, least_ + (*f.costs)[0]);
-    else buckets_[f.scope.back()].push_back(std::move(f));
-  }
-
-  // Replaces all that v is part of with its minimum over v's values.
-  bool eliminate(int v) {
-    const std::vector<Factor>& bucket = buckets_[v];
-    if (bucket.empty()) return true;  // of one value
-    std::vector<int> all;
-    for (const Factor& f : bucket) all.insert(all.end(), f.scope.begin(), f.scope.end());
-    all = distinct(all);
-    std::erase(all, v);
-    std::sort(all.begin(), all.end(), [&](int a, int b) { return rank_[a] > rank_[b]; });
-    // strides[place in `all`][factor]
-    std::vector<std::vector<size_t>> strides(all.size(), std::vector<size_t>(bucket.size(), 0));
-    for (size_t f = 0; f < bucket.size(); ++f) {
-      size_t stride = 1;
-      for (size_t i = bucket[f].scope.size(); i-- > 0;) {
-        if (bucket[f].scope[i] != v)
-          strides[std::find(all.begin(), all.end(), bucket[f].scope[i]) - all.begin()][f] = stride;
-        stride *= n_.costs[bucket[f].scope[i]].size();
-      }
-    }
-    std::vector<const int64_t*> rows;
-    for (const Factor& f : bucket) rows.push_back(f.costs->data());
-    std::vector<int64_t> scratch(n_.costs[v].size()), costs;
-    std::vector<int> x(all.size(), 0);
-    for (bool more = true; more;) {
-      if ((costs.size() & 0xffff) == 0 && stop_ && stop_()) return false;
-      costs.push_back(least_sum(rows.data(), rows.size(), n_.domain(v), scratch.data()));
-      more = false;
-      for (size_t i = all.size(); i-- > 0 && !more;) {
-        more = ++x[i] < n_.domain(all[i]);
-        const size_t steps = more ? 1 : static_cast<size_t>(x[i]) - 1;
-        for (size_t f = 0; f < rows.size(); ++f)
-          rows[f] = more ? rows[f] + strides[i][f] : rows[f] - steps * strides[i][f];
-        if (!more) x[i] = 0;
-      }
-    }
-    put({all, std::make_shared<const std::vector<int64_t>>(std::move(costs))});
-    return true;
-  }
-
-  // Backwards, each variable at its best beside those that were eliminated after it; ties take the lowest value.
-  Assignment trace() const {
-    Assignment x(n_.variables(), 0);
-    for (size_t i = order_.size(); i-- > 0;) {
-      const int v = order_[i];
-      std::vector<const int64_t*> rows;
-      for (const Factor& f : buckets_[v]) {
-        size_t at = 0;
-        for (int w : f.scope) at = at * n_.costs[w].size() + (w == v ? 0 : x[w]);
-        rows.push_back(f.costs->data() + at);
-      }
-      std::vector<int64_t> sums(n_.costs[v].size(), 0);
-      for (const int64_t* row : rows)
-        for (size_t y = 0; y < sums.size(); ++y) sums[y] = std::min(kInfinite, sums[y] + row[y]);
-      x[v] = static_cast<int>(std::min_element(sums.begin(), sums.end()) - sums.begin());
-    }
-    return x;
-  }
-
   struct Made {
     std::shared_ptr<const std::vector<int64_t>> costs;
     int64_t least = 0;
@@ -180,11 +128,9 @@ class Eliminator {
   const Network& n_;
   const std::vector<int>& order_;
   const std::function<bool()>& stop_;
-  std::vector<int> rank_;
-  std::vector<std::vector<Factor>> buckets_;  // [variable]: those it is the first to go of
+  Buckets<Saturating> buckets_;
   std::map<std::tuple<std::shared_ptr<const Table>, std::vector<size_t>, std::vector<int>>, Made> made_;
   Wide constant_ = 0, largest_ = 0;  // of all least costs; of what costs can be above them
-  int64_t least_ = 0;
 };
 
 }  // namespace
