@@ -37,9 +37,9 @@ Coarsened coarsen(const Cuts& cuts, const OneCut& cut, const CoarseningRules& ru
 // Every variable by itself; groups as above.
 Coarsened uncoarsened(const Cuts& cuts, const OneCut& cut);
 
-// An order in which to eliminate the classes: first the ops whose tensors say what they had best do, the brute force
-// inside a group; then group by group, the one with the smallest table over what is around it first. On a chain of
-// groups that is the dynamic program over the chain. Within a group, too, the smallest table is first.
+// An order in which to eliminate the classes. First come the ops whose tensors say what they had best do: the brute
+// force inside a group. Group by group follows, the one with the smallest table over what is around it first. On a
+// chain of groups that is the dynamic program over the chain. Within a group, too, the smallest table is first.
 struct GroupOrder {
   std::vector<int> order;
   int entangled = 0;  // groups that are in no series-parallel part of the coarsened graph

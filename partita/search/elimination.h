@@ -62,9 +62,9 @@ struct Elimination {
 // Eliminates in this order. Empty if a table would have more than max_table entries.
 std::optional<Elimination> eliminate(const CostNetwork& network, const std::vector<int>& order, int max_solutions = 1,
                                      int64_t max_table = int64_t{1} << 24, const Watch& watch = {});
-// Where no order's tables fit: a good assignment, not proved minimal. All but a few variables are eliminated exactly
-// while those few are held at their values so far (cutset conditioning, Dechter 1990); others are held in each round,
-// until several rounds in a row have changed nothing. Deterministic; `rounds` bounds the number of rounds.
+// Where no order's tables fit: a good assignment, not proved minimal (cutset conditioning, Dechter 1990). A few
+// variables are held at their values so far, and all others are eliminated exactly. Other variables are held in each
+// round, until several rounds in a row have changed nothing. Deterministic; `rounds` bounds the number of rounds.
 struct Conditioned {
   Cost cost;
   std::vector<int> solution;

@@ -15,8 +15,8 @@ class Settling {
  public:
   explicit Settling(const CostNetwork& network);
   void settle(int v, int value);  // unless it has one
-  // At the least of its own cost, that of its pairs with settled variables, and, for each of the others around it, the
-  // least that the other can then come to with all that is settled around it. The first of equals.
+  // At its cheapest: its own cost, that of its pairs with settled variables, and what each of the others around it can
+  // come to at least beside all that is settled around that one. The first of equals.
   void settle_best(int v);
   const std::vector<int>& around(int v) const { return around_[v]; }  // ascending
   const std::vector<int>& values() const { return value_; }           // -1: none yet

@@ -46,8 +46,8 @@ Mesh joint_mesh(const Cluster& cluster, int axes);
 std::optional<JointProblem> joint_problem(const Problem& problem, const JointSpace& space,
                                           const JointLimits& limits = {});
 Plan plan_of(const JointProblem& joint, const Graph& graph, const solver::Assignment& values);
-// A plan in the network's values: what it says, where the space has it on this mesh or on another one over the same
-// devices in the same order (S(0) on [8] is S(0), S(0) on 4x2); everything else as is cheap beside that. Empty where
+// A plan in the network's values: what it says, where the space has that. Its mesh may be another one over the same
+// devices in the same order: S(0) on [8] is S(0), S(0) on 4x2. Everything else is as is cheap beside that. Empty where
 // the space has none of its strategies.
 std::optional<solver::Assignment> values_of(const JointProblem& joint, const Graph& graph, const Plan& plan);
 // The other variables' values where the ops have these, one an op: each tensor where it costs least then.

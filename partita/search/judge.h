@@ -1,8 +1,7 @@
 // What a plan costs by a problem's objective: what searches compare plans of other searches by.
 //
-// Worked example: for Objective::kComm the cost of a data parallel plan with 64 bytes of gradients on two devices is
-// the 2(p-1) |T| = 128 bytes of its all-reduce, and cost_text() says "128 B"; for kTime it is the ns of a simulated
-// step.
+// Worked example: a data parallel plan on two devices has 64 bytes of gradients. For Objective::kComm its cost is the
+// 2(p-1) |T| = 128 bytes of the all-reduce, and cost_text() says "128 B". For kTime it is the ns of a simulated step.
 #pragma once
 #include <cstdint>
 #include <string>

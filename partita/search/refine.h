@@ -28,9 +28,9 @@ bool holds_any_plan(const Problem& problem);
 
 constexpr int kTightenings = 12;  // how often a plan that does not fit lowers the network's limit
 
-// The solution of a joint problem whose plan fits. The network's uses leave copies and scratch out: where the memory
-// planner finds that a plan needs more than there is, the limit is lowered by that, or so far that the solution breaks
-// it, and the network is solved again.
+// The solution of a joint problem whose plan fits. The network's uses leave copies and scratch out, so the memory
+// planner may find that a plan needs more than there is. The limit is then lowered by that, or so far that the solution
+// breaks it, and the network is solved again.
 struct Fitting {
   std::optional<Plan> plan;
   solver::Result first;                              // with the limit as it was: its bound holds
@@ -59,12 +59,12 @@ struct Refinement {
   int neighbourhoods = 0;    // that were looked at
   int64_t entries = 0;       // of their networks' tables, together
 };
-// From a plan to a cheaper one that fits: on each mesh axis in turn, then on each two of three or four, every op may do
-// what divides its work there, or what the plan and those of `others` on the same refined mesh have it do, all ops at
-// once; until none brings anything. No op is replicated along an axis where it was not: that moves fewer bytes, for
-// more work; in time that counts, and it may be. `solving` is of one neighbourhood, but its deadline and stop are of
-// all. Pins hold if they do in the plan. `cost` is the plan's, by cost_of(). `tell` hears of each neighbourhood. Once
-// their tables have had `most_entries`, no other is looked at.
+// From a plan to a cheaper one that fits. On each mesh axis in turn, next on each two of three or four, all ops may
+// change at once, until none brings anything. Every op may do what divides its work there, or what the plan and those
+// of `others` on the same refined mesh have it do. No op is replicated along an axis where it was not: that moves fewer
+// bytes, for more work. In time that work counts, and it may be. `solving` is of one neighbourhood, but its deadline
+// and stop are of all. Pins hold if they do in the plan. `cost` is the plan's, by cost_of(). `tell` hears of each
+// neighbourhood. Once their tables have had `most_entries`, no other is looked at.
 Refinement refine(const Problem& problem, const Plan& plan, int64_t cost, const std::vector<Plan>& others,
                   const solver::Options& solving, const std::function<void(const Refinement&)>& tell = nullptr,
                   int64_t most_entries = std::numeric_limits<int64_t>::max());

@@ -10,9 +10,9 @@
 
 namespace partita {
 
-// Every device takes its part of the batch and does the same at the same time, so that each has its share of the links
-// to the host; as for small-batch, nothing is exchanged. Blocks are the registers of the lowered step, swap_schedule()
-// says when they move; the simulator runs kernels and copies on their queues. Fragments of memory are not looked at. No
+// Every device takes its part of the batch and does the same at the same time, so each has its share of the links to
+// the host. As for small-batch, nothing is exchanged. Blocks are the registers of the lowered step, and swap_schedule()
+// says when they move. The simulator runs kernels and copies on their queues. Fragments of memory are not looked at. No
 // plan where one op alone needs more than a device has, or all devices together more than their host.
 SearchEntry swap_search();
 

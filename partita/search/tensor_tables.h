@@ -2,8 +2,8 @@
 //
 // Worked example: y is made by an op of 3 values and read by another one of 2 that no others share. It goes straight:
 // one table of 3 x 2 entries, each what the conversion from where the producer leaves y to where the reader wants it
-// costs. Where y has two readers, it has a variable: from_made has a row a value of y (its homes), a column a value of
-// the producer; to_reader has one table a reader, a row a value of y, a column a value of the reader.
+// costs. Where y has two readers, it has a variable, whose values are its homes. from_made has a row for each of them
+// and a column for each value of the producer. to_reader has one table a reader, with a column for each value of it.
 #pragma once
 #include <compare>
 #include <cstdint>

@@ -3,7 +3,7 @@
 // (section 5.2).
 //
 // Worked example: on 8 devices the extents are {2, 2, 2}. Step 1 splits every tensor along one dimension and every op
-// along one index into 2 parts; steps 2 and 3 do the same within each part, and see what was fetched before. With
+// along one index into 2 parts. Steps 2 and 3 do the same within each part, and see what was fetched before. With
 // recursion=off one step chooses three dimensions for each tensor at once. EqualChop has the extents {8}.
 #pragma once
 #include <vector>
@@ -13,8 +13,8 @@
 
 namespace partita {
 
-// Factors k1 >= k2 >= ..: at each step every tensor is split along one dimension into k_i, every op along one index, a
-// reduced one included (partition-n-reduce); what a scalar or a tensor too short for it cannot do, it does not, and is
+// Factors k1 >= k2 >= .. of the device count. At each step every tensor is split along one dimension into k_i, and
+// every op along one index, a reduced one included (partition-n-reduce). Scalars, and tensors too short for that, are
 // whole. The least total communication in every step, counted from the boxes.
 //
 // Options: coarsening=on|off; recursion=on, or off: all factors in one step, a tensor split along several dimensions at
