@@ -27,8 +27,7 @@ std::optional<int64_t> fits(const Request& request) try {
   const Cluster cluster = cluster_of(request);
   const SearchChoice choice = parse_search(request.search);
   Rng rng(request.seed);
-  const SearchResult found =
-      choice.entry->search({graph, cluster, request.objective, {}, choice.options}, {}, rng);
+  const SearchResult found = choice.entry->search({graph, cluster, request.objective, {}, choice.options}, {}, rng);
   if (!found.plan) return std::nullopt;
   const bool some = is_too_large_to_lower(graph, cluster);
   const std::vector<int64_t> peaks =
