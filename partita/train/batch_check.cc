@@ -7,6 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/graph/autodiff.h"
+#include "partita/physical/lower.h"
 #include "partita/plan/rules.h"
 #include "partita/runtime/weights.h"
 #include "partita/train/dataset.h"
