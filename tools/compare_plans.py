@@ -63,7 +63,8 @@ def run(program, words, folder):
     done = subprocess.run([program, "plan", *words, "--json", "-o", plan], capture_output=True, text=True, cwd=ROOT)
     seconds = time.time() - begin
     printed = re.sub(r'"(search_seconds|seconds|[a-z_]+_seconds)": *[0-9.e+-]+', "", done.stdout).replace(folder, "")
-    said = re.sub(r"\b\d+(\.\d+)?(e-?\d+)? (s|ms)\b", "T", done.stderr).replace(folder, "")
+    said = re.sub(r"(?m)^ *[0-9.]+ s  .*\n", "", done.stderr)  # progress, which comes by the clock
+    said = re.sub(r"\b\d+(\.\d+)?(e-?\d+)? (s|ms)\b", "T", said).replace(folder, "")
     parts = {"exit code": done.returncode, "figures": printed, "messages": said}
     for name, path in (("plan", plan), ("trace", trace)):
         if name == "trace" and os.path.exists(plan):
