@@ -66,6 +66,19 @@ bool boxes_exist(const Analysis& analysis, const Boxes& ranges, std::string& why
   return true;
 }
 
+// Rule 12 over all axes: why a tensor cannot be as the axes have it; empty: it can.
+std::string refused_on_mesh(const Bound& bound, const std::vector<AxisKinds>& kinds) {
+  for (size_t t = 0; t < bound.tensors.size(); ++t) {
+    Kind seen;
+    for (const AxisKinds& k : kinds) {
+      if (seen && k.first[t] && k.first[t] != seen)
+        return fmt::format("{} would be partial under two reducers", bound.tensors[t].name);
+      if (k.first[t]) seen = k.first[t];
+    }
+  }
+  return "";
+}
+
 std::optional<Derived> derive(const Analysis& analysis, const std::vector<int>& mesh,
                               const std::vector<AxisStrategy>& axes, KnownRegions* known, std::string& why) {
   const Bound& bound = *analysis.bound;
@@ -83,16 +96,8 @@ std::optional<Derived> derive(const Analysis& analysis, const std::vector<int>& 
     if (!why.empty()) return std::nullopt;
     split.push_back(std::move(plan.split));
   }
-  for (size_t t = 0; t < bound.tensors.size(); ++t) {  // (12)
-    Kind seen;
-    for (const AxisKinds& k : kinds) {
-      if (seen && k.first[t] && k.first[t] != seen) {
-        why = fmt::format("{} would be partial under two reducers", bound.tensors[t].name);
-        return std::nullopt;
-      }
-      if (k.first[t]) seen = k.first[t];
-    }
-  }
+  why = refused_on_mesh(bound, kinds);
+  if (!why.empty()) return std::nullopt;
   d.ranges = ranges_on_mesh(bound, mesh, split);
   for (const BoundTensor& t : bound.tensors) d.boxes.push_back(Boxes::everywhere(mesh, empty_box(t.factored.size())));
   std::vector<Boxes> owned = d.boxes;
