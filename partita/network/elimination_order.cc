@@ -5,7 +5,7 @@
 
 namespace partita {
 
-EliminationGame::EliminationGame(std::vector<int> domains, std::vector<std::set<int>> neighbours)
+EliminationGame::EliminationGame(const std::vector<int>& domains, std::vector<std::set<int>> neighbours)
     : bits_(domains.size()), neighbours_(std::move(neighbours)) {
   for (int d : domains) domain_bits_.push_back(std::log2(d));
   for (int v = 0; v < static_cast<int>(domains.size()); ++v) {

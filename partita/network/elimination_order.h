@@ -14,7 +14,7 @@ namespace partita {
 class EliminationGame {
  public:
   // Sizes of the variables' domains, and who is beside whom (symmetric, nobody beside itself).
-  EliminationGame(std::vector<int> domains, std::vector<std::set<int>> neighbours);
+  EliminationGame(const std::vector<int>& domains, std::vector<std::set<int>> neighbours);
 
   bool done() const { return queue_.empty(); }
   // The variable whose table is smallest, ties by index.

@@ -1,5 +1,6 @@
 // Leaves out values that no solution can take.
 #include <algorithm>
+#include <utility>
 
 #include "partita/solver/model.h"
 
@@ -29,11 +30,11 @@ namespace {
 
 class Propagation {
  public:
-  Propagation(const Model& m, Alive& alive, const std::vector<int>& changed)
-      : m_(m), alive_(alive), queued_(m.variables(), changed.empty()), queue_(changed) {
-    if (changed.empty())
+  Propagation(const Model& m, Alive& alive, std::vector<int> changed)
+      : m_(m), alive_(alive), queued_(m.variables(), changed.empty()), queue_(std::move(changed)) {
+    if (queue_.empty())
       for (int v = 0; v < m.variables(); ++v) queue_.push_back(v);
-    for (int v : changed) queued_[v] = 1;
+    for (int v : queue_) queued_[v] = 1;
   }
 
   bool run() {
@@ -109,7 +110,7 @@ class Propagation {
 }  // namespace
 
 bool propagate(const Model& model, Alive& alive, std::vector<int> changed) {
-  return Propagation(model, alive, changed).run();
+  return Propagation(model, alive, std::move(changed)).run();
 }
 
 }  // namespace partita::solver
