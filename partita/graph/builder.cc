@@ -15,7 +15,7 @@ std::string tensor_key(const std::string& name) { return "t:" + name; }
 std::string op_key(const std::string& name) { return "o:" + name; }
 
 // `name`, or NAME_n with the first n that is free; `taken` has how many were made of each.
-std::string unique(std::map<std::string, int>& taken, std::string (*key)(const std::string&), const std::string& name) {
+std::string unique(std::map<std::string, int>& taken, std::string (*key)(const std::string&), std::string name) {
   auto found = taken.find(key(name));
   if (found == taken.end()) return name;
   int& count = found->second;
@@ -106,7 +106,7 @@ TensorId GraphBuilder::scalar(std::string name, double value, DType dtype) {
   Values values{.dtype = dtype, .shape = {}};
   if (is_float(dtype)) values.real = {value};
   else values.integer = {static_cast<int64_t>(value)};
-  return constant(unique(taken_, tensor_key, name), std::move(values));
+  return constant(unique(taken_, tensor_key, std::move(name)), std::move(values));
 }
 
 std::vector<TensorId> GraphBuilder::add(Op op) {

@@ -52,10 +52,9 @@ class MixedPrecision {
     std::vector<TensorId> operands;
     for (std::size_t k = 0; k < op.operands.size(); ++k) {
       const TensorId operand = now_[op.operands[k].index()];
-      if (precision == OpDefinition::Precision::kLow && k < definition->low_operands)
-        operands.push_back(as(operand, low_));
-      else if (precision == OpDefinition::Precision::kFloat32) operands.push_back(as(operand, DType::kFloat32));
-      else if (is_bias(op, k)) operands.push_back(as(operand, low_));
+      const bool low = precision == OpDefinition::Precision::kLow && k < definition->low_operands;
+      if (!low && precision == OpDefinition::Precision::kFloat32) operands.push_back(as(operand, DType::kFloat32));
+      else if (low || is_bias(op, k)) operands.push_back(as(operand, low_));
       else operands.push_back(operand);
     }
     build_.set_cell(op.time_step, op.cell);

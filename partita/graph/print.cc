@@ -11,6 +11,7 @@
 // A name with other characters than [A-Za-z0-9_./:+-] is quoted as in JSON. Numbers are printed so that they read back
 // the same. Values are `splat:V`, `list:V;V;..`, or, from 65 elements on, the bytes of float32 or float64 numbers in
 // hex.
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -50,7 +51,7 @@ std::string hex(const std::vector<double>& values) {
   return text;
 }
 
-bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
 std::string print_values(const Values& values) {
   const std::size_t n = values.real.size() + values.integer.size();

@@ -88,7 +88,7 @@ void widen(std::string_view bytes, std::vector<Ours>& values) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     Stored value;
     std::memcpy(&value, bytes.data() + i * sizeof(Stored), sizeof(Stored));
-    values[i] = static_cast<Ours>(value);
+    values[i] = static_cast<Ours>(value);  // NOLINT(bugprone-signed-char-misuse): int8 is a number here
   }
 }
 

@@ -153,7 +153,7 @@ std::string rms_norm_grad(const OpInstance& op) {
 }
 
 // From the statistics, which are all results but the first.
-DeclaredGradient from_statistics(std::string definition) {
+DeclaredGradient from_statistics(const std::string& definition) {
   return [definition](GraphBuilder& build, const Op& forward, const std::vector<TensorId>& g) {
     for (std::size_t r = 1; r < g.size(); ++r)
       if (g[r].valid())

@@ -76,7 +76,7 @@ std::string log_softmax_grad(const OpInstance& op) {
 }
 
 // The gradient of an op with one operand, by an op that reads the result and its gradient.
-DeclaredGradient from_result(std::string definition) {
+DeclaredGradient from_result(const std::string& definition) {
   return [definition](GraphBuilder& build, const Op& forward, const std::vector<TensorId>& g) {
     return std::vector<TensorId>{build.op(definition, {forward.results[0], g[0]},
                                           {{"axis", forward.attributes.at("axis")}}, forward.name + ".grad.x")};

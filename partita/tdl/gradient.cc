@@ -152,7 +152,8 @@ class Transposer {
       if (!used) continue;
       // The name that has become free, if it is of the same extent, else a new one.
       int other = -1;
-      for (const auto& [from, target] : names) {
+      for (const auto& renamed : names) {
+        const int from = renamed.first;
         bool taken = targets.contains(from) ||
                      std::any_of(names.begin(), names.end(), [&](auto& n) { return n.second == from; });
         if (!taken && b_.formula.indices[from].extent == b_.formula.indices[to].extent) other = from;

@@ -169,7 +169,7 @@ std::string part_name(const Bound& bound, const Derived& d, int tensor) {
     while (i > 0 && ++choice[i - 1] > splits.size()) choice[--i] = 0;
     if (i == 0) break;
   }
-  const std::string list = list_name(t, boxes);
+  std::string list = list_name(t, boxes);
   if (names.size() == 1) return list;
   for (size_t i : open) names[i] = list;
   return joined_names();

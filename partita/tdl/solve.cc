@@ -138,7 +138,7 @@ class Solver {
   std::vector<bool> solve_digits() {
     const Shape& extents = tensor_.factored;
     const std::vector<Affine>& subscripts = flow_.access.subscripts;
-    const std::vector<bool> none(extents.size(), false);
+    std::vector<bool> none(extents.size(), false);
     std::vector<bool> solved = none;
     for (size_t axis = 0; axis < extents.size(); ++axis)  // named in the axes' order
       if (has_quotient(subscripts[axis]) && extents[axis] > 1) axis_index(axis);

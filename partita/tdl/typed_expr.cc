@@ -69,8 +69,6 @@ TypedExpr typed(const Expr& e, const std::vector<const Piece*>& pieces) {
       node.type = std::max(node.args[1].type, node.args[2].type);
       break;
     case ExprKind::kRng:
-      node.type = ValueType::kReal;
-      break;
     case ExprKind::kOpaque:
       node.type = ValueType::kReal;
       break;
