@@ -89,15 +89,17 @@ void count_missing(Router& router) {
   std::map<int, std::vector<int>> below;  // by switch
   for (int place : router.place_of)
     for (int top = places[place].parent; top >= 0; top = places[top].parent) below[top].push_back(place);
-  for (const auto& [top, leaves] : below) {
-    auto child = [&, top = top](int leaf) {
+  for (const auto& switched : below) {
+    const int top = switched.first;
+    const std::vector<int>& leaves = switched.second;
+    auto child = [&](int leaf) {
       while (places[leaf].parent != top) leaf = places[leaf].parent;
       return leaf;
     };
     const bool parts =
         std::any_of(leaves.begin(), leaves.end(), [&](int leaf) { return child(leaf) != child(leaves[0]); });
     for (int leaf : leaves) {
-      auto wired = [&, top = top](int other) {
+      auto wired = [&](int other) {
         return other == leaf || (places[leaf].parent == top && own_wired(router, other, leaf));
       };
       router.missing[top] += parts && !std::all_of(leaves.begin(), leaves.end(), wired);

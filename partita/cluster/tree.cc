@@ -98,7 +98,7 @@ void expand(Expansion& e, const YAML::Node& node, const std::string& name, int p
       if (tree.compute.size() + tree.hosts.size() > kMostDevices)
         e.r.fail_at(child, "more than {} devices; reduce a count", kMostDevices);
       std::string local = child["count"] ? base + std::to_string(i) : base;
-      expand(e, child, name.empty() ? local : name + "." + local, at, inner, host_place);
+      expand(e, child, name.empty() ? local : fmt::format("{}.{}", name, local), at, inner, host_place);
     }
   }
 }
