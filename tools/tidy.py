@@ -69,7 +69,7 @@ def main():
         print(f"tidy: {error}; build first, with make build")
         return 2
     asked = {os.path.abspath(f) for f in args.files}
-    source = re.compile(re.escape(ROOT + os.sep) + r"partita/(?!.*_test\.cc$).*\.cc$")
+    source = re.compile(re.escape(ROOT + os.sep) + r"partita/(?!.*(_test\.cc$|/testing/)).*\.cc$")
     chosen = [e for e in entries if (e["file"] in asked if asked else source.match(e["file"]))]
     if not chosen:
         print("tidy: compile_commands.json has none of these files")

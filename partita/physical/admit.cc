@@ -65,7 +65,7 @@ void check(const PhysicalGraph& graph, const Watch& watch) {
   NodeTable table = number_nodes(graph);
   std::vector<int> place = places(graph, table);
   Uses uses(graph, table);
-  const std::size_t blocks = static_cast<std::size_t>(2 * table.size() / kBlock + 1);
+  const std::size_t blocks = 2 * static_cast<std::size_t>(table.size()) / kBlock + 1;
   Admission in{graph, std::move(table), std::move(place), std::move(uses), {}, {}, {}};
   in.needs.resize(blocks);
   in.waits.resize(blocks);

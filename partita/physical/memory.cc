@@ -107,7 +107,7 @@ class PlacedSlots {
   PlacedSlots(const Contents& contents, int places)
       : contents_(contents),
         places_(std::max(1, places)),
-        leaves_(std::bit_ceil(static_cast<std::size_t>(places_ / kPlaces + 1))),
+        leaves_(std::bit_ceil(static_cast<std::size_t>(places_) / kPlaces + 1)),
         throughout_(2 * leaves_),
         within_(2 * leaves_),
         ends_(leaves_) {}

@@ -31,7 +31,7 @@ class Call {
   template <typename Number>
   void add(Number x) {
     static_assert(std::is_arithmetic_v<Number> || std::is_enum_v<Number> || std::is_pointer_v<Number>);
-    text_.append(reinterpret_cast<const char*>(&x), sizeof x);
+    text_.append(reinterpret_cast<const char*>(&x), sizeof x);  // NOLINT(bugprone-sizeof-expression): pointers too
   }
   void add(const std::string& word) {
     add(word.size());

@@ -169,7 +169,7 @@ Refinement refine_best(Run& run, size_t best) try {
   solving.certify = false;
   tell(run, fmt::format("refines the plan of {}: {}", first.from, cost_text(run.problem, first.cost)));
   auto told = Watch::Clock::now();
-  const Refinement refinement = refine(
+  Refinement refinement = refine(
       run.problem, first.plan, first.cost, others, solving,
       [&](const Refinement& now) {
         if (Watch::Clock::now() - told < std::chrono::seconds(1)) return;

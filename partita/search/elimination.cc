@@ -111,12 +111,12 @@ std::vector<int> greedy(const CostNetwork& network) {
     for (const CostNetwork::Pair* p : pairs[v]) {
       const int other = p->a == v ? p->b : p->a;
       auto at = [&](int x, int y) {
-        return p->cost[p->a == v ? static_cast<size_t>(x * network.domain(other) + y)
-                                 : static_cast<size_t>(y * network.domain(v) + x)];
+        return p->cost[p->a == v ? static_cast<size_t>(x) * network.domain(other) + y
+                                 : static_cast<size_t>(y) * network.domain(v) + x];
       };
       for (int x = 0; x < network.domain(v); ++x) {
         if (other == v) {
-          costs[x] = costs[x] + p->cost[static_cast<size_t>(x * network.domain(v) + x)];
+          costs[x] = costs[x] + p->cost[static_cast<size_t>(x) * network.domain(v) + x];
           continue;
         }
         Cost best = at(x, std::max(value[other], 0));
