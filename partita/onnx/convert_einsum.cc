@@ -94,10 +94,11 @@ Results einsum(NodeContext& n) {
                                        {e.count(both), e.count(only_a), e.count(summed)});
   const TensorId b = n.reshaped_before(arranged(n, x[1], e.letters[1], both + summed + only_b),
                                        {e.count(both), e.count(summed), e.count(only_b)});
+  const std::string made = both + only_a + only_b;
   Shape apart;
-  for (char c : both + only_a + only_b) apart.push_back(e.extent.at(c));
+  for (char c : made) apart.push_back(e.extent.at(c));
   const TensorId y = n.reshaped_before(n.before("matmul", {a, b}), apart);
-  return {n.made(arranged(n, y, both + only_a + only_b, e.result))};
+  return {n.made(arranged(n, y, made, e.result))};
 }
 
 }  // namespace partita::onnx_model

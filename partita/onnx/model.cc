@@ -51,8 +51,7 @@ Initializer initializer_of(const onnx::TensorProto& tensor, const std::string& p
   initializer.low = low_dtype_of(tensor.data_type());
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL) {
     check_external(tensor, path, size.bytes);  // its place is checked now, its values are read when they are wanted
-    onnx::TensorProto place = tensor;
-    initializer.load = [place, path] { return values_of(place, path); };
+    initializer.load = [place = tensor, path] { return values_of(place, path); };
   } else {
     auto values = std::make_shared<const Values>(values_of(tensor, path));
     initializer.load = [values] { return *values; };

@@ -54,7 +54,7 @@ std::vector<std::string> scopes_of_path(const std::string& name) {
     const std::string last = outer.substr(outer.rfind('.') == std::string::npos ? 0 : outer.rfind('.') + 1);
     if (outer.empty()) scopes.push_back(part);
     else if (part.starts_with(last + ".")) scopes.push_back(outer.substr(0, outer.size() - last.size()) + part);
-    else scopes.push_back(outer + "." + part);
+    else scopes.push_back(fmt::format("{}.{}", outer, part));
   }
   scopes.push_back(name.substr(at));
   return scopes;

@@ -175,8 +175,8 @@ class SaidRestorer {
     }
     parameter.shape = repeated.whole.shape;
     parameter.load = [whole = std::make_shared<const Values>(repeated.whole)] { return *whole; };
-    Moves moves = repeated.moves.value_or(Moves{.shape = repeated.whole.shape});
-    return r_.replace_by_new(name, source, std::move(parameter), std::move(moves), repeated.expanded), true;
+    const Moves moves = repeated.moves.value_or(Moves{.shape = repeated.whole.shape});
+    return r_.replace_by_new(name, source, std::move(parameter), moves, repeated.expanded), true;
   }
 
   // The extent of axis 0 of all inputs; 0: they differ, or it is symbolic.

@@ -102,7 +102,7 @@ void Restoring::replace(const std::string& name, const std::string& source, cons
 }
 
 std::string Restoring::integers_of(const std::string& name, std::size_t step, Values values) {
-  const std::string own = fmt::format("{}/{}/places", name, step);
+  std::string own = fmt::format("{}/{}/places", name, step);
   Initializer initializer{.dtype = DType::kInt64,
                           .shape = values.shape,
                           .type = onnx_type(DType::kInt64),

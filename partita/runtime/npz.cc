@@ -66,7 +66,7 @@ class NpyHeader {
     if (quote != '\'' && quote != '"') bad("lacks a quoted word");
     const std::size_t end = rest_.find(quote, 1);
     if (end == std::string_view::npos) bad("has an open quote");
-    const std::string word(rest_.substr(1, end - 1));
+    std::string word(rest_.substr(1, end - 1));
     rest_.remove_prefix(end + 1);
     return word;
   }

@@ -95,7 +95,7 @@ SearchChoice parse_search(std::string_view text) {
 std::string text_of(const SearchChoice& choice) {
   std::vector<std::string> chosen;
   for (const auto& [option, value] : choice.options)
-    if (value != choice.entry->options.at(option)[0]) chosen.push_back(option + "=" + value);
+    if (value != choice.entry->options.at(option)[0]) chosen.push_back(fmt::format("{}={}", option, value));
   return choice.entry->name + (chosen.empty() ? "" : "?") + fmt::format("{}", fmt::join(chosen, ","));
 }
 
