@@ -20,9 +20,9 @@ Model build_gpt2(const Gpt2& m, std::shared_ptr<const OpRegistry> registry) {
     const std::string name = fmt::format("transformer.h.{}", i);
     AttentionOptions attention{.causal = true, .dropout = m.attention_dropout};
     if (!m.scaled) attention.scale = 1;
+    const int64_t head_size = m.hidden / m.heads;
     if (m.scaled_by_layer)
-      attention.scale =
-          (m.scaled ? 1 / std::sqrt(static_cast<double>(m.hidden / m.heads)) : 1) / static_cast<double>(i + 1);
+      attention.scale = (m.scaled ? 1 / std::sqrt(static_cast<double>(head_size)) : 1) / static_cast<double>(i + 1);
     TensorId y = net.conv1d(net.norm(x, name + ".ln_1", m.eps), name + ".attn.c_attn", 3 * m.hidden);
     y = net.conv1d(net.packed_attention(y, name + ".attn", m.heads, attention), name + ".attn.c_proj", m.hidden);
     x = net.add(x, net.layers.dropout(y, name + ".attn.resid_dropout", m.residual_dropout), name + ".attn.add");
