@@ -110,10 +110,11 @@ void stretch_dynamic(Rotary& rotary, Source& s, int64_t steps) {
 }
 
 void check_known(Fields& r, const json& object, const std::string& path) {
-  for (const auto& [key, value] : object.items())
-    if (std::none_of(std::begin(kKnown), std::end(kKnown), [&](const char* known) { return key == known; }) &&
-        !value.is_null())
-      r.problem("{}.{} is not understood; remove it if it changes nothing", path, key);
+  for (const auto& field : object.items()) {
+    auto is_it = [&](const char* known) { return field.key() == known; };
+    if (!field.value().is_null() && std::none_of(std::begin(kKnown), std::end(kKnown), is_it))
+      r.problem("{}.{} is not understood; remove it if it changes nothing", path, field.key());
+  }
 }
 
 }  // namespace
