@@ -34,7 +34,8 @@ TensorId Layers::convolution(TensorId x, const std::string& name, const Convolut
     fail("convolution '{}': {} and {} channels are not whole groups of {}", name, inputs, o.outputs, o.groups);
   b.set_source({name, ""});
   // Kaiming's for ReLU, fan out, as a uniform distribution of the same deviation (torchvision's ResNets).
-  const double bound = std::sqrt(6.0 / static_cast<double>(o.outputs / o.groups * o.kernel.rows * o.kernel.columns));
+  const int64_t fan_out = o.outputs / o.groups * o.kernel.rows * o.kernel.columns;
+  const double bound = std::sqrt(6.0 / static_cast<double>(fan_out));
   std::vector<TensorId> operands{
       x, parameter(name + ".weight", {o.outputs, inputs / o.groups, o.kernel.rows, o.kernel.columns}, bound)};
   if (o.bias) operands.push_back(parameter(name + ".bias", {o.outputs}, 0));

@@ -60,8 +60,9 @@ class Network {
     for (const auto& [extent, before, after] : {std::tuple{shape[2], "pt", "pb"}, std::tuple{shape[3], "pl", "pr"}}) {
       const int64_t windows = (extent + stride - 1) / stride,
                     padding = std::max<int64_t>((windows - 1) * stride + kernel - extent, 0);
-      attributes[before] = static_cast<double>(padding / 2);
-      attributes[after] = static_cast<double>(padding - padding / 2);
+      const int64_t first = padding / 2, last = padding - first;
+      attributes[before] = static_cast<double>(first);
+      attributes[after] = static_cast<double>(last);
     }
     return attributes;
   }
