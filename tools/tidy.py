@@ -31,13 +31,19 @@ def preprocessed(entry):
     return subprocess.run(words, cwd=entry["directory"], capture_output=True, check=True).stdout
 
 
+def findings_of(printed):
+    """What was found in this project's files; some checks look into others' headers, whatever the header filter says."""
+    each = re.split(r"\n(?=\S+:\d+:\d+: (?:error|warning))", printed.strip())
+    return [finding for finding in each if finding.startswith("partita/")]
+
+
 def tidy(entry, build, salt):
-    """(path, what clang-tidy printed, whether that has errors)."""
+    """(what clang-tidy found, whether that has errors)."""
     path = os.path.relpath(entry["file"], ROOT)
     try:
         key = hashlib.sha256(salt + path.encode() + preprocessed(entry)).hexdigest()
     except subprocess.CalledProcessError as error:
-        return path, error.stderr.decode(errors="replace"), True
+        return [error.stderr.decode(errors="replace")], True
     kept = os.path.join(CACHE, key)
     if os.path.exists(kept):
         with open(kept, encoding="utf-8") as file:
@@ -46,12 +52,13 @@ def tidy(entry, build, salt):
         done = subprocess.run([PROGRAM, "-p", build, "--quiet", entry["file"]], capture_output=True, text=True, cwd=ROOT)
         printed = done.stdout.replace(ROOT + os.sep, "")
         if done.returncode and "error:" not in printed:
-            return path, printed + done.stderr, True
+            return [printed + done.stderr], True
         os.makedirs(CACHE, exist_ok=True)
         with open(f"{kept}.{os.getpid()}", "w", encoding="utf-8") as file:
             file.write(printed)
         os.replace(f"{kept}.{os.getpid()}", kept)
-    return path, printed, "error:" in printed
+    findings = findings_of(printed)
+    return findings, any(": error:" in finding for finding in findings)
 
 
 def main():
@@ -79,10 +86,10 @@ def main():
         salt = version + file.read()
     wrong, seen = 0, set()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for path, printed, errors in pool.map(lambda e: tidy(e, args.build, salt), chosen):
+        for findings, errors in pool.map(lambda e: tidy(e, args.build, salt), chosen):
             wrong += errors
-            for finding in re.split(r"\n(?=\S+:\d+:\d+: (?:error|warning))", printed.strip()):
-                if finding and finding not in seen:  # one in a header is found by many files
+            for finding in findings:
+                if finding not in seen:  # one in a header is found by many files
                     seen.add(finding)
                     print(finding, flush=True)
     print(f"tidy: {len(chosen)} files, {wrong} with errors")
