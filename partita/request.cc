@@ -90,10 +90,9 @@ std::optional<Plan> plan_to_begin_with(const Request& request, const Graph& grap
     if (model.sha256 != fingerprint(graph))
       fail(
           "a plan to begin with is of the same model with the same settings; this one was made for '{}' and its "
-          "SHA-256 "
-          "differs",
+          "SHA-256 differs",
           model.model);
-    const Plan plan = parse_plan(text, graph);
+    Plan plan = parse_plan(text, graph);
     if (const int devices = parse_cluster(plan.cluster_text, "cluster").compute_count; devices != cluster.compute_count)
       fail("a plan to begin with is for as many devices; this one is for {}, '{}' has {}", devices, cluster.name,
            cluster.compute_count);

@@ -60,7 +60,7 @@ at::Tensor input_of(const WindowPlan& plan, const std::vector<Held>& held, int64
 at::Tensor columns_of(const at::Tensor& memory, const at::Tensor& x, const WindowPlan& plan, Interval rows) {
   const Interval all = plan.columns.out;
   const Shape sizes{plan.c.size(), plan.rows.window.size(), plan.columns.window.size(), rows.size(), all.size()};
-  const at::Tensor columns = memory.slice(0, 0, volume(sizes)).view(sizes);
+  at::Tensor columns = memory.slice(0, 0, volume(sizes)).view(sizes);
   each_element(plan, rows, [&](int64_t r, int64_t t, Interval outs_r, Interval outs_t) {
     at::Tensor to = columns.select(1, r - plan.rows.window.lo).select(1, t - plan.columns.window.lo);
     if (outs_r.size() != rows.size() || outs_t.size() != all.size()) to.fill_(0);

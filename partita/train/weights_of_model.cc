@@ -51,7 +51,7 @@ class Matcher {
   // tied weight may have the name of either tensor.
   std::string own_name(std::string name) const {
     for (const auto& [theirs, ours] : names_.endings)
-      if (name.ends_with(theirs)) name = name.substr(0, name.size() - theirs.size()) + ours;
+      if (name.ends_with(theirs)) name.replace(name.size() - theirs.size(), theirs.size(), ours);
     std::vector<std::string> forms{name};
     if (!names_.prefix.empty())
       forms.push_back(name.starts_with(names_.prefix) ? name.substr(names_.prefix.size()) : names_.prefix + name);
