@@ -18,7 +18,7 @@ EliminationGame game_of(const CostNetwork& network) {
   for (int v = 0; v < network.variables(); ++v) domains.push_back(network.domain(v));
   std::vector<std::set<int>> neighbours(domains.size());
   for (const CostNetwork::Pair& p : network.pairs) neighbours[p.a].insert(p.b), neighbours[p.b].insert(p.a);
-  return EliminationGame(std::move(domains), std::move(neighbours));
+  return EliminationGame(domains, std::move(neighbours));
 }
 
 // What is left of the graph of groups when those between at most two others are taken out, as long as there are any,
