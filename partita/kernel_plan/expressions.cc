@@ -5,6 +5,7 @@
 #include "partita/kernel_plan/stage_builder.h"
 #include "partita/kernel_plan/types.h"
 #include "partita/tdl/affine.h"
+#include "partita/tdl/typed_expr.h"
 
 namespace partita {
 
@@ -72,7 +73,7 @@ int compile_binary(StageBuilder& b, const Expr& e) {
 int compile(StageBuilder& b, const Expr& e) {
   switch (e.kind) {
     case ExprKind::kNumber:
-      return constant(b, e.number, is_integer(e.number) ? DType::kInt64 : b.real);
+      return constant(b, e.number, tdl::is_integer(e.number) ? DType::kInt64 : b.real);
     case ExprKind::kIndex:
       return compile_index(b, e);
     case ExprKind::kRead:

@@ -2,16 +2,14 @@
 #include "partita/kernel_plan/types.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "partita/tdl/functions.h"
+#include "partita/tdl/typed_expr.h"
 
 namespace partita {
 
 using tdl::Expr;
 using tdl::ExprKind;
-
-bool is_integer(double x) { return std::floor(x) == x && std::abs(x) <= 9007199254740992.0; }
 
 int type_rank(DType dtype) { return is_float(dtype) ? kRealRank : dtype == DType::kInt64 ? kIntegerRank : kBoolRank; }
 
@@ -63,12 +61,12 @@ int rank_of_function(const Expr& e, const Parts& parts) {
 int type_rank(const Expr& e, const Parts& parts) {
   switch (e.kind) {
     case ExprKind::kNumber:
-      return is_integer(e.number) ? kIntegerRank : kRealRank;
+      return tdl::is_integer(e.number) ? kIntegerRank : kRealRank;
     case ExprKind::kIndex:
       return kIntegerRank;
     case ExprKind::kRead: {
       const int type = parts[e.tensor] ? type_rank(parts[e.tensor]->dtype) : kRealRank;
-      return e.has_else && e.number != 0 ? std::max(type, is_integer(e.number) ? kIntegerRank : kRealRank) : type;
+      return e.has_else && e.number != 0 ? std::max(type, tdl::is_integer(e.number) ? kIntegerRank : kRealRank) : type;
     }
     case ExprKind::kUnary:
     case ExprKind::kBinary:

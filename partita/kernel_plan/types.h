@@ -23,7 +23,6 @@ enum class FunctionType {
 };
 FunctionType function_type(const tdl::Expr& e);  // kUnary or kBinary
 
-bool is_integer(double x);
 // bool for comparisons, int64 for integers, else `real`: the type of a stage's values by its formula.
 DType stage_dtype(const tdl::Bound& bound, int stage, const Parts& parts, DType real);
 

@@ -15,9 +15,9 @@ ValueType type_of(DType d) {
   return is_float(d) ? ValueType::kReal : d == DType::kInt64 ? ValueType::kInt : ValueType::kBool;
 }
 
-bool is_integer(double x) { return std::floor(x) == x && std::abs(x) <= 9007199254740992.0; }
-
 }  // namespace
+
+bool is_integer(double x) { return std::floor(x) == x && std::abs(x) <= 9007199254740992.0; }
 
 DType dtype_of(ValueType type) {
   return type == ValueType::kReal ? DType::kFloat64 : type == ValueType::kInt ? DType::kInt64 : DType::kBool;
