@@ -235,9 +235,17 @@ struct LossDefinition {
   const char* op;
   bool classes;  // labels are int64 class numbers, one for each last axis of the output; else values of its shape and
                  // dtype
+  bool counted = false;  // the number of labels that count is the op's third operand
 };
-constexpr LossDefinition kLosses[] = {
-    {"bce_with_logits", "bce_with_logits", false}, {"cross_entropy", "cross_entropy", true}, {"mse", "mse", false}};
+constexpr LossDefinition kLosses[] = {{"bce_with_logits", "bce_with_logits", false},
+                                      {"cross_entropy", "cross_entropy", true},
+                                      {"masked_cross_entropy", "masked_cross_entropy", true, true},
+                                      {"mse", "mse", false}};
+
+// An input of labels, and the number of those that count, where the loss reads it.
+struct Labels {
+  TensorId input, count;
+};
 
 // A loss is made in float32 at least.
 TensorId wide(GraphBuilder& build, TensorId output) {
@@ -248,18 +256,20 @@ TensorId wide(GraphBuilder& build, TensorId output) {
 
 // The loss of one output; an input of labels is made by the first that reads it.
 TensorId loss_of(GraphBuilder& build, const LossDefinition& loss, TensorId given, const std::string& labels_name,
-                 std::map<std::string, TensorId>& inputs, std::string name) {
+                 std::map<std::string, Labels>& inputs, std::string name) {
   const TensorId output = wide(build, given);
   const Tensor y = build.graph().tensor(output);
   if (loss.classes && y.shape.empty())
     fail("graph '{}': {} needs an output with a class axis, '{}' is a scalar", build.graph().name, loss.name, y.name);
   const Shape shape = loss.classes ? Shape(y.shape.begin(), y.shape.end() - 1) : y.shape;
-  TensorId& labels = inputs[labels_name];
+  auto& [labels, count] = inputs[labels_name];
   if (!labels.valid()) labels = build.input(labels_name, shape, loss.classes ? DType::kInt64 : y.dtype);
   if (build.shape(labels) != shape)
     fail("graph '{}': output '{}' [{}] cannot be judged by labels [{}]", build.graph().name, y.name,
          fmt::join(y.shape, "x"), fmt::join(build.shape(labels), "x"));
-  return build.op(loss.op, {output, labels}, {}, std::move(name));
+  if (!loss.counted) return build.op(loss.op, {output, labels}, {}, std::move(name));
+  if (!count.valid()) count = build.op("label_count", {labels}, {}, labels_name + ".count");
+  return build.op(loss.op, {output, labels, count}, {}, std::move(name));
 }
 
 LossAndSeed add_loss(GraphBuilder& build, const Loss& loss, TensorId output) {
@@ -280,7 +290,7 @@ LossAndSeed add_loss(GraphBuilder& build, const Loss& loss, TensorId output) {
                                        [&](const LossDefinition& d) { return d.name == loss.kind; });
   if (definition == std::end(kLosses))
     fail("unknown loss '{}'; there are: {}", loss.kind, fmt::join(loss_names(), ", "));
-  std::map<std::string, TensorId> labels;
+  std::map<std::string, Labels> labels;
   size_t left = loss.auxiliary.size() + loss.penalties.size();
   TensorId value = loss_of(build, *definition, output, "labels", labels, left == 0 ? "loss" : "loss.main");
   auto add = [&](TensorId given, double weight, const std::string& name) {

@@ -9,8 +9,13 @@
 
 namespace partita {
 
+// Labels of this value do not count in masked_cross_entropy; the same as in PyTorch and in data for its models.
+inline constexpr int64_t kIgnoredLabel = -100;
+
 struct Loss {
   // "cross_entropy": mean over samples against an int64 input `labels` of the output's shape without its last axis.
+  // "masked_cross_entropy": the same over the labels that are not kIgnoredLabel; 0 where none is left. The op
+  // label_count counts them, over the whole batch: LABELS.count is an operand of the loss.
   // "mse": mean of (y - t)^2 against an input `labels` of y's shape.
   // "bce_with_logits": mean binary cross-entropy of sigmoid(y) against an input `labels` of y's shape.
   // "elementwise": the cotangent of the output is the output itself (SoyBean's MLP: no loss product to communicate);

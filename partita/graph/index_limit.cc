@@ -9,7 +9,11 @@ namespace {
 using tdl::Expr;
 using tdl::ExprKind;
 
-void narrow_to(std::optional<Interval>& range, Interval to) { range = range ? intersect(*range, to) : to; }
+// A number is ignored by all who choose by it, or by none.
+void narrow_to(std::optional<IndexRange>& range, const IndexRange& to) {
+  if (!range) range = to;
+  else range = {intersect(range->range, to.range), range->ignored == to.ignored ? to.ignored : std::nullopt};
+}
 
 // What `places` takes of its operand, if it is the same for all elements.
 std::optional<Interval> range_of_places(const Op& op) {
@@ -18,13 +22,22 @@ std::optional<Interval> range_of_places(const Op& op) {
   return Interval{-extent, extent};
 }
 
-// The comparisons of operand `operand` with an index in an expression.
-void find_compared(const tdl::Bound& bound, const Expr& e, int operand, std::optional<Interval>& range) {
-  if (e.kind == ExprKind::kBinary && e.function == "==")
-    for (const auto& [value, index] : {std::pair{&e.args[0], &e.args[1]}, {&e.args[1], &e.args[0]}})
-      if (value->kind == ExprKind::kRead && value->tensor == operand && index->kind == ExprKind::kIndex)
-        narrow_to(range, {0, bound.indices[index->index].extent});
-  for (const Expr& arg : e.args) find_compared(bound, arg, operand, range);
+// What an op compares one operand with: indices, and a number.
+struct Compared {
+  std::optional<Interval> range;
+  std::optional<int64_t> number;
+};
+
+void find_compared(const tdl::Bound& bound, const Expr& e, int operand, Compared& found) {
+  if (e.kind == ExprKind::kBinary && (e.function == "==" || e.function == "!="))
+    for (const auto& [value, other] : {std::pair{&e.args[0], &e.args[1]}, {&e.args[1], &e.args[0]}}) {
+      if (value->kind != ExprKind::kRead || value->tensor != operand) continue;
+      if (other->kind == ExprKind::kNumber) found.number = static_cast<int64_t>(other->number);
+      if (other->kind != ExprKind::kIndex || e.function != "==") continue;
+      const Interval here{0, bound.indices[other->index].extent};
+      found.range = found.range ? intersect(*found.range, here) : here;
+    }
+  for (const Expr& arg : e.args) find_compared(bound, arg, operand, found);
 }
 
 // Each element of the result is one of the operand's, or a sum in which all others are left out.
@@ -32,20 +45,22 @@ bool moves(const Expr& e, int operand) { return e.kind == ExprKind::kRead && e.t
 
 }  // namespace
 
-std::optional<Interval> index_range(const Graph& graph, TensorId tensor) {
-  std::optional<Interval> range;
+std::optional<IndexRange> index_range(const Graph& graph, TensorId tensor) {
+  std::optional<IndexRange> range;
   if (is_float(graph.tensor(tensor).dtype)) return range;
   for (const Op& op : graph.ops)
     for (size_t operand = 0; operand < op.operands.size(); ++operand) {
       if (op.operands[operand] != tensor) continue;
-      if (const auto taken = range_of_places(op)) narrow_to(range, *taken);
+      if (const auto taken = range_of_places(op)) narrow_to(range, {*taken, {}});
+      Compared compared;
       for (const tdl::Stage& stage : op.bound->stages) {
-        find_compared(*op.bound, stage.body, static_cast<int>(operand), range);
+        find_compared(*op.bound, stage.body, static_cast<int>(operand), compared);
         if (!moves(stage.body, static_cast<int>(operand))) continue;
         for (size_t r = 0; r < op.results.size(); ++r)
           if (op.bound->results[r] == stage.tensor && op.results[r].valid())
             if (const auto behind = index_range(graph, op.results[r])) narrow_to(range, *behind);
       }
+      if (compared.range) narrow_to(range, {*compared.range, compared.number});
     }
   return range;
 }

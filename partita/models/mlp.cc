@@ -40,7 +40,7 @@ ModelFamily mlp_family() {
             {"classes", "", "columns of the output; empty: width"},
             {"bias", "1", "0: matrix products alone"},
             {"activation", "tanh", "between layers: tanh|relu|sigmoid"},
-            {"loss", "cross_entropy", "default loss: cross_entropy|mse|bce_with_logits|elementwise"}}},
+            {"loss", "cross_entropy", "the default of --loss"}}},
           build};
 }
 

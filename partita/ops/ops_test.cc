@@ -186,6 +186,23 @@ TEST(Ops, SoftmaxFamily) {
   expect_near(run("cross_entropy", {x, labels}), {}, {(2 + std::log(s) + std::log(3)) / 2});
 }
 
+// torch.nn.CrossEntropyLoss() has the same means; of no label at all its is NaN.
+TEST(Ops, LabelsThatDoNotCount) {
+  const Array x = tdl::real_array({3, 3}, {1, 2, 3, 1000, 1000, 1000, 3, 1, -7});
+  const double s = std::exp(-2) + std::exp(-1) + 1;
+  const Array one = tdl::int_array({3}, {0, -100, -100}), none = tdl::int_array({3}, {-100, -100, -100}),
+              two = tdl::int_array({3}, {0, 1, -100});
+  auto count = [](const Array& labels) { return run("label_count", {labels}); };
+  EXPECT_EQ(count(two).ints, std::vector<int64_t>{2});
+  expect_near(run("masked_cross_entropy", {x, one, count(one)}), {}, {2 + std::log(s)});
+  expect_near(run("masked_cross_entropy", {x, two, count(two)}), {}, {(2 + std::log(s) + std::log(3)) / 2});
+  expect_near(run("masked_cross_entropy", {x, none, count(none)}), {}, {0}, 0);
+  const Array lse = run("masked_cross_entropy", {x, two, count(two)}, {}, 1), g = tdl::real_array({}, {6});
+  expect_near(run("masked_cross_entropy_grad", {x, two, count(two), lse, g}), {3, 3},
+              {3 * (std::exp(-2) / s - 1), 3 * std::exp(-1) / s, 3 / s, 1, -2, 1, 0, 0, 0});
+  expect_near(run("masked_cross_entropy_grad", {x, none, count(none), lse, g}), {3, 3}, std::vector<double>(9, 0), 0);
+}
+
 TEST(Ops, MaskedSoftmaxRowsAreZero) {
   const double inf = std::numeric_limits<double>::infinity();
   const Array x = tdl::real_array({2, 3}, {-inf, -inf, -inf, 0, -inf, 0});

@@ -1,6 +1,7 @@
 // Softmax and what is made of it. Their gradients are declared: the derived ones are correct, but compute the
 // exponentials again.
 #include "partita/base/error.h"
+#include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
 #include "partita/ops/declare.h"
 
@@ -83,12 +84,72 @@ DeclaredGradient from_result(const std::string& definition) {
   };
 }
 
+void refuse_gradient_of_lse(const Op& forward, TensorId gradient) {
+  if (gradient.valid())
+    fail("{} '{}': no gradient flows through lse, which is kept for the backward pass", forward.definition,
+         forward.name);
+}
+
 std::vector<TensorId> cross_entropy_gradient(GraphBuilder& build, const Op& forward, const std::vector<TensorId>& g) {
-  if (g[1].valid())
-    fail("cross_entropy '{}': no gradient flows through lse, which is kept for the backward pass", forward.name);
+  refuse_gradient_of_lse(forward, g[1]);
   return {build.op("cross_entropy_grad", {forward.operands[0], forward.operands[1], forward.results[1], g[0]}, {},
                    forward.name + ".grad.x"),
           {}};
+}
+
+std::vector<TensorId> masked_cross_entropy_gradient(GraphBuilder& build, const Op& forward,
+                                                    const std::vector<TensorId>& g) {
+  refuse_gradient_of_lse(forward, g[1]);
+  const std::vector<TensorId>& o = forward.operands;
+  return {build.op("masked_cross_entropy_grad", {o[0], o[1], o[2], forward.results[1], g[0]},
+                   {{"ignore", forward.attributes.at("ignore")}}, forward.name + ".grad.x"),
+          {},
+          {}};
+}
+
+// Cross-entropy of the labels that are not `ignore`. How many these are is an operand, counted by an op of its own:
+// what is left is a sum over the labels, of which parts of a batch make their parts.
+void declare_masked_cross_entropy(OpRegistry& registry) {
+  const DType real = DType::kFloat32, integer = DType::kInt64;
+  const tdl::Attributes third{{"ignore", 2}};  // in the examples, where labels are drawn from 0 on
+  declare(registry, "label_count", "how many labels are not `ignore`")
+      .formula("label_count(t)[] = sum(..b) if(t[..b] != ignore, 1, 0)")
+      .attribute("ignore", static_cast<double>(kIgnoredLabel))
+      .not_differentiable()
+      .example({{7}}, third, {integer})
+      .integers_below(4)
+      .example({{3, 2}}, third, {integer})
+      .integers_below(4);
+  declare(registry, "masked_cross_entropy",
+          "sum of -log softmax(x)[t] over the labels t that are not `ignore`, divided by their number n, or by 1")
+      .full_precision()
+      .formula(
+          "masked_cross_entropy(x, t, n) -> loss, lse =\n"
+          "m[..b] = max(j) x[..b, j]\n"
+          "s[..b] = sum(j) exp(x[..b, j] - m[..b])\n"
+          "lse[..b] = log(s[..b]) + m[..b]\n"
+          "p[..b] = sum(j) if(t[..b] == j, x[..b, j], 0)\n"
+          "loss[] = (sum(..b) if(t[..b] != ignore, lse[..b] - p[..b], 0)) / max(n[], 1)")
+      .attribute("ignore", static_cast<double>(kIgnoredLabel))
+      .dtypes([](const OpInstance& op) {
+        return std::vector<DType>{op.dtypes.at(0), op.dtypes.at(0)};
+      })
+      .gradient(masked_cross_entropy_gradient)
+      .example({{5, 7}, {5}, {}}, third, {real, integer, integer})
+      .integers_below(7)
+      .example({{3, 2, 5}, {3, 2}, {}}, third, {real, integer, integer})
+      .integers_below(5);
+  declare(registry, "masked_cross_entropy_grad", "gradient of masked_cross_entropy with respect to x")
+      .formula(
+          "masked_cross_entropy_grad(x, t, n, lse, g)[..b, j] = "
+          "(exp(x[..b, j] - lse[..b]) - if(t[..b] == j, 1, 0)) * (if(t[..b] != ignore, g[], 0) / max(n[], 1))")
+      .attribute("ignore", static_cast<double>(kIgnoredLabel))
+      .dtypes(of_first)
+      .not_differentiable()
+      .example({{5, 7}, {5}, {}, {5}, {}}, third, {real, integer, integer, real, real})
+      .integers_below(7)
+      .example({{3, 2, 5}, {3, 2}, {}, {3, 2}, {}}, third, {real, integer, integer, real, real})
+      .integers_below(5);
 }
 
 }  // namespace
@@ -148,6 +209,7 @@ void declare_softmax(OpRegistry& registry) {
       .integers_below(7)
       .example({{3, 2, 5}, {3, 2}, {3, 2}, {}}, {}, {DType::kFloat32, DType::kInt64, DType::kFloat32, DType::kFloat32})
       .integers_below(5);
+  declare_masked_cross_entropy(registry);
 }
 
 }  // namespace partita

@@ -31,8 +31,8 @@ TensorId judged_output(const Planned& planned, const Graph& evaluation) {
   return {};
 }
 
-// How many rows of `output` are largest at their label. Its first row belongs to label `first`; rows behind the last
-// label fill up the last batch and do not count.
+// How many rows of `output` are largest at their label, which no ignored one is. Its first row belongs to label
+// `first`; rows behind the last label fill up the last batch and do not count.
 int64_t count_right(const Values& output, const std::vector<int64_t>& labels, int64_t first) {
   const int64_t classes = output.shape.back(), rows = static_cast<int64_t>(output.real.size()) / classes;
   int64_t right = 0;
@@ -70,7 +70,9 @@ double accuracy(const Planned& planned, const Dataset& data, const Arrays& weigh
   };
   const Hooks hooks = hooks_of(graph, std::move(feed), kernels, seed);
   refuse_outside(graph, run_threads(physical, memory, hooks, {steps, false}));
-  return static_cast<double>(right) / static_cast<double>(labels.size());
+  // With another loss than masked_cross_entropy there are no such labels.
+  const auto ignored = std::count(labels.begin(), labels.end(), kIgnoredLabel);
+  return static_cast<double>(right) / static_cast<double>(static_cast<int64_t>(labels.size()) - ignored);
 }
 
 }  // namespace partita

@@ -6,7 +6,8 @@
 
 namespace partita {
 
-// The share of labels that belong to the largest output, under the evaluation plan that follows from the training plan.
+// The share of labels, of those that count, that belong to the largest output, under the evaluation plan that follows
+// from the training plan.
 double accuracy(const Planned& planned, const Dataset& data, const Arrays& weights, uint64_t seed, Kernels& kernels);
 
 }  // namespace partita

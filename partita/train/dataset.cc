@@ -6,6 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
+#include "partita/graph/autodiff.h"
 #include "partita/graph/batch.h"
 #include "partita/graph/index_limit.h"
 #include "partita/runtime/npz.h"
@@ -14,6 +15,7 @@ namespace partita {
 namespace {
 
 constexpr int64_t kSyntheticBatches = 4;
+constexpr uint64_t kIgnoredOneIn = 4;
 
 // Axis 0 of an input's array in one step; an input without axes is one number.
 int64_t rows_a_step(const Tensor& input) { return input.shape.empty() ? 1 : input.shape[0]; }
@@ -40,6 +42,18 @@ bool has_samples_in_rows(const Graph& graph, TensorId input, int64_t batch) {
 // Whether the input is the same in every step. Labels never are.
 bool is_shared(const Graph& graph, TensorId input) {
   return graph.tensor(input).sample_axis != 0 && !judged_by(graph, input).valid();
+}
+
+// The loss that compares an output with these labels.
+OpId loss_that_reads(const Graph& training, TensorId labels) {
+  static const std::set<std::string> losses{"bce_with_logits", "cross_entropy", "masked_cross_entropy", "mse"};
+  for (std::size_t i = 0; i < training.ops.size(); ++i) {
+    const Op& op = training.ops[i];
+    if (op.phase == Phase::kForward && op.operands.size() >= 2 && op.operands[1] == labels &&
+        op.operands[0] != labels && losses.contains(op.definition))
+      return OpId(i);
+  }
+  return {};
 }
 
 template <typename T>
@@ -73,22 +87,33 @@ Shape position_of(int64_t element, const Shape& shape) {
   return position;
 }
 
+namespace {
+
+// How labels of -100 can be left out, where a value is one and the loss is the mean over all labels.
+std::string remedy_for(const Graph& graph, TensorId input, int64_t value) {
+  const OpId loss = loss_that_reads(graph, input);
+  if (value != kIgnoredLabel || !loss.valid() || graph.op(loss).definition != "cross_entropy") return "";
+  return fmt::format("; labels of {} are left out by --loss masked_cross_entropy", kIgnoredLabel);
+}
+
+}  // namespace
+
 void check_numbers(const Graph& graph, TensorId input, const Values& values, const std::string& origin) {
-  const std::optional<Interval> taken = index_range(graph, input);
+  const std::optional<IndexRange> taken = index_range(graph, input);
   if (!taken) return;
-  for (size_t i = 0; i < values.integer.size(); ++i)
-    if (values.integer[i] < taken->lo || values.integer[i] >= taken->hi)
-      fail("{}array '{}' has {} at [{}]; the model takes {} to {}", origin, graph.tensor(input).name, values.integer[i],
-           fmt::join(position_of(static_cast<int64_t>(i), values.shape), ", "), taken->lo, taken->hi - 1);
+  const auto [range, ignored] = *taken;
+  for (size_t i = 0; i < values.integer.size(); ++i) {
+    const int64_t value = values.integer[i];
+    if ((value >= range.lo && value < range.hi) || value == ignored) continue;
+    fail("{}array '{}' has {} at [{}]; the model takes {} to {}{}{}", origin, graph.tensor(input).name, value,
+         fmt::join(position_of(static_cast<int64_t>(i), values.shape), ", "), range.lo, range.hi - 1,
+         ignored ? fmt::format(", and {} for what does not count", *ignored) : "", remedy_for(graph, input, value));
+  }
 }
 
 TensorId judged_by(const Graph& training, TensorId labels) {
-  for (const Op& op : training.ops)
-    if (op.phase == Phase::kForward && op.operands.size() == 2 && op.operands[1] == labels &&
-        op.operands[0] != labels &&
-        (op.definition == "mse" || op.definition == "cross_entropy" || op.definition == "bce_with_logits"))
-      return op.operands[0];
-  return {};
+  const OpId loss = loss_that_reads(training, labels);
+  return loss.valid() ? training.op(loss).operands[0] : TensorId();
 }
 
 void Dataset::check(const Graph& graph, const std::string& origin) {
@@ -176,10 +201,14 @@ Dataset Dataset::synthetic(const Graph& graph, uint64_t seed) {
 
 Values drawn_values(const Graph& graph, TensorId input, Shape shape, Rng& rng) {
   Values values{graph.tensor(input).dtype, std::move(shape), {}, {}};
-  const int64_t limit = index_range(graph, input).value_or(Interval{0, 2}).hi;
+  const auto [range, ignored] = index_range(graph, input).value_or(IndexRange{{0, 2}, {}});
   for (int64_t i = 0; i < volume(values.shape); ++i) {
-    if (is_float(values.dtype)) values.real.push_back(rng.normal());
-    else values.integer.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(limit))));
+    if (is_float(values.dtype)) {
+      values.real.push_back(rng.normal());
+      continue;
+    }
+    values.integer.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(range.hi))));
+    if (ignored && rng.below(kIgnoredOneIn) == 0) values.integer.back() = *ignored;
   }
   return values;
 }

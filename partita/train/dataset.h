@@ -62,7 +62,8 @@ int64_t batch_of(const Graph& graph);
 // The coordinates of an element by its row-major number.
 Shape position_of(int64_t element, const Shape& shape);
 
-// Values for an input: normal numbers, or integers in index_range (or 0 and 1).
+// Values for an input: normal numbers, or integers in index_range (or 0 and 1), one in four of them its ignored number
+// if it has one.
 Values drawn_values(const Graph& graph, TensorId input, Shape shape, Rng& rng);
 
 // Bad input where values have an index (a class, a token) that the model does not have; the message begins with

@@ -11,7 +11,8 @@ namespace partita {
 // Synthetic samples where the options name no file.
 Dataset training_data(const Graph& training, const TrainOptions& options);
 
-// None where the options name no file. Bad input where the model's loss is not cross_entropy.
+// None where the options name no file. Bad input where the model's loss is not cross-entropy, masked or not,
+// or no label counts.
 std::optional<Dataset> test_data(const Graph& training, const std::string& loss, const TrainOptions& options);
 
 // By the graph's names; empty where the options name no file. Notes go to options.note.

@@ -13,6 +13,8 @@ sharded), and reference.npz, all in float64:
     y2, next_sentence_label             of BertForPreTraining's second head
     losses, final.NAME                  of five steps of SGD (lr 0.01) on that batch; the weights after them, under the names and in the
                                         layouts of the files
+For those of IGNORED also ignored.npz: inputs, labels of which some are -100, losses and final.NAME of five steps with transformers' own
+loss. A causal model's labels are those of the next token: it is given them one place later, and the last label of a sequence is -100.
 Dropout is 0. The loss is the mean over all labels, which are not shifted, plus the load-balancing loss where the model has one. What transformers computes in float32 whatever the model's
 dtype (norms, rotary tables, routing) is computed in float64 here.
 """
@@ -218,6 +220,8 @@ MODELS = {"tiny-llama": (llama, "12KB"), "tiny-llama-tied": (llama_tied, "1GB"),
           "tiny-deepseek-v2-groups": (deepseek_v2_groups, "1GB"), "tiny-deepseek-v3": (deepseek_v3, "1GB")}
 
 
+# Of which there is ignored.npz.
+IGNORED = {"tiny-gpt2", "tiny-bert-pretraining"}
 # Of which the files hold two bytes a number.
 SHORT = {"tiny-llama-tied": torch.bfloat16, "tiny-gpt2-untied": torch.float16}
 
@@ -261,10 +265,16 @@ def write(folder, names=()):
         model.to(SHORT.get(name, torch.float32)).save_pretrained(folder / name, max_shard_size=shard)
         (folder / name / "generation_config.json").unlink(missing_ok=True)
         model.config._experts_implementation = "eager"  # which knows float64
-        with in_double():
-            double = type(model)(model.config)  # with its tables in float64
-        double.load_state_dict(model.state_dict())
-        reference(folder / name, double.double().eval())
+        reference(folder / name, in_float64(model))
+        if name in IGNORED:
+            ignored_reference(folder / name, in_float64(model))
+
+
+def in_float64(model):
+    with in_double():
+        double = type(model)(model.config)  # with its tables in float64
+    double.load_state_dict(model.state_dict())
+    return double.double().eval()
 
 
 def answers(model, inputs):
@@ -302,6 +312,35 @@ def reference(folder, model):
     for key, value in saved_weights(model).items():
         out["final." + key] = value
     np.savez_compressed(folder / "reference.npz", **out)
+
+
+def ignored_reference(folder, model):
+    """Whole and half sequences of labels that do not count, and single ones."""
+    inputs = {"input_ids": torch.randint(1, model.config.vocab_size, (3, 8))}
+    labels = torch.randint(0, model.config.vocab_size, (3, 8))
+    labels[0], labels[1, 3:], labels[:, -1], labels[2, 2] = -100, -100, -100, -100
+    given = {"labels": labels}
+    if model.config.model_type == "bert":
+        inputs["token_type_ids"] = torch.randint(0, model.config.type_vocab_size, (3, 8))
+        given["next_sentence_label"] = torch.tensor([1, -100, 0])
+    out = {**inputs, **given}
+    if model.config.model_type != "bert":
+        given["labels"] = labels.roll(1, 1)  # the model shifts them back
+    model.train()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.01)
+    losses = []
+    with in_double():
+        for _ in range(5):
+            sgd.zero_grad()
+            loss = model(**inputs, **given).loss
+            loss.backward()
+            sgd.step()
+            losses.append(loss.item())
+    out = {key: value.numpy() for key, value in out.items()}
+    out["losses"] = np.array(losses)
+    for key, value in saved_weights(model).items():
+        out["final." + key] = value
+    np.savez_compressed(folder / "ignored.npz", **out)
 
 
 def check():
