@@ -5,6 +5,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/tuples.h"
+#include "partita/graph/autodiff.h"
 
 namespace partita {
 
@@ -40,6 +41,7 @@ bool RulePlanner::try_choose(OpId id, const std::vector<std::vector<tdl::AxisStr
          mesh_.extents.size());
   auto pin = pins_.ops.find(id);
   if (pin != pins_.ops.end()) return settle(id, pin->second), true;
+  if (is_clone(graph_, graph_.op(id))) return repeat(id), true;
   int64_t best = kNever;
   std::optional<OpChoice> choice;
   std::vector<size_t> counts;
@@ -54,6 +56,15 @@ bool RulePlanner::try_choose(OpId id, const std::vector<std::vector<tdl::AxisStr
   if (!choice) return false;
   settle(id, *choice);
   return true;
+}
+
+void RulePlanner::repeat(OpId clone) {
+  const Op &op = graph_.op(clone), &original = graph_.op(op.forward);
+  for (size_t r = 0; r < op.results.size(); ++r)
+    if (const auto kept = plan_.kept.find(original.results[r]);
+        kept != plan_.kept.end() && !plan_.kept.contains(op.results[r]))
+      keep(op.results[r], Placement(kept->second));
+  settle(clone, OpChoice(choice(op.forward)));
 }
 
 void RulePlanner::choose(OpId id, const std::vector<std::vector<tdl::AxisStrategy>>& axes) {

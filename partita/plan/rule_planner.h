@@ -16,8 +16,8 @@ namespace partita {
 
 inline const tdl::AxisStrategy kReplicate{};
 
-// Pinned ops and tensors are as pinned, whatever the rule says. A tensor without a home is kept as its first reader
-// wants it.
+// Pinned ops and tensors are as pinned, whatever the rule says. A clone (activation recomputation) does as its
+// original. A tensor without a home is kept as its first reader wants it.
 class RulePlanner {
  public:
   RulePlanner(const Graph& graph, const Cluster& cluster, const Pins& pins, Mesh mesh, const Watch& watch = {});
@@ -54,6 +54,7 @@ class RulePlanner {
  private:
   int64_t cost(const Op& op, const OpChoice& choice);
   void settle(OpId id, const OpChoice& choice);
+  void repeat(OpId clone);
 
   const Graph& graph_;
   const Cluster& cluster_;
