@@ -45,6 +45,17 @@ struct Change {
   Request request;
 };
 
+// The kinds of recomputing that keep less than this one. `by`: the options before it.
+std::vector<Change> recomputing(const std::string& by, const std::string& kind, const Request& request) {
+  std::vector<Change> out;
+  for (const char* less : {"cheap", "layer"}) {
+    if (kind == less) continue;
+    out.push_back({fmt::format("{}--recompute {}", by, less), request});
+    out.back().request.recompute = less;
+  }
+  return out;
+}
+
 // Alternatives to each other in one list: the first that fits is told. Lists and their members begin with what changes
 // least.
 std::vector<std::vector<Change>> changes(const Request& request, std::optional<int64_t> batch) {
@@ -54,17 +65,14 @@ std::vector<std::vector<Change>> changes(const Request& request, std::optional<i
   const std::string by = rule ? "" : fmt::format("--search {} ", kSharded);
   if (!rule) base.search = kSharded;
   const bool sharded = text_of(parse_search(base.search)) == text_of(parse_search(kSharded));
-  if (request.recompute == "none") {
-    out.push_back({Change{by + "--recompute cheap", base}});
-    out.back()[0].request.recompute = "cheap";
-  }
+  if (request.recompute != "layer") out.push_back(recomputing(by, request.recompute, base));
   if (!rule || !sharded) {
     out.push_back({Change{fmt::format("--search {}", kSharded), base}});
     out.back()[0].request.search = kSharded;
-    if (request.recompute == "none" && rule) {
-      out.back().push_back({fmt::format("--search {} --recompute cheap", kSharded), out.back()[0].request});
-      out.back()[1].request.recompute = "cheap";
-    }
+    if (request.recompute != "layer" && rule)
+      for (Change& change :
+           recomputing(fmt::format("--search {} ", kSharded), request.recompute, out.back()[0].request))
+        out.back().push_back(std::move(change));
   }
   out.emplace_back();
   for (int i = 0; i < kHalvings && batch.value_or(1) > 1 && *batch % 2 == 0; ++i) {

@@ -65,7 +65,9 @@ void add_model_options(CLI::App& c, Arguments& a, RawOptions& raw, const OpRegis
   c.add_option("--loss-scale", a.request.loss_scale,
                "the backward pass starts from the loss times this (float16: 1024)");
   c.add_option("--recompute", a.request.recompute,
-               "cheap: results of operations without products are not kept for the backward pass, but made again in it")
+               "what is not kept for the backward pass, but made again in it: results of operations without products "
+               "(cheap; pointwise: that reduce nothing either), the core of attention, or all but the inputs of each "
+               "layer")
       ->check(CLI::IsMember(recompute_kinds()));
 }
 

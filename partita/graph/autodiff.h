@@ -51,14 +51,25 @@ std::vector<std::string> loss_names();
 // `lr`. A forward graph's batch-norm running statistics are updated too.
 Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& optimizer);
 
-// The training graph with less to keep from the forward pass for the backward one (activation recomputation). An op is
-// cheap that takes one pass over its tensors (tdl::takes_one_pass): element-wise ops, norms, casts, copies; no
-// products. If its operands are kept for others, or are there anyway, its results are made again by a clone,
-// NAME.recompute, just before the first backward op that reads them. A clone draws the random numbers of its original.
-// Nothing is kept that was not kept before; results are the same to the bit. Bad input unless `kind` is "cheap";
-// "pointwise", without ops that reduce anything (norms, softmax); or "none", which changes nothing.
+// The training graph with less to keep from the forward pass for the backward one (activation recomputation). What is
+// made again is made by a clone, NAME.recompute, just before the first backward op or clone that reads it. A clone
+// draws the random numbers of its original; results are the same to the bit. Outputs, and what replaces something
+// (running statistics), are not made again. Bad input unless `kind` is one of these:
+// - "none": nothing changes.
+// - "cheap": ops that take one pass over their tensors (tdl::takes_one_pass: element-wise ops, norms, casts, copies; no
+//   products), if their operands are kept for others, or are there anyway. Nothing is kept that was not kept before.
+//   "pointwise": without those that reduce anything (norms, softmax).
+// - "attention": the core of attention, from q, k and v (recompute_attention.cc has the pattern).
+// - "layer": of each layer all but what goes on to other layers, or to what is in none, which alone is kept. Layers are
+//   the copies that repeated_layers (repeats.h) finds, of repeats whose copies each read the one before, if these are
+//   half of the forward ops or more. Before and between them, or in the whole graph without such repeats, a layer is
+//   what lies between two places where one activation alone crosses from before to after. Of these places those are
+//   taken with which the backward pass needs least memory (recompute_layers.cc). What follows the last layer is in
+//   none.
 Graph recomputed(const Graph& training, const std::string& kind);
 std::vector<std::string> recompute_kinds();
+// Whether the op is such a clone, of the op `forward`.
+bool is_clone(const Graph& training, const Op& op);
 
 // The forward graph for evaluation: ops of the same names, batch norm with its running statistics. Dropout is gone, and
 // so is all that no output depends on.

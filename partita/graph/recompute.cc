@@ -1,4 +1,6 @@
-// Makes cheap activations again just before their first backward reader (activation recomputation).
+// Makes results of the forward pass again just before their first backward reader (activation recomputation).
+#include "partita/graph/recompute.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -8,39 +10,21 @@
 namespace partita {
 namespace {
 
-// What may be made again, and what will be.
-class Choice {
+constexpr std::string_view kCloned = ".recompute";
+
+// What may be made again from what is there in the backward pass anyway.
+class Cheap {
  public:
-  Choice(const Graph& graph, bool reducing)
-      : graph_(graph),
-        reducing_(reducing),
-        read_backward_(graph.tensors.size()),
-        can_(graph.ops.size()),
-        will_(graph.ops.size()) {
-    for (const Op& op : graph.ops)
-      if (op.phase == Phase::kBackward)
-        for (TensorId t : op.operands) read_backward_[t.index()] = true;
-    for (size_t i = 0; i < graph.ops.size(); ++i) can_[i] = is_cheap(graph.ops[i]) && all_are_there(graph.ops[i]);
-    for (size_t i = graph.ops.size(); i-- > 0;) {
-      const Op& op = graph.ops[i];
-      will_[i] = will_[i] || (can_[i] && std::any_of(op.results.begin(), op.results.end(),
-                                                     [&](TensorId t) { return read_backward_[t.index()]; }));
-      if (!will_[i]) continue;
-      for (TensorId t : op.operands)
-        if (const OpId producer = graph.tensor(t).producer; producer.valid() && can_[producer.index()])
-          will_[producer.index()] = true;
-    }
+  Cheap(const Graph& graph, bool reducing)
+      : graph_(graph), reducing_(reducing), can_(can_be_made_again(graph)), read_backward_(read_backward(graph)) {
+    for (size_t i = 0; i < graph.ops.size(); ++i)
+      can_[i] = can_[i] && is_cheap(graph.ops[i]) && all_are_there(graph.ops[i]);
   }
-  bool operator()(OpId op) const { return will_[op.index()]; }
+  bool operator()(size_t op) const { return can_[op]; }
 
  private:
   bool is_cheap(const Op& op) const {
-    return op.phase == Phase::kForward && tdl::takes_one_pass(*op.bound) && (reducing_ || !tdl::reduces(*op.bound)) &&
-           std::none_of(op.results.begin(), op.results.end(),
-                        [&](TensorId t) { return graph_.tensor(t).replaces.valid() || is_output(t); });
-  }
-  bool is_output(TensorId t) const {
-    return std::find(graph_.outputs.begin(), graph_.outputs.end(), t) != graph_.outputs.end();
+    return tdl::takes_one_pass(*op.bound) && (reducing_ || !tdl::reduces(*op.bound));
   }
   // In the backward pass: no op makes it, it is kept for others, or it will be made again.
   bool all_are_there(const Op& op) const {
@@ -51,58 +35,144 @@ class Choice {
   }
 
   const Graph& graph_;
-  const bool reducing_;                           // ops that reduce something too
-  std::vector<char> read_backward_, can_, will_;  // [tensor]; [op]
+  const bool reducing_;
+  std::vector<char> can_;  // by op
+  const std::vector<char> read_backward_;
 };
+
+// The training graph again, with the clones.
+class WithClones {
+ public:
+  WithClones(const Graph& graph, MadeAgain made_again)
+      : graph_(graph),
+        made_again_(std::move(made_again)),
+        out_(graph),
+        now_(graph.ops.size()),
+        again_(graph.tensors.size()) {
+    out_.ops.clear();
+  }
+
+  Graph run() {
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      Op op = graph_.ops[i];
+      if (op.phase == Phase::kBackward && made_again_.block[i] >= 0) read_again(op, made_again_.block[i]);
+      if (op.forward.valid()) op.forward = now_[op.forward.index()];
+      now_[i] = add(std::move(op));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  OpId add(Op op) {
+    const OpId id(out_.ops.size());
+    for (TensorId t : op.results) out_.tensor(t).producer = id;
+    out_.ops.push_back(std::move(op));
+    return id;
+  }
+
+  // The op, of this block, reads what is made again, which is made here if it is not yet.
+  void read_again(Op& op, int block) {
+    for (TensorId& t : op.operands) {
+      const OpId producer = graph_.tensor(t).producer;
+      if (!producer.valid() || made_again_.block[producer.index()] != block || made_again_.kept[t.index()] ||
+          graph_.op(producer).phase != Phase::kForward)
+        continue;
+      if (!again_[t.index()].valid()) clone(producer, block);
+      t = again_[t.index()];
+    }
+  }
+
+  void clone(OpId id, int block) {
+    Op op = graph_.op(id);
+    op.name += kCloned;
+    op.phase = Phase::kBackward;
+    op.forward = now_[id.index()];
+    read_again(op, block);
+    for (TensorId& result : op.results) {
+      Tensor copy = out_.tensor(result);
+      copy.name += kCloned;
+      result = again_[result.index()] = TensorId(out_.tensors.size());
+      out_.tensors.push_back(std::move(copy));
+    }
+    add(std::move(op));
+  }
+
+  const Graph& graph_;
+  const MadeAgain made_again_;
+  Graph out_;
+  std::vector<OpId> now_;        // by op: where it has come to
+  std::vector<TensorId> again_;  // by tensor: its clone
+};
+
+MadeAgain made_again(const Graph& graph, const std::string& kind) {
+  if (kind == "layer") return layers_again(graph);
+  if (kind == "attention") return attention_again(graph);
+  return cheap_again(graph, kind == "cheap");
+}
 
 }  // namespace
 
-std::vector<std::string> recompute_kinds() { return {"none", "pointwise", "cheap"}; }
+int forward_end(const Graph& training) {
+  return static_cast<int>(std::find_if(training.ops.begin(), training.ops.end(),
+                                       [](const Op& op) { return op.phase == Phase::kBackward; }) -
+                          training.ops.begin());
+}
 
-Graph recomputed(const Graph& graph, const std::string& kind) {
+std::vector<char> can_be_made_again(const Graph& training) {
+  std::vector<char> fixed(training.tensors.size()), replaced = fixed, can;
+  for (TensorId t : training.outputs) fixed[t.index()] = true;
+  const int end = forward_end(training);
+  for (size_t t = 0; t < fixed.size(); ++t) {
+    const Tensor& tensor = training.tensors[t];
+    if (!tensor.replaces.valid()) continue;
+    fixed[t] = true;
+    if (tensor.producer.value < end) replaced[tensor.replaces.index()] = true;
+  }
+  for (const Op& op : training.ops)
+    can.push_back(
+        op.phase == Phase::kForward &&
+        std::none_of(op.results.begin(), op.results.end(), [&](TensorId t) { return fixed[t.index()]; }) &&
+        std::none_of(op.operands.begin(), op.operands.end(), [&](TensorId t) { return replaced[t.index()]; }));
+  return can;
+}
+
+std::vector<char> read_backward(const Graph& training) {
+  std::vector<char> read(training.tensors.size());
+  for (const Op& op : training.ops)
+    if (op.phase == Phase::kBackward)
+      for (TensorId t : op.operands) read[t.index()] = true;
+  return read;
+}
+
+std::vector<char> depends_on(const Graph& training, Role role) {
+  std::vector<char> depends(training.tensors.size());
+  for (size_t t = 0; t < depends.size(); ++t) depends[t] = training.tensors[t].role == role;
+  for (const Op& op : training.ops)
+    if (std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId t) { return depends[t.index()]; }))
+      for (TensorId t : op.results) depends[t.index()] = true;
+  return depends;
+}
+
+MadeAgain cheap_again(const Graph& training, bool reducing) {
+  const Cheap cheap(training, reducing);
+  MadeAgain out{{}, std::vector<char>(training.tensors.size())};
+  for (size_t i = 0; i < training.ops.size(); ++i)
+    out.block.push_back(training.ops[i].phase == Phase::kBackward || cheap(i) ? 0 : -1);
+  return out;
+}
+
+std::vector<std::string> recompute_kinds() { return {"none", "pointwise", "cheap", "attention", "layer"}; }
+
+bool is_clone(const Graph& training, const Op& op) {
+  return op.phase == Phase::kBackward && op.forward.valid() && op.name.ends_with(kCloned) &&
+         op.name.compare(0, op.name.size() - kCloned.size(), training.op(op.forward).name) == 0;
+}
+
+Graph recomputed(const Graph& training, const std::string& kind) {
   const std::vector<std::string> kinds = recompute_kinds();
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
     fail("recompute: '{}' is not one of {}", kind, fmt::join(kinds, ", "));
-  if (kind == "none") return graph;
-  const Choice made_again(graph, kind == "cheap");
-  Graph out = graph;
-  out.ops.clear();
-  std::vector<OpId> now(graph.ops.size());            // where an op has come to
-  std::vector<TensorId> again(graph.tensors.size());  // by tensor: what backward ops read instead
-  auto add = [&](Op op) {
-    const OpId id(out.ops.size());
-    for (TensorId t : op.results) out.tensor(t).producer = id;
-    out.ops.push_back(std::move(op));
-    return id;
-  };
-  auto read_again = [&](auto& self, Op& op) -> void {  // what is made again, and is made here if it is not yet
-    for (TensorId& t : op.operands) {
-      const OpId producer = graph.tensor(t).producer;
-      if (!producer.valid() || !made_again(producer)) continue;
-      if (!again[t.index()].valid()) {
-        Op clone = graph.op(producer);
-        clone.name += ".recompute";
-        clone.phase = Phase::kBackward;
-        clone.forward = now[producer.index()];
-        self(self, clone);
-        for (TensorId& result : clone.results) {
-          Tensor copy = out.tensor(result);
-          copy.name += ".recompute";
-          result = again[result.index()] = TensorId(out.tensors.size());
-          out.tensors.push_back(std::move(copy));
-        }
-        add(std::move(clone));
-      }
-      t = again[t.index()];
-    }
-  };
-  for (size_t i = 0; i < graph.ops.size(); ++i) {
-    Op op = graph.ops[i];
-    if (op.phase == Phase::kBackward) read_again(read_again, op);
-    if (op.forward.valid()) op.forward = now[op.forward.index()];
-    now[i] = add(std::move(op));
-  }
-  return out;
+  return kind == "none" ? training : WithClones(training, made_again(training, kind)).run();
 }
 
 }  // namespace partita

@@ -10,6 +10,7 @@
 #include "partita/graph/autodiff.h"
 #include "partita/models/models.h"
 #include "partita/ops/ops.h"
+#include "partita/train/serial.h"
 #include "partita/train/train.h"
 #include "tests/e2e/runs.h"
 
@@ -17,14 +18,15 @@ namespace partita {
 namespace {
 
 Planned plan(const std::string& model, const std::string& recompute, int devices, const std::string& search,
-             DType dtype = DType::kFloat32) {
+             DType dtype = DType::kFloat32, const Optimizer& optimizer = {"adamw", 0.01, 0, 0.1}) {
   Request request;
   request.model = model;
+  if (model.ends_with("tiny-gpt2")) request.bindings["batch"] = "8";
   request.recompute = recompute;
   request.dtype = dtype;
   request.cluster = fmt::format("local:{}", devices);
   request.search = search;
-  request.optimizer = {"adamw", 0.01, 0, 0.1};
+  request.optimizer = optimizer;
   Runner runner;
   return plan_model(request, runner);
 }
@@ -81,6 +83,75 @@ TEST(Recompute, TrainsTheSameToTheBit) {
   }
 }
 
+// Of layers, and of attention: fused and in pieces, with dropout; of steps of a recurrence; of a file.
+constexpr const char* kLayered[] = {
+    "zoo:mlp?layers=4,width=12,batch=8",
+    "zoo:lenet?batch=12",
+    "zoo:gpt2?layers=3,hidden=24,heads=2,vocabulary=20,steps=6,batch=8,dropout=0.1",
+    "zoo:transformer?layers=2,hidden=24,heads=2,steps=6,vocabulary=20,batch=8,dropout=0.1,fine=true",
+    "zoo:llama-3-8b?layers=3,hidden=24,heads=4,key_heads=2,inner=40,vocabulary=20,steps=6,batch=8",
+    "zoo:rnnlm?steps=4,hidden=8,vocabulary=9,batch=12",
+    "zoo:moe?layers=2,hidden=16,heads=2,steps=6,vocabulary=20,batch=8,experts=4,groups=4",
+    "tests/data/huggingface/tiny-gpt2",
+    "examples/language_model.onnx"};
+
+std::string file_of(const std::string& model) {
+  return model.starts_with("zoo:") ? model : fmt::format("{}/{}", PARTITA_SOURCE_DIR, model);
+}
+
+TEST(Recompute, LayersAndAttentionTrainTheSameToTheBit) {
+  for (const char* model : kLayered) {
+    SCOPED_TRACE(model);
+    const Planned all = plan(file_of(model), "none", 1, "single", DType::kFloat64);
+    const TrainReport a = trained(all);
+    std::printf("%s: %zu tensors kept, peak %lld bytes\n", model, kept(all.training).size(),
+                static_cast<long long>(all.peak_memory_bytes()));
+    for (const char* kind : {"attention", "layer"}) {
+      SCOPED_TRACE(kind);
+      const Planned less = plan(file_of(model), kind, 1, "single", DType::kFloat64);
+      const TrainReport b = trained(less);
+      EXPECT_EQ(a.losses, b.losses);
+      EXPECT_EQ(a.weights, b.weights);
+      EXPECT_LE(b.peak_bytes[0], less.physical.peak_bytes[0]);
+      std::printf("  %s: %zu tensors, peak %lld bytes\n", kind, kept(less.training).size(),
+                  static_cast<long long>(less.peak_memory_bytes()));
+    }
+  }
+}
+
+TEST(ManyRecompute, LayersAndAttentionInParallelEqualSerial) {
+  const std::string searches[] = {"data-parallel", "soybean", "fsdp", "megatron?tensor=2", "zero?stage=2", "exact"};
+  const Optimizer sgd{"sgd", 0.05, 0.9, 0};
+  TrainOptions options;
+  options.steps = 3;
+  size_t turn = 0;
+  int runs = 0;
+  for (const char* model : kLayered) {
+    const SerialRun serial =
+        train_serial(plan(file_of(model), "none", 1, "single", DType::kFloat64, sgd).training, options, kernels());
+    for (const char* kind : {"attention", "layer"})
+      for (int k = 0; k < 2; ++k) {
+        const std::string& search = searches[turn++ % std::size(searches)];
+        SCOPED_TRACE(fmt::format("{} of {} by {}", kind, model, search));
+        Planned planned;
+        try {
+          planned = plan(file_of(model), kind, 4, search, DType::kFloat64, sgd);
+        } catch (const Error& error) {  // a rule that does not apply to the model
+          EXPECT_TRUE(search.starts_with("megatron")) << error.what();
+          continue;
+        }
+        TrainReport report = train(planned, options, kernels());
+        compare_with(serial, report);
+        EXPECT_LE(*report.max_error_vs_serial, 1e-10);
+        EXPECT_LE(*report.max_loss_error_vs_serial, 1e-10);
+        for (int d = 0; d < planned.cluster.compute_count; ++d)
+          EXPECT_LE(report.peak_bytes[d], planned.physical.peak_bytes[d]) << "device " << d;
+        ++runs;
+      }
+  }
+  EXPECT_GE(runs, 30);
+}
+
 TEST(Recompute, ParallelEqualsSerial) {
   for (const char* model : kModels)
     for (const char* search : {"data-parallel", "soybean", "exact"}) {
@@ -122,6 +193,29 @@ TEST(Recompute, Memory) {
   EXPECT_EQ(less.training.op(again).forward, less.training.find_op("model.layers.1.mlp.silu"));
 }
 
+// A layer's casts of weights, products and attention are made again too: one layer's are there at a time, and of the
+// others what goes from one to the next.
+TEST(Recompute, MemoryOfLayers) {
+  const std::string model =
+      "zoo:llama-3-8b?layers=6,hidden=128,heads=4,key_heads=2,inner=448,vocabulary=128,steps=64,batch=16";
+  for (const char* search : {"single", "fsdp"}) {
+    SCOPED_TRACE(search);
+    const int devices = search == std::string("single") ? 1 : 4;
+    int64_t before = INT64_MAX;
+    for (const char* kind : {"none", "attention", "cheap", "layer"}) {
+      const Planned planned = plan(model, kind, devices, search, DType::kBFloat16);
+      std::printf("%s, %s: peak %lld bytes\n", search, kind, static_cast<long long>(planned.peak_memory_bytes()));
+      EXPECT_LT(planned.peak_memory_bytes(), before) << kind;
+      before = planned.peak_memory_bytes();
+      if (kind != std::string("layer")) continue;
+      const OpId cast = planned.training.find_op("model.layers.3.mlp.up_proj.weight.bfloat16.recompute");
+      EXPECT_TRUE(cast.valid());
+      for (const std::string& name : kept(planned.training))
+        EXPECT_TRUE(!name.starts_with("model.layers.") || name.ends_with(".mlp.add")) << name;
+    }
+  }
+}
+
 // What reduces something is kept then, and read again by nothing.
 TEST(Recompute, NormsAreKept) {
   const Planned less =
@@ -151,7 +245,7 @@ TEST(Recompute, APlanKeepsIt) {
   EXPECT_EQ(print(without.plan, without.training).find("recompute"), std::string::npos);
   EXPECT_NE(error_of([] {
               plan("zoo:mlp", "all", 1, "single");
-            }).find("recompute: 'all' is not one of none, pointwise, cheap"),
+            }).find("recompute: 'all' is not one of none, pointwise, cheap, attention, layer"),
             std::string::npos);
 }
 

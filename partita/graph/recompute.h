@@ -1,0 +1,31 @@
+// Which results of the forward pass the backward pass makes again: what each kind of `recomputed` (autodiff.h) chooses.
+#pragma once
+#include <vector>
+
+#include "partita/graph/graph.h"
+
+namespace partita {
+
+// A backward op, or a clone for it, reads a clone of a tensor where the tensor's op is of the reader's block and the
+// tensor is not kept; else what the forward pass has made. Example: blocks {0, 0, 1, -1, -1, 1, 0} of the ops f0 f1 f2
+// loss, and loss.grad f2.grad f1.grad: f2.grad reads a clone of f2's result, and the forward pass's result of f1.
+struct MadeAgain {
+  std::vector<int> block;  // by op; -1: of none
+  std::vector<char> kept;  // by tensor
+};
+
+MadeAgain cheap_again(const Graph& training, bool reducing);  // `reducing`: ops that reduce something too
+MadeAgain layers_again(const Graph& training);
+MadeAgain attention_again(const Graph& training);
+
+// Where the forward pass ends: the first backward op; the number of ops if there is none.
+int forward_end(const Graph& training);
+// By op: a forward op whose results are no outputs and replace nothing, and whose operands are still there in the
+// backward pass: nothing has replaced them.
+std::vector<char> can_be_made_again(const Graph& training);
+// By tensor: whether a backward op reads it.
+std::vector<char> read_backward(const Graph& training);
+// By tensor: whether a tensor of this role lies behind it.
+std::vector<char> depends_on(const Graph& training, Role role);
+
+}  // namespace partita

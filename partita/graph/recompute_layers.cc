@@ -1,0 +1,200 @@
+// Full recomputation: each layer is made again from its inputs (Chen et al., arXiv:1604.06174, section 4).
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+
+#include "partita/graph/recompute.h"
+#include "partita/graph/repeats.h"
+
+namespace partita {
+namespace {
+
+// Forward ops that are made again together.
+struct Layer {
+  int begin = 0, end = 0;  // ops begin to end - 1
+};
+
+// ---------------------------------------------------------------- repeated layers
+
+// Each copy reads what the one before has made. The products of q, k and v repeat as well, but are no layers.
+bool is_chain(const Graph& graph, const Repeat& repeat) {
+  for (int copy = 1; copy < repeat.copies; ++copy) {
+    const int begin = repeat.first.value + copy * repeat.ops;
+    const auto reads = [&](TensorId t) {
+      const int producer = graph.tensor(t).producer.value;
+      return producer >= begin - repeat.ops && producer < begin;
+    };
+    if (std::none_of(graph.ops.begin() + begin, graph.ops.begin() + begin + repeat.ops,
+                     [&](const Op& op) { return std::any_of(op.operands.begin(), op.operands.end(), reads); }))
+      return false;
+  }
+  return true;
+}
+
+// None where most of the forward pass is no copy of anything.
+std::vector<Layer> repeated(const Graph& graph) {
+  std::vector<Layer> layers;
+  int ops = 0;
+  for (const Repeat& repeat : repeated_layers(graph)) {
+    if (!is_chain(graph, repeat)) continue;
+    ops += repeat.ops * repeat.copies;
+    for (int i = 0; i < repeat.copies; ++i) {
+      const int begin = repeat.first.value + i * repeat.ops;
+      layers.push_back({begin, begin + repeat.ops});
+    }
+  }
+  return 2 * ops < forward_end(graph) ? std::vector<Layer>() : layers;
+}
+
+// ---------------------------------------------------------------- cuts
+
+// A place where the graph may be cut.
+struct Cut {
+  int place = 0;      // before this op
+  int64_t bytes = 0;  // of the activation that crosses; 0 at the ends
+  int64_t made = 0;   // bytes that backward ops read of what the ops before it have made
+  int64_t own = 0;    // of these, of what crosses
+};
+
+// By place, the number of forward ops included: what Cut::made says.
+std::vector<int64_t> bytes_made(const Graph& graph) {
+  const std::vector<char> read = read_backward(graph);
+  std::vector<int64_t> made{0};
+  for (int i = 0; i < forward_end(graph); ++i) {
+    made.push_back(made.back());
+    for (TensorId t : graph.ops[i].results)
+      if (read[t.index()]) made.back() += graph.tensor(t).bytes();
+  }
+  return made;
+}
+
+// Where one activation crosses alone. Activations are what depends on a parameter and on an input; numbers do not
+// count. Of the places where the same one does the first is taken: what stands there else, such as casts of weights,
+// belongs to its readers.
+std::vector<Cut> single_cuts(const Graph& graph, const std::vector<int64_t>& made) {
+  const size_t end = made.size() - 1;
+  const std::vector<char> trained = depends_on(graph, Role::kParameter), fed = depends_on(graph, Role::kInput),
+                          read = read_backward(graph);
+  std::vector<int> last(graph.tensors.size(), -1);  // reader
+  for (size_t i = 0; i < end; ++i)
+    for (TensorId t : graph.ops[i].operands)
+      if (graph.ops[i].phase == Phase::kForward) last[t.index()] = static_cast<int>(i);
+  // Of those that cross a place: how many, and the sum of their ids, which is the id of one alone. First as differences
+  // from one place to the next.
+  std::vector<int64_t> count(end + 1), sum(end + 1);
+  std::vector<Cut> cuts;
+  TensorId crosses;
+  for (size_t i = 0; i < end; ++i) {
+    for (TensorId t : graph.ops[i].results) {
+      const auto after = static_cast<size_t>(last[t.index()] + 1);
+      if (!trained[t.index()] || !fed[t.index()] || volume(graph.tensor(t).shape) == 1 || after < i + 2) continue;
+      ++count[i + 1], --count[after];
+      sum[i + 1] += t.value, sum[after] -= t.value;
+    }
+    count[i + 1] += count[i], sum[i + 1] += sum[i];
+    if (count[i + 1] != 1 || TensorId(static_cast<size_t>(sum[i + 1])) == crosses) continue;
+    crosses = TensorId(static_cast<size_t>(sum[i + 1]));
+    const int64_t bytes = graph.tensor(crosses).bytes();
+    cuts.push_back({static_cast<int>(i + 1), bytes, made[i + 1], read[crosses.index()] ? bytes : 0});
+  }
+  return cuts;
+}
+
+// Of the cuts of a stretch, ascending, those that let its backward pass do with `most` bytes: while it works on what
+// lies between two cuts, all tensors of the cuts before are held, and all that it reads between the two. The first and
+// the last are the stretch's ends. `again`: all of it is made again. Else what follows the last cut but one is not, and
+// is held along with the tensors of all cuts; it is as much as possible. Empty: there are no such cuts. Fewest bytes of
+// cuts before a cut are always best for what follows.
+std::vector<int> cuts_within(const std::vector<Cut>& cuts, bool again, int64_t most) {
+  constexpr int64_t kNone = INT64_MAX;
+  std::vector<int64_t> held(cuts.size(), kNone);  // of the cuts up to this one
+  std::vector<int> from(cuts.size(), -1);
+  held[0] = 0;
+  for (size_t i = 0; i < cuts.size(); ++i) {
+    for (size_t k = i; k-- > 0;) {
+      const int64_t between = cuts[i].made - cuts[i].own - cuts[k].made;
+      if (between > most) break;
+      if (held[k] == kNone || held[k] + between > most || held[k] + cuts[i].bytes >= held[i]) continue;
+      held[i] = held[k] + cuts[i].bytes, from[i] = static_cast<int>(k);
+    }
+    const bool is_last = again ? i + 1 == cuts.size() : held[i] <= most - (cuts.back().made - cuts[i].made);
+    if (held[i] == kNone || !is_last) continue;
+    std::vector<int> chosen;
+    for (int c = static_cast<int>(i); c >= 0; c = from[c]) chosen.insert(chosen.begin(), c);
+    return chosen;
+  }
+  return {};
+}
+
+// Between the cuts with which the backward pass of ops begin to end - 1 needs least memory; a sixteenth more, if less
+// is made again or kept for it. With n equal ops in a row these are about sqrt(2n) layers, each one shorter than the
+// one before it, as the later ones find more kept tensors of others.
+void add_between_cuts(const std::vector<Cut>& all, const std::vector<int64_t>& made, int begin, int end, bool again,
+                      std::vector<Layer>& layers) {
+  std::vector<Cut> cuts{{begin, 0, made[begin], 0}};
+  std::copy_if(all.begin(), all.end(), std::back_inserter(cuts),
+               [&](const Cut& cut) { return cut.place > begin && cut.place < end; });
+  cuts.push_back({end, 0, made[end], 0});
+  int64_t too_few = -1, enough = made[end] - made[begin];
+  while (enough - too_few > 1) {
+    const int64_t middle = too_few + (enough - too_few) / 2;
+    (cuts_within(cuts, again, middle).empty() ? too_few : enough) = middle;
+  }
+  const std::vector<int> chosen = cuts_within(cuts, again, enough + enough / 16);
+  for (size_t i = 0; i + 1 < chosen.size(); ++i) layers.push_back({cuts[chosen[i]].place, cuts[chosen[i + 1]].place});
+}
+
+// What lies before and between repeated layers is cut as well; what follows the last one (head and loss) is kept.
+std::vector<Layer> layers_of(const Graph& graph) {
+  const std::vector<int64_t> made = bytes_made(graph);
+  const std::vector<Cut> cuts = single_cuts(graph, made);
+  std::vector<Layer> layers;
+  int at = 0;
+  for (const Layer& layer : repeated(graph)) {
+    if (at < layer.begin) add_between_cuts(cuts, made, at, layer.begin, true, layers);
+    layers.push_back(layer);
+    at = layer.end;
+  }
+  if (at == 0) add_between_cuts(cuts, made, 0, forward_end(graph), false, layers);
+  return layers;
+}
+
+// ---------------------------------------------------------------- what is kept
+
+// What backward ops and clones of another layer, or of none, read of a layer.
+std::vector<char> read_from_outside(const Graph& graph, const std::vector<int>& block) {
+  std::vector<char> kept(graph.tensors.size()), cloned(graph.ops.size());
+  auto read = [&](auto& self, int reader, const Op& op) -> void {
+    for (TensorId t : op.operands) {
+      const OpId producer = graph.tensor(t).producer;
+      if (!producer.valid() || block[producer.index()] < 0 || graph.op(producer).phase != Phase::kForward) continue;
+      if (block[producer.index()] != reader) {
+        kept[t.index()] = true;
+      } else if (!cloned[producer.index()]) {
+        cloned[producer.index()] = true;
+        self(self, reader, graph.op(producer));
+      }
+    }
+  };
+  for (size_t i = 0; i < graph.ops.size(); ++i)
+    if (graph.ops[i].phase == Phase::kBackward) read(read, block[i], graph.ops[i]);
+  return kept;
+}
+
+}  // namespace
+
+MadeAgain layers_again(const Graph& training) {
+  const std::vector<Layer> layers = layers_of(training);
+  const std::vector<char> can = can_be_made_again(training);
+  MadeAgain out{std::vector<int>(training.ops.size(), -1), {}};
+  for (size_t k = 0; k < layers.size(); ++k)
+    for (int i = layers[k].begin; i < layers[k].end; ++i)
+      if (can[i]) out.block[i] = static_cast<int>(k);
+  for (size_t i = 0; i < training.ops.size(); ++i)
+    if (const Op& op = training.ops[i]; op.phase == Phase::kBackward && op.forward.valid())
+      out.block[i] = out.block[op.forward.index()];
+  out.kept = read_from_outside(training, out.block);
+  return out;
+}
+
+}  // namespace partita
