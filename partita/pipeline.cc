@@ -95,7 +95,7 @@ Planned plan_loaded(LoadedModel model, const Request& request, const Budget& bud
   p.cluster = runner.step(
       "cluster", [&] { return cluster_of(request); }, kPrinted);
   const SearchChoice choice = search_of(request);
-  Pins pins = pins_of(request, p.training);
+  Pins pins = pins_of(request, p.training, p.cluster);
   const std::optional<Plan> from = plan_to_begin_with(request, p.training, p.cluster);
   const Problem problem{
       p.training,    p.cluster,        request.objective,     std::move(pins), choice.options, from ? &*from : nullptr,

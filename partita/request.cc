@@ -76,10 +76,14 @@ Cluster cluster_of(const Request& request) {
   return cluster;
 }
 
-Pins pins_of(const Request& request, const Graph& graph) {
+Pins pins_of(const Request& request, const Graph& graph, const Cluster& cluster) {
   if (request.pin_file.empty()) return {};
   const std::string text = read_file(request.pin_file);
-  return in_file(request.pin_file, [&] { return parse_pins(text, graph); });
+  return in_file(request.pin_file, [&] {
+    Pins pins = parse_pins(text, graph);
+    check_pins(graph, pins, cluster);
+    return pins;
+  });
 }
 
 std::optional<Plan> plan_to_begin_with(const Request& request, const Graph& graph, const Cluster& cluster) {

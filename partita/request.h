@@ -54,7 +54,8 @@ std::shared_ptr<const OpRegistry> registry_for(const Request& request);
 OnnxOptions onnx_options(const Request& request);
 // Its devices have the memory that the request allows.
 Cluster cluster_of(const Request& request);
-Pins pins_of(const Request& request, const Graph& graph);
+// What its pin file fixes. Bad input where that breaks a rule of plans on this cluster.
+Pins pins_of(const Request& request, const Graph& graph, const Cluster& cluster);
 // The plan to begin the search with, if there is one. Bad input where it is of another graph, or for another number of
 // devices.
 std::optional<Plan> plan_to_begin_with(const Request& request, const Graph& graph, const Cluster& cluster);

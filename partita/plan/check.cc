@@ -18,7 +18,8 @@ void check_mesh(const Mesh& mesh, const Cluster& cluster, const std::string& whe
   int64_t positions = 1;
   for (int extent : mesh.extents) {
     if (extent < 1) fail("{}: mesh extent {} is not positive", where, extent);
-    positions *= extent;
+    if (__builtin_mul_overflow(positions, extent, &positions))
+      fail("{}: a mesh [{}] has more positions than can be counted", where, fmt::join(mesh.extents, ", "));
   }
   if (positions != static_cast<int64_t>(mesh.devices.size()))
     fail("{}: a mesh of {} positions lists {} devices", where, positions, mesh.devices.size());
@@ -51,8 +52,9 @@ void check_parts(const Op& op, const OpChoice& choice, const std::string& where)
   }
 }
 
-void check_op(const Op& op, const OpChoice& choice, const Cluster& cluster, Mesh& last) {
-  std::string where = fmt::format("plan: op '{}' ({})", op.name, op.definition);
+// `whose`: "plan", "pins".
+void check_op(const char* whose, const Op& op, const OpChoice& choice, const Cluster& cluster, Mesh& last) {
+  std::string where = fmt::format("{}: op '{}' ({})", whose, op.name, op.definition);
   check_mesh(choice.mesh, cluster, where, last);
   if (choice.strategies.size() != choice.mesh.extents.size())
     fail("{}: {} strategies for a mesh of {} axes", where, choice.strategies.size(), choice.mesh.extents.size());
@@ -65,8 +67,9 @@ void check_op(const Op& op, const OpChoice& choice, const Cluster& cluster, Mesh
   check_parts(op, choice, where);
 }
 
-void check_placement(const Tensor& tensor, const Placement& placement, const Cluster& cluster, Mesh& last) {
-  std::string where = fmt::format("plan: tensor '{}'", tensor.name);
+void check_placement(const char* whose, const Tensor& tensor, const Placement& placement, const Cluster& cluster,
+                     Mesh& last) {
+  std::string where = fmt::format("{}: tensor '{}'", whose, tensor.name);
   check_mesh(placement.mesh, cluster, where, last);
   if (placement.sbp.size() != placement.mesh.extents.size())
     fail("{}: {} Sbp for a mesh of {} axes", where, placement.sbp.size(), placement.mesh.extents.size());
@@ -103,6 +106,18 @@ void check_placement(const Tensor& tensor, const Placement& placement, const Clu
         fail("{}: axis {} of extent {} can't be split in {} parts", where, sbp.axis, radices[sbp.axis][sbp.sub_axis],
              count);
     }
+  }
+}
+
+void check_kept(const char* whose, const Graph& graph, const std::map<TensorId, Placement>& kept,
+                const Cluster& cluster, Mesh& last) {
+  for (const auto& [id, placement] : kept) {
+    if (id.index() >= graph.tensors.size()) fail("{}: kept tensor {} is unknown", whose, id.value);
+    const Tensor& tensor = graph.tensor(id);
+    check_placement(whose, tensor, placement, cluster, last);
+    if (tensor.replaces.valid())
+      fail("{}: tensor '{}' replaces '{}' and can't be kept elsewhere: give '{}' the layout", whose, tensor.name,
+           graph.tensor(tensor.replaces).name, graph.tensor(tensor.replaces).name);
   }
 }
 
@@ -202,17 +217,28 @@ void check_choices(const Graph& graph, const Plan& plan, const Cluster& cluster)
     fail("plan: it has {} ops, model '{}' has {}: the plan is for another model", plan.ops.size(), graph.name,
          graph.ops.size());
   Mesh last;
-  for (size_t i = 0; i < graph.ops.size(); ++i) check_op(graph.ops[i], plan.ops[i], cluster, last);
+  for (size_t i = 0; i < graph.ops.size(); ++i) check_op("plan", graph.ops[i], plan.ops[i], cluster, last);
   check_order(graph, plan.order);
   check_refetched(graph, plan);
-  for (const auto& [id, placement] : plan.kept) {
-    if (id.index() >= graph.tensors.size()) fail("plan: kept tensor {} is unknown", id.value);
-    const Tensor& tensor = graph.tensor(id);
-    check_placement(tensor, placement, cluster, last);
-    if (tensor.replaces.valid())
-      fail("plan: tensor '{}' replaces '{}' and can't be kept elsewhere: give '{}' the layout", tensor.name,
-           graph.tensor(tensor.replaces).name, graph.tensor(tensor.replaces).name);
+  check_kept("plan", graph, plan.kept, cluster, last);
+}
+
+void check_pins(const Graph& graph, const Pins& pins, const Cluster& cluster) {
+  Mesh last;
+  DerivationCache cache;
+  for (const auto& [id, choice] : pins.ops) {
+    if (id.index() >= graph.ops.size()) fail("pins: op {} is unknown", id.value);
+    const Op& op = graph.op(id);
+    check_op("pins", op, choice, cluster, last);
+    if (cache.get(op.bound, choice.mesh.extents, choice.strategies)) continue;
+    tdl::NotDerived why;
+    tdl::derive(*op.bound, choice.mesh.extents, choice.strategies, &why);
+    std::vector<std::string> names;
+    for (const tdl::AxisStrategy& s : choice.strategies) names.push_back(tdl::to_string(s));
+    fail("pins: op '{}' ({}): the strategy [{}] does not exist: {}", op.name, op.definition, fmt::join(names, ", "),
+         why.why);
   }
+  check_kept("pins", graph, pins.kept, cluster, last);
 }
 
 CheckReport check(const Graph& graph, const Plan& plan, const Resolved& resolved, const Cluster& cluster) {

@@ -295,7 +295,7 @@ std::vector<tdl::AxisStrategy> tensor_strategies(const Graph& graph, const RuleP
   out.insert(out.end(), sums.begin(), sums.end());
   const bool comes_split = std::any_of(op.operands.begin(), op.operands.end(), [&](TensorId t) {
     const Layout* home = planner.home(t);
-    const auto name = home ? name_of(*home) : std::nullopt;
+    const auto name = home && home->mesh == planner.mesh() ? name_of(*home) : std::nullopt;
     return name && (*name)[axis].kind == Sbp::Kind::kSplit;
   });
   for (const tdl::AxisStrategy& s : all)

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/json_nesting.h"
 
 namespace partita {
 
@@ -107,7 +108,7 @@ class Fields {
     if (!json.is_object()) fail("{}: expected an object, found {}", where_, json.type_name());
   }
   const Json* optional(const std::string& key) {
-    known_.push_back(key);
+    if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.push_back(key);
     auto found = json_.find(key);
     return found == json_.end() ? nullptr : &*found;
   }
@@ -143,6 +144,7 @@ class Fields {
 
 // Bad input too: an object with two entries of one name.
 Json parse_json(std::string_view text) {
+  expect_shallow_json(text, "plan");
   std::vector<std::set<std::string>> open;  // keys of the objects that enclose the place
   const auto once = [&](int, Json::parse_event_t event, Json& parsed) {
     if (event == Json::parse_event_t::object_start) open.emplace_back();
@@ -338,9 +340,10 @@ Pins parse_pins(std::string_view text, const Graph& graph) {
   Json json = parse_json(text);
   Fields in(json, "pins");
   // A whole plan serves as well.
-  for (const char* other :
-       {"schema_version", "model", "cluster", "search", "objective", "paper_cost", "refetched", "order"})
-    in.optional(other);
+  bool whole = false;
+  for (const char* of_plans : {"schema_version", "model"}) whole |= in.optional(of_plans) != nullptr;
+  if (whole) check_version(in);
+  for (const char* other : {"cluster", "search", "objective", "paper_cost", "refetched", "order"}) in.optional(other);
   Pins pins;
   std::map<std::string, Mesh> meshes;
   if (in.optional("meshes")) meshes = read_meshes(in.object("meshes"));

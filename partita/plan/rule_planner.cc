@@ -103,7 +103,7 @@ void RulePlanner::keep_whole(TensorId id) { keep(id, {mesh_, NdSbp(mesh_.extents
 
 void RulePlanner::keep_whole(TensorId id, int mesh_axis) {
   const Layout& home = *home_[id.index()];
-  if (!home.kinds[mesh_axis] || plan_.kept.contains(id)) return;
+  if (plan_.kept.contains(id) || home.mesh != mesh_ || !home.kinds[mesh_axis]) return;
   std::optional<NdSbp> name = name_of(home);
   if (!name) return;
   (*name)[mesh_axis] = Sbp::broadcast();

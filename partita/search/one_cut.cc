@@ -248,6 +248,11 @@ std::shared_ptr<const OpView> Cuts::view_of(OpId id, const CutState& state, cons
   const Op& op = graph_.op(id);
   auto v = std::make_shared<OpView>();
   const auto before = derivations_.get(op.bound, state.extents, state.strategies[id.index()]);
+  if (!before && problem_.pins.ops.contains(id))
+    fail(
+        "pins: op '{}': its strategies on the first {} mesh axes do not exist without the others, and {} cuts one axis "
+        "after another; pin other strategies, or use another search",
+        op.name, state.extents.size(), name_);
   ensure(before != nullptr, "op '{}': the cuts so far do not exist together", op.name);
   v->before = layouts_of(*op.bound, *before, mesh_of(state.extents));
   for (const Choice& choice : choices) poll(), add_aligned(op, state, parts, *before, choice, *v);
@@ -331,7 +336,9 @@ std::vector<Tiling> Cuts::pinned_tilings(TensorId id, size_t first_axis, size_t 
   std::vector<Tiling> pinned;
   for (size_t a = 0; a < axes; ++a) {
     const Sbp& sbp = pin.sbp[first_axis + a];
-    if (sbp.kind == Sbp::Kind::kPartial) fail("pins: tensor '{}': {} keeps no partial values", name, name_);
+    if (sbp.kind == Sbp::Kind::kPartial)
+      fail("pins: tensor '{}': {} keeps no partial values, as {}; pin it split or whole, or use another search", name,
+           name_, to_string(pin.sbp));
     Tiling tiling = sbp.kind == Sbp::Kind::kSplit ? sbp.sub_axis : kWhole;
     for (int axis = 0; sbp.kind == Sbp::Kind::kSplit && axis < sbp.axis; ++axis)
       tiling += static_cast<Tiling>(radices_[id.index()][axis].size());
