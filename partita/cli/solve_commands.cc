@@ -70,7 +70,6 @@ void print_result(const Arguments& a, const solver::Network& network, const solv
 int solve_command(const Arguments& a) {
   for (const std::string& path : {a.output, a.write_bound}) expect_writable(path);
   std::optional<CatchInterrupt> caught(std::in_place);
-  const solver::Network network = solver::read_problem(a.target);
   solver::Options options;
   const auto& budget = a.request.budget;
   if (budget.seconds) {
@@ -78,6 +77,7 @@ int solve_command(const Arguments& a) {
                  rest = std::min(kToFinish_s, kAtMost * seconds) + (a.write_bound.empty() ? 0 : kToWrite * seconds);
     options.deadline = kProcessStart + std::chrono::microseconds(static_cast<int64_t>(1e6 * (seconds - rest)));
   }
+  const solver::Network network = solver::read_problem(a.target, {options.deadline, &interrupted});
   options.max_steps = budget.steps;
   options.gap = budget.gap;
   options.seed = a.request.seed;

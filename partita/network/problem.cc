@@ -7,8 +7,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 
@@ -21,11 +23,12 @@ namespace partita::solver {
 namespace {
 
 using Rows = std::vector<std::vector<int64_t>>;
+constexpr const char* kWhere = "while the problem was read";
 
 // Takes the parser's events into rows by path. What is under other keys is passed over.
 class Reader : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit Reader(const std::string& file) : file_(file) {
+  Reader(const std::string& file, const Watch& watch) : file_(file), polling_(watch, kWhere) {
     for (const char* path : {kIntervals, kCosts, kUsages, kEdgeNodes, kEdgeCosts}) rows_[path];
   }
 
@@ -66,23 +69,29 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   bool string(string_t&) override { return scalar("a string"); }
   bool binary(binary_t&) override { return scalar("binary"); }
   bool key(string_t& name) override {
+    polling_.step();
     keys_.back() = name;
     path_.clear();
-    for (const std::string& k : keys_) path_ += (path_.empty() ? "" : ".") + k;
-    auto it = arrays_ == 0 ? rows_.find(path_) : rows_.end();
+    const bool known =
+        keys_.size() <= kDeepest &&  // no other is looked for
+        std::none_of(keys_.begin(), keys_.end(), [](const std::string& k) { return k.find('.') != k.npos; });
+    for (size_t k = 0; known && k < keys_.size(); ++k) path_ += (k == 0 ? "" : ".") + keys_[k];
+    if (!seen_.back().insert(name).second)
+      fail("{}: the key {} comes twice in one object", file_, known ? path_ : name);
+    auto it = known && arrays_ == 0 ? rows_.find(path_) : rows_.end();
     current_ = it == rows_.end() ? nullptr : &it->second;
-    if (current_ && current_->seen) fail("{}: the key {} comes twice", file_, path_);
-    if (at_limit() && std::exchange(limit_seen_, true)) fail("{}: the key {} comes twice", file_, path_);
     return true;
   }
   bool start_object(size_t) override {
     if (current_ || at_limit()) scalar("an object");
     if (keys_.empty() && arrays_ > 0) fail("{}: the file is a list, not an object with the key problem", file_);
-    keys_.push_back("");
+    keys_.emplace_back();
+    seen_.emplace_back();
     return true;
   }
   bool end_object() override {
     keys_.pop_back();
+    seen_.pop_back();
     current_ = nullptr;
     path_.clear();
     return true;
@@ -97,6 +106,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool end_array() override {
+    polling_.step();
     if (--arrays_ == 0) current_ = nullptr;
     return true;
   }
@@ -110,6 +120,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   static constexpr const char* kUsages = "problem.nodes.usages";
   static constexpr const char* kEdgeNodes = "problem.edges.nodes";
   static constexpr const char* kEdgeCosts = "problem.edges.costs";
+  static constexpr size_t kDeepest = 3;  // keys of these paths
 
   bool at_limit() const { return arrays_ == 0 && path_ == "problem.usage_limit"; }
   bool set_limit(std::optional<int64_t> limit) {
@@ -168,12 +179,13 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   };
   std::string file_;
   std::map<std::string, Found> rows_;
-  std::vector<std::string> keys_;  // one for each object that is open
+  Polling polling_;
+  std::vector<std::string> keys_;            // one for each object that is open
+  std::vector<std::set<std::string>> seen_;  // all keys so far of each
   std::string path_;
   Found* current_ = nullptr;
   int arrays_ = 0;  // that are open
   std::optional<int64_t> limit_;
-  bool limit_seen_ = false;
   std::unordered_multimap<size_t, std::shared_ptr<const Table>> tables_;
 };
 
@@ -270,19 +282,22 @@ class Scanner {
 
 }  // namespace
 
-Network parse_problem(const std::string& json, const std::string& file) {
+Network parse_problem(const std::string& json, const std::string& file, const Watch& watch) {
   {
-    Reader reader(file);
+    Reader reader(file, watch);
     if (Scanner(json, reader).run()) return reader.network();
   }
-  Reader reader(file);
+  Reader reader(file, watch);
   nlohmann::json::sax_parse(json, &reader);
   return reader.network();
 }
 
-Network read_problem(const std::string& path) { return parse_problem(read_text(path), path); }
+Network read_problem(const std::string& path, const Watch& watch) {
+  return parse_problem(read_text(path, watch), path, watch);
+}
 
-std::string read_text(const std::string& path) {
+std::string read_text(const std::string& path, const Watch& watch) {
+  if (std::filesystem::is_directory(path)) fail("{}: is a folder, not a file", path);
   if (FILE* file = std::fopen(path.c_str(), "rb")) std::fclose(file);
   else fail("{}: cannot be read: {}", path, std::strerror(errno));
   gzFile file = gzopen(path.c_str(), "rb");
@@ -292,6 +307,7 @@ std::string read_text(const std::string& path) {
   constexpr size_t kPiece = 1 << 20;
   int got = 0;
   do {
+    watch.poll(kWhere);
     const size_t before = text.size();
     text.resize(before + kPiece);
     got = gzread(file, text.data() + before, kPiece);
