@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/base/json_nesting.h"
 #include "partita/network/certificate.h"
 
 namespace partita::solver {
@@ -112,6 +113,7 @@ class Reader {
   explicit Reader(const std::string& file) : file_(file) {}
 
   Certificate certificate(const std::string& text) const {
+    expect_shallow_json(text, file_);
     Json json;
     try {
       json = Json::parse(text);

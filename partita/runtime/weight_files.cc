@@ -7,6 +7,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/input_file.h"
+#include "partita/base/json_nesting.h"
 
 namespace partita {
 namespace {
@@ -23,7 +24,9 @@ std::string resolved(const std::string& path) {
 }
 
 std::map<std::string, std::string> read_index(const std::string& path) {
-  const json index = json::parse(read_file(path), nullptr, false);
+  const std::string text = read_file(path);
+  expect_shallow_json(text, path);
+  const json index = json::parse(text, nullptr, false);
   const json* map = index.is_object() && index.contains("weight_map") ? &index["weight_map"] : nullptr;
   if (!map || !map->is_object())
     fail("{}: not an index of weights: it needs an object weight_map, from arrays to files", path);
