@@ -33,6 +33,18 @@ std::string assumed_loss(const Graph& forward, const std::string& loss) {
       output.name, fmt::join(output.shape, ", "));
 }
 
+// Bad input where the reference is a file of no kind that is known. A name of the zoo may do without "zoo:".
+void expect_model_file(const std::string& model) {
+  if (model.starts_with("zoo:") || !std::filesystem::exists(model)) return;
+  for (const ModelInfo& known : list_models())
+    if (known.name == model) return;
+  fail(
+      "{}: is not a model file; a model is an .onnx file, a Hugging Face config.json (any name that ends with .json) "
+      "or "
+      "its folder, or zoo:NAME (`partita models` lists them)",
+      model);
+}
+
 using Registry = std::shared_ptr<const OpRegistry>;
 
 LoadedModel read_onnx(const Request& request, Registry registry) {
@@ -46,6 +58,7 @@ LoadedModel read_onnx(const Request& request, Registry registry) {
 
 LoadedModel build(const Request& request, Registry registry) {
   const std::string config = config_file(request.model);
+  if (config.empty()) expect_model_file(request.model);
   Model built = config.empty() ? build_model(request.model, request.bindings, std::move(registry))
                                : build_huggingface(config, read_file(config), request.bindings, std::move(registry));
   return {std::move(built.graph), built.loss, std::move(built.weight_names), std::nullopt, {}};

@@ -29,6 +29,7 @@ std::vector<std::string> nearest_names(std::string_view name, const std::vector<
   std::vector<std::pair<int, std::string>> nearest;
   for (const std::string& k : known) nearest.emplace_back(edit_distance(name, k), k);
   std::sort(nearest.begin(), nearest.end());
+  nearest.erase(std::unique(nearest.begin(), nearest.end()), nearest.end());
   std::vector<std::string> names;
   for (const auto& [distance, k] : nearest)
     if (names.size() < count) names.push_back(k);

@@ -6,7 +6,7 @@
 
 namespace partita {
 
-// At most `count` of the known names, the least different (Levenshtein's distance) first.
+// At most `count` of the known names, the least different (Levenshtein's distance) first, each once.
 std::vector<std::string> nearest_names(std::string_view name, const std::vector<std::string>& known, size_t count = 3);
 
 }  // namespace partita

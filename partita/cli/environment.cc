@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -27,6 +28,22 @@ constexpr std::string_view kTooLittleMemory = "partita: this machine has too lit
 
 namespace {
 
+// A value that a message repeats may be a number of 100,000 digits. Longer than any path that is in use, a word is cut.
+std::string with_long_words_cut(std::string_view text) {
+  constexpr size_t kLongest = 1000, kKept = 100;
+  std::string out;
+  while (!text.empty()) {
+    const size_t word = std::min(text.find_first_of(" \n"), text.size());
+    if (word <= kLongest) out += text.substr(0, word);
+    else out += fmt::format("{}..({} characters)", text.substr(0, kKept), word);
+    text.remove_prefix(word);
+    const size_t space = std::min(text.find_first_not_of(" \n"), text.size());
+    out += text.substr(0, space);
+    text.remove_prefix(space);
+  }
+  return out;
+}
+
 int output_failed(const char* reason) {
   std::fprintf(stderr, "partita: standard output cannot be written: %s\n", reason);
   return static_cast<int>(ExitCode::kBadInput);
@@ -36,7 +53,7 @@ int output_failed(const char* reason) {
 
 int report_error(const std::exception& error) {
   if (const auto* known = dynamic_cast<const Error*>(&error)) {
-    std::fprintf(stderr, "partita: %s\n", error.what());
+    std::fprintf(stderr, "partita: %s\n", with_long_words_cut(error.what()).c_str());
     return static_cast<int>(known->code());
   }
   if (dynamic_cast<const std::bad_alloc*>(&error)) end_without_memory();

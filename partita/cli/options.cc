@@ -35,20 +35,34 @@ CLI::Validator finite() {
       "");
 }
 
-CLI::Validator path() {
+CLI::Validator positive_seconds() {
   return CLI::Validator(
       [](std::string& text) {
-        return text.empty() ? std::string("takes a file's path, not an empty one") : std::string();
+        char* end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        if (!text.empty() && *end == 0 && std::isfinite(value) && value > 0) return std::string();
+        return fmt::format("takes a positive number of seconds, not '{}'", text);
       },
       "");
 }
+
+// `what`: "a file's path".
+CLI::Validator not_empty(const char* what) {
+  return CLI::Validator(
+      [what](std::string& text) {
+        return text.empty() ? fmt::format("takes {}, not an empty one", what) : std::string();
+      },
+      "");
+}
+CLI::Validator path() { return not_empty("a file's path"); }
 
 // ---------------------------------------------------------------- options of several commands
 
 void add_model_options(CLI::App& c, Arguments& a, RawOptions& raw, const OpRegistry& registry) {
   c.add_option("--bind", raw.bind, "bind a symbolic dimension or a model option: k=v")->allow_extra_args(false);
-  c.add_option("--batch", raw.batch, "samples a step, all devices together");
-  c.add_option("--tdl", a.request.tdl_file, "descriptions of operations that the model has and Partita has not");
+  c.add_option("--batch", raw.batch, "samples a step, all devices together")->check(not_empty("a number of samples"));
+  c.add_option("--tdl", a.request.tdl_file, "descriptions of operations that the model has and Partita has not")
+      ->check(path());
   c.add_option("--loss", raw.loss, fmt::format("{}", fmt::join(loss_names(), ", ")));
   c.add_option(
       "--optimizer", a.request.optimizer.kind,
@@ -73,7 +87,7 @@ void add_model_options(CLI::App& c, Arguments& a, RawOptions& raw, const OpRegis
 
 // When a search ends, and what it draws from.
 void add_budget_options(CLI::App& c, Arguments& a, RawOptions& raw, const char* limit) {
-  c.add_option("--time-limit", raw.time_limit, limit)->check(CLI::PositiveNumber)->check(finite());
+  c.add_option("--time-limit", raw.time_limit, limit)->check(positive_seconds());
   c.add_option("--max-steps", raw.max_steps, "steps for the search")->check(count());
   c.add_option("--gap", a.request.budget.gap, "stop once this near to the proved bound: 0.0001 of the cost")
       ->check(CLI::Range(0.0, 1.0))
@@ -86,7 +100,7 @@ void add_plan_options(CLI::App& c, Arguments& a, RawOptions& raw) {
   c.add_option("--devices", a.request.devices, "the first N devices of the cluster; without --cluster: local:N");
   c.add_option("--objective", raw.objective, "comm: bytes moved; time: of the simulated step")
       ->check(CLI::IsMember({text_of(Objective::kComm), text_of(Objective::kTime)}));
-  c.add_option("--pin", a.request.pin_file, "a part of a plan that stays as it is");
+  c.add_option("--pin", a.request.pin_file, "a part of a plan that stays as it is")->check(path());
   c.add_option("--memory-limit", raw.memory_limit, "what a device may use: 80GB (10^9), 80GiB (2^30), or bytes");
   add_budget_options(c, a, raw, "seconds from the start of the program, of compare for each search");
 }
@@ -96,11 +110,12 @@ void add_search_option(CLI::App& c, Arguments& a) {
 }
 
 void add_from_option(CLI::App& c, Arguments& a) {
-  c.add_option("--from", a.request.from_file, "a plan of the same model to begin the search with");
+  c.add_option("--from", a.request.from_file, "a plan of the same model to begin the search with")->check(path());
 }
 
 void add_dump_option(CLI::App& c, Arguments& a) {
-  c.add_option("--dump", a.dump, "a folder for what each step makes: 00-load.txt, 01-autodiff.txt, ..")->check(path());
+  c.add_option("--dump", a.dump, "a folder for what each step makes: 00-load.txt, 01-autodiff.txt, ..")
+      ->check(not_empty("a folder's path"));
 }
 
 void add_bound_output(CLI::App& c, Arguments& a) {
@@ -156,8 +171,8 @@ void add_compare(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry&
 void add_run(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry& registry) {
   CLI::App& c = add_command(app, a, "run", "one forward pass");
   c.add_option("MODEL|PLAN", a.target)->required();
-  c.add_option("--inputs", a.inputs, ".npz of arrays named as the inputs")->required();
-  c.add_option("--weights", a.weights, ".safetensors, an index of several, or their folder");
+  c.add_option("--inputs", a.inputs, ".npz of arrays named as the inputs")->required()->check(path());
+  c.add_option("--weights", a.weights, ".safetensors, an index of several, or their folder")->check(path());
   c.add_option("-o", a.output, "write the outputs here (.npz)")->check(path());
   add_model_options(c, a, raw, registry);
   add_plan_options(c, a, raw);
@@ -171,12 +186,13 @@ void add_train(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry& r
   add_model_options(c, a, raw, registry);
   add_plan_options(c, a, raw);
   add_search_option(c, a);
-  c.add_option("--data", a.data, ".npz: arrays named as the inputs; none: synthetic samples");
-  c.add_option("--test-data", a.test_data, ".npz");
+  c.add_option("--data", a.data, ".npz: arrays named as the inputs; none: synthetic samples")->check(path());
+  c.add_option("--test-data", a.test_data, ".npz")->check(path());
   c.add_option("--steps", a.steps, "training steps");
   c.add_option("--epochs", a.epochs, "passes over the data");
   c.add_flag("--no-shuffle", a.no_shuffle, "samples in file order");
-  c.add_option("--weights", a.weights, "start from these: .safetensors, an index of several, or their folder");
+  c.add_option("--weights", a.weights, "start from these: .safetensors, an index of several, or their folder")
+      ->check(path());
   c.add_option("--save", a.save, "write the weights here (.safetensors)")->check(path());
   c.add_option("--verify", a.verify, "serial: run unsharded too, and compare")->check(CLI::IsMember({"serial"}));
   c.add_option("--log", a.log, "one JSON object a step")->check(path());
@@ -187,14 +203,14 @@ void add_train(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry& r
 void add_check(CLI::App& app, Arguments& a) {
   CLI::App& c = add_command(app, a, "check", "judge a plan, or the proof of a bound, independently of what made it");
   c.add_option("PLAN|PROBLEM", a.target)->required();
-  c.add_option("--bound", a.bound, "a proof that `plan` or `solve` wrote with --write-bound");
+  c.add_option("--bound", a.bound, "a proof that `plan` or `solve` wrote with --write-bound")->check(path());
   add_dump_option(c, a);
 }
 
 void add_explain(CLI::App& app, Arguments& a) {
   CLI::App& c = add_command(app, a, "explain", "why a plan is as it is, and what the alternatives would move");
   c.add_option("PLAN", a.target)->required();
-  c.add_option("OP|TENSOR", a.name, "of the training graph; none: the dearest of the plan");
+  c.add_option("OP|TENSOR", a.name, "of the training graph; none: the dearest of the plan")->check(not_empty("a name"));
   add_dump_option(c, a);
 }
 
@@ -221,7 +237,7 @@ void add_tdl(CLI::App& app, Arguments& a) {
 
 void add_ops(CLI::App& app, Arguments& a) {
   CLI::App& c = add_command(app, a, "ops", "the operations; with a name: formula, strategies, signatures");
-  c.add_option("NAME", a.target);
+  c.add_option("NAME", a.target)->check(not_empty("a name"));
   add_workers_option(c, a);
 }
 

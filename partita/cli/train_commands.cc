@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -53,13 +54,18 @@ TrainOptions options_of(const Arguments& a) {
   return options;
 }
 
-// A line each few moments on standard error, and every step in the log.
+// A line each few moments on standard error, and every step in the log. The first loss that is not finite is said.
 struct StepLines {
   std::string& log;
   bool terminal = isatty(STDERR_FILENO);
   std::chrono::steady_clock::time_point last = std::chrono::steady_clock::now();
+  bool was_finite = true;
 
   void operator()(int64_t step, int64_t steps, double loss) {
+    if (was_finite && !std::isfinite(loss))
+      fmt::print(stderr, "{}the loss is not finite since step {}; a smaller learning rate may help\n",
+                 terminal ? "\r" : "", step + 1);
+    was_finite = was_finite && std::isfinite(loss);
     log += without_missing({{"step", step}, {"loss", loss}}).dump() + "\n";
     const auto now = std::chrono::steady_clock::now();
     const bool end = step + 1 == steps;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "partita/base/nearest.h"
 #include "partita/models/family.h"
@@ -92,13 +93,17 @@ Model build_model(std::string_view reference, const std::map<std::string, std::s
     if (!values.contains(key)) fail("zoo:{} has no option '{}'; it has: {}", name, key, option_list(family->info));
     values[key] = value;
   };
+  std::set<std::string> seen;
   while (!given.empty()) {
     const std::size_t comma = std::min(given.find(','), given.size());
     const std::string_view item = given.substr(0, comma);
     given.remove_prefix(std::min(comma + 1, given.size()));
     const std::size_t equals = item.find('=');
     if (equals == std::string_view::npos) fail("{}: '{}' is not option=value", reference, item);
-    set(std::string(item.substr(0, equals)), std::string(item.substr(equals + 1)));
+    const std::string key(item.substr(0, equals));
+    if (!seen.insert(key).second)
+      throw Error(ExitCode::kUsage, fmt::format("{}: option '{}' is given twice", reference, key));
+    set(key, std::string(item.substr(equals + 1)));
   }
   for (const auto& [key, value] : bindings) set(key, value);
   return family->build(ModelOptions(std::string(name), std::move(values)), std::move(registry));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 
 #include "partita/base/error.h"
 
@@ -46,8 +47,8 @@ bool takes(const std::vector<std::string>& values, const std::string& value) {
   return value != "N" && value != "PxQ" && std::find(values.begin(), values.end(), value) != values.end();
 }
 
-// One "option=value".
-void read_option(const std::string& item, SearchChoice& choice) {
+// One "option=value"; `given`: the options before it.
+void read_option(const std::string& item, SearchChoice& choice, std::set<std::string>& given) {
   const std::string& name = choice.entry->name;
   const size_t equals = item.find('=');
   const std::string key = item.substr(0, equals), value = equals == std::string::npos ? "" : item.substr(equals + 1);
@@ -60,7 +61,18 @@ void read_option(const std::string& item, SearchChoice& choice) {
   }
   if (!takes(option->second, value))
     usage("search '{}': option '{}' is {}, not '{}'", name, key, values_text(option->second), value);
+  if (!given.insert(key).second) usage("search '{}': option '{}' is given twice", name, key);
   choice.options[key] = value;
+}
+
+// "option=value,option=value", or nothing.
+void read_options(std::string rest, SearchChoice& choice) {
+  std::set<std::string> given;
+  while (!rest.empty()) {
+    const size_t comma = rest.find(',');
+    read_option(rest.substr(0, comma), choice, given);
+    rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+  }
 }
 
 }  // namespace
@@ -78,17 +90,14 @@ const std::map<std::string, std::string>& search_aliases() {
 SearchChoice parse_search(std::string_view text) {
   const size_t mark = std::min(text.find('?'), text.size());
   const std::string name(text.substr(0, mark));
-  std::string rest(text.substr(std::min(mark + 1, text.size())));
-  if (const auto alias = search_aliases().find(name); alias != search_aliases().end())
-    return parse_search(rest.empty() ? alias->second : fmt::format("{},{}", alias->second, rest));
   SearchChoice choice;
-  choice.entry = &entry_named(name);
-  choice.options = default_options(*choice.entry);
-  while (!rest.empty()) {
-    const size_t comma = rest.find(',');
-    read_option(rest.substr(0, comma), choice);
-    rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+  if (const auto alias = search_aliases().find(name); alias != search_aliases().end()) {
+    choice = parse_search(alias->second);
+  } else {
+    choice.entry = &entry_named(name);
+    choice.options = default_options(*choice.entry);
   }
+  read_options(std::string(text.substr(std::min(mark + 1, text.size()))), choice);
   return choice;
 }
 

@@ -43,7 +43,7 @@ struct SearchEntry {
   std::map<std::string, std::string> aliases = {};  // further names -> their options: "fsdp" is zero with "stage=3"
   Searcher* search = nullptr;
   AutoBegin begins_auto = {};
-  bool rule = false;       // a rule makes its plan (partita/plan/rules.h), without a search
+  bool rule = false;       // a rule makes its plan (partita/plan/rules.h): remedies.cc tries it with other settings
   bool warm = false;       // begins with Problem::from
   bool proves = false;     // its lower bound has a proof
   bool estimates = false;  // has an Estimate in place of a plan: what it stands for cannot be written or run
