@@ -4,7 +4,8 @@
     tools/compare_plans.py BEFORE AFTER [--sample N] [--seed S] [--jobs J] [--only TEXT] [--times]
 
 BEFORE and AFTER are two programs, or BEFORE is a commit whose program is built first (in a worktree beside build/, minutes).
-Each case is a model, a search, an objective, a number of devices and a cluster: the plan file, what `plan --json` prints without its
+Each case is a model and a search of those that both programs list (`partita models`, `partita searches`), an objective, a number of devices and
+a cluster: the plan file, what `plan --json` prints without its
 times, and the simulated trace are compared. --sample N draws N of the cases, by a printed seed. With --times each search is timed
 too, in turns, and the ratio of the medians is printed for those that take longest.
 Exit codes: 0 all equal, 1 something differs or one of the programs failed where the other did not, 2 usage.
@@ -24,33 +25,69 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-MODELS = [
-    "zoo:mlp", "zoo:mlp?layers=3,width=13,batch=10,bias=0", "zoo:cnn?batch=8,layers=3,image=6,filters=16", "zoo:lenet",
-    "zoo:inception-v3?batch=8,blocks=1,image=107", "zoo:wide-deep?batch=64,vocabulary=1000", "zoo:transformer?layers=1",
-    "zoo:moe?layers=1", "zoo:alexnet?batch=32", "zoo:vgg-16?batch=16", "zoo:resnet-18?batch=32,blocks=1",
-    "zoo:wresnet-50-4?batch=16,blocks=1", "zoo:vit-b16?layers=1,batch=8", "zoo:rnn-4-4K?steps=2",
-    "zoo:rnnlm?steps=2", "zoo:nmt?steps=2,layers=1", "zoo:gpt2?layers=1,batch=6", "zoo:llama-3-8b?layers=1,batch=8,hidden=512,heads=8,key_heads=2,inner=1024,vocabulary=1000",
-    "zoo:mixtral-8x7b?layers=1,batch=4,hidden=256,heads=8,key_heads=2,inner=512,vocabulary=1000", "examples/digits.onnx",
-]
-SEARCHES = [
-    "single", "data-parallel", "model-parallel", "owt", "megatron", "megatron?tensor=2", "layer-placement",
-    "layer-placement?assign=contiguous", "soybean", "soybean?tilings=all", "tofu", "tofu?coarsening=off", "allrow-greedy",
-    "spartan", "equal-chop", "icml18", "zero?stage=1", "zero?stage=2", "fsdp", "swap", "small-batch", "exact", "auto",
-]
+# Options that keep a model of the zoo small; one that is not here is cut down by those of SMALLER that it has. Searches of nasnet take minutes.
+SMALL = {
+    "zoo:mlp": ["", "layers=3,width=13,batch=10,bias=0"], "zoo:cnn": ["batch=8,layers=3,image=6,filters=16"],
+    "zoo:inception-v3": ["batch=8,blocks=1,image=107"], "zoo:wide-deep": ["batch=64,vocabulary=1000"],
+    "zoo:alexnet": ["batch=32"], "zoo:vgg-16": ["batch=16"], "zoo:resnet-18": ["batch=32,blocks=1"],
+    "zoo:vit-b16": ["layers=1,batch=8"], "zoo:nasnet": [], "zoo:gpt2": ["layers=1,batch=6"],
+    "zoo:llama-3-8b": ["layers=1,batch=8,hidden=512,heads=8,key_heads=2,inner=1024,vocabulary=1000"],
+    "zoo:mixtral-8x7b": ["layers=1,batch=4,hidden=256,heads=8,key_heads=2,inner=512,vocabulary=1000"],
+}
+SMALLER = {"layers": 1, "blocks": 1, "steps": 2, "batch": 16}
+FILES = ["examples/digits.onnx"]
 CLUSTERS = [["--devices", "2"], ["--devices", "3"], ["--devices", "4"], ["--cluster", "p2.8xlarge"]]
 EXTRAS = [[], ["--recompute", "cheap"], ["--dtype", "bfloat16"], ["--optimizer", "adamw"]]
 STEPS = "20"  # of exact and auto, whose budget in steps makes them repeatable
 
 
-def all_cases():
+def listed(program, what):
+    """What `partita models` or `partita searches` lists: {name: entry}."""
+    done = subprocess.run([program, what, "--json"], capture_output=True, text=True, check=True)
+    return {entry["name"]: entry for entry in json.loads(done.stdout)[what]}
+
+
+def known_by_both(before, after, what):
+    """What both programs list, with the options that BEFORE has: {name: options}."""
+    old, new = listed(before, what), listed(after, what)
+    for name in sorted(old.keys() ^ new.keys()):
+        print(f"{name}: known to one of the programs alone, and left out")
+    return {name: old[name]["options"] for name in new if name in old}
+
+
+def models_of(before, after):
+    """References to the models that both programs know, small; of several sizes, as rnn-4-4K and rnn-6-4K, the first."""
+    references, families = [], set()
+    for name, options in known_by_both(before, after, "models").items():
+        family = re.match(r"zoo:[a-z]+", name).group()
+        if family in families:
+            continue
+        families.add(family)
+        smaller = ",".join(f"{option}={value}" for option, value in SMALLER.items() if option in options)
+        references += [name + ("?" + words if words else "") for words in SMALL.get(name, [smaller])]
+    return references + FILES
+
+
+def searches_of(before, after):
+    """All searches that both programs know: with defaults, and with each other value of one option ("N": 2)."""
+    searches = []
+    for name, options in known_by_both(before, after, "searches").items():
+        searches.append(name)
+        for option, values in options.items():
+            searches += [f"{name}?{option}={'2' if value == 'N' else value}" for value in values[1:] if value != "PxQ"]
+    return searches
+
+
+def all_cases(before, after):
     """Every model with every search and cluster; the objective and one further option go round."""
     cases = []
-    for m, model in enumerate(MODELS):
-        for s, search in enumerate(SEARCHES):
+    models, searches = models_of(before, after), searches_of(before, after)
+    for m, model in enumerate(models):
+        for s, search in enumerate(searches):
             for c, cluster in enumerate(CLUSTERS):
                 turn = m + s + c
                 case = [model, "--search", search, *cluster, "--objective", ["comm", "time"][turn % 2], *EXTRAS[turn % 7 if turn % 7 < 4 else 0]]
-                if search in ("exact", "auto"):
+                if search.split("?")[0] in ("exact", "auto"):
                     case += ["--max-steps", STEPS]
                 cases.append(case)
     return cases
@@ -123,7 +160,7 @@ def main():
     options.add_argument("--times", action="store_true", help="time the slowest dozen of what was compared")
     args = options.parse_args()
     before, after = program_of(args.before), program_of(args.after)
-    cases = [c for c in all_cases() if not args.only or args.only in " ".join(c)]
+    cases = [c for c in all_cases(before, after) if not args.only or args.only in " ".join(c)]
     if args.sample and args.sample < len(cases):
         print(f"{args.sample} of {len(cases)} cases, drawn with seed {args.seed}")
         cases = random.Random(args.seed).sample(cases, args.sample)
