@@ -1,6 +1,6 @@
 // The generic stage kernel beside the registered kernels: time and scratch of each definition at sizes of a small
 // network, in float32, one thread. Prints a table; a `-` means that the definition runs on the generic stage kernel
-// anyway.
+// anyway. A second table has stages whole and in slices.
 #include "partita/kernels/kernels.h"
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "partita/base/error.h"
+#include "partita/base/float16.h"
 #include "partita/base/rng.h"
 #include "partita/graph/builder.h"
 #include "partita/kernel_plan/first_fit.h"
@@ -31,7 +32,8 @@ struct Measured {
   int64_t scratch_bytes = 0;
 };
 
-Measured measure(Kernels& kernels, const Case& c, bool registered) {
+Measured measure(const Case& c, const KernelOptions& options) {
+  const auto kernels = make_aten_kernels(options);
   GraphBuilder build("one", standard_ops());
   std::vector<TensorId> ids;
   for (size_t k = 0; k < c.shapes.size(); ++k)
@@ -63,6 +65,8 @@ Measured measure(Kernels& kernels, const Case& c, bool registered) {
     std::byte* data = allocate(t.bytes());
     for (int64_t i = 0; i < volume(t.shape); ++i) {
       if (t.dtype == DType::kFloat32) reinterpret_cast<float*>(data)[i] = static_cast<float>(rng.uniform() + 0.1);
+      else if (t.dtype == DType::kBFloat16)
+        reinterpret_cast<BFloat16*>(data)[i] = BFloat16(static_cast<float>(rng.uniform() + 0.1));
       else if (t.dtype == DType::kInt64) reinterpret_cast<int64_t*>(data)[i] = static_cast<int64_t>(rng.below(4));
     }
     Access access;
@@ -74,25 +78,55 @@ Measured measure(Kernels& kernels, const Case& c, bool registered) {
   for (size_t k = 0; k < op.operands.size(); ++k) place(static_cast<int>(k), graph.tensor(op.operands[k]), true);
   for (size_t r = 0; r < op.results.size(); ++r) place(bound.results[r], graph.tensor(op.results[r]), false);
   Measured m;
-  m.scratch_bytes =
-      plan_kernel(request_of(work, work.ranges[0], reads, writes), {.registered = registered}).workspace_bytes();
+  m.scratch_bytes = plan_kernel(request_of(work, work.ranges[0], reads, writes), options).workspace_bytes();
   call.scratch = allocate(m.scratch_bytes);
   call.scratch_bytes = static_cast<size_t>(m.scratch_bytes);
-  call.prepared = kernels.prepare(call);
+  call.prepared = kernels->prepare(call);
 
   using Clock = std::chrono::steady_clock;
   std::vector<double> times;
   const auto begin = Clock::now();
   while (times.size() < 3 || (times.size() < 200 && Clock::now() - begin < std::chrono::milliseconds(150))) {
     const auto start = Clock::now();
-    kernels.run(call);
+    kernels->run(call);
     times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
   }
   m.microseconds = *std::min_element(times.begin(), times.end());
   return m;
 }
 
-int main_table() {
+std::string text_of(const std::vector<Shape>& shapes) {
+  std::vector<std::string> texts;
+  for (const Shape& s : shapes) texts.push_back(fmt::format("{}", fmt::join(s, "x")));
+  return fmt::format("{}", fmt::join(texts, " "));
+}
+
+// Stages whose internal tensors are large: whole, and in slices.
+void slices_table() {
+  const DType b = DType::kBFloat16, f = DType::kFloat32;
+  const Shape q{1, 8, 1024, 64}, kv{1, 2, 1024, 64}, lse{1, 8, 1024}, x{8192, 2048}, rows{8192}, w{2048};
+  const tdl::Attributes causal{{"causal", 1}};
+  const std::vector<Case> cases{
+      {"attention", {q, kv, kv}, causal, {}},
+      {"attention", {q, kv, kv}, causal, {b, b, b}},
+      {"attention", {q, q, q}, {}, {}},
+      {"attention_grad", {q, kv, kv, q, lse, q}, causal, {}},
+      {"attention_grad", {q, kv, kv, q, lse, q}, causal, {b, b, b, b, f, b}},
+      {"attention_grad", {q, q, q, q, lse, q}, {}, {}},
+      {"layer_norm_grad", {x, w, rows, rows, x}, {{"bias", 1}}, {}},
+      {"rms_norm_grad", {x, w, rows, x}, {}, {}},
+  };
+  std::printf("\n%-20s %-34s %12s %12s %9s %12s %12s\n", "definition", "operands", "whole_us", "slices_us", "ratio",
+              "whole_KiB", "slices_KiB");
+  for (const Case& c : cases) {
+    const Measured whole = measure(c, {.slice_bytes = INT64_MAX}), slices = measure(c, {});
+    std::printf("%-20s %-34s %12.1f %12.1f %9.2f %12.1f %12.1f\n", c.definition.c_str(), text_of(c.shapes).c_str(),
+                whole.microseconds, slices.microseconds, whole.microseconds / slices.microseconds,
+                whole.scratch_bytes / 1024.0, slices.scratch_bytes / 1024.0);
+  }
+}
+
+void main_table() {
   const tdl::Attributes same{{"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}};
   auto with = [](tdl::Attributes a, const tdl::Attributes& more) {
     for (const auto& [name, value] : more) a[name] = value;
@@ -133,27 +167,25 @@ int main_table() {
       {"relu", {{16, 16}}, {}, {}},
       {"matmul", {{16, 16}, {16, 16}}, {}, {}},
   };
-  const auto generic = make_aten_kernels({.registered = false}), registered = make_aten_kernels();
   std::printf("%-20s %-34s %12s %12s %9s %12s %12s\n", "definition", "operands", "generic_us", "registered_us", "ratio",
               "generic_KiB", "registered_KiB");
   for (const Case& c : cases) {
-    std::vector<std::string> shapes;
-    for (const Shape& s : c.shapes) shapes.push_back(fmt::format("{}", fmt::join(s, "x")));
-    const Measured g = measure(*generic, c, false);
-    std::printf("%-20s %-34s %12.1f ", c.definition.c_str(), fmt::format("{}", fmt::join(shapes, " ")).c_str(),
-                g.microseconds);
+    const Measured g = measure(c, {.registered = false});
+    std::printf("%-20s %-34s %12.1f ", c.definition.c_str(), text_of(c.shapes).c_str(), g.microseconds);
     if (is_registered(c.definition)) {
-      const Measured r = measure(*registered, c, true);
+      const Measured r = measure(c, {});
       std::printf("%12.1f %9.2f %12.1f %12.1f\n", r.microseconds, g.microseconds / r.microseconds,
                   g.scratch_bytes / 1024.0, r.scratch_bytes / 1024.0);
     } else {
       std::printf("%12s %9s %12.1f %12s\n", "-", "-", g.scratch_bytes / 1024.0, "-");
     }
   }
-  return 0;
 }
 
 }  // namespace
 }  // namespace partita
 
-int main() { return partita::main_table(); }
+int main() {
+  partita::main_table();
+  partita::slices_table();
+}

@@ -17,7 +17,8 @@ using Finish = StageProgram::Finish;
 namespace {
 
 // The dimensions of a stage, and no instructions yet.
-StageProgram begin_program(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges) {
+StageProgram begin_program(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges,
+                           const Shape& slices) {
   const tdl::Stage& s = bound.stages[stage];
   StageProgram program;
   program.stage = stage;
@@ -26,7 +27,10 @@ StageProgram begin_program(const tdl::Bound& bound, int stage, const std::vector
   if (s.body.kind == ExprKind::kReduce)
     program.dims.insert(program.dims.end(), s.body.reduced.begin(), s.body.reduced.end());
   ensure(program.dims.size() <= 60, "stage {} has {} indices", bound.tensors[s.tensor].name, program.dims.size());
-  for (int i : program.dims) program.ranges.push_back(ranges[i]);
+  for (int i : program.dims) {
+    program.ranges.push_back(ranges[i]);
+    program.slice.push_back(std::min(ranges[i].size(), slices[i]));
+  }
   return program;
 }
 
@@ -74,7 +78,7 @@ void find_lifetimes(StageProgram& program) {
   }
 }
 
-// Sets the program's block: all of the ranges, halved along one dimension after another until a block's temporaries
+// Sets the program's block: all of a slice, halved along one dimension after another until a block's temporaries
 // fit. It chooses the first dimension that helps by a tenth; one of the left side before a reduced one, whose blocks
 // must be combined.
 void choose_block(const tdl::Bound& bound, StageProgram& program, const Parts& parts, int64_t budget_bytes) {
@@ -86,8 +90,7 @@ void choose_block(const tdl::Bound& bound, StageProgram& program, const Parts& p
     return scratch.end();
   };
   Shape block;
-  for (size_t d = 0; d < program.ranges.size(); ++d)
-    block.push_back(program.single >> d & 1 ? 1 : program.ranges[d].size());
+  for (size_t d = 0; d < program.ranges.size(); ++d) block.push_back(program.single >> d & 1 ? 1 : program.slice[d]);
   int64_t peak = peak_of(block);
   while (peak > budget_bytes) {
     Shape best;
@@ -116,10 +119,10 @@ void choose_block(const tdl::Bound& bound, StageProgram& program, const Parts& p
 
 }  // namespace
 
-StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges, const Parts& parts,
-                           DType real, int64_t budget_bytes) {
+StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges, const Shape& slices,
+                           const Parts& parts, DType real, int64_t budget_bytes) {
   const tdl::Stage& s = bound.stages[stage];
-  StageBuilder b{bound, s, ranges, parts, real, begin_program(bound, stage, ranges), {}};
+  StageBuilder b{bound, s, ranges, parts, real, begin_program(bound, stage, ranges, slices), {}};
   b.program.dtype = stage_dtype(bound, stage, parts, real);
   if (s.body.kind == ExprKind::kReduce) compile_reduction(b, s.body);
   else compile_store(b);

@@ -6,7 +6,7 @@ namespace partita {
 KernelPlan plan_kernel(const KernelRequest& request, const KernelOptions& options) {
   KernelPlan plan;
   if (options.registered) plan.registered = plan_registered(request);
-  if (!plan.registered) plan.generic = plan_generic(request, options.budget_bytes);
+  if (!plan.registered) plan.generic = plan_generic(request, options.budget_bytes, options.slice_bytes);
   return plan;
 }
 

@@ -9,6 +9,7 @@ namespace partita {
 struct KernelOptions {
   bool registered = true;  // false: everything runs on the generic stage kernel
   int64_t budget_bytes = kGenericBudgetBytes;
+  int64_t slice_bytes = kGenericSliceBytes;
 };
 
 struct KernelPlan {

@@ -1,6 +1,7 @@
 // Repeats what kernels/generic.cc allocates and frees for a block, in the same order.
 #include "partita/kernel_plan/scratch.h"
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
@@ -235,15 +236,29 @@ void place_block(const StageProgram& program, const Parts& parts, const Shape& b
   p.drop(sum);
 }
 
+namespace {
+
+// The extents of the blocks of a dimension: of whole slices, and of the last one.
+std::vector<int64_t> block_extents(const StageProgram& program, size_t d) {
+  const int64_t block = program.block[d], slice = program.slice[d], last = program.ranges[d].size() % slice;
+  std::vector<int64_t> found{block};
+  for (int64_t n : {slice % block, std::min(last, block), last % block})
+    if (n > 0 && std::find(found.begin(), found.end(), n) == found.end()) found.push_back(n);
+  return found;
+}
+
+}  // namespace
+
 void place_blocks(const tdl::Bound& bound, const StageProgram& program, const Parts& parts, FirstFit& scratch) {
   std::vector<Shape> blocks{program.block};
   for (size_t d = 0; d < program.block.size(); ++d) {
-    const int64_t rest = program.ranges[d].size() % program.block[d];
-    if (rest == 0) continue;
     const size_t n = blocks.size();
-    for (size_t i = 0; i < n; ++i) {
-      blocks.push_back(blocks[i]);
-      blocks.back()[d] = rest;
+    for (int64_t extent : block_extents(program, d)) {
+      if (extent == program.block[d]) continue;
+      for (size_t i = 0; i < n; ++i) {
+        blocks.push_back(blocks[i]);
+        blocks.back()[d] = extent;
+      }
     }
   }
   for (const Shape& block : blocks)

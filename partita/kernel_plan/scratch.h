@@ -20,7 +20,7 @@ BlockLayout block_layout(const tdl::Bound& bound, const StageProgram& program, c
 // Runs a program's requests for one block of these extents through `scratch`, as the kernel does.
 void place_block(const StageProgram& program, const Parts& parts, const Shape& block, const BlockLayout& layout,
                  FirstFit& scratch);
-// The same for whole blocks and for the smaller ones at the ends of ranges.
+// The same for whole blocks and for the smaller ones at the ends of slices and ranges.
 void place_blocks(const tdl::Bound& bound, const StageProgram& program, const Parts& parts, FirstFit& scratch);
 
 }  // namespace partita

@@ -72,6 +72,7 @@ struct StageProgram {
   // result's part of another floating dtype.
   bool accumulates = false;
   std::vector<Interval> ranges;  // per dimension
+  Shape slice;                   // per dimension: how much of its range one run goes over
   Shape block;                   // extents of a whole block
 };
 
@@ -81,8 +82,8 @@ constexpr double kLargestInt = 9223371487098961920.0;
 
 // parts: what is held of each tensor of the formula; the stage's own is where it is written. real: the type of real
 // arithmetic. The block is the largest, halved as often as needed, whose temporaries fit into `budget_bytes` (or which
-// can't be halved further).
-StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges, const Parts& parts,
-                           DType real, int64_t budget_bytes);
+// can't be halved further). slices: per index of the formula, how much of its range one run goes over.
+StageProgram compile_stage(const tdl::Bound& bound, int stage, const std::vector<Interval>& ranges, const Shape& slices,
+                           const Parts& parts, DType real, int64_t budget_bytes);
 
 }  // namespace partita

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "partita/kernels/stage_run.h"
 
@@ -12,7 +13,7 @@ using Kind = StageInstr::Kind;
 
 namespace {
 
-PreparedStage prepare_stage(const StageProgram& program, const tdl::Stage& stage, const Parts& parts) {
+PreparedStage prepare_stage(const StageProgram& program, const tdl::Stage& stage, const Part& out, const Parts& parts) {
   PreparedStage prepared;
   for (const StageInstr& instr : program.code) {
     prepared.unary.push_back(instr.kind == Kind::kUnary ? unary_function(instr.function) : nullptr);
@@ -22,7 +23,7 @@ PreparedStage prepare_stage(const StageProgram& program, const tdl::Stage& stage
                                                : Shape());
   }
   prepared.lhs = left_side(program, stage);
-  prepared.out_strides = read_strides(prepared.lhs, program.dims, parts[stage.tensor]->strides);
+  prepared.out_strides = read_strides(prepared.lhs, program.dims, out.strides);
   if (program.finish == StageProgram::Finish::kProduct) prepared.product = product_dims(program);
   return prepared;
 }
@@ -42,7 +43,7 @@ void run_block(StageRun& run, bool first) {
   run.values.clear();
 }
 
-// All blocks from dimension d on, those of reduced dimensions innermost.
+// All blocks of the slice from dimension d on, those of reduced dimensions innermost.
 void run_blocks(StageRun& run, size_t d, bool first) {
   const StageProgram& program = run.program;
   if (d == program.dims.size()) return run_block(run, first);
@@ -56,7 +57,7 @@ void run_blocks(StageRun& run, size_t d, bool first) {
     out_memory(run).copy_(sum);
     return;
   }
-  const Interval range = program.ranges[d];
+  const Interval range = run.slice[d];
   for (int64_t lo = range.lo; lo < range.hi; lo += program.block[d]) {
     run.box[d] = {lo, std::min(lo + program.block[d], range.hi)};
     run_blocks(run, d + 1, first && (static_cast<int>(d) < program.lhs_count || lo == range.lo));
@@ -115,43 +116,116 @@ std::vector<PreparedStage> prepare_generic(const tdl::Bound& bound, const Generi
   std::vector<PreparedStage> prepared;
   for (const GenericStep& step : plan.steps)
     prepared.push_back(step.what == GenericStep::What::kProgram
-                           ? prepare_stage(step.program, bound.stages[step.stage], plan.parts)
+                           ? prepare_stage(step.program, bound.stages[step.stage], step.out, plan.parts)
                            : PreparedStage());
   return prepared;
 }
 
-void run_generic(const GenericPlan& plan, const std::vector<PreparedStage>& prepared, const KernelMemory& given) {
-  const KernelWork& work = *given.call.work;
-  const tdl::Bound& bound = *work.bound;
-  std::vector<Held> held = given.held;
-  std::vector<at::Tensor> internal(bound.tensors.size());
-  for (size_t s = 0; s < plan.steps.size(); ++s) {
-    const GenericStep& step = plan.steps[s];
-    const tdl::Stage& stage = bound.stages[step.stage];
-    Held& out = held[stage.tensor];
-    if (step.internal) {
-      out.part = *plan.parts[stage.tensor];
-      internal[stage.tensor] = new_tensor(out.part.dtype, extents(out.part.box));
-      out.data = static_cast<std::byte*>(internal[stage.tensor].data_ptr());
+namespace {
+
+// A call while it runs.
+struct GenericRun {
+  const GenericPlan& plan;
+  const std::vector<PreparedStage>& prepared;
+  const tdl::Bound& bound;
+  const KernelMemory& given;
+  std::vector<Held> held;
+  std::vector<at::Tensor> internal;  // and what slices add up in
+  std::vector<Interval> ranges;      // of the slice, per index of the formula
+};
+
+// The step's box in this slice.
+Box slice_box(const GenericRun& run, const GenericStep& step) {
+  Box box = step.box;
+  if (is_empty(box)) return box;
+  for (size_t a = 0; a < box.size(); ++a)
+    if (const int i = run.bound.stages[step.stage].lhs[a].plain_index(); i >= 0) box[a] = run.ranges[i];
+  return box;
+}
+
+// Memory of the step's own, of a whole slice's size even where the last one is smaller: all slices are placed alike.
+void allocate(GenericRun& run, const GenericStep& step) {
+  const int tensor = run.bound.stages[step.stage].tensor;
+  run.internal[tensor] = new_tensor(step.out.dtype, step.memory);
+  run.held[tensor] = {{step.out.dtype, slice_box(run, step), step.out.strides},
+                      static_cast<std::byte*>(run.internal[tensor].data_ptr())};
+}
+
+void run_step(GenericRun& run, size_t s) {
+  const GenericStep& step = run.plan.steps[s];
+  const tdl::Stage& stage = run.bound.stages[step.stage];
+  Held& out = run.held[stage.tensor];
+  if (step.internal) allocate(run, step);
+  if (step.shares >= 0) out = run.held[step.shares];
+  switch (step.what) {
+    case GenericStep::What::kNothing:
+      break;
+    case GenericStep::What::kIdentity: {
+      at::Tensor all = out.tensor(step.box);
+      fill_identity(all, stage.body.reducer);
+      break;
     }
-    if (step.shares >= 0) out = held[step.shares];
-    switch (step.what) {
-      case GenericStep::What::kNothing:
-        break;
-      case GenericStep::What::kIdentity: {
-        at::Tensor all = out.tensor(step.box);
-        fill_identity(all, stage.body.reducer);
-        break;
+    case GenericStep::What::kProgram: {
+      const StageProgram& program = step.program;
+      std::vector<Interval> slice;
+      bool first = true;
+      for (size_t d = 0; d < program.dims.size(); ++d) {
+        slice.push_back(run.ranges[program.dims[d]]);
+        first &= static_cast<int>(d) < program.lhs_count || slice[d].lo == program.ranges[d].lo;
       }
-      case GenericStep::What::kProgram: {
-        StageRun run{step.program, prepared[s], held, out, given.call};
-        run.box.resize(step.program.dims.size());
-        run_blocks(run, 0, true);
-        break;
-      }
+      StageRun blocks{program, run.prepared[s], run.held, out, run.given.call, slice};
+      blocks.box.resize(program.dims.size());
+      run_blocks(blocks, 0, first);
+      break;
     }
-    for (int t : step.dead) internal[t].reset();
   }
+  for (int t : step.dead) run.internal[t].reset();
+}
+
+// f() for each slice of these indices, the last of them fastest.
+template <typename F>
+void each_slice(GenericRun& run, const std::vector<GenericSlice>& slices, size_t at, const F& f) {
+  if (at == slices.size()) return f();
+  const Interval whole = run.plan.ranges[slices[at].index];
+  for (int64_t lo = whole.lo; lo < whole.hi; lo += slices[at].extent) {
+    run.ranges[slices[at].index] = {lo, std::min(lo + slices[at].extent, whole.hi)};
+    each_slice(run, slices, at + 1, f);
+  }
+  run.ranges[slices[at].index] = whole;
+}
+
+// One slice of the outer indices.
+void run_steps(GenericRun& run) {
+  const GenericPlan& plan = run.plan;
+  for (size_t s = 0; s < plan.loop_begin; ++s) run_step(run, s);
+  std::vector<const GenericStep*> sums;
+  for (size_t s = plan.loop_begin; s < plan.loop_end; ++s)
+    if (plan.steps[s].accumulated) {
+      sums.push_back(&plan.steps[s]);
+      allocate(run, plan.steps[s]);
+    }
+  each_slice(run, plan.inner, 0, [&] {
+    for (size_t s = plan.loop_begin; s < plan.loop_end; ++s) run_step(run, s);
+  });
+  for (const GenericStep* step : sums) {
+    const int tensor = run.bound.stages[step->stage].tensor;
+    if (!run.given.held[tensor].data) continue;  // not written
+    const Box box = slice_box(run, *step);
+    run.given.held[tensor].tensor(box).copy_(run.held[tensor].tensor(box));
+    run.internal[tensor].reset();
+    run.held[tensor] = run.given.held[tensor];
+  }
+  for (int t : plan.loop_dead) run.internal[t].reset();
+  for (size_t s = plan.loop_end; s < plan.steps.size(); ++s) run_step(run, s);
+}
+
+}  // namespace
+
+void run_generic(const GenericPlan& plan, const std::vector<PreparedStage>& prepared, const KernelMemory& given) {
+  const tdl::Bound& bound = *given.call.work->bound;
+  std::vector<at::Tensor> internal(bound.tensors.size());
+  GenericRun run{plan, prepared, bound, given, given.held, std::move(internal), plan.ranges};
+  each_slice(run, plan.outer, 0, [&] { run_steps(run); });
 }
 
 }  // namespace partita

@@ -12,6 +12,7 @@ struct StageRun {
   const std::vector<Held>& held;
   const Held& out;  // the result
   const KernelCall& call;
+  const std::vector<Interval>& slice;  // a dimension: what this run goes over
 
   // The block that runs now: an interval a dimension.
   Box box = {};

@@ -17,11 +17,22 @@ using namespace tdl::testing;
 using tdl::Array;
 using tdl::Bound;
 
-const std::unique_ptr<Kernels>& generic(int64_t budget_bytes) {
-  static std::map<int64_t, std::unique_ptr<Kernels>> kernels;
-  auto& k = kernels[budget_bytes];
-  if (!k) k = make_aten_kernels({false, budget_bytes});
+// How finely stages are cut: into blocks and, before that, into slices.
+struct Cuts {
+  int64_t budget_bytes = kGenericBudgetBytes, slice_bytes = kGenericSliceBytes;
+  auto operator<=>(const Cuts&) const = default;
+};
+constexpr Cuts kWhole, kBlocks{int64_t{1} << 11}, kSlices{kGenericBudgetBytes, 256}, kElements{int64_t{1} << 11, 1};
+
+const std::unique_ptr<Kernels>& generic(const Cuts& cuts) {
+  static std::map<Cuts, std::unique_ptr<Kernels>> kernels;
+  auto& k = kernels[cuts];
+  if (!k) k = make_aten_kernels({false, cuts.budget_bytes, cuts.slice_bytes});
   return k;
+}
+
+KernelOp op_of(const Bound& bound, const Cuts& cuts, DType real = DType::kFloat64) {
+  return {&bound, bound.name, {}, {}, real, cuts.budget_bytes, false, cuts.slice_bytes};
 }
 
 bool has_opaque(const tdl::Expr& e) {
@@ -31,12 +42,12 @@ bool has_opaque(const Bound& bound) {
   return std::any_of(bound.stages.begin(), bound.stages.end(), [](const tdl::Stage& s) { return has_opaque(s.body); });
 }
 
-// Empty: the whole formula is right, in blocks of this size.
-std::string check_whole(const Bound& bound, const std::vector<Array>& operands, int64_t budget,
-                        DType real = DType::kFloat64, double tolerance = 1e-11) {
+// Empty: the whole formula is right, in blocks and slices of this size.
+std::string check_whole(const Bound& bound, const std::vector<Array>& operands, const Cuts& cuts,
+                        DType real = DType::kFloat64, double tolerance = 1e-11, int* sliced = nullptr) {
   ScratchUse use;
-  const std::vector<Array> got =
-      run_whole(*generic(budget), {&bound, bound.name, {}, {}, real, budget, false}, operands, &use);
+  const std::vector<Array> got = run_whole(*generic(cuts), op_of(bound, cuts, real), operands, &use);
+  if (sliced) *sliced += use.sliced_calls;
   tdl::Evaluation options;
   options.with_terms = true;
   std::vector<Array> expected = tdl::evaluate(bound, operands, options);
@@ -47,42 +58,45 @@ std::string check_whole(const Bound& bound, const std::vector<Array>& operands, 
   return use.above;
 }
 
-std::string check_strategies(const Bound& bound, const std::vector<Array>& operands, int workers, int64_t budget,
+std::string check_strategies(const Bound& bound, const std::vector<Array>& operands, int workers, const Cuts& cuts,
                              int& count) {
   ScratchUse use;
-  const KernelOp op{&bound, bound.name, {}, {}, DType::kFloat64, budget, false};
+  const KernelOp op = op_of(bound, cuts);
   for (const tdl::AxisStrategy& s : tdl::strategies(bound, workers)) {
     const auto derived = tdl::derive(bound, {workers}, {s});
     if (!derived) continue;
     ++count;
-    const CheckResult result = check(bound, *derived, operands, 7, 1e-11, kernel_runner(*generic(budget), op, &use));
+    const CheckResult result = check(bound, *derived, operands, 7, 1e-11, kernel_runner(*generic(cuts), op, &use));
     if (!result.wrong.empty()) return fmt::format("{} on {}: {}", to_string(s), workers, result.wrong);
   }
   return use.above;
 }
 
 TEST(Generic, EveryInstanceWhole) {
-  int count = 0;
+  int count = 0, sliced = 0;
   for (const Instance& instance : instances()) {
     const Bound bound = tdl::testing::bind(instance);
     if (has_opaque(bound)) continue;
     const auto operands = tdl::testing::operands(instance, 3);
-    for (int64_t budget : {kGenericBudgetBytes, int64_t{1} << 11})
-      EXPECT_EQ(check_whole(bound, operands, budget), "") << instance.name << ", blocks of " << budget;
-    EXPECT_EQ(check_whole(bound, operands, kGenericBudgetBytes, DType::kFloat32, 1e-5), "")
-        << instance.name << ", float32";
+    for (const Cuts& cuts : {kWhole, kBlocks, kSlices, kElements})
+      EXPECT_EQ(check_whole(bound, operands, cuts, DType::kFloat64, 1e-11, &sliced), "")
+          << instance.name << ", blocks of " << cuts.budget_bytes << ", slices of " << cuts.slice_bytes;
+    EXPECT_EQ(check_whole(bound, operands, kWhole, DType::kFloat32, 1e-5), "") << instance.name << ", float32";
     // Two bytes: whatever the blocks, one rounding a result, and one more where a later stage reads it.
     for (DType low : {DType::kBFloat16, DType::kFloat16}) {
       auto few = operands;
       for (Array& a : few)
         for (double& value : a.reals) value = rounded_to(low, value);
-      for (int64_t budget : {kGenericBudgetBytes, int64_t{1} << 11})
-        EXPECT_EQ(check_whole(bound, few, budget, low, 2 * epsilon_of(low)), "")
-            << instance.name << ", " << name_of(low) << ", blocks of " << budget;
+      for (const Cuts& cuts : {kWhole, kBlocks, kElements})
+        EXPECT_EQ(check_whole(bound, few, cuts, low, 2 * epsilon_of(low)), "")
+            << instance.name << ", " << name_of(low) << ", blocks of " << cuts.budget_bytes << ", slices of "
+            << cuts.slice_bytes;
     }
     ++count;
   }
+  std::printf("%d calls in slices\n", sliced);
   EXPECT_GT(count, 85);
+  EXPECT_GT(sliced, 20);
 }
 
 TEST(Generic, EveryStrategyOfEveryInstance) {
@@ -91,9 +105,10 @@ TEST(Generic, EveryStrategyOfEveryInstance) {
     const Bound bound = tdl::testing::bind(instance);
     if (has_opaque(bound)) continue;
     const auto operands = tdl::testing::operands(instance, 3);
-    EXPECT_EQ(check_strategies(bound, operands, 3, kGenericBudgetBytes, count), "") << instance.name;
+    for (const Cuts& cuts : {kWhole, kElements})
+      EXPECT_EQ(check_strategies(bound, operands, 3, cuts, count), "") << instance.name << ", " << cuts.slice_bytes;
   }
-  EXPECT_GT(count, 400);
+  EXPECT_GT(count, 800);
 }
 
 TEST(LongGeneric, EveryStrategyOfEveryInstanceOn2And4) {
@@ -103,10 +118,10 @@ TEST(LongGeneric, EveryStrategyOfEveryInstanceOn2And4) {
     if (has_opaque(bound)) continue;
     const auto operands = tdl::testing::operands(instance, 3);
     for (int workers : {2, 3, 4})
-      for (int64_t budget : {kGenericBudgetBytes, int64_t{1} << 11})
-        EXPECT_EQ(check_strategies(bound, operands, workers, budget, count), "") << instance.name;
+      for (const Cuts& cuts : {kWhole, kBlocks, kSlices})
+        EXPECT_EQ(check_strategies(bound, operands, workers, cuts, count), "") << instance.name;
   }
-  EXPECT_GT(count, 2400);
+  EXPECT_GT(count, 3600);
 }
 
 TEST(Generic, DerivedGradients) {
@@ -137,12 +152,11 @@ TEST(Generic, DerivedGradients) {
         }
       }
       const Bound g = tdl::bind(gradient->text, shapes);
-      EXPECT_EQ(check_whole(g, operands, kGenericBudgetBytes), "")
-          << instance.name << " by " << bound.tensors[t].name << "\n"
-          << gradient->text;
-      EXPECT_EQ(check_whole(g, operands, int64_t{1} << 11), "")
-          << instance.name << " by " << bound.tensors[t].name << ", small blocks\n"
-          << gradient->text;
+      for (const Cuts& cuts : {kWhole, kBlocks, kElements})
+        EXPECT_EQ(check_whole(g, operands, cuts), "")
+            << instance.name << " by " << bound.tensors[t].name << ", blocks of " << cuts.budget_bytes << ", slices of "
+            << cuts.slice_bytes << "\n"
+            << gradient->text;
       ++count;
     }
   }
@@ -154,7 +168,7 @@ TEST(Generic, RandomFormulas) {
   const uint64_t seed = text ? std::strtoull(text, nullptr, 10) : 1;
   std::printf("seed %llu (PARTITA_SEED)\n", static_cast<unsigned long long>(seed));
   Rng rng(seed);
-  int bound_count = 0, strategy_count = 0;
+  int bound_count = 0, strategy_count = 0, sliced = 0;
   for (int n = 0; n < 300; ++n) {
     const Formula formula = random_formula(rng);
     std::optional<Bound> bound;
@@ -166,18 +180,19 @@ TEST(Generic, RandomFormulas) {
     ++bound_count;
     std::vector<Array> operands;
     for (const Shape& s : formula.shapes) operands.push_back(normal_array(s, rng.next()));
-    const int64_t budget = n % 2 ? 1 << 10 : kGenericBudgetBytes;
-    EXPECT_EQ(check_whole(*bound, operands, budget), "") << formula.text;
+    const Cuts cuts{n % 2 ? 1 << 10 : kGenericBudgetBytes, n % 4 < 2 ? 1 : kGenericSliceBytes};
+    EXPECT_EQ(check_whole(*bound, operands, cuts, DType::kFloat64, 1e-11, &sliced), "") << formula.text;
     if (n % 3 != 0) continue;
-    EXPECT_EQ(check_strategies(*bound, operands, 2 + n % 2, budget, strategy_count), "") << formula.text;
+    EXPECT_EQ(check_strategies(*bound, operands, 2 + n % 2, cuts, strategy_count), "") << formula.text;
   }
+  std::printf("%d formulas, %d in slices\n", bound_count, sliced);
   EXPECT_GT(bound_count, 100);
   EXPECT_GT(strategy_count, 100);
 }
 
 TEST(Generic, RandomNumbersAreTheEvaluators) {
   const Bound bound = tdl::bind("drop(x)[..i] = if(rng(5, 7, lin(..i)) < 0.5, 2 * x[..i], 0)", {{37, 5}});
-  EXPECT_EQ(check_whole(bound, {normal_array({37, 5}, 1)}, 1 << 10), "");
+  EXPECT_EQ(check_whole(bound, {normal_array({37, 5}, 1)}, {1 << 10}), "");
 }
 
 // Sums of float16 and bfloat16 are float32's to their end: these are exact, where adding in two bytes would stand still
@@ -190,7 +205,7 @@ TEST(Generic, SumsOfTwoBytesAreRoundedOnce) {
       const bool two = std::string(text).find('y') != std::string::npos;
       const Bound bound = two ? tdl::bind(text, {{4096}, {4096}}) : tdl::bind(text, {{4096}});
       std::vector<Array> operands(two ? 2 : 1, tdl::real_array({4096}, ones));
-      EXPECT_EQ(check_whole(bound, operands, 1 << 10, low, 0), "") << text << ", " << name_of(low);
+      EXPECT_EQ(check_whole(bound, operands, {1 << 10}, low, 0), "") << text << ", " << name_of(low);
     }
   // An embedding's gradient adds rows where they belong.
   const Bound scatter =
@@ -198,15 +213,38 @@ TEST(Generic, SumsOfTwoBytesAreRoundedOnce) {
   EXPECT_EQ(check_whole(scatter,
                         {tdl::int_array({4096}, std::vector<int64_t>(4096, 1)),
                          tdl::real_array({4096, 3}, std::vector<double>(3 * 4096, 1))},
-                        1 << 12, DType::kBFloat16, 0),
+                        {1 << 12}, DType::kBFloat16, 0),
             "");
+}
+
+// A sum over slices in float16 or bfloat16 is rounded once too: each slice adds 1 to 256 or 2048 and more.
+TEST(Generic, SumsOverSlicesAreRoundedOnce) {
+  const Bound bound =
+      tdl::bind("f(x) -> y, s =\nz[i, j] = 2 * x[i, j]\ns[j] = sum(i) z[i, j]\ny[i] = sum(j) z[i, j]", {{4096, 3}});
+  const std::vector<Array> ones{tdl::real_array({4096, 3}, std::vector<double>(3 * 4096, 1))};
+  for (DType low : {DType::kBFloat16, DType::kFloat16}) {
+    int sliced = 0;
+    EXPECT_EQ(check_whole(bound, ones, kElements, low, 0, &sliced), "") << name_of(low);
+    EXPECT_EQ(sliced, 1);
+  }
+}
+
+// What a slice's stages can't have yet: a sum that later stages read in the same slice, a neighbour, another slice.
+TEST(Generic, StagesThatNeedAllOfATensorAreNotInSlicesOfIt) {
+  for (const char* text :
+       {"f(x)[i, j] =\nz[i, j] = 2 * x[i, j]\nm[j] = sum(i) z[i, j]\nz[i, j] - m[j]",
+        "f(x)[i, j] where k < 7 =\nz[i, j] = 2 * x[i, j]\nm[i] = sum(j) z[i, j]\nw[i, j] = z[i, j] * m[i]\n"
+        "sum(k) w[k, j] * w[i, k]",
+        "f(x)[i, j] =\nz[i, j] = x[i, j]^2\nz[i - 1, j] * z[i, j - 1]"}) {
+    const Bound bound = tdl::bind(text, {{7, 7}});
+    EXPECT_EQ(check_whole(bound, {normal_array({7, 7}, 3)}, kElements), "") << text;
+  }
 }
 
 // Numbers in data that are no positions read nothing.
 TEST(Generic, LookupsOutOfRangeReadNothing) {
   const Bound bound = tdl::bind("embedding(ids, t)[b, h] = t[v = ids[b], h]", {{6}, {5, 3}});
-  EXPECT_EQ(check_whole(bound, {tdl::int_array({6}, {4, -1, 0, 5, 1000000007, 2}), normal_array({5, 3}, 1)},
-                        kGenericBudgetBytes),
+  EXPECT_EQ(check_whole(bound, {tdl::int_array({6}, {4, -1, 0, 5, 1000000007, 2}), normal_array({5, 3}, 1)}, kWhole),
             "");
 }
 
@@ -214,8 +252,7 @@ TEST(Generic, BlocksBoundTheScratch) {
   const Bound bound = tdl::bind("f(a, b)[i, j] = exp(a[i, j]) * (b[j, i] + 1) - a[i, j]", {{2048, 1024}, {1024, 2048}});
   ScratchUse use;
   const std::vector<Array> operands{normal_array({2048, 1024}, 1), normal_array({1024, 2048}, 2)};
-  run_whole(*generic(kGenericBudgetBytes), {&bound, "f", {}, {}, DType::kFloat64, kGenericBudgetBytes, false}, operands,
-            &use);
+  run_whole(*generic(kWhole), op_of(bound, kWhole), operands, &use);
   EXPECT_EQ(use.above, "");
   EXPECT_LE(use.declared_bytes, kGenericBudgetBytes);
   EXPECT_GE(use.used_bytes * 10, use.declared_bytes * 8);

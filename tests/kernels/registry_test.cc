@@ -27,6 +27,7 @@ struct Instance {
   std::vector<DType> results;
   std::vector<Array> operands;
   bool registered = true;
+  int64_t slice_bytes = kGenericSliceBytes;
 };
 
 // Operands have both signs, except where the formula needs positive values (a logarithm, a root, a divisor).
@@ -109,7 +110,8 @@ std::string whole(Kernels& kernels, const Instance& instance, DType real, double
                     instance.results,
                     real,
                     kGenericBudgetBytes,
-                    instance.registered};
+                    instance.registered,
+                    instance.slice_bytes};
   const std::vector<Array> got = run_whole(kernels, op, instance.operands, &use);
   tdl::Evaluation options;
   options.with_terms = true;
@@ -130,7 +132,8 @@ std::string sharded(Kernels& kernels, const Instance& instance, int workers, int
                     instance.results,
                     real,
                     kGenericBudgetBytes,
-                    instance.registered};
+                    instance.registered,
+                    instance.slice_bytes};
   for (const tdl::AxisStrategy& s : tdl::strategies(*instance.bound, workers)) {
     const auto derived = tdl::derive(*instance.bound, {workers}, {s});
     if (!derived) continue;
@@ -250,6 +253,42 @@ TEST(Registry, DerivedConvolutionGradientsRunOnRegisteredKernels) {
 
 TEST(Registry, EveryStrategyOnRegisteredKernels) { every_strategy(true, true); }
 TEST(Registry, EveryStrategyOnTheGenericKernel) { every_strategy(false, false); }
+
+// In slices as small as can be: one element of an index, or of several.
+TEST(Registry, EveryStrategyInSlices) {
+  const auto registry = standard_ops();
+  const auto kernels = make_aten_kernels({.registered = false, .slice_bytes = 1});
+  int strategies = 0;
+  std::vector<std::string> sliced;
+  for (const OpDefinition* definition : registry->all()) {
+    int calls = 0;
+    std::vector<Instance> instances = instances_of(*definition, registry);
+    // What a loss has between its stages is a number a label: too little to be cut for the few labels of its examples.
+    if (definition->name.find("cross_entropy") != std::string::npos) {
+      OpDefinition::Example more = definition->examples[0];
+      for (Shape& shape : more.shapes)
+        if (!shape.empty()) shape[0] = 40;
+      instances.push_back(instance_of(*definition, more, 9, 1, registry));
+    }
+    for (Instance& instance : instances) {
+      instance.registered = false;
+      instance.slice_bytes = 1;
+      ScratchUse use;
+      EXPECT_EQ(whole(*kernels, instance, DType::kFloat64, 1e-11, use), "") << instance.name;
+      EXPECT_EQ(whole(*kernels, instance, DType::kFloat32, 3e-5, use), "") << instance.name << ", float32";
+      calls += use.sliced_calls;
+      for (DType low : {DType::kBFloat16, DType::kFloat16})
+        EXPECT_EQ(whole(*kernels, rounded(instance, low), low, kLowUnits * epsilon_of(low) / 2, use), "")
+            << instance.name << ", " << name_of(low);
+      for (int workers : {2, 3}) EXPECT_EQ(sharded(*kernels, instance, workers, strategies, use), "") << instance.name;
+    }
+    if (calls > 0) sliced.push_back(definition->name);
+  }
+  std::printf("%d strategies; in slices: %s\n", strategies, fmt::format("{}", fmt::join(sliced, " ")).c_str());
+  for (const char* name : {"attention", "attention_grad", "softmax_grad", "cross_entropy", "masked_cross_entropy",
+                           "layer_norm_grad", "rms_norm_grad"})
+    EXPECT_NE(std::find(sliced.begin(), sliced.end(), name), sliced.end()) << name;
+}
 
 // The extents of the examples, each grown by 0 to 3 wherever it stands, so that what was equal stays equal; attributes
 // stay. What a formula does not take so (a reshape, a list of sizes) is left out, and said.

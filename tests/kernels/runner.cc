@@ -141,7 +141,8 @@ tdl::testing::StagesRunner kernel_runner(Kernels& kernels, const KernelOp& op, S
         place(t, dtype, stage_box(bound, s, ranges), false);
       else types[t] = Part{dtype, {}, {}};
     }
-    const KernelPlan plan = plan_kernel(request_of(work, ranges, reads, writes), {op.registered, op.budget_bytes});
+    const KernelPlan plan =
+        plan_kernel(request_of(work, ranges, reads, writes), {op.registered, op.budget_bytes, op.slice_bytes});
     const int64_t declared = plan.workspace_bytes();
     Buffer scratch(declared);
     call.task = &task;
@@ -158,6 +159,7 @@ tdl::testing::StagesRunner kernel_runner(Kernels& kernels, const KernelOp& op, S
       const int64_t used = scratch_peak_bytes(kernels);
       use->calls += 1;
       use->registered_calls += plan.registered.has_value();
+      use->sliced_calls += !plan.generic.outer.empty() || !plan.generic.inner.empty();
       use->outside_bytes = std::max(use->outside_bytes, kernels.peak_bytes() - outside);
       if (used > declared || kernels.peak_bytes() > outside)
         use->above = fmt::format("{} stages [{},{}) use {} bytes of {}, {} elsewhere", op.definition, first, last, used,

@@ -17,11 +17,12 @@ struct KernelOp {
   DType real = DType::kFloat64;  // of real operands in memory
   int64_t budget_bytes = kGenericBudgetBytes;
   bool registered = true;  // as the Kernels were made
+  int64_t slice_bytes = kGenericSliceBytes;
 };
 
 // What was seen of the scratch over all calls.
 struct ScratchUse {
-  int calls = 0, registered_calls = 0;
+  int calls = 0, registered_calls = 0, sliced_calls = 0;
   int64_t declared_bytes = 0, used_bytes = 0;  // of the call with the largest declaration
   int64_t outside_bytes = 0;                   // allocated elsewhere, at most
   std::string above;                           // a call that used more than it declared
