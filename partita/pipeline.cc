@@ -7,6 +7,7 @@
 #include "partita/base/input_file.h"
 #include "partita/fingerprint.h"
 #include "partita/graph/factors.h"
+#include "partita/graph/parts.h"
 #include "partita/in_file.h"
 #include "partita/models/huggingface.h"
 #include "partita/physical/lower.h"
@@ -34,16 +35,33 @@ LoadedModel load_model(const Request& request, Runner& runner) {
       "dtype", [&] { return in_dtype(model, request.dtype); }, kVerified, kPrinted);
 }
 
-Graph training_graph(const LoadedModel& model, const Request& request, Runner& runner) {
+namespace {
+
+// One step on the whole batch, as a plan's fingerprint knows it.
+Graph whole_step(const LoadedModel& model, const Request& request, Runner& runner) {
   Graph graph = runner.step(
       "autodiff",
       [&] { return add_backward(cut_parts_alike(model.forward, may_factor), model.loss, request.optimizer); },
       kVerified, kPrinted);
-  graph = runner.step(
-      "factor", [&] { return carry_factors(std::move(graph), may_factor); }, kVerified, kPrinted);
-  if (request.recompute == "none") return graph;
   return runner.step(
-      "recompute", [&] { return recomputed(graph, request.recompute); }, kVerified, kPrinted);
+      "factor", [&] { return carry_factors(std::move(graph), may_factor); }, kVerified, kPrinted);
+}
+
+// What the plan makes of the step: results that are made again, a batch that is worked on in parts.
+Graph rewritten(Graph graph, const Request& request, Runner& runner) {
+  if (request.recompute != "none")
+    graph = runner.step(
+        "recompute", [&] { return recomputed(graph, request.recompute); }, kVerified, kPrinted);
+  if (request.micro_batches != 1)
+    graph = runner.step(
+        "parts", [&] { return in_parts(graph, request.micro_batches); }, kVerified, kPrinted);
+  return graph;
+}
+
+}  // namespace
+
+Graph training_graph(const LoadedModel& model, const Request& request, Runner& runner) {
+  return rewritten(whole_step(model, request, runner), request, runner);
 }
 
 StepGraph step_graph(const LoadedModel& model, const Request& request, Runner& runner) {
@@ -59,14 +77,26 @@ StepGraph step_graph(const LoadedModel& model, const Request& request, Runner& r
 
 namespace {
 
-Graph planned_graph(const LoadedModel& model, const Request& request, Runner& runner) {
-  return request.forward_will_do ? step_graph(model, request, runner).graph : training_graph(model, request, runner);
+// The step that is planned, and its fingerprint.
+struct PlannedStep {
+  Graph graph;
+  std::string sha256;
+};
+PlannedStep planned_step(const LoadedModel& model, const Request& request, Runner& runner) {
+  if (request.forward_will_do) {
+    Graph graph = step_graph(model, request, runner).graph;
+    return {graph, fingerprint(graph)};
+  }
+  Graph whole = whole_step(model, request, runner);
+  std::string sha256 = fingerprint(whole);
+  return {rewritten(std::move(whole), request, runner), std::move(sha256)};
 }
 
-Planned of_model(LoadedModel model, Graph training) {
+Planned of_model(LoadedModel model, PlannedStep step) {
   Planned p;
   p.forward = std::move(model.forward);
-  p.training = std::move(training);
+  p.training = std::move(step.graph);
+  p.sha256 = std::move(step.sha256);
   p.weight_names = std::move(model.weight_names);
   p.other_batch = std::move(model.other_batch);
   p.findings = std::move(model.findings);
@@ -74,6 +104,14 @@ Planned of_model(LoadedModel model, Graph training) {
 }
 
 // ---------------------------------------------------------------- the plan
+
+// What contributes to one gradient on several stages meets once a step, which is known with the plan.
+void regard_stages(Planned& p) {
+  std::vector<int> stages;
+  for (const OpChoice& choice : p.plan.ops) stages.push_back(choice.stage);
+  if (!p.training.whole || std::all_of(stages.begin(), stages.end(), [](int s) { return s == 0; })) return;
+  p.training = in_parts(*p.training.whole, p.training.micro_batches(), stages);
+}
 
 using WithBatch = decltype(Problem::with_batch);
 
@@ -83,15 +121,15 @@ WithBatch with_batch(const Request& request) {
     Request other = request;
     other.bindings["batch"] = std::to_string(samples);
     Runner runner;
-    return planned_graph(load_model(other, runner), other, runner);
+    return planned_step(load_model(other, runner), other, runner).graph;
   };
 }
 
 Planned plan_loaded(LoadedModel model, const Request& request, const Budget& budget, WithBatch with_batch,
                     Runner& runner) {
   const Loss loss = model.loss;
-  Graph training = planned_graph(model, request, runner);
-  Planned p = of_model(std::move(model), std::move(training));
+  PlannedStep step = planned_step(model, request, runner);
+  Planned p = of_model(std::move(model), std::move(step));
   p.cluster = runner.step(
       "cluster", [&] { return cluster_of(request); }, kPrinted);
   const SearchChoice choice = search_of(request);
@@ -100,7 +138,7 @@ Planned plan_loaded(LoadedModel model, const Request& request, const Budget& bud
   const Problem problem{
       p.training,    p.cluster,        request.objective,     std::move(pins), choice.options, from ? &*from : nullptr,
       request.prove, request.progress, std::move(with_batch), request.tell};
-  const auto as_asked = [&](Plan plan) { return made_for(std::move(plan), request, loss, p.training, p.cluster); };
+  const auto as_asked = [&](Plan plan) { return made_for(std::move(plan), request, loss, p.sha256, p.cluster); };
   Rng rng(request.seed);
   if (request.before_search) request.before_search();
   const Budget part = for_search(budget, runner, p.cluster);
@@ -113,6 +151,7 @@ Planned plan_loaded(LoadedModel model, const Request& request, const Budget& bud
   if (!p.search.plan && !p.search.estimate)
     throw Error(ExitCode::kInfeasible, fmt::format("search '{}' found no plan: {}", request.search, p.search.reason));
   p.plan = as_asked(p.search.plan.value_or(Plan{}));
+  regard_stages(p);
   if (p.search.plan) finish(p, runner);
   return p;
 }
@@ -135,12 +174,14 @@ Planned open_plan(const std::string& path, Runner& runner, Follow follow) {
   return in_file(path, [&] {
     const Request request = request_of(parse_model_reference(text));
     LoadedModel model = load_model(request, runner);
-    Graph training = training_graph(model, request, runner);
-    Planned p = of_model(std::move(model), std::move(training));
+    PlannedStep step = planned_step(model, request, runner);
+    Planned p = of_model(std::move(model), std::move(step));
     p.plan = runner.step(
         "read plan", [&] { return parse_plan(text, p.training); },
         [&](const Plan& plan) { return printed(plan, p.training); });
-    if (fingerprint(p.training) != p.plan.model.sha256)
+    regard_stages(p);
+    // A plan of schema 1 has the fingerprint of the step after recomputation.
+    if (p.sha256 != p.plan.model.sha256 && fingerprint(p.training.whole_graph()) != p.plan.model.sha256)
       fail("model '{}' is not the one that this plan was made for (its SHA-256 differs); plan again", request.model);
     p.cluster = runner.step(
         "cluster", [&] { return parse_cluster(p.plan.cluster_text, "cluster"); }, kPrinted);

@@ -8,7 +8,7 @@
 namespace partita {
 
 std::optional<int64_t> Planned::batch() const {
-  return search.estimate ? search.estimate->batch : find_batch(training);
+  return search.estimate ? search.estimate->batch : find_batch(training.whole_graph());
 }
 
 int64_t Planned::step_time_ns() const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "partita/load_model.h"
@@ -19,8 +20,9 @@ namespace partita {
 // that
 //   of typical devices, which were lowered alone.
 struct Planned {
-  Graph forward;   // as loaded
-  Graph training;  // one step
+  Graph forward;       // as loaded
+  Graph training;      // one step; where it works on its batch in parts, of one part (graph/parts.h)
+  std::string sha256;  // of the step on the whole batch, before recomputation
   WeightNames weight_names;
   std::optional<OtherBatch> other_batch;
   OnnxFindings findings;

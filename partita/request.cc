@@ -23,16 +23,17 @@ Request request_of(const ModelReference& model) {
   request.dtype = model.dtype;
   request.loss_scale = model.loss_scale;
   request.recompute = model.recompute;
+  request.micro_batches = model.micro_batches;
   return request;
 }
 
-Plan made_for(Plan plan, const Request& request, const Loss& loss, const Graph& training, const Cluster& cluster) {
+Plan made_for(Plan plan, const Request& request, const Loss& loss, const std::string& sha256, const Cluster& cluster) {
   plan.search = request.search;
   plan.objective = text_of(request.objective);
   plan.cluster = cluster.name;
   plan.cluster_text = cluster.text;
-  plan.model = {request.model, request.bindings,  request.tdl,          loss.kind, request.optimizer, request.dtype,
-                loss.scale,    request.recompute, fingerprint(training)};
+  plan.model = {request.model, request.bindings,  request.tdl,           loss.kind, request.optimizer, request.dtype,
+                loss.scale,    request.recompute, request.micro_batches, sha256};
   return plan;
 }
 

@@ -25,6 +25,7 @@ struct Request {
   DType dtype = DType::kFloat32;     // float16, bfloat16: mixed precision with float32 weights
   std::optional<double> loss_scale;  // none: default_loss_scale(dtype)
   std::string recompute = "none";    // of recompute_kinds()
+  int micro_batches = 1;             // parts of the batch that a step works on one after another
   std::string cluster = "local:1";
   int devices = 0;  // 0: all of the cluster
   std::string search = "auto";
@@ -43,8 +44,9 @@ struct Request {
 
 // The request that a plan was made for, as far as it determines the model.
 Request request_of(const ModelReference& model);
-// The plan with what it was made for: the model (request_of is the way back), cluster, search and objective.
-Plan made_for(Plan plan, const Request& request, const Loss& loss, const Graph& training, const Cluster& cluster);
+// The plan with what it was made for: the model (request_of is the way back) with its fingerprint, cluster, search and
+// objective.
+Plan made_for(Plan plan, const Request& request, const Loss& loss, const std::string& sha256, const Cluster& cluster);
 
 // What `search` says. Usage error where it is none, or cannot do what is asked of it.
 SearchChoice search_of(const Request& request);

@@ -83,6 +83,8 @@ void add_model_options(CLI::App& c, Arguments& a, RawOptions& raw, const OpRegis
                "(cheap; pointwise: that reduce nothing either), the core of attention, or all but the inputs of each "
                "layer")
       ->check(CLI::IsMember(recompute_kinds()));
+  c.add_option("--micro-batches", a.request.micro_batches, "parts of the batch that a step works on one after another")
+      ->check(CLI::Range(1, 1 << 20));
 }
 
 // When a search ends, and what it draws from.

@@ -93,8 +93,8 @@ Json train_json(const TrainReport& r) {
 }
 
 void print_train(const TrainReport& r, const Planned& p) {
-  fmt::print("trained        {} steps of {} samples on {} devices, {:.0f} samples/s\n", r.steps, batch_of(p.training),
-             p.cluster.compute_count, r.samples_per_second);
+  fmt::print("trained        {} steps of {} samples on {} devices, {:.0f} samples/s\n", r.steps,
+             batch_of(p.training.whole_graph()), p.cluster.compute_count, r.samples_per_second);
   fmt::print("loss           {:.6f} -> {:.6f}\n", r.losses.front(), r.losses.back());
   if (r.test_accuracy) fmt::print("test accuracy  {:.2f}%\n", 100 * *r.test_accuracy);
   fmt::print("peak memory    {} measured, {} planned\n", megabytes(static_cast<double>(peak_of(r))),
@@ -115,7 +115,7 @@ int train_command(const Arguments& a) {
   Runner runner(true, a.dump);
   const Planned p = planned_for(a, runner, false);
   print_training_notes(p.findings);
-  batch_of(p.training);  // refused before anything runs
+  batch_of(p.training.whole_graph());  // refused before anything runs
   std::string log;
   TrainOptions options = options_of(a);
   options.progress = StepLines{log};

@@ -58,12 +58,14 @@ int64_t serial_ns(const Graph& graph, const Resolved& resolved, const Cluster& c
     if (fresh)
       found->second = kernels_ns(cost, graph, op, derived, mesh) +
                       times.inner_ns(*op.bound, derived, mesh, bytes_of(inner_dtype(graph, op)));
-    sum += found->second;
+    sum += graph.acts(op) * found->second;
   }
   for (const ResolvedConversion& c : resolved.conversions)
-    sum += times.ns(c.conversion.from, c.conversion.to, bytes_of(graph.tensor(c.tensor).dtype));
+    sum += c.acts * times.ns(c.conversion.from, c.conversion.to, bytes_of(graph.tensor(c.tensor).dtype));
   for (size_t t = 0; t < graph.tensors.size(); ++t)
-    if (graph.tensors[t].role == Role::kInput) sum += times.load_ns(resolved.home[t], bytes_of(graph.tensors[t].dtype));
+    if (graph.tensors[t].role == Role::kInput)
+      sum += (graph.tensors[t].in_time == InTime::kParts ? graph.micro_batches() : 1) *
+             times.load_ns(resolved.home[t], bytes_of(graph.tensors[t].dtype));
   for (TensorId output : graph.outputs)
     sum += times.give_ns(resolved.home[output.index()], bytes_of(graph.tensor(output).dtype));
   return sum;

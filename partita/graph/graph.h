@@ -31,6 +31,13 @@ struct Values {
   bool operator==(const Values&) const = default;
 };
 
+// How a tensor comes in a step whose batch is worked on in parts (micro-batches; graph/parts.h).
+enum class InTime {
+  kOnce,   // once a step: weights, states, updates, what no sample reaches
+  kParts,  // a part of it at a time, split along samples: S on time
+  kSum,    // each part adds to it: P(sum) on time
+};
+
 struct Tensor {
   std::string name;  // unique in the graph
   Shape shape;
@@ -40,6 +47,10 @@ struct Tensor {
   TensorId replaces;  // w' := w: this result is written into w's buffer and read as w by the next step; its own role is
                       // kActivation
   int sample_axis = -1;  // the axis along which samples lie, propagated from axis 0 of the inputs; -1: none
+  InTime in_time = InTime::kOnce;
+  int time_axis = -1;        // kParts: the axis along which the parts follow each other
+  int64_t time_inner = 1;    // kParts: elements along that axis for each sample; samples are the outermost digit
+  bool accumulated = false;  // kSum: the parts are added up here. false: whoever reads it passes them on
   std::shared_ptr<const Values> values;  // constants, and parameters or state with an initial value from the model file
   // How a parameter or state without `values` starts: uniform in [-bound, bound] by counter-based random numbers keyed
   // by (seed, name, element), plus `fill`.
@@ -71,6 +82,11 @@ struct Op {
   std::map<std::string, Shape> factors;
   // The formula bound to the operands' shapes, its factors applied; shared by all ops with the same one.
   std::shared_ptr<const tdl::Bound> bound;
+  // In a step whose batch is worked on in parts: the index of the formula along which it acts on one part at a time,
+  // and that index's values for each sample. -1 with `in_parts`: it acts on what each part adds. See graph/parts.h.
+  bool in_parts = false;
+  int time_index = -1;
+  int64_t time_inner = 1;
 };
 
 struct Graph {
@@ -81,7 +97,15 @@ struct Graph {
   std::vector<TensorId> inputs;   // fed every step: data, labels
   std::vector<TensorId> outputs;  // given back every step; the loss first in a training graph
   TensorId loss;                  // none in a forward graph
+  // A step whose batch is worked on in parts: the samples of each part, the largest first, and the graph of the whole
+  // batch, with the same ops and tensors. Shapes and formulas here are then those of the largest part (graph/parts.h).
+  std::vector<int64_t> parts;
+  std::shared_ptr<const Graph> whole;
 
+  int micro_batches() const { return parts.empty() ? 1 : static_cast<int>(parts.size()); }
+  // How often an op acts in a step.
+  int acts(const Op& op) const { return op.in_parts ? micro_batches() : 1; }
+  const Graph& whole_graph() const { return whole ? *whole : *this; }
   Tensor& tensor(TensorId id) { return tensors[id.index()]; }
   const Tensor& tensor(TensorId id) const { return tensors[id.index()]; }
   Op& op(OpId id) { return ops[id.index()]; }

@@ -7,6 +7,7 @@
 #include "partita/base/error.h"
 #include "partita/graph/graph.h"
 #include "partita/graph/infer.h"
+#include "partita/graph/parts.h"
 #include "partita/graph/words.h"
 
 namespace partita {
@@ -159,11 +160,12 @@ class TextReader {
     else if (keyword == "outputs")
       while (!done()) graph_.outputs.push_back(tensor_named(take()));
     else if (keyword == "loss") graph_.loss = tensor_named(take());
-    else fail("a line begins with graph, tensor, op, inputs, outputs or loss, not '{}'", keyword);
+    else if (keyword == "micro-batches") micro_batches_ = static_cast<int>(integer(take()));
+    else fail("a line begins with graph, tensor, op, inputs, outputs, loss or micro-batches, not '{}'", keyword);
     if (!done()) fail("'{}' is too much", tokens_[at_].text);
   }
 
-  Graph finish() { return std::move(graph_); }
+  Graph finish() { return in_parts(std::move(graph_), micro_batches_); }
 
  private:
   bool done() const { return at_ == tokens_.size(); }
@@ -271,6 +273,7 @@ class TextReader {
   }
 
   Graph graph_;
+  int micro_batches_ = 1;
   std::vector<Token> tokens_;
   std::size_t at_ = 0;
   std::map<std::string, TensorId> tensors_;

@@ -74,6 +74,7 @@ std::string print_values(const Values& values) {
 }  // namespace
 
 std::string print(const Graph& graph) {
+  if (graph.whole) return print(*graph.whole) + fmt::format("micro-batches {}\n", graph.micro_batches());
   std::string out = fmt::format("graph {}\n", word(graph.name));
   for (const Tensor& t : graph.tensors) {
     out += fmt::format("tensor {} {} {}", word(t.name), type(t.dtype, t.shape), name_of(t.role));

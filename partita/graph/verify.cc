@@ -94,9 +94,40 @@ void verify_op(const Graph& graph, OpId id, Known& known) {
   }
 }
 
+// The graph of a part differs from that of the whole batch in what graph/parts.h says, and in nothing else.
+void verify_parts(const Graph& graph) {
+  const Graph& whole = *graph.whole;
+  ensure(!whole.whole && graph.tensors.size() == whole.tensors.size() && graph.ops.size() == whole.ops.size() &&
+             !graph.parts.empty(),
+         "graph '{}': its parts are not those of its whole batch", graph.name);
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    const Op &op = graph.ops[i], &all = whole.ops[i];
+    ensure(op.name == all.name && op.operands == all.operands && op.results == all.results,
+           "graph '{}': op '{}' is another one for the whole batch", graph.name, op.name);
+    for (std::size_t k = 0; k < op.bound->tensors.size(); ++k) {
+      const bool operand = k < op.operands.size();
+      if (!operand &&
+          std::find(op.bound->results.begin(), op.bound->results.end(), static_cast<int>(k)) == op.bound->results.end())
+        continue;
+      const TensorId id = operand
+                              ? op.operands[k]
+                              : op.results[static_cast<std::size_t>(
+                                    std::find(op.bound->results.begin(), op.bound->results.end(), static_cast<int>(k)) -
+                                    op.bound->results.begin())];
+      ensure(op.bound->tensors[k].shape == graph.tensor(id).shape,
+             "graph '{}', op '{}': '{}' is [{}], its formula has [{}]", graph.name, op.name, graph.tensor(id).name,
+             fmt::join(graph.tensor(id).shape, "x"), fmt::join(op.bound->tensors[k].shape, "x"));
+    }
+  }
+}
+
 }  // namespace
 
 void verify(const Graph& graph) {
+  if (graph.whole) {
+    verify(*graph.whole);
+    return verify_parts(graph);
+  }
   ensure(graph.registry != nullptr, "graph '{}' has no registry", graph.name);
   std::set<std::string> names;
   std::set<TensorId> replaced;

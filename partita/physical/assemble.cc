@@ -25,7 +25,7 @@ void add_arrival(Draft& draft, const Context& at, DeviceId target, Access write,
   const std::string name = fmt::format("{}@{}<elsewhere", at.name, device_name(draft, target));
   Task task = new_task(draft, name, at, target, CopyWork{});
   if (gather) {
-    write.reg = add_register(draft, name, target, at.tensor, at.dtype, {}, {});
+    write.reg = add_register(draft, name, at, target, {}, {});
     write.boxes.clear();
     draft.graph.reg(write.reg).bytes = bytes;
     gather->reads.push_back(write);
@@ -113,7 +113,7 @@ void assemble(Draft& draft, const Placed& from, const Mesh& sources, Assembly a,
     } else if (a.reads_own && source == device) {
       gather.reads.push_back(std::move(read));
     } else {
-      const RegisterId staged = add_register(draft, name, device, at.tensor, at.dtype, a.radices, term.write);
+      const RegisterId staged = add_register(draft, name, at, device, a.radices, term.write);
       add_transfer(draft, name, at, source, device, std::move(read), access(draft, staged, term.write), bytes);
       gather.reads.push_back(access(draft, staged, term.write));
     }

@@ -125,8 +125,8 @@ Placed run_pieces(Draft& draft, const Placed& from, const Step& step, const Cont
     }
     const DeviceId device = step.to.mesh.devices[p];
     to.regs[p] = into ? into->regs.at(p)
-                      : add_register(draft, fmt::format("{}@{}", at.name, device_name(draft, device)), device,
-                                     at.tensor, at.dtype, step.to.radices, step.to.boxes[p]);
+                      : add_register(draft, fmt::format("{}@{}", at.name, device_name(draft, device)), at, device,
+                                     step.to.radices, step.to.boxes[p]);
     Assembly a{to.regs[p], step.to.boxes[p], step.to.radices, {}};
     std::map<int, int> from_source;  // how many pieces
     for (const Piece* piece : target.pieces) ++from_source[piece->source];

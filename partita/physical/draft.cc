@@ -1,6 +1,8 @@
 // Adds queues, registers and tasks to a PhysicalGraph that is being made.
 #include "partita/physical/draft.h"
 
+#include <algorithm>
+
 #include "partita/base/error.h"
 
 namespace partita {
@@ -15,7 +17,7 @@ QueueId add_queue(Draft& draft, Queue queue) {
 }  // namespace
 
 Draft make_draft(std::string name, const Cluster& cluster, Listed listed) {
-  Draft draft{cluster, std::move(listed), {}, {}, {}, {}, 0, {}};
+  Draft draft{cluster, std::move(listed), {}, {}, {}, {}, 0, {}, {}, {}};
   draft.graph.name = std::move(name);
   draft.graph.device_count = static_cast<int>(cluster.devices.size());
   draft.graph.compute_count = cluster.compute_count;
@@ -42,16 +44,39 @@ const std::vector<int>& positions_here(Draft& draft, const Mesh& mesh) {
   return draft.positions.emplace_back(mesh.devices, std::move(positions)).second;
 }
 
-RegisterId add_register(Draft& draft, std::string name, DeviceId device, TensorId tensor, DType dtype,
+namespace {
+
+// The factored axis that the parts follow each other along: samples are its outermost digit.
+InTimeAxis in_time_axis(const Context& at, const std::vector<Shape>& radices) {
+  if (at.time_axis < 0 || radices.empty()) return {};
+  const size_t stored = static_cast<size_t>(at.time_axis);
+  int axis = 0;
+  for (size_t a = 0; a < stored; ++a) axis += static_cast<int>(radices[a].size());
+  int64_t after = volume(radices[stored]);
+  for (const int64_t radix : radices[stored]) {
+    after /= std::max<int64_t>(radix, 1);
+    if (at.time_inner % std::max<int64_t>(after, 1) == 0) return {axis, at.time_inner / std::max<int64_t>(after, 1)};
+    ensure(radix == 1, "{}: samples are inside a factored axis", at.name);
+    ++axis;
+  }
+  ensure(false, "{}: samples have no axis of their own", at.name);
+  return {};
+}
+
+}  // namespace
+
+RegisterId add_register(Draft& draft, std::string name, const Context& at, DeviceId device,
                         const std::vector<Shape>& radices, const Box& box) {
   Register reg;
   reg.name = std::move(name);
   reg.device = device;
-  reg.tensor = tensor;
-  reg.dtype = dtype;
+  reg.tensor = at.tensor;
+  reg.dtype = at.dtype;
+  reg.uses = at.acts;
   for (const Shape& axis : radices) reg.axes.insert(reg.axes.end(), axis.begin(), axis.end());
   reg.boxes = {box};
-  reg.bytes = volume(box) * bytes_of(dtype);
+  reg.bytes = volume(box) * bytes_of(at.dtype);
+  draft.time_axes.push_back(in_time_axis(at, radices));
   draft.graph.registers.push_back(std::move(reg));
   return RegisterId(draft.graph.registers.size() - 1);
 }
@@ -60,8 +85,8 @@ Placed new_registers(Draft& draft, const Context& at, const Layout& layout, cons
   Placed placed{layout, {}, false};
   for (int p : positions_here(draft, layout.mesh)) {
     const DeviceId device = layout.mesh.devices[p];
-    placed.regs[p] = add_register(draft, fmt::format("{}{}@{}", at.name, suffix, device_name(draft, device)), device,
-                                  at.tensor, at.dtype, layout.radices, layout.boxes[p]);
+    placed.regs[p] = add_register(draft, fmt::format("{}{}@{}", at.name, suffix, device_name(draft, device)), at,
+                                  device, layout.radices, layout.boxes[p]);
   }
   return placed;
 }
@@ -74,6 +99,8 @@ Task new_task(const Draft& draft, std::string name, const Context& at, DeviceId 
   task.device = device;
   task.queue = draft.compute_queues[device.index()];
   task.turn = at.turn;
+  task.rate = at.acts;
+  if (!draft.stages.empty() && at.op.valid()) task.stage = draft.stages[at.op.index()];
   task.work = std::move(work);
   return task;
 }

@@ -13,6 +13,12 @@
 
 namespace partita {
 
+// Along which of a register's axes the parts of a batch follow each other, and the elements along it for each sample.
+struct InTimeAxis {
+  int axis = -1;  // none: all parts have the same box
+  int64_t inner = 1;
+};
+
 struct Draft {
   const Cluster& cluster;
   Listed listed;                                           // devices whose tasks are made; null: all
@@ -21,6 +27,8 @@ struct Draft {
   std::vector<QueueId> link_queues;                        // by LinkId
   int collectives = 0;
   std::deque<std::pair<SharedList<DeviceId>, std::vector<int>>> positions;  // by mesh: what positions_here() has found
+  std::vector<int> stages;                                                  // by OpId; empty: one stage
+  std::vector<InTimeAxis> time_axes;                                        // by register
 };
 Draft make_draft(std::string name, const Cluster& cluster, Listed listed);  // with every queue
 
@@ -40,12 +48,15 @@ struct Context {
   Task::Turn turn = Task::Turn::kLazy;
   TensorId tensor;  // none: an inner stage
   DType dtype = DType::kFloat32;
+  int acts = 1;        // of the tasks in a step, and uses of the registers
+  int time_axis = -1;  // the tensor's (or stage's) axis as stored, as Tensor::time_axis
+  int64_t time_inner = 1;
 };
 
 // The positions of a mesh whose tasks are made: all, or those of the listed devices.
 const std::vector<int>& positions_here(Draft& draft, const Mesh& mesh);
 
-RegisterId add_register(Draft& draft, std::string name, DeviceId device, TensorId tensor, DType dtype,
+RegisterId add_register(Draft& draft, std::string name, const Context& at, DeviceId device,
                         const std::vector<Shape>& radices, const Box& box);
 // One at each position here: NAME SUFFIX @ DEVICE.
 Placed new_registers(Draft& draft, const Context& at, const Layout& layout, const std::string& suffix = "");

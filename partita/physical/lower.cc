@@ -11,12 +11,23 @@ namespace partita {
 
 namespace {
 
+Schedule schedule_of(const Pipeline& pipeline) {
+  if (pipeline.schedule == "gpipe") return Schedule::kGpipe;
+  if (pipeline.schedule == "1f1b") return Schedule::k1F1B;
+  fail("plan: pipeline: schedule '{}' is not one of gpipe, 1f1b", pipeline.schedule);
+}
+
 // The passes that memory depends on.
-PhysicalGraph with_memory(const Graph& graph, const Resolved& resolved, const Cluster& cluster,
-                          const LowerOptions& options) {
+LocallyLowered with_memory(const Graph& graph, const Resolved& resolved, const Cluster& cluster,
+                           const LowerOptions& options) {
   constexpr char kWhere[] = "while a plan was lowered";
-  PhysicalGraph physical = lower_local(graph, resolved, cluster, options.watch);
+  LocallyLowered lowered = lower_local(graph, resolved, cluster, options.watch);
+  if (resolved.smaller)
+    merge_parts(lowered, lower_local(resolved.smaller->graph, resolved.smaller->resolved, cluster, options.watch),
+                graph);
+  PhysicalGraph& physical = lowered.graph;
   LowerOptions ordered = options;
+  if (!resolved.pipeline.schedule.empty()) ordered.schedule = schedule_of(resolved.pipeline);
   if (!resolved.order.empty()) {
     ensure(resolved.order.size() == graph.ops.size(), "an order of {} of {} ops", resolved.order.size(),
            graph.ops.size());
@@ -31,7 +42,7 @@ PhysicalGraph with_memory(const Graph& graph, const Resolved& resolved, const Cl
   options.watch.poll(kWhere);
   make_counts(physical, table, uses, options);  // after the order, whose intervals it counts
   plan_memory(physical, table, uses, options);  // after the counts: slots have sizes
-  return physical;
+  return lowered;
 }
 
 constexpr int64_t kMostTasks = 1'000'000;  // gigabytes, and minutes
@@ -72,7 +83,9 @@ int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& clust
 
 PhysicalGraph lower(const Graph& graph, const Resolved& resolved, const Cluster& cluster, const LowerOptions& options) {
   expect_small(graph, cluster);
-  PhysicalGraph physical = with_memory(graph, resolved, cluster, options);
+  LocallyLowered lowered = with_memory(graph, resolved, cluster, options);
+  spread_over_parts(lowered, graph);
+  PhysicalGraph physical = std::move(lowered.graph);
   make_edges(physical, options.watch);  // after memory: who follows whom on the same bytes
   if (const auto why = refuse(physical, options.watch))
     fail("plan for '{}' on '{}' is refused: {}", graph.name, cluster.name, *why);
@@ -87,7 +100,7 @@ PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster
 PhysicalGraph planned_memory(const Graph& graph, const Resolved& resolved, const Cluster& cluster, const Watch& watch) {
   LowerOptions options;
   options.watch = watch;
-  return with_memory(graph, resolved, cluster, options);
+  return with_memory(graph, resolved, cluster, options).graph;
 }
 
 std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster,

@@ -7,6 +7,7 @@
 #pragma once
 #include <vector>
 
+#include "partita/physical/in_time.h"
 #include "partita/physical/passes.h"
 #include "partita/plan/resolve.h"
 
@@ -37,9 +38,9 @@ Listed with_hosts(const std::vector<DeviceId>& devices, const Cluster& cluster);
 // many; at most 0: the plan fits.
 int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const Watch& watch = {});
 
-// The local part: tasks and registers, with neither order, counts, offsets nor edges.
-PhysicalGraph lower_local(const Graph& graph, const Resolved& resolved, const Cluster& cluster,
-                          const Watch& watch = {});
+// The local part (in_time.h says what it leaves).
+LocallyLowered lower_local(const Graph& graph, const Resolved& resolved, const Cluster& cluster,
+                           const Watch& watch = {});
 
 // Where a step's inputs are loaded, and its outputs given: an input whole on every host that feeds a device of its
 // home's mesh, an output whole on the host of that mesh's first device; over the home's factoring.

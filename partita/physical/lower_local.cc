@@ -26,6 +26,8 @@ Placed load_input(LocalLowering& local, TensorId id, const Layout& home) {
   const Tensor& tensor = local.graph.tensor(id);
   Context at{tensor.name + ".load", first_reader(local.graph, id), Phase::kForward, Task::Turn::kLazy, id,
              tensor.dtype};
+  if (tensor.in_time == InTime::kParts) at.acts = local.graph.micro_batches();
+  in_time(at, tensor);
   const Layout loaded = layout_on_hosts(home, draft.cluster);
   const Placed on_host = new_registers(draft, at, loaded);
   for (int p : positions_here(draft, loaded.mesh)) {
@@ -44,7 +46,8 @@ Placed place_source(LocalLowering& local, TensorId id) {
   const Tensor& tensor = local.graph.tensor(id);
   const Layout home = over_register_axes(local.axes, local.resolved.home[id.index()], id);
   if (tensor.role == Role::kInput) return load_input(local, id, home);
-  const Context at{tensor.name, OpId(), Phase::kForward, Task::Turn::kLazy, id, tensor.dtype};
+  Context at{tensor.name, OpId(), Phase::kForward, Task::Turn::kLazy, id, tensor.dtype};
+  in_time(at, tensor);
   Placed placed = new_registers(local.draft, at, home);
   const bool carried = local.graph.replacement_of(id).valid();
   for (const auto& [p, r] : placed.regs) {
@@ -79,15 +82,21 @@ void add_scratch(PhysicalGraph& graph) {
     for (size_t t = part * needed_bytes.size() / kThreads; t < (part + 1) * needed_bytes.size() / kThreads; ++t)
       needed_bytes[t] = workspaces.bytes_of(graph.tasks[t], graph);
   });
-  for (size_t t = 0; t < needed_bytes.size(); ++t) {
-    if (needed_bytes[t] == 0) continue;
-    Task& task = graph.tasks[t];
+  const auto add = [&](Task& task, const char* suffix, int64_t bytes) {
     Register reg;
-    reg.name = task.name + ".scratch";
+    reg.name = task.name + suffix;
     reg.device = task.device;
-    reg.bytes = needed_bytes[t];
+    reg.bytes = bytes;
+    reg.uses = task.rate;
     graph.registers.push_back(std::move(reg));
-    task.scratch = {RegisterId(graph.registers.size() - 1)};
+    task.scratch.emplace_back(graph.registers.size() - 1);
+  };
+  for (size_t t = 0; t < needed_bytes.size(); ++t) {
+    Task& task = graph.tasks[t];
+    if (needed_bytes[t] > 0) add(task, ".scratch", needed_bytes[t]);
+    const int64_t addend = addend_bytes(graph, task);
+    task.addend = addend > 0;
+    if (task.addend) add(task, ".addend", addend);
   }
 }
 
@@ -105,7 +114,7 @@ Layout layout_on_first_host(const Layout& home, const Cluster& cluster) {
   return make_layout(Mesh{{}, {cluster.device(home.mesh.devices[0]).host}}, {}, home.radices);
 }
 
-PhysicalGraph lower_local(const Graph& graph, const Resolved& resolved, const Cluster& cluster, const Watch& watch) {
+LocallyLowered lower_local(const Graph& graph, const Resolved& resolved, const Cluster& cluster, const Watch& watch) {
   LocalLowering local{graph,
                       resolved,
                       register_axes(graph, resolved),
@@ -115,6 +124,7 @@ PhysicalGraph lower_local(const Graph& graph, const Resolved& resolved, const Cl
                       std::vector<std::optional<Placed>>(resolved.conversions.size()),
                       std::vector<const ResolvedConversion*>(graph.tensors.size()),
                       {}};
+  for (const ResolvedOp& op : resolved.ops) local.draft.stages.push_back(op.stage);
   local.draft.graph.tasks.reserve(graph.ops.size() * (resolved.listed ? 1 : cluster.compute_count));  // at least
   for (const ResolvedConversion& conversion : resolved.conversions)
     if (conversion.readers.empty()) local.kept[conversion.tensor.index()] = &conversion;
@@ -126,7 +136,9 @@ PhysicalGraph lower_local(const Graph& graph, const Resolved& resolved, const Cl
   }
   for (TensorId output : graph.outputs) lower_output(local, output);
   add_scratch(local.draft.graph);
-  return std::move(local.draft.graph);
+  local.draft.graph.micro_batches = graph.micro_batches();
+  local.draft.time_axes.resize(local.draft.graph.registers.size());
+  return {std::move(local.draft.graph), std::move(local.draft.time_axes)};
 }
 
 }  // namespace partita

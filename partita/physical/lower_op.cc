@@ -25,8 +25,29 @@ struct Current {
   std::vector<std::optional<Placed>> tensors;  // of the formula, where they lie so far
 };
 
-Context context_of(const Current& current, std::string name, TensorId tensor, DType dtype, Task::Turn turn) {
-  return {std::move(name), current.id, current.op.phase, turn, tensor, dtype};
+// Of tasks that act as often as the op, and registers of one of its operands or results.
+Context context_of(const LocalLowering& local, const Current& current, std::string name, TensorId tensor, DType dtype,
+                   Task::Turn turn) {
+  Context at{std::move(name), current.id, current.op.phase, turn, tensor, dtype, local.graph.acts(current.op)};
+  if (tensor.valid()) in_time(at, local.graph.tensor(tensor));
+  return at;
+}
+
+// The same for a stage that is no result.
+Context context_of_stage(const LocalLowering& local, const Current& current, std::string name, int tensor) {
+  Context at = context_of(local, current, std::move(name), TensorId(), current.inner, Task::Turn::kLazy);
+  if (current.op.time_index < 0) return at;
+  const tdl::BoundTensor& made = current.bound.tensors[tensor];
+  const std::vector<tdl::Affine>& lhs = current.bound.stages[current.bound.stage_of(tensor)].lhs;
+  size_t axis = 0;
+  for (size_t a = 0; a < made.radices.size(); ++a)
+    for (size_t d = 0; d < made.radices[a].size(); ++d, ++axis) {
+      if (lhs[axis].plain_index() != current.op.time_index) continue;
+      at.time_axis = static_cast<int>(a);
+      at.time_inner = current.op.time_inner;
+      for (size_t e = d + 1; e < made.radices[a].size(); ++e) at.time_inner *= made.radices[a][e];
+    }
+  return at;
 }
 
 Placed convert_tensor(LocalLowering& local, const Placed& from, const Conversion& conversion, const Context& at,
@@ -44,8 +65,9 @@ Placed bring_operand(LocalLowering& local, const Current& current, size_t k) {
     // Gradients go to their updates as soon as they are whole; everything else is brought just before its first reader.
     const Task::Turn turn = current.op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kLazy;
     const Tensor& tensor = local.graph.tensor(t);
-    const Context at =
-        context_of(current, fmt::format("{}>{}.{}", tensor.name, current.op.name, k), t, tensor.dtype, turn);
+    Context at =
+        context_of(local, current, fmt::format("{}>{}.{}", tensor.name, current.op.name, k), t, tensor.dtype, turn);
+    at.acts = local.resolved.conversions[c].acts;
     local.converted[c] = convert_tensor(local, *local.placed[t.index()], local.resolved.conversions[c].conversion, at);
   }
   return *local.converted[c];
@@ -86,10 +108,10 @@ Placed stage_registers(LocalLowering& local, const Current& current, int tensor)
   for (size_t a = 0; a < mesh.extents.size(); ++a) layout.kinds.push_back(current.kinds[a][tensor]);
   const auto result = std::find(bound.results.begin(), bound.results.end(), tensor) - bound.results.begin();
   if (result == static_cast<std::ptrdiff_t>(bound.results.size()))
-    return new_registers(local.draft,
-                         context_of(current, fmt::format("{}.{}", current.op.name, bound.tensors[tensor].name),
-                                    TensorId(), current.inner, Task::Turn::kLazy),
-                         layout);
+    return new_registers(
+        local.draft,
+        context_of_stage(local, current, fmt::format("{}.{}", current.op.name, bound.tensors[tensor].name), tensor),
+        layout);
   const TensorId t = current.op.results[result];
   const Tensor& made = local.graph.tensor(t);
   layout = over_register_axes(local.axes, layout, t);
@@ -99,7 +121,7 @@ Placed stage_registers(LocalLowering& local, const Current& current, int tensor)
     const Placed& replaced = *local.placed[made.replaces.index()];
     if (goes_into(current, replaced, layout, static_cast<int>(result))) return replaced;
   }
-  return new_registers(local.draft, context_of(current, made.name, t, made.dtype, Task::Turn::kLazy), layout,
+  return new_registers(local.draft, context_of(local, current, made.name, t, made.dtype, Task::Turn::kLazy), layout,
                        remade ? ".made" : "");
 }
 
@@ -122,9 +144,10 @@ void run_inner(LocalLowering& local, Current& current, size_t number, std::map<i
   const bool any = !placed.regs.empty();
   const TensorId tensor = any ? local.draft.graph.reg(placed.regs.begin()->second).tensor : TensorId();
   const DType dtype = any ? local.draft.graph.reg(placed.regs.begin()->second).dtype : current.inner;
-  Context at = context_of(
-      current, fmt::format("{}.{}.inner{}", current.op.name, current.bound.tensors[inner.tensor].name, number), tensor,
-      dtype, Task::Turn::kLazy);
+  std::string name = fmt::format("{}.{}.inner{}", current.op.name, current.bound.tensors[inner.tensor].name, number);
+  Context at = tensor.valid() ? context_of(local, current, std::move(name), tensor, dtype, Task::Turn::kLazy)
+                              : context_of_stage(local, current, std::move(name), inner.tensor);
+  at.dtype = dtype;
   for (int a : inner.axes) current.kinds[a][inner.tensor] = std::nullopt;
   const Conversion& all = current.inner_conversions[number];
   const auto split = all.steps.begin() + static_cast<std::ptrdiff_t>(steps_before_halo(inner, all));
@@ -167,7 +190,7 @@ void add_kernel(LocalLowering& local, const Current& current, OpKernels& kernels
                   segment.last,
                   {current.resolved.derived->ranges[p]},
                   hash_name(op.forward.valid() ? local.graph.op(op.forward).name : op.name)};
-  const Context at = context_of(current, name, TensorId(), current.inner, turn);
+  const Context at = context_of(local, current, name, TensorId(), current.inner, turn);
   Task task = new_task(draft, std::move(name), at, device, std::move(work));
   task.flops = flops_at(kernels, p, current, local.graph)[g];
   for (int t : segment.reads) {
@@ -194,12 +217,17 @@ void settle_result(LocalLowering& local, const Current& current, size_t r, Place
   if (const ResolvedConversion* kept = local.kept[t.index()]) {
     const Task::Turn turn = current.op.phase == Phase::kUpdate ? Task::Turn::kEager : Task::Turn::kLazy;
     made = convert_tensor(local, made, kept->conversion,
-                          context_of(current, tensor.name + ">kept", t, tensor.dtype, turn), into);
+                          context_of(local, current, tensor.name + ">kept", t, tensor.dtype, turn), into);
   }
   if (into && made.regs != into->regs)
-    made = copy_into(local.draft, made, context_of(current, tensor.name + ">kept", t, tensor.dtype, Task::Turn::kEager),
-                     *into);
+    made = copy_into(local.draft, made,
+                     context_of(local, current, tensor.name + ">kept", t, tensor.dtype, Task::Turn::kEager), *into);
   made.fresh = into != nullptr;
+  if (tensor.accumulated)
+    for (const auto& [p, r] : made.regs) {
+      local.draft.graph.reg(r).accumulated = true;
+      local.draft.graph.reg(r).uses = 1;
+    }
   local.placed[t.index()] = std::move(made);
 }
 

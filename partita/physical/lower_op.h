@@ -37,4 +37,11 @@ struct LocalLowering {
 
 void lower_op(LocalLowering& local, OpId id);
 
+// A context whose registers hold this tensor: how its parts follow each other.
+inline void in_time(Context& at, const Tensor& tensor) {
+  if (tensor.in_time != InTime::kParts) return;
+  at.time_axis = tensor.time_axis;
+  at.time_inner = tensor.time_inner;
+}
+
 }  // namespace partita

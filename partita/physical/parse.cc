@@ -205,7 +205,10 @@ void read_task_parts(Parsing& p, Task& task) {
     else if (word == "read") task.reads.push_back(read_access(p, part));
     else if (word == "write") task.writes.push_back(read_access(p, part));
     else if (word == "scratch") task.scratch.push_back(RegisterId(find_named(part, p.registers, "register")));
-    else part.error("'{}' is no part of this task", word);
+    else if (word == "addend") {
+      task.scratch.push_back(RegisterId(find_named(part, p.registers, "register")));
+      task.addend = true;
+    } else part.error("'{}' is no part of this task", word);
     part.finish();
   }
 }

@@ -122,8 +122,9 @@ struct Task {
   enum class Turn { kInPlace, kEager, kLazy } turn = Turn::kInPlace;
   Work work;
   std::vector<Access> reads, writes;
-  std::vector<RegisterId> scratch;  // workspaces: used by this task alone
-  bool elementwise = false;         // its result may lie on an operand that it is the last to read (section 4)
+  std::vector<RegisterId> scratch;  // used by this task alone: a kernel's workspace
+  bool addend = false;       // the last of `scratch` is for what acts after the first compute for accumulated registers
+  bool elementwise = false;  // its result may lie on an operand that it is the last to read (section 4)
   double flops = 0;
   int64_t bytes = 0;  // memory traffic of a kernel; payload of a transfer or of a participant
 };
@@ -161,6 +162,10 @@ struct PhysicalGraph {
   const Register& reg(RegisterId id) const { return registers[id.index()]; }
   Register& reg(RegisterId id) { return registers[id.index()]; }
 };
+
+// What an act computes for accumulated registers, before it is added: bytes for all of them, one behind the other, each
+// at a multiple of kAlignBytes. 0: the task writes none, or acts once.
+int64_t addend_bytes(const PhysicalGraph& graph, const Task& task);
 
 std::string print(const PhysicalGraph& graph);
 PhysicalGraph parse_physical(std::string_view text);  // bad input names the line

@@ -118,7 +118,9 @@ struct Printer {
     }
     for (const Access& access : task.reads) print("read", access);
     for (const Access& access : task.writes) print("write", access);
-    for (RegisterId id : task.scratch) put("  scratch {}\n", quoted(graph.reg(id).name));
+    for (size_t i = 0; i < task.scratch.size(); ++i)
+      put("  {} {}\n", task.addend && i + 1 == task.scratch.size() ? "addend" : "scratch",
+          quoted(graph.reg(task.scratch[i]).name));
   }
 
   void print(const char* what, const Access& access) {

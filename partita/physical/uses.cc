@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "partita/base/align.h"
 #include "partita/base/error.h"
 
 namespace partita {
@@ -54,6 +55,19 @@ Node node_of(const PhysicalGraph& graph, TaskId task, int act) {
     if (other && other->collective == part->collective) return {TaskId(t), act};
   }
   return {task, act};
+}
+
+int64_t addend_bytes(const PhysicalGraph& graph, const Task& task) {
+  if (task.rate == 1) return 0;
+  int64_t bytes = 0;
+  for (const Access& write : task.writes) {
+    const Register& reg = graph.reg(write.reg);
+    if (!reg.accumulated) continue;
+    int64_t largest = write.boxes.empty() ? reg.bytes : 0;
+    for (const Box& box : write.boxes) largest = std::max(largest, volume(box) * bytes_of(reg.dtype));
+    bytes += align_up(largest, kAlignBytes);
+  }
+  return bytes;
 }
 
 UseRange uses_of(const Register& reg, int rate, int act, bool is_new) {

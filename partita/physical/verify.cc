@@ -153,6 +153,9 @@ void check_task(const PhysicalGraph& graph, const Task& task) {
     expect(task, reg.device == task.device && !reg.carried && !reg.constant && (reg.uses == 1 || reg.uses == task.rate),
            "'{}' cannot be its scratch", reg.name);
   }
+  expect(task,
+         !task.addend || (!task.scratch.empty() && graph.reg(task.scratch.back()).bytes >= addend_bytes(graph, task)),
+         "has no scratch of {} bytes for what it adds", addend_bytes(graph, task));
 }
 
 // ---------------------------------------------------------------- every element that is read was written

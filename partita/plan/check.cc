@@ -251,7 +251,7 @@ CheckReport check(const Graph& graph, const Plan& plan, const Resolved& resolved
       bytes += counted_bytes(c.conversion.steps[s], element_bytes);
     ensure(bytes == c.conversion.bytes, "conversion of '{}': {} bytes from the boxes, boxing says {}",
            graph.tensor(c.tensor).name, bytes, c.conversion.bytes);
-    report.comm_bytes += bytes;
+    report.comm_bytes += c.acts * bytes;
     report.conversions += 1;
   }
   Converter converter(cluster, resolved.listed);
@@ -261,7 +261,7 @@ CheckReport check(const Graph& graph, const Plan& plan, const Resolved& resolved
     if (derived.inner.empty()) continue;
     for (const Conversion& c :
          inner_conversions(*op.bound, derived, plan.ops[i].mesh, bytes_of(inner_dtype(graph, op)), converter))
-      report.inner_bytes += c.bytes;
+      report.inner_bytes += graph.acts(op) * c.bytes;
   }
   report.comm_bytes += report.inner_bytes;
   return report;

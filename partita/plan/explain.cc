@@ -84,7 +84,7 @@ Explainer::Explainer(const Graph& graph, const Plan& plan, const Resolved& resol
 int64_t Explainer::inner_bytes_of(OpId id, const tdl::Derived& derived) {
   const Op& op = graph_.op(id);
   Mesh mesh = plan_.ops[id.index()].mesh;
-  return converter_.inner_bytes(*op.bound, derived, mesh, bytes_of(inner_dtype(graph_, op)));
+  return graph_.acts(op) * converter_.inner_bytes(*op.bound, derived, mesh, bytes_of(inner_dtype(graph_, op)));
 }
 
 std::vector<Moved> Explainer::moved_of(TensorId id, const Layouts& layouts, const Plan& plan) {
@@ -92,7 +92,9 @@ std::vector<Moved> Explainer::moved_of(TensorId id, const Layouts& layouts, cons
   const int64_t element = bytes_of(graph_.tensor(id).dtype);
   std::vector<Moved> out;
   for (const TensorNeeds::Need& need : needs.needs)
-    out.push_back({id, need.from, need.to, converter_.bytes(need.from, need.to, element), need.readers});
+    out.push_back({id, need.from, need.to,
+                   conversion_acts(graph_, plan, id, need.readers) * converter_.bytes(need.from, need.to, element),
+                   need.readers});
   return out;
 }
 
@@ -231,17 +233,17 @@ std::vector<Moved> Explainer::conversions() {
 
 std::map<std::string, int64_t> Explainer::bytes_by_step() {
   std::map<std::string, int64_t> bytes;
-  auto count = [&](const Conversion& c) {
+  auto count = [&](const Conversion& c, int acts) {
     for (const Step& step : c.steps)
-      if (step.bytes > 0) bytes[std::string(name_of(step.kind))] += step.bytes;
+      if (step.bytes > 0) bytes[std::string(name_of(step.kind))] += acts * step.bytes;
   };
-  for (const ResolvedConversion& c : resolved_.conversions) count(c.conversion);
+  for (const ResolvedConversion& c : resolved_.conversions) count(c.conversion, c.acts);
   for (size_t i = 0; i < graph_.ops.size(); ++i) {
     const ResolvedOp& op = resolved_.ops[i];
     if (op.derived->inner.empty()) continue;
     for (const Conversion& c : inner_conversions(*graph_.ops[i].bound, *op.derived, op.mesh,
                                                  bytes_of(inner_dtype(graph_, graph_.ops[i])), converter_))
-      count(c);
+      count(c, graph_.acts(graph_.ops[i]));
   }
   return bytes;
 }

@@ -15,7 +15,7 @@ namespace partita {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr int kSchemaVersion = 1;
+constexpr int kSchemaVersion = 2;  // 1 is read: `recompute` was a field of the model, and a step had one part
 
 // Meshes are listed once, by name, since most ops share one.
 class MeshTable {
@@ -41,7 +41,9 @@ Json mesh_json(const Mesh& mesh) {
 Json choice_json(const OpChoice& choice, MeshTable& meshes) {
   Json strategies = Json::array();
   for (const tdl::AxisStrategy& s : choice.strategies) strategies.push_back(tdl::to_string(s));
-  return {{"mesh", meshes.name_of(choice.mesh)}, {"strategy", strategies}};
+  Json json = {{"mesh", meshes.name_of(choice.mesh)}, {"strategy", strategies}};
+  if (choice.stage != 0) json["stage"] = choice.stage;
+  return json;
 }
 
 Json placement_json(const Placement& placement, MeshTable& meshes) {
@@ -65,7 +67,6 @@ Json model_json(const ModelReference& model) {
   if (model.optimizer.schedule != "constant") json["schedule"] = model.optimizer.schedule;
   json["dtype"] = std::string(name_of(model.dtype));
   if (model.loss_scale != 1) json["loss_scale"] = model.loss_scale;
-  if (model.recompute != "none") json["recompute"] = model.recompute;
   json["sha256"] = model.sha256;
   return json;
 }
@@ -162,6 +163,22 @@ Json parse_json(std::string_view text) {
   }
 }
 
+// The plan's own fields that determine the graph besides the model.
+void read_rewrites(Fields& in, ModelReference& model) {
+  if (in.optional("recompute")) model.recompute = in.value<std::string>("recompute");
+  if (in.optional("micro_batches")) model.micro_batches = in.value<int>("micro_batches");
+  if (model.micro_batches < 1) fail("plan: micro_batches is {}, not 1 or more", model.micro_batches);
+}
+
+Pipeline read_pipeline(const Json& json) {
+  Fields in(json, "plan: pipeline");
+  Pipeline pipeline;
+  pipeline.schedule = in.value<std::string>("schedule");
+  if (in.optional("virtual")) pipeline.virtual_stages = in.value<int>("virtual");
+  in.done();
+  return pipeline;
+}
+
 ModelReference read_model(const Json& json) {
   Fields in(json, "plan: model");
   ModelReference model;
@@ -222,6 +239,8 @@ OpChoice read_choice(const Json& json, const std::map<std::string, Mesh>& meshes
   choice.mesh = find_mesh(meshes, in.value<std::string>("mesh"), where);
   for (const std::string& s : in.value<std::vector<std::string>>("strategy"))
     choice.strategies.push_back(read_at(where, [&] { return tdl::parse_strategy(s); }));
+  if (in.optional("stage")) choice.stage = in.value<int>("stage");
+  if (choice.stage < 0) fail("{}: stage {} is below 0", where, choice.stage);
   in.done();
   return choice;
 }
@@ -239,8 +258,8 @@ Placement read_placement(const Json& json, const std::map<std::string, Mesh>& me
 
 void check_version(Fields& in) {
   int version = in.value<int>("schema_version");
-  if (version != kSchemaVersion)
-    fail("plan: schema_version {} is not {}, the one that this program reads; plan again with this program", version,
+  if (version < 1 || version > kSchemaVersion)
+    fail("plan: schema_version {} is not one that this program reads (1 to {}); plan again with this program", version,
          kSchemaVersion);
 }
 
@@ -258,6 +277,13 @@ std::string print(const Plan& plan, const Graph& graph) {
   text += fmt::format("  \"cluster\": {},\n", Json{{"name", plan.cluster}, {"text", plan.cluster_text}}.dump());
   text += fmt::format("  \"search\": {},\n", Json(plan.search).dump());
   text += fmt::format("  \"objective\": {},\n", Json(plan.objective).dump());
+  if (plan.model.recompute != "none") text += fmt::format("  \"recompute\": {},\n", Json(plan.model.recompute).dump());
+  if (plan.model.micro_batches != 1) text += fmt::format("  \"micro_batches\": {},\n", plan.model.micro_batches);
+  if (!plan.pipeline.schedule.empty()) {
+    Json pipeline = {{"schedule", plan.pipeline.schedule}};
+    if (plan.pipeline.virtual_stages != 1) pipeline["virtual"] = plan.pipeline.virtual_stages;
+    text += fmt::format("  \"pipeline\": {},\n", pipeline.dump());
+  }
   if (plan.paper_cost) text += fmt::format("  \"paper_cost\": {},\n", Json(*plan.paper_cost).dump());
   text += fmt::format("  \"meshes\": {},\n", object_lines(mesh_list));
   text += fmt::format("  \"ops\": {},\n", object_lines(ops));
@@ -282,6 +308,8 @@ Plan parse_plan(std::string_view text, const Graph& graph) {
   check_version(in);
   Plan plan;
   plan.model = read_model(in.get("model"));
+  read_rewrites(in, plan.model);
+  if (const Json* pipeline = in.optional("pipeline")) plan.pipeline = read_pipeline(*pipeline);
   Fields cluster(in.get("cluster"), "plan: cluster");
   plan.cluster = cluster.value<std::string>("name");
   plan.cluster_text = cluster.value<std::string>("text");
@@ -326,7 +354,9 @@ ModelReference parse_model_reference(std::string_view text) {
   Json json = parse_json(text);
   Fields in(json, "plan");
   check_version(in);  // first: another version may have other fields
-  return read_model(in.get("model"));
+  ModelReference model = read_model(in.get("model"));
+  read_rewrites(in, model);
+  return model;
 }
 
 std::string parse_cluster_text(std::string_view text) {
@@ -343,7 +373,9 @@ Pins parse_pins(std::string_view text, const Graph& graph) {
   bool whole = false;
   for (const char* of_plans : {"schema_version", "model"}) whole |= in.optional(of_plans) != nullptr;
   if (whole) check_version(in);
-  for (const char* other : {"cluster", "search", "objective", "paper_cost", "refetched", "order"}) in.optional(other);
+  for (const char* other : {"cluster", "search", "objective", "recompute", "micro_batches", "pipeline", "paper_cost",
+                            "refetched", "order"})
+    in.optional(other);
   Pins pins;
   std::map<std::string, Mesh> meshes;
   if (in.optional("meshes")) meshes = read_meshes(in.object("meshes"));

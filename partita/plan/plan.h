@@ -14,10 +14,11 @@
 
 namespace partita {
 
-// One op: its mesh, and on each mesh axis a strategy.
+// One op: its mesh, on each mesh axis a strategy, and its stage of the pipeline.
 struct OpChoice {
   Mesh mesh;
   std::vector<tdl::AxisStrategy> strategies;  // one a mesh axis
+  int stage = 0;                              // 0 .. stages x virtual - 1
   bool operator==(const OpChoice&) const = default;
 };
 
@@ -39,8 +40,16 @@ struct ModelReference {
   DType dtype = DType::kFloat32;
   double loss_scale = 1;
   std::string recompute = "none";  // results not kept for the backward pass: recompute_kinds() (graph/autodiff.h)
-  std::string sha256;              // of the printed training graph without initial values
+  int micro_batches = 1;           // parts that a step works on one after another (graph/parts.h)
+  std::string sha256;  // of the printed training graph of the whole batch without initial values, before recomputation
   bool operator==(const ModelReference&) const = default;
+};
+
+// How the stages of a pipeline take turns at the micro-batches.
+struct Pipeline {
+  std::string schedule;  // "gpipe", "1f1b", "interleaved"; empty: one stage, forward and backward of each part in turn
+  int virtual_stages = 1;  // chunks of the model on each device (interleaved)
+  bool operator==(const Pipeline&) const = default;
 };
 
 struct Plan {
@@ -49,6 +58,7 @@ struct Plan {
   std::string cluster_text;  // its YAML
   std::string search;        // "soybean?tilings=all"
   std::string objective = "comm";
+  Pipeline pipeline;
   std::vector<OpChoice> ops;  // by OpId
   // Inputs, constants, parameters and state always; another tensor where it differs from its producer's layout.
   std::map<TensorId, Placement> kept;

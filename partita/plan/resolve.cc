@@ -5,6 +5,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/radices.h"
+#include "partita/graph/parts.h"
 #include "partita/plan/needs.h"
 
 namespace partita {
@@ -23,7 +24,7 @@ std::shared_ptr<const tdl::Derived> DerivationCache::get(const std::shared_ptr<c
 
 int64_t Resolved::conversion_bytes() const {
   int64_t bytes = 0;
-  for (const ResolvedConversion& c : conversions) bytes += c.conversion.bytes;
+  for (const ResolvedConversion& c : conversions) bytes += c.acts * c.conversion.bytes;
   return bytes;
 }
 
@@ -92,7 +93,7 @@ TensorNeeds needs_of(const Graph& graph, const Plan& plan, const std::vector<con
 namespace {
 
 ResolvedOp resolved_op(const Op& op, const OpChoice& choice, DerivationCache& cache) {
-  ResolvedOp resolved{choice.mesh, cache.get(op.bound, choice.mesh.extents, choice.strategies), {}};
+  ResolvedOp resolved{choice.mesh, cache.get(op.bound, choice.mesh.extents, choice.strategies), {}, choice.stage};
   if (!resolved.derived) {
     tdl::NotDerived why;
     tdl::derive(*op.bound, choice.mesh.extents, choice.strategies, &why);
@@ -107,12 +108,27 @@ ResolvedOp resolved_op(const Op& op, const OpChoice& choice, DerivationCache& ca
 
 }  // namespace
 
-Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& listed) {
+int conversion_acts(const Graph& graph, const Plan& plan, TensorId id, const std::vector<Reader>& readers) {
+  const Tensor& tensor = graph.tensor(id);
+  const bool into_kept = readers.empty();
+  if (into_kept) return graph.acts(graph.op(tensor.producer));
+  if (tensor.in_time == InTime::kParts && tensor.role != Role::kConstant) return graph.micro_batches();
+  if (tensor.in_time == InTime::kSum && !tensor.accumulated) return graph.micro_batches();
+  if (!plan.refetched.contains(id)) return 1;
+  return std::any_of(readers.begin(), readers.end(), [&](const Reader& r) { return graph.op(r.op).in_parts; })
+             ? graph.micro_batches()
+             : 1;
+}
+
+namespace {
+
+Resolved resolved_of(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& listed) {
   if (plan.ops.size() != graph.ops.size())
     fail("plan: it has {} ops, model '{}' has {}: the plan is for another model", plan.ops.size(), graph.name,
          graph.ops.size());
   Resolved out;
   out.order = plan.order;
+  out.pipeline = plan.pipeline;
   out.listed = listed;
   DerivationCache cache;
   out.ops.reserve(graph.ops.size());
@@ -130,9 +146,22 @@ Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, c
     for (TensorNeeds::Need& need : tensor.needs) {
       for (const Reader& reader : need.readers)
         out.operand_conversion[reader.op.index()][reader.operand] = static_cast<int>(out.conversions.size());
+      const int acts = conversion_acts(graph, plan, TensorId(t), need.readers);
       out.conversions.push_back(
-          {TensorId(t), converter.convert(need.from, need.to, element_bytes), std::move(need.readers)});
+          {TensorId(t), converter.convert(need.from, need.to, element_bytes), std::move(need.readers), acts});
     }
+  }
+  return out;
+}
+
+}  // namespace
+
+Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& listed) {
+  Resolved out = resolved_of(graph, plan, cluster, listed);
+  if (graph.whole && graph.parts.back() != graph.parts.front()) {
+    Graph small = with_parts_of(graph, graph.parts.back());
+    Resolved of_small = resolved_of(small, plan, cluster, listed);
+    out.smaller = std::make_shared<const ResolvedStep>(ResolvedStep{std::move(small), std::move(of_small)});
   }
   return out;
 }

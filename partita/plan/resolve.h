@@ -25,6 +25,7 @@ struct ResolvedOp {
   Mesh mesh;
   std::shared_ptr<const tdl::Derived> derived;
   OpLayouts layouts;  // what its operands must be, what its results are
+  int stage = 0;      // of the pipeline
 };
 
 // One conversion of a tensor, made once for all readers that want the same layout. A refetched tensor is converted once
@@ -33,6 +34,7 @@ struct ResolvedConversion {
   TensorId tensor;
   Conversion conversion;
   std::vector<Reader> readers;  // empty: into the tensor's kept layout
+  int acts = 1;                 // how often it is made in a step
 };
 
 struct Resolved {
@@ -41,10 +43,23 @@ struct Resolved {
   std::vector<ResolvedConversion> conversions;       // in tensor order; the one into the kept layout first
   std::vector<std::vector<int>> operand_conversion;  // [op][operand]: position in conversions, -1: read at home
   std::vector<OpId> order;                           // the plan's own; empty: none
+  Pipeline pipeline;
+  // Where the parts of a batch are of two sizes: the same for the smaller one.
+  std::shared_ptr<const struct ResolvedStep> smaller;
   Listed listed;  // devices whose parts of the steps the conversions list, and that can be lowered; null: all
 
   int64_t conversion_bytes() const;  // between compute devices
 };
+
+struct ResolvedStep {
+  Graph graph;
+  Resolved resolved;
+};
+
+// How often a tensor is converted in a step. What comes in parts, and sums that are passed on, once a part; what is
+// there once, and sums when they are added up, once. A refetched tensor is converted once a part where readers act so
+// often.
+int conversion_acts(const Graph& graph, const Plan& plan, TensorId id, const std::vector<Reader>& readers);
 
 // Throws bad input, naming op or tensor and the rule, where a choice does not exist. check_choices() (plan/check.h) has
 // accepted the plan. Only the parts of the devices in `listed` are listed in the steps; bytes are those of all.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "partita/base/align.h"
 #include "partita/base/error.h"
 #include "partita/physical/uses.h"
 
@@ -21,14 +22,22 @@ std::vector<std::vector<TaskId>> participants_of(const PhysicalGraph& graph) {
   return participants;
 }
 
-// Acts after the first add to an accumulated register: what they compute lies in a buffer first. So does the result of
-// a combination that is written over one of its operands.
-ActWrite write_of(const Memory& memory, const Task& task, const Access& write, int act) {
-  const bool adds = memory.graph().reg(write.reg).accumulated && act > 0;
+// Acts after the first add to an accumulated register: what they compute lies in the task's last scratch register first
+// (`addend`, moved on behind it), where lowering gave it one. The result of a combination that is written over one of
+// its operands lies in a buffer first.
+ActWrite write_of(const Memory& memory, const Task& task, const Access& write, int act, std::byte*& addend) {
+  const Register& reg = memory.graph().reg(write.reg);
+  const bool adds = reg.accumulated && act > 0;
+  if (adds && addend) {
+    const View view = memory.view(write, act, task.rate);
+    std::byte* const at = addend;
+    addend += align_up(volume(view.box) * bytes_of(reg.dtype), kAlignBytes);
+    return {view, true, true, at};
+  }
   const bool over = std::holds_alternative<CombineWork>(task.work) &&
                     (task.elementwise || std::any_of(task.reads.begin(), task.reads.end(),
                                                      [&](const Access& read) { return read.reg == write.reg; }));
-  return {memory.view(write, act, task.rate), adds || over, adds};
+  return {memory.view(write, act, task.rate), adds || over, adds, nullptr};
 }
 
 // What a task reads once a step of a register with several uses, it reads use by use.
@@ -62,7 +71,7 @@ KernelCall call_of(const Memory& memory, const Task& task, const KernelWork& wor
     if (writes[i].buffered) view.strides = dense_strides(extents(view.box));
     call.writes.push_back(over_formula_axes(task, work, task.writes[i], view));
   }
-  if (!task.scratch.empty()) {
+  if (task.scratch.size() > (task.addend ? 1u : 0u)) {
     const Register& scratch = memory.graph().reg(task.scratch[0]);
     call.scratch = memory.address(task.scratch[0], use_of(scratch, act, task.rate));
     call.scratch_bytes = static_cast<size_t>(scratch.bytes);
@@ -72,7 +81,10 @@ KernelCall call_of(const Memory& memory, const Task& task, const KernelWork& wor
 
 Act act_of(const Memory& memory, const Task& task, int act, Kernels* kernels) {
   Act result;
-  for (const Access& write : task.writes) result.writes.push_back(write_of(memory, task, write, act));
+  std::byte* addend =
+      task.addend ? memory.address(task.scratch.back(), use_of(memory.graph().reg(task.scratch.back()), act, task.rate))
+                  : nullptr;
+  for (const Access& write : task.writes) result.writes.push_back(write_of(memory, task, write, act, addend));
   if (auto* work = std::get_if<KernelWork>(&task.work)) {
     result.call = call_of(memory, task, *work, act, result.writes);
     if (kernels) result.call.prepared = kernels->prepare(result.call);

@@ -9,9 +9,10 @@
 namespace partita {
 
 struct ActWrite {
-  View view;              // in the register
-  bool buffered = false;  // what is computed lies in a buffer of the act's own first
-  bool adds = false;      // and is then added to what earlier acts wrote (an accumulated register)
+  View view;                    // in the register
+  bool buffered = false;        // what is computed lies in a buffer of the act's own first
+  bool adds = false;            // and is then added to what earlier acts wrote (an accumulated register)
+  std::byte* addend = nullptr;  // where that buffer is, if the task has scratch for it
 };
 
 struct Act {

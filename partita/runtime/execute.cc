@@ -15,6 +15,16 @@ View buffer_for(const View& view, std::vector<std::byte>& bytes) {
   return buffer;
 }
 
+// Where an act's result goes first.
+View into_of(const ActWrite& write, std::vector<std::byte>& bytes) {
+  if (!write.buffered) return write.view;
+  if (!write.addend) return buffer_for(write.view, bytes);
+  View into = write.view;
+  into.strides = dense_strides(extents(into.box));
+  into.data = write.addend;
+  return into;
+}
+
 // combine(to), in float32 where that is wider.
 template <typename Combine>
 void combine_wide(const View& to, Combine combine) {
@@ -46,8 +56,7 @@ void Executor::run(TaskId id, int64_t step, int number) const {
   const Act& act = acts_.at(id, number);
   std::vector<View> writes;
   std::vector<std::vector<std::byte>> buffers(act.writes.size());
-  for (size_t i = 0; i < act.writes.size(); ++i)
-    writes.push_back(act.writes[i].buffered ? buffer_for(act.writes[i].view, buffers[i]) : act.writes[i].view);
+  for (size_t i = 0; i < act.writes.size(); ++i) writes.push_back(into_of(act.writes[i], buffers[i]));
   run_into(task, act, number, step, writes);
   for (size_t i = 0; i < writes.size(); ++i) {
     if (!act.writes[i].buffered) continue;

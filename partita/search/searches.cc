@@ -12,6 +12,7 @@ namespace partita {
   SEARCH(megatron)               \
   SEARCH(model_parallel)         \
   SEARCH(owt)                    \
+  SEARCH(pipeline)               \
   SEARCH(single)                 \
   SEARCH(small_batch)            \
   SEARCH(soybean)                \

@@ -113,7 +113,7 @@ std::optional<Swapped> swapped_on(const Graph& graph, const Cluster& share, Devi
     throw DoesNotApply(fmt::format(
         "cluster '{}': device '{}' computes in its host's memory; there is nothing to swap to", share.name, d.name));
   const Resolved resolved = resolve(graph, plan_on(graph, share, device), share);
-  PhysicalGraph physical = lower_local(graph, resolved, share, watch);
+  PhysicalGraph physical = lower_local(graph, resolved, share, watch).graph;
   make_order(physical);
   make_counts(physical);
   const SwapProgram program = swap_program(physical, device);

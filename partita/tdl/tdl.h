@@ -126,6 +126,12 @@ struct Bound {
 // along become factored, and can be split inside their parts. The index's extent is the radices' product.
 Bound factor_index(const Bound& bound, std::string_view index, const Shape& radices);
 
+// The formula over the first `extent` values of an index, which must run along whole (factored) axes: the tensors' axes
+// that are accessed at it alone become as short. Numbers that the formula took from the index's extent stay those of
+// the whole, so that a mean over 8 samples, narrowed to 2, still divides by 8. Example: matmul of 8x4 and 4x6 narrowed
+// to i < 2 is that of 2x4 and 4x6.
+Bound narrowed(const Bound& bound, int index, int64_t extent);
+
 // ---------------------------------------------------------------- strategies
 
 // What one mesh axis does: split index names (mostly one), or nothing (`replicate`), with the operands that join as

@@ -15,7 +15,7 @@ TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& 
   if (!planned.is_timed())
     fail("plan for '{}' on '{}': {} devices make too many tasks to run", planned.training.name, planned.cluster.name,
          planned.cluster.compute_count);
-  const Graph& graph = planned.training;
+  const Graph& graph = planned.training.whole_graph();
   const Dataset data = training_data(graph, options);
   const Arrays start = starting_weights(graph, planned.weight_names, options);
   const std::optional<Dataset> test = test_data(graph, planned.plan.model.loss, options);

@@ -100,7 +100,7 @@ void verify_one(const Graph& graph, const Cluster& cluster, const Mesh& mesh,
   }
   try {
     const Resolved resolved = resolve(graph, data_parallel_plan(graph, cluster, pins), cluster);
-    PhysicalGraph physical = lower_local(graph, resolved, cluster);
+    PhysicalGraph physical = lower_local(graph, resolved, cluster).graph;
     verify(physical);
     ++tally.graphs;
     for (const Task& task : physical.tasks) {

@@ -148,7 +148,7 @@ TEST(Alone, KernelsTakeWhatTheSimulatorSays) {
       Rng rng(1);
       const Plan plan = *choice.entry->search({graph, cluster, Objective::kComm, {}, choice.options}, {}, rng).plan;
       const Resolved resolved = resolve(graph, plan, cluster);
-      const PhysicalGraph physical = lower_local(graph, resolve(graph, plan, cluster), cluster);
+      const PhysicalGraph physical = lower_local(graph, resolve(graph, plan, cluster), cluster).graph;
       const CostModel cost(cluster);
       std::vector<std::map<int, int64_t>> longest(graph.ops.size());  // by op and first stage
       for (const Task& task : physical.tasks)

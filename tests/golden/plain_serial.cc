@@ -42,7 +42,7 @@ double PlainSerial::ns(const Plan& plan) {
 double PlainSerial::kernels_ns(OpId op, const Plan& plan) {
   if (const auto known = kernels_.find({op, plan.ops[op.index()].strategies}); known != kernels_.end())
     return known->second;
-  const PhysicalGraph physical = lower_local(graph_, resolve(graph_, plan, cluster_), cluster_);
+  const PhysicalGraph physical = lower_local(graph_, resolve(graph_, plan, cluster_), cluster_).graph;
   std::map<std::pair<OpId, int>, int64_t> longest;  // by first stage
   for (const Task& task : physical.tasks)
     if (const auto* kernel = std::get_if<KernelWork>(&task.work)) {

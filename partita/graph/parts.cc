@@ -1,0 +1,403 @@
+// Finds how a step acts on its batch part by part, and makes the graph of one part.
+#include "partita/graph/parts.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "partita/base/error.h"
+#include "partita/graph/batch.h"
+
+namespace partita {
+
+namespace {
+
+// ---------------------------------------------------------------- where a tensor's samples are in a formula's axes
+
+struct TimePlace {
+  int axis = -1;      // as stored
+  int64_t inner = 1;  // elements along it for each sample
+};
+
+// A factored axis of a formula's tensor, and its values for each sample.
+struct Digit {
+  std::size_t axis = 0;
+  int64_t inner = 1;
+};
+
+// The factored axis that samples are the outermost part of; none: they are inside one, or spread over several.
+std::optional<Digit> digit_of(const tdl::BoundTensor& tensor, const TimePlace& place) {
+  std::size_t at = 0;
+  for (int a = 0; a < place.axis; ++a) at += tensor.radices[static_cast<std::size_t>(a)].size();
+  int64_t after = tensor.shape[static_cast<std::size_t>(place.axis)];
+  for (const int64_t radix : tensor.radices[static_cast<std::size_t>(place.axis)]) {
+    after /= std::max<int64_t>(radix, 1);
+    if (place.inner % std::max<int64_t>(after, 1) == 0) return Digit{at, place.inner / std::max<int64_t>(after, 1)};
+    if (radix != 1) return std::nullopt;
+    ++at;
+  }
+  return std::nullopt;
+}
+
+TimePlace place_of(const tdl::BoundTensor& tensor, std::size_t factored_axis, int64_t inner) {
+  std::size_t at = 0;
+  for (std::size_t a = 0; a < tensor.radices.size(); ++a)
+    for (std::size_t d = 0; d < tensor.radices[a].size(); ++d, ++at) {
+      if (at != factored_axis) continue;
+      for (std::size_t e = d + 1; e < tensor.radices[a].size(); ++e) inner *= tensor.radices[a][e];
+      return {static_cast<int>(a), inner};
+    }
+  ensure(false, "tensor '{}' has no factored axis {}", tensor.name, factored_axis);
+  return {};
+}
+
+// ---------------------------------------------------------------- how a formula splits on time
+
+// What a strategy on two parts does to one tensor.
+struct Along {
+  bool partial = false;               // P(sum)
+  bool other = false;                 // partial under another reducer, or split in a way that has no name
+  std::optional<std::size_t> axis{};  // S: the factored axis
+};
+
+struct Split {
+  tdl::AxisStrategy strategy;
+  int index = -1;             // -1: sums pass through
+  std::vector<Along> tensor;  // operands and stages
+};
+
+Along along_of(const tdl::Bound& bound, const tdl::Derived& derived, int tensor, bool result) {
+  Along along;
+  const std::size_t t = static_cast<std::size_t>(tensor);
+  const tdl::Kind kind = (result ? derived.final_kinds : derived.kinds)[0][t];
+  along.partial = kind == tdl::Reducer::kSum;
+  along.other = kind && kind != tdl::Reducer::kSum;
+  const Shape& shape = bound.tensors[t].factored;
+  const Box first = derived.boxes[t][0], second = derived.boxes[t][1];
+  for (std::size_t a = 0; a < shape.size(); ++a) {
+    if (second[a] == first[a]) continue;  // all of it, or the same part of it
+    const bool cut = first[a].lo == 0 && first[a].hi == second[a].lo && second[a].hi == shape[a];
+    along.other = along.other || along.axis || !cut;
+    along.axis = a;
+  }
+  return along;
+}
+
+// Every way to take a formula part by part: one index, or sums that pass through. Nothing is exchanged inside.
+std::vector<Split> splits_of(const tdl::Bound& bound) {
+  std::vector<Split> splits;
+  for (const tdl::AxisStrategy& s : tdl::strategies(bound, 2)) {
+    if (s.names.size() > 1 || s.replicate()) continue;
+    const auto derived = tdl::derive(bound, {2}, {s});
+    if (!derived || !derived->inner.empty()) continue;
+    Split split{s, s.names.empty() ? -1 : bound.find_index(s.names[0]), {}};
+    for (int t = 0; t < static_cast<int>(bound.tensors.size()); ++t)
+      split.tensor.push_back(along_of(bound, *derived, t,
+                                      std::find(bound.results.begin(), bound.results.end(), t) != bound.results.end()));
+    splits.push_back(std::move(split));
+  }
+  return splits;
+}
+
+// ---------------------------------------------------------------- the analysis
+
+class Analysis {
+ public:
+  Analysis(const Graph& graph, int micro_batches, const std::vector<int>& stages)
+      : graph_(graph),
+        stages_(stages),
+        batch_(find_batch(graph).value_or(0)),
+        parts_(parts_of(batch_, micro_batches)),
+        read_by_(readers(graph)) {}
+
+  Graph run() {
+    while (!pass()) {
+    }
+    mark_accumulated();
+    out_.parts = parts_;
+    out_.whole = std::make_shared<const Graph>(graph_);
+    return std::move(out_);
+  }
+
+ private:
+  // How an op may take an operand, if a strategy takes it so.
+  enum class Fit { kYes, kNo, kInParts };  // kInParts: an operand that is there once is wanted part by part
+
+  // False: an op that acts once has to act part by part, or the other way round, which is now known.
+  bool pass() {
+    out_ = graph_;
+    for (TensorId id : graph_.inputs) {
+      Tensor& t = out_.tensor(id);
+      if (t.sample_axis < 0) continue;
+      if (t.shape[static_cast<std::size_t>(t.sample_axis)] != batch_)
+        fail("micro-batches: input '{}' has {} samples along axis {}, others {}", t.name,
+             t.shape[static_cast<std::size_t>(t.sample_axis)], t.sample_axis, batch_);
+      set_parts(t, {t.sample_axis, 1});
+    }
+    for (const TensorId id : constants_in_parts_) set_parts(out_.tensor(id), wanted_.at(id));
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      if (!take(OpId(i))) return false;
+    return true;
+  }
+
+  static void set_parts(Tensor& t, const TimePlace& place) {
+    t.in_time = InTime::kParts;
+    t.time_axis = place.axis;
+    t.time_inner = place.inner;
+  }
+
+  bool any(const Op& op, InTime in_time) const {
+    return std::any_of(op.operands.begin(), op.operands.end(),
+                       [&](TensorId t) { return out_.tensor(t).in_time == in_time; });
+  }
+
+  const std::vector<Split>& splits(const Op& op) {
+    const auto [at, is_new] = splits_.try_emplace(op.bound.get());
+    if (is_new) at->second = splits_of(*op.bound);
+    return at->second;
+  }
+
+  // Whether the op's operand comes as the split has it, with the index's values for each sample.
+  Fit fit(const Op& op, std::size_t k, const Split& split, std::optional<int64_t>& inner) const {
+    const Along& along = split.tensor[k];
+    const Tensor& t = out_.tensor(op.operands[k]);
+    if (along.other) return Fit::kNo;
+    switch (t.in_time) {
+      case InTime::kSum:
+        return along.partial && !along.axis ? Fit::kYes : Fit::kNo;
+      case InTime::kParts: {
+        const auto digit = digit_of(op.bound->tensors[k], {t.time_axis, t.time_inner});
+        if (along.partial || !along.axis || !digit || digit->axis != *along.axis) return Fit::kNo;
+        if (inner && *inner != digit->inner) return Fit::kNo;
+        inner = digit->inner;
+        return Fit::kYes;
+      }
+      case InTime::kOnce:
+        if (along.partial) return Fit::kNo;
+        return along.axis ? Fit::kInParts : Fit::kYes;
+    }
+    return Fit::kNo;
+  }
+
+  bool take(OpId id) {
+    const Op& op = graph_.op(id);
+    const bool parts = any(op, InTime::kParts), sums = any(op, InTime::kSum);
+    if (const auto wanted = in_parts_ops_.find(id); wanted != in_parts_ops_.end() && !parts)
+      return take_alone(id, wanted->second);
+    if (!parts) {
+      if (sums && passes_sums_on(op)) return take_sums(id);
+      return true;  // acts once
+    }
+    std::vector<TensorId> lacking;
+    for (const Split& split : splits(op)) {
+      if (split.index < 0) continue;
+      std::optional<int64_t> inner;
+      bool fits = true;
+      std::vector<std::size_t> wanted;
+      for (std::size_t k = 0; k < op.operands.size() && fits; ++k) {
+        const Fit f = fit(op, k, split, inner);
+        fits = f != Fit::kNo;
+        if (f == Fit::kInParts) wanted.push_back(k);
+      }
+      if (!fits || !inner || !results_fit(op, split)) continue;
+      if (wanted.empty()) return settle(id, split, *inner), true;
+      if (want(op, split, wanted, *inner)) return false;
+    }
+    refuse(op);
+    return true;
+  }
+
+  // A sum of contributions to one gradient, or a cast of one: it acts on each part and its result is accumulated, so
+  // that there is one buffer, and in mixed precision one of float32.
+  bool passes_sums_on(const Op& op) const {
+    if (op.phase != Phase::kBackward || op.results.size() != 1) return false;
+    for (TensorId t : op.operands)
+      if (out_.tensor(t).in_time != InTime::kSum || read_by_[t.index()].size() != 1 || is_output(t) ||
+          stage_of(op) != stage_of(graph_.op(graph_.tensor(t).producer)))
+        return false;
+    return op.operands.size() > 1 ||
+           bytes_of(graph_.tensor(op.results[0]).dtype) > bytes_of(graph_.tensor(op.operands[0]).dtype);
+  }
+  int stage_of(const Op& op) const {
+    return stages_.empty() ? 0 : stages_[static_cast<std::size_t>(&op - graph_.ops.data())];
+  }
+  bool is_output(TensorId t) const {
+    return std::find(graph_.outputs.begin(), graph_.outputs.end(), t) != graph_.outputs.end();
+  }
+
+  bool take_sums(OpId id) {
+    const Op& op = graph_.op(id);
+    for (const Split& split : splits(op)) {
+      if (split.index >= 0) continue;
+      std::optional<int64_t> inner;
+      bool fits = true;
+      for (std::size_t k = 0; k < op.operands.size(); ++k) fits = fits && fit(op, k, split, inner) == Fit::kYes;
+      if (!fits || !split.tensor[static_cast<std::size_t>(op.bound->results[0])].partial) continue;
+      settle(id, split, 1);
+      return true;
+    }
+    return true;
+  }
+
+  bool results_fit(const Op& op, const Split& split) const {
+    for (std::size_t r = 0; r < op.results.size(); ++r) {
+      const Along& along = split.tensor[static_cast<std::size_t>(op.bound->results[r])];
+      if (along.other || (!along.partial && !along.axis) || (along.partial && along.axis)) return false;
+      if (graph_.tensor(op.results[r]).replaces.valid()) return false;
+    }
+    return true;
+  }
+
+  void settle(OpId id, const Split& split, int64_t inner) {
+    Op& op = out_.op(id);
+    op.in_parts = true;
+    op.time_index = split.index;
+    op.time_inner = inner;
+    if (split.index >= 0) op.bound = narrowed(graph_.op(id).bound, split.index, parts_[0] * inner);
+    for (std::size_t r = 0; r < op.results.size(); ++r) {
+      const std::size_t of = static_cast<std::size_t>(op.bound->results[r]);
+      Tensor& t = out_.tensor(op.results[r]);
+      if (split.tensor[of].partial) t.in_time = InTime::kSum;
+      else set_parts(t, place_of(graph_.op(id).bound->tensors[of], *split.tensor[of].axis, inner));
+    }
+  }
+
+  std::shared_ptr<const tdl::Bound> narrowed(const std::shared_ptr<const tdl::Bound>& bound, int index,
+                                             int64_t extent) {
+    auto& known = narrowed_[{bound.get(), index, extent}];
+    if (!known) known = std::make_shared<const tdl::Bound>(tdl::narrowed(*bound, index, extent));
+    return known;
+  }
+
+  // Operands that are there once are read part by part: constants are, and what an op makes of weights and constants
+  // alone can be made so. False: some other cannot.
+  bool want(const Op& op, const Split& split, const std::vector<std::size_t>& operands, int64_t inner) {
+    for (const std::size_t k : operands) {
+      const Tensor& t = graph_.tensor(op.operands[k]);
+      if (t.role != Role::kConstant && !t.producer.valid()) return false;
+      if (t.producer.valid() && (graph_.op(t.producer).phase == Phase::kUpdate || is_output(op.operands[k])))
+        return false;
+    }
+    bool changed = false;
+    for (const std::size_t k : operands) {
+      const TensorId id = op.operands[k];
+      const TimePlace place = place_of(op.bound->tensors[k], *split.tensor[k].axis, inner);
+      const OpId producer = graph_.tensor(id).producer;
+      if (producer.valid()) changed = in_parts_ops_.try_emplace(producer, std::pair(id, place)).second || changed;
+      else changed = constants_in_parts_.insert(id).second || changed, wanted_[id] = place;
+    }
+    return changed;
+  }
+
+  // An op that no sample reaches, whose result is wanted part by part.
+  bool take_alone(OpId id, const std::pair<TensorId, TimePlace>& wanted) {
+    const Op& op = graph_.op(id);
+    const std::size_t r =
+        static_cast<std::size_t>(std::find(op.results.begin(), op.results.end(), wanted.first) - op.results.begin());
+    const std::size_t of = static_cast<std::size_t>(op.bound->results[r]);
+    const auto digit = digit_of(op.bound->tensors[of], wanted.second);
+    for (const Split& split : splits(op)) {
+      if (!digit || split.index < 0 || split.tensor[of].axis != digit->axis || !results_fit(op, split)) continue;
+      std::optional<int64_t> inner = digit->inner;
+      bool fits = true;
+      std::vector<std::size_t> more;
+      for (std::size_t k = 0; k < op.operands.size() && fits; ++k) {
+        const Fit f = fit(op, k, split, inner);
+        fits = f != Fit::kNo;
+        if (f == Fit::kInParts) more.push_back(k);
+      }
+      if (!fits) continue;
+      if (more.empty()) return settle(id, split, *inner), true;
+      if (want(op, split, more, *inner)) return false;
+    }
+    refuse(op);
+    return true;
+  }
+
+  [[noreturn]] void refuse(const Op& op) const {
+    std::string tensor;
+    for (TensorId t : op.operands)
+      if (out_.tensor(t).in_time == InTime::kParts && tensor.empty()) tensor = out_.tensor(t).name;
+    std::string sums;
+    for (TensorId t : op.operands)
+      if (out_.tensor(t).in_time == InTime::kSum && sums.empty()) sums = out_.tensor(t).name;
+    const std::string why =
+        sums.empty()
+            ? std::string("it mixes samples, or has them along no axis of its own (docs/TDL.md rules 10 to 18)")
+            : fmt::format("it reads '{}', a sum over the whole batch, as well", sums);
+    fail(
+        "micro-batches: op '{}' ({}) cannot act on a part of the batch of '{}' ({} samples in {} parts): {}; use "
+        "--micro-batches 1",
+        op.name, op.definition, tensor, batch_, parts_.size(), why);
+  }
+
+  // Sums are added up where a reader acts once, or none reads them.
+  void mark_accumulated() {
+    for (std::size_t t = 0; t < out_.tensors.size(); ++t) {
+      Tensor& tensor = out_.tensors[t];
+      if (tensor.in_time != InTime::kSum) {
+        if (tensor.in_time == InTime::kParts) shorten(tensor);
+        continue;
+      }
+      tensor.accumulated =
+          read_by_[t].empty() || is_output(TensorId(t)) ||
+          std::any_of(read_by_[t].begin(), read_by_[t].end(), [&](const Reader& r) { return !out_.op(r.op).in_parts; });
+    }
+    for (TensorId t : graph_.outputs)
+      if (out_.tensor(t).in_time == InTime::kParts)
+        fail("micro-batches: output '{}' comes in parts; a training step gives sums over the batch alone",
+             graph_.tensor(t).name);
+  }
+  void shorten(Tensor& t) const { t.shape[static_cast<std::size_t>(t.time_axis)] = parts_[0] * t.time_inner; }
+
+  const Graph& graph_;
+  const std::vector<int> stages_;  // by op; empty: one
+  const int64_t batch_;
+  const std::vector<int64_t> parts_;
+  const std::vector<std::vector<Reader>> read_by_;
+  std::map<const tdl::Bound*, std::vector<Split>> splits_;
+  std::map<std::tuple<const tdl::Bound*, int, int64_t>, std::shared_ptr<const tdl::Bound>> narrowed_;
+  std::map<OpId, std::pair<TensorId, TimePlace>> in_parts_ops_;  // that no sample reaches, with what is wanted of them
+  std::set<TensorId> constants_in_parts_;
+  std::map<TensorId, TimePlace> wanted_;
+  Graph out_;
+};
+
+}  // namespace
+
+std::vector<int64_t> parts_of(int64_t batch, int micro_batches) {
+  if (micro_batches < 1) fail("micro-batches: {} is none", micro_batches);
+  if (batch == 0) fail("micro-batches: the model has no input with samples, and so no batch that can be cut");
+  if (batch < micro_batches)
+    fail("micro-batches: a batch of {} has no {} parts; use a larger batch or fewer micro-batches", batch,
+         micro_batches);
+  std::vector<int64_t> parts(static_cast<std::size_t>(micro_batches), batch / micro_batches);
+  for (int64_t i = 0; i < batch % micro_batches; ++i) ++parts[static_cast<std::size_t>(i)];
+  return parts;
+}
+
+Graph in_parts(const Graph& training, int micro_batches, const std::vector<int>& stages) {
+  if (micro_batches == 1) return training;
+  return Analysis(training, micro_batches, stages).run();
+}
+
+Graph with_parts_of(const Graph& in_parts, int64_t samples) {
+  Graph out = in_parts;
+  std::map<std::tuple<const tdl::Bound*, int, int64_t>, std::shared_ptr<const tdl::Bound>> known;
+  for (std::size_t i = 0; i < out.ops.size(); ++i) {
+    Op& op = out.ops[i];
+    if (!op.in_parts || op.time_index < 0) continue;
+    const tdl::Bound& whole = *out.whole->ops[i].bound;
+    auto& bound = known[{&whole, op.time_index, samples * op.time_inner}];
+    if (!bound)
+      bound = std::make_shared<const tdl::Bound>(tdl::narrowed(whole, op.time_index, samples * op.time_inner));
+    op.bound = bound;
+  }
+  for (Tensor& t : out.tensors)
+    if (t.in_time == InTime::kParts) t.shape[static_cast<std::size_t>(t.time_axis)] = samples * t.time_inner;
+  return out;
+}
+
+}  // namespace partita

@@ -1,0 +1,34 @@
+// A training step whose batch is worked on in parts (micro-batches): which ops act once a part and which once a step.
+//
+//     training graph of 8 samples, in_parts(graph, 4):
+//       x [8x4]                 S on time: [2x4], loaded part by part
+//       h = matmul(x, w)        acts 4 times, along its index i: 2 rows at a time
+//       loss = mean(..)         acts 4 times; each part adds its share, divided by 8: P(sum) on time, accumulated
+//       dw = matmul_tn(x, dh)   acts 4 times and adds to dw: P(sum), accumulated
+//       w' = sgd(w, dw)         acts once
+//
+// An op acts once a part if a tensor that comes in parts reaches it; whether a strategy of its formula keeps the parts
+// apart decides whether it can (the same strategies as on any mesh axis, TDL.md rules 10 to 18). An op that mixes
+// samples, as batch norm does, is refused by name. (OneFlow section 4.3; DESIGN's `time` extent of a mesh.)
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "partita/graph/graph.h"
+
+namespace partita {
+
+// The samples of each of m parts of a batch: equal, or differing by one, the larger first. Bad input where there are
+// fewer samples than parts.
+std::vector<int64_t> parts_of(int64_t batch, int micro_batches);
+
+// The step in this many parts. Graph::parts, Graph::whole and the fields `in_time`, `in_parts` of tensors and ops say
+// how; shapes and formulas are those of the largest part. One micro-batch: the graph itself. Bad input, naming op,
+// tensor and rule, where an op cannot act on a part of the batch.
+// `stages`: by op, its stage of a pipeline; empty: one. Contributions to one gradient that come from several stages are
+// added up where they are made, and meet once a step.
+Graph in_parts(const Graph& training, int micro_batches, const std::vector<int>& stages = {});
+// The same step with the shapes and formulas of parts of `samples`, which is the size of some of its parts.
+Graph with_parts_of(const Graph& in_parts, int64_t samples);
+
+}  // namespace partita

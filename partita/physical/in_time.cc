@@ -1,0 +1,93 @@
+// Gives every act of a part its place in the whole batch.
+#include "partita/physical/in_time.h"
+
+#include "partita/base/error.h"
+
+namespace partita {
+
+namespace {
+
+Box shifted(Box box, const InTimeAxis& axis, int64_t samples) {
+  if (axis.axis < 0 || is_empty(box)) return box;
+  Interval& along = box[static_cast<size_t>(axis.axis)];
+  along.lo += samples * axis.inner;
+  along.hi += samples * axis.inner;
+  return box;
+}
+
+struct Parts {
+  std::vector<int64_t> first;  // by part: its first sample
+  int64_t batch = 0;
+};
+
+Parts parts_in(const Graph& graph) {
+  Parts parts;
+  for (const int64_t samples : graph.parts) {
+    parts.first.push_back(parts.batch);
+    parts.batch += samples;
+  }
+  return parts;
+}
+
+// Constants that are read part by part are there whole; every other register holds one part a use.
+void spread(Register& reg, const InTimeAxis& axis, const Parts& parts) {
+  if (axis.axis < 0) return;
+  const size_t a = static_cast<size_t>(axis.axis);
+  reg.axes[a] = parts.batch * axis.inner;
+  if (reg.uses == 1) {
+    reg.boxes[0][a] = {0, reg.axes[a]};
+    reg.bytes = volume(reg.boxes[0]) * bytes_of(reg.dtype);
+    return;
+  }
+  const Box one = reg.boxes[0];
+  reg.boxes.clear();
+  for (const int64_t first : parts.first) reg.boxes.push_back(shifted(one, axis, first));
+}
+
+// `whole`: the register's box of one part, of which an access without boxes takes all.
+void spread(Access& access, const Task& task, const Register& reg, const Box& whole, const InTimeAxis& axis,
+            const Parts& parts) {
+  if (axis.axis < 0 || (access.boxes.empty() && reg.uses > 1)) return;
+  ensure(task.rate > 1, "task '{}' reads '{}' once a step, which comes in parts", task.name, reg.name);
+  const Box one = access.boxes.empty() ? whole : access.boxes[0];
+  access.boxes.clear();
+  for (const int64_t first : parts.first) access.boxes.push_back(shifted(one, axis, first));
+}
+
+void spread(KernelWork& work, const Op& op, const Op& whole, const Parts& parts) {
+  if (op.time_index < 0) return;
+  const std::vector<Interval> one = work.ranges[0];
+  work.bound = whole.bound;
+  work.ranges.clear();
+  for (const int64_t first : parts.first) {
+    std::vector<Interval> ranges = one;
+    Interval& along = ranges[static_cast<size_t>(op.time_index)];
+    along.lo += first * op.time_inner;
+    along.hi += first * op.time_inner;
+    work.ranges.push_back(std::move(ranges));
+  }
+}
+
+}  // namespace
+
+void spread_over_parts(LocallyLowered& lowered, const Graph& graph) {
+  if (!graph.whole || graph.parts.front() != graph.parts.back()) return;
+  PhysicalGraph& physical = lowered.graph;
+  const std::vector<InTimeAxis>& axes = lowered.time_axes;
+  const Parts parts = parts_in(graph);
+  std::vector<Box> one;
+  for (size_t r = 0; r < physical.registers.size(); ++r) {
+    Register& reg = physical.registers[r];
+    one.push_back(reg.boxes.empty() ? Box() : reg.boxes[0]);
+    spread(reg, axes[r], parts);
+  }
+  for (Task& task : physical.tasks) {
+    for (auto* accesses : {&task.reads, &task.writes})
+      for (Access& access : *accesses)
+        spread(access, task, physical.reg(access.reg), one[access.reg.index()], axes[access.reg.index()], parts);
+    if (auto* work = std::get_if<KernelWork>(&task.work))
+      spread(*work, graph.op(task.op), graph.whole->op(task.op), parts);
+  }
+}
+
+}  // namespace partita

@@ -1,0 +1,141 @@
+// Cuts a model into stages, and places the plan of one stage on the devices of all.
+#include "partita/search/pipeline.h"
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+#include "partita/cost/alone.h"
+#include "partita/graph/parts.h"
+#include "partita/plan/resolve.h"
+#include "partita/plan/rules.h"
+#include "partita/search/layer_placement.h"
+#include "partita/search/search_text.h"
+
+namespace partita {
+
+namespace {
+
+// The stage's devices in a mesh of the first stage's.
+Mesh on_stage(const Mesh& mesh, const std::vector<DeviceId>& devices, int stage, int each) {
+  Mesh out{mesh.extents, {}};
+  for (DeviceId d : mesh.devices) out.devices.push_back(devices[static_cast<size_t>(stage * each) + d.index()]);
+  return out;
+}
+
+std::vector<int64_t> op_times(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+  const CostModel cost(cluster);
+  DerivationCache cache;
+  std::vector<int64_t> ns;
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const OpChoice& choice = plan.ops[i];
+    const auto derived = cache.get(graph.ops[i].bound, choice.mesh.extents, choice.strategies);
+    ensure(derived != nullptr, "op '{}' has no such strategy", graph.ops[i].name);
+    ns.push_back(graph.acts(graph.ops[i]) * kernels_ns(cost, graph, graph.ops[i], *derived, choice.mesh));
+  }
+  return ns;
+}
+
+// By tensor that no op makes: the stage of its first reader.
+std::vector<int> stages_of_sources(const Graph& graph, const std::vector<int>& stage_of_op) {
+  std::vector<int> stage(graph.tensors.size(), 0);
+  const auto read_by = readers(graph);
+  for (size_t t = 0; t < stage.size(); ++t)
+    if (!read_by[t].empty()) stage[t] = stage_of_op[read_by[t][0].op.index()];
+  return stage;
+}
+
+}  // namespace
+
+std::vector<int> stages_of(const Graph& graph, const std::vector<int64_t>& op_ns, int stages) {
+  std::vector<int> layer = layers_of(graph);
+  const int layers = graph.ops.empty() ? 0 : 1 + *std::max_element(layer.begin(), layer.end());
+  if (layers < stages)
+    throw DoesNotApply(fmt::format("pipeline: '{}' has {} layers, fewer than {} stages", graph.name, layers, stages));
+  std::vector<double> cost(static_cast<size_t>(layers), 0);
+  for (size_t i = 0; i < layer.size(); ++i)
+    if (graph.ops[i].phase != Phase::kUpdate) cost[static_cast<size_t>(layer[i])] += static_cast<double>(op_ns[i]);
+  const std::vector<int> stage = contiguous_parts(cost, stages);
+  for (int& l : layer) l = stage[static_cast<size_t>(l)];
+  return layer;
+}
+
+Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage_of_op, int stages,
+            const Cluster& cluster) {
+  const std::vector<DeviceId> devices = slowest_link_first(cluster);
+  const int each = static_cast<int>(devices.size()) / stages;
+  Plan plan = inner;
+  for (size_t i = 0; i < plan.ops.size(); ++i) {
+    plan.ops[i].stage = stage_of_op[i];
+    plan.ops[i].mesh = on_stage(plan.ops[i].mesh, devices, stage_of_op[i], each);
+  }
+  const std::vector<int> of_source = stages_of_sources(graph, stage_of_op);
+  for (auto& [id, placement] : plan.kept) {
+    const OpId producer = graph.tensor(id).producer;
+    const int stage = producer.valid() ? stage_of_op[producer.index()] : of_source[id.index()];
+    placement.mesh = on_stage(placement.mesh, devices, stage, each);
+  }
+  return plan;
+}
+
+Plan pipeline_plan(const Graph& graph, const Cluster& cluster, int stages, const std::string& schedule,
+                   const InnerPlan& inner) {
+  if (cluster.compute_count % stages != 0)
+    throw DoesNotApply(fmt::format("pipeline: {} stages do not divide {} devices", stages, cluster.compute_count));
+  Cluster first = parse_cluster(cluster.text, cluster.name, cluster.compute_count / stages);
+  for (Device& d : first.devices) d.memory_bytes = INT64_MAX / 4;  // the whole model need not fit on a stage's devices
+  const Plan one = inner(first);
+  Plan plan = staged(graph, one, stages_of(graph, op_times(graph, one, first), stages), stages, cluster);
+  if (stages > 1) plan.pipeline.schedule = schedule;
+  return plan;
+}
+
+namespace {
+
+int layers_in(const Graph& graph) {
+  const std::vector<int> layer = layers_of(graph);
+  return layer.empty() ? 1 : 1 + *std::max_element(layer.begin(), layer.end());
+}
+
+// The plan that another search makes for one stage's devices.
+InnerPlan by_search(const std::string& name, const Problem& problem, const Budget& budget, Rng& rng) {
+  return [&, name](const Cluster& cluster) {
+    const SearchChoice choice = parse_search(name);
+    const Problem part{
+        .graph = problem.graph, .cluster = cluster, .objective = problem.objective, .options = choice.options};
+    const SearchResult found = choice.entry->search(part, budget, rng);
+    if (!found.plan)
+      throw DoesNotApply(fmt::format("pipeline: '{}' has no plan for a stage's devices: {}", name, found.reason));
+    return *found.plan;
+  };
+}
+
+SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
+  const std::string& wanted = problem.options.at("stages");
+  const int devices = problem.cluster.compute_count;
+  int stages = wanted == "most" ? std::min(devices, layers_in(problem.graph)) : std::stoi(wanted);
+  while (wanted == "most" && devices % stages != 0) --stages;
+  SearchResult result;
+  Plan plan = pipeline_plan(problem.graph, problem.cluster, stages, problem.options.at("schedule"),
+                            by_search(problem.options.at("inner"), problem, budget, rng));
+  for (const auto& [id, choice] : problem.pins.ops) plan.ops[id.index()] = choice;
+  for (const auto& [id, placement] : problem.pins.kept) plan.kept[id] = placement;
+  result.plan = std::move(plan);
+  result.counters["stages"] = stages;
+  result.notes.push_back(fmt::format("{} stages of {} devices", stages, devices / stages));
+  return result;
+}
+
+}  // namespace
+
+SearchEntry pipeline_search() {
+  return {
+      .name = "pipeline",
+      .source = "GPipe; PipeDream-Flush",
+      .summary = "stages of whole layers, as even in time as they can be, one behind the other on the micro-batches",
+      .options = {{"stages", {"most", "N"}},
+                  {"schedule", {"1f1b", "gpipe"}},
+                  {"inner", {"data-parallel", "megatron", "model-parallel", "soybean", "tofu", "zero", "exact"}}},
+      .search = search};
+}
+
+}  // namespace partita

@@ -1,0 +1,30 @@
+// Stages of a pipeline: which layers each has, and its devices.
+//
+// Example: 8 layers on 8 devices with stages=4. Stage 0 has the layers 0 and 1 on devices 0 and 1, stage 1 the layers 2
+// and 3 on devices 2 and 3, and so on. Inside a stage, the plan is that of `inner` for the whole model on two devices.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "partita/search/search.h"
+
+namespace partita {
+
+// By op: its stage of `stages`. Whole layers (layers_of(), layer_placement.h) in their order, so that the longest stage
+// is as short as it can be; `op_ns`: by op, what it takes. A backward op stands with its forward op, an update with its
+// parameter. Infeasible where there are fewer layers than stages.
+std::vector<int> stages_of(const Graph& graph, const std::vector<int64_t>& op_ns, int stages);
+
+// A plan for the devices of one stage (`inner`, on the cluster's first devices, as many as a stage has), as a plan for
+// all stages: each op on its stage's devices, each tensor that no op makes on those of its first reader.
+Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage_of_op, int stages,
+            const Cluster& cluster);
+
+// Plans by stages: `inner` makes the plan for one stage's devices. Infeasible where the stages do not divide the
+// devices.
+using InnerPlan = std::function<Plan(const Cluster& stage)>;
+Plan pipeline_plan(const Graph& graph, const Cluster& cluster, int stages, const std::string& schedule,
+                   const InnerPlan& inner);
+
+}  // namespace partita

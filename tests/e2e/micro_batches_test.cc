@@ -1,0 +1,93 @@
+// A step whose batch is worked on in parts, on one stage and on several, computes what one device computes on the
+// whole.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+
+#include "partita/base/rng.h"
+#include "partita/base/testing/error_of.h"
+#include "partita/graph/parts.h"
+#include "partita/train/serial.h"
+#include "partita/train/train.h"
+#include "tests/e2e/runs.h"
+
+namespace partita {
+namespace {
+
+struct Case {
+  std::string model, search;
+  int devices = 1, micro_batches = 1, batch = 8;
+  std::string recompute = "none", cluster = {};
+  Optimizer optimizer{"sgd", 0.01, 0.9, 0.0};
+  double loss_scale = 1;
+};
+
+Planned planned(const Case& c) {
+  Request request;
+  request.model = c.model;
+  request.bindings["batch"] = std::to_string(c.batch);
+  request.optimizer = c.optimizer;
+  request.dtype = DType::kFloat64;
+  request.cluster = c.cluster.empty() ? fmt::format("local:{}", c.devices) : c.cluster;
+  request.search = c.search;
+  request.micro_batches = c.micro_batches;
+  request.recompute = c.recompute;
+  request.loss_scale = c.loss_scale;
+  Runner runner;
+  return plan_model(request, runner);
+}
+
+std::string text_of(const Case& c) {
+  return fmt::format("{} --search {} --devices {} --micro-batches {} --batch {} --recompute {} {}", c.model, c.search,
+                     c.devices, c.micro_batches, c.batch, c.recompute, c.optimizer.kind);
+}
+
+void expect_serial(const Case& c) {
+  SCOPED_TRACE(text_of(c));
+  const Planned p = planned(c);
+  EXPECT_EQ(p.training.micro_batches(), c.micro_batches);
+  EXPECT_EQ(p.batch(), c.batch);
+  TrainOptions options;
+  options.steps = 3;
+  TrainReport report = train(p, options, kernels());
+  compare_with(train_serial(p.training.whole_graph(), options, kernels()), report);
+  std::printf("%s: weights %.1e, losses %.1e\n", text_of(c).c_str(), *report.max_error_vs_serial,
+              *report.max_loss_error_vs_serial);
+  EXPECT_LE(*report.max_error_vs_serial, 1e-10);
+  EXPECT_LE(*report.max_loss_error_vs_serial, 1e-10);
+  EXPECT_NE(report.losses.front(), report.losses.back());
+  for (int d = 0; d < p.cluster.compute_count; ++d) {
+    EXPECT_LE(report.peak_bytes[d], p.physical.peak_bytes[d]) << "device " << d;
+    EXPECT_GE(static_cast<double>(report.peak_bytes[d]), 0.8 * static_cast<double>(p.physical.peak_bytes[d]))
+        << "device " << d;
+  }
+}
+
+constexpr const char* kModels[] = {"zoo:mlp?layers=3,width=12",
+                                   "zoo:lenet",
+                                   "zoo:transformer?layers=2,hidden=24,heads=2,steps=6,vocabulary=20,dropout=0.1",
+                                   "zoo:gpt2?layers=4,hidden=64,heads=4,vocabulary=96,steps=16",
+                                   "zoo:rnnlm?steps=3,hidden=8,vocabulary=9",
+                                   "zoo:moe?layers=2,hidden=16,heads=2,steps=6,vocabulary=20,experts=4,groups=8"};
+
+TEST(MicroBatches, OfOneDeviceAreTheWholeBatch) {
+  for (const char* model : kModels)
+    for (const int m : {2, 4}) expect_serial({.model = model, .search = "single", .micro_batches = m});
+}
+
+TEST(MicroBatches, OnTwoDevices) {
+  for (const char* model : kModels)
+    expect_serial({.model = model, .search = "data-parallel", .devices = 2, .micro_batches = 2});
+}
+
+TEST(MicroBatches, OnStages) {
+  for (const char* model : kModels)
+    for (const char* schedule : {"gpipe", "1f1b"})
+      expect_serial({.model = model,
+                     .search = fmt::format("pipeline?stages=2,schedule={}", schedule),
+                     .devices = 4,
+                     .micro_batches = 4});
+}
+
+}  // namespace
+}  // namespace partita
