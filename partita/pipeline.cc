@@ -158,12 +158,14 @@ Planned plan_loaded(LoadedModel model, const Request& request, const Budget& bud
 
 }  // namespace
 
-Planned plan_model(const Request& request, Runner& runner) {
+Planned plan_model(const Request& asked, Runner& runner) {
+  const Request request = with_search_options(asked);
   const Budget budget = begun(request.budget);
   return plan_loaded(load_model(request, runner), request, budget, with_batch(request), runner);
 }
 
-Planned plan_graph(LoadedModel model, const Request& request, Runner& runner) {
+Planned plan_graph(LoadedModel model, const Request& asked, Runner& runner) {
+  const Request request = with_search_options(asked);
   return plan_loaded(std::move(model), request, begun(request.budget), {}, runner);
 }
 
@@ -190,6 +192,10 @@ Planned open_plan(const std::string& path, Runner& runner, Follow follow) {
   });
 }
 
+void follow_whole(Planned& p, Runner& runner) {
+  if (p.one_part_fewer) finish(p, runner, Follow::kWhole);
+}
+
 // ---------------------------------------------------------------- what follows from the plan
 
 namespace {
@@ -205,6 +211,28 @@ CheckReport checked(Planned& p) {
 
 }  // namespace
 
+namespace {
+
+// Of the first `parts` micro-batches of a step, or all.
+PhysicalGraph lowered(const Planned& p, int parts, Runner& runner) {
+  return runner.step(
+      "lower",
+      [&] {
+        if (parts == p.training.micro_batches()) return lower(p.training, *p.resolved, p.cluster);
+        return lower(with_fewer_parts(p.training, parts), with_fewer_parts(*p.resolved, parts), p.cluster);
+      },
+      kVerified, kPrinted);
+}
+
+// The memory of typical devices, of as many micro-batches as tell it.
+PhysicalGraph typical_memory(const Planned& p) {
+  const int parts = telling_micro_batches(p.training, *p.resolved, p.cluster);
+  if (parts == p.training.micro_batches()) return planned_memory(p.training, *p.resolved, p.cluster);
+  return planned_memory(with_fewer_parts(p.training, parts), with_fewer_parts(*p.resolved, parts), p.cluster);
+}
+
+}  // namespace
+
 void finish(Planned& p, Runner& runner, Follow follow) {
   if (follow != Follow::kCheck && is_too_large_to_lower(p.training, p.cluster)) p.typical = typical_devices(p.cluster);
   p.report = runner.step(
@@ -212,13 +240,20 @@ void finish(Planned& p, Runner& runner, Follow follow) {
   if (follow == Follow::kCheck) return;
   if (!p.typical.empty()) {
     const PhysicalGraph some = runner.step(
-        "memory", [&] { return planned_memory(p.training, *p.resolved, p.cluster); }, kPrinted);
+        "memory", [&] { return typical_memory(p); }, kPrinted);
     check_capacity(p.training, some, p.cluster);
     for (DeviceId d : p.typical) p.typical_peak_bytes = std::max(p.typical_peak_bytes, some.peak_bytes[d.index()]);
     return;
   }
-  p.physical = runner.step(
-      "lower", [&] { return lower(p.training, *p.resolved, p.cluster); }, kVerified, kPrinted);
+  const int parts =
+      follow == Follow::kWhole ? p.training.micro_batches() : telling_micro_batches(p.training, *p.resolved, p.cluster);
+  p.one_part_fewer.reset();
+  if (parts < p.training.micro_batches()) {
+    const PhysicalGraph fewer = lowered(p, parts - 1, runner);
+    check_capacity(p.training, fewer, p.cluster);
+    p.one_part_fewer = breakdown_of(simulate(fewer, CostModel(p.cluster)), fewer);
+  }
+  p.physical = lowered(p, parts, runner);
   check_capacity(p.training, p.physical, p.cluster);
   p.predicted = runner.step(
       "simulate", [&] { return simulate(p.physical, CostModel(p.cluster)); },

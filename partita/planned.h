@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "partita/load_model.h"
-#include "partita/physical/trace.h"
+#include "partita/physical/breakdown.h"
 #include "partita/plan/check.h"
 #include "partita/search/search.h"
 
@@ -32,6 +32,9 @@ struct Planned {
   CheckReport report;
   PhysicalGraph physical;
   Trace predicted;
+  // Where all micro-batches would take long to lower, `physical` and `predicted` are of the first few, and this of one
+  // fewer: each further one adds the difference.
+  std::optional<StepBreakdown> one_part_fewer;
   std::vector<DeviceId> typical;
   int64_t typical_peak_bytes = 0;
   SearchResult search;  // counters and notes
@@ -45,8 +48,8 @@ struct Planned {
   int64_t step_time_ns() const;  // 0 where it is not timed
   std::optional<double> samples_per_second() const;
   int64_t peak_memory_bytes() const;  // of the compute device that needs most
-  // How long a step keeps the compute queue busy, on the device where it is busy longest.
-  int64_t compute_time_ns() const;
+  // What the step's time is made of, on the device that computes longest. Of a timed plan that is no estimate.
+  StepBreakdown breakdown() const;
 };
 
 }  // namespace partita

@@ -37,6 +37,13 @@ Plan made_for(Plan plan, const Request& request, const Loss& loss, const std::st
   return plan;
 }
 
+Request with_search_options(Request request) {
+  const SearchChoice choice = parse_search(request.search);
+  if (choice.micro_batches) request.micro_batches = *choice.micro_batches;
+  if (choice.recompute) request.recompute = *choice.recompute;
+  return request;
+}
+
 SearchChoice search_of(const Request& request) {
   SearchChoice choice = parse_search(request.search);
   auto expect = [&](bool can, bool SearchEntry::*those, const char* what) {

@@ -48,6 +48,8 @@ Request request_of(const ModelReference& model);
 // objective.
 Plan made_for(Plan plan, const Request& request, const Loss& loss, const std::string& sha256, const Cluster& cluster);
 
+// The request with what its search's own options say in place of --micro-batches and --recompute.
+Request with_search_options(Request request);
 // What `search` says. Usage error where it is none, or cannot do what is asked of it.
 SearchChoice search_of(const Request& request);
 // The standard operations, and those that the request describes.

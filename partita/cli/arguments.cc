@@ -145,9 +145,13 @@ void take_searches(Arguments& a, const RawOptions& raw) {
   if (a.command == "compare") {
     size_t from = 0;
     while (from <= raw.searches.size()) {
-      size_t comma = std::min(raw.searches.find(',', from), raw.searches.size());
-      a.searches.push_back(raw.searches.substr(from, comma - from));
+      const size_t comma = std::min(raw.searches.find(',', from), raw.searches.size());
+      const std::string item = raw.searches.substr(from, comma - from);
       from = comma + 1;
+      // "option=value" goes on with the options of the search before: a search has no '=' ahead of its '?'.
+      const bool option = item.find('=') < item.find('?') && !a.searches.empty();
+      if (!option) a.searches.push_back(item);
+      else a.searches.back() += (a.searches.back().find('?') == std::string::npos ? "?" : ",") + item;
     }
     for (const std::string& s : a.searches) parse_search(s);
     return;

@@ -38,7 +38,7 @@ int plan_command(const Arguments& a) {
 int simulate_command(const Arguments& a) {
   expect_writable(a.trace);
   Runner runner(true, a.dump);
-  Planned p = open_plan(a.target, runner);
+  Planned p = open_plan(a.target, runner, Follow::kWhole);
   if (!p.is_timed()) fail("{}: too many tasks to simulate; `partita check` counts what it moves and needs", a.target);
   if (!a.trace.empty()) write_file(a.trace, chrome_trace(p.predicted, p.physical, p.cluster));
   std::map<std::string, double> busy;  // by queue: share of the step
@@ -52,13 +52,14 @@ int simulate_command(const Arguments& a) {
   for (const Runner::Timing& t : runner.timings())
     if (t.name == "simulate") seconds = t.seconds;
   if (a.json) {
-    print_json({{"step_time_us", static_cast<double>(p.predicted.step_time_ns) / 1e3},
-                {"compute_time_us", static_cast<double>(p.compute_time_ns()) / 1e3},
-                {"comm_bytes", p.report.comm_bytes},
-                {"peak_memory_bytes", p.peak_memory_bytes()},
-                {"utilization", compute},
-                {"tasks", p.physical.tasks.size()},
-                {"simulate_seconds", seconds}});
+    nlohmann::ordered_json json = {{"step_time_us", static_cast<double>(p.predicted.step_time_ns) / 1e3}};
+    add_breakdown(json, p);
+    json.update({{"comm_bytes", p.report.comm_bytes},
+                 {"peak_memory_bytes", p.peak_memory_bytes()},
+                 {"utilization", compute},
+                 {"tasks", p.physical.tasks.size()},
+                 {"simulate_seconds", seconds}});
+    print_json(json);
   } else {
     print_plan(p);
     fmt::print("tasks          {}, compute queues busy {:.0f}% of the step\n", p.physical.tasks.size(), 100 * compute);

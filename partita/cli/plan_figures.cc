@@ -9,6 +9,7 @@
 #include "partita/cli/interrupt.h"
 #include "partita/cli/progress.h"
 #include "partita/cost/alone.h"
+#include "partita/physical/breakdown.h"
 #include "partita/remedies.h"
 
 namespace partita {
@@ -61,6 +62,47 @@ std::optional<int64_t> serial_time_ns(const Planned& p) {
   return serial_ns(p.training, *p.resolved, p.cluster);
 }
 
+double us(int64_t ns) { return static_cast<double>(ns) / 1e3; }
+
+}  // namespace
+
+void add_breakdown(Json& json, const Planned& p) {
+  const StepBreakdown parts = p.breakdown();
+  json["compute_time_us"] = us(parts.compute_ns);
+  json["exposed_communication_us"] = Json::object();
+  for (const auto& [kind, ns] : parts.exposed_ns) json["exposed_communication_us"][kind] = us(ns);
+  json["bubble_us"] = us(parts.bubble_ns);
+  json["waiting_us"] = us(parts.waiting_ns);
+  json["stages"] = Json::array();
+  for (const StageFigures& stage : parts.stages) {
+    Json devices = Json::array();
+    for (DeviceId d : stage.devices) devices.push_back(p.cluster.device(d).name);
+    json["stages"].push_back(
+        {{"devices", devices}, {"peak_memory_bytes", stage.peak_memory_bytes}, {"in_flight", stage.in_flight}});
+  }
+}
+
+namespace {
+
+// The same for a reader: a line for the step, and one for each stage where there are several.
+void print_breakdown(const Planned& p) {
+  const StepBreakdown parts = p.breakdown();
+  std::vector<std::string> exposed;
+  for (const auto& [kind, ns] : parts.exposed_ns)
+    exposed.push_back(fmt::format("{} {}", kind, time_text(static_cast<double>(ns))));
+  fmt::print("of it          {} computing on {}, {} in the open, {} bubble, {} waiting\n",
+             time_text(static_cast<double>(parts.compute_ns)), p.cluster.device(parts.device).name,
+             exposed.empty() ? std::string("no communication") : fmt::format("{}", fmt::join(exposed, " + ")),
+             time_text(static_cast<double>(parts.bubble_ns)), time_text(static_cast<double>(parts.waiting_ns)));
+  for (size_t s = 0; parts.stages.size() > 1 && s < parts.stages.size(); ++s) {
+    const StageFigures& stage = parts.stages[s];
+    fmt::print(
+        "stage {:<8} {}{}: {}, {} micro-batches in flight\n", s, p.cluster.device(stage.devices.front()).name,
+        stage.devices.size() == 1 ? std::string() : fmt::format(" .. {}", p.cluster.device(stage.devices.back()).name),
+        megabytes(static_cast<double>(stage.peak_memory_bytes)), stage.in_flight);
+  }
+}
+
 }  // namespace
 
 Json plan_json(const Planned& p, const std::string& plan_file) {
@@ -77,7 +119,7 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
   if (const auto batch = p.batch()) json["batch"] = *batch;
   if (const auto rate = p.samples_per_second()) json["samples_per_second"] = *rate;
   if (p.search.estimate) json["host_bytes"] = p.search.estimate->host_bytes;
-  else if (p.is_timed()) json["compute_time_us"] = static_cast<double>(p.compute_time_ns()) / 1e3;
+  else if (p.is_timed()) add_breakdown(json, p);
   if (const auto bound = p.search.lower_bound_comm_bytes) {
     json["lower_bound_comm_bytes"] = *bound;
     json["gap"] = gap_of(p.report.comm_bytes, *bound);
@@ -109,9 +151,8 @@ void print_plan(const Planned& p) {
                100 * gap_of(p.report.comm_bytes, *bound));
   if (p.is_timed()) fmt::print("step time      {} (predicted)", time_text(static_cast<double>(p.step_time_ns())));
   else fmt::print("step time      not predicted: too many tasks to simulate");
-  if (p.is_timed() && !p.search.estimate)
-    fmt::print("; {} of it the busiest device computes", time_text(static_cast<double>(p.compute_time_ns())));
   fmt::print("\n");
+  if (p.is_timed() && !p.search.estimate) print_breakdown(p);
   if (const auto serial = serial_time_ns(p)) {
     fmt::print("serial time    {} if nothing overlapped", time_text(static_cast<double>(*serial)));
     if (const auto bound = p.search.lower_bound_serial_ns)

@@ -15,6 +15,8 @@ Planned plan_watched(const Request& request, Runner& runner, bool say_remedies =
 
 // The keys of `partita plan --json` that have a figure (docs/cli.md).
 nlohmann::ordered_json plan_json(const Planned& planned, const std::string& plan_file);
+// What the predicted step is made of; the parts sum to step_time_us.
+void add_breakdown(nlohmann::ordered_json& json, const Planned& planned);
 void print_plan(const Planned& planned);
 
 // The devices that stand for all where a plan is too large to be lowered.

@@ -29,10 +29,11 @@ void print_note(const std::string& note) { fmt::print(stderr, "{}\n", note); }
 
 // Ctrl-C while it is planned ends the search, and the best plan so far is used.
 Planned planned_for(const Arguments& a, Runner& runner, bool forward_will_do) {
-  if (a.is_plan) return open_plan(a.target, runner);
+  if (a.is_plan) return open_plan(a.target, runner, Follow::kWhole);
   Request request = a.request;
   request.forward_will_do = forward_will_do;
   Planned p = plan_watched(request, runner);
+  follow_whole(p, runner);
   interrupted = false;
   return p;
 }

@@ -178,8 +178,9 @@ TEST(Text, ErrorsNameTheLine) {
   EXPECT_EQ(with("matmul(x, w)", "matmul(x, v)"), "graph text, line 5: no tensor 'v' in the lines before");
   EXPECT_EQ(with("matmul(x, w)", "matmul(x, w"), "graph text, line 5: expected ',' before '->'");
   EXPECT_EQ(with("matmul(x", "matmol(x").substr(0, 54), "graph text, line 5: matmol 'y' (x float32[4x3], w floa");
-  EXPECT_EQ(with("inputs", "input"),
-            "graph text, line 6: a line begins with graph, tensor, op, inputs, outputs or loss, not 'input'");
+  EXPECT_EQ(
+      with("inputs", "input"),
+      "graph text, line 6: a line begins with graph, tensor, op, inputs, outputs, loss or micro-batches, not 'input'");
   EXPECT_EQ(with("bound=0.5", "bound=half"), "graph text, line 3: 'half' is not a number");
   EXPECT_EQ(with("bound=0.5", "values=list:1;2"), "graph text, line 3: 2 values for a shape of 9 elements");
   EXPECT_EQ(with("tensor w", "tensor x"), "graph text, line 3: a second tensor 'x'");

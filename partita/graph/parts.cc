@@ -383,6 +383,12 @@ Graph in_parts(const Graph& training, int micro_batches, const std::vector<int>&
   return Analysis(training, micro_batches, stages).run();
 }
 
+Graph with_fewer_parts(const Graph& in_parts, int micro_batches) {
+  Graph out = in_parts;
+  out.parts.resize(static_cast<std::size_t>(micro_batches), in_parts.parts.front());
+  return out;
+}
+
 Graph with_parts_of(const Graph& in_parts, int64_t samples) {
   Graph out = in_parts;
   std::map<std::tuple<const tdl::Bound*, int, int64_t>, std::shared_ptr<const tdl::Bound>> known;

@@ -28,6 +28,8 @@ std::vector<int64_t> parts_of(int64_t batch, int micro_batches);
 // `stages`: by op, its stage of a pipeline; empty: one. Contributions to one gradient that come from several stages are
 // added up where they are made, and meet once a step.
 Graph in_parts(const Graph& training, int micro_batches, const std::vector<int>& stages = {});
+// The first parts of a step alone, for figures that repeat from part to part. Its whole batch stays that of all parts.
+Graph with_fewer_parts(const Graph& in_parts, int micro_batches);
 // The same step with the shapes and formulas of parts of `samples`, which is the size of some of its parts.
 Graph with_parts_of(const Graph& in_parts, int64_t samples);
 

@@ -55,6 +55,17 @@ void expect_small(const Graph& graph, const Cluster& cluster) {
 
 }  // namespace
 
+int telling_micro_batches(const Graph& graph, const Resolved& resolved, const Cluster& cluster) {
+  constexpr int64_t kQuickActs = 60'000;  // about 4 s
+  int stages = 1;
+  for (const ResolvedOp& op : resolved.ops) stages = std::max(stages, op.stage + 1);
+  const int m = graph.micro_batches(), few = std::min(m, stages + 2);
+  int64_t acts = 0;
+  for (size_t i = 0; i < graph.ops.size(); ++i)
+    acts += graph.acts(graph.ops[i]) * static_cast<int64_t>(resolved.ops[i].mesh.devices.size());
+  return acts > kQuickActs && resolved.pipeline.schedule != "gpipe" ? few : m;
+}
+
 bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster) {
   return static_cast<int64_t>(graph.ops.size()) * cluster.compute_count > kMostTasks;
 }

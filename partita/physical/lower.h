@@ -32,6 +32,10 @@ std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, co
 // memory of typical devices is what there is to tell: the first, one in the middle, and the last, whose part of every
 // split is the largest.
 bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster);
+// What a step does with its micro-batches repeats after the first few: from this many on each part adds the same time,
+// and with schedules other than gpipe no memory. Less than the step's, where all of them are so many acts that a plan
+// would not be printed in seconds; else the step's.
+int telling_micro_batches(const Graph& graph, const Resolved& resolved, const Cluster& cluster);
 std::vector<DeviceId> typical_devices(const Cluster& cluster);
 Listed with_hosts(const std::vector<DeviceId>& devices, const Cluster& cluster);  // what resolve() lists for them
 // By how many bytes the compute device that lacks most would be over its memory, among typical ones where all are too

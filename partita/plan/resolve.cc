@@ -108,6 +108,13 @@ ResolvedOp resolved_op(const Op& op, const OpChoice& choice, DerivationCache& ca
 
 }  // namespace
 
+Resolved with_fewer_parts(Resolved resolved, int micro_batches) {
+  for (ResolvedConversion& c : resolved.conversions)
+    if (c.acts > 1) c.acts = micro_batches;
+  resolved.smaller = nullptr;
+  return resolved;
+}
+
 int conversion_acts(const Graph& graph, const Plan& plan, TensorId id, const std::vector<Reader>& readers) {
   const Tensor& tensor = graph.tensor(id);
   const bool into_kept = readers.empty();

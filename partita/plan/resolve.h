@@ -56,6 +56,9 @@ struct ResolvedStep {
   Resolved resolved;
 };
 
+// The same plan's for fewer parts (graph/parts.h).
+Resolved with_fewer_parts(Resolved resolved, int micro_batches);
+
 // How often a tensor is converted in a step. What comes in parts, and sums that are passed on, once a part; what is
 // there once, and sums when they are added up, once. A refetched tensor is converted once a part where readers act so
 // often.

@@ -64,6 +64,7 @@ Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage
   const std::vector<DeviceId> devices = slowest_link_first(cluster);
   const int each = static_cast<int>(devices.size()) / stages;
   Plan plan = inner;
+  plan.paper_cost.reset();  // it is of one stage's devices
   for (size_t i = 0; i < plan.ops.size(); ++i) {
     plan.ops[i].stage = stage_of_op[i];
     plan.ops[i].mesh = on_stage(plan.ops[i].mesh, devices, stage_of_op[i], each);
@@ -74,6 +75,12 @@ Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage
     const int stage = producer.valid() ? stage_of_op[producer.index()] : of_source[id.index()];
     placement.mesh = on_stage(placement.mesh, devices, stage, each);
   }
+  return plan;
+}
+
+Plan pinned(Plan plan, const Pins& pins) {
+  for (const auto& [id, choice] : pins.ops) plan.ops[id.index()] = choice;
+  for (const auto& [id, placement] : pins.kept) plan.kept[id] = placement;
   return plan;
 }
 
@@ -117,9 +124,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   SearchResult result;
   Plan plan = pipeline_plan(problem.graph, problem.cluster, stages, problem.options.at("schedule"),
                             by_search(problem.options.at("inner"), problem, budget, rng));
-  for (const auto& [id, choice] : problem.pins.ops) plan.ops[id.index()] = choice;
-  for (const auto& [id, placement] : problem.pins.kept) plan.kept[id] = placement;
-  result.plan = std::move(plan);
+  result.plan = pinned(std::move(plan), problem.pins);
   result.counters["stages"] = stages;
   result.notes.push_back(fmt::format("{} stages of {} devices", stages, devices / stages));
   return result;

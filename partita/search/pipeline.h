@@ -23,6 +23,7 @@ Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage
 
 // Plans by stages: `inner` makes the plan for one stage's devices. Infeasible where the stages do not divide the
 // devices.
+Plan pinned(Plan plan, const Pins& pins);  // with the pinned choices in place of its own
 using InnerPlan = std::function<Plan(const Cluster& stage)>;
 Plan pipeline_plan(const Graph& graph, const Cluster& cluster, int stages, const std::string& schedule,
                    const InnerPlan& inner);

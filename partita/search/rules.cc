@@ -1,6 +1,7 @@
 // The rules of partita/plan/rules.h as searches: each makes one plan.
 #include "partita/plan/rules.h"
 
+#include "partita/search/pipeline.h"
 #include "partita/search/searches.h"
 
 namespace partita {
@@ -21,9 +22,15 @@ SearchResult by_rule(const Problem& problem, const Budget& budget, Rng&) {
 
 SearchResult by_megatron(const Problem& problem, const Budget& budget, Rng&) {
   const std::string& tensor = problem.options.at("tensor");
-  return with_plan(megatron_plan(problem.graph, problem.cluster,
-                                 tensor == "node" ? std::nullopt : std::optional(std::stoi(tensor)), problem.pins,
-                                 budget.watch()));
+  const auto degree = tensor == "node" ? std::nullopt : std::optional(std::stoi(tensor));
+  const int stages = std::stoi(problem.options.at("pipeline"));
+  const auto on = [&](const Cluster& cluster, const Pins& pins) {
+    return megatron_plan(problem.graph, cluster, degree, pins, budget.watch());
+  };
+  if (stages == 1) return with_plan(on(problem.cluster, problem.pins));
+  const Plan plan = pipeline_plan(problem.graph, problem.cluster, stages, problem.options.at("schedule"),
+                                  [&](const Cluster& stage) { return on(stage, {}); });
+  return with_plan(pinned(plan, problem.pins));
 }
 
 SearchResult by_zero(const Problem& problem, const Budget& budget, Rng&) {
@@ -46,9 +53,9 @@ SearchEntry megatron_search() {
   return {.name = "megatron",
           .source = "Megatron-LM",
           .summary =
-              "tensor parallelism of transformers in groups of devices, data parallelism over the groups; "
-              "recurrent cells are not split",
-          .options = {{"tensor", {"node", "N"}}},
+              "tensor parallelism of transformers in groups of devices, data parallelism over the groups, stages of "
+              "layers outermost; recurrent cells are not split",
+          .options = {{"tensor", {"node", "N"}}, {"pipeline", {"1", "N"}}, {"schedule", {"1f1b", "gpipe"}}},
           .search = by_megatron,
           .begins_auto = {.work = rule_work, .every = {"tensor"}},
           .rule = true};

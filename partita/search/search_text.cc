@@ -6,6 +6,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/graph/autodiff.h"
 
 namespace partita {
 
@@ -47,21 +48,37 @@ bool takes(const std::vector<std::string>& values, const std::string& value) {
   return value != "N" && value != "PxQ" && std::find(values.begin(), values.end(), value) != values.end();
 }
 
+// An option of every search. False: it is none.
+bool read_common(const std::string& key, const std::string& value, SearchChoice& choice) {
+  if (key == "micro-batches") {
+    if (!is_count(value))
+      usage("search '{}': option '{}' is a positive number, not '{}'", choice.entry->name, key, value);
+    choice.micro_batches = std::stoi(value);
+    return true;
+  }
+  if (key != "recompute") return false;
+  const std::vector<std::string> kinds = recompute_kinds();
+  if (std::find(kinds.begin(), kinds.end(), value) == kinds.end())
+    usage("search '{}': option '{}' is one of {}, not '{}'", choice.entry->name, key, fmt::join(kinds, ", "), value);
+  choice.recompute = value;
+  return true;
+}
+
 // One "option=value"; `given`: the options before it.
 void read_option(const std::string& item, SearchChoice& choice, std::set<std::string>& given) {
   const std::string& name = choice.entry->name;
   const size_t equals = item.find('=');
   const std::string key = item.substr(0, equals), value = equals == std::string::npos ? "" : item.substr(equals + 1);
+  if (!given.insert(key).second) usage("search '{}': option '{}' is given twice", name, key);
+  if (read_common(key, value, choice)) return;
   const auto option = choice.entry->options.find(key);
   if (option == choice.entry->options.end()) {
-    std::vector<std::string> names;
+    std::vector<std::string> names = {"micro-batches", "recompute"};
     for (const auto& [n, v] : choice.entry->options) names.push_back(n);
-    usage("search '{}' has no option '{}'{}", name, key,
-          names.empty() ? std::string("; it takes none") : fmt::format("; it has: {}", fmt::join(names, ", ")));
+    usage("search '{}' has no option '{}'; it has: {}", name, key, fmt::join(names, ", "));
   }
   if (!takes(option->second, value))
     usage("search '{}': option '{}' is {}, not '{}'", name, key, values_text(option->second), value);
-  if (!given.insert(key).second) usage("search '{}': option '{}' is given twice", name, key);
   choice.options[key] = value;
 }
 
@@ -105,6 +122,8 @@ std::string text_of(const SearchChoice& choice) {
   std::vector<std::string> chosen;
   for (const auto& [option, value] : choice.options)
     if (value != choice.entry->options.at(option)[0]) chosen.push_back(fmt::format("{}={}", option, value));
+  if (choice.micro_batches) chosen.push_back(fmt::format("micro-batches={}", *choice.micro_batches));
+  if (choice.recompute) chosen.push_back("recompute=" + *choice.recompute);
   return choice.entry->name + (chosen.empty() ? "" : "?") + fmt::format("{}", fmt::join(chosen, ","));
 }
 

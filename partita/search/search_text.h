@@ -5,6 +5,7 @@
 // 'tofu' has no option 'tilings'; it has: coarsening, recursion".
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,9 @@ namespace partita {
 struct SearchChoice {
   const SearchEntry* entry = nullptr;
   std::map<std::string, std::string> options;  // every one that the search has
+  // Options of every search, in place of --micro-batches and --recompute, so that the rows of a comparison may differ.
+  std::optional<int> micro_batches;
+  std::optional<std::string> recompute;
 };
 // Usage error (exit 2) for an unknown name, option or value, naming the known ones.
 SearchChoice parse_search(std::string_view text);

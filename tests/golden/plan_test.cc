@@ -221,15 +221,20 @@ TEST(PlanFile, FieldsAreReadStrictly) {
     path.push_back("colour");
     expect_says(edited(path, "red"), "unknown field 'colour'");
   }
-  for (const Json& version : std::vector<Json>{0, 2, 99})
-    expect_says(edited({"schema_version"}, version), fmt::format("schema_version {} is not 1", version.dump()));
+  for (const Json& version : std::vector<Json>{0, 3, 99})
+    expect_says(edited({"schema_version"}, version),
+                fmt::format("schema_version {} is not one that this program reads", version.dump()));
   for (const Json& version : std::vector<Json>{"1", 1.5, true, nullptr})
     expect_says(edited({"schema_version"}, version), "'schema_version' has the wrong type");
   // A file of a later version may have other fields: the version is what is said.
   Json later = plan;
-  later["schema_version"] = 2;
+  later["schema_version"] = 3;
   later["model"]["colour"] = "red";
-  expect_says(open_error(later.dump()), "schema_version 2 is not 1");
+  expect_says(open_error(later.dump()), "schema_version 3 is not one that this program reads");
+  // A file of schema 1, where the model says what is made again.
+  Json earlier = plan;
+  earlier["schema_version"] = 1;
+  EXPECT_EQ(open_error(earlier.dump()), "accepted");
   expect_says(edited({"meshes", "m0", "devices"}, Json::array({0, 0.5})), "'devices' has the wrong type");
   expect_says(edited({"meshes", "m0", "extents"}, Json::array({4294967298})), "'extents' has the wrong type");
   expect_says(edited({"meshes", "m0", "extents"}, "2"), "'extents' has the wrong type");

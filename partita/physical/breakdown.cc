@@ -1,0 +1,166 @@
+// Takes a step's time apart by what the busiest device does.
+#include "partita/physical/breakdown.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "partita/sharding/step.h"
+
+namespace partita {
+
+namespace {
+
+struct Span {
+  int64_t from = 0, to = 0;
+};
+
+// Spans in ascending order, without overlaps.
+std::vector<Span> joined(std::vector<Span> spans) {
+  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.from < b.from; });
+  std::vector<Span> out;
+  for (const Span& s : spans) {
+    if (s.to <= s.from) continue;
+    if (!out.empty() && s.from <= out.back().to) out.back().to = std::max(out.back().to, s.to);
+    else out.push_back(s);
+  }
+  return out;
+}
+
+int64_t length(const std::vector<Span>& spans) {
+  int64_t sum = 0;
+  for (const Span& s : spans) sum += s.to - s.from;
+  return sum;
+}
+
+// What of `spans` is in none of `others`; both joined.
+std::vector<Span> without(const std::vector<Span>& spans, const std::vector<Span>& others) {
+  std::vector<Span> out;
+  size_t o = 0;
+  for (Span s : spans) {
+    while (o < others.size() && others[o].to <= s.from) ++o;
+    for (size_t i = o; i < others.size() && others[i].from < s.to; ++i) {
+      if (others[i].from > s.from) out.push_back({s.from, others[i].from});
+      s.from = std::max(s.from, std::min(others[i].to, s.to));
+    }
+    if (s.from < s.to) out.push_back(s);
+  }
+  return out;
+}
+
+bool computes(const PhysicalGraph& graph, const Task& task) {
+  return graph.queues[task.queue.index()].kind == QueueKind::kCompute;
+}
+
+// "all-reduce", "fetch", "load", "output"; empty: no communication.
+std::string kind_of(const PhysicalGraph& graph, const Task& task) {
+  if (const auto* part = std::get_if<CollectiveWork>(&task.work)) return std::string(name_of(part->kind));
+  if (std::holds_alternative<LoadWork>(task.work)) return "load";
+  if (std::holds_alternative<OutputWork>(task.work)) return "output";
+  if (task.route.empty()) return "";
+  const bool to_host = task.device.value >= graph.compute_count;
+  const bool from_host = !task.reads.empty() && graph.reg(task.reads[0].reg).device.value >= graph.compute_count;
+  return to_host ? "output" : from_host ? "load" : "fetch";
+}
+
+// Of a step: what each device computes, and of one device what it sends and gets.
+struct Times {
+  std::vector<std::vector<Span>> compute;                               // by device
+  std::vector<std::map<std::string, std::vector<Span>>> communication;  // by device
+};
+
+Times times_of(const Trace& trace, const PhysicalGraph& graph) {
+  Times times;
+  times.compute.resize(static_cast<size_t>(graph.device_count));
+  times.communication.resize(static_cast<size_t>(graph.device_count));
+  for (const Event& e : trace.events) {
+    const Task& task = graph.task(e.task);
+    if (computes(graph, task)) {
+      times.compute[task.device.index()].push_back({e.start_ns, e.end_ns});
+      continue;
+    }
+    const std::string kind = kind_of(graph, task);
+    std::set<DeviceId> ends = {task.device};
+    if (std::holds_alternative<CopyWork>(task.work))
+      for (const Access& read : task.reads) ends.insert(graph.reg(read.reg).device);
+    for (DeviceId d : ends) times.communication[d.index()][kind].push_back({e.start_ns, e.end_ns});
+  }
+  for (std::vector<Span>& spans : times.compute) spans = joined(std::move(spans));
+  return times;
+}
+
+std::vector<std::vector<DeviceId>> devices_of_stages(const PhysicalGraph& graph) {
+  std::vector<std::set<DeviceId>> devices;
+  for (const Task& task : graph.tasks) {
+    if (!std::holds_alternative<KernelWork>(task.work)) continue;
+    if (devices.size() <= static_cast<size_t>(task.stage)) devices.resize(static_cast<size_t>(task.stage) + 1);
+    devices[static_cast<size_t>(task.stage)].insert(task.device);
+  }
+  std::vector<std::vector<DeviceId>> out;
+  for (const auto& d : devices) out.emplace_back(d.begin(), d.end());
+  return out;
+}
+
+// Forwards begun less backwards done, at its highest.
+int in_flight(const Trace& trace, const PhysicalGraph& graph, int stage) {
+  std::map<int, Span> lives;  // by micro-batch: from the first forward kernel's begin to the last backward one's end
+  for (const Event& e : trace.events) {
+    const Task& task = graph.task(e.task);
+    if (task.stage != stage || task.rate == 1 || !std::holds_alternative<KernelWork>(task.work)) continue;
+    if (task.phase == Phase::kForward) {
+      const auto [at, fresh] = lives.try_emplace(e.act, Span{e.start_ns, e.end_ns});
+      if (!fresh) at->second.from = std::min(at->second.from, e.start_ns);
+    }
+    if (task.phase != Phase::kUpdate) {
+      Span& life = lives.try_emplace(e.act, Span{e.start_ns, e.end_ns}).first->second;
+      life.to = std::max(life.to, e.end_ns);
+    }
+  }
+  int most = 0;
+  for (const auto& [act, life] : lives) {
+    int now = 0;
+    for (const auto& [other, its] : lives) now += its.from <= life.from && life.from < its.to;
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+}  // namespace
+
+int64_t StepBreakdown::step_ns() const {
+  int64_t sum = compute_ns + bubble_ns + waiting_ns;
+  for (const auto& [kind, ns] : exposed_ns) sum += ns;
+  return sum;
+}
+
+StepBreakdown breakdown_of(const Trace& trace, const PhysicalGraph& graph) {
+  const Times times = times_of(trace, graph);
+  StepBreakdown out;
+  for (int d = 0; d < graph.compute_count; ++d)
+    if (const int64_t busy = length(times.compute[static_cast<size_t>(d)]); d == 0 || busy > out.compute_ns)
+      out.compute_ns = busy, out.device = DeviceId(static_cast<size_t>(d));
+  std::vector<Span> idle = without({{0, trace.step_time_ns}}, times.compute[out.device.index()]);
+  for (const auto& [kind, spans] : times.communication[out.device.index()]) {
+    const std::vector<Span> left = without(idle, joined(spans));
+    if (const int64_t covered = length(idle) - length(left); covered > 0) out.exposed_ns[kind] = covered;
+    idle = left;
+  }
+  const std::vector<std::vector<DeviceId>> stages = devices_of_stages(graph);
+  std::vector<Span> others;
+  for (const std::vector<DeviceId>& devices : stages) {
+    if (std::find(devices.begin(), devices.end(), out.device) != devices.end()) continue;
+    for (DeviceId d : devices)
+      others.insert(others.end(), times.compute[d.index()].begin(), times.compute[d.index()].end());
+  }
+  out.waiting_ns = length(without(idle, joined(std::move(others))));
+  out.bubble_ns = length(idle) - out.waiting_ns;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    StageFigures figures{stages[s], 0, graph.micro_batches > 1 ? in_flight(trace, graph, static_cast<int>(s)) : 1};
+    for (DeviceId d : stages[s])
+      figures.peak_memory_bytes = std::max(figures.peak_memory_bytes, graph.peak_bytes[d.index()]);
+    out.stages.push_back(std::move(figures));
+  }
+  return out;
+}
+
+}  // namespace partita

@@ -1,0 +1,36 @@
+// What a step's time is made of, and what each stage of a pipeline does with it.
+//
+// Example: a step of 100 us on 2 stages. The busiest device computes for 70 us. Of the 30 us in which it does not, an
+// all-reduce of its own runs in 10 us; in 15 us it has nothing to do while the other stage computes (the bubble); in
+// the last 5 us it waits for an input. 70 + 10 + 15 + 5 = 100.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "partita/physical/trace.h"
+
+namespace partita {
+
+struct StageFigures {
+  std::vector<DeviceId> devices;
+  int64_t peak_memory_bytes = 0;  // of the device that needs most
+  int in_flight = 0;              // most micro-batches begun forward and not done backward at one time
+};
+
+struct StepBreakdown {
+  DeviceId device;                            // whose compute queue is busy longest
+  int64_t compute_ns = 0;                     // how long that is
+  std::map<std::string, int64_t> exposed_ns;  // it computes nothing, and this kind of communication of its own runs
+  int64_t bubble_ns = 0;                      // neither, and another stage computes
+  int64_t waiting_ns = 0;                     // neither, and no other stage does
+  std::vector<StageFigures> stages;
+
+  int64_t step_ns() const;  // the sum
+};
+
+// Of a trace of one step. compute, exposed, bubble and waiting add up to its step time.
+StepBreakdown breakdown_of(const Trace& trace, const PhysicalGraph& graph);
+
+}  // namespace partita
