@@ -234,7 +234,8 @@ PhysicalGraph typical_memory(const Planned& p) {
 }  // namespace
 
 void finish(Planned& p, Runner& runner, Follow follow) {
-  if (follow != Follow::kCheck && is_too_large_to_lower(p.training, p.cluster)) p.typical = typical_devices(p.cluster);
+  if (follow != Follow::kCheck && is_too_large_to_lower(p.training, p.cluster))
+    p.typical = typical_devices(p.cluster, p.plan);
   p.report = runner.step(
       "check", [&] { return checked(p); }, kPrinted);
   if (follow == Follow::kCheck) return;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "partita/base/error.h"
@@ -73,6 +74,18 @@ bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster) {
 std::vector<DeviceId> typical_devices(const Cluster& cluster) {
   std::set<DeviceId> devices;
   for (const int d : {0, cluster.compute_count / 2, cluster.compute_count - 1}) devices.insert(DeviceId(d));
+  return {devices.begin(), devices.end()};
+}
+
+std::vector<DeviceId> typical_devices(const Cluster& cluster, const Plan& plan) {
+  std::map<int, DeviceId> last;
+  for (const OpChoice& choice : plan.ops) {
+    const auto [at, fresh] = last.try_emplace(choice.stage, *(choice.mesh.devices.end() - 1));
+    if (!fresh) at->second = std::max(at->second, *(choice.mesh.devices.end() - 1));
+  }
+  if (last.size() < 2) return typical_devices(cluster);
+  std::set<DeviceId> devices;
+  for (const auto& [stage, device] : last) devices.insert(device);
   return {devices.begin(), devices.end()};
 }
 

@@ -37,6 +37,8 @@ bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster);
 // would not be printed in seconds; else the step's.
 int telling_micro_batches(const Graph& graph, const Resolved& resolved, const Cluster& cluster);
 std::vector<DeviceId> typical_devices(const Cluster& cluster);
+// Of a plan with stages: the last device of each.
+std::vector<DeviceId> typical_devices(const Cluster& cluster, const Plan& plan);
 Listed with_hosts(const std::vector<DeviceId>& devices, const Cluster& cluster);  // what resolve() lists for them
 // By how many bytes the compute device that lacks most would be over its memory, among typical ones where all are too
 // many; at most 0: the plan fits.

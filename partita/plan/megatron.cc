@@ -305,8 +305,108 @@ std::vector<tdl::AxisStrategy> tensor_strategies(const Graph& graph, const RuleP
 
 }  // namespace
 
+namespace {
+
+// ZeRO over the data axis of a mesh [data, tensor]: which axis of each parameter is split over the groups.
+class DataSplits {
+ public:
+  DataSplits(const Graph& graph, int groups, int degree, int stage)
+      : graph_(graph), groups_(groups), stage_(stage), axis_(graph.tensors.size(), -1) {
+    if (stage == 0) return;
+    for (const Op& op : graph.ops) {
+      const std::vector<TensorId> gradients = gradients_of_update(graph, op);
+      if (gradients.empty()) continue;
+      const Shape& shape = graph.tensor(op.operands[0]).shape;
+      const auto longest = std::max_element(shape.begin(), shape.end());
+      if (longest == shape.end() || *longest < static_cast<int64_t>(groups) * degree) continue;
+      const int axis = static_cast<int>(longest - shape.begin());
+      axis_[op.operands[0].index()] = axis;
+      for (TensorId g : gradients) axis_[g.index()] = axis;
+      updates_.insert(op.operands[0]);
+    }
+    const auto read_by = readers(graph);
+    for (TensorId p : updates_)  // a shorter copy that the forward pass reads in the parameter's place
+      for (const Reader& r : read_by[p.index()])
+        if (const Op& op = graph.op(r.op); op.definition == "cast" && op.phase == Phase::kForward)
+          axis_[op.results[0].index()] = axis_[p.index()], casts_.insert(r.op);
+  }
+
+  // The strategies of an update, or of the cast of a master copy, that split its tensors over the groups; empty: the op
+  // is neither.
+  std::vector<tdl::AxisStrategy> strategies(OpId id) const {
+    const Op& op = graph_.op(id);
+    if (stage_ == 0 || op.operands.empty()) return {};
+    const bool update = !gradients_of_update(graph_, op).empty();
+    if ((!update && !casts_.contains(id)) || axis_[op.operands[0].index()] < 0) return {};
+    const std::vector<std::set<int>> read = plain_reads(*op.bound, 0);
+    size_t at = 0;
+    for (int a = 0; a < axis_[op.operands[0].index()]; ++a)
+      at += op.bound->tensors[0].radices[static_cast<size_t>(a)].size();
+    std::vector<tdl::AxisStrategy> out;
+    for (const int index : read[at]) {
+      const auto named = with_name(allowed_strategies(op, groups_), op.bound->indices[static_cast<size_t>(index)].name);
+      out.insert(out.end(), named.begin(), named.end());
+    }
+    return out;
+  }
+  // A master copy's cast: what it leaves is whole, but for stage 3.
+  bool gathers(OpId id) const { return stage_ > 0 && stage_ < 3 && casts_.contains(id); }
+  // The axis along which a gradient is kept split once it is made; none before stage 2.
+  std::optional<int> kept(TensorId t, const Op& producer) const {
+    if (stage_ < 2 || producer.phase != Phase::kBackward || axis_[t.index()] < 0) return std::nullopt;
+    return axis_[t.index()];
+  }
+  // A parameter that is kept split from the beginning: at stage 3, and where only a cast reads it.
+  std::optional<int> parameter(TensorId t) const {
+    return stage_ == 3 && updates_.contains(t) ? std::optional(axis_[t.index()]) : std::nullopt;
+  }
+
+ private:
+  const Graph& graph_;
+  int groups_, stage_;
+  std::vector<int> axis_;  // by tensor: parameters, their casts and gradients
+  std::set<TensorId> updates_;
+  std::set<OpId> casts_;
+};
+
+// Keeps the tensor so over the data axis, and as it is over the tensor axis.
+void keep_over_data(RulePlanner& planner, TensorId id, const Sbp& sbp) {
+  const Layout* home = planner.home(id);
+  auto name = home ? name_of(*home) : std::nullopt;
+  if (!name || (*name)[0] == sbp) return;
+  (*name)[0] = sbp;
+  planner.keep(id, placement_of(*home, *name));
+}
+
+// Weights that are split over the data axis and gathered for forward and for backward ops alike.
+std::set<TensorId> gathered_again(const Graph& graph, const RulePlanner& planner) {
+  std::set<TensorId> out;
+  const std::vector<bool> weight = weights(graph);
+  for (const Op& op : graph.ops)
+    for (TensorId t : op.operands) {
+      const Layout* home = op.phase == Phase::kBackward && weight[t.index()] ? planner.home(t) : nullptr;
+      const auto name = home ? name_of(*home) : std::nullopt;
+      if (name && (*name)[0].kind == Sbp::Kind::kSplit) out.insert(t);
+    }
+  return out;
+}
+
+// An update, or the cast of a master copy, on its part of the parameter. False: the op is neither, or cannot.
+bool take_over_data(RulePlanner& planner, const Graph& graph, const DataSplits& over_data, const TensorRule& rule,
+                    OpId id, int tensor_axis, int degree) {
+  const std::vector<tdl::AxisStrategy> split = over_data.strategies(id);
+  if (split.empty()) return false;
+  std::vector<std::vector<tdl::AxisStrategy>> axes = {split};
+  if (tensor_axis >= 0) axes.push_back(tensor_strategies(graph, planner, rule, id, tensor_axis, degree));
+  if (!planner.try_choose(id, axes)) return false;
+  if (over_data.gathers(id)) keep_over_data(planner, graph.op(id).results[0], Sbp::broadcast());
+  return true;
+}
+
+}  // namespace
+
 Plan megatron_plan(const Graph& graph, const Cluster& cluster, std::optional<int> tensor, const Pins& pins,
-                   const Watch& watch) {
+                   const Watch& watch, int zero) {
   Mesh mesh = all_devices(cluster);
   const int devices = mesh.positions();
   if (tensor && devices % *tensor)
@@ -325,9 +425,11 @@ Plan megatron_plan(const Graph& graph, const Cluster& cluster, std::optional<int
   const int tensor_axis = degree > 1 ? static_cast<int>(mesh.extents.size()) - 1 : -1;
   RulePlanner planner(graph, cluster, pins, mesh, watch);
   const LateSums late(graph);
+  const DataSplits over_data(graph, groups, degree, groups > 1 ? zero : 0);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const OpId id(i);
     const Op& op = graph.ops[i];
+    if (take_over_data(planner, graph, over_data, rule, id, tensor_axis, degree)) continue;
     std::vector<std::vector<tdl::AxisStrategy>> axes;
     if (tensor_axis != 0) {
       const std::vector<tdl::AxisStrategy> all = allowed_strategies(op, groups);
@@ -345,8 +447,18 @@ Plan megatron_plan(const Graph& graph, const Cluster& cluster, std::optional<int
     // A row product's partial sums are added up at once.
     if (tensor_axis >= 0 && op.phase == Phase::kForward && rule.chosen(id) && !pins.ops.contains(id))
       for (TensorId r : op.results) planner.keep_whole(r, tensor_axis);
+    for (TensorId r : op.results)
+      if (const auto axis = over_data.kept(r, op); axis && !pins.kept.contains(r))
+        keep_over_data(planner, r, Sbp::split(*axis));
+    for (TensorId t : op.operands)
+      if (const auto axis = over_data.parameter(t); axis && !pins.kept.contains(t))
+        keep_over_data(planner, t, Sbp::split(*axis));
   }
-  return planner.finish(tensor ? fmt::format("megatron?tensor={}", *tensor) : "megatron");
+  std::set<TensorId> again;
+  if (zero == 3 && groups > 1) again = gathered_again(graph, planner);
+  Plan plan = planner.finish(tensor ? fmt::format("megatron?tensor={}", *tensor) : "megatron");
+  plan.refetched = std::move(again);
+  return plan;
 }
 
 }  // namespace partita

@@ -31,10 +31,11 @@ Plan model_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins&
 Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = {}, const Watch& watch = {});
 
 // Megatron-LM's tensor parallelism inside groups of `tensor` devices, data parallelism over the groups: mesh [data,
-// tensor]. Without a degree, the divisor of a node's devices at which most weights are split. Infeasible where the
-// degree does not divide the devices, where nothing can be split so, or where there are fewer samples than groups.
+// tensor]. Without a degree, the divisor of a node's devices at which most weights are split. `zero`: ZeRO's stage over
+// the groups; 0: none, 1: states and master copies are kept split, 2: gradients too, 3: parameters too. Infeasible where
+// the degree does not divide the devices, where nothing can be split so, or where there are fewer samples than groups.
 Plan megatron_plan(const Graph& graph, const Cluster& cluster, std::optional<int> tensor = {}, const Pins& pins = {},
-                   const Watch& watch = {});
+                   const Watch& watch = {}, int zero = 0);
 
 // ZeRO: data parallelism where each device keeps one part of the optimizer's states (stage 1), of the gradients as well
 // (2), and of the parameters too (3). A tensor without an axis as long as there are devices is kept whole. Stage 1 has

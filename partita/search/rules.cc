@@ -25,7 +25,7 @@ SearchResult by_megatron(const Problem& problem, const Budget& budget, Rng&) {
   const auto degree = tensor == "node" ? std::nullopt : std::optional(std::stoi(tensor));
   const int stages = std::stoi(problem.options.at("pipeline"));
   const auto on = [&](const Cluster& cluster, const Pins& pins) {
-    return megatron_plan(problem.graph, cluster, degree, pins, budget.watch());
+    return megatron_plan(problem.graph, cluster, degree, pins, budget.watch(), std::stoi(problem.options.at("zero")));
   };
   if (stages == 1) return with_plan(on(problem.cluster, problem.pins));
   const Plan plan = pipeline_plan(problem.graph, problem.cluster, stages, problem.options.at("schedule"),
@@ -55,7 +55,10 @@ SearchEntry megatron_search() {
           .summary =
               "tensor parallelism of transformers in groups of devices, data parallelism over the groups, stages of "
               "layers outermost; recurrent cells are not split",
-          .options = {{"tensor", {"node", "N"}}, {"pipeline", {"1", "N"}}, {"schedule", {"1f1b", "gpipe"}}},
+          .options = {{"tensor", {"node", "N"}},
+                      {"pipeline", {"1", "N"}},
+                      {"schedule", {"1f1b", "gpipe"}},
+                      {"zero", {"0", "1", "2", "3"}}},
           .search = by_megatron,
           .begins_auto = {.work = rule_work, .every = {"tensor"}},
           .rule = true};

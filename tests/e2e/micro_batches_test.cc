@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 
 #include "partita/base/rng.h"
 #include "partita/base/testing/error_of.h"
@@ -29,6 +30,7 @@ Planned planned(const Case& c) {
   request.optimizer = c.optimizer;
   request.dtype = DType::kFloat64;
   request.cluster = c.cluster.empty() ? fmt::format("local:{}", c.devices) : c.cluster;
+  if (!c.cluster.empty()) request.devices = c.devices;
   request.search = c.search;
   request.micro_batches = c.micro_batches;
   request.recompute = c.recompute;
@@ -87,6 +89,69 @@ TEST(MicroBatches, OnStages) {
                      .search = fmt::format("pipeline?stages=2,schedule={}", schedule),
                      .devices = 4,
                      .micro_batches = 4});
+}
+
+TEST(MicroBatches, ThatDoNotDivideTheBatch) {
+  for (const char* model : kModels) {
+    expect_serial({.model = model, .search = "single", .micro_batches = 3});
+    expect_serial({.model = model, .search = "data-parallel", .devices = 2, .micro_batches = 3, .batch = 11});
+  }
+}
+
+// ---------------------------------------------------------------- a drawn sample
+
+constexpr const char* kDrawnModels[] = {
+    "zoo:mlp?layers=5,width=12",
+    "zoo:lenet",
+    "zoo:transformer?layers=4,hidden=24,heads=2,steps=6,vocabulary=20,dropout=0.1",
+    "zoo:gpt2?layers=4,hidden=64,heads=4,vocabulary=96,steps=16",
+    "zoo:llama-3-8b?layers=4,hidden=24,heads=4,key_heads=2,inner=40,vocabulary=20,steps=6",
+    "zoo:rnnlm?steps=3,layers=2,hidden=8,vocabulary=9",
+    "zoo:moe?layers=4,hidden=16,heads=2,steps=6,vocabulary=20,experts=4,groups=16"};
+
+template <typename T, std::size_t N>
+T drawn(Rng& rng, const T (&of)[N]) {
+  return of[static_cast<std::size_t>(rng.below(N))];
+}
+
+Case drawn_case(Rng& rng) {
+  Case c;
+  c.model = drawn(rng, kDrawnModels);
+  const int stages = drawn(rng, {1, 2, 4}), inside = drawn(rng, {1, 2}), tensor = drawn(rng, {1, 2});
+  c.micro_batches = drawn(rng, {1, 2, 3, 4});
+  c.batch = c.micro_batches == 3 ? 16 + 1 : 16;
+  c.devices = stages * inside;
+  const bool split = tensor > 1 && inside > 1 && c.model.find("lenet") == std::string::npos &&
+                     c.model.find("rnnlm") == std::string::npos && c.model.find("mlp") == std::string::npos;
+  const char* schedule = drawn(rng, {"gpipe", "1f1b"});
+  if (split) c.search = fmt::format("megatron?tensor=2,pipeline={},schedule={}", stages, schedule);
+  else if (stages > 1) c.search = fmt::format("pipeline?stages={},schedule={}", stages, schedule);
+  else c.search = drawn(rng, {"data-parallel", "zero", "zero?stage=2", "zero?stage=3"});
+  c.recompute = drawn(rng, {"none", "none", "cheap"});
+  if (rng.below(4) == 0) c.cluster = "flexflow-p100", c.devices = 8, c.batch *= 2;  // two nodes
+  if (rng.below(2) == 0) c.optimizer = {"adamw", 0.01, 0, 0.1};
+  if (rng.below(3) == 0) c.optimizer.clip_norm = 0.5;
+  if (rng.below(3) == 0) c.loss_scale = 1024;
+  return c;
+}
+
+TEST(MicroBatches, OfADrawnSample) {
+  const char* text = std::getenv("PARTITA_SEED");
+  const uint64_t seed = text ? std::strtoull(text, nullptr, 10) : 34;
+  std::printf("seed %llu (PARTITA_SEED)\n", static_cast<unsigned long long>(seed));
+  Rng rng(seed);
+  for (int i = 0; i < 60; ++i) expect_serial(drawn_case(rng));
+}
+
+// ---------------------------------------------------------------- what is refused
+
+TEST(MicroBatches, AreRefusedByName) {
+  const auto error = [](const Case& c) { return error_of([&] { planned(c); }); };
+  EXPECT_NE(error({.model = "zoo:resnet-18?image=32", .search = "single", .micro_batches = 2})
+                .find("(batch_norm) cannot act on a part of the batch of"),
+            std::string::npos);
+  EXPECT_NE(error({.model = "zoo:mlp", .search = "single", .micro_batches = 9}).find("a batch of 8 has no 9 parts"),
+            std::string::npos);
 }
 
 }  // namespace
