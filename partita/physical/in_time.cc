@@ -1,7 +1,10 @@
 // Gives every act of a part its place in the whole batch.
 #include "partita/physical/in_time.h"
 
+#include <utility>
+
 #include "partita/base/error.h"
+#include "partita/graph/batch.h"
 
 namespace partita {
 
@@ -22,10 +25,9 @@ struct Parts {
 
 Parts parts_in(const Graph& graph) {
   Parts parts;
-  for (const int64_t samples : graph.parts) {
-    parts.first.push_back(parts.batch);
-    parts.batch += samples;
-  }
+  int64_t next = 0;
+  for (const int64_t samples : graph.parts) parts.first.push_back(std::exchange(next, next + samples));
+  parts.batch = find_batch(*graph.whole).value_or(next);  // of more parts than these, if only the first are lowered
   return parts;
 }
 

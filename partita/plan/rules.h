@@ -32,8 +32,9 @@ Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = {},
 
 // Megatron-LM's tensor parallelism inside groups of `tensor` devices, data parallelism over the groups: mesh [data,
 // tensor]. Without a degree, the divisor of a node's devices at which most weights are split. `zero`: ZeRO's stage over
-// the groups; 0: none, 1: states and master copies are kept split, 2: gradients too, 3: parameters too. Infeasible where
-// the degree does not divide the devices, where nothing can be split so, or where there are fewer samples than groups.
+// the groups; 0: none, 1: states and master copies are kept split, 2: gradients too, 3: parameters too. Infeasible
+// where the degree does not divide the devices, where nothing can be split so, or where there are fewer samples than
+// groups.
 Plan megatron_plan(const Graph& graph, const Cluster& cluster, std::optional<int> tensor = {}, const Pins& pins = {},
                    const Watch& watch = {}, int zero = 0);
 
