@@ -373,8 +373,8 @@ Pins parse_pins(std::string_view text, const Graph& graph) {
   bool whole = false;
   for (const char* of_plans : {"schema_version", "model"}) whole |= in.optional(of_plans) != nullptr;
   if (whole) check_version(in);
-  for (const char* other : {"cluster", "search", "objective", "recompute", "micro_batches", "pipeline", "paper_cost",
-                            "refetched", "order"})
+  for (const char* other :
+       {"cluster", "search", "objective", "recompute", "micro_batches", "pipeline", "paper_cost", "refetched", "order"})
     in.optional(other);
   Pins pins;
   std::map<std::string, Mesh> meshes;

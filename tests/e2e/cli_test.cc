@@ -381,9 +381,22 @@ const std::set<std::string> kPlanKeys = {"model",          "cluster",    "device
                                          "objective",      "comm_bytes", "step_time_us",      "peak_memory_bytes",
                                          "search_seconds", "batch",      "samples_per_second"};
 // Where a search has a cost of its own, or counts.
-const std::set<std::string> kMorePlanKeys = {
-    "schema_version", "plan",     "compute_time_us", "lower_bound_us", "lower_bound_comm_bytes",    "gap", "proposals",
-    "paper_cost",     "counters", "host_bytes",      "serial_time_us", "lower_bound_serial_time_us"};
+const std::set<std::string> kMorePlanKeys = {"exposed_communication_us",
+                                             "bubble_us",
+                                             "waiting_us",
+                                             "stages",
+                                             "schema_version",
+                                             "plan",
+                                             "compute_time_us",
+                                             "lower_bound_us",
+                                             "lower_bound_comm_bytes",
+                                             "gap",
+                                             "proposals",
+                                             "paper_cost",
+                                             "counters",
+                                             "host_bytes",
+                                             "serial_time_us",
+                                             "lower_bound_serial_time_us"};
 
 TEST(Cli, PlanningCommandsKeepTheirKeys) {
   const Json show = json_of({"show", "zoo:lenet"});
@@ -404,8 +417,13 @@ TEST(Cli, PlanningCommandsKeepTheirKeys) {
   EXPECT_EQ(plan["search"], "auto");
 
   const Json simulated = json_of({"simulate", file, "--trace", scratch("trace.json")});
-  expect_keys(simulated, {"schema_version", "step_time_us", "compute_time_us", "comm_bytes", "peak_memory_bytes",
-                          "utilization", "tasks", "simulate_seconds"});
+  expect_keys(simulated,
+              {"schema_version", "step_time_us", "compute_time_us", "exposed_communication_us", "bubble_us",
+               "waiting_us", "stages", "comm_bytes", "peak_memory_bytes", "utilization", "tasks", "simulate_seconds"});
+  double sum = 0;
+  for (const char* key : {"compute_time_us", "bubble_us", "waiting_us"}) sum += simulated[key].get<double>();
+  for (const Json& part : simulated["exposed_communication_us"]) sum += part.get<double>();
+  EXPECT_NEAR(sum, simulated["step_time_us"].get<double>(), 1e-3);
   const Json checked = json_of({"check", file});
   for (const char* key : {"comm_bytes", "peak_memory_bytes"}) {
     EXPECT_EQ(simulated[key], plan[key]) << key;

@@ -130,7 +130,7 @@ Case drawn_case(Rng& rng) {
   if (split) c.search = fmt::format("megatron?tensor=2,pipeline={},schedule={}", stages, schedule);
   else if (stages > 1) c.search = fmt::format("pipeline?stages={},schedule={}", stages, schedule);
   else c.search = drawn(rng, {"data-parallel", "zero", "zero?stage=2", "zero?stage=3"});
-  c.recompute = drawn(rng, {"none", "none", "cheap"});
+  c.recompute = drawn(rng, {"none", "cheap", "layer", "attention"});
   if (rng.below(4) == 0) c.cluster = "flexflow-p100", c.devices = 8, c.batch *= 2;  // two nodes
   if (rng.below(2) == 0) c.optimizer = {"adamw", 0.01, 0, 0.1};
   if (rng.below(3) == 0) c.optimizer.clip_norm = 0.5;
