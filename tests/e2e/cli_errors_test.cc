@@ -123,9 +123,9 @@ TEST(CliErrors, NamesOfFiles) {
   for (std::string name; near >> name;) EXPECT_TRUE(names.insert(name.substr(0, name.find(','))).second) << said;
   EXPECT_EQ(names.size(), 3u) << said;
   Json later = Json::parse(contents(plan));
-  later["schema_version"] = 2;
+  later["schema_version"] = 3;
   expect_error({"plan", "zoo:mlp", "--devices", "2", "--pin", put("later.json", later.dump())}, 3,
-               {"later.json", "schema_version 2", "plan again"});
+               {"later.json", "schema_version 3", "plan again"});
 }
 
 TEST(CliTrain, ALossThatIsNotFiniteIsSaid) {
@@ -135,7 +135,7 @@ TEST(CliTrain, ALossThatIsNotFiniteIsSaid) {
   EXPECT_TRUE(std::regex_search(o.err, std::regex("the loss is not finite since step [1-8];"))) << o.err;
   const std::string lines = contents(log);
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 8);
-  EXPECT_NE(lines.find("{\"step\":7}"), std::string::npos) << lines;
+  EXPECT_TRUE(std::regex_search(lines, std::regex("\\{\"step\":[0-7]\\}"))) << lines;  // without a loss
 }
 
 }  // namespace
