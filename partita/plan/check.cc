@@ -148,12 +148,13 @@ void check_order(const Graph& graph, const std::vector<OpId>& order) {
   }
 }
 
-// What is refetched is read by an op of the backward pass.
+// What is refetched is read by an op of the backward pass, or by one that acts once a part.
 void check_refetched(const Graph& graph, const Plan& plan) {
   for (TensorId t : plan.refetched) {
     if (t.value < 0 || t.index() >= graph.tensors.size()) fail("plan: refetched: tensor {} is unknown", t.value);
     const bool backward = std::any_of(graph.ops.begin(), graph.ops.end(), [&](const Op& op) {
-      return op.phase == Phase::kBackward && std::find(op.operands.begin(), op.operands.end(), t) != op.operands.end();
+      return (op.phase == Phase::kBackward || op.in_parts) &&
+             std::find(op.operands.begin(), op.operands.end(), t) != op.operands.end();
     });
     if (!backward) fail("plan: refetched: no op of the backward pass reads tensor '{}'", graph.tensor(t).name);
   }

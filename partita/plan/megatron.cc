@@ -381,10 +381,11 @@ void keep_over_data(RulePlanner& planner, TensorId id, const Sbp& sbp) {
 // Weights that are split over the data axis and gathered for forward and for backward ops alike.
 std::set<TensorId> gathered_again(const Graph& graph, const RulePlanner& planner) {
   std::set<TensorId> out;
-  const std::vector<bool> weight = weights(graph);
+  const std::vector<bool> weight = weights(graph), of_parts = weights_of_parts(graph);
   for (const Op& op : graph.ops)
     for (TensorId t : op.operands) {
-      const Layout* home = op.phase == Phase::kBackward && weight[t.index()] ? planner.home(t) : nullptr;
+      const bool again = of_parts[t.index()] || (op.phase == Phase::kBackward && weight[t.index()]);
+      const Layout* home = again ? planner.home(t) : nullptr;
       const auto name = home ? name_of(*home) : std::nullopt;
       if (name && (*name)[0].kind == Sbp::Kind::kSplit) out.insert(t);
     }

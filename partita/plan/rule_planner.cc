@@ -275,6 +275,20 @@ std::vector<bool> weights(const Graph& graph) {
   return weight;
 }
 
+std::vector<bool> weights_of_parts(const Graph& graph) {
+  std::vector<bool> read(graph.tensors.size(), false);
+  if (graph.micro_batches() == 1) return read;
+  std::vector<bool> weight = weights(graph);
+  for (const Op& op : graph.ops) {
+    if (is_clone(graph, op) && std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId t) {
+          return weight[t.index()] || graph.tensor(t).role == Role::kConstant;
+        }))
+      for (TensorId t : op.results) weight[t.index()] = true;
+    for (TensorId t : op.operands) read[t.index()] = read[t.index()] || (weight[t.index()] && op.in_parts);
+  }
+  return read;
+}
+
 std::optional<WeightProduct> weight_product(const Graph& graph, const std::vector<bool>& weights, const Op& op) {
   const tdl::Bound& bound = *op.bound;
   const std::vector<int> result = result_indices(bound, 0);

@@ -97,8 +97,12 @@ class LateSums {
 // The gradients behind the update of a parameter: the one that it reads, and back through what clips and unscales it to
 // what the backward pass leaves. Empty for another op.
 std::vector<TensorId> gradients_of_update(const Graph& graph, const Op& op);
-// By tensor: whether it is a parameter, or made of parameters and constants alone (cast, transposed).
+// By tensor: whether it is a parameter, or made of parameters and constants alone (cast, transposed) in the forward
+// pass.
 std::vector<bool> weights(const Graph& graph);
+// Weights, or clones of them that are made again in the backward pass, which ops read part by part: converted for each
+// part again, they need not be kept whole throughout a step. Empty where the batch is one part.
+std::vector<bool> weights_of_parts(const Graph& graph);
 // A product of an activation and a weight, such as `linear` or a convolution.
 struct WeightProduct {
   int weight = -1;           // the operand

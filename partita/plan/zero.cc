@@ -145,12 +145,13 @@ std::vector<OpId> updates_last(const Graph& graph) {
 // Weights that are gathered for forward and for backward ops alike.
 std::set<TensorId> gathered_twice(const Graph& graph, const RulePlanner& planner) {
   std::set<TensorId> out;
-  const std::vector<bool> weight = weights(graph);
+  const std::vector<bool> weight = weights(graph), of_parts = weights_of_parts(graph);
   const std::vector<std::vector<Reader>> read_by = readers(graph);
   for (size_t t = 0; t < weight.size(); ++t) {
     const Layout* home = planner.home(TensorId(t));
     const auto name = home ? name_of(*home) : std::nullopt;
-    if (!weight[t] || !name || name->empty() || (*name)[0].kind != Sbp::Kind::kSplit) continue;
+    if ((!weight[t] && !of_parts[t]) || !name || name->empty() || (*name)[0].kind != Sbp::Kind::kSplit) continue;
+    if (of_parts[t]) out.insert(TensorId(t));
     for (const Reader& reader : read_by[t])
       if (graph.op(reader.op).phase == Phase::kBackward) out.insert(TensorId(t));
   }
