@@ -190,7 +190,6 @@ class Analysis {
       if (sums && passes_sums_on(op)) return take_sums(id);
       return true;  // acts once
     }
-    std::vector<TensorId> lacking;
     for (const Split& split : splits(op)) {
       if (split.index < 0) continue;
       std::optional<int64_t> inner;
