@@ -165,7 +165,7 @@ class TextReader {
     if (!done()) fail("'{}' is too much", tokens_[at_].text);
   }
 
-  Graph finish() { return in_parts(std::move(graph_), micro_batches_); }
+  Graph finish() { return in_parts(graph_, micro_batches_); }
 
  private:
   bool done() const { return at_ == tokens_.size(); }

@@ -86,7 +86,7 @@ std::vector<Cut> single_cuts(const Graph& graph, const std::vector<int64_t>& mad
   TensorId crosses;
   for (size_t i = 0; i < end; ++i) {
     for (TensorId t : graph.ops[i].results) {
-      const auto after = static_cast<size_t>(last[t.index()] + 1);
+      const auto after = static_cast<size_t>(last[t.index()]) + 1;
       if (!trained[t.index()] || !fed[t.index()] || volume(graph.tensor(t).shape) == 1 || after < i + 2) continue;
       ++count[i + 1], --count[after];
       sum[i + 1] += t.value, sum[after] -= t.value;
