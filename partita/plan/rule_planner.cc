@@ -182,8 +182,9 @@ void require_samples(std::string_view rule, const Graph& graph, int parts) {
     const Tensor& t = graph.tensor(input);
     if (t.sample_axis >= 0 && t.shape[t.sample_axis] < parts)
       throw DoesNotApply(
-          fmt::format("{}: input '{}' has {} samples, too few for {} devices; use a larger batch or fewer devices",
-                      rule, t.name, t.shape[t.sample_axis], parts));
+          fmt::format("{}: input '{}' has {} samples{}, too few for {} devices; use a larger batch{} or fewer devices",
+                      rule, t.name, t.shape[t.sample_axis], graph.micro_batches() > 1 ? " in a micro-batch" : "", parts,
+                      graph.micro_batches() > 1 ? ", fewer micro-batches" : ""));
   }
 }
 
