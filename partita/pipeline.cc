@@ -193,7 +193,7 @@ Planned open_plan(const std::string& path, Runner& runner, Follow follow) {
 }
 
 void follow_whole(Planned& p, Runner& runner) {
-  if (p.one_part_fewer) finish(p, runner, Follow::kWhole);
+  if (p.of_all_parts) finish(p, runner, Follow::kWhole);
 }
 
 // ---------------------------------------------------------------- what follows from the plan
@@ -249,17 +249,20 @@ void finish(Planned& p, Runner& runner, Follow follow) {
   }
   const int parts =
       follow == Follow::kWhole ? p.training.micro_batches() : telling_micro_batches(p.training, *p.resolved, p.cluster);
-  p.one_part_fewer.reset();
+  std::optional<StepBreakdown> one_fewer;
   if (parts < p.training.micro_batches()) {
     const PhysicalGraph fewer = lowered(p, parts - 1, runner);
     check_capacity(p.training, fewer, p.cluster);
-    p.one_part_fewer = breakdown_of(simulate(fewer, CostModel(p.cluster)), fewer);
+    one_fewer = breakdown_of(simulate(fewer, CostModel(p.cluster)), fewer);
   }
   p.physical = lowered(p, parts, runner);
   check_capacity(p.training, p.physical, p.cluster);
   p.predicted = runner.step(
       "simulate", [&] { return simulate(p.physical, CostModel(p.cluster)); },
       [&](const Trace& trace) { return printed(trace, p.physical, p.cluster); });
+  p.of_all_parts.reset();
+  if (one_fewer)
+    p.of_all_parts = extended(breakdown_of(p.predicted, p.physical), *one_fewer, p.training.micro_batches() - parts);
 }
 
 Evaluation evaluation(const Planned& planned, Runner& runner) {

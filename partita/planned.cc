@@ -13,7 +13,7 @@ std::optional<int64_t> Planned::batch() const {
 
 int64_t Planned::step_time_ns() const {
   if (search.estimate) return search.estimate->step_time_ns;
-  return one_part_fewer ? breakdown().step_ns() : predicted.step_time_ns;
+  return of_all_parts ? of_all_parts->step_ns() : predicted.step_time_ns;
 }
 
 std::optional<double> Planned::samples_per_second() const {
@@ -27,19 +27,6 @@ int64_t Planned::peak_memory_bytes() const {
   return *std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.begin() + physical.compute_count);
 }
 
-StepBreakdown Planned::breakdown() const {
-  StepBreakdown parts = breakdown_of(predicted, physical);
-  if (!one_part_fewer) return parts;
-  const int64_t more = training.micro_batches() - physical.micro_batches;
-  const auto extend = [&](int64_t& ns, int64_t fewer) { ns += more * std::max<int64_t>(0, ns - fewer); };
-  extend(parts.compute_ns, one_part_fewer->compute_ns);
-  for (auto& [kind, ns] : parts.exposed_ns) {
-    const auto fewer = one_part_fewer->exposed_ns.find(kind);
-    extend(ns, fewer == one_part_fewer->exposed_ns.end() ? 0 : fewer->second);
-  }
-  extend(parts.bubble_ns, one_part_fewer->bubble_ns);
-  extend(parts.waiting_ns, one_part_fewer->waiting_ns);
-  return parts;
-}
+StepBreakdown Planned::breakdown() const { return of_all_parts ? *of_all_parts : breakdown_of(predicted, physical); }
 
 }  // namespace partita

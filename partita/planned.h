@@ -32,9 +32,9 @@ struct Planned {
   CheckReport report;
   PhysicalGraph physical;
   Trace predicted;
-  // Where all micro-batches would take long to lower, `physical` and `predicted` are of the first few, and this of one
-  // fewer: each further one adds the difference.
-  std::optional<StepBreakdown> one_part_fewer;
+  // Where all micro-batches would take long to lower, `physical` and `predicted` are of the first few, and this is of
+  // all (extended(), breakdown.h).
+  std::optional<StepBreakdown> of_all_parts;
   std::vector<DeviceId> typical;
   int64_t typical_peak_bytes = 0;
   SearchResult search;  // counters and notes

@@ -12,58 +12,46 @@
 
 namespace partita {
 
-namespace {
-
-// ---------------------------------------------------------------- where a tensor's samples are in a formula's axes
-
-struct TimePlace {
-  int axis = -1;      // as stored
-  int64_t inner = 1;  // elements along it for each sample
-};
-
-// A factored axis of a formula's tensor, and its values for each sample.
-struct Digit {
-  std::size_t axis = 0;
-  int64_t inner = 1;
-};
-
-// The factored axis that samples are the outermost part of; none: they are inside one, or spread over several.
-std::optional<Digit> digit_of(const tdl::BoundTensor& tensor, const TimePlace& place) {
-  std::size_t at = 0;
-  for (int a = 0; a < place.axis; ++a) at += tensor.radices[static_cast<std::size_t>(a)].size();
-  int64_t after = tensor.shape[static_cast<std::size_t>(place.axis)];
-  for (const int64_t radix : tensor.radices[static_cast<std::size_t>(place.axis)]) {
+std::optional<TimePlace> factored_place(const TimePlace& stored, const std::vector<Shape>& radices) {
+  int at = 0;
+  for (int a = 0; a < stored.axis; ++a) at += static_cast<int>(radices[static_cast<std::size_t>(a)].size());
+  const Shape& digits = radices[static_cast<std::size_t>(stored.axis)];
+  int64_t after = volume(digits);
+  for (const int64_t radix : digits) {
     after /= std::max<int64_t>(radix, 1);
-    if (place.inner % std::max<int64_t>(after, 1) == 0) return Digit{at, place.inner / std::max<int64_t>(after, 1)};
+    const int64_t below = std::max<int64_t>(after, 1);
+    if (stored.inner % below == 0) return TimePlace{at, stored.inner / below};
     if (radix != 1) return std::nullopt;
     ++at;
   }
   return std::nullopt;
 }
 
-TimePlace place_of(const tdl::BoundTensor& tensor, std::size_t factored_axis, int64_t inner) {
-  std::size_t at = 0;
-  for (std::size_t a = 0; a < tensor.radices.size(); ++a)
-    for (std::size_t d = 0; d < tensor.radices[a].size(); ++d, ++at) {
-      if (at != factored_axis) continue;
-      for (std::size_t e = d + 1; e < tensor.radices[a].size(); ++e) inner *= tensor.radices[a][e];
+TimePlace stored_place(const TimePlace& factored, const std::vector<Shape>& radices) {
+  int at = 0;
+  for (std::size_t a = 0; a < radices.size(); ++a)
+    for (std::size_t d = 0; d < radices[a].size(); ++d, ++at) {
+      if (at != factored.axis) continue;
+      int64_t inner = factored.inner;
+      for (std::size_t e = d + 1; e < radices[a].size(); ++e) inner *= radices[a][e];
       return {static_cast<int>(a), inner};
     }
-  ensure(false, "tensor '{}' has no factored axis {}", tensor.name, factored_axis);
+  ensure(false, "there is no factored axis {}", factored.axis);
   return {};
 }
+
+namespace {
 
 // ---------------------------------------------------------------- how a formula splits on time
 
 // What a strategy on two parts does to one tensor.
 struct Along {
-  bool partial = false;               // P(sum)
-  bool other = false;                 // partial under another reducer, or split in a way that has no name
-  std::optional<std::size_t> axis{};  // S: the factored axis
+  bool partial = false;       // P(sum)
+  bool other = false;         // partial under another reducer, or split in a way that has no name
+  std::optional<int> axis{};  // S: the factored axis
 };
 
 struct Split {
-  tdl::AxisStrategy strategy;
   int index = -1;             // -1: sums pass through
   std::vector<Along> tensor;  // operands and stages
 };
@@ -80,7 +68,7 @@ Along along_of(const tdl::Bound& bound, const tdl::Derived& derived, int tensor,
     if (second[a] == first[a]) continue;  // all of it, or the same part of it
     const bool cut = first[a].lo == 0 && first[a].hi == second[a].lo && second[a].hi == shape[a];
     along.other = along.other || along.axis || !cut;
-    along.axis = a;
+    along.axis = static_cast<int>(a);
   }
   return along;
 }
@@ -92,7 +80,7 @@ std::vector<Split> splits_of(const tdl::Bound& bound) {
     if (s.names.size() > 1 || s.replicate()) continue;
     const auto derived = tdl::derive(bound, {2}, {s});
     if (!derived || !derived->inner.empty()) continue;
-    Split split{s, s.names.empty() ? -1 : bound.find_index(s.names[0]), {}};
+    Split split{s.names.empty() ? -1 : bound.find_index(s.names[0]), {}};
     for (int t = 0; t < static_cast<int>(bound.tensors.size()); ++t)
       split.tensor.push_back(along_of(bound, *derived, t,
                                       std::find(bound.results.begin(), bound.results.end(), t) != bound.results.end()));
@@ -168,7 +156,7 @@ class Analysis {
       case InTime::kSum:
         return along.partial && !along.axis ? Fit::kYes : Fit::kNo;
       case InTime::kParts: {
-        const auto digit = digit_of(op.bound->tensors[k], {t.time_axis, t.time_inner});
+        const auto digit = factored_place({t.time_axis, t.time_inner}, op.bound->tensors[k].radices);
         if (along.partial || !along.axis || !digit || digit->axis != *along.axis) return Fit::kNo;
         if (inner && *inner != digit->inner) return Fit::kNo;
         inner = digit->inner;
@@ -190,9 +178,18 @@ class Analysis {
       if (sums && passes_sums_on(op)) return take_sums(id);
       return true;  // acts once
     }
+    return take_along(
+        id, [](const Split&) { return true; }, std::nullopt);
+  }
+
+  // Acts part by part along the first index that `allowed` allows and the operands come with. `inner`: what that index
+  // has for each sample, if that is known. False: an operand has to come in parts first.
+  template <typename Allowed>
+  bool take_along(OpId id, Allowed allowed, const std::optional<int64_t> known) {
+    const Op& op = graph_.op(id);
     for (const Split& split : splits(op)) {
-      if (split.index < 0) continue;
-      std::optional<int64_t> inner;
+      if (split.index < 0 || !allowed(split)) continue;
+      std::optional<int64_t> inner = known;
       bool fits = true;
       std::vector<std::size_t> wanted;
       for (std::size_t k = 0; k < op.operands.size() && fits; ++k) {
@@ -259,7 +256,7 @@ class Analysis {
       const std::size_t of = static_cast<std::size_t>(op.bound->results[r]);
       Tensor& t = out_.tensor(op.results[r]);
       if (split.tensor[of].partial) t.in_time = InTime::kSum;
-      else set_parts(t, place_of(graph_.op(id).bound->tensors[of], *split.tensor[of].axis, inner));
+      else set_parts(t, stored_place({*split.tensor[of].axis, inner}, graph_.op(id).bound->tensors[of].radices));
     }
   }
 
@@ -282,7 +279,7 @@ class Analysis {
     bool changed = false;
     for (const std::size_t k : operands) {
       const TensorId id = op.operands[k];
-      const TimePlace place = place_of(op.bound->tensors[k], *split.tensor[k].axis, inner);
+      const TimePlace place = stored_place({*split.tensor[k].axis, inner}, op.bound->tensors[k].radices);
       const OpId producer = graph_.tensor(id).producer;
       if (producer.valid()) changed = in_parts_ops_.try_emplace(producer, std::pair(id, place)).second || changed;
       else changed = constants_in_parts_.insert(id).second || changed, wanted_[id] = place;
@@ -296,23 +293,10 @@ class Analysis {
     const std::size_t r =
         static_cast<std::size_t>(std::find(op.results.begin(), op.results.end(), wanted.first) - op.results.begin());
     const std::size_t of = static_cast<std::size_t>(op.bound->results[r]);
-    const auto digit = digit_of(op.bound->tensors[of], wanted.second);
-    for (const Split& split : splits(op)) {
-      if (!digit || split.index < 0 || split.tensor[of].axis != digit->axis || !results_fit(op, split)) continue;
-      std::optional<int64_t> inner = digit->inner;
-      bool fits = true;
-      std::vector<std::size_t> more;
-      for (std::size_t k = 0; k < op.operands.size() && fits; ++k) {
-        const Fit f = fit(op, k, split, inner);
-        fits = f != Fit::kNo;
-        if (f == Fit::kInParts) more.push_back(k);
-      }
-      if (!fits) continue;
-      if (more.empty()) return settle(id, split, *inner), true;
-      if (want(op, split, more, *inner)) return false;
-    }
-    refuse(op);
-    return true;
+    const auto digit = factored_place(wanted.second, op.bound->tensors[of].radices);
+    return take_along(
+        id, [&](const Split& split) { return digit && split.tensor[of].axis == digit->axis; },
+        digit ? std::optional(digit->inner) : std::nullopt);
   }
 
   [[noreturn]] void refuse(const Op& op) const {
@@ -384,7 +368,7 @@ Graph in_parts(const Graph& training, int micro_batches, const std::vector<int>&
 
 Graph with_fewer_parts(const Graph& in_parts, int micro_batches) {
   Graph out = in_parts;
-  out.parts.resize(static_cast<std::size_t>(micro_batches), in_parts.parts.front());
+  out.parts.assign(static_cast<std::size_t>(micro_batches), in_parts.parts.front());
   return out;
 }
 

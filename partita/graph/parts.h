@@ -12,11 +12,24 @@
 // samples, as batch norm does, is refused by name. (OneFlow section 4.3; DESIGN's `time` extent of a mesh.)
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "partita/graph/graph.h"
 
 namespace partita {
+
+// Along which axis the parts follow each other: of a tensor as stored, or of its factored axes. Samples are the axis's
+// outermost digit.
+struct TimePlace {
+  int axis = -1;      // none: all parts are alike
+  int64_t inner = 1;  // elements along it for each sample
+};
+// The factored axis that a stored axis's samples are the outermost digit of; none: they are inside one. Example: 8
+// samples of 4 along axis 0 are factored axis 0 with inner 1 over 8.4, and with inner 4 over 32.
+std::optional<TimePlace> factored_place(const TimePlace& stored, const std::vector<Shape>& radices);
+// And back.
+TimePlace stored_place(const TimePlace& factored, const std::vector<Shape>& radices);
 
 // The samples of each of m parts of a batch: equal, or differing by one, the larger first. Bad input where there are
 // fewer samples than parts.
@@ -28,7 +41,8 @@ std::vector<int64_t> parts_of(int64_t batch, int micro_batches);
 // `stages`: by op, its stage of a pipeline; empty: one. Contributions to one gradient that come from several stages are
 // added up where they are made, and meet once a step.
 Graph in_parts(const Graph& training, int micro_batches, const std::vector<int>& stages = {});
-// The first parts of a step alone, for figures that repeat from part to part. Its whole batch stays that of all parts.
+// So many parts of the largest size, for figures that repeat from part to part. Its whole batch stays that of all
+// parts.
 Graph with_fewer_parts(const Graph& in_parts, int micro_batches);
 // The same step with the shapes and formulas of parts of `samples`, which is the size of some of its parts.
 Graph with_parts_of(const Graph& in_parts, int64_t samples);

@@ -163,4 +163,16 @@ StepBreakdown breakdown_of(const Trace& trace, const PhysicalGraph& graph) {
   return out;
 }
 
+StepBreakdown extended(StepBreakdown parts, const StepBreakdown& one_fewer, int64_t more) {
+  const auto extend = [&](int64_t& ns, int64_t fewer) { ns += more * std::max<int64_t>(0, ns - fewer); };
+  extend(parts.compute_ns, one_fewer.compute_ns);
+  for (auto& [kind, ns] : parts.exposed_ns) {
+    const auto fewer = one_fewer.exposed_ns.find(kind);
+    extend(ns, fewer == one_fewer.exposed_ns.end() ? 0 : fewer->second);
+  }
+  extend(parts.bubble_ns, one_fewer.bubble_ns);
+  extend(parts.waiting_ns, one_fewer.waiting_ns);
+  return parts;
+}
+
 }  // namespace partita

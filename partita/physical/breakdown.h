@@ -32,5 +32,7 @@ struct StepBreakdown {
 
 // Of a trace of one step. compute, exposed, bubble and waiting add up to its step time.
 StepBreakdown breakdown_of(const Trace& trace, const PhysicalGraph& graph);
+// Of `more` micro-batches beyond those of `parts`, each of which adds what the last of them added to `one_fewer`.
+StepBreakdown extended(StepBreakdown parts, const StepBreakdown& one_fewer, int64_t more);
 
 }  // namespace partita

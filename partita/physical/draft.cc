@@ -44,27 +44,6 @@ const std::vector<int>& positions_here(Draft& draft, const Mesh& mesh) {
   return draft.positions.emplace_back(mesh.devices, std::move(positions)).second;
 }
 
-namespace {
-
-// The factored axis that the parts follow each other along: samples are its outermost digit.
-InTimeAxis in_time_axis(const Context& at, const std::vector<Shape>& radices) {
-  if (at.time_axis < 0 || radices.empty()) return {};
-  const size_t stored = static_cast<size_t>(at.time_axis);
-  int axis = 0;
-  for (size_t a = 0; a < stored; ++a) axis += static_cast<int>(radices[a].size());
-  int64_t after = volume(radices[stored]);
-  for (const int64_t radix : radices[stored]) {
-    after /= std::max<int64_t>(radix, 1);
-    if (at.time_inner % std::max<int64_t>(after, 1) == 0) return {axis, at.time_inner / std::max<int64_t>(after, 1)};
-    ensure(radix == 1, "{}: samples are inside a factored axis", at.name);
-    ++axis;
-  }
-  ensure(false, "{}: samples have no axis of their own", at.name);
-  return {};
-}
-
-}  // namespace
-
 RegisterId add_register(Draft& draft, std::string name, const Context& at, DeviceId device,
                         const std::vector<Shape>& radices, const Box& box) {
   Register reg;
@@ -76,7 +55,12 @@ RegisterId add_register(Draft& draft, std::string name, const Context& at, Devic
   for (const Shape& axis : radices) reg.axes.insert(reg.axes.end(), axis.begin(), axis.end());
   reg.boxes = {box};
   reg.bytes = volume(box) * bytes_of(at.dtype);
-  draft.time_axes.push_back(in_time_axis(at, radices));
+  TimePlace& along = draft.time_axes.emplace_back();
+  if (at.time_axis >= 0 && !radices.empty()) {
+    const auto place = factored_place({at.time_axis, at.time_inner}, radices);
+    ensure(place.has_value(), "{}: samples are inside a factored axis", at.name);
+    along = *place;
+  }
   draft.graph.registers.push_back(std::move(reg));
   return RegisterId(draft.graph.registers.size() - 1);
 }

@@ -9,15 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "partita/graph/parts.h"
 #include "partita/physical/physical.h"
 
 namespace partita {
-
-// Along which of a register's axes the parts of a batch follow each other, and the elements along it for each sample.
-struct InTimeAxis {
-  int axis = -1;  // none: all parts have the same box
-  int64_t inner = 1;
-};
 
 struct Draft {
   const Cluster& cluster;
@@ -28,7 +23,7 @@ struct Draft {
   int collectives = 0;
   std::deque<std::pair<SharedList<DeviceId>, std::vector<int>>> positions;  // by mesh: what positions_here() has found
   std::vector<int> stages;                                                  // by OpId; empty: one stage
-  std::vector<InTimeAxis> time_axes;                                        // by register
+  std::vector<TimePlace> time_axes;                                         // by register: of its axes
 };
 Draft make_draft(std::string name, const Cluster& cluster, Listed listed);  // with every queue
 

@@ -8,15 +8,22 @@
 
 namespace partita {
 
-namespace {
-
-Box shifted(Box box, const InTimeAxis& axis, int64_t samples) {
-  if (axis.axis < 0 || is_empty(box)) return box;
-  Interval& along = box[static_cast<size_t>(axis.axis)];
-  along.lo += samples * axis.inner;
-  along.hi += samples * axis.inner;
-  return box;
+Box in_batch(Box one, const TimePlace& place, int64_t first) {
+  if (place.axis < 0 || is_empty(one)) return one;
+  Interval& along = one[static_cast<size_t>(place.axis)];
+  along.lo += first * place.inner;
+  along.hi += first * place.inner;
+  return one;
 }
+
+std::vector<int64_t> first_samples(const Graph& graph) {
+  std::vector<int64_t> first;
+  int64_t next = 0;
+  for (const int64_t samples : graph.parts) first.push_back(std::exchange(next, next + samples));
+  return first;
+}
+
+namespace {
 
 struct Parts {
   std::vector<int64_t> first;  // by part: its first sample
@@ -24,15 +31,12 @@ struct Parts {
 };
 
 Parts parts_in(const Graph& graph) {
-  Parts parts;
-  int64_t next = 0;
-  for (const int64_t samples : graph.parts) parts.first.push_back(std::exchange(next, next + samples));
-  parts.batch = find_batch(*graph.whole).value_or(next);  // of more parts than these, if only the first are lowered
-  return parts;
+  // The batch has more parts than these if only the first are lowered.
+  return {first_samples(graph), *find_batch(*graph.whole)};
 }
 
 // Constants that are read part by part are there whole; every other register holds one part a use.
-void spread(Register& reg, const InTimeAxis& axis, const Parts& parts) {
+void spread(Register& reg, const TimePlace& axis, const Parts& parts) {
   if (axis.axis < 0) return;
   const size_t a = static_cast<size_t>(axis.axis);
   reg.axes[a] = parts.batch * axis.inner;
@@ -43,17 +47,17 @@ void spread(Register& reg, const InTimeAxis& axis, const Parts& parts) {
   }
   const Box one = reg.boxes[0];
   reg.boxes.clear();
-  for (const int64_t first : parts.first) reg.boxes.push_back(shifted(one, axis, first));
+  for (const int64_t first : parts.first) reg.boxes.push_back(in_batch(one, axis, first));
 }
 
 // `whole`: the register's box of one part, of which an access without boxes takes all.
-void spread(Access& access, const Task& task, const Register& reg, const Box& whole, const InTimeAxis& axis,
+void spread(Access& access, const Task& task, const Register& reg, const Box& whole, const TimePlace& axis,
             const Parts& parts) {
   if (axis.axis < 0 || (access.boxes.empty() && reg.uses > 1)) return;
   ensure(task.rate > 1, "task '{}' reads '{}' once a step, which comes in parts", task.name, reg.name);
   const Box one = access.boxes.empty() ? whole : access.boxes[0];
   access.boxes.clear();
-  for (const int64_t first : parts.first) access.boxes.push_back(shifted(one, axis, first));
+  for (const int64_t first : parts.first) access.boxes.push_back(in_batch(one, axis, first));
 }
 
 void spread(KernelWork& work, const Op& op, const Op& whole, const Parts& parts) {
@@ -61,13 +65,7 @@ void spread(KernelWork& work, const Op& op, const Op& whole, const Parts& parts)
   const std::vector<Interval> one = work.ranges[0];
   work.bound = whole.bound;
   work.ranges.clear();
-  for (const int64_t first : parts.first) {
-    std::vector<Interval> ranges = one;
-    Interval& along = ranges[static_cast<size_t>(op.time_index)];
-    along.lo += first * op.time_inner;
-    along.hi += first * op.time_inner;
-    work.ranges.push_back(std::move(ranges));
-  }
+  for (const int64_t first : parts.first) work.ranges.push_back(in_batch(one, {op.time_index, op.time_inner}, first));
 }
 
 }  // namespace
@@ -75,7 +73,7 @@ void spread(KernelWork& work, const Op& op, const Op& whole, const Parts& parts)
 void spread_over_parts(LocallyLowered& lowered, const Graph& graph) {
   if (!graph.whole || graph.parts.front() != graph.parts.back()) return;
   PhysicalGraph& physical = lowered.graph;
-  const std::vector<InTimeAxis>& axes = lowered.time_axes;
+  const std::vector<TimePlace>& axes = lowered.time_axes;
   const Parts parts = parts_in(graph);
   std::vector<Box> one;
   for (size_t r = 0; r < physical.registers.size(); ++r) {

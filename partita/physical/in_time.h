@@ -16,8 +16,14 @@ namespace partita {
 // worked on in parts, boxes are those of one part, and `time_axes` say along what they follow each other.
 struct LocallyLowered {
   PhysicalGraph graph;
-  std::vector<InTimeAxis> time_axes;  // by register; none: all acts have the same boxes, or have their own already
+  std::vector<TimePlace> time_axes;  // by register; none: all acts have the same boxes, or have their own already
 };
+
+// A box of one part, or an op's ranges (its index in place of an axis), where the part that begins at sample `first`
+// has it in the whole batch.
+Box in_batch(Box one, const TimePlace& place, int64_t first);
+// By part of the graph: its first sample.
+std::vector<int64_t> first_samples(const Graph& graph);
 
 // All parts of one size. What merge_parts() has spread stays.
 void spread_over_parts(LocallyLowered& lowered, const Graph& graph);

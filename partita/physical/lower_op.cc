@@ -39,14 +39,12 @@ Context context_of_stage(const LocalLowering& local, const Current& current, std
   if (current.op.time_index < 0) return at;
   const tdl::BoundTensor& made = current.bound.tensors[tensor];
   const std::vector<tdl::Affine>& lhs = current.bound.stages[current.bound.stage_of(tensor)].lhs;
-  size_t axis = 0;
-  for (size_t a = 0; a < made.radices.size(); ++a)
-    for (size_t d = 0; d < made.radices[a].size(); ++d, ++axis) {
-      if (lhs[axis].plain_index() != current.op.time_index) continue;
-      at.time_axis = static_cast<int>(a);
-      at.time_inner = current.op.time_inner;
-      for (size_t e = d + 1; e < made.radices[a].size(); ++e) at.time_inner *= made.radices[a][e];
-    }
+  for (size_t axis = 0; axis < lhs.size(); ++axis) {
+    if (lhs[axis].plain_index() != current.op.time_index) continue;
+    const TimePlace place = stored_place({static_cast<int>(axis), current.op.time_inner}, made.radices);
+    at.time_axis = place.axis;
+    at.time_inner = place.inner;
+  }
   return at;
 }
 

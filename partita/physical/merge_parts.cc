@@ -28,14 +28,6 @@ bool is_large(const Merging& m, size_t part) { return m.graph.parts[part] == m.g
 
 Box none_like(const Box& box) { return Box(box.size(), Interval{0, 0}); }
 
-Box shifted(Box box, const InTimeAxis& axis, int64_t samples) {
-  if (axis.axis < 0 || is_empty(box)) return box;
-  Interval& along = box[static_cast<size_t>(axis.axis)];
-  along.lo += samples * axis.inner;
-  along.hi += samples * axis.inner;
-  return box;
-}
-
 [[noreturn]] void refuse(const Merging& m, const std::string& what) {
   fail(
       "micro-batches: parts of {} and {} samples are laid out differently on these devices ({}); use a number of parts "
@@ -76,7 +68,7 @@ void place_registers(Merging& m) {
   const int64_t batch = m.first.back() + m.graph.parts.back();
   for (size_t r = 0; r < all.registers.size(); ++r) {
     Register& reg = all.registers[r];
-    const InTimeAxis& axis = m.large.time_axes[r];
+    const TimePlace& axis = m.large.time_axes[r];
     if (reg.boxes.empty()) continue;  // scratch
     if (axis.axis >= 0) reg.axes[static_cast<size_t>(axis.axis)] = batch * axis.inner;
     if (reg.uses == 1) {
@@ -87,7 +79,7 @@ void place_registers(Merging& m) {
     }
     reg.boxes.clear();
     for (size_t part = 0; part < m.first.size(); ++part)
-      reg.boxes.push_back(shifted(is_large(m, part) ? m.large_box[r] : m.small_box[r], axis, m.first[part]));
+      reg.boxes.push_back(in_batch(is_large(m, part) ? m.large_box[r] : m.small_box[r], axis, m.first[part]));
   }
 }
 
@@ -107,7 +99,7 @@ Access merged(const Merging& m, const Task& task, const Access* large, const Acc
     const Access* own = is_large(m, part) ? large : small;
     const Box& all = is_large(m, part) ? m.large_box[r] : m.small_box[r];
     const Box box = !own ? none_like(all) : own->boxes.empty() ? all : own->boxes[0];
-    out.boxes.push_back(shifted(box, m.large.time_axes[r], m.first[part]));
+    out.boxes.push_back(in_batch(box, m.large.time_axes[r], m.first[part]));
   }
   return out;
 }
@@ -142,12 +134,8 @@ void merge_work(Merging& m, Task& task, const Task* large, const Task* small) {
     const auto &l = std::get<KernelWork>(large->work).ranges[0], &s = std::get<KernelWork>(small->work).ranges[0];
     kernel->bound = m.graph.whole->op(task.op).bound;
     kernel->ranges.clear();
-    for (size_t part = 0; part < m.first.size(); ++part) {
-      kernel->ranges.push_back(is_large(m, part) ? l : s);
-      Interval& along = kernel->ranges.back()[static_cast<size_t>(op.time_index)];
-      along.lo += m.first[part] * op.time_inner;
-      along.hi += m.first[part] * op.time_inner;
-    }
+    for (size_t part = 0; part < m.first.size(); ++part)
+      kernel->ranges.push_back(in_batch(is_large(m, part) ? l : s, {op.time_index, op.time_inner}, m.first[part]));
   } else if (auto* part = std::get_if<CollectiveWork>(&task.work)) {
     if (large && small) {
       const auto& other = std::get<CollectiveWork>(small->work);
@@ -212,9 +200,7 @@ void merge_tasks(Merging& m) {
 }  // namespace
 
 void merge_parts(LocallyLowered& large, LocallyLowered small, const Graph& graph) {
-  Merging m{graph, large, small, {}, {}, {}, {}, {}, {}};
-  int64_t first = 0;
-  for (const int64_t samples : graph.parts) m.first.push_back(std::exchange(first, first + samples));
+  Merging m{graph, large, small, first_samples(graph), {}, {}, {}, {}, {}};
   merge_registers(m);
   renumber(m);
   merge_tasks(m);

@@ -231,13 +231,7 @@ void check_pins(const Graph& graph, const Pins& pins, const Cluster& cluster) {
     if (id.index() >= graph.ops.size()) fail("pins: op {} is unknown", id.value);
     const Op& op = graph.op(id);
     check_op("pins", op, choice, cluster, last);
-    if (cache.get(op.bound, choice.mesh.extents, choice.strategies)) continue;
-    tdl::NotDerived why;
-    tdl::derive(*op.bound, choice.mesh.extents, choice.strategies, &why);
-    std::vector<std::string> names;
-    for (const tdl::AxisStrategy& s : choice.strategies) names.push_back(tdl::to_string(s));
-    fail("pins: op '{}' ({}): the strategy [{}] does not exist: {}", op.name, op.definition, fmt::join(names, ", "),
-         why.why);
+    if (!cache.get(op.bound, choice.mesh.extents, choice.strategies)) refuse_strategies("pins", op, choice);
   }
   check_kept("pins", graph, pins.kept, cluster, last);
 }

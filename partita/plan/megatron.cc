@@ -356,7 +356,7 @@ class DataSplits {
     if (stage_ < 2 || producer.phase != Phase::kBackward || axis_[t.index()] < 0) return std::nullopt;
     return axis_[t.index()];
   }
-  // A parameter that is kept split from the beginning: at stage 3, and where only a cast reads it.
+  // The axis along which a parameter is kept split; none before stage 3.
   std::optional<int> parameter(TensorId t) const {
     return stage_ == 3 && updates_.contains(t) ? std::optional(axis_[t.index()]) : std::nullopt;
   }
@@ -376,20 +376,6 @@ void keep_over_data(RulePlanner& planner, TensorId id, const Sbp& sbp) {
   if (!name || (*name)[0] == sbp) return;
   (*name)[0] = sbp;
   planner.keep(id, placement_of(*home, *name));
-}
-
-// Weights that are split over the data axis and gathered for forward and for backward ops alike.
-std::set<TensorId> gathered_again(const Graph& graph, const RulePlanner& planner) {
-  std::set<TensorId> out;
-  const std::vector<bool> weight = weights(graph), of_parts = weights_of_parts(graph);
-  for (const Op& op : graph.ops)
-    for (TensorId t : op.operands) {
-      const bool again = of_parts[t.index()] || (op.phase == Phase::kBackward && weight[t.index()]);
-      const Layout* home = again ? planner.home(t) : nullptr;
-      const auto name = home ? name_of(*home) : std::nullopt;
-      if (name && (*name)[0].kind == Sbp::Kind::kSplit) out.insert(t);
-    }
-  return out;
 }
 
 // An update, or the cast of a master copy, on its part of the parameter. False: the op is neither, or cannot.

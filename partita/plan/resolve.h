@@ -76,6 +76,9 @@ DType inner_dtype(const Graph& graph, const Op& op);
 Layout layout_of(const Placement& placement, const Shape& shape);
 Placement placement_of(const Layout& layout, NdSbp name);
 
+// Bad input: `where` (a plan, pins) gives the op strategies that do not exist; says why.
+[[noreturn]] void refuse_strategies(const char* where, const Op& op, const OpChoice& choice);
+
 // Derived strategies by (bound, mesh extents, strategies): many ops share them. Not thread-safe.
 class DerivationCache {
  public:

@@ -290,6 +290,19 @@ std::vector<bool> weights_of_parts(const Graph& graph) {
   return read;
 }
 
+std::set<TensorId> gathered_again(const Graph& graph, const RulePlanner& planner) {
+  std::set<TensorId> out;
+  const std::vector<bool> weight = weights(graph), of_parts = weights_of_parts(graph);
+  for (const Op& op : graph.ops)
+    for (TensorId t : op.operands) {
+      const bool again = of_parts[t.index()] || (op.phase == Phase::kBackward && weight[t.index()]);
+      const Layout* home = again ? planner.home(t) : nullptr;
+      const auto name = home ? name_of(*home) : std::nullopt;
+      if (name && !name->empty() && (*name)[0].kind == Sbp::Kind::kSplit) out.insert(t);
+    }
+  return out;
+}
+
 std::optional<WeightProduct> weight_product(const Graph& graph, const std::vector<bool>& weights, const Op& op) {
   const tdl::Bound& bound = *op.bound;
   const std::vector<int> result = result_indices(bound, 0);

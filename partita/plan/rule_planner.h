@@ -101,8 +101,11 @@ std::vector<TensorId> gradients_of_update(const Graph& graph, const Op& op);
 // pass.
 std::vector<bool> weights(const Graph& graph);
 // Weights, or clones of them that are made again in the backward pass, which ops read part by part: converted for each
-// part again, they need not be kept whole throughout a step. Empty where the batch is one part.
+// part again, they need not be kept whole throughout a step. None where the batch is one part.
 std::vector<bool> weights_of_parts(const Graph& graph);
+// ZeRO's stage 3: weights that are kept split over the first mesh axis, and so gathered for forward and for backward
+// ops alike, or for each part of the batch.
+std::set<TensorId> gathered_again(const Graph& graph, const RulePlanner& planner);
 // A product of an activation and a weight, such as `linear` or a convolution.
 struct WeightProduct {
   int weight = -1;           // the operand

@@ -142,22 +142,6 @@ std::vector<OpId> updates_last(const Graph& graph) {
   return order;
 }
 
-// Weights that are gathered for forward and for backward ops alike.
-std::set<TensorId> gathered_twice(const Graph& graph, const RulePlanner& planner) {
-  std::set<TensorId> out;
-  const std::vector<bool> weight = weights(graph), of_parts = weights_of_parts(graph);
-  const std::vector<std::vector<Reader>> read_by = readers(graph);
-  for (size_t t = 0; t < weight.size(); ++t) {
-    const Layout* home = planner.home(TensorId(t));
-    const auto name = home ? name_of(*home) : std::nullopt;
-    if ((!weight[t] && !of_parts[t]) || !name || name->empty() || (*name)[0].kind != Sbp::Kind::kSplit) continue;
-    if (of_parts[t]) out.insert(TensorId(t));
-    for (const Reader& reader : read_by[t])
-      if (graph.op(reader.op).phase == Phase::kBackward) out.insert(TensorId(t));
-  }
-  return out;
-}
-
 }  // namespace
 
 Plan zero_plan(const Graph& graph, const Cluster& cluster, int stage, const Pins& pins, const Watch& watch) {
@@ -179,7 +163,7 @@ Plan zero_plan(const Graph& graph, const Cluster& cluster, int stage, const Pins
         planner.keep(r, placement_of(*layout, *name_of(*layout)));
   }
   std::set<TensorId> again;
-  if (stage == 3) again = gathered_twice(graph, planner);
+  if (stage == 3) again = gathered_again(graph, planner);
   Plan plan = planner.finish(fmt::format("zero?stage={}", stage));
   plan.refetched = std::move(again);
   if (stage == 1) plan.order = updates_last(graph);

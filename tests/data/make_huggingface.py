@@ -283,6 +283,15 @@ def answers(model, inputs):
     return (out.prediction_logits, out.seq_relationship_logits) if "prediction_logits" in out else (out.logits, None)
 
 
+def save_run(path, arrays, losses, model):
+    """What a run was given and answered, its losses, and the weights after it."""
+    out = {key: value.numpy() for key, value in arrays.items()}
+    out["losses"] = np.array(losses)
+    for key, value in saved_weights(model).items():
+        out["final." + key] = value
+    np.savez_compressed(path, **out)
+
+
 def reference(folder, model):
     inputs = {"input_ids": torch.randint(1, model.config.vocab_size, (3, 8))}
     if model.config.model_type == "bert":
@@ -307,11 +316,7 @@ def reference(folder, model):
             loss.backward()
             sgd.step()
             losses.append(loss.item())
-    out = {key: value.numpy() for key, value in out.items()}
-    out["losses"] = np.array(losses)
-    for key, value in saved_weights(model).items():
-        out["final." + key] = value
-    np.savez_compressed(folder / "reference.npz", **out)
+    save_run(folder / "reference.npz", out, losses, model)
 
 
 def ignored_reference(folder, model):
@@ -336,11 +341,7 @@ def ignored_reference(folder, model):
             loss.backward()
             sgd.step()
             losses.append(loss.item())
-    out = {key: value.numpy() for key, value in out.items()}
-    out["losses"] = np.array(losses)
-    for key, value in saved_weights(model).items():
-        out["final." + key] = value
-    np.savez_compressed(folder / "ignored.npz", **out)
+    save_run(folder / "ignored.npz", out, losses, model)
 
 
 def check():
