@@ -6,6 +6,7 @@
 #include "partita/base/error.h"
 #include "partita/base/input_file.h"
 #include "partita/models/huggingface.h"
+#include "partita/ops/ops.h"
 
 namespace partita {
 
@@ -75,19 +76,31 @@ LoadedModel read_model(const Request& request) {
   return model;
 }
 
-LoadedModel in_dtype(const LoadedModel& model, DType dtype) {
+namespace {
+
+// The model with another forward graph of the same names.
+LoadedModel with_forward(const LoadedModel& model, Graph forward) {
   LoadedModel result = model;
-  if (!is_low(dtype)) {
-    result.forward = with_dtype(model.forward, dtype);
-    return result;
-  }
-  result.forward = mixed_precision(model.forward, dtype);
+  result.forward = std::move(forward);
   auto same_name = [&](TensorId id) {
     return id.valid() ? result.forward.find_tensor(model.forward.tensor(id).name) : id;
   };
   result.loss.output = same_name(model.loss.output);
   for (Loss::Auxiliary& further : result.loss.auxiliary) further.output = same_name(further.output);
   for (auto& [penalty, weight] : result.loss.penalties) penalty = same_name(penalty);
+  return result;
+}
+
+}  // namespace
+
+LoadedModel in_batch_norm_groups(const LoadedModel& model, int64_t groups) {
+  return with_forward(model, with_batch_norm_groups(model.forward, groups));
+}
+
+LoadedModel in_dtype(const LoadedModel& model, DType dtype) {
+  if (is_low(dtype)) return with_forward(model, mixed_precision(model.forward, dtype));
+  LoadedModel result = model;
+  result.forward = with_dtype(model.forward, dtype);
   return result;
 }
 

@@ -25,6 +25,10 @@ struct LoadedModel {
 // In float32, with the loss that the request or the model has.
 LoadedModel read_model(const Request& request);
 
+// The same model, its batch norms with statistics of each of so many groups of consecutive samples. Bad input: it has
+// none, or its batch is no such groups.
+LoadedModel in_batch_norm_groups(const LoadedModel& model, int64_t groups);
+
 // The same model in another dtype; float16 and bfloat16 mean mixed precision.
 LoadedModel in_dtype(const LoadedModel& model, DType dtype);
 

@@ -30,6 +30,12 @@ constexpr auto kPrinted = [](const auto& made) { return printed(made); };
 LoadedModel load_model(const Request& request, Runner& runner) {
   LoadedModel model = runner.step(
       "load", [&] { return read_model(request); }, kVerified, kPrinted);
+  if (!request.batch_norm_groups.empty()) {
+    LoadedModel whole = std::move(model);
+    model = runner.step(
+        "batch norm groups", [&] { return in_batch_norm_groups(whole, batch_norm_groups_of(request)); }, kVerified,
+        kPrinted);
+  }
   if (request.dtype == DType::kFloat32) return model;
   return runner.step(
       "dtype", [&] { return in_dtype(model, request.dtype); }, kVerified, kPrinted);

@@ -2,6 +2,7 @@
 // with.
 #include "partita/request.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "partita/base/error.h"
@@ -22,6 +23,7 @@ Request request_of(const ModelReference& model) {
   request.optimizer = model.optimizer;
   request.dtype = model.dtype;
   request.loss_scale = model.loss_scale;
+  if (model.batch_norm_groups > 1) request.batch_norm_groups = std::to_string(model.batch_norm_groups);
   request.recompute = model.recompute;
   request.micro_batches = model.micro_batches;
   return request;
@@ -32,9 +34,49 @@ Plan made_for(Plan plan, const Request& request, const Loss& loss, const std::st
   plan.objective = text_of(request.objective);
   plan.cluster = cluster.name;
   plan.cluster_text = cluster.text;
-  plan.model = {request.model, request.bindings,  request.tdl,           loss.kind, request.optimizer, request.dtype,
-                loss.scale,    request.recompute, request.micro_batches, sha256};
+  plan.model = {request.model,     request.bindings,      request.tdl, loss.kind,
+                request.optimizer, request.dtype,         loss.scale,  batch_norm_groups_of(request),
+                request.recompute, request.micro_batches, sha256};
   return plan;
+}
+
+namespace {
+
+// Copies of the whole model among the devices.
+int64_t replicas_of(const Request& request) {
+  const SearchChoice choice = parse_search(request.search);
+  const auto unknown = [&](const std::string& why) {
+    throw Error(ExitCode::kUsage, fmt::format("--batch-norm-groups replica: {}, or give a number", why));
+  };
+  for (const char* without : {"single", "model-parallel", "layer-placement"})
+    if (choice.entry->name == without) unknown(fmt::format("'{}' has no replicas; take another search", without));
+  int64_t devices = load_cluster(request.cluster, request.devices).compute_count;
+  for (const char* of_one : {"tensor", "expert", "stages", "pipeline"}) {
+    const auto option = choice.options.find(of_one);
+    if (option == choice.options.end()) continue;
+    int64_t count = 0;
+    const auto [end, error] =
+        std::from_chars(option->second.data(), option->second.data() + option->second.size(), count);
+    if (error != std::errc() || count < 1)
+      unknown(fmt::format("say how many devices one has with {}?{}=N", choice.entry->name, of_one));
+    devices = std::max<int64_t>(1, devices / count);
+  }
+  return devices;
+}
+
+}  // namespace
+
+int64_t batch_norm_groups_of(const Request& request) {
+  const std::string& asked = request.batch_norm_groups;
+  if (asked.empty()) return 1;
+  if (asked == "micro") return request.micro_batches;
+  if (asked == "replica") return replicas_of(request) * request.micro_batches;
+  int64_t groups = 0;
+  const auto [end, error] = std::from_chars(asked.data(), asked.data() + asked.size(), groups);
+  if (error != std::errc() || end != asked.data() + asked.size() || groups < 1)
+    throw Error(ExitCode::kUsage,
+                fmt::format("--batch-norm-groups takes a positive number, replica or micro, not '{}'", asked));
+  return groups;
 }
 
 Request with_search_options(Request request) {

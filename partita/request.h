@@ -24,6 +24,7 @@ struct Request {
   Optimizer optimizer;
   DType dtype = DType::kFloat32;     // float16, bfloat16: mixed precision with float32 weights
   std::optional<double> loss_scale;  // none: default_loss_scale(dtype)
+  std::string batch_norm_groups;     // a number, "replica" or "micro"; empty: statistics are over the whole batch
   std::string recompute = "none";    // of recompute_kinds()
   int micro_batches = 1;             // parts of the batch that a step works on one after another
   std::string cluster = "local:1";
@@ -47,6 +48,12 @@ Request request_of(const ModelReference& model);
 // The plan with what it was made for: the model (request_of is the way back) with its fingerprint, cluster, search and
 // objective.
 Plan made_for(Plan plan, const Request& request, const Loss& loss, const std::string& sha256, const Cluster& cluster);
+
+// The groups of samples that a request's batch norms have statistics of: as many as it says; `micro`: one a
+// micro-batch; `replica`: one a micro-batch on each replica, and replicas are all devices of the cluster over those of
+// one, which are the product of the search's options `tensor`, `expert`, and `stages` or `pipeline`. 1: the whole
+// batch. Usage error where the search has no replicas, or an option that counts devices is left to it.
+int64_t batch_norm_groups_of(const Request& request);
 
 // The request with what its search's own options say in place of --micro-batches and --recompute.
 Request with_search_options(Request request);

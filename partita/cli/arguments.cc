@@ -87,10 +87,18 @@ bool is_plan_file(const std::string& target) {
 
 // A plan file holds its model's settings and what it was planned for; another choice is another plan.
 void expect_nothing_fixed(const Arguments& a, const CLI::App& command) {
-  for (const char* fixed :
-       {"--bind",         "--batch",     "--tdl",      "--loss",         "--optimizer",  "--lr",        "--momentum",
-        "--weight-decay", "--clip-norm", "--schedule", "--dtype",        "--loss-scale", "--cluster",   "--devices",
-        "--search",       "--objective", "--pin",      "--memory-limit", "--time-limit", "--max-steps", "--gap"})
+  for (const char* fixed : {"--bind",       "--batch",
+                            "--tdl",        "--loss",
+                            "--optimizer",  "--lr",
+                            "--momentum",   "--weight-decay",
+                            "--clip-norm",  "--schedule",
+                            "--dtype",      "--loss-scale",
+                            "--cluster",    "--devices",
+                            "--search",     "--objective",
+                            "--pin",        "--memory-limit",
+                            "--time-limit", "--max-steps",
+                            "--gap",        "--batch-norm-groups",
+                            "--recompute",  "--micro-batches"})
     if (is_given(command, fixed))
       usage(fmt::format("{} is fixed in the plan {}; plan again with it, or give the model", fixed, a.target));
 }
@@ -131,6 +139,7 @@ void take_training(Arguments& a, const RawOptions& raw, const CLI::App& command,
   if (const auto& scale = a.request.loss_scale; scale && !(*scale > 0 && std::isfinite(*scale)))
     usage("--loss-scale takes a positive number");
   a.request.dtype = dtype_of(raw.dtype);
+  if (const std::string& groups = a.request.batch_norm_groups; groups != "replica") batch_norm_groups_of(a.request);
 }
 
 void take_budget(Arguments& a, const RawOptions& raw) {

@@ -49,6 +49,8 @@ int compare_command(const Arguments& a) {
       continue;
     }
     any = true;
+    if (const std::string groups = batch_norm_groups_text(p); !groups.empty() && !a.json)
+      fmt::print(stderr, "{}: {}\n", search, groups);
     if (a.json) rows.push_back(plan_json(p, ""));
     else
       fmt::print("{:<24} {:>7} {:>14} {:>10} {:>10} {:>14} {:>10.3f}\n", search, or_dash("{}", p.batch()),

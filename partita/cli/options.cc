@@ -78,6 +78,11 @@ void add_model_options(CLI::App& c, Arguments& a, RawOptions& raw, const OpRegis
                "float32, float64 (fp32, fp64), or bfloat16 or float16 (bf16, fp16) with float32 weights");
   c.add_option("--loss-scale", a.request.loss_scale,
                "the backward pass starts from the loss times this (float16: 1024)");
+  c.add_option(
+       "--batch-norm-groups", a.request.batch_norm_groups,
+       "statistics of so many groups of consecutive samples: a number; micro: one a micro-batch; replica: one a "
+       "micro-batch on each replica")
+      ->check(not_empty("a number, replica or micro"));
   c.add_option("--recompute", a.request.recompute,
                "what is not kept for the backward pass, but made again in it: results of operations without products "
                "(cheap; pointwise: that reduce nothing either), the core of attention, or all but the inputs of each "

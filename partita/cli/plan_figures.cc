@@ -105,6 +105,13 @@ void print_breakdown(const Planned& p) {
 
 }  // namespace
 
+std::string batch_norm_groups_text(const Planned& p) {
+  const int64_t groups = p.plan.model.batch_norm_groups;
+  const std::optional<int64_t> batch = p.batch();
+  if (groups == 1 || !batch) return "";
+  return fmt::format("statistics of {} groups of {} samples", groups, *batch / groups);
+}
+
 Json plan_json(const Planned& p, const std::string& plan_file) {
   Json json = {{"model", p.plan.model.model},
                {"cluster", p.cluster.name},
@@ -117,6 +124,7 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
   if (p.is_timed()) json["step_time_us"] = static_cast<double>(p.step_time_ns()) / 1e3;
   else json["typical_devices"] = typical_devices_of(p);
   if (const auto batch = p.batch()) json["batch"] = *batch;
+  if (p.plan.model.batch_norm_groups > 1) json["batch_norm_groups"] = p.plan.model.batch_norm_groups;
   if (const auto rate = p.samples_per_second()) json["samples_per_second"] = *rate;
   if (p.search.estimate) json["host_bytes"] = p.search.estimate->host_bytes;
   else if (p.is_timed()) add_breakdown(json, p);
@@ -160,6 +168,7 @@ void print_plan(const Planned& p) {
                  100 * gap_of(*serial, *bound));
     fmt::print("\n");
   }
+  if (const std::string groups = batch_norm_groups_text(p); !groups.empty()) fmt::print("batch norm     {}\n", groups);
   if (const auto rate = p.samples_per_second())
     fmt::print("throughput     {:.1f} samples/s, {} samples a step\n", *rate, *p.batch());
   fmt::print("peak memory    {} on {}\n", megabytes(static_cast<double>(p.peak_memory_bytes())),

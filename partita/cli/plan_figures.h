@@ -18,6 +18,8 @@ nlohmann::ordered_json plan_json(const Planned& planned, const std::string& plan
 // What the predicted step is made of; the parts sum to step_time_us.
 void add_breakdown(nlohmann::ordered_json& json, const Planned& planned);
 void print_plan(const Planned& planned);
+// "statistics of 32 groups of 8 samples"; empty: they are over the whole batch.
+std::string batch_norm_groups_text(const Planned& planned);
 
 // The devices that stand for all where a plan is too large to be lowered.
 std::vector<std::string> typical_devices_of(const Planned& planned);

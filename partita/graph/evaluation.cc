@@ -27,16 +27,24 @@ Graph evaluation_graph(const Graph& forward) {
     copy.sample_axis = t.sample_axis;
   };
   for (TensorId id : forward.inputs) source(id);
+  std::map<TensorId, std::string> gone;  // forward tensors that are not there, and why
   for (std::size_t i = 0; i < forward.ops.size(); ++i) {
     const Op& op = forward.ops[i];
     if (op.phase != Phase::kForward) continue;  // running statistics are written in training only
     std::vector<TensorId> operands;
+    std::string why;
     for (TensorId id : op.operands) {
       source(id);
-      if (!now.at(id).valid())
-        fail("graph '{}': '{}' reads '{}', which does not exist in evaluation", forward.name, op.name,
-             forward.tensor(id).name);
       operands.push_back(now.at(id));
+      if (operands.back().valid() || !why.empty()) continue;
+      const auto before = gone.find(id);
+      why = before != gone.end()
+                ? before->second
+                : fmt::format("'{}' reads '{}', which does not exist in evaluation", op.name, forward.tensor(id).name);
+    }
+    if (!why.empty()) {
+      for (TensorId id : op.results) now[id] = TensorId(), gone[id] = why;
+      continue;
     }
     build.set_source(op.source);
     build.set_cell(op.time_step, op.cell);
@@ -56,6 +64,12 @@ Graph evaluation_graph(const Graph& forward) {
   std::vector<TensorId> outputs;
   for (TensorId id : forward.outputs) {
     source(id);
+    if (!now.at(id).valid()) {
+      const auto why = gone.find(id);
+      fail("graph '{}': {}", forward.name,
+           why != gone.end() ? why->second
+                             : fmt::format("output '{}' does not exist in evaluation", forward.tensor(id).name));
+    }
     outputs.push_back(now.at(id));
     Tensor& output = build.graph().tensor(now.at(id));
     if (output.producer.valid() && !build.has_tensor(forward.tensor(id).name)) output.name = forward.tensor(id).name;

@@ -97,6 +97,7 @@ class Analysis {
       : graph_(graph),
         stages_(stages),
         batch_(find_batch(graph).value_or(0)),
+        micro_batches_(micro_batches),
         parts_(parts_of(batch_, micro_batches)),
         read_by_(readers(graph)) {}
 
@@ -122,7 +123,7 @@ class Analysis {
       if (t.shape[static_cast<std::size_t>(t.sample_axis)] != batch_)
         fail("micro-batches: input '{}' has {} samples along axis {}, others {}", t.name,
              t.shape[static_cast<std::size_t>(t.sample_axis)], t.sample_axis, batch_);
-      set_parts(t, {t.sample_axis, 1});
+      set_parts(t, {t.sample_axis, run_});
     }
     for (const TensorId id : constants_in_parts_) set_parts(out_.tensor(id), wanted_.at(id));
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
@@ -201,7 +202,27 @@ class Analysis {
       if (wanted.empty()) return settle(id, split, *inner), true;
       if (want(op, split, wanted, *inner)) return false;
     }
+    if (longer_runs(op)) return false;
     refuse(op);
+  }
+
+  // Samples that an operand has inside one value of an outer digit of its axis stay in one part: those of a batch
+  // norm's group, of experts' groups of tokens. Where parts were not known to be of such runs, all is taken anew.
+  bool longer_runs(const Op& op) {
+    int64_t run = run_;
+    for (std::size_t k = 0; k < op.operands.size(); ++k) {
+      const Tensor& t = out_.tensor(op.operands[k]);
+      if (t.in_time != InTime::kParts) continue;
+      const Shape& digits = op.bound->tensors[k].radices[static_cast<std::size_t>(t.time_axis)];
+      const auto outermost = std::find_if(digits.begin(), digits.end(), [](int64_t radix) { return radix != 1; });
+      if (outermost == digits.end()) continue;
+      const int64_t below = volume(Shape(outermost + 1, digits.end())), each = t.time_inner / run_;
+      run = std::lcm(run, below / std::gcd(below, each));
+    }
+    if (run == run_ || batch_ % run || batch_ / run < micro_batches_) return false;
+    run_ = run;
+    parts_ = parts_of(batch_ / run, micro_batches_);
+    in_parts_ops_.clear(), constants_in_parts_.clear(), wanted_.clear();
     return true;
   }
 
@@ -310,10 +331,14 @@ class Analysis {
         sums.empty()
             ? std::string("it mixes samples, or has them along no axis of its own (docs/TDL.md rules 10 to 18)")
             : fmt::format("it reads '{}', a sum over the whole batch, as well", sums);
+    const std::string other =
+        op.definition.starts_with("batch_norm")
+            ? fmt::format("--batch-norm-groups micro, or another multiple of {}, or ", micro_batches_)
+            : std::string();
     fail(
         "micro-batches: op '{}' ({}) cannot act on a part of the batch of '{}' ({} samples in {} parts): {}; use "
-        "--micro-batches 1",
-        op.name, op.definition, tensor, batch_, parts_.size(), why);
+        "{}--micro-batches 1",
+        op.name, op.definition, tensor, batch_, parts_.size(), why, other);
   }
 
   // Sums are added up where a reader acts once, or none reads them.
@@ -338,7 +363,9 @@ class Analysis {
   const Graph& graph_;
   const std::vector<int> stages_;  // by op; empty: one
   const int64_t batch_;
-  const std::vector<int64_t> parts_;
+  const int micro_batches_;
+  int64_t run_ = 1;             // samples that are in one part together
+  std::vector<int64_t> parts_;  // runs of each part
   const std::vector<std::vector<Reader>> read_by_;
   std::map<const tdl::Bound*, std::vector<Split>> splits_;
   std::map<std::tuple<const tdl::Bound*, int, int64_t>, std::shared_ptr<const tdl::Bound>> narrowed_;
@@ -349,6 +376,14 @@ class Analysis {
 };
 
 }  // namespace
+
+int64_t runs_of_batch(const Graph& in_parts) {
+  for (TensorId id : in_parts.inputs)
+    if (const Tensor& t = in_parts.tensor(id); t.sample_axis == 0 && t.in_time == InTime::kParts)
+      return in_parts.whole_graph().tensor(id).shape[0] / t.time_inner;
+  ensure(false, "graph '{}' has no input that comes in parts", in_parts.name);
+  return 0;
+}
 
 std::vector<int64_t> parts_of(int64_t batch, int micro_batches) {
   if (micro_batches < 1) fail("micro-batches: {} is none", micro_batches);
@@ -372,20 +407,19 @@ Graph with_fewer_parts(const Graph& in_parts, int micro_batches) {
   return out;
 }
 
-Graph with_parts_of(const Graph& in_parts, int64_t samples) {
+Graph with_parts_of(const Graph& in_parts, int64_t runs) {
   Graph out = in_parts;
   std::map<std::tuple<const tdl::Bound*, int, int64_t>, std::shared_ptr<const tdl::Bound>> known;
   for (std::size_t i = 0; i < out.ops.size(); ++i) {
     Op& op = out.ops[i];
     if (!op.in_parts || op.time_index < 0) continue;
     const tdl::Bound& whole = *out.whole->ops[i].bound;
-    auto& bound = known[{&whole, op.time_index, samples * op.time_inner}];
-    if (!bound)
-      bound = std::make_shared<const tdl::Bound>(tdl::narrowed(whole, op.time_index, samples * op.time_inner));
+    auto& bound = known[{&whole, op.time_index, runs * op.time_inner}];
+    if (!bound) bound = std::make_shared<const tdl::Bound>(tdl::narrowed(whole, op.time_index, runs * op.time_inner));
     op.bound = bound;
   }
   for (Tensor& t : out.tensors)
-    if (t.in_time == InTime::kParts) t.shape[static_cast<std::size_t>(t.time_axis)] = samples * t.time_inner;
+    if (t.in_time == InTime::kParts) t.shape[static_cast<std::size_t>(t.time_axis)] = runs * t.time_inner;
   return out;
 }
 

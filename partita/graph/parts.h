@@ -7,9 +7,14 @@
 //       dw = matmul_tn(x, dh)   acts 4 times and adds to dw: P(sum), accumulated
 //       w' = sgd(w, dw)         acts once
 //
+// Samples that an op has inside one value of an axis's outer digit stay in one part: batch norm with the statistics of
+// 4 groups takes x [8x..] as [4, 2, ..], so that samples 0 and 1 are one run, and 3 parts are of 2, 1 and 1 runs. Sizes
+// and places of parts are counted in runs, which are single samples mostly.
+//
 // An op acts once a part if a tensor that comes in parts reaches it; whether a strategy of its formula keeps the parts
 // apart decides whether it can (the same strategies as on any mesh axis, TDL.md rules 10 to 18). An op that mixes
-// samples, as batch norm does, is refused by name. (OneFlow section 4.3; DESIGN's `time` extent of a mesh.)
+// samples, as batch norm over the whole batch does, is refused by name. (OneFlow section 4.3; DESIGN's `time` extent of
+// a mesh.)
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -31,8 +36,8 @@ std::optional<TimePlace> factored_place(const TimePlace& stored, const std::vect
 // And back.
 TimePlace stored_place(const TimePlace& factored, const std::vector<Shape>& radices);
 
-// The samples of each of m parts of a batch: equal, or differing by one, the larger first. Bad input where there are
-// fewer samples than parts.
+// The samples, or runs, of each of m parts of a batch: equal, or differing by one, the larger first. Bad input where
+// there are fewer than parts.
 std::vector<int64_t> parts_of(int64_t batch, int micro_batches);
 
 // The step in this many parts. Graph::parts, Graph::whole and the fields `in_time`, `in_parts` of tensors and ops say
@@ -41,10 +46,12 @@ std::vector<int64_t> parts_of(int64_t batch, int micro_batches);
 // `stages`: by op, its stage of a pipeline; empty: one. Contributions to one gradient that come from several stages are
 // added up where they are made, and meet once a step.
 Graph in_parts(const Graph& training, int micro_batches, const std::vector<int>& stages = {});
+// Runs of samples in the whole batch.
+int64_t runs_of_batch(const Graph& in_parts);
 // So many parts of the largest size, for figures that repeat from part to part. Its whole batch stays that of all
 // parts.
 Graph with_fewer_parts(const Graph& in_parts, int micro_batches);
-// The same step with the shapes and formulas of parts of `samples`, which is the size of some of its parts.
-Graph with_parts_of(const Graph& in_parts, int64_t samples);
+// The same step with the shapes and formulas of parts of so many runs, which is the size of some of its parts.
+Graph with_parts_of(const Graph& in_parts, int64_t runs);
 
 }  // namespace partita

@@ -136,6 +136,7 @@ void declare_matmul(OpRegistry& registry);
 void declare_conv(OpRegistry& registry);
 void declare_pooling(OpRegistry& registry);
 void declare_normalization(OpRegistry& registry);
+void declare_batch_norm(OpRegistry& registry);  // of that family
 void declare_softmax(OpRegistry& registry);
 void declare_loss(OpRegistry& registry);
 void declare_reshape(OpRegistry& registry);

@@ -29,5 +29,10 @@ TensorId batch_norm_of_any_batch(GraphBuilder& build, TensorId x, TensorId scale
                                  TensorId running_variance, double eps, double momentum, std::string name);
 // Makes each batch_norm's running average take the variance of as many values as the op has now. Bad input: of one.
 void count_values(Graph& graph);
+// The forward graph with the statistics of every batch_norm over each of `groups` groups of consecutive samples (as
+// PyTorch has them where it works on the groups one after another); running statistics take the groups in order, by one
+// op a step. One group: the graph itself. Bad input, naming the op, where the batch is no such groups, and where there
+// is no batch norm.
+Graph with_batch_norm_groups(const Graph& forward, int64_t groups);
 
 }  // namespace partita

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "partita/base/error.h"
-#include "partita/graph/batch.h"
 
 namespace partita {
 
@@ -16,7 +15,7 @@ Box in_batch(Box one, const TimePlace& place, int64_t first) {
   return one;
 }
 
-std::vector<int64_t> first_samples(const Graph& graph) {
+std::vector<int64_t> first_runs(const Graph& graph) {
   std::vector<int64_t> first;
   int64_t next = 0;
   for (const int64_t samples : graph.parts) first.push_back(std::exchange(next, next + samples));
@@ -27,12 +26,12 @@ namespace {
 
 struct Parts {
   std::vector<int64_t> first;  // by part: its first sample
-  int64_t batch = 0;
+  int64_t batch = 0;           // in runs of samples (graph/parts.h)
 };
 
 Parts parts_in(const Graph& graph) {
   // The batch has more parts than these if only the first are lowered.
-  return {first_samples(graph), *find_batch(*graph.whole)};
+  return {first_runs(graph), runs_of_batch(graph)};
 }
 
 // Constants that are read part by part are there whole; every other register holds one part a use.

@@ -23,7 +23,7 @@ struct LocallyLowered {
 // has it in the whole batch.
 Box in_batch(Box one, const TimePlace& place, int64_t first);
 // By part of the graph: its first sample.
-std::vector<int64_t> first_samples(const Graph& graph);
+std::vector<int64_t> first_runs(const Graph& graph);
 
 // All parts of one size. What merge_parts() has spread stays.
 void spread_over_parts(LocallyLowered& lowered, const Graph& graph);

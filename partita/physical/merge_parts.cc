@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/graph/batch.h"
+#include "partita/graph/parts.h"
 #include "partita/physical/in_time.h"
 
 namespace partita {
@@ -29,10 +31,11 @@ bool is_large(const Merging& m, size_t part) { return m.graph.parts[part] == m.g
 Box none_like(const Box& box) { return Box(box.size(), Interval{0, 0}); }
 
 [[noreturn]] void refuse(const Merging& m, const std::string& what) {
+  const int64_t run = *find_batch(*m.graph.whole) / runs_of_batch(m.graph);
   fail(
       "micro-batches: parts of {} and {} samples are laid out differently on these devices ({}); use a number of parts "
       "that divides the batch",
-      m.graph.parts.front(), m.graph.parts.back(), what);
+      m.graph.parts.front() * run, m.graph.parts.back() * run, what);
 }
 
 void merge_registers(Merging& m) {
@@ -200,7 +203,7 @@ void merge_tasks(Merging& m) {
 }  // namespace
 
 void merge_parts(LocallyLowered& large, LocallyLowered small, const Graph& graph) {
-  Merging m{graph, large, small, first_samples(graph), {}, {}, {}, {}, {}};
+  Merging m{graph, large, small, first_runs(graph), {}, {}, {}, {}, {}};
   merge_registers(m);
   renumber(m);
   merge_tasks(m);

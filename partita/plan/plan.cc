@@ -67,6 +67,7 @@ Json model_json(const ModelReference& model) {
   if (model.optimizer.schedule != "constant") json["schedule"] = model.optimizer.schedule;
   json["dtype"] = std::string(name_of(model.dtype));
   if (model.loss_scale != 1) json["loss_scale"] = model.loss_scale;
+  if (model.batch_norm_groups != 1) json["batch_norm_groups"] = model.batch_norm_groups;
   json["sha256"] = model.sha256;
   return json;
 }
@@ -194,6 +195,8 @@ ModelReference read_model(const Json& json) {
   if (in.optional("schedule")) model.optimizer.schedule = in.value<std::string>("schedule");
   model.dtype = parse_dtype(in.value<std::string>("dtype"));
   if (in.optional("loss_scale")) model.loss_scale = in.value<double>("loss_scale");
+  if (in.optional("batch_norm_groups")) model.batch_norm_groups = in.value<int64_t>("batch_norm_groups");
+  if (model.batch_norm_groups < 1) fail("plan: model: batch_norm_groups is {}, not 1 or more", model.batch_norm_groups);
   if (in.optional("recompute")) model.recompute = in.value<std::string>("recompute");
   model.sha256 = in.value<std::string>("sha256");
   in.done();

@@ -39,6 +39,7 @@ struct ModelReference {
   Optimizer optimizer;
   DType dtype = DType::kFloat32;
   double loss_scale = 1;
+  int64_t batch_norm_groups = 1;   // of consecutive samples, that have statistics of their own
   std::string recompute = "none";  // results not kept for the backward pass: recompute_kinds() (graph/autodiff.h)
   int micro_batches = 1;           // parts that a step works on one after another (graph/parts.h)
   std::string sha256;  // of the printed training graph of the whole batch without initial values, before recomputation

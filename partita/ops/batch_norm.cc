@@ -1,0 +1,332 @@
+// Batch norm over all axes but the second. Its statistics are over the global batch, or over each group of consecutive
+// samples of it, whatever the plan. Its gradients are declared: they read the saved mean and variance.
+//
+// Example: 8 samples in 4 groups, x [8, 3, 5, 5]. Samples 0 and 1 have one mean and variance a channel, which are row 0
+// of mu [4, 3] and va [4, 3]. Devices, or micro-batches, that have whole groups exchange nothing. PyTorch's running
+// mean after the four, one after another, is (1-a)^4 r + sum(g) a (1-a)^(3-g) mu[g]: each group adds its term to one
+// tensor [3], and one op a step adds that to what is left of r.
+#include <algorithm>
+#include <cmath>
+
+#include "partita/base/error.h"
+#include "partita/graph/batch.h"
+#include "partita/graph/builder.h"
+#include "partita/graph/infer.h"
+#include "partita/ops/declare.h"
+#include "partita/ops/ops.h"
+
+namespace partita {
+namespace {
+
+std::vector<TensorId> batch_norm_gradient(GraphBuilder& build, const Op& forward, const std::vector<TensorId>& g) {
+  if (g[1].valid() || g[2].valid())
+    fail("{} '{}': no gradient flows through the batch's mean and variance", forward.definition, forward.name);
+  const std::vector<TensorId> d =
+      build.ops(forward.definition + "_grad",
+                {forward.operands[0], forward.operands[1], forward.results[1], forward.results[2], g[0]},
+                forward.attributes, forward.name + ".grad");
+  return {d[0], d[1], d[2]};
+}
+
+// With the running statistics that the training op's running_averages write.
+std::vector<TensorId> batch_norm_evaluation(GraphBuilder& build, const Graph& graph, const Op& forward,
+                                            const std::vector<TensorId>& operands) {
+  auto running = [&](TensorId statistic) {
+    for (const Op& op : graph.ops)
+      if (op.definition == "group_average" && op.operands[0] == statistic) statistic = op.results[0];
+    for (const Op& op : graph.ops)
+      if (op.definition == "running_average" && op.operands[1] == statistic) return graph.tensor(op.operands[0]);
+    fail("batch_norm '{}' has no running statistics to be evaluated with", forward.name);
+  };
+  auto state = [&](const Tensor& t) {
+    if (TensorId id = build.graph().find_tensor(t.name); id.valid()) return id;
+    const TensorId id = build.state(t.name, t.shape, t.initial_fill, t.dtype);
+    build.graph().tensor(id).values = t.values;
+    build.graph().tensor(id).role = t.role;
+    return id;
+  };
+  const TensorId mean = state(running(forward.results[1])), variance = state(running(forward.results[2]));
+  const TensorId y = build.op("batch_norm_inference", {operands[0], operands[1], operands[2], mean, variance},
+                              {{"eps", forward.attributes.at("eps")}}, forward.name);
+  return {y, {}, {}};
+}
+
+// x's, and statistics in float32 at least.
+std::vector<DType> forward_dtypes(const OpInstance& op) {
+  const DType statistics = computed_in(promoted({op.dtypes.at(0), op.dtypes.at(1)}));
+  return {op.dtypes.at(0), statistics, statistics};
+}
+
+std::vector<DType> gradient_dtypes(const OpInstance& op) { return {op.dtypes.at(0), op.dtypes.at(1), op.dtypes.at(1)}; }
+
+// ---------------------------------------------------------------- in groups of samples
+
+// Rows of each group; axis 0 of x is (group, row).
+int64_t rows_of_group(const OpInstance& op) {
+  const Shape& x = op.shapes.at(0);
+  const int64_t groups = op.integer("groups");
+  if (x.size() < 2) fail("batch norm takes x [n, c, ..], not [{}]", fmt::join(x, "x"));
+  if (groups < 1 || x[0] % groups) fail("{} samples are not {} equal groups", x[0], groups);
+  return x[0] / groups;
+}
+
+std::string in_groups(const OpInstance& op) {
+  return fmt::format(
+      "batch_norm_in_groups(x, w, b) -> y, mu, va where u < {0}, n < {1} =\n"
+      "mu[u, c] = (sum(n, ..s) x[u*{1} + n, c, ..s]) / ({1} * ext(..s))\n"
+      "va[u, c] = (sum(n, ..s) (x[u*{1} + n, c, ..s] - mu[u, c])^2) / ({1} * ext(..s))\n"
+      "y[u*{1} + n, c, ..s] = (x[u*{1} + n, c, ..s] - mu[u, c]) / sqrt(va[u, c] + eps) * w[c] + b[c]",
+      op.integer("groups"), rows_of_group(op));
+}
+
+std::string in_groups_grad(const OpInstance& op) {
+  return fmt::format(
+      "batch_norm_in_groups_grad(x, w, mu, va, g) -> dx, dw, db where u < {0}, n < {1} =\n"
+      "z[u*{1} + n, c, ..s] = (x[u*{1} + n, c, ..s] - mu[u, c]) / sqrt(va[u, c] + eps)\n"
+      "p[u, c] = sum(n, ..s) g[u*{1} + n, c, ..s]\n"
+      "q[u, c] = sum(n, ..s) g[u*{1} + n, c, ..s] * z[u*{1} + n, c, ..s]\n"
+      "db[c] = sum(u) p[u, c]\n"
+      "dw[c] = sum(u) q[u, c]\n"
+      "dx[u*{1} + n, c, ..s] = w[c] / sqrt(va[u, c] + eps) * "
+      "(g[u*{1} + n, c, ..s] - (p[u, c] + z[u*{1} + n, c, ..s] * q[u, c]) / ({1} * ext(..s)))",
+      op.integer("groups"), rows_of_group(op));
+}
+
+void declare_groups(OpRegistry& registry) {
+  declare(registry, "batch_norm_in_groups",
+          "batch norm with the statistics of each of `groups` groups of consecutive samples, which are results too")
+      .formula(in_groups)
+      .dtypes(forward_dtypes)
+      .required("groups")
+      .attribute("eps", 1e-5)
+      .gradient(batch_norm_gradient)
+      .evaluation(batch_norm_evaluation)
+      .example({{6, 3, 2, 4}, {3}, {3}}, {{"groups", 2}})
+      .example({{8, 5}, {5}, {5}}, {{"groups", 4}});
+  declare(registry, "batch_norm_in_groups_grad", "gradients of batch_norm_in_groups from its saved statistics")
+      .formula(in_groups_grad)
+      .dtypes(gradient_dtypes)
+      .required("groups")
+      .attribute("eps", 1e-5)
+      .not_differentiable()
+      .domain(0.4, 1.9)
+      .example({{6, 3, 2, 4}, {3}, {2, 3}, {2, 3}, {6, 3, 2, 4}}, {{"groups", 2}})
+      .example({{8, 5}, {5}, {4, 5}, {4, 5}, {8, 5}}, {{"groups", 4}});
+  declare(registry, "group_average",
+          "what `groups` running averages by `momentum`, one after another, add to what is left of the first value")
+      .formula([](const OpInstance& op) {
+        return fmt::format("group_average(s)[..i] = sum(u) momentum * scale * (1 - momentum)^({} - u) * s[u, ..i]",
+                           op.shapes.at(0).at(0) - 1);
+      })
+      .dtypes(of_first)
+      .attribute("momentum", 0.1)
+      .attribute("scale", 1)
+      .not_differentiable()
+      .example({{4, 7}}, {{"scale", 1.25}});
+}
+
+}  // namespace
+
+void declare_batch_norm(OpRegistry& registry) {
+  declare(registry, "batch_norm",
+          "(x - mean) / sqrt(variance + eps) * w + b with the batch's statistics, which are results too")
+      .formula(
+          "batch_norm(x, w, b) -> y, mu, va =\n"
+          "mu[c] = (sum(n, ..s) x[n, c, ..s]) / (ext(n) * ext(..s))\n"
+          "va[c] = (sum(n, ..s) (x[n, c, ..s] - mu[c])^2) / (ext(n) * ext(..s))\n"
+          "y[n, c, ..s] = (x[n, c, ..s] - mu[c]) / sqrt(va[c] + eps) * w[c] + b[c]")
+      .dtypes(forward_dtypes)
+      .attribute("eps", 1e-5)
+      .gradient(batch_norm_gradient)
+      .evaluation(batch_norm_evaluation)
+      .example({{5, 3, 2, 4}, {3}, {3}})
+      .example({{5, 7}, {7}, {7}});
+  declare(registry, "batch_norm_grad", "gradients of batch_norm from its saved statistics")
+      .formula(
+          "batch_norm_grad(x, w, mu, va, g) -> dx, dw, db =\n"
+          "z[n, c, ..s] = (x[n, c, ..s] - mu[c]) / sqrt(va[c] + eps)\n"
+          "db[c] = sum(n, ..s) g[n, c, ..s]\n"
+          "dw[c] = sum(n, ..s) g[n, c, ..s] * z[n, c, ..s]\n"
+          "dx[n, c, ..s] = w[c] / sqrt(va[c] + eps) * "
+          "(g[n, c, ..s] - (db[c] + z[n, c, ..s] * dw[c]) / (ext(n) * ext(..s)))")
+      .dtypes(gradient_dtypes)
+      .attribute("eps", 1e-5)
+      .not_differentiable()
+      .domain(0.4, 1.9)
+      .example({{5, 3, 2, 4}, {3}, {3}, {3}, {5, 3, 2, 4}})
+      .example({{5, 7}, {7}, {7}, {7}, {5, 7}});
+  declare(registry, "batch_norm_inference", "(x - rm) / sqrt(rv + eps) * w + b with given statistics")
+      .formula(
+          "batch_norm_inference(x, w, b, rm, rv)[n, c, ..s] = (x[n, c, ..s] - rm[c]) / sqrt(rv[c] + eps) * w[c] + b[c]")
+      .dtypes(of_first)
+      .attribute("eps", 1e-5)
+      .domain(0.4, 1.9)
+      .example({{5, 3, 2, 4}, {3}, {3}, {3}, {3}});
+  declare(registry, "running_average", "r' = (1 - momentum) r + momentum scale s, in place")
+      .formula("running_average(r, s)[..i] = (1 - momentum) * r[..i] + momentum * scale * s[..i]")
+      .dtypes(of_first)
+      .attribute("momentum", 0.1)
+      .attribute("scale", 1)
+      .not_differentiable()
+      .replaces({0})
+      .example({{7}, {7}}, {{"scale", 1.25}});
+  declare_groups(registry);
+}
+
+namespace {
+
+// The unbiased variance of a channel's values to the biased one, in each group; none of a single value.
+std::optional<double> unbiased_scale(const Shape& x, int64_t groups = 1) {
+  const double count = static_cast<double>(volume(x)) / static_cast<double>(x.at(1) * groups);
+  return count < 2 ? std::nullopt : std::optional(count / (count - 1));
+}
+
+[[noreturn]] void fail_for_one_value(const std::string& op, const Shape& x, int64_t groups = 1) {
+  fail("batch_norm '{}': one value a channel has no variance (input [{}]{})", op, fmt::join(x, "x"),
+       groups == 1 ? std::string() : fmt::format(" in {} groups", groups));
+}
+
+}  // namespace
+
+TensorId batch_norm_of_any_batch(GraphBuilder& build, TensorId x, TensorId scale, TensorId bias, TensorId running_mean,
+                                 TensorId running_variance, double eps, double momentum, std::string name) {
+  const double unbiased = unbiased_scale(build.shape(x)).value_or(1);
+  const std::vector<TensorId> results = build.ops("batch_norm", {x, scale, bias}, {{"eps", eps}}, std::move(name));
+  const std::string op = build.graph().ops.back().name;
+  build.set_phase(Phase::kUpdate);
+  build.op("running_average", {running_mean, results[1]}, {{"momentum", momentum}}, op + ".running_mean");
+  build.op("running_average", {running_variance, results[2]}, {{"momentum", momentum}, {"scale", unbiased}},
+           op + ".running_var");
+  build.set_phase(Phase::kForward);
+  return results[0];
+}
+
+TensorId batch_norm_training(GraphBuilder& build, TensorId x, TensorId scale, TensorId bias, TensorId running_mean,
+                             TensorId running_variance, double eps, double momentum, std::string name) {
+  const Shape shape = build.shape(x);
+  const TensorId y =
+      batch_norm_of_any_batch(build, x, scale, bias, running_mean, running_variance, eps, momentum, std::move(name));
+  if (!unbiased_scale(shape)) fail_for_one_value(build.graph().op(build.graph().tensor(y).producer).name, shape);
+  return y;
+}
+
+void count_values(Graph& graph) {
+  for (Op& average : graph.ops) {
+    if (average.definition != "running_average") continue;
+    const OpId producer = graph.tensor(average.operands[1]).producer;
+    if (!producer.valid() || graph.op(producer).definition != "batch_norm") continue;
+    const Op& norm = graph.op(producer);
+    const Shape& x = graph.tensor(norm.operands[0]).shape;
+    const std::optional<double> unbiased = unbiased_scale(x);
+    if (!unbiased) fail_for_one_value(norm.name, x);
+    if (average.operands[1] != norm.results[2]) continue;
+    average.attributes["scale"] = *unbiased;
+    average.bound = bind_op(graph, average);
+  }
+}
+
+// ---------------------------------------------------------------- a graph's batch norms in groups
+
+namespace {
+
+// What `groups` running averages by `momentum` leave of the first value, and the running average that leaves as much
+// and adds one tensor to it as it is.
+tdl::Attributes after_groups(double momentum, int64_t groups) {
+  const double once = 1 - std::pow(1 - momentum, static_cast<double>(groups));
+  return {{"momentum", once}, {"scale", once == 0 ? 1 : 1 / once}};
+}
+
+// A forward graph again, op by op, its batch norms in groups.
+class InGroups {
+ public:
+  InGroups(const Graph& graph, int64_t groups)
+      : old_(graph), groups_(groups), build_(graph.name, graph.registry), now_(graph.tensors.size()) {}
+
+  Graph run() {
+    for (std::size_t t = 0; t < old_.tensors.size(); ++t) {
+      const Tensor& source = old_.tensors[t];
+      if (source.producer.valid()) continue;
+      now_[t] = build_.input(source.name, source.shape, source.dtype, source.sample_axis);
+      build_.graph().tensor(now_[t]) = source;
+    }
+    build_.graph().inputs.clear();
+    for (TensorId id : old_.inputs) build_.graph().inputs.push_back(now_[id.index()]);
+    for (const Op& op : old_.ops) add(op);
+    std::vector<TensorId> outputs;
+    for (TensorId id : old_.outputs) outputs.push_back(now_[id.index()]);
+    return build_.finish(std::move(outputs));
+  }
+
+ private:
+  void add(const Op& op) {
+    build_.set_phase(op.phase);
+    build_.set_source(op.source);
+    build_.set_cell(op.time_step, op.cell);
+    std::vector<TensorId> operands;
+    for (TensorId id : op.operands) operands.push_back(now_[id.index()]);
+    tdl::Attributes attributes = op.attributes;
+    std::string definition = op.definition;
+    if (definition == "batch_norm") {
+      expect_groups(op);
+      definition = "batch_norm_in_groups";
+      attributes["groups"] = static_cast<double>(groups_);
+    } else if (const Op* norm = averaged_norm(op)) {
+      operands[1] = group_average(op, *norm, operands[1]);
+      attributes = after_groups(op.attributes.at("momentum"), groups_);
+    }
+    const std::vector<TensorId> results = op.formula.empty()
+                                              ? build_.ops(definition, operands, attributes, op.name)
+                                              : build_.formula(definition, op.formula, operands, op.name, attributes);
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      now_[op.results[r].index()] = results[r];
+      build_.graph().tensor(results[r]).name = old_.tensor(op.results[r]).name;
+    }
+  }
+
+  // Groups of samples are groups of rows where samples are the outermost of what lies along axis 0.
+  void expect_groups(const Op& op) const {
+    const Tensor& x = old_.tensor(op.operands[0]);
+    const std::optional<int64_t> batch = find_batch(old_);
+    if (x.sample_axis != 0 || !batch || x.shape[0] % *batch)
+      fail("--batch-norm-groups: batch_norm '{}' reads '{}' [{}], whose samples do not lie along axis 0", op.name,
+           x.name, fmt::join(x.shape, "x"));
+    if (*batch % groups_)
+      fail("--batch-norm-groups {}: the {} samples of batch_norm '{}' are not {} equal groups; use a divisor of {}",
+           groups_, *batch, op.name, groups_, *batch);
+    if (!unbiased_scale(x.shape, groups_)) fail_for_one_value(op.name, x.shape, groups_);
+  }
+
+  // The batch norm whose statistic a running average takes; null: it takes another tensor.
+  const Op* averaged_norm(const Op& op) const {
+    if (op.definition != "running_average") return nullptr;
+    const OpId producer = old_.tensor(op.operands[1]).producer;
+    return producer.valid() && old_.op(producer).definition == "batch_norm" ? &old_.op(producer) : nullptr;
+  }
+
+  // The groups' terms of a running average. It acts with the forward pass, on each part of the batch.
+  TensorId group_average(const Op& average, const Op& norm, TensorId statistic) {
+    tdl::Attributes attributes{{"momentum", average.attributes.at("momentum")}};
+    if (average.operands[1] == norm.results[2])
+      attributes["scale"] = *unbiased_scale(old_.tensor(norm.operands[0]).shape, groups_);
+    build_.set_phase(Phase::kForward);
+    const TensorId terms = build_.op("group_average", {statistic}, attributes, average.name + ".groups");
+    build_.set_phase(average.phase);
+    return terms;
+  }
+
+  const Graph& old_;
+  const int64_t groups_;
+  GraphBuilder build_;
+  std::vector<TensorId> now_;  // by the old graph's tensors
+};
+
+}  // namespace
+
+Graph with_batch_norm_groups(const Graph& forward, int64_t groups) {
+  if (groups < 1) fail("--batch-norm-groups {}: a batch has one group or more", groups);
+  if (std::none_of(forward.ops.begin(), forward.ops.end(), [](const Op& op) { return op.definition == "batch_norm"; }))
+    fail("--batch-norm-groups: model '{}' has no batch norm", forward.name);
+  return groups == 1 ? forward : InGroups(forward, groups).run();
+}
+
+}  // namespace partita
