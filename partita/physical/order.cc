@@ -11,50 +11,23 @@
 namespace partita {
 namespace {
 
-// When (stage, phase, micro-batch) runs, in ticks of a unit-time run of the stages.
-class Ticks {
- public:
-  Ticks(const PhysicalGraph& graph, Schedule schedule) : micro_batches_(graph.micro_batches), schedule_(schedule) {
-    for (const Task& task : graph.tasks) stages_ = std::max(stages_, task.stage + 1);
-    if (schedule_ == Schedule::kDefault) {
-      end_ = 2 * micro_batches_;
-      return;
-    }
-    forward_.assign(stages_, std::vector<int>(micro_batches_));
-    backward_ = forward_;
-    run();
-  }
+// The pipeline that the tasks' stages make.
+Pipelining pipelining_of(const PhysicalGraph& graph, const LowerOptions& options) {
+  int chunks = 1;
+  for (const Task& task : graph.tasks) chunks = std::max(chunks, task.stage + 1);
+  const int v = options.virtual_stages;
+  if (v < 1 || chunks % v != 0)
+    fail("physical graph '{}': {} virtual stages a device do not divide its {} stages: take a number that does",
+         graph.name, v, chunks);
+  const Pipelining pipelining{options.schedule, chunks / v, v, graph.micro_batches};
+  if (const auto why = why_not(pipelining)) fail("physical graph '{}': {}", graph.name, *why);
+  return pipelining;
+}
 
-  int of(int stage, Phase phase, int act) const {
-    if (phase == Phase::kUpdate) return end_;
-    const bool backward = phase == Phase::kBackward;
-    if (schedule_ == Schedule::kDefault) return 2 * act + backward;
-    return (backward ? backward_ : forward_)[stage][act];
-  }
-  int end() const { return end_; }  // after every tick
-
- private:
-  void run() {
-    const int m = micro_batches_, stages = stages_;
-    std::vector<int> forwards(stages, 0), backwards(stages, 0);
-    for (int tick = 0; backwards[0] < m; ++tick, end_ = tick) {
-      const std::vector<int> f = forwards, b = backwards;  // as they stood when the tick began
-      for (int s = 0; s < stages; ++s) {
-        bool can_backward = b[s] < f[s] && (s == stages - 1 || b[s + 1] > b[s]);
-        const bool room = schedule_ == Schedule::kGpipe || f[s] - b[s] < stages - s;
-        const bool can_forward = f[s] < m && (s == 0 || f[s - 1] > f[s]) && room;
-        if (schedule_ == Schedule::kGpipe && can_forward) can_backward = false;
-        if (can_backward) backward_[s][backwards[s]++] = tick;
-        else if (can_forward) forward_[s][forwards[s]++] = tick;
-      }
-      ensure(tick <= 4 * (m + stages), "the schedule of {} stages and {} micro-batches does not end", stages, m);
-    }
-  }
-
-  int micro_batches_, stages_ = 1, end_ = 0;
-  Schedule schedule_;
-  std::vector<std::vector<int>> forward_, backward_;  // [stage][micro-batch]
-};
+int tick_of(const TickTable& table, const Task& task, int act) {
+  if (task.phase == Phase::kUpdate) return table.length;
+  return (task.phase == Phase::kBackward ? table.backward : table.forward)[task.stage][act];
+}
 
 // (tick, the op's place in the graph, - distance to its reader): the least comes first.
 using Key = std::tuple<int, int, int>;
@@ -155,24 +128,24 @@ Task::Turn turn_of(const Task& task, bool given, const LowerOptions& options) {
 
 // By number. Readers come before writers, since a lazy task's key follows from its readers'.
 std::vector<Key> keys_of(const PhysicalGraph& graph, const NodeTable& table, const Precedence& precedence,
-                         const LowerOptions& options) {
+                         const TickTable& ticks, const LowerOptions& options) {
   const std::vector<int> plain = any_order(graph, table, precedence.all);
-  const Ticks ticks(graph, options.schedule);
   std::vector<Key> keys(table.size());
   for (std::size_t i = plain.size(); i-- > 0;) {
     const int v = plain[i];
     const Node& node = table.nodes[v];
     const Task& task = graph.task(node.task);
-    const bool given = !options.op_places.empty() && task.op.valid();
-    const int place = given ? options.op_places[task.op.index()] : task.op.value;
+    const bool placed = !options.op_places.empty() && task.op.valid();
+    const bool given = placed && graph.micro_batches == 1;
+    const int place = placed ? options.op_places[task.op.index()] : task.op.value;
     const Key as_ready{-1, place, 0};
     switch (turn_of(task, given, options)) {
       case Task::Turn::kInPlace:
-        keys[v] = {given ? 0 : ticks.of(task.stage, task.phase, node.act), place, 0};
+        keys[v] = {given ? 0 : tick_of(ticks, task, node.act), place, 0};
         break;
       case Task::Turn::kEager:
         keys[v] = !options.control_edges && task.phase == Phase::kUpdate && !is_transfer(task)
-                      ? Key{ticks.end(), place, 0}
+                      ? Key{ticks.length, place, 0}
                       : as_ready;
         break;
       case Task::Turn::kLazy: {
@@ -200,11 +173,34 @@ std::vector<int> ranks_by_name(const PhysicalGraph& graph, const NodeTable& tabl
   return rank;
 }
 
+// Section 5.5. A rank of several chunks is held to its list of forwards and backwards: on each device, the first kernel
+// of one waits for the last kernel of the one before. Credits are a register's, and so a chunk's: they do not bound
+// what is in flight over all chunks, and what is ready a moment early would go before what the next rank waits for.
+void hold_to_list(PhysicalGraph& graph) {
+  struct Last {
+    Node node;
+    std::tuple<int, Phase, int> what;  // chunk, phase, micro-batch
+  };
+  std::vector<Last> last(graph.device_count);
+  for (const Node& node : graph.order) {
+    const Task& task = graph.task(node.task);
+    if (graph.queues[task.queue.index()].kind != QueueKind::kCompute || task.turn != Task::Turn::kInPlace ||
+        task.rate != graph.micro_batches || task.phase == Phase::kUpdate)
+      continue;
+    const std::tuple what(task.stage, task.phase, node.act);
+    Last& before = last[task.device.index()];
+    if (before.node.task.valid() && before.what != what)
+      graph.edges.push_back({before.node, node, false, EdgeKind::kPlan});
+    before = {node, what};
+  }
+}
+
 }  // namespace
 
 void make_order(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options) {
   const Precedence precedence = precedence_of(graph, table, uses);
-  const std::vector<Key> keys = keys_of(graph, table, precedence, options);
+  const Pipelining pipelining = pipelining_of(graph, options);
+  const std::vector<Key> keys = keys_of(graph, table, precedence, tick_table(pipelining), options);
   const std::vector<int> rank = ranks_by_name(graph, table);
   using Entry = std::tuple<Key, int, int>;  // key, rank of the name, node
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
@@ -220,6 +216,7 @@ void make_order(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, 
     for (int to : precedence.all[v])
       if (--left[to] == 0) ready.push({keys[to], rank[to], to});
   }
+  if (pipelining.virtual_stages > 1) hold_to_list(graph);
 }
 
 }  // namespace partita

@@ -9,12 +9,10 @@
 #include <vector>
 
 #include "partita/base/watch.h"
+#include "partita/physical/schedule.h"
 #include "partita/physical/uses.h"
 
 namespace partita {
-
-// Which micro-batch a stage takes next (section 2). kDefault: forward and backward of one, then of the next.
-enum class Schedule { kDefault, kGpipe, k1F1B };
 
 struct LowerOptions {
   bool share_bytes = true;  // false: no two registers share bytes
@@ -23,7 +21,11 @@ struct LowerOptions {
   // ready.
   bool control_edges = true;
   Schedule schedule = Schedule::kDefault;  // of micro-batches
-  // By OpId, of a plan that gives the order. Empty: the graph's own, and updates and stages as above.
+  // V: the stages that each device works on. Task.stage is then the number of a chunk, 0 .. S V - 1, and chunk c runs
+  // on the devices of pipeline rank c mod S.
+  int virtual_stages = 1;
+  // By OpId, of a plan that gives the order. Empty: the graph's own, and updates and stages as above. With several
+  // micro-batches it is the order of the ops of a stage's forward or backward; the rest stays as above.
   std::vector<int> op_places;
   bool transfer_slack = false;  // one count more for registers on either side of a transfer (section 3)
   Watch watch;                  // throws where that ends
@@ -31,7 +33,9 @@ struct LowerOptions {
 
 // Section 2: fills `order`. Kahn's algorithm with a heap on (tick, place of the op, - distance to its reader, name).
 // Example: the fetch w>f of a weight is ready at once; its key is that of its reader f less one, so that it stands just
-// before f.
+// before f. Where devices have several virtual stages it adds control edges to `edges` (section 5.5), which
+// make_edges() keeps. Bad input where virtual_stages does not divide the stages, or the schedule does not fit
+// (schedule.h).
 void make_order(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options = {});
 
 // Section 3: fills `count`, the least with which no use is overwritten before its last reader. Example: 4 micro-batches

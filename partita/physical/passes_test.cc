@@ -11,6 +11,7 @@ namespace partita {
 namespace {
 
 using testing::PhysicalBuilder;
+using testing::pipeline;
 using testing::run_passes;
 
 std::string order_text(const PhysicalGraph& graph) {
@@ -32,44 +33,6 @@ void expect_part(const std::string& text, const std::string& part) {
 }
 
 std::string refusal(const PhysicalGraph& graph) { return refuse(graph).value_or("admitted"); }
-
-// Forward and backward of two micro-batches on two stages, one activation each.
-PhysicalBuilder pipeline(int micro_batches, int stages = 2) {
-  PhysicalBuilder b(stages, micro_batches);
-  const int m = micro_batches;
-  std::vector<RegisterId> input(stages), kept(stages);
-  for (int s = 0; s < stages; ++s) {
-    const std::string id = std::to_string(s);
-    if (s > 0) {
-      input[s] = b.reg("in" + id, s, 16, m);
-      b.graph.task(b.copy("send" + id, kept[s - 1], input[s], m)).stage = s;
-      kept[s] = b.reg("act" + id, s, 16, m);
-      b.graph.task(b.add("f" + id, s, {input[s]}, {kept[s]}, m)).stage = s;
-    } else {
-      kept[0] = b.reg("act0", 0, 16, m);
-      b.add("f0", 0, {}, {kept[0]}, m);
-    }
-  }
-  RegisterId grad = b.reg("loss", stages - 1, 16, m);
-  for (int s = stages - 1; s >= 0; --s) {
-    const std::string id = std::to_string(s);
-    if (s < stages - 1) {
-      const RegisterId moved = b.reg("gin" + id, s, 16, m);
-      Task& copy = b.graph.task(b.copy("back" + id, grad, moved, m));
-      copy.stage = s;
-      copy.phase = Phase::kBackward;
-      grad = b.reg("g" + id, s, 16, m);
-      Task& task = b.graph.task(b.add("b" + id, s, {kept[s], moved}, {grad}, m));
-      task.stage = s;
-      task.phase = Phase::kBackward;
-    } else {
-      Task& task = b.graph.task(b.add("b" + id, s, {kept[s]}, {grad}, m));
-      task.stage = s;
-      task.phase = Phase::kBackward;
-    }
-  }
-  return b;
-}
 
 TEST(Order, FollowsTheGraphAndPutsLazyTasksBeforeTheirReader) {
   PhysicalBuilder b(2);
@@ -122,24 +85,78 @@ TEST(Order, NamesACycle) {
   }
 }
 
+// What a device does, in order: "f0 b1" the forward of micro-batch 0, then the backward of 1. With `chunks`: "f2.0" the
+// forward of chunk 2 for micro-batch 0.
+std::string share(const PhysicalGraph& graph, int device, bool chunks = false) {
+  std::string text;
+  for (const Node& node : graph.order) {
+    const Task& task = graph.task(node.task);
+    if (task.device != DeviceId(device) || !task.route.empty()) continue;
+    text += chunks ? fmt::format("{}.{} ", task.name, node.act) : fmt::format("{}{} ", task.name[0], node.act);
+  }
+  return text;
+}
+
 // The unit-time runs of three stages and four micro-batches, as drawn in the papers: what the last and the first stage
 // do.
 TEST(Order, Schedules) {
-  const auto share = [](Schedule schedule, int stage) {
-    PhysicalBuilder b = pipeline(4, 3);
+  const auto of = [](Schedule schedule, int stage, int micro_batches = 4) {
+    PhysicalBuilder b = pipeline(micro_batches, 3);
     make_order(b.graph, {.schedule = schedule});
-    std::string text;
-    for (const Node& node : b.graph.order) {
-      const Task& task = b.graph.task(node.task);
-      if (task.device == DeviceId(stage) && task.route.empty()) text += fmt::format("{}{} ", task.name[0], node.act);
-    }
-    return text;
+    return share(b.graph, stage);
   };
-  EXPECT_EQ(share(Schedule::kGpipe, 0), "f0 f1 f2 f3 b0 b1 b2 b3 ");
-  EXPECT_EQ(share(Schedule::k1F1B, 0), "f0 f1 f2 b0 f3 b1 b2 b3 ");
-  EXPECT_EQ(share(Schedule::k1F1B, 1), "f0 f1 b0 f2 b1 f3 b2 b3 ");
-  EXPECT_EQ(share(Schedule::k1F1B, 2), "f0 b0 f1 b1 f2 b2 f3 b3 ");
-  EXPECT_EQ(share(Schedule::kDefault, 0), "f0 b0 f1 b1 f2 b2 f3 b3 ");
+  EXPECT_EQ(of(Schedule::kGpipe, 0), "f0 f1 f2 f3 b0 b1 b2 b3 ");
+  EXPECT_EQ(of(Schedule::k1F1B, 0), "f0 f1 f2 b0 f3 b1 b2 b3 ");
+  EXPECT_EQ(of(Schedule::k1F1B, 1), "f0 f1 b0 f2 b1 f3 b2 b3 ");
+  EXPECT_EQ(of(Schedule::k1F1B, 2), "f0 b0 f1 b1 f2 b2 f3 b3 ");
+  EXPECT_EQ(of(Schedule::kDefault, 0), "f0 b0 f1 b1 f2 b2 f3 b3 ");
+  EXPECT_EQ(of(Schedule::k1F1B, 0, 2), "f0 f1 b0 b1 ");
+  EXPECT_EQ(of(Schedule::k1F1B, 1, 2), "f0 f1 b0 b1 ");
+  EXPECT_EQ(of(Schedule::k1F1B, 2, 2), "f0 b0 f1 b1 ");
+}
+
+// Two devices with two chunks each, 0 and 2, 1 and 3.
+TEST(Order, Interleaved) {
+  PhysicalBuilder b = pipeline(4, 2, 2);
+  make_order(b.graph, {.schedule = Schedule::kInterleaved, .virtual_stages = 2});
+  EXPECT_EQ(share(b.graph, 0, true),
+            "f0.0 f0.1 f2.0 f2.1 f0.2 b2.0 f0.3 b2.1 f2.2 b0.0 f2.3 b0.1 b2.2 b2.3 b0.2 b0.3 ");
+  EXPECT_EQ(share(b.graph, 1, true),
+            "f1.0 f1.1 f3.0 b3.0 f3.1 b3.1 f1.2 b1.0 f1.3 b1.1 f3.2 b3.2 f3.3 b3.3 b1.2 b1.3 ");
+}
+
+TEST(Order, WhatDoesNotFitTheSchedule) {
+  const auto error_of = [](const LowerOptions& options) -> std::string {
+    PhysicalBuilder b = pipeline(3, 2, 2);
+    try {
+      make_order(b.graph, options);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::kBadInput);
+      return error.what();
+    }
+    return "ordered";
+  };
+  EXPECT_EQ(error_of({.schedule = Schedule::kInterleaved, .virtual_stages = 4}), "ordered");
+  EXPECT_EQ(error_of({.schedule = Schedule::kInterleaved, .virtual_stages = 3}),
+            "physical graph 'by hand': 3 virtual stages a device do not divide its 4 stages: take a number that does");
+  expect_part(error_of({.schedule = Schedule::kInterleaved, .virtual_stages = 2}),
+              "physical graph 'by hand': schedule 'interleaved' takes micro-batches in groups");
+  expect_part(error_of({.schedule = Schedule::kGpipe, .virtual_stages = 2}), "take 'interleaved'");
+}
+
+// The plan's order of ops holds for each micro-batch; which micro-batch comes next is the schedule's.
+TEST(Order, APlansOwnWithSeveralMicroBatches) {
+  PhysicalBuilder b(1, 2);
+  std::vector<RegisterId> regs;
+  for (const char* name : {"x", "y", "dx", "dy"}) regs.push_back(b.reg(name, 0, 8, 2));
+  b.add("x", 0, {}, {regs[0]}, 2);
+  b.add("y", 0, {}, {regs[1]}, 2);
+  b.graph.task(b.add("dx", 0, {regs[0]}, {regs[2]}, 2)).phase = Phase::kBackward;
+  b.graph.task(b.add("dy", 0, {regs[1]}, {regs[3]}, 2)).phase = Phase::kBackward;
+  make_order(b.graph, {.op_places = {1, 0, 2, 3}});
+  EXPECT_EQ(order_text(b.graph), "y#0 x#0 dx#0 dy#0 y#1 x#1 dx#1 dy#1");
+  make_order(b.graph, {.schedule = Schedule::kGpipe, .op_places = {1, 0, 3, 2}});
+  EXPECT_EQ(order_text(b.graph), "y#0 x#0 y#1 x#1 dy#0 dx#0 dy#1 dx#1");
 }
 
 TEST(Counts, AreTheLeastThatTheOrderAllows) {
@@ -156,6 +173,17 @@ TEST(Counts, AreTheLeastThatTheOrderAllows) {
   EXPECT_EQ(count(b, Schedule::k1F1B, "act1"), 2);
   EXPECT_EQ(count(b, Schedule::k1F1B, "act2"), 1);
   EXPECT_EQ(count(b, Schedule::kDefault, "act0"), 1);
+}
+
+// By hand from the order above: before b2.0, chunk 2 has two forwards; f0.0 to f0.3 come before b0.0.
+TEST(Counts, OfEachChunk) {
+  PhysicalBuilder b = pipeline(8, 2, 2);
+  run_passes(b.graph, {.schedule = Schedule::kInterleaved, .virtual_stages = 2});
+  EXPECT_EQ(refusal(b.graph), "admitted");
+  std::vector<int> counts(4);
+  for (const Register& reg : b.graph.registers)
+    if (reg.name.starts_with("act")) counts[reg.name[3] - '0'] = reg.count;
+  EXPECT_EQ(counts, (std::vector<int>{4, 3, 2, 1}));
 }
 
 TEST(Counts, ARegisterReadOnceAStepHoldsAllItsUses) {
@@ -358,6 +386,20 @@ TEST(Admission, RefusesSharedBytesWithoutControlEdges) {
   ASSERT_EQ(refusal(b.graph), "admitted");
   std::erase_if(b.graph.edges, [](const Edge& e) { return e.kind == EdgeKind::kReuse && !e.next; });
   EXPECT_EQ(refusal(b.graph), "no edges make make_z wait for make_x: 'x' and 'z' share bytes on device 0");
+}
+
+// Of several chunks a device, the control edges that keep it to its list are left, where nothing else implies them.
+TEST(Edges, OfAListOfChunks) {
+  PhysicalBuilder b = pipeline(2, 2, 2);
+  run_passes(b.graph, {.share_bytes = false, .schedule = Schedule::kInterleaved, .virtual_stages = 2});
+  EXPECT_EQ(share(b.graph, 1, true), "f1.0 f1.1 f3.0 b3.0 f3.1 b3.1 b1.0 b1.1 ");
+  std::vector<std::string> plan;
+  for (const Edge& e : b.graph.edges)
+    if (e.kind == EdgeKind::kPlan) plan.push_back(to_string(b.graph, e.from) + " -> " + to_string(b.graph, e.to));
+  std::sort(plan.begin(), plan.end());
+  EXPECT_EQ(plan,
+            (std::vector<std::string>{"b2#1 -> b0#0", "b3#1 -> b1#0", "f0#1 -> f2#0", "f1#1 -> f3#0", "f2#1 -> b2#0"}));
+  EXPECT_EQ(refusal(b.graph), "admitted");
 }
 
 TEST(Admission, RefusesAnOrderThatIsNotEachNodeOnce) {

@@ -24,7 +24,7 @@ using testing::run_tagged;
 using testing::TaggedRun;
 
 void run_nets(uint64_t first, uint64_t last, int schedules) {
-  int collectives = 0, shared = 0;
+  int collectives = 0, shared = 0, interleaved = 0;
   for (uint64_t seed = first; seed < last; ++seed) {
     const RandomNet net = lowered_net(seed);
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, net.features));
@@ -36,6 +36,7 @@ void run_nets(uint64_t first, uint64_t last, int schedules) {
       const TaggedRun run = run_tagged(net.graph, rng, {.in_order = k % 3 == 2});
       ASSERT_EQ(run.outcome, Outcome::kDone) << run.what;
     }
+    interleaved += net.virtual_stages > 1;
     for (const Task& task : net.graph.tasks) collectives += std::holds_alternative<CollectiveWork>(task.work);
     int64_t bytes = 0, peak = 0;
     for (const Register& reg : net.graph.registers) bytes += reg.count * reg.stride_bytes();
@@ -43,6 +44,7 @@ void run_nets(uint64_t first, uint64_t last, int schedules) {
     shared += peak < bytes;
   }
   EXPECT_GT(collectives, 0);
+  EXPECT_GT(interleaved, static_cast<int>(last - first) / 10);
   EXPECT_GT(shared, static_cast<int>(last - first) / 2);
 }
 

@@ -100,7 +100,7 @@ TEST(Verify, TwoHundredMutationsAreRefused) {
   for (int done = 0; done < 200; ++seed) {
     Rng rng(static_cast<uint64_t>(seed));
     testing::RandomNet net = testing::random_net(rng);
-    testing::run_passes(net.graph, {.schedule = net.schedule});
+    testing::run_passes(net.graph, {.schedule = net.schedule, .virtual_stages = net.virtual_stages});
     const std::string before = print(net.graph);
     const auto& [name, spoil] = spoils[static_cast<std::size_t>(done) % spoils.size()];
     const std::string where = spoil(net.graph, rng);

@@ -25,8 +25,10 @@ using testing::TaggedRun;
 
 // `schedules` seeds a net.
 void run_nets(uint64_t first, uint64_t last, int schedules) {
+  int interleaved = 0;
   for (uint64_t seed = first; seed < last; ++seed) {
     const RandomNet net = lowered_net(seed);
+    interleaved += net.virtual_stages > 1;
     for (int k = 0; k < schedules; ++k) {
       Rng rng(seed * 1000 + static_cast<uint64_t>(k));
       const TaggedRun run = run_scheduled(net.graph, rng);
@@ -34,6 +36,7 @@ void run_nets(uint64_t first, uint64_t last, int schedules) {
           << "net " << seed << ", schedule " << k << " (" << net.features << "): " << run.what;
     }
   }
+  EXPECT_GT(interleaved, static_cast<int>(last - first) / 10);
 }
 
 TEST(Actors, RunRandomNetsUnderRandomSchedules) { run_nets(0, 1000, 1); }

@@ -118,8 +118,9 @@ void run_nets(uint64_t first, uint64_t last) {
     options.layers = std::max<int>(*options.stages, static_cast<int>(rng.between(1, 3)));
     RandomNet net = testing::random_net(rng, options);
     PhysicalGraph apart = net.graph;
-    run_passes(net.graph, {.schedule = net.schedule, .transfer_slack = seed % 2 == 1});
-    run_passes(apart, {.share_bytes = false, .schedule = net.schedule});
+    run_passes(net.graph,
+               {.schedule = net.schedule, .virtual_stages = net.virtual_stages, .transfer_slack = seed % 2 == 1});
+    run_passes(apart, {.share_bytes = false, .schedule = net.schedule, .virtual_stages = net.virtual_stages});
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, net.features));
     ASSERT_EQ(refuse(net.graph), std::nullopt);
     RunReport report;
@@ -283,7 +284,7 @@ TEST(Threads, WhatAKernelThrowsStopsEveryThread) {
   };
   Rng rng(5);
   RandomNet net = testing::random_net(rng, {.stages = 2, .devices_per_stage = 2});
-  run_passes(net.graph, {.schedule = net.schedule});
+  run_passes(net.graph, {.schedule = net.schedule, .virtual_stages = net.virtual_stages});
   const Memory memory(net.graph);
   Failing kernels;
   Hooks hooks{&kernels, [](TensorId, int64_t, const View& into) { fill(into, 1); },

@@ -14,31 +14,9 @@
 namespace partita {
 namespace {
 
+using testing::one_byte_a_ns;
 using testing::PhysicalBuilder;
 using testing::run_passes;
-
-// One byte a nanosecond everywhere, no latency, no launch overhead: a task of n bytes takes n ns. Links as the builder
-// numbers them: from * devices + to.
-Cluster one_byte_a_ns(int devices) {
-  Cluster cluster;
-  cluster.compute_count = devices;
-  cluster.devices.resize(devices);
-  cluster.links.resize(devices * devices);
-  for (int d = 0; d < devices; ++d) {
-    Device& device = cluster.devices[d];
-    device.name = fmt::format("gpu{}", d);
-    for (DType dtype : {DType::kFloat32, DType::kFloat64}) device.peak_flops_per_s[dtype] = 1e9;
-    device.memory_bandwidth_bytes_per_s = 1e9;
-    device.memory_bytes = 1 << 20;
-  }
-  cluster.routes.climbs.resize(static_cast<size_t>(devices));
-  for (int d = 0; d < devices; ++d)
-    for (int e = 0; e < devices; ++e) {
-      cluster.links[d * devices + e] = {fmt::format("{}-{}", d, e), 1e9, 0};
-      if (d != e) cluster.routes.set(DeviceId(size_t(d)), DeviceId(size_t(e)), {LinkId(d * devices + e)});
-    }
-  return cluster;
-}
 
 // "task step start end", a line an event; with acts "task#act step start end".
 std::string timeline(const PhysicalGraph& graph, const Trace& trace) {
@@ -454,7 +432,8 @@ TEST(RandomNets, TheFastSimulatorIsTheSlowOne) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     Rng rng(seed);
     testing::RandomNet net = testing::random_net(rng);
-    run_passes(net.graph, {.schedule = net.schedule, .transfer_slack = seed % 2 == 1});
+    run_passes(net.graph,
+               {.schedule = net.schedule, .virtual_stages = net.virtual_stages, .transfer_slack = seed % 2 == 1});
     for (Task& task : net.graph.tasks) task.bytes = rng.between(0, 40);
     Cluster cluster = one_byte_a_ns(net.graph.device_count);
     for (Link& link : cluster.links) link.latency_us = rng.below(2) ? 0.003 : 0;

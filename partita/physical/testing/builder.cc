@@ -105,6 +105,61 @@ Node PhysicalBuilder::node(const std::string& task, int act) const {
   fail("no task '{}'", task);
 }
 
+PhysicalBuilder pipeline(int micro_batches, int ranks, int virtual_stages) {
+  PhysicalBuilder b(ranks, micro_batches);
+  const int chunks = ranks * virtual_stages;
+  const auto reg = [&](const char* name, int c) {
+    return b.reg(fmt::format("{}{}", name, c), c % ranks, 16, micro_batches);
+  };
+  const auto stands = [&](TaskId id, int c, Phase phase) {
+    b.graph.task(id).stage = c;
+    b.graph.task(id).phase = phase;
+  };
+  // What chunk c reads of another, on its own device.
+  const auto moved = [&](RegisterId from, const char* task, const char* name, int c, Phase phase) {
+    if (b.graph.reg(from).device == DeviceId(c % ranks)) return from;
+    const RegisterId to = reg(name, c);
+    stands(b.copy(fmt::format("{}{}", task, c), from, to, micro_batches), c, phase);
+    return to;
+  };
+  std::vector<RegisterId> kept(chunks);
+  for (int c = 0; c < chunks; ++c) {
+    std::vector<RegisterId> reads;
+    if (c > 0) reads = {moved(kept[c - 1], "send", "in", c, Phase::kForward)};
+    kept[c] = reg("act", c);
+    stands(b.add(fmt::format("f{}", c), c % ranks, reads, {kept[c]}, micro_batches), c, Phase::kForward);
+  }
+  RegisterId gradient;
+  for (int c = chunks - 1; c >= 0; --c) {
+    std::vector<RegisterId> reads{kept[c]};
+    if (c + 1 < chunks) reads.push_back(moved(gradient, "back", "gin", c, Phase::kBackward));
+    gradient = reg("g", c);
+    stands(b.add(fmt::format("b{}", c), c % ranks, reads, {gradient}, micro_batches), c, Phase::kBackward);
+  }
+  return b;
+}
+
+Cluster one_byte_a_ns(int devices) {
+  Cluster cluster;
+  cluster.compute_count = devices;
+  cluster.devices.resize(devices);
+  cluster.links.resize(devices * devices);
+  for (int d = 0; d < devices; ++d) {
+    Device& device = cluster.devices[d];
+    device.name = fmt::format("gpu{}", d);
+    for (DType dtype : {DType::kFloat32, DType::kFloat64}) device.peak_flops_per_s[dtype] = 1e9;
+    device.memory_bandwidth_bytes_per_s = 1e9;
+    device.memory_bytes = 1 << 20;
+  }
+  cluster.routes.climbs.resize(static_cast<size_t>(devices));
+  for (int d = 0; d < devices; ++d)
+    for (int e = 0; e < devices; ++e) {
+      cluster.links[d * devices + e] = {fmt::format("{}-{}", d, e), 1e9, 0};
+      if (d != e) cluster.routes.set(DeviceId(size_t(d)), DeviceId(size_t(e)), {LinkId(d * devices + e)});
+    }
+  return cluster;
+}
+
 void run_passes(PhysicalGraph& graph, const LowerOptions& options) {
   make_order(graph, options);
   make_counts(graph, options);

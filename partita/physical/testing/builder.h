@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "partita/cluster/cluster.h"
 #include "partita/physical/lower.h"
 
 namespace partita::testing {
@@ -33,6 +34,15 @@ class PhysicalBuilder {
   TaskId push(Task task);
   int devices_, collectives_ = 0;
 };
+
+// A pipeline: chunk c on device c mod `ranks` has the forward "fC" and the backward "bC", which reads what fC kept
+// ("actC"). "sendC" and "backC" bring chunk C its input and its gradient, where another device has them. All act once a
+// micro-batch, on registers of 16 elements.
+PhysicalBuilder pipeline(int micro_batches, int ranks = 2, int virtual_stages = 1);
+
+// A cluster for such graphs. One byte a nanosecond everywhere, no latency, no launch overhead: a task of n bytes takes
+// n ns, and at least 1.
+Cluster one_byte_a_ns(int devices);
 
 // All passes after lower_local.
 void run_passes(PhysicalGraph& graph, const LowerOptions& options = {});

@@ -100,7 +100,8 @@ void remove_task(PhysicalGraph& graph, TaskId gone) {
 RandomNet lowered_net(uint64_t seed) {
   Rng rng(seed);
   RandomNet net = random_net(rng);
-  run_passes(net.graph, {.schedule = net.schedule, .transfer_slack = seed % 2 == 1});
+  run_passes(net.graph,
+             {.schedule = net.schedule, .virtual_stages = net.virtual_stages, .transfer_slack = seed % 2 == 1});
   return net;
 }
 

@@ -58,11 +58,10 @@ class Maker {
   Maker(Rng& rng, const NetOptions& options) : rng_(rng) {
     m_ = options.micro_batches.value_or(pick({1, 2, 3, 4}));
     stages_ = options.stages.value_or(pick({1, 1, 2, 3}));
-    layers_ = std::max(stages_, options.layers.value_or(pick({2, 3, 4})));
+    layers_ = options.layers.value_or(pick({2, 3, 4}));
+    draw_schedule(options);
     samples_ = 3 * m_ + pick({0, 0, 1, 2});
     width_ = pick({3, 4, 5, 8});
-    schedule_ =
-        options.schedule.value_or(std::vector{Schedule::kGpipe, Schedule::k1F1B, Schedule::kDefault}[rng_.below(3)]);
     per_stage_ = options.devices_per_stage.value_or(stages_ == 1 ? pick({1, 2, 2, 3}) : pick({1, 2}));
     samples_ += m_ * std::max(0, per_stage_ - 3);  // a micro-batch and a row have elements for every device
     width_ = std::max(width_, per_stage_);
@@ -91,9 +90,8 @@ class Maker {
     build();
     place_parameters();
     for (std::size_t i = 0; i < ops_.size(); ++i) lower_op(static_cast<int>(i), false);
-    const char* schedules[] = {"default", "gpipe", "1f1b"};
-    std::string features = fmt::format("{} micro-batches, {} stages of {}, {}, zero {}", m_, stages_, per_stage_,
-                                       schedules[static_cast<int>(schedule_)], zero_);
+    std::string features = fmt::format("{} micro-batches, {} x {} stages of {}, {}, zero {}", m_, stages_, virtual_,
+                                       per_stage_, name_of(schedule_), zero_);
     for (const auto& [on, name] :
          std::initializer_list<std::pair<bool, const char*>>{{tied_, "tied"},
                                                              {clip_, "clip"},
@@ -105,18 +103,30 @@ class Maker {
                                                              {cast_, "cast"},
                                                              {mixed_updates_, "mixed updates"}})
       if (on) features += std::string(", ") + name;
-    return {std::move(out_), schedule_, features};
+    return {std::move(out_), schedule_, virtual_, features};
   }
 
  private:
   int pick(std::initializer_list<int> choices) { return choices.begin()[rng_.below(choices.size())]; }
   bool chance(double p) { return rng_.uniform() < p; }
 
+  void draw_schedule(const NetOptions& options) {
+    std::vector<Schedule> schedules{Schedule::kGpipe, Schedule::k1F1B, Schedule::kDefault, Schedule::kInterleaved};
+    if (options.micro_batches && m_ % stages_ != 0) schedules.pop_back();
+    schedule_ = options.schedule.value_or(schedules[rng_.below(schedules.size())]);
+    if (schedule_ == Schedule::kInterleaved) {
+      virtual_ = options.virtual_stages.value_or(pick({1, 2, 2, 3}));
+      if (!options.micro_batches) m_ = stages_ * pick({1, 1, 2});
+    }
+    layers_ = std::max(stages_ * virtual_, layers_);
+  }
+
   // ---------------------------------------------------------------- the net
 
   std::vector<int> stage_mesh(int stage) {
     std::vector<int> mesh;
-    for (int d = stage * per_stage_; d < (stage + 1) * per_stage_; ++d) mesh.push_back(d);
+    const int rank = stage % stages_;
+    for (int d = rank * per_stage_; d < (rank + 1) * per_stage_; ++d) mesh.push_back(d);
     if (ragged_ && chance(.8)) mesh.erase(mesh.begin() + static_cast<std::ptrdiff_t>(rng_.below(3)));
     return mesh;
   }
@@ -163,7 +173,7 @@ class Maker {
   void build() {
     const Shape data{samples_, width_}, square{width_, width_}, scalar{1, 1};
     std::vector<int> stage(layers_);
-    for (int l = 0; l < layers_; ++l) stage[l] = std::min(l * stages_ / layers_, stages_ - 1);
+    for (int l = 0; l < layers_; ++l) stage[l] = l * stages_ * virtual_ / layers_;
     for (const char* name : {"x", "y"}) {
       new_tensor(name, data, {{host_}, Over::kAll, Along::kSplit}).producer = static_cast<int>(ops_.size());
       ops_.push_back({std::string("load_") + name, "", Kind::kLoad, {}, name, Phase::kForward, {host_}, "", m_, 0, {}});
@@ -566,7 +576,7 @@ class Maker {
   }
 
   Rng& rng_;
-  int m_, stages_, layers_, samples_, width_, per_stage_, devices_, host_, zero_;
+  int m_, stages_, virtual_ = 1, layers_, samples_, width_, per_stage_, devices_, host_, zero_;
   Schedule schedule_;
   bool tied_, clip_, momentum_, recompute_, offload_, ragged_, gather_again_, cast_, mixed_updates_, scratch_;
   double fetches_;

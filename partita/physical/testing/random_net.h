@@ -1,7 +1,6 @@
-// Random training nets with random plans, as PhysicalGraphs: micro-batches under GPipe, 1F1B and the default schedule,
-// tied parameters, ZeRO 1 and 3, recompute, offload, clipping, parameters gathered again for each micro-batch, uneven
-// meshes, collectives and fetches. More than lowering can make yet, so that the passes, admission and the runtime are
-// tested on it.
+// Random training nets with random plans, as PhysicalGraphs: micro-batches under every schedule, tied parameters, ZeRO
+// 1 and 3, recompute, offload, clipping, parameters gathered again for each micro-batch, uneven meshes, collectives and
+// fetches. More than lowering can make yet, so that the passes, admission and the runtime are tested on it.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,9 +12,10 @@ namespace partita::testing {
 
 // What is set is fixed, the rest is drawn.
 struct NetOptions {
-  std::optional<int> micro_batches, stages, devices_per_stage, layers;
-  std::optional<int> zero;  // 0, 1 or 3
+  std::optional<int> micro_batches, stages, devices_per_stage, layers;  // stages: groups of devices, the ranks S
+  std::optional<int> zero;                                              // 0, 1 or 3
   std::optional<Schedule> schedule;
+  std::optional<int> virtual_stages;  // under kInterleaved, else 1
   std::optional<bool> tied, clip, momentum, recompute, offload, cast, gather_again, ragged, mixed_updates, scratch;
   std::optional<double> fetches;  // how many of the conversions that could be collectives are fetches
 };
@@ -23,6 +23,7 @@ struct NetOptions {
 struct RandomNet {
   PhysicalGraph graph;  // as lower_local leaves one: no order, counts, offsets, edges
   Schedule schedule = Schedule::kDefault;
+  int virtual_stages = 1;
   std::string features;  // for messages
 };
 

@@ -1,0 +1,118 @@
+// The schedules of micro-batches, and their run in unit time.
+#include "partita/physical/schedule.h"
+
+#include <algorithm>
+
+#include "partita/base/enum_words.h"
+#include "partita/base/error.h"
+
+namespace partita {
+namespace {
+
+constexpr EnumWords<Schedule::kInterleaved> kSchedules({"default", "gpipe", "1f1b", "interleaved"});
+
+// A forward or a backward that a rank has to do.
+struct Step {
+  bool backward = false;
+  int chunk = 0, micro_batch = 0;
+};
+
+// Forwards that a rank does before the first that a backward follows.
+int warm_up(const Pipelining& p, int rank) {
+  const int behind = p.ranks - 1 - rank, all = p.micro_batches * p.virtual_stages;
+  switch (p.schedule) {
+    case Schedule::kDefault:
+      return 0;
+    case Schedule::kGpipe:
+      return all;
+    case Schedule::k1F1B:
+      return std::min(all, behind);
+    case Schedule::kInterleaved:
+      return std::min(all, 2 * behind + (p.virtual_stages - 1) * p.ranks);
+  }
+  ensure(false, "no schedule {}", static_cast<int>(p.schedule));
+  return 0;
+}
+
+// The rank's k-th forward or backward. With several chunks a rank, S micro-batches pass through all its chunks, then
+// the next S: forward from the first chunk on, backward from the last.
+Step step_of(const Pipelining& p, int rank, int k, bool backward) {
+  const int group = p.virtual_stages == 1 ? 1 : p.ranks, round = group * p.virtual_stages;
+  const int turn = k % round / group;
+  return {backward, (backward ? p.virtual_stages - 1 - turn : turn) * p.ranks + rank, k / round * group + k % group};
+}
+
+// All that a rank does, in order.
+std::vector<Step> steps_of(const Pipelining& p, int rank) {
+  const int all = p.micro_batches * p.virtual_stages, warm = warm_up(p, rank);
+  std::vector<Step> steps;
+  steps.reserve(2 * static_cast<std::size_t>(all));
+  for (int forwards = 0, backwards = 0; backwards < all;) {
+    const bool forward = forwards < all && forwards - backwards <= warm;
+    steps.push_back(step_of(p, rank, forward ? forwards++ : backwards++, !forward));
+  }
+  return steps;
+}
+
+}  // namespace
+
+std::string_view name_of(Schedule schedule) { return kSchedules.of(schedule); }
+std::optional<Schedule> find_schedule(std::string_view name) { return kSchedules.find(name); }
+std::string schedule_words() { return fmt::format("{}", fmt::join(kSchedules.words, ", ")); }
+
+std::optional<std::string> why_not(const Pipelining& p) {
+  if (p.ranks < 1 || p.virtual_stages < 1 || p.micro_batches < 1)
+    return fmt::format("{} pipeline ranks, {} virtual stages and {} micro-batches: each is at least 1", p.ranks,
+                       p.virtual_stages, p.micro_batches);
+  if (p.schedule != Schedule::kInterleaved && p.virtual_stages > 1)
+    return fmt::format("schedule '{}' has one stage a device, and not {} virtual ones: take '{}'", name_of(p.schedule),
+                       p.virtual_stages, name_of(Schedule::kInterleaved));
+  if (p.schedule == Schedule::kInterleaved && p.micro_batches % p.ranks != 0)
+    return fmt::format(
+        "schedule '{}' takes micro-batches in groups of as many as there are pipeline ranks, and {} is no multiple of "
+        "{}: take a multiple, or '{}'",
+        name_of(p.schedule), p.micro_batches, p.ranks, name_of(Schedule::k1F1B));
+  return std::nullopt;
+}
+
+TickTable tick_table(const Pipelining& p) {
+  const auto chunks = static_cast<std::size_t>(p.chunks());
+  constexpr int kNotYet = -1;
+  TickTable table;
+  table.forward.assign(chunks, std::vector<int>(p.micro_batches, kNotYet));
+  table.backward = table.forward;
+  std::vector<std::vector<Step>> steps;
+  for (int rank = 0; rank < p.ranks; ++rank) steps.push_back(steps_of(p, rank));
+  // Over before this tick.
+  const auto over = [&](int tick) { return tick != kNotYet && tick < table.length; };
+  const auto ready = [&](const Step& s) {
+    const int n = s.micro_batch;
+    if (!s.backward) return s.chunk == 0 || over(table.forward[s.chunk - 1][n]);
+    return over(table.forward[s.chunk][n]) && (s.chunk + 1 == p.chunks() || over(table.backward[s.chunk + 1][n]));
+  };
+  std::vector<std::size_t> next(steps.size(), 0);
+  for (std::size_t left = 2 * chunks * static_cast<std::size_t>(p.micro_batches); left > 0; ++table.length) {
+    const std::size_t before = left;
+    for (std::size_t rank = 0; rank < steps.size(); ++rank) {
+      if (next[rank] == steps[rank].size() || !ready(steps[rank][next[rank]])) continue;
+      const Step& s = steps[rank][next[rank]++];
+      (s.backward ? table.backward : table.forward)[s.chunk][s.micro_batch] = table.length;
+      --left;
+    }
+    ensure(left < before, "schedule '{}' of {} ranks x {} chunks and {} micro-batches does not end",
+           name_of(p.schedule), p.ranks, p.virtual_stages, p.micro_batches);
+  }
+  return table;
+}
+
+int in_flight(const Pipelining& p, int rank) {
+  return std::min(p.micro_batches * p.virtual_stages, warm_up(p, rank) + 1);
+}
+
+double bubble(const Pipelining& p) {
+  const double idle = p.ranks - 1;
+  if (p.schedule == Schedule::kDefault) return idle / p.ranks;
+  return idle / (p.micro_batches * p.virtual_stages + idle);
+}
+
+}  // namespace partita
