@@ -89,35 +89,50 @@ Times times_of(const Trace& trace, const PhysicalGraph& graph) {
   return times;
 }
 
-std::vector<std::vector<DeviceId>> devices_of_stages(const PhysicalGraph& graph) {
-  std::vector<std::set<DeviceId>> devices;
+// A rank of a pipeline: the chunks that are on the same devices.
+struct Rank {
+  std::vector<DeviceId> devices;
+  std::set<int> chunks;
+};
+
+std::vector<Rank> ranks_of(const PhysicalGraph& graph) {
+  std::vector<std::set<DeviceId>> devices;  // by chunk
   for (const Task& task : graph.tasks) {
     if (!std::holds_alternative<KernelWork>(task.work)) continue;
     if (devices.size() <= static_cast<size_t>(task.stage)) devices.resize(static_cast<size_t>(task.stage) + 1);
     devices[static_cast<size_t>(task.stage)].insert(task.device);
   }
-  std::vector<std::vector<DeviceId>> out;
-  for (const auto& d : devices) out.emplace_back(d.begin(), d.end());
-  return out;
+  std::vector<Rank> ranks;
+  for (size_t chunk = 0; chunk < devices.size(); ++chunk) {
+    const std::vector<DeviceId> its(devices[chunk].begin(), devices[chunk].end());
+    auto same = std::find_if(ranks.begin(), ranks.end(), [&](const Rank& rank) { return rank.devices == its; });
+    if (same == ranks.end()) same = ranks.insert(same, Rank{its, {}});
+    same->chunks.insert(static_cast<int>(chunk));
+  }
+  return ranks;
 }
 
-// Forwards begun less backwards done, at its highest.
-int in_flight(const Trace& trace, const PhysicalGraph& graph, int stage) {
-  std::map<int, Span> lives;  // by micro-batch: from the first forward kernel's begin to the last backward one's end
+// Forwards begun less backwards done, at its highest, over all chunks of the rank, on its first device: its devices
+// need not begin and end at the same moments.
+int in_flight(const Trace& trace, const PhysicalGraph& graph, const Rank& rank) {
+  // By chunk and micro-batch: from the first forward kernel's begin to the last backward one's end.
+  std::map<std::pair<int, int>, Span> lives;
   for (const Event& e : trace.events) {
     const Task& task = graph.task(e.task);
-    if (task.stage != stage || task.rate == 1 || !std::holds_alternative<KernelWork>(task.work)) continue;
+    if (task.device != rank.devices.front() || task.rate == 1 || !std::holds_alternative<KernelWork>(task.work))
+      continue;
+    const std::pair what(task.stage, e.act);
     if (task.phase == Phase::kForward) {
-      const auto [at, fresh] = lives.try_emplace(e.act, Span{e.start_ns, e.end_ns});
+      const auto [at, fresh] = lives.try_emplace(what, Span{e.start_ns, e.end_ns});
       if (!fresh) at->second.from = std::min(at->second.from, e.start_ns);
     }
     if (task.phase != Phase::kUpdate) {
-      Span& life = lives.try_emplace(e.act, Span{e.start_ns, e.end_ns}).first->second;
+      Span& life = lives.try_emplace(what, Span{e.start_ns, e.end_ns}).first->second;
       life.to = std::max(life.to, e.end_ns);
     }
   }
   int most = 0;
-  for (const auto& [act, life] : lives) {
+  for (const auto& [what, life] : lives) {
     int now = 0;
     for (const auto& [other, its] : lives) now += its.from <= life.from && life.from < its.to;
     most = std::max(most, now);
@@ -145,18 +160,18 @@ StepBreakdown breakdown_of(const Trace& trace, const PhysicalGraph& graph) {
     if (const int64_t covered = length(idle) - length(left); covered > 0) out.exposed_ns[kind] = covered;
     idle = left;
   }
-  const std::vector<std::vector<DeviceId>> stages = devices_of_stages(graph);
+  const std::vector<Rank> ranks = ranks_of(graph);
   std::vector<Span> others;
-  for (const std::vector<DeviceId>& devices : stages) {
-    if (std::find(devices.begin(), devices.end(), out.device) != devices.end()) continue;
-    for (DeviceId d : devices)
+  for (const Rank& rank : ranks) {
+    if (std::find(rank.devices.begin(), rank.devices.end(), out.device) != rank.devices.end()) continue;
+    for (DeviceId d : rank.devices)
       others.insert(others.end(), times.compute[d.index()].begin(), times.compute[d.index()].end());
   }
   out.waiting_ns = length(without(idle, joined(std::move(others))));
   out.bubble_ns = length(idle) - out.waiting_ns;
-  for (size_t s = 0; s < stages.size(); ++s) {
-    StageFigures figures{stages[s], 0, graph.micro_batches > 1 ? in_flight(trace, graph, static_cast<int>(s)) : 1};
-    for (DeviceId d : stages[s])
+  for (const Rank& rank : ranks) {
+    StageFigures figures{rank.devices, 0, graph.micro_batches > 1 ? in_flight(trace, graph, rank) : 1};
+    for (DeviceId d : rank.devices)
       figures.peak_memory_bytes = std::max(figures.peak_memory_bytes, graph.peak_bytes[d.index()]);
     out.stages.push_back(std::move(figures));
   }

@@ -12,12 +12,6 @@ namespace partita {
 
 namespace {
 
-Schedule schedule_of(const Pipeline& pipeline) {
-  if (pipeline.schedule == "gpipe") return Schedule::kGpipe;
-  if (pipeline.schedule == "1f1b") return Schedule::k1F1B;
-  fail("plan: pipeline: schedule '{}' is not one of gpipe, 1f1b", pipeline.schedule);
-}
-
 // The passes that memory depends on.
 LocallyLowered with_memory(const Graph& graph, const Resolved& resolved, const Cluster& cluster,
                            const LowerOptions& options) {
@@ -28,7 +22,8 @@ LocallyLowered with_memory(const Graph& graph, const Resolved& resolved, const C
                 graph);
   PhysicalGraph& physical = lowered.graph;
   LowerOptions ordered = options;
-  if (!resolved.pipeline.schedule.empty()) ordered.schedule = schedule_of(resolved.pipeline);
+  ordered.schedule = resolved.pipeline.schedule;
+  ordered.virtual_stages = resolved.pipeline.virtual_stages;
   if (!resolved.order.empty()) {
     ensure(resolved.order.size() == graph.ops.size(), "an order of {} of {} ops", resolved.order.size(),
            graph.ops.size());
@@ -60,11 +55,13 @@ int telling_micro_batches(const Graph& graph, const Resolved& resolved, const Cl
   constexpr int64_t kQuickActs = 60'000;  // about 4 s
   int stages = 1;
   for (const ResolvedOp& op : resolved.ops) stages = std::max(stages, op.stage + 1);
-  const int m = graph.micro_batches(), few = std::min(m, stages + 2);
+  const int m = graph.micro_batches(), v = resolved.pipeline.virtual_stages;
+  // Interleaved: parts go in groups of as many as there are ranks.
+  const int few = std::min(m, resolved.pipeline.schedule == Schedule::kInterleaved ? 3 * (stages / v) : stages + 2);
   int64_t acts = 0;
   for (size_t i = 0; i < graph.ops.size(); ++i)
     acts += graph.acts(graph.ops[i]) * static_cast<int64_t>(resolved.ops[i].mesh.devices.size());
-  return acts > kQuickActs && resolved.pipeline.schedule != "gpipe" ? few : m;
+  return acts > kQuickActs && resolved.pipeline.schedule != Schedule::kGpipe ? few : m;
 }
 
 bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster) {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "partita/base/watch.h"
-#include "partita/physical/schedule.h"
 #include "partita/physical/uses.h"
+#include "partita/plan/schedule.h"
 
 namespace partita {
 

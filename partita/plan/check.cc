@@ -148,6 +148,39 @@ void check_order(const Graph& graph, const std::vector<OpId>& order) {
   }
 }
 
+// Which pipeline rank a device works for, where devices have several chunks: chunk c is rank c mod S's.
+void check_chunks(const Graph& graph, const Plan& plan, const Pipelining& pipelining, const Cluster& cluster) {
+  std::vector<int> rank_of(static_cast<size_t>(cluster.compute_count), -1);
+  for (size_t i = 0; i < plan.ops.size(); ++i) {
+    const OpChoice& choice = plan.ops[i];
+    const int rank = choice.stage % pipelining.ranks;
+    for (const DeviceId d : choice.mesh.devices) {
+      int& known = rank_of[d.index()];
+      if (known < 0) known = rank;
+      if (known != rank)
+        fail(
+            "plan: op '{}' of stage {} is on device {}, which has stages of pipeline rank {}; with {} ranks, stage {} "
+            "is of rank {}",
+            graph.ops[i].name, choice.stage, d.value, known, pipelining.ranks, choice.stage, rank);
+    }
+  }
+}
+
+// The stages are numbered without a gap, and the schedule can work on them.
+void check_pipeline(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+  std::set<int> stages;
+  for (const OpChoice& choice : plan.ops) stages.insert(choice.stage);
+  const int count = static_cast<int>(stages.size()), v = plan.pipeline.virtual_stages;
+  if (count > 0 && *stages.rbegin() != count - 1)
+    fail("plan: its ops have {} different stages, and one has stage {}: stages are numbered from 0, without a gap",
+         count, *stages.rbegin());
+  if (v < 1 || std::max(count, 1) % v != 0)
+    fail("plan: pipeline: {} virtual stages a device do not divide its {} stages: take a number that does", v, count);
+  const Pipelining pipelining{plan.pipeline.schedule, std::max(count, 1) / v, v, graph.micro_batches()};
+  if (const auto why = why_not(pipelining)) fail("plan: pipeline: {}", *why);
+  if (v > 1) check_chunks(graph, plan, pipelining, cluster);
+}
+
 // What is refetched is read by an op of the backward pass, or by one that acts once a part.
 void check_refetched(const Graph& graph, const Plan& plan) {
   for (TensorId t : plan.refetched) {
@@ -219,6 +252,7 @@ void check_choices(const Graph& graph, const Plan& plan, const Cluster& cluster)
          graph.ops.size());
   Mesh last;
   for (size_t i = 0; i < graph.ops.size(); ++i) check_op("plan", graph.ops[i], plan.ops[i], cluster, last);
+  check_pipeline(graph, plan, cluster);
   check_order(graph, plan.order);
   check_refetched(graph, plan);
   check_kept("plan", graph, plan.kept, cluster, last);

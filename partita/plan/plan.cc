@@ -174,7 +174,10 @@ void read_rewrites(Fields& in, ModelReference& model) {
 Pipeline read_pipeline(const Json& json) {
   Fields in(json, "plan: pipeline");
   Pipeline pipeline;
-  pipeline.schedule = in.value<std::string>("schedule");
+  const auto name = in.value<std::string>("schedule");
+  const std::optional<Schedule> schedule = find_schedule(name);
+  if (!schedule) fail("plan: pipeline: there is no schedule '{}'; there are: {}", name, schedule_words());
+  pipeline.schedule = *schedule;
   if (in.optional("virtual")) pipeline.virtual_stages = in.value<int>("virtual");
   in.done();
   return pipeline;
@@ -282,8 +285,8 @@ std::string print(const Plan& plan, const Graph& graph) {
   text += fmt::format("  \"objective\": {},\n", Json(plan.objective).dump());
   if (plan.model.recompute != "none") text += fmt::format("  \"recompute\": {},\n", Json(plan.model.recompute).dump());
   if (plan.model.micro_batches != 1) text += fmt::format("  \"micro_batches\": {},\n", plan.model.micro_batches);
-  if (!plan.pipeline.schedule.empty()) {
-    Json pipeline = {{"schedule", plan.pipeline.schedule}};
+  if (plan.pipeline != Pipeline()) {
+    Json pipeline = {{"schedule", name_of(plan.pipeline.schedule)}};
     if (plan.pipeline.virtual_stages != 1) pipeline["virtual"] = plan.pipeline.virtual_stages;
     text += fmt::format("  \"pipeline\": {},\n", pipeline.dump());
   }

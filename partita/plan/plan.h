@@ -10,6 +10,7 @@
 #include "partita/cluster/cluster.h"
 #include "partita/graph/graph.h"
 #include "partita/graph/optimizer.h"
+#include "partita/plan/schedule.h"
 #include "partita/sharding/layout.h"
 
 namespace partita {
@@ -48,7 +49,7 @@ struct ModelReference {
 
 // How the stages of a pipeline take turns at the micro-batches.
 struct Pipeline {
-  std::string schedule;  // "gpipe", "1f1b", "interleaved"; empty: one stage, forward and backward of each part in turn
+  Schedule schedule = Schedule::kDefault;
   int virtual_stages = 1;  // chunks of the model on each device (interleaved)
   bool operator==(const Pipeline&) const = default;
 };

@@ -70,16 +70,17 @@ std::vector<int> layers_of(const Graph& graph) {
 
 std::vector<int> contiguous_parts(const std::vector<double>& costs, int parts) {
   const size_t n = costs.size();
+  parts = std::min(parts, std::max(1, static_cast<int>(n)));
   std::vector<double> sum(n + 1, 0);
   for (size_t i = 0; i < n; ++i) sum[i + 1] = sum[i] + costs[i];
-  // best[k][i]: the largest run of the first i in at most k + 1 runs; from[k][i]: where the last of them begins.
+  // best[k][i]: the largest run of the first i > k in k + 1 runs; from[k][i]: where the last of them begins.
   std::vector<std::vector<double>> best(parts, std::vector<double>(n + 1, 0));
   std::vector<std::vector<size_t>> from(parts, std::vector<size_t>(n + 1, 0));
   for (size_t i = 0; i <= n; ++i) best[0][i] = sum[i];
   for (int k = 1; k < parts; ++k)
-    for (size_t i = 0; i <= n; ++i) {
+    for (size_t i = static_cast<size_t>(k) + 1; i <= n; ++i) {
       best[k][i] = std::numeric_limits<double>::infinity();
-      for (size_t j = 0; j <= i; ++j) {
+      for (size_t j = static_cast<size_t>(k); j < i; ++j) {
         const double largest = std::max(best[k - 1][j], sum[i] - sum[j]);
         if (largest < best[k][i]) best[k][i] = largest, from[k][i] = j;
       }

@@ -23,8 +23,8 @@ SearchEntry layer_placement_search();
 // the last.
 std::vector<int> layers_of(const Graph& graph);
 
-// Cuts costs into at most `parts` runs, the largest sum as small as can be: by element, its run. Of equals the earliest
-// cuts.
+// Cuts costs into `parts` runs of at least one element (as many as there are elements, if those are fewer), the largest
+// sum as small as can be: by element, its run. Of equals the earliest cuts.
 std::vector<int> contiguous_parts(const std::vector<double>& costs, int parts);
 
 }  // namespace partita

@@ -29,9 +29,11 @@ TEST(LayerPlacement, ContiguousPartsAreAsEvenAsCanBe) {
       std::vector<double> costs;
       for (int i = 0; i < n; ++i) costs.push_back(static_cast<double>(1 + rng.below(20)));
       const std::vector<int> run = contiguous_parts(costs, parts);
+      EXPECT_EQ(run.front(), 0);
+      EXPECT_EQ(run.back(), std::min(n, parts) - 1);
       std::vector<double> sums(parts, 0);
       for (int i = 0; i < n; ++i) {
-        ASSERT_TRUE(i == 0 || run[i] >= run[i - 1]);
+        ASSERT_TRUE(i == 0 || run[i] == run[i - 1] || run[i] == run[i - 1] + 1);
         sums[run[i]] += costs[i];
       }
       EXPECT_EQ(*std::max_element(sums.begin(), sums.end()), brute_force(costs, 0, parts))

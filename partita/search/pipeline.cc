@@ -15,10 +15,10 @@ namespace partita {
 
 namespace {
 
-// The stage's devices in a mesh of the first stage's.
-Mesh on_stage(const Mesh& mesh, const std::vector<DeviceId>& devices, int stage, int each) {
+// The rank's devices in a mesh of the first rank's.
+Mesh on_stage(const Mesh& mesh, const std::vector<DeviceId>& devices, int rank, int each) {
   Mesh out{mesh.extents, {}};
-  for (DeviceId d : mesh.devices) out.devices.push_back(devices[static_cast<size_t>(stage * each) + d.index()]);
+  for (DeviceId d : mesh.devices) out.devices.push_back(devices[static_cast<size_t>(rank * each) + d.index()]);
   return out;
 }
 
@@ -59,21 +59,21 @@ std::vector<int> stages_of(const Graph& graph, const std::vector<int64_t>& op_ns
   return layer;
 }
 
-Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage_of_op, int stages,
+Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage_of_op, int ranks,
             const Cluster& cluster) {
   const std::vector<DeviceId> devices = slowest_link_first(cluster);
-  const int each = static_cast<int>(devices.size()) / stages;
+  const int each = static_cast<int>(devices.size()) / ranks;
   Plan plan = inner;
-  plan.paper_cost.reset();  // it is of one stage's devices
+  plan.paper_cost.reset();  // it is of one rank's devices
   for (size_t i = 0; i < plan.ops.size(); ++i) {
     plan.ops[i].stage = stage_of_op[i];
-    plan.ops[i].mesh = on_stage(plan.ops[i].mesh, devices, stage_of_op[i], each);
+    plan.ops[i].mesh = on_stage(plan.ops[i].mesh, devices, stage_of_op[i] % ranks, each);
   }
   const std::vector<int> of_source = stages_of_sources(graph, stage_of_op);
   for (auto& [id, placement] : plan.kept) {
     const OpId producer = graph.tensor(id).producer;
     const int stage = producer.valid() ? stage_of_op[producer.index()] : of_source[id.index()];
-    placement.mesh = on_stage(placement.mesh, devices, stage, each);
+    placement.mesh = on_stage(placement.mesh, devices, stage % ranks, each);
   }
   return plan;
 }
@@ -84,16 +84,27 @@ Plan pinned(Plan plan, const Pins& pins) {
   return plan;
 }
 
-Plan pipeline_plan(const Graph& graph, const Cluster& cluster, int stages, const std::string& schedule,
+Plan pipeline_plan(const Graph& graph, const Cluster& cluster, int ranks, const Pipeline& pipeline,
                    const InnerPlan& inner) {
-  if (cluster.compute_count % stages != 0)
-    throw DoesNotApply(fmt::format("pipeline: {} stages do not divide {} devices", stages, cluster.compute_count));
-  Cluster first = parse_cluster(cluster.text, cluster.name, cluster.compute_count / stages);
-  for (Device& d : first.devices) d.memory_bytes = INT64_MAX / 4;  // the whole model need not fit on a stage's devices
+  if (cluster.compute_count % ranks != 0)
+    throw DoesNotApply(fmt::format("pipeline: {} stages do not divide {} devices", ranks, cluster.compute_count));
+  const Pipelining pipelining{pipeline.schedule, ranks, pipeline.virtual_stages, graph.micro_batches()};
+  if (const auto why = why_not(pipelining)) throw DoesNotApply("pipeline: " + *why);
+  Cluster first = parse_cluster(cluster.text, cluster.name, cluster.compute_count / ranks);
+  for (Device& d : first.devices) d.memory_bytes = INT64_MAX / 4;  // the whole model need not fit on a rank's devices
   const Plan one = inner(first);
-  Plan plan = staged(graph, one, stages_of(graph, op_times(graph, one, first), stages), stages, cluster);
-  if (stages > 1) plan.pipeline.schedule = schedule;
+  const std::vector<int> stage_of_op = stages_of(graph, op_times(graph, one, first), pipelining.chunks());
+  Plan plan = staged(graph, one, stage_of_op, ranks, cluster);
+  if (ranks > 1) plan.pipeline = pipeline;
   return plan;
+}
+
+Pipeline pipeline_of(const std::map<std::string, std::string>& options) {
+  Pipeline pipeline{find_schedule(options.at("schedule")).value()};
+  const std::string& chunks = options.at("virtual");
+  const bool interleaved = pipeline.schedule == Schedule::kInterleaved;
+  pipeline.virtual_stages = chunks == "auto" ? (interleaved ? 2 : 1) : std::stoi(chunks);
+  return pipeline;
 }
 
 namespace {
@@ -122,7 +133,7 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   int stages = wanted == "most" ? std::min(devices, layers_in(problem.graph)) : std::stoi(wanted);
   while (wanted == "most" && devices % stages != 0) --stages;
   SearchResult result;
-  Plan plan = pipeline_plan(problem.graph, problem.cluster, stages, problem.options.at("schedule"),
+  Plan plan = pipeline_plan(problem.graph, problem.cluster, stages, pipeline_of(problem.options),
                             by_search(problem.options.at("inner"), problem, budget, rng));
   result.plan = pinned(std::move(plan), problem.pins);
   result.counters["stages"] = stages;
@@ -138,7 +149,8 @@ SearchEntry pipeline_search() {
       .source = "GPipe; PipeDream-Flush",
       .summary = "stages of whole layers, as even in time as they can be, one behind the other on the micro-batches",
       .options = {{"stages", {"most", "N"}},
-                  {"schedule", {"1f1b", "gpipe"}},
+                  {"schedule", {"1f1b", "gpipe", "interleaved"}},
+                  {"virtual", {"auto", "N"}},
                   {"inner", {"data-parallel", "megatron", "model-parallel", "soybean", "tofu", "zero", "exact"}}},
       .search = search};
 }

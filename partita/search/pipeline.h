@@ -16,16 +16,20 @@ namespace partita {
 // parameter. Infeasible where there are fewer layers than stages.
 std::vector<int> stages_of(const Graph& graph, const std::vector<int64_t>& op_ns, int stages);
 
-// A plan for the devices of one stage (`inner`, on the cluster's first devices, as many as a stage has), as a plan for
-// all stages: each op on its stage's devices, each tensor that no op makes on those of its first reader.
-Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage_of_op, int stages,
+// A plan for the devices of one rank (`inner`, on the cluster's first devices, as many as a rank has), as a plan for
+// all ranks: each op of stage c on the devices of rank c mod `ranks`, each tensor that no op makes on those of its
+// first reader.
+Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage_of_op, int ranks,
             const Cluster& cluster);
 
-// Plans by stages: `inner` makes the plan for one stage's devices. Infeasible where the stages do not divide the
-// devices.
+// Plans by stages: `inner` makes the plan for one rank's devices. A rank has `pipeline.virtual_stages` stages.
+// Infeasible where the ranks do not divide the devices, or the schedule does not fit (why_not(), plan/schedule.h).
 Plan pinned(Plan plan, const Pins& pins);  // with the pinned choices in place of its own
 using InnerPlan = std::function<Plan(const Cluster& stage)>;
-Plan pipeline_plan(const Graph& graph, const Cluster& cluster, int stages, const std::string& schedule,
+Plan pipeline_plan(const Graph& graph, const Cluster& cluster, int ranks, const Pipeline& pipeline,
                    const InnerPlan& inner);
+
+// The options `schedule` and `virtual` of a search. virtual=auto is 2 for the interleaved schedule, else 1.
+Pipeline pipeline_of(const std::map<std::string, std::string>& options);
 
 }  // namespace partita

@@ -28,7 +28,7 @@ SearchResult by_megatron(const Problem& problem, const Budget& budget, Rng&) {
     return megatron_plan(problem.graph, cluster, degree, pins, budget.watch(), std::stoi(problem.options.at("zero")));
   };
   if (stages == 1) return with_plan(on(problem.cluster, problem.pins));
-  const Plan plan = pipeline_plan(problem.graph, problem.cluster, stages, problem.options.at("schedule"),
+  const Plan plan = pipeline_plan(problem.graph, problem.cluster, stages, pipeline_of(problem.options),
                                   [&](const Cluster& stage) { return on(stage, {}); });
   return with_plan(pinned(plan, problem.pins));
 }
@@ -57,7 +57,8 @@ SearchEntry megatron_search() {
               "layers outermost; recurrent cells are not split",
           .options = {{"tensor", {"node", "N"}},
                       {"pipeline", {"1", "N"}},
-                      {"schedule", {"1f1b", "gpipe"}},
+                      {"schedule", {"1f1b", "gpipe", "interleaved"}},
+                      {"virtual", {"auto", "N"}},
                       {"zero", {"0", "1", "2", "3"}}},
           .search = by_megatron,
           .begins_auto = {.work = rule_work, .every = {"tensor"}},

@@ -255,6 +255,33 @@ TEST(PlanFile, FieldsAreReadStrictly) {
     EXPECT_NE(open_error(garbage), "accepted") << garbage;
 }
 
+TEST(PlanFile, ItsPipelineIsJudged) {
+  const Planned p =
+      make("zoo:mlp?layers=5,width=12", "pipeline?stages=2,schedule=interleaved,micro-batches=4", "local:4");
+  const Json plan = Json::parse(print(p.plan, p.training));
+  EXPECT_EQ(open_error(plan.dump()), "accepted");
+  EXPECT_EQ(plan["pipeline"], (Json{{"schedule", "interleaved"}, {"virtual", 2}}));
+  const auto edited = [&](const Json& pipeline) {
+    Json json = plan;
+    json["pipeline"] = pipeline;
+    return open_error(json.dump());
+  };
+  expect_says(edited({{"schedule", "zigzag"}}), "there is no schedule 'zigzag'; there are: default, gpipe, 1f1b");
+  expect_says(edited({{"schedule", "interleaved"}, {"virtual", 3}}), "3 virtual stages a device do not divide its 4");
+  expect_says(edited({{"schedule", "interleaved"}, {"virtual", 0}}), "0 virtual stages a device");
+  expect_says(edited({{"schedule", "1f1b"}, {"virtual", 2}}), "'1f1b' has one stage a device, and not 2 virtual ones");
+  Json json = plan;
+  for (auto& [name, op] : json["ops"].items())
+    if (op.value("stage", 0) == 1) op["stage"] = 7;
+  expect_says(open_error(json.dump()), "stages are numbered from 0, without a gap");
+  json = plan;
+  for (auto& [name, op] : json["ops"].items()) {  // stage 1 is then on rank 0's devices
+    const int stage = op.value("stage", 0);
+    if (stage == 1 || stage == 2) op["stage"] = 3 - stage;
+  }
+  expect_says(open_error(json.dump()), "which has stages of pipeline rank");
+}
+
 TEST(Pins, AreReadStrictly) {
   const Planned p = make("zoo:mlp?layers=2,width=12", "data-parallel", "local:2");
   const Json plan = Json::parse(print(p.plan, p.training));

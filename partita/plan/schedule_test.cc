@@ -1,5 +1,5 @@
 // The schedules' runs in unit time: that they can be carried out, how long they take, and how much is in flight.
-#include "partita/physical/schedule.h"
+#include "partita/plan/schedule.h"
 
 #include <gtest/gtest.h>
 

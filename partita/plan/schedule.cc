@@ -1,5 +1,5 @@
 // The schedules of micro-batches, and their run in unit time.
-#include "partita/physical/schedule.h"
+#include "partita/plan/schedule.h"
 
 #include <algorithm>
 
