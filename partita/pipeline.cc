@@ -199,7 +199,7 @@ Planned open_plan(const std::string& path, Runner& runner, Follow follow) {
 }
 
 void follow_whole(Planned& p, Runner& runner) {
-  if (p.of_all_parts) finish(p, runner, Follow::kWhole);
+  if (!p.is_whole()) finish(p, runner, Follow::kWhole);
 }
 
 // ---------------------------------------------------------------- what follows from the plan
@@ -219,56 +219,46 @@ CheckReport checked(Planned& p) {
 
 namespace {
 
-// Of the first `parts` micro-batches of a step, or all. What sums over the batch is not whole of the first few, so that
-// the verifier is left off.
+// Of the first `parts` micro-batches of a step, or all. What sums over the batch is not whole of the first few, nor
+// what lies on other devices, so that the verifier is left off.
 PhysicalGraph lowered(const Planned& p, int parts, Runner& runner) {
-  if (parts == p.training.micro_batches())
+  const bool all = parts == p.training.micro_batches();
+  if (all && p.typical.empty())
     return runner.step(
         "lower", [&] { return lower(p.training, *p.resolved, p.cluster); }, kVerified, kPrinted);
   return runner.step(
       "lower",
-      [&] { return lower(with_fewer_parts(p.training, parts), with_fewer_parts(*p.resolved, parts), p.cluster); },
+      [&] {
+        return all ? lower(p.training, *p.resolved, p.cluster)
+                   : lower(with_fewer_parts(p.training, parts), with_fewer_parts(*p.resolved, parts), p.cluster);
+      },
       kPrinted);
-}
-
-// The memory of typical devices, of as many micro-batches as tell it.
-PhysicalGraph typical_memory(const Planned& p) {
-  const int parts = telling_micro_batches(p.training, *p.resolved, p.cluster);
-  if (parts == p.training.micro_batches()) return planned_memory(p.training, *p.resolved, p.cluster);
-  return planned_memory(with_fewer_parts(p.training, parts), with_fewer_parts(*p.resolved, parts), p.cluster);
 }
 
 }  // namespace
 
 void finish(Planned& p, Runner& runner, Follow follow) {
-  if (follow != Follow::kCheck && is_too_large_to_lower(p.training, p.cluster))
-    p.typical = typical_devices(p.cluster, p.plan);
+  Telling from{{}, p.training.micro_batches()};
+  if (follow == Follow::kAll) from = telling(p.training, p.plan, p.cluster);
+  p.typical = from.devices;
   p.report = runner.step(
       "check", [&] { return checked(p); }, kPrinted);
   if (follow == Follow::kCheck) return;
-  if (!p.typical.empty()) {
-    const PhysicalGraph some = runner.step(
-        "memory", [&] { return typical_memory(p); }, kPrinted);
-    check_capacity(p.training, some, p.cluster);
-    for (DeviceId d : p.typical) p.typical_peak_bytes = std::max(p.typical_peak_bytes, some.peak_bytes[d.index()]);
-    return;
-  }
-  const int parts =
-      follow == Follow::kWhole ? p.training.micro_batches() : telling_micro_batches(p.training, *p.resolved, p.cluster);
   std::optional<StepBreakdown> one_fewer;
-  if (parts < p.training.micro_batches()) {
-    const PhysicalGraph fewer = lowered(p, parts - 1, runner);
+  if (from.micro_batches < p.training.micro_batches()) {
+    const PhysicalGraph fewer = lowered(p, from.micro_batches - from.period, runner);
     check_capacity(p.training, fewer, p.cluster);
     one_fewer = breakdown_of(simulate(fewer, CostModel(p.cluster)), fewer);
   }
-  p.physical = lowered(p, parts, runner);
+  p.physical = lowered(p, from.micro_batches, runner);
   check_capacity(p.training, p.physical, p.cluster);
   p.predicted = runner.step(
       "simulate", [&] { return simulate(p.physical, CostModel(p.cluster)); },
       [&](const Trace& trace) { return printed(trace, p.physical, p.cluster); });
   p.of_all_parts.reset();
   if (one_fewer)
-    p.of_all_parts = extended(breakdown_of(p.predicted, p.physical), *one_fewer, p.training.micro_batches() - parts);
+    p.of_all_parts = extended(breakdown_of(p.predicted, p.physical), *one_fewer,
+                              (p.training.micro_batches() - from.micro_batches) / from.period);
 }
 
 Evaluation evaluation(const Planned& planned, Runner& runner) {

@@ -32,15 +32,15 @@ Planned plan_model(const Request& request, Runner& runner);
 Planned plan_graph(LoadedModel model, const Request& request, Runner& runner);
 // A plan file needs nothing else: its model is built again, its cluster is in it. Bad input if the model has changed
 // since.
-// kAll: figures, of a few micro-batches where all are very many. kWhole: of all, to be run or traced. kCheck: the plan
-// is checked, and neither lowered nor simulated.
+// kAll: figures, of a few devices and micro-batches where all are very many (telling(), lower.h). kWhole: of all, to be
+// run or traced. kCheck: the plan is checked, and neither lowered nor simulated.
 enum class Follow { kAll, kWhole, kCheck };
 Planned open_plan(const std::string& path, Runner& runner, Follow follow = Follow::kAll);
 
 // What follows a plan's choices: check, lower, simulate. Fills in the rest of `planned`.
 void finish(Planned& planned, Runner& runner, Follow follow = Follow::kAll);
 
-// Lowers all micro-batches, where the figures were had from a few.
+// Lowers all of it, where the figures were had from a few devices or micro-batches.
 void follow_whole(Planned& planned, Runner& runner);
 
 // The same model as it is evaluated, under the same plan.

@@ -2,6 +2,7 @@
 #include "partita/planned.h"
 
 #include <algorithm>
+#include <set>
 
 #include "partita/graph/batch.h"
 
@@ -23,10 +24,19 @@ std::optional<double> Planned::samples_per_second() const {
 
 int64_t Planned::peak_memory_bytes() const {
   if (search.estimate) return search.estimate->peak_memory_bytes;
-  if (!typical.empty()) return typical_peak_bytes;
   return *std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.begin() + physical.compute_count);
 }
 
-StepBreakdown Planned::breakdown() const { return of_all_parts ? *of_all_parts : breakdown_of(predicted, physical); }
+StepBreakdown Planned::breakdown() const {
+  StepBreakdown parts = of_all_parts ? *of_all_parts : breakdown_of(predicted, physical);
+  if (typical.empty()) return parts;
+  const size_t ranks = parts.stages.size();
+  std::vector<std::set<DeviceId>> devices(ranks);
+  for (const OpChoice& choice : plan.ops)
+    devices[static_cast<size_t>(choice.stage) % ranks].insert(choice.mesh.devices.begin(), choice.mesh.devices.end());
+  for (size_t rank = 0; rank < ranks; ++rank)
+    parts.stages[rank].devices.assign(devices[rank].begin(), devices[rank].end());
+  return parts;
+}
 
 }  // namespace partita

@@ -16,9 +16,7 @@ namespace partita {
 // A model, planned, checked, lowered and simulated.
 // - After a search that estimates (`search.estimate`) plan, report, physical and predicted are empty, but for what the
 //   plan was asked of.
-// - A plan that is too large to be lowered (`typical` is not empty) has no physical and no predicted. Its memory is
-// that
-//   of typical devices, which were lowered alone.
+// - Of a plan for very many devices (`typical` is not empty) physical and predicted are of typical devices alone.
 struct Planned {
   Graph forward;       // as loaded
   Graph training;      // one step; where it works on its batch in parts, of one part (graph/parts.h)
@@ -36,19 +34,20 @@ struct Planned {
   // all (extended(), breakdown.h).
   std::optional<StepBreakdown> of_all_parts;
   std::vector<DeviceId> typical;
-  int64_t typical_peak_bytes = 0;
   SearchResult search;  // counters and notes
   double search_seconds = 0;
+
+  // Whether `physical` is all of the step, which can be run.
+  bool is_whole() const { return typical.empty() && !of_all_parts; }
 
   // Figures of the estimate, where there is one; otherwise of the prediction.
 
   // Samples a step, all devices together; none: no input has samples along axis 0.
   std::optional<int64_t> batch() const;
-  bool is_timed() const { return search.estimate || typical.empty(); }
-  int64_t step_time_ns() const;  // 0 where it is not timed
+  int64_t step_time_ns() const;
   std::optional<double> samples_per_second() const;
   int64_t peak_memory_bytes() const;  // of the compute device that needs most
-  // What the step's time is made of, on the device that computes longest. Of a timed plan that is no estimate.
+  // What the step's time is made of, on the device that computes longest. Of a plan that is no estimate.
   StepBreakdown breakdown() const;
 };
 

@@ -54,8 +54,7 @@ int compare_command(const Arguments& a) {
     if (a.json) rows.push_back(plan_json(p, ""));
     else
       fmt::print("{:<24} {:>7} {:>14} {:>10} {:>10} {:>14} {:>10.3f}\n", search, or_dash("{}", p.batch()),
-                 megabytes(static_cast<double>(p.report.comm_bytes)),
-                 p.is_timed() ? time_text(static_cast<double>(p.step_time_ns())) : "-",
+                 megabytes(static_cast<double>(p.report.comm_bytes)), time_text(static_cast<double>(p.step_time_ns())),
                  or_dash("{:.2f}", p.samples_per_second()), megabytes(static_cast<double>(p.peak_memory_bytes())),
                  p.search_seconds);
     std::fflush(stdout);

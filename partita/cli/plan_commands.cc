@@ -39,7 +39,6 @@ int simulate_command(const Arguments& a) {
   expect_writable(a.trace);
   Runner runner(true, a.dump);
   Planned p = open_plan(a.target, runner, Follow::kWhole);
-  if (!p.is_timed()) fail("{}: too many tasks to simulate; `partita check` counts what it moves and needs", a.target);
   if (!a.trace.empty()) write_file(a.trace, chrome_trace(p.predicted, p.physical, p.cluster));
   std::map<std::string, double> busy;  // by queue: share of the step
   for (const Event& e : p.predicted.events)

@@ -121,13 +121,13 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
                {"comm_bytes", p.report.comm_bytes},
                {"peak_memory_bytes", p.peak_memory_bytes()},
                {"search_seconds", p.search_seconds}};
-  if (p.is_timed()) json["step_time_us"] = static_cast<double>(p.step_time_ns()) / 1e3;
-  else json["typical_devices"] = typical_devices_of(p);
+  json["step_time_us"] = us(p.step_time_ns());
+  if (!p.typical.empty()) json["typical_devices"] = typical_devices_of(p);
   if (const auto batch = p.batch()) json["batch"] = *batch;
   if (p.plan.model.batch_norm_groups > 1) json["batch_norm_groups"] = p.plan.model.batch_norm_groups;
   if (const auto rate = p.samples_per_second()) json["samples_per_second"] = *rate;
   if (p.search.estimate) json["host_bytes"] = p.search.estimate->host_bytes;
-  else if (p.is_timed()) add_breakdown(json, p);
+  else add_breakdown(json, p);
   if (const auto bound = p.search.lower_bound_comm_bytes) {
     json["lower_bound_comm_bytes"] = *bound;
     json["gap"] = gap_of(p.report.comm_bytes, *bound);
@@ -157,10 +157,8 @@ void print_plan(const Planned& p) {
   if (const auto bound = p.search.lower_bound_comm_bytes)
     fmt::print("lower bound    {} (gap {:.2f}%)\n", megabytes(static_cast<double>(*bound)),
                100 * gap_of(p.report.comm_bytes, *bound));
-  if (p.is_timed()) fmt::print("step time      {} (predicted)", time_text(static_cast<double>(p.step_time_ns())));
-  else fmt::print("step time      not predicted: too many tasks to simulate");
-  fmt::print("\n");
-  if (p.is_timed() && !p.search.estimate) print_breakdown(p);
+  fmt::print("step time      {} (predicted)\n", time_text(static_cast<double>(p.step_time_ns())));
+  if (!p.search.estimate) print_breakdown(p);
   if (const auto serial = serial_time_ns(p)) {
     fmt::print("serial time    {} if nothing overlapped", time_text(static_cast<double>(*serial)));
     if (const auto bound = p.search.lower_bound_serial_ns)

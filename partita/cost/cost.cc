@@ -43,6 +43,15 @@ double peak_flops(const Device& device, DType dtype) {
   return found->second;
 }
 
+// One after another with what it shares its link with.
+Duration shared_by(Duration alone, const Elsewhere* elsewhere) {
+  if (elsewhere) alone.moving_ns *= elsewhere->sharers;
+  return alone;
+}
+
+// What devices that are not lowered fetch takes the device's own time no more than what others fetch.
+bool stands_for_others(const Task& task) { return task.writes.empty() && std::holds_alternative<CopyWork>(task.work); }
+
 }  // namespace
 
 DType rate_dtype(const tdl::Bound& bound, int first, int last, const std::vector<int>& touched,
@@ -101,14 +110,26 @@ Duration CostModel::ring(StepKind kind, const std::vector<Hop>& hops) const {
 }
 
 int64_t CostModel::task_ns(const PhysicalGraph& graph, const Task& task) const {
-  if (!task.route.empty()) return transfer(task.route, static_cast<double>(task.bytes)).ns();
+  if (!task.route.empty())
+    return shared_by(transfer(task.route, static_cast<double>(task.bytes)), task.elsewhere.get()).ns();
+  if (stands_for_others(task)) return 1;
   return kernel_ns(task.device, rate_of(graph, task), task.flops, task.bytes);
 }
 
 int64_t CostModel::collective_ns(const PhysicalGraph& graph, const std::vector<TaskId>& participants) const {
+  const Task& first = graph.task(participants[0]);
+  const StepKind kind = std::get<CollectiveWork>(first.work).kind;
   std::vector<Hop> hops;
-  for (TaskId p : participants) hops.push_back({&graph.task(p).route, static_cast<double>(graph.task(p).bytes)});
-  return ring(std::get<CollectiveWork>(graph.task(participants[0]).work).kind, hops).ns();
+  if (!first.elsewhere) {
+    for (TaskId p : participants) hops.push_back({&graph.task(p).route, static_cast<double>(graph.task(p).bytes)});
+    return ring(kind, hops).ns();
+  }
+  const std::vector<DeviceId>& devices = first.elsewhere->ring;
+  std::vector<std::vector<LinkId>> routes;
+  for (size_t r = 0; r < devices.size(); ++r)
+    routes.push_back(cluster_.route(devices[r], devices[(r + 1) % devices.size()]));
+  for (const std::vector<LinkId>& route : routes) hops.push_back({&route, static_cast<double>(first.bytes)});
+  return shared_by(ring(kind, hops), first.elsewhere.get()).ns();
 }
 
 }  // namespace partita

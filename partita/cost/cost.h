@@ -43,6 +43,7 @@ class CostModel {
 
   // A kernel or a local copy takes launch + max(FLOPs / (peak x efficiency), bytes / (memory bandwidth x efficiency)).
   // A transfer takes the route's latency + bytes / bandwidth of its narrowest link. At least 1 ns. Not for collectives.
+  // Where some devices alone are lowered, its bytes take as long as those of all that share the link (Elsewhere).
   int64_t task_ns(const PhysicalGraph& graph, const Task& task) const;
   // A collective of these participants, in rank order. A ring of p sends its bytes in p-1 rounds (all-reduce: 2(p-1)).
   // Each round waits for the slowest hop: rounds x latency + the time of the link that is busy longest. A link

@@ -3,35 +3,62 @@
 
 #include "partita/base/align.h"
 #include "partita/base/error.h"
+#include "partita/physical/elsewhere.h"
 
 namespace partita {
 
 namespace {
 
-void add_transfer(Draft& draft, const std::string& name, const Context& at, DeviceId source, DeviceId target,
+// What comes from devices that are not lowered, and the position of the one with the slowest route.
+struct Arrival {
+  int64_t bytes = 0;
+  int slowest = -1;
+};
+struct Between {
+  const Placed& from;
+  const Mesh& sources;
+  const Assembly& assembly;
+};
+
+void add_transfer(Draft& draft, const std::string& name, const Context& at, const Between& between, int position,
                   Access read, Access write, int64_t bytes) {
+  const Assembly& a = between.assembly;
+  const DeviceId source = between.sources.devices[position], target = draft.graph.reg(a.target).device;
   Task task = new_task(draft, name, at, target, CopyWork{});
   task.route = draft.cluster.route(source, target);
-  if (source != target) task.queue = draft.link_queues[draft.cluster.narrowest(source, target).index()];
+  if (source != target) {
+    task.queue = draft.link_queues[draft.cluster.narrowest(source, target).index()];
+    task.elsewhere = transfer_elsewhere(draft, between.sources, *a.mesh, position, a.position);
+  }
   task.reads = {std::move(read)};
   task.writes = {std::move(write)};
   task.bytes = source == target ? 2 * bytes : bytes;
   add_task(draft, std::move(task));
 }
 
-// All that comes from devices that are not lowered. It goes into its place, or first beside it if it is combined then
-// (`gather`).
-void add_arrival(Draft& draft, const Context& at, DeviceId target, Access write, int64_t bytes, Task* gather) {
+// It goes into its place, or first beside it if it is combined then (`gather`). It comes when a device that is lowered
+// has made its own part.
+void add_arrival(Draft& draft, const Context& at, const Between& between, const Arrival& arrival, Task* gather) {
+  const Assembly& a = between.assembly;
+  const DeviceId target = draft.graph.reg(a.target).device, slowest = between.sources.devices[arrival.slowest];
   const std::string name = fmt::format("{}@{}<elsewhere", at.name, device_name(draft, target));
+  Access write = access(draft, a.target, a.box);
   Task task = new_task(draft, name, at, target, CopyWork{});
+  if (slowest != target) {
+    task.route = draft.cluster.route(slowest, target);
+    task.queue = draft.link_queues[draft.cluster.narrowest(slowest, target).index()];
+    task.elsewhere = transfer_elsewhere(draft, between.sources, *a.mesh, arrival.slowest, a.position);
+  }
+  if (const auto& here = between.from.regs; !here.empty())
+    task.reads = {access(draft, between.from, here.begin()->first)};
   if (gather) {
     write.reg = add_register(draft, name, at, target, {}, {});
     write.boxes.clear();
-    draft.graph.reg(write.reg).bytes = bytes;
+    draft.graph.reg(write.reg).bytes = arrival.bytes;
     gather->reads.push_back(write);
   }
   task.writes = {std::move(write)};
-  task.bytes = bytes;
+  task.bytes = arrival.bytes;
   add_task(draft, std::move(task));
 }
 
@@ -97,29 +124,33 @@ void assemble(Draft& draft, const Placed& from, const Mesh& sources, Assembly a,
   const DeviceId device = draft.graph.reg(a.target).device;
   const std::string& own_name = device_name(draft, device);
   Task gather = new_task(draft, fmt::format("{}.combine@{}", at.name, own_name), at, device, CombineWork{a.reducer});
-  int64_t arriving_bytes = 0;
+  const Between between{from, sources, a};
+  Arrival arrival;
   for (const Term& term : a.terms) {
     const DeviceId source = sources.devices[term.source];
     const int64_t bytes = volume(term.write) * bytes_of(at.dtype);
     const auto here = from.regs.find(term.source);
     if (here == from.regs.end()) {
-      arriving_bytes += a.combine ? align_up(bytes, kAlignBytes) : bytes;
+      arrival.bytes += a.combine ? align_up(bytes, kAlignBytes) : bytes;
+      if (arrival.slowest < 0 ||
+          draft.cluster.bandwidth(source, device) < draft.cluster.bandwidth(sources.devices[arrival.slowest], device))
+        arrival.slowest = term.source;
       continue;
     }
     Access read = access(draft, here->second, term.read, from.fresh);
     const std::string name = fmt::format("{}@{}<{}{}", at.name, own_name, device_name(draft, source), term.mark);
     if (!a.combine) {
-      add_transfer(draft, name, at, source, device, std::move(read), access(draft, a.target, term.write), bytes);
+      add_transfer(draft, name, at, between, term.source, std::move(read), access(draft, a.target, term.write), bytes);
     } else if (a.reads_own && source == device) {
       gather.reads.push_back(std::move(read));
     } else {
       const RegisterId staged = add_register(draft, name, at, device, a.radices, term.write);
-      add_transfer(draft, name, at, source, device, std::move(read), access(draft, staged, term.write), bytes);
+      add_transfer(draft, name, at, between, term.source, std::move(read), access(draft, staged, term.write), bytes);
       gather.reads.push_back(access(draft, staged, term.write));
     }
   }
-  if (arriving_bytes > 0) {
-    add_arrival(draft, at, device, access(draft, a.target, a.box), arriving_bytes, a.combine ? &gather : nullptr);
+  if (arrival.bytes > 0) {
+    add_arrival(draft, at, between, arrival, a.combine ? &gather : nullptr);
     a.absent.reset();  // which elements arrive is not known
   }
   if (a.combine) add_combinations(draft, std::move(gather), at, a);

@@ -23,6 +23,8 @@ struct Term {
 
 struct Assembly {
   RegisterId target;
+  const Mesh* mesh = nullptr;  // the target's, and its position there
+  int position = 0;
   Box box;                     // what is written of it
   std::vector<Shape> radices;  // of its axes
   std::vector<Term> terms;     // none empty
@@ -33,8 +35,8 @@ struct Assembly {
   std::optional<tdl::Reducer> absent = std::nullopt;
 };
 
-// `from`: the source's registers; `sources`: its mesh. Terms that lie on a device which is not lowered arrive by one
-// task without a read.
+// `from`: the source's registers; `sources`: its mesh. Terms that lie on devices which are not lowered arrive by one
+// task, over the slowest of their routes, once a device that is lowered has its own part.
 void assemble(Draft& draft, const Placed& from, const Mesh& sources, Assembly assembly, const Context& at);
 
 // Where some devices alone are lowered, what others fetch from them stays there until the operation that it is fetched

@@ -6,6 +6,7 @@
 #include "partita/base/error.h"
 #include "partita/base/radices.h"
 #include "partita/physical/assemble.h"
+#include "partita/physical/elsewhere.h"
 #include "partita/physical/register_axes.h"
 
 namespace partita {
@@ -91,7 +92,7 @@ Placed copy_cut(Draft& draft, const Placed& from, const std::vector<Piece>& piec
   Placed made = into ? *into : new_registers(draft, at, to);
   made.fresh = into != nullptr;
   for (int p : positions_here(draft, to.mesh)) {
-    Assembly a{made.regs.at(p), made.layout.boxes[p], to.radices, std::move(terms[p])};
+    Assembly a{made.regs.at(p), &to.mesh, p, made.layout.boxes[p], to.radices, std::move(terms[p])};
     int64_t covered = 0;
     for (size_t i = 0; i < a.terms.size(); ++i) {
       covered += volume(a.terms[i].write);
@@ -127,7 +128,7 @@ Placed run_pieces(Draft& draft, const Placed& from, const Step& step, const Cont
     to.regs[p] = into ? into->regs.at(p)
                       : add_register(draft, fmt::format("{}@{}", at.name, device_name(draft, device)), at, device,
                                      step.to.radices, step.to.boxes[p]);
-    Assembly a{to.regs[p], step.to.boxes[p], step.to.radices, {}};
+    Assembly a{to.regs[p], &step.to.mesh, p, step.to.boxes[p], step.to.radices, {}};
     std::map<int, int> from_source;  // how many pieces
     for (const Piece* piece : target.pieces) ++from_source[piece->source];
     int number = 0;
@@ -144,7 +145,8 @@ Placed run_pieces(Draft& draft, const Placed& from, const Step& step, const Cont
 
 Placed run_collective(Draft& draft, const Placed& from, const Step& step, const Context& at, const Placed* into) {
   Placed to = into ? *into : new_registers(draft, at, step.to);
-  for (const std::vector<int>& group : step.groups) {
+  for (size_t g = 0; g < step.groups.size(); ++g) {
+    const std::vector<int>& group = step.groups[g];
     const CollectiveId id(draft.collectives++);
     const int64_t size = static_cast<int64_t>(group.size());
     const int64_t group_bytes = step.bytes / (step.to.mesh.positions() / size);
@@ -164,6 +166,7 @@ Placed run_collective(Draft& draft, const Placed& from, const Step& step, const 
       task.writes = {access(draft, to, p)};
       task.writes[0].fresh = false;
       task.bytes = group_bytes / size;
+      task.elsewhere = ring_elsewhere(draft, step, g);
       add_task(draft, std::move(task));
     }
   }

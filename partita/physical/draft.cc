@@ -17,7 +17,7 @@ QueueId add_queue(Draft& draft, Queue queue) {
 }  // namespace
 
 Draft make_draft(std::string name, const Cluster& cluster, Listed listed) {
-  Draft draft{cluster, std::move(listed), {}, {}, {}, {}, 0, {}, {}, {}};
+  Draft draft{cluster, std::move(listed), {}, {}, {}, {}, 0, {}, {}, {}, {}};
   draft.graph.name = std::move(name);
   draft.graph.device_count = static_cast<int>(cluster.devices.size());
   draft.graph.compute_count = cluster.compute_count;

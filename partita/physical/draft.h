@@ -14,6 +14,13 @@
 
 namespace partita {
 
+// The groups of a collective over a mesh, and by group how many of them pass over its busiest link.
+struct KnownRings {
+  SharedList<DeviceId> devices;
+  std::vector<std::vector<int>> groups;
+  std::vector<std::shared_ptr<const Elsewhere>> elsewhere;  // by group
+};
+
 struct Draft {
   const Cluster& cluster;
   Listed listed;                                           // devices whose tasks are made; null: all
@@ -24,6 +31,7 @@ struct Draft {
   std::deque<std::pair<SharedList<DeviceId>, std::vector<int>>> positions;  // by mesh: what positions_here() has found
   std::vector<int> stages;                                                  // by OpId; empty: one stage
   std::vector<TimePlace> time_axes;                                         // by register: of its axes
+  std::deque<KnownRings> rings;                                             // what rings_of() has found
 };
 Draft make_draft(std::string name, const Cluster& cluster, Listed listed);  // with every queue
 

@@ -41,6 +41,27 @@ LocallyLowered with_memory(const Graph& graph, const Resolved& resolved, const C
   return lowered;
 }
 
+// The ranks of a plan's pipeline.
+int ranks_of(const Plan& plan) {
+  int stages = 1;
+  for (const OpChoice& choice : plan.ops) stages = std::max(stages, choice.stage + 1);
+  return std::max(1, stages / plan.pipeline.virtual_stages);
+}
+
+// From which on all micro-batches tell no more: telling().
+int few_micro_batches(const Plan& plan, int m) {
+  switch (plan.pipeline.schedule) {
+    case Schedule::kGpipe:
+      return m;
+    case Schedule::kInterleaved:  // in groups of as many as there are ranks
+      return std::min(m, 3 * ranks_of(plan));
+    case Schedule::kDefault:
+    case Schedule::k1F1B:
+      return std::min(m, ranks_of(plan) + 2);
+  }
+  return m;
+}
+
 constexpr int64_t kMostTasks = 1'000'000;  // gigabytes, and minutes
 
 void expect_small(const Graph& graph, const Cluster& cluster) {
@@ -50,19 +71,6 @@ void expect_small(const Graph& graph, const Cluster& cluster) {
 }
 
 }  // namespace
-
-int telling_micro_batches(const Graph& graph, const Resolved& resolved, const Cluster& cluster) {
-  constexpr int64_t kQuickActs = 60'000;  // about 4 s
-  int stages = 1;
-  for (const ResolvedOp& op : resolved.ops) stages = std::max(stages, op.stage + 1);
-  const int m = graph.micro_batches(), v = resolved.pipeline.virtual_stages;
-  // Interleaved: parts go in groups of as many as there are ranks.
-  const int few = std::min(m, resolved.pipeline.schedule == Schedule::kInterleaved ? 3 * (stages / v) : stages + 2);
-  int64_t acts = 0;
-  for (size_t i = 0; i < graph.ops.size(); ++i)
-    acts += graph.acts(graph.ops[i]) * static_cast<int64_t>(resolved.ops[i].mesh.devices.size());
-  return acts > kQuickActs && resolved.pipeline.schedule != Schedule::kGpipe ? few : m;
-}
 
 bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster) {
   return static_cast<int64_t>(graph.ops.size()) * cluster.compute_count > kMostTasks;
@@ -75,15 +83,46 @@ std::vector<DeviceId> typical_devices(const Cluster& cluster) {
 }
 
 std::vector<DeviceId> typical_devices(const Cluster& cluster, const Plan& plan) {
-  std::map<int, DeviceId> last;
+  std::map<int, DeviceId> last;  // by rank
+  const int ranks = ranks_of(plan);
   for (const OpChoice& choice : plan.ops) {
-    const auto [at, fresh] = last.try_emplace(choice.stage, *(choice.mesh.devices.end() - 1));
+    const auto [at, fresh] = last.try_emplace(choice.stage % ranks, *(choice.mesh.devices.end() - 1));
     if (!fresh) at->second = std::max(at->second, *(choice.mesh.devices.end() - 1));
   }
-  if (last.size() < 2) return typical_devices(cluster);
   std::set<DeviceId> devices;
-  for (const auto& [stage, device] : last) devices.insert(device);
+  if (last.size() < 2) {
+    for (const DeviceId d : typical_devices(cluster)) devices.insert(d);
+  } else {
+    for (const auto& [rank, device] : last) devices.insert(device);
+  }
+  SharedList<DeviceId> known;  // mostly the next mesh is the same
+  for (const OpChoice& choice : plan.ops) {
+    if (choice.mesh.devices == known) continue;
+    known = choice.mesh.devices;
+    if (std::none_of(known.begin(), known.end(), [&](DeviceId d) { return devices.contains(d); }))
+      devices.insert(*(known.end() - 1));
+  }
   return {devices.begin(), devices.end()};
+}
+
+Telling telling(const Graph& graph, const Plan& plan, const Cluster& cluster) {
+  constexpr int64_t kQuickActs = 60'000;  // about 4 s
+  const int m = graph.micro_batches(), few = few_micro_batches(plan, m),
+            period = plan.pipeline.schedule == Schedule::kInterleaved ? ranks_of(plan) : 1;
+  const auto acts = [&](bool all_devices, int parts) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < graph.ops.size(); ++i)
+      sum += std::min(graph.acts(graph.ops[i]), parts) *
+             (all_devices ? static_cast<int64_t>(plan.ops[i].mesh.devices.size()) : 1);
+    return sum;
+  };
+  if (!is_too_large_to_lower(graph, cluster)) {
+    if (acts(true, m) <= kQuickActs) return {{}, m};
+    if (acts(true, few) <= kQuickActs) return {{}, few, period};
+  }
+  const std::vector<DeviceId> typical = typical_devices(cluster, plan);
+  if (static_cast<int>(typical.size()) == cluster.compute_count) return {{}, few, period};
+  return {typical, acts(false, m) <= kQuickActs ? m : few, period};
 }
 
 Listed with_hosts(const std::vector<DeviceId>& devices, const Cluster& cluster) {
@@ -103,11 +142,12 @@ int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& clust
 }
 
 PhysicalGraph lower(const Graph& graph, const Resolved& resolved, const Cluster& cluster, const LowerOptions& options) {
-  expect_small(graph, cluster);
+  if (!resolved.listed) expect_small(graph, cluster);
   LocallyLowered lowered = with_memory(graph, resolved, cluster, options);
   spread_over_parts(lowered, graph);
   PhysicalGraph physical = std::move(lowered.graph);
   make_edges(physical, options.watch);  // after memory: who follows whom on the same bytes
+  if (resolved.listed) return physical;
   if (const auto why = refuse(physical, options.watch))
     fail("plan for '{}' on '{}' is refused: {}", graph.name, cluster.name, *why);
   return physical;

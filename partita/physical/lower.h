@@ -13,7 +13,8 @@
 
 namespace partita {
 
-// Bad input where the graph would be too large. `resolved` lists all devices.
+// Bad input where the graph would be too large. Where `resolved` lists some devices, the graph is for figures alone: it
+// is not asked whether it can run (admission).
 PhysicalGraph lower(const Graph& graph, const Resolved& resolved, const Cluster& cluster,
                     const LowerOptions& options = {});
 // The same for a plan that nothing else is done with.
@@ -29,16 +30,25 @@ std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, co
                                         const std::vector<DeviceId>& devices = {}, const Watch& watch = {});
 
 // An op is at least one task on each of its devices; of too many, a graph can neither be held nor simulated. Then the
-// memory of typical devices is what there is to tell: the first, one in the middle, and the last, whose part of every
+// figures of typical devices are what there is to tell: the first, one in the middle, and the last, whose part of every
 // split is the largest.
 bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster);
-// What a step does with its micro-batches repeats after the first few: from this many on each part adds the same time,
-// and with schedules other than gpipe no memory. Less than the step's, where all of them are so many acts that a plan
-// would not be printed in seconds; else the step's.
-int telling_micro_batches(const Graph& graph, const Resolved& resolved, const Cluster& cluster);
 std::vector<DeviceId> typical_devices(const Cluster& cluster);
-// Of a plan with stages: the last device of each.
+// Of a plan with stages: the last device of each. One of them stands on every mesh of the plan.
 std::vector<DeviceId> typical_devices(const Cluster& cluster, const Plan& plan);
+
+// Of what a plan's figures are made, so that they take seconds: all of it, where that is not too many acts.
+// - Devices of a stage and group do the same, each on its part.
+// - What a step does with its micro-batches repeats after the first few: from this many on each part adds the same
+// time,
+//   and with schedules other than gpipe no memory.
+struct Telling {
+  std::vector<DeviceId> devices;  // empty: all
+  int micro_batches = 1;
+  int period = 1;  // micro-batches after which it repeats
+};
+Telling telling(const Graph& graph, const Plan& plan, const Cluster& cluster);
+
 Listed with_hosts(const std::vector<DeviceId>& devices, const Cluster& cluster);  // what resolve() lists for them
 // By how many bytes the compute device that lacks most would be over its memory, among typical ones where all are too
 // many; at most 0: the plan fits.

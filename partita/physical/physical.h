@@ -105,6 +105,13 @@ struct OutputWork {  // reads[0] on a host is given to the caller
 };
 using Work = std::variant<KernelWork, CopyWork, CombineWork, CollectiveWork, LoadWork, OutputWork>;
 
+// Of a graph that has the tasks of some devices alone: what a transfer or a participant of a collective shares its
+// links with, or does together with, on devices that are left out.
+struct Elsewhere {
+  std::vector<DeviceId> ring;  // of a collective: all participants, in rank order
+  int sharers = 1;             // transfers or rings of the same step that pass over the same link, this one counted
+};
+
 struct Task {
   // Unique, and made from its key (op, mesh position; for a transfer also operand slot and source), so that it does not
   // depend on the order of creation.
@@ -126,7 +133,8 @@ struct Task {
   bool addend = false;       // the last of `scratch` is for what acts after the first compute for accumulated registers
   bool elementwise = false;  // its result may lie on an operand that it is the last to read (section 4)
   double flops = 0;
-  int64_t bytes = 0;  // memory traffic of a kernel; payload of a transfer or of a participant
+  int64_t bytes = 0;                           // memory traffic of a kernel; payload of a transfer or of a participant
+  std::shared_ptr<const Elsewhere> elsewhere;  // null where the graph has all devices; not printed
 };
 
 // One act of a task. The participants of one act of a collective are one node, named by the first of them.

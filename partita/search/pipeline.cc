@@ -2,6 +2,8 @@
 #include "partita/search/pipeline.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "partita/base/error.h"
 #include "partita/cost/alone.h"
@@ -25,12 +27,19 @@ Mesh on_stage(const Mesh& mesh, const std::vector<DeviceId>& devices, int rank, 
 std::vector<int64_t> op_times(const Graph& graph, const Plan& plan, const Cluster& cluster) {
   const CostModel cost(cluster);
   DerivationCache cache;
+  // Layers repeat: by derived strategies (one for all ops of one formula and sizes), devices and dtypes.
+  std::map<std::tuple<const tdl::Derived*, std::vector<DeviceId>, std::vector<DType>>, int64_t> known;
   std::vector<int64_t> ns;
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const OpChoice& choice = plan.ops[i];
     const auto derived = cache.get(graph.ops[i].bound, choice.mesh.extents, choice.strategies);
     ensure(derived != nullptr, "op '{}' has no such strategy", graph.ops[i].name);
-    ns.push_back(graph.acts(graph.ops[i]) * kernels_ns(cost, graph, graph.ops[i], *derived, choice.mesh));
+    std::vector<DType> dtypes;
+    for (const std::vector<TensorId>* tensors : {&graph.ops[i].operands, &graph.ops[i].results})
+      for (const TensorId t : *tensors) dtypes.push_back(graph.tensor(t).dtype);
+    const auto [at, fresh] = known.try_emplace({derived.get(), choice.mesh.devices.list(), std::move(dtypes)}, 0);
+    if (fresh) at->second = kernels_ns(cost, graph, graph.ops[i], *derived, choice.mesh);
+    ns.push_back(graph.acts(graph.ops[i]) * at->second);
   }
   return ns;
 }

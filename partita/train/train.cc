@@ -12,9 +12,7 @@
 namespace partita {
 
 TrainReport train(const Planned& planned, const TrainOptions& options, Kernels& kernels) {
-  if (!planned.is_timed())
-    fail("plan for '{}' on '{}': {} devices make too many tasks to run", planned.training.name, planned.cluster.name,
-         planned.cluster.compute_count);
+  ensure(planned.is_whole(), "'{}' was lowered for figures alone: follow_whole() first", planned.training.name);
   const Graph& graph = planned.training.whole_graph();
   const Dataset data = training_data(graph, options);
   const Arrays start = starting_weights(graph, planned.weight_names, options);

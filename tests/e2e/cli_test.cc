@@ -911,7 +911,7 @@ TEST(Cli, ExplainOnManyMeshAxes) {
       << text.substr(0, 2000);
 }
 
-// 79 ops on 16,384 devices: planned, checked and explained, but neither simulated nor run.
+// 79 ops on 16,384 devices: planned with the figures of typical ones, checked and explained, but not run.
 TEST(CliPlan, OnVeryManyDevices) {
   const std::string plan = scratch("plan.json");
   const Json made = json_of({"plan", "zoo:gpt2?layers=1", "--batch", "16384", "--cluster", "dgx-h100:2048", "--search",
@@ -919,7 +919,7 @@ TEST(CliPlan, OnVeryManyDevices) {
   EXPECT_EQ(made["devices"], 16384);
   EXPECT_EQ(made["typical_devices"], Json({"node0.gpu0", "node1024.gpu0", "node2047.gpu7"}));
   for (const char* key : {"step_time_us", "compute_time_us", "samples_per_second"})
-    EXPECT_FALSE(made.contains(key)) << key;
+    EXPECT_TRUE(made.contains(key)) << key;
   const Json checked = json_of({"check", plan});
   for (const char* key : {"comm_bytes", "peak_memory_bytes", "typical_devices"})
     EXPECT_EQ(checked[key], made[key]) << key;
@@ -927,7 +927,7 @@ TEST(CliPlan, OnVeryManyDevices) {
   EXPECT_EQ(json_of({"explain", plan})["comm_bytes"], made["comm_bytes"]);
   const Outcome o = partita({"check", plan});
   EXPECT_NE(o.out.find("on one of node0.gpu0, node1024.gpu0, node2047.gpu7"), std::string::npos) << o.out;
-  expect_error({"simulate", plan}, 3, {plan, "too many tasks", "partita check"});
+  expect_error({"simulate", plan}, 3, {plan, "tasks, too many to simulate or to run"});
 }
 
 TEST(CliPlan, TheBoundsProofIsJudgedBesideAnyPlanOfTheModel) {

@@ -14,6 +14,7 @@
 #include "partita/pipeline.h"
 #include "partita/search/refine.h"
 #include "partita/search/search_text.h"
+#include "partita/sim/simulate.h"
 
 namespace partita {
 namespace {
@@ -69,6 +70,50 @@ TEST(SomeDevices, NeedWhatTheyNeedAmongAll) {
   }
 }
 
+// The step time and the memory of a few devices, beside those of all.
+TEST(SomeDevices, TellTheStepTime) {
+  const std::string gpt2 = "zoo:gpt2?layers=8,hidden=128,heads=8,vocabulary=512,steps=64";
+  const std::string moe = "zoo:moe?layers=4,hidden=64,heads=8,steps=16,vocabulary=96,experts=8,groups=64";
+  double least = 1, most = 1;
+  for (const auto& [model, cluster, search] : std::vector<std::tuple<std::string, const char*, std::string>>{
+           {gpt2, "dgx-1", "data-parallel"},
+           {gpt2, "dgx-1", "zero?stage=3,micro-batches=4"},
+           {gpt2, "dgx-1", "megatron?tensor=4"},
+           {gpt2, "dgx-1", "pipeline?stages=4,micro-batches=8"},
+           {gpt2, "dgx-1", "pipeline?stages=4,micro-batches=8,schedule=gpipe"},
+           {gpt2, "dgx-1", "megatron?tensor=2,pipeline=2,micro-batches=4,zero=1"},
+           {gpt2, "dgx-1", "pipeline?stages=4,schedule=interleaved,micro-batches=8"},
+           {gpt2, "dgx-h100:2", "megatron?tensor=4,pipeline=2,micro-batches=8"},
+           {gpt2, "dgx-h100:2", "megatron?tensor=8,pipeline=2,micro-batches=4,zero=2"},
+           {gpt2, "dgx-h100:2", "data-parallel"},
+           {gpt2, "dgx-h100:2", "zero?stage=2,micro-batches=2"},
+           {moe, "dgx-1", "pipeline?stages=2,micro-batches=4"},
+           {moe, "dgx-h100:2", "megatron?tensor=8"}}) {
+    Request request;
+    request.model = model;
+    request.bindings["batch"] = "64";
+    request.cluster = cluster;
+    request.search = search;
+    Runner runner;
+    const Planned p = plan_model(request, runner);
+    const auto figures = [&](const std::vector<DeviceId>& devices) {
+      const Listed listed = devices.empty() ? nullptr : with_hosts(devices, p.cluster);
+      const PhysicalGraph graph = lower(p.training, resolve(p.training, p.plan, p.cluster, listed), p.cluster);
+      const int64_t peak = *std::max_element(graph.peak_bytes.begin(), graph.peak_bytes.begin() + graph.compute_count);
+      return std::pair(static_cast<double>(simulate(graph, CostModel(p.cluster)).step_time_ns),
+                       static_cast<double>(peak));
+    };
+    const auto all = figures({}), some = figures(typical_devices(p.cluster, p.plan));
+    std::printf("%s %s: step time %.3f of that of all, memory %.3f\n", cluster, search.c_str(), some.first / all.first,
+                some.second / all.second);
+    least = std::min(least, some.first / all.first);
+    most = std::max(most, some.first / all.first);
+    EXPECT_NEAR(some.second / all.second, 1, 0.06) << cluster << " " << search;
+  }
+  EXPECT_GT(least, 0.9);
+  EXPECT_LT(most, 1.1);
+}
+
 // Every device of a plan that splits evenly needs the same; on 16,384 of them three are looked at.
 TEST(SomeDevices, StandForAllWhereThereAreVeryMany) {
   Request request;
@@ -79,9 +124,7 @@ TEST(SomeDevices, StandForAllWhereThereAreVeryMany) {
   const Planned large = plan_model(request, runner);
   ASSERT_TRUE(is_too_large_to_lower(large.training, large.cluster));
   EXPECT_EQ(large.typical, (std::vector<DeviceId>{DeviceId(0), DeviceId(8192), DeviceId(16383)}));
-  EXPECT_FALSE(large.is_timed());
-  EXPECT_EQ(large.step_time_ns(), 0);
-  EXPECT_FALSE(large.samples_per_second());
+  EXPECT_FALSE(large.is_whole());
   EXPECT_EQ(large.report.inner_bytes, 0);
   EXPECT_GT(large.report.comm_bytes, 0);
 

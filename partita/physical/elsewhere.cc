@@ -1,0 +1,63 @@
+// Counts what shares the links of listed devices.
+#include "partita/physical/elsewhere.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+namespace partita {
+
+namespace {
+
+// The narrowest link of each hop.
+std::set<LinkId> links_of(const std::vector<DeviceId>& ring, const Cluster& cluster) {
+  std::set<LinkId> links;
+  for (size_t r = 0; r < ring.size(); ++r)
+    if (const LinkId l = cluster.narrowest(ring[r], ring[(r + 1) % ring.size()]); l.valid()) links.insert(l);
+  return links;
+}
+
+KnownRings count_rings(const Cluster& cluster, const Step& step) {
+  KnownRings known{step.to.mesh.devices, step.groups, {}};
+  std::vector<std::set<LinkId>> links;
+  std::map<LinkId, int> rings;  // over a link
+  for (const std::vector<int>& group : step.groups) {
+    std::vector<DeviceId> ring;
+    for (const int p : group) ring.push_back(step.to.mesh.devices[p]);
+    links.push_back(links_of(ring, cluster));
+    for (const LinkId l : links.back()) ++rings[l];
+    known.elsewhere.push_back(std::make_shared<Elsewhere>(Elsewhere{std::move(ring), 1}));
+  }
+  for (size_t g = 0; g < links.size(); ++g) {
+    Elsewhere found = *known.elsewhere[g];
+    for (const LinkId l : links[g]) found.sharers = std::max(found.sharers, rings.at(l));
+    known.elsewhere[g] = std::make_shared<Elsewhere>(std::move(found));
+  }
+  return known;
+}
+
+}  // namespace
+
+std::shared_ptr<const Elsewhere> ring_elsewhere(Draft& draft, const Step& step, size_t group) {
+  if (!draft.listed) return nullptr;
+  for (const KnownRings& known : draft.rings)
+    if (known.devices == step.to.mesh.devices && known.groups == step.groups) return known.elsewhere[group];
+  return draft.rings.emplace_back(count_rings(draft.cluster, step)).elsewhere[group];
+}
+
+std::shared_ptr<const Elsewhere> transfer_elsewhere(const Draft& draft, const Mesh& from, const Mesh& to, int source,
+                                                    int target) {
+  if (!draft.listed) return nullptr;
+  const LinkId link = draft.cluster.narrowest(from.devices[source], to.devices[target]);
+  Elsewhere found;
+  const int sources = from.positions(), targets = to.positions();
+  for (int t = 0; t < targets && link.valid(); ++t) {
+    if (t == target) continue;
+    const int along = (t - target) * std::max(1, sources / targets),
+              s = ((source + along) % sources + sources) % sources;
+    found.sharers += draft.cluster.narrowest(from.devices[s], to.devices[t]) == link;
+  }
+  return std::make_shared<const Elsewhere>(std::move(found));
+}
+
+}  // namespace partita
