@@ -29,7 +29,10 @@ Plan evaluation_plan(const Graph& evaluation, const Planned& training) {
     TensorId same = training.training.find_tensor(evaluation.tensors[t].name);
     if (!same.valid()) continue;
     auto kept = training.plan.kept.find(same);
-    if (kept != training.plan.kept.end()) pins.kept[TensorId(t)] = kept->second;
+    if (kept == training.plan.kept.end()) continue;
+    Placement& placement = pins.kept[TensorId(t)] = kept->second;
+    for (Sbp& sbp : placement.sbp)  // running statistics that are terms of a sum: evaluation reads them in every step
+      if (sbp.kind == Sbp::Kind::kPartial) sbp = Sbp::broadcast();
   }
   return filled_in_plan(evaluation, training.cluster, pins);
 }

@@ -41,6 +41,16 @@ Placed load_input(LocalLowering& local, TensorId id, const Layout& home) {
   return fetch_placed(draft, on_host, home, at);
 }
 
+// Which term of a sum a position has: its coordinate on the partial mesh axes, row-major. -1: it has the values.
+int term_at(const Layout& layout, int position) {
+  if (!layout.is_partial()) return -1;
+  const std::vector<int> at = layout.mesh.coordinates(position);
+  int term = 0;
+  for (size_t a = 0; a < at.size(); ++a)
+    if (layout.kinds[a]) term = term * layout.mesh.extents[a] + at[a];
+  return term;
+}
+
 // A tensor that no op makes. Inputs are loaded; parameters and state are carried; constants are there.
 Placed place_source(LocalLowering& local, TensorId id) {
   const Tensor& tensor = local.graph.tensor(id);
@@ -53,6 +63,7 @@ Placed place_source(LocalLowering& local, TensorId id) {
   for (const auto& [p, r] : placed.regs) {
     local.draft.graph.reg(r).carried = carried;
     local.draft.graph.reg(r).constant = !carried;
+    local.draft.graph.reg(r).term = term_at(home, p);
   }
   return placed;
 }

@@ -137,6 +137,7 @@ void read_register(Parsing& p, Line& l) {
   reg.carried = l.take_if("carried");
   reg.constant = l.take_if("constant");
   reg.accumulated = l.take_if("accumulated");
+  if (l.take_if("term")) reg.term = l.natural("term");
   if (!p.registers.try_emplace(reg.name, p.graph.registers.size()).second)
     l.error("there is a register '{}' already", reg.name);
   p.graph.registers.push_back(std::move(reg));

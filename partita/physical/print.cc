@@ -100,8 +100,8 @@ struct Printer {
     if (reg.tensor.valid()) put(" tensor {}", reg.tensor.value);
     put(" {} axes {} box{} bytes {} offset {} count {} uses {}", text::kDTypes.of(reg.dtype), shape_text(reg.axes),
         boxes_text(reg.boxes), reg.bytes, reg.offset, reg.count, reg.uses);
-    put("{}{}{}\n", reg.carried ? " carried" : "", reg.constant ? " constant" : "",
-        reg.accumulated ? " accumulated" : "");
+    put("{}{}{}{}\n", reg.carried ? " carried" : "", reg.constant ? " constant" : "",
+        reg.accumulated ? " accumulated" : "", reg.term < 0 ? std::string() : fmt::format(" term {}", reg.term));
   }
 
   void print(const Task& task) {

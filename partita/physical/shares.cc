@@ -22,6 +22,7 @@ struct Contents {
   std::vector<std::vector<Patches>> content;  // by register and use; of a carried one, what this step wrote
   std::vector<std::vector<TaskId>> writers;   // by register
   std::set<TensorId> combined;                // tensors of which something is combined, or made to be
+  std::map<TensorId, int> terms;              // of tensors that are kept as a sum
 };
 
 bool combines(const Task& task) {
@@ -30,9 +31,11 @@ bool combines(const Task& task) {
 }
 
 Contents empty_contents(const PhysicalGraph& graph) {
-  Contents c{graph, {}, {}, {}};
-  for (const Register& reg : graph.registers)
+  Contents c{graph, {}, {}, {}, {}};
+  for (const Register& reg : graph.registers) {
     c.content.emplace_back(reg.carried ? 1 : static_cast<std::size_t>(reg.uses));
+    if (reg.term >= 0) c.terms[reg.tensor] = std::max(c.terms[reg.tensor], reg.term + 1);
+  }
   c.writers.resize(graph.registers.size());
   for (std::size_t t = 0; t < graph.tasks.size(); ++t) {
     const Task& task = graph.tasks[t];
@@ -47,13 +50,24 @@ Contents empty_contents(const PhysicalGraph& graph) {
 
 // ---------------------------------------------------------------- what must be whole
 
-bool is_whole_before(const PhysicalGraph& graph, const Access& read) {
+bool is_there_before(const PhysicalGraph& graph, const Access& read) {
   const Register& reg = graph.reg(read.reg);
   return reg.constant || (reg.carried && !read.fresh);
 }
 
+// Of what is there before a step: the values, or a term of them.
+Share share_before(const Contents& c, const Register& reg) {
+  if (reg.term < 0) return Share();
+  const auto weight = [&](int term) {
+    return hashed({static_cast<uint64_t>(reg.tensor.value), static_cast<uint64_t>(term)}) % kPrime;
+  };
+  uint64_t first = 1;
+  for (int term = 1; term < c.terms.at(reg.tensor); ++term) first = minus(first, weight(term));
+  return share_of(reg.term == 0 ? first : weight(reg.term), tdl::Reducer::kSum);
+}
+
 bool holds_partial(const Contents& c, const Access& access) {
-  if (is_whole_before(c.graph, access)) return false;
+  if (is_there_before(c.graph, access)) return !share_before(c, c.graph.reg(access.reg)).whole();
   for (const Patches& use : c.content[access.reg.index()])
     for (const Patch& p : use)
       if (p.share.known && !p.share.whole()) return true;
@@ -120,9 +134,9 @@ const Box& part_written(const PhysicalGraph& graph, const Task& task, const Acce
 Patches read(const Contents& c, const Task& task, const Access& access, int act) {
   const Register& reg = c.graph.reg(access.reg);
   const UseRange uses = uses_of(reg, task.rate, act, access.fresh);
-  if (is_whole_before(c.graph, access)) {
+  if (is_there_before(c.graph, access)) {
     const Box& box = part(c.graph, access, act, 0);
-    return is_empty(box) ? Patches{} : Patches{{box, Share()}};
+    return is_empty(box) ? Patches{} : Patches{{box, share_before(c, reg)}};
   }
   if (uses.last - uses.first == 1)
     return clipped(c.content[access.reg.index()][reg.carried ? 0 : uses.first],
@@ -139,7 +153,7 @@ void write(Contents& c, const Task& task, const Access& access, int act, Patches
   const Box& box = part(c.graph, access, act, use);
   if (is_empty(box)) return;
   if (is_uniform(made)) made = {{box, made.empty() ? kUnknown : made[0].share}};
-  if (reg.carried) expect_whole(c, task, access.reg, made, "writes");
+  if (reg.carried && reg.term < 0) expect_whole(c, task, access.reg, made, "writes");
   Patches& held = c.content[access.reg.index()][use];
   if (reg.accumulated && act > 0) {
     held = combined(box, {held, made}, tdl::Reducer::kSum);
@@ -239,6 +253,32 @@ void run_task(Contents& c, const Task& task, int act) {
   }
 }
 
+// ---------------------------------------------------------------- what is kept as a sum
+
+// What a step leaves in a register of a carried sum makes the whole with any register of each other term.
+void check_terms(const Contents& c) {
+  std::map<TensorId, std::vector<RegisterId>> registers;
+  for (std::size_t r = 0; r < c.graph.registers.size(); ++r)
+    if (const Register& reg = c.graph.registers[r]; reg.carried && reg.term >= 0)
+      registers[reg.tensor].push_back(RegisterId(r));
+  for (const auto& [tensor, all] : registers)
+    for (const RegisterId id : all) {
+      const Register& reg = c.graph.reg(id);
+      std::vector<Patches> terms;
+      for (int term = 0; term < c.terms.at(tensor); ++term) {
+        std::vector<Patches> of_term;
+        for (const RegisterId other : all)
+          if (term == reg.term ? other == id : c.graph.reg(other).term == term)
+            of_term.push_back(c.content[other.index()][0]);
+        terms.push_back(combined(reg.box(0), of_term, tdl::Reducer::kSum, true));
+      }
+      for (const Patch& p : combined(reg.box(0), terms, tdl::Reducer::kSum))
+        if (p.share.known && !p.share.whole())
+          fail("register '{}': what a step leaves of {} is a sum that has not each of its terms once", reg.name,
+               to_string(p.box));
+    }
+}
+
 // ---------------------------------------------------------------- units
 
 // Tasks, and the participants of a collective together.
@@ -281,7 +321,7 @@ void check_shares(const PhysicalGraph& graph) {
   std::vector<int> missing(units.size(), 0);
   for (std::size_t t = 0; t < graph.tasks.size(); ++t)
     for (const Access& read : graph.tasks[t].reads) {
-      if (is_whole_before(graph, read)) continue;
+      if (is_there_before(graph, read)) continue;
       for (TaskId w : c.writers[read.reg.index()])
         after[unit_of[w.index()]].push_back(unit_of[t]), ++missing[unit_of[t]];
     }
@@ -295,6 +335,7 @@ void check_shares(const PhysicalGraph& graph) {
     for (int next : after[u])
       if (--missing[next] == 0) ready.push_back(next);
   }
+  check_terms(c);
 }
 
 }  // namespace partita

@@ -74,6 +74,7 @@ void check_registers(const PhysicalGraph& graph) {
            !(reg.carried && reg.constant) && !(reg.carried && reg.accumulated) &&
                (reg.uses == 1 || (!reg.carried && !reg.constant && !reg.accumulated)),
            "carried, constant and accumulated exclude each other and have one use a step");
+    expect(reg, reg.term < 0 || reg.carried || reg.constant, "holds a term of a sum, and is not there before a step");
     expect(reg, reg.count >= 1 && reg.count <= reg.uses, "{} slots for {} uses", reg.count, reg.uses);
     expect(reg, reg.bytes >= 0, "{} bytes", reg.bytes);
     if (!reg.boxes.empty() || !reg.axes.empty()) check_boxes(reg);

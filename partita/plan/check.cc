@@ -94,7 +94,9 @@ void check_placement(const char* whose, const Tensor& tensor, const Placement& p
       if (reducer && *reducer != sbp.reducer)
         fail("{}: two reducers on one value, {} and {}", where, tdl::name_of(*reducer), tdl::name_of(sbp.reducer));
       reducer = sbp.reducer;
-      if (!tensor.producer.valid()) fail("{}: {} can't be kept partial", where, name_of(tensor.role));
+      // Each position keeps a term of a state that starts as a sum, the first of them as it is.
+      const bool sum = tensor.role == Role::kState && is_float(tensor.dtype) && sbp.reducer == tdl::Reducer::kSum;
+      if (!tensor.producer.valid() && !sum) fail("{}: {} can't be kept partial", where, name_of(tensor.role));
     }
     if (sbp.kind == Sbp::Kind::kSplit) {
       if (sbp.axis < 0 || sbp.axis >= static_cast<int>(tensor.shape.size()) || sbp.sub_axis < 0 ||

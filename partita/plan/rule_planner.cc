@@ -31,8 +31,11 @@ RulePlanner::RulePlanner(const Graph& graph, const Cluster& cluster, const Pins&
       pins_(pins),
       mesh_(std::move(mesh)),
       watch_(watch),
-      home_(graph.tensors.size()) {
+      home_(graph.tensors.size()),
+      readers_(graph.tensors.size(), 0) {
   plan_.ops.resize(graph.ops.size());
+  for (const Op& op : graph.ops)
+    for (TensorId t : op.operands) ++readers_[t.index()];
   for (const auto& [id, placement] : pins.kept) keep(id, placement);
 }
 
@@ -123,6 +126,12 @@ void RulePlanner::keep(TensorId id, const Placement& placement) {
   home_[id.index()] = layout_of(placement, graph_.tensor(id).shape);
 }
 
+bool RulePlanner::may_keep_terms(const Op& op, TensorId t, const Layout& need) const {
+  const Tensor& tensor = graph_.tensor(t);
+  return tensor.role == Role::kState && is_float(tensor.dtype) && need.reducer() == tdl::Reducer::kSum &&
+         op.results.size() == 1 && graph_.tensor(op.results[0]).replaces == t && readers_[t.index()] == 1;
+}
+
 int64_t RulePlanner::cost(const Op& op, const OpChoice& choice) {
   auto derived = cache_.get(op.bound, choice.mesh.extents, choice.strategies);
   if (!derived) return kNever;
@@ -132,10 +141,12 @@ int64_t RulePlanner::cost(const Op& op, const OpChoice& choice) {
                       : inner_bytes(*op.bound, *derived, choice.mesh, bytes_of(inner_dtype(graph_, op)), cluster_);
   for (size_t k = 0; k < op.operands.size(); ++k) {
     const Tensor& tensor = graph_.tensor(op.operands[k]);
-    // A tensor without a home is kept as its first reader wants it, but never partial.
+    // A tensor without a home is kept as its first reader wants it, but not partial where others read it.
     if (home_[op.operands[k].index()])
       bytes += conversion_bytes(*home_[op.operands[k].index()], layouts.operands[k], bytes_of(tensor.dtype), cluster_);
-    else if (layouts.operands[k].is_partial() || !name_of(layouts.operands[k])) bytes += tensor.bytes();
+    else if (const Layout& need = layouts.operands[k];
+             (need.is_partial() && !may_keep_terms(op, op.operands[k], need)) || !name_of(need))
+      bytes += tensor.bytes();
   }
   for (size_t r = 0; r < op.results.size(); ++r) {
     const Tensor& tensor = graph_.tensor(op.results[r]);
@@ -158,7 +169,7 @@ void RulePlanner::settle(OpId id, const OpChoice& choice) {
     TensorId t = op.operands[k];
     if (home_[t.index()]) continue;
     const Layout& need = layouts.operands[k];
-    auto name = need.is_partial() ? std::nullopt : name_of(need);
+    auto name = need.is_partial() && !may_keep_terms(op, t, need) ? std::nullopt : name_of(need);
     if (name && !more_parts_than_extent(need, *name)) {
       keep(t, placement_of(need, *name));
     } else {

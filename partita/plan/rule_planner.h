@@ -55,6 +55,9 @@ class RulePlanner {
   int64_t cost(const Op& op, const OpChoice& choice);
   void settle(OpId id, const OpChoice& choice);
   void repeat(OpId clone);
+  // The op has this tensor as a sum, of which each device may keep its term from step to step: a state that the op
+  // alone reads, and replaces. Running statistics of groups that lie on several devices are such sums.
+  bool may_keep_terms(const Op& op, TensorId t, const Layout& need) const;
 
   const Graph& graph_;
   const Cluster& cluster_;
@@ -63,6 +66,7 @@ class RulePlanner {
   const Watch watch_;
   Plan plan_;
   std::vector<std::optional<Layout>> home_;
+  std::vector<int> readers_;  // by tensor: how many operands it is
   std::map<TensorId, Layout> wanted_;
   DerivationCache cache_;
 };

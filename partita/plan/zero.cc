@@ -89,6 +89,9 @@ class ZeroRule {
       if (std::vector<tdl::AxisStrategy> same = reading(op, all, [&](TensorId t) { return gradient(t); });
           !same.empty())
         return same;
+      const std::vector<tdl::AxisStrategy> sums = late_.strategies(id, all);
+      if (op.results.size() == 1 && !op.forward.valid() && graph_.tensor(op.results[0]).replaces.valid())
+        out.insert(out.end(), sums.begin(), sums.end());
       return out;
     }
     const std::vector<tdl::AxisStrategy> sums = late_.strategies(id, all);

@@ -1,6 +1,7 @@
 // Gives tensors their first values, and moves values into and out of registers.
 #include "partita/runtime/weights.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "partita/base/error.h"
@@ -86,11 +87,16 @@ void write_tensor(const Memory& memory, TensorId id, const Values& given, const 
   for (size_t r = 0; r < graph.registers.size(); ++r) {
     const Register& reg = graph.registers[r];
     if (!holds(reg, id)) continue;
-    copy_box(view_of(values, reg.axes, bytes), memory.view({RegisterId(r), false, {}, -1}, 0, 1));
+    const View to = memory.view({RegisterId(r), false, {}, -1}, 0, 1);
+    if (reg.term > 0) fill(to, 0);  // of a sum, the first term has the values
+    else copy_box(view_of(values, reg.axes, bytes), to);
   }
 }
 
-Values read_tensor(const Memory& memory, TensorId id, const Tensor& tensor) {
+namespace {
+
+// The values, or one term of a tensor that is kept as a sum.
+Values read_term(const Memory& memory, TensorId id, const Tensor& tensor, int term) {
   const PhysicalGraph& graph = memory.graph();
   Values values{tensor.dtype, tensor.shape, {}, {}};
   if (is_float(tensor.dtype)) values.real.resize(volume(tensor.shape));
@@ -100,7 +106,7 @@ Values read_tensor(const Memory& memory, TensorId id, const Tensor& tensor) {
   std::optional<View> whole;
   for (size_t r = 0; r < graph.registers.size(); ++r) {
     const Register& reg = graph.registers[r];
-    if (!holds(reg, id)) continue;
+    if (!holds(reg, id) || std::max(reg.term, 0) != term) continue;
     if (!whole) {
       whole = view_of(values, reg.axes, bytes);
       missing = {full_box(reg.axes)};
@@ -109,6 +115,20 @@ Values read_tensor(const Memory& memory, TensorId id, const Tensor& tensor) {
   }
   ensure(whole.has_value() && missing.empty(), "'{}' is not whole in memory", tensor.name);
   return values_of(*whole, tensor.shape);
+}
+
+}  // namespace
+
+Values read_tensor(const Memory& memory, TensorId id, const Tensor& tensor) {
+  int last = 0;
+  for (const Register& reg : memory.graph().registers)
+    if (holds(reg, id)) last = std::max(last, reg.term);
+  Values values = read_term(memory, id, tensor, 0);
+  for (int term = 1; term <= last; ++term) {
+    const Values more = read_term(memory, id, tensor, term);
+    for (size_t i = 0; i < values.real.size(); ++i) values.real[i] += more.real[i];
+  }
+  return values;
 }
 
 void write_initial(const Memory& memory, const Graph& graph, uint64_t seed,
