@@ -140,6 +140,7 @@ void take_training(Arguments& a, const RawOptions& raw, const CLI::App& command,
     usage("--loss-scale takes a positive number");
   a.request.dtype = dtype_of(raw.dtype);
   if (const std::string& groups = a.request.batch_norm_groups; groups != "replica") batch_norm_groups_of(a.request);
+  else if (a.command == "show") usage("--batch-norm-groups replica: show has no replicas; give a number");
 }
 
 void take_budget(Arguments& a, const RawOptions& raw) {
