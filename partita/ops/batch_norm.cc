@@ -61,7 +61,7 @@ std::vector<DType> gradient_dtypes(const OpInstance& op) { return {op.dtypes.at(
 
 // ---------------------------------------------------------------- in groups of samples
 
-// Rows of each group; axis 0 of x is (group, row).
+// Rows of each group; axis 0 of x is (group, row), or group alone where each has one row.
 int64_t rows_of_group(const OpInstance& op) {
   const Shape& x = op.shapes.at(0);
   const int64_t groups = op.integer("groups");
@@ -70,26 +70,42 @@ int64_t rows_of_group(const OpInstance& op) {
   return x[0] / groups;
 }
 
+// What a formula of x in groups is made of.
+struct Groups {
+  std::string all, inside;  // subscripts of x; the indices that are summed in a group
+  std::string where;        // " where ..", or nothing
+  std::string count;        // how many values have one mean
+};
+
+Groups groups_of(const OpInstance& op) {
+  const int64_t rows = rows_of_group(op), groups = op.integer("groups");
+  if (rows == 1 && op.shapes[0].size() == 2) fail("one value a channel has no variance ({} groups)", groups);
+  if (rows == 1) return {"u, c, ..s", "..s", "", "ext(..s)"};
+  return {fmt::format("u*{} + n, c, ..s", rows), "n, ..s", fmt::format(" where u < {}, n < {}", groups, rows),
+          fmt::format("({} * ext(..s))", rows)};
+}
+
 std::string in_groups(const OpInstance& op) {
+  const Groups g = groups_of(op);
   return fmt::format(
-      "batch_norm_in_groups(x, w, b) -> y, mu, va where u < {0}, n < {1} =\n"
-      "mu[u, c] = (sum(n, ..s) x[u*{1} + n, c, ..s]) / ({1} * ext(..s))\n"
-      "va[u, c] = (sum(n, ..s) (x[u*{1} + n, c, ..s] - mu[u, c])^2) / ({1} * ext(..s))\n"
-      "y[u*{1} + n, c, ..s] = (x[u*{1} + n, c, ..s] - mu[u, c]) / sqrt(va[u, c] + eps) * w[c] + b[c]",
-      op.integer("groups"), rows_of_group(op));
+      "batch_norm_in_groups(x, w, b) -> y, mu, va{2} =\n"
+      "mu[u, c] = (sum({1}) x[{0}]) / {3}\n"
+      "va[u, c] = (sum({1}) (x[{0}] - mu[u, c])^2) / {3}\n"
+      "y[{0}] = (x[{0}] - mu[u, c]) / sqrt(va[u, c] + eps) * w[c] + b[c]",
+      g.all, g.inside, g.where, g.count);
 }
 
 std::string in_groups_grad(const OpInstance& op) {
+  const Groups g = groups_of(op);
   return fmt::format(
-      "batch_norm_in_groups_grad(x, w, mu, va, g) -> dx, dw, db where u < {0}, n < {1} =\n"
-      "z[u*{1} + n, c, ..s] = (x[u*{1} + n, c, ..s] - mu[u, c]) / sqrt(va[u, c] + eps)\n"
-      "p[u, c] = sum(n, ..s) g[u*{1} + n, c, ..s]\n"
-      "q[u, c] = sum(n, ..s) g[u*{1} + n, c, ..s] * z[u*{1} + n, c, ..s]\n"
+      "batch_norm_in_groups_grad(x, w, mu, va, g) -> dx, dw, db{2} =\n"
+      "z[{0}] = (x[{0}] - mu[u, c]) / sqrt(va[u, c] + eps)\n"
+      "p[u, c] = sum({1}) g[{0}]\n"
+      "q[u, c] = sum({1}) g[{0}] * z[{0}]\n"
       "db[c] = sum(u) p[u, c]\n"
       "dw[c] = sum(u) q[u, c]\n"
-      "dx[u*{1} + n, c, ..s] = w[c] / sqrt(va[u, c] + eps) * "
-      "(g[u*{1} + n, c, ..s] - (p[u, c] + z[u*{1} + n, c, ..s] * q[u, c]) / ({1} * ext(..s)))",
-      op.integer("groups"), rows_of_group(op));
+      "dx[{0}] = w[c] / sqrt(va[u, c] + eps) * (g[{0}] - (p[u, c] + z[{0}] * q[u, c]) / {3})",
+      g.all, g.inside, g.where, g.count);
 }
 
 void declare_groups(OpRegistry& registry) {
@@ -102,7 +118,8 @@ void declare_groups(OpRegistry& registry) {
       .gradient(batch_norm_gradient)
       .evaluation(batch_norm_evaluation)
       .example({{6, 3, 2, 4}, {3}, {3}}, {{"groups", 2}})
-      .example({{8, 5}, {5}, {5}}, {{"groups", 4}});
+      .example({{8, 5}, {5}, {5}}, {{"groups", 4}})
+      .example({{4, 3, 5}, {3}, {3}}, {{"groups", 4}});
   declare(registry, "batch_norm_in_groups_grad", "gradients of batch_norm_in_groups from its saved statistics")
       .formula(in_groups_grad)
       .dtypes(gradient_dtypes)
@@ -111,7 +128,8 @@ void declare_groups(OpRegistry& registry) {
       .not_differentiable()
       .domain(0.4, 1.9)
       .example({{6, 3, 2, 4}, {3}, {2, 3}, {2, 3}, {6, 3, 2, 4}}, {{"groups", 2}})
-      .example({{8, 5}, {5}, {4, 5}, {4, 5}, {8, 5}}, {{"groups", 4}});
+      .example({{8, 5}, {5}, {4, 5}, {4, 5}, {8, 5}}, {{"groups", 4}})
+      .example({{4, 3, 5}, {3}, {4, 3}, {4, 3}, {4, 3, 5}}, {{"groups", 4}});
   declare(registry, "group_average",
           "what `groups` running averages by `momentum`, one after another, add to what is left of the first value")
       .formula([](const OpInstance& op) {

@@ -52,12 +52,13 @@ Planned planned(const Case& c) {
 // ---------------------------------------------------------------- PyTorch's accumulation
 
 void expect_pytorch(Case c, int parts) {
+  c.model = PARTITA_SOURCE_DIR "/tests/data/residual.onnx";
+  c.batch = 12;
   SCOPED_TRACE(text_of(c));
-  c.model = PARTITA_SOURCE_DIR "/tests/data/resnet18.onnx";
-  c.batch = 6;
-  const Arrays expected = read_arrays(PARTITA_SOURCE_DIR "/tests/data/resnet18-groups.npz");
+  const std::string data = PARTITA_SOURCE_DIR "/tests/data/residual-groups.npz";
+  const Arrays expected = read_arrays(data);
   TrainOptions options;
-  options.data = PARTITA_SOURCE_DIR "/tests/data/resnet18-reference.npz";
+  options.data = data;
   options.shuffle = false;
   options.steps = 5;
   const Planned p = planned(c);
@@ -79,7 +80,7 @@ void expect_pytorch(Case c, int parts) {
     worst = std::max(worst, error);
     statistics += name.find("running_") != std::string::npos;
   }
-  EXPECT_EQ(statistics, 40);
+  EXPECT_EQ(statistics, 12);
   std::printf("%s: %.1e from PyTorch after five steps\n", text_of(c).c_str(), worst);
 }
 
@@ -128,7 +129,7 @@ TEST(BatchNormGroups, InMicroBatchesAreThoseOfOneStep) {
     expect_serial({.search = "zero?stage=2", .groups = "replica", .devices = 2, .micro_batches = m});
   }
   expect_serial({.groups = "4", .micro_batches = 3});  // parts of 4, 2 and 2 samples
-  expect_serial({.search = "data-parallel", .groups = "8", .devices = 2, .micro_batches = 3, .batch = 16});
+  expect_serial({.search = "data-parallel", .groups = "16", .devices = 2, .micro_batches = 3, .batch = 16});
 }
 
 TEST(BatchNormGroups, InStagesAreThoseOfOneStep) {
@@ -195,21 +196,19 @@ TEST(BatchNormGroups, AreEvaluatedAlike) {
     accuracy[parallel] = *train(planned(c), {.steps = 20, .data = data, .test_data = data}, kernels()).test_accuracy;
   }
   EXPECT_EQ(accuracy[0], accuracy[1]);
-  EXPECT_GT(accuracy[0], 0.5);
+  EXPECT_GE(accuracy[0], 0.5);
 }
 
 // ---------------------------------------------------------------- what a plan moves
 
-// By what they make, the collectives of one device in a step: "gradient" where an update of a parameter reads it,
-// "statistics" of anything else.
+// The collectives of a step: "gradient" where the update of a parameter reads what it makes, "statistics" of anything
+// else.
 std::map<std::string, int> collectives(const Planned& p) {
   std::map<std::string, int> count;
   for (const Task& task : p.physical.tasks) {
     const auto* work = std::get_if<CollectiveWork>(&task.work);
     if (!work || work->rank != 0) continue;
-    const TensorId tensor = p.physical.reg(task.reads[0].reg).tensor;
-    const bool gradient = tensor.valid() && p.training.tensor(tensor).role == Role::kGradient;
-    ++count[gradient ? "gradient" : "statistics"];
+    ++count[task.name.find(".update.") != std::string::npos ? "gradient" : "statistics"];
   }
   return count;
 }
@@ -269,8 +268,14 @@ TEST(BatchNormGroups, AreNamedByTheSearch) {
   EXPECT_EQ(groups("replica", "fsdp", 8, 4), 32);
   EXPECT_EQ(groups("replica", "megatron?tensor=2,pipeline=2", 8, 4), 8);
   EXPECT_EQ(groups("replica", "pipeline?stages=4", 8, 4), 8);
-  const auto error = [&](const std::string& name, const std::string& search) {
-    return error_of([&] { groups(name, search, 8, 4); });
+  const auto error = [&](const std::string& name, const std::string& search) -> std::string {
+    try {
+      groups(name, search, 8, 4);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ExitCode::kUsage);
+      return e.what();
+    }
+    return "no error";
   };
   EXPECT_EQ(error("replica", "megatron"),
             "--batch-norm-groups replica: say how many devices one has with megatron?tensor=N, or give a number");
