@@ -174,6 +174,18 @@ TEST(Cluster, PresetDgx1IsTheHybridCubeMesh) {
   EXPECT_EQ(c.device(c.devices[6].host).name, "host");
 }
 
+TEST(Cluster, PresetOfOneFlowIsFourSuchNodes) {
+  const Cluster c = load_cluster("oneflow-v100");
+  ASSERT_EQ(c.compute_count, 32);
+  EXPECT_EQ(c.devices[31].memory_bytes, 16LL << 30);
+  for (int node = 0; node < 4; ++node)
+    for (int a = 0; a < 8; ++a) {
+      EXPECT_EQ(c.route(DeviceId(8 * node + a), DeviceId(8 * node + (a + 4) % 8)).size(), 1u) << node << " " << a;
+      EXPECT_DOUBLE_EQ(c.bandwidth(DeviceId(8 * node + a), DeviceId((8 * node + a + 8) % 32)), 12.5e9);  // 100 Gb/s
+    }
+  EXPECT_EQ(c.link(c.narrowest(DeviceId(0), DeviceId(8))).name, "node0->top");
+}
+
 TEST(Cluster, FewerDevicesKeepTheHostsThatTheyNeedAndTheTextSaysSo) {
   Cluster c = load_cluster("dgx-h100:2", 6);
   EXPECT_EQ(c.compute_count, 6);
@@ -189,7 +201,7 @@ TEST(Cluster, FewerDevicesKeepTheHostsThatTheyNeedAndTheTextSaysSo) {
 }
 
 TEST(Cluster, PresetsAreListedAndUnknownOnesAreBadInput) {
-  EXPECT_EQ(cluster_presets().size(), 7u);
+  EXPECT_EQ(cluster_presets().size(), 8u);
   for (const ClusterPreset& p : cluster_presets())
     EXPECT_GT(load_cluster(p.name == "local:N" ? "local:5" : p.name).compute_count, 0);
   EXPECT_EQ(load_cluster("local:5").devices[4].kind, DeviceKind::kCpu);
@@ -201,7 +213,7 @@ TEST(Cluster, PresetsAreListedAndUnknownOnesAreBadInput) {
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(),
                  "cluster 'p3.8xlarge' is neither a file that can be read nor a preset (p2.8xlarge, flexflow-p100, "
-                 "flexflow-k80, dgx-1, dgx-1-32gb, dgx-h100, local:N)");
+                 "flexflow-k80, dgx-1, dgx-1-32gb, oneflow-v100, dgx-h100, local:N)");
   }
 }
 

@@ -185,6 +185,28 @@ topology:
 links:  # NVLink, the hybrid cube mesh: one or two links a pair
 )";
 
+// OneFlow section 6: 4 machines, each with 8 V100 of 16 GB "interconnected with NVLink", on a 100 Gb/s RoCE network.
+// The paper says no more of a machine; a DGX-1 is taken (above), whose ports are one here.
+constexpr std::string_view kOneFlowTopology = R"(topology:
+  link: {bandwidth_gbytes_per_s: 12.5, latency_us: 3}  # RoCE, one port a node
+  children:
+    - name: node
+      count: 4
+      link: {bandwidth_gbytes_per_s: 38.4, latency_us: 1}  # QPI
+      host: {type: E5-2698v4, link: {bandwidth_gbytes_per_s: 63, latency_us: 1}}  # four PCIe links
+      children:
+        - name: socket
+          count: 2
+          link: {bandwidth_gbytes_per_s: 15.75, latency_us: 5}
+          children:
+            - name: switch
+              count: 2
+              link: {bandwidth_gbytes_per_s: 15.75, latency_us: 5}
+              children:
+                - {name: gpu, count: 2, type: V100}
+links:  # NVLink, the hybrid cube mesh: one or two links a pair
+)";
+
 // Nominal figures: the same on every machine, so that plans are the same everywhere.
 constexpr std::string_view kLocal = R"(name: local:{count}
 device_types:
@@ -224,15 +246,27 @@ std::string flexflow_p100() {
   return out;
 }
 
-std::string dgx1(std::string_view name, int memory_gibytes) {
+// The NVLinks of a DGX-1 whose GPUs' names begin with `node`.
+std::string hybrid_cube_mesh(const std::string& node) {
   // Links between GPUs a and b: the white paper's figure of the topology, as `nvidia-smi topo -m` prints it. Six a GPU.
   struct {
     int a, b, links;
   } constexpr kMesh[] = {{0, 1, 1}, {0, 2, 1}, {0, 3, 2}, {0, 4, 2}, {1, 2, 2}, {1, 3, 1}, {1, 5, 2}, {2, 3, 2},
                          {2, 6, 1}, {3, 7, 1}, {4, 5, 1}, {4, 6, 1}, {4, 7, 2}, {5, 6, 2}, {5, 7, 1}, {6, 7, 2}};
-  auto gpu = [](int i) { return fmt::format("socket{}.switch{}.gpu{}", i / 4, i / 2 % 2, i % 2); };
-  std::string out = fill(kDgx1, name, memory_gibytes);
+  auto gpu = [&](int i) { return fmt::format("{}socket{}.switch{}.gpu{}", node, i / 4, i / 2 % 2, i % 2); };
+  std::string out;
   for (const auto& pair : kMesh) out += wire(gpu(pair.a), gpu(pair.b), 25 * pair.links);
+  return out;
+}
+
+std::string dgx1(std::string_view name, int memory_gibytes) {
+  return fill(kDgx1, name, memory_gibytes) + hybrid_cube_mesh("");
+}
+
+std::string oneflow_v100(std::string_view name) {
+  std::string out = fill(kDgx1.substr(0, kDgx1.find("topology:")), name, 16);
+  out += kOneFlowTopology;
+  for (int node = 0; node < 4; ++node) out += hybrid_cube_mesh(fmt::format("node{}.", node));
   return out;
 }
 
@@ -243,6 +277,7 @@ std::optional<std::string> fixed_preset(std::string_view name) {
   if (name == "flexflow-k80") return std::string(kFlexFlowK80);
   if (name == "dgx-1") return dgx1(name, 16);
   if (name == "dgx-1-32gb") return dgx1(name, 32);
+  if (name == "oneflow-v100") return oneflow_v100(name);
   return std::nullopt;
 }
 
@@ -282,6 +317,7 @@ std::vector<ClusterPreset> cluster_presets() {
           {"flexflow-k80", "16 nodes of 4 K80 halves on PCIe switches, 56 Gb/s InfiniBand (FlexFlow's)"},
           {"dgx-1", "8 V100 of 16 GB in NVLink's hybrid cube mesh"},
           {"dgx-1-32gb", "the same with 32 GB"},
+          {"oneflow-v100", "4 nodes like dgx-1, 100 Gb/s RoCE between them (OneFlow's)"},
           {"dgx-h100", "8 H100 on NVLink; dgx-h100:N is N nodes, joined by InfiniBand"},
           {"local:N", "N devices on this machine, with nominal figures"}};
 }
