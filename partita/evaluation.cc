@@ -3,6 +3,7 @@
 
 #include "partita/graph/autodiff.h"
 #include "partita/graph/factors.h"
+#include "partita/graph/parts.h"
 #include "partita/kernel_plan/registered.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
@@ -13,6 +14,10 @@ bool may_factor(const Op& op) { return !is_registered(op.definition); }
 
 Graph evaluation_of(const Graph& forward) {
   return carry_factors(evaluation_graph(cut_parts_alike(forward, may_factor)), may_factor);
+}
+
+Graph evaluation_in_parts(const Planned& training) {
+  return in_parts(evaluation_of(training.forward), training.training.micro_batches());
 }
 
 Plan evaluation_plan(const Graph& evaluation, const Planned& training) {
@@ -34,7 +39,9 @@ Plan evaluation_plan(const Graph& evaluation, const Planned& training) {
     for (Sbp& sbp : placement.sbp)  // running statistics that are terms of a sum: evaluation reads them in every step
       if (sbp.kind == Sbp::Kind::kPartial) sbp = Sbp::broadcast();
   }
-  return filled_in_plan(evaluation, training.cluster, pins);
+  Plan plan = filled_in_plan(evaluation, training.cluster, pins);
+  plan.pipeline = training.plan.pipeline;
+  return plan;
 }
 
 }  // namespace partita

@@ -10,8 +10,11 @@ bool may_factor(const Op& op);
 // The forward graph for evaluation, its axes factored as those of the training graph are.
 Graph evaluation_of(const Graph& forward);
 
-// The evaluation graph under a training plan: each op takes the choice of the training op of its name, each weight its
-// layout.
+// The same in as many micro-batches as the step is planned in.
+Graph evaluation_in_parts(const Planned& training);
+
+// The evaluation graph under a training plan: each op takes the choice of the training op of its name, its stage with
+// it, and each weight its layout.
 Plan evaluation_plan(const Graph& evaluation, const Planned& training);
 
 }  // namespace partita

@@ -264,7 +264,7 @@ void finish(Planned& p, Runner& runner, Follow follow) {
 Evaluation evaluation(const Planned& planned, Runner& runner) {
   Evaluation e;
   e.graph = runner.step(
-      "evaluation", [&] { return evaluation_of(planned.forward); }, kVerified, kPrinted);
+      "evaluation", [&] { return evaluation_in_parts(planned); }, kVerified, kPrinted);
   e.plan = runner.step(
       "evaluation plan", [&] { return evaluation_plan(e.graph, planned); },
       [&](const Plan& plan) { return printed(plan, e.graph); });

@@ -268,7 +268,10 @@ TensorId loss_of(GraphBuilder& build, const LossDefinition& loss, TensorId given
     fail("graph '{}': output '{}' [{}] cannot be judged by labels [{}]", build.graph().name, y.name,
          fmt::join(y.shape, "x"), fmt::join(build.shape(labels), "x"));
   if (!loss.counted) return build.op(loss.op, {output, labels}, {}, std::move(name));
-  if (!count.valid()) count = build.op("label_count", {labels}, {}, labels_name + ".count");
+  if (!count.valid()) {  // of the whole batch, whose labels may come in parts
+    const TensorId all = build.input_again(labels, labels_name + ".all");
+    count = build.op("label_count", {all}, {}, labels_name + ".count");
+  }
   return build.op(loss.op, {output, labels, count}, {}, std::move(name));
 }
 

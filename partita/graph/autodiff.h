@@ -16,6 +16,7 @@ struct Loss {
   // "cross_entropy": mean over samples against an int64 input `labels` of the output's shape without its last axis.
   // "masked_cross_entropy": the same over the labels that are not kIgnoredLabel; 0 where none is left. The op
   // label_count counts them, over the whole batch: LABELS.count is an operand of the loss.
+  // It reads LABELS.all, which is fed the same and comes whole, so that parts of a batch know the count of all.
   // "mse": mean of (y - t)^2 against an input `labels` of y's shape.
   // "bce_with_logits": mean binary cross-entropy of sigmoid(y) against an input `labels` of y's shape.
   // "elementwise": the cotangent of the output is the output itself (SoyBean's MLP: no loss product to communicate);

@@ -68,6 +68,13 @@ TensorId GraphBuilder::input(std::string name, Shape shape, DType dtype, int sam
   return id;
 }
 
+TensorId GraphBuilder::input_again(TensorId of, std::string name) {
+  const Tensor& t = graph_.tensor(of);
+  const TensorId id = input(std::move(name), t.shape, t.dtype, -1);
+  graph_.tensor(id).same_as = of;
+  return id;
+}
+
 TensorId GraphBuilder::parameter(std::string name, Shape shape, double bound, double fill, DType dtype) {
   if (bound < 0) {
     const int64_t fan_in = shape.empty() ? 1 : volume(Shape(shape.begin() + 1, shape.end()));

@@ -24,6 +24,7 @@ class GraphBuilder {
 
   // Axis 0 of an input is its sample axis unless said otherwise.
   TensorId input(std::string name, Shape shape, DType dtype = DType::kFloat32, int sample_axis = 0);
+  TensorId input_again(TensorId input, std::string name);  // another of the same data (Tensor::same_as)
   // Starts uniform in [-bound, bound]; bound < 0 takes 1/sqrt(fan in) with fan in = product of all extents but the
   // first.
   TensorId parameter(std::string name, Shape shape, double bound = -1, double fill = 0, DType dtype = DType::kFloat32);

@@ -46,6 +46,8 @@ struct Tensor {
   OpId producer;      // none for inputs, parameters, state and constants
   TensorId replaces;  // w' := w: this result is written into w's buffer and read as w by the next step; its own role is
                       // kActivation
+  // Of an input: it is fed what this other one is. It comes whole once a step, where that may come in parts.
+  TensorId same_as;
   int sample_axis = -1;  // the axis along which samples lie, propagated from axis 0 of the inputs; -1: none
   InTime in_time = InTime::kOnce;
   int time_axis = -1;        // kParts: the axis along which the parts follow each other
@@ -94,7 +96,7 @@ struct Graph {
   std::shared_ptr<const OpRegistry> registry;
   std::vector<Tensor> tensors;
   std::vector<Op> ops;  // every op after the producers of its operands, and after the readers of what it replaces
-  std::vector<TensorId> inputs;   // fed every step: data, labels
+  std::vector<TensorId> inputs;   // fed every step: data, labels, and what is the same as one of these
   std::vector<TensorId> outputs;  // given back every step; the loss first in a training graph
   TensorId loss;                  // none in a forward graph
   // A step whose batch is worked on in parts: the samples of each part, the largest first, and the graph of the whole

@@ -194,7 +194,8 @@ class TextReader {
       const std::string key = take();
       expect("=");
       const std::string value = take();
-      if (key == "sample") t.sample_axis = static_cast<int>(integer(value));
+      if (key == "same") t.same_as = tensor_named(value);
+      else if (key == "sample") t.sample_axis = static_cast<int>(integer(value));
       else if (key == "replaces") t.replaces = tensor_named(value);
       else if (key == "bound") t.initial_bound = number(value);
       else if (key == "fill") t.initial_fill = number(value);

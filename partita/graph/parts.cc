@@ -354,7 +354,7 @@ class Analysis {
           std::any_of(read_by_[t].begin(), read_by_[t].end(), [&](const Reader& r) { return !out_.op(r.op).in_parts; });
     }
     for (TensorId t : graph_.outputs)
-      if (out_.tensor(t).in_time == InTime::kParts)
+      if (graph_.loss.valid() && out_.tensor(t).in_time == InTime::kParts)
         fail("micro-batches: output '{}' comes in parts; a training step gives sums over the batch alone",
              graph_.tensor(t).name);
   }

@@ -43,6 +43,7 @@ std::vector<int64_t> parts_of(int64_t batch, int micro_batches);
 // The step in this many parts. Graph::parts, Graph::whole and the fields `in_time`, `in_parts` of tensors and ops say
 // how; shapes and formulas are those of the largest part. One micro-batch: the graph itself. Bad input, naming op,
 // tensor and rule, where an op cannot act on a part of the batch.
+// A forward graph's outputs may come in parts.
 // `stages`: by op, its stage of a pipeline; empty: one. Contributions to one gradient that come from several stages are
 // added up where they are made, and meet once a step.
 Graph in_parts(const Graph& training, int micro_batches, const std::vector<int>& stages = {});

@@ -78,6 +78,7 @@ std::string print(const Graph& graph) {
   std::string out = fmt::format("graph {}\n", word(graph.name));
   for (const Tensor& t : graph.tensors) {
     out += fmt::format("tensor {} {} {}", word(t.name), type(t.dtype, t.shape), name_of(t.role));
+    if (t.same_as.valid()) out += fmt::format(" same={}", word(graph.tensor(t.same_as).name));
     if (t.sample_axis >= 0) out += fmt::format(" sample={}", t.sample_axis);
     if (t.replaces.valid()) out += fmt::format(" replaces={}", word(graph.tensor(t.replaces).name));
     if (t.initial_bound != 0) out += fmt::format(" bound={}", t.initial_bound);

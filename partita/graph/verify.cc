@@ -18,6 +18,15 @@ void verify_tensor(const Graph& graph, const Tensor& t) {
          produced ? "only activations and gradients are an op's results" : "no op makes it");
   for (int64_t extent : t.shape)
     if (extent < 0) fail("graph '{}', tensor '{}': extent {} is negative", graph.name, t.name, extent);
+  if (t.same_as.valid()) {
+    const Tensor& other = graph.tensor(t.same_as);
+    if (t.role != Role::kInput || other.role != Role::kInput || other.same_as.valid() || t.sample_axis >= 0)
+      fail("graph '{}', {} '{}' is the same as {} '{}': an input of no samples of its own is the same as an input",
+           graph.name, name_of(t.role), t.name, name_of(other.role), other.name);
+    if (other.dtype != t.dtype || (other.shape != t.shape && other.in_time != InTime::kParts))
+      fail("graph '{}', '{}' {}[{}] is the same as '{}' {}[{}]: shape and dtype must be equal", graph.name, t.name,
+           name_of(t.dtype), fmt::join(t.shape, "x"), other.name, name_of(other.dtype), fmt::join(other.shape, "x"));
+  }
   if (t.sample_axis < -1 || t.sample_axis >= static_cast<int>(t.shape.size()))
     fail("graph '{}', tensor '{}': sample axis {} of {} axes", graph.name, t.name, t.sample_axis, t.shape.size());
   if (t.role == Role::kConstant && !t.values) fail("graph '{}', constant '{}' has no values", graph.name, t.name);

@@ -74,7 +74,9 @@ void lower_output(LocalLowering& local, TensorId id) {
   const Tensor& tensor = local.graph.tensor(id);
   const Placed& home = *local.placed[id.index()];
   const OpId last = tensor.producer.valid() ? tensor.producer : OpId(local.graph.ops.size() - 1);
-  const Context at{tensor.name + ".output", last, Phase::kUpdate, Task::Turn::kEager, id, tensor.dtype};
+  Context at{tensor.name + ".output", last, Phase::kUpdate, Task::Turn::kEager, id, tensor.dtype};
+  if (tensor.in_time == InTime::kParts) at.acts = local.graph.micro_batches();
+  in_time(at, tensor);
   const Layout on_host = layout_on_first_host(home.layout, draft.cluster);
   const DeviceId host = on_host.mesh.devices[0];
   const Placed given = fetch_placed(draft, home, on_host, at);

@@ -62,7 +62,7 @@ double accuracy(const Planned& planned, const Dataset& data, const Arrays& weigh
   feed.load = [&](TensorId input, int64_t step) {
     std::vector<int64_t> items;
     for (int64_t i = 0; i < each; ++i) items.push_back(std::min(step * each + i, data.items() - 1));
-    return data.take(graph.tensor(input), items);
+    return data.take(graph.whole_graph(), input, items);
   };
   feed.keep = [&](TensorId output, int64_t step, const Values& value) {
     if (output == judged)

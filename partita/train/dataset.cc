@@ -20,6 +20,14 @@ constexpr uint64_t kIgnoredOneIn = 4;
 // Axis 0 of an input's array in one step; an input without axes is one number.
 int64_t rows_a_step(const Tensor& input) { return input.shape.empty() ? 1 : input.shape[0]; }
 
+// The inputs that have an array.
+std::vector<TensorId> fed(const Graph& graph) {
+  std::vector<TensorId> inputs;
+  for (TensorId id : graph.inputs)
+    if (!graph.tensor(id).same_as.valid()) inputs.push_back(id);
+  return inputs;
+}
+
 Shape without_rows(const Shape& shape) { return shape.empty() ? Shape{} : Shape(shape.begin() + 1, shape.end()); }
 
 // The shape that an array of several steps has: [4 x the number of batches, 3].
@@ -119,7 +127,7 @@ TensorId judged_by(const Graph& training, TensorId labels) {
 void Dataset::check(const Graph& graph, const std::string& origin) {
   const int64_t batch = batch_of(graph);
   TensorId whole;  // an input of which only whole batches can be drawn
-  for (TensorId id : graph.inputs) {
+  for (TensorId id : fed(graph)) {
     const auto found = arrays_.find(graph.tensor(id).name);
     if (found == arrays_.end()) {
       std::vector<std::string> names;
@@ -135,7 +143,7 @@ void Dataset::check(const Graph& graph, const std::string& origin) {
   items_a_step_ = whole.valid() ? 1 : batch;
   items_ = -1;
   std::string first;  // the input whose items were counted first
-  for (TensorId id : graph.inputs) {
+  for (TensorId id : fed(graph)) {
     const Tensor& input = graph.tensor(id);
     if (shared_.contains(input.name)) continue;
     const Values& array = arrays_.at(input.name);
@@ -156,7 +164,8 @@ void Dataset::check(const Graph& graph, const std::string& origin) {
   if (items_ < 1) fail("{}: there are no samples", origin);
 }
 
-Values Dataset::take(const Tensor& input, const std::vector<int64_t>& items) const {
+Values Dataset::take(const Graph& graph, TensorId id, const std::vector<int64_t>& items) const {
+  const Tensor& input = graph.tensor(graph.tensor(id).same_as.valid() ? graph.tensor(id).same_as : id);
   const Values& from = arrays_.at(input.name);
   if (shared_.contains(input.name)) {
     Values as_it_is = from;
@@ -179,14 +188,14 @@ Dataset Dataset::read(const std::string& path, const Graph& graph) {
   Dataset data;
   data.arrays_ = read_arrays(path);
   data.check(graph, path);
-  for (TensorId id : graph.inputs) check_numbers(graph, id, data.array(graph.tensor(id).name), path + ": ");
+  for (TensorId id : fed(graph)) check_numbers(graph, id, data.array(graph.tensor(id).name), path + ": ");
   return data;
 }
 
 Dataset Dataset::synthetic(const Graph& graph, uint64_t seed) {
   Dataset data;
   Rng rng(seed ^ hash_name("synthetic data"));
-  for (TensorId id : graph.inputs) {
+  for (TensorId id : fed(graph)) {
     const Tensor& tensor = graph.tensor(id);
     Shape shape = tensor.shape;
     if (!is_shared(graph, id)) {

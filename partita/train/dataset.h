@@ -10,7 +10,7 @@
 
 namespace partita {
 
-// Arrays named as a graph's inputs.
+// Arrays named as a graph's inputs; one that is the same as another is fed that one's.
 // - The array of an input that has no samples along axis 0 is fed as it is, the same in every step.
 // - Every other array holds what its input takes in a step, step after step along axis 0. Where each of these inputs
 // has
@@ -30,7 +30,7 @@ class Dataset {
   int64_t items_a_step() const { return items_a_step_; }
   const Values& array(const std::string& name) const { return arrays_.at(name); }
   // What `input` takes in a step of `items`, items_a_step() of them, in their order.
-  Values take(const Tensor& input, const std::vector<int64_t>& items) const;
+  Values take(const Graph& graph, TensorId input, const std::vector<int64_t>& items) const;
 
  private:
   void check(const Graph& graph, const std::string& origin);

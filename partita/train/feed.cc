@@ -1,6 +1,7 @@
 // Feeds a run's inputs and takes its outputs, as values.
 #include "partita/train/feed.h"
 
+#include <map>
 #include <memory>
 #include <mutex>
 
@@ -9,6 +10,33 @@
 #include "partita/train/dataset.h"
 
 namespace partita {
+
+namespace {
+
+// An output that comes in parts, as far as it has come.
+class Gathered {
+ public:
+  Gathered(DType dtype, const Shape& axes) : dtype_(dtype), axes_(axes), bytes_(volume(axes) * bytes_of(dtype)) {}
+  void add(const View& part) {
+    copy_box(part, view());
+    elements_ += volume(part.box);
+  }
+  bool is_whole() const { return elements_ == volume(axes_); }
+  View view() { return {bytes_.data(), dtype_, full_box(axes_), dense_strides(axes_), axes_}; }
+
+ private:
+  DType dtype_;
+  Shape axes_;
+  std::vector<std::byte> bytes_;
+  int64_t elements_ = 0;
+};
+
+struct Taken {
+  std::mutex mutex;
+  std::map<std::pair<TensorId, int64_t>, Gathered> parts;  // by output and step
+};
+
+}  // namespace
 
 Hooks hooks_of(const Graph& graph, Feed feed, Kernels& kernels, uint64_t seed) {
   Hooks hooks;
@@ -19,10 +47,16 @@ Hooks hooks_of(const Graph& graph, Feed feed, Kernels& kernels, uint64_t seed) {
     std::vector<std::byte> bytes;
     copy_box(view_of(values, into.axes, bytes), into);
   };
-  hooks.take = [&graph, keep = std::move(feed.keep), mutex = std::make_shared<std::mutex>()](
+  hooks.take = [&whole = graph.whole_graph(), keep = std::move(feed.keep), taken = std::make_shared<Taken>()](
                    TensorId output, int64_t step, const View& value) {
-    const std::lock_guard<std::mutex> lock(*mutex);
-    keep(output, step, values_of(value, graph.tensor(output).shape));
+    const std::lock_guard<std::mutex> lock(taken->mutex);
+    const Shape& shape = whole.tensor(output).shape;
+    if (volume(value.box) == volume(shape)) return keep(output, step, values_of(value, shape));
+    const auto at = taken->parts.try_emplace({output, step}, value.dtype, value.axes).first;
+    at->second.add(value);
+    if (!at->second.is_whole()) return;
+    keep(output, step, values_of(at->second.view(), shape));
+    taken->parts.erase(at);
   };
   return hooks;
 }

@@ -34,16 +34,17 @@ Values array_for(const Tensor& input, const Arrays& inputs) {
 
 Arrays run_forward(const Graph& graph, const Plan& plan, const Cluster& cluster, const Arrays& inputs,
                    const Arrays& weights, uint64_t seed, Kernels& kernels) {
-  for (TensorId id : graph.inputs)
-    if (const auto found = inputs.find(graph.tensor(id).name); found != inputs.end())
-      check_numbers(graph, id, found->second, "");
+  const Graph& whole = graph.whole_graph();
+  for (TensorId id : whole.inputs)
+    if (const auto found = inputs.find(whole.tensor(id).name); found != inputs.end())
+      check_numbers(whole, id, found->second, "");
   const PhysicalGraph physical = lower(graph, plan, cluster);
   check_capacity(graph, physical, cluster);
   Memory memory(physical);
   write_initial(memory, graph, seed, weights);
   Arrays outputs;
   Feed feed;
-  feed.load = [&](TensorId input, int64_t) { return array_for(graph.tensor(input), inputs); };
+  feed.load = [&](TensorId input, int64_t) { return array_for(whole.tensor(input), inputs); };
   feed.keep = [&](TensorId output, int64_t, Values value) { outputs[graph.tensor(output).name] = std::move(value); };
   const Hooks hooks = hooks_of(graph, std::move(feed), kernels, seed);
   refuse_outside(graph, run_threads(physical, memory, hooks, {1, false}));

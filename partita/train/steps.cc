@@ -52,7 +52,7 @@ Hooks training_hooks(const Graph& graph, const Dataset& data, Batches& batches, 
     std::unique_lock<std::mutex> lock(*mutex);
     const std::vector<int64_t> items = batches.at(step);
     lock.unlock();
-    return data.take(graph.tensor(input), items);
+    return data.take(graph, input, items);
   };
   feed.keep = [&graph, &results, gradients](TensorId output, int64_t step, const Values& value) {
     if (output == graph.loss) results.losses[static_cast<size_t>(step)] = value.real.at(0);

@@ -142,20 +142,19 @@ Graph shared_inputs() {
 
 TEST(Inputs, WithoutABatchAxisAreOnesOfEachBatch) {
   const Graph graph = shared_inputs();
-  const auto tensor = [&](const char* name) { return graph.tensor(graph.find_tensor(name)); };
   const Arrays arrays{
       {"x", floats({8, 5})}, {"mask", floats({10, 5})}, {"scale", floats({}, 3)}, {"labels", floats({8, 5})}};
   const Dataset data = Dataset::read(written(arrays), graph);
   EXPECT_EQ(data.items(), 2);
   EXPECT_EQ(data.items_a_step(), 1);
-  EXPECT_EQ(data.take(tensor("x"), {1}).real,
+  EXPECT_EQ(data.take(graph, graph.find_tensor("x"), {1}).real,
             std::vector<double>(arrays.at("x").real.begin() + 20, arrays.at("x").real.end()));
-  EXPECT_EQ(data.take(tensor("mask"), {1}).real,
+  EXPECT_EQ(data.take(graph, graph.find_tensor("mask"), {1}).real,
             std::vector<double>(arrays.at("mask").real.begin() + 25, arrays.at("mask").real.end()));
-  EXPECT_EQ(data.take(tensor("scale"), {1}).real, arrays.at("scale").real);
+  EXPECT_EQ(data.take(graph, graph.find_tensor("scale"), {1}).real, arrays.at("scale").real);
   const Dataset made = Dataset::synthetic(graph, 7);
   for (TensorId input : graph.inputs)
-    EXPECT_EQ(made.take(graph.tensor(input), {made.items() - 1}).shape, graph.tensor(input).shape);
+    EXPECT_EQ(made.take(graph, input, {made.items() - 1}).shape, graph.tensor(input).shape);
   auto wrong = [&](const char* name, Values values) {
     Arrays other = arrays;
     other[name] = std::move(values);

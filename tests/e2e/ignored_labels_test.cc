@@ -117,6 +117,8 @@ TEST(IgnoredLabels, AreTransformersOwn) {
     expect_as_transformers(name, 1, "single");
     expect_as_transformers(name, 2, "data-parallel");
     expect_as_transformers(name, 3, "soybean");
+    expect_as_transformers(name, 1, "single?micro-batches=3");
+    expect_as_transformers(name, 2, "pipeline?stages=2,micro-batches=3");
   }
 }
 

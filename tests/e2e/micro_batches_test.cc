@@ -8,6 +8,9 @@
 #include "partita/base/rng.h"
 #include "partita/base/testing/error_of.h"
 #include "partita/graph/parts.h"
+#include "partita/plan/rules.h"
+#include "partita/train/dataset.h"
+#include "partita/train/forward.h"
 #include "partita/train/serial.h"
 #include "partita/train/train.h"
 #include "tests/e2e/runs.h"
@@ -21,6 +24,7 @@ struct Case {
   std::string recompute = "none", cluster = {};
   Optimizer optimizer{"sgd", 0.01, 0.9, 0.0};
   double loss_scale = 1;
+  const char* loss = "";  // empty: the model's own
 };
 
 Planned planned(const Case& c) {
@@ -35,13 +39,14 @@ Planned planned(const Case& c) {
   request.micro_batches = c.micro_batches;
   request.recompute = c.recompute;
   request.loss_scale = c.loss_scale;
+  if (*c.loss) request.loss = c.loss;
   Runner runner;
   return plan_model(request, runner);
 }
 
 std::string text_of(const Case& c) {
-  return fmt::format("{} --search {} --devices {} --micro-batches {} --batch {} --recompute {} {}", c.model, c.search,
-                     c.devices, c.micro_batches, c.batch, c.recompute, c.optimizer.kind);
+  return fmt::format("{} --search {} --devices {} --micro-batches {} --batch {} --recompute {} {} {}", c.model,
+                     c.search, c.devices, c.micro_batches, c.batch, c.recompute, c.optimizer.kind, c.loss);
 }
 
 void expect_serial(const Case& c) {
@@ -137,6 +142,7 @@ Case drawn_case(Rng& rng) {
   if (rng.below(2) == 0) c.optimizer = {"adamw", 0.01, 0, 0.1};
   if (rng.below(3) == 0) c.optimizer.clip_norm = 0.5;
   if (rng.below(3) == 0) c.loss_scale = 1024;
+  if (rng.below(3) == 0) c.loss = "masked_cross_entropy";  // one in four labels is -100
   return c;
 }
 
@@ -146,6 +152,36 @@ TEST(MicroBatches, OfADrawnSample) {
   std::printf("seed %llu (PARTITA_SEED)\n", static_cast<unsigned long long>(seed));
   Rng rng(seed);
   for (int i = 0; i < 60; ++i) expect_serial(drawn_case(rng));
+}
+
+// ---------------------------------------------------------------- evaluation
+
+// A model is evaluated in the parts and on the stages of its plan, and its outputs are those of the whole batch.
+TEST(MicroBatches, EvaluateAsTheWholeBatch) {
+  const Cluster one = load_cluster("local:1");
+  for (const char* model : kModels)
+    for (const Case& c : {Case{.model = model, .search = "single", .micro_batches = 4},
+                          Case{.model = model, .search = "data-parallel", .devices = 2, .micro_batches = 2},
+                          Case{.model = model, .search = "pipeline?stages=2", .devices = 4, .micro_batches = 4},
+                          Case{.model = model,
+                               .search = "pipeline?stages=2,schedule=interleaved",
+                               .devices = 2,
+                               .micro_batches = 2}}) {
+      SCOPED_TRACE(text_of(c));
+      Runner runner;
+      const Planned p = planned(c);
+      const Evaluation e = evaluation(p, runner);
+      EXPECT_EQ(e.graph.micro_batches(), c.micro_batches);
+      const Graph& whole = e.graph.whole_graph();
+      Arrays inputs;
+      Rng rng(5);
+      for (const TensorId id : whole.inputs)
+        inputs[whole.tensor(id).name] = drawn_values(whole, id, whole.tensor(id).shape, rng);
+      const Arrays parts = run_forward(e.graph, e.plan, p.cluster, inputs, {}, 7, kernels());
+      const Arrays all = run_forward(whole, single_plan(whole, one), one, inputs, {}, 7, kernels());
+      ASSERT_EQ(parts.size(), all.size());
+      for (const auto& [name, values] : all) EXPECT_LE(relative_error(parts.at(name), values), 1e-12) << name;
+    }
 }
 
 // ---------------------------------------------------------------- what is refused
