@@ -95,10 +95,13 @@ struct Rank {
   std::set<int> chunks;
 };
 
+// By the backward pass, if there is one: what is made of constants is made on the devices of several stages.
 std::vector<Rank> ranks_of(const PhysicalGraph& graph) {
+  const auto is_backward = [](const Task& task) { return task.phase == Phase::kBackward; };
+  const bool trains = std::any_of(graph.tasks.begin(), graph.tasks.end(), is_backward);
   std::vector<std::set<DeviceId>> devices;  // by chunk
   for (const Task& task : graph.tasks) {
-    if (!std::holds_alternative<KernelWork>(task.work)) continue;
+    if (!std::holds_alternative<KernelWork>(task.work) || (trains && !is_backward(task))) continue;
     if (devices.size() <= static_cast<size_t>(task.stage)) devices.resize(static_cast<size_t>(task.stage) + 1);
     devices[static_cast<size_t>(task.stage)].insert(task.device);
   }

@@ -155,6 +155,7 @@ void check_chunks(const Graph& graph, const Plan& plan, const Pipelining& pipeli
   std::vector<int> rank_of(static_cast<size_t>(cluster.compute_count), -1);
   for (size_t i = 0; i < plan.ops.size(); ++i) {
     const OpChoice& choice = plan.ops[i];
+    if (!graph.ops[i].in_parts) continue;  // it has no turn
     const int rank = choice.stage % pipelining.ranks;
     for (const DeviceId d : choice.mesh.devices) {
       int& known = rank_of[d.index()];

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "partita/base/error.h"
@@ -53,6 +54,54 @@ std::vector<int> stages_of_sources(const Graph& graph, const std::vector<int>& s
   return stage;
 }
 
+// What neither samples nor weights reach (masks, rotary tables) is made on each rank that reads it, since it is cheaper
+// to make than to send.
+class EachItsOwn {
+ public:
+  EachItsOwn(const Graph& graph, const std::vector<int>& stage_of_op, int ranks)
+      : graph_(graph), read_by_(readers(graph)), ranks_of_(graph.ops.size()) {
+    for (size_t i = 0; i < graph.ops.size(); ++i) ranks_of_[i] = {stage_of_op[i] % ranks};
+    for (const Op& op : graph.ops) own_.push_back(op.phase == Phase::kForward && made_of_constants(op));
+    for (size_t i = graph.ops.size(); i-- > 0;)  // readers first
+      if (own_[i]) {
+        ranks_of_[i].clear();
+        for (const TensorId t : graph.ops[i].results) ranks_of_[i].merge(readers_of(t));
+        if (ranks_of_[i].empty()) ranks_of_[i] = {stage_of_op[i] % ranks};
+      }
+  }
+  // The ranks that an op runs on; those that read a tensor which no op makes.
+  const std::set<int>& ranks_of(OpId id) const { return ranks_of_[id.index()]; }
+  std::set<int> readers_of(TensorId t) const {
+    std::set<int> ranks;
+    for (const Reader& r : read_by_[t.index()])
+      ranks.insert(ranks_of_[r.op.index()].begin(), ranks_of_[r.op.index()].end());
+    return ranks;
+  }
+
+ private:
+  bool made_of_constants(const Op& op) const {
+    return !op.in_parts && std::all_of(op.operands.begin(), op.operands.end(), [&](TensorId t) {
+      const Tensor& operand = graph_.tensor(t);
+      return operand.producer.valid() ? static_cast<bool>(own_[operand.producer.index()])
+                                      : operand.role == Role::kConstant;
+    });
+  }
+
+  const Graph& graph_;
+  const std::vector<std::vector<Reader>> read_by_;
+  std::vector<char> own_;                // by op
+  std::vector<std::set<int>> ranks_of_;  // by op
+};
+
+// Whole on every device of these ranks.
+Mesh on_ranks(const std::set<int>& ranks, const std::vector<DeviceId>& devices, int each) {
+  Mesh out;
+  for (const int rank : ranks)
+    for (int d = 0; d < each; ++d) out.devices.push_back(devices[static_cast<size_t>(rank * each + d)]);
+  out.extents = {out.positions()};
+  return out;
+}
+
 }  // namespace
 
 std::vector<int> stages_of(const Graph& graph, const std::vector<int64_t>& op_ns, int stages) {
@@ -74,15 +123,21 @@ Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage
   const int each = static_cast<int>(devices.size()) / ranks;
   Plan plan = inner;
   plan.paper_cost.reset();  // it is of one rank's devices
+  const EachItsOwn own(graph, stage_of_op, ranks);
   for (size_t i = 0; i < plan.ops.size(); ++i) {
     plan.ops[i].stage = stage_of_op[i];
-    plan.ops[i].mesh = on_stage(plan.ops[i].mesh, devices, stage_of_op[i] % ranks, each);
+    const std::set<int>& on = own.ranks_of(OpId(i));
+    if (on.size() > 1) plan.ops[i] = {on_ranks(on, devices, each), {{}}, stage_of_op[i]};
+    else plan.ops[i].mesh = on_stage(plan.ops[i].mesh, devices, *on.begin(), each);
   }
   const std::vector<int> of_source = stages_of_sources(graph, stage_of_op);
   for (auto& [id, placement] : plan.kept) {
     const OpId producer = graph.tensor(id).producer;
     const int stage = producer.valid() ? stage_of_op[producer.index()] : of_source[id.index()];
-    placement.mesh = on_stage(placement.mesh, devices, stage % ranks, each);
+    const bool constant = graph.tensor(id).role == Role::kConstant;
+    if (const std::set<int> on = constant ? own.readers_of(id) : std::set<int>(); on.size() > 1)
+      placement = {on_ranks(on, devices, each), {Sbp::broadcast()}, {}};
+    else placement.mesh = on_stage(placement.mesh, devices, stage % ranks, each);
   }
   return plan;
 }

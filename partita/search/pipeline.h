@@ -18,7 +18,8 @@ std::vector<int> stages_of(const Graph& graph, const std::vector<int64_t>& op_ns
 
 // A plan for the devices of one rank (`inner`, on the cluster's first devices, as many as a rank has), as a plan for
 // all ranks: each op of stage c on the devices of rank c mod `ranks`, each tensor that no op makes on those of its
-// first reader.
+// first reader. Constants, and what is made of them alone (masks, rotary tables), are whole on every rank that reads
+// them.
 Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage_of_op, int ranks,
             const Cluster& cluster);
 
