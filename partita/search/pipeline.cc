@@ -164,11 +164,11 @@ Plan pipeline_plan(const Graph& graph, const Cluster& cluster, int ranks, const 
 }
 
 Pipeline pipeline_of(const std::map<std::string, std::string>& options) {
-  Pipeline pipeline{find_schedule(options.at("schedule")).value()};
-  const std::string& chunks = options.at("virtual");
-  const bool interleaved = pipeline.schedule == Schedule::kInterleaved;
-  pipeline.virtual_stages = chunks == "auto" ? (interleaved ? 2 : 1) : std::stoi(chunks);
-  return pipeline;
+  const std::string &schedule = options.at("schedule"), &chunks = options.at("virtual");
+  const int given = chunks == "auto" ? 0 : std::stoi(chunks);
+  if (schedule == "auto") return {given > 1 ? Schedule::kInterleaved : Schedule::k1F1B, std::max(given, 1)};
+  const Schedule named = find_schedule(schedule).value();
+  return {named, given > 0 ? given : named == Schedule::kInterleaved ? 2 : 1};
 }
 
 namespace {
@@ -213,7 +213,7 @@ SearchEntry pipeline_search() {
       .source = "GPipe; PipeDream-Flush",
       .summary = "stages of whole layers, as even in time as they can be, one behind the other on the micro-batches",
       .options = {{"stages", {"most", "N"}},
-                  {"schedule", {"1f1b", "gpipe", "interleaved"}},
+                  {"schedule", {"auto", "1f1b", "gpipe", "interleaved"}},
                   {"virtual", {"auto", "N"}},
                   {"inner", {"data-parallel", "megatron", "model-parallel", "soybean", "tofu", "zero", "exact"}}},
       .search = search};

@@ -30,7 +30,8 @@ using InnerPlan = std::function<Plan(const Cluster& stage)>;
 Plan pipeline_plan(const Graph& graph, const Cluster& cluster, int ranks, const Pipeline& pipeline,
                    const InnerPlan& inner);
 
-// The options `schedule` and `virtual` of a search. virtual=auto is 2 for the interleaved schedule, else 1.
+// The options `schedule` and `virtual` of a search. schedule=auto is interleaved where there are several virtual
+// stages, else 1F1B; virtual=auto is 2 for the interleaved schedule, else 1.
 Pipeline pipeline_of(const std::map<std::string, std::string>& options);
 
 }  // namespace partita

@@ -57,7 +57,7 @@ SearchEntry megatron_search() {
               "layers outermost; recurrent cells are not split",
           .options = {{"tensor", {"node", "N"}},
                       {"pipeline", {"1", "N"}},
-                      {"schedule", {"1f1b", "gpipe", "interleaved"}},
+                      {"schedule", {"auto", "1f1b", "gpipe", "interleaved"}},
                       {"virtual", {"auto", "N"}},
                       {"zero", {"0", "1", "2", "3"}}},
           .search = by_megatron,
