@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "partita/base/error.h"
+#include "partita/runtime/views.h"
 #include "partita/runtime/weights.h"
 #include "partita/train/dataset.h"
 
@@ -18,7 +19,7 @@ class Gathered {
  public:
   Gathered(DType dtype, const Shape& axes) : dtype_(dtype), axes_(axes), bytes_(volume(axes) * bytes_of(dtype)) {}
   void add(const View& part) {
-    copy_box(part, view());
+    copy_box(part, part_of(view(), part.box));
     elements_ += volume(part.box);
   }
   bool is_whole() const { return elements_ == volume(axes_); }
