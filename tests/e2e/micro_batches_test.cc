@@ -160,13 +160,11 @@ TEST(MicroBatches, OfADrawnSample) {
 TEST(MicroBatches, EvaluateAsTheWholeBatch) {
   const Cluster one = load_cluster("local:1");
   for (const char* model : kModels)
-    for (const Case& c : {Case{.model = model, .search = "single", .micro_batches = 4},
-                          Case{.model = model, .search = "data-parallel", .devices = 2, .micro_batches = 2},
-                          Case{.model = model, .search = "pipeline?stages=2", .devices = 4, .micro_batches = 4},
-                          Case{.model = model,
-                               .search = "pipeline?stages=2,schedule=interleaved",
-                               .devices = 2,
-                               .micro_batches = 2}}) {
+    for (const Case& c :
+         {Case{.model = model, .search = "single", .micro_batches = 4},
+          Case{.model = model, .search = "data-parallel", .devices = 2, .micro_batches = 2},
+          Case{.model = model, .search = "pipeline?stages=2", .devices = 4, .micro_batches = 4},
+          Case{.model = model, .search = "pipeline?stages=2,schedule=interleaved", .devices = 2, .micro_batches = 2}}) {
       SCOPED_TRACE(text_of(c));
       Runner runner;
       const Planned p = planned(c);
