@@ -7,6 +7,26 @@
 
 namespace partita {
 
+namespace {
+
+// The results of an op in its evaluation form; one that does not exist in evaluation is not valid.
+std::vector<TensorId> evaluated(GraphBuilder& build, const Graph& forward, const Op& op,
+                                const std::vector<TensorId>& operands) {
+  build.set_source(op.source);
+  build.set_cell(op.time_step, op.cell);
+  const OpDefinition* definition = forward.registry->find(op.definition);
+  if (definition && definition->evaluation) {
+    std::vector<TensorId> results = definition->evaluation(build, forward, op, operands);
+    ensure(results.size() == op.results.size(), "the evaluation form of {} has {} results, not {}", op.definition,
+           results.size(), op.results.size());
+    return results;
+  }
+  if (op.formula.empty()) return build.ops(op.definition, operands, op.attributes, op.name);
+  return build.formula(op.definition, op.formula, operands, op.name, op.attributes);
+}
+
+}  // namespace
+
 Graph evaluation_graph(const Graph& forward) {
   if (forward.loss.valid())
     fail("graph '{}' is a training graph: the evaluation graph is made of the forward graph", forward.name);
@@ -46,19 +66,7 @@ Graph evaluation_graph(const Graph& forward) {
       for (TensorId id : op.results) now[id] = TensorId(), gone[id] = why;
       continue;
     }
-    build.set_source(op.source);
-    build.set_cell(op.time_step, op.cell);
-    const OpDefinition* definition = forward.registry->find(op.definition);
-    std::vector<TensorId> results;
-    if (definition && definition->evaluation) {
-      results = definition->evaluation(build, forward, op, operands);
-      ensure(results.size() == op.results.size(), "the evaluation form of {} has {} results, not {}", op.definition,
-             results.size(), op.results.size());
-    } else if (op.formula.empty()) {
-      results = build.ops(op.definition, operands, op.attributes, op.name);
-    } else {
-      results = build.formula(op.definition, op.formula, operands, op.name, op.attributes);
-    }
+    const std::vector<TensorId> results = evaluated(build, forward, op, operands);
     for (std::size_t r = 0; r < results.size(); ++r) now[op.results[r]] = results[r];
   }
   std::vector<TensorId> outputs;
