@@ -177,6 +177,27 @@ TEST(ConversionTable, NoDeviceInCommon) {
     }
 }
 
+// From the devices of one node to those of another: each fetches a slice over its own port, and NVLink has them
+// gathered. What is small goes whole, since a gather has more rounds; so does what links inside are no faster for.
+TEST(Conversion, BetweenNodesGoesInSlices) {
+  const auto steps = [](const char* cluster, const char* from, const char* to, int64_t rows, std::vector<int> extents) {
+    const Cluster c = load_cluster(cluster);
+    std::vector<int> first(8), second(8);
+    std::iota(first.begin(), first.end(), 0), std::iota(second.begin(), second.end(), 8);
+    const Layout f = make_layout(mesh_of(extents, first), name(from), Shape{rows, 64}),
+                 t = make_layout(mesh_of(extents, second), name(to), Shape{rows, 64});
+    const Conversion conversion = convert(f, t, 4, c);
+    EXPECT_EQ(conversion.bytes, conversion_bytes(f, t, 4, c)) << from << " -> " << to;
+    return steps_text(conversion);
+  };
+  EXPECT_EQ(steps("dgx-h100:2", "[B]", "[B]", 1 << 20, {8}), "fetch, all-gather");
+  EXPECT_EQ(steps("dgx-h100:2", "[S(0)]", "[B]", 1 << 20, {8}), "fetch, all-gather");
+  EXPECT_EQ(steps("dgx-h100:2", "[S(0), B]", "[S(0), B]", 1 << 20, {2, 4}), "fetch, all-gather");
+  EXPECT_EQ(steps("dgx-h100:2", "[B]", "[S(0)]", 1 << 20, {8}), "fetch");
+  EXPECT_EQ(steps("dgx-h100:2", "[B]", "[B]", 8, {8}), "fetch");
+  EXPECT_EQ(steps("local:16", "[B]", "[B]", 1 << 20, {8}), "fetch");
+}
+
 TEST(Conversion, TwoMeshAxes) {
   Shape shape = {8, 8};
   int64_t T = 64;

@@ -2,6 +2,7 @@
 #include "partita/sharding/conversion.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "partita/base/error.h"
@@ -63,6 +64,67 @@ std::optional<int64_t> elements_of_one_group(const Layout& from, const Layout& t
   return best;
 }
 
+// ---------------------------------------------------------------- between the stages of a pipeline
+
+// A mesh axis on which the end is whole, and the end with a split there.
+struct Slices {
+  size_t axis;
+  Named layout;
+};
+
+// The innermost mesh axis on which the end is whole, split along the first axis of the tensor that nothing else splits
+// and that has equal parts.
+std::optional<Slices> slices_of(const Named& end) {
+  for (size_t a = end.name->size(); a-- > 0;) {
+    const int parts = end.layout.mesh.extents[a];
+    if ((*end.name)[a].kind != Sbp::Kind::kBroadcast || parts < 2) continue;
+    for (const Sbp& split : splits_of(end.layout)) {
+      const int64_t extent = end.layout.radices[static_cast<size_t>(split.axis)][static_cast<size_t>(split.sub_axis)];
+      if (extent % parts != 0 || std::find(end.name->begin(), end.name->end(), split) != end.name->end()) continue;
+      NdSbp name = *end.name;
+      name[a] = split;
+      return Slices{a, {make_layout(end.layout.mesh, name, end.layout.radices), name}};
+    }
+  }
+  return std::nullopt;
+}
+
+// Whether the slices are fetched and gathered sooner than the whole is fetched by each. What fetches pass over the same
+// link goes over it one after another.
+bool are_quicker(const Layout& from, const Named& end, const Slices& slices, int64_t element_bytes,
+                 const Cluster& cluster) {
+  const Mesh& mesh = end.layout.mesh;
+  int64_t apart = 1;  // positions from one to the next along the mesh axis
+  for (size_t a = slices.axis + 1; a < mesh.extents.size(); ++a) apart *= mesh.extents[a];
+  const int64_t parts = mesh.extents[slices.axis], sources = from.mesh.positions();
+  const auto device = [&](int64_t k) { return mesh.devices[static_cast<size_t>(k * apart)]; };
+  const auto source = [&](int64_t k) { return from.mesh.devices[static_cast<size_t>(k * apart % sources)]; };
+  int64_t sharing = 0;
+  for (int64_t k = 0; k < parts; ++k)
+    sharing += cluster.narrowest(source(k), device(k)) == cluster.narrowest(source(0), device(0));
+  double gather_us = 0, inside = std::numeric_limits<double>::infinity();
+  for (int64_t k = 0; k < parts; ++k) {
+    gather_us = std::max(gather_us, cluster.latency_us(device(k), device((k + 1) % parts)));
+    inside = std::min(inside, cluster.bandwidth(device(k), device((k + 1) % parts)));
+  }
+  const auto bytes = static_cast<double>(volume(Box(end.layout.boxes[0])) * element_bytes);
+  const auto n = static_cast<double>(parts);
+  const double fetch_us = bytes * static_cast<double>(sharing) / cluster.bandwidth(source(0), device(0)) * 1e6;
+  return fetch_us / n + (n - 1) * (gather_us + bytes / n / inside * 1e6) < fetch_us;
+}
+
+// What goes to devices that have nothing of it goes in slices, where that is quicker: each device fetches one, and all
+// gather them. As many bytes are moved either way.
+void send_in_slices(Path& path, int64_t element_bytes, const Counter& counter) {
+  const Named from = path.through[path.through.size() - 2], end = path.through.back();
+  if (!end.name || in_parts(from.layout) || in_parts(end.layout)) return;
+  for (const DeviceId d : end.layout.mesh.devices)
+    if (from.layout.mesh.position_of(d) >= 0) return;
+  const std::optional<Slices> slices = slices_of(end);
+  if (slices && are_quicker(from.layout, end, *slices, element_bytes, counter.cluster))
+    path.through.insert(path.through.end() - 1, slices->layout);
+}
+
 }  // namespace
 
 std::pair<Layout, Layout> over_common_radices(const Layout& from, const Layout& to) {
@@ -106,6 +168,7 @@ Conversion converted(const Layout& from, const Layout& to, int64_t element_bytes
   path.through = {{f, name_of(f)}, {t, name_of(t)}};
   // Nobody can receive less than what it lacks: one step is the cheapest if nothing has to be combined.
   if (in_parts(f)) path = cheapest_path_between_meshes(path.through[0], path.through[1], counter);
+  send_in_slices(path, element_bytes, counter);
   for (size_t i = 1; i < path.through.size(); ++i) {
     conversion.steps.push_back(direct_step(path.through[i - 1], path.through[i], element_bytes, counter));
     conversion.bytes += conversion.steps.back().bytes;
