@@ -39,8 +39,7 @@ std::vector<DeviceId> typical_devices(const Cluster& cluster, const Plan& plan);
 
 // Of what a plan's figures are made, so that they take seconds: all of it, where that is not too many acts.
 // - Devices of a stage and group do the same, each on its part.
-// - What a step does with its micro-batches repeats after the first few: from this many on each part adds the same
-// time,
+// - What a step does with its micro-batches repeats after the first few: from then on each part adds the same time,
 //   and with schedules other than gpipe no memory.
 struct Telling {
   std::vector<DeviceId> devices;  // empty: all
