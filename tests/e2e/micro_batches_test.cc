@@ -4,12 +4,17 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 
 #include "partita/base/rng.h"
 #include "partita/base/testing/error_of.h"
 #include "partita/graph/parts.h"
 #include "partita/plan/rules.h"
+#include "partita/runtime/memory.h"
+#include "partita/runtime/run.h"
+#include "partita/runtime/weights.h"
 #include "partita/train/dataset.h"
+#include "partita/train/feed.h"
 #include "partita/train/forward.h"
 #include "partita/train/serial.h"
 #include "partita/train/train.h"
@@ -25,6 +30,7 @@ struct Case {
   Optimizer optimizer{"sgd", 0.01, 0.9, 0.0};
   double loss_scale = 1;
   const char* loss = "";  // empty: the model's own
+  DType dtype = DType::kFloat64;
 };
 
 Planned planned(const Case& c) {
@@ -32,7 +38,7 @@ Planned planned(const Case& c) {
   request.model = c.model;
   request.bindings["batch"] = std::to_string(c.batch);
   request.optimizer = c.optimizer;
-  request.dtype = DType::kFloat64;
+  request.dtype = c.dtype;
   request.cluster = c.cluster.empty() ? fmt::format("local:{}", c.devices) : c.cluster;
   if (!c.cluster.empty()) request.devices = c.devices;
   request.search = c.search;
@@ -152,6 +158,91 @@ TEST(MicroBatches, OfADrawnSample) {
   std::printf("seed %llu (PARTITA_SEED)\n", static_cast<unsigned long long>(seed));
   Rng rng(seed);
   for (int i = 0; i < 60; ++i) expect_serial(drawn_case(rng));
+}
+
+// ---------------------------------------------------------------- bfloat16
+
+// A plan in parts beside the same plan in one: gradients are added up in float32, and nothing is rounded to 16 bits
+// once more. Losses are equal to two units of the last place of a bfloat16.
+TEST(MicroBatches, InBfloat16AreAsInOnePart) {
+  constexpr double kUnit = 1.0 / 256;
+  constexpr const char* kGpt2 = "zoo:gpt2?layers=4,hidden=64,heads=4,vocabulary=96,steps=16";
+  constexpr const char* kLlama = "zoo:llama-3-8b?layers=4,hidden=24,heads=4,key_heads=2,inner=40,vocabulary=20,steps=6";
+  for (Case c :
+       {Case{.model = kGpt2, .search = "single", .micro_batches = 4},
+        Case{.model = kGpt2, .search = "pipeline?stages=2", .devices = 4, .micro_batches = 4},
+        Case{.model = kGpt2, .search = "megatron?tensor=2,pipeline=2", .devices = 4, .micro_batches = 2},
+        Case{.model = kLlama, .search = "zero?stage=2", .devices = 2, .micro_batches = 4},
+        Case{.model = kLlama, .search = "zero?stage=3", .devices = 2, .micro_batches = 2, .recompute = "layer"},
+        Case{.model = "zoo:lenet", .search = "data-parallel", .devices = 2, .micro_batches = 4}}) {
+    SCOPED_TRACE(text_of(c));
+    c.dtype = DType::kBFloat16;
+    TrainOptions options;
+    options.steps = 3;
+    const TrainReport parts = train(planned(c), options, kernels());
+    c.micro_batches = 1;
+    const TrainReport one = train(planned(c), options, kernels());
+    double worst_loss = 0, worst = 0;
+    for (std::size_t i = 0; i < one.losses.size(); ++i)
+      worst_loss = std::max(worst_loss, std::abs(parts.losses[i] / one.losses[i] - 1));
+    for (const auto& [name, values] : one.weights)
+      worst = std::max(worst, relative_error(parts.weights.at(name), values));
+    std::printf("%s: losses %.1e, weights %.1e\n", c.search.c_str(), worst_loss, worst);
+    EXPECT_LE(worst_loss, 2 * kUnit);
+    EXPECT_LE(worst, 8 * kUnit);  // what starts at 0 is all gradient, a sum of products in bfloat16
+  }
+}
+
+// ---------------------------------------------------------------- memory
+
+constexpr std::byte kUntouched{0xA5};
+
+// By device: the planned peak, and the bytes below the highest that two steps touch.
+std::vector<std::pair<int64_t, int64_t>> touched_bytes(const Planned& p) {
+  const Graph& whole = p.training.whole_graph();
+  const PhysicalGraph& graph = p.physical;
+  const Memory memory(graph);
+  std::vector<std::byte*> begin(graph.peak_bytes.size(), nullptr);
+  for (std::size_t r = 0; r < graph.registers.size(); ++r)
+    begin[graph.registers[r].device.index()] = memory.address(RegisterId(r), 0) - graph.registers[r].offset;
+  for (std::size_t d = 0; d < begin.size(); ++d)
+    if (begin[d]) std::fill_n(begin[d], graph.peak_bytes[d], kUntouched);
+  write_initial(memory, whole, 7, {});
+  const Dataset data = Dataset::synthetic(whole, 7);
+  std::vector<int64_t> items(static_cast<std::size_t>(data.items_a_step()));
+  std::iota(items.begin(), items.end(), 0);
+  Feed feed;
+  feed.load = [&](TensorId input, int64_t) { return data.take(whole, input, items); };
+  feed.keep = [](TensorId, int64_t, const Values&) {};
+  run_threads(graph, memory, hooks_of(whole, std::move(feed), kernels(), 7), {.steps = 2});
+  std::vector<std::pair<int64_t, int64_t>> out;
+  for (int d = 0; d < graph.compute_count; ++d) {
+    const int64_t peak = graph.peak_bytes[static_cast<std::size_t>(d)];
+    int64_t end = peak;
+    while (end > 0 && begin[static_cast<std::size_t>(d)][end - 1] == kUntouched) --end;
+    out.emplace_back(peak, end);
+  }
+  return out;
+}
+
+TEST(MicroBatches, TouchTheMemoryThatIsPlanned) {
+  constexpr const char* kGpt2 = "zoo:gpt2?layers=4,hidden=64,heads=4,vocabulary=96,steps=16";
+  for (const Case& c :
+       {Case{.model = kGpt2, .search = "single", .micro_batches = 4},
+        Case{.model = kGpt2, .search = "pipeline?stages=2", .devices = 4, .micro_batches = 4, .recompute = "layer"},
+        Case{.model = kGpt2, .search = "pipeline?stages=2,schedule=gpipe", .devices = 2, .micro_batches = 4},
+        Case{.model = kGpt2, .search = "pipeline?stages=2,schedule=interleaved", .devices = 2, .micro_batches = 4},
+        Case{.model = kGpt2, .search = "megatron?tensor=2,pipeline=2", .devices = 4, .micro_batches = 2},
+        Case{.model = kGpt2, .search = "zero?stage=2", .devices = 2, .micro_batches = 4, .recompute = "attention"},
+        Case{.model = kGpt2, .search = "zero?stage=3", .devices = 2, .micro_batches = 2, .recompute = "layer"},
+        Case{.model = "zoo:lenet", .search = "data-parallel", .devices = 2, .micro_batches = 3, .batch = 11}}) {
+    SCOPED_TRACE(text_of(c));
+    for (const auto& [peak, touched] : touched_bytes(planned(c))) {
+      std::printf("%s: planned %lld, touched up to %lld\n", c.search.c_str(), static_cast<long long>(peak),
+                  static_cast<long long>(touched));
+      EXPECT_LE(static_cast<double>(peak), 1.05 * static_cast<double>(touched));
+    }
+  }
 }
 
 // ---------------------------------------------------------------- evaluation
