@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
+#include "partita/base/radices.h"
 #include "partita/base/tuples.h"
 #include "partita/graph/autodiff.h"
 
@@ -104,13 +105,56 @@ void RulePlanner::keep_partial_result(TensorId id, int axis) {
 
 void RulePlanner::keep_whole(TensorId id) { keep(id, {mesh_, NdSbp(mesh_.extents.size(), Sbp::broadcast()), {}}); }
 
+void RulePlanner::keep_along(TensorId id, int mesh_axis, const Part& part) {
+  if (pins_.kept.contains(id) || !home_[id.index()]) return;
+  const Layout& home = *home_[id.index()];
+  std::optional<NdSbp> name = home.mesh == mesh_ ? name_of(home) : std::nullopt;
+  const std::optional<Sbp> sbp = sbp_of(part, home.radices);
+  if (!name || !sbp || (*name)[mesh_axis] == *sbp) return;
+  (*name)[mesh_axis] = *sbp;
+  if (!more_parts_than_extent(home, *name)) keep(id, placement_of(home, *name));
+}
+
 void RulePlanner::keep_whole(TensorId id, int mesh_axis) {
   const Layout& home = *home_[id.index()];
-  if (plan_.kept.contains(id) || home.mesh != mesh_ || !home.kinds[mesh_axis]) return;
-  std::optional<NdSbp> name = name_of(home);
-  if (!name) return;
-  (*name)[mesh_axis] = Sbp::broadcast();
-  keep(id, placement_of(home, *name));
+  if (home.mesh == mesh_ && home.kinds[static_cast<size_t>(mesh_axis)]) keep_along(id, mesh_axis, {});
+}
+
+namespace {
+
+// The layout's place, but so split; empty where it cannot be.
+std::optional<Placement> split_over(const Layout& layout, const SplitOver& split) {
+  NdSbp name(layout.mesh.extents.size(), split.sbp);
+  std::vector<Shape> radices = split.radices;
+  if (split.mesh_axes.size() < name.size()) {
+    const std::optional<Layout> same = over_radices(layout, radices);
+    const std::optional<NdSbp> before = same ? name_of(*same) : std::nullopt;
+    if (!before) return std::nullopt;
+    name = *before;
+    for (const int a : split.mesh_axes) name[static_cast<size_t>(a)] = split.sbp;
+  }
+  Placement placement{layout.mesh, name, is_factored(radices) ? std::move(radices) : std::vector<Shape>()};
+  const Layout made = layout_of(placement, layout.shape());
+  return more_parts_than_extent(made, name) ? std::nullopt : std::optional(placement);
+}
+
+}  // namespace
+
+void RulePlanner::keep_split(TensorId id, const SplitOver& split) {
+  if (pins_.kept.contains(id) || home_[id.index()]->mesh != mesh_) return;
+  if (const auto placement = split_over(*home_[id.index()], split)) keep(id, *placement);
+}
+
+// How a tensor without a home is kept for its first reader: as that reads it, or whole where it cannot be kept so.
+Placement RulePlanner::home_for(const Op& op, TensorId id, const Layout& need) const {
+  const auto name = need.is_partial() && !may_keep_terms(op, id, need) ? std::nullopt : name_of(need);
+  if (!name || more_parts_than_extent(need, *name)) {
+    const NdSbp whole(need.mesh.extents.size(), Sbp::broadcast());
+    return home_for(op, id, make_layout(need.mesh, whole, graph_.tensor(id).shape));
+  }
+  if (const auto split = split_when_kept_.find(id); split != split_when_kept_.end() && need.mesh == mesh_)
+    if (auto placement = split_over(need, split->second)) return *placement;
+  return placement_of(need, *name);
 }
 
 Plan RulePlanner::finish(std::string_view search) {
@@ -141,12 +185,15 @@ int64_t RulePlanner::cost(const Op& op, const OpChoice& choice) {
                       : inner_bytes(*op.bound, *derived, choice.mesh, bytes_of(inner_dtype(graph_, op)), cluster_);
   for (size_t k = 0; k < op.operands.size(); ++k) {
     const Tensor& tensor = graph_.tensor(op.operands[k]);
-    // A tensor without a home is kept as its first reader wants it, but not partial where others read it.
-    if (home_[op.operands[k].index()])
-      bytes += conversion_bytes(*home_[op.operands[k].index()], layouts.operands[k], bytes_of(tensor.dtype), cluster_);
-    else if (const Layout& need = layouts.operands[k];
-             (need.is_partial() && !may_keep_terms(op, op.operands[k], need)) || !name_of(need))
-      bytes += tensor.bytes();
+    const Layout& need = layouts.operands[k];
+    if (home_[op.operands[k].index()]) {
+      bytes += conversion_bytes(*home_[op.operands[k].index()], need, bytes_of(tensor.dtype), cluster_);
+    } else if ((need.is_partial() && !may_keep_terms(op, op.operands[k], need)) || !name_of(need)) {
+      bytes += tensor.bytes();  // a tensor without a home is not kept so where others read it
+    } else if (split_when_kept_.contains(op.operands[k])) {
+      const Layout kept = layout_of(home_for(op, op.operands[k], need), tensor.shape);
+      bytes += conversion_bytes(kept, need, bytes_of(tensor.dtype), cluster_);
+    }
   }
   for (size_t r = 0; r < op.results.size(); ++r) {
     const Tensor& tensor = graph_.tensor(op.results[r]);
@@ -168,13 +215,7 @@ void RulePlanner::settle(OpId id, const OpChoice& choice) {
   for (size_t k = 0; k < op.operands.size(); ++k) {
     TensorId t = op.operands[k];
     if (home_[t.index()]) continue;
-    const Layout& need = layouts.operands[k];
-    auto name = need.is_partial() && !may_keep_terms(op, t, need) ? std::nullopt : name_of(need);
-    if (name && !more_parts_than_extent(need, *name)) {
-      keep(t, placement_of(need, *name));
-    } else {
-      keep(t, {choice.mesh, NdSbp(choice.mesh.extents.size(), Sbp::broadcast()), {}});
-    }
+    keep(t, home_for(op, t, layouts.operands[k]));
   }
   for (size_t r = 0; r < op.results.size(); ++r) {
     TensorId t = op.results[r], w = graph_.tensor(t).replaces;
@@ -299,19 +340,6 @@ std::vector<bool> weights_of_parts(const Graph& graph) {
     for (TensorId t : op.operands) read[t.index()] = read[t.index()] || (weight[t.index()] && op.in_parts);
   }
   return read;
-}
-
-std::set<TensorId> gathered_again(const Graph& graph, const RulePlanner& planner) {
-  std::set<TensorId> out;
-  const std::vector<bool> weight = weights(graph), of_parts = weights_of_parts(graph);
-  for (const Op& op : graph.ops)
-    for (TensorId t : op.operands) {
-      const bool again = of_parts[t.index()] || (op.phase == Phase::kBackward && weight[t.index()]);
-      const Layout* home = again ? planner.home(t) : nullptr;
-      const auto name = home ? name_of(*home) : std::nullopt;
-      if (name && !name->empty() && (*name)[0].kind == Sbp::Kind::kSplit) out.insert(t);
-    }
-  return out;
 }
 
 std::optional<WeightProduct> weight_product(const Graph& graph, const std::vector<bool>& weights, const Op& op) {

@@ -9,12 +9,20 @@
 #include <string>
 #include <vector>
 
+#include "partita/plan/axis_options.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
 
 namespace partita {
 
 inline const tdl::AxisStrategy kReplicate{};
+
+// A split over some mesh axes, of a tensor with these radices.
+struct SplitOver {
+  std::vector<Shape> radices;
+  Sbp sbp;
+  std::vector<int> mesh_axes;
+};
 
 // Pinned ops and tensors are as pinned, whatever the rule says. A clone (activation recomputation) does as its
 // original. A tensor without a home is kept as its first reader wants it.
@@ -40,8 +48,14 @@ class RulePlanner {
   // one axis.
   void keep_partial_result(TensorId id, int axis);
   void keep_whole(TensorId id);  // on every device
-  // Keeps a result that came out partial on this mesh axis whole there.
-  void keep_whole(TensorId id, int mesh_axis);
+  // Keeps a result on one mesh axis as this part of its home's radices, and on the others as it is; nothing happens
+  // where it is pinned, or has no such part.
+  void keep_along(TensorId id, int mesh_axis, const Part& part);
+  void keep_whole(TensorId id, int mesh_axis);  // where it came out partial on this mesh axis
+  // Keeps a result split so, and on the other mesh axes as it is.
+  void keep_split(TensorId id, const SplitOver& split);
+  // A tensor without a home will be kept as its first reader wants it, but split so.
+  void split_when_kept(TensorId id, const SplitOver& split) { split_when_kept_.try_emplace(id, split); }
   // For a tensor without a home so far.
   void keep(TensorId id, const Placement& placement);
 
@@ -53,6 +67,7 @@ class RulePlanner {
 
  private:
   int64_t cost(const Op& op, const OpChoice& choice);
+  Placement home_for(const Op& op, TensorId id, const Layout& need) const;
   void settle(OpId id, const OpChoice& choice);
   void repeat(OpId clone);
   // The op has this tensor as a sum, of which each device may keep its term from step to step: a state that the op
@@ -68,6 +83,7 @@ class RulePlanner {
   std::vector<std::optional<Layout>> home_;
   std::vector<int> readers_;  // by tensor: how many operands it is
   std::map<TensorId, Layout> wanted_;
+  std::map<TensorId, SplitOver> split_when_kept_;
   DerivationCache cache_;
 };
 
@@ -107,9 +123,6 @@ std::vector<bool> weights(const Graph& graph);
 // Weights, or clones of them that are made again in the backward pass, which ops read part by part: converted for each
 // part again, they need not be kept whole throughout a step. None where the batch is one part.
 std::vector<bool> weights_of_parts(const Graph& graph);
-// ZeRO's stage 3: weights that are kept split over the first mesh axis, and so gathered for forward and for backward
-// ops alike, or for each part of the batch.
-std::set<TensorId> gathered_again(const Graph& graph, const RulePlanner& planner);
 // A product of an activation and a weight, such as `linear` or a convolution.
 struct WeightProduct {
   int weight = -1;           // the operand

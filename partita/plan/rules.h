@@ -30,19 +30,26 @@ Plan model_parallel_plan(const Graph& graph, const Cluster& cluster, const Pins&
 // Ops between them take the strategy that moves least. Infeasible where there are fewer samples than devices.
 Plan owt_plan(const Graph& graph, const Cluster& cluster, const Pins& pins = {}, const Watch& watch = {});
 
-// Megatron-LM's tensor parallelism inside groups of `tensor` devices, data parallelism over the groups: mesh [data,
-// tensor]. Without a degree, the divisor of a node's devices at which most weights are split. `zero`: ZeRO's stage over
-// the groups; 0: none, 1: states and master copies are kept split, 2: gradients too, 3: parameters too. Infeasible
-// where the degree does not divide the devices, where nothing can be split so, or where there are fewer samples than
-// groups.
-Plan megatron_plan(const Graph& graph, const Cluster& cluster, std::optional<int> tensor = {}, const Pins& pins = {},
-                   const Watch& watch = {}, int zero = 0);
-
-// ZeRO: data parallelism where each device keeps one part of the optimizer's states (stage 1), of the gradients as well
-// (2), and of the parameters too (3). A tensor without an axis as long as there are devices is kept whole. Stage 1 has
-// all gradients until the backward pass is over; stage 3 gathers parameters again for the backward pass. Infeasible
-// where there are fewer samples than devices.
-Plan zero_plan(const Graph& graph, const Cluster& cluster, int stage, const Pins& pins = {}, const Watch& watch = {});
+// Groups of devices, the innermost first: `tensor` devices split the layers of a transformer (Megatron-LM), `expert`
+// such groups the experts, and what is left shares the samples: mesh [data, expert, tensor] without axes of one
+// position.
+struct GroupsOf {
+  int tensor = 1;
+  int expert = 1;
+  bool sequence = false;  // what tensor parallelism leaves whole is split along the sequence over the tensor groups
+  // ZeRO's stage over the devices that share samples; 0: none, 1: states and master copies are kept split, 2: gradients
+  // too, 3: parameters too, which are gathered again for the backward pass. A tensor without a free axis as long as
+  // there are such devices is kept whole. Stage 1 has all gradients until the backward pass is over.
+  int zero = 0;
+};
+// Example, 16 devices with tensor 4 and zero 1: four groups of four. In a group each device has a quarter of the heads
+// and of the feed-forward part; over the groups samples are split, and of its quarter each device keeps a quarter of
+// the states. `rule`: its name in messages. Infeasible where the degrees do not divide the devices, where nothing can
+// be split so, or where there are fewer samples than data x expert.
+Plan groups_plan(const std::string& rule, const Graph& graph, const Cluster& cluster, const GroupsOf& of,
+                 const Pins& pins = {}, const Watch& watch = {});
+// The divisor of a node's devices at which tensor parallelism splits most bytes of weights; of equal ones the largest.
+int tensor_degree(const Graph& graph, const Cluster& cluster);
 
 // The indices along which an op sees samples, from its tensors' sample axes: one, or those of the axis's factors, the
 // most significant first; empty where it sees none.

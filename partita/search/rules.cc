@@ -20,13 +20,18 @@ SearchResult by_rule(const Problem& problem, const Budget& budget, Rng&) {
   return with_plan(rule(problem.graph, problem.cluster, problem.pins, budget.watch()));
 }
 
+int number(const Problem& problem, const char* option) { return std::stoi(problem.options.at(option)); }
+
 SearchResult by_megatron(const Problem& problem, const Budget& budget, Rng&) {
   const std::string& tensor = problem.options.at("tensor");
-  const auto degree = tensor == "node" ? std::nullopt : std::optional(std::stoi(tensor));
-  const int stages = std::stoi(problem.options.at("pipeline"));
+  GroupsOf groups{.expert = number(problem, "expert"),
+                  .sequence = problem.options.at("sequence") == "1",
+                  .zero = number(problem, "zero")};
   const auto on = [&](const Cluster& cluster, const Pins& pins) {
-    return megatron_plan(problem.graph, cluster, degree, pins, budget.watch(), std::stoi(problem.options.at("zero")));
+    groups.tensor = tensor == "node" ? tensor_degree(problem.graph, cluster) : std::stoi(tensor);
+    return groups_plan("megatron", problem.graph, cluster, groups, pins, budget.watch());
   };
+  const int stages = number(problem, "pipeline");
   if (stages == 1) return with_plan(on(problem.cluster, problem.pins));
   const Plan plan = pipeline_plan(problem.graph, problem.cluster, stages, pipeline_of(problem.options),
                                   [&](const Cluster& stage) { return on(stage, {}); });
@@ -34,8 +39,8 @@ SearchResult by_megatron(const Problem& problem, const Budget& budget, Rng&) {
 }
 
 SearchResult by_zero(const Problem& problem, const Budget& budget, Rng&) {
-  return with_plan(
-      zero_plan(problem.graph, problem.cluster, std::stoi(problem.options.at("stage")), problem.pins, budget.watch()));
+  const GroupsOf groups{.tensor = number(problem, "tensor"), .zero = number(problem, "stage")};
+  return with_plan(groups_plan("zero", problem.graph, problem.cluster, groups, problem.pins, budget.watch()));
 }
 
 }  // namespace
@@ -53,12 +58,14 @@ SearchEntry megatron_search() {
   return {.name = "megatron",
           .source = "Megatron-LM",
           .summary =
-              "tensor parallelism of transformers in groups of devices, data parallelism over the groups, stages of "
+              "tensor parallelism of transformers in groups of devices, experts and samples over the groups, stages of "
               "layers outermost; recurrent cells are not split",
           .options = {{"tensor", {"node", "N"}},
                       {"pipeline", {"1", "N"}},
                       {"schedule", {"auto", "1f1b", "gpipe", "interleaved"}},
                       {"virtual", {"auto", "N"}},
+                      {"sequence", {"0", "1"}},
+                      {"expert", {"1", "N"}},
                       {"zero", {"0", "1", "2", "3"}}},
           .search = by_megatron,
           .begins_auto = {.work = rule_work, .every = {"tensor"}},
@@ -97,8 +104,8 @@ SearchEntry zero_search() {
           .source = "ZeRO",
           .summary =
               "data parallelism; states (stage 1), gradients (2) and parameters (3) are kept split, those "
-              "without an axis long enough whole",
-          .options = {{"stage", {"1", "2", "3"}}},
+              "without an axis long enough whole; tensor parallelism in groups of devices inside it",
+          .options = {{"stage", {"1", "2", "3"}}, {"tensor", {"1", "N"}}},
           .aliases = {{"fsdp", "stage=3"}},
           .search = by_zero,
           .begins_auto = {.work = rule_work, .every = {"stage"}},

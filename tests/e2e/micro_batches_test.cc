@@ -111,6 +111,53 @@ TEST(MicroBatches, ThatDoNotDivideTheBatch) {
   }
 }
 
+constexpr const char* kTransformers[] = {
+    "zoo:gpt2?layers=4,hidden=64,heads=4,vocabulary=96,steps=16",
+    "zoo:llama-3-8b?layers=4,hidden=24,heads=4,key_heads=2,inner=40,vocabulary=20,steps=6",
+    "zoo:moe?layers=2,hidden=16,heads=2,steps=6,vocabulary=20,experts=4,groups=8",
+    "zoo:transformer?layers=2,hidden=24,heads=2,steps=6,vocabulary=20,dropout=0.1"};
+
+TEST(MicroBatches, OfTensorGroupsWhoseStatesAreSplit) {
+  const Optimizer adamw{"adamw", 0.01, 0, 0.1, 0.5};
+  for (const char* model : kTransformers)
+    for (const char* search : {"fsdp?tensor=2", "zero?tensor=2", "megatron?tensor=2,zero=2"})
+      expect_serial({.model = model, .search = search, .devices = 4, .micro_batches = 2, .optimizer = adamw});
+}
+
+TEST(MicroBatches, AlongTheSequence) {
+  for (const char* model : kTransformers) {
+    expect_serial({.model = model, .search = "megatron?tensor=2,sequence=1", .devices = 2});
+    expect_serial({.model = model,
+                   .search = "megatron?tensor=2,sequence=1,zero=3",
+                   .devices = 4,
+                   .micro_batches = 2,
+                   .recompute = "layer"});
+    expect_serial({.model = model,
+                   .search = "megatron?tensor=2,sequence=1,pipeline=2,schedule=interleaved,zero=1",
+                   .devices = 8,
+                   .micro_batches = 4,
+                   .recompute = "attention"});
+  }
+}
+
+TEST(MicroBatches, OfExperts) {
+  for (const char* model :
+       {kTransformers[2],
+        "zoo:mixtral-8x7b?layers=2,hidden=32,heads=4,key_heads=2,inner=40,vocabulary=50,steps=8,experts=4"}) {
+    expect_serial({.model = model, .search = "megatron?tensor=1,expert=4", .devices = 4});
+    for (const int zero : {0, 1, 2, 3})
+      expect_serial({.model = model,
+                     .search = fmt::format("megatron?tensor=1,expert=2,zero={}", zero),
+                     .devices = 4,
+                     .micro_batches = 2});
+    expect_serial({.model = model,
+                   .search = "megatron?tensor=2,expert=2,sequence=1,zero=1,pipeline=2",
+                   .devices = 8,
+                   .micro_batches = 2,
+                   .recompute = "layer"});
+  }
+}
+
 // ---------------------------------------------------------------- a drawn sample
 
 constexpr const char* kDrawnModels[] = {
@@ -140,7 +187,9 @@ Case drawn_case(Rng& rng) {
   const bool deep = stages < 4 || c.model != "zoo:lenet";  // two chunks a stage
   const char* schedule = deep && c.micro_batches % stages == 0 ? drawn(rng, {"gpipe", "1f1b", "interleaved"})
                                                                : drawn(rng, {"gpipe", "1f1b"});
-  if (split) c.search = fmt::format("megatron?tensor=2,pipeline={},schedule={}", stages, schedule);
+  if (split)
+    c.search = fmt::format("megatron?tensor=2,pipeline={},schedule={},sequence={},zero={}", stages, schedule,
+                           rng.below(2), rng.below(4));
   else if (stages > 1) c.search = fmt::format("pipeline?stages={},schedule={}", stages, schedule);
   else c.search = drawn(rng, {"data-parallel", "zero", "zero?stage=2", "zero?stage=3"});
   c.recompute = drawn(rng, {"none", "cheap", "layer", "attention"});

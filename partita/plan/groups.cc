@@ -1,0 +1,266 @@
+// Megatron-LM's plans: tensor parallelism inside groups of devices, experts and samples over the groups, ZeRO's splits
+// of the states over those that share samples. The mesh is [data, expert, tensor], without axes of one position.
+#include <algorithm>
+#include <memory>
+#include <numeric>
+
+#include "partita/base/error.h"
+#include "partita/plan/expert_rule.h"
+#include "partita/plan/rule_planner.h"
+#include "partita/plan/sequence_rule.h"
+#include "partita/plan/state_splits.h"
+#include "partita/plan/tensor_rule.h"
+
+namespace partita {
+
+namespace {
+
+// Devices of one host, taken together; where every device is its own host, all.
+int node_size(const Cluster& cluster) {
+  std::map<DeviceId, int> nodes;
+  for (int d = 0; d < cluster.compute_count; ++d) ++nodes[cluster.devices[d].host];
+  if (static_cast<int>(nodes.size()) == cluster.compute_count) return cluster.compute_count;
+  int size = 0;
+  for (const auto& [host, count] : nodes) size = std::gcd(size, count);
+  return size;
+}
+
+// A sum of its operands, or a scaled one: partial values of all of them stay so.
+std::vector<tdl::AxisStrategy> sums_of_all(const Op& op, const std::vector<tdl::AxisStrategy>& all) {
+  std::vector<tdl::AxisStrategy> out;
+  if (op.phase == Phase::kForward || !tdl::is_elementwise(*op.bound)) return out;
+  for (const tdl::AxisStrategy& s : all)
+    if (s.names.empty() && s.reducer == tdl::Reducer::kSum && s.partial.size() == op.operands.size()) out.push_back(s);
+  return out;
+}
+
+// What every op is chosen by.
+class Groups {
+ public:
+  Groups(const Graph& graph, const Cluster& cluster, const GroupsOf& of, const Pins& pins, const Watch& watch)
+      : graph_(graph),
+        of_(of),
+        pins_(pins),
+        late_(graph),
+        tensor_(graph, of.tensor),
+        planner_(graph, cluster, pins, mesh_of(cluster), watch),
+        experts_(expert_axis_ >= 0 ? std::make_unique<ExpertRule>(graph, of.expert) : nullptr),
+        sequence_(of.sequence ? std::make_unique<SequenceRule>(graph, tensor_, of.tensor) : nullptr),
+        states_(
+            graph, planner_.mesh(), of.zero, [this](TensorId t) { return batch_axes_of(t); }, taken_axes()) {}
+
+  Plan plan(std::string_view search) {
+    states_.keep_parameters(planner_);
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      choose(OpId(i));
+      keep_results(OpId(i));
+    }
+    std::set<TensorId> again = states_.gathered_again(planner_);
+    if (sequence_) gather_sequences_again(again);
+    Plan plan = planner_.finish(search);
+    plan.refetched = std::move(again);
+    if (of_.zero == 1) plan.order = updates_last(graph_);
+    return plan;
+  }
+
+  const TensorRule& tensor() const { return tensor_; }
+  const SequenceRule* sequence() const { return sequence_.get(); }
+
+ private:
+  Mesh mesh_of(const Cluster& cluster) {
+    Mesh mesh = all_devices(cluster);
+    const int data = mesh.positions() / (of_.tensor * of_.expert);
+    mesh.extents.clear();
+    const auto add = [&](int extent) {
+      return mesh.extents.push_back(extent), static_cast<int>(mesh.extents.size()) - 1;
+    };
+    if (data > 1 || of_.tensor * of_.expert == 1) batch_axes_.push_back(add(data));
+    if (of_.expert > 1) batch_axes_.push_back(expert_axis_ = add(of_.expert));
+    if (of_.tensor > 1) tensor_axis_ = add(of_.tensor);
+    return mesh;
+  }
+
+  // Mesh axes of more than one position over which samples are split and this weight is not.
+  std::vector<int> batch_axes_of(TensorId weight) const {
+    std::vector<int> axes;
+    for (const int a : batch_axes_)
+      if (planner_.mesh().extents[static_cast<size_t>(a)] > 1 && !(a == expert_axis_ && experts_->part(weight)))
+        axes.push_back(a);
+    return axes;
+  }
+
+  // Which axes of parameters the tensor and the expert groups split.
+  StateSplits::IsTaken taken_axes() const {
+    std::vector<Part> parts = tensor_.weight_parts();
+    if (sequence_) sequence_->add_weight_parts(parts);
+    return [this, parts = std::move(parts)](TensorId t, int axis) {
+      const Part& part = parts[t.index()];
+      return (part.kind == Part::Kind::kSplit && part.axis == axis) ||
+             (experts_ && experts_->part(t) && experts_->part(t)->axis == axis);
+    };
+  }
+
+  // Over an axis: as its forward op.
+  template <typename Rule>
+  std::vector<tdl::AxisStrategy> as_forward(const Rule& rule, OpId id,
+                                            const std::vector<tdl::AxisStrategy>& all) const {
+    const Op& op = graph_.op(id);
+    const AxisOption* option = rule.chosen(op.forward.valid() ? op.forward : id);
+    if (!option) return {};
+    if (op.phase == Phase::kForward) return {option->strategy};
+    std::vector<tdl::AxisStrategy> named;
+    for (const tdl::AxisStrategy& s : all)
+      if (s.names == option->strategy.names) named.push_back(s);
+    return named;
+  }
+
+  bool comes_split(OpId id, int axis) const {
+    return std::ranges::any_of(graph_.op(id).operands, [&](TensorId t) {
+      const Layout* home = planner_.home(t);
+      const auto name = home && home->mesh == planner_.mesh() ? name_of(*home) : std::nullopt;
+      return name && (*name)[static_cast<size_t>(axis)].kind == Sbp::Kind::kSplit;
+    });
+  }
+
+  // Over the data or the expert axis: along samples; the products of experts along the experts.
+  std::vector<tdl::AxisStrategy> over_batch(OpId id, int axis) const {
+    const Op& op = graph_.op(id);
+    if (auto split = states_.strategies(id, axis); !split.empty()) return split;
+    const auto all = allowed_strategies(op, planner_.mesh().extents[static_cast<size_t>(axis)]);
+    if (axis == expert_axis_)
+      if (auto by_experts = as_forward(*experts_, id, all); !by_experts.empty()) return by_experts;
+    if (auto samples = sample_strategies(graph_, op, all); !samples.empty()) return samples;
+    std::vector<tdl::AxisStrategy> out{kReplicate};
+    const bool replaces = op.results.size() == 1 && graph_.tensor(op.results[0]).replaces.valid();
+    if (states_.none() || op.phase != Phase::kUpdate || (replaces && !op.forward.valid())) {
+      const std::vector<tdl::AxisStrategy> sums = late_.strategies(id, all);
+      out.insert(out.end(), sums.begin(), sums.end());
+    }
+    const bool splits =
+        states_.takes_cheapest(op) || (axis == expert_axis_ && op.phase != Phase::kForward && comes_split(id, axis));
+    for (const tdl::AxisStrategy& s : all)
+      if (splits && (!s.names.empty() || op.phase == Phase::kForward)) out.push_back(s);
+    return out;
+  }
+
+  // Over the tensor axis: its forward op's strategy if that is split; else replication, or a sum that is left partial,
+  // or a split where an operand comes split.
+  std::vector<tdl::AxisStrategy> over_tensor(OpId id) const {
+    const Op& op = graph_.op(id);
+    const auto all = allowed_strategies(op, of_.tensor);
+    if (auto named = as_forward(tensor_, id, all); !named.empty()) return named;
+    if (sequence_)
+      if (auto named = as_forward(*sequence_, id, all); !named.empty()) return named;
+    std::vector<tdl::AxisStrategy> out{kReplicate};
+    if (op.phase == Phase::kForward) return out;
+    const std::vector<tdl::AxisStrategy> sums = sums_of_all(op, all);
+    out.insert(out.end(), sums.begin(), sums.end());
+    const bool splits = comes_split(id, tensor_axis_);
+    for (const tdl::AxisStrategy& s : all)
+      if (splits && !s.names.empty()) out.push_back(s);
+    return out;
+  }
+
+  void choose(OpId id) {
+    std::vector<std::vector<tdl::AxisStrategy>> axes;
+    for (const int a : batch_axes_) axes.push_back(over_batch(id, a));
+    if (tensor_axis_ >= 0) axes.push_back(over_tensor(id));
+    while (!planner_.try_choose(id, axes)) {  // the splits do not go together
+      const auto last =
+          std::find_if(axes.rbegin(), axes.rend(), [](const auto& axis) { return axis != std::vector{kReplicate}; });
+      if (last == axes.rend()) return planner_.choose(id, axes);
+      *last = {kReplicate};
+    }
+  }
+
+  void keep_results(OpId id) {
+    const Op& op = graph_.op(id);
+    if (tensor_axis_ >= 0 && op.phase == Phase::kForward && !pins_.ops.contains(id))
+      for (TensorId r : op.results) {
+        if (sequence_ && sequence_->part(r)) planner_.keep_along(r, tensor_axis_, *sequence_->part(r));
+        else if (tensor_.chosen(id)) planner_.keep_whole(r, tensor_axis_);  // partial sums are added up at once
+      }
+    states_.keep_results(planner_, id, pins_);
+  }
+
+  // What was gathered along the sequence for the forward pass is not kept for the backward pass (Korthikanti et al.,
+  // section 4.2.2).
+  void gather_sequences_again(std::set<TensorId>& again) const {
+    for (size_t i = 0; i < graph_.ops.size(); ++i) {
+      const Op& op = graph_.ops[i];
+      if (op.phase != Phase::kBackward) continue;
+      const AxisOption* option = op.forward.valid() ? tensor_.chosen(op.forward) : nullptr;
+      for (TensorId t : op.operands)
+        if (option && sequence_->part(t)) again.insert(t);
+    }
+  }
+
+  const Graph& graph_;
+  const GroupsOf of_;
+  const Pins& pins_;
+  std::vector<int> batch_axes_;  // of the mesh: data, expert
+  int expert_axis_ = -1, tensor_axis_ = -1;
+  LateSums late_;
+  TensorRule tensor_;
+  RulePlanner planner_;
+  std::unique_ptr<ExpertRule> experts_;
+  std::unique_ptr<SequenceRule> sequence_;
+  StateSplits states_;
+};
+
+void expect_groups(const std::string& rule, const Graph& graph, int devices, const GroupsOf& of) {
+  const int inner = of.tensor * of.expert;
+  if (devices % inner)
+    throw DoesNotApply(
+        fmt::format("{}: {} devices are not a multiple of tensor={}{}; choose degrees whose product "
+                    "divides {}",
+                    rule, devices, of.tensor, of.expert > 1 ? fmt::format(" x expert={}", of.expert) : "", devices));
+  if (of.sequence && of.tensor == 1)
+    throw DoesNotApply(
+        fmt::format("{}: sequence=1 splits over the tensor groups, and with tensor=1 there are none; "
+                    "choose tensor=2 or more, or leave sequence out",
+                    rule));
+  if (of.expert > 1) {
+    const int64_t experts = experts_of(graph);
+    if (experts == 0)
+      throw DoesNotApply(fmt::format("{}: expert={}: model '{}' has no products of experts; leave expert out", rule,
+                                     of.expert, graph.name));
+    if (experts % of.expert)
+      throw DoesNotApply(fmt::format("{}: expert={} does not divide the {} experts of model '{}'; choose a divisor",
+                                     rule, of.expert, experts, graph.name));
+  }
+  require_samples(rule, graph, devices / of.tensor);
+}
+
+}  // namespace
+
+int tensor_degree(const Graph& graph, const Cluster& cluster) {
+  int best = 1;
+  int64_t most = 0;
+  const int node = node_size(cluster);
+  for (int degree = node; degree > 1; --degree) {
+    if (node % degree) continue;
+    const int64_t bytes = TensorRule(graph, degree).split_bytes();
+    if (bytes > most) most = bytes, best = degree;
+  }
+  return best;
+}
+
+Plan groups_plan(const std::string& rule, const Graph& graph, const Cluster& cluster, const GroupsOf& of,
+                 const Pins& pins, const Watch& watch) {
+  expect_groups(rule, graph, cluster.compute_count, of);
+  Groups groups(graph, cluster, of, pins, watch);
+  if (of.tensor > 1 && groups.tensor().split_bytes() == 0)
+    throw DoesNotApply(
+        fmt::format("{}: model '{}' has no weight products that can be split in {}, closed by others; choose "
+                    "another tensor=N",
+                    rule, graph.name, of.tensor));
+  if (groups.sequence() && groups.sequence()->split_bytes() == 0)
+    throw DoesNotApply(
+        fmt::format("{}: model '{}' has no activations that can be split in {} along a sequence; leave "
+                    "sequence out",
+                    rule, graph.name, of.tensor));
+  return groups.plan(rule);
+}
+
+}  // namespace partita

@@ -1,0 +1,52 @@
+// Sequence parallelism (Korthikanti et al., arXiv:2205.05198, section 4.2.2): what tensor parallelism leaves whole on
+// every device of a group is split along another axis of its activations.
+//
+// Example: x [batch, steps, hidden] is what a row product leaves, partial over the group. Reduce-scatter makes it
+// S(1), split along steps; dropout, the residual addition and the norm behind it keep it so; the next column product
+// reads it whole, by an all-gather. Both together move what the all-reduce in their place did.
+//
+// The axis is found, not named: of the axes of x but its samples', the one along which most bytes of activations
+// come to be split, where no op on the way exchanges anything. A norm over `hidden` ends a split along hidden.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "partita/plan/axis_options.h"
+#include "partita/plan/tensor_rule.h"
+
+namespace partita {
+
+class SequenceRule {
+ public:
+  SequenceRule(const Graph& graph, const TensorRule& tensor, int degree);
+
+  // How a forward op that tensor parallelism leaves whole is split; null: it is not.
+  const AxisOption* chosen(OpId op) const { return chosen_[op.index()]; }
+  // How an activation of the forward pass is kept; empty: as tensor parallelism has it.
+  const std::optional<Part>& part(TensorId t) const { return part_[t.index()]; }
+  int64_t split_bytes() const;  // of activations
+  // Adds how weights are split that are read so, as a table of positions.
+  void add_weight_parts(std::vector<Part>& parts) const;
+
+ private:
+  void grow(TensorId seed, const Part& part);
+  void set(TensorId t, const Part& part);
+  void try_reader(OpId id, TensorId t);
+  void try_producer(TensorId t);
+  bool suits(const Op& op, const AxisOption& option) const;
+  void take(OpId id, const AxisOption& option);
+
+  const Graph& graph_;
+  const TensorRule& tensor_;
+  AxisOptions options_;
+  std::vector<bool> weight_;   // by tensor: a parameter, or made of parameters and constants
+  std::vector<bool> trained_;  // by tensor: depends on a parameter
+  std::vector<std::vector<Reader>> read_by_;
+  std::vector<const AxisOption*> chosen_;  // by op
+  std::vector<std::optional<Part>> part_;  // by tensor
+  // Of the axis that is tried.
+  std::vector<OpId> taken_;
+  std::vector<TensorId> set_, fresh_;  // tensors with a part; those whose neighbours are still to be looked at
+};
+
+}  // namespace partita

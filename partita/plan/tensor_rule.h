@@ -1,0 +1,51 @@
+// Tensor parallelism of transformers (Megatron-LM: Shoeybi et al., arXiv:1909.08053, section 3).
+//
+// The rule is found from the graph, not from names. A weight product that is split along its units ("column") leaves a
+// split result. Its readers take that split, and their other operands must come split as well, until all ends in weight
+// products that contract the split index ("row"); one all-reduce adds up their partial sums. A part of the graph that
+// is closed in this way is split over the tensor group: q, k, v, the heads and the output projection; the two products
+// of the feed-forward part with all between them; the products of an expert. The whole group computes everything else,
+// or each device a part of the sequence (sequence_rule.h). A loss over split classes ends a split too: it exchanges a
+// number or two for each token. Embedding tables with more rows than columns are split along the vocabulary.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "partita/plan/axis_options.h"
+
+namespace partita {
+
+class TensorRule {
+ public:
+  TensorRule(const Graph& graph, int degree);
+
+  // How a forward op is split; null: it is not.
+  const AxisOption* chosen(OpId op) const { return chosen_[op.index()]; }
+  // Bytes of the weights that are split.
+  int64_t split_bytes() const;
+  std::vector<Part> weight_parts() const;  // by tensor: of parameters that are split, how
+
+ private:
+  bool take(OpId id, const AxisOption& option);
+  void take_weight(TensorId t, const Part& part);
+  bool split(TensorId t, const Part& part);
+  const AxisOption* find(OpId id, const std::vector<TensorId>& tensors, TensorId tensor, const Part& part,
+                         std::vector<Part> AxisOption::*parts);
+  bool activations_whole(const Op& op, const AxisOption& option) const;
+  void try_column(OpId id);
+  void try_embedding(OpId id);
+
+  const Graph& graph_;
+  AxisOptions options_;
+  std::vector<bool> weight_;   // by tensor: a parameter, or made of parameters alone
+  std::vector<bool> trained_;  // by tensor: depends on a parameter
+  std::vector<std::vector<Reader>> read_by_;
+  std::vector<const AxisOption*> chosen_;   // by op
+  std::vector<std::optional<Part>> split_;  // by tensor
+  // The try that is under way.
+  bool ends_ = false;
+  std::vector<OpId> taken_;
+  std::vector<TensorId> split_tensors_;
+};
+
+}  // namespace partita

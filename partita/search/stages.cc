@@ -1,0 +1,149 @@
+// Where a model can be cut into stages, and which cuts are even.
+#include "partita/search/stages.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "partita/base/error.h"
+#include "partita/graph/repeats.h"
+#include "partita/plan/rule_planner.h"
+#include "partita/search/layer_placement.h"
+
+namespace partita {
+
+namespace {
+
+// By tensor: whether a tensor of this role lies behind it in the forward pass.
+std::vector<bool> behind(const Graph& graph, Role role) {
+  std::vector<bool> is(graph.tensors.size(), false);
+  for (size_t t = 0; t < is.size(); ++t) is[t] = graph.tensors[t].role == role;
+  for (const Op& op : graph.ops)
+    for (TensorId t : op.operands)
+      if (op.phase == Phase::kForward && is[t.index()])
+        for (TensorId r : op.results) is[r.index()] = true;
+  return is;
+}
+
+int forward_ops(const Graph& graph) {
+  const auto first = std::find_if(graph.ops.begin(), graph.ops.end(),
+                                  [](const Op& op) { return op.phase != Phase::kForward; });
+  return static_cast<int>(first - graph.ops.begin());
+}
+
+// Repeats of which each copy reads what the one before has made; none where most of the model is no copy of anything.
+std::vector<Repeat> layers_that_repeat(const Graph& graph) {
+  std::vector<Repeat> layers;
+  int ops = 0;
+  for (const Repeat& repeat : repeated_layers(graph)) {
+    if (!is_chain(graph, repeat)) continue;
+    ops += repeat.ops * repeat.copies;
+    layers.push_back(repeat);
+  }
+  return 2 * ops < forward_ops(graph) ? std::vector<Repeat>() : layers;
+}
+
+// By place, before op i: whether one activation alone crosses it. Activations depend on a parameter and on an input;
+// numbers do not count.
+std::vector<bool> crossed_by_one(const Graph& graph) {
+  const int end = forward_ops(graph);
+  const std::vector<bool> trained = behind(graph, Role::kParameter), fed = behind(graph, Role::kInput);
+  std::vector<int> last(graph.tensors.size(), -1), change(static_cast<size_t>(end) + 2, 0);
+  for (int i = 0; i < end; ++i)
+    for (TensorId t : graph.ops[static_cast<size_t>(i)].operands) last[t.index()] = i;
+  for (int i = 0; i < end; ++i)
+    for (TensorId t : graph.ops[static_cast<size_t>(i)].results)
+      if (trained[t.index()] && fed[t.index()] && volume(graph.tensor(t).shape) > 1 && last[t.index()] > i)
+        ++change[static_cast<size_t>(i) + 1], --change[static_cast<size_t>(last[t.index()]) + 1];
+  std::vector<bool> one(static_cast<size_t>(end) + 1, false);
+  int count = 0;
+  for (size_t i = 0; i < one.size(); ++i) one[i] = (count += change[i]) == 1;
+  return one;
+}
+
+// Places where stretches begin, ascending, 0 the first.
+std::vector<int> beginnings(const Graph& graph, const std::vector<Repeat>& repeats, bool halves) {
+  const std::vector<bool> one = halves ? crossed_by_one(graph) : std::vector<bool>();
+  std::set<int> places{0};
+  for (const Repeat& repeat : repeats)
+    for (int copy = 0; copy <= repeat.copies; ++copy) {
+      const int begin = repeat.first.value + copy * repeat.ops;
+      places.insert(begin);
+      for (int i = begin + 1; halves && copy < repeat.copies && i < begin + repeat.ops; ++i)
+        if (one[static_cast<size_t>(i)] && !one[static_cast<size_t>(i) - 1]) places.insert(i);
+    }
+  if (*places.rbegin() >= forward_ops(graph)) places.erase(std::prev(places.end()));
+  return {places.begin(), places.end()};
+}
+
+// By op, its stretch. What no input reaches, such as casts of weights, is with its first reader.
+std::vector<int> by_place(const Graph& graph, const std::vector<int>& begins) {
+  const std::vector<bool> fed = behind(graph, Role::kInput);
+  const std::vector<std::vector<Reader>> read_by = readers(graph);
+  std::vector<int> of(graph.ops.size(), -1);
+  for (size_t i = graph.ops.size(); i-- > 0;) {
+    const Op& op = graph.ops[i];
+    if (op.phase != Phase::kForward) continue;
+    const auto next = std::upper_bound(begins.begin(), begins.end(), static_cast<int>(i));
+    of[i] = static_cast<int>(next - begins.begin()) - 1;
+    if (std::ranges::any_of(op.results, [&](TensorId r) { return fed[r.index()]; })) continue;
+    int first = std::numeric_limits<int>::max();
+    for (TensorId r : op.results)
+      for (const Reader& reader : read_by[r.index()])
+        if (graph.op(reader.op).phase == Phase::kForward) first = std::min(first, of[reader.op.index()]);
+    if (first < std::numeric_limits<int>::max()) of[i] = first;
+  }
+  return of;
+}
+
+}  // namespace
+
+Stretches stretches_of(const Graph& graph, int least) {
+  const std::vector<Repeat> repeats = layers_that_repeat(graph);
+  Stretches out;
+  for (const Repeat& repeat : repeats) out.layers += repeat.copies;
+  if (repeats.empty()) {
+    out.of_op = layers_of(graph);
+    out.layers = out.cuts = out.of_op.empty() ? 0 : 1 + *std::max_element(out.of_op.begin(), out.of_op.end());
+    return out;
+  }
+  const std::vector<int> begins = beginnings(graph, repeats, out.layers < least);
+  out.of_op = with_their_forward_ops(graph, by_place(graph, begins));
+  out.cuts = static_cast<int>(begins.size());
+  return out;
+}
+
+std::vector<int> even_parts(const std::vector<double>& costs, int parts) {
+  const size_t n = costs.size(), p = static_cast<size_t>(parts);
+  ensure(p > 0 && p <= n, "{} costs in {} parts", n, parts);
+  std::vector<double> sum(n + 1, 0);
+  for (size_t i = 0; i < n; ++i) sum[i + 1] = sum[i] + costs[i];
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  // worst[k][i]: the least largest run of the first i in k runs.
+  std::vector<std::vector<double>> worst(p + 1, std::vector<double>(n + 1, kNone));
+  worst[0][0] = 0;
+  for (size_t k = 1; k <= p; ++k)
+    for (size_t i = k; i <= n; ++i)
+      for (size_t j = i; j-- > k - 1;) {
+        if (sum[i] - sum[j] >= worst[k][i]) break;  // longer runs are no better
+        worst[k][i] = std::min(worst[k][i], std::max(worst[k - 1][j], sum[i] - sum[j]));
+      }
+  const double most = worst[p][n] * (1 + 1e-9);
+  // squares[k][i]: the least sum of squares of the first i in k runs, none above `most`; from: where the last begins.
+  std::vector<std::vector<double>> squares(p + 1, std::vector<double>(n + 1, kNone));
+  std::vector<std::vector<size_t>> from(p + 1, std::vector<size_t>(n + 1, 0));
+  squares[0][0] = 0;
+  for (size_t k = 1; k <= p; ++k)
+    for (size_t i = k; i <= n; ++i)
+      for (size_t j = i; j-- > k - 1;) {
+        const double run = sum[i] - sum[j];
+        if (run > most) break;
+        const double all = squares[k - 1][j] + run * run;
+        if (all < squares[k][i] * (1 + 1e-9)) squares[k][i] = std::min(all, squares[k][i]), from[k][i] = j;
+      }
+  std::vector<int> run(n, 0);
+  for (size_t k = p, end = n; k > 0; end = from[k][end], --k)
+    for (size_t i = from[k][end]; i < end; ++i) run[i] = static_cast<int>(k) - 1;
+  return run;
+}
+
+}  // namespace partita

@@ -1,0 +1,29 @@
+// What a pipeline's stages are made of: runs of a model's layers, as even in time as they can be.
+//
+// Example: 126 equal layers of 1 ms, an embedding of 0.01 ms before and a head and loss of 0.65 ms behind them, on 16
+// stages. No stage can do with less than 8 ms. The last has 7 layers and the head (7.65 ms), the others 119 layers: of
+// these cuts that of the least sum of squares has 7 in the first stage, with the embedding, and 8 in each of the rest.
+#pragma once
+#include <vector>
+
+#include "partita/graph/graph.h"
+
+namespace partita {
+
+// By op, the stretch of the model that it belongs to, from 0 in the order of the forward pass. The stretches are the
+// copies of repeated layers (graph/repeats.h) with what lies before, between and behind them; where those are fewer
+// than `least` layers, each copy is cut where one activation alone goes on, as between attention and feed-forward.
+// Where most of a model does not repeat, they are the layers of layers_of() (layer_placement.h). A backward op stands
+// with its forward op, an update with its parameter, what no input reaches with its first reader.
+struct Stretches {
+  std::vector<int> of_op;
+  int layers = 0;  // whole layers among them
+  int cuts = 0;    // the most stages that they give
+};
+Stretches stretches_of(const Graph& graph, int least);
+
+// Cuts costs into exactly `parts` runs: the largest sum as small as can be, of such cuts the sum of squares, of equals
+// the earliest cuts. There are as many costs as parts at least. By element, its run.
+std::vector<int> even_parts(const std::vector<double>& costs, int parts);
+
+}  // namespace partita

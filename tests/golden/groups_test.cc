@@ -1,0 +1,184 @@
+// Groups of devices by rule: what sequence parallelism, experts and ZeRO inside tensor groups keep and move, against
+// figures worked out by hand.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "partita/base/testing/error_of.h"
+#include "partita/pipeline.h"
+#include "partita/plan/resolve.h"
+
+namespace partita {
+namespace {
+
+Planned made(const std::string& model, const std::string& search, int devices, int batch = 8, Optimizer optimizer = {},
+             DType dtype = DType::kFloat32) {
+  Request request;
+  request.model = model;
+  request.dtype = dtype;
+  request.bindings["batch"] = std::to_string(batch);
+  request.search = search;
+  request.cluster = fmt::format("local:{}", devices);
+  request.optimizer = optimizer;
+  Runner runner;
+  return plan_model(request, runner);
+}
+
+std::string kept(const Planned& p, const std::string& tensor) {
+  return to_string(p.plan.kept.at(p.training.find_tensor(tensor)).sbp);
+}
+// The strategies of an op: "[b, s]".
+std::string strategies(const Planned& p, const std::string& op) {
+  std::vector<std::string> names;
+  for (const tdl::AxisStrategy& s : p.plan.ops[p.training.find_op(op).index()].strategies)
+    names.push_back(tdl::to_string(s));
+  return fmt::format("[{}]", fmt::join(names, ", "));
+}
+// Bytes of all steps of a kind in conversions of tensors that `is` says.
+template <typename Is>
+int64_t moved(const Planned& p, StepKind kind, const Is& is) {
+  int64_t bytes = 0;
+  for (const ResolvedConversion& c : p.resolved->conversions)
+    for (const Step& step : c.conversion.steps)
+      if (step.kind == kind && is(p.training.tensor(c.tensor))) bytes += c.acts * step.bytes;
+  return bytes;
+}
+
+// ---------------------------------------------------------------- the sequence
+
+// Korthikanti et al., section 4.2.2. Where an all-reduce of x [batch, steps, hidden] moved 2 (p-1) T, a reduce-scatter
+// and an all-gather move (p-1) T each. What a column product reads is gathered once more in the backward pass: (p-1) T
+// for the input of attention, of the feed-forward part, and of the head. Weights of norms have gradients that are sums
+// over the group.
+TEST(Sequence, MovesWhatAllReducesMoved) {
+  const int64_t p = 4, batch = 8, steps = 16, hidden = 48, layers = 3, one = batch * steps * hidden * 4;
+  const std::string model = fmt::format("zoo:transformer?layers={},hidden={},steps={}", layers, hidden, steps);
+  const Planned whole = made(model, "megatron?tensor=4", p, batch),
+                split = made(model, "megatron?tensor=4,sequence=1", p, batch);
+  const auto large = [&](const Tensor& t) { return t.bytes() == one; };
+  const auto small = [&](const Tensor& t) { return t.bytes() != one; };
+  EXPECT_EQ(moved(whole, StepKind::kAllReduce, large), (4 * layers + 2) * 2 * (p - 1) * one);
+  EXPECT_EQ(moved(split, StepKind::kAllReduce, large), 0);
+  EXPECT_EQ(moved(split, StepKind::kReduceScatter, large), (4 * layers + 2) * (p - 1) * one);
+  EXPECT_EQ(moved(split, StepKind::kAllGather, large), (4 * layers + 2 + 2 * layers + 1) * (p - 1) * one);
+  // The biases of row products, weights and biases of norms.
+  EXPECT_EQ(moved(split, StepKind::kAllReduce, small), (2 * layers + 2 * (2 * layers + 1)) * 2 * (p - 1) * hidden * 4);
+  EXPECT_EQ(split.report.inner_bytes, whole.report.inner_bytes);  // the loss over split classes
+  EXPECT_EQ(split.resolved->conversion_bytes(), moved(split, StepKind::kReduceScatter, large) +
+                                                    moved(split, StepKind::kAllGather, large) +
+                                                    moved(split, StepKind::kAllReduce, small));
+}
+
+TEST(Sequence, SplitsNormsDropoutAndResidualAdditions) {
+  const Planned p = made("zoo:transformer?layers=2,hidden=48,steps=16,dropout=0.1", "megatron?tensor=4,sequence=1", 8);
+  for (const char* op : {"layers.0.norm1", "layers.1.norm2", "layers.0.dropout1", "layers.1.dropout2", "layers.0.add1",
+                         "layers.1.add2", "norm", "layers.0.norm1.grad", "layers.1.dropout2.grad.x"}) {
+    ASSERT_TRUE(p.training.find_op(op).valid()) << op;
+    const Op& o = p.training.op(p.training.find_op(op));
+    const OpChoice& choice = p.plan.ops[p.training.find_op(op).index()];
+    const Layout& result = p.resolved->ops[p.training.find_op(op).index()].layouts.results[0];
+    EXPECT_EQ(result.elements(0) * 8, volume(p.training.tensor(o.results[0]).shape)) << op << strategies(p, op);
+    EXPECT_EQ(choice.strategies.size(), 2u);
+  }
+  EXPECT_EQ(kept(p, "layers.0.attention.out"), "[S(0), S(1)]");
+  EXPECT_EQ(kept(p, "layers.1.feed_forward.down"), "[S(0), S(1)]");
+  EXPECT_EQ(kept(p, "position.weight"), "[B, S(0)]");
+  EXPECT_EQ(kept(p, "layers.0.norm1.weight"), "[B, B]");
+}
+
+// Section 4.2: what a layer keeps for its backward pass, in units of s b h and 2 bytes each, is 10 + 24 / t without and
+// 34 / t with it (attention's 5 a s^2 b / t aside). Of what is not divided, 10 s b h, our own layer keeps the two
+// norms' inputs and outputs and two dropout masks less; so the test says only that nothing of these sizes is whole.
+TEST(Sequence, DividesActivations) {
+  const std::string model = "zoo:transformer?layers=6,hidden=48,heads=8,steps=32,vocabulary=64,dropout=0.1";
+  const int64_t one = int64_t{16} * 32 * 48 * 4;
+  const auto weights = [](const Planned& p) {
+    int64_t bytes = 0;
+    for (const auto& [id, placement] : p.plan.kept)
+      if (p.training.tensor(id).role == Role::kParameter || p.training.tensor(id).role == Role::kState)
+        bytes += layout_of(placement, p.training.tensor(id).shape).elements(0) * 4;
+    return bytes;
+  };
+  const Planned whole = made(model, "megatron?tensor=8", 8, 16),
+                split = made(model, "megatron?tensor=8,sequence=1", 8, 16);
+  const int64_t before = whole.peak_memory_bytes() - weights(whole), after = split.peak_memory_bytes() - weights(split);
+  EXPECT_GT(before, 6 * 4 * one);  // the inputs and outputs of two norms a layer
+  EXPECT_LT(after, before / 2);
+}
+
+TEST(Sequence, SaysWhatIsMissing) {
+  const auto error = [](const std::string& model, const std::string& search) {
+    return error_of([&] { made(model, search, 4); });
+  };
+  EXPECT_EQ(error("zoo:transformer", "megatron?tensor=1,sequence=1"),
+            "megatron: sequence=1 splits over the tensor groups, and with tensor=1 there are none; choose tensor=2 or "
+            "more, or leave sequence out");
+}
+
+// ---------------------------------------------------------------- experts
+
+constexpr const char* kExperts = "zoo:moe?layers=2,hidden=32,heads=2,steps=8,vocabulary=20,experts=4,groups=16";
+
+// Tokens go to the experts' devices and back by all-to-all, (p-1)/p of [groups, experts, capacity, hidden] over p
+// devices, four times a layer of experts: dispatch and combine, and their gradients.
+TEST(Experts, AreSplitOverTheirGroup) {
+  const Planned p = made(kExperts, "megatron?tensor=1,expert=4", 8, 16);
+  EXPECT_EQ(p.plan.ops[0].mesh.extents, (std::vector<int>{2, 4}));
+  for (const char* weight : {"layers.1.moe.experts.up_proj", "layers.1.moe.experts.down_proj"})
+    EXPECT_EQ(kept(p, weight), "[B, S(0)]");
+  EXPECT_EQ(kept(p, "layers.0.attention.q.weight"), "[B, B]");
+  EXPECT_EQ(kept(p, "tokens"), "[S(0), S(0)]");
+  const Tensor& sent = p.training.tensor(p.training.find_tensor("layers.1.moe.dispatch"));
+  const int layers = 2;  // every=1
+  const auto any = [](const Tensor&) { return true; };
+  EXPECT_EQ(moved(p, StepKind::kAllToAll, any), layers * 4 * sent.bytes() * 3 / 4);
+}
+
+TEST(Experts, InsideTensorGroupsAndWithZero) {
+  const Planned p = made(kExperts, "megatron?tensor=2,expert=2,zero=3", 8, 16, {"adam", 0.01});
+  EXPECT_EQ(p.plan.ops[0].mesh.extents, (std::vector<int>{2, 2, 2}));
+  EXPECT_EQ(kept(p, "layers.1.moe.experts.up_proj"), "[S(2), S(0), S(1)]");
+  EXPECT_EQ(kept(p, "layers.1.moe.experts.down_proj"), "[S(1), S(0), S(2)]");
+  EXPECT_EQ(kept(p, "layers.0.attention.q.weight"), "[S(1), S(1), S(0)]");
+  EXPECT_EQ(kept(p, "layers.0.norm1.weight"), "[S(0), S(0), B]");
+}
+
+TEST(Experts, AreRefusedByName) {
+  const auto error = [](const std::string& model, const std::string& search) {
+    return error_of([&] { made(model, search, 6, 12); });
+  };
+  EXPECT_EQ(error("zoo:transformer", "megatron?tensor=1,expert=2"),
+            "megatron: expert=2: model 'transformer' has no products of experts; leave expert out");
+  EXPECT_EQ(error("zoo:moe?experts=4,groups=12", "megatron?tensor=1,expert=3"),
+            "megatron: expert=3 does not divide the 4 experts of model 'moe'; choose a divisor");
+  EXPECT_EQ(error("zoo:moe?experts=4,groups=12", "megatron?tensor=2,expert=2"),
+            "megatron: 6 devices are not a multiple of tensor=2 x expert=2; choose degrees whose product divides 6");
+}
+
+// ---------------------------------------------------------------- ZeRO inside tensor groups
+
+// On [data 4, tensor 2] each device keeps an eighth of what is split over tensor, a quarter of the rest, along another
+// axis than tensor's; the gathers are all-gathers of the data group, one a pass.
+TEST(FullySharded, WithTensorGroupsInside) {
+  const Planned p = made("zoo:llama-3-8b?layers=2,hidden=32,heads=8,key_heads=4,inner=48,vocabulary=64,steps=8",
+                         "fsdp?tensor=2", 8, 8, {"adamw", 0.01});
+  EXPECT_EQ(p.plan.ops[0].mesh.extents, (std::vector<int>{4, 2}));
+  EXPECT_EQ(kept(p, "model.layers.0.self_attn.q_proj.weight"), "[S(1), S(0)]");
+  EXPECT_EQ(kept(p, "model.layers.0.self_attn.o_proj.weight"), "[S(0), S(1)]");
+  EXPECT_EQ(kept(p, "model.layers.1.mlp.down_proj.weight"), "[S(0), S(1)]");
+  EXPECT_EQ(kept(p, "model.layers.1.input_layernorm.weight"), "[S(0), B]");
+  EXPECT_EQ(kept(p, "lm_head.weight"), "[S(1), S(0)]");
+  int64_t split = 0, whole = 0;
+  for (const Tensor& t : p.training.tensors)
+    if (t.role == Role::kParameter) (kept(p, t.name).ends_with(", B]") ? whole : split) += t.bytes();
+  // Forward and backward: 2 (p-1) T over 4 groups; what tensor does not split twice so, as both devices of a group have
+  // it.
+  const auto weight = [](const Tensor& t) { return t.role == Role::kParameter; };
+  // The embedding's backward op reads no weight.
+  const int64_t embedding = p.training.tensor(p.training.find_tensor("model.embed_tokens.weight")).bytes();
+  EXPECT_EQ(moved(p, StepKind::kAllGather, weight), 3 * (2 * split - embedding + 2 * 2 * whole));
+  EXPECT_EQ(moved(p, StepKind::kFetch, weight), 0);
+}
+
+}  // namespace
+}  // namespace partita
