@@ -9,6 +9,7 @@
 #include "partita/graph/factors.h"
 #include "partita/graph/parts.h"
 #include "partita/in_file.h"
+#include "partita/micro_batches.h"
 #include "partita/models/huggingface.h"
 #include "partita/physical/lower.h"
 #include "partita/physical/shortage.h"
@@ -58,9 +59,9 @@ Graph rewritten(Graph graph, const Request& request, Runner& runner) {
   if (request.recompute != "none")
     graph = runner.step(
         "recompute", [&] { return recomputed(graph, request.recompute); }, kVerified, kPrinted);
-  if (request.micro_batches != 1)
+  if (const int parts = request.micro_batches.value_or(1); parts != 1)
     graph = runner.step(
-        "parts", [&] { return in_parts(graph, request.micro_batches); }, kVerified, kPrinted);
+        "parts", [&] { return in_parts(graph, parts); }, kVerified, kPrinted);
   return graph;
 }
 
@@ -88,14 +89,18 @@ struct PlannedStep {
   Graph graph;
   std::string sha256;
 };
+// On the whole batch, before it is rewritten.
+PlannedStep whole_planned_step(const LoadedModel& model, const Request& request, Runner& runner) {
+  Graph graph = request.forward_will_do ? step_graph(model, request, runner).graph : whole_step(model, request, runner);
+  std::string sha256 = fingerprint(graph);
+  return {std::move(graph), std::move(sha256)};
+}
+PlannedStep rewritten(PlannedStep step, const Request& request, Runner& runner) {
+  if (!request.forward_will_do) step.graph = rewritten(std::move(step.graph), request, runner);
+  return step;
+}
 PlannedStep planned_step(const LoadedModel& model, const Request& request, Runner& runner) {
-  if (request.forward_will_do) {
-    Graph graph = step_graph(model, request, runner).graph;
-    return {graph, fingerprint(graph)};
-  }
-  Graph whole = whole_step(model, request, runner);
-  std::string sha256 = fingerprint(whole);
-  return {rewritten(std::move(whole), request, runner), std::move(sha256)};
+  return rewritten(whole_planned_step(model, request, runner), request, runner);
 }
 
 Planned of_model(LoadedModel model, PlannedStep step) {
@@ -120,6 +125,17 @@ void regard_stages(Planned& p) {
 }
 
 using WithBatch = decltype(Problem::with_batch);
+using WithBatchOf = std::function<WithBatch(const Request&)>;
+
+// `micro` and `replica` groups are made when the model is loaded.
+void expect_known_groups(const Request& request, const MicroBatchChoice& choice) {
+  const bool by_parts = request.batch_norm_groups == "micro" || request.batch_norm_groups == "replica";
+  if (by_parts && !request.micro_batches && choice.counts != std::vector{1})
+    throw Error(ExitCode::kUsage,
+                fmt::format("--batch-norm-groups {} counts micro-batches; say how many there are with "
+                            "--micro-batches",
+                            request.batch_norm_groups));
+}
 
 // The request's training graph, of another number of samples.
 WithBatch with_batch(const Request& request) {
@@ -131,13 +147,11 @@ WithBatch with_batch(const Request& request) {
   };
 }
 
-Planned plan_loaded(LoadedModel model, const Request& request, const Budget& budget, WithBatch with_batch,
-                    Runner& runner) {
+Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, const Request& request,
+                  const Budget& budget, WithBatch with_batch, Runner& runner) {
   const Loss loss = model.loss;
-  PlannedStep step = planned_step(model, request, runner);
   Planned p = of_model(std::move(model), std::move(step));
-  p.cluster = runner.step(
-      "cluster", [&] { return cluster_of(request); }, kPrinted);
+  p.cluster = cluster;
   const SearchChoice choice = search_of(request);
   Pins pins = pins_of(request, p.training, p.cluster);
   const std::optional<Plan> from = plan_to_begin_with(request, p.training, p.cluster);
@@ -162,17 +176,52 @@ Planned plan_loaded(LoadedModel model, const Request& request, const Budget& bud
   return p;
 }
 
+// Micro-batches that are left to us are more where fewer do not fit; a model that cannot be worked on in parts is not.
+Planned plan_loaded(LoadedModel model, Request request, const Budget& budget, const WithBatchOf& with_batch,
+                    Runner& runner) {
+  const PlannedStep whole = whole_planned_step(model, request, runner);
+  const Cluster cluster = runner.step(
+      "cluster", [&] { return cluster_of(request); }, kPrinted);
+  MicroBatchChoice choice = micro_batches_to_try(request, whole.graph, cluster);
+  if (request.forward_will_do) choice = {{1}, false, ""};
+  expect_known_groups(request, choice);
+  for (size_t i = 0;; ++i) {
+    const bool last = i + 1 == choice.counts.size();
+    request.micro_batches = choice.counts[i];
+    PlannedStep step;
+    try {
+      step = rewritten(whole, request, runner);
+    } catch (const Error& error) {
+      if (!choice.open || error.code() != ExitCode::kBadInput) throw;
+      choice = {{1}, false, fmt::format("not in micro-batches, so that stages wait for each other: {}", error.what())};
+      i = static_cast<size_t>(-1);
+      continue;
+    }
+    try {
+      Planned p = plan_step(model, std::move(step), cluster, request, budget, with_batch(request), runner);
+      if (choice.open) choice.note = fmt::format("{} micro-batches: {}", choice.counts[i], choice.note);
+      if (!choice.note.empty()) p.search.notes.insert(p.search.notes.begin(), choice.note);
+      return p;
+    } catch (const DoesNotApply&) {
+      throw;
+    } catch (const Error& error) {
+      if (last || error.code() != ExitCode::kInfeasible) throw;
+    }
+  }
+}
+
 }  // namespace
 
 Planned plan_model(const Request& asked, Runner& runner) {
   const Request request = with_search_options(asked);
   const Budget budget = begun(request.budget);
-  return plan_loaded(load_model(request, runner), request, budget, with_batch(request), runner);
+  return plan_loaded(load_model(request, runner), request, budget, with_batch, runner);
 }
 
 Planned plan_graph(LoadedModel model, const Request& asked, Runner& runner) {
   const Request request = with_search_options(asked);
-  return plan_loaded(std::move(model), request, begun(request.budget), {}, runner);
+  return plan_loaded(
+      std::move(model), request, begun(request.budget), [](const Request&) { return WithBatch(); }, runner);
 }
 
 Planned open_plan(const std::string& path, Runner& runner, Follow follow) {

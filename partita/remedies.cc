@@ -8,6 +8,7 @@
 #include "partita/base/units.h"
 #include "partita/cluster/presets.h"
 #include "partita/graph/batch.h"
+#include "partita/micro_batches.h"
 #include "partita/physical/lower.h"
 #include "partita/pipeline.h"
 
@@ -23,8 +24,12 @@ const char* const kSharded = "fsdp";
 std::optional<int64_t> fits(const Request& request) try {
   Runner runner(false);
   const LoadedModel model = load_model(request, runner);
-  const Graph graph = training_graph(model, request, runner);
   const Cluster cluster = cluster_of(request);
+  Request whole = request;
+  whole.micro_batches = 1;
+  Request in_parts = request;  // as many as may be: they need least memory
+  in_parts.micro_batches = micro_batches_to_try(request, training_graph(model, whole, runner), cluster).counts.back();
+  const Graph graph = training_graph(model, in_parts, runner);
   const SearchChoice choice = parse_search(request.search);
   Rng rng(request.seed);
   const SearchResult found = choice.entry->search({graph, cluster, request.objective, {}, choice.options}, {}, rng);
@@ -94,7 +99,8 @@ std::vector<std::vector<Change>> changes(const Request& request, std::optional<i
 
 }  // namespace
 
-std::string remedies(const Request& request) {
+std::string remedies(const Request& asked) {
+  const Request request = with_search_options(asked);
   using Clock = std::chrono::steady_clock;
   const Clock::time_point end = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1e3 * kSeconds));
   if (!request.pin_file.empty()) return "";  // a rule may not keep to them

@@ -34,9 +34,17 @@ Plan made_for(Plan plan, const Request& request, const Loss& loss, const std::st
   plan.objective = text_of(request.objective);
   plan.cluster = cluster.name;
   plan.cluster_text = cluster.text;
-  plan.model = {request.model,     request.bindings,      request.tdl, loss.kind,
-                request.optimizer, request.dtype,         loss.scale,  batch_norm_groups_of(request),
-                request.recompute, request.micro_batches, sha256};
+  plan.model = {request.model,
+                request.bindings,
+                request.tdl,
+                loss.kind,
+                request.optimizer,
+                request.dtype,
+                loss.scale,
+                batch_norm_groups_of(request),
+                request.recompute,
+                request.micro_batches.value_or(1),
+                sha256};
   return plan;
 }
 
@@ -51,7 +59,7 @@ int64_t replicas_of(const Request& request) {
   for (const char* without : {"single", "model-parallel", "layer-placement"})
     if (choice.entry->name == without) unknown(fmt::format("'{}' has no replicas; take another search", without));
   int64_t devices = load_cluster(request.cluster, request.devices).compute_count;
-  for (const char* of_one : {"tensor", "expert", "stages", "pipeline"}) {
+  for (const char* of_one : {"tensor", "stages", "pipeline"}) {
     const auto option = choice.options.find(of_one);
     if (option == choice.options.end()) continue;
     int64_t count = 0;
@@ -69,8 +77,8 @@ int64_t replicas_of(const Request& request) {
 int64_t batch_norm_groups_of(const Request& request) {
   const std::string& asked = request.batch_norm_groups;
   if (asked.empty()) return 1;
-  if (asked == "micro") return request.micro_batches;
-  if (asked == "replica") return replicas_of(request) * request.micro_batches;
+  if (asked == "micro") return request.micro_batches.value_or(1);
+  if (asked == "replica") return replicas_of(request) * request.micro_batches.value_or(1);
   int64_t groups = 0;
   const auto [end, error] = std::from_chars(asked.data(), asked.data() + asked.size(), groups);
   if (error != std::errc() || end != asked.data() + asked.size() || groups < 1)
@@ -81,7 +89,13 @@ int64_t batch_norm_groups_of(const Request& request) {
 
 Request with_search_options(Request request) {
   const SearchChoice choice = parse_search(request.search);
-  if (choice.micro_batches) request.micro_batches = *choice.micro_batches;
+  if (request.micro_batches && request.micro_batch_size)
+    throw Error(ExitCode::kUsage,
+                "--micro-batches and --micro-batch-size both say how many parts a batch has; give one of them");
+  if (choice.micro_batches || choice.micro_batch_size) {
+    request.micro_batches = choice.micro_batches;
+    request.micro_batch_size = choice.micro_batch_size;
+  }
   if (choice.recompute) request.recompute = *choice.recompute;
   return request;
 }

@@ -26,7 +26,10 @@ struct Request {
   std::optional<double> loss_scale;  // none: default_loss_scale(dtype)
   std::string batch_norm_groups;     // a number, "replica" or "micro"; empty: statistics are over the whole batch
   std::string recompute = "none";    // of recompute_kinds()
-  int micro_batches = 1;             // parts of the batch that a step works on one after another
+  // Parts of the batch that a step works on one after another: so many, or each of so many samples on a replica. None
+  // of the two: what micro_batches_to_try() (micro_batches.h) takes.
+  std::optional<int> micro_batches;
+  std::optional<int64_t> micro_batch_size;
   std::string cluster = "local:1";
   int devices = 0;  // 0: all of the cluster
   std::string search = "auto";
@@ -51,11 +54,12 @@ Plan made_for(Plan plan, const Request& request, const Loss& loss, const std::st
 
 // The groups of samples that a request's batch norms have statistics of: as many as it says; `micro`: one a
 // micro-batch; `replica`: one a micro-batch on each replica, and replicas are all devices of the cluster over those of
-// one, which are the product of the search's options `tensor`, `expert`, and `stages` or `pipeline`. 1: the whole
+// one, which are the product of the search's options `tensor`, and `stages` or `pipeline`. 1: the whole
 // batch. Usage error where the search has no replicas, or an option that counts devices is left to it.
 int64_t batch_norm_groups_of(const Request& request);
 
-// The request with what its search's own options say in place of --micro-batches and --recompute.
+// The request with what its search's own options say in place of --micro-batches, --micro-batch-size and --recompute.
+// Usage error where both of the first two are given.
 Request with_search_options(Request request);
 // What `search` says. Usage error where it is none, or cannot do what is asked of it.
 SearchChoice search_of(const Request& request);

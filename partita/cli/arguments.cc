@@ -87,18 +87,31 @@ bool is_plan_file(const std::string& target) {
 
 // A plan file holds its model's settings and what it was planned for; another choice is another plan.
 void expect_nothing_fixed(const Arguments& a, const CLI::App& command) {
-  for (const char* fixed : {"--bind",       "--batch",
-                            "--tdl",        "--loss",
-                            "--optimizer",  "--lr",
-                            "--momentum",   "--weight-decay",
-                            "--clip-norm",  "--schedule",
-                            "--dtype",      "--loss-scale",
-                            "--cluster",    "--devices",
-                            "--search",     "--objective",
-                            "--pin",        "--memory-limit",
-                            "--time-limit", "--max-steps",
-                            "--gap",        "--batch-norm-groups",
-                            "--recompute",  "--micro-batches"})
+  for (const char* fixed : {"--bind",
+                            "--batch",
+                            "--tdl",
+                            "--loss",
+                            "--optimizer",
+                            "--lr",
+                            "--momentum",
+                            "--weight-decay",
+                            "--clip-norm",
+                            "--schedule",
+                            "--dtype",
+                            "--loss-scale",
+                            "--cluster",
+                            "--devices",
+                            "--search",
+                            "--objective",
+                            "--pin",
+                            "--memory-limit",
+                            "--time-limit",
+                            "--max-steps",
+                            "--gap",
+                            "--batch-norm-groups",
+                            "--recompute",
+                            "--micro-batches",
+                            "--micro-batch-size"})
     if (is_given(command, fixed))
       usage(fmt::format("{} is fixed in the plan {}; plan again with it, or give the model", fixed, a.target));
 }

@@ -90,6 +90,9 @@ void add_model_options(CLI::App& c, Arguments& a, RawOptions& raw, const OpRegis
       ->check(CLI::IsMember(recompute_kinds()));
   c.add_option("--micro-batches", a.request.micro_batches, "parts of the batch that a step works on one after another")
       ->check(CLI::Range(1, 1 << 20));
+  c.add_option("--micro-batch-size", a.request.micro_batch_size,
+               "samples of each such part on each replica, in place of --micro-batches")
+      ->check(CLI::Range(1, 1 << 30));
 }
 
 // When a search ends, and what it draws from.

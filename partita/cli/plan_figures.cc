@@ -124,6 +124,7 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
   json["step_time_us"] = us(p.step_time_ns());
   if (!p.typical.empty()) json["typical_devices"] = typical_devices_of(p);
   if (const auto batch = p.batch()) json["batch"] = *batch;
+  if (p.plan.model.micro_batches > 1) json["micro_batches"] = p.plan.model.micro_batches;
   if (p.plan.model.batch_norm_groups > 1) json["batch_norm_groups"] = p.plan.model.batch_norm_groups;
   if (const auto rate = p.samples_per_second()) json["samples_per_second"] = *rate;
   if (p.search.estimate) json["host_bytes"] = p.search.estimate->host_bytes;
@@ -167,6 +168,7 @@ void print_plan(const Planned& p) {
     fmt::print("\n");
   }
   if (const std::string groups = batch_norm_groups_text(p); !groups.empty()) fmt::print("batch norm     {}\n", groups);
+  if (p.plan.model.micro_batches > 1) fmt::print("micro-batches  {}\n", p.plan.model.micro_batches);
   if (const auto rate = p.samples_per_second())
     fmt::print("throughput     {:.1f} samples/s, {} samples a step\n", *rate, *p.batch());
   fmt::print("peak memory    {} on {}\n", megabytes(static_cast<double>(p.peak_memory_bytes())),

@@ -16,21 +16,6 @@ struct Layer {
 
 // ---------------------------------------------------------------- repeated layers
 
-// Each copy reads what the one before has made. The products of q, k and v repeat as well, but are no layers.
-bool is_chain(const Graph& graph, const Repeat& repeat) {
-  for (int copy = 1; copy < repeat.copies; ++copy) {
-    const int begin = repeat.first.value + copy * repeat.ops;
-    const auto reads = [&](TensorId t) {
-      const int producer = graph.tensor(t).producer.value;
-      return producer >= begin - repeat.ops && producer < begin;
-    };
-    if (std::none_of(graph.ops.begin() + begin, graph.ops.begin() + begin + repeat.ops,
-                     [&](const Op& op) { return std::any_of(op.operands.begin(), op.operands.end(), reads); }))
-      return false;
-  }
-  return true;
-}
-
 // None where most of the forward pass is no copy of anything.
 std::vector<Layer> repeated(const Graph& graph) {
   std::vector<Layer> layers;

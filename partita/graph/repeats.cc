@@ -261,4 +261,18 @@ class Finder {
 
 std::vector<Repeat> repeated_layers(const Graph& graph) { return Finder(graph).run(); }
 
+bool is_chain(const Graph& graph, const Repeat& repeat) {
+  for (int copy = 1; copy < repeat.copies; ++copy) {
+    const int begin = repeat.first.value + copy * repeat.ops;
+    const auto reads = [&](TensorId t) {
+      const int producer = graph.tensor(t).producer.value;
+      return producer >= begin - repeat.ops && producer < begin;
+    };
+    if (std::none_of(graph.ops.begin() + begin, graph.ops.begin() + begin + repeat.ops,
+                     [&](const Op& op) { return std::any_of(op.operands.begin(), op.operands.end(), reads); }))
+      return false;
+  }
+  return true;
+}
+
 }  // namespace partita

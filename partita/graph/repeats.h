@@ -21,4 +21,7 @@ struct Repeat {
 // else the ops' dotted names, say where copies begin, where the structure leaves that open, and what they are called.
 std::vector<Repeat> repeated_layers(const Graph& graph);
 
+// Whether each copy reads what the one before has made. The products of q, k and v repeat as well, but are no layers.
+bool is_chain(const Graph& graph, const Repeat& repeat);
+
 }  // namespace partita

@@ -114,12 +114,15 @@ class Groups {
     return named;
   }
 
-  bool comes_split(OpId id, int axis) const {
-    return std::ranges::any_of(graph_.op(id).operands, [&](TensorId t) {
+  // Whether all operands, or some, are at home so on this axis.
+  bool comes(OpId id, int axis, Sbp::Kind kind, bool all) const {
+    const auto is = [&](TensorId t) {
       const Layout* home = planner_.home(t);
       const auto name = home && home->mesh == planner_.mesh() ? name_of(*home) : std::nullopt;
-      return name && (*name)[static_cast<size_t>(axis)].kind == Sbp::Kind::kSplit;
-    });
+      return name && (*name)[static_cast<size_t>(axis)].kind == kind;
+    };
+    const std::vector<TensorId>& operands = graph_.op(id).operands;
+    return all ? std::ranges::all_of(operands, is) : std::ranges::any_of(operands, is);
   }
 
   // Over the data or the expert axis: along samples; the products of experts along the experts.
@@ -136,8 +139,8 @@ class Groups {
       const std::vector<tdl::AxisStrategy> sums = late_.strategies(id, all);
       out.insert(out.end(), sums.begin(), sums.end());
     }
-    const bool splits =
-        states_.takes_cheapest(op) || (axis == expert_axis_ && op.phase != Phase::kForward && comes_split(id, axis));
+    const bool splits = states_.takes_cheapest(op) || (axis == expert_axis_ && op.phase != Phase::kForward &&
+                                                       comes(id, axis, Sbp::Kind::kSplit, false));
     for (const tdl::AxisStrategy& s : all)
       if (splits && (!s.names.empty() || op.phase == Phase::kForward)) out.push_back(s);
     return out;
@@ -148,14 +151,17 @@ class Groups {
   std::vector<tdl::AxisStrategy> over_tensor(OpId id) const {
     const Op& op = graph_.op(id);
     const auto all = allowed_strategies(op, of_.tensor);
-    if (auto named = as_forward(tensor_, id, all); !named.empty()) return named;
-    if (sequence_)
-      if (auto named = as_forward(*sequence_, id, all); !named.empty()) return named;
-    std::vector<tdl::AxisStrategy> out{kReplicate};
+    if (auto split = as_forward(tensor_, id, all); !split.empty()) return split;
+    // Along the sequence a sum of partial values and split ones is split: the next to read it wants it so.
+    std::vector<tdl::AxisStrategy> sums;
+    if (!sequence_ || comes(id, tensor_axis_, Sbp::Kind::kPartial, true)) sums = sums_of_all(op, all);
+    auto out = sequence_ ? as_forward(*sequence_, id, all) : std::vector<tdl::AxisStrategy>();
+    const bool named = !out.empty();
+    if (!named) out = {kReplicate};
     if (op.phase == Phase::kForward) return out;
-    const std::vector<tdl::AxisStrategy> sums = sums_of_all(op, all);
     out.insert(out.end(), sums.begin(), sums.end());
-    const bool splits = comes_split(id, tensor_axis_);
+    if (named) return out;
+    const bool splits = comes(id, tensor_axis_, Sbp::Kind::kSplit, false);
     for (const tdl::AxisStrategy& s : all)
       if (splits && !s.names.empty()) out.push_back(s);
     return out;
@@ -240,8 +246,8 @@ int tensor_degree(const Graph& graph, const Cluster& cluster) {
   const int node = node_size(cluster);
   for (int degree = node; degree > 1; --degree) {
     if (node % degree) continue;
-    const int64_t bytes = TensorRule(graph, degree).split_bytes();
-    if (bytes > most) most = bytes, best = degree;
+    const TensorRule rule(graph, degree);
+    if (const int64_t bytes = rule.split_bytes(); bytes > most && !rule.uneven()) most = bytes, best = degree;
   }
   return best;
 }
@@ -255,6 +261,9 @@ Plan groups_plan(const std::string& rule, const Graph& graph, const Cluster& clu
         fmt::format("{}: model '{}' has no weight products that can be split in {}, closed by others; choose "
                     "another tensor=N",
                     rule, graph.name, of.tensor));
+  if (const auto uneven = of.tensor > 1 ? groups.tensor().uneven() : std::nullopt)
+    throw DoesNotApply(fmt::format("{}: tensor={} does not divide the {} of index '{}' of '{}'; choose a divisor", rule,
+                                   of.tensor, uneven->extent, uneven->index, uneven->op));
   if (groups.sequence() && groups.sequence()->split_bytes() == 0)
     throw DoesNotApply(
         fmt::format("{}: model '{}' has no activations that can be split in {} along a sequence; leave "

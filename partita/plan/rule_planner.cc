@@ -176,7 +176,24 @@ bool RulePlanner::may_keep_terms(const Op& op, TensorId t, const Layout& need) c
          op.results.size() == 1 && graph_.tensor(op.results[0]).replaces == t && readers_[t.index()] == 1;
 }
 
+namespace {
+
+// Some index is cut into more parts than it has values, which no plan may.
+bool more_parts_than_values(const Op& op, const OpChoice& choice) {
+  std::map<std::string, int64_t> parts;
+  for (size_t a = 0; a < choice.strategies.size(); ++a)
+    for (const std::string& name : choice.strategies[a].names)
+      parts.try_emplace(name, 1).first->second *= choice.mesh.extents[a];
+  return std::ranges::any_of(parts, [&](const auto& part) {
+    const int index = op.bound->find_index(part.first);
+    return index >= 0 && part.second > op.bound->indices[static_cast<size_t>(index)].extent;
+  });
+}
+
+}  // namespace
+
 int64_t RulePlanner::cost(const Op& op, const OpChoice& choice) {
+  if (more_parts_than_values(op, choice)) return kNever;
   auto derived = cache_.get(op.bound, choice.mesh.extents, choice.strategies);
   if (!derived) return kNever;
   OpLayouts layouts = layouts_of(*op.bound, *derived, choice.mesh);

@@ -44,11 +44,12 @@ struct GroupsOf {
 };
 // Example, 16 devices with tensor 4 and zero 1: four groups of four. In a group each device has a quarter of the heads
 // and of the feed-forward part; over the groups samples are split, and of its quarter each device keeps a quarter of
-// the states. `rule`: its name in messages. Infeasible where the degrees do not divide the devices, where nothing can
-// be split so, or where there are fewer samples than data x expert.
+// the states. `rule`: its name in messages. Infeasible where the degrees do not divide the devices or the heads, where
+// nothing can be split so, or where there are fewer samples than data x expert.
 Plan groups_plan(const std::string& rule, const Graph& graph, const Cluster& cluster, const GroupsOf& of,
                  const Pins& pins = {}, const Watch& watch = {});
-// The divisor of a node's devices at which tensor parallelism splits most bytes of weights; of equal ones the largest.
+// The divisor of a node's devices at which tensor parallelism splits most bytes of weights, of those that split heads
+// evenly; of equal ones the largest.
 int tensor_degree(const Graph& graph, const Cluster& cluster);
 
 // The indices along which an op sees samples, from its tensors' sample axes: one, or those of the axis's factors, the

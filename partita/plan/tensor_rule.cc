@@ -42,6 +42,20 @@ int64_t TensorRule::split_bytes() const {
   return bytes;
 }
 
+std::optional<TensorRule::Uneven> TensorRule::uneven() const {
+  const int64_t p = options_.degree();
+  for (size_t i = 0; i < graph_.ops.size(); ++i) {
+    const Op& op = graph_.ops[i];
+    if (!chosen_[i] || chosen_[i]->inner) continue;
+    if (std::ranges::any_of(op.operands, [&](TensorId t) { return weight_[t.index()]; })) continue;
+    for (const std::string& name : chosen_[i]->strategy.names) {
+      const int64_t extent = op.bound->indices[static_cast<size_t>(op.bound->find_index(name))].extent;
+      if (10 * p * ((extent + p - 1) / p) > 11 * extent) return Uneven{op.name, name, extent};
+    }
+  }
+  return std::nullopt;
+}
+
 // Takes the option, and what follows from it. False: it does not fit what was taken before; the caller undoes all.
 bool TensorRule::take(OpId id, const AxisOption& option) {
   if (chosen_[id.index()]) return chosen_[id.index()] == &option;

@@ -9,6 +9,7 @@
 // number or two for each token. Embedding tables with more rows than columns are split along the vocabulary.
 #pragma once
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "partita/plan/axis_options.h"
@@ -23,6 +24,13 @@ class TensorRule {
   const AxisOption* chosen(OpId op) const { return chosen_[op.index()]; }
   // Bytes of the weights that are split.
   int64_t split_bytes() const;
+  // What is split into parts so uneven that the largest is more than a tenth above an even share, as few heads are: an
+  // op without weights, its index, and how many there are. Tables and products with weights may be uneven.
+  struct Uneven {
+    std::string op, index;
+    int64_t extent = 0;
+  };
+  std::optional<Uneven> uneven() const;
   std::vector<Part> weight_parts() const;  // by tensor: of parameters that are split, how
 
  private:

@@ -32,8 +32,7 @@ std::vector<int> forward_layers(const Graph& graph) {
 
 }  // namespace
 
-std::vector<int> layers_of(const Graph& graph) {
-  std::vector<int> layer = forward_layers(graph);
+std::vector<int> with_their_forward_ops(const Graph& graph, std::vector<int> layer) {
   const std::vector<std::vector<Reader>> read_by = readers(graph);
   constexpr int kNone = std::numeric_limits<int>::max();
   auto first_reader = [&](TensorId t) {  // the lowest layer of the forward ops that read it
@@ -67,6 +66,8 @@ std::vector<int> layers_of(const Graph& graph) {
   }
   return layer;
 }
+
+std::vector<int> layers_of(const Graph& graph) { return with_their_forward_ops(graph, forward_layers(graph)); }
 
 std::vector<int> contiguous_parts(const std::vector<double>& costs, int parts) {
   const size_t n = costs.size();
@@ -130,7 +131,8 @@ SearchEntry layer_placement_search() {
               "whole layers on devices, time steps as a pipeline; nothing is split, so one layer must fit on a device",
           .options = {{"assign", {"round-robin", "contiguous"}}},
           .search = search,
-          .begins_auto = {.work = rule_work, .every = {"assign"}, .quick = counts_time}};
+          .begins_auto = {.work = rule_work, .every = {"assign"}, .quick = counts_time},
+          .sharing = [](const Problem&) { return Sharing{}; }};
 }
 
 }  // namespace partita

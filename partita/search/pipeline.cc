@@ -11,8 +11,8 @@
 #include "partita/graph/parts.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
-#include "partita/search/layer_placement.h"
 #include "partita/search/search_text.h"
+#include "partita/search/stages.h"
 
 namespace partita {
 
@@ -105,16 +105,19 @@ Mesh on_ranks(const std::set<int>& ranks, const std::vector<DeviceId>& devices, 
 }  // namespace
 
 std::vector<int> stages_of(const Graph& graph, const std::vector<int64_t>& op_ns, int stages) {
-  std::vector<int> layer = layers_of(graph);
-  const int layers = graph.ops.empty() ? 0 : 1 + *std::max_element(layer.begin(), layer.end());
-  if (layers < stages)
-    throw DoesNotApply(fmt::format("pipeline: '{}' has {} layers, fewer than {} stages", graph.name, layers, stages));
-  std::vector<double> cost(static_cast<size_t>(layers), 0);
-  for (size_t i = 0; i < layer.size(); ++i)
-    if (graph.ops[i].phase != Phase::kUpdate) cost[static_cast<size_t>(layer[i])] += static_cast<double>(op_ns[i]);
-  const std::vector<int> stage = contiguous_parts(cost, stages);
-  for (int& l : layer) l = stage[static_cast<size_t>(l)];
-  return layer;
+  Stretches stretches = stretches_of(graph, stages);
+  if (stretches.cuts < stages)
+    throw DoesNotApply(fmt::format(
+        "pipeline: '{}' has {} layers, which can be cut into {} parts, fewer than {} stages; choose fewer stages, or a "
+        "smaller virtual=V",
+        graph.name, stretches.layers, stretches.cuts, stages));
+  std::vector<double> cost(static_cast<size_t>(stretches.cuts), 0);
+  for (size_t i = 0; i < graph.ops.size(); ++i)
+    if (graph.ops[i].phase != Phase::kUpdate)
+      cost[static_cast<size_t>(stretches.of_op[i])] += static_cast<double>(op_ns[i]);
+  const std::vector<int> stage = even_parts(cost, stages);
+  for (int& of : stretches.of_op) of = stage[static_cast<size_t>(of)];
+  return std::move(stretches.of_op);
 }
 
 Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage_of_op, int ranks,
@@ -123,6 +126,7 @@ Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage
   const int each = static_cast<int>(devices.size()) / ranks;
   Plan plan = inner;
   plan.paper_cost.reset();  // it is of one rank's devices
+  plan.order.clear();       // stages take turns
   const EachItsOwn own(graph, stage_of_op, ranks);
   for (size_t i = 0; i < plan.ops.size(); ++i) {
     plan.ops[i].stage = stage_of_op[i];
@@ -148,14 +152,20 @@ Plan pinned(Plan plan, const Pins& pins) {
   return plan;
 }
 
+Cluster rank_of(const Cluster& cluster, int ranks) {
+  Cluster first = parse_cluster(cluster.text, cluster.name, cluster.compute_count / ranks);
+  for (Device& d : first.devices) d.memory_bytes = INT64_MAX / 4;
+  return first;
+}
+
 Plan pipeline_plan(const Graph& graph, const Cluster& cluster, int ranks, const Pipeline& pipeline,
                    const InnerPlan& inner) {
   if (cluster.compute_count % ranks != 0)
-    throw DoesNotApply(fmt::format("pipeline: {} stages do not divide {} devices", ranks, cluster.compute_count));
+    throw DoesNotApply(fmt::format("pipeline: {} stages do not divide {} devices; choose a divisor of {}", ranks,
+                                   cluster.compute_count, cluster.compute_count));
   const Pipelining pipelining{pipeline.schedule, ranks, pipeline.virtual_stages, graph.micro_batches()};
   if (const auto why = why_not(pipelining)) throw DoesNotApply("pipeline: " + *why);
-  Cluster first = parse_cluster(cluster.text, cluster.name, cluster.compute_count / ranks);
-  for (Device& d : first.devices) d.memory_bytes = INT64_MAX / 4;  // the whole model need not fit on a rank's devices
+  const Cluster first = rank_of(cluster, ranks);
   const Plan one = inner(first);
   const std::vector<int> stage_of_op = stages_of(graph, op_times(graph, one, first), pipelining.chunks());
   Plan plan = staged(graph, one, stage_of_op, ranks, cluster);
@@ -173,11 +183,6 @@ Pipeline pipeline_of(const std::map<std::string, std::string>& options) {
 
 namespace {
 
-int layers_in(const Graph& graph) {
-  const std::vector<int> layer = layers_of(graph);
-  return layer.empty() ? 1 : 1 + *std::max_element(layer.begin(), layer.end());
-}
-
 // The plan that another search makes for one stage's devices.
 InnerPlan by_search(const std::string& name, const Problem& problem, const Budget& budget, Rng& rng) {
   return [&, name](const Cluster& cluster) {
@@ -191,11 +196,32 @@ InnerPlan by_search(const std::string& name, const Problem& problem, const Budge
   };
 }
 
-SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
+int stages_wanted(const Problem& problem) {
   const std::string& wanted = problem.options.at("stages");
+  if (wanted != "most") return std::stoi(wanted);
   const int devices = problem.cluster.compute_count;
-  int stages = wanted == "most" ? std::min(devices, layers_in(problem.graph)) : std::stoi(wanted);
-  while (wanted == "most" && devices % stages != 0) --stages;
+  int stages = std::clamp(stretches_of(problem.graph, 1).layers, 1, devices);
+  while (devices % stages != 0) --stages;
+  return stages;
+}
+
+// As many replicas as the inner search makes of a rank's devices, or all of them where it does not say.
+Sharing sharing(const Problem& problem) {
+  const int stages = stages_wanted(problem);
+  Sharing out{.stages = stages};
+  if (pipeline_of(problem.options).schedule == Schedule::kInterleaved) out.multiple = stages;
+  if (problem.cluster.compute_count % stages) return out;
+  const Cluster rank = rank_of(problem.cluster, stages);
+  const SearchChoice inner = parse_search(problem.options.at("inner"));
+  out.replicas =
+      inner.entry->sharing
+          ? inner.entry->sharing({.graph = problem.graph, .cluster = rank, .options = inner.options}).replicas
+          : rank.compute_count;
+  return out;
+}
+
+SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
+  const int devices = problem.cluster.compute_count, stages = stages_wanted(problem);
   SearchResult result;
   Plan plan = pipeline_plan(problem.graph, problem.cluster, stages, pipeline_of(problem.options),
                             by_search(problem.options.at("inner"), problem, budget, rng));
@@ -216,7 +242,8 @@ SearchEntry pipeline_search() {
                   {"schedule", {"auto", "1f1b", "gpipe", "interleaved"}},
                   {"virtual", {"auto", "N"}},
                   {"inner", {"data-parallel", "megatron", "model-parallel", "soybean", "tofu", "zero", "exact"}}},
-      .search = search};
+      .search = search,
+      .sharing = sharing};
 }
 
 }  // namespace partita

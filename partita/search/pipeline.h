@@ -11,9 +11,9 @@
 
 namespace partita {
 
-// By op: its stage of `stages`. Whole layers (layers_of(), layer_placement.h) in their order, so that the longest stage
-// is as short as it can be; `op_ns`: by op, what it takes. A backward op stands with its forward op, an update with its
-// parameter. Infeasible where there are fewer layers than stages.
+// By op: its stage of `stages`. Runs of layers (stages.h) in their order, so that the longest stage is as short as it
+// can be; `op_ns`: by op, what it takes. A backward op stands with its forward op, an update with its parameter.
+// Infeasible where there are fewer layers than stages, halves of layers counted.
 std::vector<int> stages_of(const Graph& graph, const std::vector<int64_t>& op_ns, int stages);
 
 // A plan for the devices of one rank (`inner`, on the cluster's first devices, as many as a rank has), as a plan for
@@ -29,6 +29,9 @@ Plan pinned(Plan plan, const Pins& pins);  // with the pinned choices in place o
 using InnerPlan = std::function<Plan(const Cluster& stage)>;
 Plan pipeline_plan(const Graph& graph, const Cluster& cluster, int ranks, const Pipeline& pipeline,
                    const InnerPlan& inner);
+
+// The devices of the first of equal ranks, with memory for the whole model, which need not fit on a rank.
+Cluster rank_of(const Cluster& cluster, int ranks);
 
 // The options `schedule` and `virtual` of a search. schedule=auto is interleaved where there are several virtual
 // stages, else 1F1B; virtual=auto is 2 for the interleaved schedule, else 1.

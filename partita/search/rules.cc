@@ -38,6 +38,24 @@ SearchResult by_megatron(const Problem& problem, const Budget& budget, Rng&) {
   return with_plan(pinned(plan, problem.pins));
 }
 
+Sharing of_all(const Problem& problem) { return {.replicas = problem.cluster.compute_count}; }
+Sharing of_one(const Problem&) { return {}; }
+Sharing of_tensor_groups(const Problem& problem) {
+  return {.replicas = std::max(1, problem.cluster.compute_count / number(problem, "tensor"))};
+}
+
+Sharing of_megatron(const Problem& problem) {
+  const Pipeline pipeline = pipeline_of(problem.options);
+  Sharing sharing{.stages = number(problem, "pipeline")};
+  if (pipeline.schedule == Schedule::kInterleaved) sharing.multiple = sharing.stages;
+  if (problem.cluster.compute_count % sharing.stages) return sharing;
+  const Cluster rank = rank_of(problem.cluster, sharing.stages);
+  const std::string& tensor = problem.options.at("tensor");
+  const int degree = tensor == "node" ? tensor_degree(problem.graph, rank) : std::stoi(tensor);
+  sharing.replicas = std::max(1, rank.compute_count / degree);
+  return sharing;
+}
+
 SearchResult by_zero(const Problem& problem, const Budget& budget, Rng&) {
   const GroupsOf groups{.tensor = number(problem, "tensor"), .zero = number(problem, "stage")};
   return with_plan(groups_plan("zero", problem.graph, problem.cluster, groups, problem.pins, budget.watch()));
@@ -51,6 +69,7 @@ SearchEntry data_parallel_search() {
           .summary = "every op that sees samples is split along them, parameters are whole everywhere",
           .search = by_rule<data_parallel_plan>,
           .begins_auto = {.work = rule_work},
+          .sharing = of_all,
           .rule = true};
 }
 
@@ -69,6 +88,7 @@ SearchEntry megatron_search() {
                       {"zero", {"0", "1", "2", "3"}}},
           .search = by_megatron,
           .begins_auto = {.work = rule_work, .every = {"tensor"}},
+          .sharing = of_megatron,
           .rule = true};
 }
 
@@ -78,6 +98,7 @@ SearchEntry model_parallel_search() {
           .summary = "every parameter is split along its contracted dimension",
           .search = by_rule<model_parallel_plan>,
           .begins_auto = {.work = rule_work},
+          .sharing = of_one,
           .rule = true};
 }
 
@@ -87,6 +108,7 @@ SearchEntry owt_search() {
           .summary = "one weird trick: convolutions are split along samples, fully connected layers along their units",
           .search = by_rule<owt_plan>,
           .begins_auto = {.work = rule_work},
+          .sharing = of_all,
           .rule = true};
 }
 
@@ -96,6 +118,7 @@ SearchEntry single_search() {
           .summary = "everything on the first device",
           .search = by_rule<single_plan>,
           .begins_auto = {.work = rule_work, .quick = counts_time},
+          .sharing = of_one,
           .rule = true};
 }
 
@@ -109,6 +132,7 @@ SearchEntry zero_search() {
           .aliases = {{"fsdp", "stage=3"}},
           .search = by_zero,
           .begins_auto = {.work = rule_work, .every = {"stage"}},
+          .sharing = of_tensor_groups,
           .rule = true};
 }
 

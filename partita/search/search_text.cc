@@ -50,10 +50,14 @@ bool takes(const std::vector<std::string>& values, const std::string& value) {
 
 // An option of every search. False: it is none.
 bool read_common(const std::string& key, const std::string& value, SearchChoice& choice) {
-  if (key == "micro-batches") {
+  if (key == "micro-batches" || key == "micro-batch-size") {
     if (!is_count(value))
       usage("search '{}': option '{}' is a positive number, not '{}'", choice.entry->name, key, value);
-    choice.micro_batches = std::stoi(value);
+    if (choice.micro_batches || choice.micro_batch_size)
+      usage("search '{}': micro-batches and micro-batch-size both say how many parts a batch has; give one of them",
+            choice.entry->name);
+    if (key == "micro-batches") choice.micro_batches = std::stoi(value);
+    else choice.micro_batch_size = std::stoi(value);
     return true;
   }
   if (key != "recompute") return false;
@@ -73,7 +77,7 @@ void read_option(const std::string& item, SearchChoice& choice, std::set<std::st
   if (read_common(key, value, choice)) return;
   const auto option = choice.entry->options.find(key);
   if (option == choice.entry->options.end()) {
-    std::vector<std::string> names = {"micro-batches", "recompute"};
+    std::vector<std::string> names = {"micro-batches", "micro-batch-size", "recompute"};
     for (const auto& [n, v] : choice.entry->options) names.push_back(n);
     usage("search '{}' has no option '{}'; it has: {}", name, key, fmt::join(names, ", "));
   }
@@ -123,6 +127,7 @@ std::string text_of(const SearchChoice& choice) {
   for (const auto& [option, value] : choice.options)
     if (value != choice.entry->options.at(option)[0]) chosen.push_back(fmt::format("{}={}", option, value));
   if (choice.micro_batches) chosen.push_back(fmt::format("micro-batches={}", *choice.micro_batches));
+  if (choice.micro_batch_size) chosen.push_back(fmt::format("micro-batch-size={}", *choice.micro_batch_size));
   if (choice.recompute) chosen.push_back("recompute=" + *choice.recompute);
   return choice.entry->name + (chosen.empty() ? "" : "?") + fmt::format("{}", fmt::join(chosen, ","));
 }

@@ -17,8 +17,10 @@ namespace partita {
 struct SearchChoice {
   const SearchEntry* entry = nullptr;
   std::map<std::string, std::string> options;  // every one that the search has
-  // Options of every search, in place of --micro-batches and --recompute, so that the rows of a comparison may differ.
+  // Options of every search, in place of --micro-batches, --micro-batch-size and --recompute, so that the rows of a
+  // comparison may differ. One of the first two.
   std::optional<int> micro_batches;
+  std::optional<int64_t> micro_batch_size;
   std::optional<std::string> recompute;
 };
 // Usage error (exit 2) for an unknown name, option or value, naming the known ones.

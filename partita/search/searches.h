@@ -35,6 +35,12 @@ double cuts_work(const Problem& problem);
 // For AutoBegin::quick of searches that leave devices idle: idle devices cost no bytes.
 bool counts_time(const Problem& problem, const Budget& budget);
 
+// How the plans of a search share a step's batch: among equal replicas, each of so many stages.
+struct Sharing {
+  int replicas = 1, stages = 1;
+  int multiple = 1;  // of which the micro-batches have to be one
+};
+
 struct SearchEntry {
   std::string name, source, summary;
   // Option -> its values, the default first. The last value may stand for many: "N" for a positive number, "PxQ" for a
@@ -43,6 +49,7 @@ struct SearchEntry {
   std::map<std::string, std::string> aliases = {};  // further names -> their options: "fsdp" is zero with "stage=3"
   Searcher* search = nullptr;
   AutoBegin begins_auto = {};
+  Sharing (*sharing)(const Problem&) = nullptr;  // null: the plan alone says it
   bool rule = false;       // a rule makes its plan (partita/plan/rules.h): remedies.cc tries it with other settings
   bool warm = false;       // begins with Problem::from
   bool proves = false;     // its lower bound has a proof

@@ -25,8 +25,8 @@ std::vector<bool> behind(const Graph& graph, Role role) {
 }
 
 int forward_ops(const Graph& graph) {
-  const auto first = std::find_if(graph.ops.begin(), graph.ops.end(),
-                                  [](const Op& op) { return op.phase != Phase::kForward; });
+  const auto first =
+      std::find_if(graph.ops.begin(), graph.ops.end(), [](const Op& op) { return op.phase != Phase::kForward; });
   return static_cast<int>(first - graph.ops.begin());
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <numeric>
 
 #include "partita/base/rng.h"
@@ -292,6 +293,133 @@ TEST(MicroBatches, TouchTheMemoryThatIsPlanned) {
       EXPECT_LE(static_cast<double>(peak), 1.05 * static_cast<double>(touched));
     }
   }
+}
+
+// What a call says when it finds no plan.
+std::string said(ExitCode code, const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+
+// ---------------------------------------------------------------- how many
+
+Planned with_open_count(const std::string& model, const std::string& search, int devices, int batch,
+                        const std::function<void(Request&)>& change = {}) {
+  Request request;
+  request.model = model;
+  request.bindings["batch"] = std::to_string(batch);
+  request.cluster = fmt::format("local:{}", devices);
+  request.search = search;
+  if (change) change(request);
+  Runner runner;
+  return plan_model(request, runner);
+}
+
+constexpr const char* kSmallGpt2 = "zoo:gpt2?layers=4,hidden=64,heads=4,vocabulary=96,steps=16";
+
+TEST(MicroBatchCount, IsTheLeastThatKeepsStagesBusy) {
+  const auto count = [](const std::string& search, int devices, int batch) {
+    return with_open_count(kSmallGpt2, search, devices, batch).plan.model.micro_batches;
+  };
+  EXPECT_EQ(count("pipeline?stages=2", 4, 48), 8);                            // of 24 samples a replica
+  EXPECT_EQ(count("pipeline?stages=4", 4, 48), 16);                           // of 48
+  EXPECT_EQ(count("pipeline?stages=2", 2, 27), 9);                            // 1, 3, 9, 27
+  EXPECT_EQ(count("pipeline?stages=4", 4, 6), 6);                             // fewer than 16
+  EXPECT_EQ(count("pipeline?stages=2,schedule=interleaved", 2, 18), 18);      // 9 is no multiple of 2
+  EXPECT_EQ(count("megatron?tensor=2,pipeline=2", 8, 48), 8);                 // of 24
+  EXPECT_EQ(count("megatron?tensor=2,pipeline=2,micro-batches=2", 8, 8), 2);  // said
+  EXPECT_EQ(count("zero", 4, 48), 1);                                         // one stage
+  const Planned p = with_open_count(kSmallGpt2, "pipeline?stages=2", 4, 48);
+  ASSERT_FALSE(p.search.notes.empty());
+  EXPECT_EQ(p.search.notes[0],
+            "8 micro-batches: the least from 4 x 2 stages on that divide the 24 samples of a replica and fit");
+}
+
+TEST(MicroBatchCount, IsMoreWhereFewerDoNotFit) {
+  const auto peak = [](int count) {
+    return with_open_count(kSmallGpt2, "pipeline?stages=2", 2, 48, [&](Request& r) { r.micro_batches = count; })
+        .peak_memory_bytes();
+  };
+  const int64_t of_8 = peak(8), of_12 = peak(12);
+  ASSERT_LT(of_12, of_8);
+  const Planned p =
+      with_open_count(kSmallGpt2, "pipeline?stages=2", 2, 48, [&](Request& r) { r.memory_limit_bytes = of_8 - 1; });
+  EXPECT_EQ(p.plan.model.micro_batches, 12);
+}
+
+TEST(MicroBatchCount, OfAModelThatHasNoParts) {
+  const Planned p = with_open_count("zoo:resnet-18?image=32,width=8", "pipeline?stages=2", 2, 8);
+  EXPECT_EQ(p.plan.model.micro_batches, 1);
+  ASSERT_FALSE(p.search.notes.empty());
+  EXPECT_NE(p.search.notes[0].find("cannot act on a part of the batch"), std::string::npos) << p.search.notes[0];
+}
+
+TEST(MicroBatchCount, BySamplesOfAReplica) {
+  const auto count = [](const std::string& search, int size) {
+    return with_open_count(kSmallGpt2, search, 8, 48, [&](Request& r) { r.micro_batch_size = size; })
+        .plan.model.micro_batches;
+  };
+  EXPECT_EQ(count("data-parallel", 3), 2);
+  EXPECT_EQ(count("zero?tensor=2", 3), 4);
+  EXPECT_EQ(count("megatron?tensor=2,pipeline=2", 3), 8);
+  EXPECT_EQ(count("pipeline?stages=2", 2), 6);
+  EXPECT_EQ(count("pipeline?stages=2,micro-batch-size=3", 2), 4);  // the search's own
+  EXPECT_EQ(count("single", 6), 8);
+  const auto error = [](const std::string& search, const std::function<void(Request&)>& change,
+                        ExitCode code = ExitCode::kUsage) {
+    return said(code, [&] { with_open_count(kSmallGpt2, search, 8, 48, change); });
+  };
+  EXPECT_EQ(error(
+                "data-parallel", [](Request& r) { r.micro_batch_size = 4; }, ExitCode::kBadInput),
+            "a batch of 48 is no multiple of 8 replicas x micro-batches of 4 samples (--micro-batch-size); --batch 64 "
+            "is, or give --micro-batches");
+  EXPECT_EQ(error("data-parallel", [](Request& r) { r.micro_batch_size = 3, r.micro_batches = 2; }),
+            "--micro-batches and --micro-batch-size both say how many parts a batch has; give one of them");
+  EXPECT_NE(error("exact", [](Request& r) { r.micro_batch_size = 3; })
+                .find("--micro-batch-size: the options of search 'exact' do not say among how many replicas"),
+            std::string::npos);
+  EXPECT_NE(error("data-parallel?micro-batch-size=3,micro-batches=2", {}).find("give one of them"), std::string::npos);
+}
+
+// ---------------------------------------------------------------- where stages are cut
+
+// Layers need not divide, and fewer layers than stages are cut between attention and feed-forward.
+TEST(MicroBatches, OfStagesThatAreNotWholeLayers) {
+  expect_serial({.model = "zoo:gpt2?layers=5,hidden=64,heads=4,vocabulary=96,steps=16",
+                 .search = "pipeline?stages=4",
+                 .devices = 4,
+                 .micro_batches = 4});
+  expect_serial({.model = "zoo:transformer?layers=2,hidden=24,heads=2,steps=6,vocabulary=20,dropout=0.1",
+                 .search = "megatron?tensor=1,pipeline=4",
+                 .devices = 4,
+                 .micro_batches = 4,
+                 .recompute = "layer"});
+  const Planned p = planned({.model = "zoo:transformer?layers=2,hidden=24,heads=2,steps=6,vocabulary=20",
+                             .search = "pipeline?stages=4",
+                             .devices = 4,
+                             .micro_batches = 4});
+  const auto stage = [&](const char* op) { return p.plan.ops[p.training.find_op(op).index()].stage; };
+  EXPECT_EQ(stage("layers.0.attention.q"), stage("layers.0.attention.out"));
+  EXPECT_EQ(stage("layers.0.feed_forward.up"), stage("layers.0.feed_forward.down"));
+  EXPECT_LT(stage("layers.0.attention.out"), stage("layers.0.feed_forward.up"));
+  EXPECT_LT(stage("layers.0.feed_forward.down"), stage("layers.1.attention.q"));
+  EXPECT_LT(stage("layers.1.attention.out"), stage("layers.1.feed_forward.up"));
+  EXPECT_EQ(stage("head"), 3);
+  EXPECT_EQ(stage("embedding"), 0);
+  EXPECT_EQ(said(ExitCode::kInfeasible,
+                 [] {
+                   planned({.model = "zoo:transformer?layers=2,hidden=24,heads=2,steps=6,vocabulary=20",
+                            .search = "pipeline?stages=8",
+                            .devices = 8,
+                            .micro_batches = 8});
+                 }),
+            "pipeline: 'transformer' has 2 layers, which can be cut into 6 parts, fewer than 8 stages; choose fewer "
+            "stages, or a smaller virtual=V");
 }
 
 // ---------------------------------------------------------------- evaluation

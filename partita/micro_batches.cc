@@ -1,0 +1,75 @@
+// Counts micro-batches by a replica's samples, or by what stages want.
+#include "partita/micro_batches.h"
+
+#include <algorithm>
+
+#include "partita/base/error.h"
+#include "partita/graph/batch.h"
+
+namespace partita {
+
+namespace {
+
+constexpr int kMicroBatchesAStage = 4;  // a bubble of at most a fifth of the step
+
+std::string searches_that_share() {
+  std::vector<std::string> names;
+  for (const SearchEntry& entry : searches())
+    if (entry.sharing) names.push_back(entry.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+MicroBatchChoice of_size(int64_t size, int64_t batch, const Sharing& sharing) {
+  const int64_t replicas = sharing.replicas;
+  if (size > batch || batch % (replicas * size) != 0) {
+    const int64_t next = (batch + replicas * size - 1) / (replicas * size) * replicas * size;
+    fail(
+        "a batch of {} is no multiple of {} replicas x micro-batches of {} samples (--micro-batch-size); --batch {} "
+        "is, "
+        "or give --micro-batches",
+        batch, replicas, size, next);
+  }
+  const auto count = static_cast<int>(batch / (replicas * size));
+  return {{count},
+          false,
+          fmt::format("{} micro-batches: a batch of {} on {} replicas, {} samples each time", count, batch, replicas,
+                      size)};
+}
+
+MicroBatchChoice of_stages(int64_t batch, const Sharing& sharing) {
+  const int64_t each = std::max<int64_t>(1, batch / sharing.replicas), least = kMicroBatchesAStage * sharing.stages;
+  MicroBatchChoice choice{{}, true, ""};
+  int below = 1;
+  for (int64_t m = 1; m <= each; ++m) {
+    if (each % m || m % sharing.multiple) continue;
+    if (m >= least) choice.counts.push_back(static_cast<int>(m));
+    else below = static_cast<int>(m);
+  }
+  if (choice.counts.empty()) choice.counts.push_back(below);
+  choice.note = fmt::format("the least from {} x {} stages on that divide the {} samples of a replica and fit",
+                            kMicroBatchesAStage, sharing.stages, each);
+  return choice;
+}
+
+}  // namespace
+
+MicroBatchChoice micro_batches_to_try(const Request& request, const Graph& whole, const Cluster& cluster) {
+  if (request.micro_batches) return {{*request.micro_batches}, false, ""};
+  const SearchChoice search = parse_search(request.search);
+  const auto batch = find_batch(whole);
+  if (request.micro_batch_size && !search.entry->sharing)
+    throw Error(
+        ExitCode::kUsage,
+        fmt::format("--micro-batch-size: the options of search '{}' do not say among how many replicas a batch is "
+                    "shared; give --micro-batches, or one of these searches: {}",
+                    search.entry->name, searches_that_share()));
+  if (request.micro_batch_size && !batch)
+    fail("--micro-batch-size: model '{}' has no input with samples along axis 0; give --micro-batches", whole.name);
+  if (!search.entry->sharing || !batch) return {{1}, false, ""};
+  const Sharing sharing = search.entry->sharing({.graph = whole, .cluster = cluster, .options = search.options});
+  if (request.micro_batch_size) return of_size(*request.micro_batch_size, *batch, sharing);
+  if (sharing.stages == 1) return {{1}, false, ""};
+  return of_stages(*batch, sharing);
+}
+
+}  // namespace partita
