@@ -49,6 +49,8 @@ int compare_command(const Arguments& a) {
       continue;
     }
     any = true;
+    if (const int parts = p.plan.model.micro_batches; parts > 1 && !a.json)
+      fmt::print(stderr, "{}: {} micro-batches\n", search, parts);
     if (const std::string groups = batch_norm_groups_text(p); !groups.empty() && !a.json)
       fmt::print(stderr, "{}: {}\n", search, groups);
     if (a.json) rows.push_back(plan_json(p, ""));

@@ -96,6 +96,7 @@ Json train_json(const TrainReport& r) {
 void print_train(const TrainReport& r, const Planned& p) {
   fmt::print("trained        {} steps of {} samples on {} devices, {:.0f} samples/s\n", r.steps,
              batch_of(p.training.whole_graph()), p.cluster.compute_count, r.samples_per_second);
+  if (p.plan.model.micro_batches > 1) fmt::print("micro-batches  {}\n", p.plan.model.micro_batches);
   if (const std::string groups = batch_norm_groups_text(p); !groups.empty()) fmt::print("batch norm     {}\n", groups);
   fmt::print("loss           {:.6f} -> {:.6f}\n", r.losses.front(), r.losses.back());
   if (r.test_accuracy) fmt::print("test accuracy  {:.2f}%\n", 100 * *r.test_accuracy);
