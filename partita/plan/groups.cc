@@ -25,10 +25,15 @@ int node_size(const Cluster& cluster) {
   return size;
 }
 
-// A sum of its operands, or a scaled one: partial values of all of them stay so.
-std::vector<tdl::AxisStrategy> sums_of_all(const Op& op, const std::vector<tdl::AxisStrategy>& all) {
+// A sum of its operands, or a scaled one: partial values of all of them stay so. Not where it is longer than they are,
+// as after a cast: then it is better reduced before.
+std::vector<tdl::AxisStrategy> sums_of_all(const Graph& graph, const Op& op,
+                                           const std::vector<tdl::AxisStrategy>& all) {
   std::vector<tdl::AxisStrategy> out;
   if (op.phase == Phase::kForward || !tdl::is_elementwise(*op.bound)) return out;
+  int64_t read = 0;
+  for (TensorId t : op.operands) read += graph.tensor(t).bytes();
+  if (graph.tensor(op.results[0]).bytes() > read) return out;
   for (const tdl::AxisStrategy& s : all)
     if (s.names.empty() && s.reducer == tdl::Reducer::kSum && s.partial.size() == op.operands.size()) out.push_back(s);
   return out;
@@ -136,7 +141,7 @@ class Groups {
     std::vector<tdl::AxisStrategy> out{kReplicate};
     const bool replaces = op.results.size() == 1 && graph_.tensor(op.results[0]).replaces.valid();
     if (states_.none() || op.phase != Phase::kUpdate || (replaces && !op.forward.valid())) {
-      const std::vector<tdl::AxisStrategy> sums = late_.strategies(id, all);
+      const std::vector<tdl::AxisStrategy> sums = late_.strategies(id, all, of_.zero >= 2);
       out.insert(out.end(), sums.begin(), sums.end());
     }
     const bool splits = states_.takes_cheapest(op) || (axis == expert_axis_ && op.phase != Phase::kForward &&
@@ -152,16 +157,16 @@ class Groups {
     const Op& op = graph_.op(id);
     const auto all = allowed_strategies(op, of_.tensor);
     if (auto split = as_forward(tensor_, id, all); !split.empty()) return split;
-    // Along the sequence a sum of partial values and split ones is split: the next to read it wants it so.
+    // A sum of partial values and split ones is split.
+    const bool splits = comes(id, tensor_axis_, Sbp::Kind::kSplit, false);
     std::vector<tdl::AxisStrategy> sums;
-    if (!sequence_ || comes(id, tensor_axis_, Sbp::Kind::kPartial, true)) sums = sums_of_all(op, all);
+    if (sequence_ ? comes(id, tensor_axis_, Sbp::Kind::kPartial, true) : !splits) sums = sums_of_all(graph_, op, all);
     auto out = sequence_ ? as_forward(*sequence_, id, all) : std::vector<tdl::AxisStrategy>();
     const bool named = !out.empty();
     if (!named) out = {kReplicate};
     if (op.phase == Phase::kForward) return out;
     out.insert(out.end(), sums.begin(), sums.end());
     if (named) return out;
-    const bool splits = comes(id, tensor_axis_, Sbp::Kind::kSplit, false);
     for (const tdl::AxisStrategy& s : all)
       if (splits && !s.names.empty()) out.push_back(s);
     return out;

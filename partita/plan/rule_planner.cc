@@ -314,7 +314,8 @@ bool LateSums::is_added_to(TensorId id) const {
   return false;
 }
 
-std::vector<tdl::AxisStrategy> LateSums::strategies(OpId id, const std::vector<tdl::AxisStrategy>& allowed) const {
+std::vector<tdl::AxisStrategy> LateSums::strategies(OpId id, const std::vector<tdl::AxisStrategy>& allowed,
+                                                    bool kept_split) const {
   const Op& op = graph_.op(id);
   std::vector<tdl::AxisStrategy> out;
   if (op.phase == Phase::kForward || op.results.size() != 1) return out;
@@ -327,7 +328,9 @@ std::vector<tdl::AxisStrategy> LateSums::strategies(OpId id, const std::vector<t
       bytes += graph_.tensor(operand).bytes();
       alone &= std::ranges::all_of(read_by_[operand.index()], [&](const Reader& reader) { return reader.op == id; });
     }
-    if (alone && (graph_.tensor(op.results[0]).bytes() <= bytes || is_added_to(op.results[0]))) out.push_back(s);
+    const Tensor& result = graph_.tensor(op.results[0]);
+    const bool by_parts = !kept_split && graph_.micro_batches() > 1 && result.accumulated;
+    if (alone && (result.bytes() <= bytes || by_parts || is_added_to(op.results[0]))) out.push_back(s);
   }
   return out;
 }

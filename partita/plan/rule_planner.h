@@ -104,8 +104,10 @@ class LateSums {
   explicit LateSums(const Graph& graph) : graph_(graph), read_by_(readers(graph)) {}
   // The allowed strategies that pass on the partial sums of some operands which nobody else reads. None in the forward
   // pass. None either where the result is larger than these operands and nothing is added to it later: then it is
-  // better reduced before.
-  std::vector<tdl::AxisStrategy> strategies(OpId id, const std::vector<tdl::AxisStrategy>& allowed) const;
+  // better reduced before. What the parts of a batch add to a result is added to it later, unless its parts are
+  // `kept_split`: then each is reduced at once.
+  std::vector<tdl::AxisStrategy> strategies(OpId id, const std::vector<tdl::AxisStrategy>& allowed,
+                                            bool kept_split = false) const;
 
  private:
   bool is_added_to(TensorId id) const;
