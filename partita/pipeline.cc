@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "partita/base/begun.h"
 #include "partita/base/error.h"
 #include "partita/base/input_file.h"
 #include "partita/fingerprint.h"
@@ -270,18 +271,15 @@ namespace {
 
 // Of the first `parts` micro-batches of a step, or all. What sums over the batch is not whole of the first few, nor
 // what lies on other devices, so that the verifier is left off.
-PhysicalGraph lowered(const Planned& p, int parts, Runner& runner) {
-  const bool all = parts == p.training.micro_batches();
-  if (all && p.typical.empty())
-    return runner.step(
-        "lower", [&] { return lower(p.training, *p.resolved, p.cluster); }, kVerified, kPrinted);
-  return runner.step(
-      "lower",
-      [&] {
-        return all ? lower(p.training, *p.resolved, p.cluster)
-                   : lower(with_fewer_parts(p.training, parts), with_fewer_parts(*p.resolved, parts), p.cluster);
-      },
-      kPrinted);
+PhysicalGraph lowered(const Planned& p, int parts) {
+  if (parts == p.training.micro_batches()) return lower(p.training, *p.resolved, p.cluster);
+  return lower(with_fewer_parts(p.training, parts), with_fewer_parts(*p.resolved, parts), p.cluster);
+}
+
+// What the step's time is made of, of so many micro-batches alone.
+StepBreakdown breakdown_of_parts(const Planned& p, int parts) {
+  const PhysicalGraph graph = lowered(p, parts);
+  return breakdown_of(simulate(graph, CostModel(p.cluster)), graph);
 }
 
 }  // namespace
@@ -293,21 +291,27 @@ void finish(Planned& p, Runner& runner, Follow follow) {
   p.report = runner.step(
       "check", [&] { return checked(p); }, kPrinted);
   if (follow == Follow::kCheck) return;
-  std::optional<StepBreakdown> one_fewer;
-  if (from.micro_batches < p.training.micro_batches()) {
-    const PhysicalGraph fewer = lowered(p, from.micro_batches - from.period, runner);
-    check_capacity(p.training, fewer, p.cluster);
-    one_fewer = breakdown_of(simulate(fewer, CostModel(p.cluster)), fewer);
-  }
-  p.physical = lowered(p, from.micro_batches, runner);
-  check_capacity(p.training, p.physical, p.cluster);
-  p.predicted = runner.step(
-      "simulate", [&] { return simulate(p.physical, CostModel(p.cluster)); },
-      [&](const Trace& trace) { return printed(trace, p.physical, p.cluster); });
+  const bool whole = from.devices.empty() && from.micro_batches == p.training.micro_batches();
+  std::future<StepBreakdown> one_fewer;  // beside the others
+  if (from.micro_batches < p.training.micro_batches())
+    one_fewer = begun([&] { return breakdown_of_parts(p, from.micro_batches - from.period); });
+  PhysicalGraph physical;
+  if (whole)
+    physical = runner.step(
+        "lower", [&] { return lowered(p, from.micro_batches); }, kVerified, kPrinted);
+  else
+    physical = runner.step(
+        "lower", [&] { return lowered(p, from.micro_batches); }, kPrinted);
+  check_capacity(p.training, physical, p.cluster);
+  Trace predicted = runner.step(
+      "simulate", [&] { return simulate(physical, CostModel(p.cluster)); },
+      [&](const Trace& trace) { return printed(trace, physical, p.cluster); });
   p.of_all_parts.reset();
-  if (one_fewer)
-    p.of_all_parts = extended(breakdown_of(p.predicted, p.physical), *one_fewer,
+  if (one_fewer.valid())
+    p.of_all_parts = extended(breakdown_of(predicted, physical), one_fewer.get(),
                               (p.training.micro_batches() - from.micro_batches) / from.period);
+  p.physical = std::move(physical);
+  p.predicted = std::move(predicted);
 }
 
 Evaluation evaluation(const Planned& planned, Runner& runner) {
