@@ -257,9 +257,12 @@ void follow_whole(Planned& p, Runner& runner) {
 namespace {
 
 // The plan is judged, and resolved between the rules about its choices and the count of its bytes. Where only typical
-// devices are lowered, its steps list their part alone, and the checker resolves for itself.
-CheckReport checked(Planned& p) {
+// devices are lowered, its steps list their part alone, and the checker resolves for itself. `from`: of what the
+// figures are made, which only a plan that keeps the rules can say.
+CheckReport checked(Planned& p, Follow follow, Telling& from) {
   check_choices(p.training, p.plan, p.cluster);
+  if (follow == Follow::kAll) from = telling(p.training, p.plan, p.cluster);
+  p.typical = from.devices;
   const Listed listed = p.typical.empty() ? nullptr : with_hosts(p.typical, p.cluster);
   p.resolved = std::make_shared<const Resolved>(resolve(p.training, p.plan, p.cluster, listed));
   return listed ? check(p.training, p.plan, p.cluster) : check(p.training, p.plan, *p.resolved, p.cluster);
@@ -286,10 +289,8 @@ StepBreakdown breakdown_of_parts(const Planned& p, int parts) {
 
 void finish(Planned& p, Runner& runner, Follow follow) {
   Telling from{{}, p.training.micro_batches()};
-  if (follow == Follow::kAll) from = telling(p.training, p.plan, p.cluster);
-  p.typical = from.devices;
   p.report = runner.step(
-      "check", [&] { return checked(p); }, kPrinted);
+      "check", [&] { return checked(p, follow, from); }, kPrinted);
   if (follow == Follow::kCheck) return;
   const bool whole = from.devices.empty() && from.micro_batches == p.training.micro_batches();
   std::future<StepBreakdown> one_fewer;  // beside the others
