@@ -83,7 +83,7 @@ int check_command(const Arguments& a) {
     fmt::print("{}: sound; it moves {} a step in {} conversions, and needs {} on {}\n", a.target,
                megabytes(static_cast<double>(p.report.comm_bytes)), p.report.conversions,
                megabytes(static_cast<double>(p.peak_memory_bytes())),
-               p.typical.empty() ? "one device" : fmt::format("one of {}", fmt::join(typical_devices_of(p), ", ")));
+               p.typical.empty() ? "one device" : fmt::format("one of {}", typical_devices_text(p)));
   return 0;
 }
 

@@ -54,6 +54,13 @@ std::vector<std::string> typical_devices_of(const Planned& p) {
   return names;
 }
 
+std::string typical_devices_text(const Planned& p) {
+  constexpr size_t kFew = 4;
+  const std::vector<std::string> names = typical_devices_of(p);
+  if (names.size() <= kFew) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{}, {} .. {}", names[0], names[1], names.back());
+}
+
 namespace {
 
 // What the parts of a plan take one after another, where it was made for the objective `time`.
@@ -173,7 +180,7 @@ void print_plan(const Planned& p) {
     fmt::print("throughput     {:.1f} samples/s, {} samples a step\n", *rate, *p.batch());
   fmt::print("peak memory    {} on {}\n", megabytes(static_cast<double>(p.peak_memory_bytes())),
              p.typical.empty() ? "the device that needs most"
-                               : fmt::format("the one of {} that needs most", fmt::join(typical_devices_of(p), ", ")));
+                               : fmt::format("the one of {} that needs most", typical_devices_text(p)));
 }
 
 }  // namespace partita

@@ -23,5 +23,6 @@ std::string batch_norm_groups_text(const Planned& planned);
 
 // The devices that stand for all where a plan is too large to be lowered.
 std::vector<std::string> typical_devices_of(const Planned& planned);
+std::string typical_devices_text(const Planned& planned);  // the same for a reader; of many the first and the last
 
 }  // namespace partita

@@ -159,7 +159,7 @@ void leave_out_implied(Making& m, const Watch& watch) {
 
 }  // namespace
 
-void make_edges(PhysicalGraph& graph, const Watch& watch) {
+void make_edges(PhysicalGraph& graph, const Watch& watch, ImpliedEdges implied) {
   constexpr char kWhere[] = "while a plan's edges were made";
   NodeTable table = number_nodes(graph);
   std::vector<int> place = places(graph, table);
@@ -174,7 +174,7 @@ void make_edges(PhysicalGraph& graph, const Watch& watch) {
   for (const Edge& edge : graph.edges)
     if (edge.kind == EdgeKind::kPlan) add(m, edge.from, edge.to, edge.next, edge.kind);
   sort_unique(m.raw);
-  leave_out_implied(m, watch);
+  if (implied == ImpliedEdges::kLeftOut) leave_out_implied(m, watch);
   graph.edges.clear();
   graph.edges.reserve(m.raw.size());
   for (const RawEdge& e : m.raw) graph.edges.push_back({graph.order[e.from], graph.order[e.to], e.next, e.kind});

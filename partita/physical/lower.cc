@@ -146,7 +146,8 @@ PhysicalGraph lower(const Graph& graph, const Resolved& resolved, const Cluster&
   LocallyLowered lowered = with_memory(graph, resolved, cluster, options);
   spread_over_parts(lowered, graph);
   PhysicalGraph physical = std::move(lowered.graph);
-  make_edges(physical, options.watch);  // after memory: who follows whom on the same bytes
+  // After memory: who follows whom on the same bytes.
+  make_edges(physical, options.watch, resolved.listed ? ImpliedEdges::kKept : ImpliedEdges::kLeftOut);
   if (resolved.listed) return physical;
   if (const auto why = refuse(physical, options.watch))
     fail("plan for '{}' on '{}' is refused: {}", graph.name, cluster.name, *why);

@@ -58,8 +58,10 @@ void make_counts(PhysicalGraph& graph, const LowerOptions& options = {});
 void plan_memory(PhysicalGraph& graph, const LowerOptions& options = {});
 
 // Section 5: fills `edges`, without those that a path implies. Example: w writes r, x reads it, v later writes other
-// values into the same bytes. Edges w -> x (data) and x -> v (reuse); w -> v is implied and left out.
-void make_edges(PhysicalGraph& graph, const Watch& watch = {});
+// values into the same bytes. Edges w -> x (data) and x -> v (reuse); w -> v is implied and left out. kKept: they stay,
+// since they do no harm, and to find them takes longer than to simulate them.
+enum class ImpliedEdges { kLeftOut, kKept };
+void make_edges(PhysicalGraph& graph, const Watch& watch = {}, ImpliedEdges implied = ImpliedEdges::kLeftOut);
 
 // Section 6. Empty: admitted. Else the reason, naming the edge and the cycle. Shares no code with make_edges.
 std::optional<std::string> refuse(const PhysicalGraph& graph, const Watch& watch = {});
