@@ -119,6 +119,13 @@ class Groups {
     return named;
   }
 
+  // Layers repeat: by formula and sizes.
+  const std::vector<tdl::AxisStrategy>& allowed(const Op& op, int positions) const {
+    const auto [known, fresh] = allowed_.try_emplace({op.bound.get(), positions});
+    if (fresh) known->second = allowed_strategies(op, positions);
+    return known->second;
+  }
+
   // Whether all operands, or some, are at home so on this axis.
   bool comes(OpId id, int axis, Sbp::Kind kind, bool all) const {
     const auto is = [&](TensorId t) {
@@ -134,7 +141,7 @@ class Groups {
   std::vector<tdl::AxisStrategy> over_batch(OpId id, int axis) const {
     const Op& op = graph_.op(id);
     if (auto split = states_.strategies(id, axis); !split.empty()) return split;
-    const auto all = allowed_strategies(op, planner_.mesh().extents[static_cast<size_t>(axis)]);
+    const auto& all = allowed(op, planner_.mesh().extents[static_cast<size_t>(axis)]);
     if (axis == expert_axis_)
       if (auto by_experts = as_forward(*experts_, id, all); !by_experts.empty()) return by_experts;
     if (auto samples = sample_strategies(graph_, op, all); !samples.empty()) return samples;
@@ -155,7 +162,7 @@ class Groups {
   // or a split where an operand comes split.
   std::vector<tdl::AxisStrategy> over_tensor(OpId id) const {
     const Op& op = graph_.op(id);
-    const auto all = allowed_strategies(op, of_.tensor);
+    const auto& all = allowed(op, of_.tensor);
     if (auto split = as_forward(tensor_, id, all); !split.empty()) return split;
     // A sum of partial values and split ones is split.
     const bool splits = comes(id, tensor_axis_, Sbp::Kind::kSplit, false);
@@ -217,6 +224,7 @@ class Groups {
   std::unique_ptr<ExpertRule> experts_;
   std::unique_ptr<SequenceRule> sequence_;
   StateSplits states_;
+  mutable std::map<std::pair<const tdl::Bound*, int>, std::vector<tdl::AxisStrategy>> allowed_;
 };
 
 void expect_groups(const std::string& rule, const Graph& graph, int devices, const GroupsOf& of) {
