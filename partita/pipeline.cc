@@ -178,7 +178,7 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
 }
 
 // Micro-batches that are left to us are more where fewer do not fit; a model that cannot be worked on in parts is not.
-Planned plan_loaded(LoadedModel model, Request request, const Budget& budget, const WithBatchOf& with_batch,
+Planned plan_loaded(const LoadedModel& model, Request request, const Budget& budget, const WithBatchOf& with_batch,
                     Runner& runner) {
   const PlannedStep whole = whole_planned_step(model, request, runner);
   const Cluster cluster = runner.step(
@@ -219,10 +219,10 @@ Planned plan_model(const Request& asked, Runner& runner) {
   return plan_loaded(load_model(request, runner), request, budget, with_batch, runner);
 }
 
-Planned plan_graph(LoadedModel model, const Request& asked, Runner& runner) {
+Planned plan_graph(const LoadedModel& model, const Request& asked, Runner& runner) {
   const Request request = with_search_options(asked);
   return plan_loaded(
-      std::move(model), request, begun(request.budget), [](const Request&) { return WithBatch(); }, runner);
+      model, request, begun(request.budget), [](const Request&) { return WithBatch(); }, runner);
 }
 
 Planned open_plan(const std::string& path, Runner& runner, Follow follow) {

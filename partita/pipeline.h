@@ -29,7 +29,7 @@ StepGraph step_graph(const LoadedModel& model, const Request& request, Runner& r
 Planned plan_model(const Request& request, Runner& runner);
 // The same for a graph made in C++; of the request, what names and changes a model is not used. The plan can be written
 // and read, but `open_plan` cannot build the model again.
-Planned plan_graph(LoadedModel model, const Request& request, Runner& runner);
+Planned plan_graph(const LoadedModel& model, const Request& request, Runner& runner);
 // A plan file needs nothing else: its model is built again, its cluster is in it. Bad input if the model has changed
 // since.
 // kAll: figures, of a few devices and micro-batches where all are very many (telling(), lower.h). kWhole: of all, to be

@@ -97,7 +97,7 @@ class EachItsOwn {
 Mesh on_ranks(const std::set<int>& ranks, const std::vector<DeviceId>& devices, int each) {
   Mesh out;
   for (const int rank : ranks)
-    for (int d = 0; d < each; ++d) out.devices.push_back(devices[static_cast<size_t>(rank * each + d)]);
+    for (int d = rank * each; d < (rank + 1) * each; ++d) out.devices.push_back(devices[static_cast<size_t>(d)]);
   out.extents = {out.positions()};
   return out;
 }

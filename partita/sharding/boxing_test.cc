@@ -180,7 +180,8 @@ TEST(ConversionTable, NoDeviceInCommon) {
 // From the devices of one node to those of another: each fetches a slice over its own port, and NVLink has them
 // gathered. What is small goes whole, since a gather has more rounds; so does what links inside are no faster for.
 TEST(Conversion, BetweenNodesGoesInSlices) {
-  const auto steps = [](const char* cluster, const char* from, const char* to, int64_t rows, std::vector<int> extents) {
+  const auto steps = [](const char* cluster, const char* from, const char* to, int64_t rows,
+                        const std::vector<int>& extents) {
     const Cluster c = load_cluster(cluster);
     std::vector<int> first(8), second(8);
     std::iota(first.begin(), first.end(), 0), std::iota(second.begin(), second.end(), 8);
