@@ -6,6 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/graph/autodiff.h"
+#include "partita/graph/repeats.h"
 
 namespace partita {
 namespace {
@@ -111,12 +112,6 @@ MadeAgain made_again(const Graph& graph, const std::string& kind) {
 }
 
 }  // namespace
-
-int forward_end(const Graph& training) {
-  return static_cast<int>(std::find_if(training.ops.begin(), training.ops.end(),
-                                       [](const Op& op) { return op.phase == Phase::kBackward; }) -
-                          training.ops.begin());
-}
 
 std::vector<char> can_be_made_again(const Graph& training) {
   std::vector<char> fixed(training.tensors.size()), replaced = fixed, can;

@@ -18,8 +18,6 @@ MadeAgain cheap_again(const Graph& training, bool reducing);  // `reducing`: ops
 MadeAgain layers_again(const Graph& training);
 MadeAgain attention_again(const Graph& training);
 
-// Where the forward pass ends: the first backward op; the number of ops if there is none.
-int forward_end(const Graph& training);
 // By op: a forward op whose results are no outputs and replace nothing, and whose operands are still there in the
 // backward pass: nothing has replaced them.
 std::vector<char> can_be_made_again(const Graph& training);

@@ -16,19 +16,14 @@ struct Layer {
 
 // ---------------------------------------------------------------- repeated layers
 
-// None where most of the forward pass is no copy of anything.
 std::vector<Layer> repeated(const Graph& graph) {
   std::vector<Layer> layers;
-  int ops = 0;
-  for (const Repeat& repeat : repeated_layers(graph)) {
-    if (!is_chain(graph, repeat)) continue;
-    ops += repeat.ops * repeat.copies;
+  for (const Repeat& repeat : chained_layers(graph))
     for (int i = 0; i < repeat.copies; ++i) {
       const int begin = repeat.first.value + i * repeat.ops;
       layers.push_back({begin, begin + repeat.ops});
     }
-  }
-  return 2 * ops < forward_end(graph) ? std::vector<Layer>() : layers;
+  return layers;
 }
 
 // ---------------------------------------------------------------- cuts

@@ -257,10 +257,7 @@ class Finder {
   std::priority_queue<Offer> offers_;  // the best of each run, some of which are taken by now
 };
 
-}  // namespace
-
-std::vector<Repeat> repeated_layers(const Graph& graph) { return Finder(graph).run(); }
-
+// Whether each copy reads what the one before has made.
 bool is_chain(const Graph& graph, const Repeat& repeat) {
   for (int copy = 1; copy < repeat.copies; ++copy) {
     const int begin = repeat.first.value + copy * repeat.ops;
@@ -273,6 +270,27 @@ bool is_chain(const Graph& graph, const Repeat& repeat) {
       return false;
   }
   return true;
+}
+
+}  // namespace
+
+std::vector<Repeat> repeated_layers(const Graph& graph) { return Finder(graph).run(); }
+
+std::vector<Repeat> chained_layers(const Graph& graph) {
+  std::vector<Repeat> layers;
+  int ops = 0;
+  for (const Repeat& repeat : repeated_layers(graph)) {
+    if (!is_chain(graph, repeat)) continue;
+    ops += repeat.ops * repeat.copies;
+    layers.push_back(repeat);
+  }
+  return 2 * ops < forward_end(graph) ? std::vector<Repeat>() : layers;
+}
+
+int forward_end(const Graph& graph) {
+  return static_cast<int>(
+      std::find_if(graph.ops.begin(), graph.ops.end(), [](const Op& op) { return op.phase == Phase::kBackward; }) -
+      graph.ops.begin());
 }
 
 }  // namespace partita

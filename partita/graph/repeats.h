@@ -21,7 +21,11 @@ struct Repeat {
 // else the ops' dotted names, say where copies begin, where the structure leaves that open, and what they are called.
 std::vector<Repeat> repeated_layers(const Graph& graph);
 
-// Whether each copy reads what the one before has made. The products of q, k and v repeat as well, but are no layers.
-bool is_chain(const Graph& graph, const Repeat& repeat);
+// Of these the layers, whose copies read what the one before has made: the products of q, k and v repeat as well, but
+// are none. Empty where most of the forward pass is no copy of anything.
+std::vector<Repeat> chained_layers(const Graph& graph);
+
+// Where the forward pass ends: the first backward op; the number of ops if there is none.
+int forward_end(const Graph& graph);
 
 }  // namespace partita

@@ -24,28 +24,10 @@ std::vector<bool> behind(const Graph& graph, Role role) {
   return is;
 }
 
-int forward_ops(const Graph& graph) {
-  const auto first =
-      std::find_if(graph.ops.begin(), graph.ops.end(), [](const Op& op) { return op.phase != Phase::kForward; });
-  return static_cast<int>(first - graph.ops.begin());
-}
-
-// Repeats of which each copy reads what the one before has made; none where most of the model is no copy of anything.
-std::vector<Repeat> layers_that_repeat(const Graph& graph) {
-  std::vector<Repeat> layers;
-  int ops = 0;
-  for (const Repeat& repeat : repeated_layers(graph)) {
-    if (!is_chain(graph, repeat)) continue;
-    ops += repeat.ops * repeat.copies;
-    layers.push_back(repeat);
-  }
-  return 2 * ops < forward_ops(graph) ? std::vector<Repeat>() : layers;
-}
-
 // By place, before op i: whether one activation alone crosses it. Activations depend on a parameter and on an input;
 // numbers do not count.
 std::vector<bool> crossed_by_one(const Graph& graph) {
-  const int end = forward_ops(graph);
+  const int end = forward_end(graph);
   const std::vector<bool> trained = behind(graph, Role::kParameter), fed = behind(graph, Role::kInput);
   std::vector<int> last(graph.tensors.size(), -1), change(static_cast<size_t>(end) + 2, 0);
   for (int i = 0; i < end; ++i)
@@ -71,7 +53,7 @@ std::vector<int> beginnings(const Graph& graph, const std::vector<Repeat>& repea
       for (int i = begin + 1; halves && copy < repeat.copies && i < begin + repeat.ops; ++i)
         if (one[static_cast<size_t>(i)] && !one[static_cast<size_t>(i) - 1]) places.insert(i);
     }
-  if (*places.rbegin() >= forward_ops(graph)) places.erase(std::prev(places.end()));
+  if (*places.rbegin() >= forward_end(graph)) places.erase(std::prev(places.end()));
   return {places.begin(), places.end()};
 }
 
@@ -98,7 +80,7 @@ std::vector<int> by_place(const Graph& graph, const std::vector<int>& begins) {
 }  // namespace
 
 Stretches stretches_of(const Graph& graph, int least) {
-  const std::vector<Repeat> repeats = layers_that_repeat(graph);
+  const std::vector<Repeat> repeats = chained_layers(graph);
   Stretches out;
   for (const Repeat& repeat : repeats) out.layers += repeat.copies;
   if (repeats.empty()) {
