@@ -2,6 +2,7 @@
 #include "partita/cluster/presets.h"
 
 #include <charconv>
+#include <sstream>
 
 #include "partita/base/error.h"
 #include "partita/cluster/cluster.h"
@@ -187,24 +188,11 @@ links:  # NVLink, the hybrid cube mesh: one or two links a pair
 
 // OneFlow section 6: 4 machines, each with 8 V100 of 16 GB "interconnected with NVLink", on a 100 Gb/s RoCE network.
 // The paper says no more of a machine; a DGX-1 is taken (above), whose ports are one here.
-constexpr std::string_view kOneFlowTopology = R"(topology:
+constexpr std::string_view kOneFlowNodes = R"(topology:
   link: {bandwidth_gbytes_per_s: 12.5, latency_us: 3}  # RoCE, one port a node
   children:
     - name: node
       count: 4
-      link: {bandwidth_gbytes_per_s: 38.4, latency_us: 1}  # QPI
-      host: {type: E5-2698v4, link: {bandwidth_gbytes_per_s: 63, latency_us: 1}}  # four PCIe links
-      children:
-        - name: socket
-          count: 2
-          link: {bandwidth_gbytes_per_s: 15.75, latency_us: 5}
-          children:
-            - name: switch
-              count: 2
-              link: {bandwidth_gbytes_per_s: 15.75, latency_us: 5}
-              children:
-                - {name: gpu, count: 2, type: V100}
-links:  # NVLink, the hybrid cube mesh: one or two links a pair
 )";
 
 // Nominal figures: the same on every machine, so that plans are the same everywhere.
@@ -263,9 +251,16 @@ std::string dgx1(std::string_view name, int memory_gibytes) {
   return fill(kDgx1, name, memory_gibytes) + hybrid_cube_mesh("");
 }
 
+// Device types and links as in dgx1(); what its topology has is in each node.
 std::string oneflow_v100(std::string_view name) {
-  std::string out = fill(kDgx1.substr(0, kDgx1.find("topology:")), name, 16);
-  out += kOneFlowTopology;
+  constexpr std::string_view kTopology = "topology:\n";
+  const size_t topology = kDgx1.find(kTopology), links = kDgx1.find("links:");
+  std::string out = fill(kDgx1.substr(0, topology), name, 16);
+  out += kOneFlowNodes;
+  std::istringstream inside(
+      std::string(kDgx1.substr(topology + kTopology.size(), links - topology - kTopology.size())));
+  for (std::string line; std::getline(inside, line);) out += "    " + line + "\n";
+  out += kDgx1.substr(links);
   for (int node = 0; node < 4; ++node) out += hybrid_cube_mesh(fmt::format("node{}.", node));
   return out;
 }
