@@ -19,6 +19,7 @@ std::set<LinkId> links_of(const std::vector<DeviceId>& ring, const Cluster& clus
 
 KnownRings count_rings(const Cluster& cluster, const Step& step) {
   KnownRings known{step.to.mesh.devices, step.groups, {}};
+  std::vector<Elsewhere> found;
   std::vector<std::set<LinkId>> links;
   std::map<LinkId, int> rings;  // over a link
   for (const std::vector<int>& group : step.groups) {
@@ -26,12 +27,11 @@ KnownRings count_rings(const Cluster& cluster, const Step& step) {
     for (const int p : group) ring.push_back(step.to.mesh.devices[p]);
     links.push_back(links_of(ring, cluster));
     for (const LinkId l : links.back()) ++rings[l];
-    known.elsewhere.push_back(std::make_shared<Elsewhere>(Elsewhere{std::move(ring), 1}));
+    found.push_back({std::move(ring), 1});
   }
   for (size_t g = 0; g < links.size(); ++g) {
-    Elsewhere found = *known.elsewhere[g];
-    for (const LinkId l : links[g]) found.sharers = std::max(found.sharers, rings.at(l));
-    known.elsewhere[g] = std::make_shared<Elsewhere>(std::move(found));
+    for (const LinkId l : links[g]) found[g].sharers = std::max(found[g].sharers, rings.at(l));
+    known.elsewhere.push_back(std::make_shared<const Elsewhere>(std::move(found[g])));
   }
   return known;
 }
