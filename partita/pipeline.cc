@@ -57,10 +57,11 @@ Graph whole_step(const LoadedModel& model, const Request& request, Runner& runne
 
 // What the plan makes of the step: results that are made again, a batch that is worked on in parts.
 Graph rewritten(Graph graph, const Request& request, Runner& runner) {
+  const int parts = request.micro_batches.value_or(1);
   if (request.recompute != "none")
     graph = runner.step(
-        "recompute", [&] { return recomputed(graph, request.recompute); }, kVerified, kPrinted);
-  if (const int parts = request.micro_batches.value_or(1); parts != 1)
+        "recompute", [&] { return recomputed(graph, request.recompute, parts != 1); }, kVerified, kPrinted);
+  if (parts != 1)
     graph = runner.step(
         "parts", [&] { return in_parts(graph, parts); }, kVerified, kPrinted);
   return graph;

@@ -67,7 +67,9 @@ Graph add_backward(const Graph& forward, const Loss& loss, const Optimizer& opti
 //   what lies between two places where one activation alone crosses from before to after. Of these places those are
 //   taken with which the backward pass needs least memory (recompute_layers.cc). What follows the last layer is in
 //   none.
-Graph recomputed(const Graph& training, const std::string& kind);
+// `in_parts`: for a step that will work on its batch in parts. What is made of weights alone (casts) is there once for
+// all of them, and is not made again.
+Graph recomputed(const Graph& training, const std::string& kind, bool in_parts = false);
 std::vector<std::string> recompute_kinds();
 // Whether the op is such a clone, of the op `forward`.
 bool is_clone(const Graph& training, const Op& op);

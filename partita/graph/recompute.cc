@@ -111,6 +111,17 @@ MadeAgain made_again(const Graph& graph, const std::string& kind) {
   return cheap_again(graph, kind == "cheap");
 }
 
+// What is made of weights alone is not made again.
+void leave_weights(const Graph& graph, MadeAgain& again) {
+  const std::vector<char> trained = depends_on(graph, Role::kParameter), fed = depends_on(graph, Role::kInput);
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const Op& op = graph.ops[i];
+    if (op.phase == Phase::kForward &&
+        std::ranges::all_of(op.results, [&](TensorId t) { return trained[t.index()] && !fed[t.index()]; }))
+      again.block[i] = -1;
+  }
+}
+
 }  // namespace
 
 std::vector<char> can_be_made_again(const Graph& training) {
@@ -163,11 +174,14 @@ bool is_clone(const Graph& training, const Op& op) {
          op.name.compare(0, op.name.size() - kCloned.size(), training.op(op.forward).name) == 0;
 }
 
-Graph recomputed(const Graph& training, const std::string& kind) {
+Graph recomputed(const Graph& training, const std::string& kind, bool in_parts) {
   const std::vector<std::string> kinds = recompute_kinds();
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end())
     fail("recompute: '{}' is not one of {}", kind, fmt::join(kinds, ", "));
-  return kind == "none" ? training : WithClones(training, made_again(training, kind)).run();
+  if (kind == "none") return training;
+  MadeAgain again = made_again(training, kind);
+  if (in_parts) leave_weights(training, again);
+  return WithClones(training, std::move(again)).run();
 }
 
 }  // namespace partita

@@ -19,8 +19,9 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-Graph made_again(const Graph& forward, const std::string& kind, const std::string& loss = "mse") {
-  const Graph graph = recomputed(add_backward(forward, {.kind = loss}, {}), kind);
+Graph made_again(const Graph& forward, const std::string& kind, const std::string& loss = "mse",
+                 bool in_parts = false) {
+  const Graph graph = recomputed(add_backward(forward, {.kind = loss}, {}), kind, in_parts);
   verify(graph);
   return graph;
 }
@@ -70,6 +71,24 @@ TEST(RecomputeLayer, CutsWhereLeastMemoryIsNeeded) {
   const Graph graph = made_again(forward, "layer");
   EXPECT_EQ(kept(graph), (Words{"m1", "s2", "s3", "y"}));
   EXPECT_EQ(clones(graph), (Words{"m3", "s1", "m2", "m0", "s0"}));
+}
+
+// What is made of a weight alone is made once for all parts of a batch.
+TEST(Recompute, LeavesWeightsAloneWhereTheBatchIsInParts) {
+  for (const std::string kind : {"layer", "pointwise"}) {
+    GraphBuilder b("chain", standard_ops());
+    TensorId s = b.input("x", {4, 6});
+    for (int i = 0; i < 6; ++i) {
+      const TensorId w = b.op("sin", {b.parameter(fmt::format("w{}", i), {6, 6})}, {}, fmt::format("u{}", i));
+      s = b.op("sin", {b.op("matmul", {s, w}, {}, fmt::format("m{}", i))}, {}, fmt::format("s{}", i));
+    }
+    const Graph forward = b.finish({s});
+    const auto of_weights = [](const std::string& name) { return name[0] == 'u'; };
+    EXPECT_TRUE(std::ranges::any_of(clones(made_again(forward, kind)), of_weights)) << kind;
+    const Words again = clones(made_again(forward, kind, "mse", true));
+    EXPECT_FALSE(again.empty());
+    EXPECT_TRUE(std::ranges::none_of(again, of_weights)) << kind;
+  }
 }
 
 // Two branches side by side, which meet at the end: to make all of it again would save next to nothing.
