@@ -12,6 +12,7 @@
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
 #include "partita/search/search_text.h"
+#include "partita/search/stage_memory.h"
 #include "partita/search/stages.h"
 
 namespace partita {
@@ -102,23 +103,79 @@ Mesh on_ranks(const std::set<int>& ranks, const std::vector<DeviceId>& devices, 
   return out;
 }
 
-}  // namespace
+// Whether a run of stretches fits as a chunk of its rank, by an estimate. A rank has several chunks, each a part of its
+// memory and of what is in flight. The estimate is up to a tenth below what is planned: so much is left free.
+class ChunksFit {
+ public:
+  ChunksFit(const std::vector<StretchMemory>& memory, const Pipelining& pipelining, int64_t limit)
+      : ends_(memory.size() + 1),
+        pipelining_(pipelining),
+        limit_(std::max<int64_t>(1, limit / 10 * 9 / pipelining.virtual_stages)) {
+    runs_.resize(ends_ * ends_);
+    for (size_t begin = 0; begin < memory.size(); ++begin)
+      for (size_t end = begin + 1; end < ends_; ++end)
+        runs_[begin * ends_ + end] =
+            end == begin + 1 ? memory[begin] : joined(runs_[begin * ends_ + end - 1], memory[end - 1]);
+  }
+  // With so many times the memory that there is.
+  bool operator()(double times, int chunk, int begin, int end) const {
+    const int v = pipelining_.virtual_stages, all = in_flight(pipelining_, chunk % pipelining_.ranks);
+    const StretchMemory& run = runs_[static_cast<size_t>(begin) * ends_ + static_cast<size_t>(end)];
+    return static_cast<double>(bytes_of(run, (all + v - 1) / v)) <= static_cast<double>(limit_) * times;
+  }
 
-std::vector<int> stages_of(const Graph& graph, const std::vector<int64_t>& op_ns, int stages) {
-  Stretches stretches = stretches_of(graph, stages);
-  if (stretches.cuts < stages)
+ private:
+  size_t ends_;
+  std::vector<StretchMemory> runs_;  // by begin and end
+  Pipelining pipelining_;
+  int64_t limit_;
+};
+
+// The evenest cut that fits; where none does, the one that comes nearest to it, to a hundredth.
+std::vector<int> even_chunks(const std::vector<double>& cost, int chunks, const ChunksFit& fit) {
+  const auto cut = [&](double times) {
+    return even_parts(cost, chunks, [&](int chunk, int begin, int end) { return fit(times, chunk, begin, end); });
+  };
+  double fails = 1, works = 1;
+  std::vector<int> found;
+  while ((found = cut(works)).empty()) fails = works, works *= 2;
+  while (works > fails * 1.01) {
+    const double middle = (fails + works) / 2;
+    if (std::vector<int> nearer = cut(middle); !nearer.empty()) found = std::move(nearer), works = middle;
+    else fails = middle;
+  }
+  return found;
+}
+
+// By op: its chunk. Runs of stretches (stages.h) in their order, the longest as short as it can be where all fit;
+// `one`: the plan for a rank's devices, `limit`: the memory of the smallest.
+std::vector<int> chunks_of(const Graph& graph, const Plan& one, const Cluster& first, const Pipelining& pipelining,
+                           int64_t limit) {
+  const int chunks = pipelining.chunks();
+  Stretches stretches = stretches_of(graph, chunks);
+  if (stretches.cuts < chunks)
     throw DoesNotApply(fmt::format(
         "pipeline: '{}' has {} layers, which can be cut into {} parts, fewer than {} stages; choose fewer stages, or a "
         "smaller virtual=V",
-        graph.name, stretches.layers, stretches.cuts, stages));
+        graph.name, stretches.layers, stretches.cuts, chunks));
+  const std::vector<int64_t> op_ns = op_times(graph, one, first);
   std::vector<double> cost(static_cast<size_t>(stretches.cuts), 0);
   for (size_t i = 0; i < graph.ops.size(); ++i)
     if (graph.ops[i].phase != Phase::kUpdate)
       cost[static_cast<size_t>(stretches.of_op[i])] += static_cast<double>(op_ns[i]);
-  const std::vector<int> stage = even_parts(cost, stages);
-  for (int& of : stretches.of_op) of = stage[static_cast<size_t>(of)];
+  const ChunksFit fit(stretch_memory(graph, one, stretches.of_op, stretches.cuts), pipelining, limit);
+  const std::vector<int> chunk = even_chunks(cost, chunks, fit);
+  for (int& of : stretches.of_op) of = chunk[static_cast<size_t>(of)];
   return std::move(stretches.of_op);
 }
+
+int64_t least_memory(const Cluster& cluster) {
+  int64_t least = INT64_MAX;
+  for (int d = 0; d < cluster.compute_count; ++d) least = std::min(least, cluster.devices[d].memory_bytes);
+  return least;
+}
+
+}  // namespace
 
 Plan staged(const Graph& graph, const Plan& inner, const std::vector<int>& stage_of_op, int ranks,
             const Cluster& cluster) {
@@ -167,7 +224,7 @@ Plan pipeline_plan(const Graph& graph, const Cluster& cluster, int ranks, const 
   if (const auto why = why_not(pipelining)) throw DoesNotApply("pipeline: " + *why);
   const Cluster first = rank_of(cluster, ranks);
   const Plan one = inner(first);
-  const std::vector<int> stage_of_op = stages_of(graph, op_times(graph, one, first), pipelining.chunks());
+  const std::vector<int> stage_of_op = chunks_of(graph, one, first, pipelining, least_memory(cluster));
   Plan plan = staged(graph, one, stage_of_op, ranks, cluster);
   if (ranks > 1) plan.pipeline = pipeline;
   return plan;

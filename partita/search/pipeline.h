@@ -11,11 +11,6 @@
 
 namespace partita {
 
-// By op: its stage of `stages`. Runs of layers (stages.h) in their order, so that the longest stage is as short as it
-// can be; `op_ns`: by op, what it takes. A backward op stands with its forward op, an update with its parameter.
-// Infeasible where there are fewer layers than stages, halves of layers counted.
-std::vector<int> stages_of(const Graph& graph, const std::vector<int64_t>& op_ns, int stages);
-
 // A plan for the devices of one rank (`inner`, on the cluster's first devices, as many as a rank has), as a plan for
 // all ranks: each op of stage c on the devices of rank c mod `ranks`, each tensor that no op makes on those of its
 // first reader. Constants, and what is made of them alone (masks, rotary tables), are whole on every rank that reads

@@ -94,34 +94,70 @@ Stretches stretches_of(const Graph& graph, int least) {
   return out;
 }
 
-std::vector<int> even_parts(const std::vector<double>& costs, int parts) {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::infinity();
+
+// By run and by its end: which beginnings to look at, the nearest first, as long as the run fits.
+class Runs {
+ public:
+  Runs(const std::vector<double>& costs, int parts, const RunFits& fits)
+      : n_(costs.size()), parts_(static_cast<size_t>(parts)), fits_(fits), sum_(n_ + 1, 0) {
+    for (size_t i = 0; i < n_; ++i) sum_[i + 1] = sum_[i] + costs[i];
+  }
+  size_t size() const { return n_; }
+  size_t parts() const { return parts_; }
+  // `look(k, begin, end, cost)`: false where longer runs are no better.
+  void each(const std::function<bool(size_t k, size_t begin, size_t end, double cost)>& look) const {
+    for (size_t k = 1; k <= parts_; ++k)
+      for (size_t end = k; end <= n_; ++end)
+        for (size_t begin = end; begin-- > k - 1;) {
+          if (fits_ && !fits_(static_cast<int>(k) - 1, static_cast<int>(begin), static_cast<int>(end))) break;
+          if (!look(k, begin, end, sum_[end] - sum_[begin])) break;
+        }
+  }
+
+ private:
+  size_t n_, parts_;
+  const RunFits& fits_;
+  std::vector<double> sum_;
+};
+
+// By number of runs and by element: of the first so many elements.
+std::vector<std::vector<double>> of_none(const Runs& runs) {
+  std::vector<std::vector<double>> out(runs.parts() + 1, std::vector<double>(runs.size() + 1, kNone));
+  out[0][0] = 0;
+  return out;
+}
+
+// The least largest run.
+double least_longest(const Runs& runs) {
+  std::vector<std::vector<double>> worst = of_none(runs);
+  runs.each([&](size_t k, size_t begin, size_t end, double cost) {
+    if (cost >= worst[k][end]) return false;
+    worst[k][end] = std::min(worst[k][end], std::max(worst[k - 1][begin], cost));
+    return true;
+  });
+  return worst[runs.parts()][runs.size()];
+}
+
+}  // namespace
+
+std::vector<int> even_parts(const std::vector<double>& costs, int parts, const RunFits& fits) {
   const size_t n = costs.size(), p = static_cast<size_t>(parts);
   ensure(p > 0 && p <= n, "{} costs in {} parts", n, parts);
-  std::vector<double> sum(n + 1, 0);
-  for (size_t i = 0; i < n; ++i) sum[i + 1] = sum[i] + costs[i];
-  constexpr double kNone = std::numeric_limits<double>::infinity();
-  // worst[k][i]: the least largest run of the first i in k runs.
-  std::vector<std::vector<double>> worst(p + 1, std::vector<double>(n + 1, kNone));
-  worst[0][0] = 0;
-  for (size_t k = 1; k <= p; ++k)
-    for (size_t i = k; i <= n; ++i)
-      for (size_t j = i; j-- > k - 1;) {
-        if (sum[i] - sum[j] >= worst[k][i]) break;  // longer runs are no better
-        worst[k][i] = std::min(worst[k][i], std::max(worst[k - 1][j], sum[i] - sum[j]));
-      }
-  const double most = worst[p][n] * (1 + 1e-9);
-  // squares[k][i]: the least sum of squares of the first i in k runs, none above `most`; from: where the last begins.
-  std::vector<std::vector<double>> squares(p + 1, std::vector<double>(n + 1, kNone));
+  const Runs runs(costs, parts, fits);
+  const double longest = least_longest(runs);
+  if (longest == kNone) return {};
+  // The least sum of squares with no run above `longest`, and where its last run begins.
+  std::vector<std::vector<double>> squares = of_none(runs);
   std::vector<std::vector<size_t>> from(p + 1, std::vector<size_t>(n + 1, 0));
-  squares[0][0] = 0;
-  for (size_t k = 1; k <= p; ++k)
-    for (size_t i = k; i <= n; ++i)
-      for (size_t j = i; j-- > k - 1;) {
-        const double run = sum[i] - sum[j];
-        if (run > most) break;
-        const double all = squares[k - 1][j] + run * run;
-        if (all < squares[k][i] * (1 + 1e-9)) squares[k][i] = std::min(all, squares[k][i]), from[k][i] = j;
-      }
+  runs.each([&](size_t k, size_t begin, size_t end, double cost) {
+    if (cost > longest * (1 + 1e-9)) return false;
+    const double all = squares[k - 1][begin] + cost * cost;
+    if (all < squares[k][end] * (1 + 1e-9)) squares[k][end] = std::min(all, squares[k][end]), from[k][end] = begin;
+    return true;
+  });
   std::vector<int> run(n, 0);
   for (size_t k = p, end = n; k > 0; end = from[k][end], --k)
     for (size_t i = from[k][end]; i < end; ++i) run[i] = static_cast<int>(k) - 1;

@@ -4,6 +4,7 @@
 // stages. No stage can do with less than 8 ms. The last has 7 layers and the head (7.65 ms), the others 119 layers: of
 // these cuts that of the least sum of squares has 7 in the first stage, with the embedding, and 8 in each of the rest.
 #pragma once
+#include <functional>
 #include <vector>
 
 #include "partita/graph/graph.h"
@@ -22,8 +23,10 @@ struct Stretches {
 };
 Stretches stretches_of(const Graph& graph, int least);
 
-// Cuts costs into exactly `parts` runs: the largest sum as small as can be, of such cuts the sum of squares, of equals
-// the earliest cuts. There are as many costs as parts at least. By element, its run.
-std::vector<int> even_parts(const std::vector<double>& costs, int parts);
+// Cuts costs into exactly `parts` runs that fit: the largest sum as small as can be, of such cuts the sum of squares,
+// of equals the earliest cuts. There are as many costs as parts at least. `fits`: whether run k may be [begin, end); a
+// run within one that fits does. By element, its run; empty: no cut fits.
+using RunFits = std::function<bool(int k, int begin, int end)>;
+std::vector<int> even_parts(const std::vector<double>& costs, int parts, const RunFits& fits = nullptr);
 
 }  // namespace partita

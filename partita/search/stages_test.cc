@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "partita/base/rng.h"
+#include "partita/search/stage_memory.h"
 
 namespace partita {
 namespace {
@@ -22,15 +24,21 @@ Measure measure(const std::vector<double>& costs, const std::vector<int>& run, i
   return m;
 }
 
-// Over all ways to cut into runs that are not empty.
-Measure brute_force(const std::vector<double>& costs, int parts) {
+// Over all ways to cut into runs that are not empty, and fit.
+Measure brute_force(const std::vector<double>& costs, int parts, const RunFits& fits = nullptr) {
   const int n = static_cast<int>(costs.size());
   Measure best{std::numeric_limits<double>::infinity(), 0};
   for (int cuts = 0; cuts < 1 << (n - 1); ++cuts) {
     if (__builtin_popcount(static_cast<unsigned>(cuts)) != parts - 1) continue;
     std::vector<int> run(costs.size(), 0);
     for (int i = 1; i < n; ++i) run[static_cast<size_t>(i)] = run[static_cast<size_t>(i) - 1] + (cuts >> (i - 1) & 1);
-    best = std::min(best, measure(costs, run, parts));
+    bool all_fit = true;
+    for (int k = 0; fits && k < parts; ++k) {
+      const auto of_k = std::ranges::equal_range(run, k);
+      all_fit =
+          all_fit && fits(k, static_cast<int>(of_k.begin() - run.begin()), static_cast<int>(of_k.end() - run.begin()));
+    }
+    if (all_fit) best = std::min(best, measure(costs, run, parts));
   }
   return best;
 }
@@ -47,6 +55,41 @@ TEST(EvenParts, AreTheBestOfAllCuts) {
       EXPECT_TRUE(std::is_sorted(run.begin(), run.end()));
       EXPECT_EQ(measure(costs, run, parts), brute_force(costs, parts)) << n << " in " << parts;
     }
+}
+
+// What a run needs grows with it, and more for the runs that come first, as with micro-batches in flight.
+TEST(EvenParts, AreTheBestOfThoseThatFit) {
+  Rng rng(34);
+  int none = 0, uneven = 0;
+  for (int trial = 0; trial < 300; ++trial) {
+    const int n = 2 + static_cast<int>(rng.below(8)),
+              parts = 2 + static_cast<int>(rng.below(static_cast<uint64_t>(std::min(n, 4) - 1)));
+    std::vector<double> costs, needs;
+    for (int i = 0; i < n; ++i)
+      costs.push_back(static_cast<double>(1 + rng.below(9))), needs.push_back(static_cast<double>(1 + rng.below(9)));
+    const double limit = static_cast<double>(10 + rng.below(60));
+    const RunFits fits = [&](int k, int begin, int end) {
+      return (parts - k) * std::accumulate(needs.begin() + begin, needs.begin() + end, 0.0) <= limit;
+    };
+    const Measure best = brute_force(costs, parts, fits);
+    const std::vector<int> run = even_parts(costs, parts, fits);
+    ASSERT_EQ(run.empty(), best.first == std::numeric_limits<double>::infinity());
+    none += run.empty();
+    if (run.empty()) continue;
+    EXPECT_EQ(measure(costs, run, parts), best);
+    uneven += best != brute_force(costs, parts);
+  }
+  EXPECT_GT(none, 20);
+  EXPECT_GT(uneven, 20);
+}
+
+// The example of stage_memory.h.
+TEST(StageMemory, OfTwoLayersWithThreeInFlight) {
+  const StretchMemory layer{.once = 10, .kept = 6, .most = 8};
+  const StretchMemory two = joined(layer, layer);
+  EXPECT_EQ(bytes_of(two, 3), 58);
+  EXPECT_EQ(bytes_of(joined(StretchMemory{.once = 1, .kept = 2, .most = 5, .brought = 3}, layer), 1), 11 + 10);
+  EXPECT_EQ(bytes_of(joined(StretchMemory{.once = 1, .kept = 2, .most = 5, .brought = 3}, layer), 2), 11 + 10 + 11);
 }
 
 // Llama-3-405B on 16 stages: 126 layers, of which the first and the last stage have one fewer than the others.
