@@ -64,10 +64,10 @@ int64_t serial_ns(const Graph& graph, const Resolved& resolved, const Cluster& c
     sum += c.acts * times.ns(c.conversion.from, c.conversion.to, bytes_of(graph.tensor(c.tensor).dtype));
   for (size_t t = 0; t < graph.tensors.size(); ++t)
     if (graph.tensors[t].role == Role::kInput)
-      sum += (graph.tensors[t].in_time == InTime::kParts ? graph.micro_batches() : 1) *
-             times.load_ns(resolved.home[t], bytes_of(graph.tensors[t].dtype));
+      sum += reads_a_step(graph, TensorId(t)) * times.load_ns(resolved.home[t], bytes_of(graph.tensors[t].dtype));
   for (TensorId output : graph.outputs)
-    sum += times.give_ns(resolved.home[output.index()], bytes_of(graph.tensor(output).dtype));
+    sum += reads_a_step(graph, output) *
+           times.give_ns(resolved.home[output.index()], bytes_of(graph.tensor(output).dtype));
   return sum;
 }
 

@@ -60,7 +60,8 @@ class Groups {
       choose(OpId(i));
       keep_results(OpId(i));
     }
-    std::set<TensorId> again = states_.gathered_again(planner_);
+    std::set<TensorId> again;
+    if (!of_.gathers_once) again = states_.gathered_again(planner_);
     if (sequence_) gather_sequences_again(again);
     Plan plan = planner_.finish(search);
     plan.refetched = std::move(again);
@@ -234,6 +235,12 @@ void expect_groups(const std::string& rule, const Graph& graph, int devices, con
         fmt::format("{}: {} devices are not a multiple of tensor={}{}; choose degrees whose product "
                     "divides {}",
                     rule, devices, of.tensor, of.expert > 1 ? fmt::format(" x expert={}", of.expert) : "", devices));
+  if (of.gathers_once && of.zero != 3)
+    throw Error(
+        ExitCode::kUsage,
+        fmt::format("{}: gather=step is for weights that are kept split, and stage {} of ZeRO keeps them whole; "
+                    "choose stage 3, or leave gather out",
+                    rule, of.zero));
   if (of.sequence && of.tensor == 1)
     throw DoesNotApply(
         fmt::format("{}: sequence=1 splits over the tensor groups, and with tensor=1 there are none; "

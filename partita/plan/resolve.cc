@@ -117,13 +117,16 @@ Resolved with_fewer_parts(Resolved resolved, int micro_batches) {
   return resolved;
 }
 
-int conversion_acts(const Graph& graph, const Plan& plan, TensorId id, const std::vector<Reader>& readers) {
+int reads_a_step(const Graph& graph, TensorId id) {
   const Tensor& tensor = graph.tensor(id);
+  const bool in_parts = tensor.in_time == InTime::kParts && tensor.role != Role::kConstant;
+  return in_parts || (tensor.in_time == InTime::kSum && !tensor.accumulated) ? graph.micro_batches() : 1;
+}
+
+int conversion_acts(const Graph& graph, const Plan& plan, TensorId id, const std::vector<Reader>& readers) {
   const bool into_kept = readers.empty();
-  if (into_kept) return graph.acts(graph.op(tensor.producer));
-  if (tensor.in_time == InTime::kParts && tensor.role != Role::kConstant) return graph.micro_batches();
-  if (tensor.in_time == InTime::kSum && !tensor.accumulated) return graph.micro_batches();
-  if (!plan.refetched.contains(id)) return 1;
+  if (into_kept) return graph.acts(graph.op(graph.tensor(id).producer));
+  if (const int acts = reads_a_step(graph, id); acts > 1 || !plan.refetched.contains(id)) return acts;
   return std::any_of(readers.begin(), readers.end(), [&](const Reader& r) { return graph.op(r.op).in_parts; })
              ? graph.micro_batches()
              : 1;

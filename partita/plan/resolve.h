@@ -63,6 +63,8 @@ Resolved with_fewer_parts(Resolved resolved, int micro_batches);
 // there once, and sums when they are added up, once. A refetched tensor is converted once a part where readers act so
 // often.
 int conversion_acts(const Graph& graph, const Plan& plan, TensorId id, const std::vector<Reader>& readers);
+// The same for readers of a tensor that is not refetched.
+int reads_a_step(const Graph& graph, TensorId id);
 
 // Throws bad input, naming op or tensor and the rule, where a choice does not exist. check_choices() (plan/check.h) has
 // accepted the plan. Only the parts of the devices in `listed` are listed in the steps; bytes are those of all.

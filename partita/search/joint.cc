@@ -29,6 +29,10 @@ struct Building {
   LimitKeeper& keeper;
 
   int64_t element_bytes(TensorId id) const { return bytes_of(graph.tensor(id).dtype); }
+  Acts acts(TensorId id) const {
+    const OpId op = graph.tensor(id).producer;
+    return {op.valid() ? graph.acts(graph.op(op)) : 1, reads_a_step(graph, id)};
+  }
   // In time: an output, which goes to a host.
   bool is_given(TensorId id) const {
     return costs.in_time() && std::find(graph.outputs.begin(), graph.outputs.end(), id) != graph.outputs.end();
@@ -48,6 +52,7 @@ StraightKind straight_kind(const Building& building, const JointProblem& joint, 
           result_position(building.graph, id),
           {joint.ops[reader.op.index()].get(), reader.operands},
           building.element_bytes(id),
+          building.acts(id),
           building.is_given(id)};
 }
 
@@ -56,14 +61,17 @@ TensorKind tensor_kind(const Building& building, const JointProblem& joint, Tens
   TensorKind kind;
   kind.shape = graph.tensor(id).shape;
   kind.element_bytes = building.element_bytes(id);
+  kind.acts = building.acts(id);
   kind.loaded = building.costs.in_time() && graph.tensor(id).role == Role::kInput;
   kind.given = building.is_given(id);
   kind.pinned = building.problem.pins.kept.contains(id);
   if (const OpId op = graph.tensor(id).producer; op.valid())
     kind.made = joint.ops[op.index()].get(), kind.result = result_position(graph, id);
   auto add_readers = [&](TensorId read) {
-    for (const ReadingOp& r : building.readers.of(read))
+    for (const ReadingOp& r : building.readers.of(read)) {
       kind.read.push_back({joint.ops[r.op.index()].get(), r.operands, graph.op(r.op).phase == Phase::kBackward});
+      kind.once_for_parts |= graph.acts(graph.op(r.op)) > kind.acts.read;
+    }
   };
   add_readers(id);
   if (const TensorId next = building.readers.replacement[id.index()]; next.valid()) {
@@ -166,7 +174,8 @@ void connect_straight(const Building& building, TensorId id, const StraightTable
     const int result = result_position(building.graph, id);
     Table& costs = joint.network.costs[made_by];
     for (size_t x = 0; x < costs.size(); ++x)
-      costs[x] += building.costs.times().give_ns(joint.ops[producer.index()]->layouts[x].results[result],
+      costs[x] += building.acts(id).read *
+                  building.costs.times().give_ns(joint.ops[producer.index()]->layouts[x].results[result],
                                                  building.element_bytes(id));
   }
   if (!straight) return;  // nobody reads it

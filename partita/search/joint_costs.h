@@ -39,9 +39,10 @@ int joint_threads(const Graph& graph, const Mesh& mesh);
 // Conversions between some layouts of a list.
 class ConversionCosts {
  public:
-  // From each of `from` to each of `to`, places in the list, in any order and any number of times.
+  // From each of `from` to each of `to`, places in the list, in any order and any number of times. Each is made `acts`
+  // times a step.
   ConversionCosts(JointCosts& costs, const std::vector<Layout>& layouts, const std::vector<int>& from,
-                  const std::vector<int>& to, int64_t element_bytes);
+                  const std::vector<int>& to, int64_t element_bytes, int acts);
   int64_t operator()(int from, int to) const { return table_[row_[from] * columns_ + column_[to]]; }
 
  private:

@@ -128,7 +128,7 @@ solver::Assignment settled(const JointProblem& joint, const std::vector<std::vec
 
 // Whether what is brought to an op of the backward pass and to another one is brought to each of them: where they want
 // the same, which is not the home and not brought for several readers. Not where anything is brought for several of
-// both, since a plan has both or neither.
+// both, since a plan has both or neither; nor where that would be once a part of a batch and not once a step.
 bool is_refetched(const JointProblem& joint, const Graph& graph, TensorId id, const std::vector<Reader>& readers,
                   const solver::Assignment& values) {
   const TensorSpace& space = *joint.tensors[id.index()];
@@ -145,6 +145,8 @@ bool is_refetched(const JointProblem& joint, const Graph& graph, TensorId id, co
     return joint.ops[r.op.index()]->layouts[values[joint.op_variable[r.op.index()]]].operands[r.operand];
   };
   auto is_backward = [&](const Reader& r) { return graph.op(r.op).phase == Phase::kBackward; };
+  for (const Reader& r : readers)
+    if (graph.acts(graph.op(r.op)) > reads_a_step(graph, id)) return false;
   bool twice = false;
   for (const Reader& b : readers) {
     if (!is_backward(b) || same_placement(wanted(b), home)) continue;
@@ -231,7 +233,7 @@ std::optional<solver::Assignment> values_of(const JointProblem& joint, const Gra
       std::erase_if(there, [&](int x) { return !space.values[x].also.empty(); });
       for (size_t b = 0; b < space.brought.size(); ++b) {
         const std::vector<TensorSpace::Way>& ways = space.brought[b].ways;
-        if (std::any_of(ways.begin() + 1, ways.end(), [](const TensorSpace::Way& w) { return !w.once; }))
+        if (std::ranges::any_of(ways, [](const TensorSpace::Way& w) { return w.others && w.backward && !w.once; }))
           std::erase_if(may[joint.brought_variables[t][b]], [&](int x) { return ways[x].once; });
       }
     }

@@ -8,6 +8,7 @@
 #include "partita/base/error.h"
 #include "partita/base/radices.h"
 #include "partita/graph/factors.h"
+#include "partita/plan/needs.h"
 
 namespace partita {
 
@@ -157,9 +158,8 @@ OneCut Cuts::next(const CutState& state, int axes) {
     cut.network.unary.push_back(std::move(unary));
     auto pair = [&](TensorId id, size_t slot, bool result) {
       const size_t keeper = keeper_of(id).index();
-      cut.network.pairs.push_back(
-          {static_cast<int>(keeper), static_cast<int>(tensors + i),
-           pair_costs(tiles_of[keeper], cut.ops[i], slot, result, bytes_of(graph_.tensor(id).dtype))});
+      cut.network.pairs.push_back({static_cast<int>(keeper), static_cast<int>(tensors + i),
+                                   pair_costs(tiles_of[keeper], cut.ops[i], slot, result, bytes_a_step(id, result))});
     };
     for (size_t k = 0; k < op.operands.size(); ++k) {
       auto seen = op.operands.begin() + static_cast<std::ptrdiff_t>(k);
@@ -196,9 +196,36 @@ Plan Cuts::plan(const CutState& state) const {
     if (is_factored(radices_[t])) kept.radices = radices_[t];
     plan.kept[TensorId(t)] = std::move(kept);
   }
+  leave_sums(plan);
   plan.search = space_.search;
   plan.paper_cost = static_cast<double>(std::accumulate(state.moved.begin(), state.moved.end(), int64_t{0}));
   return plan;
+}
+
+void Cuts::leave_sums(Plan& plan) const {
+  if (graph_.micro_batches() == 1) return;
+  DerivationCache derivations;
+  Converter converter(problem_.cluster);
+  std::vector<OpLayouts> of_op;
+  for (size_t i = 0; i < graph_.ops.size(); ++i) {
+    const auto derived = derivations.get(graph_.ops[i].bound, mesh_.extents, plan.ops[i].strategies);
+    of_op.push_back(layouts_of(*graph_.ops[i].bound, *derived, mesh_));
+  }
+  std::vector<const OpLayouts*> layouts;
+  for (const OpLayouts& l : of_op) layouts.push_back(&l);
+  for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+    const TensorId id(t);
+    if (!graph_.tensor(id).accumulated || problem_.pins.kept.contains(id)) continue;
+    const auto bytes = [&] {
+      int64_t sum = 0;
+      for (const TensorNeeds::Need& need : needs_of(graph_, plan, layouts, read_by_, id).needs)
+        sum += conversion_acts(graph_, plan, id, need.readers) * converter.bytes(need.from, need.to, 1);
+      return sum;
+    };
+    const int64_t added_up = bytes();
+    const auto kept = plan.kept.extract(id);
+    if (bytes() > added_up) plan.kept.insert({id, kept.mapped()});
+  }
 }
 
 TensorId Cuts::keeper_of(TensorId id) const {
@@ -219,7 +246,7 @@ std::shared_ptr<const OpView> Cuts::view(OpId id, const CutState& state, const s
     for (const tdl::AxisStrategy& s : all->second)
       if (!s.names.empty() && space_.offers(id, s)) offered[a].push_back(s);
   }
-  auto key = std::make_tuple(op.bound.get(), so_far, state.extents, parts, offered, inner_dtype(graph_, op));
+  auto key = std::make_tuple(op.bound.get(), so_far, state.extents, parts, offered, inner_bytes(op));
   if (auto found = views_.find(key); found != views_.end()) return found->second;
   auto v = view_of(id, state, parts, choices_of(*op.bound, state, so_far, parts, offered));
   if (v->aligned.empty()) {  // nothing else is left
@@ -275,10 +302,18 @@ void Cuts::add_aligned(const Op& op, const CutState& state, const std::vector<in
   };
   for (const Layout& layout : a.layouts.operands) a.operands.push_back(splits_of(layout));
   for (const Layout& layout : a.layouts.results) a.results.push_back(splits_of(layout));
-  int64_t element = bytes_of(inner_dtype(graph_, op));
+  const int64_t element = inner_bytes(op);
   a.inner_cost = converter_.inner_bytes(*op.bound, *derived, mesh, element) -
                  converter_.inner_bytes(*op.bound, before, mesh_of(state.extents), element);
   v.aligned.push_back(std::move(a));
+}
+
+int64_t Cuts::inner_bytes(const Op& op) const { return graph_.acts(op) * bytes_of(inner_dtype(graph_, op)); }
+
+int64_t Cuts::bytes_a_step(TensorId id, bool result) const {
+  const Tensor& tensor = graph_.tensor(id);
+  const int times = result && !tensor.accumulated ? graph_.acts(graph_.op(tensor.producer)) : reads_a_step(graph_, id);
+  return times * bytes_of(tensor.dtype);
 }
 
 Mesh Cuts::mesh_of(const std::vector<int>& extents) const {  // of the first few cuts: one device stands for each group

@@ -84,7 +84,8 @@ class Cuts {
   // throws.
   OneCut next(const CutState& state, int axes = 1);
   CutState after(const CutState& state, const OneCut& cut, const std::vector<int>& values) const;
-  // After the last cut; paper_cost is all that the cuts moved.
+  // After the last cut; paper_cost is all that the cuts moved. Sums over the parts of a batch stay partial where it is
+  // cheaper to add them up once a step.
   Plan plan(const CutState& state) const;
 
   void poll() const;  // throws where the budget has ended
@@ -119,6 +120,11 @@ class Cuts {
   std::shared_ptr<const Tiles> tiles(TensorId id, const CutState& state, const OneCut& cut);
   const PairCosts& pair_costs(const std::shared_ptr<const Tiles>& tiles, const std::shared_ptr<const OpView>& view,
                               size_t slot, bool result, int64_t element);
+  // What an element of an op's inner steps, and of a tensor's conversion from its producer or for a reader, counts in a
+  // step: as often as they are made.
+  int64_t inner_bytes(const Op& op) const;
+  int64_t bytes_a_step(TensorId id, bool result) const;
+  void leave_sums(Plan& plan) const;
   int64_t stored(TensorId id, const CutState& state, const std::vector<int>& parts,
                  const std::vector<Tiling>& tilings) const;
   int64_t extent_of(TensorId id, Tiling tiling) const;
@@ -139,7 +145,7 @@ class Cuts {
   DerivationCache derivations_;
   Converter converter_;
   std::map<std::pair<const tdl::Bound*, int>, std::vector<tdl::AxisStrategy>> strategies_;
-  std::map<std::tuple<const tdl::Bound*, Choice, std::vector<int>, std::vector<int>, std::vector<Choice>, DType>,
+  std::map<std::tuple<const tdl::Bound*, Choice, std::vector<int>, std::vector<int>, std::vector<Choice>, int64_t>,
            std::shared_ptr<const OpView>>
       views_;
   std::map<std::tuple<std::vector<Shape>, std::vector<int>, std::vector<int>, std::vector<Tiling>,

@@ -48,8 +48,9 @@ bool add_strategy(const Making& making, const Op& op, tdl::Deriver& deriver,
   if (!derived) return false;
   space.strategies.push_back(strategies);
   space.layouts.push_back(layouts_of(*op.bound, *derived, making.mesh));
-  space.costs.push_back(costs.inner(*op.bound, *derived, making.mesh, bytes_of(inner_dtype(making.graph, op))));
-  if (costs.in_time()) space.costs.back() += kernels_ns(making.model, making.graph, op, *derived, making.mesh);
+  int64_t cost = costs.inner(*op.bound, *derived, making.mesh, bytes_of(inner_dtype(making.graph, op)));
+  if (costs.in_time()) cost += kernels_ns(making.model, making.graph, op, *derived, making.mesh);
+  space.costs.push_back(making.graph.acts(op) * cost);
   return true;
 }
 
@@ -151,7 +152,7 @@ std::vector<std::shared_ptr<const OpSpace>> op_spaces(const Problem& problem, co
     const Choices* given;
     OpSpace* space;
   };
-  std::map<std::tuple<const tdl::Bound*, std::vector<DType>, Choices>, std::shared_ptr<OpSpace>> known;
+  std::map<std::tuple<const tdl::Bound*, std::vector<DType>, Choices, int>, std::shared_ptr<OpSpace>> known;
   std::vector<Missing> missing;
   std::vector<std::shared_ptr<const OpSpace>> spaces;
   const Choices all;
@@ -162,7 +163,8 @@ std::vector<std::shared_ptr<const OpSpace>> op_spaces(const Problem& problem, co
       continue;
     }
     const Choices& given = space.strategies.empty() ? all : space.strategies[i];
-    const auto [found, fresh] = known.try_emplace({op.bound.get(), dtypes_of(graph, op, costs.in_time()), given});
+    const auto [found, fresh] =
+        known.try_emplace({op.bound.get(), dtypes_of(graph, op, costs.in_time()), given, graph.acts(op)});
     if (fresh) {
       found->second = std::make_shared<OpSpace>();
       missing.push_back({&op, &given, found->second.get()});

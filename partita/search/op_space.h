@@ -21,7 +21,8 @@ namespace partita {
 struct OpSpace {
   std::vector<std::vector<tdl::AxisStrategy>> strategies;  // per value, one a mesh axis
   std::vector<OpLayouts> layouts;                          // per value
-  std::vector<int64_t> costs;                              // per value: its inner conversions; in time its kernels too
+  std::vector<int64_t> costs;                              // per value: its inner conversions; in time its kernels too;
+                                                           // as often as it acts
 };
 
 // What the network chooses from.

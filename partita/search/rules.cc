@@ -26,7 +26,8 @@ SearchResult by_megatron(const Problem& problem, const Budget& budget, Rng&) {
   const std::string& tensor = problem.options.at("tensor");
   GroupsOf groups{.expert = number(problem, "expert"),
                   .sequence = problem.options.at("sequence") == "1",
-                  .zero = number(problem, "zero")};
+                  .zero = number(problem, "zero"),
+                  .gathers_once = problem.options.at("gather") == "step"};
   const auto on = [&](const Cluster& cluster, const Pins& pins) {
     groups.tensor = tensor == "node" ? tensor_degree(problem.graph, cluster) : std::stoi(tensor);
     return groups_plan("megatron", problem.graph, cluster, groups, pins, budget.watch());
@@ -57,7 +58,9 @@ Sharing of_megatron(const Problem& problem) {
 }
 
 SearchResult by_zero(const Problem& problem, const Budget& budget, Rng&) {
-  const GroupsOf groups{.tensor = number(problem, "tensor"), .zero = number(problem, "stage")};
+  const GroupsOf groups{.tensor = number(problem, "tensor"),
+                        .zero = number(problem, "stage"),
+                        .gathers_once = problem.options.at("gather") == "step"};
   return with_plan(groups_plan("zero", problem.graph, problem.cluster, groups, problem.pins, budget.watch()));
 }
 
@@ -85,7 +88,8 @@ SearchEntry megatron_search() {
                       {"virtual", {"auto", "N"}},
                       {"sequence", {"0", "1"}},
                       {"expert", {"1", "N"}},
-                      {"zero", {"0", "1", "2", "3"}}},
+                      {"zero", {"0", "1", "2", "3"}},
+                      {"gather", {"pass", "step"}}},
           .search = by_megatron,
           .begins_auto = {.work = rule_work, .every = {"tensor"}},
           .sharing = of_megatron,
@@ -128,7 +132,7 @@ SearchEntry zero_search() {
           .summary =
               "data parallelism; states (stage 1), gradients (2) and parameters (3) are kept split, those "
               "without an axis long enough whole; tensor parallelism in groups of devices inside it",
-          .options = {{"stage", {"1", "2", "3"}}, {"tensor", {"1", "N"}}},
+          .options = {{"stage", {"1", "2", "3"}}, {"tensor", {"1", "N"}}, {"gather", {"pass", "step"}}},
           .aliases = {{"fsdp", "stage=3"}},
           .search = by_zero,
           .begins_auto = {.work = rule_work, .every = {"stage"}},

@@ -99,7 +99,7 @@ using NeverShared = std::function<bool(int home, int layout)>;
 std::set<std::pair<int, int>> never_faster(const Draft& draft, const std::vector<int>& shared,
                                            const std::vector<bool>& named, const ConversionCosts& costs) {
   const ConversionCosts from_made(draft.costs_by, draft.space.layouts, draft.made, draft.homes,
-                                  draft.kind.element_bytes);
+                                  draft.kind.element_bytes, draft.kind.acts.made);
   std::set<std::pair<int, int>> never;
   for (int h : draft.homes)
     for (int s : shared) {
@@ -119,10 +119,12 @@ std::set<std::pair<int, int>> never_faster(const Draft& draft, const std::vector
 }
 
 // Whether it is never better that two readers share a layout than that the layout is the home. In bytes that is so
-// where it can be the home whoever makes the tensor, since no detour is shorter.
+// where it can be the home whoever makes the tensor, since no detour is shorter; unless the way home is gone more
+// often.
 NeverShared never_shared(const Draft& draft, const std::vector<int>& shared, const ConversionCosts& costs) {
   const TensorKind& kind = draft.kind;
-  if (kind.read.size() > 2 || kind.remade || kind.pinned) return [](int, int) { return false; };
+  if (kind.read.size() > 2 || kind.remade || kind.pinned || kind.acts.made > kind.acts.read)
+    return [](int, int) { return false; };
   std::vector<bool> named;
   for (const Layout& l : draft.space.layouts) named.push_back(can_be_kept(l));
   if (!draft.costs_by.in_time())
@@ -177,14 +179,14 @@ Table cost_table(const Draft& draft, const ConversionCosts& costs) {
 
 // From what each value of the op that makes it leaves to each home. A home without a name is only where the producer
 // leaves it.
-TablePointer arrival_table(const Draft& draft, const std::vector<int>& made) {
+TablePointer arrival_table(const Draft& draft, const std::vector<int>& made, int acts) {
   const TensorSpace& space = draft.space;
   std::vector<bool> named;
   for (const Layout& l : space.layouts) named.push_back(can_be_kept(l));
   std::vector<int> homes;
   for (const TensorSpace::Value& v : space.values)
     if (named[v.home]) homes.push_back(v.home);
-  const ConversionCosts costs(draft.costs_by, space.layouts, made, homes, draft.kind.element_bytes);
+  const ConversionCosts costs(draft.costs_by, space.layouts, made, homes, draft.kind.element_bytes, acts);
   std::vector<Table> of_home(space.layouts.size());
   Table table;
   table.reserve(space.values.size() * made.size());
@@ -240,7 +242,7 @@ std::vector<TensorSpace::Way> ways_of(const Draft& draft, int layout, bool for_o
   if (for_others) ways.push_back({.others = true});
   if (for_backward) ways.push_back({.backward = true});
   if (!for_others || !for_backward) return ways;
-  ways.push_back({true, true});
+  if (!draft.kind.once_for_parts) ways.push_back({true, true});
   const int last = last_position(draft.making);
   const bool made = draft.kind.made != nullptr;
   std::set<int64_t> different;
@@ -328,7 +330,8 @@ StraightTable straight_table(const TableMaking& making, const StraightKind& kind
   starts.insert(starts.end(), homes.begin(), homes.end());
   std::vector<int> ends = joined(needs);
   ends.insert(ends.end(), homes.begin(), homes.end());
-  const ConversionCosts costs(by, layouts, starts, ends, kind.element_bytes);
+  const ConversionCosts to_home(by, layouts, from, homes, kind.element_bytes, kind.acts.made);
+  const ConversionCosts costs(by, layouts, starts, ends, kind.element_bytes, kind.acts.read);
   auto to_all = [&](int at, const std::vector<int>& need) {
     int64_t sum = 0;
     for (int n : need) sum += costs(at, n);
@@ -343,7 +346,7 @@ StraightTable straight_table(const TableMaking& making, const StraightKind& kind
       const auto [best, fresh] = known.try_emplace({f, need}, to_all(f, need), -1);
       if (fresh)
         for (int h : homes)
-          if (const int64_t cost = costs(f, h) + to_all(h, need); h != f && cost < best->second.first)
+          if (const int64_t cost = to_home(f, h) + to_all(h, need); h != f && cost < best->second.first)
             best->second = {cost, h}, kept = true;
       table.push_back(best->second.first);
       space.homes.push_back(best->second.second);
@@ -364,11 +367,11 @@ void fill_tensor_tables(const TableMaking& making, const TensorKind& kind, const
   std::vector<int> wanted;
   for (const Needs& needs : draft.needs)
     for (int n : joined(needs)) wanted.push_back(n);
-  const ConversionCosts costs(by, layouts, draft.homes, wanted, kind.element_bytes);
+  const ConversionCosts costs(by, layouts, draft.homes, wanted, kind.element_bytes, kind.acts.read);
   draft.arrivals.assign(layouts.size(), 0);
   for (int h : draft.homes) {
-    if (kind.loaded) draft.arrivals[h] += by.times().load_ns(layouts[h], kind.element_bytes);
-    if (kind.given) draft.arrivals[h] += by.times().give_ns(layouts[h], kind.element_bytes);
+    if (kind.loaded) draft.arrivals[h] += kind.acts.read * by.times().load_ns(layouts[h], kind.element_bytes);
+    if (kind.given) draft.arrivals[h] += kind.acts.read * by.times().give_ns(layouts[h], kind.element_bytes);
   }
   const WantedBy wanted_by = wanted_together(draft.needs);
   std::vector<int> together;
@@ -380,8 +383,8 @@ void fill_tensor_tables(const TableMaking& making, const TensorKind& kind, const
   making.keeper.count_entries(entries * tables.tensors);
 
   tables.cost = std::make_shared<const Table>(cost_table(draft, costs));
-  if (kind.made) tables.from_made = arrival_table(draft, draft.made);
-  if (kind.remade) tables.from_remade = arrival_table(draft, draft.remade);
+  if (kind.made) tables.from_made = arrival_table(draft, draft.made, kind.acts.made);
+  if (kind.remade) tables.from_remade = arrival_table(draft, draft.remade, 1);
   std::vector<bool> has_variable(layouts.size(), false);
   if (!listed)
     for (int layout : together) has_variable[layout] = true;

@@ -41,12 +41,20 @@ struct ReadingSpace {
   auto operator<=>(const ReadingSpace&) const = default;
 };
 
+// How often a step brings a tensor from the op that makes it to its home, and from there to a reader. With
+// micro-batches a gradient is made part by part, and may be brought to its readers once.
+struct Acts {
+  int made = 1, read = 1;
+  auto operator<=>(const Acts&) const = default;
+};
+
 // All that the table of a tensor that goes straight depends on.
 struct StraightKind {
   const OpSpace* made = nullptr;
   int result = 0;
   ReadingSpace read;
   int64_t element_bytes = 0;
+  Acts acts;
   bool given = false;  // in time: to a host
   auto operator<=>(const StraightKind&) const = default;
 };
@@ -64,6 +72,8 @@ struct TensorKind {
   std::vector<ReadingSpace> read;
   Shape shape;
   int64_t element_bytes = 0;
+  Acts acts;
+  bool once_for_parts = false;  // brought once a step to readers that act for each part: not to each of them again
   bool pinned = false;
   bool loaded = false, given = false;  // in time: from hosts, to one
   auto operator<=>(const TensorKind&) const = default;

@@ -13,6 +13,7 @@
 #include "partita/base/rng.h"
 #include "partita/graph/builder.h"
 #include "partita/graph/factors.h"
+#include "partita/graph/parts.h"
 #include "partita/models/testing/training.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
@@ -86,10 +87,14 @@ TEST(Joint, ItsCostIsTheCheckersCount) {
   constexpr uint64_t kSeed = 11;
   std::printf("seed %d\n", static_cast<int>(kSeed));
   Rng rng(kSeed);
-  for (const char* model : {"mlp?layers=2,width=12,batch=10", "lenet?batch=6",
-                            "transformer?layers=1,hidden=16,heads=2,steps=6,vocabulary=20,batch=4",
-                            "rnnlm?steps=2,hidden=8,vocabulary=9,batch=4"}) {
-    const Graph graph = training(model);
+  constexpr const char* kTransformer = "transformer?layers=1,hidden=16,heads=2,steps=6,vocabulary=20,batch=4";
+  for (const auto& [model, parts] : {std::pair("mlp?layers=2,width=12,batch=10", 1),
+                                     {"lenet?batch=6", 1},
+                                     {kTransformer, 1},
+                                     {"rnnlm?steps=2,hidden=8,vocabulary=9,batch=4", 1},
+                                     {"mlp?layers=2,width=12,batch=20", 4},
+                                     {kTransformer, 2}}) {
+    const Graph graph = in_parts(training(model), parts);
     for (const auto& [devices, axes] : {std::pair(2, 1), {3, 1}, {4, 2}, {8, 3}}) {
       if (axes == 3 && std::string_view(model).substr(0, 3) != "mlp") continue;  // slow
       SCOPED_TRACE(fmt::format("{} on {}", model, devices));
@@ -130,10 +135,14 @@ TEST(Joint, InTimeItsCostIsThatOfAllPartsOneAfterAnother) {
   constexpr uint64_t kSeed = 13;
   std::printf("seed %d\n", static_cast<int>(kSeed));
   Rng rng(kSeed);
-  for (const char* model : {"mlp?layers=2,width=12,batch=10", "lenet?batch=6",
-                            "transformer?layers=1,hidden=16,heads=4,steps=6,vocabulary=20,batch=4",
-                            "rnnlm?steps=2,hidden=8,vocabulary=9,batch=4"}) {
-    const Graph graph = training(model);
+  constexpr const char* kTransformer = "transformer?layers=1,hidden=16,heads=4,steps=6,vocabulary=20,batch=4";
+  for (const auto& [model, parts] : {std::pair("mlp?layers=2,width=12,batch=10", 1),
+                                     {"lenet?batch=6", 1},
+                                     {kTransformer, 1},
+                                     {"rnnlm?steps=2,hidden=8,vocabulary=9,batch=4", 1},
+                                     {"mlp?layers=2,width=12,batch=20", 4},
+                                     {kTransformer, 2}}) {
+    const Graph graph = in_parts(training(model), parts);
     for (const auto& [devices, axes] : {std::pair(3, 1), {8, 2}}) {
       SCOPED_TRACE(fmt::format("{} on {}", model, devices));
       const Cluster cluster = load_cluster("p2.8xlarge", devices);
@@ -155,7 +164,7 @@ TEST(Joint, InTimeItsCostIsThatOfAllPartsOneAfterAnother) {
                                   (devices == 3 && std::string_view(model).substr(0, 3) != "mlp");
           auto summed = [&](const solver::Assignment& v) {
             const Plan plan = plan_of(*built, graph, v);
-            return in_factors ? static_cast<double>(serial_ns(graph, plan, cluster)) : serial.ns(plan);
+            return in_factors || parts > 1 ? static_cast<double>(serial_ns(graph, plan, cluster)) : serial.ns(plan);
           };
           const auto slack = static_cast<double>(graph.ops.size());  // each part is whole ns
           ASSERT_EQ(solver::evaluate(built->network, drawn).forbidden, 0);
