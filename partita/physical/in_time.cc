@@ -34,13 +34,20 @@ Parts parts_in(const Graph& graph) {
   return {first_runs(graph), runs_of_batch(graph)};
 }
 
+// What a constant's register holds that is read part by part.
+Box whole_box(const Register& reg, const TimePlace& place, int64_t batch) {
+  Box whole = reg.boxes[0];
+  whole[static_cast<size_t>(place.axis)] = {0, batch * place.inner};
+  return whole;
+}
+
 // Constants that are read part by part are there whole; every other register holds one part a use.
 void spread(Register& reg, const TimePlace& axis, const Parts& parts) {
   if (axis.axis < 0) return;
   const size_t a = static_cast<size_t>(axis.axis);
   reg.axes[a] = parts.batch * axis.inner;
   if (reg.uses == 1) {
-    reg.boxes[0][a] = {0, reg.axes[a]};
+    reg.boxes[0] = whole_box(reg, axis, parts.batch);
     reg.bytes = volume(reg.boxes[0]) * bytes_of(reg.dtype);
     return;
   }
@@ -68,6 +75,16 @@ void spread(KernelWork& work, const Op& op, const Op& whole, const Parts& parts)
 }
 
 }  // namespace
+
+void size_constants(LocallyLowered& lowered, const Graph& graph) {
+  if (!graph.whole || graph.parts.front() != graph.parts.back()) return;
+  const int64_t batch = runs_of_batch(graph);
+  for (size_t r = 0; r < lowered.graph.registers.size(); ++r) {
+    Register& reg = lowered.graph.registers[r];
+    const TimePlace& place = lowered.time_axes[r];
+    if (place.axis >= 0 && reg.uses == 1) reg.bytes = volume(whole_box(reg, place, batch)) * bytes_of(reg.dtype);
+  }
+}
 
 void spread_over_parts(LocallyLowered& lowered, const Graph& graph) {
   if (!graph.whole || graph.parts.front() != graph.parts.back()) return;

@@ -25,6 +25,8 @@ Box in_batch(Box one, const TimePlace& place, int64_t first);
 // By part of the graph: its first sample.
 std::vector<int64_t> first_runs(const Graph& graph);
 
+// Constants that are read part by part are there whole: their bytes, before memory is planned.
+void size_constants(LocallyLowered& lowered, const Graph& graph);
 // All parts of one size. What merge_parts() has spread stays.
 void spread_over_parts(LocallyLowered& lowered, const Graph& graph);
 // Parts of two sizes: `small` was lowered from with_parts_of() the smaller one. Bad input where the two sizes are laid

@@ -20,6 +20,7 @@ LocallyLowered with_memory(const Graph& graph, const Resolved& resolved, const C
   if (resolved.smaller)
     merge_parts(lowered, lower_local(resolved.smaller->graph, resolved.smaller->resolved, cluster, options.watch),
                 graph);
+  size_constants(lowered, graph);
   PhysicalGraph& physical = lowered.graph;
   LowerOptions ordered = options;
   ordered.schedule = resolved.pipeline.schedule;
