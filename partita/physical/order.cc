@@ -29,6 +29,13 @@ int tick_of(const TickTable& table, const Task& task, int act) {
   return (task.phase == Phase::kBackward ? table.backward : table.forward)[task.stage][act];
 }
 
+// What is to be done as soon as it is ready stands before all else. Not so an update of a later stage, and the
+// reduction of its gradient: the stage before waits for what the last backward pass leaves, and then has yet to do its
+// own.
+int first_tick(const TickTable& table, const Task& task) {
+  return task.phase == Phase::kUpdate && task.stage > 0 ? table.backward[task.stage].back() : -1;
+}
+
 // (tick, the op's place in the graph, - distance to its reader): the least comes first.
 using Key = std::tuple<int, int, int>;
 
@@ -138,7 +145,7 @@ std::vector<Key> keys_of(const PhysicalGraph& graph, const NodeTable& table, con
     const bool placed = !options.op_places.empty() && task.op.valid();
     const bool given = placed && graph.micro_batches == 1;
     const int place = placed ? options.op_places[task.op.index()] : task.op.value;
-    const Key as_ready{-1, place, 0};
+    const Key as_ready{first_tick(ticks, task), place, 0};
     switch (turn_of(task, given, options)) {
       case Task::Turn::kInPlace:
         keys[v] = {given ? 0 : tick_of(ticks, task, node.act), place, 0};

@@ -32,6 +32,27 @@ std::vector<int> forward_layers(const Graph& graph) {
 
 }  // namespace
 
+namespace {
+
+// The layer of the largest operand that an op makes: a clipped gradient is where the gradient is, not where the number
+// that it is multiplied with was. Of equals the first, for updates the last: a sum over all gradients' norms goes from
+// layer to layer.
+int with_its_operands(const Graph& graph, const std::vector<int>& layer, const Op& op) {
+  int at = -1;
+  int64_t largest = 0;
+  for (TensorId t : op.operands) {
+    const Tensor& tensor = graph.tensor(t);
+    if (!tensor.producer.valid()) continue;
+    const int of_it = layer[tensor.producer.index()];
+    const bool better = op.phase == Phase::kUpdate ? of_it > at : of_it < at;
+    if (at < 0 || tensor.bytes() > largest || (tensor.bytes() == largest && better)) at = of_it;
+    largest = std::max(largest, tensor.bytes());
+  }
+  return std::max(at, 0);
+}
+
+}  // namespace
+
 std::vector<int> with_their_forward_ops(const Graph& graph, std::vector<int> layer) {
   const std::vector<std::vector<Reader>> read_by = readers(graph);
   constexpr int kNone = std::numeric_limits<int>::max();
@@ -55,14 +76,10 @@ std::vector<int> with_their_forward_ops(const Graph& graph, std::vector<int> lay
       layer[i] = layer[op.forward.index()];
       continue;
     }
-    int at = kNone;  // an update, where its parameter is; else with what it reads
+    int at = kNone;  // an update is where its parameter is
     for (TensorId r : op.results)
       if (graph.tensor(r).replaces.valid()) at = std::min(at, first_reader(graph.tensor(r).replaces));
-    if (at == kNone)
-      for (TensorId t : op.operands)
-        if (const OpId producer = graph.tensor(t).producer; producer.valid())
-          at = std::min(at, layer[producer.index()]);
-    layer[i] = at == kNone ? 0 : at;
+    layer[i] = at == kNone ? with_its_operands(graph, layer, op) : at;
   }
   return layer;
 }

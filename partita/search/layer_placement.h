@@ -24,7 +24,7 @@ SearchEntry layer_placement_search();
 std::vector<int> layers_of(const Graph& graph);
 
 // The layers of forward ops, -1 before the first, for all ops: a backward op has that of its forward op, an update that
-// of the first reader of its parameter, another op the first of those that it reads.
+// of the first reader of its parameter, another op that of the largest tensor that it reads.
 std::vector<int> with_their_forward_ops(const Graph& graph, std::vector<int> layer);
 
 // Cuts costs into `parts` runs of at least one element (as many as there are elements, if those are fewer), the largest

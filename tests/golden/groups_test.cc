@@ -189,5 +189,27 @@ TEST(FullySharded, WithTensorGroupsInside) {
   EXPECT_EQ(moved(p, StepKind::kFetch, weight), 0);
 }
 
+// ---------------------------------------------------------------- stages
+
+// Clipping sends numbers from stage to stage, and no gradient.
+TEST(Stages, ClipGradientsWhereTheyAre) {
+  const std::string model = "zoo:gpt2?layers=4,hidden=64,heads=4,vocabulary=96,steps=16";
+  Optimizer clipping{.kind = "adamw"};
+  clipping.clip_norm = 1;
+  for (const char* search : {"pipeline?stages=4,micro-batches=8", "megatron?tensor=2,pipeline=2,zero=1"}) {
+    const Planned plain = made(model, search, 4, 16, {.kind = "adamw"}), clipped = made(model, search, 4, 16, clipping);
+    int on_later = 0;
+    for (size_t i = 0; i < clipped.training.ops.size(); ++i) {
+      const Op& op = clipped.training.ops[i];
+      if (!op.name.ends_with(".grad.clipped")) continue;
+      const int of_gradient = clipped.plan.ops[clipped.training.tensor(op.operands[0]).producer.index()].stage;
+      EXPECT_EQ(clipped.plan.ops[i].stage, of_gradient) << op.name;
+      on_later += of_gradient > 0;
+    }
+    EXPECT_GT(on_later, 10);
+    EXPECT_LT(clipped.report.comm_bytes - plain.report.comm_bytes, 20000);
+  }
+}
+
 }  // namespace
 }  // namespace partita
