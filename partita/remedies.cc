@@ -34,9 +34,7 @@ std::optional<int64_t> fits(const Request& request) try {
   Rng rng(request.seed);
   const SearchResult found = choice.entry->search({graph, cluster, request.objective, {}, choice.options}, {}, rng);
   if (!found.plan) return std::nullopt;
-  const bool some = is_too_large_to_lower(graph, cluster);
-  const std::vector<int64_t> peaks =
-      planned_peak_bytes(graph, *found.plan, cluster, some ? typical_devices(cluster) : std::vector<DeviceId>());
+  const std::vector<int64_t> peaks = told_peak_bytes(graph, *found.plan, cluster);
   for (int d = 0; d < cluster.compute_count; ++d)
     if (peaks[d] > cluster.devices[d].memory_bytes) return std::nullopt;
   return *std::max_element(peaks.begin(), peaks.begin() + cluster.compute_count);
@@ -78,6 +76,13 @@ std::vector<std::vector<Change>> changes(const Request& request, std::optional<i
       for (Change& change :
            recomputing(fmt::format("--search {} ", kSharded), request.recompute, out.back()[0].request))
         out.back().push_back(std::move(change));
+  }
+  if (!request.micro_batches && request.micro_batch_size.value_or(2) > 1 && parse_search(base.search).entry->sharing) {
+    base.micro_batch_size = 1;
+    const std::string one = by + "--micro-batch-size 1";
+    out.push_back({Change{one, base}});
+    for (Change& change : recomputing(one + " ", request.recompute, base)) out.back().push_back(std::move(change));
+    base.micro_batch_size = request.micro_batch_size;
   }
   out.emplace_back();
   for (int i = 0; i < kHalvings && batch.value_or(1) > 1 && *batch % 2 == 0; ++i) {

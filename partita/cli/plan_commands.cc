@@ -35,11 +35,32 @@ int plan_command(const Arguments& a) {
   return 0;
 }
 
+namespace {
+
+// A trace has every act of a step.
+void expect_traceable(const Planned& p) {
+  constexpr int64_t kMostActs = 2'000'000;  // a file of about 300 MB
+  int64_t acts = 0;
+  for (size_t i = 0; i < p.training.ops.size(); ++i)
+    acts += p.training.acts(p.training.ops[i]) * static_cast<int64_t>(p.plan.ops[i].mesh.devices.size());
+  if (acts > kMostActs)
+    throw Error(ExitCode::kUsage,
+                fmt::format("--trace: a step of this plan is {} acts of operations, more than the {} that a trace may "
+                            "have; plan it with fewer micro-batches or devices, or leave --trace out",
+                            acts, kMostActs));
+}
+
+}  // namespace
+
 int simulate_command(const Arguments& a) {
   expect_writable(a.trace);
   Runner runner(true, a.dump);
-  Planned p = open_plan(a.target, runner, Follow::kWhole);
-  if (!a.trace.empty()) write_file(a.trace, chrome_trace(p.predicted, p.physical, p.cluster));
+  Planned p = open_plan(a.target, runner, Follow::kAll);
+  if (!a.trace.empty()) {
+    expect_traceable(p);
+    follow_whole(p, runner);
+    write_file(a.trace, chrome_trace(p.predicted, p.physical, p.cluster));
+  }
   std::map<std::string, double> busy;  // by queue: share of the step
   for (const Event& e : p.predicted.events)
     busy[p.physical.queues[p.physical.task(e.task).queue.index()].name] += static_cast<double>(e.end_ns - e.start_ns);
@@ -51,17 +72,17 @@ int simulate_command(const Arguments& a) {
   for (const Runner::Timing& t : runner.timings())
     if (t.name == "simulate") seconds = t.seconds;
   if (a.json) {
-    nlohmann::ordered_json json = {{"step_time_us", static_cast<double>(p.predicted.step_time_ns) / 1e3}};
+    nlohmann::ordered_json json = {{"step_time_us", static_cast<double>(p.step_time_ns()) / 1e3}};
     add_breakdown(json, p);
-    json.update({{"comm_bytes", p.report.comm_bytes},
-                 {"peak_memory_bytes", p.peak_memory_bytes()},
-                 {"utilization", compute},
-                 {"tasks", p.physical.tasks.size()},
-                 {"simulate_seconds", seconds}});
+    json.update({{"comm_bytes", p.report.comm_bytes}, {"peak_memory_bytes", p.peak_memory_bytes()}});
+    if (p.is_whole()) json.update({{"utilization", compute}, {"tasks", p.physical.tasks.size()}});
+    json["simulate_seconds"] = seconds;
     print_json(json);
   } else {
     print_plan(p);
-    fmt::print("tasks          {}, compute queues busy {:.0f}% of the step\n", p.physical.tasks.size(), 100 * compute);
+    if (p.is_whole())
+      fmt::print("tasks          {}, compute queues busy {:.0f}% of the step\n", p.physical.tasks.size(),
+                 100 * compute);
     if (!a.trace.empty()) fmt::print("trace          {}\n", a.trace);
   }
   print_timings(runner, a);

@@ -73,19 +73,28 @@ double us(int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
 }  // namespace
 
-void add_breakdown(Json& json, const Planned& p) {
-  const StepBreakdown parts = p.breakdown();
+namespace {
+
+void add_time(Json& json, const TimeParts& parts) {
   json["compute_time_us"] = us(parts.compute_ns);
   json["exposed_communication_us"] = Json::object();
   for (const auto& [kind, ns] : parts.exposed_ns) json["exposed_communication_us"][kind] = us(ns);
   json["bubble_us"] = us(parts.bubble_ns);
   json["waiting_us"] = us(parts.waiting_ns);
+}
+
+}  // namespace
+
+void add_breakdown(Json& json, const Planned& p) {
+  const StepBreakdown parts = p.breakdown();
+  add_time(json, parts);
   json["stages"] = Json::array();
   for (const StageFigures& stage : parts.stages) {
     Json devices = Json::array();
     for (DeviceId d : stage.devices) devices.push_back(p.cluster.device(d).name);
     json["stages"].push_back(
         {{"devices", devices}, {"peak_memory_bytes", stage.peak_memory_bytes}, {"in_flight", stage.in_flight}});
+    add_time(json["stages"].back(), stage.time);
   }
 }
 
@@ -104,9 +113,12 @@ void print_breakdown(const Planned& p) {
   for (size_t s = 0; parts.stages.size() > 1 && s < parts.stages.size(); ++s) {
     const StageFigures& stage = parts.stages[s];
     fmt::print(
-        "stage {:<8} {}{}: {}, {} micro-batches in flight\n", s, p.cluster.device(stage.devices.front()).name,
+        "stage {:<8} {}{}: {}, {} {} in flight, {} computing\n", s, p.cluster.device(stage.devices.front()).name,
         stage.devices.size() == 1 ? std::string() : fmt::format(" .. {}", p.cluster.device(stage.devices.back()).name),
-        megabytes(static_cast<double>(stage.peak_memory_bytes)), stage.in_flight);
+        megabytes(static_cast<double>(stage.peak_memory_bytes)), stage.in_flight,
+        p.plan.pipeline.virtual_stages > 1 ? fmt::format("chunks (of {})", p.plan.pipeline.virtual_stages)
+                                           : "micro-batches",
+        time_text(static_cast<double>(stage.time.compute_ns)));
   }
 }
 
@@ -153,6 +165,9 @@ void print_plan(const Planned& p) {
   fmt::print("model          {} ({} ops, {} parameters)\n", p.plan.model.model, p.training.ops.size(),
              std::count_if(p.training.tensors.begin(), p.training.tensors.end(),
                            [](const Tensor& t) { return t.role == Role::kParameter; }));
+  if (!p.plan.model.loss.empty())
+    fmt::print("training       {}, {}, {}\n", name_of(p.plan.model.dtype), p.plan.model.loss,
+               p.plan.model.optimizer.kind);
   fmt::print("cluster        {}, {} devices\n", p.cluster.name, p.cluster.compute_count);
   fmt::print("search         {} ({:.3f} s)\n", p.plan.search, p.search_seconds);
   if (const auto& estimate = p.search.estimate)

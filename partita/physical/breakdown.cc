@@ -143,9 +143,60 @@ int in_flight(const Trace& trace, const PhysicalGraph& graph, const Rank& rank) 
   return most;
 }
 
+// The device of these that computes longest; of equals the first.
+DeviceId busiest(const Times& times, const std::vector<DeviceId>& devices) {
+  return *std::max_element(devices.begin(), devices.end(), [&](DeviceId a, DeviceId b) {
+    return length(times.compute[a.index()]) < length(times.compute[b.index()]);
+  });
+}
+
+// `ranks`: of the graph; what others than the device's own compute is a bubble of it.
+TimeParts parts_of(const Times& times, const std::vector<Rank>& ranks, DeviceId device, int64_t step_ns) {
+  TimeParts out{device, length(times.compute[device.index()]), {}, 0, 0};
+  std::vector<Span> idle = without({{0, step_ns}}, times.compute[device.index()]);
+  for (const auto& [kind, spans] : times.communication[device.index()]) {
+    const std::vector<Span> left = without(idle, joined(spans));
+    if (const int64_t covered = length(idle) - length(left); covered > 0) out.exposed_ns[kind] = covered;
+    idle = left;
+  }
+  std::vector<Span> others;
+  for (const Rank& rank : ranks) {
+    if (std::find(rank.devices.begin(), rank.devices.end(), device) != rank.devices.end()) continue;
+    for (DeviceId d : rank.devices)
+      others.insert(others.end(), times.compute[d.index()].begin(), times.compute[d.index()].end());
+  }
+  out.waiting_ns = length(without(idle, joined(std::move(others))));
+  out.bubble_ns = length(idle) - out.waiting_ns;
+  return out;
+}
+
+TimeParts extended(TimeParts parts, const TimeParts& one_fewer, int64_t more) {
+  const int64_t longer = std::max<int64_t>(0, parts.step_ns() - one_fewer.step_ns());
+  std::vector<std::pair<int64_t*, int64_t>> grown;  // what of it, and by how much
+  int64_t sum = 0;
+  const auto look = [&](int64_t& ns, int64_t fewer) {
+    if (ns > fewer) grown.emplace_back(&ns, ns - fewer), sum += ns - fewer;
+  };
+  look(parts.compute_ns, one_fewer.compute_ns);
+  for (auto& [kind, ns] : parts.exposed_ns) {
+    const auto fewer = one_fewer.exposed_ns.find(kind);
+    look(ns, fewer == one_fewer.exposed_ns.end() ? 0 : fewer->second);
+  }
+  look(parts.bubble_ns, one_fewer.bubble_ns);
+  look(parts.waiting_ns, one_fewer.waiting_ns);
+  int64_t left = more * longer, of = sum;
+  for (const auto& [ns, by] : grown) {  // what is left is shared among those that are left: nothing is lost to rounding
+    const auto share =
+        static_cast<int64_t>(static_cast<double>(left) * static_cast<double>(by) / static_cast<double>(of));
+    const int64_t add = by == of ? left : share;
+    *ns += add, left -= add, of -= by;
+  }
+  return parts;
+}
+
 }  // namespace
 
-int64_t StepBreakdown::step_ns() const {
+int64_t TimeParts::step_ns() const {
   int64_t sum = compute_ns + bubble_ns + waiting_ns;
   for (const auto& [kind, ns] : exposed_ns) sum += ns;
   return sum;
@@ -153,27 +204,13 @@ int64_t StepBreakdown::step_ns() const {
 
 StepBreakdown breakdown_of(const Trace& trace, const PhysicalGraph& graph) {
   const Times times = times_of(trace, graph);
-  StepBreakdown out;
-  for (int d = 0; d < graph.compute_count; ++d)
-    if (const int64_t busy = length(times.compute[static_cast<size_t>(d)]); d == 0 || busy > out.compute_ns)
-      out.compute_ns = busy, out.device = DeviceId(static_cast<size_t>(d));
-  std::vector<Span> idle = without({{0, trace.step_time_ns}}, times.compute[out.device.index()]);
-  for (const auto& [kind, spans] : times.communication[out.device.index()]) {
-    const std::vector<Span> left = without(idle, joined(spans));
-    if (const int64_t covered = length(idle) - length(left); covered > 0) out.exposed_ns[kind] = covered;
-    idle = left;
-  }
   const std::vector<Rank> ranks = ranks_of(graph);
-  std::vector<Span> others;
+  std::vector<DeviceId> all;
+  for (int d = 0; d < graph.compute_count; ++d) all.emplace_back(static_cast<size_t>(d));
+  StepBreakdown out{parts_of(times, ranks, busiest(times, all), trace.step_time_ns), {}};
   for (const Rank& rank : ranks) {
-    if (std::find(rank.devices.begin(), rank.devices.end(), out.device) != rank.devices.end()) continue;
-    for (DeviceId d : rank.devices)
-      others.insert(others.end(), times.compute[d.index()].begin(), times.compute[d.index()].end());
-  }
-  out.waiting_ns = length(without(idle, joined(std::move(others))));
-  out.bubble_ns = length(idle) - out.waiting_ns;
-  for (const Rank& rank : ranks) {
-    StageFigures figures{rank.devices, 0, graph.micro_batches > 1 ? in_flight(trace, graph, rank) : 1};
+    StageFigures figures{rank.devices, 0, graph.micro_batches > 1 ? in_flight(trace, graph, rank) : 1,
+                         parts_of(times, ranks, busiest(times, rank.devices), trace.step_time_ns)};
     for (DeviceId d : rank.devices)
       figures.peak_memory_bytes = std::max(figures.peak_memory_bytes, graph.peak_bytes[d.index()]);
     out.stages.push_back(std::move(figures));
@@ -182,14 +219,12 @@ StepBreakdown breakdown_of(const Trace& trace, const PhysicalGraph& graph) {
 }
 
 StepBreakdown extended(StepBreakdown parts, const StepBreakdown& one_fewer, int64_t more) {
-  const auto extend = [&](int64_t& ns, int64_t fewer) { ns += more * std::max<int64_t>(0, ns - fewer); };
-  extend(parts.compute_ns, one_fewer.compute_ns);
-  for (auto& [kind, ns] : parts.exposed_ns) {
-    const auto fewer = one_fewer.exposed_ns.find(kind);
-    extend(ns, fewer == one_fewer.exposed_ns.end() ? 0 : fewer->second);
-  }
-  extend(parts.bubble_ns, one_fewer.bubble_ns);
-  extend(parts.waiting_ns, one_fewer.waiting_ns);
+  for (size_t s = 0; s < parts.stages.size(); ++s)
+    parts.stages[s].time = extended(std::move(parts.stages[s].time), one_fewer.stages[s].time, more);
+  const auto longest = std::max_element(
+      parts.stages.begin(), parts.stages.end(),
+      [](const StageFigures& a, const StageFigures& b) { return a.time.compute_ns < b.time.compute_ns; });
+  static_cast<TimeParts&>(parts) = longest->time;
   return parts;
 }
 

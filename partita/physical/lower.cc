@@ -132,10 +132,18 @@ Listed with_hosts(const std::vector<DeviceId>& devices, const Cluster& cluster) 
   return std::make_shared<const std::vector<char>>(std::move(listed));
 }
 
+std::vector<int64_t> told_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const Watch& watch) {
+  const Telling from = telling(graph, plan, cluster);
+  const Listed listed = from.devices.empty() ? nullptr : with_hosts(from.devices, cluster);
+  const Resolved resolved = resolve(graph, plan, cluster, listed);
+  if (from.micro_batches == graph.micro_batches()) return planned_memory(graph, resolved, cluster, watch).peak_bytes;
+  return planned_memory(with_fewer_parts(graph, from.micro_batches), with_fewer_parts(resolved, from.micro_batches),
+                        cluster, watch)
+      .peak_bytes;
+}
+
 int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const Watch& watch) {
-  const bool some = is_too_large_to_lower(graph, cluster);
-  const std::vector<int64_t> peaks =
-      planned_peak_bytes(graph, plan, cluster, some ? typical_devices(cluster) : std::vector<DeviceId>(), watch);
+  const std::vector<int64_t> peaks = told_peak_bytes(graph, plan, cluster, watch);
   int64_t missing = std::numeric_limits<int64_t>::min();
   for (int d = 0; d < cluster.compute_count; ++d)
     missing = std::max(missing, peaks[d] - cluster.devices[d].memory_bytes);

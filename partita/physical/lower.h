@@ -49,8 +49,10 @@ struct Telling {
 Telling telling(const Graph& graph, const Plan& plan, const Cluster& cluster);
 
 Listed with_hosts(const std::vector<DeviceId>& devices, const Cluster& cluster);  // what resolve() lists for them
-// By how many bytes the compute device that lacks most would be over its memory, among typical ones where all are too
-// many; at most 0: the plan fits.
+// peak_bytes of a plan's figures (telling()): by device, 0 of those that are not among them.
+std::vector<int64_t> told_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster,
+                                     const Watch& watch = {});
+// By how many bytes the compute device of these that lacks most would be over its memory; at most 0: the plan fits.
 int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const Watch& watch = {});
 
 // The local part (in_time.h says what it leaves).

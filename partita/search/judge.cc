@@ -7,22 +7,48 @@
 #include <limits>
 
 #include "partita/base/units.h"
+#include "partita/graph/parts.h"
+#include "partita/physical/breakdown.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
 #include "partita/sim/simulate.h"
 
 namespace partita {
 
+namespace {
+
+struct Simulated {
+  StepBreakdown breakdown;
+  std::vector<int64_t> peak_bytes;  // by device
+};
+// Of the first `parts` micro-batches, or all.
+Simulated simulated(const Problem& problem, const Resolved& resolved, int parts, const Watch& watch) {
+  LowerOptions options;
+  options.watch = watch;
+  const bool all = parts == problem.graph.micro_batches();
+  const PhysicalGraph physical =
+      all ? lower(problem.graph, resolved, problem.cluster, options)
+          : lower(with_fewer_parts(problem.graph, parts), with_fewer_parts(resolved, parts), problem.cluster, options);
+  return {breakdown_of(simulate(physical, CostModel(problem.cluster), 1, watch), physical), physical.peak_bytes};
+}
+
+}  // namespace
+
 Judgement judge(const Problem& problem, const Plan& plan, const Watch& watch) {
   watch.poll("before a plan was judged");
   if (!problem.in_time()) return {check(problem.graph, plan, problem.cluster).comm_bytes, std::nullopt};
-  LowerOptions options;
-  options.watch = watch;
-  const PhysicalGraph physical = lower(problem.graph, plan, problem.cluster, options);
+  const Telling from = telling(problem.graph, plan, problem.cluster);
+  const Listed listed = from.devices.empty() ? nullptr : with_hosts(from.devices, problem.cluster);
+  const Resolved resolved = resolve(problem.graph, plan, problem.cluster, listed);
+  Simulated few = simulated(problem, resolved, from.micro_batches, watch);
+  if (const int more = problem.graph.micro_batches() - from.micro_batches; more > 0)
+    few.breakdown =
+        extended(std::move(few.breakdown),
+                 simulated(problem, resolved, from.micro_batches - from.period, watch).breakdown, more / from.period);
   int64_t missing = std::numeric_limits<int64_t>::min();
   for (int d = 0; d < problem.cluster.compute_count; ++d)
-    missing = std::max(missing, physical.peak_bytes[d] - problem.cluster.devices[d].memory_bytes);
-  return {simulate(physical, CostModel(problem.cluster), 1, watch).step_time_ns, missing};
+    missing = std::max(missing, few.peak_bytes[d] - problem.cluster.devices[d].memory_bytes);
+  return {few.breakdown.step_ns(), missing};
 }
 
 int64_t cost_of(const Problem& problem, const Plan& plan, const Watch& watch) {
