@@ -304,7 +304,7 @@ void finish(Planned& p, Runner& runner, Follow follow) {
   else
     physical = runner.step(
         "lower", [&] { return lowered(p, from.micro_batches); }, kPrinted);
-  check_capacity(p.training, physical, p.cluster);
+  check_capacity(p.training, physical, p.cluster, p.typical);
   Trace predicted = runner.step(
       "simulate", [&] { return simulate(physical, CostModel(p.cluster)); },
       [&](const Trace& trace) { return printed(trace, physical, p.cluster); });

@@ -11,6 +11,7 @@
 namespace partita {
 
 std::string megabytes(double bytes) {
+  if (bytes >= 1e13) return fmt::format("{:.2f} TB", bytes / 1e12);
   if (bytes >= 1e9) return fmt::format("{:.2f} GB", bytes / 1e9);
   if (bytes >= 1e6) return fmt::format("{:.2f} MB", bytes / 1e6);
   if (bytes >= 1e3) return fmt::format("{:.1f} kB", bytes / 1e3);

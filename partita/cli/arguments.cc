@@ -164,12 +164,17 @@ void take_budget(Arguments& a, const RawOptions& raw) {
   if (raw.memory_limit) a.request.memory_limit_bytes = memory_limit_of(*raw.memory_limit);
 }
 
+std::string without_spaces(const std::string& text) {
+  const size_t first = text.find_first_not_of(' ');
+  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(' ') - first + 1);
+}
+
 void take_searches(Arguments& a, const RawOptions& raw) {
   if (a.command == "compare") {
     size_t from = 0;
     while (from <= raw.searches.size()) {
       const size_t comma = std::min(raw.searches.find(',', from), raw.searches.size());
-      const std::string item = raw.searches.substr(from, comma - from);
+      const std::string item = without_spaces(raw.searches.substr(from, comma - from));
       from = comma + 1;
       // "option=value" goes on with the options of the search before: a search has no '=' ahead of its '?'.
       const bool option = item.find('=') < item.find('?') && !a.searches.empty();

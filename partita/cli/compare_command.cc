@@ -24,9 +24,11 @@ int compare_command(const Arguments& a) {
   Json rows = Json::array();
   bool any = false;
   std::optional<Error> without;
+  size_t width = 24;
+  for (const std::string& search : a.searches) width = std::max(width, search.size());
   if (!a.json)
-    fmt::print("{:<24} {:>7} {:>14} {:>10} {:>10} {:>14} {:>10}\n", "search", "batch", "communication", "step time",
-               "samples/s", "peak memory", "seconds");
+    fmt::print("{:<{}} {:>7} {:>14} {:>10} {:>10} {:>14} {:>10}\n", "search", width, "batch", "communication",
+               "step time", "samples/s", "peak memory", "seconds");
   for (const std::string& search : a.searches) {
     Request request = a.request;
     request.search = search;
@@ -45,7 +47,7 @@ int compare_command(const Arguments& a) {
       if (e.code() == ExitCode::kBug || e.code() == ExitCode::kUsage || e.code() == ExitCode::kBadInput) throw;
       without = e;
       if (a.json) rows.push_back({{"search", search}, {"reason", e.what()}});
-      else fmt::print("{:<24} no plan: {}\n", search, e.what());
+      else fmt::print("{:<{}} no plan: {}\n", search, width, e.what());
       continue;
     }
     any = true;
@@ -55,7 +57,7 @@ int compare_command(const Arguments& a) {
       fmt::print(stderr, "{}: {}\n", search, groups);
     if (a.json) rows.push_back(plan_json(p, ""));
     else
-      fmt::print("{:<24} {:>7} {:>14} {:>10} {:>10} {:>14} {:>10.3f}\n", search, or_dash("{}", p.batch()),
+      fmt::print("{:<{}} {:>7} {:>14} {:>10} {:>10} {:>14} {:>10.3f}\n", search, width, or_dash("{}", p.batch()),
                  megabytes(static_cast<double>(p.report.comm_bytes)), time_text(static_cast<double>(p.step_time_ns())),
                  or_dash("{:.2f}", p.samples_per_second()), megabytes(static_cast<double>(p.peak_memory_bytes())),
                  p.search_seconds);

@@ -138,7 +138,8 @@ std::vector<std::pair<std::string, int64_t>> contents_at_peak(const Graph& graph
   return contents;
 }
 
-void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Cluster& cluster) {
+void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Cluster& cluster,
+                    const std::vector<DeviceId>& typical) {
   DeviceId worst;
   int64_t most = 0;
   int over = 0;
@@ -156,9 +157,11 @@ void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Clu
     parts.push_back(fmt::format("{} {}", what, megabytes(static_cast<double>(bytes))));
   const Device& device = cluster.device(worst);
   auto text = [](int64_t bytes) { return megabytes(static_cast<double>(bytes)); };
+  const std::string of =
+      typical.empty() ? fmt::format("{}", over) : fmt::format("{} of {} typical", over, typical.size());
   const std::string who = over == 1 ? device.name
-                          : alike   ? fmt::format("each of {} devices", over)
-                                    : fmt::format("{} devices lack memory; {}, which lacks most,", over, device.name);
+                          : alike   ? fmt::format("each of {} devices", of)
+                                    : fmt::format("{} devices lack memory; {}, which lacks most,", of, device.name);
   throw Error(
       ExitCode::kInfeasible,
       fmt::format("plan for '{}' does not fit: {} needs {} and has {} ({} bytes missing); it holds {}", graph.name, who,

@@ -19,6 +19,7 @@ std::vector<std::pair<std::string, int64_t>> contents_at_peak(const Graph& graph
 
 // Throws infeasible where a device's peak is beyond its memory. The message is one line about the device that lacks
 // most: how many devices lack memory, the bytes that it needs, has and misses, and its contents.
-void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Cluster& cluster);
+void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Cluster& cluster,
+                    const std::vector<DeviceId>& typical = {});
 
 }  // namespace partita

@@ -236,8 +236,7 @@ void expect_groups(const std::string& rule, const Graph& graph, int devices, con
                     "divides {}",
                     rule, devices, of.tensor, of.expert > 1 ? fmt::format(" x expert={}", of.expert) : "", devices));
   if (of.gathers_once && of.zero != 3)
-    throw Error(
-        ExitCode::kUsage,
+    throw DoesNotApply(
         fmt::format("{}: gather=step is for weights that are kept split, and stage {} of ZeRO keeps them whole; "
                     "choose stage 3, or leave gather out",
                     rule, of.zero));

@@ -1,6 +1,7 @@
 // The rules of partita/plan/rules.h as searches: each makes one plan.
 #include "partita/plan/rules.h"
 
+#include "partita/base/error.h"
 #include "partita/search/pipeline.h"
 #include "partita/search/searches.h"
 
@@ -34,6 +35,12 @@ SearchResult by_megatron(const Problem& problem, const Budget& budget, Rng&) {
   };
   const int stages = number(problem, "pipeline");
   if (stages == 1) return with_plan(on(problem.cluster, problem.pins));
+  const int devices = problem.cluster.compute_count, degree = tensor == "node" ? 1 : std::stoi(tensor);
+  if (devices % (stages * degree * groups.expert))
+    throw DoesNotApply(fmt::format(
+        "megatron: {} devices are not a multiple of tensor={} x expert={} x pipeline={}; choose degrees whose "
+        "product divides {}",
+        devices, tensor, groups.expert, stages, devices));
   const Plan plan = pipeline_plan(problem.graph, problem.cluster, stages, pipeline_of(problem.options),
                                   [&](const Cluster& stage) { return on(stage, {}); });
   return with_plan(pinned(plan, problem.pins));

@@ -927,7 +927,12 @@ TEST(CliPlan, OnVeryManyDevices) {
   EXPECT_EQ(json_of({"explain", plan})["comm_bytes"], made["comm_bytes"]);
   const Outcome o = partita({"check", plan});
   EXPECT_NE(o.out.find("on one of node0.gpu0, node1024.gpu0, node2047.gpu7"), std::string::npos) << o.out;
-  expect_error({"simulate", plan}, 3, {plan, "tasks, too many to simulate or to run"});
+  const Json simulated = json_of({"simulate", plan});
+  for (const char* key : {"step_time_us", "compute_time_us", "comm_bytes", "peak_memory_bytes"})
+    EXPECT_EQ(simulated[key], made[key]) << key;
+  EXPECT_FALSE(simulated.contains("utilization"));
+  expect_error({"simulate", plan, "--trace", scratch("trace.json")}, 3,
+               {plan, "tasks, too many to simulate or to run"});
 }
 
 TEST(CliPlan, TheBoundsProofIsJudgedBesideAnyPlanOfTheModel) {

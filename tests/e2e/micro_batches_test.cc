@@ -113,7 +113,8 @@ constexpr const char* kTransformers[] = {
 TEST(MicroBatches, OfTensorGroupsWhoseStatesAreSplit) {
   const Optimizer adamw{"adamw", 0.01, 0, 0.1, 0.5};
   for (const char* model : kTransformers)
-    for (const char* search : {"fsdp?tensor=2", "fsdp?tensor=2,gather=step", "zero?tensor=2", "megatron?tensor=2,zero=2"})
+    for (const char* search :
+         {"fsdp?tensor=2", "fsdp?tensor=2,gather=step", "zero?tensor=2", "megatron?tensor=2,zero=2"})
       expect_serial({.model = model, .search = search, .devices = 4, .micro_batches = 2, .optimizer = adamw});
 }
 
