@@ -280,10 +280,21 @@ PhysicalGraph lowered(const Planned& p, int parts) {
   return lower(with_fewer_parts(p.training, parts), with_fewer_parts(*p.resolved, parts), p.cluster);
 }
 
-// What the step's time is made of, of so many micro-batches alone.
-StepBreakdown breakdown_of_parts(const Planned& p, int parts) {
+// Of so many micro-batches alone: what the step's time is made of, and peak bytes by device.
+struct FewerParts {
+  StepBreakdown breakdown;
+  std::vector<int64_t> peak_bytes;
+};
+FewerParts simulated_parts(const Planned& p, int parts) {
   const PhysicalGraph graph = lowered(p, parts);
-  return breakdown_of(simulate(graph, CostModel(p.cluster)), graph);
+  return {breakdown_of(simulate(graph, CostModel(p.cluster)), graph), graph.peak_bytes};
+}
+
+// Adds to the peaks what `more` micro-batches beyond those that are lowered need: what `physical` is not all of.
+Beyond with_all_parts(const Planned& p, PhysicalGraph& physical, const std::vector<int64_t>& one_fewer, int64_t more) {
+  Beyond beyond{p.typical, bytes_beyond(physical.peak_bytes, one_fewer, more)};
+  for (size_t d = 0; d < beyond.bytes.size(); ++d) physical.peak_bytes[d] += beyond.bytes[d];
+  return beyond;
 }
 
 }  // namespace
@@ -294,9 +305,9 @@ void finish(Planned& p, Runner& runner, Follow follow) {
       "check", [&] { return checked(p, follow, from); }, kPrinted);
   if (follow == Follow::kCheck) return;
   const bool whole = from.devices.empty() && from.micro_batches == p.training.micro_batches();
-  std::future<StepBreakdown> one_fewer;  // beside the others
-  if (from.micro_batches < p.training.micro_batches())
-    one_fewer = begun([&] { return breakdown_of_parts(p, from.micro_batches - from.period); });
+  const int64_t more = (p.training.micro_batches() - from.micro_batches) / from.period;
+  std::future<FewerParts> one_fewer;  // beside the others
+  if (more > 0) one_fewer = begun([&] { return simulated_parts(p, from.micro_batches - from.period); });
   PhysicalGraph physical;
   if (whole)
     physical = runner.step(
@@ -304,14 +315,16 @@ void finish(Planned& p, Runner& runner, Follow follow) {
   else
     physical = runner.step(
         "lower", [&] { return lowered(p, from.micro_batches); }, kPrinted);
-  check_capacity(p.training, physical, p.cluster, p.typical);
+  std::optional<FewerParts> fewer;
+  if (more > 0) fewer = one_fewer.get();
+  check_capacity(
+      p.training, physical, p.cluster,
+      fewer && grows_with_parts(p.plan) ? with_all_parts(p, physical, fewer->peak_bytes, more) : Beyond{p.typical, {}});
   Trace predicted = runner.step(
       "simulate", [&] { return simulate(physical, CostModel(p.cluster)); },
       [&](const Trace& trace) { return printed(trace, physical, p.cluster); });
   p.of_all_parts.reset();
-  if (one_fewer.valid())
-    p.of_all_parts = extended(breakdown_of(predicted, physical), one_fewer.get(),
-                              (p.training.micro_batches() - from.micro_batches) / from.period);
+  if (fewer) p.of_all_parts = extended(breakdown_of(predicted, physical), fewer->breakdown, more);
   p.physical = std::move(physical);
   p.predicted = std::move(predicted);
 }

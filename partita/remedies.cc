@@ -68,6 +68,13 @@ std::vector<std::vector<Change>> changes(const Request& request, std::optional<i
   const std::string by = rule ? "" : fmt::format("--search {} ", kSharded);
   if (!rule) base.search = kSharded;
   const bool sharded = text_of(parse_search(base.search)) == text_of(parse_search(kSharded));
+  if (!request.micro_batches && request.micro_batch_size.value_or(2) > 1 && parse_search(base.search).entry->sharing) {
+    base.micro_batch_size = 1;
+    const std::string one = by + "--micro-batch-size 1";
+    out.push_back({Change{one, base}});
+    for (Change& change : recomputing(one + " ", request.recompute, base)) out.back().push_back(std::move(change));
+    base.micro_batch_size = request.micro_batch_size;
+  }
   if (request.recompute != "layer") out.push_back(recomputing(by, request.recompute, base));
   if (!rule || !sharded) {
     out.push_back({Change{fmt::format("--search {}", kSharded), base}});
@@ -76,13 +83,6 @@ std::vector<std::vector<Change>> changes(const Request& request, std::optional<i
       for (Change& change :
            recomputing(fmt::format("--search {} ", kSharded), request.recompute, out.back()[0].request))
         out.back().push_back(std::move(change));
-  }
-  if (!request.micro_batches && request.micro_batch_size.value_or(2) > 1 && parse_search(base.search).entry->sharing) {
-    base.micro_batch_size = 1;
-    const std::string one = by + "--micro-batch-size 1";
-    out.push_back({Change{one, base}});
-    for (Change& change : recomputing(one + " ", request.recompute, base)) out.back().push_back(std::move(change));
-    base.micro_batch_size = request.micro_batch_size;
   }
   out.emplace_back();
   for (int i = 0; i < kHalvings && batch.value_or(1) > 1 && *batch % 2 == 0; ++i) {

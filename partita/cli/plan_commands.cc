@@ -6,6 +6,7 @@
 #include "partita/base/error.h"
 #include "partita/base/output_file.h"
 #include "partita/cli/commands.h"
+#include "partita/in_file.h"
 #include "partita/network/problem.h"
 #include "partita/search/bound_proof.h"
 
@@ -57,8 +58,10 @@ int simulate_command(const Arguments& a) {
   Runner runner(true, a.dump);
   Planned p = open_plan(a.target, runner, Follow::kAll);
   if (!a.trace.empty()) {
-    expect_traceable(p);
-    follow_whole(p, runner);
+    in_file(a.target, [&] {
+      expect_traceable(p);
+      follow_whole(p, runner);
+    });
     write_file(a.trace, chrome_trace(p.predicted, p.physical, p.cluster));
   }
   std::map<std::string, double> busy;  // by queue: share of the step

@@ -2,6 +2,7 @@
 #include "partita/physical/breakdown.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -171,24 +172,23 @@ TimeParts parts_of(const Times& times, const std::vector<Rank>& ranks, DeviceId 
 }
 
 TimeParts extended(TimeParts parts, const TimeParts& one_fewer, int64_t more) {
-  const int64_t longer = std::max<int64_t>(0, parts.step_ns() - one_fewer.step_ns());
-  std::vector<std::pair<int64_t*, int64_t>> grown;  // what of it, and by how much
-  int64_t sum = 0;
+  const int64_t computes = std::max<int64_t>(0, parts.compute_ns - one_fewer.compute_ns);
+  int64_t left = more * std::max<int64_t>(0, parts.step_ns() - one_fewer.step_ns() - computes);
+  std::vector<std::pair<int64_t*, int64_t>> grown;  // what else of it, and by how much
+  int64_t of = 0;
   const auto look = [&](int64_t& ns, int64_t fewer) {
-    if (ns > fewer) grown.emplace_back(&ns, ns - fewer), sum += ns - fewer;
+    if (ns > fewer) grown.emplace_back(&ns, ns - fewer), of += ns - fewer;
   };
-  look(parts.compute_ns, one_fewer.compute_ns);
   for (auto& [kind, ns] : parts.exposed_ns) {
     const auto fewer = one_fewer.exposed_ns.find(kind);
     look(ns, fewer == one_fewer.exposed_ns.end() ? 0 : fewer->second);
   }
   look(parts.bubble_ns, one_fewer.bubble_ns);
   look(parts.waiting_ns, one_fewer.waiting_ns);
-  int64_t left = more * longer, of = sum;
-  for (const auto& [ns, by] : grown) {  // what is left is shared among those that are left: nothing is lost to rounding
-    const auto share =
-        static_cast<int64_t>(static_cast<double>(left) * static_cast<double>(by) / static_cast<double>(of));
-    const int64_t add = by == of ? left : share;
+  parts.compute_ns += more * computes;
+  for (const auto& [ns, by] : grown) {  // the last gets what is left: nothing is lost to rounding
+    const double share = static_cast<double>(by) / static_cast<double>(of);
+    const int64_t add = by == of ? left : std::llround(static_cast<double>(left) * share);
     *ns += add, left -= add, of -= by;
   }
   return parts;
@@ -219,8 +219,11 @@ StepBreakdown breakdown_of(const Trace& trace, const PhysicalGraph& graph) {
 }
 
 StepBreakdown extended(StepBreakdown parts, const StepBreakdown& one_fewer, int64_t more) {
-  for (size_t s = 0; s < parts.stages.size(); ++s)
-    parts.stages[s].time = extended(std::move(parts.stages[s].time), one_fewer.stages[s].time, more);
+  for (size_t s = 0; s < parts.stages.size(); ++s) {
+    StageFigures& stage = parts.stages[s];
+    stage.time = extended(std::move(stage.time), one_fewer.stages[s].time, more);
+    stage.in_flight += static_cast<int>(more) * std::max(0, stage.in_flight - one_fewer.stages[s].in_flight);
+  }
   const auto longest = std::max_element(
       parts.stages.begin(), parts.stages.end(),
       [](const StageFigures& a, const StageFigures& b) { return a.time.compute_ns < b.time.compute_ns; });

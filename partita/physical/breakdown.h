@@ -39,8 +39,8 @@ struct StepBreakdown : TimeParts {
 // Of a trace of one step. compute, exposed, bubble and waiting add up to its step time, for each device.
 StepBreakdown breakdown_of(const Trace& trace, const PhysicalGraph& graph);
 // Of `more` micro-batches beyond those of `parts`, each of which adds what the last of them added to `one_fewer`, stage
-// by stage. A part of the time that was less than with one fewer stays, and the others add less, so that the step is as
-// much longer as it was.
+// by stage. Of communication, bubble and waiting, one that was less than with one fewer stays as it is, and the others
+// add less, so that the step is as much longer as it was.
 StepBreakdown extended(StepBreakdown parts, const StepBreakdown& one_fewer, int64_t more);
 
 }  // namespace partita

@@ -52,10 +52,12 @@ int ranks_of(const Plan& plan) {
 // From which on all micro-batches tell no more: telling().
 int few_micro_batches(const Plan& plan, int m) {
   switch (plan.pipeline.schedule) {
-    case Schedule::kGpipe:
-      return m;
     case Schedule::kInterleaved:  // in groups of as many as there are ranks
       return std::min(m, 3 * ranks_of(plan));
+    case Schedule::kGpipe: {  // more of them, since what one adds to memory is not always the same
+      const int ranks = ranks_of(plan), several = 3 * ranks;
+      return m <= several ? m : several + (m - several) % ranks;
+    }
     case Schedule::kDefault:
     case Schedule::k1F1B:
       return std::min(m, ranks_of(plan) + 2);
@@ -109,7 +111,9 @@ std::vector<DeviceId> typical_devices(const Cluster& cluster, const Plan& plan) 
 Telling telling(const Graph& graph, const Plan& plan, const Cluster& cluster) {
   constexpr int64_t kQuickActs = 60'000;  // about 4 s
   const int m = graph.micro_batches(), few = few_micro_batches(plan, m),
-            period = plan.pipeline.schedule == Schedule::kInterleaved ? ranks_of(plan) : 1;
+            period = plan.pipeline.schedule == Schedule::kInterleaved || plan.pipeline.schedule == Schedule::kGpipe
+                         ? ranks_of(plan)
+                         : 1;
   const auto acts = [&](bool all_devices, int parts) {
     int64_t sum = 0;
     for (size_t i = 0; i < graph.ops.size(); ++i)
@@ -132,14 +136,29 @@ Listed with_hosts(const std::vector<DeviceId>& devices, const Cluster& cluster) 
   return std::make_shared<const std::vector<char>>(std::move(listed));
 }
 
+bool grows_with_parts(const Plan& plan) { return plan.pipeline.schedule == Schedule::kGpipe; }
+
+std::vector<int64_t> bytes_beyond(const std::vector<int64_t>& peaks, const std::vector<int64_t>& one_fewer,
+                                  int64_t more) {
+  std::vector<int64_t> beyond;
+  for (size_t d = 0; d < peaks.size(); ++d) beyond.push_back(more * std::max<int64_t>(0, peaks[d] - one_fewer[d]));
+  return beyond;
+}
+
 std::vector<int64_t> told_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const Watch& watch) {
   const Telling from = telling(graph, plan, cluster);
   const Listed listed = from.devices.empty() ? nullptr : with_hosts(from.devices, cluster);
   const Resolved resolved = resolve(graph, plan, cluster, listed);
   if (from.micro_batches == graph.micro_batches()) return planned_memory(graph, resolved, cluster, watch).peak_bytes;
-  return planned_memory(with_fewer_parts(graph, from.micro_batches), with_fewer_parts(resolved, from.micro_batches),
-                        cluster, watch)
-      .peak_bytes;
+  const auto of = [&](int parts) {
+    return planned_memory(with_fewer_parts(graph, parts), with_fewer_parts(resolved, parts), cluster, watch).peak_bytes;
+  };
+  std::vector<int64_t> peaks = of(from.micro_batches);
+  if (!grows_with_parts(plan)) return peaks;
+  const std::vector<int64_t> beyond = bytes_beyond(peaks, of(from.micro_batches - from.period),
+                                                   (graph.micro_batches() - from.micro_batches) / from.period);
+  for (size_t d = 0; d < peaks.size(); ++d) peaks[d] += beyond[d];
+  return peaks;
 }
 
 int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster, const Watch& watch) {

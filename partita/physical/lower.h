@@ -40,7 +40,7 @@ std::vector<DeviceId> typical_devices(const Cluster& cluster, const Plan& plan);
 // Of what a plan's figures are made, so that they take seconds: all of it, where that is not too many acts.
 // - Devices of a stage and group do the same, each on its part.
 // - What a step does with its micro-batches repeats after the first few: from then on each part adds the same time,
-//   and with schedules other than gpipe no memory.
+//   and with gpipe the same memory, with other schedules none.
 struct Telling {
   std::vector<DeviceId> devices;  // empty: all
   int micro_batches = 1;
@@ -49,6 +49,11 @@ struct Telling {
 Telling telling(const Graph& graph, const Plan& plan, const Cluster& cluster);
 
 Listed with_hosts(const std::vector<DeviceId>& devices, const Cluster& cluster);  // what resolve() lists for them
+// Whether each micro-batch adds memory: bytes_beyond() the few that are lowered, by device, of `more` others that add
+// what the last of these added to the peaks of `one_fewer`.
+bool grows_with_parts(const Plan& plan);
+std::vector<int64_t> bytes_beyond(const std::vector<int64_t>& peaks, const std::vector<int64_t>& one_fewer,
+                                  int64_t more);
 // peak_bytes of a plan's figures (telling()): by device, 0 of those that are not among them.
 std::vector<int64_t> told_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster,
                                      const Watch& watch = {});

@@ -103,7 +103,7 @@ int fullest_place(const PhysicalGraph& physical, DeviceId device, const Lives& l
 }  // namespace
 
 std::vector<std::pair<std::string, int64_t>> contents_at_peak(const Graph& graph, const PhysicalGraph& physical,
-                                                              DeviceId device) {
+                                                              DeviceId device, int64_t further) {
   const Lives lives(physical);
   const int fullest = fullest_place(physical, device, lives);
   const std::vector<std::string> owner = owners_of_registers(graph, physical, device);
@@ -130,7 +130,7 @@ std::vector<std::pair<std::string, int64_t>> contents_at_peak(const Graph& graph
     sums[*s.owner] += bytes, counted += bytes;
     seen = std::max(seen, s.end);
   }
-  sums["gaps between them"] = physical.peak_bytes[device.index()] - counted;
+  sums["gaps between them"] = physical.peak_bytes[device.index()] - further - counted;
   std::vector<std::pair<std::string, int64_t>> contents;
   for (const auto& [what, bytes] : sums)
     if (bytes > 0) contents.emplace_back(what, bytes);
@@ -138,8 +138,7 @@ std::vector<std::pair<std::string, int64_t>> contents_at_peak(const Graph& graph
   return contents;
 }
 
-void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Cluster& cluster,
-                    const std::vector<DeviceId>& typical) {
+void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Cluster& cluster, const Beyond& beyond) {
   DeviceId worst;
   int64_t most = 0;
   int over = 0;
@@ -152,13 +151,15 @@ void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Clu
     if (missing > most) most = missing, worst = DeviceId(d);
   }
   if (!over) return;
+  const int64_t further = beyond.bytes.empty() ? 0 : beyond.bytes[worst.index()];
   std::vector<std::string> parts;
-  for (const auto& [what, bytes] : contents_at_peak(graph, physical, worst))
+  if (further > 0) parts.push_back(fmt::format("further micro-batches {}", megabytes(static_cast<double>(further))));
+  for (const auto& [what, bytes] : contents_at_peak(graph, physical, worst, further))
     parts.push_back(fmt::format("{} {}", what, megabytes(static_cast<double>(bytes))));
   const Device& device = cluster.device(worst);
   auto text = [](int64_t bytes) { return megabytes(static_cast<double>(bytes)); };
   const std::string of =
-      typical.empty() ? fmt::format("{}", over) : fmt::format("{} of {} typical", over, typical.size());
+      beyond.typical.empty() ? fmt::format("{}", over) : fmt::format("{} of {} typical", over, beyond.typical.size());
   const std::string who = over == 1 ? device.name
                           : alike   ? fmt::format("each of {} devices", of)
                                     : fmt::format("{} devices lack memory; {}, which lacks most,", of, device.name);

@@ -11,15 +11,21 @@ namespace partita {
 
 // The contents of a device's memory at the place of `order` where most bytes live on it: bytes by kind, largest first
 // ("weights", "gradients", "optimizer states", "activations", "inputs and constants", "communication buffers",
-// "workspaces", "gaps between them"). Their sum is the device's peak. `graph`: the one that was lowered.
+// "workspaces", "gaps between them"). Their sum is the device's peak without `further` bytes. `graph`: the one that was
+// lowered.
 //
 // Example: {{"weights", 4096}, {"activations", 2048}, {"gaps between them", 64}} for a peak of 6208 bytes.
 std::vector<std::pair<std::string, int64_t>> contents_at_peak(const Graph& graph, const PhysicalGraph& physical,
-                                                              DeviceId device);
+                                                              DeviceId device, int64_t further = 0);
 
 // Throws infeasible where a device's peak is beyond its memory. The message is one line about the device that lacks
 // most: how many devices lack memory, the bytes that it needs, has and misses, and its contents.
+// `beyond`: what `physical` is not all of.
+struct Beyond {
+  std::vector<DeviceId> typical;  // the devices that are lowered; empty: all
+  std::vector<int64_t> bytes;     // by device: in its peak, of micro-batches that are not lowered; empty: none
+};
 void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Cluster& cluster,
-                    const std::vector<DeviceId>& typical = {});
+                    const Beyond& beyond = {});
 
 }  // namespace partita

@@ -41,10 +41,14 @@ Judgement judge(const Problem& problem, const Plan& plan, const Watch& watch) {
   const Listed listed = from.devices.empty() ? nullptr : with_hosts(from.devices, problem.cluster);
   const Resolved resolved = resolve(problem.graph, plan, problem.cluster, listed);
   Simulated few = simulated(problem, resolved, from.micro_batches, watch);
-  if (const int more = problem.graph.micro_batches() - from.micro_batches; more > 0)
-    few.breakdown =
-        extended(std::move(few.breakdown),
-                 simulated(problem, resolved, from.micro_batches - from.period, watch).breakdown, more / from.period);
+  if (const int more = (problem.graph.micro_batches() - from.micro_batches) / from.period; more > 0) {
+    const Simulated fewer = simulated(problem, resolved, from.micro_batches - from.period, watch);
+    few.breakdown = extended(std::move(few.breakdown), fewer.breakdown, more);
+    if (grows_with_parts(plan)) {
+      const std::vector<int64_t> beyond = bytes_beyond(few.peak_bytes, fewer.peak_bytes, more);
+      for (size_t d = 0; d < beyond.size(); ++d) few.peak_bytes[d] += beyond[d];
+    }
+  }
   int64_t missing = std::numeric_limits<int64_t>::min();
   for (int d = 0; d < problem.cluster.compute_count; ++d)
     missing = std::max(missing, few.peak_bytes[d] - problem.cluster.devices[d].memory_bytes);

@@ -114,6 +114,45 @@ TEST(SomeDevices, TellTheStepTime) {
   EXPECT_LT(most, 1.1);
 }
 
+// The figures of a step of many micro-batches, of which a few are lowered, beside those of all.
+TEST(SomeDevices, TellWhatManyMicroBatchesTake) {
+  for (const char* search : {"pipeline?stages=4", "pipeline?stages=4,schedule=gpipe", "pipeline?stages=4,virtual=2",
+                             "megatron?tensor=2,pipeline=2,zero=1"}) {
+    Request request;
+    request.model = "zoo:gpt2?layers=8,hidden=128,heads=8,vocabulary=512,steps=64";
+    request.bindings["batch"] = "576";
+    request.micro_batches = 72;
+    request.cluster = "dgx-1";
+    request.search = search;
+    request.optimizer.clip_norm = 1;
+    Runner runner;
+    const Planned p = plan_model(request, runner);
+    ASSERT_TRUE(p.of_all_parts) << search;
+    const PhysicalGraph all = lower(p.training, p.plan, p.cluster);
+    const StepBreakdown whole = breakdown_of(simulate(all, CostModel(p.cluster)), all), told = p.breakdown();
+    std::printf("%s: step time %.3f of that of all", search,
+                static_cast<double>(told.step_ns()) / static_cast<double>(whole.step_ns()));
+    EXPECT_NEAR(static_cast<double>(told.step_ns()) / static_cast<double>(whole.step_ns()), 1, 0.03) << search;
+    ASSERT_EQ(told.stages.size(), whole.stages.size());
+    for (size_t s = 0; s < told.stages.size(); ++s) {
+      const StageFigures &stage = told.stages[s], &of_all = whole.stages[s];
+      const double memory =
+                       static_cast<double>(stage.peak_memory_bytes) / static_cast<double>(of_all.peak_memory_bytes),
+                   compute = static_cast<double>(stage.time.compute_ns) / static_cast<double>(of_all.time.compute_ns);
+      std::printf("; stage %zu: memory %.3f, computing %.3f, %d and %d in flight", s, memory, compute, stage.in_flight,
+                  of_all.in_flight);
+      EXPECT_NEAR(memory, 1, 0.03) << search << " stage " << s;
+      EXPECT_NEAR(compute, 1, 0.03) << search << " stage " << s;
+      EXPECT_EQ(stage.in_flight, of_all.in_flight) << search << " stage " << s;
+      EXPECT_EQ(stage.time.step_ns(), told.step_ns());
+    }
+    std::printf("\n");
+    EXPECT_NEAR(static_cast<double>(missing_bytes(p.training, p.plan, p.cluster)),
+                static_cast<double>(p.peak_memory_bytes() - p.cluster.devices[0].memory_bytes),
+                0.03 * static_cast<double>(p.peak_memory_bytes()));
+  }
+}
+
 // Every device of a plan that splits evenly needs the same; on 16,384 of them three are looked at.
 TEST(SomeDevices, StandForAllWhereThereAreVeryMany) {
   Request request;
