@@ -235,11 +235,6 @@ void expect_groups(const std::string& rule, const Graph& graph, int devices, con
         fmt::format("{}: {} devices are not a multiple of tensor={}{}; choose degrees whose product "
                     "divides {}",
                     rule, devices, of.tensor, of.expert > 1 ? fmt::format(" x expert={}", of.expert) : "", devices));
-  if (of.gathers_once && of.zero != 3)
-    throw DoesNotApply(
-        fmt::format("{}: gather=step is for weights that are kept split, and stage {} of ZeRO keeps them whole; "
-                    "choose stage 3, or leave gather out",
-                    rule, of.zero));
   if (of.sequence && of.tensor == 1)
     throw DoesNotApply(
         fmt::format("{}: sequence=1 splits over the tensor groups, and with tensor=1 there are none; "

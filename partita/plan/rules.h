@@ -41,7 +41,8 @@ struct GroupsOf {
   // too, 3: parameters too, which are gathered again for the backward pass. A tensor without a free axis as long as
   // there are such devices is kept whole. Stage 1 has all gradients until the backward pass is over.
   int zero = 0;
-  // Stage 3: parameters are gathered once a step and kept until its end, not for each pass and part of the batch.
+  // Stage 3: parameters are gathered once a step and kept until its end, not for each pass and part of the batch. In
+  // other stages they are whole in any case.
   bool gathers_once = false;
 };
 // Example, 16 devices with tensor 4 and zero 1: four groups of four. In a group each device has a quarter of the heads
