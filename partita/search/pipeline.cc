@@ -288,6 +288,11 @@ SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   return result;
 }
 
+// In bytes a pipeline is always cheap, however long its stages wait.
+bool keeps_stages_busy(const Problem& problem, const Budget&) {
+  return problem.in_time() && problem.graph.micro_batches() > 1;
+}
+
 }  // namespace
 
 SearchEntry pipeline_search() {
@@ -300,6 +305,7 @@ SearchEntry pipeline_search() {
                   {"virtual", {"auto", "N"}},
                   {"inner", {"data-parallel", "megatron", "model-parallel", "soybean", "tofu", "zero", "exact"}}},
       .search = search,
+      .begins_auto = {.work = rule_work, .every = {"stages"}, .quick = keeps_stages_busy},
       .sharing = sharing};
 }
 
