@@ -39,13 +39,13 @@ MicroBatchChoice of_size(int64_t size, int64_t batch, const Sharing& sharing) {
 MicroBatchChoice of_stages(int64_t batch, const Sharing& sharing) {
   const int64_t each = std::max<int64_t>(1, batch / sharing.replicas), least = kMicroBatchesAStage * sharing.stages;
   MicroBatchChoice choice{{}, true, ""};
-  int below = 1;
   for (int64_t m = 1; m <= each; ++m) {
     if (each % m || m % sharing.multiple) continue;
     if (m >= least) choice.counts.push_back(static_cast<int>(m));
-    else below = static_cast<int>(m);
+    else choice.fewer.insert(choice.fewer.begin(), static_cast<int>(m));
   }
-  if (choice.counts.empty()) choice.counts.push_back(below);
+  if (choice.fewer.empty() || choice.fewer.back() != 1) choice.fewer.push_back(1);
+  if (choice.counts.empty()) choice.counts.push_back(choice.fewer.front()), choice.fewer.erase(choice.fewer.begin());
   choice.note = fmt::format("the least from {} x {} stages on that divide the {} samples of a replica and fit",
                             kMicroBatchesAStage, sharing.stages, each);
   return choice;

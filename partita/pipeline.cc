@@ -178,6 +178,15 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
   return p;
 }
 
+// What is said of the i-th count of a choice, where it is left to us. `refused`: why an earlier one cannot be.
+std::string note_of(const MicroBatchChoice& choice, size_t i, const std::string& refused) {
+  if (!choice.open) return choice.note;
+  if (i < choice.counts.size()) return fmt::format("{} micro-batches: {}", choice.counts[i], choice.note);
+  const int count = choice.fewer[i - choice.counts.size()];
+  return count == 1 ? fmt::format("not in micro-batches, so that stages wait for each other: {}", refused)
+                    : fmt::format("{} micro-batches, so that stages wait longer for each other: {}", count, refused);
+}
+
 // Micro-batches that are left to us are more where fewer do not fit; a model that cannot be worked on in parts is not.
 Planned plan_loaded(const LoadedModel& model, Request request, const Budget& budget, const WithBatchOf& with_batch,
                     Runner& runner) {
@@ -185,29 +194,26 @@ Planned plan_loaded(const LoadedModel& model, Request request, const Budget& bud
   const Cluster cluster = runner.step(
       "cluster", [&] { return cluster_of(request); }, kPrinted);
   MicroBatchChoice choice = micro_batches_to_try(request, whole.graph, cluster);
-  if (request.forward_will_do) choice = {{1}, false, ""};
+  if (request.forward_will_do && !request.micro_batches) choice = {{1}, false, ""};
   expect_known_groups(request, choice);
+  std::vector<int> counts = choice.counts;
+  counts.insert(counts.end(), choice.fewer.begin(), choice.fewer.end());
+  std::string refused;  // the first of them, where it cannot be
   for (size_t i = 0;; ++i) {
-    const bool last = i + 1 == choice.counts.size();
-    request.micro_batches = choice.counts[i];
-    PlannedStep step;
+    request.micro_batches = counts[i];
     try {
-      step = rewritten(whole, request, runner);
-    } catch (const Error& error) {
-      if (!choice.open || error.code() != ExitCode::kBadInput) throw;
-      choice = {{1}, false, fmt::format("not in micro-batches, so that stages wait for each other: {}", error.what())};
-      i = static_cast<size_t>(-1);
-      continue;
-    }
-    try {
+      PlannedStep step = rewritten(whole, request, runner);
       Planned p = plan_step(model, std::move(step), cluster, request, budget, with_batch(request), runner);
-      if (choice.open) choice.note = fmt::format("{} micro-batches: {}", choice.counts[i], choice.note);
-      if (!choice.note.empty()) p.search.notes.insert(p.search.notes.begin(), choice.note);
+      if (const std::string note = note_of(choice, i, refused); !note.empty())
+        p.search.notes.insert(p.search.notes.begin(), note);
       return p;
     } catch (const DoesNotApply&) {
       throw;
     } catch (const Error& error) {
-      if (last || error.code() != ExitCode::kInfeasible) throw;
+      const bool too_large = error.code() == ExitCode::kInfeasible && i + 1 < choice.counts.size(),
+                 cannot_be = error.code() == ExitCode::kBadInput && choice.open && i + 1 < counts.size();
+      if (!too_large && !cannot_be) throw;
+      if (cannot_be && refused.empty()) refused = error.what();
     }
   }
 }

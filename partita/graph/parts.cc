@@ -324,6 +324,7 @@ class Analysis {
     std::string tensor;
     for (TensorId t : op.operands)
       if (out_.tensor(t).in_time == InTime::kParts && tensor.empty()) tensor = out_.tensor(t).name;
+    if (tensor.empty()) tensor = out_.tensor(op.results[0]).name;  // of constants, and read part by part
     std::string sums;
     for (TensorId t : op.operands)
       if (out_.tensor(t).in_time == InTime::kSum && sums.empty()) sums = out_.tensor(t).name;

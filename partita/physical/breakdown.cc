@@ -100,14 +100,18 @@ struct Rank {
 std::vector<Rank> ranks_of(const PhysicalGraph& graph) {
   const auto is_backward = [](const Task& task) { return task.phase == Phase::kBackward; };
   const bool trains = std::any_of(graph.tasks.begin(), graph.tasks.end(), is_backward);
-  std::vector<std::set<DeviceId>> devices;  // by chunk
+  std::vector<std::set<DeviceId>> devices, others;  // by chunk
   for (const Task& task : graph.tasks) {
-    if (!std::holds_alternative<KernelWork>(task.work) || (trains && !is_backward(task))) continue;
-    if (devices.size() <= static_cast<size_t>(task.stage)) devices.resize(static_cast<size_t>(task.stage) + 1);
-    devices[static_cast<size_t>(task.stage)].insert(task.device);
+    if (!std::holds_alternative<KernelWork>(task.work)) continue;
+    const auto chunk = static_cast<size_t>(task.stage);
+    if (devices.size() <= chunk) devices.resize(chunk + 1), others.resize(chunk + 1);
+    (trains && !is_backward(task) ? others : devices)[chunk].insert(task.device);
   }
+  for (size_t chunk = 0; chunk < devices.size(); ++chunk)  // a stage without a backward pass
+    if (devices[chunk].empty()) devices[chunk] = others[chunk];
   std::vector<Rank> ranks;
   for (size_t chunk = 0; chunk < devices.size(); ++chunk) {
+    if (devices[chunk].empty()) continue;
     const std::vector<DeviceId> its(devices[chunk].begin(), devices[chunk].end());
     auto same = std::find_if(ranks.begin(), ranks.end(), [&](const Rank& rank) { return rank.devices == its; });
     if (same == ranks.end()) same = ranks.insert(same, Rank{its, {}});

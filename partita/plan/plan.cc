@@ -322,6 +322,8 @@ Plan parse_plan(std::string_view text, const Graph& graph) {
   cluster.done();
   plan.search = in.value<std::string>("search");
   plan.objective = in.value<std::string>("objective");
+  if (plan.objective != "comm" && plan.objective != "time")
+    fail("plan: 'objective' is comm or time, not '{}'", plan.objective);
   if (in.optional("paper_cost")) plan.paper_cost = in.value<double>("paper_cost");
   auto meshes = read_meshes(in.object("meshes"));
   plan.ops.resize(graph.ops.size());

@@ -166,13 +166,31 @@ Resolved resolved_of(const Graph& graph, const Plan& plan, const Cluster& cluste
   return out;
 }
 
+// The plan of `large` for parts of another size: samples are the outermost digit of a factored axis, the others stay.
+Plan for_parts_of(const Graph& small, Plan plan, const Graph& large) {
+  for (auto& [id, placement] : plan.kept) {
+    const Tensor& tensor = small.tensor(id);
+    if (tensor.in_time != InTime::kParts || placement.radices.empty()) continue;
+    Shape& radices = placement.radices[static_cast<size_t>(tensor.time_axis)];
+    const int64_t inner = volume(radices) / radices[0], extent = tensor.shape[static_cast<size_t>(tensor.time_axis)];
+    if (extent % inner)
+      fail(
+          "micro-batches: parts of {} and {} samples are laid out differently ('{}' is kept in factors {}); use a "
+          "number "
+          "of parts that divides the batch",
+          large.parts.front(), large.parts.back(), tensor.name, fmt::join(radices, "."));
+    radices[0] = extent / inner;
+  }
+  return plan;
+}
+
 }  // namespace
 
 Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, const Listed& listed) {
   Resolved out = resolved_of(graph, plan, cluster, listed);
   if (graph.whole && graph.parts.back() != graph.parts.front()) {
     Graph small = with_parts_of(graph, graph.parts.back());
-    Resolved of_small = resolved_of(small, plan, cluster, listed);
+    Resolved of_small = resolved_of(small, for_parts_of(small, plan, graph), cluster, listed);
     out.smaller = std::make_shared<const ResolvedStep>(ResolvedStep{std::move(small), std::move(of_small)});
   }
   return out;

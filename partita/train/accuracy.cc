@@ -52,7 +52,7 @@ double accuracy(const Planned& planned, const Dataset& data, const Arrays& weigh
   const PhysicalGraph physical = lower(graph, evaluated.plan, planned.cluster);
   check_capacity(graph, physical, planned.cluster);
   Memory memory(physical);
-  write_initial(memory, graph, seed, weights);
+  write_initial(memory, graph.whole_graph(), seed, weights);
   const int64_t each = data.items_a_step(), steps = (data.items() + each - 1) / each;
   const std::vector<int64_t>& labels = data.array("labels").integer;
   const TensorId judged = judged_output(planned, graph);

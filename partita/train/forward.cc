@@ -41,7 +41,7 @@ Arrays run_forward(const Graph& graph, const Plan& plan, const Cluster& cluster,
   const PhysicalGraph physical = lower(graph, plan, cluster);
   check_capacity(graph, physical, cluster);
   Memory memory(physical);
-  write_initial(memory, graph, seed, weights);
+  write_initial(memory, whole, seed, weights);
   Arrays outputs;
   Feed feed;
   feed.load = [&](TensorId input, int64_t) { return array_for(whole.tensor(input), inputs); };

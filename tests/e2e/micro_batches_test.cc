@@ -10,10 +10,12 @@
 #include "partita/base/rng.h"
 #include "partita/base/testing/error_of.h"
 #include "partita/graph/parts.h"
+#include "partita/physical/lower.h"
 #include "partita/plan/rules.h"
 #include "partita/runtime/memory.h"
 #include "partita/runtime/run.h"
 #include "partita/runtime/weights.h"
+#include "partita/sim/simulate.h"
 #include "partita/train/dataset.h"
 #include "partita/train/feed.h"
 #include "partita/train/forward.h"
@@ -102,6 +104,15 @@ TEST(MicroBatches, ThatDoNotDivideTheBatch) {
     if (std::string(model).find("moe") == std::string::npos)  // its groups divide the tokens
       expect_serial({.model = model, .search = "data-parallel", .devices = 2, .micro_batches = 3, .batch = 11});
   }
+}
+
+// Tensors that are kept in factors: parts of two sizes have the same factors but for the samples.
+TEST(MicroBatches, OfTwoSizesInFactors) {
+  for (const char* model :
+       {"zoo:lenet", "zoo:vit-b16?image=32,layers=1,hidden=16,heads=2", "zoo:nmt?steps=3,hidden=16,vocabulary=16"})
+    for (const char* search : {"exact", "tofu", "soybean"})
+      train_as_serial(planned({.model = model, .search = search, .devices = 2, .micro_batches = 2, .batch = 5}),
+                      fmt::format("{} --search {}", model, search));
 }
 
 constexpr const char* kTransformers[] = {
@@ -350,6 +361,36 @@ TEST(MicroBatchCount, OfAModelThatHasNoParts) {
   EXPECT_EQ(p.plan.model.micro_batches, 1);
   ASSERT_FALSE(p.search.notes.empty());
   EXPECT_NE(p.search.notes[0].find("cannot act on a part of the batch"), std::string::npos) << p.search.notes[0];
+}
+
+// 8 groups of samples cannot be in 16 parts.
+TEST(MicroBatchCount, IsLessWhereGroupsAreFewer) {
+  const Planned p = with_open_count("zoo:resnet-18?image=32,width=8", "pipeline?stages=4", 4, 32,
+                                    [](Request& r) { r.batch_norm_groups = "8"; });
+  EXPECT_EQ(p.plan.model.micro_batches, 8);
+  ASSERT_FALSE(p.search.notes.empty());
+  EXPECT_TRUE(p.search.notes[0].starts_with("8 micro-batches, so that stages wait longer for each other: "));
+}
+
+// A stage that a person has left without a backward pass still has figures.
+TEST(Stages, WithoutABackwardPass) {
+  const Planned p = planned({.model = "zoo:mlp?layers=2,width=4",
+                             .search = "pipeline?stages=2",
+                             .devices = 2,
+                             .micro_batches = 2,
+                             .batch = 4});
+  Plan plan = p.plan;
+  for (size_t i = 0; i < plan.ops.size(); ++i)
+    if (p.training.ops[i].phase == Phase::kBackward) plan.ops[i] = {plan.ops.back().mesh, {}, 1};
+  for (size_t i = 0; i < plan.ops.size(); ++i)
+    if (plan.ops[i].strategies.empty()) plan.ops[i].strategies = plan.ops.back().strategies;
+  const PhysicalGraph graph = lower(p.training, plan, p.cluster);
+  const StepBreakdown figures = breakdown_of(simulate(graph, CostModel(p.cluster)), graph);
+  ASSERT_EQ(figures.stages.size(), 2u);
+  for (const StageFigures& stage : figures.stages) {
+    EXPECT_FALSE(stage.devices.empty());
+    EXPECT_EQ(stage.time.step_ns(), figures.step_ns());
+  }
 }
 
 TEST(MicroBatchCount, BySamplesOfAReplica) {
