@@ -93,12 +93,15 @@ struct PlannedStep {
 };
 // On the whole batch, before it is rewritten.
 PlannedStep whole_planned_step(const LoadedModel& model, const Request& request, Runner& runner) {
-  Graph graph = request.forward_will_do ? step_graph(model, request, runner).graph : whole_step(model, request, runner);
+  Request whole = request;
+  whole.micro_batches.reset();
+  whole.recompute = "none";
+  Graph graph = request.forward_will_do ? step_graph(model, whole, runner).graph : whole_step(model, request, runner);
   std::string sha256 = fingerprint(graph);
   return {std::move(graph), std::move(sha256)};
 }
 PlannedStep rewritten(PlannedStep step, const Request& request, Runner& runner) {
-  if (!request.forward_will_do) step.graph = rewritten(std::move(step.graph), request, runner);
+  step.graph = rewritten(std::move(step.graph), request, runner);
   return step;
 }
 PlannedStep planned_step(const LoadedModel& model, const Request& request, Runner& runner) {
