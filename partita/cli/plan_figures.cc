@@ -71,10 +71,6 @@ std::optional<int64_t> serial_time_ns(const Planned& p) {
 
 double us(int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
-}  // namespace
-
-namespace {
-
 void add_time(Json& json, const TimeParts& parts) {
   json["compute_time_us"] = us(parts.compute_ns);
   json["exposed_communication_us"] = Json::object();

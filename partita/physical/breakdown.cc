@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "partita/base/error.h"
 #include "partita/sharding/step.h"
 
 namespace partita {
@@ -223,6 +224,7 @@ StepBreakdown breakdown_of(const Trace& trace, const PhysicalGraph& graph) {
 }
 
 StepBreakdown extended(StepBreakdown parts, const StepBreakdown& one_fewer, int64_t more) {
+  ensure(!parts.stages.empty() && parts.stages.size() == one_fewer.stages.size(), "stages of no kernels, or of others");
   for (size_t s = 0; s < parts.stages.size(); ++s) {
     StageFigures& stage = parts.stages[s];
     stage.time = extended(std::move(stage.time), one_fewer.stages[s].time, more);

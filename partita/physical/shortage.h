@@ -18,13 +18,13 @@ namespace partita {
 std::vector<std::pair<std::string, int64_t>> contents_at_peak(const Graph& graph, const PhysicalGraph& physical,
                                                               DeviceId device, int64_t further = 0);
 
-// Throws infeasible where a device's peak is beyond its memory. The message is one line about the device that lacks
-// most: how many devices lack memory, the bytes that it needs, has and misses, and its contents.
-// `beyond`: what `physical` is not all of.
+// What a physical graph is not all of.
 struct Beyond {
   std::vector<DeviceId> typical;  // the devices that are lowered; empty: all
   std::vector<int64_t> bytes;     // by device: in its peak, of micro-batches that are not lowered; empty: none
 };
+// Throws infeasible where a device's peak is beyond its memory. The message is one line about the device that lacks
+// most: how many devices lack memory, the bytes that it needs, has and misses, and its contents.
 void check_capacity(const Graph& graph, const PhysicalGraph& physical, const Cluster& cluster,
                     const Beyond& beyond = {});
 

@@ -174,11 +174,9 @@ Plan for_parts_of(const Graph& small, Plan plan, const Graph& large) {
     Shape& radices = placement.radices[static_cast<size_t>(tensor.time_axis)];
     const int64_t inner = volume(radices) / radices[0], extent = tensor.shape[static_cast<size_t>(tensor.time_axis)];
     if (extent % inner)
-      fail(
-          "micro-batches: parts of {} and {} samples are laid out differently ('{}' is kept in factors {}); use a "
-          "number "
-          "of parts that divides the batch",
-          large.parts.front(), large.parts.back(), tensor.name, fmt::join(radices, "."));
+      fail("micro-batches: parts of {} and {} samples are laid out differently ('{}' is kept in factors {}); {}",
+           large.parts.front(), large.parts.back(), tensor.name, fmt::join(radices, "."),
+           "use a number of parts that divides the batch");
     radices[0] = extent / inner;
   }
   return plan;

@@ -30,10 +30,6 @@ std::vector<int> forward_layers(const Graph& graph) {
   return layer;
 }
 
-}  // namespace
-
-namespace {
-
 // The layer of the largest operand that an op makes: a clipped gradient is where the gradient is, not where the number
 // that it is multiplied with was. Of equals the first, for updates the last: a sum over all gradients' norms goes from
 // layer to layer.
