@@ -132,10 +132,14 @@ void regard_stages(Planned& p) {
 using WithBatch = decltype(Problem::with_batch);
 using WithBatchOf = std::function<WithBatch(const Request&)>;
 
-// `micro` and `replica` groups are made when the model is loaded.
-void expect_known_groups(const Request& request, const MicroBatchChoice& choice) {
+// `micro` and `replica` groups are made when the model is loaded, and go by the number of micro-batches.
+bool wants_count_of_parts(const Request& request) {
   const bool by_parts = request.batch_norm_groups == "micro" || request.batch_norm_groups == "replica";
-  if (by_parts && !request.micro_batches && choice.counts != std::vector{1})
+  return by_parts && !request.micro_batches && !request.forward_will_do;
+}
+
+void expect_known_groups(const Request& request, const MicroBatchChoice& choice) {
+  if (wants_count_of_parts(request) && choice.counts != std::vector{1})
     throw Error(ExitCode::kUsage,
                 fmt::format("--batch-norm-groups {} counts micro-batches; say how many there are with "
                             "--micro-batches",
@@ -221,12 +225,30 @@ Planned plan_loaded(const LoadedModel& model, Request request, const Budget& bud
   }
 }
 
+// So many as would be tried first for the model without groups.
+MicroBatchChoice for_groups(const Request& request) {
+  Request plain = request;
+  plain.batch_norm_groups.clear();
+  Runner quiet(false);
+  const LoadedModel model = load_model(plain, quiet);
+  return micro_batches_to_try(plain, whole_planned_step(model, plain, quiet).graph, cluster_of(plain));
+}
+
 }  // namespace
 
 Planned plan_model(const Request& asked, Runner& runner) {
-  const Request request = with_search_options(asked);
+  Request request = with_search_options(asked);
   const Budget budget = begun(request.budget);
-  return plan_loaded(load_model(request, runner), request, budget, with_batch, runner);
+  std::string note;
+  if (wants_count_of_parts(request)) {
+    const MicroBatchChoice choice = for_groups(request);
+    request.micro_batches = choice.counts.front();
+    request.micro_batch_size.reset();
+    note = note_of(choice, 0, "");
+  }
+  Planned p = plan_loaded(load_model(request, runner), request, budget, with_batch, runner);
+  if (!note.empty()) p.search.notes.insert(p.search.notes.begin(), note);
+  return p;
 }
 
 Planned plan_graph(const LoadedModel& model, const Request& asked, Runner& runner) {

@@ -372,6 +372,22 @@ TEST(MicroBatchCount, IsLessWhereGroupsAreFewer) {
   EXPECT_TRUE(p.search.notes[0].starts_with("8 micro-batches, so that stages wait longer for each other: "));
 }
 
+// Groups by name follow the count, whoever chooses it.
+TEST(MicroBatchCount, MakesTheGroupsThatAreNamed) {
+  const auto groups = [](const std::string& search, const std::string& name, std::optional<int> size) {
+    const Planned p = with_open_count("zoo:resnet-18?image=32,width=8", search, 2, 24, [&](Request& r) {
+      r.batch_norm_groups = name;
+      r.micro_batch_size = size;
+    });
+    return std::pair(p.plan.model.micro_batches, p.plan.model.batch_norm_groups);
+  };
+  EXPECT_EQ(groups("data-parallel", "replica", 2), std::pair(6, int64_t{12}));
+  EXPECT_EQ(groups("data-parallel", "micro", 2), std::pair(6, int64_t{6}));
+  EXPECT_EQ(groups("pipeline?stages=2", "micro", std::nullopt), std::pair(8, int64_t{8}));
+  EXPECT_EQ(groups("pipeline?stages=2,micro-batch-size=2", "micro", std::nullopt), std::pair(12, int64_t{12}));
+  EXPECT_EQ(groups("data-parallel", "replica", std::nullopt), std::pair(1, int64_t{2}));
+}
+
 // A stage that a person has left without a backward pass still has figures.
 TEST(Stages, WithoutABackwardPass) {
   const Planned p = planned({.model = "zoo:mlp?layers=2,width=4",
