@@ -121,12 +121,25 @@ Planned of_model(LoadedModel model, PlannedStep step) {
 
 // ---------------------------------------------------------------- the plan
 
+// What another stage makes again is not fetched from it: the backward pass reads what the forward pass has sent.
+Graph without_clones_of_others(Graph graph, const std::vector<int>& stages) {
+  for (size_t i = 0; i < graph.ops.size(); ++i)
+    for (TensorId& t : graph.ops[i].operands) {
+      const OpId producer = graph.tensor(t).producer;
+      if (!producer.valid() || !is_clone(graph, graph.op(producer)) || stages[producer.index()] == stages[i]) continue;
+      const std::vector<TensorId>& cloned = graph.op(producer).results;
+      const auto result = std::find(cloned.begin(), cloned.end(), t) - cloned.begin();
+      t = graph.op(graph.op(producer).forward).results[static_cast<size_t>(result)];
+    }
+  return graph;
+}
+
 // What contributes to one gradient on several stages meets once a step, which is known with the plan.
 void regard_stages(Planned& p) {
   std::vector<int> stages;
   for (const OpChoice& choice : p.plan.ops) stages.push_back(choice.stage);
   if (!p.training.whole || std::all_of(stages.begin(), stages.end(), [](int s) { return s == 0; })) return;
-  p.training = in_parts(*p.training.whole, p.training.micro_batches(), stages);
+  p.training = in_parts(without_clones_of_others(*p.training.whole, stages), p.training.micro_batches(), stages);
 }
 
 using WithBatch = decltype(Problem::with_batch);

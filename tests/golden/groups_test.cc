@@ -211,5 +211,17 @@ TEST(Stages, ClipGradientsWhereTheyAre) {
   }
 }
 
+// What a stage makes again it makes for itself: another one has what it was sent in the forward pass.
+TEST(Stages, SendNothingAgainThatIsMadeAgain) {
+  for (const char* model :
+       {"zoo:nmt?steps=6,hidden=32,vocabulary=128", "zoo:bert-base?layers=4,hidden=32,heads=4,vocabulary=64,steps=16"})
+    for (const char* recompute : {"cheap", "pointwise", "layer", "attention"}) {
+      const auto bytes = [&](const std::string& kind) {
+        return made(model, "pipeline?stages=2,micro-batches=4,recompute=" + kind, 2, 16).report.comm_bytes;
+      };
+      EXPECT_EQ(bytes(recompute), bytes("none")) << model << " " << recompute;
+    }
+}
+
 }  // namespace
 }  // namespace partita
