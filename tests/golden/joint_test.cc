@@ -83,17 +83,22 @@ TEST(Joint, GivesUpAboveItsLimits) {
   EXPECT_FALSE(joint_problem(problem, {joint_mesh(cluster, 2), {}}, {.deadline = std::chrono::steady_clock::now()}));
 }
 
+// Models, and in how many parts their batch is worked on.
+std::vector<std::pair<const char*, int>> models_and_parts(const char* transformer) {
+  return {{"mlp?layers=2,width=12,batch=10", 1},
+          {"lenet?batch=6", 1},
+          {transformer, 1},
+          {"rnnlm?steps=2,hidden=8,vocabulary=9,batch=4", 1},
+          {"mlp?layers=2,width=12,batch=20", 4},
+          {transformer, 2}};
+}
+
 TEST(Joint, ItsCostIsTheCheckersCount) {
   constexpr uint64_t kSeed = 11;
   std::printf("seed %d\n", static_cast<int>(kSeed));
   Rng rng(kSeed);
-  constexpr const char* kTransformer = "transformer?layers=1,hidden=16,heads=2,steps=6,vocabulary=20,batch=4";
-  for (const auto& [model, parts] : {std::pair("mlp?layers=2,width=12,batch=10", 1),
-                                     {"lenet?batch=6", 1},
-                                     {kTransformer, 1},
-                                     {"rnnlm?steps=2,hidden=8,vocabulary=9,batch=4", 1},
-                                     {"mlp?layers=2,width=12,batch=20", 4},
-                                     {kTransformer, 2}}) {
+  for (const auto& [model, parts] :
+       models_and_parts("transformer?layers=1,hidden=16,heads=2,steps=6,vocabulary=20,batch=4")) {
     const Graph graph = in_parts(training(model), parts);
     for (const auto& [devices, axes] : {std::pair(2, 1), {3, 1}, {4, 2}, {8, 3}}) {
       if (axes == 3 && std::string_view(model).substr(0, 3) != "mlp") continue;  // slow
@@ -135,13 +140,8 @@ TEST(Joint, InTimeItsCostIsThatOfAllPartsOneAfterAnother) {
   constexpr uint64_t kSeed = 13;
   std::printf("seed %d\n", static_cast<int>(kSeed));
   Rng rng(kSeed);
-  constexpr const char* kTransformer = "transformer?layers=1,hidden=16,heads=4,steps=6,vocabulary=20,batch=4";
-  for (const auto& [model, parts] : {std::pair("mlp?layers=2,width=12,batch=10", 1),
-                                     {"lenet?batch=6", 1},
-                                     {kTransformer, 1},
-                                     {"rnnlm?steps=2,hidden=8,vocabulary=9,batch=4", 1},
-                                     {"mlp?layers=2,width=12,batch=20", 4},
-                                     {kTransformer, 2}}) {
+  for (const auto& [model, parts] :
+       models_and_parts("transformer?layers=1,hidden=16,heads=4,steps=6,vocabulary=20,batch=4")) {
     const Graph graph = in_parts(training(model), parts);
     for (const auto& [devices, axes] : {std::pair(3, 1), {8, 2}}) {
       SCOPED_TRACE(fmt::format("{} on {}", model, devices));
