@@ -28,6 +28,8 @@ struct Arguments {
   std::vector<std::string> attributes;  // tdl: --attribute p=1
   int workers = 2;                      // tdl, ops: parts of a split
   std::vector<std::string> searches;    // compare
+  std::vector<std::string> only;        // predict: COLUMN=TEXT
+  std::string collective;               // predict: of nccl-tests' output
 };
 
 // Throws a usage error (exit 2) with the message to print. Empty command: help was asked for and printed.

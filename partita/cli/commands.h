@@ -11,6 +11,7 @@ int show_command(const Arguments& a);
 int plan_command(const Arguments& a);
 int simulate_command(const Arguments& a);
 int compare_command(const Arguments& a);
+int predict_command(const Arguments& a);
 int run_command(const Arguments& a);
 int train_command(const Arguments& a);
 int check_command(const Arguments& a);

@@ -26,6 +26,12 @@ int models_command(const Arguments& a) {
 }
 
 int clusters_command(const Arguments& a) {
+  if (!a.target.empty()) {
+    const Cluster cluster = load_cluster(a.target);
+    if (a.json) print_json({{"name", cluster.name}, {"file", cluster.text}});
+    else fmt::print("{}", cluster.text);
+    return 0;
+  }
   Json list = Json::array();
   for (const ClusterPreset& c : cluster_presets()) {
     if (!a.json) fmt::print("{:<14} {}\n", c.name, c.summary);

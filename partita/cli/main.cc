@@ -7,13 +7,11 @@
 int main(int argc, char** argv) {
   using namespace partita;
   static const std::map<std::string, int (*)(const Arguments&)> kCommands = {
-      {"show", show_command},         {"plan", plan_command},
-      {"simulate", simulate_command}, {"compare", compare_command},
-      {"run", run_command},           {"train", train_command},
-      {"check", check_command},       {"explain", explain_command},
-      {"tdl", tdl_command},           {"models", models_command},
-      {"clusters", clusters_command}, {"searches", searches_command},
-      {"solve", solve_command},       {"ops", ops_command}};
+      {"show", show_command},       {"plan", plan_command},         {"simulate", simulate_command},
+      {"compare", compare_command}, {"run", run_command},           {"train", train_command},
+      {"check", check_command},     {"explain", explain_command},   {"tdl", tdl_command},
+      {"models", models_command},   {"clusters", clusters_command}, {"searches", searches_command},
+      {"solve", solve_command},     {"ops", ops_command},           {"predict", predict_command}};
   int code = 0;
   try {
     Arguments a = parse_arguments(argc, argv);

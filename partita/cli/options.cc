@@ -178,6 +178,22 @@ void add_compare(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry&
   add_from_option(c, a);
 }
 
+void add_predict(CLI::App& app, Arguments& a) {
+  CLI::App& c = add_command(app, a, "predict", "what the cost model says of measurements, and how far off it is");
+  c.add_option("TABLE", a.target, ".csv (docs/predict.md), or the printed output of nccl-tests")->required();
+  c.add_option("--cluster", a.request.cluster, "preset or YAML file; see `partita clusters`")->required();
+  c.add_option("--devices", a.request.devices, "the first N devices of the cluster");
+  c.add_option("--only", a.only, "rows whose column is so, * for any text: system=HGX*")->allow_extra_args(false);
+  c.add_option("--collective", a.collective, "what nccl-tests measured, where its output does not say")
+      ->check(not_empty("a name"));
+  c.add_option("-o", a.output, "write the table with predicted_us, algorithm, error and note here")->check(path());
+}
+
+void add_clusters(CLI::App& app, Arguments& a) {
+  CLI::App& c = add_command(app, a, "clusters", "cluster presets; with a name: its file");
+  c.add_option("NAME", a.target)->check(not_empty("a name"));
+}
+
 void add_run(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry& registry) {
   CLI::App& c = add_command(app, a, "run", "one forward pass");
   c.add_option("MODEL|PLAN", a.target)->required();
@@ -258,6 +274,7 @@ void add_commands(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry
   add_plan(app, a, raw, registry);
   add_simulate(app, a);
   add_compare(app, a, raw, registry);
+  add_predict(app, a);
   add_run(app, a, raw, registry);
   add_train(app, a, raw, registry);
   add_check(app, a);
@@ -265,7 +282,7 @@ void add_commands(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry
   add_solve(app, a, raw);
   add_tdl(app, a);
   add_command(app, a, "models", "the zoo");
-  add_command(app, a, "clusters", "cluster presets");
+  add_clusters(app, a);
   add_command(app, a, "searches", "what can make a plan");
   add_ops(app, a);
 }

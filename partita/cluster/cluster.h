@@ -11,6 +11,7 @@
 
 #include "partita/base/dtype.h"
 #include "partita/base/ids.h"
+#include "partita/cluster/library.h"
 
 namespace partita {
 
@@ -26,6 +27,7 @@ struct Device {
   double efficiency = 1;          // the fraction of the peaks that a good kernel reaches
   double launch_overhead_us = 0;  // a kernel's fixed cost
   DeviceId host;                  // the CPU device that feeds a GPU; a CPU device is its own
+  Library library;                // how long collectives with other devices take
 };
 
 // One direction of one wire: a queue that carries one transfer at a time.

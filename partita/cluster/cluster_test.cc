@@ -201,7 +201,7 @@ TEST(Cluster, FewerDevicesKeepTheHostsThatTheyNeedAndTheTextSaysSo) {
 }
 
 TEST(Cluster, PresetsAreListedAndUnknownOnesAreBadInput) {
-  EXPECT_EQ(cluster_presets().size(), 8u);
+  EXPECT_EQ(cluster_presets().size(), 14u);
   for (const ClusterPreset& p : cluster_presets())
     EXPECT_GT(load_cluster(p.name == "local:N" ? "local:5" : p.name).compute_count, 0);
   EXPECT_EQ(load_cluster("local:5").devices[4].kind, DeviceKind::kCpu);
@@ -213,7 +213,9 @@ TEST(Cluster, PresetsAreListedAndUnknownOnesAreBadInput) {
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(),
                  "cluster 'p3.8xlarge' is neither a file that can be read nor a preset (p2.8xlarge, flexflow-p100, "
-                 "flexflow-k80, dgx-1, dgx-1-32gb, oneflow-v100, dgx-h100, local:N)");
+                 "flexflow-k80, dgx-1, dgx-1-32gb, oneflow-v100, dgx-a100, dgx-a100-40gb, dgx-h100, dgx-h200, "
+                 "dgx-b200, p4d, p5, "
+                 "local:N)");
   }
 }
 

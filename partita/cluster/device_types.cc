@@ -35,7 +35,7 @@ Device read_type(const Reader& r, const YAML::Node& node, const std::string& mod
   std::string what = fmt::format("device type '{}'", model);
   check_map(r, node, what,
             {"kind", "peak_tflop_per_s", "memory_bandwidth_gbytes_per_s", "efficiency", "launch_overhead_us"},
-            {"memory", "memory_gibytes"});
+            {"memory", "memory_gibytes", "collectives"});
   Device d;
   d.model = model;
   std::string kind = read_word(r, node["kind"], what + ": kind");
@@ -55,6 +55,7 @@ Device read_type(const Reader& r, const YAML::Node& node, const std::string& mod
   if (d.efficiency > 1)
     r.fail_at(node["efficiency"], "{}: efficiency is {}; it is a fraction, at most 1", what, d.efficiency);
   d.launch_overhead_us = read_figure(r, node["launch_overhead_us"], what + ": launch_overhead_us", Sign::kNotNegative);
+  if (const YAML::Node rows = node["collectives"]) d.library = read_library(r, rows, what);
   return d;
 }
 

@@ -13,4 +13,7 @@ namespace partita::cluster_file {
 
 std::map<std::string, Device> read_types(const Reader& r, const YAML::Node& types);  // by model
 
+// The rows of a type's collective library (library.h); `what` names the type in messages.
+Library read_library(const Reader& r, const YAML::Node& rows, const std::string& what);
+
 }  // namespace partita::cluster_file

@@ -6,6 +6,7 @@
 
 #include "partita/base/error.h"
 #include "partita/cluster/cluster.h"
+#include "partita/cluster/gpu_nodes.h"
 
 namespace partita {
 
@@ -41,38 +42,6 @@ topology:
       link: {bandwidth_gbytes_per_s: 10.5, latency_us: 5}
       children:
         - {name: gpu, count: 2, type: K80}
-)";
-
-// Source: NVIDIA DGX H100 data sheet and H100 SXM5 specification.
-//   80 GB at 3.35 TB/s; 67 and 34 TFLOP/s without tensor cores;
-//   989 TFLOP/s in float16 and bfloat16 with them: half the figure that it gives for sparse matrices;
-//   NVLink of 900 GB/s, both directions together; one 400 Gb/s InfiniBand port a GPU; PCIe 5 x16; 2 TB of host memory.
-constexpr int kGpusOfDgx = 8;
-constexpr std::string_view kDgx = R"(name: {name}
-device_types:
-  H100:
-    kind: gpu
-    peak_tflop_per_s: {float32: 67, float64: 34, float16: 989, bfloat16: 989}
-    memory_gibytes: 80
-    memory_bandwidth_gbytes_per_s: 3350
-    efficiency: 0.7        # nominal
-    launch_overhead_us: 4  # nominal
-  Xeon-8480C:  # two of 56 cores, 2.0 GHz, 64 float32 operations a cycle
-    kind: cpu
-    peak_tflop_per_s: {float32: 14.3, float64: 7.2}
-    memory_gibytes: 2048
-    memory_bandwidth_gbytes_per_s: 614
-    efficiency: 0.6
-    launch_overhead_us: 1
-topology:
-  link: {bandwidth_gbytes_per_s: 50, latency_us: 3, per_device: true}  # InfiniBand
-  children:
-    - name: node
-      count: {count}
-      link: {bandwidth_gbytes_per_s: 450, latency_us: 1}  # NVLink
-      host: {type: Xeon-8480C, link: {bandwidth_gbytes_per_s: 55, latency_us: 5, per_device: true}}  # PCIe
-      children:
-        - {name: gpu, count: 8, type: H100}
 )";
 
 // Sources:
@@ -163,7 +132,7 @@ device_types:
     memory_bandwidth_gbytes_per_s: 900
     efficiency: 0.7        # nominal
     launch_overhead_us: 4  # nominal
-  E5-2698v4:
+    collectives:{library}  E5-2698v4:
     kind: cpu
     peak_tflop_per_s: {float32: 2.82, float64: 1.41}
     memory_gibytes: 512
@@ -218,6 +187,7 @@ std::string fill(std::string_view text, std::string_view name, int count) {
   };
   put("{name}", std::string(name));
   put("{count}", std::to_string(count));
+  put("{library}", std::string(kVoltaLibrary));
   return out;
 }
 
@@ -265,6 +235,12 @@ std::string oneflow_v100(std::string_view name) {
   return out;
 }
 
+const GpuNodes* nodes_named(std::string_view name) {
+  for (const GpuNodes& nodes : gpu_nodes())
+    if (nodes.name == name) return &nodes;
+  return nullptr;
+}
+
 // The presets that take no count.
 std::optional<std::string> fixed_preset(std::string_view name) {
   if (name == "p2.8xlarge") return std::string(kP2);
@@ -285,7 +261,8 @@ std::optional<std::string> preset_text(std::string_view reference) {
   if (fixed && colon != std::string_view::npos)
     fail("cluster '{}': {} takes no count; use --devices to keep fewer devices", reference, base);
   if (fixed) return fixed;
-  if (base != "dgx-h100" && base != "local") return std::nullopt;
+  const GpuNodes* nodes = nodes_named(base);
+  if (!nodes && base != "local") return std::nullopt;
   int count = 1;
   if (colon != std::string_view::npos) {
     std::string_view digits = reference.substr(colon + 1);
@@ -294,27 +271,30 @@ std::optional<std::string> preset_text(std::string_view reference) {
       fail("cluster '{}': '{}' is not a count from 1 to {}; write for example {}:4", reference, digits, kMostDevices,
            base);
   }
-  if (base == "dgx-h100") return fill(kDgx, reference, count);
+  if (nodes) return yaml_of(*nodes, reference, count);
   if (colon == std::string_view::npos) fail("cluster 'local' needs a number of devices; write for example local:4");
   return fill(kLocal, reference, count);
 }
 
 std::optional<std::string> preset_of_size(std::string_view reference, int devices) {
   const std::string_view base = reference.substr(0, reference.find(':'));
-  const int each = base == "dgx-h100" ? kGpusOfDgx : 1;
-  if ((base != "dgx-h100" && base != "local") || devices > kMostDevices / 2) return std::nullopt;
+  const GpuNodes* nodes = nodes_named(base);
+  const int each = nodes ? kGpusOfNode : 1;
+  if ((!nodes && base != "local") || devices > kMostDevices / 2) return std::nullopt;
   return fmt::format("{}:{}", base, (devices + each - 1) / each);
 }
 
 std::vector<ClusterPreset> cluster_presets() {
-  return {{"p2.8xlarge", "Amazon EC2: 8 K80 halves, 2 a board, on PCIe switches (Tofu's and SoyBean's machine)"},
-          {"flexflow-p100", "4 nodes of 4 P100 on NVLink, 100 Gb/s InfiniBand (FlexFlow's)"},
-          {"flexflow-k80", "16 nodes of 4 K80 halves on PCIe switches, 56 Gb/s InfiniBand (FlexFlow's)"},
-          {"dgx-1", "8 V100 of 16 GB in NVLink's hybrid cube mesh"},
-          {"dgx-1-32gb", "the same with 32 GB"},
-          {"oneflow-v100", "4 nodes like dgx-1, 100 Gb/s RoCE between them (OneFlow's)"},
-          {"dgx-h100", "8 H100 on NVLink; dgx-h100:N is N nodes, joined by InfiniBand"},
-          {"local:N", "N devices on this machine, with nominal figures"}};
+  std::vector<ClusterPreset> presets = {
+      {"p2.8xlarge", "Amazon EC2: 8 K80 halves, 2 a board, on PCIe switches (Tofu's and SoyBean's machine)"},
+      {"flexflow-p100", "4 nodes of 4 P100 on NVLink, 100 Gb/s InfiniBand (FlexFlow's)"},
+      {"flexflow-k80", "16 nodes of 4 K80 halves on PCIe switches, 56 Gb/s InfiniBand (FlexFlow's)"},
+      {"dgx-1", "8 V100 of 16 GB in NVLink's hybrid cube mesh"},
+      {"dgx-1-32gb", "the same with 32 GB"},
+      {"oneflow-v100", "4 nodes like dgx-1, 100 Gb/s RoCE between them (OneFlow's)"}};
+  for (const GpuNodes& nodes : gpu_nodes()) presets.push_back({std::string(nodes.name), std::string(nodes.summary)});
+  presets.push_back({"local:N", "N devices on this machine, with nominal figures"});
+  return presets;
 }
 
 }  // namespace partita

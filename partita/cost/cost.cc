@@ -43,10 +43,12 @@ double peak_flops(const Device& device, DType dtype) {
   return found->second;
 }
 
-// One after another with what it shares its link with.
-Duration shared_by(Duration alone, const Elsewhere* elsewhere) {
-  if (elsewhere) alone.moving_ns *= elsewhere->sharers;
-  return alone;
+// How many share its links, one after another.
+double sharers(const Task& task) { return task.elsewhere ? task.elsewhere->sharers : 1; }
+
+// From where a transfer comes: the device of what it reads.
+DeviceId source_of(const PhysicalGraph& graph, const Task& task) {
+  return task.reads.empty() ? DeviceId() : graph.reg(task.reads[0].reg).device;
 }
 
 // What devices that are not lowered fetch takes the device's own time no more than what others fetch.
@@ -69,13 +71,11 @@ DType rate_dtype(const tdl::Bound& bound, int first, int last, const std::vector
   return multiplied.empty() ? vector_dtype(all) : promoted(multiplied);
 }
 
-int64_t Duration::ns() const { return std::max<int64_t>(1, std::llround(fixed_ns + moving_ns)); }
-
 int64_t CostModel::kernel_ns(DeviceId device, DType rate, double flops, int64_t bytes) const {
   Duration time = copy(device, static_cast<double>(bytes));
   const Device& on = cluster_.device(device);
   if (flops > 0) time.moving_ns = std::max(time.moving_ns, flops / (peak_flops(on, rate) * on.efficiency) * kNsPerS);
-  return time.ns();
+  return Ways{{time}}.whole_ns(1);
 }
 
 Duration CostModel::copy(DeviceId device, double bytes) const {
@@ -83,53 +83,32 @@ Duration CostModel::copy(DeviceId device, double bytes) const {
   return {on.launch_overhead_us * kNsPerUs, bytes / (on.memory_bandwidth_bytes_per_s * on.efficiency) * kNsPerS};
 }
 
-Duration CostModel::transfer(const std::vector<LinkId>& route, double bytes) const {
-  double latency = 0, slowest = INFINITY;
-  for (LinkId l : route) {
-    latency += cluster_.link(l).latency_us;
-    slowest = std::min(slowest, cluster_.link(l).bandwidth_bytes_per_s);
-  }
-  return {latency * kNsPerUs, bytes / slowest * kNsPerS};
-}
-
-Duration CostModel::ring(StepKind kind, const std::vector<Hop>& hops) const {
-  if (hops.size() < 2) return {};
-  double latency = 0, busiest = 0;
-  std::map<LinkId, double> busy_s;
-  for (const Hop& hop : hops) {
-    double hop_latency = 0;
-    for (LinkId l : *hop.route) {
-      hop_latency += cluster_.link(l).latency_us;
-      busy_s[l] += hop.bytes / cluster_.link(l).bandwidth_bytes_per_s;
-      busiest = std::max(busiest, busy_s[l]);
-    }
-    latency = std::max(latency, hop_latency);
-  }
-  const double rounds = static_cast<double>(hops.size() - 1) * (kind == StepKind::kAllReduce ? 2 : 1);
-  return {rounds * latency * kNsPerUs, busiest * kNsPerS};
+Ways CostModel::transfer(DeviceId from, DeviceId to, const std::vector<LinkId>& route, double bytes) const {
+  return transfer_ways(cluster_, from, to, route, bytes);
 }
 
 int64_t CostModel::task_ns(const PhysicalGraph& graph, const Task& task) const {
   if (!task.route.empty())
-    return shared_by(transfer(task.route, static_cast<double>(task.bytes)), task.elsewhere.get()).ns();
+    return transfer(source_of(graph, task), task.device, task.route, static_cast<double>(task.bytes) * sharers(task))
+        .whole_ns(1);
   if (stands_for_others(task)) return 1;
   return kernel_ns(task.device, rate_of(graph, task), task.flops, task.bytes);
 }
 
-int64_t CostModel::collective_ns(const PhysicalGraph& graph, const std::vector<TaskId>& participants) const {
+const Collective& CostModel::collective_of(const PhysicalGraph& graph, const std::vector<TaskId>& participants) const {
   const Task& first = graph.task(participants[0]);
   const StepKind kind = std::get<CollectiveWork>(first.work).kind;
-  std::vector<Hop> hops;
-  if (!first.elsewhere) {
-    for (TaskId p : participants) hops.push_back({&graph.task(p).route, static_cast<double>(graph.task(p).bytes)});
-    return ring(kind, hops).ns();
-  }
-  const std::vector<DeviceId>& devices = first.elsewhere->ring;
-  std::vector<std::vector<LinkId>> routes;
-  for (size_t r = 0; r < devices.size(); ++r)
-    routes.push_back(cluster_.route(devices[r], devices[(r + 1) % devices.size()]));
-  for (const std::vector<LinkId>& route : routes) hops.push_back({&route, static_cast<double>(first.bytes)});
-  return shared_by(ring(kind, hops), first.elsewhere.get()).ns();
+  if (first.elsewhere) return collective(kind, first.elsewhere->ring);
+  std::vector<DeviceId> devices;
+  for (TaskId p : participants) devices.push_back(graph.task(p).device);
+  return collective(kind, devices);
+}
+
+int64_t CostModel::collective_ns(const PhysicalGraph& graph, const std::vector<TaskId>& participants) const {
+  int64_t bytes = 0;
+  for (TaskId p : participants) bytes = std::max(bytes, graph.task(p).bytes);
+  const Task& first = graph.task(participants[0]);
+  return collective_of(graph, participants).ways.whole_ns(static_cast<double>(bytes) * sharers(first));
 }
 
 }  // namespace partita

@@ -88,42 +88,5 @@ TEST(TaskCost, ADTypeTheDeviceLacksIsBadInput) {
   }
 }
 
-// A ring of `routes`: 3 MB of each participant.
-int64_t ring(StepKind kind, const std::vector<std::vector<LinkId>>& routes) {
-  const Cluster c = cluster();
-  PhysicalGraph graph;
-  std::vector<TaskId> participants;
-  for (std::size_t i = 0; i < routes.size(); ++i) {
-    Task task;
-    task.route = routes[i];
-    task.bytes = 3000000;
-    CollectiveWork work;
-    work.kind = kind;
-    work.collective = CollectiveId(0);
-    work.rank = static_cast<int>(i);
-    work.size = static_cast<int>(routes.size());
-    task.work = work;
-    graph.tasks.push_back(task);
-    participants.push_back(TaskId(i));
-  }
-  return CostModel(c).collective_ns(graph, participants);
-}
-
-TEST(CollectiveCost, ARing) {
-  // Each hop over a link of its own; the bytes pass the slow one in 3 ms; rounds wait for its 3 us.
-  const std::vector<std::vector<LinkId>> two{{LinkId(0)}, {LinkId(1)}};
-  EXPECT_EQ(ring(StepKind::kAllGather, two), 1 * 3000 + 3000000);
-  EXPECT_EQ(ring(StepKind::kReduceScatter, two), 1 * 3000 + 3000000);
-  EXPECT_EQ(ring(StepKind::kAllReduce, two), 2 * 3000 + 3000000);
-  EXPECT_EQ(ring(StepKind::kAllReduce, {{LinkId(0)}, {LinkId(1)}, {}}), 4 * 3000 + 3000000);
-  EXPECT_EQ(ring(StepKind::kAllReduce, {{LinkId(0)}}), 1);
-}
-
-// Two hops over one link take twice as long as one, as two transfers do.
-TEST(CollectiveCost, HopsThatShareALink) {
-  EXPECT_EQ(ring(StepKind::kAllGather, {{LinkId(1)}, {LinkId(1)}}), 3000 + 6000000);
-  EXPECT_EQ(ring(StepKind::kAllGather, {{LinkId(0), LinkId(1)}, {LinkId(1)}, {LinkId(0)}}), 2 * 5000 + 6000000);
-}
-
 }  // namespace
 }  // namespace partita

@@ -23,7 +23,14 @@ bool any_meet(const std::vector<Job>& jobs) {
   return false;
 }
 
-Duration times(const Duration& d, double n) { return {n * d.fixed_ns, n * d.moving_ns}; }
+// Whether a takes no less than b, way by way, whatever the bytes.
+bool outlasts(const Ways& a, const Ways& b) {
+  if (a.durations.size() != b.durations.size()) return false;
+  for (size_t w = 0; w < a.durations.size(); ++w)
+    if (a.durations[w].fixed_ns < b.durations[w].fixed_ns || a.durations[w].moving_ns < b.durations[w].moving_ns)
+      return false;
+  return true;
+}
 
 // In how many rounds jobs run that take equally long. A round takes, in order, every job that does not meet one that it
 // has taken.
@@ -45,27 +52,25 @@ int rounds_of(std::vector<Job> jobs) {
 void simplify(std::vector<Job>& jobs) {
   if (jobs.empty()) return;
   const bool meeting = any_meet(jobs);
-  auto equal = [&](const Job& j) {
-    return j.duration.fixed_ns == jobs[0].duration.fixed_ns && j.duration.moving_ns == jobs[0].duration.moving_ns;
-  };
+  auto equal = [&](const Job& j) { return j.ways == jobs[0].ways; };
   if (meeting && !std::all_of(jobs.begin(), jobs.end(), equal)) return;
-  if (meeting) jobs[0].duration = times(jobs[0].duration, rounds_of(jobs));
-  else
-    std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) {
-      return a.duration.moving_ns != b.duration.moving_ns ? a.duration.moving_ns > b.duration.moving_ns
-                                                          : a.duration.fixed_ns > b.duration.fixed_ns;
-    });
+  if (meeting) {
+    jobs[0].ways.repeat(rounds_of(jobs));
+    jobs[0].occupies.clear();
+    jobs.resize(1);
+    return;
+  }
   std::vector<Job> longest;
-  for (Job& job : jobs)
-    if (longest.empty() || job.duration.fixed_ns > longest.back().duration.fixed_ns)
-      longest.push_back({{}, job.duration});
-  if (meeting) longest.resize(1);
+  for (Job& job : jobs) {
+    job.occupies.clear();
+    if (std::any_of(longest.begin(), longest.end(), [&](const Job& j) { return outlasts(j.ways, job.ways); })) continue;
+    std::erase_if(longest, [&](const Job& j) { return outlasts(job.ways, j.ways); });
+    longest.push_back(std::move(job));
+  }
   jobs = std::move(longest);
 }
 
-double ns(const Job& job, double element_bytes) {
-  return job.duration.fixed_ns + element_bytes * job.duration.moving_ns;
-}
+double ns(const Job& job, double element_bytes) { return job.ways.ns(element_bytes); }
 
 // The time until the last job has ended, as the simulator runs them: whenever one ends, all that can start do, in
 // order.
@@ -97,14 +102,17 @@ double makespan(const std::vector<Job>& jobs, double element_bytes) {
 
 StepTime::StepTime(const Step& step, const CostModel& cost) {
   if (step.kind == StepKind::kLocal || step.kind == StepKind::kFetch) add_pieces(step, cost);
-  else add_rings(step, cost);
+  else add_collectives(step, cost);
   simplify(jobs_);
   simplify(after_);
-  straight_ = jobs_.size() <= 1 && after_.size() <= 1;
+  auto one_way = [](const std::vector<Job>& jobs) {
+    return jobs.empty() || (jobs.size() == 1 && jobs[0].ways.durations.size() == 1);
+  };
+  straight_ = one_way(jobs_) && one_way(after_);
   for (const std::vector<Job>* jobs : {&jobs_, &after_})
     if (straight_ && !jobs->empty()) {
-      line_.fixed_ns += jobs->front().duration.fixed_ns;
-      line_.moving_ns += jobs->front().duration.moving_ns;
+      line_.fixed_ns += jobs->front().ways.durations[0].fixed_ns;
+      line_.moving_ns += jobs->front().ways.durations[0].moving_ns;
     }
 }
 
@@ -114,11 +122,7 @@ double StepTime::ns(double element_bytes) const {
 
 void StepTime::add_pieces(const Step& step, const CostModel& cost) {
   const Cluster& cluster = cost.cluster();
-  std::map<int, Duration> links, devices;
-  auto add = [](Duration& sum, const Duration& d) {
-    sum.fixed_ns += d.fixed_ns;
-    sum.moving_ns += d.moving_ns;
-  };
+  std::map<int, Ways> links, devices;
   const std::vector<Target> targets = targets_of(step);
   for (size_t p = 0; p < targets.size(); ++p) {
     const Target& target = targets[p];
@@ -128,34 +132,30 @@ void StepTime::add_pieces(const Step& step, const CostModel& cost) {
       const DeviceId source = step.from.mesh.devices[piece->source];
       const auto bytes = static_cast<double>(volume(piece->box));
       if (source != device)
-        add(links[cluster.narrowest(source, device).value], cost.transfer(cluster.route(source, device), bytes));
-      else if (!target.combine) add(devices[device.value], cost.copy(device, 2 * bytes));
+        links[cluster.narrowest(source, device).value].add(
+            cost.transfer(source, device, cluster.route(source, device), bytes));
+      else if (!target.combine) devices[device.value].add({{cost.copy(device, 2 * bytes)}});
     }
     if (!target.combine) continue;
     after_.push_back({{device.value},
-                      cost.copy(device, static_cast<double>(volume(step.to.boxes[p])) *
-                                            static_cast<double>(1 + target.pieces.size()))});
+                      {{cost.copy(device, static_cast<double>(volume(step.to.boxes[p])) *
+                                              static_cast<double>(1 + target.pieces.size()))}}});
   }
-  for (const auto& [link, duration] : links) jobs_.push_back({{link}, duration});
+  for (const auto& [link, ways] : links) jobs_.push_back({{link}, ways});
   const int links_end = static_cast<int>(cluster.links.size());
-  for (const auto& [device, duration] : devices) jobs_.push_back({{links_end + device}, duration});
+  for (const auto& [device, ways] : devices) jobs_.push_back({{links_end + device}, ways});
 }
 
-void StepTime::add_rings(const Step& step, const CostModel& cost) {
-  const Cluster& cluster = cost.cluster();
+void StepTime::add_collectives(const Step& step, const CostModel& cost) {
   for (const std::vector<int>& group : step.groups) {
     const double bytes = static_cast<double>(step.bytes) / static_cast<double>(step.groups.size() * group.size());
-    std::vector<std::vector<LinkId>> routes;
-    std::vector<Hop> hops;
-    std::set<int> narrowest;
-    for (size_t r = 0; r < group.size(); ++r) {
-      const DeviceId device = step.to.mesh.devices[group[r]],
-                     after = step.to.mesh.devices[group[(r + 1) % group.size()]];
-      routes.push_back(cluster.route(device, after));
-      if (device != after) narrowest.insert(cluster.narrowest(device, after).value);
-    }
-    for (const std::vector<LinkId>& route : routes) hops.push_back({&route, bytes});
-    jobs_.push_back({{narrowest.begin(), narrowest.end()}, cost.ring(step.kind, hops)});
+    std::vector<DeviceId> devices;
+    for (int position : group) devices.push_back(step.to.mesh.devices[position]);
+    const Collective& found = cost.collective(step.kind, devices);
+    Job job{{}, found.ways};
+    for (LinkId l : found.occupies) job.occupies.push_back(l.value);
+    for (Duration& d : job.ways.durations) d.moving_ns *= bytes;
+    jobs_.push_back(std::move(job));
   }
 }
 

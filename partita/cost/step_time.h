@@ -11,16 +11,16 @@
 
 namespace partita {
 
-// A part of a step: how long it keeps links or a device busy, for elements of one byte.
+// A part of a step: how long it keeps links or a device busy, for elements of so many bytes.
 struct Job {
   std::vector<int> occupies;  // ascending
-  Duration duration;
+  Ways ways;
 };
 
 // One step of a conversion, as lowering makes its tasks.
 //   A fetch: a link's transfers run one after another, as do a device's copies; all links and devices run together.
 //   Then come the combines, which are bound by memory: the device that takes longest counts. Collectives: those that
-//   share the narrowest link of a hop wait for each other.
+//   take a link in common wait for each other.
 class StepTime {
  public:
   StepTime(const Step& step, const CostModel& cost);  // the step's bytes are of one-byte elements
@@ -30,7 +30,7 @@ class StepTime {
 
  private:
   void add_pieces(const Step& step, const CostModel& cost);
-  void add_rings(const Step& step, const CostModel& cost);
+  void add_collectives(const Step& step, const CostModel& cost);
 
   std::vector<Job> jobs_, after_;  // those of `after_` begin when all the others have ended
   bool straight_ = false;

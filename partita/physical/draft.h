@@ -16,6 +16,7 @@ namespace partita {
 
 // The groups of a collective over a mesh, and by group how many of them pass over its busiest link.
 struct KnownRings {
+  bool exchange = false;  // all-to-all: straight transfers
   SharedList<DeviceId> devices;
   std::vector<std::vector<int>> groups;
   std::vector<std::shared_ptr<const Elsewhere>> elsewhere;  // by group

@@ -3,29 +3,27 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+
+#include "partita/cluster/group.h"
 
 namespace partita {
 
 namespace {
 
-// The narrowest link of each hop.
-std::set<LinkId> links_of(const std::vector<DeviceId>& ring, const Cluster& cluster) {
-  std::set<LinkId> links;
-  for (size_t r = 0; r < ring.size(); ++r)
-    if (const LinkId l = cluster.narrowest(ring[r], ring[(r + 1) % ring.size()]); l.valid()) links.insert(l);
-  return links;
+// The links that a group's collective takes for itself.
+std::vector<LinkId> links_of(const std::vector<DeviceId>& ring, const Step& step, const Cluster& cluster) {
+  return busy_links(cluster, step.kind == StepKind::kAllToAll ? pair_links(cluster, ring) : ring_links(cluster, ring));
 }
 
 KnownRings count_rings(const Cluster& cluster, const Step& step) {
-  KnownRings known{step.to.mesh.devices, step.groups, {}};
+  KnownRings known{step.kind == StepKind::kAllToAll, step.to.mesh.devices, step.groups, {}};
   std::vector<Elsewhere> found;
-  std::vector<std::set<LinkId>> links;
+  std::vector<std::vector<LinkId>> links;
   std::map<LinkId, int> rings;  // over a link
   for (const std::vector<int>& group : step.groups) {
     std::vector<DeviceId> ring;
     for (const int p : group) ring.push_back(step.to.mesh.devices[p]);
-    links.push_back(links_of(ring, cluster));
+    links.push_back(links_of(ring, step, cluster));
     for (const LinkId l : links.back()) ++rings[l];
     found.push_back({std::move(ring), 1});
   }
@@ -41,7 +39,9 @@ KnownRings count_rings(const Cluster& cluster, const Step& step) {
 std::shared_ptr<const Elsewhere> ring_elsewhere(Draft& draft, const Step& step, size_t group) {
   if (!draft.listed) return nullptr;
   for (const KnownRings& known : draft.rings)
-    if (known.devices == step.to.mesh.devices && known.groups == step.groups) return known.elsewhere[group];
+    if (known.exchange == (step.kind == StepKind::kAllToAll) && known.devices == step.to.mesh.devices &&
+        known.groups == step.groups)
+      return known.elsewhere[group];
   return draft.rings.emplace_back(count_rings(draft.cluster, step)).elsewhere[group];
 }
 

@@ -39,15 +39,17 @@ std::string chrome_trace(const Trace& trace, const PhysicalGraph& graph, const C
       events.push_back(metadata("thread_name", pid_of(graph.queues[q]), static_cast<int>(q), graph.queues[q].name));
   for (const Event& event : trace.events) {
     const Task& task = graph.task(event.task);
-    events.push_back(
-        {{"name", task.name},
-         {"cat", name_of(task.phase)},
-         {"ph", "X"},
-         {"ts", micro_seconds(event.start_ns)},
-         {"dur", micro_seconds(event.end_ns - event.start_ns)},
-         {"pid", pid_of(graph.queues[task.queue.index()])},
-         {"tid", task.queue.value},
-         {"args", {{"step", event.step}, {"act", event.act}, {"flops", task.flops}, {"bytes", task.bytes}}}});
+    Json args = {{"step", event.step}, {"act", event.act}, {"flops", task.flops}, {"bytes", task.bytes}};
+    if (const auto found = trace.algorithms.find(event.task); found != trace.algorithms.end())
+      args["algorithm"] = found->second;
+    events.push_back({{"name", task.name},
+                      {"cat", name_of(task.phase)},
+                      {"ph", "X"},
+                      {"ts", micro_seconds(event.start_ns)},
+                      {"dur", micro_seconds(event.end_ns - event.start_ns)},
+                      {"pid", pid_of(graph.queues[task.queue.index()])},
+                      {"tid", task.queue.value},
+                      {"args", std::move(args)}});
   }
   for (const MemorySample& sample : trace.memory)
     events.push_back({{"name", "memory"},
@@ -60,7 +62,8 @@ std::string chrome_trace(const Trace& trace, const PhysicalGraph& graph, const C
 }
 
 std::string print(const Trace& trace, const PhysicalGraph& graph) {
-  Json events = Json::array(), memory = Json::array();
+  Json events = Json::array(), memory = Json::array(), algorithms = Json::object();
+  for (const auto& [task, name] : trace.algorithms) algorithms[graph.task(task).name] = name;
   for (const Event& e : trace.events)
     events.push_back({{"task", graph.task(e.task).name},
                       {"step", e.step},
@@ -69,9 +72,14 @@ std::string print(const Trace& trace, const PhysicalGraph& graph) {
                       {"end_ns", e.end_ns}});
   for (const MemorySample& m : trace.memory)
     memory.push_back({{"device", m.device.value}, {"time_ns", m.time_ns}, {"bytes", m.bytes}});
-  return Json{{"schema_version", kSchemaVersion},   {"graph", graph.name},         {"steps", trace.steps},
-              {"step_time_ns", trace.step_time_ns}, {"events", std::move(events)}, {"memory", std::move(memory)},
-              {"link_bytes", trace.link_bytes}}
+  return Json{{"schema_version", kSchemaVersion},
+              {"graph", graph.name},
+              {"steps", trace.steps},
+              {"step_time_ns", trace.step_time_ns},
+              {"events", std::move(events)},
+              {"memory", std::move(memory)},
+              {"link_bytes", trace.link_bytes},
+              {"algorithms", std::move(algorithms)}}
              .dump(1) +
          "\n";
 }
@@ -95,6 +103,11 @@ Trace parse_trace(std::string_view text, const PhysicalGraph& graph) {
         fail("trace: task '{}' acts {} times a step; act {} from {} to {} ns", name, graph.task(event.task).rate,
              event.act, event.start_ns, event.end_ns);
       trace.events.push_back(event);
+    }
+    for (const auto& [name, algorithm] : json.at("algorithms").items()) {
+      const auto task = tasks.find(name);
+      if (task == tasks.end()) fail("trace: physical graph '{}' has no task '{}'", graph.name, name);
+      trace.algorithms.emplace(task->second, algorithm.get<std::string>());
     }
     for (const Json& m : json.at("memory")) {
       const int device = m.at("device");

@@ -1,6 +1,7 @@
 // A trace: when each task ran, and how memory and links were used. The simulator and the runtime both make one.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,8 @@ struct Trace {
   std::vector<int64_t> link_bytes;   // by LinkId, a step
   int steps = 1;
   int64_t step_time_ns = 0;  // of one step: the mean over the steps
+  // Of predicted collectives, by participant: how the library does it, as "ring LL128".
+  std::map<TaskId, std::string> algorithms;
 
   bool operator==(const Trace&) const = default;
 };

@@ -19,12 +19,6 @@ std::map<LinkId, int> queues_of_links(const PhysicalGraph& graph) {
   return queue_of;
 }
 
-LinkId narrowest(const Cluster& cluster, const std::vector<LinkId>& route) {
-  return *std::min_element(route.begin(), route.end(), [&](LinkId a, LinkId b) {
-    return cluster.link(a).bandwidth_bytes_per_s < cluster.link(b).bandwidth_bytes_per_s;
-  });
-}
-
 SimNode collective_node(const PhysicalGraph& graph, const CostModel& cost, std::vector<TaskId> participants,
                         const std::map<LinkId, int>& queue_of) {
   SimNode node;
@@ -37,8 +31,11 @@ SimNode collective_node(const PhysicalGraph& graph, const CostModel& cost, std::
     const Task& part = graph.task(p);
     queues.insert(part.queue.value);
     node.static_queues.push_back(part.queue.value);
-    if (!part.route.empty()) queues.insert(queue_of.at(narrowest(cost.cluster(), part.route)));
+    node.sent_bytes = std::max(node.sent_bytes, part.bytes);
   }
+  node.collective = &cost.collective_of(graph, node.tasks);
+  for (LinkId l : node.collective->occupies)
+    if (const auto queue = queue_of.find(l); queue != queue_of.end()) queues.insert(queue->second);
   node.queues.assign(queues.begin(), queues.end());
   node.duration_ns = cost.collective_ns(graph, node.tasks);
   return node;

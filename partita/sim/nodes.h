@@ -3,7 +3,7 @@
 //
 // Example: a kernel of rate 2 on a device's compute queue is two nodes of one queue each. The second waits for the
 // first, and the first of the next step for the second. An all-reduce of 4 participants is one node on their queues and
-// on the narrowest link between each two neighbours of the ring.
+// on the links that it takes for itself (Collective::occupies).
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -14,11 +14,13 @@
 namespace partita {
 
 struct SimNode {
-  std::vector<TaskId> tasks;       // of a collective all participants, in rank order
-  std::vector<int> queues;         // all that must be free
-  std::vector<int> static_queues;  // of these, where it must be next in order
-  int64_t duration_ns = 0;         // from the formulas of cost/cost.cc
-  std::vector<int> now, next;      // successors in this step and in the next
+  std::vector<TaskId> tasks;               // of a collective all participants, in rank order
+  std::vector<int> queues;                 // all that must be free
+  std::vector<int> static_queues;          // of these, where it must be next in order
+  int64_t duration_ns = 0;                 // from the formulas of cost/
+  const Collective* collective = nullptr;  // null for a task alone
+  int64_t sent_bytes = 0;                  // by each participant of a collective
+  std::vector<int> now, next;              // successors in this step and in the next
   int waits_now = 0, waits_next = 0;
 };
 

@@ -2,6 +2,7 @@
 #include "partita/sim/simulate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <queue>
 #include <set>
@@ -74,9 +75,17 @@ void start(Simulation& sim, int64_t run, Trace& trace) {
   const int step = static_cast<int>(run / sim.n), act = sim.graph.order[run % sim.n].act;
   for (TaskId t : node.tasks) {
     trace.events.push_back({t, step, act, sim.now, end});
-    if (step > 0) continue;
+    if (step > 0 || node.collective) continue;
     for (LinkId l : sim.graph.task(t).route) trace.link_bytes[l.index()] += sim.graph.task(t).bytes;
   }
+  if (step > 0 || !node.collective) return;
+  for (const LinkLoad& load : node.collective->loads)
+    trace.link_bytes[load.link.index()] +=
+        std::llround(static_cast<double>(node.sent_bytes) * (load.inside + load.between));
+}
+
+const std::string& algorithm_of(const SimNode& node) {
+  return node.collective->names[node.collective->ways.fastest(static_cast<double>(node.sent_bytes))];
 }
 
 // As if all that is ready were tried, in order: what cannot start gives way to the next at each of its free queues.
@@ -126,6 +135,9 @@ Trace simulate(const PhysicalGraph& graph, const CostModel& cost, int steps, con
   Trace trace;
   trace.steps = steps;
   trace.link_bytes.assign(cost.cluster().links.size(), 0);
+  for (const SimNode& node : nodes)
+    if (node.collective)
+      for (TaskId t : node.tasks) trace.algorithms.emplace(t, algorithm_of(node));
   Simulation sim = at_start(graph, nodes, steps);
   start_what_can(sim, trace);
   while (!sim.running.empty()) {

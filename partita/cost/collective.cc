@@ -1,0 +1,195 @@
+// The formulas of collectives and transfers (collective.h).
+#include "partita/cost/collective.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "partita/base/error.h"
+
+namespace partita {
+
+namespace {
+
+constexpr double kNsPerUs = 1e3, kNsPerS = 1e9;
+
+const LibraryRow kPlainRing{}, kPlainTransfer{CollectiveAlgorithm::kPairwise, "", 0, {}, 0, 1, 1, 0, 2};
+
+// A kind of collective on a group: what all rows share.
+struct Setting {
+  const Cluster& cluster;
+  const GroupLinks& group;
+  StepKind kind;
+  double n, nodes, k;
+  bool reduces_all() const { return kind == StepKind::kAllReduce; }
+  double hops(double members) const { return (reduces_all() ? 2 : 1) * (members - 1); }  // of a ring
+  // What a participant sends of a buffer of one byte, and the buffer for one byte that it sends.
+  double sent() const { return hops(n) / n; }
+  double buffer() const { return 1 / sent(); }
+  double network_hop_us(const LibraryRow& row) const { return row.network_hop_us + group.between_latency_us; }
+};
+
+Duration duration(double us, double s) { return {us * kNsPerUs, s * kNsPerS}; }
+
+Duration ring(const Setting& at, const LibraryRow& row) {
+  const double hops = at.hops(at.n), between = at.nodes > 1 ? at.hops(at.nodes) : 0;
+  const double us = row.hop_us ? (hops - between) * *row.hop_us + between * at.network_hop_us(row)
+                               : hops * std::max(at.group.inside_latency_us, at.group.between_latency_us);
+  const double own = at.k > 1 ? row.own_part / hops : 0;
+  return duration(row.launch_us + us,
+                  busiest_s(at.cluster, at.group, row.bandwidth / (1 + own), row.network_bandwidth));
+}
+
+// Bytes that each node sends to others in a double binary tree, for a buffer of one byte.
+double sent_in_tree(const Setting& at) { return at.nodes < 2 ? 0 : at.nodes == 2 ? 1 : 2; }
+
+Duration tree(const Setting& at, const LibraryRow& row) {
+  const double hop_us = row.hop_us.value_or(at.group.inside_latency_us);
+  const double us = 2 * ((at.k - 1) * hop_us + std::floor(std::log2(at.nodes)) * at.network_hop_us(row));
+  return duration(row.launch_us + us,
+                  at.buffer() * std::max(2 * at.group.inside_s / row.bandwidth,
+                                         sent_in_tree(at) * at.group.between_s / row.network_bandwidth));
+}
+
+Duration nvls(const Setting& at, const LibraryRow& row) {
+  const double us =
+      row.hop_us.value_or(at.group.inside_latency_us) + 2 * std::floor(std::log2(at.nodes)) * at.network_hop_us(row);
+  return duration(row.launch_us + us,
+                  at.buffer() * std::max(at.group.inside_s / row.bandwidth,
+                                         sent_in_tree(at) * at.group.between_s / row.network_bandwidth));
+}
+
+Duration hierarchical(const Setting& at, const LibraryRow& row) {
+  const double inside = at.hops(at.k), between = at.hops(at.nodes);
+  const double us = inside * row.hop_us.value_or(at.group.inside_latency_us) + between * at.network_hop_us(row);
+  const double own = at.k > 1 ? row.own_part / inside : 0;
+  return duration(row.launch_us + us, at.buffer() * (inside / at.k * (1 + own) * at.group.inside_s / row.bandwidth +
+                                                     between / at.nodes * at.group.between_s / row.network_bandwidth));
+}
+
+Duration pairwise(const Setting& at, const LibraryRow& row) {
+  const double us = row.hop_us ? (at.n - 1) * *row.hop_us + (at.nodes > 1 ? at.network_hop_us(row) : 0)
+                               : (at.n - 1) * std::max(at.group.inside_latency_us, at.group.between_latency_us);
+  const double own = at.k > 1 ? row.own_part / (at.n - 1) : 0;
+  return duration(row.launch_us + us,
+                  busiest_s(at.cluster, at.group, row.bandwidth / (1 + own), row.network_bandwidth));
+}
+
+bool has(const Setting& at, const LibraryRow& row) {
+  if (at.nodes * at.k > 1 && at.k > 1 && row.least_devices > at.k) return false;
+  const bool exchange = at.kind == StepKind::kAllToAll;
+  switch (row.algorithm) {
+    case CollectiveAlgorithm::kRing:
+      return !exchange;
+    case CollectiveAlgorithm::kPairwise:
+      return exchange;
+    case CollectiveAlgorithm::kHierarchical:
+      return !exchange && at.nodes > 1 && at.k > 1;
+    case CollectiveAlgorithm::kNvls:
+      return at.reduces_all() && at.k >= row.least_devices;
+    case CollectiveAlgorithm::kTree:
+      return at.reduces_all();
+  }
+  return false;
+}
+
+Duration time_of(const Setting& at, const LibraryRow& row) {
+  switch (row.algorithm) {
+    case CollectiveAlgorithm::kRing:
+      return ring(at, row);
+    case CollectiveAlgorithm::kTree:
+      return tree(at, row);
+    case CollectiveAlgorithm::kNvls:
+      return nvls(at, row);
+    case CollectiveAlgorithm::kHierarchical:
+      return hierarchical(at, row);
+    case CollectiveAlgorithm::kPairwise:
+      return pairwise(at, row);
+  }
+  return {};
+}
+
+Collective collective_of(const Cluster& cluster, StepKind kind, const std::vector<DeviceId>& devices) {
+  Collective found{{}, {{}}, {}, {}};
+  if (devices.size() < 2) return {{""}, {}, {}, {}};
+  const GroupLinks group = kind == StepKind::kAllToAll ? pair_links(cluster, devices) : ring_links(cluster, devices);
+  const Setting at{cluster,
+                   group,
+                   kind,
+                   static_cast<double>(group.devices),
+                   static_cast<double>(group.nodes),
+                   static_cast<double>(group.per_node)};
+  const Library& library = cluster.device(devices[0]).library;
+  if (library)
+    for (const LibraryRow& row : *library)
+      if (has(at, row)) {
+        found.names.push_back(row.name());
+        found.ways.durations.push_back(time_of(at, row));
+      }
+  if (found.names.empty()) {
+    const LibraryRow& plain = kind == StepKind::kAllToAll ? kPlainTransfer : kPlainRing;
+    found.names.push_back(plain.name());
+    found.ways.durations.push_back(time_of(at, plain));
+  }
+  found.occupies = busy_links(cluster, group);
+  found.loads = group.loads;
+  return found;
+}
+
+}  // namespace
+
+double Ways::ns(double bytes) const {
+  double least = INFINITY;
+  for (const Duration& d : durations) least = std::min(least, d.fixed_ns + bytes * d.moving_ns);
+  return least;
+}
+
+int64_t Ways::whole_ns(double bytes) const { return std::max<int64_t>(1, std::llround(ns(bytes))); }
+
+size_t Ways::fastest(double bytes) const {
+  auto ns_of = [&](const Duration& d) { return d.fixed_ns + bytes * d.moving_ns; };
+  return static_cast<size_t>(
+      std::min_element(durations.begin(), durations.end(),
+                       [&](const Duration& a, const Duration& b) { return ns_of(a) < ns_of(b); }) -
+      durations.begin());
+}
+
+void Ways::add(const Ways& after) {
+  if (durations.size() == 1 && after.durations.size() > 1) durations.resize(after.durations.size(), durations[0]);
+  for (size_t w = 0; w < durations.size(); ++w) {
+    const Duration& d = after.durations[std::min(w, after.durations.size() - 1)];
+    durations[w].fixed_ns += d.fixed_ns;
+    durations[w].moving_ns += d.moving_ns;
+  }
+}
+
+void Ways::repeat(double times) {
+  for (Duration& d : durations) d = {times * d.fixed_ns, times * d.moving_ns};
+}
+
+const Collective& CollectiveTimes::of(StepKind kind, std::vector<DeviceId> devices) {
+  std::sort(devices.begin(), devices.end());
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_ptr<const Collective>& known = known_[{kind, devices}];
+  if (!known) known = std::make_unique<const Collective>(collective_of(cluster_, kind, devices));
+  return *known;
+}
+
+Ways transfer_ways(const Cluster& cluster, DeviceId from, DeviceId to, const std::vector<LinkId>& route, double bytes) {
+  double latency_us = 0, slowest = INFINITY;
+  for (LinkId l : route) {
+    latency_us += cluster.link(l).latency_us;
+    slowest = std::min(slowest, cluster.link(l).bandwidth_bytes_per_s);
+  }
+  auto is_gpu = [&](DeviceId d) { return d.valid() && cluster.device(d).kind == DeviceKind::kGpu; };
+  if (!is_gpu(from) || !is_gpu(to) || !cluster.device(to).library) return {{duration(latency_us, bytes / slowest)}};
+  const bool inside = cluster.device(from).host == cluster.device(to).host;
+  Ways ways{{}};
+  for (const LibraryRow& row : *cluster.device(to).library)
+    if (row.algorithm == CollectiveAlgorithm::kPairwise)
+      ways.durations.push_back(duration(
+          row.launch_us + row.hop_us.value_or(inside ? latency_us : 0) + (inside ? 0 : row.network_hop_us + latency_us),
+          bytes / (slowest * (inside ? row.bandwidth : row.network_bandwidth))));
+  return ways;
+}
+
+}  // namespace partita

@@ -1,0 +1,189 @@
+// What collectives take, worked out by hand.
+#include "partita/cost/collective.h"
+
+#include <gtest/gtest.h>
+
+#include "partita/base/error.h"
+
+namespace partita {
+namespace {
+
+// Nodes of `each` GPUs on a switch of 100 GB/s and 1 us a link, with a port of 10 GB/s and 2 us each. `rows` are those
+// of the GPU's collectives.
+Cluster nodes(int count, int each, const std::string& rows = "", const std::string& links = "") {
+  return parse_cluster(
+      "name: nodes\n"
+      "device_types:\n"
+      "  G:\n"
+      "    kind: gpu\n"
+      "    peak_tflop_per_s: {float32: 1, float64: 1}\n"
+      "    memory_gibytes: 1\n"
+      "    memory_bandwidth_gbytes_per_s: 1\n"
+      "    efficiency: 1\n"
+      "    launch_overhead_us: 0\n" +
+          (rows.empty() ? "" : "    collectives:\n" + rows) +
+          "  C: {kind: cpu, peak_tflop_per_s: {float32: 1, float64: 1}, memory_gibytes: 1, "
+          "memory_bandwidth_gbytes_per_s: 1, efficiency: 1, launch_overhead_us: 0}\n"
+          "topology:\n"
+          "  link: {bandwidth_gbytes_per_s: 10, latency_us: 2, per_device: true}\n"
+          "  children:\n"
+          "    - name: node\n"
+          "      count: " +
+          std::to_string(count) +
+          "\n      link: {bandwidth_gbytes_per_s: 100, latency_us: 1}\n"
+          "      host: {type: C, link: {bandwidth_gbytes_per_s: 10, latency_us: 1}}\n"
+          "      children:\n"
+          "        - {name: gpu, count: " +
+          std::to_string(each) + ", type: G}\n" + links,
+      "nodes.yaml");
+}
+
+std::vector<DeviceId> devices(std::initializer_list<int> ids) {
+  std::vector<DeviceId> out;
+  for (int i : ids) out.emplace_back(size_t(i));
+  return out;
+}
+
+double us(const Cluster& cluster, StepKind kind, const std::vector<DeviceId>& group, double sent_bytes) {
+  return CollectiveTimes(cluster).of(kind, group).ways.ns(sent_bytes) / 1e3;
+}
+
+constexpr const char* kSimple =
+    "      - {algorithm: ring, protocol: Simple, launch_us: 10, hop_us: 3, network_hop_us: 5, bandwidth: 0.8, "
+    "network_bandwidth: 0.5}\n"
+    "      - {algorithm: pairwise, launch_us: 4, hop_us: 1, network_hop_us: 6, bandwidth: 0.5, network_bandwidth: "
+    "0.25}\n";
+
+// Without rows of a library: hops wait for their routes' latency, 2 us, and links carry at their full rates.
+TEST(Collective, PlainRingInANode) {
+  const Cluster c = nodes(1, 4);
+  const std::vector<DeviceId> all = devices({0, 1, 2, 3});
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllGather, all, 3e6), 3 * 2 + 30);
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kReduceScatter, all, 3e6), 3 * 2 + 30);
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllReduce, all, 6e6), 6 * 2 + 60);
+  // Each sends its 3 MB in three directions, over its one link.
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllToAll, all, 3e6), 3 * 2 + 30);
+  EXPECT_EQ(CollectiveTimes(c).of(StepKind::kAllGather, all).names, std::vector<std::string>{"ring"});
+}
+
+// On two nodes both ports of each are used: half of what each sends passes over either, in 3 MB / 2 / 10 GB/s.
+TEST(Collective, EveryPortOfANodeIsUsedAtOnce) {
+  const Cluster c = nodes(2, 2);
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllGather, devices({0, 1, 2, 3}), 3e6), 3 * 4 + 150);
+  // In any order of the devices.
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllGather, devices({0, 2, 1, 3}), 3e6), 3 * 4 + 150);
+  // One device a node has one port.
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllGather, devices({0, 2}), 1e6), 4 + 100);
+}
+
+TEST(Collective, ARowOfTheLibraryHasItsHopsAndRates) {
+  const Cluster c = nodes(2, 2, kSimple);
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllGather, devices({0, 1}), 8e6), 10 + 3 + 8e6 / 80e3);
+  // 3 hops, one of them between nodes, with the 4 us of its route; 1.5 MB over a port at half its rate.
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllGather, devices({0, 1, 2, 3}), 3e6), 10 + 2 * 3 + (5 + 4) + 300);
+  // 6 hops, two of them between nodes.
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllReduce, devices({0, 1, 2, 3}), 3e6), 10 + 4 * 3 + 2 * (5 + 4) + 300);
+  // 2 of the 3 MB of each go to the other node, at a quarter of 10 GB/s.
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllToAll, devices({0, 1, 2, 3}), 3e6), 4 + 3 * 1 + (6 + 4) + 2e6 / 2.5e3);
+  EXPECT_EQ(CollectiveTimes(c).of(StepKind::kAllReduce, devices({0, 1})).names,
+            std::vector<std::string>{"ring Simple"});
+}
+
+TEST(Collective, TheFastestForTheBytesCounts) {
+  const Cluster c =
+      nodes(1, 4,
+            std::string(kSimple) +
+                "      - {algorithm: tree, protocol: LL, launch_us: 1, hop_us: 0.5, bandwidth: 0.1}\n"
+                "      - {algorithm: nvls, launch_us: 40, hop_us: 0, bandwidth: 0.9, least_devices: 4}\n");
+  const std::vector<DeviceId> all = devices({0, 1, 2, 3});
+  CollectiveTimes times(c);
+  const Collective& reduce = times.of(StepKind::kAllReduce, all);
+  auto name = [&](double bytes) { return reduce.names[reduce.ways.fastest(bytes)]; };
+  EXPECT_EQ(name(100), "tree LL");
+  EXPECT_EQ(name(3e5), "ring Simple");
+  EXPECT_EQ(name(3e8), "nvls");
+  // Of S = 4 MB each sends 6: the tree passes 2 S at 10 GB/s, the switch S at 90.
+  EXPECT_DOUBLE_EQ(reduce.ways.durations[1].fixed_ns + 6e6 * reduce.ways.durations[1].moving_ns, 1e3 * (1 + 3 + 800));
+  EXPECT_DOUBLE_EQ(reduce.ways.durations[2].fixed_ns + 6e6 * reduce.ways.durations[2].moving_ns,
+                   1e3 * (40 + 4e6 / 90e3));
+  // Fewer devices than the switch takes; and nothing but rings for other collectives.
+  EXPECT_EQ(times.of(StepKind::kAllReduce, devices({0, 1, 2})).names.size(), 2u);
+  EXPECT_EQ(times.of(StepKind::kAllGather, all).names, std::vector<std::string>{"ring Simple"});
+}
+
+// A tree of two nodes sends S from each node, of three and more 2 S at most.
+TEST(Collective, ATreeBetweenNodes) {
+  const std::string tree =
+      std::string(kSimple) + "      - {algorithm: tree, launch_us: 0, hop_us: 1, network_hop_us: 3}\n";
+  auto of = [&](int n) {
+    const Cluster c = nodes(n, 2, tree);
+    std::vector<DeviceId> all;
+    for (int d = 0; d < 2 * n; ++d) all.emplace_back(size_t(d));
+    const Ways ways = CollectiveTimes(c).of(StepKind::kAllReduce, all).ways;
+    const double sent = 2 * (2 * n - 1) / (2.0 * n) * 1e6;  // S = 1 MB
+    return (ways.durations[1].fixed_ns + sent * ways.durations[1].moving_ns) / 1e3;
+  };
+  EXPECT_DOUBLE_EQ(of(2), 2 * (1 + (3 + 4)) + 1e6 / 20e3);
+  EXPECT_DOUBLE_EQ(of(4), 2 * (1 + 2 * (3 + 4)) + 2e6 / 20e3);
+}
+
+TEST(Collective, HierarchicalWhereTheFileSaysSo) {
+  const Cluster c = nodes(2, 2, std::string(kSimple) + "      - {algorithm: hierarchical, launch_us: 2, hop_us: 1}\n");
+  const Collective& reduce = CollectiveTimes(c).of(StepKind::kAllReduce, devices({0, 1, 2, 3}));
+  ASSERT_EQ(reduce.names.back(), "hierarchical");
+  // S = 2 MB, of which each sends 3: 2 hops of 1 MB in the node; 2 hops between nodes, of 1 MB over two ports.
+  const Duration& d = reduce.ways.durations.back();
+  EXPECT_NEAR(d.fixed_ns + 3e6 * d.moving_ns, 1e3 * (2 + 2 * 1 + 2 * 4 + 2e6 / 100e3 + 2e6 / 20e3), 1e-6);
+}
+
+// Rings run over wires of their own where there are any: two wires between each two of three devices, one each way.
+TEST(Collective, RingsOverWires) {
+  const Cluster c = nodes(1, 3, "",
+                          "links:\n"
+                          "  - {between: [node0.gpu0, node0.gpu1], bandwidth_gbytes_per_s: 200, latency_us: 1}\n"
+                          "  - {between: [node0.gpu1, node0.gpu2], bandwidth_gbytes_per_s: 200, latency_us: 1}\n"
+                          "  - {between: [node0.gpu0, node0.gpu2], bandwidth_gbytes_per_s: 200, latency_us: 1}\n");
+  EXPECT_DOUBLE_EQ(us(c, StepKind::kAllGather, devices({0, 1, 2}), 4e6), 2 * 1 + 10);
+  EXPECT_EQ(CollectiveTimes(c).of(StepKind::kAllGather, devices({0, 1, 2})).occupies.size(), 6u);
+}
+
+// The hybrid cube mesh: six rings of 25 GB/s through all eight GPUs (NCCL finds as many), four through a half, and one
+// each way through every second GPU.
+TEST(Collective, RingsOfTheHybridCubeMesh) {
+  const Cluster c = load_cluster("dgx-1");
+  auto rate = [&](std::initializer_list<int> group) { return 1 / ring_links(c, devices(group)).inside_s / 25e9; };
+  EXPECT_DOUBLE_EQ(rate({0, 1, 2, 3, 4, 5, 6, 7}), 6);
+  EXPECT_DOUBLE_EQ(rate({0, 1, 2, 3}), 4);
+  EXPECT_DOUBLE_EQ(rate({0, 2, 4, 6}), 2);
+  EXPECT_DOUBLE_EQ(rate({0, 3}), 2);
+  EXPECT_DOUBLE_EQ(rate({0, 1}), 1);
+}
+
+// Groups that take no link in common run at once: those of one place in each node have their own ports.
+TEST(Collective, StridedGroupsHaveTheirOwnPorts) {
+  const Cluster c = nodes(2, 2);
+  CollectiveTimes times(c);
+  const std::vector<LinkId> a = times.of(StepKind::kAllReduce, devices({0, 2})).occupies,
+                            b = times.of(StepKind::kAllReduce, devices({1, 3})).occupies;
+  for (LinkId l : a) EXPECT_EQ(std::count(b.begin(), b.end(), l), 0) << c.link(l).name;
+  EXPECT_EQ(a.size(), 4u);
+}
+
+TEST(Collective, OfOneDeviceIsNothing) {
+  const Cluster c = nodes(1, 2);
+  EXPECT_EQ(CollectiveTimes(c).of(StepKind::kAllReduce, devices({1})).ways.whole_ns(1e6), 1);
+}
+
+TEST(Transfer, BetweenGpusByTheRowsOfTheirLibrary) {
+  const Cluster c = nodes(2, 2, kSimple);
+  auto us_of = [&](int from, int to) {
+    const DeviceId a(static_cast<size_t>(from)), b(static_cast<size_t>(to));
+    return transfer_ways(c, a, b, c.route(a, b), 1e6).ns(1) / 1e3;
+  };
+  EXPECT_DOUBLE_EQ(us_of(0, 1), 4 + 1 + 1e6 / 50e3);
+  EXPECT_DOUBLE_EQ(us_of(0, 2), 4 + 1 + 6 + 4 + 1e6 / 2.5e3);
+  EXPECT_DOUBLE_EQ(us_of(4, 0), 2 + 1e6 / 10e3) << "from the host: latency and bandwidth of the route";
+}
+
+}  // namespace
+}  // namespace partita

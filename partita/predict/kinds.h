@@ -1,0 +1,13 @@
+// Internal to predict/: tables by what they measure.
+#pragma once
+#include "partita/predict/predict.h"
+
+namespace partita {
+
+// A figure of a row; none where the cell is empty or the column missing. Bad input where it is no positive number.
+std::optional<double> figure(const Table& table, size_t row, std::string_view column);
+double needed_figure(const Table& table, size_t row, std::string_view column);
+
+std::vector<Prediction> predict_collectives(const Table& table, const Cluster& cluster);
+
+}  // namespace partita

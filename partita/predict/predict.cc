@@ -1,0 +1,188 @@
+// Which kind of table it is, which of its rows the cluster can say something of, and how far off the figures are.
+#include "partita/predict/predict.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "partita/base/error.h"
+#include "partita/predict/kinds.h"
+
+namespace partita {
+
+namespace {
+
+using Predictor = std::vector<Prediction> (*)(const Table&, const Cluster&);
+
+struct Kind {
+  const char* name;
+  std::vector<const char*> columns;  // by which it is known
+  Predictor predict;
+};
+
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> kKinds = {{"collectives", {"collective", "bytes", "gpus"}, predict_collectives}};
+  return kKinds;
+}
+
+const Kind& kind_of(const Table& table) {
+  std::vector<std::string> known;
+  for (const Kind& kind : kinds()) {
+    if (std::all_of(kind.columns.begin(), kind.columns.end(), [&](const char* c) { return table.column(c); }))
+      return kind;
+    known.push_back(fmt::format("{} ({})", kind.name, fmt::join(kind.columns, ", ")));
+  }
+  fail("{}: the columns {} are of no kind of table that is known; these are {}", table.origin,
+       fmt::join(table.columns, ", "), fmt::join(known, ", "));
+}
+
+// Letters and digits that stand together: "A100-SXM4-80GB" has A100, SXM4 and 80GB.
+std::set<std::string> words_of(const std::string& text) {
+  std::set<std::string> words;
+  std::string word;
+  for (char c : text + " ") {
+    if (std::isalnum(static_cast<unsigned char>(c))) {
+      word += static_cast<char>(std::toupper(c));
+    } else if (!word.empty()) {
+      words.insert(std::move(word));
+      word.clear();
+    }
+  }
+  return words;
+}
+
+// The rows that are of the cluster's devices; all where the table is of one system.
+std::vector<char> own_rows(const Table& table, const Cluster& cluster) {
+  std::vector<char> own(table.rows.size(), true);
+  const std::string model = cluster.devices[0].model;
+  const std::set<std::string> wanted = words_of(model);
+  for (const char* column : {"system", "gpu"}) {
+    if (!table.column(column)) continue;
+    std::set<std::string> values;
+    for (size_t r = 0; r < table.rows.size(); ++r) values.insert(table.cell(r, column));
+    if (values.size() < 2) continue;
+    for (size_t r = 0; r < table.rows.size(); ++r) {
+      const std::set<std::string> words = words_of(table.cell(r, column));
+      own[r] = std::includes(words.begin(), words.end(), wanted.begin(), wanted.end());
+    }
+  }
+  return own;
+}
+
+bool like(std::string_view text, std::string_view pattern) {
+  if (pattern.empty()) return text.empty();
+  if (pattern[0] == '*') return like(text, pattern.substr(1)) || (!text.empty() && like(text.substr(1), pattern));
+  return !text.empty() && text[0] == pattern[0] && like(text.substr(1), pattern.substr(1));
+}
+
+double quantile(std::vector<double> values, double part) {
+  std::sort(values.begin(), values.end());
+  return values[std::min(values.size() - 1, static_cast<size_t>(part * static_cast<double>(values.size())))];
+}
+
+}  // namespace
+
+std::optional<double> Prediction::error() const {
+  if (!predicted_us || !measured_us) return std::nullopt;
+  return *predicted_us / *measured_us - 1;
+}
+
+std::optional<double> figure(const Table& table, size_t row, std::string_view column) {
+  const std::string& text = table.cell(row, column);
+  if (text.empty()) return std::nullopt;
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (*end != 0 || !std::isfinite(value) || value < 0)
+    fail("{}:{}: {} is '{}', which is not a positive number", table.origin, table.lines[row], column, text);
+  if (value == 0) return std::nullopt;  // rates are rounded
+  return value;
+}
+
+double needed_figure(const Table& table, size_t row, std::string_view column) {
+  const std::optional<double> value = figure(table, row, column);
+  if (!value) fail("{}:{}: {} is missing", table.origin, table.lines[row], column);
+  return *value;
+}
+
+std::vector<Prediction> predict(const Table& table, const Cluster& cluster) {
+  const Kind& kind = kind_of(table);
+  const std::vector<char> own = own_rows(table, cluster);
+  Table mine = table;
+  mine.rows.clear();
+  mine.lines.clear();
+  for (size_t r = 0; r < table.rows.size(); ++r)
+    if (own[r]) mine.rows.push_back(table.rows[r]), mine.lines.push_back(table.lines[r]);
+  std::vector<Prediction> found = kind.predict(mine, cluster), out;
+  for (size_t r = 0, next = 0; r < table.rows.size(); ++r) {
+    if (own[r]) {
+      out.push_back(std::move(found[next++]));
+      continue;
+    }
+    out.emplace_back().why_not = fmt::format("of another device than the cluster's {}", cluster.devices[0].model);
+  }
+  return out;
+}
+
+void keep_rows(Table& table, const std::string& filter) {
+  const size_t equals = filter.find('=');
+  if (equals == std::string::npos) fail("--only '{}' is not COLUMN=TEXT, where * stands for any text", filter);
+  const std::string name = filter.substr(0, equals), pattern = filter.substr(equals + 1);
+  if (!table.column(name))
+    fail("--only {}: {} has no column '{}'; it has {}", filter, table.origin, name, fmt::join(table.columns, ", "));
+  Table kept = table;
+  kept.rows.clear();
+  kept.lines.clear();
+  for (size_t r = 0; r < table.rows.size(); ++r)
+    if (like(table.cell(r, name), pattern)) kept.rows.push_back(table.rows[r]), kept.lines.push_back(table.lines[r]);
+  if (kept.rows.empty()) fail("--only {}: no row of {} is so", filter, table.origin);
+  table = std::move(kept);
+}
+
+Table with_predictions(Table table, const std::vector<Prediction>& predictions) {
+  for (const char* column : {"predicted_us", "algorithm", "error", "note"}) {
+    if (table.column(column))
+      fail("{}: it has a column '{}' already; remove it, or give the table that was predicted from", table.origin,
+           column);
+    table.columns.emplace_back(column);
+  }
+  for (size_t r = 0; r < table.rows.size(); ++r) {
+    const Prediction& p = predictions[r];
+    table.rows[r].push_back(p.predicted_us ? fmt::format("{:.6g}", *p.predicted_us) : "");
+    table.rows[r].push_back(p.algorithm);
+    table.rows[r].push_back(p.error() ? fmt::format("{:.4f}", *p.error()) : "");
+    table.rows[r].push_back(p.why_not);
+  }
+  return table;
+}
+
+std::vector<Summary> summed_up(const std::vector<Prediction>& predictions) {
+  std::map<std::pair<std::string, std::string>, std::vector<double>> errors;
+  for (const Prediction& p : predictions)
+    if (const auto error = p.error()) {
+      errors[{p.kind, p.size}].push_back(*error);
+      errors[{"all", p.size}].push_back(*error);
+    }
+  std::vector<Summary> out;
+  for (const auto& [key, list] : errors) {
+    std::vector<double> sizes, factors;
+    for (double e : list) sizes.push_back(std::abs(e)), factors.push_back(std::max(1 + e, 1 / (1 + e)));
+    out.push_back({key.first, key.second, static_cast<int>(list.size()), quantile(sizes, 0.5), quantile(sizes, 0.9),
+                   quantile(factors, 0.5)});
+  }
+  std::stable_partition(out.begin(), out.end(), [](const Summary& s) { return s.kind != "all"; });
+  return out;
+}
+
+std::vector<size_t> worst_rows(const std::vector<Prediction>& predictions, size_t count) {
+  std::vector<size_t> rows;
+  for (size_t r = 0; r < predictions.size(); ++r)
+    if (predictions[r].error()) rows.push_back(r);
+  auto factor = [&](size_t r) { return std::abs(std::log(1 + *predictions[r].error())); };
+  std::stable_sort(rows.begin(), rows.end(), [&](size_t a, size_t b) { return factor(a) > factor(b); });
+  rows.resize(std::min(rows.size(), count));
+  return rows;
+}
+
+}  // namespace partita
