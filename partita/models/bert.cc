@@ -1,4 +1,6 @@
 // BERT, as Hugging Face has it.
+#include <algorithm>
+
 #include "partita/base/error.h"
 #include "partita/models/family.h"
 #include "partita/models/transformers.h"
@@ -80,7 +82,8 @@ Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> regis
   model.batch = options.integer("batch"), model.steps = options.integer("steps"),
   model.layers = options.integer("layers");
   model.hidden = options.integer("hidden"), model.heads = options.integer("heads"), model.inner = 4 * model.hidden;
-  model.vocabulary = options.integer("vocabulary"), model.positions = options.integer("positions");
+  model.vocabulary = options.integer("vocabulary");
+  model.positions = options.integer_or_auto("positions", std::max<int64_t>(512, model.steps));
   model.activation = "gelu";
   model.eps = 1e-12;
   model.dropout = options.number("dropout", 0, 1);
@@ -96,7 +99,7 @@ ModelFamily family(const char* name, int64_t layers, int64_t hidden, int64_t hea
             {"hidden", std::to_string(hidden), "columns of the residual stream"},
             {"heads", std::to_string(heads), "attention heads"},
             {"vocabulary", "30522", "different tokens"},
-            {"positions", "512", "rows of the position table"},
+            {"positions", "auto", "rows of the position table; auto: 512, or steps where these are more"},
             {"dropout", "0", "probability"}}},
           build};
 }

@@ -19,6 +19,7 @@ class ModelOptions {
   const std::string& text(const std::string& name) const { return values_.at(name); }
   // An integer of at least `least`.
   int64_t integer(const std::string& name, int64_t least = 1) const;
+  int64_t integer_or_auto(const std::string& name, int64_t chosen) const;  // `chosen` where it says auto
   // A number in [lo, hi).
   double number(const std::string& name, double lo, double hi) const;
   bool flag(const std::string& name) const;  // 0|1|false|true

@@ -1,4 +1,5 @@
 // GPT-2, as Hugging Face has it.
+#include <algorithm>
 #include <cmath>
 
 #include "partita/base/error.h"
@@ -43,7 +44,8 @@ Model build(const ModelOptions& options, std::shared_ptr<const OpRegistry> regis
   model.batch = options.integer("batch"), model.steps = options.integer("steps"),
   model.layers = options.integer("layers");
   model.hidden = options.integer("hidden"), model.heads = options.integer("heads"), model.inner = 4 * model.hidden;
-  model.vocabulary = options.integer("vocabulary"), model.positions = options.integer("positions");
+  model.vocabulary = options.integer("vocabulary");
+  model.positions = options.integer_or_auto("positions", std::max<int64_t>(1024, model.steps));
   model.activation = "gelu_tanh";
   model.embedding_dropout = model.residual_dropout = options.number("dropout", 0, 1);
   return build_gpt2(model, std::move(registry));
@@ -58,7 +60,7 @@ ModelFamily family(const char* name, int64_t layers, int64_t hidden, int64_t hea
             {"hidden", std::to_string(hidden), "columns of the residual stream"},
             {"heads", std::to_string(heads), "attention heads"},
             {"vocabulary", "50257", "different tokens"},
-            {"positions", "1024", "rows of the position table"},
+            {"positions", "auto", "rows of the position table; auto: 1024, or steps where these are more"},
             {"dropout", "0", "probability"}}},
           build};
 }

@@ -42,6 +42,10 @@ int64_t ModelOptions::integer(const std::string& name, int64_t least) const {
   return result;
 }
 
+int64_t ModelOptions::integer_or_auto(const std::string& name, int64_t chosen) const {
+  return text(name) == "auto" ? chosen : integer(name);
+}
+
 double ModelOptions::number(const std::string& name, double lo, double hi) const {
   const std::string& value = text(name);
   double result = 0;

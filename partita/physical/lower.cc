@@ -7,6 +7,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/cluster/group.h"
 
 namespace partita {
 
@@ -53,7 +54,7 @@ int ranks_of(const Plan& plan) {
 int few_micro_batches(const Plan& plan, int m) {
   switch (plan.pipeline.schedule) {
     case Schedule::kInterleaved:  // in groups of as many as there are ranks
-      return std::min(m, 3 * ranks_of(plan));
+      return std::min(m, 5 * ranks_of(plan));
     case Schedule::kGpipe: {  // more of them, since what one adds to memory is not always the same
       const int ranks = ranks_of(plan), several = 3 * ranks;
       return m <= several ? m : several + (m - several) % ranks;
@@ -63,6 +64,24 @@ int few_micro_batches(const Plan& plan, int m) {
       return std::min(m, ranks_of(plan) + 2);
   }
   return m;
+}
+
+// The last device of a mesh. Where groups of the innermost axis run over wires of different rates, the last device of
+// the slowest group.
+DeviceId typical_device(const Cluster& cluster, const Mesh& mesh) {
+  const std::vector<DeviceId> devices(mesh.devices.begin(), mesh.devices.end());
+  const size_t each = mesh.extents.empty() ? devices.size() : static_cast<size_t>(mesh.extents.back());
+  const bool wired =
+      std::any_of(devices.begin(), devices.end(), [&](DeviceId d) { return cluster.routes.own_to(d).size() > 1; });
+  if (!wired || each < 2) return devices.back();
+  size_t slowest = devices.size();
+  double most_s = -1;
+  for (size_t end = each; end <= devices.size(); end += each) {
+    const auto first = devices.begin() + static_cast<std::ptrdiff_t>(end - each);
+    const double s = ring_links(cluster, {first, first + static_cast<std::ptrdiff_t>(each)}).inside_s;
+    if (s >= most_s) slowest = end, most_s = s;
+  }
+  return devices[slowest - 1];
 }
 
 constexpr int64_t kMostTasks = 1'000'000;  // gigabytes, and minutes
@@ -88,9 +107,15 @@ std::vector<DeviceId> typical_devices(const Cluster& cluster) {
 std::vector<DeviceId> typical_devices(const Cluster& cluster, const Plan& plan) {
   std::map<int, DeviceId> last;  // by rank
   const int ranks = ranks_of(plan);
+  Mesh known_mesh;
+  DeviceId typical;
   for (const OpChoice& choice : plan.ops) {
-    const auto [at, fresh] = last.try_emplace(choice.stage % ranks, *(choice.mesh.devices.end() - 1));
-    if (!fresh) at->second = std::max(at->second, *(choice.mesh.devices.end() - 1));
+    if (choice.mesh != known_mesh) {
+      known_mesh = choice.mesh;
+      typical = typical_device(cluster, choice.mesh);
+    }
+    const auto [at, fresh] = last.try_emplace(choice.stage % ranks, typical);
+    if (!fresh) at->second = std::max(at->second, typical);
   }
   std::set<DeviceId> devices;
   if (last.size() < 2) {

@@ -183,8 +183,8 @@ TEST(BatchNormGroups, AreEvaluatedAlike) {
                  .groups = "3",
                  .devices = parallel ? 3 : 1,
                  .batch = 6,
-                 .optimizer = {"sgd", 0.1, 0.9, 0}};
-    accuracy[parallel] = *train(planned(c), {.steps = 20, .data = data, .test_data = data}, kernels()).test_accuracy;
+                 .optimizer = {"sgd", 0.005, 0.9, 0}};
+    accuracy[parallel] = *train(planned(c), {.steps = 40, .data = data, .test_data = data}, kernels()).test_accuracy;
   }
   EXPECT_EQ(accuracy[0], accuracy[1]);
   EXPECT_GE(accuracy[0], 0.5);
