@@ -10,6 +10,7 @@
 #include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
 #include "partita/graph/index_limit.h"
+#include "partita/graph/of_samples.h"
 #include "partita/graph/reference.h"
 
 namespace partita {
@@ -268,6 +269,28 @@ TEST(Autodiff, SeveralReadersAreAddedOnce) {
   // The cotangent of y = w^2 is y itself: w' = w - 2 w w^2.
   EXPECT_EQ(values.at(square.find_tensor("w.update")).reals, (std::vector<double>{-1, 14, -51}));
   EXPECT_EQ(values.at(square.loss).reals, std::vector<double>{(1 + 16 + 81) / 6.0});
+}
+
+// A tied weight read as it is and transposed, a bias made of parameters alone, and a mask made of nothing.
+TEST(OfSamples, ActivationsAndTheirGradients) {
+  GraphBuilder b("tied", small_registry());
+  const TensorId x = b.input("x", {3, 3}), w = b.parameter("w", {3, 3}), u = b.parameter("u", {3, 3});
+  const TensorId mask = b.op("scale", {b.scalar("one", 1)}, {{"by", 2}}, "mask");
+  const TensorId bias = b.op("tanh", {u}, {}, "bias");
+  const TensorId h = b.op("tanh", {b.op("add", {b.op("matmul", {x, w}, {}, "fc1"), bias}, {}, "shifted")}, {}, "h");
+  const TensorId y = b.op("matmul", {h, b.op("transpose", {w}, {}, "wt")}, {}, "fc2");
+  b.op("scale", {mask}, {{"by", 3}}, "mask2");
+  const Graph graph = add_backward(b.finish({y}), {.kind = "mse"}, {});
+  const std::vector<char> of = of_samples(graph);
+  std::string samples, parameters;
+  for (std::size_t t = 0; t < of.size(); ++t) (of[t] ? samples : parameters) += graph.tensors[t].name + " ";
+  EXPECT_EQ(samples, "x fc1 shifted h fc2 labels loss loss.grad.y fc2.grad.a h.grad.x shifted.grad.a ");
+  EXPECT_EQ(parameters,
+            "w u one mask bias wt mask2 loss.grad fc2.grad.b wt.grad.x shifted.grad.b fc1.grad.b w.grad bias.grad.x lr "
+            "w.update u.update ");
+  EXPECT_TRUE(reads_samples(graph.op(graph.find_op("fc1.grad.b")), of));  // x and the gradient of fc1
+  for (const char* op : {"wt", "wt.grad.x", "w.grad", "w.update", "mask2"})
+    EXPECT_FALSE(reads_samples(graph.op(graph.find_op(op)), of)) << op;
 }
 
 // A weight and the state of an unrolled recurrence, each with several readers.

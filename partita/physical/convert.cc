@@ -160,7 +160,7 @@ Placed run_collective(Draft& draft, const Placed& from, const Step& step, const 
       if (work.partial) work.reducer = step.from.reducer();
       Task task = new_task(draft, fmt::format("{}.{}@{}", at.name, name_of(step.kind), device_name(draft, device)), at,
                            device, work);
-      task.queue = draft.collective_queues[device.index()];
+      task.queue = (at.of_samples ? draft.sample_queues : draft.parameter_queues)[device.index()];
       task.route = draft.cluster.route(device, step.to.mesh.devices[after]);
       task.reads = {access(draft, from, p)};
       task.writes = {access(draft, to, p)};

@@ -17,7 +17,7 @@ QueueId add_queue(Draft& draft, Queue queue) {
 }  // namespace
 
 Draft make_draft(std::string name, const Cluster& cluster, Listed listed) {
-  Draft draft{cluster, std::move(listed), {}, {}, {}, {}, 0, {}, {}, {}, {}};
+  Draft draft{cluster, std::move(listed), {}, {}, {}, {}, {}, 0, {}, {}, {}, {}};
   draft.graph.name = std::move(name);
   draft.graph.device_count = static_cast<int>(cluster.devices.size());
   draft.graph.compute_count = cluster.compute_count;
@@ -26,9 +26,11 @@ Draft make_draft(std::string name, const Cluster& cluster, Listed listed) {
     const bool compute = static_cast<int>(d) < cluster.compute_count;
     draft.compute_queues.push_back(add_queue(draft, {compute ? QueueKind::kCompute : QueueKind::kHost, DeviceId(d),
                                                      LinkId(), device.name + (compute ? ".compute" : ".host")}));
-    draft.collective_queues.push_back(
-        compute ? add_queue(draft, {QueueKind::kCollective, DeviceId(d), LinkId(), device.name + ".collective"})
-                : QueueId());
+    const auto collectives = [&](const char* of) {
+      return compute ? add_queue(draft, {QueueKind::kCollective, DeviceId(d), LinkId(), device.name + of}) : QueueId();
+    };
+    draft.sample_queues.push_back(collectives(".collective.activations"));
+    draft.parameter_queues.push_back(collectives(".collective.parameters"));
   }
   for (size_t l = 0; l < cluster.links.size(); ++l)
     draft.link_queues.push_back(add_queue(draft, {QueueKind::kLink, DeviceId(), LinkId(l), cluster.links[l].name}));

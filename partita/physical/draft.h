@@ -24,10 +24,11 @@ struct KnownRings {
 
 struct Draft {
   const Cluster& cluster;
-  Listed listed;                                           // devices whose tasks are made; null: all
-  PhysicalGraph graph;                                     // tasks and registers so far
-  std::vector<QueueId> compute_queues, collective_queues;  // by DeviceId
-  std::vector<QueueId> link_queues;                        // by LinkId
+  Listed listed;                                         // devices whose tasks are made; null: all
+  PhysicalGraph graph;                                   // tasks and registers so far
+  std::vector<QueueId> compute_queues;                   // by DeviceId
+  std::vector<QueueId> sample_queues, parameter_queues;  // by DeviceId: of collectives, as Context::of_samples says
+  std::vector<QueueId> link_queues;                      // by LinkId
   int collectives = 0;
   std::deque<std::pair<SharedList<DeviceId>, std::vector<int>>> positions;  // by mesh: what positions_here() has found
   std::vector<int> stages;                                                  // by OpId; empty: one stage
@@ -52,8 +53,9 @@ struct Context {
   Task::Turn turn = Task::Turn::kLazy;
   TensorId tensor;  // none: an inner stage
   DType dtype = DType::kFloat32;
-  int acts = 1;        // of the tasks in a step, and uses of the registers
-  int time_axis = -1;  // the tensor's (or stage's) axis as stored, as Tensor::time_axis
+  int acts = 1;            // of the tasks in a step, and uses of the registers
+  bool of_samples = true;  // or of parameters (graph/of_samples.h): on which queue its collectives are
+  int time_axis = -1;      // the tensor's (or stage's) axis as stored, as Tensor::time_axis
   int64_t time_inner = 1;
 };
 

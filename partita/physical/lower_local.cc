@@ -4,6 +4,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/threads.h"
+#include "partita/graph/of_samples.h"
 #include "partita/physical/convert.h"
 #include "partita/physical/lower.h"
 #include "partita/physical/lower_op.h"
@@ -131,6 +132,7 @@ LocallyLowered lower_local(const Graph& graph, const Resolved& resolved, const C
   LocalLowering local{graph,
                       resolved,
                       register_axes(graph, resolved),
+                      of_samples(graph),
                       make_draft(graph.name, cluster, resolved.listed),
                       Converter(cluster, resolved.listed),
                       std::vector<std::optional<Placed>>(graph.tensors.size()),

@@ -5,6 +5,7 @@
 
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
+#include "partita/graph/of_samples.h"
 #include "partita/kernel_plan/generic.h"
 #include "partita/physical/convert.h"
 #include "partita/tdl/affine.h"
@@ -29,6 +30,7 @@ struct Current {
 Context context_of(const LocalLowering& local, const Current& current, std::string name, TensorId tensor, DType dtype,
                    Task::Turn turn) {
   Context at{std::move(name), current.id, current.op.phase, turn, tensor, dtype, local.graph.acts(current.op)};
+  at.of_samples = tensor.valid() ? local.of_samples[tensor.index()] != 0 : reads_samples(current.op, local.of_samples);
   if (tensor.valid()) in_time(at, local.graph.tensor(tensor));
   return at;
 }
@@ -146,6 +148,7 @@ void run_inner(LocalLowering& local, Current& current, size_t number, std::map<i
   Context at = tensor.valid() ? context_of(local, current, std::move(name), tensor, dtype, Task::Turn::kLazy)
                               : context_of_stage(local, current, std::move(name), inner.tensor);
   at.dtype = dtype;
+  at.of_samples = reads_samples(current.op, local.of_samples);
   for (int a : inner.axes) current.kinds[a][inner.tensor] = std::nullopt;
   const Conversion& all = current.inner_conversions[number];
   const auto split = all.steps.begin() + static_cast<std::ptrdiff_t>(steps_before_halo(inner, all));

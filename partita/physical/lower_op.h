@@ -27,6 +27,7 @@ struct LocalLowering {
   const Graph& graph;
   const Resolved& resolved;
   const RegisterAxes axes;
+  const std::vector<char> of_samples;  // by TensorId (graph/of_samples.h)
   Draft draft;
   Converter converter;                           // of inner steps
   std::vector<std::optional<Placed>> placed;     // by TensorId: at home

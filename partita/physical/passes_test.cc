@@ -359,6 +359,81 @@ TEST(Admission, RefusesCrossedCollectivesOfThreeOverlappingGroups) {
             "edge C@2 -> A@0 points backwards in the order: no one can begin in the cycle A@0 -> B@1 -> C@2 -> A@0");
 }
 
+// Two devices that are one group for activations and one for parameters, as text. Sums of activations stand first,
+// third and fourth in the order, those of parameters second and fifth.
+constexpr char kTwoStaticQueues[] = R"(physical "two static queues"
+micro_batches 1
+devices 2 compute 2
+queue gpu0.compute compute 0
+queue gpu0.collective.activations collective 0
+queue gpu0.collective.parameters collective 0
+queue gpu1.compute compute 1
+queue gpu1.collective.activations collective 1
+queue gpu1.collective.parameters collective 1
+queue gpu0-gpu1 link 0
+queue gpu1-gpu0 link 1
+)";
+PhysicalGraph two_static_queues() {
+  const std::pair<const char*, const char*> sums[] = {
+      {"a", "activations"}, {"g", "parameters"}, {"b", "activations"}, {"c", "activations"}, {"h", "parameters"}};
+  std::string registers, tasks, order = "order\n";
+  int64_t offset = 0;
+  int number = 0;
+  for (const auto& [name, queue] : sums) {
+    for (int d = 0; d < 2; ++d) {
+      for (const char* what : {"x", "y"})
+        registers += fmt::format(
+            "register {0}{1}{2} device {2} float32 axes [4] box [0,4) bytes 16 offset {3} count 1 uses 1{4}\n", name,
+            what, d, offset + (*what == 'y' ? 64 : 0), *what == 'x' ? " constant" : "");
+      tasks += fmt::format(
+          "task {0}{1} op {2} backward device {1} queue gpu{1}.collective.{3} rate 1 stage 0 turn lazy flops 0 bytes "
+          "16\n"
+          "  collective {2} all-reduce rank {1} of 2 partial sum\n  route {1}\n  read {0}x{1}\n  write {0}y{1}\n",
+          name, d, number, queue);
+    }
+    order += fmt::format("  {}0\n", name);
+    offset += 128;
+    ++number;
+  }
+  return parse_physical(kTwoStaticQueues + registers + tasks + order + "peak_bytes 592 592\n");
+}
+
+// Each static queue is a part of the one order, and its neighbours wait for each other; nobody waits for a neighbour on
+// the device's other queue.
+TEST(Admission, OfTwoStaticQueuesADevice) {
+  PhysicalGraph graph = two_static_queues();
+  expect_part(refusal(graph), "static queue gpu");
+  make_edges(graph);
+  EXPECT_EQ(edges_text(graph), (std::vector<std::string>{"a0 -> b0", "b0 -> c0", "c0 => a0", "g0 -> h0", "h0 => g0"}));
+  EXPECT_EQ(refusal(graph), "admitted");
+  verify(graph);
+  EXPECT_EQ(print(parse_physical(print(graph))), print(graph));
+  for (std::size_t e = 0; e < graph.edges.size(); ++e) {
+    PhysicalGraph without = graph;
+    without.edges.erase(without.edges.begin() + static_cast<std::ptrdiff_t>(e));
+    expect_part(refusal(without), graph.edges[e].from == graph.order[1] || graph.edges[e].to == graph.order[1]
+                                      ? "static queue gpu0.collective.parameters runs them in this order"
+                                      : "static queue gpu0.collective.activations runs them in this order");
+  }
+}
+
+// What two queues of one device would wait for in turn.
+TEST(Admission, RefusesAStaticQueueAgainstTheOrderOfAnother) {
+  PhysicalGraph graph = two_static_queues();
+  make_edges(graph);
+  const Node a = graph.order[0], g = graph.order[1], b = graph.order[2], h = graph.order[4];
+  PhysicalGraph crossed = graph;
+  crossed.edges.push_back({b, g, false, EdgeKind::kPlan});  // b before g, and h before a
+  crossed.edges.push_back({h, a, false, EdgeKind::kPlan});
+  EXPECT_EQ(refusal(crossed),
+            "edge b0 -> g0 points backwards in the order: no one can begin in the cycle g0 -> h0 -> a0 -> b0 -> g0");
+  // On the other queue it has other neighbours, and no edges to them.
+  PhysicalGraph moved = graph;
+  for (TaskId t : {TaskId(2), TaskId(3)}) moved.task(t).queue = moved.task(TaskId(t.index() % 2)).queue;
+  EXPECT_EQ(refusal(moved),
+            "no edges make g0 wait for a0: static queue gpu0.collective.activations runs them in this order");
+}
+
 // The second stage's backward needs two forwards in flight; with one slot the second forward waits for the first
 // backward.
 TEST(Admission, RefusesACreditCycle) {

@@ -25,14 +25,14 @@ enum class QueueKind {
   kCompute,     // a device's kernels: dynamic
   kHost,        // a host's own work (loading, outputs): dynamic
   kLink,        // one link's transfers: dynamic
-  kCollective,  // a device's collectives: static, runs in `order`, may block (sections 5.3, 7)
+  kCollective,  // a device's collectives for one kind of group: static, runs in `order`, may block (sections 5.3, 7)
 };
 
 struct Queue {
   QueueKind kind = QueueKind::kCompute;
   DeviceId device;   // kCompute, kHost, kCollective
   LinkId link;       // kLink
-  std::string name;  // "gpu0.compute", "gpu0-gpu1"
+  std::string name;  // "gpu0.compute", "gpu0.collective.parameters", "gpu0-gpu1"
   bool is_static() const { return kind == QueueKind::kCollective; }
   bool operator==(const Queue&) const = default;
 };

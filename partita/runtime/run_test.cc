@@ -155,7 +155,7 @@ PhysicalGraph producer_and_consumer(int uses, int count) {
     t.work = work;
   };
   task(0, "produce", QueueId(0), LoadWork{TensorId(0)});
-  task(1, "consume", QueueId(2), OutputWork{TensorId(0)});  // the link 0-0: a second dynamic queue
+  task(1, "consume", QueueId(3), OutputWork{TensorId(0)});  // the link 0-0: a second dynamic queue
   b.graph.tasks[0].writes = {{x}};
   b.graph.tasks[1].reads = {{x}};
   make_order(b.graph);
@@ -249,6 +249,41 @@ TEST(BackPressure, OneSlotNoOverlapTwoSlotsOverlap) {
       for (const auto& c : times.consumed) overlaps += std::max(p.first, c.first) < std::min(p.second, c.second);
     EXPECT_EQ(overlaps, count == 1 ? 0 : kTotal - 1);
   }
+}
+
+// A participant that waits for others on one static queue stops nothing on the device's other one. The gradients of
+// device 1 come only when the sum of activations, behind theirs in the order, has been given out.
+TEST(Threads, EachStaticQueueOfADeviceGoesOnByItself) {
+  PhysicalBuilder b(2);
+  std::vector<RegisterId> g, sg, a, sa;
+  for (int d = 0; d < 2; ++d) {
+    g.push_back(b.reg(fmt::format("g{}", d), d, 4));
+    sg.push_back(b.reg(fmt::format("sg{}", d), d, 4));
+    a.push_back(b.constant(fmt::format("a{}", d), d, 4));
+    sa.push_back(b.reg(fmt::format("sa{}", d), d, 4));
+  }
+  b.add("early", 0, {}, {g[0]});
+  const TaskId late = b.add("late", 1, {}, {g[1]});
+  b.graph.task(late).work = LoadWork{TensorId(0)};
+  const auto gradients = b.all_reduce("gradients", g, sg, 1, PhysicalBuilder::Of::kParameters),
+             activations = b.all_reduce("activations", a, sa);
+  const TaskId out = b.add("out", 0, {sa[0]}, {});
+  b.graph.task(out).work = OutputWork{TensorId(1)};
+  for (TaskId t : {TaskId(0), late, gradients[0], activations[0], out}) b.graph.order.push_back({t, 0});
+  make_counts(b.graph);
+  plan_memory(b.graph, {.share_bytes = false});  // nor does one wait for the other's bytes
+  make_edges(b.graph);
+  ASSERT_EQ(refuse(b.graph), std::nullopt);
+  const Memory memory(b.graph);
+  std::atomic<int64_t> given{0};
+  Hooks hooks;
+  hooks.load = [&](TensorId, int64_t step, const View& into) {
+    await([&] { return given > step; }, "the sum of activations");
+    fill(into, 1);
+  };
+  hooks.take = [&](TensorId, int64_t, const View&) { ++given; };
+  run_threads(b.graph, memory, hooks, {.steps = 3});
+  EXPECT_EQ(given, 3);
 }
 
 // ---------------------------------------------------------------- errors

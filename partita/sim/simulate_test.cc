@@ -212,6 +212,37 @@ TEST(Order, AStaticQueueRunsItsShareInOrder) {
             "make0 0 0 30\nmake1 0 0 50\nfirst@0 0 50 60\nfirst@1 0 50 60\nsecond@0 0 60 70\nsecond@1 0 60 70\n");
 }
 
+// A reduction of gradients that comes first in the order, and is ready late, holds up no sum of activations: they are
+// on different queues. The one behind it on its own queue waits.
+TEST(Order, EachKindOfGroupHasAStaticQueueOfItsOwn) {
+  using Of = PhysicalBuilder::Of;
+  for (const Of of : {Of::kActivations, Of::kParameters}) {
+    PhysicalBuilder b(4);
+    std::vector<RegisterId> g, sg, a, sa;
+    for (int d : {0, 2}) {
+      g.push_back(b.reg(fmt::format("g{}", d), d, 5));
+      sg.push_back(b.reg(fmt::format("sg{}", d), d, 5));
+      b.graph.task(b.add(fmt::format("make{}", d), d, {}, {g.back()})).bytes = 30 + 10 * d;
+    }
+    for (int d : {0, 1}) {
+      a.push_back(b.constant(fmt::format("a{}", d), d, 5));
+      sa.push_back(b.reg(fmt::format("sa{}", d), d, 5));
+    }
+    const auto late = b.all_reduce("gradients", g, sg, 1, Of::kParameters),
+               early = b.all_reduce("tensor", a, sa, 1, of);
+    for (TaskId t : late) b.graph.task(t).bytes = 100;
+    for (TaskId t : early) b.graph.task(t).bytes = 10;
+    for (TaskId t : {TaskId(0), TaskId(1), late[0], early[0]}) b.graph.order.push_back({t, 0});
+    make_counts(b.graph);
+    plan_memory(b.graph, {.share_bytes = false});
+    make_edges(b.graph);
+    EXPECT_EQ(run(b, 4), of == Of::kActivations ? "make0 0 0 30\nmake2 0 0 50\ntensor@0 0 0 10\ntensor@1 0 0 10\n"
+                                                  "gradients@0 0 50 150\ngradients@2 0 50 150\n"
+                                                : "make0 0 0 30\nmake2 0 0 50\ngradients@0 0 50 150\n"
+                                                  "gradients@2 0 50 150\ntensor@0 0 150 160\ntensor@1 0 150 160\n");
+  }
+}
+
 // A collective takes the links between ring neighbours when its last participant has come, and not before. A transfer
 // that is ready meanwhile goes first, and one that comes later waits.
 TEST(Order, ACollectiveHoldsItsLinksFromWhenTheLastHasCome) {

@@ -11,7 +11,9 @@ PhysicalBuilder::PhysicalBuilder(int devices, int micro_batches) : devices_(devi
   for (int d = 0; d < devices; ++d)
     graph.queues.push_back({QueueKind::kCompute, DeviceId(d), {}, fmt::format("gpu{}.compute", d)});
   for (int d = 0; d < devices; ++d)
-    graph.queues.push_back({QueueKind::kCollective, DeviceId(d), {}, fmt::format("gpu{}.collective", d)});
+    graph.queues.push_back({QueueKind::kCollective, DeviceId(d), {}, fmt::format("gpu{}.collective.activations", d)});
+  for (int d = 0; d < devices; ++d)
+    graph.queues.push_back({QueueKind::kCollective, DeviceId(d), {}, fmt::format("gpu{}.collective.parameters", d)});
   for (int d = 0; d < devices; ++d)
     for (int e = 0; e < devices; ++e)
       graph.queues.push_back({QueueKind::kLink, {}, LinkId(d * devices + e), fmt::format("{}-{}", d, e)});
@@ -65,7 +67,7 @@ TaskId PhysicalBuilder::copy(const std::string& name, RegisterId from, RegisterI
   task.name = name;
   task.device = graph.reg(to).device;
   const std::size_t link = graph.reg(from).device.index() * devices_ + graph.reg(to).device.index();
-  task.queue = QueueId(2 * devices_ + link);
+  task.queue = QueueId(3 * devices_ + link);
   task.route = {LinkId(link)};
   task.rate = rate;
   task.turn = Task::Turn::kLazy;
@@ -77,13 +79,13 @@ TaskId PhysicalBuilder::copy(const std::string& name, RegisterId from, RegisterI
 }
 
 std::vector<TaskId> PhysicalBuilder::all_reduce(const std::string& name, const std::vector<RegisterId>& reads,
-                                                const std::vector<RegisterId>& writes, int rate) {
+                                                const std::vector<RegisterId>& writes, int rate, Of of) {
   std::vector<TaskId> result;
   for (std::size_t i = 0; i < reads.size(); ++i) {
     Task task;
     task.device = graph.reg(reads[i]).device;
     task.name = fmt::format("{}@{}", name, task.device.value);
-    task.queue = QueueId(devices_ + task.device.index());
+    task.queue = QueueId((of == Of::kParameters ? 2 : 1) * devices_ + task.device.index());
     const std::size_t next = graph.reg(reads[(i + 1) % reads.size()]).device.index();
     task.route = {LinkId(task.device.index() * devices_ + next)};
     task.rate = rate;

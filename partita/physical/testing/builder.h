@@ -12,7 +12,8 @@ namespace partita::testing {
 
 class PhysicalBuilder {
  public:
-  // Each device has the queues "gpuD.compute" and "gpuD.collective", each ordered pair of devices a link "D-E".
+  // Each device has the queues "gpuD.compute", "gpuD.collective.activations" and "gpuD.collective.parameters", each
+  // ordered pair of devices a link "D-E".
   explicit PhysicalBuilder(int devices, int micro_batches = 1);
 
   RegisterId reg(const std::string& name, int device, int64_t elements, int uses = 1);
@@ -24,8 +25,9 @@ class PhysicalBuilder {
   // On the link from the read register's device to the written one's.
   TaskId copy(const std::string& name, RegisterId from, RegisterId to, int rate = 1);
   // Sums over the participants' reads, one result each; tasks are NAME@DEVICE.
+  enum class Of { kActivations, kParameters };
   std::vector<TaskId> all_reduce(const std::string& name, const std::vector<RegisterId>& reads,
-                                 const std::vector<RegisterId>& writes, int rate = 1);
+                                 const std::vector<RegisterId>& writes, int rate = 1, Of of = Of::kActivations);
   Node node(const std::string& task, int act = 0) const;  // a collective's by its first participant
 
   PhysicalGraph graph;

@@ -37,6 +37,26 @@ bool swap_in_static_queue(PhysicalGraph& graph, Rng& rng) {
   return true;
 }
 
+// A collective, with all participants, to the other static queue of each device.
+bool another_static_queue(PhysicalGraph& graph, Rng& rng) {
+  std::vector<CollectiveId> collectives;
+  for (const Task& task : graph.tasks)
+    if (const auto* part = std::get_if<CollectiveWork>(&task.work); part && part->rank == 0)
+      collectives.push_back(part->collective);
+  if (collectives.empty()) return false;
+  const CollectiveId moved = collectives[rng.below(collectives.size())];
+  for (Task& task : graph.tasks) {
+    const auto* part = std::get_if<CollectiveWork>(&task.work);
+    if (!part || part->collective != moved) continue;
+    for (std::size_t q = 0; q < graph.queues.size(); ++q)
+      if (graph.queues[q].is_static() && graph.queues[q].device == task.device && QueueId(q) != task.queue) {
+        task.queue = QueueId(q);
+        break;
+      }
+  }
+  return true;
+}
+
 bool swap_in_order(PhysicalGraph& graph, Rng& rng) {
   const std::size_t i = rng.below(graph.order.size() - 1), far[] = {1, 1, 3, 8};
   std::swap(graph.order[i], graph.order[std::min(graph.order.size() - 1, i + far[rng.below(4)])]);
@@ -68,6 +88,7 @@ const std::vector<Mutation>& mutations() {
   static const std::vector<Mutation> all{{"dropped edge", drop_edge},
                                          {"added edge", add_edge},
                                          {"swap in a static queue", swap_in_static_queue},
+                                         {"another static queue", another_static_queue},
                                          {"swap in the order", swap_in_order},
                                          {"one slot less", one_slot_less},
                                          {"one slot more", one_slot_more},

@@ -283,14 +283,15 @@ class Maker {
     for (int d = 0; d < all; ++d)
       out_.queues.push_back(
           {d == host_ ? QueueKind::kHost : QueueKind::kCompute, DeviceId(d), {}, fmt::format("dev{}.compute", d)});
-    for (int d = 0; d < all; ++d)
-      out_.queues.push_back({QueueKind::kCollective, DeviceId(d), {}, fmt::format("dev{}.collective", d)});
+    for (const char* of : {"activations", "parameters"})
+      for (int d = 0; d < all; ++d)
+        out_.queues.push_back({QueueKind::kCollective, DeviceId(d), {}, fmt::format("dev{}.collective.{}", d, of)});
     for (int d = 0; d < all; ++d)
       for (int e = 0; e < all; ++e)
         out_.queues.push_back({QueueKind::kLink, {}, link(d, e), fmt::format("{}-{}", d, e)});
   }
   LinkId link(int from, int to) const { return LinkId(from * (devices_ + 1) + to); }
-  QueueId link_queue(int from, int to) const { return QueueId(2 * (devices_ + 1) + link(from, to).index()); }
+  QueueId link_queue(int from, int to) const { return QueueId(3 * (devices_ + 1) + link(from, to).index()); }
 
   // What position `pos` holds in act n.
   Box box(const Placement2& placed, const Shape& shape, int pos, int act) const {
@@ -515,11 +516,12 @@ class Maker {
       const StepKind kind = !partial                ? StepKind::kAllGather
                             : to.over == Over::kAll ? StepKind::kAllReduce
                                                     : StepKind::kReduceScatter;
+      const int queues = from.time == Along::kSplit ? 1 : 2;  // what comes in micro-batches is of samples
       for (std::size_t p = 0; p < to.mesh.size(); ++p) {
         const CollectiveWork work{
             kind, id, static_cast<int>(p), static_cast<int>(to.mesh.size()), partial, tdl::Reducer::kSum};
         Task task = new_task("collective_" + name(p), op, to.mesh[p], rate, turn, work);
-        task.queue = QueueId(devices_ + 1 + to.mesh[p]);
+        task.queue = QueueId(queues * (devices_ + 1) + to.mesh[p]);
         task.route = {link(to.mesh[p], to.mesh[(p + 1) % to.mesh.size()])};
         task.bytes = out_.reg(result.regs[p]).bytes;
         task.reads = {{source.regs[p], source.fresh}};
