@@ -26,11 +26,11 @@ Draft make_draft(std::string name, const Cluster& cluster, Listed listed) {
     const bool compute = static_cast<int>(d) < cluster.compute_count;
     draft.compute_queues.push_back(add_queue(draft, {compute ? QueueKind::kCompute : QueueKind::kHost, DeviceId(d),
                                                      LinkId(), device.name + (compute ? ".compute" : ".host")}));
-    const auto collectives = [&](const char* of) {
-      return compute ? add_queue(draft, {QueueKind::kCollective, DeviceId(d), LinkId(), device.name + of}) : QueueId();
+    const auto collectives = [&](QueueKind kind, const char* of) {
+      return compute ? add_queue(draft, {kind, DeviceId(d), LinkId(), device.name + of}) : QueueId();
     };
-    draft.sample_queues.push_back(collectives(".collective.activations"));
-    draft.parameter_queues.push_back(collectives(".collective.parameters"));
+    draft.sample_queues.push_back(collectives(QueueKind::kCollective, ".collective.activations"));
+    draft.parameter_queues.push_back(collectives(QueueKind::kParameterCollective, ".collective.parameters"));
   }
   for (size_t l = 0; l < cluster.links.size(); ++l)
     draft.link_queues.push_back(add_queue(draft, {QueueKind::kLink, DeviceId(), LinkId(l), cluster.links[l].name}));

@@ -22,18 +22,19 @@ namespace partita {
 using QueueId = Id<struct QueueTag>;
 
 enum class QueueKind {
-  kCompute,     // a device's kernels: dynamic
-  kHost,        // a host's own work (loading, outputs): dynamic
-  kLink,        // one link's transfers: dynamic
-  kCollective,  // a device's collectives for one kind of group: static, runs in `order`, may block (sections 5.3, 7)
+  kCompute,              // a device's kernels: dynamic
+  kHost,                 // a host's own work (loading, outputs): dynamic
+  kLink,                 // one link's transfers: dynamic
+  kCollective,           // a device's collectives of activations: static, runs in `order`, may block (sections 5.3, 7)
+  kParameterCollective,  // and its collectives of parameters, likewise
 };
 
 struct Queue {
   QueueKind kind = QueueKind::kCompute;
-  DeviceId device;   // kCompute, kHost, kCollective
+  DeviceId device;   // but for kLink
   LinkId link;       // kLink
   std::string name;  // "gpu0.compute", "gpu0.collective.parameters", "gpu0-gpu1"
-  bool is_static() const { return kind == QueueKind::kCollective; }
+  bool is_static() const { return kind == QueueKind::kCollective || kind == QueueKind::kParameterCollective; }
   bool operator==(const Queue&) const = default;
 };
 

@@ -5,7 +5,8 @@
 
 namespace partita::text {
 
-constexpr EnumWords<QueueKind::kCollective> kQueueKinds({"compute", "host", "link", "collective"});
+constexpr EnumWords<QueueKind::kParameterCollective> kQueueKinds({"compute", "host", "link", "collective",
+                                                                  "parameter-collective"});
 constexpr EnumWords<EdgeKind::kPlan> kEdgeKinds({"data", "act", "queue", "reuse", "plan"});
 constexpr EnumWords<Task::Turn::kLazy> kTurns({"in-place", "eager", "lazy"});
 constexpr EnumWords<Phase::kUpdate> kPhases({"forward", "backward", "update"});

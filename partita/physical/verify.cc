@@ -138,7 +138,7 @@ void check_task(const PhysicalGraph& graph, const Task& task) {
   expect(task, task.flops >= 0 && task.bytes >= 0 && task.stage >= 0, "negative flops, bytes or stage");
   const Queue& queue = graph.queues[task.queue.index()];
   const bool is_collective = std::holds_alternative<CollectiveWork>(task.work);
-  expect(task, is_collective == (queue.kind == QueueKind::kCollective), "queue '{}' is of the wrong kind", queue.name);
+  expect(task, is_collective == queue.is_static(), "queue '{}' is of the wrong kind", queue.name);
   if (queue.kind == QueueKind::kLink) {
     expect(task, std::holds_alternative<CopyWork>(task.work), "only transfers stand on a link's queue");
     expect(task, std::find(task.route.begin(), task.route.end(), queue.link) != task.route.end(),

@@ -13,7 +13,8 @@ PhysicalBuilder::PhysicalBuilder(int devices, int micro_batches) : devices_(devi
   for (int d = 0; d < devices; ++d)
     graph.queues.push_back({QueueKind::kCollective, DeviceId(d), {}, fmt::format("gpu{}.collective.activations", d)});
   for (int d = 0; d < devices; ++d)
-    graph.queues.push_back({QueueKind::kCollective, DeviceId(d), {}, fmt::format("gpu{}.collective.parameters", d)});
+    graph.queues.push_back(
+        {QueueKind::kParameterCollective, DeviceId(d), {}, fmt::format("gpu{}.collective.parameters", d)});
   for (int d = 0; d < devices; ++d)
     for (int e = 0; e < devices; ++e)
       graph.queues.push_back({QueueKind::kLink, {}, LinkId(d * devices + e), fmt::format("{}-{}", d, e)});
