@@ -13,6 +13,20 @@ namespace partita {
 
 namespace {
 
+// How much room is left between collectives of parameters and the work around them: the most for which there is memory.
+// None where each micro-batch adds memory: of a few of them it is not known whether all fit.
+std::vector<double> stretches_to_try(const PhysicalGraph& physical, const Resolved& resolved) {
+  if (!wants_room(physical) || resolved.pipeline.schedule == Schedule::kGpipe) return {0};
+  return {1.0 / 64, 1.0 / 256, 0};
+}
+
+bool fits(const PhysicalGraph& physical, const Cluster& cluster) {
+  for (int d = 0; d < physical.compute_count; ++d)
+    if (physical.peak_bytes[static_cast<size_t>(d)] > cluster.devices[static_cast<size_t>(d)].memory_bytes)
+      return false;
+  return true;
+}
+
 // The passes that memory depends on.
 LocallyLowered with_memory(const Graph& graph, const Resolved& resolved, const Cluster& cluster,
                            const LowerOptions& options) {
@@ -36,10 +50,14 @@ LocallyLowered with_memory(const Graph& graph, const Resolved& resolved, const C
   const NodeTable table = number_nodes(physical);
   const Uses uses(physical, table);
   options.watch.poll(kWhere);
-  make_order(physical, table, uses, ordered);
-  options.watch.poll(kWhere);
-  make_counts(physical, table, uses, options);  // after the order, whose intervals it counts
-  plan_memory(physical, table, uses, options);  // after the counts: slots have sizes
+  for (const double stretch : stretches_to_try(physical, resolved)) {
+    ordered.room = stretch > 0 ? room_of(physical, cluster, stretch, ordered.op_places) : Room{};
+    make_order(physical, table, uses, ordered);
+    options.watch.poll(kWhere);
+    make_counts(physical, table, uses, ordered);  // after the order, whose intervals it counts
+    plan_memory(physical, table, uses, ordered);  // after the counts: slots have sizes
+    if (fits(physical, cluster)) break;
+  }
   return lowered;
 }
 

@@ -133,11 +133,24 @@ Task::Turn turn_of(const Task& task, bool given, const LowerOptions& options) {
   return turn;
 }
 
+bool is_gather_of_parameters(const PhysicalGraph& graph, const Task& task) {
+  return graph.queues[task.queue.index()].kind == QueueKind::kParameterCollective &&
+         std::get<CollectiveWork>(task.work).kind == StepKind::kAllGather;
+}
+
+// A gather for an op stands a stretch before it, before all that stands there.
+Key ahead_of(const Room& room, const Key& reader) {
+  const auto [tick, place, distance] = reader;
+  if (place < 0 || static_cast<size_t>(place) >= room.ahead.size()) return reader;
+  return {tick, room.ahead[static_cast<size_t>(place)], std::numeric_limits<int>::min() / 2};
+}
+
 // By number. Readers come before writers, since a lazy task's key follows from its readers'.
 std::vector<Key> keys_of(const PhysicalGraph& graph, const NodeTable& table, const Precedence& precedence,
                          const TickTable& ticks, const LowerOptions& options) {
   const std::vector<int> plain = any_order(graph, table, precedence.all);
   std::vector<Key> keys(table.size());
+  std::vector<char> ahead(table.size(), false);  // gathers, and what is made for them alone
   for (std::size_t i = plain.size(); i-- > 0;) {
     const int v = plain[i];
     const Node& node = table.nodes[v];
@@ -149,6 +162,11 @@ std::vector<Key> keys_of(const PhysicalGraph& graph, const NodeTable& table, con
     switch (turn_of(task, given, options)) {
       case Task::Turn::kInPlace:
         keys[v] = {given ? 0 : tick_of(ticks, task, node.act), place, 0};
+        for (int reader : precedence.data[v]) {  // a cast of a weight stands before the gather of its result
+          const auto& [tick, op, distance] = keys[reader];
+          if (const Key before{tick, op, distance - 1}; ahead[reader] && before < keys[v])
+            keys[v] = before, ahead[v] = true;
+        }
         break;
       case Task::Turn::kEager:
         keys[v] = !options.control_edges && task.phase == Phase::kUpdate && !is_transfer(task)
@@ -162,6 +180,10 @@ std::vector<Key> keys_of(const PhysicalGraph& graph, const NodeTable& table, con
           first = std::min(first, Key{tick, op, distance - 1});
         }
         keys[v] = precedence.data[v].empty() ? as_ready : first;
+        if (!given && is_gather_of_parameters(graph, task) && !options.room.ahead.empty()) {
+          keys[v] = ahead_of(options.room, keys[v]);
+          ahead[v] = true;
+        }
       }
     }
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "partita/base/watch.h"
+#include "partita/physical/room.h"
 #include "partita/physical/uses.h"
 #include "partita/plan/schedule.h"
 
@@ -27,6 +28,7 @@ struct LowerOptions {
   // By OpId, of a plan that gives the order. Empty: the graph's own, and updates and stages as above. With several
   // micro-batches it is the order of the ops of a stage's forward or backward; the rest stays as above.
   std::vector<int> op_places;
+  Room room;                    // between collectives of parameters and what runs beside them
   bool transfer_slack = false;  // one count more for registers on either side of a transfer (section 3)
   Watch watch;                  // throws where that ends
 };

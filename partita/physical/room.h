@@ -1,0 +1,34 @@
+// Room between collectives of parameters and the work around them, so that they run beside it.
+//
+// A gather of a weight stands a stretch before its reader in the order, so that it is under way while the ops between
+// run. A collective stands in the order where it begins; its bytes are given to others a stretch behind that place.
+// What is put there then need not wait for it. A stretch is a part of the time that the kernels of a micro-batch's
+// passes take on a device.
+//
+// Example: ops 0 .. 7 of 1 ms each, and stretches of 2 ms. The gather for op 5 stands before op 3. The bytes of a
+// gradient that op 5 makes, whose reduction stands behind op 5, are free behind op 7.
+#pragma once
+#include <vector>
+
+#include "partita/physical/physical.h"
+#include "partita/physical/uses.h"
+
+namespace partita {
+
+struct Room {
+  double stretch_s = 0;         // 0: none
+  std::vector<double> seconds;  // by TaskId: of kernels, alone
+  std::vector<int> ahead;       // by place of an op: the place before which a gather for it stands
+};
+
+// Stretches of `part` of a micro-batch's passes. `places` is the order of the ops, by OpId; empty: the graph's own.
+Room room_of(const PhysicalGraph& graph, const Cluster& cluster, double part, const std::vector<int>& places);
+
+// Whether there is anything to leave room for.
+bool wants_room(const PhysicalGraph& graph);
+
+// By place in `order`: the place up to which the bytes that the node there reads and writes are its own. Later than the
+// place itself for collectives of parameters, and for what waits for the reductions among them, alone.
+std::vector<int> held_until(const PhysicalGraph& graph, const NodeTable& table, const Room& room);
+
+}  // namespace partita
