@@ -35,6 +35,18 @@ std::string text_of(const TensorAlternative& other) {
   return other.kept ? to_string(other.kept->sbp) : "as it is made";
 }
 
+std::string steps_of(Explained& e, const Moved& moved) {
+  return e.explainer.steps_of(moved, [&](const Step& step) {
+    std::string name(name_of(step.kind));
+    if (step.groups.empty()) return name;
+    std::vector<DeviceId> devices;
+    for (int position : step.groups[0]) devices.push_back(step.to.mesh.devices[position]);
+    const Collective& found = e.collectives.of(step.kind, devices);
+    const double sent = static_cast<double>(step.bytes) / static_cast<double>(step.groups.size() * devices.size());
+    return fmt::format("{} ({})", name, found.names[found.ways.fastest(sent)]);
+  });
+}
+
 std::vector<std::string> readers_of(const Graph& graph, const Moved& moved) {
   std::vector<std::string> names;
   for (const Reader& r : moved.readers)

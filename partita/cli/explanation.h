@@ -7,22 +7,27 @@
 #include <string>
 #include <vector>
 
+#include "partita/cost/collective.h"
 #include "partita/pipeline.h"
 #include "partita/plan/explain.h"
 
 namespace partita {
 
 struct Explained {
-  explicit Explained(const Planned& p) : planned(p), explainer(p.training, p.plan, *p.resolved, p.cluster) {}
+  explicit Explained(const Planned& p)
+      : planned(p), explainer(p.training, p.plan, *p.resolved, p.cluster), collectives(p.cluster) {}
 
   const Planned& planned;
   Explainer explainer;
+  CollectiveTimes collectives;
   int memory_plans = 0;  // alternatives whose memory was planned, so far
 };
 
 std::string text_of(const std::vector<tdl::AxisStrategy>& strategies);
 std::string text_of(const Layout& layout);
 std::string text_of(const TensorAlternative& other);  // where the tensor would be kept
+// "all-reduce (ring LL128) + ..": the steps of a conversion, and how the devices' library does them.
+std::string steps_of(Explained& e, const Moved& moved);
 // Names of the ops that read a converted tensor.
 std::vector<std::string> readers_of(const Graph& graph, const Moved& moved);
 

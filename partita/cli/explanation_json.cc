@@ -20,7 +20,7 @@ Json moved_json(Explained& e, const std::vector<Moved>& moved) {
     json.push_back({{"tensor", graph.tensor(m.tensor).name},
                     {"from", text_of(m.from)},
                     {"to", text_of(m.to)},
-                    {"steps", e.explainer.steps_of(m)},
+                    {"steps", steps_of(e, m)},
                     {"bytes", m.bytes},
                     {"readers", readers_of(graph, m)}});
   return json;

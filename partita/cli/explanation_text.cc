@@ -33,7 +33,7 @@ void print_moved(Explained& e, const std::vector<Moved>& moved) {
   for (const Moved& m : moved)
     fmt::print(
         "  {:>12}  {}: {} from {} to {}{}\n", megabytes(static_cast<double>(m.bytes)), graph.tensor(m.tensor).name,
-        e.explainer.steps_of(m), text_of(m.from), text_of(m.to),
+        steps_of(e, m), text_of(m.from), text_of(m.to),
         m.readers.empty() ? ", where it is kept" : fmt::format(", for {}", fmt::join(readers_of(graph, m), ", ")));
 }
 
@@ -53,7 +53,7 @@ std::string reason(Explained& e, const Difference& d, const std::function<Plan()
   constexpr size_t kShown = 3;
   for (size_t i = 0; i < std::min(kShown, d.more.size()); ++i)
     parts.push_back(fmt::format("{}: {} of {}", e.planned.training.tensor(d.more[i].tensor).name,
-                                e.explainer.steps_of(d.more[i]), megabytes(static_cast<double>(d.more[i].bytes))));
+                                steps_of(e, d.more[i]), megabytes(static_cast<double>(d.more[i].bytes))));
   if (d.more.size() > kShown) parts.push_back(fmt::format("{} more", d.more.size() - kShown));
   std::string text = d.bytes == 0 ? "a tie" : "";
   if (d.bytes < 0) {

@@ -19,8 +19,8 @@ struct Worked {
 // A pass of a stage, as its ops are placed.
 using Pass = std::vector<Worked>;
 
-double seconds_of(const Task& task, const Cluster& cluster) {
-  if (!std::holds_alternative<KernelWork>(task.work) || task.phase == Phase::kUpdate) return 0;
+double seconds_of(const PhysicalGraph& graph, const Task& task, const Cluster& cluster) {
+  if (graph.queues[task.queue.index()].kind != QueueKind::kCompute || task.phase == Phase::kUpdate) return 0;
   const Device& device = cluster.device(task.device);
   double peak = 0;
   for (const auto& [dtype, flops] : device.peak_flops_per_s) peak = std::max(peak, flops);
@@ -103,7 +103,7 @@ std::vector<int> a_stretch_behind(const PhysicalGraph& graph, const Room& room) 
 
 Room room_of(const PhysicalGraph& graph, const Cluster& cluster, double part, const std::vector<int>& places) {
   Room room;
-  for (const Task& task : graph.tasks) room.seconds.push_back(seconds_of(task, cluster));
+  for (const Task& task : graph.tasks) room.seconds.push_back(seconds_of(graph, task, cluster));
   room.stretch_s = part * longest_s(graph, room.seconds);
   for (const Pass& pass : passes_of(graph, room.seconds, places)) {
     while (room.ahead.size() <= static_cast<size_t>(pass.back().place))

@@ -248,10 +248,10 @@ std::map<std::string, int64_t> Explainer::bytes_by_step() {
   return bytes;
 }
 
-std::string Explainer::steps_of(const Moved& moved) {
-  std::vector<std::string_view> names;
+std::string Explainer::steps_of(const Moved& moved, const StepName& name) {
+  std::vector<std::string> names;
   for (const Step& step : converter_.convert(moved.from, moved.to, bytes_of(graph_.tensor(moved.tensor).dtype)).steps)
-    if (step.bytes > 0) names.push_back(name_of(step.kind));
+    if (step.bytes > 0) names.push_back(name ? name(step) : std::string(name_of(step.kind)));
   return fmt::format("{}", fmt::join(names, " + "));
 }
 

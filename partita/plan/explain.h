@@ -5,6 +5,7 @@
 // operand whole: an all-gather of 4 kB appears, the reduction of 8 kB goes. The alternative [o] has bytes -4 kB, more
 // {all-gather}, less {reduction}. `partita explain` prints such lists (docs/plan.md).
 #pragma once
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -71,7 +72,9 @@ class Explainer {
   std::vector<Moved> conversions();  // all that move anything, dearest first
   // By name of step: what all steps of this kind move, those inside operations included.
   std::map<std::string, int64_t> bytes_by_step();
-  std::string steps_of(const Moved& moved);  // "reduce-scatter + all-gather"
+  // "reduce-scatter + all-gather", or what `name` calls the steps.
+  using StepName = std::function<std::string(const Step&)>;
+  std::string steps_of(const Moved& moved, const StepName& name = nullptr);
 
  private:
   using Layouts = std::vector<const OpLayouts*>;  // by OpId

@@ -353,16 +353,21 @@ TEST(CliErrors, NoPlanFits) {
   const Outcome o = partita({"plan", "zoo:lenet", "--devices", "2", "--memory-limit", "100000B"});
   EXPECT_EQ(o.code, 4);
   EXPECT_NE(o.err.find("missing"), std::string::npos) << o.err;
-  // What is missing is exact: with so much more it fits.
+  // What is missing is exact: with so much more it fits. With the least that fits, there is no room for overlap.
   const int64_t peak = json_of({"plan", "zoo:lenet", "--devices", "2", "--search", "soybean"})["peak_memory_bytes"];
-  EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "2", "--search", "soybean", "--memory-limit",
-                     std::to_string(peak) + "B"})
-                .code,
-            0);
-  EXPECT_EQ(partita({"plan", "zoo:lenet", "--devices", "2", "--search", "soybean", "--memory-limit",
-                     std::to_string(peak - 1) + "B"})
-                .code,
-            4);
+  auto limited = [](int64_t bytes) {
+    return partita(
+        {"plan", "zoo:lenet", "--devices", "2", "--search", "soybean", "--memory-limit", std::to_string(bytes) + "B"});
+  };
+  int64_t refused = 100000, fits = peak;
+  EXPECT_EQ(limited(peak).code, 0);
+  while (fits - refused > 1) {
+    const int64_t middle = (refused + fits) / 2;
+    (limited(middle).code == 0 ? fits : refused) = middle;
+  }
+  const Outcome least = limited(fits - 1);
+  EXPECT_EQ(least.code, 4);
+  EXPECT_NE(least.err.find("(1 bytes missing)"), std::string::npos) << least.err;
 }
 
 // ---------------------------------------------------------------- results
