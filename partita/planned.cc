@@ -22,6 +22,13 @@ std::optional<double> Planned::samples_per_second() const {
   return static_cast<double>(*batch()) / (static_cast<double>(step_time_ns()) / 1e9);
 }
 
+std::optional<int64_t> Planned::tokens_per_sample() const {
+  for (const Tensor& t : training.tensors)
+    if (t.role == Role::kInput && t.dtype == DType::kInt64 && t.shape.size() == 2 && t.sample_axis == 0)
+      return t.shape[1];
+  return std::nullopt;
+}
+
 int64_t Planned::peak_memory_bytes() const {
   if (search.estimate) return search.estimate->peak_memory_bytes;
   return *std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.begin() + physical.compute_count);

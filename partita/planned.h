@@ -46,6 +46,8 @@ struct Planned {
   std::optional<int64_t> batch() const;
   int64_t step_time_ns() const;
   std::optional<double> samples_per_second() const;
+  // Of a model of text: the tokens of a sample, the extent of an integer input [samples, tokens].
+  std::optional<int64_t> tokens_per_sample() const;
   int64_t peak_memory_bytes() const;  // of the compute device that needs most
   // What the step's time is made of, on the device that computes longest. Of a plan that is no estimate.
   StepBreakdown breakdown() const;

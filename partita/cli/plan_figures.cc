@@ -118,6 +118,14 @@ void print_breakdown(const Planned& p) {
   }
 }
 
+// " (7,090 tokens/s, 886 a device)", of a model of text.
+std::string tokens_text(const Planned& p, double samples_per_second) {
+  const std::optional<int64_t> tokens = p.tokens_per_sample();
+  if (!tokens) return "";
+  const double rate = samples_per_second * static_cast<double>(*tokens);
+  return fmt::format(" ({:.0f} tokens/s, {:.0f} a device)", rate, rate / p.cluster.compute_count);
+}
+
 }  // namespace
 
 std::string batch_norm_groups_text(const Planned& p) {
@@ -141,7 +149,10 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
   if (const auto batch = p.batch()) json["batch"] = *batch;
   if (p.plan.model.micro_batches > 1) json["micro_batches"] = p.plan.model.micro_batches;
   if (p.plan.model.batch_norm_groups > 1) json["batch_norm_groups"] = p.plan.model.batch_norm_groups;
-  if (const auto rate = p.samples_per_second()) json["samples_per_second"] = *rate;
+  if (const auto rate = p.samples_per_second()) {
+    json["samples_per_second"] = *rate;
+    if (const auto tokens = p.tokens_per_sample()) json["tokens_per_second"] = *rate * static_cast<double>(*tokens);
+  }
   if (p.search.estimate) json["host_bytes"] = p.search.estimate->host_bytes;
   else add_breakdown(json, p);
   if (const auto bound = p.search.lower_bound_comm_bytes) {
@@ -188,7 +199,7 @@ void print_plan(const Planned& p) {
   if (const std::string groups = batch_norm_groups_text(p); !groups.empty()) fmt::print("batch norm     {}\n", groups);
   if (p.plan.model.micro_batches > 1) fmt::print("micro-batches  {}\n", p.plan.model.micro_batches);
   if (const auto rate = p.samples_per_second())
-    fmt::print("throughput     {:.1f} samples/s, {} samples a step\n", *rate, *p.batch());
+    fmt::print("throughput     {:.1f} samples/s{}, {} samples a step\n", *rate, tokens_text(p, *rate), *p.batch());
   fmt::print("peak memory    {} on {}\n", megabytes(static_cast<double>(p.peak_memory_bytes())),
              p.typical.empty() ? "the device that needs most"
                                : fmt::format("the one of {} that needs most", typical_devices_text(p)));

@@ -387,6 +387,7 @@ const std::set<std::string> kPlanKeys = {"model",          "cluster",    "device
                                          "search_seconds", "batch",      "samples_per_second"};
 // Where a search has a cost of its own, or counts.
 const std::set<std::string> kMorePlanKeys = {"exposed_communication_us",
+                                             "tokens_per_second",
                                              "bubble_us",
                                              "waiting_us",
                                              "stages",
