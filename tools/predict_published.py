@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Sets published times beside what the presets predict of them, and prints the table of docs/cluster.md.
+"""Sets published times beside what the presets predict of them, and prints the tables of docs/cluster.md.
 
     tools/predict_published.py FOLDER [build/release/partita]
 
-FOLDER has collectives.csv with a column `system`. SYSTEMS says which preset a system is; systems that are no preset,
-or that their source calls badly set up, are left out.
+FOLDER has collectives.csv with a column `system`, and gemm.csv, attention.csv and membw.csv with a column `gpu`.
+SYSTEMS and GPUS say which preset a system is; systems that are no preset, or that their source calls badly set up, are
+left out.
 """
 import csv
 import os
@@ -23,6 +24,21 @@ SYSTEMS = {
     "dgx-h200": ["HGX H200*", "ND H200 v5"],
     "dgx-b200:2": ["HGX B200*", "p6-b200*"],
 }
+GPUS = {
+    "flexflow-p100": ["P100"],
+    "dgx-1": ["V100*"],
+    "dgx-a100": ["A100-SXM*", "A100-80GB", "NVIDIA A100 SXM"],
+    "dgx-a100-40gb": ["A100-40GB"],
+    "dgx-h100": ["H100-SXM*", "NVIDIA H100 SXM"],
+    "dgx-h200": ["H200*", "NVIDIA H200 SXM"],
+    "dgx-b200": ["B200*", "NVIDIA B200 SXM"],
+}
+# By table: what it is of, what counts as near, and the columns by which a row is named.
+KERNELS = {
+    "gemm.csv": ("products", 0.30, ["m", "n", "k", "dtype", "note"]),
+    "attention.csv": ("attention", 0.40, ["impl", "pass", "batch", "heads_q", "heads_kv", "head_dim", "seq_q", "seq_kv", "causal"]),
+    "membw.csv": ("memory-bound", 0.40, ["kernel", "bytes", "GBps", "launch_mode"]),
+}
 LEFT_OUT = ["*misconfigured*", "*slow setup*", "*RoCE 100G x8*", "*limited per-connection*"]
 SIZES = [("below 64 KiB", 0, 65536), ("64 KiB to 1 MiB", 65536, 1 << 20), ("1 MiB and more", 1 << 20, float("inf"))]
 
@@ -31,12 +47,21 @@ def left_out(row):
     return any(fnmatchcase(value, pattern) for value in row.values() for pattern in LEFT_OUT)
 
 
-def predicted(program, preset, rows):
+def of(row, column, patterns):
+    return any(fnmatchcase(row[column], pattern) for pattern in patterns)
+
+
+def read(folder, name):
+    with open(os.path.join(folder, name), newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def predicted(program, preset, rows, column):
     """The rows as `partita predict` gives them back."""
     with tempfile.TemporaryDirectory() as folder:
         table, out = os.path.join(folder, "in.csv"), os.path.join(folder, "out.csv")
         # One name, so that every row counts: which system is which preset is said above.
-        rows = [dict(row, system=preset) for row in rows]
+        rows = [{**row, column: preset} for row in rows]
         with open(table, "w", newline="") as file:
             writer = csv.DictWriter(file, rows[0].keys())
             writer.writeheader()
@@ -51,8 +76,16 @@ def quantile(values, part):
     return values[min(len(values) - 1, int(part * len(values)))]
 
 
+def factor(row):
+    return max(1 + float(row["error"]), 1 / (1 + float(row["error"])))
+
+
+def measured(row):
+    return float(row["predicted_us"]) / (1 + float(row["error"]))
+
+
 def line(name, kind, rows):
-    """One line of the table: rows, median and 90% of the errors by size."""
+    """One line of the table of collectives: rows, median and 90% of the errors by size."""
     cells = [name, kind]
     for _, least, most in SIZES:
         errors = [float(r["error"]) for r in rows if r["error"] and least <= float(r["bytes"]) < most]
@@ -60,39 +93,84 @@ def line(name, kind, rows):
             cells += ["", "", ""]
             continue
         sizes = [abs(e) for e in errors]
-        factor = quantile([max(1 + e, 1 / (1 + e)) for e in errors], 0.5)
+        middle = quantile([max(1 + e, 1 / (1 + e)) for e in errors], 0.5)
         within = sum(s <= 0.35 for s in sizes) / len(sizes)
-        cells += [str(len(errors)), f"{100 * quantile(sizes, 0.5):.0f}% (x {factor:.2f})", f"{100 * within:.0f}%"]
+        cells += [str(len(errors)), f"{100 * quantile(sizes, 0.5):.0f}% (x {middle:.2f})", f"{100 * within:.0f}%"]
     return "| " + " | ".join(cells) + " |"
+
+
+def collectives(folder, program):
+    table = read(folder, "collectives.csv")
+    print("| system | collective |" + "".join(f" {size}: rows | median error | within 35% |" for size, _, _ in SIZES))
+    print("|---|---|" + "---|---|---|" * len(SIZES))
+    every = []
+    for preset, patterns in SYSTEMS.items():
+        rows = [r for r in table if of(r, "system", patterns) and not left_out(r)]
+        if not rows:
+            continue
+        names = [r["system"] for r in rows]
+        rows = [dict(r, name=n) for r, n in zip(predicted(program, preset, rows, "system"), names)]
+        every += [dict(r, preset=preset) for r in rows]
+        for kind in sorted({r["collective"] for r in rows if r["error"]}):
+            for nodes in sorted({r["nodes"] for r in rows if r["error"] and r["collective"] == kind}, key=int):
+                of_kind = [r for r in rows if r["collective"] == kind and r["nodes"] == nodes]
+                print(line(preset.split(":")[0], kind + ("" if nodes == "1" else f", {nodes} nodes"), of_kind))
+    print(line("all", "", every))
+    worst = sorted((r for r in every if r["error"] and float(r["bytes"]) >= 1 << 20), key=factor, reverse=True)[:10]
+    print("\nFarthest off, of 1 MiB and more:\n")
+    for r in worst:
+        print(f"- {r['name']}, {r['gpus']} GPUs, {r['collective']} of {int(float(r['bytes'])) >> 20} MiB: "
+              f"{float(r['predicted_us']):.4g} us predicted ({r['algorithm']}), {measured(r):.4g} us measured")
+
+
+def kind_of(name, row):
+    """Rows of one line of the table."""
+    if name == "gemm.csv":
+        words = row["dtype"].lower()
+        return "products, " + ("float32" if words == "fp32" else "bfloat16" if words.startswith("bf") else "float16")
+    if name == "attention.csv":
+        passes = {"fwd": "forward", "bwd": "backward", "decode": "one query"}
+        return "attention, " + ("unfused" if "standard" in row["impl"] else passes[row["pass"]])
+    return "memory-bound"
+
+
+def kernel_line(preset, kind, rows, near):
+    errors = [abs(float(r["error"])) for r in rows]
+    within = sum(e <= near for e in errors) / len(errors)
+    return (f"| {preset} | {kind} | {len(errors)} | {100 * quantile(errors, 0.5):.0f}% | "
+            f"{100 * quantile(errors, 0.9):.0f}% | {100 * within:.0f}% within {100 * near:.0f}% |")
+
+
+def kernels(folder, program):
+    print("\n| device | kernels | rows | median error | 90% within | near |")
+    print("|---|---|---|---|---|---|")
+    worst = []
+    for name, (what, near, columns) in KERNELS.items():
+        table, every = read(folder, name), []
+        for preset, patterns in GPUS.items():
+            rows = [r for r in table if of(r, "gpu", patterns)]
+            if not rows:
+                continue
+            rows = predicted(program, preset, rows, "gpu")
+            found = [dict(r, preset=preset) for r in rows if r["error"]]
+            for kind in sorted({kind_of(name, r) for r in found}):
+                print(kernel_line(preset, kind, [r for r in found if kind_of(name, r) == kind], near))
+            every += found
+        print(kernel_line("all", what, every, near))
+        worst.append((what, columns, sorted(every, key=factor, reverse=True)[:10]))
+    for what, columns, rows in worst:
+        print(f"\nFarthest off, {what}:\n")
+        for r in rows:
+            print(f"- {r['preset']}: {' '.join(r[c] for c in columns if r[c])}: {float(r['predicted_us']):.4g} us "
+                  f"predicted, {measured(r):.4g} us measured")
 
 
 def main():
     folder = sys.argv[1]
     program = sys.argv[2] if len(sys.argv) > 2 else "build/release/partita"
-    with open(os.path.join(folder, "collectives.csv"), newline="") as file:
-        table = list(csv.DictReader(file))
-    print("| system | collective |" + "".join(f" {size}: rows | median error | within 35% |" for size, _, _ in SIZES))
-    print("|---|---|" + "---|---|---|" * len(SIZES))
-    every = []
-    for preset, patterns in SYSTEMS.items():
-        rows = [r for r in table if any(fnmatchcase(r["system"], p) for p in patterns) and not left_out(r)]
-        if not rows:
-            continue
-        names = [r["system"] for r in rows]
-        rows = [dict(r, name=n) for r, n in zip(predicted(program, preset, rows), names)]
-        every += [dict(r, preset=preset) for r in rows]
-        for kind in sorted({r["collective"] for r in rows if r["error"]}):
-            for nodes in sorted({r["nodes"] for r in rows if r["error"] and r["collective"] == kind}, key=int):
-                of = [r for r in rows if r["collective"] == kind and r["nodes"] == nodes]
-                print(line(preset.split(":")[0], kind + ("" if nodes == "1" else f", {nodes} nodes"), of))
-    print(line("all", "", every))
-    worst = sorted((r for r in every if r["error"] and float(r["bytes"]) >= 1 << 20),
-                   key=lambda r: -max(1 + float(r["error"]), 1 / (1 + float(r["error"]))))[:10]
-    print("\nFarthest off, of 1 MiB and more:\n")
-    for r in worst:
-        measured = float(r["predicted_us"]) / (1 + float(r["error"]))
-        print(f"- {r['name']}, {r['gpus']} GPUs, {r['collective']} of {int(float(r['bytes'])) >> 20} MiB: "
-              f"{float(r['predicted_us']):.4g} us predicted ({r['algorithm']}), {measured:.4g} us measured")
+    if os.path.exists(os.path.join(folder, "collectives.csv")):
+        collectives(folder, program)
+    kernels(folder, program)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,8 @@ void print_summary(const Table& table, const std::vector<Prediction>& prediction
   if (!worst.empty()) fmt::print("\nfarthest off:\n");
   for (size_t r : worst) {
     const Prediction& p = predictions[r];
-    fmt::print("  {}: {:.4g} us predicted ({}), {:.4g} us measured\n", shown(table, r), *p.predicted_us, p.algorithm,
+    const std::string by = p.algorithm.empty() ? "" : fmt::format(" ({})", p.algorithm);
+    fmt::print("  {}: {:.4g} us predicted{}, {:.4g} us measured\n", shown(table, r), *p.predicted_us, by,
                *p.measured_us);
   }
 }

@@ -17,6 +17,16 @@ namespace partita {
 
 enum class DeviceKind { kGpu, kCpu };
 
+// What kernels' times depend on beside the peaks; how, cost/kernel.h says.
+struct KernelFigures {
+  int multiprocessors = 0;        // 0: not known. Then every kernel has the device's `efficiency`
+  double clock_hz = 0;            // of a multiprocessor, at which the device has its peaks
+  std::map<DType, double> parts;  // of the peaks, that large products reach; the device's `efficiency` for others
+  double memory_part = 1;         // of the bandwidth, that large copies reach
+  double fused_attention = 1;     // of the products' rate, that attention in one kernel reaches; may be above 1
+  auto operator<=>(const KernelFigures&) const = default;
+};
+
 struct Device {
   std::string name;  // unique: "node0.gpu3"
   DeviceKind kind = DeviceKind::kGpu;
@@ -24,7 +34,8 @@ struct Device {
   std::map<DType, double> peak_flops_per_s;
   double memory_bandwidth_bytes_per_s = 0;
   int64_t memory_bytes = 0;
-  double efficiency = 1;          // the fraction of the peaks that a good kernel reaches
+  double efficiency = 1;  // the fraction of the peaks that a good kernel reaches
+  KernelFigures kernels;
   double launch_overhead_us = 0;  // a kernel's fixed cost
   DeviceId host;                  // the CPU device that feeds a GPU; a CPU device is its own
   Library library;                // how long collectives with other devices take

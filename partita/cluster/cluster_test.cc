@@ -259,6 +259,12 @@ TEST(Cluster, BadFilesGetOneErrorWithLineAndRemedy) {
        "f.yaml:5: device type 'core': peak_tflop_per_s: unknown key 'float8'; did you mean 'float32'?"},
       {"efficiency: 0.5", "efficiency: 50",
        "f.yaml:8: device type 'core': efficiency is 50; it is a fraction, at most 1"},
+      {"efficiency: 0.5", "efficiency: 0.5\n    reached: {memory: 0.5}",
+       "f.yaml:9: device type 'core': 'reached' says nothing without 'multiprocessors'; add that, or remove it"},
+      {"efficiency: 0.5", "efficiency: 0.5\n    multiprocessors: 8",
+       "f.yaml:9: device type 'core': 'multiprocessors' needs 'clock_ghz'; add it"},
+      {"efficiency: 0.5", "efficiency: 0.5\n    multiprocessors: 8\n    clock_ghz: 1\n    reached: {memory: 85}",
+       "f.yaml:11: device type 'core': reached: memory is 85; it is a fraction, at most 1"},
       {"kind: cpu", "kind: tpu", "f.yaml:4: device type 'core': kind is 'tpu'; it must be gpu or cpu"},
       {"kind: cpu", "kind: gpu",
        "f.yaml:13: level 'cpu0' is a GPU, but no level above it has a 'host'; add one: {type: .., link: {..}}"},
@@ -280,6 +286,21 @@ TEST(Cluster, BadFilesGetOneErrorWithLineAndRemedy) {
   for (const Case& c : cases) EXPECT_EQ(error_of(replaced(kSmall, c.from, c.to)), c.message);
   EXPECT_EQ(error_of(""), "f.yaml:1: cluster must be a map of keys and values");
   EXPECT_EQ(error_of(replaced(kSmall, "between: [cpu0, cpu1]", "from: cpu0, to: cpu1")), "no error");
+}
+
+TEST(Cluster, FiguresOfKernelsAreOptional) {
+  const Cluster without = parse_cluster(kSmall, "f.yaml");
+  EXPECT_EQ(without.devices[0].kernels.multiprocessors, 0);
+  const Cluster with = parse_cluster(
+      replaced(kSmall, "efficiency: 0.5",
+               "efficiency: 0.5\n    multiprocessors: 8\n    clock_ghz: 1.5\n    reached: {float32: 0.75}"),
+      "f.yaml");
+  const KernelFigures& k = with.devices[0].kernels;
+  EXPECT_EQ(k.multiprocessors, 8);
+  EXPECT_DOUBLE_EQ(k.clock_hz, 1.5e9);
+  EXPECT_EQ(k.parts, (std::map<DType, double>{{DType::kFloat32, 0.75}}));
+  EXPECT_DOUBLE_EQ(k.memory_part, 0.5);
+  EXPECT_DOUBLE_EQ(k.fused_attention, 1);
 }
 
 TEST(Cluster, TheSlowestLinkIsCutFirst) {

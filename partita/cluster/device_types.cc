@@ -31,11 +31,43 @@ int64_t read_memory(const Reader& r, const YAML::Node& node, const std::string& 
   return static_cast<int64_t>(figure * 0x1p30);
 }
 
+double read_part(const Reader& r, const YAML::Node& node, const std::string& what) {
+  const double part = read_figure(r, node, what, Sign::kPositive);
+  if (part > 1) r.fail_at(node, "{} is {}; it is a fraction, at most 1", what, part);
+  return part;
+}
+
+// `multiprocessors`, and what makes sense with it alone.
+KernelFigures read_kernels(const Reader& r, const YAML::Node& node, const std::string& what, double efficiency) {
+  KernelFigures k;
+  k.memory_part = efficiency;
+  if (!node["multiprocessors"]) {
+    for (const char* key : {"clock_ghz", "reached", "fused_attention"})
+      if (node[key])
+        r.fail_at(node[key], "{}: '{}' says nothing without 'multiprocessors'; add that, or remove it", what, key);
+    return k;
+  }
+  k.multiprocessors = read_count(r, node["multiprocessors"], what + ": multiprocessors");
+  if (!node["clock_ghz"]) r.fail_at(node["multiprocessors"], "{}: 'multiprocessors' needs 'clock_ghz'; add it", what);
+  k.clock_hz = 1e9 * read_figure(r, node["clock_ghz"], what + ": clock_ghz", Sign::kPositive);
+  if (const YAML::Node reached = node["reached"]) {
+    check_map(r, reached, what + ": reached", {}, {"float32", "float64", "float16", "bfloat16", "memory"});
+    for (const auto& entry : reached) {
+      const std::string key = entry.first.Scalar();
+      (key == "memory" ? k.memory_part : k.parts[parse_dtype(key)]) =
+          read_part(r, entry.second, what + ": reached: " + key);
+    }
+  }
+  if (const YAML::Node attention = node["fused_attention"])
+    k.fused_attention = read_figure(r, attention, what + ": fused_attention", Sign::kPositive);
+  return k;
+}
+
 Device read_type(const Reader& r, const YAML::Node& node, const std::string& model) {
   std::string what = fmt::format("device type '{}'", model);
   check_map(r, node, what,
             {"kind", "peak_tflop_per_s", "memory_bandwidth_gbytes_per_s", "efficiency", "launch_overhead_us"},
-            {"memory", "memory_gibytes", "collectives"});
+            {"memory", "memory_gibytes", "collectives", "multiprocessors", "clock_ghz", "reached", "fused_attention"});
   Device d;
   d.model = model;
   std::string kind = read_word(r, node["kind"], what + ": kind");
@@ -51,9 +83,8 @@ Device read_type(const Reader& r, const YAML::Node& node, const std::string& mod
   d.memory_bytes = read_memory(r, node, what);
   d.memory_bandwidth_bytes_per_s = 1e9 * read_figure(r, node["memory_bandwidth_gbytes_per_s"],
                                                      what + ": memory_bandwidth_gbytes_per_s", Sign::kPositive);
-  d.efficiency = read_figure(r, node["efficiency"], what + ": efficiency", Sign::kPositive);
-  if (d.efficiency > 1)
-    r.fail_at(node["efficiency"], "{}: efficiency is {}; it is a fraction, at most 1", what, d.efficiency);
+  d.efficiency = read_part(r, node["efficiency"], what + ": efficiency");
+  d.kernels = read_kernels(r, node, what, d.efficiency);
   d.launch_overhead_us = read_figure(r, node["launch_overhead_us"], what + ": launch_overhead_us", Sign::kNotNegative);
   if (const YAML::Node rows = node["collectives"]) d.library = read_library(r, rows, what);
   return d;

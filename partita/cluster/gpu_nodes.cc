@@ -49,6 +49,14 @@ constexpr std::string_view kBlackwellLibrary = R"(
       - {algorithm: pairwise, protocol: Simple, launch_us: 15, hop_us: 1, network_hop_us: 14, bandwidth: 0.65, network_bandwidth: 0.92, own_part: 0.7}
 )";
 
+// Where the figures of kernels are from (cost/kernel.h). Multiprocessors: NVIDIA's architecture white papers. Clock:
+// the one that the data sheet's peak of matrix products belongs to. reached, launch_overhead_us and fused_attention:
+// fitted to published times, and rounded; docs/cluster.md has the errors. Products in bfloat16 and float16 and
+// attention of H100, H200, B200 and A100 are NVIDIA's aiconfigurator's, beside DeepGEMM's, Azure's benchmarking guides'
+// and Stas Bekman's; memory is gpu-benches' and BabelStream's. fused_attention is of the kernel that a training step
+// has on the architecture: FlashAttention 2 (A100), 3 (H100, H200), 4 (B200). No times of products in float32 and
+// float64 were found for A100 and later: their parts are nominal.
+
 // NVIDIA A100 data sheet: 9.7, 19.5 and, with tensor cores, 312 TFLOP/s; 40 GB at 1,555 or 80 GB at 2,039 GB/s; NVLink
 // of 600 GB/s, both directions together.
 constexpr std::string_view kA100 = R"(
@@ -57,8 +65,12 @@ constexpr std::string_view kA100 = R"(
     peak_tflop_per_s: {float32: 19.5, float64: 9.7, float16: 312, bfloat16: 312}
     memory_gibytes: {memory}
     memory_bandwidth_gbytes_per_s: {bandwidth}
-    efficiency: 0.7        # nominal
-    launch_overhead_us: 4  # nominal
+    efficiency: 0.7          # nominal; of what `reached` does not name
+    multiprocessors: 108
+    clock_ghz: 1.41
+    reached: {float32: 0.9, float64: 0.9, float16: 0.87, bfloat16: 0.87, memory: {reached}}
+    fused_attention: 1.0
+    launch_overhead_us: 4.5
 )";
 
 // NVIDIA H100 SXM5 specification: 80 GB at 3.35 TB/s; 34, 67 and, with tensor cores, 989 TFLOP/s, half of what it gives
@@ -69,8 +81,12 @@ constexpr std::string_view kH100 = R"(
     peak_tflop_per_s: {float32: 67, float64: 34, float16: 989, bfloat16: 989}
     memory_gibytes: 80
     memory_bandwidth_gbytes_per_s: 3350
-    efficiency: 0.7        # nominal
-    launch_overhead_us: 4  # nominal
+    efficiency: 0.7          # nominal; of what `reached` does not name
+    multiprocessors: 132
+    clock_ghz: 1.83
+    reached: {float32: 0.85, float64: 0.85, float16: 0.82, bfloat16: 0.82, memory: 0.88}
+    fused_attention: 1.05
+    launch_overhead_us: 3
 )";
 
 // NVIDIA H200 data sheet: H100 with 141 GB at 4.8 TB/s.
@@ -80,8 +96,12 @@ constexpr std::string_view kH200 = R"(
     peak_tflop_per_s: {float32: 67, float64: 34, float16: 989, bfloat16: 989}
     memory: 141GB
     memory_bandwidth_gbytes_per_s: 4800
-    efficiency: 0.7        # nominal
-    launch_overhead_us: 4  # nominal
+    efficiency: 0.7          # nominal; of what `reached` does not name
+    multiprocessors: 132
+    clock_ghz: 1.83
+    reached: {float32: 0.85, float64: 0.85, float16: 0.82, bfloat16: 0.82, memory: 0.87}
+    fused_attention: 1.05
+    launch_overhead_us: 3
 )";
 
 // NVIDIA DGX B200 data sheet, an eighth of it: 180 GB at 8 TB/s; 2,250 TFLOP/s in bfloat16, half of what it gives for
@@ -92,8 +112,12 @@ constexpr std::string_view kB200 = R"(
     peak_tflop_per_s: {float32: 75, float64: 37, float16: 2250, bfloat16: 2250}
     memory: 180GB
     memory_bandwidth_gbytes_per_s: 8000
-    efficiency: 0.7        # nominal
-    launch_overhead_us: 4  # nominal
+    efficiency: 0.7          # nominal; of what `reached` does not name
+    multiprocessors: 148
+    clock_ghz: 1.86
+    reached: {float32: 0.85, float64: 0.85, float16: 0.74, bfloat16: 0.74, memory: 0.82}
+    fused_attention: 1.2
+    launch_overhead_us: 3
 )";
 
 // Hosts: cores x clock x operations of float32 a cycle; the memory channels of both sockets.
@@ -144,8 +168,8 @@ std::string put(std::string_view template_text, std::string_view hole, std::stri
   return text;
 }
 
-std::string a100(std::string_view gibytes, std::string_view gbytes_per_s) {
-  return put(put(kA100, "{memory}", gibytes), "{bandwidth}", gbytes_per_s);
+std::string a100(std::string_view gibytes, std::string_view gbytes_per_s, std::string_view reached) {
+  return put(put(put(kA100, "{memory}", gibytes), "{bandwidth}", gbytes_per_s), "{reached}", reached);
 }
 
 }  // namespace
@@ -173,17 +197,17 @@ const std::string_view kVoltaLibrary = R"(
 const std::vector<GpuNodes>& gpu_nodes() {
   constexpr double kInfiniBandUs = 1.75;
   static const std::vector<GpuNodes> kNodes = {
-      {"dgx-a100", "8 A100 of 80 GB on NVLink; dgx-a100:N is N nodes, joined by InfiniBand", "A100", a100("80", "2039"),
-       kAmpereLibrary, "EPYC-7742", kEpyc7742, 300, 25, kInfiniBandUs, 28},
-      {"dgx-a100-40gb", "the same with 40 GB", "A100", a100("40", "1555"), kAmpereLibrary, "EPYC-7742", kEpyc7742, 300,
-       25, kInfiniBandUs, 28},
+      {"dgx-a100", "8 A100 of 80 GB on NVLink; dgx-a100:N is N nodes, joined by InfiniBand", "A100",
+       a100("80", "2039", "0.85"), kAmpereLibrary, "EPYC-7742", kEpyc7742, 300, 25, kInfiniBandUs, 28},
+      {"dgx-a100-40gb", "the same with 40 GB", "A100", a100("40", "1555", "0.9"), kAmpereLibrary, "EPYC-7742",
+       kEpyc7742, 300, 25, kInfiniBandUs, 28},
       {"dgx-h100", "8 H100 on NVLink; dgx-h100:N is N nodes, joined by InfiniBand", "H100", std::string(kH100),
        kHopperLibrary, "Xeon-8480C", kXeon8480, 450, 50, kInfiniBandUs, 55},
       {"dgx-h200", "8 H200 likewise; dgx-h200:N", "H200", std::string(kH200), kHopperLibrary, "Xeon-8480C", kXeon8480,
        450, 50, kInfiniBandUs, 55},
       {"dgx-b200", "8 B200 likewise; dgx-b200:N", "B200", std::string(kB200), kBlackwellLibrary, "Xeon-8570", kXeon8570,
        900, 50, kInfiniBandUs, 55},
-      {"p4d", "Amazon EC2: 8 A100 of 40 GB; p4d:N is N nodes on EFA", "A100", a100("40", "1555"), kAmpereLibrary,
+      {"p4d", "Amazon EC2: 8 A100 of 40 GB; p4d:N is N nodes on EFA", "A100", a100("40", "1555", "0.9"), kAmpereLibrary,
        "Xeon-8275CL", kXeon8275, 300, 6.25, 34, 14},
       {"p5", "Amazon EC2: 8 H100; p5:N is N nodes on EFA", "H100", std::string(kH100), kHopperLibrary, "EPYC-7R13",
        kEpyc7R13, 450, 50, 11.5, 55},

@@ -16,7 +16,7 @@ namespace {
 //   Tofu section 7.1: 8 K80s of 12 GB, 21 GB/s peer to peer, 10 GB/s between CPU and GPU, 488 GB of host memory;
 //   SoyBean section 6.1: the 21 GB/s are both directions together;
 //   FlexFlow figure 6b: the two halves of a board share a PCIe switch, the boards another;
-//   NVIDIA's K80 board specification, halved: 8.73 and 2.91 TFLOP/s at boost clock, 480 GB/s.
+//   NVIDIA's K80 board specification, halved: 8.73 and 2.91 TFLOP/s at boost clock, 480 GB/s, 26 multiprocessors.
 constexpr std::string_view kP2 = R"(name: p2.8xlarge
 device_types:
   K80:  # one of the two GK210 of a board
@@ -24,8 +24,12 @@ device_types:
     peak_tflop_per_s: {float32: 4.37, float64: 1.46}
     memory_gibytes: 12
     memory_bandwidth_gbytes_per_s: 240
-    efficiency: 0.6        # nominal
-    launch_overhead_us: 5  # nominal
+    efficiency: 0.6          # nominal
+    multiprocessors: 13
+    clock_ghz: 0.875
+    reached: {float32: 0.6, float64: 0.6, memory: 0.75}  # nominal
+    fused_attention: 0.6     # nominal
+    launch_overhead_us: 5    # nominal
   E5-2686v4:  # 32 virtual cores: 16 cores, 2.3 GHz, 32 float32 operations a cycle
     kind: cpu
     peak_tflop_per_s: {float32: 1.18, float64: 0.59}
@@ -48,7 +52,9 @@ topology:
 //   FlexFlow section 8.1 and figure 6a: 4 nodes of two 10-core E5-2600 CPUs, 256 GB and four P100; NVLink in a node,
 //   InfiniBand EDR between nodes: 100 Gb/s, where the paper prints GB/s;
 //   NVIDIA's Tesla P100 white paper: SXM2, 16 GB at 732 GB/s; 5.3, 10.6 and 21.2 TFLOP/s; links of 20 GB/s each way,
-//   four GPUs joined one link a pair.
+//   four GPUs joined one link a pair; 56 multiprocessors at 1.48 GHz;
+//   DeepBench's products on a P100, to which parts and launch are fitted: those in half precision compute in float32,
+//   as libraries do by default there, and so reach 0.43 of the peak. Parts of memory, float64 and attention: nominal.
 // PCIe 3 x16 has 15.75 GB/s. The paper does not say which CPU it is; E5-2640 v4 is taken: 20 cores, 2.4 GHz, 32 float32
 // operations a cycle, 68.3 GB/s a socket.
 constexpr std::string_view kFlexFlowP100 = R"(name: flexflow-p100
@@ -58,8 +64,12 @@ device_types:
     peak_tflop_per_s: {float32: 10.6, float64: 5.3, float16: 21.2}
     memory_gibytes: 16
     memory_bandwidth_gbytes_per_s: 732
-    efficiency: 0.7        # nominal
-    launch_overhead_us: 5  # nominal
+    efficiency: 0.7          # nominal; of what `reached` does not name
+    multiprocessors: 56
+    clock_ghz: 1.48
+    reached: {float32: 0.86, float64: 0.86, float16: 0.43, bfloat16: 0.86, memory: 0.75}
+    fused_attention: 0.6     # nominal
+    launch_overhead_us: 5
   E5-2640v4:
     kind: cpu
     peak_tflop_per_s: {float32: 1.54, float64: 0.77}
@@ -92,8 +102,12 @@ device_types:
     peak_tflop_per_s: {float32: 4.37, float64: 1.46}
     memory_gibytes: 12
     memory_bandwidth_gbytes_per_s: 240
-    efficiency: 0.6        # nominal
-    launch_overhead_us: 5  # nominal
+    efficiency: 0.6          # nominal
+    multiprocessors: 13
+    clock_ghz: 0.875
+    reached: {float32: 0.6, float64: 0.6, memory: 0.75}  # nominal
+    fused_attention: 0.6     # nominal
+    launch_overhead_us: 5    # nominal
   E5-2680v2:
     kind: cpu
     peak_tflop_per_s: {float32: 0.9, float64: 0.45}
@@ -121,7 +135,9 @@ topology:
 //   each way, two PCIe 3 x16 switches a socket, two GPUs a switch;
 //   each CPU: 20 cores, 2.2 GHz, 32 float32 operations a cycle, 76.8 GB/s; 512 GB together;
 //   Tesla V100 SXM2 data sheet: 7.8, 15.7 and, with tensor cores, 125 TFLOP/s; 16 or 32 GB at 900 GB/s; NVLinks of 25
-//   GB/s each way.
+//   GB/s each way; 80 multiprocessors at 1.53 GHz;
+//   DeepBench's products on a V100 and gpu-benches' streams, to which parts and launch are fitted. Parts of float64 and
+//   attention are nominal.
 // The two sockets are one host here.
 constexpr std::string_view kDgx1 = R"(name: {name}
 device_types:
@@ -130,8 +146,12 @@ device_types:
     peak_tflop_per_s: {float32: 15.7, float64: 7.8, float16: 125}
     memory_gibytes: {count}
     memory_bandwidth_gbytes_per_s: 900
-    efficiency: 0.7        # nominal
-    launch_overhead_us: 4  # nominal
+    efficiency: 0.7          # nominal; of what `reached` does not name
+    multiprocessors: 80
+    clock_ghz: 1.53
+    reached: {float32: 0.9, float64: 0.9, float16: 0.83, bfloat16: 0.9, memory: 0.87}
+    fused_attention: 0.6     # nominal
+    launch_overhead_us: 5
     collectives:{library}  E5-2698v4:
     kind: cpu
     peak_tflop_per_s: {float32: 2.82, float64: 1.41}

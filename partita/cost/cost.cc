@@ -19,7 +19,7 @@ DType vector_dtype(const std::vector<DType>& dtypes) {
   return std::find(dtypes.begin(), dtypes.end(), DType::kFloat64) == dtypes.end() ? DType::kFloat32 : DType::kFloat64;
 }
 
-DType rate_of(const PhysicalGraph& graph, const Task& task) {
+Rates rates_of_task(const PhysicalGraph& graph, const Task& task) {
   std::map<int, DType> dtypes;  // by tensor of the formula
   std::vector<DType> all;
   std::vector<int> touched;
@@ -29,18 +29,9 @@ DType rate_of(const PhysicalGraph& graph, const Task& task) {
       if (access.tensor >= 0 && dtypes.emplace(access.tensor, all.back()).second) touched.push_back(access.tensor);
     }
   const auto* work = std::get_if<KernelWork>(&task.work);
-  if (!work || !work->bound) return vector_dtype(all);
-  return rate_dtype(*work->bound, work->first_stage, work->last_stage, touched,
-                    [&](int tensor) { return dtypes.at(tensor); });
-}
-
-// Integers and booleans at float32's rate.
-double peak_flops(const Device& device, DType dtype) {
-  if (!is_float(dtype)) dtype = DType::kFloat32;
-  auto found = device.peak_flops_per_s.find(dtype);
-  if (found == device.peak_flops_per_s.end())
-    fail("cluster: device '{}' has no peak FLOP/s for {}", device.name, name_of(dtype));
-  return found->second;
+  if (!work || !work->bound) return {vector_dtype(all), vector_dtype(all)};
+  return rates_of(*work->bound, work->first_stage, work->last_stage, touched,
+                  [&](int tensor) { return dtypes.at(tensor); });
 }
 
 // How many share its links, one after another.
@@ -56,8 +47,8 @@ bool stands_for_others(const Task& task) { return task.writes.empty() && std::ho
 
 }  // namespace
 
-DType rate_dtype(const tdl::Bound& bound, int first, int last, const std::vector<int>& touched,
-                 const std::function<DType(int)>& dtype_of) {
+Rates rates_of(const tdl::Bound& bound, int first, int last, const std::vector<int>& touched,
+               const std::function<DType(int)>& dtype_of) {
   const std::vector<int> matrices = tdl::matrix_operands(bound, first, last);
   std::vector<DType> all, multiplied;
   for (int t : touched) {
@@ -68,19 +59,26 @@ DType rate_dtype(const tdl::Bound& bound, int first, int last, const std::vector
     if (!is_stage && is_float(dtype) && std::binary_search(matrices.begin(), matrices.end(), t))
       multiplied.push_back(dtype);
   }
-  return multiplied.empty() ? vector_dtype(all) : promoted(multiplied);
+  const DType vector = vector_dtype(all);
+  return {multiplied.empty() ? vector : promoted(multiplied), vector};
 }
 
-int64_t CostModel::kernel_ns(DeviceId device, DType rate, double flops, int64_t bytes) const {
-  Duration time = copy(device, static_cast<double>(bytes));
-  const Device& on = cluster_.device(device);
-  if (flops > 0) time.moving_ns = std::max(time.moving_ns, flops / (peak_flops(on, rate) * on.efficiency) * kNsPerS);
-  return Ways{{time}}.whole_ns(1);
+int64_t CostModel::kernel_ns(DeviceId device, const Kernel& kernel) const {
+  return std::max<int64_t>(1, std::llround(partita::kernel_ns(cluster_.device(device), kernel)));
+}
+
+Kernel CostModel::kernel(DeviceId device, const std::shared_ptr<const tdl::Bound>& bound, int first, int last,
+                         const std::vector<Interval>& ranges, double flops) const {
+  if (cluster_.device(device).kernels.multiprocessors > 0)
+    return kernel_over(forms_->of(bound, first, last), ranges, flops);
+  Kernel kernel;
+  kernel.flops = flops;
+  return kernel;
 }
 
 Duration CostModel::copy(DeviceId device, double bytes) const {
   const Device& on = cluster_.device(device);
-  return {on.launch_overhead_us * kNsPerUs, bytes / (on.memory_bandwidth_bytes_per_s * on.efficiency) * kNsPerS};
+  return {on.launch_overhead_us * kNsPerUs, bytes / reached_bytes_per_s(on) * kNsPerS};
 }
 
 Ways CostModel::transfer(DeviceId from, DeviceId to, const std::vector<LinkId>& route, double bytes) const {
@@ -92,7 +90,15 @@ int64_t CostModel::task_ns(const PhysicalGraph& graph, const Task& task) const {
     return transfer(source_of(graph, task), task.device, task.route, static_cast<double>(task.bytes) * sharers(task))
         .whole_ns(1);
   if (stands_for_others(task)) return 1;
-  return kernel_ns(task.device, rate_of(graph, task), task.flops, task.bytes);
+  Kernel kernel;
+  kernel.flops = task.flops;
+  const auto* work = std::get_if<KernelWork>(&task.work);
+  if (work && work->bound)
+    kernel = this->kernel(task.device, work->bound, work->first_stage, work->last_stage, work->ranges[0], task.flops);
+  kernel.bytes = static_cast<double>(task.bytes);
+  const Rates rates = rates_of_task(graph, task);
+  kernel.rate = rates.rate, kernel.vector = rates.vector;
+  return kernel_ns(task.device, kernel);
 }
 
 const Collective& CostModel::collective_of(const PhysicalGraph& graph, const std::vector<TaskId>& participants) const {

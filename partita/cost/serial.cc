@@ -77,13 +77,18 @@ int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, cons
   const std::vector<Segment> segments = segments_of(bound, derived);
   const OpDefinition* definition = graph.registry->find(op.definition);
   auto dtype_of = [&, inner = inner_dtype(graph, op)](int tensor) { return tensor_dtype(graph, op, tensor, inner); };
-  std::vector<DType> rates;
+  std::vector<Rates> rates;
   for (const Segment& segment : segments) {
     std::vector<int> touched = segment.reads;
     touched.insert(touched.end(), segment.writes.begin(), segment.writes.end());
-    rates.push_back(rate_dtype(bound, segment.first, segment.last, touched, dtype_of));
+    rates.push_back(rates_of(bound, segment.first, segment.last, touched, dtype_of));
   }
   std::vector<int64_t> slowest(segments.size(), 0);
+  struct Timed {
+    Kernel kernel;
+    const Device* on = nullptr;
+  };
+  std::vector<Timed> last(segments.size());  // most positions are like the one before
   for (int p = 0; p < derived.positions(); ++p) {
     const std::vector<double> flops = segment_flops(definition, bound, segments, derived.ranges[p]);
     for (size_t g = 0; g < segments.size(); ++g) {
@@ -91,7 +96,14 @@ int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, cons
       int64_t bytes = 0;
       for (int t : segment.reads) bytes += volume(box_read(derived, segment, t, p)) * bytes_of(dtype_of(t));
       for (int t : segment.writes) bytes += volume(derived.boxes[t][p]) * bytes_of(dtype_of(t));
-      slowest[g] = std::max(slowest[g], cost.kernel_ns(mesh.devices[p], rates[g], flops[g], bytes));
+      Kernel kernel = cost.kernel(mesh.devices[p], op.bound, segment.first, segment.last, derived.ranges[p], flops[g]);
+      kernel.bytes = static_cast<double>(bytes);
+      kernel.rate = rates[g].rate, kernel.vector = rates[g].vector;
+      const Device& on = cost.cluster().device(mesh.devices[p]);
+      if (p > 0 && kernel == last[g].kernel && on.model == last[g].on->model && on.kernels.multiprocessors > 0)
+        continue;
+      slowest[g] = std::max(slowest[g], cost.kernel_ns(mesh.devices[p], kernel));
+      last[g] = {std::move(kernel), &on};
     }
   }
   return std::accumulate(slowest.begin(), slowest.end(), int64_t{0});

@@ -9,5 +9,9 @@ std::optional<double> figure(const Table& table, size_t row, std::string_view co
 double needed_figure(const Table& table, size_t row, std::string_view column);
 
 std::vector<Prediction> predict_collectives(const Table& table, const Cluster& cluster);
+// On the cluster's first device.
+std::vector<Prediction> predict_products(const Table& table, const Cluster& cluster);
+std::vector<Prediction> predict_attention(const Table& table, const Cluster& cluster);
+std::vector<Prediction> predict_memory(const Table& table, const Cluster& cluster);
 
 }  // namespace partita

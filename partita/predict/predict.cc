@@ -23,7 +23,10 @@ struct Kind {
 };
 
 const std::vector<Kind>& kinds() {
-  static const std::vector<Kind> kKinds = {{"collectives", {"collective", "bytes", "gpus"}, predict_collectives}};
+  static const std::vector<Kind> kKinds = {{"collectives", {"collective", "bytes", "gpus"}, predict_collectives},
+                                           {"products", {"m", "n", "k", "dtype"}, predict_products},
+                                           {"attention", {"pass", "head_dim", "seq_q"}, predict_attention},
+                                           {"memory-bound kernels", {"kernel", "bytes"}, predict_memory}};
   return kKinds;
 }
 
@@ -141,7 +144,7 @@ void keep_rows(Table& table, const std::string& filter) {
 }
 
 Table with_predictions(Table table, const std::vector<Prediction>& predictions) {
-  for (const char* column : {"predicted_us", "algorithm", "error", "note"}) {
+  for (const char* column : {"predicted_us", "algorithm", "error", "not_predicted"}) {
     if (table.column(column))
       fail("{}: it has a column '{}' already; remove it, or give the table that was predicted from", table.origin,
            column);

@@ -22,6 +22,12 @@ struct Prediction {
 //   collectives  columns collective (all_reduce, all_gather, reduce_scatter, alltoall, sendrecv), bytes and gpus; and,
 //                where they are known, nodes, and time_us, algbw_GBps or busbw_GBps. Bytes and rates count as in
 //                nccl-tests: the whole buffer of a device.
+//   products     columns m, n, k and dtype (bf16, fp16, fp32, fp64 and the like); and batch, time_us or tflops.
+//   attention    columns pass (fwd, bwd, decode), head_dim and seq_q; and seq_kv, batch, heads_q, heads_kv, causal (1
+//   or
+//                0), dtype, impl, time_us or tflops. Half of the FLOPs count where it is causal, and 2.5 times as many
+//                backward. Without batch and heads: FlashAttention's benchmark, 16,384 tokens and 2,048 features.
+//   memory-bound columns kernel and bytes (read and written; empty: large arrays); and GBps or time_us, launch_mode.
 // A row whose column system or gpu names another device than the cluster's is not predicted, unless all rows have the
 // same there.
 std::vector<Prediction> predict(const Table& table, const Cluster& cluster);
@@ -29,7 +35,7 @@ std::vector<Prediction> predict(const Table& table, const Cluster& cluster);
 // Keeps rows whose column has a value like the pattern, where * stands for any text. `filter`: "system=HGX H100*".
 void keep_rows(Table& table, const std::string& filter);
 
-// The table with columns predicted_us, algorithm, error and note behind its own.
+// The table with columns predicted_us, algorithm, error and not_predicted behind its own.
 Table with_predictions(Table table, const std::vector<Prediction>& predictions);
 
 // Errors of rows that have both figures.

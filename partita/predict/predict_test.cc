@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 
 #include "partita/base/error.h"
@@ -141,6 +142,86 @@ TEST(Predict, RowsOfCollectives) {
   EXPECT_FALSE(p[7].error());
 }
 
+// A GPU of 100 TFLOP/s in float32, 400 in bfloat16, 1 TB/s and 3 us a launch; of 100 multiprocessors where `sized`.
+std::vector<Prediction> of_kernels(const std::string& csv, bool sized = false) {
+  std::string yaml = kNodes;
+  const std::string figures =
+      "float32: 1, float64: 1}, memory_gibytes: 1, memory_bandwidth_gbytes_per_s: 1, "
+      "efficiency: 1, launch_overhead_us: 0";
+  const size_t at = yaml.find(figures);
+  EXPECT_NE(at, std::string::npos);
+  yaml.replace(at, figures.size(),
+               std::string("float32: 100, float64: 50, bfloat16: 400}, memory_gibytes: 1, "
+                           "memory_bandwidth_gbytes_per_s: 1000, efficiency: 1, launch_overhead_us: 3") +
+                   (sized ? ", multiprocessors: 100, clock_ghz: 1" : ""));
+  return predict(parse_csv(csv, "t.csv"), parse_cluster(yaml, "nodes.yaml"));
+}
+
+TEST(Predict, RowsOfProducts) {
+  const auto p = of_kernels(
+      "m,n,k,dtype,batch,time_us,tflops\n"
+      "1000,1000,1000,fp32,,46,\n"                                 // 2 GFLOP
+      "1000,1000,1000,\"fp16 in, fp32 acc tensor core\",5,,100\n"  // 10 GFLOP at float32's rate; measured 100 us
+      "10000,100,100,bf16,,,\n"                                    // 4.02 MB
+      "8,8,8,nvfp4,,1,\n");
+  EXPECT_DOUBLE_EQ(*p[0].predicted_us, 3 + 20);
+  EXPECT_DOUBLE_EQ(*p[0].error(), -0.5);
+  EXPECT_EQ(p[0].kind, "product, float32");
+  EXPECT_EQ(p[0].size, "1 to 100 GFLOP");
+  EXPECT_DOUBLE_EQ(*p[1].predicted_us, 3 + 100);
+  EXPECT_DOUBLE_EQ(*p[1].measured_us, 100);
+  EXPECT_DOUBLE_EQ(*p[2].predicted_us, 3 + 4.02);
+  EXPECT_EQ(p[3].why_not, "Partita has no products in nvfp4");
+  // A wave of 10 x 10 tiles of 128 x 128 at 1 TFLOP/s each, and 7.2 MB, which overlap in part.
+  EXPECT_NEAR(*of_kernels("m,n,k,dtype\n1280,1280,64,fp32\n", true)[0].predicted_us,
+              std::cbrt(std::pow(2.097152, 3) + std::pow(7.2089600, 3)) + 3, 1e-6);
+}
+
+TEST(Predict, RowsOfAttention) {
+  const std::string columns = "pass,head_dim,seq_q,seq_kv,batch,heads_q,heads_kv,causal,dtype,impl,time_us,tflops\n";
+  const auto p = of_kernels(columns +
+                                "fwd,128,1024,1024,100,8,8,0,bf16,x,,200\n"
+                                "fwd,128,1024,1024,100,8,2,0,bf16,x (includes rope and KV write),,200\n"
+                                "bwd,128,1024,1024,100,8,8,1,bf16,x,,200\n"
+                                "decode,128,1,1024,100,8,8,1,bf16,x,1000,\n"
+                                "fwd,128,1024,1024,100,8,8,0,fp8,x,1,\n"
+                                "fwd,128,1024,,,,,0,fp16,standard PyTorch attention,,10\n",
+                            true);
+  // 8 x 8 x 8 tiles of 128^2 pairs, each 512 FLOPs at 4 TFLOP/s and an exponential; q, k, v, o of 210 MB each.
+  const double q = 100 * 8 * 1024 * 128 * 2 / 1e6, pair = 512 / 4e6 + 1 / 16e3;
+  EXPECT_NEAR(*p[0].predicted_us, 3 + 512 * 16384 * pair + 4 * q, 1e-6);
+  EXPECT_NEAR(*p[0].measured_us, 4.0 * 100 * 8 * 1024 * 1024 * 128 / 200e6, 1e-6);
+  EXPECT_EQ(p[0].kind, "attention, forward");
+  // Fewer heads of k and v, and two kernels more.
+  EXPECT_NEAR(*p[1].predicted_us, 3 + 512 * 16384 * pair + 2.5 * q + 6 + (2 + 0.5 + 1) * q, 1e-6);
+  // 36 of 64 tiles and five products, 0.8 of the rate. The papers' count: half, times 2.5.
+  EXPECT_NEAR(*p[2].predicted_us, 3 + 8 * 36.03 * 16384 * (1280 / 4e6 + 1 / 16e3) / 0.8 + 8 * q, 60);
+  EXPECT_NEAR(*p[2].measured_us, 1.25 * *p[0].measured_us, 1e-6);
+  EXPECT_EQ(p[2].kind, "attention, backward");
+  EXPECT_EQ(p[3].kind, "attention, one query");
+  EXPECT_NEAR(*p[3].predicted_us, 6 + 8 * 8 * 16 * 128 * pair + 2 * (q + q / 1024), 1e-6);
+  EXPECT_EQ(p[4].why_not, "Partita has no attention in fp8");
+  EXPECT_EQ(p[5].kind, "attention, unfused");
+  EXPECT_NEAR(*p[5].measured_us, 4.0 * 16384 * 1024 * 2048 / 10e6, 1e-6) << "FlashAttention's benchmark";
+}
+
+TEST(Predict, RowsOfMemoryBoundKernels) {
+  const auto p = of_kernels(
+      "kernel,bytes,GBps,time_us,launch_mode\n"
+      "triad,,500,,\n"
+      "add,1000000,,8,\"blockSize 1024, occupancy 100.0% (1 block/SM)\"\n"
+      "triad,,300,,\"blockSize 128, occupancy 12.5% (1 block/SM)\"\n"
+      "L2 working-set read,1000,5000,,\n"
+      "cudaMemcpy host to device,1000,,30,\n");
+  EXPECT_DOUBLE_EQ(*p[0].predicted_us, 3 + 1000);
+  EXPECT_DOUBLE_EQ(*p[0].measured_us, 2000);
+  EXPECT_DOUBLE_EQ(*p[1].predicted_us, 3 + 1);
+  EXPECT_DOUBLE_EQ(*p[1].error(), -0.5);
+  EXPECT_EQ(p[2].why_not, "few threads on each multiprocessor, where a plan's kernels fill it");
+  EXPECT_EQ(p[3].why_not, "reads of the cache again and again, which no plan has");
+  EXPECT_EQ(p[4].why_not, "copies from or to the host are the link's, and no kernel");
+}
+
 TEST(Predict, RowsOfOtherDevicesAreLeftOut) {
   const auto p = of("collective,gpus,bytes,system\nall_reduce,2,1,our G-4\nall_reduce,2,1,HG 80\n");
   EXPECT_TRUE(p[0].predicted_us);
@@ -152,7 +233,8 @@ TEST(Predict, RowsOfOtherDevicesAreLeftOut) {
 TEST(Predict, BadTablesAreRefused) {
   EXPECT_EQ(error_of([] { of("a,b\n1,2\n"); }),
             "t.csv: the columns a, b are of no kind of table that is known; these are collectives (collective, bytes, "
-            "gpus)");
+            "gpus), products (m, n, k, dtype), attention (pass, head_dim, seq_q), memory-bound kernels (kernel, "
+            "bytes)");
   EXPECT_EQ(error_of([] { of("collective,gpus,bytes\nall_reduce,x,1\n"); }),
             "t.csv:2: gpus is 'x', which is not a positive number");
   EXPECT_EQ(error_of([] { of("collective,gpus,bytes\nall_reduce,1,1\n"); }),
@@ -164,7 +246,7 @@ TEST(Predict, TheTableComesBackWithFourColumnsMore) {
   const auto p = predict(table, parse_cluster(kNodes, "nodes.yaml"));
   table = with_predictions(std::move(table), p);
   EXPECT_EQ(print_csv(table),
-            "collective,gpus,bytes,time_us,predicted_us,algorithm,error,note\n"
+            "collective,gpus,bytes,time_us,predicted_us,algorithm,error,not_predicted\n"
             "all_reduce,4,4000000,144,72,ring,-0.5000,\n"
             "broadcast,4,1,1,,,,plans have no broadcast\n");
   EXPECT_EQ(error_of([&] { with_predictions(table, p); }),

@@ -26,7 +26,7 @@ Cluster own_share(const Cluster& cluster) {
 std::vector<DeviceId> representatives(const Cluster& cluster) {
   auto figures = [&](DeviceId id) {
     const Device& d = cluster.device(id);
-    return std::tuple(d.peak_flops_per_s, d.memory_bandwidth_bytes_per_s, d.memory_bytes, d.efficiency,
+    return std::tuple(d.peak_flops_per_s, d.memory_bandwidth_bytes_per_s, d.memory_bytes, d.efficiency, d.kernels,
                       d.launch_overhead_us, cluster.bandwidth(d.host, id), cluster.latency_us(d.host, id),
                       cluster.bandwidth(id, d.host), cluster.latency_us(id, d.host));
   };

@@ -7,6 +7,7 @@
 
 #include "partita/base/error.h"
 #include "partita/tdl/functions.h"
+#include "partita/tdl/products.h"
 #include "partita/tdl/tdl.h"
 
 namespace partita::tdl {
@@ -281,7 +282,37 @@ double points(const std::set<int>& own, const Guarded& guarded, const std::vecto
   return n;
 }
 
+bool reduces_points(const Stage& stage, const Guarded& guarded) {
+  return stage.body.kind == ExprKind::kReduce && !std::all_of(stage.body.reduced.begin(), stage.body.reduced.end(),
+                                                              [&](int i) { return guarded.determined.contains(i); });
+}
+
+// FLOPs for each point.
+double operations_of(const Stage& stage, const Guarded& guarded) {
+  return static_cast<double>(operations(*guarded.body)) + (reduces_points(stage, guarded) ? 1 : 0);
+}
+
 }  // namespace
+
+std::vector<int> determined_indices(const Stage& stage) {
+  std::vector<int> indices;
+  for (const auto& [index, data] : unwrap(stage).determined) indices.push_back(index);
+  return indices;
+}
+
+StagePoints points_of(const Stage& stage) {
+  const Guarded guarded = unwrap(stage);
+  StagePoints points{operations_of(stage, guarded), {}};
+  for (int i : stage_indices(stage))
+    if (!guarded.determined.contains(i)) points.indices.push_back(i);
+  return points;
+}
+
+double StagePoints::flops(const std::vector<Interval>& ranges) const {
+  double n = operations;
+  for (int i : indices) n *= static_cast<double>(ranges[static_cast<size_t>(i)].size());
+  return n;
+}
 
 std::vector<double> stage_flops(const Bound& bound, const std::vector<Interval>& ranges) {
   std::vector<double> result;
@@ -292,10 +323,7 @@ std::vector<double> stage_flops(const Bound& bound, const std::vector<Interval>&
     for (const auto& [index, data] : guarded.determined)
       share *= static_cast<double>(ranges[index].size()) /
                static_cast<double>(std::max<int64_t>(1, bound.indices[index].extent));
-    bool reduces =
-        stage.body.kind == ExprKind::kReduce && !std::all_of(stage.body.reduced.begin(), stage.body.reduced.end(),
-                                                             [&](int i) { return guarded.determined.contains(i); });
-    double per_point = static_cast<double>(operations(*guarded.body)) + (reduces ? 1 : 0);
+    const double per_point = operations_of(stage, guarded);
     result.push_back(per_point == 0 ? 0 : per_point * share * points(own, guarded, ranges));
   }
   return result;

@@ -49,27 +49,73 @@ bool is_matrix_product(const Factor& a, const Factor& b, const std::vector<int>&
   return shared && has_more(a, b) && has_more(b, a);
 }
 
-void add_operands(const Expr& e, const std::vector<int>& summed, std::set<int>& into) {
-  if (!multiplies(e)) {
-    for (const Expr& arg : e.args) add_operands(arg, summed, into);
+// Calls f(factors) for each product of an expression, the outermost where products stand in products.
+template <typename F>
+void for_each_product(const Expr& e, const F& f) {
+  if (multiplies(e)) {
+    std::vector<Factor> factors;
+    add_factors(e, factors);
+    f(factors);
     return;
   }
-  std::vector<Factor> factors;
-  add_factors(e, factors);
-  for (const Factor& a : factors)
-    for (const Factor& b : factors)
-      if (is_matrix_product(a, b, summed)) into.insert(a.tensors.begin(), a.tensors.end());
+  for (const Expr& arg : e.args) for_each_product(arg, f);
+}
+
+const Expr* summed_body(const Stage& stage) {
+  const bool sums = stage.body.kind == ExprKind::kReduce && stage.body.reducer == Reducer::kSum;
+  return sums ? &stage.body.args[0] : nullptr;
+}
+
+// Of two factors that are matrices; their roles by index, those that data determine left out.
+MatrixProduct product_of(const Stage& stage, int number, const Factor& a, const Factor& b) {
+  const std::vector<int> determined = determined_indices(stage);
+  auto counts = [&](int i) { return !std::binary_search(determined.begin(), determined.end(), i); };
+  MatrixProduct product;
+  product.stage = number;
+  std::set<int> of_result;
+  for (const Affine& form : stage.lhs) add_indices(form, of_result);
+  for (int i : of_result) {
+    if (!counts(i)) continue;
+    const bool in_a = a.indices.contains(i), in_b = b.indices.contains(i);
+    (in_a == in_b ? product.batch : in_a ? product.m : product.n).push_back(i);
+  }
+  for (int i : stage.body.reduced)
+    if (counts(i)) product.k.push_back(i);
+  return product;
 }
 
 }  // namespace
 
 std::vector<int> matrix_operands(const Bound& bound, int first, int last) {
   std::set<int> tensors;
-  for (int s = first; s < last; ++s)
-    if (const Expr& body = bound.stages[static_cast<size_t>(s)].body;
-        body.kind == ExprKind::kReduce && body.reducer == Reducer::kSum)
-      add_operands(body.args[0], body.reduced, tensors);
+  for (int s = first; s < last; ++s) {
+    const Stage& stage = bound.stages[static_cast<size_t>(s)];
+    if (const Expr* body = summed_body(stage))
+      for_each_product(*body, [&](const std::vector<Factor>& factors) {
+        for (const Factor& a : factors)
+          for (const Factor& b : factors)
+            if (is_matrix_product(a, b, stage.body.reduced)) tensors.insert(a.tensors.begin(), a.tensors.end());
+      });
+  }
   return {tensors.begin(), tensors.end()};
+}
+
+std::vector<MatrixProduct> matrix_products(const Bound& bound, int first, int last) {
+  std::vector<MatrixProduct> products;
+  for (int s = first; s < last; ++s) {
+    const Stage& stage = bound.stages[static_cast<size_t>(s)];
+    if (const Expr* body = summed_body(stage))
+      for_each_product(*body, [&](const std::vector<Factor>& factors) {
+        for (size_t a = 0; a < factors.size(); ++a)
+          for (size_t b = a + 1; b < factors.size(); ++b)
+            if (is_matrix_product(factors[a], factors[b], stage.body.reduced)) {
+              MatrixProduct product = product_of(stage, s, factors[a], factors[b]);
+              if (!product.m.empty() && !product.n.empty()) products.push_back(std::move(product));
+              return;  // of more factors than two the first pair
+            }
+      });
+  }
+  return products;
 }
 
 }  // namespace partita::tdl

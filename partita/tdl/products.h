@@ -1,4 +1,4 @@
-// Which tensors of a formula are multiplied as matrices are.
+// What of a formula is multiplied as matrices are.
 #pragma once
 #include <vector>
 
@@ -11,5 +11,27 @@ namespace partita::tdl {
 // times. Products, convolutions and both products of attention have them; norms, softmax and dot products of rows do
 // not.
 std::vector<int> matrix_operands(const Bound& bound, int first, int last);
+
+// [batch, m, k] x [batch, k, n], by the indices whose extents multiply to each: batch are those of the result that both
+// factors have or neither, m those of the result that the first alone has, n the second's, k what is summed. An index
+// that data determine has one value for each point and is left out. Example: a convolution x[c, y + r] * w[o, c, r]
+// summed over c and r has m = y, n = o and k = c r.
+struct MatrixProduct {
+  int stage = 0;
+  std::vector<int> batch, m, n, k;
+};
+// Of stages [first, last), in order.
+std::vector<MatrixProduct> matrix_products(const Bound& bound, int first, int last);
+
+// Over what a stage goes, guards aside: stage_flops() of some ranges is at most `operations` for each point of
+// `indices`.
+struct StagePoints {
+  double operations = 0;
+  std::vector<int> indices;
+  double flops(const std::vector<Interval>& ranges) const;
+};
+StagePoints points_of(const Stage& stage);
+// Indices of a stage whose value data say: `v` in `if(v == ids[n], ..)`.
+std::vector<int> determined_indices(const Stage& stage);
 
 }  // namespace partita::tdl

@@ -677,5 +677,33 @@ TEST(MatrixOperands, AreMultipliedUnderASumAndHaveEachAnIndexOfTheirOwn) {
     EXPECT_TRUE(of(none, {{5, 7}, {5, 7}}).empty()) << none;
 }
 
+// By hand: the indices of each product's batch, m, n and k.
+TEST(MatrixProducts, RolesOfTheIndices) {
+  auto of = [](const char* text, const std::vector<Shape>& shapes) {
+    const Bound bound = tdl::bind(text, shapes);
+    Lines products;
+    for (const MatrixProduct& p : matrix_products(bound, 0, static_cast<int>(bound.stages.size()))) {
+      std::string line;
+      for (const auto* list : {&p.batch, &p.m, &p.n, &p.k}) {
+        std::set<std::string> names;
+        for (int i : *list) names.insert(bound.indices[static_cast<size_t>(i)].name);
+        for (const std::string& name : names) line += name + " ";
+        line += "|";
+      }
+      products.push_back(line);
+    }
+    return products;
+  };
+  EXPECT_EQ(of("mm(a, b)[h, i, j] = sum(k) a[h, i, k] * b[h, k, j]", {{2, 5, 7}, {2, 7, 6}}), (Lines{"h |i |j |k |"}));
+  EXPECT_EQ(of("conv(x, w)[o, y] where y < 7 = sum(c, r) x[c, y + r] * w[o, c, r]", {{3, 9}, {4, 3, 3}}),
+            (Lines{"|y |o |c r |"}));
+  // Heads of q that share one of k are rows.
+  EXPECT_EQ(
+      of("s(q, k)[a*3 + r, i, j] where a < 2, r < 3 = sum(e) q[a*3 + r, i, e] * k[a, j, e]", {{6, 5, 4}, {2, 7, 4}}),
+      (Lines{"a |i r |j |e |"}));
+  // Of each t data say which e counts: a dot product, not a matrix.
+  EXPECT_TRUE(of("d(g, y, ix)[t] = sum(e, d) if(ix[t] == e, g[t, d] * y[e, d], 0)", {{5, 4}, {3, 4}, {5}}).empty());
+}
+
 }  // namespace
 }  // namespace partita::tdl

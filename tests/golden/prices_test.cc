@@ -12,6 +12,7 @@
 
 #include "partita/base/error.h"
 #include "partita/cost/alone.h"
+#include "partita/cost/kernel_form.h"
 #include "partita/graph/builder.h"
 #include "partita/ops/examples.h"
 #include "partita/ops/ops.h"
@@ -31,14 +32,15 @@ const std::set<std::string> kMatrixProducts = {
 
 bool multiplies_matrices(const std::string& definition) { return kMatrixProducts.contains(definition); }
 
-// One H100, a million times as slow, so that a nanosecond is nothing; `arithmetic`: with memory that is never what a
-// kernel waits for.
+// One H100 without sizes of kernels, a million times as slow, so that a nanosecond is nothing; `arithmetic`: with
+// memory that is never what a kernel waits for.
 Cluster slow_h100(bool arithmetic) {
   Cluster cluster = load_cluster("dgx-h100", 1);
   Device& device = cluster.devices[0];
   for (auto& [dtype, flops] : device.peak_flops_per_s) flops /= 1e6;
   device.memory_bandwidth_bytes_per_s *= arithmetic ? 1e6 : 1e-6;
   device.launch_overhead_us = 0;
+  device.kernels = {};
   return cluster;
 }
 
@@ -108,6 +110,75 @@ TEST(Prices, EveryDefinitionInEveryDType) {
         }
   std::printf("%d prices\n", priced);
   EXPECT_TRUE(off.empty()) << fmt::format("{}", fmt::join(off, "\n"));
+}
+
+// Of all operations, attention and its gradient alone are fused attention, and have two and five products.
+TEST(KernelForms, OfEveryDefinition) {
+  const auto registry = standard_ops();
+  for (const OpDefinition* definition : registry->all())
+    for (const OpDefinition::Example& example : definition->examples) {
+      const OneOp one = one_op(registry, *definition, example, DType::kFloat32);
+      const tdl::Bound& bound = *one.graph.ops.back().bound;
+      const KernelForm form = form_of(bound, 0, static_cast<int>(bound.stages.size()));
+      const std::string& name = definition->name;
+      EXPECT_EQ(form.fused_attention, name == "attention" || name == "attention_grad") << name;
+      EXPECT_EQ(form.products.size(), name == "attention"         ? 2u
+                                      : name == "attention_grad"  ? 5u
+                                      : multiplies_matrices(name) ? 1u
+                                                                  : 0u)
+          << name;
+    }
+}
+
+// 32 x 28 x 28 positions by 128 channels over 64 x 3 x 3: of the result, of the input and of the weight.
+TEST(KernelForms, ConvolutionsAndTheirGradientsAreProducts) {
+  const auto registry = standard_ops();
+  const tdl::Attributes same = {{"sh", 2}, {"sw", 2}, {"pt", 1}, {"pl", 1}, {"pb", 1}, {"pr", 1}};
+  auto product_of = [&](const char* definition, const std::vector<Shape>& shapes, tdl::Attributes more) {
+    more.insert(same.begin(), same.end());
+    const OneOp one = one_op(registry, *registry->find(definition), {shapes, more, {}}, DType::kFloat32);
+    const tdl::Bound& bound = *one.graph.ops.back().bound;
+    const Kernel kernel =
+        kernel_over(form_of(bound, 0, static_cast<int>(bound.stages.size())), tdl::full_ranges(bound), one.flops);
+    const Product& p = kernel.products.at(0);
+    return std::vector<double>{p.batch, p.m, p.n, p.k, kernel.computed};
+  };
+  const double positions = 32 * 28 * 28;
+  EXPECT_EQ(product_of("conv2d", {{32, 64, 56, 56}, {128, 64, 3, 3}}, {}),
+            (std::vector<double>{1, positions, 128, 64 * 9, 1}));
+  EXPECT_EQ(product_of("conv2d_weight_grad", {{32, 128, 28, 28}, {32, 64, 56, 56}}, {{"kh", 3}, {"kw", 3}}),
+            (std::vector<double>{1, 128, 64 * 9, positions, 1}));
+  // Each position of the input has a quarter of the window.
+  EXPECT_EQ(product_of("conv2d_data_grad", {{32, 128, 28, 28}, {128, 64, 3, 3}}, {{"height", 56}, {"width", 56}}),
+            (std::vector<double>{1, 4 * positions, 64, 128 * 9, 0.25}));
+  // Heads of q that share k and v are rows of one product; here 64 heads of k, and q has four for each.
+  const std::vector<Shape> grouped = {{2, 256, 512, 64}, {2, 64, 1024, 64}, {2, 64, 1024, 64}};
+  const OneOp one = one_op(registry, *registry->find("attention"), {grouped, {}, {}}, DType::kFloat32);
+  const tdl::Bound& bound = *one.graph.ops.back().bound;
+  const Kernel kernel =
+      kernel_over(form_of(bound, 0, static_cast<int>(bound.stages.size())), tdl::full_ranges(bound), one.flops);
+  EXPECT_EQ(kernel.products.at(0), (Product{2 * 64, 4 * 512, 1024, 64}));
+  EXPECT_EQ(kernel.products.at(1), (Product{2 * 64, 4 * 512, 64, 1024}));
+}
+
+// What an op takes on one H100 in bfloat16.
+int64_t on_h100_ns(const char* definition, const std::vector<Shape>& shapes, const tdl::Attributes& attributes = {}) {
+  const auto registry = standard_ops();
+  const OpDefinition::Example example{shapes, attributes, {}};
+  const OneOp one = one_op(registry, *registry->find(definition), example, DType::kBFloat16);
+  const Op& op = one.graph.ops.back();
+  const Cluster cluster = load_cluster("dgx-h100", 1);
+  return kernels_ns(CostModel(cluster), one.graph, op, *tdl::derive(*op.bound, {1}, {tdl::AxisStrategy{}}),
+                    Mesh{{1}, {DeviceId(0)}});
+}
+
+// Published times of H100, in us; within 20%.
+TEST(KernelForms, TimesOfOpsAreThoseOfTheirKernels) {
+  auto expect_us = [](int64_t ns, double us) { EXPECT_NEAR(static_cast<double>(ns) / 1e3, us, 0.2 * us); };
+  // aiconfigurator: m = 1, 128 and 256 of n = k = 8192.
+  expect_us(on_h100_ns("linear", {{1, 8192}, {8192, 8192}}), 49.2);
+  expect_us(on_h100_ns("linear", {{128, 8192}, {8192, 8192}}), 52.1);
+  expect_us(on_h100_ns("linear", {{256, 8192}, {8192, 8192}}), 56.4);
 }
 
 }  // namespace

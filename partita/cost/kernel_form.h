@@ -1,0 +1,39 @@
+// What a kernel is, from the formula whose stages it runs: which products of matrices, and whether they are attention.
+// Never from an op's name.
+//
+// Example: the gradients of attention, one kernel, have five products; what the first of them makes goes through an
+// exponential into the others and is no result. So the kernel is fused attention of its first product's size.
+#pragma once
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "partita/cost/kernel.h"
+#include "partita/tdl/products.h"
+
+namespace partita {
+
+// Of stages [first, last), for any ranges.
+struct KernelForm {
+  std::vector<tdl::MatrixProduct> products;
+  std::vector<tdl::StagePoints> stages;
+  bool fused_attention = false;
+};
+KernelForm form_of(const tdl::Bound& bound, int first, int last);
+
+// Over these ranges, with so many FLOPs counted there; without rates and bytes.
+Kernel kernel_over(const KernelForm& form, const std::vector<Interval>& ranges, double flops);
+
+// Forms of formulas, each looked at once. Safe from several threads.
+class KernelForms {
+ public:
+  const KernelForm& of(const std::shared_ptr<const tdl::Bound>& bound, int first, int last);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::tuple<std::shared_ptr<const tdl::Bound>, int, int>, std::unique_ptr<const KernelForm>> known_;
+};
+
+}  // namespace partita

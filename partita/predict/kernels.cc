@@ -1,0 +1,218 @@
+// Predicts measured kernels: products of matrices, attention, and what only moves memory.
+#include <algorithm>
+#include <cmath>
+
+#include "partita/base/error.h"
+#include "partita/cost/kernel.h"
+#include "partita/predict/kinds.h"
+
+namespace partita {
+
+namespace {
+
+constexpr double kNsPerUs = 1e3, kFlopsPerTflopUs = 1e6, kBytesPerGbUs = 1e3;
+constexpr double kLargeBytes = 1e9;  // of a row that gives its rate alone
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+bool has(const std::string& text, std::string_view word) { return text.find(word) != std::string::npos; }
+
+Prediction not_predicted(std::string why) {
+  Prediction p;
+  p.why_not = std::move(why);
+  return p;
+}
+
+// As people write them: bf16, fp16, "fp16 in, fp32 acc tensor core". The operands' dtype where several are named.
+std::optional<DType> dtype_in(const std::string& text) {
+  const std::string words = lower(text);
+  for (const char* other : {"fp8", "float8", "fp4", "int8", "fp6", "tf32"})
+    if (has(words, other)) return std::nullopt;
+  struct {
+    const char* word;
+    DType dtype;
+  } constexpr kWords[] = {{"bf16", DType::kBFloat16},   {"bfloat16", DType::kBFloat16}, {"fp16", DType::kFloat16},
+                          {"float16", DType::kFloat16}, {"half", DType::kFloat16},      {"fp32", DType::kFloat32},
+                          {"float32", DType::kFloat32}, {"fp64", DType::kFloat64},      {"float64", DType::kFloat64}};
+  for (const auto& [word, dtype] : kWords)
+    if (has(words, word)) return dtype;
+  return std::nullopt;
+}
+
+std::optional<double> measured_us(const Table& table, size_t row, double flops) {
+  if (const auto us = figure(table, row, "time_us")) return us;
+  if (const auto rate = figure(table, row, "tflops")) return flops / (*rate * kFlopsPerTflopUs);
+  return std::nullopt;
+}
+
+Kernel kernel_of(DType dtype, double bytes, std::vector<Product> products = {}) {
+  Kernel kernel;
+  kernel.rate = products.empty() ? DType::kFloat32 : dtype;
+  kernel.bytes = bytes;
+  for (const Product& p : products) kernel.flops += p.flops();
+  kernel.products = std::move(products);
+  return kernel;
+}
+
+double us(const Device& device, const Kernel& kernel) { return kernel_ns(device, kernel) / kNsPerUs; }
+
+Kernel product_kernel(DType dtype, const Product& p) {
+  return kernel_of(dtype, p.batch * (p.m * p.k + p.k * p.n + p.m * p.n) * static_cast<double>(bytes_of(dtype)), {p});
+}
+
+std::string flops_class(double flops) {
+  if (flops < 1e9) return "below 1 GFLOP";
+  return flops < 1e11 ? "1 to 100 GFLOP" : "100 GFLOP and more";
+}
+
+struct Attention {
+  DType dtype = DType::kBFloat16;
+  double batch = 1, heads = 1, kv_heads = 1, size = 1, queries = 1, keys = 1;
+  bool causal = false, backward = false;
+  double elements_of_q() const { return batch * heads * queries * size; }
+  double elements_of_kv() const { return batch * kv_heads * keys * size; }  // of either
+  // As papers count: a causal mask leaves half, and the gradient has five products for two.
+  double flops() const { return 4 * batch * heads * queries * keys * size * (causal ? 0.5 : 1) * (backward ? 2.5 : 1); }
+};
+
+// The kernels that take part, in one: fused. Heads that share keys are rows of one product.
+Kernel fused_kernel(const Attention& a) {
+  const double batch = a.batch * a.kv_heads, rows = a.heads / a.kv_heads * a.queries;
+  const Product scores{batch, rows, a.keys, a.size}, values{batch, rows, a.size, a.keys};
+  std::vector<Product> products = {scores, values};
+  if (a.backward) products.insert(products.end(), {scores, values, {batch, a.keys, a.size, rows}});
+  const double moved = 2 * (a.elements_of_q() + a.elements_of_kv()) * (a.backward ? 2 : 1);
+  Kernel kernel = kernel_of(a.dtype, moved * static_cast<double>(bytes_of(a.dtype)), std::move(products));
+  kernel.fused_attention = true;
+  if (a.causal && a.queries > 1)  // the last query sees all keys
+    kernel.computed = (a.keys - (a.queries - 1) / 2) / a.keys;
+  kernel.flops *= kernel.computed;
+  return kernel;
+}
+
+// Two products, and scores that are read and written twice between them.
+double unfused_us(const Device& device, const Attention& a) {
+  const double batch = a.batch * a.heads, scores = batch * a.queries * a.keys * static_cast<double>(bytes_of(a.dtype));
+  return us(device, product_kernel(a.dtype, {batch, a.queries, a.keys, a.size})) +
+         us(device, kernel_of(a.dtype, 2 * scores)) +
+         us(device, product_kernel(a.dtype, {batch, a.queries, a.size, a.keys}));
+}
+
+// Rows that lack heads and batch are of FlashAttention's benchmark: 2,048 features and 16,384 tokens in all.
+Attention attention_of(const Table& table, size_t row, DType dtype, const std::string& pass) {
+  Attention a;
+  a.dtype = dtype;
+  a.size = needed_figure(table, row, "head_dim");
+  a.queries = needed_figure(table, row, "seq_q");
+  a.keys = figure(table, row, "seq_kv").value_or(a.queries);
+  a.heads = figure(table, row, "heads_q").value_or(2048 / a.size);
+  a.kv_heads = figure(table, row, "heads_kv").value_or(a.heads);
+  a.batch = figure(table, row, "batch").value_or(std::max(1.0, 16384 / a.queries));
+  a.causal = figure(table, row, "causal").has_value();
+  a.backward = pass == "bwd" || pass == "backward";
+  if (std::fmod(a.heads, a.kv_heads) != 0)
+    fail("{}:{}: heads_q is {}, which is no multiple of heads_kv {}", table.origin, table.lines[row], a.heads,
+         a.kv_heads);
+  return a;
+}
+
+// "blockSize 256, occupancy 25.0%": less than all of the threads that a multiprocessor has room for.
+bool has_few_threads(const std::string& launch_mode) {
+  const size_t at = launch_mode.find("occupancy ");
+  return at != std::string::npos && std::strtod(launch_mode.c_str() + at + 10, nullptr) < 60;
+}
+
+std::string bytes_class(double bytes) {
+  if (bytes < 1 << 20) return "below 1 MiB";
+  return bytes < 64 << 20 ? "1 to 64 MiB" : "64 MiB and more";
+}
+
+}  // namespace
+
+std::vector<Prediction> predict_products(const Table& table, const Cluster& cluster) {
+  const Device& device = cluster.devices[0];
+  std::vector<Prediction> out;
+  for (size_t r = 0; r < table.rows.size(); ++r) {
+    const std::optional<DType> dtype = dtype_in(table.cell(r, "dtype"));
+    if (!dtype) {
+      out.push_back(not_predicted(fmt::format("Partita has no products in {}", table.cell(r, "dtype"))));
+      continue;
+    }
+    const Product p{figure(table, r, "batch").value_or(1), needed_figure(table, r, "m"), needed_figure(table, r, "n"),
+                    needed_figure(table, r, "k")};
+    Prediction& of = out.emplace_back();
+    of.kind = fmt::format("product, {}", name_of(*dtype));
+    of.size = flops_class(p.flops());
+    of.predicted_us = us(device, product_kernel(*dtype, p));
+    of.measured_us = measured_us(table, r, p.flops());
+  }
+  return out;
+}
+
+std::vector<Prediction> predict_attention(const Table& table, const Cluster& cluster) {
+  const Device& device = cluster.devices[0];
+  std::vector<Prediction> out;
+  for (size_t r = 0; r < table.rows.size(); ++r) {
+    const std::string pass = lower(table.cell(r, "pass")), made_by = lower(table.cell(r, "impl"));
+    const std::string& given = table.cell(r, "dtype");
+    const std::optional<DType> dtype = given.empty() ? DType::kBFloat16 : dtype_in(given);
+    if (!dtype) {
+      out.push_back(not_predicted(fmt::format("Partita has no attention in {}", given)));
+      continue;
+    }
+    const Attention a = attention_of(table, r, *dtype, pass);
+    const bool decodes = a.queries == 1, unfused = has(made_by, "standard");
+    if (unfused && a.backward) {
+      out.push_back(not_predicted("the gradient of attention in pieces has as many forms as programs"));
+      continue;
+    }
+    Prediction& of = out.emplace_back();
+    of.kind = unfused ? "attention, unfused"
+                      : fmt::format("attention, {}", decodes      ? "one query"
+                                                     : a.backward ? "backward"
+                                                                  : "forward");
+    of.size = flops_class(a.flops());
+    of.predicted_us = unfused ? unfused_us(device, a) : us(device, fused_kernel(a));
+    if (has(made_by, "includes rope and kv write")) {  // q and k are turned, k and v copied: a kernel each
+      const auto bytes = static_cast<double>(bytes_of(*dtype));
+      *of.predicted_us += us(device, kernel_of(*dtype, 2 * bytes * (a.elements_of_q() + a.elements_of_kv())));
+      *of.predicted_us += us(device, kernel_of(*dtype, 2 * bytes * 2 * a.elements_of_kv()));
+    }
+    of.measured_us = measured_us(table, r, a.flops());
+  }
+  return out;
+}
+
+std::vector<Prediction> predict_memory(const Table& table, const Cluster& cluster) {
+  const Device& device = cluster.devices[0];
+  std::vector<Prediction> out;
+  for (size_t r = 0; r < table.rows.size(); ++r) {
+    const std::string& name = table.cell(r, "kernel");
+    if (has_few_threads(table.cell(r, "launch_mode"))) {
+      out.push_back(not_predicted("few threads on each multiprocessor, where a plan's kernels fill it"));
+      continue;
+    }
+    if (has(lower(name), "l2") || has(lower(name), "working")) {
+      out.push_back(not_predicted("reads of the cache again and again, which no plan has"));
+      continue;
+    }
+    if (has(lower(name), "host")) {
+      out.push_back(not_predicted("copies from or to the host are the link's, and no kernel"));
+      continue;
+    }
+    const double bytes = figure(table, r, "bytes").value_or(kLargeBytes);
+    Prediction& of = out.emplace_back();
+    of.kind = "memory-bound";
+    of.size = bytes_class(bytes);
+    of.predicted_us = us(device, kernel_of(DType::kFloat32, bytes));
+    of.measured_us = figure(table, r, "time_us");
+    if (const auto rate = figure(table, r, "GBps"); rate && !of.measured_us)
+      of.measured_us = bytes / (*rate * kBytesPerGbUs);
+  }
+  return out;
+}
+
+}  // namespace partita
