@@ -247,7 +247,7 @@ struct Lowered {
   const NodeTable& table;
   const Uses& uses;
   std::vector<int> place;  // by number of the node
-  std::vector<int> until;  // by place: up to where the node's bytes are its own (room.h)
+  Held held;               // room between collectives and what runs beside them
   bool share;
 };
 
@@ -258,8 +258,9 @@ Life life_of(const Lowered& from, const Register& reg, const Use& use) {
   Life life{kForever, -1};
   for (const std::span<const Node> users : {use.writers, use.readers})
     for (const Node& x : users) {
-      life.first = std::min(life.first, from.place[from.table.number(x)]);
-      life.last = std::max(life.last, from.until[from.place[from.table.number(x)]]);
+      const int place = from.place[from.table.number(x)];
+      life.first = std::min(life.first, place);
+      life.last = std::max(life.last, until(from.held, place, reg.device));
     }
   return life.last < 0 ? kAlways : life;
 }
@@ -328,7 +329,7 @@ void place_blocks(OnDevice& device, const Watch& watch) {
 
 void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options) {
   const Lowered from{
-      graph, table, uses, places(graph, table), held_until(graph, table, options.room), options.share_bytes};
+      graph, table, uses, places(graph, table), held_bytes(graph, table, options.room), options.share_bytes};
   const InPlace in_place(graph);
   std::vector<OnDevice> devices(graph.device_count);
   for (std::size_t r = 0; r < graph.registers.size(); ++r)

@@ -67,36 +67,34 @@ bool is_reduction(const PhysicalGraph& graph, const Task& task) {
   return kind == StepKind::kAllReduce || kind == StepKind::kReduceScatter;
 }
 
-// By place: that of the kernel a stretch behind, for collectives of parameters; for others the place itself.
-std::vector<int> a_stretch_behind(const PhysicalGraph& graph, const Room& room) {
-  std::vector<int> until(graph.order.size());
-  std::iota(until.begin(), until.end(), 0);
-  if (room.stretch_s <= 0) return until;
+// For collectives of parameters, by place and device: the place of the kernel there that is a stretch behind.
+Held a_stretch_behind(const PhysicalGraph& graph, const NodeTable& table, const Room& room) {
+  Held held(graph.order.size());
   struct Waiting {
-    int place;
+    size_t place;
     double seconds;  // of kernels on the device by then
   };
-  std::vector<std::vector<Waiting>> waiting(static_cast<size_t>(graph.device_count));  // by device
-  std::vector<size_t> next(waiting.size(), 0);
-  std::vector<double> seconds(waiting.size(), 0);
-  std::vector<int> last(waiting.size(), 0);  // the last place with a kernel
-  for (size_t i = 0; i < graph.order.size(); ++i) {
-    const Task& task = graph.task(graph.order[i].task);
-    const size_t d = task.device.index();
-    if (is_of_parameters(graph, task)) waiting[d].push_back({static_cast<int>(i), seconds[d]});
-    const double s = room.seconds[graph.order[i].task.index()];
-    if (s == 0) continue;
-    seconds[d] += s;
-    last[d] = static_cast<int>(i);
-    for (; next[d] < waiting[d].size() && seconds[d] - waiting[d][next[d]].seconds >= room.stretch_s; ++next[d])
-      until[static_cast<size_t>(waiting[d][next[d]].place)] = static_cast<int>(i);
-  }
-  for (size_t d = 0; d < waiting.size(); ++d)
-    for (; next[d] < waiting[d].size(); ++next[d]) {
-      const auto place = static_cast<size_t>(waiting[d][next[d]].place);
-      until[place] = std::max(until[place], last[d]);
+  const auto devices = static_cast<size_t>(graph.device_count);
+  std::vector<std::vector<Waiting>> waiting(devices);
+  std::vector<size_t> next(devices, 0);
+  std::vector<double> seconds(devices, 0);
+  std::vector<int> last(devices, 0);  // the last place with a kernel
+  for (size_t i = 0; i < graph.order.size(); ++i)
+    for (const TaskId t : table.members[static_cast<size_t>(table.number(graph.order[i]))]) {
+      const size_t d = graph.task(t).device.index();
+      if (is_of_parameters(graph, graph.task(t))) waiting[d].push_back({i, seconds[d]});
+      if (room.seconds[t.index()] == 0) continue;
+      seconds[d] += room.seconds[t.index()];
+      last[d] = static_cast<int>(i);
+      for (; next[d] < waiting[d].size() && seconds[d] - waiting[d][next[d]].seconds >= room.stretch_s; ++next[d])
+        held[waiting[d][next[d]].place].push_back({DeviceId(d), static_cast<int>(i)});
     }
-  return until;
+  for (size_t d = 0; d < devices; ++d)
+    for (; next[d] < waiting[d].size(); ++next[d]) {
+      const size_t place = waiting[d][next[d]].place;
+      held[place].push_back({DeviceId(d), std::max(static_cast<int>(place), last[d])});
+    }
+  return held;
 }
 
 }  // namespace
@@ -123,25 +121,33 @@ bool wants_room(const PhysicalGraph& graph) {
                      [&](const Task& task) { return is_of_parameters(graph, task); });
 }
 
-std::vector<int> held_until(const PhysicalGraph& graph, const NodeTable& table, const Room& room) {
-  std::vector<int> until = a_stretch_behind(graph, room);
-  if (room.stretch_s <= 0) return until;
+int until(const Held& held, int place, DeviceId device) {
+  if (!held.empty())
+    for (const HeldBytes& bytes : held[static_cast<size_t>(place)])
+      if (bytes.device == device) return bytes.until;
+  return place;
+}
+
+Held held_bytes(const PhysicalGraph& graph, const NodeTable& table, const Room& room) {
+  if (room.stretch_s <= 0) return {};
+  Held held = a_stretch_behind(graph, table, room);
   // What waits for a reduction, as an update, is as late as it is.
   std::vector<int> late(graph.registers.size(), -1);
-  for (size_t i = 0; i < graph.order.size(); ++i) {
-    const std::vector<TaskId>& members = table.members[static_cast<size_t>(table.number(graph.order[i]))];
-    bool reduces = false;
-    int latest = until[i];
-    for (const TaskId t : members) {
-      reduces = reduces || is_reduction(graph, graph.task(t));
-      for (const Access& read : graph.task(t).reads) latest = std::max(latest, late[read.reg.index()]);
+  for (size_t i = 0; i < graph.order.size(); ++i)
+    for (const TaskId t : table.members[static_cast<size_t>(table.number(graph.order[i]))]) {
+      const Task& task = graph.task(t);
+      const int before = until(held, static_cast<int>(i), task.device);
+      int latest = before;
+      for (const Access& read : task.reads) latest = std::max(latest, late[read.reg.index()]);
+      if (latest > before) {
+        std::erase_if(held[i], [&](const HeldBytes& bytes) { return bytes.device == task.device; });
+        held[i].push_back({task.device, latest});
+      } else if (!is_reduction(graph, task)) {
+        continue;
+      }
+      for (const Access& write : task.writes) late[write.reg.index()] = latest;
     }
-    if (!reduces && latest == until[i]) continue;
-    until[i] = latest;
-    for (const TaskId t : members)
-      for (const Access& write : graph.task(t).writes) late[write.reg.index()] = latest;
-  }
-  return until;
+  return held;
 }
 
 }  // namespace partita

@@ -27,8 +27,15 @@ Room room_of(const PhysicalGraph& graph, const Cluster& cluster, double part, co
 // Whether there is anything to leave room for.
 bool wants_room(const PhysicalGraph& graph);
 
-// By place in `order`: the place up to which the bytes that the node there reads and writes are its own. Later than the
-// place itself for collectives of parameters, and for what waits for the reductions among them, alone.
-std::vector<int> held_until(const PhysicalGraph& graph, const NodeTable& table, const Room& room);
+// For how long the bytes that a node reads and writes on a device are its own: up to a place in `order`.
+struct HeldBytes {
+  DeviceId device;
+  int until = 0;
+};
+// By place in `order`. Of collectives of parameters, and of what waits for the reductions among them; bytes of all
+// others are held for the node's own place. Empty where there is no room.
+using Held = std::vector<std::vector<HeldBytes>>;
+Held held_bytes(const PhysicalGraph& graph, const NodeTable& table, const Room& room);
+int until(const Held& held, int place, DeviceId device);
 
 }  // namespace partita

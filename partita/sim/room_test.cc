@@ -75,13 +75,20 @@ TEST(Room, BytesOfAReductionAreFreeAStretchBehindIt) {
   PhysicalGraph& lowered = graph.b.graph;
   testing::run_passes(lowered, options);
   const NodeTable table = number_nodes(lowered);
-  const std::vector<int> place = places(lowered, table), until = held_until(lowered, table, options.room);
+  const std::vector<int> place = places(lowered, table);
+  const Held held = held_bytes(lowered, table, options.room);
   auto at = [&](const std::string& task) { return place[table.number(graph.b.node(task))]; };
-  for (int i = 0; i < 6; ++i) {
-    EXPECT_EQ(until[at(fmt::format("reduce{}@0", i))], at(fmt::format("grad{}@0", i + 2)));
-    EXPECT_GE(until[at(fmt::format("update{}@0", i))], at(fmt::format("grad{}@0", i + 2)));
-    EXPECT_EQ(until[at(fmt::format("grad{}@0", i))], at(fmt::format("grad{}@0", i)));
-  }
+  for (int d = 0; d < 2; ++d)
+    for (int i = 0; i < 6; ++i) {
+      auto held_until = [&](const std::string& task) {
+        return until(held, at(task), DeviceId(static_cast<size_t>(d)));
+      };
+      const int two_on = at(fmt::format("grad{}@{}", i + 2, d));
+      EXPECT_EQ(held_until(fmt::format("reduce{}@0", i)), two_on);
+      EXPECT_GE(held_until(fmt::format("update{}@{}", i, d)), two_on);
+      const std::string kernel = fmt::format("grad{}@{}", i, d);
+      EXPECT_EQ(held_until(kernel), at(kernel));
+    }
 }
 
 TEST(Room, LetsReductionsRunBesideTheBackwardPass) {
