@@ -23,7 +23,7 @@ struct KernelFigures {
   double clock_hz = 0;            // of a multiprocessor, at which the device has its peaks
   std::map<DType, double> parts;  // of the peaks, that large products reach; the device's `efficiency` for others
   double memory_part = 1;         // of the bandwidth, that large copies reach
-  double fused_attention = 1;     // of the products' rate, that attention in one kernel reaches; may be above 1
+  double fused_attention = 0;     // of the products' rate, that attention in one kernel reaches; 0: there is none
   auto operator<=>(const KernelFigures&) const = default;
 };
 

@@ -300,7 +300,7 @@ TEST(Cluster, FiguresOfKernelsAreOptional) {
   EXPECT_DOUBLE_EQ(k.clock_hz, 1.5e9);
   EXPECT_EQ(k.parts, (std::map<DType, double>{{DType::kFloat32, 0.75}}));
   EXPECT_DOUBLE_EQ(k.memory_part, 0.5);
-  EXPECT_DOUBLE_EQ(k.fused_attention, 1);
+  EXPECT_DOUBLE_EQ(k.fused_attention, 0);
 }
 
 TEST(Cluster, TheSlowestLinkIsCutFirst) {

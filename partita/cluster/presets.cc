@@ -28,7 +28,6 @@ device_types:
     multiprocessors: 13
     clock_ghz: 0.875
     reached: {float32: 0.6, float64: 0.6, memory: 0.75}  # nominal
-    fused_attention: 0.6     # nominal
     launch_overhead_us: 5    # nominal
   E5-2686v4:  # 32 virtual cores: 16 cores, 2.3 GHz, 32 float32 operations a cycle
     kind: cpu
@@ -54,7 +53,7 @@ topology:
 //   NVIDIA's Tesla P100 white paper: SXM2, 16 GB at 732 GB/s; 5.3, 10.6 and 21.2 TFLOP/s; links of 20 GB/s each way,
 //   four GPUs joined one link a pair; 56 multiprocessors at 1.48 GHz;
 //   DeepBench's products on a P100, to which parts and launch are fitted: those in half precision compute in float32,
-//   as libraries do by default there, and so reach 0.43 of the peak. Parts of memory, float64 and attention: nominal.
+//   as libraries do by default there, and so reach 0.43 of the peak. Parts of memory and float64: nominal.
 // PCIe 3 x16 has 15.75 GB/s. The paper does not say which CPU it is; E5-2640 v4 is taken: 20 cores, 2.4 GHz, 32 float32
 // operations a cycle, 68.3 GB/s a socket.
 constexpr std::string_view kFlexFlowP100 = R"(name: flexflow-p100
@@ -68,7 +67,6 @@ device_types:
     multiprocessors: 56
     clock_ghz: 1.48
     reached: {float32: 0.86, float64: 0.86, float16: 0.43, bfloat16: 0.86, memory: 0.75}
-    fused_attention: 0.6     # nominal
     launch_overhead_us: 5
   E5-2640v4:
     kind: cpu
@@ -106,7 +104,6 @@ device_types:
     multiprocessors: 13
     clock_ghz: 0.875
     reached: {float32: 0.6, float64: 0.6, memory: 0.75}  # nominal
-    fused_attention: 0.6     # nominal
     launch_overhead_us: 5    # nominal
   E5-2680v2:
     kind: cpu
@@ -136,8 +133,8 @@ topology:
 //   each CPU: 20 cores, 2.2 GHz, 32 float32 operations a cycle, 76.8 GB/s; 512 GB together;
 //   Tesla V100 SXM2 data sheet: 7.8, 15.7 and, with tensor cores, 125 TFLOP/s; 16 or 32 GB at 900 GB/s; NVLinks of 25
 //   GB/s each way; 80 multiprocessors at 1.53 GHz;
-//   DeepBench's products on a V100 and gpu-benches' streams, to which parts and launch are fitted. Parts of float64 and
-//   attention are nominal.
+//   DeepBench's products on a V100 and gpu-benches' streams, to which parts and launch are fitted. Parts of float64
+//   are nominal.
 // The two sockets are one host here.
 constexpr std::string_view kDgx1 = R"(name: {name}
 device_types:
@@ -150,7 +147,6 @@ device_types:
     multiprocessors: 80
     clock_ghz: 1.53
     reached: {float32: 0.9, float64: 0.9, float16: 0.83, bfloat16: 0.9, memory: 0.87}
-    fused_attention: 0.6     # nominal
     launch_overhead_us: 5
     collectives:{library}  E5-2698v4:
     kind: cpu

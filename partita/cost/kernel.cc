@@ -95,6 +95,18 @@ double attention_ns(const Device& on, const Kernel& kernel) {
          (split ? on.launch_overhead_us * kNsPerUs : 0);
 }
 
+// One kernel after another. Each product reads or writes the scores, and so do as many kernels between them: softmax
+// does both, and its gradient reads what it made too.
+double unfused_attention_ns(const Device& on, const Kernel& kernel) {
+  const Product& scores = kernel.products[0];
+  const auto kernels = static_cast<double>(kernel.products.size());
+  const double passes = kernels * scores.batch * scores.m * scores.n * static_cast<double>(bytes_of(kernel.rate));
+  Kernel products = kernel;
+  products.computed = 1;
+  products.bytes += passes;
+  return products_ns(on, products) + memory_ns(on, passes) + kernels * on.launch_overhead_us * kNsPerUs;
+}
+
 }  // namespace
 
 double reached_flops_per_s(const Device& device, DType dtype) {
@@ -114,7 +126,9 @@ double reached_bytes_per_s(const Device& device) {
 double kernel_ns(const Device& device, const Kernel& kernel) {
   const double launch = device.launch_overhead_us * kNsPerUs;
   if (device.kernels.multiprocessors > 0 && !kernel.products.empty())
-    return launch + (kernel.fused_attention ? attention_ns(device, kernel) : products_ns(device, kernel));
+    return launch + (!kernel.fused_attention              ? products_ns(device, kernel)
+                     : device.kernels.fused_attention > 0 ? attention_ns(device, kernel)
+                                                          : unfused_attention_ns(device, kernel));
   const double compute = kernel.flops > 0 ? kernel.flops / reached_flops_per_s(device, kernel.rate) * kNsPerS : 0;
   return launch + std::max(memory_ns(device, kernel.bytes), compute);
 }

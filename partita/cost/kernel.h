@@ -22,6 +22,9 @@
 //   than two products) reaches 0.8 of what the forward one does. A few queries (decoding) are one short tile; the keys
 //   are split then, and a second kernel joins them.
 //
+// Without a kernel that fuses it (fused_attention is missing), attention is its products one after another, which read
+// or write the scores once each, and as many passes over the scores between them. Nothing is left out for a mask.
+//
 // Example: 2048 x 8192 times 8192 x 8192 on an H100 in bfloat16: 8 x 64 tiles of 256 x 128 are 4 waves of 132; with
 // 989 TFLOP/s, of which 0.82 are reached, each takes 8192 x 65,536 / 6.14 TFLOP/s = 87 us, all of them 350 us.
 #pragma once

@@ -127,6 +127,24 @@ TEST(KernelTime, FusedAttention) {
   EXPECT_NEAR(kernel_ns(gpu(), attention(1, 1024)), 5000 + 4 * kTileNs / 8 + 10000 + 5000, 1e-6);
 }
 
+// Two products and softmax's two passes, each over 50 x 512 x 1024 scores of 2 bytes: four times 52.4 MB at 500 bytes a
+// ns, and three launches.
+TEST(KernelTime, AttentionWithoutAFusedKernel) {
+  Device d = gpu();
+  d.kernels.fused_attention = 0;
+  constexpr double kPasses = 2.0 * 50 * 512 * 1024 * 2;
+  Kernel products = attention(512, 1024);
+  products.fused_attention = false;
+  products.bytes += kPasses;
+  const double unfused = kernel_ns(d, attention(512, 1024));
+  EXPECT_NEAR(unfused, kernel_ns(d, products) + kPasses / 500 + 2 * 5000, 1e-6);
+  EXPECT_GT(unfused, 3 * 5000 + 10000 + 2 * kPasses / 500);
+  // A mask saves it nothing.
+  Kernel causal = attention(512, 1024);
+  causal.computed = 0.5;
+  EXPECT_NEAR(kernel_ns(d, causal), unfused, 1e-6);
+}
+
 TEST(KernelTime, WithoutMultiprocessorsItIsTheRoofline) {
   Device d = gpu();
   d.kernels = {};
