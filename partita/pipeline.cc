@@ -178,6 +178,7 @@ void finish_with_buckets(Planned& p, const Request& request, Runner& runner) {
     if (error.code() != ExitCode::kInfeasible) throw;
     p.plan.bucket_bytes = 0;
     finish(p, runner);
+    p.search.notes.push_back("gradients are exchanged one by one: with buckets of them the plan does not fit");
   }
 }
 
