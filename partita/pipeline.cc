@@ -169,6 +169,19 @@ WithBatch with_batch(const Request& request) {
   };
 }
 
+// Where buckets are left to us and a device lacks the memory to hold their gradients, there are none.
+void finish_with_buckets(Planned& p, const Request& request, Runner& runner) {
+  if (request.bucket_bytes || p.plan.bucket_bytes == 0) return finish(p, runner);
+  try {
+    finish(p, runner);
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kInfeasible) throw;
+    p.plan.bucket_bytes = 0;
+    finish(p, runner);
+    p.search.notes.push_back("gradients are exchanged one by one: with buckets of them the plan does not fit");
+  }
+}
+
 Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, const Request& request,
                   const Budget& budget, WithBatch with_batch, Runner& runner) {
   const Loss loss = model.loss;
@@ -194,7 +207,7 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
     throw Error(ExitCode::kInfeasible, fmt::format("search '{}' found no plan: {}", request.search, p.search.reason));
   p.plan = as_asked(p.search.plan.value_or(Plan{}));
   regard_stages(p);
-  if (p.search.plan) finish(p, runner);
+  if (p.search.plan) finish_with_buckets(p, request, runner);
   return p;
 }
 

@@ -32,8 +32,9 @@ std::optional<int64_t> fits(const Request& request) try {
   const Graph graph = training_graph(model, in_parts, runner);
   const SearchChoice choice = parse_search(request.search);
   Rng rng(request.seed);
-  const SearchResult found = choice.entry->search({graph, cluster, request.objective, {}, choice.options}, {}, rng);
+  SearchResult found = choice.entry->search({graph, cluster, request.objective, {}, choice.options}, {}, rng);
   if (!found.plan) return std::nullopt;
+  found.plan->bucket_bytes = request.bucket_bytes.value_or(0);  // buckets that nobody asked for are left out
   const std::vector<int64_t> peaks = told_peak_bytes(graph, *found.plan, cluster);
   for (int d = 0; d < cluster.compute_count; ++d)
     if (peaks[d] > cluster.devices[d].memory_bytes) return std::nullopt;
@@ -68,6 +69,10 @@ std::vector<std::vector<Change>> changes(const Request& request, std::optional<i
   const std::string by = rule ? "" : fmt::format("--search {} ", kSharded);
   if (!rule) base.search = kSharded;
   const bool sharded = text_of(parse_search(base.search)) == text_of(parse_search(kSharded));
+  if (rule && request.bucket_bytes.value_or(0) > 0 && !parse_search(request.search).bucket_bytes) {
+    out.push_back({Change{"--bucket 0", base}});
+    out.back()[0].request.bucket_bytes = 0;
+  }
   if (!request.micro_batches && request.micro_batch_size.value_or(2) > 1 && parse_search(base.search).entry->sharing) {
     base.micro_batch_size = 1;
     const std::string one = by + "--micro-batch-size 1";

@@ -32,6 +32,7 @@ Request request_of(const ModelReference& model) {
 Plan made_for(Plan plan, const Request& request, const Loss& loss, const std::string& sha256, const Cluster& cluster) {
   plan.search = request.search;
   plan.objective = text_of(request.objective);
+  plan.bucket_bytes = request.bucket_bytes.value_or(kBucketBytes);
   plan.cluster = cluster.name;
   plan.cluster_text = cluster.text;
   plan.model = {request.model,
@@ -97,6 +98,7 @@ Request with_search_options(Request request) {
     request.micro_batch_size = choice.micro_batch_size;
   }
   if (choice.recompute) request.recompute = *choice.recompute;
+  if (choice.bucket_bytes) request.bucket_bytes = choice.bucket_bytes;
   return request;
 }
 

@@ -37,6 +37,7 @@ struct Request {
   std::string pin_file;
   std::string from_file;                      // a plan to begin the search with
   std::optional<int64_t> memory_limit_bytes;  // per device; none: the cluster's
+  std::optional<int64_t> bucket_bytes;        // Plan::bucket_bytes; none: what is left to us (pipeline.cc)
   bool prove = false;                         // the lower bound too
   bool forward_will_do = false;  // a model that cannot be trained is planned as it is evaluated (StepGraph)
   Budget budget;  // its time is that of plan_model() or plan_graph() as a whole, from `deadline` or their beginning
@@ -48,8 +49,8 @@ struct Request {
 
 // The request that a plan was made for, as far as it determines the model.
 Request request_of(const ModelReference& model);
-// The plan with what it was made for: the model (request_of is the way back) with its fingerprint, cluster, search and
-// objective.
+// The plan with what it was made for: the model (request_of is the way back) with its fingerprint, cluster, search,
+// objective and buckets.
 Plan made_for(Plan plan, const Request& request, const Loss& loss, const std::string& sha256, const Cluster& cluster);
 
 // The groups of samples that a request's batch norms have statistics of: as many as it says; `micro`: one a
@@ -58,7 +59,8 @@ Plan made_for(Plan plan, const Request& request, const Loss& loss, const std::st
 // batch. Usage error where the search has no replicas, or an option that counts devices is left to it.
 int64_t batch_norm_groups_of(const Request& request);
 
-// The request with what its search's own options say in place of --micro-batches, --micro-batch-size and --recompute.
+// The request with what its search's own options say in place of --micro-batches, --micro-batch-size, --recompute and
+// --bucket.
 // Usage error where both of the first two are given.
 Request with_search_options(Request request);
 // What `search` says. Usage error where it is none, or cannot do what is asked of it.

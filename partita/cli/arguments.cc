@@ -105,6 +105,7 @@ void expect_nothing_fixed(const Arguments& a, const CLI::App& command) {
                             "--objective",
                             "--pin",
                             "--memory-limit",
+                            "--bucket",
                             "--time-limit",
                             "--max-steps",
                             "--gap",
@@ -162,6 +163,7 @@ void take_budget(Arguments& a, const RawOptions& raw) {
   a.request.budget.deadline = deadline_of_process(raw.time_limit);
   a.request.budget.steps = raw.max_steps;
   if (raw.memory_limit) a.request.memory_limit_bytes = memory_limit_of(*raw.memory_limit);
+  if (raw.bucket) a.request.bucket_bytes = bucket_bytes_of("--bucket", *raw.bucket);
 }
 
 std::string without_spaces(const std::string& text) {

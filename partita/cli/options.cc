@@ -112,6 +112,8 @@ void add_plan_options(CLI::App& c, Arguments& a, RawOptions& raw) {
       ->check(CLI::IsMember({text_of(Objective::kComm), text_of(Objective::kTime)}));
   c.add_option("--pin", a.request.pin_file, "a part of a plan that stays as it is")->check(path());
   c.add_option("--memory-limit", raw.memory_limit, "what a device may use: 80GB (10^9), 80GiB (2^30), or bytes");
+  c.add_option("--bucket", raw.bucket,
+               "small gradients are exchanged together until they are so much: 25MiB if not given; 0: each by itself");
   add_budget_options(c, a, raw, "seconds from the start of the program, of compare for each search");
 }
 

@@ -16,7 +16,7 @@ struct RawOptions {
   std::string batch, dtype = "float32", objective = text_of(Objective::kComm), searches;
   std::optional<double> time_limit;
   std::optional<int64_t> max_steps;
-  std::optional<std::string> loss, memory_limit;
+  std::optional<std::string> loss, memory_limit, bucket;
 };
 
 // Every command, with where the values of its options go. `a` and `raw` must stay until `app` has parsed.

@@ -8,6 +8,7 @@
 
 #include "partita/base/error.h"
 #include "partita/cluster/group.h"
+#include "partita/physical/bundle.h"
 
 namespace partita {
 
@@ -36,6 +37,7 @@ LocallyLowered with_memory(const Graph& graph, const Resolved& resolved, const C
     merge_parts(lowered, lower_local(resolved.smaller->graph, resolved.smaller->resolved, cluster, options.watch),
                 graph);
   size_constants(lowered, graph);
+  bundle_collectives(lowered, resolved.bucket_bytes, resolved.order);  // before the order, which follows from them
   PhysicalGraph& physical = lowered.graph;
   LowerOptions ordered = options;
   ordered.schedule = resolved.pipeline.schedule;

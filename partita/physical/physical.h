@@ -90,8 +90,9 @@ struct CopyWork {};
 struct CombineWork {
   tdl::Reducer reducer = tdl::Reducer::kSum;
 };
-// One participant's part. It holds reads[0] and gets writes[0]: each element combined over the participants that hold
-// it (partial), or from the first that does (not partial).
+// One participant's part. It holds reads[i] and gets writes[i], for each i that all participants have: each element
+// combined over the participants that hold it (partial), or from the first that does (not partial). Several tensors are
+// a bucket (bundle.h).
 struct CollectiveWork {
   StepKind kind = StepKind::kAllReduce;
   CollectiveId collective;

@@ -219,16 +219,18 @@ void run_collective(Contents& c, std::vector<TaskId> ring, int act) {
   const auto rank = [&](TaskId t) { return std::get<CollectiveWork>(c.graph.task(t).work).rank; };
   std::sort(ring.begin(), ring.end(), [&](TaskId a, TaskId b) { return rank(a) < rank(b); });
   const auto& work = std::get<CollectiveWork>(c.graph.task(ring[0]).work);
-  std::vector<Patches> held;
-  for (TaskId t : ring) {
-    const Task& task = c.graph.task(t);
-    held.push_back(read(c, task, task.reads[0], act));
-    if (work.partial) expect_reducer(c.graph, task, task.reads[0].reg, held.back(), work.reducer);
-  }
-  for (TaskId t : ring) {
-    const Task& task = c.graph.task(t);
-    const Access& to = task.writes[0];
-    write(c, task, to, act, combined(part_written(c.graph, task, to, act), held, work.reducer, !work.partial));
+  for (std::size_t i = 0; i < c.graph.task(ring[0]).reads.size(); ++i) {
+    std::vector<Patches> held;
+    for (TaskId t : ring) {
+      const Task& task = c.graph.task(t);
+      held.push_back(read(c, task, task.reads[i], act));
+      if (work.partial) expect_reducer(c.graph, task, task.reads[i].reg, held.back(), work.reducer);
+    }
+    for (TaskId t : ring) {
+      const Task& task = c.graph.task(t);
+      const Access& to = task.writes[i];
+      write(c, task, to, act, combined(part_written(c.graph, task, to, act), held, work.reducer, !work.partial));
+    }
   }
 }
 

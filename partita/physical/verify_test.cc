@@ -173,5 +173,57 @@ TEST(Verify, SaysWhatIsWrong) {
             "register 'z': 'join' and 'use' both write [0,8)");
 }
 
+// A bucket of two tensors; the second has the sums "r0" and "r1".
+std::string bucket_verdict(void (*spoil)(PhysicalGraph&)) {
+  testing::PhysicalBuilder b(2);
+  std::vector<RegisterId> regs;
+  for (const char* name : {"x", "y", "p", "q", "v", "w", "r", "s"})
+    regs.push_back(b.reg(name, static_cast<int>(regs.size() % 2), regs.size() < 4 ? 8 : 6));
+  for (const std::size_t made : {0, 4})
+    for (const std::size_t d : {0, 1})
+      b.add(fmt::format("make{}@{}", made, d), static_cast<int>(d), {}, {regs[made + d]});
+  b.all_reduce("sum", {regs[0], regs[1]}, {regs[2], regs[3]});
+  for (const std::size_t d : {0, 1}) {
+    Task& task = b.graph.task(TaskId(4 + d));
+    task.reads.push_back({regs[4 + d]});
+    task.writes.push_back({regs[6 + d]});
+    b.add(fmt::format("use@{}", d), static_cast<int>(d), {regs[2 + d]}, {b.reg(fmt::format("u{}", d), d, 8)});
+  }
+  testing::run_passes(b.graph);
+  EXPECT_EQ(verdict(b.graph), "accepted");
+  spoil(b.graph);
+  return verdict(b.graph);
+}
+
+TEST(Verify, SaysWhatIsWrongWithABucket) {
+  EXPECT_EQ(bucket_verdict([](PhysicalGraph& g) { task_of(g, "sum@1").reads.pop_back(); }),
+            "task 'sum@1': a participant has as many reads as writes, not 1 and 2");
+  EXPECT_EQ(bucket_verdict([](PhysicalGraph& g) {
+              for (auto* accesses : {&task_of(g, "sum@1").reads, &task_of(g, "sum@1").writes}) accesses->clear();
+            }),
+            "task 'sum@1': a participant has as many reads as writes, not 0 and 0");
+  EXPECT_EQ(bucket_verdict([](PhysicalGraph& g) {
+              for (auto* accesses : {&task_of(g, "sum@1").reads, &task_of(g, "sum@1").writes}) accesses->pop_back();
+            }),
+            "task 'sum@1': exchanges 1 tensors, 'sum@0' in the same collective 2");
+  EXPECT_EQ(bucket_verdict([](PhysicalGraph& g) {
+              std::swap(task_of(g, "sum@1").reads[0], task_of(g, "sum@1").reads[1]);
+              std::swap(task_of(g, "sum@1").writes[0], task_of(g, "sum@1").writes[1]);
+            }),
+            "task 'sum@1': 'w' and 's' differ in dtype or axes, among themselves or from the other participants'");
+  EXPECT_EQ(bucket_verdict([](PhysicalGraph& g) {
+              Task& task = task_of(g, "sum@0");
+              task.reads[1] = task.reads[0];
+              task.writes[1] = task.writes[0];
+              task_of(g, "sum@1").reads[1] = task_of(g, "sum@1").reads[0];
+              task_of(g, "sum@1").writes[1] = task_of(g, "sum@1").writes[0];
+            }),
+            "register 'p': 'sum@0' and 'sum@0' both write [0,8)");
+  EXPECT_EQ(bucket_verdict([](PhysicalGraph& g) {
+              task_of(g, "sum@1").reads[1].boxes = {{{0, 5}}};
+            }),
+            "task 'sum@0': gets [0,6), of which 'sum@1' holds only [0,5)");
+}
+
 }  // namespace
 }  // namespace partita

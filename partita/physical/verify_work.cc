@@ -130,7 +130,22 @@ void check_outputs(const PhysicalGraph& graph) {
   }
 }
 
-// One read, one write, one rank and one device each; all of one kind.
+// What a participant holds and gets of each tensor has the dtype and axes that the others' have.
+void check_tensors(const PhysicalGraph& graph, const Task& first, const Task& task) {
+  expect(task, !task.reads.empty() && task.reads.size() == task.writes.size(),
+         "a participant has as many reads as writes, not {} and {}", task.reads.size(), task.writes.size());
+  expect(task, task.reads.size() == first.reads.size(), "exchanges {} tensors, '{}' in the same collective {}",
+         task.reads.size(), first.name, first.reads.size());
+  for (std::size_t i = 0; i < task.reads.size(); ++i) {
+    const Register &from = graph.reg(task.reads[i].reg), &to = graph.reg(task.writes[i].reg),
+                   &other = graph.reg(first.reads[i].reg);
+    expect(task, from.dtype == to.dtype && from.axes == to.axes && from.dtype == other.dtype && from.axes == other.axes,
+           "'{}' and '{}' differ in dtype or axes, among themselves or from the other participants'", from.name,
+           to.name);
+  }
+}
+
+// One rank and one device each; all of one kind, for the same tensors.
 void check_participants(const PhysicalGraph& graph, const std::vector<TaskId>& group) {
   const Task& first = graph.task(group[0]);
   const auto& work = std::get<CollectiveWork>(first.work);
@@ -139,7 +154,6 @@ void check_participants(const PhysicalGraph& graph, const std::vector<TaskId>& g
   for (TaskId id : group) {
     const Task& task = graph.task(id);
     const auto& mine = std::get<CollectiveWork>(task.work);
-    expect(task, task.reads.size() == 1 && task.writes.size() == 1, "a participant has one read and one write");
     expect(task,
            mine.kind == work.kind && mine.size == work.size && mine.partial == work.partial && task.rate == first.rate,
            "kind, size or rate are not those of '{}' in the same collective", first.name);
@@ -149,11 +163,26 @@ void check_participants(const PhysicalGraph& graph, const std::vector<TaskId>& g
            "rank {} of {} is taken or does not exist", mine.rank, work.size);
     expect(task, devices.insert(task.device).second, "another participant is on its device");
     ranks[mine.rank] = true;
-    const Register &from = graph.reg(task.reads[0].reg), &to = graph.reg(task.writes[0].reg),
-                   &other = graph.reg(first.reads[0].reg);
-    expect(task, from.dtype == to.dtype && from.axes == to.axes && from.dtype == other.dtype && from.axes == other.axes,
-           "'{}' and '{}' differ in dtype or axes, among themselves or from the other participants'", from.name,
-           to.name);
+    check_tensors(graph, first, task);
+  }
+}
+
+// Every participant gets what is held: each of its elements by all (partial), or by any.
+void check_exchange(const PhysicalGraph& graph, const std::vector<TaskId>& group, std::size_t i, int act) {
+  const Task& first = graph.task(group[0]);
+  std::vector<Box> held;
+  for (TaskId id : group) held.push_back(part(graph, graph.task(id).reads[i], first.rate, act));
+  for (TaskId id : group) {
+    const Task& task = graph.task(id);
+    const Box& target = part(graph, task.writes[i], first.rate, act);
+    if (is_empty(target)) continue;
+    if (std::get<CollectiveWork>(first.work).partial) {
+      for (std::size_t p = 0; p < held.size(); ++p)
+        expect(task, contains(held[p], target), "gets {}, of which '{}' holds only {}", to_string(target),
+               graph.task(group[p]).name, to_string(held[p]));
+    } else if (const auto left = without(target, held); !left.empty()) {
+      expect(task, false, "gets {}, of which no participant holds {}", to_string(target), to_string(left[0]));
+    }
   }
 }
 
@@ -166,22 +195,8 @@ void check_collective(const PhysicalGraph& graph, const std::vector<TaskId>& gro
   expect(first, work.partial == reduces, "{} of {} values", name_of(work.kind), work.partial ? "partial" : "whole");
   expect(first, static_cast<int>(group.size()) == work.size, "{} participants of {}", group.size(), work.size);
   check_participants(graph, group);
-  for (int act = 0; act < first.rate; ++act) {
-    std::vector<Box> held;
-    for (TaskId id : group) held.push_back(part(graph, graph.task(id).reads[0], first.rate, act));
-    for (TaskId id : group) {
-      const Task& task = graph.task(id);
-      const Box& target = part(graph, task.writes[0], first.rate, act);
-      if (is_empty(target)) continue;
-      if (work.partial) {
-        for (std::size_t i = 0; i < held.size(); ++i)
-          expect(task, contains(held[i], target), "gets {}, of which '{}' holds only {}", to_string(target),
-                 graph.task(group[i]).name, to_string(held[i]));
-      } else if (const auto left = without(target, held); !left.empty()) {
-        expect(task, false, "gets {}, of which no participant holds {}", to_string(target), to_string(left[0]));
-      }
-    }
-  }
+  for (std::size_t i = 0; i < first.reads.size(); ++i)
+    for (int act = 0; act < first.rate; ++act) check_exchange(graph, group, i, act);
 }
 
 }  // namespace

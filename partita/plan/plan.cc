@@ -290,6 +290,7 @@ std::string print(const Plan& plan, const Graph& graph) {
     if (plan.pipeline.virtual_stages != 1) pipeline["virtual"] = plan.pipeline.virtual_stages;
     text += fmt::format("  \"pipeline\": {},\n", pipeline.dump());
   }
+  if (plan.bucket_bytes != 0) text += fmt::format("  \"bucket_bytes\": {},\n", plan.bucket_bytes);
   if (plan.paper_cost) text += fmt::format("  \"paper_cost\": {},\n", Json(*plan.paper_cost).dump());
   text += fmt::format("  \"meshes\": {},\n", object_lines(mesh_list));
   text += fmt::format("  \"ops\": {},\n", object_lines(ops));
@@ -316,6 +317,9 @@ Plan parse_plan(std::string_view text, const Graph& graph) {
   plan.model = read_model(in.get("model"));
   read_rewrites(in, plan.model);
   if (const Json* pipeline = in.optional("pipeline")) plan.pipeline = read_pipeline(*pipeline);
+  if (in.optional("bucket_bytes")) plan.bucket_bytes = in.value<int64_t>("bucket_bytes");
+  if (plan.bucket_bytes < 0)
+    fail("plan: bucket_bytes is {}: write 0 or more, 0 for each tensor by itself", plan.bucket_bytes);
   Fields cluster(in.get("cluster"), "plan: cluster");
   plan.cluster = cluster.value<std::string>("name");
   plan.cluster_text = cluster.value<std::string>("text");
@@ -381,8 +385,8 @@ Pins parse_pins(std::string_view text, const Graph& graph) {
   bool whole = false;
   for (const char* of_plans : {"schema_version", "model"}) whole |= in.optional(of_plans) != nullptr;
   if (whole) check_version(in);
-  for (const char* other :
-       {"cluster", "search", "objective", "recompute", "micro_batches", "pipeline", "paper_cost", "refetched", "order"})
+  for (const char* other : {"cluster", "search", "objective", "recompute", "micro_batches", "pipeline", "bucket_bytes",
+                            "paper_cost", "refetched", "order"})
     in.optional(other);
   Pins pins;
   std::map<std::string, Mesh> meshes;

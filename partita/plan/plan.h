@@ -61,6 +61,9 @@ struct Plan {
   std::string search;        // "soybean?tilings=all"
   std::string objective = "comm";
   Pipeline pipeline;
+  // Gradients and other small tensors of parameters are exchanged together until a bucket holds so much
+  // (partita/physical/bundle.h). 0: each by itself.
+  int64_t bucket_bytes = 0;
   std::vector<OpChoice> ops;  // by OpId
   // Inputs, constants, parameters and state always; another tensor where it differs from its producer's layout.
   std::map<TensorId, Placement> kept;
@@ -73,6 +76,8 @@ struct Plan {
   std::optional<double> paper_cost;  // in the search's own measure
   bool operator==(const Plan&) const = default;
 };
+
+constexpr int64_t kBucketBytes = int64_t{25} << 20;  // as DistributedDataParallel's bucket_cap_mb
 
 // JSON with schema_version, ops and tensors by name; docs/plan.md is the schema. The same plan gives the same bytes.
 std::string print(const Plan& plan, const Graph& graph);

@@ -141,6 +141,7 @@ Resolved resolved_of(const Graph& graph, const Plan& plan, const Cluster& cluste
   Resolved out;
   out.order = plan.order;
   out.pipeline = plan.pipeline;
+  out.bucket_bytes = plan.bucket_bytes;
   out.listed = listed;
   DerivationCache cache;
   out.ops.reserve(graph.ops.size());

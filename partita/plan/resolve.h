@@ -44,6 +44,7 @@ struct Resolved {
   std::vector<std::vector<int>> operand_conversion;  // [op][operand]: position in conversions, -1: read at home
   std::vector<OpId> order;                           // the plan's own; empty: none
   Pipeline pipeline;
+  int64_t bucket_bytes = 0;  // the plan's
   // Where the parts of a batch are of two sizes: the same for the smaller one.
   std::shared_ptr<const struct ResolvedStep> smaller;
   Listed listed;  // devices whose parts of the steps the conversions list, and that can be lowered; null: all

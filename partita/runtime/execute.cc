@@ -70,7 +70,7 @@ void Executor::run_into(const Task& task, const Act& act, int number, int64_t st
   if (std::holds_alternative<KernelWork>(task.work)) {
     run_kernel(task, act, step, writes);
   } else if (auto* collective = std::get_if<CollectiveWork>(&task.work)) {
-    run_collective(*collective, number, writes[0]);
+    for (size_t i = 0; i < writes.size(); ++i) run_collective(*collective, number, i, writes[i]);
   } else if (auto* load = std::get_if<LoadWork>(&task.work)) {
     hooks_.load(load->input, hooks_.first_step + step, writes[0]);
   } else if (std::holds_alternative<CopyWork>(task.work)) {
@@ -97,9 +97,9 @@ void Executor::run_kernel(const Task& task, const Act& act, int64_t step, const 
   hooks_.kernels->run(call);
 }
 
-void Executor::run_collective(const CollectiveWork& work, int act, const View& to) const {
+void Executor::run_collective(const CollectiveWork& work, int act, size_t tensor, const View& to) const {
   const std::vector<TaskId>& participants = acts_.participants[work.collective.index()];
-  const auto held_by = [&](TaskId p) -> const View& { return acts_.at(p, act).reads[0][0]; };
+  const auto held_by = [&](TaskId p) -> const View& { return acts_.at(p, act).reads[tensor][0]; };
   if (work.partial)
     return combine_wide(to, [&](const View& into) {
       fill(into, tdl::identity_of(work.reducer));

@@ -36,7 +36,8 @@ class Executor {
  private:
   void run_into(const Task& task, const Act& act, int number, int64_t step, const std::vector<View>& writes) const;
   void run_kernel(const Task& task, const Act& act, int64_t step, const std::vector<View>& writes) const;
-  void run_collective(const CollectiveWork& work, int act, const View& to) const;
+  // `tensor`: the place of the write among the task's.
+  void run_collective(const CollectiveWork& work, int act, std::size_t tensor, const View& to) const;
   const Acts& acts_;
   const Hooks& hooks_;
   mutable FirstOutside outside_;

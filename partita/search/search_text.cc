@@ -6,6 +6,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/base/units.h"
 #include "partita/graph/autodiff.h"
 
 namespace partita {
@@ -60,6 +61,10 @@ bool read_common(const std::string& key, const std::string& value, SearchChoice&
     else choice.micro_batch_size = std::stoi(value);
     return true;
   }
+  if (key == "bucket") {
+    choice.bucket_bytes = bucket_bytes_of(fmt::format("search '{}': option '{}'", choice.entry->name, key), value);
+    return true;
+  }
   if (key != "recompute") return false;
   const std::vector<std::string> kinds = recompute_kinds();
   if (std::find(kinds.begin(), kinds.end(), value) == kinds.end())
@@ -77,7 +82,7 @@ void read_option(const std::string& item, SearchChoice& choice, std::set<std::st
   if (read_common(key, value, choice)) return;
   const auto option = choice.entry->options.find(key);
   if (option == choice.entry->options.end()) {
-    std::vector<std::string> names = {"micro-batches", "micro-batch-size", "recompute"};
+    std::vector<std::string> names = {"micro-batches", "micro-batch-size", "recompute", "bucket"};
     for (const auto& [n, v] : choice.entry->options) names.push_back(n);
     usage("search '{}' has no option '{}'; it has: {}", name, key, fmt::join(names, ", "));
   }
@@ -129,7 +134,21 @@ std::string text_of(const SearchChoice& choice) {
   if (choice.micro_batches) chosen.push_back(fmt::format("micro-batches={}", *choice.micro_batches));
   if (choice.micro_batch_size) chosen.push_back(fmt::format("micro-batch-size={}", *choice.micro_batch_size));
   if (choice.recompute) chosen.push_back("recompute=" + *choice.recompute);
+  if (choice.bucket_bytes)
+    chosen.push_back(fmt::format("bucket={}{}", *choice.bucket_bytes, *choice.bucket_bytes ? "B" : ""));
   return choice.entry->name + (chosen.empty() ? "" : "?") + fmt::format("{}", fmt::join(chosen, ","));
+}
+
+int64_t bucket_bytes_of(const std::string& what, const std::string& value) {
+  if (value == "0") return 0;
+  const std::optional<Bytes> bytes = parse_bytes(value);
+  if (!bytes)
+    usage("{} takes an amount of memory, as 25MB, 25MiB or 25000000, or 0 for each tensor by itself, not '{}'", what,
+          value);
+  if (bytes->bare && bytes->bytes < 1'000'000)
+    usage("{} {} is {} bytes; is {}{} meant? {}B stands for bytes", what, value, value, value,
+          bytes->bytes < 4096 ? "MB" : "kB", value);
+  return bytes->bytes;
 }
 
 std::vector<int> extents_of(const std::string& value) {

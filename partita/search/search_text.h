@@ -17,17 +17,20 @@ namespace partita {
 struct SearchChoice {
   const SearchEntry* entry = nullptr;
   std::map<std::string, std::string> options;  // every one that the search has
-  // Options of every search, in place of --micro-batches, --micro-batch-size and --recompute, so that the rows of a
-  // comparison may differ. One of the first two.
+  // Options of every search, in place of --micro-batches, --micro-batch-size, --recompute and --bucket, so that the rows
+  // of a comparison may differ. One of the first two.
   std::optional<int> micro_batches;
   std::optional<int64_t> micro_batch_size;
   std::optional<std::string> recompute;
+  std::optional<int64_t> bucket_bytes;
 };
 // Usage error (exit 2) for an unknown name, option or value, naming the known ones.
 SearchChoice parse_search(std::string_view text);
 std::string text_of(const SearchChoice& choice);  // as parse_search() takes it, without defaults
 // Alias -> the text that it stands for: "fsdp" -> "zero?stage=3".
 const std::map<std::string, std::string>& search_aliases();
+// An amount for Plan::bucket_bytes: "25MB", "0". Usage error where it is none; `what`: "--bucket".
+int64_t bucket_bytes_of(const std::string& what, const std::string& value);
 // The value of an option "PxQ": "16x128x8" -> {16, 128, 8}. Empty where it is none.
 std::vector<int> extents_of(const std::string& value);
 

@@ -291,6 +291,27 @@ TEST(CliErrors, AmountsOfMemory) {
                {"40000 bytes a device", "40000MB"});
   expect_error({"plan", "zoo:mlp", "--devices", "2", "--memory-limit", "80XB"}, 2, {"'80XB'", "80GB"});
   expect_error({"plan", "zoo:mlp", "--devices", "16", "--cluster", "dgx-h100"}, 3, {"dgx-h100:2"});
+  for (const char* bucket : {"5XB", "-5MB", "-1", "", "1e99GB"})
+    expect_error({"plan", "zoo:mlp", "--devices", "2", "--bucket", bucket}, 2,
+                 {"--bucket takes an amount of memory, as 25MB", fmt::format("not '{}'", bucket)});
+  expect_error({"plan", "zoo:mlp", "--devices", "2", "--bucket", "25"}, 2, {"--bucket 25 is 25 bytes", "25MB", "25B"});
+  expect_error({"plan", "zoo:mlp", "--devices", "2", "--search", "data-parallel?bucket=5XB"}, 2,
+               {"search 'data-parallel': option 'bucket' takes an amount of memory", "'5XB'"});
+}
+
+// The option, the search's own, and without either.
+TEST(Cli, BucketsArePartOfThePlan) {
+  const auto bucket = [](Words words) -> int64_t {
+    const std::string path = scratch("plan.json");
+    words.insert(words.begin(), {"plan", "zoo:mlp", "--devices", "2", "-o", path});
+    EXPECT_EQ(partita(words).code, 0);
+    return Json::parse(contents(path)).value("bucket_bytes", int64_t{0});
+  };
+  EXPECT_EQ(bucket({"--search", "data-parallel"}), 25 * 1024 * 1024);
+  EXPECT_EQ(bucket({"--search", "data-parallel", "--bucket", "5MB"}), 5'000'000);
+  EXPECT_EQ(bucket({"--search", "data-parallel", "--bucket", "0"}), 0);
+  EXPECT_EQ(bucket({"--search", "data-parallel?bucket=100KiB", "--bucket", "5MB"}), 102'400);
+  EXPECT_EQ(bucket({"--search", "data-parallel?bucket=0"}), 0);
 }
 
 TEST(Cli, OtherNamesOfDtypesAndSearches) {

@@ -241,7 +241,7 @@ TEST(PlanFile, FieldsAreReadStrictly) {
   expect_says(edited({"ops"}, 3), "'ops'");
   expect_says(edited({"kept"}, Json::array()), "'kept'");
   for (const auto& [key, value] : plan.items()) {
-    if (key == "paper_cost") continue;
+    if (key == "paper_cost" || key == "bucket_bytes") continue;
     Json without = plan;
     without.erase(key);
     expect_says(open_error(without.dump()), fmt::format("'{}' is missing", key));
@@ -253,6 +253,30 @@ TEST(PlanFile, FieldsAreReadStrictly) {
   expect_says(open_error(text), fmt::format("'{}' stands twice", op));
   for (const char* garbage : {"", "x", "[]", "{}", "{\"schema_version\": 1", "\xff\xfe"})
     EXPECT_NE(open_error(garbage), "accepted") << garbage;
+}
+
+TEST(PlanFile, ItsBucketsAreRead) {
+  Planned p = make("zoo:mlp?layers=2,width=12", "data-parallel", "local:2");
+  EXPECT_EQ(p.plan.bucket_bytes, kBucketBytes);
+  const Json plan = Json::parse(print(p.plan, p.training));
+  EXPECT_EQ(plan["bucket_bytes"], 25 * 1024 * 1024);
+  Json without = plan;
+  without.erase("bucket_bytes");  // as plans were before there were buckets
+  EXPECT_EQ(parse_plan(without.dump(), p.training).bucket_bytes, 0);
+  EXPECT_EQ(open_error(without.dump()), "accepted");
+  p.plan.bucket_bytes = 0;
+  EXPECT_EQ(Json::parse(print(p.plan, p.training)).count("bucket_bytes"), 0u);
+  p.plan.bucket_bytes = 4096;
+  EXPECT_EQ(parse_plan(print(p.plan, p.training), p.training), p.plan);
+  EXPECT_EQ(error_of([&] { parse_pins(plan.dump(), p.training); }), "accepted");
+  const auto edited = [&](const Json& value) {
+    Json json = plan;
+    json["bucket_bytes"] = value;
+    return open_error(json.dump());
+  };
+  expect_says(edited(-1), "bucket_bytes is -1: write 0 or more");
+  expect_says(edited("25MB"), "'bucket_bytes' has the wrong type");
+  expect_says(edited(0.5), "'bucket_bytes' has the wrong type");
 }
 
 TEST(PlanFile, ItsPipelineIsJudged) {

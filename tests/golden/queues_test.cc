@@ -22,6 +22,7 @@ Planned made(const std::string& model, const std::string& search, const std::str
   request.cluster = cluster;
   request.optimizer = {"adam", 0.01};
   request.optimizer.clip_norm = 1;
+  request.bucket_bytes = 0;  // many small reductions
   Runner runner;
   return plan_model(request, runner);
 }

@@ -243,16 +243,16 @@ TEST(Zero, MovesTheShorterTypeInMixedPrecision) {
 }
 
 // 16 bytes a parameter with Adam in float32: itself, its gradient and two moments; a stage divides its share by the
-// devices. Clipping needs all gradients at once. Beside them there are the activations, and what one layer's product
-// and its reduction hold.
+// devices. Clipping needs all gradients at once; none waits for others in a bucket. Beside them there are the
+// activations, and what one layer's product and its reduction hold.
 TEST(Zero, MemoryIsTheFormulas) {
   const int p = 4;
   const int64_t width = 256, layers = 8, parameters = layers * width * width, one = 4 * width * width;
   int64_t before = 0;
   for (int stage = 0; stage <= 3; ++stage) {
     const Made made = make(fmt::format("zoo:mlp?layers={},width={},bias=0", layers, width),
-                           stage == 0 ? "data-parallel" : fmt::format("zero?stage={}", stage), "local:4", p,
-                           {"adam", 0.01, 0, 0, 1.0});
+                           stage == 0 ? "data-parallel?bucket=0" : fmt::format("zero?stage={},bucket=0", stage),
+                           "local:4", p, {"adam", 0.01, 0, 0, 1.0});
     const int64_t formula = 4 * parameters / (stage >= 3 ? p : 1) + 4 * parameters / (stage >= 2 ? p : 1) +
                             8 * parameters / (stage >= 1 ? p : 1);
     const int64_t peak = made.planned.peak_memory_bytes();

@@ -190,6 +190,7 @@ TEST(SomeDevices, StandForAllWhereThereAreVeryMany) {
   const int64_t least = missing_bytes(Problem{large.training, without}, large.plan);  // in the tightest order
   EXPECT_LE(least, large.peak_memory_bytes());
   request.memory_limit_bytes = least - 1;
+  request.bucket_bytes = kBucketBytes;  // without the option there would be none, and it would fit
   try {
     plan_model(request, runner);
     FAIL() << "fits";

@@ -1,10 +1,12 @@
 #include "partita/physical/testing/random_net.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/physical/bundle.h"
 
 namespace partita::testing {
 namespace {
@@ -597,6 +599,16 @@ class Maker {
 
 }  // namespace
 
-RandomNet random_net(Rng& rng, const NetOptions& options) { return Maker(rng, options).run(); }
+RandomNet random_net(Rng& rng, const NetOptions& options) {
+  RandomNet net = Maker(rng, options).run();
+  constexpr int64_t kBuckets[] = {0, 100, 1 << 20};  // bytes; a tensor has tens to thousands
+  const int64_t bucket = kBuckets[rng.below(std::size(kBuckets))];
+  std::vector<TimePlace> none(net.graph.registers.size());
+  LocallyLowered lowered{std::move(net.graph), std::move(none)};
+  bundle_collectives(lowered, bucket);
+  net.graph = std::move(lowered.graph);
+  net.features += fmt::format(", buckets of {} bytes", bucket);
+  return net;
+}
 
 }  // namespace partita::testing

@@ -1,0 +1,248 @@
+// Joins collectives of parameters into buckets.
+#include "partita/physical/bundle.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "partita/base/error.h"
+
+namespace partita {
+namespace {
+
+// Tasks, and the participants of a collective together.
+struct Units {
+  std::vector<std::vector<TaskId>> members;  // by unit
+  std::vector<int> of_task;
+};
+
+Units units_of(const PhysicalGraph& graph) {
+  Units units;
+  std::map<CollectiveId, int> known;
+  for (std::size_t t = 0; t < graph.tasks.size(); ++t) {
+    int unit = static_cast<int>(units.members.size());
+    if (const auto* part = std::get_if<CollectiveWork>(&graph.tasks[t].work))
+      unit = known.try_emplace(part->collective, unit).first->second;
+    if (unit == static_cast<int>(units.members.size())) units.members.emplace_back();
+    units.members[unit].push_back(TaskId(t));
+    units.of_task.push_back(unit);
+  }
+  return units;
+}
+
+bool may_be_joined(const PhysicalGraph& graph, const Task& task) {
+  const auto* part = std::get_if<CollectiveWork>(&task.work);
+  if (!part || graph.queues[task.queue.index()].kind != QueueKind::kParameterCollective) return false;
+  switch (part->kind) {
+    case StepKind::kAllReduce:
+    case StepKind::kReduceScatter:
+      return task.phase != Phase::kForward;
+    case StepKind::kAllGather:
+      return task.turn == Task::Turn::kEager;
+    default:
+      return false;
+  }
+}
+
+// Where a unit stands: `depth` as the header says, and the place of the last op whose result it waits for.
+struct Standing {
+  int depth = 0, place = -1;
+};
+
+// What the order will follow, among units: from writers to readers, and from the readers of the old value of a carried
+// register to its writers.
+std::vector<std::vector<int>> successors_of(const PhysicalGraph& graph, const Units& units) {
+  struct Users {
+    std::vector<int> writers, readers, old_readers;
+  };
+  std::vector<Users> users(graph.registers.size());
+  for (std::size_t t = 0; t < graph.tasks.size(); ++t) {
+    const int unit = units.of_task[t];
+    for (const Access& a : graph.tasks[t].writes) users[a.reg.index()].writers.push_back(unit);
+    for (const Access& a : graph.tasks[t].reads) {
+      const Register& reg = graph.reg(a.reg);
+      if (reg.constant) continue;
+      Users& of = users[a.reg.index()];
+      (reg.carried && !a.fresh ? of.old_readers : of.readers).push_back(unit);
+    }
+  }
+  std::vector<std::vector<int>> successors(units.members.size());
+  const auto join = [&](const std::vector<int>& from, const std::vector<int>& to) {
+    for (const int a : from)
+      for (const int b : to)
+        if (a != b) successors[a].push_back(b);
+  };
+  for (const Users& of : users) {
+    join(of.writers, of.readers);
+    join(of.old_readers, of.writers);
+  }
+  return successors;
+}
+
+// By unit; nothing where units wait for each other, which admission refuses.
+std::vector<Standing> standings(const PhysicalGraph& graph, const Units& units, const std::vector<OpId>& order) {
+  std::vector<int> place_of;  // by op
+  if (!order.empty()) place_of.resize(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) place_of[order[i].index()] = static_cast<int>(i);
+  const std::vector<std::vector<int>> successors = successors_of(graph, units);
+  std::vector<int> left(successors.size(), 0), ready;
+  for (const auto& list : successors)
+    for (const int to : list) ++left[to];
+  for (std::size_t u = 0; u < left.size(); ++u)
+    if (left[u] == 0) ready.push_back(static_cast<int>(u));
+  std::vector<Standing> standing(successors.size());
+  for (std::size_t i = 0; i < ready.size(); ++i) {
+    const int u = ready[i];
+    const Task& task = graph.task(units.members[u][0]);
+    Standing& own = standing[u];
+    if ((task.turn == Task::Turn::kInPlace || std::holds_alternative<KernelWork>(task.work)) && task.op.valid())
+      own.place = std::max(own.place, place_of.empty() ? task.op.value : place_of[task.op.index()]);
+    const int depth = own.depth + (may_be_joined(graph, task) ? 1 : 0);
+    for (const int to : successors[u]) {
+      standing[to].depth = std::max(standing[to].depth, depth);
+      standing[to].place = std::max(standing[to].place, own.place);
+      if (--left[to] == 0) ready.push_back(to);
+    }
+  }
+  if (ready.size() < successors.size()) standing.clear();
+  return standing;
+}
+
+std::vector<DeviceId> ring_of(const PhysicalGraph& graph, const std::vector<TaskId>& participants) {
+  const Task& first = graph.task(participants[0]);
+  if (first.elsewhere) return first.elsewhere->ring;
+  std::vector<DeviceId> ring(std::get<CollectiveWork>(first.work).size);
+  for (const TaskId t : participants) {
+    const Task& task = graph.task(t);
+    ring.at(static_cast<std::size_t>(std::get<CollectiveWork>(task.work).rank)) = task.device;
+  }
+  return ring;
+}
+
+// Only collectives of one kind are joined.
+using Kind =
+    std::tuple<StepKind, bool, tdl::Reducer, DType, Phase, Task::Turn, int, int, int, std::vector<DeviceId>, int>;
+
+Kind kind_of(const PhysicalGraph& graph, const std::vector<TaskId>& participants, int depth) {
+  const Task& task = graph.task(participants[0]);
+  const auto& work = std::get<CollectiveWork>(task.work);
+  const DType dtype = graph.reg(task.reads[0].reg).dtype;
+  const int sharers = task.elsewhere ? task.elsewhere->sharers : 1;
+  return {work.kind, work.partial, work.reducer, dtype,   task.phase,
+          task.turn, task.rate,    task.stage,   sharers, ring_of(graph, participants),
+          depth};
+}
+
+// Of the whole tensor as a device has it: what it puts into a reduction, or gets from a gather.
+int64_t whole_bytes(const PhysicalGraph& graph, const std::vector<TaskId>& participants) {
+  int64_t most = 0;
+  for (const TaskId t : participants)
+    for (const auto* accesses : {&graph.task(t).reads, &graph.task(t).writes})
+      for (const Access& a : *accesses) {
+        const Register& reg = graph.reg(a.reg);
+        most = std::max(most, a.boxes.empty() ? reg.bytes : volume(a.boxes[0]) * bytes_of(reg.dtype));
+      }
+  return most;
+}
+
+// Units to be joined, each bucket in the order in which its members become ready.
+std::vector<std::vector<int>> buckets_of(const PhysicalGraph& graph, const Units& units,
+                                         const std::vector<Standing>& standing, int64_t bytes) {
+  std::map<Kind, std::vector<int>> kinds;
+  for (std::size_t u = 0; u < standing.size(); ++u)
+    if (may_be_joined(graph, graph.task(units.members[u][0])))
+      kinds[kind_of(graph, units.members[u], standing[u].depth)].push_back(static_cast<int>(u));
+  std::vector<std::vector<int>> buckets;
+  for (auto& [kind, all] : kinds) {
+    std::stable_sort(all.begin(), all.end(), [&](int a, int b) { return standing[a].place < standing[b].place; });
+    int64_t limit = std::min(bytes, kFirstBucketBytes), held = 0;
+    std::vector<int> bucket;
+    for (const int u : all) {
+      bucket.push_back(u);
+      held += whole_bytes(graph, units.members[u]);
+      if (held < limit) continue;
+      buckets.push_back(std::exchange(bucket, {}));
+      held = 0;
+      limit = bytes;
+    }
+    if (!bucket.empty()) buckets.push_back(std::move(bucket));
+  }
+  return buckets;
+}
+
+// One participant's tasks, the first of them as the task of all: what the others held and got is its own. Their buffers
+// for what they add to sums become one.
+void join(PhysicalGraph& graph, const std::vector<TaskId>& tasks, std::vector<char>& dead_registers) {
+  Task& all = graph.task(tasks[0]);
+  for (std::size_t i = 1; i < tasks.size(); ++i) {
+    const Task& other = graph.task(tasks[i]);
+    all.reads.insert(all.reads.end(), other.reads.begin(), other.reads.end());
+    all.writes.insert(all.writes.end(), other.writes.begin(), other.writes.end());
+    all.bytes += other.bytes;
+    all.flops += other.flops;
+    for (const RegisterId id : other.scratch)
+      if (all.addend) dead_registers[id.index()] = 1;
+      else all.scratch.push_back(id);
+    all.addend |= other.addend;
+  }
+  if (all.addend) graph.reg(all.scratch.back()).bytes = addend_bytes(graph, all);
+  const std::size_t device = all.name.rfind('@');
+  all.name.insert(device == std::string::npos ? all.name.size() : device, fmt::format("+{}", tasks.size() - 1));
+}
+
+// The other members' tasks, and registers that nobody uses any more, are left out; collectives are numbered anew.
+void leave_out(LocallyLowered& lowered, const std::vector<char>& dead_tasks, const std::vector<char>& dead_registers) {
+  PhysicalGraph& graph = lowered.graph;
+  std::vector<RegisterId> now(graph.registers.size());
+  std::size_t kept = 0;
+  for (std::size_t r = 0; r < now.size(); ++r) {
+    if (dead_registers[r]) continue;
+    now[r] = RegisterId(kept);
+    if (kept != r) {
+      graph.registers[kept] = std::move(graph.registers[r]);
+      lowered.time_axes[kept] = lowered.time_axes[r];
+    }
+    ++kept;
+  }
+  graph.registers.resize(kept);
+  lowered.time_axes.resize(kept);
+  kept = 0;
+  std::map<CollectiveId, CollectiveId> collectives;
+  for (std::size_t t = 0; t < graph.tasks.size(); ++t) {
+    if (dead_tasks[t]) continue;
+    if (kept != t) graph.tasks[kept] = std::move(graph.tasks[t]);
+    Task& task = graph.tasks[kept++];
+    for (auto* accesses : {&task.reads, &task.writes})
+      for (Access& a : *accesses) a.reg = now[a.reg.index()];
+    for (RegisterId& id : task.scratch) id = now[id.index()];
+    if (auto* part = std::get_if<CollectiveWork>(&task.work))
+      part->collective = collectives.try_emplace(part->collective, CollectiveId(collectives.size())).first->second;
+  }
+  graph.tasks.resize(kept);
+}
+
+}  // namespace
+
+void bundle_collectives(LocallyLowered& lowered, int64_t bytes, const std::vector<OpId>& order) {
+  PhysicalGraph& graph = lowered.graph;
+  const auto joinable = [&](const Task& task) { return may_be_joined(graph, task); };
+  if (bytes <= 0 || std::none_of(graph.tasks.begin(), graph.tasks.end(), joinable)) return;
+  const Units units = units_of(graph);
+  std::vector<char> dead_tasks(graph.tasks.size(), 0), dead_registers(graph.registers.size(), 0);
+  for (const std::vector<int>& bucket : buckets_of(graph, units, standings(graph, units, order), bytes)) {
+    if (bucket.size() < 2) continue;
+    std::map<int, std::vector<TaskId>> by_rank;
+    for (const int u : bucket)
+      for (const TaskId t : units.members[u]) by_rank[std::get<CollectiveWork>(graph.task(t).work).rank].push_back(t);
+    for (const auto& [rank, tasks] : by_rank) {
+      ensure(tasks.size() == bucket.size(), "task '{}': {} of {} collectives have rank {}", graph.task(tasks[0]).name,
+             tasks.size(), bucket.size(), rank);
+      join(graph, tasks, dead_registers);
+      for (std::size_t i = 1; i < tasks.size(); ++i) dead_tasks[tasks[i].index()] = 1;
+    }
+  }
+  leave_out(lowered, dead_tasks, dead_registers);
+}
+
+}  // namespace partita

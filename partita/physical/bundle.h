@@ -1,0 +1,29 @@
+// Small collectives of parameters are done together, as PyTorch's DistributedDataParallel reduces gradients in buckets
+// (Li et al., VLDB 2020, section 3.2.3).
+//
+// Example: the all-reduces of the gradients of b2, w2 and b1 (4 kB, 2 MB, 4 kB) over gpu0 and gpu1, which the backward
+// pass makes in this order. With buckets of 25 MB the first is full with w2: "b2.grad>..all-reduce+1@gpu0" reads and
+// writes b2's and w2's registers, and b1's stays alone.
+//
+// - Joined are reductions of what belongs to parameters outside the forward pass, and gathers that stand as soon as
+//   they are ready (of updated weights), which are of one kind, reducer, dtype, stage, phase, turn and number of acts,
+//   over the same devices in the same order. What is read when it is due (weights of ZeRO-3) is not.
+// - They come in the order in which what they read is made. A bucket is full when it holds `bytes` of whole tensors as
+//   one device has them; the first of a kind is full with kFirstBucketBytes, so that the wires begin early.
+// - Nobody waits for himself. A task's depth is the most collectives that may be joined on a path to it. Only
+//   collectives of one depth are joined; so a path from bucket to bucket leads to greater depths.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "partita/physical/in_time.h"
+
+namespace partita {
+
+constexpr int64_t kFirstBucketBytes = int64_t{1} << 20;
+
+// Before the order is made: a bucket's place in it is that of what it waits for. `order`: the plan's order of ops;
+// empty: the graph's. 0 bytes: nothing is joined.
+void bundle_collectives(LocallyLowered& lowered, int64_t bytes, const std::vector<OpId>& order = {});
+
+}  // namespace partita
