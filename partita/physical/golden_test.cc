@@ -88,7 +88,8 @@ TEST_P(PhysicalGolden, WithoutAnyOneEdgeItIsRefused) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(ByHand, PhysicalGolden, ::testing::Values("mlp", "convolution", "partial", "pipeline", "zero", "buckets"),
+INSTANTIATE_TEST_SUITE_P(ByHand, PhysicalGolden,
+                         ::testing::Values("mlp", "convolution", "partial", "pipeline", "zero", "buckets"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

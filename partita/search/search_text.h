@@ -17,8 +17,8 @@ namespace partita {
 struct SearchChoice {
   const SearchEntry* entry = nullptr;
   std::map<std::string, std::string> options;  // every one that the search has
-  // Options of every search, in place of --micro-batches, --micro-batch-size, --recompute and --bucket, so that the rows
-  // of a comparison may differ. One of the first two.
+  // Options of every search, in place of --micro-batches, --micro-batch-size, --recompute and --bucket, so that the
+  // rows of a comparison may differ. One of the first two.
   std::optional<int> micro_batches;
   std::optional<int64_t> micro_batch_size;
   std::optional<std::string> recompute;

@@ -1,6 +1,7 @@
 // Random training nets with random plans, as PhysicalGraphs: micro-batches under every schedule, tied parameters, ZeRO
-// 1 and 3, recompute, offload, clipping, parameters gathered again for each micro-batch, uneven meshes, collectives, some
-// of them in buckets, and fetches. More than lowering can make yet, so that the passes, admission and the runtime are tested on it.
+// 1 and 3, recompute, offload, clipping, parameters gathered again for each micro-batch, uneven meshes, collectives,
+// some of them in buckets, and fetches. More than lowering can make yet, so that the passes, admission and the runtime
+// are tested on it.
 #pragma once
 #include <optional>
 #include <string>
