@@ -165,7 +165,6 @@ constexpr std::string_view kEpyc7R13 = R"(  EPYC-7R13:  # two of 48 cores, 2.65 
 std::string put(std::string_view template_text, std::string_view hole, std::string_view value) {
   std::string text(template_text);
   for (size_t at; (at = text.find(hole)) != std::string::npos;) text.replace(at, hole.size(), value);
-  return text;
 }
 
 std::string a100(std::string_view gibytes, std::string_view gbytes_per_s, std::string_view reached) {
@@ -216,7 +215,7 @@ const std::vector<GpuNodes>& gpu_nodes() {
 }
 
 std::string yaml_of(const GpuNodes& nodes, std::string_view reference, int count) {
-  const std::string text = fmt::format(
+  return fmt::format(
       R"(name: {}
 device_types:{}    collectives:  # of NCCL, fitted to published times; docs/cluster.md{}{}topology:
   link: {{bandwidth_gbytes_per_s: {}, latency_us: {}, per_device: true}}  # the network
@@ -230,7 +229,6 @@ device_types:{}    collectives:  # of NCCL, fitted to published times; docs/clus
 )",
       reference, nodes.types, nodes.library, nodes.host_types, nodes.network_gbytes_per_s, nodes.network_latency_us,
       count, nodes.nvlink_gbytes_per_s, nodes.host, nodes.pcie_gbytes_per_s, kGpusOfNode, nodes.type);
-  return text;
 }
 
 }  // namespace partita
