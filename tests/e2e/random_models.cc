@@ -157,6 +157,9 @@ RandomPair random_pair(uint64_t seed, std::size_t index, const std::vector<Rando
   pair.dtype = drawn(rng, dtypes);
   pair.loss = drawn(rng, losses);
   pair.optimizer = drawn(rng, optimizers);
+  static const std::vector<std::string> buckets{"", "bucket=0", "bucket=100B", "bucket=2kB"};  // "": all in one, mostly
+  if (const std::string& bucket = drawn(rng, buckets); !bucket.empty())
+    pair.search += (pair.search.find('?') == std::string::npos ? "?" : ",") + bucket;
   return pair;
 }
 
