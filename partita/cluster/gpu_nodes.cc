@@ -165,6 +165,7 @@ constexpr std::string_view kEpyc7R13 = R"(  EPYC-7R13:  # two of 48 cores, 2.65 
 std::string put(std::string_view template_text, std::string_view hole, std::string_view value) {
   std::string text(template_text);
   for (size_t at; (at = text.find(hole)) != std::string::npos;) text.replace(at, hole.size(), value);
+  return text;
 }
 
 std::string a100(std::string_view gibytes, std::string_view gbytes_per_s, std::string_view reached) {
