@@ -190,9 +190,17 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
   const SearchChoice choice = search_of(request);
   Pins pins = pins_of(request, p.training, p.cluster);
   const std::optional<Plan> from = plan_to_begin_with(request, p.training, p.cluster);
-  const Problem problem{
-      p.training,    p.cluster,        request.objective,     std::move(pins), choice.options, from ? &*from : nullptr,
-      request.prove, request.progress, std::move(with_batch), request.tell};
+  const Problem problem{p.training,
+                        p.cluster,
+                        request.objective,
+                        std::move(pins),
+                        choice.options,
+                        from ? &*from : nullptr,
+                        request.prove,
+                        request.progress,
+                        std::move(with_batch),
+                        request.tell,
+                        request.bucket_bytes.value_or(kBucketBytes)};
   const auto as_asked = [&](Plan plan) { return made_for(std::move(plan), request, loss, p.sha256, p.cluster); };
   Rng rng(request.seed);
   if (request.before_search) request.before_search();

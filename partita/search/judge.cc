@@ -32,14 +32,8 @@ Simulated simulated(const Problem& problem, const Resolved& resolved, int parts,
   return {breakdown_of(simulate(physical, CostModel(problem.cluster), 1, watch), physical), physical.peak_bytes};
 }
 
-}  // namespace
-
-Judgement judge(const Problem& problem, const Plan& plan, const Watch& watch) {
-  watch.poll("before a plan was judged");
-  if (!problem.in_time()) return {check(problem.graph, plan, problem.cluster).comm_bytes, std::nullopt};
-  const Telling from = telling(problem.graph, plan, problem.cluster);
-  const Listed listed = from.devices.empty() ? nullptr : with_hosts(from.devices, problem.cluster);
-  const Resolved resolved = resolve(problem.graph, plan, problem.cluster, listed);
+Judgement judged(const Problem& problem, const Plan& plan, const Telling& from, const Resolved& resolved,
+                 const Watch& watch) {
   Simulated few = simulated(problem, resolved, from.micro_batches, watch);
   if (const int more = (problem.graph.micro_batches() - from.micro_batches) / from.period; more > 0) {
     const Simulated fewer = simulated(problem, resolved, from.micro_batches - from.period, watch);
@@ -53,6 +47,21 @@ Judgement judge(const Problem& problem, const Plan& plan, const Watch& watch) {
   for (int d = 0; d < problem.cluster.compute_count; ++d)
     missing = std::max(missing, few.peak_bytes[d] - problem.cluster.devices[d].memory_bytes);
   return {few.breakdown.step_ns(), missing};
+}
+
+}  // namespace
+
+Judgement judge(const Problem& problem, const Plan& plan, const Watch& watch) {
+  watch.poll("before a plan was judged");
+  if (!problem.in_time()) return {check(problem.graph, plan, problem.cluster).comm_bytes, std::nullopt};
+  const Telling from = telling(problem.graph, plan, problem.cluster);
+  const Listed listed = from.devices.empty() ? nullptr : with_hosts(from.devices, problem.cluster);
+  Resolved resolved = resolve(problem.graph, plan, problem.cluster, listed);
+  resolved.bucket_bytes = problem.bucket_bytes;
+  const Judgement with_buckets = judged(problem, plan, from, resolved, watch);
+  if (problem.bucket_bytes == 0 || *with_buckets.missing_bytes <= 0) return with_buckets;
+  resolved.bucket_bytes = 0;
+  return judged(problem, plan, from, resolved, watch);
 }
 
 int64_t cost_of(const Problem& problem, const Plan& plan, const Watch& watch) {

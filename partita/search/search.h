@@ -58,6 +58,7 @@ struct Problem {
   std::function<Graph(int64_t samples)> with_batch = nullptr;
   // Hears what a search of several parts is working on: one line each, from the search's own thread.
   std::function<void(const std::string&)> tell = nullptr;
+  int64_t bucket_bytes = 0;  // Plan::bucket_bytes with which plans are simulated; 0 where they do not fit so
 
   bool in_time() const { return objective == Objective::kTime; }
 };
