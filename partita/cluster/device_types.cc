@@ -55,7 +55,7 @@ KernelFigures read_kernels(const Reader& r, const YAML::Node& node, const std::s
     for (const auto& entry : reached) {
       const std::string key = entry.first.Scalar();
       (key == "memory" ? k.memory_part : k.parts[parse_dtype(key)]) =
-          read_part(r, entry.second, what + ": reached: " + key);
+          read_part(r, entry.second, fmt::format("{}: reached: {}", what, key));
     }
   }
   if (const YAML::Node attention = node["fused_attention"])

@@ -268,7 +268,7 @@ TEST(Order, ACollectiveHoldsItsLinksFromWhenTheLastHasCome) {
 // Two groups that share a device follow each other; a third, apart from both, runs beside them.
 TEST(Order, GroupsThatShareADeviceFollowEachOther) {
   PhysicalBuilder b(5);
-  const auto group = [&](const std::string& name, std::vector<int> devices, int64_t ns) {
+  const auto group = [&](const std::string& name, const std::vector<int>& devices, int64_t ns) {
     std::vector<RegisterId> from, to;
     for (int d : devices) {
       from.push_back(b.constant(fmt::format("{}.x{}", name, d), d, 1));
