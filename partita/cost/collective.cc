@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "partita/base/error.h"
-
 namespace partita {
 
 namespace {
@@ -75,7 +73,7 @@ Duration pairwise(const Setting& at, const LibraryRow& row) {
 }
 
 bool has(const Setting& at, const LibraryRow& row) {
-  if (at.nodes * at.k > 1 && at.k > 1 && row.least_devices > at.k) return false;
+  if (at.k > 1 && at.k < row.least_devices) return false;
   const bool exchange = at.kind == StepKind::kAllToAll;
   switch (row.algorithm) {
     case CollectiveAlgorithm::kRing:

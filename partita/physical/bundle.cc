@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/physical/of_parameters.h"
 
 namespace partita {
 namespace {
@@ -32,17 +33,8 @@ Units units_of(const PhysicalGraph& graph) {
 }
 
 bool may_be_joined(const PhysicalGraph& graph, const Task& task) {
-  const auto* part = std::get_if<CollectiveWork>(&task.work);
-  if (!part || graph.queues[task.queue.index()].kind != QueueKind::kParameterCollective) return false;
-  switch (part->kind) {
-    case StepKind::kAllReduce:
-    case StepKind::kReduceScatter:
-      return task.phase != Phase::kForward;
-    case StepKind::kAllGather:
-      return task.turn == Task::Turn::kEager;
-    default:
-      return false;
-  }
+  if (is_reduction_of_parameters(graph, task)) return task.phase != Phase::kForward;
+  return is_gather_of_parameters(graph, task) && task.turn == Task::Turn::kEager;
 }
 
 // Where a unit stands: `depth` as the header says, and the place of the last op whose result it waits for.

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "partita/base/error.h"
+#include "partita/physical/of_parameters.h"
 #include "partita/physical/passes.h"
 
 namespace partita {
@@ -131,11 +132,6 @@ Task::Turn turn_of(const Task& task, bool given, const LowerOptions& options) {
   if (given && turn == Task::Turn::kEager && is_transfer(task)) turn = Task::Turn::kLazy;
   if (!options.control_edges && turn == Task::Turn::kLazy && is_transfer(task)) turn = Task::Turn::kEager;
   return turn;
-}
-
-bool is_gather_of_parameters(const PhysicalGraph& graph, const Task& task) {
-  return graph.queues[task.queue.index()].kind == QueueKind::kParameterCollective &&
-         std::get<CollectiveWork>(task.work).kind == StepKind::kAllGather;
 }
 
 // A gather for an op stands a stretch before it, before all that stands there.

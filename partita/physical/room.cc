@@ -6,6 +6,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "partita/physical/of_parameters.h"
+
 namespace partita {
 
 namespace {
@@ -55,16 +57,6 @@ double longest_s(const PhysicalGraph& graph, const std::vector<double>& seconds)
   double longest = 0;
   for (const auto& [device, sum] : sums) longest = std::max(longest, sum);
   return longest;
-}
-
-bool is_of_parameters(const PhysicalGraph& graph, const Task& task) {
-  return graph.queues[task.queue.index()].kind == QueueKind::kParameterCollective;
-}
-
-bool is_reduction(const PhysicalGraph& graph, const Task& task) {
-  if (!is_of_parameters(graph, task)) return false;
-  const StepKind kind = std::get<CollectiveWork>(task.work).kind;
-  return kind == StepKind::kAllReduce || kind == StepKind::kReduceScatter;
 }
 
 // For collectives of parameters, by place and device: the place of the kernel there that is a stretch behind.
@@ -142,7 +134,7 @@ Held held_bytes(const PhysicalGraph& graph, const NodeTable& table, const Room& 
       if (latest > before) {
         std::erase_if(held[i], [&](const HeldBytes& bytes) { return bytes.device == task.device; });
         held[i].push_back({task.device, latest});
-      } else if (!is_reduction(graph, task)) {
+      } else if (!is_reduction_of_parameters(graph, task)) {
         continue;
       }
       for (const Access& write : task.writes) late[write.reg.index()] = latest;

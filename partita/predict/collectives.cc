@@ -62,12 +62,6 @@ std::optional<double> measured_us(const Table& table, size_t row, double bytes, 
   return std::nullopt;
 }
 
-Prediction not_predicted(std::string why) {
-  Prediction p;
-  p.why_not = std::move(why);
-  return p;
-}
-
 int count_of(const Table& table, size_t row, std::string_view column, int otherwise) {
   const std::optional<double> value = figure(table, row, column);
   if (!value) return otherwise;

@@ -20,12 +20,6 @@ std::string lower(std::string text) {
 
 bool has(const std::string& text, std::string_view word) { return text.find(word) != std::string::npos; }
 
-Prediction not_predicted(std::string why) {
-  Prediction p;
-  p.why_not = std::move(why);
-  return p;
-}
-
 // As people write them: bf16, fp16, "fp16 in, fp32 acc tensor core". The operands' dtype where several are named.
 std::optional<DType> dtype_in(const std::string& text) {
   const std::string words = lower(text);

@@ -109,6 +109,12 @@ double needed_figure(const Table& table, size_t row, std::string_view column) {
   return *value;
 }
 
+Prediction not_predicted(std::string why) {
+  Prediction p;
+  p.why_not = std::move(why);
+  return p;
+}
+
 std::vector<Prediction> predict(const Table& table, const Cluster& cluster) {
   const Kind& kind = kind_of(table);
   const std::vector<char> own = own_rows(table, cluster);
@@ -123,7 +129,7 @@ std::vector<Prediction> predict(const Table& table, const Cluster& cluster) {
       out.push_back(std::move(found[next++]));
       continue;
     }
-    out.emplace_back().why_not = fmt::format("of another device than the cluster's {}", cluster.devices[0].model);
+    out.push_back(not_predicted(fmt::format("of another device than the cluster's {}", cluster.devices[0].model)));
   }
   return out;
 }
