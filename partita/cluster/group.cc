@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "partita/cluster/nodes.h"
 #include "partita/cluster/rings.h"
 
 namespace partita {
@@ -18,17 +19,6 @@ constexpr int kMostTurns = 64;            // rings that are counted; more are al
 DeviceId node_of(const Cluster& cluster, DeviceId device) {
   const DeviceId host = cluster.device(device).host;
   return host.valid() ? host : device;
-}
-
-// The members of each node, ascending.
-std::vector<Devices> by_node(const Cluster& cluster, Devices devices) {
-  std::sort(devices.begin(), devices.end());
-  std::map<DeviceId, Devices> nodes;
-  for (DeviceId d : devices) nodes[node_of(cluster, d)].push_back(d);
-  std::vector<Devices> out;
-  for (auto& [host, members] : nodes) out.push_back(std::move(members));
-  std::sort(out.begin(), out.end());
-  return out;
 }
 
 // How many of the narrowest wires' rates each wire between two members has; 0 where there is none.
@@ -121,6 +111,16 @@ Count counted(const Cluster& cluster, const std::vector<Devices>& nodes) {
 }
 
 }  // namespace
+
+std::vector<Devices> by_node(const Cluster& cluster, Devices devices) {
+  std::sort(devices.begin(), devices.end());
+  std::map<DeviceId, Devices> nodes;
+  for (DeviceId d : devices) nodes[node_of(cluster, d)].push_back(d);
+  std::vector<Devices> out;
+  for (auto& [host, members] : nodes) out.push_back(std::move(members));
+  std::sort(out.begin(), out.end());
+  return out;
+}
 
 GroupLinks ring_links(const Cluster& cluster, std::vector<DeviceId> devices) {
   const std::vector<Devices> nodes = by_node(cluster, std::move(devices));

@@ -1,9 +1,9 @@
 // Predicts measured collectives.
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "partita/base/error.h"
+#include "partita/cluster/nodes.h"
 #include "partita/cost/collective.h"
 #include "partita/predict/kinds.h"
 
@@ -13,12 +13,9 @@ namespace {
 
 // Compute devices by node, in the cluster's order.
 std::vector<std::vector<DeviceId>> nodes_of(const Cluster& cluster) {
-  std::map<DeviceId, std::vector<DeviceId>> by_host;
-  for (int d = 0; d < cluster.compute_count; ++d) by_host[cluster.devices[d].host].emplace_back(size_t(d));
-  std::vector<std::vector<DeviceId>> nodes;
-  for (auto& [host, devices] : by_host) nodes.push_back(std::move(devices));
-  std::sort(nodes.begin(), nodes.end());
-  return nodes;
+  std::vector<DeviceId> devices;
+  for (int d = 0; d < cluster.compute_count; ++d) devices.emplace_back(size_t(d));
+  return by_node(cluster, std::move(devices));
 }
 
 // The first devices of the first nodes; empty where there are not so many.
