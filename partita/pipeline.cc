@@ -291,7 +291,7 @@ Planned plan_graph(const LoadedModel& model, const Request& asked, Runner& runne
       model, request, begun(request.budget), [](const Request&) { return WithBatch(); }, runner);
 }
 
-Planned open_plan(const std::string& path, Runner& runner, Follow follow) {
+Planned open_plan(const std::string& path, Runner& runner, Follow follow, const std::string& profile_file) {
   const std::string text = read_file(path);
   if (is_huggingface_config(text))
     fail("{}: a model's configuration, not a plan; `partita plan {} -o plan.json` makes one", path, path);
@@ -308,7 +308,7 @@ Planned open_plan(const std::string& path, Runner& runner, Follow follow) {
     if (p.sha256 != p.plan.model.sha256 && fingerprint(p.training.whole_graph()) != p.plan.model.sha256)
       fail("model '{}' is not the one that this plan was made for (its SHA-256 differs); plan again", request.model);
     p.cluster = runner.step(
-        "cluster", [&] { return parse_cluster(p.plan.cluster_text, "cluster"); }, kPrinted);
+        "cluster", [&] { return with_profile(parse_cluster(p.plan.cluster_text, "cluster"), profile_file); }, kPrinted);
     finish(p, runner, follow);
     return p;
   });

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "partita/base/error.h"
 #include "partita/base/input_file.h"
@@ -11,6 +12,7 @@
 #include "partita/in_file.h"
 #include "partita/ops/ops.h"
 #include "partita/plan/check.h"
+#include "partita/profile/profile.h"
 
 namespace partita {
 
@@ -139,6 +141,17 @@ Cluster cluster_of(const Request& request) {
   Cluster cluster = load_cluster(request.cluster, request.devices);
   if (request.memory_limit_bytes)
     for (int d = 0; d < cluster.compute_count; ++d) cluster.devices[d].memory_bytes = *request.memory_limit_bytes;
+  return with_profile(std::move(cluster), request.profile_file);
+}
+
+Cluster with_profile(Cluster cluster, const std::string& profile_file) {
+  if (profile_file.empty()) return cluster;
+  cluster.profile = std::make_shared<const Profile>(parse_profile(read_file(profile_file), profile_file));
+  std::set<std::string> types;
+  for (int d = 0; d < cluster.compute_count; ++d) types.insert(cluster.devices[d].model);
+  if (!types.contains(cluster.profile->device))
+    fail("{}: this profile is of devices of type '{}'; cluster '{}' has: {}", profile_file, cluster.profile->device,
+         cluster.name, fmt::join(types, ", "));
   return cluster;
 }
 

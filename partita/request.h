@@ -31,6 +31,7 @@ struct Request {
   std::optional<int> micro_batches;
   std::optional<int64_t> micro_batch_size;
   std::string cluster = "local:1";
+  std::string profile_file;  // what was measured of its devices (profile/profile.h); empty: none
   int devices = 0;  // 0: all of the cluster
   std::string search = "auto";
   Objective objective = Objective::kComm;
@@ -69,8 +70,11 @@ SearchChoice search_of(const Request& request);
 std::shared_ptr<const OpRegistry> registry_for(const Request& request);
 // How a request's bindings are read for an .onnx file.
 OnnxOptions onnx_options(const Request& request);
-// Its devices have the memory that the request allows.
+// Its devices have the memory that the request allows, and the times of its profile.
 Cluster cluster_of(const Request& request);
+// The cluster with the profile in this file; as it is where the name is empty. Bad input where no device is of the type
+// that was profiled.
+Cluster with_profile(Cluster cluster, const std::string& profile_file);
 // What its pin file fixes. Bad input where that breaks a rule of plans on this cluster.
 Pins pins_of(const Request& request, const Graph& graph, const Cluster& cluster);
 // The plan to begin the search with, if there is one. Bad input where it is of another graph, or for another number of

@@ -33,6 +33,13 @@ bool is_given(const CLI::App& command, const char* option) {
 
 // The files that a command writes: each is another, and none is what it reads, but weights, which training may bring up
 // to date.
+std::vector<std::string> read_by(const Arguments& a) {
+  std::vector<std::string> files = {
+      a.target, a.data, a.test_data, a.inputs, a.request.tdl_file, a.request.pin_file, a.request.profile_file};
+  files.insert(files.end(), a.targets.begin(), a.targets.end());
+  return files;
+}
+
 void expect_own_files(const Arguments& a) {
   std::vector<std::pair<const char*, std::string>> files;
   for (const auto& [option, path] : {std::pair<const char*, std::string>{"-o", a.output},
@@ -53,7 +60,7 @@ void expect_own_files(const Arguments& a) {
     for (std::size_t k = 0; k < i; ++k)
       if (is_same(path, files[k].second))
         usage(fmt::format("{} and {} are one file, {}; give each its own", files[k].first, option, path));
-    for (const std::string& read : {a.target, a.data, a.test_data, a.inputs, a.request.tdl_file, a.request.pin_file})
+    for (const std::string& read : read_by(a))
       if (!read.empty() && is_same(path, read))
         usage(fmt::format("{} {} is what the command reads; give another file", option, path));
   }
@@ -77,12 +84,6 @@ int64_t memory_limit_of(const std::string& text) {
     usage(fmt::format("--memory-limit {0} is {0} bytes a device; is {0}{1} meant? {0}B stands for bytes", text,
                       bytes->bytes < 4096 ? "GB" : "MB"));
   return bytes->bytes;
-}
-
-// Whether a MODEL|PLAN is a plan.
-bool is_plan_file(const std::string& target) {
-  return target.ends_with(".json") &&
-         (!std::filesystem::is_regular_file(target) || !is_huggingface_config(read_file(target)));
 }
 
 // A plan file holds its model's settings and what it was planned for; another choice is another plan.
@@ -196,6 +197,11 @@ void take_searches(Arguments& a, const RawOptions& raw) {
 }
 
 }  // namespace
+
+bool is_plan_file(const std::string& target) {
+  return target.ends_with(".json") &&
+         (!std::filesystem::is_regular_file(target) || !is_huggingface_config(read_file(target)));
+}
 
 Arguments parse_arguments(int argc, const char* const* argv) {
   Arguments a;

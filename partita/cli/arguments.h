@@ -10,9 +10,10 @@ namespace partita {
 
 struct Arguments {
   std::string command;
-  std::string target;    // MODEL, PLAN, TDL text or name; may be empty where it is optional
-  std::string name;      // explain: of an op or a tensor; may be empty
-  bool is_plan = false;  // train, run: the target is a plan
+  std::string target;                // MODEL, PLAN, TDL text or name; may be empty where it is optional
+  std::vector<std::string> targets;  // profile: MODEL|PLAN..
+  std::string name;                  // explain: of an op or a tensor; may be empty
+  bool is_plan = false;              // train, run: the target is a plan
   Request request;
   bool json = false, nodes = false, verbose = false, no_shuffle = false;
   std::string output;              // -o
@@ -28,9 +29,14 @@ struct Arguments {
   std::vector<std::string> attributes;  // tdl: --attribute p=1
   int workers = 2;                      // tdl, ops: parts of a split
   std::vector<std::string> searches;    // compare
+  bool measure = false;                 // compare: run the plans here
+  double measure_seconds = 2;           // each of them
   std::vector<std::string> only;        // predict: COLUMN=TEXT
   std::string collective;               // predict: of nccl-tests' output
 };
+
+// Whether a MODEL|PLAN is a plan.
+bool is_plan_file(const std::string& target);
 
 // Throws a usage error (exit 2) with the message to print. Empty command: help was asked for and printed.
 Arguments parse_arguments(int argc, const char* const* argv);

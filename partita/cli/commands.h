@@ -12,6 +12,7 @@ int plan_command(const Arguments& a);
 int simulate_command(const Arguments& a);
 int compare_command(const Arguments& a);
 int predict_command(const Arguments& a);
+int profile_command(const Arguments& a);
 int run_command(const Arguments& a);
 int train_command(const Arguments& a);
 int check_command(const Arguments& a);

@@ -1,10 +1,14 @@
-// compare: a row a search.
+// compare: a row a search, and with --measure what its plan takes on this machine.
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "partita/base/error.h"
+#include "partita/base/output_file.h"
 #include "partita/cli/commands.h"
 #include "partita/cli/interrupt.h"
+#include "partita/train/engine.h"
+#include "partita/train/measured_step.h"
 
 namespace partita {
 
@@ -17,53 +21,127 @@ std::string or_dash(fmt::format_string<const T&> format, const std::optional<T>&
   return value ? fmt::format(format, *value) : "-";
 }
 
+// Rows as they come, on standard output or for the JSON object.
+class Rows {
+ public:
+  explicit Rows(const Arguments& a) : a_(a) {
+    for (const std::string& search : a.searches) width_ = std::max(width_, search.size());
+    if (a.json) return;
+    fmt::print("{:<{}} {:>7} {:>14} {:>10} ", "search", width_, "batch", "communication", "step time");
+    if (a.measure) fmt::print("{:>10} {:>7} ", "measured", "error");
+    fmt::print("{:>10} {:>14} {:>10}\n", "samples/s", "peak memory", "seconds");
+  }
+
+  void without_plan(const std::string& search, const Error& error) {
+    if (a_.json) rows_.push_back({{"search", search}, {"reason", error.what()}});
+    else fmt::print("{:<{}} no plan: {}\n", search, width_, error.what());
+  }
+
+  void add(const std::string& search, const Planned& p, const std::optional<MeasuredStep>& measured) {
+    const auto predicted_ns = static_cast<double>(p.step_time_ns());
+    if (a_.json) {
+      Json row = plan_json(p, "");
+      if (measured)
+        row.update({{"measured_step_time_us", measured->us},
+                    {"measured_spread_us", measured->spread_us},
+                    {"measured_steps", measured->steps},
+                    {"error", predicted_ns / 1e3 / measured->us - 1}});
+      rows_.push_back(row);
+      return;
+    }
+    if (const int parts = p.plan.model.micro_batches; parts > 1)
+      fmt::print(stderr, "{}: {} micro-batches\n", search, parts);
+    if (const std::string groups = batch_norm_groups_text(p); !groups.empty())
+      fmt::print(stderr, "{}: {}\n", search, groups);
+    fmt::print("{:<{}} {:>7} {:>14} {:>10} ", search, width_, or_dash("{}", p.batch()),
+               megabytes(static_cast<double>(p.report.comm_bytes)), time_text(predicted_ns));
+    if (measured)
+      fmt::print("{:>10} {:>+6.1f}% ", time_text(measured->us * 1e3), 100 * (predicted_ns / 1e3 / measured->us - 1));
+    fmt::print("{:>10} {:>14} {:>10.3f}\n", or_dash("{:.2f}", p.samples_per_second()),
+               megabytes(static_cast<double>(p.peak_memory_bytes())), p.search_seconds);
+    std::fflush(stdout);
+  }
+
+  void end() const {
+    if (a_.json) print_json({{"rows", rows_}});
+  }
+
+ private:
+  const Arguments& a_;
+  size_t width_ = 24;
+  Json rows_ = Json::array();
+};
+
+Planned plan_of(const Arguments& a, const std::string& search, Runner& runner) {
+  Request request = a.request;
+  request.search = search;
+  request.budget.deadline.reset();  // each has its own time
+  if (!request.from_file.empty() && !parse_search(search).entry->warm) {
+    fmt::print(stderr, "{} cannot begin with a plan: it makes its own without {}\n", search, request.from_file);
+    request.from_file.clear();
+  }
+  if (interrupted) throw Error(ExitCode::kInterrupted, "interrupted before this search began");
+  return plan_watched(request, runner, false);
+}
+
+void expect_local(const Arguments& a) {
+  if (!a.measure) {
+    if (!a.trace.empty()) throw Error(ExitCode::kUsage, "compare --trace is of what --measure runs; give both");
+    return;
+  }
+  if (!a.request.cluster.starts_with("local:"))
+    throw Error(ExitCode::kUsage, fmt::format("compare --measure runs the plans on this machine, whose devices are "
+                                              "those of local:N, not of '{}'",
+                                              a.request.cluster));
+  for (const std::string& search : a.searches)
+    if (parse_search(search).entry->estimates)
+      throw Error(ExitCode::kUsage,
+                  fmt::format("compare --measure: search '{}' has no plan that could be run", search));
+  if (a.request.profile_file.empty())
+    fmt::print(stderr,
+               "without --profile predicted times are nominal, not of this machine; `partita profile` measures it\n");
+}
+
+// A plan on this machine; its traces are added where they are asked for.
+MeasuredStep measured(const Arguments& a, const std::string& search, Planned& p, Runner& runner,
+                      std::vector<NamedTrace>& traces) {
+  follow_whole(p, runner);
+  MeasuredStep step = measure_step(p, a.measure_seconds, !a.trace.empty(), load_kernels(), &interrupted);
+  if (a.trace.empty()) return step;
+  traces.push_back({search + " predicted", p.predicted, p.physical});
+  traces.push_back({search + " measured", step.trace, p.physical});
+  return step;
+}
+
 }  // namespace
 
 int compare_command(const Arguments& a) {
+  expect_local(a);
+  expect_writable(a.trace);
   const CatchInterrupt caught;  // the rows so far are kept
-  Json rows = Json::array();
+  Rows rows(a);
   bool any = false;
   std::optional<Error> without;
-  size_t width = 24;
-  for (const std::string& search : a.searches) width = std::max(width, search.size());
-  if (!a.json)
-    fmt::print("{:<{}} {:>7} {:>14} {:>10} {:>10} {:>14} {:>10}\n", "search", width, "batch", "communication",
-               "step time", "samples/s", "peak memory", "seconds");
+  std::vector<NamedTrace> traces;
+  Cluster cluster;
   for (const std::string& search : a.searches) {
-    Request request = a.request;
-    request.search = search;
-    request.budget.deadline.reset();  // each has its own time
-    if (!request.from_file.empty() && !parse_search(search).entry->warm) {
-      fmt::print(stderr, "{} cannot begin with a plan: it makes its own without {}\n", search, request.from_file);
-      request.from_file.clear();
-    }
     Runner runner;
-    Planned p;
     try {
-      if (interrupted) throw Error(ExitCode::kInterrupted, "interrupted before this search began");
-      p = plan_watched(request, runner, false);
+      Planned p = plan_of(a, search, runner);
+      std::optional<MeasuredStep> step;
+      if (a.measure) step = measured(a, search, p, runner, traces);
+      rows.add(search, p, step);
+      cluster = p.cluster;
+      any = true;
     } catch (const Error& e) {
       // One search without a plan that fits is a row that says so; the others still count.
       if (e.code() == ExitCode::kBug || e.code() == ExitCode::kUsage || e.code() == ExitCode::kBadInput) throw;
       without = e;
-      if (a.json) rows.push_back({{"search", search}, {"reason", e.what()}});
-      else fmt::print("{:<{}} no plan: {}\n", search, width, e.what());
-      continue;
+      rows.without_plan(search, e);
     }
-    any = true;
-    if (const int parts = p.plan.model.micro_batches; parts > 1 && !a.json)
-      fmt::print(stderr, "{}: {} micro-batches\n", search, parts);
-    if (const std::string groups = batch_norm_groups_text(p); !groups.empty() && !a.json)
-      fmt::print(stderr, "{}: {}\n", search, groups);
-    if (a.json) rows.push_back(plan_json(p, ""));
-    else
-      fmt::print("{:<{}} {:>7} {:>14} {:>10} {:>10} {:>14} {:>10.3f}\n", search, width, or_dash("{}", p.batch()),
-                 megabytes(static_cast<double>(p.report.comm_bytes)), time_text(static_cast<double>(p.step_time_ns())),
-                 or_dash("{:.2f}", p.samples_per_second()), megabytes(static_cast<double>(p.peak_memory_bytes())),
-                 p.search_seconds);
-    std::fflush(stdout);
   }
-  if (a.json) print_json({{"rows", rows}});
+  rows.end();
+  if (!a.trace.empty()) write_file(a.trace, chrome_trace(traces, cluster));
   return !without || (any && !interrupted) ? 0 : static_cast<int>(without->code());
 }
 

@@ -11,7 +11,8 @@ int main(int argc, char** argv) {
       {"compare", compare_command}, {"run", run_command},           {"train", train_command},
       {"check", check_command},     {"explain", explain_command},   {"tdl", tdl_command},
       {"models", models_command},   {"clusters", clusters_command}, {"searches", searches_command},
-      {"solve", solve_command},     {"ops", ops_command},           {"predict", predict_command}};
+      {"solve", solve_command},     {"ops", ops_command},           {"predict", predict_command},
+      {"profile", profile_command}};
   int code = 0;
   try {
     Arguments a = parse_arguments(argc, argv);

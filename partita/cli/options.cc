@@ -105,11 +105,17 @@ void add_budget_options(CLI::App& c, Arguments& a, RawOptions& raw, const char* 
   c.add_option("--seed", a.request.seed, "of everything random")->check(count());
 }
 
+void add_profile_option(CLI::App& c, Arguments& a) {
+  c.add_option("--profile", a.request.profile_file, "times that were measured: what `partita profile` wrote")
+      ->check(path());
+}
+
 void add_plan_options(CLI::App& c, Arguments& a, RawOptions& raw) {
   c.add_option("--cluster", a.request.cluster, "preset or YAML file; see `partita clusters`");
   c.add_option("--devices", a.request.devices, "the first N devices of the cluster; without --cluster: local:N");
   c.add_option("--objective", raw.objective, "comm: bytes moved; time: of the simulated step")
       ->check(CLI::IsMember({text_of(Objective::kComm), text_of(Objective::kTime)}));
+  add_profile_option(c, a);
   c.add_option("--pin", a.request.pin_file, "a part of a plan that stays as it is")->check(path());
   c.add_option("--memory-limit", raw.memory_limit, "what a device may use: 80GB (10^9), 80GiB (2^30), or bytes");
   c.add_option("--bucket", raw.bucket,
@@ -168,6 +174,7 @@ void add_simulate(CLI::App& app, Arguments& a) {
   CLI::App& c = add_command(app, a, "simulate", "predict a plan's step time and memory");
   c.add_option("PLAN", a.target)->required();
   c.add_option("--trace", a.trace, "write a Chrome trace here")->check(path());
+  add_profile_option(c, a);
   add_dump_option(c, a);
 }
 
@@ -178,6 +185,9 @@ void add_compare(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry&
   add_model_options(c, a, raw, registry);
   add_plan_options(c, a, raw);
   add_from_option(c, a);
+  c.add_flag("--measure", a.measure, "run each plan on this machine, and print what a step took beside the prediction");
+  c.add_option("--seconds", a.measure_seconds, "of each measurement")->check(positive_seconds());
+  c.add_option("--trace", a.trace, "with --measure: predicted and measured steps in one Chrome trace")->check(path());
 }
 
 void add_predict(CLI::App& app, Arguments& a) {
@@ -189,6 +199,16 @@ void add_predict(CLI::App& app, Arguments& a) {
   c.add_option("--collective", a.collective, "what nccl-tests measured, where its output does not say")
       ->check(not_empty("a name"));
   c.add_option("-o", a.output, "write the table with predicted_us, algorithm, error and note here")->check(path());
+}
+
+void add_profile(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry& registry) {
+  CLI::App& c = add_command(app, a, "profile", "measure kernels, collectives and copies on this machine");
+  c.add_option("MODEL|PLAN", a.targets, "whose kernels: of all plans of a model, or of one plan")->required();
+  c.add_option("--devices", a.request.devices, "plans have up to so many; default: one for each core");
+  c.add_option("-o", a.output, "write the profile here; what it has already is not measured again")
+      ->required()
+      ->check(path());
+  add_model_options(c, a, raw, registry);
 }
 
 void add_clusters(CLI::App& app, Arguments& a) {
@@ -277,6 +297,7 @@ void add_commands(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry
   add_simulate(app, a);
   add_compare(app, a, raw, registry);
   add_predict(app, a);
+  add_profile(app, a, raw, registry);
   add_run(app, a, raw, registry);
   add_train(app, a, raw, registry);
   add_check(app, a);

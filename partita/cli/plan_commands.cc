@@ -56,7 +56,7 @@ void expect_traceable(const Planned& p) {
 int simulate_command(const Arguments& a) {
   expect_writable(a.trace);
   Runner runner(true, a.dump);
-  Planned p = open_plan(a.target, runner, Follow::kAll);
+  Planned p = open_plan(a.target, runner, Follow::kAll, a.request.profile_file);
   if (!a.trace.empty()) {
     in_file(a.target, [&] {
       expect_traceable(p);
@@ -76,6 +76,7 @@ int simulate_command(const Arguments& a) {
     if (t.name == "simulate") seconds = t.seconds;
   if (a.json) {
     nlohmann::ordered_json json = {{"step_time_us", static_cast<double>(p.step_time_ns()) / 1e3}};
+    add_source_of_times(json, p);
     add_breakdown(json, p);
     json.update({{"comm_bytes", p.report.comm_bytes}, {"peak_memory_bytes", p.peak_memory_bytes()}});
     if (p.is_whole()) json.update({{"utilization", compute}, {"tasks", p.physical.tasks.size()}});

@@ -118,6 +118,31 @@ void print_breakdown(const Planned& p) {
   }
 }
 
+// Kernels of the predicted step, and how many of them have times that its profile only estimates.
+struct KernelCounts {
+  size_t all = 0, estimated = 0;
+};
+KernelCounts kernel_counts(const Planned& p) {
+  KernelCounts counts;
+  for (size_t t = 0; t < p.physical.tasks.size(); ++t) {
+    if (!std::holds_alternative<KernelWork>(p.physical.tasks[t].work)) continue;
+    ++counts.all;
+    counts.estimated += p.predicted.estimated.contains(TaskId(t));
+  }
+  return counts;
+}
+
+// local:N stands for any machine.
+bool is_nominal(const Cluster& cluster) { return !cluster.profile && cluster.name.starts_with("local:"); }
+
+std::string source_of_times(const Planned& p) {
+  if (is_nominal(p.cluster)) return "predicted, nominal: without a profile of this machine";
+  if (!p.cluster.profile || p.search.estimate) return "predicted";
+  const KernelCounts counts = kernel_counts(p);
+  if (counts.estimated == 0) return fmt::format("predicted, all {} kernels measured", counts.all);
+  return fmt::format("predicted, {} of {} kernels estimated from what was measured", counts.estimated, counts.all);
+}
+
 // " (7,090 tokens/s, 886 a device)", of a model of text.
 std::string tokens_text(const Planned& p, double samples_per_second) {
   const std::optional<int64_t> tokens = p.tokens_per_sample();
@@ -135,6 +160,14 @@ std::string batch_norm_groups_text(const Planned& p) {
   return fmt::format("statistics of {} groups of {} samples", groups, *batch / groups);
 }
 
+void add_source_of_times(Json& json, const Planned& p) {
+  json["nominal"] = is_nominal(p.cluster);
+  if (!p.cluster.profile || p.search.estimate) return;
+  const KernelCounts counts = kernel_counts(p);
+  json["kernels"] = counts.all;
+  json["estimated_kernels"] = counts.estimated;
+}
+
 Json plan_json(const Planned& p, const std::string& plan_file) {
   Json json = {{"model", p.plan.model.model},
                {"cluster", p.cluster.name},
@@ -145,6 +178,7 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
                {"peak_memory_bytes", p.peak_memory_bytes()},
                {"search_seconds", p.search_seconds}};
   json["step_time_us"] = us(p.step_time_ns());
+  add_source_of_times(json, p);
   if (!p.typical.empty()) json["typical_devices"] = typical_devices_of(p);
   if (const auto batch = p.batch()) json["batch"] = *batch;
   if (p.plan.model.micro_batches > 1) json["micro_batches"] = p.plan.model.micro_batches;
@@ -187,7 +221,7 @@ void print_plan(const Planned& p) {
   if (const auto bound = p.search.lower_bound_comm_bytes)
     fmt::print("lower bound    {} (gap {:.2f}%)\n", megabytes(static_cast<double>(*bound)),
                100 * gap_of(p.report.comm_bytes, *bound));
-  fmt::print("step time      {} (predicted)\n", time_text(static_cast<double>(p.step_time_ns())));
+  fmt::print("step time      {} ({})\n", time_text(static_cast<double>(p.step_time_ns())), source_of_times(p));
   if (!p.search.estimate) print_breakdown(p);
   if (const auto serial = serial_time_ns(p)) {
     fmt::print("serial time    {} if nothing overlapped", time_text(static_cast<double>(*serial)));

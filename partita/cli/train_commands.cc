@@ -29,7 +29,7 @@ void print_note(const std::string& note) { fmt::print(stderr, "{}\n", note); }
 
 // Ctrl-C while it is planned ends the search, and the best plan so far is used.
 Planned planned_for(const Arguments& a, Runner& runner, bool forward_will_do) {
-  if (a.is_plan) return open_plan(a.target, runner, Follow::kWhole);
+  if (a.is_plan) return open_plan(a.target, runner, Follow::kWhole, a.request.profile_file);
   Request request = a.request;
   request.forward_will_do = forward_will_do;
   Planned p = plan_watched(request, runner);

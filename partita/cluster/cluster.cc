@@ -3,6 +3,8 @@
 
 #include <limits>
 
+#include "partita/profile/profile.h"
+
 namespace partita {
 
 const std::vector<LinkId>* Routes::own(DeviceId from, DeviceId to) const {
@@ -34,6 +36,10 @@ std::vector<LinkId> Routes::between(DeviceId from, DeviceId to) const {
   std::vector<LinkId> links;
   for_each_link(from, to, [&](LinkId l) { links.push_back(l); });
   return links;
+}
+
+const Profile* Cluster::profile_of(DeviceId id) const {
+  return profile && profile->device == device(id).model ? profile.get() : nullptr;
 }
 
 LinkId Cluster::narrowest(DeviceId from, DeviceId to) const {

@@ -5,6 +5,7 @@
 // 10.5 GB/s; GPUs of two boards have one of 4 links whose narrowest has 10 GB/s.
 #pragma once
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,8 @@
 #include "partita/cluster/library.h"
 
 namespace partita {
+
+class Profile;  // profile/profile.h
 
 enum class DeviceKind { kGpu, kCpu };
 
@@ -81,10 +84,14 @@ struct Cluster {
   int compute_count = 0;        // devices[0 .. compute_count) run plans
   std::vector<Link> links;
   Routes routes;
+  // What was measured of the devices of one type; null: all figures are those of the text. A plan does not carry it.
+  std::shared_ptr<const Profile> profile;
 
   const Device& device(DeviceId id) const { return devices[id.index()]; }
   const Link& link(LinkId id) const { return links[id.index()]; }
   std::vector<LinkId> route(DeviceId from, DeviceId to) const { return routes.between(from, to); }
+  // The profile, where it is of this device's type; else null.
+  const Profile* profile_of(DeviceId id) const;
   // The slowest link of the route; invalid from a device to itself.
   LinkId narrowest(DeviceId from, DeviceId to) const;
   // Bytes per second of the route's slowest link, infinity from a device to itself.

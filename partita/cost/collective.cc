@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+
+#include "partita/profile/profile.h"
 
 namespace partita {
 
@@ -106,9 +109,21 @@ Duration time_of(const Setting& at, const LibraryRow& row) {
   return {};
 }
 
+// What a curve of a profile says, for a byte.
+Duration along(const Curve& curve) { return duration(curve.latency_us, curve.us_per_byte * 1e-6); }
+
+// Where a profile has the collective: the devices' own processors do it, and no link is taken.
+std::optional<Collective> measured(const Cluster& cluster, StepKind kind, const std::vector<DeviceId>& devices) {
+  const Profile* profile = cluster.profile_of(devices[0]);
+  const Curve* curve = profile ? profile->curve(name_of(kind), static_cast<int>(devices.size())) : nullptr;
+  if (!curve) return std::nullopt;
+  return Collective{{"measured"}, {{along(*curve)}}, {}, {}};
+}
+
 Collective collective_of(const Cluster& cluster, StepKind kind, const std::vector<DeviceId>& devices) {
   Collective found{{}, {{}}, {}, {}};
   if (devices.size() < 2) return {{""}, {}, {}, {}};
+  if (auto known = measured(cluster, kind, devices)) return *std::move(known);
   const GroupLinks group = kind == StepKind::kAllToAll ? pair_links(cluster, devices) : ring_links(cluster, devices);
   const Setting at{cluster,
                    group,
@@ -173,6 +188,9 @@ const Collective& CollectiveTimes::of(StepKind kind, std::vector<DeviceId> devic
 }
 
 Ways transfer_ways(const Cluster& cluster, DeviceId from, DeviceId to, const std::vector<LinkId>& route, double bytes) {
+  if (const Profile* profile = cluster.profile_of(to))
+    if (const Curve* curve = profile->curve("transfer"))
+      return {{duration(curve->latency_us + profile->machine.task_us, curve->us_per_byte * bytes * 1e-6)}};
   double latency_us = 0, slowest = INFINITY;
   for (LinkId l : route) {
     latency_us += cluster.link(l).latency_us;

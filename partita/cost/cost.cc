@@ -42,6 +42,25 @@ DeviceId source_of(const PhysicalGraph& graph, const Task& task) {
   return task.reads.empty() ? DeviceId() : graph.reg(task.reads[0].reg).device;
 }
 
+int64_t whole_ns(double us) { return std::max<int64_t>(1, std::llround(us * kNsPerUs)); }
+
+// The curve of a profile that has the time of a task that runs no formula.
+std::string_view curve_of(const Work& work) {
+  if (std::holds_alternative<LoadWork>(work)) return "load";
+  if (std::holds_alternative<OutputWork>(work)) return "output";
+  return "copy";
+}
+
+// How much longer with all cores busy, of the point nearest to so many bytes.
+double together_of(const Curve* curve, double bytes) {
+  if (!curve) return 1;
+  const auto near =
+      std::min_element(curve->points.begin(), curve->points.end(), [&](const Curve::Point& a, const Curve::Point& b) {
+        return std::abs(std::log(a.bytes / (bytes + 1))) < std::abs(std::log(b.bytes / (bytes + 1)));
+      });
+  return near->time.together_us > 0 ? std::max(1.0, near->time.together_us / near->time.us) : 1;
+}
+
 // What devices that are not lowered fetch takes the device's own time no more than what others fetch.
 bool stands_for_others(const Task& task) { return task.writes.empty() && std::holds_alternative<CopyWork>(task.work); }
 
@@ -77,6 +96,9 @@ Kernel CostModel::kernel(DeviceId device, const std::shared_ptr<const tdl::Bound
 }
 
 Duration CostModel::copy(DeviceId device, double bytes) const {
+  if (const Profile* profile = cluster_.profile_of(device))
+    if (const Curve* curve = profile->curve("copy"))
+      return {(curve->latency_us + profile->machine.task_us) * kNsPerUs, curve->us_per_byte * bytes * kNsPerUs};
   const Device& on = cluster_.device(device);
   return {on.launch_overhead_us * kNsPerUs, bytes / reached_bytes_per_s(on) * kNsPerS};
 }
@@ -85,20 +107,38 @@ Ways CostModel::transfer(DeviceId from, DeviceId to, const std::vector<LinkId>& 
   return transfer_ways(cluster_, from, to, route, bytes);
 }
 
-int64_t CostModel::task_ns(const PhysicalGraph& graph, const Task& task) const {
-  if (!task.route.empty())
-    return transfer(source_of(graph, task), task.device, task.route, static_cast<double>(task.bytes) * sharers(task))
-        .whole_ns(1);
-  if (stands_for_others(task)) return 1;
+std::optional<TaskTime> CostModel::profiled(DeviceId device, const KernelId& id, double flops, double bytes) const {
+  const Profile* profile = cluster_.profile_of(device);
+  const auto time = profile ? profile->kernel(id, flops, bytes) : std::nullopt;
+  if (!time) return std::nullopt;
+  return TaskTime{whole_ns(time->us + profile->machine.task_us), time->together, time->estimated};
+}
+
+TaskTime CostModel::task_time(const PhysicalGraph& graph, const Task& task) const {
+  const auto bytes = static_cast<double>(task.bytes);
+  if (!task.route.empty()) {
+    const Profile* profile = cluster_.profile_of(task.device);
+    const int64_t ns = transfer(source_of(graph, task), task.device, task.route, bytes * sharers(task)).whole_ns(1);
+    return {ns, profile ? together_of(profile->curve("transfer"), bytes) : 1, false};
+  }
+  if (stands_for_others(task)) return {};
+  const auto* work = std::get_if<KernelWork>(&task.work);
+  if (const Profile* profile = cluster_.profile_of(task.device)) {
+    if (work && work->bound) {
+      const KernelId id = kernel_id(graph, task, *work, texts_->of(work->bound));
+      if (const auto time = profiled(task.device, id, task.flops, bytes)) return *time;
+    } else if (const Curve* curve = profile->curve(curve_of(task.work))) {
+      return {whole_ns(curve->us(bytes) + profile->machine.task_us), together_of(curve, bytes), false};
+    }
+  }
   Kernel kernel;
   kernel.flops = task.flops;
-  const auto* work = std::get_if<KernelWork>(&task.work);
   if (work && work->bound)
     kernel = this->kernel(task.device, work->bound, work->first_stage, work->last_stage, work->ranges[0], task.flops);
-  kernel.bytes = static_cast<double>(task.bytes);
+  kernel.bytes = bytes;
   const Rates rates = rates_of_task(graph, task);
   kernel.rate = rates.rate, kernel.vector = rates.vector;
-  return kernel_ns(task.device, kernel);
+  return {kernel_ns(task.device, kernel), 1, cluster_.profile_of(task.device) != nullptr};
 }
 
 const Collective& CostModel::collective_of(const PhysicalGraph& graph, const std::vector<TaskId>& participants) const {

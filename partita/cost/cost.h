@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "partita/cost/collective.h"
 #include "partita/cost/kernel_form.h"
+#include "partita/cost/kernel_id.h"
 #include "partita/physical/physical.h"
 
 namespace partita {
@@ -24,18 +26,29 @@ struct Rates {
 Rates rates_of(const tdl::Bound& bound, int first, int last, const std::vector<int>& touched,
                const std::function<DType(int)>& dtype_of);
 
+// How long a task takes.
+struct TaskTime {
+  int64_t ns = 1;
+  double together = 1;     // times as long when all cores of the devices' machine are busy (profile/profile.h)
+  bool estimated = false;  // not measured itself, where there is a profile
+};
+
 class CostModel {
  public:
   explicit CostModel(const Cluster& cluster)
       : cluster_(cluster),
         collectives_(std::make_shared<CollectiveTimes>(cluster)),
-        forms_(std::make_shared<KernelForms>()) {}
+        forms_(std::make_shared<KernelForms>()),
+        texts_(std::make_shared<FormTexts>()) {}
 
   // The formulas, for work that is not a task yet. At least 1 ns.
   int64_t kernel_ns(DeviceId device, const Kernel& kernel) const;
   // Stages [first, last) of a formula over these ranges, as a kernel on the device; without rates and bytes.
   Kernel kernel(DeviceId device, const std::shared_ptr<const tdl::Bound>& bound, int first, int last,
                 const std::vector<Interval>& ranges, double flops) const;
+  // The same, from a device's profile. Empty where it has none, or nothing to estimate from.
+  std::optional<TaskTime> profiled(DeviceId device, const KernelId& id, double flops, double bytes) const;
+  const std::string& form_of(const std::shared_ptr<const tdl::Bound>& bound) const { return texts_->of(bound); }
   Duration copy(DeviceId device, double bytes) const;  // a kernel that computes nothing; bytes read and written
   Ways transfer(DeviceId from, DeviceId to, const std::vector<LinkId>& route, double bytes) const;
   const Collective& collective(StepKind kind, const std::vector<DeviceId>& devices) const {
@@ -46,7 +59,8 @@ class CostModel {
   // narrowest link, and between two GPUs whose library has rows for transfers the least that these say. At least 1 ns.
   // Not for collectives. Where some devices alone are lowered, its bytes take as long as those of all that share the
   // link (Elsewhere).
-  int64_t task_ns(const PhysicalGraph& graph, const Task& task) const;
+  int64_t task_ns(const PhysicalGraph& graph, const Task& task) const { return task_time(graph, task).ns; }
+  TaskTime task_time(const PhysicalGraph& graph, const Task& task) const;
   // A collective of these participants, in rank order, by the way that is fastest for its bytes.
   int64_t collective_ns(const PhysicalGraph& graph, const std::vector<TaskId>& participants) const;
   // Of what a collective's participants, or those that its Elsewhere lists, do together.
@@ -58,6 +72,7 @@ class CostModel {
   const Cluster& cluster_;
   std::shared_ptr<CollectiveTimes> collectives_;  // memories; copies of the model share them
   std::shared_ptr<KernelForms> forms_;
+  std::shared_ptr<FormTexts> texts_;
 };
 
 }  // namespace partita

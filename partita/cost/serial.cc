@@ -23,20 +23,13 @@ Likeness likeness_of(const Graph& graph, const Op& op, const tdl::Derived& deriv
   return {op.definition, op.bound.get(), &derived, mesh.devices, std::move(dtypes)};
 }
 
-// The dtype of a tensor of the op's formula; stages that are no results have `inner`.
-DType tensor_dtype(const Graph& graph, const Op& op, int tensor, DType inner) {
-  if (static_cast<size_t>(tensor) < op.operands.size()) return graph.tensor(op.operands[tensor]).dtype;
-  const std::vector<int>& results = op.bound->results;
-  const auto result = std::find(results.begin(), results.end(), tensor);
-  return result == results.end() ? inner
-                                 : graph.tensor(op.results[static_cast<size_t>(result - results.begin())]).dtype;
-}
-
-// What position p reads of a tensor for a segment: what an inner step before it brings, else what it holds.
-Box box_read(const tdl::Derived& derived, const Segment& segment, int tensor, int p) {
-  for (const tdl::InnerStep& step : derived.inner)
-    if (step.tensor == tensor && step.before_stage == segment.first && !step.needed.empty()) return step.needed[p];
-  return derived.boxes[tensor][p];
+// What a segment's kernel reads and writes at position p.
+std::vector<TensorPart> parts_of(const tdl::Derived& derived, const Segment& segment, int p,
+                                 const std::function<DType(int)>& dtype_of) {
+  std::vector<TensorPart> parts;
+  for (int t : segment.reads) parts.push_back({t, dtype_of(t), volume(box_read(derived, segment, t, p)), false});
+  for (int t : segment.writes) parts.push_back({t, dtype_of(t), volume(derived.boxes[t][p]), true});
+  return parts;
 }
 
 }  // namespace
@@ -76,7 +69,7 @@ int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, cons
   const tdl::Bound& bound = *op.bound;
   const std::vector<Segment> segments = segments_of(bound, derived);
   const OpDefinition* definition = graph.registry->find(op.definition);
-  auto dtype_of = [&, inner = inner_dtype(graph, op)](int tensor) { return tensor_dtype(graph, op, tensor, inner); };
+  auto dtype_of = [&](int tensor) { return tensor_dtype(graph, op, tensor); };
   std::vector<Rates> rates;
   for (const Segment& segment : segments) {
     std::vector<int> touched = segment.reads;
@@ -99,7 +92,16 @@ int64_t kernels_ns(const CostModel& cost, const Graph& graph, const Op& op, cons
       Kernel kernel = cost.kernel(mesh.devices[p], op.bound, segment.first, segment.last, derived.ranges[p], flops[g]);
       kernel.bytes = static_cast<double>(bytes);
       kernel.rate = rates[g].rate, kernel.vector = rates[g].vector;
-      const Device& on = cost.cluster().device(mesh.devices[p]);
+      const DeviceId device = mesh.devices[p];
+      if (cost.cluster().profile_of(device)) {
+        const KernelId id = kernel_id(op.definition, op.attributes, bound, cost.form_of(op.bound), segment.first,
+                                      segment.last, derived.ranges[p], parts_of(derived, segment, p, dtype_of));
+        if (const auto time = cost.profiled(device, id, flops[g], kernel.bytes)) {
+          slowest[g] = std::max(slowest[g], time->ns);
+          continue;
+        }
+      }
+      const Device& on = cost.cluster().device(device);
       if (p > 0 && kernel == last[g].kernel && on.model == last[g].on->model && on.kernels.multiprocessors > 0)
         continue;
       slowest[g] = std::max(slowest[g], cost.kernel_ns(mesh.devices[p], kernel));

@@ -12,6 +12,12 @@ std::vector<int> tensors_read(const tdl::Expr& e) {
   return {tensors.begin(), tensors.end()};
 }
 
+Box box_read(const tdl::Derived& derived, const Segment& segment, int tensor, int p) {
+  for (const tdl::InnerStep& step : derived.inner)
+    if (step.tensor == tensor && step.before_stage == segment.first && !step.needed.empty()) return step.needed[p];
+  return derived.boxes[tensor][p];
+}
+
 std::vector<Segment> segments_of(const tdl::Bound& bound, const tdl::Derived& derived) {
   const int stages = static_cast<int>(bound.stages.size());
   std::set<int> starts = {0};

@@ -19,6 +19,9 @@ struct Segment {
 };
 std::vector<Segment> segments_of(const tdl::Bound& bound, const tdl::Derived& derived);
 
+// What position p reads of a tensor for a segment: what an inner step before it brings, else what it holds.
+Box box_read(const tdl::Derived& derived, const Segment& segment, int tensor, int p);
+
 // The tensors that a formula's expression reads.
 std::vector<int> tensors_read(const tdl::Expr& e);  // ascending
 

@@ -19,21 +19,21 @@ Json metadata(const char* what, int pid, int tid, const std::string& name) {
   return {{"name", what}, {"ph", "M"}, {"pid", pid}, {"tid", tid}, {"args", {{"name", name}}}};
 }
 
-}  // namespace
-
-std::string chrome_trace(const Trace& trace, const PhysicalGraph& graph, const Cluster& cluster) {
-  // A process a device; the links, which belong to none, are one more.
-  const int links = graph.device_count;
-  const auto pid_of = [&](const Queue& queue) { return queue.kind == QueueKind::kLink ? links : queue.device.value; };
+// A process a device, numbered from `first`; the links, which belong to none, are one more.
+void add_events(const Trace& trace, const PhysicalGraph& graph, const Cluster& cluster, const std::string& name,
+                int first, Json& events) {
+  const int links = first + graph.device_count;
+  const auto pid_of = [&](const Queue& queue) {
+    return queue.kind == QueueKind::kLink ? links : first + queue.device.value;
+  };
+  const auto device_name = [&](int d) {
+    return name +
+           (d < static_cast<int>(cluster.devices.size()) ? cluster.devices[d].name : fmt::format("device {}", d));
+  };
   std::vector<bool> used(graph.queues.size(), false);
   for (const Event& event : trace.events) used[graph.task(event.task).queue.index()] = true;
-
-  Json events = Json::array();
-  for (int d = 0; d < graph.device_count; ++d)
-    events.push_back(
-        metadata("process_name", d, 0,
-                 d < static_cast<int>(cluster.devices.size()) ? cluster.devices[d].name : fmt::format("device {}", d)));
-  events.push_back(metadata("process_name", links, 0, "links"));
+  for (int d = 0; d < graph.device_count; ++d) events.push_back(metadata("process_name", first + d, 0, device_name(d)));
+  events.push_back(metadata("process_name", links, 0, name + "links"));
   for (std::size_t q = 0; q < graph.queues.size(); ++q)
     if (used[q])
       events.push_back(metadata("thread_name", pid_of(graph.queues[q]), static_cast<int>(q), graph.queues[q].name));
@@ -42,6 +42,7 @@ std::string chrome_trace(const Trace& trace, const PhysicalGraph& graph, const C
     Json args = {{"step", event.step}, {"act", event.act}, {"flops", task.flops}, {"bytes", task.bytes}};
     if (const auto found = trace.algorithms.find(event.task); found != trace.algorithms.end())
       args["algorithm"] = found->second;
+    if (trace.estimated.contains(event.task)) args["estimated"] = true;
     events.push_back({{"name", task.name},
                       {"cat", name_of(task.phase)},
                       {"ph", "X"},
@@ -55,14 +56,36 @@ std::string chrome_trace(const Trace& trace, const PhysicalGraph& graph, const C
     events.push_back({{"name", "memory"},
                       {"ph", "C"},
                       {"ts", micro_seconds(sample.time_ns)},
-                      {"pid", sample.device.value},
+                      {"pid", first + sample.device.value},
                       {"tid", 0},
                       {"args", {{"bytes", sample.bytes}}}});
+}
+
+std::string with_events(Json events) {
   return Json{{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}}.dump();
 }
 
+}  // namespace
+
+std::string chrome_trace(const Trace& trace, const PhysicalGraph& graph, const Cluster& cluster) {
+  Json events = Json::array();
+  add_events(trace, graph, cluster, "", 0, events);
+  return with_events(std::move(events));
+}
+
+std::string chrome_trace(const std::vector<NamedTrace>& traces, const Cluster& cluster) {
+  Json events = Json::array();
+  int first = 0;
+  for (const NamedTrace& t : traces) {
+    add_events(t.trace, t.graph, cluster, t.name + ": ", first, events);
+    first += t.graph.device_count + 1;
+  }
+  return with_events(std::move(events));
+}
+
 std::string print(const Trace& trace, const PhysicalGraph& graph) {
-  Json events = Json::array(), memory = Json::array(), algorithms = Json::object();
+  Json events = Json::array(), memory = Json::array(), algorithms = Json::object(), estimated = Json::array();
+  for (const TaskId task : trace.estimated) estimated.push_back(graph.task(task).name);
   for (const auto& [task, name] : trace.algorithms) algorithms[graph.task(task).name] = name;
   for (const Event& e : trace.events)
     events.push_back({{"task", graph.task(e.task).name},
@@ -72,16 +95,16 @@ std::string print(const Trace& trace, const PhysicalGraph& graph) {
                       {"end_ns", e.end_ns}});
   for (const MemorySample& m : trace.memory)
     memory.push_back({{"device", m.device.value}, {"time_ns", m.time_ns}, {"bytes", m.bytes}});
-  return Json{{"schema_version", kSchemaVersion},
-              {"graph", graph.name},
-              {"steps", trace.steps},
-              {"step_time_ns", trace.step_time_ns},
-              {"events", std::move(events)},
-              {"memory", std::move(memory)},
-              {"link_bytes", trace.link_bytes},
-              {"algorithms", std::move(algorithms)}}
-             .dump(1) +
-         "\n";
+  Json json = {{"schema_version", kSchemaVersion},
+               {"graph", graph.name},
+               {"steps", trace.steps},
+               {"step_time_ns", trace.step_time_ns},
+               {"events", std::move(events)},
+               {"memory", std::move(memory)},
+               {"link_bytes", trace.link_bytes},
+               {"algorithms", std::move(algorithms)}};
+  if (!estimated.empty()) json["estimated"] = std::move(estimated);
+  return json.dump(1) + "\n";
 }
 
 Trace parse_trace(std::string_view text, const PhysicalGraph& graph) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ struct Trace {
   int64_t step_time_ns = 0;  // of one step: the mean over the steps
   // Of predicted collectives, by participant: how the library does it, as "ring LL128".
   std::map<TaskId, std::string> algorithms;
+  // Of a prediction with a profile: tasks whose time was not measured, but estimated from others.
+  std::set<TaskId> estimated;
 
   bool operator==(const Trace&) const = default;
 };
@@ -37,6 +40,14 @@ struct Trace {
 // Chrome trace JSON (opens in Perfetto): one complete event ("ph":"X") a task act; pid is the device, tid the queue, ts
 // and dur in microseconds; memory as counter events.
 std::string chrome_trace(const Trace& trace, const PhysicalGraph& graph, const Cluster& cluster);
+
+// Several traces on one time line, each with processes of its own, named NAME: DEVICE.
+struct NamedTrace {
+  std::string name;  // "predicted"
+  Trace trace;
+  PhysicalGraph graph;
+};
+std::string chrome_trace(const std::vector<NamedTrace>& traces, const Cluster& cluster);
 std::string print(const Trace& trace, const PhysicalGraph& graph);
 Trace parse_trace(std::string_view text, const PhysicalGraph& graph);
 

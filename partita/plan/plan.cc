@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <type_traits>
 #include <utility>
 
 #include "partita/base/error.h"
-#include "partita/base/json_nesting.h"
+#include "partita/base/json_fields.h"
 
 namespace partita {
 
@@ -81,87 +80,6 @@ std::string object_lines(const Json& object) {
     first = false;
   }
   return text + (first ? "}" : "\n  }");
-}
-
-// A value is of a type as it stands. (nlohmann's own conversion rounds 0.5 to 0, takes true for 1 and wraps large
-// numbers.)
-template <typename T>
-bool is_a(const Json& json) {
-  if constexpr (std::is_same_v<T, std::string>) {
-    return json.is_string();
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return json.is_number();
-  } else if constexpr (std::is_integral_v<T>) {
-    if (json.is_number_unsigned()) return std::in_range<T>(json.get<uint64_t>());
-    return json.is_number_integer() && std::in_range<T>(json.get<int64_t>());
-  } else if constexpr (requires { typename T::mapped_type; }) {
-    return json.is_object() &&
-           std::all_of(json.begin(), json.end(), [](const Json& e) { return is_a<typename T::mapped_type>(e); });
-  } else {
-    return json.is_array() &&
-           std::all_of(json.begin(), json.end(), [](const Json& e) { return is_a<typename T::value_type>(e); });
-  }
-}
-
-// Reads one object strictly: every key must be asked for.
-class Fields {
- public:
-  Fields(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
-    if (!json.is_object()) fail("{}: expected an object, found {}", where_, json.type_name());
-  }
-  const Json* optional(const std::string& key) {
-    if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.push_back(key);
-    auto found = json_.find(key);
-    return found == json_.end() ? nullptr : &*found;
-  }
-  const Json& get(const std::string& key) {
-    const Json* found = optional(key);
-    if (!found) fail("{}: the field '{}' is missing", where_, key);
-    return *found;
-  }
-  template <typename T>
-  T value(const std::string& key) {
-    const Json& found = get(key);
-    if (!is_a<T>(found))
-      fail("{}: the field '{}' has the wrong type or range: {}", where_, key,
-           found.dump(-1, ' ', false, Json::error_handler_t::replace));
-    return found.get<T>();
-  }
-  const Json& object(const std::string& key) {
-    const Json& found = get(key);
-    if (!found.is_object()) fail("{}: the field '{}' is an object, not {}", where_, key, found.type_name());
-    return found;
-  }
-  void done() {
-    for (const auto& [key, value] : json_.items())
-      if (std::find(known_.begin(), known_.end(), key) == known_.end())
-        fail("{}: unknown field '{}'; known are: {}", where_, key, fmt::join(known_, ", "));
-  }
-
- private:
-  const Json& json_;
-  std::string where_;
-  std::vector<std::string> known_;
-};
-
-// Bad input too: an object with two entries of one name.
-Json parse_json(std::string_view text) {
-  expect_shallow_json(text, "plan");
-  std::vector<std::set<std::string>> open;  // keys of the objects that enclose the place
-  const auto once = [&](int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) open.emplace_back();
-    if (event == Json::parse_event_t::object_end) open.pop_back();
-    if (event == Json::parse_event_t::key && !open.back().insert(parsed.get<std::string>()).second)
-      fail("plan: '{}' stands twice in one object", parsed.get<std::string>());
-    return true;
-  };
-  try {
-    Json json = Json::parse(text, once);
-    if (!json.is_object()) fail("plan: not a JSON object");
-    return json;
-  } catch (const nlohmann::json::exception& e) {
-    fail("plan: not JSON: {}", e.what());
-  }
 }
 
 // The plan's own fields that determine the graph besides the model.
@@ -310,7 +228,7 @@ std::string print(const Plan& plan, const Graph& graph) {
 }
 
 Plan parse_plan(std::string_view text, const Graph& graph) {
-  Json json = parse_json(text);
+  Json json = parse_json_object(text, "plan");
   Fields in(json, "plan");
   check_version(in);
   Plan plan;
@@ -363,7 +281,7 @@ Plan parse_plan(std::string_view text, const Graph& graph) {
 }
 
 ModelReference parse_model_reference(std::string_view text) {
-  Json json = parse_json(text);
+  Json json = parse_json_object(text, "plan");
   Fields in(json, "plan");
   check_version(in);  // first: another version may have other fields
   ModelReference model = read_model(in.get("model"));
@@ -372,14 +290,14 @@ ModelReference parse_model_reference(std::string_view text) {
 }
 
 std::string parse_cluster_text(std::string_view text) {
-  Json json = parse_json(text);
+  Json json = parse_json_object(text, "plan");
   if (!json.contains("cluster")) fail("plan: the field 'cluster' is missing: this is not a plan file");
   Fields in(json["cluster"], "plan: cluster");
   return in.value<std::string>("text");
 }
 
 Pins parse_pins(std::string_view text, const Graph& graph) {
-  Json json = parse_json(text);
+  Json json = parse_json_object(text, "plan");
   Fields in(json, "pins");
   // A whole plan serves as well.
   bool whole = false;

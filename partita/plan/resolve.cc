@@ -45,6 +45,14 @@ DType inner_dtype(const Graph& graph, const Op& op) {
   return graph.tensor(op.results[0]).dtype;
 }
 
+DType tensor_dtype(const Graph& graph, const Op& op, int tensor) {
+  if (static_cast<size_t>(tensor) < op.operands.size()) return graph.tensor(op.operands[tensor]).dtype;
+  const std::vector<int>& results = op.bound->results;
+  const auto result = std::find(results.begin(), results.end(), tensor);
+  if (result == results.end()) return inner_dtype(graph, op);
+  return graph.tensor(op.results[static_cast<size_t>(result - results.begin())]).dtype;
+}
+
 Layout layout_of(const Placement& placement, const Shape& shape) {
   return make_layout(placement.mesh, placement.sbp, placement.radices.empty() ? unfactored(shape) : placement.radices);
 }

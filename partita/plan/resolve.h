@@ -74,6 +74,8 @@ Resolved resolve(const Graph& graph, const Plan& plan, const Cluster& cluster, c
 // The dtype of an op's inner stages: of its first floating result, else of its first floating operand, else of its
 // first result.
 DType inner_dtype(const Graph& graph, const Op& op);
+// The dtype of a tensor of the op's formula: of an operand or a result its own, else inner_dtype().
+DType tensor_dtype(const Graph& graph, const Op& op, int tensor);
 
 // A placement of a tensor of this shape as a layout, and a layout with this name as a placement.
 Layout layout_of(const Placement& placement, const Shape& shape);

@@ -38,6 +38,7 @@ SimNode collective_node(const PhysicalGraph& graph, const CostModel& cost, std::
     if (const auto queue = queue_of.find(l); queue != queue_of.end()) queues.insert(queue->second);
   node.queues.assign(queues.begin(), queues.end());
   node.duration_ns = cost.collective_ns(graph, node.tasks);
+  node.threads = static_cast<int>(node.tasks.size());
   return node;
 }
 
@@ -60,7 +61,8 @@ std::vector<SimNode> sim_nodes(const PhysicalGraph& graph, const CostModel& cost
       SimNode& node = nodes.emplace_back();
       node.tasks = {n.task};
       node.queues = {task.queue.value};
-      node.duration_ns = cost.task_ns(graph, task);
+      const TaskTime time = cost.task_time(graph, task);
+      node.duration_ns = time.ns, node.together = time.together, node.estimated = time.estimated;
     }
   }
   const std::vector<int> place = places(graph, table);

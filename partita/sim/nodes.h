@@ -20,7 +20,10 @@ struct SimNode {
   int64_t duration_ns = 0;                 // from the formulas of cost/
   const Collective* collective = nullptr;  // null for a task alone
   int64_t sent_bytes = 0;                  // by each participant of a collective
-  std::vector<int> now, next;              // successors in this step and in the next
+  int threads = 1;                         // of the runtime, that work meanwhile: one a participant
+  double together = 1;                     // TaskTime's
+  bool estimated = false;
+  std::vector<int> now, next;  // successors in this step and in the next
   int waits_now = 0, waits_next = 0;
 };
 

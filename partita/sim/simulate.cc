@@ -11,6 +11,7 @@
 
 #include "partita/base/error.h"
 #include "partita/sim/nodes.h"
+#include "partita/sim/running.h"
 
 namespace partita {
 
@@ -26,9 +27,12 @@ struct Simulation {
   std::vector<char> busy;                          // by queue
   std::vector<int> waits;                          // by run: how many have to end before it
   std::vector<std::set<int64_t>> ready;            // by queue: runs that wait for nothing but queues
+  std::vector<int64_t> began;                      // by run
   std::set<int64_t> candidates;                    // runs that might start now, as far as is known
-  using End = std::pair<int64_t, int64_t>;         // time and run
-  std::priority_queue<End, std::vector<End>, std::greater<>> running;
+  Running running;
+  using Arrival = std::pair<int64_t, int64_t>;                                  // time and run
+  std::priority_queue<Arrival, std::vector<Arrival>, std::greater<>> messages;  // under way
+  int64_t message_ns = 0;  // from the end of a node to the start of one of other queues that waits for it
   int64_t now = 0, done = 0;
 
   const SimNode& node(int64_t run) const { return nodes[run % n]; }
@@ -39,14 +43,28 @@ void arrive(Simulation& sim, int64_t run) {
   sim.candidates.insert(run);
 }
 
-Simulation at_start(const PhysicalGraph& graph, const std::vector<SimNode>& nodes, int steps) {
+Simulation at_start(const PhysicalGraph& graph, const std::vector<SimNode>& nodes, int steps, const Machine& machine) {
   const size_t queues = graph.queues.size();
-  Simulation sim{graph, nodes, static_cast<int64_t>(nodes.size()), steps, {}, {}, {}, {}, {}, {}, {}};
+  Simulation sim{.graph = graph,
+                 .nodes = nodes,
+                 .n = static_cast<int64_t>(nodes.size()),
+                 .steps = steps,
+                 .static_order = {},
+                 .cursor = {},
+                 .busy = {},
+                 .waits = {},
+                 .ready = {},
+                 .began = {},
+                 .candidates = {},
+                 .running = Running(machine.cores),
+                 .messages = {},
+                 .message_ns = std::llround(machine.message_us * 1e3)};
   sim.static_order.resize(queues);
   sim.cursor.resize(queues, 0);
   sim.busy.resize(queues, false);
   sim.ready.resize(queues);
   sim.waits.resize(sim.n * steps);
+  sim.began.resize(sim.n * steps);
   for (int64_t run = 0; run < sim.n * steps; ++run) {
     const SimNode& node = sim.node(run);
     for (int q : node.static_queues) sim.static_order[q].push_back(run);
@@ -70,15 +88,14 @@ void start(Simulation& sim, int64_t run, Trace& trace) {
     sim.ready[q].erase(run);
   }
   for (int q : node.static_queues) ++sim.cursor[q];
-  const int64_t end = sim.now + node.duration_ns;
-  sim.running.push({end, run});
-  const int step = static_cast<int>(run / sim.n), act = sim.graph.order[run % sim.n].act;
+  sim.running.start(run, node, sim.now);
+  sim.began[run] = sim.now;
+  if (run >= sim.n) return;
   for (TaskId t : node.tasks) {
-    trace.events.push_back({t, step, act, sim.now, end});
-    if (step > 0 || node.collective) continue;
+    if (node.collective) continue;
     for (LinkId l : sim.graph.task(t).route) trace.link_bytes[l.index()] += sim.graph.task(t).bytes;
   }
-  if (step > 0 || !node.collective) return;
+  if (!node.collective) return;
   for (const LinkLoad& load : node.collective->loads)
     trace.link_bytes[load.link.index()] +=
         std::llround(static_cast<double>(node.sent_bytes) * (load.inside + load.between));
@@ -103,28 +120,47 @@ void start_what_can(Simulation& sim, Trace& trace) {
   }
 }
 
-// Moves on to the next time at which anything ends, and ends all that ends then.
-void end_next(Simulation& sim) {
-  sim.now = sim.running.top().first;
-  std::vector<int> freed;
-  auto heard = [&](int64_t run) {
-    if (--sim.waits[run] == 0) arrive(sim, run);
-  };
-  while (!sim.running.empty() && sim.running.top().first == sim.now) {
-    const int64_t run = sim.running.top().second, step = run / sim.n;
-    sim.running.pop();
-    ++sim.done;
-    const SimNode& node = sim.node(run);
-    for (int q : node.queues) {
-      sim.busy[q] = false;
-      freed.push_back(q);
-    }
-    for (int y : node.now) heard(step * sim.n + y);
-    if (step + 1 < sim.steps)
-      for (int y : node.next) heard((step + 1) * sim.n + y);
+// One of those that a run waits for has ended.
+void heard(Simulation& sim, int64_t run) {
+  if (--sim.waits[run] == 0) arrive(sim, run);
+}
+
+bool share_a_queue(const SimNode& a, const SimNode& b) {
+  return std::any_of(a.queues.begin(), a.queues.end(),
+                     [&](int q) { return std::find(b.queues.begin(), b.queues.end(), q) != b.queues.end(); });
+}
+
+void tell(Simulation& sim, const SimNode& node, int64_t run) {
+  if (sim.message_ns == 0 || share_a_queue(node, sim.node(run))) heard(sim, run);
+  else sim.messages.push({sim.now + sim.message_ns, run});
+}
+
+void end(Simulation& sim, int64_t run, Trace& trace) {
+  ++sim.done;
+  const SimNode& node = sim.node(run);
+  const int64_t step = run / sim.n;
+  for (TaskId t : node.tasks)
+    trace.events.push_back({t, static_cast<int>(step), sim.graph.order[run % sim.n].act, sim.began[run], sim.now});
+  for (int q : node.queues) sim.busy[q] = false;
+  for (int y : node.now) tell(sim, node, step * sim.n + y);
+  if (step + 1 < sim.steps)
+    for (int y : node.next) tell(sim, node, (step + 1) * sim.n + y);
+}
+
+// Moves on to the next time at which anything ends or a message comes, and does all that happens then.
+void move_on(Simulation& sim, Trace& trace) {
+  int64_t next = sim.messages.empty() ? INT64_MAX : sim.messages.top().first;
+  if (!sim.running.empty()) next = std::min(next, sim.running.next_end());
+  sim.now = next;
+  const std::vector<int64_t> ended = sim.running.ended(next);
+  for (int64_t run : ended) end(sim, run, trace);
+  while (!sim.messages.empty() && sim.messages.top().first == next) {
+    heard(sim, sim.messages.top().second);
+    sim.messages.pop();
   }
-  for (int q : freed)
-    if (!sim.ready[q].empty()) sim.candidates.insert(*sim.ready[q].begin());
+  for (int64_t run : ended)
+    for (int q : sim.node(run).queues)
+      if (!sim.ready[q].empty()) sim.candidates.insert(*sim.ready[q].begin());
 }
 
 }  // namespace
@@ -138,11 +174,14 @@ Trace simulate(const PhysicalGraph& graph, const CostModel& cost, int steps, con
   for (const SimNode& node : nodes)
     if (node.collective)
       for (TaskId t : node.tasks) trace.algorithms.emplace(t, algorithm_of(node));
-  Simulation sim = at_start(graph, nodes, steps);
+  for (const SimNode& node : nodes)
+    if (node.estimated) trace.estimated.insert(node.tasks.begin(), node.tasks.end());
+  const std::shared_ptr<const Profile>& profile = cost.cluster().profile;
+  Simulation sim = at_start(graph, nodes, steps, profile ? profile->machine : Machine());
   start_what_can(sim, trace);
-  while (!sim.running.empty()) {
+  while (!sim.running.empty() || !sim.messages.empty()) {
     polling.step();
-    end_next(sim);
+    move_on(sim, trace);
     start_what_can(sim, trace);
   }
   ensure(sim.done == sim.n * steps, "simulation stopped after {} of {} nodes: the graph was not admitted", sim.done,

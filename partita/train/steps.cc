@@ -19,7 +19,12 @@ namespace {
 constexpr int64_t kStepsAtOnce = 10;
 constexpr double kSecondsAtOnce = 1;
 
+// Steps for a time alone: at least so many sets of them, and at most so many steps.
+constexpr size_t kLeastTimedSets = 4;
+constexpr int64_t kMostTimedSteps = 100'000;
+
 int64_t steps_asked(const TrainOptions& options, const Batches& batches) {
+  if (options.seconds) return kMostTimedSteps;
   if (options.steps > 0) return options.steps;
   return static_cast<int64_t>(std::clamp(options.epochs * static_cast<double>(batches.per_epoch()), 1.0, 1e15));
 }
@@ -81,9 +86,11 @@ StepsReport run_steps(const Graph& graph, const PhysicalGraph& physical, const D
   int64_t done = 0, at_once = options.trace ? kStepsAtOnce : 1;
   while (done < steps && !out.interrupted) {
     const int64_t now = std::min(at_once, steps - done);
+    const double from = seconds();
     hooks.first_step = done;
     RunReport report = run_threads(acts, hooks, {now, observed && options.trace && done == 0});
     refuse_outside(graph, report);
+    out.step_seconds.push_back((seconds() - from) / static_cast<double>(now));
     if (done == 0) out.trace = report.trace;
     out.peak_bytes.resize(report.peak_bytes.size());
     for (size_t d = 0; d < report.peak_bytes.size(); ++d)
@@ -94,6 +101,7 @@ StepsReport run_steps(const Graph& graph, const PhysicalGraph& physical, const D
     done += now;
     at_once = steps_at_once(done, seconds());
     out.interrupted = observed && options.stop && options.stop->load() && done < steps;
+    if (options.seconds && seconds() >= *options.seconds && out.step_seconds.size() > kLeastTimedSets) break;
   }
   out.losses = std::move(results.losses);
   out.losses.resize(static_cast<size_t>(done));

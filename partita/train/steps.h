@@ -15,6 +15,7 @@ struct StepsReport {
   std::vector<int64_t> peak_bytes;        // by device
   Trace trace;                            // of the first steps, if the options ask for it
   double seconds = 0;
+  std::vector<double> step_seconds;  // of each set of steps that ran together, a step
   bool interrupted = false;
 };
 

@@ -15,8 +15,9 @@ namespace partita {
 struct TrainOptions {
   int64_t steps = 0;  // 0: as many as `epochs` passes over the data take, at least one
   double epochs = 1;
-  std::string data, test_data;  // .npz; no data: synthetic samples
-  std::string weights, save;    // .safetensors; to start from, also several files (WeightFiles)
+  std::optional<double> seconds;  // in place of both: steps for so long, at least a few
+  std::string data, test_data;    // .npz; no data: synthetic samples
+  std::string weights, save;      // .safetensors; to start from, also several files (WeightFiles)
   bool shuffle = true, verify_serial = false;
   bool trace = false;  // of the first steps
   uint64_t seed = 1;

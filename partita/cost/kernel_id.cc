@@ -1,0 +1,66 @@
+// Names kernels by formula, extents and elements.
+#include "partita/cost/kernel_id.h"
+
+#include <fmt/format.h>
+
+#include <cctype>
+
+namespace partita {
+
+namespace {
+
+int64_t elements_of(const PhysicalGraph& graph, const Access& access, int act) {
+  const Register& reg = graph.reg(access.reg);
+  if (access.boxes.empty()) return volume(reg.box(reg.boxes.size() == 1 ? 0 : act));
+  return volume(access.boxes[access.boxes.size() == 1 ? 0 : static_cast<size_t>(act)]);
+}
+
+}  // namespace
+
+std::string form_text(const tdl::Bound& bound) {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  bool in_number = false;
+  for (const char c : tdl::to_text(bound)) {
+    const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
+    if (digit && in_number) continue;
+    in_number = digit;
+    hash = (hash ^ static_cast<unsigned char>(digit ? '0' : c)) * 0x100000001b3;
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+KernelId kernel_id(const std::string& definition, const tdl::Attributes& attributes, const tdl::Bound& bound,
+                   std::string form, int first_stage, int last_stage, const std::vector<Interval>& ranges,
+                   const std::vector<TensorPart>& parts) {
+  KernelId id;
+  id.definition = definition;
+  id.form = std::move(form);
+  for (const auto& [name, value] : attributes)
+    id.attributes += fmt::format("{}{}={}", id.attributes.empty() ? "" : ", ", name, value);
+  id.first_stage = first_stage, id.last_stage = last_stage;
+  for (size_t i = 0; i < ranges.size(); ++i) id.indices.emplace_back(bound.indices[i].name, ranges[i].size());
+  for (const bool written : {false, true})
+    for (const TensorPart& part : parts)
+      if (part.written == written)
+        id.operands.push_back({bound.tensors[part.tensor].name, part.dtype, part.elements, written});
+  return id;
+}
+
+KernelId kernel_id(const PhysicalGraph& graph, const Task& task, const KernelWork& work, std::string form, int act) {
+  std::vector<TensorPart> parts;
+  for (const Access& access : task.reads)
+    parts.push_back({access.tensor, graph.reg(access.reg).dtype, elements_of(graph, access, act), false});
+  for (const Access& access : task.writes)
+    parts.push_back({access.tensor, graph.reg(access.reg).dtype, elements_of(graph, access, act), true});
+  return kernel_id(work.definition, work.attributes, *work.bound, std::move(form), work.first_stage, work.last_stage,
+                   work.ranges[work.ranges.size() == 1 ? 0 : static_cast<size_t>(act)], parts);
+}
+
+const std::string& FormTexts::of(const std::shared_ptr<const tdl::Bound>& bound) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto [found, fresh] = known_.try_emplace(bound);
+  if (fresh) found->second = form_text(*bound);
+  return found->second;
+}
+
+}  // namespace partita

@@ -1,0 +1,34 @@
+// Measures what a profile lacks, on this machine.
+#pragma once
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "partita/measure/kernels.h"
+#include "partita/profile/profile.h"
+#include "partita/runtime/kernel.h"
+
+namespace partita {
+
+struct MeasureOptions {
+  int devices = 1;  // collectives of 2 to so many
+  int cores = 1;    // of this machine, which the devices share
+  // After each thing that was measured; `done` of `all`.
+  std::function<void(int done, int all, const std::string& what)> progress;
+  std::function<void(const Profile&)> keep;  // every few seconds, and at the end
+  std::atomic<bool>* stop = nullptr;
+};
+
+// The machine on which this program runs: its processor's name, and how many cores the program may use.
+Machine this_machine();
+
+// The profile with overheads, collectives, copies and kernels that it lacked. What it has is left as it is. A kernel
+// that cannot be run by itself is left out, and told of in `left_out`. Returns early where `stop` is set.
+struct MeasureReport {
+  int measured = 0, known = 0;
+  std::vector<std::string> left_out;
+  bool interrupted = false;
+};
+MeasureReport measure(const KernelsToTime& kernels, Kernels& engine, const MeasureOptions& options, Profile& profile);
+
+}  // namespace partita

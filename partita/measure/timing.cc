@@ -1,0 +1,167 @@
+// Runs kernels on drawn numbers, again and again, and takes the median.
+#include "partita/measure/timing.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "partita/base/align.h"
+#include "partita/base/float16.h"
+#include "partita/base/rng.h"
+#include "partita/kernel_plan/kernel_plan.h"
+#include "partita/physical/workspace.h"
+#include "partita/runtime/typed.h"
+
+namespace partita {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double quantile(const std::vector<double>& sorted, double part) {
+  return sorted[static_cast<size_t>(part * static_cast<double>(sorted.size() - 1))];
+}
+
+// Calls f(expression) for an expression and all below it.
+template <typename F>
+void for_each_expr(const tdl::Expr& e, const F& f) {
+  f(e);
+  for (const tdl::Expr& arg : e.args) for_each_expr(arg, f);
+}
+
+// The numbers that an integer operand may have, as far as the formula shows: those of the index that it is compared
+// with. Empty range: nothing is known.
+Interval numbers_of(const KernelToTime& kernel, int tensor) {
+  Interval found{0, 0};
+  const tdl::Bound& bound = *kernel.work.bound;
+  for (int s = kernel.work.first_stage; s < kernel.work.last_stage; ++s)
+    for_each_expr(bound.stages[static_cast<size_t>(s)].body, [&](const tdl::Expr& e) {
+      if (e.kind != tdl::ExprKind::kBinary || e.args.size() != 2) return;
+      for (const int side : {0, 1}) {
+        const tdl::Expr &read = e.args[side], &index = e.args[1 - side];
+        if (read.kind == tdl::ExprKind::kRead && read.tensor == tensor && index.kind == tdl::ExprKind::kIndex)
+          found = kernel.work.ranges[0][static_cast<size_t>(index.index)];
+      }
+    });
+  return found;
+}
+
+// Memory of one call, and the call.
+class Instance {
+ public:
+  Instance(const KernelToTime& kernel, Kernels& kernels, uint64_t seed) {
+    Rng rng(seed);
+    task_.name = kernel.kernel.id.text();
+    task_.work = kernel.work;
+    for (const bool written : {false, true})
+      for (const PlacedPart& part : written ? kernel.writes : kernel.reads) {
+        Access access;
+        access.tensor = part.tensor;
+        (written ? task_.writes : task_.reads).push_back(access);
+        (written ? call_.writes : call_.reads).push_back(view_of(part));
+        if (!written) fill(call_.reads.back(), numbers_of(kernel, part.tensor), rng);
+      }
+    call_.task = &task_;
+    call_.work = std::get_if<KernelWork>(&task_.work);
+    const KernelRequest request = request_of(*call_.work, call_.work->ranges[0], kernel.reads, kernel.writes);
+    call_.scratch_bytes = static_cast<size_t>(plan_kernel(request).workspace_bytes());
+    if (call_.scratch_bytes > 0) call_.scratch = allocate(call_.scratch_bytes);
+    call_.outside = &outside_;
+    call_.prepared = kernels.prepare(call_);
+  }
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
+  void run(Kernels& kernels) const { kernels.run(call_); }
+
+ private:
+  std::byte* allocate(size_t bytes) {
+    buffers_.emplace_back(bytes + kAlignBytes);
+    const auto at = reinterpret_cast<uintptr_t>(buffers_.back().data());
+    return buffers_.back().data() + (kAlignBytes - at % kAlignBytes) % kAlignBytes;
+  }
+  View view_of(const PlacedPart& part) {
+    const auto bytes = static_cast<size_t>(volume(part.part.box) * bytes_of(part.part.dtype));
+    return {allocate(bytes), part.part.dtype, part.part.box, part.part.strides, part.axes};
+  }
+  static void fill(const View& view, const Interval& numbers, Rng& rng) {
+    const auto below = static_cast<uint64_t>(std::max<int64_t>(1, numbers.size()));
+    with_type(view.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      T* const at = reinterpret_cast<T*>(view.data);
+      for (int64_t i = 0; i < volume(view.box); ++i) {
+        if constexpr (std::is_same_v<T, uint8_t>) at[i] = rng.below(2) != 0;
+        else if constexpr (std::is_integral_v<T>)
+          at[i] = static_cast<T>(numbers.lo + static_cast<int64_t>(rng.below(below)));
+        else at[i] = T(static_cast<float>(0.05 + 0.95 * rng.uniform()));
+      }
+    });
+  }
+
+  Task task_;
+  KernelCall call_;
+  FirstOutside outside_;
+  std::vector<std::vector<std::byte>> buffers_;
+};
+
+}  // namespace
+
+Measured timed(const std::function<void(int thread)>& run, int threads, const TimingOptions& options) {
+  std::vector<double> times;
+  std::mutex mutex;
+  std::exception_ptr error;
+  std::atomic<int> ready{0};
+  std::atomic<bool> over{false};
+  const auto work = [&](int thread) {
+    std::vector<double> mine;
+    try {
+      run(thread);  // warm
+      ready.fetch_add(1);
+      while (ready.load() < threads && !over.load()) std::this_thread::yield();
+      const Clock::time_point begin = Clock::now();
+      // What is timed ends with the first thread that has done enough: until then all are busy.
+      while (!over.load()) {
+        const Clock::time_point from = Clock::now();
+        run(thread);
+        const Clock::time_point to = Clock::now();
+        mine.push_back(std::chrono::duration<double, std::micro>(to - from).count());
+        if (static_cast<int>(mine.size()) >= options.least_runs &&
+            std::chrono::duration<double>(to - begin).count() >= options.seconds)
+          over = true;
+      }
+    } catch (...) {
+      over = true;
+      const std::lock_guard<std::mutex> lock(mutex);
+      if (!error) error = std::current_exception();
+      return;
+    }
+    const std::lock_guard<std::mutex> lock(mutex);
+    times.insert(times.end(), mine.begin(), mine.end());
+  };
+  std::vector<std::thread> others;
+  for (int t = 1; t < threads; ++t) others.emplace_back(work, t);
+  work(0);
+  for (std::thread& t : others) t.join();
+  if (error) std::rethrow_exception(error);
+  std::sort(times.begin(), times.end());
+  Measured measured;
+  measured.us = quantile(times, 0.5);
+  measured.spread_us = quantile(times, 0.75) - quantile(times, 0.25);
+  measured.runs = static_cast<int>(times.size());
+  return measured;
+}
+
+Measured time_kernel(const KernelToTime& kernel, Kernels& kernels, const TimingOptions& options) {
+  std::vector<std::unique_ptr<Instance>> instances;
+  for (int c = 0; c < options.cores; ++c)
+    instances.push_back(std::make_unique<Instance>(kernel, kernels, static_cast<uint64_t>(c + 1)));
+  const auto run = [&](int thread) { instances[static_cast<size_t>(thread)]->run(kernels); };
+  Measured alone = timed(run, 1, options);
+  if (options.cores > 1) alone.together_us = std::max(alone.us, timed(run, options.cores, options).us);
+  return alone;
+}
+
+}  // namespace partita

@@ -1,0 +1,171 @@
+// Prints and reads a profile's file.
+#include <cmath>
+
+#include "partita/base/json_fields.h"
+#include "partita/profile/profile.h"
+
+namespace partita {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kSchemaVersion = 1;
+
+double rounded(double x) { return std::round(x * 1e4) / 1e4; }
+
+void put(Json& json, const Measured& time) {
+  json["us"] = rounded(time.us);
+  json["spread_us"] = rounded(time.spread_us);
+  json["runs"] = time.runs;
+  if (time.together_us > 0) json["together_us"] = rounded(time.together_us);
+}
+
+Json kernel_json(const MeasuredKernel& kernel) {
+  const KernelId& id = kernel.id;
+  Json json = {{"definition", id.definition}, {"form", id.form}};
+  if (!id.attributes.empty()) json["attributes"] = id.attributes;
+  json["stages"] = {id.first_stage, id.last_stage};
+  Json indices = Json::array(), operands = Json::array();
+  for (const auto& [name, extent] : id.indices) indices.push_back({name, extent});
+  for (const KernelId::Operand& o : id.operands)
+    operands.push_back({o.tensor, std::string(name_of(o.dtype)), o.elements, o.written ? "written" : "read"});
+  json["indices"] = indices;
+  json["operands"] = operands;
+  json["flops"] = kernel.flops;
+  json["bytes"] = kernel.bytes;
+  put(json, kernel.time);
+  return json;
+}
+
+Json curve_json(const CurveId& id, const Curve& line) {
+  Json json = {{"of", id.of}};
+  if (id.devices > 0) json["devices"] = id.devices;
+  json["latency_us"] = rounded(line.latency_us);
+  if (line.us_per_byte > 0) json["gbytes_per_s"] = rounded(1e-3 / line.us_per_byte);
+  json["r2"] = rounded(line.r2);
+  Json points = Json::array();
+  for (const Curve::Point& point : line.points) {
+    Json p = {{"bytes", point.bytes}};
+    put(p, point.time);
+    points.push_back(p);
+  }
+  json["points"] = points;
+  return json;
+}
+
+// One entry a line, so that profiles can be compared line by line.
+void add_list(std::string& text, const char* name, const std::vector<Json>& entries) {
+  text += fmt::format(",\n  \"{}\": [", name);
+  for (size_t i = 0; i < entries.size(); ++i) text += (i ? ",\n    " : "\n    ") + entries[i].dump();
+  text += "\n  ]";
+}
+
+Measured read_measured(Fields& in, const std::string& where) {
+  Measured time;
+  time.us = in.value<double>("us");
+  time.spread_us = in.value_or<double>("spread_us", 0);
+  time.runs = in.value_or<int>("runs", 1);
+  time.together_us = in.value_or<double>("together_us", 0);
+  if (!(time.us > 0) || !(time.spread_us >= 0) || !(time.together_us >= 0) || time.runs < 1)
+    fail("{}: us is above 0, spread_us and together_us are not below it, and runs is 1 or more", where);
+  return time;
+}
+
+KernelId::Operand read_operand(const Json& json, const std::string& where) {
+  if (!json.is_array() || json.size() != 4 || !json[0].is_string() || !json[1].is_string() || !is_a<int64_t>(json[2]) ||
+      (json[3] != "read" && json[3] != "written"))
+    fail("{}: an operand is [tensor, dtype, elements, read or written], not {}", where, json.dump());
+  return {json[0], parse_dtype(json[1].get<std::string>()), json[2], json[3] == "written"};
+}
+
+MeasuredKernel read_kernel(const Json& json, const std::string& where) {
+  Fields in(json, where);
+  MeasuredKernel kernel;
+  KernelId& id = kernel.id;
+  id.definition = in.value<std::string>("definition");
+  id.form = in.value<std::string>("form");
+  id.attributes = in.value_or<std::string>("attributes", "");
+  const auto stages = in.value<std::vector<int>>("stages");
+  if (stages.size() != 2 || stages[0] < 0 || stages[1] <= stages[0])
+    fail("{}: stages are [first, last + 1], not {}", where, in.get("stages").dump());
+  id.first_stage = stages[0], id.last_stage = stages[1];
+  for (const Json& index : in.get("indices")) {
+    if (!index.is_array() || index.size() != 2 || !index[0].is_string() || !is_a<int64_t>(index[1]))
+      fail("{}: an index is [name, extent], not {}", where, index.dump());
+    id.indices.emplace_back(index[0], index[1]);
+  }
+  for (const Json& operand : in.get("operands")) id.operands.push_back(read_operand(operand, where));
+  kernel.flops = in.value<double>("flops");
+  kernel.bytes = in.value<double>("bytes");
+  if (!(kernel.flops >= 0) || !(kernel.bytes >= 0)) fail("{}: flops and bytes are not below 0", where);
+  kernel.time = read_measured(in, where);
+  in.done();
+  return kernel;
+}
+
+void read_curve(const Json& json, const std::string& where, Profile& profile) {
+  Fields in(json, where);
+  const CurveId id{in.value<std::string>("of"), in.value_or<int>("devices", 0)};
+  for (const char* derived : {"latency_us", "gbytes_per_s", "r2"}) in.optional(derived);  // follow from the points
+  std::vector<Curve::Point> points;
+  for (const Json& p : in.get("points")) {
+    const std::string at = fmt::format("{}: point {}", where, points.size() + 1);
+    Fields point(p, at);
+    const double bytes = point.value<double>("bytes");
+    if (!(bytes > 0)) fail("{}: bytes is above 0", at);
+    points.push_back({bytes, read_measured(point, at)});
+    point.done();
+  }
+  in.done();
+  if (points.empty()) fail("{}: a line has at least one point", where);
+  if (!profile.curves.emplace(id, fitted(std::move(points))).second)
+    fail("{}: '{}' for {} devices stands twice", where, id.of, id.devices);
+}
+
+}  // namespace
+
+std::string print(const Profile& profile) {
+  const Machine& m = profile.machine;
+  const Json machine = {{"name", m.name},
+                        {"engine", m.engine},
+                        {"cores", m.cores},
+                        {"task_us", rounded(m.task_us)},
+                        {"message_us", rounded(m.message_us)}};
+  std::string text = fmt::format("{{\n  \"schema_version\": {},\n  \"device\": {},\n  \"machine\": {}", kSchemaVersion,
+                                 Json(profile.device).dump(), machine.dump());
+  std::vector<Json> kernels, curves;
+  for (const auto& [key, kernel] : profile.kernels()) kernels.push_back(kernel_json(kernel));
+  for (const auto& [id, line] : profile.curves) curves.push_back(curve_json(id, line));
+  add_list(text, "curves", curves);
+  add_list(text, "kernels", kernels);
+  return text + "\n}\n";
+}
+
+Profile parse_profile(std::string_view text, std::string_view origin) {
+  const Json json = parse_json_object(text, origin);
+  Fields in(json, std::string(origin));
+  if (const int version = in.value<int>("schema_version"); version != kSchemaVersion)
+    fail("{}: schema_version is {}; this program reads {}", origin, version, kSchemaVersion);
+  Profile profile;
+  profile.device = in.value<std::string>("device");
+  Fields machine(in.object("machine"), fmt::format("{}: machine", origin));
+  profile.machine.name = machine.value<std::string>("name");
+  profile.machine.engine = machine.value<std::string>("engine");
+  profile.machine.cores = machine.value_or<int>("cores", 0);
+  profile.machine.task_us = machine.value_or<double>("task_us", 0);
+  profile.machine.message_us = machine.value_or<double>("message_us", 0);
+  machine.done();
+  if (profile.machine.cores < 0 || !(profile.machine.task_us >= 0) || !(profile.machine.message_us >= 0))
+    fail("{}: machine: cores, task_us and message_us are not below 0", origin);
+  int number = 0;
+  for (const Json& entry : in.get("kernels"))
+    profile.add(read_kernel(entry, fmt::format("{}: kernel {}", origin, ++number)));
+  number = 0;
+  if (const Json* curves = in.optional("curves"))
+    for (const Json& entry : *curves) read_curve(entry, fmt::format("{}: line {}", origin, ++number), profile);
+  in.done();
+  return profile;
+}
+
+}  // namespace partita

@@ -1,0 +1,160 @@
+// Profiles: files that are read as they were written, estimates, curves through points.
+#include "partita/profile/profile.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "partita/base/error.h"
+#include "partita/base/rng.h"
+#include "partita/base/testing/error_of.h"
+
+namespace partita {
+namespace {
+
+MeasuredKernel product(int64_t m, int64_t n, int64_t k, double us, const std::string& definition = "matmul") {
+  MeasuredKernel kernel;
+  kernel.id.definition = definition;
+  kernel.id.form = "0123456789abcdef";
+  kernel.id.indices = {{"i", m}, {"j", n}, {"k", k}};
+  kernel.id.operands = {{"a", DType::kFloat32, m * k, false},
+                        {"b", DType::kFloat32, k * n, false},
+                        {"c", DType::kFloat32, m * n, true}};
+  kernel.flops = 2.0 * static_cast<double>(m * n * k);
+  kernel.bytes = 4.0 * static_cast<double>(m * k + k * n + m * n);
+  kernel.time = {us, us / 10, 20, us * 1.25};
+  return kernel;
+}
+
+Profile example() {
+  Profile profile;
+  profile.device = "core";
+  profile.machine = {"a processor", "an engine", 2, 1.5, 12};
+  profile.add(product(32, 64, 64, 21));
+  profile.add(product(64, 64, 64, 40));
+  profile.curves[{"all-reduce", 2}] = fitted({{1024, {6, 1, 9, 0}}, {4096, {9, 1, 9, 0}}});
+  return profile;
+}
+
+TEST(Profiles, AreReadAsTheyWereWritten) {
+  const Profile profile = example();
+  const Profile again = parse_profile(print(profile), "p.json");
+  EXPECT_EQ(print(again), print(profile));
+  EXPECT_EQ(again.kernels(), profile.kernels());
+  EXPECT_EQ(again.machine, profile.machine);
+  EXPECT_EQ(again.curves, profile.curves);
+}
+
+TEST(Profiles, NameWhatIsWrongWithAFile) {
+  const std::string text = print(example());
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    const size_t at = changed.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    changed.replace(at, from.size(), to);
+    return error_of([&] { parse_profile(changed, "p.json"); });
+  };
+  EXPECT_EQ(with("\"schema_version\": 1", "\"schema_version\": 7"),
+            "p.json: schema_version is 7; this program reads 1");
+  EXPECT_NE(with("\"us\":21.0", "\"us\":-1").find("p.json: kernel 1: us is above 0"), std::string::npos);
+  EXPECT_NE(with("\"us\":21.0", "\"us\":\"fast\"").find("'us' has the wrong type"), std::string::npos);
+  EXPECT_NE(with("[\"i\",32]", "[\"i\"]").find("an index is [name, extent]"), std::string::npos);
+  EXPECT_NE(with("\"read\"", "\"red\"").find("an operand is [tensor, dtype, elements, read or written]"),
+            std::string::npos);
+  EXPECT_NE(with("\"points\":[{\"bytes\":1024.0", "\"points\":[{\"bytes\":0").find("bytes is above 0"),
+            std::string::npos);
+  EXPECT_NE(with("\"kernels\"", "\"kernel\"").find("'kernels' is missing"), std::string::npos);
+}
+
+TEST(Profiles, TellWhatWasMeasured) {
+  const Profile profile = example();
+  const MeasuredKernel known = product(32, 64, 64, 0);
+  const auto time = profile.kernel(known.id, known.flops, known.bytes);
+  ASSERT_TRUE(time);
+  EXPECT_EQ(time->us, 21);
+  EXPECT_EQ(time->together, 1.25);
+  EXPECT_FALSE(time->estimated);
+}
+
+// Times of a machine of 50 GFLOP/s, 10 GB/s and 2 us a kernel, with its tiles of 32 lost: estimates of sizes that were
+// left out are near.
+TEST(Profiles, EstimateWhatWasNot) {
+  const auto us = [](int64_t m, int64_t n, int64_t k) {
+    const auto tiles = [](int64_t x) { return 32.0 * std::ceil(static_cast<double>(x) / 32); };
+    return 2 + std::max(2 * tiles(m) * tiles(n) * static_cast<double>(k) / 50e3,
+                        4.0 * static_cast<double>(m * k + k * n + m * n) / 10e3);
+  };
+  const uint64_t seed = testing::seed_of_environment(35);
+  SCOPED_TRACE(seed);
+  Rng rng(seed);
+  const auto size = [&] { return int64_t{1} << (4 + rng.below(6)); };
+  Profile profile;
+  for (int i = 0; i < 60; ++i) {
+    const int64_t m = size(), n = size(), k = size();
+    profile.add(product(m, n, k, us(m, n, k)));
+  }
+  double worst = 0, sum = 0;
+  constexpr int kHeldOut = 40;
+  for (int i = 0; i < kHeldOut; ++i) {
+    const int64_t m = size() + 8, n = size(), k = size();
+    const MeasuredKernel asked = product(m, n, k, 0);
+    const auto time = profile.kernel(asked.id, asked.flops, asked.bytes);
+    ASSERT_TRUE(time && time->estimated);
+    const double error = std::abs(std::log(time->us / us(m, n, k)));
+    worst = std::max(worst, error), sum += error;
+  }
+  EXPECT_LT(sum / kHeldOut, 0.25);
+  EXPECT_LT(worst, 1.1);
+  const HeldOut test = held_out(profile);
+  EXPECT_GT(test.kernels, 20);
+  EXPECT_LT(test.median_error, 0.3);
+}
+
+TEST(Profiles, EstimateFromOthersWhereADefinitionIsUnknown) {
+  const MeasuredKernel asked = product(32, 64, 64, 0, "unheard_of");
+  const auto time = example().kernel(asked.id, asked.flops, asked.bytes);
+  ASSERT_TRUE(time);
+  EXPECT_TRUE(time->estimated);
+  EXPECT_GT(time->us, 10);
+  EXPECT_LT(time->us, 45);
+  EXPECT_FALSE(Profile().kernel(asked.id, asked.flops, asked.bytes));
+}
+
+TEST(Profiles, KeepKindsApart) {
+  const KernelId id = product(32, 64, 64, 0).id;
+  KernelId other = id;
+  other.first_stage = 1, other.last_stage = 2;
+  EXPECT_NE(id.family(), other.family());
+  other = id;
+  other.operands[0].dtype = DType::kBFloat16;
+  EXPECT_NE(id.family(), other.family());
+  other = id;
+  other.indices[0].second = 33;
+  EXPECT_EQ(id.family(), other.family());
+  EXPECT_NE(id.key(), other.key());
+}
+
+TEST(Curves, GoThroughTheirPoints) {
+  std::vector<Curve::Point> points;
+  for (double bytes = 1024; bytes < 1e8; bytes *= 4) points.push_back({bytes, {5 + bytes / 2000, 0, 5, 0}});
+  const Curve line = fitted(points);
+  EXPECT_NEAR(line.latency_us, 5, 1e-6);
+  EXPECT_NEAR(line.us_per_byte, 1.0 / 2000, 1e-9);
+  EXPECT_NEAR(line.r2, 1, 1e-9);
+  EXPECT_NEAR(line.us(10000), 10, 1e-6);
+  EXPECT_NEAR(line.us(1e9), 5 + 1e9 / 2000, 1);
+  points[3].time.us *= 2;  // a cache's end
+  const Curve bent = fitted(points);
+  EXPECT_LT(bent.r2, 1);
+  EXPECT_NEAR(bent.us(points[3].bytes), points[3].time.us, 1e-6);
+}
+
+TEST(Curves, OfOnePointAreInProportionOrConstant) {
+  const Curve line = fitted({{1000, {10, 0, 3, 0}}});
+  EXPECT_NEAR(line.us(1000), 10, 1e-9);
+  EXPECT_GE(line.latency_us, 0);
+  EXPECT_GE(line.us_per_byte, 0);
+}
+
+}  // namespace
+}  // namespace partita
