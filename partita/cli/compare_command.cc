@@ -7,6 +7,8 @@
 #include "partita/base/output_file.h"
 #include "partita/cli/commands.h"
 #include "partita/cli/interrupt.h"
+#include "partita/measure/measure.h"
+#include "partita/profile/profile.h"
 #include "partita/train/engine.h"
 #include "partita/train/measured_step.h"
 
@@ -21,6 +23,19 @@ std::string or_dash(fmt::format_string<const T&> format, const std::optional<T>&
   return value ? fmt::format(format, *value) : "-";
 }
 
+// A plan's step on this machine, and how much longer a fixed piece of work takes now than when it was profiled.
+struct Measurement {
+  MeasuredStep step;
+  double drift = 1;
+};
+
+bool has_drift(const Arguments& a) { return a.measure && !a.request.profile_file.empty(); }
+
+// Of what was predicted, times the drift.
+double error_of(double predicted_ns, const Measurement& measured, double drift) {
+  return predicted_ns * drift / 1e3 / measured.step.us - 1;
+}
+
 // Rows as they come, on standard output or for the JSON object.
 class Rows {
  public:
@@ -29,6 +44,7 @@ class Rows {
     if (a.json) return;
     fmt::print("{:<{}} {:>7} {:>14} {:>10} ", "search", width_, "batch", "communication", "step time");
     if (a.measure) fmt::print("{:>10} {:>7} ", "measured", "error");
+    if (has_drift(a)) fmt::print("{:>6} {:>9} ", "drift", "corrected");
     fmt::print("{:>10} {:>14} {:>10}\n", "samples/s", "peak memory", "seconds");
   }
 
@@ -37,15 +53,18 @@ class Rows {
     else fmt::print("{:<{}} no plan: {}\n", search, width_, error.what());
   }
 
-  void add(const std::string& search, const Planned& p, const std::optional<MeasuredStep>& measured) {
+  void add(const std::string& search, const Planned& p, const std::optional<Measurement>& measured) {
     const auto predicted_ns = static_cast<double>(p.step_time_ns());
     if (a_.json) {
       Json row = plan_json(p, "");
       if (measured)
-        row.update({{"measured_step_time_us", measured->us},
-                    {"measured_spread_us", measured->spread_us},
-                    {"measured_steps", measured->steps},
-                    {"error", predicted_ns / 1e3 / measured->us - 1}});
+        row.update({{"measured_step_time_us", measured->step.us},
+                    {"measured_spread_us", measured->step.spread_us},
+                    {"measured_steps", measured->step.steps},
+                    {"error", error_of(predicted_ns, *measured, 1)}});
+      if (measured && has_drift(a_))
+        row.update(
+            {{"drift", measured->drift}, {"corrected_error", error_of(predicted_ns, *measured, measured->drift)}});
       rows_.push_back(row);
       return;
     }
@@ -56,7 +75,9 @@ class Rows {
     fmt::print("{:<{}} {:>7} {:>14} {:>10} ", search, width_, or_dash("{}", p.batch()),
                megabytes(static_cast<double>(p.report.comm_bytes)), time_text(predicted_ns));
     if (measured)
-      fmt::print("{:>10} {:>+6.1f}% ", time_text(measured->us * 1e3), 100 * (predicted_ns / 1e3 / measured->us - 1));
+      fmt::print("{:>10} {:>+6.1f}% ", time_text(measured->step.us * 1e3), 100 * error_of(predicted_ns, *measured, 1));
+    if (measured && has_drift(a_))
+      fmt::print("{:>6.2f} {:>+8.1f}% ", measured->drift, 100 * error_of(predicted_ns, *measured, measured->drift));
     fmt::print("{:>10} {:>14} {:>10.3f}\n", or_dash("{:.2f}", p.samples_per_second()),
                megabytes(static_cast<double>(p.peak_memory_bytes())), p.search_seconds);
     std::fflush(stdout);
@@ -103,14 +124,20 @@ void expect_local(const Arguments& a) {
 }
 
 // A plan on this machine; its traces are added where they are asked for.
-MeasuredStep measured(const Arguments& a, const std::string& search, Planned& p, Runner& runner,
-                      std::vector<NamedTrace>& traces) {
+Measurement measured(const Arguments& a, const std::string& search, Planned& p, Runner& runner,
+                     std::vector<NamedTrace>& traces) {
+  constexpr double kSecondsOfDrift = 0.3;  // before and after the steps
   follow_whole(p, runner);
-  MeasuredStep step = measure_step(p, a.measure_seconds, !a.trace.empty(), load_kernels(), &interrupted);
-  if (a.trace.empty()) return step;
+  Measurement m;
+  const double then_us = has_drift(a) ? p.cluster.profile->machine.reference_us : 0;
+  const auto drift_now = [&] { return then_us > 0 ? reference_us(kSecondsOfDrift) / then_us : 1; };
+  const double before = drift_now();
+  m.step = measure_step(p, a.measure_seconds, !a.trace.empty(), load_kernels(), &interrupted);
+  m.drift = (before + drift_now()) / 2;
+  if (a.trace.empty()) return m;
   traces.push_back({search + " predicted", p.predicted, p.physical});
-  traces.push_back({search + " measured", step.trace, p.physical});
-  return step;
+  traces.push_back({search + " measured", m.step.trace, p.physical});
+  return m;
 }
 
 }  // namespace
@@ -128,7 +155,7 @@ int compare_command(const Arguments& a) {
     Runner runner;
     try {
       Planned p = plan_of(a, search, runner);
-      std::optional<MeasuredStep> step;
+      std::optional<Measurement> step;
       if (a.measure) step = measured(a, search, p, runner, traces);
       rows.add(search, p, step);
       cluster = p.cluster;

@@ -190,7 +190,7 @@ const Collective& CollectiveTimes::of(StepKind kind, std::vector<DeviceId> devic
 Ways transfer_ways(const Cluster& cluster, DeviceId from, DeviceId to, const std::vector<LinkId>& route, double bytes) {
   if (const Profile* profile = cluster.profile_of(to))
     if (const Curve* curve = profile->curve("transfer"))
-      return {{duration(curve->latency_us + profile->machine.task_us, curve->us_per_byte * bytes * 1e-6)}};
+      return {{duration(curve->latency_us, curve->us_per_byte * bytes * 1e-6)}};
   double latency_us = 0, slowest = INFINITY;
   for (LinkId l : route) {
     latency_us += cluster.link(l).latency_us;

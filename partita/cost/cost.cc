@@ -111,15 +111,19 @@ std::optional<TaskTime> CostModel::profiled(DeviceId device, const KernelId& id,
   const Profile* profile = cluster_.profile_of(device);
   const auto time = profile ? profile->kernel(id, flops, bytes) : std::nullopt;
   if (!time) return std::nullopt;
-  return TaskTime{whole_ns(time->us + profile->machine.task_us), time->together, time->estimated};
+  const double task_us = profile->machine.task_us;
+  return TaskTime{whole_ns(time->us + task_us), whole_ns(time->cold_us + task_us), time->together, time->estimated};
 }
 
 TaskTime CostModel::task_time(const PhysicalGraph& graph, const Task& task) const {
   const auto bytes = static_cast<double>(task.bytes);
   if (!task.route.empty()) {
     const Profile* profile = cluster_.profile_of(task.device);
-    const int64_t ns = transfer(source_of(graph, task), task.device, task.route, bytes * sharers(task)).whole_ns(1);
-    return {ns, profile ? together_of(profile->curve("transfer"), bytes) : 1, false};
+    const Curve* curve = profile ? profile->curve("transfer") : nullptr;
+    const int64_t ns =
+        curve ? whole_ns(curve->us(bytes))
+              : transfer(source_of(graph, task), task.device, task.route, bytes * sharers(task)).whole_ns(1);
+    return {ns, ns, together_of(curve, bytes), false};
   }
   if (stands_for_others(task)) return {};
   const auto* work = std::get_if<KernelWork>(&task.work);
@@ -128,7 +132,8 @@ TaskTime CostModel::task_time(const PhysicalGraph& graph, const Task& task) cons
       const KernelId id = kernel_id(graph, task, *work, texts_->of(work->bound));
       if (const auto time = profiled(task.device, id, task.flops, bytes)) return *time;
     } else if (const Curve* curve = profile->curve(curve_of(task.work))) {
-      return {whole_ns(curve->us(bytes) + profile->machine.task_us), together_of(curve, bytes), false};
+      const int64_t ns = whole_ns(curve->us(bytes) + profile->machine.task_us);
+      return {ns, ns, together_of(curve, bytes), false};
     }
   }
   Kernel kernel;
@@ -138,7 +143,8 @@ TaskTime CostModel::task_time(const PhysicalGraph& graph, const Task& task) cons
   kernel.bytes = bytes;
   const Rates rates = rates_of_task(graph, task);
   kernel.rate = rates.rate, kernel.vector = rates.vector;
-  return {kernel_ns(task.device, kernel), 1, cluster_.profile_of(task.device) != nullptr};
+  const int64_t ns = kernel_ns(task.device, kernel);
+  return {ns, ns, 1, cluster_.profile_of(task.device) != nullptr};
 }
 
 const Collective& CostModel::collective_of(const PhysicalGraph& graph, const std::vector<TaskId>& participants) const {
@@ -154,6 +160,10 @@ int64_t CostModel::collective_ns(const PhysicalGraph& graph, const std::vector<T
   int64_t bytes = 0;
   for (TaskId p : participants) bytes = std::max(bytes, graph.task(p).bytes);
   const Task& first = graph.task(participants[0]);
+  if (const Profile* profile = cluster_.profile_of(first.device))
+    if (const Curve* curve =
+            profile->curve(name_of(std::get<CollectiveWork>(first.work).kind), static_cast<int>(participants.size())))
+      return whole_ns(curve->us(static_cast<double>(bytes)));
   return collective_of(graph, participants).ways.whole_ns(static_cast<double>(bytes) * sharers(first));
 }
 

@@ -2,6 +2,7 @@
 #include "partita/measure/measure.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -9,6 +10,7 @@
 #include <map>
 
 #include "partita/base/error.h"
+#include "partita/base/rng.h"
 #include "partita/measure/probes.h"
 
 namespace partita {
@@ -16,7 +18,10 @@ namespace partita {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr double kSecondsBetweenKeeps = 5;
+constexpr double kSecondsBetweenKeeps = 5, kSecondsOfReference = 0.5;
+// Kernels that are timed in turns: few enough to say how far the work is, small enough for memory.
+constexpr size_t kGroup = 32;
+constexpr double kGroupBytes = 256 << 20;
 
 std::string processor_name() {
   std::ifstream info("/proc/cpuinfo");
@@ -60,50 +65,93 @@ bool has_point(const Profile& profile, const Probe& probe) {
                               [&](const Curve::Point& p) { return p.bytes == probe.bytes; });
 }
 
+// Groups of several definitions each.
+std::vector<std::vector<const KernelToTime*>> groups_of(std::vector<const KernelToTime*> kernels) {
+  Rng rng(1);
+  for (size_t i = kernels.size(); i > 1; --i) std::swap(kernels[i - 1], kernels[rng.below(i)]);
+  std::vector<std::vector<const KernelToTime*>> groups;
+  double bytes = 0;
+  for (const KernelToTime* kernel : kernels) {
+    if (groups.empty() || groups.back().size() == kGroup || bytes + kernel->kernel.bytes > kGroupBytes) {
+      groups.emplace_back();
+      bytes = 0;
+    }
+    groups.back().push_back(kernel);
+    bytes += kernel->kernel.bytes;
+  }
+  return groups;
+}
+
+// Others of the kernels, to run in turns with a group that is small: what is cold in a step depends on how much else
+// runs in it.
+std::vector<const KernelToTime*> company_of(const std::vector<const KernelToTime*>& group,
+                                            const KernelsToTime& kernels) {
+  double bytes = 0;
+  for (const KernelToTime* kernel : group) bytes += kernel->kernel.bytes;
+  std::vector<const KernelToTime*> all, company;
+  for (const auto& [key, kernel] : kernels) all.push_back(&kernel);
+  Rng rng(2);
+  for (size_t tries = 4 * kGroup; tries > 0 && group.size() + company.size() < std::min(kGroup, all.size()); --tries) {
+    const KernelToTime* one = all[rng.below(all.size())];
+    const auto in = [&](const auto& list) { return std::find(list.begin(), list.end(), one) != list.end(); };
+    if (in(group) || in(company) || bytes + one->kernel.bytes > kGroupBytes) continue;
+    bytes += one->kernel.bytes;
+    company.push_back(one);
+  }
+  return company;
+}
+
 }  // namespace
 
 Machine this_machine() {
   Machine machine;
   machine.name = processor_name();
   machine.cores = usable_cores();
+  machine.cache_bytes = static_cast<double>(std::max(0L, sysconf(_SC_LEVEL2_CACHE_SIZE)));
   machine.engine = "partita, ATen";
   return machine;
 }
 
 MeasureReport measure(const KernelsToTime& kernels, Kernels& engine, const MeasureOptions& options, Profile& profile) {
   MeasureReport report;
-  const TimingOptions timing{.cores = options.cores};
+  const TimingOptions timing{.cores = options.cores, .cache_bytes = profile.machine.cache_bytes};
+  if (!(profile.machine.reference_us > 0)) profile.machine.reference_us = reference_us(kSecondsOfReference);
+  if (!(profile.machine.task_us > 0)) {
+    const Overheads overheads = measure_overheads();
+    profile.machine.task_us = overheads.task_us, profile.machine.message_us = overheads.message_us;
+  }
   std::vector<Probe> missing;
-  for (Probe& probe : probes(options.devices, timing))
+  for (Probe& probe : probes(options.devices, profile.machine.message_us, timing))
     if (!has_point(profile, probe)) missing.push_back(std::move(probe));
   std::vector<const KernelToTime*> unknown;
   for (const auto& [key, kernel] : kernels)
     if (!profile.find(kernel.kernel.id)) unknown.push_back(&kernel);
   report.known = static_cast<int>(kernels.size() - unknown.size());
   Keeper keeper(options, static_cast<int>(missing.size() + unknown.size()), profile);
-  if (!(profile.machine.task_us > 0)) {
-    const Overheads overheads = measure_overheads();
-    profile.machine.task_us = overheads.task_us, profile.machine.message_us = overheads.message_us;
-  }
   for (const Probe& probe : missing) {
     if (keeper.stopped()) break;
     Curve& curve = profile.curves[probe.id];
-    curve.points.push_back({probe.bytes, probe.measure()});
+    curve.points.push_back({probe.bytes, probe.measure(), 0});
     curve = fitted(std::move(curve.points));
     ++report.measured;
     keeper.did(probe.id.devices > 0 ? fmt::format("{} of {} devices", probe.id.of, probe.id.devices) : probe.id.of);
   }
-  for (const KernelToTime* kernel : unknown) {
+  const Others others(kernels, engine);
+  for (const std::vector<const KernelToTime*>& group : groups_of(std::move(unknown))) {
     if (keeper.stopped()) break;
-    MeasuredKernel measured = kernel->kernel;
-    try {
-      measured.time = time_kernel(*kernel, engine, timing);
-      profile.add(std::move(measured));
-      ++report.measured;
-    } catch (const Error& error) {
-      report.left_out.push_back(fmt::format("{}: {}", kernel->kernel.id.text(), error.what()));
+    const GroupTimes times = time_group(group, company_of(group, kernels), others, engine, timing);
+    for (const KernelToTime* kernel : group) {
+      const std::string key = kernel->kernel.id.key();
+      if (const auto time = times.times.find(key); time != times.times.end()) {
+        MeasuredKernel measured = kernel->kernel;
+        measured.time = time->second;
+        profile.add(std::move(measured));
+        ++report.measured;
+      } else {
+        report.left_out.push_back(fmt::format("{}: {}", kernel->kernel.id.text(), times.left_out.at(key)));
+      }
+      keeper.did(kernel->kernel.id.text());
     }
-    keeper.did(kernel->kernel.id.text());
   }
   report.interrupted = keeper.stopped();
   if (options.keep) options.keep(profile);

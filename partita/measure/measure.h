@@ -22,6 +22,11 @@ struct MeasureOptions {
 // The machine on which this program runs: its processor's name, and how many cores the program may use.
 Machine this_machine();
 
+// What a fixed piece of work takes now: arithmetic on vectors, branches, a copy. Other programs on the machine, or
+// other tenants of its processor, make it slower; what it takes over Machine::reference_us is the drift since a
+// profile.
+double reference_us(double seconds);
+
 // The profile with overheads, collectives, copies and kernels that it lacked. What it has is left as it is. A kernel
 // that cannot be run by itself is left out, and told of in `left_out`. Returns early where `stop` is set.
 struct MeasureReport {

@@ -2,6 +2,8 @@
 #include "partita/measure/probes.h"
 
 #include <algorithm>
+#include <chrono>
+#include <map>
 #include <memory>
 
 #include "partita/base/error.h"
@@ -17,28 +19,46 @@ namespace {
 
 constexpr double kLeastBytes = 1024, kMostBytes = 64 << 20;
 constexpr double kMostFed = 4 << 20;  // of loads and outputs, whose numbers take long to draw
-constexpr int kChain = 500;           // tasks of a graph that measures overheads
-constexpr int kRepeated = 8;          // collectives or copies of a graph, one after another
-constexpr int kRuns = 15;             // of overheads
-constexpr int kSteps = 20;            // of a run, so that its own beginning hardly counts
-constexpr double kSecondsOfProbe = 0.15;
+constexpr int kChain = 64;            // tasks of a graph that measures overheads
+constexpr int kRepeated = 4;          // collectives or copies of a graph, one after another
+constexpr int kSteps = 10;            // of a run at most
+constexpr double kSpinUs = 100;       // of a kernel: so long other threads sleep, as they do in a step
+constexpr double kSecondsOfProbe = 0.12;
+constexpr int64_t kRows = 64;  // of the tensors that are moved
 
-class NoKernels final : public Kernels {
+// Kernels that write what they are told to write, and then spin.
+class SpinKernels final : public Kernels {
  public:
-  void run(const KernelCall&) override {}
+  explicit SpinKernels(double spin_us) : spin_us_(spin_us) {}
+  void run(const KernelCall& call) override {
+    const Clock::time_point from = Clock::now();
+    for (const View& view : call.writes) fill(view, 1);
+    while (us_since(from) < spin_us_) {
+    }
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static double us_since(Clock::time_point from) {
+    return std::chrono::duration<double, std::micro>(Clock::now() - from).count();
+  }
+  double spin_us_;
 };
 
-// A graph of `devices` devices with a compute queue and a collective queue each, in the order in which tasks are added;
-// each task waits for the one before it.
+// A graph of `devices` devices, each with a compute queue, a collective queue and a queue of transfers to it. Every
+// task waits for those that were added last.
 class ChainBuilder {
  public:
   explicit ChainBuilder(int devices) {
     graph.name = "probe";
     graph.device_count = graph.compute_count = devices;
     graph.peak_bytes.assign(static_cast<size_t>(devices), 0);
-    for (const QueueKind kind : {QueueKind::kCompute, QueueKind::kCollective})
-      for (int d = 0; d < devices; ++d)
-        graph.queues.push_back({kind, DeviceId(d), {}, fmt::format("{}.{}", d, static_cast<int>(kind))});
+    for (const QueueKind kind : {QueueKind::kCompute, QueueKind::kCollective, QueueKind::kLink})
+      for (int d = 0; d < devices; ++d) {
+        const bool link = kind == QueueKind::kLink;
+        graph.queues.push_back({kind, link ? DeviceId() : DeviceId(d), link ? LinkId(d) : LinkId(),
+                                fmt::format("{}.{}", d, static_cast<int>(kind))});
+      }
   }
 
   RegisterId reg(int device, const Box& box, const Shape& axes) {
@@ -53,46 +73,118 @@ class ChainBuilder {
     graph.registers.push_back(reg);
     return RegisterId(graph.registers.size() - 1);
   }
-  // A task on a queue of the graph that is next in order; the participants of a collective are next together.
-  void add(Task task, int queue) {
-    task.name = fmt::format("t{}", graph.tasks.size());
-    task.op = OpId(graph.tasks.size());
-    task.queue = QueueId(queue);
-    task.device = graph.queues[static_cast<size_t>(queue)].device;
-    const auto* collective = std::get_if<CollectiveWork>(&task.work);
-    const bool joins = collective && collective->rank > 0;
-    const Node node{TaskId(graph.tasks.size()), 0};
-    graph.tasks.push_back(std::move(task));
-    if (joins) return;
-    if (!graph.order.empty()) graph.edges.push_back({graph.order.back(), node, false, EdgeKind::kData});
-    graph.order.push_back(node);
+  // Tasks that run at once, each on one of `graph.queues`; the participants of a collective are one node.
+  void add(std::vector<std::pair<Task, int>> together) {
+    std::vector<Node> nodes;
+    for (auto& [task, queue] : together) {
+      const TaskId id(graph.tasks.size());
+      task.name = fmt::format("t{}", id.value);
+      task.op = OpId(id.value);
+      task.queue = QueueId(queue);
+      task.device = DeviceId(queue % graph.device_count);
+      const auto* collective = std::get_if<CollectiveWork>(&task.work);
+      graph.tasks.push_back(std::move(task));
+      if (!collective || std::get<CollectiveWork>(graph.tasks.back().work).rank == 0) nodes.push_back({id, 0});
+    }
+    for (const Node& node : nodes) {
+      for (const Node& before : last_) graph.edges.push_back({before, node, false, EdgeKind::kData});
+      graph.order.push_back(node);
+    }
+    if (first_.empty()) first_ = nodes;
+    last_ = std::move(nodes);
+  }
+  // The first tasks wait for the last of the step before.
+  void close() {
+    for (const Node& before : last_)
+      for (const Node& node : first_)
+        if (before != node) graph.edges.push_back({before, node, true, EdgeKind::kData});
   }
 
   PhysicalGraph graph;
+
+ private:
+  std::vector<Node> first_, last_;
 };
 
-// What each of so many tasks takes, which fill the step; steps follow one another.
-Measured timed_steps(PhysicalGraph graph, int tasks, const TimingOptions& options) {
-  graph.edges.push_back({graph.order.back(), graph.order.front(), true, EdgeKind::kData});
-  const Memory memory(graph);
-  NoKernels none;
-  Hooks hooks;
-  hooks.kernels = &none;
-  const Acts acts = prepare_acts(memory, &none);
-  Measured step = timed([&](int) { run_threads(acts, hooks, {.steps = kSteps, .trace = false}); }, 1, options);
-  step.us /= tasks * kSteps;
-  step.spread_us /= tasks * kSteps;
-  return step;
+// A kernel that writes these registers, all of one shape of two axes.
+Task kernel(const PhysicalGraph& graph, const std::vector<RegisterId>& writes) {
+  KernelWork work;
+  work.definition = "probe";
+  if (!writes.empty())
+    work.bound = std::make_shared<const tdl::Bound>(tdl::bind("probe(a)[i, j] = a[i, j]", {graph.reg(writes[0]).axes}));
+  work.last_stage = 1;
+  work.ranges = {{}};
+  Task task;
+  for (RegisterId reg : writes) {
+    Access access{reg};
+    access.tensor = 1;
+    task.writes.push_back(access);
+  }
+  task.work = std::move(work);
+  return task;
 }
 
-double chain_us(int devices) {
-  ChainBuilder b(devices);
-  for (int i = 0; i < kChain; ++i) {
-    Task task;
-    task.work = KernelWork{};
-    b.add(std::move(task), i % devices);
-  }
-  return timed_steps(std::move(b.graph), kChain, {.seconds = 0, .least_runs = kRuns, .cores = 1}).us;
+// Runs the graph for about so long, and sees what each step took. Events are of whole runs of a few steps.
+template <typename See>
+void run_probe(ChainBuilder& b, Kernels& kernels, const TimingOptions& options, const See& see) {
+  b.close();
+  const Memory memory(b.graph);
+  Hooks hooks;
+  hooks.kernels = &kernels;
+  const Acts acts = prepare_acts(memory, &kernels);
+  const auto began = std::chrono::steady_clock::now();
+  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
+  run_threads(acts, hooks, {.steps = 1, .trace = false});
+  const auto steps = std::clamp<int64_t>(static_cast<int64_t>(options.seconds / seconds()), 1, kSteps);
+  for (int runs = 0; runs < options.least_runs || seconds() < options.seconds; ++runs)
+    see(run_threads(acts, hooks, {.steps = steps, .trace = true}).trace);
+}
+
+Measured measured_of(std::vector<double> us) {
+  std::sort(us.begin(), us.end());
+  const auto quantile = [&](double part) { return us[static_cast<size_t>(part * static_cast<double>(us.size() - 1))]; };
+  Measured measured;
+  measured.us = std::max(1e-3, quantile(0.5));
+  measured.spread_us = quantile(0.75) - quantile(0.25);
+  measured.runs = static_cast<int>(us.size());
+  return measured;
+}
+
+// The same with the mean of the middle half in place of the median: what comes in two kinds (a thread that is awake,
+// one that sleeps) adds up by its mean.
+Measured middle_mean(std::vector<double> us) {
+  Measured measured = measured_of(us);
+  std::sort(us.begin(), us.end());
+  const size_t first = us.size() / 4, last = us.size() - us.size() / 4;
+  double sum = 0;
+  for (size_t i = first; i < last; ++i) sum += us[i];
+  measured.us = std::max(1e-3, sum / static_cast<double>(last - first));
+  return measured;
+}
+
+// Durations of the tasks that `wanted` says, in order of their start, and the gap before each: since all that it waits
+// for had ended.
+struct Seen {
+  std::vector<double> us, gap_us;
+};
+template <typename Wanted>
+Seen seen_by(ChainBuilder& b, Kernels& kernels, const TimingOptions& options, const Wanted& wanted) {
+  Seen seen;
+  run_probe(b, kernels, options, [&](const Trace& trace) {
+    std::map<std::pair<int, TaskId>, int64_t> ended;
+    for (const Event& e : trace.events) ended[{e.step, e.task}] = e.end_ns;
+    for (const Event& e : trace.events) {
+      if (!wanted(b.graph.task(e.task))) continue;
+      int64_t before = -1;
+      for (const Edge& edge : b.graph.edges)
+        if (edge.to.task == e.task)
+          if (const auto found = ended.find({e.step - edge.next, edge.from.task}); found != ended.end())
+            before = std::max(before, found->second);
+      seen.us.push_back(static_cast<double>(e.end_ns - e.start_ns) / 1e3);
+      if (before >= 0) seen.gap_us.push_back(static_cast<double>(e.start_ns - before) / 1e3);
+    }
+  });
+  return seen;
 }
 
 // What each participant of a collective of `elements` holds and gets, of a tensor of n rows and some columns.
@@ -121,37 +213,82 @@ double sent_part(StepKind kind, int n) {
   return kind == StepKind::kAllToAll ? part / n : part;
 }
 
-Measured measure_collective(StepKind kind, int n, double bytes, const TimingOptions& options) {
-  const int64_t rows = 64, columns = std::max<int64_t>(n, static_cast<int64_t>(bytes / sent_part(kind, n) / 4 / 64));
+// From the end of the last kernel that makes what is sent to the start of those that wait for it, less the messages
+// before and after, which count by themselves.
+std::vector<double> spans_us(const Trace& trace, const PhysicalGraph& graph, double message_us) {
+  std::map<std::pair<int, TaskId>, Event> events;
+  for (const Event& e : trace.events) events.emplace(std::pair(e.step, e.task), e);
+  std::vector<double> spans;
+  for (const Event& e : trace.events) {
+    const auto* work = std::get_if<CollectiveWork>(&graph.task(e.task).work);
+    if (!work || work->rank != 0) continue;
+    int64_t made = -1;
+    double waiting = 0;
+    int count = 0;
+    for (const Edge& edge : graph.edges) {
+      if (edge.to.task == e.task)
+        if (const auto before = events.find({e.step - edge.next, edge.from.task}); before != events.end())
+          made = std::max(made, before->second.end_ns);
+      if (edge.from.task == e.task)
+        if (const auto after = events.find({e.step + edge.next, edge.to.task}); after != events.end())
+          waiting += static_cast<double>(after->second.start_ns), ++count;
+    }
+    if (made >= 0 && count > 0) spans.push_back((waiting / count - static_cast<double>(made)) / 1e3 - 2 * message_us);
+  }
+  return spans;
+}
+
+// Between kernels that make what is sent.
+Measured measure_collective(StepKind kind, int n, double bytes, double message_us, const TimingOptions& options) {
+  const int64_t columns = std::max<int64_t>(n, static_cast<int64_t>(bytes / sent_part(kind, n) / 4 / kRows));
   const bool partial = kind == StepKind::kAllReduce || kind == StepKind::kReduceScatter;
   ChainBuilder b(n);
   std::vector<RegisterId> held, got;
   for (int r = 0; r < n; ++r) {
-    const Parts parts = parts_of(kind, r, n, rows, columns);
-    held.push_back(b.reg(r, parts.held, {rows, columns}));
-    got.push_back(b.reg(r, parts.got, {rows, columns}));
+    const Parts parts = parts_of(kind, r, n, kRows, columns);
+    held.push_back(b.reg(r, parts.held, {kRows, columns}));
+    got.push_back(b.reg(r, parts.got, {kRows, columns}));
   }
-  for (int i = 0; i < kRepeated; ++i)
+  for (int i = 0; i < kRepeated; ++i) {
+    std::vector<std::pair<Task, int>> makers, participants;
     for (int r = 0; r < n; ++r) {
+      const auto at = static_cast<size_t>(r);
+      makers.emplace_back(kernel(b.graph, {held[at]}), r);
       Task task;
       task.work = CollectiveWork{kind, CollectiveId(i), r, n, partial, tdl::Reducer::kSum};
-      task.reads = {{held[static_cast<size_t>(r)]}};
-      task.writes = {{got[static_cast<size_t>(r)]}};
-      b.add(std::move(task), n + r);
+      task.reads = {{held[at]}};
+      task.writes = {{got[at]}};
+      participants.emplace_back(std::move(task), n + r);
     }
-  return timed_steps(std::move(b.graph), kRepeated, options);
+    b.add(std::move(makers));
+    b.add(std::move(participants));
+  }
+  SpinKernels spin(kSpinUs);
+  std::vector<double> spans;
+  run_probe(b, spin, options, [&](const Trace& trace) {
+    for (const double us : spans_us(trace, b.graph, message_us)) spans.push_back(us);
+  });
+  return middle_mean(std::move(spans));
 }
 
-// From one device to the other, at the reader; or on one device.
-Measured measure_copy(double bytes, const TimingOptions& options) {
-  const Shape axes = {static_cast<int64_t>(bytes / 4)};
-  std::vector<std::byte> from_bytes(static_cast<size_t>(axes[0]) * 4), to_bytes(from_bytes.size());
-  return timed(
-      [&](int) {
-        const View from{from_bytes.data(), DType::kFloat32, full_box(axes), {1}, axes};
-        copy_box(from, {to_bytes.data(), DType::kFloat32, full_box(axes), {1}, axes});
-      },
-      1, options);
+// Of what a kernel has made: to another device, on the queue of the link; or on the device's own queue.
+Measured measure_copy(bool between, double bytes, const TimingOptions& options) {
+  const int devices = between ? 2 : 1;
+  const int64_t columns = std::max<int64_t>(1, static_cast<int64_t>(bytes / 4 / kRows));
+  ChainBuilder b(devices);
+  const Shape axes = {kRows, columns};
+  const RegisterId from = b.reg(0, full_box(axes), axes), to = b.reg(devices - 1, full_box(axes), axes);
+  for (int i = 0; i < kRepeated; ++i) {
+    b.add({{kernel(b.graph, {from}), 0}});
+    Task task;
+    task.work = CopyWork{};
+    task.reads = {{from}};
+    task.writes = {{to}};
+    b.add({{std::move(task), between ? 2 * devices + 1 : 0}});
+  }
+  SpinKernels spin(kSpinUs);
+  return measured_of(
+      seen_by(b, spin, options, [](const Task& t) { return std::holds_alternative<CopyWork>(t.work); }).us);
 }
 
 // As the training loop does: samples are drawn from a data set, or an output is taken.
@@ -172,11 +309,10 @@ struct Feeding {
     view = {
         bytes_.data(), DType::kFloat32, full_box({kRows, columns}), dense_strides({kRows, columns}), {kRows, columns}};
   }
-  static constexpr int64_t kRows = 32;
   int64_t columns;
   Graph graph;
   std::unique_ptr<Dataset> data;
-  NoKernels kernels;
+  SpinKernels kernels{0};
   Hooks hooks;
   std::vector<std::byte> bytes_;
   View view;
@@ -195,24 +331,38 @@ Measured measure_output(double bytes, const TimingOptions& options) {
 }  // namespace
 
 Overheads measure_overheads() {
+  const TimingOptions options{.seconds = 0.1, .least_runs = 5, .cores = 1};
+  const auto any = [](const Task&) { return true; };
+  const auto chain = [](int devices) {
+    ChainBuilder b(devices);
+    std::vector<RegisterId> regs;
+    for (int d = 0; d < devices; ++d) regs.push_back(b.reg(d, full_box({1, 1}), {1, 1}));
+    for (int i = 0; i < kChain; ++i) b.add({{kernel(b.graph, {regs[static_cast<size_t>(i % devices)]}), i % devices}});
+    return b;
+  };
   Overheads overheads;
-  overheads.task_us = chain_us(1);
-  overheads.message_us = std::max(0.0, chain_us(2) - overheads.task_us);
+  SpinKernels none(0), spin(kSpinUs);
+  ChainBuilder one = chain(1), two = chain(2);
+  const Seen alone = seen_by(one, none, options, any), apart = seen_by(two, spin, options, any);
+  const double between_us = measured_of(alone.gap_us).us;
+  overheads.task_us = measured_of(alone.us).us + between_us;
+  overheads.message_us = std::max(0.0, measured_of(apart.gap_us).us - between_us);
   return overheads;
 }
 
-std::vector<Probe> probes(int devices, const TimingOptions& options) {
+std::vector<Probe> probes(int devices, double message_us, const TimingOptions& options) {
   TimingOptions each = options;
-  each.seconds = std::min(options.seconds, kSecondsOfProbe);
+  each.seconds = kSecondsOfProbe;
   std::vector<Probe> all;
   for (double bytes = kLeastBytes; bytes <= kMostBytes; bytes *= 4) {
     for (int n = 2; n <= devices; ++n)
       for (const StepKind kind :
            {StepKind::kAllReduce, StepKind::kAllGather, StepKind::kReduceScatter, StepKind::kAllToAll})
-        all.push_back(
-            {{std::string(name_of(kind)), n}, bytes, [=] { return measure_collective(kind, n, bytes, each); }});
-    for (const char* copy : {"copy", "transfer"})
-      all.push_back({{copy, 0}, bytes, [=] { return measure_copy(bytes, each); }});
+        all.push_back({{std::string(name_of(kind)), n}, bytes, [=] {
+                         return measure_collective(kind, n, bytes, message_us, each);
+                       }});
+    for (const bool between : {false, true})
+      all.push_back({{between ? "transfer" : "copy", 0}, bytes, [=] { return measure_copy(between, bytes, each); }});
     if (bytes > kMostFed) continue;
     all.push_back({{"load", 0}, bytes, [=] { return measure_load(bytes, each); }});
     all.push_back({{"output", 0}, bytes, [=] { return measure_output(bytes, each); }});

@@ -7,9 +7,11 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "partita/base/align.h"
+#include "partita/base/error.h"
 #include "partita/base/float16.h"
 #include "partita/base/rng.h"
 #include "partita/kernel_plan/kernel_plan.h"
@@ -53,8 +55,7 @@ Interval numbers_of(const KernelToTime& kernel, int tensor) {
 // Memory of one call, and the call.
 class Instance {
  public:
-  Instance(const KernelToTime& kernel, Kernels& kernels, uint64_t seed) {
-    Rng rng(seed);
+  Instance(const KernelToTime& kernel, Kernels& kernels, uint64_t seed) : rng_(seed) {
     task_.name = kernel.kernel.id.text();
     task_.work = kernel.work;
     for (const bool written : {false, true})
@@ -63,7 +64,7 @@ class Instance {
         access.tensor = part.tensor;
         (written ? task_.writes : task_.reads).push_back(access);
         (written ? call_.writes : call_.reads).push_back(view_of(part));
-        if (!written) fill(call_.reads.back(), numbers_of(kernel, part.tensor), rng);
+        if (!written) fill(call_.reads.back(), numbers_.emplace_back(numbers_of(kernel, part.tensor)), rng_);
       }
     call_.task = &task_;
     call_.work = std::get_if<KernelWork>(&task_.work);
@@ -76,6 +77,11 @@ class Instance {
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
   void run(Kernels& kernels) const { kernels.run(call_); }
+  // Other whole numbers and truth values, as in a step of other samples: branches are not as they were.
+  void draw_numbers() {
+    for (size_t i = 0; i < call_.reads.size(); ++i)
+      if (!is_float(call_.reads[i].dtype)) fill(call_.reads[i], numbers_[i], rng_);
+  }
 
  private:
   std::byte* allocate(size_t bytes) {
@@ -101,8 +107,10 @@ class Instance {
     });
   }
 
+  Rng rng_;
   Task task_;
   KernelCall call_;
+  std::vector<Interval> numbers_;  // by read
   FirstOutside outside_;
   std::vector<std::vector<std::byte>> buffers_;
 };
@@ -154,14 +162,102 @@ Measured timed(const std::function<void(int thread)>& run, int threads, const Ti
   return measured;
 }
 
-Measured time_kernel(const KernelToTime& kernel, Kernels& kernels, const TimingOptions& options) {
+struct Others::Inside {
   std::vector<std::unique_ptr<Instance>> instances;
-  for (int c = 0; c < options.cores; ++c)
-    instances.push_back(std::make_unique<Instance>(kernel, kernels, static_cast<uint64_t>(c + 1)));
-  const auto run = [&](int thread) { instances[static_cast<size_t>(thread)]->run(kernels); };
-  Measured alone = timed(run, 1, options);
-  if (options.cores > 1) alone.together_us = std::max(alone.us, timed(run, options.cores, options).us);
-  return alone;
+  Kernels& engine;
+};
+
+Others::Others(const KernelsToTime& kernels, Kernels& engine) : inside_(new Inside{{}, engine}) {
+  constexpr size_t kOthers = 6;
+  constexpr double kQuickFlops = 1e6, kQuickBytes = 64 << 10;
+  std::set<std::string> definitions;
+  for (const auto& [key, kernel] : kernels) {
+    if (inside_->instances.size() == kOthers) break;
+    if (kernel.kernel.flops > kQuickFlops || kernel.kernel.bytes > kQuickBytes) continue;
+    if (!definitions.insert(kernel.kernel.id.definition).second) continue;
+    try {
+      auto instance = std::make_unique<Instance>(kernel, engine, 1);
+      instance->run(engine);
+      inside_->instances.push_back(std::move(instance));
+    } catch (const Error&) {  // measure() tells of it
+    }
+  }
+}
+
+Others::~Others() = default;
+
+void Others::run() const {
+  for (const auto& instance : inside_->instances) instance->run(inside_->engine);
+}
+
+namespace {
+
+// A kernel, an instance a core, and its times so far.
+struct InGroup {
+  const KernelToTime* kernel = nullptr;
+  std::vector<std::unique_ptr<Instance>> instances;
+  std::vector<double> cold, warm;
+};
+
+template <typename Run>
+double us_of(const Run& run) {
+  const Clock::time_point from = Clock::now();
+  run();
+  return std::chrono::duration<double, std::micro>(Clock::now() - from).count();
+}
+
+Measured measured_of(InGroup& k, Kernels& kernels, const TimingOptions& options) {
+  std::sort(k.cold.begin(), k.cold.end());
+  std::sort(k.warm.begin(), k.warm.end());
+  Measured time;
+  time.us = quantile(k.warm, 0.5);
+  time.spread_us = quantile(k.warm, 0.75) - quantile(k.warm, 0.25);
+  time.runs = static_cast<int>(k.warm.size());
+  if (options.cache_bytes > 0) time.cold_us = std::max(time.us, quantile(k.cold, 0.5));
+  if (options.cores < 2) return time;
+  const auto run = [&](int thread) { k.instances[static_cast<size_t>(thread)]->run(kernels); };
+  const double alone = timed(run, 1, options).us, together = timed(run, options.cores, options).us;
+  time.together_us = time.us * std::max(1.0, together / alone);
+  return time;
+}
+
+}  // namespace
+
+GroupTimes time_group(const std::vector<const KernelToTime*>& group, const std::vector<const KernelToTime*>& company,
+                      const Others& others, Kernels& kernels, const TimingOptions& options) {
+  GroupTimes result;
+  std::vector<InGroup> members;
+  const auto join = [&](const KernelToTime* kernel, int instances) {
+    InGroup member{kernel, {}, {}, {}};
+    try {
+      for (int c = 0; c < instances; ++c)
+        member.instances.push_back(std::make_unique<Instance>(*kernel, kernels, static_cast<uint64_t>(c + 1)));
+      member.instances[0]->run(kernels);
+      members.push_back(std::move(member));
+    } catch (const Error& error) {
+      result.left_out.emplace(kernel->kernel.id.key(), error.what());
+    }
+  };
+  for (const KernelToTime* kernel : group) join(kernel, options.cores);
+  const size_t timed_members = members.size();
+  for (const KernelToTime* kernel : company) join(kernel, 1);
+  const Clock::time_point begin = Clock::now();
+  const double seconds = options.seconds * static_cast<double>(timed_members);
+  for (int turn = 0; turn < options.least_runs || std::chrono::duration<double>(Clock::now() - begin).count() < seconds;
+       ++turn)
+    for (size_t m = 0; m < members.size(); ++m) {
+      InGroup& k = members[m];
+      const auto run = [&] { k.instances[0]->run(kernels); };
+      k.instances[0]->draw_numbers();
+      k.cold.push_back(us_of(run));
+      if (m >= timed_members) continue;
+      others.run();
+      k.instances[0]->draw_numbers();
+      k.warm.push_back(us_of(run));
+    }
+  members.resize(timed_members);
+  for (InGroup& k : members) result.times.emplace(k.kernel->kernel.id.key(), measured_of(k, kernels, options));
+  return result;
 }
 
 }  // namespace partita

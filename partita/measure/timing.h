@@ -1,6 +1,7 @@
-// Times one kernel on this machine: warm, alone and with one on each core (FlexFlow section 5.1).
+// Times kernels on this machine: warm and cold, alone and with one on each core (FlexFlow section 5.1).
 #pragma once
 #include <functional>
+#include <memory>
 
 #include "partita/measure/kernels.h"
 #include "partita/runtime/kernel.h"
@@ -8,16 +9,38 @@
 namespace partita {
 
 struct TimingOptions {
-  double seconds = 0.04;  // of each of the two
+  double seconds = 0.02;  // of each kernel or curve's point
   int least_runs = 5;
-  int cores = 2;  // with which the second is done; 1: it is not
+  int cores = 2;           // that run it together; 1: that is not measured
+  double cache_bytes = 0;  // of a core; 0: cold times are not measured
 };
 
 // Median and quartiles of the times that `run` takes in each of several threads; run(thread) is called at least
 // `least_runs` times in each, and for as long as the options say.
 Measured timed(const std::function<void(int thread)>& run, int threads, const TimingOptions& options);
 
-// Throws what the kernel throws.
-Measured time_kernel(const KernelToTime& kernel, Kernels& kernels, const TimingOptions& options);
+// Small kernels, which run between those that are timed.
+class Others {
+ public:
+  // Some of these, of different definitions, that are quick.
+  Others(const KernelsToTime& kernels, Kernels& engine);
+  ~Others();
+  void run() const;
+
+ private:
+  struct Inside;
+  std::unique_ptr<Inside> inside_;
+};
+
+// Times kernels of a group in turns, so that each finds the processor as in a step: other code in its caches, other
+// branches in mind. In each turn a kernel runs twice: after all others, which is its cold time, and after a few small
+// ones, which is its time with its operands in the cache. A kernel that throws is left out, and told of.
+struct GroupTimes {
+  std::map<std::string, Measured> times;        // by key
+  std::map<std::string, std::string> left_out;  // key and why
+};
+// `company` runs in the turns too, and is not timed.
+GroupTimes time_group(const std::vector<const KernelToTime*>& group, const std::vector<const KernelToTime*>& company,
+                      const Others& others, Kernels& kernels, const TimingOptions& options);
 
 }  // namespace partita

@@ -29,6 +29,8 @@ double together_of(const Measured& time) {
   return time.together_us > 0 ? std::max(1.0, time.together_us / time.us) : 1;
 }
 
+double cold_of(const Measured& time) { return std::max(time.us, time.cold_us); }
+
 }  // namespace
 
 std::string KernelId::key() const {
@@ -79,7 +81,8 @@ double Profile::nominal_us(double flops, double bytes) const {
 }
 
 std::optional<ProfiledTime> Profile::kernel(const KernelId& id, double flops, double bytes) const {
-  if (const MeasuredKernel* known = find(id)) return ProfiledTime{known->time.us, together_of(known->time), false};
+  if (const MeasuredKernel* known = find(id))
+    return ProfiledTime{known->time.us, cold_of(known->time), together_of(known->time), false};
   return estimate(id, flops, bytes);
 }
 
@@ -99,21 +102,23 @@ std::optional<ProfiledTime> Profile::estimate(const KernelId& id, double flops, 
   const size_t count = std::min(kNeighbours, near.size());
   std::partial_sort(near.begin(), near.begin() + static_cast<std::ptrdiff_t>(count), near.end(),
                     [](const Neighbour& a, const Neighbour& b) { return a.distance < b.distance; });
-  double weights = 0, ratio = 0, together = 0;
+  double weights = 0, ratio = 0, cold = 0, together = 0;
   for (size_t i = 0; i < count; ++i) {
     const MeasuredKernel& k = *near[i].kernel;
     const double weight = 1 / std::pow(near[i].distance + kNear, 2);
     weights += weight;
     ratio += weight * std::log(std::max(k.time.us, 1e-3) / nominal_us(k.flops, k.bytes));
+    cold += weight * cold_of(k.time) / k.time.us;
     together += weight * together_of(k.time);
   }
-  return ProfiledTime{nominal_us(flops, bytes) * std::exp(ratio / weights), together / weights, true};
+  const double us = nominal_us(flops, bytes) * std::exp(ratio / weights);
+  return ProfiledTime{us, us * cold / weights, together / weights, true};
 }
 
 double Curve::us(double bytes) const {
   const double line = latency_us + us_per_byte * bytes;
   if (points.empty()) return line;
-  const auto at = [&](const Point& p) { return p.time.us / (latency_us + us_per_byte * p.bytes); };  // of the line
+  const auto at = [&](const Point& p) { return p.smooth_us / (latency_us + us_per_byte * p.bytes); };  // of the line
   if (bytes <= points.front().bytes) return line * at(points.front());
   if (bytes >= points.back().bytes) return line * at(points.back());
   const auto above =
@@ -123,12 +128,39 @@ double Curve::us(double bytes) const {
   return line * (at(a) * (1 - part) + at(*above) * part);
 }
 
+namespace {
+
+// The least-squares fit that does not fall (pool adjacent violators, Ayer et al. 1955).
+void smooth(std::vector<Curve::Point>& points) {
+  struct Pool {
+    double us = 0;
+    size_t count = 1;
+  };
+  std::vector<Pool> pools;
+  for (const Curve::Point& p : points) {
+    pools.push_back({p.time.us, 1});
+    while (pools.size() > 1 && pools[pools.size() - 2].us > pools.back().us) {
+      const Pool last = pools.back();
+      pools.pop_back();
+      Pool& before = pools.back();
+      const auto n = static_cast<double>(before.count), m = static_cast<double>(last.count);
+      before = {(before.us * n + last.us * m) / (n + m), before.count + last.count};
+    }
+  }
+  size_t at = 0;
+  for (const Pool& pool : pools)
+    for (size_t i = 0; i < pool.count; ++i) points[at++].smooth_us = pool.us;
+}
+
+}  // namespace
+
 Curve fitted(std::vector<Curve::Point> points) {
   std::sort(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+  smooth(points);
   // Least squares of (latency + slope b - t) / t.
   double s11 = 0, s12 = 0, s22 = 0, s1 = 0, s2 = 0;
   for (const Curve::Point& p : points) {
-    const double w = 1 / p.time.us, x = p.bytes * w;
+    const double w = 1 / p.smooth_us, x = p.bytes * w;
     s11 += w * w, s12 += w * x, s22 += x * x, s1 += w, s2 += x;
   }
   Curve line;

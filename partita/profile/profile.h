@@ -41,11 +41,12 @@ struct KernelId {
 
 // One thing that was timed.
 struct Measured {
-  double us = 0;         // the median
+  double us = 0;         // the median; of kernels with their operands in the core's cache
   double spread_us = 0;  // between the quartiles
   int runs = 0;
   // With one on each core at once, the median; 0: not measured. At least `us`.
   double together_us = 0;
+  double cold_us = 0;  // of kernels, after other memory filled the core's cache; 0: not measured. At least `us`
   bool operator==(const Measured&) const = default;
 };
 
@@ -62,6 +63,7 @@ struct Curve {
   struct Point {
     double bytes = 0;
     Measured time;
+    double smooth_us = 0;  // what us() goes through: the times, made not to fall with bytes
     bool operator==(const Point&) const = default;
   };
   std::vector<Point> points;  // by bytes
@@ -83,17 +85,20 @@ struct CurveId {
 
 // The machine that was measured; its figures are none where the profile is of a single device (GPUs).
 struct Machine {
-  std::string name;       // "Intel(R) Xeon(R) Processor"
-  std::string engine;     // what ran the kernels
-  int cores = 0;          // that all devices share; 0: each device has its own processor
-  double task_us = 0;     // what the runtime adds to each task
-  double message_us = 0;  // from the end of a task to the start of one on another queue that waits for it
+  std::string name;         // "Intel(R) Xeon(R) Processor"
+  std::string engine;       // what ran the kernels
+  int cores = 0;            // that all devices share; 0: each device has its own processor
+  double cache_bytes = 0;   // that a core has for itself; 0: kernels take what they take with operands in it
+  double task_us = 0;       // what the runtime adds to each task
+  double reference_us = 0;  // of a fixed piece of work, when it was profiled: how fast the machine was then
+  double message_us = 0;    // from the end of a task to the start of one on another queue that waits for it
   bool operator==(const Machine&) const = default;
 };
 
 // An answer of a profile.
 struct ProfiledTime {
   double us = 0;
+  double cold_us = 0;      // at least `us`
   double together = 1;     // times as long with all cores busy
   bool estimated = false;  // from others of its definition
 };

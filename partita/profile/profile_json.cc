@@ -19,6 +19,7 @@ void put(Json& json, const Measured& time) {
   json["spread_us"] = rounded(time.spread_us);
   json["runs"] = time.runs;
   if (time.together_us > 0) json["together_us"] = rounded(time.together_us);
+  if (time.cold_us > 0) json["cold_us"] = rounded(time.cold_us);
 }
 
 Json kernel_json(const MeasuredKernel& kernel) {
@@ -67,8 +68,9 @@ Measured read_measured(Fields& in, const std::string& where) {
   time.spread_us = in.value_or<double>("spread_us", 0);
   time.runs = in.value_or<int>("runs", 1);
   time.together_us = in.value_or<double>("together_us", 0);
-  if (!(time.us > 0) || !(time.spread_us >= 0) || !(time.together_us >= 0) || time.runs < 1)
-    fail("{}: us is above 0, spread_us and together_us are not below it, and runs is 1 or more", where);
+  time.cold_us = in.value_or<double>("cold_us", 0);
+  if (!(time.us > 0) || !(time.spread_us >= 0) || !(time.together_us >= 0) || !(time.cold_us >= 0) || time.runs < 1)
+    fail("{}: us is above 0, spread_us, together_us and cold_us are not below it, and runs is 1 or more", where);
   return time;
 }
 
@@ -114,7 +116,7 @@ void read_curve(const Json& json, const std::string& where, Profile& profile) {
     Fields point(p, at);
     const double bytes = point.value<double>("bytes");
     if (!(bytes > 0)) fail("{}: bytes is above 0", at);
-    points.push_back({bytes, read_measured(point, at)});
+    points.push_back({bytes, read_measured(point, at), 0});
     point.done();
   }
   in.done();
@@ -130,6 +132,8 @@ std::string print(const Profile& profile) {
   const Json machine = {{"name", m.name},
                         {"engine", m.engine},
                         {"cores", m.cores},
+                        {"cache_bytes", m.cache_bytes},
+                        {"reference_us", rounded(m.reference_us)},
                         {"task_us", rounded(m.task_us)},
                         {"message_us", rounded(m.message_us)}};
   std::string text = fmt::format("{{\n  \"schema_version\": {},\n  \"device\": {},\n  \"machine\": {}", kSchemaVersion,
@@ -153,11 +157,14 @@ Profile parse_profile(std::string_view text, std::string_view origin) {
   profile.machine.name = machine.value<std::string>("name");
   profile.machine.engine = machine.value<std::string>("engine");
   profile.machine.cores = machine.value_or<int>("cores", 0);
+  profile.machine.cache_bytes = machine.value_or<double>("cache_bytes", 0);
+  profile.machine.reference_us = machine.value_or<double>("reference_us", 0);
   profile.machine.task_us = machine.value_or<double>("task_us", 0);
   profile.machine.message_us = machine.value_or<double>("message_us", 0);
   machine.done();
-  if (profile.machine.cores < 0 || !(profile.machine.task_us >= 0) || !(profile.machine.message_us >= 0))
-    fail("{}: machine: cores, task_us and message_us are not below 0", origin);
+  if (profile.machine.cores < 0 || !(profile.machine.cache_bytes >= 0) || !(profile.machine.reference_us >= 0) ||
+      !(profile.machine.task_us >= 0) || !(profile.machine.message_us >= 0))
+    fail("{}: machine: cores, cache_bytes, reference_us, task_us and message_us are not below 0", origin);
   int number = 0;
   for (const Json& entry : in.get("kernels"))
     profile.add(read_kernel(entry, fmt::format("{}: kernel {}", origin, ++number)));

@@ -15,7 +15,7 @@ ActorTable::ActorTable(const PhysicalGraph& g, int64_t step_count)
   for (size_t t = 0; t < g.tasks.size(); ++t) {
     const Task& task = g.tasks[t];
     auto [found, fresh] = worker_of.try_emplace(task.queue.value, static_cast<int>(queues.size()));
-    if (fresh) queues.push_back({g.queues[task.queue.index()].is_static(), {}, {}});
+    if (fresh) queues.push_back({task.queue, g.queues[task.queue.index()].is_static(), {}, {}});
     Actor& actor = actors[t];
     actor.worker = found->second;
     actor.rate = task.rate;

@@ -51,6 +51,7 @@ struct ActorTable {
     std::vector<TaskId> participants;
   };
   struct Queue {
+    QueueId queue;
     bool is_static = false;
     std::vector<TaskId> tasks;
     std::vector<Node> order;  // of a static queue

@@ -11,6 +11,7 @@
 
 #include "partita/base/error.h"
 #include "partita/runtime/actor.h"
+#include "partita/runtime/affinity.h"
 #include "partita/runtime/liveness.h"
 #include "partita/runtime/mailbox.h"
 
@@ -112,6 +113,8 @@ class ThreadEngine final : public Engine {
   }
 
   void serve(int q) {
+    const Queue& queue = graph_.queues[table_.queues[static_cast<size_t>(q)].queue.index()];
+    if (queue.kind == QueueKind::kCompute) stay_on(cores_of(cores_, queue.device.value, graph_.compute_count));
     current_worker_ = q;
     local_.clear();
     try {
@@ -166,6 +169,7 @@ class ThreadEngine final : public Engine {
   std::atomic<int64_t> unfinished_;  // workers
   std::deque<Mailbox> mailboxes_;
   std::vector<Log> logs_;
+  const std::vector<int> cores_ = usable_cores();
   std::vector<int64_t> began_;
   Clock::time_point start_;
   std::mutex error_mutex_;

@@ -2,11 +2,14 @@
 #include "partita/sim/nodes.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <variant>
 
 #include "partita/physical/lower.h"
+#include "partita/profile/profile.h"
+#include "partita/sim/warmth.h"
 
 namespace partita {
 
@@ -52,6 +55,9 @@ void join(std::vector<SimNode>& nodes, int from, int to, bool next) {
 std::vector<SimNode> sim_nodes(const PhysicalGraph& graph, const CostModel& cost) {
   const NodeTable table = number_nodes(graph);
   const std::map<LinkId, int> queue_of = queues_of_links(graph);
+  const Profile* profile = cost.cluster().profile.get();
+  const bool cached = profile && profile->machine.cache_bytes > 0;
+  const std::vector<double> warm = cached ? warm_parts(graph, profile->machine.cache_bytes) : std::vector<double>();
   std::vector<SimNode> nodes;
   for (const Node& n : graph.order) {
     const Task& task = graph.task(n.task);
@@ -62,7 +68,9 @@ std::vector<SimNode> sim_nodes(const PhysicalGraph& graph, const CostModel& cost
       node.tasks = {n.task};
       node.queues = {task.queue.value};
       const TaskTime time = cost.task_time(graph, task);
-      node.duration_ns = time.ns, node.together = time.together, node.estimated = time.estimated;
+      const double cold = cached ? 1 - warm[nodes.size() - 1] : 0;
+      node.duration_ns = time.ns + std::llround(cold * static_cast<double>(time.cold_ns - time.ns));
+      node.together = time.together, node.estimated = time.estimated;
     }
   }
   const std::vector<int> place = places(graph, table);

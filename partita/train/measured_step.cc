@@ -32,7 +32,7 @@ MeasuredStep measure_step(const Planned& planned, double seconds, bool with_trac
   measured.spread_us = 1e6 * (quantile(0.75) - quantile(0.25));
   if (!with_trace) return measured;
   options.seconds.reset();
-  options.steps = 3;
+  options.steps = 10;
   options.trace = true;
   measured.trace = run_steps(graph, planned.physical, data, start, options, kernels, true).trace;
   return measured;
