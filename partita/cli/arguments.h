@@ -24,15 +24,15 @@ struct Arguments {
   std::string data, test_data, weights, save, log;
   std::optional<int64_t> steps;
   std::optional<double> epochs;
-  std::string verify;                   // "serial" or empty
-  std::vector<std::string> shapes;      // tdl: --shape a=8,4
-  std::vector<std::string> attributes;  // tdl: --attribute p=1
-  int workers = 2;                      // tdl, ops: parts of a split
-  std::vector<std::string> searches;    // compare
-  bool measure = false;                 // compare: run the plans here
-  double measure_seconds = 2;           // each of them
-  std::vector<std::string> only;        // predict: COLUMN=TEXT
-  std::string collective;               // predict: of nccl-tests' output
+  std::string verify;                     // "serial" or empty
+  std::vector<std::string> shapes;        // tdl: --shape a=8,4
+  std::vector<std::string> attributes;    // tdl: --attribute p=1
+  int workers = 2;                        // tdl, ops: parts of a split
+  std::vector<std::string> searches;      // compare
+  bool measure = false;                   // compare: run the plans here
+  std::optional<double> measure_seconds;  // compare: of each plan; profile: of each kernel
+  std::vector<std::string> only;          // predict: COLUMN=TEXT
+  std::string collective;                 // predict: of nccl-tests' output
 };
 
 // Whether a MODEL|PLAN is a plan.

@@ -126,13 +126,13 @@ void expect_local(const Arguments& a) {
 // A plan on this machine; its traces are added where they are asked for.
 Measurement measured(const Arguments& a, const std::string& search, Planned& p, Runner& runner,
                      std::vector<NamedTrace>& traces) {
-  constexpr double kSecondsOfDrift = 0.3;  // before and after the steps
+  constexpr double kSecondsOfStep = 2, kSecondsOfDrift = 0.3;  // of the latter before and after the steps
   follow_whole(p, runner);
   Measurement m;
   const double then_us = has_drift(a) ? p.cluster.profile->machine.reference_us : 0;
   const auto drift_now = [&] { return then_us > 0 ? reference_us(kSecondsOfDrift) / then_us : 1; };
   const double before = drift_now();
-  m.step = measure_step(p, a.measure_seconds, !a.trace.empty(), load_kernels(), &interrupted);
+  m.step = measure_step(p, a.measure_seconds.value_or(kSecondsOfStep), !a.trace.empty(), load_kernels(), &interrupted);
   m.drift = (before + drift_now()) / 2;
   if (a.trace.empty()) return m;
   traces.push_back({search + " predicted", p.predicted, p.physical});

@@ -186,7 +186,7 @@ void add_compare(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry&
   add_plan_options(c, a, raw);
   add_from_option(c, a);
   c.add_flag("--measure", a.measure, "run each plan on this machine, and print what a step took beside the prediction");
-  c.add_option("--seconds", a.measure_seconds, "of each measurement")->check(positive_seconds());
+  c.add_option("--seconds", a.measure_seconds, "of each measurement, 2 if not given")->check(positive_seconds());
   c.add_option("--trace", a.trace, "with --measure: predicted and measured steps in one Chrome trace")->check(path());
 }
 
@@ -208,6 +208,7 @@ void add_profile(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry&
   c.add_option("-o", a.output, "write the profile here; what it has already is not measured again")
       ->required()
       ->check(path());
+  c.add_option("--seconds", a.measure_seconds, "of each kernel, 0.02 if not given")->check(positive_seconds());
   add_model_options(c, a, raw, registry);
 }
 

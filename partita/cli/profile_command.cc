@@ -1,6 +1,7 @@
 // profile: what kernels, collectives and copies take on this machine.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -36,19 +37,27 @@ struct MeasureLines {
   }
 };
 
-KernelsToTime kernels_of(const Arguments& a, int devices) {
+struct Asked {
   KernelsToTime kernels;
-  for (const std::string& target : a.targets) {
-    Runner runner;
-    if (is_plan_file(target)) {
-      add_kernels(open_plan(target, runner, Follow::kWhole).physical, kernels);
-      continue;
-    }
-    Request request = a.request;
-    request.model = target;
-    add_kernels(step_graph(load_model(request, runner), request, runner).graph, devices, kernels);
+  double step_bytes = 0;  // at most that are in memory at once on a device, about
+};
+
+Asked asked_of(const Arguments& a, const std::string& name, int devices) {
+  Asked asked;
+  Runner runner;
+  if (is_plan_file(name)) {
+    const PhysicalGraph physical = open_plan(name, runner, Follow::kWhole).physical;
+    add_kernels(physical, asked.kernels);
+    asked.step_bytes = static_cast<double>(*std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.end()));
+    return asked;
   }
-  return kernels;
+  Request request = a.request;
+  request.model = name;
+  const Graph graph = step_graph(load_model(request, runner), request, runner).graph;
+  add_kernels(graph, devices, asked.kernels);
+  // Half of its tensors: about as many as are alive when the backward pass begins.
+  for (const Tensor& tensor : graph.tensors) asked.step_bytes += static_cast<double>(tensor.bytes()) / 2;
+  return asked;
 }
 
 // What the file has so far. Bad input where it is of another machine.
@@ -100,23 +109,34 @@ void print_report(const Arguments& a, const Profile& profile, const MeasureRepor
   fmt::print("profile        {}\n", a.output);
 }
 
+void add(MeasureReport& all, const MeasureReport& one) {
+  all.measured += one.measured;
+  all.known += one.known;
+  all.left_out.insert(all.left_out.end(), one.left_out.begin(), one.left_out.end());
+  all.interrupted |= one.interrupted;
+}
+
 }  // namespace
 
 int profile_command(const Arguments& a) {
   expect_writable(a.output);
   Profile profile = profile_so_far(a.output);
   const int devices = a.request.devices > 0 ? a.request.devices : profile.machine.cores;
-  const KernelsToTime kernels = kernels_of(a, devices);
   MeasureOptions options;
   options.devices = devices;
   options.cores = profile.machine.cores;
+  options.seconds = a.measure_seconds.value_or(options.seconds);
   options.progress = MeasureLines();
   options.keep = [&](const Profile& p) { write_file(a.output, print(p)); };
   options.stop = &interrupted;
   MeasureReport report;
-  {
-    const CatchInterrupt caught;
-    report = measure(kernels, load_kernels(), options, profile);
+  const CatchInterrupt caught;
+  for (const std::string& name : a.targets) {
+    const Asked asked = asked_of(a, name, devices);
+    options.step_bytes = asked.step_bytes;
+    if (a.targets.size() > 1) fmt::print(stderr, "{}\n", name);
+    add(report, measure(asked.kernels, load_kernels(), options, profile));
+    if (report.interrupted) break;
   }
   print_report(a, profile, report);
   if (!report.interrupted) return 0;

@@ -51,6 +51,13 @@ std::string_view curve_of(const Work& work) {
   return "copy";
 }
 
+// A load makes the whole input of a step, of which the task keeps its part (train/feed.h); others touch what they move.
+double fed_bytes(const PhysicalGraph& graph, const Task& task) {
+  if (!std::holds_alternative<LoadWork>(task.work)) return static_cast<double>(task.bytes);
+  const Register& reg = graph.reg(task.writes[0].reg);
+  return static_cast<double>(volume(reg.axes) * bytes_of(reg.dtype));
+}
+
 // How much longer with all cores busy, of the point nearest to so many bytes.
 double together_of(const Curve* curve, double bytes) {
   if (!curve) return 1;
@@ -132,7 +139,7 @@ TaskTime CostModel::task_time(const PhysicalGraph& graph, const Task& task) cons
       const KernelId id = kernel_id(graph, task, *work, texts_->of(work->bound));
       if (const auto time = profiled(task.device, id, task.flops, bytes)) return *time;
     } else if (const Curve* curve = profile->curve(curve_of(task.work))) {
-      const int64_t ns = whole_ns(curve->us(bytes) + profile->machine.task_us);
+      const int64_t ns = whole_ns(curve->us(fed_bytes(graph, task)) + profile->machine.task_us);
       return {ns, ns, together_of(curve, bytes), false};
     }
   }

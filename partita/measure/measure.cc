@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double kSecondsBetweenKeeps = 5, kSecondsOfReference = 0.5;
 // Kernels that are timed in turns: few enough to say how far the work is, small enough for memory.
 constexpr size_t kGroup = 32;
-constexpr double kGroupBytes = 256 << 20;
+constexpr double kLeastGroupBytes = 4 << 20, kMostGroupBytes = 256 << 20;
 
 std::string processor_name() {
   std::ifstream info("/proc/cpuinfo");
@@ -66,13 +66,13 @@ bool has_point(const Profile& profile, const Probe& probe) {
 }
 
 // Groups of several definitions each.
-std::vector<std::vector<const KernelToTime*>> groups_of(std::vector<const KernelToTime*> kernels) {
+std::vector<std::vector<const KernelToTime*>> groups_of(std::vector<const KernelToTime*> kernels, double most_bytes) {
   Rng rng(1);
   for (size_t i = kernels.size(); i > 1; --i) std::swap(kernels[i - 1], kernels[rng.below(i)]);
   std::vector<std::vector<const KernelToTime*>> groups;
   double bytes = 0;
   for (const KernelToTime* kernel : kernels) {
-    if (groups.empty() || groups.back().size() == kGroup || bytes + kernel->kernel.bytes > kGroupBytes) {
+    if (groups.empty() || groups.back().size() == kGroup || bytes + kernel->kernel.bytes > most_bytes) {
       groups.emplace_back();
       bytes = 0;
     }
@@ -84,8 +84,8 @@ std::vector<std::vector<const KernelToTime*>> groups_of(std::vector<const Kernel
 
 // Others of the kernels, to run in turns with a group that is small: what is cold in a step depends on how much else
 // runs in it.
-std::vector<const KernelToTime*> company_of(const std::vector<const KernelToTime*>& group,
-                                            const KernelsToTime& kernels) {
+std::vector<const KernelToTime*> company_of(const std::vector<const KernelToTime*>& group, const KernelsToTime& kernels,
+                                            double most_bytes) {
   double bytes = 0;
   for (const KernelToTime* kernel : group) bytes += kernel->kernel.bytes;
   std::vector<const KernelToTime*> all, company;
@@ -94,7 +94,7 @@ std::vector<const KernelToTime*> company_of(const std::vector<const KernelToTime
   for (size_t tries = 4 * kGroup; tries > 0 && group.size() + company.size() < std::min(kGroup, all.size()); --tries) {
     const KernelToTime* one = all[rng.below(all.size())];
     const auto in = [&](const auto& list) { return std::find(list.begin(), list.end(), one) != list.end(); };
-    if (in(group) || in(company) || bytes + one->kernel.bytes > kGroupBytes) continue;
+    if (in(group) || in(company) || bytes + one->kernel.bytes > most_bytes) continue;
     bytes += one->kernel.bytes;
     company.push_back(one);
   }
@@ -114,7 +114,8 @@ Machine this_machine() {
 
 MeasureReport measure(const KernelsToTime& kernels, Kernels& engine, const MeasureOptions& options, Profile& profile) {
   MeasureReport report;
-  const TimingOptions timing{.cores = options.cores, .cache_bytes = profile.machine.cache_bytes};
+  const TimingOptions timing{
+      .seconds = options.seconds, .cores = options.cores, .cache_bytes = profile.machine.cache_bytes};
   if (!(profile.machine.reference_us > 0)) profile.machine.reference_us = reference_us(kSecondsOfReference);
   if (!(profile.machine.task_us > 0)) {
     const Overheads overheads = measure_overheads();
@@ -137,9 +138,11 @@ MeasureReport measure(const KernelsToTime& kernels, Kernels& engine, const Measu
     keeper.did(probe.id.devices > 0 ? fmt::format("{} of {} devices", probe.id.of, probe.id.devices) : probe.id.of);
   }
   const Others others(kernels, engine);
-  for (const std::vector<const KernelToTime*>& group : groups_of(std::move(unknown))) {
+  // Turns go over as much memory as a step, so that what is cold lies where it does in a step.
+  const double bytes = std::clamp(options.step_bytes, kLeastGroupBytes, kMostGroupBytes);
+  for (const std::vector<const KernelToTime*>& group : groups_of(std::move(unknown), bytes)) {
     if (keeper.stopped()) break;
-    const GroupTimes times = time_group(group, company_of(group, kernels), others, engine, timing);
+    const GroupTimes times = time_group(group, company_of(group, kernels, bytes), others, engine, timing);
     for (const KernelToTime* kernel : group) {
       const std::string key = kernel->kernel.id.key();
       if (const auto time = times.times.find(key); time != times.times.end()) {

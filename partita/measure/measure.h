@@ -11,8 +11,10 @@
 namespace partita {
 
 struct MeasureOptions {
-  int devices = 1;  // collectives of 2 to so many
-  int cores = 1;    // of this machine, which the devices share
+  int devices = 1;        // collectives of 2 to so many
+  int cores = 1;          // of this machine, which the devices share
+  double seconds = 0.02;  // of each kernel; of overheads and curves a few times as long
+  double step_bytes = 0;  // that a step of these kernels goes over, on one device
   // After each thing that was measured; `done` of `all`.
   std::function<void(int done, int all, const std::string& what)> progress;
   std::function<void(const Profile&)> keep;  // every few seconds, and at the end

@@ -1,0 +1,117 @@
+// The command `profile`, plans that take their times from its file, and `compare --measure`.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "program.h"
+
+namespace partita {
+namespace {
+
+const std::string kModel = "zoo:mlp?width=16,batch=8,layers=2";
+
+Words profile_of(const std::string& file, const Words& targets) {
+  Words words = {"profile"};
+  words.insert(words.end(), targets.begin(), targets.end());
+  for (const char* word : {"--devices", "2", "--seconds", "0.001", "-o"}) words.emplace_back(word);
+  words.push_back(file);
+  return words;
+}
+
+// One profile for all tests of this file would be quicker, but cases run in processes of their own.
+TEST(CliProfile, HasEveryKernelThatPlansOfTheModelAskFor) {
+  const std::string file = scratch("profile.json");
+  const Json report = json_of([&] {
+    Words words = profile_of(file, {kModel});
+    words.emplace_back("--json");
+    return words;
+  }());
+  EXPECT_GT(report["kernels"], 20);
+  EXPECT_EQ(report["left_out"].size(), 0u);
+  const Json profile = Json::parse(contents(file));
+  std::set<std::string> curves;
+  for (const Json& curve : profile["curves"]) curves.insert(curve["of"]);
+  EXPECT_EQ(curves, (std::set<std::string>{"all-gather", "all-reduce", "all-to-all", "copy", "load", "output",
+                                           "reduce-scatter", "transfer"}));
+  // Whatever the plan, no kernel's time is a guess.
+  for (const char* search : {"single", "data-parallel", "model-parallel", "tofu", "exact", "megatron", "zero"}) {
+    const Json plan = json_of({"plan", kModel, "--devices", "2", "--search", search, "--profile", file});
+    EXPECT_EQ(plan["estimated_kernels"], 0) << search;
+    EXPECT_GT(plan["kernels"], 5) << search;
+    EXPECT_EQ(plan["nominal"], false);
+  }
+  // A second run finds all that it needs; a model more adds its kernels alone.
+  const Outcome again = partita(profile_of(file, {kModel}));
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_NE(again.out.find("measured       0 now"), std::string::npos) << again.out;
+  EXPECT_EQ(Json::parse(contents(file)), profile);
+  const Json other =
+      json_of({"plan", "zoo:mlp?width=24,batch=8,layers=2", "--devices", "2", "--search", "tofu", "--profile", file});
+  EXPECT_GT(other["estimated_kernels"], 0);
+}
+
+TEST(CliProfile, OfAPlanIsOfItsKernels) {
+  const std::string plan = scratch("plan.json"), file = scratch("profile.json");
+  ASSERT_EQ(partita({"plan", kModel, "--devices", "2", "--search", "tofu", "-o", plan}).code, 0);
+  const Outcome o = partita(profile_of(file, {plan}));
+  ASSERT_EQ(o.code, 0) << o.err;
+  const Json simulated = json_of({"simulate", plan, "--profile", file});
+  EXPECT_EQ(simulated["estimated_kernels"], 0);
+  EXPECT_EQ(json_of({"simulate", plan})["nominal"], true);
+  EXPECT_NE(partita({"simulate", plan}).out.find("nominal: without a profile of this machine"), std::string::npos);
+}
+
+TEST(CliProfile, BadFilesAreRefused) {
+  const auto refused = [](const Words& words, int code, const std::string& message) {
+    const Outcome o = partita(words);
+    EXPECT_EQ(o.code, code) << o.err;
+    EXPECT_NE(o.err.find(message), std::string::npos) << o.err;
+  };
+  const std::string elsewhere = put("elsewhere.json",
+                                    R"({"schema_version": 1, "device": "core", "machine": {"name": "another machine",
+                                        "engine": "partita, ATen", "cores": 512}, "kernels": []})");
+  refused(profile_of(elsewhere, {kModel}), 3, "this is a profile of 'core' on another machine");
+  EXPECT_NE(contents(elsewhere).find("another machine"), std::string::npos);
+  const std::string gpu = put("gpu.json", R"({"schema_version": 1, "device": "H100", "machine": {"name": "H100",
+                                              "engine": "torch"}, "kernels": []})");
+  refused({"plan", kModel, "--devices", "2", "--profile", gpu}, 3,
+          "this profile is of devices of type 'H100'; cluster 'local:2' has: core");
+  refused({"plan", kModel, "--devices", "2", "--profile", put("bad.json", "{}")}, 3, "'schema_version' is missing");
+  refused({"plan", kModel, "--devices", "2", "--profile", "/nowhere.json"}, 3, "/nowhere.json");
+  refused({"profile", kModel}, 2, "-o");
+  refused({"compare", kModel, "--cluster", "dgx-1", "--search", "tofu", "--measure"}, 2,
+          "runs the plans on this machine");
+  refused({"compare", kModel, "--search", "tofu", "--trace", scratch("t.json")}, 2, "give both");
+}
+
+TEST(CliCompare, MeasuresBesideThePrediction) {
+  const std::string file = scratch("profile.json"), trace = scratch("trace.json");
+  ASSERT_EQ(partita(profile_of(file, {kModel})).code, 0);
+  const Words measure = {"compare",   kModel,      "--devices", "2",         "--search", "data-parallel,tofu",
+                         "--measure", "--seconds", "0.05",      "--profile", file};
+  Words with_trace = measure;
+  with_trace.insert(with_trace.end(), {"--trace", trace});
+  const Json rows = json_of(with_trace)["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  for (const Json& row : rows) {
+    const double measured = row["measured_step_time_us"], predicted = row["step_time_us"];
+    EXPECT_GT(measured, 0);
+    EXPECT_NEAR(row["error"], predicted / measured - 1, 1e-6);
+    EXPECT_GT(row["drift"], 0.1);
+  }
+  std::set<std::string> processes;
+  for (const Json& event : Json::parse(contents(trace))["traceEvents"])
+    if (event["name"] == "process_name") processes.insert(event["args"]["name"]);
+  for (const char* name : {"data-parallel predicted: cpu0", "data-parallel measured: cpu0", "tofu measured: cpu1"})
+    EXPECT_TRUE(processes.contains(name)) << name;
+  const Outcome text =
+      partita({"compare", kModel, "--devices", "2", "--search", "tofu", "--measure", "--seconds", "0.05"});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("measured"), std::string::npos);
+  EXPECT_NE(text.err.find("without --profile predicted times are nominal"), std::string::npos) << text.err;
+}
+
+}  // namespace
+}  // namespace partita
