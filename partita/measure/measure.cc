@@ -157,7 +157,7 @@ MeasureReport measure(const KernelsToTime& kernels, Kernels& engine, const Measu
     }
   }
   report.interrupted = keeper.stopped();
-  if (options.keep) options.keep(profile);
+  if (options.keep && report.measured > 0) options.keep(profile);
   return report;
 }
 

@@ -20,13 +20,13 @@ namespace {
 constexpr double kLeastBytes = 1024, kMostBytes = 64 << 20;
 constexpr double kMostFed = 4 << 20;  // of loads and outputs, whose numbers take long to draw
 constexpr int kChain = 64;            // tasks of a graph that measures overheads
-constexpr int kRepeated = 4;          // collectives or copies of a graph, one after another
-constexpr int kSteps = 10;            // of a run at most
-constexpr double kLate = 1.6;         // times as long, on every second device
-constexpr double kSpinUs = 100;       // of a kernel: so long other threads sleep, as they do in a step
-constexpr double kProbe = 6;          // times as long as a kernel is timed, is a probe
-constexpr double kLongest = 4;        // times as long as asked, until a probe has its runs
-constexpr int64_t kRows = 64;         // of the tensors that are moved
+constexpr int kRepeated = 4;
+constexpr int kSteps = 10;       // of a run at most
+constexpr double kLate = 1.6;    // times as long, on every second device
+constexpr double kSpinUs = 100;  // of a kernel: so long other threads sleep, as they do in a step
+constexpr double kProbe = 6;     // times as long as a kernel is timed, is a probe
+constexpr double kLongest = 4;   // times as long as asked, until a probe has its runs
+constexpr int64_t kRows = 64;    // of the tensors that are moved
 
 // Kernels that write what they are told to write, and then spin.
 class SpinKernels final : public Kernels {
@@ -109,6 +109,12 @@ class ChainBuilder {
  private:
   std::vector<Node> first_, last_;
 };
+
+// Collectives or copies of a graph, one after another.
+int repeated(double bytes) {
+  constexpr double kMany = 4 << 20;
+  return bytes > kMany ? 1 : kRepeated;
+}
 
 // A kernel that writes these registers, all of one shape of two axes.
 Task kernel(const PhysicalGraph& graph, const std::vector<RegisterId>& writes) {
@@ -257,7 +263,7 @@ Measured measure_collective(StepKind kind, int n, double bytes, double message_u
     held.push_back(b.reg(r, parts.held, {kRows, columns}));
     got.push_back(b.reg(r, parts.got, {kRows, columns}));
   }
-  for (int i = 0; i < kRepeated; ++i) {
+  for (int i = 0; i < repeated(bytes); ++i) {
     std::vector<std::pair<Task, int>> makers, participants;
     for (int r = 0; r < n; ++r) {
       const auto at = static_cast<size_t>(r);
@@ -286,7 +292,7 @@ Measured measure_copy(bool between, double bytes, const TimingOptions& options) 
   ChainBuilder b(devices);
   const Shape axes = {kRows, columns};
   const RegisterId from = b.reg(0, full_box(axes), axes), to = b.reg(devices - 1, full_box(axes), axes);
-  for (int i = 0; i < kRepeated; ++i) {
+  for (int i = 0; i < repeated(bytes); ++i) {
     b.add({{kernel(b.graph, {from}), 0}});
     Task task;
     task.work = CopyWork{};

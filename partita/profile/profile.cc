@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kNeighbours = 4;
 // Added to distances (in e-folds), so that no kernel alone counts where several are near.
 constexpr double kNear = 0.1;
+// Errors of times below this (in us) are not taken relative to them.
+constexpr double kLeastUs = 1;
 
 double distance(const MeasuredKernel& a, double flops, double bytes) {
   return std::abs(std::log((a.flops + 1) / (flops + 1))) + std::abs(std::log((a.bytes + 1) / (bytes + 1)));
@@ -160,7 +162,7 @@ Curve fitted(std::vector<Curve::Point> points) {
   // Least squares of (latency + slope b - t) / t.
   double s11 = 0, s12 = 0, s22 = 0, s1 = 0, s2 = 0;
   for (const Curve::Point& p : points) {
-    const double w = 1 / p.smooth_us, x = p.bytes * w;
+    const double w = 1 / std::max(p.smooth_us, kLeastUs), x = p.bytes * w;
     s11 += w * w, s12 += w * x, s22 += x * x, s1 += w, s2 += x;
   }
   Curve line;
