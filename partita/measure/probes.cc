@@ -155,6 +155,7 @@ void run_probe(ChainBuilder& b, Kernels& kernels, const TimingOptions& options, 
 }
 
 Measured measured_of(std::vector<double> us) {
+  ensure(!us.empty(), "a probe saw nothing");
   std::sort(us.begin(), us.end());
   const auto quantile = [&](double part) { return us[static_cast<size_t>(part * static_cast<double>(us.size() - 1))]; };
   Measured measured;
@@ -263,20 +264,24 @@ Measured measure_collective(StepKind kind, int n, double bytes, double message_u
     held.push_back(b.reg(r, parts.held, {kRows, columns}));
     got.push_back(b.reg(r, parts.got, {kRows, columns}));
   }
+  const auto make = [&] {
+    std::vector<std::pair<Task, int>> makers;
+    for (int r = 0; r < n; ++r) makers.emplace_back(kernel(b.graph, {held[static_cast<size_t>(r)]}), r);
+    b.add(std::move(makers));
+  };
   for (int i = 0; i < repeated(bytes); ++i) {
-    std::vector<std::pair<Task, int>> makers, participants;
+    make();
+    std::vector<std::pair<Task, int>> participants;
     for (int r = 0; r < n; ++r) {
-      const auto at = static_cast<size_t>(r);
-      makers.emplace_back(kernel(b.graph, {held[at]}), r);
       Task task;
       task.work = CollectiveWork{kind, CollectiveId(i), r, n, partial, tdl::Reducer::kSum};
-      task.reads = {{held[at]}};
-      task.writes = {{got[at]}};
+      task.reads = {{held[static_cast<size_t>(r)]}};
+      task.writes = {{got[static_cast<size_t>(r)]}};
       participants.emplace_back(std::move(task), n + r);
     }
-    b.add(std::move(makers));
     b.add(std::move(participants));
   }
+  make();  // what waits for the last of them
   SpinKernels spin(kSpinUs);
   std::vector<double> spans;
   run_probe(b, spin, options, [&](const Trace& trace) {

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstring>
+#include <cmath>
 #include <exception>
+#include <fstream>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "partita/base/error.h"
 #include "partita/base/float16.h"
 #include "partita/base/rng.h"
+#include "partita/base/units.h"
 #include "partita/kernel_plan/kernel_plan.h"
 #include "partita/physical/workspace.h"
 #include "partita/runtime/typed.h"
@@ -192,6 +194,17 @@ void Others::run() const {
 
 namespace {
 
+// Of the memory that is free, may be taken by operands of one kernel.
+constexpr double kPartOfMemory = 0.4;
+
+// What the system says is free; where it does not tell, without end.
+double available_bytes() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string word; info >> word;)
+    if (double kib = 0; word == "MemAvailable:" && info >> kib) return kib * 1024;
+  return INFINITY;
+}
+
 // A kernel, an instance a core, and its times so far.
 struct InGroup {
   const KernelToTime* kernel = nullptr;
@@ -229,6 +242,11 @@ GroupTimes time_group(const std::vector<const KernelToTime*>& group, const std::
   std::vector<InGroup> members;
   const auto join = [&](const KernelToTime* kernel, int instances) {
     InGroup member{kernel, {}, {}, {}};
+    if (const double bytes = kernel->kernel.bytes * instances; bytes > kPartOfMemory * available_bytes()) {
+      result.left_out.emplace(kernel->kernel.id.key(),
+                              fmt::format("its operands are {}, too much for this machine's memory", megabytes(bytes)));
+      return;
+    }
     try {
       for (int c = 0; c < instances; ++c)
         member.instances.push_back(std::make_unique<Instance>(*kernel, kernels, static_cast<uint64_t>(c + 1)));

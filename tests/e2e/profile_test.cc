@@ -20,9 +20,16 @@ Words profile_of(const std::string& file, const Words& targets) {
   return words;
 }
 
+// A file that is not there yet.
+std::string fresh(const std::string& name) {
+  const std::string file = scratch(name);
+  std::filesystem::remove(file);
+  return file;
+}
+
 // One profile for all tests of this file would be quicker, but cases run in processes of their own.
 TEST(CliProfile, HasEveryKernelThatPlansOfTheModelAskFor) {
-  const std::string file = scratch("profile.json");
+  const std::string file = fresh("profile.json");
   const Json report = json_of([&] {
     Words words = profile_of(file, {kModel});
     words.emplace_back("--json");
@@ -53,7 +60,7 @@ TEST(CliProfile, HasEveryKernelThatPlansOfTheModelAskFor) {
 }
 
 TEST(CliProfile, OfAPlanIsOfItsKernels) {
-  const std::string plan = scratch("plan.json"), file = scratch("profile.json");
+  const std::string plan = scratch("plan.json"), file = fresh("profile.json");
   ASSERT_EQ(partita({"plan", kModel, "--devices", "2", "--search", "tofu", "-o", plan}).code, 0);
   const Outcome o = partita(profile_of(file, {plan}));
   ASSERT_EQ(o.code, 0) << o.err;
@@ -87,7 +94,7 @@ TEST(CliProfile, BadFilesAreRefused) {
 }
 
 TEST(CliCompare, MeasuresBesideThePrediction) {
-  const std::string file = scratch("profile.json"), trace = scratch("trace.json");
+  const std::string file = fresh("profile.json"), trace = scratch("trace.json");
   ASSERT_EQ(partita(profile_of(file, {kModel})).code, 0);
   const Words measure = {"compare",   kModel,      "--devices", "2",         "--search", "data-parallel,tofu",
                          "--measure", "--seconds", "0.05",      "--profile", file};
