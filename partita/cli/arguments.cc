@@ -44,6 +44,7 @@ void expect_own_files(const Arguments& a) {
   std::vector<std::pair<const char*, std::string>> files;
   for (const auto& [option, path] : {std::pair<const char*, std::string>{"-o", a.output},
                                      {"--write-bound", a.write_bound},
+                                     {"--worklist", a.worklist},
                                      {"--save", a.save},
                                      {"--log", a.log},
                                      {"--trace", a.trace}})
@@ -125,6 +126,16 @@ void expect_finite(const Arguments& a) {
                                     {"--weight-decay", optimizer.weight_decay}})
     if (!std::isfinite(value)) usage(fmt::format("{} takes a finite number", name));
   if (a.epochs && !(*a.epochs > 0 && std::isfinite(*a.epochs))) usage("--epochs takes a positive number");
+}
+
+// A profile is of this machine, a work list of a cluster's devices: where none is named, of the first plan's.
+void take_profile(Arguments& a, const CLI::App& command) {
+  if (a.output.empty() && a.worklist.empty())
+    usage("profile: -o FILE measures on this machine; --worklist FILE writes what to measure elsewhere");
+  const bool plans = std::all_of(a.targets.begin(), a.targets.end(), is_plan_file);
+  if (!a.worklist.empty() && !plans && !is_given(command, "--cluster"))
+    usage("--worklist: --cluster says for which devices; see `partita clusters`");
+  if (!a.worklist.empty() && !is_given(command, "--cluster")) a.request.cluster.clear();
 }
 
 void take_bindings(Arguments& a, const RawOptions& raw) {
@@ -234,6 +245,7 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   take_training(a, raw, command, *registry);
   take_budget(a, raw);
   take_searches(a, raw);
+  if (a.command == "profile") take_profile(a, command);
   if (a.command == "train" && a.steps && a.epochs) usage("--steps and --epochs: give one");
   if (a.steps && *a.steps < 1) usage("--steps takes a positive number");
   return a;

@@ -17,6 +17,7 @@ struct Arguments {
   Request request;
   bool json = false, nodes = false, verbose = false, no_shuffle = false;
   std::string output;              // -o
+  std::string worklist;            // profile: --worklist
   std::string write_bound, bound;  // certificates: solve --write-bound, check --bound
   std::string trace;               // --trace
   std::string dump;                // --dump: a folder; empty: none

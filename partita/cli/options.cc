@@ -204,11 +204,18 @@ void add_predict(CLI::App& app, Arguments& a) {
 void add_profile(CLI::App& app, Arguments& a, RawOptions& raw, const OpRegistry& registry) {
   CLI::App& c = add_command(app, a, "profile", "measure kernels, collectives and copies on this machine");
   c.add_option("MODEL|PLAN", a.targets, "whose kernels: of all plans of a model, or of one plan")->required();
-  c.add_option("--devices", a.request.devices, "plans have up to so many; default: one for each core");
-  c.add_option("-o", a.output, "write the profile here; what it has already is not measured again")
-      ->required()
-      ->check(path());
-  c.add_option("--seconds", a.measure_seconds, "of each kernel, 0.02 if not given")->check(positive_seconds());
+  c.add_option("--devices", a.request.devices,
+               "plans have up to so many; default: one for each core, with --worklist all of the cluster's, up to 8");
+  CLI::Option* output =
+      c.add_option("-o", a.output, "write the profile here; what it has already is not measured again")->check(path());
+  CLI::Option* worklist = c.add_option("--worklist", a.worklist,
+                                       "measure nothing; write the list of kernels here, for tools/profile_torch.py")
+                              ->check(path())
+                              ->excludes(output);
+  c.add_option("--cluster", a.request.cluster, "with --worklist: whose devices the kernels are for")->needs(worklist);
+  c.add_option("--seconds", a.measure_seconds, "of each kernel, 0.02 if not given")
+      ->check(positive_seconds())
+      ->excludes(worklist);
   add_model_options(c, a, raw, registry);
 }
 

@@ -1,4 +1,4 @@
-// profile: what kernels, collectives and copies take on this machine.
+// profile: what kernels, collectives and copies take on this machine, or a list of kernels to time on another.
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "partita/cli/commands.h"
 #include "partita/cli/interrupt.h"
 #include "partita/measure/measure.h"
+#include "partita/measure/worklist.h"
 #include "partita/train/engine.h"
 
 namespace partita {
@@ -21,6 +22,7 @@ using Json = nlohmann::ordered_json;
 namespace {
 
 constexpr const char* kLocalDevice = "core";  // the device type of local:N
+constexpr int kMostByDefault = 8;             // devices of a work list: a node's
 
 // A line each second on standard error.
 struct MeasureLines {
@@ -116,9 +118,32 @@ void add(MeasureReport& all, const MeasureReport& one) {
   all.interrupted |= one.interrupted;
 }
 
+// Writes what to time for devices of the cluster, or of the plan's where none is named.
+int write_worklist(const Arguments& a) {
+  expect_writable(a.worklist);
+  Runner runner;
+  const Cluster cluster = a.request.cluster.empty() ? open_plan(a.targets.front(), runner, Follow::kCheck).cluster
+                                                    : load_cluster(a.request.cluster);
+  const int devices = a.request.devices > 0 ? a.request.devices : std::min(cluster.compute_count, kMostByDefault);
+  const std::string& device = cluster.devices.front().model;
+  KernelsToTime kernels;
+  for (const std::string& name : a.targets) kernels.merge(asked_of(a, name, devices).kernels);
+  write_file(a.worklist, print_worklist(kernels, device));
+  if (a.json) {
+    print_json({{"device", device}, {"devices", devices}, {"kernels", kernels.size()}, {"worklist", a.worklist}});
+    return 0;
+  }
+  fmt::print("device         {}\n", device);
+  fmt::print("kernels        {}, of plans for up to {} devices\n", kernels.size(), devices);
+  fmt::print("work list      {}; on the machine to measure: python3 profile_torch.py {} -o profile.json\n", a.worklist,
+             a.worklist);
+  return 0;
+}
+
 }  // namespace
 
 int profile_command(const Arguments& a) {
+  if (!a.worklist.empty()) return write_worklist(a);
   expect_writable(a.output);
   Profile profile = profile_so_far(a.output);
   const int devices = a.request.devices > 0 ? a.request.devices : profile.machine.cores;

@@ -6,6 +6,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -54,6 +55,7 @@ struct MeasuredKernel {
   KernelId id;
   double flops = 0, bytes = 0;
   Measured time;
+  std::string how;  // it was run, where the file says so: "einsum". For people
   bool operator==(const MeasuredKernel&) const = default;
 };
 
@@ -136,6 +138,8 @@ struct HeldOut {
 };
 HeldOut held_out(const Profile& profile);
 
+// An entry of the file; without its time where it was not timed (no runs).
+nlohmann::ordered_json kernel_json(const MeasuredKernel& kernel);
 // JSON with `schema_version` 1. Bad input names file, entry and key.
 std::string print(const Profile& profile);
 Profile parse_profile(std::string_view json, std::string_view origin);

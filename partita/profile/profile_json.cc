@@ -22,23 +22,6 @@ void put(Json& json, const Measured& time) {
   if (time.cold_us > 0) json["cold_us"] = rounded(time.cold_us);
 }
 
-Json kernel_json(const MeasuredKernel& kernel) {
-  const KernelId& id = kernel.id;
-  Json json = {{"definition", id.definition}, {"form", id.form}};
-  if (!id.attributes.empty()) json["attributes"] = id.attributes;
-  json["stages"] = {id.first_stage, id.last_stage};
-  Json indices = Json::array(), operands = Json::array();
-  for (const auto& [name, extent] : id.indices) indices.push_back({name, extent});
-  for (const KernelId::Operand& o : id.operands)
-    operands.push_back({o.tensor, std::string(name_of(o.dtype)), o.elements, o.written ? "written" : "read"});
-  json["indices"] = indices;
-  json["operands"] = operands;
-  json["flops"] = kernel.flops;
-  json["bytes"] = kernel.bytes;
-  put(json, kernel.time);
-  return json;
-}
-
 Json curve_json(const CurveId& id, const Curve& line) {
   Json json = {{"of", id.of}};
   if (id.devices > 0) json["devices"] = id.devices;
@@ -102,6 +85,7 @@ MeasuredKernel read_kernel(const Json& json, const std::string& where) {
   kernel.bytes = in.value<double>("bytes");
   if (!(kernel.flops >= 0) || !(kernel.bytes >= 0)) fail("{}: flops and bytes are not below 0", where);
   kernel.time = read_measured(in, where);
+  kernel.how = in.value_or<std::string>("how", "");
   in.done();
   return kernel;
 }
@@ -126,6 +110,24 @@ void read_curve(const Json& json, const std::string& where, Profile& profile) {
 }
 
 }  // namespace
+
+nlohmann::ordered_json kernel_json(const MeasuredKernel& kernel) {
+  const KernelId& id = kernel.id;
+  Json json = {{"definition", id.definition}, {"form", id.form}};
+  if (!id.attributes.empty()) json["attributes"] = id.attributes;
+  json["stages"] = {id.first_stage, id.last_stage};
+  Json indices = Json::array(), operands = Json::array();
+  for (const auto& [name, extent] : id.indices) indices.push_back({name, extent});
+  for (const KernelId::Operand& o : id.operands)
+    operands.push_back({o.tensor, std::string(name_of(o.dtype)), o.elements, o.written ? "written" : "read"});
+  json["indices"] = indices;
+  json["operands"] = operands;
+  json["flops"] = kernel.flops;
+  json["bytes"] = kernel.bytes;
+  if (kernel.time.runs > 0) put(json, kernel.time);
+  if (!kernel.how.empty()) json["how"] = kernel.how;
+  return json;
+}
 
 std::string print(const Profile& profile) {
   const Machine& m = profile.machine;

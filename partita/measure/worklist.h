@@ -1,0 +1,16 @@
+// The list of kernels to time on hardware that is elsewhere: what tools/profile_torch.py reads (docs/profile.md).
+//
+// Example: linear of 32 x 64 x 64 is an entry with the id that a profile knows it by, the ranges of its indices, the
+// boxes that it reads and writes, and the number of its formula, whose stages are there as trees.
+#pragma once
+#include <string>
+
+#include "partita/measure/kernels.h"
+
+namespace partita {
+
+// JSON with `schema_version` 1 and `kind` "worklist", a formula or a kernel on each line. `device`: the type of the
+// devices that the profile will be of.
+std::string print_worklist(const KernelsToTime& kernels, const std::string& device);
+
+}  // namespace partita

@@ -1,0 +1,1367 @@
+#!/usr/bin/env python3
+"""Times the kernels of a work list with PyTorch, on a GPU or on the CPU; needs nothing of Partita but the list.
+
+    partita profile MODEL --cluster C --worklist work.json         # anywhere
+    python3 profile_torch.py work.json -o profile.json             # on the machine to measure: this file and PyTorch
+    partita plan MODEL --cluster C --profile profile.json          # anywhere
+
+A kernel is stages of a formula over ranges of its indices (docs/profile.md). Products, convolutions, attention, norms
+and so on run as the function of PyTorch that a model would call. All others are evaluated stage by stage, an operation
+of PyTorch for each operation of the formula. What profile.json has already is not timed again; Ctrl-C keeps what there
+is. --check times nothing: it compares what would be timed with the formula in float64.
+"""
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+import time
+
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError as missing:
+    print(f"profile_torch.py: {missing}; install PyTorch 2.3 or newer for this Python", file=sys.stderr)
+    sys.exit(77)
+
+DTYPES = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "int64": torch.int64,
+    "bool": torch.bool,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
+EXACT_INTEGER = 2**53
+MOST_BYTES = 0.4  # of the memory that is free, for one intermediate result: beyond it a kernel is left out
+
+
+class CannotRun(Exception):
+    """Why a kernel is left out."""
+
+
+def number(value):
+    """A number of the list; whole ones are integers, as in the formula."""
+    value = float(value)
+    return int(value) if math.isfinite(value) and value == int(value) and abs(value) <= EXACT_INTEGER else value
+
+
+# ---------------------------------------------------------------- index forms: [constant, [coefficient, atom]..]
+
+
+def plain(form):
+    """The index that a form is, or None."""
+    return form[1][1] if len(form) == 2 and form[0] == 0 and form[1][0] == 1 and isinstance(form[1][1], int) else None
+
+
+def linear(form):
+    """{index: coefficient} of a form without // and %, or None."""
+    if any(not isinstance(atom, int) for _, atom in form[1:]):
+        return None
+    return {atom: coefficient for coefficient, atom in form[1:]}
+
+
+def indices_of(form):
+    found = []
+    for _, atom in form[1:]:
+        found += [atom] if isinstance(atom, int) else indices_of(atom[1])
+    return list(dict.fromkeys(found))
+
+
+def interval(form, ranges):
+    """The least and largest value of a linear form."""
+    low = high = form[0]
+    for coefficient, index in form[1:]:
+        ends = [coefficient * ranges[index][0], coefficient * (ranges[index][1] - 1)]
+        low, high = low + min(ends), high + max(ends)
+    return low, high
+
+
+# ---------------------------------------------------------------- expressions
+
+
+def args_of(e):
+    for key in ("of", "if", "rng"):
+        if key in e:
+            return e[key]
+    return []
+
+
+def each(e):
+    yield e
+    for arg in args_of(e):
+        yield from each(arg)
+
+
+def reads_of(e):
+    return [x for x in each(e) if "read" in x]
+
+
+def uses(e):
+    """Indices that an expression depends on."""
+    found = set()
+    for x in each(e):
+        if "index" in x:
+            found.add(x["index"])
+        for form in x.get("at", []):
+            found.update(indices_of(form))
+    return found
+
+
+def conjuncts(condition):
+    if condition.get("binary") == "and":
+        return [c for arg in condition["of"] for c in conjuncts(arg)]
+    return [condition]
+
+
+def is_zero(e):
+    return "number" in e and number(e["number"]) == 0
+
+
+def factors(e):
+    """(number, [factors], [conditions]) of a product; where a condition is false it is 0."""
+    if "number" in e and math.isfinite(float(e["number"])):
+        return float(e["number"]), [], []
+    if e.get("unary") == "neg":
+        scale, terms, masks = factors(e["of"][0])
+        return -scale, terms, masks
+    if e.get("binary") == "*":
+        (s, t, m), (s2, t2, m2) = factors(e["of"][0]), factors(e["of"][1])
+        return s * s2, t + t2, m + m2
+    if "if" in e and is_zero(e["if"][2]):
+        scale, terms, masks = factors(e["if"][1])
+        return scale, terms, conjuncts(e["if"][0]) + masks
+    return 1.0, [e], []
+
+
+# ---------------------------------------------------------------- kernels
+
+
+class Kernel:
+    """An entry of the work list with its formula."""
+
+    def __init__(self, entry, formula):
+        self.entry, self.formula = entry, formula
+        self.definition, self.ranges = entry["definition"], entry["ranges"]
+        self.first, self.last = entry["stages"]
+        self.stages = formula["stages"][self.first : self.last]
+        self.shapes = [shape for _, shape in formula["tensors"]]
+        self.whole = self.first == 0 and self.last == len(formula["stages"])
+        self.attributes = {}
+        for part in filter(None, entry.get("attributes", "").split(", ")):
+            name, value = part.split("=")
+            self.attributes[name] = float(value)
+        self.reads = {t: (DTYPES[dtype], box) for t, dtype, box in entry["reads"]}
+        self.writes = {t: (DTYPES[dtype], box) for t, dtype, box in entry["writes"]}
+        self.how = []
+
+    def key(self):
+        names = ("definition", "form", "attributes", "stages", "indices", "operands")
+        return json.dumps([self.entry.get(name, "") for name in names])
+
+    def text(self):
+        sizes = " ".join(f"{name}={extent}" for name, extent in self.entry["indices"])
+        return f"{self.definition} {sizes} {' '.join(dict.fromkeys(o[1] for o in self.entry['operands']))}"
+
+    def size(self, index):
+        return max(0, self.ranges[index][1] - self.ranges[index][0])
+
+    def ran(self, how):
+        if how not in self.how:
+            self.how.append(how)
+
+    def tensor(self, name):
+        return next(t for t, (known, _) in enumerate(self.formula["tensors"]) if known == name)
+
+    def stage_of(self, tensor):
+        return next((stage for stage in self.stages if stage["tensor"] == tensor), None)
+
+
+def numbers_of(kernel, tensor):
+    """Which numbers an integer operand may have: those of the index that it is compared with."""
+    for stage in kernel.stages:
+        for e in each(stage["is"]):
+            if "binary" in e and len(e["of"]) == 2:
+                for read, index in (e["of"], e["of"][::-1]):
+                    if read.get("read") == tensor and "index" in index:
+                        return kernel.ranges[index["index"]]
+    return None
+
+
+def draw(kernel, device, seed):
+    """Operands: {tensor: (values, lower corner)}."""
+    generator = torch.Generator().manual_seed(seed)
+    held = {}
+    for tensor, (dtype, box) in kernel.reads.items():
+        shape = [max(0, high - low) for low, high in box]
+        if dtype.is_floating_point:
+            values = 0.05 + 0.95 * torch.rand(shape, generator=generator)
+        elif dtype == torch.bool:
+            values = torch.randint(0, 2, shape, generator=generator)
+        else:
+            low, high = numbers_of(kernel, tensor) or (1, 2)
+            values = torch.randint(low, max(high, low + 1), shape, generator=generator)
+        held[tensor] = (values.to(dtype).to(device), [low for low, _ in box])
+    return held
+
+
+# ---------------------------------------------------------------- generic evaluation
+
+
+def real(x):
+    """A value on which functions of real numbers are defined."""
+    if not torch.is_tensor(x):
+        return torch.tensor(float(x), dtype=torch.float64)
+    return x if x.dtype.is_floating_point else x.to(torch.get_default_dtype())
+
+
+def whole(x):
+    """A value on which arithmetic is defined: of truth values as integers."""
+    if torch.is_tensor(x):
+        return x.long() if x.dtype == torch.bool else x
+    return int(x) if isinstance(x, bool) else x
+
+
+def truth(x):
+    return (x if x.dtype == torch.bool else x != 0) if torch.is_tensor(x) else bool(x)
+
+
+def extremum(x, y, largest):
+    if torch.is_tensor(y) and not torch.is_tensor(x):
+        x, y = y, x
+    if torch.is_tensor(x) and torch.is_tensor(y):
+        return (torch.maximum if largest else torch.minimum)(x, y)
+    if torch.is_tensor(x):
+        if not x.dtype.is_floating_point and isinstance(y, float):
+            x = x.double()
+        return torch.clamp(x, min=y) if largest else torch.clamp(x, max=y)
+    return max(x, y) if largest else min(x, y)
+
+
+UNARY = {
+    "neg": lambda x: -whole(x),
+    "abs": lambda x: abs(whole(x)),
+    "sign": lambda x: torch.sign(torch.as_tensor(whole(x))),
+    "floor": lambda x: torch.floor(x) if torch.is_tensor(x) and x.dtype.is_floating_point else x,
+    "stop": lambda x: x,
+    "not": lambda x: ~truth(x) if torch.is_tensor(x) else not x,
+}
+REAL = ("exp log sqrt tanh sigmoid erf sin cos asin acos atan sinh cosh asinh acosh atanh").split()
+BINARY = {
+    "+": lambda x, y: whole(x) + whole(y),
+    "-": lambda x, y: whole(x) - whole(y),
+    "*": lambda x, y: whole(x) * whole(y),
+    "/": lambda x, y: whole(x) / whole(y),
+    "//": lambda x, y: whole(x) // whole(y),
+    "%": lambda x, y: whole(x) % whole(y),
+    "^": lambda x, y: whole(x) ** y if isinstance(y, int) and y >= 0 else real(x) ** y,
+    "<": lambda x, y: x < y,
+    "<=": lambda x, y: x <= y,
+    "==": lambda x, y: x == y,
+    "!=": lambda x, y: x != y,
+    ">=": lambda x, y: x >= y,
+    ">": lambda x, y: x > y,
+    "and": lambda x, y: truth(x) & truth(y),
+    "or": lambda x, y: truth(x) | truth(y),
+    "max": lambda x, y: extremum(whole(x), whole(y), True),
+    "min": lambda x, y: extremum(whole(x), whole(y), False),
+    "bit_and": lambda x, y: whole(x) & whole(y),
+    "bit_or": lambda x, y: whole(x) | whole(y),
+    "bit_xor": lambda x, y: whole(x) ^ whole(y),
+    "shift_left": lambda x, y: whole(x) << whole(y),
+    "shift_right": lambda x, y: whole(x) >> whole(y),
+}
+
+
+class Evaluator:
+    """Evaluates stages. Inside a stage a value has an axis for each of `dims`, of extent 1 where it does not depend on
+    the index; an index that is determined by data has a value in `values` and no axis."""
+
+    def __init__(self, kernel, device, naive=False):
+        self.kernel, self.device, self.naive = kernel, device, naive
+        self.constants = {}  # of expressions that read nothing, by stage and place in the tree: made once
+        self.most_bytes = MOST_BYTES * free_memory(device)
+
+    def run(self, operands):
+        self.held = dict(operands)
+        stages, skip = self.kernel.stages, False
+        for at, stage in enumerate(stages):
+            if skip:
+                skip = False
+                continue
+            fused = None if self.naive else self.with_bias(stage, stages[at + 1] if at + 1 < len(stages) else None)
+            if fused:
+                skip = True
+            else:
+                self.stage(stage)
+        return {t: self.held[t][0].to(dtype) for t, (dtype, _) in self.kernel.writes.items()}
+
+    # ---- stages
+
+    def begin(self, stage, dims):
+        self.at, self.dims, self.values = stage["tensor"], dims, {}
+
+    def stage(self, stage):
+        lhs = list(dict.fromkeys(i for form in stage["at"] for i in indices_of(form)))
+        body = stage["is"]
+        reducer, over = (body["reduce"], body["over"]) if "reduce" in body else (None, [])
+        inner = body["of"][0] if reducer else body
+        self.begin(stage, lhs + over)
+        if reducer == "sum" and not self.naive and self.scatter(stage, inner, lhs, over):
+            return
+        if reducer == "sum":
+            over = self.determine(inner, over)
+            self.dims = lhs + over
+            value = None if self.naive else self.product(inner, lhs, over)
+            if value is not None:
+                self.store(stage, value, lhs)
+                return
+        self.limit(self.dims)
+        value = self.value(inner)
+        if reducer and over:
+            value = self.reduce(reducer, value, lhs, over)
+            self.kernel.ran("reduction")
+        self.store(stage, value, lhs)
+
+    def limit(self, dims):
+        points = math.prod(self.kernel.size(i) for i in dims)
+        if points * 4 > self.most_bytes:
+            raise CannotRun(f"an intermediate result of {points:.3g} numbers")
+
+    def reduce(self, reducer, value, lhs, over):
+        if not torch.is_tensor(value):
+            value = torch.tensor(value, device=self.device).reshape([1] * len(self.dims))
+        value = whole(value)
+        axes = list(range(len(lhs), len(lhs) + len(over)))
+        sizes = [value.shape[a] for a in range(len(lhs))] + [self.kernel.size(i) for i in over]
+        if reducer == "sum":
+            repeated = math.prod(n for a, n in zip(axes, sizes[len(lhs) :]) if value.shape[a] != n)
+            value = value.sum(axes)
+            return value if repeated == 1 else value * repeated
+        value = value.expand(sizes)
+        if min(sizes[len(lhs) :]) == 0:
+            return torch.full(sizes[: len(lhs)], {"max": -math.inf, "min": math.inf, "prod": 1}[reducer], device=self.device)
+        if reducer == "prod":
+            for axis in reversed(axes):
+                value = value.prod(axis)
+            return value
+        return value.amax(axes) if reducer == "max" else value.amin(axes)
+
+    def determine(self, body, over):
+        """Summed indices that data gives: sum(v) if(ids == v, t[v], 0) is t[ids]. Returns those that are left."""
+        left, given = list(over), {}
+        for condition in [] if self.naive else factors(body)[2]:
+            if condition.get("binary") != "==":
+                continue
+            for data, index in (condition["of"], condition["of"][::-1]):
+                v = index.get("index")
+                if v in left and reads_of(data) and not uses(data) & set(over):
+                    left.remove(v)
+                    given[v] = data
+                    self.constants[("determines", id(condition))] = v
+        self.dims = [i for i in self.dims if i not in given]
+        for v, data in given.items():
+            self.values[v] = self.value(data)
+            self.kernel.ran("gather")
+        return left
+
+    def scatter(self, stage, body, lhs, over):
+        """sum(b) if(ids[b] == v, g[b, h], 0) with v on the left adds g's rows to those that ids name."""
+        for condition in factors(body)[2]:
+            if condition.get("binary") != "==":
+                continue
+            for data, index in (condition["of"], condition["of"][::-1]):
+                v = index.get("index")
+                others = [i for i in lhs if i != v]
+                if v not in lhs or not reads_of(data) or not uses(data) or uses(data) - set(over):
+                    continue
+                if any(plain(form) is None for form in stage["at"]):
+                    continue
+                named = [i for i in over if i in uses(data)]
+                self.dims = others + over
+                self.values[v] = rows = self.value(data)
+                self.constants[("determines", id(condition))] = v
+                self.limit(self.dims)
+                value = self.value(body).expand([self.kernel.size(i) for i in self.dims])
+                summed = [len(others) + k for k, i in enumerate(over) if i not in named]
+                value = value.sum(summed) if summed else value
+                value = value.movedim(list(range(len(others), value.dim())), list(range(len(named))))
+                rows = rows.expand([1] * len(others) + [self.kernel.size(i) if i in named else 1 for i in over])
+                low, high = self.kernel.ranges[v]
+                sizes = [self.kernel.size(i) for i in others]
+                out = torch.zeros([high - low] + sizes, dtype=value.dtype, device=self.device)
+                rows = (rows.reshape(-1) - low).clamp(0, max(0, high - low - 1))
+                out.index_add_(0, rows, value.reshape([-1] + sizes))
+                self.kernel.ran("index_add")
+                self.store(stage, out, [v] + others)
+                return True
+        return False
+
+    def store(self, stage, value, lhs):
+        """Keeps what a stage made: `value` has the axes `lhs` in this order."""
+        sizes = [self.kernel.size(i) for i in lhs]
+        if not torch.is_tensor(value):
+            value = torch.tensor(value, device=self.device)
+        value = value.expand(sizes) if value.dim() == len(sizes) else value.reshape([1] * len(sizes)).expand(sizes)
+        order, shape, lows = [], [], []
+        for form in stage["at"]:
+            terms = linear(form)
+            if terms is None or any(i in order for i in terms):
+                return self.place(stage, value, lhs)
+            step = 1
+            for i in sorted(terms, key=lambda i: (terms[i], self.kernel.size(i))):
+                if terms[i] != step and self.kernel.size(i) > 1:
+                    return self.place(stage, value, lhs)
+                step *= self.kernel.size(i)
+            order += sorted(terms, key=lambda i: (-terms[i], -self.kernel.size(i)))
+            shape.append(step)
+            lows.append(form[0] + sum(c * self.kernel.ranges[i][0] for i, c in terms.items()))
+        value = value.permute([lhs.index(i) for i in order]) if order else value
+        self.held[stage["tensor"]] = (value.reshape(shape), lows)
+
+    def place(self, stage, value, lhs):
+        """The same where the left side is more than digits of its axes: numbers of places are made once."""
+        self.dims = lhs
+        places = [torch.as_tensor(self.form(form), device=self.device) for form in stage["at"]]
+        lows = [int(p.min()) for p in places]
+        out = value.new_empty([int(p.max()) - low + 1 for p, low in zip(places, lows)])
+        out[tuple((p - low).expand(value.shape) for p, low in zip(places, lows))] = value
+        self.held[stage["tensor"]] = (out, lows)
+
+    # ---- products
+
+    def split(self, body, lhs, over):
+        """A sum of a product as two groups of factors that a matrix product multiplies: (number, groups, masks)."""
+        scale, terms, masks = factors(body)
+        masks = [c for c in masks if ("determines", id(c)) not in self.constants]
+        if len(terms) < 2 or self.values or not all(reads_of(t) for t in terms):
+            return None
+        groups = []
+        for term in sorted(terms, key=lambda t: -len(uses(t))):
+            group = next((g for g in groups if uses(term) <= g[0]), None)
+            if group:
+                group[1].append(term)
+            else:
+                groups.append((uses(term), [term]))
+        if len(groups) != 2:
+            return None
+        (a, _), (b, _) = groups
+        if not a & b & set(over) or not ((a - b) | (b - a)) & set(lhs):
+            return None
+        at = []
+        for mask in masks:
+            home = next((k for k, side in enumerate((a, b, set(lhs))) if uses(mask) <= side), None)
+            if home is None:
+                return None
+            at.append((home, mask))
+        return scale, groups, at
+
+    def product(self, body, lhs, over):
+        found = self.split(body, lhs, over)
+        if not found:
+            return None
+        scale, groups, masks = found
+        letters = {i: "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"[k] for k, i in enumerate(self.dims)}
+        sides, names = [], []
+        for number_of, (indices, terms) in enumerate(groups):
+            own = [i for i in self.dims if i in indices]
+            self.dims, dims = own, self.dims
+            value = self.value(terms[0])
+            for term in terms[1:]:
+                value = value * self.value(term)
+            for home, mask in masks:
+                if home == number_of:
+                    value = torch.where(truth(self.value(mask)), value, 0)
+            self.dims = dims
+            if not value.dtype.is_floating_point:
+                return None
+            sides.append(value.expand([self.kernel.size(i) for i in own]))
+            names.append("".join(letters[i] for i in own))
+        left = [i for i in lhs if any(i in g[0] for g in groups)]
+        value = torch.einsum(f"{names[0]},{names[1]}->{''.join(letters[i] for i in left)}", sides)
+        self.kernel.ran("einsum")
+        free = math.prod(self.kernel.size(i) for i in over if not any(i in g[0] for g in groups))
+        value = value if scale * free == 1 else value * (scale * free)
+        value = self.spread(value, left, lhs)
+        self.dims = lhs
+        for home, mask in masks:
+            if home == 2:
+                value = torch.where(truth(self.value(mask)), value, 0)
+        return value
+
+    def with_bias(self, stage, following):
+        """A plain matrix product and the bias that the next stage adds, as one call."""
+        if not following or stage["tensor"] in self.kernel.writes or following["at"] != stage["at"]:
+            return False
+        body, total = stage["is"], following["is"]
+        if body.get("reduce") != "sum" or total.get("binary") != "+" or not all("read" in e for e in total["of"]):
+            return False
+        product, bias = total["of"]
+        lhs = [plain(form) for form in stage["at"]]
+        if product["read"] != stage["tensor"] or product["at"] != stage["at"] or None in lhs or not lhs:
+            return False
+        self.begin(stage, lhs + body["over"])
+        found = self.split(body["of"][0], lhs, body["over"])
+        if not found or found[0] != 1 or found[2] or [plain(f) for f in bias["at"]] != lhs[-1:]:
+            return False
+        (a, x), (b, w) = sorted(found[1], key=lambda g: lhs[-1] in g[0])
+        if len(x) != 1 or len(w) != 1 or b != {lhs[-1], *body["over"]} or a != {*lhs[:-1], *body["over"]}:
+            return False
+        values = []
+        for own, e in ((lhs[:-1] + body["over"], x[0]), ([lhs[-1]] + body["over"], w[0]), (lhs[-1:], bias)):
+            self.dims = own
+            values.append(self.value(e).expand([self.kernel.size(i) for i in own]))
+        k = math.prod(self.kernel.size(i) for i in body["over"])
+        x, w, b = values
+        value = F.linear(x.reshape(-1, k), w.reshape(-1, k), b)
+        self.kernel.ran("linear")
+        self.store(following, value.reshape([self.kernel.size(i) for i in lhs]), lhs)
+        return True
+
+    def spread(self, value, axes, dims):
+        """A tensor with the axes `axes` as one over `dims`."""
+        value = value.permute([axes.index(i) for i in dims if i in axes])
+        at = iter(value.shape)
+        return value.reshape([next(at) if i in axes else 1 for i in dims])
+
+    # ---- values
+
+    def value(self, e):
+        if "number" in e:
+            return number(e["number"])
+        if "read" in e:
+            return self.read(e)
+        constant = not self.values and not any("read" in x or "rng" in x for x in each(e))
+        key = (self.at, id(e), tuple(self.dims))
+        if constant and key in self.constants:
+            return self.constants[key]
+        value = self.computed(e)
+        if constant:
+            self.constants[key] = value
+        return value
+
+    def computed(self, e):
+        if "index" in e:
+            return self.form([0, [1, e["index"]]])
+        if ("determines", id(e)) in self.constants:
+            return self.among(self.constants[("determines", id(e))])
+        if "opaque" in e or "reduce" in e:
+            raise CannotRun(f"the function {e.get('opaque', 'reduce')} is not known here")
+        args = args_of(e)
+        if "rng" in e:
+            self.kernel.ran("rand")
+            used = sorted({i for arg in args for i in uses(arg)}, key=self.dims.index)
+            drawn = torch.rand([self.kernel.size(i) for i in used], device=self.device)
+            return self.spread(drawn, used, self.dims)
+        values = [self.value(arg) for arg in args]
+        if "if" in e:
+            condition = truth(values[0])
+            if not torch.is_tensor(condition):
+                return values[1] if condition else values[2]
+            return torch.where(condition, values[1], values[2])
+        if "unary" in e:
+            f = e["unary"]
+            return getattr(torch, f)(real(values[0])) if f in REAL else UNARY[f](values[0])
+        return BINARY[e["binary"]](*values)
+
+    def among(self, v):
+        """Whether the data that determines index v is in its range here."""
+        low, high = self.kernel.ranges[v]
+        extent = self.kernel.formula["indices"][v][1]
+        return True if (low, high) == (0, extent) else (self.values[v] >= low) & (self.values[v] < high)
+
+    def form(self, form):
+        """An index form's value at each point."""
+        value = form[0]
+        for coefficient, atom in form[1:]:
+            if isinstance(atom, int):
+                if atom in self.values:
+                    part = self.values[atom]
+                else:
+                    part = torch.arange(*self.kernel.ranges[atom], device=self.device)
+                    part = self.spread(part, [atom], self.dims)
+            else:
+                inner = self.form(atom[1])
+                part = inner // atom[2] if atom[0] == "//" else inner % atom[2]
+            value = value + coefficient * part
+        return value
+
+    def read(self, e):
+        tensor, lows = self.held[e["read"]]
+        fill = number(e.get("else", 0))
+        forms = e["at"]
+        shape = self.kernel.shapes[e["read"]]
+        ordered = [linear(form) for form in forms]
+        determined = any(i in self.values for form in forms for i in indices_of(form))
+        if not determined and all(terms is not None for terms in ordered):
+            signs = [{c > 0 for c in terms.values()} for terms in ordered]
+            if all(len(s) < 2 for s in signs):
+                return self.window(tensor, lows, forms, ordered, fill)
+        return self.gather(tensor, lows, forms, shape, fill)
+
+    def window(self, tensor, lows, forms, ordered, fill):
+        """A read at sums of indices: a strided view, of the tensor with a margin where it reads beyond it."""
+        pads, starts = [], []
+        for axis, form in enumerate(forms):
+            low, high = interval(form, self.kernel.ranges)
+            begin, end = low - lows[axis], high + 1 - lows[axis]
+            pads.append((max(0, -begin), max(0, end - tensor.shape[axis])))
+            starts.append(max(0, begin))
+        if any(p != (0, 0) for p in pads):
+            tensor = F.pad(tensor, [n for pair in reversed(pads) for n in pair], value=fill)
+            self.kernel.ran("pad")
+        ordered = [dict(terms) for terms in ordered]
+        for axis, terms in enumerate(ordered):
+            if any(c < 0 for c in terms.values()):
+                high = interval(forms[axis], self.kernel.ranges)[1]
+                starts[axis] = tensor.shape[axis] - 1 - (high - lows[axis] + pads[axis][0])
+                tensor = tensor.flip(axis)
+                ordered[axis] = {i: -c for i, c in terms.items()}
+        used = [i for i in self.dims if any(i in terms for terms in ordered)]
+        strides = [sum(terms.get(i, 0) * tensor.stride(a) for a, terms in enumerate(ordered)) for i in used]
+        offset = sum(start * tensor.stride(a) for a, start in enumerate(starts))
+        view = tensor.as_strided([self.kernel.size(i) for i in used], strides, tensor.storage_offset() + offset)
+        return self.spread(view, used, self.dims)
+
+    def gather(self, tensor, lows, forms, shape, fill):
+        self.kernel.ran("gather")
+        of_data = lambda form: any(i in self.values for i in indices_of(form))
+        slices = [a for a, form in enumerate(forms) if plain(form) is not None and not of_data(form)]
+        others = [i for a, form in enumerate(forms) if a not in slices for i in indices_of(form)]
+        beside = [i for i in self.dims if any(self.depends(i, form) for a, form in enumerate(forms) if a not in slices)]
+        plains = [plain(forms[a]) for a in slices]
+        if len(set(plains)) < len(plains) or set(plains) & set(others + beside):
+            slices, plains, beside = [], [], list(self.dims)
+        rows, outside = [], None
+        for axis in (a for a in range(len(forms)) if a not in slices):
+            place, beyond = self.places(forms[axis], lows[axis], shape[axis], tensor.shape[axis], of_data(forms[axis]))
+            keep = [self.dims.index(i) for i in beside]
+            if place.dim():
+                place = place.permute(keep + [d for d in range(place.dim()) if d not in keep])
+                place = place.reshape([place.shape[k] for k in range(len(keep))])
+            rows.append(place)
+            if beyond is not None:
+                outside = beyond if outside is None else outside | beyond
+        for a, i in zip(slices, plains):
+            tensor = tensor.narrow(a, self.kernel.ranges[i][0] - lows[a], self.kernel.size(i))
+        tensor = tensor.permute([a for a in range(len(forms)) if a not in slices] + slices)
+        value = tensor[tuple(rows)]
+        value = self.spread_wide(value, beside, plains)
+        return value if outside is None else torch.where(outside, fill, value)
+
+    def depends(self, index, form):
+        """Whether a form changes along an index, or the data that it is read from does."""
+        for i in indices_of(form):
+            if i == index:
+                return True
+            if i in self.values and torch.is_tensor(self.values[i]) and self.values[i].dim():
+                if self.values[i].shape[self.dims.index(index)] != 1:
+                    return True
+        return False
+
+    def places(self, form, low, extent, held, of_data):
+        """Where an axis is read, in what is held of it, and where that is outside of the tensor (None: nowhere)."""
+        key = (self.at, id(form), tuple(self.dims), "places")
+        if key in self.constants:
+            return self.constants[key]
+        at = torch.as_tensor(self.form(form), device=self.device)
+        whole_axis = of_data and plain(form) is not None and low == 0 and held == extent
+        if whole_axis:
+            return at, None
+        beyond = (at < 0) | (at >= extent)
+        beyond = beyond if of_data or bool(beyond.any()) else None
+        at = (at - low).clamp(0, max(0, held - 1))
+        if not of_data:
+            self.constants[key] = (at, beyond)
+        return at, beyond
+
+    def spread_wide(self, value, beside, plains):
+        """A gathered tensor, with extents 1 among its first axes, over `dims`."""
+        if value.dim() != len(beside) + len(plains):  # places were single numbers
+            value = value.reshape([1] * len(beside) + list(value.shape))
+        return self.spread(value, beside + plains, self.dims)
+
+
+# ---------------------------------------------------------------- what a model would call
+# Each takes a kernel and an evaluator that holds its operands, and returns a function that runs it and gives
+# {tensor: result}, or None where the kernel is not what the function computes. What a gradient's function remembers from
+# the forward pass is made before, and written into the operands that stand for it.
+
+
+def over_axes(run, e, dims):
+    """An operand as it is read, with the axes `dims`."""
+    run.begin({"tensor": -1}, dims)
+    return run.value(e).expand([run.kernel.size(i) for i in dims])
+
+
+def read_of(kernel, tensor):
+    """How a kernel reads an operand: the one way in which it is read at plain indices or digits, or None."""
+    if tensor not in [name for name, _ in kernel.formula["tensors"]]:
+        return None
+    number_of = kernel.tensor(tensor)
+    found = [e for stage in kernel.stages for e in reads_of(stage["is"]) if e["read"] == number_of]
+    return found[0] if found and all(e["at"] == found[0]["at"] for e in found) else None
+
+
+def is_full(kernel, indices):
+    return all(kernel.size(i) == kernel.formula["indices"][i][1] for i in indices)
+
+
+def results(run, values):
+    """{tensor: (value, axes)} as the kernel writes them."""
+    out = {}
+    for name, (value, axes) in values.items():
+        tensor = run.kernel.tensor(name)
+        if value is not None and tensor in run.kernel.writes:
+            run.store(run.kernel.stage_of(tensor), value.reshape([run.kernel.size(i) for i in axes]), axes)
+            out[tensor] = run.held[tensor][0]
+    return out
+
+
+def attention_parts(kernel, run):
+    """Indices of batch, heads, repeated heads, i, j, e, d; the mask; the scale. None: not plain attention."""
+    names = [name for name, _ in kernel.formula["indices"]]
+    if not kernel.whole or kernel.attributes.get("softcap") or not {"i", "j", "e", "d"} <= set(names):
+        return None
+    scores, reads = kernel.stages[0], [read_of(kernel, name) for name in ("q", "k", "v")]
+    if read_of(kernel, "mask") or None in reads or not is_full(kernel, [names.index("e"), names.index("d")]):
+        return None
+    i, j, e, d = (names.index(name) for name in "ijed")
+    lhs = [x for form in scores["at"] for x in indices_of(form)]
+    if scores["is"].get("over") != [e] or lhs[-2:] != [i, j]:
+        return None
+    batch = [x for x in lhs[:-2] if x in uses(reads[1])]
+    repeated = [x for x in lhs[:-2] if x not in batch]
+    run.begin(scores, [i, j])
+    mask = True
+    for condition in factors(scores["is"]["of"][0])[2]:
+        if "read" in str(condition):
+            return None
+        mask = mask & truth(run.value(condition))
+    if torch.is_tensor(mask):
+        mask = mask.expand(kernel.size(i), kernel.size(j))
+    extent = kernel.formula["indices"][e][1]
+    return reads, (batch, repeated, i, j, e, d), mask, kernel.attributes.get("scale") or extent**-0.5
+
+
+def scaled_dot_product(q, k, v, mask, scale, repeats):
+    """Attention as a model calls it: causal where the mask is, with a mask otherwise."""
+    options = {"scale": scale}
+    if repeats:
+        options["enable_gqa"] = True
+    if torch.is_tensor(mask) and not bool(mask.all()):
+        rows, columns = mask.shape
+        ones = torch.ones(rows, columns, dtype=torch.bool, device=mask.device)
+        if torch.equal(mask, ones.tril()):
+            options["is_causal"] = True
+        elif torch.equal(mask, ones.tril(columns - rows)) and not repeats:
+            from torch.nn.attention.bias import causal_lower_right
+
+            options["attn_mask"] = causal_lower_right(rows, columns)
+        else:
+            options["attn_mask"] = mask
+    return lambda: F.scaled_dot_product_attention(q, k, v, **options)
+
+
+def four_axes(run, reads, indices):
+    """q, k and v as [batch, heads, length, size]."""
+    batch, repeated, i, j, e, d = indices
+    size = run.kernel.size
+    outer, heads = math.prod(size(x) for x in batch[:-1]), size(batch[-1]) if batch else 1
+    group = math.prod(size(x) for x in repeated)
+    q = over_axes(run, reads[0], batch + repeated + [i, e]).reshape(outer, heads * group, size(i), size(e))
+    k = over_axes(run, reads[1], batch + [j, e]).reshape(outer, heads, size(j), size(e))
+    v = over_axes(run, reads[2], batch + [j, d]).reshape(outer, heads, size(j), size(d))
+    return q, k, v
+
+
+def attention(kernel, run):
+    j = next((n for n, (name, _) in enumerate(kernel.formula["indices"]) if name == "j"), None)
+    read = read_of(kernel, "k")
+    if j is None or not read or [j] not in [indices_of(form) for form in read["at"]]:
+        return None
+    axis = [indices_of(form) for form in read["at"]].index([j])
+    box = kernel.reads[read["read"]][1][axis]  # causal: keys that some query sees
+    kernel.ranges = [box if n == j else r for n, r in enumerate(kernel.ranges)]
+    parts = attention_parts(kernel, run)
+    if not parts:
+        return None
+    reads, indices, mask, scale = parts
+    batch, repeated, i, j, e, d = indices
+    q, k, v = four_axes(run, reads, indices)
+    if kernel.tensor("lse") in kernel.writes:  # for the gradient
+        q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+    call = scaled_dot_product(q, k, v, mask, scale, bool(repeated))
+    kernel.ran("scaled_dot_product_attention")
+    return lambda: results(run, {"o": (call(), batch + repeated + [i, d])})
+
+
+def attention_grad(kernel, run):
+    parts = attention_parts(kernel, run)
+    reads, read_o, read_g = [read_of(kernel, name) for name in ("lse", "o", "g")] if parts else [None] * 3
+    if not reads or not read_o or not read_g:
+        return None
+    lse_read, (operands, indices, mask, scale) = reads, parts
+    batch, repeated, i, j, e, d = indices
+    rows = batch + repeated + [i]
+    q, k, v = (x.detach().contiguous().requires_grad_() for x in four_axes(run, operands, indices))
+    out = scaled_dot_product(q, k, v, mask, scale, bool(repeated))()
+    size = run.kernel.size
+    over_axes(run, read_o, rows + [d]).copy_(out.detach().reshape([size(x) for x in rows + [d]]))
+    if q.shape[-2] * k.shape[-2] <= 2**16:  # for --check alone: the function keeps its own
+        many = k.detach().repeat_interleave(q.shape[1] // k.shape[1], 1)
+        scores = (q.detach() @ many.transpose(-1, -2)).double() * scale
+        scores = torch.where(mask, scores, -math.inf) if torch.is_tensor(mask) else scores
+        over_axes(run, lse_read, rows).copy_(scores.logsumexp(-1).reshape([size(x) for x in rows]))
+    g = over_axes(run, read_g, rows + [d]).reshape(out.shape).contiguous()
+    kernel.ran("scaled_dot_product_attention backward")
+
+    def backward():
+        dq, dk, dv = torch.autograd.grad(out, (q, k, v), g, retain_graph=True)
+        return results(run, {"dq": (dq, rows + [e]), "dk": (dk, batch + [j, e]), "dv": (dv, batch + [j, d])})
+
+    return backward
+
+
+def plain_indices(e):
+    found = [plain(form) for form in e["at"]] if e else [None]
+    return None if None in found else found
+
+
+def layer_norm(kernel, run):
+    x, mean = (plain_indices(read_of(kernel, "x")), kernel.stages[0])
+    rows = [plain(form) for form in kernel.stages[0]["at"]]
+    if not kernel.whole or not x or None in rows or x[: len(rows)] != rows:
+        return None
+    over = x[len(rows) :]
+    if mean["is"].get("over") != over or not is_full(kernel, over):
+        return None
+    eps = kernel.attributes.get("eps", 1e-5)
+    sizes = [kernel.size(i) for i in over]
+    value = over_axes(run, read_of(kernel, "x"), x)
+    w, b = (over_axes(run, e, over) if (e := read_of(kernel, name)) else None for name in ("w", "b"))
+    w, b = (p if p is None else p.to(value.dtype) for p in (w, b))
+    kernel.ran("layer_norm")
+
+    def call():
+        y, mu, rd = torch.native_layer_norm(value, sizes, w, b, eps)
+        return results(run, {"y": (y, x), "mu": (mu, rows), "rd": (rd, rows)})
+
+    return call
+
+
+def layer_norm_grad(kernel, run):
+    names = ("x", "w", "mu", "rd", "g")
+    reads = {name: read_of(kernel, name) for name in names}
+    x, rows = plain_indices(reads["x"]), plain_indices(reads["mu"])
+    if not kernel.whole or not x or not rows or not reads["g"] or not reads["rd"] or x[: len(rows)] != rows:
+        return None
+    over = x[len(rows) :]
+    if not is_full(kernel, over):
+        return None
+    value, g = (over_axes(run, reads[name], x) for name in ("x", "g"))
+    w = over_axes(run, reads["w"], over).to(value.dtype) if reads["w"] else None
+    mu, rd = (over_axes(run, reads[name], rows).reshape(*[kernel.size(i) for i in rows], *[1] * len(over)) for name in ("mu", "rd"))
+    has_bias = any(name == "db" for name, _ in kernel.formula["tensors"])
+    sizes = [kernel.size(i) for i in over]
+    kernel.ran("layer_norm backward")
+
+    def call():
+        dx, dw, db = torch.ops.aten.native_layer_norm_backward(
+            g, value, sizes, mu, rd, w, w if has_bias else None, [True, w is not None, has_bias]
+        )
+        found = {"dx": (dx, x)}
+        if w is not None:
+            found["dw"] = (dw, over)
+        if has_bias:
+            found["db"] = (db, over)
+        return results(run, found)
+
+    return call
+
+
+def along_axis(function, names, how):
+    """Softmax and its like: whole rows along one axis, from operands of the result's shape."""
+
+    def native(kernel, run):
+        reads = [read_of(kernel, name) for name in names]
+        x = plain_indices(reads[0])
+        reduced = [stage["is"]["over"] for stage in kernel.stages if "reduce" in stage["is"]]
+        if not kernel.whole or not x or not reduced or any(r != reduced[0] for r in reduced) or len(reduced[0]) != 1:
+            return None
+        if any(plain_indices(e) != x for e in reads) or not is_full(kernel, reduced[0]) or kernel.attributes.get("masked"):
+            return None
+        values, axis = [over_axes(run, e, x) for e in reads], x.index(reduced[0][0])
+        kernel.ran(how)
+        return lambda: results(run, {"out": (function(axis, *values), x)})
+
+    return native
+
+
+def elementwise(function, how):
+    def native(kernel, run):
+        read = read_of(kernel, "x")
+        x = plain_indices(read)
+        if not kernel.whole or len(kernel.reads) != 1 or not x or len(kernel.stages) != 1:
+            return None
+        value = over_axes(run, read, x)
+        kernel.ran(how)
+        return lambda: results(run, {"out": (function(value), x)})
+
+    return native
+
+
+def cross_entropy(kernel, run):
+    x, t = (plain_indices(read_of(kernel, name)) for name in ("x", "t"))
+    last = kernel.stages[-1]["is"]
+    if not kernel.whole or not x or x[:-1] != t or not is_full(kernel, x[-1:]) or last.get("binary") != "/":
+        return None
+    if "number" not in last["of"][1]:
+        return None
+    logits = over_axes(run, read_of(kernel, "x"), x).reshape(-1, kernel.size(x[-1]))
+    labels = over_axes(run, read_of(kernel, "t"), t).reshape(-1)
+    count = number(last["of"][1]["number"])
+    kernel.ran("cross_entropy")
+    return lambda: results(run, {"loss": (F.cross_entropy(logits, labels, reduction="sum") / count, [])})
+
+
+def cross_entropy_grad(kernel, run):
+    reads = {name: read_of(kernel, name) for name in ("x", "t", "lse", "g")}
+    x, t = plain_indices(reads["x"]), plain_indices(reads["t"])
+    last = kernel.stages[-1]["is"]
+    if not kernel.whole or not x or x[:-1] != t or not is_full(kernel, x[-1:]) or len(kernel.stages) != 1:
+        return None
+    if last.get("binary") != "/" or "number" not in last["of"][1] or not reads["lse"] or not reads["g"]:
+        return None
+    logits = over_axes(run, reads["x"], x).reshape(-1, kernel.size(x[-1])).detach().requires_grad_()
+    labels = over_axes(run, reads["t"], t).reshape(-1)
+    loss = F.cross_entropy(logits, labels, reduction="sum") / number(last["of"][1]["number"])
+    lse = over_axes(run, reads["lse"], t)
+    lse.copy_(logits.detach().double().logsumexp(-1).reshape(lse.shape))
+    g = over_axes(run, reads["g"], []).to(loss.dtype)
+    kernel.ran("cross_entropy backward")
+    return lambda: results(run, {"out": (torch.autograd.grad(loss, logits, g, retain_graph=True)[0], x)})
+
+
+def convolution_axes(kernel, at):
+    """(stride, dilation, padding) of each image axis of a read at sums y*s + r*d - p: of an output's and a tap's index."""
+    found = []
+    for form, (y, r) in zip(at[2:], kernel.image):
+        terms = linear(form)
+        if terms is None or not set(terms) <= {y, r}:
+            return None
+        found.append((terms.get(y, 1), terms.get(r, 1), -form[0]))
+    return found
+
+
+def conv_parts(kernel, image, taps, x_name):
+    """Reads of x and what else a convolution needs; channels are whole groups of one. None: it is generic."""
+    names = [name for name, _ in kernel.formula["indices"]]
+    groups = int(kernel.attributes.get("groups", 1))
+    if groups != 1 or any(name not in names for name in [*image, *taps, "n", "c", "o"]):
+        return None
+    kernel.image = [(names.index(y), names.index(r)) for y, r in zip(image, taps)]
+    return [names.index(name) for name in ("n", "c", "o")]
+
+
+def margins(kernel, read, axes):
+    """What of an operand a convolution reads, and how far beyond it on each side."""
+    before, after = [], []
+    box = kernel.reads[read["read"]][1]
+    for axis in (2, 3):
+        low, high = interval(read["at"][axis], kernel.ranges)
+        before.append(box[axis][0] - low)
+        after.append(high + 1 - box[axis][1])
+    return before, after
+
+
+def padded(x, before, after):
+    """x with margins, and the part of them that a convolution adds by itself."""
+    if before == after and min(before) >= 0:
+        return x, before
+    return F.pad(x, (before[1], after[1], before[0], after[0])), [0, 0]
+
+
+def conv2d(kernel, run):
+    parts = conv_parts(kernel, "yz", "rt", "x")
+    x, w = read_of(kernel, "x"), read_of(kernel, "w")
+    if not parts or not kernel.whole or not x or not plain_indices(w) or len(x["at"]) != 4:
+        return None
+    axes = convolution_axes(kernel, x["at"])
+    if not axes or not is_full(kernel, [r for _, r in kernel.image]):
+        return None
+    (n, c, o), ((y, r), (z, t)) = parts, kernel.image
+    if [plain(form) for form in x["at"][:2]] != [n, c]:
+        return None
+    value, margin = padded(cut(run, x, [n, c]), *margins(kernel, x, axes))
+    weight = over_axes(run, w, [o, c, r, t])
+    bias = over_axes(run, b, [o]) if (b := read_of(kernel, "b")) else None
+    options = {"stride": [a[0] for a in axes], "dilation": [a[1] for a in axes], "padding": margin}
+    kernel.ran("conv2d")
+    return lambda: results(run, {"out": (F.conv2d(value, weight, bias, **options)[..., : kernel.size(y), : kernel.size(z)], [n, o, y, z])})
+
+
+def cut(run, read, plains):
+    """An operand, of whose first axes only what the ranges say is taken."""
+    value, lows = run.held[read["read"]]
+    for axis, i in enumerate(plains):
+        value = value.narrow(axis, run.kernel.ranges[i][0] - lows[axis], run.kernel.size(i))
+    return value
+
+
+def conv2d_weight_grad(kernel, run):
+    parts = conv_parts(kernel, "yz", "rt", "x")
+    x, g = read_of(kernel, "x"), read_of(kernel, "g")
+    if not parts or not kernel.whole or not x or not plain_indices(g) or len(x["at"]) != 4:
+        return None
+    axes = convolution_axes(kernel, x["at"])
+    (n, c, o), ((y, r), (z, t)) = parts, kernel.image
+    if not axes or not is_full(kernel, [r, t]) or [plain(form) for form in x["at"][:2]] != [n, c]:
+        return None
+    value, margin = padded(cut(run, x, [n, c]), *margins(kernel, x, axes))
+    gradient = over_axes(run, g, [n, o, y, z])
+    like = torch.empty([kernel.size(i) for i in (o, c, r, t)], dtype=value.dtype, device=value.device)
+    stride, dilation = [a[0] for a in axes], [a[1] for a in axes]
+    kernel.ran("conv2d weight gradient")
+    return lambda: results(run, {"out": (torch.ops.aten.convolution_backward(
+        gradient, value, like, None, stride, margin, dilation, False, [0, 0], 1, [False, True, False])[1], [o, c, r, t])})
+
+
+def conv2d_data_grad(kernel, run):
+    parts = conv_parts(kernel, "uv", "rt", "g")
+    g, w = read_of(kernel, "g"), read_of(kernel, "w")
+    if not parts or not kernel.whole or not g or not plain_indices(w) or not is_full(kernel, [i for p in kernel.image for i in p]):
+        return None
+    (n, c, o), ((u, r), (v, t)), a = parts, kernel.image, kernel.attributes
+    size, box = kernel.size, kernel.reads[g["read"]][1]
+    if any(low != 0 or high != extent for (low, high), extent in zip(box[2:], kernel.shapes[g["read"]][2:])):
+        return None
+    stride, dilation = [int(a.get(k, 1)) for k in ("sh", "sw")], [int(a.get(k, 1)) for k in ("dh", "dw")]
+    first, last = [int(a.get(k, 0)) for k in ("pt", "pl")], [int(a.get(k, 0)) for k in ("pb", "pr")]
+    if first != last:
+        return None
+    gradient, weight = cut(run, g, [n, o]), over_axes(run, w, [o, c, r, t])
+    like = torch.empty([size(i) for i in (n, c, u, v)], dtype=gradient.dtype, device=gradient.device)
+    kernel.ran("conv2d data gradient")
+    return lambda: results(run, {"out": (torch.ops.aten.convolution_backward(
+        gradient, like, weight, None, stride, first, dilation, False, [0, 0], 1, [True, False, False])[0], [n, c, u, v])})
+
+
+NATIVES = {
+    "attention": attention,
+    "attention_grad": attention_grad,
+    "layer_norm": layer_norm,
+    "layer_norm_grad": layer_norm_grad,
+    "softmax": along_axis(lambda axis, x: torch.softmax(x, axis), ["x"], "softmax"),
+    "log_softmax": along_axis(lambda axis, x: torch.log_softmax(x, axis), ["x"], "log_softmax"),
+    "softmax_grad": along_axis(
+        lambda axis, y, g: torch._softmax_backward_data(g, y, axis, y.dtype), ["y", "g"], "softmax backward"
+    ),
+    "log_softmax_grad": along_axis(
+        lambda axis, y, g: torch._log_softmax_backward_data(g, y, axis, y.dtype), ["y", "g"], "log_softmax backward"
+    ),
+    "cross_entropy": cross_entropy,
+    "cross_entropy_grad": cross_entropy_grad,
+    "conv2d": conv2d,
+    "conv2d_data_grad": conv2d_data_grad,
+    "conv2d_weight_grad": conv2d_weight_grad,
+    "relu": elementwise(F.relu, "relu"),
+    "gelu": elementwise(F.gelu, "gelu"),
+    "gelu_tanh": elementwise(lambda x: F.gelu(x, approximate="tanh"), "gelu"),
+    "silu": elementwise(F.silu, "silu"),
+}
+
+
+def prepared(kernel, operands, device):
+    """A function that runs the kernel; what does not change from run to run is made before."""
+    native = NATIVES.get(kernel.definition)
+    if native:
+        ranges = kernel.ranges
+        run = Evaluator(kernel, device)
+        run.held = dict(operands)
+        call = native(kernel, run)
+        if call:
+            return call
+        kernel.ranges, kernel.how = ranges, []
+    run = Evaluator(kernel, device)
+    run.run(operands)  # makes the constants
+    if not kernel.how:
+        kernel.ran("elementwise")
+    return lambda: run.run(operands)
+
+
+# ---------------------------------------------------------------- devices
+
+
+def free_memory(device):
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info()[0]
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return 4 << 30
+
+
+def machine_of(device):
+    """The profile's `machine`: of a GPU the bytes of its second-level cache."""
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        cache = getattr(properties, "L2_cache_size", 0)
+        return {"name": properties.name, "engine": f"torch {torch.__version__}, cuda", "cores": 0, "cache_bytes": cache}
+    name = "cpu"
+    try:
+        with open("/proc/cpuinfo") as file:
+            name = next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    return {"name": name, "engine": f"torch {torch.__version__}, cpu", "cores": 0, "cache_bytes": 0}
+
+
+class Timer:
+    """Medians of single runs. On a GPU each run follows other work, which hides what launching it takes, and is timed
+    with the cache full of other memory (cold) and once more right after (warm)."""
+
+    def __init__(self, device, seconds):
+        self.device, self.seconds = device, seconds
+        if device.type == "cuda":
+            self.other = torch.empty(256 << 20, dtype=torch.int8, device=device)
+
+    def time(self, call):
+        for _ in range(3):
+            call()
+        return self.on_gpu(call) if self.device.type == "cuda" else self.on_cpu(call)
+
+    def on_cpu(self, call):
+        times, begin = [], time.perf_counter()
+        while len(times) < 5 or (time.perf_counter() - begin < self.seconds and len(times) < 1000):
+            start = time.perf_counter()
+            call()
+            times.append((time.perf_counter() - start) * 1e6)
+        return summary(times)
+
+    def on_gpu(self, call):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        call()
+        launching = time.perf_counter() - start  # at most: it may wait for the GPU
+        torch.cuda.synchronize()
+        fills = max(1, min(64, math.ceil(3 * launching / 80e-6)))
+        cold, warm, begin = [], [], time.perf_counter()
+        while len(warm) < 7 or (time.perf_counter() - begin < self.seconds and len(warm) < 1000):
+            marks = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
+            for _ in range(fills):
+                self.other.zero_()
+            marks[0].record()
+            call()
+            marks[1].record()
+            call()
+            marks[2].record()
+            torch.cuda.synchronize()
+            cold.append(marks[0].elapsed_time(marks[1]) * 1e3)
+            warm.append(marks[1].elapsed_time(marks[2]) * 1e3)
+        time_of = summary(warm)
+        time_of["cold_us"] = max(time_of["us"], summary(cold)["us"])
+        return time_of
+
+
+def summary(times):
+    low, middle, high = statistics.quantiles(times, n=4)
+    return {"us": max(1e-3, round(middle, 4)), "spread_us": round(high - low, 4), "runs": len(times)}
+
+
+# ---------------------------------------------------------------- files
+
+
+def fail(message):
+    print(f"profile_torch.py: {message}", file=sys.stderr)
+    sys.exit(3)
+
+
+def read_json(path):
+    try:
+        with open(path) as file:
+            return json.load(file)
+    except (OSError, ValueError) as error:
+        fail(f"{path}: {error}")
+
+
+def read_worklist(path):
+    work = read_json(path)
+    if not isinstance(work, dict) or work.get("kind") != "worklist" or work.get("schema_version") != 1:
+        fail(f"{path}: this is no work list of schema_version 1; `partita profile MODEL --cluster C --worklist {path}` writes one")
+    return work
+
+
+class ProfileFile:
+    """profile.json: an entry a line, replaced as a whole."""
+
+    def __init__(self, path, device, machine):
+        self.path, self.device, self.machine, self.entries, self.written = path, device, machine, {}, time.time()
+        self.rest = {}
+        if path and os.path.exists(path):
+            known = read_json(path)
+            there = known.get("machine", {})
+            if known.get("device") != device or any(there.get(k) != machine[k] for k in ("name", "engine")):
+                fail(f"{path}: this is a profile of {known.get('device')} on {there.get('name')} ({there.get('engine')}); "
+                     f"now it is {device} on {machine['name']} ({machine['engine']}); write to another file")
+            self.entries = {self.key(entry): entry for entry in known.get("kernels", [])}
+            self.rest = {"curves": known["curves"]} if known.get("curves") else {}
+
+    @staticmethod
+    def key(entry):
+        names = ("definition", "form", "attributes", "stages", "indices", "operands")
+        return json.dumps([entry.get(name, "") for name in names])
+
+    def add(self, kernel, measured):
+        names = ("definition", "form", "attributes", "stages", "indices", "operands", "flops", "bytes")
+        entry = {name: kernel.entry[name] for name in names if name in kernel.entry}
+        self.entries[kernel.key()] = {**entry, **measured, "how": " + ".join(kernel.how)}
+        if time.time() - self.written > 5:
+            self.write()
+
+    def write(self):
+        head = {"schema_version": 1, "device": self.device, "machine": self.machine, **self.rest}
+        lines = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
+        kernels = ",\n    ".join(json.dumps(entry) for entry in self.entries.values())
+        with open(self.path + ".new", "w") as file:
+            file.write("{\n" + ",\n".join(lines) + f',\n  "kernels": [\n    {kernels}\n  ]\n}}\n')
+        os.replace(self.path + ".new", self.path)
+        self.written = time.time()
+
+
+# ---------------------------------------------------------------- the program
+
+
+def progress(done, total, text):
+    now = time.time()
+    terminal = sys.stderr.isatty()
+    if done < total and now - progress.last < (0.2 if terminal else 2):
+        return
+    progress.last = now
+    print(f"\r\x1b[K{done}/{total}  {text[:60]}" if terminal else f"{done}/{total}  {text[:60]}",
+          end="" if terminal and done < total else "\n", file=sys.stderr, flush=True)
+
+
+progress.last = 0.0
+
+
+def reason(error):
+    return str(error).strip().split("\n")[0][:120] or type(error).__name__
+
+
+def measure(kernels, device, seconds, file):
+    """Times what the file lacks; (measured, left out, interrupted)."""
+    timer, measured, left_out = Timer(device, seconds), 0, []
+    todo = [kernel for kernel in kernels if kernel.key() not in file.entries]
+    try:
+        for done, kernel in enumerate(todo):
+            progress(done, len(todo), kernel.text())
+            try:
+                file.add(kernel, timer.time(prepared(kernel, draw(kernel, device, done + 1), device)))
+                measured += 1
+            except (CannotRun, RuntimeError, NotImplementedError) as error:
+                left_out.append((kernel.text(), reason(error)))
+        progress(len(todo), len(todo), "")
+    except KeyboardInterrupt:
+        file.write()
+        return measured, left_out, True
+    file.write()
+    return measured, left_out, False
+
+
+TOLERANCES = {torch.float64: 1e-9, torch.float32: 2e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+
+
+def difference(kernel, device):
+    """How far what would be timed is from the formula in float64, over the largest value of each result."""
+    operands = draw(kernel, device, 1)
+    torch.manual_seed(1)
+    call = prepared(kernel, operands, device)
+    torch.manual_seed(1)
+    found = {t: value.detach() for t, value in call().items()}
+    exact = {t: (v.double() if v.dtype.is_floating_point else v, low) for t, (v, low) in operands.items()}
+    torch.set_default_dtype(torch.float64)
+    try:
+        wanted = Evaluator(Kernel(kernel.entry, kernel.formula), device, naive=True).run(exact)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    worst = 0.0
+    for t, value in found.items():
+        if list(value.shape) != list(wanted[t].shape) or wanted[t].numel() == 0:
+            return math.inf
+        a, b = value.double(), wanted[t].double()
+        same = (a == b) | (a.isnan() & b.isnan())
+        off = torch.where(same, 0.0, (a - b).abs() / max(float(b[b.isfinite()].abs().max()) if bool(b.isfinite().any()) else 1, 1e-30))
+        worst = max(worst, float(off.nan_to_num(nan=math.inf).max()))
+    return worst
+
+
+def check(kernels, device, most_points):
+    """Compares the small kernels with their formulas; returns the exit code."""
+    wrong, checked, skipped, left_out = [], 0, 0, []
+    for done, kernel in enumerate(kernels):
+        progress(done, len(kernels), kernel.text())
+        if kernel.entry["flops"] + kernel.entry["bytes"] > most_points or "rng" in json.dumps(kernel.stages):
+            skipped += 1
+            continue
+        try:
+            off = difference(kernel, device)
+        except (CannotRun, RuntimeError, NotImplementedError) as error:
+            left_out.append((kernel.text(), reason(error)))
+            continue
+        checked += 1
+        allowed = max(TOLERANCES.get(dtype, 1e-9) for dtype, _ in [*kernel.reads.values(), *kernel.writes.values()])
+        if not off <= allowed:
+            wrong.append(f"{kernel.text()} [{' + '.join(kernel.how)}]: {off:.3g}, {allowed:g} is allowed")
+    progress(len(kernels), len(kernels), "")
+    print(f"checked        {checked} kernels, {skipped} that are large or draw numbers were not")
+    report_left_out(left_out)
+    for line in wrong:
+        print(f"wrong          {line}")
+    return 1 if wrong else 0
+
+
+def report_left_out(left_out):
+    for text, why in left_out[:20]:
+        print(f"left out       {text}: {why}")
+    if len(left_out) > 20:
+        print(f"left out       and {len(left_out) - 20} more")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Times the kernels of a work list of `partita profile` with PyTorch.")
+    parser.add_argument("worklist")
+    parser.add_argument("-o", dest="output", help="write the profile here; what it has already is not timed again")
+    parser.add_argument("--device", help="cuda, cuda:1 or cpu; default: cuda where there is a GPU")
+    parser.add_argument("--seconds", type=float, default=0.05, help="for each kernel (default 0.05)")
+    parser.add_argument("--only", default="", help="kernels whose name has this in it")
+    parser.add_argument("--check", action="store_true", help="time nothing; compare with the formulas in float64")
+    parser.add_argument("--most", type=float, default=1e7, help="with --check: FLOPs and bytes of a kernel (default 1e7)")
+    a = parser.parse_args()
+    if not a.check and not a.output:
+        parser.error("-o FILE is where the profile goes")
+    work = read_worklist(a.worklist)
+    device = torch.device(a.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    kernels = [Kernel(entry, work["formulas"][entry["formula"]]) for entry in work["kernels"]]
+    kernels = [kernel for kernel in kernels if a.only in kernel.text()]
+    if a.check:
+        return check(kernels, device, a.most)
+    machine = machine_of(device)
+    file = ProfileFile(a.output, work["device"], machine)
+    known = sum(kernel.key() in file.entries for kernel in kernels)
+    measured, left_out, interrupted = measure(kernels, device, a.seconds, file)
+    print(f"machine        {machine['name']}, {machine['engine']}")
+    print(f"measured       {measured} of {len(kernels)} kernels now, {known} before; {len(left_out)} cannot be run here")
+    report_left_out(left_out)
+    print(f"profile        {a.output}")
+    if interrupted:
+        print(f"interrupted: {a.output} has what was timed; the same command goes on from there", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
