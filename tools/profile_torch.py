@@ -11,6 +11,7 @@ of PyTorch for each operation of the formula. What profile.json has already is n
 is. --check times nothing: it compares what would be timed with the formula in float64.
 """
 import argparse
+import copy
 import json
 import math
 import os
@@ -227,6 +228,12 @@ def truth(x):
     return (x if x.dtype == torch.bool else x != 0) if torch.is_tensor(x) else bool(x)
 
 
+def alike(values):
+    """Operands of one product, which a library takes in one type: the shortest, as scores are for their values."""
+    dtype = min((v.dtype for v in values), key=lambda d: d.itemsize)
+    return [v.to(dtype) for v in values]
+
+
 def extremum(x, y, largest):
     if torch.is_tensor(y) and not torch.is_tensor(x):
         x, y = y, x
@@ -295,7 +302,15 @@ class Evaluator:
                 skip = True
             else:
                 self.stage(stage)
-        return {t: self.held[t][0].to(dtype) for t, (dtype, _) in self.kernel.writes.items()}
+        return {t: self.own(self.held[t][0].to(dtype), operands) for t, (dtype, _) in self.kernel.writes.items()}
+
+    def own(self, value, operands):
+        """A result that is part of an operand is copied, as a kernel that moves data does."""
+        storage = value.untyped_storage().data_ptr()
+        if all(storage != operand.untyped_storage().data_ptr() for operand, _ in operands.values()):
+            return value
+        self.kernel.ran("copy")
+        return value.clone(memory_format=torch.contiguous_format)
 
     # ---- stages
 
@@ -479,7 +494,7 @@ class Evaluator:
             sides.append(value.expand([self.kernel.size(i) for i in own]))
             names.append("".join(letters[i] for i in own))
         left = [i for i in lhs if any(i in g[0] for g in groups)]
-        value = torch.einsum(f"{names[0]},{names[1]}->{''.join(letters[i] for i in left)}", sides)
+        value = torch.einsum(f"{names[0]},{names[1]}->{''.join(letters[i] for i in left)}", alike(sides))
         self.kernel.ran("einsum")
         free = math.prod(self.kernel.size(i) for i in over if not any(i in g[0] for g in groups))
         value = value if scale * free == 1 else value * (scale * free)
@@ -513,7 +528,7 @@ class Evaluator:
             self.dims = own
             values.append(self.value(e).expand([self.kernel.size(i) for i in own]))
         k = math.prod(self.kernel.size(i) for i in body["over"])
-        x, w, b = values
+        x, w, b = alike(values)
         value = F.linear(x.reshape(-1, k), w.reshape(-1, k), b)
         self.kernel.ran("linear")
         self.store(following, value.reshape([self.kernel.size(i) for i in lhs]), lhs)
@@ -592,6 +607,8 @@ class Evaluator:
         fill = number(e.get("else", 0))
         forms = e["at"]
         shape = self.kernel.shapes[e["read"]]
+        if tensor.numel() == 0:  # all that is read lies outside
+            return torch.full([1] * len(self.dims), fill, dtype=tensor.dtype, device=self.device)
         ordered = [linear(form) for form in forms]
         determined = any(i in self.values for form in forms for i in indices_of(form))
         if not determined and all(terms is not None for terms in ordered):
@@ -776,20 +793,39 @@ def four_axes(run, reads, indices):
     return q, k, v
 
 
+def narrowed(kernel):
+    """The kernel over those queries and keys that it reads: some see no other where the mask is causal. None: it does
+    not read them plainly."""
+    ranges = list(kernel.ranges)
+    for name, tensor in (("i", "q"), ("j", "k")):
+        read = read_of(kernel, tensor)
+        index = next((n for n, (known, _) in enumerate(kernel.formula["indices"]) if known == name), None)
+        axes = [indices_of(form) for form in read["at"]] if read else []
+        if [index] not in axes:
+            return None
+        ranges[index] = kernel.reads[read["read"]][1][axes.index([index])]
+    narrow = copy.copy(kernel)
+    narrow.ranges = ranges
+    return narrow
+
+
+def evaluator(kernel, held, device):
+    run = Evaluator(kernel, device)
+    run.held = dict(held)
+    return run
+
+
 def attention(kernel, run):
-    j = next((n for n, (name, _) in enumerate(kernel.formula["indices"]) if name == "j"), None)
-    read = read_of(kernel, "k")
-    if j is None or not read or [j] not in [indices_of(form) for form in read["at"]]:
-        return None
-    axis = [indices_of(form) for form in read["at"]].index([j])
-    box = kernel.reads[read["read"]][1][axis]  # causal: keys that some query sees
-    kernel.ranges = [box if n == j else r for n, r in enumerate(kernel.ranges)]
-    parts = attention_parts(kernel, run)
+    narrow = narrowed(kernel)
+    inner = evaluator(narrow, run.held, run.device) if narrow else None
+    parts = attention_parts(narrow, inner) if narrow else None
     if not parts:
         return None
     reads, indices, mask, scale = parts
     batch, repeated, i, j, e, d = indices
-    q, k, v = four_axes(run, reads, indices)
+    if narrow.size(i) != kernel.size(i) or narrow.size(j) == 0:  # queries that see no key
+        return None
+    q, k, v = four_axes(inner, reads, indices)
     if kernel.tensor("lse") in kernel.writes:  # for the gradient
         q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
     call = scaled_dot_product(q, k, v, mask, scale, bool(repeated))
@@ -798,27 +834,37 @@ def attention(kernel, run):
 
 
 def attention_grad(kernel, run):
-    parts = attention_parts(kernel, run)
-    reads, read_o, read_g = [read_of(kernel, name) for name in ("lse", "o", "g")] if parts else [None] * 3
-    if not reads or not read_o or not read_g:
+    narrow = narrowed(kernel)
+    inner = evaluator(narrow, run.held, run.device) if narrow else None
+    parts = attention_parts(narrow, inner) if narrow else None
+    reads = [read_of(kernel, name) for name in ("lse", "o", "g")]
+    if not parts or None in reads:
         return None
-    lse_read, (operands, indices, mask, scale) = reads, parts
+    operands, indices, mask, scale = parts
     batch, repeated, i, j, e, d = indices
     rows = batch + repeated + [i]
-    q, k, v = (x.detach().contiguous().requires_grad_() for x in four_axes(run, operands, indices))
+    if narrow.size(i) == 0 or narrow.size(j) == 0:
+        return None
+    q, k, v = (x.detach().contiguous().requires_grad_() for x in four_axes(inner, operands, indices))
     out = scaled_dot_product(q, k, v, mask, scale, bool(repeated))()
-    size = run.kernel.size
-    over_axes(run, read_o, rows + [d]).copy_(out.detach().reshape([size(x) for x in rows + [d]]))
+    shape = [narrow.size(x) for x in rows]
+    over_axes(inner, reads[1], rows + [d]).copy_(out.detach().reshape(shape + [-1]))
     if q.shape[-2] * k.shape[-2] <= 2**16:  # for --check alone: the function keeps its own
         many = k.detach().repeat_interleave(q.shape[1] // k.shape[1], 1)
         scores = (q.detach() @ many.transpose(-1, -2)).double() * scale
         scores = torch.where(mask, scores, -math.inf) if torch.is_tensor(mask) else scores
-        over_axes(run, lse_read, rows).copy_(scores.logsumexp(-1).reshape([size(x) for x in rows]))
-    g = over_axes(run, read_g, rows + [d]).reshape(out.shape).contiguous()
+        over_axes(inner, reads[0], rows).copy_(scores.logsumexp(-1).reshape(shape))
+    g = over_axes(inner, reads[2], rows + [d]).reshape(out.shape).contiguous()
     kernel.ran("scaled_dot_product_attention backward")
+
+    def whole(gradient, index):
+        """With zeros for the queries or keys that were left out."""
+        (low, high), (begin, end) = kernel.ranges[index], narrow.ranges[index]
+        return gradient if (low, high) == (begin, end) else F.pad(gradient, (0, 0, begin - low, high - end))
 
     def backward():
         dq, dk, dv = torch.autograd.grad(out, (q, k, v), g, retain_graph=True)
+        dq, dk, dv = whole(dq, i), whole(dk, j), whole(dv, j)
         return results(run, {"dq": (dq, rows + [e]), "dk": (dk, batch + [j, e]), "dv": (dv, batch + [j, d])})
 
     return backward
@@ -1076,14 +1122,11 @@ NATIVES = {
 def prepared(kernel, operands, device):
     """A function that runs the kernel; what does not change from run to run is made before."""
     native = NATIVES.get(kernel.definition)
-    if native:
-        ranges = kernel.ranges
-        run = Evaluator(kernel, device)
-        run.held = dict(operands)
-        call = native(kernel, run)
+    if native and all(value.numel() for value, _ in operands.values()):
+        call = native(kernel, evaluator(kernel, operands, device))
         if call:
             return call
-        kernel.ranges, kernel.how = ranges, []
+        kernel.how = []
     run = Evaluator(kernel, device)
     run.run(operands)  # makes the constants
     if not kernel.how:
@@ -1107,15 +1150,16 @@ def machine_of(device):
     """The profile's `machine`: of a GPU the bytes of its second-level cache."""
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
+        machine = {"name": properties.name, "engine": f"torch {torch.__version__}, cuda", "cores": 0}
         cache = getattr(properties, "L2_cache_size", 0)
-        return {"name": properties.name, "engine": f"torch {torch.__version__}, cuda", "cores": 0, "cache_bytes": cache}
+        return {**machine, "cache_bytes": cache} if cache else machine
     name = "cpu"
     try:
         with open("/proc/cpuinfo") as file:
             name = next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
     except (OSError, StopIteration):
         pass
-    return {"name": name, "engine": f"torch {torch.__version__}, cpu", "cores": 0, "cache_bytes": 0}
+    return {"name": name, "engine": f"torch {torch.__version__}, cpu", "cores": 0}
 
 
 class Timer:
