@@ -139,11 +139,28 @@ def factors(e):
 # ---------------------------------------------------------------- kernels
 
 
+def slim(formula):
+    """Takes axes of extent 1 that are read at 0 alone out of tensors of more than four axes, so that an image is one of
+    [n, c, rows, columns]; remembers which are left."""
+    accesses = [e for stage in formula["stages"] for e in [{**stage, "read": stage["tensor"]}, *reads_of(stage["is"])]]
+    formula["axes"] = []
+    for tensor, (_, shape) in enumerate(formula["tensors"]):
+        own = [e for e in accesses if e["read"] == tensor and "whole" not in e]
+        spare = [a for a, extent in enumerate(shape) if extent == 1 and all(e["at"][a] == [0] for e in own)]
+        spare = spare[min(len(spare), max(0, len(spare) + 4 - len(shape))) :]
+        kept = [a for a in range(len(shape)) if a not in spare]
+        formula["axes"].append(kept)
+        shape[:] = [shape[a] for a in kept]
+        for e in own:
+            e["at"][:] = [e["at"][a] for a in kept]
+    return formula
+
+
 class Kernel:
     """An entry of the work list with its formula."""
 
     def __init__(self, entry, formula):
-        self.entry, self.formula = entry, formula
+        self.entry, self.formula = entry, formula if "axes" in formula else slim(formula)
         self.definition, self.ranges = entry["definition"], entry["ranges"]
         self.first, self.last = entry["stages"]
         self.stages = formula["stages"][self.first : self.last]
@@ -153,8 +170,9 @@ class Kernel:
         for part in filter(None, entry.get("attributes", "").split(", ")):
             name, value = part.split("=")
             self.attributes[name] = float(value)
-        self.reads = {t: (DTYPES[dtype], box) for t, dtype, box in entry["reads"]}
-        self.writes = {t: (DTYPES[dtype], box) for t, dtype, box in entry["writes"]}
+        axes = self.formula["axes"]
+        self.reads = {t: (DTYPES[dtype], [box[a] for a in axes[t]]) for t, dtype, box in entry["reads"]}
+        self.writes = {t: (DTYPES[dtype], [box[a] for a in axes[t]]) for t, dtype, box in entry["writes"]}
         self.how = []
 
     def key(self):
@@ -192,18 +210,18 @@ def numbers_of(kernel, tensor):
 
 def draw(kernel, device, seed):
     """Operands: {tensor: (values, lower corner)}."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator(device=device).manual_seed(seed)
     held = {}
     for tensor, (dtype, box) in kernel.reads.items():
         shape = [max(0, high - low) for low, high in box]
         if dtype.is_floating_point:
-            values = 0.05 + 0.95 * torch.rand(shape, generator=generator)
+            values = torch.rand(shape, generator=generator, device=device, dtype=dtype) * 0.95 + 0.05
         elif dtype == torch.bool:
-            values = torch.randint(0, 2, shape, generator=generator)
+            values = torch.randint(0, 2, shape, generator=generator, device=device)
         else:
             low, high = numbers_of(kernel, tensor) or (1, 2)
-            values = torch.randint(low, max(high, low + 1), shape, generator=generator)
-        held[tensor] = (values.to(dtype).to(device), [low for low, _ in box])
+            values = torch.randint(low, max(high, low + 1), shape, generator=generator, device=device)
+        held[tensor] = (values.to(dtype), [low for low, _ in box])
     return held
 
 
@@ -713,10 +731,12 @@ def over_axes(run, e, dims):
 
 
 def read_of(kernel, tensor):
-    """How a kernel reads an operand: the one way in which it is read at plain indices or digits, or None."""
-    if tensor not in [name for name, _ in kernel.formula["tensors"]]:
+    """The one way in which a kernel reads an operand, which is given by name or position; None: there is none, or
+    several. (Gradients that are derived have their own names.)"""
+    names = [name for name, _ in kernel.formula["tensors"]]
+    if isinstance(tensor, str) and tensor not in names:
         return None
-    number_of = kernel.tensor(tensor)
+    number_of = tensor if isinstance(tensor, int) else names.index(tensor)
     found = [e for stage in kernel.stages for e in reads_of(stage["is"]) if e["read"] == number_of]
     return found[0] if found and all(e["at"] == found[0]["at"] for e in found) else None
 
@@ -726,10 +746,10 @@ def is_full(kernel, indices):
 
 
 def results(run, values):
-    """{tensor: (value, axes)} as the kernel writes them."""
+    """{name: (value, axes)} as the kernel writes them; "last": what the last stage makes."""
     out = {}
     for name, (value, axes) in values.items():
-        tensor = run.kernel.tensor(name)
+        tensor = run.kernel.stages[-1]["tensor"] if name == "last" else run.kernel.tensor(name)
         if value is not None and tensor in run.kernel.writes:
             run.store(run.kernel.stage_of(tensor), value.reshape([run.kernel.size(i) for i in axes]), axes)
             out[tensor] = run.held[tensor][0]
@@ -940,20 +960,22 @@ def along_axis(function, names, how):
             return None
         values, axis = [over_axes(run, e, x) for e in reads], x.index(reduced[0][0])
         kernel.ran(how)
-        return lambda: results(run, {"out": (function(axis, *values), x)})
+        return lambda: results(run, {"last": (function(axis, *values), x)})
 
     return native
 
 
 def elementwise(function, how):
+    """Of one stage, from operands of the result's shape."""
+
     def native(kernel, run):
-        read = read_of(kernel, "x")
-        x = plain_indices(read)
-        if not kernel.whole or len(kernel.reads) != 1 or not x or len(kernel.stages) != 1:
+        reads = [read_of(kernel, n) for n in range(len(kernel.reads))]
+        x = plain_indices(reads[0]) if reads else None
+        if not kernel.whole or len(kernel.stages) != 1 or not x or any(plain_indices(e) != x for e in reads):
             return None
-        value = over_axes(run, read, x)
+        values = [over_axes(run, e, x) for e in reads]
         kernel.ran(how)
-        return lambda: results(run, {"out": (function(value), x)})
+        return lambda: results(run, {"last": (function(*values), x)})
 
     return native
 
@@ -990,36 +1012,23 @@ def cross_entropy_grad(kernel, run):
     return lambda: results(run, {"out": (torch.autograd.grad(loss, logits, g, retain_graph=True)[0], x)})
 
 
-def convolution_axes(kernel, at):
-    """(stride, dilation, padding) of each image axis of a read at sums y*s + r*d - p: of an output's and a tap's index."""
+def image_axes(forms, outer, taps):
+    """[(stride, dilation)] of reads at sums y*stride + r*dilation - padding, or None."""
     found = []
-    for form, (y, r) in zip(at[2:], kernel.image):
+    for form, y, r in zip(forms, outer, taps):
         terms = linear(form)
-        if terms is None or not set(terms) <= {y, r}:
+        if terms is None or not set(terms) <= {y, r} or min(terms.values(), default=1) < 1:
             return None
-        found.append((terms.get(y, 1), terms.get(r, 1), -form[0]))
+        found.append((terms.get(y, 1), terms.get(r, 1)))
     return found
 
 
-def conv_parts(kernel, image, taps, x_name):
-    """Reads of x and what else a convolution needs; channels are whole groups of one. None: it is generic."""
-    names = [name for name, _ in kernel.formula["indices"]]
-    groups = int(kernel.attributes.get("groups", 1))
-    if groups != 1 or any(name not in names for name in [*image, *taps, "n", "c", "o"]):
-        return None
-    kernel.image = [(names.index(y), names.index(r)) for y, r in zip(image, taps)]
-    return [names.index(name) for name in ("n", "c", "o")]
-
-
-def margins(kernel, read, axes):
-    """What of an operand a convolution reads, and how far beyond it on each side."""
-    before, after = [], []
+def margins(kernel, read):
+    """How far beyond what is held of an operand its image axes are read, before and after it."""
     box = kernel.reads[read["read"]][1]
-    for axis in (2, 3):
-        low, high = interval(read["at"][axis], kernel.ranges)
-        before.append(box[axis][0] - low)
-        after.append(high + 1 - box[axis][1])
-    return before, after
+    ends = [interval(read["at"][axis], kernel.ranges) for axis in (2, 3)]
+    before = [box[axis][0] - low for axis, (low, _) in zip((2, 3), ends)]
+    return before, [high + 1 - box[axis][1] for axis, (_, high) in zip((2, 3), ends)]
 
 
 def padded(x, before, after):
@@ -1027,25 +1036,6 @@ def padded(x, before, after):
     if before == after and min(before) >= 0:
         return x, before
     return F.pad(x, (before[1], after[1], before[0], after[0])), [0, 0]
-
-
-def conv2d(kernel, run):
-    parts = conv_parts(kernel, "yz", "rt", "x")
-    x, w = read_of(kernel, "x"), read_of(kernel, "w")
-    if not parts or not kernel.whole or not x or not plain_indices(w) or len(x["at"]) != 4:
-        return None
-    axes = convolution_axes(kernel, x["at"])
-    if not axes or not is_full(kernel, [r for _, r in kernel.image]):
-        return None
-    (n, c, o), ((y, r), (z, t)) = parts, kernel.image
-    if [plain(form) for form in x["at"][:2]] != [n, c]:
-        return None
-    value, margin = padded(cut(run, x, [n, c]), *margins(kernel, x, axes))
-    weight = over_axes(run, w, [o, c, r, t])
-    bias = over_axes(run, b, [o]) if (b := read_of(kernel, "b")) else None
-    options = {"stride": [a[0] for a in axes], "dilation": [a[1] for a in axes], "padding": margin}
-    kernel.ran("conv2d")
-    return lambda: results(run, {"out": (F.conv2d(value, weight, bias, **options)[..., : kernel.size(y), : kernel.size(z)], [n, o, y, z])})
 
 
 def cut(run, read, plains):
@@ -1056,42 +1046,120 @@ def cut(run, read, plains):
     return value
 
 
+def four(e):
+    """The four plain indices that a tensor is accessed at, or None; an index is None for an image axis of extent 1."""
+    if not e or len(e["at"]) != 4:
+        return None
+    found = [plain(form) for form in e["at"]]
+    known = [i for i in found if i is not None]
+    fits = None not in found[:2] and all(i is not None or form == [0] for i, form in zip(found, e["at"]))
+    return found if fits and len(set(known)) == len(known) else None
+
+
+def named(indices):
+    return [i for i in indices if i is not None]
+
+
+def sizes_of(kernel, indices):
+    return [1 if i is None else kernel.size(i) for i in indices]
+
+
+def over_four(run, e, indices):
+    return over_axes(run, e, named(indices)).reshape(sizes_of(run.kernel, indices))
+
+
+def conv2d(kernel, run):
+    x, w, out = read_of(kernel, 0), four(read_of(kernel, 1)), four(kernel.stages[0])
+    if kernel.first != 0 or not x or not w or not out or len(x["at"]) != 4:
+        return None
+    (o, c, r, t), (n, _, y, z) = w, out
+    axes = image_axes(x["at"][2:], (y, z), (r, t))
+    if not axes or out[1] != o or [plain(form) for form in x["at"][:2]] != [n, c]:
+        return None
+    value, margin = padded(cut(run, x, [n, c]), *margins(kernel, x))
+    weight = over_four(run, read_of(kernel, 1), w)
+    bias = over_axes(run, read_of(kernel, 2), [o]) if len(kernel.stages) == 2 else None
+    options = {"stride": [a for a, _ in axes], "dilation": [a for _, a in axes], "padding": margin}
+    kernel.ran("conv2d")
+    rows, columns = sizes_of(kernel, (y, z))
+    return lambda: results(run, {"last": (F.conv2d(value, weight, bias, **options)[..., :rows, :columns], named(out))})
+
+
 def conv2d_weight_grad(kernel, run):
-    parts = conv_parts(kernel, "yz", "rt", "x")
-    x, g = read_of(kernel, "x"), read_of(kernel, "g")
-    if not parts or not kernel.whole or not x or not plain_indices(g) or len(x["at"]) != 4:
+    g, x, out = four(read_of(kernel, 0)), read_of(kernel, 1), four(kernel.stages[0])
+    if not kernel.whole or not g or not x or not out or len(x["at"]) != 4:
         return None
-    axes = convolution_axes(kernel, x["at"])
-    (n, c, o), ((y, r), (z, t)) = parts, kernel.image
-    if not axes or not is_full(kernel, [r, t]) or [plain(form) for form in x["at"][:2]] != [n, c]:
+    (n, o, y, z), (_, c, r, t) = g, out
+    axes = image_axes(x["at"][2:], (y, z), (r, t))
+    if not axes or out[0] != o or [plain(form) for form in x["at"][:2]] != [n, c]:
         return None
-    value, margin = padded(cut(run, x, [n, c]), *margins(kernel, x, axes))
-    gradient = over_axes(run, g, [n, o, y, z])
-    like = torch.empty([kernel.size(i) for i in (o, c, r, t)], dtype=value.dtype, device=value.device)
-    stride, dilation = [a[0] for a in axes], [a[1] for a in axes]
+    value, margin = padded(cut(run, x, [n, c]), *margins(kernel, x))
+    gradient = over_four(run, read_of(kernel, 0), g)
+    like = torch.empty(sizes_of(kernel, out), dtype=value.dtype, device=value.device)
+    rest = [[a for a, _ in axes], margin, [a for _, a in axes], False, [0, 0], 1, [False, True, False]]
     kernel.ran("conv2d weight gradient")
-    return lambda: results(run, {"out": (torch.ops.aten.convolution_backward(
-        gradient, value, like, None, stride, margin, dilation, False, [0, 0], 1, [False, True, False])[1], [o, c, r, t])})
+    backward = torch.ops.aten.convolution_backward
+    return lambda: results(run, {"last": (backward(gradient, value, like, None, *rest)[1], named(out))})
 
 
 def conv2d_data_grad(kernel, run):
-    parts = conv_parts(kernel, "uv", "rt", "g")
-    g, w = read_of(kernel, "g"), read_of(kernel, "w")
-    if not parts or not kernel.whole or not g or not plain_indices(w) or not is_full(kernel, [i for p in kernel.image for i in p]):
+    g, w, out = read_of(kernel, 0), four(read_of(kernel, 1)), four(kernel.stages[0])
+    if not kernel.whole or not g or not w or not out or len(g["at"]) != 4 or kernel.attributes.get("groups", 1) != 1:
         return None
-    (n, c, o), ((u, r), (v, t)), a = parts, kernel.image, kernel.attributes
-    size, box = kernel.size, kernel.reads[g["read"]][1]
-    if any(low != 0 or high != extent for (low, high), extent in zip(box[2:], kernel.shapes[g["read"]][2:])):
+    (o, c, *taps), (n, _, *image), a = w, out, kernel.attributes
+    if out[1] != c or [plain(form) for form in g["at"][:2]] != [n, o]:
         return None
-    stride, dilation = [int(a.get(k, 1)) for k in ("sh", "sw")], [int(a.get(k, 1)) for k in ("dh", "dw")]
-    first, last = [int(a.get(k, 0)) for k in ("pt", "pl")], [int(a.get(k, 0)) for k in ("pb", "pr")]
-    if first != last:
-        return None
-    gradient, weight = cut(run, g, [n, o]), over_axes(run, w, [o, c, r, t])
-    like = torch.empty([size(i) for i in (n, c, u, v)], dtype=gradient.dtype, device=gradient.device)
+    box, ranges = kernel.reads[g["read"]][1], {None: (0, 1), **dict(enumerate(kernel.ranges))}
+    stride, dilation = ([int(a.get(name, 1)) for name in names] for names in (("sh", "sw"), ("dh", "dw")))
+    pads, margin = [int(a.get(name, 0)) for name in ("pt", "pl")], []
+    for k, (r, u) in enumerate(zip(taps, image)):  # where what the whole box gives begins and ends
+        (low, high), (first, last), (begin, end) = box[2 + k], ranges[r], ranges[u]
+        start = stride[k] * low + dilation[k] * first - pads[k] - begin
+        margin.append((start, end - begin - start - stride[k] * (high - 1 - low) - dilation[k] * (last - 1 - first) - 1))
+    gradient, weight = cut(run, g, [n, o]), over_four(run, read_of(kernel, 1), w)
     kernel.ran("conv2d data gradient")
-    return lambda: results(run, {"out": (torch.ops.aten.convolution_backward(
-        gradient, like, weight, None, stride, first, dilation, False, [0, 0], 1, [True, False, False])[0], [n, c, u, v])})
+    if all(start <= 0 and start <= end < start + stride[k] for k, (start, end) in enumerate(margin)):
+        like = torch.empty(sizes_of(kernel, out), dtype=gradient.dtype, device=gradient.device)
+        rest = [stride, [-start for start, _ in margin], dilation, False, [0, 0], 1, [True, False, False]]
+        backward = torch.ops.aten.convolution_backward
+        return lambda: results(run, {"last": (backward(gradient, like, weight, None, *rest)[0], named(out))})
+    around = [*margin[1], *margin[0]]
+    call = lambda: F.conv_transpose2d(gradient, weight, None, stride, dilation=dilation)
+    return lambda: results(run, {"last": (F.pad(call(), around), named(out))})
+
+
+def batch_norm(kernel, run):
+    x, rows = plain_indices(read_of(kernel, "x")), [plain(form) for form in kernel.stages[0]["at"]]
+    if not kernel.whole or not x or len(rows) != 1 or x[1:2] != rows or not is_full(kernel, [i for i in x if i != x[1]]):
+        return None
+    value, w, b = over_axes(run, read_of(kernel, "x"), x), *(over_axes(run, read_of(kernel, n), rows) for n in "wb")
+    eps = kernel.attributes.get("eps", 1e-5)
+    kernel.ran("batch_norm")
+
+    def call():
+        y, mu, _ = torch.native_batch_norm(value, w, b, None, None, True, 0.0, eps)
+        return results(run, {"y": (y, x), "mu": (mu, rows)})
+
+    return call
+
+
+def batch_norm_grad(kernel, run):
+    reads = [read_of(kernel, name) for name in ("x", "w", "mu", "va", "g")]
+    x, rows = plain_indices(reads[0]), plain_indices(reads[2])
+    if not kernel.whole or None in reads or not x or x[1:2] != rows or not is_full(kernel, [i for i in x if i != x[1]]):
+        return None
+    value, g = over_axes(run, reads[0], x), over_axes(run, reads[4], x)
+    w, mu, va = (over_axes(run, e, rows) for e in reads[1:4])
+    eps = kernel.attributes.get("eps", 1e-5)
+    deviation = (va + eps).rsqrt()
+    kernel.ran("batch_norm backward")
+
+    def call():
+        rest = [w, None, None, mu, deviation, True, eps, [True, True, True]]
+        dx, dw, db = torch.ops.aten.native_batch_norm_backward(g, value, *rest)
+        return results(run, {"dx": (dx, x), "dw": (dw, rows), "db": (db, rows)})
+
+    return call
 
 
 NATIVES = {
@@ -1116,6 +1184,12 @@ NATIVES = {
     "gelu": elementwise(F.gelu, "gelu"),
     "gelu_tanh": elementwise(lambda x: F.gelu(x, approximate="tanh"), "gelu"),
     "silu": elementwise(F.silu, "silu"),
+    "relu_grad": elementwise(lambda x, g: torch.ops.aten.threshold_backward(g, x, 0), "relu backward"),
+    "gelu.grad.x": elementwise(lambda x, g: torch.ops.aten.gelu_backward(g, x), "gelu backward"),
+    "gelu_tanh.grad.x": elementwise(lambda x, g: torch.ops.aten.gelu_backward(g, x, approximate="tanh"), "gelu backward"),
+    "silu.grad.x": elementwise(lambda x, g: torch.ops.aten.silu_backward(g, x), "silu backward"),
+    "batch_norm": batch_norm,
+    "batch_norm_grad": batch_norm_grad,
 }
 
 
@@ -1146,11 +1220,11 @@ def free_memory(device):
         return 4 << 30
 
 
-def machine_of(device):
+def machine_of(device, tf32):
     """The profile's `machine`: of a GPU the bytes of its second-level cache."""
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
-        machine = {"name": properties.name, "engine": f"torch {torch.__version__}, cuda", "cores": 0}
+        machine = {"name": properties.name, "engine": f"torch {torch.__version__}, cuda{', tf32' * tf32}", "cores": 0}
         cache = getattr(properties, "L2_cache_size", 0)
         return {**machine, "cache_bytes": cache} if cache else machine
     name = "cpu"
@@ -1306,6 +1380,8 @@ def measure(kernels, device, seconds, file):
                 measured += 1
             except (CannotRun, RuntimeError, NotImplementedError) as error:
                 left_out.append((kernel.text(), reason(error)))
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
         progress(len(todo), len(todo), "")
     except KeyboardInterrupt:
         file.write()
@@ -1379,6 +1455,7 @@ def main():
     parser.add_argument("-o", dest="output", help="write the profile here; what it has already is not timed again")
     parser.add_argument("--device", help="cuda, cuda:1 or cpu; default: cuda where there is a GPU")
     parser.add_argument("--seconds", type=float, default=0.05, help="for each kernel (default 0.05)")
+    parser.add_argument("--tf32", action="store_true", help="products and convolutions of float32 may use TF32")
     parser.add_argument("--only", default="", help="kernels whose name has this in it")
     parser.add_argument("--check", action="store_true", help="time nothing; compare with the formulas in float64")
     parser.add_argument("--most", type=float, default=1e7, help="with --check: FLOPs and bytes of a kernel (default 1e7)")
@@ -1389,11 +1466,12 @@ def main():
     device = torch.device(a.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if device.type == "cuda":
         torch.cuda.set_device(device)
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = a.tf32
     kernels = [Kernel(entry, work["formulas"][entry["formula"]]) for entry in work["kernels"]]
     kernels = [kernel for kernel in kernels if a.only in kernel.text()]
     if a.check:
         return check(kernels, device, a.most)
-    machine = machine_of(device)
+    machine = machine_of(device, a.tf32)
     file = ProfileFile(a.output, work["device"], machine)
     known = sum(kernel.key() in file.entries for kernel in kernels)
     measured, left_out, interrupted = measure(kernels, device, a.seconds, file)
