@@ -23,7 +23,7 @@ try:
     import torch
     import torch.nn.functional as F
 except ImportError as missing:
-    print(f"profile_torch.py: {missing}; install PyTorch 2.3 or newer for this Python", file=sys.stderr)
+    print(f"profile_torch.py: {missing}; install PyTorch 2.5 or newer for this Python", file=sys.stderr)
     sys.exit(77)
 
 DTYPES = {
@@ -374,7 +374,8 @@ class Evaluator:
             return value if repeated == 1 else value * repeated
         value = value.expand(sizes)
         if min(sizes[len(lhs) :]) == 0:
-            return torch.full(sizes[: len(lhs)], {"max": -math.inf, "min": math.inf, "prod": 1}[reducer], device=self.device)
+            nothing = {"max": -math.inf, "min": math.inf, "prod": 1}[reducer]
+            return torch.full(sizes[: len(lhs)], nothing, device=self.device)
         if reducer == "prod":
             for axis in reversed(axes):
                 value = value.prod(axis)
@@ -500,6 +501,7 @@ class Evaluator:
         for number_of, (indices, terms) in enumerate(groups):
             own = [i for i in self.dims if i in indices]
             self.dims, dims = own, self.dims
+            self.limit(own)
             value = self.value(terms[0])
             for term in terms[1:]:
                 value = value * self.value(term)
@@ -720,8 +722,8 @@ class Evaluator:
 
 # ---------------------------------------------------------------- what a model would call
 # Each takes a kernel and an evaluator that holds its operands, and returns a function that runs it and gives
-# {tensor: result}, or None where the kernel is not what the function computes. What a gradient's function remembers from
-# the forward pass is made before, and written into the operands that stand for it.
+# {tensor: result}, or None where the kernel is not what the function computes. What a gradient's function remembers
+# from the forward pass is made before, and written into the operands that stand for it.
 
 
 def over_axes(run, e, dims):
@@ -928,7 +930,8 @@ def layer_norm_grad(kernel, run):
         return None
     value, g = (over_axes(run, reads[name], x) for name in ("x", "g"))
     w = over_axes(run, reads["w"], over).to(value.dtype) if reads["w"] else None
-    mu, rd = (over_axes(run, reads[name], rows).reshape(*[kernel.size(i) for i in rows], *[1] * len(over)) for name in ("mu", "rd"))
+    ones = [1] * len(over)
+    mu, rd = (over_axes(run, reads[n], rows).reshape([kernel.size(i) for i in rows] + ones) for n in ("mu", "rd"))
     has_bias = any(name == "db" for name, _ in kernel.formula["tensors"])
     sizes = [kernel.size(i) for i in over]
     kernel.ran("layer_norm backward")
@@ -956,7 +959,9 @@ def along_axis(function, names, how):
         reduced = [stage["is"]["over"] for stage in kernel.stages if "reduce" in stage["is"]]
         if not kernel.whole or not x or not reduced or any(r != reduced[0] for r in reduced) or len(reduced[0]) != 1:
             return None
-        if any(plain_indices(e) != x for e in reads) or not is_full(kernel, reduced[0]) or kernel.attributes.get("masked"):
+        if any(plain_indices(e) != x for e in reads) or not is_full(kernel, reduced[0]):
+            return None
+        if kernel.attributes.get("masked"):
             return None
         values, axis = [over_axes(run, e, x) for e in reads], x.index(reduced[0][0])
         kernel.ran(how)
@@ -1115,7 +1120,8 @@ def conv2d_data_grad(kernel, run):
     for k, (r, u) in enumerate(zip(taps, image)):  # where what the whole box gives begins and ends
         (low, high), (first, last), (begin, end) = box[2 + k], ranges[r], ranges[u]
         start = stride[k] * low + dilation[k] * first - pads[k] - begin
-        margin.append((start, end - begin - start - stride[k] * (high - 1 - low) - dilation[k] * (last - 1 - first) - 1))
+        covered = stride[k] * (high - 1 - low) + dilation[k] * (last - 1 - first) + 1
+        margin.append((start, end - begin - start - covered))
     gradient, weight = cut(run, g, [n, o]), over_four(run, read_of(kernel, 1), w)
     kernel.ran("conv2d data gradient")
     if all(start <= 0 and start <= end < start + stride[k] for k, (start, end) in enumerate(margin)):
@@ -1130,7 +1136,7 @@ def conv2d_data_grad(kernel, run):
 
 def batch_norm(kernel, run):
     x, rows = plain_indices(read_of(kernel, "x")), [plain(form) for form in kernel.stages[0]["at"]]
-    if not kernel.whole or not x or len(rows) != 1 or x[1:2] != rows or not is_full(kernel, [i for i in x if i != x[1]]):
+    if not kernel.whole or not x or len(rows) != 1 or x[1:2] != rows or not is_full(kernel, x[:1] + x[2:]):
         return None
     value, w, b = over_axes(run, read_of(kernel, "x"), x), *(over_axes(run, read_of(kernel, n), rows) for n in "wb")
     eps = kernel.attributes.get("eps", 1e-5)
@@ -1146,7 +1152,7 @@ def batch_norm(kernel, run):
 def batch_norm_grad(kernel, run):
     reads = [read_of(kernel, name) for name in ("x", "w", "mu", "va", "g")]
     x, rows = plain_indices(reads[0]), plain_indices(reads[2])
-    if not kernel.whole or None in reads or not x or x[1:2] != rows or not is_full(kernel, [i for i in x if i != x[1]]):
+    if not kernel.whole or None in reads or not x or x[1:2] != rows or not is_full(kernel, x[:1] + x[2:]):
         return None
     value, g = over_axes(run, reads[0], x), over_axes(run, reads[4], x)
     w, mu, va = (over_axes(run, e, rows) for e in reads[1:4])
@@ -1186,7 +1192,9 @@ NATIVES = {
     "silu": elementwise(F.silu, "silu"),
     "relu_grad": elementwise(lambda x, g: torch.ops.aten.threshold_backward(g, x, 0), "relu backward"),
     "gelu.grad.x": elementwise(lambda x, g: torch.ops.aten.gelu_backward(g, x), "gelu backward"),
-    "gelu_tanh.grad.x": elementwise(lambda x, g: torch.ops.aten.gelu_backward(g, x, approximate="tanh"), "gelu backward"),
+    "gelu_tanh.grad.x": elementwise(
+        lambda x, g: torch.ops.aten.gelu_backward(g, x, approximate="tanh"), "gelu backward"
+    ),
     "silu.grad.x": elementwise(lambda x, g: torch.ops.aten.silu_backward(g, x), "silu backward"),
     "batch_norm": batch_norm,
     "batch_norm_grad": batch_norm_grad,
@@ -1197,9 +1205,13 @@ def prepared(kernel, operands, device):
     """A function that runs the kernel; what does not change from run to run is made before."""
     native = NATIVES.get(kernel.definition)
     if native and all(value.numel() for value, _ in operands.values()):
-        call = native(kernel, evaluator(kernel, operands, device))
-        if call:
-            return call
+        try:
+            call = native(kernel, evaluator(kernel, operands, device))
+            if call:
+                call()
+                return call
+        except Exception as error:  # another version of PyTorch, or types that its function does not take
+            print(f"{kernel.text()}: {reason(error)}; it is evaluated stage by stage", file=sys.stderr)
         kernel.how = []
     run = Evaluator(kernel, device)
     run.run(operands)  # makes the constants
@@ -1307,7 +1319,7 @@ def read_json(path):
 def read_worklist(path):
     work = read_json(path)
     if not isinstance(work, dict) or work.get("kind") != "worklist" or work.get("schema_version") != 1:
-        fail(f"{path}: this is no work list of schema_version 1; `partita profile MODEL --cluster C --worklist {path}` writes one")
+        fail(f"{path}: no work list of schema_version 1; `partita profile MODEL --cluster C --worklist FILE` writes one")
     return work
 
 
@@ -1321,8 +1333,9 @@ class ProfileFile:
             known = read_json(path)
             there = known.get("machine", {})
             if known.get("device") != device or any(there.get(k) != machine[k] for k in ("name", "engine")):
-                fail(f"{path}: this is a profile of {known.get('device')} on {there.get('name')} ({there.get('engine')}); "
-                     f"now it is {device} on {machine['name']} ({machine['engine']}); write to another file")
+                was = f"{known.get('device')} on {there.get('name')} ({there.get('engine')})"
+                now = f"{device} on {machine['name']} ({machine['engine']})"
+                fail(f"{path}: this is a profile of {was}; now it is {now}; write to another file")
             self.entries = {self.key(entry): entry for entry in known.get("kernels", [])}
             self.rest = {"curves": known["curves"]} if known.get("curves") else {}
 
@@ -1378,7 +1391,7 @@ def measure(kernels, device, seconds, file):
             try:
                 file.add(kernel, timer.time(prepared(kernel, draw(kernel, device, done + 1), device)))
                 measured += 1
-            except (CannotRun, RuntimeError, NotImplementedError) as error:
+            except Exception as error:  # no memory, or a function that PyTorch lacks
                 left_out.append((kernel.text(), reason(error)))
             if device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -1412,7 +1425,8 @@ def difference(kernel, device):
             return math.inf
         a, b = value.double(), wanted[t].double()
         same = (a == b) | (a.isnan() & b.isnan())
-        off = torch.where(same, 0.0, (a - b).abs() / max(float(b[b.isfinite()].abs().max()) if bool(b.isfinite().any()) else 1, 1e-30))
+        finite = b[b.isfinite()].abs()
+        off = torch.where(same, 0.0, (a - b).abs() / (max(float(finite.max()), 1e-30) if finite.numel() else 1))
         worst = max(worst, float(off.nan_to_num(nan=math.inf).max()))
     return worst
 
@@ -1427,7 +1441,7 @@ def check(kernels, device, most_points):
             continue
         try:
             off = difference(kernel, device)
-        except (CannotRun, RuntimeError, NotImplementedError) as error:
+        except Exception as error:
             left_out.append((kernel.text(), reason(error)))
             continue
         checked += 1
@@ -1458,7 +1472,7 @@ def main():
     parser.add_argument("--tf32", action="store_true", help="products and convolutions of float32 may use TF32")
     parser.add_argument("--only", default="", help="kernels whose name has this in it")
     parser.add_argument("--check", action="store_true", help="time nothing; compare with the formulas in float64")
-    parser.add_argument("--most", type=float, default=1e7, help="with --check: FLOPs and bytes of a kernel (default 1e7)")
+    parser.add_argument("--most", type=float, default=1e7, help="with --check: a kernel's FLOPs and bytes (default 1e7)")
     a = parser.parse_args()
     if not a.check and not a.output:
         parser.error("-o FILE is where the profile goes")
@@ -1467,7 +1481,10 @@ def main():
     if device.type == "cuda":
         torch.cuda.set_device(device)
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = a.tf32
-    kernels = [Kernel(entry, work["formulas"][entry["formula"]]) for entry in work["kernels"]]
+    try:
+        kernels = [Kernel(entry, work["formulas"][entry["formula"]]) for entry in work["kernels"]]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        fail(f"{a.worklist}: {type(error).__name__}: {error}; this is no work list that partita wrote")
     kernels = [kernel for kernel in kernels if a.only in kernel.text()]
     if a.check:
         return check(kernels, device, a.most)
@@ -1476,7 +1493,7 @@ def main():
     known = sum(kernel.key() in file.entries for kernel in kernels)
     measured, left_out, interrupted = measure(kernels, device, a.seconds, file)
     print(f"machine        {machine['name']}, {machine['engine']}")
-    print(f"measured       {measured} of {len(kernels)} kernels now, {known} before; {len(left_out)} cannot be run here")
+    print(f"measured       {measured} of {len(kernels)} kernels now, {known} before; {len(left_out)} could not be run")
     report_left_out(left_out)
     print(f"profile        {a.output}")
     if interrupted:

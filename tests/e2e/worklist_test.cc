@@ -101,6 +101,7 @@ TEST(ProfileTorch, TimesWhatPlansAskFor) {
   EXPECT_EQ(checked.code, 0) << checked.out << checked.err;
   EXPECT_NE(checked.out.find(", 0 that are large"), std::string::npos) << checked.out;
   EXPECT_EQ(checked.out.find("left out"), std::string::npos) << checked.out;
+  EXPECT_EQ(checked.err.find("stage by stage"), std::string::npos) << checked.err;
 
   const Words timing = {list, "-o", profile, "--device", "cpu", "--seconds", "0"};
   const Outcome part =
@@ -111,6 +112,9 @@ TEST(ProfileTorch, TimesWhatPlansAskFor) {
   EXPECT_EQ(all.code, 0) << all.err;
   EXPECT_EQ(all.out.find(" now, 0 before"), std::string::npos) << all.out;
   EXPECT_EQ(contents(profile).substr(0, 2000), first) << "what was there was timed again";
+  for (const std::string how : {"einsum", "linear", "scaled_dot_product_attention", "layer_norm backward", "conv2d",
+                                "conv2d data gradient", "cross_entropy backward", "gather", "index_add", "gelu"})
+    EXPECT_NE(contents(profile).find(fmt::format("\"how\": \"{}\"", how)), std::string::npos) << how;
   for (const std::string& model : models) expect_all_measured({model, "--batch", "4"}, profile);
   expect_error({"plan", "zoo:mlp", "--cluster", "p2.8xlarge", "--profile", profile}, 3, {"H100", "K80"});
 }
