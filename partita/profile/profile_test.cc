@@ -36,7 +36,9 @@ Profile example() {
                      .reference_us = 100,
                      .message_us = 12};
   profile.add(product(32, 64, 64, 21));
-  profile.add(product(64, 64, 64, 40));
+  MeasuredKernel other = product(64, 64, 64, 40);
+  other.how = "einsum";
+  profile.add(other);
   profile.curves[{"all-reduce", 2}] =
       fitted({{1024, {.us = 6, .spread_us = 1, .runs = 9}, 0}, {4096, {.us = 9, .spread_us = 1, .runs = 9}, 0}});
   return profile;
