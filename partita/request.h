@@ -32,7 +32,7 @@ struct Request {
   std::optional<int64_t> micro_batch_size;
   std::string cluster = "local:1";
   std::string profile_file;  // what was measured of its devices (profile/profile.h); empty: none
-  int devices = 0;  // 0: all of the cluster
+  int devices = 0;           // 0: all of the cluster
   std::string search = "auto";
   Objective objective = Objective::kComm;
   std::string pin_file;

@@ -403,11 +403,13 @@ void expect_keys(const Json& json, const std::set<std::string>& needed, const st
   EXPECT_TRUE(missing.empty()) << fmt::format("missing: {}", fmt::join(missing, ", "));
 }
 
-const std::set<std::string> kPlanKeys = {"model",          "cluster",    "devices",           "search",
-                                         "objective",      "comm_bytes", "step_time_us",      "peak_memory_bytes",
-                                         "search_seconds", "batch",      "samples_per_second"};
+const std::set<std::string> kPlanKeys = {
+    "model",        "cluster",           "devices",        "search", "objective",          "comm_bytes",
+    "step_time_us", "peak_memory_bytes", "search_seconds", "batch",  "samples_per_second", "nominal"};
 // Where a search has a cost of its own, or counts.
 const std::set<std::string> kMorePlanKeys = {"exposed_communication_us",
+                                             "kernels",
+                                             "estimated_kernels",
                                              "tokens_per_second",
                                              "bubble_us",
                                              "waiting_us",
@@ -444,9 +446,9 @@ TEST(Cli, PlanningCommandsKeepTheirKeys) {
   EXPECT_EQ(plan["search"], "auto");
 
   const Json simulated = json_of({"simulate", file, "--trace", scratch("trace.json")});
-  expect_keys(simulated,
-              {"schema_version", "step_time_us", "compute_time_us", "exposed_communication_us", "bubble_us",
-               "waiting_us", "stages", "comm_bytes", "peak_memory_bytes", "utilization", "tasks", "simulate_seconds"});
+  expect_keys(simulated, {"schema_version", "step_time_us", "compute_time_us", "exposed_communication_us", "bubble_us",
+                          "waiting_us", "stages", "comm_bytes", "peak_memory_bytes", "utilization", "tasks",
+                          "simulate_seconds", "nominal"});
   double sum = 0;
   for (const char* key : {"compute_time_us", "bubble_us", "waiting_us"}) sum += simulated[key].get<double>();
   for (const Json& part : simulated["exposed_communication_us"]) sum += part.get<double>();
