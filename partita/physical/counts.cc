@@ -11,7 +11,7 @@ void make_counts(PhysicalGraph& graph, const NodeTable& table, const Uses& uses,
 
   std::vector<bool> at_transfer(graph.registers.size(), false);
   for (const Task& task : graph.tasks) {
-    if (task.route.empty()) continue;
+    if (graph.queues[task.queue.index()].kind != QueueKind::kLink) continue;
     for (const Access& read : task.reads) at_transfer[read.reg.index()] = true;
     for (const Access& write : task.writes) at_transfer[write.reg.index()] = true;
   }

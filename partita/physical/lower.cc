@@ -14,11 +14,26 @@ namespace partita {
 
 namespace {
 
-// How much room is left between collectives of parameters and the work around them: the most for which there is memory.
-// None where each micro-batch adds memory: of a few of them it is not known whether all fit.
-std::vector<double> stretches_to_try(const PhysicalGraph& physical, const Resolved& resolved) {
-  if (!wants_room(physical) || resolved.pipeline.schedule == Schedule::kGpipe) return {0};
-  return {1.0 / 64, 1.0 / 256, 0};
+// How much is left to communication, so that it runs beside compute.
+struct Leeway {
+  double part = 0;  // of the kernels of a micro-batch: room.h
+  bool transfer_slack = false;
+  int more_in_flight = 0;
+};
+
+bool has_transfers_between_stages(const Resolved& resolved) {
+  return resolved.pipeline.schedule == Schedule::k1F1B || resolved.pipeline.schedule == Schedule::kInterleaved;
+}
+
+// The first for which there is memory counts. With nothing to leave room for, and where each micro-batch adds memory
+// (of a few of them it is not known whether all fit), the tightest alone.
+std::vector<Leeway> leeways_to_try(const RoughTimes& times, const Resolved& resolved) {
+  if (!wants_room(times) || resolved.pipeline.schedule == Schedule::kGpipe) return {{}};
+  std::vector<Leeway> leeways;
+  if (resolved.pipeline.schedule == Schedule::k1F1B) leeways.push_back({1, true, 1});
+  if (has_transfers_between_stages(resolved)) leeways.push_back({1, true, 0});
+  for (const double part : {1.0, 1.0 / 16, 1.0 / 64, 1.0 / 256, 0.0}) leeways.push_back({part, false, 0});
+  return leeways;
 }
 
 bool fits(const PhysicalGraph& physical, const Cluster& cluster) {
@@ -52,14 +67,24 @@ LocallyLowered with_memory(const Graph& graph, const Resolved& resolved, const C
   const NodeTable table = number_nodes(physical);
   const Uses uses(physical, table);
   options.watch.poll(kWhere);
-  for (const double stretch : stretches_to_try(physical, resolved)) {
-    ordered.room = stretch > 0 ? room_of(physical, cluster, stretch, ordered.op_places) : Room{};
+  const RoughTimes times = rough_times(physical, cluster, has_transfers_between_stages(resolved));
+  const auto fits_with = [&](const Leeway& leeway) {
+    physical.edges.clear();  // those of another order
+    ordered.room = leeway.part > 0 ? room_of(physical, times, leeway.part, ordered.op_places) : Room{};
+    ordered.transfer_slack = leeway.transfer_slack;
+    ordered.more_in_flight = leeway.more_in_flight;
     make_order(physical, table, uses, ordered);
     options.watch.poll(kWhere);
     make_counts(physical, table, uses, ordered);  // after the order, whose intervals it counts
     plan_memory(physical, table, uses, ordered);  // after the counts: slots have sizes
-    if (fits(physical, cluster)) break;
-  }
+    return fits(physical, cluster);
+  };
+  const std::vector<Leeway> leeways = leeways_to_try(times, resolved);
+  if (fits_with(leeways.front()) || leeways.size() == 1) return lowered;
+  // Where the tightest does not fit, none does: most plans that a search tries in vain end here.
+  if (!fits_with(leeways.back())) return lowered;
+  for (size_t i = 1; i < leeways.size(); ++i)
+    if (fits_with(leeways[i])) break;
   return lowered;
 }
 
@@ -80,8 +105,9 @@ int few_micro_batches(const Plan& plan, int m) {
       return m <= several ? m : several + (m - several) % ranks;
     }
     case Schedule::kDefault:
-    case Schedule::k1F1B:
       return std::min(m, ranks_of(plan) + 2);
+    case Schedule::k1F1B:  // one more than are in flight
+      return std::min(m, ranks_of(plan) + 3);
   }
   return m;
 }

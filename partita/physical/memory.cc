@@ -247,7 +247,7 @@ struct Lowered {
   const NodeTable& table;
   const Uses& uses;
   std::vector<int> place;  // by number of the node
-  Held held;               // room between collectives and what runs beside them
+  Held held;               // room between communication and what runs beside it
   bool share;
 };
 
@@ -259,8 +259,9 @@ Life life_of(const Lowered& from, const Register& reg, const Use& use) {
   for (const std::span<const Node> users : {use.writers, use.readers})
     for (const Node& x : users) {
       const int place = from.place[from.table.number(x)];
-      life.first = std::min(life.first, place);
-      life.last = std::max(life.last, until(from.held, place, reg.device));
+      const HeldBytes held = held_at(from.held, place, reg.device);
+      life.first = std::min(life.first, held.from);
+      life.last = std::max(life.last, held.until);
     }
   return life.last < 0 ? kAlways : life;
 }

@@ -20,7 +20,7 @@ Pipelining pipelining_of(const PhysicalGraph& graph, const LowerOptions& options
   if (v < 1 || chunks % v != 0)
     fail("physical graph '{}': {} virtual stages a device do not divide its {} stages: take a number that does",
          graph.name, v, chunks);
-  const Pipelining pipelining{options.schedule, chunks / v, v, graph.micro_batches};
+  const Pipelining pipelining{options.schedule, chunks / v, v, graph.micro_batches, options.more_in_flight};
   if (const auto why = why_not(pipelining)) fail("physical graph '{}': {}", graph.name, *why);
   return pipelining;
 }
@@ -134,11 +134,12 @@ Task::Turn turn_of(const Task& task, bool given, const LowerOptions& options) {
   return turn;
 }
 
-// A gather for an op stands a stretch before it, before all that stands there.
-Key ahead_of(const Room& room, const Key& reader) {
+// A gather stands ahead of its reader, before all that stands there but gathers for earlier readers.
+Key ahead_of(const Room& room, TaskId gather, const Key& reader) {
+  if (room.ahead.empty() || room.ahead[gather.index()] < 0) return reader;
+  constexpr int kBefore = std::numeric_limits<int>::min() / 2;
   const auto [tick, place, distance] = reader;
-  if (place < 0 || static_cast<size_t>(place) >= room.ahead.size()) return reader;
-  return {tick, room.ahead[static_cast<size_t>(place)], std::numeric_limits<int>::min() / 2};
+  return std::min(reader, {tick, room.ahead[gather.index()], kBefore + place});
 }
 
 // By number. Readers come before writers, since a lazy task's key follows from its readers'.
@@ -177,7 +178,7 @@ std::vector<Key> keys_of(const PhysicalGraph& graph, const NodeTable& table, con
         }
         keys[v] = precedence.data[v].empty() ? as_ready : first;
         if (!given && is_gather_of_parameters(graph, task) && !options.room.ahead.empty()) {
-          keys[v] = ahead_of(options.room, keys[v]);
+          keys[v] = ahead_of(options.room, node.task, keys[v]);
           ahead[v] = true;
         }
       }

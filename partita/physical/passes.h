@@ -28,8 +28,9 @@ struct LowerOptions {
   // By OpId, of a plan that gives the order. Empty: the graph's own, and updates and stages as above. With several
   // micro-batches it is the order of the ops of a stage's forward or backward; the rest stays as above.
   std::vector<int> op_places;
-  Room room;                    // between collectives of parameters and what runs beside them
-  bool transfer_slack = false;  // one count more for registers on either side of a transfer (section 3)
+  Room room;                    // between communication and what runs beside it
+  bool transfer_slack = false;  // one count more for registers on either side of a transfer over a link (section 3)
+  int more_in_flight = 0;       // of the schedule (plan/schedule.h)
   Watch watch;                  // throws where that ends
 };
 

@@ -1,27 +1,19 @@
-// Finds stretches of work before ops and behind collectives.
+// Finds how much work before ops, and behind communication, is left between them.
 #include "partita/physical/room.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
-#include <numeric>
 #include <tuple>
 
+#include "partita/cluster/group.h"
 #include "partita/physical/of_parameters.h"
 
 namespace partita {
 
 namespace {
 
-// One op in one pass, on the device on which it takes longest.
-struct Worked {
-  int place = 0;
-  double seconds = 0;
-};
-
-// A pass of a stage, as its ops are placed.
-using Pass = std::vector<Worked>;
-
-double seconds_of(const PhysicalGraph& graph, const Task& task, const Cluster& cluster) {
+double kernel_s(const PhysicalGraph& graph, const Task& task, const Cluster& cluster) {
   if (graph.queues[task.queue.index()].kind != QueueKind::kCompute || task.phase == Phase::kUpdate) return 0;
   const Device& device = cluster.device(task.device);
   double peak = 0;
@@ -29,111 +21,261 @@ double seconds_of(const PhysicalGraph& graph, const Task& task, const Cluster& c
   return task.flops / peak + static_cast<double>(task.bytes) / device.memory_bandwidth_bytes_per_s;
 }
 
-std::vector<Pass> passes_of(const PhysicalGraph& graph, const std::vector<double>& seconds,
-                            const std::vector<int>& places) {
+// By collective: its participants. Where some devices alone are lowered, all of them.
+std::map<CollectiveId, std::vector<DeviceId>> groups_of(const PhysicalGraph& graph) {
+  std::map<CollectiveId, std::vector<DeviceId>> groups;
+  for (const Task& task : graph.tasks) {
+    if (!is_of_parameters(graph, task)) continue;
+    std::vector<DeviceId>& group = groups[std::get<CollectiveWork>(task.work).collective];
+    if (task.elsewhere) group = task.elsewhere->ring;
+    else group.push_back(task.device);
+  }
+  return groups;
+}
+
+// How long a ring of a group takes. Groups are few, and many collectives are of the same.
+class GroupTimes {
+ public:
+  explicit GroupTimes(const Cluster& cluster) : cluster_(cluster) {}
+  double seconds(std::vector<DeviceId> group, int64_t sent_bytes) {
+    const auto [at, fresh] = known_.try_emplace(std::move(group));
+    Ring& ring = at->second;
+    if (fresh && at->first.size() > 1) {
+      const GroupLinks links = ring_links(cluster_, at->first);
+      ring.hops_s = 1e-6 * ((links.devices - links.nodes) * links.inside_latency_us +
+                            (links.nodes - 1) * links.between_latency_us);
+      ring.a_byte_s = busiest_s(cluster_, links, 1, 1);
+    }
+    return ring.hops_s + ring.a_byte_s * static_cast<double>(sent_bytes);
+  }
+
+ private:
+  struct Ring {
+    double hops_s = 0, a_byte_s = 0;  // a byte: that each device sends
+  };
+  const Cluster& cluster_;
+  std::map<std::vector<DeviceId>, Ring> known_;
+};
+
+bool is_transfer_of_parts(const PhysicalGraph& graph, const Task& task) {
+  return task.rate > 1 && graph.queues[task.queue.index()].kind == QueueKind::kLink;
+}
+
+// A few bytes for which a device would wait for its host.
+bool is_output(const PhysicalGraph& graph, const Task& task) {
+  return graph.queues[task.queue.index()].kind == QueueKind::kLink && task.device.value >= graph.compute_count;
+}
+
+double transfer_s(const Task& task, const Cluster& cluster) {
+  double latency_us = 0, slowest = std::numeric_limits<double>::infinity();
+  for (const LinkId l : task.route) {
+    latency_us += cluster.link(l).latency_us;
+    slowest = std::min(slowest, cluster.link(l).bandwidth_bytes_per_s);
+  }
+  return latency_us * 1e-6 + (task.elsewhere ? task.elsewhere->sharers : 1) * static_cast<double>(task.bytes) / slowest;
+}
+
+// An op in a pass, on the device on which it takes longest.
+struct Worked {
+  int place = 0;
+  double seconds = 0, before = 0;  // of itself, and of those before it in the pass
+};
+
+// The passes of the stages, as their ops are placed.
+using Passes = std::map<std::pair<int, Phase>, std::vector<Worked>>;
+
+int place_of(const Task& task, const std::vector<int>& places) {
+  return places.empty() ? task.op.value : places[task.op.index()];
+}
+
+Passes passes_of(const PhysicalGraph& graph, const RoughTimes& times, const std::vector<int>& places) {
   std::map<std::tuple<int, Phase, int, DeviceId>, double> of_op;  // by stage, phase, place and device
   for (size_t t = 0; t < graph.tasks.size(); ++t) {
     const Task& task = graph.tasks[t];
-    if (seconds[t] == 0 || !task.op.valid()) continue;
-    const int place = places.empty() ? task.op.value : places[task.op.index()];
-    of_op[{task.stage, task.phase, place, task.device}] += seconds[t];
+    if (times.kernels[t] == 0 || !task.op.valid()) continue;
+    of_op[{task.stage, task.phase, place_of(task, places), task.device}] += times.kernels[t];
   }
-  std::map<std::pair<int, Phase>, Pass> passes;
+  Passes passes;
   for (const auto& [key, s] : of_op) {
     const auto& [stage, phase, place, device] = key;
-    Pass& pass = passes[{stage, phase}];
-    if (pass.empty() || pass.back().place != place) pass.push_back({place, 0});
+    std::vector<Worked>& pass = passes[{stage, phase}];
+    if (pass.empty() || pass.back().place != place) pass.push_back({place, 0, 0});
     pass.back().seconds = std::max(pass.back().seconds, s);
   }
-  std::vector<Pass> out;
-  for (auto& [key, pass] : passes) out.push_back(std::move(pass));
-  return out;
+  for (auto& [key, pass] : passes)
+    for (size_t i = 1; i < pass.size(); ++i) pass[i].before = pass[i - 1].before + pass[i - 1].seconds;
+  return passes;
 }
 
 // The longest of the devices' kernels in all.
-double longest_s(const PhysicalGraph& graph, const std::vector<double>& seconds) {
+double longest_s(const PhysicalGraph& graph, const RoughTimes& times) {
   std::map<DeviceId, double> sums;
-  for (size_t t = 0; t < graph.tasks.size(); ++t) sums[graph.tasks[t].device] += seconds[t];
+  for (size_t t = 0; t < graph.tasks.size(); ++t) sums[graph.tasks[t].device] += times.kernels[t];
   double longest = 0;
   for (const auto& [device, sum] : sums) longest = std::max(longest, sum);
   return longest;
 }
 
-// For collectives of parameters, by place and device: the place of the kernel there that is a stretch behind.
-Held a_stretch_behind(const PhysicalGraph& graph, const NodeTable& table, const Room& room) {
-  Held held(graph.order.size());
-  struct Waiting {
-    size_t place;
-    double seconds;  // of kernels on the device by then
-  };
-  const auto devices = static_cast<size_t>(graph.device_count);
-  std::vector<std::vector<Waiting>> waiting(devices);
-  std::vector<size_t> next(devices, 0);
-  std::vector<double> seconds(devices, 0);
-  std::vector<int> last(devices, 0);  // the last place with a kernel
+// A gather is over when its reader begins, and when the next one of the device begins. But where gathers take longer
+// than kernels, kernels wait for them however early they stand. So none is ahead by more than kMostAhead of the
+// kernels, or than it takes itself.
+constexpr double kMostAhead = 1.0 / 16;
+
+void place_gathers(Room& room, const PhysicalGraph& graph, double all_s, const std::vector<int>& places) {
+  room.ahead.assign(graph.tasks.size(), -1);
+  const Passes passes = passes_of(graph, room.times, places);
+  std::map<std::tuple<int, Phase, DeviceId>, std::vector<std::pair<int, size_t>>> gathers;  // place of the reader, task
+  for (size_t t = 0; t < graph.tasks.size(); ++t)
+    if (const Task& task = graph.tasks[t]; is_gather_of_parameters(graph, task) && task.op.valid())
+      gathers[{task.stage, task.phase, task.device}].emplace_back(place_of(task, places), t);
+  for (auto& [key, its] : gathers) {
+    const auto pass = passes.find({std::get<0>(key), std::get<1>(key)});
+    if (pass == passes.end()) continue;
+    std::sort(its.begin(), its.end());
+    auto before = pass->second.end();                       // stands the next one
+    double next = std::numeric_limits<double>::infinity();  // begins
+    for (size_t i = its.size(); i-- > 0;) {
+      const auto& [place, t] = its[i];
+      auto reader = std::lower_bound(pass->second.begin(), pass->second.end(), place,
+                                     [](const Worked& op, int at) { return op.place < at; });
+      if (reader == pass->second.end()) continue;
+      const double takes = room.times.beside[t];
+      next = std::max(std::min(next, reader->before) - takes, reader->before - std::max(takes, kMostAhead * all_s));
+      const double begin = std::max(next - room.spare_s, reader->before - room.most_s);
+      while (reader != pass->second.begin() && reader->before > begin) --reader;
+      before = std::min(before, reader);
+      room.ahead[t] = before->place;
+    }
+  }
+}
+
+// A device's kernels, one after the other; each waits for gathers that it reads.
+struct Clock {
+  std::vector<double> after;  // seconds, at the end of each of them
+  std::vector<int> place;     // of each of them in `order`
+  double now() const { return after.empty() ? 0 : after.back(); }
+};
+
+// Communication, on one of its devices: it begins and ends at these times of the device's clock.
+struct Beside {
+  int place = 0;
+  DeviceId device;
+  double begin = 0, end = 0;
+};
+
+struct Timeline {
+  std::vector<Clock> clocks;  // by device
+  std::vector<Beside> beside;
+};
+
+Timeline timeline_of(const PhysicalGraph& graph, const NodeTable& table, const Room& room) {
+  Timeline line;
+  line.clocks.resize(static_cast<size_t>(graph.device_count));
+  std::vector<double> free(graph.queues.size(), 0), gathered(graph.registers.size(), 0);
   for (size_t i = 0; i < graph.order.size(); ++i)
     for (const TaskId t : table.members[static_cast<size_t>(table.number(graph.order[i]))]) {
-      const size_t d = graph.task(t).device.index();
-      if (is_of_parameters(graph, graph.task(t))) waiting[d].push_back({i, seconds[d]});
-      if (room.seconds[t.index()] == 0) continue;
-      seconds[d] += room.seconds[t.index()];
-      last[d] = static_cast<int>(i);
-      for (; next[d] < waiting[d].size() && seconds[d] - waiting[d][next[d]].seconds >= room.stretch_s; ++next[d])
-        held[waiting[d][next[d]].place].push_back({DeviceId(d), static_cast<int>(i)});
+      const Task& task = graph.task(t);
+      Clock& clock = line.clocks[task.device.index()];
+      const int place = static_cast<int>(i);
+      if (const double s = room.times.kernels[t.index()]; s > 0) {
+        double begin = clock.now();
+        for (const Access& read : task.reads) begin = std::max(begin, gathered[read.reg.index()]);
+        clock.after.push_back(begin + s);
+        clock.place.push_back(place);
+      }
+      const double s = room.times.beside[t.index()];
+      if (s == 0) continue;
+      if (is_of_parameters(graph, task)) {
+        double& over = free[task.queue.index()];
+        over = std::max(over, clock.now()) + s;
+        if (is_gather_of_parameters(graph, task))
+          for (const Access& write : task.writes) gathered[write.reg.index()] = over;
+        line.beside.push_back(
+            {place, task.device, clock.now(), std::min(over + room.spare_s, clock.now() + room.most_s)});
+        continue;
+      }
+      const double whole = std::min(s + room.spare_s, room.most_s);
+      line.beside.push_back({place, task.device, clock.now() - whole, clock.now() + whole});
+      for (const Access& read : task.reads)
+        if (const DeviceId from = graph.reg(read.reg).device; from != task.device) {
+          const double now = line.clocks[from.index()].now();
+          line.beside.push_back({place, from, now, now + whole});
+        }
     }
-  for (size_t d = 0; d < devices; ++d)
-    for (; next[d] < waiting[d].size(); ++next[d]) {
-      const size_t place = waiting[d][next[d]].place;
-      held[place].push_back({DeviceId(d), std::max(static_cast<int>(place), last[d])});
+  return line;
+}
+
+// The kernels that have begun by the begin, and that end at the end or after it.
+Held beside_kernels(const PhysicalGraph& graph, const Timeline& line) {
+  Held held(graph.order.size());
+  for (const Beside& it : line.beside) {
+    const Clock& clock = line.clocks[it.device.index()];
+    HeldBytes bytes{it.device, it.place, it.place};
+    if (!clock.place.empty()) {
+      const auto last = std::lower_bound(clock.after.begin(), clock.after.end(), it.end);
+      bytes.until = std::max(
+          it.place, last == clock.after.end() ? clock.place.back() : clock.place[size_t(last - clock.after.begin())]);
+      const auto first = std::upper_bound(clock.after.begin(), clock.after.end(), it.begin);
+      if (first != clock.after.end())
+        bytes.from = std::min(it.place, clock.place[static_cast<size_t>(first - clock.after.begin())]);
     }
+    held[static_cast<size_t>(it.place)].push_back(bytes);
+  }
   return held;
 }
 
 }  // namespace
 
-Room room_of(const PhysicalGraph& graph, const Cluster& cluster, double part, const std::vector<int>& places) {
-  Room room;
-  for (const Task& task : graph.tasks) room.seconds.push_back(seconds_of(graph, task, cluster));
-  room.stretch_s = part * longest_s(graph, room.seconds);
-  for (const Pass& pass : passes_of(graph, room.seconds, places)) {
-    while (room.ahead.size() <= static_cast<size_t>(pass.back().place))
-      room.ahead.push_back(static_cast<int>(room.ahead.size()));
-    double between = 0;  // the work from op `first` to the one before op `i`
-    for (size_t i = 0, first = 0; i < pass.size(); ++i) {
-      while (first < i && between - pass[first].seconds >= room.stretch_s) between -= pass[first++].seconds;
-      room.ahead[static_cast<size_t>(pass[i].place)] = pass[first].place;
-      between += pass[i].seconds;
-    }
+RoughTimes rough_times(const PhysicalGraph& graph, const Cluster& cluster, bool transfers) {
+  const std::map<CollectiveId, std::vector<DeviceId>> groups = groups_of(graph);
+  GroupTimes of_groups(cluster);
+  RoughTimes times;
+  for (const Task& task : graph.tasks) {
+    times.kernels.push_back(kernel_s(graph, task, cluster));
+    times.beside.push_back(0);
+    if (is_of_parameters(graph, task))
+      times.beside.back() = of_groups.seconds(groups.at(std::get<CollectiveWork>(task.work).collective), task.bytes);
+    else if (transfers && is_transfer_of_parts(graph, task)) times.beside.back() = transfer_s(task, cluster);
   }
+  if (wants_room(times))
+    for (size_t t = 0; t < graph.tasks.size(); ++t)
+      if (is_output(graph, graph.tasks[t])) times.beside[t] = transfer_s(graph.tasks[t], cluster);
+  return times;
+}
+
+Room room_of(const PhysicalGraph& graph, const RoughTimes& times, double part, const std::vector<int>& places) {
+  const double all_s = longest_s(graph, times);
+  Room room{part * all_s, std::min(part, kSparePart) * all_s, times, {}};
+  place_gathers(room, graph, all_s, places);
   return room;
 }
 
-bool wants_room(const PhysicalGraph& graph) {
-  return std::any_of(graph.tasks.begin(), graph.tasks.end(),
-                     [&](const Task& task) { return is_of_parameters(graph, task); });
+bool wants_room(const RoughTimes& times) {
+  return std::any_of(times.beside.begin(), times.beside.end(), [](double s) { return s > 0; });
 }
 
-int until(const Held& held, int place, DeviceId device) {
+HeldBytes held_at(const Held& held, int place, DeviceId device) {
   if (!held.empty())
     for (const HeldBytes& bytes : held[static_cast<size_t>(place)])
-      if (bytes.device == device) return bytes.until;
-  return place;
+      if (bytes.device == device) return bytes;
+  return {device, place, place};
 }
 
 Held held_bytes(const PhysicalGraph& graph, const NodeTable& table, const Room& room) {
-  if (room.stretch_s <= 0) return {};
-  Held held = a_stretch_behind(graph, table, room);
+  if (room.most_s <= 0) return {};
+  Held held = beside_kernels(graph, timeline_of(graph, table, room));
   // What waits for a reduction, as an update, is as late as it is.
   std::vector<int> late(graph.registers.size(), -1);
   for (size_t i = 0; i < graph.order.size(); ++i)
     for (const TaskId t : table.members[static_cast<size_t>(table.number(graph.order[i]))]) {
       const Task& task = graph.task(t);
-      const int before = until(held, static_cast<int>(i), task.device);
-      int latest = before;
+      HeldBytes bytes = held_at(held, static_cast<int>(i), task.device);
+      int latest = bytes.until;
       for (const Access& read : task.reads) latest = std::max(latest, late[read.reg.index()]);
-      if (latest > before) {
-        std::erase_if(held[i], [&](const HeldBytes& bytes) { return bytes.device == task.device; });
-        held[i].push_back({task.device, latest});
+      if (latest > bytes.until) {
+        std::erase_if(held[i], [&](const HeldBytes& other) { return other.device == task.device; });
+        bytes.until = latest;
+        held[i].push_back(bytes);
       } else if (!is_reduction_of_parameters(graph, task)) {
         continue;
       }

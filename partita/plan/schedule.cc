@@ -26,7 +26,7 @@ int warm_up(const Pipelining& p, int rank) {
     case Schedule::kGpipe:
       return all;
     case Schedule::k1F1B:
-      return std::min(all, behind);
+      return std::min(all, behind > 0 ? behind + p.more_in_flight : 0);
     case Schedule::kInterleaved:
       return std::min(all, 2 * behind + (p.virtual_stages - 1) * p.ranks);
   }

@@ -33,6 +33,7 @@ struct Pipelining {
   int ranks = 1;           // S
   int virtual_stages = 1;  // V: chunks a rank
   int micro_batches = 1;   // m
+  int more_in_flight = 0;  // of k1F1B: on each rank but the last, so that no rank waits for a transfer there and back
   int chunks() const { return ranks * virtual_stages; }
 };
 
@@ -49,7 +50,7 @@ struct TickTable {
 TickTable tick_table(const Pipelining& pipelining);
 
 // Micro-batches whose forward of a chunk on this rank has begun and whose backward is not over, at most: kDefault 1,
-// kGpipe m, k1F1B min(m, S - s), kInterleaved min(mV, 2 (S - s - 1) + (V - 1) S + 1).
+// kGpipe m, k1F1B min(m, S - s) and more_in_flight, kInterleaved min(mV, 2 (S - s - 1) + (V - 1) S + 1).
 int in_flight(const Pipelining& pipelining, int rank);
 
 // The part of the time in which a rank is idle, with chunks of equal time and free transfers: (S - 1) / (mV + S - 1),
