@@ -72,8 +72,11 @@ std::vector<std::vector<int>> successors_of(const PhysicalGraph& graph, const Un
   return successors;
 }
 
-// By unit; nothing where units wait for each other, which admission refuses.
-std::vector<Standing> standings(const PhysicalGraph& graph, const Units& units, const std::vector<OpId>& order) {
+// By unit; nothing where units wait for each other, which admission refuses. Members of a
+// bucket stand where the last of them does.
+std::vector<Standing> standings(const PhysicalGraph& graph, const Units& units, const std::vector<OpId>& order,
+                                const std::vector<Standing>& before = {},
+                                const std::vector<std::vector<int>>& buckets = {}) {
   std::vector<int> place_of;  // by op
   if (!order.empty()) place_of.resize(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) place_of[order[i].index()] = static_cast<int>(i);
@@ -84,11 +87,15 @@ std::vector<Standing> standings(const PhysicalGraph& graph, const Units& units, 
   for (std::size_t u = 0; u < left.size(); ++u)
     if (left[u] == 0) ready.push_back(static_cast<int>(u));
   std::vector<Standing> standing(successors.size());
+  for (const std::vector<int>& bucket : buckets)
+    for (const int u : bucket) standing[u].place = before[bucket.back()].place;
   for (std::size_t i = 0; i < ready.size(); ++i) {
     const int u = ready[i];
     const Task& task = graph.task(units.members[u][0]);
     Standing& own = standing[u];
-    if ((task.turn == Task::Turn::kInPlace || std::holds_alternative<KernelWork>(task.work)) && task.op.valid())
+    const bool stands_in_place =
+        task.turn == Task::Turn::kInPlace || (!order.empty() && std::holds_alternative<KernelWork>(task.work));
+    if (stands_in_place && task.op.valid())
       own.place = std::max(own.place, place_of.empty() ? task.op.value : place_of[task.op.index()]);
     const int depth = own.depth + (may_be_joined(graph, task) ? 1 : 0);
     for (const int to : successors[u]) {
@@ -138,12 +145,13 @@ int64_t whole_bytes(const PhysicalGraph& graph, const std::vector<TaskId>& parti
   return most;
 }
 
-// Units to be joined, each bucket in the order in which its members become ready.
+// Reductions or gathers to be joined, each bucket in the order in which its members become ready.
 std::vector<std::vector<int>> buckets_of(const PhysicalGraph& graph, const Units& units,
-                                         const std::vector<Standing>& standing, int64_t bytes) {
+                                         const std::vector<Standing>& standing, int64_t bytes, bool gathers) {
   std::map<Kind, std::vector<int>> kinds;
   for (std::size_t u = 0; u < standing.size(); ++u)
-    if (may_be_joined(graph, graph.task(units.members[u][0])))
+    if (const Task& task = graph.task(units.members[u][0]);
+        may_be_joined(graph, task) && is_gather_of_parameters(graph, task) == gathers)
       kinds[kind_of(graph, units.members[u], standing[u].depth)].push_back(static_cast<int>(u));
   std::vector<std::vector<int>> buckets;
   for (auto& [kind, all] : kinds) {
@@ -221,8 +229,13 @@ void bundle_collectives(LocallyLowered& lowered, int64_t bytes, const std::vecto
   const auto joinable = [&](const Task& task) { return may_be_joined(graph, task); };
   if (bytes <= 0 || std::none_of(graph.tasks.begin(), graph.tasks.end(), joinable)) return;
   const Units units = units_of(graph);
+  const std::vector<Standing> standing = standings(graph, units, order);
+  std::vector<std::vector<int>> buckets = buckets_of(graph, units, standing, bytes, false);
+  // Gathers wait for the updates that wait for all of a bucket.
+  const std::vector<Standing> reduced = standings(graph, units, order, standing, buckets);
+  for (std::vector<int>& bucket : buckets_of(graph, units, reduced, bytes, true)) buckets.push_back(std::move(bucket));
   std::vector<char> dead_tasks(graph.tasks.size(), 0), dead_registers(graph.registers.size(), 0);
-  for (const std::vector<int>& bucket : buckets_of(graph, units, standings(graph, units, order), bytes)) {
+  for (const std::vector<int>& bucket : buckets) {
     if (bucket.size() < 2) continue;
     std::map<int, std::vector<TaskId>> by_rank;
     for (const int u : bucket)

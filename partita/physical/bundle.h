@@ -8,8 +8,9 @@
 // - Joined are reductions of what belongs to parameters outside the forward pass, and gathers that stand as soon as
 //   they are ready (of updated weights), which are of one kind, reducer, dtype, stage, phase, turn and number of acts,
 //   over the same devices in the same order. What is read when it is due (weights of ZeRO-3) is not.
-// - They come in the order in which what they read is made. A bucket is full when it holds `bytes` of whole tensors as
-//   one device has them; the first of a kind is full with kFirstBucketBytes, so that the wires begin early.
+// - They come in the order in which what they read is made; gathers in that of the buckets of gradients for which the
+//   updates wait. A bucket is full when it holds `bytes` of whole tensors as one device has them; the first of a kind
+//   is full with kFirstBucketBytes, so that the wires begin early.
 // - Nobody waits for himself. A task's depth is the most collectives that may be joined on a path to it. Only
 //   collectives of one depth are joined; so a path from bucket to bucket leads to greater depths.
 #pragma once

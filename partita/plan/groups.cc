@@ -65,7 +65,6 @@ class Groups {
     if (sequence_) gather_sequences_again(again);
     Plan plan = planner_.finish(search);
     plan.refetched = std::move(again);
-    if (of_.zero == 1) plan.order = updates_last(graph_);
     return plan;
   }
 

@@ -147,12 +147,4 @@ std::set<TensorId> StateSplits::gathered_again(const RulePlanner& planner) const
   return out;
 }
 
-std::vector<OpId> updates_last(const Graph& graph) {
-  std::vector<OpId> order;
-  for (const bool updates : {false, true})
-    for (size_t i = 0; i < graph.ops.size(); ++i)
-      if ((graph.ops[i].phase == Phase::kUpdate) == updates) order.push_back(OpId(i));
-  return order;
-}
-
 }  // namespace partita

@@ -65,7 +65,4 @@ class StateSplits {
   std::vector<TensorId> parameters_;
 };
 
-// Updates after everything else: stage 1 has all gradients whole until then.
-std::vector<OpId> updates_last(const Graph& graph);
-
 }  // namespace partita
