@@ -159,11 +159,11 @@ void smooth(std::vector<Curve::Point>& points) {
 Curve fitted(std::vector<Curve::Point> points) {
   std::sort(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
   smooth(points);
-  // Least squares of (latency + slope b - t) / t.
+  // Least squares of (latency + slope b - t) / max(t, kLeastUs).
   double s11 = 0, s12 = 0, s22 = 0, s1 = 0, s2 = 0;
   for (const Curve::Point& p : points) {
-    const double w = 1 / std::max(p.smooth_us, kLeastUs), x = p.bytes * w;
-    s11 += w * w, s12 += w * x, s22 += x * x, s1 += w, s2 += x;
+    const double w = 1 / std::max(p.smooth_us, kLeastUs), x = p.bytes * w, t = p.smooth_us * w;
+    s11 += w * w, s12 += w * x, s22 += x * x, s1 += w * t, s2 += x * t;
   }
   Curve line;
   const double determinant = s11 * s22 - s12 * s12;

@@ -158,6 +158,13 @@ TEST(Curves, GoThroughTheirPoints) {
   EXPECT_NEAR(bent.us(points.back().bytes), points.back().time.us, 1e-3);
 }
 
+TEST(Curves, AreLinesThroughShortTimesToo) {
+  const auto point = [](double bytes) { return Curve::Point{bytes, {.us = 0.01 + bytes / 1e4, .runs = 5}, 0}; };
+  const Curve line = fitted({point(10), point(100), point(1000), point(100000)});
+  EXPECT_NEAR(line.latency_us, 0.01, 1e-9);
+  EXPECT_NEAR(line.us_per_byte, 1e-4, 1e-12);
+}
+
 TEST(Curves, DoNotFall) {
   const auto point = [](double bytes, double us) { return Curve::Point{bytes, {.us = us, .runs = 5}, 0}; };
   const Curve curve = fitted({point(1000, 30), point(2000, 10), point(4000, 20), point(8000, 60)});
