@@ -4,7 +4,8 @@
     tools/measure_plans.py [--partita build/release/partita] [--profile profile.json] [--all] [--models N] [-o table.md]
 
 Profiles the models once (what the profile has already is not measured again), then plans, runs and compares each of
-them with several searches on 1 and 2 devices, by `partita compare --measure`. --all: more plans of each, 100 in all.
+them with several searches on 1 and 2 devices, by `partita compare --measure`. --all: more plans of each, some hundred in
+all; kernels of recomputed layers and of micro-batches are then estimated.
 --more: 3 and 4 devices, which share the cores, in a table of their own. Prints a table, the mean absolute error, the
 largest, and Kendall's tau of the order of a model's plans, over pairs whose measured times differ by more than 5%.
 """
@@ -29,8 +30,8 @@ MODELS = {
 }
 QUICK = {1: ["single"], 2: ["data-parallel", "tofu"]}
 ALL = {1: ["single", "single?recompute=layer"],
-       2: ["data-parallel", "tofu", "model-parallel", "megatron", "zero", "zero?stage=3", "owt", "exact", "soybean",
-           "data-parallel?micro=2"]}
+       2: ["data-parallel", "data-parallel?micro-batches=2", "tofu", "model-parallel", "megatron", "zero",
+           "zero?stage=3", "owt", "exact", "soybean", "spartan", "pipeline?stages=2"]}
 MORE = {3: ["data-parallel", "tofu"], 4: ["data-parallel", "megatron", "tofu"]}
 
 
@@ -47,7 +48,7 @@ def rows_of(partita, name, model, plans, profile, seconds):
                    "--seconds", str(seconds), "--profile", profile, "--json"]
         for row in json.loads(run(command))["rows"]:
             if "measured_step_time_us" in row:
-                yield {"model": name, "devices": devices, **row}
+                yield {**row, "model": name, "devices": devices}
 
 
 def kendall(rows):

@@ -50,10 +50,11 @@ TrainReport run(const Case& c) {
   options.steps = c.steps;
   TrainReport report = train(planned, options, kernels());
   compare_with(serial(c, planned.training, options), report);
-  // What was measured is at most what was planned, and most of it was needed.
+  // What was measured is at most what was planned, and most of it was needed: the room beside communication is not
+  // always filled.
   for (int d = 0; d < planned.cluster.compute_count; ++d) {
     EXPECT_LE(report.peak_bytes[d], planned.physical.peak_bytes[d]) << "device " << d;
-    EXPECT_GE(static_cast<double>(report.peak_bytes[d]), 0.8 * static_cast<double>(planned.physical.peak_bytes[d]))
+    EXPECT_GE(static_cast<double>(report.peak_bytes[d]), 0.75 * static_cast<double>(planned.physical.peak_bytes[d]))
         << "device " << d;
   }
   return report;
