@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the build needs and the machine lacks: distribution packages (Debian's names, through apt-get), and in .deps/
-# two Python wheels that are used as files only: torch (ATen's headers and libraries) and onnx (onnx.proto). With --style also
-# clang-format and clang-tidy, which `make style` runs.
+# Python wheels: torch (ATen's headers and libraries; a test imports it, which takes typing_extensions) and onnx (onnx.proto).
+# With --style also clang-format and clang-tidy, which `make style` runs.
 # Prints what it will install and asks first, unless CI is set. Nothing to install: it says nothing.
 #   CI=1                    do not ask
 #   CMAKE_PREFIX_PATH=DIR   use the torch or libtorch at DIR (it has include/ATen) instead of installing one
@@ -11,6 +11,7 @@ cd "$(dirname "$0")/.."
 
 readonly torch_version=2.13.0
 readonly onnx_version=1.23.2
+readonly typing_version=4.16.0  # of typing_extensions, without which Python cannot import torch
 readonly packages=(
   g++ cmake ninja-build ccache mold make git ca-certificates
   protobuf-compiler libprotobuf-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev libfmt-dev libgtest-dev
@@ -36,6 +37,7 @@ CMAKE_PREFIX_PATH=${CMAKE_PREFIX_PATH:-}
 wheels=()
 torch_is_pointed_to || wheel_is_there torch "$torch_version" || wheels+=("torch==$torch_version")
 wheel_is_there onnx "$onnx_version" || wheels+=("onnx==$onnx_version")
+wheel_is_there typing_extensions "$typing_version" || wheels+=("typing_extensions==$typing_version")
 
 wanted=("${packages[@]}")
 [ "${1:-}" != --style ] || wanted+=("${style_packages[@]}")
