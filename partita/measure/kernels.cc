@@ -34,7 +34,7 @@ bool computes_nothing(const KernelToTime& kernel) {
                      [](const PlacedPart& p) { return is_empty(p.part.box); });
 }
 
-void add(KernelToTime kernel, KernelsToTime& kernels) {
+void add(KernelToTime&& kernel, KernelsToTime& kernels) {
   if (computes_nothing(kernel)) return;
   std::string key = kernel.kernel.id.key();
   kernels.try_emplace(std::move(key), std::move(kernel));

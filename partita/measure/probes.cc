@@ -78,7 +78,7 @@ class ChainBuilder {
     return RegisterId(graph.registers.size() - 1);
   }
   // Tasks that run at once, each on one of `graph.queues`; the participants of a collective are one node.
-  void add(std::vector<std::pair<Task, int>> together) {
+  void add(std::vector<std::pair<Task, int>>&& together) {
     std::vector<Node> nodes;
     for (auto& [task, queue] : together) {
       const TaskId id(graph.tasks.size());

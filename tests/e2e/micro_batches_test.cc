@@ -64,12 +64,7 @@ void expect_serial(const Case& c) {
   EXPECT_EQ(p.training.micro_batches(), c.micro_batches);
   EXPECT_EQ(p.batch(), c.batch);
   const TrainReport report = train_as_serial(p, text_of(c));
-  for (int d = 0; d < p.cluster.compute_count; ++d) {
-    EXPECT_LE(report.peak_bytes[d], p.physical.peak_bytes[d]) << "device " << d;
-    // What was live at one time; between registers of several slots there are gaps.
-    EXPECT_GE(static_cast<double>(report.peak_bytes[d]), 0.6 * static_cast<double>(p.physical.peak_bytes[d]))
-        << "device " << d;
-  }
+  expect_planned_memory(report, p, 0.6);  // between registers of several slots there are gaps
 }
 
 constexpr const char* kModels[] = {"zoo:mlp?layers=5,width=12",

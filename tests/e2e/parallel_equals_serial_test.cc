@@ -9,7 +9,6 @@
 #include <tuple>
 
 #include "partita/base/error.h"
-#include "partita/physical/lower.h"
 #include "partita/plan/rules.h"
 #include "partita/train/serial.h"
 #include "partita/train/train.h"
@@ -51,16 +50,7 @@ TrainReport run(const Case& c) {
   options.steps = c.steps;
   TrainReport report = train(planned, options, kernels());
   compare_with(serial(c, planned.training, options), report);
-  // What was measured is at most what was planned, and most of what the tightest order needs: the room beside
-  // communication is not always filled.
-  Cluster tight = planned.cluster;
-  for (Device& device : tight.devices) device.memory_bytes = 1;
-  const std::vector<int64_t> least = planned_peak_bytes(planned.training, planned.plan, tight);
-  for (int d = 0; d < planned.cluster.compute_count; ++d) {
-    EXPECT_LE(report.peak_bytes[d], planned.physical.peak_bytes[d]) << "device " << d;
-    EXPECT_GE(static_cast<double>(report.peak_bytes[d]), 0.8 * static_cast<double>(least[static_cast<size_t>(d)]))
-        << "device " << d;
-  }
+  expect_planned_memory(report, planned, 0.8);
   return report;
 }
 

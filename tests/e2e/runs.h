@@ -6,9 +6,11 @@
 #include <cmath>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "partita/graph/graph.h"
 #include "partita/kernels/kernels.h"
+#include "partita/physical/lower.h"
 #include "partita/train/serial.h"
 #include "partita/train/train.h"
 
@@ -31,6 +33,23 @@ inline TrainReport train_as_serial(const Planned& planned, const std::string& te
   EXPECT_LE(*report.max_loss_error_vs_serial, 1e-10);
   EXPECT_NE(report.losses.front(), report.losses.back());
   return report;
+}
+
+// What a plan needs in its tightest order, by device: without room beside communication.
+inline std::vector<int64_t> least_peak_bytes(const Planned& planned) {
+  Cluster tight = planned.cluster;
+  for (Device& device : tight.devices) device.memory_bytes = 1;
+  return planned_peak_bytes(planned.training, planned.plan, tight);
+}
+
+// Measured peaks are at most what was planned, and at least `part` of what the tightest order needs: room is not always
+// filled.
+inline void expect_planned_memory(const TrainReport& report, const Planned& planned, double part) {
+  const std::vector<int64_t> least = least_peak_bytes(planned);
+  for (std::size_t d = 0; d < static_cast<std::size_t>(planned.cluster.compute_count); ++d) {
+    EXPECT_LE(report.peak_bytes[d], planned.physical.peak_bytes[d]) << "device " << d;
+    EXPECT_GE(static_cast<double>(report.peak_bytes[d]), part * static_cast<double>(least[d])) << "device " << d;
+  }
 }
 
 // max|a - b| / max|b|.
