@@ -1,7 +1,6 @@
 // Measures one thing after another, and keeps what it has.
 #include "partita/measure/measure.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "partita/base/error.h"
 #include "partita/base/rng.h"
 #include "partita/measure/probes.h"
+#include "partita/runtime/affinity.h"
 
 namespace partita {
 
@@ -31,18 +31,11 @@ std::string processor_name() {
   return "unknown processor";
 }
 
-int usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
-}
-
 // Says how far the work is, and keeps the profile now and then.
 class Keeper {
  public:
   Keeper(const MeasureOptions& options, int all, const Profile& profile)
       : options_(options), all_(all), profile_(profile) {}
-  ~Keeper() = default;
   void did(const std::string& what) {
     ++done_;
     if (options_.progress) options_.progress(done_, all_, what);
@@ -106,7 +99,7 @@ std::vector<const KernelToTime*> company_of(const std::vector<const KernelToTime
 Machine this_machine() {
   Machine machine;
   machine.name = processor_name();
-  machine.cores = usable_cores();
+  machine.cores = std::max(1, static_cast<int>(usable_cores().size()));
   machine.cache_bytes = static_cast<double>(std::max(0L, sysconf(_SC_LEVEL2_CACHE_SIZE)));
   machine.engine = "partita, ATen";
   return machine;
