@@ -5,28 +5,28 @@
 
 #include <cctype>
 
+#include "partita/base/rng.h"
+#include "partita/physical/workspace.h"
+
 namespace partita {
 
 namespace {
 
 int64_t elements_of(const PhysicalGraph& graph, const Access& access, int act) {
-  const Register& reg = graph.reg(access.reg);
-  if (access.boxes.empty()) return volume(reg.box(reg.boxes.size() == 1 ? 0 : act));
-  return volume(access.boxes[access.boxes.size() == 1 ? 0 : static_cast<size_t>(act)]);
+  return volume(boxes_of(access, graph.reg(access.reg), act).second);
 }
 
 }  // namespace
 
 std::string form_text(const tdl::Bound& bound) {
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  std::string text;
   bool in_number = false;
   for (const char c : tdl::to_text(bound)) {
     const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
-    if (digit && in_number) continue;
+    if (!digit || !in_number) text += digit ? '0' : c;
     in_number = digit;
-    hash = (hash ^ static_cast<unsigned char>(digit ? '0' : c)) * 0x100000001b3;
   }
-  return fmt::format("{:016x}", hash);
+  return fmt::format("{:016x}", hash_name(text));
 }
 
 KernelId kernel_id(const std::string& definition, const tdl::Attributes& attributes, const tdl::Bound& bound,

@@ -5,9 +5,11 @@
 #include <set>
 #include <tuple>
 
+#include "partita/base/prime_factors.h"
 #include "partita/base/tuples.h"
 #include "partita/cost/kernel_id.h"
 #include "partita/physical/segments.h"
+#include "partita/physical/workspace.h"
 #include "partita/plan/resolve.h"
 #include "partita/plan/rules.h"
 
@@ -22,8 +24,7 @@ PlacedPart dense_part(int tensor, DType dtype, const Box& box, const Shape& axes
 // What an access touches in its first act, over the axes of the formula.
 PlacedPart part_of(const PhysicalGraph& graph, const KernelWork& work, const Access& access, int act) {
   const Register& reg = graph.reg(access.reg);
-  const Box& whole = reg.box(reg.boxes.size() == 1 ? 0 : act);
-  const Box& box = access.boxes.empty() ? whole : access.boxes[access.boxes.size() == 1 ? 0 : static_cast<size_t>(act)];
+  const auto [whole, box] = boxes_of(access, reg, act);
   const Shape& axes = work.bound->tensors[access.tensor].factored;
   const Part part = over_axes({reg.dtype, box, dense_strides(extents(whole))}, reg.axes, axes);
   return dense_part(access.tensor, reg.dtype, part.box, axes);
@@ -38,25 +39,6 @@ void add(KernelToTime&& kernel, KernelsToTime& kernels) {
   if (computes_nothing(kernel)) return;
   std::string key = kernel.kernel.id.key();
   kernels.try_emplace(std::move(key), std::move(kernel));
-}
-
-std::vector<int> prime_factors(int n) {
-  std::vector<int> factors;
-  for (int p = 2; n > 1; ++p)
-    for (; n % p == 0; n /= p) factors.push_back(p);
-  return factors;
-}
-
-// No index is split into more parts than it has values.
-bool fits(const tdl::Bound& bound, const std::vector<int>& extents, const std::vector<tdl::AxisStrategy>& strategies) {
-  std::map<std::string, int64_t> parts;
-  for (size_t a = 0; a < strategies.size(); ++a)
-    for (const std::string& name : strategies[a].names) {
-      int64_t& count = parts.try_emplace(name, 1).first->second;
-      count *= extents[a];
-      if (count > bound.indices[bound.find_index(name)].extent) return false;
-    }
-  return true;
 }
 
 // Adds the kernels of an op that is split in one way.
@@ -97,7 +79,7 @@ void add_op(const Graph& graph, const Op& op, const std::vector<int>& mesh, cons
   for_each_tuple(counts, [&](const std::vector<size_t>& at) {
     std::vector<tdl::AxisStrategy> strategies;
     for (size_t a = 0; a < at.size(); ++a) strategies.push_back(offered[a][at[a]]);
-    if (!fits(*op.bound, mesh, strategies)) return;
+    if (!has_values_for(*op.bound, mesh, strategies)) return;
     if (const auto derived = deriver.derive(strategies)) add_split(graph, op, *derived, form, kernels);
   });
 }

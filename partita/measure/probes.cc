@@ -154,17 +154,6 @@ void run_probe(ChainBuilder& b, Kernels& kernels, const TimingOptions& options, 
   for (int runs = 0; goes_on(runs); ++runs) see(run_threads(acts, hooks, {.steps = steps, .trace = true}).trace);
 }
 
-Measured measured_of(std::vector<double> us) {
-  ensure(!us.empty(), "a probe saw nothing");
-  std::sort(us.begin(), us.end());
-  const auto quantile = [&](double part) { return us[static_cast<size_t>(part * static_cast<double>(us.size() - 1))]; };
-  Measured measured;
-  measured.us = std::max(1e-3, quantile(0.5));
-  measured.spread_us = quantile(0.75) - quantile(0.25);
-  measured.runs = static_cast<int>(us.size());
-  return measured;
-}
-
 // The same with the mean of the middle half in place of the median: what comes in two kinds (a thread that is awake,
 // one that sleeps) adds up by its mean.
 Measured middle_mean(std::vector<double> us) {

@@ -26,10 +26,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double quantile(const std::vector<double>& sorted, double part) {
-  return sorted[static_cast<size_t>(part * static_cast<double>(sorted.size() - 1))];
-}
-
 // Calls f(expression) for an expression and all below it.
 template <typename F>
 void for_each_expr(const tdl::Expr& e, const F& f) {
@@ -119,6 +115,17 @@ class Instance {
 
 }  // namespace
 
+Measured measured_of(std::vector<double> us) {
+  ensure(!us.empty(), "nothing was timed");
+  std::sort(us.begin(), us.end());
+  const auto quantile = [&](double part) { return us[static_cast<size_t>(part * static_cast<double>(us.size() - 1))]; };
+  Measured measured;
+  measured.us = std::max(1e-3, quantile(0.5));
+  measured.spread_us = quantile(0.75) - quantile(0.25);
+  measured.runs = static_cast<int>(us.size());
+  return measured;
+}
+
 Measured timed(const std::function<void(int thread)>& run, int threads, const TimingOptions& options) {
   std::vector<double> times;
   std::mutex mutex;
@@ -156,12 +163,7 @@ Measured timed(const std::function<void(int thread)>& run, int threads, const Ti
   work(0);
   for (std::thread& t : others) t.join();
   if (error) std::rethrow_exception(error);
-  std::sort(times.begin(), times.end());
-  Measured measured;
-  measured.us = quantile(times, 0.5);
-  measured.spread_us = quantile(times, 0.75) - quantile(times, 0.25);
-  measured.runs = static_cast<int>(times.size());
-  return measured;
+  return measured_of(std::move(times));
 }
 
 struct Others::Inside {
@@ -219,14 +221,9 @@ double us_of(const Run& run) {
   return std::chrono::duration<double, std::micro>(Clock::now() - from).count();
 }
 
-Measured measured_of(InGroup& k, Kernels& kernels, const TimingOptions& options) {
-  std::sort(k.cold.begin(), k.cold.end());
-  std::sort(k.warm.begin(), k.warm.end());
-  Measured time;
-  time.us = quantile(k.warm, 0.5);
-  time.spread_us = quantile(k.warm, 0.75) - quantile(k.warm, 0.25);
-  time.runs = static_cast<int>(k.warm.size());
-  if (options.cache_bytes > 0) time.cold_us = std::max(time.us, quantile(k.cold, 0.5));
+Measured measured_in_group(InGroup& k, Kernels& kernels, const TimingOptions& options) {
+  Measured time = measured_of(std::move(k.warm));
+  if (options.cache_bytes > 0) time.cold_us = std::max(time.us, measured_of(std::move(k.cold)).us);
   if (options.cores < 2) return time;
   const auto run = [&](int thread) { k.instances[static_cast<size_t>(thread)]->run(kernels); };
   const double alone = timed(run, 1, options).us, together = timed(run, options.cores, options).us;
@@ -274,7 +271,7 @@ GroupTimes time_group(const std::vector<const KernelToTime*>& group, const std::
       k.warm.push_back(us_of(run));
     }
   members.resize(timed_members);
-  for (InGroup& k : members) result.times.emplace(k.kernel->kernel.id.key(), measured_of(k, kernels, options));
+  for (InGroup& k : members) result.times.emplace(k.kernel->kernel.id.key(), measured_in_group(k, kernels, options));
   return result;
 }
 

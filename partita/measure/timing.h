@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "partita/measure/kernels.h"
 #include "partita/runtime/kernel.h"
@@ -14,6 +15,9 @@ struct TimingOptions {
   int cores = 2;           // that run it together; 1: that is not measured
   double cache_bytes = 0;  // of a core; 0: cold times are not measured
 };
+
+// Median and quartiles of some times in us, at least one.
+Measured measured_of(std::vector<double> us);
 
 // Median and quartiles of the times that `run` takes in each of several threads; run(thread) is called at least
 // `least_runs` times in each, and for as long as the options say.

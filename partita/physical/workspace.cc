@@ -22,6 +22,11 @@ KernelRequest request_of(const KernelWork& work, const std::vector<Interval>& ra
           kernel_parts(*work.bound, reads, writes)};
 }
 
+std::pair<const Box&, const Box&> boxes_of(const Access& access, const Register& reg, int act) {
+  const Box& whole = reg.box(reg.boxes.size() == 1 ? 0 : act);
+  return {whole, access.boxes.empty() ? whole : access.boxes[access.boxes.size() == 1 ? 0 : act]};
+}
+
 namespace {
 
 // Writes a call down: calls with equal texts need equal scratch.
@@ -49,12 +54,6 @@ class Call {
  private:
   std::string& text_;
 };
-
-// The register's box in one act, and the part of it that is accessed.
-std::pair<const Box&, const Box&> boxes_of(const Access& access, const Register& reg, int act) {
-  const Box& whole = reg.box(reg.boxes.size() == 1 ? 0 : act);
-  return {whole, access.boxes.empty() ? whole : access.boxes[access.boxes.size() == 1 ? 0 : act]};
-}
 
 std::vector<PlacedPart> placed_parts(const std::vector<Access>& accesses, const PhysicalGraph& graph, int act) {
   std::vector<PlacedPart> parts;

@@ -3,12 +3,16 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "partita/kernel_plan/request.h"
 #include "partita/physical/physical.h"
 
 namespace partita {
+
+// A kernel's access in one act: the register's box, and the part of it that is accessed.
+std::pair<const Box&, const Box&> boxes_of(const Access& access, const Register& reg, int act);
 
 // What a kernel is asked in one act, whose ranges these are. It refers to `work` and `ranges`.
 KernelRequest request_of(const KernelWork& work, const std::vector<Interval>& ranges,

@@ -2,6 +2,7 @@
 #include "partita/plan/rules.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -93,6 +94,18 @@ std::vector<std::string> sample_indices(const Graph& graph, const Op& op) {
       return names;
   }
   return {};
+}
+
+bool has_values_for(const tdl::Bound& bound, const std::vector<int>& extents,
+                    const std::vector<tdl::AxisStrategy>& strategies) {
+  std::map<std::string, int64_t> parts;
+  for (size_t a = 0; a < strategies.size(); ++a)
+    for (const std::string& name : strategies[a].names) {
+      int64_t& count = parts.try_emplace(name, 1).first->second;
+      count *= extents[a];
+      if (count > bound.indices[bound.find_index(name)].extent) return false;
+    }
+  return true;
 }
 
 std::vector<tdl::AxisStrategy> allowed_strategies(const Op& op, int p) {

@@ -62,5 +62,8 @@ std::vector<std::string> sample_indices(const Graph& graph, const Op& op);
 // The strategies of one op on an axis of p positions that a plan may take: index names no shorter than p, partial,
 // replicate.
 std::vector<tdl::AxisStrategy> allowed_strategies(const Op& op, int p);
+// Whether no index is split into more parts than it has values, over mesh axes of these extents.
+bool has_values_for(const tdl::Bound& bound, const std::vector<int>& extents,
+                    const std::vector<tdl::AxisStrategy>& strategies);
 
 }  // namespace partita

@@ -10,6 +10,7 @@
 #include <map>
 
 #include "partita/base/error.h"
+#include "partita/base/prime_factors.h"
 #include "partita/base/units.h"
 #include "partita/cost/alone.h"
 #include "partita/search/bound_proof.h"

@@ -6,6 +6,7 @@
 // else is left, it is replicated.
 #include <algorithm>
 
+#include "partita/base/prime_factors.h"
 #include "partita/search/searches.h"
 #include "partita/search/tofu.h"
 

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "partita/base/error.h"
+#include "partita/base/prime_factors.h"
 #include "partita/base/threads.h"
 #include "partita/plan/resolve.h"
 #include "partita/search/joint_readers.h"

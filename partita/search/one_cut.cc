@@ -86,13 +86,6 @@ std::vector<Choice> choices_of(const tdl::Bound& bound, const CutState& state, c
 
 }  // namespace
 
-std::vector<int> prime_factors(int n) {
-  std::vector<int> factors;
-  for (int f = 2; n > 1; ++f)
-    for (; n % f == 0; n /= f) factors.push_back(f);
-  return {factors.rbegin(), factors.rend()};
-}
-
 int groups_of(const std::vector<int>& extents) {
   return std::accumulate(extents.begin(), extents.end(), 1, std::multiplies<>());
 }

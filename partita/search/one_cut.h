@@ -157,8 +157,6 @@ class Cuts {
       pair_costs_;
 };
 
-// Largest first; empty for 1.
-std::vector<int> prime_factors(int n);
 // The groups of devices that the cuts so far have made.
 int groups_of(const std::vector<int>& extents);
 

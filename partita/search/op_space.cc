@@ -28,18 +28,6 @@ struct Making {
 
 bool is_replicate(const tdl::AxisStrategy& s) { return s.names.empty() && s.partial.empty(); }
 
-// No index is split into more parts than it has values.
-bool fits(const tdl::Bound& bound, const std::vector<int>& extents, const std::vector<tdl::AxisStrategy>& strategies) {
-  std::map<std::string, int64_t> parts;
-  for (size_t a = 0; a < strategies.size(); ++a)
-    for (const std::string& name : strategies[a].names) {
-      int64_t& count = parts.try_emplace(name, 1).first->second;
-      count *= extents[a];
-      if (count > bound.indices[bound.find_index(name)].extent) return false;
-    }
-  return true;
-}
-
 // False, and nothing is added, where the strategy does not exist.
 bool add_strategy(const Making& making, const Op& op, tdl::Deriver& deriver,
                   const std::vector<tdl::AxisStrategy>& strategies, JointCosts& costs, OpSpace& space) {
@@ -70,7 +58,8 @@ OpSpace given_space(const Making& making, const Op& op, const Choices& given, Jo
   tdl::Deriver deriver(*op.bound, making.mesh.extents);
   for (const std::vector<tdl::AxisStrategy>& strategies : given) {
     making.keeper.check_time();
-    if (fits(*op.bound, making.mesh.extents, strategies)) add_strategy(making, op, deriver, strategies, costs, space);
+    if (has_values_for(*op.bound, making.mesh.extents, strategies))
+      add_strategy(making, op, deriver, strategies, costs, space);
   }
   ensure(!space.strategies.empty(), "op '{}': of what it may do nothing exists", op.name);
   return space;
@@ -113,7 +102,7 @@ OpSpace full_space(const Making& making, const Op& op, JointCosts& costs) {
     making.keeper.check_time();
     std::vector<tdl::AxisStrategy> strategies;
     for (size_t a = 0; a < at.size(); ++a) strategies.push_back(offered[a][at[a]]);
-    if (fits(*op.bound, extents, strategies) && add_strategy(making, op, deriver, strategies, costs, all))
+    if (has_values_for(*op.bound, extents, strategies) && add_strategy(making, op, deriver, strategies, costs, all))
       value_of[at] = all.strategies.size() - 1;
   });
   OpSpace space;

@@ -6,6 +6,7 @@
 
 #include "partita/base/begun.h"
 #include "partita/base/error.h"
+#include "partita/base/prime_factors.h"
 #include "partita/base/tuples.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/rules.h"

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "partita/base/error.h"
+#include "partita/base/prime_factors.h"
 #include "partita/plan/rules.h"
 #include "partita/search/one_cut.h"
 #include "partita/tdl/affine.h"

@@ -2,6 +2,7 @@
 #include "partita/search/tofu.h"
 
 #include "partita/base/error.h"
+#include "partita/base/prime_factors.h"
 
 namespace partita {
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "partita/base/error.h"
+#include "partita/base/prime_factors.h"
 #include "partita/base/rng.h"
 #include "partita/models/testing/training.h"
 #include "partita/plan/check.h"

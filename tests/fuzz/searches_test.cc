@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "partita/base/error.h"
+#include "partita/base/prime_factors.h"
 #include "partita/base/rng.h"
 #include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
