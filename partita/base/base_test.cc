@@ -90,6 +90,7 @@ TEST(Box, RegroupedOverOtherAxesHasTheSameElements) {
     const auto elements = numbers(box, from);
     const auto other = regrouped(box, from, to);
     ASSERT_EQ(other.has_value(), is_box(elements, to)) << "seed " << seed << ": " << to_string(box);
+    ASSERT_EQ(spanned(box, from), (Interval{*elements.begin(), *elements.rbegin() + 1}));
     ASSERT_TRUE(!other || numbers(*other, to) == elements)
         << "seed " << seed << ": " << to_string(box) << " and " << to_string(*other);
     ++(other ? found : none);

@@ -98,6 +98,14 @@ Shape dense_strides(const Shape& extents) {
   return strides;
 }
 
+Interval spanned(const Box& box, const Shape& axes) {
+  if (is_empty(box)) return {};
+  const Shape strides = dense_strides(axes);
+  Interval span{0, 1};
+  for (size_t a = 0; a < box.size(); ++a) span.lo += box[a].lo * strides[a], span.hi += (box[a].hi - 1) * strides[a];
+  return span;
+}
+
 namespace {
 
 // An interval of the row-major numbers over several axes, and the distance in memory from one to the next.

@@ -65,6 +65,8 @@ std::optional<StridedBox> regrouped(const StridedBox& part, const Shape& from, c
 std::optional<Box> regrouped(const Box& box, const Shape& from, const Shape& to);
 // Row-major, without gaps.
 Shape dense_strides(const Shape& extents);
+// From the box's first element to its last, by their numbers in row-major order over `axes`; {} where it has none.
+Interval spanned(const Box& box, const Shape& axes);
 
 // Factorings of one extent into radices, most significant first. How many of `fine` make each radix of `coarse`; empty
 // if `fine` is not a refinement of it.

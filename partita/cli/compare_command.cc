@@ -23,7 +23,7 @@ std::string or_dash(fmt::format_string<const T&> format, const std::optional<T>&
   return value ? fmt::format(format, *value) : "-";
 }
 
-// A plan's step on this machine, and how much longer a fixed piece of work takes now than when it was profiled.
+// A plan's step on this machine, and how many times as long its kernels take now as when they were profiled.
 struct Measurement {
   MeasuredStep step;
   double drift = 1;
@@ -126,14 +126,11 @@ void expect_local(const Arguments& a) {
 // A plan on this machine; its traces are added where they are asked for.
 Measurement measured(const Arguments& a, const std::string& search, Planned& p, Runner& runner,
                      std::vector<NamedTrace>& traces) {
-  constexpr double kSecondsOfStep = 2, kSecondsOfDrift = 0.3;  // of the latter before and after the steps
+  constexpr double kSecondsOfStep = 2;
   follow_whole(p, runner);
   Measurement m;
-  const double then_us = has_drift(a) ? p.cluster.profile->machine.reference_us : 0;
-  const auto drift_now = [&] { return then_us > 0 ? reference_us(kSecondsOfDrift) / then_us : 1; };
-  const double before = drift_now();
   m.step = measure_step(p, a.measure_seconds.value_or(kSecondsOfStep), !a.trace.empty(), load_kernels(), &interrupted);
-  m.drift = (before + drift_now()) / 2;
+  if (has_drift(a)) m.drift = drift_of(p.physical, *p.cluster.profile, load_kernels());
   if (a.trace.empty()) return m;
   traces.push_back({search + " predicted", p.predicted, p.physical});
   traces.push_back({search + " measured", m.step.trace, p.physical});

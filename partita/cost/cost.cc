@@ -51,11 +51,11 @@ std::string_view curve_of(const Work& work) {
   return "copy";
 }
 
-// A load makes the whole input of a step, of which the task keeps its part (train/feed.h); others touch what they move.
+// A load makes all from its part's first element to the last (train/feed.h); others touch what they move.
 double fed_bytes(const PhysicalGraph& graph, const Task& task) {
   if (!std::holds_alternative<LoadWork>(task.work)) return static_cast<double>(task.bytes);
   const Register& reg = graph.reg(task.writes[0].reg);
-  return static_cast<double>(volume(reg.axes) * bytes_of(reg.dtype));
+  return static_cast<double>(spanned(reg.boxes[0], reg.axes).size() * bytes_of(reg.dtype));
 }
 
 // How much longer with all cores busy, of the point nearest to so many bytes.
@@ -118,8 +118,9 @@ std::optional<TaskTime> CostModel::profiled(DeviceId device, const KernelId& id,
   const Profile* profile = cluster_.profile_of(device);
   const auto time = profile ? profile->kernel(id, flops, bytes) : std::nullopt;
   if (!time) return std::nullopt;
-  const double task_us = profile->machine.task_us;
-  return TaskTime{whole_ns(time->us + task_us), whole_ns(time->cold_us + task_us), time->together, time->estimated};
+  const double task_us = profile->machine.task_us, times = profile->mean_over_median();
+  return TaskTime{whole_ns(time->us * times + task_us), whole_ns(time->cold_us * times + task_us), time->together,
+                  time->estimated};
 }
 
 TaskTime CostModel::task_time(const PhysicalGraph& graph, const Task& task) const {

@@ -88,6 +88,13 @@ TEST(ProfiledTimes, AreThoseOfTheTaskAndMarkedWhereEstimated) {
   EXPECT_TRUE(guess.estimated);
   EXPECT_GT(guess.ns, known.ns);
   EXPECT_LT(guess.ns, 3 * known.ns);
+  // A step adds up means: those of all runs together, here 23 us over 20.
+  MeasuredKernel interrupted = profile.kernels().begin()->second;
+  interrupted.time.mean_us = 23;
+  profile.add(interrupted);
+  EXPECT_NEAR(profile.mean_over_median(), 1.15, 1e-12);
+  EXPECT_EQ(with(half).ns, 23500);
+  EXPECT_EQ(with(half).cold_ns, 29250);
   // Of another type of device it says nothing.
   half.cluster.devices[0].model = "H100";
   EXPECT_LT(CostModel(half.cluster).task_ns(half.graph, half.graph.tasks[0]), 100);

@@ -86,7 +86,7 @@ void add_op(const Graph& graph, const Op& op, const std::vector<int>& mesh, cons
 
 }  // namespace
 
-void add_kernels(const PhysicalGraph& graph, KernelsToTime& kernels) {
+void add_kernels(const PhysicalGraph& graph, KernelsToTime& kernels, std::map<std::string, int>* times) {
   FormTexts texts;
   for (const Task& task : graph.tasks) {
     const auto* work = std::get_if<KernelWork>(&task.work);
@@ -95,7 +95,9 @@ void add_kernels(const PhysicalGraph& graph, KernelsToTime& kernels) {
       const int n = static_cast<int>(act);
       KernelToTime k;
       k.kernel.id = kernel_id(graph, task, *work, texts.of(work->bound), n);
-      if (kernels.contains(k.kernel.id.key())) continue;
+      const std::string key = k.kernel.id.key();
+      if (times) ++(*times)[key];
+      if (kernels.contains(key)) continue;
       k.kernel.flops = task.flops, k.kernel.bytes = static_cast<double>(task.bytes);
       k.work = *work;
       k.work.ranges = {work->ranges[act]};

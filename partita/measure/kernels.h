@@ -21,8 +21,8 @@ struct KernelToTime {
 };
 using KernelsToTime = std::map<std::string, KernelToTime>;  // by KernelId::key()
 
-// Adds those of a lowered plan.
-void add_kernels(const PhysicalGraph& graph, KernelsToTime& kernels);
+// Adds those of a lowered plan, and to `times`, if given, how often each runs in a step, by its key.
+void add_kernels(const PhysicalGraph& graph, KernelsToTime& kernels, std::map<std::string, int>* times = nullptr);
 // Adds those that plans over 1 to `devices` devices can ask for: of every op, all strategies on meshes of as many
 // devices as divide `devices`, one axis a prime factor.
 void add_kernels(const Graph& graph, int devices, KernelsToTime& kernels);

@@ -18,7 +18,8 @@ namespace partita {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr double kSecondsBetweenKeeps = 5, kSecondsOfReference = 0.5;
+constexpr double kSecondsBetweenKeeps = 5;
+constexpr double kSecondsOfDrift = 0.02;  // of each kernel
 // Kernels that are timed in turns: few enough to say how far the work is, small enough for memory.
 constexpr size_t kGroup = 32;
 constexpr double kLeastGroupBytes = 4 << 20, kMostGroupBytes = 256 << 20;
@@ -109,7 +110,6 @@ MeasureReport measure(const KernelsToTime& kernels, Kernels& engine, const Measu
   MeasureReport report;
   const TimingOptions timing{
       .seconds = options.seconds, .cores = options.cores, .cache_bytes = profile.machine.cache_bytes};
-  if (!(profile.machine.reference_us > 0)) profile.machine.reference_us = reference_us(kSecondsOfReference);
   if (!(profile.machine.task_us > 0)) {
     const Overheads overheads = measure_overheads();
     profile.machine.task_us = overheads.task_us, profile.machine.message_us = overheads.message_us;
@@ -152,6 +152,35 @@ MeasureReport measure(const KernelsToTime& kernels, Kernels& engine, const Measu
   report.interrupted = keeper.stopped();
   if (options.keep && report.measured > 0) options.keep(profile);
   return report;
+}
+
+double drift_of(const PhysicalGraph& graph, const Profile& profile, Kernels& engine) {
+  KernelsToTime kernels;
+  std::map<std::string, int> times;  // by key: how often it runs
+  add_kernels(graph, kernels, &times);
+  const auto weight = [&](const KernelToTime* k) {
+    return times.at(k->kernel.id.key()) * profile.find(k->kernel.id)->time.us;
+  };
+  std::vector<const KernelToTime*> group;
+  for (const auto& [key, kernel] : kernels)
+    if (profile.find(kernel.kernel.id)) group.push_back(&kernel);
+  std::sort(group.begin(), group.end(), [&](const auto* a, const auto* b) { return weight(a) > weight(b); });
+  group.resize(std::min(group.size(), kGroup));
+  const double bytes = std::clamp(static_cast<double>(graph.peak_bytes.empty() ? 0 : graph.peak_bytes[0]),
+                                  kLeastGroupBytes, kMostGroupBytes);
+  const GroupTimes now =
+      time_group(group, company_of(group, kernels, bytes), Others(kernels, engine), engine,
+                 {.seconds = kSecondsOfDrift, .cores = 1, .cache_bytes = profile.machine.cache_bytes});
+  double now_us = 0, then_us = 0;
+  for (const KernelToTime* k : group) {
+    const auto found = now.times.find(k->kernel.id.key());
+    if (found == now.times.end()) continue;
+    const Measured& then = profile.find(k->kernel.id)->time;
+    const double runs = times.at(found->first);
+    now_us += runs * (found->second.us + found->second.cold_us);
+    then_us += runs * (then.us + then.cold_us);
+  }
+  return then_us > 0 ? now_us / then_us : 1;
 }
 
 }  // namespace partita

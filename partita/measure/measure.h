@@ -24,10 +24,10 @@ struct MeasureOptions {
 // The machine on which this program runs: its processor's name, and how many cores the program may use.
 Machine this_machine();
 
-// What a fixed piece of work takes now: arithmetic on vectors, branches, a copy. Other programs on the machine, or
-// other tenants of its processor, make it slower; what it takes over Machine::reference_us is the drift since a
-// profile.
-double reference_us(double seconds);
+// How many times as long the kernels of a plan take now as when they were profiled: other programs on the machine, or
+// other tenants of its processor, make them slower. Of those that take most of its step and were measured, each as
+// often as it runs; 1 without any.
+double drift_of(const PhysicalGraph& graph, const Profile& profile, Kernels& engine);
 
 // The profile with overheads, collectives, copies and kernels that it lacked. What it has is left as it is. A kernel
 // that cannot be run by itself is left out, and told of in `left_out`. Returns early where `stop` is set.

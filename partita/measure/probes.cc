@@ -2,10 +2,12 @@
 #include "partita/measure/probes.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <memory>
 
+#include "partita/base/align.h"
 #include "partita/base/error.h"
 #include "partita/graph/builder.h"
 #include "partita/ops/ops.h"
@@ -28,17 +30,22 @@ constexpr double kProbe = 6;     // times as long as a kernel is timed, is a pro
 constexpr double kLongest = 4;   // times as long as asked, until a probe has its runs
 constexpr int64_t kRows = 64;    // of the tensors that are moved
 
-// Kernels that write what they are told to write, and then spin.
+// Kernels that write what they are told to write, and then go through memory for some time, so that the runtime finds
+// caches as it does in a step: full of what kernels read.
 class SpinKernels final : public Kernels {
  public:
-  explicit SpinKernels(double spin_us) : spin_us_(spin_us) {}
+  explicit SpinKernels(double spin_us) : spin_us_(spin_us), swept_(spin_us > 0 ? kSwept : 0) {}
   void run(const KernelCall& call) override {
     const Clock::time_point from = Clock::now();
     for (const View& view : call.writes) fill(view, 1);
     // Devices do not end at once in a step: the first waits, and its thread sleeps, until the last has come.
     const double spin_us = spin_us_ * (call.task->device.value % 2 == 0 ? 1 : kLate);
-    while (us_since(from) < spin_us) {
-    }
+    thread_local size_t at = 0;
+    unsigned sum = 0;
+    while (us_since(from) < spin_us)
+      for (size_t line = 0; line < kLinesAtOnce; ++line, at = (at + kAlignBytes) % swept_.size())
+        sum += static_cast<unsigned>(swept_[at]);
+    sum_ = sum;
   }
 
  private:
@@ -46,7 +53,10 @@ class SpinKernels final : public Kernels {
   static double us_since(Clock::time_point from) {
     return std::chrono::duration<double, std::micro>(Clock::now() - from).count();
   }
+  static constexpr size_t kSwept = 16 << 20, kLinesAtOnce = 64;
   double spin_us_;
+  std::vector<std::byte> swept_;
+  std::atomic<unsigned> sum_{0};  // so that what is read is read
 };
 
 // A graph of `devices` devices, each with a compute queue, a collective queue and a queue of transfers to it. Every
@@ -310,7 +320,9 @@ struct Feeding {
     Feed feed;
     std::vector<int64_t> items;
     for (int64_t i = 0; i < kRows; ++i) items.push_back(i);
-    feed.load = [this, items](TensorId input, int64_t) { return data->take(graph, input, items); };
+    feed.load = [this, items](TensorId input, int64_t, Interval elements) {
+      return data->take(graph, input, items, elements);
+    };
     feed.keep = [](TensorId, int64_t, const Values&) {};
     hooks = hooks_of(graph, std::move(feed), kernels, 1);
     bytes_.resize(static_cast<size_t>(kRows * columns * 4));

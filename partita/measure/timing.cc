@@ -8,6 +8,7 @@
 #include <exception>
 #include <fstream>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -222,7 +223,9 @@ double us_of(const Run& run) {
 }
 
 Measured measured_in_group(InGroup& k, Kernels& kernels, const TimingOptions& options) {
+  const double mean_us = std::accumulate(k.warm.begin(), k.warm.end(), 0.0) / static_cast<double>(k.warm.size());
   Measured time = measured_of(std::move(k.warm));
+  time.mean_us = mean_us;
   if (options.cache_bytes > 0) time.cold_us = std::max(time.us, measured_of(std::move(k.cold)).us);
   if (options.cores < 2) return time;
   const auto run = [&](int thread) { k.instances[static_cast<size_t>(thread)]->run(kernels); };

@@ -63,9 +63,17 @@ void Profile::add(MeasuredKernel kernel) {
   flops_per_us_ = std::max(flops_per_us_, kernel.flops / us);
   bytes_per_us_ = std::max(bytes_per_us_, kernel.bytes / us);
   std::string key = kernel.id.key();
+  if (const MeasuredKernel* before = find(kernel.id)) count(before->time, -1);
+  count(kernel.time, 1);
   std::vector<std::string>& family = families_[kernel.id.family()];
   if (std::find(family.begin(), family.end(), key) == family.end()) family.push_back(key);
   kernels_.insert_or_assign(std::move(key), std::move(kernel));
+}
+
+void Profile::count(const Measured& time, int times) {
+  if (!(time.mean_us > 0)) return;
+  mean_us_ += times * time.runs * time.mean_us;
+  median_us_ += times * time.runs * time.us;
 }
 
 const MeasuredKernel* Profile::find(const KernelId& id) const {

@@ -48,6 +48,7 @@ struct Measured {
   // With one on each core at once, the median; 0: not measured. At least `us`.
   double together_us = 0;
   double cold_us = 0;  // of kernels, after other memory filled the core's cache; 0: not measured. At least `us`
+  double mean_us = 0;  // of kernels; 0: not kept. What is now and then interrupted takes more than its median
   bool operator==(const Measured&) const = default;
 };
 
@@ -87,13 +88,12 @@ struct CurveId {
 
 // The machine that was measured; its figures are none where the profile is of a single device (GPUs).
 struct Machine {
-  std::string name;         // "Intel(R) Xeon(R) Processor"
-  std::string engine;       // what ran the kernels
-  int cores = 0;            // that all devices share; 0: each device has its own processor
-  double cache_bytes = 0;   // that a core has for itself; 0: kernels take what they take with operands in it
-  double task_us = 0;       // what the runtime adds to each task
-  double reference_us = 0;  // of a fixed piece of work, when it was profiled: how fast the machine was then
-  double message_us = 0;    // from the end of a task to the start of one on another queue that waits for it
+  std::string name;        // "Intel(R) Xeon(R) Processor"
+  std::string engine;      // what ran the kernels
+  int cores = 0;           // that all devices share; 0: each device has its own processor
+  double cache_bytes = 0;  // that a core has for itself; 0: kernels take what they take with operands in it
+  double task_us = 0;      // what the runtime adds to each task
+  double message_us = 0;   // from the end of a task to the start of one on another queue that waits for it
   bool operator==(const Machine&) const = default;
 };
 
@@ -115,6 +115,9 @@ class Profile {
   const MeasuredKernel* find(const KernelId& id) const;
   const std::map<std::string, MeasuredKernel>& kernels() const { return kernels_; }
   const Curve* curve(std::string_view of, int devices = 0) const;
+  // What runs of kernels took in all over what they would have with each at its kernel's median: a step adds up means.
+  // 1 without means; of all kernels together, since one has few runs.
+  double mean_over_median() const { return median_us_ > 0 ? mean_us_ / median_us_ : 1; }
 
   // What a kernel takes: what was measured; else an estimate from kernels of the same definition, stages and dtypes
   // (of others that do products or do not, where there is none). Their times over nominal ones, weighted by nearness in
@@ -125,10 +128,12 @@ class Profile {
 
  private:
   double nominal_us(double flops, double bytes) const;
+  void count(const Measured& time, int times);
   std::map<std::string, MeasuredKernel> kernels_;             // by key
   std::map<std::string, std::vector<std::string>> families_;  // keys by family
   // The roofline: the least time of a kernel, the most FLOPs and the most bytes a microsecond of any.
   double least_us_ = 0, flops_per_us_ = 0, bytes_per_us_ = 0;
+  double mean_us_ = 0, median_us_ = 0;  // of all runs of kernels
 };
 
 // How far estimates are from what was measured: of each kernel that has another of its family, from all others.

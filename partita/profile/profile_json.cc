@@ -20,6 +20,7 @@ void put(Json& json, const Measured& time) {
   json["runs"] = time.runs;
   if (time.together_us > 0) json["together_us"] = rounded(time.together_us);
   if (time.cold_us > 0) json["cold_us"] = rounded(time.cold_us);
+  if (time.mean_us > 0) json["mean_us"] = rounded(time.mean_us);
 }
 
 Json curve_json(const CurveId& id, const Curve& line) {
@@ -52,8 +53,11 @@ Measured read_measured(Fields& in, const std::string& where) {
   time.runs = in.value_or<int>("runs", 1);
   time.together_us = in.value_or<double>("together_us", 0);
   time.cold_us = in.value_or<double>("cold_us", 0);
-  if (!(time.us > 0) || !(time.spread_us >= 0) || !(time.together_us >= 0) || !(time.cold_us >= 0) || time.runs < 1)
-    fail("{}: us is above 0, spread_us, together_us and cold_us are not below it, and runs is 1 or more", where);
+  time.mean_us = in.value_or<double>("mean_us", 0);
+  if (!(time.us > 0) || !(time.spread_us >= 0) || !(time.together_us >= 0) || !(time.cold_us >= 0) ||
+      !(time.mean_us >= 0) || time.runs < 1)
+    fail("{}: us is above 0, spread_us, together_us, cold_us and mean_us are not below it, and runs is 1 or more",
+         where);
   return time;
 }
 
@@ -135,7 +139,6 @@ std::string print(const Profile& profile) {
                         {"engine", m.engine},
                         {"cores", m.cores},
                         {"cache_bytes", m.cache_bytes},
-                        {"reference_us", rounded(m.reference_us)},
                         {"task_us", rounded(m.task_us)},
                         {"message_us", rounded(m.message_us)}};
   std::string text = fmt::format("{{\n  \"schema_version\": {},\n  \"device\": {},\n  \"machine\": {}", kSchemaVersion,
@@ -160,13 +163,12 @@ Profile parse_profile(std::string_view text, std::string_view origin) {
   profile.machine.engine = machine.value<std::string>("engine");
   profile.machine.cores = machine.value_or<int>("cores", 0);
   profile.machine.cache_bytes = machine.value_or<double>("cache_bytes", 0);
-  profile.machine.reference_us = machine.value_or<double>("reference_us", 0);
   profile.machine.task_us = machine.value_or<double>("task_us", 0);
   profile.machine.message_us = machine.value_or<double>("message_us", 0);
   machine.done();
-  if (profile.machine.cores < 0 || !(profile.machine.cache_bytes >= 0) || !(profile.machine.reference_us >= 0) ||
-      !(profile.machine.task_us >= 0) || !(profile.machine.message_us >= 0))
-    fail("{}: machine: cores, cache_bytes, reference_us, task_us and message_us are not below 0", origin);
+  if (profile.machine.cores < 0 || !(profile.machine.cache_bytes >= 0) || !(profile.machine.task_us >= 0) ||
+      !(profile.machine.message_us >= 0))
+    fail("{}: machine: cores, cache_bytes, task_us and message_us are not below 0", origin);
   int number = 0;
   for (const Json& entry : in.get("kernels"))
     profile.add(read_kernel(entry, fmt::format("{}: kernel {}", origin, ++number)));

@@ -33,7 +33,6 @@ Profile example() {
                      .cores = 2,
                      .cache_bytes = 1 << 21,
                      .task_us = 1.5,
-                     .reference_us = 100,
                      .message_us = 12};
   profile.add(product(32, 64, 64, 21));
   MeasuredKernel other = product(64, 64, 64, 40);

@@ -119,5 +119,25 @@ TEST(Warmth, IsWhatWasTouchedNotLongAgo) {
   EXPECT_EQ(warm[5], 0.5);  // d is there, b is not
 }
 
+// A register twice as large as the cache: of its halves, the one that was written last is there.
+TEST(Warmth, IsOfThePartThatIsRead) {
+  constexpr int64_t kHalf = 1 << 19;
+  PhysicalBuilder b(1);
+  const RegisterId x = b.reg("x", 0, 2 * kHalf);
+  const auto half = [&](int n) { return Access{x, false, {Box{{n * kHalf, (n + 1) * kHalf}}}}; };
+  b.add("low", 0, {}, {x});
+  b.add("high", 0, {}, {x});
+  b.add("high again", 0, {x}, {});
+  b.add("low again", 0, {x}, {});
+  for (Task& task : b.graph.tasks) task.work = KernelWork{};
+  for (const int t : {0, 1}) b.graph.tasks[static_cast<size_t>(t)].writes = {half(t)};
+  for (const int t : {2, 3}) b.graph.tasks[static_cast<size_t>(t)].reads = {half(3 - t)};
+  run_passes(b.graph, {.share_bytes = false});
+  const std::vector<double> warm = warm_parts(b.graph, 2 << 20);
+  ASSERT_EQ(b.graph.order.size(), 4u);
+  EXPECT_EQ(warm[2], 1);
+  EXPECT_EQ(warm[3], 0);
+}
+
 }  // namespace
 }  // namespace partita

@@ -1,6 +1,6 @@
 // Internal to sim/: how much of what a kernel reads and writes its core still has in its own cache. A device's kernels
 // run in their order; bytes that were touched not longer ago than the cache holds are there (an LRU stack, Mattson et
-// al. 1970, by whole registers).
+// al. 1970, by the span of what is accessed).
 //
 // Example: a cache of 2 MB, and kernels that touch 1 MB each: a, b, a again, c, d, b. The second a finds all of its
 // bytes; b does not, since c and d came between.

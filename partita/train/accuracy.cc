@@ -59,10 +59,10 @@ double accuracy(const Planned& planned, const Dataset& data, const Arrays& weigh
   ensure(judged.valid(), "no output is compared with the labels");
   int64_t right = 0;
   Feed feed;
-  feed.load = [&](TensorId input, int64_t step) {
+  feed.load = [&](TensorId input, int64_t step, Interval elements) {
     std::vector<int64_t> items;
     for (int64_t i = 0; i < each; ++i) items.push_back(std::min(step * each + i, data.items() - 1));
-    return data.take(graph.whole_graph(), input, items);
+    return data.take(graph.whole_graph(), input, items, elements);
   };
   feed.keep = [&](TensorId output, int64_t step, const Values& value) {
     if (output == judged)

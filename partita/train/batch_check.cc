@@ -57,7 +57,9 @@ Outputs outputs_of(const Graph& forward, int64_t steps,
   write_initial(memory, graph, kSeed, {});
   Outputs outputs(static_cast<std::size_t>(steps));
   Feed feed;
-  feed.load = [&](TensorId id, int64_t step) { return input(forward.find_tensor(graph.tensor(id).name), step); };
+  feed.load = [&](TensorId id, int64_t step, Interval elements) {
+    return elements_of(input(forward.find_tensor(graph.tensor(id).name), step), elements);
+  };
   feed.keep = [&](TensorId id, int64_t step, Values value) {
     outputs[static_cast<std::size_t>(step)][graph.tensor(id).name] = std::move(value);
   };

@@ -165,22 +165,34 @@ void Dataset::check(const Graph& graph, const std::string& origin) {
 }
 
 Values Dataset::take(const Graph& graph, TensorId id, const std::vector<int64_t>& items) const {
+  const Shape& shape = graph.tensor(id).shape;
+  Values values = take(graph, id, items, {0, volume(shape)});
+  values.shape = shape;
+  return values;
+}
+
+Values Dataset::take(const Graph& graph, TensorId id, const std::vector<int64_t>& items, Interval elements) const {
   const Tensor& input = graph.tensor(graph.tensor(id).same_as.valid() ? graph.tensor(id).same_as : id);
   const Values& from = arrays_.at(input.name);
+  Values out{input.dtype, {elements.size()}, {}, {}};
+  const auto add = [&](int64_t first, int64_t count) {
+    if (is_float(input.dtype)) append(out.real, from.real, first, count);
+    else append(out.integer, from.integer, first, count);
+  };
   if (shared_.contains(input.name)) {
-    Values as_it_is = from;
-    as_it_is.dtype = input.dtype;
-    return as_it_is;
+    add(elements.lo, elements.size());
+    return out;
   }
   const int64_t each = volume(from.shape) / items_;  // elements an item
-  Values out{input.dtype, input.shape, {}, {}};
-  for (int64_t item : items) {
-    ensure(item >= 0 && item < items_, "item {} of {}", item, items_);
-    if (is_float(input.dtype)) append(out.real, from.real, item * each, each);
-    else append(out.integer, from.integer, item * each, each);
-  }
   ensure(static_cast<int64_t>(items.size()) * each == volume(input.shape),
          "input '{}': {} items of {} elements for [{}]", input.name, items.size(), each, fmt::join(input.shape, "x"));
+  for (int64_t at = elements.lo; at < elements.hi;) {
+    const int64_t item = items[static_cast<size_t>(at / each)], within = at % each;
+    ensure(item >= 0 && item < items_, "item {} of {}", item, items_);
+    const int64_t count = std::min(each - within, elements.hi - at);
+    add(item * each + within, count);
+    at += count;
+  }
   return out;
 }
 

@@ -31,6 +31,8 @@ class Dataset {
   const Values& array(const std::string& name) const { return arrays_.at(name); }
   // What `input` takes in a step of `items`, items_a_step() of them, in their order.
   Values take(const Graph& graph, TensorId input, const std::vector<int64_t>& items) const;
+  // Of that these elements in row-major order, as an array of one axis.
+  Values take(const Graph& graph, TensorId input, const std::vector<int64_t>& items, Interval elements) const;
 
  private:
   void check(const Graph& graph, const std::string& origin);

@@ -39,14 +39,26 @@ struct Taken {
 
 }  // namespace
 
+Values elements_of(const Values& whole, Interval elements) {
+  const auto part = [&](const auto& all) {
+    return std::decay_t<decltype(all)>(all.begin() + elements.lo, all.begin() + elements.hi);
+  };
+  Values values{whole.dtype, {elements.size()}, {}, {}};
+  if (is_float(whole.dtype)) values.real = part(whole.real);
+  else values.integer = part(whole.integer);
+  return values;
+}
+
 Hooks hooks_of(const Graph& graph, Feed feed, Kernels& kernels, uint64_t seed) {
   Hooks hooks;
   hooks.kernels = &kernels;
   hooks.seed = seed;
   hooks.load = [load = std::move(feed.load)](TensorId input, int64_t step, const View& into) {
-    const Values values = load(input, step);
+    const Interval elements = spanned(into.box, into.axes);
+    if (elements.empty()) return;
     std::vector<std::byte> bytes;
-    copy_box(view_of(values, into.axes, bytes), into);
+    View part = view_of(load(input, step, elements), {elements.size()}, bytes);
+    copy_box({part.data, part.dtype, into.box, dense_strides(into.axes), into.axes}, into);
   };
   hooks.take = [&whole = graph.whole_graph(), keep = std::move(feed.keep), taken = std::make_shared<Taken>()](
                    TensorId output, int64_t step, const View& value) {

@@ -8,11 +8,15 @@
 namespace partita {
 
 struct Feed {
-  // What an input takes in a step; asked for each piece of it, by several threads.
-  std::function<Values(TensorId input, int64_t step)> load;
+  // What an input takes in a step, of its elements in row-major order these: `elements.size()` numbers. Asked for each
+  // piece of it, by several threads.
+  std::function<Values(TensorId input, int64_t step, Interval elements)> load;
   // Takes an output; one call at a time.
   std::function<void(TensorId output, int64_t step, Values value)> keep;
 };
+
+// Of what an input takes these elements alone.
+Values elements_of(const Values& whole, Interval elements);
 
 Hooks hooks_of(const Graph& graph, Feed feed, Kernels& kernels, uint64_t seed);
 

@@ -44,7 +44,9 @@ Arrays run_forward(const Graph& graph, const Plan& plan, const Cluster& cluster,
   write_initial(memory, whole, seed, weights);
   Arrays outputs;
   Feed feed;
-  feed.load = [&](TensorId input, int64_t) { return array_for(whole.tensor(input), inputs); };
+  feed.load = [&](TensorId input, int64_t, Interval elements) {
+    return elements_of(array_for(whole.tensor(input), inputs), elements);
+  };
   feed.keep = [&](TensorId output, int64_t, Values value) { outputs[graph.tensor(output).name] = std::move(value); };
   const Hooks hooks = hooks_of(graph, std::move(feed), kernels, seed);
   refuse_outside(graph, run_threads(physical, memory, hooks, {1, false}));

@@ -53,11 +53,12 @@ Hooks training_hooks(const Graph& graph, const Dataset& data, Batches& batches, 
   // The second output, where there is one, is finite where all gradients are (Loss::scale).
   const TensorId gradients = graph.outputs.size() > 1 ? graph.outputs[1] : TensorId();
   Feed feed;
-  feed.load = [&graph, &data, &batches, mutex = std::make_shared<std::mutex>()](TensorId input, int64_t step) {
+  feed.load = [&graph, &data, &batches, mutex = std::make_shared<std::mutex>()](TensorId input, int64_t step,
+                                                                                Interval elements) {
     std::unique_lock<std::mutex> lock(*mutex);
     const std::vector<int64_t> items = batches.at(step);
     lock.unlock();
-    return data.take(graph, input, items);
+    return data.take(graph, input, items, elements);
   };
   feed.keep = [&graph, &results, gradients](TensorId output, int64_t step, const Values& value) {
     if (output == graph.loss) results.losses[static_cast<size_t>(step)] = value.real.at(0);

@@ -152,6 +152,8 @@ TEST(Inputs, WithoutABatchAxisAreOnesOfEachBatch) {
   EXPECT_EQ(data.take(graph, graph.find_tensor("mask"), {1}).real,
             std::vector<double>(arrays.at("mask").real.begin() + 25, arrays.at("mask").real.end()));
   EXPECT_EQ(data.take(graph, graph.find_tensor("scale"), {1}).real, arrays.at("scale").real);
+  EXPECT_EQ(data.take(graph, graph.find_tensor("mask"), {1}, {3, 17}).real,
+            std::vector<double>(arrays.at("mask").real.begin() + 28, arrays.at("mask").real.begin() + 42));
   const Dataset made = Dataset::synthetic(graph, 7);
   for (TensorId input : graph.inputs)
     EXPECT_EQ(made.take(graph, input, {made.items() - 1}).shape, graph.tensor(input).shape);

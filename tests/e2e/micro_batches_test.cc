@@ -261,7 +261,7 @@ std::vector<std::pair<int64_t, int64_t>> touched_bytes(const Planned& p) {
   std::vector<int64_t> items(static_cast<std::size_t>(data.items_a_step()));
   std::iota(items.begin(), items.end(), 0);
   Feed feed;
-  feed.load = [&](TensorId input, int64_t) { return data.take(whole, input, items); };
+  feed.load = [&](TensorId input, int64_t, Interval elements) { return data.take(whole, input, items, elements); };
   feed.keep = [](TensorId, int64_t, const Values&) {};
   run_threads(graph, memory, hooks_of(whole, std::move(feed), kernels(), 7), {.steps = 2});
   std::vector<std::pair<int64_t, int64_t>> out;
