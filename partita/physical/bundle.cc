@@ -32,10 +32,16 @@ Units units_of(const PhysicalGraph& graph) {
   return units;
 }
 
-bool may_be_joined(const PhysicalGraph& graph, const Task& task) {
-  if (is_reduction_of_parameters(graph, task)) return task.phase != Phase::kForward;
-  return is_gather_of_parameters(graph, task) && task.turn == Task::Turn::kEager;
+// What may be joined, if at all.
+enum class Sort { kNone, kReduction, kReadyGather, kDueGather };
+Sort sort_of(const PhysicalGraph& graph, const Task& task) {
+  if (is_reduction_of_parameters(graph, task)) return task.phase != Phase::kForward ? Sort::kReduction : Sort::kNone;
+  if (!is_gather_of_parameters(graph, task)) return Sort::kNone;
+  if (task.turn == Task::Turn::kEager) return Sort::kReadyGather;
+  return task.op.valid() ? Sort::kDueGather : Sort::kNone;
 }
+
+bool may_be_joined(const PhysicalGraph& graph, const Task& task) { return sort_of(graph, task) != Sort::kNone; }
 
 // Where a unit stands: `depth` as the header says, and the place of the last op whose result it waits for.
 struct Standing {
@@ -72,14 +78,20 @@ std::vector<std::vector<int>> successors_of(const PhysicalGraph& graph, const Un
   return successors;
 }
 
+// Places of ops in a given order, by op; none: the graph's.
+std::vector<int> places_of(const std::vector<OpId>& order) {
+  std::vector<int> places(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) places[order[i].index()] = static_cast<int>(i);
+  return places;
+}
+
+int place_in(const std::vector<int>& places, OpId op) { return places.empty() ? op.value : places[op.index()]; }
+
 // By unit; nothing where units wait for each other, which admission refuses. Members of a
 // bucket stand where the last of them does.
-std::vector<Standing> standings(const PhysicalGraph& graph, const Units& units, const std::vector<OpId>& order,
+std::vector<Standing> standings(const PhysicalGraph& graph, const Units& units, const std::vector<int>& places,
                                 const std::vector<Standing>& before = {},
                                 const std::vector<std::vector<int>>& buckets = {}) {
-  std::vector<int> place_of;  // by op
-  if (!order.empty()) place_of.resize(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) place_of[order[i].index()] = static_cast<int>(i);
   const std::vector<std::vector<int>> successors = successors_of(graph, units);
   std::vector<int> left(successors.size(), 0), ready;
   for (const auto& list : successors)
@@ -94,9 +106,8 @@ std::vector<Standing> standings(const PhysicalGraph& graph, const Units& units, 
     const Task& task = graph.task(units.members[u][0]);
     Standing& own = standing[u];
     const bool stands_in_place =
-        task.turn == Task::Turn::kInPlace || (!order.empty() && std::holds_alternative<KernelWork>(task.work));
-    if (stands_in_place && task.op.valid())
-      own.place = std::max(own.place, place_of.empty() ? task.op.value : place_of[task.op.index()]);
+        task.turn == Task::Turn::kInPlace || (!places.empty() && std::holds_alternative<KernelWork>(task.work));
+    if (stands_in_place && task.op.valid()) own.place = std::max(own.place, place_in(places, task.op));
     const int depth = own.depth + (may_be_joined(graph, task) ? 1 : 0);
     for (const int to : successors[u]) {
       standing[to].depth = std::max(standing[to].depth, depth);
@@ -145,17 +156,23 @@ int64_t whole_bytes(const PhysicalGraph& graph, const std::vector<TaskId>& parti
   return most;
 }
 
-// Reductions or gathers to be joined, each bucket in the order in which its members become ready.
+// What is of one sort, to be joined: each bucket in the order of its members' places.
 std::vector<std::vector<int>> buckets_of(const PhysicalGraph& graph, const Units& units,
-                                         const std::vector<Standing>& standing, int64_t bytes, bool gathers) {
+                                         const std::vector<Standing>& standing, Sort sort,
+                                         const BytesOfGroup& bytes_of_group) {
   std::map<Kind, std::vector<int>> kinds;
   for (std::size_t u = 0; u < standing.size(); ++u)
-    if (const Task& task = graph.task(units.members[u][0]);
-        may_be_joined(graph, task) && is_gather_of_parameters(graph, task) == gathers)
+    if (sort_of(graph, graph.task(units.members[u][0])) == sort)
       kinds[kind_of(graph, units.members[u], standing[u].depth)].push_back(static_cast<int>(u));
   std::vector<std::vector<int>> buckets;
   for (auto& [kind, all] : kinds) {
     std::stable_sort(all.begin(), all.end(), [&](int a, int b) { return standing[a].place < standing[b].place; });
+    int64_t bytes = bytes_of_group(ring_of(graph, units.members[all[0]]));
+    if (sort == Sort::kDueGather) {
+      int64_t gathered = 0;
+      for (const int u : all) gathered += whole_bytes(graph, units.members[u]);
+      bytes = std::min(bytes, gathered / kDueBuckets);
+    }
     int64_t limit = std::min(bytes, kFirstBucketBytes), held = 0;
     std::vector<int> bucket;
     for (const int u : all) {
@@ -224,16 +241,29 @@ void leave_out(LocallyLowered& lowered, const std::vector<char>& dead_tasks, con
 
 }  // namespace
 
-void bundle_collectives(LocallyLowered& lowered, int64_t bytes, const std::vector<OpId>& order) {
+void bundle_collectives(LocallyLowered& lowered, int64_t bytes, const std::vector<OpId>& order,
+                        const BytesOfGroup& due_bytes) {
   PhysicalGraph& graph = lowered.graph;
   const auto joinable = [&](const Task& task) { return may_be_joined(graph, task); };
   if (bytes <= 0 || std::none_of(graph.tasks.begin(), graph.tasks.end(), joinable)) return;
   const Units units = units_of(graph);
-  const std::vector<Standing> standing = standings(graph, units, order);
-  std::vector<std::vector<int>> buckets = buckets_of(graph, units, standing, bytes, false);
+  const std::vector<int> places = places_of(order);
+  std::vector<Standing> standing = standings(graph, units, places);
+  const BytesOfGroup same = [&](const std::vector<DeviceId>&) { return bytes; };
+  const BytesOfGroup due = [&](const std::vector<DeviceId>& group) {
+    return due_bytes ? std::max(bytes, due_bytes(group)) : bytes;
+  };
+  std::vector<std::vector<int>> buckets = buckets_of(graph, units, standing, Sort::kReduction, same);
   // Gathers wait for the updates that wait for all of a bucket.
-  const std::vector<Standing> reduced = standings(graph, units, order, standing, buckets);
-  for (std::vector<int>& bucket : buckets_of(graph, units, reduced, bytes, true)) buckets.push_back(std::move(bucket));
+  const std::vector<Standing> reduced = standings(graph, units, places, standing, buckets);
+  for (std::vector<int>& bucket : buckets_of(graph, units, reduced, Sort::kReadyGather, same))
+    buckets.push_back(std::move(bucket));
+  // Others stand where they are read.
+  for (std::size_t u = 0; u < standing.size(); ++u)
+    if (const Task& task = graph.task(units.members[u][0]); task.op.valid())
+      standing[u].place = place_in(places, task.op);
+  for (std::vector<int>& bucket : buckets_of(graph, units, standing, Sort::kDueGather, due))
+    buckets.push_back(std::move(bucket));
   std::vector<char> dead_tasks(graph.tasks.size(), 0), dead_registers(graph.registers.size(), 0);
   for (const std::vector<int>& bucket : buckets) {
     if (bucket.size() < 2) continue;

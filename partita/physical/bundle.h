@@ -7,7 +7,10 @@
 //
 // - Joined are reductions of what belongs to parameters outside the forward pass, and gathers that stand as soon as
 //   they are ready (of updated weights), which are of one kind, reducer, dtype, stage, phase, turn and number of acts,
-//   over the same devices in the same order. What is read when it is due (weights of ZeRO-3) is not.
+//   over the same devices in the same order.
+// - So are gathers that stand ahead of their readers (weights of ZeRO-3), in the order of these readers, as fully
+//   sharded training gathers a layer's weights at once (Zhao et al., VLDB 2023, section 3.2). Over many devices the
+//   hops of a ring take longer than 25 MB on its links: buckets of such gathers are as large as `due_bytes` says.
 // - They come in the order in which what they read is made; gathers in that of the buckets of gradients for which the
 //   updates wait. A bucket is full when it holds `bytes` of whole tensors as one device has them; the first of a kind
 //   is full with kFirstBucketBytes, so that the wires begin early.
@@ -15,6 +18,7 @@
 //   collectives of one depth are joined; so a path from bucket to bucket leads to greater depths.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "partita/physical/in_time.h"
@@ -22,9 +26,14 @@
 namespace partita {
 
 constexpr int64_t kFirstBucketBytes = int64_t{1} << 20;
+// Gathers ahead of their readers come to at least so many buckets: what is gathered at once is in memory at once.
+constexpr int64_t kDueBuckets = 16;
 
 // Before the order is made: a bucket's place in it is that of what it waits for. `order`: the plan's order of ops;
-// empty: the graph's. 0 bytes: nothing is joined.
-void bundle_collectives(LocallyLowered& lowered, int64_t bytes, const std::vector<OpId>& order = {});
+// empty: the graph's. 0 bytes: nothing is joined. `due_bytes`: at least so much in a bucket of gathers ahead of their
+// readers; absent: `bytes`.
+using BytesOfGroup = std::function<int64_t(const std::vector<DeviceId>& group)>;
+void bundle_collectives(LocallyLowered& lowered, int64_t bytes, const std::vector<OpId>& order = {},
+                        const BytesOfGroup& due_bytes = {});
 
 }  // namespace partita

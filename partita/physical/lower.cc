@@ -43,6 +43,14 @@ bool fits(const PhysicalGraph& physical, const Cluster& cluster) {
   return true;
 }
 
+// Gathers of weights that are ahead of their readers are joined until their bytes take some times as long on the links
+// as the hops of the ring; so large a part of a model's memory that more would not pay.
+int64_t bytes_worth_hops(const Cluster& cluster, const std::vector<DeviceId>& group) {
+  constexpr double kTimes = 4, kMostBytes = 512 << 20;
+  const RingTime ring = ring_time(cluster, group);
+  return ring.a_byte_s > 0 ? static_cast<int64_t>(std::min(kMostBytes, kTimes * ring.hops_s / ring.a_byte_s)) : 0;
+}
+
 // The passes that memory depends on.
 LocallyLowered with_memory(const Graph& graph, const Resolved& resolved, const Cluster& cluster,
                            const LowerOptions& options) {
@@ -52,7 +60,9 @@ LocallyLowered with_memory(const Graph& graph, const Resolved& resolved, const C
     merge_parts(lowered, lower_local(resolved.smaller->graph, resolved.smaller->resolved, cluster, options.watch),
                 graph);
   size_constants(lowered, graph);
-  bundle_collectives(lowered, resolved.bucket_bytes, resolved.order);  // before the order, which follows from them
+  // Before the order, which follows from them.
+  bundle_collectives(lowered, resolved.bucket_bytes, resolved.order,
+                     [&](const std::vector<DeviceId>& group) { return bytes_worth_hops(cluster, group); });
   PhysicalGraph& physical = lowered.graph;
   LowerOptions ordered = options;
   ordered.schedule = resolved.pipeline.schedule;

@@ -39,22 +39,13 @@ class GroupTimes {
   explicit GroupTimes(const Cluster& cluster) : cluster_(cluster) {}
   double seconds(std::vector<DeviceId> group, int64_t sent_bytes) {
     const auto [at, fresh] = known_.try_emplace(std::move(group));
-    Ring& ring = at->second;
-    if (fresh && at->first.size() > 1) {
-      const GroupLinks links = ring_links(cluster_, at->first);
-      ring.hops_s = 1e-6 * ((links.devices - links.nodes) * links.inside_latency_us +
-                            (links.nodes - 1) * links.between_latency_us);
-      ring.a_byte_s = busiest_s(cluster_, links, 1, 1);
-    }
-    return ring.hops_s + ring.a_byte_s * static_cast<double>(sent_bytes);
+    if (fresh) at->second = ring_time(cluster_, at->first);
+    return at->second.hops_s + at->second.a_byte_s * static_cast<double>(sent_bytes);
   }
 
  private:
-  struct Ring {
-    double hops_s = 0, a_byte_s = 0;  // a byte: that each device sends
-  };
   const Cluster& cluster_;
-  std::map<std::vector<DeviceId>, Ring> known_;
+  std::map<std::vector<DeviceId>, RingTime> known_;
 };
 
 bool is_transfer_of_parts(const PhysicalGraph& graph, const Task& task) {
@@ -225,6 +216,14 @@ Held beside_kernels(const PhysicalGraph& graph, const Timeline& line) {
 }
 
 }  // namespace
+
+RingTime ring_time(const Cluster& cluster, const std::vector<DeviceId>& group) {
+  if (group.size() < 2) return {};
+  const GroupLinks links = ring_links(cluster, group);
+  return {
+      1e-6 * ((links.devices - links.nodes) * links.inside_latency_us + (links.nodes - 1) * links.between_latency_us),
+      busiest_s(cluster, links, 1, 1)};
+}
 
 RoughTimes rough_times(const PhysicalGraph& graph, const Cluster& cluster, bool transfers) {
   const std::map<CollectiveId, std::vector<DeviceId>> groups = groups_of(graph);

@@ -25,6 +25,12 @@ struct RoughTimes {
 // pipeline; and where there are any, outputs to a host.
 RoughTimes rough_times(const PhysicalGraph& graph, const Cluster& cluster, bool transfers);
 
+// What a ring of devices takes for the bytes that each sends, about.
+struct RingTime {
+  double hops_s = 0, a_byte_s = 0;
+};
+RingTime ring_time(const Cluster& cluster, const std::vector<DeviceId>& group);
+
 // What is left beyond the rough times, as a part of the kernels of a micro-batch: links reach less than their peaks,
 // and gathers and reductions of one device wait for each other. Without it 8B with ZeRO-3 on 64 H100 takes 2% longer.
 constexpr double kSparePart = 1.0 / 64;
