@@ -1,14 +1,19 @@
 // Tests of the room: boxes, data types, random numbers, units, files and threads.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <map>
 #include <numeric>
 #include <set>
 
 #include "partita/base/boxes.h"
+#include "partita/base/cpu_use.h"
 #include "partita/base/dtype.h"
 #include "partita/base/error.h"
 #include "partita/base/float16.h"
@@ -98,6 +103,25 @@ TEST(Box, RegroupedOverOtherAxesHasTheSameElements) {
   EXPECT_GT(found, 500);
   EXPECT_GT(none, 500);
   EXPECT_EQ(to_string(*regrouped(Box{{2, 4}}, {8}, {2, 4})), "[0,1)x[2,4)");
+}
+
+// A process of its own is one of the others; this one's own work is not.
+TEST(CpuUse, CountsWhatOthersUse) {
+  if (!std::ifstream("/proc/stat")) GTEST_SKIP() << "this system does not tell";
+  const auto busy = [](int64_t ms) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
+    while (std::chrono::steady_clock::now() < end) {
+    }
+  };
+  const CpuUse use;
+  const pid_t other = fork();
+  if (other == 0) {
+    busy(400);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(other, &status, 0);
+  EXPECT_GT(use.others(), 0.2);
 }
 
 // Boxes of every position, some of which depend on few of the axes, some on all, and some of which are empty.

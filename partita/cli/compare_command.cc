@@ -43,7 +43,7 @@ class Rows {
     for (const std::string& search : a.searches) width_ = std::max(width_, search.size());
     if (a.json) return;
     fmt::print("{:<{}} {:>7} {:>14} {:>10} ", "search", width_, "batch", "communication", "step time");
-    if (a.measure) fmt::print("{:>10} {:>7} ", "measured", "error");
+    if (a.measure) fmt::print("{:>10} {:>6} {:>7} ", "measured", "spread", "error");
     if (has_drift(a)) fmt::print("{:>6} {:>9} ", "drift", "corrected");
     fmt::print("{:>10} {:>14} {:>10}\n", "samples/s", "peak memory", "seconds");
   }
@@ -61,6 +61,7 @@ class Rows {
         row.update({{"measured_step_time_us", measured->step.us},
                     {"measured_spread_us", measured->step.spread_us},
                     {"measured_steps", measured->step.steps},
+                    {"others_cores", measured->step.others},
                     {"error", error_of(predicted_ns, *measured, 1)}});
       if (measured && has_drift(a_))
         row.update(
@@ -75,7 +76,8 @@ class Rows {
     fmt::print("{:<{}} {:>7} {:>14} {:>10} ", search, width_, or_dash("{}", p.batch()),
                megabytes(static_cast<double>(p.report.comm_bytes)), time_text(predicted_ns));
     if (measured)
-      fmt::print("{:>10} {:>+6.1f}% ", time_text(measured->step.us * 1e3), 100 * error_of(predicted_ns, *measured, 1));
+      fmt::print("{:>10} {:>5.0f}% {:>+6.1f}% ", time_text(measured->step.us * 1e3),
+                 100 * measured->step.spread_us / measured->step.us, 100 * error_of(predicted_ns, *measured, 1));
     if (measured && has_drift(a_))
       fmt::print("{:>6.2f} {:>+8.1f}% ", measured->drift, 100 * error_of(predicted_ns, *measured, measured->drift));
     fmt::print("{:>10} {:>14} {:>10.3f}\n", or_dash("{:.2f}", p.samples_per_second()),
@@ -126,10 +128,13 @@ void expect_local(const Arguments& a) {
 // A plan on this machine; its traces are added where they are asked for.
 Measurement measured(const Arguments& a, const std::string& search, Planned& p, Runner& runner,
                      std::vector<NamedTrace>& traces) {
-  constexpr double kSecondsOfStep = 2;
+  constexpr double kSecondsOfStep = 2, kManyOfOthers = 0.2;
   follow_whole(p, runner);
   Measurement m;
   m.step = measure_step(p, a.measure_seconds.value_or(kSecondsOfStep), !a.trace.empty(), load_kernels(), &interrupted);
+  if (m.step.others > kManyOfOthers)
+    fmt::print(stderr, "{}: other programs used {:.1f} cores meanwhile; alone it would be faster\n", search,
+               m.step.others);
   if (has_drift(a)) m.drift = drift_of(p.physical, *p.cluster.profile, load_kernels());
   if (a.trace.empty()) return m;
   traces.push_back({search + " predicted", p.predicted, p.physical});

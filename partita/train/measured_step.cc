@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "partita/base/cpu_use.h"
 #include "partita/base/error.h"
 #include "partita/train/inputs.h"
 #include "partita/train/steps.h"
@@ -19,8 +20,10 @@ MeasuredStep measure_step(const Planned& planned, double seconds, bool with_trac
   options.stop = stop;
   const Dataset data = training_data(graph, options);
   const Arrays start = starting_weights(graph, planned.weight_names, options);
+  const CpuUse use;
   StepsReport run = run_steps(graph, planned.physical, data, start, options, kernels, true);
   MeasuredStep measured;
+  measured.others = use.others();
   measured.steps = static_cast<int64_t>(run.losses.size());
   std::vector<double>& times = run.step_seconds;
   if (times.size() > 1) times.erase(times.begin());

@@ -11,6 +11,7 @@ struct MeasuredStep {
   double us = 0;         // the median over sets of steps that ran together, as in training; the first is left out
   double spread_us = 0;  // between the quartiles
   int64_t steps = 0;
+  double others = 0;  // cores that other programs used meanwhile (base/cpu_use.h)
   Trace trace;  // of a few steps more, where it is asked for
 };
 

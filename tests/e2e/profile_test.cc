@@ -107,6 +107,7 @@ TEST(CliCompare, MeasuresBesideThePrediction) {
     EXPECT_GT(measured, 0);
     EXPECT_NEAR(row["error"], predicted / measured - 1, 1e-6);
     EXPECT_GT(row["drift"], 0.1);
+    EXPECT_GE(row["others_cores"], 0);
   }
   std::set<std::string> processes;
   const Json both = Json::parse(contents(trace));
