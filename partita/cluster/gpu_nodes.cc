@@ -63,7 +63,7 @@ constexpr std::string_view kA100 = R"(
   A100:
     kind: gpu
     peak_tflop_per_s: {float32: 19.5, float64: 9.7, float16: 312, bfloat16: 312}
-    memory_gibytes: {memory}
+    memory_gibytes: {memory}       # of {sold}; docs/cluster.md
     memory_bandwidth_gbytes_per_s: {bandwidth}
     efficiency: 0.7          # nominal; of what `reached` does not name
     multiprocessors: 108
@@ -79,7 +79,7 @@ constexpr std::string_view kH100 = R"(
   H100:
     kind: gpu
     peak_tflop_per_s: {float32: 67, float64: 34, float16: 989, bfloat16: 989}
-    memory_gibytes: 80
+    memory_gibytes: 78       # of 80; docs/cluster.md
     memory_bandwidth_gbytes_per_s: 3350
     efficiency: 0.7          # nominal; of what `reached` does not name
     multiprocessors: 132
@@ -168,8 +168,10 @@ std::string put(std::string_view template_text, std::string_view hole, std::stri
   return text;
 }
 
-std::string a100(std::string_view gibytes, std::string_view gbytes_per_s, std::string_view reached) {
-  return put(put(put(kA100, "{memory}", gibytes), "{bandwidth}", gbytes_per_s), "{reached}", reached);
+std::string a100(std::string_view sold, std::string_view gibytes, std::string_view gbytes_per_s,
+                 std::string_view reached) {
+  const std::string memory = put(put(kA100, "{sold}", sold), "{memory}", gibytes);
+  return put(put(memory, "{bandwidth}", gbytes_per_s), "{reached}", reached);
 }
 
 }  // namespace
@@ -198,8 +200,8 @@ const std::vector<GpuNodes>& gpu_nodes() {
   constexpr double kInfiniBandUs = 1.75;
   static const std::vector<GpuNodes> kNodes = {
       {"dgx-a100", "8 A100 of 80 GB on NVLink; dgx-a100:N is N nodes, joined by InfiniBand", "A100",
-       a100("80", "2039", "0.85"), kAmpereLibrary, "EPYC-7742", kEpyc7742, 300, 25, kInfiniBandUs, 28},
-      {"dgx-a100-40gb", "the same with 40 GB", "A100", a100("40", "1555", "0.9"), kAmpereLibrary, "EPYC-7742",
+       a100("80", "78", "2039", "0.85"), kAmpereLibrary, "EPYC-7742", kEpyc7742, 300, 25, kInfiniBandUs, 28},
+      {"dgx-a100-40gb", "the same with 40 GB", "A100", a100("40", "38", "1555", "0.9"), kAmpereLibrary, "EPYC-7742",
        kEpyc7742, 300, 25, kInfiniBandUs, 28},
       {"dgx-h100", "8 H100 on NVLink; dgx-h100:N is N nodes, joined by InfiniBand", "H100", std::string(kH100),
        kHopperLibrary, "Xeon-8480C", kXeon8480, 450, 50, kInfiniBandUs, 55},
@@ -207,8 +209,8 @@ const std::vector<GpuNodes>& gpu_nodes() {
        450, 50, kInfiniBandUs, 55},
       {"dgx-b200", "8 B200 likewise; dgx-b200:N", "B200", std::string(kB200), kBlackwellLibrary, "Xeon-8570", kXeon8570,
        900, 50, kInfiniBandUs, 55},
-      {"p4d", "Amazon EC2: 8 A100 of 40 GB; p4d:N is N nodes on EFA", "A100", a100("40", "1555", "0.9"), kAmpereLibrary,
-       "Xeon-8275CL", kXeon8275, 300, 6.25, 34, 14},
+      {"p4d", "Amazon EC2: 8 A100 of 40 GB; p4d:N is N nodes on EFA", "A100", a100("40", "38", "1555", "0.9"),
+       kAmpereLibrary, "Xeon-8275CL", kXeon8275, 300, 6.25, 34, 14},
       {"p5", "Amazon EC2: 8 H100; p5:N is N nodes on EFA", "H100", std::string(kH100), kHopperLibrary, "EPYC-7R13",
        kEpyc7R13, 450, 50, 11.5, 55},
   };
