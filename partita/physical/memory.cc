@@ -62,6 +62,10 @@ Meet meet(std::span<const Life> a, std::span<const Life> b) {
 // Bytes that are taken, as disjoint stretches in ascending order. Each goes from one multiple of kAlignBytes to
 // another.
 class Taken {
+  struct Part {
+    int64_t begin, end;
+  };
+
  public:
   void add(int64_t begin, int64_t end) {
     end = align_up(end, kAlignBytes);
@@ -80,19 +84,26 @@ class Taken {
     parts_.erase(first + 1, past);
   }
 
-  // The lowest place from `at` on for so many bytes.
-  int64_t lowest_free(int64_t at, int64_t bytes) const {
-    for (auto p = std::upper_bound(parts_.begin(), parts_.end(), at,
-                                   [](int64_t place, const Part&part) { return place < part.end; });
-         p != parts_.end() && p->begin < at + bytes; ++p)
-      at = p->end;
-    return at;
-  }
+  bool is_empty() const { return parts_.empty(); }
+
+  // Looks for places that are free, each at the one before or above it.
+  class Search {
+   public:
+    explicit Search(const Taken& taken) : next_(taken.parts_.data()), end_(next_ + taken.parts_.size()) {}
+    // The lowest place from `at` on for so many bytes.
+    int64_t lowest_free(int64_t at, int64_t bytes) {
+      if (next_ != end_ && next_->end <= at)
+        next_ = std::upper_bound(next_ + 1, end_, at, [](int64_t place, const Part& part) { return place < part.end; });
+      for (; next_ != end_ && next_->begin < at + bytes; ++next_) at = next_->end;
+      return at;
+    }
+
+   private:
+    const Part* next_;  // the first that ends above the last place
+    const Part* end_;
+  };
 
  private:
-  struct Part {
-    int64_t begin, end;
-  };
   std::vector<Part> parts_;
 };
 
@@ -110,7 +121,8 @@ class PlacedSlots {
         leaves_(std::bit_ceil(static_cast<std::size_t>(places_) / kPlaces + 1)),
         throughout_(2 * leaves_),
         within_(2 * leaves_),
-        ends_(leaves_) {}
+        ends_(leaves_),
+        seen_(2 * leaves_, 0) {}
 
   // The lowest offset where no slot of the block meets, in bytes and in time, a slot that is placed.
   int64_t first_fit(int number) {
@@ -187,19 +199,26 @@ class PlacedSlots {
     taken_.clear();
     compared_.clear();
     touched_.clear();
+    ++search_;
+    const auto look_at = [&](const Taken& bytes) {
+      if (!bytes.is_empty()) taken_.emplace_back(bytes);
+    };
     for (const Life& life : lives) {
       const std::size_t first = leaf_of(life.first), last = leaf_of(life.last);
-      for_branches(first + 1, last, [&](std::size_t branch) { taken_.push_back(&within_[branch]); });
+      for_branches(first + 1, last, [&](std::size_t branch) { look_at(within_[branch]); });
       for (const std::size_t leaf : {first, last}) {
-        for (std::size_t branch = leaves_ + leaf; branch > 0; branch /= 2)
-          taken_.push_back(&throughout_[branch]);  // and so those above the others
+        // And so those above the others.
+        for (std::size_t branch = leaves_ + leaf; branch > 0 && seen_[branch] != search_; branch /= 2) {
+          seen_[branch] = search_;
+          look_at(throughout_[branch]);
+        }
         compared_.emplace_back(ends_[leaf]);
         if (first == last) break;
       }
     }
     for (int64_t before = -1; before != at;) {
       before = at;
-      for (const Taken* bytes : taken_) at = bytes->lowest_free(at, block.bytes);
+      for (Taken::Search& bytes : taken_) at = bytes.lowest_free(at, block.bytes);
       for (std::span<const Slot>& slots : compared_)
         for (; !slots.empty() && slots.front().begin < at + block.bytes; slots = slots.subspan(1)) {
           const Slot& slot = slots.front();
@@ -226,7 +245,9 @@ class PlacedSlots {
   std::vector<Taken> within_;            // by branch: taken by all lives that have some place in it
   std::vector<std::vector<Slot>> ends_;  // by stretch: slots with a life that begins or ends in it, by their first byte
   // For the slot that a place is looked for.
-  std::vector<const Taken*> taken_;
+  int search_ = 0;         // a number of its own
+  std::vector<int> seen_;  // by branch: the last search that has taken `throughout_`, and so that of those above
+  std::vector<Taken::Search> taken_;
   std::vector<std::span<const Slot>> compared_;  // what is left to compare it with
   std::vector<const Slot*> touched_;             // it may lie just on one of these
 };
