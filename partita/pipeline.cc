@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "partita/base/begun.h"
 #include "partita/base/error.h"
 #include "partita/base/input_file.h"
 #include "partita/fingerprint.h"
@@ -15,6 +14,7 @@
 #include "partita/physical/lower.h"
 #include "partita/physical/shortage.h"
 #include "partita/printed.h"
+#include "partita/sim/choose_order.h"
 #include "partita/sim/simulate.h"
 #include "partita/time_budget.h"
 
@@ -170,14 +170,14 @@ WithBatch with_batch(const Request& request) {
 }
 
 // Where buckets are left to us and a device lacks the memory to hold their gradients, there are none.
-void finish_with_buckets(Planned& p, const Request& request, Runner& runner) {
-  if (request.bucket_bytes || p.plan.bucket_bytes == 0) return finish(p, runner);
+void finish_with_buckets(Planned& p, const Request& request, const Watch& patience, Runner& runner) {
+  if (request.bucket_bytes || p.plan.bucket_bytes == 0) return finish(p, runner, Follow::kAll, patience);
   try {
-    finish(p, runner);
+    finish(p, runner, Follow::kAll, patience);
   } catch (const Error& error) {
     if (error.code() != ExitCode::kInfeasible) throw;
     p.plan.bucket_bytes = 0;
-    finish(p, runner);
+    finish(p, runner, Follow::kAll, patience);
     p.search.notes.push_back("gradients are exchanged one by one: with buckets of them the plan does not fit");
   }
 }
@@ -215,7 +215,7 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
     throw Error(ExitCode::kInfeasible, fmt::format("search '{}' found no plan: {}", request.search, p.search.reason));
   p.plan = as_asked(p.search.plan.value_or(Plan{}));
   regard_stages(p);
-  if (p.search.plan) finish_with_buckets(p, request, runner);
+  if (p.search.plan) finish_with_buckets(p, request, {budget.watch().deadline, nullptr}, runner);
   return p;
 }
 
@@ -229,6 +229,7 @@ std::string note_of(const MicroBatchChoice& choice, size_t i, const std::string&
 }
 
 // Micro-batches that are left to us are more where fewer do not fit; a model that cannot be worked on in parts is not.
+// Where time is short, those that need least memory come next: the most.
 Planned plan_loaded(const LoadedModel& model, Request request, const Budget& budget, const WithBatchOf& with_batch,
                     Runner& runner) {
   const PlannedStep whole = whole_planned_step(model, request, runner);
@@ -336,62 +337,30 @@ CheckReport checked(Planned& p, Follow follow, Telling& from) {
 
 }  // namespace
 
-namespace {
-
-// Of the first `parts` micro-batches of a step, or all. What sums over the batch is not whole of the first few, nor
-// what lies on other devices, so that the verifier is left off.
-PhysicalGraph lowered(const Planned& p, int parts) {
-  if (parts == p.training.micro_batches()) return lower(p.training, *p.resolved, p.cluster);
-  return lower(with_fewer_parts(p.training, parts), with_fewer_parts(*p.resolved, parts), p.cluster);
-}
-
-// Of so many micro-batches alone: what the step's time is made of, and peak bytes by device.
-struct FewerParts {
-  StepBreakdown breakdown;
-  std::vector<int64_t> peak_bytes;
-};
-FewerParts simulated_parts(const Planned& p, int parts) {
-  const PhysicalGraph graph = lowered(p, parts);
-  return {breakdown_of(simulate(graph, CostModel(p.cluster)), graph), graph.peak_bytes};
-}
-
-// Adds to the peaks what `more` micro-batches beyond those that are lowered need: what `physical` is not all of.
-Beyond with_all_parts(const Planned& p, PhysicalGraph& physical, const std::vector<int64_t>& one_fewer, int64_t more) {
-  Beyond beyond{p.typical, bytes_beyond(physical.peak_bytes, one_fewer, more)};
-  for (size_t d = 0; d < beyond.bytes.size(); ++d) physical.peak_bytes[d] += beyond.bytes[d];
-  return beyond;
-}
-
-}  // namespace
-
-void finish(Planned& p, Runner& runner, Follow follow) {
+void finish(Planned& p, Runner& runner, Follow follow, const Watch& patience) {
   Telling from{{}, p.training.micro_batches()};
   p.report = runner.step(
       "check", [&] { return checked(p, follow, from); }, kPrinted);
   if (follow == Follow::kCheck) return;
+  // What sums over the batch is not whole of the first few micro-batches, nor what lies on other devices.
   const bool whole = from.devices.empty() && from.micro_batches == p.training.micro_batches();
-  const int64_t more = (p.training.micro_batches() - from.micro_batches) / from.period;
-  std::future<FewerParts> one_fewer;  // beside the others
-  if (more > 0) one_fewer = begun([&] { return simulated_parts(p, from.micro_batches - from.period); });
-  PhysicalGraph physical;
-  if (whole)
-    physical = runner.step(
-        "lower", [&] { return lowered(p, from.micro_batches); }, kVerified, kPrinted);
-  else
-    physical = runner.step(
-        "lower", [&] { return lowered(p, from.micro_batches); }, kPrinted);
-  std::optional<FewerParts> fewer;
-  if (more > 0) fewer = one_fewer.get();
-  check_capacity(
-      p.training, physical, p.cluster,
-      fewer && grows_with_parts(p.plan) ? with_all_parts(p, physical, fewer->peak_bytes, more) : Beyond{p.typical, {}});
-  Trace predicted = runner.step(
-      "simulate", [&] { return simulate(physical, CostModel(p.cluster)); },
-      [&](const Trace& trace) { return printed(trace, physical, p.cluster); });
+  const Choosing choosing{.unfit = Unfit::kLeave, .watch = {}, .patience = patience, .known = p.order};
+  ChosenOrder chosen = runner.step(
+      "lower", [&] { return choose_order(p.training, p.plan, *p.resolved, from, p.cluster, choosing); },
+      [&](const ChosenOrder& made) {
+        if (whole) verify(made.graph);
+      },
+      [](const ChosenOrder& made) { return printed(made.graph); });
+  p.physical = std::move(chosen.graph);
+  p.physical.peak_bytes = chosen.peak_bytes;
+  check_capacity(p.training, p.physical, p.cluster, {p.typical, std::move(chosen.beyond_bytes)});
+  p.predicted = runner.step(
+      "simulate", [&] { return simulate(p.physical, CostModel(p.cluster)); },
+      [&](const Trace& trace) { return printed(trace, p.physical, p.cluster); });
+  p.order = chosen.order;
+  p.least_bytes = std::move(chosen.least_bytes);
   p.of_all_parts.reset();
-  if (fewer) p.of_all_parts = extended(breakdown_of(predicted, physical), fewer->breakdown, more);
-  p.physical = std::move(physical);
-  p.predicted = std::move(predicted);
+  if (from.micro_batches < p.training.micro_batches()) p.of_all_parts = std::move(chosen.breakdown);
 }
 
 Evaluation evaluation(const Planned& planned, Runner& runner) {

@@ -39,8 +39,9 @@ enum class Follow { kAll, kWhole, kCheck };
 Planned open_plan(const std::string& path, Runner& runner, Follow follow = Follow::kAll,
                   const std::string& profile_file = {});
 
-// What follows a plan's choices: check, lower, simulate. Fills in the rest of `planned`.
-void finish(Planned& planned, Runner& runner, Follow follow = Follow::kAll);
+// What follows a plan's choices: check, lower, simulate. Fills in the rest of `planned`. Where `patience` ends, fewer
+// orders of the plan are looked at.
+void finish(Planned& planned, Runner& runner, Follow follow = Follow::kAll, const Watch& patience = {});
 
 // Lowers all of it, where the figures were had from a few devices or micro-batches.
 void follow_whole(Planned& planned, Runner& runner);

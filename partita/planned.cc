@@ -34,6 +34,10 @@ int64_t Planned::peak_memory_bytes() const {
   return *std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.begin() + physical.compute_count);
 }
 
+int64_t Planned::least_memory_bytes() const {
+  return *std::max_element(least_bytes.begin(), least_bytes.begin() + physical.compute_count);
+}
+
 StepBreakdown Planned::breakdown() const {
   StepBreakdown parts = of_all_parts ? *of_all_parts : breakdown_of(predicted, physical);
   if (typical.empty()) return parts;

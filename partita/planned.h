@@ -33,6 +33,8 @@ struct Planned {
   // Where all micro-batches would take long to lower, `physical` and `predicted` are of the first few, and this is of
   // all (extended(), breakdown.h).
   std::optional<StepBreakdown> of_all_parts;
+  std::optional<size_t> order;       // the one that was chosen (sim/choose_order.h)
+  std::vector<int64_t> least_bytes;  // by device: peak bytes in the order that needs least (sim/choose_order.h)
   std::vector<DeviceId> typical;
   SearchResult search;  // counters and notes
   double search_seconds = 0;
@@ -49,6 +51,8 @@ struct Planned {
   // Of a model of text: the tokens of a sample, the extent of an integer input [samples, tokens].
   std::optional<int64_t> tokens_per_sample() const;
   int64_t peak_memory_bytes() const;  // of the compute device that needs most
+  // With so much memory a device the plan can still run. Of a plan that is no estimate.
+  int64_t least_memory_bytes() const;
   // What the step's time is made of, on the device that computes longest. Of a plan that is no estimate.
   StepBreakdown breakdown() const;
 };

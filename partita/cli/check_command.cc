@@ -76,14 +76,16 @@ int check_command(const Arguments& a) {
     Json json = {{"comm_bytes", p.report.comm_bytes},
                  {"inner_bytes", p.report.inner_bytes},
                  {"conversions", p.report.conversions},
-                 {"peak_memory_bytes", p.peak_memory_bytes()}};
+                 {"peak_memory_bytes", p.peak_memory_bytes()},
+                 {"least_memory_bytes", p.least_memory_bytes()}};
     if (!p.typical.empty()) json["typical_devices"] = typical_devices_of(p);
     print_json(std::move(json));
   } else
-    fmt::print("{}: sound; it moves {} a step in {} conversions, and needs {} on {}\n", a.target,
+    fmt::print("{}: sound; it moves {} a step in {} conversions, and needs {} on {}{}\n", a.target,
                megabytes(static_cast<double>(p.report.comm_bytes)), p.report.conversions,
                megabytes(static_cast<double>(p.peak_memory_bytes())),
-               p.typical.empty() ? "one device" : fmt::format("one of {}", typical_devices_text(p)));
+               p.typical.empty() ? "one device" : fmt::format("one of {}", typical_devices_text(p)),
+               least_memory_text(p));
   return 0;
 }
 

@@ -78,7 +78,9 @@ int simulate_command(const Arguments& a) {
     nlohmann::ordered_json json = {{"step_time_us", static_cast<double>(p.step_time_ns()) / 1e3}};
     add_source_of_times(json, p);
     add_breakdown(json, p);
-    json.update({{"comm_bytes", p.report.comm_bytes}, {"peak_memory_bytes", p.peak_memory_bytes()}});
+    json.update({{"comm_bytes", p.report.comm_bytes},
+                 {"peak_memory_bytes", p.peak_memory_bytes()},
+                 {"least_memory_bytes", p.least_memory_bytes()}});
     if (p.is_whole()) json.update({{"utilization", compute}, {"tasks", p.physical.tasks.size()}});
     json["simulate_seconds"] = seconds;
     print_json(json);

@@ -153,6 +153,11 @@ std::string tokens_text(const Planned& p, double samples_per_second) {
 
 }  // namespace
 
+std::string least_memory_text(const Planned& p) {
+  if (p.search.estimate || p.least_memory_bytes() == p.peak_memory_bytes()) return "";
+  return fmt::format("; the plan needs at least {}", megabytes(static_cast<double>(p.least_memory_bytes())));
+}
+
 std::string batch_norm_groups_text(const Planned& p) {
   const int64_t groups = p.plan.model.batch_norm_groups;
   const std::optional<int64_t> batch = p.batch();
@@ -177,6 +182,7 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
                {"comm_bytes", p.report.comm_bytes},
                {"peak_memory_bytes", p.peak_memory_bytes()},
                {"search_seconds", p.search_seconds}};
+  if (!p.search.estimate) json["least_memory_bytes"] = p.least_memory_bytes();
   json["step_time_us"] = us(p.step_time_ns());
   add_source_of_times(json, p);
   if (!p.typical.empty()) json["typical_devices"] = typical_devices_of(p);
@@ -234,9 +240,10 @@ void print_plan(const Planned& p) {
   if (p.plan.model.micro_batches > 1) fmt::print("micro-batches  {}\n", p.plan.model.micro_batches);
   if (const auto rate = p.samples_per_second())
     fmt::print("throughput     {:.1f} samples/s{}, {} samples a step\n", *rate, tokens_text(p, *rate), *p.batch());
-  fmt::print("peak memory    {} on {}\n", megabytes(static_cast<double>(p.peak_memory_bytes())),
+  fmt::print("peak memory    {} on {}{}\n", megabytes(static_cast<double>(p.peak_memory_bytes())),
              p.typical.empty() ? "the device that needs most"
-                               : fmt::format("the one of {} that needs most", typical_devices_text(p)));
+                               : fmt::format("the one of {} that needs most", typical_devices_text(p)),
+             least_memory_text(p));
 }
 
 }  // namespace partita

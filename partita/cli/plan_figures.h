@@ -20,6 +20,8 @@ void add_source_of_times(nlohmann::ordered_json& json, const Planned& planned);
 // What the predicted step is made of; the parts sum to step_time_us.
 void add_breakdown(nlohmann::ordered_json& json, const Planned& planned);
 void print_plan(const Planned& planned);
+// "; the plan needs at least 2.84 GB"; empty: the peak is that.
+std::string least_memory_text(const Planned& planned);
 // "statistics of 32 groups of 8 samples"; empty: they are over the whole batch.
 std::string batch_norm_groups_text(const Planned& planned);
 

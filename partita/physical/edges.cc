@@ -17,9 +17,9 @@ namespace {
 // Edges that are being made.
 struct Making {
   const PhysicalGraph& graph;
-  NodeTable table;
+  const NodeTable& table;
   std::vector<int> place;  // by number of the node
-  Uses uses;
+  const Uses& uses;
   std::vector<RawEdge> raw;
 };
 
@@ -145,26 +145,11 @@ void sort_unique(std::vector<RawEdge>& raw) {
             raw.end());
 }
 
-// Section 5.6.
-void leave_out_implied(Making& m, const Watch& watch) {
-  for (const RawEdge& edge : m.raw)
-    ensure(edge.next || edge.from < edge.to, "edge {} -> {} points backwards in the order",
-           to_string(m.graph, m.graph.order[edge.from]), to_string(m.graph, m.graph.order[edge.to]));
-  const std::vector<bool> implied = implied_edges(m.raw, m.table.size(), watch);
-  std::size_t kept = 0;
-  for (std::size_t e = 0; e < m.raw.size(); ++e)
-    if (!implied[e]) m.raw[kept++] = m.raw[e];
-  m.raw.resize(kept);
-}
-
 }  // namespace
 
-void make_edges(PhysicalGraph& graph, const Watch& watch, ImpliedEdges implied) {
+void make_edges(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const Watch& watch) {
   constexpr char kWhere[] = "while a plan's edges were made";
-  NodeTable table = number_nodes(graph);
-  std::vector<int> place = places(graph, table);
-  Uses uses(graph, table);
-  Making m{graph, std::move(table), std::move(place), std::move(uses), {}};
+  Making m{graph, table, places(graph, table), uses, {}};
   data(m);
   acts(m);
   queues(m);
@@ -174,10 +159,25 @@ void make_edges(PhysicalGraph& graph, const Watch& watch, ImpliedEdges implied) 
   for (const Edge& edge : graph.edges)
     if (edge.kind == EdgeKind::kPlan) add(m, edge.from, edge.to, edge.next, edge.kind);
   sort_unique(m.raw);
-  if (implied == ImpliedEdges::kLeftOut) leave_out_implied(m, watch);
   graph.edges.clear();
   graph.edges.reserve(m.raw.size());
   for (const RawEdge& e : m.raw) graph.edges.push_back({graph.order[e.from], graph.order[e.to], e.next, e.kind});
+}
+
+void leave_out_implied(PhysicalGraph& graph, const NodeTable& table, const Watch& watch) {
+  const std::vector<int> place = places(graph, table);
+  std::vector<RawEdge> raw;
+  raw.reserve(graph.edges.size());
+  for (const Edge& edge : graph.edges) {
+    raw.push_back({place[table.number(edge.from)], place[table.number(edge.to)], edge.next, edge.kind});
+    ensure(edge.next || raw.back().from < raw.back().to, "edge {} -> {} points backwards in the order",
+           to_string(graph, edge.from), to_string(graph, edge.to));
+  }
+  const std::vector<bool> implied = implied_edges(raw, table.size(), watch);
+  std::size_t kept = 0;
+  for (std::size_t e = 0; e < raw.size(); ++e)
+    if (!implied[e]) graph.edges[kept++] = graph.edges[e];
+  graph.edges.resize(kept);
 }
 
 }  // namespace partita

@@ -1,4 +1,4 @@
-// Lowering: the passes in order.
+// Lowering in the tightest order, and of what a plan's figures are made.
 #include "partita/physical/lower.h"
 
 #include <algorithm>
@@ -8,95 +8,11 @@
 
 #include "partita/base/error.h"
 #include "partita/cluster/group.h"
-#include "partita/physical/bundle.h"
+#include "partita/physical/orders.h"
 
 namespace partita {
 
 namespace {
-
-// How much is left to communication, so that it runs beside compute.
-struct Leeway {
-  double part = 0;  // of the kernels of a micro-batch: room.h
-  bool transfer_slack = false;
-  int more_in_flight = 0;
-};
-
-bool has_transfers_between_stages(const Resolved& resolved) {
-  return resolved.pipeline.schedule == Schedule::k1F1B || resolved.pipeline.schedule == Schedule::kInterleaved;
-}
-
-// The first for which there is memory counts. With nothing to leave room for, and where each micro-batch adds memory
-// (of a few of them it is not known whether all fit), the tightest alone.
-std::vector<Leeway> leeways_to_try(const RoughTimes& times, const Resolved& resolved) {
-  if (!wants_room(times) || resolved.pipeline.schedule == Schedule::kGpipe) return {{}};
-  std::vector<Leeway> leeways;
-  if (resolved.pipeline.schedule == Schedule::k1F1B) leeways.push_back({1, true, 1});
-  if (has_transfers_between_stages(resolved)) leeways.push_back({1, true, 0});
-  for (const double part : {1.0, 1.0 / 16, 1.0 / 64, 1.0 / 256, 0.0}) leeways.push_back({part, false, 0});
-  return leeways;
-}
-
-bool fits(const PhysicalGraph& physical, const Cluster& cluster) {
-  for (int d = 0; d < physical.compute_count; ++d)
-    if (physical.peak_bytes[static_cast<size_t>(d)] > cluster.devices[static_cast<size_t>(d)].memory_bytes)
-      return false;
-  return true;
-}
-
-// Gathers of weights that are ahead of their readers are joined until their bytes take some times as long on the links
-// as the hops of the ring; so large a part of a model's memory that more would not pay.
-int64_t bytes_worth_hops(const Cluster& cluster, const std::vector<DeviceId>& group) {
-  constexpr double kTimes = 4, kMostBytes = 512 << 20;
-  const RingTime ring = ring_time(cluster, group);
-  return ring.a_byte_s > 0 ? static_cast<int64_t>(std::min(kMostBytes, kTimes * ring.hops_s / ring.a_byte_s)) : 0;
-}
-
-// The passes that memory depends on.
-LocallyLowered with_memory(const Graph& graph, const Resolved& resolved, const Cluster& cluster,
-                           const LowerOptions& options) {
-  constexpr char kWhere[] = "while a plan was lowered";
-  LocallyLowered lowered = lower_local(graph, resolved, cluster, options.watch);
-  if (resolved.smaller)
-    merge_parts(lowered, lower_local(resolved.smaller->graph, resolved.smaller->resolved, cluster, options.watch),
-                graph);
-  size_constants(lowered, graph);
-  // Before the order, which follows from them.
-  bundle_collectives(lowered, resolved.bucket_bytes, resolved.order,
-                     [&](const std::vector<DeviceId>& group) { return bytes_worth_hops(cluster, group); });
-  PhysicalGraph& physical = lowered.graph;
-  LowerOptions ordered = options;
-  ordered.schedule = resolved.pipeline.schedule;
-  ordered.virtual_stages = resolved.pipeline.virtual_stages;
-  if (!resolved.order.empty()) {
-    ensure(resolved.order.size() == graph.ops.size(), "an order of {} of {} ops", resolved.order.size(),
-           graph.ops.size());
-    ordered.op_places.resize(graph.ops.size());
-    for (size_t i = 0; i < resolved.order.size(); ++i)
-      ordered.op_places[resolved.order[i].index()] = static_cast<int>(i);
-  }
-  const NodeTable table = number_nodes(physical);
-  const Uses uses(physical, table);
-  options.watch.poll(kWhere);
-  const RoughTimes times = rough_times(physical, cluster, has_transfers_between_stages(resolved));
-  const auto fits_with = [&](const Leeway& leeway) {
-    physical.edges.clear();  // those of another order
-    ordered.room = leeway.part > 0 ? room_of(physical, times, leeway.part, ordered.op_places) : Room{};
-    ordered.transfer_slack = leeway.transfer_slack;
-    ordered.more_in_flight = leeway.more_in_flight;
-    make_order(physical, table, uses, ordered);
-    options.watch.poll(kWhere);
-    make_counts(physical, table, uses, ordered);  // after the order, whose intervals it counts
-    plan_memory(physical, table, uses, ordered);  // after the counts: slots have sizes
-    return fits(physical, cluster);
-  };
-  const std::vector<Leeway> leeways = leeways_to_try(times, resolved);
-  if (fits_with(leeways.front()) || leeways.size() == 1) return lowered;
-  // Where the tightest does not fit, none does: most plans that a search tries in vain end here.
-  if (!fits_with(leeways.back())) return lowered;
-  for (size_t i = 1; i < leeways.size(); ++i)
-    if (fits_with(leeways[i])) break;
-  return lowered;
-}
 
 // The ranks of a plan's pipeline.
 int ranks_of(const Plan& plan) {
@@ -252,15 +168,7 @@ int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& clust
 
 PhysicalGraph lower(const Graph& graph, const Resolved& resolved, const Cluster& cluster, const LowerOptions& options) {
   if (!resolved.listed) expect_small(graph, cluster);
-  LocallyLowered lowered = with_memory(graph, resolved, cluster, options);
-  spread_over_parts(lowered, graph);
-  PhysicalGraph physical = std::move(lowered.graph);
-  // After memory: who follows whom on the same bytes.
-  make_edges(physical, options.watch, resolved.listed ? ImpliedEdges::kKept : ImpliedEdges::kLeftOut);
-  if (resolved.listed) return physical;
-  if (const auto why = refuse(physical, options.watch))
-    fail("plan for '{}' on '{}' is refused: {}", graph.name, cluster.name, *why);
-  return physical;
+  return Orders(graph, resolved, cluster, options).lowered(0);
 }
 
 PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster, const LowerOptions& options) {
@@ -271,7 +179,7 @@ PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster
 PhysicalGraph planned_memory(const Graph& graph, const Resolved& resolved, const Cluster& cluster, const Watch& watch) {
   LowerOptions options;
   options.watch = watch;
-  return with_memory(graph, resolved, cluster, options).graph;
+  return Orders(graph, resolved, cluster, options).taken(0);
 }
 
 std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, const Cluster& cluster,

@@ -13,6 +13,9 @@
 
 namespace partita {
 
+// In the tightest order (orders.h): that of the least memory. The order that a plan's figures are told of, and in which
+// it runs, is choose_order()'s (partita/sim/choose_order.h).
+//
 // Bad input where the graph would be too large. Where `resolved` lists some devices, the graph is for figures alone: it
 // is not asked whether it can run (admission).
 PhysicalGraph lower(const Graph& graph, const Resolved& resolved, const Cluster& cluster,

@@ -18,4 +18,10 @@ void plan_memory(PhysicalGraph& graph, const LowerOptions& options) {
   plan_memory(graph, table, Uses(graph, table), options);
 }
 
+void make_edges(PhysicalGraph& graph, const Watch& watch) {
+  const NodeTable table = number_nodes(graph);
+  make_edges(graph, table, Uses(graph, table), watch);
+  leave_out_implied(graph, table, watch);
+}
+
 }  // namespace partita

@@ -55,16 +55,18 @@ void make_counts(PhysicalGraph& graph, const NodeTable& table, const Uses& uses,
 // does, and lies at 128, the next multiple of 64. c meets neither, and lies at 0. The peak is 188 bytes.
 void plan_memory(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const LowerOptions& options = {});
 
-// The same, with the nodes and uses found for the one pass.
+// Section 5: fills `edges`, sorted by the places of their nodes, those that a path implies among them: they do no harm,
+// and to find them takes longer than to simulate them. Kept are control edges of the plan that are there.
+void make_edges(PhysicalGraph& graph, const NodeTable& table, const Uses& uses, const Watch& watch = {});
+// Example: w writes r, x reads it, v later writes other values into the same bytes. Edges w -> x (data) and x -> v
+// (reuse); w -> v is implied and left out.
+void leave_out_implied(PhysicalGraph& graph, const NodeTable& table, const Watch& watch = {});
+
+// The same, with the nodes and uses found for the one pass; make_edges() leaves out what is implied.
 void make_order(PhysicalGraph& graph, const LowerOptions& options = {});
 void make_counts(PhysicalGraph& graph, const LowerOptions& options = {});
 void plan_memory(PhysicalGraph& graph, const LowerOptions& options = {});
-
-// Section 5: fills `edges`, without those that a path implies. Example: w writes r, x reads it, v later writes other
-// values into the same bytes. Edges w -> x (data) and x -> v (reuse); w -> v is implied and left out. kKept: they stay,
-// since they do no harm, and to find them takes longer than to simulate them.
-enum class ImpliedEdges { kLeftOut, kKept };
-void make_edges(PhysicalGraph& graph, const Watch& watch = {}, ImpliedEdges implied = ImpliedEdges::kLeftOut);
+void make_edges(PhysicalGraph& graph, const Watch& watch = {});
 
 // Section 6. Empty: admitted. Else the reason, naming the edge and the cycle. Shares no code with make_edges.
 std::optional<std::string> refuse(const PhysicalGraph& graph, const Watch& watch = {});

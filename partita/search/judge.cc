@@ -7,46 +7,22 @@
 #include <limits>
 
 #include "partita/base/units.h"
-#include "partita/graph/parts.h"
-#include "partita/physical/breakdown.h"
 #include "partita/physical/lower.h"
 #include "partita/plan/check.h"
-#include "partita/sim/simulate.h"
+#include "partita/sim/choose_order.h"
 
 namespace partita {
 
 namespace {
 
-struct Simulated {
-  StepBreakdown breakdown;
-  std::vector<int64_t> peak_bytes;  // by device
-};
-// Of the first `parts` micro-batches, or all.
-Simulated simulated(const Problem& problem, const Resolved& resolved, int parts, const Watch& watch) {
-  LowerOptions options;
-  options.watch = watch;
-  const bool all = parts == problem.graph.micro_batches();
-  const PhysicalGraph physical =
-      all ? lower(problem.graph, resolved, problem.cluster, options)
-          : lower(with_fewer_parts(problem.graph, parts), with_fewer_parts(resolved, parts), problem.cluster, options);
-  return {breakdown_of(simulate(physical, CostModel(problem.cluster), 1, watch), physical), physical.peak_bytes};
-}
-
 Judgement judged(const Problem& problem, const Plan& plan, const Telling& from, const Resolved& resolved,
                  const Watch& watch) {
-  Simulated few = simulated(problem, resolved, from.micro_batches, watch);
-  if (const int more = (problem.graph.micro_batches() - from.micro_batches) / from.period; more > 0) {
-    const Simulated fewer = simulated(problem, resolved, from.micro_batches - from.period, watch);
-    few.breakdown = extended(std::move(few.breakdown), fewer.breakdown, more);
-    if (grows_with_parts(plan)) {
-      const std::vector<int64_t> beyond = bytes_beyond(few.peak_bytes, fewer.peak_bytes, more);
-      for (size_t d = 0; d < beyond.size(); ++d) few.peak_bytes[d] += beyond[d];
-    }
-  }
+  const ChosenOrder chosen = choose_order(problem.graph, plan, resolved, from, problem.cluster,
+                                          {.unfit = Unfit::kSimulate, .watch = watch, .patience = {}, .known = {}});
   int64_t missing = std::numeric_limits<int64_t>::min();
   for (int d = 0; d < problem.cluster.compute_count; ++d)
-    missing = std::max(missing, few.peak_bytes[d] - problem.cluster.devices[d].memory_bytes);
-  return {few.breakdown.step_ns(), missing};
+    missing = std::max(missing, chosen.peak_bytes[d] - problem.cluster.devices[d].memory_bytes);
+  return {chosen.breakdown->step_ns(), missing};
 }
 
 }  // namespace

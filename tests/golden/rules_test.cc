@@ -245,8 +245,8 @@ TEST(Zero, MovesTheShorterTypeInMixedPrecision) {
 
 // 16 bytes a parameter with Adam in float32: itself, its gradient and two moments; a stage divides its share by the
 // devices. Clipping needs all gradients at once; none waits for others in a bucket. Beside them there are the
-// activations, and what one layer's product and its reduction hold. Each stage fits into no more, and then has no more
-// room beside its collectives.
+// activations, and what one layer's product and its reduction hold. Each stage fits into no more. Stage 1 holds whole
+// gradients no longer than stage 2 where that makes its step no longer.
 TEST(Zero, MemoryIsTheFormulas) {
   const int p = 4;
   const int64_t width = 256, layers = 8, parameters = layers * width * width, one = 4 * width * width;
@@ -258,9 +258,9 @@ TEST(Zero, MemoryIsTheFormulas) {
                            stage == 0 ? "data-parallel?bucket=0" : fmt::format("zero?stage={},bucket=0", stage),
                            "local:4", p, {"adam", 0.01, 0, 0, 1.0}, DType::kFloat32, formula + 4 * one);
     const int64_t peak = made.planned.peak_memory_bytes();
-    EXPECT_GE(peak, formula - one) << stage;
+    EXPECT_GE(peak, formula - one - (stage == 1 ? 4 * parameters * (p - 1) / p : 0)) << stage;
     EXPECT_LE(peak, formula + 4 * one) << stage;
-    EXPECT_TRUE(stage == 0 || peak < before) << stage;
+    EXPECT_TRUE(stage == 0 || peak < before + (stage == 2 ? one : 0)) << stage << ": " << peak << ", before " << before;
     before = peak;
   }
 }

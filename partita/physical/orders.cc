@@ -1,0 +1,169 @@
+// Lowers a plan once, and makes its orders from that.
+#include "partita/physical/orders.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "partita/base/error.h"
+#include "partita/cluster/group.h"
+#include "partita/physical/bundle.h"
+#include "partita/physical/lower.h"
+
+namespace partita {
+
+namespace {
+
+constexpr char kWhere[] = "while a plan was lowered";
+
+// Gathers of weights that are ahead of their readers are joined until their bytes take some times as long on the links
+// as the hops of the ring; so large a part of a model's memory that more would not pay.
+int64_t bytes_worth_hops(const Cluster& cluster, const std::vector<DeviceId>& group) {
+  constexpr double kTimes = 4, kMostBytes = 512 << 20;
+  const RingTime ring = ring_time(cluster, group);
+  return ring.a_byte_s > 0 ? static_cast<int64_t>(std::min(kMostBytes, kTimes * ring.hops_s / ring.a_byte_s)) : 0;
+}
+
+LocallyLowered before_order(const Graph& graph, const Resolved& resolved, const Cluster& cluster, const Watch& watch) {
+  LocallyLowered lowered = lower_local(graph, resolved, cluster, watch);
+  if (resolved.smaller)
+    merge_parts(lowered, lower_local(resolved.smaller->graph, resolved.smaller->resolved, cluster, watch), graph);
+  size_constants(lowered, graph);
+  // Before the order, which follows from them.
+  bundle_collectives(lowered, resolved.bucket_bytes, resolved.order,
+                     [&](const std::vector<DeviceId>& group) { return bytes_worth_hops(cluster, group); });
+  return lowered;
+}
+
+LowerOptions of_plan(LowerOptions options, const Graph& graph, const Resolved& resolved) {
+  options.schedule = resolved.pipeline.schedule;
+  options.virtual_stages = resolved.pipeline.virtual_stages;
+  if (resolved.order.empty()) return options;
+  ensure(resolved.order.size() == graph.ops.size(), "an order of {} of {} ops", resolved.order.size(),
+         graph.ops.size());
+  options.op_places.resize(graph.ops.size());
+  for (size_t i = 0; i < resolved.order.size(); ++i) options.op_places[resolved.order[i].index()] = static_cast<int>(i);
+  return options;
+}
+
+bool has_transfers_between_stages(Schedule schedule) {
+  return schedule == Schedule::k1F1B || schedule == Schedule::kInterleaved;
+}
+
+std::vector<Leeway> leeways_of(const RoughTimes& times, Schedule schedule) {
+  if (!wants_room(times) || schedule == Schedule::kGpipe) return {{}};
+  std::vector<Leeway> leeways;
+  for (const double part : {0.0, 1.0 / 256, 1.0 / 64, 1.0 / 16, 1.0}) leeways.push_back({part, false, 0});
+  if (has_transfers_between_stages(schedule)) leeways.push_back({1, true, 0});
+  if (schedule == Schedule::k1F1B) leeways.push_back({1, true, 1});
+  return leeways;
+}
+
+}  // namespace
+
+Orders::Orders(const Graph& graph, const Resolved& resolved, const Cluster& cluster, const LowerOptions& options)
+    : graph_(graph),
+      cluster_(cluster),
+      some_devices_(resolved.listed != nullptr),
+      options_(of_plan(options, graph, resolved)),
+      lowered_(before_order(graph, resolved, cluster, options.watch)),
+      table_(number_nodes(lowered_.graph)),
+      uses_(lowered_.graph, table_),
+      times_(rough_times(lowered_.graph, cluster, has_transfers_between_stages(options_.schedule))),
+      leeways_(leeways_of(times_, options_.schedule)),
+      known_(leeways_.size()) {}
+
+void Orders::plan(size_t i) {
+  PhysicalGraph& physical = lowered_.graph;
+  const Leeway& leeway = leeways_[i];
+  options_.watch.poll(kWhere);
+  physical.edges.clear();  // those of another order
+  options_.room = leeway.part > 0 ? room_of(physical, times_, leeway.part, options_.op_places) : Room{};
+  options_.transfer_slack = leeway.transfer_slack;
+  options_.more_in_flight = leeway.more_in_flight;
+  make_order(physical, table_, uses_, options_);
+  options_.watch.poll(kWhere);
+  make_counts(physical, table_, uses_, options_);  // after the order, whose intervals it counts
+  plan_memory(physical, table_, uses_, options_);  // after the counts: slots have sizes
+}
+
+Orders::Decided Orders::decided() {
+  PhysicalGraph& physical = lowered_.graph;
+  Decided out{std::move(physical.order), {}, {}, std::move(physical.peak_bytes), std::move(physical.edges), has_edges_};
+  for (const Register& reg : physical.registers) {
+    out.counts.push_back(reg.count);
+    out.offsets.push_back(reg.offset);
+  }
+  return out;
+}
+
+void Orders::put(Decided decided) {
+  PhysicalGraph& physical = lowered_.graph;
+  physical.order = std::move(decided.order);
+  physical.peak_bytes = std::move(decided.peak_bytes);
+  physical.edges = std::move(decided.edges);
+  has_edges_ = decided.has_edges;
+  for (size_t r = 0; r < physical.registers.size(); ++r) {
+    physical.registers[r].count = decided.counts[r];
+    physical.registers[r].offset = decided.offsets[r];
+  }
+}
+
+void Orders::show(size_t i) {
+  if (shown_ == i) return;
+  if (shown_) known_[*shown_] = decided();
+  shown_ = i;
+  if (known_[i]) return put(std::move(*known_[i]));
+  has_edges_ = false;
+  plan(i);
+}
+
+const PhysicalGraph& Orders::planned(size_t i) {
+  show(i);
+  return lowered_.graph;
+}
+
+bool Orders::fits(size_t i) {
+  const std::vector<int64_t>& peaks = planned(i).peak_bytes;
+  for (int d = 0; d < lowered_.graph.compute_count; ++d)
+    if (peaks[static_cast<size_t>(d)] > cluster_.devices[static_cast<size_t>(d)].memory_bytes) return false;
+  return true;
+}
+
+bool Orders::alike(size_t i, size_t k) {
+  if (i == k) return true;
+  show(i);
+  show(k);
+  const Decided& other = *known_[i];
+  const PhysicalGraph& physical = lowered_.graph;
+  if (physical.order != other.order) return false;
+  for (size_t r = 0; r < physical.registers.size(); ++r)
+    if (physical.registers[r].count != other.counts[r] || physical.registers[r].offset != other.offsets[r])
+      return false;
+  return true;
+}
+
+const PhysicalGraph& Orders::with_edges(size_t i) {
+  show(i);
+  if (!has_edges_)
+    make_edges(lowered_.graph, table_, uses_, options_.watch);  // after memory: who follows on whose bytes
+  has_edges_ = true;
+  return lowered_.graph;
+}
+
+PhysicalGraph Orders::taken(size_t i) {
+  show(i);
+  return std::move(lowered_.graph);
+}
+
+PhysicalGraph Orders::lowered(size_t i) {
+  with_edges(i);
+  if (!some_devices_) leave_out_implied(lowered_.graph, table_, options_.watch);
+  spread_over_parts(lowered_, graph_);
+  PhysicalGraph physical = std::move(lowered_.graph);
+  if (some_devices_) return physical;
+  if (const auto why = refuse(physical, options_.watch))
+    fail("plan for '{}' on '{}' is refused: {}", graph_.name, cluster_.name, *why);
+  return physical;
+}
+
+}  // namespace partita

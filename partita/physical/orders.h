@@ -1,0 +1,74 @@
+// A lowered plan in the orders that leave communication more and more room (docs/PHYSICAL.md section 4).
+//
+// Example: a data-parallel step. In order 0, the tightest, what a reduction reads is free as soon as it stands in the
+// order, and kernels behind it wait; it takes 28 GB. In the last, the fullest, the bytes are its own until the
+// reduction is thought to be over; it takes 60 GB. A limit of 30 GB leaves the orders that take less.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "partita/physical/in_time.h"
+#include "partita/physical/passes.h"
+#include "partita/plan/resolve.h"
+
+namespace partita {
+
+// How much is left to communication, so that it runs beside compute.
+struct Leeway {
+  double part = 0;  // of the kernels of a micro-batch: room.h
+  bool transfer_slack = false;
+  int more_in_flight = 0;
+};
+
+// What does not depend on the order is made once.
+class Orders {
+ public:
+  Orders(const Graph& graph, const Resolved& resolved, const Cluster& cluster, const LowerOptions& options = {});
+
+  // One where there is nothing to leave room for, and where each micro-batch adds memory: of a few of them it is not
+  // known whether all fit.
+  size_t size() const { return leeways_.size(); }
+  // Its order, counts and memory; boxes are those of one part (in_time.h).
+  const PhysicalGraph& planned(size_t i);
+  // Whether every device's memory holds it.
+  bool fits(size_t i);
+  // Whether two orders are the same in all that they decide.
+  bool alike(size_t i, size_t k);
+  // With edges, those that a path implies among them: it can be simulated.
+  const PhysicalGraph& with_edges(size_t i);
+  // Nothing else is asked for after these. planned(i) as it is:
+  PhysicalGraph taken(size_t i);
+  // With edges, and all acts at their places in the batch. Where all devices are lowered, without edges that are
+  // implied, and admitted; bad input where that is refused.
+  PhysicalGraph lowered(size_t i);
+
+ private:
+  // What an order decides of the graph.
+  struct Decided {
+    std::vector<Node> order;
+    std::vector<int> counts;
+    std::vector<int64_t> offsets, peak_bytes;  // by register, by device
+    std::vector<Edge> edges;
+    bool has_edges = false;
+  };
+  void plan(size_t i);
+  void show(size_t i);
+  Decided decided();
+  void put(Decided decided);
+
+  const Graph& graph_;
+  const Cluster& cluster_;
+  const bool some_devices_;
+  LowerOptions options_;
+  LocallyLowered lowered_;
+  NodeTable table_;
+  Uses uses_;
+  RoughTimes times_;
+  std::vector<Leeway> leeways_;
+  std::vector<std::optional<Decided>> known_;  // by order
+  std::optional<size_t> shown_;                // whose decisions the graph has
+  bool has_edges_ = false;                     // and their edges
+};
+
+}  // namespace partita

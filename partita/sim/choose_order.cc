@@ -1,0 +1,157 @@
+// Simulates a plan's orders, as few as tell which counts.
+#include "partita/sim/choose_order.h"
+
+#include <algorithm>
+#include <future>
+#include <memory>
+
+#include "partita/base/begun.h"
+#include "partita/graph/parts.h"
+#include "partita/physical/orders.h"
+#include "partita/sim/simulate.h"
+
+namespace partita {
+
+namespace {
+
+// The orders of the first micro-batches of a step, or of all.
+struct Lowered {
+  Graph few;  // of these micro-batches, where they are not all
+  Resolved resolved;
+  CostModel cost;
+  LowerOptions options;
+  std::optional<Orders> orders;
+
+  Lowered(const Lowered&) = delete;  // orders refer to the graph
+  Lowered(const Graph& graph, const Resolved& of_all, int parts, const Cluster& cluster, const Watch& watch)
+      : cost(cluster) {
+    options.watch = watch;
+    if (parts == graph.micro_batches()) {
+      orders.emplace(graph, of_all, cluster, options);
+      return;
+    }
+    few = with_fewer_parts(graph, parts);
+    resolved = with_fewer_parts(of_all, parts);
+    orders.emplace(few, resolved, cluster, options);
+  }
+  StepBreakdown simulated(size_t i) {
+    const PhysicalGraph& graph = orders->with_edges(i);
+    return breakdown_of(simulate(graph, cost, 1, options.watch), graph);
+  }
+};
+
+// A plan's orders, with what is known of each.
+struct Trial {
+  Lowered main;
+  std::unique_ptr<Lowered> fewer;                   // of one period less; null: all micro-batches are lowered
+  int64_t more = 0;                                 // further micro-batches, in periods
+  bool grows = false;                               // each adds memory
+  std::vector<std::optional<StepBreakdown>> times;  // by order, of all micro-batches
+
+  Trial(const Graph& graph, const Plan& plan, const Resolved& resolved, const Telling& from, const Cluster& cluster,
+        const Watch& watch)
+      : main(graph, resolved, from.micro_batches, cluster, watch),
+        more((graph.micro_batches() - from.micro_batches) / from.period),
+        grows(grows_with_parts(plan)),
+        times(main.orders->size()) {
+    if (more > 0) fewer = std::make_unique<Lowered>(graph, resolved, from.micro_batches - from.period, cluster, watch);
+  }
+  const StepBreakdown& time(size_t i) {
+    if (times[i]) return *times[i];
+    if (!fewer) return times[i].emplace(main.simulated(i));
+    auto one_fewer = begun([&] { return fewer->simulated(i); });
+    StepBreakdown of_main = main.simulated(i);
+    return times[i].emplace(extended(std::move(of_main), one_fewer.get(), more));
+  }
+  // The same, where it may be that of another order.
+  void time_beside(size_t i, size_t other) {
+    if (!times[i] && times[other] && main.orders->alike(i, other) && (!fewer || fewer->orders->alike(i, other)))
+      times[i] = times[other];
+    else time(i);
+  }
+  int64_t step_ns(size_t i) { return time(i).step_ns(); }
+  std::vector<int64_t> beyond_bytes(size_t i) {
+    if (!fewer || !grows) return {};
+    return bytes_beyond(main.orders->planned(i).peak_bytes, fewer->orders->planned(i).peak_bytes, more);
+  }
+  std::vector<int64_t> peak_bytes(size_t i) {
+    std::vector<int64_t> peaks = main.orders->planned(i).peak_bytes;
+    const std::vector<int64_t> beyond = beyond_bytes(i);
+    for (size_t d = 0; d < beyond.size(); ++d) peaks[d] += beyond[d];
+    return peaks;
+  }
+  int64_t most_bytes(size_t i) {
+    const std::vector<int64_t> peaks = peak_bytes(i);
+    return *std::max_element(peaks.begin(), peaks.begin() + main.orders->planned(i).compute_count);
+  }
+};
+
+// The order that counts of those that were simulated.
+size_t best_of(Trial& trial) {
+  std::optional<int64_t> fastest;
+  for (const auto& time : trial.times)
+    if (time) fastest = std::min(fastest.value_or(time->step_ns()), time->step_ns());
+  const auto limit = static_cast<double>(*fastest) * (1 + kAboutAsFast);
+  std::optional<size_t> best;
+  for (size_t i = 0; i < trial.times.size(); ++i) {
+    if (!trial.times[i] || static_cast<double>(trial.step_ns(i)) > limit) continue;
+    const auto key = [&](size_t k) { return std::pair(trial.most_bytes(k), trial.step_ns(k)); };
+    if (!best || key(i) < key(*best)) best = i;
+  }
+  return *best;
+}
+
+constexpr size_t kFewNodes = 10'000;  // about 50 ms an order
+
+// Of few nodes, all orders that fit are simulated. Steps become shorter from the tightest order to the fullest, mostly:
+// of many nodes the tightest that is fast enough is found by halving.
+size_t chosen(Trial& trial, const Watch& patience) {
+  Orders& orders = *trial.main.orders;
+  size_t fullest = orders.size() - 1;
+  while (fullest > 0 && !orders.fits(fullest)) --fullest;
+  trial.time(fullest);
+  if (!patience.ended()) trial.time(0);
+  if (orders.planned(0).order.size() <= kFewNodes) {
+    for (size_t i = fullest; i-- > 1;)
+      if (!patience.ended() && orders.fits(i)) trial.time_beside(i, i + 1);
+    return best_of(trial);
+  }
+  size_t slow = 0, fast = fullest, best = best_of(trial);
+  while (trial.most_bytes(best) > trial.most_bytes(0) && fast - slow > 1 && !patience.ended()) {
+    const size_t middle = (slow + fast) / 2;
+    if (orders.fits(middle)) trial.time(middle);
+    best = best_of(trial);
+    (best == middle ? fast : slow) = middle;
+  }
+  return best;
+}
+
+// With those of all micro-batches.
+StepBreakdown with_peaks(StepBreakdown parts, const std::vector<int64_t>& peaks) {
+  for (StageFigures& stage : parts.stages)
+    for (DeviceId d : stage.devices) stage.peak_memory_bytes = std::max(stage.peak_memory_bytes, peaks[d.index()]);
+  return parts;
+}
+
+}  // namespace
+
+ChosenOrder choose_order(const Graph& graph, const Plan& plan, const Resolved& resolved, const Telling& from,
+                         const Cluster& cluster, const Choosing& choosing) {
+  Trial trial(graph, plan, resolved, from, cluster, choosing.watch);
+  Orders& orders = *trial.main.orders;
+  ChosenOrder out;
+  out.fits = orders.fits(0);
+  out.least_bytes = trial.peak_bytes(0);
+  const bool left = !out.fits && choosing.unfit == Unfit::kLeave;
+  const std::optional<size_t>& known = choosing.known;
+  const bool is_known = known && *known < orders.size() && orders.fits(*known);
+  const size_t i = is_known ? *known : out.fits ? chosen(trial, choosing.patience) : 0;
+  out.order = i;
+  out.peak_bytes = trial.peak_bytes(i);
+  if (!left) out.breakdown = with_peaks(trial.time(i), out.peak_bytes);
+  out.beyond_bytes = trial.beyond_bytes(i);
+  out.graph = left ? orders.taken(i) : orders.lowered(i);
+  return out;
+}
+
+}  // namespace partita
