@@ -2,11 +2,32 @@
 #include "partita/planned.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "partita/graph/batch.h"
+#include "partita/graph/model_flops.h"
 
 namespace partita {
+
+namespace {
+
+// Of all devices, in FLOPs a second. None where one has no figure of its own: a cluster file without one for a short
+// type has float32's there, and the figures of local:N stand for no machine.
+std::optional<double> peak_flops_per_s(const Cluster& cluster, DType dtype) {
+  if (cluster.name.starts_with("local:")) return std::nullopt;
+  double sum = 0;
+  for (int d = 0; d < cluster.compute_count; ++d) {
+    const std::map<DType, double>& peaks = cluster.devices[static_cast<size_t>(d)].peak_flops_per_s;
+    const auto peak = peaks.find(dtype), other = peaks.find(DType::kFloat32);
+    if (peak == peaks.end()) return std::nullopt;
+    if (bytes_of(dtype) < 4 && other != peaks.end() && peak->second == other->second) return std::nullopt;
+    sum += peak->second;
+  }
+  return sum;
+}
+
+}  // namespace
 
 std::optional<int64_t> Planned::batch() const {
   return search.estimate ? search.estimate->batch : find_batch(training.whole_graph());
@@ -20,6 +41,13 @@ int64_t Planned::step_time_ns() const {
 std::optional<double> Planned::samples_per_second() const {
   if (!batch() || step_time_ns() == 0) return std::nullopt;
   return static_cast<double>(*batch()) / (static_cast<double>(step_time_ns()) / 1e9);
+}
+
+std::optional<Planned::Utilization> Planned::utilization() const {
+  const std::optional<double> peak = peak_flops_per_s(cluster, plan.model.dtype);
+  if (search.estimate || !peak || step_time_ns() == 0) return std::nullopt;
+  const double flops = model_flops(training);
+  return Utilization{flops, flops / (*peak * static_cast<double>(step_time_ns()) / 1e9)};
 }
 
 std::optional<int64_t> Planned::tokens_per_sample() const {

@@ -48,6 +48,12 @@ struct Planned {
   std::optional<int64_t> batch() const;
   int64_t step_time_ns() const;
   std::optional<double> samples_per_second() const;
+  // Model FLOPs utilisation: model_flops() (graph/model_flops.h) over what the devices reach at their peak in the dtype
+  // of training in the time of a step. None: of an estimate; or the peak is not known.
+  struct Utilization {
+    double model_flops = 0, part = 0;
+  };
+  std::optional<Utilization> utilization() const;
   // Of a model of text: the tokens of a sample, the extent of an integer input [samples, tokens].
   std::optional<int64_t> tokens_per_sample() const;
   int64_t peak_memory_bytes() const;  // of the compute device that needs most

@@ -77,6 +77,7 @@ int simulate_command(const Arguments& a) {
   if (a.json) {
     nlohmann::ordered_json json = {{"step_time_us", static_cast<double>(p.step_time_ns()) / 1e3}};
     add_source_of_times(json, p);
+    add_utilization(json, p);
     add_breakdown(json, p);
     json.update({{"comm_bytes", p.report.comm_bytes},
                  {"peak_memory_bytes", p.peak_memory_bytes()},

@@ -173,6 +173,13 @@ void add_source_of_times(Json& json, const Planned& p) {
   json["estimated_kernels"] = counts.estimated;
 }
 
+void add_utilization(Json& json, const Planned& p) {
+  const std::optional<Planned::Utilization> used = p.utilization();
+  if (!used) return;
+  json["model_flops"] = used->model_flops;
+  json["model_flops_utilization"] = used->part;
+}
+
 Json plan_json(const Planned& p, const std::string& plan_file) {
   Json json = {{"model", p.plan.model.model},
                {"cluster", p.cluster.name},
@@ -193,6 +200,7 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
     json["samples_per_second"] = *rate;
     if (const auto tokens = p.tokens_per_sample()) json["tokens_per_second"] = *rate * static_cast<double>(*tokens);
   }
+  add_utilization(json, p);
   if (p.search.estimate) json["host_bytes"] = p.search.estimate->host_bytes;
   else add_breakdown(json, p);
   if (const auto bound = p.search.lower_bound_comm_bytes) {
@@ -240,6 +248,9 @@ void print_plan(const Planned& p) {
   if (p.plan.model.micro_batches > 1) fmt::print("micro-batches  {}\n", p.plan.model.micro_batches);
   if (const auto rate = p.samples_per_second())
     fmt::print("throughput     {:.1f} samples/s{}, {} samples a step\n", *rate, tokens_text(p, *rate), *p.batch());
+  if (const auto used = p.utilization())
+    fmt::print("utilization    {:.1f}% of the devices' peak in {}: {:.4g} model FLOPs a step\n", 100 * used->part,
+               name_of(p.plan.model.dtype), used->model_flops);
   fmt::print("peak memory    {} on {}{}\n", megabytes(static_cast<double>(p.peak_memory_bytes())),
              p.typical.empty() ? "the device that needs most"
                                : fmt::format("the one of {} that needs most", typical_devices_text(p)),

@@ -17,6 +17,8 @@ Planned plan_watched(const Request& request, Runner& runner, bool say_remedies =
 nlohmann::ordered_json plan_json(const Planned& planned, const std::string& plan_file);
 // Whether times are nominal; with a profile, how many kernels the step has, and how many of these are estimated.
 void add_source_of_times(nlohmann::ordered_json& json, const Planned& planned);
+// Model FLOPs utilisation, where the devices' peak is known.
+void add_utilization(nlohmann::ordered_json& json, const Planned& planned);
 // What the predicted step is made of; the parts sum to step_time_us.
 void add_breakdown(nlohmann::ordered_json& json, const Planned& planned);
 void print_plan(const Planned& planned);

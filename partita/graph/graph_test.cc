@@ -10,7 +10,9 @@
 #include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
 #include "partita/graph/index_limit.h"
+#include "partita/graph/model_flops.h"
 #include "partita/graph/of_samples.h"
+#include "partita/graph/parts.h"
 #include "partita/graph/reference.h"
 
 namespace partita {
@@ -389,6 +391,17 @@ TEST(WithDtype, EveryFloatingTensorChanges) {
   const Graph graph = with_dtype(add_backward(two_layers(), {.kind = "mse"}, {.lr = 0.1}), DType::kFloat64);
   for (const Tensor& t : graph.tensors) EXPECT_EQ(t.dtype, DType::kFloat64) << t.name;
   EXPECT_EQ(graph.tensor(graph.find_tensor("lr")).values->dtype, DType::kFloat64);
+}
+
+// Two products of [4, 3] and [3, 3]; a hyperbolic tangent is none.
+TEST(ModelFlops, AreThoseOfProductsAndTwiceAsManyBackward) {
+  const Graph forward = two_layers();
+  const double once = 2 * (2 * 4 * 3 * 3);
+  EXPECT_EQ(model_flops(forward), once);
+  const Graph training = add_backward(forward, {.kind = "mse"}, {});
+  EXPECT_EQ(model_flops(training), 3 * once);
+  EXPECT_EQ(model_flops(recomputed(training, "layer", false)), 3 * once);
+  EXPECT_EQ(model_flops(in_parts(training, 2)), 3 * once);
 }
 
 }  // namespace
