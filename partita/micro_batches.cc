@@ -72,4 +72,11 @@ MicroBatchChoice micro_batches_to_try(const Request& request, const Graph& whole
   return of_stages(*batch, sharing);
 }
 
+size_t next_to_try(const MicroBatchChoice& choice, size_t i, double took_s, std::optional<double> left_s) {
+  constexpr double kThatFits = 1;  // more of them: a plan that fits is simulated too
+  const size_t last = choice.counts.size() - 1;
+  const bool is_short = left_s && *left_s < (static_cast<double>(last - i) + kThatFits) * took_s;
+  return is_short ? last : i + 1;
+}
+
 }  // namespace partita

@@ -1,5 +1,6 @@
 // Into how many micro-batches a step's batch is cut, where a request does not say so itself.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,5 +24,9 @@ struct MicroBatchChoice {
 // - Neither, and one stage: 1.
 // `whole`: the training step on the whole batch.
 MicroBatchChoice micro_batches_to_try(const Request& request, const Graph& whole, const Cluster& cluster);
+
+// Which of `counts` comes after the i-th, whose plan took so long and does not fit: the next one. Where the time that
+// is left may not be enough for all others, it is the last, which needs least memory.
+size_t next_to_try(const MicroBatchChoice& choice, size_t i, double took_s, std::optional<double> left_s);
 
 }  // namespace partita

@@ -204,7 +204,8 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
   const auto as_asked = [&](Plan plan) { return made_for(std::move(plan), request, loss, p.sha256, p.cluster); };
   Rng rng(request.seed);
   if (request.before_search) request.before_search();
-  const Budget part = for_search(budget, runner, p.cluster);
+  Budget part = for_search(budget, runner, p.cluster);
+  if (choice.entry->rule) part.deadline = budget.deadline;  // stopped early it would have no plan
   p.search = runner.step(
       "search", [&] { return choice.entry->search(problem, part, rng); },
       [&](const SearchResult& found) {
@@ -241,13 +242,15 @@ Planned plan_loaded(const LoadedModel& model, Request request, const Budget& bud
   std::vector<int> counts = choice.counts;
   counts.insert(counts.end(), choice.fewer.begin(), choice.fewer.end());
   std::string refused;  // the first of them, where it cannot be
-  for (size_t i = 0;; ++i) {
+  bool hurried = false;
+  for (size_t i = 0;;) {
     request.micro_batches = counts[i];
+    const auto begin = Watch::Clock::now();
     try {
       PlannedStep step = rewritten(whole, request, runner);
       Planned p = plan_step(model, std::move(step), cluster, request, budget, with_batch(request), runner);
       if (const std::string note = note_of(choice, i, refused); !note.empty())
-        p.search.notes.insert(p.search.notes.begin(), note);
+        p.search.notes.insert(p.search.notes.begin(), hurried ? note + "; fewer may fit too: time was short" : note);
       return p;
     } catch (const DoesNotApply&) {
       throw;
@@ -256,6 +259,10 @@ Planned plan_loaded(const LoadedModel& model, Request request, const Budget& bud
                  cannot_be = error.code() == ExitCode::kBadInput && choice.open && i + 1 < counts.size();
       if (!too_large && !cannot_be) throw;
       if (cannot_be && refused.empty()) refused = error.what();
+      const std::chrono::duration<double> took = Watch::Clock::now() - begin;
+      const size_t next = too_large ? next_to_try(choice, i, took.count(), budget.watch().left()) : i + 1;
+      hurried |= next > i + 1;
+      i = next;
     }
   }
 }

@@ -1,5 +1,7 @@
 // A step whose batch is worked on in parts, on one stage and on several, computes what one device computes on the
 // whole.
+#include "partita/micro_batches.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -361,6 +363,16 @@ TEST(MicroBatchCount, IsMoreWhereFewerDoNotFit) {
   const Planned p =
       with_open_count(kSmallGpt2, "pipeline?stages=2", 2, 48, [&](Request& r) { r.memory_limit_bytes = limit; });
   EXPECT_EQ(p.plan.model.micro_batches, 12);
+}
+
+// Counts 8, 12, 24 and 48, of which one takes 2 s: with 8 s left after the first all others can be tried, the last of
+// which may fit and is simulated; with less the last alone.
+TEST(MicroBatchCount, IsTheMostWhereTimeIsShort) {
+  const MicroBatchChoice choice{{8, 12, 24, 48}, true, ""};
+  EXPECT_EQ(next_to_try(choice, 0, 2, std::nullopt), 1U);
+  EXPECT_EQ(next_to_try(choice, 0, 2, 8.1), 1U);
+  EXPECT_EQ(next_to_try(choice, 0, 2, 7.9), 3U);
+  EXPECT_EQ(next_to_try(choice, 2, 2, 0.5), 3U);
 }
 
 TEST(MicroBatchCount, OfAModelThatHasNoParts) {
