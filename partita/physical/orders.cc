@@ -88,7 +88,9 @@ void Orders::plan(size_t i) {
 
 Orders::Decided Orders::decided() {
   PhysicalGraph& physical = lowered_.graph;
-  Decided out{std::move(physical.order), {}, {}, std::move(physical.peak_bytes), std::move(physical.edges), has_edges_};
+  Decided out{std::move(physical.order), {}, {}, std::move(physical.peak_bytes), {}};
+  for (const Edge& edge : physical.edges)
+    if (edge.kind == EdgeKind::kPlan) out.control_edges.push_back(edge);
   for (const Register& reg : physical.registers) {
     out.counts.push_back(reg.count);
     out.offsets.push_back(reg.offset);
@@ -100,8 +102,8 @@ void Orders::put(Decided decided) {
   PhysicalGraph& physical = lowered_.graph;
   physical.order = std::move(decided.order);
   physical.peak_bytes = std::move(decided.peak_bytes);
-  physical.edges = std::move(decided.edges);
-  has_edges_ = decided.has_edges;
+  physical.edges = std::move(decided.control_edges);
+  has_edges_ = false;
   for (size_t r = 0; r < physical.registers.size(); ++r) {
     physical.registers[r].count = decided.counts[r];
     physical.registers[r].offset = decided.offsets[r];

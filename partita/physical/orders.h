@@ -49,8 +49,7 @@ class Orders {
     std::vector<Node> order;
     std::vector<int> counts;
     std::vector<int64_t> offsets, peak_bytes;  // by register, by device
-    std::vector<Edge> edges;
-    bool has_edges = false;
+    std::vector<Edge> control_edges;
   };
   void plan(size_t i);
   void show(size_t i);

@@ -42,19 +42,28 @@ struct Lowered {
 
 // A plan's orders, with what is known of each.
 struct Trial {
+  int64_t more = 0;                                   // further micro-batches than the first, in periods
+  std::future<std::unique_ptr<Lowered>> begun_fewer;  // beside the others
   Lowered main;
-  std::unique_ptr<Lowered> fewer;                   // of one period less; null: all micro-batches are lowered
-  int64_t more = 0;                                 // further micro-batches, in periods
-  bool grows = false;                               // each adds memory
-  std::vector<std::optional<StepBreakdown>> times;  // by order, of all micro-batches
+  std::unique_ptr<Lowered> fewer;                          // of one period less; null: all micro-batches are lowered
+  bool grows = false;                                      // each adds memory
+  int compute_count = 0;                                   // devices
+  std::vector<std::optional<StepBreakdown>> times;         // by order, of all micro-batches
+  std::vector<std::optional<std::vector<int64_t>>> peaks;  // by order, by device, of all micro-batches
 
   Trial(const Graph& graph, const Plan& plan, const Resolved& resolved, const Telling& from, const Cluster& cluster,
         const Watch& watch)
-      : main(graph, resolved, from.micro_batches, cluster, watch),
-        more((graph.micro_batches() - from.micro_batches) / from.period),
+      : more((graph.micro_batches() - from.micro_batches) / from.period),
+        begun_fewer(more > 0 ? begun([&] {
+          return std::make_unique<Lowered>(graph, resolved, from.micro_batches - from.period, cluster, watch);
+        })
+                             : std::future<std::unique_ptr<Lowered>>()),
+        main(graph, resolved, from.micro_batches, cluster, watch),
         grows(grows_with_parts(plan)),
-        times(main.orders->size()) {
-    if (more > 0) fewer = std::make_unique<Lowered>(graph, resolved, from.micro_batches - from.period, cluster, watch);
+        compute_count(cluster.compute_count),
+        times(main.orders->size()),
+        peaks(main.orders->size()) {
+    if (begun_fewer.valid()) fewer = begun_fewer.get();
   }
   const StepBreakdown& time(size_t i) {
     if (times[i]) return *times[i];
@@ -74,15 +83,15 @@ struct Trial {
     if (!fewer || !grows) return {};
     return bytes_beyond(main.orders->planned(i).peak_bytes, fewer->orders->planned(i).peak_bytes, more);
   }
-  std::vector<int64_t> peak_bytes(size_t i) {
-    std::vector<int64_t> peaks = main.orders->planned(i).peak_bytes;
+  const std::vector<int64_t>& peak_bytes(size_t i) {
+    if (peaks[i]) return *peaks[i];
+    peaks[i] = main.orders->planned(i).peak_bytes;
     const std::vector<int64_t> beyond = beyond_bytes(i);
-    for (size_t d = 0; d < beyond.size(); ++d) peaks[d] += beyond[d];
-    return peaks;
+    for (size_t d = 0; d < beyond.size(); ++d) (*peaks[i])[d] += beyond[d];
+    return *peaks[i];
   }
   int64_t most_bytes(size_t i) {
-    const std::vector<int64_t> peaks = peak_bytes(i);
-    return *std::max_element(peaks.begin(), peaks.begin() + main.orders->planned(i).compute_count);
+    return *std::max_element(peak_bytes(i).begin(), peak_bytes(i).begin() + compute_count);
   }
 };
 
@@ -102,28 +111,39 @@ size_t best_of(Trial& trial) {
 }
 
 constexpr size_t kFewNodes = 10'000;  // about 50 ms an order
+constexpr double kLittleMemory = 0.05;
 
-// Of few nodes, all orders that fit are simulated. Steps become shorter from the tightest order to the fullest, mostly:
-// of many nodes the tightest that is fast enough is found by halving.
-size_t chosen(Trial& trial, const Watch& patience) {
-  Orders& orders = *trial.main.orders;
-  size_t fullest = orders.size() - 1;
-  while (fullest > 0 && !orders.fits(fullest)) --fullest;
+// Whether what an order takes beyond the tightest is not worth the time to simulate others.
+bool takes_little_more(Trial& trial, size_t i) {
+  return static_cast<double>(trial.most_bytes(i)) <= static_cast<double>(trial.most_bytes(0)) * (1 + kLittleMemory);
+}
+
+// Steps become shorter from the tightest order to the fullest, mostly: the tightest that is fast enough is found by
+// halving.
+size_t chosen_of_large(Trial& trial, size_t fullest, const Watch& patience) {
   trial.time(fullest);
-  if (!patience.ended()) trial.time(0);
-  if (orders.planned(0).order.size() <= kFewNodes) {
-    for (size_t i = fullest; i-- > 1;)
-      if (!patience.ended() && orders.fits(i)) trial.time_beside(i, i + 1);
-    return best_of(trial);
-  }
+  if (takes_little_more(trial, fullest) || patience.ended()) return fullest;
+  trial.time(0);
   size_t slow = 0, fast = fullest, best = best_of(trial);
-  while (trial.most_bytes(best) > trial.most_bytes(0) && fast - slow > 1 && !patience.ended()) {
+  while (!takes_little_more(trial, best) && fast - slow > 1 && !patience.ended()) {
     const size_t middle = (slow + fast) / 2;
-    if (orders.fits(middle)) trial.time(middle);
+    if (trial.main.orders->fits(middle)) trial.time(middle);
     best = best_of(trial);
     (best == middle ? fast : slow) = middle;
   }
   return best;
+}
+
+// Of few nodes, all orders that fit are simulated.
+size_t chosen(Trial& trial, const Watch& patience) {
+  Orders& orders = *trial.main.orders;
+  size_t fullest = orders.size() - 1;
+  while (fullest > 0 && !orders.fits(fullest)) --fullest;
+  if (orders.planned(0).order.size() > kFewNodes) return chosen_of_large(trial, fullest, patience);
+  trial.time(fullest);
+  for (size_t i = fullest; i-- > 0;)
+    if (!patience.ended() && orders.fits(i)) trial.time_beside(i, i + 1);
+  return best_of(trial);
 }
 
 // With those of all micro-batches.

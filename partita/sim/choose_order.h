@@ -3,6 +3,8 @@
 //
 // Example: a step takes 8.10 s in the tightest order, which needs 28 GB; 8.01 s with 30 GB, and 8.00 s in the fullest
 // order, which needs 60 GB. The second is chosen. With 29 GB a device it is the first.
+//
+// Of large graphs not all orders are simulated, and a little more memory does not count.
 #pragma once
 #include <cstdint>
 #include <optional>
