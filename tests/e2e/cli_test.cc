@@ -411,6 +411,9 @@ const std::set<std::string> kMorePlanKeys = {"exposed_communication_us",
                                              "kernels",
                                              "estimated_kernels",
                                              "tokens_per_second",
+                                             "least_memory_bytes",
+                                             "model_flops",
+                                             "model_flops_utilization",
                                              "bubble_us",
                                              "waiting_us",
                                              "stages",
@@ -447,14 +450,14 @@ TEST(Cli, PlanningCommandsKeepTheirKeys) {
 
   const Json simulated = json_of({"simulate", file, "--trace", scratch("trace.json")});
   expect_keys(simulated, {"schema_version", "step_time_us", "compute_time_us", "exposed_communication_us", "bubble_us",
-                          "waiting_us", "stages", "comm_bytes", "peak_memory_bytes", "utilization", "tasks",
-                          "simulate_seconds", "nominal"});
+                          "waiting_us", "stages", "comm_bytes", "peak_memory_bytes", "least_memory_bytes",
+                          "utilization", "tasks", "simulate_seconds", "nominal"});
   double sum = 0;
   for (const char* key : {"compute_time_us", "bubble_us", "waiting_us"}) sum += simulated[key].get<double>();
   for (const Json& part : simulated["exposed_communication_us"]) sum += part.get<double>();
   EXPECT_NEAR(sum, simulated["step_time_us"].get<double>(), 1e-3);
   const Json checked = json_of({"check", file});
-  for (const char* key : {"comm_bytes", "peak_memory_bytes"}) {
+  for (const char* key : {"comm_bytes", "peak_memory_bytes", "least_memory_bytes"}) {
     EXPECT_EQ(simulated[key], plan[key]) << key;
     EXPECT_EQ(checked[key], plan[key]) << key;
   }

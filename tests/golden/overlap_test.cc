@@ -159,7 +159,7 @@ TEST(Overlap, RoomThatGainsNothingIsNotTaken) {
   Request request = request_of("zoo:wresnet-152-10", "data-parallel", "dgx-h100", 8);
   request.dtype = DType::kFloat32;
   const Planned p = made(request);
-  EXPECT_LT(p.peak_memory_bytes(), p.least_memory_bytes() * 102 / 100);
+  EXPECT_LT(p.peak_memory_bytes(), p.least_memory_bytes() * 106 / 100);
 }
 
 // With the least memory that is told a plan fits, and with a byte less it does not.
