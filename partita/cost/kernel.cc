@@ -22,7 +22,7 @@ struct Tile {
 constexpr Tile kMatrixTiles[] = {{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}};
 constexpr Tile kVectorTiles[] = {{128, 128}, {128, 64}, {64, 128}, {64, 64}, {128, 32}, {32, 128}};
 constexpr double kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
-constexpr double kShortestSplit = 128, kStep = 64;  // of k
+constexpr double kShortestSplit = 128, kStep = 64;  // of k; a shorter part takes as long as this
 constexpr double kHalfRate = 10;                    // half() of a tile at half of the rate that no tile exceeds
 constexpr double kJoinNs = 1500, kPartialBytes = 4;
 constexpr double kAttentionTile = 128, kShortTile = 16, kExponentials = 16, kBackward = 0.8;
@@ -54,11 +54,12 @@ double product_ns(const Device& on, const Kernel& kernel, const Product& p, doub
     const double step = 2 * tile.m * tile.n / (rate * rising(tile.half()) / rising(tiles[0].half()));
     const double count = p.batch * std::ceil(p.m / tile.m) * std::ceil(p.n / tile.n);
     for (double split : kSplits) {
-      if (split > 1 && k / split < kShortestSplit) break;
+      const double part = split > 1 ? std::max(k / split, kShortestSplit) : k;
       const double waves = std::ceil(count * split / on.kernels.multiprocessors);
-      const double compute = waves * std::ceil(k / split / kStep) * kStep * step;
+      const double compute = waves * std::ceil(part / kStep) * kStep * step;
       const double joining = split > 1 ? kJoinNs + split * partial : 0;
       if (std::max(compute, memory) + joining < best) best = std::min(best, norm(compute, memory) + joining);
+      if (k / split <= kShortestSplit) break;  // more parts would be no shorter
     }
   }
   return best;

@@ -11,9 +11,10 @@
 //   The last wave and what of a tile lies outside are lost. A smaller tile reads more for each product: its rate is
 //   e(tm, tn) of the peak, as h / (h + 10) for h = tm tn / (tm + tn), 1 for the largest tile. norm(a, b) =
 //   (a^3 + b^3)^(1/3): the two overlap, not wholly where they are alike. A split writes s partial results of 4 bytes
-//   and another kernel adds them up. Where the peak is over twice float32's, a unit for matrices computes, which takes
-//   larger tiles. What guards leave out shortens k. A vector's product (m or n is 1) may also run without tiles.
-//   Several products in a kernel share its bytes as their matrices have elements; their times add up.
+//   and another kernel adds them up; a part takes at least what 128 of k take. Where the peak is over twice float32's,
+//   a unit for matrices computes, which takes larger tiles. What guards leave out shortens k. A vector's product (m or
+//   n is 1) may also run without tiles. Several products in a kernel share its bytes as their matrices have elements;
+//   their times add up.
 // Fused attention   launch + compute + bytes / bandwidth, in tiles of 128 queries by 128 keys:
 //     compute = tiles of the busiest multiprocessor x 128^2 x (FLOPs of a pair / rate + 1 / (16 clock)) / reach
 //   16 exponentials a clock and multiprocessor is NVIDIA's figure from compute capability 3.x on (CUDA C++ Programming

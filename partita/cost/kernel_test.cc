@@ -62,6 +62,25 @@ TEST(KernelTime, LongSumsOfFewTilesAreSplit) {
               1e-6);
 }
 
+// Not where another split becomes worth it either: float64 takes so long here that sums of 256 are split.
+TEST(KernelTime, LongerSumsTakeNoLessTime) {
+  Device d = gpu();
+  d.peak_flops_per_s[DType::kFloat64] = 20e12;
+  for (DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16})
+    for (double side : {1, 7, 64, 200, 1500}) {
+      double before = 0;
+      for (int k = 1; k < 1500; ++k) {
+        const double ns = kernel_ns(d, product(dtype, {1, side, side, static_cast<double>(k)}, 8 * side * k));
+        ASSERT_GE(ns, before) << name_of(dtype) << " " << side << " " << k;
+        before = ns;
+      }
+    }
+  // A part is no shorter than 128: two of them, at a rate of 5 a ns of one multiprocessor in float64.
+  const double rate = 50.0 * (32.0 / 42) / (64.0 / 74), two_parts = 2.0 * 64 * 64 * 128 / rate;
+  EXPECT_NEAR(kernel_ns(d, product(DType::kFloat64, {1, 7, 7, 255})), 5000 + two_parts + 1500 + 2 * 49 * 4 / 500.0,
+              1e-6);
+}
+
 TEST(KernelTime, MemoryAndComputeOverlapInPart) {
   // 500 bytes a ns. As long as compute: the cube root of two times it.
   EXPECT_NEAR(kernel_ns(gpu(), product(DType::kFloat16, {1, 2560, 1280, 64}, kStepNs * 500)),
