@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
+#include <set>
 
 #include "partita/profile/profile.h"
 
@@ -115,9 +117,75 @@ Duration along(const Curve& curve) { return duration(curve.latency_us, curve.us_
 // Where a profile has the collective: the devices' own processors do it, and no link is taken.
 std::optional<Collective> measured(const Cluster& cluster, StepKind kind, const std::vector<DeviceId>& devices) {
   const Profile* profile = cluster.profile_of(devices[0]);
+  for (DeviceId d : devices)
+    if (cluster.profile_of(d) != profile) return std::nullopt;
   const Curve* curve = profile ? profile->curve(name_of(kind), static_cast<int>(devices.size())) : nullptr;
   if (!curve) return std::nullopt;
   return Collective{{"measured"}, {{along(*curve)}}, {}, {}};
+}
+
+// A row of a library, and what a call takes by it.
+struct Way {
+  CollectiveAlgorithm algorithm;
+  std::string protocol, name;
+  Duration duration;
+};
+
+Way way_of(const LibraryRow& row, const Duration& duration) {
+  return {row.algorithm, row.protocol, row.name(), duration};
+}
+
+// Those of the devices, each once; a null one where a device has no rows.
+std::vector<Library> libraries_of(const Cluster& cluster, const std::vector<DeviceId>& devices) {
+  std::vector<Library> found;
+  for (DeviceId d : devices) {
+    const Library& own = cluster.device(d).library;
+    auto same = [&](const Library& known) { return known == own || (known && own && *known == *own); };
+    if (std::none_of(found.begin(), found.end(), same)) found.push_back(own);
+  }
+  return found;
+}
+
+// The ways that both libraries have, each as slow as the slower says. Protocols are only names: where an algorithm has
+// none in common, any two of its rows are one way.
+std::vector<Way> common(const std::vector<Way>& some, const std::vector<Way>& others) {
+  auto all_pairs = [&](const auto& visit) {
+    for (const Way& a : some)
+      for (const Way& b : others)
+        if (a.algorithm == b.algorithm) visit(a, b);
+  };
+  std::set<CollectiveAlgorithm> agreed;
+  all_pairs([&](const Way& a, const Way& b) {
+    if (a.protocol == b.protocol) agreed.insert(a.algorithm);
+  });
+  std::vector<Way> out;
+  all_pairs([&](const Way& a, const Way& b) {
+    const bool same = a.protocol == b.protocol;
+    if (!same && agreed.count(a.algorithm)) return;
+    out.push_back(
+        {a.algorithm,
+         same ? a.protocol : "",
+         same ? a.name : std::string(name_of(a.algorithm)),
+         {std::max(a.duration.fixed_ns, b.duration.fixed_ns), std::max(a.duration.moving_ns, b.duration.moving_ns)}});
+  });
+  return out;
+}
+
+// What the libraries of all devices have of `has`, by `time`; `plain` where one has nothing, or they nothing in common.
+std::vector<Way> ways_of(const std::vector<Library>& libraries, const LibraryRow& plain,
+                         const std::function<bool(const LibraryRow&)>& has,
+                         const std::function<Duration(const LibraryRow&)>& time) {
+  std::vector<Way> ways;
+  for (size_t l = 0; l < libraries.size(); ++l) {
+    std::vector<Way> own;
+    if (libraries[l])
+      for (const LibraryRow& row : *libraries[l])
+        if (has(row)) own.push_back(way_of(row, time(row)));
+    if (own.empty()) own.push_back(way_of(plain, time(plain)));
+    ways = l == 0 ? std::move(own) : common(ways, own);
+  }
+  if (ways.empty()) ways.push_back(way_of(plain, time(plain)));
+  return ways;
 }
 
 Collective collective_of(const Cluster& cluster, StepKind kind, const std::vector<DeviceId>& devices) {
@@ -131,17 +199,12 @@ Collective collective_of(const Cluster& cluster, StepKind kind, const std::vecto
                    static_cast<double>(group.devices),
                    static_cast<double>(group.nodes),
                    static_cast<double>(group.per_node)};
-  const Library& library = cluster.device(devices[0]).library;
-  if (library)
-    for (const LibraryRow& row : *library)
-      if (has(at, row)) {
-        found.names.push_back(row.name());
-        found.ways.durations.push_back(time_of(at, row));
-      }
-  if (found.names.empty()) {
-    const LibraryRow& plain = kind == StepKind::kAllToAll ? kPlainTransfer : kPlainRing;
-    found.names.push_back(plain.name());
-    found.ways.durations.push_back(time_of(at, plain));
+  for (const Way& way : ways_of(
+           libraries_of(cluster, devices), kind == StepKind::kAllToAll ? kPlainTransfer : kPlainRing,
+           [&](const LibraryRow& row) { return has(at, row); },
+           [&](const LibraryRow& row) { return time_of(at, row); })) {
+    found.names.push_back(way.name);
+    found.ways.durations.push_back(way.duration);
   }
   found.occupies = busy_links(cluster, group);
   found.loads = group.loads;
@@ -197,14 +260,21 @@ Ways transfer_ways(const Cluster& cluster, DeviceId from, DeviceId to, const std
     slowest = std::min(slowest, cluster.link(l).bandwidth_bytes_per_s);
   }
   auto is_gpu = [&](DeviceId d) { return d.valid() && cluster.device(d).kind == DeviceKind::kGpu; };
-  if (!is_gpu(from) || !is_gpu(to) || !cluster.device(to).library) return {{duration(latency_us, bytes / slowest)}};
-  const bool inside = cluster.device(from).host == cluster.device(to).host;
+  const std::vector<Library> libraries =
+      is_gpu(from) && is_gpu(to) ? libraries_of(cluster, {from, to}) : std::vector<Library>{nullptr};
+  const bool inside = from.valid() && to.valid() && cluster.device(from).host == cluster.device(to).host;
+  const Duration plain = duration(latency_us, bytes / slowest);
   Ways ways{{}};
-  for (const LibraryRow& row : *cluster.device(to).library)
-    if (row.algorithm == CollectiveAlgorithm::kPairwise)
-      ways.durations.push_back(duration(
-          row.launch_us + row.hop_us.value_or(inside ? latency_us : 0) + (inside ? 0 : row.network_hop_us + latency_us),
-          bytes / (slowest * (inside ? row.bandwidth : row.network_bandwidth))));
+  for (const Way& way : ways_of(
+           libraries, kPlainTransfer,
+           [](const LibraryRow& row) { return row.algorithm == CollectiveAlgorithm::kPairwise; },
+           [&](const LibraryRow& row) {
+             if (row == kPlainTransfer) return plain;
+             return duration(row.launch_us + row.hop_us.value_or(inside ? latency_us : 0) +
+                                 (inside ? 0 : row.network_hop_us + latency_us),
+                             bytes / (slowest * (inside ? row.bandwidth : row.network_bandwidth)));
+           }))
+    ways.durations.push_back(way.duration);
   return ways;
 }
 

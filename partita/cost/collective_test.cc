@@ -129,7 +129,7 @@ TEST(Collective, ATreeBetweenNodes) {
 
 TEST(Collective, HierarchicalWhereTheFileSaysSo) {
   const Cluster c = nodes(2, 2, std::string(kSimple) + "      - {algorithm: hierarchical, launch_us: 2, hop_us: 1}\n");
-  const Collective& reduce = CollectiveTimes(c).of(StepKind::kAllReduce, devices({0, 1, 2, 3}));
+  const Collective reduce = CollectiveTimes(c).of(StepKind::kAllReduce, devices({0, 1, 2, 3}));
   ASSERT_EQ(reduce.names.back(), "hierarchical");
   // S = 2 MB, of which each sends 3: 2 hops of 1 MB in the node; 2 hops between nodes, of 1 MB over two ports.
   const Duration& d = reduce.ways.durations.back();
@@ -172,6 +172,60 @@ TEST(Collective, StridedGroupsHaveTheirOwnPorts) {
 TEST(Collective, OfOneDeviceIsNothing) {
   const Cluster c = nodes(1, 2);
   EXPECT_EQ(CollectiveTimes(c).of(StepKind::kAllReduce, devices({1})).ways.whole_ns(1e6), 1);
+}
+
+// Two nodes of two, each of its own type with these rows of collectives.
+Cluster two_types(const std::string& first, const std::string& second) {
+  const std::string figures =
+      "peak_tflop_per_s: {float32: 1, float64: 1}, memory_gibytes: 1, memory_bandwidth_gbytes_per_s: 1, "
+      "efficiency: 1, launch_overhead_us: 0";
+  auto type = [&](const std::string& name, const std::string& rows) {
+    return "  " + name + ": {kind: gpu, " + figures + (rows.empty() ? "" : ", collectives: [" + rows + "]") + "}\n";
+  };
+  auto node = [](const std::string& name, const std::string& type) {
+    return "    - name: " + name +
+           "\n"
+           "      link: {bandwidth_gbytes_per_s: 100, latency_us: 1}\n"
+           "      host: {type: C, link: {bandwidth_gbytes_per_s: 10, latency_us: 1}}\n"
+           "      children:\n"
+           "        - {name: gpu, count: 2, type: " +
+           type + "}\n";
+  };
+  return parse_cluster("name: two\ndevice_types:\n" + type("G", first) + type("H", second) + "  C: {kind: cpu, " +
+                           figures +
+                           "}\n"
+                           "topology:\n"
+                           "  link: {bandwidth_gbytes_per_s: 10, latency_us: 2, per_device: true}\n"
+                           "  children:\n" +
+                           node("a", "G") + node("b", "H"),
+                       "two.yaml");
+}
+
+// What only some of a group's devices have is not taken, and the slower of two rows counts, in either order.
+TEST(Collective, DevicesOfTwoTypesTakeWhatBothHave) {
+  const std::string some =
+      "{algorithm: ring, protocol: LL, launch_us: 2, hop_us: 1, bandwidth: 0.1}, {algorithm: ring, protocol: Simple, "
+      "launch_us: 10, hop_us: 3, bandwidth: 0.8}, {algorithm: nvls, launch_us: 1}, {algorithm: pairwise, launch_us: 4}";
+  const std::string others =
+      "{algorithm: ring, protocol: Simple, launch_us: 20, hop_us: 3, bandwidth: 0.8}, {algorithm: tree, launch_us: 1}, "
+      "{algorithm: pairwise, launch_us: 7}";
+  const std::vector<DeviceId> all = devices({0, 1, 2, 3});
+  for (const Cluster& c : {two_types(some, others), two_types(others, some)}) {
+    EXPECT_EQ(CollectiveTimes(c).of(StepKind::kAllReduce, all).names, std::vector<std::string>{"ring Simple"});
+    // 6 hops, two of them between nodes; 1.5 MB over a port.
+    EXPECT_DOUBLE_EQ(us(c, StepKind::kAllReduce, all, 3e6), 20 + 4 * 3 + 2 * 4 + 150);
+    EXPECT_DOUBLE_EQ(us(c, StepKind::kAllToAll, all, 0), 7 + 3 * 4);
+  }
+  EXPECT_EQ(CollectiveTimes(two_types(some, others)).of(StepKind::kAllReduce, devices({0, 1})).names.size(), 3u);
+  // Without rows a device has a ring that waits for its routes, 6 x 4 us, at the links' rates.
+  for (const Cluster& c : {two_types(some, ""), two_types("", some)}) {
+    const Collective reduce = CollectiveTimes(c).of(StepKind::kAllReduce, all);
+    EXPECT_EQ(reduce.names, (std::vector<std::string>{"ring", "ring"}));
+    EXPECT_DOUBLE_EQ(us(c, StepKind::kAllReduce, all, 0), 24);
+    const DeviceId a(size_t(0)), b(size_t(2));
+    EXPECT_DOUBLE_EQ(transfer_ways(c, a, b, c.route(a, b), 1e6).ns(1) / 1e3, 4 + 4 + 100);
+    EXPECT_DOUBLE_EQ(transfer_ways(c, b, a, c.route(b, a), 1e6).ns(1) / 1e3, 4 + 4 + 100);
+  }
 }
 
 TEST(Transfer, BetweenGpusByTheRowsOfTheirLibrary) {
