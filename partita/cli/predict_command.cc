@@ -29,26 +29,35 @@ Table read_measurements(const Arguments& a) {
 
 std::string percent(double part) { return fmt::format("{:.1f}%", 100 * part); }
 
-// A row as a person finds it again: its line, and the first columns that are not empty.
+// A row as a person finds it again: its line, and what it is of.
 std::string shown(const Table& table, size_t row) {
-  std::string text = fmt::format("line {}:", table.lines[row]);
-  for (size_t c = 0, words = 0; c < table.columns.size() && words < 6; ++c)
-    if (!table.rows[row][c].empty() && table.rows[row][c].size() < 40) {
-      text += " " + table.rows[row][c];
-      ++words;
-    }
-  return text;
+  std::vector<std::string> cells;
+  for (const char* column :
+       {"system",   "gpu",      "impl",  "collective", "gpus",   "nodes", "kernel", "pass", "batch", "heads_q",
+        "heads_kv", "head_dim", "seq_q", "seq_kv",     "causal", "m",     "n",      "k",    "dtype", "bytes"})
+    if (const std::string& cell = table.cell(row, column); !cell.empty())
+      cells.push_back(fmt::format("{} {}", column, cell));
+  return fmt::format("line {}: {}", table.lines[row], fmt::join(cells, ", "));
 }
 
 void print_summary(const Table& table, const std::vector<Prediction>& predictions) {
-  fmt::print("{:<40} {:<18} {:>5} {:>14} {:>14} {:>7}\n", "kind", "size", "rows", "median error", "90% within",
-             "factor");
-  for (const Summary& s : summed_up(predictions))
-    fmt::print("{:<40} {:<18} {:>5} {:>14} {:>14} {:>7.2f}\n", s.kind, s.size, s.rows, percent(s.median),
-               percent(s.most), s.factor);
-  const std::vector<size_t> worst = worst_rows(predictions, kWorst);
-  if (!worst.empty()) fmt::print("\nfarthest off:\n");
-  for (size_t r : worst) {
+  const std::vector<Summary> summaries = summed_up(predictions);
+  if (summaries.empty()) {
+    const auto rows =
+        std::count_if(predictions.begin(), predictions.end(), [](const Prediction& p) { return p.predicted_us; });
+    fmt::print("{} row{} predicted, none of which has a time to compare with; -o FILE writes what is predicted\n", rows,
+               rows > 1 ? "s" : "");
+    return;
+  }
+  fmt::print("{:<40} {:<18} {:>5} {:>14} {:>14} {:>7} {:>14}\n", "kind", "size", "rows", "median |error|", "90% within",
+             "factor", "signed median");
+  for (const Summary& s : summaries)
+    fmt::print("{:<40} {:<18} {:>5} {:>14} {:>14} {:>7.2f} {:>14}\n", s.kind, s.size, s.rows, percent(s.median),
+               percent(s.most), s.factor, fmt::format("{:+.1f}%", 100 * s.signed_median));
+  fmt::print(
+      "error: predicted / measured - 1, below 0 where the model is too fast; 90% within: of |error|; factor: the "
+      "median of the larger over the smaller\n\nfarthest off:\n");
+  for (size_t r : worst_rows(predictions, kWorst)) {
     const Prediction& p = predictions[r];
     const std::string by = p.algorithm.empty() ? "" : fmt::format(" ({})", p.algorithm);
     fmt::print("  {}: {:.4g} us predicted{}, {:.4g} us measured\n", shown(table, r), *p.predicted_us, by,
@@ -67,13 +76,15 @@ void print_left_out(const std::vector<Prediction>& predictions) {
   for (const auto& [why, rows] : reasons) fmt::print("not predicted: {} row{}: {}\n", rows, rows > 1 ? "s" : "", why);
 }
 
-Json summary_json(const Table& table, const std::vector<Prediction>& predictions) {
+Json summary_json(const Table& table, const std::vector<Prediction>& predictions,
+                  const std::vector<std::string>& notes) {
   Json summaries = Json::array(), worst = Json::array();
   for (const Summary& s : summed_up(predictions))
     summaries.push_back({{"kind", s.kind},
                          {"size", s.size},
                          {"rows", s.rows},
                          {"median_error", s.median},
+                         {"median_signed_error", s.signed_median},
                          {"error_of_90_percent", s.most},
                          {"median_factor", s.factor}});
   for (size_t r : worst_rows(predictions, kWorst))
@@ -83,7 +94,11 @@ Json summary_json(const Table& table, const std::vector<Prediction>& predictions
                      {"algorithm", predictions[r].algorithm}});
   const auto left_out = std::count_if(predictions.begin(), predictions.end(),
                                       [](const Prediction& p) { return !p.predicted_us.has_value(); });
-  return {{"rows", predictions.size()}, {"not_predicted", left_out}, {"summary", summaries}, {"worst", worst}};
+  return {{"rows", predictions.size()},
+          {"not_predicted", left_out},
+          {"summary", summaries},
+          {"worst", worst},
+          {"notes", notes}};
 }
 
 }  // namespace
@@ -94,10 +109,14 @@ int predict_command(const Arguments& a) {
   const std::vector<Prediction> predictions = predict(table, cluster);
   if (std::none_of(predictions.begin(), predictions.end(), [](const Prediction& p) { return p.predicted_us; }))
     fail("{}: nothing is predicted: {}", a.target,
-         predictions.empty() ? "it has no rows" : "the first row is " + predictions[0].why_not);
+         predictions.empty() ? "it has no rows"
+                             : fmt::format("of {} rows the first, in line {}: {}", predictions.size(), table.lines[0],
+                                           predictions[0].why_not));
+  const std::vector<std::string> notes = notes_of(table, cluster);
+  for (const std::string& note : notes) fmt::print(stderr, "{}\n", note);
   if (!a.output.empty()) write_file(a.output, print_csv(with_predictions(table, predictions)));
   if (a.json) {
-    print_json(summary_json(table, predictions));
+    print_json(summary_json(table, predictions, notes));
     return 0;
   }
   print_summary(table, predictions);

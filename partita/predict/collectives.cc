@@ -18,16 +18,23 @@ std::vector<std::vector<DeviceId>> nodes_of(const Cluster& cluster) {
   return by_node(cluster, std::move(devices));
 }
 
-// The first devices of the first nodes; empty where there are not so many.
+// The first devices of the first nodes that have so many; left out where the cluster has not so many nodes of them.
 std::vector<DeviceId> group_of(const std::vector<std::vector<DeviceId>>& nodes, int devices, int on_nodes) {
-  std::vector<DeviceId> group;
   const auto each = static_cast<size_t>(devices / on_nodes);
-  if (static_cast<size_t>(on_nodes) > nodes.size()) return {};
-  for (int n = 0; n < on_nodes; ++n) {
-    if (nodes[n].size() < each) return {};
-    group.insert(group.end(), nodes[n].begin(), nodes[n].begin() + static_cast<std::ptrdiff_t>(each));
+  std::vector<DeviceId> group;
+  for (const std::vector<DeviceId>& node : nodes)
+    if (node.size() >= each && group.size() < static_cast<size_t>(devices))
+      group.insert(group.end(), node.begin(), node.begin() + static_cast<std::ptrdiff_t>(each));
+  if (group.size() == static_cast<size_t>(devices)) return group;
+  size_t all = 0, least = nodes[0].size(), most = 0;
+  for (const std::vector<DeviceId>& node : nodes) {
+    all += node.size();
+    least = std::min(least, node.size());
+    most = std::max(most, node.size());
   }
-  return group;
+  leave_out(fmt::format("{} devices on {} node{} are needed, the cluster has {} on {}{}", devices, on_nodes,
+                        on_nodes > 1 ? "s" : "", all, nodes.size(),
+                        least < most ? fmt::format(", {} to {} on each", least, most) : ""));
 }
 
 // The name without what people put between its words: "all_reduce", "AllReduce" and "all-reduce" are one.
@@ -53,18 +60,55 @@ std::string size_class(double bytes) {
 }
 
 std::optional<double> measured_us(const Table& table, size_t row, double bytes, double bus_factor) {
-  if (const auto us = figure(table, row, "time_us")) return us;
-  if (const auto rate = figure(table, row, "algbw_GBps")) return bytes / (*rate * 1e3);
-  if (const auto rate = figure(table, row, "busbw_GBps")) return bytes * bus_factor / (*rate * 1e3);
+  if (const auto us = measurement(table, row, "time_us")) return us;
+  if (const auto rate = measurement(table, row, "algbw_GBps")) return bytes / (*rate * 1e3);
+  if (const auto rate = measurement(table, row, "busbw_GBps")) return bytes * bus_factor / (*rate * 1e3);
   return std::nullopt;
 }
 
-int count_of(const Table& table, size_t row, std::string_view column, int otherwise) {
-  const std::optional<double> value = figure(table, row, column);
-  if (!value) return otherwise;
-  if (*value != std::floor(*value) || *value > kMostDevices)
-    fail("{}:{}: {} is {}; it is a whole number", table.origin, table.lines[row], column, table.cell(row, column));
-  return static_cast<int>(*value);
+struct Group {
+  int devices = 0, on_nodes = 1;
+  std::vector<DeviceId> members;
+};
+
+Group read_group(const Table& table, size_t row, const std::vector<std::vector<DeviceId>>& nodes) {
+  const double devices = needed_count(table, row, "gpus"), on_nodes = count_in(table, row, "nodes").value_or(1);
+  if (devices < 2) leave_out("a group of one device has nothing to send");
+  if (devices > kMostDevices) leave_out(fmt::format("gpus is above {}, the most that a cluster has", kMostDevices));
+  if (std::fmod(devices, on_nodes) != 0)
+    leave_out(fmt::format("{} devices on {} nodes are not as many on each", devices, on_nodes));
+  Group group{static_cast<int>(devices), static_cast<int>(on_nodes), {}};
+  group.members = group_of(nodes, group.devices, group.on_nodes);
+  return group;
+}
+
+Prediction predict_row(const Table& table, size_t row, CollectiveTimes& times, const Cluster& cluster,
+                       const std::vector<std::vector<DeviceId>>& nodes) {
+  const std::string& name = table.cell(row, "collective");
+  const bool transfer = plain(name) == "sendrecv";
+  const std::optional<StepKind> kind = collective_named(name);
+  if (!kind && !transfer) leave_out(fmt::format("plans have no {}", name.empty() ? "collective without a name" : name));
+  const std::optional<double> bytes = bytes_in(table, row);
+  if (!bytes) leave_out("the row has no bytes");
+  const Group group = read_group(table, row, nodes);
+  Prediction p;
+  p.kind = fmt::format("{}, {} devices{}", transfer ? "send and receive" : name_of(*kind), group.devices,
+                       group.on_nodes > 1 ? fmt::format(" on {} nodes", group.on_nodes) : "");
+  p.size = size_class(*bytes);
+  if (transfer) {
+    const DeviceId from = group.members[0],
+                   to = group.members[group.on_nodes > 1 ? static_cast<size_t>(group.devices / group.on_nodes) : 1];
+    p.predicted_us = transfer_ways(cluster, from, to, cluster.route(from, to), *bytes).ns(1) / 1e3;
+    p.algorithm = name_of(CollectiveAlgorithm::kPairwise);
+    p.measured_us = measured_us(table, row, *bytes, 1);
+    return p;
+  }
+  const double bus_factor = sent(*kind, group.devices), own = *bytes * bus_factor;
+  const Collective& found = times.of(*kind, group.members);
+  p.predicted_us = found.ways.ns(own) / 1e3;
+  p.algorithm = found.names[found.ways.fastest(own)];
+  p.measured_us = measured_us(table, row, *bytes, bus_factor);
+  return p;
 }
 
 }  // namespace
@@ -72,48 +116,7 @@ int count_of(const Table& table, size_t row, std::string_view column, int otherw
 std::vector<Prediction> predict_collectives(const Table& table, const Cluster& cluster) {
   CollectiveTimes times(cluster);
   const std::vector<std::vector<DeviceId>> nodes = nodes_of(cluster);
-  std::vector<Prediction> out;
-  for (size_t r = 0; r < table.rows.size(); ++r) {
-    const std::string& name = table.cell(r, "collective");
-    const bool transfer = plain(name) == "sendrecv";
-    const std::optional<StepKind> kind = collective_named(name);
-    if (!kind && !transfer) {
-      out.push_back(not_predicted(fmt::format("plans have no {}", name.empty() ? "collective without a name" : name)));
-      continue;
-    }
-    const std::optional<double> bytes = figure(table, r, "bytes");
-    if (!bytes) {
-      out.push_back(not_predicted("the row has no bytes"));
-      continue;
-    }
-    const int devices = count_of(table, r, "gpus", 0), on_nodes = count_of(table, r, "nodes", 1);
-    if (devices < 2 || devices % on_nodes != 0)
-      fail("{}:{}: gpus is {} on {} nodes; a group has two or more, as many on each node", table.origin, table.lines[r],
-           table.cell(r, "gpus"), on_nodes);
-    const std::vector<DeviceId> group = group_of(nodes, devices, on_nodes);
-    if (group.empty()) {
-      out.push_back(not_predicted(fmt::format("{} devices on {} node{} are needed, the cluster has {} on {}", devices,
-                                              on_nodes, on_nodes > 1 ? "s" : "", cluster.compute_count, nodes.size())));
-      continue;
-    }
-    Prediction& p = out.emplace_back();
-    p.kind = fmt::format("{}, {} devices{}", transfer ? "send and receive" : name_of(*kind), devices,
-                         on_nodes > 1 ? fmt::format(" on {} nodes", on_nodes) : "");
-    p.size = size_class(*bytes);
-    if (transfer) {
-      const DeviceId from = group[0], to = group[on_nodes > 1 ? static_cast<size_t>(devices / on_nodes) : 1];
-      p.predicted_us = transfer_ways(cluster, from, to, cluster.route(from, to), *bytes).ns(1) / 1e3;
-      p.algorithm = name_of(CollectiveAlgorithm::kPairwise);
-      p.measured_us = measured_us(table, r, *bytes, 1);
-      continue;
-    }
-    const double bus_factor = sent(*kind, devices), own = *bytes * bus_factor;
-    const Collective& found = times.of(*kind, group);
-    p.predicted_us = found.ways.ns(own) / 1e3;
-    p.algorithm = found.names[found.ways.fastest(own)];
-    p.measured_us = measured_us(table, r, *bytes, bus_factor);
-  }
-  return out;
+  return by_row(table, [&](size_t row) { return predict_row(table, row, times, cluster, nodes); });
 }
 
 }  // namespace partita

@@ -2,10 +2,10 @@
 #include "partita/predict/predict.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <numeric>
-#include <set>
 
 #include "partita/base/error.h"
 #include "partita/predict/kinds.h"
@@ -14,16 +14,19 @@ namespace partita {
 
 namespace {
 
+constexpr double kMostCount = 1e9, kMostBytes = 1e18;  // beyond what anybody measures, and nothing overflows
+
 using Predictor = std::vector<Prediction> (*)(const Table&, const Cluster&);
 
 struct Kind {
   const char* name;
   std::vector<const char*> columns;  // by which it is known
   Predictor predict;
+  bool kernels = true;
 };
 
 const std::vector<Kind>& kinds() {
-  static const std::vector<Kind> kKinds = {{"collectives", {"collective", "bytes", "gpus"}, predict_collectives},
+  static const std::vector<Kind> kKinds = {{"collectives", {"collective", "bytes", "gpus"}, predict_collectives, false},
                                            {"products", {"m", "n", "k", "dtype"}, predict_products},
                                            {"attention", {"pass", "head_dim", "seq_q"}, predict_attention},
                                            {"memory-bound kernels", {"kernel", "bytes"}, predict_memory}};
@@ -41,39 +44,6 @@ const Kind& kind_of(const Table& table) {
        fmt::join(table.columns, ", "), fmt::join(known, ", "));
 }
 
-// Letters and digits that stand together: "A100-SXM4-80GB" has A100, SXM4 and 80GB.
-std::set<std::string> words_of(const std::string& text) {
-  std::set<std::string> words;
-  std::string word;
-  for (char c : text + " ") {
-    if (std::isalnum(static_cast<unsigned char>(c))) {
-      word += static_cast<char>(std::toupper(c));
-    } else if (!word.empty()) {
-      words.insert(std::move(word));
-      word.clear();
-    }
-  }
-  return words;
-}
-
-// The rows that are of the cluster's devices; all where the table is of one system.
-std::vector<char> own_rows(const Table& table, const Cluster& cluster) {
-  std::vector<char> own(table.rows.size(), true);
-  const std::string model = cluster.devices[0].model;
-  const std::set<std::string> wanted = words_of(model);
-  for (const char* column : {"system", "gpu"}) {
-    if (!table.column(column)) continue;
-    std::set<std::string> values;
-    for (size_t r = 0; r < table.rows.size(); ++r) values.insert(table.cell(r, column));
-    if (values.size() < 2) continue;
-    for (size_t r = 0; r < table.rows.size(); ++r) {
-      const std::set<std::string> words = words_of(table.cell(r, column));
-      own[r] = std::includes(words.begin(), words.end(), wanted.begin(), wanted.end());
-    }
-  }
-  return own;
-}
-
 bool like(std::string_view text, std::string_view pattern) {
   if (pattern.empty()) return text.empty();
   if (pattern[0] == '*') return like(text, pattern.substr(1)) || (!text.empty() && like(text.substr(1), pattern));
@@ -85,6 +55,17 @@ double quantile(std::vector<double> values, double part) {
   return values[std::min(values.size() - 1, static_cast<size_t>(part * static_cast<double>(values.size())))];
 }
 
+// 0 or more; none where the cell is empty or the column missing.
+std::optional<double> figure(const Table& table, size_t row, std::string_view column) {
+  const std::string& text = table.cell(row, column);
+  if (text.empty()) return std::nullopt;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value < 0)
+    fail("{}:{}: {} is '{}', which is not a positive number", table.origin, table.lines[row], column, text);
+  return value;
+}
+
 }  // namespace
 
 std::optional<double> Prediction::error() const {
@@ -92,22 +73,35 @@ std::optional<double> Prediction::error() const {
   return *predicted_us / *measured_us - 1;
 }
 
-std::optional<double> figure(const Table& table, size_t row, std::string_view column) {
-  const std::string& text = table.cell(row, column);
-  if (text.empty()) return std::nullopt;
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (*end != 0 || !std::isfinite(value) || value < 0)
-    fail("{}:{}: {} is '{}', which is not a positive number", table.origin, table.lines[row], column, text);
-  if (value == 0) return std::nullopt;  // rates are rounded
+std::optional<double> measurement(const Table& table, size_t row, std::string_view column) {
+  const std::optional<double> value = figure(table, row, column);
+  return value == 0 ? std::nullopt : value;
+}
+
+std::optional<double> bytes_in(const Table& table, size_t row) {
+  const std::optional<double> bytes = figure(table, row, "bytes");
+  if (bytes == 0) leave_out("it has 0 bytes");
+  if (bytes > kMostBytes) leave_out(fmt::format("of more than {:g} bytes", kMostBytes));
+  return bytes;
+}
+
+std::optional<double> count_in(const Table& table, size_t row, std::string_view column) {
+  const std::optional<double> value = figure(table, row, column);
+  if (!value) return std::nullopt;
+  if (*value != std::floor(*value))
+    fail("{}:{}: {} is {}; it is a whole number", table.origin, table.lines[row], column, table.cell(row, column));
+  if (*value == 0) leave_out(fmt::format("{} is 0", column));
+  if (*value > kMostCount) leave_out(fmt::format("{} is above {:g}", column, kMostCount));
   return value;
 }
 
-double needed_figure(const Table& table, size_t row, std::string_view column) {
-  const std::optional<double> value = figure(table, row, column);
-  if (!value) fail("{}:{}: {} is missing", table.origin, table.lines[row], column);
+double needed_count(const Table& table, size_t row, std::string_view column) {
+  const std::optional<double> value = count_in(table, row, column);
+  if (!value) leave_out(fmt::format("the row has no {}", column));
   return *value;
 }
+
+void leave_out(std::string why) { throw LeftOut{std::move(why)}; }
 
 Prediction not_predicted(std::string why) {
   Prediction p;
@@ -115,22 +109,29 @@ Prediction not_predicted(std::string why) {
   return p;
 }
 
+std::vector<Prediction> by_row(const Table& table, const std::function<Prediction(size_t row)>& of) {
+  std::vector<Prediction> out;
+  for (size_t r = 0; r < table.rows.size(); ++r) {
+    try {
+      out.push_back(of(r));
+    } catch (LeftOut& left_out) {
+      out.push_back(not_predicted(std::move(left_out.why)));
+    }
+  }
+  return out;
+}
+
 std::vector<Prediction> predict(const Table& table, const Cluster& cluster) {
   const Kind& kind = kind_of(table);
-  const std::vector<char> own = own_rows(table, cluster);
-  Table mine = table;
-  mine.rows.clear();
-  mine.lines.clear();
+  const std::vector<std::string> why_not = of_other_devices(table, cluster, kind.kernels);
+  Table own = table;
+  own.rows.clear();
+  own.lines.clear();
   for (size_t r = 0; r < table.rows.size(); ++r)
-    if (own[r]) mine.rows.push_back(table.rows[r]), mine.lines.push_back(table.lines[r]);
-  std::vector<Prediction> found = kind.predict(mine, cluster), out;
-  for (size_t r = 0, next = 0; r < table.rows.size(); ++r) {
-    if (own[r]) {
-      out.push_back(std::move(found[next++]));
-      continue;
-    }
-    out.push_back(not_predicted(fmt::format("of another device than the cluster's {}", cluster.devices[0].model)));
-  }
+    if (why_not[r].empty()) own.rows.push_back(table.rows[r]), own.lines.push_back(table.lines[r]);
+  std::vector<Prediction> found = kind.predict(own, cluster), out;
+  for (size_t r = 0, next = 0; r < table.rows.size(); ++r)
+    out.push_back(why_not[r].empty() ? std::move(found[next++]) : not_predicted(why_not[r]));
   return out;
 }
 
@@ -177,8 +178,8 @@ std::vector<Summary> summed_up(const std::vector<Prediction>& predictions) {
   for (const auto& [key, list] : errors) {
     std::vector<double> sizes, factors;
     for (double e : list) sizes.push_back(std::abs(e)), factors.push_back(std::max(1 + e, 1 / (1 + e)));
-    out.push_back({key.first, key.second, static_cast<int>(list.size()), quantile(sizes, 0.5), quantile(sizes, 0.9),
-                   quantile(factors, 0.5)});
+    out.push_back({key.first, key.second, static_cast<int>(list.size()), quantile(sizes, 0.5), quantile(list, 0.5),
+                   quantile(sizes, 0.9), quantile(factors, 0.5)});
   }
   std::stable_partition(out.begin(), out.end(), [](const Summary& s) { return s.kind != "all"; });
   return out;

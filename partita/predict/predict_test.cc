@@ -43,50 +43,25 @@ TEST(Csv, BadOnesAreRefusedWithTheLine) {
   EXPECT_EQ(error_of([] { parse_csv("", "t.csv"); }), "t.csv: the table is empty");
 }
 
-constexpr const char* kLog =
-    "# nThread 1 nGpus 1 minBytes 1048576 maxBytes 2097152 step: 2(factor) warmup iters: 5 iters: 20\n"
-    "#\n"
-    "# Using devices\n"
-    "#  Rank  0 Group  0 Pid   1234 on      node-a device  0 [0x07] NVIDIA H100 80GB HBM3\n"
-    "#  Rank  1 Group  0 Pid   1235 on      node-a device  1 [0x0f] NVIDIA H100 80GB HBM3\n"
-    "#  Rank  2 Group  0 Pid   1236 on      node-b device  0 [0x07] NVIDIA H100 80GB HBM3\n"
-    "#  Rank  3 Group  0 Pid   1237 on      node-b device  1 [0x0f] NVIDIA H100 80GB HBM3\n"
-    "#\n"
-    "#                                                              out-of-place                       in-place\n"
-    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw "
-    "#wrong\n"
-    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n"
-    "     1048576        262144     float     sum      -1    60.50   17.33   26.00      0    61.00   17.19   25.78     "
-    " "
-    "0\n"
-    "     2097152        524288     float     sum      -1    90.00   23.30   34.95      0    91.00   23.05   34.57     "
-    " "
-    "0\n"
-    "# Out of bounds values : 0 OK\n"
-    "# Avg bus bandwidth    : 30.33\n";
-
-TEST(NcclTests, TheirOutputIsATable) {
-  ASSERT_TRUE(is_nccl_tests(kLog));
-  EXPECT_FALSE(is_nccl_tests("size,count,type\n1,2,3\n"));
-  const Table t = parse_nccl_tests(kLog, "log.txt");
-  EXPECT_EQ(t.columns, (std::vector<std::string>{"gpus", "nodes", "collective", "bytes", "time_us"}));
-  EXPECT_EQ(t.rows, (std::vector<std::vector<std::string>>{{"4", "2", "all_reduce", "1048576", "60.5"},
-                                                           {"4", "2", "all_reduce", "2097152", "90"}}));
-  EXPECT_EQ(t.lines, (std::vector<int>{12, 13}));
+TEST(Csv, BlanksAndCapitalsDoNotMatter) {
+  const Table t = parse_csv("collective, Bytes ,\tGPUs\r\n all_gather , \" 1\" ,2 \r\n", "t.csv");
+  EXPECT_EQ(t.columns, (std::vector<std::string>{"collective", "Bytes", "GPUs"}));
+  EXPECT_EQ(t.rows, (std::vector<std::vector<std::string>>{{"all_gather", " 1", "2"}}));
+  EXPECT_EQ(t.column("bytes"), 1u);
+  EXPECT_EQ(t.cell(0, "gpus"), "2");
 }
 
-TEST(NcclTests, WhichCollectiveItIsMustBeClear) {
-  std::string gather = kLog;
-  for (size_t at; (at = gather.find("   sum")) != std::string::npos;) gather.replace(at, 6, "  none");
-  EXPECT_EQ(error_of([&] { parse_nccl_tests(gather, "log.txt"); }),
-            "log.txt: it does not say which collective this is; name it with --collective all_gather, for example");
-  EXPECT_EQ(parse_nccl_tests(gather, "log.txt", "all_gather").cell(0, "collective"), "all_gather");
-  EXPECT_EQ(parse_nccl_tests("# ./build/alltoall_perf -b 1M\n" + gather, "log.txt").cell(1, "collective"), "alltoall");
-  std::string headless = kLog;
-  for (size_t at; (at = headless.find("#  Rank")) != std::string::npos;)
-    headless.erase(at, headless.find('\n', at) - at);
-  EXPECT_EQ(error_of([&] { parse_nccl_tests(headless, "log.txt"); }),
-            "log.txt: no line '#  Rank 0 ..' says how many GPUs there are; keep the lines before the table");
+TEST(Csv, WhatIsNoCsvIsSaidByItsCause) {
+  using namespace std::string_view_literals;
+  EXPECT_EQ(error_of([] { parse_csv("m;n;k\n1;2;3\n", "t.csv"); }),
+            "t.csv:1: the columns are separated by ';'; separate them by commas");
+  EXPECT_EQ(error_of([] { parse_csv("m\tn\n1\t2\n", "t.csv"); }),
+            "t.csv:1: the columns are separated by '\\t'; separate them by commas");
+  EXPECT_EQ(error_of([] { parse_csv("\xff\xfem\0\n\0"sv, "t.csv"); }), "t.csv: the text is UTF-16; save it as UTF-8");
+  EXPECT_EQ(error_of([] { parse_csv("a,b\nx\0y,1\n"sv, "t.csv"); }),
+            "t.csv:2: a byte that is 0; the table is text in UTF-8");
+  EXPECT_EQ(error_of([] { parse_csv("a,b\r1,2\r", "t.csv"); }),
+            "t.csv: its lines end in carriage returns alone; save it with ends of lines of Unix or Windows");
 }
 
 // Two nodes of four; rings alone at the links' rates: 100 GB/s inside, 10 GB/s for each device between.
@@ -142,6 +117,44 @@ TEST(Predict, RowsOfCollectives) {
   EXPECT_FALSE(p[7].error());
 }
 
+TEST(Predict, RowsOfCollectivesThatCannotBe) {
+  const auto p =
+      of("collective,gpus,nodes,bytes\n"
+         "all_reduce,1,1,1000\n"
+         "all_reduce,5,2,1000\n"
+         "all_reduce,1e8,1,1000\n"
+         "all_reduce,4,0,1000\n"
+         "all_reduce,,1,1000\n"
+         "all_reduce,4,1,0\n"
+         "all_reduce,4,1,1e300\n");
+  EXPECT_EQ(p[0].why_not, "a group of one device has nothing to send");
+  EXPECT_EQ(p[1].why_not, "5 devices on 2 nodes are not as many on each");
+  EXPECT_EQ(p[2].why_not, "gpus is above 32768, the most that a cluster has");
+  EXPECT_EQ(p[3].why_not, "nodes is 0");
+  EXPECT_EQ(p[4].why_not, "the row has no gpus");
+  EXPECT_EQ(p[5].why_not, "it has 0 bytes");
+  EXPECT_EQ(p[6].why_not, "of more than 1e+18 bytes");
+}
+
+// A node of three and one of five.
+TEST(Predict, NodesOfSeveralSizes) {
+  std::string yaml = kNodes;
+  const size_t begin = yaml.find("    - name: node\n");
+  std::string five = yaml.substr(begin);
+  for (std::string* node : {&yaml, &five}) {
+    node->replace(node->find("count: 4"), 8, node == &yaml ? "count: 3" : "count: 5");
+    node->replace(node->find("count: 2"), 8, "count: 1");
+  }
+  five.replace(five.find("name: node"), 10, "name: more");
+  const auto p =
+      predict(parse_csv("collective,gpus,nodes,bytes\nall_reduce,8,2,1000\nall_reduce,4,1,4000000\nall_reduce,6,2,1\n",
+                        "t.csv"),
+              parse_cluster(yaml + five, "nodes.yaml"));
+  EXPECT_EQ(p[0].why_not, "8 devices on 2 nodes are needed, the cluster has 8 on 2, 3 to 5 on each");
+  EXPECT_DOUBLE_EQ(p[1].predicted_us.value_or(0), 6 * 2 + 60) << "those of the second node";
+  EXPECT_TRUE(p[2].predicted_us);
+}
+
 // A GPU of 100 TFLOP/s in float32, 400 in bfloat16, 1 TB/s and 3 us a launch; of 100 multiprocessors where `sized`.
 std::vector<Prediction> of_kernels(const std::string& csv, bool sized = false) {
   std::string yaml = kNodes;
@@ -175,6 +188,62 @@ TEST(Predict, RowsOfProducts) {
   // A wave of 10 x 10 tiles of 128 x 128 at 1 TFLOP/s each, and 7.2 MB, which overlap in part.
   EXPECT_NEAR(*of_kernels("m,n,k,dtype\n1280,1280,64,fp32\n", true)[0].predicted_us,
               std::cbrt(std::pow(2.097152, 3) + std::pow(7.2089600, 3)) + 3, 1e-6);
+}
+
+TEST(Predict, NamesOfDtypes) {
+  const auto p = of_kernels(
+      "m,n,k,dtype\n"
+      "8,8,8,FP64\n8,8,8,double\n8,8,8,float\n8,8,8,f32\n8,8,8,torch.bfloat16\n8,8,8,half\n"
+      "8,8,8,\"fp32 in, fp16 out\"\n8,8,8,fp6\n8,8,8,float8_e4m3fn\n8,8,8,tf32\n8,8,8,x\n");
+  const char* const kinds[] = {"float64", "float64", "float32", "float32", "bfloat16", "float16", "float32"};
+  for (size_t r = 0; r < 7; ++r) EXPECT_EQ(p[r].kind, std::string("product, ") + kinds[r]) << r;
+  for (size_t r = 7; r < 11; ++r) EXPECT_NE(p[r].why_not, "") << r;
+}
+
+TEST(Predict, ProductsThatCannotBe) {
+  const auto p =
+      of_kernels("m,n,k,dtype,batch\n8,,8,bf16,1\n0,8,8,bf16,1\n8,8,1e200,bf16,1\n8,8,8,bf16,0\n8,8,8,bf16,\n");
+  EXPECT_EQ(p[0].why_not, "the row has no n");
+  EXPECT_EQ(p[1].why_not, "m is 0");
+  EXPECT_EQ(p[2].why_not, "k is above 1e+09");
+  EXPECT_EQ(p[3].why_not, "batch is 0");
+  EXPECT_TRUE(p[4].predicted_us);
+  EXPECT_EQ(error_of([] { of_kernels("m,n,k,dtype\n0.1,8,8,bf16\n"); }), "t.csv:2: m is 0.1; it is a whole number");
+  EXPECT_EQ(error_of([] { of_kernels("m,n,k,dtype\n0x10,8,8,bf16\n"); }),
+            "t.csv:2: m is '0x10', which is not a positive number");
+}
+
+// The first queries see nothing where there are fewer keys: as long as for the queries that do, in whole tiles.
+TEST(Predict, CausalAttentionWithFewerKeysThanQueries) {
+  const auto p = of_kernels(
+      "pass,head_dim,seq_q,seq_kv,batch,heads_q,heads_kv,causal,dtype\n"
+      "fwd,128,8192,1,1,8,8,1,bf16\n"
+      "bwd,128,8192,1,1,8,8,1,bf16\n"
+      "fwd,128,2048,1024,100,8,8,1,bf16\n"
+      "fwd,128,2048,1024,100,8,8,0,bf16\n"
+      "fwd,128,1024,1024,100,8,8,1,bf16\n",
+      true);
+  const auto compute = [&](size_t r, double queries) {  // less the launch and the bytes of q, k, v and o
+    return *p[r].predicted_us - 3 - 100 * 8 * 128 * 2 * 2 * (queries + 1024) / 1e6;
+  };
+  for (size_t r : {0u, 1u}) EXPECT_GT(*p[r].predicted_us, 3);
+  EXPECT_NEAR(compute(2, 2048) / compute(3, 2048), 0.25 + 8.0 / 128, 1e-3) << "and half a tile of each of 16 rows of 8";
+  EXPECT_GE(*p[2].predicted_us, *p[4].predicted_us);
+}
+
+TEST(Predict, PassesOfAttention) {
+  const auto p = of_kernels(
+      "pass,head_dim,seq_q,causal\n"
+      "Forward,64,1024,1\nbackward,64,1024,1\nfwd+bwd,64,1024,1\n,64,1024,1\ndecode,64,1024,1\nfwd,64,1024,no\n",
+      true);
+  EXPECT_EQ(p[0].kind, "attention, forward");
+  EXPECT_EQ(p[1].kind, "attention, backward");
+  EXPECT_EQ(p[2].why_not, "pass is 'fwd+bwd', not fwd, bwd or decode");
+  EXPECT_EQ(p[3].why_not, "pass is '', not fwd, bwd or decode");
+  EXPECT_EQ(p[4].why_not, "decode is of one query");
+  EXPECT_GT(*p[5].predicted_us, *p[0].predicted_us);
+  EXPECT_EQ(error_of([] { of_kernels("pass,head_dim,seq_q,causal\nfwd,64,1024,2\n"); }),
+            "t.csv:2: causal is '2'; it is 1 or 0");
 }
 
 TEST(Predict, RowsOfAttention) {
@@ -220,6 +289,11 @@ TEST(Predict, RowsOfMemoryBoundKernels) {
   EXPECT_EQ(p[2].why_not, "few threads on each multiprocessor, where a plan's kernels fill it");
   EXPECT_EQ(p[3].why_not, "reads of the cache again and again, which no plan has");
   EXPECT_EQ(p[4].why_not, "copies from or to the host are the link's, and no kernel");
+  for (const Prediction& named :
+       of_kernels("kernel,bytes\nl2_normalize,1000\nL2norm,1000\nghost copy,1000\nL2 norm,1000\nhostile,1000\n"))
+    EXPECT_TRUE(named.predicted_us) << named.why_not;
+  EXPECT_EQ(of_kernels("kernel,bytes\ncudaMemcpyHostToDevice,1000\n")[0].why_not, p[4].why_not);
+  EXPECT_EQ(of_kernels("kernel,bytes\ntriad,0\n")[0].why_not, "it has 0 bytes");
 }
 
 TEST(Predict, RowsOfOtherDevicesAreLeftOut) {
@@ -230,6 +304,33 @@ TEST(Predict, RowsOfOtherDevicesAreLeftOut) {
       << "one system, whatever its name";
 }
 
+// Cards of the same number: G, 1 GiB.
+TEST(Predict, VariantsOfTheDeviceAreOthers) {
+  const auto why_not = [](const std::string& gpu, const std::string& other = "X") {
+    return of_kernels("m,n,k,dtype,gpu\n8,8,8,fp32," + gpu + "\n8,8,8,fp32," + other + "\n")[0].why_not;
+  };
+  for (const char* own : {"G", "NVIDIA G SXM5", "G-SXM (PCIe 5 host)", "G 1GB", "G NVLink"})
+    EXPECT_EQ(why_not(own), "");
+  for (const std::string other : {"G PCIe", "G-PCIE-1GB", "G NVL", "G MIG 1g", "G-80GB"}) {
+    EXPECT_EQ(why_not(other), "of another device than the cluster's G: " + other);
+    EXPECT_EQ(why_not(other, other), "of another device than the cluster's G: " + other) << "the only one";
+  }
+  EXPECT_EQ(why_not("GG"), "of another device than the cluster's G");
+  // Links are the same whatever the memory.
+  EXPECT_EQ(of("collective,gpus,bytes,gpu\nall_reduce,2,1,G-80GB\nall_reduce,2,1,X\n")[0].why_not, "");
+}
+
+TEST(Predict, WhatOnlyHasAnotherNameIsTakenWithANote) {
+  const auto notes = [](const std::string& csv) {
+    return notes_of(parse_csv(csv, "t.csv"), parse_cluster(kNodes, "nodes.yaml"));
+  };
+  EXPECT_EQ(notes("collective,gpus,bytes,system\nall_reduce,2,1,ours\nall_reduce,2,4,ours\n"),
+            std::vector<std::string>{"t.csv: all rows are of 'ours', which does not name the cluster's G; they are "
+                                     "predicted as if they were of it"});
+  EXPECT_TRUE(notes("collective,gpus,bytes,system\nall_reduce,2,1,our G-4\n").empty());
+  EXPECT_TRUE(notes("collective,gpus,bytes\nall_reduce,2,1\n").empty());
+}
+
 TEST(Predict, BadTablesAreRefused) {
   EXPECT_EQ(error_of([] { of("a,b\n1,2\n"); }),
             "t.csv: the columns a, b are of no kind of table that is known; these are collectives (collective, bytes, "
@@ -237,8 +338,8 @@ TEST(Predict, BadTablesAreRefused) {
             "bytes)");
   EXPECT_EQ(error_of([] { of("collective,gpus,bytes\nall_reduce,x,1\n"); }),
             "t.csv:2: gpus is 'x', which is not a positive number");
-  EXPECT_EQ(error_of([] { of("collective,gpus,bytes\nall_reduce,1,1\n"); }),
-            "t.csv:2: gpus is 1 on 1 nodes; a group has two or more, as many on each node");
+  EXPECT_EQ(error_of([] { of("collective,gpus,bytes\nall_reduce,2.5,1\n"); }),
+            "t.csv:2: gpus is 2.5; it is a whole number");
 }
 
 TEST(Predict, TheTableComesBackWithFourColumnsMore) {
@@ -269,6 +370,7 @@ TEST(Predict, ErrorsAreSummedUpByKindAndSize) {
   EXPECT_EQ(s[0].kind, "a");
   EXPECT_EQ(s[0].rows, 3);
   EXPECT_NEAR(s[0].median, 0.1, 1e-12);
+  EXPECT_NEAR(s[0].signed_median, 0.02, 1e-12);
   EXPECT_NEAR(s[0].most, 0.5, 1e-12);
   EXPECT_NEAR(s[0].factor, 1.1, 1e-12);
   EXPECT_EQ(s[2].kind, "all");

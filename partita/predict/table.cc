@@ -28,7 +28,7 @@ std::string quoted(Reader& in) {
       cell += in.text[++in.at];
     } else {
       ++in.at;
-      if (!in.ended() && std::string_view(",\r\n").find(in.text[in.at]) == std::string_view::npos)
+      if (!in.ended() && std::string_view(", \t\r\n").find(in.text[in.at]) == std::string_view::npos)
         fail("{}:{}: text follows a quoted cell; put all of the cell into the quotes", in.origin, in.line);
       return cell;
     }
@@ -36,15 +36,24 @@ std::string quoted(Reader& in) {
   fail("{}:{}: a quote is opened and not closed", in.origin, begin);
 }
 
+std::string_view without_blanks(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r";
+  const size_t first = text.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return "";
+  return text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
+}
+
 std::vector<std::string> read_line(Reader& in) {
   std::vector<std::string> cells;
   while (true) {
+    const size_t begin = in.at;
+    while (!in.ended() && (in.text[in.at] == ' ' || in.text[in.at] == '\t')) ++in.at;
     if (!in.ended() && in.text[in.at] == '"') {
       cells.push_back(quoted(in));
+      while (!in.ended() && (in.text[in.at] == ' ' || in.text[in.at] == '\t')) ++in.at;
     } else {
-      const size_t end = std::min(in.text.find_first_of(",\n", in.at), in.text.size());
-      cells.emplace_back(in.text.substr(in.at, end - in.at));
-      if (!cells.back().empty() && cells.back().back() == '\r') cells.back().pop_back();
+      const size_t end = std::min(in.text.find_first_of(",\n", begin), in.text.size());
+      cells.emplace_back(without_blanks(in.text.substr(begin, end - begin)));
       in.at = end;
     }
     if (!in.ended() && in.text[in.at] == '\r') ++in.at;
@@ -64,7 +73,12 @@ std::string shown(const std::string& cell) {
 }  // namespace
 
 std::optional<size_t> Table::column(std::string_view name) const {
-  const auto found = std::find(columns.begin(), columns.end(), name);
+  const auto same = [](char a, char b) {
+    return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+  };
+  const auto found = std::find_if(columns.begin(), columns.end(), [&](const std::string& column) {
+    return std::equal(column.begin(), column.end(), name.begin(), name.end(), same);
+  });
   if (found == columns.end()) return std::nullopt;
   return static_cast<size_t>(found - columns.begin());
 }
@@ -75,8 +89,24 @@ const std::string& Table::cell(size_t row, std::string_view name) const {
   return c ? rows[row][*c] : kNone;
 }
 
+namespace {
+
+// What is text, and no table that parse_csv reads, by what a person can do about it.
+void check_text(std::string_view text, std::string_view origin) {
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff"))
+    fail("{}: the text is UTF-16; save it as UTF-8", origin);
+  if (const size_t at = text.find('\0'); at != std::string_view::npos)
+    fail("{}:{}: a byte that is 0; the table is text in UTF-8", origin,
+         1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
+  if (text.find('\n') == std::string_view::npos && text.find('\r') != std::string_view::npos)
+    fail("{}: its lines end in carriage returns alone; save it with ends of lines of Unix or Windows", origin);
+}
+
+}  // namespace
+
 Table parse_csv(std::string_view text, std::string_view origin) {
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  check_text(text, origin);
   if (text.substr(0, kByteOrderMark.size()) == kByteOrderMark) text.remove_prefix(kByteOrderMark.size());
   Reader in{text, origin};
   Table table;
@@ -96,6 +126,11 @@ Table parse_csv(std::string_view text, std::string_view origin) {
     table.lines.push_back(line);
   }
   if (table.columns.empty()) fail("{}: the table is empty", origin);
+  if (table.columns.size() == 1)
+    for (char c : {';', '\t', '|'})
+      if (table.columns[0].find(c) != std::string::npos)
+        fail("{}:1: the columns are separated by '{}'; separate them by commas", origin,
+             c == '\t' ? "\\t" : std::string(1, c));
   for (size_t c = 0; c < table.columns.size(); ++c)
     if (table.column(table.columns[c]) != c)
       fail("{}:1: two columns are named '{}'; rename one", origin, table.columns[c]);

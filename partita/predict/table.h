@@ -12,19 +12,26 @@ struct Table {
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;  // each as long as `columns`
   std::vector<int> lines;                      // by row, where it stands
+  bool gpus_by_name = false;                   // cells of a column gpu are what the driver calls the GPUs; see below
 
+  // By its name in small or capital letters.
   std::optional<size_t> column(std::string_view name) const;
   // Empty where the table has no such column.
   const std::string& cell(size_t row, std::string_view name) const;
 };
 
-// Commas, quotes and doubled quotes as in RFC 4180. Bad input names the line.
+// Commas, quotes and doubled quotes as in RFC 4180; blanks around a cell that is not quoted are no part of it. Bad
+// input names the line.
 Table parse_csv(std::string_view text, std::string_view origin);
 std::string print_csv(const Table& table);
 
-// What a program of nccl-tests prints (all_reduce_perf, ..), as columns gpus, nodes, collective, bytes, time_us: out of
-// place, or in place where that is not printed. The collective is the one that a line of the text names; else it
-// follows from the rates, where these tell; else bad input. `collective` is it where not empty.
+// What a program of nccl-tests prints (all_reduce_perf, ..), once or several times, as columns gpus, nodes, collective,
+// bytes, time_us (out of place, or in place where that is not printed) and gpu: the names of the run's GPUs, kAndGpu
+// between them. Tags of mpirun and srun before the lines ("[1,0]<stdout>:", "0: ") are taken off.
+// The collective of a run is the one that a line before its table names; else it follows from the rates, where these
+// tell; else it is `collective`; else bad input. So is a file whose runs are of one rank each, and one where outputs
+// are mixed or lines are missing.
+inline constexpr std::string_view kAndGpu = " + ";
 bool is_nccl_tests(std::string_view text);
 Table parse_nccl_tests(std::string_view text, std::string_view origin, std::string_view collective = "");
 

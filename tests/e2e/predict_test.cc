@@ -34,6 +34,31 @@ TEST(CliPredict, SetsWhatTheModelSaysBesideTheTable) {
   EXPECT_EQ(figures["not_predicted"], 1);
   for (const Json& s : figures["summary"]) EXPECT_LT(s["median_error"].get<double>(), 0.5);
   EXPECT_EQ(figures["worst"].size(), 3u);
+  EXPECT_TRUE(figures["notes"].empty());
+}
+
+// A model that is too fast can be told from one that is too slow, and rows say what their figures are.
+TEST(CliPredict, ErrorsHaveASign) {
+  for (const auto& [us, sign] : {std::pair{"8058", "-4"}, {"2014", "+10"}}) {
+    const std::string table =
+        put("signed.csv", std::string("gpus,nodes,collective,bytes,time_us\n8,1,all_reduce,1073741824,") + us + "\n");
+    const Outcome o = partita({"predict", table, "--cluster", "dgx-h100"});
+    EXPECT_NE(o.out.find(sign), std::string::npos) << o.out;
+    EXPECT_NE(o.out.find("line 2: collective all_reduce, gpus 8, nodes 1, bytes 1073741824: "), std::string::npos)
+        << o.out;
+    EXPECT_EQ(json_of({"predict", table, "--cluster", "dgx-h100"})["summary"][0]["median_signed_error"] < 0,
+              sign[0] == '-');
+  }
+}
+
+TEST(CliPredict, SaysWhatItTookAndWhatItCouldNotCompare) {
+  const std::string table =
+      put("ours.csv", "system,gpus,collective,bytes\nours,8,all_reduce,1000\nours,4,all_reduce,0\n");
+  const Outcome o = partita({"predict", table, "--cluster", "dgx-h100"});
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_NE(o.out.find("1 row predicted, none of which has a time to compare with"), std::string::npos) << o.out;
+  EXPECT_NE(o.out.find("not predicted: 1 row: it has 0 bytes"), std::string::npos) << o.out;
+  EXPECT_NE(o.err.find("all rows are of 'ours', which does not name the cluster's H100"), std::string::npos) << o.err;
 }
 
 TEST(CliPredict, BadTablesAreRefused) {
