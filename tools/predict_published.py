@@ -4,8 +4,8 @@
     tools/predict_published.py FOLDER [build/release/partita]
 
 FOLDER has collectives.csv with a column `system`, and gemm.csv, attention.csv and membw.csv with a column `gpu`.
-SYSTEMS and GPUS say which preset a system is; systems that are no preset, or that their source calls badly set up, are
-left out.
+Which preset a GPU is `predict` decides by its name. What nodes and network a system has is not in its name: SYSTEMS says
+which preset it is; systems that are no preset, or that their source calls badly set up, are left out.
 """
 import csv
 import os
@@ -24,15 +24,8 @@ SYSTEMS = {
     "dgx-h200": ["HGX H200*", "ND H200 v5"],
     "dgx-b200:2": ["HGX B200*", "p6-b200*"],
 }
-GPUS = {
-    "flexflow-p100": ["P100"],
-    "dgx-1": ["V100*"],
-    "dgx-a100": ["A100-SXM*", "A100-80GB", "NVIDIA A100 SXM"],
-    "dgx-a100-40gb": ["A100-40GB"],
-    "dgx-h100": ["H100-SXM*", "NVIDIA H100 SXM"],
-    "dgx-h200": ["H200*", "NVIDIA H200 SXM"],
-    "dgx-b200": ["B200*", "NVIDIA B200 SXM"],
-}
+# A row of kernels is of the first of these that has its device.
+DEVICES = ["flexflow-p100", "dgx-1", "dgx-a100", "dgx-a100-40gb", "dgx-h100", "dgx-h200", "dgx-b200"]
 # By table: what it is of, what counts as near, and the columns by which a row is named.
 KERNELS = {
     "gemm.csv": ("products", 0.30, ["m", "n", "k", "dtype", "note"]),
@@ -56,17 +49,21 @@ def read(folder, name):
         return list(csv.DictReader(file))
 
 
-def predicted(program, preset, rows, column):
-    """The rows as `partita predict` gives them back."""
+def predicted(program, preset, rows):
+    """The rows as `partita predict` gives them back; none where it can say nothing of any."""
+    if not rows:
+        return []
     with tempfile.TemporaryDirectory() as folder:
         table, out = os.path.join(folder, "in.csv"), os.path.join(folder, "out.csv")
-        # One name, so that every row counts: which system is which preset is said above.
-        rows = [{**row, column: preset} for row in rows]
         with open(table, "w", newline="") as file:
             writer = csv.DictWriter(file, rows[0].keys())
             writer.writeheader()
             writer.writerows(rows)
-        subprocess.run([program, "predict", table, "--cluster", preset, "-o", out], check=True, stdout=subprocess.PIPE)
+        done = subprocess.run([program, "predict", table, "--cluster", preset, "-o", out], capture_output=True, text=True)
+        if "nothing is predicted" in done.stderr:
+            return []
+        if done.returncode != 0:
+            sys.exit(done.stderr)
         with open(out, newline="") as file:
             return list(csv.DictReader(file))
 
@@ -108,8 +105,9 @@ def collectives(folder, program):
         rows = [r for r in table if of(r, "system", patterns) and not left_out(r)]
         if not rows:
             continue
+        # One name, so that every row counts: which system is which preset is said above.
         names = [r["system"] for r in rows]
-        rows = [dict(r, name=n) for r, n in zip(predicted(program, preset, rows, "system"), names)]
+        rows = [dict(r, name=n) for r, n in zip(predicted(program, preset, [{**r, "system": preset} for r in rows]), names)]
         every += [dict(r, preset=preset) for r in rows]
         for kind in sorted({r["collective"] for r in rows if r["error"]}):
             for nodes in sorted({r["nodes"] for r in rows if r["error"] and r["collective"] == kind}, key=int):
@@ -147,12 +145,11 @@ def kernels(folder, program):
     worst = []
     for name, (what, near, columns) in KERNELS.items():
         table, every = read(folder, name), []
-        for preset, patterns in GPUS.items():
-            rows = [r for r in table if of(r, "gpu", patterns)]
-            if not rows:
-                continue
-            rows = predicted(program, preset, rows, "gpu")
+        for preset in DEVICES:
+            rows = predicted(program, preset, table)
             found = [dict(r, preset=preset) for r in rows if r["error"]]
+            if rows:
+                table = [t for t, r in zip(table, rows) if r["not_predicted"].startswith("of another device")]
             for kind in sorted({kind_of(name, r) for r in found}):
                 print(kernel_line(preset, kind, [r for r in found if kind_of(name, r) == kind], near))
             every += found
