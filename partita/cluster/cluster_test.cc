@@ -237,6 +237,11 @@ TEST(Cluster, BadFilesGetOneErrorWithLineAndRemedy) {
        "f.yaml:11: topology: link: latency_us is '5us', which is not a number; the unit stands in the key, give only "
        "the figure"},
       {"latency_us: 5", "latency_us: -5", "f.yaml:11: topology: link: latency_us is -5; it must be zero or more"},
+      {"latency_us: 5", "latency_us: 1e15", "f.yaml:11: topology: link: latency_us is 1e15; it must be at most 1e+09"},
+      {"bandwidth_gbytes_per_s: 2", "bandwidth_gbytes_per_s: 1e-308",
+       "f.yaml:11: topology: link: bandwidth_gbytes_per_s is 1e-308; it must be from 1e-06 to 1e+12"},
+      {"float64: 0.5", "float64: 1e300",
+       "f.yaml:5: device type 'core': peak_tflop_per_s: float64 is 1e300; it must be from 1e-06 to 1e+12"},
       {"latency_us: 5", "latency_us: [5]", "f.yaml:11: topology: link: latency_us must be one number"},
       {"latency_us: 5", "latency_us: 5, latency_us: 6",
        "f.yaml:11: topology: link: 'latency_us' is given twice; remove one"},

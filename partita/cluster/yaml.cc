@@ -65,6 +65,11 @@ double read_figure(const Reader& r, const YAML::Node& node, const std::string& w
     r.fail_at(node, "{} is '{}', which is not a number; the unit stands in the key, give only the figure", what, text);
   if (sign == Sign::kPositive ? value <= 0 : value < 0)
     r.fail_at(node, "{} is {}; it must be {}", what, text, sign == Sign::kPositive ? "positive" : "zero or more");
+  constexpr double kLeastPositive = 1e-6, kMostPositive = 1e12, kMostOthers = 1e9;
+  if (sign == Sign::kPositive && (value < kLeastPositive || value > kMostPositive))
+    r.fail_at(node, "{} is {}; it must be from {:g} to {:g}", what, text, kLeastPositive, kMostPositive);
+  if (sign == Sign::kNotNegative && value > kMostOthers)
+    r.fail_at(node, "{} is {}; it must be at most {:g}", what, text, kMostOthers);
   return value;
 }
 

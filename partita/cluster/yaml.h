@@ -55,6 +55,8 @@ void check_map(const Reader& r, const YAML::Node& node, const std::string& what,
 std::string read_word(const Reader& r, const YAML::Node& node, const std::string& what);
 // A word that can be part of a device's name: without dots, blanks, commas, brackets and stars.
 std::string read_name(const Reader& r, const YAML::Node& node, const std::string& what);
+// Rates, amounts and fractions are positive, times may be zero. Both have bounds, so that what follows from them is a
+// number of nanoseconds: positive ones 1e-6 to 1e12, others at most 1e9.
 enum class Sign { kPositive, kNotNegative };
 double read_figure(const Reader& r, const YAML::Node& node, const std::string& what, Sign sign);
 int read_count(const Reader& r, const YAML::Node& node, const std::string& what);  // from 1 to kMostDevices

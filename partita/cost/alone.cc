@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "partita/cost/whole_ns.h"
 #include "partita/physical/lower.h"
 
 namespace partita {
@@ -25,7 +26,7 @@ Layout coarse(const Layout& layout) {
 
 uint64_t both(int a, int b) { return static_cast<uint64_t>(a) << 32 | static_cast<uint32_t>(b); }
 
-int64_t whole(double ns) { return std::llround(ns); }
+int64_t whole(double ns) { return whole_ns(ns, 0); }
 
 }  // namespace
 

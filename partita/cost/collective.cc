@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "partita/cost/whole_ns.h"
 #include "partita/profile/profile.h"
 
 namespace partita {
@@ -219,7 +220,7 @@ double Ways::ns(double bytes) const {
   return least;
 }
 
-int64_t Ways::whole_ns(double bytes) const { return std::max<int64_t>(1, std::llround(ns(bytes))); }
+int64_t Ways::whole_ns(double bytes) const { return partita::whole_ns(ns(bytes), 1); }
 
 size_t Ways::fastest(double bytes) const {
   auto ns_of = [&](const Duration& d) { return d.fixed_ns + bytes * d.moving_ns; };

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "partita/base/error.h"
+#include "partita/cost/whole_ns.h"
 #include "partita/graph/infer.h"
 #include "partita/tdl/products.h"
 
@@ -42,7 +43,7 @@ DeviceId source_of(const PhysicalGraph& graph, const Task& task) {
   return task.reads.empty() ? DeviceId() : graph.reg(task.reads[0].reg).device;
 }
 
-int64_t whole_ns(double us) { return std::max<int64_t>(1, std::llround(us * kNsPerUs)); }
+int64_t ns_of_us(double us) { return whole_ns(us * kNsPerUs, 1); }
 
 // The curve of a profile that has the time of a task that runs no formula.
 std::string_view curve_of(const Work& work) {
@@ -90,7 +91,7 @@ Rates rates_of(const tdl::Bound& bound, int first, int last, const std::vector<i
 }
 
 int64_t CostModel::kernel_ns(DeviceId device, const Kernel& kernel) const {
-  return std::max<int64_t>(1, std::llround(partita::kernel_ns(cluster_.device(device), kernel)));
+  return whole_ns(partita::kernel_ns(cluster_.device(device), kernel), 1);
 }
 
 Kernel CostModel::kernel(DeviceId device, const std::shared_ptr<const tdl::Bound>& bound, int first, int last,
@@ -119,7 +120,7 @@ std::optional<TaskTime> CostModel::profiled(DeviceId device, const KernelId& id,
   const auto time = profile ? profile->kernel(id, flops, bytes) : std::nullopt;
   if (!time) return std::nullopt;
   const double task_us = profile->machine.task_us, times = profile->mean_over_median();
-  return TaskTime{whole_ns(time->us * times + task_us), whole_ns(time->cold_us * times + task_us), time->together,
+  return TaskTime{ns_of_us(time->us * times + task_us), ns_of_us(time->cold_us * times + task_us), time->together,
                   time->estimated};
 }
 
@@ -129,7 +130,7 @@ TaskTime CostModel::task_time(const PhysicalGraph& graph, const Task& task) cons
     const Profile* profile = cluster_.profile_of(task.device);
     const Curve* curve = profile ? profile->curve("transfer") : nullptr;
     const int64_t ns =
-        curve ? whole_ns(curve->us(bytes))
+        curve ? ns_of_us(curve->us(bytes))
               : transfer(source_of(graph, task), task.device, task.route, bytes * sharers(task)).whole_ns(1);
     return {ns, ns, together_of(curve, bytes), false};
   }
@@ -140,7 +141,7 @@ TaskTime CostModel::task_time(const PhysicalGraph& graph, const Task& task) cons
       const KernelId id = kernel_id(graph, task, *work, texts_->of(work->bound));
       if (const auto time = profiled(task.device, id, task.flops, bytes)) return *time;
     } else if (const Curve* curve = profile->curve(curve_of(task.work))) {
-      const int64_t ns = whole_ns(curve->us(fed_bytes(graph, task)) + profile->machine.task_us);
+      const int64_t ns = ns_of_us(curve->us(fed_bytes(graph, task)) + profile->machine.task_us);
       return {ns, ns, together_of(curve, bytes), false};
     }
   }
@@ -171,7 +172,7 @@ int64_t CostModel::collective_ns(const PhysicalGraph& graph, const std::vector<T
   if (const Profile* profile = cluster_.profile_of(first.device))
     if (const Curve* curve =
             profile->curve(name_of(std::get<CollectiveWork>(first.work).kind), static_cast<int>(participants.size())))
-      return whole_ns(curve->us(static_cast<double>(bytes)));
+      return ns_of_us(curve->us(static_cast<double>(bytes)));
   return collective_of(graph, participants).ways.whole_ns(static_cast<double>(bytes) * sharers(first));
 }
 

@@ -1,4 +1,6 @@
 // Prints and reads a profile's file.
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "partita/base/json_fields.h"
@@ -46,18 +48,39 @@ void add_list(std::string& text, const char* name, const std::vector<Json>& entr
   text += "\n  ]";
 }
 
+// Bounds of what a file may say. Times are those that are written at least; sums over a step stay numbers of
+// nanoseconds.
+constexpr double kLeastUs = 1e-3, kMostUs = 1e9, kMostAmount = 1e24;
+constexpr int kMostCores = 1 << 20;
+constexpr int64_t kMostExtent = int64_t{1} << 53;
+
+double bounded(Fields& in, const std::string& where, const char* key, double value, double least, double most) {
+  if (!(value >= least && value <= most))
+    fail("{}: {} is {}; it is from {:g} to {:g}", where, key, in.get(key).dump(), least, most);
+  return value;
+}
+double required(Fields& in, const std::string& where, const char* key, double least, double most) {
+  return bounded(in, where, key, in.value<double>(key), least, most);
+}
+double time_or_none(Fields& in, const std::string& where, const char* key) {
+  return bounded(in, where, key, in.value_or<double>(key, 0), 0, kMostUs);
+}
+
+const Json& read_list(Fields& in, const std::string& where, const char* key) {
+  const Json& list = in.get(key);
+  if (!list.is_array()) fail("{}: {} is a list, not {}", where, key, list.type_name());
+  return list;
+}
+
 Measured read_measured(Fields& in, const std::string& where) {
   Measured time;
-  time.us = in.value<double>("us");
-  time.spread_us = in.value_or<double>("spread_us", 0);
+  time.us = required(in, where, "us", kLeastUs, kMostUs);
+  time.spread_us = time_or_none(in, where, "spread_us");
   time.runs = in.value_or<int>("runs", 1);
-  time.together_us = in.value_or<double>("together_us", 0);
-  time.cold_us = in.value_or<double>("cold_us", 0);
-  time.mean_us = in.value_or<double>("mean_us", 0);
-  if (!(time.us > 0) || !(time.spread_us >= 0) || !(time.together_us >= 0) || !(time.cold_us >= 0) ||
-      !(time.mean_us >= 0) || time.runs < 1)
-    fail("{}: us is above 0, spread_us, together_us, cold_us and mean_us are not below it, and runs is 1 or more",
-         where);
+  time.together_us = time_or_none(in, where, "together_us");
+  time.cold_us = time_or_none(in, where, "cold_us");
+  time.mean_us = time_or_none(in, where, "mean_us");
+  if (time.runs < 1) fail("{}: runs is {}; it is 1 or more", where, time.runs);
   return time;
 }
 
@@ -65,7 +88,13 @@ KernelId::Operand read_operand(const Json& json, const std::string& where) {
   if (!json.is_array() || json.size() != 4 || !json[0].is_string() || !json[1].is_string() || !is_a<int64_t>(json[2]) ||
       (json[3] != "read" && json[3] != "written"))
     fail("{}: an operand is [tensor, dtype, elements, read or written], not {}", where, json.dump());
-  return {json[0], parse_dtype(json[1].get<std::string>()), json[2], json[3] == "written"};
+  const auto elements = json[2].get<int64_t>();
+  if (elements < 0 || elements > kMostExtent) fail("{}: an operand has {} elements", where, elements);
+  try {
+    return {json[0], parse_dtype(json[1].get<std::string>()), elements, json[3] == "written"};
+  } catch (const Error& error) {
+    fail("{}: {}", where, error.what());
+  }
 }
 
 MeasuredKernel read_kernel(const Json& json, const std::string& where) {
@@ -79,36 +108,44 @@ MeasuredKernel read_kernel(const Json& json, const std::string& where) {
   if (stages.size() != 2 || stages[0] < 0 || stages[1] <= stages[0])
     fail("{}: stages are [first, last + 1], not {}", where, in.get("stages").dump());
   id.first_stage = stages[0], id.last_stage = stages[1];
-  for (const Json& index : in.get("indices")) {
-    if (!index.is_array() || index.size() != 2 || !index[0].is_string() || !is_a<int64_t>(index[1]))
+  for (const Json& index : read_list(in, where, "indices")) {
+    if (!index.is_array() || index.size() != 2 || !index[0].is_string() || !is_a<int64_t>(index[1]) || index[1] < 0 ||
+        index[1] > kMostExtent)
       fail("{}: an index is [name, extent], not {}", where, index.dump());
     id.indices.emplace_back(index[0], index[1]);
   }
-  for (const Json& operand : in.get("operands")) id.operands.push_back(read_operand(operand, where));
-  kernel.flops = in.value<double>("flops");
-  kernel.bytes = in.value<double>("bytes");
-  if (!(kernel.flops >= 0) || !(kernel.bytes >= 0)) fail("{}: flops and bytes are not below 0", where);
+  for (const Json& operand : read_list(in, where, "operands")) id.operands.push_back(read_operand(operand, where));
+  kernel.flops = required(in, where, "flops", 0, kMostAmount);
+  kernel.bytes = required(in, where, "bytes", 0, kMostAmount);
   kernel.time = read_measured(in, where);
   kernel.how = in.value_or<std::string>("how", "");
   in.done();
   return kernel;
 }
 
+constexpr std::array<std::string_view, 4> kCollectives = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all"};
+constexpr std::array<std::string_view, 4> kOthers = {"transfer", "copy", "load", "output"};
+
 void read_curve(const Json& json, const std::string& where, Profile& profile) {
   Fields in(json, where);
   const CurveId id{in.value<std::string>("of"), in.value_or<int>("devices", 0)};
+  const auto is = [&](const auto& names) { return std::find(names.begin(), names.end(), id.of) != names.end(); };
+  if (!is(kCollectives) && !is(kOthers))
+    fail("{}: '{}' is no kind of curve; known are {}, {}", where, id.of, fmt::join(kCollectives, ", "),
+         fmt::join(kOthers, ", "));
+  if (is(kCollectives) ? id.devices < 2 : id.devices != 0)
+    fail("{}: {} for {} devices; collectives are of 2 or more, others without 'devices'", where, id.of, id.devices);
   for (const char* derived : {"latency_us", "gbytes_per_s", "r2"}) in.optional(derived);  // follow from the points
   std::vector<Curve::Point> points;
-  for (const Json& p : in.get("points")) {
+  for (const Json& p : read_list(in, where, "points")) {
     const std::string at = fmt::format("{}: point {}", where, points.size() + 1);
     Fields point(p, at);
-    const double bytes = point.value<double>("bytes");
-    if (!(bytes > 0)) fail("{}: bytes is above 0", at);
+    const double bytes = required(point, at, "bytes", 1, static_cast<double>(kMostExtent));
     points.push_back({bytes, read_measured(point, at), 0});
     point.done();
   }
   in.done();
-  if (points.empty()) fail("{}: a line has at least one point", where);
+  if (points.empty()) fail("{}: a curve has at least one point", where);
   if (!profile.curves.emplace(id, fitted(std::move(points))).second)
     fail("{}: '{}' for {} devices stands twice", where, id.of, id.devices);
 }
@@ -158,23 +195,24 @@ Profile parse_profile(std::string_view text, std::string_view origin) {
     fail("{}: schema_version is {}; this program reads {}", origin, version, kSchemaVersion);
   Profile profile;
   profile.device = in.value<std::string>("device");
-  Fields machine(in.object("machine"), fmt::format("{}: machine", origin));
+  const std::string where = fmt::format("{}: machine", origin);
+  Fields machine(in.object("machine"), where);
   profile.machine.name = machine.value<std::string>("name");
   profile.machine.engine = machine.value<std::string>("engine");
   profile.machine.cores = machine.value_or<int>("cores", 0);
-  profile.machine.cache_bytes = machine.value_or<double>("cache_bytes", 0);
-  profile.machine.task_us = machine.value_or<double>("task_us", 0);
-  profile.machine.message_us = machine.value_or<double>("message_us", 0);
+  bounded(machine, where, "cores", profile.machine.cores, 0, kMostCores);
+  profile.machine.cache_bytes =
+      bounded(machine, where, "cache_bytes", machine.value_or<double>("cache_bytes", 0), 0, kMostAmount);
+  profile.machine.task_us = time_or_none(machine, where, "task_us");
+  profile.machine.message_us = time_or_none(machine, where, "message_us");
   machine.done();
-  if (profile.machine.cores < 0 || !(profile.machine.cache_bytes >= 0) || !(profile.machine.task_us >= 0) ||
-      !(profile.machine.message_us >= 0))
-    fail("{}: machine: cores, cache_bytes, task_us and message_us are not below 0", origin);
   int number = 0;
-  for (const Json& entry : in.get("kernels"))
+  for (const Json& entry : read_list(in, std::string(origin), "kernels"))
     profile.add(read_kernel(entry, fmt::format("{}: kernel {}", origin, ++number)));
   number = 0;
-  if (const Json* curves = in.optional("curves"))
-    for (const Json& entry : *curves) read_curve(entry, fmt::format("{}: line {}", origin, ++number), profile);
+  if (in.optional("curves"))
+    for (const Json& entry : read_list(in, std::string(origin), "curves"))
+      read_curve(entry, fmt::format("{}: curve {}", origin, ++number), profile);
   in.done();
   return profile;
 }

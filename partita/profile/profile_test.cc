@@ -63,13 +63,34 @@ TEST(Profiles, NameWhatIsWrongWithAFile) {
   };
   EXPECT_EQ(with("\"schema_version\": 1", "\"schema_version\": 7"),
             "p.json: schema_version is 7; this program reads 1");
-  EXPECT_NE(with("\"us\":21.0", "\"us\":-1").find("p.json: kernel 1: us is above 0"), std::string::npos);
+  EXPECT_EQ(with("\"us\":21.0", "\"us\":-1"), "p.json: kernel 1: us is -1; it is from 0.001 to 1e+09");
+  EXPECT_EQ(with("\"us\":21.0", "\"us\":1e308"), "p.json: kernel 1: us is 1e+308; it is from 0.001 to 1e+09");
+  EXPECT_EQ(with("\"us\":21.0", "\"us\":1e-30"), "p.json: kernel 1: us is 1e-30; it is from 0.001 to 1e+09");
+  EXPECT_EQ(with("\"together_us\":26.25", "\"together_us\":1e300"),
+            "p.json: kernel 1: together_us is 1e+300; it is from 0 to 1e+09");
+  EXPECT_EQ(with("\"task_us\":1.5", "\"task_us\":1e300"), "p.json: machine: task_us is 1e+300; it is from 0 to 1e+09");
+  EXPECT_EQ(with("\"points\":[{\"bytes\":1024.0,\"us\":6.0", "\"points\":[{\"bytes\":1024.0,\"us\":-6"),
+            "p.json: curve 1: point 1: us is -6; it is from 0.001 to 1e+09");
+  EXPECT_NE(with("[\"a\",\"float32\"", "[\"a\",\"fp7\"").find("p.json: kernel 1: unknown dtype 'fp7'"),
+            std::string::npos);
+  EXPECT_EQ(with("\"float32\",2048,", "\"float32\",-2048,"), "p.json: kernel 1: an operand has -2048 elements");
+  EXPECT_NE(with("[\"i\",32]", "[\"i\",-32]").find("an index is [name, extent]"), std::string::npos);
+  EXPECT_NE(with("\"of\":\"all-reduce\"", "\"of\":\"foo\"").find("p.json: curve 1: 'foo' is no kind of curve"),
+            std::string::npos);
+  EXPECT_NE(with("\"devices\":2", "\"devices\":-1").find("p.json: curve 1: all-reduce for -1 devices"),
+            std::string::npos);
+  EXPECT_EQ(error_of([] {
+              parse_profile(R"({"schema_version": 1, "device": "core", "machine": {"name": "a", "engine": "b"},
+                                "kernels": {}})",
+                            "p.json");
+            }),
+            "p.json: kernels is a list, not object");
   EXPECT_NE(with("\"us\":21.0", "\"us\":\"fast\"").find("'us' has the wrong type"), std::string::npos);
   EXPECT_NE(with("[\"i\",32]", "[\"i\"]").find("an index is [name, extent]"), std::string::npos);
   EXPECT_NE(with("\"read\"", "\"red\"").find("an operand is [tensor, dtype, elements, read or written]"),
             std::string::npos);
-  EXPECT_NE(with("\"points\":[{\"bytes\":1024.0", "\"points\":[{\"bytes\":0").find("bytes is above 0"),
-            std::string::npos);
+  EXPECT_EQ(with("\"points\":[{\"bytes\":1024.0", "\"points\":[{\"bytes\":0"),
+            "p.json: curve 1: point 1: bytes is 0; it is from 1 to 9.0072e+15");
   EXPECT_NE(with("\"kernels\"", "\"kernel\"").find("'kernels' is missing"), std::string::npos);
 }
 

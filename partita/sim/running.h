@@ -17,6 +17,9 @@
 
 namespace partita {
 
+// Bad input where it is more than three years: a step that long follows from figures that are wrong.
+void expect_short(double step_ns);
+
 class Running {
  public:
   explicit Running(int cores) : cores_(cores) {}

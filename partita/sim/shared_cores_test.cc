@@ -1,7 +1,7 @@
 // Steps on a machine that was profiled, by hand: cores that devices share, messages between queues, caches.
 #include <gtest/gtest.h>
 
-#include "partita/base/error.h"
+#include "partita/base/testing/error_of.h"
 #include "partita/physical/testing/builder.h"
 #include "partita/sim/running.h"
 #include "partita/sim/simulate.h"
@@ -57,6 +57,35 @@ TEST(SharedCores, TakeTurnsWhereThereAreTooFew) {
 TEST(SharedCores, ShareMemoryToo) {
   // 1.5 times as long together: 600 of each until 900, then 400 alone.
   EXPECT_EQ(step_ns(at_once({600, 1000}), profiled(2, {.cores = 2}, 1.5)), 1300);
+}
+
+TEST(SharedCores, RefuseStepsWithoutAnEnd) {
+  constexpr const char* kTooLong = "the predicted step takes more than 3 years";
+  constexpr const char* kTask = "'k0' takes more than 115 days";
+  const PhysicalBuilder two = at_once({1000, 1000});
+  // One beside another takes so many times as long that no number of nanoseconds is enough.
+  EXPECT_NE(error_of([&] { step_ns(two, profiled(2, {.cores = 2}, 1e300)); }).find(kTooLong), std::string::npos);
+  EXPECT_NE(error_of([&] { step_ns(two, profiled(2, {.cores = 2}, 1e15)); }).find(kTooLong), std::string::npos);
+  for (const double task_us : {1e15, 1e300}) {
+    EXPECT_NE(error_of([&] { step_ns(two, profiled(2, {.cores = 2, .task_us = task_us})); }).find(kTask),
+              std::string::npos);
+    EXPECT_NE(error_of([&] { step_ns(two, profiled(2, {.task_us = task_us})); }).find(kTask), std::string::npos);
+  }
+  Cluster slow = one_byte_a_ns(2);
+  for (Device& device : slow.devices) device.launch_overhead_us = 1e15;
+  EXPECT_NE(error_of([&] { step_ns(two, slow); }).find(kTask), std::string::npos);
+  // 29 kernels of 100 days, one after another.
+  PhysicalBuilder chain(1);
+  RegisterId last = chain.reg("r", 0, 1);
+  chain.add("k", 0, {}, {last});
+  for (int i = 0; i < 28; ++i) {
+    const RegisterId next = chain.reg(fmt::format("r{}", i), 0, 1);
+    chain.add(fmt::format("k{}", i), 0, {last}, {next});
+    last = next;
+  }
+  run_passes(chain.graph);
+  for (Device& device : slow.devices) device.launch_overhead_us = 9e12;
+  EXPECT_NE(error_of([&] { step_ns(chain, slow); }).find(kTooLong), std::string::npos);
 }
 
 TEST(SharedCores, ADeviceAloneIsAsWithoutThem) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "partita/base/error.h"
+#include "partita/cost/whole_ns.h"
 #include "partita/sim/nodes.h"
 #include "partita/sim/running.h"
 
@@ -58,7 +59,7 @@ Simulation at_start(const PhysicalGraph& graph, const std::vector<SimNode>& node
                  .candidates = {},
                  .running = Running(machine.cores),
                  .messages = {},
-                 .message_ns = std::llround(machine.message_us * 1e3)};
+                 .message_ns = whole_ns(machine.message_us * 1e3, 0)};
   sim.static_order.resize(queues);
   sim.cursor.resize(queues, 0);
   sim.busy.resize(queues, false);
@@ -151,6 +152,7 @@ void end(Simulation& sim, int64_t run, Trace& trace) {
 void move_on(Simulation& sim, Trace& trace) {
   int64_t next = sim.messages.empty() ? INT64_MAX : sim.messages.top().first;
   if (!sim.running.empty()) next = std::min(next, sim.running.next_end());
+  expect_short(static_cast<double>(next));
   sim.now = next;
   const std::vector<int64_t> ended = sim.running.ended(next);
   for (int64_t run : ended) end(sim, run, trace);
@@ -174,6 +176,10 @@ Trace simulate(const PhysicalGraph& graph, const CostModel& cost, int steps, con
   for (const SimNode& node : nodes)
     if (node.collective)
       for (TaskId t : node.tasks) trace.algorithms.emplace(t, algorithm_of(node));
+  for (const SimNode& node : nodes)
+    if (node.duration_ns >= kMostNs)
+      fail("'{}' takes more than 115 days: a time or a rate in the cluster file or the profile is wrong",
+           graph.task(node.tasks[0]).name);
   for (const SimNode& node : nodes)
     if (node.estimated) trace.estimated.insert(node.tasks.begin(), node.tasks.end());
   const std::shared_ptr<const Profile>& profile = cost.cluster().profile;
