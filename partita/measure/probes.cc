@@ -158,22 +158,19 @@ void run_probe(ChainBuilder& b, Kernels& kernels, const TimingOptions& options, 
   const auto steps = std::clamp<int64_t>(static_cast<int64_t>(options.seconds / seconds()), 1, kSteps);
   // What takes long is run once.
   const auto goes_on = [&](int runs) {
-    return runs == 0 || seconds() < options.seconds ||
-           (runs < options.least_runs && seconds() < kLongest * options.seconds);
+    if (runs == 0 || options.stopped()) return runs == 0;
+    return seconds() < options.seconds || (runs < options.least_runs && seconds() < kLongest * options.seconds);
   };
   for (int runs = 0; goes_on(runs); ++runs) see(run_threads(acts, hooks, {.steps = steps, .trace = true}).trace);
 }
 
-// The same with the mean of the middle half in place of the median: what comes in two kinds (a thread that is awake,
-// one that sleeps) adds up by its mean.
-Measured middle_mean(std::vector<double> us) {
-  Measured measured = measured_of(us);
+// The mean of the middle half: what comes in two kinds (a thread that is awake, one that sleeps) adds up by its mean.
+double middle_mean(std::vector<double> us) {
   std::sort(us.begin(), us.end());
   const size_t first = us.size() / 4, last = us.size() - us.size() / 4;
   double sum = 0;
   for (size_t i = first; i < last; ++i) sum += us[i];
-  measured.us = std::max(1e-3, sum / static_cast<double>(last - first));
-  return measured;
+  return sum / static_cast<double>(last - first);
 }
 
 // Durations of the tasks that `wanted` says, in order of their start, and the gap before each: since all that it waits
@@ -229,10 +226,17 @@ double sent_part(StepKind kind, int n) {
 
 // From the end of the last kernel that makes what is sent to the start of those that wait for it, less the messages
 // before and after, which count by themselves.
-std::vector<double> spans_us(const Trace& trace, const PhysicalGraph& graph, double message_us) {
+void add_spans(const Trace& trace, const PhysicalGraph& graph, double message_us, CollectiveSpans& spans) {
   std::map<std::pair<int, TaskId>, Event> events;
-  for (const Event& e : trace.events) events.emplace(std::pair(e.step, e.task), e);
-  std::vector<double> spans;
+  std::map<std::pair<int, CollectiveId>, double> quickest_us;  // of the participants
+  for (const Event& e : trace.events) {
+    events.emplace(std::pair(e.step, e.task), e);
+    if (const auto* work = std::get_if<CollectiveWork>(&graph.task(e.task).work)) {
+      const double us = static_cast<double>(e.end_ns - e.start_ns) / 1e3;
+      double& least = quickest_us.emplace(std::pair(e.step, work->collective), us).first->second;
+      least = std::min(least, us);
+    }
+  }
   for (const Event& e : trace.events) {
     const auto* work = std::get_if<CollectiveWork>(&graph.task(e.task).work);
     if (!work || work->rank != 0) continue;
@@ -247,9 +251,10 @@ std::vector<double> spans_us(const Trace& trace, const PhysicalGraph& graph, dou
         if (const auto after = events.find({e.step + edge.next, edge.to.task}); after != events.end())
           waiting += static_cast<double>(after->second.start_ns), ++count;
     }
-    if (made >= 0 && count > 0) spans.push_back((waiting / count - static_cast<double>(made)) / 1e3 - 2 * message_us);
+    if (made < 0 || count == 0) continue;
+    spans.net_us.push_back((waiting / count - static_cast<double>(made)) / 1e3 - 2 * message_us);
+    spans.own_us.push_back(quickest_us.at({e.step, work->collective}));
   }
-  return spans;
 }
 
 // Between kernels that make what is sent.
@@ -282,11 +287,9 @@ Measured measure_collective(StepKind kind, int n, double bytes, double message_u
   }
   make();  // what waits for the last of them
   SpinKernels spin(kSpinUs);
-  std::vector<double> spans;
-  run_probe(b, spin, options, [&](const Trace& trace) {
-    for (const double us : spans_us(trace, b.graph, message_us)) spans.push_back(us);
-  });
-  return middle_mean(std::move(spans));
+  CollectiveSpans spans;
+  run_probe(b, spin, options, [&](const Trace& trace) { add_spans(trace, b.graph, message_us, spans); });
+  return time_of(spans);
 }
 
 // Of what a kernel has made: to another device, on the queue of the link; or on the device's own queue.
@@ -349,6 +352,12 @@ Measured measure_output(double bytes, const TimingOptions& options) {
 }
 
 }  // namespace
+
+Measured time_of(const CollectiveSpans& spans) {
+  Measured measured = measured_of(spans.net_us);
+  measured.us = std::max({1e-3, middle_mean(spans.net_us), middle_mean(spans.own_us)});
+  return measured;
+}
 
 Overheads measure_overheads() {
   const TimingOptions options{.seconds = 0.1, .least_runs = 5, .cores = 1};

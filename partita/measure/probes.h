@@ -16,6 +16,15 @@ struct Overheads {
 };
 Overheads measure_overheads();
 
+// Runs of a collective: from the last kernel that made what is sent to the start of those that wait for it, less two
+// messages; and what its quickest participant took.
+struct CollectiveSpans {
+  std::vector<double> net_us, own_us;
+};
+// By the means of their middle halves. On a busy machine messages may take less now than when they were measured, and
+// nothing be left of a span: a collective takes no less than its quickest participant.
+Measured time_of(const CollectiveSpans& spans);
+
 // One thing to measure, and where it goes.
 struct Probe {
   CurveId id;

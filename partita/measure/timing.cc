@@ -146,8 +146,9 @@ Measured timed(const std::function<void(int thread)>& run, int threads, const Ti
         run(thread);
         const Clock::time_point to = Clock::now();
         mine.push_back(std::chrono::duration<double, std::micro>(to - from).count());
-        if (static_cast<int>(mine.size()) >= options.least_runs &&
-            std::chrono::duration<double>(to - begin).count() >= options.seconds)
+        if ((static_cast<int>(mine.size()) >= options.least_runs &&
+             std::chrono::duration<double>(to - begin).count() >= options.seconds) ||
+            options.stopped())
           over = true;
       }
     } catch (...) {
@@ -225,7 +226,7 @@ double us_of(const Run& run) {
 Measured measured_in_group(InGroup& k, Kernels& kernels, const TimingOptions& options) {
   const double mean_us = std::accumulate(k.warm.begin(), k.warm.end(), 0.0) / static_cast<double>(k.warm.size());
   Measured time = measured_of(std::move(k.warm));
-  time.mean_us = mean_us;
+  time.mean_us = std::max(mean_us, time.us / 2);  // as it is, but for rounding
   if (options.cache_bytes > 0) time.cold_us = std::max(time.us, measured_of(std::move(k.cold)).us);
   if (options.cores < 2) return time;
   const auto run = [&](int thread) { k.instances[static_cast<size_t>(thread)]->run(kernels); };
@@ -261,9 +262,12 @@ GroupTimes time_group(const std::vector<const KernelToTime*>& group, const std::
   for (const KernelToTime* kernel : company) join(kernel, 1);
   const Clock::time_point begin = Clock::now();
   const double seconds = options.seconds * static_cast<double>(timed_members);
-  for (int turn = 0; turn < options.least_runs || std::chrono::duration<double>(Clock::now() - begin).count() < seconds;
-       ++turn)
+  const auto goes_on = [&](int turn) {
+    return turn < options.least_runs || std::chrono::duration<double>(Clock::now() - begin).count() < seconds;
+  };
+  for (int turn = 0; goes_on(turn); ++turn)
     for (size_t m = 0; m < members.size(); ++m) {
+      if (options.stopped()) return result;
       InGroup& k = members[m];
       const auto run = [&] { k.instances[0]->run(kernels); };
       k.instances[0]->draw_numbers();
@@ -274,7 +278,11 @@ GroupTimes time_group(const std::vector<const KernelToTime*>& group, const std::
       k.warm.push_back(us_of(run));
     }
   members.resize(timed_members);
-  for (InGroup& k : members) result.times.emplace(k.kernel->kernel.id.key(), measured_in_group(k, kernels, options));
+  for (InGroup& k : members) {
+    const Measured time = measured_in_group(k, kernels, options);
+    if (options.stopped()) return result;
+    result.times.emplace(k.kernel->kernel.id.key(), time);
+  }
   return result;
 }
 

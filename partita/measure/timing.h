@@ -1,5 +1,6 @@
 // Times kernels on this machine: warm and cold, alone and with one on each core (FlexFlow section 5.1).
 #pragma once
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -14,6 +15,9 @@ struct TimingOptions {
   int least_runs = 5;
   int cores = 2;           // that run it together; 1: that is not measured
   double cache_bytes = 0;  // of a core; 0: cold times are not measured
+  const std::atomic<bool>* stop = nullptr;
+  // Times that were being taken when it was set are of too few runs.
+  bool stopped() const { return stop && stop->load(); }
 };
 
 // Median and quartiles of some times in us, at least one.
@@ -41,7 +45,7 @@ class Others {
 // ones, which is its time with its operands in the cache. A kernel that throws is left out, and told of.
 struct GroupTimes {
   std::map<std::string, Measured> times;        // by key
-  std::map<std::string, std::string> left_out;  // key and why
+  std::map<std::string, std::string> left_out;  // key and why; where `stop` was set, some are in neither
 };
 // `company` runs in the turns too, and is not timed.
 GroupTimes time_group(const std::vector<const KernelToTime*>& group, const std::vector<const KernelToTime*>& company,

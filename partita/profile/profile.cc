@@ -192,6 +192,24 @@ Curve fitted(std::vector<Curve::Point> points) {
   return line;
 }
 
+bool has_point(const Curve& curve, double bytes) {
+  return std::any_of(curve.points.begin(), curve.points.end(), [&](const Curve::Point& p) { return p.bytes == bytes; });
+}
+
+void merge(Profile& profile, const Profile& other) {
+  for (const auto& [key, kernel] : other.kernels())
+    if (!profile.find(kernel.id)) profile.add(kernel);
+  for (const auto& [id, theirs] : other.curves) {
+    Curve& mine = profile.curves[id];
+    std::vector<Curve::Point> points = mine.points;
+    for (const Curve::Point& point : theirs.points)
+      if (!has_point(mine, point.bytes)) points.push_back(point);
+    if (points.size() > mine.points.size()) mine = fitted(std::move(points));
+  }
+  if (profile.machine.task_us > 0) return;
+  profile.machine.task_us = other.machine.task_us, profile.machine.message_us = other.machine.message_us;
+}
+
 HeldOut held_out(const Profile& profile) {
   std::map<std::string, int> members;
   for (const auto& [key, kernel] : profile.kernels()) ++members[kernel.id.family()];

@@ -77,6 +77,7 @@ struct Curve {
   bool operator==(const Curve&) const = default;
 };
 Curve fitted(std::vector<Curve::Point> points);  // at least one
+bool has_point(const Curve& curve, double bytes);
 
 // Of what kind a line is: `of` is "all-reduce" and so on, for so many devices; "transfer", "copy", "load", "output"
 // with devices 0.
@@ -135,6 +136,9 @@ class Profile {
   double least_us_ = 0, flops_per_us_ = 0, bytes_per_us_ = 0;
   double mean_us_ = 0, median_us_ = 0;  // of all runs of kernels
 };
+
+// Adds what the other has and `profile` lacks: kernels, points of curves, overheads.
+void merge(Profile& profile, const Profile& other);
 
 // How far estimates are from what was measured: of each kernel that has another of its family, from all others.
 struct HeldOut {

@@ -80,6 +80,9 @@ Measured read_measured(Fields& in, const std::string& where) {
   time.together_us = time_or_none(in, where, "together_us");
   time.cold_us = time_or_none(in, where, "cold_us");
   time.mean_us = time_or_none(in, where, "mean_us");
+  // Half of the runs took the median or longer.
+  if (constexpr double kHalf = 0.49; time.mean_us > 0 && time.mean_us < kHalf * time.us)
+    fail("{}: mean_us is {}; the mean is no less than half of the median, us {}", where, time.mean_us, time.us);
   if (time.runs < 1) fail("{}: runs is {}; it is 1 or more", where, time.runs);
   return time;
 }

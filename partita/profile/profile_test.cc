@@ -66,6 +66,8 @@ TEST(Profiles, NameWhatIsWrongWithAFile) {
   EXPECT_EQ(with("\"us\":21.0", "\"us\":-1"), "p.json: kernel 1: us is -1; it is from 0.001 to 1e+09");
   EXPECT_EQ(with("\"us\":21.0", "\"us\":1e308"), "p.json: kernel 1: us is 1e+308; it is from 0.001 to 1e+09");
   EXPECT_EQ(with("\"us\":21.0", "\"us\":1e-30"), "p.json: kernel 1: us is 1e-30; it is from 0.001 to 1e+09");
+  EXPECT_EQ(with("\"together_us\":26.25", "\"mean_us\":10"),
+            "p.json: kernel 1: mean_us is 10; the mean is no less than half of the median, us 21");
   EXPECT_EQ(with("\"together_us\":26.25", "\"together_us\":1e300"),
             "p.json: kernel 1: together_us is 1e+300; it is from 0 to 1e+09");
   EXPECT_EQ(with("\"task_us\":1.5", "\"task_us\":1e300"), "p.json: machine: task_us is 1e+300; it is from 0 to 1e+09");
@@ -92,6 +94,25 @@ TEST(Profiles, NameWhatIsWrongWithAFile) {
   EXPECT_EQ(with("\"points\":[{\"bytes\":1024.0", "\"points\":[{\"bytes\":0"),
             "p.json: curve 1: point 1: bytes is 0; it is from 1 to 9.0072e+15");
   EXPECT_NE(with("\"kernels\"", "\"kernel\"").find("'kernels' is missing"), std::string::npos);
+}
+
+TEST(Profiles, TakeWhatOthersHaveAndTheyLack) {
+  Profile profile = example(), other = example();
+  profile.machine.task_us = 0;
+  other.add(product(32, 64, 64, 99));
+  other.add(product(128, 64, 64, 80));
+  other.curves[{"all-reduce", 2}] = fitted({{4096, {.us = 99, .runs = 1}, 0}, {16384, {.us = 20, .runs = 1}, 0}});
+  other.curves[{"copy", 0}] = fitted({{1024, {.us = 2, .runs = 1}, 0}});
+  merge(profile, other);
+  EXPECT_EQ(profile.kernels().size(), 3u);
+  EXPECT_EQ(profile.find(product(32, 64, 64, 0).id)->time.us, 21);  // its own
+  EXPECT_EQ(profile.find(product(128, 64, 64, 0).id)->time.us, 80);
+  const Curve& curve = profile.curves.at({"all-reduce", 2});
+  ASSERT_EQ(curve.points.size(), 3u);
+  EXPECT_EQ(curve.points[1].time.us, 9);
+  EXPECT_EQ(curve.points[2].time.us, 20);
+  EXPECT_EQ(profile.curves.at({"copy", 0}), other.curves.at({"copy", 0}));
+  EXPECT_EQ(profile.machine.task_us, 1.5);
 }
 
 TEST(Profiles, TellWhatWasMeasured) {
