@@ -5,11 +5,14 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "partita/base/error.h"
 
 namespace partita {
 namespace {
+
+constexpr size_t kMostOfDevice = 64 << 20;  // as /dev/zero, which has no end
 
 std::ifstream opened(const std::string& path, std::string_view expected) {
   if (std::filesystem::is_directory(path)) fail("{}: is a folder, not {}", path, expected);
@@ -22,7 +25,14 @@ std::ifstream opened(const std::string& path, std::string_view expected) {
 
 std::string read_file(const std::string& path, std::string_view expected) {
   std::ifstream in = opened(path, expected);
-  std::string bytes(std::istreambuf_iterator<char>(in), {});
+  std::error_code error;
+  const bool device = std::filesystem::is_character_file(path, error);
+  std::string bytes;
+  std::vector<char> piece(1 << 20);
+  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())) || in.gcount() > 0) {
+    bytes.append(piece.data(), static_cast<size_t>(in.gcount()));
+    if (device && bytes.size() > kMostOfDevice) fail("{}: is a device that does not end, not {}", path, expected);
+  }
   if (in.bad()) fail("{}: reading it failed after {} bytes", path, bytes.size());
   return bytes;
 }

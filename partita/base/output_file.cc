@@ -2,6 +2,7 @@
 #include "partita/base/output_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -117,6 +118,19 @@ void write_file(const std::string& path, std::span<const std::string_view> piece
 }
 
 void write_file(const std::string& path, std::string_view bytes) { write_file(path, std::span(&bytes, 1)); }
+
+bool is_replaced(const std::string& path) { return !target_of(path).through; }
+
+WriteLock::WriteLock(const std::string& path)
+    : folder_(open(folder_of(target_of(path).file).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (folder_ < 0) return;
+  while (flock(folder_, LOCK_EX) != 0 && errno == EINTR) {
+  }
+}
+
+WriteLock::~WriteLock() {
+  if (folder_ >= 0) close(folder_);
+}
 
 void expect_writable(const std::string& path) {
   if (path.empty()) return;

@@ -13,6 +13,22 @@ namespace partita {
 void write_file(const std::string& path, std::span<const std::string_view> pieces);
 void write_file(const std::string& path, std::string_view bytes);
 
+// Whether write_file(path, ..) replaces a whole file; what is written through has nothing to read before.
+bool is_replaced(const std::string& path);
+
+// While one lives, no other program holds one for a file in the same folder: to read a file, change it and write it.
+// On a file system without locks it does nothing.
+class WriteLock {
+ public:
+  explicit WriteLock(const std::string& path);
+  ~WriteLock();
+  WriteLock(const WriteLock&) = delete;
+  WriteLock& operator=(const WriteLock&) = delete;
+
+ private:
+  int folder_ = -1;
+};
+
 // Bad input where write_file(path, ..) would fail, as far as can be told before there is anything to write. An empty
 // path is none.
 void expect_writable(const std::string& path);

@@ -132,6 +132,9 @@ void expect_finite(const Arguments& a) {
 void take_profile(Arguments& a, const CLI::App& command) {
   if (a.output.empty() && a.worklist.empty())
     usage("profile: -o FILE measures on this machine; --worklist FILE writes what to measure elsewhere");
+  constexpr double kMostSeconds = 60;  // of one kernel
+  if (a.measure_seconds.value_or(0) > kMostSeconds)
+    usage(fmt::format("profile --seconds: at most {} for each kernel, not {}", kMostSeconds, *a.measure_seconds));
   const bool plans = std::all_of(a.targets.begin(), a.targets.end(), is_plan_file);
   if (!a.worklist.empty() && !plans && !is_given(command, "--cluster"))
     usage("--worklist: --cluster says for which devices; see `partita clusters`");

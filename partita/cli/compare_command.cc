@@ -157,6 +157,7 @@ int compare_command(const Arguments& a) {
     Runner runner;
     try {
       Planned p = plan_of(a, search, runner);
+      if (!any) warn_of_profile(p.cluster);
       std::optional<Measurement> step;
       if (a.measure) step = measured(a, search, p, runner, traces);
       rows.add(search, p, step);

@@ -18,6 +18,7 @@ int plan_command(const Arguments& a) {
   Planned p = plan_watched(a.request, runner);
   for (const std::string& note : p.search.notes) fmt::print(stderr, "{}\n", note);
   print_training_notes(p.findings);
+  warn_of_profile(p.cluster);
   if (!a.output.empty()) write_file(a.output, print(p.plan, p.training));
   if (!a.write_bound.empty()) {
     if (!p.search.proof) {
@@ -57,6 +58,7 @@ int simulate_command(const Arguments& a) {
   expect_writable(a.trace);
   Runner runner(true, a.dump);
   Planned p = open_plan(a.target, runner, Follow::kAll, a.request.profile_file);
+  warn_of_profile(p.cluster);
   if (!a.trace.empty()) {
     in_file(a.target, [&] {
       expect_traceable(p);

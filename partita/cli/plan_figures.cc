@@ -9,7 +9,9 @@
 #include "partita/cli/interrupt.h"
 #include "partita/cli/progress.h"
 #include "partita/cost/alone.h"
+#include "partita/measure/measure.h"
 #include "partita/physical/breakdown.h"
+#include "partita/profile/profile.h"
 #include "partita/remedies.h"
 
 namespace partita {
@@ -135,12 +137,19 @@ KernelCounts kernel_counts(const Planned& p) {
 // local:N stands for any machine.
 bool is_nominal(const Cluster& cluster) { return !cluster.profile && cluster.name.starts_with("local:"); }
 
+// "Intel(R) Xeon(R) Processor (torch 2.13.0+cpu, cpu)": devices of a type may be other machines than its name says.
+std::string measured_on(const Profile& profile) {
+  return fmt::format("{} ({})", profile.machine.name, profile.machine.engine);
+}
+
 std::string source_of_times(const Planned& p) {
   if (is_nominal(p.cluster)) return "predicted, nominal: without a profile of this machine";
   if (!p.cluster.profile || p.search.estimate) return "predicted";
   const KernelCounts counts = kernel_counts(p);
-  if (counts.estimated == 0) return fmt::format("predicted, all {} kernels measured", counts.all);
-  return fmt::format("predicted, {} of {} kernels estimated from what was measured", counts.estimated, counts.all);
+  const std::string on = measured_on(*p.cluster.profile);
+  if (counts.estimated == 0) return fmt::format("predicted, all {} kernels measured on {}", counts.all, on);
+  return fmt::format("predicted, {} of {} kernels estimated from what was measured on {}", counts.estimated, counts.all,
+                     on);
 }
 
 // " (7,090 tokens/s, 886 a device)", of a model of text.
@@ -158,6 +167,19 @@ std::string least_memory_text(const Planned& p) {
   return fmt::format("; the plan needs at least {}", megabytes(static_cast<double>(p.least_memory_bytes())));
 }
 
+void warn_of_profile(const Cluster& cluster) {
+  if (!cluster.profile) return;
+  const Profile& profile = *cluster.profile;
+  const Machine &there = profile.machine, here = this_machine();
+  const auto is_gpu = [&](const Device& d) { return d.model == profile.device && d.kind == DeviceKind::kGpu; };
+  if (there.engine.ends_with("cpu") && std::any_of(cluster.devices.begin(), cluster.devices.end(), is_gpu))
+    fmt::print(stderr, "the profile of '{}' was measured on a CPU, {}: step times are not a GPU's\n", profile.device,
+               there.name);
+  if (cluster.name.starts_with("local:") && (there.name != here.name || there.cores != here.cores))
+    fmt::print(stderr, "the profile is of {} ({} cores), and this machine is {} ({} cores)\n", there.name, there.cores,
+               here.name, here.cores);
+}
+
 std::string batch_norm_groups_text(const Planned& p) {
   const int64_t groups = p.plan.model.batch_norm_groups;
   const std::optional<int64_t> batch = p.batch();
@@ -171,6 +193,7 @@ void add_source_of_times(Json& json, const Planned& p) {
   const KernelCounts counts = kernel_counts(p);
   json["kernels"] = counts.all;
   json["estimated_kernels"] = counts.estimated;
+  json["measured_on"] = measured_on(*p.cluster.profile);
 }
 
 void add_utilization(Json& json, const Planned& p) {

@@ -24,6 +24,9 @@ void add_breakdown(nlohmann::ordered_json& json, const Planned& planned);
 void print_plan(const Planned& planned);
 // "; the plan needs at least 2.84 GB"; empty: the peak is that.
 std::string least_memory_text(const Planned& planned);
+// A line on standard error where the cluster's profile is of a CPU and stands for GPUs, or is of another machine than
+// this and stands for this one's cores.
+void warn_of_profile(const Cluster& cluster);
 // "statistics of 32 groups of 8 samples"; empty: they are over the whole batch.
 std::string batch_norm_groups_text(const Planned& planned);
 

@@ -44,13 +44,20 @@ struct Asked {
   double step_bytes = 0;  // at most that are in memory at once on a device, about
 };
 
-Asked asked_of(const Arguments& a, const std::string& name, int devices) {
+// `measured`: on this machine, which a plan has to be for.
+Asked asked_of(const Arguments& a, const std::string& name, int devices, bool measured) {
   Asked asked;
   Runner runner;
   if (is_plan_file(name)) {
-    const PhysicalGraph physical = open_plan(name, runner, Follow::kWhole).physical;
-    add_kernels(physical, asked.kernels);
-    asked.step_bytes = static_cast<double>(*std::max_element(physical.peak_bytes.begin(), physical.peak_bytes.end()));
+    const Planned p = open_plan(name, runner, Follow::kWhole);
+    if (const std::string& model = p.cluster.devices.front().model; measured && model != kLocalDevice)
+      fail(
+          "{}: a plan for devices of type '{}', and -o measures those of local:N on this machine; --worklist FILE "
+          "writes what to measure on that type",
+          name, model);
+    add_kernels(p.physical, asked.kernels);
+    const std::vector<int64_t>& peaks = p.physical.peak_bytes;
+    asked.step_bytes = static_cast<double>(*std::max_element(peaks.begin(), peaks.end()));
     return asked;
   }
   Request request = a.request;
@@ -62,11 +69,17 @@ Asked asked_of(const Arguments& a, const std::string& name, int devices) {
   return asked;
 }
 
+// Whether there is anything in a file that write_file() would replace.
+bool has_content(const std::string& file) {
+  std::error_code error;
+  return is_replaced(file) && std::filesystem::file_size(file, error) > 0 && !error;
+}
+
 // What the file has so far. Bad input where it is of another machine.
 Profile profile_so_far(const std::string& file) {
   const Machine here = this_machine();
   Profile profile;
-  if (!std::filesystem::exists(file)) {
+  if (!has_content(file)) {
     profile.device = kLocalDevice, profile.machine = here;
     return profile;
   }
@@ -79,12 +92,19 @@ Profile profile_so_far(const std::string& file) {
   return profile;
 }
 
+// Writes the profile, with what others have added to the file meanwhile.
+void keep(const std::string& file, Profile& profile) {
+  const WriteLock lock(file);
+  if (has_content(file)) merge(profile, profile_so_far(file));
+  write_file(file, print(profile));
+}
+
 void print_report(const Arguments& a, const Profile& profile, const MeasureReport& report) {
   const HeldOut test = held_out(profile);
   if (a.json) {
     print_json({{"kernels", profile.kernels().size()},
                 {"curves", profile.curves.size()},
-                {"measured", report.measured},
+                {"measured", report.kernels + report.points},
                 {"left_out", report.left_out},
                 {"task_us", profile.machine.task_us},
                 {"message_us", profile.machine.message_us},
@@ -96,8 +116,11 @@ void print_report(const Arguments& a, const Profile& profile, const MeasureRepor
     return;
   }
   fmt::print("machine        {}, {} cores\n", profile.machine.name, profile.machine.cores);
-  fmt::print("measured       {} now; the profile has {} kernels and {} curves\n", report.measured,
-             profile.kernels().size(), profile.curves.size());
+  size_t points = 0;
+  for (const auto& [id, curve] : profile.curves) points += curve.points.size();
+  fmt::print(
+      "measured       {} kernels and {} points of curves now; the profile has {} kernels, and {} points of {} curves\n",
+      report.kernels, report.points, profile.kernels().size(), points, profile.curves.size());
   fmt::print("runtime        {:.1f} us a task, {:.1f} us more from another queue\n", profile.machine.task_us,
              profile.machine.message_us);
   for (const auto& [id, curve] : profile.curves)
@@ -112,32 +135,51 @@ void print_report(const Arguments& a, const Profile& profile, const MeasureRepor
 }
 
 void add(MeasureReport& all, const MeasureReport& one) {
-  all.measured += one.measured;
-  all.known += one.known;
+  all.kernels += one.kernels;
+  all.points += one.points;
   all.left_out.insert(all.left_out.end(), one.left_out.begin(), one.left_out.end());
   all.interrupted |= one.interrupted;
+}
+
+// Bad input where there is a file that is no work list: a profile of hours may be meant.
+void expect_worklist_or_nothing(const std::string& file) {
+  if (!has_content(file)) return;
+  const Json known = Json::parse(read_file(file), nullptr, false);
+  if (!known.is_object() || known.value("kind", Json()) != "worklist")
+    fail("{}: is there already, and no work list; name another file, or remove it", file);
 }
 
 // Writes what to time for devices of the cluster, or of the plan's where none is named.
 int write_worklist(const Arguments& a) {
   expect_writable(a.worklist);
+  expect_worklist_or_nothing(a.worklist);
   Runner runner;
   const Cluster cluster = a.request.cluster.empty() ? open_plan(a.targets.front(), runner, Follow::kCheck).cluster
                                                     : load_cluster(a.request.cluster);
   const int devices = a.request.devices > 0 ? a.request.devices : std::min(cluster.compute_count, kMostByDefault);
-  const std::string& device = cluster.devices.front().model;
+  const Device& device = cluster.devices.front();
   KernelsToTime kernels;
-  for (const std::string& name : a.targets) kernels.merge(asked_of(a, name, devices).kernels);
-  write_file(a.worklist, print_worklist(kernels, device));
+  for (const std::string& name : a.targets) kernels.merge(asked_of(a, name, devices, false).kernels);
+  write_file(a.worklist, print_worklist(kernels, device.model, device.kind));
   if (a.json) {
-    print_json({{"device", device}, {"devices", devices}, {"kernels", kernels.size()}, {"worklist", a.worklist}});
+    print_json({{"device", device.model}, {"devices", devices}, {"kernels", kernels.size()}, {"worklist", a.worklist}});
     return 0;
   }
-  fmt::print("device         {}\n", device);
-  fmt::print("kernels        {}, of plans for up to {} devices\n", kernels.size(), devices);
+  const bool plans = std::all_of(a.targets.begin(), a.targets.end(), is_plan_file);
+  fmt::print("device         {}\n", device.model);
+  fmt::print("kernels        {}{}\n", kernels.size(),
+             plans ? std::string(" different ones") : fmt::format(", of plans for up to {} devices", devices));
   fmt::print("work list      {}; on the machine to measure: python3 profile_torch.py {} -o profile.json\n", a.worklist,
              a.worklist);
   return 0;
+}
+
+// Each device is a thread, and collectives are measured for every number of them.
+void expect_few(int devices, int cores) {
+  constexpr int kMostDevicesHere = 64;
+  if (const int most = std::max(kMostDevicesHere, cores); devices > most)
+    throw Error(ExitCode::kUsage,
+                fmt::format("profile: --devices is {}; on this machine it is at most {}", devices, most));
 }
 
 }  // namespace
@@ -147,22 +189,27 @@ int profile_command(const Arguments& a) {
   expect_writable(a.output);
   Profile profile = profile_so_far(a.output);
   const int devices = a.request.devices > 0 ? a.request.devices : profile.machine.cores;
+  expect_few(devices, profile.machine.cores);
+  std::vector<Asked> asked;  // all names are looked at before anything is measured
+  for (const std::string& name : a.targets) asked.push_back(asked_of(a, name, devices, true));
   MeasureOptions options;
   options.devices = devices;
   options.cores = profile.machine.cores;
   options.seconds = a.measure_seconds.value_or(options.seconds);
   options.progress = MeasureLines();
-  options.keep = [&](const Profile& p) { write_file(a.output, print(p)); };
+  const bool replaced = is_replaced(a.output);
+  if (replaced) options.keep = [&](Profile& p) { keep(a.output, p); };
   options.stop = &interrupted;
-  MeasureReport report;
   const CatchInterrupt caught;
-  for (const std::string& name : a.targets) {
-    const Asked asked = asked_of(a, name, devices);
-    options.step_bytes = asked.step_bytes;
-    if (a.targets.size() > 1) fmt::print(stderr, "{}\n", name);
-    add(report, measure(asked.kernels, load_kernels(), options, profile));
-    if (report.interrupted) break;
+  if (replaced && !has_content(a.output)) keep(a.output, profile);  // another machine is refused from now on
+  MeasureReport report;
+  for (size_t i = 0; i < asked.size() && !report.interrupted; ++i) {
+    options.step_bytes = asked[i].step_bytes;
+    if (asked.size() > 1) fmt::print(stderr, "{}\n", a.targets[i]);
+    add(report, measure(asked[i].kernels, load_kernels(), options, profile));
+    report.interrupted |= interrupted && i + 1 < asked.size();
   }
+  if (!replaced) write_file(a.output, print(profile));
   print_report(a, profile, report);
   if (!report.interrupted) return 0;
   fmt::print(stderr, "interrupted: {} has what was measured; the same command goes on from there\n", a.output);

@@ -35,28 +35,27 @@ std::string processor_name() {
 // Says how far the work is, and keeps the profile now and then.
 class Keeper {
  public:
-  Keeper(const MeasureOptions& options, int all, const Profile& profile)
-      : options_(options), all_(all), profile_(profile) {}
+  Keeper(const MeasureOptions& options, int all, Profile& profile) : options_(options), all_(all), profile_(profile) {}
   void did(const std::string& what) {
     ++done_;
     if (options_.progress) options_.progress(done_, all_, what);
     if (std::chrono::duration<double>(Clock::now() - kept_).count() < kSecondsBetweenKeeps) return;
-    kept_ = Clock::now();
     if (options_.keep) options_.keep(profile_);
+    kept_ = Clock::now();
   }
   bool stopped() const { return options_.stop && options_.stop->load(); }
+  bool done() const { return done_ == all_; }
 
  private:
   const MeasureOptions& options_;
   int all_, done_ = 0;
-  const Profile& profile_;
+  Profile& profile_;
   Clock::time_point kept_ = Clock::now();
 };
 
 bool has_point(const Profile& profile, const Probe& probe) {
   const Curve* curve = profile.curve(probe.id.of, probe.id.devices);
-  return curve && std::any_of(curve->points.begin(), curve->points.end(),
-                              [&](const Curve::Point& p) { return p.bytes == probe.bytes; });
+  return curve && has_point(*curve, probe.bytes);
 }
 
 // Groups of several definitions each.
@@ -106,11 +105,59 @@ Machine this_machine() {
   return machine;
 }
 
+namespace {
+
+void measure_probes(const std::vector<Probe>& probes, Profile& profile, Keeper& keeper, MeasureReport& report) {
+  for (const Probe& probe : probes) {
+    if (keeper.stopped()) return;
+    const Measured time = probe.measure();
+    if (keeper.stopped()) return;
+    Curve& curve = profile.curves[probe.id];
+    std::vector<Curve::Point> points = curve.points;
+    if (!has_point(curve, probe.bytes)) points.push_back({probe.bytes, time, 0});  // another program may have had it
+    curve = fitted(std::move(points));
+    ++report.points;
+    keeper.did(probe.id.devices > 0 ? fmt::format("{} of {} devices", probe.id.of, probe.id.devices) : probe.id.of);
+  }
+}
+
+void measure_kernels(std::vector<const KernelToTime*> unknown, const KernelsToTime& kernels, Kernels& engine,
+                     const MeasureOptions& options, const TimingOptions& timing, Profile& profile, Keeper& keeper,
+                     MeasureReport& report) {
+  if (keeper.stopped() || unknown.empty()) return;
+  const Others others(kernels, engine);
+  // Turns go over as much memory as a step, so that what is cold lies where it does in a step.
+  const double bytes = std::clamp(options.step_bytes, kLeastGroupBytes, kMostGroupBytes);
+  for (const std::vector<const KernelToTime*>& group : groups_of(std::move(unknown), bytes)) {
+    if (keeper.stopped()) return;
+    const GroupTimes times = time_group(group, company_of(group, kernels, bytes), others, engine, timing);
+    for (const KernelToTime* kernel : group) {
+      const std::string key = kernel->kernel.id.key();
+      if (const auto time = times.times.find(key); time != times.times.end()) {
+        MeasuredKernel measured = kernel->kernel;
+        measured.time = time->second;
+        profile.add(std::move(measured));
+        ++report.kernels;
+      } else if (const auto why = times.left_out.find(key); why != times.left_out.end()) {
+        report.left_out.push_back(fmt::format("{}: {}", kernel->kernel.id.text(), why->second));
+      } else {
+        continue;
+      }
+      keeper.did(kernel->kernel.id.text());
+    }
+  }
+}
+
+}  // namespace
+
 MeasureReport measure(const KernelsToTime& kernels, Kernels& engine, const MeasureOptions& options, Profile& profile) {
   MeasureReport report;
-  const TimingOptions timing{
-      .seconds = options.seconds, .cores = options.cores, .cache_bytes = profile.machine.cache_bytes};
-  if (!(profile.machine.task_us > 0)) {
+  const TimingOptions timing{.seconds = options.seconds,
+                             .cores = options.cores,
+                             .cache_bytes = profile.machine.cache_bytes,
+                             .stop = options.stop};
+  const bool overheads_are_new = !(profile.machine.task_us > 0);
+  if (overheads_are_new) {
     const Overheads overheads = measure_overheads();
     profile.machine.task_us = overheads.task_us, profile.machine.message_us = overheads.message_us;
   }
@@ -120,37 +167,11 @@ MeasureReport measure(const KernelsToTime& kernels, Kernels& engine, const Measu
   std::vector<const KernelToTime*> unknown;
   for (const auto& [key, kernel] : kernels)
     if (!profile.find(kernel.kernel.id)) unknown.push_back(&kernel);
-  report.known = static_cast<int>(kernels.size() - unknown.size());
   Keeper keeper(options, static_cast<int>(missing.size() + unknown.size()), profile);
-  for (const Probe& probe : missing) {
-    if (keeper.stopped()) break;
-    Curve& curve = profile.curves[probe.id];
-    curve.points.push_back({probe.bytes, probe.measure(), 0});
-    curve = fitted(std::move(curve.points));
-    ++report.measured;
-    keeper.did(probe.id.devices > 0 ? fmt::format("{} of {} devices", probe.id.of, probe.id.devices) : probe.id.of);
-  }
-  const Others others(kernels, engine);
-  // Turns go over as much memory as a step, so that what is cold lies where it does in a step.
-  const double bytes = std::clamp(options.step_bytes, kLeastGroupBytes, kMostGroupBytes);
-  for (const std::vector<const KernelToTime*>& group : groups_of(std::move(unknown), bytes)) {
-    if (keeper.stopped()) break;
-    const GroupTimes times = time_group(group, company_of(group, kernels, bytes), others, engine, timing);
-    for (const KernelToTime* kernel : group) {
-      const std::string key = kernel->kernel.id.key();
-      if (const auto time = times.times.find(key); time != times.times.end()) {
-        MeasuredKernel measured = kernel->kernel;
-        measured.time = time->second;
-        profile.add(std::move(measured));
-        ++report.measured;
-      } else {
-        report.left_out.push_back(fmt::format("{}: {}", kernel->kernel.id.text(), times.left_out.at(key)));
-      }
-      keeper.did(kernel->kernel.id.text());
-    }
-  }
-  report.interrupted = keeper.stopped();
-  if (options.keep && report.measured > 0) options.keep(profile);
+  measure_probes(missing, profile, keeper, report);
+  measure_kernels(std::move(unknown), kernels, engine, options, timing, profile, keeper, report);
+  report.interrupted = keeper.stopped() && !keeper.done();
+  if (options.keep && (overheads_are_new || report.points + report.kernels > 0)) options.keep(profile);
   return report;
 }
 

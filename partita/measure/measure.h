@@ -17,8 +17,9 @@ struct MeasureOptions {
   double step_bytes = 0;  // that a step of these kernels goes over, on one device
   // After each thing that was measured; `done` of `all`.
   std::function<void(int done, int all, const std::string& what)> progress;
-  std::function<void(const Profile&)> keep;  // every few seconds, and at the end
-  std::atomic<bool>* stop = nullptr;
+  // Every few seconds, and at the end where there is something new. It may add what others have measured meanwhile.
+  std::function<void(Profile&)> keep;
+  const std::atomic<bool>* stop = nullptr;
 };
 
 // The machine on which this program runs: its processor's name, and how many cores the program may use.
@@ -30,9 +31,10 @@ Machine this_machine();
 double drift_of(const PhysicalGraph& graph, const Profile& profile, Kernels& engine);
 
 // The profile with overheads, collectives, copies and kernels that it lacked. What it has is left as it is. A kernel
-// that cannot be run by itself is left out, and told of in `left_out`. Returns early where `stop` is set.
+// that cannot be run by itself is left out, and told of in `left_out`. Returns early where `stop` is set: interrupted
+// is whether anything is left to measure.
 struct MeasureReport {
-  int measured = 0, known = 0;
+  int kernels = 0, points = 0;  // that were measured; points of curves
   std::vector<std::string> left_out;
   bool interrupted = false;
 };

@@ -121,7 +121,7 @@ std::string lines(const char* name, const std::vector<std::string>& entries) {
 
 }  // namespace
 
-std::string print_worklist(const KernelsToTime& kernels, const std::string& device) {
+std::string print_worklist(const KernelsToTime& kernels, const std::string& device, DeviceKind kind) {
   Formulas formulas;
   std::vector<std::string> entries;
   for (const auto& [key, kernel] : kernels) {
@@ -132,8 +132,9 @@ std::string print_worklist(const KernelsToTime& kernels, const std::string& devi
     json["writes"] = parts_json(kernel.writes);
     entries.push_back(json.dump());
   }
-  return fmt::format("{{\n  \"schema_version\": {},\n  \"kind\": \"worklist\",\n  \"device\": {}", kSchemaVersion,
-                     Json(device).dump()) +
+  return fmt::format(
+             "{{\n  \"schema_version\": {},\n  \"kind\": \"worklist\",\n  \"device\": {},\n  \"device_kind\": \"{}\"",
+             kSchemaVersion, Json(device).dump(), kind == DeviceKind::kGpu ? "gpu" : "cpu") +
          lines("formulas", formulas.texts) + lines("kernels", entries) + "\n}\n";
 }
 

@@ -5,12 +5,13 @@
 #pragma once
 #include <string>
 
+#include "partita/cluster/cluster.h"
 #include "partita/measure/kernels.h"
 
 namespace partita {
 
 // JSON with `schema_version` 1 and `kind` "worklist", a formula or a kernel on each line. `device`: the type of the
-// devices that the profile will be of.
-std::string print_worklist(const KernelsToTime& kernels, const std::string& device);
+// devices that the profile will be of, and of which kind they are.
+std::string print_worklist(const KernelsToTime& kernels, const std::string& device, DeviceKind kind);
 
 }  // namespace partita

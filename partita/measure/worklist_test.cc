@@ -27,11 +27,12 @@ TEST(Worklist, HasRangesBoxesAndStagesOfAKernel) {
       kernel_id("f", kernel.work.attributes, *bound, "0123456789abcdef", 0, 2, kernel.work.ranges[0],
                 {{0, DType::kFloat16, 4, false}, {1, DType::kInt64, 2, false}, {3, DType::kFloat32, 2, true}});
   kernel.kernel.flops = 6, kernel.kernel.bytes = 32;
-  EXPECT_EQ(print_worklist({{kernel.kernel.id.key(), kernel}}, "H100"),
+  EXPECT_EQ(print_worklist({{kernel.kernel.id.key(), kernel}}, "H100", DeviceKind::kGpu),
             R"({
   "schema_version": 1,
   "kind": "worklist",
   "device": "H100",
+  "device_kind": "gpu",
   "formulas": [
     {"name":"f","indices":[["i",4],["r",2]],"tensors":[["x",[7]],["q",[2]],["s",[4]],["out",[4]]],"stages":[)"
             R"({"tensor":2,"at":[[0,[1,0]]],"is":{"reduce":"sum","over":[1],"of":[{"if":[)"

@@ -52,7 +52,7 @@ TEST(CliProfile, HasEveryKernelThatPlansOfTheModelAskFor) {
   // A second run finds all that it needs; a model more adds its kernels alone.
   const Outcome again = partita(profile_of(file, {kModel}));
   EXPECT_EQ(again.code, 0) << again.err;
-  EXPECT_NE(again.out.find("measured       0 now"), std::string::npos) << again.out;
+  EXPECT_NE(again.out.find("0 kernels and 0 points of curves now"), std::string::npos) << again.out;
   EXPECT_TRUE(Json::parse(contents(file)) == profile);
   const Json other =
       json_of({"plan", "zoo:mlp?width=24,batch=8,layers=2", "--devices", "2", "--search", "tofu", "--profile", file});
@@ -68,6 +68,73 @@ TEST(CliProfile, OfAPlanIsOfItsKernels) {
   EXPECT_EQ(simulated["estimated_kernels"], 0);
   EXPECT_EQ(json_of({"simulate", plan})["nominal"], true);
   EXPECT_NE(partita({"simulate", plan}).out.find("nominal: without a profile of this machine"), std::string::npos);
+}
+
+TEST(CliProfile, OfTwoAtOnceNothingIsLost) {
+  const std::string file = put("profile.json", "");  // of no bytes, as mktemp makes one
+  const Child one = start(profile_of(file, {kModel}));
+  const Child two = start(profile_of(file, {"zoo:mlp?width=24,batch=8,layers=2"}));
+  for (const Child& child : {one, two}) EXPECT_EQ(finish(child).code, 0);
+  for (const std::string& model : {kModel, std::string("zoo:mlp?width=24,batch=8,layers=2")}) {
+    const Outcome again = partita(profile_of(file, {model}));
+    EXPECT_NE(again.out.find("0 kernels and 0 points of curves now"), std::string::npos) << again.out << again.err;
+  }
+}
+
+TEST(CliProfile, LooksAtWhatIsAskedBeforeItMeasures) {
+  const std::string file = fresh("profile.json"), plan = scratch("plan.json");
+  expect_error(profile_of(file, {kModel, "zoo:nosuch"}), 3, {"unknown model 'nosuch'"});
+  EXPECT_FALSE(std::filesystem::exists(file));
+  expect_error({"profile", kModel, "--devices", "1000", "-o", file}, 2, {"--devices is 1000", "at most"});
+  expect_error({"profile", kModel, "--seconds", "1e300", "-o", file}, 2, {"at most 60"});
+  ASSERT_EQ(
+      partita({"plan", kModel, "--cluster", "dgx-h100", "--devices", "2", "--search", "data-parallel", "-o", plan})
+          .code,
+      0);
+  expect_error(profile_of(file, {plan}), 3, {"devices of type 'H100'", "--worklist"});
+  const std::string other = put("other.json", R"({"kernels": []})");
+  expect_error({"profile", plan, "--worklist", other}, 3, {"other.json: is there already, and no work list"});
+  EXPECT_EQ(contents(other), R"({"kernels": []})");
+}
+
+TEST(CliProfile, IsInterruptedAtOnceAndHasAFile) {
+  const std::string file = fresh("profile.json");
+  const Child child = start({"profile", kModel, "--devices", "2", "--seconds", "60", "-o", file});
+  for (int i = 0; i < 1200 && contents(file).empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(kill(child.pid, SIGINT), 0);
+  const Outcome o = finish(child);
+  EXPECT_EQ(o.code, 130) << o.err;
+  EXPECT_NE(o.err.find("has what was measured"), std::string::npos) << o.err;
+  EXPECT_GT(Json::parse(contents(file))["machine"]["task_us"], 0);
+}
+
+TEST(CliProfile, IsWrittenThroughWhatIsNoFile) {
+  Words words = profile_of("/dev/null", {kModel});
+  EXPECT_EQ(partita(words).code, 0);
+  words.back() = "/dev/stdout";
+  const Outcome o = partita(words);
+  EXPECT_EQ(o.code, 0) << o.err;
+  EXPECT_EQ(Json::parse(o.out.substr(0, o.out.find("\n}\n") + 3))["device"], "core");
+  words.back() = "/dev/full";
+  expect_error({"predict", "/dev/full", "--cluster", "dgx-h100"}, 3, {"/dev/full", "does not end"});
+  EXPECT_EQ(partita(words).code, 3);
+}
+
+TEST(CliProfile, OfAnotherMachineIsNamed) {
+  const auto profile = [](const std::string& name, const std::string& device, const std::string& engine) {
+    return put(name, fmt::format(R"({{"schema_version": 1, "device": "{}", "machine": {{"name": "Z80", "engine": "{}",
+                                      "cores": 0}}, "kernels": []}})",
+                                 device, engine));
+  };
+  const Words plan = {"plan", kModel, "--devices", "2", "--search", "data-parallel", "--profile"};
+  Words local = plan, gpu = plan;
+  local.push_back(profile("local.json", "core", "partita, ATen"));
+  gpu.insert(gpu.end(), {profile("gpu.json", "H100", "torch 2.9.0, cpu"), "--cluster", "dgx-h100"});
+  const Outcome here = partita(local), there = partita(gpu);
+  EXPECT_NE(here.err.find("the profile is of Z80 (0 cores), and this machine is"), std::string::npos) << here.err;
+  EXPECT_NE(there.err.find("the profile of 'H100' was measured on a CPU, Z80"), std::string::npos) << there.err;
+  EXPECT_NE(there.out.find("measured on Z80 (torch 2.9.0, cpu)"), std::string::npos) << there.out;
+  EXPECT_EQ(there.err.find("this machine"), std::string::npos) << there.err;
 }
 
 TEST(CliProfile, BadFilesAreRefused) {

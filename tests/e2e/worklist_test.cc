@@ -105,6 +105,13 @@ TEST(ProfileTorch, TimesWhatPlansAskFor) {
   EXPECT_EQ(checked.out.find("left out"), std::string::npos) << checked.out;
   EXPECT_EQ(checked.err.find("stage by stage"), std::string::npos) << checked.err;
 
+  // Of a list for GPUs the CPU's times are nothing to have unasked.
+  const Outcome unasked = python("tools/profile_torch.py", {list, "-o", profile});
+  if (unasked.code != 0) {
+    EXPECT_EQ(unasked.code, 3);
+    EXPECT_NE(unasked.err.find("--device cpu"), std::string::npos) << unasked.err;
+    EXPECT_FALSE(std::filesystem::exists(profile));
+  }
   const Words timing = {list, "-o", profile, "--device", "cpu", "--seconds", "0"};
   const Outcome part =
       python("tools/profile_torch.py", with(timing[0], {timing.begin() + 1, timing.end()}, {"--only", "matmul"}));
@@ -119,6 +126,34 @@ TEST(ProfileTorch, TimesWhatPlansAskFor) {
     EXPECT_NE(contents(profile).find(fmt::format("\"how\": \"{}\"", how)), std::string::npos) << how;
   for (const std::string& model : models) expect_all_measured({model, "--batch", "4"}, profile);
   expect_error({"plan", "zoo:mlp", "--cluster", "p2.8xlarge", "--profile", profile}, 3, {"H100", "K80"});
+}
+
+TEST(ProfileTorch, RefusesWhatCannotBeKept) {
+  const std::string list = scratch("work.json");
+  json_of({"profile", "zoo:mlp?width=16,layers=1", "--batch", "4", "--cluster", kCluster, "--devices", "1",
+           "--worklist", list});
+  const auto refused = [&](const Words& more, int code, const std::string& message) {
+    Words words = {list};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome o = python("tools/profile_torch.py", words);
+    EXPECT_EQ(o.code, code) << o.err;
+    EXPECT_NE(o.err.find(message), std::string::npos) << o.err;
+    EXPECT_EQ(o.err.find("Traceback"), std::string::npos) << o.err;
+  };
+  const std::string file = scratch("profile.json");
+  if (!has_torch(python("tools/profile_torch.py", {list, "--check", "--device", "cpu"}))) GTEST_SKIP() << "no PyTorch";
+  refused({"-o", "/nodir/p.json", "--device", "cpu"}, 3, "/nodir/p.json: cannot be written");
+  refused({"-o", file, "--device", "foo"}, 3, "--device foo");
+  refused({"-o", file, "--device", "cuda:77"}, 3, "--device cuda:77");
+  refused({"-o", file, "--device", "cpu", "--seconds", "-1"}, 2, "--seconds");
+  refused({"-o", file, "--device", "cpu", "--seconds", "nan"}, 2, "--seconds");
+  refused({"-o", put("list.json", "[1]"), "--device", "cpu"}, 3, "no profile of schema_version 1");
+  refused({"-o", put("two.json", R"({"schema_version": 2})"), "--device", "cpu"}, 3, "no profile of schema_version 1");
+  const std::string empty = put("empty.json", "");
+  EXPECT_EQ(python("tools/profile_torch.py", {list, "-o", empty, "--device", "cpu", "--seconds", "0"}).code, 0);
+  Json broken = Json::parse(contents(empty));
+  broken["kernels"][0]["us"] = -5;
+  refused({"-o", put("broken.json", broken.dump()), "--device", "cpu"}, 3, "kernel 1: partita refuses it");
 }
 
 // ---------------------------------------------------------------- against the reference evaluator
@@ -200,8 +235,9 @@ TEST(ProfileTorch, ComputesFormulasAsTheReferenceDoes) {
       }
     }
   EXPECT_GT(kernels.size(), 300u);
-  const Outcome o = python("tests/data/check_profile_torch.py",
-                           {put("work.json", print_worklist(kernels, "none")), put("values.json", values.dump())});
+  const Outcome o =
+      python("tests/data/check_profile_torch.py",
+             {put("work.json", print_worklist(kernels, "none", DeviceKind::kCpu)), put("values.json", values.dump())});
   if (!has_torch(o)) GTEST_SKIP() << "no Python with PyTorch: " << o.err;
   EXPECT_EQ(o.code, 0) << o.out << o.err;
 }
