@@ -12,6 +12,7 @@ is. --check times nothing: it compares what would be timed with the formula in f
 """
 import argparse
 import copy
+import datetime
 import json
 import math
 import os
@@ -19,6 +20,10 @@ import statistics
 import sys
 import time
 
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    pass
 try:
     import torch
     import torch.nn.functional as F
@@ -1323,21 +1328,70 @@ def read_worklist(path):
     return work
 
 
+LEAST_US, MOST_US = 1e-3, 1e9  # that partita reads
+
+
+def is_entry(entry):
+    """A kernel of a profile as far as this program goes by it."""
+    return (
+        isinstance(entry, dict)
+        and all(name in entry for name in ("definition", "form", "stages", "indices", "operands"))
+        and isinstance(entry.get("us"), (int, float))
+        and LEAST_US <= entry["us"] <= MOST_US
+    )
+
+
+class WriteLock:
+    """While one is held, no other program holds one for a file in the same folder, partita neither. Without locks (on
+    Windows, on some file systems) it does nothing."""
+
+    def __init__(self, path):
+        self.folder = os.path.dirname(os.path.realpath(path))
+
+    def __enter__(self):
+        self.descriptor = None
+        try:
+            self.descriptor = os.open(self.folder, os.O_RDONLY)
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX)
+        except (OSError, NameError):
+            pass
+
+    def __exit__(self, *error):
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+
+
 class ProfileFile:
-    """profile.json: an entry a line, replaced as a whole."""
+    """profile.json: an entry a line, replaced as a whole. What others write to it meanwhile is kept."""
 
     def __init__(self, path, device, machine):
-        self.path, self.device, self.machine, self.entries, self.written = path, device, machine, {}, time.time()
-        self.rest = {}
-        if path and os.path.exists(path):
-            known = read_json(path)
-            there = known.get("machine", {})
-            if known.get("device") != device or any(there.get(k) != machine[k] for k in ("name", "engine")):
-                was = f"{known.get('device')} on {there.get('name')} ({there.get('engine')})"
-                now = f"{device} on {machine['name']} ({machine['engine']})"
-                fail(f"{path}: this is a profile of {was}; now it is {now}; write to another file")
-            self.entries = {self.key(entry): entry for entry in known.get("kernels", [])}
-            self.rest = {"curves": known["curves"]} if known.get("curves") else {}
+        self.path, self.device, self.machine, self.entries = os.path.realpath(path), device, machine, {}
+        self.rest, self.written = {}, None
+        if os.path.exists(path) and not os.path.isfile(path):
+            fail(f"{path}: is no regular file; a profile that goes on needs one")
+        self.write()  # where it cannot be written, it is known before anything is timed
+
+    def read(self):
+        """Adds what the file has and this lacks."""
+        if not os.path.exists(self.path) or os.path.getsize(self.path) == 0:
+            return
+        known = read_json(self.path)
+        if not isinstance(known, dict) or known.get("schema_version") != 1:
+            fail(f"{self.path}: no profile of schema_version 1; write to another file")
+        there, device, machine = known.get("machine"), self.device, self.machine
+        there = there if isinstance(there, dict) else {}
+        if known.get("device") != device or any(there.get(k) != machine[k] for k in ("name", "engine")):
+            was = f"{known.get('device')} on {there.get('name')} ({there.get('engine')})"
+            now = f"{device} on {machine['name']} ({machine['engine']})"
+            fail(f"{self.path}: this is a profile of {was}; now it is {now}; write to another file")
+        kernels = known.get("kernels")
+        if not isinstance(kernels, list):
+            fail(f"{self.path}: it has no list of kernels")
+        for number, entry in enumerate(kernels, 1):
+            if not is_entry(entry):
+                fail(f"{self.path}: kernel {number}: partita refuses it; correct it, or remove its line")
+            self.entries.setdefault(self.key(entry), entry)
+        self.rest = {"curves": known["curves"]} if known.get("curves") else {}
 
     @staticmethod
     def key(entry):
@@ -1348,17 +1402,31 @@ class ProfileFile:
         names = ("definition", "form", "attributes", "stages", "indices", "operands", "flops", "bytes")
         entry = {name: kernel.entry[name] for name in names if name in kernel.entry}
         self.entries[kernel.key()] = {**entry, **measured, "how": " + ".join(kernel.how)}
+
+    def write_now_and_then(self):
         if time.time() - self.written > 5:
             self.write()
 
     def write(self):
+        partial = f"{self.path}.{os.getpid()}.new"
+        try:
+            with WriteLock(self.path):
+                self.read()
+                self.replace(partial)
+        except OSError as error:
+            if os.path.exists(partial):
+                os.remove(partial)
+            lost = "; what was timed since it was last written is lost" if self.written else ""
+            fail(f"{self.path}: cannot be written: {error.strerror}{lost}")
+        self.written = time.time()
+
+    def replace(self, partial):
         head = {"schema_version": 1, "device": self.device, "machine": self.machine, **self.rest}
         lines = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
         kernels = ",\n    ".join(json.dumps(entry) for entry in self.entries.values())
-        with open(self.path + ".new", "w") as file:
+        with open(partial, "w") as file:
             file.write("{\n" + ",\n".join(lines) + f',\n  "kernels": [\n    {kernels}\n  ]\n}}\n')
-        os.replace(self.path + ".new", self.path)
-        self.written = time.time()
+        os.replace(partial, self.path)
 
 
 # ---------------------------------------------------------------- the program
@@ -1370,7 +1438,8 @@ def progress(done, total, text):
     if done < total and now - progress.last < (0.2 if terminal else 2):
         return
     progress.last = now
-    print(f"\r\x1b[K{done}/{total}  {text[:60]}" if terminal else f"{done}/{total}  {text[:60]}",
+    text = text[:76]
+    print(f"\r\x1b[K{done}/{total}  {text}" if terminal else f"{done}/{total}  {text}",
           end="" if terminal and done < total else "\n", file=sys.stderr, flush=True)
 
 
@@ -1381,18 +1450,31 @@ def reason(error):
     return str(error).strip().split("\n")[0][:120] or type(error).__name__
 
 
+def time_left(done, total, seconds):
+    """"0:12:30 left  " at the mean rate so far; nothing while there is none to speak of."""
+    if done == 0 or seconds < 2:
+        return ""
+    return f"{datetime.timedelta(seconds=round(seconds / done * (total - done)))} left  "
+
+
 def measure(kernels, device, seconds, file):
     """Times what the file lacks; (measured, left out, interrupted)."""
     timer, measured, left_out = Timer(device, seconds), 0, []
     todo = [kernel for kernel in kernels if kernel.key() not in file.entries]
+    if not todo:
+        return measured, left_out, False
+    begin = time.time()
     try:
         for done, kernel in enumerate(todo):
-            progress(done, len(todo), kernel.text())
+            progress(done, len(todo), f"{time_left(done, len(todo), time.time() - begin)}{kernel.text()}")
             try:
-                file.add(kernel, timer.time(prepared(kernel, draw(kernel, device, done + 1), device)))
-                measured += 1
+                took = timer.time(prepared(kernel, draw(kernel, device, done + 1), device))
             except Exception as error:  # no memory, or a function that PyTorch lacks
                 left_out.append((kernel.text(), reason(error)))
+            else:
+                file.add(kernel, took)
+                measured += 1
+            file.write_now_and_then()
             if device.type == "cuda":
                 torch.cuda.empty_cache()
         progress(len(todo), len(todo), "")
@@ -1463,12 +1545,38 @@ def report_left_out(left_out):
         print(f"left out       and {len(left_out) - 20} more")
 
 
+def device_of(asked, work):
+    """The device that was asked for; without --device the GPU, and the CPU only for a list of its own kind."""
+    if not asked and not torch.cuda.is_available() and work.get("device_kind") != "cpu":
+        fail(
+            f"the list is for '{work.get('device')}', and PyTorch finds no GPU here; --device cpu times it on the CPU all"
+            " the same, to try it out"
+        )
+    try:
+        device = torch.device(asked or ("cuda" if torch.cuda.is_available() else "cpu"))
+        if device.type not in ("cpu", "cuda"):
+            fail(f"--device {asked}: cpu, cuda, or cuda:1")
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        fail(f"--device {asked or 'cuda'}: {reason(error)}")
+    if device.type == "cpu" and work.get("device_kind") != "cpu":
+        print(f"the times will be of this CPU, and not of '{work.get('device')}'", file=sys.stderr)
+    return device
+
+
+def seconds_of(text):
+    value = float(text)
+    if not 0 <= value < math.inf:
+        raise ValueError
+    return value
+
+
 def main():
     parser = argparse.ArgumentParser(description="Times the kernels of a work list of `partita profile` with PyTorch.")
     parser.add_argument("worklist")
     parser.add_argument("-o", dest="output", help="write the profile here; what it has already is not timed again")
-    parser.add_argument("--device", help="cuda, cuda:1 or cpu; default: cuda where there is a GPU")
-    parser.add_argument("--seconds", type=float, default=0.05, help="for each kernel (default 0.05)")
+    parser.add_argument("--device", help="cuda, cuda:1 or cpu; default: cuda")
+    parser.add_argument("--seconds", type=seconds_of, default=0.05, help="for each kernel (default 0.05)")
     parser.add_argument("--tf32", action="store_true", help="products and convolutions of float32 may use TF32")
     parser.add_argument("--only", default="", help="kernels whose name has this in it")
     parser.add_argument("--check", action="store_true", help="time nothing; compare with the formulas in float64")
@@ -1477,7 +1585,7 @@ def main():
     if not a.check and not a.output:
         parser.error("-o FILE is where the profile goes")
     work = read_worklist(a.worklist)
-    device = torch.device(a.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = device_of(a.device, work)
     if device.type == "cuda":
         torch.cuda.set_device(device)
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = a.tf32
