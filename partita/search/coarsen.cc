@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "partita/base/error.h"
+#include "partita/graph/autodiff.h"
 
 namespace partita {
 
@@ -174,6 +175,20 @@ void tie_steps(Coarsening& c) {
   }
 }
 
+void tie_clones(Coarsening& c) {
+  for (size_t i = 0; i < c.graph.ops.size(); ++i) {
+    c.cuts.poll();
+    const Op& op = c.graph.ops[i];
+    if (!is_clone(c.graph, op) || c.pinned(i) || c.pinned(op.forward.index())) continue;
+    const size_t j = op.forward.index();
+    const std::vector<Aligned>&made = c.cut.ops[j]->aligned, &again = c.cut.ops[i]->aligned;
+    c.classes.tie(
+        c.op(j), c.op(i), [&](int x, int y) { return made[x].strategy == again[y].strategy; }, c.out.merged_clones);
+    for (size_t r = 0; r < op.results.size(); ++r)
+      tie_tensors(c, c.graph.ops[j].results[r], op.results[r], c.out.merged_clones);
+  }
+}
+
 // An op's strategy is tied to the tilings that it reads and leaves; scalars are whole everywhere.
 void tie_elementwise(Coarsening& c) {
   for (size_t i = 0; i < c.graph.ops.size(); ++i) {
@@ -280,6 +295,7 @@ void number_groups(Coarsening& c, const std::vector<int>& class_of) {
 Coarsened coarsen(const Cuts& cuts, const OneCut& cut, const CoarseningRules& rules) {
   Coarsening c{cuts, cut};
   if (rules.steps) tie_steps(c);
+  if (rules.clones) tie_clones(c);
   if (rules.elementwise) tie_elementwise(c);
   if (rules.gradients)
     for (size_t t = 0; t < c.tensors; ++t)
@@ -293,7 +309,7 @@ Coarsened coarsen(const Cuts& cuts, const OneCut& cut, const CoarseningRules& ru
   return std::move(c.out);
 }
 
-Coarsened uncoarsened(const Cuts& cuts, const OneCut& cut) { return coarsen(cuts, cut, {false, false, false}); }
+Coarsened uncoarsened(const Cuts& cuts, const OneCut& cut) { return coarsen(cuts, cut, {false, false, false, false}); }
 
 std::vector<int> Coarsened::expand(const std::vector<int>& classes) const {
   size_t count = 0;

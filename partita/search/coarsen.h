@@ -17,6 +17,7 @@ struct CoarseningRules {
   bool elementwise = true;  // an element-wise op, its operands and its results: all split alike
   bool steps = true;        // ops of the same cell at several time steps, and their results
   bool gradients = false;   // a forward tensor and its gradient (ICML18's layers; Tofu lets them differ)
+  bool clones = true;       // an op and what makes its results again (graph/recompute), as rules have it
 };
 
 struct Coarsened {
@@ -27,7 +28,7 @@ struct Coarsened {
   // them, and what chooses with them. Groups are numbered by their first class.
   std::vector<int> group;
   int groups = 0;
-  int merged_elementwise = 0, merged_steps = 0, merged_gradients = 0;  // ties that made two classes one
+  int merged_elementwise = 0, merged_steps = 0, merged_gradients = 0, merged_clones = 0;  // ties of two classes
 
   std::vector<int> expand(const std::vector<int>& classes) const;  // values of the cut's variables
 };

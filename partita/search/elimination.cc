@@ -54,6 +54,27 @@ bool advance(std::vector<int>& value, const std::vector<int>& scope, const CostN
   return false;
 }
 
+std::vector<std::set<int>> neighbours(const CostNetwork& network) {
+  std::vector<std::set<int>> around(network.variables());
+  for (const CostNetwork::Pair& p : network.pairs)
+    if (p.a != p.b) around[p.a].insert(p.b), around[p.b].insert(p.a);
+  return around;
+}
+
+bool tables_fit(const CostNetwork& network, const std::vector<int>& order, int64_t max_table, Polling& polling) {
+  constexpr double kRounding = 1e-6;  // of sums of logarithms
+  const double most_bits = std::log2(static_cast<double>(max_table)) + kRounding;
+  EliminationGame game(domains_of(network), neighbours(network));
+  double entries = 0;
+  for (int v : order) {
+    polling.step();
+    entries += std::exp2(game.table_bits(v));
+    if (game.table_bits(v) > most_bits || entries > static_cast<double>(kTablesTogether)) return false;
+    game.eliminate(v);
+  }
+  return true;
+}
+
 }  // namespace
 
 Cost CostNetwork::evaluate(const std::vector<int>& values) const {
@@ -68,12 +89,13 @@ std::optional<Elimination> eliminate(const CostNetwork& network, const std::vect
                                      int64_t max_table, const Watch& watch) {
   ensure(static_cast<int>(order.size()) == network.variables(), "elimination order names {} of {} variables",
          order.size(), network.variables());
+  Polling polling(watch, kWhere, 256);
+  if (!tables_fit(network, order, max_table, polling)) return std::nullopt;
   Buckets<TwoRanks> buckets(domains_of(network), order);
   for (int v = 0; v < network.variables(); ++v)
     buckets.put({{v}, std::make_shared<const std::vector<Cost>>(network.unary[v])});
   for (const CostNetwork::Pair& p : network.pairs) buckets.put(factor_of(network, p, buckets));
   Elimination result;
-  Polling polling(watch, kWhere, 256);
   const auto ends = [&](size_t) {
     polling.step();
     return false;
@@ -93,13 +115,6 @@ std::optional<Elimination> eliminate(const CostNetwork& network, const std::vect
 }
 
 namespace {
-
-std::vector<std::set<int>> neighbours(const CostNetwork& network) {
-  std::vector<std::set<int>> around(network.variables());
-  for (const CostNetwork::Pair& p : network.pairs)
-    if (p.a != p.b) around[p.a].insert(p.b), around[p.b].insert(p.a);
-  return around;
-}
 
 // Variables in order, each at its cheapest value given those before it and the best of those behind it.
 std::vector<int> greedy(const CostNetwork& network) {

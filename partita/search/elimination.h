@@ -58,8 +58,12 @@ struct Elimination {
   int width = 0;                            // most variables that one table is over
 };
 
+// Entries of the tables of one elimination together. All are kept until the choices are traced back.
+constexpr int64_t kTablesTogether = int64_t{1} << 27;  // 2 GiB
+
 // All of these throw where the watch ends.
-// Eliminates in this order. Empty if a table would have more than max_table entries.
+// Eliminates in this order. Empty if a table would have more than max_table entries, or all together more than
+// kTablesTogether: that is known before any is made.
 std::optional<Elimination> eliminate(const CostNetwork& network, const std::vector<int>& order, int max_solutions = 1,
                                      int64_t max_table = int64_t{1} << 24, const Watch& watch = {});
 // Where no order's tables fit: a good assignment, not proved minimal (cutset conditioning, Dechter 1990). A few

@@ -1,6 +1,7 @@
 // Which tensor each gradient is a gradient of.
 #include <set>
 
+#include "partita/graph/autodiff.h"
 #include "partita/search/coarsen.h"
 
 namespace partita {
@@ -18,7 +19,7 @@ std::vector<TensorId> gradient_of(const Graph& graph) {
       of[op.results[0].index()] = whose;
       continue;
     }
-    if (!op.forward.valid()) continue;
+    if (!op.forward.valid() || is_clone(graph, op)) continue;
     const Op& forward = graph.op(op.forward);
     std::set<TensorId> taken;
     for (TensorId result : op.results) {

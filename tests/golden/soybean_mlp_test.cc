@@ -184,6 +184,31 @@ TEST(Elimination, AroundHeldVariablesIsNearTheMinimum) {
   EXPECT_LE(worst, 1.05);
 }
 
+// A hub of 2 values and 3 neighbours of 128 or 256 makes a table of 2^21 or 2^24 entries. Nine of the larger are more
+// than all tables may have together, though each is small enough; nothing is made of them then.
+TEST(Elimination, TablesTogetherHaveALimit) {
+  const auto hubs = [](int count, int values) {
+    CostNetwork network;
+    for (int k = 0; k < count; ++k) {
+      const int hub = network.variables();
+      network.unary.push_back(std::vector<Cost>(2));
+      for (int n = 1; n <= 3; ++n) {
+        network.unary.push_back(std::vector<Cost>(values));
+        network.pairs.push_back({hub, hub + n, std::vector<Cost>(2 * static_cast<size_t>(values))});
+      }
+    }
+    return network;
+  };
+  const auto in_order = [](const CostNetwork& network) {
+    std::vector<int> order(network.variables());
+    for (size_t v = 0; v < order.size(); ++v) order[v] = static_cast<int>(v);
+    return order;
+  };
+  const CostNetwork small = hubs(1, 128), large = hubs(9, 256);
+  EXPECT_TRUE(eliminate(small, in_order(small)));
+  EXPECT_FALSE(eliminate(large, in_order(large)));
+}
+
 TEST(Elimination, EqualsBruteForceOnRandomNetworks) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     Rng rng(seed);

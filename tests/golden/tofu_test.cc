@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "partita/base/error.h"
+#include "partita/graph/autodiff.h"
 #include "partita/graph/builder.h"
 #include "partita/models/testing/training.h"
 #include "partita/ops/ops.h"
@@ -169,6 +170,43 @@ TEST(Tofu, FindsTheGradientOfEachTensor) {
     if (graph.tensors[t].role == Role::kParameter) {
       EXPECT_EQ(gradients[TensorId(t)], 1) << graph.tensors[t].name;
     }
+}
+
+// What is made again is no gradient, and gradients are of the same tensors as where nothing is.
+TEST(Tofu, WhatIsMadeAgainIsNoGradient) {
+  const Graph graph = training("zoo:gpt2?layers=3,hidden=24,heads=2,steps=8,vocabulary=50,batch=8");
+  const Graph again = recomputed(graph, "layer");
+  const auto by_name = [](const Graph& g) {
+    std::map<std::string, std::string> names;
+    const std::vector<TensorId> of = gradient_of(g);
+    for (size_t t = 0; t < of.size(); ++t)
+      if (of[t].valid()) names[g.tensors[t].name] = g.tensor(of[t]).name;
+    return names;
+  };
+  EXPECT_GT(again.ops.size(), graph.ops.size());
+  EXPECT_EQ(by_name(again), by_name(graph));
+}
+
+// So that there is no more to choose than where nothing is made again.
+TEST(Tofu, WhatIsMadeAgainChoosesWithWhatItRepeats) {
+  const Graph graph = training("zoo:gpt2?layers=3,hidden=24,heads=2,steps=8,vocabulary=50,batch=8");
+  const Graph again = recomputed(graph, "layer");
+  const Cluster cluster = load_cluster("local:4");
+  const auto choices = [&](const Graph& g, const CoarseningRules& rules) {
+    const Problem problem{g, cluster};
+    Cuts cuts(problem, tofu_space("tofu"), {2, 2});
+    return coarsen(cuts, cuts.next(cuts.start()), rules).network.variables();
+  };
+  for (const bool gradients : {false, true})
+    EXPECT_EQ(choices(again, {.gradients = gradients}), choices(graph, {.gradients = gradients}));
+  const Plan plan = *found("tofu", again, cluster).plan;
+  int clones = 0;
+  for (size_t i = 0; i < again.ops.size(); ++i) {
+    if (!is_clone(again, again.ops[i])) continue;
+    EXPECT_EQ(plan.ops[i].strategies, plan.ops[again.ops[i].forward.index()].strategies) << again.ops[i].name;
+    ++clones;
+  }
+  EXPECT_GT(clones, 0);
 }
 
 TEST(Icml18, NoResultIsAddedUp) {
