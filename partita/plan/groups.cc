@@ -251,6 +251,14 @@ void expect_groups(const std::string& rule, const Graph& graph, int devices, con
   require_samples(rule, graph, devices / of.tensor);
 }
 
+// "12 heads of 'attn.q'", where the model has named the op that makes heads; "12 of index 'i2' of 'attn.q.permute'".
+std::string text_of(const TensorRule::Uneven& uneven) {
+  constexpr std::string_view kHeads = ".heads";
+  if (!uneven.op.ends_with(kHeads))
+    return fmt::format("{} of index '{}' of '{}'", uneven.extent, uneven.index, uneven.op);
+  return fmt::format("{} heads of '{}'", uneven.extent, uneven.op.substr(0, uneven.op.size() - kHeads.size()));
+}
+
 }  // namespace
 
 int tensor_degree(const Graph& graph, const Cluster& cluster) {
@@ -275,8 +283,8 @@ Plan groups_plan(const std::string& rule, const Graph& graph, const Cluster& clu
                     "another tensor=N",
                     rule, graph.name, of.tensor));
   if (const auto uneven = of.tensor > 1 ? groups.tensor().uneven() : std::nullopt)
-    throw DoesNotApply(fmt::format("{}: tensor={} does not divide the {} of index '{}' of '{}'; choose a divisor", rule,
-                                   of.tensor, uneven->extent, uneven->index, uneven->op));
+    throw DoesNotApply(
+        fmt::format("{}: tensor={} does not divide the {}; choose a divisor", rule, of.tensor, text_of(*uneven)));
   if (groups.sequence() && groups.sequence()->split_bytes() == 0)
     throw DoesNotApply(
         fmt::format("{}: model '{}' has no activations that can be split in {} along a sequence; leave "

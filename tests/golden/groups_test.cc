@@ -120,7 +120,7 @@ TEST(Sequence, DividesActivations) {
 TEST(Sequence, SaysWhatIsMissing) {
   const auto error = [](const std::string& model, const std::string& search) { return reason(model, search, 4); };
   EXPECT_EQ(error("zoo:transformer?heads=6,hidden=96", "megatron?tensor=4"),
-            "megatron: tensor=4 does not divide the 6 of index 'i2' of 'layers.0.attention.q.heads'; choose a divisor");
+            "megatron: tensor=4 does not divide the 6 heads of 'layers.0.attention.q'; choose a divisor");
   EXPECT_EQ(error("zoo:transformer", "megatron?tensor=1,sequence=1"),
             "megatron: sequence=1 splits over the tensor groups, and with tensor=1 there are none; choose tensor=2 or "
             "more, or leave sequence out");
