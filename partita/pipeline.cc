@@ -216,6 +216,7 @@ Planned plan_step(LoadedModel model, PlannedStep step, const Cluster& cluster, c
     throw Error(ExitCode::kInfeasible, fmt::format("search '{}' found no plan: {}", request.search, p.search.reason));
   p.plan = as_asked(p.search.plan.value_or(Plan{}));
   regard_stages(p);
+  if (request.tell) request.tell("lowers the plan and simulates its step");
   if (p.search.plan) finish_with_buckets(p, request, {budget.watch().deadline, nullptr}, runner);
   return p;
 }

@@ -12,11 +12,13 @@
 #include <numeric>
 #include <set>
 
+#include "partita/base/begun.h"
 #include "partita/base/boxes.h"
 #include "partita/base/cpu_use.h"
 #include "partita/base/dtype.h"
 #include "partita/base/error.h"
 #include "partita/base/float16.h"
+#include "partita/base/machine_memory.h"
 #include "partita/base/rng.h"
 #include "partita/base/threads.h"
 #include "partita/base/tuples.h"
@@ -341,6 +343,31 @@ TEST(Tuples, AllOfFewAndOfManyThoseNearOne) {
     expected += near;
   });
   EXPECT_EQ(seen.size(), expected);
+}
+
+TEST(MachineMemory, IsWhatTheProcessTouches) {
+  const int64_t before = resident_bytes();
+  ASSERT_GT(before, 0);
+  ASSERT_GT(available_bytes(), 0);
+  constexpr int64_t kBytes = int64_t{64} << 20;
+  const std::vector<char> touched(kBytes, 1);
+  EXPECT_GT(resident_bytes(), before + kBytes / 2) << touched.back();
+}
+
+TEST(MachineMemory, MayRunOutOnThreadsThatAreBegun) {
+  EXPECT_FALSE(may_run_out());
+  const auto seen = [] {
+    std::atomic<int> count = 0;
+    shared_out(2, 4, [&](size_t, int) { count += may_run_out(); });
+    return count + begun([] { return static_cast<int>(may_run_out()); }).get();
+  };
+  {
+    const MayRunOut guard;
+    EXPECT_EQ(seen(), 5);
+    const MayRunOut not_here(false);
+    EXPECT_EQ(seen(), 0);
+  }
+  EXPECT_EQ(seen(), 0);
 }
 
 }  // namespace partita

@@ -6,12 +6,15 @@
 #include <system_error>
 #include <vector>
 
+#include "partita/base/machine_memory.h"
+
 namespace partita {
 
 void shared_out(int threads, std::size_t count, const std::function<void(std::size_t i, int thread)>& go) {
   std::atomic<std::size_t> next = 0;
   std::atomic<bool> failed = false;
-  auto run = [&](int thread) {
+  auto run = [&, may = may_run_out()](int thread) {
+    const MayRunOut same(may);
     try {
       for (std::size_t i = next++; i < count && !failed; i = next++) go(i, thread);
     } catch (...) {

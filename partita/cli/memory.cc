@@ -1,8 +1,10 @@
-// The program's operator new: where memory cannot be had the program ends, whatever the allocator would do (mimalloc
-// aborts). Part of the program itself, not of a library, so that the shared libraries that it loads take it too.
+// The program's operator new: where memory cannot be had the program ends, or what MayRunOut guards does, whatever the
+// allocator would do (mimalloc aborts). Part of the program itself, not of a library, so that the shared libraries that
+// it loads take it too.
 #include <cstdlib>
 #include <new>
 
+#include "partita/base/machine_memory.h"
 #include "partita/cli/environment.h"
 
 // Sanitizers bring their own.
@@ -10,8 +12,9 @@
 namespace {
 
 void* or_end(void* memory) {
-  if (!memory) partita::end_without_memory();
-  return memory;
+  if (memory) return memory;
+  if (partita::may_run_out()) throw std::bad_alloc();
+  partita::end_without_memory();
 }
 
 std::size_t at_least_one(std::size_t bytes) { return bytes > 0 ? bytes : 1; }

@@ -12,6 +12,9 @@
 #include <system_error>
 #include <thread>
 
+#include "partita/base/machine_memory.h"
+#include "partita/base/units.h"
+
 namespace partita {
 
 using Clock = std::chrono::steady_clock;
@@ -37,20 +40,33 @@ struct ToldLines::Inside {
   std::mutex lock;
   std::condition_variable_any ends;
   std::optional<std::string> latest;  // that was not printed
+  std::string at;                     // the last that was told
+  double silence = 0;                 // seconds
+  double at_since = 0, printed = 0;   // seconds of the process
   std::jthread printing;
+
+  void print(const std::string& line) {
+    printed = seconds_of_process();
+    fmt::print(stderr, "{:7.1f} s  {}\n", printed, line);
+  }
 
   void print_now_and_then(const std::stop_token& stop) {
     std::unique_lock held(lock);
     while (!stop.stop_requested()) {
       ends.wait_for(held, stop, std::chrono::seconds(1), [] { return false; });
-      if (latest && !stop.stop_requested()) fmt::print(stderr, "{:7.1f} s  {}\n", seconds_of_process(), *latest);
+      if (stop.stop_requested()) return;
+      if (latest) print(*latest);
+      else if (const double now = seconds_of_process(); !at.empty() && now - printed >= silence)
+        print(fmt::format("still: {} (for {:.0f} s, {} of memory)", at, now - at_since,
+                          megabytes(static_cast<double>(resident_bytes()))));
       latest.reset();
     }
   }
 };
 
 // Where the machine gives no thread, nothing is printed.
-ToldLines::ToldLines() : inside_(std::make_unique<Inside>()) {
+ToldLines::ToldLines(double silence) : inside_(std::make_unique<Inside>()) {
+  inside_->silence = silence;
   try {
     inside_->printing = std::jthread([this](const std::stop_token& stop) { inside_->print_now_and_then(stop); });
   } catch (const std::system_error&) {
@@ -60,7 +76,19 @@ ToldLines::~ToldLines() = default;
 
 void ToldLines::operator()(const std::string& line) {
   const std::lock_guard held(inside_->lock);
-  inside_->latest = line;
+  inside_->latest = inside_->at = line;
+  inside_->at_since = seconds_of_process();
+}
+
+void ToldLines::doing(const std::string& what) {
+  const std::lock_guard held(inside_->lock);
+  inside_->at = what;
+  inside_->at_since = seconds_of_process();
+}
+
+void ToldLines::print(const std::string& line) {
+  const std::lock_guard held(inside_->lock);
+  inside_->print(line);
 }
 
 void ProgressLines::operator()(const std::optional<solver::Wide>& best, const std::optional<solver::Wide>& bound) {
@@ -69,7 +97,9 @@ void ProgressLines::operator()(const std::optional<solver::Wide>& best, const st
   last_ = now;
   auto or_dash = [&](const std::optional<solver::Wide>& value) { return value ? text_(*value) : "-"; };
   const std::string gap = best && bound ? fmt::format("{:.2f}%", 100 * gap_of(*best, bound)) : "-";
-  fmt::print(stderr, "{:7.1f} s  {} {}  bound {}  gap {}\n", now, what_, or_dash(best), or_dash(bound), gap);
+  const std::string line = fmt::format("{} {}  bound {}  gap {}", what_, or_dash(best), or_dash(bound), gap);
+  if (among_) among_->print(line);
+  else fmt::print(stderr, "{:7.1f} s  {}\n", now, line);
 }
 
 }  // namespace partita

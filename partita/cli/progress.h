@@ -18,28 +18,33 @@ std::optional<std::chrono::steady_clock::time_point> deadline_of_process(const s
 // (cost - bound) / |cost|; infinite without a bound.
 double gap_of(const solver::Wide& cost, const std::optional<solver::Wide>& bound);
 
-// Prints what a search of several parts is at: after each second, the latest of the lines that it was given.
+// Prints what a search of several parts is at: after each second, the latest of the lines that it was given. Where
+// nothing has been printed for so many seconds, it says what is going on still, and how much memory the program has.
 class ToldLines {
  public:
-  ToldLines();
+  explicit ToldLines(double silence = 5);
   ~ToldLines();
   void operator()(const std::string& line);
+  void doing(const std::string& what);  // is said only in a silence
+  void print(const std::string& line);  // at once, with the time
 
  private:
   struct Inside;
   std::unique_ptr<Inside> inside_;
 };
 
-// A line a second at most: the best so far, what is proved, and how far they are apart.
+// A line a second at most: the best so far, what is proved, and how far they are apart. With `among`, it is one of
+// those lines.
 class ProgressLines {
  public:
-  ProgressLines(std::string what, std::function<std::string(const solver::Wide&)> text)
-      : what_(std::move(what)), text_(std::move(text)) {}
+  ProgressLines(std::string what, std::function<std::string(const solver::Wide&)> text, ToldLines* among = nullptr)
+      : what_(std::move(what)), text_(std::move(text)), among_(among) {}
   void operator()(const std::optional<solver::Wide>& best, const std::optional<solver::Wide>& bound);
 
  private:
   std::string what_;
   std::function<std::string(const solver::Wide&)> text_;
+  ToldLines* among_ = nullptr;
   double last_ = -1;
 };
 

@@ -1,0 +1,27 @@
+// The machine's memory: what this process has, what more it can have, and what happens where there is none.
+#pragma once
+#include <cstdint>
+
+namespace partita {
+
+// Of this process, in memory now; 0 where the system does not tell.
+int64_t resident_bytes();
+// That this process can have besides: what the system says is free, and what the limit of its addresses (ulimit -v)
+// and of its control group leave. The largest number where nothing tells.
+int64_t available_bytes();
+
+// While one lives, memory that is not to be had is std::bad_alloc, on this thread and on those that it begins by
+// begun() and shared_out(). Elsewhere the program itself ends then (partita/cli/memory.cc).
+class MayRunOut {
+ public:
+  explicit MayRunOut(bool may = true);
+  ~MayRunOut();
+  MayRunOut(const MayRunOut&) = delete;
+  MayRunOut& operator=(const MayRunOut&) = delete;
+
+ private:
+  const bool before_;
+};
+bool may_run_out();  // whether one lives for this thread
+
+}  // namespace partita
