@@ -11,6 +11,7 @@
 #include "partita/micro_batches.h"
 #include "partita/physical/lower.h"
 #include "partita/pipeline.h"
+#include "partita/search/judge.h"
 
 namespace partita {
 
@@ -20,8 +21,12 @@ constexpr double kSeconds = 5;  // after these no trial is begun
 constexpr int kHalvings = 5;    // of the batch
 const char* const kSharded = "fsdp";
 
-// The bytes of the device that needs most, where the plan of a rule fits.
-std::optional<int64_t> fits(const Request& request) try {
+// Of a plan that fits: the bytes of the device that needs most, and its step.
+struct Fit {
+  int64_t bytes = 0, step_ns = 0;
+};
+// Of the plan of a rule, where it fits.
+std::optional<Fit> fits(const Request& request) try {
   Runner runner(false);
   const LoadedModel model = load_model(request, runner);
   const Cluster cluster = cluster_of(request);
@@ -38,7 +43,11 @@ std::optional<int64_t> fits(const Request& request) try {
   const std::vector<int64_t> peaks = told_peak_bytes(graph, *found.plan, cluster);
   for (int d = 0; d < cluster.compute_count; ++d)
     if (peaks[d] > cluster.devices[d].memory_bytes) return std::nullopt;
-  return *std::max_element(peaks.begin(), peaks.begin() + cluster.compute_count);
+  const Problem in_time{.graph = graph,
+                        .cluster = cluster,
+                        .objective = Objective::kTime,
+                        .bucket_bytes = request.bucket_bytes.value_or(kBucketBytes)};
+  return Fit{*std::max_element(peaks.begin(), peaks.begin() + cluster.compute_count), cost_of(in_time, *found.plan)};
 } catch (const Error& error) {  // this change of the request is not possible
   if (error.code() == ExitCode::kBug) throw;
   return std::nullopt;
@@ -48,6 +57,20 @@ struct Change {
   std::string text;  // "--batch 16"
   Request request;
 };
+
+// Fewer samples at a time, the most first: the fewer there are, the longer is a step. None where a replica has one
+// sample, or works on one at a time already.
+std::vector<int64_t> smaller_micro_batches(const Request& request, const Graph& graph, int64_t batch) {
+  const SearchChoice search = parse_search(request.search);
+  if (request.micro_batches || !search.entry->sharing) return {};
+  const Cluster cluster = cluster_of(request);
+  const int replicas = search.entry->sharing({.graph = graph, .cluster = cluster, .options = search.options}).replicas;
+  std::vector<int64_t> sizes;
+  int64_t size = request.micro_batch_size.value_or(batch / replicas);
+  while (size > 1 && sizes.size() < kHalvings) sizes.push_back(size = size % 2 == 0 ? size / 2 : 1);
+  if (size > 1) sizes.push_back(1);
+  return sizes;
+}
 
 // The kinds of recomputing that keep less than this one. `by`: the options before it.
 std::vector<Change> recomputing(const std::string& by, const std::string& kind, const Request& request) {
@@ -62,7 +85,8 @@ std::vector<Change> recomputing(const std::string& by, const std::string& kind, 
 
 // Alternatives to each other in one list: the first that fits is told. Lists and their members begin with what changes
 // least.
-std::vector<std::vector<Change>> changes(const Request& request, std::optional<int64_t> batch) {
+std::vector<std::vector<Change>> changes(const Request& request, const Graph& graph) {
+  std::optional<int64_t> batch = find_batch(graph);
   std::vector<std::vector<Change>> out;
   Request base = request;
   const bool rule = parse_search(request.search).entry->rule;
@@ -73,12 +97,15 @@ std::vector<std::vector<Change>> changes(const Request& request, std::optional<i
     out.push_back({Change{"--bucket 0", base}});
     out.back()[0].request.bucket_bytes = 0;
   }
-  if (!request.micro_batches && request.micro_batch_size.value_or(2) > 1 && parse_search(base.search).entry->sharing) {
-    base.micro_batch_size = 1;
-    const std::string one = by + "--micro-batch-size 1";
-    out.push_back({Change{one, base}});
-    for (Change& change : recomputing(one + " ", request.recompute, base)) out.back().push_back(std::move(change));
-    base.micro_batch_size = request.micro_batch_size;
+  if (const auto sizes = smaller_micro_batches(base, graph, batch.value_or(1)); !sizes.empty()) {
+    out.emplace_back();
+    for (const int64_t size : sizes) {
+      out.back().push_back({fmt::format("{}--micro-batch-size {}", by, size), base});
+      out.back().back().request.micro_batch_size = size;
+    }
+    const Change least = out.back().back();
+    for (Change& change : recomputing(least.text + " ", request.recompute, least.request))
+      out.back().push_back(std::move(change));
   }
   if (request.recompute != "layer") out.push_back(recomputing(by, request.recompute, base));
   if (!rule || !sharded) {
@@ -115,18 +142,31 @@ std::string remedies(const Request& asked) {
   const Clock::time_point end = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1e3 * kSeconds));
   if (!request.pin_file.empty()) return "";  // a rule may not keep to them
   Runner runner(false);
-  std::vector<std::string> fitting, tried;
+  std::vector<std::string> tried;
+  std::vector<std::pair<Fit, const Change*>> fitting;
   const LoadedModel model = load_model(request, runner);
-  for (const std::vector<Change>& alternatives : changes(request, find_batch(training_graph(model, request, runner))))
+  const std::vector<std::vector<Change>> all = changes(request, training_graph(model, request, runner));
+  for (const std::vector<Change>& alternatives : all)
     for (const Change& change : alternatives) {
       if (Clock::now() > end) break;
       tried.push_back(change.text);
-      const auto bytes = fits(change.request);
-      if (!bytes) continue;
-      fitting.push_back(fmt::format("{} ({} a device)", change.text, megabytes(static_cast<double>(*bytes))));
+      const auto fit = fits(change.request);
+      if (!fit) continue;
+      fitting.push_back({*fit, &change});
       break;
     }
-  if (!fitting.empty()) return fmt::format("; it fits with {}", fmt::join(fitting, ", or "));
+  // The fastest first, of those that train on as many samples with as many devices.
+  const auto is_as_large = [&](const auto& one) {
+    return one.second->request.cluster == request.cluster && one.second->request.bindings == request.bindings;
+  };
+  const auto smaller = std::stable_partition(fitting.begin(), fitting.end(), is_as_large);
+  std::stable_sort(fitting.begin(), smaller,
+                   [](const auto& a, const auto& b) { return a.first.step_ns < b.first.step_ns; });
+  std::vector<std::string> told;
+  for (const auto& [fit, change] : fitting)
+    told.push_back(fmt::format("{} ({} a device, {} a step)", change->text, megabytes(static_cast<double>(fit.bytes)),
+                               time_text(static_cast<double>(fit.step_ns))));
+  if (!told.empty()) return fmt::format("; it fits with {}", fmt::join(told, ", or "));
   return tried.empty() ? "" : fmt::format("; not with any of {} either", fmt::join(tried, ", "));
 }
 

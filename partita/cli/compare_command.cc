@@ -69,7 +69,8 @@ class Rows {
       rows_.push_back(row);
       return;
     }
-    if (const int parts = p.plan.model.micro_batches; parts > 1)
+    const bool given = a_.request.micro_batches || parse_search(search).micro_batches;
+    if (const int parts = p.plan.model.micro_batches; parts > 1 && !given)
       fmt::print(stderr, "{}: {} micro-batches\n", search, parts);
     if (const std::string groups = batch_norm_groups_text(p); !groups.empty())
       fmt::print(stderr, "{}: {}\n", search, groups);

@@ -338,7 +338,7 @@ TEST(CliErrors, WhatWouldMakeAPlanFit) {
     words.insert(words.end(), more.begin(), more.end());
     return partita(words);
   };
-  std::regex offer("(--[a-z][^(]*) \\([0-9.]+ [kM]?B a device\\)");
+  std::regex offer("(--[a-z][^(]*) \\([0-9.]+ [kM]?B a device, [0-9.]+ [num]?s a step\\)");
   int offers = 0;
   for (const char* limit : {"88kB", "120kB", "160kB"}) {
     const Outcome o = with({"--search", "data-parallel", "--memory-limit", limit});
@@ -365,6 +365,44 @@ TEST(CliErrors, WhatWouldMakeAPlanFit) {
   const Outcome none = with({"--search", "data-parallel", "--memory-limit", "2kB"});
   EXPECT_EQ(none.code, 4);
   EXPECT_EQ(none.err.find("it fits with"), std::string::npos) << none.err;
+}
+
+// One sample a device cannot be cut further; of several micro-batches that fit the largest is offered, and the fastest
+// change first.
+TEST(CliErrors, OffersWhatChangesSomethingAndTheFastestFirst) {
+  const auto refused = [](const char* batch, const char* limit) {
+    const Outcome o = partita({"plan", "zoo:gpt2?layers=4,hidden=256,heads=4,vocabulary=1000,steps=256", "--batch",
+                               batch, "--cluster", "dgx-a100", "--search", "fsdp", "--memory-limit", limit});
+    EXPECT_EQ(o.code, 4) << o.err;
+    return o.err;
+  };
+  const std::string one = refused("8", "18MB");
+  EXPECT_EQ(one.find("--micro-batch-size"), std::string::npos) << one;
+  const std::string several = refused("128", "150MB");
+  std::smatch size;
+  ASSERT_TRUE(std::regex_search(several, size, std::regex("--micro-batch-size ([0-9]+) \\("))) << several;
+  EXPECT_GT(std::stoi(size[1].str()), 1) << several;
+  std::vector<double> times;
+  const std::regex offer("a device, ([0-9.]+) ms a step");
+  for (std::sregex_iterator it(several.begin(), several.end(), offer), end; it != end && times.size() < 2; ++it)
+    times.push_back(std::stod((*it)[1].str()));
+  ASSERT_EQ(times.size(), 2u) << several;
+  EXPECT_LE(times[0], times[1]);
+}
+
+// How many micro-batches there are is said where nobody gave them.
+TEST(CliCompare, SaysMicroBatchesThatWereNotGiven) {
+  const Words mlp = {"compare", "zoo:mlp?layers=4,width=64", "--batch", "64", "--devices", "2"};
+  const auto said = [&](const Words& more) {
+    Words words = mlp;
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome o = partita(words);
+    EXPECT_EQ(o.code, 0) << o.err;
+    return o.err.find(" micro-batches\n") != std::string::npos;
+  };
+  EXPECT_TRUE(said({"--search", "pipeline?stages=2"}));
+  EXPECT_FALSE(said({"--search", "pipeline?stages=2,micro-batches=8"}));
+  EXPECT_FALSE(said({"--search", "pipeline?stages=2", "--micro-batches", "8"}));
 }
 
 TEST(CliErrors, NoPlanFits) {
@@ -428,6 +466,7 @@ const std::set<std::string> kMorePlanKeys = {"exposed_communication_us",
                                              "counters",
                                              "host_bytes",
                                              "serial_time_us",
+                                             "faster",
                                              "lower_bound_serial_time_us"};
 
 TEST(Cli, PlanningCommandsKeepTheirKeys) {
