@@ -35,15 +35,16 @@ Planned planned_or_remedies(const Request& request, Runner& runner, bool say_rem
 Planned plan_watched(const Request& request, Runner& runner, bool say_remedies) {
   std::optional<CatchInterrupt> caught;  // while the model is loaded there is nothing to keep
   Request watched = request;
-  watched.before_search = [&] { caught.emplace(); };
   ToldLines told;
+  told.doing("makes the step");
+  watched.before_search = [&] { caught.emplace(), told.doing("search"); };
   watched.tell = std::ref(told);
   watched.budget.stop = &interrupted;
   const bool in_time = request.objective == Objective::kTime;
   auto text = [in_time](const solver::Wide& cost) {
     return in_time ? time_text(static_cast<double>(cost)) : megabytes(static_cast<double>(cost));
   };
-  watched.progress = [lines = ProgressLines(in_time ? "serial time" : "communication", text)](
+  watched.progress = [lines = ProgressLines(in_time ? "serial time" : "communication", text, &told)](
                          const SearchProgress& p) mutable { lines(p.cost, p.bound); };
   Planned p = planned_or_remedies(watched, runner, say_remedies);
   if (interrupted) fmt::print(stderr, "interrupted: this is the best plan so far\n");
@@ -203,6 +204,28 @@ void add_utilization(Json& json, const Planned& p) {
   json["model_flops_utilization"] = used->part;
 }
 
+namespace {
+
+// A rule's plan whose step is shorter by more than a part of it; null: there is none.
+const Alternative* faster_rule(const Planned& p) {
+  constexpr double kPart = 0.01;
+  const std::optional<Alternative>& rule = p.search.fastest_rule;
+  if (!rule || static_cast<double>(rule->step_time_ns) >= (1 - kPart) * static_cast<double>(p.step_time_ns()))
+    return nullptr;
+  return &*rule;
+}
+
+std::string faster_text(const Alternative& rule, int64_t comm_bytes) {
+  const auto bytes = static_cast<double>(rule.comm_bytes);
+  const std::string moves = comm_bytes > 0
+                                ? fmt::format("{:.2g} x as many bytes", bytes / static_cast<double>(comm_bytes))
+                                : megabytes(bytes);
+  return fmt::format("{} takes {} a step and moves {}; --objective time", rule.search,
+                     time_text(static_cast<double>(rule.step_time_ns)), moves);
+}
+
+}  // namespace
+
 Json plan_json(const Planned& p, const std::string& plan_file) {
   Json json = {{"model", p.plan.model.model},
                {"cluster", p.cluster.name},
@@ -233,6 +256,9 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
   if (const auto serial = serial_time_ns(p)) json["serial_time_us"] = static_cast<double>(*serial) / 1e3;
   if (const auto bound = p.search.lower_bound_serial_ns)
     json["lower_bound_serial_time_us"] = static_cast<double>(*bound) / 1e3;
+  if (const Alternative* rule = faster_rule(p))
+    json["faster"] = {
+        {"search", rule->search}, {"step_time_us", us(rule->step_time_ns)}, {"comm_bytes", rule->comm_bytes}};
   if (p.plan.paper_cost) json["paper_cost"] = *p.plan.paper_cost;
   if (!p.search.counters.empty()) json["counters"] = p.search.counters;
   if (!plan_file.empty()) json["plan"] = plan_file;
@@ -278,6 +304,8 @@ void print_plan(const Planned& p) {
              p.typical.empty() ? "the device that needs most"
                                : fmt::format("the one of {} that needs most", typical_devices_text(p)),
              least_memory_text(p));
+  if (const Alternative* rule = faster_rule(p))
+    fmt::print("faster         {}\n", faster_text(*rule, p.report.comm_bytes));
 }
 
 }  // namespace partita

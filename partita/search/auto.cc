@@ -8,10 +8,12 @@
 #include <limits>
 
 #include "partita/base/error.h"
+#include "partita/base/machine_memory.h"
 #include "partita/base/units.h"
 #include "partita/cost/alone.h"
 #include "partita/search/candidates.h"
 #include "partita/search/judge.h"
+#include "partita/search/memory_watch.h"
 #include "partita/search/refine.h"
 #include "partita/search/search_text.h"
 
@@ -24,8 +26,12 @@ constexpr double kGap = 1e-4;
 // Parts of the time that is left. The joint problem has nearly all until it is settled, since `auto` is to be no dearer
 // than `exact` within the same limit. What is settled sooner leaves the rest to the others.
 constexpr double kJointShare = 0.9, kBeginShare = 0.4;
-constexpr int64_t kEntries = 100'000'000;   // of the neighbourhoods' tables, where no time is given
+constexpr int64_t kEntries = 100'000'000;  // of the neighbourhoods' tables, where no time is given
+// In bytes: so many seconds for timing rules, and the part of the time that is left at most.
+constexpr double kTimingRules = 2, kTimingShare = 0.2;
 constexpr double kTold = 1, kCommWork = 1;  // seconds
+// In time: rules that are asked before the joint problem (seconds), and the part of the time that is theirs.
+constexpr double kQuickWork = 2, kQuickShare = 0.25;
 
 // A search that is asked for a plan to begin with, as if it were asked alone.
 struct Ask {
@@ -40,7 +46,8 @@ struct Ask {
 struct Run {
   const Problem& problem;
   const Budget& budget;
-  const Watch watch;
+  MemoryWatch& memory;
+  const Watch watch;  // the budget's, and the memory's
   Rng& rng;
   Candidates candidates;
   SearchResult result = {};
@@ -55,6 +62,33 @@ std::string name_of(const Ask& ask) {
   return text_of({ask.entry, ask.options}) + (ask.objective ? " of " + text_of(*ask.objective) : "");
 }
 
+void note(Run& run, const std::string& what) {
+  tell(run, what);
+  run.result.notes.push_back(what);
+}
+
+Error too_large(const Run& run) {
+  return {ExitCode::kInfeasible,
+          fmt::format("it was ended when this process had more than {}, a third of the memory that there is for it",
+                      megabytes(static_cast<double>(run.memory.limit_bytes())))};
+}
+
+// What `part` returns. Nothing, and a refusal, where it throws, or takes too much memory.
+template <typename Part>
+auto within_memory(Run& run, const Part& part) -> std::optional<decltype(part())> {
+  const MayRunOut may_run_out;
+  run.memory.begin();
+  try {
+    return part();
+  } catch (const std::bad_alloc&) {
+    run.refusal = Error(ExitCode::kInfeasible, "the machine has too little memory for it");
+  } catch (const Error& e) {
+    if (e.code() == ExitCode::kBug) throw;
+    run.refusal = run.memory.over() && is_end(e) ? too_large(run) : e;
+  }
+  return std::nullopt;
+}
+
 // Asks one search within the watch, and adds its plan to the candidates.
 SearchResult consider(Run& run, const Ask& ask, const Watch& watch, double share = 1) {
   Problem its = run.problem;
@@ -65,28 +99,30 @@ SearchResult consider(Run& run, const Ask& ask, const Watch& watch, double share
     its.progress = nullptr;
   }
   Budget part = run.budget;
+  part.stop = watch.stop;
   part.deadline = watch.deadline;
   part.share = share;
   const bool is_exact = ask.entry->proves;
   if (!is_exact) part.steps.reset();  // theirs are others than the joint problem's
-  Rng same = run.rng;                 // as if it were asked alone
-  SearchResult found;
-  try {
-    if (ask.entry->begins_auto.quick && !ask.entry->begins_auto.quick(its, part)) return found;
-    found = ask.entry->search(its, part, same);
-    if (!found.plan) run.refusal = Error(ExitCode::kInfeasible, found.reason);
-  } catch (const Error& e) {
-    if (e.code() == ExitCode::kBug) throw;
-    run.refusal = e;
+  bool asked = true;
+  std::optional<SearchResult> found = within_memory(run, [&] {
+    asked = !ask.entry->begins_auto.quick || ask.entry->begins_auto.quick(its, part);
+    Rng same = run.rng;  // as if it were asked alone
+    return asked ? ask.entry->search(its, part, same) : SearchResult();
+  });
+  if (!asked) return {};
+  if (found && !found->plan) run.refusal = Error(ExitCode::kInfeasible, found->reason);
+  if (!found || !found->plan) {
+    note(run, fmt::format("{}: no plan: {}", name_of(ask), run.refusal->what()));
+    return found.value_or(SearchResult());
   }
-  if (!found.plan) {
-    run.result.notes.push_back(fmt::format("{}: no plan: {}", name_of(ask), run.refusal->what()));
-    return found;
-  }
-  Candidate candidate{name_of(ask), *found.plan, ask.rank};
+  if (run.memory.over()) note(run, fmt::format("{}: {}", name_of(ask), too_large(run).what()));
+  Candidate candidate{name_of(ask), *found->plan, ask.rank};
+  if (ask.entry->rule) candidate.rule_work = ask.work;
   if (is_exact) candidate.missing_bytes = 0;  // it looks
-  add_candidate(run.candidates, std::move(candidate), watch, run.result.notes);
-  return found;
+  const auto add = [&] { return add_candidate(run.candidates, std::move(candidate), watch, run.result.notes), true; };
+  if (!within_memory(run, add)) note(run, fmt::format("{}: not judged: {}", name_of(ask), run.refusal->what()));
+  return *found;
 }
 
 // Makes a plan that takes no time, for a budget that ends before there is any other.
@@ -112,10 +148,9 @@ SearchResult solve_jointly(Run& run) {
   return solved;
 }
 
-// Asks the searches that are quick on the problem, those first that take least.
-void begin(Run& run) {
+// The searches that are quick on the problem, those first that take least.
+std::vector<Ask> asks_of(const Run& run) {
   std::vector<Ask> asks;
-  const Watch watch = run.watch.share(kBeginShare);
   int rank = 0;
   for (const SearchEntry& entry : searches()) {
     if (!entry.begins_auto.work) continue;
@@ -128,17 +163,43 @@ void begin(Run& run) {
   // In time, where nothing overlaps in the network, the plan of fewest bytes may be faster.
   if (const SearchChoice exact = parse_search("exact"); run.problem.in_time())
     asks.push_back({exact.entry, exact.options, Objective::kComm, ++rank, kCommWork});
+  // Of equals in time, those behind first: stage 3 of zero, whose plan fits where others do not.
+  if (run.problem.in_time()) std::reverse(asks.begin(), asks.end());
   std::stable_sort(asks.begin(), asks.end(), [](const Ask& a, const Ask& b) { return a.work < b.work; });
-  tell(run, fmt::format("{} plans of rules and published searches", asks.size()));
-  for (const Ask& ask : asks) {
-    if (watch.ended()) {
-      run.result.notes.push_back(fmt::format("{} and those after it were not asked: {}", name_of(ask),
-                                             watch.stopped() ? "interrupted" : "their share of the time had passed"));
-      break;
-    }
-    if (ask.work > kTold) tell(run, name_of(ask));
-    consider(run, ask, watch);
+  return asks;
+}
+
+// From `from` on, as long as the watch lasts: how many were asked.
+size_t ask_from(Run& run, const std::vector<Ask>& asks, size_t from, const Watch& watch) {
+  for (; from < asks.size() && !watch.ended(); ++from) {
+    if (asks[from].work > kTold) tell(run, name_of(asks[from]));
+    consider(run, asks[from], watch);
   }
+  run.memory.begin();
+  return from;
+}
+
+// In time the rules come first: their plans take a part of a second, and one of them may be all that a limit has time
+// for. In bytes the joint problem does.
+SearchResult solve_and_ask(Run& run) {
+  std::vector<Ask> asks = asks_of(run);
+  size_t asked = 0;
+  if (run.problem.in_time()) {
+    const auto slow = std::stable_partition(asks.begin(), asks.end(),
+                                            [](const Ask& a) { return a.entry->sharing && a.work < kQuickWork; });
+    const std::vector<Ask> quick(asks.begin(), slow);
+    tell(run, fmt::format("{} plans of rules", quick.size()));
+    asked = ask_from(run, quick, 0, run.watch.share(kQuickShare));
+  }
+  SearchResult joint = solve_jointly(run);
+  tell(run, fmt::format("{} plans of rules and published searches", asks.size() - asked));
+  const Watch watch = run.watch.share(kBeginShare);
+  asked = ask_from(run, asks, asked, watch);
+  if (asked < asks.size())
+    run.result.notes.push_back(
+        fmt::format("{} and those after it were not asked: {}", name_of(asks[asked]),
+                    run.budget.stopped() ? "interrupted" : "their share of the time had passed"));
+  return joint;
 }
 
 // The first candidate from `best` on that fits and can be refined: in time the best may leave devices idle. Else
@@ -153,7 +214,7 @@ size_t to_refine(Run& run, size_t best) {
 }
 
 // Refines a candidate that fits, which is the best one if that can be refined.
-Refinement refine_best(Run& run, size_t best) try {
+Refinement refine_first(Run& run, size_t best) {
   const size_t begun = to_refine(run, best);
   const Candidate& first = run.candidates.judged[begun];
   if (!refined(first.plan, run.problem.cluster)) return {std::nullopt, first.cost, 0};
@@ -180,16 +241,22 @@ Refinement refine_best(Run& run, size_t best) try {
   run.result.notes.push_back(fmt::format("{} refined in {} neighbourhoods: {}", first.from, refinement.neighbourhoods,
                                          cost_text(run.problem, refinement.cost)));
   return refinement;
-} catch (const Error& e) {
-  if (!is_end(e)) throw;
-  return {std::nullopt, run.candidates.judged[best].cost, 0};
+}
+
+Refinement refine_best(Run& run, size_t best) {
+  auto refinement = within_memory(run, [&] { return refine_first(run, best); });
+  if (refinement ? run.memory.over() : run.refusal->code() != ExitCode::kTimeLimit && !run.budget.stopped())
+    note(run, fmt::format("refining: {}", refinement ? too_large(run).what() : run.refusal->what()));
+  run.memory.begin();
+  return refinement.value_or(Refinement{std::nullopt, run.candidates.judged[best].cost, 0});
 }
 
 void nothing_fits(Run& run, const SearchResult& joint) {
   if (run.candidates.judged.empty() && !run.budget.stopped()) throw *run.refusal;
   int64_t least = std::numeric_limits<int64_t>::max();
   for (const Candidate& c : run.candidates.judged) least = std::min(least, c.missing_bytes.value_or(least));
-  if (run.watch.stopped()) throw Error(ExitCode::kInterrupted, "auto: interrupted before any plan was found that fits");
+  if (run.budget.stopped())
+    throw Error(ExitCode::kInterrupted, "auto: interrupted before any plan was found that fits");
   if (run.watch.ended())
     throw Error(ExitCode::kTimeLimit,
                 fmt::format("auto: the time limit passed before any plan was found that fits; {} were looked at",
@@ -197,6 +264,15 @@ void nothing_fits(Run& run, const SearchResult& joint) {
   run.result.reason = fmt::format("of {} plans looked at, the leanest needs more bytes than a device has ({} missing)",
                                   run.candidates.judged.size(), megabytes(static_cast<double>(least)));
   if (!joint.reason.empty()) run.result.reason += "; exact: " + joint.reason;
+}
+
+// Of the rules' plans, the one to name beside a plan of fewer bytes.
+void time_rules(Run& run) {
+  tell(run, "times the plans of rules");
+  run.result.fastest_rule = within_memory(run, [&] {
+                              return fastest_rule(run.candidates, kTimingRules, run.watch.share(kTimingShare));
+                            }).value_or(std::nullopt);
+  run.memory.begin();
 }
 
 void finish(Run& run, size_t best, const SearchResult& joint) {
@@ -215,17 +291,19 @@ void finish(Run& run, size_t best, const SearchResult& joint) {
 
 SearchResult search(const Problem& problem, const Budget& budget, Rng& rng) {
   if (problem.cluster.compute_count == 1) return parse_search("single").entry->search(problem, budget, rng);
-  Run run{problem, budget, budget.watch(), rng, {problem, holds_any_plan(problem)}};
+  MemoryWatch memory(budget.stop);
+  Run run{problem, budget, memory, {budget.watch().deadline, memory.stop()}, rng, {problem, holds_any_plan(problem)}};
   if (problem.from && keeps(problem.pins, *problem.from)) {
     Plan plan = *problem.from;
     plan.paper_cost.reset();  // another search's
     add_candidate(run.candidates, {"the plan that it began with", std::move(plan)}, run.watch, run.result.notes);
   }
   insure(run);
-  const SearchResult joint = solve_jointly(run);
-  begin(run);
-  if (const auto best = best_that_fits(run.candidates, run.watch)) finish(run, *best, joint);
-  else nothing_fits(run, joint);
+  const SearchResult joint = solve_and_ask(run);
+  const auto best = best_that_fits(run.candidates, run.watch);
+  if (!best) nothing_fits(run, joint);
+  if (best && !problem.in_time()) time_rules(run);
+  if (best) finish(run, *best, joint);
   return std::move(run.result);
 }
 

@@ -5,9 +5,11 @@
 #include <numeric>
 
 #include "partita/base/error.h"
+#include "partita/base/units.h"
 #include "partita/cost/alone.h"
 #include "partita/search/judge.h"
 #include "partita/search/refine.h"
+#include "partita/search/search_text.h"
 
 namespace partita {
 
@@ -15,14 +17,22 @@ namespace {
 
 bool is_better(const Candidate& a, const Candidate& b) { return std::pair(a.cost, a.rank) < std::pair(b.cost, b.rank); }
 
+std::string note_of(const Problem& problem, const Candidate& candidate) {
+  const std::string cost = fmt::format("{}: {} a step", candidate.from, cost_text(problem, candidate.cost));
+  const int64_t missing = candidate.missing_bytes.value_or(0);
+  if (missing <= 0) return cost;
+  return fmt::format("{}, does not fit ({} too few on a device)", cost, megabytes(static_cast<double>(missing)));
+}
+
 // What a plan costs, without a simulation.
 int64_t estimate(const Problem& problem, const Plan& plan) {
   return problem.in_time() ? serial_ns(problem.graph, plan, problem.cluster) : cost_of(problem, plan);
 }
 
-// The plan of the joint problem came too late to be judged, and the estimates are for it.
+// The plan of the joint problem came too late to be judged, and costs less even by the estimate: in time its parts one
+// after another take less than the best plan's step.
 bool prefers_unjudged(const Candidates& all, const Candidate& joint) {
-  return !all.best || estimate(all.problem, joint.plan) < estimate(all.problem, all.judged[*all.best].plan);
+  return !all.best || estimate(all.problem, joint.plan) < all.judged[*all.best].cost;
 }
 
 }  // namespace
@@ -39,21 +49,52 @@ void add_candidate(Candidates& all, Candidate candidate, const Watch& watch, std
     all.unjudged.insert(at, std::move(candidate));
     return;
   }
-  notes.push_back(fmt::format("{}: {}", candidate.from, cost_text(all.problem, candidate.cost)));
   all.judged.push_back(std::move(candidate));
   const size_t last = all.judged.size() - 1;
-  if (all.best && !is_better(all.judged[last], all.judged[*all.best])) return;
   try {
-    if (fits(all, all.judged[last], watch)) all.best = last;
+    if ((!all.best || is_better(all.judged[last], all.judged[*all.best])) && fits(all, all.judged[last], watch))
+      all.best = last;
   } catch (const Error& e) {
     if (!is_end(e)) throw;
   }
+  notes.push_back(note_of(all.problem, all.judged[last]));
 }
 
 bool fits(const Candidates& all, Candidate& candidate, const Watch& watch) {
   if (!candidate.missing_bytes)
     candidate.missing_bytes = all.holds_any ? 0 : missing_bytes(all.problem, candidate.plan, watch);
   return *candidate.missing_bytes <= 0;
+}
+
+std::optional<Alternative> fastest_rule(const Candidates& all, double seconds, const Watch& watch) {
+  const auto begin = Watch::Clock::now();
+  const auto is_late = [&] { return std::chrono::duration<double>(Watch::Clock::now() - begin).count() > seconds; };
+  std::vector<const Candidate*> rules;
+  for (const Candidate& c : all.judged)
+    if (c.rule_work && c.missing_bytes.value_or(0) <= 0) rules.push_back(&c);
+  std::sort(rules.begin(), rules.end(), [](const Candidate* a, const Candidate* b) {
+    return std::pair(*a->rule_work, -a->rank) < std::pair(*b->rule_work, -b->rank);
+  });
+  Problem in_time = all.problem;
+  in_time.objective = Objective::kTime;
+  std::optional<Alternative> fastest;
+  std::vector<const Candidate*> looked_at;
+  try {
+    for (const Candidate* c : rules) {
+      const auto is_same = [&](const Candidate* o) {
+        return o->plan.ops == c->plan.ops && o->plan.kept == c->plan.kept;
+      };
+      if (std::any_of(looked_at.begin(), looked_at.end(), is_same)) continue;
+      if (is_late()) break;
+      looked_at.push_back(c);
+      const Judgement judged = judge(in_time, c->plan, watch);
+      if (judged.missing_bytes.value_or(0) > 0 || (fastest && fastest->step_time_ns <= judged.cost)) continue;
+      fastest = {short_text_of(parse_search(c->from)), judged.cost, c->cost};
+    }
+  } catch (const Error& e) {
+    if (!is_end(e)) throw;
+  }
+  return fastest;
 }
 
 std::vector<size_t> by_cost(const Candidates& all) {

@@ -144,7 +144,7 @@ SearchEntry layer_placement_search() {
               "whole layers on devices, time steps as a pipeline; nothing is split, so one layer must fit on a device",
           .options = {{"assign", {"round-robin", "contiguous"}}},
           .search = search,
-          .begins_auto = {.work = rule_work, .every = {"assign"}, .quick = counts_time},
+          .begins_auto = {.work = placed_work, .every = {"assign"}, .quick = counts_time},
           .sharing = [](const Problem&) { return Sharing{}; }};
 }
 

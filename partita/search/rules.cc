@@ -98,7 +98,7 @@ SearchEntry megatron_search() {
                       {"zero", {"0", "1", "2", "3"}},
                       {"gather", {"pass", "step"}}},
           .search = by_megatron,
-          .begins_auto = {.work = rule_work, .every = {"tensor"}},
+          .begins_auto = {.work = groups_work, .every = {"tensor"}},
           .sharing = of_megatron,
           .rule = true};
 }
@@ -108,7 +108,7 @@ SearchEntry model_parallel_search() {
           .source = "SoyBean section 4.1",
           .summary = "every parameter is split along its contracted dimension",
           .search = by_rule<model_parallel_plan>,
-          .begins_auto = {.work = rule_work},
+          .begins_auto = {.work = groups_work},
           .sharing = of_one,
           .rule = true};
 }
@@ -118,7 +118,7 @@ SearchEntry owt_search() {
           .source = "Krizhevsky 2014",
           .summary = "one weird trick: convolutions are split along samples, fully connected layers along their units",
           .search = by_rule<owt_plan>,
-          .begins_auto = {.work = rule_work},
+          .begins_auto = {.work = groups_work},
           .sharing = of_all,
           .rule = true};
 }

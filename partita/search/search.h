@@ -89,10 +89,19 @@ struct Estimate {
   int64_t host_bytes = 0;  // moved between devices and their hosts in a step: all devices, both ways, without inputs
 };
 
+// A plan of another search, by name as the command line takes it.
+struct Alternative {
+  std::string search;
+  int64_t step_time_ns = 0, comm_bytes = 0;
+};
+
 struct SearchResult {
   std::optional<Plan> plan;
   std::optional<Estimate> estimate;  // in place of a plan
   std::string reason;                // why there is no plan
+  // Of auto, for Objective::kComm: of the rules' plans that fit, the one whose simulated step is the shortest. They
+  // have two seconds in all, and what these do not suffice for is not looked at.
+  std::optional<Alternative> fastest_rule;
   // Lower bounds, proved for every plan of the search's space: one for each objective. The second bounds serial_ns
   // (partita/cost/alone.h), not the time of the step.
   std::optional<int64_t> lower_bound_comm_bytes, lower_bound_serial_ns;

@@ -139,6 +139,13 @@ std::string text_of(const SearchChoice& choice) {
   return choice.entry->name + (chosen.empty() ? "" : "?") + fmt::format("{}", fmt::join(chosen, ","));
 }
 
+std::string short_text_of(const SearchChoice& choice) {
+  for (const auto& [alias, whole] : search_aliases())
+    if (const SearchChoice named = parse_search(alias); named.entry == choice.entry && named.options == choice.options)
+      return alias;
+  return text_of(choice);
+}
+
 int64_t bucket_bytes_of(const std::string& what, const std::string& value) {
   if (value == "0") return 0;
   const std::optional<Bytes> bytes = parse_bytes(value);

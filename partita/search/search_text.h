@@ -26,7 +26,8 @@ struct SearchChoice {
 };
 // Usage error (exit 2) for an unknown name, option or value, naming the known ones.
 SearchChoice parse_search(std::string_view text);
-std::string text_of(const SearchChoice& choice);  // as parse_search() takes it, without defaults
+std::string text_of(const SearchChoice& choice);        // as parse_search() takes it, without defaults
+std::string short_text_of(const SearchChoice& choice);  // the alias, where one stands for it
 // Alias -> the text that it stands for: "fsdp" -> "zero?stage=3".
 const std::map<std::string, std::string>& search_aliases();
 // An amount for Plan::bucket_bytes: "25MB", "0". Usage error where it is none; `what`: "--bucket".

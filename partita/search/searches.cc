@@ -39,6 +39,8 @@ const std::vector<SearchEntry>& searches() {
 double rule_work(const Problem& problem) {
   return 1e-6 * static_cast<double>(problem.graph.ops.size()) * problem.cluster.compute_count;
 }
+double groups_work(const Problem& problem) { return 2 * rule_work(problem); }
+double placed_work(const Problem& problem) { return 100 * rule_work(problem); }
 double cuts_work(const Problem& problem) {
   return 1e-4 * static_cast<double>(problem.graph.ops.size()) * std::log2(problem.cluster.compute_count);
 }

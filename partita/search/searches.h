@@ -31,6 +31,8 @@ struct AutoBegin {
 // Estimates for AutoBegin::work. A rule weighs some strategies of each op. A search by cuts weighs all that divide an
 // op, and what lies between ops. Measured on one machine; only their order matters.
 double rule_work(const Problem& problem);
+double groups_work(const Problem& problem);  // of rules that divide layers too
+double placed_work(const Problem& problem);  // whose plans are other on every device, and take longer to judge
 double cuts_work(const Problem& problem);
 // For AutoBegin::quick of searches that leave devices idle: idle devices cost no bytes.
 bool counts_time(const Problem& problem, const Budget& budget);

@@ -192,6 +192,21 @@ TEST(Machine, WithTooLittleMemorySaysSo) {
   EXPECT_GT(refused, 0);
 }
 
+// What has too little memory for one part of auto's search has the plan of another.
+TEST(Machine, WithTooLittleMemoryForAPartOfAutoHasThePlanOfAnother) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "AddressSanitizer reserves more";
+#endif
+  int without_a_part = 0;
+  for (int megabytes = 90; megabytes <= 180; megabytes += 6) {
+    const Outcome o = shell(fmt::format(
+        "ulimit -v {}; PARTITA plan zoo:gpt2?layers=2 --batch 8 --devices 4 --max-steps 20", megabytes * 1024));
+    if (o.code == 0) without_a_part += o.err.find("the machine has too little memory for it") != std::string::npos;
+    else EXPECT_TRUE(o.code == 4 || o.code == 127) << o.err;
+  }
+  EXPECT_GT(without_a_part, 0);
+}
+
 TEST(Machine, WithoutThreadsPlansAndSaysWhyItDoesNotRun) {
   const std::string none = std::string(PARTITA_BINARY_DIR) + "/libpartita_no_threads.so";
 #if defined(__SANITIZE_ADDRESS__)

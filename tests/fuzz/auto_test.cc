@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -266,6 +267,68 @@ TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithInceptionV3) {
 TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithRnn108K) { expect_cheapest_of({"rnn-10-8K"}, "flexflow-k80"); }
 TEST(LongClustersAuto, IsNeverDearerOnFlexFlowsK80WithWResNet15210) {
   expect_cheapest_of({"wresnet-152-10"}, "flexflow-k80");
+}
+
+// The place of the first note that begins so.
+size_t place(const SearchResult& found, const std::string& begin) {
+  const auto at = std::find_if(found.notes.begin(), found.notes.end(),
+                               [&](const std::string& note) { return note.starts_with(begin); });
+  EXPECT_NE(at, found.notes.end()) << begin;
+  return static_cast<size_t>(at - found.notes.begin());
+}
+
+// In time the rules come before the joint problem, which a limit may not have time for, and whole layers on devices
+// last. In bytes the joint problem is first.
+TEST(Auto, AsksRulesFirstInTime) {
+  const Graph graph = training("mlp?layers=2,width=24,batch=12");
+  const Cluster cluster = load_cluster("p2.8xlarge", 4);
+  const SearchResult time = searched(parse_search("auto"), graph, cluster, {}, Objective::kTime),
+                     comm = searched(parse_search("auto"), graph, cluster);
+  const size_t joint = place(time, "exact: ");
+  for (const char* rule : {"data-parallel: ", "zero: ", "zero?stage=3: ", "megatron"})
+    EXPECT_LT(place(time, rule), joint);
+  EXPECT_LT(place(time, "zero?stage=3: "), place(time, "layer-placement: "));
+  EXPECT_LT(place(comm, "exact: "), place(comm, "data-parallel: "));
+}
+
+// A plan that needs more memory than there is is marked in the list.
+TEST(Auto, SaysWhichPlansDoNotFit) {
+  const Graph graph = training("mlp?layers=3,width=256,batch=64");
+  Cluster cluster = load_cluster("p2.8xlarge", 4);
+  const Plan whole = *searched(parse_search("data-parallel"), graph, cluster).plan;
+  const int64_t peak = lower(graph, whole, cluster).peak_bytes[0];
+  for (const bool fits : {true, false}) {
+    for (Device& d : cluster.devices) d.memory_bytes = fits ? peak : peak / 2;
+    const SearchResult found = searched(parse_search("auto"), graph, cluster, {}, Objective::kTime);
+    const std::string note = found.notes[place(found, "data-parallel: ")];
+    EXPECT_EQ(note.find(" a step, does not fit (") == std::string::npos, fits) << note;
+  }
+}
+
+// Over slow links a plan of fewer bytes is not always one of less time: the rule that is faster is named.
+TEST(Auto, NamesTheFastestRule) {
+  const Graph graph = training("mlp?layers=3,width=256,batch=64");
+  const Cluster cluster = load_cluster("p2.8xlarge", 4);
+  const SearchResult found = searched(parse_search("auto"), graph, cluster);
+  ASSERT_TRUE(found.fastest_rule);
+  int64_t least = std::numeric_limits<int64_t>::max();
+  for (const SearchEntry& entry : searches()) {
+    if (!entry.rule || !entry.begins_auto.work || entry.begins_auto.quick) continue;
+    for (const auto& options : options_for_auto(entry, cluster)) {
+      std::optional<Plan> plan;
+      try {
+        plan = searched({&entry, options}, graph, cluster).plan;
+      } catch (const DoesNotApply&) {
+        continue;
+      }
+      const int64_t ns = simulate(lower(graph, *plan, cluster), CostModel(cluster)).step_time_ns;
+      if (text_of(SearchChoice{&entry, options}) == text_of(parse_search(found.fastest_rule->search)))
+        EXPECT_EQ(found.fastest_rule->step_time_ns, ns);
+      least = std::min(least, ns);
+    }
+  }
+  EXPECT_EQ(found.fastest_rule->step_time_ns, least);
+  EXPECT_FALSE(searched(parse_search("auto"), graph, cluster, {}, Objective::kTime).fastest_rule);
 }
 
 // The least of all plans of 2x2x2, proved by `exact`: one axis after the other does not get there, nor does 4x2.
