@@ -27,6 +27,8 @@ struct KernelFigures {
   std::map<DType, double> parts;  // of the peaks, that large products reach; the device's `efficiency` for others
   double memory_part = 1;         // of the bandwidth, that large copies reach
   double fused_attention = 0;     // of the products' rate, that attention in one kernel reaches; 0: there is none
+  double sustained = 1;           // of the clock, that is kept over a long step
+  double beside_collectives = 1;  // of its speed, that a kernel keeps while collectives run on its device
   auto operator<=>(const KernelFigures&) const = default;
 };
 

@@ -270,6 +270,12 @@ TEST(Cluster, BadFilesGetOneErrorWithLineAndRemedy) {
        "f.yaml:9: device type 'core': 'multiprocessors' needs 'clock_ghz'; add it"},
       {"efficiency: 0.5", "efficiency: 0.5\n    multiprocessors: 8\n    clock_ghz: 1\n    reached: {memory: 85}",
        "f.yaml:11: device type 'core': reached: memory is 85; it is a fraction, at most 1"},
+      {"efficiency: 0.5", "efficiency: 0.5\n    sustained: 0.5",
+       "f.yaml:9: device type 'core': 'sustained' says nothing without 'multiprocessors'; add that, or remove it"},
+      {"efficiency: 0.5", "efficiency: 0.5\n    multiprocessors: 8\n    clock_ghz: 1\n    sustained: 80",
+       "f.yaml:11: device type 'core': sustained is 80; it is a fraction, at most 1"},
+      {"efficiency: 0.5", "efficiency: 0.5\n    multiprocessors: 8\n    clock_ghz: 1\n    beside_collectives: 0",
+       "f.yaml:11: device type 'core': beside_collectives is 0; it must be positive"},
       {"kind: cpu", "kind: tpu", "f.yaml:4: device type 'core': kind is 'tpu'; it must be gpu or cpu"},
       {"kind: cpu", "kind: gpu",
        "f.yaml:13: level 'cpu0' is a GPU, but no level above it has a 'host'; add one: {type: .., link: {..}}"},
@@ -298,7 +304,8 @@ TEST(Cluster, FiguresOfKernelsAreOptional) {
   EXPECT_EQ(without.devices[0].kernels.multiprocessors, 0);
   const Cluster with = parse_cluster(
       replaced(kSmall, "efficiency: 0.5",
-               "efficiency: 0.5\n    multiprocessors: 8\n    clock_ghz: 1.5\n    reached: {float32: 0.75}"),
+               "efficiency: 0.5\n    multiprocessors: 8\n    clock_ghz: 1.5\n    reached: {float32: 0.75}\n"
+               "    sustained: 0.9\n    beside_collectives: 0.625"),
       "f.yaml");
   const KernelFigures& k = with.devices[0].kernels;
   EXPECT_EQ(k.multiprocessors, 8);
@@ -306,6 +313,10 @@ TEST(Cluster, FiguresOfKernelsAreOptional) {
   EXPECT_EQ(k.parts, (std::map<DType, double>{{DType::kFloat32, 0.75}}));
   EXPECT_DOUBLE_EQ(k.memory_part, 0.5);
   EXPECT_DOUBLE_EQ(k.fused_attention, 0);
+  EXPECT_DOUBLE_EQ(k.sustained, 0.9);
+  EXPECT_DOUBLE_EQ(k.beside_collectives, 0.625);
+  EXPECT_DOUBLE_EQ(without.devices[0].kernels.sustained, 1);
+  EXPECT_DOUBLE_EQ(without.devices[0].kernels.beside_collectives, 1);
 }
 
 TEST(Cluster, TheSlowestLinkIsCutFirst) {

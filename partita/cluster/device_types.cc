@@ -42,7 +42,7 @@ KernelFigures read_kernels(const Reader& r, const YAML::Node& node, const std::s
   KernelFigures k;
   k.memory_part = efficiency;
   if (!node["multiprocessors"]) {
-    for (const char* key : {"clock_ghz", "reached", "fused_attention"})
+    for (const char* key : {"clock_ghz", "reached", "fused_attention", "sustained", "beside_collectives"})
       if (node[key])
         r.fail_at(node[key], "{}: '{}' says nothing without 'multiprocessors'; add that, or remove it", what, key);
     return k;
@@ -60,6 +60,9 @@ KernelFigures read_kernels(const Reader& r, const YAML::Node& node, const std::s
   }
   if (const YAML::Node attention = node["fused_attention"])
     k.fused_attention = read_figure(r, attention, what + ": fused_attention", Sign::kPositive);
+  if (node["sustained"]) k.sustained = read_part(r, node["sustained"], what + ": sustained");
+  if (node["beside_collectives"])
+    k.beside_collectives = read_part(r, node["beside_collectives"], what + ": beside_collectives");
   return k;
 }
 
@@ -67,7 +70,8 @@ Device read_type(const Reader& r, const YAML::Node& node, const std::string& mod
   std::string what = fmt::format("device type '{}'", model);
   check_map(r, node, what,
             {"kind", "peak_tflop_per_s", "memory_bandwidth_gbytes_per_s", "efficiency", "launch_overhead_us"},
-            {"memory", "memory_gibytes", "collectives", "multiprocessors", "clock_ghz", "reached", "fused_attention"});
+            {"memory", "memory_gibytes", "collectives", "multiprocessors", "clock_ghz", "reached", "fused_attention",
+             "sustained", "beside_collectives"});
   Device d;
   d.model = model;
   std::string kind = read_word(r, node["kind"], what + ": kind");

@@ -55,7 +55,8 @@ constexpr std::string_view kBlackwellLibrary = R"(
 // attention of H100, H200, B200 and A100 are NVIDIA's aiconfigurator's, beside DeepGEMM's, Azure's benchmarking guides'
 // and Stas Bekman's; memory is gpu-benches' and BabelStream's. fused_attention is of the kernel that a training step
 // has on the architecture: FlashAttention 2 (A100), 3 (H100, H200), 4 (B200). No times of products in float32 and
-// float64 were found for A100 and later: their parts are nominal.
+// float64 were found for A100 and later: their parts are nominal. sustained and beside_collectives are fitted to whole
+// published steps, one set for a device type (docs/training.md has rows and errors); B200 has no rows, and none.
 
 // NVIDIA A100 data sheet: 9.7, 19.5 and, with tensor cores, 312 TFLOP/s; 40 GB at 1,555 or 80 GB at 2,039 GB/s; NVLink
 // of 600 GB/s, both directions together.
@@ -70,6 +71,8 @@ constexpr std::string_view kA100 = R"(
     clock_ghz: 1.41
     reached: {float32: 0.9, float64: 0.9, float16: 0.87, bfloat16: 0.87, memory: {reached}}
     fused_attention: 1.0
+    sustained: 0.9
+    beside_collectives: 0.7
     launch_overhead_us: 4.5
 )";
 
@@ -86,6 +89,8 @@ constexpr std::string_view kH100 = R"(
     clock_ghz: 1.83
     reached: {float32: 0.85, float64: 0.85, float16: 0.82, bfloat16: 0.82, memory: 0.88}
     fused_attention: 1.05
+    sustained: 0.75
+    beside_collectives: 0.6
     launch_overhead_us: 3
 )";
 
@@ -101,6 +106,8 @@ constexpr std::string_view kH200 = R"(
     clock_ghz: 1.83
     reached: {float32: 0.85, float64: 0.85, float16: 0.82, bfloat16: 0.82, memory: 0.87}
     fused_attention: 1.05
+    sustained: 0.95
+    beside_collectives: 0.6
     launch_overhead_us: 3
 )";
 

@@ -134,7 +134,8 @@ topology:
 //   Tesla V100 SXM2 data sheet: 7.8, 15.7 and, with tensor cores, 125 TFLOP/s; 16 or 32 GB at 900 GB/s; NVLinks of 25
 //   GB/s each way; 80 multiprocessors at 1.53 GHz;
 //   DeepBench's products on a V100 and gpu-benches' streams, to which parts and launch are fitted. Parts of float64
-//   are nominal.
+//   are nominal;
+//   whole steps of OneFlow's DLPerf, to which sustained and beside_collectives are fitted (docs/training.md).
 // The two sockets are one host here.
 constexpr std::string_view kDgx1 = R"(name: {name}
 device_types:
@@ -147,6 +148,8 @@ device_types:
     multiprocessors: 80
     clock_ghz: 1.53
     reached: {float32: 0.9, float64: 0.9, float16: 0.83, bfloat16: 0.9, memory: 0.87}
+    sustained: 0.9
+    beside_collectives: 0.8
     launch_overhead_us: 5
     collectives:{library}  E5-2698v4:
     kind: cpu

@@ -91,7 +91,8 @@ Rates rates_of(const tdl::Bound& bound, int first, int last, const std::vector<i
 }
 
 int64_t CostModel::kernel_ns(DeviceId device, const Kernel& kernel) const {
-  return whole_ns(partita::kernel_ns(cluster_.device(device), kernel), 1);
+  const Device& on = cluster_.device(device);
+  return whole_ns(partita::kernel_ns(on, kernel, on.kernels.sustained), 1);
 }
 
 Kernel CostModel::kernel(DeviceId device, const std::shared_ptr<const tdl::Bound>& bound, int first, int last,

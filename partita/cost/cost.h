@@ -1,5 +1,5 @@
-// What a task takes in time, from the cluster's figures. A kernel: kernel.h. A transfer: latency and bandwidth of its
-// route. A collective: collective.h.
+// What a task takes in time, from the cluster's figures. A kernel: kernel.h, at the clock that the device sustains. A
+// transfer: latency and bandwidth of its route. A collective: collective.h. Searches and the simulator ask here alone.
 //
 // Example: 8 MB over two links of 5 us and 8 GB/s each take 10 us + 1 ms.
 #pragma once

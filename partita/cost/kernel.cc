@@ -31,31 +31,39 @@ double rising(double half) { return half / (half + kHalfRate); }
 
 double norm(double a, double b) { return std::cbrt(a * a * a + b * b * b); }
 
+// A device at a part of its clock.
+struct Paced {
+  const Device& device;
+  double clock;
+  const KernelFigures& figures() const { return device.kernels; }
+  double flops_per_s(DType dtype) const { return clock * reached_flops_per_s(device, dtype); }
+};
+
 // FLOPs in a nanosecond of one multiprocessor.
-double rate_of_one(const Device& on, DType rate) {
-  return reached_flops_per_s(on, rate) / kNsPerS / on.kernels.multiprocessors;
+double rate_of_one(const Paced& on, DType rate) {
+  return on.flops_per_s(rate) / kNsPerS / on.figures().multiprocessors;
 }
 
-double memory_ns(const Device& on, double bytes) { return bytes / reached_bytes_per_s(on) * kNsPerS; }
+double memory_ns(const Paced& on, double bytes) { return bytes / reached_bytes_per_s(on.device) * kNsPerS; }
 
 bool has_matrix_unit(const Device& on, DType rate) {
   return on.peak_flops_per_s.at(rate) > 2 * on.peak_flops_per_s.at(DType::kFloat32);
 }
 
-double product_ns(const Device& on, const Kernel& kernel, const Product& p, double bytes) {
+double product_ns(const Paced& on, const Kernel& kernel, const Product& p, double bytes) {
   const double memory = memory_ns(on, bytes), k = std::max(1.0, p.k * kernel.computed);
   const double rate = rate_of_one(on, kernel.rate), partial = memory_ns(on, p.batch * p.m * p.n * kPartialBytes);
-  const std::span<const Tile> tiles =
-      has_matrix_unit(on, kernel.rate) ? std::span<const Tile>(kMatrixTiles) : std::span<const Tile>(kVectorTiles);
+  const std::span<const Tile> tiles = has_matrix_unit(on.device, kernel.rate) ? std::span<const Tile>(kMatrixTiles)
+                                                                              : std::span<const Tile>(kVectorTiles);
   double best = std::numeric_limits<double>::infinity();
   if (p.m == 1 || p.n == 1)
-    best = std::max(memory, p.flops() * kernel.computed / reached_flops_per_s(on, kernel.vector) * kNsPerS);
+    best = std::max(memory, p.flops() * kernel.computed / on.flops_per_s(kernel.vector) * kNsPerS);
   for (const Tile& tile : tiles) {
     const double step = 2 * tile.m * tile.n / (rate * rising(tile.half()) / rising(tiles[0].half()));
     const double count = p.batch * std::ceil(p.m / tile.m) * std::ceil(p.n / tile.n);
     for (double split : kSplits) {
       const double part = split > 1 ? std::max(k / split, kShortestSplit) : k;
-      const double waves = std::ceil(count * split / on.kernels.multiprocessors);
+      const double waves = std::ceil(count * split / on.figures().multiprocessors);
       const double compute = waves * std::ceil(part / kStep) * kStep * step;
       const double joining = split > 1 ? kJoinNs + split * partial : 0;
       if (std::max(compute, memory) + joining < best) best = std::min(best, norm(compute, memory) + joining);
@@ -65,7 +73,7 @@ double product_ns(const Device& on, const Kernel& kernel, const Product& p, doub
   return best;
 }
 
-double products_ns(const Device& on, const Kernel& kernel) {
+double products_ns(const Paced& on, const Kernel& kernel) {
   auto elements = [](const Product& p) { return p.batch * (p.m * p.k + p.k * p.n + p.m * p.n); };
   double all = 0, flops = 0, ns = 0;
   for (const Product& p : kernel.products) {
@@ -73,16 +81,16 @@ double products_ns(const Device& on, const Kernel& kernel) {
     flops += p.flops() * kernel.computed;
   }
   for (const Product& p : kernel.products) ns += product_ns(on, kernel, p, kernel.bytes * elements(p) / all);
-  const double others = std::max(0.0, kernel.flops - flops) / reached_flops_per_s(on, kernel.vector) * kNsPerS;
+  const double others = std::max(0.0, kernel.flops - flops) / on.flops_per_s(kernel.vector) * kNsPerS;
   return std::max(ns, others);
 }
 
-double attention_ns(const Device& on, const Kernel& kernel) {
+double attention_ns(const Paced& on, const Kernel& kernel) {
   const Product& scores = kernel.products[0];
   double flops = 0;
   for (const Product& p : kernel.products) flops += p.flops();
   const double pair_ns = flops / (scores.batch * scores.m * scores.n) / rate_of_one(on, kernel.rate) +
-                         kNsPerS / (kExponentials * on.kernels.clock_hz);
+                         kNsPerS / (kExponentials * on.clock * on.figures().clock_hz);
   const double height = std::min(kAttentionTile, std::ceil(scores.m / kShortTile) * kShortTile);
   const double rows = std::ceil(scores.m / height), columns = std::ceil(scores.n / kAttentionTile);
   double tiles = rows * columns;
@@ -90,22 +98,22 @@ double attention_ns(const Device& on, const Kernel& kernel) {
     tiles = std::min(tiles, kernel.computed * scores.m * scores.n / (height * kAttentionTile) + rows / 2);
   const bool split = scores.m < kAttentionTile && columns > 1;
   const double longest = split ? 1 : std::min(columns, 2 * tiles / rows);
-  const double busiest = std::max(scores.batch * tiles / on.kernels.multiprocessors, longest);
-  const double reach = on.kernels.fused_attention * (kernel.products.size() > 2 ? kBackward : 1);
+  const double busiest = std::max(scores.batch * tiles / on.figures().multiprocessors, longest);
+  const double reach = on.figures().fused_attention * (kernel.products.size() > 2 ? kBackward : 1);
   return busiest * height * kAttentionTile * pair_ns / reach + memory_ns(on, kernel.bytes) +
-         (split ? on.launch_overhead_us * kNsPerUs : 0);
+         (split ? on.device.launch_overhead_us * kNsPerUs : 0);
 }
 
 // One kernel after another. Each product reads or writes the scores, and so do as many kernels between them: softmax
 // does both, and its gradient reads what it made too.
-double unfused_attention_ns(const Device& on, const Kernel& kernel) {
+double unfused_attention_ns(const Paced& on, const Kernel& kernel) {
   const Product& scores = kernel.products[0];
   const auto kernels = static_cast<double>(kernel.products.size());
   const double passes = kernels * scores.batch * scores.m * scores.n * static_cast<double>(bytes_of(kernel.rate));
   Kernel products = kernel;
   products.computed = 1;
   products.bytes += passes;
-  return products_ns(on, products) + memory_ns(on, passes) + kernels * on.launch_overhead_us * kNsPerUs;
+  return products_ns(on, products) + memory_ns(on, passes) + kernels * on.device.launch_overhead_us * kNsPerUs;
 }
 
 }  // namespace
@@ -124,14 +132,15 @@ double reached_bytes_per_s(const Device& device) {
          (device.kernels.multiprocessors > 0 ? device.kernels.memory_part : device.efficiency);
 }
 
-double kernel_ns(const Device& device, const Kernel& kernel) {
+double kernel_ns(const Device& device, const Kernel& kernel, double clock) {
+  const Paced on{device, clock};
   const double launch = device.launch_overhead_us * kNsPerUs;
   if (device.kernels.multiprocessors > 0 && !kernel.products.empty())
-    return launch + (!kernel.fused_attention              ? products_ns(device, kernel)
-                     : device.kernels.fused_attention > 0 ? attention_ns(device, kernel)
-                                                          : unfused_attention_ns(device, kernel));
-  const double compute = kernel.flops > 0 ? kernel.flops / reached_flops_per_s(device, kernel.rate) * kNsPerS : 0;
-  return launch + std::max(memory_ns(device, kernel.bytes), compute);
+    return launch + (!kernel.fused_attention              ? products_ns(on, kernel)
+                     : device.kernels.fused_attention > 0 ? attention_ns(on, kernel)
+                                                          : unfused_attention_ns(on, kernel));
+  const double compute = kernel.flops > 0 ? kernel.flops / on.flops_per_s(kernel.rate) * kNsPerS : 0;
+  return launch + std::max(memory_ns(on, kernel.bytes), compute);
 }
 
 }  // namespace partita

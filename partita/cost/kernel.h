@@ -55,7 +55,9 @@ struct Kernel {
   bool operator==(const Kernel&) const = default;
 };
 
-double kernel_ns(const Device& device, const Kernel& kernel);
+// At a part of the device's clock, which its arithmetic depends on and its memory does not: 1 for a kernel alone,
+// `sustained` of the device in a step (CostModel).
+double kernel_ns(const Device& device, const Kernel& kernel, double clock = 1);
 
 // What the device reaches. FLOP/s of integers and booleans are float32's; bad input where the device has none.
 double reached_flops_per_s(const Device& device, DType dtype);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "partita/cost/cost.h"
 #include "partita/cost/kernel_form.h"
 
 namespace partita {
@@ -45,6 +46,21 @@ TEST(KernelTime, TheLastWaveOfTilesIsWhole) {
   EXPECT_NEAR(kernel_ns(gpu(), product(DType::kFloat16, {100, 256, 128, 64})), 5000 + kStepNs, 1e-6);
   // k counts in steps of 64.
   EXPECT_NEAR(kernel_ns(gpu(), product(DType::kFloat16, {1, 2560, 1280, 65})), 5000 + 2 * kStepNs, 1e-6);
+}
+
+TEST(KernelTime, AtAPartOfTheClockWhatComputesTakesLonger) {
+  const Kernel full = product(DType::kFloat16, {1, 2560, 1280, 64});
+  EXPECT_NEAR(kernel_ns(gpu(), full, 0.8), 5000 + kStepNs / 0.8, 1e-6);
+  Kernel copy;
+  copy.bytes = 1e9;
+  EXPECT_DOUBLE_EQ(kernel_ns(gpu(), copy, 0.8), kernel_ns(gpu(), copy));
+  copy.flops = 1e12;  // 10 ms at 100 TFLOP/s
+  EXPECT_NEAR(kernel_ns(gpu(), copy, 0.8), 5000 + 1e7 / 0.8, 1e-3);
+  // What a plan's kernels take, and searches price, is at the clock that the device sustains.
+  Cluster cluster;
+  cluster.devices = {gpu()};
+  cluster.devices[0].kernels.sustained = 0.8;
+  EXPECT_EQ(CostModel(cluster).kernel_ns(DeviceId(0), full), std::llround(5000 + kStepNs / 0.8));
 }
 
 TEST(KernelTime, SmallTilesWhereLargeOnesLeaveMultiprocessorsIdle) {

@@ -166,7 +166,8 @@ std::vector<Prediction> of_kernels(const std::string& csv, bool sized = false) {
   yaml.replace(at, figures.size(),
                std::string("float32: 100, float64: 50, bfloat16: 400}, memory_gibytes: 1, "
                            "memory_bandwidth_gbytes_per_s: 1000, efficiency: 1, launch_overhead_us: 3") +
-                   (sized ? ", multiprocessors: 100, clock_ghz: 1, fused_attention: 1" : ""));
+                   // A kernel alone is at its whole clock.
+                   (sized ? ", multiprocessors: 100, clock_ghz: 1, fused_attention: 1, sustained: 0.5" : ""));
   return predict(parse_csv(csv, "t.csv"), parse_cluster(yaml, "nodes.yaml"));
 }
 

@@ -34,6 +34,7 @@ SimNode collective_node(const PhysicalGraph& graph, const CostModel& cost, std::
     const Task& part = graph.task(p);
     queues.insert(part.queue.value);
     node.static_queues.push_back(part.queue.value);
+    if (cost.cluster().device(part.device).kernels.beside_collectives < 1) node.devices.push_back(part.device);
     node.sent_bytes = std::max(node.sent_bytes, part.bytes);
   }
   node.collective = &cost.collective_of(graph, node.tasks);
@@ -71,6 +72,8 @@ std::vector<SimNode> sim_nodes(const PhysicalGraph& graph, const CostModel& cost
       const double cold = cached ? 1 - warm[nodes.size() - 1] : 0;
       node.duration_ns = time.ns + std::llround(cold * static_cast<double>(time.cold_ns - time.ns));
       node.together = time.together, node.estimated = time.estimated;
+      node.beside = cost.cluster().device(task.device).kernels.beside_collectives;
+      if (node.beside < 1 && graph.queues[task.queue.index()].kind == QueueKind::kCompute) node.devices = {task.device};
     }
   }
   const std::vector<int> place = places(graph, table);

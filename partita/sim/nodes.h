@@ -22,6 +22,8 @@ struct SimNode {
   int64_t sent_bytes = 0;                  // by each participant of a collective
   int threads = 1;                         // of the runtime, that work meanwhile: one a participant
   double together = 1;                     // TaskTime's
+  std::vector<DeviceId> devices;  // of a kernel that collectives slow down, and of these collectives; else none
+  double beside = 1;              // of its speed, that such a kernel keeps (KernelFigures::beside_collectives)
   bool estimated = false;
   std::vector<int> now, next;  // successors in this step and in the next
   int waits_now = 0, waits_next = 0;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "partita/base/error.h"
+#include "partita/cost/whole_ns.h"
 
 namespace partita {
 
@@ -33,17 +34,50 @@ int Running::busy() const {
   return threads;
 }
 
+Running::Beside& Running::beside(DeviceId device) {
+  if (device.index() >= beside_.size()) beside_.resize(device.index() + 1);
+  return beside_[device.index()];
+}
+
+void Running::begin_beside(int64_t run, const SimNode& node) {
+  Beside& b = beside(node.devices[0]);
+  b.run = run, b.left_ns = static_cast<double>(node.duration_ns), b.part = node.beside;
+  b.end = now_ + whole_ns(b.left_ns / b.speed(), 0);
+  b.since = now_;
+  ends_.emplace(b.end, run);
+}
+
+void Running::count_collective(const std::vector<DeviceId>& devices, int more) {
+  for (DeviceId device : devices) {
+    Beside& b = beside(device);
+    const double before = b.speed();
+    b.collectives += more;
+    if (b.run < 0 || b.speed() == before) continue;
+    b.left_ns = std::max(0.0, b.left_ns - static_cast<double>(now_ - b.since) * before);
+    b.since = now_;
+    ends_.erase({b.end, b.run});
+    b.end = now_ + whole_ns(b.left_ns / b.speed(), 0);
+    ends_.emplace(b.end, b.run);
+  }
+}
+
 void Running::start(int64_t run, const SimNode& node, int64_t now) {
-  if (cores_ == 0) {
-    ends_.push({now + node.duration_ns, run});
+  now_ = now;
+  if (cores_ > 0) {
+    sharing_.push_back({run, static_cast<double>(node.duration_ns), node.threads, node.together});
     return;
   }
-  now_ = now;
-  sharing_.push_back({run, static_cast<double>(node.duration_ns), node.threads, node.together});
+  if (!node.devices.empty()) slowing_.emplace(run, &node);
+  if (!node.devices.empty() && !node.collective) {
+    begin_beside(run, node);
+    return;
+  }
+  ends_.emplace(now + node.duration_ns, run);
+  if (node.collective) count_collective(node.devices, 1);
 }
 
 int64_t Running::next_end() const {
-  if (cores_ == 0) return ends_.top().first;
+  if (cores_ == 0) return ends_.begin()->first;
   const int all = busy();
   double least = INFINITY;
   for (const Sharing& s : sharing_) least = std::min(least, s.left_ns * slowdown(s, all));
@@ -51,13 +85,30 @@ int64_t Running::next_end() const {
   return now_ + std::max<int64_t>(1, std::llround(least));
 }
 
+void Running::leave(const std::vector<int64_t>& runs) {
+  if (slowing_.empty()) return;
+  std::vector<const SimNode*> collectives;
+  for (int64_t run : runs) {
+    const auto found = slowing_.find(run);
+    if (found == slowing_.end()) continue;
+    if (found->second->collective) collectives.push_back(found->second);
+    else beside(found->second->devices[0]).run = -1;
+    slowing_.erase(found);
+  }
+  for (const SimNode* node : collectives) count_collective(node->devices, -1);
+}
+
 std::vector<int64_t> Running::ended(int64_t now) {
   std::vector<int64_t> runs;
-  while (!ends_.empty() && ends_.top().first == now) {
-    runs.push_back(ends_.top().second);
-    ends_.pop();
+  while (!ends_.empty() && ends_.begin()->first == now) {
+    runs.push_back(ends_.begin()->second);
+    ends_.erase(ends_.begin());
   }
-  if (sharing_.empty()) return runs;
+  if (cores_ == 0) {
+    now_ = now;
+    leave(runs);
+    return runs;
+  }
   const int all = busy();
   const auto passed = static_cast<double>(now - now_);
   now_ = now;

@@ -1,15 +1,21 @@
-// Internal to sim/: what runs now, and when it ends. Where all devices share a machine's cores (Machine, profile.h),
-// how fast something runs depends on what else runs.
+// Internal to sim/: what runs now, and when it ends. How fast something runs depends on what else runs.
 //
-// With `busy` threads on `cores` cores, a node takes times as long as alone
+// Where each device has its own processor, a kernel keeps `beside` of its speed while any collective runs on its
+// device, whose library's kernels occupy multiprocessors and memory there (SimNode).
+//
+// Example: beside = 0.5, a kernel of 100 ns, and a collective from 20 to 60 ns: 20 + 40 / 2 are done at 60, and it ends
+// at 120.
+//
+// Where all devices share a machine's cores (Machine, profile.h): with `busy` threads on `cores` cores, a node takes
+// times as long as alone
 //     (1 + (together - 1) (min(busy, cores) - 1) / (cores - 1)) max(1, busy / cores),
 // over the same for its own threads. `together` was measured with all cores busy: caches and memory are shared.
 //
 // Example: two cores, three kernels that are bound by arithmetic (together = 1): each takes 1.5 times as long.
 #pragma once
 #include <cstdint>
-#include <functional>
-#include <queue>
+#include <set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -40,9 +46,25 @@ class Running {
   double slowdown(const Sharing& s, int busy) const;
   int busy() const;
 
-  int cores_;  // 0: each device has its own processor, and nothing depends on anything else
+  // What collectives slow down on a device: the kernel of its compute queue.
+  struct Beside {
+    int64_t run = -1;    // none
+    double left_ns = 0;  // at `since`, at full speed
+    int64_t since = 0, end = 0;
+    double part = 1;
+    int collectives = 0;  // that run on the device
+    double speed() const { return collectives > 0 ? part : 1; }
+  };
+  Beside& beside(DeviceId device);
+  void begin_beside(int64_t run, const SimNode& node);
+  void count_collective(const std::vector<DeviceId>& devices, int more);
+  void leave(const std::vector<int64_t>& runs);
+
+  int cores_;                               // 0: each device has its own processor
   using End = std::pair<int64_t, int64_t>;  // time and run
-  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
+  std::set<End> ends_;
+  std::vector<Beside> beside_;                           // by device
+  std::unordered_map<int64_t, const SimNode*> slowing_;  // runs that count on their devices: kernels and collectives
   std::vector<Sharing> sharing_;
   int64_t now_ = 0;
 };
