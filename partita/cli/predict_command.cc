@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "partita/base/error.h"
+#include "partita/base/input_file.h"
 #include "partita/base/output_file.h"
 #include "partita/cli/commands.h"
-#include "partita/network/problem.h"
 #include "partita/predict/predict.h"
 
 namespace partita {
@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kWorst = 10;
 
 Table read_measurements(const Arguments& a) {
-  const std::string text = solver::read_text(a.target);
+  const std::string text = read_file(a.target);
   const bool log = is_nccl_tests(text);
   if (!log && !a.collective.empty())
     fail("--collective is for the output of nccl-tests; {} is a table, whose column says it", a.target);

@@ -58,16 +58,16 @@ DeviceId typical_device(const Cluster& cluster, const Mesh& mesh) {
 
 constexpr int64_t kMostTasks = 1'000'000;  // gigabytes, and minutes
 
-void expect_small(const Graph& graph, const Cluster& cluster) {
-  if (is_too_large_to_lower(graph, cluster))
-    fail("plan for '{}' on '{}': {} ops on {} devices are more than {} tasks, too many to simulate or to run",
-         graph.name, cluster.name, graph.ops.size(), cluster.compute_count, kMostTasks);
-}
-
 }  // namespace
 
 bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster) {
   return static_cast<int64_t>(graph.ops.size()) * cluster.compute_count > kMostTasks;
+}
+
+void expect_small_enough(const Graph& graph, const Cluster& cluster) {
+  if (is_too_large_to_lower(graph, cluster))
+    fail("plan for '{}' on '{}': {} ops on {} devices are more than {} tasks, too many to simulate or to run",
+         graph.name, cluster.name, graph.ops.size(), cluster.compute_count, kMostTasks);
 }
 
 std::vector<DeviceId> typical_devices(const Cluster& cluster) {
@@ -167,12 +167,12 @@ int64_t missing_bytes(const Graph& graph, const Plan& plan, const Cluster& clust
 }
 
 PhysicalGraph lower(const Graph& graph, const Resolved& resolved, const Cluster& cluster, const LowerOptions& options) {
-  if (!resolved.listed) expect_small(graph, cluster);
+  if (!resolved.listed) expect_small_enough(graph, cluster);
   return Orders(graph, resolved, cluster, options).lowered(0);
 }
 
 PhysicalGraph lower(const Graph& graph, const Plan& plan, const Cluster& cluster, const LowerOptions& options) {
-  expect_small(graph, cluster);
+  expect_small_enough(graph, cluster);
   return lower(graph, resolve(graph, plan, cluster), cluster, options);
 }
 

@@ -36,6 +36,8 @@ std::vector<int64_t> planned_peak_bytes(const Graph& graph, const Plan& plan, co
 // figures of typical devices are what there is to tell: the first, one in the middle, and the last, whose part of every
 // split is the largest.
 bool is_too_large_to_lower(const Graph& graph, const Cluster& cluster);
+// Bad input where it is.
+void expect_small_enough(const Graph& graph, const Cluster& cluster);
 std::vector<DeviceId> typical_devices(const Cluster& cluster);
 // Of a plan with stages: the last device of each. One of them stands on every mesh of the plan.
 std::vector<DeviceId> typical_devices(const Cluster& cluster, const Plan& plan);

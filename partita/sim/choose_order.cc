@@ -157,6 +157,7 @@ StepBreakdown with_peaks(StepBreakdown parts, const std::vector<int64_t>& peaks)
 
 ChosenOrder choose_order(const Graph& graph, const Plan& plan, const Resolved& resolved, const Telling& from,
                          const Cluster& cluster, const Choosing& choosing) {
+  if (!resolved.listed) expect_small_enough(graph, cluster);
   Trial trial(graph, plan, resolved, from, cluster, choosing.watch);
   Orders& orders = *trial.main.orders;
   ChosenOrder out;

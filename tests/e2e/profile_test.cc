@@ -83,7 +83,7 @@ TEST(CliProfile, OfTwoAtOnceNothingIsLost) {
 
 TEST(CliProfile, LooksAtWhatIsAskedBeforeItMeasures) {
   const std::string file = fresh("profile.json"), plan = scratch("plan.json");
-  expect_error(profile_of(file, {kModel, "zoo:nosuch"}), 3, {"unknown model 'nosuch'"});
+  expect_error(profile_of(file, {kModel, "zoo:nosuch"}), 3, {"unknown model 'zoo:nosuch'"});
   EXPECT_FALSE(std::filesystem::exists(file));
   expect_error({"profile", kModel, "--devices", "1000", "-o", file}, 2, {"--devices is 1000", "at most"});
   expect_error({"profile", kModel, "--seconds", "1e300", "-o", file}, 2, {"at most 60"});
