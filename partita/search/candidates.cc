@@ -18,7 +18,7 @@ namespace {
 bool is_better(const Candidate& a, const Candidate& b) { return std::pair(a.cost, a.rank) < std::pair(b.cost, b.rank); }
 
 std::string note_of(const Problem& problem, const Candidate& candidate) {
-  const std::string cost = fmt::format("{}: {} a step", candidate.from, cost_text(problem, candidate.cost));
+  std::string cost = fmt::format("{}: {} a step", candidate.from, cost_text(problem, candidate.cost));
   const int64_t missing = candidate.missing_bytes.value_or(0);
   if (missing <= 0) return cost;
   return fmt::format("{}, does not fit ({} too few on a device)", cost, megabytes(static_cast<double>(missing)));
