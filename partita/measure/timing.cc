@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
-#include <fstream>
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -15,6 +14,7 @@
 #include "partita/base/align.h"
 #include "partita/base/error.h"
 #include "partita/base/float16.h"
+#include "partita/base/machine_memory.h"
 #include "partita/base/rng.h"
 #include "partita/base/units.h"
 #include "partita/kernel_plan/kernel_plan.h"
@@ -201,14 +201,6 @@ namespace {
 // Of the memory that is free, may be taken by operands of one kernel.
 constexpr double kPartOfMemory = 0.4;
 
-// What the system says is free; where it does not tell, without end.
-double available_bytes() {
-  std::ifstream info("/proc/meminfo");
-  for (std::string word; info >> word;)
-    if (double kib = 0; word == "MemAvailable:" && info >> kib) return kib * 1024;
-  return INFINITY;
-}
-
 // A kernel, an instance a core, and its times so far.
 struct InGroup {
   const KernelToTime* kernel = nullptr;
@@ -243,7 +235,8 @@ GroupTimes time_group(const std::vector<const KernelToTime*>& group, const std::
   std::vector<InGroup> members;
   const auto join = [&](const KernelToTime* kernel, int instances) {
     InGroup member{kernel, {}, {}, {}};
-    if (const double bytes = kernel->kernel.bytes * instances; bytes > kPartOfMemory * available_bytes()) {
+    if (const double bytes = kernel->kernel.bytes * instances;
+        bytes > kPartOfMemory * static_cast<double>(available_bytes())) {
       result.left_out.emplace(kernel->kernel.id.key(),
                               fmt::format("its operands are {}, too much for this machine's memory", megabytes(bytes)));
       return;

@@ -1,23 +1,11 @@
 // What programs of nccl-tests print, whole, joined, tagged and damaged.
 #include <gtest/gtest.h>
 
-#include <functional>
-
-#include "partita/base/error.h"
+#include "partita/base/testing/error_of.h"
 #include "partita/predict/predict.h"
 
 namespace partita {
 namespace {
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ExitCode::kBadInput) << e.what();
-    return e.what();
-  }
-  return "no error";
-}
 
 constexpr const char* kLog =
     "# nThread 1 nGpus 1 minBytes 1048576 maxBytes 2097152 step: 2(factor) warmup iters: 5 iters: 20\n"

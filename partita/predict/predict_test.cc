@@ -4,23 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 
-#include "partita/base/error.h"
+#include "partita/base/testing/error_of.h"
 #include "partita/cost/collective.h"
 
 namespace partita {
 namespace {
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ExitCode::kBadInput) << e.what();
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST(Csv, QuotesAndLinesAreKept) {
   const Table t = parse_csv(
