@@ -1470,6 +1470,9 @@ def measure(kernels, device, seconds, file):
             try:
                 took = timer.time(prepared(kernel, draw(kernel, device, done + 1), device))
             except Exception as error:  # no memory, or a function that PyTorch lacks
+                if "CUDA error" in str(error):  # the program can use the GPU no more
+                    file.write()
+                    fail(f"{kernel.text()}: {reason(error)}; {file.path} has what was timed before it")
                 left_out.append((kernel.text(), reason(error)))
             else:
                 file.add(kernel, took)
@@ -1556,7 +1559,7 @@ def device_of(asked, work):
         device = torch.device(asked or ("cuda" if torch.cuda.is_available() else "cpu"))
         if device.type not in ("cpu", "cuda"):
             fail(f"--device {asked}: cpu, cuda, or cuda:1")
-        torch.empty(1, device=device)
+        device = torch.empty(1, device=device).device  # with its number, which set_device wants
     except (RuntimeError, AssertionError) as error:
         fail(f"--device {asked or 'cuda'}: {reason(error)}")
     if device.type == "cpu" and work.get("device_kind") != "cpu":
