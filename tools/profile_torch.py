@@ -16,6 +16,7 @@ import datetime
 import json
 import math
 import os
+import re
 import statistics
 import sys
 import time
@@ -39,6 +40,8 @@ DTYPES = {
     "float16": torch.float16,
     "bfloat16": torch.bfloat16,
 }
+HALVES = (torch.float16, torch.bfloat16)
+OF_IMAGES = ("conv2d", "conv2d_data_grad", "conv2d_weight_grad", "batch_norm", "batch_norm_grad", "max_pool", "max_pool_grad")
 EXACT_INTEGER = 2**53
 MOST_BYTES = 0.4  # of the memory that is free, for one intermediate result: beyond it a kernel is left out
 
@@ -179,6 +182,7 @@ class Kernel:
         self.reads = {t: (DTYPES[dtype], [box[a] for a in axes[t]]) for t, dtype, box in entry["reads"]}
         self.writes = {t: (DTYPES[dtype], [box[a] for a in axes[t]]) for t, dtype, box in entry["writes"]}
         self.how = []
+        self.timed = False  # a run may then overwrite what it updates, and keep a library's own way to say places
 
     def key(self):
         names = ("definition", "form", "attributes", "stages", "indices", "operands")
@@ -190,6 +194,11 @@ class Kernel:
 
     def size(self, index):
         return max(0, self.ranges[index][1] - self.ranges[index][0])
+
+    def is_image(self, device):
+        """Whether its tensors of four axes lie with channels last, as tensor cores want images."""
+        dtypes = [dtype for dtype, _ in self.reads.values()]
+        return device.type == "cuda" and self.definition in OF_IMAGES and any(d in HALVES for d in dtypes)
 
     def ran(self, how):
         if how not in self.how:
@@ -216,7 +225,7 @@ def numbers_of(kernel, tensor):
 def draw(kernel, device, seed):
     """Operands: {tensor: (values, lower corner)}."""
     generator = torch.Generator(device=device).manual_seed(seed)
-    held = {}
+    held, image = {}, kernel.is_image(device)
     for tensor, (dtype, box) in kernel.reads.items():
         shape = [max(0, high - low) for low, high in box]
         if dtype.is_floating_point:
@@ -226,7 +235,10 @@ def draw(kernel, device, seed):
         else:
             low, high = numbers_of(kernel, tensor) or (1, 2)
             values = torch.randint(low, max(high, low + 1), shape, generator=generator, device=device)
-        held[tensor] = (values.to(dtype), [low for low, _ in box])
+        layout = torch.channels_last if image and values.dim() == 4 else torch.contiguous_format
+        held[tensor] = (values.to(dtype).contiguous(memory_format=layout), [low for low, _ in box])
+    if image:
+        kernel.ran("channels last")
     return held
 
 
@@ -356,11 +368,39 @@ class Evaluator:
                 self.store(stage, value, lhs)
                 return
         self.limit(self.dims)
-        value = self.value(inner)
+        value = None if self.naive or reducer else self.stack(inner)
+        value = self.value(inner) if value is None else value
         if reducer and over:
             value = self.reduce(reducer, value, lhs, over)
             self.kernel.ran("reduction")
         self.store(stage, value, lhs)
+
+    def stack(self, body):
+        """A sum of if(x == k, t_k, 0) over the numbers k of the index x is a stack of the t_k along x; None: it is
+        no such sum."""
+        parts, found, index = [body], {}, None
+        while parts:
+            e = parts.pop()
+            if e.get("binary") == "+":
+                parts += e["of"]
+                continue
+            condition = e["if"][0] if "if" in e and is_zero(e["if"][2]) else {}
+            at, k = condition["of"] if condition.get("binary") == "==" else ({}, {})
+            if "index" not in at or "number" not in k or index not in (None, at["index"]) or "read" not in e["if"][1]:
+                return None
+            index = at["index"]
+            if number(k["number"]) in found or index in uses(e["if"][1]):
+                return None
+            found[number(k["number"])] = e["if"][1]
+        low, high = self.kernel.ranges[index]
+        if len(found) < 2 or any(k not in found for k in range(low, high)) or index not in self.dims:
+            return None
+        whole, axis = self.dims, self.dims.index(index)
+        self.dims = [i for i in whole if i != index]
+        values = [self.value(found[k]).expand([self.kernel.size(i) for i in self.dims]) for k in range(low, high)]
+        self.dims = whole
+        self.kernel.ran("stack")
+        return torch.stack(values, axis)
 
     def limit(self, dims):
         points = math.prod(self.kernel.size(i) for i in dims)
@@ -763,17 +803,24 @@ def results(run, values):
     return out
 
 
+def digits_of(names, name):
+    """Numbers of an index that may have been split into digits: e, or e.0 and e.1."""
+    return [k for k, known in enumerate(names) if re.fullmatch(name + r"([._]\d+)*", known)]
+
+
 def attention_parts(kernel, run):
-    """Indices of batch, heads, repeated heads, i, j, e, d; the mask; the scale. None: not plain attention."""
+    """Indices of batch and heads, of repeated heads, i, j, those of e and of d; the mask; the scale. None: not plain
+    attention."""
     names = [name for name, _ in kernel.formula["indices"]]
-    if not kernel.whole or kernel.attributes.get("softcap") or not {"i", "j", "e", "d"} <= set(names):
+    if not kernel.whole or kernel.attributes.get("softcap") or not {"i", "j"} <= set(names):
         return None
     scores, reads = kernel.stages[0], [read_of(kernel, name) for name in ("q", "k", "v")]
-    if read_of(kernel, "mask") or None in reads or not is_full(kernel, [names.index("e"), names.index("d")]):
+    i, j = names.index("i"), names.index("j")
+    e, d = (digits_of(names, name) for name in "ed")
+    if read_of(kernel, "mask") or None in reads or not e or not d or not is_full(kernel, e + d):
         return None
-    i, j, e, d = (names.index(name) for name in "ijed")
     lhs = [x for form in scores["at"] for x in indices_of(form)]
-    if scores["is"].get("over") != [e] or lhs[-2:] != [i, j]:
+    if scores["is"].get("over") != e or lhs[-2:] != [i, j]:
         return None
     batch = [x for x in lhs[:-2] if x in uses(reads[1])]
     repeated = [x for x in lhs[:-2] if x not in batch]
@@ -785,7 +832,7 @@ def attention_parts(kernel, run):
         mask = mask & truth(run.value(condition))
     if torch.is_tensor(mask):
         mask = mask.expand(kernel.size(i), kernel.size(j))
-    extent = kernel.formula["indices"][e][1]
+    extent = math.prod(kernel.size(x) for x in e)
     return reads, (batch, repeated, i, j, e, d), mask, kernel.attributes.get("scale") or extent**-0.5
 
 
@@ -813,10 +860,10 @@ def four_axes(run, reads, indices):
     batch, repeated, i, j, e, d = indices
     size = run.kernel.size
     outer, heads = math.prod(size(x) for x in batch[:-1]), size(batch[-1]) if batch else 1
-    group = math.prod(size(x) for x in repeated)
-    q = over_axes(run, reads[0], batch + repeated + [i, e]).reshape(outer, heads * group, size(i), size(e))
-    k = over_axes(run, reads[1], batch + [j, e]).reshape(outer, heads, size(j), size(e))
-    v = over_axes(run, reads[2], batch + [j, d]).reshape(outer, heads, size(j), size(d))
+    group, wide, deep = (math.prod(size(x) for x in indices) for indices in (repeated, e, d))
+    q = over_axes(run, reads[0], batch + repeated + [i, *e]).reshape(outer, heads * group, size(i), wide)
+    k = over_axes(run, reads[1], batch + [j, *e]).reshape(outer, heads, size(j), wide)
+    v = over_axes(run, reads[2], batch + [j, *d]).reshape(outer, heads, size(j), deep)
     return q, k, v
 
 
@@ -857,7 +904,7 @@ def attention(kernel, run):
         q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
     call = scaled_dot_product(q, k, v, mask, scale, bool(repeated))
     kernel.ran("scaled_dot_product_attention")
-    return lambda: results(run, {"o": (call(), batch + repeated + [i, d])})
+    return lambda: results(run, {"o": (call(), batch + repeated + [i, *d])})
 
 
 def attention_grad(kernel, run):
@@ -875,13 +922,14 @@ def attention_grad(kernel, run):
     q, k, v = (x.detach().contiguous().requires_grad_() for x in four_axes(inner, operands, indices))
     out = scaled_dot_product(q, k, v, mask, scale, bool(repeated))()
     shape = [narrow.size(x) for x in rows]
-    over_axes(inner, reads[1], rows + [d]).copy_(out.detach().reshape(shape + [-1]))
+    deep = [narrow.size(x) for x in d]
+    over_axes(inner, reads[1], rows + d).copy_(out.detach().reshape(shape + deep))
     if q.shape[-2] * k.shape[-2] <= 2**16:  # for --check alone: the function keeps its own
         many = k.detach().repeat_interleave(q.shape[1] // k.shape[1], 1)
         scores = (q.detach() @ many.transpose(-1, -2)).double() * scale
         scores = torch.where(mask, scores, -math.inf) if torch.is_tensor(mask) else scores
         over_axes(inner, reads[0], rows).copy_(scores.logsumexp(-1).reshape(shape))
-    g = over_axes(inner, reads[2], rows + [d]).reshape(out.shape).contiguous()
+    g = over_axes(inner, reads[2], rows + d).reshape(out.shape).contiguous()
     kernel.ran("scaled_dot_product_attention backward")
 
     def whole(gradient, index):
@@ -892,7 +940,7 @@ def attention_grad(kernel, run):
     def backward():
         dq, dk, dv = torch.autograd.grad(out, (q, k, v), g, retain_graph=True)
         dq, dk, dv = whole(dq, i), whole(dk, j), whole(dv, j)
-        return results(run, {"dq": (dq, rows + [e]), "dk": (dk, batch + [j, e]), "dv": (dv, batch + [j, d])})
+        return results(run, {"dq": (dq, rows + e), "dk": (dk, batch + [j, *e]), "dv": (dv, batch + [j, *d])})
 
     return backward
 
@@ -1041,11 +1089,12 @@ def margins(kernel, read):
     return before, [high + 1 - box[axis][1] for axis, (_, high) in zip((2, 3), ends)]
 
 
-def padded(x, before, after):
-    """x with margins, and the part of them that a convolution adds by itself."""
-    if before == after and min(before) >= 0:
+def padded(x, before, after, axes, fill=0.0):
+    """x with margins, and the part of them that a function of windows with [(stride, dilation)] adds by itself: the same
+    on both sides, of which the last stride may leave some over."""
+    if all(0 <= b and 0 <= b - a < stride for b, a, (stride, _) in zip(before, after, axes)):
         return x, before
-    return F.pad(x, (before[1], after[1], before[0], after[0])), [0, 0]
+    return F.pad(x, (before[1], after[1], before[0], after[0]), value=fill), [0, 0]
 
 
 def cut(run, read, plains):
@@ -1086,7 +1135,7 @@ def conv2d(kernel, run):
     axes = image_axes(x["at"][2:], (y, z), (r, t))
     if not axes or out[1] != o or [plain(form) for form in x["at"][:2]] != [n, c]:
         return None
-    value, margin = padded(cut(run, x, [n, c]), *margins(kernel, x))
+    value, margin = padded(cut(run, x, [n, c]), *margins(kernel, x), axes)
     weight = over_four(run, read_of(kernel, 1), w)
     bias = over_axes(run, read_of(kernel, 2), [o]) if len(kernel.stages) == 2 else None
     options = {"stride": [a for a, _ in axes], "dilation": [a for _, a in axes], "padding": margin}
@@ -1103,7 +1152,7 @@ def conv2d_weight_grad(kernel, run):
     axes = image_axes(x["at"][2:], (y, z), (r, t))
     if not axes or out[0] != o or [plain(form) for form in x["at"][:2]] != [n, c]:
         return None
-    value, margin = padded(cut(run, x, [n, c]), *margins(kernel, x))
+    value, margin = padded(cut(run, x, [n, c]), *margins(kernel, x), axes)
     gradient = over_four(run, read_of(kernel, 0), g)
     like = torch.empty(sizes_of(kernel, out), dtype=value.dtype, device=value.device)
     rest = [[a for a, _ in axes], margin, [a for _, a in axes], False, [0, 0], 1, [False, True, False]]
@@ -1148,7 +1197,7 @@ def batch_norm(kernel, run):
     kernel.ran("batch_norm")
 
     def call():
-        y, mu, _ = torch.native_batch_norm(value, w, b, None, None, True, 0.0, eps)
+        y, mu, *_ = torch._batch_norm_impl_index(value, w, b, None, None, True, 0.0, eps, True)
         return results(run, {"y": (y, x), "mu": (mu, rows)})
 
     return call
@@ -1162,15 +1211,182 @@ def batch_norm_grad(kernel, run):
     value, g = over_axes(run, reads[0], x), over_axes(run, reads[4], x)
     w, mu, va = (over_axes(run, e, rows) for e in reads[1:4])
     eps = kernel.attributes.get("eps", 1e-5)
-    deviation = (va + eps).rsqrt()
+    forward = torch._batch_norm_impl_index(value, w, torch.zeros_like(w), None, None, True, 0.0, eps, True)
+    _, mean, deviation, rest, way = forward
+    mu.copy_(mean)
+    va.copy_(deviation.double() ** -2 - eps)
     kernel.ran("batch_norm backward")
 
     def call():
-        rest = [w, None, None, mu, deviation, True, eps, [True, True, True]]
-        dx, dw, db = torch.ops.aten.native_batch_norm_backward(g, value, *rest)
+        backward = torch.ops.aten._batch_norm_impl_index_backward
+        dx, dw, db = backward(way, value, g, w, None, None, mean, deviation, True, eps, [True, True, True], rest)
         return results(run, {"dx": (dx, x), "dw": (dw, rows), "db": (db, rows)})
 
     return call
+
+
+def windows_of(kernel):
+    """Size, stride, padding, dilation of a pooling kernel, for rows and columns; None: its margins are not the same on
+    both sides."""
+    if any(kernel.attributes.get(a, 0) != kernel.attributes.get(b, 0) for a, b in (("pt", "pb"), ("pl", "pr"))):
+        return None
+    known = lambda names, other: [int(kernel.attributes.get(name, other)) for name in names]
+    return known(("kh", "kw"), 1), known(("sh", "sw"), 1), known(("pt", "pl"), 0), known(("dh", "dw"), 1)
+
+
+def taps_of(places, columns, windows, lows):
+    """Which tap of its window each place in an image is; windows begin at `lows`."""
+    (_, wide), stride, padding, dilation = windows
+    rows, across = (torch.arange(n, device=places.device) for n in places.shape[2:])
+    row = (places // columns - (lows[0] + rows[:, None]) * stride[0] + padding[0]) // dilation[0]
+    column = (places % columns - (lows[1] + across) * stride[1] + padding[1]) // dilation[1]
+    return row * wide + column
+
+
+def max_pool(kernel, run):
+    x, out = read_of(kernel, "x"), four(kernel.stages[0])
+    over = kernel.stages[0]["is"].get("over", [])
+    if kernel.first != 0 or not x or not out or None in out or len(over) != 2 or not is_full(kernel, over):
+        return None
+    if plain(x["at"][0]) != out[0] or plain(x["at"][1]) != out[1] or not is_full(kernel, out[2:]):
+        return None
+    box, n, c = kernel.reads[x["read"]][1], *out[:2]
+    if any(high - low != extent for (low, high), extent in zip(box[2:], kernel.shapes[x["read"]][2:])):
+        return None
+    value, windows = cut(run, x, [n, c]), windows_of(kernel)
+    if not windows:
+        return None
+    if len(x["at"]) == 6:  # rows and columns in windows beside each other
+        value = value.reshape(value.shape[0], value.shape[1], math.prod(value.shape[2:4]), math.prod(value.shape[4:]))
+    elif len(x["at"]) != 4:
+        return None
+    ceil = bool(kernel.attributes.get("ceil"))
+    call = lambda: F.max_pool2d(value, *windows, ceil_mode=ceil, return_indices=True)
+    if list(call()[0].shape[2:]) != sizes_of(kernel, out[2:]):
+        return None
+    kernel.ran("max_pool2d")
+
+    def run_it():
+        largest, places = call()
+        places = places if kernel.timed else taps_of(places, value.shape[3], windows, (0, 0))
+        return results(run, {"m": (largest, out), "ix": (places, out)})
+
+    return run_it
+
+
+def max_pool_grad(kernel, run):
+    ix, g, out = read_of(kernel, "ix"), read_of(kernel, "g"), four(kernel.stages[0])
+    if not kernel.whole or not ix or not g or not out or None in out or len(g["at"]) != 4 or g["at"] != ix["at"]:
+        return None
+    windows, images = windows_of(kernel), [kernel.reads[e["read"]][1] for e in (ix, g)]
+    over = kernel.stages[0]["is"].get("over", [])
+    if not is_full(kernel, out[2:] + over) or [plain(form) for form in g["at"][:2]] != out[:2]:
+        return None
+    if not windows:
+        return None
+    taps, gradient = cut(run, ix, out[:2]), cut(run, g, out[:2])
+    like = torch.rand(sizes_of(kernel, out), dtype=gradient.dtype, device=gradient.device)
+    like = like.contiguous(memory_format=torch.channels_last) if kernel.is_image(run.device) else like
+    ceil = bool(kernel.attributes.get("ceil"))
+    largest, places = F.max_pool2d(like, *windows, ceil_mode=ceil, return_indices=True)
+    if largest.shape != gradient.shape or any(low for box in images for low, _ in box[2:]):
+        return None
+    taps.copy_(taps_of(places, like.shape[3], windows, (0, 0)))
+    kernel.ran("max_pool2d backward")
+    backward = torch.ops.aten.max_pool2d_with_indices_backward
+    return lambda: results(run, {"last": (backward(gradient, like, *windows, ceil, places), out)})
+
+
+def rms_norm_parts(kernel, run):
+    """x, w, the numbers of the indices of x and of its rows, for the functions that PyTorch has on GPUs."""
+    x, w = read_of(kernel, "x"), read_of(kernel, "w")
+    indices, over = plain_indices(x), plain_indices(w)
+    if run.device.type != "cuda" or not hasattr(torch.ops.aten, "_fused_rms_norm_backward"):
+        return None
+    if not kernel.whole or not indices or not over or indices[-len(over) :] != over or not is_full(kernel, over):
+        return None
+    value = over_axes(run, x, indices)
+    return value, over_axes(run, w, over).to(value.dtype), indices, indices[: -len(over)], over
+
+
+def rms_norm(kernel, run):
+    parts = rms_norm_parts(kernel, run)
+    if not parts:
+        return None
+    value, w, x, rows, over = parts
+    sizes, eps = [kernel.size(i) for i in over], kernel.attributes.get("eps", 1e-5)
+    kernel.ran("rms_norm")
+
+    def call():
+        y, rd = torch.ops.aten._fused_rms_norm(value, sizes, w, eps)
+        return results(run, {"y": (y, x), "rd": (rd, rows)})
+
+    return call
+
+
+def rms_norm_grad(kernel, run):
+    parts, reads = rms_norm_parts(kernel, run), [read_of(kernel, name) for name in ("rd", "g")]
+    if not parts or None in reads:
+        return None
+    value, w, x, rows, over = parts
+    sizes = [kernel.size(i) for i in over]
+    rd = over_axes(run, reads[0], rows).reshape([kernel.size(i) for i in rows] + [1] * len(over)).contiguous()
+    g = over_axes(run, reads[1], x).to(value.dtype)
+    kernel.ran("rms_norm backward")
+
+    def call():
+        dx, dw = torch.ops.aten._fused_rms_norm_backward(g, value, sizes, rd, w, [True, True])
+        return results(run, {"dx": (dx, x), "dw": (dw, over)})
+
+    return call
+
+
+def optimizer(update, kept, written):
+    """A fused optimizer's step, in place: of one parameter, as the plan has it."""
+
+    def native(kernel, run):
+        names = ["w", "g", *kept]
+        x = plain_indices(read_of(kernel, "w"))
+        if not kernel.whole or not x or any(plain_indices(read_of(kernel, name)) != x for name in names):
+            return None
+        values = [over_axes(run, read_of(kernel, name), x) for name in names]
+        if any(v.dtype != values[0].dtype for v in values):
+            return None
+        lr = float(over_axes(run, read_of(kernel, "lr"), []))
+        step = read_of(kernel, "t")
+        step = torch.tensor(float(over_axes(run, step, [])) + 1 if step else 1.0, dtype=torch.float32, device=run.device)
+        own = [v.clone() for v in values]
+        kernel.ran("fused optimizer")
+
+        def call():
+            if not kernel.timed:
+                for mine, value in zip(own, values):
+                    mine.copy_(value)
+            update(own, lr, step, kernel.attributes)
+            results_of = {name: (own[at], x) for at, name in written.items()}
+            return {t: v.clone() for t, v in results(run, results_of).items()} if not kernel.timed else {}
+
+        return call
+
+    return native
+
+
+def fused_adam(function):
+    def update(own, lr, step, a):
+        w, g, m, v = ([t] for t in own)
+        rest = {"beta1": a["beta1"], "beta2": a["beta2"], "weight_decay": a["weight_decay"], "eps": a["eps"]}
+        function(w, g, m, v, [], [step], lr=lr, amsgrad=False, maximize=False, **rest)
+
+    return optimizer(update, ["m", "v"], {0: "wn", 2: "mn", 3: "vn"})
+
+
+def fused_sgd(momentum):
+    def update(own, lr, _, a):
+        rest = {"weight_decay": a.get("weight_decay", 0.0), "momentum": a.get("momentum", 0.0), "dampening": 0.0}
+        rest.update(nesterov=bool(a.get("nesterov", 0)), maximize=False, is_first_step=False)
+        torch._fused_sgd_(own[:1], own[1:2], own[2:], lr=lr, **rest)
+
+    return optimizer(update, ["m"] if momentum else [], {0: "wn" if momentum else "out", **({2: "mn"} if momentum else {})})
 
 
 NATIVES = {
@@ -1201,6 +1417,14 @@ NATIVES = {
         lambda x, g: torch.ops.aten.gelu_backward(g, x, approximate="tanh"), "gelu backward"
     ),
     "silu.grad.x": elementwise(lambda x, g: torch.ops.aten.silu_backward(g, x), "silu backward"),
+    "rms_norm": rms_norm,
+    "rms_norm_grad": rms_norm_grad,
+    "max_pool": max_pool,
+    "max_pool_grad": max_pool_grad,
+    "adam": fused_adam(torch._fused_adam_),
+    "adamw": fused_adam(torch._fused_adamw_),
+    "sgd": fused_sgd(momentum=False),
+    "sgd_momentum": fused_sgd(momentum=True),
     "batch_norm": batch_norm,
     "batch_norm_grad": batch_norm_grad,
 }
@@ -1267,6 +1491,14 @@ class Timer:
             call()
         return self.on_gpu(call) if self.device.type == "cuda" else self.on_cpu(call)
 
+    def goes_on(self, times, elapsed):
+        """At least seven runs; four times as long where they differ, for want of which some were launched late."""
+        if len(times) < 7:
+            return True
+        if len(times) >= 1000 or elapsed > 4 * self.seconds:
+            return False
+        return elapsed < self.seconds or summary(times)["spread_us"] > 0.2 * summary(times)["us"]
+
     def on_cpu(self, call):
         times, begin = [], time.perf_counter()
         while len(times) < 5 or (time.perf_counter() - begin < self.seconds and len(times) < 1000):
@@ -1281,9 +1513,9 @@ class Timer:
         call()
         launching = time.perf_counter() - start  # at most: it may wait for the GPU
         torch.cuda.synchronize()
-        fills = max(1, min(64, math.ceil(3 * launching / 80e-6)))
+        fills = max(6, min(64, math.ceil(4 * launching / 80e-6)))
         cold, warm, begin = [], [], time.perf_counter()
-        while len(warm) < 7 or (time.perf_counter() - begin < self.seconds and len(warm) < 1000):
+        while self.goes_on(warm, time.perf_counter() - begin):
             marks = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
             for _ in range(fills):
                 self.other.zero_()
@@ -1467,6 +1699,7 @@ def measure(kernels, device, seconds, file):
     try:
         for done, kernel in enumerate(todo):
             progress(done, len(todo), f"{time_left(done, len(todo), time.time() - begin)}{kernel.text()}")
+            kernel.timed = True
             try:
                 took = timer.time(prepared(kernel, draw(kernel, device, done + 1), device))
             except Exception as error:  # no memory, or a function that PyTorch lacks
@@ -1592,6 +1825,7 @@ def main():
     if device.type == "cuda":
         torch.cuda.set_device(device)
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = a.tf32
+        torch.backends.cudnn.benchmark = True  # the fastest of a library's convolutions, as training is set up
     try:
         kernels = [Kernel(entry, work["formulas"][entry["formula"]]) for entry in work["kernels"]]
     except (KeyError, IndexError, TypeError, ValueError) as error:

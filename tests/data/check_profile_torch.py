@@ -16,7 +16,7 @@ import profile_torch as p  # noqa: E402
 import torch  # noqa: E402
 
 # Their functions remember a forward pass, and write its results into operands.
-WITH_A_PAST = {"attention_grad", "cross_entropy_grad"}
+WITH_A_PAST = {"attention_grad", "cross_entropy_grad", "batch_norm_grad", "max_pool_grad"}
 
 
 def tensor_of(numbers, dtype, box):
