@@ -28,7 +28,7 @@ MODELS = {
     "moe": ["zoo:moe"],
     "vit": ["zoo:vit-b16?image=64,layers=2,hidden=192,heads=3,batch=8,classes=10"],
 }
-QUICK = {1: ["single"], 2: ["data-parallel", "tofu"]}
+QUICK = {1: ["single"], 2: ["data-parallel", "tofu", "zero"]}
 ALL = {1: ["single", "single?recompute=layer"],
        2: ["data-parallel", "data-parallel?micro-batches=2", "tofu", "model-parallel", "megatron", "zero",
            "zero?stage=3", "owt", "exact", "soybean", "spartan", "pipeline?stages=2"]}

@@ -10,6 +10,7 @@
 #include "partita/base/output_file.h"
 #include "partita/cli/commands.h"
 #include "partita/cli/interrupt.h"
+#include "partita/cli/plan_figures.h"
 #include "partita/runtime/npz.h"
 #include "partita/train/batch_check.h"
 #include "partita/train/dataset.h"
@@ -117,6 +118,7 @@ int train_command(const Arguments& a) {
   for (const std::string& path : {a.save, a.log, a.trace}) expect_writable(path);
   Runner runner(true, a.dump);
   const Planned p = planned_for(a, runner, false);
+  warn_of_profile(p.cluster);
   print_training_notes(p.findings);
   batch_of(p.training.whole_graph());  // refused before anything runs
   std::string log;
@@ -146,6 +148,7 @@ int run_command(const Arguments& a) {
   Runner runner(true, a.dump);
   const Arrays inputs = read_arrays(a.inputs);
   const Planned p = planned_for(a, runner, true);
+  warn_of_profile(p.cluster);
   ModelWeights weights;
   if (!a.weights.empty()) weights = load_weights(a.weights, p.forward, p.weight_names);
   for (const std::string& note : weights.notes) print_note(note);

@@ -29,6 +29,8 @@ struct KernelFigures {
   double fused_attention = 0;     // of the products' rate, that attention in one kernel reaches; 0: there is none
   double sustained = 1;           // of the clock, that is kept over a long step
   double beside_collectives = 1;  // of its speed, that a kernel keeps while collectives run on its device
+  // Of the rate of units for matrices, by at how many bytes' multiples rows begin: 2, 4 or 8. Of 16 it is all of it.
+  std::map<int, double> unaligned;
   auto operator<=>(const KernelFigures&) const = default;
 };
 

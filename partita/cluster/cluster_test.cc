@@ -276,6 +276,10 @@ TEST(Cluster, BadFilesGetOneErrorWithLineAndRemedy) {
        "f.yaml:11: device type 'core': sustained is 80; it is a fraction, at most 1"},
       {"efficiency: 0.5", "efficiency: 0.5\n    multiprocessors: 8\n    clock_ghz: 1\n    beside_collectives: 0",
        "f.yaml:11: device type 'core': beside_collectives is 0; it must be positive"},
+      {"efficiency: 0.5", "efficiency: 0.5\n    multiprocessors: 8\n    clock_ghz: 1\n    unaligned: {3: 0.5}",
+       "f.yaml:11: device type 'core': unaligned: unknown key '3'; did you mean '2'?"},
+      {"efficiency: 0.5", "efficiency: 0.5\n    multiprocessors: 8\n    clock_ghz: 1\n    unaligned: {2: 5}",
+       "f.yaml:11: device type 'core': unaligned: 2 is 5; it is a fraction, at most 1"},
       {"kind: cpu", "kind: tpu", "f.yaml:4: device type 'core': kind is 'tpu'; it must be gpu or cpu"},
       {"kind: cpu", "kind: gpu",
        "f.yaml:13: level 'cpu0' is a GPU, but no level above it has a 'host'; add one: {type: .., link: {..}}"},
@@ -305,7 +309,7 @@ TEST(Cluster, FiguresOfKernelsAreOptional) {
   const Cluster with = parse_cluster(
       replaced(kSmall, "efficiency: 0.5",
                "efficiency: 0.5\n    multiprocessors: 8\n    clock_ghz: 1.5\n    reached: {float32: 0.75}\n"
-               "    sustained: 0.9\n    beside_collectives: 0.625"),
+               "    sustained: 0.9\n    beside_collectives: 0.625\n    unaligned: {2: 0.25, 8: 0.5}"),
       "f.yaml");
   const KernelFigures& k = with.devices[0].kernels;
   EXPECT_EQ(k.multiprocessors, 8);
@@ -315,6 +319,7 @@ TEST(Cluster, FiguresOfKernelsAreOptional) {
   EXPECT_DOUBLE_EQ(k.fused_attention, 0);
   EXPECT_DOUBLE_EQ(k.sustained, 0.9);
   EXPECT_DOUBLE_EQ(k.beside_collectives, 0.625);
+  EXPECT_EQ(k.unaligned, (std::map<int, double>{{2, 0.25}, {8, 0.5}}));
   EXPECT_DOUBLE_EQ(without.devices[0].kernels.sustained, 1);
   EXPECT_DOUBLE_EQ(without.devices[0].kernels.beside_collectives, 1);
 }

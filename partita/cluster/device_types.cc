@@ -42,7 +42,7 @@ KernelFigures read_kernels(const Reader& r, const YAML::Node& node, const std::s
   KernelFigures k;
   k.memory_part = efficiency;
   if (!node["multiprocessors"]) {
-    for (const char* key : {"clock_ghz", "reached", "fused_attention", "sustained", "beside_collectives"})
+    for (const char* key : {"clock_ghz", "reached", "fused_attention", "sustained", "beside_collectives", "unaligned"})
       if (node[key])
         r.fail_at(node[key], "{}: '{}' says nothing without 'multiprocessors'; add that, or remove it", what, key);
     return k;
@@ -63,6 +63,13 @@ KernelFigures read_kernels(const Reader& r, const YAML::Node& node, const std::s
   if (node["sustained"]) k.sustained = read_part(r, node["sustained"], what + ": sustained");
   if (node["beside_collectives"])
     k.beside_collectives = read_part(r, node["beside_collectives"], what + ": beside_collectives");
+  if (const YAML::Node unaligned = node["unaligned"]) {
+    check_map(r, unaligned, what + ": unaligned", {}, {"2", "4", "8"});
+    for (const auto& entry : unaligned) {
+      const std::string bytes = entry.first.Scalar();
+      k.unaligned[bytes[0] - '0'] = read_part(r, entry.second, fmt::format("{}: unaligned: {}", what, bytes));
+    }
+  }
   return k;
 }
 
@@ -71,7 +78,7 @@ Device read_type(const Reader& r, const YAML::Node& node, const std::string& mod
   check_map(r, node, what,
             {"kind", "peak_tflop_per_s", "memory_bandwidth_gbytes_per_s", "efficiency", "launch_overhead_us"},
             {"memory", "memory_gibytes", "collectives", "multiprocessors", "clock_ghz", "reached", "fused_attention",
-             "sustained", "beside_collectives"});
+             "sustained", "beside_collectives", "unaligned"});
   Device d;
   d.model = model;
   std::string kind = read_word(r, node["kind"], what + ": kind");

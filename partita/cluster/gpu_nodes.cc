@@ -91,6 +91,7 @@ constexpr std::string_view kH100 = R"(
     fused_attention: 1.05
     sustained: 0.75
     beside_collectives: 0.6
+    unaligned: {2: 0.17, 4: 0.3}
     launch_overhead_us: 3
 )";
 
@@ -108,6 +109,7 @@ constexpr std::string_view kH200 = R"(
     fused_attention: 1.05
     sustained: 0.95
     beside_collectives: 0.6
+    unaligned: {2: 0.17, 4: 0.3}
     launch_overhead_us: 3
 )";
 

@@ -25,6 +25,7 @@ constexpr double kSplits[] = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32};
 constexpr double kShortestSplit = 128, kStep = 64;  // of k; a shorter part takes as long as this
 constexpr double kHalfRate = 10;                    // half() of a tile at half of the rate that no tile exceeds
 constexpr double kJoinNs = 1500, kPartialBytes = 4;
+constexpr int kAlignedBytes = 16;
 constexpr double kAttentionTile = 128, kShortTile = 16, kExponentials = 16, kBackward = 0.8;
 
 double rising(double half) { return half / (half + kHalfRate); }
@@ -50,9 +51,19 @@ bool has_matrix_unit(const Device& on, DType rate) {
   return on.peak_flops_per_s.at(rate) > 2 * on.peak_flops_per_s.at(DType::kFloat32);
 }
 
+// Of the rate of units for matrices, by where rows begin.
+double aligned_part(const Paced& on, DType rate, int elements) {
+  const auto& parts = on.figures().unaligned;
+  const auto bytes = static_cast<int>(elements * bytes_of(rate));
+  if (bytes >= kAlignedBytes || parts.empty() || !has_matrix_unit(on.device, rate)) return 1;
+  const auto above = parts.upper_bound(bytes);
+  return above == parts.begin() ? above->second : std::prev(above)->second;
+}
+
 double product_ns(const Paced& on, const Kernel& kernel, const Product& p, double bytes) {
   const double memory = memory_ns(on, bytes), k = std::max(1.0, p.k * kernel.computed);
-  const double rate = rate_of_one(on, kernel.rate), partial = memory_ns(on, p.batch * p.m * p.n * kPartialBytes);
+  const double rate = rate_of_one(on, kernel.rate) * aligned_part(on, kernel.rate, p.aligned);
+  const double partial = memory_ns(on, p.batch * p.m * p.n * kPartialBytes);
   const std::span<const Tile> tiles = has_matrix_unit(on.device, kernel.rate) ? std::span<const Tile>(kMatrixTiles)
                                                                               : std::span<const Tile>(kVectorTiles);
   double best = std::numeric_limits<double>::infinity();
@@ -140,7 +151,7 @@ double kernel_ns(const Device& device, const Kernel& kernel, double clock) {
                      : device.kernels.fused_attention > 0 ? attention_ns(on, kernel)
                                                           : unfused_attention_ns(on, kernel));
   const double compute = kernel.flops > 0 ? kernel.flops / on.flops_per_s(kernel.rate) * kNsPerS : 0;
-  return launch + std::max(memory_ns(on, kernel.bytes), compute);
+  return launch + std::max(memory_ns(on, kernel.bytes * (1 + kernel.again)), compute);
 }
 
 }  // namespace partita

@@ -4,7 +4,7 @@
 // Without `multiprocessors`: launch + max(FLOPs / (peak x efficiency), bytes / (bandwidth x efficiency)), the roofline
 // (Williams et al., CACM 2009). With them, in parts of the peaks that the device reaches:
 //
-// Bound by memory   launch + max(bytes / bandwidth, FLOPs / peak).
+// Bound by memory   launch + max(bytes / bandwidth, FLOPs / peak); bytes that are read twice count twice.
 // Product           launch + the least, over tiles and splits s of k, of norm(compute, bytes / bandwidth) + joining:
 //     compute = ceil(tiles s / multiprocessors) x ceil(k / s / 64) 64 x 2 tm tn / rate of one multiprocessor
 //     tiles   = batch ceil(m / tm) ceil(n / tn)
@@ -14,7 +14,7 @@
 //   and another kernel adds them up; a part takes at least what 128 of k take. Where the peak is over twice float32's,
 //   a unit for matrices computes, which takes larger tiles. What guards leave out shortens k. A vector's product (m or
 //   n is 1) may also run without tiles. Several products in a kernel share its bytes as their matrices have elements;
-//   their times add up.
+//   their times add up. A unit for matrices has `unaligned` of its rate where rows begin at no multiple of 16 bytes.
 // Fused attention   launch + compute + bytes / bandwidth, in tiles of 128 queries by 128 keys:
 //     compute = tiles of the busiest multiprocessor x 128^2 x (FLOPs of a pair / rate + 1 / (16 clock)) / reach
 //   16 exponentials a clock and multiprocessor is NVIDIA's figure from compute capability 3.x on (CUDA C++ Programming
@@ -39,6 +39,7 @@ namespace partita {
 // [batch, m, k] x [batch, k, n], in elements.
 struct Product {
   double batch = 1, m = 1, n = 1, k = 1;
+  int aligned = 16;  // rows of operands and of the result begin at multiples of so many elements: 1, 2, 4, 8 or 16
   double flops() const { return 2 * batch * m * n * k; }
   bool operator==(const Product&) const = default;
 };
@@ -52,6 +53,7 @@ struct Kernel {
   double computed = 1;             // the part of `products` that guards leave
   // The products are attention's: the first makes scores of m queries and n keys, which do not leave the kernel.
   bool fused_attention = false;
+  double again = 0;  // the part of `bytes` that is read once more (cost/second_pass.h)
   bool operator==(const Kernel&) const = default;
 };
 

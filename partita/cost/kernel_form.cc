@@ -2,6 +2,7 @@
 #include "partita/cost/kernel_form.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace partita {
 
@@ -41,12 +42,22 @@ double extent(const std::vector<int>& indices, const std::vector<Interval>& rang
   return n;
 }
 
+// The largest of 1, 2, 4, 8 and 16 that divides all rows.
+int alignment(const tdl::MatrixProduct& product, const std::vector<Interval>& ranges) {
+  int64_t common = 16;
+  for (int i : product.innermost) common = std::gcd(common, ranges[static_cast<size_t>(i)].size());
+  return static_cast<int>(common);
+}
+
 }  // namespace
 
 KernelForm form_of(const tdl::Bound& bound, int first, int last) {
   KernelForm form;
   form.products = tdl::matrix_products(bound, first, last);
-  if (form.products.empty()) return form;
+  if (form.products.empty()) {
+    form.again = second_passes(bound, first, last);
+    return form;
+  }
   for (int s = first; s < last; ++s) form.stages.push_back(tdl::points_of(bound.stages[static_cast<size_t>(s)]));
   for (size_t p = 0; p < form.products.size() && !form.fused_attention; ++p) {
     const int scores = form.products[p].stage;
@@ -60,11 +71,15 @@ KernelForm form_of(const tdl::Bound& bound, int first, int last) {
 Kernel kernel_over(const KernelForm& form, const std::vector<Interval>& ranges, double flops) {
   Kernel kernel;
   kernel.flops = flops;
-  if (form.products.empty()) return kernel;
+  if (form.products.empty()) {
+    kernel.again = part_read_again(form.again, ranges);
+    return kernel;
+  }
   double unguarded = 0;
   for (const tdl::StagePoints& stage : form.stages) unguarded += stage.flops(ranges);
   for (const tdl::MatrixProduct& p : form.products) {
-    const Product product{extent(p.batch, ranges), extent(p.m, ranges), extent(p.n, ranges), extent(p.k, ranges)};
+    const Product product{extent(p.batch, ranges), extent(p.m, ranges), extent(p.n, ranges), extent(p.k, ranges),
+                          alignment(p, ranges)};
     if (product.flops() > 0) kernel.products.push_back(product);
   }
   kernel.computed = unguarded > 0 ? std::min(1.0, flops / unguarded) : 0;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "partita/cost/kernel.h"
+#include "partita/cost/second_pass.h"
 #include "partita/tdl/products.h"
 
 namespace partita {
@@ -20,6 +21,7 @@ struct KernelForm {
   std::vector<tdl::MatrixProduct> products;
   std::vector<tdl::StagePoints> stages;
   bool fused_attention = false;
+  SecondPasses again;  // of kernels without products
 };
 KernelForm form_of(const tdl::Bound& bound, int first, int last);
 

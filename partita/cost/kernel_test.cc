@@ -122,6 +122,25 @@ TEST(KernelTime, AVectorNeedsNoTiles) {
   EXPECT_NEAR(kernel_ns(gpu(), product(DType::kFloat32, {1000, 100000, 1, 9})), 5000 + 18000, 1e-6);
 }
 
+TEST(KernelTime, RowsThatBeginAnywhereSlowDownAUnitForMatrices) {
+  Device d = gpu();
+  d.kernels.unaligned = {{2, 0.25}, {4, 0.5}};
+  auto ns = [&](DType dtype, int aligned) { return kernel_ns(d, product(dtype, {1, 2560, 1280, 64, aligned})) - 5000; };
+  for (int whole : {16, 8}) EXPECT_NEAR(ns(DType::kFloat16, whole), kStepNs, 1e-6);
+  for (int half : {4, 2}) EXPECT_NEAR(ns(DType::kFloat16, half), 2 * kStepNs, 1e-6);  // of 8 bytes as of 4
+  EXPECT_NEAR(ns(DType::kFloat16, 1), 4 * kStepNs, 1e-6);
+  EXPECT_EQ(ns(DType::kFloat32, 1), ns(DType::kFloat32, 16)) << "no unit for matrices";
+  d.kernels.unaligned.clear();
+  EXPECT_NEAR(ns(DType::kFloat16, 1), kStepNs, 1e-6);
+}
+
+TEST(KernelTime, WhatIsReadAgainCountsTwice) {
+  Kernel k;
+  k.bytes = 1e9;
+  k.again = 0.5;
+  EXPECT_NEAR(kernel_ns(gpu(), k), 5000 + 1.5 * 2e6, 1e-6);
+}
+
 TEST(KernelTime, WhatGuardsLeaveOutShortensTheSum) {
   Kernel k = product(DType::kFloat16, {1, 2560, 1280, 128});
   k.computed = 0.5;
@@ -209,11 +228,53 @@ TEST(KernelForm, AttentionIsAChainOfProductsThroughAnExponential) {
   const std::vector<Interval> ranges = tdl::full_ranges(bound);
   const Kernel kernel = kernel_over(form, ranges, tdl::flops(bound, ranges));
   EXPECT_TRUE(kernel.fused_attention);
-  EXPECT_EQ(kernel.products[0], (Product{3, 8, 8, 4}));
-  EXPECT_EQ(kernel.products[1], (Product{3, 8, 5, 8}));
+  EXPECT_EQ(kernel.products[0], (Product{3, 8, 8, 4, 4}));
+  EXPECT_EQ(kernel.products[1], (Product{3, 8, 5, 8, 1}));
   EXPECT_NEAR(kernel.computed, 36.0 / 64, 0.02);  // of the pairs; the quotient counts as well
   EXPECT_FALSE(form_of(attention_formula(false), 0, 5).fused_attention) << "no softmax between";
   EXPECT_FALSE(form_of(bound, 0, 1).fused_attention) << "scores alone";
+}
+
+// By hand: rows of a [i, k], b [k, j] and the result are k and j long.
+TEST(KernelForm, RowsSayHowProductsAreAligned) {
+  auto aligned = [](const char* text, const std::vector<Shape>& shapes) {
+    const tdl::Bound bound = tdl::bind(text, shapes);
+    const std::vector<Interval> ranges = tdl::full_ranges(bound);
+    return kernel_over(form_of(bound, 0, 1), ranges, tdl::flops(bound, ranges)).products.at(0).aligned;
+  };
+  const char* mm = "mm(a, b)[i, j] = sum(k) a[i, k] * b[k, j]";
+  EXPECT_EQ(aligned(mm, {{7, 32}, {32, 48}}), 16);
+  EXPECT_EQ(aligned(mm, {{7, 32}, {32, 12}}), 4);
+  EXPECT_EQ(aligned(mm, {{7, 34}, {34, 48}}), 2);
+  EXPECT_EQ(aligned(mm, {{7, 32}, {32, 9}}), 1);
+  EXPECT_EQ(aligned("tn(a, b)[i, j] = sum(k) a[k, i] * b[k, j]", {{7, 32}, {7, 48}}), 16) << "k is no row";
+  EXPECT_EQ(aligned("one(a, b)[i, j, u] where u < 1 = sum(k) a[i, k, u] * b[k, j]", {{7, 32, 1}, {32, 48}}), 16);
+  // Images lie with channels last, here 24 of x and 16 of the result.
+  EXPECT_EQ(aligned("conv(x, w)[n, o, y, z] where y < 6, z < 5 = sum(c, r, t) x[n, c, y + r, z + t] * w[o, c, r, t]",
+                    {{2, 24, 8, 7}, {16, 24, 3, 3}}),
+            8);
+}
+
+// Batch norm reads x twice and writes y: half of the bytes of one pass once more.
+TEST(KernelForm, StatisticsOfMoreThanIsHeldAreASecondPass) {
+  auto again = [](const char* text, const std::vector<Shape>& shapes) {
+    const tdl::Bound bound = tdl::bind(text, shapes);
+    return kernel_over(form_of(bound, 0, static_cast<int>(bound.stages.size())), tdl::full_ranges(bound), 0).again;
+  };
+  const char* batch_norm =
+      "bn(x) -> y =\n m[c] = sum(n, s) x[n, c, s]\n v[c] = sum(n, s) (x[n, c, s] - m[c])^2\n"
+      " y[n, c, s] = (x[n, c, s] - m[c]) / sqrt(v[c])";
+  EXPECT_DOUBLE_EQ(again(batch_norm, {{64, 2, 1024}}), 0.5);
+  EXPECT_EQ(again(batch_norm, {{4, 2, 1024}}), 0) << "4,096 values stay where they are";
+  const char* rows = "ln(x) -> y =\n m[n] = sum(i) x[n, i]\n y[n, i] = x[n, i] - m[n]";
+  EXPECT_EQ(again(rows, {{64, 4096}}), 0);
+  EXPECT_DOUBLE_EQ(again(rows, {{64, 65536}}), 0.5);
+  // The gradient: g and z twice, dx written, of which z is made of x point by point.
+  const char* gradient =
+      "grad(x, g) -> dx, dw =\n z[n, c] = x[n, c] * 2\n dw[c] = sum(n) g[n, c] * z[n, c]\n"
+      " dx[n, c] = g[n, c] - z[n, c] * dw[c]";
+  EXPECT_NEAR(again(gradient, {{65536, 2}, {65536, 2}}), 2.0 / 3, 1e-4);
+  EXPECT_EQ(again("total(x)[c] = sum(n) x[n, c]", {{65536, 2}}), 0);
 }
 
 TEST(KernelForm, ConvolutionsAreProducts) {
@@ -225,7 +286,7 @@ TEST(KernelForm, ConvolutionsAreProducts) {
       kernel_over(form_of(bound, 0, static_cast<int>(bound.stages.size())), ranges, tdl::flops(bound, ranges));
   ASSERT_EQ(kernel.products.size(), 1u);
   EXPECT_EQ(kernel.products[0].flops(), 2.0 * (2 * 6 * 5) * 4 * (3 * 3 * 3));
-  EXPECT_TRUE(kernel.products[0] == (Product{1, 60, 4, 27})) << kernel.products[0].m;
+  EXPECT_TRUE(kernel.products[0] == (Product{1, 60, 4, 27, 1})) << kernel.products[0].m;
   EXPECT_EQ(kernel.computed, 1);
   EXPECT_FALSE(kernel.fused_attention);
 }

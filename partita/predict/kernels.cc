@@ -161,8 +161,9 @@ void check_kernel(const std::string& name) {
 Prediction product_of(const Table& table, size_t row, const Device& device) {
   const std::optional<DType> dtype = dtype_in(table.cell(row, "dtype"));
   if (!dtype) leave_out(fmt::format("Partita has no products in {}", table.cell(row, "dtype")));
-  const Product p{count_in(table, row, "batch").value_or(1), needed_count(table, row, "m"),
-                  needed_count(table, row, "n"), needed_count(table, row, "k")};
+  Product p{count_in(table, row, "batch").value_or(1), needed_count(table, row, "m"), needed_count(table, row, "n"),
+            needed_count(table, row, "k")};
+  while (std::fmod(p.n, p.aligned) != 0 || std::fmod(p.k, p.aligned) != 0) p.aligned /= 2;  // as a layer's lie
   Prediction of;
   of.kind = fmt::format("product, {}", name_of(*dtype));
   of.size = flops_class(p.flops());

@@ -61,7 +61,9 @@ TEST(Schedules, BubbleAndInFlightOfASimulatedPipeline) {
           EXPECT_EQ(chunks, schedule == Schedule::kDefault ? 2 * m * s : 2 * (m * v + s - 1));
           for (int rank = 0; rank < s; ++rank)
             EXPECT_EQ(most_in_flight(graph, trace, rank), in_flight(p, rank)) << "rank " << rank;
-          if (schedule == Schedule::k1F1B) EXPECT_EQ(in_flight(p, 0), std::min(m, s > 1 ? s + more : 1));
+          if (schedule == Schedule::k1F1B) {
+            EXPECT_EQ(in_flight(p, 0), std::min(m, s > 1 ? s + more : 1));
+          }
         }
 }
 

@@ -18,12 +18,14 @@ void add_indices(const Affine& form, std::set<int>& into) {
 // What is multiplied: the indices that its reads depend on, and the tensors read.
 struct Factor {
   std::set<int> indices, tensors;
+  const Expr* read = nullptr;  // that of the most axes
 };
 
 Factor factor_of(const Expr& e) {
   Factor factor;
   for_each_read(e, [&](const Expr& read) {
     factor.tensors.insert(read.tensor);
+    if (!factor.read || read.subscripts.size() > factor.read->subscripts.size()) factor.read = &read;
     for (const Affine& form : read.subscripts) add_indices(form, factor.indices);
   });
   return factor;
@@ -66,12 +68,37 @@ const Expr* summed_body(const Stage& stage) {
   return sums ? &stage.body.args[0] : nullptr;
 }
 
+// Whether a tensor of three axes and more is read at sums of indices behind its second one: a convolution's windows.
+bool has_windows(const Expr& read) {
+  const auto& at = read.subscripts;
+  return at.size() > 2 && std::any_of(at.begin() + 2, at.end(), [](const Affine& a) { return a.plain_index() < 0; });
+}
+
+std::vector<int> innermost_of(const Bound& bound, const Stage& stage, const Factor& a, const Factor& b) {
+  const bool images = has_windows(*a.read) || has_windows(*b.read);
+  std::vector<int> found;
+  for (const std::vector<Affine>* at : {&a.read->subscripts, &b.read->subscripts, &stage.lhs}) {
+    if (images && at->size() > 2) {
+      if (const int channel = (*at)[1].plain_index(); channel >= 0) found.push_back(channel);
+      continue;
+    }
+    const auto last = std::find_if(at->rbegin(), at->rend(), [&](const Affine& form) {
+      const int index = form.plain_index();
+      return index < 0 ? !form.terms.empty() : bound.indices[static_cast<size_t>(index)].extent > 1;
+    });
+    if (last != at->rend() && last->plain_index() >= 0) found.push_back(last->plain_index());
+  }
+  return found;
+}
+
 // Of two factors that are matrices; their roles by index, those that data determine left out.
-MatrixProduct product_of(const Stage& stage, int number, const Factor& a, const Factor& b) {
+MatrixProduct product_of(const Bound& bound, int number, const Factor& a, const Factor& b) {
+  const Stage& stage = bound.stages[static_cast<size_t>(number)];
   const std::vector<int> determined = determined_indices(stage);
   auto counts = [&](int i) { return !std::binary_search(determined.begin(), determined.end(), i); };
   MatrixProduct product;
   product.stage = number;
+  product.innermost = innermost_of(bound, stage, a, b);
   std::set<int> of_result;
   for (const Affine& form : stage.lhs) add_indices(form, of_result);
   for (int i : of_result) {
@@ -109,7 +136,7 @@ std::vector<MatrixProduct> matrix_products(const Bound& bound, int first, int la
         for (size_t a = 0; a < factors.size(); ++a)
           for (size_t b = a + 1; b < factors.size(); ++b)
             if (is_matrix_product(factors[a], factors[b], stage.body.reduced)) {
-              MatrixProduct product = product_of(stage, s, factors[a], factors[b]);
+              MatrixProduct product = product_of(bound, s, factors[a], factors[b]);
               if (!product.m.empty() && !product.n.empty()) products.push_back(std::move(product));
               return;  // of more factors than two the first pair
             }

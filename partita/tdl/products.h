@@ -19,6 +19,10 @@ std::vector<int> matrix_operands(const Bound& bound, int first, int last);
 struct MatrixProduct {
   int stage = 0;
   std::vector<int> batch, m, n, k;
+  // Of either factor and of the result, the index along which neighbours lie beside each other in memory: that of the
+  // last axis that has more than one; of images, which are read at sums of indices and lie with channels last, that of
+  // axis 1. A tensor whose axis is at no plain index is left out.
+  std::vector<int> innermost;
 };
 // Of stages [first, last), in order.
 std::vector<MatrixProduct> matrix_products(const Bound& bound, int first, int last);

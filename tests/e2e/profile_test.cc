@@ -132,6 +132,12 @@ TEST(CliProfile, OfAnotherMachineIsNamed) {
   gpu.insert(gpu.end(), {profile("gpu.json", "H100", "torch 2.9.0, cpu"), "--cluster", "dgx-h100"});
   const Outcome here = partita(local), there = partita(gpu);
   EXPECT_NE(here.err.find("the profile is of Z80 (0 cores), and this machine is"), std::string::npos) << here.err;
+  Words train = local;
+  train[0] = "train";
+  train.insert(train.end(), {"--steps", "1"});
+  const Outcome trained = partita(train);
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  EXPECT_NE(trained.err.find("the profile is of Z80 (0 cores), and this machine is"), std::string::npos) << trained.err;
   EXPECT_NE(there.err.find("the profile of 'H100' was measured on a CPU, Z80"), std::string::npos) << there.err;
   EXPECT_NE(there.out.find("measured on Z80 (torch 2.9.0, cpu)"), std::string::npos) << there.out;
   EXPECT_EQ(there.err.find("this machine"), std::string::npos) << there.err;

@@ -71,10 +71,11 @@ TEST(PipelinedPlans, RunUnderAThousandSchedules) {
     }
 }
 
-// What paths imply is no edge, so that each edge is needed.
+// What paths imply is no edge, so that each edge is needed; but for edges of the plan's schedule, without which some
+// plans are as right, and then run.
 TEST(PipelinedPlans, WithoutOneOfTheirEdgesAreRefused) {
   Rng rng(seed());
-  int refused = 0, wrong = 0;
+  int refused = 0, wrong = 0, as_right = 0;
   for (const PhysicalGraph& graph : plans())
     for (int k = 0; k < 10; ++k) {
       PhysicalGraph mutant = graph;
@@ -82,17 +83,21 @@ TEST(PipelinedPlans, WithoutOneOfTheirEdgesAreRefused) {
       const Edge edge = mutant.edges[gone];
       mutant.edges.erase(mutant.edges.begin() + static_cast<std::ptrdiff_t>(gone));
       const bool accepted = testing::verdict(mutant) == "accepted";
-      EXPECT_FALSE(accepted) << graph.name << ": " << mutant.task(edge.from.task).name << " -> "
-                             << mutant.task(edge.to.task).name;
+      const int runs = accepted ? 30 : 3;
+      EXPECT_TRUE(!accepted || edge.kind == EdgeKind::kPlan)
+          << graph.name << ": " << mutant.task(edge.from.task).name << " -> " << mutant.task(edge.to.task).name;
       refused += !accepted;
-      for (int s = 0; s < 3; ++s)
+      as_right += accepted;
+      for (int s = 0; s < runs; ++s)
         if (testing::run_scheduled(mutant, rng, 2).outcome != Outcome::kDone) {
+          EXPECT_FALSE(accepted) << "an edge that was needed";
           ++wrong;
           break;
         }
     }
   std::printf("%d mutants refused, of which %d went wrong in 3 runs\n", refused, wrong);
-  EXPECT_EQ(refused, 100);
+  EXPECT_EQ(refused + as_right, 100);
+  EXPECT_GT(refused, 80);
   EXPECT_GT(wrong, 10);  // the scheduler finds what there is to find
 }
 

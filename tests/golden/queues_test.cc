@@ -59,17 +59,18 @@ TEST(Queues, OfActivationsAndOfParameters) {
       const TensorId id = physical.reg(task.reads[0].reg).tensor;
       const Op& op = graph.op(task.op);
       if (!id.valid()) {
-        if (std::any_of(op.operands.begin(), op.operands.end(),
-                        [&](TensorId t) { return graph.tensor(t).sample_axis >= 0; }))
-          EXPECT_FALSE(of_parameters) << task.name;
-        else if (op.phase == Phase::kUpdate) EXPECT_TRUE(of_parameters) << task.name;
+        const bool of_samples = std::any_of(op.operands.begin(), op.operands.end(),
+                                            [&](TensorId t) { return graph.tensor(t).sample_axis >= 0; });
+        EXPECT_FALSE(of_samples && of_parameters) << task.name;
+        EXPECT_TRUE(of_samples || op.phase != Phase::kUpdate || of_parameters) << task.name;
         continue;
       }
       const Tensor& tensor = graph.tensor(id);
-      if (tensor.sample_axis >= 0) EXPECT_FALSE(of_parameters) << task.name;
+      EXPECT_FALSE(tensor.sample_axis >= 0 && of_parameters) << task.name;
       if (tensor.role == Role::kParameter || tensor.role == Role::kState || tensor.replaces.valid() ||
-          updated.contains(id))
+          updated.contains(id)) {
         EXPECT_TRUE(of_parameters) << task.name;
+      }
     }
     std::printf("%s: %d collectives of activations, %d of parameters\n", search.c_str(), counts[0], counts[1]);
     EXPECT_GT(counts[true], 0);

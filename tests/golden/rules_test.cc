@@ -235,7 +235,9 @@ TEST(Zero, MovesTheShorterTypeInMixedPrecision) {
   for (const char* search : {"data-parallel", "zero", "zero?stage=2"}) {
     const Made made = moved(search, DType::kBFloat16);
     EXPECT_EQ(made.planned.report.comm_bytes - loss, 2 * (p - 1) * 2 * parameters) << search;
-    if (search != std::string("data-parallel")) EXPECT_EQ(made.kept("fc3.weight"), "[S(0)]");
+    if (search != std::string("data-parallel")) {
+      EXPECT_EQ(made.kept("fc3.weight"), "[S(0)]");
+    }
   }
   const int64_t formula = 2 * parameters + (2 + 12) * parameters / p;
   const int64_t peak = moved("zero?stage=2", DType::kBFloat16, formula + 4 * one).planned.peak_memory_bytes();
