@@ -9,6 +9,7 @@
 #include "partita/cli/interrupt.h"
 #include "partita/cli/progress.h"
 #include "partita/cost/alone.h"
+#include "partita/cost/unaligned.h"
 #include "partita/measure/measure.h"
 #include "partita/physical/breakdown.h"
 #include "partita/profile/profile.h"
@@ -224,6 +225,22 @@ std::string faster_text(const Alternative& rule, int64_t comm_bytes) {
                      time_text(static_cast<double>(rule.step_time_ns)), moves);
 }
 
+// Of the device that the step's time is told of; empty where they take less than a hundredth of it.
+UnalignedProducts slow_products(const Planned& p) {
+  constexpr double kPart = 0.01;
+  if (p.search.estimate) return {};
+  UnalignedProducts slow = unaligned_products(p.physical, p.cluster, p.breakdown().device);
+  if (static_cast<double>(slow.lost_ns) < kPart * static_cast<double>(p.step_time_ns())) return {};
+  return slow;
+}
+
+std::string slow_products_text(const Planned& p, const UnalignedProducts& slow) {
+  const std::string& first = p.training.op(slow.ops[0]).name;
+  const std::string others = slow.ops.size() > 1 ? fmt::format(" and {} more", slow.ops.size() - 1) : "";
+  return fmt::format("{} of it is lost in {}{}: rows of {} elements; of a multiple of 8, nothing would be",
+                     time_text(static_cast<double>(slow.lost_ns)), first, others, slow.row);
+}
+
 }  // namespace
 
 Json plan_json(const Planned& p, const std::string& plan_file) {
@@ -247,6 +264,10 @@ Json plan_json(const Planned& p, const std::string& plan_file) {
     if (const auto tokens = p.tokens_per_sample()) json["tokens_per_second"] = *rate * static_cast<double>(*tokens);
   }
   add_utilization(json, p);
+  if (const UnalignedProducts slow = slow_products(p); !slow.ops.empty()) {
+    json["slow_products"] = {{"time_us", us(slow.lost_ns)}, {"row", slow.row}, {"ops", Json::array()}};
+    for (OpId op : slow.ops) json["slow_products"]["ops"].push_back(p.training.op(op).name);
+  }
   if (p.search.estimate) json["host_bytes"] = p.search.estimate->host_bytes;
   else add_breakdown(json, p);
   if (const auto bound = p.search.lower_bound_comm_bytes) {
@@ -300,6 +321,8 @@ void print_plan(const Planned& p) {
   if (const auto used = p.utilization())
     fmt::print("utilization    {:.1f}% of the devices' peak in {}: {:.4g} model FLOPs a step\n", 100 * used->part,
                name_of(p.plan.model.dtype), used->model_flops);
+  if (const UnalignedProducts slow = slow_products(p); !slow.ops.empty())
+    fmt::print("slow products  {}\n", slow_products_text(p, slow));
   fmt::print("peak memory    {} on {}{}\n", megabytes(static_cast<double>(p.peak_memory_bytes())),
              p.typical.empty() ? "the device that needs most"
                                : fmt::format("the one of {} that needs most", typical_devices_text(p)),

@@ -125,6 +125,17 @@ std::optional<TaskTime> CostModel::profiled(DeviceId device, const KernelId& id,
                   time->estimated};
 }
 
+Kernel CostModel::kernel_of(const PhysicalGraph& graph, const Task& task) const {
+  Kernel kernel;
+  kernel.flops = task.flops;
+  if (const auto* work = std::get_if<KernelWork>(&task.work); work && work->bound)
+    kernel = this->kernel(task.device, work->bound, work->first_stage, work->last_stage, work->ranges[0], task.flops);
+  kernel.bytes = static_cast<double>(task.bytes);
+  const Rates rates = rates_of_task(graph, task);
+  kernel.rate = rates.rate, kernel.vector = rates.vector;
+  return kernel;
+}
+
 TaskTime CostModel::task_time(const PhysicalGraph& graph, const Task& task) const {
   const auto bytes = static_cast<double>(task.bytes);
   if (!task.route.empty()) {
@@ -146,14 +157,7 @@ TaskTime CostModel::task_time(const PhysicalGraph& graph, const Task& task) cons
       return {ns, ns, together_of(curve, bytes), false};
     }
   }
-  Kernel kernel;
-  kernel.flops = task.flops;
-  if (work && work->bound)
-    kernel = this->kernel(task.device, work->bound, work->first_stage, work->last_stage, work->ranges[0], task.flops);
-  kernel.bytes = bytes;
-  const Rates rates = rates_of_task(graph, task);
-  kernel.rate = rates.rate, kernel.vector = rates.vector;
-  const int64_t ns = kernel_ns(task.device, kernel);
+  const int64_t ns = kernel_ns(task.device, kernel_of(graph, task));
   return {ns, ns, 1, cluster_.profile_of(task.device) != nullptr};
 }
 

@@ -47,6 +47,8 @@ class CostModel {
   // Stages [first, last) of a formula over these ranges, as a kernel on the device; without rates and bytes.
   Kernel kernel(DeviceId device, const std::shared_ptr<const tdl::Bound>& bound, int first, int last,
                 const std::vector<Interval>& ranges, double flops) const;
+  // A task's kernel, all of it.
+  Kernel kernel_of(const PhysicalGraph& graph, const Task& task) const;
   // The same, from a device's profile. Empty where it has none, or nothing to estimate from.
   std::optional<TaskTime> profiled(DeviceId device, const KernelId& id, double flops, double bytes) const;
   const std::string& form_of(const std::shared_ptr<const tdl::Bound>& bound) const { return texts_->of(bound); }

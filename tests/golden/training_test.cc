@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "partita/cost/unaligned.h"
 #include "partita/pipeline.h"
 #include "partita/sim/simulate.h"
 
@@ -52,6 +53,40 @@ TEST(Training, Zero3ScalesFromANodeToSixteen) {
   const double one = tokens_a_device(1), sixteen = tokens_a_device(16);
   std::printf("tokens a second and device: %.0f on 8, %.0f on 128\n", one, sixteen);
   EXPECT_GE(sixteen, 0.9 * one);
+}
+
+// What a plan says that odd rows cost is what its step gains by even ones, and nothing where units for matrices have no
+// such loss, or are not used.
+TEST(Training, OddRowsCostWhatEvenOnesSave) {
+  auto planned = [](int vocabulary, DType dtype, const std::string& cluster, int micro_batches) {
+    Request request;
+    request.model = "zoo:gpt2?layers=2,vocabulary=" + std::to_string(vocabulary);
+    request.bindings["batch"] = "16";
+    request.search = "single";
+    request.cluster = cluster;
+    request.devices = 1;
+    request.dtype = dtype;
+    request.micro_batches = micro_batches;
+    Runner runner;
+    return plan_model(request, runner);
+  };
+  auto lost = [](const Planned& p) { return unaligned_products(p.physical, p.cluster, p.breakdown().device); };
+  for (const auto& [odd, even] : std::vector<std::pair<int, int>>{{50257, 50264}, {50258, 50264}, {50260, 50264}})
+    for (int micro_batches : {1, 4}) {
+      const Planned p = planned(odd, DType::kBFloat16, "dgx-h100", micro_batches);
+      const UnalignedProducts slow = lost(p);
+      ASSERT_EQ(slow.ops.size(), 3u);
+      for (OpId op : slow.ops) EXPECT_EQ(p.training.op(op).name.substr(0, 7), "lm_head");
+      EXPECT_EQ(slow.row, odd);
+      const int64_t saved =
+          p.step_time_ns() - planned(even, DType::kBFloat16, "dgx-h100", micro_batches).step_time_ns();
+      EXPECT_NEAR(static_cast<double>(slow.lost_ns), static_cast<double>(saved), 0.02 * static_cast<double>(saved))
+          << odd;
+      EXPECT_GT(slow.lost_ns, p.step_time_ns() / 3);
+    }
+  EXPECT_TRUE(lost(planned(50264, DType::kBFloat16, "dgx-h100", 1)).ops.empty());
+  EXPECT_TRUE(lost(planned(50257, DType::kFloat32, "dgx-h100", 1)).ops.empty());
+  EXPECT_TRUE(lost(planned(50257, DType::kBFloat16, "dgx-a100", 1)).ops.empty());
 }
 
 }  // namespace
